@@ -1,0 +1,388 @@
+/* kvcull.h - the public interface of libkvcull, the only installed header.
+ *
+ * kvcull runs language models with a key-value cache of bounded size. Every function that can fail returns an
+ * enum kvc_status and, where it takes one, fills a struct kvc_error with one line: what, where, what would be right.
+ * Nothing here is thread-safe per object: an engine and everything opened from it belong to one thread at a time.
+ * Sizes are in bytes, counts in tokens or entries; H = query heads, H_kv = key-value heads, d = head size.
+ */
+#ifndef KVCULL_H
+#define KVCULL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KVC_VERSION "0.1.0"
+#define KVC_ARITHMETIC_VERSION 1 /* changes when any result changes by a bit */
+
+/* ---- errors ------------------------------------------------------------------------------------------------- */
+
+/* Also the exit status of the program. */
+enum kvc_status {
+    KVC_OK = 0,
+    KVC_DIFFERS = 1, /* a check did not hold */
+    KVC_USAGE = 2,   /* a wrong option, policy or argument */
+    KVC_INPUT = 3,   /* a bad input file */
+    KVC_RESOURCE = 4 /* no memory, no device, no space */
+};
+
+struct kvc_error {
+    enum kvc_status status;
+    char text[500]; /* one line, no newline */
+};
+
+/* Fills error (may be NULL) and returns status, so that `return kvc_fail(...)` reads well. */
+enum kvc_status kvc_fail(struct kvc_error *error, enum kvc_status status, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 3, 4)))
+#endif
+    ;
+
+/* ---- engine: a backend, its threads, its memory, the known policies ----------------------------------------- */
+
+enum kvc_type { /* element types of weights and of cache entries (F32, F16, Q8_0 only) */
+    KVC_F32, KVC_F16, KVC_BF16, KVC_Q8_0, KVC_Q4_0, KVC_Q5_0, KVC_Q3_K, KVC_Q4_K, KVC_Q5_K, KVC_Q6_K, KVC_TYPES
+};
+const char *kvc_type_name(enum kvc_type type);                 /* "f32", "f16", "bf16", "q8_0", ... */
+bool kvc_type_from_name(const char *name, enum kvc_type *type); /* false: unknown */
+
+enum kvc_math { KVC_MATH_EXACT, KVC_MATH_FAST };
+
+struct kvc_engine_options {
+    const char *backend; /* "cpu" (default, NULL), "ref"; opencl[:N] and cuda[:N] where they are built */
+    int threads;         /* 0: one per available core */
+    enum kvc_math math;
+};
+
+enum kvc_memory_kind {
+    KVC_MEMORY_WEIGHTS, /* copied weights; mapped ones are reported by kvc_model_info */
+    KVC_MEMORY_CACHE,   /* blocks of keys and values */
+    KVC_MEMORY_STATE,   /* a policy's columns, order lists, positions, block tables */
+    KVC_MEMORY_HIDDEN,  /* hidden states of a layer-major prefill */
+    KVC_MEMORY_SCRATCH,
+    KVC_MEMORY_KINDS
+};
+struct kvc_memory { /* bytes by kind, counted at every allocation */
+    uint64_t now[KVC_MEMORY_KINDS], peak[KVC_MEMORY_KINDS];
+    uint64_t now_total, peak_total; /* peak_total: the peak of the sum */
+};
+
+struct kvc_engine;
+enum kvc_status kvc_engine_open(const struct kvc_engine_options *options, struct kvc_engine **engine,
+                                struct kvc_error *error);
+void kvc_engine_close(struct kvc_engine *engine); /* after everything opened from it; NULL is fine */
+void kvc_engine_memory(const struct kvc_engine *engine, struct kvc_memory *memory);
+void kvc_engine_reset_peaks(struct kvc_engine *engine);
+const char *kvc_engine_backend(const struct kvc_engine *engine); /* "cpu (avx512, 2 threads)" */
+
+struct kvc_backend_info {
+    const char *name;    /* "ref", "cpu" */
+    const char *detail;  /* the path chosen, or why it cannot be used here */
+    bool usable;
+    const char *missing; /* operations that fall back to ref, "none" where none do */
+};
+/* The i-th backend of this build; false past the last. Strings live as long as the library. */
+bool kvc_backend(size_t i, struct kvc_backend_info *info);
+
+/* ---- models ------------------------------------------------------------------------------------------------- */
+
+struct kvc_model;
+
+struct kvc_model_info {
+    const char *path, *format /* "gguf", "huggingface" */, *architecture /* "llama", "qwen3", ... */, *name;
+    uint32_t layers, hidden, heads, kv_heads, head_size, feed_forward, vocab;
+    uint32_t trained_context;
+    uint32_t sliding_window; /* 0: none */
+    uint64_t parameters, weight_bytes, mapped_bytes;
+    const char *weight_types; /* "q4_k, q6_k, f32" */
+    const char *rope;         /* "plain", "linear", "llama3", "yarn", "longrope" */
+    int32_t bos, eos;         /* -1: none */
+    bool has_chat_template;
+};
+
+/* Opens a GGUF file or a Hugging Face folder. The file stays mapped until kvc_model_close. */
+enum kvc_status kvc_model_open(struct kvc_engine *engine, const char *path, struct kvc_model **model,
+                               struct kvc_error *error);
+void kvc_model_close(struct kvc_model *model); /* after its sessions; NULL is fine */
+const struct kvc_model_info *kvc_model_info(const struct kvc_model *model);
+
+/* Writes a GGUF file with the model's weights in another type ("f16", "q8_0", "q4_0", "q4_k", "q6_k", ...). */
+enum kvc_status kvc_convert(const char *from, const char *to, enum kvc_type type, struct kvc_error *error);
+/* Writes a GGUF file of random weights with a named real geometry; see kvc_shape. */
+enum kvc_status kvc_make_model(const char *shape, enum kvc_type type, uint64_t seed, const char *to,
+                               struct kvc_error *error);
+bool kvc_shape(size_t i, const char **name, const char **summary); /* the i-th shape; false past the last */
+
+/* ---- text --------------------------------------------------------------------------------------------------- */
+
+enum { KVC_TOKENIZE_BOS = 1 /* add what the model puts in front */, KVC_TOKENIZE_SPECIAL = 2 /* "<|eot_id|>" is one token */ };
+
+/* text need not be valid UTF-8. *tokens is malloc'ed, the caller frees it. */
+enum kvc_status kvc_tokenize(const struct kvc_model *model, const char *text, size_t bytes, unsigned flags,
+                             int32_t **tokens, size_t *count, struct kvc_error *error);
+/* *text is malloc'ed and ends in a NUL not counted in *bytes. special: also write control tokens. */
+enum kvc_status kvc_detokenize(const struct kvc_model *model, const int32_t *tokens, size_t count, bool special,
+                               char **text, size_t *bytes, struct kvc_error *error);
+/* The bytes one token adds when it follows others; a token may hold part of a character. Returns the bytes needed. */
+size_t kvc_token_bytes(const struct kvc_model *model, int32_t token, bool first, char *text, size_t room);
+bool kvc_token_ends_turn(const struct kvc_model *model, int32_t token); /* eos, <|eot_id|>, <|im_end|>, <|end|>, ... */
+
+struct kvc_message {
+    const char *role; /* "system", "user", "assistant" */
+    const char *content;
+};
+/* template_name NULL: the model's own. answer: end with the opening of the assistant's turn. *text is malloc'ed. */
+enum kvc_status kvc_chat_text(const struct kvc_model *model, const char *template_name,
+                              const struct kvc_message *messages, size_t count, bool answer, char **text,
+                              struct kvc_error *error);
+bool kvc_chat_template(size_t i, const char **name, const char **summary); /* the i-th built-in; false past the last */
+
+/* ---- sessions ----------------------------------------------------------------------------------------------- */
+
+struct kvc_session;
+
+struct kvc_session_options {
+    const char *policy;       /* "full" when NULL; see kvc_policy_check */
+    enum kvc_type cache_type; /* KVC_F32, KVC_F16 or KVC_Q8_0; kvc_session_defaults sets F16 */
+    uint32_t chunk;           /* rows computed at once in a prompt; 0: 256. Never changes a bit */
+    uint64_t context;         /* tokens the caller means to use; chooses longrope's factors; 0: trained length */
+    uint64_t seed;            /* of policies that draw */
+    uint64_t memory_limit;    /* cache + state bytes this session may hold; 0: no limit */
+};
+void kvc_session_defaults(struct kvc_session_options *options);
+
+enum kvc_status kvc_session_open(struct kvc_model *model, const struct kvc_session_options *options,
+                                 struct kvc_session **session, struct kvc_error *error);
+void kvc_session_close(struct kvc_session *session); /* NULL is fine */
+
+/* Called for prompt rows in ascending order. logits [vocab] is valid during the call. Non-zero return stops. */
+typedef int kvc_row_fn(void *user, uint64_t row, const float *logits);
+typedef int kvc_progress_fn(void *user, uint64_t done, uint64_t total); /* row-layers; non-zero stops */
+
+struct kvc_prompt_options {
+    kvc_row_fn *row;           /* NULL, or wants the logits of every row */
+    kvc_progress_fn *progress; /* NULL, or told now and then */
+    void *user;
+};
+/* One turn: count >= 1 tokens, then the policy's prompt stage. logits [vocab] (or NULL) gets those of the last
+ * token. After a failure the session holds an undefined number of the turn's tokens and must be closed. */
+enum kvc_status kvc_session_prompt(struct kvc_session *session, const int32_t *tokens, size_t count,
+                                   const struct kvc_prompt_options *options, float *logits, struct kvc_error *error);
+/* One decode step of each of count different sessions of one model: tokens [count], logits [count, vocab] or NULL.
+ * statuses [count] or NULL: a session that had no memory fails alone, is left as it was before the step, and its
+ * row of logits is untouched; the return value is then the first failure and error says which session. */
+enum kvc_status kvc_decode(struct kvc_session *const *sessions, const int32_t *tokens, size_t count, float *logits,
+                           enum kvc_status *statuses, struct kvc_error *error);
+
+struct kvc_session_stats {
+    uint64_t tokens;                    /* seen so far */
+    uint64_t entries, entries_most;     /* all layers and heads; the fullest head */
+    uint64_t cache_bytes, state_bytes;  /* now */
+    uint64_t peak_bytes;                /* of cache + state, this session, since it was opened */
+    uint64_t prompt_peak_bytes;         /* the same, of the last prompt */
+    uint64_t full_bytes;                /* what `full` would hold now, same cache type */
+    uint64_t read_bytes;                /* cache bytes read by decode steps so far */
+    uint64_t decode_steps;
+    uint64_t saturated;                 /* values clipped to the F16 range when stored */
+};
+void kvc_session_stats(const struct kvc_session *session, struct kvc_session_stats *stats);
+/* Positions held by one head, ascending: fills at most room, returns how many there are. */
+size_t kvc_session_positions(const struct kvc_session *session, uint32_t layer, uint32_t kv_head, int32_t *positions,
+                             size_t room);
+
+/* XXH64 (seed 0) over little-endian float32, NaN as 0x7fc00000; feed rows in order, start from kvc_hash_start. */
+struct kvc_hash;
+struct kvc_hash *kvc_hash_open(void); /* NULL: no memory */
+void kvc_hash_add(struct kvc_hash *hash, const float *values, size_t count);
+uint64_t kvc_hash_value(const struct kvc_hash *hash);
+void kvc_hash_close(struct kvc_hash *hash);
+
+/* ---- sampling ----------------------------------------------------------------------------------------------- */
+
+struct kvc_sampler_options {
+    float temperature;    /* 0: the highest logit, the lowest id where equal */
+    int32_t top_k;        /* 0: off */
+    float top_p, min_p;   /* 1 and 0: off */
+    float repeat_penalty; /* 1: off */
+    uint32_t repeat_last; /* tokens the penalty looks back on */
+    uint64_t seed;
+};
+struct kvc_sampler;
+void kvc_sampler_defaults(struct kvc_sampler_options *options);
+enum kvc_status kvc_sampler_open(const struct kvc_sampler_options *options, uint32_t vocab,
+                                 struct kvc_sampler **sampler, struct kvc_error *error);
+void kvc_sampler_close(struct kvc_sampler *sampler);
+void kvc_sampler_accept(struct kvc_sampler *sampler, int32_t token);         /* a prompt token the penalty should see */
+int32_t kvc_sample(struct kvc_sampler *sampler, const float *logits);        /* accepts what it returns */
+
+/* ---- policies ----------------------------------------------------------------------------------------------- */
+
+enum kvc_stage_kind { /* bits */
+    KVC_STAGE_CHUNK = 1, KVC_STAGE_PROMPT = 2, KVC_STAGE_PROPAGATE = 4, KVC_STAGE_SELECT = 8, KVC_STAGE_DECODE = 16
+};
+
+enum kvc_option_kind {
+    KVC_OPTION_INT,    /* minimum..maximum */
+    KVC_OPTION_REAL,   /* minimum..maximum */
+    KVC_OPTION_BUDGET, /* tokens, or a share of the prompt as "10%" */
+    KVC_OPTION_CHOICE, /* one of choices, separated by '|' */
+    KVC_OPTION_TEXT
+};
+struct kvc_option { /* one row of a policy's option table; a table ends with name NULL */
+    const char *name;
+    enum kvc_option_kind kind;
+    const char *standard; /* default as written; NULL: must be given */
+    double minimum, maximum;
+    const char *choices;
+    const char *help;
+};
+
+struct kvc_values; /* a method's parsed options */
+int64_t kvc_value_int(const struct kvc_values *values, const char *name);
+double kvc_value_real(const struct kvc_values *values, const char *name);
+const char *kvc_value_text(const struct kvc_values *values, const char *name); /* also of a choice */
+/* Tokens, at least `least`, for a prompt of N tokens: a share is rounded to the nearest, halves up. */
+uint64_t kvc_value_budget(const struct kvc_values *values, const char *name, uint64_t prompt, uint64_t least);
+bool kvc_value_is_share(const struct kvc_values *values, const char *name);
+bool kvc_value_given(const struct kvc_values *values, const char *name); /* written in the policy string */
+
+/* What a stage function sees: one session, one layer. All heads share these. */
+struct kvc_stage_info {
+    uint32_t layer, layers, heads, kv_heads, head_size;
+    uint64_t turn;     /* prompt rows of this turn */
+    uint64_t held;     /* N of METHODS.md: entries of the fullest head when the turn's prompt was in */
+    uint64_t now;      /* tokens seen, this step's included */
+    uint64_t step;     /* decode steps since the last prompt, this one included; 0 in the prompt stage */
+    uint64_t entries;  /* of the fullest head, now */
+    bool owns_prompt, owns_decode; /* which of its stages this method holds in this policy */
+};
+struct kvc_stage;
+const struct kvc_stage_info *kvc_stage_info(const struct kvc_stage *stage);
+
+/* Scores: float32 per KV head and rank, on the device, [H_kv][entries of that head]. They live until the stage
+ * function returns. All of these run on the backend; nothing is copied to the host. */
+struct kvc_scores;
+enum kvc_status kvc_stage_scores(struct kvc_stage *stage, struct kvc_scores **scores, struct kvc_error *error);
+/* Window mass (METHODS.md section 2) of the last `window` prompt queries (at most those the class asked for). */
+enum kvc_status kvc_stage_window_mass(struct kvc_stage *stage, uint32_t window, struct kvc_scores *scores,
+                                      struct kvc_error *error);
+enum kvc_pooling { KVC_POOL_MAX, KVC_POOL_AVERAGE };
+/* 1-D pooling of every head's ranks below (its entries - tail), kernel odd (METHODS.md rule 6). */
+enum kvc_status kvc_stage_pool(struct kvc_stage *stage, struct kvc_scores *scores, uint64_t tail, uint32_t kernel,
+                               enum kvc_pooling pooling, struct kvc_error *error);
+/* Rings: the class's state columns 0..rows-1 hold, per entry, one row of weights (or group-summed logits) for each
+ * of the last `rows` queries; the row of the query at position p is column p % rows. Writes the rows of the newest
+ * `count` queries (the step's own, or the last prompt queries). */
+enum kvc_row_kind { KVC_ROW_WEIGHTS, KVC_ROW_LOGITS };
+enum kvc_fusion { KVC_FUSE_SUM, KVC_FUSE_MAX };
+enum kvc_status kvc_stage_ring_write(struct kvc_stage *stage, uint32_t rows, uint32_t count, enum kvc_row_kind kind,
+                                     struct kvc_error *error);
+/* Fuses the ring's newest `filled` rows, ascending query position, into scores, for entries older than position
+ * `recent`; logits go through a softmax over those entries first. */
+enum kvc_status kvc_stage_ring_fuse(struct kvc_stage *stage, uint32_t rows, uint32_t filled, enum kvc_row_kind kind,
+                                    enum kvc_fusion fusion, int64_t recent, struct kvc_scores *scores,
+                                    struct kvc_error *error);
+/* Copies one head's scores or positions to the host (waits for the device); returns the head's entries. */
+enum kvc_status kvc_stage_read_scores(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t kv_head,
+                                      float *values, size_t room, size_t *count, struct kvc_error *error);
+enum kvc_status kvc_stage_read_positions(struct kvc_stage *stage, uint32_t kv_head, int32_t *positions, size_t room,
+                                         size_t *count, struct kvc_error *error);
+enum kvc_status kvc_stage_write_scores(struct kvc_stage *stage, struct kvc_scores *scores, uint32_t kv_head,
+                                       const float *values, size_t count, struct kvc_error *error);
+
+/* What to keep, per KV head: ranks below `first`, the last `tail` ranks, entries at positions >= recent (INT64_MAX:
+ * none), and of the others the top `top` by score (METHODS.md rule 4). fill: top grows so that `fill` entries are
+ * kept in all, where there are so many (0: it does not). scores may be NULL where top and fill are 0. */
+struct kvc_keep {
+    uint64_t first, tail, top, fill;
+    int64_t recent;
+    const struct kvc_scores *scores;
+};
+enum kvc_status kvc_stage_keep(struct kvc_stage *stage, const struct kvc_keep *keep, struct kvc_error *error);
+
+struct kvc_policy_class {
+    const char *name, *summary, *paper;
+    const char *idea;    /* one paragraph for the manual */
+    const char *formula; /* for the manual */
+    const char *memory, *traffic, *differences;
+    unsigned stages;     /* bits of enum kvc_stage_kind */
+    const struct kvc_option *options;
+    /* Beyond each option's own range; NULL: nothing to check. Errors name option, value and range. */
+    enum kvc_status (*check)(const struct kvc_values *values, struct kvc_error *error);
+    uint32_t (*queries)(const struct kvc_values *values); /* last prompt queries its stages look at; NULL: none */
+    uint32_t (*columns)(const struct kvc_values *values); /* float32 state per entry; NULL: none */
+    /* Most entries a head holds after prompt (steps 0) or after so many decode steps; for "will it fit". */
+    uint64_t (*bound)(const struct kvc_values *values, uint64_t prompt, uint64_t steps);
+    /* After a layer's prompt rows, before the prompt stage evicts; also when another method holds that stage. */
+    enum kvc_status (*observe_prompt)(struct kvc_stage *, const struct kvc_values *, struct kvc_error *);
+    enum kvc_status (*prompt)(struct kvc_stage *, const struct kvc_values *, struct kvc_error *);
+    enum kvc_status (*decode)(struct kvc_stage *, const struct kvc_values *, struct kvc_error *);
+};
+
+/* The class must outlive the engine. A name that is taken is KVC_USAGE. */
+enum kvc_status kvc_engine_register(struct kvc_engine *engine, const struct kvc_policy_class *policy,
+                                    struct kvc_error *error);
+/* The i-th policy known to the engine, built-in ones first; NULL past the last. */
+const struct kvc_policy_class *kvc_policy(const struct kvc_engine *engine, size_t i);
+/* Options every method takes (skip_layers, layers, stages), a table ending with name NULL. */
+const struct kvc_option *kvc_common_options(void);
+/* Parses name[:option=value[,...]][+name...] and checks it, without a model. */
+enum kvc_status kvc_policy_check(const struct kvc_engine *engine, const char *spec, struct kvc_error *error);
+
+/* Bytes a policy would need, before a model is loaded. */
+struct kvc_geometry {
+    uint32_t layers, heads, kv_heads, head_size;
+};
+struct kvc_estimate {
+    uint64_t entries;       /* of a head after prompt + generated tokens */
+    uint64_t cache_bytes, state_bytes; /* then */
+    uint64_t peak_bytes;    /* of cache + state, prefill included */
+    uint64_t hidden_bytes;  /* prefill's hidden states, beside it (0 when chunk-major) */
+};
+enum kvc_status kvc_estimate(const struct kvc_engine *engine, const char *spec, const struct kvc_geometry *geometry,
+                             uint32_t hidden, enum kvc_type cache_type, uint64_t prompt, uint64_t generated,
+                             struct kvc_estimate *estimate, struct kvc_error *error);
+
+/* ---- replay: a policy on tensors from anywhere, without a model ---------------------------------------------- */
+
+struct kvc_replay;
+/* prompt rows then single steps; layer by layer. context rows are what `held` etc. count. */
+enum kvc_status kvc_replay_open(struct kvc_engine *engine, const struct kvc_geometry *geometry,
+                                const struct kvc_session_options *options, struct kvc_replay **replay,
+                                struct kvc_error *error);
+void kvc_replay_close(struct kvc_replay *replay);
+/* One layer's rows of the prompt (once per layer, ascending, then steps): q [rows, H, d], k and v [rows, H_kv, d]
+ * after RoPE; out [rows, H, d] or NULL. The policy's prompt stage runs at the end. */
+enum kvc_status kvc_replay_prompt(struct kvc_replay *replay, uint32_t layer, const float *q, const float *k,
+                                  const float *v, uint64_t rows, float *out, struct kvc_error *error);
+/* One decode row of one layer (all layers, ascending, before the next row): q [H, d], k, v [H_kv, d], out [H, d]. */
+enum kvc_status kvc_replay_step(struct kvc_replay *replay, uint32_t layer, const float *q, const float *k,
+                                const float *v, float *out, struct kvc_error *error);
+const struct kvc_session *kvc_replay_session(const struct kvc_replay *replay); /* for positions and stats */
+
+/* ---- verify: a backend against the reference, to the bit ------------------------------------------------------ */
+
+struct kvc_verify_row {
+    const char *kind;      /* "operation" or "method" */
+    const char *name;
+    uint64_t cases;        /* shapes tried */
+    uint64_t values;       /* compared */
+    uint64_t differing;    /* values (operation) or logits (method) with other bits */
+    uint64_t kept_differing; /* entries (method) */
+    uint64_t hash;         /* of all results of the backend under test */
+    char first[160];       /* first difference: shape, index, both values in hex; "" when none */
+};
+typedef int kvc_verify_fn(void *user, const struct kvc_verify_row *row);
+/* backend: as in kvc_engine_options, or "ref|avx2|avx512|neon" for one CPU path. Calls row for every operation.
+ * KVC_DIFFERS when anything differed. */
+enum kvc_status kvc_verify_operations(const char *backend, int threads, kvc_verify_fn *row, void *user,
+                                      struct kvc_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
