@@ -1,0 +1,74 @@
+/* cpu.h - what the CPU paths share: host memory as buffers, weights as they lie in the file, cache blocks, threads. */
+#ifndef KVC_BACKENDS_CPU_H
+#define KVC_BACKENDS_CPU_H
+
+#include "core/canon.h"
+#include "core/ops.h"
+#include "core/threads.h"
+
+struct kvc_buffer {
+    void *data;
+    size_t bytes;
+    enum kvc_memory_kind kind;
+};
+
+struct kvc_weight { /* [outputs N, inputs K], rows of row_bytes as the file has them */
+    enum kvc_type type;
+    uint64_t outputs, inputs;
+    size_t row_bytes;
+    const unsigned char *data; /* the caller's memory */
+};
+
+enum kvc_cpu_path { KVC_CPU_REF, KVC_CPU_AVX2, KVC_CPU_AVX512, KVC_CPU_NEON };
+
+struct kvc_cpu {
+    struct kvc_device device; /* first */
+    enum kvc_cpu_path path;
+    enum kvc_math math;
+    struct kvc_threads *threads; /* NULL: this thread only (ref) */
+    struct kvc_ops table;        /* this path's operations, ref where it has none */
+    void **scratch;              /* per thread, grown by kvc_cpu_scratch */
+    size_t *scratch_bytes;
+    enum kvc_status failure;     /* first failure since the last sync */
+    char failure_text[200];
+};
+
+/* One thread's scratch of at least bytes (64-byte aligned, contents undefined), counted as KVC_MEMORY_SCRATCH; kept
+ * and grown between calls. NULL: no memory, noted for the next sync. Each thread asks once per operation. Safe to
+ * call from tasks: only slot `thread` is touched; counting is done under a lock or atomically. */
+void *kvc_cpu_scratch(struct kvc_cpu *cpu, unsigned thread, size_t bytes);
+
+/* SIMD paths replace entries of the reference's table: backends/cpu/simd/<path>.c */
+void kvc_cpu_fill_ref(struct kvc_ops *table);     /* picks the FMA build of ref where the CPU has it */
+void kvc_cpu_fill_avx2(struct kvc_ops *table);
+void kvc_cpu_fill_avx512(struct kvc_ops *table);
+void kvc_cpu_fill_neon(struct kvc_ops *table);
+
+static inline void *kvc_span_data(struct kvc_span span) {
+    return (unsigned char *)span.buffer->data + span.offset;
+}
+
+/* Bytes of one row of K elements; 0 where K does not fit the type's block (K % 32 for Q8_0, Q4_0, Q5_0 and % 256 for
+ * the K types). */
+size_t kvc_type_row_bytes(enum kvc_type type, uint64_t K);
+
+/* Where an arena's block lies. The two halves: KVC_TILE keys, then KVC_TILE values. */
+unsigned char *kvc_cpu_block(const struct kvc_arena *arena, uint32_t block);
+
+/* The slot of a rank, and key and value rows of a slot, of head h. */
+static inline uint32_t kvc_list_slot(const struct kvc_lists *lists, uint32_t h, uint32_t rank) {
+    return lists->order ? ((const uint32_t *)lists->order->data)[lists->host_base[h] + rank] : rank;
+}
+static inline int32_t kvc_list_position(const struct kvc_lists *lists, uint32_t h, uint32_t slot) {
+    return lists->position ? ((const int32_t *)lists->position->data)[lists->host_base[h] + slot] : (int32_t)slot;
+}
+static inline unsigned char *kvc_list_key(const struct kvc_lists *lists, uint32_t h, uint32_t slot) {
+    const uint32_t *blocks = lists->blocks->data;
+    return kvc_cpu_block(lists->arena, blocks[(lists->host_base[h] + slot) / KVC_TILE]) +
+           (size_t)(slot % KVC_TILE) * lists->format.row_bytes;
+}
+static inline unsigned char *kvc_list_value(const struct kvc_lists *lists, uint32_t h, uint32_t slot) {
+    return kvc_list_key(lists, h, slot) + (size_t)KVC_TILE * lists->format.row_bytes;
+}
+
+#endif

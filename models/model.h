@@ -1,0 +1,30 @@
+/* model.h - an opened model: its network on the device, its tokenizer, the files it maps. */
+#ifndef KVC_MODELS_MODEL_H
+#define KVC_MODELS_MODEL_H
+
+#include "core/engine.h"
+#include "core/model.h"
+#include "models/safetensors.h"
+#include "models/tokenizer.h"
+
+struct kvc_runner; /* core/runner.h: made by the first session, freed with the model */
+
+struct kvc_model {
+    struct kvc_engine *engine;
+    struct kvc_network network;
+    struct kvc_model_info info;      /* strings owned here */
+    struct kvc_tokenizer *tokenizer; /* NULL where the file has none: an error only when text is asked for */
+    struct kvc_gguf *gguf;           /* one of the two */
+    struct kvc_safetensors *safetensors;
+    struct kvc_runner *runner;
+};
+
+/* Fills the network from an open GGUF file (libc only) or a Hugging Face folder (jansson). */
+enum kvc_status kvc_network_from_gguf(struct kvc_device *device, const struct kvc_gguf *file, const char *path,
+                                      struct kvc_network *network, struct kvc_model_info *info,
+                                      struct kvc_error *error);
+enum kvc_status kvc_network_from_folder(struct kvc_device *device, const struct kvc_safetensors *file,
+                                        const char *folder, struct kvc_network *network,
+                                        struct kvc_model_info *info, struct kvc_error *error);
+
+#endif
