@@ -1,0 +1,29 @@
+# cpu.mk - backends/cpu/: the shared device, the reference operations, and one convenience library per CPU path,
+# because each path is compiled with its own flags.
+
+# The definition of every operation; compiled twice, the second time for CPUs with fused multiply-add.
+KVC_REF_SOURCES =
+
+libkvc_la_SOURCES += $(KVC_REF_SOURCES)
+
+if HAVE_X86_SIMD
+noinst_LTLIBRARIES += libcpu_ref_fma.la libcpu_avx2.la libcpu_avx512.la
+libkvc_la_LIBADD += libcpu_ref_fma.la libcpu_avx2.la libcpu_avx512.la
+
+libcpu_ref_fma_la_SOURCES = $(KVC_REF_SOURCES)
+libcpu_ref_fma_la_CPPFLAGS = $(AM_CPPFLAGS) -DKVC_REF_FMA
+libcpu_ref_fma_la_CFLAGS = $(AM_CFLAGS) -mfma -mavx2
+
+libcpu_avx2_la_SOURCES =
+libcpu_avx2_la_CFLAGS = $(AM_CFLAGS) -mavx2 -mfma -mf16c
+
+libcpu_avx512_la_SOURCES =
+libcpu_avx512_la_CFLAGS = $(AM_CFLAGS) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
+endif
+
+if HAVE_NEON
+noinst_LTLIBRARIES += libcpu_neon.la
+libkvc_la_LIBADD += libcpu_neon.la
+libcpu_neon_la_SOURCES =
+libcpu_neon_la_CFLAGS = $(AM_CFLAGS)
+endif

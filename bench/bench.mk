@@ -1,0 +1,1 @@
+# bench.mk - bench/: sources of this folder.

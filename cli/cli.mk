@@ -1,0 +1,1 @@
+# cli.mk - cli/: sources of this folder.

@@ -1,0 +1,1 @@
+# core.mk - core/: sources of this folder.

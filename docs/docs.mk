@@ -1,0 +1,1 @@
+# docs.mk - docs/: sources of this folder.

@@ -1,0 +1,1 @@
+# eval.mk - eval/: sources of this folder.

@@ -1,0 +1,1 @@
+# examples.mk - examples/: sources of this folder.

@@ -1,0 +1,1 @@
+# models.mk - models/: sources of this folder.

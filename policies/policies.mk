@@ -1,0 +1,1 @@
+# policies.mk - policies/: sources of this folder.

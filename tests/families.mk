@@ -1,0 +1,1 @@
+# families.mk - tests of this area: check_PROGRAMS, their sources and test data.

@@ -1,0 +1,1 @@
+# fuzz.mk - libFuzzer targets, built and run by `make fuzz` only.

@@ -1,0 +1,1 @@
+# ops.mk - tests of this area: check_PROGRAMS, their sources and test data.

@@ -1,0 +1,1 @@
+# vector.mk - tests of this area: check_PROGRAMS, their sources and test data.
