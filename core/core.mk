@@ -1,1 +1,3 @@
 # core.mk - core/: sources of this folder.
+
+libkvc_la_SOURCES += core/types.c core/types.h

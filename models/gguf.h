@@ -1,4 +1,4 @@
-/* gguf.h - reads GGUF v3 files: mapped, never trusted. libc only. */
+/* gguf.h - reads GGUF v2 and v3 files: mapped, never trusted. libc only. */
 #ifndef KVC_MODELS_GGUF_H
 #define KVC_MODELS_GGUF_H
 
@@ -28,13 +28,14 @@ size_t kvc_gguf_tensor_count(const struct kvc_gguf *file);
 const struct kvc_file_tensor *kvc_gguf_tensor_at(const struct kvc_gguf *file, size_t i);
 const struct kvc_file_tensor *kvc_gguf_tensor(const struct kvc_gguf *file, const char *name); /* NULL: none */
 
-/* Metadata. false: there is no such key or it has another type (integers convert where the value fits). */
+/* Metadata. false: there is no such key or it has another type (integers convert where the value fits;
+ * kvc_gguf_real takes integers too). */
 bool kvc_gguf_has(const struct kvc_gguf *file, const char *key);
 bool kvc_gguf_uint(const struct kvc_gguf *file, const char *key, uint64_t *value);
 bool kvc_gguf_real(const struct kvc_gguf *file, const char *key, double *value);
 bool kvc_gguf_bool(const struct kvc_gguf *file, const char *key, bool *value);
 bool kvc_gguf_string(const struct kvc_gguf *file, const char *key, const char **text, size_t *bytes); /* no NUL */
-/* Arrays: the element type and count; then single elements. Array strings are found in constant time. */
+/* Arrays: the element type and count; then single elements (reals: float32 or float64 arrays only). Array strings are found in constant time. */
 bool kvc_gguf_array(const struct kvc_gguf *file, const char *key, enum kvc_gguf_type *type, uint64_t *count);
 bool kvc_gguf_array_uint(const struct kvc_gguf *file, const char *key, uint64_t i, uint64_t *value);
 bool kvc_gguf_array_int(const struct kvc_gguf *file, const char *key, uint64_t i, int64_t *value);
@@ -43,5 +44,9 @@ bool kvc_gguf_array_string(const struct kvc_gguf *file, const char *key, uint64_
                            size_t *bytes);
 /* The i-th key, for copying; false past the last. */
 bool kvc_gguf_key(const struct kvc_gguf *file, size_t i, const char **key, enum kvc_gguf_type *type);
+/* The i-th value as the file has it, lengths included, without its type; NULL past the last. */
+const unsigned char *kvc_gguf_value_data(const struct kvc_gguf *file, size_t i, uint64_t *bytes);
+/* The format's number of a tensor type. */
+uint32_t kvc_gguf_file_type(enum kvc_type type);
 
 #endif

@@ -5,6 +5,7 @@
 #include "core/canon.h"
 #include "core/ops.h"
 #include "core/threads.h"
+#include "core/types.h"
 
 struct kvc_buffer {
     void *data;
@@ -47,10 +48,6 @@ void kvc_cpu_fill_neon(struct kvc_ops *table);
 static inline void *kvc_span_data(struct kvc_span span) {
     return (unsigned char *)span.buffer->data + span.offset;
 }
-
-/* Bytes of one row of K elements; 0 where K does not fit the type's block (K % 32 for Q8_0, Q4_0, Q5_0 and % 256 for
- * the K types). */
-size_t kvc_type_row_bytes(enum kvc_type type, uint64_t K);
 
 /* Where an arena's block lies. The two halves: KVC_TILE keys, then KVC_TILE values. */
 unsigned char *kvc_cpu_block(const struct kvc_arena *arena, uint32_t block);
