@@ -364,6 +364,37 @@ enum kvc_status kvc_replay_step(struct kvc_replay *replay, uint32_t layer, const
                                 const float *v, float *out, struct kvc_error *error);
 const struct kvc_session *kvc_replay_session(const struct kvc_replay *replay); /* for positions and stats */
 
+/* ---- tensor files: float32 arrays in safetensors files, for replay and logits --------------------------------- */
+
+struct kvc_tensor {
+    const char *name;
+    uint32_t dimensions; /* 1 to 4 */
+    uint64_t shape[4];   /* outermost first */
+    const float *values; /* reading: in the mapped file, dense and row-major; writing: not used */
+};
+
+/* Writing: names and shapes are known beforehand, values are appended as they come, the tensors in any order. The
+ * file has a temporary name, and its room on the disk, until commit; an existing file is replaced only then. */
+struct kvc_tensor_writer;
+enum kvc_status kvc_tensor_writer_open(const char *path, const struct kvc_tensor *tensors, size_t count,
+                                       struct kvc_tensor_writer **writer, struct kvc_error *error);
+enum kvc_status kvc_tensor_write(struct kvc_tensor_writer *writer, size_t tensor, const float *values, size_t count,
+                                 struct kvc_error *error);
+/* Both free the writer. Every tensor must be complete for commit; abandon removes the file; NULL is fine. */
+enum kvc_status kvc_tensor_writer_commit(struct kvc_tensor_writer *writer, struct kvc_error *error);
+void kvc_tensor_writer_abandon(struct kvc_tensor_writer *writer);
+
+/* Reading: a .safetensors file, mapped until it is closed. */
+struct kvc_tensor_reader;
+enum kvc_status kvc_tensor_reader_open(const char *path, struct kvc_tensor_reader **reader, struct kvc_error *error);
+void kvc_tensor_reader_close(struct kvc_tensor_reader *reader); /* NULL is fine */
+bool kvc_tensor_has(const struct kvc_tensor_reader *reader, const char *name);
+/* KVC_INPUT where there is no such tensor or it is not float32. */
+enum kvc_status kvc_tensor_read(const struct kvc_tensor_reader *reader, const char *name, struct kvc_tensor *tensor,
+                                struct kvc_error *error);
+/* The i-th tensor's name; NULL past the last. */
+const char *kvc_tensor_name(const struct kvc_tensor_reader *reader, size_t i);
+
 /* ---- verify: a backend against the reference, to the bit ------------------------------------------------------ */
 
 struct kvc_verify_row {
