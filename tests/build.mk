@@ -1,1 +1,3 @@
-# build.mk - tests of this area: check_PROGRAMS, their sources and test data.
+# build.mk - tests of the build itself: exported symbols, installation, who may include whom.
+SHELL_TESTS += tests/test_symbols.sh tests/test_layers.sh tests/test_install.sh
+EXTRA_DIST += tests/test_symbols.sh tests/test_layers.sh tests/test_install.sh

@@ -1,0 +1,24 @@
+#!/bin/sh
+# Arrows run one way: cli, eval, examples -> include -> core -> backends; policies, models -> core. And names stay where
+# they belong: a policy names no backend, a backend no policy, core no model family, the project no tab or long line.
+cd "$top_srcdir" || exit 1
+bad=0
+# none FOLDERS PATTERN WHY: no C file of these folders matches.
+none() {
+    for folder in $1; do
+        [ -d "$folder" ] || continue
+        find "$folder" -name '*.[ch]' | sort | xargs -r grep -nE "$2" /dev/null | sed "s|^|$3: |" | grep . && bad=1
+    done
+}
+inside='#include "(core|backends|models|policies|eval|cli|bench)/'
+none cli '#include "(core|backends|models|policies)/' 'the program uses the library through include/kvcull.h only'
+none eval '#include "(core|backends|models|policies|cli)/' 'eval uses the library through include/kvcull.h only'
+none examples "$inside" 'examples use the library through include/kvcull.h only'
+none core '#include "(models|policies|eval|cli|bench)/' 'core knows nothing above it'
+none backends '#include "(models|policies|eval|cli|bench)/' 'a backend knows nothing above core'
+none policies '#include "(backends|models|eval|cli|bench)/' 'a policy computes through core only'
+none models '#include "(backends|policies|eval|cli|bench)/' 'models use core only'
+none core '"(llama|mistral|qwen[0-9]*|phi[0-9]*)"' 'core names no model family'
+none backends '"(full|window|streaming|snapkv|morphkv)"' 'a backend names no policy'
+none 'cli eval examples core backends policies models tests bench' '	|[ ]$|^.{121,}' 'tab, blank at the end or more than 120 columns'
+exit $bad
