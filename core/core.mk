@@ -1,3 +1,4 @@
 # core.mk - core/: sources of this folder.
 
 libkvc_la_SOURCES += core/types.c core/types.h
+libkvc_la_SOURCES += core/canon.h
