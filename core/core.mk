@@ -2,3 +2,4 @@
 
 libkvc_la_SOURCES += core/types.c core/types.h
 libkvc_la_SOURCES += core/canon.h
+libkvc_la_SOURCES += core/float.c core/threads.c core/threads.h

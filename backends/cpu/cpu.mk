@@ -4,6 +4,7 @@
 # The definition of every operation; compiled twice, the second time for CPUs with fused multiply-add.
 KVC_REF_SOURCES =
 
+libkvc_la_SOURCES += backends/cpu/cpu.h backends/cpu/simd/simd.h
 libkvc_la_SOURCES += $(KVC_REF_SOURCES)
 
 if HAVE_X86_SIMD
@@ -14,16 +15,16 @@ libcpu_ref_fma_la_SOURCES = $(KVC_REF_SOURCES)
 libcpu_ref_fma_la_CPPFLAGS = $(AM_CPPFLAGS) -DKVC_REF_FMA
 libcpu_ref_fma_la_CFLAGS = $(AM_CFLAGS) -mfma -mavx2
 
-libcpu_avx2_la_SOURCES =
+libcpu_avx2_la_SOURCES = backends/cpu/simd/avx2.c backends/cpu/simd/linear_avx2.c backends/cpu/simd/vector_avx2.c
 libcpu_avx2_la_CFLAGS = $(AM_CFLAGS) -mavx2 -mfma -mf16c
 
-libcpu_avx512_la_SOURCES =
+libcpu_avx512_la_SOURCES = backends/cpu/simd/avx512.c backends/cpu/simd/linear_avx512.c backends/cpu/simd/vector_avx512.c
 libcpu_avx512_la_CFLAGS = $(AM_CFLAGS) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
 endif
 
 if HAVE_NEON
 noinst_LTLIBRARIES += libcpu_neon.la
 libkvc_la_LIBADD += libcpu_neon.la
-libcpu_neon_la_SOURCES =
+libcpu_neon_la_SOURCES = backends/cpu/simd/neon.c backends/cpu/simd/linear_neon.c backends/cpu/simd/vector_neon.c
 libcpu_neon_la_CFLAGS = $(AM_CFLAGS)
 endif
