@@ -15,8 +15,7 @@ struct kvc_engine {
 extern const struct kvc_backend_class *const kvc_backend_list[];
 extern const struct kvc_policy_class *const kvc_policy_list[];
 
-const struct kvc_policy_class *kvc_engine_find_policy(const struct kvc_engine *engine, const char *name,
-                                                      size_t length);
+const struct kvc_policy_class *kvc_engine_find_policy(const struct kvc_engine *engine, const char *name, size_t length);
 
 /* Sets the floating-point environment the arithmetic needs (no flush-to-zero, round to nearest) and returns what was
  * set before; every public function that computes brackets its work with these two. */

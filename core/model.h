@@ -6,22 +6,22 @@
 
 /* A norm or bias vector on the device; buffer NULL where the model has none. */
 struct kvc_layer {
-    struct kvc_span attention_norm;       /* [hidden] */
+    struct kvc_span attention_norm;        /* [hidden] */
     struct kvc_weight *q, *k, *v, *output; /* [H*d, hidden], [H_kv*d, hidden] twice, [hidden, H*d] */
     struct kvc_span q_bias, k_bias, v_bias, output_bias;
-    struct kvc_span q_norm, k_norm;       /* [d], applied to each head before RoPE */
-    struct kvc_span feed_norm;            /* [hidden] */
-    struct kvc_weight *gate, *up, *down;  /* [feed_forward, hidden] twice, [hidden, feed_forward] */
+    struct kvc_span q_norm, k_norm;      /* [d], applied to each head before RoPE */
+    struct kvc_span feed_norm;           /* [hidden] */
+    struct kvc_weight *gate, *up, *down; /* [feed_forward, hidden] twice, [hidden, feed_forward] */
     struct kvc_span gate_bias, up_bias, down_bias;
-    uint32_t window;                      /* sliding window of this layer, 0: none */
+    uint32_t window; /* sliding window of this layer, 0: none */
 };
 
 /* Rotary frequencies after the model's scaling, float32 as transformers computes them. */
 struct kvc_rope {
-    uint32_t rotary;          /* channels of a head that turn, even */
-    bool interleaved;         /* pairs in the projections' outputs are (2i, 2i+1) */
-    float *frequency;         /* [rotary/2] */
-    float *long_frequency;    /* [rotary/2] or NULL: longrope, for contexts above original_context */
+    uint32_t rotary;       /* channels of a head that turn, even */
+    bool interleaved;      /* pairs in the projections' outputs are (2i, 2i+1) */
+    float *frequency;      /* [rotary/2] */
+    float *long_frequency; /* [rotary/2] or NULL: longrope, for contexts above original_context */
     uint64_t original_context;
     float attention_factor, long_attention_factor; /* cos and sin are multiplied by it */
 };

@@ -148,7 +148,7 @@ struct kvc_session;
 struct kvc_session_options {
     const char *policy;       /* "full" when NULL; see kvc_policy_check */
     enum kvc_type cache_type; /* KVC_F32, KVC_F16 or KVC_Q8_0; kvc_session_defaults sets F16 */
-    uint32_t chunk;           /* rows computed at once in a prompt; 0: 256. Never changes a bit */
+    uint32_t chunk;           /* rows computed at once in a prompt; 0: 512. Never changes a bit */
     uint64_t context;         /* tokens the caller means to use; chooses longrope's factors; 0: trained length */
     uint64_t seed;            /* of policies that draw */
     uint64_t memory_limit;    /* cache + state bytes this session may hold; 0: no limit */
@@ -315,6 +315,8 @@ struct kvc_policy_class {
     enum kvc_status (*check)(const struct kvc_values *values, struct kvc_error *error);
     uint32_t (*queries)(const struct kvc_values *values); /* last prompt queries its stages look at; NULL: none */
     uint32_t (*columns)(const struct kvc_values *values); /* float32 state per entry; NULL: none */
+    uint32_t (*surplus)(const struct kvc_values *values); /* entries held above the budget between decode evictions,
+                                                             so that room is made once; NULL: 1 */
     /* Most entries a head holds after prompt (steps 0) or after so many decode steps; for "will it fit". */
     uint64_t (*bound)(const struct kvc_values *values, uint64_t prompt, uint64_t steps);
     /* After a layer's prompt rows, before the prompt stage evicts; also when another method holds that stage. */

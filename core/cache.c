@@ -1,0 +1,301 @@
+/* cache.c - grows and shrinks the lists of one session. Keys and values never move while a head grows: it only gets
+ * more blocks. They move when it shrinks, and then only those in blocks that go back. */
+#include "core/cache.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+uint32_t kvc_entry_row_bytes(enum kvc_type type, uint32_t head_size) {
+    switch (type) {
+    case KVC_F32:
+        return 4 * head_size;
+    case KVC_F16:
+        return 2 * head_size;
+    case KVC_Q8_0:
+        return 2 * ((head_size + 31) / 32) + head_size;
+    default:
+        return 0;
+    }
+}
+
+static uint64_t block_bytes(const struct kvc_entry_format *format) { return 2ull * KVC_TILE * format->row_bytes; }
+
+uint64_t kvc_cache_head_bytes(const struct kvc_entry_format *format, uint64_t entries) {
+    return (entries + KVC_TILE - 1) / KVC_TILE * block_bytes(format);
+}
+
+static uint32_t slots(const struct kvc_lists *lists) {
+    return lists->host_base ? lists->host_base[lists->kv_heads] : 0;
+}
+
+static uint32_t head_slots(const struct kvc_lists *lists, uint32_t h) {
+    return lists->host_base ? lists->host_base[h + 1] - lists->host_base[h] : 0;
+}
+
+enum kvc_status kvc_cache_open(struct kvc_device *device, struct kvc_arena *arena,
+                               const struct kvc_entry_format *format, uint32_t layers, uint32_t kv_heads,
+                               uint64_t limit_bytes, struct kvc_cache *cache, struct kvc_error *error) {
+    memset(cache, 0, sizeof *cache);
+    cache->device = device;
+    cache->arena = arena;
+    cache->format = *format;
+    cache->kv_heads = kv_heads;
+    cache->limit_bytes = limit_bytes;
+    cache->layer = calloc(layers, sizeof *cache->layer);
+    if (!cache->layer)
+        return kvc_fail(error, KVC_RESOURCE, "cache: no memory for the lists of %u layers", layers);
+    cache->layers = layers;
+    for (uint32_t l = 0; l < layers; l++) {
+        struct kvc_lists *lists = &cache->layer[l].lists;
+        lists->kv_heads = kv_heads;
+        lists->format = *format;
+        lists->arena = arena;
+        cache->layer[l].count = calloc(kv_heads, sizeof(uint32_t));
+        if (!cache->layer[l].count) {
+            kvc_cache_close(cache);
+            return kvc_fail(error, KVC_RESOURCE, "cache: no memory for the lists of %u layers", layers);
+        }
+    }
+    return KVC_OK;
+}
+
+/* Frees the arrays of a layer, not its blocks. */
+static void free_arrays(struct kvc_cache *cache, struct kvc_cache_layer *layer) {
+    const struct kvc_ops *ops = cache->device->ops;
+    struct kvc_lists *lists = &layer->lists;
+    ops->buffer_free(cache->device, lists->base);
+    ops->buffer_free(cache->device, lists->count);
+    ops->buffer_free(cache->device, lists->blocks);
+    ops->buffer_free(cache->device, lists->order);
+    ops->buffer_free(cache->device, lists->position);
+    ops->buffer_free(cache->device, lists->state);
+    free(lists->host_base);
+    free(layer->blocks);
+    cache->state_bytes -= layer->state_bytes;
+    layer->state_bytes = 0;
+}
+
+void kvc_cache_close(struct kvc_cache *cache) {
+    for (uint32_t l = 0; cache->layer && l < cache->layers; l++) {
+        struct kvc_cache_layer *layer = &cache->layer[l];
+        if (layer->blocks) {
+            cache->device->ops->arena_give(cache->device, cache->arena, slots(&layer->lists) / KVC_TILE, layer->blocks);
+        }
+        free_arrays(cache, layer);
+        free(layer->count);
+    }
+    if (cache->layer)
+        cache->device->ops->arena_trim(cache->device, cache->arena);
+    free(cache->layer);
+    memset(cache, 0, sizeof *cache);
+}
+
+static enum kvc_status make_buffer(struct kvc_cache *cache, struct kvc_cache_layer *layer, size_t bytes,
+                                   struct kvc_buffer **buffer, struct kvc_error *error) {
+    const enum kvc_status status =
+        cache->device->ops->buffer_create(cache->device, KVC_MEMORY_STATE, bytes, buffer, error);
+    if (status == KVC_OK) {
+        layer->state_bytes += bytes;
+        cache->state_bytes += bytes;
+    }
+    return status;
+}
+
+/* Arrays of a layer whose heads own base[h+1] - base[h] slots. made->blocks is filled by the caller. */
+static enum kvc_status make_arrays(struct kvc_cache *cache, const uint32_t *base, uint32_t columns, bool ordered,
+                                   struct kvc_cache_layer *made, struct kvc_error *error) {
+    const struct kvc_ops *ops = cache->device->ops;
+    const uint32_t heads = cache->kv_heads;
+    const size_t all = base[heads];
+    struct kvc_lists *lists = &made->lists;
+    lists->kv_heads = heads;
+    lists->columns = columns;
+    lists->format = cache->format;
+    lists->arena = cache->arena;
+    lists->host_base = malloc((heads + 1) * sizeof(uint32_t));
+    made->blocks = malloc(all / KVC_TILE * sizeof(uint32_t) + 1);
+    if (!lists->host_base || !made->blocks)
+        return kvc_fail(error, KVC_RESOURCE, "cache: no memory for a block table");
+    memcpy(lists->host_base, base, (heads + 1) * sizeof(uint32_t));
+    enum kvc_status status = make_buffer(cache, made, (heads + 1) * sizeof(uint32_t), &lists->base, error);
+    if (status == KVC_OK)
+        status = make_buffer(cache, made, heads * sizeof(uint32_t), &lists->count, error);
+    if (status == KVC_OK)
+        status = make_buffer(cache, made, all / KVC_TILE * sizeof(uint32_t), &lists->blocks, error);
+    if (status == KVC_OK && ordered)
+        status = make_buffer(cache, made, all * sizeof(uint32_t), &lists->order, error);
+    if (status == KVC_OK && ordered)
+        status = make_buffer(cache, made, all * sizeof(int32_t), &lists->position, error);
+    if (status == KVC_OK && columns > 0) {
+        if (all > SIZE_MAX / sizeof(float) / columns)
+            return kvc_fail(error, KVC_RESOURCE, "cache: %u state columns of %zu entries are too many", columns, all);
+        status = make_buffer(cache, made, columns * all * sizeof(float), &lists->state, error);
+    }
+    if (status == KVC_OK)
+        ops->upload(cache->device, (struct kvc_span){lists->base, 0}, base, (heads + 1) * sizeof(uint32_t));
+    return status;
+}
+
+/* Gives every head the slots of base, taking or giving blocks; columns and order as asked. */
+static enum kvc_status relayout(struct kvc_cache *cache, struct kvc_cache_layer *layer, const uint32_t *base,
+                                uint32_t columns, bool ordered, struct kvc_error *error) {
+    const struct kvc_ops *ops = cache->device->ops;
+    const uint32_t heads = cache->kv_heads;
+    const struct kvc_lists *old = &layer->lists;
+    uint64_t extra = 0;
+    for (uint32_t h = 0; h < heads; h++) {
+        const uint32_t now = head_slots(old, h), then = base[h + 1] - base[h];
+        if (then > now)
+            extra += (then - now) / KVC_TILE;
+    }
+    if (extra > 0 && cache->limit_bytes &&
+        cache->cache_bytes + cache->state_bytes + extra * block_bytes(&cache->format) > cache->limit_bytes)
+        return kvc_fail(
+            error, KVC_RESOURCE, "cache: the session's limit of %llu bytes is reached (%llu held, %llu more asked for)",
+            (unsigned long long)cache->limit_bytes, (unsigned long long)(cache->cache_bytes + cache->state_bytes),
+            (unsigned long long)(extra * block_bytes(&cache->format)));
+    uint32_t *fresh = malloc(extra * sizeof(uint32_t) + 1);
+    uint32_t *returned = malloc(slots(old) / KVC_TILE * sizeof(uint32_t) + 1);
+    struct kvc_cache_layer made = {.count = layer->count};
+    enum kvc_status status = fresh && returned ? make_arrays(cache, base, columns, ordered, &made, error)
+                                               : kvc_fail(error, KVC_RESOURCE, "cache: no memory for a block list");
+    if (status == KVC_OK && extra > 0)
+        status = ops->arena_take(cache->device, cache->arena, (uint32_t)extra, fresh, error);
+    if (status != KVC_OK) {
+        free_arrays(cache, &made);
+        free(fresh);
+        free(returned);
+        return status;
+    }
+    uint32_t next = 0, given = 0;
+    for (uint32_t h = 0; h < heads; h++) {
+        const uint32_t now = head_slots(old, h) / KVC_TILE, then = (base[h + 1] - base[h]) / KVC_TILE;
+        const uint32_t from = old->host_base ? old->host_base[h] / KVC_TILE : 0;
+        for (uint32_t b = 0; b < then; b++) {
+            made.blocks[base[h] / KVC_TILE + b] = b < now ? layer->blocks[from + b] : fresh[next++];
+        }
+        for (uint32_t b = then; b < now; b++)
+            returned[given++] = layer->blocks[from + b];
+    }
+    const size_t table = base[heads] / KVC_TILE * sizeof(uint32_t);
+    if (table)
+        ops->upload(cache->device, (struct kvc_span){made.lists.blocks, 0}, made.blocks, table);
+    if (old->host_base) {
+        ops->relayout(cache->device, &made.lists, old);
+    } else if (ordered) {
+        ops->identity(cache->device, &made.lists);
+    }
+    cache->cache_bytes += extra * block_bytes(&cache->format);
+    if (cache->cache_bytes + cache->state_bytes > cache->peak_bytes)
+        cache->peak_bytes = cache->cache_bytes + cache->state_bytes;
+    if (given > 0) {
+        ops->arena_give(cache->device, cache->arena, given, returned);
+        cache->cache_bytes -= given * block_bytes(&cache->format);
+    }
+    free_arrays(cache, layer);
+    *layer = made;
+    free(fresh);
+    free(returned);
+    return KVC_OK;
+}
+
+enum kvc_status kvc_cache_reserve(struct kvc_cache *cache, uint32_t l, uint64_t rows, uint32_t columns,
+                                  struct kvc_error *error) {
+    struct kvc_cache_layer *layer = &cache->layer[l];
+    const uint32_t heads = cache->kv_heads;
+    bool enough = layer->lists.host_base != NULL;
+    for (uint32_t h = 0; h < heads; h++) {
+        if (layer->count[h] + rows > head_slots(&layer->lists, h))
+            enough = false;
+    }
+    if (enough)
+        return KVC_OK;
+    uint32_t *base = malloc((heads + 1) * sizeof(uint32_t));
+    if (!base)
+        return kvc_fail(error, KVC_RESOURCE, "cache: no memory for a block table");
+    uint64_t all = 0;
+    for (uint32_t h = 0; h < heads; h++) {
+        const uint64_t need = (layer->count[h] + rows + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
+        const uint64_t have = head_slots(&layer->lists, h);
+        base[h] = (uint32_t)all;
+        all += need > have ? need : have;
+        if (all > UINT32_MAX - KVC_TILE) {
+            free(base);
+            return kvc_fail(error, KVC_RESOURCE, "cache: %llu entries in one layer are too many",
+                            (unsigned long long)all);
+        }
+    }
+    base[heads] = (uint32_t)all;
+    const enum kvc_status status = relayout(cache, layer, base, columns, layer->lists.order != NULL, error);
+    free(base);
+    return status;
+}
+
+void kvc_cache_appended(struct kvc_cache *cache, uint32_t l, uint32_t rows) {
+    for (uint32_t h = 0; h < cache->kv_heads; h++)
+        cache->layer[l].count[h] += rows;
+}
+
+enum kvc_status kvc_cache_make_order(struct kvc_cache *cache, uint32_t l, struct kvc_error *error) {
+    struct kvc_cache_layer *layer = &cache->layer[l];
+    struct kvc_lists *lists = &layer->lists;
+    if (lists->order)
+        return KVC_OK;
+    const size_t all = slots(lists);
+    enum kvc_status status = make_buffer(cache, layer, all * sizeof(uint32_t), &lists->order, error);
+    if (status == KVC_OK)
+        status = make_buffer(cache, layer, all * sizeof(int32_t), &lists->position, error);
+    if (status != KVC_OK) {
+        cache->device->ops->buffer_free(cache->device, lists->order);
+        if (lists->order) {
+            layer->state_bytes -= all * sizeof(uint32_t);
+            cache->state_bytes -= all * sizeof(uint32_t);
+        }
+        lists->order = NULL;
+        return status;
+    }
+    if (cache->cache_bytes + cache->state_bytes > cache->peak_bytes)
+        cache->peak_bytes = cache->cache_bytes + cache->state_bytes;
+    cache->device->ops->identity(cache->device, lists);
+    return KVC_OK;
+}
+
+void kvc_cache_evicted(struct kvc_cache *cache, uint32_t l) {
+    struct kvc_cache_layer *layer = &cache->layer[l];
+    cache->device->ops->download(cache->device, layer->count, (struct kvc_span){layer->lists.count, 0},
+                                 cache->kv_heads * sizeof(uint32_t));
+}
+
+enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t l, uint32_t surplus, uint32_t spare,
+                                 struct kvc_error *error) {
+    struct kvc_cache_layer *layer = &cache->layer[l];
+    const uint32_t heads = cache->kv_heads;
+    if (!layer->lists.order)
+        return KVC_OK; /* nothing was evicted */
+    uint32_t *base = malloc((heads + 1) * sizeof(uint32_t));
+    if (!base)
+        return kvc_fail(error, KVC_RESOURCE, "cache: no memory for a block table");
+    bool worth = false;
+    base[0] = 0;
+    for (uint32_t h = 0; h < heads; h++) {
+        const uint32_t have = head_slots(&layer->lists, h);
+        uint32_t need = (layer->count[h] + surplus + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
+        if (need > have)
+            need = have;
+        if (have - need >= spare)
+            worth = true;
+        base[h + 1] = base[h] + need;
+    }
+    const enum kvc_status status = worth ? relayout(cache, layer, base, layer->lists.columns, true, error) : KVC_OK;
+    free(base);
+    return status;
+}
+
+uint32_t kvc_cache_most(const struct kvc_cache *cache, uint32_t l) {
+    uint32_t most = 0;
+    for (uint32_t h = 0; h < cache->kv_heads; h++) {
+        if (cache->layer[l].count[h] > most)
+            most = cache->layer[l].count[h];
+    }
+    return most;
+}

@@ -1,0 +1,47 @@
+/* cache.h - one session's entries: per layer and KV head a list of slots in blocks of an arena, taken and given back
+ * as heads grow and shrink (DESIGN section 5). */
+#ifndef KVC_CORE_CACHE_H
+#define KVC_CORE_CACHE_H
+
+#include "core/ops.h"
+
+struct kvc_cache_layer {
+    struct kvc_lists lists;
+    uint32_t *count;  /* [H_kv], the host's copy of lists.count */
+    uint32_t *blocks; /* [slots / KVC_TILE], the host's copy of lists.blocks */
+    uint64_t state_bytes;
+};
+
+struct kvc_cache {
+    struct kvc_device *device;
+    struct kvc_arena *arena; /* not owned */
+    struct kvc_entry_format format;
+    uint32_t layers, kv_heads;
+    struct kvc_cache_layer *layer;
+    uint64_t cache_bytes, state_bytes, peak_bytes, limit_bytes; /* limit 0: none */
+};
+
+uint32_t kvc_entry_row_bytes(enum kvc_type type, uint32_t head_size);
+/* Bytes of blocks that `entries` entries of one head take. */
+uint64_t kvc_cache_head_bytes(const struct kvc_entry_format *format, uint64_t entries);
+
+enum kvc_status kvc_cache_open(struct kvc_device *device, struct kvc_arena *arena,
+                               const struct kvc_entry_format *format, uint32_t layers, uint32_t kv_heads,
+                               uint64_t limit_bytes, struct kvc_cache *cache, struct kvc_error *error);
+void kvc_cache_close(struct kvc_cache *cache);
+
+/* Room for `rows` more entries in every head of the layer. On failure nothing has changed. */
+enum kvc_status kvc_cache_reserve(struct kvc_cache *cache, uint32_t layer, uint64_t rows, uint32_t columns,
+                                  struct kvc_error *error);
+/* After kvc_ops.append of `rows` entries. */
+void kvc_cache_appended(struct kvc_cache *cache, uint32_t layer, uint32_t rows);
+/* Order lists and positions, needed before the first eviction. */
+enum kvc_status kvc_cache_make_order(struct kvc_cache *cache, uint32_t layer, struct kvc_error *error);
+/* After an eviction: fetches the counts. */
+void kvc_cache_evicted(struct kvc_cache *cache, uint32_t layer);
+/* Gives back blocks beyond what the entries and `surplus` more need, where a head has at least `spare` too many. */
+enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t layer, uint32_t surplus, uint32_t spare,
+                                 struct kvc_error *error);
+uint32_t kvc_cache_most(const struct kvc_cache *cache, uint32_t layer); /* entries of the fullest head */
+
+#endif

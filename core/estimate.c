@@ -1,0 +1,61 @@
+/* estimate.c - the bytes a policy will need, from its classes' bounds alone: "will it fit", before loading. */
+#include "core/cache.h"
+#include "core/policy.h"
+
+/* Entries of a head of one layer after the prompt and `steps` decode steps. */
+static uint64_t entries_after(const struct kvc_policy *policy, uint32_t layer, uint64_t prompt, uint64_t steps) {
+    const struct kvc_method *first = kvc_policy_holder(policy, KVC_STAGE_PROMPT);
+    const struct kvc_method *then = kvc_policy_holder(policy, KVC_STAGE_DECODE);
+    uint64_t entries = prompt;
+    if (first && kvc_method_acts(first, layer) && first->policy->bound)
+        entries = first->policy->bound(&first->values, prompt, 0);
+    if (entries > prompt)
+        entries = prompt;
+    if (then && kvc_method_acts(then, layer) && then->policy->bound) {
+        const uint64_t bound = then->policy->bound(&then->values, prompt, steps);
+        return entries + steps < bound ? entries + steps : bound;
+    }
+    return entries + steps;
+}
+
+static uint64_t state_bytes(uint64_t slots, uint32_t columns, bool ordered) {
+    return slots * ((ordered ? 8ull : 0) + 4ull * columns);
+}
+
+enum kvc_status kvc_estimate(const struct kvc_engine *engine, const char *spec, const struct kvc_geometry *geometry,
+                             uint32_t hidden, enum kvc_type cache_type, uint64_t prompt, uint64_t generated,
+                             struct kvc_estimate *estimate, struct kvc_error *error) {
+    struct kvc_policy *policy;
+    const enum kvc_status status = kvc_policy_parse(engine, spec, &policy, error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_entry_format format = {cache_type, geometry->head_size,
+                                            kvc_entry_row_bytes(cache_type, geometry->head_size)};
+    const uint64_t heads = geometry->kv_heads;
+    uint64_t held = 0; /* by the layers the prefill has left behind */
+    *estimate = (struct kvc_estimate){.hidden_bytes = prompt * hidden * sizeof(float)};
+    for (uint32_t l = 0; l < geometry->layers; l++) {
+        const uint32_t columns = kvc_policy_columns(policy, l), surplus = kvc_policy_surplus(policy, l);
+        const uint64_t kept = entries_after(policy, l, prompt, 0),
+                       entries = entries_after(policy, l, prompt, generated);
+        const uint64_t full_slots = (prompt + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
+        const uint64_t most = entries > kept + surplus ? entries : kept + (generated ? surplus : 0);
+        const uint64_t slots = (most + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
+        const uint64_t cache = kvc_cache_head_bytes(&format, most) * heads;
+        const uint64_t state = state_bytes(slots, columns, kept < prompt || entries < prompt + generated) * heads;
+        const uint64_t full =
+            kvc_cache_head_bytes(&format, prompt) * heads + state_bytes(full_slots, columns, kept < prompt) * heads;
+        if (held + full > estimate->peak_bytes)
+            estimate->peak_bytes = held + full;
+        held += kvc_cache_head_bytes(&format, kept + surplus < prompt ? kept + surplus : prompt) * heads +
+                (kept < prompt ? state : full - kvc_cache_head_bytes(&format, prompt) * heads);
+        estimate->cache_bytes += cache;
+        estimate->state_bytes += state;
+        if (entries > estimate->entries)
+            estimate->entries = entries;
+    }
+    if (estimate->cache_bytes + estimate->state_bytes > estimate->peak_bytes)
+        estimate->peak_bytes = estimate->cache_bytes + estimate->state_bytes;
+    kvc_policy_free(policy);
+    return KVC_OK;
+}

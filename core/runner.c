@@ -1,0 +1,326 @@
+/* runner.c - the forward pass: embed, layers, logits. Every row takes the same path whether it belongs to a prompt or
+ * to a decode step, alone or in a batch. */
+#include "core/runner.h"
+
+#include "core/session.h"
+#include "core/trig.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct kvc_span none = {NULL, 0};
+
+static struct kvc_span at(const struct kvc_room *room, size_t row, size_t width) {
+    return (struct kvc_span){room->buffer, row * width * sizeof(float)};
+}
+
+enum kvc_status kvc_room_reserve(struct kvc_device *device, struct kvc_room *room, size_t bytes,
+                                 struct kvc_error *error) {
+    if (bytes <= room->bytes)
+        return KVC_OK;
+    struct kvc_buffer *buffer;
+    device->ops->buffer_free(device, room->buffer);
+    room->buffer = NULL;
+    room->bytes = 0;
+    const enum kvc_status status = device->ops->buffer_create(device, room->kind, bytes, &buffer, error);
+    if (status != KVC_OK)
+        return status;
+    room->buffer = buffer;
+    room->bytes = bytes;
+    return KVC_OK;
+}
+
+void kvc_room_free(struct kvc_device *device, struct kvc_room *room) {
+    device->ops->buffer_free(device, room->buffer);
+    room->buffer = NULL;
+    room->bytes = 0;
+}
+
+/* All scratch rooms that hold one row of floats per batch row, with their widths. */
+static size_t list_rooms(struct kvc_runner *runner, struct kvc_room **rooms, size_t *widths) {
+    const struct kvc_geometry *g = &runner->geometry;
+    const size_t q_width = (size_t)g->heads * g->head_size, k_width = (size_t)g->kv_heads * g->head_size;
+    const struct kvc_network *network = runner->network;
+    const size_t hidden = network ? network->hidden : 0, feed = network ? network->feed_forward : 0;
+    size_t n = 0;
+#define ROOM(name, width) (rooms[n] = &runner->name, widths[n] = (width), n++)
+    ROOM(q, q_width);
+    ROOM(k, k_width);
+    ROOM(v, k_width);
+    ROOM(attended, q_width);
+    ROOM(maximum, g->heads);
+    ROOM(sum, g->heads);
+    if (network) {
+        ROOM(normed, hidden);
+        ROOM(q_raw, q_width);
+        ROOM(k_raw, k_width);
+        ROOM(projected, hidden);
+        ROOM(gate, feed);
+        ROOM(up, feed);
+    }
+#undef ROOM
+    return n;
+}
+
+enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_network *network,
+                                const struct kvc_geometry *geometry, struct kvc_runner **runner,
+                                struct kvc_error *error) {
+    struct kvc_runner *made = calloc(1, sizeof *made);
+    if (!made)
+        return kvc_fail(error, KVC_RESOURCE, "runner: no memory");
+    made->engine = engine;
+    made->device = engine->device;
+    made->network = network;
+    made->geometry = *geometry;
+    struct kvc_room *rooms[12];
+    size_t widths[12];
+    const size_t n = list_rooms(made, rooms, widths);
+    for (size_t i = 0; i < n; i++)
+        rooms[i]->kind = KVC_MEMORY_SCRATCH;
+    made->last.kind = made->logits.kind = made->index.kind = KVC_MEMORY_SCRATCH;
+    made->kept_rank.kind = made->kept_count.kind = KVC_MEMORY_SCRATCH;
+    for (size_t i = 0; i < 4; i++)
+        made->scores[i].kind = KVC_MEMORY_SCRATCH;
+    struct kvc_batch *batches[] = {&made->prompt, &made->step};
+    for (size_t i = 0; i < 2; i++) {
+        struct kvc_batch *batch = batches[i];
+        batch->hidden.kind = KVC_MEMORY_HIDDEN;
+        batch->positions.kind = batch->tokens.kind = batch->later.kind = KVC_MEMORY_SCRATCH;
+        batch->cosine.kind = batch->sine.kind = KVC_MEMORY_SCRATCH;
+    }
+    *runner = made;
+    return KVC_OK;
+}
+
+void kvc_batch_free(struct kvc_runner *runner, struct kvc_batch *batch) {
+    struct kvc_room *rooms[] = {&batch->positions, &batch->tokens, &batch->later,
+                                &batch->cosine,    &batch->sine,   &batch->hidden};
+    for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
+        kvc_room_free(runner->device, rooms[i]);
+    batch->rows = 0;
+}
+
+void kvc_runner_close(struct kvc_runner *runner) {
+    if (!runner)
+        return;
+    struct kvc_room *rooms[12];
+    size_t widths[12];
+    const size_t n = list_rooms(runner, rooms, widths);
+    for (size_t i = 0; i < n; i++)
+        kvc_room_free(runner->device, rooms[i]);
+    struct kvc_room *others[] = {&runner->last, &runner->logits, &runner->index, &runner->kept_rank,
+                                 &runner->kept_count};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        kvc_room_free(runner->device, others[i]);
+    for (size_t i = 0; i < 4; i++)
+        kvc_room_free(runner->device, &runner->scores[i]);
+    kvc_batch_free(runner, &runner->prompt);
+    kvc_batch_free(runner, &runner->step);
+    for (size_t i = 0; i < 3; i++) {
+        if (runner->arena[i])
+            runner->device->ops->arena_free(runner->device, runner->arena[i]);
+    }
+    free(runner->segments);
+    free(runner->host_rows);
+    free(runner);
+}
+
+enum kvc_status kvc_runner_arena(struct kvc_runner *runner, const struct kvc_entry_format *format,
+                                 struct kvc_arena **arena, struct kvc_error *error) {
+    const size_t i = format->type == KVC_F32 ? 0 : format->type == KVC_F16 ? 1 : 2;
+    if (!runner->arena[i]) {
+        const enum kvc_status status =
+            runner->device->ops->arena_create(runner->device, format, &runner->arena[i], error);
+        if (status != KVC_OK)
+            return status;
+    }
+    *arena = runner->arena[i];
+    return KVC_OK;
+}
+
+enum kvc_status kvc_runner_reserve(struct kvc_runner *runner, uint32_t rows, struct kvc_error *error) {
+    struct kvc_room *rooms[12];
+    size_t widths[12];
+    const size_t n = list_rooms(runner, rooms, widths);
+    enum kvc_status status = KVC_OK;
+    for (size_t i = 0; i < n && status == KVC_OK; i++)
+        status = kvc_room_reserve(runner->device, rooms[i], (size_t)rows * widths[i] * sizeof(float), error);
+    return status;
+}
+
+/* Cosine (or sine) rows: angle = position * frequency in float32, then times the attention factor. */
+static void fill_rotation(const struct kvc_rope *rope, const int32_t *positions, const bool *long_factors,
+                          uint32_t rows, bool sine, float *out) {
+    const uint32_t half = rope->rotary / 2;
+    for (uint32_t i = 0; i < rows; i++) {
+        const bool long_row = long_factors && long_factors[i] && rope->long_frequency;
+        const float *frequency = long_row ? rope->long_frequency : rope->frequency;
+        const float factor = long_row ? rope->long_attention_factor : rope->attention_factor;
+        for (uint32_t c = 0; c < half; c++) {
+            const float angle = (float)positions[i] * frequency[c];
+            const double value = sine ? kvc_double_sin((double)angle) : kvc_double_cos((double)angle);
+            out[(size_t)i * half + c] = (float)value * factor;
+        }
+    }
+}
+
+enum kvc_status kvc_batch_fill(struct kvc_runner *runner, struct kvc_batch *batch, const int32_t *tokens,
+                               const int32_t *positions, const bool *long_factors, uint32_t rows,
+                               struct kvc_error *error) {
+    struct kvc_device *device = runner->device;
+    const struct kvc_network *network = runner->network;
+    enum kvc_status status = kvc_room_reserve(device, &batch->positions, rows * sizeof(int32_t), error);
+    if (status == KVC_OK)
+        status = kvc_room_reserve(device, &batch->later, rows * sizeof(uint32_t), error);
+    if (status != KVC_OK)
+        return status;
+    batch->rows = rows;
+    device->ops->upload(device, at(&batch->positions, 0, 0), positions, rows * sizeof(int32_t));
+    if (!network)
+        return KVC_OK;
+    const size_t half = network->rope.rotary / 2, bytes = rows * half * sizeof(float);
+    status = kvc_room_reserve(device, &batch->tokens, rows * sizeof(int32_t), error);
+    if (status == KVC_OK)
+        status = kvc_room_reserve(device, &batch->cosine, bytes, error);
+    if (status == KVC_OK)
+        status = kvc_room_reserve(device, &batch->sine, bytes, error);
+    if (status == KVC_OK)
+        status = kvc_room_reserve(device, &batch->hidden, (size_t)rows * network->hidden * sizeof(float), error);
+    if (status != KVC_OK)
+        return status;
+    if (rows * half > runner->host_room) {
+        free(runner->host_rows);
+        runner->host_rows = malloc(bytes);
+        runner->host_room = runner->host_rows ? rows * half : 0;
+        if (!runner->host_rows)
+            return kvc_fail(error, KVC_RESOURCE, "runner: no memory for %zu bytes", bytes);
+    }
+    device->ops->upload(device, at(&batch->tokens, 0, 0), tokens, rows * sizeof(int32_t));
+    fill_rotation(&network->rope, positions, long_factors, rows, false, runner->host_rows);
+    device->ops->upload(device, at(&batch->cosine, 0, 0), runner->host_rows, bytes);
+    fill_rotation(&network->rope, positions, long_factors, rows, true, runner->host_rows);
+    device->ops->upload(device, at(&batch->sine, 0, 0), runner->host_rows, bytes);
+    return KVC_OK;
+}
+
+void kvc_runner_embed(struct kvc_runner *runner, struct kvc_batch *batch) {
+    runner->device->ops->embed(runner->device, at(&batch->hidden, 0, 0), runner->network->embedding,
+                               at(&batch->tokens, 0, 0), batch->rows);
+}
+
+enum kvc_status kvc_runner_attend(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t layer, uint32_t row,
+                                  uint32_t rows, const struct kvc_part *parts, size_t part_count,
+                                  struct kvc_error *error) {
+    struct kvc_device *device = runner->device;
+    const struct kvc_ops *ops = device->ops;
+    const struct kvc_geometry *g = &runner->geometry;
+    if (part_count > runner->segment_room) {
+        struct kvc_segment *grown = realloc(runner->segments, part_count * sizeof *grown);
+        if (!grown)
+            return kvc_fail(error, KVC_RESOURCE, "runner: no memory for %zu segments", part_count);
+        runner->segments = grown;
+        runner->segment_room = part_count;
+    }
+    for (size_t i = 0; i < part_count; i++) {
+        struct kvc_session *session = parts[i].session;
+        runner->segments[i] = (struct kvc_segment){.lists = &session->cache.layer[layer].lists,
+                                                   .row = parts[i].row,
+                                                   .rows = parts[i].rows,
+                                                   .stored = parts[i].stored,
+                                                   .bytes_read = session->in_prompt ? NULL : &session->read_bytes};
+    }
+    const struct kvc_span positions = {batch->positions.buffer, row * sizeof(int32_t)};
+    ops->append(device, runner->segments, part_count, at(&runner->k, 0, 0), at(&runner->v, 0, 0), positions);
+    for (size_t i = 0; i < part_count; i++)
+        kvc_cache_appended(&parts[i].session->cache, layer, parts[i].stored);
+    const struct kvc_attention attention = {.segments = runner->segments,
+                                            .segment_count = part_count,
+                                            .heads = g->heads,
+                                            .kv_heads = g->kv_heads,
+                                            .head_size = g->head_size,
+                                            .window = runner->network ? runner->network->layer[layer].window : 0,
+                                            .q = at(&runner->q, 0, 0),
+                                            .out = at(&runner->attended, 0, 0),
+                                            .maximum = at(&runner->maximum, 0, 0),
+                                            .sum = at(&runner->sum, 0, 0),
+                                            .positions = positions,
+                                            .later = {batch->later.buffer, row * sizeof(uint32_t)}};
+    ops->attention(device, &attention);
+    for (size_t i = 0; i < part_count; i++) {
+        const enum kvc_status status = kvc_session_attended(parts[i].session, batch, layer, row + parts[i].row,
+                                                            parts[i].row, parts[i].rows, error);
+        if (status != KVC_OK)
+            return status;
+    }
+    (void)rows;
+    return KVC_OK;
+}
+
+/* A projection of one layer's queries or keys: linear, then the per-head norm where there is one, then RoPE. */
+static void project_and_turn(struct kvc_runner *runner, const struct kvc_batch *batch, uint32_t row, uint32_t rows,
+                             const struct kvc_weight *weight, struct kvc_span bias, struct kvc_span norm,
+                             uint32_t heads, const struct kvc_room *raw, const struct kvc_room *out) {
+    struct kvc_device *device = runner->device;
+    const struct kvc_ops *ops = device->ops;
+    const struct kvc_network *network = runner->network;
+    const uint32_t d = network->head_size, half = network->rope.rotary / 2;
+    ops->linear(device, at(raw, 0, 0), at(&runner->normed, 0, 0), weight, bias, rows);
+    if (norm.buffer)
+        ops->norm(device, at(raw, 0, 0), at(raw, 0, 0), norm, rows * heads, d, network->norm_eps);
+    ops->rope(device, at(out, 0, 0), at(raw, 0, 0), at(&batch->cosine, row, half), at(&batch->sine, row, half), rows,
+              heads, d, network->rope.rotary, network->rope.interleaved);
+}
+
+enum kvc_status kvc_runner_layer(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t l, uint32_t row,
+                                 uint32_t rows, const struct kvc_part *parts, size_t part_count,
+                                 struct kvc_error *error) {
+    struct kvc_device *device = runner->device;
+    const struct kvc_ops *ops = device->ops;
+    const struct kvc_network *network = runner->network;
+    const struct kvc_layer *layer = &network->layer[l];
+    const struct kvc_span x = at(&batch->hidden, row, network->hidden), normed = at(&runner->normed, 0, 0);
+    const struct kvc_span projected = at(&runner->projected, 0, 0);
+    const struct kvc_span gate = at(&runner->gate, 0, 0), up = at(&runner->up, 0, 0);
+
+    ops->norm(device, normed, x, layer->attention_norm, rows, network->hidden, network->norm_eps);
+    project_and_turn(runner, batch, row, rows, layer->q, layer->q_bias, layer->q_norm, network->heads, &runner->q_raw,
+                     &runner->q);
+    project_and_turn(runner, batch, row, rows, layer->k, layer->k_bias, layer->k_norm, network->kv_heads,
+                     &runner->k_raw, &runner->k);
+    ops->linear(device, at(&runner->v, 0, 0), normed, layer->v, layer->v_bias, rows);
+    const enum kvc_status status = kvc_runner_attend(runner, batch, l, row, rows, parts, part_count, error);
+    if (status != KVC_OK)
+        return status;
+    ops->linear(device, projected, at(&runner->attended, 0, 0), layer->output, layer->output_bias, rows);
+    ops->add(device, x, projected, (size_t)rows * network->hidden);
+
+    ops->norm(device, normed, x, layer->feed_norm, rows, network->hidden, network->norm_eps);
+    ops->linear(device, gate, normed, layer->gate, layer->gate_bias, rows);
+    ops->linear(device, up, normed, layer->up, layer->up_bias, rows);
+    ops->gated_silu(device, gate, gate, up, (size_t)rows * network->feed_forward);
+    ops->linear(device, projected, gate, layer->down, layer->down_bias, rows);
+    ops->add(device, x, projected, (size_t)rows * network->hidden);
+    return KVC_OK;
+}
+
+enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *batch, const uint32_t *index,
+                                  uint32_t count, float *logits, struct kvc_error *error) {
+    struct kvc_device *device = runner->device;
+    const struct kvc_ops *ops = device->ops;
+    const struct kvc_network *network = runner->network;
+    const size_t bytes = (size_t)count * network->vocab * sizeof(float);
+    enum kvc_status status = kvc_room_reserve(device, &runner->index, count * sizeof(uint32_t), error);
+    if (status == KVC_OK)
+        status = kvc_room_reserve(device, &runner->last, (size_t)count * network->hidden * sizeof(float), error);
+    if (status == KVC_OK)
+        status = kvc_room_reserve(device, &runner->logits, bytes, error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_span last = at(&runner->last, 0, 0), out = at(&runner->logits, 0, 0);
+    ops->upload(device, at(&runner->index, 0, 0), index, count * sizeof(uint32_t));
+    ops->gather(device, last, at(&batch->hidden, 0, 0), at(&runner->index, 0, 0), count, network->hidden);
+    ops->norm(device, last, last, network->final_norm, count, network->hidden, network->norm_eps);
+    ops->linear(device, out, last, network->head, none, count);
+    ops->download(device, logits, out, bytes);
+    return KVC_OK;
+}

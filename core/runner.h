@@ -1,0 +1,83 @@
+/* runner.h - computes batches of rows: one layer of a network over neighbouring rows of one or more sessions, and the
+ * attention part alone for replay. Owns the scratch buffers, which grow to the largest batch and are kept. */
+#ifndef KVC_CORE_RUNNER_H
+#define KVC_CORE_RUNNER_H
+
+#include "core/engine.h"
+#include "core/model.h"
+
+struct kvc_session;
+
+/* A buffer that is made again when it is too small. */
+struct kvc_room {
+    struct kvc_buffer *buffer;
+    size_t bytes;
+    enum kvc_memory_kind kind;
+};
+enum kvc_status kvc_room_reserve(struct kvc_device *device, struct kvc_room *room, size_t bytes,
+                                 struct kvc_error *error);
+void kvc_room_free(struct kvc_device *device, struct kvc_room *room);
+
+/* What every row of a batch carries: positions int32, tokens int32, cosine and sine [rows, rotary/2], hidden states
+ * [rows, hidden], and how many entries at the end of its session's lists it must not see. */
+struct kvc_batch {
+    uint32_t rows;
+    struct kvc_room positions, tokens, later, cosine, sine, hidden;
+};
+
+/* Neighbouring rows of one session. */
+struct kvc_part {
+    struct kvc_session *session;
+    uint32_t row, rows, stored;
+};
+
+struct kvc_runner {
+    struct kvc_engine *engine;
+    struct kvc_device *device;
+    const struct kvc_network *network; /* NULL: replay */
+    struct kvc_geometry geometry;
+    struct kvc_arena *arena[3]; /* F32, F16, Q8_0; made when first asked for */
+    struct kvc_room normed, q_raw, k_raw, q, k, v, attended, projected, gate, up, maximum, sum, last, logits, index;
+    struct kvc_room scores[4], kept_rank, kept_count; /* of stages */
+    struct kvc_segment *segments;
+    size_t segment_room;
+    struct kvc_batch prompt, step;
+    float *host_rows; /* cosine or sine rows on their way to the device */
+    size_t host_room;
+};
+
+/* network NULL: for replay, with the geometry alone. */
+enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_network *network,
+                                const struct kvc_geometry *geometry, struct kvc_runner **runner,
+                                struct kvc_error *error);
+void kvc_runner_close(struct kvc_runner *runner);
+
+enum kvc_status kvc_runner_arena(struct kvc_runner *runner, const struct kvc_entry_format *format,
+                                 struct kvc_arena **arena, struct kvc_error *error);
+
+/* Scratch for chunks of so many rows. */
+enum kvc_status kvc_runner_reserve(struct kvc_runner *runner, uint32_t rows, struct kvc_error *error);
+
+/* Uploads tokens and positions of a batch and makes its cosine and sine rows; long_factors[i] chooses longrope's long
+ * factors for row i (NULL: none). With a network only. */
+enum kvc_status kvc_batch_fill(struct kvc_runner *runner, struct kvc_batch *batch, const int32_t *tokens,
+                               const int32_t *positions, const bool *long_factors, uint32_t rows,
+                               struct kvc_error *error);
+void kvc_batch_free(struct kvc_runner *runner, struct kvc_batch *batch);
+
+/* hidden[row...] = embedding of the batch's tokens. */
+void kvc_runner_embed(struct kvc_runner *runner, struct kvc_batch *batch);
+/* One layer over the batch's rows row..row+rows-1, which the parts cover (part rows count from `row`). Runs each
+ * session's look at its rows (kvc_session_attended). */
+enum kvc_status kvc_runner_layer(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t layer, uint32_t row,
+                                 uint32_t rows, const struct kvc_part *parts, size_t part_count,
+                                 struct kvc_error *error);
+/* append + attention + kvc_session_attended on q, k, v that lie in runner->q, k, v; into runner->attended. */
+enum kvc_status kvc_runner_attend(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t layer, uint32_t row,
+                                  uint32_t rows, const struct kvc_part *parts, size_t part_count,
+                                  struct kvc_error *error);
+/* Logits of `count` rows of the batch, index [count] ascending, to the host. At most 64 at a time. */
+enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *batch, const uint32_t *index,
+                                  uint32_t count, float *logits, struct kvc_error *error);
+
+#endif

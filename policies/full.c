@@ -1,0 +1,15 @@
+/* full.c - keeps everything. */
+#include "policies/policies.h"
+
+static const struct kvc_option options[] = {{NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+
+const struct kvc_policy_class kvc_policy_full = {
+    .name = "full",
+    .summary = "keeps everything",
+    .paper = "-",
+    .idea = "Every key and value stays in the cache. The measure for all other methods.",
+    .formula = "kept = all",
+    .memory = "n entries after n tokens",
+    .traffic = "n entries per generated token",
+    .differences = "none",
+    .options = options};

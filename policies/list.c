@@ -1,0 +1,5 @@
+/* list.c - the built-in methods. Adding one: its file and a line here. */
+#include "policies/policies.h"
+
+const struct kvc_policy_class *const kvc_policy_list[] = {
+    &kvc_policy_full, &kvc_policy_window, &kvc_policy_streaming, &kvc_policy_snapkv, &kvc_policy_morphkv, NULL};

@@ -1,0 +1,101 @@
+/* morphkv.c - a constant-size cache chosen anew by the most recent queries (METHODS 3.1). */
+#include "policies/policies.h"
+
+#include <stdint.h>
+#include <string.h>
+
+static const struct kvc_option options[] = {
+    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, "entries kept per KV head, window included (C + R)"},
+    {"window", KVC_OPTION_INT, "32", 1, 4096, NULL, "R: most recent tokens, which vote and always stay"},
+    {"fusion", KVC_OPTION_CHOICE, "sum", 0, 0, "sum|max", "how the votes of the window are fused"},
+    {"every", KVC_OPTION_INT, "1", 1, 1 << 20, NULL, "decode steps from one eviction to the next"},
+    {"scores", KVC_OPTION_CHOICE, "weights", 0, 0, "weights|logits", "what a vote is: attention weights, or logits"},
+    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+
+static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+    return kvc_check_above(values, "window", error);
+}
+
+static uint32_t window_of(const struct kvc_values *values) { return (uint32_t)kvc_value_int(values, "window"); }
+
+static uint32_t surplus(const struct kvc_values *values) { return (uint32_t)kvc_value_int(values, "every"); }
+
+static enum kvc_row_kind kind_of(const struct kvc_values *values) {
+    return !strcmp(kvc_value_text(values, "scores"), "logits") ? KVC_ROW_LOGITS : KVC_ROW_WEIGHTS;
+}
+
+static uint64_t budget_of(const struct kvc_values *values, uint64_t held) {
+    return kvc_budget(values, held, window_of(values));
+}
+
+static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+    const uint64_t most = surplus(values);
+    return budget_of(values, prompt) + (steps < most ? steps : most);
+}
+
+/* Rows of the ring that have been written: one per token seen, at most the window. */
+static uint32_t filled(const struct kvc_stage_info *info, uint32_t window) {
+    return info->now < window ? (uint32_t)info->now : window;
+}
+
+/* Keeps the top C of the entries older than the last R tokens, and those. */
+static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const uint32_t window = window_of(values);
+    const uint64_t budget = budget_of(values, info->held);
+    if (info->entries <= budget)
+        return KVC_OK;
+    const int64_t recent = (int64_t)info->now - window;
+    struct kvc_scores *scores;
+    enum kvc_status status = kvc_stage_scores(stage, &scores, error);
+    if (status == KVC_OK)
+        status = kvc_stage_ring_fuse(stage, window, filled(info, window), kind_of(values),
+                                     !strcmp(kvc_value_text(values, "fusion"), "max") ? KVC_FUSE_MAX : KVC_FUSE_SUM,
+                                     recent, scores, error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_keep keep = {.top = budget - window, .recent = recent, .scores = scores};
+    return kvc_stage_keep(stage, &keep, error);
+}
+
+/* The rows of the prompt's last queries; also when another method evicts after the prompt. */
+static enum kvc_status observe(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const uint32_t window = window_of(values);
+    return kvc_stage_ring_write(stage, window, info->turn < window ? (uint32_t)info->turn : window, kind_of(values),
+                                error);
+}
+
+static enum kvc_status decode(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const enum kvc_status status = kvc_stage_ring_write(stage, window_of(values), 1, kind_of(values), error);
+    if (status != KVC_OK || info->step % (uint64_t)kvc_value_int(values, "every") != 0)
+        return status;
+    return evict(stage, values, error);
+}
+
+const struct kvc_policy_class kvc_policy_morphkv = {
+    .name = "morphkv",
+    .summary = "a constant-size cache chosen anew by the most recent queries",
+    .paper = "MorphKV, arXiv:2503.00979",
+    .idea =
+        "The most recent tokens know which older entries still matter. A ring holds the attention rows of the last R "
+        "queries; their sum or maximum scores every older entry, and at each decode step the lowest goes. The cache "
+        "has the same size from the first generated token to the last.",
+    .formula =
+        "F_k = sum_r or max_r S_r[k], S_r[k] = sum over the group of a_rk, r over the last R queries; kept = top "
+        "C by F among older entries, and the last R",
+    .memory = "C + R entries (every - 1 more between evictions), and R float32 per entry and KV head for the ring",
+    .traffic = "C + R + 1 entries per generated token, and the ring",
+    .differences = "scores=logits follows the authors' code for G = 1; for G > 1 that code prunes its stored rows per "
+                   "query head, here rows are summed over the group",
+    .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
+    .options = options,
+    .check = check,
+    .queries = window_of,
+    .columns = window_of,
+    .surplus = surplus,
+    .bound = bound,
+    .observe_prompt = observe,
+    .prompt = evict,
+    .decode = decode};

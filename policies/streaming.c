@@ -1,0 +1,48 @@
+/* streaming.c - the first few entries ("sinks") and the most recent ones. */
+#include "policies/policies.h"
+
+#include <stdint.h>
+
+static const struct kvc_option options[] = {
+    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, "entries kept per KV head, sinks included"},
+    {"sinks", KVC_OPTION_INT, "4", 0, KVC_BUDGET_MOST, NULL, "first entries that always stay"},
+    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+
+static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+    return kvc_check_above(values, "sinks", error);
+}
+
+static uint64_t budget_of(const struct kvc_values *values, uint64_t held) {
+    return kvc_budget(values, held, (uint64_t)kvc_value_int(values, "sinks"));
+}
+
+static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+    return budget_of(values, prompt) + (steps ? 1 : 0);
+}
+
+static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const uint64_t budget = budget_of(values, info->held), sinks = (uint64_t)kvc_value_int(values, "sinks");
+    if (info->entries <= budget)
+        return KVC_OK;
+    const struct kvc_keep keep = {.first = sinks, .tail = budget - sinks, .recent = INT64_MAX};
+    return kvc_stage_keep(stage, &keep, error);
+}
+
+const struct kvc_policy_class kvc_policy_streaming = {
+    .name = "streaming",
+    .summary = "the first entries and the most recent ones",
+    .paper = "StreamingLLM, arXiv:2309.17453",
+    .idea =
+        "Attention puts much of its weight on the first few tokens whatever they say. Keeping those beside a window "
+        "of the newest entries keeps a model stable over any length; what lies between is forgotten.",
+    .formula = "kept = the first `sinks` entries and the B - sinks of highest position",
+    .memory = "B entries (B + 1 within a decode step)",
+    .traffic = "B + 1 entries per generated token",
+    .differences = "keys stay at their original positions",
+    .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
+    .options = options,
+    .check = check,
+    .bound = bound,
+    .prompt = evict,
+    .decode = evict};

@@ -1,0 +1,37 @@
+/* window.c - the most recent entries. */
+#include "policies/policies.h"
+
+#include <stdint.h>
+
+static const struct kvc_option options[] = {
+    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, "entries kept per KV head"},
+    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+
+static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+    return kvc_budget(values, prompt, 0) + (steps ? 1 : 0);
+}
+
+static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const uint64_t budget = kvc_budget(values, info->held, 0);
+    if (info->entries <= budget)
+        return KVC_OK;
+    const struct kvc_keep keep = {.tail = budget, .recent = INT64_MAX};
+    return kvc_stage_keep(stage, &keep, error);
+}
+
+const struct kvc_policy_class kvc_policy_window = {
+    .name = "window",
+    .summary = "the most recent entries",
+    .paper = "-",
+    .idea = "Keeps the budget's worth of newest entries and forgets the rest, after the prompt and after every decode "
+            "step. The plainest bounded cache.",
+    .formula = "kept = the B entries of highest position",
+    .memory = "B entries (B + 1 within a decode step)",
+    .traffic = "B + 1 entries per generated token",
+    .differences = "none",
+    .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
+    .options = options,
+    .bound = bound,
+    .prompt = evict,
+    .decode = evict};
