@@ -81,7 +81,7 @@ struct kvc_attention {
     const struct kvc_segment *segments;
     size_t segment_count;
     uint32_t heads, kv_heads, head_size;
-    uint32_t window;           /* sliding window: entries at positions <= row's position - window are skipped; 0: none */
+    uint32_t window; /* sliding window: positions <= row's position - window are skipped; 0: none */
     struct kvc_span q;         /* [rows, H, d] after RoPE */
     struct kvc_span out;       /* [rows, H, d] */
     struct kvc_span maximum;   /* M [rows, H], buffer NULL where not wanted */
