@@ -4,7 +4,8 @@
 # The definition of every operation; compiled twice, the second time for CPUs with fused multiply-add.
 KVC_REF_SOURCES =
 
-libkvc_la_SOURCES += backends/cpu/cpu.h backends/cpu/simd/simd.h
+libkvc_la_SOURCES += backends/cpu/cpu.h backends/cpu/simd/simd.h backends/cpu/simd/lanes_avx512.h \
+	backends/cpu/simd/lanes_avx2.h backends/cpu/simd/lanes_neon.h
 libkvc_la_SOURCES += $(KVC_REF_SOURCES)
 
 if HAVE_X86_SIMD
