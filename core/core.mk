@@ -6,3 +6,4 @@ libkvc_la_SOURCES += core/float.c core/threads.c core/threads.h
 libkvc_la_SOURCES += core/ops.h core/model.h core/error.c core/hash.c core/engine.c core/engine.h core/policy.c
 libkvc_la_SOURCES += core/policy.h core/cache.c core/cache.h core/runner.c core/runner.h core/session.c
 libkvc_la_SOURCES += core/session.h core/stage.c core/replay.c core/sampler.c core/estimate.c
+libkvc_la_SOURCES += core/trig.c core/trig.h core/model.c

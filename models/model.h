@@ -12,12 +12,15 @@ struct kvc_runner; /* core/runner.h: made by the first session, freed with the m
 struct kvc_model {
     struct kvc_engine *engine;
     struct kvc_network network;
-    struct kvc_model_info info;      /* strings owned here */
+    struct kvc_model_info info;      /* path, name and weight_types are malloc'ed */
     struct kvc_tokenizer *tokenizer; /* NULL where the file has none: an error only when text is asked for */
     struct kvc_gguf *gguf;           /* one of the two */
     struct kvc_safetensors *safetensors;
     struct kvc_runner *runner;
 };
+
+/* Frees the strings of an info that one of these two filled. */
+void kvc_model_info_free(struct kvc_model_info *info);
 
 /* Fills the network from an open GGUF file (libc only) or a Hugging Face folder (jansson). */
 enum kvc_status kvc_network_from_gguf(struct kvc_device *device, const struct kvc_gguf *file, const char *path,

@@ -1,1 +1,5 @@
 # families.mk - tests of this area: check_PROGRAMS, their sources and test data.
+
+check_PROGRAMS += tests/test_trig
+tests_test_trig_SOURCES = tests/test_trig.c
+tests_test_trig_LDADD = $(KVC_TEST_LIBS)

@@ -1,0 +1,380 @@
+/* network.c - turns tensors of a file into a network on a device: names, shapes, types, biases, tied heads. libc only.
+ */
+#include "models/network.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/canon.h"
+#include "core/types.h"
+#include "models/names.h"
+
+enum {
+    VECTOR_ALIGNMENT = 16, /* floats: a vector begins on a cache line of its buffer */
+    LAYER_WEIGHTS = 7,     /* at most, of one layer */
+    LAYER_SPANS = 16       /* norms and biases of one layer, at most */
+};
+
+struct loader {
+    struct kvc_device *device;
+    const struct kvc_config *config;
+    bool gguf;
+    const struct kvc_tensors *tensors;
+    const char *where;
+    struct kvc_network *network;
+    struct kvc_error *error;
+    const struct kvc_file_tensor **used; /* [used_count], each once */
+    size_t used_count;
+    /* Norms and biases of one layer on their way into one buffer. */
+    float *floats;
+    size_t float_count, float_room;
+    struct kvc_span *spans[LAYER_SPANS];
+    size_t span_count;
+};
+
+static enum kvc_status no_memory(const struct loader *in) {
+    return kvc_fail(in->error, KVC_RESOURCE, "%s: no memory for the description of %" PRIu64 " layers", in->where,
+                    in->config->layers);
+}
+
+static enum kvc_status find(struct loader *in, const char *name, const struct kvc_file_tensor **tensor) {
+    *tensor = in->tensors->find(in->tensors->file, name);
+    if (!*tensor) {
+        return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s is missing", in->where, name);
+    }
+    in->used[in->used_count++] = *tensor;
+    return KVC_OK;
+}
+
+/* ---- matrices: they stay where they lie ---- */
+
+static enum kvc_status check_matrix(const struct loader *in, const struct kvc_file_tensor *tensor, uint64_t outputs,
+                                    uint64_t inputs) {
+    if (tensor->dimensions != 2 || tensor->rows != outputs || tensor->cols != inputs) {
+        return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s is %" PRIu64 " x %" PRIu64 "%s, it must be %" PRIu64
+                        " x %" PRIu64, in->where, tensor->name, tensor->rows, tensor->cols,
+                        tensor->dimensions == 2 ? "" : " (not a matrix)", outputs, inputs);
+    }
+    return KVC_OK;
+}
+
+/* Rows first..first+outputs-1 of a tensor as a weight. */
+static enum kvc_status add_weight(struct loader *in, const struct kvc_file_tensor *tensor, uint64_t first,
+                                  uint64_t outputs, struct kvc_weight **weight) {
+    const size_t row_bytes = kvc_type_row_bytes(tensor->type, tensor->cols);
+    const unsigned char *data = (const unsigned char *)tensor->data + (size_t)first * row_bytes;
+    enum kvc_status status = in->device->ops->weight_create(in->device, tensor->type, outputs, tensor->cols, data,
+                                                            weight, in->error);
+    if (!status) {
+        in->network->weights[in->network->weight_count++] = *weight;
+    }
+    return status;
+}
+
+static enum kvc_status load_matrix(struct loader *in, const char *name, uint64_t outputs, uint64_t inputs,
+                                   struct kvc_weight **weight) {
+    const struct kvc_file_tensor *tensor;
+    enum kvc_status status = find(in, name, &tensor);
+    if (!status) {
+        status = check_matrix(in, tensor, outputs, inputs);
+    }
+    return status ? status : add_weight(in, tensor, 0, outputs, weight);
+}
+
+/* ---- vectors: widened to float32, collected, then put into one buffer ---- */
+
+static enum kvc_status load_vector(struct loader *in, const char *name, uint64_t length, float **values) {
+    const struct kvc_file_tensor *tensor;
+    enum kvc_status status = find(in, name, &tensor);
+    if (status) {
+        return status;
+    }
+    if (tensor->dimensions != 1 || tensor->cols != length) {
+        return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s has %" PRIu64 " x %" PRIu64 " numbers, it must be a vector "
+                        "of %" PRIu64, in->where, name, tensor->rows, tensor->cols, length);
+    }
+    if (tensor->type != KVC_F32 && tensor->type != KVC_F16 && tensor->type != KVC_BF16) {
+        return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s is of type %s; a norm or bias must be f32, f16 or bf16",
+                        in->where, name, kvc_type_name(tensor->type));
+    }
+    *values = malloc((size_t)length * sizeof **values);
+    if (!*values) {
+        return no_memory(in);
+    }
+    const uint16_t *half = tensor->data;
+    if (tensor->type == KVC_F32) {
+        memcpy(*values, tensor->data, (size_t)length * sizeof **values);
+    } else {
+        for (uint64_t i = 0; i < length; i++) {
+            (*values)[i] = tensor->type == KVC_F16 ? kvc_f16_to_f32(half[i]) : kvc_bf16_to_f32(half[i]);
+        }
+    }
+    return KVC_OK;
+}
+
+static enum kvc_status add_floats(struct loader *in, const float *values, size_t count, struct kvc_span *span) {
+    const size_t padded = (count + VECTOR_ALIGNMENT - 1) / VECTOR_ALIGNMENT * VECTOR_ALIGNMENT;
+    if (in->float_count + padded > in->float_room) {
+        const size_t room = 2 * (in->float_count + padded);
+        float *floats = realloc(in->floats, room * sizeof *floats);
+        if (!floats) {
+            return no_memory(in);
+        }
+        in->floats = floats;
+        in->float_room = room;
+    }
+    memcpy(in->floats + in->float_count, values, count * sizeof *values);
+    memset(in->floats + in->float_count + count, 0, (padded - count) * sizeof *values);
+    span->offset = in->float_count * sizeof *values;
+    in->spans[in->span_count++] = span;
+    in->float_count += padded;
+    return KVC_OK;
+}
+
+/* Everything collected so far goes into one buffer. */
+static enum kvc_status flush_floats(struct loader *in) {
+    struct kvc_buffer *buffer;
+    const size_t bytes = in->float_count * sizeof *in->floats;
+    enum kvc_status status =
+        in->device->ops->buffer_create(in->device, KVC_MEMORY_WEIGHTS, bytes, &buffer, in->error);
+    if (status) {
+        return status;
+    }
+    in->network->buffers[in->network->buffer_count++] = buffer;
+    in->device->ops->upload(in->device, (struct kvc_span){buffer, 0}, in->floats, bytes);
+    for (size_t i = 0; i < in->span_count; i++) {
+        in->spans[i]->buffer = buffer;
+    }
+    in->span_count = in->float_count = 0;
+    return KVC_OK;
+}
+
+static enum kvc_status load_norm(struct loader *in, const char *name, uint64_t length, struct kvc_span *span) {
+    float *values = NULL;
+    enum kvc_status status = load_vector(in, name, length, &values);
+    if (!status) {
+        status = add_floats(in, values, (size_t)length, span);
+        free(values);
+    }
+    return status;
+}
+
+/* ---- one layer ---- */
+
+static bool has_bias(const struct kvc_config *config, enum kvc_bias bias) {
+    return bias == KVC_QKV_BIAS ? config->qkv_bias : bias == KVC_OUTPUT_BIAS ? config->output_bias : config->feed_bias;
+}
+
+static enum kvc_status load_named_matrix(struct loader *in, uint32_t l, const struct kvc_matrix_name *matrix,
+                                         struct kvc_layer *layer) {
+    char name[128];
+    const char *stem = in->gguf ? matrix->gguf : matrix->hf;
+    uint64_t outputs = 0, first = 0;
+    for (unsigned p = 0; p < matrix->parts; p++) {
+        outputs += kvc_extent(in->config, matrix->part[p].outputs);
+    }
+    kvc_layer_tensor(name, sizeof name, in->gguf, l, stem, "weight");
+    const struct kvc_file_tensor *tensor;
+    float *bias = NULL;
+    enum kvc_status status = find(in, name, &tensor);
+    if (!status) {
+        status = check_matrix(in, tensor, outputs, kvc_extent(in->config, matrix->inputs));
+    }
+    if (!status && has_bias(in->config, matrix->bias)) {
+        kvc_layer_tensor(name, sizeof name, in->gguf, l, stem, "bias");
+        status = load_vector(in, name, outputs, &bias);
+    }
+    for (unsigned p = 0; !status && p < matrix->parts; p++) {
+        const uint64_t rows = kvc_extent(in->config, matrix->part[p].outputs);
+        void *weight = (char *)layer + matrix->part[p].weight, *span = (char *)layer + matrix->part[p].bias;
+        status = add_weight(in, tensor, first, rows, weight);
+        if (!status && bias) {
+            status = add_floats(in, bias + first, (size_t)rows, span);
+        }
+        first += rows;
+    }
+    free(bias);
+    return status;
+}
+
+static enum kvc_status load_layer(struct loader *in, uint32_t l) {
+    struct kvc_layer *layer = &in->network->layer[l];
+    enum kvc_status status = KVC_OK;
+    for (const struct kvc_norm_name *norm = kvc_norm_names; !status && norm->gguf; norm++) {
+        char name[128];
+        if (norm->per_head && !in->config->family->qk_norm) {
+            continue;
+        }
+        void *span = (char *)layer + norm->span;
+        kvc_layer_tensor(name, sizeof name, in->gguf, l, in->gguf ? norm->gguf : norm->hf, "weight");
+        status = load_norm(in, name, kvc_extent(in->config, norm->length), span);
+    }
+    for (const struct kvc_matrix_name *matrix = kvc_matrix_names; !status && matrix->gguf; matrix++) {
+        if (matrix->when == KVC_ALWAYS || (matrix->when == KVC_FUSED) == in->config->family->fused) {
+            status = load_named_matrix(in, l, matrix, layer);
+        }
+    }
+    const bool slides = !in->config->sliding || in->config->sliding[l];
+    layer->window = slides ? (uint32_t)in->config->sliding_window : 0;
+    return status ? status : flush_floats(in);
+}
+
+/* ---- the whole network ---- */
+
+static enum kvc_status load_ends(struct loader *in) {
+    const struct kvc_config *config = in->config;
+    struct kvc_network *network = in->network;
+    const char *embedding = kvc_embedding_name[in->gguf];
+    const struct kvc_file_tensor *tensor = in->tensors->find(in->tensors->file, embedding);
+    /* GGUF files need not say how large the vocabulary is. */
+    uint64_t vocab = config->vocab ? config->vocab : tensor ? tensor->rows : 0;
+    if (tensor && (vocab < 1 || vocab > 16777216)) {
+        return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s has %" PRIu64 " rows, it must have 1 to 16777216",
+                        in->where, embedding, vocab);
+    }
+    network->vocab = (uint32_t)vocab;
+    enum kvc_status status = load_matrix(in, embedding, vocab, config->hidden, &network->embedding);
+    if (!status) {
+        status = load_norm(in, kvc_final_norm_name[in->gguf], config->hidden, &network->final_norm);
+    }
+    if (!status) {
+        status = flush_floats(in);
+    }
+    network->head = network->embedding;
+    if (!status && !config->tied) {
+        status = load_matrix(in, kvc_head_name[in->gguf], vocab, config->hidden, &network->head);
+    }
+    return status;
+}
+
+static int by_address(const void *a, const void *b) {
+    uintptr_t x = (uintptr_t)*(const void *const *)a, y = (uintptr_t)*(const void *const *)b;
+    return (x > y) - (x < y);
+}
+
+/* A tensor nobody asked for belongs to a model this is not. */
+static enum kvc_status refuse_unused(struct loader *in) {
+    qsort(in->used, in->used_count, sizeof *in->used, by_address);
+    for (size_t i = 0; i < in->tensors->count; i++) {
+        const struct kvc_file_tensor *tensor = in->tensors->at(in->tensors->file, i);
+        if (bsearch(&tensor, in->used, in->used_count, sizeof *in->used, by_address) ||
+            kvc_tensor_ignored(tensor->name, in->gguf, in->config)) {
+            continue;
+        }
+        return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s has no place in a %s model of %" PRIu64
+                        " layers with this configuration: such a model is not supported", in->where, tensor->name,
+                        in->gguf ? in->config->family->gguf : in->config->family->hf, in->config->layers);
+    }
+    return KVC_OK;
+}
+
+static void count_types(const struct loader *in, struct kvc_model_info *info, uint64_t *bytes) {
+    for (size_t i = 0; i < in->used_count; i++) {
+        const struct kvc_file_tensor *tensor = in->used[i];
+        info->parameters += tensor->rows * tensor->cols;
+        info->weight_bytes += tensor->bytes;
+        bytes[tensor->type] += tensor->bytes;
+        if (tensor->dimensions == 2) {
+            info->mapped_bytes += tensor->bytes;
+        }
+    }
+}
+
+/* "q4_k, q6_k, f32": the types by the bytes they take. */
+static char *name_types(uint64_t *bytes) {
+    char text[16 * KVC_TYPES] = "";
+    for (;;) {
+        unsigned most = 0;
+        for (unsigned type = 1; type < KVC_TYPES; type++) {
+            if (bytes[type] > bytes[most]) most = type;
+        }
+        if (bytes[most] == 0) {
+            return strdup(text);
+        }
+        const size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used, "%s%s", used ? ", " : "", kvc_type_name((enum kvc_type)most));
+        bytes[most] = 0;
+    }
+}
+
+static enum kvc_status fill_info(struct loader *in, struct kvc_model_info *info) {
+    const struct kvc_config *config = in->config;
+    uint64_t bytes[KVC_TYPES] = {0};
+    *info = (struct kvc_model_info){
+        .format = in->gguf ? "gguf" : "huggingface",
+        .architecture = in->gguf ? config->family->gguf : config->family->hf,
+        .layers = (uint32_t)config->layers,
+        .hidden = (uint32_t)config->hidden,
+        .heads = (uint32_t)config->heads,
+        .kv_heads = (uint32_t)config->kv_heads,
+        .head_size = (uint32_t)config->head_size,
+        .feed_forward = (uint32_t)config->feed_forward,
+        .vocab = in->network->vocab,
+        .trained_context = (uint32_t)config->context,
+        .sliding_window = (uint32_t)config->sliding_window,
+        .rope = kvc_rope_kind_name(config->rope.kind),
+        .bos = (int32_t)config->bos,
+        .eos = (int32_t)config->eos,
+    };
+    count_types(in, info, bytes);
+    info->weight_types = name_types(bytes);
+    return info->weight_types ? KVC_OK : no_memory(in);
+}
+
+static enum kvc_status load(struct loader *in, struct kvc_model_info *info) {
+    struct kvc_network *network = in->network;
+    const size_t layers = (size_t)in->config->layers;
+    network->layer = calloc(layers, sizeof *network->layer);
+    network->weights = calloc(layers * LAYER_WEIGHTS + 2, sizeof *network->weights);
+    network->buffers = calloc(layers + 1, sizeof *network->buffers);
+    in->used = calloc(layers * (LAYER_WEIGHTS + LAYER_SPANS) + 3, sizeof *in->used);
+    if (!network->layer || !network->weights || !network->buffers || !in->used) {
+        return no_memory(in);
+    }
+    enum kvc_status status = kvc_rope_build(in->config, in->gguf && in->config->family->interleaved, &network->rope,
+                                            in->error);
+    if (!status) {
+        status = load_ends(in);
+    }
+    for (uint32_t l = 0; !status && l < layers; l++) {
+        status = load_layer(in, l);
+    }
+    if (!status) {
+        status = refuse_unused(in);
+    }
+    if (!status) {
+        status = in->device->ops->sync(in->device, in->error);
+    }
+    return status ? status : fill_info(in, info);
+}
+
+enum kvc_status kvc_network_load(struct kvc_device *device, const struct kvc_config *config, bool gguf,
+                                 const struct kvc_tensors *tensors, const char *where, struct kvc_network *network,
+                                 struct kvc_model_info *info, struct kvc_error *error) {
+    *network = (struct kvc_network){
+        .layers = (uint32_t)config->layers,
+        .hidden = (uint32_t)config->hidden,
+        .heads = (uint32_t)config->heads,
+        .kv_heads = (uint32_t)config->kv_heads,
+        .head_size = (uint32_t)config->head_size,
+        .feed_forward = (uint32_t)config->feed_forward,
+        .trained_context = config->context,
+        .norm_eps = (float)config->norm_eps,
+    };
+    struct loader in = {.device = device,
+                        .config = config,
+                        .gguf = gguf,
+                        .tensors = tensors,
+                        .where = where,
+                        .network = network,
+                        .error = error};
+    enum kvc_status status = load(&in, info);
+    free(in.used);
+    free(in.floats);
+    if (status) {
+        kvc_network_free(device, network);
+    }
+    return status;
+}
