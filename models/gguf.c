@@ -9,6 +9,7 @@
 
 #include "core/types.h"
 #include "models/gguf_file.h"
+#include "models/tensor_index.h"
 
 enum { LEAST_ENTRY = 8 + 1 + 4 + 1, LEAST_TENSOR = 8 + 1 + 4 + 8 + 4 + 8, LONGEST_KEY = 65535, LONGEST_NAME = 255 };
 
@@ -265,76 +266,18 @@ static enum kvc_status place_tensor(const struct reader *in, struct kvc_file_ten
     return KVC_OK;
 }
 
-/* ---- sorted indices ---- */
-
-struct named { /* what qsort sees: the name or address it sorts by, and the index it stands for */
-    const char *name;
-    const unsigned char *data;
-    uint32_t index;
-};
-
-static int by_name(const void *a, const void *b) {
-    return strcmp(((const struct named *)a)->name, ((const struct named *)b)->name);
-}
-
-static int by_data(const void *a, const void *b) {
-    const unsigned char *x = ((const struct named *)a)->data, *y = ((const struct named *)b)->data;
-    return (x > y) - (x < y);
-}
-
-/* Sorts items by name into index; a name that comes twice is refused. */
-static enum kvc_status sort_names(const struct reader *in, struct named *items, size_t count, const char *what,
-                                  uint32_t *index) {
-    qsort(items, count, sizeof *items, by_name);
-    for (size_t i = 0; i < count; i++) {
-        if (i > 0 && strcmp(items[i - 1].name, items[i].name) == 0) {
-            return kvc_fail(in->error, KVC_INPUT, "%s: %s %.300s comes twice", in->path, what, items[i].name);
-        }
-        index[i] = items[i].index;
-    }
-    return KVC_OK;
-}
-
-static enum kvc_status refuse_overlaps(const struct reader *in, const struct kvc_gguf *file, struct named *items) {
-    qsort(items, file->tensor_count, sizeof *items, by_data);
-    for (size_t i = 1; i < file->tensor_count; i++) {
-        const struct kvc_file_tensor *a = &file->tensors[items[i - 1].index], *b = &file->tensors[items[i].index];
-        if ((uint64_t)((const unsigned char *)b->data - (const unsigned char *)a->data) < a->bytes) {
-            return kvc_fail(in->error, KVC_INPUT, "%s: tensors %s and %s overlap", in->path, a->name, b->name);
-        }
-    }
-    return KVC_OK;
-}
-
 static enum kvc_status index_entries(const struct reader *in, struct kvc_gguf *file) {
-    struct named *items = malloc((file->entry_count + 1) * sizeof *items);
+    struct kvc_named *items = malloc((file->entry_count + 1) * sizeof *items);
     file->entries_by_key = malloc((file->entry_count + 1) * sizeof *file->entries_by_key);
     if (!items || !file->entries_by_key) {
         free(items);
         return no_memory(in, "the index of metadata");
     }
     for (size_t i = 0; i < file->entry_count; i++) {
-        items[i] = (struct named){file->entries[i].key, NULL, (uint32_t)i};
+        items[i] = (struct kvc_named){file->entries[i].key, NULL, (uint32_t)i};
     }
-    enum kvc_status status = sort_names(in, items, file->entry_count, "metadata key", file->entries_by_key);
-    free(items);
-    return status;
-}
-
-static enum kvc_status index_tensors(const struct reader *in, struct kvc_gguf *file) {
-    struct named *items = malloc((file->tensor_count + 1) * sizeof *items);
-    file->tensors_by_name = malloc((file->tensor_count + 1) * sizeof *file->tensors_by_name);
-    if (!items || !file->tensors_by_name) {
-        free(items);
-        return no_memory(in, "the index of tensors");
-    }
-    for (size_t i = 0; i < file->tensor_count; i++) {
-        items[i] = (struct named){file->tensors[i].name, file->tensors[i].data, (uint32_t)i};
-    }
-    enum kvc_status status = sort_names(in, items, file->tensor_count, "tensor", file->tensors_by_name);
-    if (!status) {
-        status = refuse_overlaps(in, file, items);
-    }
+    enum kvc_status status =
+        kvc_sort_names(in->path, items, file->entry_count, "metadata key", file->entries_by_key, in->error);
     free(items);
     return status;
 }
@@ -394,7 +337,10 @@ static enum kvc_status parse_tensors(struct reader *in, struct kvc_gguf *file, u
     for (size_t i = 0; !status && i < file->tensor_count; i++) {
         status = place_tensor(in, &file->tensors[i], offsets[i], start, alignment);
     }
-    return status ? status : index_tensors(in, file);
+    if (!status) {
+        status = kvc_tensor_index(in->path, file->tensors, file->tensor_count, &file->tensors_by_name, in->error);
+    }
+    return status;
 }
 
 static enum kvc_status parse(struct reader *in, struct kvc_gguf *file) {

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "models/gguf_file.h"
+#include "models/tensor_index.h"
 
 static const struct {
     const char *name;
@@ -51,21 +52,7 @@ const struct kvc_file_tensor *kvc_gguf_tensor_at(const struct kvc_gguf *file, si
 }
 
 const struct kvc_file_tensor *kvc_gguf_tensor(const struct kvc_gguf *file, const char *name) {
-    size_t low = 0, high = file->tensor_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        const struct kvc_file_tensor *tensor = &file->tensors[file->tensors_by_name[middle]];
-        int order = strcmp(name, tensor->name);
-        if (order == 0) {
-            return tensor;
-        }
-        if (order < 0) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    return NULL;
+    return kvc_tensor_find(file->tensors, file->tensors_by_name, file->tensor_count, name);
 }
 
 /* ---- single values; data holds one value of the type ---- */

@@ -1,5 +1,17 @@
 # models.mk - models/: sources of this folder.
 
-libkvc_la_SOURCES += models/gguf.c models/gguf.h models/gguf_file.h models/gguf_value.c models/map.c models/map.h
+# Files: GGUF in and out (libc only), safetensors and JSON.
+libkvc_la_SOURCES += \
+	models/dequantize.c models/quantize.c models/quantize.h \
+	models/gguf.c models/gguf.h models/gguf_file.h models/gguf_value.c \
+	models/gguf_write.c models/gguf_write.h \
+	models/json.c models/json.h \
+	models/map.c models/map.h \
+	models/output.c models/output.h \
+	models/safetensors.c models/safetensors.h models/safetensors_file.h models/safetensors_folder.c \
+	models/tensor_file.c \
+	models/tensor_index.c models/tensor_index.h
+
+# Families: configuration, names, loading.
 libkvc_la_SOURCES += models/config.c models/config.h models/config_gguf.c models/family.c models/names.c models/names.h \
 	models/network.c models/network.h models/network_gguf.c models/rope.c

@@ -1,0 +1,143 @@
+/* output.c - an output file that appears under its name only when it is complete. */
+#include "models/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct kvc_output {
+    int fd;
+    char *target, *temporary;
+};
+
+static enum kvc_status cannot_write(const char *path, int reason, struct kvc_error *error) {
+    return kvc_fail(error, KVC_RESOURCE, "%s: cannot be written: %s", path, strerror(reason));
+}
+
+static void output_free(struct kvc_output *output) {
+    if (output->fd >= 0) {
+        close(output->fd);
+    }
+    free(output->target);
+    free(output->temporary);
+    free(output);
+}
+
+/* Where the file will lie: what a symbolic link points to. Renaming over a device or a pipe would destroy it. */
+static enum kvc_status find_target(struct kvc_output *output, const char *path, struct kvc_error *error) {
+    struct stat about;
+    if (stat(path, &about) == 0) {
+        if (!S_ISREG(about.st_mode)) {
+            return kvc_fail(error, KVC_RESOURCE, "%s: is not a regular file and cannot be replaced by one", path);
+        }
+        output->target = realpath(path, NULL);
+    } else {
+        output->target = strdup(path);
+    }
+    return output->target ? KVC_OK : cannot_write(path, errno, error);
+}
+
+static enum kvc_status make_temporary(struct kvc_output *output, const char *path, struct kvc_error *error) {
+    size_t room = strlen(output->target) + 40;
+    output->temporary = malloc(room);
+    if (!output->temporary) {
+        return kvc_fail(error, KVC_RESOURCE, "%s: no memory", path);
+    }
+    for (unsigned i = 0; i < 1000; i++) {
+        snprintf(output->temporary, room, "%s.part-%ld-%u", output->target, (long)getpid(), i);
+        output->fd = open(output->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (output->fd >= 0 || errno != EEXIST) {
+            break;
+        }
+    }
+    return output->fd >= 0 ? KVC_OK : cannot_write(path, errno, error);
+}
+
+static enum kvc_status reserve(struct kvc_output *output, const char *path, uint64_t bytes, struct kvc_error *error) {
+    if (bytes > INT64_MAX) {
+        return kvc_fail(error, KVC_RESOURCE, "%s: a file of %" PRIu64 " bytes cannot be written", path, bytes);
+    }
+    int reason = bytes > 0 ? posix_fallocate(output->fd, 0, (off_t)bytes) : 0;
+    if (reason == ENOSPC || reason == EFBIG || reason == EDQUOT) {
+        return kvc_fail(error, KVC_RESOURCE, "%s: no space for %" PRIu64 " bytes: %s", path, bytes, strerror(reason));
+    }
+    return KVC_OK; /* others: a file system that cannot reserve; writing will tell */
+}
+
+enum kvc_status kvc_output_open(const char *path, uint64_t bytes, struct kvc_output **out, struct kvc_error *error) {
+    *out = NULL;
+    struct kvc_output *output = calloc(1, sizeof *output);
+    if (!output) {
+        return kvc_fail(error, KVC_RESOURCE, "%s: no memory", path);
+    }
+    output->fd = -1;
+    enum kvc_status status = find_target(output, path, error);
+    if (!status) {
+        status = make_temporary(output, path, error);
+    }
+    if (status) {
+        output_free(output);
+        return status;
+    }
+    status = reserve(output, path, bytes, error);
+    if (status) {
+        kvc_output_abandon(output);
+        return status;
+    }
+    *out = output;
+    return KVC_OK;
+}
+
+enum kvc_status kvc_output_write(struct kvc_output *output, uint64_t offset, const void *data, size_t bytes,
+                                 struct kvc_error *error) {
+    const unsigned char *from = data;
+    while (bytes > 0) {
+        size_t part = bytes < ((size_t)1 << 30) ? bytes : (size_t)1 << 30;
+        ssize_t done = pwrite(output->fd, from, part, (off_t)offset);
+        if (done < 0 && errno == EINTR) {
+            continue;
+        }
+        if (done <= 0) {
+            return cannot_write(output->target, done < 0 ? errno : ENOSPC, error);
+        }
+        from += done;
+        offset += (uint64_t)done;
+        bytes -= (size_t)done;
+    }
+    return KVC_OK;
+}
+
+enum kvc_status kvc_output_commit(struct kvc_output *output, struct kvc_error *error) {
+    int reason = 0;
+    /* Some file systems tell of a full disk only here. */
+    if (fsync(output->fd) != 0 && errno != EINVAL && errno != ENOSYS) {
+        reason = errno;
+    }
+    if (close(output->fd) != 0 && !reason) {
+        reason = errno;
+    }
+    output->fd = -1;
+    if (!reason && rename(output->temporary, output->target) != 0) {
+        reason = errno;
+    }
+    enum kvc_status status = KVC_OK;
+    if (reason) {
+        status = cannot_write(output->target, reason, error);
+        unlink(output->temporary);
+    }
+    output_free(output);
+    return status;
+}
+
+void kvc_output_abandon(struct kvc_output *output) {
+    if (output) {
+        unlink(output->temporary);
+        output_free(output);
+    }
+}
