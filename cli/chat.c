@@ -1,0 +1,178 @@
+/* chat.c - kvcull chat: a conversation in the model's chat template, over one session. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+/* A signal handler has nowhere else to write. */
+static volatile int interrupted;
+
+static void on_interrupt(int number) {
+    (void)number;
+    interrupted = 1;
+}
+
+struct arguments {
+    struct cli_common common;
+    struct cli_sampling sampling;
+    const char *model, *kv, *template_name, *system;
+};
+
+/* One line of standard input without its newline; *line is grown as getline does. false: the end. A line that ends
+ * in a backslash goes on in the next one. */
+static bool read_line(char **line, size_t *room) {
+    char *more = NULL;
+    size_t more_room = 0, held = 0;
+    ssize_t n;
+
+    for (;;) {
+        n = getline(&more, &more_room, stdin);
+        if (n < 0) {
+            bool again = interrupted && !feof(stdin);
+
+            if (again) { /* Ctrl-C at the prompt: an empty line */
+                clearerr(stdin);
+                n = 0;
+            } else if (held == 0) {
+                free(more);
+                return false;
+            } else {
+                break;
+            }
+        }
+        while (n > 0 && (more[n - 1] == '\n' || more[n - 1] == '\r'))
+            n--;
+        if (held + (size_t)n + 2 > *room) {
+            char *grown = realloc(*line, held + (size_t)n + 2);
+
+            if (!grown) {
+                free(more);
+                return false;
+            }
+            *line = grown;
+            *room = held + (size_t)n + 2;
+        }
+        if (n > 0)
+            memcpy(*line + held, more, (size_t)n);
+        held += (size_t)n;
+        if (held > 0 && (*line)[held - 1] == '\\') {
+            (*line)[held - 1] = '\n';
+            continue;
+        }
+        break;
+    }
+    (*line)[held] = '\0';
+    free(more);
+    return true;
+}
+
+static int converse(const struct arguments *arguments, struct cli_generation *generation, struct cli_chat *chat) {
+    const struct cli_command *command = generation->command;
+    bool terminal = isatty(0) == 1 && isatty(2) == 1;
+    char *line = NULL;
+    size_t room = 0;
+    int status = KVC_OK;
+
+    if (terminal && !arguments->common.quiet)
+        fprintf(stderr, "/exit or Ctrl-D ends the chat, Ctrl-C an answer; a line ending in \\ goes on.\n");
+    while (status == KVC_OK) {
+        struct cli_answer answer = {0};
+        int32_t *tokens = NULL;
+        size_t count = 0;
+
+        interrupted = 0;
+        if (terminal)
+            fputs("> ", stderr);
+        if (!read_line(&line, &room)) {
+            if (terminal)
+                fputc('\n', stderr);
+            break;
+        }
+        if (strcmp(line, "/exit") == 0 || strcmp(line, "/quit") == 0)
+            break;
+        if (line[0] == '\0' || interrupted) {
+            if (interrupted && terminal)
+                fputc('\n', stderr);
+            continue;
+        }
+        if (line[0] == '/') {
+            fprintf(stderr, "%s: no such command here; /exit ends the chat\n", line);
+            continue;
+        }
+        status = cli_chat_turn(chat, line, &tokens, &count);
+        if (status == KVC_OK)
+            status = cli_generate(generation, tokens, count, true, &answer);
+        if (status == KVC_OK) {
+            putchar('\n');
+            status = cli_flush(command);
+        }
+        if (status == KVC_OK && answer.stop == CLI_STOP_LENGTH && !arguments->common.quiet)
+            fprintf(stderr, "(cut after %zu tokens; -n sets how many)\n", answer.count);
+        if (status == KVC_OK && answer.stop == CLI_STOP_CONTEXT) {
+            status = cli_error(command, KVC_USAGE, "--ctx %lld: the context is full; give a larger --ctx",
+                               (long long)arguments->common.context);
+        }
+        if (status == KVC_OK)
+            status = cli_chat_answer(chat, answer.text);
+        cli_answer_free(&answer);
+        free(tokens);
+    }
+    free(line);
+    return status;
+}
+
+int kvc_cli_chat(const struct cli_command *command, int argc, char **argv) {
+    struct arguments a = {.model = NULL};
+    const struct cli_option options[] = {
+        {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &a.model, 0, 0, NULL},
+        {CLI_TEXT, 0, "kv", "SPEC", "the cache's policy", &a.kv, 0, 0, NULL},
+        {CLI_TEXT, 0, "system", "TEXT", "the system message in front of the chat", &a.system, 0, 0, NULL},
+        {CLI_TEXT, 0, "template", "NAME", "the chat template; `kvcull info templates` lists them", &a.template_name, 0,
+         0, NULL},
+        CLI_SAMPLING_OPTIONS(&a.sampling),
+        CLI_ENGINE_OPTIONS(&a.common),
+        CLI_SESSION_OPTIONS(&a.common),
+        {CLI_GROUP, 0, "Output", NULL, NULL, NULL, 0, 0, NULL},
+        {CLI_FLAG, 'q', "quiet", NULL, "no hints, no progress and no summary", &a.common.quiet, 0, 0, NULL},
+        {.kind = CLI_END}};
+    struct sigaction action = {.sa_handler = on_interrupt};
+    struct kvc_engine *engine = NULL;
+    struct kvc_model *model = NULL;
+    struct cli_generation generation;
+    struct cli_chat *chat = NULL;
+    struct cli_given kv;
+    struct cli_texts specs = {&kv, 1};
+    int status;
+
+    cli_common_defaults(&a.common);
+    cli_sampling_defaults(&a.sampling);
+    a.sampling.limit = 1024;
+    a.kv = "full";
+    a.template_name = "model";
+    status = cli_parse(command, options, argc, argv, NULL);
+    if (status == CLI_GO) {
+        kv = (struct cli_given){0, a.kv};
+        status = cli_open_model(command, &a.common, a.model, &specs, &engine, &model);
+        if (status == KVC_OK)
+            status = cli_generation_open(command, &a.common, &a.sampling, model, a.kv, &generation);
+        if (status == KVC_OK) {
+            generation.echo = true;
+            generation.interrupted = &interrupted;
+            status = cli_chat_open(command, model, a.template_name, a.system, &chat);
+            if (status == KVC_OK) {
+                sigaction(SIGINT, &action, NULL);
+                status = converse(&a, &generation, chat);
+            }
+            if (generation.seen_prompt > 0)
+                cli_summary_print(&generation, a.kv);
+            cli_chat_close(chat);
+            cli_generation_close(&generation);
+        }
+        kvc_model_close(model);
+        kvc_engine_close(engine);
+    }
+    cli_texts_free(&a.sampling.stops);
+    return status;
+}

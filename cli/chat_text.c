@@ -1,0 +1,142 @@
+/* chat_text.c - a conversation as tokens: the first turn whole, later ones as what follows the last answer.
+ *
+ * The session already holds everything up to the end of the last answer, so only what the template puts behind it is
+ * wanted: the whole conversation is rendered with a mark in place of the last answer, and the text behind the mark is
+ * the new part. This holds for templates that trim or reorder, too.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+static const char mark[] = "@@last-answer@@";
+
+struct cli_chat {
+    const struct cli_command *command;
+    struct kvc_model *model;
+    const char *name;
+    struct kvc_message *messages; /* contents are owned, roles are not */
+    size_t count, room;
+    bool begun; /* the first turn is in the session */
+};
+
+static int add(struct cli_chat *chat, const char *role, const char *content) {
+    char *copy = strdup(content);
+
+    if (chat->count == chat->room) {
+        size_t room = chat->room ? 2 * chat->room : 8;
+        struct kvc_message *more = realloc(chat->messages, room * sizeof *more);
+
+        if (!more) {
+            free(copy);
+            return cli_no_memory(chat->command);
+        }
+        chat->messages = more;
+        chat->room = room;
+    }
+    if (!copy)
+        return cli_no_memory(chat->command);
+    chat->messages[chat->count++] = (struct kvc_message){role, copy};
+    return KVC_OK;
+}
+
+int cli_chat_open(const struct cli_command *command, struct kvc_model *model, const char *template_name,
+                  const char *system, struct cli_chat **out) {
+    struct cli_chat *chat = calloc(1, sizeof *chat);
+    int status = KVC_OK;
+
+    *out = NULL;
+    if (!chat)
+        return cli_no_memory(command);
+    chat->command = command;
+    chat->model = model;
+    chat->name = template_name && strcmp(template_name, "model") == 0 ? NULL : template_name;
+    if (system)
+        status = add(chat, "system", system);
+    if (status != KVC_OK) {
+        cli_chat_close(chat);
+        return status;
+    }
+    *out = chat;
+    return KVC_OK;
+}
+
+void cli_chat_close(struct cli_chat *chat) {
+    if (!chat)
+        return;
+    for (size_t i = 0; i < chat->count; i++)
+        free((char *)(uintptr_t)chat->messages[i].content);
+    free(chat->messages);
+    free(chat);
+}
+
+int cli_chat_answer(struct cli_chat *chat, const char *text) {
+    return add(chat, "assistant", text);
+}
+
+/* Renders with the last answer replaced by the mark and returns what is behind it. */
+static int later_text(struct cli_chat *chat, char **text, const char **part) {
+    struct kvc_message *last = &chat->messages[chat->count - 2];
+    struct kvc_message answer = *last;
+    struct kvc_error error;
+    const char *place = NULL;
+    enum kvc_status status;
+
+    last->content = mark;
+    status = kvc_chat_text(chat->model, chat->name, chat->messages, chat->count, true, text, &error);
+    *last = answer;
+    if (status != KVC_OK)
+        return cli_report(chat->command, &error);
+    for (const char *at = *text; (at = strstr(at, mark)) != NULL; at++)
+        place = at;
+    if (!place) {
+        free(*text);
+        *text = NULL;
+        return cli_error(chat->command, KVC_INPUT, "the chat template leaves out earlier answers; name another "
+                         "with --template");
+    }
+    *part = place + strlen(mark);
+    return KVC_OK;
+}
+
+int cli_chat_turn(struct cli_chat *chat, const char *user, int32_t **tokens, size_t *count) {
+    struct kvc_error error;
+    char *text = NULL;
+    const char *part = NULL;
+    int32_t bos = kvc_model_info(chat->model)->bos;
+    int status = add(chat, "user", user);
+
+    *tokens = NULL;
+    *count = 0;
+    if (status != KVC_OK)
+        return status;
+    if (!chat->begun) {
+        if (kvc_chat_text(chat->model, chat->name, chat->messages, chat->count, true, &text, &error) != KVC_OK)
+            return cli_report(chat->command, &error);
+        part = text;
+    } else {
+        status = later_text(chat, &text, &part);
+        if (status != KVC_OK)
+            return status;
+    }
+    if (kvc_tokenize(chat->model, part, strlen(part), KVC_TOKENIZE_SPECIAL, tokens, count, &error) != KVC_OK) {
+        status = cli_report(chat->command, &error);
+    } else if (!chat->begun && bos >= 0 && (*count == 0 || (*tokens)[0] != bos)) {
+        /* The template does not write what the model puts in front: the tokenizer does. */
+        free(*tokens);
+        *tokens = NULL;
+        if (kvc_tokenize(chat->model, part, strlen(part), KVC_TOKENIZE_SPECIAL | KVC_TOKENIZE_BOS, tokens, count,
+                         &error) != KVC_OK)
+            status = cli_report(chat->command, &error);
+    }
+    if (status == KVC_OK && *count == 0) {
+        free(*tokens);
+        *tokens = NULL;
+        status = cli_error(chat->command, KVC_INPUT, "the chat template makes no tokens of this turn; name another "
+                           "with --template");
+    }
+    free(text);
+    if (status == KVC_OK)
+        chat->begun = true;
+    return status;
+}

@@ -1,0 +1,297 @@
+/* cli.h - what the subcommands share: options, errors, opening models, tables, JSON, files, progress.
+ *
+ * The program uses the library through kvcull.h only. Every command is one file with one entry point, listed in
+ * cli/main.c; eval tasks use the same helpers. Functions that return int return an exit status (enum kvc_status) and
+ * have printed their error line before they return anything but 0.
+ */
+#ifndef KVC_CLI_H
+#define KVC_CLI_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "kvcull.h"
+
+/* ---- commands and options ----------------------------------------------------------------------------------- */
+
+struct cli_command {
+    const char *name;        /* "run"; errors start with "kvcull run: " */
+    const char *synopsis;    /* what follows the name in the usage line */
+    const char *summary;     /* one line, no full stop */
+    const char *description; /* paragraphs separated by an empty line; help and manual show it */
+    const char *examples;    /* one command a line */
+    int (*main)(const struct cli_command *command, int argc, char **argv);
+};
+
+enum cli_kind {
+    CLI_END,    /* ends a table */
+    CLI_GROUP,  /* a heading in the help: name */
+    CLI_FLAG,   /* bool */
+    CLI_TEXT,   /* const char * */
+    CLI_TEXTS,  /* struct cli_texts: may be given several times; options may share one target */
+    CLI_INT,    /* int64_t, minimum..maximum */
+    CLI_REAL,   /* double, minimum..maximum */
+    CLI_COUNTS, /* struct cli_counts: a list 1,8,32, each minimum..maximum */
+    CLI_BYTES,  /* uint64_t: 8G, 512M, 1000000 */
+    CLI_TYPE,   /* enum kvc_type, one of choices ("f32|f16|q8_0") or any where choices is NULL */
+    CLI_CHOICE  /* const char *, one of choices */
+};
+
+struct cli_option {
+    enum cli_kind kind;
+    char letter; /* 0: none */
+    const char *name;
+    const char *meta; /* "N" in --threads N; NULL for flags */
+    const char *help; /* a value that the target already holds is shown as the default */
+    void *target;
+    double minimum, maximum;
+    const char *choices; /* separated by '|' */
+};
+
+struct cli_texts {
+    struct cli_given {
+        char letter; /* of the option it came with, 0: it has none */
+        const char *text;
+    } *items;
+    size_t count;
+};
+struct cli_counts {
+    uint64_t items[32];
+    size_t count;
+};
+struct cli_words { /* what is no option, in order */
+    const char **items;
+    size_t count;
+};
+
+enum { CLI_GO = -1 };
+/* Reads argv[1...]. CLI_GO: go on; anything else: return it (--help was printed, or an error was). --help, --version
+ * and -- need no row in the table. words NULL: no other words are taken. */
+int cli_parse(const struct cli_command *command, const struct cli_option *options, int argc, char **argv,
+              struct cli_words *words);
+void cli_texts_free(struct cli_texts *texts);
+void cli_words_free(struct cli_words *words);
+/* The nearest of the names (ended by NULL) to a mistyped word; NULL: none is near. */
+const char *cli_nearest(const char *word, const char *const *names);
+/* The help text, and the same as a manual page (mdoc). */
+void cli_help(const struct cli_command *command, const struct cli_option *options);
+void cli_manual(const struct cli_command *command, const struct cli_option *options);
+
+/* Parses a list of token ids "1,2 3"; *tokens is malloc'ed. what: "--tokens", or a file's name. */
+int cli_token_list(const struct cli_command *command, const char *what, const char *text, size_t bytes,
+                   enum kvc_status status, int32_t **tokens, size_t *count);
+
+/* ---- errors ------------------------------------------------------------------------------------------------- */
+
+/* Prints "kvcull run: TEXT" as one line on stderr and returns status. */
+int cli_error(const struct cli_command *command, enum kvc_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+int cli_report(const struct cli_command *command, const struct kvc_error *error); /* the same, of a library error */
+int cli_no_memory(const struct cli_command *command);
+void cli_warn(const struct cli_command *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- common options and opening ------------------------------------------------------------------------------ */
+
+struct cli_common {
+    const char *backend;
+    int64_t threads, context, chunk;
+    const char *math;
+    enum kvc_type cache_type;
+    bool json, quiet;
+};
+void cli_common_defaults(struct cli_common *common);
+
+#define CLI_ENGINE_OPTIONS(c)                                                                                         \
+    {CLI_GROUP, 0, "Engine", NULL, NULL, NULL, 0, 0, NULL},                                                           \
+        {CLI_TEXT, 0, "backend", "NAME", "where to compute: cpu, or ref (plain C); `kvcull info backends` lists them", \
+         &(c)->backend, 0, 0, NULL},                                                                                  \
+        {CLI_INT, 0, "threads", "N", "threads; 0: one per core. Never changes a bit", &(c)->threads, 0, 4096, NULL},   \
+        {CLI_CHOICE, 0, "math", "MATH", "exact: the same bits everywhere; fast: linear layers by a BLAS library",      \
+         &(c)->math, 0, 0, "exact|fast"}
+#define CLI_SESSION_OPTIONS(c)                                                                                        \
+    {CLI_GROUP, 0, "Session", NULL, NULL, NULL, 0, 0, NULL},                                                          \
+        {CLI_TYPE, 0, "kv-type", "TYPE", "how cache entries are stored", &(c)->cache_type, 0, 0, "f32|f16|q8_0"},      \
+        {CLI_INT, 0, "ctx", "N", "tokens of context at most; 0: no limit (past the trained length it warns)",          \
+         &(c)->context, 0, 2147483647, NULL},                                                                         \
+        {CLI_INT, 0, "chunk", "N", "prompt rows computed at once. Never changes a bit", &(c)->chunk, 1, 65536, NULL}
+#define CLI_OUTPUT_OPTIONS(c)                                                                                         \
+    {CLI_GROUP, 0, "Output", NULL, NULL, NULL, 0, 0, NULL},                                                           \
+        {CLI_FLAG, 0, "json", NULL, "print JSON", &(c)->json, 0, 0, NULL},                                            \
+        {CLI_FLAG, 'q', "quiet", NULL, "no progress and no summary", &(c)->quiet, 0, 0, NULL}
+
+/* Opens the engine the common options ask for. */
+int cli_open_engine(const struct cli_command *command, const struct cli_common *common, struct kvc_engine **engine);
+/* Checks every policy before anything slow happens. */
+int cli_check_policies(const struct cli_command *command, const struct kvc_engine *engine,
+                       const struct cli_texts *specs);
+/* Engine, policies and model, in this order; both are NULL after a failure. path NULL: an error that asks for -m. */
+int cli_open_model(const struct cli_command *command, const struct cli_common *common, const char *path,
+                   const struct cli_texts *specs, struct kvc_engine **engine, struct kvc_model **model);
+/* Session options as the common options say. spec NULL: full. */
+void cli_session_options(const struct cli_common *common, const char *spec, struct kvc_session_options *options);
+/* Warns, once per flag, when tokens exceed the trained length. */
+void cli_warn_context(const struct cli_command *command, const struct kvc_model *model, uint64_t tokens, bool *warned);
+/* The folder of bundled data, "demo" say: KVCULL_DATA, beside the program, installed, or the source tree. *path is
+ * malloc'ed. */
+int cli_data_path(const struct cli_command *command, const char *name, char **path);
+
+/* ---- text in and out ------------------------------------------------------------------------------------------ */
+
+/* A whole file, or standard input where path is "-"; *text is malloc'ed and ends in a NUL not counted. */
+int cli_read_file(const struct cli_command *command, const char *path, char **text, size_t *bytes);
+
+/* A file that appears under its name only when it is complete. "-" is standard output; devices and pipes are
+ * written directly. */
+struct cli_file {
+    FILE *stream;
+    char *path, *temporary; /* temporary NULL: written directly */
+};
+int cli_file_open(const struct cli_command *command, const char *path, struct cli_file *file);
+int cli_file_commit(const struct cli_command *command, struct cli_file *file); /* closes it in any case */
+void cli_file_abandon(struct cli_file *file);                                  /* after an error; fine when not open */
+/* Flushes standard output; an error (a full disk, a closed pipe) is reported. */
+int cli_flush(const struct cli_command *command);
+
+/* "1.50 GiB", "512 B", "1.2 s", "350 us"; text has room for 32 bytes and is returned. */
+char *cli_bytes(uint64_t bytes, char *text);
+char *cli_time(double seconds, char *text);
+char *cli_number(uint64_t number, char *text); /* 1,048,576 */
+double cli_seconds(void);                      /* a monotonic clock */
+uint64_t cli_random(uint64_t *state);          /* splitmix64, for made-up tokens */
+double cli_median(double *values, size_t count); /* reorders; 0 of none */
+
+/* ---- tables --------------------------------------------------------------------------------------------------- */
+
+/* Collects cells and prints them aligned, at most 100 columns wide: the last column wraps when it must. */
+struct cli_table;
+/* headings: separated by '|', a leading '<' aligns left (words), otherwise right (numbers): "<method|budget|cache". */
+struct cli_table *cli_table_open(const char *headings);
+/* The next cell; rows fill from left to right. A failed allocation is remembered until the print. */
+void cli_cell(struct cli_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void cli_table_rule(struct cli_table *table); /* an empty line before the next row */
+int cli_table_print(const struct cli_command *command, struct cli_table *table, FILE *stream);
+void cli_table_free(struct cli_table *table);
+/* Prints text wrapped to 100 columns, every line indented; an empty line separates paragraphs. */
+void cli_wrap(FILE *stream, const char *text, unsigned indent);
+
+/* ---- JSON ------------------------------------------------------------------------------------------------------ */
+
+/* Any bytes as a JSON string: what is not UTF-8 becomes U+FFFD. */
+json_t *cli_json_text(const char *text, size_t bytes);
+/* Adds to an object; a NULL value (no memory) is remembered by making the object's print fail. */
+void cli_json_set(json_t *object, const char *key, json_t *value);
+/* Prints (indented) to standard output or the stream, gives the reference back, and fails when root is NULL. */
+int cli_json_print(const struct cli_command *command, json_t *root, FILE *stream);
+
+/* ---- progress --------------------------------------------------------------------------------------------------- */
+
+/* A bar on a terminal, now and then a plain line elsewhere, nothing when quiet or short. */
+struct cli_progress {
+    const char *what;
+    bool quiet, terminal, shown;
+    double start, last;
+};
+void cli_progress_start(struct cli_progress *progress, const char *what, bool quiet);
+int cli_progress(void *progress, uint64_t done, uint64_t total); /* a kvc_progress_fn; returns 0 */
+void cli_progress_end(struct cli_progress *progress);
+
+/* ---- generation -------------------------------------------------------------------------------------------------- */
+
+enum cli_stop { CLI_STOP_LENGTH, CLI_STOP_END, CLI_STOP_TEXT, CLI_STOP_CONTEXT, CLI_STOP_INTERRUPT };
+const char *cli_stop_name(enum cli_stop stop);
+
+struct cli_generation { /* what one turn needs; filled by cli_generation_options and the command */
+    const struct cli_command *command;
+    struct kvc_model *model;
+    struct kvc_session *session;
+    struct kvc_sampler *sampler;
+    float *logits; /* [vocab] */
+    const struct cli_texts *stops;
+    uint64_t limit;   /* tokens to generate at most */
+    uint64_t context; /* tokens the session may see; 0: no limit */
+    bool ignore_end;
+    bool quiet;
+    bool echo;           /* write the answer to stdout as it comes */
+    const volatile int *interrupted; /* NULL, or ends the answer when not 0 */
+    int32_t pending;     /* the last token of the answer before, which the session has not seen; -1: none */
+    bool warned;         /* of the trained length */
+    uint64_t seen_prompt, seen_answer; /* tokens so far, all turns */
+    double first_seconds, prompt_seconds, answer_seconds; /* of the first turn; of all turns */
+};
+struct cli_answer {
+    char *text; /* malloc'ed, NUL-terminated */
+    size_t bytes;
+    int32_t *tokens;
+    size_t count;
+    size_t prompt_tokens;
+    enum cli_stop stop;
+};
+void cli_answer_free(struct cli_answer *answer);
+/* One turn: the prompt's tokens, then the answer. first: nothing precedes the answer's text, so that a leading space
+ * some tokenizers put in front of a text is dropped. */
+int cli_generate(struct cli_generation *generation, const int32_t *tokens, size_t count, bool first,
+                 struct cli_answer *answer);
+
+struct cli_sampling { /* options of run and chat */
+    double temperature, top_p, min_p, repeat_penalty;
+    int64_t top_k, repeat_last, seed, limit;
+    struct cli_texts stops;
+    bool ignore_end;
+};
+void cli_sampling_defaults(struct cli_sampling *sampling);
+#define CLI_SAMPLING_OPTIONS(s)                                                                                       \
+    {CLI_GROUP, 0, "Answer", NULL, NULL, NULL, 0, 0, NULL},                                                           \
+        {CLI_INT, 'n', "tokens", "N", "tokens of an answer at most", &(s)->limit, 0, 2147483647, NULL},                \
+        {CLI_REAL, 0, "temp", "T", "temperature; 0: always the likeliest token", &(s)->temperature, 0, 100, NULL},     \
+        {CLI_INT, 0, "top-k", "K", "only the K likeliest tokens; 0: off", &(s)->top_k, 0, 2147483647, NULL},           \
+        {CLI_REAL, 0, "top-p", "P", "only the likeliest tokens that sum up to P; 1: off", &(s)->top_p, 0, 1, NULL},    \
+        {CLI_REAL, 0, "min-p", "P", "only tokens at least P times as likely as the likeliest; 0: off", &(s)->min_p, 0, \
+         1, NULL},                                                                                                    \
+        {CLI_REAL, 0, "repeat-penalty", "R", "makes recent tokens less likely; 1: off", &(s)->repeat_penalty, 0.01,    \
+         100, NULL},                                                                                                  \
+        {CLI_INT, 0, "repeat-last", "N", "tokens that count as recent", &(s)->repeat_last, 0, 2147483647, NULL},       \
+        {CLI_INT, 0, "seed", "S", "of the random numbers; the same seed gives the same answer", &(s)->seed, 0,         \
+         9007199254740992.0, NULL},                                                                                   \
+        {CLI_TEXTS, 0, "stop", "TEXT", "ends an answer before TEXT; may be given several times", &(s)->stops, 0, 0,    \
+         NULL},                                                                                                       \
+        {CLI_FLAG, 0, "ignore-eos", NULL, "does not end an answer at the model's end token", &(s)->ignore_end, 0, 0,   \
+         NULL}
+/* Opens the session, the sampler and the room for logits; cli_generation_close frees them. */
+int cli_generation_open(const struct cli_command *command, const struct cli_common *common,
+                        const struct cli_sampling *sampling, struct kvc_model *model, const char *spec,
+                        struct cli_generation *generation);
+void cli_generation_close(struct cli_generation *generation);
+/* The summary on stderr, or as a JSON object. */
+void cli_summary_print(const struct cli_generation *generation, const char *spec);
+json_t *cli_summary_json(const struct cli_generation *generation);
+/* Bytes held, as JSON. */
+json_t *cli_stats_json(const struct kvc_session_stats *stats);
+
+/* A chat as text: the first turn whole, later ones as what the template puts behind the last answer. */
+struct cli_chat;
+int cli_chat_open(const struct cli_command *command, struct kvc_model *model, const char *template_name,
+                  const char *system, struct cli_chat **chat);
+void cli_chat_close(struct cli_chat *chat);
+/* The tokens of the next turn; the caller frees them. */
+int cli_chat_turn(struct cli_chat *chat, const char *user, int32_t **tokens, size_t *count);
+int cli_chat_answer(struct cli_chat *chat, const char *text);
+
+/* ---- the commands ------------------------------------------------------------------------------------------------- */
+
+extern const struct cli_command cli_commands[]; /* ends with name NULL */
+const struct cli_command *cli_find_command(const char *name);
+
+int kvc_cli_run(const struct cli_command *command, int argc, char **argv);
+int kvc_cli_chat(const struct cli_command *command, int argc, char **argv);
+int kvc_cli_eval(const struct cli_command *command, int argc, char **argv);
+int kvc_cli_bench(const struct cli_command *command, int argc, char **argv);
+int kvc_cli_verify(const struct cli_command *command, int argc, char **argv);
+int kvc_cli_replay(const struct cli_command *command, int argc, char **argv);
+int kvc_cli_logits(const struct cli_command *command, int argc, char **argv);
+int kvc_cli_tokenize(const struct cli_command *command, int argc, char **argv);
+int kvc_cli_perplexity(const struct cli_command *command, int argc, char **argv);
+int kvc_cli_convert(const struct cli_command *command, int argc, char **argv);
+int kvc_cli_mkmodel(const struct cli_command *command, int argc, char **argv);
+int kvc_cli_info(const struct cli_command *command, int argc, char **argv);
+
+#endif

@@ -1,0 +1,167 @@
+/* common.c - errors, and opening engine, policies and model as the common options say. */
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+/* One line whatever text (a file name, say) it holds. */
+static void print_line(const struct cli_command *command, const char *kind, const char *text) {
+    fflush(stdout);
+    fprintf(stderr, "kvcull%s%s: %s", command->name[0] ? " " : "", command->name, kind);
+    for (; *text; text++)
+        fputc(iscntrl((unsigned char)*text) ? '?' : *text, stderr);
+    fputc('\n', stderr);
+}
+
+int cli_error(const struct cli_command *command, enum kvc_status status, const char *format, ...) {
+    char text[2000];
+    va_list list;
+
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    print_line(command, "", text);
+    return (int)status;
+}
+
+int cli_report(const struct cli_command *command, const struct kvc_error *error) {
+    print_line(command, "", error->text);
+    return (int)error->status;
+}
+
+int cli_no_memory(const struct cli_command *command) {
+    return cli_error(command, KVC_RESOURCE, "no memory left");
+}
+
+void cli_warn(const struct cli_command *command, const char *format, ...) {
+    char text[2000];
+    va_list list;
+
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    print_line(command, "warning: ", text);
+}
+
+void cli_common_defaults(struct cli_common *common) {
+    struct kvc_session_options options;
+
+    kvc_session_defaults(&options);
+    *common = (struct cli_common){.backend = "cpu", .math = "exact", .cache_type = options.cache_type, .chunk = 256};
+}
+
+int cli_open_engine(const struct cli_command *command, const struct cli_common *common, struct kvc_engine **engine) {
+    struct kvc_engine_options options = {.backend = common->backend, .threads = (int)common->threads};
+    struct kvc_error error;
+
+    options.math = strcmp(common->math, "fast") == 0 ? KVC_MATH_FAST : KVC_MATH_EXACT;
+    *engine = NULL;
+    if (kvc_engine_open(&options, engine, &error) != KVC_OK)
+        return cli_report(command, &error);
+    return KVC_OK;
+}
+
+int cli_check_policies(const struct cli_command *command, const struct kvc_engine *engine,
+                       const struct cli_texts *specs) {
+    struct kvc_error error;
+
+    for (size_t i = 0; specs && i < specs->count; i++)
+        if (kvc_policy_check(engine, specs->items[i].text, &error) != KVC_OK)
+            return cli_error(command, error.status, "--kv %s: %s", specs->items[i].text, error.text);
+    return KVC_OK;
+}
+
+int cli_open_model(const struct cli_command *command, const struct cli_common *common, const char *path,
+                   const struct cli_texts *specs, struct kvc_engine **engine, struct kvc_model **model) {
+    struct kvc_error error;
+    int status;
+
+    *engine = NULL;
+    *model = NULL;
+    if (!path)
+        return cli_error(command, KVC_USAGE, "no model; give -m MODEL, a GGUF file or a Hugging Face folder");
+    status = cli_open_engine(command, common, engine);
+    if (status == KVC_OK)
+        status = cli_check_policies(command, *engine, specs);
+    if (status == KVC_OK && kvc_model_open(*engine, path, model, &error) != KVC_OK)
+        status = cli_report(command, &error);
+    if (status != KVC_OK) {
+        kvc_engine_close(*engine);
+        *engine = NULL;
+        *model = NULL;
+    }
+    return status;
+}
+
+void cli_session_options(const struct cli_common *common, const char *spec, struct kvc_session_options *options) {
+    kvc_session_defaults(options);
+    options->policy = spec;
+    options->cache_type = common->cache_type;
+    options->chunk = (uint32_t)common->chunk;
+    options->context = (uint64_t)common->context;
+}
+
+void cli_warn_context(const struct cli_command *command, const struct kvc_model *model, uint64_t tokens,
+                      bool *warned) {
+    const struct kvc_model_info *info = kvc_model_info(model);
+
+    if (*warned || info->trained_context == 0 || tokens <= info->trained_context)
+        return;
+    *warned = true;
+    cli_warn(command, "the context grows past the %u tokens the model was trained for; answers may get worse",
+             info->trained_context);
+}
+
+/* ---- bundled data ------------------------------------------------------------------------------------------------ */
+
+static char *join(const char *folder, const char *name) {
+    size_t bytes = strlen(folder) + strlen(name) + 2;
+    char *path = malloc(bytes);
+
+    if (path)
+        snprintf(path, bytes, "%s/%s", folder, name);
+    return path;
+}
+
+int cli_data_path(const struct cli_command *command, const char *name, char **path) {
+    const char *folder = getenv("KVCULL_DATA");
+    char beside[4096 + 32];
+    const char *places[4];
+    size_t count = 0;
+    ssize_t n;
+
+    *path = NULL;
+    if (folder && folder[0]) {
+        places[count++] = folder;
+    } else {
+        n = readlink("/proc/self/exe", beside, 4096);
+        if (n > 0 && n < 4096) {
+            char *slash;
+
+            beside[n] = '\0';
+            slash = strrchr(beside, '/');
+            if (slash) {
+                memcpy(slash, "/../share/kvcull", sizeof "/../share/kvcull");
+                places[count++] = beside;
+            }
+        }
+        places[count++] = KVC_DATADIR;
+        places[count++] = KVC_SOURCE_DATA;
+    }
+    for (size_t i = 0; i < count; i++) {
+        char *try = join(places[i], name);
+
+        if (!try)
+            return cli_no_memory(command);
+        if (access(try, R_OK) == 0) {
+            *path = try;
+            return KVC_OK;
+        }
+        free(try);
+    }
+    return cli_error(command, KVC_INPUT, "%s/%s: the bundled data is not there; set KVCULL_DATA to the folder that "
+                     "holds it, or give -m MODEL", places[0], name);
+}

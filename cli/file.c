@@ -1,0 +1,172 @@
+/* file.c - reading whole files, and writing files that appear only when they are complete. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+int cli_read_file(const struct cli_command *command, const char *path, char **text, size_t *bytes) {
+    bool standard = strcmp(path, "-") == 0;
+    const char *name = standard ? "standard input" : path;
+    FILE *stream = standard ? stdin : fopen(path, "rb");
+    size_t room = 65536, held = 0;
+    char *buffer;
+    struct stat about;
+    int status = KVC_OK;
+
+    *text = NULL;
+    *bytes = 0;
+    if (!stream)
+        return cli_error(command, KVC_INPUT, "%s: %s; give a file that can be read", name, strerror(errno));
+    if (fstat(fileno(stream), &about) == 0 && S_ISDIR(about.st_mode)) {
+        if (!standard)
+            fclose(stream);
+        return cli_error(command, KVC_INPUT, "%s: is a directory; give a text file", name);
+    }
+    buffer = malloc(room + 1);
+    while (buffer) {
+        size_t n = fread(buffer + held, 1, room - held, stream);
+        char *more;
+
+        held += n;
+        if (n == 0 || held < room)
+            if (feof(stream) || ferror(stream))
+                break;
+        if (held < room)
+            continue;
+        more = realloc(buffer, 2 * room + 1);
+        if (!more) {
+            free(buffer);
+            buffer = NULL;
+            break;
+        }
+        buffer = more;
+        room *= 2;
+    }
+    if (!buffer) {
+        status = cli_no_memory(command);
+    } else if (ferror(stream)) {
+        status = cli_error(command, KVC_INPUT, "%s: cannot be read: %s", name, strerror(errno));
+        free(buffer);
+    } else {
+        buffer[held] = '\0';
+        *text = buffer;
+        *bytes = held;
+    }
+    if (!standard)
+        fclose(stream);
+    return status;
+}
+
+int cli_file_open(const struct cli_command *command, const char *path, struct cli_file *file) {
+    struct stat about;
+    size_t length = strlen(path);
+    int descriptor;
+
+    *file = (struct cli_file){NULL, NULL, NULL};
+    if (length == 0)
+        return cli_error(command, KVC_USAGE, "--out: the name is empty; give a file name");
+    if (strcmp(path, "-") == 0) {
+        file->stream = stdout;
+        return KVC_OK;
+    }
+    file->path = strdup(path);
+    if (!file->path)
+        return cli_no_memory(command);
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) {
+        if (S_ISDIR(about.st_mode)) {
+            cli_file_abandon(file);
+            return cli_error(command, KVC_RESOURCE, "%s: is a directory; give a file name", path);
+        }
+        file->stream = fopen(path, "wb");
+    } else {
+        file->temporary = malloc(length + 8);
+        if (!file->temporary) {
+            cli_file_abandon(file);
+            return cli_no_memory(command);
+        }
+        snprintf(file->temporary, length + 8, "%s.XXXXXX", path);
+        descriptor = mkstemp(file->temporary);
+        if (descriptor >= 0) {
+            mode_t mask = umask(0);
+
+            umask(mask);
+            fchmod(descriptor, 0666 & ~mask);
+            file->stream = fdopen(descriptor, "wb");
+            if (!file->stream)
+                close(descriptor);
+        } else {
+            free(file->temporary); /* nothing of this name to remove */
+            file->temporary = NULL;
+        }
+    }
+    if (!file->stream) {
+        int failure = errno;
+
+        cli_file_abandon(file);
+        return cli_error(command, KVC_RESOURCE, "%s: cannot be written: %s", path, strerror(failure));
+    }
+    return KVC_OK;
+}
+
+void cli_file_abandon(struct cli_file *file) {
+    if (file->stream && file->stream != stdout)
+        fclose(file->stream);
+    if (file->temporary)
+        unlink(file->temporary);
+    free(file->temporary);
+    free(file->path);
+    *file = (struct cli_file){NULL, NULL, NULL};
+}
+
+int cli_file_commit(const struct cli_command *command, struct cli_file *file) {
+    bool good;
+    int failure;
+
+    if (file->stream == stdout) {
+        *file = (struct cli_file){NULL, NULL, NULL};
+        return cli_flush(command);
+    }
+    errno = 0;
+    good = fflush(file->stream) == 0 && !ferror(file->stream);
+    failure = errno;
+    if (fclose(file->stream) != 0 && good) {
+        good = false;
+        failure = errno;
+    }
+    file->stream = NULL;
+    if (good && file->temporary) {
+        good = rename(file->temporary, file->path) == 0;
+        failure = errno;
+        if (good) {
+            free(file->temporary);
+            file->temporary = NULL;
+        }
+    }
+    if (!good) {
+        int status = cli_error(command, KVC_RESOURCE, "%s: cannot be written: %s", file->path,
+                               failure ? strerror(failure) : "write error");
+
+        cli_file_abandon(file);
+        return status;
+    }
+    cli_file_abandon(file);
+    return KVC_OK;
+}
+
+int cli_flush(const struct cli_command *command) {
+    errno = 0;
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        int failure = errno;
+
+        clearerr(stdout);
+        if (failure == EPIPE) /* the reader has seen enough, as in `kvcull info methods | head` */
+            return KVC_RESOURCE;
+        return cli_error(command, KVC_RESOURCE, "standard output: cannot be written: %s",
+                         failure ? strerror(failure) : "write error");
+    }
+    return KVC_OK;
+}

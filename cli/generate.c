@@ -1,0 +1,298 @@
+/* generate.c - one turn: the prompt, then token after token until something ends the answer. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+const char *cli_stop_name(enum cli_stop stop) {
+    static const char *const names[] = {"length", "end of turn", "stop text", "context", "interrupted"};
+
+    return names[stop];
+}
+
+void cli_answer_free(struct cli_answer *answer) {
+    free(answer->text);
+    free(answer->tokens);
+    *answer = (struct cli_answer){0};
+}
+
+void cli_sampling_defaults(struct cli_sampling *sampling) {
+    struct kvc_sampler_options options;
+
+    kvc_sampler_defaults(&options);
+    *sampling = (struct cli_sampling){
+        .temperature = (double)options.temperature, .top_p = (double)options.top_p, .min_p = (double)options.min_p,
+        .repeat_penalty = (double)options.repeat_penalty, .top_k = options.top_k, .repeat_last = options.repeat_last,
+        .seed = (int64_t)options.seed, .limit = 256};
+}
+
+int cli_generation_open(const struct cli_command *command, const struct cli_common *common,
+                        const struct cli_sampling *sampling, struct kvc_model *model, const char *spec,
+                        struct cli_generation *generation) {
+    const struct kvc_model_info *info = kvc_model_info(model);
+    struct kvc_session_options session;
+    struct kvc_sampler_options sampler;
+    struct kvc_error error;
+
+    *generation = (struct cli_generation){
+        .command = command, .model = model, .stops = &sampling->stops, .limit = (uint64_t)sampling->limit,
+        .context = (uint64_t)common->context, .ignore_end = sampling->ignore_end, .quiet = common->quiet,
+        .pending = -1};
+    kvc_sampler_defaults(&sampler);
+    sampler.temperature = (float)sampling->temperature;
+    sampler.top_k = (int32_t)sampling->top_k;
+    sampler.top_p = (float)sampling->top_p;
+    sampler.min_p = (float)sampling->min_p;
+    sampler.repeat_penalty = (float)sampling->repeat_penalty;
+    sampler.repeat_last = (uint32_t)sampling->repeat_last;
+    sampler.seed = (uint64_t)sampling->seed;
+    cli_session_options(common, spec, &session);
+    session.seed = (uint64_t)sampling->seed;
+    generation->logits = malloc((size_t)info->vocab * sizeof(float));
+    if (!generation->logits)
+        return cli_no_memory(command);
+    if (kvc_sampler_open(&sampler, info->vocab, &generation->sampler, &error) != KVC_OK ||
+        kvc_session_open(model, &session, &generation->session, &error) != KVC_OK) {
+        cli_generation_close(generation);
+        return cli_report(command, &error);
+    }
+    return KVC_OK;
+}
+
+void cli_generation_close(struct cli_generation *generation) {
+    kvc_session_close(generation->session);
+    kvc_sampler_close(generation->sampler);
+    free(generation->logits);
+    generation->session = NULL;
+    generation->sampler = NULL;
+    generation->logits = NULL;
+}
+
+/* ---- the answer's text --------------------------------------------------------------------------------------------- */
+
+static bool grow(struct cli_answer *answer, size_t *room, size_t more) {
+    size_t wanted = answer->bytes + more + 1;
+    char *text;
+
+    if (wanted <= *room)
+        return true;
+    wanted = wanted < 2 * *room ? 2 * *room : wanted;
+    text = realloc(answer->text, wanted);
+    if (!text)
+        return false;
+    answer->text = text;
+    *room = wanted;
+    return true;
+}
+
+/* Bytes at the end that may be the beginning of a stop text or of a character, and so must wait. */
+static size_t waiting(const struct cli_answer *answer, const struct cli_texts *stops) {
+    size_t most = 0;
+
+    for (size_t back = 1; back <= 3 && back <= answer->bytes; back++) {
+        unsigned char byte = (unsigned char)answer->text[answer->bytes - back];
+
+        if ((byte & 0xc0) == 0x80)
+            continue;
+        if (byte >= 0xc0 && back < (byte >= 0xf0 ? 4u : byte >= 0xe0 ? 3u : 2u))
+            most = back;
+        break;
+    }
+    for (size_t i = 0; i < stops->count; i++) {
+        size_t length = strlen(stops->items[i].text);
+
+        for (size_t n = length ? length - 1 : 0; n > most; n--)
+            if (n <= answer->bytes && memcmp(answer->text + answer->bytes - n, stops->items[i].text, n) == 0) {
+                most = n;
+                break;
+            }
+    }
+    return most;
+}
+
+/* Where the first stop text begins at or behind `from`; SIZE_MAX: nowhere. */
+static size_t find_stop(const struct cli_answer *answer, const struct cli_texts *stops, size_t from) {
+    size_t first = SIZE_MAX;
+
+    for (size_t i = 0; i < stops->count; i++) {
+        size_t length = strlen(stops->items[i].text);
+        const char *place;
+
+        if (length == 0 || answer->bytes - from < length)
+            continue;
+        place = memmem(answer->text + from, answer->bytes - from, stops->items[i].text, length);
+        if (place && (size_t)(place - answer->text) < first)
+            first = (size_t)(place - answer->text);
+    }
+    return first;
+}
+
+struct writer {
+    struct cli_generation *generation;
+    struct cli_answer *answer;
+    size_t room, shown; /* bytes of text allocated; bytes on the screen */
+    size_t token_room;
+    bool first;
+};
+
+static int show(struct writer *writer, size_t until) {
+    struct cli_answer *answer = writer->answer;
+
+    if (!writer->generation->echo || until <= writer->shown)
+        return KVC_OK;
+    fwrite(answer->text + writer->shown, 1, until - writer->shown, stdout);
+    writer->shown = until;
+    return cli_flush(writer->generation->command);
+}
+
+/* Adds a token's bytes. *stopped: a stop text is complete; the answer then ends before it. */
+static int add_token(struct writer *writer, int32_t token, bool *stopped) {
+    struct cli_answer *answer = writer->answer;
+    const struct kvc_model *model = writer->generation->model;
+    const struct cli_texts *stops = writer->generation->stops;
+    size_t before = answer->bytes, longest = 1, bytes, from, at;
+
+    bytes = kvc_token_bytes(model, token, writer->first, NULL, 0);
+    if (!grow(answer, &writer->room, bytes))
+        return cli_no_memory(writer->generation->command);
+    kvc_token_bytes(model, token, writer->first, answer->text + before, writer->room - before);
+    answer->bytes += bytes;
+    answer->text[answer->bytes] = '\0';
+    if (bytes > 0)
+        writer->first = false;
+    for (size_t i = 0; i < stops->count; i++)
+        if (strlen(stops->items[i].text) > longest)
+            longest = strlen(stops->items[i].text);
+    from = before >= longest ? before - longest + 1 : 0;
+    at = find_stop(answer, stops, from);
+    *stopped = at != SIZE_MAX;
+    if (*stopped) {
+        answer->bytes = at;
+        answer->text[at] = '\0';
+    }
+    return show(writer, *stopped ? answer->bytes : answer->bytes - waiting(answer, stops));
+}
+
+/* ---- the turn --------------------------------------------------------------------------------------------------------- */
+
+static int prompt(struct cli_generation *generation, const int32_t *tokens, size_t count) {
+    bool behind = generation->pending >= 0;
+    int32_t *all = malloc((count + 1) * sizeof *all);
+    struct cli_progress progress;
+    struct kvc_prompt_options options = {.progress = cli_progress, .user = &progress};
+    struct kvc_error error;
+    int status = KVC_OK;
+
+    if (!all)
+        return cli_no_memory(generation->command);
+    all[0] = generation->pending;
+    memcpy(all + behind, tokens, count * sizeof *all);
+    count += behind;
+    for (size_t i = behind; i < count; i++)
+        kvc_sampler_accept(generation->sampler, all[i]);
+    cli_progress_start(&progress, "reading the prompt", generation->quiet);
+    if (kvc_session_prompt(generation->session, all, count, &options, generation->logits, &error) != KVC_OK) {
+        cli_progress_end(&progress);
+        status = cli_report(generation->command, &error);
+    } else {
+        cli_progress_end(&progress);
+        generation->pending = -1;
+    }
+    free(all);
+    return status;
+}
+
+static int answer_tokens(struct cli_generation *generation, struct writer *writer) {
+    struct cli_answer *answer = writer->answer;
+    struct kvc_error error;
+    struct kvc_session_stats stats;
+    uint64_t seen;
+
+    kvc_session_stats(generation->session, &stats);
+    seen = stats.tokens;
+    for (;;) {
+        bool stopped = false;
+        int32_t token;
+        int status;
+
+        if (answer->count == generation->limit) {
+            answer->stop = CLI_STOP_LENGTH;
+            return KVC_OK;
+        }
+        if (generation->interrupted && *generation->interrupted) {
+            answer->stop = CLI_STOP_INTERRUPT;
+            return KVC_OK;
+        }
+        if (generation->context && seen >= generation->context) {
+            answer->stop = CLI_STOP_CONTEXT;
+            return KVC_OK;
+        }
+        if (generation->pending >= 0) {
+            if (kvc_decode(&generation->session, &generation->pending, 1, generation->logits, NULL, &error) != KVC_OK)
+                return cli_report(generation->command, &error);
+            generation->pending = -1;
+            seen++;
+            cli_warn_context(generation->command, generation->model, seen, &generation->warned);
+        }
+        token = kvc_sample(generation->sampler, generation->logits);
+        if (token < 0 || (!generation->ignore_end && kvc_token_ends_turn(generation->model, token))) {
+            answer->stop = CLI_STOP_END;
+            return KVC_OK;
+        }
+        generation->pending = token;
+        if (answer->count == writer->token_room) {
+            int32_t *more = realloc(answer->tokens, 2 * writer->token_room * sizeof *more);
+
+            if (!more)
+                return cli_no_memory(generation->command);
+            answer->tokens = more;
+            writer->token_room *= 2;
+        }
+        answer->tokens[answer->count++] = token;
+        status = add_token(writer, token, &stopped);
+        if (status != KVC_OK)
+            return status;
+        if (stopped) {
+            answer->stop = CLI_STOP_TEXT;
+            return KVC_OK;
+        }
+    }
+}
+
+int cli_generate(struct cli_generation *generation, const int32_t *tokens, size_t count, bool first,
+                 struct cli_answer *answer) {
+    struct writer writer = {generation, answer, 256, 0, 64, first};
+    struct kvc_session_stats stats;
+    bool first_turn = generation->seen_prompt == 0;
+    double start = cli_seconds(), ready;
+    uint64_t total;
+    int status;
+
+    *answer = (struct cli_answer){.text = malloc(writer.room)};
+    answer->tokens = malloc(writer.token_room * sizeof(int32_t));
+    if (!answer->text || !answer->tokens)
+        return cli_no_memory(generation->command);
+    answer->text[0] = '\0';
+    answer->prompt_tokens = count;
+    kvc_session_stats(generation->session, &stats);
+    total = stats.tokens + count + (generation->pending >= 0);
+    if (generation->context && total > generation->context)
+        return cli_error(generation->command, KVC_USAGE, "--ctx %llu: the prompt needs %llu tokens; give a larger "
+                         "--ctx or a shorter prompt", (unsigned long long)generation->context,
+                         (unsigned long long)total);
+    cli_warn_context(generation->command, generation->model, total, &generation->warned);
+    status = prompt(generation, tokens, count);
+    if (status != KVC_OK)
+        return status;
+    ready = cli_seconds();
+    generation->seen_prompt += count;
+    generation->prompt_seconds += ready - start;
+    if (first_turn)
+        generation->first_seconds = ready - start;
+    status = answer_tokens(generation, &writer);
+    if (status == KVC_OK)
+        status = show(&writer, answer->bytes);
+    generation->seen_answer += answer->count;
+    generation->answer_seconds += cli_seconds() - ready;
+    return status;
+}

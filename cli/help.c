@@ -1,0 +1,277 @@
+/* help.c - a command's help and its manual page, from the same table. */
+#include <string.h>
+
+#include "cli/cli.h"
+
+enum { WIDTH = 100, HELP_COLUMN = 30 };
+
+/* The target's value before anything was read, as the default; false: nothing worth showing. */
+static bool standard(const struct cli_option *option, char text[64]) {
+    text[0] = '\0';
+    switch (option->kind) {
+    case CLI_TEXT:
+    case CLI_CHOICE:
+        if (*(const char *const *)option->target)
+            snprintf(text, 64, "%s", *(const char *const *)option->target);
+        break;
+    case CLI_INT:
+        if (*(const int64_t *)option->target >= 0)
+            snprintf(text, 64, "%lld", (long long)*(const int64_t *)option->target);
+        break;
+    case CLI_REAL:
+        if (*(const double *)option->target >= 0)
+            snprintf(text, 64, "%g", *(const double *)option->target);
+        break;
+    case CLI_COUNTS: {
+        const struct cli_counts *counts = option->target;
+
+        for (size_t i = 0; i < counts->count; i++)
+            snprintf(text + strlen(text), 64 - strlen(text), "%s%llu", i ? "," : "",
+                     (unsigned long long)counts->items[i]);
+        break;
+    }
+    case CLI_TYPE:
+        snprintf(text, 64, "%s", kvc_type_name(*(const enum kvc_type *)option->target));
+        break;
+    default:
+        break;
+    }
+    return text[0] != '\0';
+}
+
+static size_t columns(const char *text, size_t bytes) {
+    size_t n = 0;
+
+    for (size_t i = 0; i < bytes; i++)
+        n += ((unsigned char)text[i] & 0xc0) != 0x80;
+    return n;
+}
+
+/* Words of one paragraph from column `at` on, further lines indented. */
+static void fill(FILE *stream, const char *text, size_t bytes, size_t at, unsigned indent) {
+    size_t column = at;
+    bool first = true;
+
+    for (size_t i = 0; i < bytes;) {
+        size_t n = 0, width;
+
+        while (i < bytes && (text[i] == ' ' || text[i] == '\n'))
+            i++;
+        while (i + n < bytes && text[i + n] != ' ' && text[i + n] != '\n')
+            n++;
+        if (n == 0)
+            break;
+        width = columns(text + i, n);
+        if (!first && column + 1 + width > WIDTH) {
+            fprintf(stream, "\n%*s", (int)indent, "");
+            column = indent;
+        } else if (!first) {
+            fputc(' ', stream);
+            column++;
+        }
+        fwrite(text + i, 1, n, stream);
+        column += width;
+        first = false;
+        i += n;
+    }
+    fputc('\n', stream);
+}
+
+void cli_wrap(FILE *stream, const char *text, unsigned indent) {
+    while (*text) {
+        const char *end = strstr(text, "\n\n");
+        size_t bytes = end ? (size_t)(end - text) : strlen(text);
+
+        fprintf(stream, "%*s", (int)indent, "");
+        fill(stream, text, bytes, indent, indent);
+        text += bytes;
+        if (end) {
+            fputc('\n', stream);
+            text += 2;
+        }
+    }
+}
+
+static const char *const common_name[] = {"help", "version"};
+static const char *const common_help[] = {"print this help", "print the version"};
+
+void cli_help(const struct cli_command *command, const struct cli_option *options) {
+    printf("Usage: kvcull %s ", command->name);
+    fill(stdout, command->synopsis, strlen(command->synopsis), 15 + strlen(command->name), 11);
+    printf("\n");
+    cli_wrap(stdout, command->description, 0);
+    for (; options->kind != CLI_END; options++) {
+        char left[96], help[400], value[64];
+
+        if (options->kind == CLI_GROUP) {
+            printf("\n%s:\n", options->name);
+            continue;
+        }
+        if (options->letter && options->name)
+            snprintf(left, sizeof left, "  -%c, --%s", options->letter, options->name);
+        else if (options->letter)
+            snprintf(left, sizeof left, "  -%c", options->letter);
+        else
+            snprintf(left, sizeof left, "      --%s", options->name);
+        if (options->meta)
+            snprintf(left + strlen(left), sizeof left - strlen(left), " %s", options->meta);
+        snprintf(help, sizeof help, "%s", options->help);
+        if (options->choices && !strstr(help, "exact:"))
+            snprintf(help + strlen(help), sizeof help - strlen(help), ": %s", options->choices);
+        if (standard(options, value))
+            snprintf(help + strlen(help), sizeof help - strlen(help), " (%s)", value);
+        if (strlen(left) + 2 > HELP_COLUMN)
+            printf("%s\n%*s", left, HELP_COLUMN, "");
+        else
+            printf("%-*s", HELP_COLUMN, left);
+        fill(stdout, help, strlen(help), HELP_COLUMN, HELP_COLUMN);
+    }
+    printf("\n");
+    for (size_t i = 0; i < 2; i++)
+        printf("      --%-*s%s\n", HELP_COLUMN - 8, common_name[i], common_help[i]);
+    if (command->examples) {
+        printf("\nExamples:\n");
+        for (const char *line = command->examples; *line;) {
+            size_t n = strcspn(line, "\n");
+
+            printf("  %.*s\n", (int)n, line);
+            line += n + (line[n] == '\n');
+        }
+    }
+}
+
+/* ---- the manual, in mdoc --------------------------------------------------------------------------------------- */
+
+/* Text on lines of its own: a line must not start with a dot or a quote, backslashes are doubled. */
+static void roff(const char *text, size_t bytes) {
+    bool line_start = true;
+
+    for (size_t i = 0; i < bytes; i++) {
+        if (line_start && (text[i] == '.' || text[i] == '\''))
+            fputs("\\&", stdout);
+        if (text[i] == '\\')
+            fputs("\\e", stdout);
+        else
+            fputc(text[i], stdout);
+        line_start = text[i] == '\n';
+    }
+}
+
+/* A macro's argument: quoted where it must be. */
+static void argument(const char *text) {
+    printf("\"");
+    for (; *text; text++) {
+        if (*text == '\\')
+            fputs("\\e", stdout);
+        else if (*text == '"')
+            fputs("\"\"", stdout);
+        else
+            fputc(*text, stdout);
+    }
+    printf("\"");
+}
+
+static void paragraphs(const char *text) {
+    while (*text) {
+        const char *end = strstr(text, "\n\n");
+        size_t bytes = end ? (size_t)(end - text) : strlen(text);
+
+        roff(text, bytes);
+        fputc('\n', stdout);
+        text += bytes;
+        if (end) {
+            printf(".Pp\n");
+            text += 2;
+        }
+    }
+}
+
+static void manual_options(const struct cli_option *options) {
+    char value[64];
+
+    printf(".Bl -tag -width Ds\n");
+    for (; options->kind != CLI_END; options++) {
+        if (options->kind == CLI_GROUP)
+            continue;
+        printf(".It");
+        if (options->letter)
+            printf(" Fl %c", options->letter);
+        if (options->letter && options->name)
+            printf(" ,");
+        if (options->name)
+            printf(" Fl -%s", options->name);
+        if (options->meta) {
+            printf(" Ar ");
+            argument(options->meta);
+        }
+        printf("\n");
+        roff(options->help, strlen(options->help));
+        printf(".\n");
+        if (options->choices && !strstr(options->help, "exact:")) {
+            printf("One of ");
+            roff(options->choices, strlen(options->choices));
+            printf(".\n");
+        }
+        if (standard(options, value)) {
+            printf("The default is ");
+            roff(value, strlen(value));
+            printf(".\n");
+        }
+    }
+    for (size_t i = 0; i < 2; i++)
+        printf(".It Fl -%s\n%s%s.\n", common_name[i], i ? "Print the version" : "Print a summary of the options", "");
+    printf(".El\n");
+}
+
+static void manual_head(const char *page, const char *summary) {
+    printf(".\\\" Made by `kvcull %s`; edit the command's table in cli/ instead.\n",
+           strcmp(page, "kvcull") == 0 ? "--manual" : "COMMAND --manual");
+    printf(".Dd November 21, 2026\n.Dt ");
+    for (const char *c = page; *c; c++)
+        fputc(*c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c, stdout);
+    printf(" 1\n.Os kvcull\n.Sh NAME\n.Nm %s\n.Nd %s\n", page, summary);
+}
+
+static void manual_tail(void) {
+    printf(".Sh EXIT STATUS\n.Bl -tag -width Ds -compact\n"
+           ".It 0\nDone.\n"
+           ".It 1\nA check did not hold.\n"
+           ".It 2\nA wrong option, policy or argument.\n"
+           ".It 3\nA bad input file.\n"
+           ".It 4\nNo memory, no device or no space.\n"
+           ".El\n.Pp\nAn error is one line on standard error: what, where, what would be right.\n");
+}
+
+void cli_manual(const struct cli_command *command, const struct cli_option *options) {
+    char page[64];
+
+    if (command->name[0] == '\0')
+        snprintf(page, sizeof page, "kvcull");
+    else
+        snprintf(page, sizeof page, "kvcull-%s", command->name);
+    manual_head(page, command->summary);
+    printf(".Sh SYNOPSIS\n.Nm kvcull%s%s\n", command->name[0] ? " " : "", command->name);
+    roff(command->synopsis, strlen(command->synopsis));
+    printf("\n.Sh DESCRIPTION\n");
+    paragraphs(command->description);
+    if (command->name[0] == '\0') {
+        printf(".Ss Commands\n.Bl -tag -width perplexity\n");
+        for (const struct cli_command *other = cli_commands; other->name; other++)
+            printf(".It Xr kvcull-%s 1\n%s.\n", other->name, other->summary);
+        printf(".El\n");
+    } else {
+        printf(".Pp\nThe options are:\n");
+        manual_options(options);
+    }
+    manual_tail();
+    if (command->examples) {
+        printf(".Sh EXAMPLES\n.Bd -literal\n");
+        roff(command->examples, strlen(command->examples));
+        printf(".Ed\n");
+    }
+    printf(".Sh SEE ALSO\n");
+    if (command->name[0] == '\0')
+        printf(".Xr kvcull-info 1 ,\n.Xr kvcull-run 1 ,\n.Xr kvcull-methods 7\n");
+    else
+        printf(".Xr kvcull 1 ,\n.Xr kvcull-methods 7\n");
+}

@@ -1,0 +1,108 @@
+/* json.c - JSON output. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+/* Bytes of the UTF-8 character at text, 0 where there is none. */
+static size_t character(const unsigned char *text, size_t bytes) {
+    size_t n = text[0] < 0x80 ? 1 : text[0] < 0xc2 ? 0 : text[0] < 0xe0 ? 2 : text[0] < 0xf0 ? 3
+             : text[0] < 0xf5 ? 4 : 0;
+
+    if (n > bytes)
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((text[i] & 0xc0) != 0x80)
+            return 0;
+    if ((text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xed && text[1] > 0x9f) ||
+        (text[0] == 0xf0 && text[1] < 0x90) || (text[0] == 0xf4 && text[1] > 0x8f))
+        return 0;
+    return n;
+}
+
+json_t *cli_json_text(const char *text, size_t bytes) {
+    char *clean = malloc(3 * bytes + 1);
+    size_t at = 0;
+    json_t *value;
+
+    if (!clean)
+        return NULL;
+    for (size_t i = 0; i < bytes;) {
+        size_t n = character((const unsigned char *)text + i, bytes - i);
+
+        if (n == 0) {
+            memcpy(clean + at, "\xef\xbf\xbd", 3);
+            at += 3;
+            i++;
+        } else {
+            memcpy(clean + at, text + i, n);
+            at += n;
+            i += n;
+        }
+    }
+    value = json_stringn(clean, at);
+    free(clean);
+    return value;
+}
+
+static const char failed[] = "\1failed";
+
+void cli_json_set(json_t *object, const char *key, json_t *value) {
+    if (object && (!value || json_object_set_new(object, key, value) != 0))
+        json_object_set_new(object, failed, json_true());
+}
+
+/* Whether anything below was lost for want of memory. */
+static bool complete(const json_t *value) {
+    const char *key;
+    json_t *child;
+    size_t i;
+
+    if (!value)
+        return false;
+    if (json_is_object(value)) {
+        if (json_object_get(value, failed))
+            return false;
+        json_object_foreach((json_t *)(uintptr_t)value, key, child)
+            if (!complete(child))
+                return false;
+    } else if (json_is_array(value)) {
+        json_array_foreach(value, i, child)
+            if (!complete(child))
+                return false;
+    }
+    return true;
+}
+
+int cli_json_print(const struct cli_command *command, json_t *root, FILE *stream) {
+    int status = KVC_OK;
+
+    if (!complete(root)) {
+        status = cli_no_memory(command);
+    } else {
+        /* A write error stays with the stream and is reported by cli_flush or cli_file_commit. */
+        if (json_dumpf(root, stream, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0)
+            fputc('\n', stream);
+        if (stream == stdout)
+            status = cli_flush(command);
+    }
+    json_decref(root);
+    return status;
+}
+
+json_t *cli_stats_json(const struct kvc_session_stats *stats) {
+    json_t *object = json_object();
+
+    cli_json_set(object, "tokens", json_integer((json_int_t)stats->tokens));
+    cli_json_set(object, "entries", json_integer((json_int_t)stats->entries));
+    cli_json_set(object, "entries_most", json_integer((json_int_t)stats->entries_most));
+    cli_json_set(object, "cache_bytes", json_integer((json_int_t)stats->cache_bytes));
+    cli_json_set(object, "state_bytes", json_integer((json_int_t)stats->state_bytes));
+    cli_json_set(object, "peak_bytes", json_integer((json_int_t)stats->peak_bytes));
+    cli_json_set(object, "prompt_peak_bytes", json_integer((json_int_t)stats->prompt_peak_bytes));
+    cli_json_set(object, "full_bytes", json_integer((json_int_t)stats->full_bytes));
+    cli_json_set(object, "read_bytes", json_integer((json_int_t)stats->read_bytes));
+    cli_json_set(object, "decode_steps", json_integer((json_int_t)stats->decode_steps));
+    cli_json_set(object, "saturated", json_integer((json_int_t)stats->saturated));
+    return object;
+}

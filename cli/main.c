@@ -1,0 +1,85 @@
+/* main.c - the program: finds the command and runs it. */
+#include <signal.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+static int program_main(const struct cli_command *self, int argc, char **argv);
+
+/* The program itself, as a command without a name. */
+static const struct cli_command program = {
+    "", "COMMAND [options]", "runs language models with a bounded key-value cache",
+    "kvcull runs language models whose KV cache is kept small by one of the published methods. The same model, prompt "
+    "and method give the same logits, bit for bit, on every backend, for any number of threads.\n\n"
+    "Answers and tables go to standard output, progress, warnings and summaries to standard error. "
+    "A policy SPEC is a method's name with its options, name:option=value,option=value, and methods of different "
+    "stages are joined by +: snapkv:budget=512+morphkv:budget=600,window=64. "
+    "`kvcull info methods` lists the methods.",
+    "kvcull run -m model.gguf -p \"Once upon a time\" --kv morphkv:budget=512\n"
+    "kvcull info methods morphkv\n"
+    "kvcull info model.gguf --prompt 32000 --mem 8G\n",
+    program_main};
+
+const struct cli_command *cli_find_command(const char *name) {
+    for (const struct cli_command *command = cli_commands; command->name; command++)
+        if (strcmp(command->name, name) == 0)
+            return command;
+    return NULL;
+}
+
+static const struct cli_option no_options[] = {{.kind = CLI_END}};
+
+static int help(void) {
+    printf("Usage: kvcull COMMAND [options]\n\n");
+    cli_wrap(stdout, program.description, 0);
+    printf("\nCommands:\n");
+    for (const struct cli_command *command = cli_commands; command->name; command++)
+        printf("  %-12s%s\n", command->name, command->summary);
+    printf("\n`kvcull COMMAND --help` shows a command's options, `man kvcull-COMMAND` its manual.\n");
+    return cli_flush(&program);
+}
+
+static int program_main(const struct cli_command *self, int argc, char **argv) {
+    const char *names[32], *near;
+    const struct cli_command *command;
+    size_t count = 0;
+
+    if (argc < 2)
+        return cli_error(self, KVC_USAGE, "no command; `kvcull --help` lists them");
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+        return help();
+    if (strcmp(argv[1], "help") == 0) {
+        if (argc < 3)
+            return help();
+        command = cli_find_command(argv[2]);
+        if (command) {
+            char flag[] = "--help";
+            char *again[] = {argv[2], flag, NULL};
+
+            return command->main(command, 2, again);
+        }
+        argv++;
+    }
+    command = cli_find_command(argv[1]);
+    if (command)
+        return command->main(command, argc - 1, argv + 1);
+    if (argv[1][0] == '-')
+        return cli_parse(self, no_options, argc, argv, NULL);
+    for (command = cli_commands; command->name && count < 31; command++)
+        names[count++] = command->name;
+    names[count] = NULL;
+    near = cli_nearest(argv[1], names);
+    if (near)
+        return cli_error(self, KVC_USAGE, "%s: no such command; did you mean %s?", argv[1], near);
+    return cli_error(self, KVC_USAGE, "%s: no such command; `kvcull --help` lists them", argv[1]);
+}
+
+int main(int argc, char **argv) {
+    int status;
+
+    signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error like any other */
+    status = program_main(&program, argc, argv);
+    if (status == KVC_OK)
+        status = cli_flush(&program);
+    return status;
+}

@@ -1,0 +1,189 @@
+/* run.c - kvcull run: continues a prompt; several prompts are several turns of one session. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+struct arguments {
+    struct cli_common common;
+    struct cli_sampling sampling;
+    const char *model, *kv, *template_name, *system;
+    struct cli_texts prompts;
+};
+
+/* The text of one -p, -f or "-". *owned is freed by the caller. */
+static int prompt_text(const struct cli_command *command, const struct cli_given *given, char **owned,
+                       const char **text, size_t *bytes) {
+    *owned = NULL;
+    if (given->letter == 'p') {
+        *text = given->text;
+        *bytes = strlen(given->text);
+        return KVC_OK;
+    }
+    *text = NULL;
+    if (cli_read_file(command, given->text, owned, bytes) != KVC_OK)
+        return KVC_INPUT;
+    *text = *owned;
+    return KVC_OK;
+}
+
+static int turn_tokens(const struct cli_command *command, const struct arguments *arguments,
+                       struct kvc_model *model, struct cli_chat *chat, size_t turn, int32_t **tokens, size_t *count) {
+    static const struct cli_given empty = {'p', ""};
+    const struct cli_given *given = arguments->prompts.count ? &arguments->prompts.items[turn] : &empty;
+    struct kvc_error error;
+    char *owned;
+    const char *text;
+    size_t bytes;
+    int status = prompt_text(command, given, &owned, &text, &bytes);
+
+    if (status != KVC_OK)
+        return status;
+    if (chat) {
+        status = cli_chat_turn(chat, text, tokens, count);
+    } else if (kvc_tokenize(model, text, bytes, turn == 0 ? KVC_TOKENIZE_BOS : 0, tokens, count, &error) != KVC_OK) {
+        status = cli_report(command, &error);
+    } else if (*count == 0) {
+        free(*tokens);
+        *tokens = NULL;
+        status = cli_error(command, KVC_USAGE, "the prompt is empty%s; give -p TEXT or -f FILE",
+                           turn == 0 ? " and this model has no token to begin with" : "");
+    }
+    free(owned);
+    return status;
+}
+
+static json_t *answer_json(const struct cli_answer *answer) {
+    json_t *object = json_object(), *tokens = json_array();
+
+    for (size_t i = 0; tokens && i < answer->count; i++)
+        if (json_array_append_new(tokens, json_integer(answer->tokens[i])) != 0) {
+            json_decref(tokens);
+            tokens = NULL;
+        }
+    cli_json_set(object, "prompt_tokens", json_integer((json_int_t)answer->prompt_tokens));
+    cli_json_set(object, "text", cli_json_text(answer->text, answer->bytes));
+    cli_json_set(object, "tokens", tokens);
+    cli_json_set(object, "stopped", json_string(cli_stop_name(answer->stop)));
+    return object;
+}
+
+static int run_turns(const struct cli_command *command, const struct arguments *arguments,
+                     struct cli_generation *generation, struct cli_chat *chat, json_t *turns) {
+    size_t count = arguments->prompts.count ? arguments->prompts.count : 1;
+    int status = KVC_OK;
+
+    for (size_t turn = 0; turn < count && status == KVC_OK; turn++) {
+        struct cli_answer answer = {0};
+        int32_t *tokens = NULL;
+        size_t n = 0;
+        bool bare;
+
+        status = turn_tokens(command, arguments, generation->model, chat, turn, &tokens, &n);
+        if (status != KVC_OK)
+            break;
+        bare = turn == 0 && (arguments->prompts.count == 0 || arguments->prompts.items[0].text[0] == '\0');
+        status = cli_generate(generation, tokens, n, chat || bare, &answer);
+        if (generation->echo && answer.count > 0)
+            putchar('\n');
+        if (status == KVC_OK && chat)
+            status = cli_chat_answer(chat, answer.text);
+        if (status == KVC_OK && turns && json_array_append_new(turns, answer_json(&answer)) != 0)
+            status = cli_no_memory(command);
+        cli_answer_free(&answer);
+        free(tokens);
+    }
+    return status;
+}
+
+static int run(const struct cli_command *command, const struct arguments *arguments, struct kvc_model *model) {
+    struct cli_generation generation;
+    struct cli_chat *chat = NULL;
+    json_t *root = NULL, *turns = NULL;
+    int status = cli_generation_open(command, &arguments->common, &arguments->sampling, model, arguments->kv,
+                                     &generation);
+
+    if (status != KVC_OK)
+        return status;
+    generation.echo = !arguments->common.json;
+    if (arguments->template_name || arguments->system)
+        status = cli_chat_open(command, model, arguments->template_name, arguments->system, &chat);
+    if (arguments->common.json)
+        turns = json_array();
+    if (status == KVC_OK)
+        status = run_turns(command, arguments, &generation, chat, turns);
+    if (status == KVC_OK && arguments->common.json) {
+        root = json_object();
+        cli_json_set(root, "model", cli_json_text(arguments->model, strlen(arguments->model)));
+        cli_json_set(root, "kv", cli_json_text(arguments->kv ? arguments->kv : "full",
+                                               strlen(arguments->kv ? arguments->kv : "full")));
+        cli_json_set(root, "turns", turns);
+        cli_json_set(root, "summary", cli_summary_json(&generation));
+        turns = NULL;
+        status = cli_json_print(command, root, stdout);
+    } else if (status == KVC_OK) {
+        status = cli_flush(command);
+        cli_summary_print(&generation, arguments->kv);
+    }
+    json_decref(turns);
+    cli_chat_close(chat);
+    cli_generation_close(&generation);
+    return status;
+}
+
+int kvc_cli_run(const struct cli_command *command, int argc, char **argv) {
+    struct arguments a = {.model = NULL};
+    const struct cli_option options[] = {
+        {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &a.model, 0, 0, NULL},
+        {CLI_TEXTS, 'p', "prompt", "TEXT", "the prompt; several are several turns", &a.prompts, 0, 0, NULL},
+        {CLI_TEXTS, 'f', "file", "FILE", "a file with the prompt; - is standard input", &a.prompts, 0, 0, NULL},
+        {CLI_TEXT, 0, "kv", "SPEC", "the cache's policy", &a.kv, 0, 0, NULL},
+        {CLI_TEXT, 0, "template", "NAME", "each prompt is a user's message in this chat template; model: the model's own",
+         &a.template_name, 0, 0, NULL},
+        {CLI_TEXT, 0, "system", "TEXT", "the system message in front of a chat", &a.system, 0, 0, NULL},
+        CLI_SAMPLING_OPTIONS(&a.sampling),
+        CLI_ENGINE_OPTIONS(&a.common),
+        CLI_SESSION_OPTIONS(&a.common),
+        CLI_OUTPUT_OPTIONS(&a.common),
+        {.kind = CLI_END}};
+    struct kvc_engine *engine = NULL;
+    struct kvc_model *model = NULL;
+    struct cli_words words = {NULL, 0};
+    struct cli_texts specs = {NULL, 0};
+    struct cli_given kv;
+    int status;
+
+    cli_common_defaults(&a.common);
+    cli_sampling_defaults(&a.sampling);
+    a.kv = "full";
+    status = cli_parse(command, options, argc, argv, &words);
+    for (size_t i = 0; status == CLI_GO && i < words.count; i++) {
+        struct cli_given *items;
+
+        if (strcmp(words.items[i], "-") != 0) {
+            status = cli_error(command, KVC_USAGE, "%s: not an option; give a prompt with -p TEXT or -f FILE",
+                               words.items[i]);
+            break;
+        }
+        items = realloc(a.prompts.items, (a.prompts.count + 1) * sizeof *items);
+        if (!items) {
+            status = cli_no_memory(command);
+            break;
+        }
+        items[a.prompts.count++] = (struct cli_given){'f', "-"};
+        a.prompts.items = items;
+    }
+    if (status == CLI_GO) {
+        kv = (struct cli_given){0, a.kv};
+        specs = (struct cli_texts){&kv, 1};
+        status = cli_open_model(command, &a.common, a.model, &specs, &engine, &model);
+        if (status == KVC_OK)
+            status = run(command, &a, model);
+        kvc_model_close(model);
+        kvc_engine_close(engine);
+    }
+    cli_texts_free(&a.prompts);
+    cli_texts_free(&a.sampling.stops);
+    cli_words_free(&words);
+    return status;
+}

@@ -1,0 +1,181 @@
+/* table.c - aligned tables of at most 100 columns. */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+enum { WIDTH = 100, MOST_COLUMNS = 24, GAP = 2, LEAST_LAST = 20 };
+
+struct cli_table {
+    size_t columns, cells, room;
+    bool left[MOST_COLUMNS];
+    char *heading; /* cut into pieces */
+    const char *head[MOST_COLUMNS];
+    char **cell; /* NULL: the row is an empty line */
+    bool failed;
+};
+
+struct cli_table *cli_table_open(const char *headings) {
+    struct cli_table *table = calloc(1, sizeof *table);
+    char *at;
+
+    if (!table)
+        return NULL;
+    table->heading = strdup(headings);
+    if (!table->heading) {
+        free(table);
+        return NULL;
+    }
+    for (at = table->heading; at && table->columns < MOST_COLUMNS;) {
+        char *end = strchr(at, '|');
+
+        if (end)
+            *end = '\0';
+        table->left[table->columns] = at[0] == '<';
+        table->head[table->columns++] = at + (at[0] == '<');
+        at = end ? end + 1 : NULL;
+    }
+    return table;
+}
+
+static void add(struct cli_table *table, char *text) {
+    if (table->cells == table->room) {
+        size_t room = table->room ? 2 * table->room : 64;
+        char **more = realloc(table->cell, room * sizeof *more);
+
+        if (!more) {
+            table->failed = true;
+            free(text);
+            return;
+        }
+        table->cell = more;
+        table->room = room;
+    }
+    table->cell[table->cells++] = text;
+}
+
+void cli_cell(struct cli_table *table, const char *format, ...) {
+    char *text = NULL;
+    va_list list;
+
+    if (!table || table->failed)
+        return;
+    va_start(list, format);
+    if (vasprintf(&text, format, list) < 0)
+        text = NULL;
+    va_end(list);
+    if (!text)
+        table->failed = true;
+    else
+        add(table, text);
+}
+
+void cli_table_rule(struct cli_table *table) {
+    for (size_t i = 0; table && !table->failed && i < table->columns; i++)
+        add(table, NULL);
+}
+
+static size_t width_of(const char *text) {
+    size_t n = 0;
+
+    for (; *text; text++)
+        n += ((unsigned char)*text & 0xc0) != 0x80;
+    return n;
+}
+
+static void pad(FILE *stream, size_t count) {
+    while (count-- > 0)
+        fputc(' ', stream);
+}
+
+/* The last column, wrapped at words to the given width. */
+static void print_last(FILE *stream, const char *text, size_t indent, size_t width) {
+    bool first = true;
+
+    do {
+        size_t take = 0, seen = 0, space = 0;
+
+        while (text[take] && seen <= width) {
+            if (text[take] == ' ')
+                space = take;
+            seen += ((unsigned char)text[take] & 0xc0) != 0x80;
+            take++;
+        }
+        if (seen > width) { /* too long: up to the last space, or else as much as fits */
+            take = space ? space : take - 1;
+            while (!space && take > 1 && ((unsigned char)text[take] & 0xc0) == 0x80)
+                take--;
+        }
+        if (!first)
+            pad(stream, indent);
+        fwrite(text, 1, take, stream);
+        fputc('\n', stream);
+        text += take;
+        while (*text == ' ')
+            text++;
+        first = false;
+    } while (*text);
+}
+
+static void print_row(const struct cli_table *table, FILE *stream, const char *const *cell, const size_t *width) {
+    size_t at = 0;
+
+    for (size_t c = 0; c < table->columns; c++) {
+        size_t w = width_of(cell[c]), fill = width[c] > w ? width[c] - w : 0;
+        bool last = c + 1 == table->columns;
+
+        if (!table->left[c])
+            pad(stream, fill);
+        if (last && table->left[c]) {
+            print_last(stream, cell[c], at, width[c]);
+            return;
+        }
+        fputs(cell[c], stream);
+        if (last)
+            break;
+        if (table->left[c])
+            pad(stream, fill);
+        pad(stream, GAP);
+        at += (w > width[c] ? w : width[c]) + GAP;
+    }
+    fputc('\n', stream);
+}
+
+int cli_table_print(const struct cli_command *command, struct cli_table *table, FILE *stream) {
+    size_t width[MOST_COLUMNS], total = 0, last;
+
+    if (!table || table->failed)
+        return cli_no_memory(command);
+    last = table->columns - 1;
+    for (size_t c = 0; c <= last; c++) {
+        width[c] = width_of(table->head[c]);
+        for (size_t i = c; i < table->cells; i += table->columns)
+            if (table->cell[i] && width_of(table->cell[i]) > width[c])
+                width[c] = width_of(table->cell[i]);
+        total += width[c] + (c < last ? GAP : 0);
+    }
+    if (total > WIDTH && table->left[last]) {
+        size_t others = total - width[last];
+
+        width[last] = others + LEAST_LAST < WIDTH ? WIDTH - others : LEAST_LAST;
+    }
+    print_row(table, stream, table->head, width);
+    for (size_t i = 0; i + table->columns <= table->cells; i += table->columns) {
+        if (table->cell[i])
+            print_row(table, stream, (const char *const *)table->cell + i, width);
+        else
+            fputc('\n', stream);
+    }
+    return KVC_OK;
+}
+
+void cli_table_free(struct cli_table *table) {
+    if (!table)
+        return;
+    for (size_t i = 0; i < table->cells; i++)
+        free(table->cell[i]);
+    free(table->cell);
+    free(table->heading);
+    free(table);
+}
