@@ -1,0 +1,289 @@
+/* main.c - prints hashes of everything that must come out the same on every machine: each operation, a model file made
+ * here, and a whole generation with each policy and cache type. Needs libc only, so that it can be built for other
+ * machines and run under an emulator; tests/cross/run.sh compares what they print.
+ *
+ * usage: driver [flush] [model] [threads=N] FILE     FILE: a name for the model file, written and removed
+ *        flush   the host switches flush-to-zero on before it calls the library
+ *        model   leaves the operations out */
+#include "core/engine.h"
+#include "core/model.h"
+#include "core/session.h"
+#include "models/model.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+enum { PROMPT = 61, STEPS = 24, SECOND = 13, MORE = 9 };
+
+static const char *const specs[] = {
+    "full",
+    "window:budget=20",
+    "streaming:budget=20,sinks=3",
+    "snapkv:budget=24,window=8,kernel=5",
+    "snapkv:budget=50%,window=4,kernel=3,pooling=avg",
+    "morphkv:budget=24,window=6",
+    "morphkv:budget=24,window=6,fusion=max,every=3",
+    "morphkv:budget=24,window=6,scores=logits,skip_layers=1",
+    "snapkv:budget=24,window=8+morphkv:budget=20,window=6",
+};
+enum { SPECS = sizeof specs / sizeof specs[0] };
+
+static void stop(const struct kvc_error *error, const char *what) {
+    fprintf(stderr, "driver: %s: %s\n", what, error->text);
+    exit(error->status == KVC_OK ? 1 : (int)error->status);
+}
+
+/* What a careless host does: denormals become zero in its own code. The library must not be touched by it. */
+static void flush_to_zero(void) {
+#if defined(__x86_64__)
+    _mm_setcsr(_mm_getcsr() | 0x8040u);
+#elif defined(__aarch64__)
+    uint64_t control;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(control));
+    control |= UINT64_C(1) << 24;
+    __asm__ volatile("msr fpcr, %0" : : "r"(control));
+#endif
+}
+
+static bool flushes(void) {
+    volatile float smallest = 1.17549435e-38f, half = 0.5f;
+    return smallest * half == 0.0f;
+}
+
+static int print_operation(void *user, const struct kvc_verify_row *row) {
+    (void)user;
+    printf("operation %s cases %" PRIu64 " values %" PRIu64 " differing %" PRIu64 " hash %016" PRIx64 "\n", row->name,
+           row->cases, row->values, row->differing, row->hash);
+    return 0;
+}
+
+static void print_file(const char *path) {
+    struct kvc_hash *hash = kvc_hash_open();
+    FILE *file = fopen(path, "rb");
+    unsigned char bytes[256];
+    float values[256];
+    size_t count;
+    while (file && hash && (count = fread(bytes, 1, sizeof bytes, file)) > 0) {
+        for (size_t i = 0; i < count; i++)
+            values[i] = (float)bytes[i];
+        kvc_hash_add(hash, values, count);
+    }
+    if (!file || !hash || fclose(file) != 0)
+        exit(4);
+    printf("file hash %016" PRIx64 "\n", kvc_hash_value(hash));
+    kvc_hash_close(hash);
+}
+
+struct run {
+    struct kvc_session *session;
+    struct kvc_hash *hash;
+    float *logits;
+    uint32_t vocab;
+    int32_t token;
+};
+
+static int32_t highest(const float *logits, uint32_t vocab) {
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < vocab; i++)
+        if (logits[i] > logits[best])
+            best = i;
+    return (int32_t)best;
+}
+
+static int add_row(void *user, uint64_t row, const float *logits) {
+    struct run *run = user;
+    (void)row;
+    kvc_hash_add(run->hash, logits, run->vocab);
+    return 0;
+}
+
+static void prompt(struct run *run, uint32_t first, size_t count) {
+    int32_t tokens[PROMPT];
+    const struct kvc_prompt_options options = {.row = add_row, .user = run};
+    struct kvc_error error;
+    for (size_t i = 0; i < count; i++)
+        tokens[i] = (int32_t)((first + 7919u * (uint32_t)i * (uint32_t)(i + 3)) % run->vocab);
+    if (kvc_session_prompt(run->session, tokens, count, &options, run->logits, &error) != KVC_OK)
+        stop(&error, "prompt");
+    run->token = highest(run->logits, run->vocab);
+}
+
+static void after_step(struct run *run, const float *logits) {
+    kvc_hash_add(run->hash, logits, run->vocab);
+    run->token = highest(logits, run->vocab);
+}
+
+static void decode(struct run *run, unsigned steps) {
+    struct kvc_error error;
+    for (unsigned i = 0; i < steps; i++) {
+        if (kvc_decode((struct kvc_session *const *)&run->session, &run->token, 1, run->logits, NULL, &error) != KVC_OK)
+            stop(&error, "decode");
+        after_step(run, run->logits);
+    }
+}
+
+static void start(struct run *run, struct kvc_model *model, const char *spec, enum kvc_type type, uint32_t chunk) {
+    struct kvc_session_options options;
+    struct kvc_error error;
+    kvc_session_defaults(&options);
+    options.policy = spec;
+    options.cache_type = type;
+    options.chunk = chunk;
+    run->vocab = model->network.vocab;
+    run->hash = kvc_hash_open();
+    run->logits = malloc(sizeof(float) * run->vocab);
+    if (!run->hash || !run->logits)
+        exit(4);
+    if (kvc_session_create(model->engine, &model->network, &model->runner, &options, &run->session, &error) != KVC_OK)
+        stop(&error, spec);
+}
+
+/* Which entries each head still holds: part of the hash, too. */
+static void finish(struct run *run, const struct kvc_network *network, const char *title, const char *type) {
+    int32_t positions[512];
+    for (uint32_t layer = 0; layer < network->layers; layer++)
+        for (uint32_t head = 0; head < network->kv_heads; head++) {
+            const size_t count = kvc_session_positions(run->session, layer, head, positions, 512);
+            for (size_t i = 0; i < count && i < 512; i++) {
+                const float position = (float)positions[i];
+                kvc_hash_add(run->hash, &position, 1);
+            }
+        }
+    struct kvc_session_stats stats;
+    kvc_session_stats(run->session, &stats);
+    printf("%s %s entries %" PRIu64 " cache %" PRIu64 " state %" PRIu64 " read %" PRIu64 " hash %016" PRIx64 "\n", title,
+           type, stats.entries, stats.cache_bytes, stats.state_bytes, stats.read_bytes, kvc_hash_value(run->hash));
+    kvc_session_close(run->session);
+    kvc_hash_close(run->hash);
+    free(run->logits);
+}
+
+/* A prompt, an answer, a second prompt, a second answer. */
+static void generate(struct kvc_model *model, const char *spec, enum kvc_type type) {
+    struct run run;
+    start(&run, model, spec, type, 16);
+    prompt(&run, 11, PROMPT);
+    decode(&run, STEPS);
+    prompt(&run, 500, SECOND);
+    decode(&run, MORE);
+    finish(&run, &model->network, spec, kvc_type_name(type));
+}
+
+/* All policies in one batch: the same answers as alone. */
+static void generate_together(struct kvc_model *model) {
+    struct run runs[SPECS];
+    struct kvc_session *sessions[SPECS];
+    int32_t tokens[SPECS];
+    struct kvc_error error;
+    const uint32_t vocab = model->network.vocab;
+    float *logits = malloc(sizeof(float) * SPECS * vocab);
+    if (!logits)
+        exit(4);
+    for (size_t i = 0; i < SPECS; i++) {
+        start(&runs[i], model, specs[i], KVC_F16, 1 + 5 * (uint32_t)i);
+        prompt(&runs[i], 11, PROMPT);
+        sessions[i] = runs[i].session;
+    }
+    for (unsigned step = 0; step < STEPS; step++) {
+        for (size_t i = 0; i < SPECS; i++)
+            tokens[i] = runs[i].token;
+        if (kvc_decode(sessions, tokens, SPECS, logits, NULL, &error) != KVC_OK)
+            stop(&error, "batch");
+        for (size_t i = 0; i < SPECS; i++)
+            after_step(&runs[i], logits + i * vocab);
+    }
+    for (size_t i = 0; i < SPECS; i++) {
+        prompt(&runs[i], 500, SECOND);
+        decode(&runs[i], MORE);
+        finish(&runs[i], &model->network, specs[i], "f16");
+    }
+    free(logits);
+}
+
+/* Every built-in policy must be in specs. */
+static void check_list(const struct kvc_engine *engine) {
+    const struct kvc_policy_class *policy;
+    for (size_t i = 0; (policy = kvc_policy(engine, i)); i++) {
+        size_t s = 0;
+        while (s < SPECS && strncmp(specs[s], policy->name, strlen(policy->name)) != 0)
+            s++;
+        if (s == SPECS) {
+            fprintf(stderr, "driver: tests/cross/main.c lacks the policy %s\n", policy->name);
+            exit(1);
+        }
+    }
+}
+
+static void generate_all(struct kvc_engine *engine, const char *path, enum kvc_type type) {
+    static const enum kvc_type cache_types[] = {KVC_F16, KVC_F32, KVC_Q8_0};
+    struct kvc_model model = {.engine = engine};
+    struct kvc_error error;
+    if (kvc_make_model("tiny", type, 42, path, &error) != KVC_OK)
+        stop(&error, "kvc_make_model");
+    printf("model %s\n", kvc_type_name(type));
+    print_file(path);
+    if (kvc_gguf_open(path, &model.gguf, &error) != KVC_OK)
+        stop(&error, path);
+    if (kvc_network_from_gguf(engine->device, model.gguf, path, &model.network, &model.info, &error) != KVC_OK)
+        stop(&error, path);
+    if (type == KVC_F16) {
+        for (size_t t = 0; t < 3; t++)
+            for (size_t i = 0; i < SPECS; i++)
+                generate(&model, specs[i], cache_types[t]);
+        generate_together(&model);
+    } else {
+        generate(&model, specs[SPECS - 1], KVC_F16);
+    }
+    kvc_runner_close(model.runner);
+    kvc_network_free(engine->device, &model.network);
+    kvc_gguf_close(model.gguf);
+    unlink(path);
+}
+
+int main(int count, char **arguments) {
+    struct kvc_engine_options options = {.backend = "cpu", .threads = 2};
+    struct kvc_engine *engine;
+    struct kvc_error error;
+    bool flush = false, operations = true;
+    const char *path = NULL;
+    for (int i = 1; i < count; i++) {
+        if (strcmp(arguments[i], "flush") == 0)
+            flush = true;
+        else if (strcmp(arguments[i], "model") == 0)
+            operations = false;
+        else if (strncmp(arguments[i], "threads=", 8) == 0)
+            options.threads = atoi(arguments[i] + 8);
+        else
+            path = arguments[i];
+    }
+    if (!path) {
+        fprintf(stderr, "usage: driver [flush] [model] [threads=N] FILE\n");
+        return 2;
+    }
+    if (flush)
+        flush_to_zero();
+    if (operations && kvc_verify_operations("cpu", options.threads, print_operation, NULL, &error) != KVC_OK)
+        stop(&error, "kvc_verify_operations");
+    if (kvc_engine_open(&options, &engine, &error) != KVC_OK)
+        stop(&error, "kvc_engine_open");
+    fprintf(stderr, "%s%s\n", kvc_engine_backend(engine), flushes() ? ", the host flushes denormals to zero" : "");
+    check_list(engine);
+    generate_all(engine, path, KVC_F16);
+    generate_all(engine, path, KVC_Q8_0);
+    generate_all(engine, path, KVC_Q4_K);
+    kvc_engine_close(engine);
+#if defined(__x86_64__) || defined(__aarch64__)
+    if (flush && !flushes()) {
+        fprintf(stderr, "driver: the library did not put the host's floating-point environment back\n");
+        return 1;
+    }
+#endif
+    return fflush(stdout) == 0 ? 0 : 4;
+}
