@@ -7,3 +7,4 @@ libkvc_la_SOURCES += core/ops.h core/model.h core/error.c core/hash.c core/engin
 libkvc_la_SOURCES += core/policy.h core/cache.c core/cache.h core/runner.c core/runner.h core/session.c
 libkvc_la_SOURCES += core/session.h core/stage.c core/replay.c core/sampler.c core/estimate.c
 libkvc_la_SOURCES += core/trig.c core/trig.h core/model.c
+libkvc_la_SOURCES += core/backends.c core/backends.h

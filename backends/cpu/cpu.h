@@ -2,6 +2,8 @@
 #ifndef KVC_BACKENDS_CPU_H
 #define KVC_BACKENDS_CPU_H
 
+#include <pthread.h>
+
 #include "core/canon.h"
 #include "core/ops.h"
 #include "core/threads.h"
@@ -30,14 +32,40 @@ struct kvc_cpu {
     struct kvc_ops table;        /* this path's operations, ref where it has none */
     void **scratch;              /* per thread, grown by kvc_cpu_scratch */
     size_t *scratch_bytes;
+    pthread_mutex_t lock;        /* of device.memory, failure and failure_text */
     enum kvc_status failure;     /* first failure since the last sync */
     char failure_text[200];
+};
+
+/* Blocks of one entry format, in chunks of 2^shift blocks that are mapped when first needed. */
+struct kvc_arena {
+    struct kvc_entry_format format;
+    size_t block_bytes;
+    uint32_t shift, chunk_count, lowest; /* no free block below lowest */
+    unsigned char **chunk;
+    uint64_t *taken, *touched; /* one bit a block: handed out; handed out since its pages were last given back */
+    uint64_t taken_count;
 };
 
 /* One thread's scratch of at least bytes (64-byte aligned, contents undefined), counted as KVC_MEMORY_SCRATCH; kept
  * and grown between calls. NULL: no memory, noted for the next sync. Each thread asks once per operation. Safe to
  * call from tasks: only slot `thread` is touched; counting is done under a lock or atomically. */
 void *kvc_cpu_scratch(struct kvc_cpu *cpu, unsigned thread, size_t bytes);
+
+/* Zeroed memory, 64-byte aligned; large pieces are mapped, so that freeing them returns them to the system. */
+void *kvc_host_alloc(size_t bytes);
+void kvc_host_free(void *memory, size_t bytes); /* the same bytes; NULL is fine */
+/* Adds to, or takes from, what the device holds. */
+void kvc_cpu_count(struct kvc_cpu *cpu, enum kvc_memory_kind kind, int64_t bytes);
+/* Keeps the first failure of a queued operation for the next sync; any thread. */
+void kvc_cpu_failed(struct kvc_cpu *cpu, enum kvc_status status, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 3, 4)))
+#endif
+    ;
+/* The memory part of the table; every path has the same. */
+void kvc_cpu_fill_memory(struct kvc_ops *table); /* buffers, weights: memory.c */
+void kvc_cpu_fill_arena(struct kvc_ops *table);  /* arena.c */
 
 /* SIMD paths replace entries of the reference's table: backends/cpu/simd/<path>.c */
 void kvc_cpu_fill_ref(struct kvc_ops *table);     /* picks the FMA build of ref where the CPU has it */
@@ -50,7 +78,9 @@ static inline void *kvc_span_data(struct kvc_span span) {
 }
 
 /* Where an arena's block lies. The two halves: KVC_TILE keys, then KVC_TILE values. */
-unsigned char *kvc_cpu_block(const struct kvc_arena *arena, uint32_t block);
+static inline unsigned char *kvc_cpu_block(const struct kvc_arena *arena, uint32_t block) {
+    return arena->chunk[block >> arena->shift] + (block & ((1u << arena->shift) - 1)) * arena->block_bytes;
+}
 
 /* The slot of a rank, and key and value rows of a slot, of head h. */
 static inline uint32_t kvc_list_slot(const struct kvc_lists *lists, uint32_t h, uint32_t rank) {

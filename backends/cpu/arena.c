@@ -1,0 +1,174 @@
+/* arena.c - cache blocks: handed out lowest first, counted exactly while taken, their pages given back when asked. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "backends/cpu/cpu.h"
+
+#if defined(__SANITIZE_ADDRESS__) /* untaken blocks must not be touched */
+#include <sanitizer/asan_interface.h>
+#define KVC_FORBID(memory, bytes) __asan_poison_memory_region(memory, bytes)
+#define KVC_ALLOW(memory, bytes) __asan_unpoison_memory_region(memory, bytes)
+#else
+#define KVC_FORBID(memory, bytes) ((void)(memory), (void)(bytes))
+#define KVC_ALLOW(memory, bytes) ((void)(memory), (void)(bytes))
+#endif
+
+#define KVC_CHUNK_BYTES ((size_t)8 << 20) /* of address space; pages come when they are touched */
+
+static bool bit(const uint64_t *bits, uint32_t i) { return bits[i / 64] >> (i % 64) & 1; }
+static void set_bit(uint64_t *bits, uint32_t i) { bits[i / 64] |= (uint64_t)1 << (i % 64); }
+static void clear_bit(uint64_t *bits, uint32_t i) { bits[i / 64] &= ~((uint64_t)1 << (i % 64)); }
+
+static size_t chunk_bytes(const struct kvc_arena *arena) { return arena->block_bytes << arena->shift; }
+
+static enum kvc_status arena_create(struct kvc_device *device, const struct kvc_entry_format *format,
+                                    struct kvc_arena **arena, struct kvc_error *error) {
+    struct kvc_arena *made;
+    (void)device;
+    *arena = NULL;
+    made = calloc(1, sizeof *made);
+    if (!made)
+        return kvc_fail(error, KVC_RESOURCE, "no memory for a cache arena");
+    made->format = *format;
+    made->block_bytes = (size_t)2 * KVC_TILE * format->row_bytes;
+    while (made->shift < 20 && made->block_bytes << (made->shift + 1) <= KVC_CHUNK_BYTES)
+        made->shift++;
+    *arena = made;
+    return KVC_OK;
+}
+
+static void arena_free(struct kvc_device *device, struct kvc_arena *arena) {
+    if (!arena)
+        return;
+    kvc_cpu_count((struct kvc_cpu *)device, KVC_MEMORY_CACHE, -(int64_t)(arena->taken_count * arena->block_bytes));
+    for (uint32_t i = 0; i < arena->chunk_count; i++) {
+        KVC_ALLOW(arena->chunk[i], chunk_bytes(arena));
+        munmap(arena->chunk[i], chunk_bytes(arena));
+    }
+    free(arena->chunk);
+    free(arena->taken);
+    free(arena->touched);
+    free(arena);
+}
+
+/* One more bitmap of `blocks` bits, the old one's bits kept. */
+static bool grow_bits(uint64_t **bits, uint32_t had, uint32_t blocks) {
+    size_t old = ((size_t)had + 63) / 64, words = ((size_t)blocks + 63) / 64;
+    uint64_t *grown = realloc(*bits, words * sizeof **bits);
+    if (!grown)
+        return false;
+    memset(grown + old, 0, (words - old) * sizeof **bits);
+    *bits = grown;
+    return true;
+}
+
+static bool add_chunk(struct kvc_arena *arena) {
+    uint32_t had = arena->chunk_count << arena->shift;
+    unsigned char **chunk;
+    void *memory;
+    if (arena->chunk_count >= UINT32_MAX >> arena->shift)
+        return false;
+    chunk = realloc(arena->chunk, (arena->chunk_count + 1) * sizeof *chunk);
+    if (!chunk)
+        return false;
+    arena->chunk = chunk;
+    if (!grow_bits(&arena->taken, had, had + (1u << arena->shift)) ||
+        !grow_bits(&arena->touched, had, had + (1u << arena->shift)))
+        return false;
+    memory = mmap(NULL, chunk_bytes(arena), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return false;
+#if defined(MADV_NOHUGEPAGE)
+    (void)madvise(memory, chunk_bytes(arena), MADV_NOHUGEPAGE); /* resident memory follows the blocks taken */
+#endif
+    KVC_FORBID(memory, chunk_bytes(arena));
+    arena->chunk[arena->chunk_count++] = memory;
+    return true;
+}
+
+static void give(struct kvc_cpu *cpu, struct kvc_arena *arena, uint32_t count, const uint32_t *blocks) {
+    uint32_t given = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t block = blocks[i];
+        if (block >= arena->chunk_count << arena->shift || !bit(arena->taken, block)) {
+            kvc_cpu_failed(cpu, KVC_RESOURCE, "cache block %u given back twice, or never taken", (unsigned)block);
+            continue;
+        }
+        clear_bit(arena->taken, block);
+        KVC_FORBID(kvc_cpu_block(arena, block), arena->block_bytes);
+        if (block < arena->lowest)
+            arena->lowest = block;
+        given++;
+    }
+    arena->taken_count -= given;
+    kvc_cpu_count(cpu, KVC_MEMORY_CACHE, -(int64_t)(given * arena->block_bytes));
+}
+
+static enum kvc_status arena_take(struct kvc_device *device, struct kvc_arena *arena, uint32_t count, uint32_t *blocks,
+                                  struct kvc_error *error) {
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t all = arena->chunk_count << arena->shift, block = arena->lowest;
+        while (block < all && bit(arena->taken, block))
+            block += block % 64 == 0 && arena->taken[block / 64] == UINT64_MAX ? 64 : 1;
+        if (block >= all) {
+            block = all;
+            if (!add_chunk(arena)) {
+                kvc_cpu_count((struct kvc_cpu *)device, KVC_MEMORY_CACHE, (int64_t)(i * arena->block_bytes));
+                arena->taken_count += i;
+                give((struct kvc_cpu *)device, arena, i, blocks);
+                return kvc_fail(error, KVC_RESOURCE, "no memory for %u cache blocks of %zu bytes", (unsigned)count,
+                                arena->block_bytes);
+            }
+        }
+        set_bit(arena->taken, block);
+        set_bit(arena->touched, block);
+        KVC_ALLOW(kvc_cpu_block(arena, block), arena->block_bytes);
+        arena->lowest = block + 1;
+        blocks[i] = block;
+    }
+    arena->taken_count += count;
+    kvc_cpu_count((struct kvc_cpu *)device, KVC_MEMORY_CACHE, (int64_t)(count * arena->block_bytes));
+    return KVC_OK;
+}
+
+static void arena_give(struct kvc_device *device, struct kvc_arena *arena, uint32_t count, const uint32_t *blocks) {
+    give((struct kvc_cpu *)device, arena, count, blocks);
+}
+
+/* Gives back the whole pages between blocks from and to of one chunk, none of which is taken. */
+static void give_pages_back(struct kvc_arena *arena, uint32_t from, uint32_t to, size_t page) {
+    uint32_t first = from & ~((1u << arena->shift) - 1);
+    unsigned char *chunk = arena->chunk[from >> arena->shift];
+    size_t start = ((from - first) * arena->block_bytes + page - 1) / page * page;
+    size_t end = (to - first) * arena->block_bytes / page * page;
+    if (end > start)
+        (void)madvise(chunk + start, end - start, MADV_DONTNEED);
+}
+
+static void arena_trim(struct kvc_device *device, struct kvc_arena *arena) {
+    uint32_t all = arena->chunk_count << arena->shift, in_chunk = 1u << arena->shift;
+    long page = sysconf(_SC_PAGESIZE);
+    (void)device;
+    for (uint32_t from = 0; from < all;) {
+        uint32_t to = from;
+        bool touched = false;
+        while (to < all && to / in_chunk == from / in_chunk && !bit(arena->taken, to))
+            touched = bit(arena->touched, to++) || touched;
+        if (touched) {
+            give_pages_back(arena, from, to, (size_t)page);
+            for (uint32_t i = from; i < to; i++)
+                clear_bit(arena->touched, i);
+        }
+        from = to > from ? to : from + 1;
+    }
+}
+
+void kvc_cpu_fill_arena(struct kvc_ops *table) {
+    table->arena_create = arena_create;
+    table->arena_free = arena_free;
+    table->arena_take = arena_take;
+    table->arena_give = arena_give;
+    table->arena_trim = arena_trim;
+}

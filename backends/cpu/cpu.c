@@ -1,0 +1,256 @@
+/* cpu.c - the CPU as a device: which path this machine can run, opening, the self-test, closing. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/cpu/cpu.h"
+#include "backends/cpu/ref/ref.h"
+#include "core/engine.h"
+
+static const char *const path_names[] = {"ref", "avx2", "avx512", "neon"};
+#define KVC_PATHS (sizeof path_names / sizeof path_names[0])
+
+static bool path_built(enum kvc_cpu_path path) {
+    switch (path) {
+    case KVC_CPU_REF:
+        return true;
+    case KVC_CPU_AVX2:
+    case KVC_CPU_AVX512:
+#if defined(KVC_X86_SIMD)
+        return true;
+#else
+        return false;
+#endif
+    case KVC_CPU_NEON:
+#if defined(KVC_NEON)
+        return true;
+#else
+        return false;
+#endif
+    }
+    return false;
+}
+
+static bool path_runs(enum kvc_cpu_path path) {
+    if (!path_built(path))
+        return false;
+#if defined(KVC_X86_SIMD)
+    if (path == KVC_CPU_AVX2 || path == KVC_CPU_AVX512) {
+        if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+            return false; /* every CPU with AVX2 has F16C */
+        if (path == KVC_CPU_AVX512)
+            return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    }
+#endif
+    return true;
+}
+
+static enum kvc_cpu_path best_path(void) {
+    static const enum kvc_cpu_path order[] = {KVC_CPU_AVX512, KVC_CPU_AVX2, KVC_CPU_NEON};
+    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++)
+        if (path_runs(order[i]))
+            return order[i];
+    return KVC_CPU_REF;
+}
+
+/* name: "avx2"; where: what to call the place it was written in. */
+static enum kvc_status find_path(const char *name, const char *where, enum kvc_cpu_path *path,
+                                 struct kvc_error *error) {
+    for (size_t i = 0; i < KVC_PATHS; i++)
+        if (strcmp(name, path_names[i]) == 0) {
+            *path = (enum kvc_cpu_path)i;
+            if (!path_built(*path))
+                return kvc_fail(error, KVC_RESOURCE, "%s: the %s path is not part of this build; best here: %s", where,
+                                name, path_names[best_path()]);
+            if (!path_runs(*path))
+                return kvc_fail(error, KVC_RESOURCE, "%s: this CPU cannot run the %s path; best here: %s", where, name,
+                                path_names[best_path()]);
+            return KVC_OK;
+        }
+    return kvc_fail(error, KVC_USAGE, "%s: unknown CPU path '%s'; it is ref, avx2, avx512 or neon", where, name);
+}
+
+/* The path that was asked for, by name, by KVCULL_CPU, or else the best one. */
+static enum kvc_status choose_path(const char *name, enum kvc_cpu_path *path, struct kvc_error *error) {
+    const char *variable = getenv("KVCULL_CPU");
+    if (name)
+        return find_path(name, "cpu", path, error);
+    if (variable && *variable)
+        return find_path(variable, "KVCULL_CPU", path, error);
+    *path = best_path();
+    return KVC_OK;
+}
+
+void kvc_cpu_fill_ref(struct kvc_ops *table) {
+#if defined(KVC_X86_SIMD)
+    if (path_runs(KVC_CPU_AVX2)) {
+        kvc_ref_fma_fill(table);
+        return;
+    }
+#endif
+    kvc_ref_fill(table);
+}
+
+static const char *self_test(void) {
+#if defined(KVC_X86_SIMD)
+    if (path_runs(KVC_CPU_AVX2)) {
+        const char *wrong = kvc_ref_fma_self_test();
+        if (wrong)
+            return wrong;
+    }
+#endif
+    return kvc_ref_self_test();
+}
+
+static void fill_table(struct kvc_ops *table, enum kvc_cpu_path path) {
+    kvc_cpu_fill_ref(table);
+#if defined(KVC_X86_SIMD)
+    if (path == KVC_CPU_AVX2)
+        kvc_cpu_fill_avx2(table);
+    if (path == KVC_CPU_AVX512)
+        kvc_cpu_fill_avx512(table);
+#endif
+#if defined(KVC_NEON)
+    if (path == KVC_CPU_NEON)
+        kvc_cpu_fill_neon(table);
+#endif
+    kvc_cpu_fill_memory(table);
+    kvc_cpu_fill_arena(table);
+    table->name = path_names[path];
+}
+
+static void close_device(struct kvc_device *device) {
+    struct kvc_cpu *cpu = (struct kvc_cpu *)device;
+    unsigned count = kvc_threads_count(cpu->threads);
+    for (unsigned i = 0; cpu->scratch && cpu->scratch_bytes && i < count; i++)
+        kvc_host_free(cpu->scratch[i], cpu->scratch_bytes[i]);
+    kvc_threads_close(cpu->threads);
+    free(cpu->scratch);
+    free(cpu->scratch_bytes);
+    pthread_mutex_destroy(&cpu->lock);
+    free(cpu);
+}
+
+static enum kvc_status open_path(const char *backend, enum kvc_cpu_path path, int threads, enum kvc_math math,
+                                 struct kvc_device **device, struct kvc_error *error) {
+    struct kvc_cpu *cpu;
+    uint64_t environment = kvc_float_enter();
+    const char *wrong = self_test();
+    enum kvc_status status;
+    unsigned count;
+    kvc_float_leave(environment);
+    if (wrong)
+        return kvc_fail(error, KVC_RESOURCE, "%s: the self-test of the arithmetic failed: %s", backend, wrong);
+    cpu = calloc(1, sizeof *cpu);
+    if (!cpu)
+        return kvc_fail(error, KVC_RESOURCE, "%s: no memory for a device", backend);
+    pthread_mutex_init(&cpu->lock, NULL);
+    cpu->path = path;
+    cpu->math = math;
+    if (path != KVC_CPU_REF && (status = kvc_threads_open(threads, &cpu->threads, error)) != KVC_OK) {
+        close_device(&cpu->device);
+        return status;
+    }
+    count = kvc_threads_count(cpu->threads);
+    cpu->scratch = calloc(count, sizeof *cpu->scratch);
+    cpu->scratch_bytes = calloc(count, sizeof *cpu->scratch_bytes);
+    if (!cpu->scratch || !cpu->scratch_bytes) {
+        close_device(&cpu->device);
+        return kvc_fail(error, KVC_RESOURCE, "%s: no memory for a device", backend);
+    }
+    fill_table(&cpu->table, path);
+    cpu->table.close = close_device;
+    cpu->device.ops = &cpu->table;
+    if (strcmp(backend, path_names[path]) == 0)
+        snprintf(cpu->device.name, sizeof cpu->device.name, "%s", backend);
+    else
+        snprintf(cpu->device.name, sizeof cpu->device.name, "%s (%s, %u thread%s)", backend, path_names[path], count,
+                 count == 1 ? "" : "s");
+    *device = &cpu->device;
+    return KVC_OK;
+}
+
+/* ---- the backend "cpu" ---- */
+
+static bool cpu_usable(char *detail, size_t room) {
+    struct kvc_error error;
+    enum kvc_cpu_path path;
+    bool usable = choose_path(NULL, &path, &error) == KVC_OK;
+    snprintf(detail, room, "%s", usable ? path_names[path] : error.text);
+    return usable;
+}
+
+static enum kvc_status cpu_open(const char *path, unsigned index, int threads, enum kvc_math math,
+                                struct kvc_device **device, struct kvc_error *error) {
+    enum kvc_cpu_path chosen;
+    enum kvc_status status = choose_path(path, &chosen, error);
+    *device = NULL;
+    if (status != KVC_OK)
+        return status;
+    if (index != 0)
+        return kvc_fail(error, KVC_USAGE, "cpu: there is one CPU device; write cpu, not cpu:%u", index);
+    return open_path("cpu", chosen, threads, math, device, error);
+}
+
+/* The operations of a path that are still ref's, as a list of names. */
+static void list_missing(enum kvc_cpu_path path, char *text, size_t room) {
+    struct kvc_ops ref, table;
+    size_t length = 0;
+    memset(&ref, 0, sizeof ref);
+    memset(&table, 0, sizeof table);
+    kvc_cpu_fill_ref(&ref);
+    fill_table(&table, path);
+    text[0] = '\0';
+#define KVC_LIST(name)                                                                                                \
+    if (table.name == ref.name && length < room)                                                                      \
+        length += (size_t)snprintf(text + length, room - length, "%s%s", length ? ", " : "", #name);
+    KVC_REF_OPERATIONS(KVC_LIST)
+#undef KVC_LIST
+    if (length == 0)
+        snprintf(text, room, "none");
+}
+
+static char missing_text[512]; /* written once */
+static pthread_once_t missing_once = PTHREAD_ONCE_INIT;
+
+static void fill_missing(void) {
+    enum kvc_cpu_path path;
+    if (choose_path(NULL, &path, NULL) != KVC_OK)
+        path = best_path();
+    if (path == KVC_CPU_REF)
+        snprintf(missing_text, sizeof missing_text, "none");
+    else
+        list_missing(path, missing_text, sizeof missing_text);
+}
+
+static const char *cpu_missing(void) {
+    pthread_once(&missing_once, fill_missing);
+    return missing_text;
+}
+
+const struct kvc_backend_class kvc_backend_cpu = {
+    .name = "cpu", .usable = cpu_usable, .open = cpu_open, .missing = cpu_missing};
+
+/* ---- the backend "ref": the same device with the reference operations only, on the caller's thread ---- */
+
+static bool ref_usable(char *detail, size_t room) {
+    snprintf(detail, room, "plain C%s", path_runs(KVC_CPU_AVX2) ? ", fused multiply-add" : "");
+    return true;
+}
+
+static enum kvc_status ref_open(const char *path, unsigned index, int threads, enum kvc_math math,
+                                struct kvc_device **device, struct kvc_error *error) {
+    (void)threads;
+    *device = NULL;
+    if (path && strcmp(path, "ref") != 0)
+        return kvc_fail(error, KVC_USAGE, "ref: it has no path '%s'; write cpu for that", path);
+    if (index != 0)
+        return kvc_fail(error, KVC_USAGE, "ref: there is one such device; write ref, not ref:%u", index);
+    return open_path("ref", KVC_CPU_REF, 1, math, device, error);
+}
+
+static const char *ref_missing(void) { return "none"; }
+
+const struct kvc_backend_class kvc_backend_ref = {
+    .name = "ref", .usable = ref_usable, .open = ref_open, .missing = ref_missing};

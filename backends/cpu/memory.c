@@ -1,0 +1,181 @@
+/* memory.c - host memory as the CPU's buffers, weights and scratch, counted by kind. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "backends/cpu/cpu.h"
+
+/* From here on memory is mapped. AddressSanitizer sees overruns of the allocator's memory only, so it gets that. */
+#if defined(__SANITIZE_ADDRESS__)
+#define KVC_MAPPED_FROM SIZE_MAX
+#else
+#define KVC_MAPPED_FROM ((size_t)128 << 10)
+#endif
+#define KVC_ALIGNMENT 64u
+
+void *kvc_host_alloc(size_t bytes) {
+    void *memory;
+    if (bytes > PTRDIFF_MAX - KVC_ALIGNMENT)
+        return NULL;
+    if (bytes >= KVC_MAPPED_FROM) {
+        memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        return memory == MAP_FAILED ? NULL : memory;
+    }
+    bytes = bytes ? (bytes + KVC_ALIGNMENT - 1) / KVC_ALIGNMENT * KVC_ALIGNMENT : KVC_ALIGNMENT;
+    memory = aligned_alloc(KVC_ALIGNMENT, bytes);
+    if (memory)
+        memset(memory, 0, bytes);
+    return memory;
+}
+
+void kvc_host_free(void *memory, size_t bytes) {
+    if (!memory)
+        return;
+    if (bytes >= KVC_MAPPED_FROM)
+        munmap(memory, bytes);
+    else
+        free(memory);
+}
+
+void kvc_cpu_count(struct kvc_cpu *cpu, enum kvc_memory_kind kind, int64_t bytes) {
+    struct kvc_memory *memory = &cpu->device.memory;
+    pthread_mutex_lock(&cpu->lock);
+    memory->now[kind] += (uint64_t)bytes;
+    memory->now_total += (uint64_t)bytes;
+    if (memory->now[kind] > memory->peak[kind])
+        memory->peak[kind] = memory->now[kind];
+    if (memory->now_total > memory->peak_total)
+        memory->peak_total = memory->now_total;
+    pthread_mutex_unlock(&cpu->lock);
+}
+
+void kvc_cpu_failed(struct kvc_cpu *cpu, enum kvc_status status, const char *format, ...) {
+    pthread_mutex_lock(&cpu->lock);
+    if (cpu->failure == KVC_OK) {
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(cpu->failure_text, sizeof cpu->failure_text, format, arguments);
+        va_end(arguments);
+        cpu->failure = status;
+    }
+    pthread_mutex_unlock(&cpu->lock);
+}
+
+void *kvc_cpu_scratch(struct kvc_cpu *cpu, unsigned thread, size_t bytes) {
+    if (cpu->scratch_bytes[thread] >= bytes && cpu->scratch[thread])
+        return cpu->scratch[thread];
+    if (cpu->scratch[thread]) {
+        kvc_host_free(cpu->scratch[thread], cpu->scratch_bytes[thread]);
+        kvc_cpu_count(cpu, KVC_MEMORY_SCRATCH, -(int64_t)cpu->scratch_bytes[thread]);
+        cpu->scratch[thread] = NULL;
+        cpu->scratch_bytes[thread] = 0;
+    }
+    cpu->scratch[thread] = kvc_host_alloc(bytes);
+    if (!cpu->scratch[thread]) {
+        kvc_cpu_failed(cpu, KVC_RESOURCE, "no memory for %zu bytes of scratch", bytes);
+        return NULL;
+    }
+    cpu->scratch_bytes[thread] = bytes;
+    kvc_cpu_count(cpu, KVC_MEMORY_SCRATCH, (int64_t)bytes);
+    return cpu->scratch[thread];
+}
+
+static enum kvc_status buffer_create(struct kvc_device *device, enum kvc_memory_kind kind, size_t bytes,
+                                     struct kvc_buffer **buffer, struct kvc_error *error) {
+    struct kvc_buffer *made = malloc(sizeof *made);
+    *buffer = NULL;
+    if (made)
+        made->data = kvc_host_alloc(bytes);
+    if (!made || !made->data) {
+        free(made);
+        return kvc_fail(error, KVC_RESOURCE, "no memory for a buffer of %zu bytes", bytes);
+    }
+    made->bytes = bytes;
+    made->kind = kind;
+    kvc_cpu_count((struct kvc_cpu *)device, kind, (int64_t)bytes);
+    *buffer = made;
+    return KVC_OK;
+}
+
+static void buffer_free(struct kvc_device *device, struct kvc_buffer *buffer) {
+    if (!buffer)
+        return;
+    kvc_cpu_count((struct kvc_cpu *)device, buffer->kind, -(int64_t)buffer->bytes);
+    kvc_host_free(buffer->data, buffer->bytes);
+    free(buffer);
+}
+
+/* Whether bytes at span lie in its buffer; notes a failure where they do not. */
+static bool inside(struct kvc_device *device, struct kvc_span span, size_t bytes) {
+    if (span.offset <= span.buffer->bytes && bytes <= span.buffer->bytes - span.offset)
+        return true;
+    kvc_cpu_failed((struct kvc_cpu *)device, KVC_RESOURCE, "%zu bytes at offset %zu leave a buffer of %zu bytes", bytes,
+                   span.offset, span.buffer->bytes);
+    return false;
+}
+
+static void upload(struct kvc_device *device, struct kvc_span to, const void *from, size_t bytes) {
+    if (bytes && inside(device, to, bytes))
+        memcpy(kvc_span_data(to), from, bytes);
+}
+
+static void download(struct kvc_device *device, void *to, struct kvc_span from, size_t bytes) {
+    if (bytes && inside(device, from, bytes))
+        memcpy(to, kvc_span_data(from), bytes);
+}
+
+static void copy(struct kvc_device *device, struct kvc_span to, struct kvc_span from, size_t bytes) {
+    if (bytes && inside(device, to, bytes) && inside(device, from, bytes))
+        memcpy(kvc_span_data(to), kvc_span_data(from), bytes);
+}
+
+static void zero(struct kvc_device *device, struct kvc_span span, size_t bytes) {
+    if (bytes && inside(device, span, bytes))
+        memset(kvc_span_data(span), 0, bytes);
+}
+
+static enum kvc_status sync(struct kvc_device *device, struct kvc_error *error) {
+    struct kvc_cpu *cpu = (struct kvc_cpu *)device;
+    enum kvc_status status = cpu->failure; /* no operation is running now */
+    cpu->failure = KVC_OK;
+    return status == KVC_OK ? KVC_OK : kvc_fail(error, status, "%s: %s", device->name, cpu->failure_text);
+}
+
+static enum kvc_status weight_create(struct kvc_device *device, enum kvc_type type, uint64_t outputs, uint64_t inputs,
+                                     const void *host, struct kvc_weight **weight, struct kvc_error *error) {
+    size_t row_bytes = kvc_type_row_bytes(type, inputs);
+    struct kvc_weight *made;
+    (void)device;
+    *weight = NULL;
+    if (!row_bytes)
+        return kvc_fail(error, KVC_INPUT, "a matrix row of %llu values cannot be of type %s",
+                        (unsigned long long)inputs, kvc_type_name(type));
+    if (outputs > PTRDIFF_MAX / row_bytes)
+        return kvc_fail(error, KVC_INPUT, "a matrix of %llu x %llu values is larger than memory can be",
+                        (unsigned long long)outputs, (unsigned long long)inputs);
+    made = malloc(sizeof *made);
+    if (!made)
+        return kvc_fail(error, KVC_RESOURCE, "no memory for a weight's description");
+    *made = (struct kvc_weight){type, outputs, inputs, row_bytes, host};
+    *weight = made;
+    return KVC_OK;
+}
+
+static void weight_free(struct kvc_device *device, struct kvc_weight *weight) {
+    (void)device;
+    free(weight);
+}
+
+void kvc_cpu_fill_memory(struct kvc_ops *table) {
+    table->buffer_create = buffer_create;
+    table->buffer_free = buffer_free;
+    table->upload = upload;
+    table->download = download;
+    table->copy = copy;
+    table->zero = zero;
+    table->sync = sync;
+    table->weight_create = weight_create;
+    table->weight_free = weight_free;
+}

@@ -1,0 +1,131 @@
+/* attention.c - exact attention over ragged lists, in tiles of 256 places. */
+#include "backends/cpu/ref/ref.h"
+
+/* What one row's query heads of one KV head leave behind per tile. Arrays of one thread's scratch. */
+struct work {
+    uint32_t group, head_size;
+    float *key;      /* [d], also the value */
+    float *score;    /* [G, KVC_TILE] */
+    float *maximum;  /* [tiles, G] */
+    float *sum;      /* [tiles, G] */
+    float *out;      /* [tiles, G, d] */
+    uint32_t *slot;  /* [KVC_TILE], UINT32_MAX where masked */
+    bool *any;       /* [tiles] */
+};
+
+/* Scores, weights and output of one tile, from zero; returns the entries read. */
+static uint32_t one_tile(const struct work *w, const struct kvc_view *view, uint32_t tile, const float *q, float scale) {
+    uint32_t first = tile * KVC_TILE, d = w->head_size, read = 0;
+    uint32_t count = view->places - first < KVC_TILE ? view->places - first : KVC_TILE;
+    const struct kvc_entry_format *format = &view->lists->format;
+    for (uint32_t j = 0; j < count; j++) {
+        w->slot[j] = kvc_view_slot(view, first + j);
+        if (w->slot[j] == UINT32_MAX)
+            continue;
+        KVC_REF(load_entry)(format, kvc_list_key(view->lists, view->head, w->slot[j]), w->key);
+        for (uint32_t g = 0; g < w->group; g++)
+            w->score[g * KVC_TILE + j] = kvc_ref_dot(q + (size_t)g * d, w->key, d) * scale;
+        read++;
+    }
+    w->any[tile] = read > 0;
+    for (uint32_t g = 0; g < w->group; g++) {
+        float *s = w->score + g * KVC_TILE, m = -kvc_infinity(), lane[KVC_LANES] = {0};
+        for (uint32_t j = 0; j < count; j++)
+            if (w->slot[j] != UINT32_MAX)
+                m = kvc_max(m, s[j]);
+        for (uint32_t j = 0; j < count; j++)
+            if (w->slot[j] != UINT32_MAX) {
+                s[j] = kvc_exp(s[j] - m);
+                lane[j % KVC_LANES] = lane[j % KVC_LANES] + s[j];
+            }
+        KVC_TREE32(lane);
+        w->maximum[(size_t)tile * w->group + g] = m;
+        w->sum[(size_t)tile * w->group + g] = lane[0];
+        for (uint32_t c = 0; c < d; c++)
+            w->out[((size_t)tile * w->group + g) * d + c] = 0.0f;
+    }
+    for (uint32_t j = 0; j < count; j++) {
+        if (w->slot[j] == UINT32_MAX)
+            continue;
+        KVC_REF(load_entry)(format, kvc_list_value(view->lists, view->head, w->slot[j]), w->key);
+        for (uint32_t g = 0; g < w->group; g++) {
+            float *o = w->out + ((size_t)tile * w->group + g) * d, p = w->score[g * KVC_TILE + j];
+            for (uint32_t c = 0; c < d; c++)
+                o[c] = kvc_fma(p, w->key[c], o[c]);
+        }
+    }
+    return read;
+}
+
+/* Merges the tiles of one query head, ascending, into out [d]; M and L go to their places where wanted. */
+static void merge(const struct work *w, uint32_t tiles, uint32_t g, float *out, float *maximum, float *sum) {
+    uint32_t d = w->head_size;
+    float M = -kvc_infinity(), L = 0.0f;
+    for (uint32_t t = 0; t < tiles; t++)
+        if (w->any[t])
+            M = kvc_max(M, w->maximum[(size_t)t * w->group + g]);
+    M = M + 0.0f;
+    for (uint32_t c = 0; c < d; c++)
+        out[c] = 0.0f;
+    for (uint32_t t = 0; t < tiles; t++) {
+        const float *o = w->out + ((size_t)t * w->group + g) * d;
+        float scale;
+        if (!w->any[t])
+            continue;
+        scale = kvc_exp(w->maximum[(size_t)t * w->group + g] - M);
+        L = kvc_fma(scale, w->sum[(size_t)t * w->group + g], L);
+        for (uint32_t c = 0; c < d; c++)
+            out[c] = kvc_fma(scale, o[c], out[c]);
+    }
+    if (L != 0.0f) /* 0 only where nothing was seen */
+        for (uint32_t c = 0; c < d; c++)
+            out[c] = kvc_div(out[c], L);
+    if (maximum) {
+        *maximum = kvc_is_nan(L) ? L : M;
+        *sum = L;
+    }
+}
+
+/* One row of one segment; returns the entries read. */
+static uint64_t one_row(struct kvc_cpu *cpu, const struct kvc_attention *a, const struct kvc_segment *segment,
+                        uint32_t row) {
+    uint32_t group = a->heads / a->kv_heads, d = a->head_size;
+    const int32_t *position = kvc_span_data(a->positions);
+    const uint32_t *later = kvc_span_data(a->later);
+    float scale = kvc_attention_scale(d);
+    uint64_t read = 0;
+    for (uint32_t h = 0; h < a->kv_heads; h++) {
+        struct kvc_view view = kvc_view_of(segment->lists, segment->reads, h, later[row], position[row], a->window);
+        size_t tiles = ((size_t)view.places + KVC_TILE - 1) / KVC_TILE, at = (size_t)row * a->heads + h * group;
+        const float *q = (const float *)kvc_span_data(a->q) + at * d;
+        struct work w = {.group = group, .head_size = d};
+        size_t floats = d + (size_t)group * KVC_TILE + tiles * group * (2 + (size_t)d) + KVC_TILE;
+        w.key = kvc_cpu_scratch(cpu, 0, floats * sizeof(float) + tiles * sizeof *w.any);
+        if (!w.key)
+            return read;
+        w.score = w.key + d;
+        w.maximum = w.score + (size_t)group * KVC_TILE;
+        w.sum = w.maximum + tiles * group;
+        w.out = w.sum + tiles * group;
+        w.slot = (uint32_t *)(w.out + tiles * group * d);
+        w.any = (bool *)(w.slot + KVC_TILE);
+        for (uint32_t t = 0; t < tiles; t++)
+            read += one_tile(&w, &view, t, q, scale);
+        for (uint32_t g = 0; g < group; g++)
+            merge(&w, (uint32_t)tiles, g, (float *)kvc_span_data(a->out) + (at + g) * d,
+                  a->maximum.buffer ? (float *)kvc_span_data(a->maximum) + at + g : NULL,
+                  a->maximum.buffer ? (float *)kvc_span_data(a->sum) + at + g : NULL);
+    }
+    return read;
+}
+
+void KVC_REF(attention)(struct kvc_device *device, const struct kvc_attention *a) {
+    for (size_t i = 0; i < a->segment_count; i++) {
+        const struct kvc_segment *segment = &a->segments[i];
+        uint64_t read = 0;
+        for (uint32_t row = segment->row; row < segment->row + segment->rows; row++)
+            read += one_row((struct kvc_cpu *)device, a, segment, row);
+        if (segment->bytes_read)
+            *segment->bytes_read += read * 2 * segment->lists->format.row_bytes;
+    }
+}

@@ -1,0 +1,133 @@
+/* cache.c - changing lists: append, drop, identity, evict, relayout. */
+#include <string.h>
+
+#include "backends/cpu/ref/ref.h"
+
+/* Appends one entry to head h; k, v [d]. */
+static void append_entry(struct kvc_cpu *cpu, struct kvc_lists *lists, uint32_t h, int32_t position, const float *k,
+                         const float *v) {
+    uint32_t *count = (uint32_t *)lists->count->data + h, slot;
+    if (*count >= kvc_list_slots(lists, h)) {
+        kvc_cpu_failed(cpu, KVC_RESOURCE, "append: head %u has no free slot among %u", (unsigned)h,
+                       (unsigned)kvc_list_slots(lists, h));
+        return;
+    }
+    slot = kvc_list_slot(lists, h, *count);
+    if (lists->position)
+        ((int32_t *)lists->position->data)[lists->host_base[h] + slot] = position;
+    cpu->device.saturated += KVC_REF(store_entry)(&lists->format, kvc_list_key(lists, h, slot), k);
+    cpu->device.saturated += KVC_REF(store_entry)(&lists->format, kvc_list_value(lists, h, slot), v);
+    for (uint32_t c = 0; lists->state && c < lists->columns; c++)
+        kvc_list_column(lists, h, c)[slot] = 0.0f;
+    *count += 1;
+}
+
+void KVC_REF(append)(struct kvc_device *device, const struct kvc_segment *segments, size_t segment_count,
+                     struct kvc_span k, struct kvc_span v, struct kvc_span positions) {
+    for (size_t i = 0; i < segment_count; i++) {
+        struct kvc_lists *lists = segments[i].lists;
+        uint32_t d = lists->format.head_size;
+        for (uint32_t row = segments[i].row; row < segments[i].row + segments[i].stored; row++)
+            for (uint32_t h = 0; h < lists->kv_heads; h++) {
+                size_t at = ((size_t)row * lists->kv_heads + h) * d;
+                append_entry((struct kvc_cpu *)device, lists, h, ((const int32_t *)kvc_span_data(positions))[row],
+                             (const float *)kvc_span_data(k) + at, (const float *)kvc_span_data(v) + at);
+            }
+    }
+}
+
+void KVC_REF(drop)(struct kvc_device *device, struct kvc_lists *lists, uint32_t rows) {
+    uint32_t *count = lists->count->data;
+    (void)device;
+    for (uint32_t h = 0; h < lists->kv_heads; h++)
+        count[h] -= rows < count[h] ? rows : count[h];
+}
+
+void KVC_REF(identity)(struct kvc_device *device, struct kvc_lists *lists) {
+    (void)device;
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        uint32_t *order = (uint32_t *)lists->order->data + lists->host_base[h];
+        int32_t *position = (int32_t *)lists->position->data + lists->host_base[h];
+        for (uint32_t s = 0; s < kvc_list_slots(lists, h); s++) {
+            order[s] = s;
+            position[s] = (int32_t)s;
+        }
+    }
+}
+
+void KVC_REF(evict)(struct kvc_device *device, struct kvc_lists *lists, const struct kvc_read_list *kept) {
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        uint32_t *count = (uint32_t *)lists->count->data + h, kept_count = ((const uint32_t *)kept->count->data)[h];
+        const uint32_t *ranks = (const uint32_t *)kept->rank->data + (size_t)h * kept->stride;
+        uint32_t *order, *evicted, next = 0;
+        if (kept_count == *count)
+            continue;
+        evicted = kvc_cpu_scratch((struct kvc_cpu *)device, 0, *count * sizeof *evicted);
+        if (!lists->order)
+            kvc_cpu_failed((struct kvc_cpu *)device, KVC_RESOURCE, "evict: the lists have no order yet");
+        if (!lists->order || !evicted)
+            return;
+        order = (uint32_t *)lists->order->data + lists->host_base[h];
+        for (uint32_t r = 0, gone = 0; r < *count; r++) {
+            if (next < kept_count && ranks[next] == r)
+                order[next++] = order[r];
+            else
+                evicted[gone++] = order[r];
+        }
+        memcpy(order + next, evicted, (*count - next) * sizeof *order);
+        *count = next;
+    }
+}
+
+/* Copies entry and state of one slot of head h from src to dst. */
+static void move_entry(struct kvc_lists *dst, uint32_t to, const struct kvc_lists *src, uint32_t h, uint32_t from) {
+    memcpy(kvc_list_key(dst, h, to), kvc_list_key(src, h, from), src->format.row_bytes);
+    memcpy(kvc_list_value(dst, h, to), kvc_list_value(src, h, from), src->format.row_bytes);
+}
+
+static void relayout_head(struct kvc_lists *dst, const struct kvc_lists *src, uint32_t h, bool *used) {
+    uint32_t slots = kvc_list_slots(dst, h), had = kvc_list_slots(src, h), count = kvc_list_count(src, h), lowest = 0;
+    uint32_t blocks = (slots < had ? slots : had) / KVC_TILE, rank;
+    memcpy((uint32_t *)dst->blocks->data + dst->host_base[h] / KVC_TILE,
+           (const uint32_t *)src->blocks->data + src->host_base[h] / KVC_TILE, blocks * sizeof(uint32_t));
+    ((uint32_t *)dst->count->data)[h] = count;
+    memset(used, 0, slots * sizeof *used);
+    for (rank = 0; rank < count; rank++) {
+        uint32_t slot = kvc_list_slot(src, h, rank);
+        if (slot < slots)
+            used[slot] = true;
+    }
+    for (rank = 0; rank < count; rank++) {
+        uint32_t from = kvc_list_slot(src, h, rank), to = from;
+        if (from >= slots) {
+            while (used[lowest])
+                lowest++;
+            to = lowest;
+            used[to] = true;
+            move_entry(dst, to, src, h, from);
+        }
+        for (uint32_t c = 0; dst->state && src->state && c < dst->columns; c++)
+            kvc_list_column(dst, h, c)[to] = kvc_list_column(src, h, c)[from];
+        if (dst->order)
+            ((uint32_t *)dst->order->data)[dst->host_base[h] + rank] = to;
+        if (dst->position)
+            ((int32_t *)dst->position->data)[dst->host_base[h] + to] = kvc_list_position(src, h, from);
+    }
+    for (uint32_t slot = 0; dst->order && slot < slots; slot++)
+        if (!used[slot])
+            ((uint32_t *)dst->order->data)[dst->host_base[h] + rank++] = slot;
+}
+
+void KVC_REF(relayout)(struct kvc_device *device, struct kvc_lists *dst, const struct kvc_lists *src) {
+    for (uint32_t h = 0; h < src->kv_heads; h++) {
+        bool *used = kvc_cpu_scratch((struct kvc_cpu *)device, 0, kvc_list_slots(dst, h) * sizeof *used);
+        if (!used)
+            return;
+        if (kvc_list_count(src, h) > kvc_list_slots(dst, h)) {
+            kvc_cpu_failed((struct kvc_cpu *)device, KVC_RESOURCE, "relayout: %u entries do not fit %u slots",
+                           (unsigned)kvc_list_count(src, h), (unsigned)kvc_list_slots(dst, h));
+            return;
+        }
+        relayout_head(dst, src, h, used);
+    }
+}

@@ -1,0 +1,67 @@
+/* entry.c - one cache row: rounding it to the entry format, and reading it back. */
+#include <string.h>
+
+#include "backends/cpu/ref/ref.h"
+
+void KVC_REF(load_entry)(const struct kvc_entry_format *format, const unsigned char *row, float *out) {
+    uint32_t d = format->head_size;
+    if (format->type == KVC_F32) {
+        memcpy(out, row, d * sizeof *out);
+        return;
+    }
+    if (format->type == KVC_F16) {
+        for (uint32_t i = 0; i < d; i++)
+            out[i] = kvc_f16_to_f32(KVC_LOAD_U16(row + 2 * i));
+        return;
+    }
+    for (uint32_t first = 0; first < d; first += KVC_Q8_GROUP) {
+        const unsigned char *group = row + (size_t)first / KVC_Q8_GROUP * (2 + KVC_Q8_GROUP);
+        float scale = kvc_f16_to_f32(KVC_LOAD_U16(group));
+        for (uint32_t i = first; i < d && i < first + KVC_Q8_GROUP; i++)
+            out[i] = scale * (float)(kvc_i8)group[2 + i - first];
+    }
+}
+
+static void store_half(unsigned char *at, kvc_u16 half) {
+    at[0] = (unsigned char)(half & 0xff);
+    at[1] = (unsigned char)(half >> 8);
+}
+
+/* count values, at most a group; returns 1 where the scale saturated. */
+static uint32_t store_group(unsigned char *group, const float *x, uint32_t count) {
+    float amax = 0.0f, scale;
+    bool nan = false;
+    for (uint32_t i = 0; i < count; i++) {
+        amax = kvc_q8_amax(amax, x[i]);
+        nan = nan || kvc_is_nan(x[i]);
+    }
+    if (nan) {
+        store_half(group, KVC_Q8_NAN_SCALE);
+        memset(group + 2, 0, count);
+        return 0;
+    }
+    store_half(group, kvc_q8_scale(amax));
+    scale = kvc_f16_to_f32(kvc_q8_scale(amax));
+    for (uint32_t i = 0; i < count; i++)
+        group[2 + i] = (unsigned char)kvc_q8_quant(x[i], scale);
+    return kvc_q8_saturates(amax) ? 1 : 0;
+}
+
+uint32_t KVC_REF(store_entry)(const struct kvc_entry_format *format, unsigned char *row, const float *x) {
+    uint32_t d = format->head_size, saturated = 0;
+    if (format->type == KVC_F32) {
+        memcpy(row, x, d * sizeof *x);
+        return 0;
+    }
+    if (format->type == KVC_F16) {
+        for (uint32_t i = 0; i < d; i++) {
+            store_half(row + 2 * i, kvc_f16_store(x[i]));
+            saturated += kvc_f16_saturates(x[i]) ? 1 : 0;
+        }
+        return saturated;
+    }
+    for (uint32_t first = 0; first < d; first += KVC_Q8_GROUP)
+        saturated += store_group(row + (size_t)first / KVC_Q8_GROUP * (2 + KVC_Q8_GROUP), x + first,
+                                 d - first < KVC_Q8_GROUP ? d - first : KVC_Q8_GROUP);
+    return saturated;
+}

@@ -1,0 +1,124 @@
+/* ref.h - the reference operations. The files of this folder are compiled twice: plainly, and with KVC_REF_FMA for CPUs
+ * that have fused multiply-add, whose names differ. Both give the same bits. */
+#ifndef KVC_BACKENDS_CPU_REF_H
+#define KVC_BACKENDS_CPU_REF_H
+
+#include "backends/cpu/cpu.h"
+
+#if defined(KVC_REF_FMA)
+#define KVC_REF(name) kvc_ref_fma_##name
+#else
+#define KVC_REF(name) kvc_ref_##name
+#endif
+
+/* Every operation that ref defines, in the order of the table. */
+#define KVC_REF_OPERATIONS(apply)                                                                                     \
+    apply(embed) apply(norm) apply(linear) apply(rope) apply(gated_silu) apply(add) apply(gather) apply(append)       \
+        apply(drop) apply(attention) apply(identity) apply(evict) apply(relayout) apply(window_mass)                  \
+            apply(ring_write) apply(ring_fuse) apply(pool) apply(keep)
+
+void kvc_ref_fill(struct kvc_ops *table);
+void kvc_ref_fma_fill(struct kvc_ops *table);
+/* NULL, or what is wrong with this build's or this machine's arithmetic. */
+const char *kvc_ref_self_test(void);
+const char *kvc_ref_fma_self_test(void);
+
+/* table.c names these; each operation's definition and file are in core/ops.h's order. */
+void KVC_REF(embed)(struct kvc_device *, struct kvc_span out, const struct kvc_weight *table, struct kvc_span tokens,
+                    uint32_t rows);
+void KVC_REF(norm)(struct kvc_device *, struct kvc_span y, struct kvc_span x, struct kvc_span w, uint32_t rows,
+                   uint32_t K, float eps);
+void KVC_REF(linear)(struct kvc_device *, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
+                     struct kvc_span bias, uint32_t rows);
+void KVC_REF(rope)(struct kvc_device *, struct kvc_span y, struct kvc_span x, struct kvc_span cosine,
+                   struct kvc_span sine, uint32_t rows, uint32_t heads, uint32_t head_size, uint32_t rotary,
+                   bool interleaved);
+void KVC_REF(gated_silu)(struct kvc_device *, struct kvc_span y, struct kvc_span gate, struct kvc_span up, size_t n);
+void KVC_REF(add)(struct kvc_device *, struct kvc_span y, struct kvc_span x, size_t n);
+void KVC_REF(gather)(struct kvc_device *, struct kvc_span out, struct kvc_span x, struct kvc_span index, uint32_t rows,
+                     uint32_t width);
+void KVC_REF(append)(struct kvc_device *, const struct kvc_segment *segments, size_t segment_count, struct kvc_span k,
+                     struct kvc_span v, struct kvc_span positions);
+void KVC_REF(drop)(struct kvc_device *, struct kvc_lists *, uint32_t rows);
+void KVC_REF(attention)(struct kvc_device *, const struct kvc_attention *);
+void KVC_REF(identity)(struct kvc_device *, struct kvc_lists *);
+void KVC_REF(evict)(struct kvc_device *, struct kvc_lists *, const struct kvc_read_list *kept);
+void KVC_REF(relayout)(struct kvc_device *, struct kvc_lists *dst, const struct kvc_lists *src);
+void KVC_REF(window_mass)(struct kvc_device *, const struct kvc_weight_rows *, struct kvc_span scores, uint32_t stride);
+void KVC_REF(ring_write)(struct kvc_device *, const struct kvc_weight_rows *, uint32_t ring, enum kvc_row_kind kind);
+void KVC_REF(ring_fuse)(struct kvc_device *, const struct kvc_lists *, uint32_t ring, uint32_t filled, int64_t now,
+                        enum kvc_row_kind kind, enum kvc_fusion fusion, int64_t recent, struct kvc_span scores,
+                        uint32_t stride);
+void KVC_REF(pool)(struct kvc_device *, const struct kvc_lists *, struct kvc_span out, struct kvc_span in,
+                   uint32_t stride, uint64_t tail, uint32_t kernel, enum kvc_pooling pooling);
+void KVC_REF(keep)(struct kvc_device *, const struct kvc_lists *, const struct kvc_keep *rule, struct kvc_span scores,
+                   uint32_t stride, struct kvc_read_list *kept);
+
+/* ---- shared inside ref ---- */
+
+/* Values first..first+count-1 of a weight row, widened to out. */
+void KVC_REF(widen)(enum kvc_type type, const unsigned char *row, uint64_t first, uint64_t count, float *out);
+/* A cache row of d channels, widened; and rounded and stored, returning how many values saturated. */
+void KVC_REF(load_entry)(const struct kvc_entry_format *format, const unsigned char *row, float *out);
+uint32_t KVC_REF(store_entry)(const struct kvc_entry_format *format, unsigned char *row, const float *x);
+
+/* The 32-lane dot product. */
+static inline float kvc_ref_dot(const float *a, const float *b, size_t K) {
+    float lane[KVC_LANES] = {0};
+    size_t k = 0;
+    for (; k + KVC_LANES <= K; k += KVC_LANES)
+        for (size_t i = 0; i < KVC_LANES; i++)
+            lane[i] = kvc_fma(a[k + i], b[k + i], lane[i]);
+    for (size_t i = 0; k + i < K; i++)
+        lane[i] = kvc_fma(a[k + i], b[k + i], lane[i]);
+    KVC_TREE32(lane);
+    return lane[0];
+}
+
+/* Slots that head h owns. */
+static inline uint32_t kvc_list_slots(const struct kvc_lists *lists, uint32_t h) {
+    return lists->host_base[h + 1] - lists->host_base[h];
+}
+
+static inline uint32_t kvc_list_count(const struct kvc_lists *lists, uint32_t h) {
+    return ((const uint32_t *)lists->count->data)[h];
+}
+
+/* State column c of head h, indexed by slot. */
+static inline float *kvc_list_column(const struct kvc_lists *lists, uint32_t h, uint32_t c) {
+    return (float *)lists->state->data + (size_t)lists->columns * lists->host_base[h] +
+           (size_t)c * kvc_list_slots(lists, h);
+}
+
+/* What one query may see of one head: places 0..places-1, each with its rank, or a rank that is skipped. */
+struct kvc_view {
+    const struct kvc_lists *lists;
+    const uint32_t *ranks; /* the read list, NULL: all ranks */
+    uint32_t head, places, visible; /* ranks below visible */
+    int64_t oldest;                 /* entries at positions below this are skipped */
+};
+
+static inline struct kvc_view kvc_view_of(const struct kvc_lists *lists, const struct kvc_read_list *reads, uint32_t h,
+                                          uint32_t later, int32_t position, uint32_t window) {
+    struct kvc_view view = {lists, NULL, h, 0, kvc_list_count(lists, h), INT64_MIN};
+    view.visible = view.visible > later ? view.visible - later : 0;
+    view.places = view.visible;
+    if (reads) {
+        view.ranks = (const uint32_t *)reads->rank->data + (size_t)h * reads->stride;
+        view.places = ((const uint32_t *)reads->count->data)[h];
+    }
+    if (window)
+        view.oldest = (int64_t)position - window + 1;
+    return view;
+}
+
+/* The slot at a place, or UINT32_MAX where the entry is masked. */
+static inline uint32_t kvc_view_slot(const struct kvc_view *view, uint32_t place) {
+    uint32_t rank = view->ranks ? view->ranks[place] : place, slot;
+    if (rank >= view->visible)
+        return UINT32_MAX;
+    slot = kvc_list_slot(view->lists, view->head, rank);
+    return kvc_list_position(view->lists, view->head, slot) < view->oldest ? UINT32_MAX : slot;
+}
+
+#endif
