@@ -35,7 +35,8 @@ struct kvc_device {
 /* How entries are stored. A block holds KVC_TILE keys, then KVC_TILE values, each row_bytes long.
  * F32: d floats. F16: d halves, nearest even, overflow saturates to 65504 and is counted. Q8_0: ceil(d/32) groups,
  * each a half scale (amax/127 rounded to F16) and its quants (int8, 32 or what is left of d): quant =
- * rint(x / scale), scale 0 gives zeros; row_bytes = 2*ceil(d/32) + d. */
+ * rint(x / scale) clamped to -127..127, scale 0 gives zeros, a group with a NaN reads as NaN (canon.h);
+ * row_bytes = 2*ceil(d/32) + d. */
 struct kvc_entry_format {
     enum kvc_type type;
     uint32_t head_size;
@@ -161,12 +162,15 @@ struct kvc_ops {
                    struct kvc_span v, struct kvc_span positions);
     /* Takes the newest `rows` entries of every head away again (temporary rows). */
     void (*drop)(struct kvc_device *, struct kvc_lists *, uint32_t rows);
-    /* Attention of DESIGN section 4. A row that sees no entry gives zeros, M = -inf, L = 0. */
+    /* Attention of DESIGN section 4; `place % 32` of an entry's place in its tile is its lane in l_t. Scores times
+     * kvc_attention_scale(d). M is never -0, and NaN where L is NaN, so that the order in which maxima are taken cannot
+     * be seen. A row that sees no entry gives zeros, M = -inf, L = 0. */
     void (*attention)(struct kvc_device *, const struct kvc_attention *);
     /* order and position = identity, in buffers the caller made; lists->order and position are already set. */
     void (*identity)(struct kvc_device *, struct kvc_lists *);
     /* Keeps, per head, the ranks kept[h, 0..kept_count[h]-1] (ascending): order becomes the kept slots in that order,
-     * then the evicted slots by ascending rank, then the slots that were free. Moves no keys or values. */
+     * then the evicted slots by ascending rank, then the slots that were free. Moves no keys or values. Without an
+     * order nothing may go: kept_count = count. */
     void (*evict)(struct kvc_device *, struct kvc_lists *, const struct kvc_read_list *kept);
     /* Copies count, order, position, state and block numbers of src into dst, whose heads may own more or fewer slots
      * (never fewer than they hold entries). Blocks a head keeps are its first ones; entries in slots that dst lacks
@@ -174,11 +178,12 @@ struct kvc_ops {
      * are already filled in by the caller. dst may have order where src has none, never the reverse. */
     void (*relayout)(struct kvc_device *, struct kvc_lists *dst, const struct kvc_lists *src);
 
-    /* ---- what policies look at; scores are [H_kv, stride], by rank ---- */
+    /* ---- what policies look at; scores are [H_kv, stride], by rank; those from count[h] on are undefined ---- */
     /* Column sums: scores[h, rank] = sum over queries ascending of (sum over the group's heads ascending of a). */
     void (*window_mass)(struct kvc_device *, const struct kvc_weight_rows *, struct kvc_span scores, uint32_t stride);
     /* One row per query into state column (position % ring) of every entry, 0 for those the query did not see:
-     * kind weights: the group sum of exp(s - M) / L; kind logits: the group sum of s. */
+     * kind weights: the group sum of exp(s - M) / L; kind logits: the group sum of s (maximum and sum may be NULL
+     * then). Group sums start from 0. */
     void (*ring_write)(struct kvc_device *, const struct kvc_weight_rows *, uint32_t ring, enum kvc_row_kind kind);
     /* F[k] over the ring's newest `filled` rows (those of positions now-filled .. now-1, in that order), from 0 by
      * addition, or by max(F, row) from the first row. Entries at positions >= recent get 0. Kind logits: each row is
@@ -188,7 +193,7 @@ struct kvc_ops {
                       enum kvc_row_kind kind, enum kvc_fusion fusion, int64_t recent, struct kvc_span scores,
                       uint32_t stride);
     /* 1-D over ranks below count[h] - tail, stride 1, odd kernel: max over what is inside the range, or the sum
-     * (ascending, outside counts 0) divided by the kernel. In and out differ. */
+     * (ascending from 0, outside counts 0) divided by the kernel. The tail's ranks get 0. In and out differ. */
     void (*pool)(struct kvc_device *, const struct kvc_lists *, struct kvc_span out, struct kvc_span in,
                  uint32_t stride, uint64_t tail, uint32_t kernel, enum kvc_pooling pooling);
     /* The rule of struct kvc_keep (kvcull.h) as ascending rank lists. scores.buffer may be NULL with top and fill 0. */
