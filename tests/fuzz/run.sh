@@ -24,10 +24,12 @@ make -j"$(nproc)" libkvc.la >build.log 2>&1 || { tail -n 30 build.log >&2; exit 
 for name in $names; do
     $FUZZ_CC -std=gnu11 -D_GNU_SOURCE -O1 -g -fsanitize=fuzzer $sanitize -I"$top" -I"$top/include" -o "fuzz_$name" \
         "$top/tests/fuzz/fuzz_$name.c" .libs/libkvc.a -pthread $(pkg-config --libs jansson libpcre2-8) -lm
-    mkdir -p "corpus/$name" "$top/tests/fuzz/seeds/$name"
+    mkdir -p "corpus/$name"
+    seeds=$top/tests/fuzz/seeds/$name
+    [ -d "$seeds" ] || seeds=
     echo "$name: $seconds s"
     ./"fuzz_$name" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 \
-        -artifact_prefix=findings/"$name"- "corpus/$name" "$top/tests/fuzz/seeds/$name" >"$name.log" 2>&1 || {
+        -artifact_prefix=findings/"$name"- "corpus/$name" $seeds >"$name.log" 2>&1 || {
         tail -n 40 "$name.log" >&2
         echo "$name: found something; the input is in $PWD/findings" >&2
         exit 1
