@@ -1,0 +1,244 @@
+/* needle_text.c - makes the texts of the needle task: filler sentences, and facts between them at given depths. */
+#include "eval/needle_text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int read_list(const struct cli_command *command, const char *path, json_t *document, const char *name,
+                     size_t least, struct needle_list *list) {
+    json_t *array = json_object_get(document, name);
+    const size_t count = json_array_size(array);
+    if (count < least)
+        return cli_error(command, KVC_INPUT, "%s: '%s' has %zu words; at least %zu are needed", path, name, count,
+                         least);
+    list->words = malloc(count * sizeof *list->words);
+    if (!list->words)
+        return cli_no_memory(command);
+    list->count = count;
+    for (size_t i = 0; i < count; i++) {
+        list->words[i] = json_string_value(json_array_get(array, i));
+        if (!list->words[i] || !*list->words[i])
+            return cli_error(command, KVC_INPUT, "%s: entry %zu of '%s' is not a word", path, i, name);
+    }
+    return KVC_OK;
+}
+
+int needle_words_open(const struct cli_command *command, const char *path, struct needle_words *words) {
+    json_error_t where;
+    char *text;
+    size_t bytes;
+    memset(words, 0, sizeof *words);
+    int status = cli_read_file(command, path, &text, &bytes);
+    if (status != KVC_OK)
+        return status;
+    words->document = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &where);
+    free(text);
+    if (!words->document)
+        return cli_error(command, KVC_INPUT, "%s: line %d: %s; lists of words are expected", path, where.line,
+                         where.text);
+    const struct {
+        const char *name;
+        struct needle_list *list;
+        size_t least;
+    } lists[] = {{"keys", &words->keys, 1},     {"numbers", &words->numbers, 2},
+                 {"nouns", &words->nouns, 1},   {"adjectives", &words->adjectives, 1},
+                 {"verbs", &words->verbs, 1},   {"people", &words->people, 1},
+                 {"places", &words->places, 1}, {"prepositions", &words->prepositions, 1}};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists && status == KVC_OK; i++)
+        status = read_list(command, path, words->document, lists[i].name, lists[i].least, lists[i].list);
+    if (status != KVC_OK)
+        needle_words_close(words);
+    return status;
+}
+
+void needle_words_close(struct needle_words *words) {
+    struct needle_list *lists[] = {&words->keys,  &words->numbers, &words->nouns,  &words->adjectives,
+                                   &words->verbs, &words->people,  &words->places, &words->prepositions};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        free(lists[i]->words);
+    json_decref(words->document);
+    memset(words, 0, sizeof *words);
+}
+
+static const char *pick(const struct needle_list *list, uint64_t *random) {
+    return list->words[cli_random(random) % list->count];
+}
+
+struct sentences {
+    char **items;
+    size_t count, room;
+};
+
+/* Takes the sentence (malloc'ed, NULL: there was no memory). */
+static bool push(struct sentences *sentences, char *sentence) {
+    if (!sentence)
+        return false;
+    if (sentences->count == sentences->room) {
+        const size_t room = sentences->room ? 2 * sentences->room : 64;
+        char **grown = realloc(sentences->items, room * sizeof *grown);
+        if (!grown) {
+            free(sentence);
+            return false;
+        }
+        sentences->items = grown;
+        sentences->room = room;
+    }
+    sentences->items[sentences->count++] = sentence;
+    return true;
+}
+
+/* Words joined by blanks; the list ends in NULL. */
+static char *join(const char *const *words, size_t count) {
+    size_t bytes = 1;
+    for (size_t i = 0; i < count; i++)
+        bytes += strlen(words[i]) + 1;
+    char *text = malloc(bytes), *at = text;
+    if (!text)
+        return NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (i)
+            *at++ = ' ';
+        const size_t length = strlen(words[i]);
+        memcpy(at, words[i], length);
+        at += length;
+    }
+    *at = 0;
+    return text;
+}
+
+static char *filler(const struct needle_words *w, uint64_t *random) {
+    const char *words[20];
+    size_t n = 0;
+    if (cli_random(random) % 2)
+        words[n++] = "then";
+    words[n++] = "the";
+    words[n++] = pick(&w->adjectives, random);
+    words[n++] = pick(&w->people, random);
+    words[n++] = pick(&w->verbs, random);
+    words[n++] = "the";
+    words[n++] = pick(&w->adjectives, random);
+    words[n++] = pick(&w->nouns, random);
+    words[n++] = pick(&w->prepositions, random);
+    words[n++] = "the";
+    words[n++] = pick(&w->places, random);
+    if (cli_random(random) % 2) {
+        words[n++] = "and";
+        words[n++] = pick(&w->verbs, random);
+        words[n++] = "a";
+        words[n++] = pick(&w->nouns, random);
+    }
+    words[n++] = ".";
+    return join(words, n);
+}
+
+static char *fact_sentence(const struct needle_fact *fact) {
+    const char *const words[] = {"the", "magic", "number", "for", fact->key, fact->number[0], fact->number[1], "."};
+    return join(words, sizeof words / sizeof *words);
+}
+
+char *needle_question(const struct needle_fact *fact) {
+    const char *const words[] = {"question", ":", "the", "magic", "number", "for", fact->key};
+    return join(words, sizeof words / sizeof *words);
+}
+
+static int count_tokens(const struct cli_command *command, const struct kvc_model *model, const char *text,
+                        size_t *tokens) {
+    struct kvc_error error;
+    int32_t *ids;
+    if (kvc_tokenize(model, text, strlen(text), 0, &ids, tokens, &error) != KVC_OK)
+        return cli_report(command, &error);
+    free(ids);
+    return KVC_OK;
+}
+
+/* Different keys, one for each depth. */
+static int choose_facts(const struct cli_command *command, const struct needle_words *words, const double *depths,
+                        size_t count, uint64_t *random, struct needle_text *text) {
+    text->facts = calloc(count, sizeof *text->facts);
+    if (!text->facts)
+        return cli_no_memory(command);
+    text->fact_count = count;
+    for (size_t i = 0; i < count; i++) {
+        struct needle_fact *fact = &text->facts[i];
+        bool taken;
+        do {
+            fact->key = pick(&words->keys, random);
+            taken = false;
+            for (size_t j = 0; j < i; j++)
+                taken = taken || !strcmp(text->facts[j].key, fact->key);
+        } while (taken);
+        fact->number[0] = pick(&words->numbers, random);
+        fact->number[1] = pick(&words->numbers, random);
+        fact->depth = depths[i];
+    }
+    return KVC_OK;
+}
+
+/* Puts every fact before the filler sentence at its depth. */
+static char *interleave(const struct sentences *fillers, const struct needle_text *text) {
+    struct sentences all = {NULL, 0, 0};
+    bool fine = true;
+    for (size_t i = 0; i <= fillers->count && fine; i++) {
+        for (size_t f = 0; f < text->fact_count && fine; f++) {
+            if ((size_t)(text->facts[f].depth * (double)fillers->count) == i)
+                fine = push(&all, fact_sentence(&text->facts[f]));
+        }
+        if (fine && i < fillers->count)
+            fine = push(&all, strdup(fillers->items[i]));
+    }
+    char *whole = fine ? join((const char *const *)all.items, all.count) : NULL;
+    for (size_t i = 0; i < all.count; i++)
+        free(all.items[i]);
+    free(all.items);
+    return whole;
+}
+
+int needle_text_make(const struct cli_command *command, const struct kvc_model *model, const struct needle_words *words,
+                     uint64_t tokens, const double *depths, size_t depth_count, uint64_t seed,
+                     struct needle_text *text) {
+    uint64_t random = seed;
+    struct sentences fillers = {NULL, 0, 0};
+    memset(text, 0, sizeof *text);
+    int status = depth_count <= words->keys.count
+                     ? choose_facts(command, words, depths, depth_count, &random, text)
+                     : cli_error(command, KVC_USAGE, "%zu facts in a text: the words have %zu keys", depth_count,
+                                 words->keys.count);
+    for (size_t i = 0; i < text->fact_count && status == KVC_OK; i++) {
+        char *sentence = fact_sentence(&text->facts[i]);
+        size_t count = 0;
+        status = sentence ? count_tokens(command, model, sentence, &count) : cli_no_memory(command);
+        text->tokens += count;
+        free(sentence);
+    }
+    while (status == KVC_OK) {
+        char *sentence = filler(words, &random);
+        size_t count = 0;
+        status = sentence ? count_tokens(command, model, sentence, &count) : cli_no_memory(command);
+        if (status == KVC_OK && text->tokens + count > tokens) {
+            free(sentence);
+            break;
+        }
+        text->tokens += count;
+        if (status != KVC_OK)
+            free(sentence);
+        else if (!push(&fillers, sentence))
+            status = cli_no_memory(command);
+    }
+    if (status == KVC_OK) {
+        text->text = interleave(&fillers, text);
+        if (!text->text)
+            status = cli_no_memory(command);
+    }
+    for (size_t i = 0; i < fillers.count; i++)
+        free(fillers.items[i]);
+    free(fillers.items);
+    if (status != KVC_OK)
+        needle_text_free(text);
+    return status;
+}
+
+void needle_text_free(struct needle_text *text) {
+    free(text->text);
+    free(text->facts);
+    memset(text, 0, sizeof *text);
+}

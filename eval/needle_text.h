@@ -1,0 +1,42 @@
+/* needle_text.h - texts with hidden key-number facts, made from lists of words. */
+#ifndef KVC_EVAL_NEEDLE_TEXT_H
+#define KVC_EVAL_NEEDLE_TEXT_H
+
+#include "cli/cli.h"
+
+struct needle_list {
+    const char **words; /* owned by the JSON document */
+    size_t count;
+};
+
+struct needle_words {
+    json_t *document;
+    struct needle_list keys, numbers, nouns, adjectives, verbs, people, places, prepositions;
+};
+
+struct needle_fact {
+    const char *key;
+    const char *number[2];
+    double depth; /* 0: at the beginning of the text, 1: at its end */
+};
+
+struct needle_text {
+    char *text;
+    size_t tokens; /* counted sentence by sentence, without the question */
+    struct needle_fact *facts;
+    size_t fact_count;
+};
+
+int needle_words_open(const struct cli_command *command, const char *path, struct needle_words *words);
+void needle_words_close(struct needle_words *words);
+
+/* A text of about `tokens` tokens with one fact at each depth; the same seed gives the same text. */
+int needle_text_make(const struct cli_command *command, const struct kvc_model *model, const struct needle_words *words,
+                     uint64_t tokens, const double *depths, size_t depth_count, uint64_t seed,
+                     struct needle_text *text);
+void needle_text_free(struct needle_text *text);
+
+/* "question : the magic number for KEY"; malloc'ed, NULL: no memory. */
+char *needle_question(const struct needle_fact *fact);
+
+#endif
