@@ -3,3 +3,7 @@
 check_PROGRAMS += tests/test_methods
 tests_test_methods_SOURCES = tests/test_methods.c
 tests_test_methods_LDADD = $(KVC_TEST_LIBS)
+
+check_PROGRAMS += tests/test_policy
+tests_test_policy_SOURCES = tests/test_policy.c
+tests_test_policy_LDADD = $(KVC_TEST_LIBS)

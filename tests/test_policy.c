@@ -1,0 +1,221 @@
+/* test_policy.c - the grammar of policy strings: what is accepted, what is refused and in which words, and who holds
+ * which stage (METHODS rules 7 and 8, the table of stages). */
+#include "core/policy.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Policies can be parsed without a device. */
+static struct kvc_engine engine;
+
+static void refused(const char *spec, const char *const *words) {
+    struct kvc_error error = {KVC_OK, ""};
+    const enum kvc_status status = kvc_policy_check(&engine, spec, &error);
+    if (status != KVC_USAGE)
+        fail_msg("'%s' gives status %d", spec, (int)status);
+    assert_null(strchr(error.text, '\n'));
+    for (; *words; words++) {
+        if (!strstr(error.text, *words))
+            fail_msg("'%s': \"%s\" does not say \"%s\"", spec, error.text, *words);
+    }
+}
+#define REFUSED(spec, ...) refused(spec, (const char *const[]){__VA_ARGS__, NULL})
+
+static struct kvc_policy *accepted(const char *spec) {
+    struct kvc_error error = {KVC_OK, ""};
+    struct kvc_policy *policy = NULL;
+    if (kvc_policy_parse(&engine, spec, &policy, &error) != KVC_OK)
+        fail_msg("'%s': %s", spec, error.text);
+    return policy;
+}
+
+static const char *holder(const struct kvc_policy *policy, enum kvc_stage_kind stage) {
+    const struct kvc_method *method = kvc_policy_holder(policy, stage);
+    return method ? method->policy->name : "";
+}
+
+static void test_values(void **state) {
+    (void)state;
+    struct kvc_policy *policy = accepted("morphkv:budget=600,fusion=max,every=8,scores=logits,skip_layers=2");
+    const struct kvc_values *values = &policy->method[0].values;
+    assert_int_equal(kvc_value_int(values, "budget"), 600);
+    assert_int_equal(kvc_value_budget(values, "budget", 10, 33), 600);
+    assert_string_equal(kvc_value_text(values, "fusion"), "max");
+    assert_int_equal(kvc_value_int(values, "every"), 8);
+    assert_int_equal(kvc_value_int(values, "window"), 32);
+    assert_true(kvc_value_given(values, "every"));
+    assert_false(kvc_value_given(values, "window"));
+    assert_false(kvc_method_acts(&policy->method[0], 1));
+    assert_true(kvc_method_acts(&policy->method[0], 2));
+    kvc_policy_free(policy);
+    policy = accepted("snapkv:budget=12.5%");
+    values = &policy->method[0].values;
+    assert_true(kvc_value_is_share(values, "budget"));
+    assert_int_equal(kvc_value_budget(values, "budget", 1000, 33), 125);
+    assert_int_equal(kvc_value_budget(values, "budget", 1004, 33), 126); /* 125.5: halves up */
+    assert_int_equal(kvc_value_budget(values, "budget", 100, 33), 33);   /* at least w + 1 */
+    kvc_policy_free(policy);
+    policy = accepted("snapkv:budget=\"64\",layers=\"0-2/5/7-7\"");
+    for (uint32_t l = 0; l < 9; l++)
+        assert_int_equal(kvc_method_acts(&policy->method[0], l), l < 3 || l == 5 || l == 7);
+    kvc_policy_free(policy);
+    kvc_policy_free(accepted("full"));
+}
+
+static void test_ranges(void **state) {
+    (void)state;
+    REFUSED("snapkv:budget=32", "budget=32", "window=32");
+    REFUSED("snapkv:budget=8,window=9", "budget=8", "window=9");
+    kvc_policy_free(accepted("snapkv:budget=33"));
+    REFUSED("morphkv:budget=32", "budget=32", "window=32");
+    REFUSED("streaming:budget=4", "budget=4", "sinks=4");
+    kvc_policy_free(accepted("streaming:budget=5"));
+    REFUSED("window:budget=0", "budget=0", "1");
+    REFUSED("window:budget=-5", "budget=-5", "1");
+    REFUSED("window:budget=x", "budget=x", "whole number", "10%");
+    REFUSED("window:budget=", "budget=");
+    REFUSED("window:budget=1.5", "budget=1.5");
+    REFUSED("window:budget=nan", "budget=nan");
+    REFUSED("window:budget=inf", "budget=inf");
+    REFUSED("window:budget=0x10", "budget=0x10");
+    REFUSED("window:budget= 5", "budget= 5");
+    REFUSED("window:budget=1e99", "budget=1e99");
+    REFUSED("window:budget=2147483648", "2147483647");
+    REFUSED("window:budget=99999999999999999999999999999999999999999999999999999999999999999999", "budget=");
+    REFUSED("window:budget=0%", "budget=0%", "100%");
+    REFUSED("window:budget=101%", "budget=101%");
+    REFUSED("window:budget=%", "budget=%");
+    REFUSED("window:budget=-1%", "budget=-1%");
+    REFUSED("snapkv:budget=64,kernel=4", "kernel=4", "odd");
+    REFUSED("snapkv:budget=64,kernel=0", "kernel=0");
+    REFUSED("snapkv:budget=64,window=0", "window=0");
+    REFUSED("snapkv:budget=64,pooling=sum", "pooling=sum", "max|avg");
+    REFUSED("snapkv:budget=64,pooling=ma", "pooling=ma");
+    REFUSED("morphkv:budget=64,every=0", "every=0");
+    REFUSED("morphkv:budget=64,fusion=mean", "fusion=mean", "sum|max");
+    REFUSED("morphkv:budget=64,skip_layers=-1", "skip_layers=-1");
+}
+
+static void test_grammar(void **state) {
+    (void)state;
+    REFUSED("", "name");
+    REFUSED("+", "name");
+    REFUSED("full+", "name");
+    REFUSED("full++full", "name");
+    REFUSED(":budget=5", "name");
+    REFUSED("nosuch", "nosuch", "info methods");
+    REFUSED("snapk", "snapk");
+    REFUSED("snapkv", "budget", "missing");
+    REFUSED("snapkv:", "option=value");
+    REFUSED("snapkv:budget", "option=value");
+    REFUSED("snapkv:budget=64,", "option=value");
+    REFUSED("snapkv:=64", "option=value");
+    REFUSED("snapkv:nosuch=1", "nosuch", "budget", "window");
+    REFUSED("snapkv:budget=64,budget=65", "budget", "twice");
+    REFUSED("snapkv:budget=\"64", "quote");
+    REFUSED("snapkv:budget=\"64\"5", "quote");
+    REFUSED("snapkv:budget=64,layers=", "layers");
+    static const char *const bad_layers[] = {"a", "3-1", "1/", "/1", "1-", "-1", "1//2", "1,2", "99999999999999999999"};
+    for (size_t i = 0; i < sizeof bad_layers / sizeof *bad_layers; i++) {
+        char spec[80];
+        snprintf(spec, sizeof spec, "snapkv:budget=64,layers=\"%s\"", bad_layers[i]);
+        REFUSED(spec, "layers");
+    }
+    char *longest = malloc(100000);
+    assert_non_null(longest);
+    memset(longest, 'a', 99999);
+    longest[99999] = 0;
+    REFUSED(longest, "characters");
+    memset(longest, '+', 60000);
+    longest[60000] = 0;
+    REFUSED(longest, "name");
+    free(longest);
+}
+
+static void test_stages(void **state) {
+    (void)state;
+    const struct {
+        const char *spec, *prompt, *decode;
+    } pairs[] = {{"full", "", ""},
+                 {"snapkv:budget=64", "snapkv", ""},
+                 {"morphkv:budget=64", "morphkv", "morphkv"},
+                 {"morphkv:budget=64,stages=prompt", "morphkv", ""},
+                 {"morphkv:budget=64,stages=decode", "", "morphkv"},
+                 {"snapkv:budget=64+morphkv:budget=64", "snapkv", "morphkv"},
+                 {"morphkv:budget=64+snapkv:budget=64", "snapkv", "morphkv"},
+                 {"streaming:budget=64,stages=prompt+morphkv:budget=64", "streaming", "morphkv"},
+                 {"streaming:budget=64,stages=decode+morphkv:budget=64", "morphkv", "streaming"},
+                 {"window:budget=9,stages=decode+streaming:budget=9,stages=prompt", "streaming", "window"}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        struct kvc_policy *policy = accepted(pairs[i].spec);
+        assert_string_equal(holder(policy, KVC_STAGE_PROMPT), pairs[i].prompt);
+        assert_string_equal(holder(policy, KVC_STAGE_DECODE), pairs[i].decode);
+        kvc_policy_free(policy);
+    }
+    REFUSED("streaming:budget=64+morphkv:budget=64", "streaming", "morphkv", "prompt");
+    REFUSED("snapkv:budget=64+snapkv:budget=65", "snapkv", "prompt");
+    REFUSED("snapkv:budget=64+streaming:budget=64,stages=prompt", "snapkv", "streaming", "prompt");
+    REFUSED("snapkv:budget=64+streaming:budget=64+morphkv:budget=64", "streaming", "morphkv", "decode");
+    REFUSED("window:budget=9,stages=decode+morphkv:budget=64,stages=decode", "window", "morphkv", "decode");
+    REFUSED("snapkv:budget=64+window:budget=9,stages=decode+morphkv:budget=64", "morphkv", "no stage");
+    REFUSED("snapkv:budget=64,stages=decode", "snapkv", "stages=decode");
+    REFUSED("snapkv:budget=64,stages=both2", "stages=both2");
+}
+
+/* Any bytes: one line or a policy, never a crash. */
+static void test_noise(void **state) {
+    (void)state;
+    static const char *const parts[] = {
+        "snapkv",   "morphkv",       ":",    "budget=",   "64",  ",", "+", "=", "\"", "%", "layers=", "0-3/8", "/", "-",
+        "window=5", "stages=decode", "\x80", "streaming", "full"};
+    uint64_t random = 12345;
+    for (int i = 0; i < 20000; i++) {
+        char spec[256] = "";
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        const unsigned n = (unsigned)(random >> 60);
+        for (unsigned p = 0; p < n; p++) {
+            random = random * 6364136223846793005u + 1442695040888963407u;
+            strcat(spec, parts[(random >> 33) % (sizeof parts / sizeof *parts)]);
+        }
+        struct kvc_error error = {KVC_OK, ""};
+        const enum kvc_status status = kvc_policy_check(&engine, spec, &error);
+        assert_true(status == KVC_OK || status == KVC_USAGE);
+        assert_true(status == KVC_OK || (error.text[0] && !strchr(error.text, '\n')));
+    }
+}
+
+/* Every built-in class has what the tables and the manual need. */
+static void test_classes(void **state) {
+    (void)state;
+    for (size_t i = 0; kvc_policy_list[i]; i++) {
+        const struct kvc_policy_class *p = kvc_policy_list[i];
+        assert_true(p->summary && p->paper && p->idea && p->formula && p->memory && p->traffic && p->differences);
+        assert_int_equal(!!(p->stages & KVC_STAGE_PROMPT), !!p->prompt);
+        assert_int_equal(!!(p->stages & KVC_STAGE_DECODE), !!p->decode);
+        for (const struct kvc_option *o = p->options; o->name; o++) {
+            assert_non_null(o->help);
+            assert_true(o->kind != KVC_OPTION_CHOICE || o->choices);
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_values),  cmocka_unit_test(test_ranges),
+                                       cmocka_unit_test(test_grammar), cmocka_unit_test(test_stages),
+                                       cmocka_unit_test(test_noise),   cmocka_unit_test(test_classes)};
+    while (kvc_policy_list[engine.policy_count])
+        engine.policy_count++;
+    engine.policies = malloc((engine.policy_count + 1) * sizeof *engine.policies);
+    if (!engine.policies)
+        return 4;
+    memcpy(engine.policies, kvc_policy_list, (engine.policy_count + 1) * sizeof *engine.policies);
+    const int status = cmocka_run_group_tests(tests, NULL, NULL);
+    free(engine.policies);
+    return status;
+}
