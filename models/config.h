@@ -19,6 +19,7 @@ struct kvc_family {
     bool fused;        /* q, k, v lie in one tensor; so do gate and up */
     bool qk_norm;      /* a norm over each query and key head */
     bool qkv_bias;     /* biases of q, k, v always, whatever config.json says */
+    bool attention_bias, feed_bias; /* config.json's attention_bias and mlp_bias count */
     bool su;           /* config.json may call longrope "su" or "yarn" */
     enum kvc_window_kind window;
     /* What transformers takes where config.json lacks the key; 0: hidden / heads, heads, none. */

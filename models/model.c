@@ -1,0 +1,152 @@
+/* model.c - opens GGUF files and Hugging Face folders as models; the public functions of a model. */
+#include "models/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/runner.h"
+#include "core/session.h"
+
+/* ---- opening ---- */
+
+static bool is_folder(const char *path) {
+    struct stat about;
+    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+}
+
+static bool folder_has(const char *folder, const char *name, enum kvc_status *status, struct kvc_error *error) {
+    const size_t room = strlen(folder) + strlen(name) + 2;
+    char *path = malloc(room);
+    if (!path) {
+        *status = kvc_fail(error, KVC_RESOURCE, "%s: no memory", folder);
+        return false;
+    }
+    strcpy(path, folder);
+    strcat(path, "/");
+    strcat(path, name);
+    struct stat about;
+    const bool there = stat(path, &about) == 0;
+    free(path);
+    return there;
+}
+
+static enum kvc_status open_gguf(struct kvc_model *model, const char *path, struct kvc_error *error) {
+    enum kvc_status status = kvc_gguf_open(path, &model->gguf, error);
+    if (!status) {
+        status = kvc_network_from_gguf(model->engine->device, model->gguf, path, &model->network, &model->info, error);
+    }
+    if (!status && kvc_gguf_has(model->gguf, "tokenizer.ggml.model")) {
+        status = kvc_tokenizer_from_gguf(model->gguf, path, model->network.vocab, &model->tokenizer, error);
+    }
+    return status;
+}
+
+static enum kvc_status open_folder(struct kvc_model *model, const char *path, struct kvc_error *error) {
+    enum kvc_status status = kvc_safetensors_open(path, &model->safetensors, error);
+    if (!status) {
+        status = kvc_network_from_folder(model->engine->device, model->safetensors, path, &model->network,
+                                         &model->info, error);
+    }
+    if (!status && folder_has(path, "tokenizer.json", &status, error)) {
+        status = kvc_tokenizer_from_folder(path, model->network.vocab, &model->tokenizer, error);
+    }
+    return status;
+}
+
+enum kvc_status kvc_model_open(struct kvc_engine *engine, const char *path, struct kvc_model **model,
+                               struct kvc_error *error) {
+    *model = NULL;
+    struct kvc_model *made = calloc(1, sizeof *made);
+    if (!made) {
+        return kvc_fail(error, KVC_RESOURCE, "%s: no memory", path);
+    }
+    made->engine = engine;
+    const uint64_t environment = kvc_float_enter();
+    enum kvc_status status = is_folder(path) ? open_folder(made, path, error) : open_gguf(made, path, error);
+    kvc_float_leave(environment);
+    if (status) {
+        kvc_model_close(made);
+        return status;
+    }
+    if (made->tokenizer) {
+        made->info.bos = kvc_tokenizer_bos(made->tokenizer);
+        made->info.eos = kvc_tokenizer_eos(made->tokenizer);
+        made->info.has_chat_template = kvc_tokenizer_chat_template(made->tokenizer) != NULL;
+    }
+    *model = made;
+    return KVC_OK;
+}
+
+void kvc_model_close(struct kvc_model *model) {
+    if (!model) {
+        return;
+    }
+    if (model->runner) {
+        kvc_runner_close(model->runner);
+    }
+    kvc_network_free(model->engine->device, &model->network);
+    if (model->tokenizer) {
+        kvc_tokenizer_close(model->tokenizer);
+    }
+    if (model->gguf) {
+        kvc_gguf_close(model->gguf);
+    }
+    if (model->safetensors) {
+        kvc_safetensors_close(model->safetensors);
+    }
+    kvc_model_info_free(&model->info);
+    free(model);
+}
+
+const struct kvc_model_info *kvc_model_info(const struct kvc_model *model) {
+    return &model->info;
+}
+
+enum kvc_status kvc_session_open(struct kvc_model *model, const struct kvc_session_options *options,
+                                 struct kvc_session **session, struct kvc_error *error) {
+    return kvc_session_create(model->engine, &model->network, &model->runner, options, session, error);
+}
+
+/* ---- text ---- */
+
+static enum kvc_status need_tokenizer(const struct kvc_model *model, struct kvc_error *error) {
+    if (model->tokenizer) {
+        return KVC_OK;
+    }
+    return kvc_fail(error, KVC_INPUT, "%s: has no tokenizer (%s); give token ids instead", model->info.path,
+                    model->gguf ? "no tokenizer.ggml.model" : "no tokenizer.json in the folder");
+}
+
+enum kvc_status kvc_tokenize(const struct kvc_model *model, const char *text, size_t bytes, unsigned flags,
+                             int32_t **tokens, size_t *count, struct kvc_error *error) {
+    *tokens = NULL;
+    *count = 0;
+    enum kvc_status status = need_tokenizer(model, error);
+    return status ? status : kvc_tokenizer_encode(model->tokenizer, text, bytes, flags, tokens, count, error);
+}
+
+enum kvc_status kvc_detokenize(const struct kvc_model *model, const int32_t *tokens, size_t count, bool special,
+                               char **text, size_t *bytes, struct kvc_error *error) {
+    *text = NULL;
+    *bytes = 0;
+    enum kvc_status status = need_tokenizer(model, error);
+    return status ? status : kvc_tokenizer_decode(model->tokenizer, tokens, count, special, text, bytes, error);
+}
+
+size_t kvc_token_bytes(const struct kvc_model *model, int32_t token, bool first, char *text, size_t room) {
+    return model->tokenizer ? kvc_tokenizer_token_bytes(model->tokenizer, token, first, text, room) : 0;
+}
+
+bool kvc_token_ends_turn(const struct kvc_model *model, int32_t token) {
+    return model->tokenizer ? kvc_tokenizer_ends_turn(model->tokenizer, token) : token >= 0 && token == model->info.eos;
+}
+
+enum kvc_status kvc_chat_text(const struct kvc_model *model, const char *template_name,
+                              const struct kvc_message *messages, size_t count, bool answer, char **text,
+                              struct kvc_error *error) {
+    *text = NULL;
+    enum kvc_status status = need_tokenizer(model, error);
+    return status ? status
+                  : kvc_chat_render(model->tokenizer, template_name, messages, count, answer, text, error);
+}
