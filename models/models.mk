@@ -15,3 +15,4 @@ libkvc_la_SOURCES += \
 # Families: configuration, names, loading.
 libkvc_la_SOURCES += models/config.c models/config.h models/config_gguf.c models/family.c models/names.c models/names.h \
 	models/network.c models/network.h models/network_gguf.c models/rope.c
+libkvc_la_SOURCES += models/config_hf.c models/network_folder.c
