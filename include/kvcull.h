@@ -110,9 +110,11 @@ enum kvc_status kvc_model_open(struct kvc_engine *engine, const char *path, stru
 void kvc_model_close(struct kvc_model *model); /* after its sessions; NULL is fine */
 const struct kvc_model_info *kvc_model_info(const struct kvc_model *model);
 
-/* Writes a GGUF file with the model's weights in another type ("f16", "q8_0", "q4_0", "q4_k", "q6_k", ...). */
+/* Writes a GGUF file with the model's weights in another type ("f16", "q8_0", "q4_0", "q4_k", "q6_k", ...). Matrices
+ * whose rows do not fit its blocks become q8_0 or f16; error->text then says so after KVC_OK ("" otherwise). */
 enum kvc_status kvc_convert(const char *from, const char *to, enum kvc_type type, struct kvc_error *error);
-/* Writes a GGUF file of random weights with a named real geometry; see kvc_shape. */
+/* Writes a GGUF file of random weights with a named real geometry (see kvc_shape), the same bytes on every machine;
+ * another type is another model. Notes as kvc_convert. */
 enum kvc_status kvc_make_model(const char *shape, enum kvc_type type, uint64_t seed, const char *to,
                                struct kvc_error *error);
 bool kvc_shape(size_t i, const char **name, const char **summary); /* the i-th shape; false past the last */

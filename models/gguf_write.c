@@ -123,6 +123,13 @@ void kvc_gguf_put_float32s(struct kvc_gguf_writer *writer, const char *key, cons
     }
 }
 
+void kvc_gguf_put_bools(struct kvc_gguf_writer *writer, const char *key, const unsigned char *values, size_t count) {
+    struct bytes *to = put_array(writer, key, KVC_GGUF_BOOL, count);
+    for (size_t i = 0; i < count; i++) {
+        put_number(to, values[i] != 0, 1);
+    }
+}
+
 void kvc_gguf_put_strings(struct kvc_gguf_writer *writer, const char *key, size_t count) {
     put_array(writer, key, KVC_GGUF_STRING, count);
 }

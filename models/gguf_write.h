@@ -15,6 +15,7 @@ void kvc_gguf_put_bool(struct kvc_gguf_writer *writer, const char *key, bool val
 void kvc_gguf_put_string(struct kvc_gguf_writer *writer, const char *key, const char *text, size_t bytes);
 void kvc_gguf_put_int32s(struct kvc_gguf_writer *writer, const char *key, const int32_t *values, size_t count);
 void kvc_gguf_put_float32s(struct kvc_gguf_writer *writer, const char *key, const float *values, size_t count);
+void kvc_gguf_put_bools(struct kvc_gguf_writer *writer, const char *key, const unsigned char *values, size_t count);
 /* An array of strings: put_strings, then exactly count times add_string. */
 void kvc_gguf_put_strings(struct kvc_gguf_writer *writer, const char *key, size_t count);
 void kvc_gguf_add_string(struct kvc_gguf_writer *writer, const char *text, size_t bytes);

@@ -7,7 +7,9 @@ libkvc_la_SOURCES += \
 	models/gguf_write.c models/gguf_write.h \
 	models/json.c models/json.h \
 	models/map.c models/map.h \
+	models/make_model.c models/shapes.c models/shapes.h models/random_row.c models/random_row.h \
 	models/output.c models/output.h \
+	models/plan.c models/plan.h \
 	models/safetensors.c models/safetensors.h models/safetensors_file.h models/safetensors_folder.c \
 	models/tensor_file.c \
 	models/tensor_index.c models/tensor_index.h
