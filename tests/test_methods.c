@@ -16,7 +16,6 @@
 /* ---- tensors ---- */
 
 enum kind { RANDOM, EQUAL_KEYS, PLANTED, DRIFT, DENORMAL, HUGE_SCORES, KINDS };
-static const char *const kind_names[] = {"random", "equal keys", "planted", "drift", "denormal", "huge scores"};
 
 struct tensors {
     uint32_t layers, heads, kv_heads, d, rows;
@@ -498,7 +497,6 @@ static void run_all(const char *spec, const struct plan *plan) {
             const struct shape *shape = &shapes[s];
             struct tensors t =
                 make_tensors(kind, 1000 * n + 7, 2, shape->heads, shape->kv_heads, shape->d, shape->rows);
-            print_message("%s on %s tensors\n", spec, kind_names[kind]);
             run(&t, shape->prompt, spec, plan, types[n % 3], chunks[n % 4]);
             free_tensors(&t);
         }

@@ -1,0 +1,400 @@
+/* test_session.c - sessions over a small random model: nothing about how rows are batched may change a bit, memory is
+ * bounded, counted and given back. METHODS rules that concern whole runs (2-5, 9, 12, 14, 15) are tested here. */
+#include "core/cache.h"
+#include "core/session.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { PROMPT = 330, STEPS = 12 };
+
+static char model_path[256];
+static struct kvc_engine *engine; /* two threads */
+static struct kvc_model *model;
+static uint32_t vocab;
+static int32_t tokens[4096];
+
+static const char *const policies[] = {"full",
+                                       "window:budget=50",
+                                       "streaming:budget=50",
+                                       "snapkv:budget=50",
+                                       "snapkv:budget=20%,kernel=5,pooling=avg",
+                                       "morphkv:budget=50",
+                                       "morphkv:budget=50,every=4,fusion=max",
+                                       "morphkv:budget=50,scores=logits,skip_layers=1",
+                                       "snapkv:budget=50+morphkv:budget=45"};
+enum { POLICIES = sizeof policies / sizeof *policies };
+
+#define FINE(call)                                                                                                     \
+    do {                                                                                                               \
+        struct kvc_error error = {KVC_OK, ""};                                                                         \
+        if ((call) != KVC_OK)                                                                                          \
+            fail_msg("%s: %s", #call, error.text);                                                                     \
+    } while (0)
+
+static struct kvc_session *open_with(struct kvc_model *m, const char *policy, enum kvc_type type, uint32_t chunk) {
+    struct kvc_session_options options;
+    struct kvc_session *session;
+    kvc_session_defaults(&options);
+    options.policy = policy;
+    options.cache_type = type;
+    options.chunk = chunk;
+    FINE(kvc_session_open(m, &options, &session, &error));
+    return session;
+}
+
+static int add_row(void *user, uint64_t row, const float *logits) {
+    (void)row;
+    kvc_hash_add(user, logits, vocab);
+    return 0;
+}
+
+/* A prompt, some steps, a second turn, more steps; the hash of all logits. */
+static uint64_t run_alone(struct kvc_model *m, const char *policy, enum kvc_type type, uint32_t chunk) {
+    struct kvc_session *session = open_with(m, policy, type, chunk);
+    struct kvc_hash *hash = kvc_hash_open();
+    float *logits = malloc(vocab * sizeof *logits);
+    assert_true(hash && logits);
+    const struct kvc_prompt_options rows = {add_row, NULL, hash};
+    size_t at = 0;
+    for (int turn = 0; turn < 2; turn++) {
+        const size_t count = turn == 0 ? PROMPT : 40;
+        FINE(kvc_session_prompt(session, tokens + at, count, &rows, logits, &error));
+        kvc_hash_add(hash, logits, vocab);
+        at += count;
+        for (int step = 0; step < STEPS; step++, at++) {
+            FINE(kvc_decode(&session, tokens + at, 1, logits, NULL, &error));
+            kvc_hash_add(hash, logits, vocab);
+        }
+    }
+    const uint64_t value = kvc_hash_value(hash);
+    kvc_hash_close(hash);
+    free(logits);
+    kvc_session_close(session);
+    return value;
+}
+
+static void test_chunks(void **state) {
+    (void)state;
+    static const uint32_t chunks[] = {1, 7, 256};
+    for (size_t p = 0; p < POLICIES; p++) {
+        const uint64_t expected = run_alone(model, policies[p], KVC_F16, 0);
+        for (size_t c = 0; c < 3; c++) {
+            if (run_alone(model, policies[p], KVC_F16, chunks[c]) != expected)
+                fail_msg("%s: chunks of %u change a bit", policies[p], chunks[c]);
+        }
+    }
+}
+
+static void test_threads_and_backends(void **state) {
+    (void)state;
+    static const struct kvc_engine_options others[] = {{"cpu", 1, KVC_MATH_EXACT},
+                                                       {"cpu", 3, KVC_MATH_EXACT},
+                                                       {"ref", 1, KVC_MATH_EXACT},
+                                                       {"avx2", 2, KVC_MATH_EXACT}};
+    static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
+    for (size_t o = 0; o < sizeof others / sizeof *others; o++) {
+        struct kvc_engine *other;
+        struct kvc_model *same;
+        struct kvc_error error;
+        if (kvc_engine_open(&others[o], &other, &error) != KVC_OK) {
+            assert_int_equal(error.status, KVC_RESOURCE); /* this machine lacks it */
+            continue;
+        }
+        FINE(kvc_model_open(other, model_path, &same, &error));
+        for (size_t p = 0; p < POLICIES; p++) {
+            const enum kvc_type type = types[p % 3];
+            if (run_alone(same, policies[p], type, 0) != run_alone(model, policies[p], type, 0))
+                fail_msg("%s: %s with %d threads differs", policies[p], others[o].backend, others[o].threads);
+        }
+        kvc_model_close(same);
+        kvc_engine_close(other);
+    }
+}
+
+/* Sessions of all policies, each at another length, decoded in one batch. */
+static void test_batch(void **state) {
+    (void)state;
+    struct kvc_session *batch[POLICIES];
+    int32_t next[POLICIES];
+    float *logits = malloc(POLICIES * vocab * sizeof *logits), *alone = malloc(vocab * sizeof *alone);
+    float *kept = malloc((size_t)STEPS * POLICIES * vocab * sizeof *kept);
+    enum kvc_status statuses[POLICIES];
+    assert_true(logits && alone && kept);
+    for (size_t p = 0; p < POLICIES; p++) {
+        batch[p] = open_with(model, policies[p], KVC_F16, 0);
+        FINE(kvc_session_prompt(batch[p], tokens, 100 + 31 * p, NULL, NULL, &error));
+    }
+    for (int step = 0; step < STEPS; step++) {
+        for (size_t p = 0; p < POLICIES; p++)
+            next[p] = tokens[1000 + 50 * p + (size_t)step];
+        FINE(kvc_decode(batch, next, POLICIES, logits, statuses, &error));
+        memcpy(kept + (size_t)step * POLICIES * vocab, logits, POLICIES * vocab * sizeof *logits);
+    }
+    for (size_t p = 0; p < POLICIES; p++) {
+        assert_int_equal(statuses[p], KVC_OK);
+        struct kvc_session *session = open_with(model, policies[p], KVC_F16, 0);
+        FINE(kvc_session_prompt(session, tokens, 100 + 31 * p, NULL, NULL, &error));
+        for (int step = 0; step < STEPS; step++) {
+            FINE(kvc_decode(&session, &tokens[1000 + 50 * p + (size_t)step], 1, alone, NULL, &error));
+            assert_memory_equal(alone, kept + ((size_t)step * POLICIES + p) * vocab, vocab * sizeof *alone);
+        }
+        kvc_session_close(session);
+        kvc_session_close(batch[p]);
+    }
+    free(logits);
+    free(alone);
+    free(kept);
+}
+
+/* `full`: a turn given whole, token by token, or in two prompts gives the same logits. */
+static void test_whole_or_single(void **state) {
+    (void)state;
+    float *whole = malloc(vocab * sizeof *whole), *single = malloc(vocab * sizeof *single);
+    assert_true(whole && single);
+    struct kvc_session *a = open_with(model, "full", KVC_F16, 0), *b = open_with(model, "full", KVC_F16, 0);
+    FINE(kvc_session_prompt(a, tokens, 270, NULL, whole, &error));
+    FINE(kvc_session_prompt(b, tokens, 1, NULL, single, &error));
+    for (size_t i = 1; i < 270; i++)
+        FINE(kvc_decode(&b, &tokens[i], 1, single, NULL, &error));
+    assert_memory_equal(whole, single, vocab * sizeof *whole);
+    FINE(kvc_session_prompt(a, tokens + 270, 20, NULL, whole, &error));
+    FINE(kvc_session_prompt(b, tokens + 270, 13, NULL, NULL, &error));
+    FINE(kvc_session_prompt(b, tokens + 283, 7, NULL, single, &error));
+    assert_memory_equal(whole, single, vocab * sizeof *whole);
+    kvc_session_close(a);
+    kvc_session_close(b);
+    free(whole);
+    free(single);
+}
+
+/* Rule 5: within the budget a method is `full`, bit for bit. Rule 14: a prompt-only method then grows. */
+static void test_nothing_to_do(void **state) {
+    (void)state;
+    const uint64_t full = run_alone(model, "full", KVC_Q8_0, 0);
+    static const char *const roomy[] = {"window:budget=1000",
+                                        "streaming:budget=1000",
+                                        "snapkv:budget=1000",
+                                        "morphkv:budget=1000",
+                                        "morphkv:budget=1000,scores=logits",
+                                        "window:budget=40,layers=7",
+                                        "snapkv:budget=40,skip_layers=100"};
+    for (size_t i = 0; i < sizeof roomy / sizeof *roomy; i++)
+        assert_true(run_alone(model, roomy[i], KVC_Q8_0, 0) == full);
+    struct kvc_session *session = open_with(model, "snapkv:budget=50", KVC_F16, 0);
+    struct kvc_session_stats stats;
+    FINE(kvc_session_prompt(session, tokens, 300, NULL, NULL, &error));
+    kvc_session_stats(session, &stats);
+    assert_int_equal(stats.entries_most, 50);
+    for (int i = 0; i < 9; i++)
+        FINE(kvc_decode(&session, &tokens[i], 1, NULL, NULL, &error));
+    kvc_session_stats(session, &stats);
+    assert_int_equal(stats.entries_most, 59);
+    assert_int_equal(stats.tokens, 309);
+    kvc_session_close(session);
+}
+
+/* Rules 2, 3, 15: positions stay, ascending; a second turn chooses again among what is held and what is new. */
+static void test_turns(void **state) {
+    (void)state;
+    int32_t first[64], second[64];
+    struct kvc_session *session = open_with(model, "snapkv:budget=50", KVC_F16, 0);
+    FINE(kvc_session_prompt(session, tokens, 300, NULL, NULL, &error));
+    assert_int_equal(kvc_session_positions(session, 0, 0, first, 64), 50);
+    for (size_t i = 0; i < 32; i++)
+        assert_int_equal(first[18 + i], 268 + (int)i); /* the window */
+    for (int i = 0; i < 5; i++)
+        FINE(kvc_decode(&session, &tokens[i], 1, NULL, NULL, &error));
+    FINE(kvc_session_prompt(session, tokens, 10, NULL, NULL, &error)); /* w = min(32, 10) */
+    assert_int_equal(kvc_session_positions(session, 0, 0, second, 64), 50);
+    for (size_t i = 0; i < 10; i++)
+        assert_int_equal(second[40 + i], 305 + (int)i);
+    for (size_t i = 1; i < 50; i++)
+        assert_true(second[i] > second[i - 1]);
+    for (size_t i = 0; i < 40; i++) { /* what an earlier turn evicted does not come back */
+        bool held = second[i] >= 300;
+        for (size_t j = 0; j < 50; j++)
+            held = held || first[j] == second[i];
+        assert_true(held);
+    }
+    kvc_session_close(session);
+}
+
+/* Counts on every step: a decode method holds B after the step; the query may read B + n. */
+static void test_bounds(void **state) {
+    (void)state;
+    static const struct {
+        const char *policy;
+        uint32_t budget, every;
+    } cases[] = {{"window:budget=50", 50, 1},
+                 {"streaming:budget=50", 50, 1},
+                 {"morphkv:budget=50", 50, 1},
+                 {"morphkv:budget=50,every=7", 50, 7}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct kvc_session *session = open_with(model, cases[c].policy, KVC_F16, 0);
+        struct kvc_session_stats stats, before;
+        const struct kvc_model_info *info = kvc_model_info(model);
+        FINE(kvc_session_prompt(session, tokens, 300, NULL, NULL, &error));
+        for (uint32_t step = 1; step < 40; step++) {
+            kvc_session_stats(session, &before);
+            FINE(kvc_decode(&session, &tokens[step], 1, NULL, NULL, &error));
+            kvc_session_stats(session, &stats);
+            assert_int_equal(stats.entries_most, cases[c].budget + step % cases[c].every);
+            const uint64_t row = 2ull * 2 * info->head_size; /* key and value, F16 */
+            assert_int_equal(stats.read_bytes - before.read_bytes,
+                             (before.entries_most + 1) * row * info->kv_heads * info->layers);
+            assert_int_equal(stats.cache_bytes, before.cache_bytes); /* made once */
+            assert_int_equal(stats.state_bytes, before.state_bytes);
+        }
+        kvc_session_close(session);
+    }
+}
+
+/* Memory: counted by block, given back after the prompt and at the end; layer-major prefill holds one full layer. */
+static void test_memory(void **state) {
+    (void)state;
+    const struct kvc_model_info *info = kvc_model_info(model);
+    const uint64_t block = 2ull * KVC_TILE * 2 * info->head_size, layer = info->kv_heads * block;
+    struct kvc_memory before, after;
+    struct kvc_session_stats stats;
+    struct kvc_session *session = open_with(model, "snapkv:budget=256", KVC_F16, 0);
+    kvc_engine_memory(engine, &before);
+    assert_int_equal(before.now[KVC_MEMORY_CACHE], 0);
+    FINE(kvc_session_prompt(session, tokens, 2000, NULL, NULL, &error)); /* 8 blocks, of which 1 stays */
+    kvc_session_stats(session, &stats);
+    assert_int_equal(stats.cache_bytes, info->layers * layer);
+    assert_int_equal(stats.full_bytes, 8 * info->layers * layer);
+    kvc_engine_memory(engine, &after);
+    assert_int_equal(after.now[KVC_MEMORY_CACHE], stats.cache_bytes);
+    assert_int_equal(after.now[KVC_MEMORY_HIDDEN], 0);
+    assert_true(after.peak[KVC_MEMORY_HIDDEN] >= 2000ull * info->hidden * 4);
+    assert_int_equal(after.peak[KVC_MEMORY_CACHE], 8 * layer + (info->layers - 1) * layer);
+    assert_true(stats.prompt_peak_bytes >= after.peak[KVC_MEMORY_CACHE]);
+    kvc_session_close(session);
+    kvc_engine_memory(engine, &after);
+    assert_int_equal(after.now[KVC_MEMORY_CACHE], 0);
+    assert_int_equal(after.now[KVC_MEMORY_STATE], 0);
+}
+
+/* One session without memory fails alone and goes on where it was once there is room. */
+static void test_one_without_memory(void **state) {
+    (void)state;
+    struct kvc_session_options options;
+    struct kvc_session *sessions[2];
+    struct kvc_error error;
+    enum kvc_status statuses[2];
+    float *logits = malloc(2 * vocab * sizeof *logits), *expected = malloc(vocab * sizeof *expected);
+    const int32_t next[2] = {5, 6};
+    assert_true(logits && expected);
+    kvc_session_defaults(&options);
+    sessions[0] = open_with(model, "full", KVC_F16, 0);
+    FINE(kvc_session_prompt(sessions[0], tokens, 256, NULL, NULL, &error));
+    struct kvc_session_stats stats;
+    kvc_session_stats(sessions[0], &stats);
+    options.memory_limit = stats.cache_bytes + stats.state_bytes; /* exactly full at 256 entries */
+    FINE(kvc_session_open(model, &options, &sessions[1], &error));
+    FINE(kvc_session_prompt(sessions[1], tokens, 256, NULL, NULL, &error));
+    logits[vocab] = 12345;
+    assert_int_equal(kvc_decode(sessions, next, 2, logits, statuses, &error), KVC_RESOURCE);
+    assert_int_equal(statuses[0], KVC_OK);
+    assert_int_equal(statuses[1], KVC_RESOURCE);
+    assert_non_null(strstr(error.text, "session 1"));
+    assert_true(logits[vocab] == 12345);
+    kvc_session_stats(sessions[1], &stats);
+    assert_int_equal(stats.tokens, 256);
+    sessions[1]->cache.limit_bytes = 0;
+    FINE(kvc_decode(&sessions[1], &next[0], 1, expected, NULL, &error));
+    assert_memory_equal(expected, logits, vocab * sizeof *expected);
+    kvc_session_close(sessions[0]);
+    kvc_session_close(sessions[1]);
+    free(logits);
+    free(expected);
+}
+
+static void test_misuse(void **state) {
+    (void)state;
+    struct kvc_error error;
+    struct kvc_session_options options;
+    struct kvc_session *session, *twice[2];
+    kvc_session_defaults(&options);
+    options.cache_type = KVC_Q4_0;
+    assert_int_equal(kvc_session_open(model, &options, &session, &error), KVC_USAGE);
+    kvc_session_defaults(&options);
+    options.policy = "nosuch";
+    assert_int_equal(kvc_session_open(model, &options, &session, &error), KVC_USAGE);
+    session = open_with(model, "full", KVC_F16, 0);
+    assert_int_equal(kvc_decode(&session, tokens, 1, NULL, NULL, &error), KVC_USAGE);
+    const int32_t bad[] = {1, (int32_t)vocab}, negative = -1;
+    assert_int_equal(kvc_session_prompt(session, bad, 2, NULL, NULL, &error), KVC_USAGE);
+    assert_non_null(strstr(error.text, "token 1"));
+    assert_int_equal(kvc_session_prompt(session, &negative, 1, NULL, NULL, &error), KVC_USAGE);
+    assert_int_equal(kvc_session_prompt(session, tokens, 0, NULL, NULL, &error), KVC_USAGE);
+    FINE(kvc_session_prompt(session, tokens, 3, NULL, NULL, &error)); /* none of that spoilt it */
+    twice[0] = twice[1] = session;
+    assert_int_equal(kvc_decode(twice, tokens, 2, NULL, NULL, &error), KVC_USAGE);
+    assert_non_null(strstr(error.text, "twice"));
+    kvc_session_close(session);
+}
+
+static int stop_at(void *user, uint64_t row, const float *logits) {
+    (void)logits;
+    return row == *(uint64_t *)user;
+}
+
+static void test_stopped(void **state) {
+    (void)state;
+    struct kvc_error error;
+    struct kvc_session *session = open_with(model, "full", KVC_F16, 16);
+    uint64_t last = 20;
+    const struct kvc_prompt_options options = {stop_at, NULL, &last};
+    assert_int_equal(kvc_session_prompt(session, tokens, 100, &options, NULL, &error), KVC_USAGE);
+    assert_int_equal(kvc_session_prompt(session, tokens, 5, NULL, NULL, &error), KVC_USAGE); /* must be closed */
+    kvc_session_close(session);
+}
+
+static int set_up(void **state) {
+    (void)state;
+    struct kvc_error error = {KVC_OK, ""};
+    const struct kvc_engine_options options = {NULL, 2, KVC_MATH_EXACT};
+    const char *folder = getenv("TMPDIR");
+    snprintf(model_path, sizeof model_path, "%s/kvcull-session-%ld.gguf", folder ? folder : "/tmp", (long)getpid());
+    uint64_t random = 1;
+    if (kvc_make_model("tiny", KVC_F32, 3, model_path, &error) != KVC_OK ||
+        kvc_engine_open(&options, &engine, &error) != KVC_OK ||
+        kvc_model_open(engine, model_path, &model, &error) != KVC_OK) {
+        print_error("%s\n", error.text);
+        return -1;
+    }
+    vocab = kvc_model_info(model)->vocab;
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        tokens[i] = (int32_t)((random >> 33) % vocab);
+    }
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    kvc_model_close(model);
+    kvc_engine_close(engine);
+    remove(model_path);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory), /* first: the engine's peaks are its own */
+        cmocka_unit_test(test_chunks),        cmocka_unit_test(test_threads_and_backends),
+        cmocka_unit_test(test_batch),         cmocka_unit_test(test_whole_or_single),
+        cmocka_unit_test(test_nothing_to_do), cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_bounds),        cmocka_unit_test(test_one_without_memory),
+        cmocka_unit_test(test_misuse),        cmocka_unit_test(test_stopped)};
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
