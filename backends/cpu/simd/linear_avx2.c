@@ -1,4 +1,13 @@
 /* linear_avx2.c - linear layers for AVX2. */
-#include "backends/cpu/simd/simd.h"
+#include "backends/cpu/simd/lanes_avx2.h"
 
-void kvc_fill_linear_avx2(struct kvc_ops *table) { (void)table; }
+#define TILE_ROWS 6
+#define TILE_VECTORS 2
+#define TILE_EVERY(m) m(2) m(4) m(6)
+#define ONE_ROW_OUTPUTS 2
+#define FEW_ROWS 4
+#define FEW_OUTPUTS 3
+#define FEW_LIMIT 16
+#include "backends/cpu/simd/linear_template.h"
+
+void kvc_fill_linear_avx2(struct kvc_ops *table) { table->linear = linear; }

@@ -1,4 +1,13 @@
 /* linear_avx512.c - linear layers for AVX-512. */
-#include "backends/cpu/simd/simd.h"
+#include "backends/cpu/simd/lanes_avx512.h"
 
-void kvc_fill_linear_avx512(struct kvc_ops *table) { (void)table; }
+#define TILE_ROWS 12
+#define TILE_VECTORS 2
+#define TILE_EVERY(m) m(2) m(4) m(6) m(8) m(10) m(12)
+#define ONE_ROW_OUTPUTS 4
+#define FEW_ROWS 4
+#define FEW_OUTPUTS 6
+#define FEW_LIMIT 16
+#include "backends/cpu/simd/linear_template.h"
+
+void kvc_fill_linear_avx512(struct kvc_ops *table) { table->linear = linear; }

@@ -1,4 +1,13 @@
 /* linear_neon.c - linear layers for NEON. */
-#include "backends/cpu/simd/simd.h"
+#include "backends/cpu/simd/lanes_neon.h"
 
-void kvc_fill_linear_neon(struct kvc_ops *table) { (void)table; }
+#define TILE_ROWS 8
+#define TILE_VECTORS 3
+#define TILE_EVERY(m) m(2) m(4) m(6) m(8)
+#define ONE_ROW_OUTPUTS 2
+#define FEW_ROWS 4
+#define FEW_OUTPUTS 6
+#define FEW_LIMIT 16
+#include "backends/cpu/simd/linear_template.h"
+
+void kvc_fill_linear_neon(struct kvc_ops *table) { table->linear = linear; }
