@@ -9,6 +9,8 @@ libkvc_la_SOURCES += backends/cpu/cpu.c backends/cpu/memory.c backends/cpu/arena
 
 libkvc_la_SOURCES += backends/cpu/cpu.h backends/cpu/simd/simd.h backends/cpu/simd/lanes_avx512.h \
 	backends/cpu/simd/lanes_avx2.h backends/cpu/simd/lanes_neon.h
+libkvc_la_SOURCES += backends/cpu/simd/linear.c backends/cpu/simd/linear.h backends/cpu/simd/linear_template.h \
+	backends/cpu/simd/widen.h
 libkvc_la_SOURCES += $(KVC_REF_SOURCES)
 
 if HAVE_X86_SIMD
