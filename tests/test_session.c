@@ -32,9 +32,9 @@ static const char *const policies[] = {"full",
                                        "snapkv:budget=50+morphkv:budget=45"};
 enum { POLICIES = sizeof policies / sizeof *policies };
 
+static struct kvc_error error;
 #define FINE(call)                                                                                                     \
     do {                                                                                                               \
-        struct kvc_error error = {KVC_OK, ""};                                                                         \
         if ((call) != KVC_OK)                                                                                          \
             fail_msg("%s: %s", #call, error.text);                                                                     \
     } while (0)
@@ -103,7 +103,6 @@ static void test_threads_and_backends(void **state) {
     for (size_t o = 0; o < sizeof others / sizeof *others; o++) {
         struct kvc_engine *other;
         struct kvc_model *same;
-        struct kvc_error error;
         if (kvc_engine_open(&others[o], &other, &error) != KVC_OK) {
             assert_int_equal(error.status, KVC_RESOURCE); /* this machine lacks it */
             continue;
@@ -288,7 +287,6 @@ static void test_one_without_memory(void **state) {
     (void)state;
     struct kvc_session_options options;
     struct kvc_session *sessions[2];
-    struct kvc_error error;
     enum kvc_status statuses[2];
     float *logits = malloc(2 * vocab * sizeof *logits), *expected = malloc(vocab * sizeof *expected);
     const int32_t next[2] = {5, 6};
@@ -320,7 +318,6 @@ static void test_one_without_memory(void **state) {
 
 static void test_misuse(void **state) {
     (void)state;
-    struct kvc_error error;
     struct kvc_session_options options;
     struct kvc_session *session, *twice[2];
     kvc_session_defaults(&options);
@@ -350,7 +347,6 @@ static int stop_at(void *user, uint64_t row, const float *logits) {
 
 static void test_stopped(void **state) {
     (void)state;
-    struct kvc_error error;
     struct kvc_session *session = open_with(model, "full", KVC_F16, 16);
     uint64_t last = 20;
     const struct kvc_prompt_options options = {stop_at, NULL, &last};
@@ -361,7 +357,6 @@ static void test_stopped(void **state) {
 
 static int set_up(void **state) {
     (void)state;
-    struct kvc_error error = {KVC_OK, ""};
     const struct kvc_engine_options options = {NULL, 2, KVC_MATH_EXACT};
     const char *folder = getenv("TMPDIR");
     snprintf(model_path, sizeof model_path, "%s/kvcull-session-%ld.gguf", folder ? folder : "/tmp", (long)getpid());
