@@ -209,7 +209,7 @@ static void a_trained_model_tells_its_story(void **state) {
     struct kvc_error error;
     struct kvc_engine *engine;
     struct kvc_model *model[2];
-    char path[2][512];
+    char path[2][1024];
     const char *shared = getenv("KVCULL_SHARED");
     char beside[512];
     if (!shared) {
