@@ -11,6 +11,8 @@ libkvc_la_SOURCES += backends/cpu/cpu.h backends/cpu/simd/simd.h backends/cpu/si
 	backends/cpu/simd/lanes_avx2.h backends/cpu/simd/lanes_neon.h
 libkvc_la_SOURCES += backends/cpu/simd/linear.c backends/cpu/simd/linear.h backends/cpu/simd/linear_template.h \
 	backends/cpu/simd/widen.h
+libkvc_la_SOURCES += backends/cpu/simd/entries.h backends/cpu/simd/softmax_tile.h backends/cpu/simd/attention_few.h \
+	backends/cpu/simd/attention_many.h backends/cpu/simd/attention.h
 libkvc_la_SOURCES += $(KVC_REF_SOURCES)
 
 if HAVE_X86_SIMD

@@ -1,0 +1,238 @@
+/* attention_few.h - template: one tile of attention for the few query heads of one row that share a KV head.
+ *
+ * Decode reads every key and value once, so memory sets the pace: a key is widened once and met by all heads of its
+ * group. The 32 lanes of a dot lie side by side in vectors; LANES entries are summed together by a transposing tree.
+ */
+#ifndef KVC_CPU_ATTENTION_FEW_H
+#define KVC_CPU_ATTENTION_FEW_H
+
+#include "backends/cpu/simd/softmax_tile.h"
+
+#if LANES == 16
+#define ROWS_AT_ONCE 4 /* dots whose lanes fit the registers together */
+#else
+#define ROWS_AT_ONCE 2
+#endif
+
+/* Floats of a query or widened key in scratch: d rounded up to whole vectors. A query's padding is -0 and a key's +0:
+ * adding their product changes no lane, not even its sign. */
+ALWAYS size_t padded_size(size_t d) { return (d + LANES - 1) / LANES * LANES; }
+
+static inline void pad_query(float *to, const float *q, size_t d) {
+    memcpy(to, q, d * sizeof *q);
+    for (size_t c = d; c < padded_size(d); c++)
+        to[c] = -0.0f;
+}
+
+static inline void widen_row(enum kvc_type type, float *to, const unsigned char *row, size_t d) {
+    size_t c = 0;
+    for (; c + LANES <= d; c += LANES)
+        vf_store(to + c, type == KVC_F32   ? entry_load(KVC_F32, row, c)
+                         : type == KVC_F16 ? entry_load(KVC_F16, row, c)
+                                           : entry_load(KVC_Q8_0, row, c));
+    if (c < d)
+        vf_store(to + c, entry_part_load(type, row, c, d - c));
+}
+
+/* s[i] = scale * dot(q, rows[i]) for LANES rows of `vectors` whole vectors. */
+ALWAYS void few_dots(enum kvc_type type, const unsigned char *const *rows, const float *q, size_t vectors,
+                     float scale, float *s) {
+    vf folded[LANES];
+    for (unsigned e = 0; e < LANES; e += ROWS_AT_ONCE) {
+        vf lane[ROWS_AT_ONCE][FOLD];
+        for (unsigned r = 0; r < ROWS_AT_ONCE; r++)
+            for (unsigned f = 0; f < FOLD; f++)
+                lane[r][f] = vf_zero();
+        size_t v = 0;
+        for (; v + FOLD <= vectors; v += FOLD)
+            for (unsigned f = 0; f < FOLD; f++) {
+                const vf x = vf_load(q + (v + f) * LANES);
+                for (unsigned r = 0; r < ROWS_AT_ONCE; r++)
+                    lane[r][f] = vf_fma(x, entry_load(type, rows[e + r], (v + f) * LANES), lane[r][f]);
+            }
+        for (unsigned f = 0; f + 1 < FOLD; f++)
+            if (v + f < vectors) {
+                const vf x = vf_load(q + (v + f) * LANES);
+                for (unsigned r = 0; r < ROWS_AT_ONCE; r++)
+                    lane[r][f] = vf_fma(x, entry_load(type, rows[e + r], (v + f) * LANES), lane[r][f]);
+            }
+        for (unsigned r = 0; r < ROWS_AT_ONCE; r++)
+            folded[e + r] = fold_lanes(lane[r]);
+    }
+    vf_store(s, vf_mul(vf_tree_rows(folded), vf_set(scale)));
+}
+
+static NEVER_INLINE void few_dots_f32(const unsigned char *const *rows, const float *q, size_t vectors, float scale,
+                                      float *s) {
+    if (vectors == 64 / LANES)
+        few_dots(KVC_F32, rows, q, 64 / LANES, scale, s);
+    else if (vectors == 128 / LANES)
+        few_dots(KVC_F32, rows, q, 128 / LANES, scale, s);
+    else
+        few_dots(KVC_F32, rows, q, vectors, scale, s);
+}
+
+static NEVER_INLINE void few_dots_f16(const unsigned char *const *rows, const float *q, size_t vectors, float scale,
+                                      float *s) {
+    if (vectors == 64 / LANES)
+        few_dots(KVC_F16, rows, q, 64 / LANES, scale, s);
+    else if (vectors == 128 / LANES)
+        few_dots(KVC_F16, rows, q, 128 / LANES, scale, s);
+    else
+        few_dots(KVC_F16, rows, q, vectors, scale, s);
+}
+
+static NEVER_INLINE void few_dots_q8(const unsigned char *const *rows, const float *q, size_t vectors, float scale,
+                                     float *s) {
+    few_dots(KVC_Q8_0, rows, q, vectors, scale, s);
+}
+
+/* Scores of places low .. high - 1 of a tile against `heads` queries [heads, padded_size(d)]: s [heads, KVC_TILE].
+ * keys [KVC_TILE], of which low .. high - 1 are set; wide [LANES * padded_size(d)] scratch. */
+static void few_scores(enum kvc_type type, const unsigned char *const *keys, uint32_t low, uint32_t high,
+                       const float *q, uint32_t heads, uint32_t d, float scale, float *wide, float *s) {
+    const size_t padded = padded_size(d);
+    const bool direct = heads == 1 && d % LANES == 0;
+    const unsigned char *rows[LANES];
+    const size_t bytes = type == KVC_F32 ? 4u * d : type == KVC_F16 ? 2u * d : d;
+    for (uint32_t e = low; e < high; e += LANES) {
+        float out[LANES];
+        const uint32_t n = high - e < LANES ? high - e : LANES;
+        for (uint32_t i = 0; i < LANES; i++) {
+            const unsigned char *row = keys[i < n ? e + i : e];
+            if (e + 2 * LANES + i < high)
+                for (size_t b = 0; b < bytes; b += 64)
+                    __builtin_prefetch(keys[e + 2 * LANES + i] + b);
+            if (direct) {
+                rows[i] = row;
+            } else {
+                rows[i] = (const unsigned char *)(wide + i * padded);
+                widen_row(type, wide + i * padded, row, d);
+            }
+        }
+        for (uint32_t h = 0; h < heads; h++) {
+            float *to = n == LANES ? s + (size_t)h * KVC_TILE + e : out;
+            const float *query = q + h * padded;
+            if (!direct || type == KVC_F32)
+                few_dots_f32(rows, query, padded / LANES, scale, to);
+            else if (type == KVC_F16)
+                few_dots_f16(rows, query, padded / LANES, scale, to);
+            else
+                few_dots_q8(rows, query, padded / LANES, scale, to);
+            if (n < LANES)
+                memcpy(s + (size_t)h * KVC_TILE + e, out, n * sizeof *out);
+        }
+    }
+}
+
+/* ---- values ---- */
+
+/* o[h, c .. c + n*LANES) = fma(p[h, j], v[j], o) for j = low .. high - 1 ascending; n vectors, `heads` heads. */
+ALWAYS void few_mix_strip(enum kvc_type type, unsigned heads, unsigned n, const unsigned char *const *keys,
+                          size_t value_offset, uint32_t low, uint32_t high, const float *p, float *o, size_t padded,
+                          size_t c) {
+    vf sum[4][8];
+    for (unsigned h = 0; h < heads; h++)
+        for (unsigned v = 0; v < n; v++)
+            sum[h][v] = vf_load(o + h * padded + c + v * LANES);
+    for (uint32_t j = low; j < high; j++) {
+        const unsigned char *row = keys[j] + value_offset;
+        vf value[8];
+        for (unsigned v = 0; v < n; v++)
+            value[v] = entry_load(type, row, c + v * LANES);
+        for (unsigned h = 0; h < heads; h++) {
+            const vf weight = vf_set(p[h * KVC_TILE + j]);
+            for (unsigned v = 0; v < n; v++)
+                sum[h][v] = vf_fma(weight, value[v], sum[h][v]);
+        }
+    }
+    for (unsigned h = 0; h < heads; h++)
+        for (unsigned v = 0; v < n; v++)
+            vf_store(o + h * padded + c + v * LANES, sum[h][v]);
+}
+
+#if LANES == 8
+#define STRIP_OF_4 2 /* vectors of channels that go with 4 heads, 2, 1 */
+#define STRIP_OF_2 4
+#else
+#define STRIP_OF_4 4
+#define STRIP_OF_2 8
+#endif
+
+#define FEW_MIX(name, type)                                                                                          \
+    static NEVER_INLINE void name(unsigned heads, const unsigned char *const *keys, size_t value_offset,             \
+                                  uint32_t low, uint32_t high, const float *p, float *o, size_t padded, size_t d) {  \
+        size_t c = 0;                                                                                                \
+        if (heads == 4) {                                                                                            \
+            for (; c + STRIP_OF_4 * LANES <= d; c += STRIP_OF_4 * LANES)                                             \
+                few_mix_strip(type, 4, STRIP_OF_4, keys, value_offset, low, high, p, o, padded, c);                  \
+            for (; c + LANES <= d; c += LANES)                                                                       \
+                few_mix_strip(type, 4, 1, keys, value_offset, low, high, p, o, padded, c);                           \
+        } else if (heads == 2) {                                                                                     \
+            for (; c + STRIP_OF_2 * LANES <= d; c += STRIP_OF_2 * LANES)                                             \
+                few_mix_strip(type, 2, STRIP_OF_2, keys, value_offset, low, high, p, o, padded, c);                  \
+            for (; c + 2 * LANES <= d; c += 2 * LANES)                                                               \
+                few_mix_strip(type, 2, 2, keys, value_offset, low, high, p, o, padded, c);                           \
+            for (; c + LANES <= d; c += LANES)                                                                       \
+                few_mix_strip(type, 2, 1, keys, value_offset, low, high, p, o, padded, c);                           \
+        } else {                                                                                                     \
+            for (; c + 8 * LANES <= d; c += 8 * LANES)                                                               \
+                few_mix_strip(type, 1, 8, keys, value_offset, low, high, p, o, padded, c);                           \
+            for (; c + 4 * LANES <= d; c += 4 * LANES)                                                               \
+                few_mix_strip(type, 1, 4, keys, value_offset, low, high, p, o, padded, c);                           \
+            for (; c + LANES <= d; c += LANES)                                                                       \
+                few_mix_strip(type, 1, 1, keys, value_offset, low, high, p, o, padded, c);                           \
+        }                                                                                                            \
+        if (c < d)                                                                                                   \
+            for (unsigned h = 0; h < heads; h++) { /* the last channels, fewer than a vector */                      \
+                vf sum = vf_load(o + h * padded + c);                                                                \
+                for (uint32_t j = low; j < high; j++)                                                                \
+                    sum = vf_fma(vf_set(p[h * KVC_TILE + j]),                                                        \
+                                 entry_part_load(type, keys[j] + value_offset, c, d - c), sum);                      \
+                vf_store(o + h * padded + c, sum);                                                                   \
+            }                                                                                                        \
+    }
+FEW_MIX(few_mix_f32, KVC_F32)
+FEW_MIX(few_mix_f16, KVC_F16)
+FEW_MIX(few_mix_q8, KVC_Q8_0)
+
+#define MIX_AT_ONCE 64 /* values that stay in the first cache while all heads and channels pass */
+
+/* o [heads, padded_size(d)] += the tile's values weighted by p [heads, KVC_TILE]; one fma each, ascending places. */
+static void few_mix(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, uint32_t low,
+                    uint32_t high, const float *p, uint32_t heads, uint32_t d, float *o) {
+    const size_t padded = padded_size(d);
+    const bool once = heads == 1;
+    const size_t bytes = value_offset / KVC_TILE;
+    for (uint32_t from = low; from < high;) {
+        const uint32_t to = once || high - from < MIX_AT_ONCE ? high : from + MIX_AT_ONCE;
+        for (uint32_t j = to; j < high && j < to + MIX_AT_ONCE; j++) /* the next ones */
+            for (size_t b = 0; b < bytes; b += 64)
+                __builtin_prefetch(keys[j] + value_offset + b);
+        for (uint32_t h = 0; h < heads;) {
+            const unsigned some = heads - h >= 4 ? 4 : heads - h >= 2 ? 2 : 1;
+            const float *weights = p + (size_t)h * KVC_TILE;
+            if (type == KVC_F32)
+                few_mix_f32(some, keys, value_offset, from, to, weights, o + h * padded, padded, d);
+            else if (type == KVC_F16)
+                few_mix_f16(some, keys, value_offset, from, to, weights, o + h * padded, padded, d);
+            else
+                few_mix_q8(some, keys, value_offset, from, to, weights, o + h * padded, padded, d);
+            h += some;
+        }
+        from = to;
+    }
+}
+
+/* One tile: m, l [heads], o [heads, padded_size(d)] from zero. p [heads, KVC_TILE] scratch. low < high. */
+static void few_tile(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, uint32_t low,
+                     uint32_t high, const float *q, uint32_t heads, uint32_t d, float scale, float *wide, float *p,
+                     float *m, float *l, float *o) {
+    few_scores(type, keys, low, high, q, heads, d, scale, wide, p);
+    for (uint32_t h = 0; h < heads; h++)
+        m[h] = softmax_tile(p + (size_t)h * KVC_TILE, low, high, &l[h]);
+    memset(o, 0, heads * padded_size(d) * sizeof *o);
+    few_mix(type, keys, value_offset, low, high, p, heads, d, o);
+}
+
+#endif
