@@ -250,7 +250,10 @@ enum kvc_status kvc_config_complete(struct kvc_config *config, bool gguf, const 
             config->context = (uint64_t)scaled;
         }
     }
-    return status;
+    if (!status && config->rope.kind == KVC_ROPE_DIVISORS) {
+        kvc_rope_recognise(config);
+    }
+    return status ? status : kvc_rope_unify(config, error);
 }
 
 const char *kvc_rope_kind_name(enum kvc_rope_kind kind) {

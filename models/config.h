@@ -34,7 +34,7 @@ enum kvc_rope_kind {
     KVC_ROPE_LLAMA3,
     KVC_ROPE_YARN,
     KVC_ROPE_LONGROPE,
-    KVC_ROPE_DIVISORS /* GGUF's rope_freqs.weight that is not Llama 3's */
+    KVC_ROPE_DIVISORS /* rope_freqs.weight other than that of the published Llama 3 models */
 };
 const char *kvc_rope_kind_name(enum kvc_rope_kind kind); /* "plain", "linear", ... */
 
@@ -93,8 +93,11 @@ enum kvc_status kvc_rope_build(const struct kvc_config *config, bool interleaved
                                struct kvc_error *error);
 /* Llama 3's scaling as GGUF's rope_freqs.weight has it: divisor [rotary/2]. */
 void kvc_rope_divisors(const struct kvc_config *config, float *divisor);
-/* The reverse: turns divisors that are Llama 3's formula into its parameters, so that frequencies are computed as from
- * config.json. Leaves others alone. */
+/* The reverse: turns divisors that are Llama 3's formula with the published parameters into these, so that frequencies
+ * are computed as from config.json. Leaves others alone. */
 void kvc_rope_recognise(struct kvc_config *config);
+/* Turns what only config.json can say (attention_factor, mscale, Llama 3's parameters) into what GGUF says, so that
+ * both formats give the same bits. Called by kvc_config_complete. */
+enum kvc_status kvc_rope_unify(struct kvc_config *config, struct kvc_error *error);
 
 #endif

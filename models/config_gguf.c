@@ -271,7 +271,6 @@ static enum kvc_status fill(const struct kvc_gguf *file, const char *where, stru
     if (status) {
         return status;
     }
-    kvc_rope_recognise(config);
     /* GGUF says by the presence of tensors what config.json says by flags. */
     config->tied = !kvc_gguf_tensor(file, "output.weight");
     config->qkv_bias = kvc_gguf_tensor(file, "blk.0.attn_q.bias") || kvc_gguf_tensor(file, "blk.0.attn_k.bias") ||

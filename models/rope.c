@@ -107,20 +107,28 @@ static double magnitude(double factor, double scale) {
 }
 
 static float yarn_attention(const struct kvc_config *config) {
-    const double factor = config->rope.factor;
-    if (config->rope.attention_factor > 0) return (float)config->rope.attention_factor;
-    if (config->rope.mscale > 0 && config->rope.mscale_all > 0) {
-        return (float)(magnitude(factor, config->rope.mscale) / magnitude(factor, config->rope.mscale_all));
+    const double scale = config->rope.attention_scale > 0 ? config->rope.attention_scale : 1;
+    return (float)(scale * magnitude(config->rope.factor, 1));
+}
+
+/* GGUF has a multiplier of what follows from the factor, config.json the product itself: finds the float32 multiplier
+ * whose product is nearest. */
+static void set_yarn_attention(struct kvc_config *config, float wanted) {
+    const double own = magnitude(config->rope.factor, 1);
+    const float nearest = (float)((double)wanted / own);
+    const float trials[3] = {nearest, nextafterf(nearest, 0.0f), nextafterf(nearest, 2.0f * nearest)};
+    config->rope.attention_scale = (double)nearest;
+    for (int i = 0; i < 3; i++) {
+        if ((float)((double)trials[i] * own) == wanted) {
+            config->rope.attention_scale = (double)trials[i];
+            return;
+        }
     }
-    const double scale = config->rope.attention_scale > 0 ? config->rope.attention_scale : 1; /* GGUF multiplies */
-    return (float)(scale * magnitude(factor, 1));
 }
 
 /* ---- longrope: a divisor for each pair, one list up to the original context and one beyond ---- */
 
 static float longrope_attention(const struct kvc_config *config) {
-    if (config->rope.attention_factor > 0) return (float)config->rope.attention_factor;
-    if (config->rope.attention_scale > 0) return (float)config->rope.attention_scale; /* GGUF has the result */
     const double original = (double)config->rope.original_context;
     const double factor = config->rope.factor > 0 ? config->rope.factor : (double)config->context / original;
     return factor <= 1 ? 1.0f : (float)sqrt(1 + kvc_double_log(factor) / kvc_double_log(original));
@@ -128,6 +136,48 @@ static float longrope_attention(const struct kvc_config *config) {
 
 static void longrope(const struct kvc_config *config, const float *divisor, float *frequency) {
     for (uint64_t i = 0; i < config->rope.rotary / 2; i++) frequency[i] = 1.0f / (divisor[i] * power(config, i));
+}
+
+/* ---- for all ---- */
+
+static enum kvc_status unify_llama3(struct kvc_config *config, struct kvc_error *error) {
+    const uint64_t pairs = config->rope.rotary / 2;
+    free(config->rope.divisor);
+    config->rope.divisor = malloc((size_t)pairs * sizeof *config->rope.divisor);
+    if (!config->rope.divisor) {
+        return kvc_fail(error, KVC_RESOURCE, "no memory for %zu rotary frequencies", (size_t)pairs);
+    }
+    kvc_rope_divisors(config, config->rope.divisor);
+    config->rope.divisor_count = pairs;
+    config->rope.kind = KVC_ROPE_DIVISORS;
+    kvc_rope_recognise(config);
+    return KVC_OK;
+}
+
+enum kvc_status kvc_rope_unify(struct kvc_config *config, struct kvc_error *error) {
+    float attention = (float)config->rope.attention_factor;
+    if (config->rope.kind == KVC_ROPE_LLAMA3) {
+        return unify_llama3(config, error);
+    }
+    if (config->rope.kind == KVC_ROPE_YARN) {
+        const double factor = config->rope.factor;
+        if (attention == 0 && config->rope.mscale > 0 && config->rope.mscale_all > 0) {
+            attention = (float)(magnitude(factor, config->rope.mscale) / magnitude(factor, config->rope.mscale_all));
+        }
+        if (attention > 0) {
+            set_yarn_attention(config, attention);
+        }
+    }
+    if (config->rope.kind == KVC_ROPE_LONGROPE) {
+        if (attention > 0) {
+            config->rope.attention_scale = (double)attention;
+        } else if (config->rope.attention_scale == 0) {
+            config->rope.attention_scale = (double)longrope_attention(config);
+        }
+        config->rope.factor = 0;
+    }
+    config->rope.attention_factor = config->rope.mscale = config->rope.mscale_all = 0;
+    return KVC_OK;
 }
 
 enum kvc_status kvc_rope_build(const struct kvc_config *config, bool interleaved, struct kvc_rope *rope,
@@ -155,7 +205,8 @@ enum kvc_status kvc_rope_build(const struct kvc_config *config, bool interleaved
     if (kind == KVC_ROPE_LONGROPE) {
         longrope(config, config->rope.short_factor, rope->frequency);
         longrope(config, config->rope.long_factor, rope->long_frequency);
-        rope->attention_factor = rope->long_attention_factor = longrope_attention(config);
+        rope->attention_factor = (float)config->rope.attention_scale;
+        rope->long_attention_factor = rope->attention_factor;
         return KVC_OK;
     }
     if (config->rope.attention_scale > 0) {
