@@ -8,3 +8,4 @@ libkvc_la_SOURCES += core/policy.h core/cache.c core/cache.h core/runner.c core/
 libkvc_la_SOURCES += core/session.h core/stage.c core/replay.c core/sampler.c core/estimate.c
 libkvc_la_SOURCES += core/trig.c core/trig.h core/model.c
 libkvc_la_SOURCES += core/backends.c core/backends.h
+libkvc_la_SOURCES += core/verify.c core/verify.h core/verify_lists.c core/verify_rows.c core/verify_cache.c core/verify_scores.c

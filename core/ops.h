@@ -178,6 +178,11 @@ struct kvc_ops {
      * are already filled in by the caller. dst may have order where src has none, never the reverse. */
     void (*relayout)(struct kvc_device *, struct kvc_lists *dst, const struct kvc_lists *src);
 
+    /* Entries of head h by rank, widened: keys and values [count[h], d], either buffer NULL where not wanted. For
+     * checks and tests. */
+    void (*entries)(struct kvc_device *, const struct kvc_lists *, uint32_t h, struct kvc_span keys,
+                    struct kvc_span values);
+
     /* ---- what policies look at; scores are [H_kv, stride], by rank; those from count[h] on are undefined ---- */
     /* Column sums: scores[h, rank] = sum over queries ascending of (sum over the group's heads ascending of a). */
     void (*window_mass)(struct kvc_device *, const struct kvc_weight_rows *, struct kvc_span scores, uint32_t stride);

@@ -193,7 +193,7 @@ static enum kvc_status cpu_open(const char *path, unsigned index, int threads, e
     return open_path("cpu", chosen, threads, math, device, error);
 }
 
-/* The operations of a path that are still ref's, as a list of names. */
+/* The operations that a path should have and takes from ref, as a list of names. */
 static void list_missing(enum kvc_cpu_path path, char *text, size_t room) {
     struct kvc_ops ref, table;
     size_t length = 0;
@@ -201,6 +201,9 @@ static void list_missing(enum kvc_cpu_path path, char *text, size_t room) {
     memset(&table, 0, sizeof table);
     kvc_cpu_fill_ref(&ref);
     fill_table(&table, path);
+#define KVC_SAME(name) table.name = NULL;
+    KVC_REF_IS_FAST(KVC_SAME)
+#undef KVC_SAME
     text[0] = '\0';
 #define KVC_LIST(name)                                                                                                \
     if (table.name == ref.name && length < room)                                                                      \
@@ -234,6 +237,7 @@ const struct kvc_backend_class kvc_backend_cpu = {
 
 /* ---- the backend "ref": the same device with the reference operations only, on the caller's thread ---- */
 
+/* The path "plain" is ref without fused multiply-add instructions, for the check that both builds agree. */
 static bool ref_usable(char *detail, size_t room) {
     snprintf(detail, room, "plain C%s", path_runs(KVC_CPU_AVX2) ? ", fused multiply-add" : "");
     return true;
@@ -241,13 +245,18 @@ static bool ref_usable(char *detail, size_t room) {
 
 static enum kvc_status ref_open(const char *path, unsigned index, int threads, enum kvc_math math,
                                 struct kvc_device **device, struct kvc_error *error) {
+    bool plain = path && strcmp(path, "plain") == 0;
+    enum kvc_status status;
     (void)threads;
     *device = NULL;
-    if (path && strcmp(path, "ref") != 0)
+    if (path && !plain && strcmp(path, "ref") != 0)
         return kvc_fail(error, KVC_USAGE, "ref: it has no path '%s'; write cpu for that", path);
     if (index != 0)
         return kvc_fail(error, KVC_USAGE, "ref: there is one such device; write ref, not ref:%u", index);
-    return open_path("ref", KVC_CPU_REF, 1, math, device, error);
+    status = open_path("ref", KVC_CPU_REF, 1, math, device, error);
+    if (status == KVC_OK && plain)
+        kvc_ref_fill(&((struct kvc_cpu *)*device)->table);
+    return status;
 }
 
 static const char *ref_missing(void) { return "none"; }

@@ -1,4 +1,4 @@
-/* cache.c - changing lists: append, drop, identity, evict, relayout. */
+/* cache.c - changing lists: append, drop, identity, evict, relayout; and reading them: entries. */
 #include <string.h>
 
 #include "backends/cpu/ref/ref.h"
@@ -129,5 +129,18 @@ void KVC_REF(relayout)(struct kvc_device *device, struct kvc_lists *dst, const s
             return;
         }
         relayout_head(dst, src, h, used);
+    }
+}
+
+void KVC_REF(entries)(struct kvc_device *device, const struct kvc_lists *lists, uint32_t h, struct kvc_span keys,
+                      struct kvc_span values) {
+    size_t d = lists->format.head_size;
+    (void)device;
+    for (uint32_t r = 0; r < kvc_list_count(lists, h); r++) {
+        uint32_t slot = kvc_list_slot(lists, h, r);
+        if (keys.buffer)
+            KVC_REF(load_entry)(&lists->format, kvc_list_key(lists, h, slot), (float *)kvc_span_data(keys) + r * d);
+        if (values.buffer)
+            KVC_REF(load_entry)(&lists->format, kvc_list_value(lists, h, slot), (float *)kvc_span_data(values) + r * d);
     }
 }

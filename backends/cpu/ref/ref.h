@@ -14,8 +14,11 @@
 /* Every operation that ref defines, in the order of the table. */
 #define KVC_REF_OPERATIONS(apply)                                                                                     \
     apply(embed) apply(norm) apply(linear) apply(rope) apply(gated_silu) apply(add) apply(gather) apply(append)       \
-        apply(drop) apply(attention) apply(identity) apply(evict) apply(relayout) apply(window_mass)                  \
+        apply(drop) apply(attention) apply(identity) apply(evict) apply(relayout) apply(entries) apply(window_mass)   \
             apply(ring_write) apply(ring_fuse) apply(pool) apply(keep)
+
+/* Those that only move integers or whole rows: ref's version is also the fast one, on any CPU path. */
+#define KVC_REF_IS_FAST(apply) apply(gather) apply(drop) apply(identity) apply(evict) apply(relayout) apply(entries)
 
 void kvc_ref_fill(struct kvc_ops *table);
 void kvc_ref_fma_fill(struct kvc_ops *table);
@@ -44,6 +47,8 @@ void KVC_REF(attention)(struct kvc_device *, const struct kvc_attention *);
 void KVC_REF(identity)(struct kvc_device *, struct kvc_lists *);
 void KVC_REF(evict)(struct kvc_device *, struct kvc_lists *, const struct kvc_read_list *kept);
 void KVC_REF(relayout)(struct kvc_device *, struct kvc_lists *dst, const struct kvc_lists *src);
+void KVC_REF(entries)(struct kvc_device *, const struct kvc_lists *, uint32_t h, struct kvc_span keys,
+                      struct kvc_span values);
 void KVC_REF(window_mass)(struct kvc_device *, const struct kvc_weight_rows *, struct kvc_span scores, uint32_t stride);
 void KVC_REF(ring_write)(struct kvc_device *, const struct kvc_weight_rows *, uint32_t ring, enum kvc_row_kind kind);
 void KVC_REF(ring_fuse)(struct kvc_device *, const struct kvc_lists *, uint32_t ring, uint32_t filled, int64_t now,

@@ -1,0 +1,246 @@
+/* verify_scores.c - cases of what policies compute: window_mass, ring_write, ring_fuse, pool, keep. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/verify.h"
+
+static const uint32_t head_sizes[] = {8, 64, 80, 96, 128, 256, 8, 64, 80, 96, 128, 256, 2, 20, 33};
+static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
+static const uint32_t groups[] = {1, 4, 7, 8};
+
+static struct kvc_lists_shape draw_shape(struct kvc_verify *v, uint32_t columns, uint32_t most_blocks) {
+    struct kvc_lists_shape shape;
+    shape.type = kvc_verify_pick(v, types);
+    shape.kv_heads = kvc_verify_range(v, 1, 3);
+    shape.head_size = kvc_verify_pick(v, head_sizes);
+    shape.columns = columns;
+    shape.most_blocks = kvc_verify_range(v, 1, most_blocks);
+    shape.ordered = kvc_verify_range(v, 0, 2) > 0;
+    shape.flavour = kvc_verify_flavour(v);
+    snprintf(v->shape, sizeof v->shape, "%s, kv_heads %u, d %u%s", kvc_type_name(shape.type), (unsigned)shape.kv_heads,
+             (unsigned)shape.head_size, shape.ordered ? ", ordered" : "");
+    return shape;
+}
+
+static void describe(struct kvc_verify *v, const char *what, unsigned a, unsigned b) {
+    size_t length = strlen(v->shape);
+    snprintf(v->shape + length, sizeof v->shape - length, what, a, b);
+}
+
+/* ---- weight rows ---- */
+
+struct rows_case {
+    struct kvc_twin_lists lists;
+    struct kvc_read_list reads[2];
+    struct kvc_weight_rows rows[2];
+};
+
+/* Queries of one session, with the M and L that the reference's attention gives for them. */
+static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_queries, struct rows_case *c) {
+    struct kvc_lists_shape shape = draw_shape(v, columns, 4);
+    uint32_t queries = kvc_verify_range(v, 1, most_queries), heads = shape.kv_heads * kvc_verify_pick(v, groups);
+    uint32_t window;
+    bool reads = kvc_verify_range(v, 0, 3) == 0;
+    size_t n = (size_t)queries * heads * shape.head_size;
+    int32_t *position = kvc_verify_alloc(v, queries * sizeof *position);
+    uint32_t *later = kvc_verify_alloc(v, queries * sizeof *later);
+    float *M = kvc_verify_alloc(v, (size_t)queries * heads * sizeof *M);
+    float *L = kvc_verify_alloc(v, (size_t)queries * heads * sizeof *L);
+    struct kvc_twin q, out, maximum, sum, positions, laters;
+    memset(c, 0, sizeof *c);
+    if (!position || !later || !M || !L)
+        return false;
+    kvc_verify_lists(v, &shape, &c->lists);
+    if (reads && v->status == KVC_OK) {
+        kvc_verify_read_lists(v, &c->lists, c->reads);
+        queries = 1;
+    }
+    for (uint32_t i = 0; i < queries; i++) {
+        position[i] = c->lists.now - (int32_t)(queries - 1 - i) + (int32_t)most_queries; /* never negative */
+        later[i] = queries - 1 - i;
+    }
+    window = kvc_verify_range(v, 0, 2) ? 0 : kvc_verify_range(v, most_queries, (uint32_t)c->lists.now + 80);
+    describe(v, ", heads %u, queries %u", heads, queries);
+    q = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
+    out = kvc_verify_twin(v, n * sizeof(float), NULL);
+    maximum = kvc_verify_twin(v, (size_t)queries * heads * sizeof *M, NULL);
+    sum = kvc_verify_twin(v, (size_t)queries * heads * sizeof *L, NULL);
+    positions = kvc_verify_twin(v, queries * sizeof *position, position);
+    laters = kvc_verify_twin(v, queries * sizeof *later, later);
+    if (v->status != KVC_OK)
+        return false;
+    for (int side = 0; side < 2; side++)
+        c->rows[side] = (struct kvc_weight_rows){&c->lists.lists[side],
+                                                 reads ? &c->reads[side] : NULL,
+                                                 queries,
+                                                 heads,
+                                                 shape.kv_heads,
+                                                 shape.head_size,
+                                                 window,
+                                                 kvc_verify_span(q, side),
+                                                 kvc_verify_span(maximum, side),
+                                                 kvc_verify_span(sum, side),
+                                                 kvc_verify_span(positions, side),
+                                                 kvc_verify_span(laters, side)};
+    {
+        struct kvc_device *ref = v->device[0];
+        struct kvc_segment segment = {&c->lists.lists[0], c->rows[0].reads, 0, queries, queries, NULL};
+        struct kvc_attention a = {&segment,      1,      heads,         shape.kv_heads,
+                                  shape.head_size, window, c->rows[0].q,  kvc_verify_span(out, 0),
+                                  c->rows[0].maximum, c->rows[0].sum, c->rows[0].positions, c->rows[0].later};
+        ref->ops->attention(ref, &a);
+        ref->ops->download(ref, M, a.maximum, (size_t)queries * heads * sizeof *M);
+        ref->ops->download(ref, L, a.sum, (size_t)queries * heads * sizeof *L);
+        v->device[1]->ops->upload(v->device[1], c->rows[1].maximum, M, (size_t)queries * heads * sizeof *M);
+        v->device[1]->ops->upload(v->device[1], c->rows[1].sum, L, (size_t)queries * heads * sizeof *L);
+    }
+    return true;
+}
+
+/* Compares scores [H_kv, stride] up to each head's count. */
+static void compare_scores(struct kvc_verify *v, const struct kvc_twin_lists *lists, struct kvc_twin scores,
+                           uint32_t stride) {
+    for (uint32_t h = 0; h < lists->lists[0].kv_heads; h++)
+        kvc_verify_compare(v, scores, (size_t)h * stride, lists->count[h], "scores");
+}
+
+static void window_mass_case(struct kvc_verify *v) {
+    struct rows_case c;
+    if (make_rows(v, 0, 32, &c)) {
+        uint32_t stride = c.lists.most + kvc_verify_range(v, 1, 4);
+        struct kvc_twin scores = kvc_verify_twin(v, (size_t)c.lists.lists[0].kv_heads * stride * sizeof(float), NULL);
+        for (int side = 0; side < 2 && v->status == KVC_OK; side++)
+            v->device[side]->ops->window_mass(v->device[side], &c.rows[side], kvc_verify_span(scores, side), stride);
+        if (v->status == KVC_OK)
+            compare_scores(v, &c.lists, scores, stride);
+    }
+    kvc_verify_lists_free(v, &c.lists);
+}
+
+static void ring_write_case(struct kvc_verify *v) {
+    struct rows_case c;
+    uint32_t ring = kvc_verify_range(v, 1, 9);
+    enum kvc_row_kind kind = kvc_verify_range(v, 0, 1) ? KVC_ROW_WEIGHTS : KVC_ROW_LOGITS;
+    if (make_rows(v, ring, ring, &c)) {
+        for (int side = 0; side < 2; side++)
+            v->device[side]->ops->ring_write(v->device[side], &c.rows[side], ring, kind);
+        kvc_verify_compare_lists(v, &c.lists);
+    }
+    kvc_verify_lists_free(v, &c.lists);
+}
+
+/* ---- scores ---- */
+
+static void ring_fuse_case(struct kvc_verify *v) {
+    uint32_t ring = kvc_verify_range(v, 1, 40), filled = kvc_verify_range(v, 0, ring), stride;
+    struct kvc_lists_shape shape = draw_shape(v, ring, 5);
+    enum kvc_row_kind kind = kvc_verify_range(v, 0, 1) ? KVC_ROW_WEIGHTS : KVC_ROW_LOGITS;
+    enum kvc_fusion fusion = kvc_verify_range(v, 0, 1) ? KVC_FUSE_SUM : KVC_FUSE_MAX;
+    struct kvc_twin_lists lists;
+    struct kvc_twin scores;
+    int64_t recent, now;
+    shape.head_size = 8;
+    kvc_verify_lists(v, &shape, &lists);
+    now = (int64_t)lists.now + filled;
+    recent = kvc_verify_range(v, 0, 3) ? now - kvc_verify_range(v, 0, 2 * ring) : kvc_verify_range(v, 0, 2000);
+    describe(v, ", ring %u, filled %u", ring, filled);
+    describe(v, ", kind %u, fusion %u", kind, fusion);
+    if (v->status == KVC_OK && kvc_verify_range(v, 0, 1)) { /* the state is plain at first */
+        size_t n = (size_t)ring * lists.all_slots;
+        const float *values = kvc_verify_values(v, n, kvc_verify_flavour(v));
+        for (int side = 0; values && side < 2; side++)
+            v->device[side]->ops->upload(v->device[side], (struct kvc_span){lists.lists[side].state, 0}, values,
+                                         n * sizeof *values);
+    }
+    stride = lists.most + kvc_verify_range(v, 1, 4);
+    scores = kvc_verify_twin(v, (size_t)shape.kv_heads * stride * sizeof(float), NULL);
+    for (int side = 0; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->ring_fuse(v->device[side], &lists.lists[side], ring, filled, now, kind, fusion, recent,
+                                        kvc_verify_span(scores, side), stride);
+    if (v->status == KVC_OK)
+        compare_scores(v, &lists, scores, stride);
+    kvc_verify_lists_free(v, &lists);
+}
+
+static void pool_case(struct kvc_verify *v) {
+    static const uint32_t kernels[] = {1, 3, 5, 7, 7, 7, 9, 15, 31, 63, 63, 129, 1001};
+    struct kvc_lists_shape shape = draw_shape(v, 0, 6);
+    uint32_t kernel = kvc_verify_pick(v, kernels), stride;
+    enum kvc_pooling pooling = kvc_verify_range(v, 0, 1) ? KVC_POOL_MAX : KVC_POOL_AVERAGE;
+    uint64_t tail = kvc_verify_range(v, 0, 3) ? kvc_verify_range(v, 0, 40) : kvc_verify_range(v, 0, 1500);
+    struct kvc_twin_lists lists;
+    struct kvc_twin in, out;
+    shape.head_size = 8;
+    kvc_verify_lists(v, &shape, &lists);
+    stride = lists.most + kvc_verify_range(v, 1, 4);
+    describe(v, ", kernel %u, pooling %u", kernel, pooling);
+    describe(v, ", tail %u", (unsigned)tail, 0);
+    in = kvc_verify_twin_values(v, (size_t)shape.kv_heads * stride, kvc_verify_flavour(v));
+    out = kvc_verify_twin(v, (size_t)shape.kv_heads * stride * sizeof(float), NULL);
+    for (int side = 0; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->pool(v->device[side], &lists.lists[side], kvc_verify_span(out, side),
+                                   kvc_verify_span(in, side), stride, tail, kernel, pooling);
+    if (v->status == KVC_OK)
+        compare_scores(v, &lists, out, stride);
+    kvc_verify_lists_free(v, &lists);
+}
+
+/* A rule with some of its parts, so that heads keep none, some or all. */
+static struct kvc_keep draw_rule(struct kvc_verify *v, const struct kvc_twin_lists *lists) {
+    struct kvc_keep rule = {.recent = INT64_MAX};
+    uint32_t most = lists->most + 2;
+    if (kvc_verify_range(v, 0, 1))
+        rule.first = kvc_verify_range(v, 0, 9);
+    if (kvc_verify_range(v, 0, 1))
+        rule.tail = kvc_verify_range(v, 0, 3) ? kvc_verify_range(v, 0, 40) : kvc_verify_range(v, 0, most);
+    if (kvc_verify_range(v, 0, 1))
+        rule.recent = lists->now - (int64_t)kvc_verify_range(v, 0, 40);
+    if (kvc_verify_range(v, 0, 3))
+        rule.top = kvc_verify_range(v, 0, 1) ? kvc_verify_range(v, 0, most) : kvc_verify_range(v, 0, 5);
+    if (kvc_verify_range(v, 0, 1))
+        rule.fill = kvc_verify_range(v, 0, most);
+    return rule;
+}
+
+static void keep_case(struct kvc_verify *v) {
+    struct kvc_lists_shape shape = draw_shape(v, 0, 6);
+    struct kvc_twin_lists lists;
+    struct kvc_keep rule;
+    struct kvc_twin scores, counts, ranks;
+    uint32_t stride, *kept;
+    shape.head_size = 8;
+    kvc_verify_lists(v, &shape, &lists);
+    if (v->status != KVC_OK) {
+        kvc_verify_lists_free(v, &lists);
+        return;
+    }
+    rule = draw_rule(v, &lists);
+    stride = lists.most + kvc_verify_range(v, 1, 4);
+    describe(v, ", first %u, tail %u", (unsigned)rule.first, (unsigned)rule.tail);
+    describe(v, ", top %u, fill %u", (unsigned)rule.top, (unsigned)rule.fill);
+    scores = kvc_verify_twin_values(v, (size_t)shape.kv_heads * stride, kvc_verify_flavour(v));
+    counts = kvc_verify_twin(v, shape.kv_heads * sizeof(uint32_t), NULL);
+    ranks = kvc_verify_twin(v, (size_t)shape.kv_heads * stride * sizeof(uint32_t), NULL);
+    kept = kvc_verify_alloc(v, shape.kv_heads * sizeof *kept);
+    for (int side = 0; side < 2 && v->status == KVC_OK; side++) {
+        struct kvc_read_list list = {counts.buffer[side], ranks.buffer[side], stride};
+        struct kvc_span none = {NULL, 0};
+        bool scored = rule.top || rule.fill;
+        v->device[side]->ops->keep(v->device[side], &lists.lists[side], &rule,
+                                   scored ? kvc_verify_span(scores, side) : none, stride, &list);
+    }
+    if (v->status == KVC_OK) {
+        v->device[0]->ops->download(v->device[0], kept, kvc_verify_span(counts, 0), shape.kv_heads * sizeof *kept);
+        kvc_verify_compare_words(v, counts, 0, shape.kv_heads, "kept");
+        for (uint32_t h = 0; h < shape.kv_heads; h++)
+            kvc_verify_compare_words(v, ranks, (size_t)h * stride, kept[h], "rank");
+    }
+    kvc_verify_lists_free(v, &lists);
+}
+
+const struct kvc_verify_operation kvc_verify_scores[] = {{"window_mass", window_mass_case, 15},
+                                                         {"ring_write", ring_write_case, 15},
+                                                         {"ring_fuse", ring_fuse_case, 15},
+                                                         {"pool", pool_case, 15},
+                                                         {"keep", keep_case, 30},
+                                                         {NULL, NULL, 0}};
