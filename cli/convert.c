@@ -1,0 +1,106 @@
+/* convert.c - kvcull convert and kvcull mkmodel: write GGUF files. */
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/cli.h"
+
+static const char all_types[] = "f32|f16|bf16|q8_0|q4_0|q5_0|q4_k|q6_k";
+
+static int print_written(const struct cli_command *command, const struct cli_common *common, const char *path,
+                         enum kvc_type type, double seconds) {
+    struct stat about;
+    char text[2][32];
+
+    if (stat(path, &about) != 0)
+        about.st_size = 0;
+    if (common->json) {
+        json_t *root = json_object();
+
+        cli_json_set(root, "out", cli_json_text(path, strlen(path)));
+        cli_json_set(root, "type", json_string(kvc_type_name(type)));
+        cli_json_set(root, "bytes", json_integer((json_int_t)about.st_size));
+        cli_json_set(root, "seconds", json_real(seconds));
+        return cli_json_print(command, root, stdout);
+    }
+    if (!common->quiet)
+        fprintf(stderr, "%s: %s of %s in %s\n", path, cli_bytes((uint64_t)about.st_size, text[0]),
+                kvc_type_name(type), cli_time(seconds, text[1]));
+    return KVC_OK;
+}
+
+int kvc_cli_convert(const struct cli_command *command, int argc, char **argv) {
+    struct cli_common common;
+    const char *out = NULL;
+    enum kvc_type type = KVC_Q8_0;
+    const struct cli_option options[] = {
+        {CLI_TEXT, 'o', "out", "OUT", "the GGUF file to write", &out, 0, 0, NULL},
+        {CLI_TYPE, 0, "type", "TYPE", "of the matrices; norms and biases stay f32", &type, 0, 0, all_types},
+        CLI_OUTPUT_OPTIONS(&common),
+        {.kind = CLI_END}};
+    struct cli_words words = {NULL, 0};
+    struct kvc_error error;
+    double start = cli_seconds();
+    int status;
+
+    cli_common_defaults(&common);
+    status = cli_parse(command, options, argc, argv, &words);
+    if (status == CLI_GO) {
+        if (words.count != 1)
+            status = cli_error(command, KVC_USAGE, "give one model to convert, a Hugging Face folder or a GGUF file");
+        else if (!out || out[0] == '\0')
+            status = cli_error(command, KVC_USAGE, "give the file to write with -o OUT.gguf");
+        else if (kvc_convert(words.items[0], out, type, &error) != KVC_OK)
+            status = cli_report(command, &error);
+        else
+            status = print_written(command, &common, out, type, cli_seconds() - start);
+    }
+    cli_words_free(&words);
+    return status;
+}
+
+static int print_shapes(const struct cli_command *command) {
+    struct cli_table *table = cli_table_open("<shape|<geometry");
+    const char *name, *summary;
+    int status;
+
+    for (size_t i = 0; kvc_shape(i, &name, &summary); i++) {
+        cli_cell(table, "%s", name);
+        cli_cell(table, "%s", summary);
+    }
+    status = cli_table_print(command, table, stdout);
+    cli_table_free(table);
+    return status == KVC_OK ? cli_flush(command) : status;
+}
+
+int kvc_cli_mkmodel(const struct cli_command *command, int argc, char **argv) {
+    struct cli_common common;
+    const char *out = NULL, *shape = NULL;
+    enum kvc_type type = KVC_F16;
+    int64_t seed = 0;
+    bool list = false;
+    const struct cli_option options[] = {
+        {CLI_TEXT, 0, "shape", "NAME", "the geometry; --list shows them", &shape, 0, 0, NULL},
+        {CLI_TYPE, 0, "type", "TYPE", "of the matrices; norms stay f32", &type, 0, 0, all_types},
+        {CLI_INT, 0, "seed", "S", "of the random weights", &seed, 0, 9007199254740992.0, NULL},
+        {CLI_TEXT, 'o', "out", "OUT", "the GGUF file to write", &out, 0, 0, NULL},
+        {CLI_FLAG, 0, "list", NULL, "list the shapes", &list, 0, 0, NULL},
+        CLI_OUTPUT_OPTIONS(&common),
+        {.kind = CLI_END}};
+    struct kvc_error error;
+    double start = cli_seconds();
+    int status;
+
+    cli_common_defaults(&common);
+    status = cli_parse(command, options, argc, argv, NULL);
+    if (status != CLI_GO)
+        return status;
+    if (list)
+        return print_shapes(command);
+    if (!shape)
+        return cli_error(command, KVC_USAGE, "give a geometry with --shape NAME; --list shows them");
+    if (!out || out[0] == '\0')
+        return cli_error(command, KVC_USAGE, "give the file to write with -o OUT.gguf");
+    if (kvc_make_model(shape, type, (uint64_t)seed, out, &error) != KVC_OK)
+        return cli_report(command, &error);
+    return print_written(command, &common, out, type, cli_seconds() - start);
+}

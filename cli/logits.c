@@ -1,0 +1,201 @@
+/* logits.c - kvcull logits: the logits of every token of a text, streamed to a safetensors file, and their hash. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+struct arguments {
+    struct cli_common common;
+    const char *model, *kv, *tokens, *file, *out;
+    int64_t prompt;
+};
+
+struct sink { /* where rows go, in order */
+    struct kvc_tensor_writer *writer;
+    struct kvc_hash *hash;
+    uint32_t vocab;
+    enum kvc_status status;
+    struct kvc_error error;
+    struct cli_progress *progress;
+};
+
+static int write_row(void *user, uint64_t row, const float *logits) {
+    struct sink *sink = user;
+
+    (void)row;
+    kvc_hash_add(sink->hash, logits, sink->vocab);
+    if (sink->writer)
+        sink->status = kvc_tensor_write(sink->writer, 0, logits, sink->vocab, &sink->error);
+    return sink->status != KVC_OK;
+}
+
+static int show_progress(void *user, uint64_t done, uint64_t total) {
+    return cli_progress(((struct sink *)user)->progress, done, total);
+}
+
+static int read_tokens(const struct cli_command *command, const struct arguments *a, struct kvc_model *model,
+                       int32_t **tokens, size_t *count) {
+    const char *name = a->tokens && a->tokens[0] == '@' ? a->tokens + 1 : a->file;
+    struct kvc_error error;
+    char *text = NULL;
+    size_t bytes = 0;
+    int status;
+
+    if (a->tokens && a->tokens[0] != '@')
+        return cli_token_list(command, "--tokens", a->tokens, strlen(a->tokens), KVC_USAGE, tokens, count);
+    status = cli_read_file(command, name, &text, &bytes);
+    if (status != KVC_OK)
+        return status;
+    if (a->tokens)
+        status = cli_token_list(command, name, text, bytes, KVC_INPUT, tokens, count);
+    else if (kvc_tokenize(model, text, bytes, KVC_TOKENIZE_BOS, tokens, count, &error) != KVC_OK)
+        status = cli_report(command, &error);
+    else if (*count == 0)
+        status = cli_error(command, KVC_INPUT, "%s: has no tokens; give a file with text", name);
+    free(text);
+    return status;
+}
+
+static int compute(const struct cli_command *command, const struct arguments *a, struct kvc_session *session,
+                   const int32_t *tokens, size_t count, struct sink *sink) {
+    size_t prompt = a->prompt ? (size_t)a->prompt : count;
+    struct cli_progress progress;
+    struct kvc_prompt_options options = {write_row, show_progress, sink};
+    struct kvc_error error;
+    enum kvc_status status;
+    float *row;
+
+    cli_progress_start(&progress, "prompt", a->common.quiet);
+    sink->progress = &progress;
+    status = kvc_session_prompt(session, tokens, prompt, &options, NULL, &error);
+    cli_progress_end(&progress);
+    if (sink->status != KVC_OK)
+        return cli_report(command, &sink->error);
+    if (status != KVC_OK)
+        return cli_report(command, &error);
+    row = malloc((size_t)sink->vocab * sizeof *row);
+    if (!row)
+        return cli_no_memory(command);
+    cli_progress_start(&progress, "decode", a->common.quiet);
+    for (size_t i = prompt; i < count && status == KVC_OK; i++) {
+        status = kvc_decode(&session, &tokens[i], 1, row, NULL, &error);
+        if (status == KVC_OK && write_row(sink, i, row) != 0) {
+            status = sink->status;
+            error = sink->error;
+        }
+        cli_progress(&progress, i + 1 - prompt, count - prompt);
+    }
+    cli_progress_end(&progress);
+    free(row);
+    return status == KVC_OK ? KVC_OK : cli_report(command, &error);
+}
+
+static int print(const struct cli_command *command, const struct arguments *a, const struct kvc_session *session,
+                 const struct sink *sink, size_t count) {
+    struct kvc_session_stats stats;
+    char hash[24], held[32];
+
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)kvc_hash_value(sink->hash));
+    kvc_session_stats(session, &stats);
+    if (a->common.json) {
+        json_t *root = json_object();
+
+        cli_json_set(root, "kv", cli_json_text(a->kv, strlen(a->kv)));
+        cli_json_set(root, "tokens", json_integer((json_int_t)count));
+        cli_json_set(root, "prompt", json_integer((json_int_t)(a->prompt ? (uint64_t)a->prompt : count)));
+        cli_json_set(root, "vocab", json_integer(sink->vocab));
+        cli_json_set(root, "hash", json_string(hash));
+        cli_json_set(root, "arithmetic", json_integer(KVC_ARITHMETIC_VERSION));
+        cli_json_set(root, "out", a->out ? cli_json_text(a->out, strlen(a->out)) : json_null());
+        cli_json_set(root, "memory", cli_stats_json(&stats));
+        return cli_json_print(command, root, stdout);
+    }
+    printf("logits  [%zu, %u] float32%s%s\n", count, sink->vocab, a->out ? " in " : "", a->out ? a->out : "");
+    printf("hash    %s (XXH64, arithmetic %d)\n", hash, KVC_ARITHMETIC_VERSION);
+    printf("cache   %s, %llu of %zu entries in the fullest head\n",
+           cli_bytes(stats.cache_bytes + stats.state_bytes, held), (unsigned long long)stats.entries_most, count);
+    return cli_flush(command);
+}
+
+static int logits(const struct cli_command *command, const struct arguments *a, struct kvc_model *model) {
+    struct kvc_session_options options;
+    struct kvc_session *session = NULL;
+    struct sink sink = {.vocab = kvc_model_info(model)->vocab, .hash = kvc_hash_open()};
+    struct kvc_tensor tensor = {.name = "logits", .dimensions = 2};
+    struct kvc_error error;
+    int32_t *tokens = NULL;
+    size_t count = 0;
+    bool warned = false;
+    int status = sink.hash ? read_tokens(command, a, model, &tokens, &count) : cli_no_memory(command);
+
+    cli_session_options(&a->common, a->kv, &options);
+    if (status == KVC_OK && (uint64_t)a->prompt > count)
+        status = cli_error(command, KVC_USAGE, "--prompt %lld: there are %zu tokens; give 1 to %zu, or 0 for all",
+                           (long long)a->prompt, count, count);
+    if (status == KVC_OK && a->common.context && count > (uint64_t)a->common.context)
+        status = cli_error(command, KVC_USAGE, "--ctx %lld: there are %zu tokens; give a larger --ctx",
+                           (long long)a->common.context, count);
+    if (status == KVC_OK)
+        cli_warn_context(command, model, count, &warned);
+    if (status == KVC_OK && kvc_session_open(model, &options, &session, &error) != KVC_OK)
+        status = cli_report(command, &error);
+    tensor.shape[0] = count;
+    tensor.shape[1] = sink.vocab;
+    if (status == KVC_OK && a->out && kvc_tensor_writer_open(a->out, &tensor, 1, &sink.writer, &error) != KVC_OK)
+        status = cli_report(command, &error);
+    if (status == KVC_OK)
+        status = compute(command, a, session, tokens, count, &sink);
+    if (status == KVC_OK && sink.writer) {
+        if (kvc_tensor_writer_commit(sink.writer, &error) != KVC_OK)
+            status = cli_report(command, &error);
+        sink.writer = NULL;
+    }
+    if (status == KVC_OK)
+        status = print(command, a, session, &sink, count);
+    kvc_tensor_writer_abandon(sink.writer);
+    kvc_session_close(session);
+    kvc_hash_close(sink.hash);
+    free(tokens);
+    return status;
+}
+
+int kvc_cli_logits(const struct cli_command *command, int argc, char **argv) {
+    struct arguments a = {.kv = "full"};
+    const struct cli_option options[] = {
+        {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &a.model, 0, 0, NULL},
+        {CLI_TEXT, 0, "tokens", "LIST", "token ids 1,2,3, or @FILE with such a list; nothing is added", &a.tokens, 0, 0,
+         NULL},
+        {CLI_TEXT, 'f', "file", "FILE", "a text; - is standard input. BOS is put in front as the model says", &a.file,
+         0, 0, NULL},
+        {CLI_TEXT, 'o', "out", "OUT", "the safetensors file to write: logits [tokens, vocab]; without it only the hash",
+         &a.out, 0, 0, NULL},
+        {CLI_TEXT, 0, "kv", "SPEC", "the cache's policy", &a.kv, 0, 0, NULL},
+        {CLI_INT, 0, "prompt", "N", "tokens below N are the prompt, later ones single decode steps; 0: all are the "
+         "prompt", &a.prompt, 0, 2147483647, NULL},
+        CLI_ENGINE_OPTIONS(&a.common),
+        CLI_SESSION_OPTIONS(&a.common),
+        CLI_OUTPUT_OPTIONS(&a.common),
+        {.kind = CLI_END}};
+    struct kvc_engine *engine = NULL;
+    struct kvc_model *model = NULL;
+    struct cli_given kv;
+    struct cli_texts specs = {&kv, 1};
+    int status;
+
+    cli_common_defaults(&a.common);
+    a.common.cache_type = KVC_F32;
+    status = cli_parse(command, options, argc, argv, NULL);
+    if (status != CLI_GO)
+        return status;
+    if ((a.tokens != NULL) == (a.file != NULL))
+        return cli_error(command, KVC_USAGE, "give the text with either --tokens LIST or -f FILE");
+    if (a.out && a.out[0] == '\0')
+        return cli_error(command, KVC_USAGE, "--out: the name is empty; give a file name");
+    kv = (struct cli_given){0, a.kv};
+    status = cli_open_model(command, &a.common, a.model, &specs, &engine, &model);
+    if (status == KVC_OK)
+        status = logits(command, &a, model);
+    kvc_model_close(model);
+    kvc_engine_close(engine);
+    return status;
+}

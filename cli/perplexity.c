@@ -1,0 +1,243 @@
+/* perplexity.c - kvcull perplexity: how well a model, with a bounded cache, predicts a text. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+struct arguments {
+    struct cli_common common;
+    const char *model, *file;
+    int64_t prompt, windows;
+    struct cli_texts specs;
+};
+
+struct score { /* of one policy */
+    double loss, square; /* sums of -log p and of its square */
+    uint64_t scored;
+    double seconds;
+    struct kvc_session_stats stats; /* peak of all windows, the rest of the last one */
+};
+
+struct rows { /* prompt rows of a window, as they come */
+    const int32_t *tokens;
+    size_t count, from; /* rows from..: the row before a token scores it */
+    uint32_t vocab;
+    struct score *score;
+    struct cli_progress *progress;
+};
+
+/* -log of the softmax at the token, in double. */
+static void add_score(struct score *score, const float *logits, uint32_t vocab, int32_t token) {
+    double most = (double)logits[0], sum = 0, loss;
+
+    for (uint32_t i = 1; i < vocab; i++)
+        if ((double)logits[i] > most)
+            most = (double)logits[i];
+    for (uint32_t i = 0; i < vocab; i++)
+        sum += exp((double)logits[i] - most);
+    loss = log(sum) + most - (double)logits[token];
+    score->loss += loss;
+    score->square += loss * loss;
+    score->scored++;
+}
+
+static int take_row(void *user, uint64_t row, const float *logits) {
+    struct rows *rows = user;
+
+    if (row + 1 < rows->count && row + 1 >= rows->from)
+        add_score(rows->score, logits, rows->vocab, rows->tokens[row + 1]);
+    return 0;
+}
+
+/* One window with one policy. prompt = count: everything is the prompt and tokens 1.. are scored; otherwise tokens
+ * from prompt on are decode steps and scored. */
+static int window(const struct cli_command *command, const struct arguments *a, struct kvc_model *model,
+                  const char *spec, const int32_t *tokens, size_t count, size_t prompt, struct score *score) {
+    struct kvc_session_options options;
+    struct kvc_session *session = NULL;
+    struct rows rows = {tokens, count, prompt == count ? 1 : prompt, kvc_model_info(model)->vocab, score, NULL};
+    struct kvc_prompt_options hooks = {.row = prompt == count ? take_row : NULL, .user = &rows};
+    struct kvc_session_stats stats;
+    struct kvc_error error;
+    float *logits = malloc((size_t)rows.vocab * sizeof *logits);
+    enum kvc_status status;
+
+    if (!logits)
+        return cli_no_memory(command);
+    cli_session_options(&a->common, spec, &options);
+    status = kvc_session_open(model, &options, &session, &error);
+    if (status == KVC_OK)
+        status = kvc_session_prompt(session, tokens, prompt, &hooks, logits, &error);
+    for (size_t i = prompt; i < count && status == KVC_OK; i++) {
+        add_score(score, logits, rows.vocab, tokens[i]);
+        if (i + 1 < count)
+            status = kvc_decode(&session, &tokens[i], 1, logits, NULL, &error);
+    }
+    if (status == KVC_OK) {
+        uint64_t peak = score->stats.peak_bytes;
+
+        kvc_session_stats(session, &stats);
+        score->stats = stats;
+        if (peak > stats.peak_bytes)
+            score->stats.peak_bytes = peak;
+    }
+    kvc_session_close(session);
+    free(logits);
+    return status == KVC_OK ? KVC_OK : cli_report(command, &error);
+}
+
+static int print(const struct cli_command *command, const struct arguments *a, const struct score *scores,
+                 size_t windows, size_t length, size_t prompt) {
+    struct cli_table *table;
+    json_t *root = NULL, *list = NULL;
+    int status;
+
+    if (a->common.json) {
+        root = json_object();
+        list = json_array();
+    }
+    table = cli_table_open("<policy|perplexity|+-|tokens scored|tokens/s|cache|peak|full holds");
+    for (size_t i = 0; i < a->specs.count; i++) {
+        const struct score *s = &scores[i];
+        double n = (double)s->scored, mean = s->loss / n, value = exp(mean);
+        double variance = n > 1 ? (s->square - n * mean * mean) / (n - 1) : 0;
+        double spread = value * sqrt(variance > 0 ? variance / n : 0); /* standard error of the mean, carried over */
+        char text[3][32];
+
+        if (a->common.json) {
+            json_t *one = json_object();
+
+            cli_json_set(one, "kv", cli_json_text(a->specs.items[i].text, strlen(a->specs.items[i].text)));
+            cli_json_set(one, "perplexity", json_real(value));
+            cli_json_set(one, "standard_error", json_real(spread));
+            cli_json_set(one, "loss", json_real(mean));
+            cli_json_set(one, "scored", json_integer((json_int_t)s->scored));
+            cli_json_set(one, "seconds", json_real(s->seconds));
+            cli_json_set(one, "memory", cli_stats_json(&s->stats));
+            if (list && json_array_append_new(list, one) != 0) {
+                json_decref(list);
+                list = NULL;
+            }
+            continue;
+        }
+        cli_cell(table, "%s", a->specs.items[i].text);
+        cli_cell(table, "%.4f", value);
+        cli_cell(table, "%.4f", spread);
+        cli_cell(table, "%llu", (unsigned long long)s->scored);
+        cli_cell(table, "%.1f", n / s->seconds);
+        cli_cell(table, "%s", cli_bytes(s->stats.cache_bytes + s->stats.state_bytes, text[0]));
+        cli_cell(table, "%s", cli_bytes(s->stats.peak_bytes, text[1]));
+        cli_cell(table, "%s", cli_bytes(s->stats.full_bytes, text[2]));
+    }
+    if (a->common.json) {
+        cli_json_set(root, "windows", json_integer((json_int_t)windows));
+        cli_json_set(root, "window", json_integer((json_int_t)length));
+        cli_json_set(root, "prompt", json_integer((json_int_t)prompt));
+        cli_json_set(root, "results", list);
+        status = cli_json_print(command, root, stdout);
+    } else {
+        if (!a->common.quiet)
+            printf("%zu window%s of at most %zu tokens; %s\n\n", windows, windows == 1 ? "" : "s", length,
+                   prompt ? "tokens after the prompt are single steps, and scored" : "every token is scored");
+        status = cli_table_print(command, table, stdout);
+        if (status == KVC_OK)
+            status = cli_flush(command);
+    }
+    cli_table_free(table);
+    return status;
+}
+
+static int measure(const struct cli_command *command, const struct arguments *a, struct kvc_model *model,
+                   const int32_t *tokens, size_t count) {
+    size_t length = a->common.context ? (size_t)a->common.context : count, windows, prompt = 0;
+    bool plain = a->specs.count == 1 && strcmp(a->specs.items[0].text, "full") == 0, warned = false;
+    struct score *scores = calloc(a->specs.count, sizeof *scores);
+    struct cli_progress progress;
+    int status = KVC_OK;
+
+    if (!scores)
+        return cli_no_memory(command);
+    if (length > count)
+        length = count;
+    prompt = a->prompt ? (size_t)a->prompt : plain ? 0 : length / 2;
+    if (length < 2 || prompt >= length) {
+        free(scores);
+        return cli_error(command, KVC_USAGE, "windows of %zu tokens with a prompt of %zu leave nothing to score; give "
+                         "a longer text, a larger --ctx or a smaller --prompt", length, prompt);
+    }
+    cli_warn_context(command, model, length, &warned);
+    windows = (count + length - 1) / length;
+    if (count - (windows - 1) * length <= (prompt ? prompt : 1)) /* a last window too short to score */
+        windows--;
+    if (a->windows && windows > (size_t)a->windows)
+        windows = (size_t)a->windows;
+    cli_progress_start(&progress, "perplexity", a->common.quiet);
+    for (size_t w = 0; w < windows && status == KVC_OK; w++) {
+        size_t at = w * length, n = count - at < length ? count - at : length;
+
+        for (size_t i = 0; i < a->specs.count && status == KVC_OK; i++) {
+            double start = cli_seconds();
+
+            status = window(command, a, model, a->specs.items[i].text, tokens + at, n, prompt ? prompt : n,
+                            &scores[i]);
+            scores[i].seconds += cli_seconds() - start;
+            cli_progress(&progress, w * a->specs.count + i + 1, windows * a->specs.count);
+        }
+    }
+    cli_progress_end(&progress);
+    if (status == KVC_OK)
+        status = print(command, a, scores, windows, length, prompt);
+    free(scores);
+    return status;
+}
+
+int kvc_cli_perplexity(const struct cli_command *command, int argc, char **argv) {
+    struct arguments a = {.model = NULL};
+    const struct cli_option options[] = {
+        {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &a.model, 0, 0, NULL},
+        {CLI_TEXT, 'f', "file", "FILE", "the text; - is standard input", &a.file, 0, 0, NULL},
+        {CLI_TEXTS, 0, "kv", "SPEC", "a policy; several are compared on the same tokens", &a.specs, 0, 0, NULL},
+        {CLI_INT, 0, "prompt", "N", "tokens of each window that are its prompt; later ones are single steps and "
+         "scored; 0: half a window where a policy is given, else all tokens at once", &a.prompt, 0, 2147483647, NULL},
+        {CLI_INT, 0, "windows", "N", "windows at most; 0: the whole text", &a.windows, 0, 2147483647, NULL},
+        CLI_ENGINE_OPTIONS(&a.common),
+        CLI_SESSION_OPTIONS(&a.common),
+        CLI_OUTPUT_OPTIONS(&a.common),
+        {.kind = CLI_END}};
+    struct kvc_engine *engine = NULL;
+    struct kvc_model *model = NULL;
+    struct kvc_error error;
+    int32_t *tokens = NULL;
+    char *text = NULL;
+    size_t bytes = 0, count = 0;
+    int status;
+
+    cli_common_defaults(&a.common);
+    status = cli_parse(command, options, argc, argv, NULL);
+    if (status == CLI_GO) {
+        struct cli_given full = {0, "full"};
+        bool given = a.specs.count > 0;
+
+        if (!given)
+            a.specs = (struct cli_texts){&full, 1};
+        if (!a.file)
+            status = cli_error(command, KVC_USAGE, "give a text with -f FILE");
+        else
+            status = cli_open_model(command, &a.common, a.model, &a.specs, &engine, &model);
+        if (status == KVC_OK)
+            status = cli_read_file(command, a.file, &text, &bytes);
+        if (status == KVC_OK && kvc_tokenize(model, text, bytes, KVC_TOKENIZE_BOS, &tokens, &count, &error) != KVC_OK)
+            status = cli_report(command, &error);
+        if (status == KVC_OK)
+            status = measure(command, &a, model, tokens, count);
+        free(tokens);
+        free(text);
+        kvc_model_close(model);
+        kvc_engine_close(engine);
+        if (!given)
+            a.specs = (struct cli_texts){NULL, 0};
+    }
+    cli_texts_free(&a.specs);
+    return status;
+}

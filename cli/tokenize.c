@@ -1,0 +1,203 @@
+/* tokenize.c - kvcull tokenize: text to token ids, ids to text, and the pieces between. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+struct arguments {
+    struct cli_common common;
+    const char *model, *file;
+    bool decode, pieces, special, bare;
+    struct cli_texts prompts;
+    struct cli_words words;
+};
+
+/* All words joined by spaces, -p or -f; *text is malloc'ed. */
+static int input(const struct cli_command *command, const struct arguments *a, char **text, size_t *bytes) {
+    size_t room = 1;
+
+    *text = NULL;
+    *bytes = 0;
+    if ((a->file != NULL) + (a->prompts.count > 0) + (a->words.count > 0) != 1)
+        return cli_error(command, KVC_USAGE, "give the %s as words, with -p TEXT or with -f FILE",
+                         a->decode ? "token ids" : "text");
+    if (a->file || (a->words.count == 1 && strcmp(a->words.items[0], "-") == 0))
+        return cli_read_file(command, a->file ? a->file : "-", text, bytes);
+    for (size_t i = 0; i < a->words.count; i++)
+        room += strlen(a->words.items[i]) + 1;
+    for (size_t i = 0; i < a->prompts.count; i++)
+        room += strlen(a->prompts.items[i].text) + 1;
+    *text = calloc(room, 1);
+    if (!*text)
+        return cli_no_memory(command);
+    for (size_t i = 0; i < a->words.count + a->prompts.count; i++) {
+        const char *word = a->words.count ? a->words.items[i] : a->prompts.items[i].text;
+
+        if (i > 0)
+            (*text)[(*bytes)++] = ' ';
+        memcpy(*text + *bytes, word, strlen(word));
+        *bytes += strlen(word);
+    }
+    return KVC_OK;
+}
+
+/* A piece as people see it: control bytes, and parts of characters, escaped. */
+static void readable(const char *bytes_of, size_t bytes, char *text, size_t room) {
+    size_t at = 0;
+    json_t *whole = json_stringn(bytes_of, bytes); /* NULL where it is not UTF-8 */
+
+    for (size_t i = 0; i < bytes && at + 8 < room; i++) {
+        unsigned char c = (unsigned char)bytes_of[i];
+
+        if (c == '\n' || c == '\t' || c == '\r' || c == '\\')
+            at += (size_t)snprintf(text + at, room - at, "\\%c",
+                                   c == '\n' ? 'n' : c == '\t' ? 't' : c == '\r' ? 'r' : '\\');
+        else if (c < 0x20 || c == 0x7f || (c >= 0x80 && !whole))
+            at += (size_t)snprintf(text + at, room - at, "\\x%02x", c);
+        else
+            text[at++] = (char)c;
+    }
+    text[at] = '\0';
+    json_decref(whole);
+}
+
+/* A token's bytes; NULL: no memory. */
+static char *piece(const struct kvc_model *model, int32_t token, size_t *bytes) {
+    char *text;
+
+    *bytes = kvc_token_bytes(model, token, false, NULL, 0);
+    text = calloc(*bytes + 1, 1);
+    if (text)
+        kvc_token_bytes(model, token, false, text, *bytes + 1);
+    return text;
+}
+
+static int print_pieces(const struct cli_command *command, const struct kvc_model *model, const int32_t *tokens,
+                        size_t count) {
+    struct cli_table *table = cli_table_open("id|<piece");
+    int status;
+
+    for (size_t i = 0; i < count; i++) {
+        size_t bytes;
+        char *text = piece(model, tokens[i], &bytes), shown[512];
+
+        if (!text)
+            break;
+        readable(text, bytes, shown, sizeof shown);
+        cli_cell(table, "%d", tokens[i]);
+        cli_cell(table, "'%s'", shown);
+        free(text);
+    }
+    status = cli_table_print(command, table, stdout);
+    cli_table_free(table);
+    return status == KVC_OK ? cli_flush(command) : status;
+}
+
+static int print_json(const struct cli_command *command, const struct kvc_model *model, const int32_t *tokens,
+                      size_t count, const char *text, size_t bytes) {
+    json_t *root = json_object(), *ids = json_array(), *pieces = json_array();
+
+    for (size_t i = 0; i < count; i++) {
+        size_t n;
+        char *one = piece(model, tokens[i], &n);
+
+        if (!one || !ids || !pieces || json_array_append_new(ids, json_integer(tokens[i])) != 0 ||
+            json_array_append_new(pieces, cli_json_text(one, n)) != 0) {
+            free(one);
+            json_decref(ids);
+            ids = NULL;
+            break;
+        }
+        free(one);
+    }
+    cli_json_set(root, "text", cli_json_text(text, bytes));
+    cli_json_set(root, "tokens", ids);
+    cli_json_set(root, "pieces", pieces);
+    return cli_json_print(command, root, stdout);
+}
+
+static int decode(const struct cli_command *command, const struct arguments *a, struct kvc_model *model,
+                  const char *text, size_t bytes) {
+    struct kvc_error error;
+    int32_t *tokens = NULL;
+    size_t count = 0, n = 0;
+    char *out = NULL;
+    int status = cli_token_list(command, a->file ? a->file : "tokens", text, bytes,
+                                a->file ? KVC_INPUT : KVC_USAGE, &tokens, &count);
+
+    if (status == KVC_OK && kvc_detokenize(model, tokens, count, a->special, &out, &n, &error) != KVC_OK)
+        status = cli_report(command, &error);
+    if (status == KVC_OK && a->common.json)
+        status = print_json(command, model, tokens, count, out, n);
+    else if (status == KVC_OK && a->pieces)
+        status = print_pieces(command, model, tokens, count);
+    else if (status == KVC_OK) {
+        fwrite(out, 1, n, stdout);
+        putchar('\n');
+        status = cli_flush(command);
+    }
+    free(out);
+    free(tokens);
+    return status;
+}
+
+static int encode(const struct cli_command *command, const struct arguments *a, struct kvc_model *model,
+                  const char *text, size_t bytes) {
+    unsigned flags = (a->bare ? 0u : (unsigned)KVC_TOKENIZE_BOS) | (a->special ? (unsigned)KVC_TOKENIZE_SPECIAL : 0u);
+    struct kvc_error error;
+    int32_t *tokens = NULL;
+    size_t count = 0;
+    int status = KVC_OK;
+
+    if (kvc_tokenize(model, text, bytes, flags, &tokens, &count, &error) != KVC_OK)
+        return cli_report(command, &error);
+    if (a->common.json) {
+        status = print_json(command, model, tokens, count, text, bytes);
+    } else if (a->pieces) {
+        status = print_pieces(command, model, tokens, count);
+    } else {
+        for (size_t i = 0; i < count; i++)
+            printf("%s%d", i ? "," : "", tokens[i]);
+        putchar('\n');
+        status = cli_flush(command);
+    }
+    free(tokens);
+    return status;
+}
+
+int kvc_cli_tokenize(const struct cli_command *command, int argc, char **argv) {
+    struct arguments a = {.model = NULL};
+    const struct cli_option options[] = {
+        {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &a.model, 0, 0, NULL},
+        {CLI_TEXTS, 'p', "prompt", "TEXT", "the text, for one that begins with a dash", &a.prompts, 0, 0, NULL},
+        {CLI_TEXT, 'f', "file", "FILE", "a file with the text or the ids; - is standard input", &a.file, 0, 0, NULL},
+        {CLI_FLAG, 'd', "decode", NULL, "token ids in, text out", &a.decode, 0, 0, NULL},
+        {CLI_FLAG, 0, "pieces", NULL, "a table of ids and the bytes they stand for", &a.pieces, 0, 0, NULL},
+        {CLI_FLAG, 0, "special", NULL, "control tokens written in the text are tokens; --decode writes them",
+         &a.special, 0, 0, NULL},
+        {CLI_FLAG, 0, "no-bos", NULL, "does not put in front what the model wants there", &a.bare, 0, 0, NULL},
+        {CLI_FLAG, 0, "json", NULL, "print JSON", &a.common.json, 0, 0, NULL},
+        {.kind = CLI_END}};
+    struct kvc_engine *engine = NULL;
+    struct kvc_model *model = NULL;
+    char *text = NULL;
+    size_t bytes = 0;
+    int status;
+
+    cli_common_defaults(&a.common);
+    a.common.backend = "ref"; /* nothing is computed */
+    status = cli_parse(command, options, argc, argv, &a.words);
+    if (status == CLI_GO) {
+        status = input(command, &a, &text, &bytes);
+        if (status == KVC_OK)
+            status = cli_open_model(command, &a.common, a.model, NULL, &engine, &model);
+        if (status == KVC_OK)
+            status = a.decode ? decode(command, &a, model, text, bytes) : encode(command, &a, model, text, bytes);
+        kvc_model_close(model);
+        kvc_engine_close(engine);
+        free(text);
+    }
+    cli_texts_free(&a.prompts);
+    cli_words_free(&a.words);
+    return status;
+}
