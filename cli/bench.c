@@ -1,0 +1,189 @@
+/* bench.c - kvcull bench: speed and memory of a model with several policies, as ratios measured in the same run. */
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/bench.h"
+
+/* The bytes of weights that one step reads: all but an input embedding that is not also the output matrix. The share
+ * of that table is taken from the count of parameters. */
+static uint64_t step_bytes(const struct kvc_model_info *info) {
+    double table = (double)info->vocab * info->hidden;
+    double heads = (double)(info->heads + info->kv_heads) * 2 * info->head_size * info->hidden;
+    double body = (heads + 3.0 * info->hidden * info->feed_forward) * info->layers;
+    bool apart = (double)info->parameters > body + 1.5 * table;
+
+    if (!apart || info->parameters == 0)
+        return info->weight_bytes;
+    return (uint64_t)((double)info->weight_bytes * (1 - table / (double)info->parameters));
+}
+
+static unsigned available_threads(const struct bench_arguments *a) {
+    cpu_set_t set;
+
+    if (a->common.threads > 0)
+        return (unsigned)a->common.threads;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
+        return (unsigned)CPU_COUNT(&set);
+    return 1;
+}
+
+/* A random model of the shape in a file that goes away by itself: it has no name once it is open. */
+static int open_shape(struct bench *bench, const char *shape, enum kvc_type type) {
+    const char *folder = getenv("TMPDIR");
+    char path[4096], file[4096 + 16];
+    struct kvc_error error;
+    int status = KVC_OK;
+
+    if (!folder || !folder[0])
+        folder = "/tmp";
+    if (snprintf(path, sizeof path, "%s/kvcull-XXXXXX", folder) >= (int)sizeof path || !mkdtemp(path))
+        return cli_error(bench->command, KVC_RESOURCE, "%s: cannot make a folder there; set TMPDIR to a folder with "
+                         "room for the model", folder);
+    snprintf(file, sizeof file, "%s/model.gguf", path);
+    if (!bench->a->common.quiet)
+        fprintf(stderr, "making a random model of shape %s\n", shape);
+    if (kvc_make_model(shape, type, (uint64_t)bench->a->seed, file, &error) != KVC_OK) {
+        status = cli_report(bench->command, &error);
+    } else {
+        double start = cli_seconds();
+
+        if (kvc_model_open(bench->engine, file, &bench->model, &error) != KVC_OK)
+            status = cli_report(bench->command, &error);
+        bench->load_seconds = cli_seconds() - start;
+    }
+    unlink(file);
+    rmdir(path);
+    return status;
+}
+
+static int open_all(struct bench *bench) {
+    const struct bench_arguments *a = bench->a;
+    int status = cli_open_engine(bench->command, &a->common, &bench->engine);
+    struct kvc_error error;
+
+    if (status == KVC_OK)
+        status = cli_check_policies(bench->command, bench->engine, &a->specs);
+    if (status != KVC_OK)
+        return status;
+    if (a->shape) {
+        status = open_shape(bench, a->shape, a->type);
+    } else {
+        double start = cli_seconds();
+
+        if (kvc_model_open(bench->engine, a->model, &bench->model, &error) != KVC_OK)
+            status = cli_report(bench->command, &error);
+        bench->load_seconds = cli_seconds() - start;
+    }
+    if (status == KVC_OK)
+        bench->weight_bytes = step_bytes(kvc_model_info(bench->model));
+    return status;
+}
+
+/* Reads every weight once, so that no measurement waits for the disk. */
+static int warm_up(struct bench *bench) {
+    struct kvc_session_options options;
+    struct kvc_session *session = NULL;
+    struct kvc_error error;
+    int32_t token = 0;
+    int status = KVC_OK;
+
+    cli_session_options(&bench->a->common, NULL, &options);
+    if (kvc_session_open(bench->model, &options, &session, &error) != KVC_OK ||
+        kvc_session_prompt(session, &token, 1, NULL, NULL, &error) != KVC_OK)
+        status = cli_report(bench->command, &error);
+    kvc_session_close(session);
+    return status;
+}
+
+static void measure_bandwidth(struct bench *bench) {
+    double found = bench_bandwidth(bench->threads);
+
+    if (found > bench->bandwidth)
+        bench->bandwidth = found;
+}
+
+static int measure(struct bench *bench) {
+    const struct bench_arguments *a = bench->a;
+    size_t specs = a->specs.count, prefills = specs * a->prompts.count, decodes = 0;
+    struct bench_prefill *prefill = calloc(prefills, sizeof *prefill);
+    struct bench_decode *decode;
+    int status = KVC_OK;
+
+    if (a->generate > 0)
+        decodes = prefills * a->batches.count;
+    decode = calloc(decodes ? decodes : 1, sizeof *decode);
+    if (!prefill || !decode)
+        status = cli_no_memory(bench->command);
+    if (status == KVC_OK)
+        status = warm_up(bench);
+    measure_bandwidth(bench);
+    for (size_t p = 0; p < a->prompts.count && status == KVC_OK; p++)
+        status = bench_run_prefill(bench, a->prompts.items[p], prefill + p * specs);
+    for (size_t p = 0; p < a->prompts.count && decodes; p++)
+        for (size_t b = 0; b < a->batches.count && status == KVC_OK; b++)
+            status = bench_run_decode(bench, a->prompts.items[p], a->batches.items[b],
+                                      decode + (p * a->batches.count + b) * specs);
+    if (decodes && status == KVC_OK)
+        measure_bandwidth(bench);
+    if (status == KVC_OK && a->common.json)
+        status = bench_print_json(bench, prefill, prefills, decode, decodes);
+    else if (status == KVC_OK)
+        status = bench_print(bench, prefill, prefills, decode, decodes);
+    for (size_t i = 0; prefill && i < prefills; i++)
+        free(prefill[i].seconds);
+    for (size_t i = 0; decode && i < decodes; i++)
+        free(decode[i].seconds);
+    free(prefill);
+    free(decode);
+    return status;
+}
+
+int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
+    struct bench_arguments a = {.type = KVC_F16, .prompts = {{512}, 1}, .batches = {{1}, 1}, .generate = 64,
+                                .repeat = 3, .seed = 1};
+    const struct cli_option options[] = {
+        {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &a.model, 0, 0, NULL},
+        {CLI_TEXT, 0, "shape", "NAME", "instead of a model: random weights of this geometry, made in TMPDIR and removed; "
+         "`kvcull info shapes` lists them", &a.shape, 0, 0, NULL},
+        {CLI_TYPE, 0, "type", "TYPE", "of the weights of --shape", &a.type, 0, 0,
+         "f32|f16|bf16|q8_0|q4_0|q5_0|q4_k|q6_k"},
+        {CLI_TEXTS, 0, "kv", "SPEC", "a policy; several take turns and are compared with the first (full)", &a.specs, 0,
+         0, NULL},
+        {CLI_COUNTS, 0, "prompt", "N,..", "tokens of a prompt", &a.prompts, 1, 1073741824, NULL},
+        {CLI_INT, 0, "gen", "N", "decode steps; 0: prefill only", &a.generate, 0, 1073741824, NULL},
+        {CLI_COUNTS, 0, "batch", "B,..", "sessions that decode together", &a.batches, 1, 4096, NULL},
+        {CLI_INT, 0, "repeat", "N", "prefills of each policy", &a.repeat, 1, 1000, NULL},
+        {CLI_INT, 0, "seed", "S", "of the tokens and of the weights of --shape", &a.seed, 0, 9007199254740992.0, NULL},
+        CLI_ENGINE_OPTIONS(&a.common),
+        CLI_SESSION_OPTIONS(&a.common),
+        CLI_OUTPUT_OPTIONS(&a.common),
+        {.kind = CLI_END}};
+    struct bench bench = {.command = command, .a = &a};
+    struct cli_given full = {0, "full"};
+    bool given;
+    int status;
+
+    cli_common_defaults(&a.common);
+    status = cli_parse(command, options, argc, argv, NULL);
+    given = a.specs.count > 0;
+    if (!given)
+        a.specs = (struct cli_texts){&full, 1};
+    if (status == CLI_GO) {
+        bench.threads = available_threads(&a);
+        if ((a.model != NULL) == (a.shape != NULL))
+            status = cli_error(command, KVC_USAGE, "give either -m MODEL or --shape NAME; `kvcull info shapes` lists "
+                               "the shapes");
+        else
+            status = open_all(&bench);
+        if (status == KVC_OK)
+            status = measure(&bench);
+        kvc_model_close(bench.model);
+        kvc_engine_close(bench.engine);
+    }
+    if (given)
+        cli_texts_free(&a.specs);
+    return status;
+}

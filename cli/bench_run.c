@@ -1,0 +1,220 @@
+/* bench_run.c - the measurements: prefill, and decode steps in which the policies take turns. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/bench.h"
+
+static void random_tokens(const struct bench *bench, uint64_t *state, int32_t *tokens, uint64_t count) {
+    uint32_t vocab = kvc_model_info(bench->model)->vocab;
+
+    for (uint64_t i = 0; i < count; i++)
+        tokens[i] = (int32_t)(cli_random(state) % vocab);
+}
+
+static int open_session(const struct bench *bench, const char *spec, struct kvc_session **session) {
+    struct kvc_session_options options;
+    struct kvc_error error;
+
+    cli_session_options(&bench->a->common, spec, &options);
+    options.seed = (uint64_t)bench->a->seed;
+    if (kvc_session_open(bench->model, &options, session, &error) != KVC_OK)
+        return cli_report(bench->command, &error);
+    return KVC_OK;
+}
+
+/* ---- prefill -------------------------------------------------------------------------------------------------------- */
+
+static int one_prefill(struct bench *bench, const int32_t *tokens, struct bench_prefill *result, size_t repeat) {
+    uint32_t layers = kvc_model_info(bench->model)->layers;
+    struct kvc_session *session = NULL;
+    struct kvc_session_stats stats;
+    struct kvc_memory memory;
+    struct cli_progress progress;
+    struct kvc_prompt_options hooks = {.progress = cli_progress, .user = &progress};
+    struct kvc_error error;
+    double start;
+    int status = open_session(bench, result->spec, &session);
+
+    if (status != KVC_OK)
+        return status;
+    kvc_engine_reset_peaks(bench->engine);
+    cli_progress_start(&progress, "prefill", bench->a->common.quiet);
+    start = cli_seconds();
+    if (kvc_session_prompt(session, tokens, (size_t)result->prompt, &hooks, NULL, &error) != KVC_OK)
+        status = cli_report(bench->command, &error);
+    result->seconds[repeat] = cli_seconds() - start;
+    cli_progress_end(&progress);
+    if (status == KVC_OK) {
+        kvc_session_stats(session, &stats);
+        kvc_engine_memory(bench->engine, &memory);
+        result->peak_bytes = stats.prompt_peak_bytes;
+        result->kept_bytes = stats.cache_bytes + stats.state_bytes;
+        result->layer_bytes = stats.full_bytes / layers;
+        result->hidden_bytes = memory.peak[KVC_MEMORY_HIDDEN];
+    }
+    kvc_session_close(session);
+    return status;
+}
+
+int bench_run_prefill(struct bench *bench, uint64_t prompt, struct bench_prefill *results) {
+    size_t specs = bench->a->specs.count, repeat = (size_t)bench->a->repeat;
+    int32_t *tokens = malloc((size_t)prompt * sizeof *tokens);
+    uint64_t state = (uint64_t)bench->a->seed;
+    int status = tokens ? KVC_OK : cli_no_memory(bench->command);
+
+    if (tokens)
+        random_tokens(bench, &state, tokens, prompt);
+    for (size_t i = 0; i < specs && status == KVC_OK; i++) {
+        results[i].spec = bench->a->specs.items[i].text;
+        results[i].prompt = prompt;
+        results[i].seconds = calloc(repeat, sizeof(double));
+        if (!results[i].seconds)
+            status = cli_no_memory(bench->command);
+    }
+    /* The policies take turns, and each round starts with another one, so that a slow moment of the machine does not
+     * hit one of them only. */
+    for (size_t r = 0; r < repeat && status == KVC_OK; r++)
+        for (size_t i = 0; i < specs && status == KVC_OK; i++)
+            status = one_prefill(bench, tokens, &results[(i + r) % specs], r);
+    for (size_t i = 0; i < specs && status == KVC_OK; i++) {
+        results[i].median = cli_median(results[i].seconds, repeat);
+        results[i].best = results[i].seconds[0]; /* they are sorted now */
+    }
+    free(tokens);
+    return status;
+}
+
+/* ---- decode --------------------------------------------------------------------------------------------------------- */
+
+struct decoding { /* the sessions of one policy */
+    struct kvc_session **sessions; /* [batch] */
+    uint64_t read_start;
+};
+
+static uint64_t sum_stats(const struct decoding *decoding, uint64_t batch, uint64_t *read, uint64_t *peak) {
+    uint64_t held = 0;
+
+    *read = 0;
+    *peak = 0;
+    for (uint64_t b = 0; b < batch; b++) {
+        struct kvc_session_stats stats;
+
+        kvc_session_stats(decoding->sessions[b], &stats);
+        held += stats.cache_bytes + stats.state_bytes;
+        *read += stats.read_bytes;
+        *peak += stats.peak_bytes;
+    }
+    return held;
+}
+
+static int open_all(struct bench *bench, uint64_t prompt, uint64_t batch, const char *spec,
+                    struct decoding *decoding) {
+    int32_t *tokens = malloc((size_t)prompt * sizeof *tokens);
+    uint64_t state = (uint64_t)bench->a->seed;
+    struct kvc_error error;
+    int status = KVC_OK;
+
+    decoding->sessions = calloc((size_t)batch, sizeof(struct kvc_session *));
+    if (!tokens || !decoding->sessions)
+        status = cli_no_memory(bench->command);
+    for (uint64_t b = 0; b < batch && status == KVC_OK; b++) {
+        random_tokens(bench, &state, tokens, prompt);
+        status = open_session(bench, spec, &decoding->sessions[b]);
+        if (status == KVC_OK &&
+            kvc_session_prompt(decoding->sessions[b], tokens, (size_t)prompt, NULL, NULL, &error) != KVC_OK)
+            status = cli_report(bench->command, &error);
+    }
+    free(tokens);
+    return status;
+}
+
+static void note_memory(struct bench_decode *result, const struct decoding *decoding, size_t point) {
+    uint64_t read, peak;
+
+    result->cache[point] = sum_stats(decoding, result->batch, &read, &peak);
+    result->resident[point] = bench_resident();
+    result->peak_bytes = peak;
+}
+
+static int steps(struct bench *bench, uint64_t batch, struct bench_decode *results, struct decoding *decodings,
+                 int32_t *tokens, float *logits) {
+    size_t specs = bench->a->specs.count;
+    uint64_t count = (uint64_t)bench->a->generate, state = (uint64_t)bench->a->seed + 1;
+    struct cli_progress progress;
+    struct kvc_error error;
+    int status = KVC_OK;
+
+    cli_progress_start(&progress, "decode", bench->a->common.quiet);
+    for (uint64_t s = 0; s < count && status == KVC_OK; s++) {
+        random_tokens(bench, &state, tokens, batch);
+        for (size_t i = 0; i < specs && status == KVC_OK; i++) {
+            size_t which = (i + s) % specs;
+            double start = cli_seconds();
+
+            if (kvc_decode(decodings[which].sessions, tokens, (size_t)batch, logits, NULL, &error) != KVC_OK)
+                status = cli_report(bench->command, &error);
+            results[which].seconds[s] = cli_seconds() - start;
+        }
+        for (size_t i = 0; i < specs && status == KVC_OK; i++) {
+            if (s == 0)
+                note_memory(&results[i], &decodings[i], 0);
+            if (s == count / 2)
+                note_memory(&results[i], &decodings[i], 1);
+            if (s + 1 == count)
+                note_memory(&results[i], &decodings[i], 2);
+        }
+        cli_progress(&progress, s + 1, count);
+    }
+    cli_progress_end(&progress);
+    return status;
+}
+
+static void sum_up(const struct bench *bench, struct bench_decode *result, const struct decoding *decoding) {
+    size_t count = (size_t)bench->a->generate;
+    uint64_t read, peak;
+
+    sum_stats(decoding, result->batch, &read, &peak);
+    result->read_bytes = (read - decoding->read_start) / count;
+    for (size_t s = 0; s < count; s++)
+        result->mean += result->seconds[s] / (double)count;
+    for (size_t q = 0; q < BENCH_QUARTERS; q++) {
+        size_t from = q * count / BENCH_QUARTERS, to = (q + 1) * count / BENCH_QUARTERS;
+
+        result->quarter[q] = cli_median(result->seconds + from, to - from);
+    }
+    result->median = cli_median(result->seconds, count);
+}
+
+int bench_run_decode(struct bench *bench, uint64_t prompt, uint64_t batch, struct bench_decode *results) {
+    size_t specs = bench->a->specs.count;
+    struct decoding *decodings = calloc(specs, sizeof *decodings);
+    int32_t *tokens = malloc((size_t)batch * sizeof *tokens);
+    float *logits = malloc((size_t)batch * kvc_model_info(bench->model)->vocab * sizeof *logits);
+    uint64_t peak;
+    int status = decodings && tokens && logits ? KVC_OK : cli_no_memory(bench->command);
+
+    for (size_t i = 0; i < specs && status == KVC_OK; i++) {
+        results[i] = (struct bench_decode){.spec = bench->a->specs.items[i].text, .prompt = prompt, .batch = batch};
+        results[i].seconds = calloc((size_t)bench->a->generate, sizeof(double));
+        if (!results[i].seconds) {
+            status = cli_no_memory(bench->command);
+            break;
+        }
+        status = open_all(bench, prompt, batch, results[i].spec, &decodings[i]);
+        if (status == KVC_OK)
+            sum_stats(&decodings[i], batch, &decodings[i].read_start, &peak);
+    }
+    if (status == KVC_OK)
+        status = steps(bench, batch, results, decodings, tokens, logits);
+    for (size_t i = 0; decodings && i < specs; i++) {
+        if (status == KVC_OK)
+            sum_up(bench, &results[i], &decodings[i]);
+        for (uint64_t b = 0; decodings[i].sessions && b < batch; b++)
+            kvc_session_close(decodings[i].sessions[b]);
+        free(decodings[i].sessions);
+    }
+    free(logits);
+    free(tokens);
+    free(decodings);
+    return status;
+}

@@ -1,0 +1,30 @@
+/* verify.h - the parts of kvcull verify. */
+#ifndef KVC_CLI_VERIFY_H
+#define KVC_CLI_VERIFY_H
+
+#include "cli/cli.h"
+
+struct verify_arguments {
+    struct cli_common common;
+    const char *model;
+    const char *backend;
+    struct cli_texts specs;
+    int64_t prompt, steps;
+};
+
+struct verify_report { /* of everything so far */
+    const struct cli_command *command;
+    struct cli_table *table;
+    json_t *rows; /* NULL: a table is wanted */
+    const char *backend;
+    uint64_t differing;
+    char first[400]; /* the first difference of all, with its place */
+    bool failed;
+};
+void verify_add(struct verify_report *report, const char *backend, const struct kvc_verify_row *row);
+
+/* Whole runs of every policy on ref and on the backends, step by step beside each other. */
+int verify_methods(const struct cli_command *command, const struct verify_arguments *arguments,
+                   const char *const *backends, size_t count, struct verify_report *report);
+
+#endif

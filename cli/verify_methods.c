@@ -1,0 +1,350 @@
+/* verify_methods.c - whole runs: prompt, then decode steps, on ref and on every backend beside each other. After every
+ * step the logits and the entries kept must be the same. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/verify.h"
+
+struct run { /* of one backend; the first is ref */
+    const char *name;
+    struct kvc_engine *engine;
+    struct kvc_model *model;
+    struct kvc_session *session;
+    struct kvc_hash *hash;
+    float *logits;
+    struct kvc_verify_row row;
+};
+
+struct runs {
+    const struct cli_command *command;
+    const struct verify_arguments *a;
+    struct run *run; /* [count] */
+    size_t count;
+    uint32_t vocab, layers, kv_heads;
+    int32_t *positions[2];
+    size_t room;
+};
+
+/* ---- which policies ------------------------------------------------------------------------------------------------ */
+
+static int add_spec(const struct cli_command *command, struct cli_texts *specs, const char *text) {
+    struct cli_given *items = realloc(specs->items, (specs->count + 1) * sizeof *items);
+    char *copy = strdup(text);
+
+    if (items)
+        specs->items = items;
+    if (!items || !copy) {
+        free(copy);
+        return cli_no_memory(command);
+    }
+    items[specs->count++] = (struct cli_given){0, copy};
+    return KVC_OK;
+}
+
+/* A method with its required options, a budget that a prompt of `prompt` tokens exceeds, and each choice of its
+ * options once. A method that needs a file cannot be run like this and is left out. */
+static int add_method(const struct cli_command *command, const struct kvc_engine *engine,
+                      const struct kvc_policy_class *policy, uint64_t prompt, struct cli_texts *specs) {
+    const struct kvc_option *option;
+    struct kvc_error error;
+    char spec[256];
+    int status;
+
+    snprintf(spec, sizeof spec, "%s", policy->name);
+    for (option = policy->options; option && option->name; option++)
+        if (!option->standard || option->kind == KVC_OPTION_BUDGET)
+            snprintf(spec + strlen(spec), sizeof spec - strlen(spec), "%s%s=%llu", strchr(spec, ':') ? "," : ":",
+                     option->name, (unsigned long long)(prompt / 3));
+    if (kvc_policy_check(engine, spec, &error) != KVC_OK)
+        return KVC_OK;
+    status = add_spec(command, specs, spec);
+    for (option = policy->options; option && option->name && status == KVC_OK; option++) {
+        const char *choice = option->kind == KVC_OPTION_CHOICE ? option->choices : NULL;
+
+        while (choice && *choice && status == KVC_OK) {
+            size_t n = strcspn(choice, "|");
+            char with[320];
+
+            if (option->standard && strlen(option->standard) == n && memcmp(option->standard, choice, n) == 0) {
+                choice += n + (choice[n] == '|');
+                continue;
+            }
+            snprintf(with, sizeof with, "%s%s%s=%.*s", spec, strchr(spec, ':') ? "," : ":", option->name, (int)n,
+                     choice);
+            if (kvc_policy_check(engine, with, &error) == KVC_OK)
+                status = add_spec(command, specs, with);
+            choice += n + (choice[n] == '|');
+        }
+    }
+    return status;
+}
+
+static int list_specs(const struct cli_command *command, const struct verify_arguments *a,
+                      const struct kvc_engine *engine, struct cli_texts *specs) {
+    static const char *const joined[] = {"snapkv:budget=%llu+morphkv:budget=%llu",
+                                         "snapkv:budget=%llu+streaming:budget=%llu"};
+    bool all = a->specs.count == 0;
+    const struct kvc_policy_class *policy;
+    struct kvc_error error;
+    int status = KVC_OK;
+
+    for (size_t i = 0; i < a->specs.count && status == KVC_OK; i++) {
+        if (strcmp(a->specs.items[i].text, "all") == 0)
+            all = true;
+        else
+            status = add_spec(command, specs, a->specs.items[i].text);
+    }
+    if (status == KVC_OK)
+        status = cli_check_policies(command, engine, specs);
+    for (size_t i = 0; all && status == KVC_OK && (policy = kvc_policy(engine, i)) != NULL; i++)
+        status = add_method(command, engine, policy, (uint64_t)a->prompt, specs);
+    for (size_t i = 0; all && status == KVC_OK && i < sizeof joined / sizeof joined[0]; i++) {
+        unsigned long long budget = (unsigned long long)a->prompt / 3;
+        char spec[128];
+
+        snprintf(spec, sizeof spec, joined[i], budget, budget);
+        if (kvc_policy_check(engine, spec, &error) == KVC_OK)
+            status = add_spec(command, specs, spec);
+    }
+    return status;
+}
+
+/* ---- one run ------------------------------------------------------------------------------------------------------- */
+
+static uint32_t bits(float value) {
+    uint32_t word;
+
+    memcpy(&word, &value, sizeof word);
+    return word;
+}
+
+static void compare_logits(const struct runs *runs, struct run *run, const char *when) {
+    const float *want = runs->run[0].logits;
+
+    kvc_hash_add(run->hash, run->logits, runs->vocab);
+    run->row.values += runs->vocab;
+    for (uint32_t i = 0; i < runs->vocab; i++) {
+        bool nan = want[i] != want[i] && run->logits[i] != run->logits[i];
+
+        if (bits(want[i]) == bits(run->logits[i]) || nan)
+            continue;
+        if (run->row.differing++ == 0 && run->row.first[0] == '\0')
+            snprintf(run->row.first, sizeof run->row.first, "%s, logit %u: %08x, not %08x", when, i,
+                     bits(run->logits[i]), bits(want[i]));
+    }
+}
+
+static int read_positions(struct runs *runs, const struct run *run, uint32_t layer, uint32_t head, int which,
+                          size_t *count) {
+    *count = kvc_session_positions(run->session, layer, head, runs->positions[which], runs->room);
+    while (*count > runs->room) {
+        size_t room = 2 * *count;
+
+        for (size_t i = 0; i < 2; i++) {
+            int32_t *more = realloc(runs->positions[i], room * sizeof *more);
+
+            if (!more)
+                return cli_no_memory(runs->command);
+            runs->positions[i] = more;
+        }
+        runs->room = room;
+        *count = kvc_session_positions(run->session, layer, head, runs->positions[which], room);
+    }
+    return KVC_OK;
+}
+
+/* Entries that one of the two lists has and the other has not; both ascend. */
+static uint64_t unlike(const int32_t *a, size_t n, const int32_t *b, size_t m, int32_t *first) {
+    uint64_t count = 0;
+    size_t i = 0, j = 0;
+
+    while (i < n || j < m) {
+        if (i < n && j < m && a[i] == b[j]) {
+            i++;
+            j++;
+            continue;
+        }
+        if (j == m || (i < n && a[i] < b[j])) {
+            if (count++ == 0)
+                *first = a[i];
+            i++;
+        } else {
+            if (count++ == 0)
+                *first = b[j];
+            j++;
+        }
+    }
+    return count;
+}
+
+static int compare_entries(struct runs *runs, const char *when) {
+    for (uint32_t l = 0; l < runs->layers; l++)
+        for (uint32_t h = 0; h < runs->kv_heads; h++) {
+            size_t want, got;
+            int status = read_positions(runs, &runs->run[0], l, h, 0, &want);
+
+            for (size_t r = 1; r < runs->count && status == KVC_OK; r++) {
+                struct run *run = &runs->run[r];
+                int32_t first = 0;
+                uint64_t differing;
+
+                status = read_positions(runs, run, l, h, 1, &got);
+                if (status != KVC_OK)
+                    break;
+                if (got > want) /* a list may have been read into less room than it has now */
+                    status = read_positions(runs, &runs->run[0], l, h, 0, &want);
+                differing = unlike(runs->positions[0], want, runs->positions[1], got, &first);
+                if (differing && run->row.first[0] == '\0')
+                    snprintf(run->row.first, sizeof run->row.first, "%s, layer %u, head %u: the entry at position %d is "
+                             "kept by one only", when, l, h, first);
+                run->row.kept_differing += differing;
+            }
+            if (status != KVC_OK)
+                return status;
+        }
+    return KVC_OK;
+}
+
+/* Feeds the same tokens to all: the prompt, or one decode step. */
+static int feed(struct runs *runs, const int32_t *tokens, size_t count, bool prompt, const char *when) {
+    struct kvc_error error;
+
+    for (size_t r = 0; r < runs->count; r++) {
+        struct run *run = &runs->run[r];
+        enum kvc_status status =
+            prompt ? kvc_session_prompt(run->session, tokens, count, NULL, run->logits, &error)
+                   : kvc_decode(&run->session, tokens, 1, run->logits, NULL, &error);
+
+        if (status != KVC_OK)
+            return cli_report(runs->command, &error);
+        if (r > 0)
+            compare_logits(runs, run, when);
+    }
+    return compare_entries(runs, when);
+}
+
+static int32_t likeliest(const float *logits, uint32_t vocab) {
+    uint32_t best = 0;
+
+    for (uint32_t i = 1; i < vocab; i++)
+        if (logits[i] > logits[best])
+            best = i;
+    return (int32_t)best;
+}
+
+static int run_policy(struct runs *runs, const char *spec, struct verify_report *report) {
+    const struct verify_arguments *a = runs->a;
+    size_t prompt = (size_t)a->prompt;
+    int32_t *tokens = malloc(prompt * sizeof *tokens);
+    uint64_t random = 1;
+    struct kvc_session_options options;
+    struct kvc_error error;
+    int status = tokens ? KVC_OK : cli_no_memory(runs->command);
+
+    cli_session_options(&a->common, spec, &options);
+    options.seed = 1;
+    for (size_t i = 0; tokens && i < prompt; i++)
+        tokens[i] = (int32_t)(cli_random(&random) % runs->vocab);
+    for (size_t r = 0; r < runs->count && status == KVC_OK; r++) {
+        struct run *run = &runs->run[r];
+
+        run->row = (struct kvc_verify_row){.kind = "method", .name = spec, .cases = 1 + (uint64_t)a->steps};
+        run->hash = kvc_hash_open();
+        if (!run->hash)
+            status = cli_no_memory(runs->command);
+        else if (kvc_session_open(run->model, &options, &run->session, &error) != KVC_OK)
+            status = cli_report(runs->command, &error);
+    }
+    if (status == KVC_OK)
+        status = feed(runs, tokens, prompt, true, "prompt");
+    for (int64_t step = 1; step <= a->steps && status == KVC_OK; step++) {
+        int32_t token = likeliest(runs->run[0].logits, runs->vocab);
+        char when[32];
+
+        snprintf(when, sizeof when, "step %lld", (long long)step);
+        status = feed(runs, &token, 1, false, when);
+    }
+    for (size_t r = 0; r < runs->count; r++) {
+        struct run *run = &runs->run[r];
+
+        if (status == KVC_OK && r > 0) {
+            run->row.hash = kvc_hash_value(run->hash);
+            verify_add(report, run->name, &run->row);
+        }
+        kvc_session_close(run->session);
+        kvc_hash_close(run->hash);
+        run->session = NULL;
+        run->hash = NULL;
+    }
+    free(tokens);
+    return status;
+}
+
+/* ---- all runs ------------------------------------------------------------------------------------------------------ */
+
+static int open_runs(struct runs *runs, const char *path, const char *const *backends) {
+    for (size_t r = 0; r < runs->count; r++) {
+        struct run *run = &runs->run[r];
+        struct cli_common common = runs->a->common;
+        int status;
+
+        run->name = r == 0 ? "ref" : backends[r - 1];
+        common.backend = run->name;
+        status = cli_open_model(runs->command, &common, path, NULL, &run->engine, &run->model);
+        if (status != KVC_OK)
+            return status;
+        runs->vocab = kvc_model_info(run->model)->vocab;
+        run->logits = malloc((size_t)runs->vocab * sizeof *run->logits);
+        if (!run->logits)
+            return cli_no_memory(runs->command);
+    }
+    runs->layers = kvc_model_info(runs->run[0].model)->layers;
+    runs->kv_heads = kvc_model_info(runs->run[0].model)->kv_heads;
+    runs->room = (size_t)(runs->a->prompt + runs->a->steps);
+    for (size_t i = 0; i < 2; i++) {
+        runs->positions[i] = malloc(runs->room * sizeof *runs->positions[i]);
+        if (!runs->positions[i])
+            return cli_no_memory(runs->command);
+    }
+    return KVC_OK;
+}
+
+int verify_methods(const struct cli_command *command, const struct verify_arguments *a, const char *const *backends,
+                   size_t count, struct verify_report *report) {
+    struct runs runs = {.command = command, .a = a, .count = count + 1};
+    struct cli_texts specs = {NULL, 0};
+    struct cli_progress progress;
+    char *bundled = NULL;
+    int status = KVC_OK;
+
+    runs.run = calloc(runs.count, sizeof *runs.run);
+    if (!runs.run)
+        return cli_no_memory(command);
+    if (!a->model)
+        status = cli_data_path(command, "demo", &bundled);
+    if (status == KVC_OK)
+        status = open_runs(&runs, a->model ? a->model : bundled, backends);
+    if (status == KVC_OK)
+        status = list_specs(command, a, runs.run[0].engine, &specs);
+    if (status == KVC_OK && report->table)
+        cli_table_rule(report->table);
+    cli_progress_start(&progress, "methods", a->common.quiet);
+    for (size_t i = 0; i < specs.count && status == KVC_OK; i++) {
+        status = run_policy(&runs, specs.items[i].text, report);
+        cli_progress(&progress, i + 1, specs.count);
+    }
+    cli_progress_end(&progress);
+    for (size_t i = 0; i < specs.count; i++)
+        free((char *)(uintptr_t)specs.items[i].text);
+    cli_texts_free(&specs);
+    for (size_t r = 0; r < runs.count; r++) {
+        free(runs.run[r].logits);
+        kvc_model_close(runs.run[r].model);
+        kvc_engine_close(runs.run[r].engine);
+    }
+    free(runs.positions[0]);
+    free(runs.positions[1]);
+    free(runs.run);
+    free(bundled);
+    return status;
+}
