@@ -2,7 +2,11 @@
 noinst_LTLIBRARIES += libkvcli.la
 libkvcli_la_SOURCES = cli/cli.h \
 	cli/options.c cli/help.c cli/common.c cli/format.c cli/table.c cli/file.c cli/json.c cli/progress.c \
-	cli/generate.c cli/summary.c cli/chat_text.c \
-	cli/run.c cli/chat.c
+	cli/generate.c cli/summary.c cli/chat_text.c cli/commands.c \
+	cli/run.c cli/chat.c cli/logits.c cli/tokenize.c cli/perplexity.c cli/convert.c cli/replay.c cli/eval.c \
+	cli/info.h cli/info.c cli/info_methods.c cli/info_manual.c cli/info_model.c \
+	cli/verify.h cli/verify.c cli/verify_methods.c \
+	cli/bench.h cli/bench.c cli/bench_run.c cli/bench_print.c cli/bench_machine.c
 libkvcli_la_CPPFLAGS = $(AM_CPPFLAGS) \
 	-DKVC_DATADIR='"$(pkgdatadir)"' -DKVC_SOURCE_DATA='"$(abs_top_srcdir)/data"'
+
