@@ -1,11 +1,11 @@
 # examples.mk - three short programs that use the installed header and the shared library only.
 
-EXTRA_PROGRAMS += examples/generate examples/sessions examples/policy
+noinst_PROGRAMS += examples/generate examples/sessions examples/policy
 examples_generate_SOURCES = examples/generate.c
 examples_generate_LDADD = libkvcull.la
 examples_sessions_SOURCES = examples/sessions.c
 examples_sessions_LDADD = libkvcull.la
 examples_policy_SOURCES = examples/policy.c
 examples_policy_LDADD = libkvcull.la -lm
-#SHELL_TESTS += examples/check.sh
+SHELL_TESTS += examples/check.sh
 EXTRA_DIST += examples/check.sh

@@ -17,10 +17,10 @@ libkvc_la_SOURCES += \
 # Families: configuration, names, loading.
 libkvc_la_SOURCES += models/config.c models/config.h models/config_gguf.c models/family.c models/names.c models/names.h \
 	models/network.c models/network.h models/network_gguf.c models/rope.c
-libkvc_la_SOURCES += models/config_hf.c models/network_folder.c
+libkvc_la_SOURCES += models/config_hf.c models/network_folder.c models/model.c models/model.h
 
 # Text: tokenizers and chat templates (jansson, pcre2, utf8proc).
-libkvc_la_SOURCES += models/template.c models/text.c models/tokenizer.c models/tokenizer.h models/tokenizer_added.c \
+libkvc_la_SOURCES += models/template.c models/tokenizer.c models/tokenizer.h models/tokenizer_added.c \
     models/tokenizer_bpe.c models/tokenizer_folder.c models/tokenizer_gguf.c models/tokenizer_json.c \
     models/tokenizer_json.h models/tokenizer_parts.h models/tokenizer_split.c models/tokenizer_steps.c \
     models/tokenizer_unicode.c models/tokenizer_vocab.c

@@ -1,5 +1,5 @@
 # core.mk - tests of this area: check_PROGRAMS, their sources and test data.
 
-EXTRA_PROGRAMS += tests/test_session
+check_PROGRAMS += tests/test_session
 tests_test_session_SOURCES = tests/test_session.c
 tests_test_session_LDADD = $(KVC_TEST_LIBS)
