@@ -1,4 +1,4 @@
-/* model.c - opens GGUF files and Hugging Face folders as models; the public functions of a model. */
+/* model.c - opens GGUF files and Hugging Face folders as models. What models do with text lies in text.c. */
 #include "models/model.h"
 
 #include <stdlib.h>
@@ -106,47 +106,4 @@ const struct kvc_model_info *kvc_model_info(const struct kvc_model *model) {
 enum kvc_status kvc_session_open(struct kvc_model *model, const struct kvc_session_options *options,
                                  struct kvc_session **session, struct kvc_error *error) {
     return kvc_session_create(model->engine, &model->network, &model->runner, options, session, error);
-}
-
-/* ---- text ---- */
-
-static enum kvc_status need_tokenizer(const struct kvc_model *model, struct kvc_error *error) {
-    if (model->tokenizer) {
-        return KVC_OK;
-    }
-    return kvc_fail(error, KVC_INPUT, "%s: has no tokenizer (%s); give token ids instead", model->info.path,
-                    model->gguf ? "no tokenizer.ggml.model" : "no tokenizer.json in the folder");
-}
-
-enum kvc_status kvc_tokenize(const struct kvc_model *model, const char *text, size_t bytes, unsigned flags,
-                             int32_t **tokens, size_t *count, struct kvc_error *error) {
-    *tokens = NULL;
-    *count = 0;
-    enum kvc_status status = need_tokenizer(model, error);
-    return status ? status : kvc_tokenizer_encode(model->tokenizer, text, bytes, flags, tokens, count, error);
-}
-
-enum kvc_status kvc_detokenize(const struct kvc_model *model, const int32_t *tokens, size_t count, bool special,
-                               char **text, size_t *bytes, struct kvc_error *error) {
-    *text = NULL;
-    *bytes = 0;
-    enum kvc_status status = need_tokenizer(model, error);
-    return status ? status : kvc_tokenizer_decode(model->tokenizer, tokens, count, special, text, bytes, error);
-}
-
-size_t kvc_token_bytes(const struct kvc_model *model, int32_t token, bool first, char *text, size_t room) {
-    return model->tokenizer ? kvc_tokenizer_token_bytes(model->tokenizer, token, first, text, room) : 0;
-}
-
-bool kvc_token_ends_turn(const struct kvc_model *model, int32_t token) {
-    return model->tokenizer ? kvc_tokenizer_ends_turn(model->tokenizer, token) : token >= 0 && token == model->info.eos;
-}
-
-enum kvc_status kvc_chat_text(const struct kvc_model *model, const char *template_name,
-                              const struct kvc_message *messages, size_t count, bool answer, char **text,
-                              struct kvc_error *error) {
-    *text = NULL;
-    enum kvc_status status = need_tokenizer(model, error);
-    return status ? status
-                  : kvc_chat_render(model->tokenizer, template_name, messages, count, answer, text, error);
 }

@@ -2,4 +2,8 @@
 
 check_PROGRAMS += tests/test_trig
 tests_test_trig_SOURCES = tests/test_trig.c
-tests_test_trig_LDADD = $(KVC_TEST_LIBS)
+tests_test_trig_LDADD = $(KVC_TEST_LIBS) -lm
+
+check_PROGRAMS += tests/test_golden
+tests_test_golden_SOURCES = tests/test_golden.c
+tests_test_golden_LDADD = $(KVC_TEST_LIBS) -lm
