@@ -463,24 +463,24 @@ bool kvc_chat_template(size_t i, const char **name, const char **summary)
     return true;
 }
 
-/* Marks of a template's text, looked for from top to bottom: all of `with` (up to three) and none of `without`. */
+/* Marks of a template's text, looked for from top to bottom: all of `with`. Line ends are written \\n in all of them. */
 static const struct mark {
-    const char *name, *with[3], *without;
+    const char *name, *with[3];
 } marks[] = {
-    {"llama3.1", {"<|start_header_id|>", "Cutting Knowledge Date"}, NULL},
-    {"llama3", {"<|start_header_id|>", "<|end_header_id|>"}, NULL},
-    {"phi4", {"<|im_start|>", "<|im_sep|>"}, NULL},
-    {"qwen3", {"<|im_start|>", "reasoning_content", "</think>"}, NULL},
-    {"chatml", {"<|im_start|>", "<|im_end|>"}, NULL}, /* Qwen2's and Qwen2.5's system messages stand in their text */
-    {"llama2", {"[INST]", "<<SYS>>"}, NULL},
-    {"mistral-nemo", {"\"[INST]\" +"}, NULL},
-    {"mistral-v0.3", {"[INST]", "\"[/INST]\""}, NULL},
-    {"mistral-v0.2", {"[INST]", " [/INST]"}, NULL},
-    {"phi3", {"<|end|>", "'<|end|>' + '\\n' + '<|assistant|>' + '\\n'"}, NULL},
-    {"phi3", {"<|end|>", "<|end|>\\n<|assistant|>\\n"}, NULL},
-    {"phi4-mini", {"<|end|>", "'|>' + message['content'] + '<|end|>'"}, NULL},
-    {"phi3.5", {"<|end|>", "<|user|>", "<|assistant|>"}, NULL},
-    {"vicuna", {"USER: ", "ASSISTANT:"}, NULL},
+    {"llama3.1", {"<|start_header_id|>", "Cutting Knowledge Date"}},
+    {"llama3", {"<|start_header_id|>", "<|end_header_id|>"}},
+    {"phi4", {"<|im_start|>", "<|im_sep|>"}},
+    {"qwen3", {"<|im_start|>", "reasoning_content", "</think>"}},
+    {"chatml", {"<|im_start|>", "<|im_end|>"}}, /* Qwen2's and Qwen2.5's system messages stand in their text */
+    {"llama2", {"[INST]", "<<SYS>>"}},
+    {"mistral-nemo", {"\"[INST]\" +"}},
+    {"mistral-v0.3", {"[INST]", "\"[/INST]\""}},
+    {"mistral-v0.2", {"[INST]", " [/INST]"}},
+    {"phi3", {"<|end|>", "'<|end|>' + '\\n' + '<|assistant|>' + '\\n'"}},
+    {"phi3", {"<|end|>", "<|end|>\\n<|assistant|>\\n"}},
+    {"phi4-mini", {"<|end|>", "'|>' + message['content'] + '<|end|>'"}},
+    {"phi3.5", {"<|end|>", "<|user|>", "<|assistant|>"}},
+    {"vicuna", {"USER: ", "ASSISTANT:"}},
 };
 
 static const struct family *by_name(const char *name)
@@ -491,16 +491,27 @@ static const struct family *by_name(const char *name)
     return NULL;
 }
 
-static const struct family *by_text(const char *jinja)
+/* *family NULL: none of them. */
+static enum kvc_status by_text(const char *jinja, const struct family **family, struct kvc_error *error)
 {
-    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
-        bool all = !marks[i].without || !strstr(jinja, marks[i].without);
-        for (int k = 0; k < 3 && all; k++)
-            all = !marks[i].with[k] || strstr(jinja, marks[i].with[k]);
-        if (all)
-            return by_name(marks[i].name);
+    struct kvc_buffer text = {0}; /* real line ends and \\n in the template's strings mean the same */
+    bool fits = true;
+    for (; *jinja && fits; jinja++)
+        fits = *jinja == '\n' ? kvc_buffer_add(&text, "\\n", 2) : kvc_buffer_add(&text, jinja, 1);
+    if (!fits || !kvc_buffer_add(&text, "", 1)) {
+        kvc_buffer_free(&text);
+        return kvc_no_memory(error);
     }
-    return NULL;
+    *family = NULL;
+    for (size_t i = 0; i < sizeof marks / sizeof *marks && !*family; i++) {
+        bool all = true;
+        for (int k = 0; k < 3 && all; k++)
+            all = !marks[i].with[k] || strstr(text.data, marks[i].with[k]);
+        if (all)
+            *family = by_name(marks[i].name);
+    }
+    kvc_buffer_free(&text);
+    return KVC_OK;
 }
 
 static enum kvc_status unknown(struct kvc_error *error, const char *what, const char *name)
@@ -563,7 +574,11 @@ enum kvc_status kvc_chat_render(const struct kvc_tokenizer *tokenizer, const cha
     const char *jinja = !name && tokenizer ? tokenizer->chat_template : NULL;
     if (!name && !jinja)
         return unknown(error, "the model has no chat template; name one", "");
-    const struct family *family = name ? by_name(name) : by_text(jinja);
+    const struct family *family = name ? by_name(name) : NULL;
+    if (!name)
+        status = by_text(jinja, &family, error);
+    if (status != KVC_OK)
+        return status;
     if (!family)
         return name ? unknown(error, "no chat template is called ", name)
                     : unknown(error, "the model's chat template is not one of the known families'; name one", "");

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""make_templates_golden.py - renders the models' own chat templates with jinja2, for tests/test_template.c to compare.
+
+    python tools/make_templates_golden.py ../shared/templates tests/data/templates
+
+Writes expected.json. Needs the Python package jinja2.
+"""
+import json
+import os
+import sys
+
+import jinja2
+import jinja2.sandbox
+
+# file, what kvcull calls the family, bos, eos
+TEMPLATES = [
+    ("meta-llama-Llama-3.1-8B-Instruct.jinja", "llama3.1", "<|begin_of_text|>", "<|eot_id|>"),
+    ("mistralai-Mistral-Nemo-Instruct-2407.jinja", "mistral-nemo", "<s>", "</s>"),
+    ("Qwen-Qwen2.5-7B-Instruct.jinja", "qwen2.5", "", "<|im_end|>"),
+    ("Qwen-Qwen3-0.6B.jinja", "qwen3", "", "<|im_end|>"),
+    ("microsoft-Phi-3.5-mini-instruct.jinja", "phi3.5", "<s>", "<|endoftext|>"),
+]
+
+
+def say(*turns):
+    roles = {"s": "system", "u": "user", "a": "assistant"}
+    return [{"role": roles[turn[0]], "content": turn[1:]} for turn in turns]
+
+
+CONVERSATIONS = [
+    say("uHello"),
+    say("sYou are terse.", "uHello"),
+    say("s  Spaces around. \n", "u \n Hello there\t\n", "a  Hi.  ", "u\u00a0Bye\u3000\n"),
+    say("uOne", "aTwo", "uThree", "aFour", "uFive"),
+    say("sBe kind.", "uOne", "aTwo", "uThree", "aFour", "uFive"),
+    say("uOne", "aTwo"),
+    say("sBe kind.", "uOne", "aTwo"),
+    say("u", "a", "u"),
+    say("s", "uEmpty system"),
+    say("u'quotes' \"double\" {{ braces }} {% tag %} \\n <|im_end|> [/INST]", "a<b>&amp;</b>", "uÄ漢🦙"),
+    say("uThink", "a<think>\nfirst\nthought\n</think>\n\nThe answer.", "uAgain"),
+    say("uThink", "a<think>\nfirst\nthought\n</think>\n\nThe answer."),
+    say("uThink", "a<think>\n\n</think>\n\nThe answer."),
+    say("uThink", "ano opening</think>rest</think>\n\nlast"),
+    say("uThink", "ax<think>a<think>b</think>\nc"),
+    say("uThink", "a</think>"),
+    say("uThink", "a\n\n</think>\n\n<think>after"),
+    say("u<tool_response>x</tool_response>", "aOne"),
+    say("uQ", "a<think>t</think>One", "u<tool_response>x</tool_response>", "a<think>u</think>Two"),
+    say("uQ", "aOne", "u<tool_response>x</tool_response>", "aTwo", "uThree"),
+    say("uOne", "uTwo"),
+    say("uOne", "sLate", "uTwo"),
+    say("aFirst", "uThen"),
+    say("sOnly"),
+]
+
+
+def raise_exception(message):
+    raise jinja2.exceptions.TemplateError(message)
+
+
+def main():
+    source, target = sys.argv[1:3]
+    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    environment.globals["raise_exception"] = raise_exception
+    rows = []
+    for file, family, bos, eos in TEMPLATES:
+        with open(os.path.join(source, file)) as text:
+            template = environment.from_string(text.read())
+        for index, messages in enumerate(CONVERSATIONS):
+            for answer in (False, True):
+                try:
+                    out = template.render(messages=messages, add_generation_prompt=answer, bos_token=bos, eos_token=eos)
+                except jinja2.exceptions.TemplateError:
+                    out = None  # the template refuses
+                rows.append({"file": file, "family": family, "bos": bos, "eos": eos, "conversation": index,
+                             "answer": answer, "text": out})
+    os.makedirs(target, exist_ok=True)
+    with open(os.path.join(target, "expected.json"), "w") as out:
+        json.dump({"jinja2": jinja2.__version__, "conversations": CONVERSATIONS, "rows": rows}, out, indent=0)
+        out.write("\n")
+
+
+if __name__ == "__main__":
+    main()
