@@ -17,7 +17,7 @@ libkvc_la_SOURCES += \
 # Families: configuration, names, loading.
 libkvc_la_SOURCES += models/config.c models/config.h models/config_gguf.c models/family.c models/names.c models/names.h \
 	models/network.c models/network.h models/network_gguf.c models/rope.c
-libkvc_la_SOURCES += models/config_hf.c models/network_folder.c models/model.c models/model.h
+libkvc_la_SOURCES += models/config_hf.c models/network_folder.c models/model.c models/model.h models/text.c
 
 # Text: tokenizers and chat templates (jansson, pcre2, utf8proc).
 libkvc_la_SOURCES += models/template.c models/tokenizer.c models/tokenizer.h models/tokenizer_added.c \
