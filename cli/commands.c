@@ -4,8 +4,8 @@
 const struct cli_command cli_commands[] = {
     {"run", "-m MODEL [-p TEXT | -f FILE | -] [--kv SPEC] [options]", "continues a prompt",
      "Continues a prompt and writes the answer, without the prompt, to standard output. Without a prompt the model begins "
-     "by itself. Several prompts, in the order of -p, -f and -, are several turns of one session: each is answered before "
-     "the next one is read.\n\n"
+     "by itself. Several -p and -f, in the order given (- comes last), are several turns of one session: each is answered "
+     "before the next one is read.\n\n"
      "An answer ends at one of the model's own end-of-turn tokens, before a --stop text, after -n tokens, or when --ctx is "
      "full. A summary on standard error tells how many tokens went in and out, the time to the first token, tokens per "
      "second, the cache's bytes now and at peak, and what the policy full would hold.",

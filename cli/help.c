@@ -100,6 +100,8 @@ void cli_help(const struct cli_command *command, const struct cli_option *option
     fill(stdout, command->synopsis, strlen(command->synopsis), 15 + strlen(command->name), 11);
     printf("\n");
     cli_wrap(stdout, command->description, 0);
+    if (options->kind != CLI_GROUP)
+        printf("\n");
     for (; options->kind != CLI_END; options++) {
         char left[96], help[400], value[64];
 

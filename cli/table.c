@@ -1,11 +1,12 @@
-/* table.c - aligned tables of at most 100 columns. */
+/* table.c - aligned tables of at most 100 columns. Where cells are too wide, words in the last column wrap, and a long
+ * first cell (a policy, say) stands on a line of its own. */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 
-enum { WIDTH = 100, MOST_COLUMNS = 24, GAP = 2, LEAST_LAST = 20 };
+enum { WIDTH = 100, MOST_COLUMNS = 24, GAP = 2, LEAST_LAST = 20, LEAST_FIRST = 8 };
 
 struct cli_table {
     size_t columns, cells, room;
@@ -120,18 +121,22 @@ static void print_last(FILE *stream, const char *text, size_t indent, size_t wid
 
 static void print_row(const struct cli_table *table, FILE *stream, const char *const *cell, const size_t *width) {
     size_t at = 0;
+    bool apart = table->columns > 1 && width_of(cell[0]) > width[0];
 
+    if (apart)
+        fprintf(stream, "%s\n", cell[0]);
     for (size_t c = 0; c < table->columns; c++) {
-        size_t w = width_of(cell[c]), fill = width[c] > w ? width[c] - w : 0;
+        const char *text = c == 0 && apart ? "" : cell[c];
+        size_t w = width_of(text), fill = width[c] > w ? width[c] - w : 0;
         bool last = c + 1 == table->columns;
 
         if (!table->left[c])
             pad(stream, fill);
         if (last && table->left[c]) {
-            print_last(stream, cell[c], at, width[c]);
+            print_last(stream, text, at, width[c]);
             return;
         }
-        fputs(cell[c], stream);
+        fputs(text, stream);
         if (last)
             break;
         if (table->left[c])
@@ -144,12 +149,14 @@ static void print_row(const struct cli_table *table, FILE *stream, const char *c
 
 int cli_table_print(const struct cli_command *command, struct cli_table *table, FILE *stream) {
     size_t width[MOST_COLUMNS], total = 0, last;
+    bool headed = false;
 
     if (!table || table->failed)
         return cli_no_memory(command);
     last = table->columns - 1;
     for (size_t c = 0; c <= last; c++) {
         width[c] = width_of(table->head[c]);
+        headed = headed || width[c] > 0;
         for (size_t i = c; i < table->cells; i += table->columns)
             if (table->cell[i] && width_of(table->cell[i]) > width[c])
                 width[c] = width_of(table->cell[i]);
@@ -159,8 +166,15 @@ int cli_table_print(const struct cli_command *command, struct cli_table *table, 
         size_t others = total - width[last];
 
         width[last] = others + LEAST_LAST < WIDTH ? WIDTH - others : LEAST_LAST;
+        total = others + width[last];
     }
-    print_row(table, stream, table->head, width);
+    if (total > WIDTH && table->left[0] && last > 0) {
+        size_t others = total - width[0];
+
+        width[0] = others + LEAST_FIRST < WIDTH ? WIDTH - others : LEAST_FIRST;
+    }
+    if (headed)
+        print_row(table, stream, table->head, width);
     for (size_t i = 0; i + table->columns <= table->cells; i += table->columns) {
         if (table->cell[i])
             print_row(table, stream, (const char *const *)table->cell + i, width);
