@@ -10,7 +10,7 @@ XXHASH ?= /usr/include/xxhash.h
 
 all := $(wildcard core/*.c policies/*.c models/*.c backends/cpu/*.c backends/cpu/ref/*.c)
 with_libraries := $(shell for file in $(all); do \
-	$(HOST_CC) -M -I. -Iinclude -D_GNU_SOURCE $$file 2>/dev/null | grep -qE 'jansson|pcre2' && echo $$file; done)
+	$(HOST_CC) -M -I. -Iinclude -D_GNU_SOURCE $$file 2>/dev/null | grep -qE 'jansson|pcre2|utf8proc' && echo $$file; done)
 sources := $(filter-out $(with_libraries),$(all))
 ifeq ($(ARCH),aarch64)
 sources += $(wildcard backends/cpu/simd/*neon*.c)

@@ -1,0 +1,19 @@
+/* check.h - what tests need to know of where they run. */
+#ifndef KVC_TESTS_CHECK_H
+#define KVC_TESTS_CHECK_H
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+/* Valgrind runs code some fifty times slower: long loops take every eighth case there. */
+static inline bool kvc_test_thinned(void) {
+    return getenv("KVCULL_VALGRIND") != NULL;
+}
+
+/* Valgrind computes long double in double: nothing can be compared with it there. */
+static inline bool kvc_test_has_long_double(void) {
+    volatile long double one = 1, small = 0x1p-60L;
+    return one + small != one;
+}
+
+#endif
