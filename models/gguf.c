@@ -330,6 +330,9 @@ static enum kvc_status find_alignment(const struct reader *in, const struct kvc_
 static enum kvc_status parse_tensors(struct reader *in, struct kvc_gguf *file, uint64_t *offsets) {
     uint64_t alignment;
     enum kvc_status status = find_alignment(in, file, &alignment);
+    if (status) {
+        return status;
+    }
     for (size_t i = 0; !status && i < file->tensor_count; i++) {
         status = take_tensor(in, &file->tensors[i], &offsets[i]);
     }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/canon.h"
+#include "core/engine.h"
 #include "models/plan.h"
 #include "models/random_row.h"
 #include "models/shapes.h"
@@ -213,9 +214,11 @@ enum kvc_status kvc_make_model(const char *name, enum kvc_type type, uint64_t se
     }
     status = kvc_plan_build(&config, type, &plan, error);
     if (!status) {
+        const uint64_t environment = kvc_float_enter();
         struct kvc_gguf_writer *writer = kvc_gguf_writer_new();
         status = writer ? write_model(shape, &config, &plan, seed, to, writer, error)
                         : kvc_fail(error, KVC_RESOURCE, "%s: no memory", to);
+        kvc_float_leave(environment);
         if (status) {
             kvc_gguf_writer_abandon(writer);
         } else {
