@@ -55,7 +55,7 @@ static inline const char *own_folder(void) {
 
 /* A path in it; valid until the fourth next call. */
 static inline const char *own_path(const char *name) {
-    static char paths[4][300];
+    static char paths[4][700];
     static unsigned next;
     char *path = paths[next++ % 4];
     snprintf(path, sizeof paths[0], "%s/%s", own_folder(), name);

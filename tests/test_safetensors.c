@@ -239,8 +239,8 @@ static void survives_flipped_bytes(void **state) {
 /* ---- folders ---- */
 
 static const char *make_folder(const char *name, const char *index) {
-    static char path[300];
-    char file[400];
+    static char path[700];
+    char file[300];
     snprintf(path, sizeof path, "%s", own_path(name));
     mkdir(path, 0700);
     if (index) {
@@ -347,7 +347,7 @@ static void leaves_no_half_written_file(void **state) {
     static const float values[50000];
     struct kvc_tensor_writer *writer;
     struct kvc_error error = {0};
-    char path[300];
+    char path[700];
     snprintf(path, sizeof path, "%s", own_path("half.safetensors"));
     assert_int_equal(kvc_tensor_writer_open(path, tensors, 1, &writer, &error), KVC_OK);
     assert_int_equal(kvc_tensor_write(writer, 0, values, 50000, &error), KVC_OK);
@@ -373,7 +373,7 @@ static void reports_a_full_disk(void **state) {
     struct kvc_tensor_writer *writer;
     struct kvc_error error = {0};
     struct rlimit before, limit;
-    char path[300];
+    char path[700];
     snprintf(path, sizeof path, "%s", own_path("full.safetensors"));
     write_file("full.safetensors", "old", 3);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
