@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void kvc_tokenizer_close(struct kvc_tokenizer *tokenizer)
-{
+void kvc_tokenizer_close(struct kvc_tokenizer *tokenizer) {
     if (!tokenizer)
         return;
     for (size_t i = 0; i < tokenizer->normalizer_count; i++) {
@@ -30,34 +29,23 @@ void kvc_tokenizer_close(struct kvc_tokenizer *tokenizer)
     free(tokenizer);
 }
 
-int32_t kvc_tokenizer_bos(const struct kvc_tokenizer *tokenizer)
-{
-    return tokenizer->bos;
-}
+int32_t kvc_tokenizer_bos(const struct kvc_tokenizer *tokenizer) { return tokenizer->bos; }
 
-int32_t kvc_tokenizer_eos(const struct kvc_tokenizer *tokenizer)
-{
-    return tokenizer->eos;
-}
+int32_t kvc_tokenizer_eos(const struct kvc_tokenizer *tokenizer) { return tokenizer->eos; }
 
 /* NULL: the vocabulary has no such token. */
-static const struct kvc_piece *piece_of(const struct kvc_tokenizer *tokenizer, int32_t token)
-{
+static const struct kvc_piece *piece_of(const struct kvc_tokenizer *tokenizer, int32_t token) {
     if (token < 0 || (size_t)token >= tokenizer->count || tokenizer->pieces[token].kind == KVC_TOKEN_ABSENT)
         return NULL;
     return &tokenizer->pieces[token];
 }
 
-bool kvc_tokenizer_ends_turn(const struct kvc_tokenizer *tokenizer, int32_t token)
-{
+bool kvc_tokenizer_ends_turn(const struct kvc_tokenizer *tokenizer, int32_t token) {
     const struct kvc_piece *piece = piece_of(tokenizer, token);
     return piece && piece->ends_turn;
 }
 
-const char *kvc_tokenizer_chat_template(const struct kvc_tokenizer *tokenizer)
-{
-    return tokenizer->chat_template;
-}
+const char *kvc_tokenizer_chat_template(const struct kvc_tokenizer *tokenizer) { return tokenizer->chat_template; }
 
 /* ---- encoding ---- */
 
@@ -72,13 +60,12 @@ struct work {
 };
 
 /* Normalized text without added tokens. */
-static enum kvc_status encode_plain(struct work *work, const char *text, size_t bytes, bool first)
-{
+static enum kvc_status encode_plain(struct work *work, const char *text, size_t bytes, bool first) {
     const struct kvc_tokenizer *tokenizer = work->tokenizer;
     if (!bytes)
         return KVC_OK;
-    enum kvc_status status = kvc_split(tokenizer->splitter, tokenizer->splitter_count, text, bytes, first, &work->words,
-                                       work->error);
+    enum kvc_status status =
+        kvc_split(tokenizer->splitter, tokenizer->splitter_count, text, bytes, first, &work->words, work->error);
     for (size_t i = 0; i < work->words.count && status == KVC_OK; i++)
         status = kvc_bpe_word(tokenizer, work->bpe, work->words.text.data + work->words.spans[i].at,
                               work->words.spans[i].bytes, &work->out, work->error);
@@ -86,14 +73,13 @@ static enum kvc_status encode_plain(struct work *work, const char *text, size_t 
 }
 
 /* Text without the added tokens that are found before normalizing. */
-static enum kvc_status encode_part(struct work *work, const char *text, size_t bytes, bool first)
-{
+static enum kvc_status encode_part(struct work *work, const char *text, size_t bytes, bool first) {
     const struct kvc_tokenizer *tokenizer = work->tokenizer;
     if (!bytes)
         return KVC_OK;
     work->normalized.bytes = 0;
-    enum kvc_status status = kvc_normalize(tokenizer->normalizer, tokenizer->normalizer_count, text, bytes,
-                                           &work->normalized, work->error);
+    enum kvc_status status =
+        kvc_normalize(tokenizer->normalizer, tokenizer->normalizer_count, text, bytes, &work->normalized, work->error);
     size_t done = 0, start, end;
     const struct kvc_added *token;
     while (status == KVC_OK &&
@@ -109,8 +95,7 @@ static enum kvc_status encode_part(struct work *work, const char *text, size_t b
     return status;
 }
 
-static enum kvc_status encode(struct work *work, const char *text, size_t bytes, bool prefix)
-{
+static enum kvc_status encode(struct work *work, const char *text, size_t bytes, bool prefix) {
     const struct kvc_tokenizer *tokenizer = work->tokenizer;
     work->bpe = kvc_bpe_open();
     if (!work->bpe)
@@ -120,7 +105,8 @@ static enum kvc_status encode(struct work *work, const char *text, size_t bytes,
             return kvc_no_memory(work->error);
     size_t done = 0, start, end;
     const struct kvc_added *token;
-    while ((token = kvc_added_find(tokenizer, &tokenizer->added, text, bytes, done, work->special, &start, &end)) != NULL) {
+    while ((token = kvc_added_find(tokenizer, &tokenizer->added, text, bytes, done, work->special, &start, &end)) !=
+           NULL) {
         enum kvc_status status = encode_part(work, text + done, start - done, done == 0);
         if (status != KVC_OK)
             return status;
@@ -132,8 +118,7 @@ static enum kvc_status encode(struct work *work, const char *text, size_t bytes,
 }
 
 enum kvc_status kvc_tokenizer_encode(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes,
-                                     unsigned flags, int32_t **tokens, size_t *count, struct kvc_error *error)
-{
+                                     unsigned flags, int32_t **tokens, size_t *count, struct kvc_error *error) {
     struct work work = {.tokenizer = tokenizer, .error = error, .special = (flags & KVC_TOKENIZE_SPECIAL) != 0};
     enum kvc_status status = encode(&work, text ? text : "", text ? bytes : 0, (flags & KVC_TOKENIZE_BOS) != 0);
     kvc_buffer_free(&work.normalized);
@@ -155,15 +140,13 @@ enum kvc_status kvc_tokenizer_encode(const struct kvc_tokenizer *tokenizer, cons
 
 /* ---- decoding ---- */
 
-static bool is_control(const struct kvc_piece *piece)
-{
+static bool is_control(const struct kvc_piece *piece) {
     return piece->kind == KVC_TOKEN_CONTROL || piece->kind == KVC_TOKEN_UNKNOWN;
 }
 
 /* Adds what one token stands for, without what `strip` takes from the beginning of the whole text. */
 static bool decode_token(const struct kvc_tokenizer *tokenizer, const struct kvc_piece *piece, bool first,
-                         struct kvc_buffer *out)
-{
+                         struct kvc_buffer *out) {
     const struct kvc_decoder *decoder = &tokenizer->decoder;
     if (!first && decoder->join && !kvc_buffer_add(out, decoder->join, strlen(decoder->join)))
         return false;
@@ -183,8 +166,7 @@ static bool decode_token(const struct kvc_tokenizer *tokenizer, const struct kvc
     return true;
 }
 
-static void strip_beginning(const struct kvc_tokenizer *tokenizer, struct kvc_buffer *out)
-{
+static void strip_beginning(const struct kvc_tokenizer *tokenizer, struct kvc_buffer *out) {
     size_t strip = 0;
     while (strip < tokenizer->decoder.strip && strip < out->bytes && out->data[strip] == ' ')
         strip++;
@@ -195,8 +177,7 @@ static void strip_beginning(const struct kvc_tokenizer *tokenizer, struct kvc_bu
 }
 
 enum kvc_status kvc_tokenizer_decode(const struct kvc_tokenizer *tokenizer, const int32_t *tokens, size_t count,
-                                     bool special, char **text, size_t *bytes, struct kvc_error *error)
-{
+                                     bool special, char **text, size_t *bytes, struct kvc_error *error) {
     struct kvc_buffer out = {0};
     bool first = true;
     for (size_t i = 0; i < count; i++) {
@@ -225,8 +206,7 @@ enum kvc_status kvc_tokenizer_decode(const struct kvc_tokenizer *tokenizer, cons
 }
 
 size_t kvc_tokenizer_token_bytes(const struct kvc_tokenizer *tokenizer, int32_t token, bool first, char *text,
-                                 size_t room)
-{
+                                 size_t room) {
     const struct kvc_piece *piece = piece_of(tokenizer, token);
     struct kvc_buffer out = {0};
     if (!piece || is_control(piece))

@@ -4,15 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int compare_text(const char *a, size_t a_bytes, const char *b, size_t b_bytes)
-{
+static int compare_text(const char *a, size_t a_bytes, const char *b, size_t b_bytes) {
     int order = memcmp(a, b, a_bytes < b_bytes ? a_bytes : b_bytes);
     return order ? order : a_bytes < b_bytes ? -1 : a_bytes > b_bytes;
 }
 
 enum kvc_status kvc_added_enter(struct kvc_tokenizer *tokenizer, const struct kvc_added *token, const char *text,
-                                size_t bytes, struct kvc_error *error)
-{
+                                size_t bytes, struct kvc_error *error) {
     struct kvc_added entry = *token;
     struct kvc_buffer normalized = {0};
     enum kvc_status status = KVC_OK;
@@ -39,15 +37,13 @@ enum kvc_status kvc_added_enter(struct kvc_tokenizer *tokenizer, const struct kv
     return fits ? KVC_OK : kvc_no_memory(error);
 }
 
-static int compare(const struct kvc_tokenizer *tokenizer, const struct kvc_added *a, const struct kvc_added *b)
-{
+static int compare(const struct kvc_tokenizer *tokenizer, const struct kvc_added *a, const struct kvc_added *b) {
     int order = compare_text(tokenizer->store.data + a->at, a->bytes, tokenizer->store.data + b->at, b->bytes);
     return order ? order : a->id < b->id ? -1 : a->id > b->id;
 }
 
 /* Bottom-up merge sort: qsort has no argument for the store. Returns false where there is no memory. */
-static bool sort_list(const struct kvc_tokenizer *tokenizer, struct kvc_added_list *list)
-{
+static bool sort_list(const struct kvc_tokenizer *tokenizer, struct kvc_added_list *list) {
     if (list->count < 2)
         return true;
     struct kvc_added *from = list->tokens, *to = malloc(list->count * sizeof *to);
@@ -72,8 +68,7 @@ static bool sort_list(const struct kvc_tokenizer *tokenizer, struct kvc_added_li
     return true;
 }
 
-enum kvc_status kvc_added_sort(struct kvc_tokenizer *tokenizer, struct kvc_error *error)
-{
+enum kvc_status kvc_added_sort(struct kvc_tokenizer *tokenizer, struct kvc_error *error) {
     if (!sort_list(tokenizer, &tokenizer->added) || !sort_list(tokenizer, &tokenizer->added_normalized))
         return kvc_no_memory(error);
     return KVC_OK;
@@ -82,8 +77,7 @@ enum kvc_status kvc_added_sort(struct kvc_tokenizer *tokenizer, struct kvc_error
 /* The first place in [low, high) whose text has a byte above `byte` (or_equal: at least `byte`) at offset `depth`;
  * all of them agree before it. */
 static size_t bound(const struct kvc_tokenizer *tokenizer, const struct kvc_added_list *list, size_t low, size_t high,
-                    size_t depth, int byte)
-{
+                    size_t depth, int byte) {
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         const struct kvc_added *token = &list->tokens[middle];
@@ -98,8 +92,7 @@ static size_t bound(const struct kvc_tokenizer *tokenizer, const struct kvc_adde
 
 /* The longest token that begins at text. */
 static const struct kvc_added *longest_at(const struct kvc_tokenizer *tokenizer, const struct kvc_added_list *list,
-                                          const char *text, size_t bytes, bool special)
-{
+                                          const char *text, size_t bytes, bool special) {
     size_t low = 0, high = list->count;
     const struct kvc_added *best = NULL;
     for (size_t depth = 0; low < high; depth++) {
@@ -118,8 +111,7 @@ static const struct kvc_added *longest_at(const struct kvc_tokenizer *tokenizer,
     return best;
 }
 
-static bool word_before(const char *text, size_t at)
-{
+static bool word_before(const char *text, size_t at) {
     size_t begin = at;
     while (begin > 0 && at - begin < 4) {
         begin--;
@@ -130,8 +122,7 @@ static bool word_before(const char *text, size_t at)
     return false;
 }
 
-static bool word_after(const char *text, size_t bytes, size_t at)
-{
+static bool word_after(const char *text, size_t bytes, size_t at) {
     uint32_t code;
     if (at >= bytes)
         return false;
@@ -139,8 +130,7 @@ static bool word_after(const char *text, size_t bytes, size_t at)
     return kvc_is_word(code);
 }
 
-static size_t spaces_before(const char *text, size_t from, size_t at)
-{
+static size_t spaces_before(const char *text, size_t from, size_t at) {
     while (at > from) {
         size_t begin = at;
         bool space = false;
@@ -157,8 +147,7 @@ static size_t spaces_before(const char *text, size_t from, size_t at)
     return at;
 }
 
-static size_t spaces_after(const char *text, size_t bytes, size_t at)
-{
+static size_t spaces_after(const char *text, size_t bytes, size_t at) {
     while (at < bytes) {
         uint32_t code;
         size_t length = kvc_utf8_next(text + at, bytes - at, &code);
@@ -171,8 +160,7 @@ static size_t spaces_after(const char *text, size_t bytes, size_t at)
 
 const struct kvc_added *kvc_added_find(const struct kvc_tokenizer *tokenizer, const struct kvc_added_list *list,
                                        const char *text, size_t bytes, size_t from, bool special, size_t *start,
-                                       size_t *end)
-{
+                                       size_t *end) {
     for (size_t at = from; list->count && at < bytes;) {
         const struct kvc_added *token = NULL;
         if (list->begins[(unsigned char)text[at]])

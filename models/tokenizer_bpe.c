@@ -5,9 +5,9 @@
 #include <string.h>
 
 struct symbol {
-    int32_t id;         /* -1: no piece is spelled so */
+    int32_t id;           /* -1: no piece is spelled so */
     int32_t before, next; /* -1: none */
-    uint32_t at, bytes; /* in the word; 0 bytes: merged away */
+    uint32_t at, bytes;   /* in the word; 0 bytes: merged away */
 };
 
 struct candidate { /* a pair that may merge: `left` and what follows it */
@@ -23,13 +23,11 @@ struct kvc_bpe {
     size_t heap_count, heap_room;
 };
 
-struct kvc_bpe *kvc_bpe_open(void)
-{
+struct kvc_bpe *kvc_bpe_open(void) {
     return calloc(1, sizeof(struct kvc_bpe));
 }
 
-void kvc_bpe_close(struct kvc_bpe *scratch)
-{
+void kvc_bpe_close(struct kvc_bpe *scratch) {
     if (scratch) {
         free(scratch->symbols);
         free(scratch->heap);
@@ -37,13 +35,11 @@ void kvc_bpe_close(struct kvc_bpe *scratch)
     }
 }
 
-static bool before(const struct candidate *a, const struct candidate *b)
-{
+static bool before(const struct candidate *a, const struct candidate *b) {
     return a->order < b->order || (a->order == b->order && a->left < b->left);
 }
 
-static bool push(struct kvc_bpe *scratch, struct candidate candidate)
-{
+static bool push(struct kvc_bpe *scratch, struct candidate candidate) {
     void *heap = scratch->heap;
     if (!kvc_grow(&heap, &scratch->heap_room, scratch->heap_count, sizeof *scratch->heap))
         return false;
@@ -57,8 +53,7 @@ static bool push(struct kvc_bpe *scratch, struct candidate candidate)
     return true;
 }
 
-static struct candidate pop(struct kvc_bpe *scratch)
-{
+static struct candidate pop(struct kvc_bpe *scratch) {
     struct candidate top = scratch->heap[0], last = scratch->heap[--scratch->heap_count];
     size_t at = 0;
     for (;;) {
@@ -78,8 +73,7 @@ static struct candidate pop(struct kvc_bpe *scratch)
 
 /* What `left` and the symbol after it would become; false: nothing. */
 static bool pair(const struct kvc_tokenizer *tokenizer, const struct kvc_bpe *scratch, const char *word, int32_t left,
-                 struct candidate *candidate)
-{
+                 struct candidate *candidate) {
     if (left < 0 || scratch->symbols[left].next < 0)
         return false;
     const struct symbol *a = &scratch->symbols[left], *b = &scratch->symbols[a->next];
@@ -99,8 +93,7 @@ static bool pair(const struct kvc_tokenizer *tokenizer, const struct kvc_bpe *sc
     return true;
 }
 
-static bool merge_all(const struct kvc_tokenizer *tokenizer, struct kvc_bpe *scratch, const char *word)
-{
+static bool merge_all(const struct kvc_tokenizer *tokenizer, struct kvc_bpe *scratch, const char *word) {
     struct candidate candidate;
     scratch->heap_count = 0;
     for (size_t i = 0; i < scratch->count; i++)
@@ -128,8 +121,7 @@ static bool merge_all(const struct kvc_tokenizer *tokenizer, struct kvc_bpe *scr
     return true;
 }
 
-static bool add_symbol(struct kvc_bpe *scratch, int32_t id, size_t at, size_t bytes)
-{
+static bool add_symbol(struct kvc_bpe *scratch, int32_t id, size_t at, size_t bytes) {
     void *symbols = scratch->symbols;
     if (!kvc_grow(&symbols, &scratch->room, scratch->count, sizeof *scratch->symbols))
         return false;
@@ -142,28 +134,26 @@ static bool add_symbol(struct kvc_bpe *scratch, int32_t id, size_t at, size_t by
     return true;
 }
 
-static bool bytes_known(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes)
-{
+static bool bytes_known(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes) {
     for (size_t i = 0; i < bytes; i++)
         if (tokenizer->byte_ids[(unsigned char)text[i]] < 0)
             return false;
     return true;
 }
 
-static enum kvc_status no_piece(const char *text, size_t bytes, struct kvc_error *error)
-{
+static enum kvc_status no_piece(const char *text, size_t bytes, struct kvc_error *error) {
     char hex[3 * 16 + 1] = "";
     for (size_t i = 0; i < bytes && i < 16; i++)
         for (int k = 0; k < 2; k++)
-            hex[3 * i + (size_t)k] = "0123456789abcdef"[((unsigned char)text[i] >> (k ? 0 : 4)) & 15], hex[3 * i + 2] = ' ';
+            hex[3 * i + (size_t)k] = "0123456789abcdef"[((unsigned char)text[i] >> (k ? 0 : 4)) & 15],
+                        hex[3 * i + 2] = ' ';
     return kvc_fail(error, KVC_INPUT, "tokenizer: the vocabulary has no piece for the bytes %s%sand no unknown token",
                     hex, bytes > 16 ? "... " : "");
 }
 
 /* The word's characters as symbols: pieces, byte pieces, or the unknown token (runs of it fused where asked). */
 static enum kvc_status first_symbols(const struct kvc_tokenizer *tokenizer, struct kvc_bpe *scratch, const char *word,
-                                     size_t bytes, struct kvc_error *error)
-{
+                                     size_t bytes, struct kvc_error *error) {
     bool after_unknown = false;
     scratch->count = 0;
     for (size_t at = 0, length; at < bytes; at += length) {
@@ -171,7 +161,8 @@ static enum kvc_status first_symbols(const struct kvc_tokenizer *tokenizer, stru
         length = kvc_utf8_next(word + at, bytes - at, &code);
         int32_t id = kvc_vocab_find(tokenizer, word + at, length);
         bool fits = true;
-        if (id >= 0 || tokenizer->model == KVC_VOCAB_SCORES) { /* by scores, pieces of unknown characters may still join */
+        if (id >= 0 ||
+            tokenizer->model == KVC_VOCAB_SCORES) { /* by scores, pieces of unknown characters may still join */
             fits = add_symbol(scratch, id, at, length);
             after_unknown = false;
         } else if (tokenizer->byte_fallback && bytes_known(tokenizer, word + at, length)) {
@@ -195,8 +186,7 @@ static enum kvc_status first_symbols(const struct kvc_tokenizer *tokenizer, stru
 
 /* A character that no piece has taken: its byte pieces, or the unknown token. */
 static enum kvc_status add_bytes(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes,
-                                 struct kvc_id_list *out, struct kvc_error *error)
-{
+                                 struct kvc_id_list *out, struct kvc_error *error) {
     bool known = bytes_known(tokenizer, text, bytes);
     if (!known && tokenizer->unknown < 0)
         return no_piece(text, bytes, error);
@@ -207,8 +197,7 @@ static enum kvc_status add_bytes(const struct kvc_tokenizer *tokenizer, const ch
 }
 
 enum kvc_status kvc_bpe_word(const struct kvc_tokenizer *tokenizer, struct kvc_bpe *scratch, const char *word,
-                             size_t bytes, struct kvc_id_list *out, struct kvc_error *error)
-{
+                             size_t bytes, struct kvc_id_list *out, struct kvc_error *error) {
     if (bytes > INT32_MAX)
         return kvc_fail(error, KVC_INPUT, "tokenizer: a word of %zu bytes; at most %d are taken", bytes, INT32_MAX);
     if (tokenizer->model == KVC_VOCAB_WORDS || tokenizer->ignore_merges) {

@@ -8,22 +8,19 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static bool missing(const char *path)
-{
+static bool missing(const char *path) {
     struct stat info;
     return stat(path, &info) != 0 && errno == ENOENT;
 }
 
-static bool join(const char *folder, const char *name, struct kvc_buffer *path)
-{
+static bool join(const char *folder, const char *name, struct kvc_buffer *path) {
     *path = (struct kvc_buffer){0};
     return kvc_buffer_add(path, folder, strlen(folder)) && kvc_buffer_add(path, "/", 1) &&
            kvc_buffer_add(path, name, strlen(name) + 1);
 }
 
 /* *root NULL: there is no such file. */
-static enum kvc_status load(const char *folder, const char *name, json_t **root, struct kvc_error *error)
-{
+static enum kvc_status load(const char *folder, const char *name, json_t **root, struct kvc_error *error) {
     struct kvc_buffer path;
     *root = NULL;
     enum kvc_status status = join(folder, name, &path) ? KVC_OK : kvc_no_memory(error);
@@ -34,8 +31,7 @@ static enum kvc_status load(const char *folder, const char *name, json_t **root,
 }
 
 /* A special token of tokenizer_config.json: its text, or an object with it as "content". */
-static void find_token(const struct kvc_tokenizer *tokenizer, const json_t *config, const char *key, int32_t *id)
-{
+static void find_token(const struct kvc_tokenizer *tokenizer, const json_t *config, const char *key, int32_t *id) {
     const json_t *value = json_object_get(config, key);
     if (json_is_object(value))
         value = json_object_get(value, "content");
@@ -45,8 +41,7 @@ static void find_token(const struct kvc_tokenizer *tokenizer, const json_t *conf
 
 /* An id or a list of ids; the first goes to *id where that is -1. */
 static enum kvc_status take_ids(struct kvc_tokenizer *tokenizer, const json_t *value, const char *name, int32_t *id,
-                                bool ends_turn, struct kvc_error *error)
-{
+                                bool ends_turn, struct kvc_error *error) {
     size_t count = json_is_array(value) ? json_array_size(value) : json_is_integer(value) ? 1 : 0;
     for (size_t i = 0; i < count; i++) {
         const json_t *one = json_is_array(value) ? json_array_get(value, i) : value;
@@ -63,8 +58,7 @@ static enum kvc_status take_ids(struct kvc_tokenizer *tokenizer, const json_t *v
 }
 
 static enum kvc_status set_template(struct kvc_tokenizer *tokenizer, const char *text, size_t bytes,
-                                    struct kvc_error *error)
-{
+                                    struct kvc_error *error) {
     struct kvc_buffer copy = {0};
     if (!kvc_buffer_add(&copy, text, bytes) || !kvc_buffer_add(&copy, "", 1)) {
         kvc_buffer_free(&copy);
@@ -76,8 +70,7 @@ static enum kvc_status set_template(struct kvc_tokenizer *tokenizer, const char 
 }
 
 /* The template itself, or a list of {"name", "template"} of which "default" counts. */
-static enum kvc_status read_template(struct kvc_tokenizer *tokenizer, const json_t *value, struct kvc_error *error)
-{
+static enum kvc_status read_template(struct kvc_tokenizer *tokenizer, const json_t *value, struct kvc_error *error) {
     if (json_is_string(value))
         return set_template(tokenizer, json_string_value(value), json_string_length(value), error);
     for (size_t i = 0; i < json_array_size(value); i++) {
@@ -90,8 +83,7 @@ static enum kvc_status read_template(struct kvc_tokenizer *tokenizer, const json
 }
 
 /* tokenizer_config.json may overrule what tokenizer.json puts in front. */
-static enum kvc_status set_prefix(struct kvc_tokenizer *tokenizer, const json_t *config, struct kvc_error *error)
-{
+static enum kvc_status set_prefix(struct kvc_tokenizer *tokenizer, const json_t *config, struct kvc_error *error) {
     const json_t *add = json_object_get(config, "add_bos_token");
     bool there = tokenizer->prefix.count > 0 && tokenizer->prefix.ids[0] == tokenizer->bos;
     if (!json_is_boolean(add) || tokenizer->bos < 0 || json_is_true(add) == there)
@@ -110,8 +102,7 @@ static enum kvc_status set_prefix(struct kvc_tokenizer *tokenizer, const json_t 
     return KVC_OK;
 }
 
-static enum kvc_status read_beside(struct kvc_tokenizer *tokenizer, const char *folder, struct kvc_error *error)
-{
+static enum kvc_status read_beside(struct kvc_tokenizer *tokenizer, const char *folder, struct kvc_error *error) {
     static const char *const names[] = {"tokenizer_config.json", "special_tokens_map.json", "generation_config.json",
                                         "config.json"};
     enum kvc_status status = KVC_OK;
@@ -124,7 +115,8 @@ static enum kvc_status read_beside(struct kvc_tokenizer *tokenizer, const char *
             find_token(tokenizer, config, "bos_token", &tokenizer->bos);
             find_token(tokenizer, config, "eos_token", &tokenizer->eos);
         } else {
-            status = take_ids(tokenizer, json_object_get(config, "eos_token_id"), names[i], &tokenizer->eos, true, error);
+            status =
+                take_ids(tokenizer, json_object_get(config, "eos_token_id"), names[i], &tokenizer->eos, true, error);
             if (status == KVC_OK)
                 status = take_ids(tokenizer, json_object_get(config, "bos_token_id"), names[i], &tokenizer->bos, false,
                                   error);
@@ -140,8 +132,8 @@ static enum kvc_status read_beside(struct kvc_tokenizer *tokenizer, const char *
     return status;
 }
 
-static enum kvc_status read_template_file(struct kvc_tokenizer *tokenizer, const char *folder, struct kvc_error *error)
-{
+static enum kvc_status read_template_file(struct kvc_tokenizer *tokenizer, const char *folder,
+                                          struct kvc_error *error) {
     struct kvc_buffer path;
     struct kvc_map map = {0};
     enum kvc_status status = join(folder, "chat_template.jinja", &path) ? KVC_OK : kvc_no_memory(error);
@@ -156,8 +148,7 @@ static enum kvc_status read_template_file(struct kvc_tokenizer *tokenizer, const
 }
 
 enum kvc_status kvc_tokenizer_from_bytes(const char *data, size_t bytes, const char *path, uint64_t vocab,
-                                         struct kvc_tokenizer **tokenizer, struct kvc_error *error)
-{
+                                         struct kvc_tokenizer **tokenizer, struct kvc_error *error) {
     json_t *root;
     *tokenizer = NULL;
     enum kvc_status status = kvc_json_parse(path, data, bytes, &root, error);
@@ -169,8 +160,7 @@ enum kvc_status kvc_tokenizer_from_bytes(const char *data, size_t bytes, const c
 }
 
 enum kvc_status kvc_tokenizer_from_folder(const char *folder, uint64_t vocab, struct kvc_tokenizer **tokenizer,
-                                          struct kvc_error *error)
-{
+                                          struct kvc_error *error) {
     struct kvc_buffer path;
     struct kvc_map map = {0};
     *tokenizer = NULL;

@@ -15,22 +15,20 @@ struct source {
     struct kvc_error *error;
 };
 
-static bool text_is(const char *text, size_t bytes, const char *wanted)
-{
+static bool text_is(const char *text, size_t bytes, const char *wanted) {
     return bytes == strlen(wanted) && !memcmp(text, wanted, bytes);
 }
 
-static enum kvc_status check_arrays(struct source *source, uint64_t vocab)
-{
+static enum kvc_status check_arrays(struct source *source, uint64_t vocab) {
     enum kvc_gguf_type type;
     uint64_t count;
     const char *path = source->path;
     if (!kvc_gguf_array(source->file, KEY("tokens"), &type, &source->count) || type != KVC_GGUF_STRING)
         return kvc_fail(source->error, KVC_INPUT, "%s: " KEY("tokens") " is missing or not a list of strings", path);
     if (source->count > vocab || source->count > KVC_MOST_TOKENS)
-        return kvc_fail(source->error, KVC_INPUT, "%s: %llu tokens; the embedding has %llu rows and at most %llu are taken",
-                        path, (unsigned long long)source->count, (unsigned long long)vocab,
-                        (unsigned long long)KVC_MOST_TOKENS);
+        return kvc_fail(
+            source->error, KVC_INPUT, "%s: %llu tokens; the embedding has %llu rows and at most %llu are taken", path,
+            (unsigned long long)source->count, (unsigned long long)vocab, (unsigned long long)KVC_MOST_TOKENS);
     source->types = kvc_gguf_array(source->file, KEY("token_type"), &type, &count);
     if (source->types && count != source->count)
         return kvc_fail(source->error, KVC_INPUT, "%s: %llu token types for %llu tokens; there must be as many", path,
@@ -43,14 +41,12 @@ static enum kvc_status check_arrays(struct source *source, uint64_t vocab)
 }
 
 /* <0xHH>, as byte tokens must be spelled. */
-static bool spells_byte(const char *text, size_t bytes)
-{
+static bool spells_byte(const char *text, size_t bytes) {
     return bytes == 6 && !memcmp(text, "<0x", 3) && text[5] == '>' && memchr("0123456789abcdefABCDEF", text[3], 22) &&
            memchr("0123456789abcdefABCDEF", text[4], 22);
 }
 
-static enum kvc_status read_pieces(struct source *source, struct kvc_tokenizer *tokenizer)
-{
+static enum kvc_status read_pieces(struct source *source, struct kvc_tokenizer *tokenizer) {
     struct kvc_error *error = source->error;
     if (!kvc_vocab_reserve(tokenizer, (size_t)source->count))
         return kvc_no_memory(error);
@@ -81,8 +77,7 @@ static enum kvc_status read_pieces(struct source *source, struct kvc_tokenizer *
     return KVC_OK;
 }
 
-static enum kvc_status read_merges(struct source *source, struct kvc_tokenizer *tokenizer)
-{
+static enum kvc_status read_merges(struct source *source, struct kvc_tokenizer *tokenizer) {
     enum kvc_gguf_type type;
     uint64_t count;
     if (!kvc_gguf_array(source->file, KEY("merges"), &type, &count) || type != KVC_GGUF_STRING || count > UINT32_MAX)
@@ -108,16 +103,14 @@ static enum kvc_status read_merges(struct source *source, struct kvc_tokenizer *
 }
 
 /* Room for `count` steps, all zero. */
-static bool make_steps(struct kvc_tokenizer *tokenizer, size_t normalize, size_t split)
-{
+static bool make_steps(struct kvc_tokenizer *tokenizer, size_t normalize, size_t split) {
     tokenizer->normalizer = calloc(normalize + 1, sizeof *tokenizer->normalizer);
     tokenizer->splitter = calloc(split + 1, sizeof *tokenizer->splitter);
     return tokenizer->normalizer && tokenizer->splitter;
 }
 
 /* Files from before tokenizer.ggml.pre: what the rest of the file gives away. */
-static const char *guess_split(const struct source *source, const struct kvc_tokenizer *tokenizer)
-{
+static const char *guess_split(const struct source *source, const struct kvc_tokenizer *tokenizer) {
     const char *architecture;
     size_t bytes;
     if (kvc_gguf_string(source->file, "general.architecture", &architecture, &bytes) && bytes >= 4 &&
@@ -126,8 +119,7 @@ static const char *guess_split(const struct source *source, const struct kvc_tok
     return kvc_vocab_search(tokenizer, "<|begin_of_text|>", 17) >= 0 ? "llama-bpe" : "gpt-2";
 }
 
-static enum kvc_status set_byte_level(struct source *source, struct kvc_tokenizer *tokenizer, bool *bos)
-{
+static enum kvc_status set_byte_level(struct source *source, struct kvc_tokenizer *tokenizer, bool *bos) {
     const char *pre;
     size_t bytes;
     enum kvc_status status = read_merges(source, tokenizer);
@@ -139,14 +131,17 @@ static enum kvc_status set_byte_level(struct source *source, struct kvc_tokenize
     }
     const struct kvc_named_split *split = kvc_named_split(pre, bytes);
     if (!split)
-        return kvc_fail(source->error, KVC_INPUT,
-                        "%s: " KEY("pre") " \"%.*s\" is not supported; gpt-2, starcoder, llama-bpe, dbrx, qwen2, gpt-4o, "
-                        "tekken and names of the same splittings are", source->path, bytes > 40 ? 40 : (int)bytes, pre);
+        return kvc_fail(
+            source->error, KVC_INPUT,
+            "%s: " KEY("pre") " \"%.*s\" is not supported; gpt-2, starcoder, llama-bpe, dbrx, qwen2, gpt-4o, "
+                              "tekken and names of the same splittings are",
+            source->path, bytes > 40 ? 40 : (int)bytes, pre);
     if (!make_steps(tokenizer, 1, 3))
         return kvc_no_memory(source->error);
     if (split->compose)
         tokenizer->normalizer[tokenizer->normalizer_count++].kind = KVC_NORMALIZE_NFC;
-    const char *const patterns[2] = {split->digits ? "\\p{N}" : NULL, split->pattern ? split->pattern : kvc_gpt2_pattern};
+    const char *const patterns[2] = {split->digits ? "\\p{N}" : NULL,
+                                     split->pattern ? split->pattern : kvc_gpt2_pattern};
     for (int i = 0; i < 2 && status == KVC_OK; i++) {
         if (!patterns[i])
             continue;
@@ -163,8 +158,7 @@ static enum kvc_status set_byte_level(struct source *source, struct kvc_tokenize
     return status;
 }
 
-static char *copy(const char *text, size_t bytes)
-{
+static char *copy(const char *text, size_t bytes) {
     char *made = malloc(bytes + 1);
     if (made) {
         memcpy(made, text, bytes);
@@ -173,8 +167,7 @@ static char *copy(const char *text, size_t bytes)
     return made;
 }
 
-static enum kvc_status set_sentence_pieces(struct source *source, struct kvc_tokenizer *tokenizer, bool *bos)
-{
+static enum kvc_status set_sentence_pieces(struct source *source, struct kvc_tokenizer *tokenizer, bool *bos) {
     static const char mark[] = "\xe2\x96\x81";
     bool prefix = true;
     kvc_gguf_bool(source->file, KEY("add_space_prefix"), &prefix);
@@ -195,15 +188,15 @@ static enum kvc_status set_sentence_pieces(struct source *source, struct kvc_tok
     step->text_bytes = 3;
     tokenizer->decoder.replace[0] = copy(mark, 3);
     tokenizer->decoder.replace[1] = copy(" ", 1);
-    if (!tokenizer->normalizer[0].text || !step->text || !tokenizer->decoder.replace[0] || !tokenizer->decoder.replace[1])
+    if (!tokenizer->normalizer[0].text || !step->text || !tokenizer->decoder.replace[0] ||
+        !tokenizer->decoder.replace[1])
         return kvc_no_memory(source->error);
     tokenizer->model = KVC_VOCAB_SCORES;
     *bos = true;
     return kvc_pattern_literal(" ", 1, &step->pattern, source->error);
 }
 
-static enum kvc_status read_id(struct source *source, const char *key, int32_t *id)
-{
+static enum kvc_status read_id(struct source *source, const char *key, int32_t *id) {
     uint64_t value;
     if (!kvc_gguf_uint(source->file, key, &value))
         return KVC_OK;
@@ -214,8 +207,7 @@ static enum kvc_status read_id(struct source *source, const char *key, int32_t *
     return KVC_OK;
 }
 
-static enum kvc_status read_special_ids(struct source *source, struct kvc_tokenizer *tokenizer)
-{
+static enum kvc_status read_special_ids(struct source *source, struct kvc_tokenizer *tokenizer) {
     int32_t ends[4] = {-1, -1, -1, -1};
     static const char *const keys[4] = {KEY("eos_token_id"), KEY("eot_token_id"), KEY("eom_token_id"),
                                         KEY("eog_token_id")};
@@ -233,8 +225,7 @@ static enum kvc_status read_special_ids(struct source *source, struct kvc_tokeni
 
 /* Control and user-defined tokens are found in the text as they are. GGUF does not keep that Phi-3's swallow the
  * spaces and newlines behind them. */
-static enum kvc_status add_tokens(struct source *source, struct kvc_tokenizer *tokenizer)
-{
+static enum kvc_status add_tokens(struct source *source, struct kvc_tokenizer *tokenizer) {
     const char *architecture;
     size_t architecture_bytes;
     bool phi3 = tokenizer->model == KVC_VOCAB_SCORES &&
@@ -259,8 +250,7 @@ static enum kvc_status add_tokens(struct source *source, struct kvc_tokenizer *t
     return kvc_added_sort(tokenizer, source->error);
 }
 
-static enum kvc_status fill(struct source *source, struct kvc_tokenizer *tokenizer)
-{
+static enum kvc_status fill(struct source *source, struct kvc_tokenizer *tokenizer) {
     const char *model, *chat;
     size_t bytes;
     bool bos = false;
@@ -296,8 +286,7 @@ static enum kvc_status fill(struct source *source, struct kvc_tokenizer *tokeniz
 }
 
 enum kvc_status kvc_tokenizer_from_gguf(const struct kvc_gguf *file, const char *path, uint64_t vocab,
-                                        struct kvc_tokenizer **tokenizer, struct kvc_error *error)
-{
+                                        struct kvc_tokenizer **tokenizer, struct kvc_error *error) {
     struct source source = {.file = file, .path = path, .error = error};
     *tokenizer = NULL;
     enum kvc_status status = check_arrays(&source, vocab);

@@ -5,14 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool flag(const json_t *object, const char *key)
-{
-    return json_is_true(json_object_get(object, key));
-}
+static bool flag(const json_t *object, const char *key) { return json_is_true(json_object_get(object, key)); }
 
 /* An id of the file: a whole number below count. */
-static bool take_id(const json_t *value, uint64_t count, int32_t *id)
-{
+static bool take_id(const json_t *value, uint64_t count, int32_t *id) {
     if (!json_is_integer(value) || json_integer_value(value) < 0 || (uint64_t)json_integer_value(value) >= count)
         return false;
     *id = (int32_t)json_integer_value(value);
@@ -21,8 +17,7 @@ static bool take_id(const json_t *value, uint64_t count, int32_t *id)
 
 /* One past the largest id, or `vocab` where that is known. */
 static enum kvc_status count_ids(const json_t *vocab, const json_t *added, uint64_t limit, const char *path,
-                                 uint64_t *count, struct kvc_error *error)
-{
+                                 uint64_t *count, struct kvc_error *error) {
     uint64_t most = limit < KVC_MOST_TOKENS ? limit : KVC_MOST_TOKENS;
     const char *key;
     json_t *value;
@@ -30,15 +25,15 @@ static enum kvc_status count_ids(const json_t *vocab, const json_t *added, uint6
     *count = limit < KVC_MOST_TOKENS ? limit : 0;
     json_object_foreach((json_t *)(uintptr_t)vocab, key, value) {
         if (!take_id(value, most, &id))
-            return kvc_fail(error, KVC_INPUT, "%s: the id of piece \"%.40s\" is not a whole number below %llu", path, key,
-                            (unsigned long long)most);
+            return kvc_fail(error, KVC_INPUT, "%s: the id of piece \"%.40s\" is not a whole number below %llu", path,
+                            key, (unsigned long long)most);
         if ((uint64_t)id >= *count)
             *count = (uint64_t)id + 1;
     }
     for (size_t i = 0; i < json_array_size(added); i++) {
         if (!take_id(json_object_get(json_array_get(added, i), "id"), most, &id))
-            return kvc_fail(error, KVC_INPUT, "%s: added token %zu has no id that is a whole number below %llu", path, i,
-                            (unsigned long long)most);
+            return kvc_fail(error, KVC_INPUT, "%s: added token %zu has no id that is a whole number below %llu", path,
+                            i, (unsigned long long)most);
         if ((uint64_t)id >= *count)
             *count = (uint64_t)id + 1;
     }
@@ -46,8 +41,7 @@ static enum kvc_status count_ids(const json_t *vocab, const json_t *added, uint6
 }
 
 static enum kvc_status read_vocab(struct kvc_tokenizer *tokenizer, const json_t *vocab, const char *path,
-                                  struct kvc_error *error)
-{
+                                  struct kvc_error *error) {
     const char *key;
     json_t *value;
     if (!kvc_vocab_reserve(tokenizer, json_object_size(vocab)))
@@ -55,7 +49,8 @@ static enum kvc_status read_vocab(struct kvc_tokenizer *tokenizer, const json_t 
     json_object_foreach((json_t *)(uintptr_t)vocab, key, value) {
         int32_t id = (int32_t)json_integer_value(value);
         if (tokenizer->pieces[id].kind != KVC_TOKEN_ABSENT)
-            return kvc_fail(error, KVC_INPUT, "%s: id %d is given to two pieces, one of them \"%.40s\"", path, (int)id, key);
+            return kvc_fail(error, KVC_INPUT, "%s: id %d is given to two pieces, one of them \"%.40s\"", path, (int)id,
+                            key);
         if (!kvc_vocab_set(tokenizer, id, key, strlen(key), KVC_TOKEN_NORMAL))
             return kvc_no_memory(error);
         kvc_vocab_enter(tokenizer, id);
@@ -64,8 +59,7 @@ static enum kvc_status read_vocab(struct kvc_tokenizer *tokenizer, const json_t 
 }
 
 static enum kvc_status read_merges(struct kvc_tokenizer *tokenizer, const json_t *merges, const char *path,
-                                   struct kvc_error *error)
-{
+                                   struct kvc_error *error) {
     size_t count = json_array_size(merges);
     if (!json_is_array(merges) || count > UINT32_MAX)
         return kvc_fail(error, KVC_INPUT, "%s: model.merges is missing or not a list", path);
@@ -101,8 +95,7 @@ static enum kvc_status read_merges(struct kvc_tokenizer *tokenizer, const json_t
 }
 
 static enum kvc_status read_added(struct kvc_tokenizer *tokenizer, const json_t *added, const char *path,
-                                  struct kvc_error *error)
-{
+                                  struct kvc_error *error) {
     for (size_t i = 0; i < json_array_size(added); i++) {
         const json_t *entry = json_array_get(added, i), *content = json_object_get(entry, "content");
         int32_t id = (int32_t)json_integer_value(json_object_get(entry, "id"));
@@ -117,10 +110,10 @@ static enum kvc_status read_added(struct kvc_tokenizer *tokenizer, const json_t 
                                   .single_word = flag(entry, "single_word"),
                                   .strip_left = flag(entry, "lstrip"),
                                   .strip_right = flag(entry, "rstrip")};
-        if (piece->kind != KVC_TOKEN_ABSENT && (piece->spelling_bytes != bytes ||
-                                                memcmp(tokenizer->store.data + piece->spelling, text, bytes) != 0))
-            return kvc_fail(error, KVC_INPUT, "%s: added token \"%.40s\" has id %d, which is another piece's", path, text,
-                            (int)id);
+        if (piece->kind != KVC_TOKEN_ABSENT &&
+            (piece->spelling_bytes != bytes || memcmp(tokenizer->store.data + piece->spelling, text, bytes) != 0))
+            return kvc_fail(error, KVC_INPUT, "%s: added token \"%.40s\" has id %d, which is another piece's", path,
+                            text, (int)id);
         if (piece->kind == KVC_TOKEN_ABSENT && !kvc_vocab_set(tokenizer, id, text, bytes, KVC_TOKEN_USER))
             return kvc_no_memory(error);
         piece->kind = token.special ? KVC_TOKEN_CONTROL : KVC_TOKEN_USER;
@@ -133,14 +126,14 @@ static enum kvc_status read_added(struct kvc_tokenizer *tokenizer, const json_t 
 
 /* model: {"type": "BPE" | "WordLevel", ...}. */
 static enum kvc_status read_model(struct kvc_tokenizer *tokenizer, const json_t *model, const char *path,
-                                  struct kvc_error *error)
-{
+                                  struct kvc_error *error) {
     const char *type = json_string_value(json_object_get(model, "type"));
     if (!type)
         type = json_object_get(model, "merges") ? "BPE" : "";
     bool words = !strcmp(type, "WordLevel");
     if (!words && strcmp(type, "BPE") != 0)
-        return kvc_fail(error, KVC_INPUT, "%s: model type \"%.40s\" is not supported; BPE and WordLevel are", path, type);
+        return kvc_fail(error, KVC_INPUT, "%s: model type \"%.40s\" is not supported; BPE and WordLevel are", path,
+                        type);
     static const char *const unsupported[] = {"continuing_subword_prefix", "end_of_word_suffix", NULL};
     for (size_t i = 0; unsupported[i]; i++)
         if (json_string_length(json_object_get(model, unsupported[i])))
@@ -159,13 +152,13 @@ static enum kvc_status read_model(struct kvc_tokenizer *tokenizer, const json_t 
 }
 
 enum kvc_status kvc_tokenizer_from_json(const json_t *root, const char *path, uint64_t vocab,
-                                        struct kvc_tokenizer **tokenizer, struct kvc_error *error)
-{
+                                        struct kvc_tokenizer **tokenizer, struct kvc_error *error) {
     const json_t *model = json_object_get(root, "model"), *added = json_object_get(root, "added_tokens");
     const json_t *pieces = json_object_get(model, "vocab");
     uint64_t count;
     if (!json_is_object(model) || !json_is_object(pieces))
-        return kvc_fail(error, KVC_INPUT, "%s: model.vocab is missing or not an object; BPE and WordLevel have one", path);
+        return kvc_fail(error, KVC_INPUT, "%s: model.vocab is missing or not an object; BPE and WordLevel have one",
+                        path);
     enum kvc_status status = count_ids(pieces, added, vocab, path, &count, error);
     if (status == KVC_OK)
         status = kvc_vocab_open((size_t)count, tokenizer, error);

@@ -67,15 +67,21 @@ enum kvc_status kvc_pattern_find(const struct kvc_pattern *pattern, const struct
 /* ---- normalizing (tokenizer_unicode.c) ---- */
 
 enum kvc_normalize_kind {
-    KVC_NORMALIZE_NFC, KVC_NORMALIZE_NFD, KVC_NORMALIZE_NFKC, KVC_NORMALIZE_NFKD, KVC_NORMALIZE_LOWERCASE,
-    KVC_NORMALIZE_PREPEND, KVC_NORMALIZE_REPLACE, KVC_NORMALIZE_STRIP
+    KVC_NORMALIZE_NFC,
+    KVC_NORMALIZE_NFD,
+    KVC_NORMALIZE_NFKC,
+    KVC_NORMALIZE_NFKD,
+    KVC_NORMALIZE_LOWERCASE,
+    KVC_NORMALIZE_PREPEND,
+    KVC_NORMALIZE_REPLACE,
+    KVC_NORMALIZE_STRIP
 };
 struct kvc_normalize_step {
     enum kvc_normalize_kind kind;
     struct kvc_pattern pattern; /* REPLACE */
     char *text;                 /* REPLACE: with what; PREPEND: what */
     size_t text_bytes;
-    bool left, right;           /* STRIP */
+    bool left, right; /* STRIP */
 };
 /* Adds the normalized text to out. */
 enum kvc_status kvc_normalize(const struct kvc_normalize_step *steps, size_t count, const char *text, size_t bytes,
@@ -84,7 +90,11 @@ enum kvc_status kvc_normalize(const struct kvc_normalize_step *steps, size_t cou
 /* ---- pre-tokenizing: cutting normalized text into words (tokenizer_split.c) ---- */
 
 enum kvc_behavior { /* what becomes of the matches of a split; names as in tokenizer.json */
-    KVC_SPLIT_REMOVED, KVC_SPLIT_ISOLATED, KVC_SPLIT_MERGED_PREVIOUS, KVC_SPLIT_MERGED_NEXT, KVC_SPLIT_CONTIGUOUS
+                    KVC_SPLIT_REMOVED,
+                    KVC_SPLIT_ISOLATED,
+                    KVC_SPLIT_MERGED_PREVIOUS,
+                    KVC_SPLIT_MERGED_NEXT,
+                    KVC_SPLIT_CONTIGUOUS
 };
 enum kvc_prefix { KVC_PREFIX_NEVER, KVC_PREFIX_FIRST, KVC_PREFIX_ALWAYS };
 enum kvc_split_kind {
@@ -118,8 +128,13 @@ void kvc_words_free(struct kvc_words *words);
 /* ---- the vocabulary (tokenizer_vocab.c) ---- */
 
 enum kvc_token_kind { /* numbered as GGUF's token types; 0: there is no such token */
-    KVC_TOKEN_ABSENT, KVC_TOKEN_NORMAL, KVC_TOKEN_UNKNOWN, KVC_TOKEN_CONTROL, KVC_TOKEN_USER, KVC_TOKEN_UNUSED,
-    KVC_TOKEN_BYTE
+                      KVC_TOKEN_ABSENT,
+                      KVC_TOKEN_NORMAL,
+                      KVC_TOKEN_UNKNOWN,
+                      KVC_TOKEN_CONTROL,
+                      KVC_TOKEN_USER,
+                      KVC_TOKEN_UNUSED,
+                      KVC_TOKEN_BYTE
 };
 struct kvc_piece {
     size_t spelling, text; /* where they begin in `store`; spelling: as the vocabulary writes it, text: decoded */
@@ -132,8 +147,8 @@ struct kvc_merge {
     int32_t left, right, made; /* left < 0: an empty place */
     uint32_t rank;
 };
-struct kvc_added {      /* a token found in the text before anything else looks at it */
-    size_t at;          /* in `store`: normalized where `normalized` */
+struct kvc_added { /* a token found in the text before anything else looks at it */
+    size_t at;     /* in `store`: normalized where `normalized` */
     size_t bytes;
     int32_t id;
     bool special, normalized, single_word, strip_left, strip_right;
@@ -141,10 +156,14 @@ struct kvc_added {      /* a token found in the text before anything else looks 
 struct kvc_added_list {
     struct kvc_added *tokens; /* sorted by text */
     size_t count, room;
-    bool begins[256];         /* some token begins with this byte */
+    bool begins[256]; /* some token begins with this byte */
 };
 
-enum kvc_vocab_model { KVC_VOCAB_RANKS /* BPE by merge ranks */, KVC_VOCAB_SCORES /* by piece scores */, KVC_VOCAB_WORDS };
+enum kvc_vocab_model {
+    KVC_VOCAB_RANKS /* BPE by merge ranks */,
+    KVC_VOCAB_SCORES /* by piece scores */,
+    KVC_VOCAB_WORDS
+};
 
 struct kvc_decoder {
     bool byte_level;    /* characters back to bytes */
@@ -161,7 +180,7 @@ struct kvc_tokenizer {
     size_t count;
     int32_t *lookup; /* [lookup_size], a power of two: spelling -> id, -1 empty */
     size_t lookup_size;
-    uint32_t longest; /* bytes of the longest spelling in the lookup */
+    uint32_t longest;         /* bytes of the longest spelling in the lookup */
     struct kvc_merge *merges; /* [merges_size], a power of two */
     size_t merges_size;
     enum kvc_vocab_model model;
@@ -224,10 +243,10 @@ enum kvc_status kvc_no_memory(struct kvc_error *error);
 
 /* The built-in splitting of a GGUF file's tokenizer.ggml.pre; NULL: unknown. */
 struct kvc_named_split {
-    const char *names;      /* separated by spaces */
-    const char *pattern;    /* NULL: the GPT-2 pattern */
-    bool digits;            /* single digits first */
-    bool compose;           /* NFC first */
+    const char *names;   /* separated by spaces */
+    const char *pattern; /* NULL: the GPT-2 pattern */
+    bool digits;         /* single digits first */
+    bool compose;        /* NFC first */
     bool ignore_merges, bos;
 };
 const struct kvc_named_split *kvc_named_split(const char *name, size_t bytes);

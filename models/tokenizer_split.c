@@ -26,13 +26,11 @@ static const struct kvc_named_split named_splits[] = {
      false, false, false},
     {"qwen2 deepseek-r1-qwen", CONTRACTIONS "|" NOT_WORD "\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" TAIL, false,
      true, false, false},
-    {"gpt-4o", CAMEL(CONTRACTIONS "?") "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" TAIL, false, false, false,
-     false},
+    {"gpt-4o", CAMEL(CONTRACTIONS "?") "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" TAIL, false, false, false, false},
     {"tekken", CAMEL("") "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" TAIL, false, false, true, true},
 };
 
-const struct kvc_named_split *kvc_named_split(const char *name, size_t bytes)
-{
+const struct kvc_named_split *kvc_named_split(const char *name, size_t bytes) {
     for (size_t i = 0; i < sizeof named_splits / sizeof *named_splits; i++) {
         const char *at = named_splits[i].names;
         while (*at) {
@@ -47,11 +45,11 @@ const struct kvc_named_split *kvc_named_split(const char *name, size_t bytes)
 
 /* ---- patterns ---- */
 
-#define SPACES "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
+#define SPACES                                                                                                         \
+    "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 
 /* \s and \S become explicit: pcre2's own also hold U+180E, which has not been a space since Unicode 6.3. */
-static bool translate(const char *expression, size_t bytes, struct kvc_buffer *out)
-{
+static bool translate(const char *expression, size_t bytes, struct kvc_buffer *out) {
     bool inside = false;
     bool fits = true;
     for (size_t i = 0; i < bytes && fits; i++) {
@@ -86,8 +84,7 @@ static bool translate(const char *expression, size_t bytes, struct kvc_buffer *o
 }
 
 enum kvc_status kvc_pattern_compile(const char *expression, size_t bytes, const char *where,
-                                    struct kvc_pattern *pattern, struct kvc_error *error)
-{
+                                    struct kvc_pattern *pattern, struct kvc_error *error) {
     struct kvc_buffer text = {0};
     if (bytes > 100000)
         return kvc_fail(error, KVC_INPUT, "%s: a pattern of %zu bytes; at most 100000 are taken", where, bytes);
@@ -103,8 +100,9 @@ enum kvc_status kvc_pattern_compile(const char *expression, size_t bytes, const 
     pcre2_set_newline(context, PCRE2_NEWLINE_LF);
     int code = 0;
     PCRE2_SIZE offset = 0;
-    pattern->code = pcre2_compile((PCRE2_SPTR)text.data, text.bytes - 1, PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE |
-                                  PCRE2_NEVER_BACKSLASH_C, &code, &offset, context);
+    pattern->code =
+        pcre2_compile((PCRE2_SPTR)text.data, text.bytes - 1,
+                      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code, &offset, context);
     pcre2_compile_context_free(context);
     kvc_buffer_free(&text);
     if (!pattern->code) {
@@ -116,8 +114,7 @@ enum kvc_status kvc_pattern_compile(const char *expression, size_t bytes, const 
 }
 
 enum kvc_status kvc_pattern_literal(const char *text, size_t bytes, struct kvc_pattern *pattern,
-                                    struct kvc_error *error)
-{
+                                    struct kvc_error *error) {
     pattern->literal = malloc(bytes + 1);
     if (!pattern->literal)
         return kvc_no_memory(error);
@@ -127,15 +124,13 @@ enum kvc_status kvc_pattern_literal(const char *text, size_t bytes, struct kvc_p
     return KVC_OK;
 }
 
-void kvc_pattern_free(struct kvc_pattern *pattern)
-{
+void kvc_pattern_free(struct kvc_pattern *pattern) {
     pcre2_code_free(pattern->code);
     free(pattern->literal);
     *pattern = (struct kvc_pattern){0};
 }
 
-bool kvc_subject_open(struct kvc_subject *subject, const char *text, size_t bytes)
-{
+bool kvc_subject_open(struct kvc_subject *subject, const char *text, size_t bytes) {
     *subject = (struct kvc_subject){.text = text ? text : "", .bytes = bytes};
     for (size_t at = 0; at < bytes;) {
         uint32_t code;
@@ -158,16 +153,14 @@ bool kvc_subject_open(struct kvc_subject *subject, const char *text, size_t byte
     return subject->match_data != NULL;
 }
 
-void kvc_subject_close(struct kvc_subject *subject)
-{
+void kvc_subject_close(struct kvc_subject *subject) {
     free(subject->copy);
     pcre2_match_data_free(subject->match_data);
     *subject = (struct kvc_subject){0};
 }
 
 static bool find_literal(const struct kvc_pattern *pattern, const struct kvc_subject *subject, size_t from,
-                         size_t *start)
-{
+                         size_t *start) {
     if (!pattern->literal_bytes)
         return false;
     while (from < subject->bytes && subject->bytes - from >= pattern->literal_bytes) {
@@ -185,8 +178,7 @@ static bool find_literal(const struct kvc_pattern *pattern, const struct kvc_sub
 }
 
 enum kvc_status kvc_pattern_find(const struct kvc_pattern *pattern, const struct kvc_subject *subject, size_t from,
-                                 bool *found, size_t *start, size_t *end, struct kvc_error *error)
-{
+                                 bool *found, size_t *start, size_t *end, struct kvc_error *error) {
     if (pattern->literal) {
         *found = find_literal(pattern, subject, from, start);
         *end = *found ? *start + pattern->literal_bytes : 0;
@@ -212,15 +204,13 @@ enum kvc_status kvc_pattern_find(const struct kvc_pattern *pattern, const struct
 
 /* ---- splitting ---- */
 
-void kvc_words_free(struct kvc_words *words)
-{
+void kvc_words_free(struct kvc_words *words) {
     kvc_buffer_free(&words->text);
     free(words->spans);
     *words = (struct kvc_words){0};
 }
 
-static bool add_span(struct kvc_words *words, size_t at, size_t bytes)
-{
+static bool add_span(struct kvc_words *words, size_t at, size_t bytes) {
     if (!bytes)
         return true;
     void *spans = words->spans;
@@ -239,8 +229,7 @@ struct split_state {
 
 /* Takes the next part of a word, which is a match or lies between two. */
 static bool take_part(const struct kvc_split_step *step, struct split_state *state, size_t at, size_t end, bool match,
-                      struct kvc_words *out)
-{
+                      struct kvc_words *out) {
     if (at == end)
         return true;
     match ^= step->invert;
@@ -273,8 +262,7 @@ static bool take_part(const struct kvc_split_step *step, struct split_state *sta
 }
 
 static enum kvc_status split_word(const struct kvc_split_step *step, const struct kvc_words *in, struct kvc_span word,
-                                  struct kvc_words *out, struct kvc_error *error)
-{
+                                  struct kvc_words *out, struct kvc_error *error) {
     struct kvc_subject subject;
     const char *text = in->text.data + word.at;
     if (!kvc_subject_open(&subject, text, word.bytes))
@@ -311,8 +299,7 @@ static enum kvc_status split_word(const struct kvc_split_step *step, const struc
 
 /* The steps that write new text: out->text is filled anew. */
 static bool rewrite_word(const struct kvc_split_step *step, const char *text, size_t bytes, bool first,
-                         struct kvc_words *out)
-{
+                         struct kvc_words *out) {
     size_t begin = out->text.bytes;
     bool fits = true;
     if (step->kind == KVC_STEP_PREFIX_SPACE) {
@@ -336,8 +323,7 @@ static bool rewrite_word(const struct kvc_split_step *step, const char *text, si
 }
 
 enum kvc_status kvc_split(const struct kvc_split_step *steps, size_t count, const char *text, size_t bytes, bool first,
-                          struct kvc_words *words, struct kvc_error *error)
-{
+                          struct kvc_words *words, struct kvc_error *error) {
     words->text.bytes = 0;
     words->count = 0;
     if (!kvc_buffer_add(&words->text, text, bytes) || !add_span(words, 0, bytes))

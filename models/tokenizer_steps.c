@@ -6,20 +6,17 @@
 
 #define MOST_DEPTH 8 /* sequences inside sequences */
 
-static const char *type_of(const json_t *object)
-{
+static const char *type_of(const json_t *object) {
     const char *type = json_string_value(json_object_get(object, "type"));
     return type ? type : "";
 }
 
-static bool flag_or(const json_t *object, const char *key, bool standard)
-{
+static bool flag_or(const json_t *object, const char *key, bool standard) {
     const json_t *value = json_object_get(object, key);
     return json_is_boolean(value) ? json_is_true(value) : standard;
 }
 
-static char *copy_text(const char *text, size_t bytes)
-{
+static char *copy_text(const char *text, size_t bytes) {
     char *copy = malloc(bytes + 1);
     if (copy) {
         if (bytes)
@@ -29,15 +26,13 @@ static char *copy_text(const char *text, size_t bytes)
     return copy;
 }
 
-static enum kvc_status unsupported(const char *path, const char *part, const char *type, struct kvc_error *error)
-{
+static enum kvc_status unsupported(const char *path, const char *part, const char *type, struct kvc_error *error) {
     return kvc_fail(error, KVC_INPUT, "%s: %s \"%.60s\" is not supported", path, part, type);
 }
 
 /* {"String": "..."} or {"Regex": "..."} */
 static enum kvc_status read_pattern(const json_t *value, const char *path, struct kvc_pattern *pattern,
-                                    struct kvc_error *error)
-{
+                                    struct kvc_error *error) {
     const json_t *text = json_object_get(value, "String"), *expression = json_object_get(value, "Regex");
     if (json_is_string(expression))
         return kvc_pattern_compile(json_string_value(expression), json_string_length(expression), path, pattern, error);
@@ -48,9 +43,8 @@ static enum kvc_status read_pattern(const json_t *value, const char *path, struc
 
 /* ---- normalizer ---- */
 
-static enum kvc_status read_normalizer(struct kvc_tokenizer *tokenizer, const json_t *value, const char *path, int depth,
-                                       struct kvc_error *error)
-{
+static enum kvc_status read_normalizer(struct kvc_tokenizer *tokenizer, const json_t *value, const char *path,
+                                       int depth, struct kvc_error *error) {
     if (!value || json_is_null(value))
         return KVC_OK;
     const char *type = type_of(value);
@@ -101,8 +95,7 @@ static enum kvc_status read_normalizer(struct kvc_tokenizer *tokenizer, const js
 /* ---- pre-tokenizer ---- */
 
 static enum kvc_status add_split(struct kvc_tokenizer *tokenizer, const struct kvc_split_step *step,
-                                 struct kvc_error *error)
-{
+                                 struct kvc_error *error) {
     void *steps = tokenizer->splitter;
     size_t room = tokenizer->splitter_count;
     if (!kvc_grow(&steps, &room, tokenizer->splitter_count, sizeof *step)) {
@@ -116,15 +109,13 @@ static enum kvc_status add_split(struct kvc_tokenizer *tokenizer, const struct k
 }
 
 static enum kvc_status add_pattern(struct kvc_tokenizer *tokenizer, const char *expression, enum kvc_behavior behavior,
-                                   bool invert, const char *path, struct kvc_error *error)
-{
+                                   bool invert, const char *path, struct kvc_error *error) {
     struct kvc_split_step step = {.kind = KVC_STEP_SPLIT, .behavior = behavior, .invert = invert};
     enum kvc_status status = kvc_pattern_compile(expression, strlen(expression), path, &step.pattern, error);
     return status == KVC_OK ? add_split(tokenizer, &step, error) : status;
 }
 
-static bool behavior_of(const json_t *value, enum kvc_behavior *behavior)
-{
+static bool behavior_of(const json_t *value, enum kvc_behavior *behavior) {
     static const char *const names[] = {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
     const char *name = json_string_value(json_object_get(value, "behavior"));
     for (size_t i = 0; name && i < sizeof names / sizeof *names; i++) {
@@ -137,8 +128,7 @@ static bool behavior_of(const json_t *value, enum kvc_behavior *behavior)
 }
 
 static enum kvc_status read_split(struct kvc_tokenizer *tokenizer, const json_t *value, const char *path,
-                                  struct kvc_error *error)
-{
+                                  struct kvc_error *error) {
     struct kvc_split_step step = {.kind = KVC_STEP_SPLIT, .invert = flag_or(value, "invert", false)};
     if (!behavior_of(value, &step.behavior))
         return kvc_fail(error, KVC_INPUT, "%s: pre_tokenizer \"Split\" has no known behavior", path);
@@ -147,8 +137,7 @@ static enum kvc_status read_split(struct kvc_tokenizer *tokenizer, const json_t 
 }
 
 /* The mark that stands for a space: one character. */
-static bool mark_of(const json_t *value, const char **mark, size_t *bytes)
-{
+static bool mark_of(const json_t *value, const char **mark, size_t *bytes) {
     const json_t *text = json_object_get(value, "replacement");
     *mark = text ? json_string_value(text) : "\xe2\x96\x81";
     *bytes = text ? json_string_length(text) : 3;
@@ -156,17 +145,17 @@ static bool mark_of(const json_t *value, const char **mark, size_t *bytes)
     return *mark && *bytes && kvc_utf8_next(*mark, *bytes, &code) == *bytes && code && code != KVC_NOT_UTF8;
 }
 
-static enum kvc_prefix prefix_of(const json_t *value)
-{
+static enum kvc_prefix prefix_of(const json_t *value) {
     const char *scheme = json_string_value(json_object_get(value, "prepend_scheme"));
     if (scheme)
-        return !strcmp(scheme, "never") ? KVC_PREFIX_NEVER : !strcmp(scheme, "first") ? KVC_PREFIX_FIRST : KVC_PREFIX_ALWAYS;
+        return !strcmp(scheme, "never")   ? KVC_PREFIX_NEVER
+               : !strcmp(scheme, "first") ? KVC_PREFIX_FIRST
+                                          : KVC_PREFIX_ALWAYS;
     return flag_or(value, "add_prefix_space", true) ? KVC_PREFIX_ALWAYS : KVC_PREFIX_NEVER;
 }
 
 static enum kvc_status read_metaspace(struct kvc_tokenizer *tokenizer, const json_t *value, const char *path,
-                                      struct kvc_error *error)
-{
+                                      struct kvc_error *error) {
     struct kvc_split_step step = {.kind = KVC_STEP_METASPACE, .prefix = prefix_of(value)};
     const char *mark;
     if (!mark_of(value, &mark, &step.mark_bytes))
@@ -181,8 +170,7 @@ static enum kvc_status read_metaspace(struct kvc_tokenizer *tokenizer, const jso
 }
 
 static enum kvc_status read_pre_tokenizer(struct kvc_tokenizer *tokenizer, const json_t *value, const char *path,
-                                          int depth, struct kvc_error *error)
-{
+                                          int depth, struct kvc_error *error) {
     enum kvc_status status = KVC_OK;
     if (!value || json_is_null(value))
         return status;
@@ -205,8 +193,9 @@ static enum kvc_status read_pre_tokenizer(struct kvc_tokenizer *tokenizer, const
     if (!strcmp(type, "Split"))
         return read_split(tokenizer, value, path, error);
     if (!strcmp(type, "Digits"))
-        return add_pattern(tokenizer, "\\p{N}", flag_or(value, "individual_digits", false) ? KVC_SPLIT_ISOLATED :
-                           KVC_SPLIT_CONTIGUOUS, false, path, error);
+        return add_pattern(tokenizer, "\\p{N}",
+                           flag_or(value, "individual_digits", false) ? KVC_SPLIT_ISOLATED : KVC_SPLIT_CONTIGUOUS,
+                           false, path, error);
     if (!strcmp(type, "Metaspace"))
         return read_metaspace(tokenizer, value, path, error);
     if (!strcmp(type, "WhitespaceSplit"))
@@ -220,19 +209,18 @@ static enum kvc_status read_pre_tokenizer(struct kvc_tokenizer *tokenizer, const
 /* ---- decoder ---- */
 
 static enum kvc_status set_replace(struct kvc_tokenizer *tokenizer, const char *from, size_t from_bytes, const char *to,
-                                   size_t to_bytes, const char *path, struct kvc_error *error)
-{
+                                   size_t to_bytes, const char *path, struct kvc_error *error) {
     struct kvc_decoder *decoder = &tokenizer->decoder;
     if (decoder->replace[0] || !from_bytes)
-        return kvc_fail(error, KVC_INPUT, "%s: a decoder with two replacements, or one of nothing, is not supported", path);
+        return kvc_fail(error, KVC_INPUT, "%s: a decoder with two replacements, or one of nothing, is not supported",
+                        path);
     decoder->replace[0] = copy_text(from, from_bytes);
     decoder->replace[1] = copy_text(to, to_bytes);
     return decoder->replace[0] && decoder->replace[1] ? KVC_OK : kvc_no_memory(error);
 }
 
 static enum kvc_status read_decoder(struct kvc_tokenizer *tokenizer, const json_t *value, const char *path, int depth,
-                                    bool *fused, struct kvc_error *error)
-{
+                                    bool *fused, struct kvc_error *error) {
     struct kvc_decoder *decoder = &tokenizer->decoder;
     const char *type = type_of(value);
     enum kvc_status status = KVC_OK;
@@ -258,7 +246,8 @@ static enum kvc_status read_decoder(struct kvc_tokenizer *tokenizer, const json_
     } else if (!strcmp(type, "Replace")) {
         const json_t *from = json_object_get(json_object_get(value, "pattern"), "String");
         const json_t *to = json_object_get(value, "content");
-        if (!json_is_string(from) || !json_is_string(to) || strlen(json_string_value(from)) != json_string_length(from) ||
+        if (!json_is_string(from) || !json_is_string(to) ||
+            strlen(json_string_value(from)) != json_string_length(from) ||
             strlen(json_string_value(to)) != json_string_length(to))
             return unsupported(path, "decoder", "Replace without plain text", error);
         status = set_replace(tokenizer, json_string_value(from), json_string_length(from), json_string_value(to),
@@ -277,8 +266,7 @@ static enum kvc_status read_decoder(struct kvc_tokenizer *tokenizer, const json_
 }
 
 enum kvc_status kvc_json_steps(struct kvc_tokenizer *tokenizer, const json_t *root, const char *path,
-                               struct kvc_error *error)
-{
+                               struct kvc_error *error) {
     const json_t *decoder = json_object_get(root, "decoder");
     bool fused = false;
     enum kvc_status status = read_normalizer(tokenizer, json_object_get(root, "normalizer"), path, 0, error);
@@ -295,8 +283,7 @@ enum kvc_status kvc_json_steps(struct kvc_tokenizer *tokenizer, const json_t *ro
 /* ---- post-processor ---- */
 
 enum kvc_status kvc_json_prefix(struct kvc_tokenizer *tokenizer, const json_t *processor, const char *path,
-                                struct kvc_error *error)
-{
+                                struct kvc_error *error) {
     const char *type = type_of(processor);
     if (!strcmp(type, "Sequence")) {
         const json_t *list = json_object_get(processor, "processors");
@@ -311,7 +298,8 @@ enum kvc_status kvc_json_prefix(struct kvc_tokenizer *tokenizer, const json_t *p
         return KVC_OK;
     if (strcmp(type, "TemplateProcessing") != 0)
         return unsupported(path, "post_processor", type, error);
-    const json_t *single = json_object_get(processor, "single"), *specials = json_object_get(processor, "special_tokens");
+    const json_t *single = json_object_get(processor, "single"),
+                 *specials = json_object_get(processor, "special_tokens");
     for (size_t i = 0; i < json_array_size(single); i++) {
         const json_t *part = json_object_get(json_array_get(single, i), "SpecialToken");
         const char *name = json_string_value(json_object_get(part, "id"));
@@ -324,8 +312,9 @@ enum kvc_status kvc_json_prefix(struct kvc_tokenizer *tokenizer, const json_t *p
             const json_t *id = json_array_get(ids, k);
             if (!json_is_integer(id) || json_integer_value(id) < 0 ||
                 (uint64_t)json_integer_value(id) >= tokenizer->count)
-                return kvc_fail(error, KVC_INPUT, "%s: post_processor gives \"%.40s\" an id outside the vocabulary of %zu",
-                                path, name, tokenizer->count);
+                return kvc_fail(error, KVC_INPUT,
+                                "%s: post_processor gives \"%.40s\" an id outside the vocabulary of %zu", path, name,
+                                tokenizer->count);
             if (!kvc_id_list_add(&tokenizer->prefix, (int32_t)json_integer_value(id)))
                 return kvc_no_memory(error);
         }

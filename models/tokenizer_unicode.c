@@ -5,15 +5,17 @@
 #include <string.h>
 #include <utf8proc.h>
 
-size_t kvc_utf8_next(const char *text, size_t bytes, uint32_t *code)
-{
+size_t kvc_utf8_next(const char *text, size_t bytes, uint32_t *code) {
     const unsigned char *s = (const unsigned char *)text;
     *code = KVC_NOT_UTF8;
     if (s[0] < 0x80) {
         *code = s[0];
         return 1;
     }
-    size_t length = s[0] >= 0xc2 && s[0] <= 0xdf ? 2 : s[0] >= 0xe0 && s[0] <= 0xef ? 3 : s[0] >= 0xf0 && s[0] <= 0xf4 ? 4 : 0;
+    size_t length = s[0] >= 0xc2 && s[0] <= 0xdf   ? 2
+                    : s[0] >= 0xe0 && s[0] <= 0xef ? 3
+                    : s[0] >= 0xf0 && s[0] <= 0xf4 ? 4
+                                                   : 0;
     if (length == 0 || length > bytes)
         return 1;
     uint32_t value = s[0] & (0x7fu >> length);
@@ -29,8 +31,7 @@ size_t kvc_utf8_next(const char *text, size_t bytes, uint32_t *code)
     return length;
 }
 
-size_t kvc_utf8_put(uint32_t code, char out[4])
-{
+size_t kvc_utf8_put(uint32_t code, char out[4]) {
     if (code < 0x80) {
         out[0] = (char)code;
         return 1;
@@ -43,21 +44,27 @@ size_t kvc_utf8_put(uint32_t code, char out[4])
     return length;
 }
 
-bool kvc_is_space(uint32_t code)
-{
+bool kvc_is_space(uint32_t code) {
     return (code >= 9 && code <= 13) || code == 0x20 || code == 0x85 || code == 0xa0 || code == 0x1680 ||
-           (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 || code == 0x202f ||
-           code == 0x205f || code == 0x3000;
+           (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 || code == 0x202f || code == 0x205f ||
+           code == 0x3000;
 }
 
-bool kvc_is_word(uint32_t code)
-{
+bool kvc_is_word(uint32_t code) {
     if (code == KVC_NOT_UTF8)
         return false;
     switch (utf8proc_category((utf8proc_int32_t)code)) {
-    case UTF8PROC_CATEGORY_LU: case UTF8PROC_CATEGORY_LL: case UTF8PROC_CATEGORY_LT: case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO: case UTF8PROC_CATEGORY_MN: case UTF8PROC_CATEGORY_MC: case UTF8PROC_CATEGORY_ME:
-    case UTF8PROC_CATEGORY_ND: case UTF8PROC_CATEGORY_NL: case UTF8PROC_CATEGORY_PC:
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_PC:
         return true;
     default:
         return false;
@@ -65,8 +72,7 @@ bool kvc_is_word(uint32_t code)
 }
 
 /* Bytes 33..126, 161..172 and 174..255 stand for themselves, the others for U+0100 onward in ascending order. */
-uint32_t kvc_byte_to_char(unsigned char byte)
-{
+uint32_t kvc_byte_to_char(unsigned char byte) {
     if (byte <= 32)
         return 256u + byte;
     if (byte >= 127 && byte <= 160)
@@ -74,8 +80,7 @@ uint32_t kvc_byte_to_char(unsigned char byte)
     return byte == 173 ? 256u + 67u : byte;
 }
 
-int kvc_char_to_byte(uint32_t code)
-{
+int kvc_char_to_byte(uint32_t code) {
     if (code >= 256 && code <= 288)
         return (int)code - 256;
     if (code >= 289 && code <= 322)
@@ -85,17 +90,15 @@ int kvc_char_to_byte(uint32_t code)
     return (code >= 33 && code <= 126) || (code >= 161 && code <= 255 && code != 173) ? (int)code : -1;
 }
 
-static bool add_code(struct kvc_buffer *out, uint32_t code)
-{
+static bool add_code(struct kvc_buffer *out, uint32_t code) {
     char text[4];
     return kvc_buffer_add(out, text, kvc_utf8_put(code, text));
 }
 
 /* Well-formed runs are normalized, other bytes stay. Nothing below U+0300 changes under NFC. */
-static bool normalize_form(enum kvc_normalize_kind kind, const char *text, size_t bytes, struct kvc_buffer *out)
-{
-    int options = UTF8PROC_STABLE | (kind == KVC_NORMALIZE_NFC || kind == KVC_NORMALIZE_NFKC ? UTF8PROC_COMPOSE
-                                                                                              : UTF8PROC_DECOMPOSE);
+static bool normalize_form(enum kvc_normalize_kind kind, const char *text, size_t bytes, struct kvc_buffer *out) {
+    int options = UTF8PROC_STABLE |
+                  (kind == KVC_NORMALIZE_NFC || kind == KVC_NORMALIZE_NFKC ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE);
     if (kind == KVC_NORMALIZE_NFKC || kind == KVC_NORMALIZE_NFKD)
         options |= UTF8PROC_COMPAT;
     uint32_t quiet = kind == KVC_NORMALIZE_NFC ? 0x300 : 0x80;
@@ -132,8 +135,7 @@ static bool normalize_form(enum kvc_normalize_kind kind, const char *text, size_
     return true;
 }
 
-static bool lowercase(const char *text, size_t bytes, struct kvc_buffer *out)
-{
+static bool lowercase(const char *text, size_t bytes, struct kvc_buffer *out) {
     for (size_t at = 0; at < bytes;) {
         uint32_t code;
         size_t length = kvc_utf8_next(text + at, bytes - at, &code);
@@ -152,8 +154,7 @@ static bool lowercase(const char *text, size_t bytes, struct kvc_buffer *out)
 }
 
 static enum kvc_status replace(const struct kvc_normalize_step *step, const char *text, size_t bytes,
-                               struct kvc_buffer *out, struct kvc_error *error)
-{
+                               struct kvc_buffer *out, struct kvc_error *error) {
     struct kvc_subject subject;
     if (!kvc_subject_open(&subject, text, bytes))
         return kvc_no_memory(error);
@@ -182,8 +183,7 @@ static enum kvc_status replace(const struct kvc_normalize_step *step, const char
     return status;
 }
 
-static bool strip(const struct kvc_normalize_step *step, const char *text, size_t bytes, struct kvc_buffer *out)
-{
+static bool strip(const struct kvc_normalize_step *step, const char *text, size_t bytes, struct kvc_buffer *out) {
     size_t first = 0, last = 0;
     bool seen = false;
     for (size_t at = 0; at < bytes;) {
@@ -205,8 +205,7 @@ static bool strip(const struct kvc_normalize_step *step, const char *text, size_
 }
 
 enum kvc_status kvc_normalize(const struct kvc_normalize_step *steps, size_t count, const char *text, size_t bytes,
-                              struct kvc_buffer *out, struct kvc_error *error)
-{
+                              struct kvc_buffer *out, struct kvc_error *error) {
     struct kvc_buffer now = {0}, next = {0};
     enum kvc_status status = KVC_OK;
     bool fits = kvc_buffer_add(&now, text, bytes);

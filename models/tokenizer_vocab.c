@@ -4,13 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kvc_status kvc_no_memory(struct kvc_error *error)
-{
+enum kvc_status kvc_no_memory(struct kvc_error *error) {
     return kvc_fail(error, KVC_RESOURCE, "tokenizer: out of memory");
 }
 
-bool kvc_grow(void **array, size_t *room, size_t count, size_t size)
-{
+bool kvc_grow(void **array, size_t *room, size_t count, size_t size) {
     if (count < *room)
         return true;
     if (*room > SIZE_MAX / 2 / size - 8)
@@ -24,8 +22,7 @@ bool kvc_grow(void **array, size_t *room, size_t count, size_t size)
     return true;
 }
 
-bool kvc_buffer_add(struct kvc_buffer *buffer, const char *data, size_t bytes)
-{
+bool kvc_buffer_add(struct kvc_buffer *buffer, const char *data, size_t bytes) {
     if (bytes > SIZE_MAX / 4 || buffer->bytes > SIZE_MAX / 4)
         return false;
     if (buffer->bytes + bytes > buffer->room || !buffer->data) {
@@ -42,14 +39,12 @@ bool kvc_buffer_add(struct kvc_buffer *buffer, const char *data, size_t bytes)
     return true;
 }
 
-void kvc_buffer_free(struct kvc_buffer *buffer)
-{
+void kvc_buffer_free(struct kvc_buffer *buffer) {
     free(buffer->data);
     *buffer = (struct kvc_buffer){0};
 }
 
-bool kvc_id_list_add(struct kvc_id_list *list, int32_t id)
-{
+bool kvc_id_list_add(struct kvc_id_list *list, int32_t id) {
     void *ids = list->ids;
     if (!kvc_grow(&ids, &list->room, list->count, sizeof *list->ids))
         return false;
@@ -58,16 +53,14 @@ bool kvc_id_list_add(struct kvc_id_list *list, int32_t id)
     return true;
 }
 
-static uint64_t mix(uint64_t h)
-{
+static uint64_t mix(uint64_t h) {
     h ^= h >> 32;
     h *= 0x9e3779b97f4a7c15u;
     h ^= h >> 29;
     return h;
 }
 
-static uint64_t hash_text(const char *text, size_t bytes)
-{
+static uint64_t hash_text(const char *text, size_t bytes) {
     uint64_t h = 0xcbf29ce484222325u;
     for (size_t i = 0; i < bytes; i++)
         h = (h ^ (unsigned char)text[i]) * 0x100000001b3u;
@@ -75,8 +68,7 @@ static uint64_t hash_text(const char *text, size_t bytes)
 }
 
 /* The smallest power of two with at least half its places free; 0: too many. */
-static size_t table_size(size_t count)
-{
+static size_t table_size(size_t count) {
     size_t size = 16;
     while (size / 2 < count) {
         if (size > SIZE_MAX / 64)
@@ -86,8 +78,7 @@ static size_t table_size(size_t count)
     return size;
 }
 
-enum kvc_status kvc_vocab_open(size_t count, struct kvc_tokenizer **tokenizer, struct kvc_error *error)
-{
+enum kvc_status kvc_vocab_open(size_t count, struct kvc_tokenizer **tokenizer, struct kvc_error *error) {
     struct kvc_tokenizer *made = calloc(1, sizeof *made);
     if (!made)
         return kvc_no_memory(error);
@@ -105,8 +96,7 @@ enum kvc_status kvc_vocab_open(size_t count, struct kvc_tokenizer **tokenizer, s
 }
 
 bool kvc_vocab_set(struct kvc_tokenizer *tokenizer, int32_t id, const char *spelling, size_t bytes,
-                   enum kvc_token_kind kind)
-{
+                   enum kvc_token_kind kind) {
     struct kvc_piece *piece = &tokenizer->pieces[id];
     if (bytes > UINT32_MAX / 4)
         return false;
@@ -116,8 +106,7 @@ bool kvc_vocab_set(struct kvc_tokenizer *tokenizer, int32_t id, const char *spel
     return kvc_buffer_add(&tokenizer->store, spelling, bytes);
 }
 
-bool kvc_vocab_reserve(struct kvc_tokenizer *tokenizer, size_t count)
-{
+bool kvc_vocab_reserve(struct kvc_tokenizer *tokenizer, size_t count) {
     size_t size = table_size(count);
     int32_t *table = size ? malloc(size * sizeof *table) : NULL;
     if (!table)
@@ -131,8 +120,7 @@ bool kvc_vocab_reserve(struct kvc_tokenizer *tokenizer, size_t count)
 }
 
 /* Where the spelling stands, or the empty place for it. */
-static size_t lookup_place(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes)
-{
+static size_t lookup_place(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes) {
     size_t at = (size_t)hash_text(text, bytes) & (tokenizer->lookup_size - 1);
     for (;; at = (at + 1) & (tokenizer->lookup_size - 1)) {
         int32_t id = tokenizer->lookup[at];
@@ -144,8 +132,7 @@ static size_t lookup_place(const struct kvc_tokenizer *tokenizer, const char *te
     }
 }
 
-void kvc_vocab_enter(struct kvc_tokenizer *tokenizer, int32_t id)
-{
+void kvc_vocab_enter(struct kvc_tokenizer *tokenizer, int32_t id) {
     const struct kvc_piece *piece = &tokenizer->pieces[id];
     size_t at = lookup_place(tokenizer, tokenizer->store.data + piece->spelling, piece->spelling_bytes);
     if (tokenizer->lookup[at] < 0)
@@ -154,15 +141,13 @@ void kvc_vocab_enter(struct kvc_tokenizer *tokenizer, int32_t id)
         tokenizer->longest = piece->spelling_bytes;
 }
 
-int32_t kvc_vocab_find(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes)
-{
+int32_t kvc_vocab_find(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes) {
     if (!tokenizer->lookup || bytes > tokenizer->longest)
         return -1;
     return tokenizer->lookup[lookup_place(tokenizer, text, bytes)];
 }
 
-int32_t kvc_vocab_search(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes)
-{
+int32_t kvc_vocab_search(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes) {
     for (size_t i = 0; i < tokenizer->count; i++) {
         const struct kvc_piece *piece = &tokenizer->pieces[i];
         if (piece->kind != KVC_TOKEN_ABSENT && piece->spelling_bytes == bytes &&
@@ -172,8 +157,7 @@ int32_t kvc_vocab_search(const struct kvc_tokenizer *tokenizer, const char *text
     return -1;
 }
 
-bool kvc_merges_reserve(struct kvc_tokenizer *tokenizer, size_t count)
-{
+bool kvc_merges_reserve(struct kvc_tokenizer *tokenizer, size_t count) {
     size_t size = table_size(count);
     struct kvc_merge *table = size ? malloc(size * sizeof *table) : NULL;
     if (!table)
@@ -186,8 +170,7 @@ bool kvc_merges_reserve(struct kvc_tokenizer *tokenizer, size_t count)
     return true;
 }
 
-static size_t merge_place(const struct kvc_tokenizer *tokenizer, int32_t left, int32_t right)
-{
+static size_t merge_place(const struct kvc_tokenizer *tokenizer, int32_t left, int32_t right) {
     size_t at = (size_t)mix((uint64_t)(uint32_t)left << 32 | (uint32_t)right) & (tokenizer->merges_size - 1);
     for (;; at = (at + 1) & (tokenizer->merges_size - 1)) {
         const struct kvc_merge *merge = &tokenizer->merges[at];
@@ -196,8 +179,7 @@ static size_t merge_place(const struct kvc_tokenizer *tokenizer, int32_t left, i
     }
 }
 
-const struct kvc_merge *kvc_merges_find(const struct kvc_tokenizer *tokenizer, int32_t left, int32_t right)
-{
+const struct kvc_merge *kvc_merges_find(const struct kvc_tokenizer *tokenizer, int32_t left, int32_t right) {
     if (!tokenizer->merges || left < 0 || right < 0)
         return NULL;
     const struct kvc_merge *merge = &tokenizer->merges[merge_place(tokenizer, left, right)];
@@ -206,8 +188,7 @@ const struct kvc_merge *kvc_merges_find(const struct kvc_tokenizer *tokenizer, i
 
 enum kvc_status kvc_merges_enter(struct kvc_tokenizer *tokenizer, const char *left, size_t left_bytes,
                                  const char *right, size_t right_bytes, uint32_t rank, const char *where,
-                                 struct kvc_error *error)
-{
+                                 struct kvc_error *error) {
     struct kvc_merge merge = {.left = kvc_vocab_find(tokenizer, left, left_bytes),
                               .right = kvc_vocab_find(tokenizer, right, right_bytes),
                               .made = -1,
@@ -226,14 +207,16 @@ enum kvc_status kvc_merges_enter(struct kvc_tokenizer *tokenizer, const char *le
 }
 
 /* The value of <0xHH>, exactly two hexadecimal digits; -1: something else. */
-static int byte_piece(const char *text, size_t bytes)
-{
+static int byte_piece(const char *text, size_t bytes) {
     if (bytes != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>')
         return -1;
     int value = 0;
     for (int i = 3; i < 5; i++) {
         char c = text[i];
-        int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+        int digit = c >= '0' && c <= '9'   ? c - '0'
+                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                           : -1;
         if (digit < 0)
             return -1;
         value = value * 16 + digit;
@@ -242,8 +225,7 @@ static int byte_piece(const char *text, size_t bytes)
 }
 
 /* A byte-level spelling back to bytes; false in *all where some character stands for no byte. */
-static bool spell_bytes(struct kvc_buffer *out, const char *spelling, size_t bytes, bool *all)
-{
+static bool spell_bytes(struct kvc_buffer *out, const char *spelling, size_t bytes, bool *all) {
     *all = true;
     for (size_t at = 0; at < bytes;) {
         uint32_t code;
@@ -260,8 +242,8 @@ static bool spell_bytes(struct kvc_buffer *out, const char *spelling, size_t byt
     return true;
 }
 
-static bool spell_replaced(struct kvc_buffer *out, const char *spelling, size_t bytes, const char *from, const char *to)
-{
+static bool spell_replaced(struct kvc_buffer *out, const char *spelling, size_t bytes, const char *from,
+                           const char *to) {
     size_t from_bytes = strlen(from), to_bytes = strlen(to);
     for (size_t at = 0; at < bytes;) {
         bool here = bytes - at >= from_bytes && !memcmp(spelling + at, from, from_bytes);
@@ -272,8 +254,7 @@ static bool spell_replaced(struct kvc_buffer *out, const char *spelling, size_t 
     return true;
 }
 
-static bool decode_piece(const struct kvc_tokenizer *tokenizer, const struct kvc_piece *piece, struct kvc_buffer *out)
-{
+static bool decode_piece(const struct kvc_tokenizer *tokenizer, const struct kvc_piece *piece, struct kvc_buffer *out) {
     const struct kvc_decoder *decoder = &tokenizer->decoder;
     const char *spelling = tokenizer->store.data + piece->spelling;
     size_t bytes = piece->spelling_bytes;
@@ -298,12 +279,10 @@ static bool decode_piece(const struct kvc_tokenizer *tokenizer, const struct kvc
 
 /* What models write when they have said what they had to say. */
 static const char *const turn_ends[] = {
-    "</s>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|im_end|>", "<|end|>", "<|endoftext|>", "<end_of_turn>",
-    "<|end_of_turn|>", "<|eot|>", "<EOT>", NULL
-};
+    "</s>",          "<|eot_id|>",    "<|eom_id|>",      "<|end_of_text|>", "<|im_end|>", "<|end|>",
+    "<|endoftext|>", "<end_of_turn>", "<|end_of_turn|>", "<|eot|>",         "<EOT>",      NULL};
 
-enum kvc_status kvc_vocab_finish(struct kvc_tokenizer *tokenizer, struct kvc_error *error)
-{
+enum kvc_status kvc_vocab_finish(struct kvc_tokenizer *tokenizer, struct kvc_error *error) {
     struct kvc_buffer text = {0};
     for (size_t i = 0; i < tokenizer->count; i++) {
         struct kvc_piece *piece = &tokenizer->pieces[i];
@@ -329,8 +308,7 @@ enum kvc_status kvc_vocab_finish(struct kvc_tokenizer *tokenizer, struct kvc_err
         if (byte >= 0 && tokenizer->byte_ids[byte] < 0 && (tokenizer->byte_fallback || piece->kind == KVC_TOKEN_BYTE))
             tokenizer->byte_ids[byte] = (int32_t)i;
         for (size_t k = 0; turn_ends[k]; k++)
-            if (piece->spelling_bytes == strlen(turn_ends[k]) &&
-                !memcmp(spelling, turn_ends[k], piece->spelling_bytes))
+            if (piece->spelling_bytes == strlen(turn_ends[k]) && !memcmp(spelling, turn_ends[k], piece->spelling_bytes))
                 piece->ends_turn = true;
     }
     kvc_buffer_free(&text);

@@ -11,8 +11,7 @@
 #include "tests/text_data.h"
 
 /* A tokenizer with nothing but a template and the tokens it writes; "" for none. */
-static struct kvc_tokenizer *make_tokenizer(const char *jinja, const char *bos, const char *eos)
-{
+static struct kvc_tokenizer *make_tokenizer(const char *jinja, const char *bos, const char *eos) {
     static const char json[] = "{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]}}";
     struct kvc_tokenizer *tokenizer;
     struct kvc_error error = {0};
@@ -27,8 +26,7 @@ static struct kvc_tokenizer *make_tokenizer(const char *jinja, const char *bos, 
 }
 
 static bool renders(const struct kvc_tokenizer *tokenizer, const char *name, const struct kvc_message *messages,
-                    size_t count, bool answer, const char *wanted)
-{
+                    size_t count, bool answer, const char *wanted) {
     char *text = NULL;
     struct kvc_error error = {0};
     enum kvc_status status = kvc_chat_render(tokenizer, name, messages, count, answer, &text, &error);
@@ -40,14 +38,7 @@ static bool renders(const struct kvc_tokenizer *tokenizer, const char *name, con
     return same;
 }
 
-/* Refusals of single templates that kvcull does not share: it renders what the family's other templates would. */
-static bool refused(const json_t *row)
-{
-    return json_is_null(json_object_get(row, "text"));
-}
-
-static void test_against_jinja(void **state)
-{
+static void test_against_jinja(void **state) {
     (void)state;
     json_t *expected = data_json("templates/expected.json");
     assert_non_null(expected);
@@ -68,7 +59,10 @@ static void test_against_jinja(void **state)
             messages[k].content = json_string_value(json_object_get(message, "content"));
         }
         const char *family = json_string_value(json_object_get(row, "family"));
-        const char *wanted = refused(row) ? NULL : json_string_value(json_object_get(row, "text"));
+        const char *wanted =
+            json_is_null(json_object_get(row, "text")) /* the template refuses */ ? NULL
+                                                                                  : json_string_value(
+                                                                                        json_object_get(row, "text"));
         bool answer = json_is_true(json_object_get(row, "answer"));
         refusals += !wanted;
         char path[1000];
@@ -97,8 +91,9 @@ static void test_against_jinja(void **state)
 
 static const struct kvc_message talk[] = {
     {"system", "Be kind."}, {"user", "One"}, {"assistant", "Two"}, {"user", "Three"}};
-#define VICUNA_SYSTEM "A chat between a curious user and an artificial intelligence assistant. The assistant gives " \
-                      "helpful, detailed, and polite answers to the user's questions."
+#define VICUNA_SYSTEM                                                                                                  \
+    "A chat between a curious user and an artificial intelligence assistant. The assistant gives "                     \
+    "helpful, detailed, and polite answers to the user's questions."
 
 /* name, the conversation with its system message and without, both with the opening of the answer */
 static const struct {
@@ -117,20 +112,26 @@ static const struct {
      "<s>[INST] One [/INST]Two</s>[INST] Three [/INST]"},
     {"mistral-v0.3", "<s>[INST] One[/INST] Two</s>[INST] Be kind.\n\nThree[/INST]",
      "<s>[INST] One[/INST] Two</s>[INST] Three[/INST]"},
-    {"chatml", "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nOne<|im_end|>\n<|im_start|>assistant\nTwo"
-               "<|im_end|>\n<|im_start|>user\nThree<|im_end|>\n<|im_start|>assistant\n",
+    {"chatml",
+     "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nOne<|im_end|>\n<|im_start|>assistant\nTwo"
+     "<|im_end|>\n<|im_start|>user\nThree<|im_end|>\n<|im_start|>assistant\n",
      "<|im_start|>user\nOne<|im_end|>\n<|im_start|>assistant\nTwo<|im_end|>\n<|im_start|>user\nThree<|im_end|>\n"
      "<|im_start|>assistant\n"},
-    {"qwen2", "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nOne<|im_end|>\n<|im_start|>assistant\nTwo"
-              "<|im_end|>\n<|im_start|>user\nThree<|im_end|>\n<|im_start|>assistant\n",
-     "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\nOne<|im_end|>\n<|im_start|>assistant\n"
+    {"qwen2",
+     "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nOne<|im_end|>\n<|im_start|>assistant\nTwo"
+     "<|im_end|>\n<|im_start|>user\nThree<|im_end|>\n<|im_start|>assistant\n",
+     "<|im_start|>system\nYou are a helpful "
+     "assistant.<|im_end|>\n<|im_start|>user\nOne<|im_end|>\n<|im_start|>assistant\n"
      "Two<|im_end|>\n<|im_start|>user\nThree<|im_end|>\n<|im_start|>assistant\n"},
-    {"phi3", "<s><|system|>\nBe kind.<|end|>\n<|user|>\nOne<|end|>\n<|assistant|>\nTwo<|end|>\n<|user|>\nThree<|end|>\n"
-             "<|assistant|>\n",
+    {"phi3",
+     "<s><|system|>\nBe kind.<|end|>\n<|user|>\nOne<|end|>\n<|assistant|>\nTwo<|end|>\n<|user|>\nThree<|end|>\n"
+     "<|assistant|>\n",
      "<s><|user|>\nOne<|end|>\n<|assistant|>\nTwo<|end|>\n<|user|>\nThree<|end|>\n<|assistant|>\n"},
-    {"phi4", "<|im_start|>system<|im_sep|>Be kind.<|im_end|><|im_start|>user<|im_sep|>One<|im_end|><|im_start|>assistant"
-             "<|im_sep|>Two<|im_end|><|im_start|>user<|im_sep|>Three<|im_end|><|im_start|>assistant<|im_sep|>",
-     "<|im_start|>user<|im_sep|>One<|im_end|><|im_start|>assistant<|im_sep|>Two<|im_end|><|im_start|>user<|im_sep|>Three"
+    {"phi4",
+     "<|im_start|>system<|im_sep|>Be kind.<|im_end|><|im_start|>user<|im_sep|>One<|im_end|><|im_start|>assistant"
+     "<|im_sep|>Two<|im_end|><|im_start|>user<|im_sep|>Three<|im_end|><|im_start|>assistant<|im_sep|>",
+     "<|im_start|>user<|im_sep|>One<|im_end|><|im_start|>assistant<|im_sep|>Two<|im_end|><|im_start|>user<|im_sep|>"
+     "Three"
      "<|im_end|><|im_start|>assistant<|im_sep|>"},
     {"phi4-mini", "<|system|>Be kind.<|end|><|user|>One<|end|><|assistant|>Two<|end|><|user|>Three<|end|><|assistant|>",
      "<|user|>One<|end|><|assistant|>Two<|end|><|user|>Three<|end|><|assistant|>"},
@@ -138,8 +139,7 @@ static const struct {
      "<s>" VICUNA_SYSTEM " USER: One ASSISTANT: Two</s>USER: Three ASSISTANT:"},
 };
 
-static void test_published_forms(void **state)
-{
+static void test_published_forms(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         assert_true(renders(NULL, forms[i].name, talk, 4, true, forms[i].with_system));
@@ -168,8 +168,7 @@ static const struct {
     {"{{ 'USER: ' + message['content'] }} 'ASSISTANT:'", "vicuna", NULL},
 };
 
-static void test_recognized(void **state)
-{
+static void test_recognized(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof marked / sizeof *marked; i++) {
         const char *with_system = marked[i].with_system, *without = NULL;
@@ -181,8 +180,11 @@ static void test_recognized(void **state)
         }
         bool llama3 = marked[i].form && !strcmp(marked[i].form, "llama3");
         bool plain = marked[i].form && !strcmp(marked[i].form, "phi4-mini");
-        struct kvc_tokenizer *tokenizer =
-            make_tokenizer(marked[i].jinja, llama3 ? "<|begin_of_text|>" : plain ? "" : "<s>", "</s>");
+        struct kvc_tokenizer *tokenizer = make_tokenizer(marked[i].jinja,
+                                                         llama3  ? "<|begin_of_text|>"
+                                                         : plain ? ""
+                                                                 : "<s>",
+                                                         "</s>");
         if (!renders(tokenizer, NULL, talk, 4, true, with_system) ||
             (without && !renders(tokenizer, NULL, talk + 1, 3, true, without)))
             fail_msg("template %zu", i);
@@ -190,10 +192,10 @@ static void test_recognized(void **state)
     }
 }
 
-static void test_errors(void **state)
-{
+static void test_errors(void **state) {
     (void)state;
-    struct kvc_tokenizer *none = make_tokenizer(NULL, "", ""), *strange = make_tokenizer("{{ 'nothing known' }}", "", "");
+    struct kvc_tokenizer *none = make_tokenizer(NULL, "", ""),
+                         *strange = make_tokenizer("{{ 'nothing known' }}", "", "");
     struct kvc_error error = {0};
     char *text = NULL;
     const struct kvc_message tool = {"tool", "x"}, empty = {"user", NULL};
@@ -222,15 +224,14 @@ static void test_errors(void **state)
 }
 
 /* A byte that ends a character must not be taken for a space (U+0085, U+00A0), nor bytes that are no character. */
-static void test_trimming(void **state)
-{
+static void test_trimming(void **state) {
     (void)state;
-    const struct kvc_message messages[] = {{"user", "\xe3\x80\x80 \xe4\xb8\xa0\xc2\x85\x1f"}, {"assistant", "\xa0 x \x85"}};
+    const struct kvc_message messages[] = {{"user", "\xe3\x80\x80 \xe4\xb8\xa0\xc2\x85\x1f"},
+                                           {"assistant", "\xa0 x \x85"}};
     assert_true(renders(NULL, "llama2", messages, 2, false, "<s>[INST] \xe4\xb8\xa0 [/INST] \xa0 x \x85 </s>"));
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_jinja), cmocka_unit_test(test_published_forms), cmocka_unit_test(test_recognized),
         cmocka_unit_test(test_errors),        cmocka_unit_test(test_trimming),

@@ -13,8 +13,7 @@
 #include "models/tokenizer_json.h"
 #include "tests/text_data.h"
 
-static struct kvc_tokenizer *open_folder(const char *name)
-{
+static struct kvc_tokenizer *open_folder(const char *name) {
     char path[1000], part[200];
     struct kvc_error error = {0};
     struct kvc_tokenizer *tokenizer;
@@ -25,8 +24,7 @@ static struct kvc_tokenizer *open_folder(const char *name)
     return tokenizer;
 }
 
-static struct kvc_tokenizer *open_gguf(const char *path, struct kvc_gguf **file)
-{
+static struct kvc_tokenizer *open_gguf(const char *path, struct kvc_gguf **file) {
     struct kvc_error error = {0};
     struct kvc_tokenizer *tokenizer;
     if (kvc_gguf_open(path, file, &error) != KVC_OK ||
@@ -35,8 +33,7 @@ static struct kvc_tokenizer *open_gguf(const char *path, struct kvc_gguf **file)
     return tokenizer;
 }
 
-static void show(const char *what, const int32_t *ids, size_t count)
-{
+static void show(const char *what, const int32_t *ids, size_t count) {
     fprintf(stderr, "  %s:", what);
     for (size_t i = 0; i < count && i < 60; i++)
         fprintf(stderr, " %d", (int)ids[i]);
@@ -45,8 +42,7 @@ static void show(const char *what, const int32_t *ids, size_t count)
 
 /* Compares one text's ids; true where they are equal. */
 static bool same_ids(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes, const int32_t *wanted,
-                     size_t wanted_count, unsigned flags)
-{
+                     size_t wanted_count, unsigned flags) {
     int32_t *ids;
     size_t count;
     struct kvc_error error = {0};
@@ -65,8 +61,7 @@ static bool same_ids(const struct kvc_tokenizer *tokenizer, const char *text, si
 }
 
 static bool same_text(const struct kvc_tokenizer *tokenizer, const int32_t *ids, size_t count, bool special,
-                      const char *wanted, size_t wanted_bytes)
-{
+                      const char *wanted, size_t wanted_bytes) {
     char *text;
     size_t bytes;
     struct kvc_error error = {0};
@@ -81,8 +76,7 @@ static bool same_text(const struct kvc_tokenizer *tokenizer, const int32_t *ids,
     return same;
 }
 
-static size_t take_ids(const json_t *list, int32_t *ids, size_t room)
-{
+static size_t take_ids(const json_t *list, int32_t *ids, size_t room) {
     size_t count = json_array_size(list);
     assert_true(count <= room);
     for (size_t i = 0; i < count; i++)
@@ -91,8 +85,7 @@ static size_t take_ids(const json_t *list, int32_t *ids, size_t room)
 }
 
 /* `decode`: texts too, which a GGUF file's tokenizer may rightly write in another way. */
-static void compare_expected(const struct kvc_tokenizer *tokenizer, const char *name, bool decode)
-{
+static void compare_expected(const struct kvc_tokenizer *tokenizer, const char *name, bool decode) {
     char path[200];
     static int32_t ids[20000];
     size_t failures = 0;
@@ -105,8 +98,8 @@ static void compare_expected(const struct kvc_tokenizer *tokenizer, const char *
         size_t count = take_ids(json_object_get(row, "ids"), ids, 20000);
         const json_t *decoded = json_object_get(row, "decoded");
         decoded = decoded ? decoded : text;
-        bool same = same_ids(tokenizer, json_string_value(text), json_string_length(text), ids, count,
-                             KVC_TOKENIZE_SPECIAL);
+        bool same =
+            same_ids(tokenizer, json_string_value(text), json_string_length(text), ids, count, KVC_TOKENIZE_SPECIAL);
         if (decode)
             same &= same_text(tokenizer, ids, count, true, json_string_value(decoded), json_string_length(decoded));
         if (!same)
@@ -120,11 +113,11 @@ static void compare_expected(const struct kvc_tokenizer *tokenizer, const char *
     assert_int_equal(failures, 0);
 }
 
-static void test_against_tokenizers(void **state)
-{
+static void test_against_tokenizers(void **state) {
     (void)state;
-    static const char *const names[] = {"gpt2",  "starcoder",     "llama3",          "qwen2",            "gpt4o", "tekken",
-                                        "words", "sentencepiece", "metaspace-first", "metaspace-always", "odd-splits"};
+    static const char *const names[] = {
+        "gpt2",          "starcoder",       "llama3",           "qwen2",     "gpt4o", "tekken", "words",
+        "sentencepiece", "metaspace-first", "metaspace-always", "odd-splits"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct kvc_tokenizer *tokenizer = open_folder(names[i]);
         compare_expected(tokenizer, names[i], true);
@@ -133,8 +126,7 @@ static void test_against_tokenizers(void **state)
 }
 
 /* The same vocabularies written as GGUF give the same ids. */
-static void test_gguf_equals_json(void **state)
-{
+static void test_gguf_equals_json(void **state) {
     (void)state;
     static const char *const names[] = {"gpt2", "starcoder", "llama3", "qwen2", "tekken", "sentencepiece"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -150,8 +142,7 @@ static void test_gguf_equals_json(void **state)
 }
 
 /* Real vocabularies, where the shared files are there. */
-static void test_shared_vocabularies(void **state)
-{
+static void test_shared_vocabularies(void **state) {
     (void)state;
     static const char *const names[] = {"gpt-2", "starcoder", "llama-spm", "phi-3"};
     const char *shared = getenv("KVCULL_SHARED");
@@ -205,20 +196,28 @@ static void test_shared_vocabularies(void **state)
     assert_true(compared >= 4 * 40);
 }
 
-static uint64_t random_next(uint64_t *seed)
-{
+static uint64_t random_next(uint64_t *seed) {
     *seed = *seed * 6364136223846793005u + 1442695040888963407u;
     return *seed >> 33;
 }
 
 /* Byte-level and byte-fallback vocabularies give every string of bytes back, whole or token by token. */
-static void test_bytes_round_trip(void **state)
-{
+static void test_bytes_round_trip(void **state) {
     (void)state;
     static const char *const names[] = {"gpt2", "starcoder", "llama3", "gpt4o", "tekken", "sentencepiece"};
-    static const char *const texts[] = {"\xff", "\x80\x80", "a\xc3", "\xc3(", "\xe2\x82", "\xf0\x9f\x99", "\xed\xa0\x80",
-                                        "\xf4\x90\x80\x80", "\xc0\x80", "ok \xff\xfe\xfd ok", "\xf8\x88\x80\x80\x80",
-                                        "x\xe2\x82\xac\xe2\x82", "  \xff  \n\xff"};
+    static const char *const texts[] = {"\xff",
+                                        "\x80\x80",
+                                        "a\xc3",
+                                        "\xc3(",
+                                        "\xe2\x82",
+                                        "\xf0\x9f\x99",
+                                        "\xed\xa0\x80",
+                                        "\xf4\x90\x80\x80",
+                                        "\xc0\x80",
+                                        "ok \xff\xfe\xfd ok",
+                                        "\xf8\x88\x80\x80\x80",
+                                        "x\xe2\x82\xac\xe2\x82",
+                                        "  \xff  \n\xff"};
     for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
         struct kvc_tokenizer *tokenizer = open_folder(names[n]);
         uint64_t seed = 7 + n;
@@ -229,7 +228,8 @@ static void test_bytes_round_trip(void **state)
                 memcpy(text, texts[i], bytes);
             else
                 for (size_t k = 0; k < bytes; k++) /* mostly bytes that begin or go on with a character */
-                    text[k] = (char)(random_next(&seed) % 3 ? 0x80 + random_next(&seed) % 0x80 : random_next(&seed) % 256);
+                    text[k] =
+                        (char)(random_next(&seed) % 3 ? 0x80 + random_next(&seed) % 0x80 : random_next(&seed) % 256);
             int32_t *ids;
             size_t count, at = 0;
             struct kvc_error error = {0};
@@ -249,26 +249,29 @@ static void test_bytes_round_trip(void **state)
 }
 
 /* Qwen2 composes first, also between bytes that are not UTF-8. */
-static void test_composing(void **state)
-{
+static void test_composing(void **state) {
     (void)state;
     struct kvc_tokenizer *tokenizer = open_folder("qwen2");
     int32_t *ids;
     size_t count;
-    assert_int_equal(kvc_tokenizer_encode(tokenizer, "\xff" "e\xcc\x81\xff", 5, 0, &ids, &count, NULL), KVC_OK);
+    assert_int_equal(kvc_tokenizer_encode(tokenizer,
+                                          "\xff"
+                                          "e\xcc\x81\xff",
+                                          5, 0, &ids, &count, NULL),
+                     KVC_OK);
     assert_true(same_text(tokenizer, ids, count, false, "\xff\xc3\xa9\xff", 4));
     free(ids);
     kvc_tokenizer_close(tokenizer);
 }
 
-static void test_special_tokens(void **state)
-{
+static void test_special_tokens(void **state) {
     (void)state;
     struct kvc_tokenizer *tokenizer = open_folder("llama3");
     static const char text[] = "hi<|eot_id|>";
     int32_t *ids;
     size_t count;
-    assert_int_equal(kvc_tokenizer_encode(tokenizer, text, sizeof text - 1, KVC_TOKENIZE_SPECIAL, &ids, &count, NULL), KVC_OK);
+    assert_int_equal(kvc_tokenizer_encode(tokenizer, text, sizeof text - 1, KVC_TOKENIZE_SPECIAL, &ids, &count, NULL),
+                     KVC_OK);
     int32_t eot = ids[count - 1];
     assert_true(kvc_tokenizer_ends_turn(tokenizer, eot));
     assert_false(kvc_tokenizer_ends_turn(tokenizer, ids[0]));
@@ -293,16 +296,14 @@ static void test_special_tokens(void **state)
     kvc_tokenizer_close(tokenizer);
 }
 
-static double seconds(void)
-{
+static double seconds(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 /* 100 KB must not take time that grows with their square: text, one letter, spaces, opening brackets. */
-static void test_long_texts(void **state)
-{
+static void test_long_texts(void **state) {
     (void)state;
     static const char *const names[] = {"llama3", "qwen2", "gpt4o", "sentencepiece", "metaspace-first"};
     enum { BYTES = 100000 };
@@ -332,8 +333,7 @@ static void test_long_texts(void **state)
     free(text);
 }
 
-static void test_bundled_kind(void **state)
-{
+static void test_bundled_kind(void **state) {
     (void)state;
     struct kvc_tokenizer *tokenizer = open_folder("words");
     int32_t *ids;
@@ -375,24 +375,32 @@ static const struct {
     {BPE("{\"a\":0}", "{}"), "merges"},
     {BPE("[]", "[]"), "vocab"},
     {"{\"model\":{\"vocab\":{\"a\":0},\"type\":\"BPE\"}}", "merges"},
-    {"{\"added_tokens\":[{\"id\":0,\"content\":\"b\"}],\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}", "another"},
-    {"{\"added_tokens\":[{\"id\":-5,\"content\":\"b\"}],\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}", "id"},
+    {"{\"added_tokens\":[{\"id\":0,\"content\":\"b\"}],\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}",
+     "another"},
+    {"{\"added_tokens\":[{\"id\":-5,\"content\":\"b\"}],\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}"
+     "}",
+     "id"},
     {"{\"added_tokens\":[{\"id\":5}],\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}", "content"},
-    {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":\"Isolated\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}", "compile"},
-    {"{\"pre_tokenizer\":{\"type\":\"Nonsense\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}", "Nonsense"},
-    {"{\"normalizer\":{\"type\":\"Precompiled\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}", "Precompiled"},
+    {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":\"Isolated\"},\"model\":{"
+     "\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}",
+     "compile"},
+    {"{\"pre_tokenizer\":{\"type\":\"Nonsense\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}",
+     "Nonsense"},
+    {"{\"normalizer\":{\"type\":\"Precompiled\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}",
+     "Precompiled"},
     {"{\"decoder\":{\"type\":\"CTC\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}", "CTC"},
-    {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}}],\"special_tokens\":{\"x\":{\"ids\":[7000]}}},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}", "outside"},
+    {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}}],\"special_"
+     "tokens\":{\"x\":{\"ids\":[7000]}}},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}",
+     "outside"},
 };
 
-static void test_hostile_json(void **state)
-{
+static void test_hostile_json(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof hostile / sizeof *hostile; i++) {
         struct kvc_tokenizer *tokenizer;
         struct kvc_error error = {0};
-        enum kvc_status status = kvc_tokenizer_from_bytes(hostile[i].json, strlen(hostile[i].json), "file", 1000, &tokenizer,
-                                                          &error);
+        enum kvc_status status =
+            kvc_tokenizer_from_bytes(hostile[i].json, strlen(hostile[i].json), "file", 1000, &tokenizer, &error);
         if (status != KVC_INPUT || !strstr(error.text, hostile[i].says) || strchr(error.text, '\n'))
             fail_msg("case %zu: status %d, \"%s\", wanted \"%s\"", i, (int)status, error.text, hostile[i].says);
         assert_null(tokenizer);
@@ -409,8 +417,7 @@ static void test_hostile_json(void **state)
 }
 
 /* Patterns that backtrack without end are stopped, ones that match nothing or backwards do no harm. */
-static void test_hostile_patterns(void **state)
-{
+static void test_hostile_patterns(void **state) {
     (void)state;
     static const struct {
         const char *pattern;
@@ -423,8 +430,10 @@ static void test_hostile_patterns(void **state)
         char json[500];
         struct kvc_tokenizer *tokenizer;
         struct kvc_error error = {0};
-        snprintf(json, sizeof json, "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"%s\"},\"behavior\":\"Isolated\"},"
-                 "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}", cases[i].pattern);
+        snprintf(json, sizeof json,
+                 "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"%s\"},\"behavior\":\"Isolated\"},"
+                 "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}",
+                 cases[i].pattern);
         assert_int_equal(kvc_tokenizer_from_bytes(json, strlen(json), "file", 1000, &tokenizer, &error), KVC_OK);
         int32_t *ids = NULL;
         size_t count;
@@ -446,27 +455,23 @@ struct image {
     uint64_t keys;
 };
 
-static void add(struct image *image, const void *data, size_t bytes)
-{
+static void add(struct image *image, const void *data, size_t bytes) {
     assert_true(bytes <= sizeof image->bytes - image->count);
     memcpy(image->bytes + image->count, data, bytes);
     image->count += bytes;
 }
 
-static void add_number(struct image *image, uint64_t value, size_t bytes)
-{
+static void add_number(struct image *image, uint64_t value, size_t bytes) {
     for (size_t i = 0; i < bytes; i++, value >>= 8)
         add(image, &(unsigned char){(unsigned char)value}, 1);
 }
 
-static void add_text(struct image *image, const char *text)
-{
+static void add_text(struct image *image, const char *text) {
     add_number(image, strlen(text), 8);
     add(image, text, strlen(text));
 }
 
-static void add_key(struct image *image, const char *key, uint32_t type)
-{
+static void add_key(struct image *image, const char *key, uint32_t type) {
     char name[100];
     snprintf(name, sizeof name, "tokenizer.ggml.%s", key);
     add_text(image, name);
@@ -475,8 +480,7 @@ static void add_key(struct image *image, const char *key, uint32_t type)
 }
 
 /* A list of words separated by spaces. */
-static void add_texts(struct image *image, const char *key, const char *words)
-{
+static void add_texts(struct image *image, const char *key, const char *words) {
     char copy[1000];
     uint64_t count = 0;
     add_key(image, key, KVC_GGUF_ARRAY);
@@ -494,8 +498,8 @@ static void add_texts(struct image *image, const char *key, const char *words)
     }
 }
 
-static void add_list(struct image *image, const char *key, enum kvc_gguf_type type, const uint32_t *values, size_t count)
-{
+static void add_list(struct image *image, const char *key, enum kvc_gguf_type type, const uint32_t *values,
+                     size_t count) {
     add_key(image, key, KVC_GGUF_ARRAY);
     add_number(image, type, 4);
     add_number(image, count, 8);
@@ -504,8 +508,7 @@ static void add_list(struct image *image, const char *key, enum kvc_gguf_type ty
 }
 
 static enum kvc_status open_image(const struct image *image, uint64_t vocab, struct kvc_tokenizer **tokenizer,
-                                  struct kvc_error *error)
-{
+                                  struct kvc_error *error) {
     struct image whole = {.count = 0};
     struct kvc_gguf *file;
     char path[] = "/tmp/kvcull-tokenizer-XXXXXX";
@@ -532,8 +535,7 @@ static enum kvc_status open_image(const struct image *image, uint64_t vocab, str
 enum { NORMAL = 1, CONTROL = 3, BYTE = 6 };
 #define ONE 0x3f800000u /* 1.0f */
 
-static void test_hostile_gguf(void **state)
-{
+static void test_hostile_gguf(void **state) {
     (void)state;
     static const struct {
         const char *model, *pre, *tokens, *merges;
@@ -590,8 +592,7 @@ static void test_hostile_gguf(void **state)
 }
 
 /* Pieces are joined by score, then from the left; control tokens are never made of plain text. */
-static void test_scores(void **state)
-{
+static void test_scores(void **state) {
     (void)state;
     struct image image = {.count = 0};
     struct kvc_tokenizer *tokenizer;
@@ -619,8 +620,7 @@ static void test_scores(void **state)
     kvc_tokenizer_close(tokenizer);
 }
 
-static void test_missing_folder(void **state)
-{
+static void test_missing_folder(void **state) {
     (void)state;
     struct kvc_tokenizer *tokenizer;
     struct kvc_error error = {0};
@@ -628,10 +628,9 @@ static void test_missing_folder(void **state)
     assert_non_null(strstr(error.text, "/nonexistent/tokenizer.json"));
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_against_tokenizers), cmocka_unit_test(test_gguf_equals_json),
+        cmocka_unit_test(test_against_tokenizers),  cmocka_unit_test(test_gguf_equals_json),
         cmocka_unit_test(test_shared_vocabularies), cmocka_unit_test(test_bytes_round_trip),
         cmocka_unit_test(test_composing),           cmocka_unit_test(test_special_tokens),
         cmocka_unit_test(test_long_texts),          cmocka_unit_test(test_bundled_kind),

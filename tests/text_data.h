@@ -7,15 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static inline void data_path(char *path, size_t room, const char *name)
-{
+static inline void data_path(char *path, size_t room, const char *name) {
     const char *top = getenv("top_srcdir");
     snprintf(path, room, "%s/tests/data/%s", top ? top : ".", name);
 }
 
 /* A malloc'ed copy of a file with a NUL behind it; NULL where it cannot be read. */
-static inline char *read_whole(const char *path, size_t *bytes)
-{
+static inline char *read_whole(const char *path, size_t *bytes) {
     FILE *file = fopen(path, "rb");
     char *text = file ? malloc((size_t)1 << 22) : NULL;
     if (text) {
@@ -27,8 +25,7 @@ static inline char *read_whole(const char *path, size_t *bytes)
     return text;
 }
 
-static inline json_t *data_json(const char *name)
-{
+static inline json_t *data_json(const char *name) {
     char path[1000];
     json_error_t reason;
     data_path(path, sizeof path, name);

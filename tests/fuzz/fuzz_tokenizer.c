@@ -6,14 +6,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-static void check(bool holds)
-{
+static void check(bool holds) {
     if (!holds)
         abort();
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
-{
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     struct kvc_tokenizer *tokenizer;
     struct kvc_error error = {0};
     const uint8_t *end = bytes ? memchr(data, 0, bytes) : NULL;
