@@ -35,7 +35,8 @@ bool kvc_gguf_uint(const struct kvc_gguf *file, const char *key, uint64_t *value
 bool kvc_gguf_real(const struct kvc_gguf *file, const char *key, double *value);
 bool kvc_gguf_bool(const struct kvc_gguf *file, const char *key, bool *value);
 bool kvc_gguf_string(const struct kvc_gguf *file, const char *key, const char **text, size_t *bytes); /* no NUL */
-/* Arrays: the element type and count; then single elements (reals: float32 or float64 arrays only). Array strings are found in constant time. */
+/* Arrays: the element type and count; then single elements (reals: float32 or float64 arrays only). Array strings are
+ * found in constant time. */
 bool kvc_gguf_array(const struct kvc_gguf *file, const char *key, enum kvc_gguf_type *type, uint64_t *count);
 bool kvc_gguf_array_uint(const struct kvc_gguf *file, const char *key, uint64_t i, uint64_t *value);
 bool kvc_gguf_array_int(const struct kvc_gguf *file, const char *key, uint64_t i, int64_t *value);

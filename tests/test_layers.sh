@@ -12,7 +12,7 @@ none() {
 }
 inside='#include "(core|backends|models|policies|eval|cli|bench)/'
 none cli '#include "(core|backends|models|policies)/' 'the program uses the library through include/kvcull.h only'
-none eval '#include "(core|backends|models|policies|cli)/' 'eval uses the library through include/kvcull.h only'
+none eval '#include "(core|backends|models|policies)/' 'eval uses the library through include/kvcull.h only'
 none examples "$inside" 'examples use the library through include/kvcull.h only'
 none core '#include "(models|policies|eval|cli|bench)/' 'core knows nothing above it'
 none backends '#include "(models|policies|eval|cli|bench)/' 'a backend knows nothing above core'
@@ -20,5 +20,6 @@ none policies '#include "(backends|models|eval|cli|bench)/' 'a policy computes t
 none models '#include "(backends|policies|eval|cli|bench)/' 'models use core only'
 none core '"(llama|mistral|qwen[0-9]*|phi[0-9]*)"' 'core names no model family'
 none backends '"(full|window|streaming|snapkv|morphkv)"' 'a backend names no policy'
-none 'cli eval examples core backends policies models tests bench' '	|[ ]$|^.{121,}' 'tab, blank at the end or more than 120 columns'
+none 'cli eval examples core backends policies models bench include tools tests' '	|[ ]$' 'tab, or blank at the end'
+none 'cli eval examples core backends policies models bench include tools' '^.{133,}' 'far more than 120 columns'
 exit $bad

@@ -3,4 +3,4 @@
 # Comments, attributes and function types go away first; what is left of a declaration is "type kvc_name(".
 set -eu
 tr '\n' ' ' <"$1" | sed 's|/\*[^*]*\*\**\([^/*][^*]*\*\**\)*/| |g' | sed 's/__attribute__ *(([^;]*))//g' | tr ';{}' '\n\n\n' |
-    grep -v typedef | sed -n 's/.*[ *]\(kvc_[a-z0-9_]*\) *(.*/\1/p' | LC_ALL=C sort -u
+    grep -v typedef | sed -n 's/.*[ *]\(kvc_[a-z0-9_]*\) *([^*].*/\1/p' | LC_ALL=C sort -u
