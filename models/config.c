@@ -69,9 +69,11 @@ enum kvc_status kvc_config_set(struct kvc_config *config, const struct kvc_confi
                                const char *where, struct kvc_error *error) {
     char key[128];
     if (!(value >= field->minimum && value <= field->maximum)) {
-        return kvc_fail(error, KVC_INPUT, "%s: %s is %.10g, it must be %s%.10g to %.10g", where,
-                        kvc_config_key(config, gguf, field, key, sizeof key), value, field->real ? "" : "an integer, ",
-                        field->minimum, field->maximum);
+        kvc_config_key(config, gguf, field, key, sizeof key);
+        return field->real ? kvc_fail(error, KVC_INPUT, "%s: %s is %g, it must be %g to %g", where, key, value,
+                                      field->minimum, field->maximum)
+                           : kvc_fail(error, KVC_INPUT, "%s: %s is %.0f, it must be %.0f to %.0f", where, key, value,
+                                      field->minimum, field->maximum);
     }
     if (!field->real) {
         *integer_at(config, field->offset) = (uint64_t)value;

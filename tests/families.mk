@@ -7,3 +7,7 @@ tests_test_trig_LDADD = $(KVC_TEST_LIBS) -lm
 check_PROGRAMS += tests/test_golden
 tests_test_golden_SOURCES = tests/test_golden.c
 tests_test_golden_LDADD = $(KVC_TEST_LIBS) -lm
+
+check_PROGRAMS += tests/test_config
+tests_test_config_SOURCES = tests/test_config.c
+tests_test_config_LDADD = $(KVC_TEST_LIBS) -lm

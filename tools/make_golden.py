@@ -11,6 +11,7 @@ run is from them, and how far a run without the rotary scaling, the window or th
 see these would be blind. Needs torch, transformers, safetensors, numpy.
 """
 import argparse
+import importlib
 import json
 import math
 import os
@@ -336,6 +337,73 @@ def make(out, name):
             file.write(np.array(tokens, dtype="<i4").tobytes() + double.astype("<f8").tobytes())
 
 
+# ---- rotary frequencies of real geometries -------------------------------------------------------------------------
+
+ROPES = {
+    "llama2-7b": dict(LLAMA, **sizes(4096, 11008, 32, 32, 32, 32000, 4096)),
+    "llama3.1-8b": dict(LLAMA, **sizes(4096, 14336, 32, 32, 8, 128256, 131072, rope_theta=500000.0,
+                                       rope_scaling=dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                                         original_max_position_embeddings=8192, rope_type="llama3"))),
+    "llama3.2-1b": dict(LLAMA, **sizes(2048, 8192, 16, 32, 8, 128256, 131072, rope_theta=500000.0,
+                                       tie_word_embeddings=True, head_dim=64,
+                                       rope_scaling=dict(factor=32.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                                         original_max_position_embeddings=8192, rope_type="llama3"))),
+    "llama3-odd": dict(LLAMA, **sizes(4096, 14336, 32, 32, 8, 128256, 131072, rope_theta=50000.0,
+                                      rope_scaling=dict(factor=6.5, low_freq_factor=1.5, high_freq_factor=3.7,
+                                                        original_max_position_embeddings=6000, rope_type="llama3"))),
+    "longchat-7b": dict(LLAMA, **sizes(4096, 11008, 32, 32, 32, 32000, 32768,
+                                       rope_scaling=dict(factor=8.0, type="linear"))),
+    "mistral-7b-v0.3": dict(MISTRAL, **sizes(4096, 14336, 32, 32, 8, 32768, 32768)),
+    "qwen2.5-7b-yarn": dict(QWEN2, **sizes(3584, 18944, 28, 28, 4, 152064, 32768,
+                                           rope_scaling=dict(factor=4.0, original_max_position_embeddings=32768,
+                                                             type="yarn"))),
+    "qwen3-8b-yarn": dict(QWEN3, **sizes(4096, 12288, 36, 32, 8, 151936, 40960, head_dim=128,
+                                         rope_scaling=dict(rope_type="yarn", factor=4.0,
+                                                           original_max_position_embeddings=32768))),
+    "yarn-options": dict(LLAMA, **sizes(4096, 12288, 36, 32, 8, 151936, 65536,
+                                        rope_scaling=dict(rope_type="yarn", factor=16.0, truncate=False, mscale=1.0,
+                                                          mscale_all_dim=0.7, beta_fast=24, beta_slow=2,
+                                                          original_max_position_embeddings=4096))),
+    "phi-4-mini": dict(PHI3, **sizes(3072, 8192, 32, 24, 8, 200064, 131072, partial_rotary_factor=0.75,
+                                     original_max_position_embeddings=4096, rope_scaling=longrope(48))),
+    "phi-3-su": dict(PHI3, **sizes(3072, 8192, 32, 32, 32, 32064, 131072, original_max_position_embeddings=4096,
+                                   rope_scaling=dict(longrope(48), type="su"))),
+}
+
+
+def rotary(config):
+    """inv_freq and attention factor as transformers computes them, from the rotary module alone."""
+    scaling = config.get("rope_scaling") or {}
+    if scaling.get("type") == "su":  # the name that earlier files have and transformers 5 no longer takes
+        config = dict(config, rope_scaling=dict(scaling, type="longrope"))
+    made = AutoConfig.for_model(**config)
+    kind = {"llama": "llama.modeling_llama.Llama", "mistral": "mistral.modeling_mistral.Mistral",
+            "qwen2": "qwen2.modeling_qwen2.Qwen2", "qwen3": "qwen3.modeling_qwen3.Qwen3",
+            "phi3": "phi3.modeling_phi3.Phi3"}[config["model_type"]]
+    module, name = kind.rsplit(".", 1)
+    module = importlib.import_module("transformers.models." + module)
+    rope = getattr(module, name + "RotaryEmbedding")(made)
+    found = dict(short=rope.inv_freq.tolist(), attention_factor=float(rope.attention_scaling))
+    if "long_factor" in scaling:
+        original = config["original_max_position_embeddings"]
+        rope(torch.zeros(1, 1, 1), torch.tensor([[original]]))
+        found["long"] = rope.inv_freq.tolist()
+    return found
+
+
+def make_ropes(out):
+    """One config.json and one list of frequencies (float32 as hexadecimal reals) for each real geometry."""
+    os.makedirs(os.path.join(out, "rope"), exist_ok=True)
+    for name, config in ROPES.items():
+        with open(os.path.join(out, "rope", name + ".json"), "w") as file:
+            json.dump(config, file)
+        found = rotary(config)
+        with open(os.path.join(out, "rope", name + ".txt"), "w") as file:
+            file.write(f"{found['attention_factor'].hex()} {len(found['short'])} {int('long' in found)}\n")
+            for value in found["short"] + found.get("long", []):
+                file.write(value.hex() + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default="tests/data/golden")
@@ -345,6 +413,7 @@ def main():
     torch.set_num_threads(1)
     for name in arguments.family or FAMILIES:
         make(arguments.out, name)
+    make_ropes(arguments.out)
     with open(os.path.join(arguments.out, "versions.txt"), "w") as file:
         for module in (torch, transformers, safetensors, np):
             file.write(f"{module.__name__} {module.__version__.split('+')[0]}\n")
