@@ -85,6 +85,9 @@ static void put_tokens(struct vocabulary *vocabulary, uint32_t vocab, bool byte_
         }
         add_token(vocabulary, text, byte_level ? NORMAL : BYTE);
     }
+    if (!byte_level) {
+        add_token(vocabulary, "\u2581", NORMAL); /* the space itself */
+    }
     add_words(vocabulary, byte_level ? "\u0120" : "\u2581", byte_level ? vocab - 2 : vocab);
     if (byte_level) {
         add_token(vocabulary, "<|begin_of_text|>", CONTROL);
@@ -225,7 +228,7 @@ enum kvc_status kvc_make_model(const char *name, enum kvc_type type, uint64_t se
             status = kvc_gguf_writer_commit(writer, error);
         }
         if (!status) {
-            kvc_plan_note(plan.replaced, type, plan.instead, error);
+            kvc_plan_note(&plan.replaced, type, error);
         }
         kvc_plan_free(&plan);
     }

@@ -2,6 +2,8 @@
 
 # Files: GGUF in and out (libc only), safetensors and JSON.
 libkvc_la_SOURCES += \
+	models/convert.c models/convert.h models/convert_folder.c models/convert_tensor.c \
+	models/convert_text.c models/convert_text.h \
 	models/dequantize.c models/quantize.c models/quantize.h \
 	models/gguf.c models/gguf.h models/gguf_file.h models/gguf_value.c \
 	models/gguf_write.c models/gguf_write.h \
@@ -23,4 +25,4 @@ libkvc_la_SOURCES += models/config_hf.c models/network_folder.c models/model.c m
 libkvc_la_SOURCES += models/template.c models/template.h models/template_families.c models/tokenizer.c models/tokenizer.h models/tokenizer_added.c \
     models/tokenizer_bpe.c models/tokenizer_folder.c models/tokenizer_gguf.c models/tokenizer_json.c \
     models/tokenizer_json.h models/tokenizer_parts.h models/tokenizer_split.c models/tokenizer_steps.c \
-    models/tokenizer_unicode.c models/tokenizer_vocab.c
+    models/tokenizer_embedded.c models/tokenizer_unicode.c models/tokenizer_vocab.c

@@ -10,20 +10,25 @@
 
 enum { LAYER_TENSORS = 32 }; /* at most, of one layer */
 
-enum kvc_type kvc_plan_type(enum kvc_type asked, uint64_t cols) {
+enum kvc_type kvc_plan_type(enum kvc_type asked, uint64_t cols, struct kvc_replaced *replaced) {
     if (kvc_type_row_bytes(asked, cols)) {
         return asked;
     }
-    return kvc_type_row_bytes(KVC_Q8_0, cols) ? KVC_Q8_0 : KVC_F16;
+    if (kvc_type_row_bytes(KVC_Q8_0, cols)) {
+        replaced->q8_0++;
+        return KVC_Q8_0;
+    }
+    replaced->f16++;
+    return KVC_F16;
 }
 
-void kvc_plan_note(size_t replaced, enum kvc_type asked, enum kvc_type instead, struct kvc_error *error) {
+void kvc_plan_note(const struct kvc_replaced *replaced, enum kvc_type asked, struct kvc_error *error) {
     if (error) {
         error->status = KVC_OK;
         error->text[0] = '\0';
-        if (replaced > 0) {
-            snprintf(error->text, sizeof error->text, "%zu matrices have rows that do not fit %s: they are %s", replaced,
-                     kvc_type_name(asked), kvc_type_name(instead));
+        if (replaced->q8_0 + replaced->f16 > 0) {
+            snprintf(error->text, sizeof error->text, "%zu matrices have rows that do not fit %s: %zu are q8_0, %zu f16",
+                     replaced->q8_0 + replaced->f16, kvc_type_name(asked), replaced->q8_0, replaced->f16);
         }
     }
 }
@@ -39,21 +44,13 @@ static struct kvc_planned *add(struct kvc_plan *plan, enum kvc_plan_kind kind, u
     return tensor;
 }
 
-static void set_type(struct kvc_plan *plan, struct kvc_planned *tensor, enum kvc_type asked) {
-    tensor->type = kvc_plan_type(asked, tensor->shape[1]);
-    if (tensor->type != asked) {
-        plan->replaced++;
-        plan->instead = tensor->type;
-    }
-}
-
 static void add_whole(struct kvc_plan *plan, enum kvc_plan_kind kind, const char *const *names, uint64_t rows,
                       uint64_t cols, enum kvc_type type) {
     struct kvc_planned *tensor = add(plan, kind, rows, cols);
     snprintf(tensor->name, sizeof tensor->name, "%s", names[1]);
     snprintf(tensor->hf, sizeof tensor->hf, "%s", names[0]);
     if (kind == KVC_PLAN_MATRIX) {
-        set_type(plan, tensor, type);
+        tensor->type = kvc_plan_type(type, cols, &plan->replaced);
     }
 }
 
@@ -80,7 +77,7 @@ static void add_matrix(struct kvc_plan *plan, const struct kvc_config *config, u
     }
     struct kvc_planned *tensor = add(plan, KVC_PLAN_MATRIX, rows, kvc_extent(config, matrix->inputs));
     name_layer(tensor, layer, matrix->gguf, matrix->hf, "weight");
-    set_type(plan, tensor, type);
+    tensor->type = kvc_plan_type(type, tensor->shape[1], &plan->replaced);
     tensor->turned = turned;
     if (has_bias(config, matrix->bias)) {
         tensor = add(plan, KVC_PLAN_BIAS, 1, rows);
@@ -137,7 +134,7 @@ static enum kvc_status add_rope(struct kvc_plan *plan, const struct kvc_config *
 
 enum kvc_status kvc_plan_build(const struct kvc_config *config, enum kvc_type type, struct kvc_plan *plan,
                                struct kvc_error *error) {
-    *plan = (struct kvc_plan){.instead = type};
+    *plan = (struct kvc_plan){0};
     plan->tensors = calloc((size_t)config->layers * LAYER_TENSORS + 8, sizeof *plan->tensors);
     if (!plan->tensors) {
         return kvc_fail(error, KVC_RESOURCE, "no memory for the list of tensors");

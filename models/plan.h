@@ -18,20 +18,23 @@ struct kvc_planned {
     float *factors;    /* values of KVC_PLAN_FACTORS */
 };
 
+struct kvc_replaced { /* matrices whose rows do not fit the asked type, by the type they get instead */
+    size_t q8_0, f16;
+};
+
 struct kvc_plan {
     struct kvc_planned *tensors;
     size_t count;
-    size_t replaced; /* matrices whose rows do not fit the asked type */
-    enum kvc_type instead;
+    struct kvc_replaced replaced;
 };
 
 /* Matrices get the asked type, where their rows fit its blocks; else q8_0 or f16. All others are F32. */
 enum kvc_status kvc_plan_build(const struct kvc_config *config, enum kvc_type type, struct kvc_plan *plan,
                                struct kvc_error *error);
 void kvc_plan_free(struct kvc_plan *plan);
-enum kvc_type kvc_plan_type(enum kvc_type asked, uint64_t cols);
+enum kvc_type kvc_plan_type(enum kvc_type asked, uint64_t cols, struct kvc_replaced *replaced);
 /* Leaves a note about replaced types in error->text, or an empty one; the status there is KVC_OK. */
-void kvc_plan_note(size_t replaced, enum kvc_type asked, enum kvc_type instead, struct kvc_error *error);
+void kvc_plan_note(const struct kvc_replaced *replaced, enum kvc_type asked, struct kvc_error *error);
 
 /* Everything below "<architecture>." and general.*, without the tokenizer. */
 enum kvc_status kvc_plan_metadata(const struct kvc_config *config, const char *name, struct kvc_gguf_writer *writer,

@@ -289,6 +289,8 @@ enum kvc_status kvc_tokenizer_from_gguf(const struct kvc_gguf *file, const char 
                                         struct kvc_tokenizer **tokenizer, struct kvc_error *error) {
     struct source source = {.file = file, .path = path, .error = error};
     *tokenizer = NULL;
+    if (kvc_gguf_has(file, "tokenizer.huggingface.json"))
+        return kvc_tokenizer_embedded(file, path, vocab, tokenizer, error);
     enum kvc_status status = check_arrays(&source, vocab);
     if (status == KVC_OK)
         status = kvc_vocab_open((size_t)(vocab <= KVC_MOST_TOKENS ? vocab : source.count), tokenizer, error);

@@ -241,6 +241,10 @@ enum kvc_status kvc_bpe_word(const struct kvc_tokenizer *tokenizer, struct kvc_b
 
 enum kvc_status kvc_no_memory(struct kvc_error *error);
 
+/* From the tokenizer.json that a GGUF file holds whole under tokenizer.huggingface.json (tokenizer_embedded.c). */
+enum kvc_status kvc_tokenizer_embedded(const struct kvc_gguf *file, const char *path, uint64_t vocab,
+                                       struct kvc_tokenizer **tokenizer, struct kvc_error *error);
+
 /* The built-in splitting of a GGUF file's tokenizer.ggml.pre; NULL: unknown. */
 struct kvc_named_split {
     const char *names;   /* separated by spaces */
