@@ -4,6 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The characters of \w, for the inside of a class; as kvc_is_word. */
+#define WORD                                                                                                           \
+    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}" \
+    "\\x{1f170}-\\x{1f189}"
 #define MOST_DEPTH 8 /* sequences inside sequences */
 
 static const char *type_of(const json_t *object) {
@@ -201,8 +205,7 @@ static enum kvc_status read_pre_tokenizer(struct kvc_tokenizer *tokenizer, const
     if (!strcmp(type, "WhitespaceSplit"))
         return add_pattern(tokenizer, "\\s", KVC_SPLIT_REMOVED, false, path, error);
     if (!strcmp(type, "Whitespace"))
-        return add_pattern(tokenizer, "[\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}]+|[^\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\s]+",
-                           KVC_SPLIT_REMOVED, true, path, error);
+        return add_pattern(tokenizer, "[" WORD "]+|[^" WORD "\\s]+", KVC_SPLIT_REMOVED, true, path, error);
     return unsupported(path, "pre_tokenizer", type, error);
 }
 

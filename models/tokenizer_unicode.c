@@ -53,6 +53,10 @@ bool kvc_is_space(uint32_t code) {
 bool kvc_is_word(uint32_t code) {
     if (code == KVC_NOT_UTF8)
         return false;
+    if (code == 0x200c || code == 0x200d || (code >= 0x24b6 && code <= 0x24e9) ||
+        (code >= 0x1f130 && code <= 0x1f149) || (code >= 0x1f150 && code <= 0x1f169) ||
+        (code >= 0x1f170 && code <= 0x1f189))
+        return true; /* joiners; letters in circles and squares, symbols by category */
     switch (utf8proc_category((utf8proc_int32_t)code)) {
     case UTF8PROC_CATEGORY_LU:
     case UTF8PROC_CATEGORY_LL:

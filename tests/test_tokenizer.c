@@ -115,9 +115,18 @@ static void compare_expected(const struct kvc_tokenizer *tokenizer, const char *
 
 static void test_against_tokenizers(void **state) {
     (void)state;
-    static const char *const names[] = {
-        "gpt2",          "starcoder",       "llama3",           "qwen2",     "gpt4o", "tekken", "words",
-        "sentencepiece", "metaspace-first", "metaspace-always", "odd-splits"};
+    static const char *const names[] = {"gpt2",
+                                        "starcoder",
+                                        "llama3",
+                                        "qwen2",
+                                        "gpt4o",
+                                        "tekken",
+                                        "words",
+                                        "sentencepiece",
+                                        "metaspace-first",
+                                        "metaspace-always",
+                                        "odd-splits",
+                                        "words-punctuation"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct kvc_tokenizer *tokenizer = open_folder(names[i]);
         compare_expected(tokenizer, names[i], true);

@@ -51,7 +51,7 @@ NASTY = SCRIPTS + [
     "!!!???...---===+++", "a.b,c;d:e!f?g", "$100 €5 £3 ¥7 ₹9", "// comment\n/* x */\n#include <stdio.h>\n\tint main(void) { return 0; }\n",
     "https://example.org/a_b?c=d&e=%20#f", "user@example.com", "<b>html</b>&amp;", "a/b/c///\n//\n", "C:\\dir\\file", "_under__score_ -dash- ~tilde~",
     "<|endoftext|>", "a<|im_start|>user\nhi<|im_end|>\n", "<s>x</s>", "<s> <s>  y", "<unk>", "<0x41><0x0A>", "▁▁meta ▁space", "Ġbyte Ċlevel", "x<|pad|>  y  <|pad|>z",
-    "word<one>word <one> <one>", "Hello world Hello  World hello", "the the the thethethe", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "\u0e33\u0e33 \u0f77", "ǅ ǈ ʰʱ ªº",
+    "word<one>word <one> <one>", "\u200d<one> <one>\u24b6 \U0001f130<one> -<one>-", "Hello world Hello  World hello", "the the the thethethe", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "\u0e33\u0e33 \u0f77", "ǅ ǈ ʰʱ ªº",
     "i\u0307 I\u0307 \u0130", "A" * 130, "Ж" * 70, "x\r\ny\r\r\nz\n\r", "mixed: abcдеж漢字ひらがな123١٢٣😀!?\t\n end",
 ]
 NASTY.append(" ".join(NASTY))
@@ -147,10 +147,10 @@ def metaspace(scheme, split):
     return tokenizer
 
 
-def words():
+def words(splitter):
     tokenizer = Tokenizer(models.WordLevel(unk_token="<unk>"))
     tokenizer.normalizer = normalizers.Lowercase()
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.pre_tokenizer = splitter
     tokenizer.train_from_iterator(corpus(), trainers.WordLevelTrainer(vocab_size=300, special_tokens=["<unk>", "<s>", "</s>"],
                                                                      show_progress=False))
     tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", 1)])
@@ -251,7 +251,8 @@ def main():
     write(folder, "sentencepiece", sentence_pieces(folder))
     write(folder, "metaspace-first", metaspace("first", False))
     write(folder, "metaspace-always", metaspace("always", True))
-    write(folder, "words", words())
+    write(folder, "words", words(pre_tokenizers.WhitespaceSplit()))
+    write(folder, "words-punctuation", words(pre_tokenizers.Whitespace()))
     write(folder, "odd-splits", odd_splits())
 
 
