@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/roff.h"
 
 enum { WIDTH = 100, HELP_COLUMN = 30 };
 
@@ -144,21 +145,6 @@ void cli_help(const struct cli_command *command, const struct cli_option *option
 
 /* ---- the manual, in mdoc --------------------------------------------------------------------------------------- */
 
-/* Text on lines of its own: a line must not start with a dot or a quote, backslashes are doubled. */
-static void roff(const char *text, size_t bytes) {
-    bool line_start = true;
-
-    for (size_t i = 0; i < bytes; i++) {
-        if (line_start && (text[i] == '.' || text[i] == '\''))
-            fputs("\\&", stdout);
-        if (text[i] == '\\')
-            fputs("\\e", stdout);
-        else
-            fputc(text[i], stdout);
-        line_start = text[i] == '\n';
-    }
-}
-
 /* A macro's argument: quoted where it must be. */
 static void argument(const char *text) {
     printf("\"");
@@ -171,21 +157,6 @@ static void argument(const char *text) {
             fputc(*text, stdout);
     }
     printf("\"");
-}
-
-static void paragraphs(const char *text) {
-    while (*text) {
-        const char *end = strstr(text, "\n\n");
-        size_t bytes = end ? (size_t)(end - text) : strlen(text);
-
-        roff(text, bytes);
-        fputc('\n', stdout);
-        text += bytes;
-        if (end) {
-            printf(".Pp\n");
-            text += 2;
-        }
-    }
 }
 
 static void manual_options(const struct cli_option *options) {
@@ -207,21 +178,14 @@ static void manual_options(const struct cli_option *options) {
             argument(options->meta);
         }
         printf("\n");
-        roff(options->help, strlen(options->help));
-        printf(".\n");
-        if (options->choices && !strstr(options->help, "exact:")) {
-            printf("One of ");
-            roff(options->choices, strlen(options->choices));
-            printf(".\n");
-        }
-        if (standard(options, value)) {
-            printf("The default is ");
-            roff(value, strlen(value));
-            printf(".\n");
-        }
+        cli_roff_sentence(options->help);
+        if (options->choices && !strstr(options->help, "exact:"))
+            printf("One of %s.\n", options->choices);
+        if (standard(options, value))
+            printf("The default is %s.\n", value);
     }
     for (size_t i = 0; i < 2; i++)
-        printf(".It Fl -%s\n%s%s.\n", common_name[i], i ? "Print the version" : "Print a summary of the options", "");
+        printf(".It Fl -%s\n%s.\n", common_name[i], i ? "Print the version" : "Print a summary of the options");
     printf(".El\n");
 }
 
@@ -247,15 +211,18 @@ static void manual_tail(void) {
 void cli_manual(const struct cli_command *command, const struct cli_option *options) {
     char page[64];
 
-    if (command->name[0] == '\0')
+    if (command->name[0] == '\0') {
         snprintf(page, sizeof page, "kvcull");
-    else
+    } else {
         snprintf(page, sizeof page, "kvcull-%s", command->name);
+        for (char *c = page; *c; c++)
+            *c = *c == ' ' ? '-' : *c;
+    }
     manual_head(page, command->summary);
     printf(".Sh SYNOPSIS\n.Nm kvcull%s%s\n", command->name[0] ? " " : "", command->name);
-    roff(command->synopsis, strlen(command->synopsis));
-    printf("\n.Sh DESCRIPTION\n");
-    paragraphs(command->description);
+    cli_roff(command->synopsis);
+    printf(".Sh DESCRIPTION\n");
+    cli_roff(command->description);
     if (command->name[0] == '\0') {
         printf(".Ss Commands\n.Bl -tag -width perplexity\n");
         for (const struct cli_command *other = cli_commands; other->name; other++)
@@ -268,7 +235,7 @@ void cli_manual(const struct cli_command *command, const struct cli_option *opti
     manual_tail();
     if (command->examples) {
         printf(".Sh EXAMPLES\n.Bd -literal\n");
-        roff(command->examples, strlen(command->examples));
+        cli_roff_lines(command->examples);
         printf(".Ed\n");
     }
     printf(".Sh SEE ALSO\n");

@@ -2,25 +2,9 @@
 #include <string.h>
 
 #include "cli/info.h"
+#include "cli/roff.h"
 
 /* ---- mdoc -------------------------------------------------------------------------------------------------------- */
-
-static void roff(const char *text) {
-    bool line_start = true;
-
-    for (; *text; text++) {
-        if (line_start && (*text == '.' || *text == '\''))
-            fputs("\\&", stdout);
-        if (*text == '\\')
-            fputs("\\e", stdout);
-        else if (text[0] == '\n' && text[1] == '\n')
-            fputs("\n.Pp", stdout);
-        else
-            fputc(*text, stdout);
-        line_start = *text == '\n';
-    }
-    fputc('\n', stdout);
-}
 
 static void roff_options(const struct kvc_option *options) {
     printf(".Bl -tag -width Ds\n");
@@ -29,13 +13,15 @@ static void roff_options(const struct kvc_option *options) {
 
         info_range(options, range);
         printf(".It Cm %s\n", options->name);
-        roff(options->help ? options->help : "");
-        printf("(%s", range);
+        cli_roff_sentence(options->help ? options->help : "");
+        if (options->kind == KVC_OPTION_CHOICE)
+            printf("One of %s.\n", range);
+        else if (options->kind != KVC_OPTION_TEXT)
+            printf("It takes %s.\n", range);
         if (options->standard && options->standard[0])
-            printf("; default %s", options->standard);
+            printf("The default is %s.\n", options->standard);
         else if (!options->standard)
-            printf("; needed");
-        printf(")\n");
+            printf("It must be given.\n");
     }
     printf(".El\n");
 }
@@ -43,8 +29,8 @@ static void roff_options(const struct kvc_option *options) {
 static void roff_part(const char *title, const char *text) {
     if (!text || !text[0])
         return;
-    printf(".Pp\n.Em %s :\n", title);
-    roff(text);
+    printf(".Ss %s\n", title);
+    cli_roff(text);
 }
 
 int info_method_manual(const struct cli_command *command, const struct kvc_engine *engine) {
@@ -54,25 +40,25 @@ int info_method_manual(const struct cli_command *command, const struct kvc_engin
            ".Dd November 21, 2026\n.Dt KVCULL-METHODS 7\n.Os kvcull\n.Sh NAME\n.Nm kvcull-methods\n"
            ".Nd methods that keep a key-value cache small\n.Sh SYNOPSIS\n.Sm off\n.Ar name\n"
            ".Op : Ar option No = Ar value Op , Ar option No = Ar value ...\n.Op + Ar name No ...\n.Sm on\n"
-           ".Sh DESCRIPTION\nA policy says which entries of the key-value cache are kept or read.\n"
-           "It is one method with its options, or several of different stages joined by +.\n"
-           "A method acts in one or more of five stages, in this order: chunk (after each prefill chunk), prompt (after "
-           "the prompt, layer by layer), propagate (after one layer of the prompt), select (before each decode attention) "
-           "and decode (after each decode step).\nEach stage is held by one method only.\n"
-           "Lists inside a value use /; a value may be quoted.\n"
-           ".Ss Options that every method takes\n");
+           ".Sh DESCRIPTION\n");
+    cli_roff("A policy says which entries of the key-value cache are kept or read. It is one method with its options, or "
+             "several of different stages joined by +. A method acts in one or more of five stages, in this order: chunk "
+             "(after each prefill chunk), prompt (after the prompt, layer by layer), propagate (after one layer of the "
+             "prompt), select (before each decode attention) and decode (after each decode step). Each stage is held by "
+             "one method only. Lists inside a value use /; a value may be quoted.");
+    printf(".Ss Options that every method takes\n");
     roff_options(kvc_common_options());
     for (size_t i = 0; (policy = kvc_policy(engine, i)) != NULL; i++) {
         char stages[64];
 
         info_stages(policy->stages, stages);
-        printf(".Sh %s\n", policy->name);
-        roff(policy->summary);
+        printf(".Sh %s\n", policy->name); /* in small letters, as it is written in a policy */
+        cli_roff_sentence(policy->summary);
         roff_part("Idea", policy->idea);
         roff_part("Formula", policy->formula);
         roff_part("Stages", stages);
         if (policy->options && policy->options->name) {
-            printf(".Pp\nOptions:\n");
+            printf(".Ss Options\n");
             roff_options(policy->options);
         }
         roff_part("Memory", policy->memory);
