@@ -42,7 +42,10 @@ static int add(struct cli_chat *chat, const char *role, const char *content) {
 
 int cli_chat_open(const struct cli_command *command, struct kvc_model *model, const char *template_name,
                   const char *system, struct cli_chat **out) {
+    const struct kvc_message greeting = {"user", "hello"};
     struct cli_chat *chat = calloc(1, sizeof *chat);
+    struct kvc_error error;
+    char *text = NULL;
     int status = KVC_OK;
 
     *out = NULL;
@@ -51,7 +54,11 @@ int cli_chat_open(const struct cli_command *command, struct kvc_model *model, co
     chat->command = command;
     chat->model = model;
     chat->name = template_name && strcmp(template_name, "model") == 0 ? NULL : template_name;
-    if (system)
+    /* A template that is not known is an error now, not at the first line. */
+    if (kvc_chat_text(model, chat->name, &greeting, 1, true, &text, &error) != KVC_OK)
+        status = cli_report(command, &error);
+    free(text);
+    if (status == KVC_OK && system)
         status = add(chat, "system", system);
     if (status != KVC_OK) {
         cli_chat_close(chat);

@@ -1,0 +1,83 @@
+# lib.sh - what the tests of the program share. Each test reads it first; `finish` ends it.
+top_srcdir=${top_srcdir:-.}
+top_builddir=${top_builddir:-.}
+case $top_srcdir in /*) source=$top_srcdir ;; *) source=$PWD/$top_srcdir ;; esac
+case $top_builddir in /*) build=$top_builddir ;; *) build=$PWD/$top_builddir ;; esac
+program=${KVCULL:-$build/kvcull}
+KVCULL_DATA=$source/data
+export KVCULL_DATA
+demo=$KVCULL_DATA/demo
+work=$(mktemp -d) || exit 99
+trap 'chmod -R u+rwx "$work" 2>/dev/null; rm -rf "$work"' EXIT
+trap 'exit 99' HUP INT TERM
+passed=0
+failed=0
+
+# Under `./dev check --valgrind` the program itself runs in valgrind; 99 is then its exit status after a finding.
+kv() {
+    if [ -n "${KVCULL_VALGRIND-}" ]; then
+        "$build/libtool" --mode=execute valgrind -q --error-exitcode=99 --leak-check=full "$program" "$@"
+    else
+        "$program" "$@"
+    fi
+}
+
+good() { passed=$((passed + 1)); }
+bad() {
+    failed=$((failed + 1))
+    echo "not ok: $*"
+    [ -s "$work/out" ] && head -n 5 "$work/out" | sed 's/^/    out: /'
+    [ -s "$work/err" ] && head -n 5 "$work/err" | sed 's/^/    err: /'
+    return 0
+}
+
+# ok ARGUMENTS...: the program must say yes. Its output is in $work/out, what it says beside it in $work/err.
+ok() {
+    kv "$@" >"$work/out" 2>"$work/err" </dev/null
+    status=$?
+    if [ $status = 0 ]; then good; else bad "exit $status of: $*"; fi
+}
+
+# fails STATUS PATTERN ARGUMENTS...: that exit status, and one error line that begins with the command and matches.
+fails() {
+    want=$1
+    pattern=$2
+    shift 2
+    kv "$@" >"$work/out" 2>"$work/err" </dev/null
+    status=$?
+    if [ $status != "$want" ]; then bad "exit $status, not $want, of: $*"; return; fi
+    check_error "$pattern" "$*"
+}
+
+check_error() {
+    if [ "$(wc -l <"$work/err")" != 1 ]; then bad "not one line of error: $2"; return; fi
+    if ! grep -q '^kvcull' "$work/err"; then bad "an error without a name in front: $2"; return; fi
+    if ! grep -q -e "$1" "$work/err"; then bad "the error has no '$1': $2"; return; fi
+    good
+}
+
+# has PATTERN [FILE]: what was printed matches.
+has() { if grep -q -e "$1" "${2:-$work/out}"; then good; else bad "no '$1' in the output"; fi; }
+# is TEXT: exactly this was printed.
+is() { if [ "$(cat "$work/out")" = "$1" ]; then good; else bad "the output is not '$1'"; fi; }
+# that DESCRIPTION COMMAND...: the command says yes.
+that() {
+    what=$1
+    shift
+    if "$@"; then good; else bad "$what"; fi
+}
+# narrow: no line is wider than 100 columns.
+narrow() {
+    if awk '{ n = gsub(/[^\200-\277]/, "&"); if (n > 100) exit 1 }' "$work/out"; then good; else bad 'a line over 100 columns'; fi
+}
+# json PATH: the value at that path of the JSON in $work/out, as text: a.b.0.c
+json() { "$build/tests/json_value" "$1" <"$work/out"; }
+# nothing_left FOLDER: no file in it, not even a temporary one.
+nothing_left() { if [ -z "$(ls -A "$1")" ]; then good; else bad "left behind: $(ls -A "$1")"; fi; }
+
+finish() {
+    echo "[  PASSED  ] $passed test(s)."
+    [ $failed = 0 ] && exit 0
+    echo "[  FAILED  ] $failed test(s)."
+    exit 1
+}

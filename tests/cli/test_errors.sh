@@ -1,0 +1,145 @@
+#!/bin/sh
+# Every error a user can reach: the right exit status and one line that says what, where and what would be right.
+. "${top_srcdir:-.}/tests/cli/lib.sh"
+
+# ---- commands and options
+fails 2 "no command"
+fails 2 'did you mean run' rnu
+fails 2 'no such command' frobnicate
+fails 2 'no such option' --frobnicate
+fails 2 'no task' eval
+fails 2 'did you mean needle' eval needel
+for command in run chat bench verify replay logits tokenize perplexity convert mkmodel info; do
+    fails 2 "kvcull $command: --frobnicate: no such option" $command --frobnicate
+    fails 2 "kvcull $command: -Z: no such option" $command -Z
+done
+fails 2 'did you mean --temp' run -m "$demo" --tmep 1
+fails 2 'needs a value' run -m
+fails 2 'needs a value: --kv SPEC' run --kv
+fails 2 'takes no value' run --json=yes
+fails 2 'no model; give -m MODEL' run
+fails 2 'no model' chat
+fails 2 'not an option' run -m "$demo" hello
+fails 2 'nothing else is taken here' chat -m "$demo" hello
+for value in x '' 1.5 -1 1e3 99999999999999999999; do
+    fails 2 'kvcull run: -n.*takes a whole number from 0' run -m "$demo" -n "$value"
+done
+for value in x '' -1 nan inf; do fails 2 'takes a number from 0 to 1' run -m "$demo" --top-p "$value"; done
+fails 2 'takes a whole number from 0 to 4096' run -m "$demo" --threads 5000
+fails 2 'takes one of exact|fast' run -m "$demo" --math quick
+fails 2 'takes one of f32|f16|q8_0' run -m "$demo" --kv-type q4_0
+fails 2 'takes one of f32|f16|q8_0' run -m "$demo" --kv-type nothing
+fails 2 'takes a whole number from 1' run -m "$demo" --chunk 0
+fails 2 'separated by commas' bench -m "$demo" --prompt 1,,2
+fails 2 'separated by commas' bench -m "$demo" --batch 0
+fails 2 'takes a size' info "$demo" --mem lots
+kv run -m "$demo" --backend opencl >"$work/out" 2>"$work/err"
+that 'an unknown backend is refused with 2 or 4' [ $? -ge 2 ]
+check_error 'opencl' 'run --backend opencl'
+fails 2 'either -m MODEL or --shape' bench
+fails 2 'either -m MODEL or --shape' bench -m "$demo" --shape tiny
+fails 2 'either --tokens LIST or -f FILE' logits -m "$demo"
+fails 2 'either --tokens LIST or -f FILE' logits -m "$demo" --tokens 1 -f x
+fails 2 'give a text with -f FILE' perplexity -m "$demo"
+fails 2 'give the text' tokenize -m "$demo"
+fails 2 'give the token ids' tokenize -m "$demo" --decode
+fails 2 'give a policy' replay --in x
+fails 2 'give the tensors' replay --kv full
+fails 2 'one model to convert' convert -o "$work/x.gguf"
+fails 2 'file to write' convert "$demo"
+fails 2 'geometry' mkmodel -o "$work/x.gguf"
+fails 2 'file to write' mkmodel --shape tiny
+fails 2 'nosuch' mkmodel --shape nosuch -o "$work/x.gguf"
+fails 2 'one thing at a time' info "$demo" "$demo"
+fails 2 'no such method' info methods nosuch
+fails 2 'did you mean morphkv' info methods morpkv
+
+# ---- policies, checked before the model is looked at
+for spec in nosuch '' : 'snapkv:' 'snapkv:budget' 'snapkv:budget=' 'snapkv:budget=x' 'snapkv:budget=0' \
+    'snapkv:budget=-5' 'snapkv:budget=1.5' 'snapkv:budget=0%' 'snapkv:budget=101%' 'snapkv:nosuch=1' \
+    'snapkv:budget=32' 'snapkv:budget=64,kernel=4' 'snapkv:budget=64,kernel=0' 'snapkv:budget=64,pooling=min' \
+    'snapkv' 'streaming:budget=4' 'streaming:budget=4,sinks=4' 'morphkv:budget=32' 'morphkv:budget=64,every=0' \
+    'morphkv:budget=64,fusion=mean' 'snapkv:budget=64,budget=65' 'snapkv:budget=64+snapkv:budget=64' \
+    'morphkv:budget=64+streaming:budget=64' 'full+' '+full' 'window:budget=64,layers=x' \
+    'window:budget=64,skip_layers=-1' 'snapkv:budget=64,stages=decode' 'snapkv:budget="64'; do
+    fails 2 'kvcull run: --kv ' run -m "$work/no-such-model" --kv "$spec"
+done
+fails 2 'snapkv.*prompt\|prompt.*snapkv' run -m "$demo" --kv 'snapkv:budget=64+snapkv:budget=64'
+
+# ---- model files
+echo 'this is not a model' >"$work/text"
+: >"$work/empty"
+mkdir "$work/folder"
+printf 'GGUF\003\000\000\000' >"$work/cut.gguf"
+for command in 'run -m' 'logits --tokens 1 -m' 'tokenize hello -m' 'bench -m' info; do
+    fails 3 'none' $command "$work/none"
+    fails 3 'text' $command "$work/text"
+    fails 3 'empty' $command "$work/empty"
+    fails 3 'folder' $command "$work/folder"
+    fails 3 'cut.gguf' $command "$work/cut.gguf"
+done
+fails 3 'none' convert "$work/none" -o "$work/out.gguf"
+fails 3 'text' convert "$work/text" -o "$work/out.gguf"
+if [ "$(id -u)" != 0 ]; then
+    cp "$work/text" "$work/secret"
+    chmod 000 "$work/secret"
+    fails 3 'ermission denied' run -m "$work/secret"
+    fails 3 'ermission denied' run -m "$demo" -f "$work/secret"
+fi
+name=$(printf 'two\nlines')
+fails 3 'two?lines' run -m "$work/$name"
+
+# ---- texts, tokens and tensors
+fails 3 'none' run -m "$demo" -f "$work/none"
+fails 3 'is a directory' run -m "$demo" -f "$work/folder"
+fails 3 'none' perplexity -m "$demo" -f "$work/none"
+fails 2 'leave nothing to score' perplexity -m "$demo" -f "$work/empty"
+fails 2 'token ids' logits -m "$demo" --tokens 1,x
+fails 2 'token ids' logits -m "$demo" --tokens ''
+fails 2 'token ids' logits -m "$demo" --tokens=-1
+fails 2 'no token ids' logits -m "$demo" --tokens ' , '
+kv logits -m "$demo" --tokens 330 >"$work/out" 2>"$work/err"
+that 'a token id out of range is refused' [ $? = 2 ]
+check_error '330' 'logits --tokens 330'
+kv tokenize -m "$demo" --decode 1,99999 >"$work/out" 2>"$work/err"
+that 'a token id out of range cannot be decoded' [ $? -ge 2 ]
+check_error '99999' 'tokenize --decode 99999'
+echo 1,2,x >"$work/ids"
+fails 3 'token ids' logits -m "$demo" --tokens "@$work/ids"
+fails 3 'none' logits -m "$demo" --tokens "@$work/none"
+fails 2 '--prompt 4: there are 3 tokens' logits -m "$demo" --tokens 1,2,3 --prompt 4
+fails 2 '--ctx 2' logits -m "$demo" --tokens 1,2,3 --ctx 2
+fails 2 '--ctx 2: the prompt needs' run -m "$demo" -p 'then the old sailor found' --ctx 2
+fails 3 'none' replay --kv full --in "$work/none"
+fails 3 'text' replay --kv full --in "$work/text"
+fails 3 'layers.0.q' replay --kv full --in "$demo/model.safetensors"
+fails 2 'nosuch' chat -m "$demo" --template nosuch
+
+# ---- output: nothing may be left half-written
+mkdir "$work/target"
+fails 4 'cannot be written\|No space\|no space' logits -m "$demo" --tokens 1,2,3 --out "$work/none/x.safetensors"
+fails 4 'target' logits -m "$demo" --tokens 1,2,3 --out "$work/target"
+fails 4 'none' convert "$demo" -o "$work/none/x.gguf"
+fails 4 'none' mkmodel --shape tiny -o "$work/none/x.gguf"
+if [ -w /dev/full ]; then
+    kv run -m "$demo" -n 5 -q >/dev/full 2>"$work/err"
+    that 'a full standard output is 4' [ $? = 4 ]
+    check_error 'standard output: cannot be written: No space' 'run >/dev/full'
+    kv info methods >/dev/full 2>"$work/err"
+    that 'a full standard output is 4' [ $? = 4 ]
+    kv run --help >/dev/full 2>"$work/err"
+    that 'help to a full disk is 4' [ $? = 4 ]
+fi
+# A file may grow to 64 KiB only, as on a full disk.
+limited() {
+    (ulimit -f 64; trap '' XFSZ; kv "$@" >"$work/out" 2>"$work/err" </dev/null)
+    status=$?
+    that "a full disk is 4, not $status: $*" [ $status = 4 ]
+    check_error 'x\.' "$*"
+    nothing_left "$work/target"
+}
+ids=$(awk 'BEGIN { for (i = 0; i < 300; i++) printf "%s%d", i ? "," : "", i }')
+limited mkmodel --shape tiny -o "$work/target/x.gguf"
+limited convert "$demo" -o "$work/target/x.gguf" --type f32
+limited logits -m "$demo" --tokens "$ids" --out "$work/target/x.safetensors"
+finish
