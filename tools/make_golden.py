@@ -11,6 +11,7 @@ run is from them, and how far a run without the rotary scaling, the window or th
 see these would be blind. Needs torch, transformers, safetensors, numpy.
 """
 import argparse
+import copy
 import importlib
 import json
 import math
@@ -123,7 +124,7 @@ def double_norm(self, hidden_states):
 
 
 def build(config, state=None):
-    made = AutoConfig.for_model(**config)
+    made = AutoConfig.for_model(**copy.deepcopy(config))  # it changes what it is given
     model = AutoModelForCausalLM.from_config(made, attn_implementation="sdpa", dtype=torch.float32).eval()
     if state is not None:
         missing = model.load_state_dict(state, strict=False)
@@ -376,7 +377,7 @@ def rotary(config):
     scaling = config.get("rope_scaling") or {}
     if scaling.get("type") == "su":  # the name that earlier files have and transformers 5 no longer takes
         config = dict(config, rope_scaling=dict(scaling, type="longrope"))
-    made = AutoConfig.for_model(**config)
+    made = AutoConfig.for_model(**copy.deepcopy(config))  # it changes what it is given
     kind = {"llama": "llama.modeling_llama.Llama", "mistral": "mistral.modeling_mistral.Mistral",
             "qwen2": "qwen2.modeling_qwen2.Qwen2", "qwen3": "qwen3.modeling_qwen3.Qwen3",
             "phi3": "phi3.modeling_phi3.Phi3"}[config["model_type"]]
