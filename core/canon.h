@@ -93,11 +93,11 @@ KVC_INLINE kvc_u32 kvc_hash_bits(float x) { return kvc_is_nan(x) ? KVC_NAN_BITS 
 KVC_INLINE float kvc_max(float a, float b) { return a > b ? a : b; }
 
 /* The sum of 32 lanes, left in lane[0]; lane is an array of any address space. */
-#define KVC_TREE32(lane)                                                                                              \
-    do {                                                                                                              \
-        for (int kvc_w = KVC_LANES / 2; kvc_w > 0; kvc_w /= 2)                                                        \
-            for (int kvc_i = 0; kvc_i < kvc_w; kvc_i++)                                                               \
-                (lane)[kvc_i] = (lane)[kvc_i] + (lane)[kvc_i + kvc_w];                                                \
+#define KVC_TREE32(lane)                                                                                               \
+    do {                                                                                                               \
+        for (int kvc_w = KVC_LANES / 2; kvc_w > 0; kvc_w /= 2)                                                         \
+            for (int kvc_i = 0; kvc_i < kvc_w; kvc_i++)                                                                \
+                (lane)[kvc_i] = (lane)[kvc_i] + (lane)[kvc_i + kvc_w];                                                 \
     } while (0)
 
 /* Nearest integer, halves to even, for |x| <= 2^22: at 1.5 * 2^23 a float's unit is 1. -0 and (-0.5, 0) give +0. */
@@ -366,25 +366,25 @@ struct kvc_block_q6_k { /* 256: (d * scale) * (q - 32), 16 sub-blocks of 16 */
 
 /* Quants as integers, already centred. b: a block as an lvalue, e: element in the block. */
 #define KVC_Q4_0_QUANT(b, e) ((int)((b).q[(e) % 16] >> ((e) / 16 * 4) & 15) - 8)
-#define KVC_Q5_0_QUANT(b, e)                                                                                          \
+#define KVC_Q5_0_QUANT(b, e)                                                                                           \
     ((int)(((b).q[(e) % 16] >> ((e) / 16 * 4) & 15) | ((b).high[(e) / 8] >> ((e) % 8) & 1) << 4) - 16)
-#define KVC_Q3_K_QUANT(b, e)                                                                                          \
-    ((int)(((b).q[(e) / 128 * 32 + (e) % 32] >> ((e) % 128 / 32 * 2) & 3) |                                           \
-           ((b).high[(e) % 32] >> ((e) / 32) & 1) << 2) -                                                             \
+#define KVC_Q3_K_QUANT(b, e)                                                                                           \
+    ((int)(((b).q[(e) / 128 * 32 + (e) % 32] >> ((e) % 128 / 32 * 2) & 3) | ((b).high[(e) % 32] >> ((e) / 32) & 1)     \
+                                                                                << 2) -                                \
      4)
 #define KVC_Q4_K_QUANT(b, e) ((int)((b).q[(e) / 64 * 32 + (e) % 32] >> ((e) / 32 % 2 * 4) & 15))
-#define KVC_Q5_K_QUANT(b, e)                                                                                          \
+#define KVC_Q5_K_QUANT(b, e)                                                                                           \
     ((int)(((b).q[(e) / 64 * 32 + (e) % 32] >> ((e) / 32 % 2 * 4) & 15) | ((b).high[(e) % 32] >> ((e) / 32) & 1) << 4))
-#define KVC_Q6_K_QUANT(b, e)                                                                                          \
-    ((int)(((b).low[(e) / 128 * 64 + (e) % 64] >> ((e) % 128 / 64 * 4) & 15) |                                        \
-           ((b).high[(e) / 128 * 32 + (e) % 32] >> ((e) % 128 / 32 * 2) & 3) << 4) -                                  \
+#define KVC_Q6_K_QUANT(b, e)                                                                                           \
+    ((int)(((b).low[(e) / 128 * 64 + (e) % 64] >> ((e) % 128 / 64 * 4) & 15) |                                         \
+           ((b).high[(e) / 128 * 32 + (e) % 32] >> ((e) % 128 / 32 * 2) & 3) << 4) -                                   \
      32)
 /* Sub-block scales as integers; s: sub-block, e / 16 for Q3_K and Q6_K, e / 32 for Q4_K and Q5_K. */
-#define KVC_Q3_K_SCALE(b, s)                                                                                          \
+#define KVC_Q3_K_SCALE(b, s)                                                                                           \
     ((int)(((b).scale[(s) % 8] >> ((s) / 8 * 4) & 15) | ((b).scale[8 + (s) % 4] >> ((s) / 4 * 2) & 3) << 4) - 32)
-#define KVC_Q4_K_SCALE(b, s)                                                                                          \
+#define KVC_Q4_K_SCALE(b, s)                                                                                           \
     ((int)((s) < 4 ? (b).scale[(s) % 4] & 63 : ((b).scale[(s) % 4 + 8] & 15) | ((b).scale[(s) % 4] >> 6) << 4))
-#define KVC_Q4_K_MIN(b, s)                                                                                            \
+#define KVC_Q4_K_MIN(b, s)                                                                                             \
     ((int)((s) < 4 ? (b).scale[(s) % 4 + 4] & 63 : ((b).scale[(s) % 4 + 8] >> 4) | ((b).scale[(s) % 4 + 4] >> 6) << 4))
 
 /* Values: scaled (d times an integer scale times an integer quant), and with a minimum. */
@@ -397,9 +397,9 @@ KVC_INLINE float kvc_weight_offset(float d, float dmin, int scale, int min, int 
 #define KVC_Q5_0_VALUE(b, e, d) ((d) * (float)KVC_Q5_0_QUANT(b, e))
 #define KVC_Q3_K_VALUE(b, e, d) kvc_weight_scaled(d, KVC_Q3_K_SCALE(b, (e) / 16), KVC_Q3_K_QUANT(b, e))
 #define KVC_Q6_K_VALUE(b, e, d) kvc_weight_scaled(d, (b).scale[(e) / 16], KVC_Q6_K_QUANT(b, e))
-#define KVC_Q4_K_VALUE(b, e, d, dmin)                                                                                 \
+#define KVC_Q4_K_VALUE(b, e, d, dmin)                                                                                  \
     kvc_weight_offset(d, dmin, KVC_Q4_K_SCALE(b, (e) / 32), KVC_Q4_K_MIN(b, (e) / 32), KVC_Q4_K_QUANT(b, e))
-#define KVC_Q5_K_VALUE(b, e, d, dmin)                                                                                 \
+#define KVC_Q5_K_VALUE(b, e, d, dmin)                                                                                  \
     kvc_weight_offset(d, dmin, KVC_Q4_K_SCALE(b, (e) / 32), KVC_Q4_K_MIN(b, (e) / 32), KVC_Q5_K_QUANT(b, e))
 
 /* ---- order and chance --------------------------------------------------------------------------------------- */

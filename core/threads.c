@@ -37,7 +37,7 @@ struct kvc_threads {
     _Atomic bool caller_sleeps, stop;
     pthread_mutex_t lock;
     pthread_cond_t work, done;
-    unsigned count; /* threads, the caller included */
+    unsigned count;             /* threads, the caller included */
     struct kvc_worker *workers; /* [count - 1] */
 };
 
@@ -136,8 +136,8 @@ enum kvc_status kvc_threads_open(int count, struct kvc_threads **threads, struct
         int failed = pthread_create(&worker->thread, NULL, worker_main, worker);
         if (failed) {
             kvc_threads_close(pool);
-            return kvc_fail(error, KVC_RESOURCE, "threads: cannot start thread %d of %d (%s); use fewer threads",
-                            i + 1, count, strerror(failed));
+            return kvc_fail(error, KVC_RESOURCE, "threads: cannot start thread %d of %d (%s); use fewer threads", i + 1,
+                            count, strerror(failed));
         }
         pool->count++;
     }

@@ -53,7 +53,8 @@ static enum kvc_status run_table(struct kvc_verify *v, const struct kvc_verify_o
 }
 
 /* The reference, and the backend under test. "ref" means ref without fused multiply-add beside ref with it. */
-static enum kvc_status open_devices(struct kvc_verify *v, const char *backend, int threads, struct kvc_engine **engine) {
+static enum kvc_status open_devices(struct kvc_verify *v, const char *backend, int threads,
+                                    struct kvc_engine **engine) {
     enum kvc_status status = KVC_USAGE;
     for (size_t i = 0; kvc_backend_list[i] && !v->device[0]; i++)
         if (strcmp(kvc_backend_list[i]->name, "ref") == 0) {
@@ -70,8 +71,8 @@ static enum kvc_status open_devices(struct kvc_verify *v, const char *backend, i
     return status;
 }
 
-enum kvc_status kvc_verify_some(const char *backend, int threads, unsigned effort, const char *only,
-                                kvc_verify_fn *row, void *user, struct kvc_error *error) {
+enum kvc_status kvc_verify_some(const char *backend, int threads, unsigned effort, const char *only, kvc_verify_fn *row,
+                                void *user, struct kvc_error *error) {
     const struct kvc_verify_operation *const tables[] = {kvc_verify_rows, kvc_verify_cache, kvc_verify_scores};
     struct kvc_verify *v = calloc(1, sizeof *v);
     struct kvc_engine *engine = NULL;
@@ -206,7 +207,8 @@ static float one_value(struct kvc_verify *v, enum kvc_flavour flavour, uint32_t 
     case KVC_TIES:
         return kvc_verify_pick(v, ties);
     case KVC_TINY:
-        return bits % 8 == 0 ? ties[2 + (bits >> 8) % 2] : kvc_from_bits((bits & 0x807fffffu) | ((bits >> 23) % 8) << 23);
+        return bits % 8 == 0 ? ties[2 + (bits >> 8) % 2]
+                             : kvc_from_bits((bits & 0x807fffffu) | ((bits >> 23) % 8) << 23);
     case KVC_HUGE:
         return kvc_from_bits((bits & 0x807fffffu) | (180u + (bits >> 23) % 75) << 23);
     case KVC_WILD:

@@ -15,12 +15,12 @@ struct kvc_verify {
     uint64_t random;              /* state of the generator: the same inputs on every machine */
     struct kvc_verify_row row;    /* of the operation being checked */
     struct kvc_hash *hash;
-    const char *broken;           /* KVCULL_BREAK: flip a bit of this operation's first result, or NULL */
+    const char *broken; /* KVCULL_BREAK: flip a bit of this operation's first result, or NULL */
     bool flipped;
-    char shape[96];               /* of the case being checked */
-    enum kvc_status status;       /* no memory: stop */
+    char shape[96];         /* of the case being checked */
+    enum kvc_status status; /* no memory: stop */
     struct kvc_error error;
-    void *held[256];              /* host memory of this case */
+    void *held[256]; /* host memory of this case */
     struct kvc_buffer *buffers[256][2];
     size_t held_count, buffer_count;
 };
@@ -36,14 +36,14 @@ struct kvc_twin_lists {
     uint32_t *slots, *count; /* [H_kv] */
     uint32_t most;           /* entries of the fullest head */
     uint32_t all_slots;
-    int32_t now;             /* above every position */
+    int32_t now; /* above every position */
 };
 
 struct kvc_lists_shape {
     enum kvc_type type;
     uint32_t kv_heads, head_size, columns;
-    uint32_t most_blocks;    /* blocks of a head, 1 to this many */
-    bool ordered;            /* with order lists, scrambled */
+    uint32_t most_blocks;     /* blocks of a head, 1 to this many */
+    bool ordered;             /* with order lists, scrambled */
     enum kvc_flavour flavour; /* of keys and values */
 };
 
@@ -55,7 +55,7 @@ uint32_t kvc_verify_range(struct kvc_verify *v, uint32_t least, uint32_t most); 
 void *kvc_verify_alloc(struct kvc_verify *v, size_t bytes);
 void kvc_verify_release(struct kvc_verify *v, size_t held); /* frees host memory got since held_count was held */
 float *kvc_verify_values(struct kvc_verify *v, size_t n, enum kvc_flavour flavour);
-enum kvc_flavour kvc_verify_flavour(struct kvc_verify *v); /* mostly plain */
+enum kvc_flavour kvc_verify_flavour(struct kvc_verify *v);                                 /* mostly plain */
 struct kvc_twin kvc_verify_twin(struct kvc_verify *v, size_t bytes, const void *contents); /* NULL: zeros */
 struct kvc_twin kvc_verify_twin_values(struct kvc_verify *v, size_t n, enum kvc_flavour flavour);
 static inline struct kvc_span kvc_verify_span(struct kvc_twin twin, int side) {
@@ -85,7 +85,7 @@ struct kvc_verify_operation {
 extern const struct kvc_verify_operation kvc_verify_rows[], kvc_verify_cache[], kvc_verify_scores[];
 
 /* kvc_verify_operations with less effort (it uses 10) and of one operation (NULL: all), for tests. */
-enum kvc_status kvc_verify_some(const char *backend, int threads, unsigned effort, const char *only,
-                                kvc_verify_fn *row, void *user, struct kvc_error *error);
+enum kvc_status kvc_verify_some(const char *backend, int threads, unsigned effort, const char *only, kvc_verify_fn *row,
+                                void *user, struct kvc_error *error);
 
 #endif

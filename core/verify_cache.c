@@ -72,7 +72,8 @@ static void append_case(struct kvc_verify *v) {
         v->status = v->device[side]->ops->sync(v->device[side], &v->error);
     }
     if (v->status == KVC_OK) {
-        float saturated[2] = {(float)(v->device[0]->saturated - before[0]), (float)(v->device[1]->saturated - before[1])};
+        float saturated[2] = {(float)(v->device[0]->saturated - before[0]),
+                              (float)(v->device[1]->saturated - before[1])};
         for (uint32_t i = 0; i < count; i++)
             kvc_verify_compare_lists(v, &lists[i]);
         kvc_verify_compare_host(v, &saturated[0], &saturated[1], 1, "saturated");
@@ -157,7 +158,8 @@ static bool make_destination(struct kvc_verify *v, const struct kvc_twin_lists *
             uint32_t had = src->slots[h] / KVC_TILE, has = (base[h + 1] - base[h]) / KVC_TILE, number;
             for (uint32_t i = had; i < has && v->status == KVC_OK; i++) {
                 v->status = ops->arena_take(v->device[side], lists->arena, 1, &number, &v->error);
-                ops->upload(v->device[side], (struct kvc_span){lists->blocks, (base[h] / KVC_TILE + i) * 4}, &number, 4);
+                ops->upload(v->device[side], (struct kvc_span){lists->blocks, (base[h] / KVC_TILE + i) * 4}, &number,
+                            4);
             }
         }
     }
@@ -213,11 +215,12 @@ static void add_segment(struct kvc_verify *v, struct attention_case *c, struct k
     kind = kvc_verify_range(v, 0, 3);
     for (uint32_t row = 0; row < rows; row++) {
         c->later[c->rows + row] = kind < 2 ? rows - 1 - row : kvc_verify_range(v, 0, kind == 2 ? 3 : 600);
-        c->position[c->rows + row] = c->lists[i].now - (int32_t)(kind < 2 ? rows - 1 - row : kvc_verify_range(v, 0, 20));
+        c->position[c->rows + row] =
+            c->lists[i].now - (int32_t)(kind < 2 ? rows - 1 - row : kvc_verify_range(v, 0, 20));
     }
     for (int side = 0; side < 2; side++)
-        c->segments[side][i] = (struct kvc_segment){&c->lists[i].lists[side], reads ? &c->reads[i][side] : NULL, c->rows,
-                                                    rows, rows, &c->bytes_read[side][i]};
+        c->segments[side][i] = (struct kvc_segment){
+            &c->lists[i].lists[side], reads ? &c->reads[i][side] : NULL, c->rows, rows, rows, &c->bytes_read[side][i]};
     c->rows += rows;
 }
 
@@ -277,5 +280,6 @@ static void attention_case(struct kvc_verify *v) {
 }
 
 const struct kvc_verify_operation kvc_verify_cache[] = {
-    {"append", append_case, 10}, {"drop", drop_case, 2},          {"attention", attention_case, 40}, {"identity", identity_case, 2},
-    {"evict", evict_case, 4},    {"relayout", relayout_case, 4}, {"entries", entries_case, 2},      {NULL, NULL, 0}};
+    {"append", append_case, 8},     {"drop", drop_case, 2},   {"attention", attention_case, 50},
+    {"identity", identity_case, 2}, {"evict", evict_case, 6}, {"relayout", relayout_case, 6},
+    {"entries", entries_case, 2},   {NULL, NULL, 0}};

@@ -22,7 +22,8 @@ static void scramble(struct kvc_verify *v, uint32_t *order, uint32_t n) {
 
 /* A number of entries: around tile edges, empty, single, or any. */
 static uint32_t draw_count(struct kvc_verify *v, uint32_t slots) {
-    static const uint32_t edges[] = {0, 1, 2, 31, 32, 33, 63, 65, 128, 255, 256, 257, 258, 511, 512, 513, 767, 768, 1024};
+    static const uint32_t edges[] = {0,   1,   2,   31,  32,  33,  63,  65,  128, 255,
+                                     256, 257, 258, 511, 512, 513, 767, 768, 1024};
     uint32_t count = kvc_verify_range(v, 0, 3) ? kvc_verify_pick(v, edges) : kvc_verify_range(v, 0, slots);
     return count > slots ? kvc_verify_range(v, slots - 3, slots) : count;
 }
@@ -72,7 +73,7 @@ static void fill_head(struct kvc_verify *v, int side, const struct kvc_lists *li
     struct kvc_lists one = {.kv_heads = 1, .format = lists->format, .arena = lists->arena, .host_base = host_base};
     struct kvc_buffer *made[6] = {NULL};
     size_t row = (size_t)slots * lists->format.head_size * sizeof(float);
-    const size_t bytes[6] = {sizeof host_base, sizeof(uint32_t), slots / KVC_TILE * sizeof(uint32_t), row, row,
+    const size_t bytes[6] = {sizeof host_base,       sizeof(uint32_t), slots / KVC_TILE * sizeof(uint32_t), row, row,
                              slots * sizeof(int32_t)};
     const void *contents[6] = {host_base, NULL, blocks + lists->host_base[h] / KVC_TILE, k, values, positions};
     struct kvc_segment segment = {.lists = &one, .rows = slots, .stored = slots};
@@ -130,17 +131,24 @@ void kvc_verify_lists(struct kvc_verify *v, const struct kvc_lists_shape *shape,
     for (int side = 0; side < 2 && v->status == KVC_OK; side++) {
         struct kvc_lists *lists = &out->lists[side];
         const struct kvc_ops *ops = v->device[side]->ops;
-        *lists = (struct kvc_lists){shape->kv_heads,      shape->columns,       format,
-                                    NULL,                 plan.base,            base.buffer[side],
-                                    count.buffer[side],   blocks.buffer[side],  order.buffer[side],
-                                    position.buffer[side], state.buffer[side]};
+        *lists = (struct kvc_lists){shape->kv_heads,
+                                    shape->columns,
+                                    format,
+                                    NULL,
+                                    plan.base,
+                                    base.buffer[side],
+                                    count.buffer[side],
+                                    blocks.buffer[side],
+                                    order.buffer[side],
+                                    position.buffer[side],
+                                    state.buffer[side]};
         numbers[side] = kvc_verify_alloc(v, out->all_slots / KVC_TILE * sizeof(uint32_t));
         if (!numbers[side])
             return;
         v->status = ops->arena_create(v->device[side], &format, &lists->arena, &v->error);
         if (v->status == KVC_OK)
-            v->status = ops->arena_take(v->device[side], lists->arena, out->all_slots / KVC_TILE, numbers[side],
-                                        &v->error);
+            v->status =
+                ops->arena_take(v->device[side], lists->arena, out->all_slots / KVC_TILE, numbers[side], &v->error);
         if (v->status == KVC_OK) {
             scramble(v, numbers[side], out->all_slots / KVC_TILE);
             ops->upload(v->device[side], (struct kvc_span){lists->blocks, 0}, numbers[side],
@@ -179,7 +187,8 @@ void kvc_verify_read_lists(struct kvc_verify *v, const struct kvc_twin_lists *li
 }
 
 /* An array of the two lists as a twin. */
-#define KVC_TWIN_OF(twin_lists, member) ((struct kvc_twin){{(twin_lists)->lists[0].member, (twin_lists)->lists[1].member}})
+#define KVC_TWIN_OF(twin_lists, member)                                                                                \
+    ((struct kvc_twin){{(twin_lists)->lists[0].member, (twin_lists)->lists[1].member}})
 
 /* Positions and state columns of head h by rank, as floats. */
 static float *by_rank(struct kvc_verify *v, const struct kvc_lists *lists, int side, uint32_t h, uint32_t count) {

@@ -5,8 +5,8 @@
 #include "core/types.h"
 #include "core/verify.h"
 
-static const uint32_t any_width[] = {1,   2,   3,   5,   7,   8,   15,  16,  17,  31,  32,   33,   48,   63,
-                                     64,  65,  80,  96,  100, 127, 128, 129, 172, 255, 256,  257,  288,  300,
+static const uint32_t any_width[] = {1,   2,   3,   5,   7,   8,    15,   16,   17,   31,   32,   33,   48,   63,
+                                     64,  65,  80,  96,  100, 127,  128,  129,  172,  255,  256,  257,  288,  300,
                                      511, 512, 513, 768, 896, 1000, 1023, 1024, 1025, 1536, 2048, 3000, 4096, 5000};
 static const uint32_t head_sizes[] = {8, 64, 80, 96, 128, 256, 8, 64, 80, 96, 128, 256, 2, 20, 36};
 
@@ -73,8 +73,8 @@ static bool make_weight(struct kvc_verify *v, enum kvc_type type, uint32_t outpu
     const unsigned char *host = make_matrix(v, type, outputs, inputs, flavour);
     weight[0] = weight[1] = NULL;
     for (int side = 0; side < 2 && host && v->status == KVC_OK; side++)
-        v->status = v->device[side]->ops->weight_create(v->device[side], type, outputs, inputs, host, &weight[side],
-                                                        &v->error);
+        v->status =
+            v->device[side]->ops->weight_create(v->device[side], type, outputs, inputs, host, &weight[side], &v->error);
     return v->status == KVC_OK;
 }
 
@@ -136,7 +136,8 @@ static void norm_case(struct kvc_verify *v) {
     enum kvc_flavour flavour = kvc_verify_flavour(v);
     bool in_place = kvc_verify_range(v, 0, 1);
     float e = kvc_verify_pick(v, eps);
-    struct kvc_twin x = kvc_verify_twin_values(v, (size_t)rows * K, flavour), w = kvc_verify_twin_values(v, K, KVC_PLAIN);
+    struct kvc_twin x = kvc_verify_twin_values(v, (size_t)rows * K, flavour),
+                    w = kvc_verify_twin_values(v, K, KVC_PLAIN);
     struct kvc_twin y = in_place ? x : kvc_verify_twin(v, (size_t)rows * K * sizeof(float), NULL);
     snprintf(v->shape, sizeof v->shape, "K %u, rows %u, flavour %d%s", (unsigned)K, (unsigned)rows, (int)flavour,
              in_place ? ", in place" : "");
@@ -213,5 +214,5 @@ static void gather_case(struct kvc_verify *v) {
 }
 
 const struct kvc_verify_operation kvc_verify_rows[] = {
-    {"linear", linear_case, 40}, {"embed", embed_case, 10},           {"norm", norm_case, 15}, {"rope", rope_case, 10},
-    {"gated_silu", gated_silu_case, 8}, {"add", add_case, 5}, {"gather", gather_case, 5}, {NULL, NULL, 0}};
+    {"linear", linear_case, 60},         {"embed", embed_case, 15}, {"norm", norm_case, 40},    {"rope", rope_case, 30},
+    {"gated_silu", gated_silu_case, 15}, {"add", add_case, 8},      {"gather", gather_case, 8}, {NULL, NULL, 0}};

@@ -85,9 +85,18 @@ static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_quer
     {
         struct kvc_device *ref = v->device[0];
         struct kvc_segment segment = {&c->lists.lists[0], c->rows[0].reads, 0, queries, queries, NULL};
-        struct kvc_attention a = {&segment,      1,      heads,         shape.kv_heads,
-                                  shape.head_size, window, c->rows[0].q,  kvc_verify_span(out, 0),
-                                  c->rows[0].maximum, c->rows[0].sum, c->rows[0].positions, c->rows[0].later};
+        struct kvc_attention a = {&segment,
+                                  1,
+                                  heads,
+                                  shape.kv_heads,
+                                  shape.head_size,
+                                  window,
+                                  c->rows[0].q,
+                                  kvc_verify_span(out, 0),
+                                  c->rows[0].maximum,
+                                  c->rows[0].sum,
+                                  c->rows[0].positions,
+                                  c->rows[0].later};
         ref->ops->attention(ref, &a);
         ref->ops->download(ref, M, a.maximum, (size_t)queries * heads * sizeof *M);
         ref->ops->download(ref, L, a.sum, (size_t)queries * heads * sizeof *L);
@@ -240,7 +249,7 @@ static void keep_case(struct kvc_verify *v) {
 
 const struct kvc_verify_operation kvc_verify_scores[] = {{"window_mass", window_mass_case, 15},
                                                          {"ring_write", ring_write_case, 15},
-                                                         {"ring_fuse", ring_fuse_case, 15},
-                                                         {"pool", pool_case, 15},
-                                                         {"keep", keep_case, 30},
+                                                         {"ring_fuse", ring_fuse_case, 40},
+                                                         {"pool", pool_case, 60},
+                                                         {"keep", keep_case, 80},
                                                          {NULL, NULL, 0}};

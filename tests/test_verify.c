@@ -3,9 +3,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
 #include <cmocka.h>
 
 #include "core/verify.h"
@@ -94,8 +95,10 @@ static void hashes_agree(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain_ref),       cmocka_unit_test(avx2), cmocka_unit_test(avx512), cmocka_unit_test(neon),
-        cmocka_unit_test(unknown_backend), cmocka_unit_test(finds_a_flipped_bit), cmocka_unit_test(hashes_agree),
+        cmocka_unit_test(plain_ref),       cmocka_unit_test(avx2),
+        cmocka_unit_test(avx512),          cmocka_unit_test(neon),
+        cmocka_unit_test(unknown_backend), cmocka_unit_test(finds_a_flipped_bit),
+        cmocka_unit_test(hashes_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

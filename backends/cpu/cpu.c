@@ -205,8 +205,8 @@ static void list_missing(enum kvc_cpu_path path, char *text, size_t room) {
     KVC_REF_IS_FAST(KVC_SAME)
 #undef KVC_SAME
     text[0] = '\0';
-#define KVC_LIST(name)                                                                                                \
-    if (table.name == ref.name && length < room)                                                                      \
+#define KVC_LIST(name)                                                                                                 \
+    if (table.name == ref.name && length < room)                                                                       \
         length += (size_t)snprintf(text + length, room - length, "%s%s", length ? ", " : "", #name);
     KVC_REF_OPERATIONS(KVC_LIST)
 #undef KVC_LIST

@@ -32,8 +32,8 @@ struct kvc_cpu {
     struct kvc_ops table;        /* this path's operations, ref where it has none */
     void **scratch;              /* per thread, grown by kvc_cpu_scratch */
     size_t *scratch_bytes;
-    pthread_mutex_t lock;        /* of device.memory, failure and failure_text */
-    enum kvc_status failure;     /* first failure since the last sync */
+    pthread_mutex_t lock;    /* of device.memory, failure and failure_text */
+    enum kvc_status failure; /* first failure since the last sync */
     char failure_text[200];
 };
 
@@ -68,14 +68,12 @@ void kvc_cpu_fill_memory(struct kvc_ops *table); /* buffers, weights: memory.c *
 void kvc_cpu_fill_arena(struct kvc_ops *table);  /* arena.c */
 
 /* SIMD paths replace entries of the reference's table: backends/cpu/simd/<path>.c */
-void kvc_cpu_fill_ref(struct kvc_ops *table);     /* picks the FMA build of ref where the CPU has it */
+void kvc_cpu_fill_ref(struct kvc_ops *table); /* picks the FMA build of ref where the CPU has it */
 void kvc_cpu_fill_avx2(struct kvc_ops *table);
 void kvc_cpu_fill_avx512(struct kvc_ops *table);
 void kvc_cpu_fill_neon(struct kvc_ops *table);
 
-static inline void *kvc_span_data(struct kvc_span span) {
-    return (unsigned char *)span.buffer->data + span.offset;
-}
+static inline void *kvc_span_data(struct kvc_span span) { return (unsigned char *)span.buffer->data + span.offset; }
 
 /* Where an arena's block lies. The two halves: KVC_TILE keys, then KVC_TILE values. */
 static inline unsigned char *kvc_cpu_block(const struct kvc_arena *arena, uint32_t block) {

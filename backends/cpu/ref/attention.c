@@ -4,17 +4,18 @@
 /* What one row's query heads of one KV head leave behind per tile. Arrays of one thread's scratch. */
 struct work {
     uint32_t group, head_size;
-    float *key;      /* [d], also the value */
-    float *score;    /* [G, KVC_TILE] */
-    float *maximum;  /* [tiles, G] */
-    float *sum;      /* [tiles, G] */
-    float *out;      /* [tiles, G, d] */
-    uint32_t *slot;  /* [KVC_TILE], UINT32_MAX where masked */
-    bool *any;       /* [tiles] */
+    float *key;     /* [d], also the value */
+    float *score;   /* [G, KVC_TILE] */
+    float *maximum; /* [tiles, G] */
+    float *sum;     /* [tiles, G] */
+    float *out;     /* [tiles, G, d] */
+    uint32_t *slot; /* [KVC_TILE], UINT32_MAX where masked */
+    bool *any;      /* [tiles] */
 };
 
 /* Scores, weights and output of one tile, from zero; returns the entries read. */
-static uint32_t one_tile(const struct work *w, const struct kvc_view *view, uint32_t tile, const float *q, float scale) {
+static uint32_t one_tile(const struct work *w, const struct kvc_view *view, uint32_t tile, const float *q,
+                         float scale) {
     uint32_t first = tile * KVC_TILE, d = w->head_size, read = 0;
     uint32_t count = view->places - first < KVC_TILE ? view->places - first : KVC_TILE;
     const struct kvc_entry_format *format = &view->lists->format;

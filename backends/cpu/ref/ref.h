@@ -12,9 +12,9 @@
 #endif
 
 /* Every operation that ref defines, in the order of the table. */
-#define KVC_REF_OPERATIONS(apply)                                                                                     \
-    apply(embed) apply(norm) apply(linear) apply(rope) apply(gated_silu) apply(add) apply(gather) apply(append)       \
-        apply(drop) apply(attention) apply(identity) apply(evict) apply(relayout) apply(entries) apply(window_mass)   \
+#define KVC_REF_OPERATIONS(apply)                                                                                      \
+    apply(embed) apply(norm) apply(linear) apply(rope) apply(gated_silu) apply(add) apply(gather) apply(append)        \
+        apply(drop) apply(attention) apply(identity) apply(evict) apply(relayout) apply(entries) apply(window_mass)    \
             apply(ring_write) apply(ring_fuse) apply(pool) apply(keep)
 
 /* Those that only move integers or whole rows: ref's version is also the fast one, on any CPU path. */
@@ -98,7 +98,7 @@ static inline float *kvc_list_column(const struct kvc_lists *lists, uint32_t h, 
 /* What one query may see of one head: places 0..places-1, each with its rank, or a rank that is skipped. */
 struct kvc_view {
     const struct kvc_lists *lists;
-    const uint32_t *ranks; /* the read list, NULL: all ranks */
+    const uint32_t *ranks;          /* the read list, NULL: all ranks */
     uint32_t head, places, visible; /* ranks below visible */
     int64_t oldest;                 /* entries at positions below this are skipped */
 };

@@ -9,8 +9,9 @@ void KVC_REF(embed)(struct kvc_device *device, struct kvc_span out, const struct
     const int32_t *token = kvc_span_data(tokens);
     (void)device;
     for (uint32_t i = 0; i < rows; i++)
-        KVC_REF(widen)(table->type, table->data + (size_t)token[i] * table->row_bytes, 0, table->inputs,
-                       y + (size_t)i * table->inputs);
+        KVC_REF(widen)
+        (table->type, table->data + (size_t)token[i] * table->row_bytes, 0, table->inputs,
+         y + (size_t)i * table->inputs);
 }
 
 void KVC_REF(norm)(struct kvc_device *device, struct kvc_span y_span, struct kvc_span x_span, struct kvc_span w_span,
