@@ -6,4 +6,8 @@ tests_test_gguf_LDADD = $(KVC_TEST_LIBS)
 tests_test_safetensors_SOURCES = tests/test_safetensors.c tests/file_maker.h
 tests_test_safetensors_LDADD = $(KVC_TEST_LIBS)
 tests_test_types_SOURCES = tests/test_types.c tests/file_maker.h
-tests_test_types_LDADD = $(KVC_TEST_LIBS)
+tests_test_types_LDADD = $(KVC_TEST_LIBS) -lm
+
+check_PROGRAMS += tests/test_convert
+tests_test_convert_SOURCES = tests/test_convert.c tests/file_maker.h
+tests_test_convert_LDADD = $(KVC_TEST_LIBS) -lm

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "models/quantize.h"
+#include "models/random_row.h"
 
 enum { K = 1024 };
 
@@ -266,6 +267,14 @@ static void keeps_what_is_exact(void **state) {
     }
 }
 
+static uint64_t sum_row(enum kvc_type type, const unsigned char *row) { /* FNV-1a */
+    uint64_t sum = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < kvc_type_row_bytes(type, K); i++) {
+        sum = (sum ^ row[i]) * UINT64_C(0x100000001b3);
+    }
+    return sum;
+}
+
 /* The bytes do not change between machines: rows made without the math library. */
 static void same_bytes_everywhere(void **state) {
     (void)state;
@@ -281,14 +290,46 @@ static void same_bytes_everywhere(void **state) {
     }
     bool differs = false;
     for (int type = 0; type < KVC_TYPES; type++) {
-        size_t bytes = kvc_type_row_bytes((enum kvc_type)type, K);
-        uint64_t sum = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
         assert_true(kvc_quantize_row((enum kvc_type)type, x, K, row));
-        for (size_t i = 0; i < bytes; i++) {
-            sum = (sum ^ row[i]) * UINT64_C(0x100000001b3);
-        }
+        uint64_t sum = sum_row((enum kvc_type)type, row);
         if (sum != expected[type]) {
             print_error("%s: %016llx\n", kvc_type_name((enum kvc_type)type), (unsigned long long)sum);
+            differs = true;
+        }
+    }
+    assert_false(differs);
+}
+
+/* Random rows of every type have the spread that was asked for, and the same bytes everywhere. */
+static void random_rows(void **state) {
+    (void)state;
+    static const uint64_t expected[KVC_TYPES] = {
+        0x5809396357207f15, 0x166566f5f3d9c624, 0x36f8e4eed85a6eee, 0x6ea8041a6c185940, 0x99baaea86cbf5df1,
+        0xb500a6b12b3cbd64, 0x0e1638342582fa0a, 0xa720f15d9484644b, 0xc018d1c1827b2014, 0x579ef6d441fd9ac9,
+    };
+    static unsigned char row[K * 4];
+    float x[K];
+    bool differs = false;
+    for (int type = 0; type < KVC_TYPES; type++) {
+        struct kvc_random random = kvc_random_start(3, 4);
+        double mean = 0, square = 0, most = 0;
+        for (int i = 0; i < 16; i++) {
+            kvc_random_row(&random, (enum kvc_type)type, 0.5f, K, row);
+            kvc_dequantize_row((enum kvc_type)type, row, K, x);
+            for (int k = 0; k < K; k++) {
+                mean += (double)x[k] / (16 * K);
+                square += (double)x[k] * (double)x[k] / (16 * K);
+                most = fmax(most, fabs((double)x[k]));
+            }
+        }
+        if (fabs(mean) > 0.04 || fabs(sqrt(square) / 0.2887 - 1) > 0.2 || most > 1.1) {
+            print_error("%s: mean %g, deviation %g, largest %g\n", kvc_type_name((enum kvc_type)type), mean,
+                        sqrt(square), most);
+            differs = true;
+        }
+        if (sum_row((enum kvc_type)type, row) != expected[type]) {
+            print_error("%s: 0x%016llx\n", kvc_type_name((enum kvc_type)type),
+                        (unsigned long long)sum_row((enum kvc_type)type, row));
             differs = true;
         }
     }
@@ -303,6 +344,7 @@ int main(void) {
         cmocka_unit_test(refuses_what_a_type_cannot_hold),
         cmocka_unit_test(keeps_what_is_exact),
         cmocka_unit_test(same_bytes_everywhere),
+        cmocka_unit_test(random_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
