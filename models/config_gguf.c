@@ -35,6 +35,7 @@ static const struct {
     {"rope.scaling.yarn_attn_factor", 1},
     {"rope.freq_base_swa", 0},
     {"use_parallel_residual", 0},
+    {"attention.causal", 1},
 };
 
 static enum kvc_status find_family(const struct kvc_gguf *file, const char *where, struct kvc_config *config,
