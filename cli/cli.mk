@@ -10,3 +10,8 @@ libkvcli_la_SOURCES = cli/cli.h \
 libkvcli_la_CPPFLAGS = $(AM_CPPFLAGS) \
 	-DKVC_DATADIR='"$(pkgdatadir)"' -DKVC_SOURCE_DATA='"$(abs_top_srcdir)/data"'
 
+
+bin_PROGRAMS += kvcull
+kvcull_SOURCES = cli/main.c
+kvcull_CPPFLAGS = $(libkvcli_la_CPPFLAGS)
+kvcull_LDADD = libkvcli.la libkvcull.la $(JANSSON_LIBS)

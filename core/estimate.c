@@ -18,8 +18,11 @@ static uint64_t entries_after(const struct kvc_policy *policy, uint32_t layer, u
     return entries + steps;
 }
 
-static uint64_t state_bytes(uint64_t slots, uint32_t columns, bool ordered) {
-    return slots * ((ordered ? 8ull : 0) + 4ull * columns);
+/* Slots of the blocks that so many entries take. */
+static uint64_t slots(uint64_t entries) { return (entries + KVC_TILE - 1) / KVC_TILE * KVC_TILE; }
+
+static uint64_t state_bytes(uint64_t slot_count, uint32_t columns, bool ordered) {
+    return slot_count * ((ordered ? 8ull : 0) + 4ull * columns);
 }
 
 enum kvc_status kvc_estimate(const struct kvc_engine *engine, const char *spec, const struct kvc_geometry *geometry,
@@ -32,30 +35,34 @@ enum kvc_status kvc_estimate(const struct kvc_engine *engine, const char *spec, 
     const struct kvc_entry_format format = {cache_type, geometry->head_size,
                                             kvc_entry_row_bytes(cache_type, geometry->head_size)};
     const uint64_t heads = geometry->kv_heads;
-    uint64_t held = 0; /* by the layers the prefill has left behind */
+    uint64_t held = 0, largest_state = 0; /* held: by the layers the prefill has left behind */
     *estimate = (struct kvc_estimate){.hidden_bytes = prompt * hidden * sizeof(float)};
     for (uint32_t l = 0; l < geometry->layers; l++) {
         const uint32_t columns = kvc_policy_columns(policy, l), surplus = kvc_policy_surplus(policy, l);
-        const uint64_t kept = entries_after(policy, l, prompt, 0),
-                       entries = entries_after(policy, l, prompt, generated);
-        const uint64_t full_slots = (prompt + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
-        const uint64_t most = entries > kept + surplus ? entries : kept + (generated ? surplus : 0);
-        const uint64_t slots = (most + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
-        const uint64_t cache = kvc_cache_head_bytes(&format, most) * heads;
-        const uint64_t state = state_bytes(slots, columns, kept < prompt || entries < prompt + generated) * heads;
+        const uint64_t kept = entries_after(policy, l, prompt, 0);
+        const uint64_t entries = entries_after(policy, l, prompt, generated);
+        const bool evicts = kept < prompt, ordered = entries < prompt + generated;
+        const uint64_t after = evicts && kept + surplus < prompt ? kept + surplus : prompt; /* room after the prompt */
+        const uint64_t most = entries > after ? entries : after;
         const uint64_t full =
-            kvc_cache_head_bytes(&format, prompt) * heads + state_bytes(full_slots, columns, kept < prompt) * heads;
-        if (held + full > estimate->peak_bytes)
-            estimate->peak_bytes = held + full;
-        held += kvc_cache_head_bytes(&format, kept + surplus < prompt ? kept + surplus : prompt) * heads +
-                (kept < prompt ? state : full - kvc_cache_head_bytes(&format, prompt) * heads);
-        estimate->cache_bytes += cache;
+            kvc_cache_head_bytes(&format, prompt) * heads + state_bytes(slots(prompt), columns, evicts) * heads;
+        const uint64_t after_state = state_bytes(slots(after), columns, evicts) * heads;
+        const uint64_t state = state_bytes(slots(most), columns, ordered) * heads;
+        /* while a layer shrinks or grows, its old and new lists exist side by side */
+        const uint64_t peak = held + full + (evicts ? after_state : 0);
+        if (peak > estimate->peak_bytes)
+            estimate->peak_bytes = peak;
+        held += kvc_cache_head_bytes(&format, after) * heads + after_state;
+        estimate->cache_bytes += kvc_cache_head_bytes(&format, most) * heads;
         estimate->state_bytes += state;
+        if (state > largest_state)
+            largest_state = state;
         if (entries > estimate->entries)
             estimate->entries = entries;
     }
-    if (estimate->cache_bytes + estimate->state_bytes > estimate->peak_bytes)
-        estimate->peak_bytes = estimate->cache_bytes + estimate->state_bytes;
+    const uint64_t peak = estimate->cache_bytes + estimate->state_bytes + (generated ? largest_state : 0);
+    if (peak > estimate->peak_bytes)
+        estimate->peak_bytes = peak;
     kvc_policy_free(policy);
     return KVC_OK;
 }

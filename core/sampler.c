@@ -1,11 +1,13 @@
 /* sampler.c - picks the next token: penalty, top-k, temperature, softmax, top-p, min-p, one draw. The same logits and
  * seed give the same token on every machine. */
 #include "core/canon.h"
-#include "kvcull.h"
+#include "core/engine.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define SORTED_MOST 256u /* above it, all tokens are sorted at once */
 
 struct candidate {
     float value; /* logit, then weight relative to the best candidate's */
@@ -109,27 +111,47 @@ static float uniform(uint64_t seed, uint32_t n) {
     return (float)(words.word[0] >> 8) * 0x1p-24f + 0x1p-25f;
 }
 
-static int32_t draw(struct kvc_sampler *sampler) {
-    const struct kvc_sampler_options *o = &sampler->options;
+/* Fills candidates with the best `most` tokens, best first. A few are kept in order while the tokens pass, which costs
+ * little as hardly any gets in; many are sorted. */
+static size_t collect(struct kvc_sampler *sampler, const float *logits) {
+    const uint32_t vocab = sampler->vocab, top_k = (uint32_t)sampler->options.top_k;
+    const size_t most = top_k > 0 && top_k < vocab ? top_k : vocab;
     struct candidate *candidates = sampler->candidates;
-    size_t count = sampler->vocab;
-    qsort(candidates, count, sizeof *candidates, compare);
-    if (o->top_k > 0 && (size_t)o->top_k < count)
-        count = (size_t)o->top_k;
+    size_t count = 0;
+    for (uint32_t t = 0; t < vocab; t++) {
+        const struct candidate next = {penalised(sampler, logits, t), (int32_t)t};
+        if (most > SORTED_MOST) {
+            candidates[count++] = next;
+            continue;
+        }
+        if (count == most && compare(&next, &candidates[most - 1]) > 0)
+            continue;
+        size_t at = count < most ? count++ : most - 1;
+        for (; at > 0 && compare(&next, &candidates[at - 1]) < 0; at--)
+            candidates[at] = candidates[at - 1];
+        candidates[at] = next;
+    }
+    if (most > SORTED_MOST)
+        qsort(candidates, count, sizeof *candidates, compare);
+    return most;
+}
+
+static int32_t draw(struct kvc_sampler *sampler, const float *logits) {
+    const struct kvc_sampler_options *o = &sampler->options;
+    const size_t count = collect(sampler, logits);
+    struct candidate *candidates = sampler->candidates;
     const float best = candidates[0].value;
     float total = 0;
     for (size_t i = 0; i < count; i++) {
         candidates[i].value = kvc_exp((candidates[i].value - best) / o->temperature);
         if (!(candidates[i].value >= 0))
-            candidates[i].value = 0;
+            candidates[i].value = 0; /* NaN */
         total += candidates[i].value;
     }
     size_t kept = 0;
     float sum = 0;
-    while (kept < count && (kept == 0 || (sum < o->top_p * total && candidates[kept].value >= o->min_p))) {
-        sum += candidates[kept].value;
-        kept++;
-    }
+    while (kept < count && (kept == 0 || (sum < o->top_p * total && candidates[kept].value >= o->min_p)))
+        sum += candidates[kept++].value;
     float left = uniform(o->seed, sampler->draws++) * sum;
     for (size_t i = 0; i < kept; i++) {
         left -= candidates[i].value;
@@ -139,27 +161,28 @@ static int32_t draw(struct kvc_sampler *sampler) {
     return candidates[0].token;
 }
 
-int32_t kvc_sample(struct kvc_sampler *sampler, const float *logits) {
-    const bool penalise = sampler->options.repeat_penalty != 1;
+static int32_t likeliest(const struct kvc_sampler *sampler, const float *logits) {
+    kvc_u32 best = 0;
     int32_t token = 0;
-    if (penalise)
-        mark_recent(sampler, true);
-    if (sampler->options.temperature > 0) {
-        for (uint32_t t = 0; t < sampler->vocab; t++)
-            sampler->candidates[t] = (struct candidate){penalised(sampler, logits, t), (int32_t)t};
-        token = draw(sampler);
-    } else {
-        kvc_u32 best = 0;
-        for (uint32_t t = 0; t < sampler->vocab; t++) {
-            const kvc_u32 key = kvc_score_key(penalised(sampler, logits, t));
-            if (key > best) {
-                best = key;
-                token = (int32_t)t;
-            }
+    for (uint32_t t = 0; t < sampler->vocab; t++) {
+        const kvc_u32 key = kvc_score_key(penalised(sampler, logits, t));
+        if (key > best) {
+            best = key;
+            token = (int32_t)t;
         }
     }
+    return token;
+}
+
+int32_t kvc_sample(struct kvc_sampler *sampler, const float *logits) {
+    const bool penalise = sampler->options.repeat_penalty != 1;
+    const uint64_t environment = kvc_float_enter();
+    if (penalise)
+        mark_recent(sampler, true);
+    const int32_t token = sampler->options.temperature > 0 ? draw(sampler, logits) : likeliest(sampler, logits);
     if (penalise)
         mark_recent(sampler, false);
+    kvc_float_leave(environment);
     kvc_sampler_accept(sampler, token);
     return token;
 }

@@ -282,6 +282,38 @@ static void test_memory(void **state) {
     assert_int_equal(after.now[KVC_MEMORY_STATE], 0);
 }
 
+/* What kvc_estimate says beforehand is what a run then holds. */
+static void test_estimate(void **state) {
+    (void)state;
+    const struct kvc_model_info *info = kvc_model_info(model);
+    const struct kvc_geometry geometry = {info->layers, info->heads, info->kv_heads, info->head_size};
+    static const uint64_t prompts[] = {40, 256, 900}, steps[] = {1, 30, 300};
+    for (size_t p = 0; p < POLICIES; p++) {
+        for (size_t n = 0; n < 9; n++) {
+            struct kvc_estimate expected;
+            struct kvc_session_stats stats;
+            struct kvc_session *session = open_with(model, policies[p], KVC_Q8_0, 0);
+            FINE(kvc_estimate(engine, policies[p], &geometry, info->hidden, KVC_Q8_0, prompts[n % 3], steps[n / 3],
+                              &expected, &error));
+            FINE(kvc_session_prompt(session, tokens, prompts[n % 3], NULL, NULL, &error));
+            for (size_t i = 0; i < steps[n / 3]; i++)
+                FINE(kvc_decode(&session, &tokens[i], 1, NULL, NULL, &error));
+            kvc_session_stats(session, &stats);
+            const uint64_t tables = 16 * info->layers * (info->kv_heads + stats.entries_most / KVC_TILE + 1);
+            if (stats.cache_bytes != expected.cache_bytes || stats.entries_most > expected.entries ||
+                stats.state_bytes > expected.state_bytes + tables ||
+                stats.peak_bytes > expected.peak_bytes + 3 * tables)
+                fail_msg("%s, %d + %d tokens: %.0f + %.0f bytes, peak %.0f, %.0f entries; estimated %.0f + %.0f, %.0f, "
+                         "%.0f",
+                         policies[p], (int)prompts[n % 3], (int)steps[n / 3], (double)stats.cache_bytes,
+                         (double)stats.state_bytes, (double)stats.peak_bytes, (double)stats.entries_most,
+                         (double)expected.cache_bytes, (double)expected.state_bytes, (double)expected.peak_bytes,
+                         (double)expected.entries);
+            kvc_session_close(session);
+        }
+    }
+}
+
 /* One session without memory fails alone and goes on where it was once there is room. */
 static void test_one_without_memory(void **state) {
     (void)state;
@@ -384,12 +416,17 @@ static int tear_down(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory), /* first: the engine's peaks are its own */
-        cmocka_unit_test(test_chunks),        cmocka_unit_test(test_threads_and_backends),
-        cmocka_unit_test(test_batch),         cmocka_unit_test(test_whole_or_single),
-        cmocka_unit_test(test_nothing_to_do), cmocka_unit_test(test_turns),
-        cmocka_unit_test(test_bounds),        cmocka_unit_test(test_one_without_memory),
-        cmocka_unit_test(test_misuse),        cmocka_unit_test(test_stopped)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory), /* first: the engine's peaks are its own */
+                                       cmocka_unit_test(test_chunks),
+                                       cmocka_unit_test(test_threads_and_backends),
+                                       cmocka_unit_test(test_batch),
+                                       cmocka_unit_test(test_whole_or_single),
+                                       cmocka_unit_test(test_nothing_to_do),
+                                       cmocka_unit_test(test_turns),
+                                       cmocka_unit_test(test_bounds),
+                                       cmocka_unit_test(test_estimate),
+                                       cmocka_unit_test(test_one_without_memory),
+                                       cmocka_unit_test(test_misuse),
+                                       cmocka_unit_test(test_stopped)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,0 +1,146 @@
+/* test_sampler.c - the choice of the next token: order of equal logits, limits, penalty, and the drawn shares. */
+#include "kvcull.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct kvc_sampler *open_sampler(struct kvc_sampler_options options, uint32_t vocab) {
+    struct kvc_error error;
+    struct kvc_sampler *sampler;
+    if (kvc_sampler_open(&options, vocab, &sampler, &error) != KVC_OK)
+        fail_msg("%s", error.text);
+    return sampler;
+}
+
+static struct kvc_sampler_options plain(float temperature) {
+    return (struct kvc_sampler_options){
+        .temperature = temperature, .top_p = 1, .repeat_penalty = 1, .repeat_last = 64, .seed = 42};
+}
+
+static void test_greedy(void **state) {
+    (void)state;
+    const float logits[] = {-3, 2, 2, -INFINITY, 1}, zeros[] = {-0.0f, 0.0f, -1, -2, -3},
+                odd[] = {NAN, -5, NAN, -4, -5};
+    struct kvc_sampler *sampler = open_sampler(plain(0), 5);
+    assert_int_equal(kvc_sample(sampler, logits), 1); /* the lowest id where equal */
+    assert_int_equal(kvc_sample(sampler, zeros), 0);  /* -0 equals +0 */
+    assert_int_equal(kvc_sample(sampler, odd), 3);    /* NaN never wins */
+    kvc_sampler_close(sampler);
+}
+
+static void test_penalty(void **state) {
+    (void)state;
+    const float logits[] = {1.0f, 1.5f, -1.0f};
+    struct kvc_sampler_options options = plain(0);
+    options.repeat_penalty = 2;
+    options.repeat_last = 2;
+    struct kvc_sampler *sampler = open_sampler(options, 3);
+    assert_int_equal(kvc_sample(sampler, logits), 1);
+    assert_int_equal(kvc_sample(sampler, logits), 0); /* 1.5 / 2 < 1 */
+    assert_int_equal(kvc_sample(sampler, logits), 1); /* both are recent: 0.75 > 0.5 */
+    kvc_sampler_accept(sampler, 0);
+    kvc_sampler_accept(sampler, 0);
+    assert_int_equal(kvc_sample(sampler, logits), 1); /* token 1 is no longer among the last two */
+    kvc_sampler_accept(sampler, 99);                  /* an unknown token is harmless */
+    kvc_sampler_close(sampler);
+}
+
+/* Shares over many draws, and which tokens never come. */
+static void draw_many(struct kvc_sampler_options options, const float *logits, uint32_t vocab, double *shares) {
+    enum { DRAWS = 20000 };
+    struct kvc_sampler *sampler = open_sampler(options, vocab);
+    for (uint32_t t = 0; t < vocab; t++)
+        shares[t] = 0;
+    for (int i = 0; i < DRAWS; i++)
+        shares[kvc_sample(sampler, logits)] += 1.0 / DRAWS;
+    kvc_sampler_close(sampler);
+}
+
+static void test_shares(void **state) {
+    (void)state;
+    const float logits[] = {0, logf(2), logf(4), logf(1), -INFINITY}; /* weights 1 2 4 1 0 */
+    double shares[5];
+    draw_many(plain(1), logits, 5, shares);
+    const double expected[] = {0.125, 0.25, 0.5, 0.125, 0};
+    for (int t = 0; t < 5; t++)
+        assert_true(fabs(shares[t] - expected[t]) < 0.015);
+    draw_many(plain(0.5f), logits, 5, shares); /* weights 1 4 16 1 */
+    assert_true(fabs(shares[2] - 16.0 / 22) < 0.015);
+    struct kvc_sampler_options options = plain(1);
+    options.top_k = 2;
+    draw_many(options, logits, 5, shares);
+    assert_true(shares[0] == 0 && shares[3] == 0 && fabs(shares[2] - 2.0 / 3) < 0.015);
+    options = plain(1);
+    options.top_p = 0.7f; /* 0.5 is not enough, 0.75 is */
+    draw_many(options, logits, 5, shares);
+    assert_true(shares[0] == 0 && shares[3] == 0 && shares[1] > 0.3);
+    options = plain(1);
+    options.min_p = 0.3f;
+    draw_many(options, logits, 5, shares);
+    assert_true(shares[0] == 0 && shares[3] == 0 && shares[1] > 0.3);
+    options.top_k = 1;
+    draw_many(options, logits, 5, shares);
+    assert_true(shares[2] > 0.999);
+}
+
+/* top_k kept in order while passing, and by sorting, choose the same; the seed decides. */
+static void test_selection(void **state) {
+    (void)state;
+    enum { VOCAB = 5000, DRAWS = 50 };
+    float *logits = malloc(VOCAB * sizeof *logits);
+    assert_non_null(logits);
+    for (uint32_t t = 0; t < VOCAB; t++)
+        logits[t] = (float)((t * 2654435761u >> 16) % 97) / 8; /* many are equal */
+    struct kvc_sampler_options few = plain(1), many = plain(1);
+    few.top_k = 200, few.min_p = 0;
+    many.top_k = 0, many.min_p = 0;
+    struct kvc_sampler *a = open_sampler(few, VOCAB), *b = open_sampler(few, VOCAB), *c = open_sampler(many, VOCAB);
+    few.seed = 43;
+    struct kvc_sampler *d = open_sampler(few, VOCAB);
+    int others = 0;
+    for (int i = 0; i < DRAWS; i++) {
+        const int32_t token = kvc_sample(a, logits);
+        assert_int_equal(kvc_sample(b, logits), token);
+        others += kvc_sample(d, logits) != token;
+        uint32_t better = 0; /* tokens before it in the order of rule 4 */
+        for (uint32_t t = 0; t < VOCAB; t++)
+            better += logits[t] > logits[token] || (logits[t] == logits[token] && t < (uint32_t)token);
+        assert_true(better < 200);
+        assert_in_range(kvc_sample(c, logits), 0, VOCAB - 1);
+    }
+    assert_true(others > DRAWS / 2);
+    kvc_sampler_close(a);
+    kvc_sampler_close(b);
+    kvc_sampler_close(c);
+    kvc_sampler_close(d);
+    free(logits);
+}
+
+static void test_ranges(void **state) {
+    (void)state;
+    struct kvc_error error;
+    struct kvc_sampler *sampler;
+    struct kvc_sampler_options bad[] = {plain(-1), plain(NAN), plain(1), plain(1), plain(1), plain(1)};
+    bad[2].top_k = -1;
+    bad[3].top_p = 0;
+    bad[4].min_p = 1.5f;
+    bad[5].repeat_penalty = 0;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(kvc_sampler_open(&bad[i], 10, &sampler, &error), KVC_USAGE);
+    assert_int_equal(
+        kvc_sampler_open(&(struct kvc_sampler_options){.top_p = 1, .repeat_penalty = 1}, 0, &sampler, &error),
+        KVC_USAGE);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_greedy), cmocka_unit_test(test_penalty),
+                                       cmocka_unit_test(test_shares), cmocka_unit_test(test_selection),
+                                       cmocka_unit_test(test_ranges)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
