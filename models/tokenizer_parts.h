@@ -55,8 +55,8 @@ void kvc_pattern_free(struct kvc_pattern *pattern);
 struct kvc_subject {
     const char *text;
     size_t bytes;
-    char *copy;       /* NULL: the text was fit as it is */
-    void *match_data; /* pcre2's */
+    char *copy;                /* NULL: the text was fit as it is */
+    void *match_data, *limits; /* pcre2's */
 };
 bool kvc_subject_open(struct kvc_subject *subject, const char *text, size_t bytes);
 void kvc_subject_close(struct kvc_subject *subject);

@@ -147,15 +147,22 @@ bool kvc_subject_open(struct kvc_subject *subject, const char *text, size_t byte
         }
         at += length;
     }
+    pcre2_match_context *limits = pcre2_match_context_create(NULL);
+    subject->limits = limits;
     subject->match_data = pcre2_match_data_create(1, NULL);
-    if (!subject->match_data)
+    if (!limits || !subject->match_data) {
         kvc_subject_close(subject);
-    return subject->match_data != NULL;
+        return false;
+    }
+    pcre2_set_match_limit(limits, 10000000);
+    pcre2_set_heap_limit(limits, 65536); /* KiB; pcre2's own limit is 20 GB */
+    return true;
 }
 
 void kvc_subject_close(struct kvc_subject *subject) {
     free(subject->copy);
     pcre2_match_data_free(subject->match_data);
+    pcre2_match_context_free(subject->limits);
     *subject = (struct kvc_subject){0};
 }
 
@@ -185,7 +192,7 @@ enum kvc_status kvc_pattern_find(const struct kvc_pattern *pattern, const struct
         return KVC_OK;
     }
     int result = pcre2_match(pattern->code, (PCRE2_SPTR)subject->text, subject->bytes, from, PCRE2_NO_UTF_CHECK,
-                             subject->match_data, NULL);
+                             subject->match_data, subject->limits);
     *found = result >= 0;
     if (result == PCRE2_ERROR_NOMATCH)
         return KVC_OK;

@@ -157,7 +157,11 @@ static bool lowercase(const char *text, size_t bytes, struct kvc_buffer *out) {
     return true;
 }
 
-static enum kvc_status replace(const struct kvc_normalize_step *step, const char *text, size_t bytes,
+static enum kvc_status too_long(size_t most, struct kvc_error *error) {
+    return kvc_fail(error, KVC_INPUT, "tokenizer: the normalizer makes more than %zu bytes of this text", most);
+}
+
+static enum kvc_status replace(const struct kvc_normalize_step *step, const char *text, size_t bytes, size_t most,
                                struct kvc_buffer *out, struct kvc_error *error) {
     struct kvc_subject subject;
     if (!kvc_subject_open(&subject, text, bytes))
@@ -180,6 +184,8 @@ static enum kvc_status replace(const struct kvc_normalize_step *step, const char
         }
         fits = kvc_buffer_add(out, text + at, start - at) && kvc_buffer_add(out, step->text, step->text_bytes);
         at = from = end;
+        if (out->bytes > most)
+            status = too_long(most, error);
     }
     kvc_subject_close(&subject);
     if (status == KVC_OK && (!fits || !kvc_buffer_add(out, text + at, bytes - at)))
@@ -213,6 +219,8 @@ enum kvc_status kvc_normalize(const struct kvc_normalize_step *steps, size_t cou
     struct kvc_buffer now = {0}, next = {0};
     enum kvc_status status = KVC_OK;
     bool fits = kvc_buffer_add(&now, text, bytes);
+    /* No real normalizer comes near this; a hostile file's replacements could double the text again and again. */
+    size_t most = bytes < SIZE_MAX / 128 ? bytes * 64 + ((size_t)1 << 20) : SIZE_MAX;
     for (size_t i = 0; i < count && fits && status == KVC_OK; i++) {
         const struct kvc_normalize_step *step = &steps[i];
         next.bytes = 0;
@@ -225,7 +233,7 @@ enum kvc_status kvc_normalize(const struct kvc_normalize_step *steps, size_t cou
                    kvc_buffer_add(&next, now.data, now.bytes);
             break;
         case KVC_NORMALIZE_REPLACE:
-            status = replace(step, now.data, now.bytes, &next, error);
+            status = replace(step, now.data, now.bytes, most, &next, error);
             break;
         case KVC_NORMALIZE_STRIP:
             fits = strip(step, now.data, now.bytes, &next);
@@ -237,6 +245,8 @@ enum kvc_status kvc_normalize(const struct kvc_normalize_step *steps, size_t cou
         struct kvc_buffer swap = now;
         now = next;
         next = swap;
+        if (status == KVC_OK && fits && now.bytes > most)
+            status = too_long(most, error);
     }
     if (status == KVC_OK && (!fits || !kvc_buffer_add(out, now.data, now.bytes)))
         status = kvc_no_memory(error);

@@ -629,6 +629,27 @@ static void test_scores(void **state) {
     kvc_tokenizer_close(tokenizer);
 }
 
+/* Forty replacements that each double the text end in an error, not in 2^40 bytes. */
+static void test_growing_normalizer(void **state) {
+    (void)state;
+    static const char step[] = "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aa\"}";
+    char json[4000] = "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[";
+    for (int i = 0; i < 40; i++) {
+        strcat(json, i ? "," : "");
+        strcat(json, step);
+    }
+    strcat(json, "]},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}");
+    struct kvc_tokenizer *tokenizer;
+    struct kvc_error error = {0};
+    int32_t *ids;
+    size_t count;
+    if (kvc_tokenizer_from_bytes(json, strlen(json), "file", 10, &tokenizer, &error) != KVC_OK)
+        fail_msg("%s", error.text);
+    assert_int_equal(kvc_tokenizer_encode(tokenizer, "a", 1, 0, &ids, &count, &error), KVC_INPUT);
+    assert_non_null(strstr(error.text, "normalizer"));
+    kvc_tokenizer_close(tokenizer);
+}
+
 static void test_missing_folder(void **state) {
     (void)state;
     struct kvc_tokenizer *tokenizer;
@@ -645,7 +666,7 @@ int main(void) {
         cmocka_unit_test(test_long_texts),          cmocka_unit_test(test_bundled_kind),
         cmocka_unit_test(test_hostile_json),        cmocka_unit_test(test_hostile_patterns),
         cmocka_unit_test(test_hostile_gguf),        cmocka_unit_test(test_scores),
-        cmocka_unit_test(test_missing_folder),
+        cmocka_unit_test(test_growing_normalizer),  cmocka_unit_test(test_missing_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
