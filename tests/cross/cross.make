@@ -8,12 +8,13 @@ FLAGS ?= -O2 -g
 OUT ?= build/cross/$(ARCH)
 XXHASH ?= /usr/include/xxhash.h
 
-all := $(wildcard core/*.c policies/*.c models/*.c backends/cpu/*.c backends/cpu/ref/*.c)
+all := $(filter-out %avx2.c %avx512.c %neon.c, \
+	$(wildcard core/*.c policies/*.c models/*.c backends/cpu/*.c backends/cpu/ref/*.c backends/cpu/simd/*.c))
 with_libraries := $(shell for file in $(all); do \
 	$(HOST_CC) -M -I. -Iinclude -D_GNU_SOURCE $$file 2>/dev/null | grep -qE 'jansson|pcre2|utf8proc' && echo $$file; done)
 sources := $(filter-out $(with_libraries),$(all))
 ifeq ($(ARCH),aarch64)
-sources += $(wildcard backends/cpu/simd/*neon*.c)
+sources += $(wildcard backends/cpu/simd/*neon.c)
 FLAGS += -DKVC_NEON
 endif
 objects := $(sources:%.c=$(OUT)/%.o)

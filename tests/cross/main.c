@@ -2,12 +2,13 @@
  * here, and a whole generation with each policy and cache type. Needs libc only, so that it can be built for other
  * machines and run under an emulator; tests/cross/run.sh compares what they print.
  *
- * usage: driver [flush] [model] [threads=N] FILE     FILE: a name for the model file, written and removed
- *        flush   the host switches flush-to-zero on before it calls the library
- *        model   leaves the operations out */
+ * usage: driver [flush] [threads=N] [effort=N] FILE     FILE: a name for the model file, written and removed
+ *        flush       the host switches flush-to-zero on before it calls the library
+ *        effort=N    how many cases of each operation, 1 to 10; 0: none (1) */
 #include "core/engine.h"
 #include "core/model.h"
 #include "core/session.h"
+#include "core/verify.h"
 #include "models/model.h"
 
 #include <inttypes.h>
@@ -251,26 +252,27 @@ int main(int count, char **arguments) {
     struct kvc_engine_options options = {.backend = "cpu", .threads = 2};
     struct kvc_engine *engine;
     struct kvc_error error;
-    bool flush = false, operations = true;
+    bool flush = false;
+    unsigned effort = 1;
     const char *path = NULL;
     for (int i = 1; i < count; i++) {
         if (strcmp(arguments[i], "flush") == 0)
             flush = true;
-        else if (strcmp(arguments[i], "model") == 0)
-            operations = false;
+        else if (strncmp(arguments[i], "effort=", 7) == 0)
+            effort = (unsigned)atoi(arguments[i] + 7);
         else if (strncmp(arguments[i], "threads=", 8) == 0)
             options.threads = atoi(arguments[i] + 8);
         else
             path = arguments[i];
     }
     if (!path) {
-        fprintf(stderr, "usage: driver [flush] [model] [threads=N] FILE\n");
+        fprintf(stderr, "usage: driver [flush] [threads=N] [effort=N] FILE\n");
         return 2;
     }
     if (flush)
         flush_to_zero();
-    if (operations && kvc_verify_operations("cpu", options.threads, print_operation, NULL, &error) != KVC_OK)
-        stop(&error, "kvc_verify_operations");
+    if (effort && kvc_verify_some("cpu", options.threads, effort, NULL, print_operation, NULL, &error) != KVC_OK)
+        stop(&error, "operations");
     if (kvc_engine_open(&options, &engine, &error) != KVC_OK)
         stop(&error, "kvc_engine_open");
     fprintf(stderr, "%s%s\n", kvc_engine_backend(engine), flushes() ? ", the host flushes denormals to zero" : "");
