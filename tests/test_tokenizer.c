@@ -629,6 +629,37 @@ static void test_scores(void **state) {
     kvc_tokenizer_close(tokenizer);
 }
 
+/* "the--end" cut at '-' in each of the five ways; inverted, the letters are what is cut at. */
+static void test_behaviors(void **state) {
+    (void)state;
+    static const struct {
+        enum kvc_behavior behavior;
+        bool invert;
+        const char *words; /* with a space between */
+    } cases[] = {
+        {KVC_SPLIT_REMOVED, false, "the end"},
+        {KVC_SPLIT_ISOLATED, false, "the - - end"},
+        {KVC_SPLIT_MERGED_PREVIOUS, false, "the- - end"},
+        {KVC_SPLIT_MERGED_NEXT, false, "the - -end"},
+        {KVC_SPLIT_CONTIGUOUS, false, "the -- end"},
+        {KVC_SPLIT_REMOVED, true, "- -"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct kvc_split_step step = {.kind = KVC_STEP_SPLIT, .behavior = cases[i].behavior, .invert = cases[i].invert};
+        struct kvc_words words = {0};
+        char joined[100] = "";
+        assert_int_equal(kvc_pattern_compile("-", 1, "test", &step.pattern, NULL), KVC_OK);
+        assert_int_equal(kvc_split(&step, 1, "the--end", 8, true, &words, NULL), KVC_OK);
+        for (size_t k = 0; k < words.count; k++) {
+            strcat(joined, k ? " " : "");
+            strncat(joined, words.text.data + words.spans[k].at, words.spans[k].bytes);
+        }
+        assert_string_equal(joined, cases[i].words);
+        kvc_words_free(&words);
+        kvc_pattern_free(&step.pattern);
+    }
+}
+
 /* Forty replacements that each double the text end in an error, not in 2^40 bytes. */
 static void test_growing_normalizer(void **state) {
     (void)state;
@@ -666,7 +697,8 @@ int main(void) {
         cmocka_unit_test(test_long_texts),          cmocka_unit_test(test_bundled_kind),
         cmocka_unit_test(test_hostile_json),        cmocka_unit_test(test_hostile_patterns),
         cmocka_unit_test(test_hostile_gguf),        cmocka_unit_test(test_scores),
-        cmocka_unit_test(test_growing_normalizer),  cmocka_unit_test(test_missing_folder),
+        cmocka_unit_test(test_behaviors),           cmocka_unit_test(test_growing_normalizer),
+        cmocka_unit_test(test_missing_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
