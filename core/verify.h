@@ -11,7 +11,7 @@ enum kvc_flavour { KVC_PLAIN, KVC_TIES, KVC_TINY, KVC_HUGE, KVC_WILD, KVC_FLAVOU
 
 struct kvc_verify {
     struct kvc_device *device[2]; /* the reference, the one under test */
-    unsigned effort;              /* multiplies the number of cases */
+    unsigned effort;              /* multiplies the number of cases; 0: an eighth of them */
     uint64_t random;              /* state of the generator: the same inputs on every machine */
     struct kvc_verify_row row;    /* of the operation being checked */
     struct kvc_hash *hash;
@@ -84,7 +84,7 @@ struct kvc_verify_operation {
 /* Tables that end with name NULL: verify_rows.c, verify_cache.c, verify_scores.c. */
 extern const struct kvc_verify_operation kvc_verify_rows[], kvc_verify_cache[], kvc_verify_scores[];
 
-/* kvc_verify_operations with less effort (it uses 10) and of one operation (NULL: all), for tests. */
+/* kvc_verify_operations with less effort (it uses 10; 0: an eighth of 1), of one operation (NULL: all), for tests. */
 enum kvc_status kvc_verify_some(const char *backend, int threads, unsigned effort, const char *only, kvc_verify_fn *row,
                                 void *user, struct kvc_error *error);
 

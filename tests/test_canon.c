@@ -10,6 +10,7 @@
 
 #include "core/canon.h"
 #include "core/types.h"
+#include "tests/check.h"
 
 static uint64_t next(uint64_t *state) { /* splitmix64 */
     uint64_t z = (*state += 0x9e3779b97f4a7c15u);
@@ -34,6 +35,8 @@ static bool both_nan(float a, float b) { return kvc_is_nan(a) && kvc_is_nan(b); 
 static void exponential(void **state) {
     double worst = 0;
     (void)state;
+    if (!kvc_test_has_long_double())
+        skip();
     for (uint32_t bits = 0; bits <= kvc_bits(88.7f); bits += 997)
         for (int sign = 0; sign < 2; sign++) {
             float x = kvc_from_bits(bits | (sign ? 0x80000000u : 0));
@@ -58,6 +61,8 @@ static void exponential(void **state) {
 
 static void silu(void **state) {
     (void)state;
+    if (!kvc_test_has_long_double())
+        skip();
     for (uint32_t bits = 0; bits < kvc_bits(80.0f); bits += 9973)
         for (int sign = 0; sign < 2; sign++) {
             float x = kvc_from_bits(bits | (sign ? 0x80000000u : 0));
@@ -72,6 +77,8 @@ static void silu(void **state) {
 static void logarithms(void **state) {
     double worst = 0, worst2 = 0;
     (void)state;
+    if (!kvc_test_has_long_double())
+        skip();
     for (uint32_t bits = 1; bits<KVC_INFINITY_BITS; bits += bits> 0x3f000000u && bits < 0x40000000u ? 83 : 4099) {
         float x = kvc_from_bits(bits);
         double error = ulps(kvc_log(x), logl(x)), error2 = ulps(kvc_log2(x), log2l(x));
@@ -94,6 +101,8 @@ static void powers(void **state) {
     uint64_t random = 5;
     double worst = 0;
     (void)state;
+    if (!kvc_test_has_long_double())
+        skip();
     for (int i = 0; i < 600000; i++) {
         float x = kvc_from_bits((uint32_t)(next(&random) % KVC_INFINITY_BITS));
         float y = (float)((double)(int64_t)next(&random) * 0x1p-63 * ldexp(1, (int)(next(&random) % 12) - 2));

@@ -245,8 +245,10 @@ static struct kvc_read_list ranks(const uint32_t *first, uint32_t first_count, c
                                   uint32_t second_count) {
     uint32_t count[HEADS] = {first_count, second_count};
     struct kvc_read_list list = {holding(count, sizeof count).buffer, buffer(HEADS * SLOTS * 4).buffer, SLOTS};
-    memcpy(list.rank->data, first, first_count * 4);
-    memcpy((uint32_t *)list.rank->data + SLOTS, second, second_count * 4);
+    if (first_count)
+        memcpy(list.rank->data, first, first_count * 4);
+    if (second_count)
+        memcpy((uint32_t *)list.rank->data + SLOTS, second, second_count * 4);
     return list;
 }
 
