@@ -34,6 +34,7 @@ struct both_lists {
     struct both base, count, blocks, order, position, state;
     uint32_t *taken[SIDES];
     uint32_t block_count;
+    bool owns_arena;
 };
 
 /* ---- chance ---- */
@@ -190,13 +191,15 @@ static inline void shuffle(struct pair *pair, uint32_t *x, uint32_t n) {
     }
 }
 
-/* Lists with every slot's key and value filled, free ones too. */
-static inline struct both_lists *lists_make(struct pair *pair, const struct lists_shape *shape) {
+/* Lists with every slot's key and value filled, free ones too; in an arena of their own, or beside others. */
+static inline struct both_lists *lists_make_beside(struct pair *pair, const struct lists_shape *shape,
+                                                   const struct both_lists *beside) {
     struct both_lists *made = calloc(1, sizeof *made);
     struct kvc_error error = {KVC_OK, ""};
     const struct kvc_entry_format format = {shape->type, shape->head_size, row_bytes_of(shape->type, shape->head_size)};
     uint32_t base[17] = {0}, slots;
     assert_non_null(made);
+    made->owns_arena = !beside;
     for (uint32_t h = 0; h < shape->kv_heads; h++)
         base[h + 1] = base[h] + (shape->count[h] + shape->spare[h] + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
     slots = base[shape->kv_heads];
@@ -241,10 +244,16 @@ static inline struct both_lists *lists_make(struct pair *pair, const struct list
                                     made->state.on[s]};
         made->taken[s] = calloc(made->block_count + 1, sizeof *made->taken[s]);
         assert_non_null(made->taken[s]);
-        if (device->ops->arena_create(device, &format, &lists->arena, &error) != KVC_OK ||
-            device->ops->arena_take(device, lists->arena, made->block_count, made->taken[s], &error) != KVC_OK)
+        if (beside)
+            lists->arena = beside->on[s].arena;
+        else if (device->ops->arena_create(device, &format, &lists->arena, &error) != KVC_OK)
             fail_msg("%s", error.text);
-        shuffle(pair, made->taken[s], made->block_count);
+        if (device->ops->arena_take(device, lists->arena, made->block_count, made->taken[s], &error) != KVC_OK)
+            fail_msg("%s", error.text);
+        if (s == REF)
+            shuffle(pair, made->taken[s], made->block_count);
+        else
+            memcpy(made->taken[s], made->taken[REF], made->block_count * sizeof *made->taken[s]);
         memcpy(made->blocks.on[s]->data, made->taken[s], made->block_count * sizeof *made->taken[s]);
     }
     float *x = calloc(shape->head_size, sizeof *x);
@@ -264,11 +273,16 @@ static inline struct both_lists *lists_make(struct pair *pair, const struct list
     return made;
 }
 
+static inline struct both_lists *lists_make(struct pair *pair, const struct lists_shape *shape) {
+    return lists_make_beside(pair, shape, NULL);
+}
+
 static inline void lists_free(struct pair *pair, struct both_lists *lists) {
     for (int s = 0; s < SIDES; s++) {
         struct kvc_device *device = pair->device[s];
         device->ops->arena_give(device, lists->on[s].arena, lists->block_count, lists->taken[s]);
-        device->ops->arena_free(device, lists->on[s].arena);
+        if (lists->owns_arena)
+            device->ops->arena_free(device, lists->on[s].arena);
         free(lists->taken[s]);
     }
     both_free(pair, &lists->base);
@@ -343,6 +357,25 @@ static inline size_t paths_here(const char **paths) {
         }
     }
     return n;
+}
+
+#define COUNT(x) (sizeof(x) / sizeof *(x))
+
+/* Calls check so many times on every path with 1, 2 and 3 threads. */
+static inline void on_all(void (*check)(struct pair *), int cases) {
+    const char *paths[3];
+    const size_t n = paths_here(paths);
+    if (n == 0)
+        skip();
+    for (size_t p = 0; p < n; p++)
+        for (int threads = 1; threads <= 3; threads++) {
+            struct pair pair;
+            pair_open(&pair, paths[p], threads);
+            pair.seed = (uint64_t)threads * 1000 + p;
+            for (int i = 0; i < cases; i++)
+                check(&pair);
+            pair_close(&pair);
+        }
 }
 
 #endif

@@ -78,7 +78,6 @@ static const uint32_t head_sizes[] = {8, 64, 80, 96, 128, 256};
 static const uint32_t groups[] = {1, 4, 7, 8};
 static const uint32_t entries[] = {0, 1, 2, 31, 255, 256, 257, 511, 512, 513, 1000};
 static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
-#define COUNT(x) (sizeof(x) / sizeof *(x))
 
 /* A case drawn at random, every property from its own list. */
 static struct attention_case draw(struct pair *pair) {
@@ -99,22 +98,6 @@ static struct attention_case draw(struct pair *pair) {
     c.window = below(pair, 3) ? 0 : 1 + below(pair, 700);
     c.hidden_most = below(pair, 3) ? 0 : 300;
     return c;
-}
-
-static void on_all(void (*check)(struct pair *), int cases) {
-    const char *paths[3];
-    const size_t n = paths_here(paths);
-    if (n == 0)
-        skip();
-    for (size_t p = 0; p < n; p++)
-        for (int threads = 1; threads <= 3; threads++) {
-            struct pair pair;
-            pair_open(&pair, paths[p], threads);
-            pair.seed = (uint64_t)threads * 1000 + p;
-            for (int i = 0; i < cases; i++)
-                check(&pair);
-            pair_close(&pair);
-        }
 }
 
 static void one_row(struct pair *pair) {

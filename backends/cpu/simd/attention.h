@@ -9,11 +9,10 @@
 #include <stdatomic.h>
 
 #include "backends/cpu/simd/attention_many.h"
+#include "backends/cpu/simd/carve.h"
 
-#define FEW_QUERIES 8               /* up to so many queries per KV head tiles are not packed */
 #define BLOCK_QUERIES 192u          /* that share a packed tile */
 #define PARTIAL_BYTES ((size_t)16 << 20) /* of a unit's tile results, where the block can be made small enough */
-#define POOL_WORK 60000.0           /* vector operations below which waking the threads costs more than it saves */
 
 struct segment_plan {
     size_t first_task, first_unit;
@@ -49,18 +48,6 @@ struct attention_job {
     bool any_many, split;
     float scale;
 };
-
-/* Memory that is being laid out: base NULL only counts the bytes. */
-struct carving {
-    unsigned char *base;
-    size_t used;
-};
-
-static void *carve(struct carving *from, size_t bytes) {
-    unsigned char *here = from->base ? from->base + from->used : NULL;
-    from->used += (bytes + 63) / 64 * 64;
-    return here;
-}
 
 static struct tile_results carve_results(struct carving *at, const struct attention_job *job) {
     const size_t cells = job->cells_most;
@@ -329,7 +316,7 @@ static void attention(struct kvc_device *device, const struct kvc_attention *cal
     for (size_t i = 0, unit = 0; job.split && i < call->segment_count; i++)
         for (size_t n = (size_t)job.plan[i].blocks * call->kv_heads; n > 0; n--)
             atomic_init(&job.unfinished[unit++], job.plan[i].splits);
-    kvc_threads_run(vectors < POOL_WORK ? NULL : cpu->threads, job.tasks, attention_task, &job);
+    kvc_threads_run(threads_for(cpu, vectors), job.tasks, attention_task, &job);
 }
 
 #endif

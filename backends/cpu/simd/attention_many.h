@@ -23,6 +23,7 @@
 #endif
 #define MIX_VECTORS 2
 #define MIX_CHANNELS (MIX_VECTORS * LANES)
+#define FEW_QUERIES 8      /* up to so many queries per KV head tiles are not packed */
 #define QUERIES_AT_ONCE 48 /* whose scores stay in the second cache: a multiple of 12 */
 
 /* Channels of a packed key or query: d rounded up to 32. Padding as in attention_few.h. */

@@ -9,6 +9,13 @@
 #define NEVER_INLINE __attribute__((noinline))
 #define FOLD (KVC_LANES / LANES) /* vectors that hold the 32 lanes of a sum */
 
+/* Vector operations below which waking the threads costs more than it saves: some microseconds. */
+#define POOL_WORK 40000.0
+
+ALWAYS struct kvc_threads *threads_for(const struct kvc_cpu *cpu, double vector_operations) {
+    return vector_operations < POOL_WORK ? NULL : cpu->threads;
+}
+
 /* ---- arithmetic ---- */
 
 /* kvc_exp for x <= 0 and for the NaN of inf - inf (whose low bits are zero). */
@@ -145,6 +152,23 @@ static inline void head_keys(const struct head_entries *head, uint32_t place, ui
         for (uint32_t i = 0; i < n; i++)
             keys[i] = slot_key(head, head_slot(head, place + i));
     }
+}
+
+/* One past the highest slot among order [count]: count itself where the first slots are the ones in use. */
+static inline uint32_t slots_in_use(const uint32_t *order, uint32_t count) {
+    vi top = vi_set(-1);
+    int32_t lane[LANES], most = -1;
+    uint32_t r = 0;
+    for (; r + LANES <= count; r += LANES) {
+        const vi x = vi_load(order + r);
+        top = vi_select(vi_greater(x, top), x, top);
+    }
+    vi_store(lane, top);
+    for (unsigned i = 0; i < LANES; i++)
+        most = lane[i] > most ? lane[i] : most;
+    for (; r < count; r++)
+        most = (int32_t)order[r] > most ? (int32_t)order[r] : most;
+    return (uint32_t)(most + 1);
 }
 
 /* Places low .. high - 1 are seen by a row at `position` that must not see the last `later` entries, under a sliding

@@ -33,7 +33,6 @@ static inline float vf_first(vf a) { return _mm256_cvtss_f32(a); }
 
 static inline vi vi_set(int32_t x) { return _mm256_set1_epi32(x); }
 static inline vi vi_ascending(void) { return _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7); }
-static inline vi vi_greater_lanes(vi a, vi b) { return _mm256_cmpgt_epi32(a, b); }
 static inline vm vm_first(size_t n) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n > 8 ? 8 : (int)n), vi_ascending());
 }
@@ -91,6 +90,13 @@ static inline float half_load(const void *p) {
     uint16_t h;
     memcpy(&h, p, sizeof h);
     return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h)));
+}
+
+static inline void vf_load_pairs(const float *p, vf *even, vf *odd) {
+    const __m256 a = _mm256_loadu_ps(p), b = _mm256_loadu_ps(p + 8);
+    const __m256 low = _mm256_permute2f128_ps(a, b, 0x20), high = _mm256_permute2f128_ps(a, b, 0x31);
+    *even = _mm256_shuffle_ps(low, high, 0x88);
+    *odd = _mm256_shuffle_ps(low, high, 0xdd);
 }
 
 static inline void vf_transpose(vf r[LANES]) {

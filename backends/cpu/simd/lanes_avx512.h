@@ -91,6 +91,14 @@ static inline float half_load(const void *p) {
     return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h)));
 }
 
+/* 2 * LANES neighbours, taken apart. */
+static inline void vf_load_pairs(const float *p, vf *even, vf *odd) {
+    const __m512i index = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    const __m512 a = _mm512_loadu_ps(p), b = _mm512_loadu_ps(p + 16);
+    *even = _mm512_permutex2var_ps(a, index, b);
+    *odd = _mm512_permutex2var_ps(a, _mm512_add_epi32(index, _mm512_set1_epi32(1)), b);
+}
+
 /* r[i] lane j becomes r[j] lane i. */
 static inline void vf_transpose(vf r[LANES]) {
     __m512 t[16];

@@ -115,6 +115,12 @@ static inline float half_load(const void *p) {
     return vgetq_lane_f32(vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(h))), 0);
 }
 
+static inline void vf_load_pairs(const float *p, vf *even, vf *odd) {
+    const float32x4x2_t both = vld2q_f32(p);
+    *even = both.val[0];
+    *odd = both.val[1];
+}
+
 static inline void vf_transpose(vf r[LANES]) {
     float32x4_t a = vtrn1q_f32(r[0], r[1]), b = vtrn2q_f32(r[0], r[1]);
     float32x4_t c = vtrn1q_f32(r[2], r[3]), d = vtrn2q_f32(r[2], r[3]);

@@ -2,8 +2,29 @@
 #include "backends/cpu/simd/lanes_avx512.h"
 
 #include "backends/cpu/simd/attention.h"
+#include "backends/cpu/simd/lists.h"
+#include "backends/cpu/simd/ring_fuse.h"
+#include "backends/cpu/simd/rows.h"
+#include "backends/cpu/simd/select.h"
 #include "backends/cpu/simd/simd.h"
+#include "backends/cpu/simd/weights.h"
 
 void kvc_fill_vector_avx512(struct kvc_ops *table) {
+    table->embed = embed;
+    table->norm = norm;
+    table->rope = rope;
+    table->gated_silu = gated_silu;
+    table->add = add;
+    table->gather = gather;
+    table->append = append;
+    table->drop = drop;
     table->attention = attention;
+    table->identity = identity;
+    table->evict = evict;
+    table->relayout = relayout;
+    table->window_mass = window_mass;
+    table->ring_write = ring_write;
+    table->ring_fuse = ring_fuse;
+    table->pool = pool;
+    table->keep = keep;
 }

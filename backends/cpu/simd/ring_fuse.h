@@ -1,0 +1,164 @@
+/* ring_fuse.h - template: the ring's rows fused into scores.
+ *
+ * Rows lie by slot, and adding them up is a matter of reading them once: they are fused by slot, four rows at a time,
+ * and brought into the order of ranks at the end. Rows of logits are brought there first, for their softmax. */
+#ifndef KVC_CPU_RING_FUSE_H
+#define KVC_CPU_RING_FUSE_H
+
+#include "backends/cpu/simd/carve.h"
+#include "backends/cpu/simd/softmax_tile.h"
+
+#define FUSE_AT_ONCE 4
+
+struct fuse_job {
+    struct kvc_cpu *cpu;
+    const struct kvc_lists *lists;
+    uint32_t ring, filled, slots_most;
+    int64_t now, recent;
+    enum kvc_row_kind kind;
+    enum kvc_fusion fusion;
+    float *scores;
+    uint32_t stride;
+};
+
+/* F = F + rows[0] + ..., one addition each, or the maxima in that order; `first`: F has no value yet. */
+ALWAYS vf fuse_vector(vf F, const float *const *rows, unsigned n, size_t at, enum kvc_fusion fusion, bool first) {
+    for (unsigned i = 0; i < n; i++) {
+        const vf x = vf_load(rows[i] + at);
+        F = fusion == KVC_FUSE_SUM ? vf_add(F, x) : first && i == 0 ? x : vf_max(F, x);
+    }
+    return F;
+}
+
+ALWAYS float fuse_one(float F, float x, enum kvc_fusion fusion, bool first) {
+    return fusion == KVC_FUSE_SUM ? F + x : first ? x : kvc_max(F, x);
+}
+
+ALWAYS void fuse_rows_of(float *F, const float *const *rows, unsigned n, size_t count, enum kvc_fusion fusion,
+                         bool first) {
+    size_t s = 0;
+    for (; s + 2 * LANES <= count; s += 2 * LANES) {
+        vf a = first ? vf_zero() : vf_load(F + s), b = first ? vf_zero() : vf_load(F + s + LANES);
+        a = fuse_vector(a, rows, n, s, fusion, first);
+        b = fuse_vector(b, rows, n, s + LANES, fusion, first);
+        vf_store(F + s, a);
+        vf_store(F + s + LANES, b);
+    }
+    for (; s < count; s++) {
+        float x = first ? 0.0f : F[s];
+        for (unsigned i = 0; i < n; i++)
+            x = fuse_one(x, rows[i][s], fusion, first && i == 0);
+        F[s] = x;
+    }
+}
+
+static void fuse_rows(float *F, const float *const *rows, unsigned n, size_t count, enum kvc_fusion fusion,
+                      bool first) {
+    if (n == FUSE_AT_ONCE && !first && fusion == KVC_FUSE_SUM)
+        fuse_rows_of(F, rows, FUSE_AT_ONCE, count, KVC_FUSE_SUM, false);
+    else if (n == FUSE_AT_ONCE && !first)
+        fuse_rows_of(F, rows, FUSE_AT_ONCE, count, KVC_FUSE_MAX, false);
+    else
+        fuse_rows_of(F, rows, n, count, fusion, first);
+}
+
+/* logits [n], by rank, become exp(s - M) / L: M and L merged from tiles as attention does. tile [KVC_TILE] scratch. */
+static void softmax_row(float *logits, uint32_t n, float *tile, float *maxima, float *sums) {
+    float M = -kvc_infinity(), L = 0.0f;
+    for (uint32_t first = 0, t = 0; first < n; first += KVC_TILE, t++) {
+        const uint32_t some = n - first < KVC_TILE ? n - first : KVC_TILE;
+        memcpy(tile, logits + first, some * sizeof *tile);
+        maxima[t] = softmax_tile(tile, 0, some, &sums[t]);
+        M = kvc_max(M, maxima[t]);
+    }
+    for (uint32_t first = 0, t = 0; first < n; first += KVC_TILE, t++)
+        L = kvc_fma(kvc_exp(maxima[t] - M), sums[t], L);
+    const vf most = vf_set(M), whole = vf_set(L);
+    for (uint32_t e = 0; e < n; e += LANES) {
+        const vf x = vf_div(exp_any(vf_sub(vf_part_load(logits + e, n - e), most)), whole);
+        vf_part_store(logits + e, x, n - e);
+    }
+}
+
+static void fuse_task(void *argument, size_t task, unsigned thread) {
+    const struct fuse_job *job = argument;
+    const struct kvc_lists *lists = job->lists;
+    const uint32_t h = (uint32_t)task, base = lists->host_base[h], slots = lists->host_base[h + 1] - base;
+    const uint32_t count = ((const uint32_t *)lists->count->data)[h];
+    const uint32_t *order = lists->order ? (const uint32_t *)lists->order->data + base : NULL;
+    const float *state = (const float *)lists->state->data + (size_t)lists->columns * base;
+    float *scores = job->scores + (size_t)h * job->stride;
+    struct carving at = {NULL, 0};
+    uint32_t old = 0, high = count, span = count;
+    while (old < high) { /* ranks older than recent come first */
+        const uint32_t middle = old + (high - old) / 2;
+        const int32_t position = kvc_list_position(lists, h, order ? order[middle] : middle);
+        if (position < job->recent)
+            old = middle + 1;
+        else
+            high = middle;
+    }
+    memset(scores + old, 0, (count - old) * sizeof *scores);
+    if (old == 0 || job->filled == 0) {
+        memset(scores, 0, old * sizeof *scores);
+        return;
+    }
+    at.base = kvc_cpu_scratch(job->cpu, thread,
+                              ((size_t)job->slots_most * 2 + KVC_TILE) * sizeof(float) + 4096 +
+                                  job->slots_most / KVC_TILE * 2 * sizeof(float));
+    if (!at.base)
+        return;
+    float *fused = carve(&at, (size_t)job->slots_most * sizeof *fused);
+    float *row = carve(&at, (size_t)job->slots_most * sizeof *row), *tile = carve(&at, KVC_TILE * sizeof *tile);
+    float *maxima = carve(&at, job->slots_most / KVC_TILE * sizeof *maxima);
+    float *sums = carve(&at, job->slots_most / KVC_TILE * sizeof *sums);
+    if (order)
+        span = slots_in_use(order, count);
+    const bool by_slot = job->kind == KVC_ROW_WEIGHTS && span <= 2 * count + KVC_TILE;
+    float *F = by_slot && order ? fused : scores;
+    const uint32_t n = !by_slot ? old : order ? span : old;
+    for (uint32_t i = 0; i < job->filled;) {
+        const float *rows[FUSE_AT_ONCE];
+        uint32_t some = 0;
+        while (some < (by_slot ? FUSE_AT_ONCE : 1) && i + some < job->filled) {
+            const size_t column = (size_t)((job->now - job->filled + i + some) % job->ring);
+            rows[some++] = state + column * slots;
+        }
+        if (!by_slot) {
+            for (uint32_t r = 0; r < old; r++)
+                row[r] = rows[0][order ? order[r] : r];
+            if (job->kind == KVC_ROW_LOGITS)
+                softmax_row(row, old, tile, maxima, sums);
+            rows[0] = row;
+        }
+        fuse_rows(F, rows, some, n, job->fusion, i == 0);
+        i += some;
+    }
+    for (uint32_t r = 0; F != scores && r < old; r++)
+        scores[r] = fused[order[r]];
+}
+
+static void ring_fuse(struct kvc_device *device, const struct kvc_lists *lists, uint32_t ring, uint32_t filled,
+                      int64_t now, enum kvc_row_kind kind, enum kvc_fusion fusion, int64_t recent,
+                      struct kvc_span scores, uint32_t stride) {
+    struct fuse_job job = {.cpu = (struct kvc_cpu *)device,
+                           .lists = lists,
+                           .ring = ring,
+                           .filled = filled,
+                           .now = now,
+                           .recent = recent,
+                           .kind = kind,
+                           .fusion = fusion,
+                           .scores = kvc_span_data(scores),
+                           .stride = stride};
+    double work = 0.0;
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        const uint32_t slots = lists->host_base[h + 1] - lists->host_base[h];
+        job.slots_most = slots > job.slots_most ? slots : job.slots_most;
+        work += (double)((const uint32_t *)lists->count->data)[h] * filled *
+                (kind == KVC_ROW_LOGITS ? 60.0 : 5.0) / LANES;
+    }
+    kvc_threads_run(threads_for(job.cpu, work), lists->kv_heads, fuse_task, &job);
+}
+
+#endif

@@ -1,0 +1,266 @@
+/* rows.h - template: operations on rows of values: embed, norm, rope, gated_silu, add, gather. */
+#ifndef KVC_CPU_ROWS_H
+#define KVC_CPU_ROWS_H
+
+#include "backends/cpu/simd/entries.h"
+#include "backends/cpu/simd/widen.h"
+
+/* Work is dealt out in pieces of rows, or of values. */
+struct rows_job {
+    float *y;
+    const float *x, *w, *cosine, *sine;
+    const uint32_t *index;
+    const struct kvc_weight *table;
+    size_t count, piece, width; /* rows (values where width is 1), at once, floats of a row */
+    uint32_t heads, head_size, rotary;
+    float eps;
+    bool interleaved;
+};
+
+/* Runs `run` over pieces, on the threads where the work is worth it; several pieces a thread. */
+static void run_pieces(struct kvc_device *device, struct rows_job *job, kvc_task_fn *run, double work) {
+    const struct kvc_cpu *cpu = (const struct kvc_cpu *)device;
+    struct kvc_threads *threads = threads_for(cpu, work);
+    const size_t least = job->width == 1 ? 4096 : 1, wanted = (size_t)4 * kvc_threads_count(threads);
+    if (job->count == 0)
+        return;
+    job->piece = threads ? (job->count + wanted - 1) / wanted : job->count;
+    job->piece = (job->piece + least - 1) / least * least;
+    kvc_threads_run(threads, (job->count + job->piece - 1) / job->piece, run, job);
+}
+
+ALWAYS size_t piece_end(const struct rows_job *job, size_t task) {
+    const size_t end = (task + 1) * job->piece;
+    return end < job->count ? end : job->count;
+}
+
+/* ---- embed ---- */
+
+#define EMBED(type, bytes)                                                                                            \
+    static void embed_##type(float *to, const unsigned char *row, size_t n) {                                         \
+        for (size_t k = 0; k < n; k += GROUP, row += (bytes)) {                                                       \
+            const int parts = (int)((n - k < GROUP ? n - k : GROUP) / KVC_LANES);                                     \
+            struct scales scales;                                                                                     \
+            prepare_##type(&scales, row, parts);                                                                      \
+            for (int p = 0; p < parts; p++) {                                                                         \
+                vf w[LANE_VECTORS];                                                                                   \
+                widen_##type(w, row, p, &scales);                                                                     \
+                for (unsigned v = 0; v < LANE_VECTORS; v++)                                                           \
+                    vf_store(to + k + (size_t)p * KVC_LANES + v * LANES, w[v]);                                       \
+            }                                                                                                         \
+        }                                                                                                             \
+    }
+EMBED(f16, 8 * part_bytes_f16)
+EMBED(bf16, 8 * part_bytes_bf16)
+EMBED(q8_0, 8 * part_bytes_q8_0)
+EMBED(q4_0, 8 * part_bytes_q4_0)
+EMBED(q5_0, 8 * part_bytes_q5_0)
+EMBED(q3_k, group_bytes_q3_k)
+EMBED(q4_k, group_bytes_q4_k)
+EMBED(q5_k, group_bytes_q5_k)
+EMBED(q6_k, group_bytes_q6_k)
+
+static void embed_row(const struct kvc_weight *table, size_t row, float *to) {
+    static void (*const by_type[KVC_TYPES])(float *, const unsigned char *, size_t) = {
+        [KVC_F16] = embed_f16,   [KVC_BF16] = embed_bf16, [KVC_Q8_0] = embed_q8_0,
+        [KVC_Q4_0] = embed_q4_0, [KVC_Q5_0] = embed_q5_0, [KVC_Q3_K] = embed_q3_k,
+        [KVC_Q4_K] = embed_q4_k, [KVC_Q5_K] = embed_q5_k, [KVC_Q6_K] = embed_q6_k};
+    const unsigned char *from = table->data + row * table->row_bytes;
+    const size_t n = table->inputs, whole = n / KVC_LANES * KVC_LANES;
+    if (table->type == KVC_F32) {
+        memcpy(to, from, n * sizeof *to);
+        return;
+    }
+    by_type[table->type](to, from, whole);
+    for (size_t k = whole; k < n; k++) /* F16 and BF16 only: other types come in blocks */
+        to[k] = table->type == KVC_F16 ? half_load(from + 2 * k) : kvc_bf16_to_f32(KVC_LOAD_U16(from + 2 * k));
+}
+
+static void embed_task(void *argument, size_t task, unsigned thread) {
+    const struct rows_job *job = argument;
+    (void)thread;
+    for (size_t i = task * job->piece; i < piece_end(job, task); i++)
+        embed_row(job->table, job->index[i], job->y + i * job->width);
+}
+
+static void embed(struct kvc_device *device, struct kvc_span out, const struct kvc_weight *table,
+                  struct kvc_span tokens, uint32_t rows) {
+    struct rows_job job = {.y = kvc_span_data(out),
+                           .table = table,
+                           .index = kvc_span_data(tokens),
+                           .count = rows,
+                           .width = table->inputs};
+    run_pieces(device, &job, embed_task, (double)rows * (double)table->inputs * 4 / LANES);
+}
+
+/* ---- norm ---- */
+
+/* sums[i] = dot(x, x) of `rows` rows, K apart. Padding adds +0 to lanes that are never -0. */
+ALWAYS void square_sums(const float *x, unsigned rows, size_t K, float *sums) {
+    vf lane[4][FOLD];
+    for (unsigned r = 0; r < rows; r++)
+        for (unsigned f = 0; f < FOLD; f++)
+            lane[r][f] = vf_zero();
+    size_t k = 0;
+    for (; k + KVC_LANES <= K; k += KVC_LANES)
+        for (unsigned r = 0; r < rows; r++)
+            for (unsigned f = 0; f < FOLD; f++) {
+                const vf a = vf_load(x + r * K + k + f * LANES);
+                lane[r][f] = vf_fma(a, a, lane[r][f]);
+            }
+    for (unsigned f = 0; f < FOLD && k + f * LANES < K; f++)
+        for (unsigned r = 0; r < rows; r++) {
+            const vf a = vf_part_load(x + r * K + k + f * LANES, K - k - f * LANES);
+            lane[r][f] = vf_fma(a, a, lane[r][f]);
+        }
+    for (unsigned r = 0; r < rows; r++)
+        sums[r] = sum_lanes(lane[r]);
+}
+
+static void norm_row(float *y, const float *x, const float *w, size_t K, float square_sum, float eps) {
+    const float r = kvc_div(1.0f, kvc_sqrt(kvc_div(square_sum, (float)K) + eps));
+    const vf factor = vf_set(r);
+    size_t k = 0;
+    for (; k + LANES <= K; k += LANES)
+        vf_store(y + k, vf_mul(vf_mul(vf_load(x + k), factor), vf_load(w + k)));
+    for (; k < K; k++)
+        y[k] = (x[k] * r) * w[k];
+}
+
+static void norm_task(void *argument, size_t task, unsigned thread) {
+    const struct rows_job *job = argument;
+    const size_t K = job->width, end = piece_end(job, task);
+    (void)thread;
+    for (size_t i = task * job->piece; i < end;) {
+        float sums[4];
+        const unsigned rows = end - i >= 4 ? 4 : 1;
+        if (rows == 4)
+            square_sums(job->x + i * K, 4, K, sums);
+        else
+            square_sums(job->x + i * K, 1, K, sums);
+        for (unsigned r = 0; r < rows; r++)
+            norm_row(job->y + (i + r) * K, job->x + (i + r) * K, job->w, K, sums[r], job->eps);
+        i += rows;
+    }
+}
+
+static void norm(struct kvc_device *device, struct kvc_span y, struct kvc_span x, struct kvc_span w, uint32_t rows,
+                 uint32_t K, float eps) {
+    struct rows_job job = {.y = kvc_span_data(y),
+                           .x = kvc_span_data(x),
+                           .w = kvc_span_data(w),
+                           .count = rows,
+                           .width = K,
+                           .eps = eps};
+    run_pieces(device, &job, norm_task, (double)rows * K * 3 / LANES);
+}
+
+/* ---- rope ---- */
+
+static void rope_head(const struct rows_job *job, float *y, const float *x, const float *cosine, const float *sine) {
+    const size_t half = job->rotary / 2;
+    size_t i = 0;
+    for (; i + LANES <= half; i += LANES) {
+        vf x0, x1;
+        if (job->interleaved) {
+            vf_load_pairs(x + 2 * i, &x0, &x1);
+        } else {
+            x0 = vf_load(x + i);
+            x1 = vf_load(x + i + half);
+        }
+        const vf c = vf_load(cosine + i), s = vf_load(sine + i);
+        vf_store(y + i, vf_fnma(x1, s, vf_mul(x0, c)));
+        vf_store(y + i + half, vf_fma(x0, s, vf_mul(x1, c)));
+    }
+    for (; i < half; i++) {
+        const float x0 = job->interleaved ? x[2 * i] : x[i], x1 = job->interleaved ? x[2 * i + 1] : x[i + half];
+        y[i] = kvc_fma(-x1, sine[i], x0 * cosine[i]);
+        y[i + half] = kvc_fma(x0, sine[i], x1 * cosine[i]);
+    }
+    if (y != x)
+        memcpy(y + job->rotary, x + job->rotary, (job->head_size - job->rotary) * sizeof *y);
+}
+
+static void rope_task(void *argument, size_t task, unsigned thread) {
+    const struct rows_job *job = argument;
+    const size_t half = job->rotary / 2;
+    (void)thread;
+    for (size_t i = task * job->piece; i < piece_end(job, task); i++)
+        for (size_t h = 0; h < job->heads; h++) {
+            const size_t at = i * job->width + h * job->head_size;
+            rope_head(job, job->y + at, job->x + at, job->cosine + i * half, job->sine + i * half);
+        }
+}
+
+static void rope(struct kvc_device *device, struct kvc_span y, struct kvc_span x, struct kvc_span cosine,
+                 struct kvc_span sine, uint32_t rows, uint32_t heads, uint32_t head_size, uint32_t rotary,
+                 bool interleaved) {
+    struct rows_job job = {.y = kvc_span_data(y),
+                           .x = kvc_span_data(x),
+                           .cosine = kvc_span_data(cosine),
+                           .sine = kvc_span_data(sine),
+                           .count = rows,
+                           .width = (size_t)heads * head_size,
+                           .heads = heads,
+                           .head_size = head_size,
+                           .rotary = rotary,
+                           .interleaved = interleaved};
+    run_pieces(device, &job, rope_task, (double)rows * heads * head_size * 4 / LANES);
+}
+
+/* ---- single values ---- */
+
+static void gated_silu_task(void *argument, size_t task, unsigned thread) {
+    const struct rows_job *job = argument;
+    const size_t end = piece_end(job, task);
+    size_t i = task * job->piece;
+    (void)thread;
+    for (; i + LANES <= end; i += LANES) {
+        const vf x = vf_load(job->x + i), e = exp_any(vf_sub(vf_set(-0.0f), x));
+        vf_store(job->y + i, vf_mul(vf_div(x, vf_add(vf_set(1.0f), e)), vf_load(job->w + i)));
+    }
+    for (; i < end; i++)
+        job->y[i] = kvc_silu(job->x[i]) * job->w[i];
+}
+
+static void gated_silu(struct kvc_device *device, struct kvc_span y, struct kvc_span gate, struct kvc_span up,
+                       size_t n) {
+    struct rows_job job = {
+        .y = kvc_span_data(y), .x = kvc_span_data(gate), .w = kvc_span_data(up), .count = n, .width = 1};
+    run_pieces(device, &job, gated_silu_task, (double)n * 40 / LANES);
+}
+
+static void add_task(void *argument, size_t task, unsigned thread) {
+    const struct rows_job *job = argument;
+    const size_t end = piece_end(job, task);
+    size_t i = task * job->piece;
+    (void)thread;
+    for (; i + LANES <= end; i += LANES)
+        vf_store(job->y + i, vf_add(vf_load(job->y + i), vf_load(job->x + i)));
+    for (; i < end; i++)
+        job->y[i] = job->y[i] + job->x[i];
+}
+
+static void add(struct kvc_device *device, struct kvc_span y, struct kvc_span x, size_t n) {
+    struct rows_job job = {.y = kvc_span_data(y), .x = kvc_span_data(x), .count = n, .width = 1};
+    run_pieces(device, &job, add_task, (double)n * 3 / LANES);
+}
+
+static void gather_task(void *argument, size_t task, unsigned thread) {
+    const struct rows_job *job = argument;
+    (void)thread;
+    for (size_t i = task * job->piece; i < piece_end(job, task); i++)
+        memcpy(job->y + i * job->width, job->x + (size_t)job->index[i] * job->width, job->width * sizeof(float));
+}
+
+static void gather(struct kvc_device *device, struct kvc_span out, struct kvc_span x, struct kvc_span index,
+                   uint32_t rows, uint32_t width) {
+    struct rows_job job = {.y = kvc_span_data(out),
+                           .x = kvc_span_data(x),
+                           .index = kvc_span_data(index),
+                           .count = rows,
+                           .width = width};
+    run_pieces(device, &job, gather_task, (double)rows * width * 2 / LANES);
+}
+
+#endif

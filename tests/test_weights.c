@@ -1,0 +1,147 @@
+/* test_weights.c - window_mass, ring_write and ring_fuse of every SIMD path against the reference, to the bit. */
+#include "tests/pair.h"
+
+static const uint32_t head_sizes[] = {8, 64, 80, 96, 128, 256};
+static const uint32_t groups[] = {1, 3, 4, 7, 8};
+static const uint32_t entries[] = {0, 1, 31, 255, 256, 257, 511, 512, 513, 1000};
+static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
+
+static struct lists_shape draw(struct pair *pair, uint32_t columns) {
+    struct lists_shape shape = {.kv_heads = 1 + below(pair, 3), .columns = columns, .permuted = below(pair, 2)};
+    shape.head_size = below(pair, 8) ? head_sizes[below(pair, COUNT(head_sizes))] : 1 + below(pair, 256);
+    shape.type = types[below(pair, 3)];
+    shape.values = below(pair, 3) ? ORDINARY : below(pair, 2) ? WIDE : below(pair, 2) ? NASTY : BROKEN;
+    for (uint32_t h = 0; h < shape.kv_heads; h++) {
+        shape.count[h] = entries[below(pair, COUNT(entries))];
+        shape.spare[h] = below(pair, 2) * 300;
+    }
+    return shape;
+}
+
+/* Slots in use are the first ones, as after many steps of evicting one entry and appending one. */
+static void make_dense(struct pair *pair, struct both_lists *lists, const struct lists_shape *shape) {
+    for (uint32_t h = 0; h < shape->kv_heads; h++) {
+        const uint32_t base = lists->on[REF].host_base[h], slots = lists->on[REF].host_base[h + 1] - base;
+        uint32_t *order = (uint32_t *)lists->order.on[REF]->data + base;
+        int32_t *position = (int32_t *)lists->position.on[REF]->data + base;
+        for (uint32_t i = 0; i < slots; i++)
+            order[i] = i;
+        shuffle(pair, order, shape->count[h]);
+        for (uint32_t i = 0; i < slots; i++)
+            position[order[i]] = (int32_t)i + 5;
+    }
+    memcpy(lists->order.on[PATH]->data, lists->order.on[REF]->data, lists->order.bytes);
+    memcpy(lists->position.on[PATH]->data, lists->position.on[REF]->data, lists->position.bytes);
+}
+
+struct rows_case {
+    struct lists_shape shape;
+    struct both_lists *lists;
+    struct both_reads reads;
+    struct both q, maximum, sum, positions, later;
+    uint32_t group, queries, window, read_percent;
+};
+
+/* Queries with M and L near what attention would have given, or any values at all. */
+static struct rows_case make_case(struct pair *pair, uint32_t columns, uint32_t queries) {
+    struct rows_case c = {.shape = draw(pair, columns), .group = groups[below(pair, COUNT(groups))], .queries = queries};
+    const size_t cells = (size_t)queries * c.shape.kv_heads * c.group;
+    c.lists = lists_make(pair, &c.shape);
+    if (c.shape.permuted && below(pair, 2))
+        make_dense(pair, c.lists, &c.shape);
+    c.q = both_floats(pair, cells * c.shape.head_size, c.shape.values);
+    c.maximum = both_floats(pair, cells, c.shape.values);
+    c.sum = both_floats(pair, cells, ORDINARY);
+    c.positions = both_make(pair, queries * 4);
+    c.later = both_make(pair, queries * 4);
+    c.window = below(pair, 4) ? 0 : 1 + below(pair, 600);
+    c.read_percent = below(pair, 5) ? 0 : 50;
+    if (c.read_percent)
+        c.reads = reads_make(pair, &c.shape, c.read_percent);
+    for (uint32_t i = 0; i < queries; i++) {
+        ((int32_t *)c.positions.on[REF]->data)[i] = (int32_t)(c.shape.count[0] + i);
+        ((uint32_t *)c.later.on[REF]->data)[i] = queries == 1 && below(pair, 2) ? 0 : queries - 1 - i;
+    }
+    memcpy(c.positions.on[PATH]->data, c.positions.on[REF]->data, c.positions.bytes);
+    memcpy(c.later.on[PATH]->data, c.later.on[REF]->data, c.later.bytes);
+    return c;
+}
+
+static struct kvc_weight_rows rows_of(const struct rows_case *c, int s) {
+    return (struct kvc_weight_rows){.lists = &c->lists->on[s],
+                                    .reads = c->read_percent ? &c->reads.on[s] : NULL,
+                                    .queries = c->queries,
+                                    .heads = c->shape.kv_heads * c->group,
+                                    .kv_heads = c->shape.kv_heads,
+                                    .head_size = c->shape.head_size,
+                                    .window = c->window,
+                                    .q = span_of(&c->q, s),
+                                    .maximum = span_of(&c->maximum, s),
+                                    .sum = span_of(&c->sum, s),
+                                    .positions = span_of(&c->positions, s),
+                                    .later = span_of(&c->later, s)};
+}
+
+static void free_case(struct pair *pair, struct rows_case *c) {
+    lists_free(pair, c->lists);
+    if (c->read_percent)
+        reads_free(pair, &c->reads);
+    both_free(pair, &c->q);
+    both_free(pair, &c->maximum);
+    both_free(pair, &c->sum);
+    both_free(pair, &c->positions);
+    both_free(pair, &c->later);
+}
+
+static void check_window_mass(struct pair *pair) {
+    struct rows_case c = make_case(pair, 0, below(pair, 3) ? 1 + below(pair, 33) : 1);
+    const uint32_t stride = 1000 + below(pair, 50);
+    struct both scores = both_floats(pair, (size_t)stride * c.shape.kv_heads, ORDINARY);
+    for (int s = 0; s < SIDES; s++) {
+        const struct kvc_weight_rows rows = rows_of(&c, s);
+        pair->device[s]->ops->window_mass(pair->device[s], &rows, span_of(&scores, s), stride);
+    }
+    SAME_FLOATS(pair, &scores, "window_mass: queries %u, G %u, d %u, entries %u, read %u%%", c.queries, c.group,
+                c.shape.head_size, c.shape.count[0], c.read_percent);
+    both_free(pair, &scores);
+    free_case(pair, &c);
+}
+
+static void check_ring(struct pair *pair) {
+    const uint32_t ring = 1 + below(pair, 33), queries = below(pair, 2) ? 1 : 1 + below(pair, ring);
+    struct rows_case c = make_case(pair, ring + below(pair, 2), queries);
+    const enum kvc_row_kind kind = below(pair, 3) ? KVC_ROW_WEIGHTS : KVC_ROW_LOGITS;
+    const enum kvc_fusion fusion = below(pair, 2) ? KVC_FUSE_SUM : KVC_FUSE_MAX;
+    const uint32_t stride = 1000 + below(pair, 50), filled = below(pair, 8) ? ring : below(pair, ring + 1);
+    const int64_t now = (int64_t)ring + below(pair, 1000), recent = (int64_t)below(pair, 1400) - 100;
+    struct both scores = both_floats(pair, (size_t)stride * c.shape.kv_heads, ORDINARY);
+    for (int s = 0; s < SIDES; s++) {
+        const struct kvc_weight_rows rows = rows_of(&c, s);
+        pair->device[s]->ops->ring_write(pair->device[s], &rows, ring, kind);
+    }
+    same_lists(pair, c.lists, "ring_write");
+    for (int s = 0; s < SIDES; s++)
+        pair->device[s]->ops->ring_fuse(pair->device[s], &c.lists->on[s], ring, filled, now, kind, fusion, recent,
+                                        span_of(&scores, s), stride);
+    SAME_FLOATS(pair, &scores, "ring_fuse: ring %u, filled %u, now %lld, recent %lld, entries %u, kind %d, fusion %d",
+                ring, filled, (long long)now, (long long)recent, c.shape.count[0], (int)kind, (int)fusion);
+    both_free(pair, &scores);
+    free_case(pair, &c);
+}
+
+static void test_window_mass(void **state) {
+    (void)state;
+    on_all(check_window_mass, 20);
+}
+static void test_ring(void **state) {
+    (void)state;
+    on_all(check_ring, 40);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_window_mass),
+        cmocka_unit_test(test_ring),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
