@@ -17,13 +17,13 @@ static double limit(const struct bench *bench, const struct bench_decode *d) {
 }
 
 static int print_prefill(const struct bench *bench, const struct bench_prefill *prefill, size_t count) {
-    struct cli_table *table = cli_table_open("<policy|prompt|time|tokens/s|vs first|peak cache|layer + kept|kept|"
-                                             "hidden rows");
+    struct cli_table *table = cli_table_open("<policy|prompt|time|tokens/s|vs first|peak cache|layer + kept|kept|hidden");
     size_t specs = bench->a->specs.count;
     char text[32];
     int status;
 
-    printf("\nPrefill (median of %lld)\n", (long long)bench->a->repeat);
+    printf("\nPrefill, median of %lld; the peak beside the full cache of one layer and what is kept; hidden states\n",
+           (long long)bench->a->repeat);
     for (size_t i = 0; i < count; i++) {
         const struct bench_prefill *p = &prefill[i], *first = &prefill[i - i % specs];
 
@@ -51,7 +51,7 @@ static int print_decode(const struct bench *bench, const struct bench_decode *de
     char text[32];
     int status;
 
-    printf("\nDecode (%lld steps, medians; the limit is the weights and the cache read at the measured bandwidth)\n",
+    printf("\nDecode, median of %lld steps; the limit: weights and cache read once at the measured bandwidth\n",
            (long long)bench->a->generate);
     for (size_t i = 0; i < count; i++) {
         const struct bench_decode *d = &decode[i], *first = &decode[i - i % specs];
@@ -98,10 +98,10 @@ static int print_memory(const struct bench *bench, const struct bench_decode *de
             cli_cell(flat, "%s", cli_time(d->quarter[q], text));
         cli_cell(flat, "%.3f", d->quarter[0] > 0 ? d->quarter[BENCH_QUARTERS - 1] / d->quarter[0] : 0);
     }
-    printf("\nMemory while generating: cache and state as counted, and the process's anonymous resident memory%s\n",
-           bench->a->specs.count > 1 ? " (of all policies together)" : "");
+    printf("\nMemory at the first, middle and last step: cache and state as counted; the process's anonymous\n"
+           "resident memory%s\n", bench->a->specs.count > 1 ? ", which holds all policies of the run" : "");
     status = cli_table_print(bench->command, table, stdout);
-    printf("\nTime of a step by quarters of the generation (medians)\n");
+    printf("\nTime of a step by quarters of the generation, medians\n");
     if (status == KVC_OK)
         status = cli_table_print(bench->command, flat, stdout);
     cli_table_free(table);

@@ -5,13 +5,11 @@ libkvcli_la_SOURCES = cli/cli.h \
 	cli/generate.c cli/summary.c cli/chat_text.c cli/commands.c \
 	cli/run.c cli/chat.c cli/logits.c cli/tokenize.c cli/perplexity.c cli/convert.c cli/replay.c cli/eval.c \
 	cli/info.h cli/info.c cli/info_methods.c cli/info_manual.c cli/info_model.c \
-	cli/verify.h cli/verify.c cli/verify_methods.c \
+	cli/verify.h cli/verify.c cli/verify_methods.c cli/verify_specs.c \
 	cli/bench.h cli/bench.c cli/bench_run.c cli/bench_print.c cli/bench_machine.c
 libkvcli_la_CPPFLAGS = $(AM_CPPFLAGS) \
 	-DKVC_DATADIR='"$(pkgdatadir)"' -DKVC_SOURCE_DATA='"$(abs_top_srcdir)/data"'
 
-
 bin_PROGRAMS += kvcull
 kvcull_SOURCES = cli/main.c
-kvcull_CPPFLAGS = $(libkvcli_la_CPPFLAGS)
 kvcull_LDADD = libkvcli.la libkvcull.la $(JANSSON_LIBS)

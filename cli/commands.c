@@ -36,7 +36,7 @@ const struct cli_command cli_commands[] = {
      "counted bytes and the process's own anonymous memory at the first, middle and last step, and the time of a step by "
      "quarters of the generation.",
      "kvcull bench -m model.gguf --kv full --kv snapkv:budget=512 --prompt 4096 --batch 1,8\n"
-     "kvcull bench --shape 100m --kv streaming:budget=1024 --kv morphkv:budget=1024 --prompt 2048 --gen 256\n",
+     "kvcull bench --shape 100m --kv streaming:budget=1024 --kv morphkv:budget=1024 --prompt 2048\n",
      kvc_cli_bench},
     {"verify", "[--backend NAME|all] [--kv SPEC|all] [-m MODEL] [options]", "compares backends with the reference",
      "Compares every backend that can be used here, or one, with the reference in plain C: each operation over many odd "
@@ -54,7 +54,7 @@ const struct cli_command cli_commands[] = {
      "The output is {\"kv\": SPEC, \"steps\": [{\"at\": \"prompt\" or row, \"kept\": [layer][head][position...]}]}; "
      "kept is what is held after the step's eviction.",
      "kvcull replay --kv snapkv:budget=64 --prompt 512 --in dump.safetensors --out kept.json\n"
-     "kvcull replay --kv morphkv:budget=64 --prompt 512 --in dump.safetensors --out kept.json --attn out.safetensors\n",
+     "kvcull replay --kv morphkv:budget=64 --prompt 512 --in dump.safetensors --attn out.safetensors\n",
      kvc_cli_replay},
     {"logits", "-m MODEL (--tokens LIST | -f FILE) [--out OUT.safetensors] [--kv SPEC] [--prompt N] [--chunk N]",
      "writes the logits of every token",

@@ -156,7 +156,7 @@ static int print_fits(const struct cli_command *command, const struct info_argum
     printf("\nAfter a prompt of %s tokens and %s generated ones, %s entries; %s %s\n\n",
            cli_number(prompt, number[0]), cli_number((uint64_t)a->generate, number[1]),
            kvc_type_name(a->common.cache_type), cli_bytes(memory, text),
-           a->memory ? "may be used" : "are available on this machine");
+           a->memory ? "may be used" : "are free here");
     for (size_t i = 0; i < a->specs.count; i++) {
         const struct fit *fit = &fits[i];
 

@@ -32,7 +32,6 @@ void verify_add(struct verify_report *report, const char *backend, const struct 
         return;
     }
     cli_cell(report->table, "%s", backend);
-    cli_cell(report->table, "%s", row->name);
     cli_cell(report->table, "%llu", (unsigned long long)row->cases);
     cli_cell(report->table, "%llu", (unsigned long long)row->values);
     cli_cell(report->table, "%llu", (unsigned long long)row->differing);
@@ -41,6 +40,7 @@ void verify_add(struct verify_report *report, const char *backend, const struct 
     else
         cli_cell(report->table, "-");
     cli_cell(report->table, "%016llx", (unsigned long long)row->hash);
+    cli_cell(report->table, "%s", row->name);
 }
 
 static int add_operation(void *user, const struct kvc_verify_row *row) {
@@ -109,35 +109,47 @@ static int finish(const struct cli_command *command, const struct verify_argumen
     return status == KVC_OK && report->differing ? KVC_DIFFERS : status;
 }
 
-static int verify(const struct cli_command *command, const struct verify_arguments *a) {
-    struct verify_report report = {.command = command};
-    const char *backends[MOST_BACKENDS];
+static int verify_operations(const struct cli_command *command, const struct verify_arguments *a,
+                             const char *const *backends, size_t count, struct verify_report *report) {
     struct kvc_error error;
-    size_t count;
-    int status = choose(command, a, backends, &count);
 
-    if (status != KVC_OK)
-        return status;
-    if (a->common.json)
-        report.rows = json_array();
-    else
-        report.table = cli_table_open("<backend|<operation or method|cases|values|differing|kept diff.|hash");
-    if (!report.rows && !report.table)
-        return cli_no_memory(command);
-    for (size_t i = 0; i < count && status == KVC_OK; i++) {
+    for (size_t i = 0; i < count; i++) {
         enum kvc_status result;
 
         if (!a->common.quiet)
             fprintf(stderr, "%s: operations\n", backends[i]);
-        report.backend = backends[i];
-        result = kvc_verify_operations(backends[i], (int)a->common.threads, add_operation, &report, &error);
+        report->backend = backends[i];
+        result = kvc_verify_operations(backends[i], (int)a->common.threads, add_operation, report, &error);
         if (result != KVC_OK && result != KVC_DIFFERS)
-            status = cli_report(command, &error);
+            return cli_report(command, &error);
     }
+    return KVC_OK;
+}
+
+static int verify(const struct cli_command *command, const struct verify_arguments *a) {
+    struct verify_report report = {.command = command};
+    struct cli_texts specs = {NULL, 0};
+    const char *backends[MOST_BACKENDS];
+    size_t count;
+    int status = choose(command, a, backends, &count);
+
     if (status == KVC_OK)
-        status = verify_methods(command, a, backends, count, &report);
+        status = verify_specs(command, a, &specs);
+    if (status == KVC_OK) {
+        if (a->common.json)
+            report.rows = json_array();
+        else
+            report.table = cli_table_open("<backend|cases|values|differing|kept diff.|<hash|<operation or method");
+        if (!report.rows && !report.table)
+            status = cli_no_memory(command);
+    }
+    if (status == KVC_OK && (!a->only || strcmp(a->only, "operations") == 0))
+        status = verify_operations(command, a, backends, count, &report);
+    if (status == KVC_OK && (!a->only || strcmp(a->only, "methods") == 0))
+        status = verify_methods(command, a, &specs, backends, count, &report);
     if (status == KVC_OK)
         status = finish(command, a, &report);
+    verify_specs_free(&specs);
     cli_table_free(report.table);
     json_decref(report.rows);
     return status;
@@ -151,6 +163,7 @@ int kvc_cli_verify(const struct cli_command *command, int argc, char **argv) {
         {CLI_TEXTS, 0, "kv", "SPEC", "a policy, several, or all: every method, with every choice of its options (all)",
          &a.specs, 0, 0, NULL},
         {CLI_TEXT, 'm', "model", "MODEL", "the model of the whole runs (the bundled one)", &a.model, 0, 0, NULL},
+        {CLI_CHOICE, 0, "only", "PART", "half of the work", &a.only, 0, 0, "operations|methods"},
         {CLI_INT, 0, "prompt", "N", "tokens of prompt in a whole run", &a.prompt, 1, 1048576, NULL},
         {CLI_INT, 0, "gen", "N", "decode steps in a whole run", &a.steps, 0, 1048576, NULL},
         {CLI_INT, 0, "threads", "N", "threads; 0: one per core", &a.common.threads, 0, 4096, NULL},

@@ -7,7 +7,7 @@
 struct verify_arguments {
     struct cli_common common;
     const char *model;
-    const char *backend;
+    const char *backend, *only; /* only: NULL, "operations" or "methods" */
     struct cli_texts specs;
     int64_t prompt, steps;
 };
@@ -23,8 +23,13 @@ struct verify_report { /* of everything so far */
 };
 void verify_add(struct verify_report *report, const char *backend, const struct kvc_verify_row *row);
 
+/* Fills a list (texts are malloc'ed, verify_specs_free frees them) with the policies to run. */
+int verify_specs(const struct cli_command *command, const struct verify_arguments *arguments,
+                 struct cli_texts *specs);
+void verify_specs_free(struct cli_texts *specs);
 /* Whole runs of every policy on ref and on the backends, step by step beside each other. */
 int verify_methods(const struct cli_command *command, const struct verify_arguments *arguments,
-                   const char *const *backends, size_t count, struct verify_report *report);
+                   const struct cli_texts *specs, const char *const *backends, size_t count,
+                   struct verify_report *report);
 
 #endif

@@ -25,90 +25,6 @@ struct runs {
     size_t room;
 };
 
-/* ---- which policies ------------------------------------------------------------------------------------------------ */
-
-static int add_spec(const struct cli_command *command, struct cli_texts *specs, const char *text) {
-    struct cli_given *items = realloc(specs->items, (specs->count + 1) * sizeof *items);
-    char *copy = strdup(text);
-
-    if (items)
-        specs->items = items;
-    if (!items || !copy) {
-        free(copy);
-        return cli_no_memory(command);
-    }
-    items[specs->count++] = (struct cli_given){0, copy};
-    return KVC_OK;
-}
-
-/* A method with its required options, a budget that a prompt of `prompt` tokens exceeds, and each choice of its
- * options once. A method that needs a file cannot be run like this and is left out. */
-static int add_method(const struct cli_command *command, const struct kvc_engine *engine,
-                      const struct kvc_policy_class *policy, uint64_t prompt, struct cli_texts *specs) {
-    const struct kvc_option *option;
-    struct kvc_error error;
-    char spec[256];
-    int status;
-
-    snprintf(spec, sizeof spec, "%s", policy->name);
-    for (option = policy->options; option && option->name; option++)
-        if (!option->standard || option->kind == KVC_OPTION_BUDGET)
-            snprintf(spec + strlen(spec), sizeof spec - strlen(spec), "%s%s=%llu", strchr(spec, ':') ? "," : ":",
-                     option->name, (unsigned long long)(prompt / 3));
-    if (kvc_policy_check(engine, spec, &error) != KVC_OK)
-        return KVC_OK;
-    status = add_spec(command, specs, spec);
-    for (option = policy->options; option && option->name && status == KVC_OK; option++) {
-        const char *choice = option->kind == KVC_OPTION_CHOICE ? option->choices : NULL;
-
-        while (choice && *choice && status == KVC_OK) {
-            size_t n = strcspn(choice, "|");
-            char with[320];
-
-            if (option->standard && strlen(option->standard) == n && memcmp(option->standard, choice, n) == 0) {
-                choice += n + (choice[n] == '|');
-                continue;
-            }
-            snprintf(with, sizeof with, "%s%s%s=%.*s", spec, strchr(spec, ':') ? "," : ":", option->name, (int)n,
-                     choice);
-            if (kvc_policy_check(engine, with, &error) == KVC_OK)
-                status = add_spec(command, specs, with);
-            choice += n + (choice[n] == '|');
-        }
-    }
-    return status;
-}
-
-static int list_specs(const struct cli_command *command, const struct verify_arguments *a,
-                      const struct kvc_engine *engine, struct cli_texts *specs) {
-    static const char *const joined[] = {"snapkv:budget=%llu+morphkv:budget=%llu",
-                                         "snapkv:budget=%llu+streaming:budget=%llu"};
-    bool all = a->specs.count == 0;
-    const struct kvc_policy_class *policy;
-    struct kvc_error error;
-    int status = KVC_OK;
-
-    for (size_t i = 0; i < a->specs.count && status == KVC_OK; i++) {
-        if (strcmp(a->specs.items[i].text, "all") == 0)
-            all = true;
-        else
-            status = add_spec(command, specs, a->specs.items[i].text);
-    }
-    if (status == KVC_OK)
-        status = cli_check_policies(command, engine, specs);
-    for (size_t i = 0; all && status == KVC_OK && (policy = kvc_policy(engine, i)) != NULL; i++)
-        status = add_method(command, engine, policy, (uint64_t)a->prompt, specs);
-    for (size_t i = 0; all && status == KVC_OK && i < sizeof joined / sizeof joined[0]; i++) {
-        unsigned long long budget = (unsigned long long)a->prompt / 3;
-        char spec[128];
-
-        snprintf(spec, sizeof spec, joined[i], budget, budget);
-        if (kvc_policy_check(engine, spec, &error) == KVC_OK)
-            status = add_spec(command, specs, spec);
-    }
-    return status;
-}
-
 /* ---- one run ------------------------------------------------------------------------------------------------------- */
 
 static uint32_t bits(float value) {
@@ -309,10 +225,9 @@ static int open_runs(struct runs *runs, const char *path, const char *const *bac
     return KVC_OK;
 }
 
-int verify_methods(const struct cli_command *command, const struct verify_arguments *a, const char *const *backends,
-                   size_t count, struct verify_report *report) {
+int verify_methods(const struct cli_command *command, const struct verify_arguments *a, const struct cli_texts *specs,
+                   const char *const *backends, size_t count, struct verify_report *report) {
     struct runs runs = {.command = command, .a = a, .count = count + 1};
-    struct cli_texts specs = {NULL, 0};
     struct cli_progress progress;
     char *bundled = NULL;
     int status = KVC_OK;
@@ -324,19 +239,14 @@ int verify_methods(const struct cli_command *command, const struct verify_argume
         status = cli_data_path(command, "demo", &bundled);
     if (status == KVC_OK)
         status = open_runs(&runs, a->model ? a->model : bundled, backends);
-    if (status == KVC_OK)
-        status = list_specs(command, a, runs.run[0].engine, &specs);
-    if (status == KVC_OK && report->table)
+    if (status == KVC_OK && report->table && !a->only)
         cli_table_rule(report->table);
     cli_progress_start(&progress, "methods", a->common.quiet);
-    for (size_t i = 0; i < specs.count && status == KVC_OK; i++) {
-        status = run_policy(&runs, specs.items[i].text, report);
-        cli_progress(&progress, i + 1, specs.count);
+    for (size_t i = 0; i < specs->count && status == KVC_OK; i++) {
+        status = run_policy(&runs, specs->items[i].text, report);
+        cli_progress(&progress, i + 1, specs->count);
     }
     cli_progress_end(&progress);
-    for (size_t i = 0; i < specs.count; i++)
-        free((char *)(uintptr_t)specs.items[i].text);
-    cli_texts_free(&specs);
     for (size_t r = 0; r < runs.count; r++) {
         free(runs.run[r].logits);
         kvc_model_close(runs.run[r].model);

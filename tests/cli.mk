@@ -1,1 +1,13 @@
-# cli.mk - tests of this area: check_PROGRAMS, their sources and test data.
+# cli.mk - tests of the program, as a user runs it.
+check_PROGRAMS += tests/test_cli_parts
+tests_test_cli_parts_SOURCES = tests/test_cli_parts.c
+tests_test_cli_parts_LDADD = libkvcli.la $(KVC_TEST_LIBS)
+noinst_PROGRAMS += tests/json_value tests/make_dump
+tests_make_dump_SOURCES = tests/make_dump.c
+tests_make_dump_LDADD = libkvcull.la
+tests_json_value_SOURCES = tests/json_value.c
+tests_json_value_LDADD = $(JANSSON_LIBS)
+CLI_TESTS = tests/cli/test_errors.sh tests/cli/test_help.sh tests/cli/test_run.sh tests/cli/test_files.sh \
+	tests/cli/test_verify.sh
+SHELL_TESTS += $(CLI_TESTS)
+EXTRA_DIST += tests/cli/lib.sh $(CLI_TESTS)

@@ -1,0 +1,117 @@
+/* verify_specs.c - the policies that kvcull verify runs: those given, or every method with every choice it has. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/verify.h"
+
+static int add_spec(const struct cli_command *command, struct cli_texts *specs, const char *text) {
+    struct cli_given *items = realloc(specs->items, (specs->count + 1) * sizeof *items);
+    char *copy = strdup(text);
+
+    if (items)
+        specs->items = items;
+    if (!items || !copy) {
+        free(copy);
+        return cli_no_memory(command);
+    }
+    items[specs->count++] = (struct cli_given){0, copy};
+    return KVC_OK;
+}
+
+void verify_specs_free(struct cli_texts *specs) {
+    for (size_t i = 0; i < specs->count; i++)
+        free((char *)(uintptr_t)specs->items[i].text);
+    cli_texts_free(specs);
+}
+
+/* A budget that the prompt exceeds, and above the usual windows where the prompt is long enough. */
+static unsigned long long budget(const struct verify_arguments *a) {
+    unsigned long long third = (unsigned long long)a->prompt / 3;
+
+    return third < 40 ? 40 : third;
+}
+
+/* Adds the spec where it is valid; one that is not (a method that needs a file, say) is left out with a word. */
+static int add_valid(const struct cli_command *command, const struct kvc_engine *engine, const char *spec,
+                     struct cli_texts *specs) {
+    struct kvc_error error;
+
+    if (kvc_policy_check(engine, spec, &error) == KVC_OK)
+        return add_spec(command, specs, spec);
+    cli_warn(command, "%s is left out: %s", spec, error.text);
+    return KVC_OK;
+}
+
+/* A method with what it needs, then with each other choice of its options. */
+static int add_method(const struct cli_command *command, const struct verify_arguments *a,
+                      const struct kvc_engine *engine, const struct kvc_policy_class *policy,
+                      struct cli_texts *specs) {
+    const struct kvc_option *option;
+    char spec[256];
+    int status;
+
+    snprintf(spec, sizeof spec, "%s", policy->name);
+    for (option = policy->options; option && option->name; option++)
+        if (option->kind == KVC_OPTION_BUDGET && (!option->standard || strcmp(option->name, "budget") == 0))
+            snprintf(spec + strlen(spec), sizeof spec - strlen(spec), "%s%s=%llu", strchr(spec, ':') ? "," : ":",
+                     option->name, budget(a));
+    status = add_valid(command, engine, spec, specs);
+    for (option = policy->options; option && option->name && status == KVC_OK; option++) {
+        const char *choice = option->kind == KVC_OPTION_CHOICE ? option->choices : NULL;
+
+        while (choice && *choice && status == KVC_OK) {
+            size_t n = strcspn(choice, "|");
+            char with[320];
+
+            if (!option->standard || strlen(option->standard) != n || memcmp(option->standard, choice, n) != 0) {
+                snprintf(with, sizeof with, "%s%s%s=%.*s", spec, strchr(spec, ':') ? "," : ":", option->name, (int)n,
+                         choice);
+                status = add_valid(command, engine, with, specs);
+            }
+            choice += n + (choice[n] == '|');
+        }
+    }
+    return status;
+}
+
+static int fill(const struct cli_command *command, const struct verify_arguments *a, const struct kvc_engine *engine,
+                struct cli_texts *specs) {
+    /* Two methods, a share, an interval and a layer's exception: what the parts alone do not try. */
+    static const char *const joined[] = {"snapkv:budget=%llu+morphkv:budget=%llu",
+                                         "snapkv:budget=%llu,skip_layers=1+streaming:budget=%llu",
+                                         "morphkv:budget=%llu,every=3"};
+    bool all = a->specs.count == 0;
+    const struct kvc_policy_class *policy;
+    int status = KVC_OK;
+
+    for (size_t i = 0; i < a->specs.count && status == KVC_OK; i++) {
+        if (strcmp(a->specs.items[i].text, "all") == 0)
+            all = true;
+        else
+            status = add_spec(command, specs, a->specs.items[i].text);
+    }
+    if (status == KVC_OK)
+        status = cli_check_policies(command, engine, specs);
+    for (size_t i = 0; all && status == KVC_OK && (policy = kvc_policy(engine, i)) != NULL; i++)
+        status = add_method(command, a, engine, policy, specs);
+    for (size_t i = 0; all && status == KVC_OK && i < sizeof joined / sizeof joined[0]; i++) {
+        char spec[128];
+
+        snprintf(spec, sizeof spec, joined[i], budget(a), budget(a));
+        status = add_valid(command, engine, spec, specs);
+    }
+    return status;
+}
+
+int verify_specs(const struct cli_command *command, const struct verify_arguments *a, struct cli_texts *specs) {
+    struct cli_common common = a->common;
+    struct kvc_engine *engine;
+    int status;
+
+    common.backend = "ref";
+    status = cli_open_engine(command, &common, &engine);
+    if (status == KVC_OK)
+        status = fill(command, a, engine, specs);
+    kvc_engine_close(engine);
+    return status;
+}

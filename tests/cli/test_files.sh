@@ -1,0 +1,112 @@
+#!/bin/sh
+# Commands that read or write files: mkmodel, convert, logits, replay, tokenize, perplexity.
+. "${top_srcdir:-.}/tests/cli/lib.sh"
+words='then the old sailor found the red kettle near the harbor .'
+
+# ---- mkmodel and convert
+ok mkmodel --list
+has '^tiny '
+ok mkmodel --shape tiny --type f32 --seed 3 -o "$work/a.gguf" -q
+ok mkmodel --shape tiny --type f32 --seed 3 -o "$work/b.gguf" --json
+that 'its type' [ "$(json type)" = f32 ]
+that 'its size' [ "$(json bytes)" = "$(wc -c <"$work/b.gguf")" ]
+that 'the same seed, the same file' cmp -s "$work/a.gguf" "$work/b.gguf"
+ok mkmodel --shape tiny --type f32 --seed 4 -o "$work/b.gguf" -q
+that 'another seed, another file, in its place' sh -c "! cmp -s '$work/a.gguf' '$work/b.gguf'"
+ok convert "$demo" -o "$work/demo.gguf" --type f32
+has 'demo.gguf: ' "$work/err"
+for type in f16 q8_0; do
+    ok convert "$demo" -o "$work/$type.gguf" --type $type -q
+    ok run -m "$work/$type.gguf" -p "$words" -n 5 --temp 0 -q
+done
+ok info "$work/q8_0.gguf"
+has 'q8_0'
+that 'no temporary file stays' [ -z "$(ls "$work" | grep -v '\.gguf$\|^out$\|^err$')" ]
+
+# ---- logits: the same bits from both formats, in any chunks, from any backend
+ok tokenize -m "$demo" "$words"
+ids=$(cat "$work/out")
+ok logits -m "$demo" --tokens "$ids" --out "$work/one.safetensors" --json
+hash=$(json hash)
+that 'a hash' [ ${#hash} = 16 ]
+that 'the size of the file' [ "$(wc -c <"$work/one.safetensors")" -gt $((13 * 330 * 4)) ]
+for how in '--chunk 1' '--chunk 7' '--backend ref' '--threads 1' '--prompt 5' '--prompt 1 --threads 2' \
+    '--kv window:budget=50' '--kv morphkv:budget=50 --prompt 5'; do
+    ok logits -m "$demo" --tokens "$ids" --out "$work/two.safetensors" --json $how
+    that "the same hash with $how" [ "$(json hash)" = "$hash" ]
+    that "the same file with $how" cmp -s "$work/one.safetensors" "$work/two.safetensors"
+done
+ok logits -m "$work/demo.gguf" --tokens "$ids" --json
+that 'the same hash from GGUF' [ "$(json hash)" = "$hash" ]
+printf '%s' "$words" >"$work/text"
+ok logits -m "$demo" -f "$work/text" --json
+that 'the same hash from text' [ "$(json hash)" = "$hash" ]
+echo "$ids" | tr , '\n' >"$work/ids"
+ok logits -m "$demo" --tokens "@$work/ids"
+has "^hash    $hash (XXH64, arithmetic "
+ok logits -m "$demo" --tokens "$ids" --kv 'streaming:budget=6,sinks=2' --prompt 8 --json
+that 'eviction changes the logits' [ "$(json hash)" != "$hash" ]
+that 'and keeps the budget' [ "$(json memory.entries_most)" = 6 ]
+
+# ---- replay, on tensors this test makes: q[t][h][i], k, v small numbers, one layer twice
+"$build/tests/make_dump" "$work/dump.safetensors" 2 40 4 2 8 || exit 1
+ok replay --kv 'streaming:budget=8,sinks=2' --prompt 30 --in "$work/dump.safetensors" --out "$work/kept.json" \
+    --attn "$work/attn.safetensors"
+cp "$work/kept.json" "$work/out"
+that 'the policy is named' [ "$(json kv)" = 'streaming:budget=8,sinks=2' ]
+that 'the prompt and ten steps' [ "$(json steps)" = '[11]' ]
+that 'the prompt comes first' [ "$(json steps.0.at)" = prompt ]
+that 'then row by row' [ "$(json steps.10.at)" = 39 ]
+that 'two layers' [ "$(json steps.0.kept)" = '[2]' ]
+that 'two heads' [ "$(json steps.0.kept.1)" = '[2]' ]
+that 'eight entries' [ "$(json steps.5.kept.1.1)" = '[8]' ]
+that 'the sinks' [ "$(json steps.10.kept.0.0.1)" = 1 ]
+that 'and the newest' [ "$(json steps.10.kept.0.0.2)" = 34 ]
+that 'the outputs' [ "$(wc -c <"$work/attn.safetensors")" -gt $((2 * 10 * 4 * 8 * 4)) ]
+ok replay --kv full --in "$work/dump.safetensors" -q
+that 'all rows are the prompt' [ "$(json steps)" = '[1]' ]
+that 'full keeps all' [ "$(json steps.0.kept.0.0)" = '[40]' ]
+for how in '--chunk 1' '--backend ref' '--threads 1'; do
+    ok replay --kv 'morphkv:budget=12,window=4' --prompt 30 --in "$work/dump.safetensors" -q
+    cp "$work/out" "$work/first"
+    ok replay --kv 'morphkv:budget=12,window=4' --prompt 30 --in "$work/dump.safetensors" -q $how
+    that "the same entries with $how" cmp -s "$work/out" "$work/first"
+done
+fails 2 'prompt 41' replay --kv full --prompt 41 --in "$work/dump.safetensors"
+fails 2 'no rows behind the prompt' replay --kv full --in "$work/dump.safetensors" --attn "$work/none.safetensors"
+"$build/tests/make_dump" "$work/odd.safetensors" 2 40 3 2 8 || exit 1
+fails 3 'not a multiple' replay --kv full --in "$work/odd.safetensors"
+if [ -w /dev/full ]; then
+    fails 4 'No space' replay --kv full --in "$work/dump.safetensors" --out /dev/full -q
+fi
+
+# ---- tokenize
+ok tokenize -m "$demo" --no-bos "$words"
+that 'without <s> in front' [ "$ids" = "$(kv tokenize -m "$demo" '' ),$(cat "$work/out")" ]
+ok tokenize -m "$demo" --decode "$(cat "$work/out")"
+is "$words"
+ok tokenize -m "$demo" --decode -f "$work/ids"
+has 'old sailor'
+ok tokenize -m "$demo" --pieces "$words"
+that 'a line a token' [ "$(wc -l <"$work/out")" = 14 ]
+ok tokenize -m "$demo" -p "$words" --json
+that 'ids are numbers' [ "$(json tokens)" = '[13]' ]
+that 'pieces beside them' [ "$(json pieces)" = '[13]' ]
+ok tokenize -m "$demo" then the old
+that 'words are joined' [ "$(tr , '\n' <"$work/out" | wc -l)" = 4 ]
+
+# ---- perplexity
+for i in 1 2 3 4 5 6 7 8; do printf '%s ' "$words"; done >"$work/text"
+ok perplexity -m "$demo" -f "$work/text" --json
+that 'all tokens but the first' [ "$(json results.0.scored)" = 96 ]
+whole=$(json results.0.perplexity)
+ok perplexity -m "$demo" -f "$work/text" --prompt 1 --json
+that 'token by token it is the same' [ "$(json results.0.perplexity)" = "$whole" ]
+ok perplexity -m "$demo" -f "$work/text" --ctx 40 --kv full --kv 'streaming:budget=12,sinks=2' --kv window:budget=90
+has '^streaming:budget=12,sinks=2'
+has '^2 windows of at most 40'
+narrow
+ok perplexity -m "$demo" -f "$work/text" --ctx 40 --kv full --kv window:budget=90 --json
+that 'within the budget it is the same' [ "$(json results.0.perplexity)" = "$(json results.1.perplexity)" ]
+that 'on as many tokens' [ "$(json results.0.scored)" = "$(json results.1.scored)" ]
+finish

@@ -1,0 +1,79 @@
+#!/bin/sh
+# Help, manual and info: they work for every command, fit 100 columns, and the committed pages are current.
+. "${top_srcdir:-.}/tests/cli/lib.sh"
+
+ok --help
+has 'Usage: kvcull COMMAND'
+narrow
+ok --version
+has '^kvcull [0-9.]* (arithmetic [0-9]*)$'
+ok help
+ok help run
+has 'Usage: kvcull run'
+commands=$(kv --help | sed -n '/^Commands:$/,/^$/s/^  \([a-z]*\) .*/\1/p')
+that 'twelve commands' [ "$(echo "$commands" | wc -l)" = 12 ]
+for command in $commands; do
+    ok "$command" --help
+    has "Usage: kvcull $command"
+    has 'Examples:\|Tasks:'
+    narrow
+    ok "$command" --version
+done
+ok eval needle --help
+has 'Usage: kvcull eval needle'
+narrow
+
+# The pages in docs/ are what the program makes now; `make manual` writes them again.
+if [ -z "${KVCULL_VALGRIND-}" ]; then
+    sh "$source/tools/manual.sh" "$program" "$work/docs"
+    for page in "$work"/docs/man/* "$work/docs/methods-reference.md"; do
+        name=${page#"$work"/docs/}
+        that "docs/$name is old: make manual" cmp -s "$page" "$source/docs/$name"
+        case $name in *.[17]) [ -z "${MANDOC-}" ] || that "mandoc about $name" "$MANDOC" -T lint -W warning "$page" ;; esac
+    done
+fi
+
+ok info
+has '^ref  *yes'
+has '^cpu  *yes'
+narrow
+ok info backends --json
+that 'a list of backends' [ "$(json backends.0.usable)" = true ]
+ok info methods
+for method in full window streaming snapkv morphkv; do has "^$method "; done
+narrow
+for method in full window streaming snapkv morphkv; do
+    ok info methods $method
+    has "^$method - "
+    narrow
+done
+has '^    window  *32  *1 to 4096'
+ok info methods morphkv --json
+that 'the page as JSON' [ "$(json name)" = morphkv ]
+that 'its options' [ "$(json options.0.name)" = budget ]
+that 'a needed option has no default' [ "$(json options.0.default)" = null ]
+ok info methods --json
+that 'all as JSON' [ "$(json methods.0.name)" = full ]
+ok info shapes
+has '^llama-3.2-1b '
+narrow
+ok info templates
+has '^llama3 '
+narrow
+
+ok info "$demo"
+has '^parameters  *862,592'
+has 'query heads over 2 key-value heads, head size 32'
+has '^full .*yes'
+narrow
+ok info "$demo" --prompt 2048 --gen 100 --kv full --kv 'morphkv:budget=600,window=64,fusion=max,every=4' --mem 8G
+has '^morphkv:budget=600'
+narrow
+ok info "$demo" --json --prompt 1000 --gen 0
+that 'numbers are numbers' [ "$(json layers)" = 4 ]
+# 4 layers, 2 heads, keys and values of 32 halves, in blocks of 256 entries
+that 'cache bytes of 1000 tokens' [ "$(json policies.0.cache_bytes)" = $((4 * 2 * 1024 * 2 * 32 * 2)) ]
+kv info "$demo" --mem 1M >"$work/out" 2>"$work/err"
+that 'what does not fit is 1' [ $? = 1 ]
+has '^full .* no '
+finish

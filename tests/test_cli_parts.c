@@ -1,0 +1,273 @@
+/* test_cli_parts.c - the program's helpers: options, numbers, tables, files, JSON text. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "cli/cli.h"
+
+static const struct cli_command command = {"test", "", "", "", NULL, NULL};
+
+/* Standard error is thrown away while refusals are tested. */
+static int silence(void) {
+    int saved = dup(2);
+    FILE *sink = fopen("/dev/null", "w");
+
+    fflush(stderr);
+    dup2(fileno(sink), 2);
+    fclose(sink);
+    return saved;
+}
+static void speak(int saved) {
+    fflush(stderr);
+    dup2(saved, 2);
+    close(saved);
+}
+
+struct values {
+    bool flag;
+    const char *text, *choice;
+    int64_t whole;
+    double real;
+    uint64_t bytes;
+    enum kvc_type type;
+    struct cli_texts texts;
+    struct cli_counts counts;
+    struct cli_words words;
+};
+
+static int parse(struct values *v, const char *line) {
+    const struct cli_option options[] = {
+        {CLI_GROUP, 0, "A group", NULL, NULL, NULL, 0, 0, NULL},
+        {CLI_FLAG, 'v', "flag", NULL, "", &v->flag, 0, 0, NULL},
+        {CLI_TEXT, 't', "text", "T", "", &v->text, 0, 0, NULL},
+        {CLI_INT, 'n', "whole", "N", "", &v->whole, -5, 100, NULL},
+        {CLI_REAL, 'r', "real", "R", "", &v->real, 0, 1, NULL},
+        {CLI_BYTES, 0, "bytes", "B", "", &v->bytes, 0, 0, NULL},
+        {CLI_TYPE, 0, "type", "TYPE", "", &v->type, 0, 0, "f32|q8_0"},
+        {CLI_CHOICE, 0, "choice", "C", "", &v->choice, 0, 0, "one|two"},
+        {CLI_TEXTS, 'a', NULL, "T", "", &v->texts, 0, 0, NULL},
+        {CLI_TEXTS, 0, "and", "T", "", &v->texts, 0, 0, NULL},
+        {CLI_COUNTS, 0, "counts", "N,..", "", &v->counts, 1, 9, NULL},
+        {.kind = CLI_END}};
+    static char buffer[256];
+    char *argv[32] = {buffer};
+    int argc = 1, saved = silence(), status;
+
+    memset(v, 0, sizeof *v);
+    snprintf(buffer, sizeof buffer, "%s", line);
+    for (char *word = strtok(buffer, " "); word; word = strtok(NULL, " "))
+        argv[argc++] = word;
+    status = cli_parse(&command, options, argc, argv, &v->words);
+    speak(saved);
+    return status;
+}
+
+static void drop(struct values *v) {
+    cli_texts_free(&v->texts);
+    cli_words_free(&v->words);
+}
+
+static void options_are_read(void **state) {
+    struct values v;
+
+    (void)state;
+    assert_int_equal(parse(&v, "-v --text hello --whole=-5 x -r 0.5 --bytes 2K y --type q8_0 --choice two"), CLI_GO);
+    assert_true(v.flag);
+    assert_string_equal(v.text, "hello");
+    assert_int_equal(v.whole, -5);
+    assert_true(v.real == 0.5);
+    assert_int_equal(v.bytes, 2048);
+    assert_int_equal(v.type, KVC_Q8_0);
+    assert_string_equal(v.choice, "two");
+    assert_int_equal(v.words.count, 2);
+    assert_string_equal(v.words.items[1], "y");
+    drop(&v);
+    assert_int_equal(parse(&v, "-vn7 --counts 1,9 -a p --and q -ar -- -v - --text"), CLI_GO);
+    assert_true(v.flag);
+    assert_int_equal(v.whole, 7);
+    assert_int_equal(v.counts.count, 2);
+    assert_int_equal(v.counts.items[1], 9);
+    assert_int_equal(v.texts.count, 3);
+    assert_int_equal(v.texts.items[0].letter, 'a');
+    assert_string_equal(v.texts.items[1].text, "q");
+    assert_string_equal(v.texts.items[2].text, "r");
+    assert_int_equal(v.words.count, 3);
+    assert_string_equal(v.words.items[0], "-v");
+    drop(&v);
+    assert_int_equal(parse(&v, "--text= -n 1 -n 2"), CLI_GO);
+    assert_string_equal(v.text, "");
+    assert_int_equal(v.whole, 2);
+    drop(&v);
+    assert_int_equal(parse(&v, "-t -v"), CLI_GO); /* a value may begin with a dash */
+    assert_string_equal(v.text, "-v");
+    drop(&v);
+}
+
+static void wrong_options_are_refused(void **state) {
+    static const char *const lines[] = {
+        "--fla", "--flag=1", "-x", "-vx", "-n", "--whole", "-n 101", "-n -6", "-n 1x", "-n 0x10", "--whole=",
+        "-r 1.01", "-r nan", "-r inf", "-r 1,0", "--bytes K", "--bytes -1", "--bytes 1X", "--bytes 1KK",
+        "--bytes 99999P", "--type f16", "--type none", "--choice on", "--choice one|two", "--choice three",
+        "--counts 0", "--counts 10", "--counts 1,", "--counts ,1", "--counts x", "--=3"};
+    struct values v;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        int status = parse(&v, lines[i]);
+
+        if (status != KVC_USAGE)
+            print_error("accepted: %s\n", lines[i]);
+        assert_int_equal(status, KVC_USAGE);
+        drop(&v);
+    }
+}
+
+static void near_names_are_found(void **state) {
+    static const char *const names[] = {"run", "chat", "perplexity", "temp", NULL};
+
+    (void)state;
+    assert_string_equal(cli_nearest("rnu", names), "run");
+    assert_string_equal(cli_nearest("chta", names), "chat");
+    assert_string_equal(cli_nearest("perplexty", names), "perplexity");
+    assert_string_equal(cli_nearest("temperature", names), "temp");
+    assert_string_equal(cli_nearest("perp", names), "perplexity");
+    assert_null(cli_nearest("zzzzzz", names));
+    assert_null(cli_nearest("", names));
+}
+
+static void numbers_are_readable(void **state) {
+    char text[32];
+    double values[] = {3, 1, 2, 10};
+
+    (void)state;
+    assert_string_equal(cli_bytes(0, text), "0 B");
+    assert_string_equal(cli_bytes(1023, text), "1023 B");
+    assert_string_equal(cli_bytes(1024, text), "1.00 KiB");
+    assert_string_equal(cli_bytes(1536, text), "1.50 KiB");
+    assert_string_equal(cli_bytes(1048575, text), "1.00 MiB");
+    assert_string_equal(cli_bytes((uint64_t)3 << 30, text), "3.00 GiB");
+    assert_string_equal(cli_bytes(UINT64_MAX, text), "16384 PiB");
+    assert_string_equal(cli_time(0.0000015, text), "1.50 us");
+    assert_string_equal(cli_time(0.0123, text), "12.3 ms");
+    assert_string_equal(cli_time(2, text), "2.00 s");
+    assert_string_equal(cli_time(125, text), "2:05 min");
+    assert_string_equal(cli_number(0, text), "0");
+    assert_string_equal(cli_number(999, text), "999");
+    assert_string_equal(cli_number(1234567, text), "1,234,567");
+    assert_true(cli_median(values, 3) == 2);
+    assert_true(cli_median(values, 4) == 2.5);
+    assert_true(cli_median(values, 0) == 0);
+}
+
+static void tables_stay_narrow(void **state) {
+    static const char *const policies[] = {"full", "morphkv:budget=600,window=64,fusion=max,every=4,skip_layers=2"};
+    struct cli_table *table = cli_table_open("<policy|one number|another number|a third number|a fourth one|fifth");
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *stream = open_memstream(&text, &bytes);
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        cli_cell(table, "%s", policies[i]);
+        for (int c = 0; c < 5; c++)
+            cli_cell(table, "%d", 1000000 * c);
+    }
+    assert_int_equal(cli_table_print(&command, table, stream), KVC_OK);
+    fclose(stream);
+    assert_non_null(strstr(text, "\nmorphkv:budget=600,window=64,fusion=max,every=4,skip_layers=2\n"));
+    for (const char *line = text; *line; line += strcspn(line, "\n") + 1)
+        assert_true(strcspn(line, "\n") <= 100);
+    free(text);
+    cli_table_free(table);
+
+    table = cli_table_open("<a|<b");
+    stream = open_memstream(&text, &bytes);
+    cli_cell(table, "x");
+    for (int i = 0; i < 1; i++)
+        cli_cell(table, "%0150d words that wrap", 1);
+    cli_cell(table, "y");
+    cli_cell(table, "%s", "");
+    assert_int_equal(cli_table_print(&command, table, stream), KVC_OK);
+    fclose(stream);
+    for (const char *line = text; *line; line += strcspn(line, "\n") + 1)
+        assert_true(strcspn(line, "\n") <= 100);
+    assert_non_null(strstr(text, "\ny  \n"));
+    free(text);
+    cli_table_free(table);
+}
+
+static void any_bytes_are_json(void **state) {
+    json_t *value = cli_json_text("a\xff\xc3\xa9\xc3 \xed\xa0\x80z\0b", 12);
+
+    (void)state;
+    assert_non_null(value);
+    assert_int_equal(json_string_length(value), 1 + 3 + 2 + 3 + 1 + 9 + 3);
+    assert_memory_equal(json_string_value(value), "a\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd ", 10);
+    json_decref(value);
+}
+
+static void token_lists_are_read(void **state) {
+    int32_t *tokens;
+    size_t count;
+    int saved = silence();
+
+    (void)state;
+    assert_int_equal(cli_token_list(&command, "x", " 1,2 3\n,,4", 10, KVC_USAGE, &tokens, &count), KVC_OK);
+    assert_int_equal(count, 4);
+    assert_int_equal(tokens[3], 4);
+    free(tokens);
+    assert_int_equal(cli_token_list(&command, "x", "2147483647", 10, KVC_USAGE, &tokens, &count), KVC_OK);
+    assert_int_equal(tokens[0], 2147483647);
+    free(tokens);
+    assert_int_equal(cli_token_list(&command, "x", "2147483648", 10, KVC_USAGE, &tokens, &count), KVC_USAGE);
+    assert_int_equal(cli_token_list(&command, "x", "99999999999999999999", 20, KVC_USAGE, &tokens, &count), KVC_USAGE);
+    assert_int_equal(cli_token_list(&command, "x", "1;2", 3, KVC_INPUT, &tokens, &count), KVC_INPUT);
+    assert_int_equal(cli_token_list(&command, "x", "", 0, KVC_INPUT, &tokens, &count), KVC_INPUT);
+    assert_null(tokens);
+    speak(saved);
+}
+
+static void files_appear_when_complete(void **state) {
+    char folder[] = "/tmp/kvcull-test-XXXXXX", path[64], *text;
+    struct cli_file file;
+    size_t bytes;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/out", folder);
+    assert_int_equal(cli_file_open(&command, path, &file), KVC_OK);
+    fputs("one", file.stream);
+    assert_int_not_equal(access(path, F_OK), 0);
+    cli_file_abandon(&file);
+    assert_int_equal(rmdir(folder), 0); /* nothing is left */
+    memcpy(folder + strlen(folder) - 6, "XXXXXX", 6);
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/out", folder);
+    for (int i = 0; i < 2; i++) { /* the second time over the first */
+        assert_int_equal(cli_file_open(&command, path, &file), KVC_OK);
+        fprintf(file.stream, "text %d", i);
+        assert_int_equal(cli_file_commit(&command, &file), KVC_OK);
+    }
+    assert_int_equal(cli_read_file(&command, path, &text, &bytes), KVC_OK);
+    assert_int_equal(bytes, 6);
+    assert_string_equal(text, "text 1");
+    free(text);
+    unlink(path);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(options_are_read),   cmocka_unit_test(wrong_options_are_refused),
+        cmocka_unit_test(near_names_are_found), cmocka_unit_test(numbers_are_readable),
+        cmocka_unit_test(tables_stay_narrow), cmocka_unit_test(any_bytes_are_json),
+        cmocka_unit_test(token_lists_are_read), cmocka_unit_test(files_appear_when_complete)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
