@@ -7,3 +7,9 @@ tests_test_session_LDADD = $(KVC_TEST_LIBS)
 check_PROGRAMS += tests/test_sampler
 tests_test_sampler_SOURCES = tests/test_sampler.c
 tests_test_sampler_LDADD = $(KVC_TEST_LIBS) -lm
+
+check_PROGRAMS += tests/test_no_memory
+tests_test_no_memory_SOURCES = tests/test_no_memory.c
+tests_test_no_memory_LDADD = $(KVC_TEST_LIBS)
+tests_test_no_memory_LDFLAGS = $(AM_LDFLAGS) -static -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup \
+	-Wl,--wrap=aligned_alloc,--wrap=posix_memalign,--wrap=mmap

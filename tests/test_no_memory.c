@@ -1,0 +1,164 @@
+/* test_no_memory.c - every allocation of a whole run fails once: the run ends with one line and status 4 (or does
+ * without), and leaks nothing (as the sanitizers and valgrind see). The linker wraps the allocation functions. */
+#include "kvcull.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static uint64_t calls, failing; /* the failing-th call fails; 0: none */
+static char model_path[256];
+
+static bool fails(void) {
+    const uint64_t call = __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED); /* workers allocate too */
+    if (call != failing)
+        return false;
+    errno = ENOMEM;
+    return true;
+}
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t count, size_t bytes);
+void *__real_realloc(void *old, size_t bytes);
+void *__real_aligned_alloc(size_t alignment, size_t bytes);
+int __real_posix_memalign(void **memory, size_t alignment, size_t bytes);
+char *__real_strdup(const char *text);
+void *__real_mmap(void *address, size_t bytes, int protection, int flags, int file, off_t offset);
+
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_realloc(void *old, size_t bytes);
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
+int __wrap_posix_memalign(void **memory, size_t alignment, size_t bytes);
+char *__wrap_strdup(const char *text);
+void *__wrap_mmap(void *address, size_t bytes, int protection, int flags, int file, off_t offset);
+
+void *__wrap_malloc(size_t bytes) { return fails() ? NULL : __real_malloc(bytes); }
+void *__wrap_calloc(size_t count, size_t bytes) { return fails() ? NULL : __real_calloc(count, bytes); }
+void *__wrap_realloc(void *old, size_t bytes) { return fails() ? NULL : __real_realloc(old, bytes); }
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes) {
+    return fails() ? NULL : __real_aligned_alloc(alignment, bytes);
+}
+int __wrap_posix_memalign(void **memory, size_t alignment, size_t bytes) {
+    return fails() ? ENOMEM : __real_posix_memalign(memory, alignment, bytes);
+}
+char *__wrap_strdup(const char *text) { return fails() ? NULL : __real_strdup(text); }
+void *__wrap_mmap(void *address, size_t bytes, int protection, int flags, int file, off_t offset) {
+    return fails() ? MAP_FAILED : __real_mmap(address, bytes, protection, flags, file, offset);
+}
+
+/* Opens everything, a prompt, decode steps of two sessions, text, a chat turn; closes everything. */
+static enum kvc_status whole_run(const char *path, float *logits, struct kvc_error *error) {
+    struct kvc_engine *engine = NULL;
+    struct kvc_model *model = NULL;
+    struct kvc_session *sessions[2] = {NULL, NULL};
+    struct kvc_sampler *sampler = NULL;
+    struct kvc_session_options options;
+    struct kvc_sampler_options sampling;
+    int32_t tokens[300], next[2] = {1, 2}, *made = NULL;
+    char *text = NULL;
+    size_t count = 0, bytes;
+    for (int i = 0; i < 300; i++)
+        tokens[i] = 1 + i * 7 % 250;
+    kvc_session_defaults(&options);
+    kvc_sampler_defaults(&sampling);
+    options.policy = "snapkv:budget=40+morphkv:budget=36,window=8";
+    const struct kvc_engine_options with = {NULL, 2, KVC_MATH_EXACT};
+    enum kvc_status status = kvc_engine_open(&with, &engine, error);
+    if (status == KVC_OK)
+        status = kvc_model_open(engine, path, &model, error);
+    if (status == KVC_OK)
+        status = kvc_sampler_open(&sampling, kvc_model_info(model)->vocab, &sampler, error);
+    if (status == KVC_OK)
+        status = kvc_session_open(model, &options, &sessions[0], error);
+    options.policy = "full";
+    if (status == KVC_OK)
+        status = kvc_session_open(model, &options, &sessions[1], error);
+    for (int i = 0; i < 2 && status == KVC_OK; i++)
+        status = kvc_session_prompt(sessions[i], tokens, 255, NULL, logits, error);
+    for (int i = 0; i < 3 && status == KVC_OK; i++) {
+        status = kvc_decode(sessions, next, 2, logits, NULL, error);
+        if (status == KVC_OK)
+            next[0] = kvc_sample(sampler, logits);
+    }
+    if (status == KVC_OK)
+        status = kvc_tokenize(model, "the old sailor", 14, KVC_TOKENIZE_BOS, &made, &count, error);
+    if (status == KVC_OK)
+        status = kvc_detokenize(model, made, count, true, &text, &bytes, error);
+    free(made);
+    free(text);
+    kvc_session_close(sessions[0]);
+    kvc_session_close(sessions[1]);
+    kvc_sampler_close(sampler);
+    kvc_model_close(model);
+    kvc_engine_close(engine);
+    return status;
+}
+
+static void fail_each(const char *path, uint64_t growth) {
+    static float logits[2 * 100000];
+    struct kvc_error error;
+    calls = failing = 0;
+    if (whole_run(path, logits, &error) != KVC_OK)
+        fail_msg("%s: %s", path, error.text);
+    const uint64_t all = calls;
+    uint64_t refused = 0;
+    for (uint64_t n = 1; n <= all; n += 1 + n / growth) {
+        calls = 0;
+        failing = n;
+        error = (struct kvc_error){KVC_OK, ""};
+        const enum kvc_status status = whole_run(path, logits, &error);
+        failing = 0;
+        if (status == KVC_OK)
+            continue;
+        if (status != KVC_RESOURCE || !error.text[0] || strchr(error.text, '\n'))
+            fail_msg("allocation %d of %d: status %d, \"%s\"", (int)n, (int)all, (int)status, error.text);
+        refused++;
+    }
+    print_message("%d allocations in a run of %s, %d made to fail\n", (int)all, path, (int)refused);
+    assert_true(refused > 10);
+}
+
+static void test_gguf(void **state) {
+    (void)state;
+    fail_each(model_path, 30);
+}
+
+static void test_folder(void **state) {
+    (void)state;
+    const char *source = getenv("top_srcdir");
+    char path[512];
+    snprintf(path, sizeof path, "%s/data/demo", source ? source : ".");
+    fail_each(path, 20);
+}
+
+static int set_up(void **state) {
+    (void)state;
+    struct kvc_error error;
+    const char *folder = getenv("TMPDIR");
+    snprintf(model_path, sizeof model_path, "%s/kvcull-no-memory-%ld.gguf", folder ? folder : "/tmp", (long)getpid());
+    if (kvc_make_model("tiny", KVC_Q8_0, 3, model_path, &error) == KVC_OK)
+        return 0;
+    print_error("%s\n", error.text);
+    return -1;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    remove(model_path);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gguf), cmocka_unit_test(test_folder)};
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
