@@ -130,7 +130,7 @@ static void fail_each(const char *path, uint64_t growth) {
 
 static void test_gguf(void **state) {
     (void)state;
-    fail_each(model_path, 30);
+    fail_each(model_path, 150);
 }
 
 static void test_folder(void **state) {
@@ -138,7 +138,7 @@ static void test_folder(void **state) {
     const char *source = getenv("top_srcdir");
     char path[512];
     snprintf(path, sizeof path, "%s/data/demo", source ? source : ".");
-    fail_each(path, 20);
+    fail_each(path, 60);
 }
 
 static int set_up(void **state) {
