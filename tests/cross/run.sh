@@ -55,6 +55,7 @@ fast_math() {
 }
 
 top=$PWD
+make -C "$build" tests/cross/driver >"$out/native.build" 2>&1 || { tail "$out/native.build"; echo "not ok native: does not build"; exit 1; }
 run native "$build/tests/cross/driver"
 if [ ! -s "$out/native.hashes" ] || grep -q failed "$out/native.hashes"; then
     cat "$out/native.log"
