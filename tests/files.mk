@@ -11,3 +11,7 @@ tests_test_types_LDADD = $(KVC_TEST_LIBS) -lm
 check_PROGRAMS += tests/test_convert
 tests_test_convert_SOURCES = tests/test_convert.c tests/file_maker.h
 tests_test_convert_LDADD = $(KVC_TEST_LIBS) -lm
+
+check_PROGRAMS += tests/test_hostile
+tests_test_hostile_SOURCES = tests/test_hostile.c tests/file_maker.h
+tests_test_hostile_LDADD = $(KVC_TEST_LIBS)

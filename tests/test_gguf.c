@@ -486,7 +486,7 @@ static void survives_flipped_bytes(void **state) {
     (void)state;
     uint64_t random = 12345;
     unsigned opened = 0;
-    for (unsigned i = 0; i < 4000; i++) {
+    for (unsigned i = 0; i < (kvc_test_thinned() ? 500 : 4000); i++) {
         make_good();
         for (unsigned k = 0; k < 1 + i % 3; k++) {
             random = random * UINT64_C(6364136223846793005) + 1442695040888963407;
@@ -502,7 +502,7 @@ static void survives_flipped_bytes(void **state) {
             kvc_gguf_close(file);
         }
     }
-    assert_true(opened > 100); /* some flips do no harm */
+    assert_true(opened > 20); /* some flips do no harm */
 }
 
 int main(void) {
