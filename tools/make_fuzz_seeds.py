@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""Writes the seeds of the GGUF, safetensors and config.json fuzz targets: very small models and files, each with another
+part of the formats in it. Needs nothing beyond Python.
+
+    tools/make_fuzz_seeds.py tests/fuzz/seeds
+"""
+import json
+import os
+import struct
+import sys
+
+U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)
+PACK = {U8: "<B", I8: "<b", U16: "<H", I16: "<h", U32: "<I", I32: "<i", F32: "<f", BOOL: "<B", U64: "<Q", I64: "<q", F64: "<d"}
+BLOCK = {0: (1, 4), 1: (1, 2), 30: (1, 2), 8: (32, 34), 2: (32, 18), 6: (32, 22), 11: (256, 110), 12: (256, 144), 13: (256, 176), 14: (256, 210)}
+
+
+def string(text):
+    data = text.encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+def value(kind, v):
+    if kind == STRING:
+        return string(v)
+    if kind == ARRAY:
+        element, items = v
+        return struct.pack("<IQ", element, len(items)) + b"".join(value(element, i) for i in items)
+    return struct.pack(PACK[kind], v)
+
+
+def gguf(keys, tensors, alignment=32, version=3):
+    """keys: (name, kind, value); tensors: (name, type, shape outermost first)"""
+    head = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(keys))
+    for name, kind, v in keys:
+        head += string(name) + struct.pack("<I", kind) + value(kind, v)
+    data = b""
+    for name, kind, shape in tensors:
+        elements, size = BLOCK[kind]
+        count = 1
+        for d in shape:
+            count *= d
+        head += string(name) + struct.pack("<I", len(shape)) + b"".join(struct.pack("<Q", d) for d in reversed(shape))
+        head += struct.pack("<IQ", kind, len(data))
+        if name.startswith("rope_"):
+            data += struct.pack("<%df" % count, *(1 + i for i in range(count)))
+        else:
+            data += bytes(i % 61 for i in range(count // elements * size))
+        data += bytes(-len(data) % alignment)
+    return head + bytes(-len(head) % alignment) + data
+
+
+def model(arch, kind=0, fused=False, norms=False, bias=False, tied=True, hidden=8, feed=8):
+    heads, kv, d, vocab = 2, 1, 4, 24
+    keys = [("general.architecture", STRING, arch), ("general.name", STRING, "seed")]
+    for name, v in (("block_count", 1), ("embedding_length", hidden), ("feed_forward_length", feed), ("context_length", 64),
+                    ("attention.head_count", heads), ("attention.head_count_kv", kv), ("attention.key_length", d),
+                    ("attention.value_length", d), ("rope.dimension_count", d), ("vocab_size", vocab)):
+        keys.append((f"{arch}.{name}", U32, v))
+    keys += [(f"{arch}.attention.layer_norm_rms_epsilon", F32, 1e-5), (f"{arch}.rope.freq_base", F32, 10000.0)]
+    t = [("token_embd.weight", kind, (vocab, hidden)), ("output_norm.weight", 0, (hidden,)),
+         ("blk.0.attn_norm.weight", 0, (hidden,)), ("blk.0.ffn_norm.weight", 0, (hidden,)),
+         ("blk.0.attn_output.weight", kind if heads * d % BLOCK[kind][0] == 0 else 0, (hidden, heads * d)),
+         ("blk.0.ffn_down.weight", kind, (hidden, feed))]
+    if fused:
+        t += [("blk.0.attn_qkv.weight", kind, ((heads + 2 * kv) * d, hidden)), ("blk.0.ffn_up.weight", kind, (2 * feed, hidden))]
+    else:
+        t += [("blk.0.attn_q.weight", kind, (heads * d, hidden)), ("blk.0.attn_k.weight", kind, (kv * d, hidden)),
+              ("blk.0.attn_v.weight", kind, (kv * d, hidden)), ("blk.0.ffn_gate.weight", kind, (feed, hidden)),
+              ("blk.0.ffn_up.weight", kind, (feed, hidden))]
+    if norms:
+        t += [("blk.0.attn_q_norm.weight", 0, (d,)), ("blk.0.attn_k_norm.weight", 0, (d,))]
+    if bias:
+        t += [("blk.0.attn_q.bias", 0, (heads * d,)), ("blk.0.attn_k.bias", 0, (kv * d,)), ("blk.0.attn_v.bias", 0, (kv * d,))]
+    if not tied:
+        t += [("output.weight", kind, (vocab, hidden))]
+    return keys, t
+
+
+def spoken(vocab=24):
+    tokens = ["<unk>", "<s>", "</s>", "<0x61>", "<0x0A>", "<0xFF>", "\u2581", "a", "t", "e", "x", "\u2581a", "te", "xt", "text"]
+    tokens += [f"w{i}" for i in range(vocab - len(tokens))]
+    types = [2, 3, 3, 6, 6, 6] + [1] * (vocab - 6)
+    return [("tokenizer.ggml.model", STRING, "llama"), ("tokenizer.ggml.tokens", ARRAY, (STRING, tokens)),
+            ("tokenizer.ggml.scores", ARRAY, (F32, [-float(i) for i in range(vocab)])),
+            ("tokenizer.ggml.token_type", ARRAY, (I32, types)), ("tokenizer.ggml.bos_token_id", U32, 1),
+            ("tokenizer.ggml.eos_token_id", U32, 2), ("tokenizer.ggml.unknown_token_id", U32, 0),
+            ("tokenizer.ggml.add_bos_token", BOOL, 1), ("tokenizer.chat_template", STRING, "{{ messages }} [INST]")]
+
+
+def byte_level(vocab=24, pre="llama-bpe"):
+    tokens = ["a", "t", "e", "x", "\u0120", "1", "2", "te", "xt", "text", "\u0120a", "12"]
+    tokens += [f"w{i}" for i in range(vocab - 2 - len(tokens))] + ["<|begin|>", "<|end|>"]
+    types = [1] * (vocab - 2) + [3, 3]
+    merges = ["t e", "x t", "te xt", "\u0120 a", "1 2"]
+    return [("tokenizer.ggml.model", STRING, "gpt2"), ("tokenizer.ggml.pre", STRING, pre),
+            ("tokenizer.ggml.tokens", ARRAY, (STRING, tokens)), ("tokenizer.ggml.token_type", ARRAY, (I32, types)),
+            ("tokenizer.ggml.merges", ARRAY, (STRING, merges)), ("tokenizer.ggml.bos_token_id", U32, vocab - 2),
+            ("tokenizer.ggml.eos_token_id", U32, vocab - 1)]
+
+
+def embedded(vocab=24):
+    words = {f"w{i}": i for i in range(vocab)}
+    text = {"version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": {"type": "WhitespaceSplit"},
+            "post_processor": None, "decoder": None, "model": {"type": "WordLevel", "vocab": words, "unk_token": "w0"}}
+    return [("tokenizer.ggml.model", STRING, "huggingface"), ("tokenizer.huggingface.json", STRING, json.dumps(text)),
+            ("tokenizer.ggml.bos_token_id", U32, 1), ("tokenizer.ggml.eos_token_id", U32, 2),
+            ("tokenizer.ggml.add_bos_token", BOOL, 1)]
+
+
+def gguf_seeds():
+    yield "empty", gguf([], [])
+    yield "values", gguf([(f"k.{kind}", kind, 1) for kind in PACK] +
+                         [("k.text", STRING, "text")] + [(f"k.array.{kind}", ARRAY, (kind, [1, 0, 1])) for kind in PACK] +
+                         [("k.texts", ARRAY, (STRING, ["one", "", "three"])), ("general.alignment", U32, 64)], [], 64)
+    yield "types", gguf([], [(f"t{kind}", kind, (2, BLOCK[kind][0])) for kind in BLOCK], version=2)
+    for name, arguments, text in (("llama", {}, spoken()), ("qwen2", {"bias": True, "tied": False}, byte_level(pre="qwen2")),
+                                  ("qwen3", {"norms": True, "kind": 1}, byte_level()),
+                                  ("phi3", {"fused": True, "kind": 30}, embedded())):
+        keys, tensors = model(name, **arguments)
+        yield name, gguf(keys + text, tensors)
+    keys, tensors = model("llama", kind=8, hidden=32, feed=32)
+    yield "blocks", gguf(keys + byte_level(pre="gpt-2"), tensors)
+    keys, tensors = model("llama")
+    yield "llama3", gguf(keys, tensors + [("rope_freqs.weight", 0, (2,))])
+    keys, tensors = model("phi3", fused=True)
+    yield "longrope", gguf(keys + [("phi3.rope.scaling.original_context_length", U32, 16), ("phi3.attention.sliding_window", U32, 8),
+                                   ("phi3.rope.scaling.attn_factor", F32, 1.2)],
+                           tensors + [("rope_factors_short.weight", 0, (2,)), ("rope_factors_long.weight", 0, (2,))])
+    keys, tensors = model("qwen2", bias=True)
+    yield "yarn", gguf(keys + [("qwen2.rope.scaling.type", STRING, "yarn"), ("qwen2.rope.scaling.factor", F32, 4.0),
+                               ("qwen2.rope.scaling.original_context_length", U32, 16),
+                               ("qwen2.attention.sliding_window", U32, 8),
+                               ("qwen2.attention.sliding_window_pattern", ARRAY, (BOOL, [1]))], tensors)
+
+
+def safetensors(entries, padding=0, metadata=None):
+    header, at, size = {}, 0, {"F32": 4, "F16": 2, "BF16": 2}
+    if metadata:
+        header["__metadata__"] = metadata
+    for name, dtype, shape in entries:
+        count = size[dtype]
+        for d in shape:
+            count *= d
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + count]}
+        at += count
+    text = json.dumps(header, separators=(",", ":")).encode() + b" " * padding
+    return struct.pack("<Q", len(text)) + text + bytes(i % 251 for i in range(at))
+
+
+def safetensors_seeds():
+    yield "empty", safetensors([])
+    yield "one", safetensors([("model.norm.weight", "F32", [4])])
+    yield "three", safetensors([("a", "F32", [2, 3]), ("b", "F16", [1, 2, 3]), ("c", "BF16", [])], 3, {"format": "pt"})
+    yield "misaligned", safetensors([("a", "F16", [1]), ("b", "F32", [2])], 1)
+    yield "index", json.dumps({"metadata": {"total_size": 8}, "weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}).encode()
+    yield "outside", json.dumps({"weight_map": {"a": "../one.safetensors"}}).encode()
+
+
+def config_seeds():
+    base = {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2,
+            "num_key_value_heads": 1, "vocab_size": 24, "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
+            "rope_theta": 10000.0, "tie_word_embeddings": True, "bos_token_id": 1, "eos_token_id": [2, 3]}
+    yield "llama", {**base, "model_type": "llama", "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+                    "high_freq_factor": 4.0, "original_max_position_embeddings": 16}}
+    yield "linear", {**base, "model_type": "llama", "rope_scaling": {"type": "linear", "factor": 2.0}, "attention_bias": True}
+    yield "mistral", {**base, "model_type": "mistral", "sliding_window": 16, "head_dim": 6}
+    yield "qwen2", {**base, "model_type": "qwen2", "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1,
+                    "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}}
+    yield "qwen3", {**base, "model_type": "qwen3", "head_dim": 4, "layer_types": ["full_attention", "full_attention"]}
+    yield "phi3", {**base, "model_type": "phi3", "original_max_position_embeddings": 16, "partial_rotary_factor": 0.5,
+                   "rope_scaling": {"type": "longrope", "short_factor": [1.0], "long_factor": [2.0]}}
+
+
+def main():
+    for name, seeds in (("gguf", gguf_seeds()), ("safetensors", safetensors_seeds()), ("config", config_seeds())):
+        folder = os.path.join(sys.argv[1], name)
+        os.makedirs(folder, exist_ok=True)
+        for seed, data in seeds:
+            with open(os.path.join(folder, seed), "wb") as file:
+                file.write(data if isinstance(data, bytes) else json.dumps(data).encode())
+
+
+if __name__ == "__main__":
+    main()
