@@ -16,7 +16,7 @@
 
 extern const struct kvc_backend_class kvc_backend_cpu, kvc_backend_ref;
 
-enum mood { PLAIN, CANCELLING, TINY, SIGNED_ZEROS, WILD, MOODS };
+enum mood { PLAIN, CANCELLING, TINY, SIGNED_ZEROS, WILD, MOODS, UNDERFLOWING };
 
 static uint64_t state = 0x9e3779b97f4a7c15u;
 static uint32_t chance(void) {
@@ -34,6 +34,8 @@ static float value(enum mood mood, size_t i) {
         return (i / 32 % 2 ? -1.0f : 1.0f) * (0x1p40f + (float)(i % 32) * 0x1p20f) + (chance() % 4 ? 0.0f : x * 0x1p30f);
     case TINY:
         return x * (chance() % 2 ? 0x1p-126f : 0x1p-70f);
+    case UNDERFLOWING:
+        return 0x1p-100f;
     case SIGNED_ZEROS:
         return chance() % 3 == 0 ? -0.0f : chance() % 2 ? 0.0f : x * 0x1p-149f;
     case WILD:
@@ -71,6 +73,8 @@ static void fill_weights(unsigned char *w, enum kvc_type type, size_t rows, size
     for (size_t i = 0; i + block <= bytes; i += block) {
         float x = value(mood == CANCELLING ? PLAIN : mood, i / block);
         uint16_t h;
+        if (mood == UNDERFLOWING)
+            x = -x;
         switch (type) {
         case KVC_F32:
             memcpy(w + i, &x, sizeof x);
@@ -251,6 +255,17 @@ static void test_blocks(void **given) {
     compare(f->ref, f->paths, f->names, KINDS, KVC_Q4_K, 26, 17, 50176, PLAIN, true);
 }
 
+/* Products of positive x and negative w that vanish leave lanes of -0, and so does their sum: what fills up a row must
+ * not turn it into +0. */
+static void test_negative_zero(void **given) {
+    static const size_t shapes[][2] = {{1, 40}, {1, 300}, {5, 63}, {16, 1000}, {40, 33}, {41, 95}, {40, 5001}};
+    struct fixture *f = *given;
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        compare(f->ref, f->paths, f->names, KINDS, KVC_F32, shapes[i][0], 19, shapes[i][1], UNDERFLOWING, false);
+        compare(f->ref, f->paths, f->names, KINDS, KVC_BF16, shapes[i][0], 19, shapes[i][1], UNDERFLOWING, false);
+    }
+}
+
 /* The comparison itself must be able to fail: another order gives other bits. */
 static void test_order_matters(void **given) {
     struct fixture *f = *given;
@@ -272,6 +287,7 @@ static void test_order_matters(void **given) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_order_matters), cmocka_unit_test(test_sizes),
-                                       cmocka_unit_test(test_rows), cmocka_unit_test(test_blocks)};
+                                       cmocka_unit_test(test_rows), cmocka_unit_test(test_negative_zero),
+                                       cmocka_unit_test(test_blocks)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
