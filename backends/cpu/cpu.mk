@@ -10,7 +10,7 @@ libkvc_la_SOURCES += backends/cpu/cpu.c backends/cpu/memory.c backends/cpu/arena
 libkvc_la_SOURCES += backends/cpu/cpu.h backends/cpu/simd/simd.h backends/cpu/simd/lanes_avx512.h \
 	backends/cpu/simd/lanes_avx2.h backends/cpu/simd/lanes_neon.h
 libkvc_la_SOURCES += backends/cpu/simd/linear.c backends/cpu/simd/linear.h backends/cpu/simd/linear_template.h \
-	backends/cpu/simd/widen.h
+	backends/cpu/simd/unroll.h backends/cpu/simd/widen.h
 libkvc_la_SOURCES += backends/cpu/simd/entries.h backends/cpu/simd/softmax_tile.h backends/cpu/simd/attention_few.h \
 	backends/cpu/simd/attention_many.h backends/cpu/simd/attention.h \
 	backends/cpu/simd/carve.h backends/cpu/simd/rows.h backends/cpu/simd/weights.h backends/cpu/simd/ring_fuse.h \

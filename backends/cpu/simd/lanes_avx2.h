@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "backends/cpu/simd/unroll.h"
+
 #define LANES 8
 #define LANES_REGISTERS 16
 
@@ -99,8 +101,9 @@ static inline void vf_load_pairs(const float *p, vf *even, vf *odd) {
     *odd = _mm256_shuffle_ps(low, high, 0xdd);
 }
 
-static inline void vf_transpose(vf r[LANES]) {
+INLINE void vf_transpose(vf r[LANES]) {
     __m256 t[8];
+    UNROLL
     for (int i = 0; i < 8; i += 4) {
         __m256d a = _mm256_castps_pd(_mm256_unpacklo_ps(r[i], r[i + 1]));
         __m256d b = _mm256_castps_pd(_mm256_unpackhi_ps(r[i], r[i + 1]));
@@ -111,16 +114,19 @@ static inline void vf_transpose(vf r[LANES]) {
         t[i + 2] = _mm256_castpd_ps(_mm256_unpacklo_pd(b, d));
         t[i + 3] = _mm256_castpd_ps(_mm256_unpackhi_pd(b, d));
     }
+    UNROLL
     for (int c = 0; c < 4; c++) {
         r[c] = _mm256_permute2f128_ps(t[c], t[4 + c], 0x20);
         r[4 + c] = _mm256_permute2f128_ps(t[c], t[4 + c], 0x31);
     }
 }
 
-static inline vf vf_tree_rows(vf r[LANES]) {
+INLINE vf vf_tree_rows(vf r[LANES]) {
+    UNROLL
     for (int i = 0; i < 4; i++) /* halves: rows i, i + 4 */
         r[i] = _mm256_add_ps(_mm256_permute2f128_ps(r[i], r[i + 4], 0x20),
                              _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+    UNROLL
     for (int i = 0; i < 2; i++) {
         __m256d a = _mm256_castps_pd(r[i]), b = _mm256_castps_pd(r[i + 2]);
         r[i] = _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(a, b)), _mm256_castpd_ps(_mm256_unpackhi_pd(a, b)));

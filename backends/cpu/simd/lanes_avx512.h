@@ -12,6 +12,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "backends/cpu/simd/unroll.h"
+
 #define LANES 16
 #define LANES_REGISTERS 32
 
@@ -100,8 +102,9 @@ static inline void vf_load_pairs(const float *p, vf *even, vf *odd) {
 }
 
 /* r[i] lane j becomes r[j] lane i. */
-static inline void vf_transpose(vf r[LANES]) {
+INLINE void vf_transpose(vf r[LANES]) {
     __m512 t[16];
+    UNROLL
     for (int i = 0; i < 16; i += 4) {
         __m512d a = _mm512_castps_pd(_mm512_unpacklo_ps(r[i], r[i + 1]));
         __m512d b = _mm512_castps_pd(_mm512_unpackhi_ps(r[i], r[i + 1]));
@@ -112,6 +115,7 @@ static inline void vf_transpose(vf r[LANES]) {
         t[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(b, d));
         t[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(b, d));
     }
+    UNROLL
     for (int c = 0; c < 4; c++) { /* part p of t[i + c]: column 4p + c of rows i .. i + 3 */
         __m512 a = _mm512_shuffle_f32x4(t[c], t[4 + c], 0x44), b = _mm512_shuffle_f32x4(t[c], t[4 + c], 0xee);
         __m512 e = _mm512_shuffle_f32x4(t[8 + c], t[12 + c], 0x44), f = _mm512_shuffle_f32x4(t[8 + c], t[12 + c], 0xee);
@@ -124,11 +128,14 @@ static inline void vf_transpose(vf r[LANES]) {
 
 /* The end of LANES dot products at once: lane i of the result is the sum of r[i] by halves, lane[j] + lane[j + w] for
  * w = 8, 4, 2, 1. r is overwritten. */
-static inline vf vf_tree_rows(vf r[LANES]) {
+INLINE vf vf_tree_rows(vf r[LANES]) {
+    UNROLL
     for (int i = 0; i < 8; i++) /* halves: rows i, i + 8 */
         r[i] = _mm512_add_ps(_mm512_shuffle_f32x4(r[i], r[i + 8], 0x44), _mm512_shuffle_f32x4(r[i], r[i + 8], 0xee));
+    UNROLL
     for (int i = 0; i < 4; i++) /* quarters: rows i, i + 8, i + 4, i + 12 */
         r[i] = _mm512_add_ps(_mm512_shuffle_f32x4(r[i], r[i + 4], 0x88), _mm512_shuffle_f32x4(r[i], r[i + 4], 0xdd));
+    UNROLL
     for (int i = 0; i < 2; i++) { /* in each quarter: two lanes of its row + 0, two of its row + 2 */
         __m512d a = _mm512_castps_pd(r[i]), b = _mm512_castps_pd(r[i + 2]);
         r[i] = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)), _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));

@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "backends/cpu/simd/unroll.h"
+
 #define LANES 4
 #define LANES_REGISTERS 32
 
@@ -121,7 +123,7 @@ static inline void vf_load_pairs(const float *p, vf *even, vf *odd) {
     *odd = both.val[1];
 }
 
-static inline void vf_transpose(vf r[LANES]) {
+INLINE void vf_transpose(vf r[LANES]) {
     float32x4_t a = vtrn1q_f32(r[0], r[1]), b = vtrn2q_f32(r[0], r[1]);
     float32x4_t c = vtrn1q_f32(r[2], r[3]), d = vtrn2q_f32(r[2], r[3]);
     r[0] = vcombine_f32(vget_low_f32(a), vget_low_f32(c));
@@ -130,7 +132,8 @@ static inline void vf_transpose(vf r[LANES]) {
     r[3] = vcombine_f32(vget_high_f32(b), vget_high_f32(d));
 }
 
-static inline vf vf_tree_rows(vf r[LANES]) {
+INLINE vf vf_tree_rows(vf r[LANES]) {
+    UNROLL
     for (int i = 0; i < 2; i++) /* halves: two lanes of row i, two of row i + 2 */
         r[i] = vaddq_f32(vcombine_f32(vget_low_f32(r[i]), vget_low_f32(r[i + 2])),
                          vcombine_f32(vget_high_f32(r[i]), vget_high_f32(r[i + 2])));

@@ -226,6 +226,8 @@ static void widen_stretch(const struct kvc_linear_call *call, float *to, size_t 
     const unsigned char *from = call->w + output * call->row_bytes + k0 / GROUP * bytes;
     for (; n > 0; from += bytes, to += GROUP) {
         size_t now = at_most(n, GROUP);
+        for (size_t line = 0; line < bytes; line += 64)
+            __builtin_prefetch(from + bytes + line);
         widen_by_type[call->type].widen(to, from, now);
         n -= now;
     }
@@ -335,16 +337,20 @@ static const unsigned char place[KVC_LANES] = {0, 16, 8, 24, 4, 20, 12, 28, 2, 1
 
 /* Floats behind each lane of a panel: the lanes of one store fall into different cache sets. */
 #define LANE_GAP 16
-#define GROUP_BYTES (192 * 1024) /* lanes of a panel that are visited together for all rows: half the second level */
+#ifndef ROUND_BYTES
+#define ROUND_BYTES (384 * 1024) /* of packed weights that are used together for all rows: they stay in the second level */
+#endif
 
 static size_t depth_of(const struct kvc_linear_call *call) { return (call->K + KVC_LANES - 1) / KVC_LANES; }
 static size_t panel_lane_floats(const struct kvc_linear_call *call) { return depth_of(call) * TILE_OUTPUTS + LANE_GAP; }
+/* The same for packed rows; here the gap takes what the last whole vector stores past its TILE_ROWS values. */
+static size_t rows_lane_floats(const struct kvc_linear_call *call) { return depth_of(call) * TILE_ROWS + LANE_GAP; }
 static size_t row_tiles(const struct kvc_linear_call *call) { return (call->rows + TILE_ROWS - 1) / TILE_ROWS; }
 
 /* How many of the 32 lanes are visited together: a power of two. */
 static size_t lanes_together(const struct kvc_linear_call *call) {
     size_t together = KVC_LANES;
-    while (together > 1 && together * panel_lane_floats(call) * sizeof(float) > GROUP_BYTES)
+    while (together > 1 && together * call->strip * panel_lane_floats(call) * sizeof(float) > ROUND_BYTES)
         together /= 2;
     return together;
 }
@@ -355,24 +361,28 @@ static size_t outer_levels(size_t together) {
     return levels;
 }
 
-#define ROW_BLOCK 48 /* tiles of rows that pass one panel together, so that their partial sums stay near */
+#define ROW_BLOCK 48 /* tiles of rows that pass a strip of panels together, so that their partial sums stay near */
+
+#define PREFETCH GROUP /* floats ahead: each row is read a group at a time, too short for the hardware to see ahead */
 
 /* A square of LANES x LANES, transposed. */
-INLINE void transpose_store(vf *r, const float *const *from, size_t at) {
+INLINE void transposed(vf *r, const float *const *from, size_t at) {
     UNROLL
-    for (int i = 0; i < LANES; i++)
+    for (int i = 0; i < LANES; i++) {
         r[i] = vf_load(from[i] + at);
+        __builtin_prefetch(from[i] + at + PREFETCH);
+    }
     vf_transpose(r);
 }
 
 /* Packed rows: [tile][place of lane][k / 32][TILE_ROWS]. */
 static size_t packed_floats(const struct kvc_linear_call *call) {
-    return row_tiles(call) * KVC_LANES * depth_of(call) * TILE_ROWS;
+    return row_tiles(call) * KVC_LANES * rows_lane_floats(call);
 }
 
 static void pack_rows(const struct kvc_linear_call *call, size_t tile, float *packed) {
-    size_t depth = depth_of(call), K = call->K;
-    float *to = packed + tile * KVC_LANES * depth * TILE_ROWS;
+    size_t depth = depth_of(call), lane_floats = rows_lane_floats(call), K = call->K;
+    float *to = packed + tile * KVC_LANES * lane_floats;
     for (size_t r0 = 0; r0 < TILE_ROWS; r0 += LANES) { /* rows below the last repeat it; their sums are not kept */
         size_t rows = at_most(LANES, TILE_ROWS - r0);
         const float *from[LANES];
@@ -392,13 +402,10 @@ static void pack_rows(const struct kvc_linear_call *call, size_t tile, float *pa
             }
             for (size_t lane = 0; lane < KVC_LANES; lane += LANES) {
                 vf r[LANES];
-                float column[LANES];
-                transpose_store(r, group, lane);
+                transposed(r, group, lane);
                 UNROLL
-                for (int i = 0; i < LANES; i++) {
-                    vf_store(column, r[i]);
-                    memcpy(to + (place[lane + (size_t)i] * depth + k) * TILE_ROWS + r0, column, rows * sizeof(float));
-                }
+                for (int i = 0; i < LANES; i++)
+                    vf_store(to + place[lane + (size_t)i] * lane_floats + k * TILE_ROWS + r0, r[i]);
             }
         }
     }
@@ -425,7 +432,7 @@ static void pack_panel(const struct kvc_linear_call *call, size_t n0, float *to,
                 float *at = to + (k0 / KVC_LANES + k) * TILE_OUTPUTS + g;
                 for (size_t lane = 0; lane < KVC_LANES; lane += LANES) {
                     vf r[LANES];
-                    transpose_store(r, from, k * KVC_LANES + lane);
+                    transposed(r, from, k * KVC_LANES + lane);
                     UNROLL
                     for (int i = 0; i < LANES; i++)
                         vf_store(at + place[lane + (size_t)i] * stride, r[i]);
@@ -438,7 +445,7 @@ static void pack_panel(const struct kvc_linear_call *call, size_t n0, float *to,
 struct tile {
     const float *rows;    /* packed, at the first of the lanes to visit */
     const float *outputs; /* the same */
-    size_t depth, lane_floats;
+    size_t depth, rows_lane_floats, lane_floats;
     unsigned together, round, rounds; /* lanes visited now; which of the rounds this is */
     float *outer;                     /* this tile's partial sums of earlier rounds */
     const float *bias;                /* [TILE_OUTPUTS] or NULL */
@@ -478,8 +485,12 @@ INLINE void tile_sum(const int rows, const struct tile *t) {
         for (size_t k = t->depth; k > 0; k--) {
             vf w[TILE_VECTORS];
             UNROLL
-            for (int v = 0; v < TILE_VECTORS; v++)
+            for (int v = 0; v < TILE_VECTORS; v++) {
                 w[v] = vf_load(bk + v * LANES);
+            }
+#ifdef PFA
+            __builtin_prefetch(a + PFA * TILE_ROWS);
+#endif
             UNROLL
             for (int i = 0; i < rows; i++) {
                 vf x = vf_set(a[i]);
@@ -490,6 +501,7 @@ INLINE void tile_sum(const int rows, const struct tile *t) {
             a += TILE_ROWS;
             bk += TILE_OUTPUTS;
         }
+        a += LANE_GAP;
         b += t->lane_floats;
         for (unsigned ones = lane; ones & 1; ones >>= 1) {
             top -= TILE_FLOATS;
@@ -529,42 +541,68 @@ INLINE void tile_sum(const int rows, const struct tile *t) {
 TILE_EVERY(TILE_FUNCTION)
 static void (*const tile_by_height[TILE_ROWS + 1])(const struct tile *) = {TILE_EVERY(TILE_ENTRY)};
 
-static size_t panel_scratch(const struct kvc_linear_call *call) {
-    /* the panel; widened weights; partial sums of earlier rounds; one tile and its biases */
-    return KVC_LANES * panel_lane_floats(call) + LANES * GROUP +
-           ROW_BLOCK * outer_levels(lanes_together(call)) * TILE_FLOATS + TILE_FLOATS + TILE_OUTPUTS;
+/* Offsets into the scratch of one strip, in floats. */
+struct strip_scratch {
+    size_t widened, outer, whole, bias, end;
+};
+static struct strip_scratch strip_places(const struct kvc_linear_call *call) {
+    struct strip_scratch s;
+    s.widened = call->strip * KVC_LANES * panel_lane_floats(call); /* behind the packed panels */
+    s.outer = s.widened + LANES * GROUP;
+    s.whole = s.outer + ROW_BLOCK * call->strip * outer_levels(lanes_together(call)) * TILE_FLOATS;
+    s.bias = s.whole + TILE_FLOATS; /* behind a tile that hangs over the edge */
+    s.end = s.bias + call->strip * TILE_OUTPUTS;
+    return s;
+}
+static size_t strip_scratch(const struct kvc_linear_call *call) { return strip_places(call).end; }
+
+/* One tile of rows times one panel: the lanes of one round. */
+static void tile_round(const struct kvc_linear_call *call, struct tile *t, size_t tile, size_t n0, float *whole) {
+    size_t rows = at_most(TILE_ROWS, call->rows - tile * TILE_ROWS), height = rows;
+    size_t outputs = at_most(TILE_OUTPUTS, call->N - n0);
+    while (!tile_by_height[height])
+        height++;
+    float *y = call->y + tile * TILE_ROWS * call->N + n0;
+    int direct = height == rows && outputs == TILE_OUTPUTS;
+    t->y = direct ? y : whole;
+    t->y_stride = direct ? call->N : TILE_OUTPUTS;
+    tile_by_height[height](t);
+    for (size_t i = 0; !direct && t->round + 1 == t->rounds && i < rows; i++)
+        memcpy(y + i * call->N, whole + i * TILE_OUTPUTS, outputs * sizeof(float));
 }
 
-static void panel(const struct kvc_linear_call *call, size_t number, size_t first, size_t last, const float *packed,
+static void strip(const struct kvc_linear_call *call, size_t number, size_t first, size_t last, const float *packed,
                   float *scratch) {
-    size_t n0 = number * TILE_OUTPUTS, outputs = at_most(TILE_OUTPUTS, call->N - n0), depth = depth_of(call);
-    size_t lane_floats = panel_lane_floats(call), together = lanes_together(call), levels = outer_levels(together);
-    float *weights = scratch, *widened = weights + KVC_LANES * lane_floats, *outer = widened + LANES * GROUP;
-    float *whole = outer + ROW_BLOCK * levels * TILE_FLOATS, *bias = whole + TILE_FLOATS;
-    struct tile t = {.depth = depth, .lane_floats = lane_floats, .together = (unsigned)together,
-                     .rounds = (unsigned)(KVC_LANES / together), .bias = call->bias ? bias : NULL};
-    pack_panel(call, n0, weights, widened);
-    for (size_t i = 0; call->bias && i < TILE_OUTPUTS; i++)
-        bias[i] = i < outputs ? call->bias[n0 + i] : 0.0f;
-    for (size_t block = first; block < last; block += ROW_BLOCK) {
-        for (t.round = 0; t.round < t.rounds; t.round++) {
-            for (size_t tile = block; tile < at_most(block + ROW_BLOCK, last); tile++) {
-                size_t rows = at_most(TILE_ROWS, call->rows - tile * TILE_ROWS), height = rows;
-                while (!tile_by_height[height])
-                    height++;
-                float *y = call->y + tile * TILE_ROWS * call->N + n0;
-                int direct = height == rows && outputs == TILE_OUTPUTS;
-                t.rows = packed + (tile * KVC_LANES + t.round * together) * depth * TILE_ROWS;
-                t.outputs = weights + t.round * together * lane_floats;
-                t.outer = outer + (tile - block) * levels * TILE_FLOATS;
-                t.y = direct ? y : whole;
-                t.y_stride = direct ? call->N : TILE_OUTPUTS;
-                tile_by_height[height](&t);
-                for (size_t i = 0; !direct && t.round + 1 == t.rounds && i < rows; i++)
-                    memcpy(y + i * call->N, whole + i * TILE_OUTPUTS, outputs * sizeof(float));
-            }
-        }
-    }
+    struct strip_scratch at = strip_places(call);
+    size_t n0 = number * call->strip * TILE_OUTPUTS, lane_floats = panel_lane_floats(call);
+    size_t panels = at_most(call->strip, (call->N - n0 + TILE_OUTPUTS - 1) / TILE_OUTPUTS);
+    size_t together = lanes_together(call), levels = outer_levels(together);
+    struct tile t = {.depth = depth_of(call), .rows_lane_floats = rows_lane_floats(call), .lane_floats = lane_floats,
+                     .together = (unsigned)together, .rounds = (unsigned)(KVC_LANES / together)};
+    for (size_t p = 0; p < panels; p++)
+        pack_panel(call, n0 + p * TILE_OUTPUTS, scratch + p * KVC_LANES * lane_floats, scratch + at.widened);
+    for (size_t i = 0; call->bias && i < panels * TILE_OUTPUTS; i++)
+        scratch[at.bias + i] = n0 + i < call->N ? call->bias[n0 + i] : 0.0f;
+    /* Meanwhile the weights this thread will probably pack next come nearer, a few lines per tile. */
+    size_t next = n0 + call->ahead * call->strip * TILE_OUTPUTS;
+    const unsigned char *ahead = call->w + at_most(next, call->N) * call->row_bytes;
+    const unsigned char *ahead_end = call->w + at_most(next + call->strip * TILE_OUTPUTS, call->N) * call->row_bytes;
+    size_t step = (size_t)(ahead_end - ahead) / ((last - first) * panels * t.rounds) + 64;
+#ifdef NOAHEAD
+ahead=ahead_end;
+#endif
+    for (size_t block = first; block < last; block += ROW_BLOCK)
+        for (t.round = 0; t.round < t.rounds; t.round++)
+            for (size_t tile = block; tile < at_most(block + ROW_BLOCK, last); tile++)
+                for (size_t p = 0; p < panels; p++) {
+                    for (size_t line = 0; line < step && ahead < ahead_end; line += 64, ahead += 64)
+                        __builtin_prefetch(ahead, 0, 1);
+                    t.rows = packed + (tile * KVC_LANES + t.round * together) * t.rows_lane_floats;
+                    t.outputs = scratch + (p * KVC_LANES + t.round * together) * lane_floats;
+                    t.outer = scratch + at.outer + ((tile - block) * call->strip + p) * levels * TILE_FLOATS;
+                    t.bias = call->bias ? scratch + at.bias + p * TILE_OUTPUTS : NULL;
+                    tile_round(call, &t, tile, n0 + p * TILE_OUTPUTS, scratch + at.whole);
+                }
 }
 
 static const struct kvc_linear_kernels kernels = {.few = FEW_LIMIT,
@@ -575,8 +613,8 @@ static const struct kvc_linear_kernels kernels = {.few = FEW_LIMIT,
                                                   .few_rows = few_rows,
                                                   .packed_floats = packed_floats,
                                                   .pack_rows = pack_rows,
-                                                  .panel_scratch = panel_scratch,
-                                                  .panel = panel};
+                                                  .strip_scratch = strip_scratch,
+                                                  .strip = strip};
 
 static void linear(struct kvc_device *device, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
                    struct kvc_span bias, uint32_t rows) {

@@ -6,12 +6,7 @@
 #ifndef KVC_CPU_WIDEN_H
 #define KVC_CPU_WIDEN_H
 
-#define INLINE static inline __attribute__((always_inline))
-#if defined(__clang__)
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 64")
-#endif
+#include "backends/cpu/simd/unroll.h"
 
 #define LANE_VECTORS (KVC_LANES / LANES)
 #define GROUP 256
