@@ -2,7 +2,7 @@
 #include "backends/cpu/simd/linear.h"
 
 #ifndef STRIP_MOST
-#define STRIP_MOST 4 /* panels */
+#define STRIP_MOST 1 /* panels */
 #endif
 
 struct share {

@@ -338,7 +338,7 @@ static const unsigned char place[KVC_LANES] = {0, 16, 8, 24, 4, 20, 12, 28, 2, 1
 /* Floats behind each lane of a panel: the lanes of one store fall into different cache sets. */
 #define LANE_GAP 16
 #ifndef ROUND_BYTES
-#define ROUND_BYTES (384 * 1024) /* of packed weights that are used together for all rows: they stay in the second level */
+#define ROUND_BYTES (192 * 1024) /* of packed weights that are used together for all rows: they stay in the second level */
 #endif
 
 static size_t depth_of(const struct kvc_linear_call *call) { return (call->K + KVC_LANES - 1) / KVC_LANES; }
@@ -361,6 +361,7 @@ static size_t outer_levels(size_t together) {
     return levels;
 }
 
+#define TILE_PREFETCH 16 /* packed rows come from the third level: so many steps ahead */
 #define ROW_BLOCK 48 /* tiles of rows that pass a strip of panels together, so that their partial sums stay near */
 
 #define PREFETCH GROUP /* floats ahead: each row is read a group at a time, too short for the hardware to see ahead */
@@ -488,9 +489,7 @@ INLINE void tile_sum(const int rows, const struct tile *t) {
             for (int v = 0; v < TILE_VECTORS; v++) {
                 w[v] = vf_load(bk + v * LANES);
             }
-#ifdef PFA
-            __builtin_prefetch(a + PFA * TILE_ROWS);
-#endif
+            __builtin_prefetch(a + TILE_PREFETCH * TILE_ROWS);
             UNROLL
             for (int i = 0; i < rows; i++) {
                 vf x = vf_set(a[i]);
@@ -588,9 +587,6 @@ static void strip(const struct kvc_linear_call *call, size_t number, size_t firs
     const unsigned char *ahead = call->w + at_most(next, call->N) * call->row_bytes;
     const unsigned char *ahead_end = call->w + at_most(next + call->strip * TILE_OUTPUTS, call->N) * call->row_bytes;
     size_t step = (size_t)(ahead_end - ahead) / ((last - first) * panels * t.rounds) + 64;
-#ifdef NOAHEAD
-ahead=ahead_end;
-#endif
     for (size_t block = first; block < last; block += ROW_BLOCK)
         for (t.round = 0; t.round < t.rounds; t.round++)
             for (size_t tile = block; tile < at_most(block + ROW_BLOCK, last); tile++)

@@ -1,0 +1,402 @@
+/* linear.c - speed of the linear layers beside what the machine can do: many rows against OpenBLAS's sgemm under its
+ * best core type, one row against the machine's read bandwidth. Everything in a table row is measured in turns, and the
+ * best of the turns counts. Tables fit 100 columns.
+ *
+ *   bench/linear [--threads N] [--turns N] [--rows N] [--quick] [--cpu-time] [gemm] [types] [few] [decode]
+ *
+ * --cpu-time measures processor time of this process instead of time passed (one thread only): for machines with other
+ * work on them. Without a table's name all are printed. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "backends/cpu/cpu.h"
+#include "core/types.h"
+#include "models/quantize.h"
+
+#if defined(KVC_OPENBLAS)
+#include <cblas.h>
+char *openblas_get_corename(void);
+void openblas_set_num_threads(int);
+#endif
+
+extern const struct kvc_backend_class kvc_backend_cpu;
+
+struct bench {
+    struct kvc_device *device;
+    struct kvc_threads *threads;
+    unsigned count, turns;
+    uint32_t rows;
+    bool quick;
+    clockid_t clock;
+};
+
+static double now(const struct bench *b) {
+    struct timespec t;
+    clock_gettime(b->clock, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void fail(const char *text) {
+    fprintf(stderr, "bench/linear: %s\n", text);
+    exit(KVC_RESOURCE);
+}
+
+static void *memory(size_t bytes) {
+    void *p = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+    if (!p)
+        fail("no memory; --quick needs less");
+    return p;
+}
+
+static void fill(float *x, size_t n) {
+    uint32_t state = 12345;
+    for (size_t i = 0; i < n; i++) {
+        state = state * 1664525u + 1013904223u;
+        x[i] = (float)(int32_t)state * 0x1p-31f;
+    }
+}
+
+/* [N, K] of a type; rows repeat after a few, which changes no timing. */
+static unsigned char *make_weights(enum kvc_type type, size_t N, size_t K) {
+    enum { DIFFERENT = 16 };
+    size_t row = kvc_type_row_bytes(type, K);
+    unsigned char *w = memory(N * row);
+    float *values = memory(K * sizeof(float));
+    fill(values, K);
+    for (size_t n = 0; n < N; n++) {
+        if (n >= DIFFERENT) {
+            memcpy(w + n * row, w + n % DIFFERENT * row, row);
+            continue;
+        }
+        values[n] = 0.5f;
+        if (!kvc_quantize_row(type, values, K, w + n * row))
+            fail("a row of weights cannot be quantized");
+    }
+    free(values);
+    return w;
+}
+
+/* One layer, ready to be run again and again. */
+struct layer {
+    size_t N, K, rows;
+    unsigned char *w;
+    struct kvc_weight *weight;
+    struct kvc_span x, y;
+};
+
+static struct layer layer_open(struct bench *b, enum kvc_type type, size_t N, size_t K, size_t rows) {
+    struct layer l = {.N = N, .K = K, .rows = rows, .w = make_weights(type, N, K)};
+    struct kvc_error error;
+    const struct kvc_ops *ops = b->device->ops;
+    if (ops->buffer_create(b->device, KVC_MEMORY_SCRATCH, rows * K * sizeof(float), &l.x.buffer, &error) != KVC_OK ||
+        ops->buffer_create(b->device, KVC_MEMORY_SCRATCH, rows * N * sizeof(float), &l.y.buffer, &error) != KVC_OK ||
+        ops->weight_create(b->device, type, N, K, l.w, &l.weight, &error) != KVC_OK)
+        fail(error.text);
+    fill(kvc_span_data(l.x), rows * K);
+    memset(kvc_span_data(l.y), 0, rows * N * sizeof(float));
+    return l;
+}
+static double layer_run(struct bench *b, const struct layer *l) {
+    struct kvc_error error;
+    double start = now(b);
+    b->device->ops->linear(b->device, l->y, l->x, l->weight, (struct kvc_span){NULL, 0}, (uint32_t)l->rows);
+    if (b->device->ops->sync(b->device, &error) != KVC_OK)
+        fail(error.text);
+    return now(b) - start;
+}
+static void layer_close(struct bench *b, struct layer *l) {
+    b->device->ops->weight_free(b->device, l->weight);
+    b->device->ops->buffer_free(b->device, l->x.buffer);
+    b->device->ops->buffer_free(b->device, l->y.buffer);
+    free(l->w);
+}
+
+static double best(double a, double b) { return a < b ? a : b; }
+
+/* ---- OpenBLAS ------------------------------------------------------------------------------------------------ */
+
+#if defined(KVC_OPENBLAS)
+static double sgemm_run(struct bench *b, const struct layer *l) {
+    double start = now(b);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)l->rows, (int)l->N, (int)l->K, 1.0f, kvc_span_data(l->x),
+                (int)l->K, (const float *)(const void *)l->w, (int)l->K, 0.0f, kvc_span_data(l->y), (int)l->N);
+    return now(b) - start;
+}
+
+/* What a child prints: the core type it got, and its speed. */
+static void probe(struct bench *b) {
+    struct layer l = layer_open(b, KVC_F32, 2048, 2048, 512);
+    double seconds = 1e9;
+    openblas_set_num_threads((int)b->count);
+    for (unsigned i = 0; i < 5; i++)
+        seconds = best(seconds, sgemm_run(b, &l));
+    printf("%s %.1f\n", openblas_get_corename(), 2e-9 * 512.0 * 2048 * 2048 / seconds);
+    layer_close(b, &l);
+}
+
+/* Runs itself once per core type and leaves the fastest in the environment, for a fresh start of this program:
+ * OpenBLAS chooses when it is loaded. A type this CPU cannot run ends that child only. */
+static void choose_core_type(char **arguments, unsigned threads) {
+    static const char *const types[] = {"", "Haswell", "Zen", "SkylakeX", "Cooperlake", "Sapphirerapids",
+                                        "NEOVERSEN1", "NEOVERSEV1", "ARMV8"};
+    char fastest[64] = "", command[4200], self[4000], number[16];
+    double speed = 0;
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (length <= 0)
+        return;
+    self[length] = '\0';
+    snprintf(number, sizeof number, "%u", threads);
+    printf("sgemm, GFLOP/s by OPENBLAS_CORETYPE (512 x 2048 x 2048):");
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        char got[64] = "";
+        double rate = 0;
+        int in_out[2];
+        if (pipe(in_out) != 0)
+            return;
+        fflush(stdout);
+        pid_t child = fork();
+        if (child == 0) {
+            dup2(in_out[1], 1);
+            close(in_out[0]);
+            if (*types[i])
+                setenv("OPENBLAS_CORETYPE", types[i], 1);
+            else
+                unsetenv("OPENBLAS_CORETYPE");
+            execl(self, self, "--threads", number, "--probe", (char *)NULL);
+            _exit(127);
+        }
+        close(in_out[1]);
+        FILE *answer = fdopen(in_out[0], "r");
+        if (!answer || fscanf(answer, "%63s %lf", got, &rate) != 2)
+            rate = 0;
+        if (answer)
+            fclose(answer);
+        if (child > 0)
+            waitpid(child, NULL, 0);
+        if (rate > 0 && (i == 0 || strcasecmp(got, types[i]) == 0))
+            printf(" %s%s %.1f", got, i == 0 ? " (its own choice)" : "", rate);
+        if (rate > speed) {
+            speed = rate;
+            snprintf(fastest, sizeof fastest, "%s", got);
+        }
+    }
+    printf("\n");
+    fflush(stdout);
+    snprintf(command, sizeof command, "%s", self);
+    setenv("OPENBLAS_CORETYPE", fastest, 1);
+    setenv("KVCULL_BENCH_CHOSEN", "1", 1);
+    execv(command, arguments);
+    fail(strerror(errno));
+}
+#endif
+
+static void table_gemm(struct bench *b) {
+    static const size_t sizes[] = {1024, 2048, 4096, 8192};
+    size_t count = b->quick ? 3 : 4;
+    double lowest = 1e9;
+#if defined(KVC_OPENBLAS)
+    openblas_set_num_threads((int)b->count);
+    printf("\nF32, %" PRIu32 " rows, %u thread(s), packing included; sgemm: OPENBLAS_CORETYPE=%s\n", b->rows, b->count,
+           openblas_get_corename());
+    printf("%6s %6s %14s %14s %8s\n", "K", "N", "GFLOP/s", "sgemm", "ratio");
+#else
+    printf("\nF32, %" PRIu32 " rows, %u thread(s), packing included (no OpenBLAS in this build)\n", b->rows, b->count);
+    printf("%6s %6s %14s\n", "K", "N", "GFLOP/s");
+#endif
+    for (size_t k = 0; k < count; k++)
+        for (size_t n = 0; n < count; n++) {
+            struct layer l = layer_open(b, KVC_F32, sizes[n], sizes[k], b->rows);
+            double ours = 1e9, flops = 2e-9 * (double)b->rows * (double)sizes[n] * (double)sizes[k];
+            unsigned turns = b->turns * (sizes[n] * sizes[k] < 8u << 20 ? 2 : 1);
+#if defined(KVC_OPENBLAS)
+            double theirs = 1e9;
+            for (unsigned i = 0; i < turns; i++) {
+                ours = best(ours, layer_run(b, &l));
+                theirs = best(theirs, sgemm_run(b, &l));
+            }
+            printf("%6zu %6zu %14.1f %14.1f %8.3f\n", sizes[k], sizes[n], flops / ours, flops / theirs, theirs / ours);
+            lowest = best(lowest, theirs / ours);
+#else
+            for (unsigned i = 0; i < turns; i++)
+                ours = best(ours, layer_run(b, &l));
+            printf("%6zu %6zu %14.1f\n", sizes[k], sizes[n], flops / ours);
+#endif
+            fflush(stdout);
+            layer_close(b, &l);
+        }
+    if (lowest < 1e9)
+        printf("lowest ratio: %.3f (goal: 1.0)\n", lowest);
+}
+
+static void table_types(struct bench *b) {
+    printf("\nEvery type, K = N = 4096, %" PRIu32 " rows, %u thread(s)\n%8s %14s\n", b->rows, b->count, "type", "GFLOP/s");
+    for (int type = 0; type < KVC_TYPES; type++) {
+        struct layer l = layer_open(b, (enum kvc_type)type, 4096, 4096, b->rows);
+        double ours = 1e9;
+        for (unsigned i = 0; i < b->turns; i++)
+            ours = best(ours, layer_run(b, &l));
+        printf("%8s %14.1f\n", kvc_type_name((enum kvc_type)type), 2e-9 * (double)b->rows * 4096 * 4096 / ours);
+        fflush(stdout);
+        layer_close(b, &l);
+    }
+}
+
+static void table_few(struct bench *b) {
+    static const uint32_t rows[] = {1, 2, 4, 8, 12, 16, 24, 32, 48, 64};
+    static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0, KVC_Q4_K};
+    printf("\nGFLOP/s by rows, K = N = 4096, %u thread(s)\n%6s", b->count, "rows");
+    for (size_t t = 0; t < 4; t++)
+        printf(" %10s", kvc_type_name(types[t]));
+    printf("\n");
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+        printf("%6" PRIu32, rows[r]);
+        for (size_t t = 0; t < 4; t++) {
+            struct layer l = layer_open(b, types[t], 4096, 4096, rows[r]);
+            double ours = 1e9;
+            for (unsigned i = 0; i < 2 * b->turns; i++)
+                ours = best(ours, layer_run(b, &l));
+            printf(" %10.1f", 2e-9 * rows[r] * 4096.0 * 4096 / ours);
+            fflush(stdout);
+            layer_close(b, &l);
+        }
+        printf("\n");
+    }
+}
+
+/* ---- the machine's read bandwidth ---------------------------------------------------------------------------- */
+
+typedef uint64_t line __attribute__((vector_size(64)));
+
+struct reading {
+    const unsigned char *from;
+    size_t bytes, parts;
+    uint64_t seen[1024];
+};
+
+static void read_part(void *argument, size_t task, unsigned thread) {
+    struct reading *r = argument;
+    const line *p = (const line *)(const void *)(r->from + r->bytes / r->parts / 4096 * 4096 * task);
+    size_t lines = r->bytes / r->parts / 4096 * 64;
+    line a = {0}, b = {0}, c = {0}, d = {0};
+    (void)thread;
+    for (size_t i = 0; i < lines; i += 4) {
+        a ^= p[i];
+        b ^= p[i + 1];
+        c ^= p[i + 2];
+        d ^= p[i + 3];
+    }
+    a ^= b ^ c ^ d;
+    r->seen[task] = a[0] ^ a[1] ^ a[2] ^ a[3] ^ a[4] ^ a[5] ^ a[6] ^ a[7];
+}
+
+static double read_run(struct bench *b, struct reading *r) {
+    double start = now(b);
+    kvc_threads_run(b->threads, r->parts, read_part, r);
+    return now(b) - start;
+}
+
+static void table_decode(struct bench *b) {
+    size_t bytes = (size_t)(b->quick ? 64 : 192) << 20, K = 4096;
+    printf("\nOne row, K = 4096, matrices of %zu MiB, %u thread(s); read: the machine's bandwidth over the same bytes\n",
+           bytes >> 20, b->count);
+    printf("%8s %12s %12s %8s %8s\n", "type", "GB/s", "read GB/s", "ratio", "goal");
+    for (int type = 0; type < KVC_TYPES; type++) {
+        size_t row = kvc_type_row_bytes((enum kvc_type)type, K), N = bytes / row;
+        struct layer l = layer_open(b, (enum kvc_type)type, N, K, 1);
+        struct reading r = {.from = l.w, .bytes = N * row, .parts = b->count == 1 ? 1 : 4 * b->count};
+        double ours = 1e9, reads = 1e9;
+        const char *goal = type == KVC_F32 || type == KVC_F16 || type == KVC_Q8_0 ? "0.9"
+                           : type == KVC_Q4_0 || type == KVC_Q4_K                 ? "0.6"
+                                                                                  : "";
+        for (unsigned i = 0; i < 2 * b->turns; i++) {
+            ours = best(ours, layer_run(b, &l));
+            reads = best(reads, read_run(b, &r));
+        }
+        printf("%8s %12.1f %12.1f %8.2f %8s\n", kvc_type_name((enum kvc_type)type), 1e-9 * (double)(N * row) / ours,
+               1e-9 * (double)r.bytes / reads, reads / ours, goal);
+        fflush(stdout);
+        layer_close(b, &l);
+    }
+}
+
+static unsigned number(const char *text, unsigned most) {
+    char *end;
+    unsigned long n = text ? strtoul(text, &end, 10) : 0;
+    if (!text || *end || n < 1 || n > most) {
+        fprintf(stderr, "bench/linear: '%s' should be a number from 1 to %u\n", text ? text : "", most);
+        exit(KVC_USAGE);
+    }
+    return (unsigned)n;
+}
+
+int main(int count, char **arguments) {
+    struct bench b = {.turns = 5, .count = 1, .rows = 512, .clock = CLOCK_MONOTONIC};
+    struct kvc_error error;
+    bool gemm = false, types = false, few = false, decode = false, probing = false;
+    for (int i = 1; i < count; i++) {
+        const char *a = arguments[i];
+        if (strcmp(a, "--threads") == 0)
+            b.count = number(arguments[++i], 256);
+        else if (strcmp(a, "--turns") == 0)
+            b.turns = number(arguments[++i], 1000);
+        else if (strcmp(a, "--rows") == 0)
+            b.rows = number(arguments[++i], 1u << 20);
+        else if (strcmp(a, "--quick") == 0)
+            b.quick = true;
+        else if (strcmp(a, "--cpu-time") == 0)
+            b.clock = CLOCK_PROCESS_CPUTIME_ID;
+        else if (strcmp(a, "--probe") == 0)
+            probing = true;
+        else if (strcmp(a, "gemm") == 0)
+            gemm = true;
+        else if (strcmp(a, "types") == 0)
+            types = true;
+        else if (strcmp(a, "few") == 0)
+            few = true;
+        else if (strcmp(a, "decode") == 0)
+            decode = true;
+        else {
+            fprintf(stderr, "bench/linear: unknown argument '%s'\n", a);
+            return KVC_USAGE;
+        }
+    }
+    if (b.clock != CLOCK_MONOTONIC && b.count > 1) {
+        fprintf(stderr, "bench/linear: --cpu-time is for one thread\n");
+        return KVC_USAGE;
+    }
+    if (!gemm && !types && !few && !decode)
+        gemm = types = few = decode = true;
+    if (kvc_backend_cpu.open(NULL, 0, (int)b.count, KVC_MATH_EXACT, &b.device, &error) != KVC_OK ||
+        kvc_threads_open((int)b.count, &b.threads, &error) != KVC_OK)
+        fail(error.text);
+    if (probing) {
+#if defined(KVC_OPENBLAS)
+        probe(&b);
+#endif
+        gemm = types = few = decode = false;
+    } else {
+#if defined(KVC_OPENBLAS)
+        if (gemm && !getenv("KVCULL_BENCH_CHOSEN"))
+            choose_core_type(arguments, b.count);
+#endif
+        printf("%s\n", b.device->name);
+    }
+    if (gemm)
+        table_gemm(&b);
+    if (types)
+        table_types(&b);
+    if (few)
+        table_few(&b);
+    if (decode)
+        table_decode(&b);
+    kvc_threads_close(b.threads);
+    b.device->ops->close(b.device);
+    return KVC_OK;
+}
