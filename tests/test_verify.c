@@ -41,6 +41,8 @@ static void check_path(const char *path, int threads) {
 
 static void plain_ref(void **state) {
     (void)state;
+    if (kvc_test_thinned()) /* without FMA instructions fmaf rests on rounding modes, which valgrind has not */
+        skip();
     check_path("ref", 1);
 }
 static void avx2(void **state) {
@@ -77,7 +79,9 @@ static void finds_a_flipped_bit(void **state) {
             struct kvc_verify_row row = {.differing = 0};
             struct kvc_error error;
             setenv("KVCULL_BREAK", operation->name, 1);
-            assert_int_equal(kvc_verify_some("cpu", 1, 1, operation->name, remember, &row, &error), KVC_DIFFERS);
+            assert_int_equal(
+                kvc_verify_some("cpu", 1, kvc_test_thinned() ? 0 : 1, operation->name, remember, &row, &error),
+                KVC_DIFFERS);
             unsetenv("KVCULL_BREAK");
             assert_string_equal(row.name, operation->name);
             assert_int_equal(row.differing, 1);
@@ -89,6 +93,8 @@ static void finds_a_flipped_bit(void **state) {
 static void hashes_agree(void **state) {
     struct kvc_verify_row rows[2];
     (void)state;
+    if (kvc_test_thinned())
+        skip();
     assert_int_equal(kvc_verify_some("cpu", 1, 1, "norm", remember, &rows[0], NULL), KVC_OK);
     assert_int_equal(kvc_verify_some("ref", 1, 1, "norm", remember, &rows[1], NULL), KVC_OK);
     assert_true(rows[0].hash == rows[1].hash);
