@@ -40,8 +40,10 @@ static int open_shape(struct bench *bench, const char *shape, enum kvc_type type
     if (!folder || !folder[0])
         folder = "/tmp";
     if (snprintf(path, sizeof path, "%s/kvcull-XXXXXX", folder) >= (int)sizeof path || !mkdtemp(path))
-        return cli_error(bench->command, KVC_RESOURCE, "%s: cannot make a folder there; set TMPDIR to a folder with "
-                         "room for the model", folder);
+        return cli_error(bench->command, KVC_RESOURCE,
+                         "%s: cannot make a folder there; set TMPDIR to a folder with "
+                         "room for the model",
+                         folder);
     snprintf(file, sizeof file, "%s/model.gguf", path);
     if (!bench->a->common.quiet)
         fprintf(stderr, "making a random model of shape %s\n", shape);
@@ -142,12 +144,14 @@ static int measure(struct bench *bench) {
 }
 
 int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
-    struct bench_arguments a = {.type = KVC_F16, .prompts = {{512}, 1}, .batches = {{1}, 1}, .generate = 64,
-                                .repeat = 3, .seed = 1};
+    struct bench_arguments a = {
+        .type = KVC_F16, .prompts = {{512}, 1}, .batches = {{1}, 1}, .generate = 64, .repeat = 3, .seed = 1};
     const struct cli_option options[] = {
         {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &a.model, 0, 0, NULL},
-        {CLI_TEXT, 0, "shape", "NAME", "instead of a model: random weights of this geometry, made in TMPDIR and removed; "
-         "`kvcull info shapes` lists them", &a.shape, 0, 0, NULL},
+        {CLI_TEXT, 0, "shape", "NAME",
+         "instead of a model: random weights of this geometry, made in TMPDIR and removed; "
+         "`kvcull info shapes` lists them",
+         &a.shape, 0, 0, NULL},
         {CLI_TYPE, 0, "type", "TYPE", "of the weights of --shape", &a.type, 0, 0,
          "f32|f16|bf16|q8_0|q4_0|q5_0|q4_k|q6_k"},
         {CLI_TEXTS, 0, "kv", "SPEC", "a policy; several take turns and are compared with the first (full)", &a.specs, 0,
@@ -174,7 +178,8 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
     if (status == CLI_GO) {
         bench.threads = available_threads(&a);
         if ((a.model != NULL) == (a.shape != NULL))
-            status = cli_error(command, KVC_USAGE, "give either -m MODEL or --shape NAME; `kvcull info shapes` lists "
+            status = cli_error(command, KVC_USAGE,
+                               "give either -m MODEL or --shape NAME; `kvcull info shapes` lists "
                                "the shapes");
         else
             status = open_all(&bench);

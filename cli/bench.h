@@ -18,9 +18,9 @@ struct bench { /* what is measured, and what the measurements share */
     const struct bench_arguments *a;
     struct kvc_engine *engine;
     struct kvc_model *model;
-    uint64_t weight_bytes;  /* read by one step */
+    uint64_t weight_bytes; /* read by one step */
     double load_seconds;
-    double bandwidth;       /* bytes per second, the best so far */
+    double bandwidth; /* bytes per second, the best so far */
     unsigned threads;
 };
 
@@ -38,7 +38,7 @@ struct bench_decode { /* one policy at one batch size */
     uint64_t prompt, batch;
     double *seconds; /* [generate] of one step */
     double median, mean, quarter[BENCH_QUARTERS];
-    uint64_t read_bytes; /* of the cache, per step */
+    uint64_t read_bytes;                                  /* of the cache, per step */
     uint64_t cache[BENCH_POINTS], resident[BENCH_POINTS]; /* at the first, middle and last step */
     uint64_t peak_bytes;
 };

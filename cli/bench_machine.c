@@ -13,27 +13,21 @@ enum { SWEEPS = 6, MOST_THREADS = 256 };
 typedef uint64_t block __attribute__((vector_size(64)));
 
 /* Eight independent sums, so that the loop waits for memory only. */
-#define SWEEP_BODY                                                                                                    \
-    block a = {0}, b = {0}, c = {0}, d = {0};                                                                         \
-    for (size_t i = 0; i + 4 <= count; i += 4) {                                                                      \
-        a ^= from[i];                                                                                                 \
-        b ^= from[i + 1];                                                                                             \
-        c ^= from[i + 2];                                                                                             \
-        d ^= from[i + 3];                                                                                             \
-    }                                                                                                                 \
-    a ^= b ^ c ^ d;                                                                                                   \
+#define SWEEP_BODY                                                                                                     \
+    block a = {0}, b = {0}, c = {0}, d = {0};                                                                          \
+    for (size_t i = 0; i + 4 <= count; i += 4) {                                                                       \
+        a ^= from[i];                                                                                                  \
+        b ^= from[i + 1];                                                                                              \
+        c ^= from[i + 2];                                                                                              \
+        d ^= from[i + 3];                                                                                              \
+    }                                                                                                                  \
+    a ^= b ^ c ^ d;                                                                                                    \
     return a[0] ^ a[1] ^ a[2] ^ a[3] ^ a[4] ^ a[5] ^ a[6] ^ a[7];
 
-static uint64_t sweep_plain(const block *from, size_t count) {
-    SWEEP_BODY
-}
+static uint64_t sweep_plain(const block *from, size_t count) { SWEEP_BODY }
 #if defined(__x86_64__)
-__attribute__((target("avx2"))) static uint64_t sweep_avx2(const block *from, size_t count) {
-    SWEEP_BODY
-}
-__attribute__((target("avx512f"))) static uint64_t sweep_avx512(const block *from, size_t count) {
-    SWEEP_BODY
-}
+__attribute__((target("avx2"))) static uint64_t sweep_avx2(const block *from, size_t count) { SWEEP_BODY }
+__attribute__((target("avx512f"))) static uint64_t sweep_avx512(const block *from, size_t count) { SWEEP_BODY }
 #endif
 
 typedef uint64_t sweep_fn(const block *from, size_t count);

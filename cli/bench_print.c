@@ -17,7 +17,8 @@ static double limit(const struct bench *bench, const struct bench_decode *d) {
 }
 
 static int print_prefill(const struct bench *bench, const struct bench_prefill *prefill, size_t count) {
-    struct cli_table *table = cli_table_open("<policy|prompt|time|tokens/s|vs first|peak cache|layer + kept|kept|hidden");
+    struct cli_table *table =
+        cli_table_open("<policy|prompt|time|tokens/s|vs first|peak cache|layer + kept|kept|hidden");
     size_t specs = bench->a->specs.count;
     char text[32];
     int status;
@@ -99,7 +100,8 @@ static int print_memory(const struct bench *bench, const struct bench_decode *de
         cli_cell(flat, "%.3f", d->quarter[0] > 0 ? d->quarter[BENCH_QUARTERS - 1] / d->quarter[0] : 0);
     }
     printf("\nMemory at the first, middle and last step: cache and state as counted; the process's anonymous\n"
-           "resident memory%s\n", bench->a->specs.count > 1 ? ", which holds all policies of the run" : "");
+           "resident memory%s\n",
+           bench->a->specs.count > 1 ? ", which holds all policies of the run" : "");
     status = cli_table_print(bench->command, table, stdout);
     printf("\nTime of a step by quarters of the generation, medians\n");
     if (status == KVC_OK)
@@ -128,7 +130,8 @@ int bench_print(const struct bench *bench, const struct bench_prefill *prefill, 
     return status == KVC_OK ? cli_flush(bench->command) : status;
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------------------------------ */
+/* ---- JSON
+ * ------------------------------------------------------------------------------------------------------------ */
 
 static json_t *prefill_json(const struct bench_prefill *p, const struct bench_prefill *first) {
     json_t *o = json_object();

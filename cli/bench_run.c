@@ -22,7 +22,8 @@ static int open_session(const struct bench *bench, const char *spec, struct kvc_
     return KVC_OK;
 }
 
-/* ---- prefill -------------------------------------------------------------------------------------------------------- */
+/* ---- prefill --------------------------------------------------------------------------------------------------------
+ */
 
 static int one_prefill(struct bench *bench, const int32_t *tokens, struct bench_prefill *result, size_t repeat) {
     uint32_t layers = kvc_model_info(bench->model)->layers;
@@ -84,9 +85,10 @@ int bench_run_prefill(struct bench *bench, uint64_t prompt, struct bench_prefill
     return status;
 }
 
-/* ---- decode --------------------------------------------------------------------------------------------------------- */
+/* ---- decode ---------------------------------------------------------------------------------------------------------
+ */
 
-struct decoding { /* the sessions of one policy */
+struct decoding {                  /* the sessions of one policy */
     struct kvc_session **sessions; /* [batch] */
     uint64_t read_start;
 };
@@ -107,8 +109,7 @@ static uint64_t sum_stats(const struct decoding *decoding, uint64_t batch, uint6
     return held;
 }
 
-static int open_all(struct bench *bench, uint64_t prompt, uint64_t batch, const char *spec,
-                    struct decoding *decoding) {
+static int open_all(struct bench *bench, uint64_t prompt, uint64_t batch, const char *spec, struct decoding *decoding) {
     int32_t *tokens = malloc((size_t)prompt * sizeof *tokens);
     uint64_t state = (uint64_t)bench->a->seed;
     struct kvc_error error;

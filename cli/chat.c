@@ -7,11 +7,13 @@
 #include "cli/cli.h"
 
 /* A signal handler has nowhere else to write. */
-static volatile int interrupted;
+static volatile sig_atomic_t interrupted;
 
 static void on_interrupt(int number) {
-    (void)number;
-    interrupted = 1;
+    if (++interrupted >= 3) { /* nothing listens, as while a long prompt is read: let go */
+        signal(number, SIG_DFL);
+        raise(number);
+    }
 }
 
 struct arguments {

@@ -77,9 +77,7 @@ void cli_chat_close(struct cli_chat *chat) {
     free(chat);
 }
 
-int cli_chat_answer(struct cli_chat *chat, const char *text) {
-    return add(chat, "assistant", text);
-}
+int cli_chat_answer(struct cli_chat *chat, const char *text) { return add(chat, "assistant", text); }
 
 /* Renders with the last answer replaced by the mark and returns what is behind it. */
 static int later_text(struct cli_chat *chat, char **text, const char **part) {
@@ -99,7 +97,8 @@ static int later_text(struct cli_chat *chat, char **text, const char **part) {
     if (!place) {
         free(*text);
         *text = NULL;
-        return cli_error(chat->command, KVC_INPUT, "the chat template leaves out earlier answers; name another "
+        return cli_error(chat->command, KVC_INPUT,
+                         "the chat template leaves out earlier answers; name another "
                          "with --template");
     }
     *part = place + strlen(mark);
@@ -139,7 +138,8 @@ int cli_chat_turn(struct cli_chat *chat, const char *user, int32_t **tokens, siz
     if (status == KVC_OK && *count == 0) {
         free(*tokens);
         *tokens = NULL;
-        status = cli_error(chat->command, KVC_INPUT, "the chat template makes no tokens of this turn; name another "
+        status = cli_error(chat->command, KVC_INPUT,
+                           "the chat template makes no tokens of this turn; name another "
                            "with --template");
     }
     free(text);

@@ -8,6 +8,7 @@
 #define KVC_CLI_H
 
 #include <jansson.h>
+#include <signal.h>
 #include <stdio.h>
 
 #include "kvcull.h"
@@ -52,7 +53,7 @@ struct cli_texts {
     struct cli_given {
         char letter; /* of the option it came with, 0: it has none */
         const char *text;
-    } *items;
+    } * items;
     size_t count;
 };
 struct cli_counts {
@@ -101,6 +102,7 @@ struct cli_common {
 };
 void cli_common_defaults(struct cli_common *common);
 
+/* clang-format off */
 #define CLI_ENGINE_OPTIONS(c)                                                                                         \
     {CLI_GROUP, 0, "Engine", NULL, NULL, NULL, 0, 0, NULL},                                                           \
         {CLI_TEXT, 0, "backend", "NAME", "where to compute: cpu, or ref (plain C); `kvcull info backends` lists them", \
@@ -118,6 +120,7 @@ void cli_common_defaults(struct cli_common *common);
     {CLI_GROUP, 0, "Output", NULL, NULL, NULL, 0, 0, NULL},                                                           \
         {CLI_FLAG, 0, "json", NULL, "print JSON", &(c)->json, 0, 0, NULL},                                            \
         {CLI_FLAG, 'q', "quiet", NULL, "no progress and no summary", &(c)->quiet, 0, 0, NULL}
+/* clang-format on */
 
 /* Opens the engine the common options ask for. */
 int cli_open_engine(const struct cli_command *command, const struct cli_common *common, struct kvc_engine **engine);
@@ -155,9 +158,9 @@ int cli_flush(const struct cli_command *command);
 /* "1.50 GiB", "512 B", "1.2 s", "350 us"; text has room for 32 bytes and is returned. */
 char *cli_bytes(uint64_t bytes, char *text);
 char *cli_time(double seconds, char *text);
-char *cli_number(uint64_t number, char *text); /* 1,048,576 */
-double cli_seconds(void);                      /* a monotonic clock */
-uint64_t cli_random(uint64_t *state);          /* splitmix64, for made-up tokens */
+char *cli_number(uint64_t number, char *text);   /* 1,048,576 */
+double cli_seconds(void);                        /* a monotonic clock */
+uint64_t cli_random(uint64_t *state);            /* splitmix64, for made-up tokens */
 double cli_median(double *values, size_t count); /* reorders; 0 of none */
 
 /* ---- tables --------------------------------------------------------------------------------------------------- */
@@ -211,11 +214,11 @@ struct cli_generation { /* what one turn needs; filled by cli_generation_options
     uint64_t context; /* tokens the session may see; 0: no limit */
     bool ignore_end;
     bool quiet;
-    bool echo;           /* write the answer to stdout as it comes */
-    const volatile int *interrupted; /* NULL, or ends the answer when not 0 */
-    int32_t pending;     /* the last token of the answer before, which the session has not seen; -1: none */
-    bool warned;         /* of the trained length */
-    uint64_t seen_prompt, seen_answer; /* tokens so far, all turns */
+    bool echo;                                /* write the answer to stdout as it comes */
+    const volatile sig_atomic_t *interrupted; /* NULL, or ends the answer when not 0 */
+    int32_t pending; /* the last token of the answer before, which the session has not seen; -1: none */
+    bool warned;     /* of the trained length */
+    uint64_t seen_prompt, seen_answer;                    /* tokens so far, all turns */
     double first_seconds, prompt_seconds, answer_seconds; /* of the first turn; of all turns */
 };
 struct cli_answer {
@@ -239,6 +242,7 @@ struct cli_sampling { /* options of run and chat */
     bool ignore_end;
 };
 void cli_sampling_defaults(struct cli_sampling *sampling);
+/* clang-format off */
 #define CLI_SAMPLING_OPTIONS(s)                                                                                       \
     {CLI_GROUP, 0, "Answer", NULL, NULL, NULL, 0, 0, NULL},                                                           \
         {CLI_INT, 'n', "tokens", "N", "tokens of an answer at most", &(s)->limit, 0, 2147483647, NULL},                \
@@ -256,6 +260,7 @@ void cli_sampling_defaults(struct cli_sampling *sampling);
          NULL},                                                                                                       \
         {CLI_FLAG, 0, "ignore-eos", NULL, "does not end an answer at the model's end token", &(s)->ignore_end, 0, 0,   \
          NULL}
+/* clang-format on */
 /* Opens the session, the sampler and the room for logits; cli_generation_close frees them. */
 int cli_generation_open(const struct cli_command *command, const struct cli_common *common,
                         const struct cli_sampling *sampling, struct kvc_model *model, const char *spec,
@@ -276,7 +281,8 @@ void cli_chat_close(struct cli_chat *chat);
 int cli_chat_turn(struct cli_chat *chat, const char *user, int32_t **tokens, size_t *count);
 int cli_chat_answer(struct cli_chat *chat, const char *text);
 
-/* ---- the commands ------------------------------------------------------------------------------------------------- */
+/* ---- the commands -------------------------------------------------------------------------------------------------
+ */
 
 extern const struct cli_command cli_commands[]; /* ends with name NULL */
 const struct cli_command *cli_find_command(const char *name);

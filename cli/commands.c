@@ -3,22 +3,23 @@
 
 const struct cli_command cli_commands[] = {
     {"run", "-m MODEL [-p TEXT | -f FILE | -] [--kv SPEC] [options]", "continues a prompt",
-     "Continues a prompt and writes the answer, without the prompt, to standard output. Without a prompt the model begins "
-     "by itself. Several -p and -f, in the order given (- comes last), are several turns of one session: each is answered "
-     "before the next one is read.\n\n"
-     "An answer ends at one of the model's own end-of-turn tokens, before a --stop text, after -n tokens, or when --ctx is "
-     "full. A summary on standard error tells how many tokens went in and out, the time to the first token, tokens per "
-     "second, the cache's bytes now and at peak, and what the policy full would hold.",
+     "Continues a prompt and writes the answer, without the prompt, to standard output. Without a prompt the model "
+     "begins by itself. Several -p and -f, in the order given (- comes last), are several turns of one session: "
+     "each is answered before the next one is read.\n\n"
+     "An answer ends at one of the model's own end-of-turn tokens, before a --stop text, after -n tokens, or when "
+     "--ctx is full. A summary on standard error tells how many tokens went in and out, the time to the first "
+     "token, tokens per second, the cache's bytes now and at peak, and what the policy full would hold.",
      "kvcull run -m model.gguf -p \"Once upon a time\" -n 100 --temp 0\n"
      "kvcull run -m model.gguf -f report.txt --kv snapkv:budget=1024+streaming:budget=2048\n"
      "kvcull run -m model.gguf --template model -p \"What is a KV cache?\" --json\n"
      "cat story.txt | kvcull run -m model.gguf - --kv morphkv:budget=10%\n",
      kvc_cli_run},
     {"chat", "-m MODEL [--kv SPEC] [--system TEXT] [--template NAME] [options]", "talks with a model",
-     "Reads a line, answers it, and reads the next one. The conversation goes through the model's chat template; the "
-     "session keeps what was said, and each turn adds only its own part.\n\n"
-     "A line ending in a backslash goes on in the next line. /exit or the end of input ends the chat; Ctrl-C ends an "
-     "answer, not the chat.",
+     "Reads a line, answers it, and reads the next one. The conversation goes through the model's chat template; "
+     "the session keeps what was said, and each turn adds only its own part.\n\n"
+     "A line ending in a backslash goes on in the next line. /exit or the end of input ends the chat; Ctrl-C ends "
+     "an answer, not the chat; pressed three times before anything listens, as while a long prompt is read, it ends "
+     "the program.",
      "kvcull chat -m model.gguf --kv morphkv:budget=2048\n"
      "kvcull chat -m model.gguf --system \"You answer in one sentence.\" --temp 0.7\n",
      kvc_cli_chat},
@@ -27,30 +28,31 @@ const struct cli_command cli_commands[] = {
      "kvcull eval needle -m model.gguf --kv full --kv snapkv:budget=128 --kv streaming:budget=128\n", kvc_cli_eval},
     {"bench", "(-m MODEL | --shape NAME [--type TYPE]) [--kv SPEC...] [--prompt N,..] [--gen N] [--batch B,..]",
      "measures speed and memory",
-     "Measures prefill and decode with every policy given; the policies take turns, so that each can be compared with the "
-     "first one. Times are medians.\n\n"
-     "Prefill: tokens per second, the time relative to the first policy, the peak of cache bytes beside the bytes of one "
-     "layer's full cache and what is kept, and the bytes of the rows' hidden states. Decode: the time of one step at "
-     "each batch size, tokens per second, cache bytes read per step, and how near a step comes to the time that reading "
-     "the weights and the cache needs at the machine's read bandwidth, which is measured in the same run. Memory: the "
-     "counted bytes and the process's own anonymous memory at the first, middle and last step, and the time of a step by "
-     "quarters of the generation.",
+     "Measures prefill and decode with every policy given; the policies take turns, so that each can be compared "
+     "with the first one. Times are medians.\n\n"
+     "Prefill: tokens per second, the time relative to the first policy, the peak of cache bytes beside the bytes "
+     "of one layer's full cache and what is kept, and the bytes of the rows' hidden states. Decode: the time of one "
+     "step at each batch size, tokens per second, cache bytes read per step, and how near a step comes to the time "
+     "that reading the weights and the cache needs at the machine's read bandwidth, which is measured in the same "
+     "run. Memory: the counted bytes and the process's own anonymous memory at the first, middle and last step, and "
+     "the time of a step by quarters of the generation.",
      "kvcull bench -m model.gguf --kv full --kv snapkv:budget=512 --prompt 4096 --batch 1,8\n"
      "kvcull bench --shape 100m --kv streaming:budget=1024 --kv morphkv:budget=1024 --prompt 2048\n",
      kvc_cli_bench},
     {"verify", "[--backend NAME|all] [--kv SPEC|all] [-m MODEL] [options]", "compares backends with the reference",
-     "Compares every backend that can be used here, or one, with the reference in plain C: each operation over many odd "
-     "shapes, then whole runs (a prompt and decode steps) with every policy, step by step beside each other. Logits and "
-     "kept entries must be the same to the bit. The exit status is 1 when anything differs, and the first difference is "
-     "located.",
+     "Compares every backend that can be used here, or one, with the reference in plain C: each operation over many "
+     "odd shapes, then whole runs (a prompt and decode steps) with every policy, step by step beside each other. "
+     "Logits and kept entries must be the same to the bit. The exit status is 1 when anything differs, and the "
+     "first difference is located.",
      "kvcull verify\n"
      "kvcull verify --backend avx2 --kv morphkv:budget=64 -m model.gguf\n",
      kvc_cli_verify},
     {"replay", "--kv SPEC --prompt N --in DUMP.safetensors --out KEPT.json [--attn OUT.safetensors]",
      "runs a policy on tensors, without a model",
-     "Feeds queries, keys and values from a file to a policy and writes, after the prompt and after every decode step, "
-     "the positions that each layer and head keeps. The file holds layers.<l>.q [T, H, d] and layers.<l>.k and .v "
-     "[T, H_kv, d], float32, after RoPE. Rows below --prompt are the prompt, each later row is a decode step.\n\n"
+     "Feeds queries, keys and values from a file to a policy and writes, after the prompt and after every decode "
+     "step, the positions that each layer and head keeps. The file holds layers.<l>.q [T, H, d] and layers.<l>.k "
+     "and .v [T, H_kv, d], float32, after RoPE. Rows below --prompt are the prompt, each later row is a decode "
+     "step.\n\n"
      "The output is {\"kv\": SPEC, \"steps\": [{\"at\": \"prompt\" or row, \"kept\": [layer][head][position...]}]}; "
      "kept is what is held after the step's eviction.",
      "kvcull replay --kv snapkv:budget=64 --prompt 512 --in dump.safetensors --out kept.json\n"
@@ -58,31 +60,33 @@ const struct cli_command cli_commands[] = {
      kvc_cli_replay},
     {"logits", "-m MODEL (--tokens LIST | -f FILE) [--out OUT.safetensors] [--kv SPEC] [--prompt N] [--chunk N]",
      "writes the logits of every token",
-     "Writes the tensor logits [tokens, vocab], float32, row by row to a safetensors file, and prints the hash (XXH64) of "
-     "all rows with the version of the arithmetic. Two machines that print the same hash computed the same bits.\n\n"
-     "Without --prompt the whole text is one prompt. With it, later tokens are decode steps, so that what a policy evicts "
-     "shows in the logits.",
+     "Writes the tensor logits [tokens, vocab], float32, row by row to a safetensors file, and prints the hash "
+     "(XXH64) of all rows with the version of the arithmetic. Two machines that print the same hash computed the "
+     "same bits.\n\n"
+     "Without --prompt the whole text is one prompt. With it, later tokens are decode steps, so that what a policy "
+     "evicts shows in the logits.",
      "kvcull logits -m model.gguf --tokens 1,2,3 --out logits.safetensors\n"
      "kvcull logits -m model.gguf -f text.txt --kv morphkv:budget=64 --prompt 100\n",
      kvc_cli_logits},
     {"tokenize", "-m MODEL [--decode] [--pieces] (TEXT | -p TEXT | -f FILE | -)", "turns text into token ids and back",
-     "Prints the ids of a text's tokens, separated by commas, with what the model puts in front. With --decode the input "
-     "is a list of ids and the output is text.",
+     "Prints the ids of a text's tokens, separated by commas, with what the model puts in front. With --decode the "
+     "input is a list of ids and the output is text.",
      "kvcull tokenize -m model.gguf \"Once upon a time\"\n"
      "kvcull tokenize -m model.gguf --pieces -f text.txt\n"
      "kvcull tokenize -m model.gguf --decode 1,403,407\n",
      kvc_cli_tokenize},
     {"perplexity", "-m MODEL -f FILE [--kv SPEC...] [--ctx N] [--prompt N] [options]",
      "measures how well a text is predicted",
-     "Cuts a text into windows of --ctx tokens (one window without it) and prints the perplexity, its standard error and "
-     "the cache's size for every policy. With policies the first half of each window is its prompt, and every later "
-     "token is predicted, scored and given as a single decode step, so that all policies are scored on the same tokens.",
+     "Cuts a text into windows of --ctx tokens (one window without it) and prints the perplexity, its standard "
+     "error and the cache's size for every policy. With policies the first half of each window is its prompt, and "
+     "every later token is predicted, scored and given as a single decode step, so that all policies are scored on "
+     "the same tokens.",
      "kvcull perplexity -m model.gguf -f text.txt --ctx 2048\n"
      "kvcull perplexity -m model.gguf -f text.txt --ctx 2048 --kv full --kv morphkv:budget=256\n",
      kvc_cli_perplexity},
     {"convert", "MODEL -o OUT.gguf [--type TYPE]", "writes a model as GGUF, in another type",
-     "Writes the model of a Hugging Face folder or a GGUF file as one GGUF file, with its matrices in the type asked for. "
-     "The file appears under its name only when it is complete.",
+     "Writes the model of a Hugging Face folder or a GGUF file as one GGUF file, with its matrices in the type "
+     "asked for. The file appears under its name only when it is complete.",
      "kvcull convert Qwen2.5-0.5B-Instruct -o qwen.gguf --type q8_0\n", kvc_cli_convert},
     {"mkmodel", "--shape NAME -o OUT.gguf [--type TYPE] [--seed S]", "writes a model of random weights",
      "Writes a GGUF file with the geometry of a real model and random weights, to measure speed and memory with.",
@@ -91,10 +95,10 @@ const struct cli_command cli_commands[] = {
      kvc_cli_mkmodel},
     {"info", "[backends | methods [NAME] | shapes | templates | MODEL] [options]",
      "tells about backends, methods and models",
-     "Without a word: the version and the backends. methods: all methods, or one in detail: the idea, the formula, its "
-     "options, what it costs in memory and traffic, the paper. MODEL: what the model is, and whether it fits with each "
-     "policy: entries per head, bytes of cache and of the policy's state at the end, the peak, the hidden states of "
-     "prefill beside it, and the longest prompt that fits. Weights are not read for that.",
+     "Without a word: the version and the backends. methods: all methods, or one in detail: the idea, the formula, "
+     "its options, what it costs in memory and traffic, the paper. MODEL: what the model is, and whether it fits "
+     "with each policy: entries per head, bytes of cache and of the policy's state at the end, the peak, the hidden "
+     "states of prefill beside it, and the longest prompt that fits. Weights are not read for that.",
      "kvcull info methods\n"
      "kvcull info methods morphkv\n"
      "kvcull info model.gguf --prompt 32000 --gen 1000 --kv full --kv snapkv:budget=1024 --mem 8G\n",

@@ -32,9 +32,7 @@ int cli_report(const struct cli_command *command, const struct kvc_error *error)
     return (int)error->status;
 }
 
-int cli_no_memory(const struct cli_command *command) {
-    return cli_error(command, KVC_RESOURCE, "no memory left");
-}
+int cli_no_memory(const struct cli_command *command) { return cli_error(command, KVC_RESOURCE, "no memory left"); }
 
 void cli_warn(const struct cli_command *command, const char *format, ...) {
     char text[2000];
@@ -104,8 +102,7 @@ void cli_session_options(const struct cli_common *common, const char *spec, stru
     options->context = (uint64_t)common->context;
 }
 
-void cli_warn_context(const struct cli_command *command, const struct kvc_model *model, uint64_t tokens,
-                      bool *warned) {
+void cli_warn_context(const struct cli_command *command, const struct kvc_model *model, uint64_t tokens, bool *warned) {
     const struct kvc_model_info *info = kvc_model_info(model);
 
     if (*warned || info->trained_context == 0 || tokens <= info->trained_context)
@@ -162,6 +159,8 @@ int cli_data_path(const struct cli_command *command, const char *name, char **pa
         }
         free(try);
     }
-    return cli_error(command, KVC_INPUT, "%s/%s: the bundled data is not there; set KVCULL_DATA to the folder that "
-                     "holds it, or give -m MODEL", places[0], name);
+    return cli_error(command, KVC_INPUT,
+                     "%s/%s: the bundled data is not there; set KVCULL_DATA to the folder that "
+                     "holds it, or give -m MODEL",
+                     places[0], name);
 }

@@ -23,8 +23,8 @@ static int print_written(const struct cli_command *command, const struct cli_com
         return cli_json_print(command, root, stdout);
     }
     if (!common->quiet)
-        fprintf(stderr, "%s: %s of %s in %s\n", path, cli_bytes((uint64_t)about.st_size, text[0]),
-                kvc_type_name(type), cli_time(seconds, text[1]));
+        fprintf(stderr, "%s: %s of %s in %s\n", path, cli_bytes((uint64_t)about.st_size, text[0]), kvc_type_name(type),
+                cli_time(seconds, text[1]));
     return KVC_OK;
 }
 

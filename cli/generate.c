@@ -20,10 +20,14 @@ void cli_sampling_defaults(struct cli_sampling *sampling) {
     struct kvc_sampler_options options;
 
     kvc_sampler_defaults(&options);
-    *sampling = (struct cli_sampling){
-        .temperature = (double)options.temperature, .top_p = (double)options.top_p, .min_p = (double)options.min_p,
-        .repeat_penalty = (double)options.repeat_penalty, .top_k = options.top_k, .repeat_last = options.repeat_last,
-        .seed = (int64_t)options.seed, .limit = 256};
+    *sampling = (struct cli_sampling){.temperature = (double)options.temperature,
+                                      .top_p = (double)options.top_p,
+                                      .min_p = (double)options.min_p,
+                                      .repeat_penalty = (double)options.repeat_penalty,
+                                      .top_k = options.top_k,
+                                      .repeat_last = options.repeat_last,
+                                      .seed = (int64_t)options.seed,
+                                      .limit = 256};
 }
 
 int cli_generation_open(const struct cli_command *command, const struct cli_common *common,
@@ -34,10 +38,14 @@ int cli_generation_open(const struct cli_command *command, const struct cli_comm
     struct kvc_sampler_options sampler;
     struct kvc_error error;
 
-    *generation = (struct cli_generation){
-        .command = command, .model = model, .stops = &sampling->stops, .limit = (uint64_t)sampling->limit,
-        .context = (uint64_t)common->context, .ignore_end = sampling->ignore_end, .quiet = common->quiet,
-        .pending = -1};
+    *generation = (struct cli_generation){.command = command,
+                                          .model = model,
+                                          .stops = &sampling->stops,
+                                          .limit = (uint64_t)sampling->limit,
+                                          .context = (uint64_t)common->context,
+                                          .ignore_end = sampling->ignore_end,
+                                          .quiet = common->quiet,
+                                          .pending = -1};
     kvc_sampler_defaults(&sampler);
     sampler.temperature = (float)sampling->temperature;
     sampler.top_k = (int32_t)sampling->top_k;
@@ -68,7 +76,8 @@ void cli_generation_close(struct cli_generation *generation) {
     generation->logits = NULL;
 }
 
-/* ---- the answer's text --------------------------------------------------------------------------------------------- */
+/* ---- the answer's text ---------------------------------------------------------------------------------------------
+ */
 
 static bool grow(struct cli_answer *answer, size_t *room, size_t more) {
     size_t wanted = answer->bytes + more + 1;
@@ -173,7 +182,8 @@ static int add_token(struct writer *writer, int32_t token, bool *stopped) {
     return show(writer, *stopped ? answer->bytes : answer->bytes - waiting(answer, stops));
 }
 
-/* ---- the turn --------------------------------------------------------------------------------------------------------- */
+/* ---- the turn
+ * --------------------------------------------------------------------------------------------------------- */
 
 static int prompt(struct cli_generation *generation, const int32_t *tokens, size_t count) {
     bool behind = generation->pending >= 0;
@@ -277,9 +287,10 @@ int cli_generate(struct cli_generation *generation, const int32_t *tokens, size_
     kvc_session_stats(generation->session, &stats);
     total = stats.tokens + count + (generation->pending >= 0);
     if (generation->context && total > generation->context)
-        return cli_error(generation->command, KVC_USAGE, "--ctx %llu: the prompt needs %llu tokens; give a larger "
-                         "--ctx or a shorter prompt", (unsigned long long)generation->context,
-                         (unsigned long long)total);
+        return cli_error(generation->command, KVC_USAGE,
+                         "--ctx %llu: the prompt needs %llu tokens; give a larger "
+                         "--ctx or a shorter prompt",
+                         (unsigned long long)generation->context, (unsigned long long)total);
     cli_warn_context(generation->command, generation->model, total, &generation->warned);
     status = prompt(generation, tokens, count);
     if (status != KVC_OK)

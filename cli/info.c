@@ -85,8 +85,10 @@ int kvc_cli_info(const struct cli_command *command, int argc, char **argv) {
         {CLI_INT, 0, "gen", "N", "tokens generated after it", &a.generate, 0, 1073741824, NULL},
         {CLI_TEXTS, 0, "kv", "SPEC", "a policy; several are compared", &a.specs, 0, 0, NULL},
         {CLI_TYPE, 0, "kv-type", "TYPE", "how cache entries are stored", &a.common.cache_type, 0, 0, "f32|f16|q8_0"},
-        {CLI_BYTES, 0, "mem", "SIZE", "memory that may be used, 8G say; exit status 1 where it does not fit (what the "
-         "machine has available)", &a.memory, 0, 0, NULL},
+        {CLI_BYTES, 0, "mem", "SIZE",
+         "memory that may be used, 8G say; exit status 1 where it does not fit (what the "
+         "machine has available)",
+         &a.memory, 0, 0, NULL},
         {CLI_GROUP, 0, "Output", NULL, NULL, NULL, 0, 0, NULL},
         {CLI_FLAG, 0, "man", NULL, "the methods as a manual page", &a.man, 0, 0, NULL},
         {CLI_FLAG, 0, "markdown", NULL, "the methods as Markdown", &a.markdown, 0, 0, NULL},
@@ -107,8 +109,10 @@ int kvc_cli_info(const struct cli_command *command, int argc, char **argv) {
         a.specs = (struct cli_texts){&full, 1};
     what = words.count ? words.items[0] : NULL;
     if (status == CLI_GO && words.count > (what && strcmp(what, "methods") == 0 ? 2 : 1))
-        status = cli_error(command, KVC_USAGE, "%s: one thing at a time; give backends, methods [NAME], shapes, "
-                           "templates or a MODEL", words.items[words.count - 1]);
+        status = cli_error(command, KVC_USAGE,
+                           "%s: one thing at a time; give backends, methods [NAME], shapes, "
+                           "templates or a MODEL",
+                           words.items[words.count - 1]);
     if (status == CLI_GO) {
         if (!what)
             status = overview(command, &a);

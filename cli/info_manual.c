@@ -41,11 +41,12 @@ int info_method_manual(const struct cli_command *command, const struct kvc_engin
            ".Nd methods that keep a key-value cache small\n.Sh SYNOPSIS\n.Sm off\n.Ar name\n"
            ".Op : Ar option No = Ar value Op , Ar option No = Ar value ...\n.Op + Ar name No ...\n.Sm on\n"
            ".Sh DESCRIPTION\n");
-    cli_roff("A policy says which entries of the key-value cache are kept or read. It is one method with its options, or "
-             "several of different stages joined by +. A method acts in one or more of five stages, in this order: chunk "
-             "(after each prefill chunk), prompt (after the prompt, layer by layer), propagate (after one layer of the "
-             "prompt), select (before each decode attention) and decode (after each decode step). Each stage is held by "
-             "one method only. Lists inside a value use /; a value may be quoted.");
+    cli_roff(
+        "A policy says which entries of the key-value cache are kept or read. It is one method with its options, or "
+        "several of different stages joined by +. A method acts in one or more of five stages, in this order: chunk "
+        "(after each prefill chunk), prompt (after the prompt, layer by layer), propagate (after one layer of the "
+        "prompt), select (before each decode attention) and decode (after each decode step). Each stage is held by "
+        "one method only. Lists inside a value use /; a value may be quoted.");
     printf(".Ss Options that every method takes\n");
     roff_options(kvc_common_options());
     for (size_t i = 0; (policy = kvc_policy(engine, i)) != NULL; i++) {
@@ -70,7 +71,8 @@ int info_method_manual(const struct cli_command *command, const struct kvc_engin
     return cli_flush(command);
 }
 
-/* ---- Markdown ----------------------------------------------------------------------------------------------------- */
+/* ---- Markdown -----------------------------------------------------------------------------------------------------
+ */
 
 /* A table's cell: the bar is escaped. */
 static void cell(const char *text) {

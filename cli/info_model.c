@@ -149,13 +149,13 @@ static json_t *fit_json(const char *spec, const struct fit *fit) {
 
 static int print_fits(const struct cli_command *command, const struct info_arguments *a, const struct fit *fits,
                       uint64_t prompt, uint64_t memory) {
-    struct cli_table *table = cli_table_open("<policy|entries|cache|state|peak|hidden|with weights|<fits|longest prompt");
+    struct cli_table *table =
+        cli_table_open("<policy|entries|cache|state|peak|hidden|with weights|<fits|longest prompt");
     char text[32], number[2][32];
     int status;
 
-    printf("\nAfter a prompt of %s tokens and %s generated ones, %s entries; %s %s\n\n",
-           cli_number(prompt, number[0]), cli_number((uint64_t)a->generate, number[1]),
-           kvc_type_name(a->common.cache_type), cli_bytes(memory, text),
+    printf("\nAfter a prompt of %s tokens and %s generated ones, %s entries; %s %s\n\n", cli_number(prompt, number[0]),
+           cli_number((uint64_t)a->generate, number[1]), kvc_type_name(a->common.cache_type), cli_bytes(memory, text),
            a->memory ? "may be used" : "are free here");
     for (size_t i = 0; i < a->specs.count; i++) {
         const struct fit *fit = &fits[i];
@@ -184,8 +184,7 @@ int info_model(const struct cli_command *command, const struct info_arguments *a
     struct fit *fits = calloc(a->specs.count, sizeof *fits);
     json_t *root = NULL, *list = NULL;
     bool all = true;
-    int status = fits ? cli_open_model(command, &a->common, path, &a->specs, &engine, &model)
-                      : cli_no_memory(command);
+    int status = fits ? cli_open_model(command, &a->common, path, &a->specs, &engine, &model) : cli_no_memory(command);
 
     if (status != KVC_OK) {
         free(fits);

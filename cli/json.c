@@ -6,8 +6,12 @@
 
 /* Bytes of the UTF-8 character at text, 0 where there is none. */
 static size_t character(const unsigned char *text, size_t bytes) {
-    size_t n = text[0] < 0x80 ? 1 : text[0] < 0xc2 ? 0 : text[0] < 0xe0 ? 2 : text[0] < 0xf0 ? 3
-             : text[0] < 0xf5 ? 4 : 0;
+    size_t n = text[0] < 0x80   ? 1
+               : text[0] < 0xc2 ? 0
+               : text[0] < 0xe0 ? 2
+               : text[0] < 0xf0 ? 3
+               : text[0] < 0xf5 ? 4
+                                : 0;
 
     if (n > bytes)
         return 0;
@@ -63,13 +67,9 @@ static bool complete(const json_t *value) {
     if (json_is_object(value)) {
         if (json_object_get(value, failed))
             return false;
-        json_object_foreach((json_t *)(uintptr_t)value, key, child)
-            if (!complete(child))
-                return false;
+        json_object_foreach((json_t *)(uintptr_t)value, key, child) if (!complete(child)) return false;
     } else if (json_is_array(value)) {
-        json_array_foreach(value, i, child)
-            if (!complete(child))
-                return false;
+        json_array_foreach(value, i, child) if (!complete(child)) return false;
     }
     return true;
 }

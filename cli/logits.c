@@ -170,8 +170,10 @@ int kvc_cli_logits(const struct cli_command *command, int argc, char **argv) {
         {CLI_TEXT, 'o', "out", "OUT", "the safetensors file to write: logits [tokens, vocab]; without it only the hash",
          &a.out, 0, 0, NULL},
         {CLI_TEXT, 0, "kv", "SPEC", "the cache's policy", &a.kv, 0, 0, NULL},
-        {CLI_INT, 0, "prompt", "N", "tokens below N are the prompt, later ones single decode steps; 0: all are the "
-         "prompt", &a.prompt, 0, 2147483647, NULL},
+        {CLI_INT, 0, "prompt", "N",
+         "tokens below N are the prompt, later ones single decode steps; 0: all are the "
+         "prompt",
+         &a.prompt, 0, 2147483647, NULL},
         CLI_ENGINE_OPTIONS(&a.common),
         CLI_SESSION_OPTIONS(&a.common),
         CLI_OUTPUT_OPTIONS(&a.common),

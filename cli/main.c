@@ -8,7 +8,9 @@ static int program_main(const struct cli_command *self, int argc, char **argv);
 
 /* The program itself, as a command without a name. */
 static const struct cli_command program = {
-    "", "COMMAND [options]", "runs language models with a bounded key-value cache",
+    "",
+    "COMMAND [options]",
+    "runs language models with a bounded key-value cache",
     "kvcull runs language models whose KV cache is kept small by one of the published methods. The same model, prompt "
     "and method give the same logits, bit for bit, on every backend, for any number of threads.\n\n"
     "Answers and tables go to standard output, progress, warnings and summaries to standard error. "

@@ -64,9 +64,7 @@ const char *cli_nearest(const char *word, const char *const *names) {
     return best;
 }
 
-static bool is_value(const struct cli_option *option) {
-    return option->kind != CLI_FLAG && option->kind != CLI_GROUP;
-}
+static bool is_value(const struct cli_option *option) { return option->kind != CLI_FLAG && option->kind != CLI_GROUP; }
 
 static const struct cli_option *find(const struct cli_option *options, const char *name, size_t length, char letter) {
     for (; options->kind != CLI_END; options++) {
@@ -179,8 +177,7 @@ static int add_text(const struct cli_command *command, struct cli_texts *texts, 
     return CLI_GO;
 }
 
-static int set(const struct cli_command *command, const struct cli_option *option, const char *name,
-               const char *text) {
+static int set(const struct cli_command *command, const struct cli_option *option, const char *name, const char *text) {
     int64_t whole;
     double real;
 
@@ -241,16 +238,17 @@ static int unknown(const struct cli_command *command, const struct cli_option *o
         near = cli_nearest(name, names);
     if (near)
         return cli_error(command, KVC_USAGE, "%s: no such option; did you mean --%s?", argument, near);
-    return cli_error(command, KVC_USAGE, "%s: no such option; `kvcull %s --help` lists them", argument,
-                     command->name);
+    return cli_error(command, KVC_USAGE, "%s: no such option; `kvcull %s --help` lists them", argument, command->name);
 }
 
 static int add_word(const struct cli_command *command, struct cli_words *words, const char *word) {
     const char **items;
 
     if (!words)
-        return cli_error(command, KVC_USAGE, "%s: not an option, and nothing else is taken here; `kvcull %s --help` "
-                         "shows what is", word, command->name);
+        return cli_error(command, KVC_USAGE,
+                         "%s: not an option, and nothing else is taken here; `kvcull %s --help` "
+                         "shows what is",
+                         word, command->name);
     items = realloc(words->items, (words->count + 1) * sizeof *items);
     if (!items)
         return cli_no_memory(command);
@@ -367,11 +365,12 @@ int cli_token_list(const struct cli_command *command, const char *what, const ch
         }
         while (i < bytes && isdigit((unsigned char)text[i]) && value <= INT32_MAX)
             value = value * 10 + (text[i++] - '0');
-        if (i == start || value > INT32_MAX ||
-            (i < bytes && !isspace((unsigned char)text[i]) && text[i] != ',')) {
+        if (i == start || value > INT32_MAX || (i < bytes && !isspace((unsigned char)text[i]) && text[i] != ',')) {
             free(list);
-            return cli_error(command, status, "%s: byte %zu: takes token ids, whole numbers separated by commas or "
-                             "spaces", what, start);
+            return cli_error(command, status,
+                             "%s: byte %zu: takes token ids, whole numbers separated by commas or "
+                             "spaces",
+                             what, start);
         }
         if (n == room) {
             int32_t *more = realloc(list, 2 * room * sizeof *list);

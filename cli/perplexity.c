@@ -12,7 +12,7 @@ struct arguments {
     struct cli_texts specs;
 };
 
-struct score { /* of one policy */
+struct score {           /* of one policy */
     double loss, square; /* sums of -log p and of its square */
     uint64_t scored;
     double seconds;
@@ -163,8 +163,10 @@ static int measure(const struct cli_command *command, const struct arguments *a,
     prompt = a->prompt ? (size_t)a->prompt : plain ? 0 : length / 2;
     if (length < 2 || prompt >= length) {
         free(scores);
-        return cli_error(command, KVC_USAGE, "windows of %zu tokens with a prompt of %zu leave nothing to score; give "
-                         "a longer text, a larger --ctx or a smaller --prompt", length, prompt);
+        return cli_error(command, KVC_USAGE,
+                         "windows of %zu tokens with a prompt of %zu leave nothing to score; give "
+                         "a longer text, a larger --ctx or a smaller --prompt",
+                         length, prompt);
     }
     cli_warn_context(command, model, length, &warned);
     windows = (count + length - 1) / length;
@@ -179,8 +181,7 @@ static int measure(const struct cli_command *command, const struct arguments *a,
         for (size_t i = 0; i < a->specs.count && status == KVC_OK; i++) {
             double start = cli_seconds();
 
-            status = window(command, a, model, a->specs.items[i].text, tokens + at, n, prompt ? prompt : n,
-                            &scores[i]);
+            status = window(command, a, model, a->specs.items[i].text, tokens + at, n, prompt ? prompt : n, &scores[i]);
             scores[i].seconds += cli_seconds() - start;
             cli_progress(&progress, w * a->specs.count + i + 1, windows * a->specs.count);
         }
@@ -198,8 +199,10 @@ int kvc_cli_perplexity(const struct cli_command *command, int argc, char **argv)
         {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &a.model, 0, 0, NULL},
         {CLI_TEXT, 'f', "file", "FILE", "the text; - is standard input", &a.file, 0, 0, NULL},
         {CLI_TEXTS, 0, "kv", "SPEC", "a policy; several are compared on the same tokens", &a.specs, 0, 0, NULL},
-        {CLI_INT, 0, "prompt", "N", "tokens of each window that are its prompt; later ones are single steps and "
-         "scored; 0: half a window where a policy is given, else all tokens at once", &a.prompt, 0, 2147483647, NULL},
+        {CLI_INT, 0, "prompt", "N",
+         "tokens of each window that are its prompt; later ones are single steps and "
+         "scored; 0: half a window where a policy is given, else all tokens at once",
+         &a.prompt, 0, 2147483647, NULL},
         {CLI_INT, 0, "windows", "N", "windows at most; 0: the whole text", &a.windows, 0, 2147483647, NULL},
         CLI_ENGINE_OPTIONS(&a.common),
         CLI_SESSION_OPTIONS(&a.common),

@@ -9,8 +9,8 @@ enum { BAR = 40 };
 void cli_progress_start(struct cli_progress *progress, const char *what, bool quiet) {
     double now = cli_seconds();
 
-    *progress = (struct cli_progress){.what = what, .quiet = quiet, .terminal = isatty(2) == 1, .start = now,
-                                      .last = now};
+    *progress =
+        (struct cli_progress){.what = what, .quiet = quiet, .terminal = isatty(2) == 1, .start = now, .last = now};
 }
 
 int cli_progress(void *user, uint64_t done, uint64_t total) {
@@ -22,8 +22,7 @@ int cli_progress(void *user, uint64_t done, uint64_t total) {
         return 0;
     now = cli_seconds();
     /* Short work shows nothing. */
-    if (now - progress->start < (progress->terminal ? 0.5 : 5) ||
-        now - progress->last < (progress->terminal ? 0.1 : 5))
+    if (now - progress->start < (progress->terminal ? 0.5 : 5) || now - progress->last < (progress->terminal ? 0.1 : 5))
         return 0;
     progress->last = now;
     progress->shown = true;

@@ -10,7 +10,7 @@ struct arguments {
     int64_t prompt, seed;
 };
 
-struct layer { /* in the mapped file */
+struct layer {              /* in the mapped file */
     const float *q, *k, *v; /* [T, H, d], [T, H_kv, d] twice */
 };
 
@@ -44,8 +44,10 @@ static int read_tensor(const struct cli_command *command, const char *path, stru
     if (*heads == 0)
         *heads = (uint32_t)tensor.shape[1];
     if (tensor.shape[0] != dump->rows || tensor.shape[1] != *heads || tensor.shape[2] != dump->geometry.head_size)
-        return cli_error(command, KVC_INPUT, "%s: %s: is [%llu, %llu, %llu]; the tensors before it ask for [%llu, %u, "
-                         "%u]", path, name, (unsigned long long)tensor.shape[0], (unsigned long long)tensor.shape[1],
+        return cli_error(command, KVC_INPUT,
+                         "%s: %s: is [%llu, %llu, %llu]; the tensors before it ask for [%llu, %u, "
+                         "%u]",
+                         path, name, (unsigned long long)tensor.shape[0], (unsigned long long)tensor.shape[1],
                          (unsigned long long)tensor.shape[2], (unsigned long long)dump->rows, *heads,
                          dump->geometry.head_size);
     *values = tensor.values;
@@ -63,8 +65,10 @@ static int read_dump(const struct cli_command *command, const struct arguments *
     while (layers < 65536 && kvc_tensor_has(dump->reader, name))
         snprintf(name, sizeof name, "layers.%u.q", ++layers);
     if (layers == 0)
-        return cli_error(command, KVC_INPUT, "%s: has no tensor layers.0.q; it takes layers.<l>.q, .k and .v of every "
-                         "layer", a->in);
+        return cli_error(command, KVC_INPUT,
+                         "%s: has no tensor layers.0.q; it takes layers.<l>.q, .k and .v of every "
+                         "layer",
+                         a->in);
     dump->geometry.layers = layers;
     dump->layers = calloc(layers, sizeof *dump->layers);
     if (!dump->layers)
@@ -196,7 +200,8 @@ static void summary(const struct arguments *a, const struct kvc_replay *replay, 
     if (a->common.quiet)
         return;
     kvc_session_stats(kvc_replay_session(replay), &stats);
-    fprintf(stderr, "%llu rows, %llu of them the prompt; %u layers, %u query heads over %u, head size %u\n"
+    fprintf(stderr,
+            "%llu rows, %llu of them the prompt; %u layers, %u query heads over %u, head size %u\n"
             "cache   %s now, %s at peak (%s); full would hold %s\n",
             (unsigned long long)dump->rows, (unsigned long long)dump->prompt, dump->geometry.layers,
             dump->geometry.heads, dump->geometry.kv_heads, dump->geometry.head_size,
@@ -209,7 +214,7 @@ static int open_attention(const struct cli_command *command, const char *path, c
                           struct kvc_tensor_writer **writer) {
     uint32_t layers = dump->geometry.layers;
     struct kvc_tensor *tensors = calloc(layers, sizeof *tensors);
-    char (*names)[48] = calloc(layers, sizeof *names);
+    char(*names)[48] = calloc(layers, sizeof *names);
     struct kvc_error error;
     int status = KVC_OK;
 
@@ -219,7 +224,8 @@ static int open_attention(const struct cli_command *command, const char *path, c
         for (uint32_t l = 0; l < layers; l++) {
             snprintf(names[l], sizeof names[l], "layers.%u.out", l);
             tensors[l] = (struct kvc_tensor){
-                .name = names[l], .dimensions = 3,
+                .name = names[l],
+                .dimensions = 3,
                 .shape = {dump->rows - dump->prompt, dump->geometry.heads, dump->geometry.head_size}};
         }
         if (kvc_tensor_writer_open(path, tensors, layers, writer, &error) != KVC_OK)
@@ -274,8 +280,10 @@ int kvc_cli_replay(const struct cli_command *command, int argc, char **argv) {
         {CLI_TEXT, 0, "kv", "SPEC", "the policy", &a.kv, 0, 0, NULL},
         {CLI_INT, 0, "prompt", "N", "rows below N are the prompt, each later row a decode step; 0: all are the prompt",
          &a.prompt, 0, 2147483647, NULL},
-        {CLI_TEXT, 'i', "in", "DUMP", "a safetensors file: layers.<l>.q [T, H, d], .k and .v [T, H_kv, d], float32, "
-         "after RoPE", &a.in, 0, 0, NULL},
+        {CLI_TEXT, 'i', "in", "DUMP",
+         "a safetensors file: layers.<l>.q [T, H, d], .k and .v [T, H_kv, d], float32, "
+         "after RoPE",
+         &a.in, 0, 0, NULL},
         {CLI_TEXT, 'o', "out", "KEPT", "the JSON file to write; - is standard output", &a.out, 0, 0, NULL},
         {CLI_TEXT, 0, "attn", "OUT", "also write layers.<l>.out [T - prompt, H, d], the attention's outputs", &a.attn,
          0, 0, NULL},

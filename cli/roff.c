@@ -60,13 +60,9 @@ static void fill(const char *text, bool capital, bool stop) {
         fputs(stop && text[-1] != '.' ? ".\n" : "\n", stdout);
 }
 
-void cli_roff(const char *text) {
-    fill(text, false, false);
-}
+void cli_roff(const char *text) { fill(text, false, false); }
 
-void cli_roff_sentence(const char *text) {
-    fill(text, true, true);
-}
+void cli_roff_sentence(const char *text) { fill(text, true, true); }
 
 void cli_roff_lines(const char *text) {
     while (*text) {

@@ -27,8 +27,8 @@ static int prompt_text(const struct cli_command *command, const struct cli_given
     return KVC_OK;
 }
 
-static int turn_tokens(const struct cli_command *command, const struct arguments *arguments,
-                       struct kvc_model *model, struct cli_chat *chat, size_t turn, int32_t **tokens, size_t *count) {
+static int turn_tokens(const struct cli_command *command, const struct arguments *arguments, struct kvc_model *model,
+                       struct cli_chat *chat, size_t turn, int32_t **tokens, size_t *count) {
     static const struct cli_given empty = {'p', ""};
     const struct cli_given *given = arguments->prompts.count ? &arguments->prompts.items[turn] : &empty;
     struct kvc_error error;
@@ -100,8 +100,8 @@ static int run(const struct cli_command *command, const struct arguments *argume
     struct cli_generation generation;
     struct cli_chat *chat = NULL;
     json_t *root = NULL, *turns = NULL;
-    int status = cli_generation_open(command, &arguments->common, &arguments->sampling, model, arguments->kv,
-                                     &generation);
+    int status =
+        cli_generation_open(command, &arguments->common, &arguments->sampling, model, arguments->kv, &generation);
 
     if (status != KVC_OK)
         return status;
@@ -115,8 +115,9 @@ static int run(const struct cli_command *command, const struct arguments *argume
     if (status == KVC_OK && arguments->common.json) {
         root = json_object();
         cli_json_set(root, "model", cli_json_text(arguments->model, strlen(arguments->model)));
-        cli_json_set(root, "kv", cli_json_text(arguments->kv ? arguments->kv : "full",
-                                               strlen(arguments->kv ? arguments->kv : "full")));
+        cli_json_set(
+            root, "kv",
+            cli_json_text(arguments->kv ? arguments->kv : "full", strlen(arguments->kv ? arguments->kv : "full")));
         cli_json_set(root, "turns", turns);
         cli_json_set(root, "summary", cli_summary_json(&generation));
         turns = NULL;
@@ -138,8 +139,8 @@ int kvc_cli_run(const struct cli_command *command, int argc, char **argv) {
         {CLI_TEXTS, 'p', "prompt", "TEXT", "the prompt; several are several turns", &a.prompts, 0, 0, NULL},
         {CLI_TEXTS, 'f', "file", "FILE", "a file with the prompt; - is standard input", &a.prompts, 0, 0, NULL},
         {CLI_TEXT, 0, "kv", "SPEC", "the cache's policy", &a.kv, 0, 0, NULL},
-        {CLI_TEXT, 0, "template", "NAME", "each prompt is a user's message in this chat template; model: the model's own",
-         &a.template_name, 0, 0, NULL},
+        {CLI_TEXT, 0, "template", "NAME",
+         "each prompt is a user's message in this chat template; model: the model's own", &a.template_name, 0, 0, NULL},
         {CLI_TEXT, 0, "system", "TEXT", "the system message in front of a chat", &a.system, 0, 0, NULL},
         CLI_SAMPLING_OPTIONS(&a.sampling),
         CLI_ENGINE_OPTIONS(&a.common),

@@ -4,9 +4,7 @@
 #include "cli/cli.h"
 
 /* The first answer token comes with the prompt's logits; the others each cost one step. */
-static double rate(uint64_t tokens, double seconds) {
-    return seconds > 0 ? (double)tokens / seconds : 0;
-}
+static double rate(uint64_t tokens, double seconds) { return seconds > 0 ? (double)tokens / seconds : 0; }
 
 void cli_summary_print(const struct cli_generation *generation, const char *spec) {
     struct kvc_session_stats stats;

@@ -51,7 +51,10 @@ static void readable(const char *bytes_of, size_t bytes, char *text, size_t room
 
         if (c == '\n' || c == '\t' || c == '\r' || c == '\\')
             at += (size_t)snprintf(text + at, room - at, "\\%c",
-                                   c == '\n' ? 'n' : c == '\t' ? 't' : c == '\r' ? 'r' : '\\');
+                                   c == '\n'   ? 'n'
+                                   : c == '\t' ? 't'
+                                   : c == '\r' ? 'r'
+                                               : '\\');
         else if (c < 0x20 || c == 0x7f || (c >= 0x80 && !whole))
             at += (size_t)snprintf(text + at, room - at, "\\x%02x", c);
         else
@@ -122,8 +125,8 @@ static int decode(const struct cli_command *command, const struct arguments *a, 
     int32_t *tokens = NULL;
     size_t count = 0, n = 0;
     char *out = NULL;
-    int status = cli_token_list(command, a->file ? a->file : "tokens", text, bytes,
-                                a->file ? KVC_INPUT : KVC_USAGE, &tokens, &count);
+    int status = cli_token_list(command, a->file ? a->file : "tokens", text, bytes, a->file ? KVC_INPUT : KVC_USAGE,
+                                &tokens, &count);
 
     if (status == KVC_OK && kvc_detokenize(model, tokens, count, a->special, &out, &n, &error) != KVC_OK)
         status = cli_report(command, &error);

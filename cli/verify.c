@@ -93,8 +93,8 @@ static int finish(const struct cli_command *command, const struct verify_argumen
 
         cli_json_set(root, "equal", json_boolean(report->differing == 0));
         cli_json_set(root, "arithmetic", json_integer(KVC_ARITHMETIC_VERSION));
-        cli_json_set(root, "first", report->first[0] ? cli_json_text(report->first, strlen(report->first))
-                                                     : json_null());
+        cli_json_set(root, "first",
+                     report->first[0] ? cli_json_text(report->first, strlen(report->first)) : json_null());
         cli_json_set(root, "rows", report->failed ? NULL : json_incref(report->rows));
         status = cli_json_print(command, root, stdout);
     } else {
@@ -158,8 +158,10 @@ static int verify(const struct cli_command *command, const struct verify_argumen
 int kvc_cli_verify(const struct cli_command *command, int argc, char **argv) {
     struct verify_arguments a = {.backend = "all", .prompt = 200, .steps = 64};
     const struct cli_option options[] = {
-        {CLI_TEXT, 0, "backend", "NAME", "what to compare with ref: all that can be used here, or one: cpu, avx2, avx512, "
-         "neon", &a.backend, 0, 0, NULL},
+        {CLI_TEXT, 0, "backend", "NAME",
+         "what to compare with ref: all that can be used here, or one: cpu, avx2, avx512, "
+         "neon",
+         &a.backend, 0, 0, NULL},
         {CLI_TEXTS, 0, "kv", "SPEC", "a policy, several, or all: every method, with every choice of its options (all)",
          &a.specs, 0, 0, NULL},
         {CLI_TEXT, 'm', "model", "MODEL", "the model of the whole runs (the bundled one)", &a.model, 0, 0, NULL},

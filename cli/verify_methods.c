@@ -25,7 +25,8 @@ struct runs {
     size_t room;
 };
 
-/* ---- one run ------------------------------------------------------------------------------------------------------- */
+/* ---- one run -------------------------------------------------------------------------------------------------------
+ */
 
 static uint32_t bits(float value) {
     uint32_t word;
@@ -111,8 +112,10 @@ static int compare_entries(struct runs *runs, const char *when) {
                     status = read_positions(runs, &runs->run[0], l, h, 0, &want);
                 differing = unlike(runs->positions[0], want, runs->positions[1], got, &first);
                 if (differing && run->row.first[0] == '\0')
-                    snprintf(run->row.first, sizeof run->row.first, "%s, layer %u, head %u: the entry at position %d is "
-                             "kept by one only", when, l, h, first);
+                    snprintf(run->row.first, sizeof run->row.first,
+                             "%s, layer %u, head %u: the entry at position %d is "
+                             "kept by one only",
+                             when, l, h, first);
                 run->row.kept_differing += differing;
             }
             if (status != KVC_OK)
@@ -127,9 +130,8 @@ static int feed(struct runs *runs, const int32_t *tokens, size_t count, bool pro
 
     for (size_t r = 0; r < runs->count; r++) {
         struct run *run = &runs->run[r];
-        enum kvc_status status =
-            prompt ? kvc_session_prompt(run->session, tokens, count, NULL, run->logits, &error)
-                   : kvc_decode(&run->session, tokens, 1, run->logits, NULL, &error);
+        enum kvc_status status = prompt ? kvc_session_prompt(run->session, tokens, count, NULL, run->logits, &error)
+                                        : kvc_decode(&run->session, tokens, 1, run->logits, NULL, &error);
 
         if (status != KVC_OK)
             return cli_report(runs->command, &error);
@@ -196,7 +198,8 @@ static int run_policy(struct runs *runs, const char *spec, struct verify_report 
     return status;
 }
 
-/* ---- all runs ------------------------------------------------------------------------------------------------------ */
+/* ---- all runs ------------------------------------------------------------------------------------------------------
+ */
 
 static int open_runs(struct runs *runs, const char *path, const char *const *backends) {
     for (size_t r = 0; r < runs->count; r++) {

@@ -44,8 +44,7 @@ static int add_valid(const struct cli_command *command, const struct kvc_engine 
 
 /* A method with what it needs, then with each other choice of its options. */
 static int add_method(const struct cli_command *command, const struct verify_arguments *a,
-                      const struct kvc_engine *engine, const struct kvc_policy_class *policy,
-                      struct cli_texts *specs) {
+                      const struct kvc_engine *engine, const struct kvc_policy_class *policy, struct cli_texts *specs) {
     const struct kvc_option *option;
     char spec[256];
     int status;

@@ -42,19 +42,18 @@ struct values {
 };
 
 static int parse(struct values *v, const char *line) {
-    const struct cli_option options[] = {
-        {CLI_GROUP, 0, "A group", NULL, NULL, NULL, 0, 0, NULL},
-        {CLI_FLAG, 'v', "flag", NULL, "", &v->flag, 0, 0, NULL},
-        {CLI_TEXT, 't', "text", "T", "", &v->text, 0, 0, NULL},
-        {CLI_INT, 'n', "whole", "N", "", &v->whole, -5, 100, NULL},
-        {CLI_REAL, 'r', "real", "R", "", &v->real, 0, 1, NULL},
-        {CLI_BYTES, 0, "bytes", "B", "", &v->bytes, 0, 0, NULL},
-        {CLI_TYPE, 0, "type", "TYPE", "", &v->type, 0, 0, "f32|q8_0"},
-        {CLI_CHOICE, 0, "choice", "C", "", &v->choice, 0, 0, "one|two"},
-        {CLI_TEXTS, 'a', NULL, "T", "", &v->texts, 0, 0, NULL},
-        {CLI_TEXTS, 0, "and", "T", "", &v->texts, 0, 0, NULL},
-        {CLI_COUNTS, 0, "counts", "N,..", "", &v->counts, 1, 9, NULL},
-        {.kind = CLI_END}};
+    const struct cli_option options[] = {{CLI_GROUP, 0, "A group", NULL, NULL, NULL, 0, 0, NULL},
+                                         {CLI_FLAG, 'v', "flag", NULL, "", &v->flag, 0, 0, NULL},
+                                         {CLI_TEXT, 't', "text", "T", "", &v->text, 0, 0, NULL},
+                                         {CLI_INT, 'n', "whole", "N", "", &v->whole, -5, 100, NULL},
+                                         {CLI_REAL, 'r', "real", "R", "", &v->real, 0, 1, NULL},
+                                         {CLI_BYTES, 0, "bytes", "B", "", &v->bytes, 0, 0, NULL},
+                                         {CLI_TYPE, 0, "type", "TYPE", "", &v->type, 0, 0, "f32|q8_0"},
+                                         {CLI_CHOICE, 0, "choice", "C", "", &v->choice, 0, 0, "one|two"},
+                                         {CLI_TEXTS, 'a', NULL, "T", "", &v->texts, 0, 0, NULL},
+                                         {CLI_TEXTS, 0, "and", "T", "", &v->texts, 0, 0, NULL},
+                                         {CLI_COUNTS, 0, "counts", "N,..", "", &v->counts, 1, 9, NULL},
+                                         {.kind = CLI_END}};
     static char buffer[256];
     char *argv[32] = {buffer};
     int argc = 1, saved = silence(), status;
@@ -110,11 +109,37 @@ static void options_are_read(void **state) {
 }
 
 static void wrong_options_are_refused(void **state) {
-    static const char *const lines[] = {
-        "--fla", "--flag=1", "-x", "-vx", "-n", "--whole", "-n 101", "-n -6", "-n 1x", "-n 0x10", "--whole=",
-        "-r 1.01", "-r nan", "-r inf", "-r 1,0", "--bytes K", "--bytes -1", "--bytes 1X", "--bytes 1KK",
-        "--bytes 99999P", "--type f16", "--type none", "--choice on", "--choice one|two", "--choice three",
-        "--counts 0", "--counts 10", "--counts 1,", "--counts ,1", "--counts x", "--=3"};
+    static const char *const lines[] = {"--fla",
+                                        "--flag=1",
+                                        "-x",
+                                        "-vx",
+                                        "-n",
+                                        "--whole",
+                                        "-n 101",
+                                        "-n -6",
+                                        "-n 1x",
+                                        "-n 0x10",
+                                        "--whole=",
+                                        "-r 1.01",
+                                        "-r nan",
+                                        "-r inf",
+                                        "-r 1,0",
+                                        "--bytes K",
+                                        "--bytes -1",
+                                        "--bytes 1X",
+                                        "--bytes 1KK",
+                                        "--bytes 99999P",
+                                        "--type f16",
+                                        "--type none",
+                                        "--choice on",
+                                        "--choice one|two",
+                                        "--choice three",
+                                        "--counts 0",
+                                        "--counts 10",
+                                        "--counts 1,",
+                                        "--counts ,1",
+                                        "--counts x",
+                                        "--=3"};
     struct values v;
 
     (void)state;
@@ -264,9 +289,9 @@ static void files_appear_when_complete(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_are_read),   cmocka_unit_test(wrong_options_are_refused),
+        cmocka_unit_test(options_are_read),     cmocka_unit_test(wrong_options_are_refused),
         cmocka_unit_test(near_names_are_found), cmocka_unit_test(numbers_are_readable),
-        cmocka_unit_test(tables_stay_narrow), cmocka_unit_test(any_bytes_are_json),
+        cmocka_unit_test(tables_stay_narrow),   cmocka_unit_test(any_bytes_are_json),
         cmocka_unit_test(token_lists_are_read), cmocka_unit_test(files_appear_when_complete)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
