@@ -4,10 +4,10 @@
 
 #include "cli/cli.h"
 
-static const char all_types[] = "f32|f16|bf16|q8_0|q4_0|q5_0|q4_k|q6_k";
+static const char all_types[] = "f32|f16|bf16|q8_0|q4_0|q5_0|q3_k|q4_k|q5_k|q6_k";
 
 static int print_written(const struct cli_command *command, const struct cli_common *common, const char *path,
-                         enum kvc_type type, double seconds) {
+                         enum kvc_type type, const char *note, double seconds) {
     struct stat about;
     char text[2][32];
 
@@ -19,9 +19,13 @@ static int print_written(const struct cli_command *command, const struct cli_com
         cli_json_set(root, "out", cli_json_text(path, strlen(path)));
         cli_json_set(root, "type", json_string(kvc_type_name(type)));
         cli_json_set(root, "bytes", json_integer((json_int_t)about.st_size));
+        if (note[0] != '\0')
+            cli_json_set(root, "note", json_string(note));
         cli_json_set(root, "seconds", json_real(seconds));
         return cli_json_print(command, root, stdout);
     }
+    if (!common->quiet && note[0] != '\0')
+        fprintf(stderr, "%s: %s\n", path, note);
     if (!common->quiet)
         fprintf(stderr, "%s: %s of %s in %s\n", path, cli_bytes((uint64_t)about.st_size, text[0]), kvc_type_name(type),
                 cli_time(seconds, text[1]));
@@ -52,7 +56,7 @@ int kvc_cli_convert(const struct cli_command *command, int argc, char **argv) {
         else if (kvc_convert(words.items[0], out, type, &error) != KVC_OK)
             status = cli_report(command, &error);
         else
-            status = print_written(command, &common, out, type, cli_seconds() - start);
+            status = print_written(command, &common, out, type, error.text, cli_seconds() - start);
     }
     cli_words_free(&words);
     return status;
@@ -102,5 +106,5 @@ int kvc_cli_mkmodel(const struct cli_command *command, int argc, char **argv) {
         return cli_error(command, KVC_USAGE, "give the file to write with -o OUT.gguf");
     if (kvc_make_model(shape, type, (uint64_t)seed, out, &error) != KVC_OK)
         return cli_report(command, &error);
-    return print_written(command, &common, out, type, cli_seconds() - start);
+    return print_written(command, &common, out, type, error.text, cli_seconds() - start);
 }

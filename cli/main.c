@@ -80,6 +80,7 @@ int main(int argc, char **argv) {
     int status;
 
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error like any other */
+    signal(SIGXFSZ, SIG_IGN); /* and so is a file that may not grow */
     status = program_main(&program, argc, argv);
     if (status == KVC_OK)
         status = cli_flush(&program);

@@ -15,3 +15,7 @@ tests_test_convert_LDADD = $(KVC_TEST_LIBS) -lm
 check_PROGRAMS += tests/test_hostile
 tests_test_hostile_SOURCES = tests/test_hostile.c tests/file_maker.h
 tests_test_hostile_LDADD = $(KVC_TEST_LIBS)
+
+check_PROGRAMS += tests/test_gguf_write
+tests_test_gguf_write_SOURCES = tests/test_gguf_write.c tests/file_maker.h
+tests_test_gguf_write_LDADD = $(KVC_TEST_LIBS)
