@@ -8,7 +8,7 @@ model=data/demo
 echo 'A small model answers from texts of 1024 tokens while its cache is bounded. --kv chooses the policy, and the'
 echo 'budget counts the entries kept for every layer and head. The first text is shown with every answer:'
 echo
-exec "$kvcull" eval needle -m "$model" --show 1 --length 1024 --texts 10 --seed 7 \
+exec "$kvcull" eval needle -m "$model" --show 1 --length 1024 --texts 6 --seed 7 \
     --kv full \
     --kv streaming:budget=64 --kv streaming:budget=128 --kv streaming:budget=256 \
     --kv snapkv:budget=64 --kv snapkv:budget=128 --kv snapkv:budget=256 \
