@@ -345,9 +345,13 @@ static void evict_and_reuse(void **state) {
     assert_true(floats((struct kvc_span){lists.state, 0})[1] == 0 &&
                 floats((struct kvc_span){lists.state, 0})[SLOTS + 1] == 0);
     assert_true(floats((struct kvc_span){lists.state, 0})[2] == 2); /* only the new slot's columns are zeroed */
+    kept = ranks(second, 2, second, 2); /* again, now that ranks and slots differ: ranks 1 and 2 of 4 and of 6 */
+    OPS->evict(device, &lists, &kept);
+    assert_true(order[0] == 2 && order[1] == 5 && order[2] == 0 && order[3] == 1 && order[4] == 3);
+    append(&lists, 2, 7, k, v);
     OPS->drop(device, &lists, 2);
     assert_int_equal(count_of(&lists, 0), 2);
-    assert_int_equal(count_of(&lists, 1), 4);
+    assert_int_equal(count_of(&lists, 1), 2);
     OPS->drop(device, &lists, 100);
     assert_int_equal(count_of(&lists, 0), 0);
     OPS->arena_free(device, arena);
@@ -563,6 +567,11 @@ static void attention_read_lists(void **state) {
     reads = ranks(list, n, list, 0); /* head 1 reads nothing */
     r.reads = &reads;
     check_attention(&r);
+    for (uint32_t i = 0; i < n; i++) { /* ranks that are read but too new to be seen */
+        ((uint32_t *)kvc_span_data(r.later))[0] = count_of(&r.lists, 0) - list[i];
+        if (i % 40 == 7)
+            check_attention(&r);
+    }
     OPS->arena_free(device, r.arena);
 }
 
@@ -599,11 +608,19 @@ static void attention_not_a_number(void **state) {
 
 static void window_mass_close(void **state) {
     static double score[SLOTS], weight[SLOTS], sum[SLOTS];
+    uint32_t list[SLOTS], n = 0;
+    struct kvc_read_list reads;
     (void)state;
     for (uint32_t group = 1; group <= 4; group += 3) {
         struct rows r = make_rows(400, group, 9, KVC_F16, 0);
         struct kvc_span scores = buffer(HEADS * SLOTS * 4);
         struct kvc_weight_rows w = {&r.lists, NULL, r.rows, r.heads, HEADS, D, 0, r.q, r.M, r.L, r.positions, r.later};
+        if (group == 4) {
+            for (uint32_t i = 0; i < 250; i += 1 + draw(3))
+                list[n++] = i;
+            reads = ranks(list, n, list, n / 2);
+            r.reads = w.reads = &reads;
+        }
         attend(&r, NULL);
         OPS->window_mass(device, &w, scores, SLOTS);
         for (uint32_t h = 0; h < HEADS; h++) {
@@ -625,7 +642,7 @@ static void window_mass_close(void **state) {
 static void rings(void **state) {
     static double score[SLOTS], weight[SLOTS], rows[4][SLOTS];
     const uint32_t group = 4, ring = 4, filled = 3;
-    const int64_t recent = 280;
+    const int64_t recent = 281; /* a position that is held */
     (void)state;
     for (int kind = 0; kind < 2; kind++) {
         struct rows r = make_rows(400, group, filled, KVC_F32, ring);
