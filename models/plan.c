@@ -26,9 +26,17 @@ void kvc_plan_note(const struct kvc_replaced *replaced, enum kvc_type asked, str
     if (error) {
         error->status = KVC_OK;
         error->text[0] = '\0';
-        if (replaced->q8_0 + replaced->f16 > 0) {
-            snprintf(error->text, sizeof error->text, "%zu matrices have rows that do not fit %s: %zu are q8_0, %zu f16",
-                     replaced->q8_0 + replaced->f16, kvc_type_name(asked), replaced->q8_0, replaced->f16);
+        const size_t q8_0 = replaced->q8_0, f16 = replaced->f16;
+        if (q8_0 + f16 > 0) {
+            const int used = snprintf(error->text, sizeof error->text, "%zu matrices have rows that do not fit %s: ",
+                                      q8_0 + f16, kvc_type_name(asked));
+            char *more = error->text + used;
+            const size_t room = sizeof error->text - (size_t)used;
+            if (q8_0 > 0 && f16 > 0) {
+                snprintf(more, room, "%zu are q8_0, %zu f16", q8_0, f16);
+            } else {
+                snprintf(more, room, "they are %s", q8_0 > 0 ? "q8_0" : "f16");
+            }
         }
     }
 }

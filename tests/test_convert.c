@@ -8,7 +8,7 @@
 
 #include "models/gguf.h"
 
-enum { TOKENS = 40 };
+enum { TOKENS = 40 }; /* 6 under valgrind */
 
 static struct kvc_engine *engine;
 
@@ -38,6 +38,7 @@ static float *logits_of(const char *path, uint32_t *vocab) {
     struct kvc_session_options options;
     struct kvc_error error = {0};
     int32_t tokens[TOKENS];
+    const size_t count = kvc_test_thinned() ? 6 : TOKENS;
     must(kvc_model_open(engine, path, &model, &error), &error);
     *vocab = kvc_model_info(model)->vocab;
     for (int i = 0; i < TOKENS; i++) {
@@ -48,7 +49,7 @@ static float *logits_of(const char *path, uint32_t *vocab) {
     kvc_session_defaults(&options);
     options.cache_type = KVC_F32;
     must(kvc_session_open(model, &options, &session, &error), &error);
-    must(kvc_session_prompt(session, tokens, TOKENS, NULL, logits, &error), &error);
+    must(kvc_session_prompt(session, tokens, count, NULL, logits, &error), &error);
     kvc_session_close(session);
     kvc_model_close(model);
     return logits;
@@ -87,7 +88,7 @@ static void folders_keep_their_bits(void **state) {
     static const char *const families[] = {"llama2", "llama3", "llama-linear", "mistral", "mistral-window", "qwen2",
                                            "qwen2-yarn", "qwen2-window", "qwen3", "qwen3-yarn", "phi3",
                                            "phi3-longrope", "phi4-mini"};
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+    for (size_t i = 0; i < sizeof families / sizeof *families; i += kvc_test_thinned() ? 3 : 1) {
         char name[100];
         struct kvc_error error = {0};
         snprintf(name, sizeof name, "tests/data/golden/%s", families[i]);
@@ -125,7 +126,7 @@ static void quantised_models_stay_close(void **state) {
                  {KVC_Q4_0, 1e-3, 0.3}};
     struct kvc_error error = {0};
     const char *from = source_path("data/demo");
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+    for (size_t i = 0; i < sizeof types / sizeof *types; i += kvc_test_thinned() ? 2 : 1) {
         must(kvc_convert(from, own_path("small.gguf"), types[i].type, &error), &error);
         assert_string_equal(error.text, "");
         double off = difference(from, own_path("small.gguf"));
@@ -143,7 +144,7 @@ static void rows_that_do_not_fit_are_told(void **state) {
     assert_non_null(strstr(error.text, "rows that do not fit q4_k"));
     assert_true(difference(source_path("data/demo"), own_path("mixed.gguf")) < 0.2);
     must(kvc_make_model("tiny", KVC_Q6_K, 1, own_path("tiny.gguf"), &error), &error);
-    assert_string_equal(error.text, "22 matrices have rows that do not fit q6_k: 0 are q8_0, 22 f16");
+    assert_string_equal(error.text, "22 matrices have rows that do not fit q6_k: they are f16");
 }
 
 static void text_is_carried_over(void **state) {
