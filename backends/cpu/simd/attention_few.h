@@ -38,24 +38,32 @@ static inline void widen_row(enum kvc_type type, float *to, const unsigned char 
 ALWAYS void few_dots(enum kvc_type type, const unsigned char *const *rows, const float *q, size_t vectors,
                      float scale, float *s) {
     vf folded[LANES];
+    UNROLL
     for (unsigned e = 0; e < LANES; e += ROWS_AT_ONCE) {
         vf lane[ROWS_AT_ONCE][FOLD];
+        UNROLL
         for (unsigned r = 0; r < ROWS_AT_ONCE; r++)
+            UNROLL
             for (unsigned f = 0; f < FOLD; f++)
                 lane[r][f] = vf_zero();
         size_t v = 0;
         for (; v + FOLD <= vectors; v += FOLD)
+            UNROLL
             for (unsigned f = 0; f < FOLD; f++) {
                 const vf x = vf_load(q + (v + f) * LANES);
+                UNROLL
                 for (unsigned r = 0; r < ROWS_AT_ONCE; r++)
                     lane[r][f] = vf_fma(x, entry_load(type, rows[e + r], (v + f) * LANES), lane[r][f]);
             }
+        UNROLL
         for (unsigned f = 0; f + 1 < FOLD; f++)
             if (v + f < vectors) {
                 const vf x = vf_load(q + (v + f) * LANES);
+                UNROLL
                 for (unsigned r = 0; r < ROWS_AT_ONCE; r++)
                     lane[r][f] = vf_fma(x, entry_load(type, rows[e + r], (v + f) * LANES), lane[r][f]);
             }
+        UNROLL
         for (unsigned r = 0; r < ROWS_AT_ONCE; r++)
             folded[e + r] = fold_lanes(lane[r]);
     }
@@ -98,6 +106,7 @@ static void few_scores(enum kvc_type type, const unsigned char *const *keys, uin
     for (uint32_t e = low; e < high; e += LANES) {
         float out[LANES];
         const uint32_t n = high - e < LANES ? high - e : LANES;
+        UNROLL
         for (uint32_t i = 0; i < LANES; i++) {
             const unsigned char *row = keys[i < n ? e + i : e];
             if (e + 2 * LANES + i < high)
@@ -132,21 +141,28 @@ ALWAYS void few_mix_strip(enum kvc_type type, unsigned heads, unsigned n, const 
                           size_t value_offset, uint32_t low, uint32_t high, const float *p, float *o, size_t padded,
                           size_t c) {
     vf sum[4][8];
+    UNROLL
     for (unsigned h = 0; h < heads; h++)
+        UNROLL
         for (unsigned v = 0; v < n; v++)
             sum[h][v] = vf_load(o + h * padded + c + v * LANES);
     for (uint32_t j = low; j < high; j++) {
         const unsigned char *row = keys[j] + value_offset;
         vf value[8];
+        UNROLL
         for (unsigned v = 0; v < n; v++)
             value[v] = entry_load(type, row, c + v * LANES);
+        UNROLL
         for (unsigned h = 0; h < heads; h++) {
             const vf weight = vf_set(p[h * KVC_TILE + j]);
+            UNROLL
             for (unsigned v = 0; v < n; v++)
                 sum[h][v] = vf_fma(weight, value[v], sum[h][v]);
         }
     }
+    UNROLL
     for (unsigned h = 0; h < heads; h++)
+        UNROLL
         for (unsigned v = 0; v < n; v++)
             vf_store(o + h * padded + c + v * LANES, sum[h][v]);
 }

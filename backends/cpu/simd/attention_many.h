@@ -42,6 +42,7 @@ static inline size_t packed_place(size_t c, size_t d) {
 /* Queries [SCORE_QUERIES] of d floats each (NULL: none) to [packed_size(d)][SCORE_QUERIES]. */
 static void pack_queries(const float *const *q, size_t d, const uint16_t *place, float *to) {
     for (size_t c = 0; c < packed_size(d); c++)
+        UNROLL
         for (unsigned i = 0; i < SCORE_QUERIES; i++)
             to[place[c] * SCORE_QUERIES + i] = c < d && q[i] ? q[i][c] : -0.0f;
 }
@@ -64,15 +65,18 @@ static void pack_keys(enum kvc_type type, const unsigned char *const *keys, uint
         for (size_t c = 0; c < size; c += LANES) {
             vf block[LANES];
             if (c >= d) {
+                UNROLL
                 for (size_t i = 0; i < LANES; i++)
                     vf_store(strip + place[c + i] * STRIP, vf_zero());
                 continue;
             }
+            UNROLL
             for (uint32_t i = 0; i < LANES; i++) {
                 const uint32_t at = e + i < low ? low : e + i < high ? e + i : high - 1;
                 block[i] = entry_any_load(type, keys[at], c, d);
             }
             vf_transpose(block);
+            UNROLL
             for (size_t i = 0; i < LANES; i++)
                 vf_store(strip + place[c + i] * STRIP, block[i]);
         }
@@ -96,12 +100,16 @@ static NEVER_INLINE void score_strip(const float *strip, const float *q, size_t 
     vf stack[GROUP_LEVELS][SCORE_QUERIES * 2];
     for (unsigned group = 0; group < KVC_LANES / LANE_GROUP; group++) {
         vf lane[LANE_GROUP][SCORE_QUERIES * 2];
+        UNROLL
         for (unsigned g = 0; g < LANE_GROUP; g++)
+            UNROLL
             for (unsigned i = 0; i < SCORE_QUERIES * 2; i++)
                 lane[g][i] = vf_zero();
         for (size_t k = 0; k < depth; k++) {
+            UNROLL
             for (unsigned g = 0; g < LANE_GROUP; g++) {
                 const vf first = vf_load(strip + g * STRIP), second = vf_load(strip + g * STRIP + LANES);
+                UNROLL
                 for (unsigned i = 0; i < SCORE_QUERIES; i++) {
                     const vf x = vf_set(q[g * SCORE_QUERIES + i]);
                     lane[g][2 * i] = vf_fma(x, first, lane[g][2 * i]);
@@ -111,6 +119,7 @@ static NEVER_INLINE void score_strip(const float *strip, const float *q, size_t 
             strip += LANE_GROUP * STRIP;
             q += LANE_GROUP * SCORE_QUERIES;
         }
+        UNROLL
         for (unsigned i = 0; i < SCORE_QUERIES * 2; i++) {
 #if LANE_GROUP == 4
             lane[0][i] = vf_add(vf_add(lane[0][i], lane[1][i]), vf_add(lane[2][i], lane[3][i]));
@@ -120,12 +129,15 @@ static NEVER_INLINE void score_strip(const float *strip, const float *q, size_t 
         }
         unsigned level = 0;
         for (; group >> level & 1; level++)
+            UNROLL
             for (unsigned i = 0; i < SCORE_QUERIES * 2; i++)
                 lane[0][i] = vf_add(stack[level][i], lane[0][i]);
         if (level < GROUP_LEVELS) {
+            UNROLL
             for (unsigned i = 0; i < SCORE_QUERIES * 2; i++)
                 stack[level][i] = lane[0][i];
         } else {
+            UNROLL
             for (unsigned i = 0; i < SCORE_QUERIES; i++) {
                 vf_store(s + i * KVC_TILE, vf_mul(lane[0][2 * i], vf_set(scale)));
                 vf_store(s + i * KVC_TILE + LANES, vf_mul(lane[0][2 * i + 1], vf_set(scale)));
@@ -139,24 +151,31 @@ static NEVER_INLINE void score_strip(const float *strip, const float *q, size_t 
 ALWAYS void mix_block(unsigned queries, unsigned n, const float *v, uint32_t low, uint32_t high, const float *p,
                       float *o, size_t o_stride) {
     vf sum[MIX_QUERIES][MIX_VECTORS];
+    UNROLL
     for (unsigned i = 0; i < queries; i++)
+        UNROLL
         for (unsigned w = 0; w < n; w++)
             sum[i][w] = vf_load(o + i * o_stride + w * LANES);
     v += (size_t)low * MIX_CHANNELS;
     p += low;
     for (uint32_t j = low; j < high; j++) {
         vf value[MIX_VECTORS];
+        UNROLL
         for (unsigned w = 0; w < n; w++)
             value[w] = vf_load(v + w * LANES);
+        UNROLL
         for (unsigned i = 0; i < queries; i++) {
             const vf weight = vf_set(p[i * KVC_TILE]);
+            UNROLL
             for (unsigned w = 0; w < n; w++)
                 sum[i][w] = vf_fma(weight, value[w], sum[i][w]);
         }
         v += MIX_CHANNELS;
         p++;
     }
+    UNROLL
     for (unsigned i = 0; i < queries; i++)
+        UNROLL
         for (unsigned w = 0; w < n; w++)
             vf_store(o + i * o_stride + w * LANES, sum[i][w]);
 }
@@ -209,7 +228,7 @@ static void mix_ragged(unsigned queries, const struct seen_range *in, const floa
         high = in[i].high < high ? in[i].high : high;
     }
     if (low >= high) { /* nothing in common, perhaps because a query sees nothing here */
-        for (unsigned i = 0; i < queries; i++)
+            for (unsigned i = 0; i < queries; i++)
             if (in[i].low < in[i].high)
                 mix_queries(1, v, d, in[i].low, in[i].high, p + i * KVC_TILE, o + i * o_stride, o_stride);
         return;

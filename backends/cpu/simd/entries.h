@@ -164,6 +164,7 @@ static inline uint32_t slots_in_use(const uint32_t *order, uint32_t count) {
         top = vi_select(vi_greater(x, top), x, top);
     }
     vi_store(lane, top);
+    UNROLL
     for (unsigned i = 0; i < LANES; i++)
         most = lane[i] > most ? lane[i] : most;
     for (; r < count; r++)

@@ -49,6 +49,7 @@ static uint32_t store_group(unsigned char *group, const float *x, size_t n) {
     if (n == KVC_Q8_GROUP) {
         vf top = vf_zero();
         vm nans = vf_is_nan(top);
+        UNROLL
         for (size_t c = 0; c < KVC_Q8_GROUP; c += LANES) {
             const vf a = vf_from_bits(vi_and(vf_bits(vf_load(x + c)), vi_set(INT32_MAX)));
             nans = vm_or(nans, vf_is_nan(a));
@@ -56,6 +57,7 @@ static uint32_t store_group(unsigned char *group, const float *x, size_t n) {
         }
         float lane[LANES];
         vf_store(lane, top);
+        UNROLL
         for (unsigned i = 0; i < LANES; i++)
             amax = kvc_max(lane[i], amax);
         nan = vm_bits(nans) != 0;

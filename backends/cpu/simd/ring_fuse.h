@@ -23,6 +23,7 @@ struct fuse_job {
 
 /* F = F + rows[0] + ..., one addition each, or the maxima in that order; `first`: F has no value yet. */
 ALWAYS vf fuse_vector(vf F, const float *const *rows, unsigned n, size_t at, enum kvc_fusion fusion, bool first) {
+    UNROLL
     for (unsigned i = 0; i < n; i++) {
         const vf x = vf_load(rows[i] + at);
         F = fusion == KVC_FUSE_SUM ? vf_add(F, x) : first && i == 0 ? x : vf_max(F, x);

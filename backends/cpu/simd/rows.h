@@ -98,21 +98,27 @@ static void embed(struct kvc_device *device, struct kvc_span out, const struct k
 /* sums[i] = dot(x, x) of `rows` rows, K apart. Padding adds +0 to lanes that are never -0. */
 ALWAYS void square_sums(const float *x, unsigned rows, size_t K, float *sums) {
     vf lane[4][FOLD];
+    UNROLL
     for (unsigned r = 0; r < rows; r++)
+        UNROLL
         for (unsigned f = 0; f < FOLD; f++)
             lane[r][f] = vf_zero();
     size_t k = 0;
     for (; k + KVC_LANES <= K; k += KVC_LANES)
+        UNROLL
         for (unsigned r = 0; r < rows; r++)
+            UNROLL
             for (unsigned f = 0; f < FOLD; f++) {
                 const vf a = vf_load(x + r * K + k + f * LANES);
                 lane[r][f] = vf_fma(a, a, lane[r][f]);
             }
     for (unsigned f = 0; f < FOLD && k + f * LANES < K; f++)
+        UNROLL
         for (unsigned r = 0; r < rows; r++) {
             const vf a = vf_part_load(x + r * K + k + f * LANES, K - k - f * LANES);
             lane[r][f] = vf_fma(a, a, lane[r][f]);
         }
+    UNROLL
     for (unsigned r = 0; r < rows; r++)
         sums[r] = sum_lanes(lane[r]);
 }

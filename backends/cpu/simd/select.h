@@ -90,6 +90,7 @@ static uint32_t count_above(const int32_t *keys, uint32_t n, int32_t bound) {
     int32_t lane[LANES];
     uint32_t sum = 0;
     vi_store(lane, total);
+    UNROLL
     for (unsigned i = 0; i < LANES; i++)
         sum += (uint32_t)lane[i];
     return sum;
@@ -116,6 +117,7 @@ static uint32_t last_lowest(const int32_t *keys, uint32_t n) {
         low = vi_select(vi_greater(low, x), x, low);
     }
     vi_store(lane, low);
+    UNROLL
     for (unsigned j = 0; j < LANES; j++)
         least = lane[j] < least ? lane[j] : least;
     for (; i < n; i++)

@@ -14,12 +14,14 @@ static inline float softmax_tile(float *s, uint32_t low, uint32_t high, float *s
     for (uint32_t i = high; i < to; i++)
         s[i] = -kvc_infinity();
     vf top[FOLD], lane[FOLD];
+    UNROLL
     for (unsigned f = 0; f < FOLD; f++) {
         top[f] = vf_load(s + from + f * LANES);
         lane[f] = vf_zero();
     }
     vm nan = vf_is_nan(top[0]);
     for (uint32_t i = from; i < to; i += KVC_LANES)
+        UNROLL
         for (unsigned f = 0; f < FOLD; f++) {
             const vf x = vf_load(s + i + f * LANES);
             nan = vm_or(nan, vf_is_nan(x));
@@ -30,7 +32,9 @@ static inline float softmax_tile(float *s, uint32_t low, uint32_t high, float *s
             s[i] = kvc_nan();
         return *sum = kvc_nan();
     }
+    UNROLL
     for (unsigned w = FOLD / 2; w > 0; w /= 2)
+        UNROLL
         for (unsigned f = 0; f < w; f++)
             top[f] = vf_max(top[f], top[f + w]);
     float last[LANES];
@@ -40,6 +44,7 @@ static inline float softmax_tile(float *s, uint32_t low, uint32_t high, float *s
             last[i] = kvc_max(last[i], last[i + w]);
     const vf most = vf_set(last[0]);
     for (uint32_t i = from; i < to; i += KVC_LANES)
+        UNROLL
         for (unsigned f = 0; f < FOLD; f++) {
             const vf p = exp_not_above_zero(vf_sub(vf_load(s + i + f * LANES), most));
             vf_store(s + i + f * LANES, p);

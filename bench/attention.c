@@ -1,0 +1,345 @@
+/* attention.c - speed of attention and of what policies ask for, beside what the machine can do in the same run.
+ *
+ *     bench/attention [threads]
+ *
+ * With one thread times are the process's own, so that a busy machine disturbs less; otherwise they are the wall's.
+ * Decode: cache bytes per second against the measured read bandwidth, over more cache than the processor's own.
+ * Prefill: flops against a loop of fused multiply-adds. Policies: window_mass of snapkv, one step of morphkv. */
+#include <stdio.h>
+
+#include "backends/cpu/cpu.h"
+#include "bench/ceiling.h"
+#include "core/backends.h"
+
+#define SETS_MOST 64
+
+static void must(enum kvc_status status, const struct kvc_error *error) {
+    if (status != KVC_OK) {
+        fprintf(stderr, "%s\n", error->text);
+        exit((int)status);
+    }
+}
+
+struct bench {
+    struct kvc_device *device;
+    struct kvc_threads *threads;
+    double bandwidth, flops;
+    uint64_t seed;
+};
+
+static struct kvc_span make(struct bench *b, size_t bytes) {
+    struct kvc_span span = {NULL, 0};
+    struct kvc_error error;
+    must(b->device->ops->buffer_create(b->device, KVC_MEMORY_SCRATCH, bytes, &span.buffer, &error), &error);
+    return span;
+}
+
+static struct kvc_span make_random(struct bench *b, size_t n) {
+    struct kvc_span span = make(b, n * sizeof(float));
+    float *x = span.buffer->data;
+    for (size_t i = 0; i < n; i++) {
+        b->seed = b->seed * 6364136223846793005u + 1442695040888963407u;
+        x[i] = (float)((int64_t)b->seed >> 40) / (float)(1 << 22);
+    }
+    return span;
+}
+
+static void release(struct bench *b, struct kvc_span span) { b->device->ops->buffer_free(b->device, span.buffer); }
+
+struct shape {
+    uint32_t heads, kv_heads, d, entries, room, columns;
+    enum kvc_type type;
+    bool permuted;
+};
+
+/* One session's layer: lists with `entries` entries a head. */
+static struct kvc_lists make_lists(struct bench *b, const struct shape *shape) {
+    const struct kvc_ops *ops = b->device->ops;
+    const uint32_t each = (shape->room + KVC_TILE - 1) / KVC_TILE * KVC_TILE, d = shape->d, slots = each * shape->kv_heads;
+    struct kvc_lists lists = {.kv_heads = shape->kv_heads, .columns = shape->columns};
+    struct kvc_error error;
+    lists.format = (struct kvc_entry_format){
+        shape->type, d, shape->type == KVC_F32 ? 4 * d : shape->type == KVC_F16 ? 2 * d : d + 2 * ((d + 31) / 32)};
+    lists.host_base = calloc(shape->kv_heads + 1, sizeof *lists.host_base);
+    for (uint32_t h = 0; h < shape->kv_heads; h++)
+        lists.host_base[h + 1] = lists.host_base[h] + each;
+    lists.base = make(b, (shape->kv_heads + 1) * 4).buffer;
+    memcpy(lists.base->data, lists.host_base, (shape->kv_heads + 1) * 4);
+    lists.count = make(b, shape->kv_heads * 4).buffer;
+    lists.blocks = make(b, slots / KVC_TILE * 4).buffer;
+    if (shape->columns)
+        lists.state = make(b, (size_t)shape->columns * slots * 4).buffer;
+    must(ops->arena_create(b->device, &lists.format, &lists.arena, &error), &error);
+    must(ops->arena_take(b->device, lists.arena, slots / KVC_TILE, lists.blocks->data, &error), &error);
+    if (shape->permuted) {
+        lists.order = make(b, slots * 4).buffer;
+        lists.position = make(b, slots * 4).buffer;
+        for (uint32_t h = 0; h < shape->kv_heads; h++) {
+            uint32_t *order = (uint32_t *)lists.order->data + lists.host_base[h];
+            for (uint32_t i = 0; i < each; i++)
+                order[i] = i;
+            for (uint32_t i = shape->entries; i > 1; i--) { /* the slots in use, in any order */
+                b->seed = b->seed * 6364136223846793005u + 1442695040888963407u;
+                const uint32_t j = (uint32_t)(b->seed >> 33) % i, held = order[i - 1];
+                order[i - 1] = order[j];
+                order[j] = held;
+            }
+        }
+    }
+    const uint32_t rows = 64;
+    struct kvc_span x = make_random(b, (size_t)rows * shape->kv_heads * d), positions = make(b, rows * 4);
+    for (uint32_t at = 0; at < shape->entries;) {
+        const uint32_t some = shape->entries - at < rows ? shape->entries - at : rows;
+        const struct kvc_segment segment = {&lists, NULL, 0, some, some, NULL};
+        for (uint32_t i = 0; i < some; i++)
+            ((int32_t *)positions.buffer->data)[i] = (int32_t)(at + i);
+        ops->append(b->device, &segment, 1, x, x, positions);
+        at += some;
+    }
+    release(b, x);
+    release(b, positions);
+    must(ops->sync(b->device, &error), &error);
+    return lists;
+}
+
+static void free_lists(struct bench *b, struct kvc_lists *lists) {
+    const struct kvc_ops *ops = b->device->ops;
+    ops->arena_free(b->device, lists->arena);
+    ops->buffer_free(b->device, lists->base);
+    ops->buffer_free(b->device, lists->count);
+    ops->buffer_free(b->device, lists->blocks);
+    ops->buffer_free(b->device, lists->order);
+    ops->buffer_free(b->device, lists->position);
+    ops->buffer_free(b->device, lists->state);
+    free(lists->host_base);
+}
+
+/* A call over rows of one segment; everything but the segment. */
+struct call {
+    struct kvc_span q, out, maximum, sum, positions, later;
+};
+
+static struct call make_call(struct bench *b, const struct shape *shape, uint32_t rows, bool causal) {
+    struct call call = {make_random(b, (size_t)rows * shape->heads * shape->d),
+                        make(b, (size_t)rows * shape->heads * shape->d * 4),
+                        make(b, (size_t)rows * shape->heads * 4),
+                        make(b, (size_t)rows * shape->heads * 4),
+                        make(b, rows * 4),
+                        make(b, rows * 4)};
+    for (uint32_t i = 0; i < rows; i++) {
+        ((int32_t *)call.positions.buffer->data)[i] = (int32_t)(shape->entries - rows + i);
+        ((uint32_t *)call.later.buffer->data)[i] = causal ? rows - 1 - i : 0;
+    }
+    return call;
+}
+
+static void free_call(struct bench *b, struct call *call) {
+    release(b, call->q);
+    release(b, call->out);
+    release(b, call->maximum);
+    release(b, call->sum);
+    release(b, call->positions);
+    release(b, call->later);
+}
+
+static void attend(struct bench *b, const struct shape *shape, const struct call *call, struct kvc_lists *lists,
+                   uint32_t rows) {
+    const struct kvc_segment segment = {lists, NULL, 0, rows, rows, NULL};
+    const struct kvc_attention attention = {&segment,  1,         shape->heads,  shape->kv_heads, shape->d,
+                                            0,         call->q,   call->out,     call->maximum,   call->sum,
+                                            call->positions, call->later};
+    b->device->ops->attention(b->device, &attention);
+}
+
+static const char *type_label(enum kvc_type type) { return type == KVC_F32 ? "f32" : type == KVC_F16 ? "f16" : "q8_0"; }
+
+static void bench_decode(struct bench *b, const struct shape *shape) {
+    struct kvc_lists lists[SETS_MOST];
+    struct call call = make_call(b, shape, 1, false);
+    const double bytes = 2.0 * shape->kv_heads * shape->entries *
+                         (shape->type == KVC_F32 ? 4.0 * shape->d : shape->type == KVC_F16 ? 2.0 * shape->d : 1.0625 * shape->d);
+    unsigned sets = (unsigned)(200e6 / bytes) + 1;
+    double best = 1e9;
+    sets = sets < SETS_MOST ? sets : SETS_MOST;
+    for (unsigned i = 0; i < sets; i++)
+        lists[i] = make_lists(b, shape);
+    for (int round = 0; round < 8; round++) {
+        const double start = seconds_now();
+        for (unsigned i = 0; i < sets; i++)
+            attend(b, shape, &call, &lists[i], 1);
+        const double took = (seconds_now() - start) / sets;
+        best = took < best ? took : best;
+    }
+    printf("| %-5s | %2u | %2u | %3u | %6u | %-8s | %8.1f | %6.2f | %5.2f |\n", type_label(shape->type), shape->heads,
+           shape->kv_heads, shape->d, shape->entries, shape->permuted ? "permuted" : "in place", best * 1e6,
+           bytes / best * 1e-9, bytes / best / b->bandwidth);
+    for (unsigned i = 0; i < sets; i++)
+        free_lists(b, &lists[i]);
+    free_call(b, &call);
+}
+
+static void bench_prefill(struct bench *b, const struct shape *shape, uint32_t rows) {
+    struct kvc_lists lists = make_lists(b, shape);
+    struct call call = make_call(b, shape, rows, true);
+    const double flops = 4.0 * shape->d * shape->heads * rows * (shape->entries - 0.5 * (rows - 1));
+    double best = 1e9;
+    for (int round = 0; round < 6; round++) {
+        const double start = seconds_now();
+        attend(b, shape, &call, &lists, rows);
+        const double took = seconds_now() - start;
+        best = took < best ? took : best;
+    }
+    printf("| %-5s | %2u | %2u | %3u | %4u | %6u | %8.2f | %7.1f | %5.2f |\n", type_label(shape->type), shape->heads,
+           shape->kv_heads, shape->d, rows, shape->entries, best * 1e3, flops / best * 1e-9, flops / best / b->flops);
+    free_lists(b, &lists);
+    free_call(b, &call);
+}
+
+static struct kvc_weight_rows rows_of(const struct shape *shape, const struct call *call, const struct kvc_lists *lists,
+                                      uint32_t queries) {
+    return (struct kvc_weight_rows){lists,   NULL,          queries,   shape->heads,    shape->kv_heads, shape->d, 0,
+                                    call->q, call->maximum, call->sum, call->positions, call->later};
+}
+
+/* window_mass of 32 queries beside the attention of the last 256 rows of the prompt. */
+static void bench_window_mass(struct bench *b, const struct shape *shape) {
+    struct kvc_lists lists = make_lists(b, shape);
+    struct call all = make_call(b, shape, 256, true), call = make_call(b, shape, 32, true);
+    struct kvc_span scores = make(b, (size_t)shape->kv_heads * shape->room * 4);
+    double mass = 1e9, attention = 1e9;
+    attend(b, shape, &call, &lists, 32);
+    for (int round = 0; round < 6; round++) {
+        const struct kvc_weight_rows rows = rows_of(shape, &call, &lists, 32);
+        double start = seconds_now();
+        b->device->ops->window_mass(b->device, &rows, scores, shape->room);
+        mass = seconds_now() - start < mass ? seconds_now() - start : mass;
+        start = seconds_now();
+        attend(b, shape, &all, &lists, 256);
+        attention = seconds_now() - start < attention ? seconds_now() - start : attention;
+    }
+    printf("window_mass, 32 queries over %u entries, H %u, H_kv %u, d %u: %.2f ms; attention of 256 rows there: %.2f ms\n",
+           shape->entries, shape->heads, shape->kv_heads, shape->d, mass * 1e3, attention * 1e3);
+    release(b, scores);
+    free_lists(b, &lists);
+    free_call(b, &call);
+    free_call(b, &all);
+}
+
+/* One decode step of streaming and of morphkv over the layers of a model, weights read in between as linear layers do. */
+static void bench_ring(struct bench *b, const struct shape *shape, unsigned layers, unsigned char *weights,
+                       size_t weight_bytes) {
+    const struct kvc_ops *ops = b->device->ops;
+    struct kvc_lists lists[SETS_MOST];
+    struct call call = make_call(b, shape, 1, false);
+    const uint32_t stride = shape->room, ring = 32;
+    struct kvc_span scores = make(b, (size_t)shape->kv_heads * stride * 4), k = make_random(b, shape->kv_heads * shape->d);
+    struct kvc_read_list kept = {make(b, shape->kv_heads * 4).buffer, make(b, (size_t)shape->kv_heads * stride * 4).buffer,
+                                 stride};
+    struct ceiling_job job = {.data = weights};
+    const size_t tasks = 8;
+    double spent[6] = {0}, least[6];
+    uint32_t now = shape->entries + 100;
+    for (unsigned l = 0; l < layers; l++)
+        lists[l] = make_lists(b, shape);
+    for (int i = 0; i < 6; i++)
+        least[i] = 1e9;
+    job.bytes = weight_bytes / layers / tasks / 256 * 256;
+    for (int step = 0; step < 40; step++, now++) {
+        memset(spent, 0, sizeof spent);
+        *(int32_t *)call.positions.buffer->data = (int32_t)now;
+        for (unsigned l = 0; l < layers; l++) {
+            const struct kvc_segment segment = {&lists[l], NULL, 0, 1, 1, NULL};
+            const struct kvc_weight_rows rows = rows_of(shape, &call, &lists[l], 1);
+            const struct kvc_keep rule = {.top = shape->entries - ring, .recent = (int64_t)now + 1 - ring};
+            double t[7];
+            job.data = weights + l * (weight_bytes / layers);
+            kvc_threads_run(b->threads, tasks, read_task, &job);
+            t[0] = seconds_now();
+            ops->append(b->device, &segment, 1, k, k, call.positions);
+            t[1] = seconds_now();
+            attend(b, shape, &call, &lists[l], 1);
+            t[2] = seconds_now();
+            ops->ring_write(b->device, &rows, ring, KVC_ROW_WEIGHTS);
+            t[3] = seconds_now();
+            ops->ring_fuse(b->device, &lists[l], ring, ring, (int64_t)now + 1, KVC_ROW_WEIGHTS, KVC_FUSE_SUM,
+                           rule.recent, scores, stride);
+            t[4] = seconds_now();
+            ops->keep(b->device, &lists[l], &rule, scores, stride, &kept);
+            t[5] = seconds_now();
+            ops->evict(b->device, &lists[l], &kept);
+            t[6] = seconds_now();
+            for (int i = 0; i < 6; i++)
+                spent[i] += t[i + 1] - t[i];
+        }
+        for (int i = 0; i < 6 && step > 2; i++)
+            least[i] = spent[i] < least[i] ? spent[i] : least[i];
+    }
+    const double extra = least[2] + least[3] + least[4] + least[5];
+    const double base = (double)weight_bytes / b->bandwidth + least[0] + least[1];
+    printf("morphkv, %u layers, H %u, H_kv %u, d %u, %u entries, ring of %u; microseconds per step:\n", layers,
+           shape->heads, shape->kv_heads, shape->d, shape->entries, ring);
+    printf("  append %.0f, attention %.0f, ring_write %.0f, ring_fuse %.0f, keep %.0f, evict %.0f\n", least[0] * 1e6,
+           least[1] * 1e6, least[2] * 1e6, least[3] * 1e6, least[4] * 1e6, least[5] * 1e6);
+    printf("  %.0f on top of append, attention and %.0f MB of weights at the measured bandwidth, %.0f: %.1f %%\n",
+           extra * 1e6, (double)weight_bytes * 1e-6, base * 1e6, 100.0 * extra / base);
+    for (unsigned l = 0; l < layers; l++)
+        free_lists(b, &lists[l]);
+    release(b, scores);
+    release(b, k);
+    ops->buffer_free(b->device, kept.count);
+    ops->buffer_free(b->device, kept.rank);
+    free_call(b, &call);
+}
+
+int main(int argc, char **argv) {
+    struct bench b = {.seed = 1};
+    struct kvc_error error;
+    const size_t bytes = (size_t)256 << 20;
+    unsigned char *data = NULL;
+    const int threads = argc > 1 ? atoi(argv[1]) : 0;
+    if (threads == 1)
+        bench_clock = CLOCK_PROCESS_CPUTIME_ID;
+    if (posix_memalign((void **)&data, 4096, bytes)) {
+        fprintf(stderr, "no memory for %zu bytes\n", bytes);
+        return KVC_RESOURCE;
+    }
+    memset(data, 1, bytes);
+    must(kvc_backend_cpu.open(NULL, 0, threads, KVC_MATH_EXACT, &b.device, &error), &error);
+    b.threads = ((struct kvc_cpu *)b.device)->threads;
+    b.bandwidth = measured_bandwidth(b.threads, data, bytes);
+    b.flops = measured_flops(b.threads);
+    printf("%s; read bandwidth %.1f GB/s, fused multiply-adds %.0f GFLOP/s\n\n", b.device->name, b.bandwidth * 1e-9,
+           b.flops * 1e-9);
+    printf("| cache |  H | Hk |   d | entries | lists   | us a row |   GB/s | ratio |\n"
+           "|-------|----|----|-----|--------|----------|----------|--------|-------|\n");
+    static const struct shape decode[] = {
+        {32, 8, 128, 8192, 8192, 0, KVC_F16, false}, {32, 8, 128, 8192, 8192, 0, KVC_F16, true},
+        {32, 8, 64, 8192, 8192, 0, KVC_F16, false},  {12, 12, 64, 8192, 8192, 0, KVC_F16, false},
+        {12, 12, 64, 1024, 1024, 0, KVC_F16, true},  {28, 4, 128, 8192, 8192, 0, KVC_F16, false},
+        {32, 32, 80, 4096, 4096, 0, KVC_F16, false}, {32, 8, 128, 8192, 8192, 0, KVC_Q8_0, false},
+        {32, 8, 128, 8192, 8192, 0, KVC_F32, false}, {8, 1, 256, 32768, 32768, 0, KVC_F16, false},
+    };
+    for (size_t i = 0; i < sizeof decode / sizeof *decode; i++)
+        bench_decode(&b, &decode[i]);
+    b.flops = measured_flops(b.threads);
+    printf("\n| cache |  H | Hk |   d | rows | entries | ms       | GFLOP/s | ratio |\n"
+           "|-------|----|----|-----|------|--------|----------|---------|-------|\n");
+    static const struct shape prefill[] = {
+        {32, 8, 64, 4096, 4096, 0, KVC_F16, false},  {32, 8, 128, 4096, 4096, 0, KVC_F16, false},
+        {12, 12, 64, 4096, 4096, 0, KVC_F16, false}, {8, 8, 80, 4096, 4096, 0, KVC_F16, false},
+        {32, 8, 128, 4096, 4096, 0, KVC_Q8_0, false}, {8, 2, 128, 256, 256, 0, KVC_F16, false},
+    };
+    for (size_t i = 0; i < sizeof prefill / sizeof *prefill; i++)
+        bench_prefill(&b, &prefill[i], 256);
+    printf("\n");
+    const struct shape snap = {12, 4, 64, 4096, 4096, 0, KVC_F16, false};
+    bench_window_mass(&b, &snap);
+    const struct shape grouped = {12, 4, 64, 1024, 1280, 32, KVC_F16, true};
+    bench_ring(&b, &grouped, 12, data, (size_t)200 << 20);
+    const struct shape plain = {12, 12, 64, 1024, 1280, 32, KVC_F16, true};
+    bench_ring(&b, &plain, 12, data, (size_t)200 << 20);
+    must(b.device->ops->sync(b.device, &error), &error);
+    b.device->ops->close(b.device);
+    free(data);
+    return 0;
+}
