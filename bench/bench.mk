@@ -1,6 +1,11 @@
-# bench.mk - bench/: programs that measure speed. `make bench/linear`; no test runs them.
+# bench.mk - bench/: programs that measure speed. `make bench/linear bench/attention`; no test runs them.
 EXTRA_PROGRAMS += bench/linear
 CLEANFILES += bench/linear$(EXEEXT)
 bench_linear_SOURCES = bench/linear.c
 bench_linear_CPPFLAGS = $(AM_CPPFLAGS) $(OPENBLAS_CFLAGS)
 bench_linear_LDADD = libkvc.la $(KVC_LIBS)
+
+EXTRA_PROGRAMS += bench/attention
+CLEANFILES += bench/attention$(EXEEXT)
+bench_attention_SOURCES = bench/attention.c bench/ceiling.h
+bench_attention_LDADD = libkvc.la $(KVC_LIBS)

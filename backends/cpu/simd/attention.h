@@ -108,7 +108,7 @@ static struct attention_unit unit_of(const struct attention_job *job, size_t tas
     return unit;
 }
 
-ALWAYS const float *query_of(const struct attention_job *job, const struct attention_unit *unit, uint32_t query) {
+INLINE const float *query_of(const struct attention_job *job, const struct attention_unit *unit, uint32_t query) {
     const size_t row = unit->segment->row + unit->row + query / job->group;
     const size_t head = (size_t)unit->head * job->group + query % job->group;
     return (const float *)kvc_span_data(job->call->q) + (row * job->call->heads + head) * job->d;

@@ -16,7 +16,7 @@
 
 /* Floats of a query or widened key in scratch: d rounded up to whole vectors. A query's padding is -0 and a key's +0:
  * adding their product changes no lane, not even its sign. */
-ALWAYS size_t padded_size(size_t d) { return (d + LANES - 1) / LANES * LANES; }
+INLINE size_t padded_size(size_t d) { return (d + LANES - 1) / LANES * LANES; }
 
 static inline void pad_query(float *to, const float *q, size_t d) {
     memcpy(to, q, d * sizeof *q);
@@ -35,7 +35,7 @@ static inline void widen_row(enum kvc_type type, float *to, const unsigned char 
 }
 
 /* s[i] = scale * dot(q, rows[i]) for LANES rows of `vectors` whole vectors. */
-ALWAYS void few_dots(enum kvc_type type, const unsigned char *const *rows, const float *q, size_t vectors,
+INLINE void few_dots(enum kvc_type type, const unsigned char *const *rows, const float *q, size_t vectors,
                      float scale, float *s) {
     vf folded[LANES];
     UNROLL
@@ -137,7 +137,7 @@ static void few_scores(enum kvc_type type, const unsigned char *const *keys, uin
 /* ---- values ---- */
 
 /* o[h, c .. c + n*LANES) = fma(p[h, j], v[j], o) for j = low .. high - 1 ascending; n vectors, `heads` heads. */
-ALWAYS void few_mix_strip(enum kvc_type type, unsigned heads, unsigned n, const unsigned char *const *keys,
+INLINE void few_mix_strip(enum kvc_type type, unsigned heads, unsigned n, const unsigned char *const *keys,
                           size_t value_offset, uint32_t low, uint32_t high, const float *p, float *o, size_t padded,
                           size_t c) {
     vf sum[4][8];

@@ -27,8 +27,8 @@
 #define QUERIES_AT_ONCE 48 /* whose scores stay in the second cache: a multiple of 12 */
 
 /* Channels of a packed key or query: d rounded up to 32. Padding as in attention_few.h. */
-ALWAYS size_t packed_size(size_t d) { return (d + KVC_LANES - 1) / KVC_LANES * KVC_LANES; }
-ALWAYS size_t value_size(size_t d) { return (d + MIX_CHANNELS - 1) / MIX_CHANNELS * MIX_CHANNELS; }
+INLINE size_t packed_size(size_t d) { return (d + KVC_LANES - 1) / KVC_LANES * KVC_LANES; }
+INLINE size_t value_size(size_t d) { return (d + MIX_CHANNELS - 1) / MIX_CHANNELS * MIX_CHANNELS; }
 
 /* Where channel c of a packed key lies: lanes in bit-reversed order, LANE_GROUP at a time, inside a group all first
  * channels of its lanes, all second ones, ... */
@@ -47,7 +47,7 @@ static void pack_queries(const float *const *q, size_t d, const uint16_t *place,
             to[place[c] * SCORE_QUERIES + i] = c < d && q[i] ? q[i][c] : -0.0f;
 }
 
-ALWAYS vf entry_any_load(enum kvc_type type, const unsigned char *row, size_t c, size_t d) {
+INLINE vf entry_any_load(enum kvc_type type, const unsigned char *row, size_t c, size_t d) {
     if (c + LANES <= d)
         return type == KVC_F32   ? entry_load(KVC_F32, row, c)
                : type == KVC_F16 ? entry_load(KVC_F16, row, c)
@@ -148,7 +148,7 @@ static NEVER_INLINE void score_strip(const float *strip, const float *q, size_t 
 
 /* o[i, 0 .. n*LANES) = fma(p[i, j], v[j], o) for j = low .. high - 1 ascending, i < queries.
  * v [KVC_TILE][MIX_CHANNELS], o rows o_stride apart. */
-ALWAYS void mix_block(unsigned queries, unsigned n, const float *v, uint32_t low, uint32_t high, const float *p,
+INLINE void mix_block(unsigned queries, unsigned n, const float *v, uint32_t low, uint32_t high, const float *p,
                       float *o, size_t o_stride) {
     vf sum[MIX_QUERIES][MIX_VECTORS];
     UNROLL

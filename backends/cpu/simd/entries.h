@@ -4,22 +4,22 @@
 #define KVC_CPU_ENTRIES_H
 
 #include "backends/cpu/cpu.h"
+#include "backends/cpu/simd/unroll.h"
 
-#define ALWAYS static inline __attribute__((always_inline))
 #define NEVER_INLINE __attribute__((noinline))
 #define FOLD (KVC_LANES / LANES) /* vectors that hold the 32 lanes of a sum */
 
 /* Vector operations below which waking the threads costs more than it saves: some microseconds. */
 #define POOL_WORK 40000.0
 
-ALWAYS struct kvc_threads *threads_for(const struct kvc_cpu *cpu, double vector_operations) {
+INLINE struct kvc_threads *threads_for(const struct kvc_cpu *cpu, double vector_operations) {
     return vector_operations < POOL_WORK ? NULL : cpu->threads;
 }
 
 /* ---- arithmetic ---- */
 
 /* kvc_exp for x <= 0 and for the NaN of inf - inf (whose low bits are zero). */
-ALWAYS vf exp_not_above_zero(vf x) {
+INLINE vf exp_not_above_zero(vf x) {
     const vf t = vf_fma(x, vf_set(KVC_LOG2E), vf_set(KVC_ROUND_MAGIC)), n = vf_sub(t, vf_set(KVC_ROUND_MAGIC));
     vf r = vf_fnma(n, vf_set(KVC_LN2_HIGH), x);
     r = vf_fnma(n, vf_set(KVC_LN2_LOW), r);
@@ -34,14 +34,14 @@ ALWAYS vf exp_not_above_zero(vf x) {
 }
 
 /* kvc_exp for every x. */
-ALWAYS vf exp_any(vf x) {
+INLINE vf exp_any(vf x) {
     vf y = exp_not_above_zero(x);
     y = vf_select(vf_less(vf_set(KVC_EXP_HIGH), x), vf_set(kvc_infinity()), y);
     return vf_select(vf_is_nan(x), x, y);
 }
 
 /* The first steps of the tree over 32 lanes, until LANES are left: lane[i] += lane[i + w]. */
-ALWAYS vf fold_lanes(const vf lane[FOLD]) {
+INLINE vf fold_lanes(const vf lane[FOLD]) {
 #if LANES == 16
     return vf_add(lane[0], lane[1]);
 #elif LANES == 8
@@ -53,7 +53,7 @@ ALWAYS vf fold_lanes(const vf lane[FOLD]) {
 }
 
 /* The whole tree. */
-ALWAYS float sum_lanes(const vf lane[FOLD]) {
+INLINE float sum_lanes(const vf lane[FOLD]) {
     float last[LANES];
     vf_store(last, fold_lanes(lane));
     for (int w = LANES / 2; w > 0; w /= 2)
@@ -67,7 +67,7 @@ ALWAYS float sum_lanes(const vf lane[FOLD]) {
 #define Q8_BYTES (2 + KVC_Q8_GROUP) /* of a full group of a Q8_0 row */
 
 /* Channels c .. c + LANES - 1 of a row; c a multiple of LANES. */
-ALWAYS vf entry_load(enum kvc_type type, const unsigned char *row, size_t c) {
+INLINE vf entry_load(enum kvc_type type, const unsigned char *row, size_t c) {
     if (type == KVC_F32)
         return vf_load((const float *)(const void *)row + c);
     if (type == KVC_F16)
@@ -77,7 +77,7 @@ ALWAYS vf entry_load(enum kvc_type type, const unsigned char *row, size_t c) {
 }
 
 /* The first n < LANES of them, +0 behind. */
-ALWAYS vf entry_part_load(enum kvc_type type, const unsigned char *row, size_t c, size_t n) {
+INLINE vf entry_part_load(enum kvc_type type, const unsigned char *row, size_t c, size_t n) {
     if (type == KVC_F32)
         return vf_part_load((const float *)(const void *)row + c, n);
     if (type == KVC_F16)
@@ -123,20 +123,20 @@ static inline struct head_entries head_open(const struct kvc_lists *lists, const
     return head;
 }
 
-ALWAYS uint32_t head_rank(const struct head_entries *head, uint32_t place) {
+INLINE uint32_t head_rank(const struct head_entries *head, uint32_t place) {
     return head->rank ? head->rank[place] : place;
 }
 
-ALWAYS uint32_t head_slot(const struct head_entries *head, uint32_t place) {
+INLINE uint32_t head_slot(const struct head_entries *head, uint32_t place) {
     const uint32_t rank = head_rank(head, place);
     return head->order ? head->order[rank] : rank;
 }
 
-ALWAYS int32_t slot_position(const struct head_entries *head, uint32_t slot) {
+INLINE int32_t slot_position(const struct head_entries *head, uint32_t slot) {
     return head->position ? head->position[slot] : (int32_t)slot;
 }
 
-ALWAYS const unsigned char *slot_key(const struct head_entries *head, uint32_t slot) {
+INLINE const unsigned char *slot_key(const struct head_entries *head, uint32_t slot) {
     return head->block[slot / KVC_TILE] + (size_t)(slot % KVC_TILE) * head->row_bytes;
 }
 
@@ -210,7 +210,7 @@ static inline struct seen_range head_seen(const struct head_entries *head, int32
 }
 
 /* What of the range lies in the tile that starts at place `first`, counted from there; empty: low == high. */
-ALWAYS struct seen_range seen_in_tile(struct seen_range seen, uint32_t first) {
+INLINE struct seen_range seen_in_tile(struct seen_range seen, uint32_t first) {
     struct seen_range in;
     in.low = seen.low > first ? seen.low - first : 0;
     in.high = seen.high > first ? seen.high - first : 0;

@@ -4,12 +4,12 @@
 
 #include "backends/cpu/simd/entries.h"
 
-ALWAYS uint32_t slots_of(const struct kvc_lists *lists, uint32_t h) {
+INLINE uint32_t slots_of(const struct kvc_lists *lists, uint32_t h) {
     return lists->host_base[h + 1] - lists->host_base[h];
 }
 
 /* Column 0 of head h's state; the next column lies slots_of(h) floats on. */
-ALWAYS float *state_of(const struct kvc_lists *lists, uint32_t h) {
+INLINE float *state_of(const struct kvc_lists *lists, uint32_t h) {
     return (float *)lists->state->data + (size_t)lists->columns * lists->host_base[h];
 }
 

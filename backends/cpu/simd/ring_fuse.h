@@ -22,7 +22,7 @@ struct fuse_job {
 };
 
 /* F = F + rows[0] + ..., one addition each, or the maxima in that order; `first`: F has no value yet. */
-ALWAYS vf fuse_vector(vf F, const float *const *rows, unsigned n, size_t at, enum kvc_fusion fusion, bool first) {
+INLINE vf fuse_vector(vf F, const float *const *rows, unsigned n, size_t at, enum kvc_fusion fusion, bool first) {
     UNROLL
     for (unsigned i = 0; i < n; i++) {
         const vf x = vf_load(rows[i] + at);
@@ -31,11 +31,11 @@ ALWAYS vf fuse_vector(vf F, const float *const *rows, unsigned n, size_t at, enu
     return F;
 }
 
-ALWAYS float fuse_one(float F, float x, enum kvc_fusion fusion, bool first) {
+INLINE float fuse_one(float F, float x, enum kvc_fusion fusion, bool first) {
     return fusion == KVC_FUSE_SUM ? F + x : first ? x : kvc_max(F, x);
 }
 
-ALWAYS void fuse_rows_of(float *F, const float *const *rows, unsigned n, size_t count, enum kvc_fusion fusion,
+INLINE void fuse_rows_of(float *F, const float *const *rows, unsigned n, size_t count, enum kvc_fusion fusion,
                          bool first) {
     size_t s = 0;
     for (; s + 2 * LANES <= count; s += 2 * LANES) {

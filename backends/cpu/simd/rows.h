@@ -29,7 +29,7 @@ static void run_pieces(struct kvc_device *device, struct rows_job *job, kvc_task
     kvc_threads_run(threads, (job->count + job->piece - 1) / job->piece, run, job);
 }
 
-ALWAYS size_t piece_end(const struct rows_job *job, size_t task) {
+INLINE size_t piece_end(const struct rows_job *job, size_t task) {
     const size_t end = (task + 1) * job->piece;
     return end < job->count ? end : job->count;
 }
@@ -96,7 +96,7 @@ static void embed(struct kvc_device *device, struct kvc_span out, const struct k
 /* ---- norm ---- */
 
 /* sums[i] = dot(x, x) of `rows` rows, K apart. Padding adds +0 to lanes that are never -0. */
-ALWAYS void square_sums(const float *x, unsigned rows, size_t K, float *sums) {
+INLINE void square_sums(const float *x, unsigned rows, size_t K, float *sums) {
     vf lane[4][FOLD];
     UNROLL
     for (unsigned r = 0; r < rows; r++)

@@ -75,7 +75,7 @@ struct keep_job {
 };
 
 /* kvc_score_key with its highest bit turned, so that signed comparison orders it. */
-ALWAYS vi score_keys(vf score) {
+INLINE vi score_keys(vf score) {
     const vi bits = vf_bits(vf_add(score, vf_zero()));
     const vi key = vi_xor(bits, vi_and(vi_sign(bits), vi_set(INT32_MAX)));
     return vi_select(vf_is_nan(score), vi_set(INT32_MIN), key);
