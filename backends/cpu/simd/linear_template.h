@@ -68,26 +68,33 @@ INLINE void tail_one_row(vf acc[ONE_ROW_OUTPUTS][LANE_VECTORS], const float *x, 
         }                                                                                                             \
     } while (0)
 
-/* ONE_ROW_OUTPUTS outputs from `row`; rest(...) deals with what is left of a group. */
+/* The outputs first ... last - 1 in ONE_ROW_OUTPUTS stretches, one output of each at a time: as many streams of weights
+ * that never jump. Weights are fetched AHEAD bytes before their use; rest(...) deals with what is left of a group. */
+#define AHEAD 2048
 #define ONE_ROW(type, bytes, rest)                                                                                    \
     static void one_row_##type(const struct kvc_linear_call *call, size_t first, size_t last) {                       \
         const float *x = call->x;                                                                                     \
-        for (size_t n = first; n < last; n += ONE_ROW_OUTPUTS) {                                                      \
+        size_t stretch = (last - first + ONE_ROW_OUTPUTS - 1) / ONE_ROW_OUTPUTS;                                      \
+        for (size_t n = first; n < first + stretch; n++) {                                                            \
             vf acc[ONE_ROW_OUTPUTS][LANE_VECTORS];                                                                    \
             const unsigned char *row[ONE_ROW_OUTPUTS];                                                                \
             struct scales scales[ONE_ROW_OUTPUTS];                                                                    \
             size_t k = 0;                                                                                             \
             UNROLL                                                                                                    \
             for (int j = 0; j < ONE_ROW_OUTPUTS; j++) {                                                               \
-                row[j] = call->w + at_most(n + (size_t)j, last - 1) * call->row_bytes;                                \
+                row[j] = call->w + at_most(n + (size_t)j * stretch, last - 1) * call->row_bytes;                      \
                 UNROLL                                                                                                \
                 for (int v = 0; v < LANE_VECTORS; v++)                                                                \
                     acc[j][v] = vf_zero();                                                                            \
             }                                                                                                         \
             for (; k + GROUP <= call->K; k += GROUP) {                                                                \
                 UNROLL                                                                                                \
-                for (int j = 0; j < ONE_ROW_OUTPUTS; j++)                                                             \
+                for (int j = 0; j < ONE_ROW_OUTPUTS; j++) {                                                           \
+                    UNROLL                                                                                            \
+                    for (int line = 0; line < (bytes); line += 64)                                                    \
+                        __builtin_prefetch(row[j] + AHEAD + line);                                                    \
                     prepare_##type(&scales[j], row[j], 8);                                                            \
+                }                                                                                                     \
                 ONE_ROW_PART(type, 0);                                                                                \
                 ONE_ROW_PART(type, 1);                                                                                \
                 ONE_ROW_PART(type, 2);                                                                                \
@@ -101,9 +108,10 @@ INLINE void tail_one_row(vf acc[ONE_ROW_OUTPUTS][LANE_VECTORS], const float *x, 
                     row[j] += bytes;                                                                                  \
             }                                                                                                         \
             rest(type);                                                                                               \
-            for (size_t j = 0; j < ONE_ROW_OUTPUTS && n + j < last; j++) {                                            \
+            for (size_t j = 0; j < ONE_ROW_OUTPUTS && n + j * stretch < last; j++) {                                  \
                 float sum = sum_lanes(acc[j]);                                                                        \
-                call->y[n + j] = call->bias ? sum + call->bias[n + j] : sum;                                          \
+                size_t output = n + j * stretch;                                                                      \
+                call->y[output] = call->bias ? sum + call->bias[output] : sum;                                        \
             }                                                                                                         \
         }                                                                                                             \
     }

@@ -12,6 +12,7 @@
 #define GROUP 256
 
 struct scales {
+    _Alignas(64) int8_t quant[GROUP]; /* types of several bit fields: put together bytewise */
     float scale[16]; /* per part, or per 16 weights; Q4_K, Q5_K: 8 scales, then 8 minima with their sign turned */
 };
 
@@ -20,11 +21,9 @@ struct scales {
 #if defined(__AVX512F__)
 INLINE vi load_u8(const unsigned char *p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)); }
 INLINE vi shift_right(vi a, vi n) { return _mm512_srlv_epi32(a, n); }
-INLINE vi shift_left(vi a, vi n) { return _mm512_sllv_epi32(a, n); }
 #elif defined(__AVX2__)
 INLINE vi load_u8(const unsigned char *p) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)); }
 INLINE vi shift_right(vi a, vi n) { return _mm256_srlv_epi32(a, n); }
-INLINE vi shift_left(vi a, vi n) { return _mm256_sllv_epi32(a, n); }
 #else
 INLINE vi load_u8(const unsigned char *p) {
     uint32_t four;
@@ -32,10 +31,48 @@ INLINE vi load_u8(const unsigned char *p) {
     return vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(four)))));
 }
 INLINE vi shift_right(vi a, vi n) { return vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a), vnegq_s32(n))); }
-INLINE vi shift_left(vi a, vi n) { return vshlq_s32(a, n); }
+#endif
+
+/* ---- bytes: VB at a time, whatever LANES is ---- */
+
+#if defined(__AVX2__)
+#define VB 32
+typedef __m256i vb;
+INLINE vb vb_load(const unsigned char *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
+INLINE void vb_store(int8_t *p, vb a) { _mm256_storeu_si256((__m256i *)(void *)p, a); }
+INLINE vb vb_bits(vb a, int shift, int mask) { /* of each byte */
+    return _mm256_and_si256(_mm256_srl_epi16(a, _mm_cvtsi32_si128(shift)), _mm256_set1_epi8((char)mask));
+}
+INLINE vb vb_join(vb low, vb high, int shift) { /* low | high << shift; no bit leaves its byte */
+    return _mm256_or_si256(low, _mm256_sll_epi16(high, _mm_cvtsi32_si128(shift)));
+}
+INLINE vb vb_less(vb a, int n) { return _mm256_sub_epi8(a, _mm256_set1_epi8((char)n)); }
+#else
+#define VB 16
+typedef uint8x16_t vb;
+INLINE vb vb_load(const unsigned char *p) { return vld1q_u8(p); }
+INLINE void vb_store(int8_t *p, vb a) { vst1q_s8(p, vreinterpretq_s8_u8(a)); }
+INLINE vb vb_bits(vb a, int shift, int mask) {
+    return vandq_u8(vshlq_u8(a, vdupq_n_s8((int8_t)-shift)), vdupq_n_u8((uint8_t)mask));
+}
+INLINE vb vb_join(vb low, vb high, int shift) { return vorrq_u8(low, vshlq_u8(high, vdupq_n_s8((int8_t)shift))); }
+INLINE vb vb_less(vb a, int n) { return vsubq_u8(a, vdupq_n_u8((uint8_t)n)); }
 #endif
 
 INLINE vi bits_of(vi a, int shift, int mask) { return vi_and(shift_right(a, vi_set(shift)), vi_set(mask)); }
+
+/* Bytes i ... i + LANES - 1 of sixteen, given as four words. */
+INLINE vi bytes_of(const uint32_t *words, int i) {
+#if defined(__AVX512F__) /* not through memory: a load wider than the stores before it waits for them */
+    (void)i;
+    return _mm512_cvtepu8_epi32(_mm_set_epi64x((long long)((uint64_t)words[3] << 32 | words[2]),
+                                               (long long)((uint64_t)words[1] << 32 | words[0])));
+#elif defined(__AVX2__)
+    return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)((uint64_t)words[i / 4 + 1] << 32 | words[i / 4])));
+#else
+    return load_u8((const unsigned char *)words + i);
+#endif
+}
 
 INLINE uint32_t load_u32(const unsigned char *p) {
     uint32_t v;
@@ -99,7 +136,6 @@ INLINE void prepare_halves(struct scales *s, const unsigned char *g, int parts, 
 #define part_bytes_q5_0 22
 #define prepare_q8_0(s, g, parts) prepare_halves(s, g, parts, 34)
 #define prepare_q4_0(s, g, parts) prepare_halves(s, g, parts, 18)
-#define prepare_q5_0(s, g, parts) prepare_halves(s, g, parts, 22)
 
 INLINE void widen_q8_0(vf *w, const unsigned char *g, int p, const struct scales *s) {
     vf d = vf_set(s->scale[p]);
@@ -126,16 +162,40 @@ INLINE void widen_q4_0(vf *w, const unsigned char *g, int p, const struct scales
 #endif
 }
 
+/* The 32 quants of a block, less 16. */
+INLINE void unpack_q5_0(int8_t *to, const unsigned char *block) {
+#if defined(__AVX2__)
+    const __m256i byte = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, /* of `high`, by element */
+                                          2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
+    const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201u);
+    __m256i high = _mm256_shuffle_epi8(_mm256_set1_epi32((int)load_u32(block + 2)), byte);
+    high = _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(high, bit), bit), _mm256_set1_epi8(16));
+    __m128i q = _mm_loadu_si128((const __m128i *)(const void *)(block + 6));
+    __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(q), _mm_srli_epi16(q, 4), 1);
+    both = _mm256_and_si256(both, _mm256_set1_epi8(15));
+    vb_store(to, vb_less(_mm256_or_si256(both, high), 16));
+#else
+    static const uint8_t bits[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+    vb q = vb_load(block + 6), bit = vld1q_u8(bits);
+    UNROLL
+    for (int i = 0; i < 2; i++) {
+        vb high = vcombine_u8(vdup_n_u8(block[2 + 2 * i]), vdup_n_u8(block[3 + 2 * i]));
+        high = vandq_u8(vtstq_u8(high, bit), vdupq_n_u8(16));
+        vb_store(to + 16 * i, vb_less(vorrq_u8(vb_bits(q, 4 * i, 15), high), 16));
+    }
+#endif
+}
+INLINE void prepare_q5_0(struct scales *s, const unsigned char *g, int parts) {
+    prepare_halves(s, g, parts, part_bytes_q5_0);
+    for (int p = 0; p < parts; p++)
+        unpack_q5_0(s->quant + p * 32, g + (size_t)p * part_bytes_q5_0);
+}
 INLINE void widen_q5_0(vf *w, const unsigned char *g, int p, const struct scales *s) {
     vf d = vf_set(s->scale[p]);
-    vi high = vi_set((int32_t)load_u32(g + p * 22 + 2));
+    (void)g;
     UNROLL
-    for (int v = 0; v < LANE_VECTORS; v++) {
-        vi q = bits_of(load_u8(g + p * 22 + 6 + v * LANES % 16), v * LANES / 16 * 4, 15);
-        vi fifth = vi_and(shift_right(high, vi_add(vi_ascending(), vi_set(v * LANES))), vi_set(1));
-        q = vi_or(q, shift_left(fifth, vi_set(4)));
-        w[v] = vf_mul(d, vf_from_int(vi_sub(q, vi_set(16))));
-    }
+    for (int v = 0; v < LANE_VECTORS; v++)
+        w[v] = vf_mul(d, vf_load_i8(s->quant + p * 32 + v * LANES));
 }
 
 /* ---- blocks of 256 ---- */
@@ -154,62 +214,89 @@ INLINE void prepare_q3_k(struct scales *s, const unsigned char *g, int parts) {
     (void)parts;
     UNROLL
     for (int i = 0; i < 16; i += LANES) {
-        vi scale = vi_sub(load_u8((const unsigned char *)sixteen + i), vi_set(32));
+        vi scale = vi_sub(bytes_of(sixteen, i), vi_set(32));
         vf_store(s->scale + i, vf_mul(d, vf_from_int(scale)));
+    }
+    UNROLL
+    for (int i = 0; i < 32; i += VB) {
+        vb high = vb_load(g + offsetof(struct kvc_block_q3_k, high) + i);
+        UNROLL
+        for (int p = 0; p < 8; p++) {
+            vb q = vb_bits(vb_load(g + offsetof(struct kvc_block_q3_k, q) + p / 4 * 32 + i), p % 4 * 2, 3);
+            vb_store(s->quant + p * 32 + i, vb_less(vb_join(q, vb_bits(high, p, 1), 2), 4));
+        }
     }
 }
 INLINE void widen_q3_k(vf *w, const unsigned char *g, int p, const struct scales *s) {
-    const unsigned char *low = g + offsetof(struct kvc_block_q3_k, q), *high = g + offsetof(struct kvc_block_q3_k, high);
+    (void)g;
     UNROLL
-    for (int v = 0; v < LANE_VECTORS; v++) {
-        vi q = bits_of(load_u8(low + p / 4 * 32 + v * LANES), p % 4 * 2, 3);
-        vi third = bits_of(load_u8(high + v * LANES), p, 1);
-        q = vi_sub(vi_or(q, shift_left(third, vi_set(2))), vi_set(4));
-        w[v] = vf_mul(vf_set(s->scale[2 * p + v * LANES / 16]), vf_from_int(q));
-    }
+    for (int v = 0; v < LANE_VECTORS; v++)
+        w[v] = vf_mul(vf_set(s->scale[2 * p + v * LANES / 16]), vf_load_i8(s->quant + p * 32 + v * LANES));
 }
 
 /* Q4_K and Q5_K begin alike: d, dmin, 12 bytes of 6-bit scales and minima. */
-INLINE void prepare_q4_k(struct scales *s, const unsigned char *g, int parts) {
+INLINE void prepare_offset(struct scales *s, const unsigned char *g) {
     const unsigned char *b = g + offsetof(struct kvc_block_q4_k, scale);
     uint32_t a0 = load_u32(b), a1 = load_u32(b + 4), a2 = load_u32(b + 8), six = 0x3f3f3f3fu, four = 0x0f0f0f0fu;
     uint32_t two = 0x03030303u;
     uint32_t sixteen[4] = {a0 & six, (a2 & four) | (a0 >> 6 & two) << 4, a1 & six,
                            (a2 >> 4 & four) | (a1 >> 6 & two) << 4};
     vf d = vf_set(half_load(g)), dmin = vf_set(-half_load(g + offsetof(struct kvc_block_q4_k, dmin)));
-    (void)parts;
 #if LANES == 16
     d = vf_select(vm_first(8), d, dmin);
 #endif
     UNROLL
     for (int i = 0; i < 16; i += LANES)
-        vf_store(s->scale + i, vf_mul(i < 8 ? d : dmin, vf_from_int(load_u8((const unsigned char *)sixteen + i))));
+        vf_store(s->scale + i, vf_mul(i < 8 ? d : dmin, vf_from_int(bytes_of(sixteen, i))));
 }
-#define prepare_q5_k prepare_q4_k
-
-INLINE void widen_q4_k(vf *w, const unsigned char *g, int p, const struct scales *s) {
-    const unsigned char *low = g + offsetof(struct kvc_block_q4_k, q) + p / 2 * 32;
+INLINE void widen_offset(vf *w, int p, const struct scales *s) {
     vf scale = vf_set(s->scale[p]), minimum = vf_set(s->scale[8 + p]);
-#if defined(__AVX512F__)
-    vf value = vf_fma(scale, vf_from_int(vi_ascending()), minimum);
+    UNROLL
+    for (int v = 0; v < LANE_VECTORS; v++)
+        w[v] = vf_fma(scale, vf_load_i8(s->quant + p * 32 + v * LANES), minimum);
+}
+
+INLINE void prepare_q4_k(struct scales *s, const unsigned char *g, int parts) {
+    (void)parts;
+    prepare_offset(s, g);
+#if !defined(__AVX512F__)
+    UNROLL
+    for (int i = 0; i < 128; i += VB) {
+        vb q = vb_load(g + offsetof(struct kvc_block_q4_k, q) + i);
+        vb_store(s->quant + i / 32 * 64 + i % 32, vb_bits(q, 0, 15));
+        vb_store(s->quant + i / 32 * 64 + 32 + i % 32, vb_bits(q, 4, 15));
+    }
+#endif
+}
+INLINE void widen_q4_k(vf *w, const unsigned char *g, int p, const struct scales *s) {
+#if defined(__AVX512F__) /* the 16 values of a part, looked up by the low four bits of each index */
+    const unsigned char *low = g + offsetof(struct kvc_block_q4_k, q) + p / 2 * 32;
+    vf value = vf_fma(vf_set(s->scale[p]), vf_from_int(vi_ascending()), vf_set(s->scale[8 + p]));
     UNROLL
     for (int v = 0; v < 2; v++)
         w[v] = _mm512_permutexvar_ps(shift_right(load_u8(low + v * LANES), vi_set(p % 2 * 4)), value);
 #else
-    UNROLL
-    for (int v = 0; v < LANE_VECTORS; v++)
-        w[v] = vf_fma(scale, vf_from_int(bits_of(load_u8(low + v * LANES), p % 2 * 4, 15)), minimum);
+    (void)g;
+    widen_offset(w, p, s);
 #endif
 }
-INLINE void widen_q5_k(vf *w, const unsigned char *g, int p, const struct scales *s) {
-    const unsigned char *low = g + offsetof(struct kvc_block_q5_k, q) + p / 2 * 32;
-    const unsigned char *high = g + offsetof(struct kvc_block_q5_k, high);
-    vf scale = vf_set(s->scale[p]), minimum = vf_set(s->scale[8 + p]);
+
+INLINE void prepare_q5_k(struct scales *s, const unsigned char *g, int parts) {
+    (void)parts;
+    prepare_offset(s, g);
     UNROLL
-    for (int v = 0; v < LANE_VECTORS; v++) {
-        vi q = bits_of(load_u8(low + v * LANES), p % 2 * 4, 15), fifth = bits_of(load_u8(high + v * LANES), p, 1);
-        w[v] = vf_fma(scale, vf_from_int(vi_or(q, shift_left(fifth, vi_set(4)))), minimum);
+    for (int i = 0; i < 32; i += VB) {
+        vb high = vb_load(g + offsetof(struct kvc_block_q5_k, high) + i);
+        UNROLL
+        for (int p = 0; p < 8; p++) {
+            vb q = vb_bits(vb_load(g + offsetof(struct kvc_block_q5_k, q) + p / 2 * 32 + i), p % 2 * 4, 15);
+            vb_store(s->quant + p * 32 + i, vb_join(q, vb_bits(high, p, 1), 4));
+        }
     }
+}
+INLINE void widen_q5_k(vf *w, const unsigned char *g, int p, const struct scales *s) {
+    (void)g;
+    widen_offset(w, p, s);
 }
 
 INLINE void prepare_q6_k(struct scales *s, const unsigned char *g, int parts) {
@@ -218,15 +305,21 @@ INLINE void prepare_q6_k(struct scales *s, const unsigned char *g, int parts) {
     UNROLL
     for (int i = 0; i < 16; i += LANES)
         vf_store(s->scale + i, vf_mul(d, vf_load_i8(g + offsetof(struct kvc_block_q6_k, scale) + i)));
+    UNROLL
+    for (int p = 0; p < 8; p++) {
+        UNROLL
+        for (int i = 0; i < 32; i += VB) {
+            vb q = vb_bits(vb_load(g + p / 4 * 64 + p % 2 * 32 + i), p % 4 / 2 * 4, 15);
+            vb high = vb_bits(vb_load(g + offsetof(struct kvc_block_q6_k, high) + p / 4 * 32 + i), p % 4 * 2, 3);
+            vb_store(s->quant + p * 32 + i, vb_less(vb_join(q, high, 4), 32));
+        }
+    }
 }
 INLINE void widen_q6_k(vf *w, const unsigned char *g, int p, const struct scales *s) {
-    const unsigned char *low = g + p / 4 * 64 + p % 2 * 32, *high = g + offsetof(struct kvc_block_q6_k, high) + p / 4 * 32;
+    (void)g;
     UNROLL
-    for (int v = 0; v < LANE_VECTORS; v++) {
-        vi q = bits_of(load_u8(low + v * LANES), p % 4 / 2 * 4, 15), top = bits_of(load_u8(high + v * LANES), p % 4 * 2, 3);
-        q = vi_sub(vi_or(q, shift_left(top, vi_set(4))), vi_set(32));
-        w[v] = vf_mul(vf_set(s->scale[2 * p + v * LANES / 16]), vf_from_int(q));
-    }
+    for (int v = 0; v < LANE_VECTORS; v++)
+        w[v] = vf_mul(vf_set(s->scale[2 * p + v * LANES / 16]), vf_load_i8(s->quant + p * 32 + v * LANES));
 }
 
 #endif
