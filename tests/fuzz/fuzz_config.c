@@ -1,4 +1,6 @@
 /* fuzz_config.c - a config.json: the model's description, its rotary frequencies and the GGUF metadata made of it. */
+#include <math.h>
+
 #include "models/plan.h"
 #include "tests/fuzz/memory_file.h"
 
@@ -13,7 +15,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     }
     check(config.layers > 0 && config.heads > 0 && config.kv_heads > 0 && config.heads % config.kv_heads == 0);
     if (kvc_rope_build(&config, false, &rope, &error) == KVC_OK) {
-        touch(rope.frequency, rope.rotary / 2 * sizeof *rope.frequency);
+        for (uint32_t i = 0; i < rope.rotary / 2; i++) {
+            check(isfinite(rope.frequency[i]) && rope.frequency[i] >= 0);
+            check(!rope.long_frequency || (isfinite(rope.long_frequency[i]) && rope.long_frequency[i] >= 0));
+        }
+        check(isfinite(rope.attention_factor) && rope.attention_factor > 0);
         free(rope.frequency);
         free(rope.long_frequency);
     }
