@@ -9,3 +9,4 @@ EXTRA_PROGRAMS += bench/attention
 CLEANFILES += bench/attention$(EXEEXT)
 bench_attention_SOURCES = bench/attention.c bench/ceiling.h
 bench_attention_LDADD = libkvc.la $(KVC_LIBS)
+EXTRA_DIST += tools/measure.sh
