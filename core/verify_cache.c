@@ -189,6 +189,8 @@ static void entries_case(struct kvc_verify *v) {
 
 /* ---- attention ---- */
 
+#define MOST_ROWS 210
+
 struct attention_case {
     struct kvc_twin_lists lists[3];
     struct kvc_read_list reads[3][2];
@@ -204,7 +206,7 @@ static void add_segment(struct kvc_verify *v, struct attention_case *c, struct k
     uint32_t i = c->segment_count++, rows = kvc_verify_range(v, 0, 2) ? kvc_verify_range(v, 1, 5) : 1, kind;
     bool reads = kvc_verify_range(v, 0, 3) == 0;
     if (kvc_verify_range(v, 0, 9) == 0)
-        rows = kvc_verify_range(v, 1, 40);
+        rows = kvc_verify_range(v, 1, 70);
     shape->type = kvc_verify_pick(v, types);
     shape->ordered = kvc_verify_range(v, 0, 2) > 0;
     kvc_verify_lists(v, shape, &c->lists[i]);
@@ -232,8 +234,8 @@ static void attention_case(struct kvc_verify *v) {
     bool wants = kvc_verify_range(v, 0, 1);
     memset(&c, 0, sizeof c);
     heads = shape.kv_heads * kvc_verify_pick(v, groups);
-    c.position = kvc_verify_alloc(v, 130 * sizeof *c.position);
-    c.later = kvc_verify_alloc(v, 130 * sizeof *c.later);
+    c.position = kvc_verify_alloc(v, MOST_ROWS * sizeof *c.position);
+    c.later = kvc_verify_alloc(v, MOST_ROWS * sizeof *c.later);
     for (uint32_t i = 0; i < count && v->status == KVC_OK; i++)
         add_segment(v, &c, &shape);
     if (kvc_verify_range(v, 0, 2) == 0)
@@ -242,8 +244,8 @@ static void attention_case(struct kvc_verify *v) {
     describe(v, ", segments %u, window %u", c.segment_count, window);
     q = kvc_verify_twin_values(v, (size_t)c.rows * heads * shape.head_size, kvc_verify_flavour(v));
     out = kvc_verify_twin(v, (size_t)c.rows * heads * shape.head_size * sizeof(float), NULL);
-    positions = kvc_verify_twin(v, 130 * sizeof *c.position, c.position);
-    later = kvc_verify_twin(v, 130 * sizeof *c.later, c.later);
+    positions = kvc_verify_twin(v, MOST_ROWS * sizeof *c.position, c.position);
+    later = kvc_verify_twin(v, MOST_ROWS * sizeof *c.later, c.later);
     if (wants) {
         maximum = kvc_verify_twin(v, (size_t)c.rows * heads * sizeof(float), NULL);
         sum = kvc_verify_twin(v, (size_t)c.rows * heads * sizeof(float), NULL);

@@ -93,8 +93,10 @@ static void linear_case(struct kvc_verify *v) {
     struct kvc_twin x, y, bias = {{NULL, NULL}};
     if (kvc_verify_range(v, 0, 9) == 0)
         N = kvc_verify_range(v, 200, 700); /* enough to be split among threads and tiles */
-    if ((uint64_t)K * N * rows > 12000000) /* a big matrix for few rows, or many rows of a small one */
-        rows = rows % 5 + 1;
+    if (v->row.cases % 16 == 15)
+        rows = kvc_verify_range(v, 71, 700); /* a chunk of a prompt */
+    if ((uint64_t)K * N * rows > 20000000)   /* a big matrix for few rows, or many rows of a small one */
+        N = 20000000 / (K * rows) + 1;
     snprintf(v->shape, sizeof v->shape, "%s, K %u, N %u, rows %u, flavour %d", kvc_type_name(type), (unsigned)K,
              (unsigned)N, (unsigned)rows, (int)flavour);
     x = kvc_verify_twin_values(v, (size_t)rows * K, flavour);
