@@ -70,8 +70,10 @@ static double cosine_of(struct two r) {
 }
 
 static double turn(double x, unsigned quarters) {
-    if (!(fabs(x) <= 0x1p50)) return NAN;
-    if (x == 0 && quarters == 0) return x; /* keeps the sign of zero */
+    if (!(fabs(x) <= 0x1p50))
+        return NAN;
+    if (x == 0 && quarters == 0)
+        return x; /* keeps the sign of zero */
     unsigned quadrant;
     struct two r = reduce(x, &quadrant);
     quadrant += quarters;
@@ -79,18 +81,16 @@ static double turn(double x, unsigned quarters) {
     return quadrant & 2 ? -value : value;
 }
 
-double kvc_double_sin(double x) {
-    return turn(x, 0);
-}
+double kvc_double_sin(double x) { return turn(x, 0); }
 
-double kvc_double_cos(double x) {
-    return turn(x, 1);
-}
+double kvc_double_cos(double x) { return turn(x, 1); }
 
 /* exp(x + low) for |low| far below a unit in the last place of x. */
 static double exp_two(double x, double low) {
-    if (x > 710) return INFINITY;
-    if (x < -746) return 0;
+    if (x > 710)
+        return INFINITY;
+    if (x < -746)
+        return 0;
     double k = rint(x * ONE_OVER_LN2);
     struct two r = two_sum(fma(-k, LN2_HIGH, x), fma(-k, LN2_LOW, low));
     double z = r.high, p = 1.0 / 6227020800.0;
@@ -109,9 +109,7 @@ static double exp_two(double x, double low) {
     return ldexp(value, (int)k);
 }
 
-double kvc_double_exp(double x) {
-    return x != x ? x : exp_two(x, 0);
-}
+double kvc_double_exp(double x) { return x != x ? x : exp_two(x, 0); }
 
 /* log of a positive finite x: x = m * 2^e, m in [sqrt(1/2), sqrt(2)); log m = 2 atanh(s), s = (m-1)/(m+1). */
 static struct two log_two(double x) {
@@ -126,7 +124,8 @@ static struct two log_two(double x) {
     double s = top / bottom.high;
     double s_low = (fma(-s, bottom.high, top) - s * bottom.low) / bottom.high;
     double z = s * s, p = 1.0 / 25.0;
-    for (int n = 23; n >= 3; n -= 2) p = fma(p, z, 1.0 / n);
+    for (int n = 23; n >= 3; n -= 2)
+        p = fma(p, z, 1.0 / n);
     double tail = 2 * fma(s * z, p, s_low);
     struct two a = two_sum(e * LN2_HIGH, 2 * s); /* the product is exact */
     struct two b = two_sum(tail, e * LN2_LOW);
@@ -135,17 +134,23 @@ static struct two log_two(double x) {
 }
 
 double kvc_double_log(double x) {
-    if (!(x > 0)) return x == 0 ? -INFINITY : NAN;
-    if (x == INFINITY) return x;
+    if (!(x > 0))
+        return x == 0 ? -INFINITY : NAN;
+    if (x == INFINITY)
+        return x;
     return log_two(x).high;
 }
 
 double kvc_double_pow(double x, double y) {
-    if (y == 0 || x == 1) return 1;
-    if (!(x >= 0) || y != y) return NAN;
-    if (x == 0 || x == INFINITY) return (x == 0) == (y < 0) ? INFINITY : 0;
+    if (y == 0 || x == 1)
+        return 1;
+    if (!(x >= 0) || y != y)
+        return NAN;
+    if (x == 0 || x == INFINITY)
+        return (x == 0) == (y < 0) ? INFINITY : 0;
     struct two l = log_two(x);
     struct two product = two_product(y, l.high);
-    if (!(fabs(product.high) < 1000)) return product.high > 0 ? INFINITY : 0;
+    if (!(fabs(product.high) < 1000))
+        return product.high > 0 ? INFINITY : 0;
     return exp_two(product.high, fma(y, l.low, product.low));
 }

@@ -8,9 +8,12 @@
 #include <stdlib.h>
 
 #define AT(member) offsetof(struct kvc_config, member)
-#define INTEGER(gguf, hf, member, minimum, maximum) {gguf, hf, AT(member), KVC_TOP, false, false, minimum, maximum}
-#define NEEDED(gguf, hf, member, minimum, maximum) {gguf, hf, AT(member), KVC_TOP, false, true, minimum, maximum}
-#define REAL(gguf, hf, member, place, minimum, maximum) {gguf, hf, AT(member), place, true, false, minimum, maximum}
+#define INTEGER(gguf, hf, member, minimum, maximum)                                                                    \
+    { gguf, hf, AT(member), KVC_TOP, false, false, minimum, maximum }
+#define NEEDED(gguf, hf, member, minimum, maximum)                                                                     \
+    { gguf, hf, AT(member), KVC_TOP, false, true, minimum, maximum }
+#define REAL(gguf, hf, member, place, minimum, maximum)                                                                \
+    { gguf, hf, AT(member), place, true, false, minimum, maximum }
 
 /* Generous beyond any model of these families, small enough that no product of two overflows. */
 const struct kvc_config_field kvc_config_fields[] = {
@@ -61,9 +64,7 @@ static uint64_t *integer_at(struct kvc_config *config, size_t offset) {
     return (uint64_t *)(void *)((char *)config + offset);
 }
 
-static double *real_at(struct kvc_config *config, size_t offset) {
-    return (double *)(void *)((char *)config + offset);
-}
+static double *real_at(struct kvc_config *config, size_t offset) { return (double *)(void *)((char *)config + offset); }
 
 enum kvc_status kvc_config_set(struct kvc_config *config, const struct kvc_config_field *field, bool gguf, double value,
                                const char *where, struct kvc_error *error) {
@@ -118,8 +119,8 @@ static enum kvc_status complete_heads(struct kvc_config *config, bool gguf, cons
         config->kv_heads = gguf || config->family->kv_heads == 0 ? config->heads : config->family->kv_heads;
     }
     if (config->heads % config->kv_heads != 0) {
-        return kvc_fail(error, KVC_INPUT, "%s: %s is %" PRIu64 ", it must be a multiple of %s, which is %" PRIu64, where,
-                        key_of(config, gguf, AT(heads), a, sizeof a), config->heads,
+        return kvc_fail(error, KVC_INPUT, "%s: %s is %" PRIu64 ", it must be a multiple of %s, which is %" PRIu64,
+                        where, key_of(config, gguf, AT(heads), a, sizeof a), config->heads,
                         key_of(config, gguf, AT(kv_heads), b, sizeof b), config->kv_heads);
     }
     if (config->head_size == 0 && !gguf) {
@@ -128,15 +129,17 @@ static enum kvc_status complete_heads(struct kvc_config *config, bool gguf, cons
     if (config->head_size == 0) {
         if (config->hidden % config->heads != 0) {
             char c[128];
-            return kvc_fail(error, KVC_INPUT, "%s: %s is %" PRIu64 ", not a multiple of %s, %" PRIu64 "; then %s must "
-                            "be given", where, key_of(config, gguf, AT(hidden), a, sizeof a), config->hidden,
+            return kvc_fail(error, KVC_INPUT,
+                            "%s: %s is %" PRIu64 ", not a multiple of %s, %" PRIu64 "; then %s must "
+                            "be given",
+                            where, key_of(config, gguf, AT(hidden), a, sizeof a), config->hidden,
                             key_of(config, gguf, AT(heads), b, sizeof b), config->heads,
                             key_of(config, gguf, AT(head_size), c, sizeof c));
         }
         config->head_size = config->hidden / config->heads;
         if (config->head_size < 2 || config->head_size > 4096) {
-            return kvc_fail(error, KVC_INPUT, "%s: %s / %s gives heads of size %" PRIu64 ", it must be 2 to 4096", where,
-                            key_of(config, gguf, AT(hidden), a, sizeof a),
+            return kvc_fail(error, KVC_INPUT, "%s: %s / %s gives heads of size %" PRIu64 ", it must be 2 to 4096",
+                            where, key_of(config, gguf, AT(hidden), a, sizeof a),
                             key_of(config, gguf, AT(heads), b, sizeof b), config->head_size);
         }
     }
@@ -150,9 +153,10 @@ static enum kvc_status complete_rotary(struct kvc_config *config, bool gguf, con
         config->rope.rotary = (uint64_t)((double)config->head_size * partial);
     }
     if (config->rope.rotary < 2 || config->rope.rotary % 2 != 0 || config->rope.rotary > config->head_size) {
-        return kvc_fail(error, KVC_INPUT, "%s: %s makes %" PRIu64 " channels of a head turn, it must be an even number "
-                        "from 2 to the head size, %" PRIu64, where,
-                        gguf ? "rope.dimension_count" : "partial_rotary_factor or head_dim", config->rope.rotary,
+        return kvc_fail(error, KVC_INPUT,
+                        "%s: %s makes %" PRIu64 " channels of a head turn, it must be an even number "
+                        "from 2 to the head size, %" PRIu64,
+                        where, gguf ? "rope.dimension_count" : "partial_rotary_factor or head_dim", config->rope.rotary,
                         config->head_size);
     }
     if (config->rope.base == 0) {
@@ -165,8 +169,10 @@ static enum kvc_status complete_rotary(struct kvc_config *config, bool gguf, con
 static enum kvc_status check_list(const char *name, const float *values, uint64_t count, uint64_t expected,
                                   const char *where, struct kvc_error *error) {
     if (count != expected) {
-        return kvc_fail(error, KVC_INPUT, "%s: %s has %" PRIu64 " numbers, it must have %" PRIu64 ", one for each pair "
-                        "of channels that turns", where, name, count, expected);
+        return kvc_fail(error, KVC_INPUT,
+                        "%s: %s has %" PRIu64 " numbers, it must have %" PRIu64 ", one for each pair "
+                        "of channels that turns",
+                        where, name, count, expected);
     }
     for (uint64_t i = 0; i < count; i++) {
         if (!(values[i] >= 1e-6f && values[i] <= 1e9f)) {
@@ -200,8 +206,8 @@ static enum kvc_status complete_scaling(struct kvc_config *config, bool gguf, co
         }
         const char *names[2] = {gguf ? "rope_factors_short.weight" : "rope_scaling.short_factor",
                                 gguf ? "rope_factors_long.weight" : "rope_scaling.long_factor"};
-        enum kvc_status status = check_list(names[0], config->rope.short_factor, config->rope.short_count, pairs,
-                                            where, error);
+        enum kvc_status status =
+            check_list(names[0], config->rope.short_factor, config->rope.short_count, pairs, where, error);
         return status ? status
                       : check_list(names[1], config->rope.long_factor, config->rope.long_count, pairs, where, error);
     }
@@ -213,16 +219,22 @@ static enum kvc_status complete_scaling(struct kvc_config *config, bool gguf, co
         return missing(config, gguf, AT(rope.factor), need, where, error);
     }
     if (kind == KVC_ROPE_LLAMA3) {
-        if (config->rope.low_factor == 0) return missing(config, gguf, AT(rope.low_factor), need, where, error);
-        if (config->rope.high_factor == 0) return missing(config, gguf, AT(rope.high_factor), need, where, error);
+        if (config->rope.low_factor == 0)
+            return missing(config, gguf, AT(rope.low_factor), need, where, error);
+        if (config->rope.high_factor == 0)
+            return missing(config, gguf, AT(rope.high_factor), need, where, error);
         if (config->rope.high_factor <= config->rope.low_factor) {
-            return kvc_fail(error, KVC_INPUT, "%s: rope_scaling.high_freq_factor is %g, it must be greater than "
-                            "low_freq_factor, %g", where, config->rope.high_factor, config->rope.low_factor);
+            return kvc_fail(error, KVC_INPUT,
+                            "%s: rope_scaling.high_freq_factor is %g, it must be greater than "
+                            "low_freq_factor, %g",
+                            where, config->rope.high_factor, config->rope.low_factor);
         }
     }
     if (kind == KVC_ROPE_YARN) {
-        if (config->rope.beta_fast == 0) config->rope.beta_fast = 32;
-        if (config->rope.beta_slow == 0) config->rope.beta_slow = 1;
+        if (config->rope.beta_fast == 0)
+            config->rope.beta_fast = 32;
+        if (config->rope.beta_slow == 0)
+            config->rope.beta_slow = 1;
         if (config->rope.base <= 1) {
             return kvc_fail(error, KVC_INPUT, "%s: %s is %g, yarn needs more than 1", where,
                             key_of(config, gguf, AT(rope.base), key, sizeof key), config->rope.base);
@@ -233,8 +245,10 @@ static enum kvc_status complete_scaling(struct kvc_config *config, bool gguf, co
 
 enum kvc_status kvc_config_complete(struct kvc_config *config, bool gguf, const char *where, struct kvc_error *error) {
     enum kvc_status status = check_required(config, gguf, where, error);
-    if (!status) status = complete_heads(config, gguf, where, error);
-    if (!status) status = complete_rotary(config, gguf, where, error);
+    if (!status)
+        status = complete_heads(config, gguf, where, error);
+    if (!status)
+        status = complete_rotary(config, gguf, where, error);
     if (status) {
         return status;
     }

@@ -6,21 +6,22 @@
 #include "core/model.h"
 #include "models/gguf.h"
 
-enum kvc_window_kind { /* which layers a sliding window holds for */
-    KVC_WINDOW_NONE,   /* the family knows none: the key is ignored in config.json, as transformers does */
-    KVC_WINDOW_ALL,    /* every layer, when config.json gives a size */
-    KVC_WINDOW_CHOSEN  /* use_sliding_window with max_window_layers or layer_types */
+/* Which layers a sliding window holds for. */
+enum kvc_window_kind {
+    KVC_WINDOW_NONE,  /* the family knows none: the key is ignored in config.json, as transformers does */
+    KVC_WINDOW_ALL,   /* every layer, when config.json gives a size */
+    KVC_WINDOW_CHOSEN /* use_sliding_window with max_window_layers or layer_types */
 };
 
 struct kvc_family {
-    const char *gguf;  /* general.architecture */
-    const char *hf;    /* model_type; a family may have several rows */
-    bool interleaved;  /* GGUF files keep rotary pairs as (2i, 2i+1) */
-    bool fused;        /* q, k, v lie in one tensor; so do gate and up */
-    bool qk_norm;      /* a norm over each query and key head */
-    bool qkv_bias;     /* biases of q, k, v always, whatever config.json says */
+    const char *gguf;               /* general.architecture */
+    const char *hf;                 /* model_type; a family may have several rows */
+    bool interleaved;               /* GGUF files keep rotary pairs as (2i, 2i+1) */
+    bool fused;                     /* q, k, v lie in one tensor; so do gate and up */
+    bool qk_norm;                   /* a norm over each query and key head */
+    bool qkv_bias;                  /* biases of q, k, v always, whatever config.json says */
     bool attention_bias, feed_bias; /* config.json's attention_bias and mlp_bias count */
-    bool su;           /* config.json may call longrope "su" or "yarn" */
+    bool su;                        /* config.json may call longrope "su" or "yarn" */
     enum kvc_window_kind window;
     /* What transformers takes where config.json lacks the key; 0: hidden / heads, heads, none. */
     uint64_t head_size, kv_heads, sliding_window, original_context, context;
@@ -46,14 +47,14 @@ struct kvc_config {
     uint64_t sliding_window;
     unsigned char *sliding; /* [layers] which layers slide, or NULL: all of them when there is a window */
     double norm_eps;
-    bool tied;              /* the head is the embedding */
+    bool tied; /* the head is the embedding */
     bool qkv_bias, output_bias, feed_bias;
     struct {
         enum kvc_rope_kind kind;
         uint64_t rotary, original_context;
         double base, partial, factor, low_factor, high_factor; /* partial: rotary as a share of the head */
         double beta_fast, beta_slow, attention_factor, attention_scale, mscale, mscale_all;
-        bool keep_fractions;                                   /* yarn: do not round the ramp's ends */
+        bool keep_fractions; /* yarn: do not round the ramp's ends */
         uint64_t short_count, long_count, divisor_count;
         float *short_factor, *long_factor, *divisor;
     } rope;

@@ -75,7 +75,8 @@ static enum kvc_status refuse_unsupported(const struct kvc_gguf *file, const cha
             return kvc_fail(error, KVC_INPUT, "%s: %s is not a number", where, key);
         }
         if (value != unsupported[i].harmless) {
-            return kvc_fail(error, KVC_INPUT, "%s: %s is %g: a model that uses this is not supported", where, key, value);
+            return kvc_fail(error, KVC_INPUT, "%s: %s is %g: a model that uses this is not supported", where, key,
+                            value);
         }
     }
     return KVC_OK;
@@ -116,7 +117,8 @@ static enum kvc_status read_field(const struct kvc_gguf *file, const char *where
             return kvc_fail(error, KVC_INPUT, "%s: %s is not an integer of 0 or more", where, key);
         }
         if (differ) {
-            return kvc_fail(error, KVC_INPUT, "%s: %s differs between layers: such a model is not supported", where, key);
+            return kvc_fail(error, KVC_INPUT, "%s: %s differs between layers: such a model is not supported", where,
+                            key);
         }
         real = (double)integer;
     }
@@ -146,8 +148,8 @@ static enum kvc_status read_sliding(const struct kvc_gguf *file, const char *whe
         return KVC_OK;
     }
     if (entry->type != KVC_GGUF_ARRAY || entry->element != KVC_GGUF_BOOL || entry->count != config->layers) {
-        return kvc_fail(error, KVC_INPUT, "%s: %s must be an array of %" PRIu64 " bools, one for each layer", where, key,
-                        config->layers);
+        return kvc_fail(error, KVC_INPUT, "%s: %s must be an array of %" PRIu64 " bools, one for each layer", where,
+                        key, config->layers);
     }
     config->sliding = malloc((size_t)config->layers);
     if (!config->sliding) {
@@ -184,7 +186,9 @@ static enum kvc_status read_scaling(const struct kvc_gguf *file, const char *whe
     static const struct {
         const char *name;
         enum kvc_rope_kind kind;
-    } kinds[] = {{"none", KVC_ROPE_PLAIN}, {"linear", KVC_ROPE_LINEAR}, {"yarn", KVC_ROPE_YARN},
+    } kinds[] = {{"none", KVC_ROPE_PLAIN},
+                 {"linear", KVC_ROPE_LINEAR},
+                 {"yarn", KVC_ROPE_YARN},
                  {"longrope", KVC_ROPE_LONGROPE}};
     char key[128];
     const char *name = "none";
@@ -197,8 +201,8 @@ static enum kvc_status read_scaling(const struct kvc_gguf *file, const char *whe
         i++;
     }
     if (i == sizeof kinds / sizeof *kinds) {
-        return kvc_fail(error, KVC_INPUT, "%s: %s \"%.*s\" is not supported; none, linear, yarn and longrope are", where,
-                        key, (int)(bytes < 80 ? bytes : 80), name);
+        return kvc_fail(error, KVC_INPUT, "%s: %s \"%.*s\" is not supported; none, linear, yarn and longrope are",
+                        where, key, (int)(bytes < 80 ? bytes : 80), name);
     }
     config->rope.kind = kinds[i].kind;
     make_key(config, "rope.scale_linear", key, sizeof key); /* of older files */
@@ -217,7 +221,8 @@ static enum kvc_status read_scaling(const struct kvc_gguf *file, const char *whe
                              &config->rope.long_count, error);
     }
     if (!status) {
-        status = read_vector(file, where, "rope_freqs.weight", &config->rope.divisor, &config->rope.divisor_count, error);
+        status =
+            read_vector(file, where, "rope_freqs.weight", &config->rope.divisor, &config->rope.divisor_count, error);
     }
     if (status) {
         return status;

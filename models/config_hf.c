@@ -33,16 +33,19 @@ static enum kvc_status find_family(const struct source *in, struct kvc_config *c
             return KVC_OK;
         }
     }
-    return kvc_fail(in->error, KVC_INPUT, "%s: model_type \"%.80s\" is not supported; llama, mistral, qwen2, qwen3 and "
-                    "phi3 are", in->path, type);
+    return kvc_fail(in->error, KVC_INPUT,
+                    "%s: model_type \"%.80s\" is not supported; llama, mistral, qwen2, qwen3 and "
+                    "phi3 are",
+                    in->path, type);
 }
 
 /* Keys that change the computation in a way this engine does not have. 0, false, null and empty say nothing. */
 static enum kvc_status refuse_unsupported(const struct source *in) {
     static const char *const keys[] = {
-        "quantization_config", "num_local_experts", "num_experts",  "n_routed_experts",    "attn_logit_softcapping",
-        "final_logit_softcapping", "kv_lora_rank",  "q_lora_rank",  "no_rope_layers",      "attention_multiplier",
-        "embedding_multiplier", "residual_multiplier", "logits_scaling", "attn_temperature_tuning", "vision_config"};
+        "quantization_config",    "num_local_experts",       "num_experts",          "n_routed_experts",
+        "attn_logit_softcapping", "final_logit_softcapping", "kv_lora_rank",         "q_lora_rank",
+        "no_rope_layers",         "attention_multiplier",    "embedding_multiplier", "residual_multiplier",
+        "logits_scaling",         "attn_temperature_tuning", "vision_config"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const json_t *value = get(in->root, keys[i]);
         if (value && !json_is_false(value) && !(json_is_number(value) && json_number_value(value) == 0) &&
@@ -91,8 +94,8 @@ static enum kvc_status read_factors(const struct source *in, const char *key, fl
     const json_t *list = get(in->rope, key);
     const size_t size = json_array_size(list);
     if (!json_is_array(list) || size < 1 || size > 4096) {
-        return kvc_fail(in->error, KVC_INPUT, "%s: rope_scaling.%s must be a list of numbers; longrope needs it", in->path,
-                        key);
+        return kvc_fail(in->error, KVC_INPUT, "%s: rope_scaling.%s must be a list of numbers; longrope needs it",
+                        in->path, key);
     }
     *values = malloc(size * sizeof **values);
     if (!*values) {
@@ -102,8 +105,8 @@ static enum kvc_status read_factors(const struct source *in, const char *key, fl
         const json_t *value = json_array_get(list, i);
         const double number = json_is_number(value) ? json_number_value(value) : -1;
         if (!(number >= 1e-6 && number <= 1e9)) {
-            return kvc_fail(in->error, KVC_INPUT, "%s: rope_scaling.%s[%zu] is not a number of 1e-06 to 1e+09", in->path,
-                            key, i);
+            return kvc_fail(in->error, KVC_INPUT, "%s: rope_scaling.%s[%zu] is not a number of 1e-06 to 1e+09",
+                            in->path, key, i);
         }
         (*values)[i] = (float)number;
     }
@@ -127,16 +130,17 @@ static enum kvc_status read_scaling(const struct source *in, struct kvc_config *
         const char *name;
         enum kvc_rope_kind kind;
         bool su; /* only of families that write it so */
-    } kinds[] = {{"default", KVC_ROPE_PLAIN, false},   {"su", KVC_ROPE_LONGROPE, true},
-                 {"yarn", KVC_ROPE_LONGROPE, true},    {"linear", KVC_ROPE_LINEAR, false},
-                 {"llama3", KVC_ROPE_LLAMA3, false},   {"yarn", KVC_ROPE_YARN, false},
+    } kinds[] = {{"default", KVC_ROPE_PLAIN, false},    {"su", KVC_ROPE_LONGROPE, true},
+                 {"yarn", KVC_ROPE_LONGROPE, true},     {"linear", KVC_ROPE_LINEAR, false},
+                 {"llama3", KVC_ROPE_LLAMA3, false},    {"yarn", KVC_ROPE_YARN, false},
                  {"longrope", KVC_ROPE_LONGROPE, false}};
     const json_t *condense = get(in->root, "rope_condense_ratio"); /* LongChat's first files */
     if (!in->rope) {
         if (condense) {
             const double ratio = json_is_number(condense) ? json_number_value(condense) : -1;
             if (!(ratio >= 1 && ratio <= 1e6)) {
-                return kvc_fail(in->error, KVC_INPUT, "%s: rope_condense_ratio is not a number of 1 to 1e+06", in->path);
+                return kvc_fail(in->error, KVC_INPUT, "%s: rope_condense_ratio is not a number of 1 to 1e+06",
+                                in->path);
             }
             config->rope.kind = ratio > 1 ? KVC_ROPE_LINEAR : KVC_ROPE_PLAIN;
             config->rope.factor = (double)(float)ratio;
@@ -155,8 +159,10 @@ static enum kvc_status read_scaling(const struct source *in, struct kvc_config *
         config->rope.keep_fractions = truncate && !json_is_true(truncate);
         return config->rope.kind == KVC_ROPE_LONGROPE ? read_longrope(in, config) : KVC_OK;
     }
-    return kvc_fail(in->error, KVC_INPUT, "%s: rope_scaling.rope_type \"%.40s\" is not supported; default, linear, llama3, "
-                    "yarn and longrope are", in->path, name ? name : "(not a string)");
+    return kvc_fail(in->error, KVC_INPUT,
+                    "%s: rope_scaling.rope_type \"%.40s\" is not supported; default, linear, llama3, "
+                    "yarn and longrope are",
+                    in->path, name ? name : "(not a string)");
 }
 
 static enum kvc_status find_rope(struct source *in) {
@@ -193,8 +199,10 @@ static enum kvc_status read_layer_types(const struct source *in, const json_t *t
         const char *name = json_string_value(json_array_get(types, i));
         const bool slides = name && strcmp(name, "sliding_attention") == 0;
         if (!slides && (!name || strcmp(name, "full_attention") != 0)) {
-            return kvc_fail(in->error, KVC_INPUT, "%s: layer_types[%zu] \"%.40s\" is not supported; full_attention and "
-                            "sliding_attention are", in->path, i, name ? name : "(not a string)");
+            return kvc_fail(in->error, KVC_INPUT,
+                            "%s: layer_types[%zu] \"%.40s\" is not supported; full_attention and "
+                            "sliding_attention are",
+                            in->path, i, name ? name : "(not a string)");
         }
         config->sliding[i] = slides;
         *any = *any || slides;
@@ -262,17 +270,26 @@ static enum kvc_status fill(struct source *in, struct kvc_config *config) {
     }
     bool attention_bias = false;
     enum kvc_status status = find_family(in, config);
-    if (!status) status = refuse_unsupported(in);
-    if (!status) status = find_rope(in);
-    if (!status) status = read_scaling(in, config);
+    if (!status)
+        status = refuse_unsupported(in);
+    if (!status)
+        status = find_rope(in);
+    if (!status)
+        status = read_scaling(in, config);
     for (const struct kvc_config_field *field = kvc_config_fields; !status && (field->gguf || field->hf); field++) {
-        if (field->hf) status = read_field(in, field, config);
+        if (field->hf)
+            status = read_field(in, field, config);
     }
-    if (!status) status = kvc_config_complete(config, false, in->path, in->error);
-    if (!status) status = read_sliding(in, config);
-    if (!status) status = read_flag(in, "tie_word_embeddings", &config->tied);
-    if (!status && config->family->attention_bias) status = read_flag(in, "attention_bias", &attention_bias);
-    if (!status && config->family->feed_bias) status = read_flag(in, "mlp_bias", &config->feed_bias);
+    if (!status)
+        status = kvc_config_complete(config, false, in->path, in->error);
+    if (!status)
+        status = read_sliding(in, config);
+    if (!status)
+        status = read_flag(in, "tie_word_embeddings", &config->tied);
+    if (!status && config->family->attention_bias)
+        status = read_flag(in, "attention_bias", &attention_bias);
+    if (!status && config->family->feed_bias)
+        status = read_flag(in, "mlp_bias", &config->feed_bias);
     config->qkv_bias = attention_bias || (config->family && config->family->qkv_bias);
     config->output_bias = attention_bias;
     config->bos = read_token(get(in->root, "bos_token_id"));

@@ -1,6 +1,7 @@
 /* family.c - the families of models: what distinguishes one from the next, as data. */
 #include "models/config.h"
 
+/* clang-format off */
 const struct kvc_family kvc_families[] = {
     /* Llama 2, 3, 3.1, 3.2, LongChat, Vicuna. Mistral's GGUF files say "llama" too. */
     {.gguf = "llama", .hf = "llama", .interleaved = true, .attention_bias = true, .feed_bias = true,
@@ -16,3 +17,4 @@ const struct kvc_family kvc_families[] = {
      .context = 4096, .norm_eps = 1e-5},
     {0},
 };
+/* clang-format on */

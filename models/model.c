@@ -45,8 +45,8 @@ static enum kvc_status open_gguf(struct kvc_model *model, const char *path, stru
 static enum kvc_status open_folder(struct kvc_model *model, const char *path, struct kvc_error *error) {
     enum kvc_status status = kvc_safetensors_open(path, &model->safetensors, error);
     if (!status) {
-        status = kvc_network_from_folder(model->engine->device, model->safetensors, path, &model->network,
-                                         &model->info, error);
+        status = kvc_network_from_folder(model->engine->device, model->safetensors, path, &model->network, &model->info,
+                                         error);
     }
     if (!status && folder_has(path, "tokenizer.json", &status, error)) {
         status = kvc_tokenizer_from_folder(path, model->network.vocab, &model->tokenizer, error);
@@ -99,9 +99,7 @@ void kvc_model_close(struct kvc_model *model) {
     free(model);
 }
 
-const struct kvc_model_info *kvc_model_info(const struct kvc_model *model) {
-    return &model->info;
-}
+const struct kvc_model_info *kvc_model_info(const struct kvc_model *model) { return &model->info; }
 
 enum kvc_status kvc_session_open(struct kvc_model *model, const struct kvc_session_options *options,
                                  struct kvc_session **session, struct kvc_error *error) {

@@ -6,6 +6,7 @@
 
 #define OF(member) offsetof(struct kvc_layer, member)
 
+/* clang-format off */
 const struct kvc_matrix_name kvc_matrix_names[] = {
     {"attn_q", "self_attn.q_proj", KVC_SEPARATE, KVC_QKV_BIAS, KVC_HIDDEN, 1, {{OF(q), OF(q_bias), KVC_QUERIES}}},
     {"attn_k", "self_attn.k_proj", KVC_SEPARATE, KVC_QKV_BIAS, KVC_HIDDEN, 1, {{OF(k), OF(k_bias), KVC_KEYS}}},
@@ -21,6 +22,7 @@ const struct kvc_matrix_name kvc_matrix_names[] = {
     {"ffn_down", "mlp.down_proj", KVC_ALWAYS, KVC_FEED_BIAS, KVC_FEED, 1, {{OF(down), OF(down_bias), KVC_HIDDEN}}},
     {0},
 };
+/* clang-format on */
 
 const struct kvc_norm_name kvc_norm_names[] = {
     {"attn_norm", "input_layernorm", false, KVC_HIDDEN, OF(attention_norm)},
@@ -36,12 +38,18 @@ const char *const kvc_head_name[2] = {"lm_head.weight", "output.weight"};
 
 uint64_t kvc_extent(const struct kvc_config *config, enum kvc_extent extent) {
     switch (extent) {
-    case KVC_HIDDEN: return config->hidden;
-    case KVC_QUERIES: return config->heads * config->head_size;
-    case KVC_KEYS: return config->kv_heads * config->head_size;
-    case KVC_FEED: return config->feed_forward;
-    case KVC_HEAD: return config->head_size;
-    case KVC_VOCAB: return config->vocab;
+    case KVC_HIDDEN:
+        return config->hidden;
+    case KVC_QUERIES:
+        return config->heads * config->head_size;
+    case KVC_KEYS:
+        return config->kv_heads * config->head_size;
+    case KVC_FEED:
+        return config->feed_forward;
+    case KVC_HEAD:
+        return config->head_size;
+    case KVC_VOCAB:
+        return config->vocab;
     }
     return 0;
 }

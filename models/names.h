@@ -10,7 +10,7 @@
 enum kvc_extent { KVC_HIDDEN, KVC_QUERIES, KVC_KEYS, KVC_FEED, KVC_HEAD, KVC_VOCAB };
 uint64_t kvc_extent(const struct kvc_config *config, enum kvc_extent extent);
 
-enum kvc_when { KVC_ALWAYS, KVC_SEPARATE, KVC_FUSED };        /* families that have the tensor */
+enum kvc_when { KVC_ALWAYS, KVC_SEPARATE, KVC_FUSED };          /* families that have the tensor */
 enum kvc_bias { KVC_QKV_BIAS, KVC_OUTPUT_BIAS, KVC_FEED_BIAS }; /* the flag that says whether it has a bias */
 
 /* A matrix of each layer, "<stem>.weight", perhaps with "<stem>.bias"; row slices of a fused one are parts. */

@@ -53,9 +53,10 @@ static enum kvc_status find(struct loader *in, const char *name, const struct kv
 static enum kvc_status check_matrix(const struct loader *in, const struct kvc_file_tensor *tensor, uint64_t outputs,
                                     uint64_t inputs) {
     if (tensor->dimensions != 2 || tensor->rows != outputs || tensor->cols != inputs) {
-        return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s is %" PRIu64 " x %" PRIu64 "%s, it must be %" PRIu64
-                        " x %" PRIu64, in->where, tensor->name, tensor->rows, tensor->cols,
-                        tensor->dimensions == 2 ? "" : " (not a matrix)", outputs, inputs);
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: tensor %s is %" PRIu64 " x %" PRIu64 "%s, it must be %" PRIu64 " x %" PRIu64, in->where,
+                        tensor->name, tensor->rows, tensor->cols, tensor->dimensions == 2 ? "" : " (not a matrix)",
+                        outputs, inputs);
     }
     return KVC_OK;
 }
@@ -65,8 +66,8 @@ static enum kvc_status add_weight(struct loader *in, const struct kvc_file_tenso
                                   uint64_t outputs, struct kvc_weight **weight) {
     const size_t row_bytes = kvc_type_row_bytes(tensor->type, tensor->cols);
     const unsigned char *data = (const unsigned char *)tensor->data + (size_t)first * row_bytes;
-    enum kvc_status status = in->device->ops->weight_create(in->device, tensor->type, outputs, tensor->cols, data,
-                                                            weight, in->error);
+    enum kvc_status status =
+        in->device->ops->weight_create(in->device, tensor->type, outputs, tensor->cols, data, weight, in->error);
     if (!status) {
         in->network->weights[in->network->weight_count++] = *weight;
     }
@@ -92,8 +93,10 @@ static enum kvc_status load_vector(struct loader *in, const char *name, uint64_t
         return status;
     }
     if (tensor->dimensions != 1 || tensor->cols != length) {
-        return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s has %" PRIu64 " x %" PRIu64 " numbers, it must be a vector "
-                        "of %" PRIu64, in->where, name, tensor->rows, tensor->cols, length);
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: tensor %s has %" PRIu64 " x %" PRIu64 " numbers, it must be a vector "
+                        "of %" PRIu64,
+                        in->where, name, tensor->rows, tensor->cols, length);
     }
     if (tensor->type != KVC_F32 && tensor->type != KVC_F16 && tensor->type != KVC_BF16) {
         return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s is of type %s; a norm or bias must be f32, f16 or bf16",
@@ -137,8 +140,7 @@ static enum kvc_status add_floats(struct loader *in, const float *values, size_t
 static enum kvc_status flush_floats(struct loader *in) {
     struct kvc_buffer *buffer;
     const size_t bytes = in->float_count * sizeof *in->floats;
-    enum kvc_status status =
-        in->device->ops->buffer_create(in->device, KVC_MEMORY_WEIGHTS, bytes, &buffer, in->error);
+    enum kvc_status status = in->device->ops->buffer_create(in->device, KVC_MEMORY_WEIGHTS, bytes, &buffer, in->error);
     if (status) {
         return status;
     }
@@ -250,7 +252,7 @@ static enum kvc_status load_ends(struct loader *in) {
 }
 
 static int by_address(const void *a, const void *b) {
-    uintptr_t x = (uintptr_t)*(const void *const *)a, y = (uintptr_t)*(const void *const *)b;
+    uintptr_t x = (uintptr_t) * (const void *const *)a, y = (uintptr_t) * (const void *const *)b;
     return (x > y) - (x < y);
 }
 
@@ -263,9 +265,11 @@ static enum kvc_status refuse_unused(struct loader *in) {
             kvc_tensor_ignored(tensor->name, in->gguf, in->config)) {
             continue;
         }
-        return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s has no place in a %s model of %" PRIu64
-                        " layers with this configuration: such a model is not supported", in->where, tensor->name,
-                        in->gguf ? in->config->family->gguf : in->config->family->hf, in->config->layers);
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: tensor %s has no place in a %s model of %" PRIu64
+                        " layers with this configuration: such a model is not supported",
+                        in->where, tensor->name, in->gguf ? in->config->family->gguf : in->config->family->hf,
+                        in->config->layers);
     }
     return KVC_OK;
 }
@@ -288,7 +292,8 @@ static char *name_types(uint64_t *bytes) {
     for (;;) {
         unsigned most = 0;
         for (unsigned type = 1; type < KVC_TYPES; type++) {
-            if (bytes[type] > bytes[most]) most = type;
+            if (bytes[type] > bytes[most])
+                most = type;
         }
         if (bytes[most] == 0) {
             return strdup(text);
@@ -333,8 +338,8 @@ static enum kvc_status load(struct loader *in, struct kvc_model_info *info) {
     if (!network->layer || !network->weights || !network->buffers || !in->used) {
         return no_memory(in);
     }
-    enum kvc_status status = kvc_rope_build(in->config, in->gguf && in->config->family->interleaved, &network->rope,
-                                            in->error);
+    enum kvc_status status =
+        kvc_rope_build(in->config, in->gguf && in->config->family->interleaved, &network->rope, in->error);
     if (!status) {
         status = load_ends(in);
     }

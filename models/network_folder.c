@@ -6,9 +6,7 @@
 #include "models/model.h"
 #include "models/network.h"
 
-static const struct kvc_file_tensor *tensor_at(const void *file, size_t i) {
-    return kvc_safetensors_at(file, i);
-}
+static const struct kvc_file_tensor *tensor_at(const void *file, size_t i) { return kvc_safetensors_at(file, i); }
 
 static const struct kvc_file_tensor *find_tensor(const void *file, const char *name) {
     return kvc_safetensors_tensor(file, name);
@@ -17,9 +15,11 @@ static const struct kvc_file_tensor *find_tensor(const void *file, const char *n
 /* The folder's own name, without the slashes behind it. */
 static char *folder_name(const char *folder) {
     size_t end = strlen(folder);
-    while (end > 1 && folder[end - 1] == '/') end--;
+    while (end > 1 && folder[end - 1] == '/')
+        end--;
     size_t start = end;
-    while (start > 0 && folder[start - 1] != '/') start--;
+    while (start > 0 && folder[start - 1] != '/')
+        start--;
     return kvc_copy_text(folder + start, end - start);
 }
 

@@ -23,9 +23,7 @@ void kvc_model_info_free(struct kvc_model_info *info) {
     *info = (struct kvc_model_info){0};
 }
 
-static const struct kvc_file_tensor *tensor_at(const void *file, size_t i) {
-    return kvc_gguf_tensor_at(file, i);
-}
+static const struct kvc_file_tensor *tensor_at(const void *file, size_t i) { return kvc_gguf_tensor_at(file, i); }
 
 static const struct kvc_file_tensor *find_tensor(const void *file, const char *name) {
     return kvc_gguf_tensor(file, name);

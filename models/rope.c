@@ -28,15 +28,18 @@ static float llama3_smooth(const struct kvc_config *config, float wave) {
 /* -1: a short wave, 1: a long one, 0: between. */
 static int llama3_band(const struct kvc_config *config, float wave) {
     const double original = (double)config->rope.original_context;
-    if (wave < (float)(original / config->rope.high_factor)) return -1;
+    if (wave < (float)(original / config->rope.high_factor))
+        return -1;
     return wave > (float)(original / config->rope.low_factor) ? 1 : 0;
 }
 
 static float llama3(const struct kvc_config *config, float frequency) {
     const float factor = (float)config->rope.factor, wave = (float)TWO_PI / frequency;
     const int band = llama3_band(config, wave);
-    if (band < 0) return frequency;
-    if (band > 0) return frequency / factor;
+    if (band < 0)
+        return frequency;
+    if (band > 0)
+        return frequency / factor;
     const float smooth = llama3_smooth(config, wave);
     return (1.0f - smooth) * frequency / factor + smooth * frequency;
 }
@@ -51,12 +54,15 @@ void kvc_rope_divisors(const struct kvc_config *config, float *divisor) {
     }
 }
 
-/* The published models all have low 1, high 4 and a power of two as original context; the last divisor is the factor. */
+/* The published models all have low 1, high 4 and a power of two as original context; the last divisor is the factor.
+ */
 void kvc_rope_recognise(struct kvc_config *config) {
     const uint64_t pairs = config->rope.rotary / 2;
-    if (config->rope.kind != KVC_ROPE_DIVISORS || pairs == 0 || config->rope.divisor_count != pairs) return;
+    if (config->rope.kind != KVC_ROPE_DIVISORS || pairs == 0 || config->rope.divisor_count != pairs)
+        return;
     float *expected = malloc((size_t)pairs * sizeof *expected);
-    if (!expected) return; /* divisors work too */
+    if (!expected)
+        return; /* divisors work too */
     struct kvc_config trial = *config;
     trial.rope.factor = (double)config->rope.divisor[pairs - 1];
     trial.rope.low_factor = 1;
@@ -65,7 +71,8 @@ void kvc_rope_recognise(struct kvc_config *config) {
         trial.rope.original_context = original;
         kvc_rope_divisors(&trial, expected);
         uint64_t equal = 0;
-        while (equal < pairs && fabsf(expected[equal] - config->rope.divisor[equal]) <= 1e-5f * expected[equal]) equal++;
+        while (equal < pairs && fabsf(expected[equal] - config->rope.divisor[equal]) <= 1e-5f * expected[equal])
+            equal++;
         if (equal == pairs) {
             trial.rope.kind = KVC_ROPE_LLAMA3;
             *config = trial;
@@ -92,7 +99,8 @@ static void yarn(const struct kvc_config *config, float *frequency) {
     }
     low = low > 0 ? low : 0;
     high = high < last ? high : last;
-    if (low == high) high += 0.001;
+    if (low == high)
+        high += 0.001;
     for (uint64_t i = 0; i < config->rope.rotary / 2; i++) {
         float ramp = ((float)i - (float)low) / (float)(high - low);
         ramp = ramp < 0.0f ? 0.0f : ramp > 1.0f ? 1.0f : ramp;
@@ -135,7 +143,8 @@ static float longrope_attention(const struct kvc_config *config) {
 }
 
 static void longrope(const struct kvc_config *config, const float *divisor, float *frequency) {
-    for (uint64_t i = 0; i < config->rope.rotary / 2; i++) frequency[i] = 1.0f / (divisor[i] * power(config, i));
+    for (uint64_t i = 0; i < config->rope.rotary / 2; i++)
+        frequency[i] = 1.0f / (divisor[i] * power(config, i));
 }
 
 /* ---- for all ---- */

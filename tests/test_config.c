@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
 #include <cmocka.h>
+
 #include <jansson.h>
 
 #include "core/engine.h"
@@ -26,9 +28,12 @@ static const char *golden(const char *rest, char *path, size_t room) {
 }
 
 static void expect_error(enum kvc_status status, const char *text, const char *what) {
-    if (status != KVC_INPUT) fail_msg("%s: status %d, 3 was expected (%s)", what, (int)status, text);
-    if (!strstr(error.text, text)) fail_msg("%s: \"%s\" was expected in: %s", what, text, error.text);
-    if (strchr(error.text, '\n')) fail_msg("%s: more than one line: %s", what, error.text);
+    if (status != KVC_INPUT)
+        fail_msg("%s: status %d, 3 was expected (%s)", what, (int)status, text);
+    if (!strstr(error.text, text))
+        fail_msg("%s: \"%s\" was expected in: %s", what, text, error.text);
+    if (strchr(error.text, '\n'))
+        fail_msg("%s: more than one line: %s", what, error.text);
 }
 
 /* ---- rotary frequencies ---- */
@@ -52,11 +57,13 @@ static void check_rope(const char *name) {
     struct kvc_config config;
     struct kvc_rope rope;
     snprintf(rest, sizeof rest, "rope/%s.json", name);
-    if (kvc_config_from_json(golden(rest, path, sizeof path), &config, &error)) fail_msg("%s", error.text);
+    if (kvc_config_from_json(golden(rest, path, sizeof path), &config, &error))
+        fail_msg("%s", error.text);
     assert_int_equal(kvc_rope_build(&config, false, &rope, &error), KVC_OK);
     snprintf(rest, sizeof rest, "rope/%s.txt", name);
     FILE *file = fopen(golden(rest, path, sizeof path), "r");
-    if (!file) fail_msg("%s: cannot open", path);
+    if (!file)
+        fail_msg("%s: cannot open", path);
     const double attention = read_real(file);
     const size_t pairs = (size_t)read_real(file);
     const bool two = read_real(file) != 0;
@@ -64,8 +71,10 @@ static void check_rope(const char *name) {
     assert_true(two == (rope.long_frequency != NULL));
     expect_near(name, 9999, rope.attention_factor, attention);
     expect_near(name, 9999, rope.long_attention_factor, attention);
-    for (size_t i = 0; i < pairs; i++) expect_near(name, i, rope.frequency[i], read_real(file));
-    for (size_t i = 0; two && i < pairs; i++) expect_near(name, i, rope.long_frequency[i], read_real(file));
+    for (size_t i = 0; i < pairs; i++)
+        expect_near(name, i, rope.frequency[i], read_real(file));
+    for (size_t i = 0; two && i < pairs; i++)
+        expect_near(name, i, rope.long_frequency[i], read_real(file));
     fclose(file);
     free(rope.frequency);
     free(rope.long_frequency);
@@ -74,10 +83,11 @@ static void check_rope(const char *name) {
 
 static void frequencies_are_those_of_transformers(void **state) {
     (void)state;
-    static const char *const names[] = {"llama2-7b",       "llama3.1-8b",   "llama3.2-1b",  "llama3-odd",
-                                        "longchat-7b",     "mistral-7b-v0.3", "qwen2.5-7b-yarn", "qwen3-8b-yarn",
-                                        "yarn-options",    "phi-4-mini",    "phi-3-su"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) check_rope(names[i]);
+    static const char *const names[] = {"llama2-7b",    "llama3.1-8b",     "llama3.2-1b",     "llama3-odd",
+                                        "longchat-7b",  "mistral-7b-v0.3", "qwen2.5-7b-yarn", "qwen3-8b-yarn",
+                                        "yarn-options", "phi-4-mini",      "phi-3-su"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        check_rope(names[i]);
 }
 
 /* Divisors as GGUF has them lead back to the published parameters, and to the same frequencies in any case. */
@@ -98,7 +108,8 @@ static void divisors_are_recognised(void **state) {
         config.rope.original_context = 0;
         kvc_rope_recognise(&config);
         assert_int_equal(config.rope.kind, kinds[n]);
-        if (kinds[n] == KVC_ROPE_LLAMA3) assert_int_equal(config.rope.original_context, original);
+        if (kinds[n] == KVC_ROPE_LLAMA3)
+            assert_int_equal(config.rope.original_context, original);
         assert_int_equal(kvc_rope_build(&config, false, &second, &error), KVC_OK);
         assert_memory_equal(first.frequency, second.frequency, config.rope.rotary / 2 * sizeof(float));
         free(first.frequency);
@@ -125,7 +136,8 @@ static json_t *load_json(const char *rest) {
     char path[512];
     json_error_t why;
     json_t *root = json_load_file(golden(rest, path, sizeof path), 0, &why);
-    if (!root) fail_msg("%s: %s", path, why.text);
+    if (!root)
+        fail_msg("%s: %s", path, why.text);
     return root;
 }
 
@@ -147,6 +159,7 @@ static void change_json(json_t *root, const char *key, const char *text) {
     assert_int_equal(json_object_set_new(root, key, value), 0);
 }
 
+/* clang-format off */
 static const struct json_case {
     const char *model, *key, *text, *expected;
 } json_cases[] = {
@@ -224,6 +237,7 @@ static const struct json_case {
     {"phi3-longrope", "rope_scaling.long_mscale", "1.2", "long_mscale"},
     {"phi3-longrope", "original_max_position_embeddings", "1", "longrope needs at least 2"},
 };
+/* clang-format on */
 
 static void bad_json_values_are_named(void **state) {
     (void)state;
@@ -241,7 +255,8 @@ static void bad_json_values_are_named(void **state) {
         snprintf(what, sizeof what, "%s with %s = %.60s", c->model, c->key, c->text);
         const enum kvc_status status = kvc_config_from_json(path, &config, &error);
         if (strcmp(c->expected, "OK") == 0) {
-            if (status) fail_msg("%s: %s", what, error.text);
+            if (status)
+                fail_msg("%s: %s", what, error.text);
             kvc_config_free(&config);
         } else {
             expect_error(status, c->expected, what);
@@ -259,8 +274,10 @@ static void write_file(const char *path, const char *text) {
 
 static void files_that_are_no_config(void **state) {
     (void)state;
-    static const char *const texts[][2] = {{"[1, 2]", "is not a JSON object"}, {"{\"model_type\": ", "JSON"},
-                                           {"", "empty"},                      {"{}", "model_type is missing"},
+    static const char *const texts[][2] = {{"[1, 2]", "is not a JSON object"},
+                                           {"{\"model_type\": ", "JSON"},
+                                           {"", "empty"},
+                                           {"{}", "model_type is missing"},
                                            {"{\"a\": 1, \"a\": 2}", "JSON"}};
     struct kvc_config config;
     char path[512];
@@ -300,6 +317,7 @@ static enum kvc_status open_changed(struct kvc_engine *engine, const char *model
     return status;
 }
 
+/* clang-format off */
 static const struct json_case folder_cases[] = {
     {"llama2", "num_hidden_layers", "4", "tensor model.layers.3.input_layernorm.weight is missing"},
     {"llama2", "num_hidden_layers", "2", "tensor model.layers.2."},
@@ -316,6 +334,7 @@ static const struct json_case folder_cases[] = {
     {"qwen3", "model_type", "\"llama\"", "_norm.weight has no place in a llama model"},
     {"qwen3", "head_dim", "", "it must be a vector of 128"}, /* 128 where config.json does not say */
 };
+/* clang-format on */
 
 static void folders_that_do_not_fit(void **state) {
     (void)state;
@@ -325,7 +344,8 @@ static void folders_that_do_not_fit(void **state) {
         const struct json_case *c = &folder_cases[i];
         const enum kvc_status status = open_changed(engine, c->model, c->key, c->text);
         if (strcmp(c->expected, "OK") == 0) {
-            if (status) fail_msg("%s: %s", c->model, error.text);
+            if (status)
+                fail_msg("%s: %s", c->model, error.text);
         } else {
             expect_error(status, c->expected, c->key);
         }
@@ -335,6 +355,7 @@ static void folders_that_do_not_fit(void **state) {
 
 /* ---- GGUF: a golden written anew with one change ---- */
 
+/* clang-format off */
 enum change_kind { UINT, REAL, TEXT, FLAG, UINTS, BOOLS, REMOVE, RENAME, DROP, RESHAPE, RETYPE, VECTOR };
 static const struct gguf_case {
     const char *model;
@@ -407,18 +428,32 @@ static const struct gguf_case {
     {"phi3-longrope", REMOVE, "phi3.rope.scaling.attn_factor", 0, NULL, "OK"},
     {"phi3-longrope", REAL, "phi3.rope.scaling.factor", 4, NULL, "longrope together with rope.scaling.factor"},
 };
+/* clang-format on */
 
 static void put_change(struct kvc_gguf_writer *writer, const struct gguf_case *c) {
     static const int32_t counts[] = {1, 2, 4};
     static const unsigned char flags[] = {0, 1, 1};
     switch (c->kind) {
-    case UINT: kvc_gguf_put_uint32(writer, c->name, (uint32_t)c->value); break;
-    case REAL: kvc_gguf_put_float32(writer, c->name, (float)c->value); break;
-    case TEXT: kvc_gguf_put_string(writer, c->name, c->text, strlen(c->text)); break;
-    case FLAG: kvc_gguf_put_bool(writer, c->name, c->value != 0); break;
-    case UINTS: kvc_gguf_put_int32s(writer, c->name, counts, (size_t)c->value); break;
-    case BOOLS: kvc_gguf_put_bools(writer, c->name, flags, (size_t)c->value); break;
-    default: break;
+    case UINT:
+        kvc_gguf_put_uint32(writer, c->name, (uint32_t)c->value);
+        break;
+    case REAL:
+        kvc_gguf_put_float32(writer, c->name, (float)c->value);
+        break;
+    case TEXT:
+        kvc_gguf_put_string(writer, c->name, c->text, strlen(c->text));
+        break;
+    case FLAG:
+        kvc_gguf_put_bool(writer, c->name, c->value != 0);
+        break;
+    case UINTS:
+        kvc_gguf_put_int32s(writer, c->name, counts, (size_t)c->value);
+        break;
+    case BOOLS:
+        kvc_gguf_put_bools(writer, c->name, flags, (size_t)c->value);
+        break;
+    default:
+        break;
     }
 }
 
@@ -427,7 +462,8 @@ static void write_changed(const struct gguf_case *c, const char *path) {
     char rest[128], from[512];
     struct kvc_gguf *file;
     snprintf(rest, sizeof rest, "%s/model.gguf", c->model);
-    if (kvc_gguf_open(golden(rest, from, sizeof from), &file, &error)) fail_msg("%s", error.text);
+    if (kvc_gguf_open(golden(rest, from, sizeof from), &file, &error))
+        fail_msg("%s", error.text);
     struct kvc_gguf_writer *writer = kvc_gguf_writer_new();
     assert_non_null(writer);
     const char *key;
@@ -446,7 +482,8 @@ static void write_changed(const struct gguf_case *c, const char *path) {
         uint64_t shape[2] = {tensor->shape[0], tensor->shape[1]};
         uint32_t dimensions = tensor->dimensions;
         enum kvc_type element = tensor->type;
-        if (same && c->kind == DROP) continue;
+        if (same && c->kind == DROP)
+            continue;
         if (same && c->kind == RESHAPE) {
             shape[0] = tensor->cols;
             shape[1] = tensor->rows;
@@ -459,21 +496,26 @@ static void write_changed(const struct gguf_case *c, const char *path) {
         kvc_gguf_add_tensor(writer, same && c->kind == RENAME ? c->text : tensor->name, element, dimensions, shape);
     }
     const uint64_t length = (uint64_t)c->value;
-    if (c->kind == VECTOR) kvc_gguf_add_tensor(writer, c->name, KVC_F32, 1, &length);
-    if (kvc_gguf_writer_begin(writer, path, &error)) fail_msg("%s", error.text);
+    if (c->kind == VECTOR)
+        kvc_gguf_add_tensor(writer, c->name, KVC_F32, 1, &length);
+    if (kvc_gguf_writer_begin(writer, path, &error))
+        fail_msg("%s", error.text);
     size_t next = 0;
     for (size_t i = 0; i < count; i++) {
         const struct kvc_file_tensor *tensor = kvc_gguf_tensor_at(file, i);
         const bool same = strcmp(tensor->name, c->name) == 0;
-        if (same && c->kind == DROP) continue;
+        if (same && c->kind == DROP)
+            continue;
         const size_t bytes = same && c->kind == RETYPE ? 34 : (size_t)tensor->bytes;
-        if (kvc_gguf_write(writer, next++, tensor->data, bytes, &error)) fail_msg("%s", error.text);
+        if (kvc_gguf_write(writer, next++, tensor->data, bytes, &error))
+            fail_msg("%s", error.text);
     }
     if (c->kind == VECTOR) {
         static const float ones[] = {1, 1.5f, 2, 3};
         assert_int_equal(kvc_gguf_write(writer, next, ones, (size_t)length * sizeof *ones, &error), KVC_OK);
     }
-    if (kvc_gguf_writer_commit(writer, &error)) fail_msg("%s", error.text);
+    if (kvc_gguf_writer_commit(writer, &error))
+        fail_msg("%s", error.text);
     kvc_gguf_close(file);
 }
 
@@ -492,7 +534,8 @@ static void bad_gguf_values_are_named(void **state) {
         snprintf(what, sizeof what, "%s with %s changed (case %zu)", c->model, c->name, i);
         const enum kvc_status status = kvc_model_open(engine, path, &model, &error);
         if (strcmp(c->expected, "OK") == 0) {
-            if (status) fail_msg("%s: %s", what, error.text);
+            if (status)
+                fail_msg("%s: %s", what, error.text);
         } else {
             expect_error(status, c->expected, what);
             assert_null(model);
@@ -513,7 +556,8 @@ static void information(void **state) {
     struct kvc_model *model;
     char path[512];
     assert_int_equal(kvc_engine_open(NULL, &engine, &error), KVC_OK);
-    assert_int_equal(kvc_model_open(engine, golden("qwen2-window/model.gguf", path, sizeof path), &model, &error), KVC_OK);
+    assert_int_equal(kvc_model_open(engine, golden("qwen2-window/model.gguf", path, sizeof path), &model, &error),
+                     KVC_OK);
     const struct kvc_model_info *info = kvc_model_info(model);
     assert_string_equal(info->format, "gguf");
     assert_string_equal(info->architecture, "qwen2");

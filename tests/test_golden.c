@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
 #include <cmocka.h>
 
 #include "kvcull.h"
@@ -39,7 +40,8 @@ struct golden { /* tokens [count], logits [count, vocab] */
 };
 
 static void must(enum kvc_status status, const struct kvc_error *error) {
-    if (status) fail_msg("status %d: %s", (int)status, error->text);
+    if (status)
+        fail_msg("status %d: %s", (int)status, error->text);
 }
 
 static const char *source_folder(void) {
@@ -51,7 +53,8 @@ static void read_golden(const char *family, const char *name, struct golden *gol
     char path[512];
     snprintf(path, sizeof path, "%s/tests/data/golden/%s/%s.golden", source_folder(), family, name);
     FILE *file = fopen(path, "rb");
-    if (!file) fail_msg("%s: cannot open; run from the source folder or set top_srcdir", path);
+    if (!file)
+        fail_msg("%s: cannot open; run from the source folder or set top_srcdir", path);
     int32_t header[4];
     assert_int_equal(fread(header, sizeof *header, 4, file), 4);
     golden->count = header[0];
@@ -80,7 +83,8 @@ struct rows {
 
 static int keep_row(void *user, uint64_t row, const float *logits) {
     struct rows *rows = user;
-    if (row != rows->next) return 1;
+    if (row != rows->next)
+        return 1;
     memcpy(rows->logits + rows->next++ * rows->vocab, logits, rows->vocab * sizeof *logits);
     return 0;
 }
@@ -115,7 +119,8 @@ static double worst_row(const float *ours, const struct golden *golden) {
             size += truth * truth;
         }
         const double relative = sqrt(distance / size);
-        if (!(relative <= worst)) worst = relative;
+        if (!(relative <= worst))
+            worst = relative;
     }
     return worst;
 }
@@ -176,7 +181,8 @@ enum { STEPS = 199 };
 static int32_t highest(const float *logits, size_t vocab) {
     size_t best = 0;
     for (size_t i = 1; i < vocab; i++)
-        if (logits[i] > logits[best]) best = i;
+        if (logits[i] > logits[best])
+            best = i;
     return (int32_t)best;
 }
 
@@ -234,7 +240,8 @@ static void a_trained_model_tells_its_story(void **state) {
         logits[i] = generate(model[i], tokens[i]);
         must(kvc_detokenize(model[i], tokens[i], STEPS, false, &text, &bytes, &error), &error);
         const char *begin = text + (text[0] == ' ');
-        if (strncmp(begin, OPENING, sizeof OPENING - 1) != 0) fail_msg("%s: the story is: %s", path[i], text);
+        if (strncmp(begin, OPENING, sizeof OPENING - 1) != 0)
+            fail_msg("%s: the story is: %s", path[i], text);
         free(text);
     }
     assert_memory_equal(tokens[0], tokens[1], sizeof tokens[0]);

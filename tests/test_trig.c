@@ -1,10 +1,11 @@
 /* test_trig.c - core/trig.c against the C library's long double functions, and hard cases by hand. */
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <float.h>
+
 #include <cmocka.h>
 
 #include "core/trig.h"
@@ -23,7 +24,8 @@ static double uniform(uint64_t *state, double low, double high) {
 
 /* Distance in units of the last place of a double of the true value's size. */
 static double ulps(double ours, long double truth) {
-    if (truth == 0) return ours == 0 ? 0 : 1e9;
+    if (truth == 0)
+        return ours == 0 ? 0 : 1e9;
     int e;
     frexp((double)truth, &e);
     return (double)(fabsl((long double)ours - truth) / ldexpl(1, e - DBL_MANT_DIG));
@@ -31,7 +33,8 @@ static double ulps(double ours, long double truth) {
 
 static void expect(double ours, long double truth, double limit, const char *what, double x) {
     double distance = ulps(ours, truth);
-    if (!(distance <= limit)) fail_msg("%s(%.17g): %.17g is %g ulp from %.21Lg", what, x, ours, distance, truth);
+    if (!(distance <= limit))
+        fail_msg("%s(%.17g): %.17g is %g ulp from %.21Lg", what, x, ours, distance, truth);
     /* Rounded to float32 it is the correctly rounded value or its neighbour, only where the truth is near a tie. */
     float rounded = (float)ours, right = (float)truth;
     if (rounded != right && fabsl((long double)rounded - truth) > fabsl((long double)right - truth) * 1.000001L)
@@ -40,13 +43,15 @@ static void expect(double ours, long double truth, double limit, const char *wha
 
 static void sine_and_cosine(void **state) {
     (void)state;
-    if (!kvc_test_has_long_double()) skip();
+    if (!kvc_test_has_long_double())
+        skip();
     uint64_t seed = 1;
     static const double spans[] = {1e-3, 0.8, 7, 1e3, 1e5, 1e7, 4294967296.0, 1e12};
     for (size_t s = 0; s < sizeof spans / sizeof *spans; s++)
         for (int i = 0; i < 20000; i++) {
             double x = uniform(&seed, -spans[s], spans[s]);
-            if (i % 2) x = (float)x;
+            if (i % 2)
+                x = (float)x;
             expect(kvc_double_sin(x), sinl(x), 1.1, "sin", x);
             expect(kvc_double_cos(x), cosl(x), 1.1, "cos", x);
         }
@@ -66,7 +71,8 @@ static void sine_and_cosine(void **state) {
 
 static void exponential(void **state) {
     (void)state;
-    if (!kvc_test_has_long_double()) skip();
+    if (!kvc_test_has_long_double())
+        skip();
     uint64_t seed = 2;
     for (int i = 0; i < 40000; i++) {
         double x = uniform(&seed, i % 2 ? -1 : -708, i % 2 ? 1 : 709);
@@ -79,7 +85,8 @@ static void exponential(void **state) {
 
 static void logarithm(void **state) {
     (void)state;
-    if (!kvc_test_has_long_double()) skip();
+    if (!kvc_test_has_long_double())
+        skip();
     uint64_t seed = 3;
     for (int i = 0; i < 40000; i++) {
         double x = i % 2 ? uniform(&seed, 0.5, 2) : ldexp(uniform(&seed, 0.5, 1), (int)(next(&seed) % 2000) - 1000);
@@ -91,7 +98,8 @@ static void logarithm(void **state) {
 
 static void power(void **state) {
     (void)state;
-    if (!kvc_test_has_long_double()) skip();
+    if (!kvc_test_has_long_double())
+        skip();
     uint64_t seed = 4;
     for (int i = 0; i < 40000; i++) {
         double x = uniform(&seed, 0, i % 2 ? 2 : 1e7), y = uniform(&seed, -4, 4);

@@ -27,8 +27,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 # ---- the families: config.json as the published models write it ----------------------------------------------------
 
 LLAMA = dict(architectures=["LlamaForCausalLM"], model_type="llama", hidden_act="silu", rms_norm_eps=1e-5,
-             bos_token_id=1, eos_token_id=2, attention_bias=False, mlp_bias=False, rope_theta=10000.0, rope_scaling=None,
-             tie_word_embeddings=False, torch_dtype="bfloat16")
+             bos_token_id=1, eos_token_id=2, attention_bias=False, mlp_bias=False, rope_theta=10000.0,
+             rope_scaling=None, tie_word_embeddings=False, torch_dtype="bfloat16")
 MISTRAL = dict(architectures=["MistralForCausalLM"], model_type="mistral", hidden_act="silu", rms_norm_eps=1e-5,
                bos_token_id=1, eos_token_id=2, rope_theta=1000000.0, sliding_window=None, tie_word_embeddings=False)
 QWEN2 = dict(architectures=["Qwen2ForCausalLM"], model_type="qwen2", hidden_act="silu", rms_norm_eps=1e-6,
