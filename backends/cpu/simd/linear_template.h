@@ -1,6 +1,7 @@
 /* linear_template.h - the kernels of linear.h, written once over the vectors of lanes_<path>.h. Before it is included:
  *   TILE_ROWS, TILE_VECTORS    a tile of the packed shape: rows, and vectors of outputs
- *   ONE_ROW_OUTPUTS            outputs summed at once where there is one row
+ *   ONE_ROW_STREAMS            outputs summed at once where there is one row, so many streams of weights;
+ *   ONE_ROW_HALF_STREAMS       the same for F16 and BF16
  *   FEW_OUTPUTS                the same with several rows, FEW_ROWS of them at once
  *   FEW_LIMIT                  from how many rows on packing is faster, less one
  * and TILE_EVERY(m), which calls m(number of rows) for each height a tile may have. */
@@ -40,12 +41,12 @@ INLINE float sum_lanes(const vf *lanes) {
 /* ---- one row ------------------------------------------------------------------------------------------------- */
 
 /* The last k % 32 weights of each output, for types whose rows need not be whole groups of 32. */
-INLINE void tail_one_row(vf acc[ONE_ROW_OUTPUTS][LANE_VECTORS], const float *x, size_t n, const float *w) {
+INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float *x, size_t n, const float *w) {
     float left[KVC_LANES];
     for (size_t i = 0; i < KVC_LANES; i++)
         left[i] = i < n ? x[i] : FILL_X;
     UNROLL
-    for (int j = 0; j < ONE_ROW_OUTPUTS; j++)
+    for (int j = 0; j < outputs; j++)
         UNROLL
         for (int v = 0; v < LANE_VECTORS; v++)
             acc[j][v] = vf_fma(vf_load(left + v * LANES), vf_load(w + j * KVC_LANES + v * LANES), acc[j][v]);
@@ -59,7 +60,7 @@ INLINE void tail_one_row(vf acc[ONE_ROW_OUTPUTS][LANE_VECTORS], const float *x, 
         for (int v = 0; v < LANE_VECTORS; v++)                                                                        \
             xv[v] = vf_load(x + k + (p) * KVC_LANES + v * LANES);                                                     \
         UNROLL                                                                                                        \
-        for (int j = 0; j < ONE_ROW_OUTPUTS; j++) {                                                                   \
+        for (int j = 0; j < outputs; j++) {                                                                           \
             vf wv[LANE_VECTORS];                                                                                      \
             widen_##type(wv, row[j], p, &scales[j]);                                                                  \
             UNROLL                                                                                                    \
@@ -68,20 +69,21 @@ INLINE void tail_one_row(vf acc[ONE_ROW_OUTPUTS][LANE_VECTORS], const float *x, 
         }                                                                                                             \
     } while (0)
 
-/* The outputs first ... last - 1 in ONE_ROW_OUTPUTS stretches, one output of each at a time: as many streams of weights
+/* The outputs first ... last - 1 in `streams` stretches, one output of each at a time: as many streams of weights
  * that never jump. Weights are fetched AHEAD bytes before their use; rest(...) deals with what is left of a group. */
-#define AHEAD 2048
-#define ONE_ROW(type, bytes, rest)                                                                                    \
+#define AHEAD 1024
+#define ONE_ROW(type, streams, bytes, rest)                                                                           \
     static void one_row_##type(const struct kvc_linear_call *call, size_t first, size_t last) {                       \
+        enum { outputs = streams };                                                                                   \
         const float *x = call->x;                                                                                     \
-        size_t stretch = (last - first + ONE_ROW_OUTPUTS - 1) / ONE_ROW_OUTPUTS;                                      \
+        size_t stretch = (last - first + outputs - 1) / outputs | 1;                                                  \
         for (size_t n = first; n < first + stretch; n++) {                                                            \
-            vf acc[ONE_ROW_OUTPUTS][LANE_VECTORS];                                                                    \
-            const unsigned char *row[ONE_ROW_OUTPUTS];                                                                \
-            struct scales scales[ONE_ROW_OUTPUTS];                                                                    \
+            vf acc[outputs][LANE_VECTORS];                                                                            \
+            const unsigned char *row[outputs];                                                                        \
+            struct scales scales[outputs];                                                                            \
             size_t k = 0;                                                                                             \
             UNROLL                                                                                                    \
-            for (int j = 0; j < ONE_ROW_OUTPUTS; j++) {                                                               \
+            for (int j = 0; j < outputs; j++) {                                                                       \
                 row[j] = call->w + at_most(n + (size_t)j * stretch, last - 1) * call->row_bytes;                      \
                 UNROLL                                                                                                \
                 for (int v = 0; v < LANE_VECTORS; v++)                                                                \
@@ -89,7 +91,7 @@ INLINE void tail_one_row(vf acc[ONE_ROW_OUTPUTS][LANE_VECTORS], const float *x, 
             }                                                                                                         \
             for (; k + GROUP <= call->K; k += GROUP) {                                                                \
                 UNROLL                                                                                                \
-                for (int j = 0; j < ONE_ROW_OUTPUTS; j++) {                                                           \
+                for (int j = 0; j < outputs; j++) {                                                                   \
                     UNROLL                                                                                            \
                     for (int line = 0; line < (bytes); line += 64)                                                    \
                         __builtin_prefetch(row[j] + AHEAD + line);                                                    \
@@ -104,11 +106,11 @@ INLINE void tail_one_row(vf acc[ONE_ROW_OUTPUTS][LANE_VECTORS], const float *x, 
                 ONE_ROW_PART(type, 6);                                                                                \
                 ONE_ROW_PART(type, 7);                                                                                \
                 UNROLL                                                                                                \
-                for (int j = 0; j < ONE_ROW_OUTPUTS; j++)                                                             \
+                for (int j = 0; j < outputs; j++)                                                                     \
                     row[j] += bytes;                                                                                  \
             }                                                                                                         \
             rest(type);                                                                                               \
-            for (size_t j = 0; j < ONE_ROW_OUTPUTS && n + j * stretch < last; j++) {                                  \
+            for (size_t j = 0; j < outputs && n + j * stretch < last; j++) {                                          \
                 float sum = sum_lanes(acc[j]);                                                                        \
                 size_t output = n + j * stretch;                                                                      \
                 call->y[output] = call->bias ? sum + call->bias[output] : sum;                                        \
@@ -121,7 +123,7 @@ INLINE void tail_one_row(vf acc[ONE_ROW_OUTPUTS][LANE_VECTORS], const float *x, 
 #define REST_PARTS(type)                                                                                              \
     int parts = (int)((call->K - k) / KVC_LANES);                                                                     \
     UNROLL                                                                                                            \
-    for (int j = 0; j < ONE_ROW_OUTPUTS; j++)                                                                         \
+    for (int j = 0; j < outputs; j++)                                                                                 \
         prepare_##type(&scales[j], row[j], parts);                                                                    \
     for (int p = 0; p < parts; p++)                                                                                   \
     ONE_ROW_PART(type, p)
@@ -130,10 +132,10 @@ INLINE void tail_one_row(vf acc[ONE_ROW_OUTPUTS][LANE_VECTORS], const float *x, 
     REST_PARTS(type);                                                                                                 \
     k += (size_t)parts * KVC_LANES;                                                                                   \
     if (k < call->K) {                                                                                                \
-        float left_over[ONE_ROW_OUTPUTS * KVC_LANES];                                                                 \
-        for (int j = 0; j < ONE_ROW_OUTPUTS; j++)                                                                     \
+        float left_over[outputs * KVC_LANES];                                                                         \
+        for (int j = 0; j < outputs; j++)                                                                             \
             end_of_row_##type(left_over + j * KVC_LANES, row[j] + (size_t)parts * part_bytes_##type, call->K - k);    \
-        tail_one_row(acc, x + k, call->K - k, left_over);                                                             \
+        tail_one_row(outputs, acc, x + k, call->K - k, left_over);                                                    \
     }
 
 /* n < 32 weights widened, the rest filled up. */
@@ -151,16 +153,16 @@ static void end_of_row_bf16(float *w, const unsigned char *from, size_t n) {
         w[i] = i < n ? kvc_bf16_to_f32(KVC_LOAD_U16(from + 2 * i)) : FILL_W;
 }
 
-ONE_ROW(f32, 8 * part_bytes_f32, REST_ALL)
-ONE_ROW(f16, 8 * part_bytes_f16, REST_ALL)
-ONE_ROW(bf16, 8 * part_bytes_bf16, REST_ALL)
-ONE_ROW(q8_0, 8 * part_bytes_q8_0, REST_PARTS)
-ONE_ROW(q4_0, 8 * part_bytes_q4_0, REST_PARTS)
-ONE_ROW(q5_0, 8 * part_bytes_q5_0, REST_PARTS)
-ONE_ROW(q3_k, group_bytes_q3_k, REST_NONE)
-ONE_ROW(q4_k, group_bytes_q4_k, REST_NONE)
-ONE_ROW(q5_k, group_bytes_q5_k, REST_NONE)
-ONE_ROW(q6_k, group_bytes_q6_k, REST_NONE)
+ONE_ROW(f32, ONE_ROW_STREAMS, 8 * part_bytes_f32, REST_ALL)
+ONE_ROW(f16, ONE_ROW_HALF_STREAMS, 8 * part_bytes_f16, REST_ALL)
+ONE_ROW(bf16, ONE_ROW_HALF_STREAMS, 8 * part_bytes_bf16, REST_ALL)
+ONE_ROW(q8_0, ONE_ROW_STREAMS, 8 * part_bytes_q8_0, REST_PARTS)
+ONE_ROW(q4_0, ONE_ROW_STREAMS, 8 * part_bytes_q4_0, REST_PARTS)
+ONE_ROW(q5_0, ONE_ROW_STREAMS, 8 * part_bytes_q5_0, REST_PARTS)
+ONE_ROW(q3_k, ONE_ROW_STREAMS, group_bytes_q3_k, REST_NONE)
+ONE_ROW(q4_k, ONE_ROW_STREAMS, group_bytes_q4_k, REST_NONE)
+ONE_ROW(q5_k, ONE_ROW_STREAMS, group_bytes_q5_k, REST_NONE)
+ONE_ROW(q6_k, ONE_ROW_STREAMS, group_bytes_q6_k, REST_NONE)
 
 static void one_row(const struct kvc_linear_call *call, size_t first, size_t last) {
     static void (*const by_type[KVC_TYPES])(const struct kvc_linear_call *, size_t, size_t) = {
@@ -228,14 +230,20 @@ static const struct {
     [KVC_Q3_K] = {widen_group_q3_k, group_bytes_q3_k},    [KVC_Q4_K] = {widen_group_q4_k, group_bytes_q4_k},
     [KVC_Q5_K] = {widen_group_q5_k, group_bytes_q5_k},    [KVC_Q6_K] = {widen_group_q6_k, group_bytes_q6_k}};
 
-/* Weights k0 ... k0 + n - 1 of a row, k0 a multiple of GROUP, filled up to whole groups of 32. */
-static void widen_stretch(const struct kvc_linear_call *call, float *to, size_t output, size_t k0, size_t n) {
+static const unsigned char *stretch_at(const struct kvc_linear_call *call, size_t output, size_t k0) {
+    return call->w + output * call->row_bytes + k0 / GROUP * widen_by_type[call->type].bytes;
+}
+
+/* Weights k0 ... k0 + n - 1 of a row, k0 a multiple of GROUP, filled up to whole groups of 32. What comes later, as long
+ * as this, is fetched meanwhile. */
+static void widen_stretch(const struct kvc_linear_call *call, float *to, size_t output, size_t k0, size_t n,
+                          const unsigned char *later) {
     size_t bytes = widen_by_type[call->type].bytes;
-    const unsigned char *from = call->w + output * call->row_bytes + k0 / GROUP * bytes;
-    for (; n > 0; from += bytes, to += GROUP) {
+    const unsigned char *from = stretch_at(call, output, k0);
+    for (; n > 0; from += bytes, later += bytes, to += GROUP) {
         size_t now = at_most(n, GROUP);
         for (size_t line = 0; line < bytes; line += 64)
-            __builtin_prefetch(from + bytes + line);
+            __builtin_prefetch(later + line);
         widen_by_type[call->type].widen(to, from, now);
         n -= now;
     }
@@ -319,8 +327,11 @@ static void few_rows(const struct kvc_linear_call *call, size_t first, size_t la
         memset(lanes, 0, rows * FEW_OUTPUTS * KVC_LANES * sizeof(float));
         for (size_t k = 0; k < K; k += STRETCH) {
             size_t depth = at_most(STRETCH, K - k), whole = depth / KVC_LANES;
-            for (size_t j = 0; j < FEW_OUTPUTS; j++)
-                widen_stretch(call, widened + j * STRETCH, at_most(n + j, last - 1), k, depth);
+            for (size_t j = 0; j < FEW_OUTPUTS; j++) {
+                size_t output = at_most(n + j, last - 1), next = at_most(n + FEW_OUTPUTS + j, call->N - 1);
+                widen_stretch(call, widened + j * STRETCH, output, k, depth,
+                              k + STRETCH < K ? stretch_at(call, output, k + STRETCH) : stretch_at(call, next, 0));
+            }
             few_all(rows, lanes, call->x + k, K, widened, STRETCH, whole);
             if (depth % KVC_LANES)
                 few_all(rows, lanes, x_tail, KVC_LANES, widened + whole * KVC_LANES, STRETCH, 1);
@@ -433,7 +444,8 @@ static void pack_panel(const struct kvc_linear_call *call, size_t n0, float *to,
             for (size_t i = 0; i < LANES; i++) {
                 from[i] = (const float *)(const void *)(call->w + output[i] * call->row_bytes) + k0;
                 if (call->type != KVC_F32 || n % KVC_LANES) {
-                    widen_stretch(call, widened + i * GROUP, output[i], k0, n);
+                    widen_stretch(call, widened + i * GROUP, output[i], k0, n,
+                                  k0 + GROUP < K ? stretch_at(call, output[i], k0 + GROUP) : call->w);
                     from[i] = widened + i * GROUP;
                 }
             }
