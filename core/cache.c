@@ -90,10 +90,21 @@ void kvc_cache_close(struct kvc_cache *cache) {
     memset(cache, 0, sizeof *cache);
 }
 
+/* Whether so many bytes more are within the session's limit. */
+static enum kvc_status check_limit(const struct kvc_cache *cache, uint64_t bytes, struct kvc_error *error) {
+    const uint64_t held = cache->cache_bytes + cache->state_bytes;
+    if (!cache->limit_bytes || (held <= cache->limit_bytes && bytes <= cache->limit_bytes - held))
+        return KVC_OK;
+    return kvc_fail(error, KVC_RESOURCE,
+                    "cache: the session's limit of %llu bytes is reached (%llu held, %llu more asked for)",
+                    (unsigned long long)cache->limit_bytes, (unsigned long long)held, (unsigned long long)bytes);
+}
+
 static enum kvc_status make_buffer(struct kvc_cache *cache, struct kvc_cache_layer *layer, size_t bytes,
                                    struct kvc_buffer **buffer, struct kvc_error *error) {
-    const enum kvc_status status =
-        cache->device->ops->buffer_create(cache->device, KVC_MEMORY_STATE, bytes, buffer, error);
+    enum kvc_status status = check_limit(cache, bytes, error);
+    if (status == KVC_OK)
+        status = cache->device->ops->buffer_create(cache->device, KVC_MEMORY_STATE, bytes, buffer, error);
     if (status == KVC_OK) {
         layer->state_bytes += bytes;
         cache->state_bytes += bytes;
@@ -148,17 +159,13 @@ static enum kvc_status relayout(struct kvc_cache *cache, struct kvc_cache_layer 
         if (then > now)
             extra += (then - now) / KVC_TILE;
     }
-    if (extra > 0 && cache->limit_bytes &&
-        cache->cache_bytes + cache->state_bytes + extra * block_bytes(&cache->format) > cache->limit_bytes)
-        return kvc_fail(
-            error, KVC_RESOURCE, "cache: the session's limit of %llu bytes is reached (%llu held, %llu more asked for)",
-            (unsigned long long)cache->limit_bytes, (unsigned long long)(cache->cache_bytes + cache->state_bytes),
-            (unsigned long long)(extra * block_bytes(&cache->format)));
     uint32_t *fresh = malloc(extra * sizeof(uint32_t) + 1);
     uint32_t *returned = malloc(slots(old) / KVC_TILE * sizeof(uint32_t) + 1);
     struct kvc_cache_layer made = {.count = layer->count};
     enum kvc_status status = fresh && returned ? make_arrays(cache, base, columns, ordered, &made, error)
                                                : kvc_fail(error, KVC_RESOURCE, "cache: no memory for a block list");
+    if (status == KVC_OK && extra > 0)
+        status = check_limit(cache, extra * block_bytes(&cache->format), error);
     if (status == KVC_OK && extra > 0)
         status = ops->arena_take(cache->device, cache->arena, (uint32_t)extra, fresh, error);
     if (status != KVC_OK) {
@@ -246,11 +253,11 @@ enum kvc_status kvc_cache_make_order(struct kvc_cache *cache, uint32_t l, struct
     if (status == KVC_OK)
         status = make_buffer(cache, layer, all * sizeof(int32_t), &lists->position, error);
     if (status != KVC_OK) {
-        cache->device->ops->buffer_free(cache->device, lists->order);
         if (lists->order) {
             layer->state_bytes -= all * sizeof(uint32_t);
             cache->state_bytes -= all * sizeof(uint32_t);
         }
+        cache->device->ops->buffer_free(cache->device, lists->order);
         lists->order = NULL;
         return status;
     }
@@ -279,9 +286,8 @@ enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t l, uint32_t s
     base[0] = 0;
     for (uint32_t h = 0; h < heads; h++) {
         const uint32_t have = head_slots(&layer->lists, h);
-        uint32_t need = (layer->count[h] + surplus + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
-        if (need > have)
-            need = have;
+        const uint64_t wanted = ((uint64_t)layer->count[h] + surplus + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
+        const uint32_t need = wanted < have ? (uint32_t)wanted : have;
         if (have - need >= spare)
             worth = true;
         base[h + 1] = base[h] + need;

@@ -29,7 +29,7 @@ static enum kvc_status open_device(const char *name, const struct kvc_engine_opt
                 return kvc_backend_list[i]->open(name, 0, options->threads, options->math, device, error);
         }
     }
-    if (!strncmp(name, "opencl", length) || !strncmp(name, "cuda", length))
+    if ((length == 6 && !memcmp(name, "opencl", 6)) || (length == 4 && !memcmp(name, "cuda", 4)))
         return kvc_fail(error, KVC_RESOURCE, "backend '%s' is not in this build; 'kvcull info backends' lists what is",
                         name);
     return kvc_fail(error, KVC_USAGE, "backend '%s' is unknown; 'kvcull info backends' lists what there is", name);
@@ -94,15 +94,41 @@ const struct kvc_policy_class *kvc_engine_find_policy(const struct kvc_engine *e
     return NULL;
 }
 
+/* What parsing and the manual take for granted of an option table. */
+static enum kvc_status check_options(const struct kvc_policy_class *policy, struct kvc_error *error) {
+    const struct kvc_option *common = kvc_common_options();
+    for (const struct kvc_option *o = policy->options; o && o->name; o++) {
+        if (!o->name[0] || strpbrk(o->name, ":,+=/\" "))
+            return kvc_fail(error, KVC_USAGE, "policy '%s': an option's name is letters, digits and '_'", policy->name);
+        if (!o->help || (o->kind == KVC_OPTION_CHOICE && !o->choices))
+            return kvc_fail(error, KVC_USAGE, "policy '%s': option '%s' has no help or no choices", policy->name,
+                            o->name);
+        for (size_t i = 0; common[i].name; i++) {
+            if (!strcmp(common[i].name, o->name))
+                return kvc_fail(error, KVC_USAGE, "policy '%s': every method has an option '%s'", policy->name,
+                                o->name);
+        }
+        for (const struct kvc_option *other = policy->options; other != o; other++) {
+            if (!strcmp(other->name, o->name))
+                return kvc_fail(error, KVC_USAGE, "policy '%s': two options '%s'", policy->name, o->name);
+        }
+    }
+    return KVC_OK;
+}
+
 enum kvc_status kvc_engine_register(struct kvc_engine *engine, const struct kvc_policy_class *policy,
                                     struct kvc_error *error) {
     if (!policy->name || !policy->name[0] || strpbrk(policy->name, ":,+=/\" "))
         return kvc_fail(error, KVC_USAGE, "policy: a name is letters, digits, '-' and '_'");
     if (kvc_engine_find_policy(engine, policy->name, strlen(policy->name)))
         return kvc_fail(error, KVC_USAGE, "policy '%s' is registered already", policy->name);
-    if ((policy->stages & KVC_STAGE_PROMPT && !policy->prompt) ||
-        (policy->stages & KVC_STAGE_DECODE && !policy->decode))
+    const unsigned functions = (policy->prompt ? (unsigned)KVC_STAGE_PROMPT : 0u) |
+                               (policy->decode ? (unsigned)KVC_STAGE_DECODE : 0u);
+    if (policy->stages & ~functions)
         return kvc_fail(error, KVC_USAGE, "policy '%s' names a stage it has no function for", policy->name);
+    const enum kvc_status status = check_options(policy, error);
+    if (status != KVC_OK)
+        return status;
     const struct kvc_policy_class **grown =
         realloc(engine->policies, (engine->policy_count + 2) * sizeof *engine->policies);
     if (!grown)

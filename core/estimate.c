@@ -25,11 +25,31 @@ static uint64_t state_bytes(uint64_t slot_count, uint32_t columns, bool ordered)
     return slot_count * ((ordered ? 8ull : 0) + 4ull * columns);
 }
 
+/* Sums below must fit 64 bits, whatever geometry and lengths a caller has in mind. */
+static enum kvc_status check(const struct kvc_geometry *g, uint32_t hidden, enum kvc_type cache_type, uint64_t prompt,
+                             uint64_t generated, struct kvc_error *error) {
+    if (cache_type != KVC_F32 && cache_type != KVC_F16 && cache_type != KVC_Q8_0)
+        return kvc_fail(error, KVC_USAGE, "estimate: a cache of %s: must be f32, f16 or q8_0",
+                        kvc_type_name(cache_type));
+    if (prompt > INT32_MAX || generated > INT32_MAX)
+        return kvc_fail(error, KVC_USAGE, "estimate: %llu + %llu tokens: must be at most %d each",
+                        (unsigned long long)prompt, (unsigned long long)generated, INT32_MAX);
+    const double entry = 2 * 4.0 * g->head_size + 8 + 4.0 * KVC_COLUMNS_MOST; /* bytes, of any type */
+    const double heads = (double)g->layers * g->kv_heads, tokens = (double)(prompt + generated + 2 * KVC_TILE);
+    if (heads * tokens * entry * 4 > 0x1p63 || (double)prompt * hidden * 4 > 0x1p63)
+        return kvc_fail(error, KVC_USAGE,
+                        "estimate: %llu tokens of %u layers with %u KV heads of size %u: more bytes than 2^63",
+                        (unsigned long long)(prompt + generated), g->layers, g->kv_heads, g->head_size);
+    return KVC_OK;
+}
+
 enum kvc_status kvc_estimate(const struct kvc_engine *engine, const char *spec, const struct kvc_geometry *geometry,
                              uint32_t hidden, enum kvc_type cache_type, uint64_t prompt, uint64_t generated,
                              struct kvc_estimate *estimate, struct kvc_error *error) {
     struct kvc_policy *policy;
-    const enum kvc_status status = kvc_policy_parse(engine, spec, &policy, error);
+    enum kvc_status status = check(geometry, hidden, cache_type, prompt, generated, error);
+    if (status == KVC_OK)
+        status = kvc_policy_parse(engine, spec, &policy, error);
     if (status != KVC_OK)
         return status;
     const struct kvc_entry_format format = {cache_type, geometry->head_size,

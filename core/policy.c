@@ -76,7 +76,8 @@ uint64_t kvc_value_budget(const struct kvc_values *values, const char *name, uin
         return least;
     if (!value->share)
         return (uint64_t)value->integer;
-    const uint64_t tokens = (uint64_t)floor((double)prompt * value->real / 100.0 + 0.5);
+    const double share = floor((double)prompt * value->real / 100.0 + 0.5);
+    const uint64_t tokens = share < (double)prompt ? (uint64_t)share : prompt;
     return tokens > least ? tokens : least;
 }
 
@@ -291,7 +292,11 @@ static enum kvc_status finish_values(struct kvc_values *values, struct kvc_error
     if (!layers_are_valid(layers))
         return kvc_fail(error, KVC_USAGE, "policy %s: layers=%.60s: must be numbers and ranges as 0-3/8", policy->name,
                         layers);
-    return policy->check ? policy->check(values, error) : KVC_OK;
+    const enum kvc_status status = policy->check ? policy->check(values, error) : KVC_OK;
+    if (status == KVC_OK && policy->columns && policy->columns(values) > KVC_COLUMNS_MOST)
+        return kvc_fail(error, KVC_USAGE, "policy %s: %u state columns; at most %u", policy->name,
+                        policy->columns(values), KVC_COLUMNS_MOST);
+    return status;
 }
 
 static enum kvc_status take_method(struct reader *reader, struct kvc_method *method) {

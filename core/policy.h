@@ -4,6 +4,8 @@
 
 #include "core/engine.h"
 
+#define KVC_COLUMNS_MOST 65536u /* state per entry of any policy */
+
 struct kvc_value {
     bool given;
     bool share; /* a budget written as a percentage: real holds it, 0..100 */

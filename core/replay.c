@@ -8,6 +8,7 @@ struct kvc_replay {
     struct kvc_session *session;
     uint32_t next_layer;
     uint64_t rows; /* of the prompt under way */
+    bool failed;   /* a layer broke off: unusable */
 };
 
 enum kvc_status kvc_replay_open(struct kvc_engine *engine, const struct kvc_geometry *geometry,
@@ -45,12 +46,11 @@ void kvc_replay_close(struct kvc_replay *replay) {
 
 const struct kvc_session *kvc_replay_session(const struct kvc_replay *replay) { return replay->session; }
 
-static struct kvc_span whole(const struct kvc_room *room) { return (struct kvc_span){room->buffer, 0}; }
+static struct kvc_span whole(const struct kvc_room *room) { return kvc_room_at(room, 0); }
 
 /* Rows `from`.. of a layer: to the device, append and attend, and back. */
-static enum kvc_status attend(struct kvc_replay *replay, struct kvc_batch *batch, uint32_t layer, uint32_t from,
-                              uint32_t rows, const float *q, const float *k, const float *v, float *out,
-                              struct kvc_error *error) {
+static void attend(struct kvc_replay *replay, struct kvc_batch *batch, uint32_t layer, uint32_t from, uint32_t rows,
+                   const float *q, const float *k, const float *v, float *out) {
     struct kvc_runner *runner = replay->runner;
     struct kvc_device *device = runner->device;
     const struct kvc_geometry *g = &runner->geometry;
@@ -59,10 +59,9 @@ static enum kvc_status attend(struct kvc_replay *replay, struct kvc_batch *batch
     device->ops->upload(device, whole(&runner->q), q + from * q_width, rows * q_width * sizeof(float));
     device->ops->upload(device, whole(&runner->k), k + from * k_width, rows * k_width * sizeof(float));
     device->ops->upload(device, whole(&runner->v), v + from * k_width, rows * k_width * sizeof(float));
-    const enum kvc_status status = kvc_runner_attend(runner, batch, layer, from, rows, &part, 1, error);
-    if (status == KVC_OK && out)
+    kvc_runner_attend(runner, batch, layer, from, &part, 1);
+    if (out)
         device->ops->download(device, out + from * q_width, whole(&runner->attended), rows * q_width * sizeof(float));
-    return status;
 }
 
 /* Positions and `later` of rows that begin at the session's next token, in chunks of the session's size. */
@@ -88,6 +87,8 @@ static enum kvc_status fill(struct kvc_replay *replay, struct kvc_batch *batch, 
 }
 
 static enum kvc_status check_layer(const struct kvc_replay *replay, uint32_t layer, struct kvc_error *error) {
+    if (replay->failed)
+        return kvc_fail(error, KVC_USAGE, "replay: an earlier layer failed; close it and open another");
     if (layer == replay->next_layer)
         return KVC_OK;
     return kvc_fail(error, KVC_USAGE, "replay: layer %u comes before layer %u", layer, replay->next_layer);
@@ -102,7 +103,7 @@ static enum kvc_status prompt_layer(struct kvc_replay *replay, uint32_t layer, c
     if (layer == 0) {
         status = kvc_session_begin_turn(session, rows, error);
         if (status == KVC_OK)
-            status = kvc_runner_reserve(runner, chunk, error);
+            status = kvc_runner_reserve(runner, chunk, 1, error);
         if (status == KVC_OK)
             status = fill(replay, &runner->prompt, rows, chunk, error);
         replay->rows = rows;
@@ -111,14 +112,13 @@ static enum kvc_status prompt_layer(struct kvc_replay *replay, uint32_t layer, c
         status = kvc_session_begin_layer(session, layer, rows, error);
     for (uint32_t from = 0; from < rows && status == KVC_OK; from += chunk) {
         const uint32_t count = rows - from < chunk ? rows - from : chunk;
-        status = attend(replay, &runner->prompt, layer, from, count, q, k, v, out, error);
+        attend(replay, &runner->prompt, layer, from, count, q, k, v, out);
     }
     if (status == KVC_OK)
         status = kvc_session_end_layer(session, layer, error);
     if (status == KVC_OK)
         status = runner->device->ops->sync(runner->device, error);
     if (status == KVC_OK && layer + 1 == runner->geometry.layers) {
-        session->prompt_peak = session->cache.peak_bytes;
         kvc_session_end_turn(session);
         kvc_batch_free(runner, &runner->prompt);
     }
@@ -139,6 +139,7 @@ enum kvc_status kvc_replay_prompt(struct kvc_replay *replay, uint32_t layer, con
     const uint64_t environment = kvc_float_enter();
     status = prompt_layer(replay, layer, q, k, v, (uint32_t)rows, out, error);
     kvc_float_leave(environment);
+    replay->failed = status != KVC_OK;
     return status;
 }
 
@@ -150,14 +151,16 @@ static enum kvc_status step_layer(struct kvc_replay *replay, uint32_t layer, con
     if (layer == 0) {
         status = kvc_session_begin_step(session, error);
         if (status == KVC_OK)
-            status = kvc_runner_reserve(runner, 1, error);
+            status = kvc_runner_reserve(runner, 1, 1, error);
         if (status == KVC_OK)
             status = fill(replay, &runner->step, 1, 1, error);
     }
-    if (status == KVC_OK)
-        status = attend(replay, &runner->step, layer, 0, 1, q, k, v, out, error);
-    if (status == KVC_OK)
+    if (status == KVC_OK) {
+        attend(replay, &runner->step, layer, 0, 1, q, k, v, out);
         status = runner->device->ops->sync(runner->device, error);
+    }
+    if (status == KVC_OK && session->failed)
+        status = kvc_fail(error, session->failure.status, "%s", session->failure.text);
     if (status == KVC_OK && layer + 1 == runner->geometry.layers)
         kvc_session_end_step(session);
     if (status == KVC_OK)
@@ -170,10 +173,11 @@ enum kvc_status kvc_replay_step(struct kvc_replay *replay, uint32_t layer, const
     enum kvc_status status = check_layer(replay, layer, error);
     if (status != KVC_OK)
         return status;
-    if (replay->session->in_prompt)
+    if (replay->session->in_prompt || replay->session->tokens == 0)
         return kvc_fail(error, KVC_USAGE, "replay: a step before the prompt has passed every layer");
     const uint64_t environment = kvc_float_enter();
     status = step_layer(replay, layer, q, k, v, out, error);
     kvc_float_leave(environment);
+    replay->failed = status != KVC_OK;
     return status;
 }

@@ -138,7 +138,14 @@ enum kvc_status kvc_runner_arena(struct kvc_runner *runner, const struct kvc_ent
     return KVC_OK;
 }
 
-enum kvc_status kvc_runner_reserve(struct kvc_runner *runner, uint32_t rows, struct kvc_error *error) {
+enum kvc_status kvc_runner_reserve(struct kvc_runner *runner, uint32_t rows, size_t parts, struct kvc_error *error) {
+    if (parts > runner->segment_room) {
+        struct kvc_segment *grown = realloc(runner->segments, parts * sizeof *grown);
+        if (!grown)
+            return kvc_fail(error, KVC_RESOURCE, "runner: no memory for %zu segments", parts);
+        runner->segments = grown;
+        runner->segment_room = parts;
+    }
     struct kvc_room *rooms[12];
     size_t widths[12];
     const size_t n = list_rooms(runner, rooms, widths);
@@ -208,19 +215,11 @@ void kvc_runner_embed(struct kvc_runner *runner, struct kvc_batch *batch) {
                                at(&batch->tokens, 0, 0), batch->rows);
 }
 
-enum kvc_status kvc_runner_attend(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t layer, uint32_t row,
-                                  uint32_t rows, const struct kvc_part *parts, size_t part_count,
-                                  struct kvc_error *error) {
+void kvc_runner_attend(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t layer, uint32_t row,
+                       const struct kvc_part *parts, size_t part_count) {
     struct kvc_device *device = runner->device;
     const struct kvc_ops *ops = device->ops;
     const struct kvc_geometry *g = &runner->geometry;
-    if (part_count > runner->segment_room) {
-        struct kvc_segment *grown = realloc(runner->segments, part_count * sizeof *grown);
-        if (!grown)
-            return kvc_fail(error, KVC_RESOURCE, "runner: no memory for %zu segments", part_count);
-        runner->segments = grown;
-        runner->segment_room = part_count;
-    }
     for (size_t i = 0; i < part_count; i++) {
         struct kvc_session *session = parts[i].session;
         runner->segments[i] = (struct kvc_segment){.lists = &session->cache.layer[layer].lists,
@@ -246,14 +245,8 @@ enum kvc_status kvc_runner_attend(struct kvc_runner *runner, struct kvc_batch *b
                                             .positions = positions,
                                             .later = {batch->later.buffer, row * sizeof(uint32_t)}};
     ops->attention(device, &attention);
-    for (size_t i = 0; i < part_count; i++) {
-        const enum kvc_status status = kvc_session_attended(parts[i].session, batch, layer, row + parts[i].row,
-                                                            parts[i].row, parts[i].rows, error);
-        if (status != KVC_OK)
-            return status;
-    }
-    (void)rows;
-    return KVC_OK;
+    for (size_t i = 0; i < part_count; i++)
+        kvc_session_attended(parts[i].session, batch, layer, row + parts[i].row, parts[i].row, parts[i].rows);
 }
 
 /* A projection of one layer's queries or keys: linear, then the per-head norm where there is one, then RoPE. */
@@ -271,9 +264,8 @@ static void project_and_turn(struct kvc_runner *runner, const struct kvc_batch *
               heads, d, network->rope.rotary, network->rope.interleaved);
 }
 
-enum kvc_status kvc_runner_layer(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t l, uint32_t row,
-                                 uint32_t rows, const struct kvc_part *parts, size_t part_count,
-                                 struct kvc_error *error) {
+void kvc_runner_layer(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t l, uint32_t row, uint32_t rows,
+                      const struct kvc_part *parts, size_t part_count) {
     struct kvc_device *device = runner->device;
     const struct kvc_ops *ops = device->ops;
     const struct kvc_network *network = runner->network;
@@ -288,9 +280,7 @@ enum kvc_status kvc_runner_layer(struct kvc_runner *runner, struct kvc_batch *ba
     project_and_turn(runner, batch, row, rows, layer->k, layer->k_bias, layer->k_norm, network->kv_heads,
                      &runner->k_raw, &runner->k);
     ops->linear(device, at(&runner->v, 0, 0), normed, layer->v, layer->v_bias, rows);
-    const enum kvc_status status = kvc_runner_attend(runner, batch, l, row, rows, parts, part_count, error);
-    if (status != KVC_OK)
-        return status;
+    kvc_runner_attend(runner, batch, l, row, parts, part_count);
     ops->linear(device, projected, at(&runner->attended, 0, 0), layer->output, layer->output_bias, rows);
     ops->add(device, x, projected, (size_t)rows * network->hidden);
 
@@ -300,7 +290,17 @@ enum kvc_status kvc_runner_layer(struct kvc_runner *runner, struct kvc_batch *ba
     ops->gated_silu(device, gate, gate, up, (size_t)rows * network->feed_forward);
     ops->linear(device, projected, gate, layer->down, layer->down_bias, rows);
     ops->add(device, x, projected, (size_t)rows * network->hidden);
-    return KVC_OK;
+}
+
+enum kvc_status kvc_runner_reserve_logits(struct kvc_runner *runner, uint32_t rows, struct kvc_error *error) {
+    struct kvc_device *device = runner->device;
+    const struct kvc_network *network = runner->network;
+    enum kvc_status status = kvc_room_reserve(device, &runner->index, rows * sizeof(uint32_t), error);
+    if (status == KVC_OK)
+        status = kvc_room_reserve(device, &runner->last, (size_t)rows * network->hidden * sizeof(float), error);
+    if (status == KVC_OK)
+        status = kvc_room_reserve(device, &runner->logits, (size_t)rows * network->vocab * sizeof(float), error);
+    return status;
 }
 
 enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *batch, const uint32_t *index,
@@ -308,12 +308,7 @@ enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *b
     struct kvc_device *device = runner->device;
     const struct kvc_ops *ops = device->ops;
     const struct kvc_network *network = runner->network;
-    const size_t bytes = (size_t)count * network->vocab * sizeof(float);
-    enum kvc_status status = kvc_room_reserve(device, &runner->index, count * sizeof(uint32_t), error);
-    if (status == KVC_OK)
-        status = kvc_room_reserve(device, &runner->last, (size_t)count * network->hidden * sizeof(float), error);
-    if (status == KVC_OK)
-        status = kvc_room_reserve(device, &runner->logits, bytes, error);
+    const enum kvc_status status = kvc_runner_reserve_logits(runner, count, error);
     if (status != KVC_OK)
         return status;
     const struct kvc_span last = at(&runner->last, 0, 0), out = at(&runner->logits, 0, 0);
@@ -321,6 +316,6 @@ enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *b
     ops->gather(device, last, at(&batch->hidden, 0, 0), at(&runner->index, 0, 0), count, network->hidden);
     ops->norm(device, last, last, network->final_norm, count, network->hidden, network->norm_eps);
     ops->linear(device, out, last, network->head, none, count);
-    ops->download(device, logits, out, bytes);
+    ops->download(device, logits, out, (size_t)count * network->vocab * sizeof(float));
     return KVC_OK;
 }

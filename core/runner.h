@@ -6,6 +6,8 @@
 #include "core/engine.h"
 #include "core/model.h"
 
+#define KVC_LOGIT_ROWS 64u
+
 struct kvc_session;
 
 /* A buffer that is made again when it is too small. */
@@ -17,6 +19,9 @@ struct kvc_room {
 enum kvc_status kvc_room_reserve(struct kvc_device *device, struct kvc_room *room, size_t bytes,
                                  struct kvc_error *error);
 void kvc_room_free(struct kvc_device *device, struct kvc_room *room);
+static inline struct kvc_span kvc_room_at(const struct kvc_room *room, size_t bytes) {
+    return (struct kvc_span){room->buffer, bytes};
+}
 
 /* What every row of a batch carries: positions int32, tokens int32, cosine and sine [rows, rotary/2], hidden states
  * [rows, hidden], and how many entries at the end of its session's lists it must not see. */
@@ -55,8 +60,9 @@ void kvc_runner_close(struct kvc_runner *runner);
 enum kvc_status kvc_runner_arena(struct kvc_runner *runner, const struct kvc_entry_format *format,
                                  struct kvc_arena **arena, struct kvc_error *error);
 
-/* Scratch for chunks of so many rows. */
-enum kvc_status kvc_runner_reserve(struct kvc_runner *runner, uint32_t rows, struct kvc_error *error);
+/* Scratch for chunks of so many rows that belong to so many parts, and for so many rows of logits at once. */
+enum kvc_status kvc_runner_reserve(struct kvc_runner *runner, uint32_t rows, size_t parts, struct kvc_error *error);
+enum kvc_status kvc_runner_reserve_logits(struct kvc_runner *runner, uint32_t rows, struct kvc_error *error);
 
 /* Uploads tokens and positions of a batch and makes its cosine and sine rows; long_factors[i] chooses longrope's long
  * factors for row i (NULL: none). With a network only. */
@@ -68,15 +74,13 @@ void kvc_batch_free(struct kvc_runner *runner, struct kvc_batch *batch);
 /* hidden[row...] = embedding of the batch's tokens. */
 void kvc_runner_embed(struct kvc_runner *runner, struct kvc_batch *batch);
 /* One layer over the batch's rows row..row+rows-1, which the parts cover (part rows count from `row`). Runs each
- * session's look at its rows (kvc_session_attended). */
-enum kvc_status kvc_runner_layer(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t layer, uint32_t row,
-                                 uint32_t rows, const struct kvc_part *parts, size_t part_count,
-                                 struct kvc_error *error);
+ * session's look at its rows (kvc_session_attended). The scratch for them has been reserved. */
+void kvc_runner_layer(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t layer, uint32_t row, uint32_t rows,
+                      const struct kvc_part *parts, size_t part_count);
 /* append + attention + kvc_session_attended on q, k, v that lie in runner->q, k, v; into runner->attended. */
-enum kvc_status kvc_runner_attend(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t layer, uint32_t row,
-                                  uint32_t rows, const struct kvc_part *parts, size_t part_count,
-                                  struct kvc_error *error);
-/* Logits of `count` rows of the batch, index [count] ascending, to the host. At most 64 at a time. */
+void kvc_runner_attend(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t layer, uint32_t row,
+                       const struct kvc_part *parts, size_t part_count);
+/* Logits of `count` rows of the batch, index [count] ascending, to the host. At most KVC_LOGIT_ROWS at a time. */
 enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *batch, const uint32_t *index,
                                   uint32_t count, float *logits, struct kvc_error *error);
 

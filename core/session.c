@@ -1,11 +1,10 @@
-/* session.c - turns and decode steps of sessions: what each has seen, its cache, its policy's moments. */
+/* session.c - sessions: what each has seen, its cache, its turns, its policy's moments. Decode steps are in step.c. */
 #include "core/session.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define STANDARD_CHUNK 512u
-#define LOGIT_ROWS 64u
 
 void kvc_session_defaults(struct kvc_session_options *options) {
     memset(options, 0, sizeof *options);
@@ -93,10 +92,6 @@ void kvc_session_close(struct kvc_session *session) {
 
 /* ---- turns ---- */
 
-static struct kvc_span room_at(const struct kvc_room *room, size_t bytes) {
-    return (struct kvc_span){room->buffer, bytes};
-}
-
 enum kvc_status kvc_session_begin_turn(struct kvc_session *session, uint64_t rows, struct kvc_error *error) {
     struct kvc_device *device = session->runner->device;
     const struct kvc_geometry *g = &session->runner->geometry;
@@ -129,13 +124,15 @@ enum kvc_status kvc_session_begin_turn(struct kvc_session *session, uint64_t row
             later[i] = count - 1 - i;
             positions[i] = (int32_t)(session->tokens + rows - count + i);
         }
-        device->ops->upload(device, room_at(&window->later, 0), later, bytes);
-        device->ops->upload(device, room_at(&window->positions, 0), positions, bytes);
+        device->ops->upload(device, kvc_room_at(&window->later, 0), later, bytes);
+        device->ops->upload(device, kvc_room_at(&window->positions, 0), positions, bytes);
         free(later);
     }
     window->rows = count;
     session->turn = rows;
     session->step = 0;
+    session->peak_before = session->cache.peak_bytes;
+    session->cache.peak_bytes = session->cache.cache_bytes + session->cache.state_bytes;
     session->in_prompt = true;
     session->failed = true; /* until the turn is over */
     return KVC_OK;
@@ -150,8 +147,8 @@ enum kvc_status kvc_session_end_layer(struct kvc_session *session, uint32_t laye
     const struct kvc_window *window = &session->window;
     session->held[layer] = kvc_cache_most(&session->cache, layer);
     enum kvc_status status =
-        kvc_stage_run(session, layer, true, window->rows, room_at(&window->q, 0), room_at(&window->maximum, 0),
-                      room_at(&window->sum, 0), room_at(&window->positions, 0), room_at(&window->later, 0), error);
+        kvc_stage_run(session, layer, true, window->rows, kvc_room_at(&window->q, 0), kvc_room_at(&window->maximum, 0),
+                      kvc_room_at(&window->sum, 0), kvc_room_at(&window->positions, 0), kvc_room_at(&window->later, 0), error);
     if (status == KVC_OK)
         status = kvc_cache_shrink(&session->cache, layer, kvc_policy_surplus(session->policy, layer), KVC_TILE, error);
     return status;
@@ -159,41 +156,47 @@ enum kvc_status kvc_session_end_layer(struct kvc_session *session, uint32_t laye
 
 void kvc_session_end_turn(struct kvc_session *session) {
     session->tokens += session->turn;
+    session->prompt_peak = session->cache.peak_bytes;
     session->in_prompt = false;
     session->failed = false;
     session->cache.device->ops->arena_trim(session->cache.device, session->cache.arena);
 }
 
-enum kvc_status kvc_session_attended(struct kvc_session *session, const struct kvc_batch *batch, uint32_t layer,
-                                     uint32_t batch_row, uint32_t row, uint32_t rows, struct kvc_error *error) {
+void kvc_session_attended(struct kvc_session *session, const struct kvc_batch *batch, uint32_t layer,
+                          uint32_t batch_row, uint32_t row, uint32_t rows) {
     struct kvc_runner *runner = session->runner;
     struct kvc_device *device = runner->device;
     const struct kvc_geometry *g = &runner->geometry;
     const size_t q_bytes = (size_t)g->heads * g->head_size * sizeof(float), m_bytes = g->heads * sizeof(float);
     if (!session->in_prompt) {
-        const enum kvc_status status = kvc_stage_run(
-            session, layer, false, 1, room_at(&runner->q, row * q_bytes), room_at(&runner->maximum, row * m_bytes),
-            room_at(&runner->sum, row * m_bytes), room_at(&batch->positions, batch_row * sizeof(int32_t)),
-            room_at(&batch->later, batch_row * sizeof(uint32_t)), error);
-        if (status != KVC_OK)
-            return status;
-        return kvc_cache_shrink(&session->cache, layer, kvc_policy_surplus(session->policy, layer), 2 * KVC_TILE,
-                                error);
+        if (session->failed)
+            return;
+        enum kvc_status status = kvc_stage_run(
+            session, layer, false, 1, kvc_room_at(&runner->q, row * q_bytes), kvc_room_at(&runner->maximum, row * m_bytes),
+            kvc_room_at(&runner->sum, row * m_bytes), kvc_room_at(&batch->positions, batch_row * sizeof(int32_t)),
+            kvc_room_at(&batch->later, batch_row * sizeof(uint32_t)), &session->failure);
+        const uint64_t before = session->cache.cache_bytes;
+        if (status == KVC_OK)
+            status = kvc_cache_shrink(&session->cache, layer, kvc_policy_surplus(session->policy, layer),
+                                      2 * KVC_TILE, &session->failure);
+        if (session->cache.cache_bytes < before)
+            device->ops->arena_trim(device, session->cache.arena);
+        session->failed = status != KVC_OK;
+        return;
     }
     /* the batch's rows are the turn's: keep those among the last window->rows */
     const struct kvc_window *window = &session->window;
     const uint64_t first = session->turn - window->rows, end = (uint64_t)batch_row + rows;
     if (end <= first)
-        return KVC_OK;
+        return;
     const uint32_t skip = (uint32_t)(first > batch_row ? first - batch_row : 0);
     const uint64_t to = batch_row + skip - first;
     const uint32_t from = row + skip, count = rows - skip;
-    device->ops->copy(device, room_at(&window->q, to * q_bytes), room_at(&runner->q, from * q_bytes), count * q_bytes);
-    device->ops->copy(device, room_at(&window->maximum, to * m_bytes), room_at(&runner->maximum, from * m_bytes),
+    device->ops->copy(device, kvc_room_at(&window->q, to * q_bytes), kvc_room_at(&runner->q, from * q_bytes), count * q_bytes);
+    device->ops->copy(device, kvc_room_at(&window->maximum, to * m_bytes), kvc_room_at(&runner->maximum, from * m_bytes),
                       count * m_bytes);
-    device->ops->copy(device, room_at(&window->sum, to * m_bytes), room_at(&runner->sum, from * m_bytes),
+    device->ops->copy(device, kvc_room_at(&window->sum, to * m_bytes), kvc_room_at(&runner->sum, from * m_bytes),
                       count * m_bytes);
-    return KVC_OK;
 }
 
 /* longrope: a session keeps the factors it began with, because its keys stay as they were turned. */
@@ -206,8 +209,8 @@ static void choose_rope(struct kvc_session *session, uint64_t rows) {
     session->rope_chosen = true;
 }
 
-static enum kvc_status check_tokens(const struct kvc_network *network, const int32_t *tokens, size_t count,
-                                    struct kvc_error *error) {
+enum kvc_status kvc_session_check_tokens(const struct kvc_network *network, const int32_t *tokens, size_t count,
+                                         struct kvc_error *error) {
     for (size_t i = 0; i < count; i++) {
         if (tokens[i] < 0 || (uint32_t)tokens[i] >= network->vocab)
             return kvc_fail(error, KVC_USAGE, "token %zu is %ld: must be from 0 to %u", i, (long)tokens[i],
@@ -240,7 +243,7 @@ static enum kvc_status fill_turn(struct kvc_session *session, const int32_t *tok
                 count - i > session->chunk - i % session->chunk ? i - i % session->chunk + session->chunk : count;
             later[i] = chunk_end - 1 - i;
         }
-        runner->device->ops->upload(runner->device, room_at(&batch->later, 0), later, count * sizeof *later);
+        runner->device->ops->upload(runner->device, kvc_room_at(&batch->later, 0), later, count * sizeof *later);
     }
     free(positions);
     free(long_factors);
@@ -250,10 +253,10 @@ static enum kvc_status fill_turn(struct kvc_session *session, const int32_t *tok
 /* Gives every row's logits of one chunk to the caller. */
 static enum kvc_status report_rows(struct kvc_runner *runner, uint32_t row, uint32_t rows,
                                    const struct kvc_prompt_options *options, float *logits, struct kvc_error *error) {
-    uint32_t index[LOGIT_ROWS];
+    uint32_t index[KVC_LOGIT_ROWS];
     const uint32_t vocab = runner->network->vocab;
-    for (uint32_t from = row; from < row + rows; from += LOGIT_ROWS) {
-        const uint32_t count = row + rows - from < LOGIT_ROWS ? row + rows - from : LOGIT_ROWS;
+    for (uint32_t from = row; from < row + rows; from += KVC_LOGIT_ROWS) {
+        const uint32_t count = row + rows - from < KVC_LOGIT_ROWS ? row + rows - from : KVC_LOGIT_ROWS;
         for (uint32_t i = 0; i < count; i++)
             index[i] = from + i;
         enum kvc_status status = kvc_runner_logits(runner, &runner->prompt, index, count, logits, error);
@@ -281,8 +284,8 @@ static enum kvc_status run_layers(struct kvc_session *session, uint32_t count, c
         for (uint32_t row = 0; row < count && status == KVC_OK; row += session->chunk) {
             const uint32_t rows = count - row < session->chunk ? count - row : session->chunk;
             const struct kvc_part part = {session, 0, rows, rows};
-            status = kvc_runner_layer(runner, &runner->prompt, l, row, rows, &part, 1, error);
-            if (status == KVC_OK && l == layers - 1 && options && options->row)
+            kvc_runner_layer(runner, &runner->prompt, l, row, rows, &part, 1);
+            if (l == layers - 1 && options && options->row)
                 status = report_rows(runner, row, rows, options, row_logits, error);
             if (status == KVC_OK && options && options->progress &&
                 options->progress(options->user, (uint64_t)l * count + row + rows, (uint64_t)layers * count))
@@ -303,24 +306,22 @@ static enum kvc_status run_prompt(struct kvc_session *session, const int32_t *to
     struct kvc_runner *runner = session->runner;
     struct kvc_device *device = runner->device;
     float *row_logits = NULL;
-    enum kvc_status status = check_tokens(runner->network, tokens, count, error);
+    enum kvc_status status = kvc_session_check_tokens(runner->network, tokens, count, error);
     if (status != KVC_OK)
         return status;
-    const uint64_t peak_before = session->cache.peak_bytes;
     const uint64_t saturated = device->saturated;
     status = kvc_session_begin_turn(session, count, error);
     if (status != KVC_OK)
         return status;
-    session->cache.peak_bytes = session->cache.cache_bytes + session->cache.state_bytes;
     choose_rope(session, session->tokens + count);
     if (options && options->row) {
-        const size_t rows = count < LOGIT_ROWS ? count : LOGIT_ROWS;
+        const size_t rows = count < KVC_LOGIT_ROWS ? count : KVC_LOGIT_ROWS;
         row_logits = malloc(rows * runner->network->vocab * sizeof(float));
         if (!row_logits)
             status = kvc_fail(error, KVC_RESOURCE, "prompt: no memory for %zu rows of logits", rows);
     }
     if (status == KVC_OK)
-        status = kvc_runner_reserve(runner, count < session->chunk ? count : session->chunk, error);
+        status = kvc_runner_reserve(runner, count < session->chunk ? count : session->chunk, 1, error);
     if (status == KVC_OK)
         status = fill_turn(session, tokens, count, error);
     if (status == KVC_OK)
@@ -334,9 +335,6 @@ static enum kvc_status run_prompt(struct kvc_session *session, const int32_t *to
     free(row_logits);
     kvc_batch_free(runner, &runner->prompt);
     session->saturated += device->saturated - saturated;
-    session->prompt_peak = session->cache.peak_bytes;
-    if (peak_before > session->cache.peak_bytes)
-        session->cache.peak_bytes = peak_before;
     if (status == KVC_OK)
         kvc_session_end_turn(session);
     return status;
@@ -348,158 +346,6 @@ enum kvc_status kvc_session_prompt(struct kvc_session *session, const int32_t *t
         return kvc_fail(error, KVC_USAGE, "prompt: %zu tokens; at most %d fit", count, INT32_MAX);
     const uint64_t environment = kvc_float_enter();
     const enum kvc_status status = run_prompt(session, tokens, (uint32_t)count, options, logits, error);
-    kvc_float_leave(environment);
-    return status;
-}
-
-/* ---- decode ---- */
-
-enum kvc_status kvc_session_begin_step(struct kvc_session *session, struct kvc_error *error) {
-    if (session->failed)
-        return kvc_fail(error, KVC_USAGE, "session: an earlier prompt or step failed; close it and open another");
-    if (session->tokens == 0)
-        return kvc_fail(error, KVC_USAGE, "session: a decode step before any prompt");
-    if (session->tokens >= INT32_MAX)
-        return kvc_fail(error, KVC_USAGE, "session: at most %d tokens fit", INT32_MAX);
-    for (uint32_t l = 0; l < session->cache.layers; l++) {
-        const enum kvc_status status =
-            kvc_cache_reserve(&session->cache, l, 1, kvc_policy_columns(session->policy, l), error);
-        if (status != KVC_OK)
-            return status;
-    }
-    session->step++;
-    return KVC_OK;
-}
-
-void kvc_session_end_step(struct kvc_session *session) {
-    session->tokens++;
-    session->steps_total++;
-}
-
-struct step { /* the sessions that take part, and where their rows are in the caller's arrays */
-    struct kvc_part *parts;
-    uint32_t *rows;
-    int32_t *tokens, *positions;
-    bool *long_factors;
-    uint32_t count;
-};
-
-static enum kvc_status run_step(struct kvc_runner *runner, const struct step *step, float *logits,
-                                struct kvc_error *error) {
-    struct kvc_device *device = runner->device;
-    struct kvc_batch *batch = &runner->step;
-    const uint32_t vocab = runner->network->vocab;
-    enum kvc_status status = kvc_runner_reserve(runner, step->count, error);
-    if (status == KVC_OK)
-        status = kvc_batch_fill(runner, batch, step->tokens, step->positions, step->long_factors, step->count, error);
-    if (status != KVC_OK)
-        return status;
-    device->ops->zero(device, room_at(&batch->later, 0), step->count * sizeof(uint32_t));
-    kvc_runner_embed(runner, batch);
-    for (uint32_t l = 0; l < runner->network->layers && status == KVC_OK; l++)
-        status = kvc_runner_layer(runner, batch, l, 0, step->count, step->parts, step->count, error);
-    if (status == KVC_OK && logits) {
-        bool dense = true;
-        uint32_t index[LOGIT_ROWS];
-        for (uint32_t i = 0; i < step->count; i++)
-            dense = dense && step->rows[i] == i;
-        for (uint32_t from = 0; from < step->count && status == KVC_OK;) {
-            const uint32_t left = step->count - from, most = dense ? LOGIT_ROWS : 1;
-            const uint32_t count = left < most ? left : most;
-            for (uint32_t i = 0; i < count; i++)
-                index[i] = from + i;
-            status = kvc_runner_logits(runner, batch, index, count, logits + (size_t)step->rows[from] * vocab, error);
-            from += count;
-        }
-    }
-    if (status == KVC_OK)
-        status = device->ops->sync(device, error);
-    return status;
-}
-
-/* Takes session i into the step, or notes why not. */
-static enum kvc_status join_step(struct step *step, struct kvc_session *session, size_t i, int32_t token,
-                                 struct kvc_runner *runner, struct kvc_error *error) {
-    struct kvc_error cause = {KVC_OK, ""};
-    if (session->busy)
-        return kvc_fail(error, KVC_USAGE, "decode: session %zu is given twice", i);
-    if (session->runner != runner)
-        return kvc_fail(error, KVC_USAGE, "decode: session %zu belongs to another model", i);
-    enum kvc_status status = check_tokens(runner->network, &token, 1, &cause);
-    if (status == KVC_OK)
-        status = kvc_session_begin_step(session, &cause);
-    if (status != KVC_OK)
-        return kvc_fail(error, status, "decode: session %zu: %s", i, cause.text);
-    const uint32_t n = step->count++;
-    step->parts[n] = (struct kvc_part){session, n, 1, 1};
-    step->rows[n] = (uint32_t)i;
-    step->tokens[n] = token;
-    step->positions[n] = (int32_t)session->tokens;
-    step->long_factors[n] = session->long_rope;
-    session->busy = true;
-    return KVC_OK;
-}
-
-static enum kvc_status decode(struct kvc_session *const *sessions, const int32_t *tokens, size_t count, float *logits,
-                              enum kvc_status *statuses, struct kvc_error *error) {
-    struct kvc_runner *runner = sessions[0]->runner;
-    struct kvc_device *device = runner->device;
-    if (!runner->network)
-        return kvc_fail(error, KVC_USAGE, "decode: a replayed session has no model");
-    struct step step = {.parts = malloc(count * sizeof *step.parts),
-                        .rows = malloc(count * sizeof *step.rows),
-                        .tokens = malloc(count * sizeof *step.tokens),
-                        .positions = malloc(count * sizeof *step.positions),
-                        .long_factors = malloc(count * sizeof *step.long_factors)};
-    enum kvc_status first = KVC_OK;
-    if (!step.parts || !step.rows || !step.tokens || !step.positions || !step.long_factors) {
-        first = kvc_fail(error, KVC_RESOURCE, "decode: no memory for %zu rows", count);
-        for (size_t i = 0; statuses && i < count; i++)
-            statuses[i] = first;
-    } else {
-        for (size_t i = 0; i < count; i++) {
-            struct kvc_error cause;
-            const enum kvc_status status = join_step(&step, sessions[i], i, tokens[i], runner, &cause);
-            if (statuses)
-                statuses[i] = status;
-            if (status != KVC_OK && first == KVC_OK) {
-                first = status;
-                if (error)
-                    *error = cause;
-            }
-        }
-        const uint64_t saturated = device->saturated;
-        const enum kvc_status status = step.count ? run_step(runner, &step, logits, first ? NULL : error) : KVC_OK;
-        for (uint32_t n = 0; n < step.count; n++) {
-            struct kvc_session *session = step.parts[n].session;
-            session->busy = false;
-            session->saturated += device->saturated - saturated;
-            if (status == KVC_OK)
-                kvc_session_end_step(session);
-            else
-                session->failed = true;
-            if (statuses)
-                statuses[step.rows[n]] = status;
-        }
-        if (first == KVC_OK)
-            first = status;
-    }
-    free(step.parts);
-    free(step.rows);
-    free(step.tokens);
-    free(step.positions);
-    free(step.long_factors);
-    return first;
-}
-
-enum kvc_status kvc_decode(struct kvc_session *const *sessions, const int32_t *tokens, size_t count, float *logits,
-                           enum kvc_status *statuses, struct kvc_error *error) {
-    if (count == 0)
-        return KVC_OK;
-    if (count > 65536)
-        return kvc_fail(error, KVC_USAGE, "decode: %zu sessions; at most 65536 at once", count);
-    const uint64_t environment = kvc_float_enter();
-    const enum kvc_status status = decode(sessions, tokens, count, logits, statuses, error);
     kvc_float_leave(environment);
     return status;
 }
@@ -520,7 +366,7 @@ void kvc_session_stats(const struct kvc_session *session, struct kvc_session_sta
     }
     stats->cache_bytes = cache->cache_bytes;
     stats->state_bytes = cache->state_bytes;
-    stats->peak_bytes = cache->peak_bytes;
+    stats->peak_bytes = cache->peak_bytes > session->peak_before ? cache->peak_bytes : session->peak_before;
     stats->prompt_peak_bytes = session->prompt_peak;
     stats->full_bytes = kvc_cache_head_bytes(&cache->format, session->tokens) * cache->layers * cache->kv_heads;
     stats->read_bytes = session->read_bytes;

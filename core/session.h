@@ -8,7 +8,7 @@
 
 /* The last queries of a prompt in the layer being computed, for policies that look at them. */
 struct kvc_window {
-    uint32_t room, rows; /* most it can hold; rows of this turn's prompt that it holds or will */
+    uint32_t rows; /* of this turn's prompt that it holds or will */
     struct kvc_room q, maximum, sum, positions, later;
 };
 
@@ -28,9 +28,10 @@ struct kvc_session {
     uint64_t turn;   /* rows of the prompt under way or of the last one */
     uint64_t step;   /* decode steps since the last prompt */
     uint64_t *held;  /* [layers]: entries of the fullest head when the last prompt was in */
-    uint64_t steps_total, read_bytes, prompt_peak;
+    uint64_t steps_total, read_bytes;
+    uint64_t peak_before, prompt_peak; /* cache + state: most before the turn under way; most in the last one */
     uint64_t saturated;
-    struct kvc_window step_window; /* spans into the runner's rows, during a decode step; rooms not owned */
+    struct kvc_error failure; /* of the policy in a decode step, with failed */
 };
 
 enum kvc_status kvc_session_create(struct kvc_engine *engine, const struct kvc_network *network,
@@ -40,19 +41,26 @@ enum kvc_status kvc_session_create(struct kvc_engine *engine, const struct kvc_n
 enum kvc_status kvc_session_create_bare(struct kvc_runner *runner, const struct kvc_session_options *options,
                                         struct kvc_session **session, struct kvc_error *error);
 
+/* KVC_USAGE where a token is not in the vocabulary. */
+enum kvc_status kvc_session_check_tokens(const struct kvc_network *network, const int32_t *tokens, size_t count,
+                                         struct kvc_error *error);
+
 /* Called by the runner after the attention of a layer: rows of a part lie at `row` of runner->q, maximum and sum.
- * In a prompt it keeps the last queries; in a decode step it runs the decode stage. */
-enum kvc_status kvc_session_attended(struct kvc_session *session, const struct kvc_batch *batch, uint32_t layer,
-                                     uint32_t batch_row, uint32_t row, uint32_t rows, struct kvc_error *error);
+ * In a prompt it keeps the last queries; in a decode step it runs the decode stage, whose failure is the session's
+ * own (failed, failure): the other sessions of the batch go on. */
+void kvc_session_attended(struct kvc_session *session, const struct kvc_batch *batch, uint32_t layer,
+                          uint32_t batch_row, uint32_t row, uint32_t rows);
 /* Begin and end of a turn's prompt in one layer. */
 enum kvc_status kvc_session_begin_layer(struct kvc_session *session, uint32_t layer, uint64_t rows,
                                         struct kvc_error *error);
 enum kvc_status kvc_session_end_layer(struct kvc_session *session, uint32_t layer, struct kvc_error *error);
-/* Begin and end of a turn: window rooms, counters. */
+/* Begin and end of a turn: window rooms, counters. Between them the session counts as failed. */
 enum kvc_status kvc_session_begin_turn(struct kvc_session *session, uint64_t rows, struct kvc_error *error);
 void kvc_session_end_turn(struct kvc_session *session);
-/* Room for one more row in every layer; on failure nothing has changed but spare blocks. */
+/* Room for one more row in every layer; on failure nothing has changed but spare blocks. cancel: the step that began
+ * does not come about. */
 enum kvc_status kvc_session_begin_step(struct kvc_session *session, struct kvc_error *error);
+void kvc_session_cancel_step(struct kvc_session *session);
 void kvc_session_end_step(struct kvc_session *session);
 
 /* ---- the stage object that policy functions get ---- */
@@ -71,7 +79,7 @@ struct kvc_stage {
     struct kvc_span q, maximum, sum, positions, later;
     struct kvc_scores scores[4];
     unsigned score_count;
-    bool evicted;
+    bool evicted, looks_only; /* looks_only: a method that observes and must not evict */
 };
 
 enum kvc_status kvc_stage_run(struct kvc_session *session, uint32_t layer, bool prompt, uint32_t queries,

@@ -10,9 +10,19 @@ static struct kvc_cache_layer *layer_of(const struct kvc_stage *stage) {
     return &stage->session->cache.layer[stage->layer];
 }
 
+/* Scores go by rank, and an eviction changes the ranks. */
+static enum kvc_status check_before(const struct kvc_stage *stage, struct kvc_error *error) {
+    if (stage->evicted)
+        return kvc_fail(error, KVC_USAGE, "policy: scores are asked for after an eviction");
+    return KVC_OK;
+}
+
 enum kvc_status kvc_stage_scores(struct kvc_stage *stage, struct kvc_scores **scores, struct kvc_error *error) {
     struct kvc_runner *runner = stage->session->runner;
     const unsigned n = stage->score_count;
+    const enum kvc_status early = check_before(stage, error);
+    if (early != KVC_OK)
+        return early;
     if (n == sizeof stage->scores / sizeof *stage->scores)
         return kvc_fail(error, KVC_USAGE, "policy: a stage may hold at most %u score arrays", n);
     /* whole tiles, so that the buffer of a constant-size policy is made once */
@@ -51,12 +61,6 @@ static struct kvc_weight_rows newest(const struct kvc_stage *stage, uint32_t cou
     return rows;
 }
 
-static enum kvc_status check_before(const struct kvc_stage *stage, struct kvc_error *error) {
-    if (stage->evicted)
-        return kvc_fail(error, KVC_USAGE, "policy: scores are asked for after an eviction");
-    return KVC_OK;
-}
-
 enum kvc_status kvc_stage_window_mass(struct kvc_stage *stage, uint32_t window, struct kvc_scores *scores,
                                       struct kvc_error *error) {
     const enum kvc_status status = check_before(stage, error);
@@ -71,6 +75,9 @@ enum kvc_status kvc_stage_window_mass(struct kvc_stage *stage, uint32_t window, 
 enum kvc_status kvc_stage_pool(struct kvc_stage *stage, struct kvc_scores *scores, uint64_t tail, uint32_t kernel,
                                enum kvc_pooling pooling, struct kvc_error *error) {
     struct kvc_device *device = stage->session->runner->device;
+    const enum kvc_status early = check_before(stage, error);
+    if (early != KVC_OK)
+        return early;
     if (kernel % 2 == 0)
         return kvc_fail(error, KVC_USAGE, "policy: a pooling kernel of %u: must be odd", kernel);
     if (kernel == 1)
@@ -93,7 +100,7 @@ enum kvc_status kvc_stage_ring_write(struct kvc_stage *stage, uint32_t ring, uin
     const enum kvc_status status = check_before(stage, error);
     if (status != KVC_OK)
         return status;
-    if (ring > layer_of(stage)->lists.columns)
+    if (ring == 0 || ring > layer_of(stage)->lists.columns)
         return kvc_fail(error, KVC_USAGE, "policy: a ring of %u rows; its class asked for %u state columns", ring,
                         layer_of(stage)->lists.columns);
     if (count > ring)
@@ -110,7 +117,7 @@ enum kvc_status kvc_stage_ring_fuse(struct kvc_stage *stage, uint32_t ring, uint
     const enum kvc_status status = check_before(stage, error);
     if (status != KVC_OK)
         return status;
-    if (ring > layer_of(stage)->lists.columns || filled > ring)
+    if (ring == 0 || ring > layer_of(stage)->lists.columns || filled > ring || filled > stage->info.now)
         return kvc_fail(error, KVC_USAGE, "policy: %u of a ring of %u rows; its class asked for %u state columns",
                         filled, ring, layer_of(stage)->lists.columns);
     struct kvc_device *device = stage->session->runner->device;
@@ -129,7 +136,9 @@ static enum kvc_status check_head(const struct kvc_stage *stage, uint32_t kv_hea
 
 enum kvc_status kvc_stage_read_scores(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t kv_head,
                                       float *values, size_t room, size_t *count, struct kvc_error *error) {
-    const enum kvc_status status = check_head(stage, kv_head, error);
+    enum kvc_status status = check_head(stage, kv_head, error);
+    if (status == KVC_OK)
+        status = check_before(stage, error);
     if (status != KVC_OK)
         return status;
     struct kvc_device *device = stage->session->runner->device;
@@ -144,10 +153,12 @@ enum kvc_status kvc_stage_read_scores(struct kvc_stage *stage, const struct kvc_
 
 enum kvc_status kvc_stage_write_scores(struct kvc_stage *stage, struct kvc_scores *scores, uint32_t kv_head,
                                        const float *values, size_t count, struct kvc_error *error) {
-    const enum kvc_status status = check_head(stage, kv_head, error);
+    enum kvc_status status = check_head(stage, kv_head, error);
+    if (status == KVC_OK)
+        status = check_before(stage, error);
     if (status != KVC_OK)
         return status;
-    if (count > scores->stride)
+    if (count > layer_of(stage)->count[kv_head])
         return kvc_fail(error, KVC_USAGE, "policy: %zu scores for a head; it has %u entries", count,
                         layer_of(stage)->count[kv_head]);
     struct kvc_device *device = stage->session->runner->device;
@@ -177,8 +188,12 @@ enum kvc_status kvc_stage_keep(struct kvc_stage *stage, const struct kvc_keep *r
     struct kvc_device *device = runner->device;
     struct kvc_lists *lists = &layer_of(stage)->lists;
     const uint32_t heads = stage->info.kv_heads;
+    if (stage->looks_only)
+        return kvc_fail(error, KVC_USAGE, "policy: entries are to be kept by a method that only observes the prompt");
     if ((rule->top || rule->fill) && !rule->scores)
         return kvc_fail(error, KVC_USAGE, "policy: entries are to be kept by score, but there are no scores");
+    if (rule->scores && stage->evicted)
+        return kvc_fail(error, KVC_USAGE, "policy: entries are to be kept by scores from before an eviction");
     const uint32_t stride = (uint32_t)((stage->info.entries + KVC_TILE - 1) / KVC_TILE * KVC_TILE);
     enum kvc_status status =
         kvc_room_reserve(device, &runner->kept_rank, (size_t)stride * heads * sizeof(uint32_t), error);
@@ -203,11 +218,12 @@ enum kvc_status kvc_stage_keep(struct kvc_stage *stage, const struct kvc_keep *r
 typedef enum kvc_status stage_fn(struct kvc_stage *, const struct kvc_values *, struct kvc_error *);
 
 static enum kvc_status run_method(const struct kvc_stage *standard, const struct kvc_method *method, stage_fn *run,
-                                  struct kvc_error *error) {
+                                  bool looks_only, struct kvc_error *error) {
     struct kvc_stage stage = *standard;
     struct kvc_error cause = {KVC_OK, ""};
     stage.info.owns_prompt = method->stages & KVC_STAGE_PROMPT;
     stage.info.owns_decode = method->stages & KVC_STAGE_DECODE;
+    stage.looks_only = looks_only;
     stage.info.entries = kvc_cache_most(&stage.session->cache, stage.layer);
     const enum kvc_status status = run(&stage, &method->values, &cause);
     if (status == KVC_OK)
@@ -242,10 +258,10 @@ enum kvc_status kvc_stage_run(struct kvc_session *session, uint32_t layer, bool 
     for (size_t i = 0; prompt && i < policy->count && status == KVC_OK; i++) {
         const struct kvc_method *method = &policy->method[i];
         if (method->policy->observe_prompt && kvc_method_acts(method, layer))
-            status = run_method(&stage, method, method->policy->observe_prompt, error);
+            status = run_method(&stage, method, method->policy->observe_prompt, true, error);
     }
     const struct kvc_method *holder = kvc_policy_holder(policy, prompt ? KVC_STAGE_PROMPT : KVC_STAGE_DECODE);
     if (status == KVC_OK && holder && kvc_method_acts(holder, layer))
-        status = run_method(&stage, holder, prompt ? holder->policy->prompt : holder->policy->decode, error);
+        status = run_method(&stage, holder, prompt ? holder->policy->prompt : holder->policy->decode, false, error);
     return status;
 }

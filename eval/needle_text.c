@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define DRAWS_MOST 10000u /* of a key that is not taken yet */
+
 static int read_list(const struct cli_command *command, const char *path, json_t *document, const char *name,
                      size_t least, struct needle_list *list) {
     json_t *array = json_object_get(document, name);
@@ -160,13 +162,16 @@ static int choose_facts(const struct cli_command *command, const struct needle_w
     text->fact_count = count;
     for (size_t i = 0; i < count; i++) {
         struct needle_fact *fact = &text->facts[i];
-        bool taken;
-        do {
+        bool taken = true;
+        for (uint32_t draws = 0; taken; draws++) {
+            if (draws == DRAWS_MOST)
+                return cli_error(command, KVC_INPUT, "'keys': hardly %zu different words among %zu; more are needed",
+                                 count, words->keys.count);
             fact->key = pick(&words->keys, random);
             taken = false;
             for (size_t j = 0; j < i; j++)
                 taken = taken || !strcmp(text->facts[j].key, fact->key);
-        } while (taken);
+        }
         fact->number[0] = pick(&words->numbers, random);
         fact->number[1] = pick(&words->numbers, random);
         fact->depth = depths[i];
@@ -214,6 +219,8 @@ int needle_text_make(const struct cli_command *command, const struct kvc_model *
         char *sentence = filler(words, &random);
         size_t count = 0;
         status = sentence ? count_tokens(command, model, sentence, &count) : cli_no_memory(command);
+        if (status == KVC_OK && count == 0)
+            status = cli_error(command, KVC_INPUT, "the model's tokenizer makes no token of '%s'", sentence);
         if (status == KVC_OK && text->tokens + count > tokens) {
             free(sentence);
             break;

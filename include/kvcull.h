@@ -161,7 +161,8 @@ enum kvc_status kvc_session_open(struct kvc_model *model, const struct kvc_sessi
                                  struct kvc_session **session, struct kvc_error *error);
 void kvc_session_close(struct kvc_session *session); /* NULL is fine */
 
-/* Called for prompt rows in ascending order. logits [vocab] is valid during the call. Non-zero return stops. */
+/* Called for prompt rows in ascending order. logits [vocab] is valid during the call, which must not use the model's
+ * sessions. Non-zero return stops. */
 typedef int kvc_row_fn(void *user, uint64_t row, const float *logits);
 typedef int kvc_progress_fn(void *user, uint64_t done, uint64_t total); /* row-layers; non-zero stops */
 
@@ -175,8 +176,9 @@ struct kvc_prompt_options {
 enum kvc_status kvc_session_prompt(struct kvc_session *session, const int32_t *tokens, size_t count,
                                    const struct kvc_prompt_options *options, float *logits, struct kvc_error *error);
 /* One decode step of each of count different sessions of one model: tokens [count], logits [count, vocab] or NULL.
- * statuses [count] or NULL: a session that had no memory fails alone, is left as it was before the step, and its
- * row of logits is untouched; the return value is then the first failure and error says which session. */
+ * statuses [count] or NULL: a session that cannot take part (no memory for the new entry, a wrong token) fails alone,
+ * is left as it was before the step, and its row of logits is untouched; the return value is then the first failure
+ * and error says which session. One whose policy fails in the step also fails alone, and must be closed. */
 enum kvc_status kvc_decode(struct kvc_session *const *sessions, const int32_t *tokens, size_t count, float *logits,
                            enum kvc_status *statuses, struct kvc_error *error);
 
@@ -189,7 +191,7 @@ struct kvc_session_stats {
     uint64_t full_bytes;                /* what `full` would hold now, same cache type */
     uint64_t read_bytes;                /* cache bytes read by decode steps so far */
     uint64_t decode_steps;
-    uint64_t saturated;                 /* values clipped to the F16 range when stored */
+    uint64_t saturated;                 /* values clipped to the F16 range when stored, by its whole batches */
 };
 void kvc_session_stats(const struct kvc_session *session, struct kvc_session_stats *stats);
 /* Positions held by one head, ascending: fills at most room, returns how many there are. */
@@ -321,7 +323,8 @@ struct kvc_policy_class {
                                                              so that room is made once; NULL: 1 */
     /* Most entries a head holds after prompt (steps 0) or after so many decode steps; for "will it fit". */
     uint64_t (*bound)(const struct kvc_values *values, uint64_t prompt, uint64_t steps);
-    /* After a layer's prompt rows, before the prompt stage evicts; also when another method holds that stage. */
+    /* After a layer's prompt rows, before the prompt stage evicts, which this one must not; also when another method
+     * holds that stage. */
     enum kvc_status (*observe_prompt)(struct kvc_stage *, const struct kvc_values *, struct kvc_error *);
     enum kvc_status (*prompt)(struct kvc_stage *, const struct kvc_values *, struct kvc_error *);
     enum kvc_status (*decode)(struct kvc_stage *, const struct kvc_values *, struct kvc_error *);
@@ -360,7 +363,8 @@ enum kvc_status kvc_replay_open(struct kvc_engine *engine, const struct kvc_geom
                                 struct kvc_error *error);
 void kvc_replay_close(struct kvc_replay *replay);
 /* One layer's rows of the prompt (once per layer, ascending, then steps): q [rows, H, d], k and v [rows, H_kv, d]
- * after RoPE; out [rows, H, d] or NULL. The policy's prompt stage runs at the end. */
+ * after RoPE; out [rows, H, d] or NULL. The policy's prompt stage runs at the end. Another prompt after steps is
+ * another turn. After a failure inside a layer the replay must be closed. */
 enum kvc_status kvc_replay_prompt(struct kvc_replay *replay, uint32_t layer, const float *q, const float *k,
                                   const float *v, uint64_t rows, float *out, struct kvc_error *error);
 /* One decode row of one layer (all layers, ascending, before the next row): q [H, d], k, v [H_kv, d], out [H, d]. */

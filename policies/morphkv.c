@@ -33,9 +33,11 @@ static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t
     return budget_of(values, prompt) + (steps < most ? steps : most);
 }
 
-/* Rows of the ring that have been written: one per token seen, at most the window. */
+/* The ring's newest rows that have been written: one per token seen, at most the window. Decode steps write theirs
+ * only where the method acts in them; otherwise the rows before this turn's are of no use. */
 static uint32_t filled(const struct kvc_stage_info *info, uint32_t window) {
-    return info->now < window ? (uint32_t)info->now : window;
+    const uint64_t seen = info->owns_decode ? info->now : info->turn;
+    return seen < window ? (uint32_t)seen : window;
 }
 
 /* Keeps the top C of the entries older than the last R tokens, and those. */

@@ -1,0 +1,198 @@
+/* step.c - decode steps of one or more sessions in one batch: who takes part, the rows, and who failed. */
+#include "core/session.h"
+
+#include <stdlib.h>
+
+#define SESSIONS_MOST 65536u
+
+enum kvc_status kvc_session_begin_step(struct kvc_session *session, struct kvc_error *error) {
+    if (session->failed)
+        return kvc_fail(error, KVC_USAGE, "session: an earlier prompt or step failed; close it and open another");
+    if (session->tokens == 0)
+        return kvc_fail(error, KVC_USAGE, "session: a decode step before any prompt");
+    if (session->tokens >= INT32_MAX)
+        return kvc_fail(error, KVC_USAGE, "session: at most %d tokens fit", INT32_MAX);
+    for (uint32_t l = 0; l < session->cache.layers; l++) {
+        const enum kvc_status status =
+            kvc_cache_reserve(&session->cache, l, 1, kvc_policy_columns(session->policy, l), error);
+        if (status != KVC_OK)
+            return status;
+    }
+    session->step++;
+    return KVC_OK;
+}
+
+void kvc_session_cancel_step(struct kvc_session *session) { session->step--; }
+
+void kvc_session_end_step(struct kvc_session *session) {
+    session->tokens++;
+    session->steps_total++;
+}
+
+static enum kvc_status fail_all(enum kvc_status *statuses, size_t count, enum kvc_status status) {
+    for (size_t i = 0; statuses && i < count; i++)
+        statuses[i] = status;
+    return status;
+}
+
+struct step { /* the sessions that take part, and where their rows are in the caller's arrays */
+    struct kvc_part *parts;
+    uint32_t *rows;
+    int32_t *tokens, *positions;
+    bool *long_factors;
+    uint32_t count;
+};
+
+/* Everything a step needs that may fail for want of memory; no session has changed yet. */
+static enum kvc_status prepare_step(struct kvc_runner *runner, const struct step *step, bool logits,
+                                    struct kvc_error *error) {
+    enum kvc_status status = kvc_runner_reserve(runner, step->count, step->count, error);
+    if (status == KVC_OK && logits)
+        status = kvc_runner_reserve_logits(runner, step->count < KVC_LOGIT_ROWS ? step->count : KVC_LOGIT_ROWS, error);
+    if (status == KVC_OK)
+        status = kvc_batch_fill(runner, &runner->step, step->tokens, step->positions, step->long_factors, step->count,
+                                error);
+    return status;
+}
+
+/* Logits of the rows whose sessions have not failed, each into its place, as many neighbours at once as may be. */
+static enum kvc_status step_logits(struct kvc_runner *runner, const struct step *step, float *logits,
+                                   struct kvc_error *error) {
+    uint32_t index[KVC_LOGIT_ROWS];
+    for (uint32_t from = 0; from < step->count;) {
+        const uint32_t row = step->rows[from];
+        uint32_t count = 0;
+        for (; from < step->count && count < KVC_LOGIT_ROWS; count++, from++) {
+            if (step->parts[from].session->failed || step->rows[from] != row + count)
+                break;
+            index[count] = from;
+        }
+        if (count == 0) { /* a failed one */
+            from++;
+            continue;
+        }
+        const enum kvc_status status = kvc_runner_logits(runner, &runner->step, index, count,
+                                                         logits + (size_t)row * runner->network->vocab, error);
+        if (status != KVC_OK)
+            return status;
+    }
+    return KVC_OK;
+}
+
+static enum kvc_status run_step(struct kvc_runner *runner, const struct step *step, float *logits,
+                                struct kvc_error *error) {
+    struct kvc_device *device = runner->device;
+    struct kvc_batch *batch = &runner->step;
+    device->ops->zero(device, kvc_room_at(&batch->later, 0), step->count * sizeof(uint32_t));
+    kvc_runner_embed(runner, batch);
+    for (uint32_t l = 0; l < runner->network->layers; l++)
+        kvc_runner_layer(runner, batch, l, 0, step->count, step->parts, step->count);
+    const enum kvc_status status = logits ? step_logits(runner, step, logits, error) : KVC_OK;
+    return status == KVC_OK ? device->ops->sync(device, error) : status;
+}
+
+/* Takes session i into the step, or notes why not. */
+static enum kvc_status join_step(struct step *step, struct kvc_session *session, size_t i, int32_t token,
+                                 struct kvc_runner *runner, struct kvc_error *error) {
+    struct kvc_error cause = {KVC_OK, ""};
+    if (session->busy)
+        return kvc_fail(error, KVC_USAGE, "decode: session %zu is given twice", i);
+    if (session->runner != runner)
+        return kvc_fail(error, KVC_USAGE, "decode: session %zu belongs to another model", i);
+    enum kvc_status status = kvc_session_check_tokens(runner->network, &token, 1, &cause);
+    if (status == KVC_OK)
+        status = kvc_session_begin_step(session, &cause);
+    if (status != KVC_OK)
+        return kvc_fail(error, status, "decode: session %zu: %s", i, cause.text);
+    const uint32_t n = step->count++;
+    step->parts[n] = (struct kvc_part){session, n, 1, 1};
+    step->rows[n] = (uint32_t)i;
+    step->tokens[n] = token;
+    step->positions[n] = (int32_t)session->tokens;
+    step->long_factors[n] = session->long_rope;
+    session->busy = true;
+    return KVC_OK;
+}
+
+/* Computes the step of the sessions that joined and ends it for each, whatever became of it; the first failure. */
+static enum kvc_status take_step(struct kvc_runner *runner, const struct step *step, float *logits,
+                                 enum kvc_status *statuses, struct kvc_error *error) {
+    struct kvc_device *device = runner->device;
+    const uint64_t saturated = device->saturated;
+    enum kvc_status first = prepare_step(runner, step, logits != NULL, error);
+    const bool prepared = first == KVC_OK;
+    if (prepared)
+        first = run_step(runner, step, logits, error);
+    const enum kvc_status all = first; /* what every session shares */
+    for (uint32_t n = 0; n < step->count; n++) {
+        struct kvc_session *session = step->parts[n].session;
+        enum kvc_status status = all;
+        session->busy = false;
+        session->saturated += device->saturated - saturated;
+        if (!prepared) {
+            kvc_session_cancel_step(session);
+        } else if (session->failed) {
+            status = session->failure.status;
+            if (first == KVC_OK)
+                first = kvc_fail(error, status, "decode: session %u: %s", step->rows[n], session->failure.text);
+        } else if (all == KVC_OK) {
+            kvc_session_end_step(session);
+        } else {
+            session->failed = true;
+        }
+        if (statuses)
+            statuses[step->rows[n]] = status;
+    }
+    return first;
+}
+
+static enum kvc_status decode(struct kvc_session *const *sessions, const int32_t *tokens, size_t count, float *logits,
+                              enum kvc_status *statuses, struct kvc_error *error) {
+    struct kvc_runner *runner = sessions[0]->runner;
+    if (!runner->network)
+        return fail_all(statuses, count, kvc_fail(error, KVC_USAGE, "decode: a replayed session has no model"));
+    struct step step = {.parts = malloc(count * sizeof *step.parts),
+                        .rows = malloc(count * sizeof *step.rows),
+                        .tokens = malloc(count * sizeof *step.tokens),
+                        .positions = malloc(count * sizeof *step.positions),
+                        .long_factors = malloc(count * sizeof *step.long_factors)};
+    enum kvc_status first = KVC_OK;
+    if (!step.parts || !step.rows || !step.tokens || !step.positions || !step.long_factors) {
+        first = fail_all(statuses, count, kvc_fail(error, KVC_RESOURCE, "decode: no memory for %zu rows", count));
+    } else {
+        for (size_t i = 0; i < count; i++) {
+            struct kvc_error cause;
+            const enum kvc_status status = join_step(&step, sessions[i], i, tokens[i], runner, &cause);
+            if (statuses)
+                statuses[i] = status;
+            if (status != KVC_OK && first == KVC_OK) {
+                first = status;
+                if (error)
+                    *error = cause;
+            }
+        }
+        const enum kvc_status status =
+            step.count ? take_step(runner, &step, logits, statuses, first ? NULL : error) : KVC_OK;
+        if (first == KVC_OK)
+            first = status;
+    }
+    free(step.parts);
+    free(step.rows);
+    free(step.tokens);
+    free(step.positions);
+    free(step.long_factors);
+    return first;
+}
+
+enum kvc_status kvc_decode(struct kvc_session *const *sessions, const int32_t *tokens, size_t count, float *logits,
+                           enum kvc_status *statuses, struct kvc_error *error) {
+    if (count == 0)
+        return KVC_OK;
+    if (count > SESSIONS_MOST)
+        return fail_all(statuses, count,
+                        kvc_fail(error, KVC_USAGE, "decode: %zu sessions; at most %u at once", count, SESSIONS_MOST));
+    const uint64_t environment = kvc_float_enter();
+    const enum kvc_status status = decode(sessions, tokens, count, logits, statuses, error);
+    kvc_float_leave(environment);
+    return status;
+}
