@@ -146,9 +146,9 @@ enum kvc_status kvc_session_begin_layer(struct kvc_session *session, uint32_t la
 enum kvc_status kvc_session_end_layer(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {
     const struct kvc_window *window = &session->window;
     session->held[layer] = kvc_cache_most(&session->cache, layer);
-    enum kvc_status status =
-        kvc_stage_run(session, layer, true, window->rows, kvc_room_at(&window->q, 0), kvc_room_at(&window->maximum, 0),
-                      kvc_room_at(&window->sum, 0), kvc_room_at(&window->positions, 0), kvc_room_at(&window->later, 0), error);
+    enum kvc_status status = kvc_stage_run(session, layer, true, window->rows, kvc_room_at(&window->q, 0),
+                                           kvc_room_at(&window->maximum, 0), kvc_room_at(&window->sum, 0),
+                                           kvc_room_at(&window->positions, 0), kvc_room_at(&window->later, 0), error);
     if (status == KVC_OK)
         status = kvc_cache_shrink(&session->cache, layer, kvc_policy_surplus(session->policy, layer), KVC_TILE, error);
     return status;
@@ -171,14 +171,15 @@ void kvc_session_attended(struct kvc_session *session, const struct kvc_batch *b
     if (!session->in_prompt) {
         if (session->failed)
             return;
-        enum kvc_status status = kvc_stage_run(
-            session, layer, false, 1, kvc_room_at(&runner->q, row * q_bytes), kvc_room_at(&runner->maximum, row * m_bytes),
-            kvc_room_at(&runner->sum, row * m_bytes), kvc_room_at(&batch->positions, batch_row * sizeof(int32_t)),
-            kvc_room_at(&batch->later, batch_row * sizeof(uint32_t)), &session->failure);
+        enum kvc_status status =
+            kvc_stage_run(session, layer, false, 1, kvc_room_at(&runner->q, row * q_bytes),
+                          kvc_room_at(&runner->maximum, row * m_bytes), kvc_room_at(&runner->sum, row * m_bytes),
+                          kvc_room_at(&batch->positions, batch_row * sizeof(int32_t)),
+                          kvc_room_at(&batch->later, batch_row * sizeof(uint32_t)), &session->failure);
         const uint64_t before = session->cache.cache_bytes;
         if (status == KVC_OK)
-            status = kvc_cache_shrink(&session->cache, layer, kvc_policy_surplus(session->policy, layer),
-                                      2 * KVC_TILE, &session->failure);
+            status = kvc_cache_shrink(&session->cache, layer, kvc_policy_surplus(session->policy, layer), 2 * KVC_TILE,
+                                      &session->failure);
         if (session->cache.cache_bytes < before)
             device->ops->arena_trim(device, session->cache.arena);
         session->failed = status != KVC_OK;
@@ -192,9 +193,10 @@ void kvc_session_attended(struct kvc_session *session, const struct kvc_batch *b
     const uint32_t skip = (uint32_t)(first > batch_row ? first - batch_row : 0);
     const uint64_t to = batch_row + skip - first;
     const uint32_t from = row + skip, count = rows - skip;
-    device->ops->copy(device, kvc_room_at(&window->q, to * q_bytes), kvc_room_at(&runner->q, from * q_bytes), count * q_bytes);
-    device->ops->copy(device, kvc_room_at(&window->maximum, to * m_bytes), kvc_room_at(&runner->maximum, from * m_bytes),
-                      count * m_bytes);
+    device->ops->copy(device, kvc_room_at(&window->q, to * q_bytes), kvc_room_at(&runner->q, from * q_bytes),
+                      count * q_bytes);
+    device->ops->copy(device, kvc_room_at(&window->maximum, to * m_bytes),
+                      kvc_room_at(&runner->maximum, from * m_bytes), count * m_bytes);
     device->ops->copy(device, kvc_room_at(&window->sum, to * m_bytes), kvc_room_at(&runner->sum, from * m_bytes),
                       count * m_bytes);
 }
