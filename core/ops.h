@@ -162,7 +162,7 @@ struct kvc_ops {
                    struct kvc_span v, struct kvc_span positions);
     /* Takes the newest `rows` entries of every head away again (temporary rows). */
     void (*drop)(struct kvc_device *, struct kvc_lists *, uint32_t rows);
-    /* Attention of DESIGN section 4; `place % 32` of an entry's place in its tile is its lane in l_t. Scores times
+    /* Attention of docs/design.md; `place % 32` of an entry's place in its tile is its lane in l_t. Scores times
      * kvc_attention_scale(d). M is never -0, and NaN where L is NaN, so that the order in which maxima are taken cannot
      * be seen. A row that sees no entry gives zeros, M = -inf, L = 0. */
     void (*attention)(struct kvc_device *, const struct kvc_attention *);

@@ -258,7 +258,7 @@ bool kvc_value_given(const struct kvc_values *values, const char *name); /* writ
 struct kvc_stage_info {
     uint32_t layer, layers, heads, kv_heads, head_size;
     uint64_t turn;     /* prompt rows of this turn */
-    uint64_t held;     /* N of METHODS.md: entries of the fullest head when the turn's prompt was in */
+    uint64_t held;     /* N of docs/methods.md: entries of the fullest head when the turn's prompt was in */
     uint64_t now;      /* tokens seen, this step's included */
     uint64_t step;     /* decode steps since the last prompt, this one included; 0 in the prompt stage */
     uint64_t entries;  /* of the fullest head, now */
@@ -271,11 +271,11 @@ const struct kvc_stage_info *kvc_stage_info(const struct kvc_stage *stage);
  * function returns. All of these run on the backend; nothing is copied to the host. */
 struct kvc_scores;
 enum kvc_status kvc_stage_scores(struct kvc_stage *stage, struct kvc_scores **scores, struct kvc_error *error);
-/* Window mass (METHODS.md section 2) of the last `window` prompt queries (at most those the class asked for). */
+/* Window mass (docs/methods.md) of the last `window` prompt queries (at most those the class asked for). */
 enum kvc_status kvc_stage_window_mass(struct kvc_stage *stage, uint32_t window, struct kvc_scores *scores,
                                       struct kvc_error *error);
 enum kvc_pooling { KVC_POOL_MAX, KVC_POOL_AVERAGE };
-/* 1-D pooling of every head's ranks below (its entries - tail), kernel odd (METHODS.md rule 6). */
+/* 1-D pooling of every head's ranks below (its entries - tail), kernel odd (docs/methods.md rule 6). */
 enum kvc_status kvc_stage_pool(struct kvc_stage *stage, struct kvc_scores *scores, uint64_t tail, uint32_t kernel,
                                enum kvc_pooling pooling, struct kvc_error *error);
 /* Rings: the class's state columns 0..rows-1 hold, per entry, one row of weights (or group-summed logits) for each
@@ -299,7 +299,7 @@ enum kvc_status kvc_stage_write_scores(struct kvc_stage *stage, struct kvc_score
                                        const float *values, size_t count, struct kvc_error *error);
 
 /* What to keep, per KV head: ranks below `first`, the last `tail` ranks, entries at positions >= recent (INT64_MAX:
- * none), and of the others the top `top` by score (METHODS.md rule 4). fill: top grows so that `fill` entries are
+ * none), and of the others the top `top` by score (docs/methods.md rule 4). fill: top grows so that `fill` entries are
  * kept in all, where there are so many (0: it does not). scores may be NULL where top and fill are 0. */
 struct kvc_keep {
     uint64_t first, tail, top, fill;

@@ -1,5 +1,5 @@
-/* test_methods.c - every method keeps exactly the entries that slow, obvious code keeps, written here from METHODS.md
- * on plain lists; and attention over what is left has the same bits. */
+/* test_methods.c - every method keeps exactly the entries that slow, obvious code keeps, written here from
+ * docs/methods.md on plain lists; and attention over what is left has the same bits. */
 #include "tests/check.h"
 #include "core/canon.h"
 #include "kvcull.h"

@@ -724,7 +724,7 @@ static void pools(void **state) {
     OPS->arena_free(device, arena);
 }
 
-/* Whether a (score, rank) goes before another: METHODS.md rule 4. */
+/* Whether a (score, rank) goes before another: docs/methods.md rule 4. */
 static bool before(float a, uint32_t rank_a, float b, uint32_t rank_b) {
     if (isnan(a) != isnan(b))
         return isnan(b);
