@@ -31,4 +31,9 @@ int verify_methods(const struct cli_command *command, const struct verify_argume
                    const struct cli_texts *specs, const char *const *backends, size_t count,
                    struct verify_report *report);
 
+/* Values with other bits, NaNs being equal, and the first of them. */
+uint64_t verify_values(const float *want, const float *got, size_t count, size_t *first);
+/* Entries that one of two lists has and the other has not, and the first of them; both lists ascend. */
+uint64_t verify_positions(const int32_t *a, size_t n, const int32_t *b, size_t m, int32_t *first);
+
 #endif

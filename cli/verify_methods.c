@@ -35,20 +35,29 @@ static uint32_t bits(float value) {
     return word;
 }
 
+uint64_t verify_values(const float *want, const float *got, size_t count, size_t *first) {
+    uint64_t differing = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        bool nan = want[i] != want[i] && got[i] != got[i];
+
+        if (bits(want[i]) != bits(got[i]) && !nan && differing++ == 0)
+            *first = i;
+    }
+    return differing;
+}
+
 static void compare_logits(const struct runs *runs, struct run *run, const char *when) {
     const float *want = runs->run[0].logits;
+    size_t first = 0;
+    uint64_t differing = verify_values(want, run->logits, runs->vocab, &first);
 
     kvc_hash_add(run->hash, run->logits, runs->vocab);
     run->row.values += runs->vocab;
-    for (uint32_t i = 0; i < runs->vocab; i++) {
-        bool nan = want[i] != want[i] && run->logits[i] != run->logits[i];
-
-        if (bits(want[i]) == bits(run->logits[i]) || nan)
-            continue;
-        if (run->row.differing++ == 0 && run->row.first[0] == '\0')
-            snprintf(run->row.first, sizeof run->row.first, "%s, logit %u: %08x, not %08x", when, i,
-                     bits(run->logits[i]), bits(want[i]));
-    }
+    run->row.differing += differing;
+    if (differing && run->row.first[0] == '\0')
+        snprintf(run->row.first, sizeof run->row.first, "%s, logit %zu: %08x, not %08x", when, first,
+                 bits(run->logits[first]), bits(want[first]));
 }
 
 static int read_positions(struct runs *runs, const struct run *run, uint32_t layer, uint32_t head, int which,
@@ -70,8 +79,7 @@ static int read_positions(struct runs *runs, const struct run *run, uint32_t lay
     return KVC_OK;
 }
 
-/* Entries that one of the two lists has and the other has not; both ascend. */
-static uint64_t unlike(const int32_t *a, size_t n, const int32_t *b, size_t m, int32_t *first) {
+uint64_t verify_positions(const int32_t *a, size_t n, const int32_t *b, size_t m, int32_t *first) {
     uint64_t count = 0;
     size_t i = 0, j = 0;
 
@@ -110,7 +118,7 @@ static int compare_entries(struct runs *runs, const char *when) {
                     break;
                 if (got > want) /* a list may have been read into less room than it has now */
                     status = read_positions(runs, &runs->run[0], l, h, 0, &want);
-                differing = unlike(runs->positions[0], want, runs->positions[1], got, &first);
+                differing = verify_positions(runs->positions[0], want, runs->positions[1], got, &first);
                 if (differing && run->row.first[0] == '\0')
                     snprintf(run->row.first, sizeof run->row.first,
                              "%s, layer %u, head %u: the entry at position %d is "

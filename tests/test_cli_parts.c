@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "cli/cli.h"
+#include "cli/verify.h"
 
 static const struct cli_command command = {"test", "", "", "", NULL, NULL};
 
@@ -287,12 +287,106 @@ static void files_appear_when_complete(void **state) {
     assert_int_equal(rmdir(folder), 0);
 }
 
+static void differences_are_found(void **state) {
+    const float zero = 0.0f, nan = zero / zero;
+    const float want[] = {1, 0.0f, nan, 3}, same[] = {1, 0.0f, -nan, 3}, other[] = {1, -0.0f, 2, 3};
+    const int32_t a[] = {0, 1, 5, 9}, b[] = {0, 5, 6, 9, 11};
+    struct verify_report report = {.command = &command, .table = cli_table_open("<a|b|c|d|e|<f|<g")};
+    struct kvc_verify_row row = {.kind = "operation", .name = "norm", .cases = 1, .values = 4};
+    size_t first = 99;
+    int32_t position = 99;
+
+    (void)state;
+    assert_int_equal(verify_values(want, same, 4, &first), 0);
+    assert_int_equal(verify_values(want, other, 4, &first), 2);
+    assert_int_equal(first, 1); /* -0 has other bits than +0 */
+    assert_int_equal(verify_positions(a, 4, a, 4, &position), 0);
+    assert_int_equal(verify_positions(a, 4, b, 5, &position), 3);
+    assert_int_equal(position, 1);
+    assert_int_equal(verify_positions(a, 0, b, 5, &position), 5);
+    assert_int_equal(position, 0);
+    verify_add(&report, "avx2", &row);
+    assert_int_equal(report.differing, 0);
+    row.differing = 2;
+    snprintf(row.first, sizeof row.first, "rows 3: 00000000, not 80000000");
+    verify_add(&report, "avx2", &row);
+    snprintf(row.first, sizeof row.first, "another");
+    row = (struct kvc_verify_row){.kind = "method", .name = "full", .kept_differing = 1};
+    verify_add(&report, "avx512", &row);
+    assert_int_equal(report.differing, 3);
+    assert_string_equal(report.first, "avx2, operation norm: rows 3: 00000000, not 80000000");
+    cli_table_free(report.table);
+}
+
+/* Detokenized; the caller frees it. */
+static char *text_of(const struct kvc_model *model, const int32_t *tokens, size_t count) {
+    struct kvc_error error;
+    char *text;
+    size_t bytes;
+
+    assert_int_equal(kvc_detokenize(model, tokens, count, true, &text, &bytes, &error), KVC_OK);
+    return text;
+}
+
+/* What two turns and the answer between them put into a session is the template's text of the whole conversation. */
+static void turns_are_the_conversation(void **state) {
+    const struct kvc_message messages[] = {{"system", "Be brief."},
+                                           {"user", "How are you?"},
+                                           {"assistant", "Fine, thank you."},
+                                           {"user", "What did I ask?"}};
+    struct kvc_engine_options options = {.backend = "ref"};
+    struct kvc_engine *engine;
+    struct kvc_model *model;
+    struct kvc_error error;
+    char path[] = "/tmp/kvcull-test-XXXXXX";
+    const char *name, *summary;
+    int descriptor = mkstemp(path);
+
+    (void)state;
+    assert_true(descriptor >= 0);
+    close(descriptor);
+    assert_int_equal(kvc_make_model("tiny", KVC_F32, 1, path, &error), KVC_OK);
+    assert_int_equal(kvc_engine_open(&options, &engine, &error), KVC_OK);
+    assert_int_equal(kvc_model_open(engine, path, &model, &error), KVC_OK);
+    unlink(path);
+    for (size_t i = 0; kvc_chat_template(i, &name, &summary); i++) {
+        struct cli_chat *chat;
+        int32_t *tokens;
+        size_t count, n;
+        char *whole, *one, *two;
+
+        assert_int_equal(cli_chat_open(&command, model, name, messages[0].content, &chat), KVC_OK);
+        if (kvc_chat_text(model, name, messages, 4, true, &whole, &error) != KVC_OK)
+            fail_msg("%s: %s", name, error.text);
+        assert_int_equal(cli_chat_turn(chat, messages[1].content, &tokens, &count), KVC_OK);
+        one = text_of(model, tokens, count);
+        free(tokens);
+        assert_int_equal(cli_chat_answer(chat, messages[2].content), KVC_OK);
+        assert_int_equal(cli_chat_turn(chat, messages[3].content, &tokens, &count), KVC_OK);
+        two = text_of(model, tokens, count);
+        free(tokens);
+        n = strlen(whole) - strlen(two);
+        if (!strstr(one, messages[0].content) || !strstr(one, messages[1].content))
+            fail_msg("%s: the first turn is '%s'", name, one);
+        if (strlen(two) > strlen(whole) || strcmp(whole + n, two) != 0 || n < strlen(messages[2].content) ||
+            memcmp(whole + n - strlen(messages[2].content), messages[2].content, strlen(messages[2].content)) != 0)
+            fail_msg("%s: '%s' is not what follows the answer in '%s'", name, two, whole);
+        free(one);
+        free(two);
+        free(whole);
+        cli_chat_close(chat);
+    }
+    kvc_model_close(model);
+    kvc_engine_close(engine);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_are_read),     cmocka_unit_test(wrong_options_are_refused),
-        cmocka_unit_test(near_names_are_found), cmocka_unit_test(numbers_are_readable),
-        cmocka_unit_test(tables_stay_narrow),   cmocka_unit_test(any_bytes_are_json),
-        cmocka_unit_test(token_lists_are_read), cmocka_unit_test(files_appear_when_complete)};
+        cmocka_unit_test(options_are_read),      cmocka_unit_test(wrong_options_are_refused),
+        cmocka_unit_test(near_names_are_found),  cmocka_unit_test(numbers_are_readable),
+        cmocka_unit_test(tables_stay_narrow),    cmocka_unit_test(any_bytes_are_json),
+        cmocka_unit_test(token_lists_are_read),  cmocka_unit_test(files_appear_when_complete),
+        cmocka_unit_test(differences_are_found), cmocka_unit_test(turns_are_the_conversation)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,6 +22,11 @@ kv() {
     fi
 }
 
+# The long tests; test_memory.sh has a short run of each command for valgrind.
+not_in_valgrind() {
+    [ -z "${KVCULL_VALGRIND-}" ] || { echo 'test_memory.sh runs in valgrind instead'; exit 77; }
+}
+
 good() { passed=$((passed + 1)); }
 bad() {
     failed=$((failed + 1))

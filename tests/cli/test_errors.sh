@@ -1,6 +1,7 @@
 #!/bin/sh
 # Every error a user can reach: the right exit status and one line that says what, where and what would be right.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
+not_in_valgrind
 
 # ---- commands and options
 fails 2 "no command"

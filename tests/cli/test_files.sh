@@ -1,6 +1,7 @@
 #!/bin/sh
 # Commands that read or write files: mkmodel, convert, logits, replay, tokenize, perplexity.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
+not_in_valgrind
 words='then the old sailor found the red kettle near the harbor .'
 
 # ---- mkmodel and convert

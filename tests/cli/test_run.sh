@@ -1,6 +1,7 @@
 #!/bin/sh
 # run and chat as a user types them: turns, stop texts, sampling, summaries, JSON.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
+not_in_valgrind
 
 kv mkmodel --shape tiny --type f16 --seed 7 -o "$work/tiny.gguf" -q || exit 1
 text='the magic number for lantern 48 21 . then the old sailor found the red kettle near the harbor .'

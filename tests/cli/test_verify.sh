@@ -1,6 +1,7 @@
 #!/bin/sh
 # verify, bench and eval: small runs of each, and what they print.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
+not_in_valgrind
 
 ok verify --only operations --json -q
 that 'every backend is equal' [ "$(json equal)" = true ]

@@ -1,0 +1,28 @@
+#!/bin/sh
+# A short run of each command, for valgrind; skipped without it, as the other tests do more.
+. "${top_srcdir:-.}/tests/cli/lib.sh"
+[ -n "${KVCULL_VALGRIND-}" ] || { echo 'only for ./dev check --valgrind'; exit 77; }
+words='then the old sailor found the red kettle .'
+
+fails 2 'no such option' run --frobnicate
+fails 2 'kv snapkv' run -m "$demo" --kv snapkv:budget=0
+fails 3 'none' run -m "$work/none"
+ok run --help
+ok info methods morphkv --json
+ok info "$demo" --kv snapkv:budget=64
+ok run -m "$demo" -p "$words" -p "$words" -n 4 --temp 1 --json --stop 'x' --kv 'morphkv:budget=12,window=4'
+printf 'then\nthe\n' >"$work/lines"
+kv chat -m "$demo" --template chatml --system 'the sailor' -n 3 <"$work/lines" >"$work/out" 2>"$work/err"
+that 'a chat in valgrind' [ $? = 0 ]
+ok mkmodel --shape tiny --type q8_0 -o "$work/tiny.gguf" -q
+ok convert "$demo" -o "$work/demo.gguf" --type f16 -q
+ok tokenize -m "$work/demo.gguf" --json "$words"
+ok logits -m "$work/tiny.gguf" --tokens 1,2,3,4,5,6 --prompt 3 --out "$work/logits.safetensors"
+"$build/tests/make_dump" "$work/dump.safetensors" 2 20 4 2 8 || exit 1
+ok replay --kv 'snapkv:budget=12,window=4,kernel=3' --prompt 15 --in "$work/dump.safetensors" --out "$work/kept.json" \
+    --attn "$work/attn.safetensors"
+for i in 1 2 3; do printf '%s ' "$words"; done >"$work/text"
+ok perplexity -m "$demo" -f "$work/text" --ctx 12 --kv full --kv 'streaming:budget=5,sinks=1'
+ok verify --only methods --kv 'morphkv:budget=20,window=8' --prompt 30 --gen 2 -q
+ok eval needle -m "$demo" --kv 'streaming:budget=32' --length 100 --texts 1 --depths 1 -q
+finish
