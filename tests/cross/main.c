@@ -2,9 +2,11 @@
  * here, and a whole generation with each policy and cache type. Needs libc only, so that it can be built for other
  * machines and run under an emulator; tests/cross/run.sh compares what they print.
  *
- * usage: driver [flush] [threads=N] [effort=N] FILE     FILE: a name for the model file, written and removed
+ * usage: driver [flush] [threads=N] [effort=N] [golden=GGUF]... FILE
+ *        FILE        a name for the model file, written and removed
  *        flush       the host switches flush-to-zero on before it calls the library
- *        effort=N    how many cases of each operation, 1 to 10; 0: none (1) */
+ *        effort=N    how many cases of each operation, 1 to 10; 0: none (1)
+ *        golden=GGUF a model to run besides; run.sh gives one of each family */
 #include "core/engine.h"
 #include "core/model.h"
 #include "core/session.h"
@@ -244,8 +246,25 @@ static void generate_all(struct kvc_engine *engine, const char *path, enum kvc_t
     }
     kvc_runner_close(model.runner);
     kvc_network_free(engine->device, &model.network);
+    kvc_model_info_free(&model.info);
     kvc_gguf_close(model.gguf);
     unlink(path);
+}
+
+/* A small model of one family: every rope scaling, bias, norm and window there is. */
+static void generate_golden(struct kvc_engine *engine, const char *path) {
+    struct kvc_model model = {.engine = engine};
+    struct kvc_error error;
+    if (kvc_gguf_open(path, &model.gguf, &error) != KVC_OK)
+        stop(&error, path);
+    if (kvc_network_from_gguf(engine->device, model.gguf, path, &model.network, &model.info, &error) != KVC_OK)
+        stop(&error, path);
+    printf("family %s\n", model.info.name);
+    generate(&model, "full", KVC_F32);
+    kvc_runner_close(model.runner);
+    kvc_network_free(engine->device, &model.network);
+    kvc_model_info_free(&model.info);
+    kvc_gguf_close(model.gguf);
 }
 
 int main(int count, char **arguments) {
@@ -262,11 +281,11 @@ int main(int count, char **arguments) {
             effort = (unsigned)atoi(arguments[i] + 7);
         else if (strncmp(arguments[i], "threads=", 8) == 0)
             options.threads = atoi(arguments[i] + 8);
-        else
+        else if (strncmp(arguments[i], "golden=", 7) != 0)
             path = arguments[i];
     }
     if (!path) {
-        fprintf(stderr, "usage: driver [flush] [threads=N] [effort=N] FILE\n");
+        fprintf(stderr, "usage: driver [flush] [threads=N] [effort=N] [golden=GGUF]... FILE\n");
         return 2;
     }
     if (flush)
@@ -280,6 +299,9 @@ int main(int count, char **arguments) {
     generate_all(engine, path, KVC_F16);
     generate_all(engine, path, KVC_Q8_0);
     generate_all(engine, path, KVC_Q4_K);
+    for (int i = 1; i < count; i++)
+        if (strncmp(arguments[i], "golden=", 7) == 0)
+            generate_golden(engine, arguments[i] + 7);
     kvc_engine_close(engine);
 #if defined(__x86_64__) || defined(__aarch64__)
     if (flush && !flushes()) {

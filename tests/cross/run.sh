@@ -9,11 +9,14 @@ jobs=$(nproc 2>/dev/null || echo 2)
 mkdir -p "$out"
 : >"$out/results"
 
+# The families' small models, as arguments of the driver.
+goldens=$(for file in tests/data/golden/*/model.gguf; do echo "golden=$file"; done)
+
 # run NAME COMMAND...: its hashes go to NAME.hashes.
 run() {
     name=$1
     shift
-    "$@" "$out/$name.gguf" >"$out/$name.hashes" 2>"$out/$name.log" || echo "failed: status $?" >>"$out/$name.hashes"
+    "$@" $goldens "$out/$name.gguf" >"$out/$name.hashes" 2>"$out/$name.log" || echo "failed: status $?" >>"$out/$name.hashes"
 }
 
 # compare NAME: with what this machine's build printed.
