@@ -27,9 +27,11 @@ for name in $names; do
     mkdir -p "corpus/$name"
     seeds=$top/tests/fuzz/seeds/$name
     [ -d "$seeds" ] || seeds=
+    dict=$top/tests/fuzz/$name.dict
+    [ -f "$dict" ] && dict=-dict=$dict || dict=
     echo "$name: $seconds s"
     ./"fuzz_$name" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 \
-        -artifact_prefix=findings/"$name"- "corpus/$name" $seeds >"$name.log" 2>&1 || {
+        $dict -artifact_prefix=findings/"$name"- "corpus/$name" $seeds >"$name.log" 2>&1 || {
         tail -n 40 "$name.log" >&2
         echo "$name: found something; the input is in $PWD/findings" >&2
         exit 1
