@@ -1,9 +1,13 @@
 # policies.mk - tests of this area: check_PROGRAMS, their sources and test data.
 
 check_PROGRAMS += tests/test_methods
-tests_test_methods_SOURCES = tests/test_methods.c
+tests_test_methods_SOURCES = tests/test_methods.c tests/obvious.c tests/obvious.h tests/check.h
 tests_test_methods_LDADD = $(KVC_TEST_LIBS)
 
 check_PROGRAMS += tests/test_policy
 tests_test_policy_SOURCES = tests/test_policy.c
 tests_test_policy_LDADD = $(KVC_TEST_LIBS)
+
+check_PROGRAMS += tests/test_stage
+tests_test_stage_SOURCES = tests/test_stage.c
+tests_test_stage_LDADD = $(KVC_TEST_LIBS)

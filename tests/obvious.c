@@ -1,0 +1,354 @@
+/* obvious.c - see obvious.h. */
+#include "tests/obvious.h"
+
+#include "core/canon.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- tensors ---- */
+
+static uint64_t random_state;
+static float uniform(void) { /* -1 .. 1 */
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (float)((int64_t)(random_state >> 33) - (1 << 30)) / (float)(1 << 30);
+}
+
+float *q_row(const struct tensors *t, uint32_t l, uint32_t row) {
+    return t->q + (size_t)(l * t->rows + row) * t->heads * t->d;
+}
+size_t kv_at(const struct tensors *t, uint32_t l, uint32_t row, uint32_t h) {
+    return ((size_t)(l * t->rows + row) * t->kv_heads + h) * t->d;
+}
+
+struct tensors make_tensors(enum kind kind, uint64_t seed, uint32_t layers, uint32_t heads, uint32_t kv_heads,
+                            uint32_t d, uint32_t rows) {
+    struct tensors t = {layers, heads, kv_heads, d, rows, NULL, NULL, NULL};
+    const size_t nq = (size_t)layers * rows * heads * d, nk = (size_t)layers * rows * kv_heads * d;
+    random_state = seed;
+    t.q = malloc(nq * sizeof(float));
+    t.k = malloc(nk * sizeof(float));
+    t.v = malloc(nk * sizeof(float));
+    assert_true(t.q && t.k && t.v);
+    const float scale = kind == DENORMAL ? 1e-41f : kind == HUGE_SCORES ? 40.0f : 1.0f;
+    for (size_t i = 0; i < nq; i++)
+        t.q[i] = uniform() * (kind == DENORMAL ? 1.0f : scale);
+    for (size_t i = 0; i < nk; i++)
+        t.k[i] = uniform() * scale;
+    for (size_t i = 0; i < nk; i++)
+        t.v[i] = uniform();
+    for (uint32_t l = 0; l < layers; l++) {
+        for (uint32_t row = 0; row < rows; row++) {
+            for (uint32_t h = 0; h < kv_heads; h++) {
+                float *k = t.k + kv_at(&t, l, row, h);
+                for (uint32_t c = 0; c < d; c++) {
+                    if (kind == EQUAL_KEYS)
+                        k[c] = 0.5f;
+                    if (kind == PLANTED && row % 17 == h)
+                        k[c] = 2.0f;
+                    if (kind == DRIFT)
+                        k[c] += (float)row / (float)rows;
+                }
+            }
+            for (uint32_t i = 0; i < heads * d && (kind == PLANTED || kind == DRIFT); i++)
+                q_row(&t, l, row)[i] += 0.5f;
+        }
+    }
+    return t;
+}
+
+void free_tensors(struct tensors *t) {
+    free(t->q);
+    free(t->k);
+    free(t->v);
+}
+
+/* ---- the obvious code ---- */
+
+static void store(enum kvc_type type, const float *from, float *to, uint32_t d) {
+    for (uint32_t c = 0; c < d; c++)
+        to[c] = type == KVC_F16 ? kvc_f16_to_f32(kvc_f16_store(from[c])) : from[c];
+    if (type != KVC_Q8_0)
+        return;
+    for (uint32_t first = 0; first < d; first += 32) {
+        const uint32_t end = first + 32 < d ? first + 32 : d;
+        float amax = 0;
+        for (uint32_t c = first; c < end; c++)
+            amax = fabsf(from[c]) > amax ? fabsf(from[c]) : amax;
+        const float scale = kvc_f16_to_f32(kvc_f16_store(amax / 127.0f));
+        for (uint32_t c = first; c < end; c++)
+            to[c] = scale == 0 ? 0 : rintf(from[c] / scale) * scale;
+    }
+}
+
+static float dot(const float *a, const float *b, uint32_t n) {
+    float lane[32] = {0};
+    for (uint32_t k = 0; k < n; k++)
+        lane[k % 32] = fmaf(a[k], b[k], lane[k % 32]);
+    for (uint32_t w = 16; w > 0; w /= 2)
+        for (uint32_t i = 0; i < w; i++)
+            lane[i] += lane[i + w];
+    return lane[0];
+}
+
+/* Weights a[j] and logits s[j] of one query over the first n entries, and its output when out is not NULL. */
+void attend(const struct entry *entries, uint32_t n, const float *q, uint32_t d, float *s, float *a, float *out) {
+    const float scale = (float)(1.0 / sqrt((double)d));
+    float m[64], l[64], M = 0, L = 0;
+    const uint32_t tiles = (n + 255) / 256;
+    assert_true(tiles <= 64);
+    float *o = calloc((size_t)(tiles + 1) * d, sizeof *o);
+    assert_non_null(o);
+    for (uint32_t t = 0; t < tiles; t++) {
+        const uint32_t first = 256 * t, end = first + 256 < n ? first + 256 : n;
+        float lane[32] = {0};
+        for (uint32_t j = first; j < end; j++) {
+            s[j] = dot(q, entries[j].k, d) * scale;
+            if (j == first || s[j] > m[t])
+                m[t] = s[j];
+        }
+        for (uint32_t j = first; j < end; j++) {
+            const float p = kvc_exp(s[j] - m[t]);
+            lane[(j - first) % 32] += p;
+            for (uint32_t c = 0; c < d; c++)
+                o[t * d + c] = fmaf(p, entries[j].v[c], o[t * d + c]);
+        }
+        for (uint32_t w = 16; w > 0; w /= 2)
+            for (uint32_t i = 0; i < w; i++)
+                lane[i] += lane[i + w];
+        l[t] = lane[0];
+        if (t == 0 || m[t] > M)
+            M = m[t];
+    }
+    float *sum = o + (size_t)tiles * d;
+    for (uint32_t t = 0; t < tiles; t++) {
+        const float c_t = kvc_exp(m[t] - M);
+        L = fmaf(c_t, l[t], L);
+        for (uint32_t c = 0; c < d; c++)
+            sum[c] = fmaf(c_t, o[t * d + c], sum[c]);
+    }
+    for (uint32_t j = 0; j < n; j++)
+        a[j] = kvc_exp(s[j] - M) / L;
+    for (uint32_t c = 0; out && c < d; c++)
+        out[c] = sum[c] / L;
+    free(o);
+}
+
+/* The group's summed weights (or logits) of the query at `position` over entries 0..n-1. */
+static void group_row(const struct tensors *t, const struct head *head, uint32_t l, uint32_t h, uint32_t position,
+                      uint32_t n, bool logits, float *row) {
+    const uint32_t group = t->heads / t->kv_heads;
+    float *s = malloc(n * sizeof *s), *a = malloc(n * sizeof *a);
+    assert_true(s && a);
+    for (uint32_t g = 0; g < group; g++) {
+        attend(head->entries, n, q_row(t, l, position) + (size_t)(h * group + g) * t->d, t->d, s, a, NULL);
+        for (uint32_t j = 0; j < n; j++) {
+            const float value = logits ? s[j] : a[j];
+            row[j] = g == 0 ? 0.0f + value : row[j] + value;
+        }
+    }
+    free(s);
+    free(a);
+}
+
+static void remove_unkept(struct head *head, const bool *kept) {
+    uint32_t n = 0;
+    for (uint32_t j = 0; j < head->count; j++) {
+        if (kept[j])
+            head->entries[n++] = head->entries[j];
+    }
+    head->count = n;
+}
+
+/* Marks the top `many` of candidates: again and again the highest score, the lowest index where equal. */
+static void mark_top(const float *score, const bool *candidate, uint32_t n, uint32_t many, bool *kept) {
+    for (uint32_t k = 0; k < many; k++) {
+        int64_t best = -1;
+        for (uint32_t j = 0; j < n; j++) {
+            if (candidate[j] && !kept[j] && (best < 0 || score[j] > score[best]))
+                best = j;
+        }
+        if (best < 0)
+            return;
+        kept[best] = true;
+    }
+}
+
+static void keep_ends(struct head *head, uint32_t first, uint32_t last) {
+    bool *kept = calloc(head->count + 1, sizeof *kept);
+    assert_non_null(kept);
+    for (uint32_t j = 0; j < head->count; j++)
+        kept[j] = j < first || j + last >= head->count;
+    remove_unkept(head, kept);
+    free(kept);
+}
+
+static void snapkv(const struct tensors *t, struct head *head, uint32_t l, uint32_t h, const struct plan *plan,
+                   uint32_t budget, uint32_t now, uint32_t turn) {
+    const uint32_t n = head->count, w = plan->window < turn ? plan->window : turn;
+    float *mass = calloc(n, sizeof *mass), *pooled = calloc(n, sizeof *pooled), *row = malloc(n * sizeof *row);
+    bool *kept = calloc(n, sizeof *kept), *candidate = calloc(n, sizeof *candidate);
+    assert_true(mass && pooled && row && kept && candidate);
+    for (uint32_t i = 0; i < w; i++) {
+        const uint32_t seen = n - (w - 1 - i);
+        group_row(t, head, l, h, now - w + i, seen, false, row);
+        for (uint32_t j = 0; j < seen; j++)
+            mass[j] += row[j];
+    }
+    const int64_t half = plan->kernel / 2, end = n - w;
+    for (int64_t j = 0; j < end; j++) {
+        float best = -1, sum = 0;
+        for (int64_t i = j - half; i <= j + half; i++) {
+            if (i < 0 || i >= end)
+                continue;
+            if (mass[i] > best)
+                best = mass[i];
+            sum += mass[i];
+        }
+        pooled[j] = plan->kernel == 1 ? mass[j] : plan->average ? sum / (float)plan->kernel : best;
+        candidate[j] = true;
+    }
+    for (uint32_t j = n - w; j < n; j++)
+        kept[j] = true;
+    mark_top(pooled, candidate, n, budget - w, kept);
+    remove_unkept(head, kept);
+    free(mass);
+    free(pooled);
+    free(row);
+    free(kept);
+    free(candidate);
+}
+
+static void write_ring(const struct tensors *t, struct head *head, uint32_t l, uint32_t h, const struct plan *plan,
+                       uint32_t window, uint32_t position, uint32_t newer) {
+    const uint32_t n = head->count - newer;
+    float *row = malloc((n + 1) * sizeof *row);
+    assert_non_null(row);
+    group_row(t, head, l, h, position, n, plan->logits, row);
+    for (uint32_t j = 0; j < head->count; j++)
+        head->entries[j].ring[position % window] = j < n ? row[j] : 0;
+    free(row);
+}
+
+/* seen: queries whose rows are in the ring, the newest at now - 1. */
+static void morphkv(struct head *head, const struct plan *plan, uint32_t budget, uint32_t window, uint32_t now,
+                    uint32_t seen) {
+    const uint32_t n = head->count, rows = seen < window ? seen : window;
+    if (n <= budget)
+        return;
+    float *fused = calloc(n, sizeof *fused), *row = malloc(n * sizeof *row);
+    bool *kept = calloc(n, sizeof *kept), *candidate = calloc(n, sizeof *candidate);
+    assert_true(fused && row && kept && candidate);
+    uint32_t older = 0;
+    for (uint32_t j = 0; j < n; j++) {
+        candidate[j] = head->entries[j].position < (int64_t)now - window;
+        kept[j] = !candidate[j];
+        older += candidate[j];
+    }
+    for (uint32_t r = 0; r < rows; r++) {
+        for (uint32_t j = 0; j < n; j++)
+            row[j] = head->entries[j].ring[(now - rows + r) % window];
+        if (plan->logits && older > 0) { /* softmax over the older entries, which come first */
+            float m[64], l[64], M = 0, L = 0;
+            for (uint32_t first = 0; first < older; first += 256) {
+                const uint32_t t = first / 256, end = first + 256 < older ? first + 256 : older;
+                float lane[32] = {0};
+                for (uint32_t j = first; j < end; j++)
+                    m[t] = j == first || row[j] > m[t] ? row[j] : m[t];
+                for (uint32_t j = first; j < end; j++)
+                    lane[(j - first) % 32] += kvc_exp(row[j] - m[t]);
+                for (uint32_t w = 16; w > 0; w /= 2)
+                    for (uint32_t i = 0; i < w; i++)
+                        lane[i] += lane[i + w];
+                l[t] = lane[0];
+                M = t == 0 || m[t] > M ? m[t] : M;
+            }
+            for (uint32_t t = 0; t < (older + 255) / 256; t++)
+                L = fmaf(kvc_exp(m[t] - M), l[t], L);
+            for (uint32_t j = 0; j < older; j++)
+                row[j] = kvc_exp(row[j] - M) / L;
+        }
+        for (uint32_t j = 0; j < n; j++) {
+            if (r == 0)
+                fused[j] = row[j];
+            else if (!plan->max_fusion)
+                fused[j] += row[j];
+            else if (row[j] > fused[j])
+                fused[j] = row[j];
+        }
+    }
+    mark_top(fused, candidate, n, budget - window, kept);
+    remove_unkept(head, kept);
+    free(fused);
+    free(row);
+    free(kept);
+    free(candidate);
+}
+
+void append(struct head *head, const struct tensors *t, enum kvc_type type, uint32_t l, uint32_t h, uint32_t row) {
+    struct entry *e = &head->entries[head->count++];
+    memset(e, 0, sizeof *e);
+    e->position = (int32_t)row;
+    e->k = malloc(2 * t->d * sizeof(float));
+    assert_non_null(e->k);
+    e->v = e->k + t->d;
+    store(type, t->k + kv_at(t, l, row, h), e->k, t->d);
+    store(type, t->v + kv_at(t, l, row, h), e->v, t->d);
+}
+
+/* The budget of one stage, of a head that held so many entries when the last prompt was in. */
+static uint32_t budget_of(const struct plan *plan, const struct head *head, enum method method, uint32_t budget) {
+    if (!plan->share)
+        return budget;
+    const uint32_t least = method == STREAMING ? plan->sinks + 1 : method == WINDOW ? 1 : plan->window + 1;
+    const uint32_t tokens = (head->held * plan->share + 50) / 100;
+    return tokens > least ? tokens : least;
+}
+
+void obvious_prompt(const struct tensors *t, struct head *head, uint32_t l, uint32_t h, const struct plan *plan,
+                    uint32_t now, uint32_t turn) {
+    head->held = head->count;
+    if (l < plan->skip_layers)
+        return;
+    if (plan->prompt == MORPHKV || plan->decode == MORPHKV) {
+        const uint32_t window = plan->decode == MORPHKV ? plan->decode_window : plan->window;
+        const uint32_t rows = turn < window ? turn : window;
+        for (uint32_t i = 0; i < rows; i++)
+            write_ring(t, head, l, h, plan, window, now - rows + i, rows - 1 - i);
+    }
+    const uint32_t budget = budget_of(plan, head, plan->prompt, plan->budget);
+    if (head->count <= budget)
+        return;
+    if (plan->prompt == WINDOW)
+        keep_ends(head, 0, budget);
+    if (plan->prompt == STREAMING)
+        keep_ends(head, plan->sinks, budget - plan->sinks);
+    if (plan->prompt == SNAPKV)
+        snapkv(t, head, l, h, plan, budget, now, turn);
+    if (plan->prompt == MORPHKV) /* where it does not see decode steps, only this turn's queries can vote */
+        morphkv(head, plan, budget, plan->window, now, plan->decode == MORPHKV ? now : turn);
+}
+
+void obvious_step(const struct tensors *t, struct head *head, uint32_t l, uint32_t h, const struct plan *plan,
+                  uint32_t row, uint32_t step) {
+    if (l < plan->skip_layers)
+        return;
+    const uint32_t budget = budget_of(plan, head, plan->decode, plan->decode_budget);
+    if (plan->decode == MORPHKV) {
+        write_ring(t, head, l, h, plan, plan->decode_window, row, 0);
+        if (step % plan->every == 0)
+            morphkv(head, plan, budget, plan->decode_window, row + 1, row + 1);
+    }
+    if (head->count <= budget)
+        return;
+    if (plan->decode == WINDOW)
+        keep_ends(head, 0, budget);
+    if (plan->decode == STREAMING)
+        keep_ends(head, plan->sinks, budget - plan->sinks);
+}
