@@ -99,7 +99,7 @@ struct kvc_model_info {
     uint32_t sliding_window; /* 0: none */
     uint64_t parameters, weight_bytes, mapped_bytes;
     const char *weight_types; /* "q4_k, q6_k, f32" */
-    const char *rope;         /* "plain", "linear", "llama3", "yarn", "longrope" */
+    const char *rope;         /* "plain", "linear", "llama3", "yarn", "longrope", "divisors" */
     int32_t bos, eos;         /* -1: none */
     bool has_chat_template;
 };

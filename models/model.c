@@ -31,7 +31,16 @@ static bool folder_has(const char *folder, const char *name, enum kvc_status *st
     return there;
 }
 
+static bool ends_with(const char *path, const char *end) {
+    const size_t n = strlen(path), m = strlen(end);
+    return n >= m && strcmp(path + n - m, end) == 0;
+}
+
 static enum kvc_status open_gguf(struct kvc_model *model, const char *path, struct kvc_error *error) {
+    if (ends_with(path, ".safetensors") || ends_with(path, ".json")) {
+        return kvc_fail(error, KVC_INPUT, "%s: is one file of a Hugging Face model; give the folder that it lies in",
+                        path);
+    }
     enum kvc_status status = kvc_gguf_open(path, &model->gguf, error);
     if (!status) {
         status = kvc_network_from_gguf(model->engine->device, model->gguf, path, &model->network, &model->info, error);

@@ -395,6 +395,8 @@ static const struct gguf_case {
     {"llama2", UINT, "llama.context_length", 0, NULL, "llama.context_length is 0"},
     {"llama2", UINT, "llama.attention.sliding_window", 4294967295.0, NULL, "sliding_window is 4294967295"},
     {"llama2", UINT, "llama.attention.sliding_window", 0, NULL, "OK"},
+    {"llama2", UINT, "split.count", 3, NULL, "split.count is 3"},
+    {"llama2", UINT, "split.count", 1, NULL, "OK"},
     {"llama2", UINT, "llama.expert_count", 8, NULL, "llama.expert_count is 8"},
     {"llama2", UINT, "llama.expert_count", 0, NULL, "OK"},
     {"llama2", REAL, "llama.attn_logit_softcapping", 50, NULL, "llama.attn_logit_softcapping is 50"},
@@ -581,6 +583,10 @@ static void information(void **state) {
     size_t count;
     expect_error(kvc_tokenize(model, "x", 1, 0, &tokens, &count, &error), "no tokenizer", "text without a tokenizer");
     kvc_model_close(model);
+    expect_error(kvc_model_open(engine, golden("llama2/model.safetensors", path, sizeof path), &model, &error),
+                 "give the folder", "a file of a folder");
+    expect_error(kvc_model_open(engine, "/nowhere/model.gguf", &model, &error), "/nowhere/model.gguf", "no file");
+    expect_error(kvc_model_open(engine, folder, &model, &error), folder, "an empty folder");
     kvc_engine_close(engine);
 }
 
