@@ -243,7 +243,7 @@ static void widen_stretch(const struct kvc_linear_call *call, float *to, size_t 
     for (; n > 0; from += bytes, later += bytes, to += GROUP) {
         size_t now = at_most(n, GROUP);
         for (size_t line = 0; line < bytes; line += 64)
-            __builtin_prefetch(later + line);
+            __builtin_prefetch(later + line, 0, 2); /* not into the first level: it holds what is used now */
         widen_by_type[call->type].widen(to, from, now);
         n -= now;
     }
@@ -251,7 +251,10 @@ static void widen_stretch(const struct kvc_linear_call *call, float *to, size_t 
 
 /* ---- few rows ------------------------------------------------------------------------------------------------ */
 
-#define STRETCH 1024 /* weights of FEW_OUTPUTS outputs widened at a time: they stay in the first-level cache */
+/* Weights of FEW_OUTPUTS outputs widened at a time: they stay in the first level. Short with very few rows, so that
+ * reading ahead never waits for long. */
+#define STRETCH 1024
+#define STRETCH_SHORT GROUP
 
 static size_t few_rows_scratch(const struct kvc_linear_call *call) {
     /* widened weights; lanes of every sum [rows, FEW_OUTPUTS, 32]; the last, filled up 32 values of every row */
@@ -319,18 +322,19 @@ static void few_rows(const struct kvc_linear_call *call, size_t first, size_t la
     size_t rows = call->rows, K = call->K, tail = K % KVC_LANES;
     float *widened = scratch, *lanes = widened + FEW_OUTPUTS * STRETCH;
     float *x_tail = lanes + rows * FEW_OUTPUTS * KVC_LANES;
+    size_t stretch = rows <= 4 ? STRETCH_SHORT : STRETCH;
     for (size_t i = 0; tail && i < rows; i++) {
         for (size_t l = 0; l < KVC_LANES; l++)
             x_tail[i * KVC_LANES + l] = l < tail ? call->x[i * K + K - tail + l] : FILL_X;
     }
     for (size_t n = first; n < last; n += FEW_OUTPUTS) {
         memset(lanes, 0, rows * FEW_OUTPUTS * KVC_LANES * sizeof(float));
-        for (size_t k = 0; k < K; k += STRETCH) {
-            size_t depth = at_most(STRETCH, K - k), whole = depth / KVC_LANES;
+        for (size_t k = 0; k < K; k += stretch) {
+            size_t depth = at_most(stretch, K - k), whole = depth / KVC_LANES;
             for (size_t j = 0; j < FEW_OUTPUTS; j++) {
                 size_t output = at_most(n + j, last - 1), next = at_most(n + FEW_OUTPUTS + j, call->N - 1);
                 widen_stretch(call, widened + j * STRETCH, output, k, depth,
-                              k + STRETCH < K ? stretch_at(call, output, k + STRETCH) : stretch_at(call, next, 0));
+                              k + stretch < K ? stretch_at(call, output, k + stretch) : stretch_at(call, next, 0));
             }
             few_all(rows, lanes, call->x + k, K, widened, STRETCH, whole);
             if (depth % KVC_LANES)
