@@ -57,7 +57,7 @@ __attribute__((target("avx512f"))) static inline double fma_512(int rounds) {
     __m512 sum[16], a = _mm512_set1_ps(1.0f), b = _mm512_set1_ps(1e-9f);
     BENCH_UNROLL
     for (int i = 0; i < 16; i++)
-        sum[i] = _mm512_setzero_ps();
+        sum[i] = _mm512_set1_ps((float)i); /* chains that differ */
     for (int r = 0; r < rounds; r++) {
         BENCH_UNROLL
         for (int i = 0; i < 16; i++)
@@ -74,7 +74,7 @@ __attribute__((target("avx2,fma"))) static inline double fma_256(int rounds) {
     __m256 sum[12], a = _mm256_set1_ps(1.0f), b = _mm256_set1_ps(1e-9f);
     BENCH_UNROLL
     for (int i = 0; i < 12; i++)
-        sum[i] = _mm256_setzero_ps();
+        sum[i] = _mm256_set1_ps((float)i);
     for (int r = 0; r < rounds; r++) {
         BENCH_UNROLL
         for (int i = 0; i < 12; i++)
@@ -104,7 +104,7 @@ static inline double fma_128(int rounds) {
     float32x4_t sum[24], a = vdupq_n_f32(1.0f), b = vdupq_n_f32(1e-9f);
     BENCH_UNROLL
     for (int i = 0; i < 24; i++)
-        sum[i] = vdupq_n_f32(0.0f);
+        sum[i] = vdupq_n_f32((float)i);
     for (int r = 0; r < rounds; r++) {
         BENCH_UNROLL
         for (int i = 0; i < 24; i++)

@@ -10,8 +10,10 @@
 
 #if LANES == 16
 #define ROWS_AT_ONCE 4 /* dots whose lanes fit the registers together */
+#define HEADS_AT_ONCE 2
 #else
 #define ROWS_AT_ONCE 2
+#define HEADS_AT_ONCE 1
 #endif
 
 /* Floats of a query or widened key in scratch: d rounded up to whole vectors. A query's padding is -0 and a key's +0:
@@ -34,84 +36,105 @@ static inline void widen_row(enum kvc_type type, float *to, const unsigned char 
         vf_store(to + c, entry_part_load(type, row, c, d - c));
 }
 
-/* s[i] = scale * dot(q, rows[i]) for LANES rows of `vectors` whole vectors. */
-INLINE void few_dots(enum kvc_type type, const unsigned char *const *rows, const float *q, size_t vectors,
-                     float scale, float *s) {
-    vf folded[LANES];
+/* s[h * KVC_TILE + i] = scale * dot(q[h], rows[i]) for LANES rows of `vectors` whole vectors and `heads` queries that
+ * lie query_stride apart. */
+INLINE void few_dots(enum kvc_type type, const unsigned char *const *rows, const float *q, size_t query_stride,
+                     unsigned heads, size_t vectors, float scale, float *s) {
+    vf folded[HEADS_AT_ONCE][LANES];
     UNROLL
     for (unsigned e = 0; e < LANES; e += ROWS_AT_ONCE) {
-        vf lane[ROWS_AT_ONCE][FOLD];
+        vf lane[HEADS_AT_ONCE][ROWS_AT_ONCE][FOLD];
         UNROLL
-        for (unsigned r = 0; r < ROWS_AT_ONCE; r++)
+        for (unsigned h = 0; h < heads; h++)
             UNROLL
-            for (unsigned f = 0; f < FOLD; f++)
-                lane[r][f] = vf_zero();
+            for (unsigned r = 0; r < ROWS_AT_ONCE; r++)
+                UNROLL
+                for (unsigned f = 0; f < FOLD; f++)
+                    lane[h][r][f] = vf_zero();
         size_t v = 0;
         for (; v + FOLD <= vectors; v += FOLD)
             UNROLL
             for (unsigned f = 0; f < FOLD; f++) {
-                const vf x = vf_load(q + (v + f) * LANES);
+                vf x[HEADS_AT_ONCE];
                 UNROLL
-                for (unsigned r = 0; r < ROWS_AT_ONCE; r++)
-                    lane[r][f] = vf_fma(x, entry_load(type, rows[e + r], (v + f) * LANES), lane[r][f]);
+                for (unsigned h = 0; h < heads; h++)
+                    x[h] = vf_load(q + h * query_stride + (v + f) * LANES);
+                UNROLL
+                for (unsigned r = 0; r < ROWS_AT_ONCE; r++) {
+                    const vf key = entry_load(type, rows[e + r], (v + f) * LANES);
+                    UNROLL
+                    for (unsigned h = 0; h < heads; h++)
+                        lane[h][r][f] = vf_fma(x[h], key, lane[h][r][f]);
+                }
             }
         UNROLL
         for (unsigned f = 0; f + 1 < FOLD; f++)
             if (v + f < vectors) {
-                const vf x = vf_load(q + (v + f) * LANES);
                 UNROLL
-                for (unsigned r = 0; r < ROWS_AT_ONCE; r++)
-                    lane[r][f] = vf_fma(x, entry_load(type, rows[e + r], (v + f) * LANES), lane[r][f]);
+                for (unsigned r = 0; r < ROWS_AT_ONCE; r++) {
+                    const vf key = entry_load(type, rows[e + r], (v + f) * LANES);
+                    UNROLL
+                    for (unsigned h = 0; h < heads; h++)
+                        lane[h][r][f] = vf_fma(vf_load(q + h * query_stride + (v + f) * LANES), key, lane[h][r][f]);
+                }
             }
         UNROLL
-        for (unsigned r = 0; r < ROWS_AT_ONCE; r++)
-            folded[e + r] = fold_lanes(lane[r]);
+        for (unsigned h = 0; h < heads; h++)
+            UNROLL
+            for (unsigned r = 0; r < ROWS_AT_ONCE; r++)
+                folded[h][e + r] = fold_lanes(lane[h][r]);
     }
-    vf_store(s, vf_mul(vf_tree_rows(folded), vf_set(scale)));
+    UNROLL
+    for (unsigned h = 0; h < heads; h++)
+        vf_store(s + h * KVC_TILE, vf_mul(vf_tree_rows(folded[h]), vf_set(scale)));
 }
 
-static NEVER_INLINE void few_dots_f32(const unsigned char *const *rows, const float *q, size_t vectors, float scale,
-                                      float *s) {
-    if (vectors == 64 / LANES)
-        few_dots(KVC_F32, rows, q, 64 / LANES, scale, s);
-    else if (vectors == 128 / LANES)
-        few_dots(KVC_F32, rows, q, 128 / LANES, scale, s);
-    else
-        few_dots(KVC_F32, rows, q, vectors, scale, s);
-}
+#define FEW_DOTS(name, type, heads)                                                                                   \
+    static NEVER_INLINE void name(const unsigned char *const *rows, const float *q, size_t vectors, float scale,      \
+                                  float *s) {                                                                         \
+        const size_t stride = vectors * LANES;                                                                        \
+        if (vectors == 64 / LANES)                                                                                    \
+            few_dots(type, rows, q, stride, heads, 64 / LANES, scale, s);                                             \
+        else if (vectors == 128 / LANES)                                                                              \
+            few_dots(type, rows, q, stride, heads, 128 / LANES, scale, s);                                            \
+        else                                                                                                          \
+            few_dots(type, rows, q, stride, heads, vectors, scale, s);                                                \
+    }
+FEW_DOTS(few_dots_f32, KVC_F32, 1)
+FEW_DOTS(few_dots_f16, KVC_F16, 1)
+FEW_DOTS(few_dots_q8, KVC_Q8_0, 1)
+#if HEADS_AT_ONCE > 1
+FEW_DOTS(few_dots_f32_pair, KVC_F32, 2)
+#endif
 
-static NEVER_INLINE void few_dots_f16(const unsigned char *const *rows, const float *q, size_t vectors, float scale,
-                                      float *s) {
-    if (vectors == 64 / LANES)
-        few_dots(KVC_F16, rows, q, 64 / LANES, scale, s);
-    else if (vectors == 128 / LANES)
-        few_dots(KVC_F16, rows, q, 128 / LANES, scale, s);
-    else
-        few_dots(KVC_F16, rows, q, vectors, scale, s);
+/* Asks for what will be read: a row of `bytes`. */
+INLINE void prefetch_row(const unsigned char *row, size_t bytes) {
+    for (size_t b = 0; b < bytes; b += 64)
+        __builtin_prefetch(row + b);
 }
-
-static NEVER_INLINE void few_dots_q8(const unsigned char *const *rows, const float *q, size_t vectors, float scale,
-                                     float *s) {
-    few_dots(KVC_Q8_0, rows, q, vectors, scale, s);
+INLINE void prefetch_row_later(const unsigned char *row, size_t bytes) { /* into the second cache */
+    for (size_t b = 0; b < bytes; b += 64)
+        __builtin_prefetch(row + b, 0, 2);
 }
 
 /* Scores of places low .. high - 1 of a tile against `heads` queries [heads, padded_size(d)]: s [heads, KVC_TILE].
- * keys [KVC_TILE], of which low .. high - 1 are set; wide [LANES * padded_size(d)] scratch. */
-static void few_scores(enum kvc_type type, const unsigned char *const *keys, uint32_t low, uint32_t high,
-                       const float *q, uint32_t heads, uint32_t d, float scale, float *wide, float *s) {
+ * keys [KVC_TILE], of which low .. high - 1 are set; wide [LANES * padded_size(d)] scratch. value_offset: where the
+ * values lie that will be wanted next, 0: they will not. */
+static void few_scores(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, uint32_t low,
+                       uint32_t high, const float *q, uint32_t heads, uint32_t d, float scale, float *wide, float *s) {
     const size_t padded = padded_size(d);
     const bool direct = heads == 1 && d % LANES == 0;
     const unsigned char *rows[LANES];
     const size_t bytes = type == KVC_F32 ? 4u * d : type == KVC_F16 ? 2u * d : d;
+    float out[HEADS_AT_ONCE * KVC_TILE]; /* of a block that is not full */
     for (uint32_t e = low; e < high; e += LANES) {
-        float out[LANES];
         const uint32_t n = high - e < LANES ? high - e : LANES;
-        UNROLL
         for (uint32_t i = 0; i < LANES; i++) {
             const unsigned char *row = keys[i < n ? e + i : e];
+            if (value_offset && i < n)
+                prefetch_row_later(row + value_offset, bytes);
             if (e + 2 * LANES + i < high)
-                for (size_t b = 0; b < bytes; b += 64)
-                    __builtin_prefetch(keys[e + 2 * LANES + i] + b);
+                prefetch_row(keys[e + 2 * LANES + i], bytes);
             if (direct) {
                 rows[i] = row;
             } else {
@@ -119,17 +142,24 @@ static void few_scores(enum kvc_type type, const unsigned char *const *keys, uin
                 widen_row(type, wide + i * padded, row, d);
             }
         }
-        for (uint32_t h = 0; h < heads; h++) {
+        for (uint32_t h = 0, some; h < heads; h += some) {
             float *to = n == LANES ? s + (size_t)h * KVC_TILE + e : out;
             const float *query = q + h * padded;
-            if (!direct || type == KVC_F32)
+            some = 1;
+#if HEADS_AT_ONCE > 1
+            if (heads - h >= 2) {
+                few_dots_f32_pair(rows, query, padded / LANES, scale, to);
+                some = 2;
+            } else
+#endif
+                if (!direct || type == KVC_F32)
                 few_dots_f32(rows, query, padded / LANES, scale, to);
             else if (type == KVC_F16)
                 few_dots_f16(rows, query, padded / LANES, scale, to);
             else
                 few_dots_q8(rows, query, padded / LANES, scale, to);
-            if (n < LANES)
-                memcpy(s + (size_t)h * KVC_TILE + e, out, n * sizeof *out);
+            for (uint32_t j = 0; n < LANES && j < some; j++)
+                memcpy(s + (size_t)(h + j) * KVC_TILE + e, out + j * KVC_TILE, n * sizeof *out);
         }
     }
 }
@@ -219,12 +249,11 @@ static void few_mix(enum kvc_type type, const unsigned char *const *keys, size_t
                     uint32_t high, const float *p, uint32_t heads, uint32_t d, float *o) {
     const size_t padded = padded_size(d);
     const bool once = heads == 1;
-    const size_t bytes = value_offset / KVC_TILE;
+    const size_t row_bytes = value_offset / KVC_TILE;
     for (uint32_t from = low; from < high;) {
         const uint32_t to = once || high - from < MIX_AT_ONCE ? high : from + MIX_AT_ONCE;
         for (uint32_t j = to; j < high && j < to + MIX_AT_ONCE; j++) /* the next ones */
-            for (size_t b = 0; b < bytes; b += 64)
-                __builtin_prefetch(keys[j] + value_offset + b);
+            prefetch_row(keys[j] + value_offset, row_bytes);
         for (uint32_t h = 0; h < heads;) {
             const unsigned some = heads - h >= 4 ? 4 : heads - h >= 2 ? 2 : 1;
             const float *weights = p + (size_t)h * KVC_TILE;
@@ -244,7 +273,7 @@ static void few_mix(enum kvc_type type, const unsigned char *const *keys, size_t
 static void few_tile(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, uint32_t low,
                      uint32_t high, const float *q, uint32_t heads, uint32_t d, float scale, float *wide, float *p,
                      float *m, float *l, float *o) {
-    few_scores(type, keys, low, high, q, heads, d, scale, wide, p);
+    few_scores(type, keys, value_offset, low, high, q, heads, d, scale, wide, p);
     for (uint32_t h = 0; h < heads; h++)
         m[h] = softmax_tile(p + (size_t)h * KVC_TILE, low, high, &l[h]);
     memset(o, 0, heads * padded_size(d) * sizeof *o);

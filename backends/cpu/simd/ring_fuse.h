@@ -35,10 +35,13 @@ INLINE float fuse_one(float F, float x, enum kvc_fusion fusion, bool first) {
     return fusion == KVC_FUSE_SUM ? F + x : first ? x : kvc_max(F, x);
 }
 
-INLINE void fuse_rows_of(float *F, const float *const *rows, unsigned n, size_t count, enum kvc_fusion fusion,
-                         bool first) {
+INLINE void fuse_rows_of(float *F, const float *const *rows, unsigned n, const float *const *next, unsigned next_n,
+                         size_t count, enum kvc_fusion fusion, bool first) {
     size_t s = 0;
     for (; s + 2 * LANES <= count; s += 2 * LANES) {
+        for (unsigned i = 0; i < next_n; i++) /* rows are short: nothing else sees the next ones coming */
+            for (size_t b = 0; b < 2 * LANES; b += 16)
+                __builtin_prefetch(next[i] + s + b);
         vf a = first ? vf_zero() : vf_load(F + s), b = first ? vf_zero() : vf_load(F + s + LANES);
         a = fuse_vector(a, rows, n, s, fusion, first);
         b = fuse_vector(b, rows, n, s + LANES, fusion, first);
@@ -53,14 +56,14 @@ INLINE void fuse_rows_of(float *F, const float *const *rows, unsigned n, size_t 
     }
 }
 
-static void fuse_rows(float *F, const float *const *rows, unsigned n, size_t count, enum kvc_fusion fusion,
-                      bool first) {
-    if (n == FUSE_AT_ONCE && !first && fusion == KVC_FUSE_SUM)
-        fuse_rows_of(F, rows, FUSE_AT_ONCE, count, KVC_FUSE_SUM, false);
-    else if (n == FUSE_AT_ONCE && !first)
-        fuse_rows_of(F, rows, FUSE_AT_ONCE, count, KVC_FUSE_MAX, false);
+static void fuse_rows(float *F, const float *const *rows, unsigned n, const float *const *next, unsigned next_n,
+                      size_t count, enum kvc_fusion fusion, bool first) {
+    if (n == FUSE_AT_ONCE && next_n == FUSE_AT_ONCE && !first && fusion == KVC_FUSE_SUM)
+        fuse_rows_of(F, rows, FUSE_AT_ONCE, next, FUSE_AT_ONCE, count, KVC_FUSE_SUM, false);
+    else if (n == FUSE_AT_ONCE && next_n == FUSE_AT_ONCE && !first)
+        fuse_rows_of(F, rows, FUSE_AT_ONCE, next, FUSE_AT_ONCE, count, KVC_FUSE_MAX, false);
     else
-        fuse_rows_of(F, rows, n, count, fusion, first);
+        fuse_rows_of(F, rows, n, next, next_n, count, fusion, first);
 }
 
 /* logits [n], by rank, become exp(s - M) / L: M and L merged from tiles as attention does. tile [KVC_TILE] scratch. */
@@ -119,12 +122,11 @@ static void fuse_task(void *argument, size_t task, unsigned thread) {
     float *F = by_slot && order ? fused : scores;
     const uint32_t n = !by_slot ? old : order ? span : old;
     for (uint32_t i = 0; i < job->filled;) {
-        const float *rows[FUSE_AT_ONCE];
-        uint32_t some = 0;
-        while (some < (by_slot ? FUSE_AT_ONCE : 1) && i + some < job->filled) {
-            const size_t column = (size_t)((job->now - job->filled + i + some) % job->ring);
-            rows[some++] = state + column * slots;
-        }
+        const float *rows[2 * FUSE_AT_ONCE]; /* these and the next */
+        const uint32_t left = job->filled - i, most = by_slot ? FUSE_AT_ONCE : 1;
+        const uint32_t some = left < most ? left : most, next = left - some < most ? left - some : most;
+        for (uint32_t j = 0; j < some + next; j++)
+            rows[j] = state + (size_t)((job->now - job->filled + i + j) % job->ring) * slots;
         if (!by_slot) {
             for (uint32_t r = 0; r < old; r++)
                 row[r] = rows[0][order ? order[r] : r];
@@ -132,7 +134,7 @@ static void fuse_task(void *argument, size_t task, unsigned thread) {
                 softmax_row(row, old, tile, maxima, sums);
             rows[0] = row;
         }
-        fuse_rows(F, rows, some, n, job->fusion, i == 0);
+        fuse_rows(F, rows, some, rows + some, by_slot ? next : 0, n, job->fusion, i == 0);
         i += some;
     }
     for (uint32_t r = 0; F != scores && r < old; r++)

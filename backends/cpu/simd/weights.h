@@ -159,7 +159,7 @@ static void weights_task(void *argument, size_t task, unsigned thread) {
                 many_scores(work.packed_keys, work.q + (size_t)i * group * size, some * group, work.in, d, job->scale,
                             work.s);
             else
-                few_scores(type, work.keys, 0, n, work.q + (size_t)i * group * size, some * group, d, job->scale,
+                few_scores(type, work.keys, 0, 0, n, work.q + (size_t)i * group * size, some * group, d, job->scale,
                            work.wide, work.s);
             for (uint32_t j = 0; j < some; j++) {
                 const size_t cell = (size_t)(i + j) * rows->heads + (size_t)h * group;
