@@ -129,6 +129,79 @@ static void check_ring(struct pair *pair) {
     free_case(pair, &c);
 }
 
+static void attend(struct pair *pair, const struct rows_case *c, struct both *out) {
+    for (int s = 0; s < SIDES; s++) {
+        const struct kvc_segment segment = {&c->lists->on[s], NULL, 0, 1, 1, NULL};
+        const struct kvc_attention call = {.segments = &segment,
+                                           .segment_count = 1,
+                                           .heads = c->shape.kv_heads * c->group,
+                                           .kv_heads = c->shape.kv_heads,
+                                           .head_size = c->shape.head_size,
+                                           .window = c->window,
+                                           .q = span_of(&c->q, s),
+                                           .out = span_of(out, s),
+                                           .maximum = span_of(&c->maximum, s),
+                                           .sum = span_of(&c->sum, s),
+                                           .positions = span_of(&c->positions, s),
+                                           .later = span_of(&c->later, s)};
+        pair->device[s]->ops->attention(pair->device[s], &call);
+    }
+}
+
+static void write_ring(struct pair *pair, const struct rows_case *c, const char *when) {
+    const enum kvc_row_kind kind = below(pair, 2) ? KVC_ROW_WEIGHTS : KVC_ROW_LOGITS;
+    for (int s = 0; s < SIDES; s++) {
+        const struct kvc_weight_rows rows = rows_of(c, s);
+        pair->device[s]->ops->ring_write(pair->device[s], &rows, 4, kind);
+    }
+    same_lists(pair, c->lists, when);
+}
+
+/* A decode step: what attention computed may be used again, but only while it is true. */
+static void check_after_attention(struct pair *pair) {
+    struct rows_case c = make_case(pair, 4, 1);
+    struct both out = both_floats(pair, c.q.bytes / 4, ORDINARY);
+    const uint32_t d = c.shape.head_size;
+    for (int s = 0; s < SIDES; s++) /* above every position there is, as the newest token's */
+        *(int32_t *)c.positions.on[s]->data = 4000;
+    attend(pair, &c, &out);
+    write_ring(pair, &c, "ring_write after attention");
+    const uint32_t change = below(pair, c.shape.permuted ? 5 : 3);
+    struct both_reads kept = reads_make(pair, &c.shape, 90);
+    struct both k = both_floats(pair, (size_t)c.shape.kv_heads * d, c.shape.values);
+    bool room = true;
+    for (uint32_t h = 0; h < c.shape.kv_heads; h++)
+        room = room && c.shape.count[h] % KVC_TILE != 0;
+    for (int s = 0; s < SIDES; s++) {
+        struct kvc_device *device = pair->device[s];
+        const struct kvc_segment segment = {&c.lists->on[s], NULL, 0, 1, 1, NULL};
+        if (change == 0) { /* another query at the same place */
+            float *q = c.q.on[s]->data;
+            q[c.q.bytes / 4 - 1] = 0.25f;
+        } else if (change == 1) { /* an entry leaves, another takes its place */
+            device->ops->drop(device, &c.lists->on[s], 1);
+            if (room)
+                device->ops->append(device, &segment, 1, span_of(&k, s), span_of(&k, s), span_of(&c.positions, s));
+        } else if (change == 3) {
+            device->ops->evict(device, &c.lists->on[s], &kept.on[s]);
+        } else if (change == 4) {
+            device->ops->identity(device, &c.lists->on[s]);
+        }
+    }
+    char what[120];
+    snprintf(what, sizeof what, "ring_write after change %u, d %u, G %u, entries %u, read %u%%, window %u", change, d,
+             c.group, c.shape.count[0], c.read_percent, c.window);
+    write_ring(pair, &c, what);
+    reads_free(pair, &kept);
+    both_free(pair, &k);
+    both_free(pair, &out);
+    free_case(pair, &c);
+}
+
+static void test_after_attention(void **state) {
+    (void)state;
+    on_all(check_after_attention, 40);
+}
 static void test_window_mass(void **state) {
     (void)state;
     on_all(check_window_mass, 20);
@@ -142,6 +215,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_window_mass),
         cmocka_unit_test(test_ring),
+        cmocka_unit_test(test_after_attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,6 +32,8 @@ struct kvc_cpu {
     struct kvc_ops table;        /* this path's operations, ref where it has none */
     void **scratch;              /* per thread, grown by kvc_cpu_scratch */
     size_t *scratch_bytes;
+    void *memo;                  /* a SIMD path's own, kept between calls; kvc_host_alloc, freed with the device */
+    size_t memo_bytes;
     pthread_mutex_t lock;    /* of device.memory, failure and failure_text */
     enum kvc_status failure; /* first failure since the last sync */
     char failure_text[200];

@@ -10,6 +10,7 @@
 
 #include "backends/cpu/simd/attention_many.h"
 #include "backends/cpu/simd/carve.h"
+#include "backends/cpu/simd/score_memo.h"
 
 #define BLOCK_QUERIES 192u          /* that share a packed tile */
 #define PARTIAL_BYTES ((size_t)16 << 20) /* of a unit's tile results, where the block can be made small enough */
@@ -46,6 +47,7 @@ struct attention_job {
     size_t cells_most; /* tiles times queries of a unit */
     uint32_t group, d, blocks_most, rows_most, queries_most;
     bool any_many, split;
+    struct score_memo *memo; /* NULL, or has a record for every segment */
     float scale;
 };
 
@@ -206,6 +208,11 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
         for (uint32_t i = 0; i < queries; i++)
             pad_query(work.q + i * padded_size(d), query_of(job, &unit, i), d);
     }
+    const struct score_record *record = job->memo ? &job->memo->record[unit.segment - call->segments] : NULL;
+    const size_t keep_stride = record ? record->stride : 0;
+    float *keep = record && record->lists
+                      ? job->memo->values + record->scores + (size_t)unit.head * group * keep_stride
+                      : NULL;
     for (uint32_t t = from; t < to; t++) {
         const struct seen_range all = seen_in_tile((struct seen_range){low, high}, t * KVC_TILE);
         const size_t at = (size_t)(t - first) * queries;
@@ -219,7 +226,7 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
                       results.m + at, results.l + at, results.o + at * stride);
         } else {
             few_tile(type, work.keys, value_offset, all.low, all.high, work.q, queries, d, job->scale, work.wide,
-                     work.s, results.m + at, results.l + at, results.o + at * stride);
+                     work.s, keep ? keep + (size_t)t * KVC_TILE : NULL, keep_stride, results.m + at, results.l + at, results.o + at * stride);
         }
     }
     if (!split || atomic_fetch_sub(&job->unfinished[unit.number], 1) == 1)
@@ -281,6 +288,43 @@ static double plan_attention(struct attention_job *job, unsigned threads) {
     return work;
 }
 
+/* Prepares a record for every single row that sees all of its lists. */
+static struct score_memo *plan_memo(const struct attention_job *job) {
+    const struct kvc_attention *call = job->call;
+    const uint32_t *later = kvc_span_data(call->later);
+    const size_t q_size = (size_t)call->heads * call->head_size;
+    struct score_memo *memo = NULL;
+    for (int made = 0; made < 2; made++) { /* counts, then fills in */
+        size_t values = 0, wanted = 0;
+        for (size_t i = 0; i < call->segment_count; i++) {
+            const struct kvc_segment *segment = &call->segments[i];
+            if (segment->rows != 1 || segment->reads || call->window || job->plan[i].many || later[segment->row])
+                continue;
+            const uint32_t stride = memo_stride(job->plan[i].tiles * KVC_TILE);
+            const struct score_record record = {segment->lists,
+                                                call->heads,
+                                                call->head_size,
+                                                stride,
+                                                values,
+                                                values + call->kv_heads,
+                                                values + call->kv_heads + q_size};
+            wanted++;
+            values += call->kv_heads + q_size + (size_t)call->heads * stride;
+            if (!made)
+                continue;
+            memo->record[i] = record;
+            memcpy(memo->values + record.count, segment->lists->count->data, call->kv_heads * sizeof(uint32_t));
+            memcpy(memo->values + record.q, (const float *)kvc_span_data(call->q) + segment->row * q_size,
+                   q_size * sizeof(float));
+        }
+        if (!made)
+            memo = memo_open(job->cpu, wanted ? call->segment_count : 0, values);
+        if (!memo)
+            return NULL;
+    }
+    return memo;
+}
+
 static void attention(struct kvc_device *device, const struct kvc_attention *call) {
     struct kvc_cpu *cpu = (struct kvc_cpu *)device;
     struct attention_job job = {.cpu = cpu,
@@ -316,6 +360,7 @@ static void attention(struct kvc_device *device, const struct kvc_attention *cal
     for (size_t i = 0, unit = 0; job.split && i < call->segment_count; i++)
         for (size_t n = (size_t)job.plan[i].blocks * call->kv_heads; n > 0; n--)
             atomic_init(&job.unfinished[unit++], job.plan[i].splits);
+    job.memo = plan_memo(&job);
     kvc_threads_run(threads_for(cpu, vectors), job.tasks, attention_task, &job);
 }
 

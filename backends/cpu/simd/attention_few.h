@@ -269,11 +269,14 @@ static void few_mix(enum kvc_type type, const unsigned char *const *keys, size_t
     }
 }
 
-/* One tile: m, l [heads], o [heads, padded_size(d)] from zero. p [heads, KVC_TILE] scratch. low < high. */
+/* One tile: m, l [heads], o [heads, padded_size(d)] from zero. p [heads, KVC_TILE] scratch. low < high. keep: NULL, or
+ * gets the scores of places low .. high - 1, rows keep_stride apart. */
 static void few_tile(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, uint32_t low,
                      uint32_t high, const float *q, uint32_t heads, uint32_t d, float scale, float *wide, float *p,
-                     float *m, float *l, float *o) {
+                     float *keep, size_t keep_stride, float *m, float *l, float *o) {
     few_scores(type, keys, value_offset, low, high, q, heads, d, scale, wide, p);
+    for (uint32_t h = 0; keep && h < heads; h++)
+        memcpy(keep + h * keep_stride + low, p + (size_t)h * KVC_TILE + low, (high - low) * sizeof *keep);
     for (uint32_t h = 0; h < heads; h++)
         m[h] = softmax_tile(p + (size_t)h * KVC_TILE, low, high, &l[h]);
     memset(o, 0, heads * padded_size(d) * sizeof *o);

@@ -2,7 +2,7 @@
 #ifndef KVC_CPU_LISTS_H
 #define KVC_CPU_LISTS_H
 
-#include "backends/cpu/simd/entries.h"
+#include "backends/cpu/simd/score_memo.h"
 
 INLINE uint32_t slots_of(const struct kvc_lists *lists, uint32_t h) {
     return lists->host_base[h + 1] - lists->host_base[h];
@@ -153,6 +153,7 @@ static void append(struct kvc_device *device, const struct kvc_segment *segments
     double work = 0.0;
     for (size_t i = 0; i < segment_count; i++) {
         const struct kvc_lists *lists = segments[i].lists;
+        memo_forget(job.cpu, lists);
         heads = lists->kv_heads > heads ? lists->kv_heads : heads;
         work += (double)segments[i].stored * lists->kv_heads *
                 (lists->format.head_size * (lists->format.type == KVC_Q8_0 ? 16.0 : 4.0) / LANES + lists->columns);
@@ -162,7 +163,7 @@ static void append(struct kvc_device *device, const struct kvc_segment *segments
 
 static void drop(struct kvc_device *device, struct kvc_lists *lists, uint32_t rows) {
     uint32_t *count = lists->count->data;
-    (void)device;
+    memo_forget((struct kvc_cpu *)device, lists);
     for (uint32_t h = 0; h < lists->kv_heads; h++)
         count[h] -= rows < count[h] ? rows : count[h];
 }
@@ -185,6 +186,7 @@ static uint32_t run_length(const uint32_t *ranks, uint32_t n) {
 }
 
 static void evict(struct kvc_device *device, struct kvc_lists *lists, const struct kvc_read_list *kept) {
+    memo_forget((struct kvc_cpu *)device, lists);
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         uint32_t *count = (uint32_t *)lists->count->data + h, *order, *evicted, gone = 0, next = 0, rank = 0;
         const uint32_t kept_count = ((const uint32_t *)kept->count->data)[h];
@@ -216,7 +218,7 @@ static void evict(struct kvc_device *device, struct kvc_lists *lists, const stru
 }
 
 static void identity(struct kvc_device *device, struct kvc_lists *lists) {
-    (void)device;
+    memo_forget((struct kvc_cpu *)device, lists);
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         uint32_t *order = (uint32_t *)lists->order->data + lists->host_base[h], s = 0;
         int32_t *position = (int32_t *)lists->position->data + lists->host_base[h];
@@ -304,6 +306,8 @@ static void relayout_task(void *argument, size_t task, unsigned thread) {
 static void relayout(struct kvc_device *device, struct kvc_lists *dst, const struct kvc_lists *src) {
     struct relayout_job job = {.cpu = (struct kvc_cpu *)device, .dst = dst, .src = src};
     double work = 0.0;
+    memo_forget(job.cpu, src);
+    memo_forget(job.cpu, dst);
     for (uint32_t h = 0; h < src->kv_heads; h++) {
         const uint32_t count = ((const uint32_t *)src->count->data)[h], slots = slots_of(dst, h);
         job.count_most = count > job.count_most ? count : job.count_most;

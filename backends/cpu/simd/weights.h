@@ -4,6 +4,7 @@
 
 #include "backends/cpu/simd/attention_many.h"
 #include "backends/cpu/simd/carve.h"
+#include "backends/cpu/simd/score_memo.h"
 
 /* One call of window_mass or ring_write. A task is a run of tiles of one KV head. */
 struct weights_job {
@@ -13,6 +14,8 @@ struct weights_job {
     uint32_t blocks_most, at_once; /* queries times heads scored together */
     float scale;
     bool many;
+    const float *known; /* NULL, or the query's scores, [H, known_stride] by rank */
+    uint32_t known_stride;
     float *scores; /* window_mass: [H_kv, stride] */
     uint32_t stride;
     uint32_t ring; /* ring_write, else 0 */
@@ -42,14 +45,15 @@ static size_t lay_out_weights(const struct weights_job *job, struct weights_work
     return at.used;
 }
 
-/* value[e] = sum over the group's heads, from 0 and ascending, of exp(s - M) / L, or of s; s [group, KVC_TILE]. */
-static void group_values(const float *s, uint32_t low, uint32_t high, uint32_t group, const float *maximum,
+/* value[e] = sum over the group's heads, from 0 and ascending, of exp(s - M) / L, or of s; rows of s lie s_stride
+ * apart and reach to the end of the tile. */
+static void group_values(const float *s, size_t s_stride, uint32_t low, uint32_t high, uint32_t group, const float *maximum,
                          const float *sum, enum kvc_row_kind kind, float *value) {
     for (uint32_t e = low; e < high; e += LANES) {
         vf total = vf_zero();
         const bool whole = e + LANES <= KVC_TILE;
         for (uint32_t g = 0; g < group; g++) {
-            const float *from = s + (size_t)g * KVC_TILE + e;
+            const float *from = s + g * s_stride + e;
             vf x = whole ? vf_load(from) : vf_part_load(from, KVC_TILE - e);
             if (kind == KVC_ROW_WEIGHTS)
                 x = vf_div(exp_any(vf_sub(x, vf_set(maximum[g]))), vf_set(sum[g]));
@@ -90,7 +94,8 @@ static void take_values(const struct weights_job *job, const struct head_entries
         memcpy(column + first, value, n * sizeof *value);
     else
         for (uint32_t e = 0; e < n; e++)
-            column[head_slot(head, first + e)] = value[e];
+            if (head_rank(head, first + e) < head->count)
+                column[head_slot(head, first + e)] = value[e];
 }
 
 static void weights_task(void *argument, size_t task, unsigned thread) {
@@ -113,7 +118,7 @@ static void weights_task(void *argument, size_t task, unsigned thread) {
         work.seen[i] = head_seen(&head, positions[i], later[i], rows->window);
         all = all && work.seen[i].low == 0 && work.seen[i].high == head.places;
     }
-    if (job->ring && head.order && !head.rank && all && slots_in_use(head.order, head.count) == head.count)
+    if (job->ring && !job->known && head.order && !head.rank && all && slots_in_use(head.order, head.count) == head.count)
         head.order = NULL; /* everything is seen and goes by slot: so can we */
     const uint32_t tiles = (head.places + KVC_TILE - 1) / KVC_TILE;
     const uint32_t from = (uint32_t)((uint64_t)tiles * split / job->splits);
@@ -136,7 +141,7 @@ static void weights_task(void *argument, size_t task, unsigned thread) {
     const float *q = (const float *)kvc_span_data(rows->q) + (size_t)h * group * d;
     for (size_t c = 0; job->many && c < packed_size(d); c++)
         work.place[c] = (uint16_t)packed_place(c, d);
-    for (uint32_t n = 0; n < queries * group; n += job->many ? SCORE_QUERIES : 1) {
+    for (uint32_t n = 0; !job->known && n < queries * group; n += job->many ? SCORE_QUERIES : 1) {
         const float *some[SCORE_QUERIES] = {NULL};
         for (uint32_t j = n; j < n + SCORE_QUERIES && j < queries * group; j++)
             some[j - n] = q + ((size_t)(j / group) * rows->heads + j % group) * d;
@@ -147,7 +152,8 @@ static void weights_task(void *argument, size_t task, unsigned thread) {
     }
     for (uint32_t t = from; t < to; t++) {
         const uint32_t first = t * KVC_TILE, n = head.places - first < KVC_TILE ? head.places - first : KVC_TILE;
-        head_keys(&head, first, n, work.keys);
+        if (!job->known)
+            head_keys(&head, first, n, work.keys);
         if (job->many)
             pack_keys(type, work.keys, 0, n, d, work.place, work.packed_keys);
         const uint32_t step = job->at_once / group;
@@ -158,14 +164,16 @@ static void weights_task(void *argument, size_t task, unsigned thread) {
             if (job->many)
                 many_scores(work.packed_keys, work.q + (size_t)i * group * size, some * group, work.in, d, job->scale,
                             work.s);
-            else
+            else if (!job->known)
                 few_scores(type, work.keys, 0, 0, n, work.q + (size_t)i * group * size, some * group, d, job->scale,
                            work.wide, work.s);
             for (uint32_t j = 0; j < some; j++) {
                 const size_t cell = (size_t)(i + j) * rows->heads + (size_t)h * group;
                 const struct seen_range in = work.in[j * group];
                 const bool weights = job->kind == KVC_ROW_WEIGHTS;
-                group_values(work.s + (size_t)j * group * KVC_TILE, in.low, in.high, group,
+                const float *s = job->known ? job->known + (size_t)h * group * job->known_stride + first
+                                            : work.s + (size_t)j * group * KVC_TILE;
+                group_values(s, job->known ? job->known_stride : KVC_TILE, in.low, in.high, group,
                              weights ? (const float *)kvc_span_data(rows->maximum) + cell : NULL,
                              weights ? (const float *)kvc_span_data(rows->sum) + cell : NULL, job->kind, work.value);
                 take_values(job, &head, h, i + j, first, n, in, work.value);
@@ -178,6 +186,9 @@ static void run_weights(struct weights_job *job) {
     const struct kvc_weight_rows *rows = job->rows;
     uint32_t tiles = 0;
     double work = 0.0;
+    if (rows->queries == 1 && !rows->reads)
+        job->known = memo_find(job->cpu, rows->lists, kvc_span_data(rows->q), rows->heads, rows->head_size,
+                               &job->known_stride);
     job->group = rows->heads / rows->kv_heads;
     job->d = rows->head_size;
     job->scale = kvc_attention_scale(job->d);
@@ -192,7 +203,7 @@ static void run_weights(struct weights_job *job) {
         const uint32_t blocks = (uint32_t)head_block_count(rows->lists, h), mine = (n + KVC_TILE - 1) / KVC_TILE;
         tiles = mine > tiles ? mine : tiles;
         job->blocks_most = blocks > job->blocks_most ? blocks : job->blocks_most;
-        work += 1.5 * n * job->group * rows->queries * (job->d + 24.0) / LANES;
+        work += 1.5 * n * job->group * rows->queries * ((job->known ? 0 : job->d) + 24.0) / LANES;
     }
     struct kvc_threads *threads = threads_for(job->cpu, work);
     const uint32_t wanted = 4 * kvc_threads_count(threads), each = (wanted + rows->kv_heads - 1) / rows->kv_heads;
