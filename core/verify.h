@@ -47,6 +47,16 @@ struct kvc_lists_shape {
     enum kvc_flavour flavour; /* of keys and values */
 };
 
+/* A random shape, described in v->shape; what one operation adds to the description is given as a format of two
+ * unsigned numbers. */
+struct kvc_lists_shape kvc_verify_shape(struct kvc_verify *v, uint32_t columns, uint32_t most_blocks, bool ordered);
+void kvc_verify_describe(struct kvc_verify *v, const char *format, unsigned a, unsigned b);
+/* Query heads that share a KV head: 1, 4, 7 or 8. */
+uint32_t kvc_verify_group(struct kvc_verify *v);
+/* F32, F16 or Q8_0. */
+enum kvc_type kvc_verify_entry_type(struct kvc_verify *v);
+
+/* No two draws in one expression or call: their order would be the compiler's choice. */
 uint32_t kvc_verify_draw(struct kvc_verify *v);                                 /* 32 random bits */
 uint32_t kvc_verify_range(struct kvc_verify *v, uint32_t least, uint32_t most); /* both included */
 #define kvc_verify_pick(v, array) ((array)[kvc_verify_range(v, 0, sizeof(array) / sizeof((array)[0]) - 1)])

@@ -4,29 +4,9 @@
 
 #include "core/verify.h"
 
-static const uint32_t head_sizes[] = {8, 64, 80, 96, 128, 256, 8, 64, 80, 96, 128, 256, 2, 20, 33};
-static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
-static const uint32_t groups[] = {1, 4, 7, 8};
-
 static struct kvc_lists_shape draw_shape(struct kvc_verify *v, bool ordered) {
-    struct kvc_lists_shape shape;
-    shape.type = kvc_verify_pick(v, types);
-    shape.kv_heads = kvc_verify_range(v, 1, 3);
-    shape.head_size = kvc_verify_pick(v, head_sizes);
-    shape.columns = kvc_verify_range(v, 0, 3);
-    shape.most_blocks = kvc_verify_range(v, 1, 5);
-    shape.ordered = ordered;
-    shape.flavour = kvc_verify_flavour(v);
-    snprintf(v->shape, sizeof v->shape, "%s, kv_heads %u, d %u, blocks %u%s", kvc_type_name(shape.type),
-             (unsigned)shape.kv_heads, (unsigned)shape.head_size, (unsigned)shape.most_blocks,
-             ordered ? ", ordered" : "");
-    return shape;
-}
-
-/* Where the shape's description ends, for what one operation adds to it. */
-static void describe(struct kvc_verify *v, const char *what, unsigned a, unsigned b) {
-    size_t length = strlen(v->shape);
-    snprintf(v->shape + length, sizeof v->shape - length, what, a, b);
+    uint32_t columns = kvc_verify_range(v, 0, 3);
+    return kvc_verify_shape(v, columns, 5, ordered);
 }
 
 static void append_case(struct kvc_verify *v) {
@@ -40,7 +20,7 @@ static void append_case(struct kvc_verify *v) {
     memset(lists, 0, sizeof lists);
     for (; made < count && v->status == KVC_OK; made++) {
         uint32_t room = UINT32_MAX, stored;
-        shape.type = kvc_verify_pick(v, types);
+        shape.type = kvc_verify_entry_type(v);
         kvc_verify_lists(v, &shape, &lists[made]);
         for (uint32_t h = 0; v->status == KVC_OK && h < shape.kv_heads; h++)
             if (lists[made].slots[h] - lists[made].count[h] < room)
@@ -55,7 +35,7 @@ static void append_case(struct kvc_verify *v) {
         }
         rows += stored + made;
     }
-    describe(v, ", segments %u, rows %u", count, rows);
+    kvc_verify_describe(v, ", segments %u, rows %u", count, rows);
     position = kvc_verify_alloc(v, (rows + 1) * sizeof *position);
     for (uint32_t i = 0; position && i < rows; i++)
         position[i] = (int32_t)(5000 + i);
@@ -87,7 +67,7 @@ static void drop_case(struct kvc_verify *v) {
     struct kvc_twin_lists lists;
     uint32_t rows = kvc_verify_range(v, 0, 40);
     kvc_verify_lists(v, &shape, &lists);
-    describe(v, ", rows %u", rows, 0);
+    kvc_verify_describe(v, ", rows %u", rows, 0);
     for (int side = 0; side < 2 && v->status == KVC_OK; side++)
         v->device[side]->ops->drop(v->device[side], &lists.lists[side], rows);
     if (v->status == KVC_OK)
@@ -207,7 +187,7 @@ static void add_segment(struct kvc_verify *v, struct attention_case *c, struct k
     bool reads = kvc_verify_range(v, 0, 3) == 0;
     if (kvc_verify_range(v, 0, 9) == 0)
         rows = kvc_verify_range(v, 1, 70);
-    shape->type = kvc_verify_pick(v, types);
+    shape->type = kvc_verify_entry_type(v);
     shape->ordered = kvc_verify_range(v, 0, 2) > 0;
     kvc_verify_lists(v, shape, &c->lists[i]);
     if (reads && v->status == KVC_OK) {
@@ -233,15 +213,15 @@ static void attention_case(struct kvc_verify *v) {
     struct kvc_twin q, out, maximum = {{NULL, NULL}}, sum = {{NULL, NULL}}, positions, later;
     bool wants = kvc_verify_range(v, 0, 1);
     memset(&c, 0, sizeof c);
-    heads = shape.kv_heads * kvc_verify_pick(v, groups);
+    heads = shape.kv_heads * kvc_verify_group(v);
     c.position = kvc_verify_alloc(v, MOST_ROWS * sizeof *c.position);
     c.later = kvc_verify_alloc(v, MOST_ROWS * sizeof *c.later);
     for (uint32_t i = 0; i < count && v->status == KVC_OK; i++)
         add_segment(v, &c, &shape);
     if (kvc_verify_range(v, 0, 2) == 0)
         window = kvc_verify_range(v, 1, (uint32_t)c.lists[0].now + 3);
-    describe(v, ", heads %u, rows %u", heads, c.rows);
-    describe(v, ", segments %u, window %u", c.segment_count, window);
+    kvc_verify_describe(v, ", heads %u, rows %u", heads, c.rows);
+    kvc_verify_describe(v, ", segments %u, window %u", c.segment_count, window);
     q = kvc_verify_twin_values(v, (size_t)c.rows * heads * shape.head_size, kvc_verify_flavour(v));
     out = kvc_verify_twin(v, (size_t)c.rows * heads * shape.head_size * sizeof(float), NULL);
     positions = kvc_verify_twin(v, MOST_ROWS * sizeof *c.position, c.position);

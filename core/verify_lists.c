@@ -4,6 +4,36 @@
 
 #include "core/verify.h"
 
+struct kvc_lists_shape kvc_verify_shape(struct kvc_verify *v, uint32_t columns, uint32_t most_blocks, bool ordered) {
+    static const uint32_t head_sizes[] = {8, 64, 80, 96, 128, 256, 8, 64, 80, 96, 128, 256, 2, 20, 33};
+    struct kvc_lists_shape shape;
+    shape.type = kvc_verify_entry_type(v);
+    shape.kv_heads = kvc_verify_range(v, 1, 3);
+    shape.head_size = kvc_verify_pick(v, head_sizes);
+    shape.columns = columns;
+    shape.most_blocks = kvc_verify_range(v, 1, most_blocks);
+    shape.ordered = ordered;
+    shape.flavour = kvc_verify_flavour(v);
+    snprintf(v->shape, sizeof v->shape, "%s, kv_heads %u, d %u%s", kvc_type_name(shape.type), (unsigned)shape.kv_heads,
+             (unsigned)shape.head_size, ordered ? ", ordered" : "");
+    return shape;
+}
+
+void kvc_verify_describe(struct kvc_verify *v, const char *format, unsigned a, unsigned b) {
+    size_t length = strlen(v->shape);
+    snprintf(v->shape + length, sizeof v->shape - length, format, a, b);
+}
+
+uint32_t kvc_verify_group(struct kvc_verify *v) {
+    static const uint32_t groups[] = {1, 4, 7, 8};
+    return kvc_verify_pick(v, groups);
+}
+
+enum kvc_type kvc_verify_entry_type(struct kvc_verify *v) {
+    static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
+    return kvc_verify_pick(v, types);
+}
+
 /* Host-side description, before anything is put on the devices. */
 struct plan {
     uint32_t *base, *order;

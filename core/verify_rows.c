@@ -35,8 +35,10 @@ static void make_block(struct kvc_verify *v, enum kvc_type type, unsigned char *
     for (uint32_t i = 0; i < bytes; i++)
         block[i] = (unsigned char)kvc_verify_draw(v);
     for (uint32_t i = 0; i < scales; i++)
-        if (!wild || kvc_verify_range(v, 0, 15))
-            put_half(block + scale + 2 * i, (kvc_u16)((kvc_verify_draw(v) & 0x83ff) | kvc_verify_range(v, 1, 9) << 10));
+        if (!wild || kvc_verify_range(v, 0, 15)) {
+            uint32_t bits = kvc_verify_draw(v), exponent = kvc_verify_range(v, 1, 9);
+            put_half(block + scale + 2 * i, (kvc_u16)((bits & 0x83ff) | exponent << 10));
+        }
 }
 
 /* outputs rows of inputs values, in memory that starts at an odd multiple of the type's smallest unit. */
@@ -171,7 +173,8 @@ static void rope_case(struct kvc_verify *v) {
 }
 
 static void gated_silu_case(struct kvc_verify *v) {
-    size_t n = (size_t)draw_rows(v) * kvc_verify_pick(v, any_width);
+    uint32_t rows = draw_rows(v), width = kvc_verify_pick(v, any_width);
+    size_t n = (size_t)rows * width;
     enum kvc_flavour flavour = kvc_verify_flavour(v);
     float *values = kvc_verify_values(v, n, flavour);
     struct kvc_twin gate, up = kvc_verify_twin_values(v, n, kvc_verify_flavour(v)), y;
@@ -189,7 +192,8 @@ static void gated_silu_case(struct kvc_verify *v) {
 }
 
 static void add_case(struct kvc_verify *v) {
-    size_t n = (size_t)draw_rows(v) * kvc_verify_pick(v, any_width);
+    uint32_t rows = draw_rows(v), width = kvc_verify_pick(v, any_width);
+    size_t n = (size_t)rows * width;
     struct kvc_twin y = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
     struct kvc_twin x = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
     snprintf(v->shape, sizeof v->shape, "n %zu", n);

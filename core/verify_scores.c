@@ -4,29 +4,6 @@
 
 #include "core/verify.h"
 
-static const uint32_t head_sizes[] = {8, 64, 80, 96, 128, 256, 8, 64, 80, 96, 128, 256, 2, 20, 33};
-static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
-static const uint32_t groups[] = {1, 4, 7, 8};
-
-static struct kvc_lists_shape draw_shape(struct kvc_verify *v, uint32_t columns, uint32_t most_blocks) {
-    struct kvc_lists_shape shape;
-    shape.type = kvc_verify_pick(v, types);
-    shape.kv_heads = kvc_verify_range(v, 1, 3);
-    shape.head_size = kvc_verify_pick(v, head_sizes);
-    shape.columns = columns;
-    shape.most_blocks = kvc_verify_range(v, 1, most_blocks);
-    shape.ordered = kvc_verify_range(v, 0, 2) > 0;
-    shape.flavour = kvc_verify_flavour(v);
-    snprintf(v->shape, sizeof v->shape, "%s, kv_heads %u, d %u%s", kvc_type_name(shape.type), (unsigned)shape.kv_heads,
-             (unsigned)shape.head_size, shape.ordered ? ", ordered" : "");
-    return shape;
-}
-
-static void describe(struct kvc_verify *v, const char *what, unsigned a, unsigned b) {
-    size_t length = strlen(v->shape);
-    snprintf(v->shape + length, sizeof v->shape - length, what, a, b);
-}
-
 /* ---- weight rows ---- */
 
 struct rows_case {
@@ -37,8 +14,8 @@ struct rows_case {
 
 /* Queries of one session, with the M and L that the reference's attention gives for them. */
 static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_queries, struct rows_case *c) {
-    struct kvc_lists_shape shape = draw_shape(v, columns, 4);
-    uint32_t queries = kvc_verify_range(v, 1, most_queries), heads = shape.kv_heads * kvc_verify_pick(v, groups);
+    struct kvc_lists_shape shape = kvc_verify_shape(v, columns, 4, kvc_verify_range(v, 0, 2) > 0);
+    uint32_t queries = kvc_verify_range(v, 1, most_queries), heads = shape.kv_heads * kvc_verify_group(v);
     uint32_t window;
     bool reads = kvc_verify_range(v, 0, 3) == 0;
     size_t n = (size_t)queries * heads * shape.head_size;
@@ -60,7 +37,7 @@ static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_quer
         later[i] = queries - 1 - i;
     }
     window = kvc_verify_range(v, 0, 2) ? 0 : kvc_verify_range(v, most_queries, (uint32_t)c->lists.now + 80);
-    describe(v, ", heads %u, queries %u", heads, queries);
+    kvc_verify_describe(v, ", heads %u, queries %u", heads, queries);
     q = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
     out = kvc_verify_twin(v, n * sizeof(float), NULL);
     maximum = kvc_verify_twin(v, (size_t)queries * heads * sizeof *M, NULL);
@@ -142,7 +119,7 @@ static void ring_write_case(struct kvc_verify *v) {
 
 static void ring_fuse_case(struct kvc_verify *v) {
     uint32_t ring = kvc_verify_range(v, 1, 40), filled = kvc_verify_range(v, 0, ring), stride;
-    struct kvc_lists_shape shape = draw_shape(v, ring, 5);
+    struct kvc_lists_shape shape = kvc_verify_shape(v, ring, 5, kvc_verify_range(v, 0, 2) > 0);
     enum kvc_row_kind kind = kvc_verify_range(v, 0, 1) ? KVC_ROW_WEIGHTS : KVC_ROW_LOGITS;
     enum kvc_fusion fusion = kvc_verify_range(v, 0, 1) ? KVC_FUSE_SUM : KVC_FUSE_MAX;
     struct kvc_twin_lists lists;
@@ -152,8 +129,8 @@ static void ring_fuse_case(struct kvc_verify *v) {
     kvc_verify_lists(v, &shape, &lists);
     now = (int64_t)lists.now + filled;
     recent = kvc_verify_range(v, 0, 3) ? now - kvc_verify_range(v, 0, 2 * ring) : kvc_verify_range(v, 0, 2000);
-    describe(v, ", ring %u, filled %u", ring, filled);
-    describe(v, ", kind %u, fusion %u", kind, fusion);
+    kvc_verify_describe(v, ", ring %u, filled %u", ring, filled);
+    kvc_verify_describe(v, ", kind %u, fusion %u", kind, fusion);
     if (v->status == KVC_OK && kvc_verify_range(v, 0, 1)) { /* the state is plain at first */
         size_t n = (size_t)ring * lists.all_slots;
         const float *values = kvc_verify_values(v, n, kvc_verify_flavour(v));
@@ -173,7 +150,7 @@ static void ring_fuse_case(struct kvc_verify *v) {
 
 static void pool_case(struct kvc_verify *v) {
     static const uint32_t kernels[] = {1, 3, 5, 7, 7, 7, 9, 15, 31, 63, 63, 129, 1001};
-    struct kvc_lists_shape shape = draw_shape(v, 0, 6);
+    struct kvc_lists_shape shape = kvc_verify_shape(v, 0, 6, kvc_verify_range(v, 0, 2) > 0);
     uint32_t kernel = kvc_verify_pick(v, kernels), stride;
     enum kvc_pooling pooling = kvc_verify_range(v, 0, 1) ? KVC_POOL_MAX : KVC_POOL_AVERAGE;
     uint64_t tail = kvc_verify_range(v, 0, 3) ? kvc_verify_range(v, 0, 40) : kvc_verify_range(v, 0, 1500);
@@ -182,8 +159,8 @@ static void pool_case(struct kvc_verify *v) {
     shape.head_size = 8;
     kvc_verify_lists(v, &shape, &lists);
     stride = lists.most + kvc_verify_range(v, 1, 4);
-    describe(v, ", kernel %u, pooling %u", kernel, pooling);
-    describe(v, ", tail %u", (unsigned)tail, 0);
+    kvc_verify_describe(v, ", kernel %u, pooling %u", kernel, pooling);
+    kvc_verify_describe(v, ", tail %u", (unsigned)tail, 0);
     in = kvc_verify_twin_values(v, (size_t)shape.kv_heads * stride, kvc_verify_flavour(v));
     out = kvc_verify_twin(v, (size_t)shape.kv_heads * stride * sizeof(float), NULL);
     for (int side = 0; side < 2 && v->status == KVC_OK; side++)
@@ -212,7 +189,7 @@ static struct kvc_keep draw_rule(struct kvc_verify *v, const struct kvc_twin_lis
 }
 
 static void keep_case(struct kvc_verify *v) {
-    struct kvc_lists_shape shape = draw_shape(v, 0, 6);
+    struct kvc_lists_shape shape = kvc_verify_shape(v, 0, 6, kvc_verify_range(v, 0, 2) > 0);
     struct kvc_twin_lists lists;
     struct kvc_keep rule;
     struct kvc_twin scores, counts, ranks;
@@ -225,8 +202,8 @@ static void keep_case(struct kvc_verify *v) {
     }
     rule = draw_rule(v, &lists);
     stride = lists.most + kvc_verify_range(v, 1, 4);
-    describe(v, ", first %u, tail %u", (unsigned)rule.first, (unsigned)rule.tail);
-    describe(v, ", top %u, fill %u", (unsigned)rule.top, (unsigned)rule.fill);
+    kvc_verify_describe(v, ", first %u, tail %u", (unsigned)rule.first, (unsigned)rule.tail);
+    kvc_verify_describe(v, ", top %u, fill %u", (unsigned)rule.top, (unsigned)rule.fill);
     scores = kvc_verify_twin_values(v, (size_t)shape.kv_heads * stride, kvc_verify_flavour(v));
     counts = kvc_verify_twin(v, shape.kv_heads * sizeof(uint32_t), NULL);
     ranks = kvc_verify_twin(v, (size_t)shape.kv_heads * stride * sizeof(uint32_t), NULL);
