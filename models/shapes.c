@@ -9,6 +9,8 @@
 static const struct kvc_shape shapes[] = {
     {"tiny", "odd sizes for tests: 3 layers, head size 24, GQA 3", "llama",
      3, 72, 6, 2, 24, 100, 300, 512, 0, true, 1e-5f, 10000.0f, KVC_ROPE_PLAIN, 0, 0, "gpt-2"},
+    {"small", "rows of whole blocks for tests: 2 layers, GQA 4", "llama",
+     2, 256, 8, 2, 32, 512, 512, 2048, 0, false, 1e-5f, 10000.0f, KVC_ROPE_PLAIN, 0, 0, "gpt-2"},
     {"100m", "100 million parameters: 12 layers, GQA 3, tied", "llama",
      12, 768, 12, 4, 64, 2048, 32000, 32768, 0, true, 1e-5f, 500000.0f, KVC_ROPE_PLAIN, 0, 0, "gpt-2"},
     {"llama-3.2-1b", "Llama 3.2 1B: 16 layers, GQA 4, tied", "llama",

@@ -117,6 +117,20 @@ static void gguf_files_keep_their_bits(void **state) {
     assert_true(difference(own_path("from.gguf"), own_path("wide.gguf")) == 0);
 }
 
+/* Stored weights are widened exactly before they are used: a file of the widened values gives the same bits. */
+static void widened_models_keep_their_bits(void **state) {
+    (void)state;
+    struct kvc_error error = {0};
+    for (int type = 0; type < KVC_TYPES; type += kvc_test_thinned() ? 4 : 1) {
+        must(kvc_make_model("small", (enum kvc_type)type, 9, own_path("stored.gguf"), &error), &error);
+        assert_string_equal(error.text, "");
+        must(kvc_convert(own_path("stored.gguf"), own_path("wide.gguf"), KVC_F32, &error), &error);
+        if (difference(own_path("stored.gguf"), own_path("wide.gguf")) != 0) {
+            fail_msg("%s: other logits from the widened weights", kvc_type_name((enum kvc_type)type));
+        }
+    }
+}
+
 static void quantised_models_stay_close(void **state) {
     (void)state;
     static const struct {
@@ -124,8 +138,20 @@ static void quantised_models_stay_close(void **state) {
         double least, most;
     } types[] = {{KVC_F16, 1e-6, 0.002}, {KVC_BF16, 1e-5, 0.02}, {KVC_Q8_0, 1e-4, 0.03}, {KVC_Q5_0, 1e-3, 0.15},
                  {KVC_Q4_0, 1e-3, 0.3}};
+    static const double whole_blocks[KVC_TYPES] = {
+        [KVC_Q3_K] = 0.8, [KVC_Q4_K] = 0.4, [KVC_Q5_K] = 0.2, [KVC_Q6_K] = 0.1, /* random weights forgive less */
+    };
     struct kvc_error error = {0};
     const char *from = source_path("data/demo");
+    must(kvc_make_model("small", KVC_F32, 3, own_path("from.gguf"), &error), &error);
+    for (int type = KVC_Q3_K; type <= KVC_Q6_K; type++) {
+        must(kvc_convert(own_path("from.gguf"), own_path("small.gguf"), (enum kvc_type)type, &error), &error);
+        assert_string_equal(error.text, "");
+        double off = difference(own_path("from.gguf"), own_path("small.gguf"));
+        if (off < whole_blocks[type] / 10 || off > whole_blocks[type]) {
+            fail_msg("%s: logits differ by %g", kvc_type_name((enum kvc_type)type), off);
+        }
+    }
     for (size_t i = 0; i < sizeof types / sizeof *types; i += kvc_test_thinned() ? 2 : 1) {
         must(kvc_convert(from, own_path("small.gguf"), types[i].type, &error), &error);
         assert_string_equal(error.text, "");
@@ -324,6 +350,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(folders_keep_their_bits),
         cmocka_unit_test(gguf_files_keep_their_bits),
+        cmocka_unit_test(widened_models_keep_their_bits),
         cmocka_unit_test(quantised_models_stay_close),
         cmocka_unit_test(rows_that_do_not_fit_are_told),
         cmocka_unit_test(text_is_carried_over),
