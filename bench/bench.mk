@@ -3,7 +3,7 @@ EXTRA_PROGRAMS += bench/linear
 CLEANFILES += bench/linear$(EXEEXT)
 bench_linear_SOURCES = bench/linear.c
 bench_linear_CPPFLAGS = $(AM_CPPFLAGS) $(OPENBLAS_CFLAGS)
-bench_linear_LDADD = libkvc.la $(KVC_LIBS)
+bench_linear_LDADD = libkvc.la $(KVC_LIBS) $(OPENBLAS_LIBS)
 
 EXTRA_PROGRAMS += bench/attention
 CLEANFILES += bench/attention$(EXEEXT)
