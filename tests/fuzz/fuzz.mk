@@ -16,14 +16,14 @@ clean-local:
 if HAVE_CMOCKA
 check_PROGRAMS += tests/fuzz/seeds_config tests/fuzz/seeds_gguf tests/fuzz/seeds_safetensors tests/fuzz/seeds_tokenizer \
 	tests/fuzz/seeds_vocabulary
-tests_fuzz_seeds_config_SOURCES = tests/fuzz/seeds.c tests/fuzz/fuzz_config.c
+tests_fuzz_seeds_config_SOURCES = tests/fuzz/over_seeds.c tests/fuzz/fuzz_config.c
 tests_fuzz_seeds_config_LDADD = $(KVC_TEST_LIBS)
-tests_fuzz_seeds_gguf_SOURCES = tests/fuzz/seeds.c tests/fuzz/fuzz_gguf.c
+tests_fuzz_seeds_gguf_SOURCES = tests/fuzz/over_seeds.c tests/fuzz/fuzz_gguf.c
 tests_fuzz_seeds_gguf_LDADD = $(KVC_TEST_LIBS)
-tests_fuzz_seeds_safetensors_SOURCES = tests/fuzz/seeds.c tests/fuzz/fuzz_safetensors.c
+tests_fuzz_seeds_safetensors_SOURCES = tests/fuzz/over_seeds.c tests/fuzz/fuzz_safetensors.c
 tests_fuzz_seeds_safetensors_LDADD = $(KVC_TEST_LIBS)
-tests_fuzz_seeds_tokenizer_SOURCES = tests/fuzz/seeds.c tests/fuzz/fuzz_tokenizer.c
+tests_fuzz_seeds_tokenizer_SOURCES = tests/fuzz/over_seeds.c tests/fuzz/fuzz_tokenizer.c
 tests_fuzz_seeds_tokenizer_LDADD = $(KVC_TEST_LIBS)
-tests_fuzz_seeds_vocabulary_SOURCES = tests/fuzz/seeds.c tests/fuzz/fuzz_vocabulary.c
+tests_fuzz_seeds_vocabulary_SOURCES = tests/fuzz/over_seeds.c tests/fuzz/fuzz_vocabulary.c
 tests_fuzz_seeds_vocabulary_LDADD = $(KVC_TEST_LIBS)
 endif

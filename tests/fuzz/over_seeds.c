@@ -1,4 +1,4 @@
-/* seeds.c - runs one fuzz target, without libFuzzer, over its seeds, each whole, cut short at 40 places and with single
+/* over_seeds.c - runs one fuzz target, without libFuzzer, over its seeds, each whole, cut short at 40 places and with single
  * bytes changed: what `make check` does with the fuzz targets. The program's name says which: tests/fuzz/seeds_<name>. */
 #include <dirent.h>
 #include <limits.h>
