@@ -150,13 +150,14 @@ static json_t *fit_json(const char *spec, const struct fit *fit) {
 static int print_fits(const struct cli_command *command, const struct info_arguments *a, const struct fit *fits,
                       uint64_t prompt, uint64_t memory) {
     struct cli_table *table =
-        cli_table_open("<policy|entries|cache|state|peak|hidden|with weights|<fits|longest prompt");
+        cli_table_open("<policy|entries|cache|state|peak|hidden|total|<fits|longest prompt");
     char text[32], number[2][32];
     int status;
 
-    printf("\nAfter a prompt of %s tokens and %s generated ones, %s entries; %s %s\n\n", cli_number(prompt, number[0]),
+    printf("\nAfter a prompt of %s tokens and %s generated ones, %s entries; %s %s\n", cli_number(prompt, number[0]),
            cli_number((uint64_t)a->generate, number[1]), kvc_type_name(a->common.cache_type), cli_bytes(memory, text),
            a->memory ? "may be used" : "are free here");
+    printf("Total: the weights, the peak of cache and state, and the hidden states of prefill\n\n");
     for (size_t i = 0; i < a->specs.count; i++) {
         const struct fit *fit = &fits[i];
 
