@@ -29,6 +29,7 @@ struct bench_prefill { /* one policy at one prompt length */
     uint64_t prompt;
     double *seconds; /* [repeat] */
     double median, best;
+    double relative; /* to the first policy: the median of the ratios round by round */
     uint64_t peak_bytes, kept_bytes, layer_bytes, hidden_bytes;
 };
 
@@ -38,7 +39,8 @@ struct bench_decode { /* one policy at one batch size */
     uint64_t prompt, batch;
     double *seconds; /* [generate] of one step */
     double median, mean, quarter[BENCH_QUARTERS];
-    uint64_t read_bytes;                                  /* of the cache, per step */
+    double relative;     /* to the first policy: the median of the ratios step by step */
+    uint64_t read_bytes; /* of the cache, per step */
     uint64_t cache[BENCH_POINTS], resident[BENCH_POINTS]; /* at the first, middle and last step */
     uint64_t peak_bytes;
 };

@@ -4,11 +4,11 @@
 #include "cli/bench.h"
 
 /* Relative to the first policy of the same prompt or batch. */
-static void relative(double value, double first, bool self, char text[32]) {
+static void relative(double ratio, bool self, char text[32]) {
     if (self)
         snprintf(text, 32, "-");
     else
-        snprintf(text, 32, "%+.1f %%", 100 * (value / first - 1));
+        snprintf(text, 32, "%+.1f %%", 100 * (ratio - 1));
 }
 
 /* Seconds that the reads of one step need at the machine's bandwidth. */
@@ -34,7 +34,7 @@ static int print_prefill(const struct bench *bench, const struct bench_prefill *
         cli_cell(table, "%llu", (unsigned long long)p->prompt);
         cli_cell(table, "%s", cli_time(p->median, text));
         cli_cell(table, "%.1f", (double)p->prompt / p->median);
-        relative(p->median, first->median, p == first, text);
+        relative(p->relative, p == first, text);
         cli_cell(table, "%s", text);
         cli_cell(table, "%s", cli_bytes(p->peak_bytes, text));
         cli_cell(table, "%s", cli_bytes(p->layer_bytes + p->kept_bytes, text));
@@ -63,7 +63,7 @@ static int print_decode(const struct bench *bench, const struct bench_decode *de
         cli_cell(table, "%llu", (unsigned long long)d->prompt);
         cli_cell(table, "%llu", (unsigned long long)d->batch);
         cli_cell(table, "%s", cli_time(d->median, text));
-        relative(d->median, first->median, d == first, text);
+        relative(d->relative, d == first, text);
         cli_cell(table, "%s", text);
         cli_cell(table, "%.1f", (double)d->batch / d->mean);
         cli_cell(table, "%s", cli_bytes(d->read_bytes, text));
@@ -133,7 +133,7 @@ int bench_print(const struct bench *bench, const struct bench_prefill *prefill, 
 /* ---- JSON
  * ------------------------------------------------------------------------------------------------------------ */
 
-static json_t *prefill_json(const struct bench_prefill *p, const struct bench_prefill *first) {
+static json_t *prefill_json(const struct bench_prefill *p) {
     json_t *o = json_object();
 
     cli_json_set(o, "kv", cli_json_text(p->spec, strlen(p->spec)));
@@ -141,7 +141,7 @@ static json_t *prefill_json(const struct bench_prefill *p, const struct bench_pr
     cli_json_set(o, "seconds", json_real(p->median));
     cli_json_set(o, "best_seconds", json_real(p->best));
     cli_json_set(o, "tokens_per_second", json_real((double)p->prompt / p->median));
-    cli_json_set(o, "relative", json_real(p->median / first->median));
+    cli_json_set(o, "relative", json_real(p->relative));
     cli_json_set(o, "peak_bytes", json_integer((json_int_t)p->peak_bytes));
     cli_json_set(o, "one_layer_full_bytes", json_integer((json_int_t)p->layer_bytes));
     cli_json_set(o, "kept_bytes", json_integer((json_int_t)p->kept_bytes));
@@ -160,7 +160,7 @@ static json_t *list_json(const uint64_t *bytes, const double *seconds, size_t co
     return list;
 }
 
-static json_t *decode_json(const struct bench *bench, const struct bench_decode *d, const struct bench_decode *first) {
+static json_t *decode_json(const struct bench *bench, const struct bench_decode *d) {
     json_t *o = json_object();
 
     cli_json_set(o, "kv", cli_json_text(d->spec, strlen(d->spec)));
@@ -168,7 +168,7 @@ static json_t *decode_json(const struct bench *bench, const struct bench_decode 
     cli_json_set(o, "batch", json_integer((json_int_t)d->batch));
     cli_json_set(o, "step_seconds", json_real(d->median));
     cli_json_set(o, "mean_step_seconds", json_real(d->mean));
-    cli_json_set(o, "relative", json_real(d->median / first->median));
+    cli_json_set(o, "relative", json_real(d->relative));
     cli_json_set(o, "tokens_per_second", json_real((double)d->batch / d->mean));
     cli_json_set(o, "cache_read_bytes_per_step", json_integer((json_int_t)d->read_bytes));
     cli_json_set(o, "limit_ratio", bench->bandwidth > 0 ? json_real(limit(bench, d) / d->median) : json_null());
@@ -183,7 +183,6 @@ int bench_print_json(const struct bench *bench, const struct bench_prefill *pref
                      const struct bench_decode *decode, size_t decodes) {
     const struct kvc_model_info *info = kvc_model_info(bench->model);
     const char *name = bench->a->shape ? bench->a->shape : bench->a->model;
-    size_t specs = bench->a->specs.count;
     json_t *root = json_object(), *list = json_array(), *second = json_array();
 
     cli_json_set(root, "model", cli_json_text(name, strlen(name)));
@@ -194,12 +193,12 @@ int bench_print_json(const struct bench *bench, const struct bench_prefill *pref
     cli_json_set(root, "load_seconds", json_real(bench->load_seconds));
     cli_json_set(root, "bandwidth", json_real(bench->bandwidth));
     for (size_t i = 0; list && i < prefills; i++)
-        if (json_array_append_new(list, prefill_json(&prefill[i], &prefill[i - i % specs])) != 0) {
+        if (json_array_append_new(list, prefill_json(&prefill[i])) != 0) {
             json_decref(list);
             list = NULL;
         }
     for (size_t i = 0; second && i < decodes; i++)
-        if (json_array_append_new(second, decode_json(bench, &decode[i], &decode[i - i % specs])) != 0) {
+        if (json_array_append_new(second, decode_json(bench, &decode[i])) != 0) {
             json_decref(second);
             second = NULL;
         }

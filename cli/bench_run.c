@@ -22,6 +22,20 @@ static int open_session(const struct bench *bench, const char *spec, struct kvc_
     return KVC_OK;
 }
 
+/* The median of values[i] / first[i]: what a moment of the machine does to one, it does to its neighbour. 0: no memory.
+ */
+static double paired(const double *values, const double *first, size_t count) {
+    double *ratio = malloc(count * sizeof *ratio), median;
+
+    if (!ratio)
+        return 0;
+    for (size_t i = 0; i < count; i++)
+        ratio[i] = first[i] > 0 ? values[i] / first[i] : 1;
+    median = cli_median(ratio, count);
+    free(ratio);
+    return median;
+}
+
 /* ---- prefill --------------------------------------------------------------------------------------------------------
  */
 
@@ -77,7 +91,8 @@ int bench_run_prefill(struct bench *bench, uint64_t prompt, struct bench_prefill
     for (size_t r = 0; r < repeat && status == KVC_OK; r++)
         for (size_t i = 0; i < specs && status == KVC_OK; i++)
             status = one_prefill(bench, tokens, &results[(i + r) % specs], r);
-    for (size_t i = 0; i < specs && status == KVC_OK; i++) {
+    for (size_t i = specs; i-- > 0 && status == KVC_OK;) {
+        results[i].relative = paired(results[i].seconds, results[0].seconds, repeat);
         results[i].median = cli_median(results[i].seconds, repeat);
         results[i].best = results[i].seconds[0]; /* they are sorted now */
     }
@@ -207,6 +222,8 @@ int bench_run_decode(struct bench *bench, uint64_t prompt, uint64_t batch, struc
     }
     if (status == KVC_OK)
         status = steps(bench, batch, results, decodings, tokens, logits);
+    for (size_t i = 0; status == KVC_OK && i < specs; i++) /* before sum_up sorts the times */
+        results[i].relative = paired(results[i].seconds, results[0].seconds, (size_t)bench->a->generate);
     for (size_t i = 0; decodings && i < specs; i++) {
         if (status == KVC_OK)
             sum_up(bench, &results[i], &decodings[i]);

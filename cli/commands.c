@@ -29,7 +29,8 @@ const struct cli_command cli_commands[] = {
     {"bench", "(-m MODEL | --shape NAME [--type TYPE]) [--kv SPEC...] [--prompt N,..] [--gen N] [--batch B,..]",
      "measures speed and memory",
      "Measures prefill and decode with every policy given; the policies take turns, so that each can be compared "
-     "with the first one. Times are medians.\n\n"
+     "with the first one. Times are medians; what a policy costs beside the first is the median of their ratios, "
+     "taken step by step.\n\n"
      "Prefill: tokens per second, the time relative to the first policy, the peak of cache bytes beside the bytes "
      "of one layer's full cache and what is kept, and the bytes of the rows' hidden states. Decode: the time of one "
      "step at each batch size, tokens per second, cache bytes read per step, and how near a step comes to the time "
