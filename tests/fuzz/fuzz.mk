@@ -7,7 +7,7 @@ fuzz:
 	@FUZZ_CC='$(FUZZ_CC)' $(SHELL) $(srcdir)/tests/fuzz/run.sh '$(abs_top_srcdir)' '$(FUZZ_SECONDS)' $(FUZZ_TARGETS)
 .PHONY: fuzz
 
-EXTRA_DIST += tests/fuzz/run.sh tests/fuzz/seeds
+EXTRA_DIST += tests/fuzz/run.sh tests/fuzz/gguf.dict tests/fuzz/safetensors.dict tests/fuzz/seeds
 
 clean-local:
 	rm -rf fuzz-build
