@@ -143,7 +143,7 @@ static void probe(struct bench *b) {
 
 /* Runs itself once per core type and leaves the fastest in the environment, for a fresh start of this program:
  * OpenBLAS chooses when it is loaded. A type this CPU cannot run ends that child only. */
-static void choose_core_type(char **arguments, unsigned threads) {
+static void choose_core_type(char **arguments, unsigned threads, bool cpu_time) {
     static const char *const types[] = {"", "Haswell", "Zen", "SkylakeX", "Cooperlake", "Sapphirerapids",
                                         "NEOVERSEN1", "NEOVERSEV1", "ARMV8"};
     char fastest[64] = "", command[4200], self[4000], number[16];
@@ -169,7 +169,7 @@ static void choose_core_type(char **arguments, unsigned threads) {
                 setenv("OPENBLAS_CORETYPE", types[i], 1);
             else
                 unsetenv("OPENBLAS_CORETYPE");
-            execl(self, self, "--threads", number, "--probe", (char *)NULL);
+            execl(self, self, "--threads", number, "--probe", cpu_time ? "--cpu-time" : (char *)NULL, (char *)NULL);
             _exit(127);
         }
         close(in_out[1]);
@@ -400,7 +400,7 @@ int main(int count, char **arguments) {
     } else {
 #if defined(KVC_OPENBLAS)
         if (gemm && !getenv("KVCULL_BENCH_CHOSEN"))
-            choose_core_type(arguments, b.count);
+            choose_core_type(arguments, b.count, b.clock != CLOCK_MONOTONIC);
 #endif
         printf("%s\n", b.device->name);
     }

@@ -285,9 +285,46 @@ static void test_order_matters(void **given) {
     assert_int_not_equal(kvc_bits(y[0]), kvc_bits(z[0]));
 }
 
+/* --math=fast says so in its name, is close, and leaves a single row exact. */
+static void test_fast(void **given) {
+    enum { N = 70, K = 300, ROWS = 40 };
+    struct fixture *f = *given;
+    struct device fast = {NULL, NULL};
+    struct kvc_error error = {KVC_OK, ""};
+    const char *best = "ref";
+    static float x[ROWS * K], w[N * K], want[ROWS * N + 1], got[ROWS * N + 1], bias[N];
+    for (size_t i = 0; i < KINDS; i++)
+        if (f->paths[i].device)
+            best = f->names[i];
+    if (strcmp(best, "ref") == 0)
+        skip();
+    if (kvc_backend_cpu.open(best, 0, 2, KVC_MATH_FAST, &fast.device, &error) != KVC_OK) {
+        assert_non_null(strstr(error.text, "OpenBLAS"));
+        print_message("%s\n", error.text);
+        skip();
+    }
+    fast.ops = fast.device->ops;
+    assert_non_null(strstr(fast.device->name, "fast"));
+    for (size_t i = 0; i < ROWS * K; i++)
+        x[i] = plain();
+    for (size_t i = 0; i < N * K; i++)
+        w[i] = plain();
+    for (size_t i = 0; i < N; i++)
+        bias[i] = plain();
+    run(f->ref, want, x, KVC_F32, (const unsigned char *)w, N, K, bias, ROWS);
+    run(fast, got, x, KVC_F32, (const unsigned char *)w, N, K, bias, ROWS);
+    for (size_t i = 0; i < ROWS * N; i++)
+        assert_true(fabsf(got[i] - want[i]) < 1e-4f);
+    run(f->ref, want, x, KVC_F32, (const unsigned char *)w, N, K, bias, 1);
+    run(fast, got, x, KVC_F32, (const unsigned char *)w, N, K, bias, 1);
+    assert_memory_equal(got, want, N * sizeof *got);
+    fast.ops->close(fast.device);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_order_matters), cmocka_unit_test(test_sizes),
                                        cmocka_unit_test(test_rows), cmocka_unit_test(test_negative_zero),
-                                       cmocka_unit_test(test_blocks)};
+                                       cmocka_unit_test(test_blocks),
+                                       cmocka_unit_test(test_fast)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

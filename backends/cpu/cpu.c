@@ -141,6 +141,10 @@ static enum kvc_status open_path(const char *backend, enum kvc_cpu_path path, in
     enum kvc_status status;
     unsigned count;
     kvc_float_leave(environment);
+#if !defined(KVC_OPENBLAS)
+    if (math == KVC_MATH_FAST && path != KVC_CPU_REF)
+        return kvc_fail(error, KVC_RESOURCE, "%s: math=fast needs OpenBLAS, which is not in this build; use exact", backend);
+#endif
     if (wrong)
         return kvc_fail(error, KVC_RESOURCE, "%s: the self-test of the arithmetic failed: %s", backend, wrong);
     cpu = calloc(1, sizeof *cpu);
@@ -161,13 +165,17 @@ static enum kvc_status open_path(const char *backend, enum kvc_cpu_path path, in
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory for a device", backend);
     }
     fill_table(&cpu->table, path);
+#if defined(KVC_OPENBLAS)
+    if (math == KVC_MATH_FAST && path != KVC_CPU_REF)
+        kvc_cpu_fill_fast(cpu);
+#endif
     cpu->table.close = close_device;
     cpu->device.ops = &cpu->table;
     if (strcmp(backend, path_names[path]) == 0)
         snprintf(cpu->device.name, sizeof cpu->device.name, "%s", backend);
     else
-        snprintf(cpu->device.name, sizeof cpu->device.name, "%s (%s, %u thread%s)", backend, path_names[path], count,
-                 count == 1 ? "" : "s");
+        snprintf(cpu->device.name, sizeof cpu->device.name, "%s (%s, %u thread%s%s)", backend, path_names[path], count,
+                 count == 1 ? "" : "s", cpu->exact_linear ? ", fast: not exact" : "");
     *device = &cpu->device;
     return KVC_OK;
 }

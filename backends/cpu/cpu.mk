@@ -38,3 +38,11 @@ libkvc_la_LIBADD += libcpu_neon.la
 libcpu_neon_la_SOURCES = backends/cpu/simd/neon.c backends/cpu/simd/linear_neon.c backends/cpu/simd/vector_neon.c
 libcpu_neon_la_CFLAGS = $(AM_CFLAGS)
 endif
+
+# --math=fast.
+if HAVE_OPENBLAS
+noinst_LTLIBRARIES += libcpu_fast.la
+libkvc_la_LIBADD += libcpu_fast.la
+libcpu_fast_la_SOURCES = backends/cpu/fast.c
+libcpu_fast_la_CPPFLAGS = $(AM_CPPFLAGS) $(OPENBLAS_CFLAGS)
+endif
