@@ -15,9 +15,10 @@ struct rows_case {
 /* Queries of one session, with the M and L that the reference's attention gives for them. */
 static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_queries, struct rows_case *c) {
     struct kvc_lists_shape shape = kvc_verify_shape(v, columns, 4, kvc_verify_range(v, 0, 2) > 0);
-    uint32_t queries = kvc_verify_range(v, 1, most_queries), heads = shape.kv_heads * kvc_verify_group(v);
+    uint32_t queries = kvc_verify_range(v, 0, 2) ? kvc_verify_range(v, 1, most_queries) : 1;
+    uint32_t heads = shape.kv_heads * kvc_verify_group(v);
     uint32_t window;
-    bool reads = kvc_verify_range(v, 0, 3) == 0;
+    bool reads = kvc_verify_range(v, 0, 3) == 0, after_attention = kvc_verify_range(v, 0, 1);
     size_t n = (size_t)queries * heads * shape.head_size;
     int32_t *position = kvc_verify_alloc(v, queries * sizeof *position);
     uint32_t *later = kvc_verify_alloc(v, queries * sizeof *later);
@@ -59,27 +60,27 @@ static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_quer
                                                  kvc_verify_span(sum, side),
                                                  kvc_verify_span(positions, side),
                                                  kvc_verify_span(laters, side)};
-    {
-        struct kvc_device *ref = v->device[0];
-        struct kvc_segment segment = {&c->lists.lists[0], c->rows[0].reads, 0, queries, queries, NULL};
-        struct kvc_attention a = {&segment,
-                                  1,
-                                  heads,
-                                  shape.kv_heads,
-                                  shape.head_size,
-                                  window,
-                                  c->rows[0].q,
-                                  kvc_verify_span(out, 0),
-                                  c->rows[0].maximum,
-                                  c->rows[0].sum,
-                                  c->rows[0].positions,
-                                  c->rows[0].later};
-        ref->ops->attention(ref, &a);
-        ref->ops->download(ref, M, a.maximum, (size_t)queries * heads * sizeof *M);
-        ref->ops->download(ref, L, a.sum, (size_t)queries * heads * sizeof *L);
-        v->device[1]->ops->upload(v->device[1], c->rows[1].maximum, M, (size_t)queries * heads * sizeof *M);
-        v->device[1]->ops->upload(v->device[1], c->rows[1].sum, L, (size_t)queries * heads * sizeof *L);
+    /* Weights often follow the attention of the same rows, and a backend may keep what that computed. */
+    for (int side = 0; side < (after_attention ? 2 : 1); side++) {
+        struct kvc_segment segment = {&c->lists.lists[side], c->rows[side].reads, 0, queries, queries, NULL};
+        struct kvc_attention a = {.segments = &segment,
+                                  .segment_count = 1,
+                                  .heads = heads,
+                                  .kv_heads = shape.kv_heads,
+                                  .head_size = shape.head_size,
+                                  .window = window,
+                                  .q = c->rows[side].q,
+                                  .out = kvc_verify_span(out, side),
+                                  .maximum = c->rows[side].maximum,
+                                  .sum = c->rows[side].sum,
+                                  .positions = c->rows[side].positions,
+                                  .later = c->rows[side].later};
+        v->device[side]->ops->attention(v->device[side], &a);
     }
+    v->device[0]->ops->download(v->device[0], M, c->rows[0].maximum, (size_t)queries * heads * sizeof *M);
+    v->device[0]->ops->download(v->device[0], L, c->rows[0].sum, (size_t)queries * heads * sizeof *L);
+    v->device[1]->ops->upload(v->device[1], c->rows[1].maximum, M, (size_t)queries * heads * sizeof *M);
+    v->device[1]->ops->upload(v->device[1], c->rows[1].sum, L, (size_t)queries * heads * sizeof *L);
     return true;
 }
 
