@@ -1,5 +1,5 @@
-/* convert_folder.c - a Hugging Face folder as a GGUF file: the plan of its configuration says what every tensor is called
- * in both formats; query and key rows of families that GGUF keeps interleaved are reordered. */
+/* convert_folder.c - a Hugging Face folder as a GGUF file: the plan of its configuration says what every tensor is
+ * called in both formats; query and key rows of families that GGUF keeps interleaved are reordered. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

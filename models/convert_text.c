@@ -1,5 +1,5 @@
-/* convert_text.c - a folder's tokenizer in a GGUF file. Its own keys cannot say all that tokenizer.json says, so the whole
- * file goes under tokenizer.huggingface.json, the key the format has for it, and is read again from there. */
+/* convert_text.c - a folder's tokenizer in a GGUF file. Its own keys cannot say all that tokenizer.json says, so the
+ * whole file goes under tokenizer.huggingface.json, the key the format has for it, and is read again from there. */
 #include "models/convert_text.h"
 
 #include <stdio.h>

@@ -53,7 +53,7 @@ const struct kvc_shape *kvc_shape_find(const char *name) {
     return NULL;
 }
 
-/* longrope's factors are found by search and have no formula; these grow as the published ones do, to about 1 and 64. */
+/* longrope's factors were found by search and have no formula; these grow as the published ones do, to 2 and 64. */
 static enum kvc_status add_factors(struct kvc_config *config, struct kvc_error *error) {
     const uint64_t pairs = config->rope.rotary / 2;
     config->rope.short_factor = malloc((size_t)pairs * sizeof(float));

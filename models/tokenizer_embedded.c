@@ -1,5 +1,5 @@
-/* tokenizer_embedded.c - a tokenizer from the whole tokenizer.json that a GGUF file may hold, and the few keys beside it
- * (convert_text.c writes them). */
+/* tokenizer_embedded.c - a tokenizer from the whole tokenizer.json that a GGUF file may hold, and the few keys beside
+ * it (convert_text.c writes them). */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* test_convert.c - convert and mkmodel: the same bits after a conversion that loses nothing, small differences otherwise,
- * the same random models everywhere, and nothing half-written after a failure. */
+/* test_convert.c - convert and mkmodel: the same bits after a conversion that loses nothing, small differences
+ * otherwise, the same random models everywhere, and nothing half-written after a failure. */
 #include "tests/file_maker.h"
 
 #include <math.h>

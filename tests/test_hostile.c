@@ -40,7 +40,8 @@ static void copy_keys(struct kvc_gguf_writer *writer, const struct kvc_gguf *fro
     const char *key;
     enum kvc_gguf_type type;
     for (size_t i = 0; kvc_gguf_key(from, i, &key, &type); i++) {
-        if (change->key && strncmp(change->key, key, change->whole ? strcspn(change->key, ".") + 1 : strlen(key) + 1) == 0) {
+        size_t length = change->whole ? strcspn(change->key, ".") + 1 : strlen(key) + 1;
+        if (change->key && strncmp(change->key, key, length) == 0) {
             continue;
         }
         uint64_t bytes;
@@ -76,8 +77,8 @@ static const char *write_changed(const struct kvc_gguf *from, const struct chang
         const struct kvc_file_tensor *tensor = kvc_gguf_tensor_at(from, i);
         bool changed = change->tensor && strcmp(change->tensor, tensor->name) == 0;
         if (changed && change->shape[0]) {
-            uint64_t bytes = kvc_type_row_bytes(change->tensor_type, change->shape[1] ? change->shape[1] : change->shape[0]) *
-                             (change->shape[1] ? change->shape[0] : 1);
+            const uint64_t rows = change->shape[1] ? change->shape[0] : 1;
+            const uint64_t bytes = rows * kvc_type_row_bytes(change->tensor_type, change->shape[change->shape[1] > 0]);
             assert_true(bytes <= sizeof zeros);
             must(kvc_gguf_write(writer, to++, zeros, (size_t)bytes, &error), &error);
         } else if (!changed) {
@@ -207,7 +208,8 @@ static void put_tokens(struct kvc_gguf_writer *writer, const char *key, size_t c
     kvc_gguf_put_strings(writer, key, count);
     for (size_t i = 0; i < count; i++) {
         char text[32];
-        snprintf(text, sizeof text, i >= 3 && i < 259 ? "<0x%02X>" : "word%u", (unsigned)(i >= 3 && i < 259 ? i - 3 : i));
+        const bool byte = i >= 3 && i < 259;
+        snprintf(text, sizeof text, byte ? "<0x%02X>" : "word%u", (unsigned)(byte ? i - 3 : i));
         const char *chosen = i == 7 && token_7 ? token_7 : i == 0 ? "<unk>" : i == 1 ? "<s>" : i == 2 ? "</s>" : text;
         kvc_gguf_add_string(writer, chosen, strlen(chosen));
     }

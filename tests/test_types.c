@@ -1,5 +1,5 @@
-/* test_types.c - element types: names, sizes, and quantised rows, which are decoded here by obvious code written from the
- * formats' descriptions and must have small errors. */
+/* test_types.c - element types: names, sizes, and quantised rows, which are decoded here by obvious code written from
+ * the formats' descriptions and must have small errors. */
 #include "tests/file_maker.h"
 
 #include <math.h>
@@ -78,7 +78,8 @@ static void decode_q3_k(const unsigned char *b, double *x) {
         for (int shift = 0; shift < 4; shift++) {
             for (int i = 0; i < 32; i++) {
                 int e = 128 * half_block + 32 * shift + i;
-                int q = (low[32 * half_block + i] >> (2 * shift) & 3) - (high[i] >> (4 * half_block + shift) & 1 ? 0 : 4);
+                int q = low[32 * half_block + i] >> (2 * shift) & 3;
+                q -= high[i] >> (4 * half_block + shift) & 1 ? 0 : 4;
                 x[e] = d * q3_scale(scales, e / 16) * q;
             }
         }
