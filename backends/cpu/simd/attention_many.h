@@ -11,14 +11,13 @@
 #include "backends/cpu/simd/attention_few.h"
 
 #define STRIP (2 * LANES)  /* entries side by side */
-#define SCORE_QUERIES 3    /* queries of one call of score_strip */
+#define LANE_GROUP 2       /* lanes that are summed in registers: four leave room for too few queries a load */
+#define GROUP_LEVELS 4     /* the tree's other levels */
 #if LANES_REGISTERS == 32
-#define LANE_GROUP 4       /* lanes that are summed in registers */
-#define GROUP_LEVELS 3     /* the tree's other levels */
+#define SCORE_QUERIES 6    /* queries of one call of score_strip */
 #define MIX_QUERIES 12
 #else
-#define LANE_GROUP 2
-#define GROUP_LEVELS 4
+#define SCORE_QUERIES 3
 #define MIX_QUERIES 6
 #endif
 #define MIX_VECTORS 2
@@ -121,11 +120,7 @@ static NEVER_INLINE void score_strip(const float *strip, const float *q, size_t 
         }
         UNROLL
         for (unsigned i = 0; i < SCORE_QUERIES * 2; i++) {
-#if LANE_GROUP == 4
-            lane[0][i] = vf_add(vf_add(lane[0][i], lane[1][i]), vf_add(lane[2][i], lane[3][i]));
-#else
             lane[0][i] = vf_add(lane[0][i], lane[1][i]);
-#endif
         }
         unsigned level = 0;
         for (; group >> level & 1; level++)
