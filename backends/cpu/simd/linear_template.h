@@ -70,9 +70,10 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
     } while (0)
 
 /* The outputs first ... last - 1 in `streams` stretches, one output of each at a time: as many streams of weights
- * that never jump. Weights are fetched AHEAD bytes before their use; rest(...) deals with what is left of a group. */
+ * that never jump. Of each group's bytes so many are fetched AHEAD bytes before their use: the hardware does it alone for
+ * types that need little work. rest(...) deals with what is left of a group. */
 #define AHEAD 1024
-#define ONE_ROW(type, streams, bytes, rest)                                                                           \
+#define ONE_ROW(type, streams, bytes, fetched, rest)                                                                  \
     static void one_row_##type(const struct kvc_linear_call *call, size_t first, size_t last) {                       \
         enum { outputs = streams };                                                                                   \
         const float *x = call->x;                                                                                     \
@@ -93,7 +94,7 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
                 UNROLL                                                                                                \
                 for (int j = 0; j < outputs; j++) {                                                                   \
                     UNROLL                                                                                            \
-                    for (int line = 0; line < (bytes); line += 64)                                                    \
+                    for (int line = 0; line < (fetched); line += 64)                                                  \
                         __builtin_prefetch(row[j] + AHEAD + line);                                                    \
                     prepare_##type(&scales[j], row[j], 8);                                                            \
                 }                                                                                                     \
@@ -153,16 +154,16 @@ static void end_of_row_bf16(float *w, const unsigned char *from, size_t n) {
         w[i] = i < n ? kvc_bf16_to_f32(KVC_LOAD_U16(from + 2 * i)) : FILL_W;
 }
 
-ONE_ROW(f32, ONE_ROW_STREAMS, 8 * part_bytes_f32, REST_ALL)
-ONE_ROW(f16, ONE_ROW_HALF_STREAMS, 8 * part_bytes_f16, REST_ALL)
-ONE_ROW(bf16, ONE_ROW_HALF_STREAMS, 8 * part_bytes_bf16, REST_ALL)
-ONE_ROW(q8_0, ONE_ROW_STREAMS, 8 * part_bytes_q8_0, REST_PARTS)
-ONE_ROW(q4_0, ONE_ROW_STREAMS, 8 * part_bytes_q4_0, REST_PARTS)
-ONE_ROW(q5_0, ONE_ROW_STREAMS, 8 * part_bytes_q5_0, REST_PARTS)
-ONE_ROW(q3_k, ONE_ROW_STREAMS, group_bytes_q3_k, REST_NONE)
-ONE_ROW(q4_k, ONE_ROW_STREAMS, group_bytes_q4_k, REST_NONE)
-ONE_ROW(q5_k, ONE_ROW_STREAMS, group_bytes_q5_k, REST_NONE)
-ONE_ROW(q6_k, ONE_ROW_STREAMS, group_bytes_q6_k, REST_NONE)
+ONE_ROW(f32, ONE_ROW_STREAMS, 8 * part_bytes_f32, 0, REST_ALL)
+ONE_ROW(f16, ONE_ROW_HALF_STREAMS, 8 * part_bytes_f16, 0, REST_ALL)
+ONE_ROW(bf16, ONE_ROW_HALF_STREAMS, 8 * part_bytes_bf16, 0, REST_ALL)
+ONE_ROW(q8_0, ONE_ROW_STREAMS, 8 * part_bytes_q8_0, 8 * part_bytes_q8_0, REST_PARTS)
+ONE_ROW(q4_0, ONE_ROW_STREAMS, 8 * part_bytes_q4_0, 8 * part_bytes_q4_0, REST_PARTS)
+ONE_ROW(q5_0, ONE_ROW_STREAMS, 8 * part_bytes_q5_0, 8 * part_bytes_q5_0, REST_PARTS)
+ONE_ROW(q3_k, ONE_ROW_STREAMS, group_bytes_q3_k, group_bytes_q3_k, REST_NONE)
+ONE_ROW(q4_k, ONE_ROW_STREAMS, group_bytes_q4_k, group_bytes_q4_k, REST_NONE)
+ONE_ROW(q5_k, ONE_ROW_STREAMS, group_bytes_q5_k, group_bytes_q5_k, REST_NONE)
+ONE_ROW(q6_k, ONE_ROW_STREAMS, group_bytes_q6_k, group_bytes_q6_k, REST_NONE)
 
 static void one_row(const struct kvc_linear_call *call, size_t first, size_t last) {
     static void (*const by_type[KVC_TYPES])(const struct kvc_linear_call *, size_t, size_t) = {
