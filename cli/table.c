@@ -90,22 +90,24 @@ static void pad(FILE *stream, size_t count) {
         fputc(' ', stream);
 }
 
-/* The last column, wrapped at words to the given width. */
+/* The last column, wrapped to the given width: at words, else behind a comma or a plus (policies), else anywhere. */
 static void print_last(FILE *stream, const char *text, size_t indent, size_t width) {
     bool first = true;
 
     do {
-        size_t take = 0, seen = 0, space = 0;
+        size_t take = 0, seen = 0, space = 0, mark = 0;
 
         while (text[take] && seen <= width) {
             if (text[take] == ' ')
                 space = take;
             seen += ((unsigned char)text[take] & 0xc0) != 0x80;
             take++;
+            if ((text[take - 1] == ',' || text[take - 1] == '+') && seen <= width)
+                mark = take;
         }
-        if (seen > width) { /* too long: up to the last space, or else as much as fits */
-            take = space ? space : take - 1;
-            while (!space && take > 1 && ((unsigned char)text[take] & 0xc0) == 0x80)
+        if (seen > width) {
+            take = space ? space : mark ? mark : take - 1;
+            while (!space && !mark && take > 1 && ((unsigned char)text[take] & 0xc0) == 0x80)
                 take--;
         }
         if (!first)
