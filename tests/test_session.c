@@ -234,6 +234,7 @@ static void test_bounds(void **state) {
         uint32_t budget, every;
     } cases[] = {{"window:budget=50", 50, 1},
                  {"streaming:budget=50", 50, 1},
+                 {"streaming:budget=256", 256, 1}, /* whole blocks: room for the surplus is made at once */
                  {"morphkv:budget=50", 50, 1},
                  {"morphkv:budget=50,every=7", 50, 7}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
