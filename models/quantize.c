@@ -172,35 +172,41 @@ struct affine {
     float scale, minimum;
 };
 
-/* Squared error of x against the best scale and minimum for q = rint((x + start) * inverse). */
+/* The squared error, less the sum of x^2, of the best scale and minimum for q = rint((x + start) * inverse). */
 static float fit_affine(const float *x, float start, float inverse_scale, float top, struct affine *fit) {
-    float q[32], sum_q = 0.0f, sum_qq = 0.0f, sum_x = 0.0f, sum_xq = 0.0f, error = 0.0f;
-    for (int i = 0; i < 32; i++) {
-        q[i] = kvc_rint(clamp((x[i] + start) * inverse_scale, 0.0f, top));
-        sum_q += q[i];
-        sum_qq += q[i] * q[i];
-        sum_x += x[i];
-        sum_xq += x[i] * q[i];
+    float q[8] = {0}, qq[8] = {0}, xs[8] = {0}, xq[8] = {0};
+    for (int i = 0; i < 32; i += 8) {
+        for (int k = 0; k < 8; k++) {
+            float quant = kvc_rint(clamp((x[i + k] + start) * inverse_scale, 0.0f, top));
+            q[k] += quant;
+            qq[k] += quant * quant;
+            xs[k] += x[i + k];
+            xq[k] += x[i + k] * quant;
+        }
     }
-    float determinant = 32.0f * sum_qq - sum_q * sum_q;
+    for (int w = 4; w > 0; w /= 2) {
+        for (int k = 0; k < w; k++) {
+            q[k] += q[k + w];
+            qq[k] += qq[k + w];
+            xs[k] += xs[k + w];
+            xq[k] += xq[k + w];
+        }
+    }
+    float determinant = 32.0f * qq[0] - q[0] * q[0];
     if (!(determinant > 0.0f)) {
-        return -1.0f;
+        return 0.0f;
     }
-    fit->scale = (32.0f * sum_xq - sum_x * sum_q) / determinant;
-    fit->minimum = (fit->scale * sum_q - sum_x) / 32.0f;
+    fit->scale = (32.0f * xq[0] - xs[0] * q[0]) / determinant;
+    fit->minimum = (fit->scale * q[0] - xs[0]) / 32.0f;
     if (fit->minimum < 0.0f) {
         fit->minimum = 0.0f;
-        fit->scale = sum_xq / sum_qq;
+        fit->scale = xq[0] / qq[0];
     }
-    for (int i = 0; i < 32; i++) {
-        float off = fit->scale * q[i] - fit->minimum - x[i];
-        error += off * off;
-    }
-    return fit->scale > 0.0f ? error : -1.0f;
+    return fit->scale > 0.0f ? fit->minimum * xs[0] - fit->scale * xq[0] : 0.0f;
 }
 
 static struct affine search_affine(const float *x, int top) {
-    float low = 0.0f, high = 0.0f, best = -1.0f; /* zero is always in the range: the minimum cannot be negative */
+    float low = 0.0f, high = 0.0f, best = 0.0f; /* zero is always in the range: the minimum cannot be negative */
     struct affine chosen = {0.0f, 0.0f}, fit;
     for (int i = 0; i < 32; i++) {
         low = x[i] < low ? x[i] : low;
@@ -214,7 +220,7 @@ static struct affine search_affine(const float *x, int top) {
     for (int step = -10; step <= 10; step++) {
         float inv = ((float)top + 0.1f * (float)step) / range;
         float error = fit_affine(x, -low, inv, (float)top, &fit);
-        if (error >= 0.0f && (best < 0.0f || error < best)) {
+        if (error < best) {
             best = error;
             chosen = fit;
         }
