@@ -43,8 +43,6 @@ enum kvc_status kvc_engine_open(const struct kvc_engine_options *options, struct
         options = &standard;
     if (options->threads < 0 || options->threads > 1024)
         return kvc_fail(error, KVC_USAGE, "threads=%d: must be 0 (one per core) to 1024", options->threads);
-    if (options->math != KVC_MATH_EXACT)
-        return kvc_fail(error, KVC_RESOURCE, "math=fast is not in this build yet; exact, the default, is");
     struct kvc_engine *made = calloc(1, sizeof *made);
     if (!made)
         return kvc_fail(error, KVC_RESOURCE, "engine: no memory for %zu bytes", sizeof *made);

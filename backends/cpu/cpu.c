@@ -141,10 +141,8 @@ static enum kvc_status open_path(const char *backend, enum kvc_cpu_path path, in
     enum kvc_status status;
     unsigned count;
     kvc_float_leave(environment);
-#if !defined(KVC_OPENBLAS)
-    if (math == KVC_MATH_FAST && path != KVC_CPU_REF)
-        return kvc_fail(error, KVC_RESOURCE, "%s: math=fast needs OpenBLAS, which is not in this build; use exact", backend);
-#endif
+    if (math == KVC_MATH_FAST && path == KVC_CPU_REF)
+        return kvc_fail(error, KVC_USAGE, "%s: the reference operations are exact; math=fast needs another path", backend);
     if (wrong)
         return kvc_fail(error, KVC_RESOURCE, "%s: the self-test of the arithmetic failed: %s", backend, wrong);
     cpu = calloc(1, sizeof *cpu);
@@ -165,10 +163,10 @@ static enum kvc_status open_path(const char *backend, enum kvc_cpu_path path, in
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory for a device", backend);
     }
     fill_table(&cpu->table, path);
-#if defined(KVC_OPENBLAS)
-    if (math == KVC_MATH_FAST && path != KVC_CPU_REF)
-        kvc_cpu_fill_fast(cpu);
-#endif
+    if (math == KVC_MATH_FAST && path != KVC_CPU_REF && (status = kvc_cpu_fill_fast(cpu, error)) != KVC_OK) {
+        close_device(&cpu->device);
+        return status;
+    }
     cpu->table.close = close_device;
     cpu->device.ops = &cpu->table;
     if (strcmp(backend, path_names[path]) == 0)

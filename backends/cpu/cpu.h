@@ -33,6 +33,8 @@ struct kvc_cpu {
     /* what --math=fast leaves to the path: few rows */
     void (*exact_linear)(struct kvc_device *, struct kvc_span, struct kvc_span, const struct kvc_weight *,
                          struct kvc_span, uint32_t);
+    void (*sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha, const float *a, int lda,
+                  const float *b, int ldb, float beta, float *c, int ldc);
     void **scratch;              /* per thread, grown by kvc_cpu_scratch */
     size_t *scratch_bytes;
     void *memo;                  /* a SIMD path's own, kept between calls; kvc_host_alloc, freed with the device */
@@ -77,7 +79,7 @@ void kvc_cpu_fill_ref(struct kvc_ops *table); /* picks the FMA build of ref wher
 void kvc_cpu_fill_avx2(struct kvc_ops *table);
 void kvc_cpu_fill_avx512(struct kvc_ops *table);
 void kvc_cpu_fill_neon(struct kvc_ops *table);
-void kvc_cpu_fill_fast(struct kvc_cpu *cpu); /* --math=fast, with OpenBLAS: backends/cpu/fast.c */
+enum kvc_status kvc_cpu_fill_fast(struct kvc_cpu *cpu, struct kvc_error *error); /* --math=fast */
 
 static inline void *kvc_span_data(struct kvc_span span) { return (unsigned char *)span.buffer->data + span.offset; }
 

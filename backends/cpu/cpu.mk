@@ -5,7 +5,7 @@
 KVC_REF_SOURCES = backends/cpu/ref/ref.h backends/cpu/ref/table.c backends/cpu/ref/rows.c backends/cpu/ref/widen.c \
 	backends/cpu/ref/linear.c backends/cpu/ref/rope.c backends/cpu/ref/entry.c backends/cpu/ref/cache.c \
 	backends/cpu/ref/attention.c backends/cpu/ref/weights.c backends/cpu/ref/select.c
-libkvc_la_SOURCES += backends/cpu/cpu.c backends/cpu/memory.c backends/cpu/arena.c
+libkvc_la_SOURCES += backends/cpu/cpu.c backends/cpu/fast.c backends/cpu/memory.c backends/cpu/arena.c
 
 libkvc_la_SOURCES += backends/cpu/cpu.h backends/cpu/simd/simd.h backends/cpu/simd/lanes_avx512.h \
 	backends/cpu/simd/lanes_avx2.h backends/cpu/simd/lanes_neon.h
@@ -37,12 +37,4 @@ noinst_LTLIBRARIES += libcpu_neon.la
 libkvc_la_LIBADD += libcpu_neon.la
 libcpu_neon_la_SOURCES = backends/cpu/simd/neon.c backends/cpu/simd/linear_neon.c backends/cpu/simd/vector_neon.c
 libcpu_neon_la_CFLAGS = $(AM_CFLAGS)
-endif
-
-# --math=fast.
-if HAVE_OPENBLAS
-noinst_LTLIBRARIES += libcpu_fast.la
-libkvc_la_LIBADD += libcpu_fast.la
-libcpu_fast_la_SOURCES = backends/cpu/fast.c
-libcpu_fast_la_CPPFLAGS = $(AM_CPPFLAGS) $(OPENBLAS_CFLAGS)
 endif

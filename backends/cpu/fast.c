@@ -1,12 +1,16 @@
 /* fast.c - --math=fast: linear layers of many rows go to OpenBLAS. Same model, other rounding; few rows, where nothing
- * is gained, stay exact. Only built where OpenBLAS was found. */
-#include <cblas.h>
+ * is gained, stay exact. OpenBLAS is loaded when it is asked for: exact runs pay neither its memory nor its threads. */
+#if defined(KVC_OPENBLAS)
+#include <dlfcn.h>
+#endif
+#include <string.h>
 
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/ref/ref.h"
 
-void openblas_set_num_threads(int count); /* cblas.h has it only where it is OpenBLAS's own */
+#if defined(KVC_OPENBLAS)
 
+#define FAST_LIBRARY "libopenblas.so.0"
 #define FAST_ROWS 16u     /* from so many rows on */
 #define FAST_OUTPUTS 512u /* widened at a time */
 
@@ -39,16 +43,40 @@ static void fast_linear(struct kvc_device *device, struct kvc_span y, struct kvc
     for (; s.first < N; s.first += FAST_OUTPUTS) {
         size_t outputs = N - s.first < FAST_OUTPUTS ? N - (size_t)s.first : FAST_OUTPUTS;
         kvc_threads_run(cpu->threads, outputs, widen_one, &s);
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)rows, (int)outputs, (int)K, 1.0f, kvc_span_data(x),
-                    (int)K, s.to, (int)K, 0.0f, out + s.first, (int)N);
+        cpu->sgemm(101, 111, 112, (int)rows, (int)outputs, (int)K, 1.0f, kvc_span_data(x), (int)K, s.to, (int)K, 0.0f,
+                   out + s.first, (int)N); /* row-major, x as it is, weights transposed */
     }
     for (size_t i = 0; bias.buffer && i < rows; i++)
         for (size_t n = 0; n < N; n++)
             out[i * N + n] += ((const float *)kvc_span_data(bias))[n];
 }
 
-void kvc_cpu_fill_fast(struct kvc_cpu *cpu) {
-    openblas_set_num_threads((int)kvc_threads_count(cpu->threads));
+enum kvc_status kvc_cpu_fill_fast(struct kvc_cpu *cpu, struct kvc_error *error) {
+    void *library = dlopen(FAST_LIBRARY, RTLD_NOW | RTLD_LOCAL), *sgemm = NULL, *threads = NULL;
+    void (*set_threads)(int);
+    if (library) {
+        sgemm = dlsym(library, "cblas_sgemm");
+        threads = dlsym(library, "openblas_set_num_threads");
+    }
+    if (!sgemm || !threads) {
+        if (library)
+            dlclose(library);
+        return kvc_fail(error, KVC_RESOURCE, "math=fast needs OpenBLAS (%s), which is not here; use exact, the default",
+                        FAST_LIBRARY);
+    }
+    memcpy(&cpu->sgemm, &sgemm, sizeof sgemm); /* ISO C has no cast from object to function pointers */
+    memcpy(&set_threads, &threads, sizeof threads);
+    set_threads((int)kvc_threads_count(cpu->threads));
     cpu->exact_linear = cpu->table.linear;
     cpu->table.linear = fast_linear;
+    return KVC_OK; /* the library stays loaded: its threads cannot be ended safely */
 }
+
+#else
+
+enum kvc_status kvc_cpu_fill_fast(struct kvc_cpu *cpu, struct kvc_error *error) {
+    (void)cpu;
+    return kvc_fail(error, KVC_RESOURCE, "math=fast needs OpenBLAS, which is not in this build; use exact, the default");
+}
+
+#endif
