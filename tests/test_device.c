@@ -273,6 +273,7 @@ static void paths(void **state) {
     assert_string_equal(device->name, "ref");
     device->ops->close(device);
     assert_true(kvc_backend(0, &info) && info.usable && strcmp(info.name, "cpu") == 0);
+    assert_string_equal(info.missing, "none"); /* no path leaves a slow operation to ref */
     assert_true(kvc_backend(1, &info) && info.usable && strcmp(info.name, "ref") == 0);
     assert_string_equal(info.missing, "none");
     assert_false(kvc_backend(2, &info));
