@@ -82,6 +82,9 @@ int cli_file_open(const struct cli_command *command, const char *path, struct cl
             return cli_error(command, KVC_RESOURCE, "%s: is a directory; give a file name", path);
         }
         file->stream = fopen(path, "wb");
+    } else if (stat(path, &about) == 0 && !(about.st_mode & (S_IWUSR | S_IWGRP | S_IWOTH))) {
+        cli_file_abandon(file); /* renaming would replace it all the same, for root too */
+        return cli_error(command, KVC_RESOURCE, "%s: is write-protected and is not replaced; give another name", path);
     } else {
         file->temporary = malloc(length + 8);
         if (!file->temporary) {

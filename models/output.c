@@ -36,6 +36,10 @@ static enum kvc_status find_target(struct kvc_output *output, const char *path, 
         if (!S_ISREG(about.st_mode)) {
             return kvc_fail(error, KVC_RESOURCE, "%s: is not a regular file and cannot be replaced by one", path);
         }
+        if (!(about.st_mode &
+              (S_IWUSR | S_IWGRP | S_IWOTH))) { /* renaming would replace it all the same, for root too */
+            return kvc_fail(error, KVC_RESOURCE, "%s: is write-protected and is not replaced; give another name", path);
+        }
         output->target = realpath(path, NULL);
     } else {
         output->target = strdup(path);

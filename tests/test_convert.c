@@ -5,6 +5,7 @@
 #include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "models/gguf.h"
 
@@ -115,6 +116,21 @@ static void gguf_files_keep_their_bits(void **state) {
     /* in place: the source is still mapped while the new file takes its name */
     must(kvc_convert(own_path("wide.gguf"), own_path("wide.gguf"), KVC_BF16, &error), &error);
     assert_true(difference(own_path("from.gguf"), own_path("wide.gguf")) == 0);
+}
+
+/* A write-protected file stays as it is, whoever asks: also as the target of its own conversion. */
+static void write_protected_files_stay(void **state) {
+    (void)state;
+    struct kvc_error error = {0};
+    struct stat before, after;
+    must(kvc_make_model("tiny", KVC_F32, 5, own_path("kept.gguf"), &error), &error);
+    assert_int_equal(chmod(own_path("kept.gguf"), 0444), 0);
+    assert_int_equal(stat(own_path("kept.gguf"), &before), 0);
+    assert_int_equal(kvc_convert(own_path("kept.gguf"), own_path("kept.gguf"), KVC_F16, &error), KVC_RESOURCE);
+    assert_non_null(strstr(error.text, "write-protected"));
+    assert_int_equal(kvc_make_model("tiny", KVC_F32, 6, own_path("kept.gguf"), &error), KVC_RESOURCE);
+    assert_int_equal(stat(own_path("kept.gguf"), &after), 0);
+    assert_true(before.st_ino == after.st_ino && before.st_size == after.st_size && before.st_mode == after.st_mode);
 }
 
 /* Stored weights are widened exactly before they are used: a file of the widened values gives the same bits. */
@@ -350,6 +366,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(folders_keep_their_bits),
         cmocka_unit_test(gguf_files_keep_their_bits),
+        cmocka_unit_test(write_protected_files_stay),
         cmocka_unit_test(widened_models_keep_their_bits),
         cmocka_unit_test(quantised_models_stay_close),
         cmocka_unit_test(rows_that_do_not_fit_are_told),

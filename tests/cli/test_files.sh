@@ -77,6 +77,12 @@ fails 2 'prompt 41' replay --kv full --prompt 41 --in "$work/dump.safetensors"
 fails 2 'no rows behind the prompt' replay --kv full --in "$work/dump.safetensors" --attn "$work/none.safetensors"
 "$build/tests/make_dump" "$work/odd.safetensors" 2 40 3 2 8 || exit 1
 fails 3 'not a multiple' replay --kv full --in "$work/odd.safetensors"
+# A write-protected file is not replaced, not even for root.
+echo kept >"$work/kept.json"
+chmod 444 "$work/kept.json"
+fails 4 'write-protected' replay --kv full --in "$work/dump.safetensors" --out "$work/kept.json" -q
+that 'a write-protected file stays' [ "$(cat "$work/kept.json")" = kept ]
+
 if [ -w /dev/full ]; then
     fails 4 'No space' replay --kv full --in "$work/dump.safetensors" --out /dev/full -q
 fi
