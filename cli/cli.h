@@ -107,7 +107,7 @@ void cli_common_defaults(struct cli_common *common);
     {CLI_GROUP, 0, "Engine", NULL, NULL, NULL, 0, 0, NULL},                                                           \
         {CLI_TEXT, 0, "backend", "NAME", "where to compute: cpu, or ref (plain C); `kvcull info backends` lists them", \
          &(c)->backend, 0, 0, NULL},                                                                                  \
-        {CLI_INT, 0, "threads", "N", "threads; 0: one per core. Never changes a bit", &(c)->threads, 0, 4096, NULL},   \
+        {CLI_INT, 0, "threads", "N", "threads; 0: one per core. Never changes a bit", &(c)->threads, 0, 1024, NULL},   \
         {CLI_CHOICE, 0, "math", "MATH", "exact: the same bits everywhere; fast: linear layers by a BLAS library",      \
          &(c)->math, 0, 0, "exact|fast"}
 #define CLI_SESSION_OPTIONS(c)                                                                                        \

@@ -375,10 +375,62 @@ static int tear_down(void **state) {
     return 0;
 }
 
+/* ---- window mass as an outside policy reads it ---- */
+
+static int checked_layers;
+
+/* Each of the window's weight rows sums to 1 over what its query sees, itself included: four rows a head. */
+static enum kvc_status add_up(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *e) {
+    (void)values;
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    static float mass[2000];
+    struct kvc_scores *scores;
+    size_t count;
+    enum kvc_status status = kvc_stage_scores(stage, &scores, e);
+    if (status == KVC_OK)
+        status = kvc_stage_window_mass(stage, 4, scores, e);
+    for (uint32_t h = 0; h < info->kv_heads && status == KVC_OK; h++) {
+        status = kvc_stage_read_scores(stage, scores, h, mass, 2000, &count, e);
+        double sum = 0;
+        for (size_t j = 0; j < count; j++)
+            sum += (double)mass[j];
+        assert_true(count == info->entries && mass[count - 1] > 0);
+        const double expected = 4.0 * info->heads / info->kv_heads;
+        if (sum < expected * (1 - 1e-4) || sum > expected * (1 + 1e-4))
+            fail_msg("layer %u head %u: the window's mass is %g, not %g", info->layer, h, sum, expected);
+    }
+    checked_layers++;
+    return status;
+}
+
+static const struct kvc_policy_class mass_class = {.name = "mass",
+                                                   .summary = "adds up",
+                                                   .options = options,
+                                                   .stages = KVC_STAGE_PROMPT,
+                                                   .queries = four,
+                                                   .prompt = add_up};
+
+static void test_window_mass(void **state) {
+    (void)state;
+    struct kvc_session_options with;
+    struct kvc_session *session;
+    FINE(kvc_engine_register(engine, &mass_class, &error));
+    for (uint32_t chunk = 1; chunk <= 300; chunk += 99) {
+        kvc_session_defaults(&with);
+        with.policy = "mass";
+        with.chunk = chunk;
+        checked_layers = 0;
+        FINE(kvc_session_open(model, &with, &session, &error));
+        FINE(kvc_session_prompt(session, tokens, 290, NULL, NULL, &error));
+        assert_int_equal(checked_layers, kvc_model_info(model)->layers);
+        kvc_session_close(session);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_wrong_stages), cmocka_unit_test(test_odd_stages),
-                                       cmocka_unit_test(test_register),     cmocka_unit_test(test_fails_alone),
-                                       cmocka_unit_test(test_limit),        cmocka_unit_test(test_replay),
-                                       cmocka_unit_test(test_estimates),    cmocka_unit_test(test_backends)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_wrong_stages), cmocka_unit_test(test_odd_stages), cmocka_unit_test(test_register),
+        cmocka_unit_test(test_fails_alone),  cmocka_unit_test(test_limit),      cmocka_unit_test(test_replay),
+        cmocka_unit_test(test_estimates),    cmocka_unit_test(test_backends),   cmocka_unit_test(test_window_mass)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
