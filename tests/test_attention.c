@@ -14,13 +14,15 @@ static void check_attention(struct pair *pair, const struct attention_case *c) {
     const uint32_t H = c->shape.kv_heads * c->group, d = c->shape.head_size, batch = c->rows * c->segments;
     struct both q = both_floats(pair, (size_t)batch * H * d, c->shape.values);
     struct both out = both_floats(pair, (size_t)batch * H * d, ORDINARY);
-    struct both maximum = both_floats(pair, (size_t)batch * H, ORDINARY), sum = both_floats(pair, (size_t)batch * H, ORDINARY);
+    struct both maximum = both_floats(pair, (size_t)batch * H, ORDINARY);
+    struct both sum = both_floats(pair, (size_t)batch * H, ORDINARY);
     struct both positions = both_make(pair, batch * 4), later = both_make(pair, batch * 4);
     struct both_lists *lists[4];
     struct both_reads reads[4];
     uint64_t read[SIDES][4] = {{0}};
     char what[200];
-    snprintf(what, sizeof what, "d %u, G %u, type %d, entries %u %u, rows %u, window %u, read %u%%, permuted %d, segments %u",
+    snprintf(what, sizeof what,
+             "d %u, G %u, type %d, entries %u %u, rows %u, window %u, read %u%%, permuted %d, segments %u",
              d, c->group, (int)c->shape.type, c->shape.count[0], c->shape.count[1], c->rows, c->window,
              c->read_percent, c->shape.permuted, c->segments);
     for (uint32_t i = 0; i < c->segments; i++) {

@@ -226,7 +226,8 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
                       results.m + at, results.l + at, results.o + at * stride);
         } else {
             few_tile(type, work.keys, value_offset, all.low, all.high, work.q, queries, d, job->scale, work.wide,
-                     work.s, keep ? keep + (size_t)t * KVC_TILE : NULL, keep_stride, results.m + at, results.l + at, results.o + at * stride);
+                     work.s, keep ? keep + (size_t)t * KVC_TILE : NULL, keep_stride, results.m + at, results.l + at,
+                     results.o + at * stride);
         }
     }
     if (!split || atomic_fetch_sub(&job->unfinished[unit.number], 1) == 1)

@@ -47,8 +47,8 @@ static size_t lay_out_weights(const struct weights_job *job, struct weights_work
 
 /* value[e] = sum over the group's heads, from 0 and ascending, of exp(s - M) / L, or of s; rows of s lie s_stride
  * apart and reach to the end of the tile. */
-static void group_values(const float *s, size_t s_stride, uint32_t low, uint32_t high, uint32_t group, const float *maximum,
-                         const float *sum, enum kvc_row_kind kind, float *value) {
+static void group_values(const float *s, size_t s_stride, uint32_t low, uint32_t high, uint32_t group,
+                         const float *maximum, const float *sum, enum kvc_row_kind kind, float *value) {
     for (uint32_t e = low; e < high; e += LANES) {
         vf total = vf_zero();
         const bool whole = e + LANES <= KVC_TILE;
@@ -118,7 +118,8 @@ static void weights_task(void *argument, size_t task, unsigned thread) {
         work.seen[i] = head_seen(&head, positions[i], later[i], rows->window);
         all = all && work.seen[i].low == 0 && work.seen[i].high == head.places;
     }
-    if (job->ring && !job->known && head.order && !head.rank && all && slots_in_use(head.order, head.count) == head.count)
+    if (job->ring && !job->known && head.order && !head.rank && all &&
+        slots_in_use(head.order, head.count) == head.count)
         head.order = NULL; /* everything is seen and goes by slot: so can we */
     const uint32_t tiles = (head.places + KVC_TILE - 1) / KVC_TILE;
     const uint32_t from = (uint32_t)((uint64_t)tiles * split / job->splits);
