@@ -55,11 +55,14 @@ struct shape {
 /* One session's layer: lists with `entries` entries a head. */
 static struct kvc_lists make_lists(struct bench *b, const struct shape *shape) {
     const struct kvc_ops *ops = b->device->ops;
-    const uint32_t each = (shape->room + KVC_TILE - 1) / KVC_TILE * KVC_TILE, d = shape->d, slots = each * shape->kv_heads;
+    const uint32_t each = (shape->room + KVC_TILE - 1) / KVC_TILE * KVC_TILE, d = shape->d,
+                   slots = each * shape->kv_heads;
     struct kvc_lists lists = {.kv_heads = shape->kv_heads, .columns = shape->columns};
     struct kvc_error error;
-    lists.format = (struct kvc_entry_format){
-        shape->type, d, shape->type == KVC_F32 ? 4 * d : shape->type == KVC_F16 ? 2 * d : d + 2 * ((d + 31) / 32)};
+    lists.format = (struct kvc_entry_format){shape->type, d,
+                                             shape->type == KVC_F32   ? 4 * d
+                                             : shape->type == KVC_F16 ? 2 * d
+                                                                      : d + 2 * ((d + 31) / 32)};
     lists.host_base = calloc(shape->kv_heads + 1, sizeof *lists.host_base);
     for (uint32_t h = 0; h < shape->kv_heads; h++)
         lists.host_base[h + 1] = lists.host_base[h] + each;
@@ -145,9 +148,9 @@ static void free_call(struct bench *b, struct call *call) {
 static void attend(struct bench *b, const struct shape *shape, const struct call *call, struct kvc_lists *lists,
                    uint32_t rows) {
     const struct kvc_segment segment = {lists, NULL, 0, rows, rows, NULL};
-    const struct kvc_attention attention = {&segment,  1,         shape->heads,  shape->kv_heads, shape->d,
-                                            0,         call->q,   call->out,     call->maximum,   call->sum,
-                                            call->positions, call->later};
+    const struct kvc_attention attention = {&segment,      1,         shape->heads,    shape->kv_heads,
+                                            shape->d,      0,         call->q,         call->out,
+                                            call->maximum, call->sum, call->positions, call->later};
     b->device->ops->attention(b->device, &attention);
 }
 
@@ -157,7 +160,9 @@ static void bench_decode(struct bench *b, const struct shape *shape) {
     struct kvc_lists lists[SETS_MOST];
     struct call call = make_call(b, shape, 1, false);
     const double bytes = 2.0 * shape->kv_heads * shape->entries *
-                         (shape->type == KVC_F32 ? 4.0 * shape->d : shape->type == KVC_F16 ? 2.0 * shape->d : 1.0625 * shape->d);
+                         (shape->type == KVC_F32   ? 4.0 * shape->d
+                          : shape->type == KVC_F16 ? 2.0 * shape->d
+                                                   : 1.0625 * shape->d);
     unsigned sets = (unsigned)(200e6 / bytes) + 1;
     double best = 1e9;
     sets = sets < SETS_MOST ? sets : SETS_MOST;
@@ -197,8 +202,8 @@ static void bench_prefill(struct bench *b, const struct shape *shape, uint32_t r
 
 static struct kvc_weight_rows rows_of(const struct shape *shape, const struct call *call, const struct kvc_lists *lists,
                                       uint32_t queries) {
-    return (struct kvc_weight_rows){lists,   NULL,          queries,   shape->heads,    shape->kv_heads, shape->d, 0,
-                                    call->q, call->maximum, call->sum, call->positions, call->later};
+    return (struct kvc_weight_rows){lists, NULL,    queries,       shape->heads, shape->kv_heads, shape->d,
+                                    0,     call->q, call->maximum, call->sum,    call->positions, call->later};
 }
 
 /* window_mass of 32 queries beside the attention of the last 256 rows of the prompt. */
@@ -217,24 +222,27 @@ static void bench_window_mass(struct bench *b, const struct shape *shape) {
         attend(b, shape, &all, &lists, 256);
         attention = seconds_now() - start < attention ? seconds_now() - start : attention;
     }
-    printf("window_mass, 32 queries over %u entries, H %u, H_kv %u, d %u: %.2f ms; attention of 256 rows there: %.2f ms\n",
-           shape->entries, shape->heads, shape->kv_heads, shape->d, mass * 1e3, attention * 1e3);
+    printf(
+        "window_mass, 32 queries over %u entries, H %u, H_kv %u, d %u: %.2f ms; attention of 256 rows there: %.2f ms\n",
+        shape->entries, shape->heads, shape->kv_heads, shape->d, mass * 1e3, attention * 1e3);
     release(b, scores);
     free_lists(b, &lists);
     free_call(b, &call);
     free_call(b, &all);
 }
 
-/* One decode step of streaming and of morphkv over the layers of a model, weights read in between as linear layers do. */
+/* One decode step of streaming and of morphkv over the layers of a model, weights read in between as linear layers do.
+ */
 static void bench_ring(struct bench *b, const struct shape *shape, unsigned layers, unsigned char *weights,
                        size_t weight_bytes) {
     const struct kvc_ops *ops = b->device->ops;
     struct kvc_lists lists[SETS_MOST];
     struct call call = make_call(b, shape, 1, false);
     const uint32_t stride = shape->room, ring = 32;
-    struct kvc_span scores = make(b, (size_t)shape->kv_heads * stride * 4), k = make_random(b, shape->kv_heads * shape->d);
-    struct kvc_read_list kept = {make(b, shape->kv_heads * 4).buffer, make(b, (size_t)shape->kv_heads * stride * 4).buffer,
-                                 stride};
+    struct kvc_span scores = make(b, (size_t)shape->kv_heads * stride * 4),
+                    k = make_random(b, shape->kv_heads * shape->d);
+    struct kvc_read_list kept = {make(b, shape->kv_heads * 4).buffer,
+                                 make(b, (size_t)shape->kv_heads * stride * 4).buffer, stride};
     struct ceiling_job job = {.data = weights};
     const size_t tasks = 8;
     double spent[6] = {0}, least[6];
@@ -325,8 +333,8 @@ int main(int argc, char **argv) {
     printf("\n| cache |  H | Hk |   d | rows | entries | ms       | GFLOP/s | ratio |\n"
            "|-------|----|----|-----|------|--------|----------|---------|-------|\n");
     static const struct shape prefill[] = {
-        {32, 8, 64, 4096, 4096, 0, KVC_F16, false},  {32, 8, 128, 4096, 4096, 0, KVC_F16, false},
-        {12, 12, 64, 4096, 4096, 0, KVC_F16, false}, {8, 8, 80, 4096, 4096, 0, KVC_F16, false},
+        {32, 8, 64, 4096, 4096, 0, KVC_F16, false},   {32, 8, 128, 4096, 4096, 0, KVC_F16, false},
+        {12, 12, 64, 4096, 4096, 0, KVC_F16, false},  {8, 8, 80, 4096, 4096, 0, KVC_F16, false},
         {32, 8, 128, 4096, 4096, 0, KVC_Q8_0, false}, {8, 2, 128, 256, 256, 0, KVC_F16, false},
     };
     for (size_t i = 0; i < sizeof prefill / sizeof *prefill; i++)

@@ -44,7 +44,8 @@ struct rows_case {
 
 /* Queries with M and L near what attention would have given, or any values at all. */
 static struct rows_case make_case(struct pair *pair, uint32_t columns, uint32_t queries) {
-    struct rows_case c = {.shape = draw(pair, columns), .group = groups[below(pair, COUNT(groups))], .queries = queries};
+    struct rows_case c = {
+        .shape = draw(pair, columns), .group = groups[below(pair, COUNT(groups))], .queries = queries};
     const size_t cells = (size_t)queries * c.shape.kv_heads * c.group;
     c.lists = lists_make(pair, &c.shape);
     if (c.shape.permuted && below(pair, 2))
