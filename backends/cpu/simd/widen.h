@@ -18,10 +18,10 @@ struct scales {
 
 /* ---- integers ---- */
 
-#if defined(__AVX512F__)
+#if LANES == 16
 INLINE vi load_u8(const unsigned char *p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)); }
 INLINE vi shift_right(vi a, vi n) { return _mm512_srlv_epi32(a, n); }
-#elif defined(__AVX2__)
+#elif LANES == 8
 INLINE vi load_u8(const unsigned char *p) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)); }
 INLINE vi shift_right(vi a, vi n) { return _mm256_srlv_epi32(a, n); }
 #else
@@ -35,7 +35,7 @@ INLINE vi shift_right(vi a, vi n) { return vreinterpretq_s32_u32(vshlq_u32(vrein
 
 /* ---- bytes: VB at a time, whatever LANES is ---- */
 
-#if defined(__AVX2__)
+#if LANES >= 8
 #define VB 32
 typedef __m256i vb;
 INLINE vb vb_load(const unsigned char *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
@@ -63,11 +63,11 @@ INLINE vi bits_of(vi a, int shift, int mask) { return vi_and(shift_right(a, vi_s
 
 /* Bytes i ... i + LANES - 1 of sixteen, given as four words. */
 INLINE vi bytes_of(const uint32_t *words, int i) {
-#if defined(__AVX512F__) /* not through memory: a load wider than the stores before it waits for them */
+#if LANES == 16 /* not through memory: a load wider than the stores before it waits for them */
     (void)i;
     return _mm512_cvtepu8_epi32(_mm_set_epi64x((long long)((uint64_t)words[3] << 32 | words[2]),
                                                (long long)((uint64_t)words[1] << 32 | words[0])));
-#elif defined(__AVX2__)
+#elif LANES == 8
     return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)((uint64_t)words[i / 4 + 1] << 32 | words[i / 4])));
 #else
     return load_u8((const unsigned char *)words + i);
@@ -112,7 +112,7 @@ INLINE void widen_bf16(vf *w, const unsigned char *g, int p, const struct scales
 
 /* The scales of `parts` blocks, stride bytes apart. */
 INLINE void prepare_halves(struct scales *s, const unsigned char *g, int parts, size_t stride) {
-#if defined(__AVX2__)
+#if LANES >= 8
     if (parts == 8) { /* put together in general registers: the vector units have enough to do */
         uint64_t half[8];
         UNROLL
@@ -145,7 +145,7 @@ INLINE void widen_q8_0(vf *w, const unsigned char *g, int p, const struct scales
 }
 
 INLINE void widen_q4_0(vf *w, const unsigned char *g, int p, const struct scales *s) {
-#if defined(__AVX512F__)
+#if LANES == 16
     /* The 16 values a block can hold, looked up by the low four bits of each index. */
     vf value = vf_mul(vf_set(s->scale[p]),
                       _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7));
@@ -164,7 +164,7 @@ INLINE void widen_q4_0(vf *w, const unsigned char *g, int p, const struct scales
 
 /* The 32 quants of a block, less 16. */
 INLINE void unpack_q5_0(int8_t *to, const unsigned char *block) {
-#if defined(__AVX2__)
+#if LANES >= 8
     const __m256i byte = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, /* of `high`, by element */
                                           2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
     const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201u);
@@ -259,7 +259,7 @@ INLINE void widen_offset(vf *w, int p, const struct scales *s) {
 INLINE void prepare_q4_k(struct scales *s, const unsigned char *g, int parts) {
     (void)parts;
     prepare_offset(s, g);
-#if !defined(__AVX512F__)
+#if LANES != 16
     UNROLL
     for (int i = 0; i < 128; i += VB) {
         vb q = vb_load(g + offsetof(struct kvc_block_q4_k, q) + i);
@@ -269,7 +269,7 @@ INLINE void prepare_q4_k(struct scales *s, const unsigned char *g, int parts) {
 #endif
 }
 INLINE void widen_q4_k(vf *w, const unsigned char *g, int p, const struct scales *s) {
-#if defined(__AVX512F__) /* the 16 values of a part, looked up by the low four bits of each index */
+#if LANES == 16 /* the 16 values of a part, looked up by the low four bits of each index */
     const unsigned char *low = g + offsetof(struct kvc_block_q4_k, q) + p / 2 * 32;
     vf value = vf_fma(vf_set(s->scale[p]), vf_from_int(vi_ascending()), vf_set(s->scale[8 + p]));
     UNROLL
