@@ -26,7 +26,7 @@ for value in x '' 1.5 -1 1e3 99999999999999999999; do
     fails 2 'kvcull run: -n.*takes a whole number from 0' run -m "$demo" -n "$value"
 done
 for value in x '' -1 nan inf; do fails 2 'takes a number from 0 to 1' run -m "$demo" --top-p "$value"; done
-fails 2 'takes a whole number from 0 to 4096' run -m "$demo" --threads 5000
+fails 2 'takes a whole number from 0 to 1024' run -m "$demo" --threads 5000
 fails 2 'takes one of exact|fast' run -m "$demo" --math quick
 fails 2 'takes one of f32|f16|q8_0' run -m "$demo" --kv-type q4_0
 fails 2 'takes one of f32|f16|q8_0' run -m "$demo" --kv-type nothing
