@@ -99,17 +99,21 @@ static int write_kept(const struct cli_command *command, FILE *stream, const str
     for (uint32_t l = 0; l < geometry->layers; l++) {
         fputs(l ? ", [" : "[", stream);
         for (uint32_t h = 0; h < geometry->kv_heads; h++) {
-            size_t count = kvc_session_positions(session, l, h, *positions, *room);
+            size_t count = 0;
+            struct kvc_error error;
+            enum kvc_status status = kvc_session_positions(session, l, h, *positions, *room, &count, &error);
 
-            if (count > *room) {
+            if (status == KVC_OK && count > *room) {
                 int32_t *more = realloc(*positions, 2 * count * sizeof *more);
 
                 if (!more)
                     return cli_no_memory(command);
                 *positions = more;
                 *room = 2 * count;
-                count = kvc_session_positions(session, l, h, *positions, *room);
+                status = kvc_session_positions(session, l, h, *positions, *room, &count, &error);
             }
+            if (status != KVC_OK)
+                return cli_error(command, status, "%s", error.text);
             fputs(h ? ", [" : "[", stream);
             for (size_t i = 0; i < count; i++)
                 fprintf(stream, "%s%d", i ? "," : "", (*positions)[i]);

@@ -62,8 +62,11 @@ static void compare_logits(const struct runs *runs, struct run *run, const char 
 
 static int read_positions(struct runs *runs, const struct run *run, uint32_t layer, uint32_t head, int which,
                           size_t *count) {
-    *count = kvc_session_positions(run->session, layer, head, runs->positions[which], runs->room);
-    while (*count > runs->room) {
+    struct kvc_error error;
+    enum kvc_status status =
+        kvc_session_positions(run->session, layer, head, runs->positions[which], runs->room, count, &error);
+
+    while (status == KVC_OK && *count > runs->room) {
         size_t room = 2 * *count;
 
         for (size_t i = 0; i < 2; i++) {
@@ -74,9 +77,9 @@ static int read_positions(struct runs *runs, const struct run *run, uint32_t lay
             runs->positions[i] = more;
         }
         runs->room = room;
-        *count = kvc_session_positions(run->session, layer, head, runs->positions[which], room);
+        status = kvc_session_positions(run->session, layer, head, runs->positions[which], room, count, &error);
     }
-    return KVC_OK;
+    return status == KVC_OK ? KVC_OK : cli_error(runs->command, status, "%s", error.text);
 }
 
 uint64_t verify_positions(const int32_t *a, size_t n, const int32_t *b, size_t m, int32_t *first) {

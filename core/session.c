@@ -376,31 +376,35 @@ void kvc_session_stats(const struct kvc_session *session, struct kvc_session_sta
     stats->saturated = session->saturated;
 }
 
-size_t kvc_session_positions(const struct kvc_session *session, uint32_t layer, uint32_t kv_head, int32_t *positions,
-                             size_t room) {
+enum kvc_status kvc_session_positions(const struct kvc_session *session, uint32_t layer, uint32_t kv_head,
+                                      int32_t *positions, size_t room, size_t *count, struct kvc_error *error) {
     const struct kvc_cache *cache = &session->cache;
     if (layer >= cache->layers || kv_head >= cache->kv_heads)
-        return 0;
+        return kvc_fail(error, KVC_USAGE, "positions: layer %u, head %u; the model has layers 0 to %u, heads 0 to %u",
+                        layer, kv_head, cache->layers - 1, cache->kv_heads - 1);
     const struct kvc_lists *lists = &cache->layer[layer].lists;
-    const size_t count = cache->layer[layer].count[kv_head], some = count < room ? count : room;
+    *count = cache->layer[layer].count[kv_head];
+    const size_t some = *count < room ? *count : room;
     if (!lists->order) {
         for (size_t i = 0; i < some; i++)
             positions[i] = (int32_t)i;
-        return count;
+        return KVC_OK;
     }
     struct kvc_device *device = cache->device;
     const size_t first = lists->host_base[kv_head] * sizeof(uint32_t);
     const size_t slots = lists->host_base[kv_head + 1] - lists->host_base[kv_head];
     uint32_t *order = malloc(slots * sizeof(uint32_t) + 1);
     int32_t *by_slot = malloc(slots * sizeof(int32_t) + 1);
+    enum kvc_status status = KVC_OK;
     if (order && by_slot) {
         device->ops->download(device, order, (struct kvc_span){lists->order, first}, slots * sizeof(uint32_t));
         device->ops->download(device, by_slot, (struct kvc_span){lists->position, first}, slots * sizeof(int32_t));
         for (size_t i = 0; i < some; i++)
             positions[i] = by_slot[order[i]];
+    } else {
+        status = kvc_fail(error, KVC_RESOURCE, "positions: no memory for %zu entries", *count);
     }
-    const bool had_memory = order && by_slot;
     free(order);
     free(by_slot);
-    return had_memory ? count : 0;
+    return status;
 }

@@ -174,10 +174,7 @@ enum kvc_status kvc_stage_read_positions(struct kvc_stage *stage, uint32_t kv_he
     const enum kvc_status status = check_head(stage, kv_head, error);
     if (status != KVC_OK)
         return status;
-    *count = kvc_session_positions(stage->session, stage->layer, kv_head, positions, room);
-    if (*count != layer_of(stage)->count[kv_head])
-        return kvc_fail(error, KVC_RESOURCE, "policy: no memory");
-    return KVC_OK;
+    return kvc_session_positions(stage->session, stage->layer, kv_head, positions, room, count, error);
 }
 
 /* ---- eviction ---- */

@@ -106,9 +106,11 @@ int main(int argc, char **argv) {
         status = kvc_tokenize(model, argv[2], strlen(argv[2]), KVC_TOKENIZE_BOS, &tokens, &count, &error);
     if (status == KVC_OK)
         status = kvc_session_prompt(session, tokens, count, NULL, NULL, &error);
+    int32_t positions[64];
+    size_t kept = 0;
+    if (status == KVC_OK)
+        status = kvc_session_positions(session, 0, 0, positions, 64, &kept, &error);
     if (status == KVC_OK) {
-        int32_t positions[64];
-        const size_t kept = kvc_session_positions(session, 0, 0, positions, 64);
         printf("%zu tokens; layer 0, head 0 keeps %zu:", count, kept);
         for (size_t i = 0; i < kept && i < 64; i++)
             printf(" %d", (int)positions[i]);

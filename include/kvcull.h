@@ -194,9 +194,9 @@ struct kvc_session_stats {
     uint64_t saturated;                 /* values clipped to the F16 range when stored, by its whole batches */
 };
 void kvc_session_stats(const struct kvc_session *session, struct kvc_session_stats *stats);
-/* Positions held by one head, ascending: fills at most room, returns how many there are. */
-size_t kvc_session_positions(const struct kvc_session *session, uint32_t layer, uint32_t kv_head, int32_t *positions,
-                             size_t room);
+/* Positions held by one head, ascending: fills at most room; *count says how many there are. */
+enum kvc_status kvc_session_positions(const struct kvc_session *session, uint32_t layer, uint32_t kv_head,
+                                      int32_t *positions, size_t room, size_t *count, struct kvc_error *error);
 
 /* XXH64 (seed 0) over little-endian float32, NaN as 0x7fc00000; feed rows in order, start from kvc_hash_start. */
 struct kvc_hash;

@@ -206,13 +206,19 @@ static void test_turns(void **state) {
     int32_t first[64], second[64];
     struct kvc_session *session = open_with(model, "snapkv:budget=50", KVC_F16, 0);
     FINE(kvc_session_prompt(session, tokens, 300, NULL, NULL, &error));
-    assert_int_equal(kvc_session_positions(session, 0, 0, first, 64), 50);
+    size_t count = 0;
+    FINE(kvc_session_positions(session, 0, 0, first, 64, &count, &error));
+    assert_int_equal(count, 50);
     for (size_t i = 0; i < 32; i++)
         assert_int_equal(first[18 + i], 268 + (int)i); /* the window */
     for (int i = 0; i < 5; i++)
         FINE(kvc_decode(&session, &tokens[i], 1, NULL, NULL, &error));
     FINE(kvc_session_prompt(session, tokens, 10, NULL, NULL, &error)); /* w = min(32, 10) */
-    assert_int_equal(kvc_session_positions(session, 0, 0, second, 64), 50);
+    FINE(kvc_session_positions(session, 0, 0, second, 64, &count, &error));
+    assert_int_equal(count, 50);
+    assert_int_equal(kvc_session_positions(session, 99, 0, second, 64, &count, &error), KVC_USAGE);
+    assert_non_null(strstr(error.text, "layer 99"));
+    assert_int_equal(kvc_session_positions(session, 0, 99, second, 64, &count, &error), KVC_USAGE);
     for (size_t i = 0; i < 10; i++)
         assert_int_equal(second[40 + i], 305 + (int)i);
     for (size_t i = 1; i < 50; i++)

@@ -153,7 +153,10 @@ static void finish(struct run *run, const struct kvc_network *network, const cha
     int32_t positions[512];
     for (uint32_t layer = 0; layer < network->layers; layer++)
         for (uint32_t head = 0; head < network->kv_heads; head++) {
-            const size_t count = kvc_session_positions(run->session, layer, head, positions, 512);
+            size_t count = 0;
+            struct kvc_error error;
+            if (kvc_session_positions(run->session, layer, head, positions, 512, &count, &error) != KVC_OK)
+                stop(&error, "positions");
             for (size_t i = 0; i < count && i < 512; i++) {
                 const float position = (float)positions[i];
                 kvc_hash_add(run->hash, &position, 1);
