@@ -16,8 +16,8 @@ static int backends(const struct cli_command *command, const struct info_argumen
 
             cli_json_set(one, "name", json_string(info.name));
             cli_json_set(one, "usable", json_boolean(info.usable));
-            cli_json_set(one, "detail", json_string(info.detail ? info.detail : ""));
-            cli_json_set(one, "missing", json_string(info.missing ? info.missing : ""));
+            cli_json_set(one, "detail", json_string(info.detail));
+            cli_json_set(one, "missing", json_string(info.missing));
             if (json_array_append_new(list, one) != 0) {
                 json_decref(list);
                 list = NULL;
@@ -30,8 +30,8 @@ static int backends(const struct cli_command *command, const struct info_argumen
     for (size_t i = 0; kvc_backend(i, &info); i++) {
         cli_cell(table, "%s", info.name);
         cli_cell(table, "%s", info.usable ? "yes" : "no");
-        cli_cell(table, "%s", info.detail ? info.detail : "");
-        cli_cell(table, "%s", info.missing ? info.missing : "");
+        cli_cell(table, "%s", info.detail);
+        cli_cell(table, "%s", info.missing);
     }
     status = cli_table_print(command, table, stdout);
     cli_table_free(table);

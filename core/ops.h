@@ -213,7 +213,7 @@ struct kvc_backend_class {
     /* index: the N of "opencl:N", 0 otherwise; path: NULL, or a path of this backend ("avx2"). */
     enum kvc_status (*open)(const char *path, unsigned index, int threads, enum kvc_math math, struct kvc_device **,
                             struct kvc_error *);
-    const char *(*missing)(void); /* operations filled from ref, "none" where there are none */
+    void (*missing)(char *text, size_t room); /* operations filled from ref, "none" where there are none */
 };
 
 #endif

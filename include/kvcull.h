@@ -80,12 +80,12 @@ void kvc_engine_reset_peaks(struct kvc_engine *engine);
 const char *kvc_engine_backend(const struct kvc_engine *engine); /* "cpu (avx512, 2 threads)" */
 
 struct kvc_backend_info {
-    const char *name;    /* "ref", "cpu" */
-    const char *detail;  /* the path chosen, or why it cannot be used here */
+    const char *name; /* "ref", "cpu" */
     bool usable;
-    const char *missing; /* operations that fall back to ref, "none" where none do */
+    char detail[256];  /* the path chosen, or why it cannot be used here */
+    char missing[512]; /* operations that fall back to ref, "none" where none do */
 };
-/* The i-th backend of this build; false past the last. Strings live as long as the library. */
+/* Asks the i-th backend of this build; false past the last. */
 bool kvc_backend(size_t i, struct kvc_backend_info *info);
 
 /* ---- models ------------------------------------------------------------------------------------------------- */

@@ -221,22 +221,14 @@ static void list_missing(enum kvc_cpu_path path, char *text, size_t room) {
         snprintf(text, room, "none");
 }
 
-static char missing_text[512]; /* written once */
-static pthread_once_t missing_once = PTHREAD_ONCE_INIT;
-
-static void fill_missing(void) {
+static void cpu_missing(char *text, size_t room) {
     enum kvc_cpu_path path;
     if (choose_path(NULL, &path, NULL) != KVC_OK)
         path = best_path();
     if (path == KVC_CPU_REF)
-        snprintf(missing_text, sizeof missing_text, "none");
+        snprintf(text, room, "none");
     else
-        list_missing(path, missing_text, sizeof missing_text);
-}
-
-static const char *cpu_missing(void) {
-    pthread_once(&missing_once, fill_missing);
-    return missing_text;
+        list_missing(path, text, room);
 }
 
 const struct kvc_backend_class kvc_backend_cpu = {
@@ -266,7 +258,7 @@ static enum kvc_status ref_open(const char *path, unsigned index, int threads, e
     return status;
 }
 
-static const char *ref_missing(void) { return "none"; }
+static void ref_missing(char *text, size_t room) { snprintf(text, room, "none"); }
 
 const struct kvc_backend_class kvc_backend_ref = {
     .name = "ref", .usable = ref_usable, .open = ref_open, .missing = ref_missing};

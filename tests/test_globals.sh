@@ -1,0 +1,10 @@
+#!/bin/sh
+# The library has no variables outside its functions' own, only constant tables.
+library=$top_builddir/.libs/libkvc.a
+[ -z "$SANITIZE_FLAGS" ] || { echo "sanitizers add variables of their own"; exit 77; }
+command -v "${OBJDUMP-objdump}" >/dev/null && [ -e "$library" ] || { echo "no objdump or no $library"; exit 77; }
+work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
+${OBJDUMP-objdump} -t "$library" | awk '/ O / && NF > 4 { print $(NF - 2), $NF }' >"$work/objects"
+grep -q 'ro.* kvc_backend_list$' "$work/objects" || { echo "no tables found in $library"; exit 1; }
+grep -vE '^\.(rodata|data\.rel\.ro)' "$work/objects" && exit 1
+exit 0
