@@ -1,0 +1,131 @@
+/* lists.h - how kernels see an arena's blocks, a layer's lists, and what one query may see of a head (core/ops.h). */
+#ifndef KVC_KERNELS_LISTS_H
+#define KVC_KERNELS_LISTS_H
+
+/* Chunks of blocks, so that no allocation need be large: chunk 0 has 2^shift blocks, each later one as many as all
+ * before it together, until they have 2^top blocks; from there on 2^top each. */
+#define KVC_CHUNKS 16
+#define KVC_ARENA                                                                                                      \
+    KVC_GLOBAL kvc_u8 *chunk0, KVC_GLOBAL kvc_u8 *chunk1, KVC_GLOBAL kvc_u8 *chunk2, KVC_GLOBAL kvc_u8 *chunk3,        \
+        KVC_GLOBAL kvc_u8 *chunk4, KVC_GLOBAL kvc_u8 *chunk5, KVC_GLOBAL kvc_u8 *chunk6, KVC_GLOBAL kvc_u8 *chunk7,    \
+        KVC_GLOBAL kvc_u8 *chunk8, KVC_GLOBAL kvc_u8 *chunk9, KVC_GLOBAL kvc_u8 *chunk10, KVC_GLOBAL kvc_u8 *chunk11,  \
+        KVC_GLOBAL kvc_u8 *chunk12, KVC_GLOBAL kvc_u8 *chunk13, KVC_GLOBAL kvc_u8 *chunk14,                            \
+        KVC_GLOBAL kvc_u8 *chunk15, kvc_u32 shift, kvc_u32 top, kvc_u32 entry_type, kvc_u32 head_size, kvc_u32 row_bytes
+
+struct kvc_arena_view {
+    KVC_GLOBAL kvc_u8 *chunk[KVC_CHUNKS];
+    kvc_u32 shift, top, type, head_size, row_bytes;
+};
+#define KVC_OPEN_ARENA(arena)                                                                                          \
+    struct kvc_arena_view arena;                                                                                       \
+    arena.chunk[0] = chunk0, arena.chunk[1] = chunk1, arena.chunk[2] = chunk2, arena.chunk[3] = chunk3;                \
+    arena.chunk[4] = chunk4, arena.chunk[5] = chunk5, arena.chunk[6] = chunk6, arena.chunk[7] = chunk7;                \
+    arena.chunk[8] = chunk8, arena.chunk[9] = chunk9, arena.chunk[10] = chunk10, arena.chunk[11] = chunk11;            \
+    arena.chunk[12] = chunk12, arena.chunk[13] = chunk13, arena.chunk[14] = chunk14, arena.chunk[15] = chunk15;        \
+    arena.shift = shift, arena.top = top, arena.type = entry_type, arena.head_size = head_size,                        \
+    arena.row_bytes = row_bytes
+
+KVC_DEVICE KVC_GLOBAL kvc_u8 *kvc_arena_block(const struct kvc_arena_view *arena, kvc_u32 block) {
+    kvc_u64 bytes = (kvc_u64)arena->row_bytes * (2 * KVC_TILE);
+    kvc_u32 chunk, first;
+    if (block >> arena->top) { /* chunks of the largest size */
+        chunk = arena->top - arena->shift + (block >> arena->top);
+        first = block >> arena->top << arena->top;
+    } else if (block >> arena->shift) {
+        kvc_u32 log2 = 31 - KVC_CLZ(block);
+        chunk = log2 - arena->shift + 1;
+        first = 1u << log2;
+    } else {
+        chunk = first = 0;
+    }
+    return arena->chunk[chunk] + (block - first) * bytes;
+}
+
+/* One layer's lists; order and position may be NULL together, and state. prefix tells two lists apart. */
+#define KVC_LISTS(prefix)                                                                                              \
+    KVC_GLOBAL kvc_u32 *prefix##_base, KVC_GLOBAL kvc_u32 *prefix##_count, KVC_GLOBAL kvc_u32 *prefix##_blocks,        \
+        KVC_GLOBAL kvc_u32 *prefix##_order, KVC_GLOBAL kvc_i32 *prefix##_position, KVC_GLOBAL float *prefix##_state,   \
+        kvc_u32 prefix##_columns
+
+struct kvc_head_view { /* one head of one layer */
+    kvc_u32 base, slots, count, columns;
+    KVC_GLOBAL kvc_u32 *blocks, *order; /* from the head's first on */
+    KVC_GLOBAL kvc_i32 *position;
+    KVC_GLOBAL float *state;
+};
+#define KVC_OPEN_HEAD(view, prefix, h)                                                                                 \
+    struct kvc_head_view view;                                                                                         \
+    view.base = prefix##_base[h];                                                                                      \
+    view.slots = prefix##_base[(h) + 1] - view.base;                                                                   \
+    view.count = prefix##_count[h];                                                                                    \
+    view.columns = prefix##_columns;                                                                                   \
+    view.blocks = prefix##_blocks + view.base / KVC_TILE;                                                              \
+    view.order = prefix##_order ? prefix##_order + view.base : 0;                                                      \
+    view.position = prefix##_position ? prefix##_position + view.base : 0;                                             \
+    view.state = prefix##_state ? prefix##_state + (kvc_u64)view.columns * view.base : 0
+
+KVC_DEVICE kvc_u32 kvc_head_slot(const struct kvc_head_view *head, kvc_u32 rank) {
+    return head->order ? head->order[rank] : rank;
+}
+KVC_DEVICE kvc_i32 kvc_head_position(const struct kvc_head_view *head, kvc_u32 slot) {
+    return head->position ? head->position[slot] : (kvc_i32)slot;
+}
+KVC_DEVICE KVC_GLOBAL kvc_u8 *kvc_head_key(const struct kvc_arena_view *arena, const struct kvc_head_view *head,
+                                           kvc_u32 slot) {
+    return kvc_arena_block(arena, head->blocks[slot / KVC_TILE]) + (kvc_u64)(slot % KVC_TILE) * arena->row_bytes;
+}
+KVC_DEVICE KVC_GLOBAL kvc_u8 *kvc_head_value(const struct kvc_arena_view *arena, const struct kvc_head_view *head,
+                                             kvc_u32 slot) {
+    return kvc_head_key(arena, head, slot) + (kvc_u64)KVC_TILE * arena->row_bytes;
+}
+KVC_DEVICE KVC_GLOBAL float *kvc_head_column(const struct kvc_head_view *head, kvc_u32 column) {
+    return head->state + (kvc_u64)column * head->slots;
+}
+
+/* What one query sees of one head: places 0..places-1 of its ranks or of a read list. */
+struct kvc_query_view {
+    KVC_GLOBAL const kvc_u32 *ranks; /* 0: all */
+    kvc_u32 places, visible;         /* ranks below visible */
+    kvc_i64 oldest;                  /* entries at positions below this are skipped; INT64_MIN: none */
+};
+#define KVC_READS KVC_GLOBAL const kvc_u32 *read_count, KVC_GLOBAL const kvc_u32 *read_rank, kvc_u32 read_stride
+#define KVC_NO_WINDOW (-(kvc_i64)0x7fffffffffffffff - 1)
+
+KVC_DEVICE struct kvc_query_view kvc_query_view_of(const struct kvc_head_view *head,
+                                                   KVC_GLOBAL const kvc_u32 *read_count,
+                                                   KVC_GLOBAL const kvc_u32 *read_rank, kvc_u32 read_stride, kvc_u32 h,
+                                                   kvc_u32 later, kvc_i32 position, kvc_u32 window) {
+    struct kvc_query_view view;
+    view.visible = head->count > later ? head->count - later : 0;
+    view.ranks = read_count ? read_rank + (kvc_u64)h * read_stride : 0;
+    view.places = read_count ? read_count[h] : view.visible;
+    view.oldest = window ? (kvc_i64)position - (kvc_i64)window + 1 : KVC_NO_WINDOW;
+    return view;
+}
+
+#define KVC_MASKED 0xffffffffu
+/* The slot at a place, or KVC_MASKED. */
+KVC_DEVICE kvc_u32 kvc_query_slot(const struct kvc_query_view *view, const struct kvc_head_view *head, kvc_u32 place) {
+    kvc_u32 rank = view->ranks ? view->ranks[place] : place, slot;
+    if (rank >= view->visible)
+        return KVC_MASKED;
+    slot = kvc_head_slot(head, rank);
+    if (view->oldest != KVC_NO_WINDOW && kvc_head_position(head, slot) < view->oldest)
+        return KVC_MASKED;
+    return slot;
+}
+
+/* ---- entries ---- */
+
+/* Channel c of a key or value row. */
+KVC_DEVICE float kvc_entry_value(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c) {
+    KVC_GLOBAL const kvc_u8 *group;
+    if (type == KVC_K_F32)
+        return ((KVC_GLOBAL const float *)row)[c];
+    if (type == KVC_K_F16)
+        return kvc_f16_to_f32(((KVC_GLOBAL const kvc_u16 *)row)[c]);
+    group = row + c / KVC_Q8_GROUP * (2 + KVC_Q8_GROUP);
+    return KVC_HALF(group) * (float)(kvc_i8)group[2 + c % KVC_Q8_GROUP];
+}
+
+#endif

@@ -1,0 +1,238 @@
+/* portable.h - what kernels are written in: the common part of OpenCL C 1.2 and CUDA C.
+ *
+ * Kernels take pointers and scalars only. A span of a buffer comes in as a pointer and an offset in elements
+ * (KVC_SPAN, opened by KVC_OPEN), so that 64-bit offsets work where buffers are opaque. Two shapes, chosen when the
+ * kernels are compiled: KVC_WORKERS work-items hold the 32 lanes of a dot product between them. KVC_WORKERS 1 is for
+ * CPUs (one work-item, two vectors of 16), 4 for GPUs (8 lanes each). Functions here are as the arithmetic has it,
+ * whatever the shape (core/canon.h).
+ */
+#ifndef KVC_KERNELS_PORTABLE_H
+#define KVC_KERNELS_PORTABLE_H
+
+#if defined(__CUDACC__)
+#include "core/canon.h"
+#define KVC_WORKERS 4
+#define KVC_GLOBAL          /* of pointers */
+#define KVC_LOCAL           /* of pointers to what a group shares */
+#define KVC_SHARED __shared__ /* of variables a group shares; only at the start of a kernel */
+#define KVC_DEVICE static __device__ __forceinline__
+#define KVC_BARRIER() __syncthreads() /* local and global memory of the group */
+#define KVC_LOCAL_ID() ((kvc_u32)threadIdx.x)
+#define KVC_GROUP_ID(i) ((kvc_u32)((i) == 0 ? blockIdx.x : (i) == 1 ? blockIdx.y : blockIdx.z))
+#define KVC_GLOBAL_ID() ((kvc_u64)blockIdx.x * blockDim.x + threadIdx.x)
+#define KVC_ADD_LOCAL(at, n) atomicAdd((unsigned *)(at), (unsigned)(n))
+#define KVC_ADD_GLOBAL(at, n) atomicAdd((unsigned *)(at), (unsigned)(n))
+#define KVC_CLZ(x) ((kvc_u32)__clz((int)(x)))
+typedef long long kvc_i64;
+#else
+#if !defined(KVC_WORKERS)
+#error "KVC_WORKERS: 1 for CPUs, 4 for GPUs"
+#endif
+/* core/canon.h comes before this file: OpenCL sources are joined, not included. */
+#define KVC_GLOBAL __global
+#define KVC_LOCAL __local
+#define KVC_SHARED __local
+#define KVC_DEVICE static inline
+#define KVC_BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#define KVC_LOCAL_ID() ((kvc_u32)get_local_id(0))
+#define KVC_GROUP_ID(i) ((kvc_u32)get_group_id(i))
+#define KVC_GLOBAL_ID() ((kvc_u64)get_global_id(0))
+#define KVC_ADD_LOCAL(at, n) atomic_add((volatile __local uint *)(at), (uint)(n))
+#define KVC_ADD_GLOBAL(at, n) atomic_add((volatile __global uint *)(at), (uint)(n))
+#define KVC_CLZ(x) clz((uint)(x))
+typedef long kvc_i64;
+#endif
+
+#define KVC_TILE 256u
+#define KVC_LANES_EACH (32 / KVC_WORKERS)
+
+/* KVC_KERNEL: one work-item an element, KVC_ITEMS in a group. KVC_GROUP_KERNEL: a group of KVC_GROUP works together;
+ * KVC_TEAMS teams of KVC_WORKERS work-items in it. Groups are one-dimensional, grids have up to three dimensions.
+ * Barriers are reached by all of a group or none: no early return in a group kernel, unless the whole group does. */
+#if KVC_WORKERS == 1
+#define KVC_GROUP 1
+#define KVC_ITEMS 64
+#else
+#define KVC_GROUP 128
+#define KVC_ITEMS 128
+#endif
+#define KVC_TEAMS (KVC_GROUP / KVC_WORKERS)
+#if defined(__CUDACC__)
+#define KVC_KERNEL(name) extern "C" __global__ void __launch_bounds__(KVC_ITEMS) kvc_k_##name
+#define KVC_GROUP_KERNEL(name) extern "C" __global__ void __launch_bounds__(KVC_GROUP) kvc_k_##name
+#else
+#define KVC_KERNEL(name) __kernel __attribute__((reqd_work_group_size(KVC_ITEMS, 1, 1))) void kvc_k_##name
+#define KVC_GROUP_KERNEL(name) __kernel __attribute__((reqd_work_group_size(KVC_GROUP, 1, 1))) void kvc_k_##name
+#endif
+
+#define KVC_SPAN(type, name) KVC_GLOBAL type *name##_buffer, kvc_u64 name##_offset
+#define KVC_OPEN(type, name) KVC_GLOBAL type *name = name##_buffer + name##_offset
+
+/* ---- the 32 lanes of a dot product ---- */
+
+#if KVC_WORKERS == 1 /* OpenCL only */
+
+struct kvc_part {
+    float16 low, high;
+};
+KVC_DEVICE struct kvc_part kvc_part_zero(void) {
+    struct kvc_part p;
+    p.low = (float16)(0.0f);
+    p.high = (float16)(0.0f);
+    return p;
+}
+KVC_DEVICE struct kvc_part kvc_part_fma(struct kvc_part a, struct kvc_part b, struct kvc_part sum) {
+    sum.low = fma(a.low, b.low, sum.low);
+    sum.high = fma(a.high, b.high, sum.high);
+    return sum;
+}
+/* Only lanes below count. */
+KVC_DEVICE struct kvc_part kvc_part_fma_tail(struct kvc_part a, struct kvc_part b, struct kvc_part sum, kvc_u32 count) {
+    const int16 lane = (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    sum.low = select(sum.low, fma(a.low, b.low, sum.low), lane < (int16)((int)count));
+    sum.high = select(sum.high, fma(a.high, b.high, sum.high), lane < (int16)((int)count - 16));
+    return sum;
+}
+KVC_DEVICE struct kvc_part kvc_part_floats(KVC_GLOBAL const float *x, kvc_u32 worker) {
+    struct kvc_part p;
+    p.low = vload16(0, x);
+    p.high = vload16(1, x);
+    return p;
+}
+KVC_DEVICE struct kvc_part kvc_part_floats_tail(KVC_GLOBAL const float *x, kvc_u32 worker, kvc_u32 count) {
+    union {
+        struct kvc_part p;
+        float lane[32];
+    } u;
+    u.p = kvc_part_zero();
+    for (kvc_u32 i = 0; i < count; i++)
+        u.lane[i] = x[i];
+    return u.p;
+}
+#define KVC_PART_SET(part, i, value)                                                                                   \
+    do {                                                                                                               \
+        ((float *)&(part))[i] = (value);                                                                               \
+    } while (0)
+KVC_DEVICE float kvc_part_tree(struct kvc_part p) {
+    float16 a = p.low + p.high;
+    float8 b = a.lo + a.hi;
+    float4 c = b.lo + b.hi;
+    float2 d = c.lo + c.hi;
+    return d.lo + d.hi;
+}
+#define KVC_SUM_ROOM 1 /* floats a group shares for kvc_part_sum */
+KVC_DEVICE float kvc_part_sum(struct kvc_part p, KVC_LOCAL float *room) { return kvc_part_tree(p); }
+
+#else
+
+struct kvc_part { /* worker w holds lanes 8w to 8w + 7 */
+    float lane[KVC_LANES_EACH];
+};
+KVC_DEVICE struct kvc_part kvc_part_zero(void) {
+    struct kvc_part p;
+    for (int i = 0; i < KVC_LANES_EACH; i++)
+        p.lane[i] = 0.0f;
+    return p;
+}
+KVC_DEVICE struct kvc_part kvc_part_fma(struct kvc_part a, struct kvc_part b, struct kvc_part sum) {
+    for (int i = 0; i < KVC_LANES_EACH; i++)
+        sum.lane[i] = kvc_fma(a.lane[i], b.lane[i], sum.lane[i]);
+    return sum;
+}
+/* Only lanes below count; of this worker: count is what is left for it, and may be negative. */
+KVC_DEVICE struct kvc_part kvc_part_fma_tail(struct kvc_part a, struct kvc_part b, struct kvc_part sum, kvc_u32 count) {
+    kvc_i32 left = (kvc_i32)count - (kvc_i32)(KVC_LOCAL_ID() % KVC_WORKERS * KVC_LANES_EACH);
+    for (int i = 0; i < KVC_LANES_EACH; i++)
+        if (i < left)
+            sum.lane[i] = kvc_fma(a.lane[i], b.lane[i], sum.lane[i]);
+    return sum;
+}
+KVC_DEVICE struct kvc_part kvc_part_floats(KVC_GLOBAL const float *x, kvc_u32 worker) {
+    struct kvc_part p;
+    for (int i = 0; i < KVC_LANES_EACH; i++)
+        p.lane[i] = x[worker * KVC_LANES_EACH + i];
+    return p;
+}
+KVC_DEVICE struct kvc_part kvc_part_floats_tail(KVC_GLOBAL const float *x, kvc_u32 worker, kvc_u32 count) {
+    struct kvc_part p;
+    for (int i = 0; i < KVC_LANES_EACH; i++)
+        p.lane[i] = worker * KVC_LANES_EACH + i < count ? x[worker * KVC_LANES_EACH + i] : 0.0f;
+    return p;
+}
+/* The sum of a team's 32 lanes, for each of its work-items. Every work-item of the group calls it at the same time. */
+#if defined(__CUDACC__)
+#define KVC_SUM_ROOM 1
+KVC_DEVICE float kvc_part_sum(struct kvc_part p, KVC_LOCAL float *room) {
+    (void)room;
+    for (int w = 2; w > 0; w /= 2) /* lanes i + 16, then i + 8 */
+        for (int i = 0; i < KVC_LANES_EACH; i++)
+            p.lane[i] = p.lane[i] + __shfl_down_sync(0xffffffffu, p.lane[i], w, KVC_WORKERS);
+    for (int w = 4; w > 0; w /= 2)
+        for (int i = 0; i < w; i++)
+            p.lane[i] = p.lane[i] + p.lane[i + w];
+    return __shfl_sync(0xffffffffu, p.lane[0], 0, KVC_WORKERS);
+}
+#else
+#define KVC_SUM_ROOM (KVC_GROUP * KVC_LANES_EACH)
+KVC_DEVICE float kvc_part_sum(struct kvc_part p, KVC_LOCAL float *room) {
+    kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS;
+    KVC_LOCAL float *team = room + KVC_LOCAL_ID() / KVC_WORKERS * 32;
+    float sum;
+    for (int i = 0; i < KVC_LANES_EACH; i++)
+        team[worker * KVC_LANES_EACH + i] = p.lane[i];
+    KVC_BARRIER();
+    if (worker < 2) /* lanes i + 16 onto i */
+        for (int i = 0; i < KVC_LANES_EACH; i++)
+            team[worker * KVC_LANES_EACH + i] =
+                team[worker * KVC_LANES_EACH + i] + team[(worker + 2) * KVC_LANES_EACH + i];
+    KVC_BARRIER();
+    if (worker == 0)
+        for (int w = 8; w > 0; w /= 2)
+            for (int i = 0; i < w; i++)
+                team[i] = team[i] + team[i + w];
+    KVC_BARRIER();
+    sum = team[0];
+    KVC_BARRIER();
+    return sum;
+}
+#endif
+#endif
+
+/* dot32(a, b) over K values, by a team; all work-items of the group take part. */
+KVC_DEVICE float kvc_dot_floats(KVC_GLOBAL const float *a, KVC_GLOBAL const float *b, kvc_u64 K, KVC_LOCAL float *room) {
+    kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS;
+    struct kvc_part sum = kvc_part_zero();
+    kvc_u64 k = 0;
+    for (; k + 32 <= K; k += 32)
+        sum = kvc_part_fma(kvc_part_floats(a + k, worker), kvc_part_floats(b + k, worker), sum);
+    if (k < K)
+        sum = kvc_part_fma_tail(kvc_part_floats_tail(a + k, worker, (kvc_u32)(K - k)),
+                                kvc_part_floats_tail(b + k, worker, (kvc_u32)(K - k)), sum, (kvc_u32)(K - k));
+    return kvc_part_sum(sum, room);
+}
+
+/* ---- ordered placing: the group's work-items each have 0 or 1, in order ---- */
+
+/* How many work-items before this one have flag, and in *all how many of the group. room: KVC_GROUP words. */
+KVC_DEVICE kvc_u32 kvc_group_before(kvc_u32 flag, kvc_u32 *all, KVC_LOCAL kvc_u32 *room) {
+#if KVC_GROUP == 1
+    *all = flag;
+    return 0;
+#else
+    kvc_u32 i = KVC_LOCAL_ID(), sum;
+    room[i] = flag;
+    KVC_BARRIER();
+    for (kvc_u32 w = 1; w < KVC_GROUP; w *= 2) {
+        kvc_u32 other = i >= w ? room[i - w] : 0;
+        KVC_BARRIER();
+        room[i] += other;
+        KVC_BARRIER();
+    }
+    sum = room[i];
+    *all = room[KVC_GROUP - 1];
+    KVC_BARRIER();
+    return sum - flag;
+#endif
+}
+
+#endif
