@@ -216,7 +216,7 @@ static void bench_window_mass(struct bench *b, const struct shape *shape) {
     for (int round = 0; round < 6; round++) {
         const struct kvc_weight_rows rows = rows_of(shape, &call, &lists, 32);
         double start = seconds_now();
-        b->device->ops->window_mass(b->device, &rows, scores, shape->room);
+        b->device->ops->window_mass(b->device, &rows, scores, shape->room, false);
         mass = seconds_now() - start < mass ? seconds_now() - start : mass;
         start = seconds_now();
         attend(b, shape, &all, &lists, 256);
@@ -267,12 +267,12 @@ static void bench_ring(struct bench *b, const struct shape *shape, unsigned laye
             t[1] = seconds_now();
             attend(b, shape, &call, &lists[l], 1);
             t[2] = seconds_now();
-            ops->ring_write(b->device, &rows, ring, KVC_ROW_WEIGHTS);
+            ops->ring_write(b->device, &rows, 0, ring, KVC_ROW_WEIGHTS);
             t[3] = seconds_now();
-            ops->ring_fuse(b->device, &lists[l], ring, ring, (int64_t)now + 1, KVC_ROW_WEIGHTS, KVC_FUSE_SUM,
+            ops->ring_fuse(b->device, &lists[l], 0, ring, ring, (int64_t)now + 1, KVC_ROW_WEIGHTS, KVC_FUSE_SUM,
                            rule.recent, scores, stride);
             t[4] = seconds_now();
-            ops->keep(b->device, &lists[l], &rule, scores, stride, &kept);
+            ops->keep(b->device, &lists[l], &rule, 1, scores, (struct kvc_span){NULL, 0}, stride, &kept);
             t[5] = seconds_now();
             ops->evict(b->device, &lists[l], &kept);
             t[6] = seconds_now();

@@ -12,7 +12,7 @@
 
 #include "kvcull.h"
 
-#define KVC_TILE 256u  /* ranks in an attention tile; also entries in a cache block */
+#define KVC_TILE 256u /* ranks in an attention tile; also entries in a cache block */
 
 struct kvc_buffer; /* a backend's memory */
 struct kvc_weight; /* a matrix [outputs N, inputs K] of any enum kvc_type, in the backend's own layout */
@@ -62,7 +62,8 @@ struct kvc_lists {
     struct kvc_buffer *state;    /* float32 [columns * slots] or NULL */
 };
 
-/* Which entries a row reads: per KV head an ascending list of ranks (select methods). */
+/* Per head an ascending list of ranks: which entries a row reads (select methods), which are kept, or a view: the
+ * entries that select methods see. A place is an index into such a list, or the rank itself where there is none. */
 struct kvc_read_list {
     struct kvc_buffer *count; /* uint32 [H_kv] */
     struct kvc_buffer *rank;  /* uint32 [H_kv, stride] */
@@ -82,7 +83,7 @@ struct kvc_attention {
     const struct kvc_segment *segments;
     size_t segment_count;
     uint32_t heads, kv_heads, head_size;
-    uint32_t window; /* sliding window: positions <= row's position - window are skipped; 0: none */
+    uint32_t window;           /* sliding window: positions <= row's position - window are skipped; 0: none */
     struct kvc_span q;         /* [rows, H, d] after RoPE */
     struct kvc_span out;       /* [rows, H, d] */
     struct kvc_span maximum;   /* M [rows, H], buffer NULL where not wanted */
@@ -96,8 +97,66 @@ struct kvc_weight_rows {
     const struct kvc_lists *lists;
     const struct kvc_read_list *reads; /* NULL: all; entries not read count 0 */
     uint32_t queries, heads, kv_heads, head_size, window;
-    struct kvc_span q, maximum, sum;   /* [queries, H, d], [queries, H], [queries, H] */
-    struct kvc_span positions, later;  /* int32, uint32 [queries]; later counts from the lists as they are now */
+    struct kvc_span q, maximum, sum;  /* [queries, H, d], [queries, H], [queries, H] */
+    struct kvc_span positions, later; /* int32, uint32 [queries]; later counts from the lists as they are now */
+};
+
+/* Keyformer's weights instead of attention's: softmax over the same entries of (s + g) / tau, where
+ * g = kvc_gumbel(seed, layer, query head, key position) of canon.h. */
+struct kvc_noise {
+    uint64_t seed;
+    uint32_t layer;
+    float tau;
+};
+
+/* Smallest and largest key of every page of `page` places, per channel: low and high [H_kv, stride, d] of type F16 for
+ * an F16 cache, otherwise F32; the last page may be partial. Counted as state. */
+struct kvc_pages {
+    uint32_t page, stride; /* stride: pages there is room for, per head */
+    enum kvc_type type;
+    struct kvc_buffer *low, *high;
+};
+
+/* How the query of a decode step scores the places of each head (lists, or view where there is one).
+ * Chosen channels: A[c] = sum over the group's heads ascending of |q[h, c]|; the `dims` highest by the rule of top-k,
+ * then in ascending channel order c_0, c_1, ...; a channel is positive where the sum over the heads ascending of q[h,
+ * c] is not below 0. Approximate score of a vector x for head h: dot = lanes i % 32 of fma(q[h, c_i], x[c_i], lane)
+ * over ascending i, then the tree; |q| sums likewise by lanes of plain additions (over c_i: a; over all channels by c:
+ * b); scale = sqrt((d * a) / b); score = dot / scale; all scores of the head are 0 where b or scale is 0. Softmax: over
+ * the places with tiles of 256 places, lanes and merge of attention; entries that a sliding window hides take no part
+ * and have weight 0. Sums over the group go over ascending heads, from 0. */
+enum kvc_score_kind {
+    KVC_SCORE_EXACT,         /* dot32(q, key) * kvc_attention_scale(d), softmax, group sum */
+    KVC_SCORE_CHANNELS,      /* x = the key's own channels, softmax, group sum */
+    KVC_SCORE_PAGE_CHANNELS, /* x = the page's high where the channel is positive, else its low; softmax over places,
+                                which have their page's score; group sum */
+    KVC_SCORE_PAGE_BOUND     /* per page: lanes c % 32 of lane + max(q*high, q*low), the tree; group sum; no softmax */
+};
+struct kvc_select_scores {
+    const struct kvc_lists *lists;
+    const struct kvc_read_list *view; /* NULL: all ranks */
+    const struct kvc_pages *pages;    /* NULL where the kind needs none */
+    enum kvc_score_kind kind;
+    uint32_t dims, heads, head_size, window;
+    struct kvc_span q, positions; /* [H, d], int32 [1] */
+    struct kvc_span scores;       /* [lists' heads, stride] by place, or by page (PAGE_BOUND) */
+    struct kvc_span weights;      /* [H, stride] by place: softmax weights; buffer NULL where not wanted */
+    uint32_t stride;
+};
+
+/* From scores to read lists. A head with no more than `budget` places reads all of them. Otherwise: the newest `local`
+ * places, and of the others the `top - local` best (rule 4 of docs/methods.md); with pages: all places of the `top`
+ * best pages. reads gets ranks, ascending. alpha [H] (buffer NULL: not wanted): by lanes i % 32, from 0, the sum of
+ * weights[h, place] over the i-th read place, ascending, then the tree. */
+struct kvc_select_reads {
+    const struct kvc_lists *lists;
+    const struct kvc_read_list *view; /* NULL: all ranks */
+    const struct kvc_pages *pages;    /* not NULL: the scores are by page */
+    uint32_t heads;
+    uint64_t budget, top, local;
+    struct kvc_span scores, weights, alpha;
+    uint32_t stride;
+    struct kvc_read_list *reads;
 };
 
 struct kvc_ops {
@@ -151,6 +210,11 @@ struct kvc_ops {
     /* y[i] = silu(gate[i]) * up[i], silu(x) = x / (1 + exp(-x)); n values; y may be gate. */
     void (*gated_silu)(struct kvc_device *, struct kvc_span y, struct kvc_span gate, struct kvc_span up, size_t n);
     void (*add)(struct kvc_device *, struct kvc_span y, struct kvc_span x, size_t n); /* y += x */
+    /* y[i] = fma(share, y[i], (1 - share) * x[i]). */
+    void (*blend)(struct kvc_device *, struct kvc_span y, struct kvc_span x, float share, size_t n);
+    /* out[i, h*copies + c, :] = x[i, h, :]: for caches with a list per query head. x [rows, heads, d]. */
+    void (*repeat_heads)(struct kvc_device *, struct kvc_span out, struct kvc_span x, uint32_t rows, uint32_t heads,
+                         uint32_t copies, uint32_t head_size);
     /* out[i, :] = x[index[i], :]; index uint32 [rows], width in floats. */
     void (*gather)(struct kvc_device *, struct kvc_span out, struct kvc_span x, struct kvc_span index, uint32_t rows,
                    uint32_t width);
@@ -183,27 +247,80 @@ struct kvc_ops {
     void (*entries)(struct kvc_device *, const struct kvc_lists *, uint32_t h, struct kvc_span keys,
                     struct kvc_span values);
 
-    /* ---- what policies look at; scores are [H_kv, stride], by rank; those from count[h] on are undefined ---- */
-    /* Column sums: scores[h, rank] = sum over queries ascending of (sum over the group's heads ascending of a). */
-    void (*window_mass)(struct kvc_device *, const struct kvc_weight_rows *, struct kvc_span scores, uint32_t stride);
-    /* One row per query into state column (position % ring) of every entry, 0 for those the query did not see:
-     * kind weights: the group sum of exp(s - M) / L; kind logits: the group sum of s (maximum and sum may be NULL
-     * then). Group sums start from 0. */
-    void (*ring_write)(struct kvc_device *, const struct kvc_weight_rows *, uint32_t ring, enum kvc_row_kind kind);
+    /* ---- what policies look at. Scores are [heads, stride] by rank, heads being the lists' or (by_head) the query
+     * heads in their order; those from count[h] on are undefined. H_kv below: the lists' heads. ---- */
+    /* Column sums: scores[h, rank] = sum over queries ascending of (sum over the group's heads ascending of a).
+     * by_head: each query head's own a, scores [H, stride]. Where later.buffer is NULL a query sees the entries at
+     * positions up to its own. */
+    void (*window_mass)(struct kvc_device *, const struct kvc_weight_rows *, struct kvc_span scores, uint32_t stride,
+                        bool by_head);
+    /* Of each query head h and rank below count - tail, over the n = queries weights a_i (0 where not seen):
+     * mean = (sum ascending of a_i, from 0) / n; variance = (sum ascending of fma(e, e, sum), e = a_i - mean) / (n -
+     * 1), 0 where n is 1; scores[h, rank] = fma(gamma, variance, mean), 0 in the tail. dispersion of the rank = sum
+     * ascending of -(a_i * kvc_log(a_i + 1e-10f)), from 0. totals float32 [2]: the ranks' dispersion and variance,
+     * summed over lanes rank % 32 and the tree for each head, then over heads ascending, from 0. scores [H, stride]. */
+    void (*window_moments)(struct kvc_device *, const struct kvc_weight_rows *, uint64_t tail, float gamma,
+                           struct kvc_span scores, uint32_t stride, struct kvc_span totals);
+    /* Adds queries to the two state columns `column` and `column + 1` of every entry: before a query at a position
+     * divisible by KVC_TILE: column += column+1, column+1 = 0 for all entries; then column+1 += the group sum (heads
+     * ascending, from 0) of the query's weight, for the entries it saw. noise NULL: attention's weights, exp(s - M)/L;
+     * otherwise those of struct kvc_noise, whose M and L are taken here over what the query saw, (s + g) / tau in place
+     * of s, with attention's tiles and merge (maximum and sum may be NULL then). Column sums over all queries so far,
+     * in tiles of KVC_TILE queries by position, are column + (column+1). */
+    void (*accumulate)(struct kvc_device *, const struct kvc_weight_rows *, uint32_t column,
+                       const struct kvc_noise *noise);
+    /* One row per query into state column first + (position % ring) of every entry, 0 for those the query did not see.
+     * Weights: the group sum of exp(s - M) / L; logits: the group sum of s (maximum and sum may be NULL then); low: how
+     * many of the group's heads have exp(s - M) / L < 1 / n, n the entries this query saw. Group sums start from 0. */
+    void (*ring_write)(struct kvc_device *, const struct kvc_weight_rows *, uint32_t first, uint32_t ring,
+                       enum kvc_row_kind kind);
     /* F[k] over the ring's newest `filled` rows (those of positions now-filled .. now-1, in that order), from 0 by
      * addition, or by max(F, row) from the first row. Entries at positions >= recent get 0. Kind logits: each row is
      * first replaced by exp(s - m) / l over the entries older than recent, m their maximum and l their sum with the
      * tiles and merge of attention, tiles over ranks. */
-    void (*ring_fuse)(struct kvc_device *, const struct kvc_lists *, uint32_t ring, uint32_t filled, int64_t now,
-                      enum kvc_row_kind kind, enum kvc_fusion fusion, int64_t recent, struct kvc_span scores,
-                      uint32_t stride);
+    void (*ring_fuse)(struct kvc_device *, const struct kvc_lists *, uint32_t first, uint32_t ring, uint32_t filled,
+                      int64_t now, enum kvc_row_kind kind, enum kvc_fusion fusion, int64_t recent,
+                      struct kvc_span scores, uint32_t stride);
+    /* scores[h, rank] = sum of `columns` neighbouring state columns, ascending, from the first; and the way back. */
+    void (*column_scores)(struct kvc_device *, const struct kvc_lists *, uint32_t first, uint32_t columns,
+                          struct kvc_span scores, uint32_t stride);
+    void (*scores_column)(struct kvc_device *, const struct kvc_lists *, uint32_t column, struct kvc_span scores,
+                          uint32_t stride);
     /* 1-D over ranks below count[h] - tail, stride 1, odd kernel: max over what is inside the range, or the sum
-     * (ascending from 0, outside counts 0) divided by the kernel. The tail's ranks get 0. In and out differ. */
-    void (*pool)(struct kvc_device *, const struct kvc_lists *, struct kvc_span out, struct kvc_span in,
+     * (ascending from 0, outside counts 0) divided by the kernel. The tail's ranks get 0. In and out differ, both have
+     * `rows` rows per head of the lists. */
+    void (*pool)(struct kvc_device *, const struct kvc_lists *, uint32_t rows, struct kvc_span out, struct kvc_span in,
                  uint32_t stride, uint64_t tail, uint32_t kernel, enum kvc_pooling pooling);
-    /* The rule of struct kvc_keep (kvcull.h) as ascending rank lists. scores.buffer may be NULL with top and fill 0. */
-    void (*keep)(struct kvc_device *, const struct kvc_lists *, const struct kvc_keep *rule, struct kvc_span scores,
-                 uint32_t stride, struct kvc_read_list *kept);
+    /* out[h, rank] = sum over the group's rows ascending, from 0, of in, then divided by `divisor`. in has `rows` rows
+     * per head of the lists; out may be in where rows is 1. */
+    void (*group_scores)(struct kvc_device *, const struct kvc_lists *, uint32_t rows, struct kvc_span out,
+                         struct kvc_span in, uint32_t stride, float divisor);
+    /* The rules of struct kvc_keep (kvcull.h), one for all heads or one for each (rule_count 1 or H_kv), as ascending
+     * rank lists. scores.buffer may be NULL with top and fill 0; ties.buffer NULL: equal scores go by rank. */
+    void (*keep)(struct kvc_device *, const struct kvc_lists *, const struct kvc_keep *rules, uint32_t rule_count,
+                 struct kvc_span scores, struct kvc_span ties, uint32_t stride, struct kvc_read_list *kept);
+    /* The `slots` highest scores over all heads, ranks below count[h] - tail only (top-k's rule, the lower head first
+     * where equal): shares uint32 [H_kv] says how many lie in each head. */
+    void (*shares)(struct kvc_device *, const struct kvc_lists *, struct kvc_span scores, uint32_t stride,
+                   uint64_t tail, uint64_t slots, struct kvc_span shares);
+
+    /* ---- select methods ---- */
+    /* The newest `rows` entries of every head join the view. */
+    void (*view_append)(struct kvc_device *, const struct kvc_lists *, struct kvc_read_list *view, uint32_t rows);
+    /* Brings the pages up to date: the newest `rows` places of every head are new; UINT32_MAX: all are. Over ascending
+     * places low = x < low ? x : low, high = x > high ? x : high, from the page's first. */
+    void (*pages_update)(struct kvc_device *, const struct kvc_lists *, const struct kvc_read_list *view,
+                         struct kvc_pages *, uint32_t rows);
+    void (*select_scores)(struct kvc_device *, const struct kvc_select_scores *);
+    void (*select_reads)(struct kvc_device *, const struct kvc_select_reads *);
+    /* sums[h, :] += values of the newest `rows` places, ascending; UINT32_MAX: of all, from 0. sums [H_kv, d]. */
+    void (*value_sums)(struct kvc_device *, const struct kvc_lists *, const struct kvc_read_list *view,
+                       struct kvc_span sums, uint32_t rows);
+    /* out[h, c] = fma(alpha[h], out[h, c], (1 - alpha[h]) * (sums[h / G, c] / places)) for the heads that did not read
+     * all of their places; out [H, d], alpha [H]. */
+    void (*mix_mean)(struct kvc_device *, const struct kvc_lists *, const struct kvc_read_list *view,
+                     const struct kvc_read_list *reads, uint32_t heads, uint32_t head_size, struct kvc_span out,
+                     struct kvc_span alpha, struct kvc_span sums);
 };
 
 /* A backend as core sees it. Adding one: one folder and one line in core/backends.c. */

@@ -68,7 +68,7 @@ enum kvc_status kvc_stage_window_mass(struct kvc_stage *stage, uint32_t window, 
         return status;
     const struct kvc_weight_rows rows = newest(stage, window < stage->queries ? window : stage->queries);
     struct kvc_device *device = stage->session->runner->device;
-    device->ops->window_mass(device, &rows, scores->span, scores->stride);
+    device->ops->window_mass(device, &rows, scores->span, scores->stride, false);
     return KVC_OK;
 }
 
@@ -86,7 +86,7 @@ enum kvc_status kvc_stage_pool(struct kvc_stage *stage, struct kvc_scores *score
     const enum kvc_status status = kvc_stage_scores(stage, &pooled, error);
     if (status != KVC_OK)
         return status;
-    device->ops->pool(device, &layer_of(stage)->lists, pooled->span, scores->span, scores->stride, tail, kernel,
+    device->ops->pool(device, &layer_of(stage)->lists, 1, pooled->span, scores->span, scores->stride, tail, kernel,
                       pooling);
     /* the pooled scores take the place of the others; the spare array holds what was there */
     const struct kvc_span swap = scores->span;
@@ -95,8 +95,8 @@ enum kvc_status kvc_stage_pool(struct kvc_stage *stage, struct kvc_scores *score
     return KVC_OK;
 }
 
-enum kvc_status kvc_stage_ring_write(struct kvc_stage *stage, uint32_t ring, uint32_t count, enum kvc_row_kind kind,
-                                     struct kvc_error *error) {
+enum kvc_status kvc_stage_ring_write(struct kvc_stage *stage, uint32_t first, uint32_t ring, uint32_t count,
+                                     enum kvc_row_kind kind, struct kvc_error *error) {
     const enum kvc_status status = check_before(stage, error);
     if (status != KVC_OK)
         return status;
@@ -107,13 +107,13 @@ enum kvc_status kvc_stage_ring_write(struct kvc_stage *stage, uint32_t ring, uin
         count = ring;
     const struct kvc_weight_rows rows = newest(stage, count < stage->queries ? count : stage->queries);
     struct kvc_device *device = stage->session->runner->device;
-    device->ops->ring_write(device, &rows, ring, kind);
+    device->ops->ring_write(device, &rows, first, ring, kind);
     return KVC_OK;
 }
 
-enum kvc_status kvc_stage_ring_fuse(struct kvc_stage *stage, uint32_t ring, uint32_t filled, enum kvc_row_kind kind,
-                                    enum kvc_fusion fusion, int64_t recent, struct kvc_scores *scores,
-                                    struct kvc_error *error) {
+enum kvc_status kvc_stage_ring_fuse(struct kvc_stage *stage, uint32_t first, uint32_t ring, uint32_t filled,
+                                    enum kvc_row_kind kind, enum kvc_fusion fusion, int64_t recent,
+                                    struct kvc_scores *scores, struct kvc_error *error) {
     const enum kvc_status status = check_before(stage, error);
     if (status != KVC_OK)
         return status;
@@ -121,7 +121,7 @@ enum kvc_status kvc_stage_ring_fuse(struct kvc_stage *stage, uint32_t ring, uint
         return kvc_fail(error, KVC_USAGE, "policy: %u of a ring of %u rows; its class asked for %u state columns",
                         filled, ring, layer_of(stage)->lists.columns);
     struct kvc_device *device = stage->session->runner->device;
-    device->ops->ring_fuse(device, &layer_of(stage)->lists, ring, filled, (int64_t)stage->info.now, kind, fusion,
+    device->ops->ring_fuse(device, &layer_of(stage)->lists, first, ring, filled, (int64_t)stage->info.now, kind, fusion,
                            recent, scores->span, scores->stride);
     return KVC_OK;
 }
@@ -201,8 +201,8 @@ enum kvc_status kvc_stage_keep(struct kvc_stage *stage, const struct kvc_keep *r
     if (status != KVC_OK)
         return status;
     struct kvc_read_list kept = {runner->kept_count.buffer, runner->kept_rank.buffer, stride};
-    device->ops->keep(device, lists, rule, rule->scores ? rule->scores->span : (struct kvc_span){NULL, 0},
-                      rule->scores ? rule->scores->stride : 0, &kept);
+    device->ops->keep(device, lists, rule, 1, rule->scores ? rule->scores->span : (struct kvc_span){NULL, 0},
+                      (struct kvc_span){NULL, 0}, rule->scores ? rule->scores->stride : 0, &kept);
     device->ops->evict(device, lists, &kept);
     kvc_cache_evicted(&session->cache, stage->layer);
     stage->evicted = true;

@@ -97,7 +97,8 @@ static void window_mass_case(struct kvc_verify *v) {
         uint32_t stride = c.lists.most + kvc_verify_range(v, 1, 4);
         struct kvc_twin scores = kvc_verify_twin(v, (size_t)c.lists.lists[0].kv_heads * stride * sizeof(float), NULL);
         for (int side = 0; side < 2 && v->status == KVC_OK; side++)
-            v->device[side]->ops->window_mass(v->device[side], &c.rows[side], kvc_verify_span(scores, side), stride);
+            v->device[side]->ops->window_mass(v->device[side], &c.rows[side], kvc_verify_span(scores, side), stride,
+                                              false);
         if (v->status == KVC_OK)
             compare_scores(v, &c.lists, scores, stride);
     }
@@ -110,7 +111,7 @@ static void ring_write_case(struct kvc_verify *v) {
     enum kvc_row_kind kind = kvc_verify_range(v, 0, 1) ? KVC_ROW_WEIGHTS : KVC_ROW_LOGITS;
     if (make_rows(v, ring, ring, &c)) {
         for (int side = 0; side < 2; side++)
-            v->device[side]->ops->ring_write(v->device[side], &c.rows[side], ring, kind);
+            v->device[side]->ops->ring_write(v->device[side], &c.rows[side], 0, ring, kind);
         kvc_verify_compare_lists(v, &c.lists);
     }
     kvc_verify_lists_free(v, &c.lists);
@@ -142,7 +143,7 @@ static void ring_fuse_case(struct kvc_verify *v) {
     stride = lists.most + kvc_verify_range(v, 1, 4);
     scores = kvc_verify_twin(v, (size_t)shape.kv_heads * stride * sizeof(float), NULL);
     for (int side = 0; side < 2 && v->status == KVC_OK; side++)
-        v->device[side]->ops->ring_fuse(v->device[side], &lists.lists[side], ring, filled, now, kind, fusion, recent,
+        v->device[side]->ops->ring_fuse(v->device[side], &lists.lists[side], 0, ring, filled, now, kind, fusion, recent,
                                         kvc_verify_span(scores, side), stride);
     if (v->status == KVC_OK)
         compare_scores(v, &lists, scores, stride);
@@ -165,7 +166,7 @@ static void pool_case(struct kvc_verify *v) {
     in = kvc_verify_twin_values(v, (size_t)shape.kv_heads * stride, kvc_verify_flavour(v));
     out = kvc_verify_twin(v, (size_t)shape.kv_heads * stride * sizeof(float), NULL);
     for (int side = 0; side < 2 && v->status == KVC_OK; side++)
-        v->device[side]->ops->pool(v->device[side], &lists.lists[side], kvc_verify_span(out, side),
+        v->device[side]->ops->pool(v->device[side], &lists.lists[side], 1, kvc_verify_span(out, side),
                                    kvc_verify_span(in, side), stride, tail, kernel, pooling);
     if (v->status == KVC_OK)
         compare_scores(v, &lists, out, stride);
@@ -213,8 +214,8 @@ static void keep_case(struct kvc_verify *v) {
         struct kvc_read_list list = {counts.buffer[side], ranks.buffer[side], stride};
         struct kvc_span none = {NULL, 0};
         bool scored = rule.top || rule.fill;
-        v->device[side]->ops->keep(v->device[side], &lists.lists[side], &rule,
-                                   scored ? kvc_verify_span(scores, side) : none, stride, &list);
+        v->device[side]->ops->keep(v->device[side], &lists.lists[side], &rule, 1,
+                                   scored ? kvc_verify_span(scores, side) : none, none, stride, &list);
     }
     if (v->status == KVC_OK) {
         v->device[0]->ops->download(v->device[0], kept, kvc_verify_span(counts, 0), shape.kv_heads * sizeof *kept);

@@ -45,9 +45,19 @@ enum kvc_status kvc_fail(struct kvc_error *error, enum kvc_status status, const 
 /* ---- engine: a backend, its threads, its memory, the known policies ----------------------------------------- */
 
 enum kvc_type { /* element types of weights and of cache entries (F32, F16, Q8_0 only) */
-    KVC_F32, KVC_F16, KVC_BF16, KVC_Q8_0, KVC_Q4_0, KVC_Q5_0, KVC_Q3_K, KVC_Q4_K, KVC_Q5_K, KVC_Q6_K, KVC_TYPES
+                KVC_F32,
+                KVC_F16,
+                KVC_BF16,
+                KVC_Q8_0,
+                KVC_Q4_0,
+                KVC_Q5_0,
+                KVC_Q3_K,
+                KVC_Q4_K,
+                KVC_Q5_K,
+                KVC_Q6_K,
+                KVC_TYPES
 };
-const char *kvc_type_name(enum kvc_type type);                 /* "f32", "f16", "bf16", "q8_0", ... */
+const char *kvc_type_name(enum kvc_type type);                  /* "f32", "f16", "bf16", "q8_0", ... */
 bool kvc_type_from_name(const char *name, enum kvc_type *type); /* false: unknown */
 
 enum kvc_math { KVC_MATH_EXACT, KVC_MATH_FAST };
@@ -121,7 +131,10 @@ bool kvc_shape(size_t i, const char **name, const char **summary); /* the i-th s
 
 /* ---- text --------------------------------------------------------------------------------------------------- */
 
-enum { KVC_TOKENIZE_BOS = 1 /* add what the model puts in front */, KVC_TOKENIZE_SPECIAL = 2 /* "<|eot_id|>" is one token */ };
+enum {
+    KVC_TOKENIZE_BOS = 1 /* add what the model puts in front */,
+    KVC_TOKENIZE_SPECIAL = 2 /* "<|eot_id|>" is one token */
+};
 
 /* text need not be valid UTF-8. *tokens is malloc'ed, the caller frees it. */
 enum kvc_status kvc_tokenize(const struct kvc_model *model, const char *text, size_t bytes, unsigned flags,
@@ -154,6 +167,8 @@ struct kvc_session_options {
     uint64_t context;         /* tokens the caller means to use; chooses longrope's factors; 0: trained length */
     uint64_t seed;            /* of policies that draw */
     uint64_t memory_limit;    /* cache + state bytes this session may hold; 0: no limit */
+    uint64_t expected;        /* tokens the caller asks for after each prompt, for methods that go by it; 0: unknown */
+    bool record_reads;        /* remember what the last decode step read, for kvc_session_reads */
 };
 void kvc_session_defaults(struct kvc_session_options *options);
 
@@ -183,20 +198,26 @@ enum kvc_status kvc_decode(struct kvc_session *const *sessions, const int32_t *t
                            enum kvc_status *statuses, struct kvc_error *error);
 
 struct kvc_session_stats {
-    uint64_t tokens;                    /* seen so far */
-    uint64_t entries, entries_most;     /* all layers and heads; the fullest head */
-    uint64_t cache_bytes, state_bytes;  /* now */
-    uint64_t peak_bytes;                /* of cache + state, this session, since it was opened */
-    uint64_t prompt_peak_bytes;         /* the same, of the last prompt */
-    uint64_t full_bytes;                /* what `full` would hold now, same cache type */
-    uint64_t read_bytes;                /* cache bytes read by decode steps so far */
+    uint64_t tokens;                   /* seen so far */
+    uint64_t entries, entries_most;    /* all layers and heads; the fullest head */
+    uint64_t cache_bytes, state_bytes; /* now */
+    uint64_t peak_bytes;               /* of cache + state, this session, since it was opened */
+    uint64_t prompt_peak_bytes;        /* the same, of the last prompt */
+    uint64_t full_bytes;               /* what `full` would hold now, same cache type */
+    uint64_t read_bytes;               /* cache bytes read by decode steps so far, select_bytes included */
+    uint64_t select_bytes;             /* of these: read to choose what to read */
     uint64_t decode_steps;
-    uint64_t saturated;                 /* values clipped to the F16 range when stored, by its whole batches */
+    uint64_t saturated; /* values clipped to the F16 range when stored, by its whole batches */
 };
 void kvc_session_stats(const struct kvc_session *session, struct kvc_session_stats *stats);
 /* Positions held by one head, ascending: fills at most room; *count says how many there are. */
 enum kvc_status kvc_session_positions(const struct kvc_session *session, uint32_t layer, uint32_t kv_head,
                                       int32_t *positions, size_t room, size_t *count, struct kvc_error *error);
+
+/* The same for the entries that the last decode step read; all it held where nothing was chosen. For sessions opened
+ * with record_reads. */
+enum kvc_status kvc_session_reads(const struct kvc_session *session, uint32_t layer, uint32_t kv_head,
+                                  int32_t *positions, size_t room, size_t *count, struct kvc_error *error);
 
 /* XXH64 (seed 0) over little-endian float32, NaN as 0x7fc00000; feed rows in order, start from kvc_hash_start. */
 struct kvc_hash;
@@ -220,13 +241,21 @@ void kvc_sampler_defaults(struct kvc_sampler_options *options);
 enum kvc_status kvc_sampler_open(const struct kvc_sampler_options *options, uint32_t vocab,
                                  struct kvc_sampler **sampler, struct kvc_error *error);
 void kvc_sampler_close(struct kvc_sampler *sampler);
-void kvc_sampler_accept(struct kvc_sampler *sampler, int32_t token);         /* a prompt token the penalty should see */
-int32_t kvc_sample(struct kvc_sampler *sampler, const float *logits);        /* accepts what it returns */
+void kvc_sampler_accept(struct kvc_sampler *sampler, int32_t token);  /* a prompt token the penalty should see */
+int32_t kvc_sample(struct kvc_sampler *sampler, const float *logits); /* accepts what it returns */
 
 /* ---- policies ----------------------------------------------------------------------------------------------- */
 
+struct kvc_geometry {
+    uint32_t layers, heads, kv_heads, head_size;
+};
+
 enum kvc_stage_kind { /* bits */
-    KVC_STAGE_CHUNK = 1, KVC_STAGE_PROMPT = 2, KVC_STAGE_PROPAGATE = 4, KVC_STAGE_SELECT = 8, KVC_STAGE_DECODE = 16
+                      KVC_STAGE_CHUNK = 1,
+                      KVC_STAGE_PROMPT = 2,
+                      KVC_STAGE_PROPAGATE = 4,
+                      KVC_STAGE_SELECT = 8,
+                      KVC_STAGE_DECODE = 16
 };
 
 enum kvc_option_kind {
@@ -256,77 +285,180 @@ bool kvc_value_given(const struct kvc_values *values, const char *name); /* writ
 
 /* What a stage function sees: one session, one layer. All heads share these. */
 struct kvc_stage_info {
-    uint32_t layer, layers, heads, kv_heads, head_size;
-    uint64_t turn;     /* prompt rows of this turn */
-    uint64_t held;     /* N of docs/methods.md: entries of the fullest head when the turn's prompt was in */
-    uint64_t now;      /* tokens seen, this step's included */
+    uint32_t layer, layers, heads, head_size;
+    uint32_t kv_heads; /* lists of entries: the model's KV heads, or its query heads where a method has per=head */
+    uint32_t acting, actings; /* this layer's place among the layers the method acts on, and how many these are */
+    uint64_t turn;            /* prompt rows of this turn */
+    uint64_t held;     /* N of docs/methods.md: entries of the fullest head when the turn's prompt was in, those that a
+                          propagate stage kept away from this layer included */
+    uint64_t after;    /* entries of the fullest head after the prompt stage; 0 before */
+    uint64_t now;      /* tokens seen, this step's included; in a chunk: those of the chunk too */
     uint64_t step;     /* decode steps since the last prompt, this one included; 0 in the prompt stage */
     uint64_t entries;  /* of the fullest head, now */
+    uint64_t expected; /* tokens the caller asked for; 0: unknown */
+    uint64_t seed;
+    bool last_chunk;               /* chunk stage: the prompt ends here */
     bool owns_prompt, owns_decode; /* which of its stages this method holds in this policy */
 };
 struct kvc_stage;
 const struct kvc_stage_info *kvc_stage_info(const struct kvc_stage *stage);
+/* What the class's `open` made for this session. */
+void *kvc_stage_state(const struct kvc_stage *stage);
+/* Later calls of this stage function work on an earlier layer; its queries are gone, its columns are there. */
+enum kvc_status kvc_stage_layer(struct kvc_stage *stage, uint32_t layer, struct kvc_error *error);
 
-/* Scores: float32 per KV head and rank, on the device, [H_kv][entries of that head]. They live until the stage
- * function returns. All of these run on the backend; nothing is copied to the host. */
+/* Scores: float32 per list of entries (or per query head) and rank, on the device. They live until the stage function
+ * returns or turns to another layer. All of these run on the backend; nothing is copied to the host unless said. */
 struct kvc_scores;
 enum kvc_status kvc_stage_scores(struct kvc_stage *stage, struct kvc_scores **scores, struct kvc_error *error);
-/* Window mass (docs/methods.md) of the last `window` prompt queries (at most those the class asked for). */
+enum kvc_status kvc_stage_head_scores(struct kvc_stage *stage, struct kvc_scores **scores, struct kvc_error *error);
+/* Window mass (docs/methods.md) of the last `window` prompt queries (at most those the class asked for); of each query
+ * head by itself where the scores are per query head. */
 enum kvc_status kvc_stage_window_mass(struct kvc_stage *stage, uint32_t window, struct kvc_scores *scores,
                                       struct kvc_error *error);
+/* The same of the class's pseudo rows. */
+enum kvc_status kvc_stage_pseudo_mass(struct kvc_stage *stage, struct kvc_scores *scores, struct kvc_error *error);
+/* take's score in a chunk: accumulates the probe, A = alpha*A + (1-alpha)*Q, A = Q in the first chunk, on the layer's
+ * rotated probe queries; scores = the mean over the probe's tokens of softmax(A K^T / sqrt(d)) over all entries. */
+enum kvc_status kvc_stage_probe_mass(struct kvc_stage *stage, float alpha, struct kvc_scores *scores,
+                                     struct kvc_error *error);
+/* Mean and variance of the last `window` queries' weights, as cake's scores (per query head): mean + gamma * variance,
+ * for ranks below entries - tail; and their total dispersion and variance, to the host (METHODS, cake). */
+enum kvc_status kvc_stage_moments(struct kvc_stage *stage, uint32_t window, uint64_t tail, float gamma,
+                                  struct kvc_scores *scores, float *dispersion, float *variance,
+                                  struct kvc_error *error);
 enum kvc_pooling { KVC_POOL_MAX, KVC_POOL_AVERAGE };
 /* 1-D pooling of every head's ranks below (its entries - tail), kernel odd (docs/methods.md rule 6). */
 enum kvc_status kvc_stage_pool(struct kvc_stage *stage, struct kvc_scores *scores, uint64_t tail, uint32_t kernel,
                                enum kvc_pooling pooling, struct kvc_error *error);
-/* Rings: the class's state columns 0..rows-1 hold, per entry, one row of weights (or group-summed logits) for each
- * of the last `rows` queries; the row of the query at position p is column p % rows. Writes the rows of the newest
+/* Scores per query head to scores per list: the sum over each group, divided by divisor. */
+enum kvc_status kvc_stage_group(struct kvc_stage *stage, const struct kvc_scores *heads, float divisor,
+                                struct kvc_scores *scores, struct kvc_error *error);
+
+/* State columns, numbered from 0 for each class; an entry's columns are 0 when it comes.
+ * Rings: columns first .. first+rows-1 hold, per entry, one row for each of the last `rows` queries; the row of the
+ * query at position p is column first + p % rows: the group's summed weights, its summed logits, or how many of its
+ * heads gave the entry less than 1/n, n being the entries that the query attended to. Writes the rows of the newest
  * `count` queries (the step's own, or the last prompt queries). */
-enum kvc_row_kind { KVC_ROW_WEIGHTS, KVC_ROW_LOGITS };
+enum kvc_row_kind { KVC_ROW_WEIGHTS, KVC_ROW_LOGITS, KVC_ROW_LOW };
 enum kvc_fusion { KVC_FUSE_SUM, KVC_FUSE_MAX };
-enum kvc_status kvc_stage_ring_write(struct kvc_stage *stage, uint32_t rows, uint32_t count, enum kvc_row_kind kind,
-                                     struct kvc_error *error);
+enum kvc_status kvc_stage_ring_write(struct kvc_stage *stage, uint32_t first, uint32_t rows, uint32_t count,
+                                     enum kvc_row_kind kind, struct kvc_error *error);
 /* Fuses the ring's newest `filled` rows, ascending query position, into scores, for entries older than position
- * `recent`; logits go through a softmax over those entries first. */
-enum kvc_status kvc_stage_ring_fuse(struct kvc_stage *stage, uint32_t rows, uint32_t filled, enum kvc_row_kind kind,
-                                    enum kvc_fusion fusion, int64_t recent, struct kvc_scores *scores,
-                                    struct kvc_error *error);
+ * `recent` (INT64_MAX: all); logits go through a softmax over those entries first. */
+enum kvc_status kvc_stage_ring_fuse(struct kvc_stage *stage, uint32_t first, uint32_t rows, uint32_t filled,
+                                    enum kvc_row_kind kind, enum kvc_fusion fusion, int64_t recent,
+                                    struct kvc_scores *scores, struct kvc_error *error);
+/* Adds the weights of all the stage's queries (a chunk's in `attended`, the step's own) to columns first and first+1,
+ * whose sum is the accumulated weight. tau 0: attention's weights; otherwise keyformer's, softmax((s + g) / tau) with
+ * the noise of `seed`. */
+enum kvc_status kvc_stage_accumulate(struct kvc_stage *stage, uint32_t first, float tau, uint64_t seed,
+                                     struct kvc_error *error);
+/* scores = the sum of `count` neighbouring columns; and scores into one column. */
+enum kvc_status kvc_stage_column_scores(struct kvc_stage *stage, uint32_t first, uint32_t count,
+                                        struct kvc_scores *scores, struct kvc_error *error);
+enum kvc_status kvc_stage_scores_column(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t column,
+                                        struct kvc_error *error);
 /* Copies one head's scores or positions to the host (waits for the device); returns the head's entries. */
-enum kvc_status kvc_stage_read_scores(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t kv_head,
+enum kvc_status kvc_stage_read_scores(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t head,
                                       float *values, size_t room, size_t *count, struct kvc_error *error);
-enum kvc_status kvc_stage_read_positions(struct kvc_stage *stage, uint32_t kv_head, int32_t *positions, size_t room,
+enum kvc_status kvc_stage_read_positions(struct kvc_stage *stage, uint32_t head, int32_t *positions, size_t room,
                                          size_t *count, struct kvc_error *error);
-enum kvc_status kvc_stage_write_scores(struct kvc_stage *stage, struct kvc_scores *scores, uint32_t kv_head,
+enum kvc_status kvc_stage_write_scores(struct kvc_stage *stage, struct kvc_scores *scores, uint32_t head,
                                        const float *values, size_t count, struct kvc_error *error);
 
-/* What to keep, per KV head: ranks below `first`, the last `tail` ranks, entries at positions >= recent (INT64_MAX:
- * none), and of the others the top `top` by score (docs/methods.md rule 4). fill: top grows so that `fill` entries are
- * kept in all, where there are so many (0: it does not). scores may be NULL where top and fill are 0. */
+/* What to keep of a head: ranks below `first`, the last `tail` ranks, entries at positions >= recent (INT64_MAX: none),
+ * and of the others the top `top` by score (docs/methods.md rule 4; equal scores by `ties`, where given, the higher
+ * first). fill: top grows so that `fill` entries are kept in all, where there are so many (0: it does not). A head with
+ * no more than `limit` entries keeps them all. scores may be NULL where top and fill are 0. */
 struct kvc_keep {
-    uint64_t first, tail, top, fill;
+    uint64_t first, tail, top, fill, limit;
     int64_t recent;
-    const struct kvc_scores *scores;
+    const struct kvc_scores *scores, *ties;
 };
 enum kvc_status kvc_stage_keep(struct kvc_stage *stage, const struct kvc_keep *keep, struct kvc_error *error);
+/* A rule for each head [kv_heads]; scores and ties are those of the first. */
+enum kvc_status kvc_stage_keep_heads(struct kvc_stage *stage, const struct kvc_keep *keeps, struct kvc_error *error);
+/* The same ranks, ascending, of every head. */
+enum kvc_status kvc_stage_keep_ranks(struct kvc_stage *stage, const uint32_t *ranks, uint32_t count,
+                                     struct kvc_error *error);
+/* What the last kept of this stage function was, head by head, in the layer it has turned to, whose heads hold as many
+ * entries as those did. */
+enum kvc_status kvc_stage_keep_again(struct kvc_stage *stage, struct kvc_error *error);
+/* How the `slots` highest scores over all heads (those of the last `tail` entries left out) fall to them: shares
+ * [kv_heads], to the host. */
+enum kvc_status kvc_stage_shares(struct kvc_stage *stage, const struct kvc_scores *scores, uint64_t tail,
+                                 uint64_t slots, uint32_t *shares, struct kvc_error *error);
+/* Evicts nothing, but until the next prompt select methods see only these entries and those that come. */
+enum kvc_status kvc_stage_view(struct kvc_stage *stage, const struct kvc_keep *keep, struct kvc_error *error);
+/* Propagate stage: the rows of this turn's prompt (numbered from 0, ascending, the last one among them) that go on. */
+enum kvc_status kvc_stage_go_on(struct kvc_stage *stage, const uint32_t *rows, uint32_t count, struct kvc_error *error);
+
+/* Select stage: what the step's query reads of every head (or of its view). A head with no more than `budget` entries
+ * reads all. exact: the `top` best by attention weight; channels: the `top` best by weights from its `dims` strongest
+ * channels, the newest `local` among them, with mean_value the unread share is given the mean value (sparq);
+ * page_channels: the same from pages of `page` entries (hsa); page_bound: the `top` best pages by upper bound (quest).
+ */
+enum kvc_select_kind { KVC_SELECT_EXACT, KVC_SELECT_CHANNELS, KVC_SELECT_PAGE_CHANNELS, KVC_SELECT_PAGE_BOUND };
+struct kvc_select {
+    enum kvc_select_kind kind;
+    uint32_t page, dims;
+    uint64_t budget, top, local;
+    bool mean_value;
+};
+enum kvc_status kvc_stage_select(struct kvc_stage *stage, const struct kvc_select *select, struct kvc_error *error);
+
+/* A turn's prompt as a method sees it that adds rows. */
+struct kvc_turn {
+    const int32_t *tokens; /* [count]; NULL in a replay, whose rows come with it */
+    uint64_t count, held;  /* held: N, entries of the fullest head with the prompt in */
+    uint64_t seed;
+};
+/* How a chunk method cuts the prompt: chunks of `chunk` rows; the last `probe` tokens run as extra rows with every
+ * chunk but the last, at positions behind the chunk, or (at_end) at their own. */
+struct kvc_chunking {
+    uint32_t chunk, probe;
+    bool at_end;
+};
 
 struct kvc_policy_class {
     const char *name, *summary, *paper;
     const char *idea;    /* one paragraph for the manual */
     const char *formula; /* for the manual */
     const char *memory, *traffic, *differences;
-    unsigned stages;     /* bits of enum kvc_stage_kind */
+    unsigned stages; /* bits of enum kvc_stage_kind */
     const struct kvc_option *options;
     /* Beyond each option's own range; NULL: nothing to check. Errors name option, value and range. */
     enum kvc_status (*check)(const struct kvc_values *values, struct kvc_error *error);
+    /* What can be checked only when the layers are known; `acts` [layers]: those it acts on. NULL: nothing. */
+    enum kvc_status (*check_model)(const struct kvc_values *values, const struct kvc_geometry *geometry,
+                                   const bool *acts, struct kvc_error *error);
+    /* State of one session, made when it opens and freed with it (kvc_stage_state); NULL: none. */
+    enum kvc_status (*open)(const struct kvc_values *values, const struct kvc_geometry *geometry, void **state,
+                            struct kvc_error *error);
+    void (*close)(void *state);
     uint32_t (*queries)(const struct kvc_values *values); /* last prompt queries its stages look at; NULL: none */
     uint32_t (*columns)(const struct kvc_values *values); /* float32 state per entry; NULL: none */
     uint32_t (*surplus)(const struct kvc_values *values); /* entries held above the budget between decode evictions,
                                                              so that room is made once; NULL: 1 */
+    bool (*per_head)(const struct kvc_values *values);    /* a list of entries for every query head; NULL: no */
     /* Most entries a head holds after prompt (steps 0) or after so many decode steps; for "will it fit". */
     uint64_t (*bound)(const struct kvc_values *values, uint64_t prompt, uint64_t steps);
+    void (*chunking)(const struct kvc_values *values, struct kvc_chunking *chunking); /* with KVC_STAGE_CHUNK */
+    /* Pseudo tokens to run behind the prompt: how many (0: none this turn), the distance of the first one's position
+     * from the prompt's end, and, where tokens is not NULL, which. */
+    uint32_t (*pseudo)(const struct kvc_values *values, const struct kvc_turn *turn, uint32_t *offset, int32_t *tokens);
+    /* After the attention of some of the prompt's rows (kvc_stage_accumulate sees those); also when another method
+     * holds the prompt stage. */
+    enum kvc_status (*attended)(struct kvc_stage *, const struct kvc_values *, struct kvc_error *);
     /* After a layer's prompt rows, before the prompt stage evicts, which this one must not; also when another method
      * holds that stage. */
     enum kvc_status (*observe_prompt)(struct kvc_stage *, const struct kvc_values *, struct kvc_error *);
+    /* The stages. chunk: after each chunk, layer by layer. */
+    enum kvc_status (*chunk)(struct kvc_stage *, const struct kvc_values *, struct kvc_error *);
     enum kvc_status (*prompt)(struct kvc_stage *, const struct kvc_values *, struct kvc_error *);
+    enum kvc_status (*propagate)(struct kvc_stage *, const struct kvc_values *, struct kvc_error *);
+    enum kvc_status (*select)(struct kvc_stage *, const struct kvc_values *, struct kvc_error *);
     enum kvc_status (*decode)(struct kvc_stage *, const struct kvc_values *, struct kvc_error *);
 };
 
@@ -341,14 +473,11 @@ const struct kvc_option *kvc_common_options(void);
 enum kvc_status kvc_policy_check(const struct kvc_engine *engine, const char *spec, struct kvc_error *error);
 
 /* Bytes a policy would need, before a model is loaded. */
-struct kvc_geometry {
-    uint32_t layers, heads, kv_heads, head_size;
-};
 struct kvc_estimate {
-    uint64_t entries;       /* of a head after prompt + generated tokens */
+    uint64_t entries;                  /* of a head after prompt + generated tokens */
     uint64_t cache_bytes, state_bytes; /* then */
-    uint64_t peak_bytes;    /* of cache + state, prefill included */
-    uint64_t hidden_bytes;  /* prefill's hidden states, beside it (0 when chunk-major) */
+    uint64_t peak_bytes;               /* of cache + state, prefill included */
+    uint64_t hidden_bytes;             /* prefill's hidden states, beside it (0 when chunk-major) */
 };
 enum kvc_status kvc_estimate(const struct kvc_engine *engine, const char *spec, const struct kvc_geometry *geometry,
                              uint32_t hidden, enum kvc_type cache_type, uint64_t prompt, uint64_t generated,
@@ -367,6 +496,16 @@ void kvc_replay_close(struct kvc_replay *replay);
  * another turn. After a failure inside a layer the replay must be closed. */
 enum kvc_status kvc_replay_prompt(struct kvc_replay *replay, uint32_t layer, const float *q, const float *k,
                                   const float *v, uint64_t rows, float *out, struct kvc_error *error);
+/* Before a layer's prompt: the rows a method adds. pseudo (dapq): q [rows, H, d], k [rows, H_kv, d]; probe (take): q
+ * [rows, H, d] of every chunk but the last. They must stay valid until the last layer's prompt. */
+enum kvc_status kvc_replay_pseudo(struct kvc_replay *replay, uint32_t layer, const float *q, const float *k,
+                                  uint32_t rows, struct kvc_error *error);
+enum kvc_status kvc_replay_probe(struct kvc_replay *replay, uint32_t layer, uint32_t chunk, const float *q,
+                                 uint32_t rows, struct kvc_error *error);
+/* With a chunk method nothing is computed before the last layer's prompt; q, k, v and out of all layers must stay valid
+ * until then. Called after every chunk, when all layers have passed it; non-zero stops. */
+typedef int kvc_chunk_fn(void *user, uint32_t chunk);
+void kvc_replay_on_chunk(struct kvc_replay *replay, kvc_chunk_fn *done, void *user);
 /* One decode row of one layer (all layers, ascending, before the next row): q [H, d], k, v [H_kv, d], out [H, d]. */
 enum kvc_status kvc_replay_step(struct kvc_replay *replay, uint32_t layer, const float *q, const float *k,
                                 const float *v, float *out, struct kvc_error *error);
@@ -406,14 +545,14 @@ const char *kvc_tensor_name(const struct kvc_tensor_reader *reader, size_t i);
 /* ---- verify: a backend against the reference, to the bit ------------------------------------------------------ */
 
 struct kvc_verify_row {
-    const char *kind;      /* "operation" or "method" */
+    const char *kind; /* "operation" or "method" */
     const char *name;
-    uint64_t cases;        /* shapes tried */
-    uint64_t values;       /* compared */
-    uint64_t differing;    /* values (operation) or logits (method) with other bits */
+    uint64_t cases;          /* shapes tried */
+    uint64_t values;         /* compared */
+    uint64_t differing;      /* values (operation) or logits (method) with other bits */
     uint64_t kept_differing; /* entries (method) */
-    uint64_t hash;         /* of all results of the backend under test */
-    char first[160];       /* first difference: shape, index, both values in hex; "" when none */
+    uint64_t hash;           /* of all results of the backend under test */
+    char first[160];         /* first difference: shape, index, both values in hex; "" when none */
 };
 typedef int kvc_verify_fn(void *user, const struct kvc_verify_row *row);
 /* backend: as in kvc_engine_options, or "ref|avx2|avx512|neon" for one CPU path. Calls row for every operation.

@@ -51,7 +51,7 @@ static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *v
     struct kvc_scores *scores;
     enum kvc_status status = kvc_stage_scores(stage, &scores, error);
     if (status == KVC_OK)
-        status = kvc_stage_ring_fuse(stage, window, filled(info, window), kind_of(values),
+        status = kvc_stage_ring_fuse(stage, 0, window, filled(info, window), kind_of(values),
                                      !strcmp(kvc_value_text(values, "fusion"), "max") ? KVC_FUSE_MAX : KVC_FUSE_SUM,
                                      recent, scores, error);
     if (status != KVC_OK)
@@ -64,13 +64,13 @@ static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *v
 static enum kvc_status observe(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const uint32_t window = window_of(values);
-    return kvc_stage_ring_write(stage, window, info->turn < window ? (uint32_t)info->turn : window, kind_of(values),
+    return kvc_stage_ring_write(stage, 0, window, info->turn < window ? (uint32_t)info->turn : window, kind_of(values),
                                 error);
 }
 
 static enum kvc_status decode(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
-    const enum kvc_status status = kvc_stage_ring_write(stage, window_of(values), 1, kind_of(values), error);
+    const enum kvc_status status = kvc_stage_ring_write(stage, 0, window_of(values), 1, kind_of(values), error);
     if (status != KVC_OK || info->step % (uint64_t)kvc_value_int(values, "every") != 0)
         return status;
     return evict(stage, values, error);

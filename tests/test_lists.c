@@ -121,7 +121,7 @@ static void check_pool(struct pair *pair) {
     struct both in = both_floats(pair, (size_t)stride * shape.kv_heads, shape.values);
     struct both out = both_floats(pair, (size_t)stride * shape.kv_heads, ORDINARY);
     for (int s = 0; s < SIDES; s++)
-        pair->device[s]->ops->pool(pair->device[s], &lists->on[s], span_of(&out, s), span_of(&in, s), stride, tail,
+        pair->device[s]->ops->pool(pair->device[s], &lists->on[s], 1, span_of(&out, s), span_of(&in, s), stride, tail,
                                    kernel, how);
     SAME_FLOATS(pair, &out, "pool: kernel %u, tail %llu, %s, entries %u", kernel, (unsigned long long)tail,
                 how == KVC_POOL_MAX ? "max" : "avg", shape.count[0]);
@@ -160,8 +160,9 @@ static void check_keep(struct pair *pair) {
     }
     const bool blind = below(pair, 8) == 0;
     for (int s = 0; s < SIDES; s++)
-        pair->device[s]->ops->keep(pair->device[s], &lists->on[s], &rule,
-                                   (struct kvc_span){blind ? NULL : scores.on[s], 0}, stride, &kept.on[s]);
+        pair->device[s]->ops->keep(pair->device[s], &lists->on[s], &rule, 1,
+                                   (struct kvc_span){blind ? NULL : scores.on[s], 0}, (struct kvc_span){NULL, 0},
+                                   stride, &kept.on[s]);
     SAME_WORDS(pair, &kept.count, "keep: counts");
     for (uint32_t h = 0; h < shape.kv_heads; h++)
         same_words(pair, (uint32_t *)kept.rank.on[REF]->data + (size_t)h * kept.on[REF].stride,

@@ -151,7 +151,7 @@ static void pools(void **state) {
     for (size_t k = 0; k < 5; k++)
         for (int pooling = 0; pooling < 2; pooling++) {
             int half = (int)kernels[k] / 2;
-            OPS->pool(device, &lists, out, in, SLOTS, 5, kernels[k], pooling ? KVC_POOL_AVERAGE : KVC_POOL_MAX);
+            OPS->pool(device, &lists, 1, out, in, SLOTS, 5, kernels[k], pooling ? KVC_POOL_AVERAGE : KVC_POOL_MAX);
             for (int h = 0; h < HEADS; h++)
                 for (int i = 0; i < (int)count[h]; i++) {
                     int n = (int)count[h] - 5;
@@ -200,7 +200,7 @@ static void keeps(void **state) {
         rule.top = draw(2) ? draw(30) : 0;
         rule.fill = draw(2) ? draw(40) : 0;
         rule.recent = draw(3) ? INT64_MAX : (int64_t)draw(60);
-        OPS->keep(device, &lists, &rule, scores, SLOTS, &kept);
+        OPS->keep(device, &lists, &rule, 1, scores, (struct kvc_span){NULL, 0}, SLOTS, &kept);
         for (uint32_t h = 0; h < HEADS; h++) {
             uint32_t n = count[h], forced = 0, found = 0;
             uint64_t top = rule.top;

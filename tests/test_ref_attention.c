@@ -199,7 +199,7 @@ static void window_mass_close(void **state) {
             r.reads = w.reads = &reads;
         }
         attend(&r, NULL);
-        OPS->window_mass(device, &w, scores, SLOTS);
+        OPS->window_mass(device, &w, scores, SLOTS, false);
         for (uint32_t h = 0; h < HEADS; h++) {
             memset(sum, 0, sizeof sum);
             for (uint32_t row = 0; row < r.rows; row++)
@@ -229,7 +229,7 @@ static void rings(void **state) {
         attend(&r, NULL);
         for (uint32_t i = 0; i < ring * HEADS * SLOTS; i++)
             column[i] = -7.0f;
-        OPS->ring_write(device, &w, ring, kind ? KVC_ROW_LOGITS : KVC_ROW_WEIGHTS);
+        OPS->ring_write(device, &w, 0, ring, kind ? KVC_ROW_LOGITS : KVC_ROW_WEIGHTS);
         for (uint32_t h = 0; h < HEADS; h++) {
             uint32_t n = count_of(&r.lists, h);
             memset(rows, 0, sizeof rows);
@@ -254,7 +254,7 @@ static void rings(void **state) {
                     rows[row][i] = exp(rows[row][i]) / sum;
             }
             for (int fusion = 0; fusion < 2; fusion++) {
-                OPS->ring_fuse(device, &r.lists, ring, filled, 400, kind ? KVC_ROW_LOGITS : KVC_ROW_WEIGHTS,
+                OPS->ring_fuse(device, &r.lists, 0, ring, filled, 400, kind ? KVC_ROW_LOGITS : KVC_ROW_WEIGHTS,
                                fusion ? KVC_FUSE_MAX : KVC_FUSE_SUM, recent, scores, SLOTS);
                 for (uint32_t i = 0; i < n; i++) {
                     double F = 0;

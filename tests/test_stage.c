@@ -73,11 +73,11 @@ static enum kvc_status act(struct kvc_stage *stage, const struct kvc_values *val
     case 5:
         return kvc_stage_keep(stage, &no_scores, e);
     case 6:
-        return kvc_stage_ring_write(stage, 5, 5, KVC_ROW_WEIGHTS, e);
+        return kvc_stage_ring_write(stage, 0, 5, 5, KVC_ROW_WEIGHTS, e);
     case 7:
-        return kvc_stage_ring_fuse(stage, 4, 5, KVC_ROW_WEIGHTS, KVC_FUSE_SUM, 0, scores, e);
+        return kvc_stage_ring_fuse(stage, 0, 4, 5, KVC_ROW_WEIGHTS, KVC_FUSE_SUM, 0, scores, e);
     case 8:
-        return kvc_stage_ring_write(stage, 0, 1, KVC_ROW_WEIGHTS, e);
+        return kvc_stage_ring_write(stage, 0, 0, 1, KVC_ROW_WEIGHTS, e);
     case 9: /* what scores are by rank, and ranks have changed */
     case 10:
     case 11:

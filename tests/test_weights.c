@@ -100,7 +100,7 @@ static void check_window_mass(struct pair *pair) {
     struct both scores = both_floats(pair, (size_t)stride * c.shape.kv_heads, ORDINARY);
     for (int s = 0; s < SIDES; s++) {
         const struct kvc_weight_rows rows = rows_of(&c, s);
-        pair->device[s]->ops->window_mass(pair->device[s], &rows, span_of(&scores, s), stride);
+        pair->device[s]->ops->window_mass(pair->device[s], &rows, span_of(&scores, s), stride, false);
     }
     SAME_FLOATS(pair, &scores, "window_mass: queries %u, G %u, d %u, entries %u, read %u%%", c.queries, c.group,
                 c.shape.head_size, c.shape.count[0], c.read_percent);
@@ -118,11 +118,11 @@ static void check_ring(struct pair *pair) {
     struct both scores = both_floats(pair, (size_t)stride * c.shape.kv_heads, ORDINARY);
     for (int s = 0; s < SIDES; s++) {
         const struct kvc_weight_rows rows = rows_of(&c, s);
-        pair->device[s]->ops->ring_write(pair->device[s], &rows, ring, kind);
+        pair->device[s]->ops->ring_write(pair->device[s], &rows, 0, ring, kind);
     }
     same_lists(pair, c.lists, "ring_write");
     for (int s = 0; s < SIDES; s++)
-        pair->device[s]->ops->ring_fuse(pair->device[s], &c.lists->on[s], ring, filled, now, kind, fusion, recent,
+        pair->device[s]->ops->ring_fuse(pair->device[s], &c.lists->on[s], 0, ring, filled, now, kind, fusion, recent,
                                         span_of(&scores, s), stride);
     SAME_FLOATS(pair, &scores, "ring_fuse: ring %u, filled %u, now %lld, recent %lld, entries %u, kind %d, fusion %d",
                 ring, filled, (long long)now, (long long)recent, c.shape.count[0], (int)kind, (int)fusion);
@@ -153,7 +153,7 @@ static void write_ring(struct pair *pair, const struct rows_case *c, const char 
     const enum kvc_row_kind kind = below(pair, 2) ? KVC_ROW_WEIGHTS : KVC_ROW_LOGITS;
     for (int s = 0; s < SIDES; s++) {
         const struct kvc_weight_rows rows = rows_of(c, s);
-        pair->device[s]->ops->ring_write(pair->device[s], &rows, 4, kind);
+        pair->device[s]->ops->ring_write(pair->device[s], &rows, 0, 4, kind);
     }
     same_lists(pair, c->lists, when);
 }

@@ -49,15 +49,17 @@ void KVC_REF(evict)(struct kvc_device *, struct kvc_lists *, const struct kvc_re
 void KVC_REF(relayout)(struct kvc_device *, struct kvc_lists *dst, const struct kvc_lists *src);
 void KVC_REF(entries)(struct kvc_device *, const struct kvc_lists *, uint32_t h, struct kvc_span keys,
                       struct kvc_span values);
-void KVC_REF(window_mass)(struct kvc_device *, const struct kvc_weight_rows *, struct kvc_span scores, uint32_t stride);
-void KVC_REF(ring_write)(struct kvc_device *, const struct kvc_weight_rows *, uint32_t ring, enum kvc_row_kind kind);
-void KVC_REF(ring_fuse)(struct kvc_device *, const struct kvc_lists *, uint32_t ring, uint32_t filled, int64_t now,
-                        enum kvc_row_kind kind, enum kvc_fusion fusion, int64_t recent, struct kvc_span scores,
-                        uint32_t stride);
-void KVC_REF(pool)(struct kvc_device *, const struct kvc_lists *, struct kvc_span out, struct kvc_span in,
-                   uint32_t stride, uint64_t tail, uint32_t kernel, enum kvc_pooling pooling);
-void KVC_REF(keep)(struct kvc_device *, const struct kvc_lists *, const struct kvc_keep *rule, struct kvc_span scores,
-                   uint32_t stride, struct kvc_read_list *kept);
+void KVC_REF(window_mass)(struct kvc_device *, const struct kvc_weight_rows *, struct kvc_span scores, uint32_t stride,
+                          bool by_head);
+void KVC_REF(ring_write)(struct kvc_device *, const struct kvc_weight_rows *, uint32_t first, uint32_t ring,
+                         enum kvc_row_kind kind);
+void KVC_REF(ring_fuse)(struct kvc_device *, const struct kvc_lists *, uint32_t first, uint32_t ring, uint32_t filled,
+                        int64_t now, enum kvc_row_kind kind, enum kvc_fusion fusion, int64_t recent,
+                        struct kvc_span scores, uint32_t stride);
+void KVC_REF(pool)(struct kvc_device *, const struct kvc_lists *, uint32_t rows, struct kvc_span out,
+                   struct kvc_span in, uint32_t stride, uint64_t tail, uint32_t kernel, enum kvc_pooling pooling);
+void KVC_REF(keep)(struct kvc_device *, const struct kvc_lists *, const struct kvc_keep *rules, uint32_t rule_count,
+                   struct kvc_span scores, struct kvc_span ties, uint32_t stride, struct kvc_read_list *kept);
 
 /* ---- shared inside ref ---- */
 

@@ -3,14 +3,14 @@
 
 #include "backends/cpu/ref/ref.h"
 
-void KVC_REF(pool)(struct kvc_device *device, const struct kvc_lists *lists, struct kvc_span out, struct kvc_span in,
-                   uint32_t stride, uint64_t tail, uint32_t kernel, enum kvc_pooling pooling) {
+void KVC_REF(pool)(struct kvc_device *device, const struct kvc_lists *lists, uint32_t rows, struct kvc_span out,
+                   struct kvc_span in, uint32_t stride, uint64_t tail, uint32_t kernel, enum kvc_pooling pooling) {
     uint32_t half = kernel / 2;
     (void)device;
-    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+    for (uint32_t h = 0; h < lists->kv_heads * rows; h++) {
         float *y = (float *)kvc_span_data(out) + (size_t)h * stride;
         const float *x = (const float *)kvc_span_data(in) + (size_t)h * stride;
-        uint32_t count = kvc_list_count(lists, h), n = tail < count ? count - (uint32_t)tail : 0;
+        uint32_t count = kvc_list_count(lists, h / rows), n = tail < count ? count - (uint32_t)tail : 0;
         for (uint32_t r = 0; r < n; r++) {
             uint32_t first = r > half ? r - half : 0, last = n - 1 - r > half ? r + half : n - 1;
             float value = pooling == KVC_POOL_MAX ? x[first] : 0.0f;
@@ -35,9 +35,12 @@ static bool is_forced(const struct kvc_lists *lists, uint32_t h, const struct kv
            kvc_list_position(lists, h, kvc_list_slot(lists, h, rank)) >= rule->recent;
 }
 
-void KVC_REF(keep)(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_keep *rule,
-                   struct kvc_span scores, uint32_t stride, struct kvc_read_list *kept) {
+void KVC_REF(keep)(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_keep *rules,
+                   uint32_t rule_count, struct kvc_span scores, struct kvc_span ties, uint32_t stride,
+                   struct kvc_read_list *kept) {
+    (void)ties;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        const struct kvc_keep *rule = &rules[rule_count > 1 ? h : 0];
         uint32_t count = kvc_list_count(lists, h), candidates = 0, kept_count = 0;
         uint32_t *ranks = (uint32_t *)kept->rank->data + (size_t)h * kept->stride;
         const float *score = scores.buffer ? (const float *)kvc_span_data(scores) + (size_t)h * stride : NULL;

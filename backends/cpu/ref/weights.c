@@ -24,7 +24,8 @@ static struct kvc_view view_of_query(const struct kvc_weight_rows *w, uint32_t q
 }
 
 void KVC_REF(window_mass)(struct kvc_device *device, const struct kvc_weight_rows *w, struct kvc_span scores,
-                          uint32_t stride) {
+                          uint32_t stride, bool by_head) {
+    (void)by_head;
     float *key = kvc_cpu_scratch((struct kvc_cpu *)device, 0, w->head_size * sizeof *key);
     if (!key)
         return;
@@ -46,7 +47,7 @@ void KVC_REF(window_mass)(struct kvc_device *device, const struct kvc_weight_row
     }
 }
 
-void KVC_REF(ring_write)(struct kvc_device *device, const struct kvc_weight_rows *w, uint32_t ring,
+void KVC_REF(ring_write)(struct kvc_device *device, const struct kvc_weight_rows *w, uint32_t first, uint32_t ring,
                          enum kvc_row_kind kind) {
     float *key = kvc_cpu_scratch((struct kvc_cpu *)device, 0, w->head_size * sizeof *key);
     if (!key)
@@ -54,7 +55,7 @@ void KVC_REF(ring_write)(struct kvc_device *device, const struct kvc_weight_rows
     for (uint32_t query = 0; query < w->queries; query++)
         for (uint32_t h = 0; h < w->kv_heads; h++) {
             uint32_t position = (uint32_t)((const int32_t *)kvc_span_data(w->positions))[query];
-            float *column = kvc_list_column(w->lists, h, position % ring);
+            float *column = kvc_list_column(w->lists, h, first + position % ring);
             struct kvc_view view = view_of_query(w, query, h);
             for (uint32_t r = 0; r < kvc_list_count(w->lists, h); r++)
                 column[kvc_list_slot(w->lists, h, r)] = 0.0f;
@@ -104,8 +105,8 @@ static void row_softmax(const struct kvc_lists *lists, uint32_t h, const float *
     *sum = L;
 }
 
-void KVC_REF(ring_fuse)(struct kvc_device *device, const struct kvc_lists *lists, uint32_t ring, uint32_t filled,
-                        int64_t now, enum kvc_row_kind kind, enum kvc_fusion fusion, int64_t recent,
+void KVC_REF(ring_fuse)(struct kvc_device *device, const struct kvc_lists *lists, uint32_t first, uint32_t ring,
+                        uint32_t filled, int64_t now, enum kvc_row_kind kind, enum kvc_fusion fusion, int64_t recent,
                         struct kvc_span scores, uint32_t stride) {
     (void)device;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
@@ -114,7 +115,7 @@ void KVC_REF(ring_fuse)(struct kvc_device *device, const struct kvc_lists *lists
         for (uint32_t r = 0; r < count; r++)
             F[r] = 0.0f;
         for (uint32_t i = 0; i < filled; i++) {
-            const float *row = kvc_list_column(lists, h, (uint32_t)((now - filled + i) % ring));
+            const float *row = kvc_list_column(lists, h, first + (uint32_t)((now - filled + i) % ring));
             float M = 0.0f, L = 1.0f;
             if (kind == KVC_ROW_LOGITS)
                 row_softmax(lists, h, row, recent, &M, &L);

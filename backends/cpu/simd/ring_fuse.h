@@ -13,7 +13,7 @@
 struct fuse_job {
     struct kvc_cpu *cpu;
     const struct kvc_lists *lists;
-    uint32_t ring, filled, slots_most;
+    uint32_t column, ring, filled, slots_most;
     int64_t now, recent;
     enum kvc_row_kind kind;
     enum kvc_fusion fusion;
@@ -126,7 +126,7 @@ static void fuse_task(void *argument, size_t task, unsigned thread) {
         const uint32_t left = job->filled - i, most = by_slot ? FUSE_AT_ONCE : 1;
         const uint32_t some = left < most ? left : most, next = left - some < most ? left - some : most;
         for (uint32_t j = 0; j < some + next; j++)
-            rows[j] = state + (size_t)((job->now - job->filled + i + j) % job->ring) * slots;
+            rows[j] = state + (size_t)(job->column + (job->now - job->filled + i + j) % job->ring) * slots;
         if (!by_slot) {
             for (uint32_t r = 0; r < old; r++)
                 row[r] = rows[0][order ? order[r] : r];
@@ -141,11 +141,12 @@ static void fuse_task(void *argument, size_t task, unsigned thread) {
         scores[r] = fused[order[r]];
 }
 
-static void ring_fuse(struct kvc_device *device, const struct kvc_lists *lists, uint32_t ring, uint32_t filled,
-                      int64_t now, enum kvc_row_kind kind, enum kvc_fusion fusion, int64_t recent,
+static void ring_fuse(struct kvc_device *device, const struct kvc_lists *lists, uint32_t first, uint32_t ring,
+                      uint32_t filled, int64_t now, enum kvc_row_kind kind, enum kvc_fusion fusion, int64_t recent,
                       struct kvc_span scores, uint32_t stride) {
     struct fuse_job job = {.cpu = (struct kvc_cpu *)device,
                            .lists = lists,
+                           .column = first,
                            .ring = ring,
                            .filled = filled,
                            .now = now,
@@ -158,8 +159,8 @@ static void ring_fuse(struct kvc_device *device, const struct kvc_lists *lists, 
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const uint32_t slots = lists->host_base[h + 1] - lists->host_base[h];
         job.slots_most = slots > job.slots_most ? slots : job.slots_most;
-        work += (double)((const uint32_t *)lists->count->data)[h] * filled *
-                (kind == KVC_ROW_LOGITS ? 60.0 : 5.0) / LANES;
+        work +=
+            (double)((const uint32_t *)lists->count->data)[h] * filled * (kind == KVC_ROW_LOGITS ? 60.0 : 5.0) / LANES;
     }
     kvc_threads_run(threads_for(job.cpu, work), lists->kv_heads, fuse_task, &job);
 }

@@ -11,7 +11,7 @@ struct pool_job {
     const struct kvc_lists *lists;
     float *out;
     const float *in;
-    uint32_t stride, kernel;
+    uint32_t rows, stride, kernel; /* rows of scores per head */
     uint64_t tail;
     enum kvc_pooling pooling;
 };
@@ -28,7 +28,7 @@ static float pool_one(const float *x, uint32_t n, uint32_t r, uint32_t kernel, e
 
 static void pool_task(void *argument, size_t task, unsigned thread) {
     const struct pool_job *job = argument;
-    const uint32_t count = ((const uint32_t *)job->lists->count->data)[task], half = job->kernel / 2;
+    const uint32_t count = ((const uint32_t *)job->lists->count->data)[task / job->rows], half = job->kernel / 2;
     const uint32_t n = job->tail < count ? count - (uint32_t)job->tail : 0;
     const float *x = job->in + task * job->stride;
     float *y = job->out + task * job->stride;
@@ -54,13 +54,13 @@ static void pool_task(void *argument, size_t task, unsigned thread) {
     memset(y + n, 0, (count - n) * sizeof *y);
 }
 
-static void pool(struct kvc_device *device, const struct kvc_lists *lists, struct kvc_span out, struct kvc_span in,
-                 uint32_t stride, uint64_t tail, uint32_t kernel, enum kvc_pooling pooling) {
-    struct pool_job job = {lists, kvc_span_data(out), kvc_span_data(in), stride, kernel, tail, pooling};
+static void pool(struct kvc_device *device, const struct kvc_lists *lists, uint32_t rows, struct kvc_span out,
+                 struct kvc_span in, uint32_t stride, uint64_t tail, uint32_t kernel, enum kvc_pooling pooling) {
+    struct pool_job job = {lists, kvc_span_data(out), kvc_span_data(in), rows, stride, kernel, tail, pooling};
     double work = 0.0;
     for (uint32_t h = 0; h < lists->kv_heads; h++)
-        work += (double)((const uint32_t *)lists->count->data)[h] * (kernel + 4.0) / LANES;
-    kvc_threads_run(threads_for((struct kvc_cpu *)device, work), lists->kv_heads, pool_task, &job);
+        work += (double)((const uint32_t *)lists->count->data)[h] * rows * (kernel + 4.0) / LANES;
+    kvc_threads_run(threads_for((struct kvc_cpu *)device, work), (size_t)lists->kv_heads * rows, pool_task, &job);
 }
 
 /* ---- keep ---- */
@@ -68,7 +68,8 @@ static void pool(struct kvc_device *device, const struct kvc_lists *lists, struc
 struct keep_job {
     struct kvc_cpu *cpu;
     const struct kvc_lists *lists;
-    const struct kvc_keep *rule;
+    const struct kvc_keep *rules;
+    uint32_t rule_count;
     const float *scores; /* [H_kv, stride] or NULL */
     uint32_t stride, count_most;
     struct kvc_read_list *kept;
@@ -145,8 +146,9 @@ static uint32_t *count_up(uint32_t *ranks, uint32_t first, uint32_t n) {
 
 static void keep_task(void *argument, size_t task, unsigned thread) {
     const struct keep_job *job = argument;
-    const struct kvc_keep *rule = job->rule;
-    const uint32_t h = (uint32_t)task, count = ((const uint32_t *)job->lists->count->data)[h];
+    const uint32_t h = (uint32_t)task;
+    const struct kvc_keep *rule = &job->rules[job->rule_count > 1 ? h : 0];
+    const uint32_t count = ((const uint32_t *)job->lists->count->data)[h];
     uint32_t *ranks = (uint32_t *)job->kept->rank->data + (size_t)h * job->kept->stride, *next = ranks;
     uint32_t low = rule->first < count ? (uint32_t)rule->first : count;
     uint32_t high = rule->tail < count ? count - (uint32_t)rule->tail : 0, recent = 0, end = count;
@@ -203,17 +205,21 @@ static void keep_task(void *argument, size_t task, unsigned thread) {
     ((uint32_t *)job->kept->count->data)[h] = (uint32_t)(next - ranks);
 }
 
-static void keep(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_keep *rule,
-                 struct kvc_span scores, uint32_t stride, struct kvc_read_list *kept) {
+static void keep(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_keep *rules,
+                 uint32_t rule_count, struct kvc_span scores, struct kvc_span ties, uint32_t stride,
+                 struct kvc_read_list *kept) {
+    (void)ties;
     struct keep_job job = {.cpu = (struct kvc_cpu *)device,
                            .lists = lists,
-                           .rule = rule,
+                           .rules = rules,
+                           .rule_count = rule_count,
                            .scores = scores.buffer ? (const float *)kvc_span_data(scores) : NULL,
                            .stride = stride,
                            .kept = kept};
     double work = 0.0;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const uint32_t count = ((const uint32_t *)lists->count->data)[h];
+        const struct kvc_keep *rule = &rules[rule_count > 1 ? h : 0];
         const uint64_t stay = rule->top + rule->first + rule->tail;
         job.count_most = count > job.count_most ? count : job.count_most;
         work += count * (job.scores && stay + 64 < count ? 64.0 : 4.0) / LANES;

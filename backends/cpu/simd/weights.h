@@ -10,7 +10,7 @@
 struct weights_job {
     struct kvc_cpu *cpu;
     const struct kvc_weight_rows *rows;
-    uint32_t group, d, splits; /* tasks per head */
+    uint32_t group, d, splits;     /* tasks per head */
     uint32_t blocks_most, at_once; /* queries times heads scored together */
     float scale;
     bool many;
@@ -18,7 +18,7 @@ struct weights_job {
     uint32_t known_stride;
     float *scores; /* window_mass: [H_kv, stride] */
     uint32_t stride;
-    uint32_t ring; /* ring_write, else 0 */
+    uint32_t column, ring; /* ring_write: the first column and how many; else 0 */
     enum kvc_row_kind kind;
 };
 
@@ -86,7 +86,8 @@ static void take_values(const struct weights_job *job, const struct head_entries
     }
     const struct kvc_lists *lists = job->rows->lists;
     const uint32_t slots = lists->host_base[h + 1] - lists->host_base[h];
-    const uint32_t row = (uint32_t)((const int32_t *)kvc_span_data(job->rows->positions))[query] % job->ring;
+    const uint32_t position = (uint32_t)((const int32_t *)kvc_span_data(job->rows->positions))[query];
+    const uint32_t row = job->column + position % job->ring;
     float *column = (float *)lists->state->data + (size_t)lists->columns * lists->host_base[h] + (size_t)row * slots;
     memset(value, 0, in.low * sizeof *value);
     memset(value + in.high, 0, (n - in.high) * sizeof *value);
@@ -188,15 +189,15 @@ static void run_weights(struct weights_job *job) {
     uint32_t tiles = 0;
     double work = 0.0;
     if (rows->queries == 1 && !rows->reads)
-        job->known = memo_find(job->cpu, rows->lists, kvc_span_data(rows->q), rows->heads, rows->head_size,
-                               &job->known_stride);
+        job->known =
+            memo_find(job->cpu, rows->lists, kvc_span_data(rows->q), rows->heads, rows->head_size, &job->known_stride);
     job->group = rows->heads / rows->kv_heads;
     job->d = rows->head_size;
     job->scale = kvc_attention_scale(job->d);
     job->many = (uint64_t)rows->queries * job->group > FEW_QUERIES;
     /* a multiple of the group, and where queries are packed of SCORE_QUERIES heads, so that blocks begin together */
     const uint32_t whole = job->many ? job->group * (job->group % SCORE_QUERIES ? SCORE_QUERIES : 1) : job->group;
-    job->at_once = !job->many               ? rows->queries * job->group
+    job->at_once = !job->many                ? rows->queries * job->group
                    : whole < QUERIES_AT_ONCE ? QUERIES_AT_ONCE / whole * whole
                                              : whole;
     for (uint32_t h = 0; h < rows->kv_heads; h++) {
@@ -213,7 +214,8 @@ static void run_weights(struct weights_job *job) {
 }
 
 static void window_mass(struct kvc_device *device, const struct kvc_weight_rows *rows, struct kvc_span scores,
-                        uint32_t stride) {
+                        uint32_t stride, bool by_head) {
+    (void)by_head;
     struct weights_job job = {.cpu = (struct kvc_cpu *)device,
                               .rows = rows,
                               .scores = kvc_span_data(scores),
@@ -222,9 +224,10 @@ static void window_mass(struct kvc_device *device, const struct kvc_weight_rows 
     run_weights(&job);
 }
 
-static void ring_write(struct kvc_device *device, const struct kvc_weight_rows *rows, uint32_t ring,
+static void ring_write(struct kvc_device *device, const struct kvc_weight_rows *rows, uint32_t first, uint32_t ring,
                        enum kvc_row_kind kind) {
-    struct weights_job job = {.cpu = (struct kvc_cpu *)device, .rows = rows, .ring = ring, .kind = kind};
+    struct weights_job job = {
+        .cpu = (struct kvc_cpu *)device, .rows = rows, .column = first, .ring = ring, .kind = kind};
     run_weights(&job);
 }
 
