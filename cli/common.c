@@ -59,6 +59,8 @@ int cli_open_engine(const struct cli_command *command, const struct cli_common *
     *engine = NULL;
     if (kvc_engine_open(&options, engine, &error) != KVC_OK)
         return cli_report(command, &error);
+    if (options.math == KVC_MATH_FAST)
+        cli_warn(command, "--math fast: results are not the exact ones; `kvcull logits --math fast` shows by how much");
     return KVC_OK;
 }
 

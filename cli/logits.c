@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/distance.h"
 
 struct arguments {
     struct cli_common common;
@@ -13,6 +13,7 @@ struct arguments {
 struct sink { /* where rows go, in order */
     struct kvc_tensor_writer *writer;
     struct kvc_hash *hash;
+    struct distance *distance; /* NULL: math is exact */
     uint32_t vocab;
     enum kvc_status status;
     struct kvc_error error;
@@ -26,6 +27,16 @@ static int write_row(void *user, uint64_t row, const float *logits) {
     kvc_hash_add(sink->hash, logits, sink->vocab);
     if (sink->writer)
         sink->status = kvc_tensor_write(sink->writer, 0, logits, sink->vocab, &sink->error);
+    if (sink->status == KVC_OK && sink->distance && !distance_keep(sink->distance, logits))
+        sink->status = kvc_fail(&sink->error, KVC_RESOURCE, "no room for a temporary file of logits");
+    return sink->status != KVC_OK;
+}
+
+static int compare_row(void *user, uint64_t row, const float *logits) {
+    struct sink *sink = user;
+
+    if (!distance_compare(sink->distance, row, logits))
+        sink->status = kvc_fail(&sink->error, KVC_RESOURCE, "the temporary file of logits cannot be read");
     return sink->status != KVC_OK;
 }
 
@@ -57,10 +68,10 @@ static int read_tokens(const struct cli_command *command, const struct arguments
 }
 
 static int compute(const struct cli_command *command, const struct arguments *a, struct kvc_session *session,
-                   const int32_t *tokens, size_t count, struct sink *sink) {
+                   const int32_t *tokens, size_t count, kvc_row_fn *take_row, struct sink *sink) {
     size_t prompt = a->prompt ? (size_t)a->prompt : count;
     struct cli_progress progress;
-    struct kvc_prompt_options options = {write_row, show_progress, sink};
+    struct kvc_prompt_options options = {take_row, show_progress, sink};
     struct kvc_error error;
     enum kvc_status status;
     float *row;
@@ -79,7 +90,7 @@ static int compute(const struct cli_command *command, const struct arguments *a,
     cli_progress_start(&progress, "decode", a->common.quiet);
     for (size_t i = prompt; i < count && status == KVC_OK; i++) {
         status = kvc_decode(&session, &tokens[i], 1, row, NULL, &error);
-        if (status == KVC_OK && write_row(sink, i, row) != 0) {
+        if (status == KVC_OK && take_row(sink, i, row) != 0) {
             status = sink->status;
             error = sink->error;
         }
@@ -88,6 +99,28 @@ static int compute(const struct cli_command *command, const struct arguments *a,
     cli_progress_end(&progress);
     free(row);
     return status == KVC_OK ? KVC_OK : cli_report(command, &error);
+}
+
+/* The same tokens once more with exact arithmetic, compared with the rows that were kept. */
+static int compare(const struct cli_command *command, const struct arguments *a,
+                   const struct kvc_session_options *options, const int32_t *tokens, size_t count, struct sink *sink) {
+    struct cli_common common = a->common;
+    struct kvc_engine *engine = NULL;
+    struct kvc_model *model = NULL;
+    struct kvc_session *session = NULL;
+    struct kvc_error error;
+    int status;
+
+    common.math = "exact";
+    status = cli_open_model(command, &common, a->model, NULL, &engine, &model);
+    if (status == KVC_OK && kvc_session_open(model, options, &session, &error) != KVC_OK)
+        status = cli_report(command, &error);
+    if (status == KVC_OK)
+        status = compute(command, a, session, tokens, count, compare_row, sink);
+    kvc_session_close(session);
+    kvc_model_close(model);
+    kvc_engine_close(engine);
+    return status;
 }
 
 static int print(const struct cli_command *command, const struct arguments *a, const struct kvc_session *session,
@@ -106,12 +139,18 @@ static int print(const struct cli_command *command, const struct arguments *a, c
         cli_json_set(root, "vocab", json_integer(sink->vocab));
         cli_json_set(root, "hash", json_string(hash));
         cli_json_set(root, "arithmetic", json_integer(KVC_ARITHMETIC_VERSION));
+        cli_json_set(root, "math", json_string(a->common.math));
+        if (sink->distance)
+            cli_json_set(root, "distance", distance_json(sink->distance));
         cli_json_set(root, "out", a->out ? cli_json_text(a->out, strlen(a->out)) : json_null());
         cli_json_set(root, "memory", cli_stats_json(&stats));
         return cli_json_print(command, root, stdout);
     }
     printf("logits  [%zu, %u] float32%s%s\n", count, sink->vocab, a->out ? " in " : "", a->out ? a->out : "");
-    printf("hash    %s (XXH64, arithmetic %d)\n", hash, KVC_ARITHMETIC_VERSION);
+    printf("hash    %s (XXH64, arithmetic %d%s)\n", hash, KVC_ARITHMETIC_VERSION,
+           sink->distance ? ", but math=fast: others get another" : "");
+    if (sink->distance)
+        distance_print(sink->distance);
     printf("cache   %s, %llu of %zu entries in the fullest head\n",
            cli_bytes(stats.cache_bytes + stats.state_bytes, held), (unsigned long long)stats.entries_most, count);
     return cli_flush(command);
@@ -121,6 +160,7 @@ static int logits(const struct cli_command *command, const struct arguments *a, 
     struct kvc_session_options options;
     struct kvc_session *session = NULL;
     struct sink sink = {.vocab = kvc_model_info(model)->vocab, .hash = kvc_hash_open()};
+    struct distance distance = {0};
     struct kvc_tensor tensor = {.name = "logits", .dimensions = 2};
     struct kvc_error error;
     int32_t *tokens = NULL;
@@ -139,12 +179,18 @@ static int logits(const struct cli_command *command, const struct arguments *a, 
         cli_warn_context(command, model, count, &warned);
     if (status == KVC_OK && kvc_session_open(model, &options, &session, &error) != KVC_OK)
         status = cli_report(command, &error);
+    if (status == KVC_OK && strcmp(a->common.math, "fast") == 0) {
+        sink.distance = &distance;
+        status = distance_open(command, sink.vocab, &distance);
+    }
     tensor.shape[0] = count;
     tensor.shape[1] = sink.vocab;
     if (status == KVC_OK && a->out && kvc_tensor_writer_open(a->out, &tensor, 1, &sink.writer, &error) != KVC_OK)
         status = cli_report(command, &error);
     if (status == KVC_OK)
-        status = compute(command, a, session, tokens, count, &sink);
+        status = compute(command, a, session, tokens, count, write_row, &sink);
+    if (status == KVC_OK && sink.distance)
+        status = compare(command, a, &options, tokens, count, &sink);
     if (status == KVC_OK && sink.writer) {
         if (kvc_tensor_writer_commit(sink.writer, &error) != KVC_OK)
             status = cli_report(command, &error);
@@ -153,6 +199,7 @@ static int logits(const struct cli_command *command, const struct arguments *a, 
     if (status == KVC_OK)
         status = print(command, a, session, &sink, count);
     kvc_tensor_writer_abandon(sink.writer);
+    distance_close(&distance);
     kvc_session_close(session);
     kvc_hash_close(sink.hash);
     free(tokens);

@@ -49,6 +49,34 @@ ok logits -m "$demo" --tokens "$ids" --kv 'streaming:budget=6,sinks=2' --prompt 
 that 'eviction changes the logits' [ "$(json hash)" != "$hash" ]
 that 'and keeps the budget' [ "$(json memory.entries_most)" = 6 ]
 
+# ---- --math fast: never silent, its distance from exact measured
+if kv logits -m "$demo" --tokens "$ids" --math fast >"$work/out" 2>"$work/err"; then
+    many=$ids,$ids,$ids,$ids # enough rows for the BLAS library to get them
+    for how in '' '--prompt 30'; do
+        ok logits -m "$demo" --tokens "$many" $how --json
+        that 'exact has no distance' [ "$(json distance)" = '(none)' ]
+        exact=$(json hash)
+        ok logits -m "$demo" --tokens "$many" $how --math fast --out "$work/fast.safetensors" --json
+        has 'warning: --math fast' "$work/err"
+        that 'JSON names the arithmetic' [ "$(json math)" = fast ]
+        that 'every row was compared' [ "$(json distance.rows)" = 52 ]
+        that 'fast is near exact' awk "BEGIN { exit !($(json distance.relative) < 1e-4) }"
+        if [ "$(json hash)" = "$exact" ]; then
+            that 'the same hash, no distance' [ "$(json distance.largest)" = 0 ]
+        else
+            that 'another hash, a distance' [ "$(json distance.largest)" != 0 ]
+        fi
+    done
+    ok run -m "$demo" -p "$words" -n 2 --temp 0 --math fast -q
+    has 'warning: --math fast' "$work/err"
+    printf '%s' "$words" >"$work/text"
+    ok perplexity -m "$demo" -f "$work/text" --math fast -q
+    has 'warning: --math fast' "$work/err"
+else
+    check_error 'math=fast needs OpenBLAS' 'logits --math fast'
+fi
+fails 2 'math=fast needs another path' logits -m "$demo" --tokens "$ids" --math fast --backend ref
+
 # ---- replay, on tensors this test makes: q[t][h][i], k, v small numbers, one layer twice
 "$build/tests/make_dump" "$work/dump.safetensors" 2 40 4 2 8 || exit 1
 ok replay --kv 'streaming:budget=8,sinks=2' --prompt 30 --in "$work/dump.safetensors" --out "$work/kept.json" \

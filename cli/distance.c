@@ -1,0 +1,74 @@
+/* distance.c - how far the logits of --math fast are from exact ones: rows of the first run are kept in an unnamed
+ * file, a second, exact run is compared with them row by row. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "cli/distance.h"
+
+int distance_open(const struct cli_command *command, uint32_t vocab, struct distance *distance) {
+    *distance = (struct distance){.vocab = vocab};
+    distance->row = malloc((size_t)vocab * sizeof *distance->row);
+    if (!distance->row)
+        return cli_no_memory(command);
+    distance->rows = tmpfile();
+    return distance->rows ? KVC_OK : cli_error(command, KVC_RESOURCE, "no room for a temporary file of logits");
+}
+
+void distance_close(struct distance *distance) {
+    if (distance->rows)
+        fclose(distance->rows);
+    free(distance->row);
+    *distance = (struct distance){0};
+}
+
+bool distance_keep(struct distance *distance, const float *logits) {
+    return fwrite(logits, sizeof *logits, distance->vocab, distance->rows) == distance->vocab;
+}
+
+static uint32_t likeliest(const float *logits, uint32_t vocab) {
+    uint32_t best = 0;
+
+    for (uint32_t i = 1; i < vocab; i++)
+        if (logits[i] > logits[best])
+            best = i;
+    return best;
+}
+
+bool distance_compare(struct distance *distance, uint64_t row, const float *exact) {
+    double difference = 0, length = 0;
+
+    if (row == 0)
+        rewind(distance->rows);
+    if (fread(distance->row, sizeof *exact, distance->vocab, distance->rows) != distance->vocab)
+        return false;
+    for (uint32_t i = 0; i < distance->vocab; i++) {
+        double d = (double)distance->row[i] - (double)exact[i];
+
+        difference += d * d;
+        length += (double)exact[i] * (double)exact[i];
+        if (fabs(d) > distance->largest || isnan(d))
+            distance->largest = fabs(d);
+    }
+    if (difference > 0 && sqrt(difference / length) > distance->relative)
+        distance->relative = sqrt(difference / length);
+    distance->same += likeliest(distance->row, distance->vocab) == likeliest(exact, distance->vocab);
+    distance->count++;
+    return true;
+}
+
+json_t *distance_json(const struct distance *distance) {
+    json_t *object = json_object();
+
+    cli_json_set(object, "largest", json_real(distance->largest));
+    cli_json_set(object, "relative", json_real(distance->relative));
+    cli_json_set(object, "same_likeliest", json_integer((json_int_t)distance->same));
+    cli_json_set(object, "rows", json_integer((json_int_t)distance->count));
+    return object;
+}
+
+void distance_print(const struct distance *distance) {
+    printf("fast    %.2g at most from exact, a row's relative error %.2g at most, the likeliest token the same in %llu "
+           "of %llu rows\n",
+           distance->largest, distance->relative, (unsigned long long)distance->same,
+           (unsigned long long)distance->count);
+}
