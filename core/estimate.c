@@ -52,6 +52,11 @@ enum kvc_status kvc_estimate(const struct kvc_engine *engine, const char *spec, 
         status = kvc_policy_parse(engine, spec, &policy, error);
     if (status != KVC_OK)
         return status;
+    status = kvc_policy_check_layers(policy, geometry->layers, error);
+    if (status != KVC_OK) {
+        kvc_policy_free(policy);
+        return status;
+    }
     const struct kvc_entry_format format = {cache_type, geometry->head_size,
                                             kvc_entry_row_bytes(cache_type, geometry->head_size)};
     const uint64_t heads = geometry->kv_heads;

@@ -211,6 +211,30 @@ bool kvc_method_acts(const struct kvc_method *method, uint32_t layer) {
     return false;
 }
 
+enum kvc_status kvc_policy_check_layers(const struct kvc_policy *policy, uint32_t layers, struct kvc_error *error) {
+    for (size_t i = 0; i < policy->count; i++) {
+        const struct kvc_values *values = &policy->method[i].values;
+        const char *name = values->policy->name, *text = kvc_value_text(values, "layers"), *at = text;
+        const int64_t skip = kvc_value_int(values, "skip_layers");
+        unsigned long from, to;
+        if (skip >= layers)
+            return kvc_fail(error, KVC_USAGE, "policy %s: skip_layers=%lld: must be 0 to %u; there are %u layers", name,
+                            (long long)skip, layers - 1, layers);
+        while (strcmp(text, "all") && *at && read_layer_range(&at, &from, &to)) {
+            if (to >= layers)
+                return kvc_fail(error, KVC_USAGE, "policy %s: layers=%.60s: must lie in 0-%u; there are %u layers", name,
+                                text, layers - 1, layers);
+        }
+        uint32_t first = 0;
+        while (first < layers && !kvc_method_acts(&policy->method[i], first))
+            first++;
+        if (first == layers)
+            return kvc_fail(error, KVC_USAGE, "policy %s: layers=%.60s and skip_layers=%lld leave no layer to act on",
+                            name, text, (long long)skip);
+    }
+    return KVC_OK;
+}
+
 /* ---- parsing ---- */
 
 struct reader {

@@ -38,7 +38,8 @@ void kvc_policy_free(struct kvc_policy *policy);
 
 /* The method holding a stage; NULL: none does. */
 const struct kvc_method *kvc_policy_holder(const struct kvc_policy *policy, enum kvc_stage_kind stage);
-/* skip_layers and layers. */
+/* skip_layers and layers must name layers the model has. */
+enum kvc_status kvc_policy_check_layers(const struct kvc_policy *policy, uint32_t layers, struct kvc_error *error);
 bool kvc_method_acts(const struct kvc_method *method, uint32_t layer);
 /* The most over the policy's methods that act on the layer. */
 uint32_t kvc_policy_queries(const struct kvc_policy *policy);

@@ -39,6 +39,8 @@ static enum kvc_status create(struct kvc_runner *runner, const struct kvc_sessio
     struct kvc_arena *arena;
     enum kvc_status status = kvc_policy_parse(runner->engine, options->policy, &made->policy, error);
     if (status == KVC_OK)
+        status = kvc_policy_check_layers(made->policy, g->layers, error);
+    if (status == KVC_OK)
         status = kvc_runner_arena(runner, &format, &arena, error);
     if (status == KVC_OK)
         status = kvc_cache_open(runner->device, arena, &format, g->layers, g->kv_heads, options->memory_limit,
