@@ -11,46 +11,37 @@ struct arguments {
     struct cli_texts prompts;
 };
 
-/* The text of one -p, -f or "-". *owned is freed by the caller. */
-static int prompt_text(const struct cli_command *command, const struct cli_given *given, char **owned,
-                       const char **text, size_t *bytes) {
-    *owned = NULL;
-    if (given->letter == 'p') {
-        *text = given->text;
-        *bytes = strlen(given->text);
-        return KVC_OK;
-    }
-    *text = NULL;
-    if (cli_read_file(command, given->text, owned, bytes) != KVC_OK)
-        return KVC_INPUT;
-    *text = *owned;
-    return KVC_OK;
-}
-
-static int turn_tokens(const struct cli_command *command, const struct arguments *arguments, struct kvc_model *model,
-                       struct cli_chat *chat, size_t turn, int32_t **tokens, size_t *count) {
-    static const struct cli_given empty = {'p', ""};
-    const struct cli_given *given = arguments->prompts.count ? &arguments->prompts.items[turn] : &empty;
-    struct kvc_error error;
-    char *owned;
+struct prompt {
+    char *owned; /* what was read from a file, or NULL */
     const char *text;
     size_t bytes;
-    int status = prompt_text(command, given, &owned, &text, &bytes);
+    int32_t *tokens; /* of a chat: made turn by turn, as each depends on the answer before */
+    size_t count;
+};
 
-    if (status != KVC_OK)
-        return status;
-    if (chat) {
-        status = cli_chat_turn(chat, text, tokens, count);
-    } else if (kvc_tokenize(model, text, bytes, turn == 0 ? KVC_TOKENIZE_BOS : 0, tokens, count, &error) != KVC_OK) {
-        status = cli_report(command, &error);
-    } else if (*count == 0) {
-        free(*tokens);
-        *tokens = NULL;
-        status = cli_error(command, KVC_USAGE, "the prompt is empty%s; give -p TEXT or -f FILE",
-                           turn == 0 ? " and this model has no token to begin with" : "");
+static int read_prompt(const struct cli_command *command, const struct cli_given *given, struct kvc_model *model,
+                       bool chat, bool first, struct prompt *prompt) {
+    struct kvc_error error;
+    int status;
+
+    if (given->letter == 'p') {
+        prompt->text = given->text;
+        prompt->bytes = strlen(given->text);
+    } else {
+        status = cli_read_file(command, given->text, &prompt->owned, &prompt->bytes);
+        if (status != KVC_OK)
+            return status;
+        prompt->text = prompt->owned;
     }
-    free(owned);
-    return status;
+    if (chat)
+        return KVC_OK;
+    if (kvc_tokenize(model, prompt->text, prompt->bytes, first ? KVC_TOKENIZE_BOS : 0, &prompt->tokens, &prompt->count,
+                     &error) != KVC_OK)
+        return cli_report(command, &error);
+    if (prompt->count == 0)
+        return cli_error(command, KVC_USAGE, "the prompt is empty%s; give -p TEXT or -f FILE",
+                         first ? " and this model has no token to begin with" : "");
+    return KVC_OK;
 }
 
 static json_t *answer_json(const struct cli_answer *answer) {
@@ -68,22 +59,20 @@ static json_t *answer_json(const struct cli_answer *answer) {
     return object;
 }
 
-static int run_turns(const struct cli_command *command, const struct arguments *arguments,
-                     struct cli_generation *generation, struct cli_chat *chat, json_t *turns) {
-    size_t count = arguments->prompts.count ? arguments->prompts.count : 1;
+static int run_turns(const struct cli_command *command, struct cli_generation *generation, struct cli_chat *chat,
+                     struct prompt *prompts, size_t count, json_t *turns) {
     int status = KVC_OK;
 
     for (size_t turn = 0; turn < count && status == KVC_OK; turn++) {
         struct cli_answer answer = {0};
-        int32_t *tokens = NULL;
-        size_t n = 0;
-        bool bare;
+        struct prompt *prompt = &prompts[turn];
+        const bool bare = turn == 0 && prompt->bytes == 0;
 
-        status = turn_tokens(command, arguments, generation->model, chat, turn, &tokens, &n);
+        if (chat)
+            status = cli_chat_turn(chat, prompt->text, &prompt->tokens, &prompt->count);
         if (status != KVC_OK)
             break;
-        bare = turn == 0 && (arguments->prompts.count == 0 || arguments->prompts.items[0].text[0] == '\0');
-        status = cli_generate(generation, tokens, n, chat || bare, &answer);
+        status = cli_generate(generation, prompt->tokens, prompt->count, chat || bare, &answer);
         if (generation->echo && answer.count > 0)
             putchar('\n');
         if (status == KVC_OK && chat)
@@ -91,8 +80,28 @@ static int run_turns(const struct cli_command *command, const struct arguments *
         if (status == KVC_OK && turns && json_array_append_new(turns, answer_json(&answer)) != 0)
             status = cli_no_memory(command);
         cli_answer_free(&answer);
-        free(tokens);
     }
+    return status;
+}
+
+/* Every prompt is read before anything is generated. */
+static int read_and_run(const struct cli_command *command, const struct arguments *arguments,
+                        struct cli_generation *generation, struct cli_chat *chat, json_t *turns) {
+    static const struct cli_given empty = {'p', ""};
+    const struct cli_given *given = arguments->prompts.count ? arguments->prompts.items : &empty;
+    const size_t count = arguments->prompts.count ? arguments->prompts.count : 1;
+    struct prompt *prompts = calloc(count, sizeof *prompts);
+    int status = prompts ? KVC_OK : cli_no_memory(command);
+
+    for (size_t i = 0; i < count && status == KVC_OK; i++)
+        status = read_prompt(command, &given[i], generation->model, chat != NULL, i == 0, &prompts[i]);
+    if (status == KVC_OK)
+        status = run_turns(command, generation, chat, prompts, count, turns);
+    for (size_t i = 0; prompts && i < count; i++) {
+        free(prompts[i].owned);
+        free(prompts[i].tokens);
+    }
+    free(prompts);
     return status;
 }
 
@@ -111,7 +120,7 @@ static int run(const struct cli_command *command, const struct arguments *argume
     if (arguments->common.json)
         turns = json_array();
     if (status == KVC_OK)
-        status = run_turns(command, arguments, &generation, chat, turns);
+        status = read_and_run(command, arguments, &generation, chat, turns);
     if (status == KVC_OK && arguments->common.json) {
         root = json_object();
         cli_json_set(root, "model", cli_json_text(arguments->model, strlen(arguments->model)));

@@ -93,6 +93,10 @@ fails 3 'two?lines' run -m "$work/$name"
 # ---- texts, tokens and tensors
 fails 3 'none' run -m "$demo" -f "$work/none"
 fails 3 'is a directory' run -m "$demo" -f "$work/folder"
+fails 3 'none' run -m "$demo" -p 'then the old sailor' -f "$work/none"
+that 'every prompt is read before anything is generated' [ ! -s "$work/out" ]
+fails 2 'the prompt is empty' run -m "$demo" -p 'then the old sailor' -p ''
+that 'and looked at' [ ! -s "$work/out" ]
 fails 3 'none' perplexity -m "$demo" -f "$work/none"
 fails 2 'leave nothing to score' perplexity -m "$demo" -f "$work/empty"
 fails 2 'token ids' logits -m "$demo" --tokens 1,x
