@@ -109,28 +109,32 @@ struct kvc_noise {
     float tau;
 };
 
-/* Smallest and largest key of every page of `page` places, per channel: low and high [H_kv, stride, d] of type F16 for
- * an F16 cache, otherwise F32; the last page may be partial. Counted as state. */
+/* Smallest and largest key of every page of `page` places: low and high [H_kv, d, stride] (the pages of a channel lie
+ * side by side) of type F16 for an F16 cache, otherwise F32; the last page may be partial. low NULL, with page 1: high
+ * is the keys once more, by channel. Counted as state. */
 struct kvc_pages {
     uint32_t page, stride; /* stride: pages there is room for, per head */
     enum kvc_type type;
     struct kvc_buffer *low, *high;
 };
 
-/* How the query of a decode step scores the places of each head (lists, or view where there is one).
- * Chosen channels: A[c] = sum over the group's heads ascending of |q[h, c]|; the `dims` highest by the rule of top-k,
- * then in ascending channel order c_0, c_1, ...; a channel is positive where the sum over the heads ascending of q[h,
- * c] is not below 0. Approximate score of a vector x for head h: dot = lanes i % 32 of fma(q[h, c_i], x[c_i], lane)
- * over ascending i, then the tree; |q| sums likewise by lanes of plain additions (over c_i: a; over all channels by c:
- * b); scale = sqrt((d * a) / b); score = dot / scale; all scores of the head are 0 where b or scale is 0. Softmax: over
- * the places with tiles of 256 places, lanes and merge of attention; entries that a sliding window hides take no part
- * and have weight 0. Sums over the group go over ascending heads, from 0. */
+/* How the query of a decode step scores what a head holds (lists, or view where there is one): its places, or with
+ * pages of low and high its pages; "place" below is either. Heads with no more than `budget` places are passed over,
+ * their scores and weights are undefined.
+ * Chosen channels: A[c] = sum over the group's heads ascending, from 0, of |q[h, c]|; the `dims` highest by the rule of
+ * top-k, in ascending channel order c_0, c_1, ...; a channel is positive unless the sum over the heads ascending, from
+ * 0, of q[h, c] is below 0. dot of head h: fma(q[h, c_i], x[c_i], dot) over ascending i, from 0. a and b: the sums,
+ * ascending, from 0, of |q[h, c_i]| and of |q[h, c]|. score = dot * (1 / sqrt(d * (a / b))), or dot * 0 where a or b is
+ * 0. A page's n is how many of its places a sliding window does not hide; n of an entry is 1 or 0. Those with n = 0 take
+ * no part. Softmax: M the largest score, e = exp(score - M), L = the sum over tiles of 256 places (or pages) ascending,
+ * from 0, of the tile's lanes i % 32 of fma(n, e, lane), from 0, and the tree; weight = e * (1 / L), 0 where n is 0. */
 enum kvc_score_kind {
-    KVC_SCORE_EXACT,         /* dot32(q, key) * kvc_attention_scale(d), softmax, group sum */
-    KVC_SCORE_CHANNELS,      /* x = the key's own channels, softmax, group sum */
-    KVC_SCORE_PAGE_CHANNELS, /* x = the page's high where the channel is positive, else its low; softmax over places,
-                                which have their page's score; group sum */
-    KVC_SCORE_PAGE_BOUND     /* per page: lanes c % 32 of lane + max(q*high, q*low), the tree; group sum; no softmax */
+    KVC_SCORE_EXACT,         /* score = dot32(q, key) * kvc_attention_scale(d); softmax; group sum of the weights,
+                                ascending heads, from 0 */
+    KVC_SCORE_CHANNELS,      /* x = the key's own channels (from pages.high where there are pages); the same */
+    KVC_SCORE_PAGE_CHANNELS, /* by page: x = high where the channel is positive, else low; the same */
+    KVC_SCORE_PAGE_BOUND     /* by page: fma(q[c], q[c] < 0 ? low[c] : high[c], dot) over all c ascending, from 0; group
+                                sum of the dots; -inf where n is 0; no softmax */
 };
 struct kvc_select_scores {
     const struct kvc_lists *lists;
@@ -138,20 +142,26 @@ struct kvc_select_scores {
     const struct kvc_pages *pages;    /* NULL where the kind needs none */
     enum kvc_score_kind kind;
     uint32_t dims, heads, head_size, window;
+    uint64_t budget;
     struct kvc_span q, positions; /* [H, d], int32 [1] */
-    struct kvc_span scores;       /* [lists' heads, stride] by place, or by page (PAGE_BOUND) */
-    struct kvc_span weights;      /* [H, stride] by place: softmax weights; buffer NULL where not wanted */
+    struct kvc_span scores;       /* [lists' heads, stride], by place or page */
+    struct kvc_span weights;      /* [H, stride]: each query head's own weights; buffer NULL where not wanted */
     uint32_t stride;
+    uint64_t *bytes_read; /* NULL, or gets += what was read of the heads that were not passed over. A place costs: exact
+                             row_bytes; channels dims * row_bytes / d (in all, rounded down), from pages dims elements of
+                             their type; a page dims, or (bound) 2 * d elements */
 };
 
 /* From scores to read lists. A head with no more than `budget` places reads all of them. Otherwise: the newest `local`
- * places, and of the others the `top - local` best (rule 4 of docs/methods.md); with pages: all places of the `top`
- * best pages. reads gets ranks, ascending. alpha [H] (buffer NULL: not wanted): by lanes i % 32, from 0, the sum of
- * weights[h, place] over the i-th read place, ascending, then the tree. */
+ * places, and of the others the `top - local` best (rule 4 of docs/methods.md); with pages, which are scored then: the
+ * `top` best places, of a page the first ones (local is 0), or (whole) all places of the `top` best pages. reads gets
+ * ranks, ascending. alpha [H] (buffer NULL: not wanted; not with pages): lanes i % 32, from 0, of the sum of
+ * weights[h, place] over the i-th read place, ascending, then the tree; 1 where all is read. */
 struct kvc_select_reads {
     const struct kvc_lists *lists;
     const struct kvc_read_list *view; /* NULL: all ranks */
     const struct kvc_pages *pages;    /* not NULL: the scores are by page */
+    bool whole;
     uint32_t heads;
     uint64_t budget, top, local;
     struct kvc_span scores, weights, alpha;
