@@ -1,6 +1,6 @@
 /* attention.c - speed of attention and of what policies ask for, beside what the machine can do in the same run.
  *
- *     bench/attention [threads]
+ *     bench/attention [threads [decode|prefill|policies]]
  *
  * With one thread times are the process's own, so that a busy machine disturbs less; otherwise they are the wall's.
  * Decode: cache bytes per second against the measured read bandwidth, over more cache than the processor's own.
@@ -299,12 +299,52 @@ static void bench_ring(struct bench *b, const struct shape *shape, unsigned laye
     free_call(b, &call);
 }
 
+static void decode_table(struct bench *b) {
+    printf("| cache |  H | Hk |   d | entries | lists   | us a row |   GB/s | ratio |\n"
+           "|-------|----|----|-----|--------|----------|----------|--------|-------|\n");
+    static const struct shape decode[] = {
+        {32, 8, 128, 8192, 8192, 0, KVC_F16, false}, {32, 8, 128, 8192, 8192, 0, KVC_F16, true},
+        {32, 8, 64, 8192, 8192, 0, KVC_F16, false},  {12, 12, 64, 8192, 8192, 0, KVC_F16, false},
+        {12, 12, 64, 1024, 1024, 0, KVC_F16, true},  {12, 4, 64, 1024, 1024, 0, KVC_F16, false},
+        {12, 4, 64, 1024, 1024, 0, KVC_F16, true},   {28, 4, 128, 8192, 8192, 0, KVC_F16, false},
+        {32, 32, 80, 4096, 4096, 0, KVC_F16, false}, {32, 8, 128, 8192, 8192, 0, KVC_Q8_0, false},
+        {32, 8, 128, 8192, 8192, 0, KVC_F32, false}, {8, 1, 256, 32768, 32768, 0, KVC_F16, false},
+    };
+    for (size_t i = 0; i < sizeof decode / sizeof *decode; i++)
+        bench_decode(b, &decode[i]);
+    printf("\n");
+}
+
+static void prefill_table(struct bench *b) {
+    b->flops = measured_flops(b->threads);
+    printf("| cache |  H | Hk |   d | rows | entries | ms       | GFLOP/s | ratio |\n"
+           "|-------|----|----|-----|------|--------|----------|---------|-------|\n");
+    static const struct shape prefill[] = {
+        {32, 8, 64, 4096, 4096, 0, KVC_F16, false},   {32, 8, 128, 4096, 4096, 0, KVC_F16, false},
+        {12, 12, 64, 4096, 4096, 0, KVC_F16, false},  {8, 8, 80, 4096, 4096, 0, KVC_F16, false},
+        {32, 8, 128, 4096, 4096, 0, KVC_Q8_0, false}, {8, 2, 128, 256, 256, 0, KVC_F16, false},
+    };
+    for (size_t i = 0; i < sizeof prefill / sizeof *prefill; i++)
+        bench_prefill(b, &prefill[i], 256);
+    printf("\n");
+}
+
+static void policies_part(struct bench *b, unsigned char *data) {
+    const struct shape snap = {12, 4, 64, 4096, 4096, 0, KVC_F16, false};
+    bench_window_mass(b, &snap);
+    const struct shape grouped = {12, 4, 64, 1024, 1280, 32, KVC_F16, true};
+    bench_ring(b, &grouped, 12, data, (size_t)200 << 20);
+    const struct shape plain = {12, 12, 64, 1024, 1280, 32, KVC_F16, true};
+    bench_ring(b, &plain, 12, data, (size_t)200 << 20);
+}
+
 int main(int argc, char **argv) {
     struct bench b = {.seed = 1};
     struct kvc_error error;
     const size_t bytes = (size_t)256 << 20;
     unsigned char *data = NULL;
     const int threads = argc > 1 ? atoi(argv[1]) : 0;
+    const char *part = argc > 2 ? argv[2] : NULL;
     if (threads == 1)
         bench_clock = CLOCK_PROCESS_CPUTIME_ID;
     if (posix_memalign((void **)&data, 4096, bytes)) {
@@ -318,34 +358,12 @@ int main(int argc, char **argv) {
     b.flops = measured_flops(b.threads);
     printf("%s; read bandwidth %.1f GB/s, fused multiply-adds %.0f GFLOP/s\n\n", b.device->name, b.bandwidth * 1e-9,
            b.flops * 1e-9);
-    printf("| cache |  H | Hk |   d | entries | lists   | us a row |   GB/s | ratio |\n"
-           "|-------|----|----|-----|--------|----------|----------|--------|-------|\n");
-    static const struct shape decode[] = {
-        {32, 8, 128, 8192, 8192, 0, KVC_F16, false}, {32, 8, 128, 8192, 8192, 0, KVC_F16, true},
-        {32, 8, 64, 8192, 8192, 0, KVC_F16, false},  {12, 12, 64, 8192, 8192, 0, KVC_F16, false},
-        {12, 12, 64, 1024, 1024, 0, KVC_F16, true},  {28, 4, 128, 8192, 8192, 0, KVC_F16, false},
-        {32, 32, 80, 4096, 4096, 0, KVC_F16, false}, {32, 8, 128, 8192, 8192, 0, KVC_Q8_0, false},
-        {32, 8, 128, 8192, 8192, 0, KVC_F32, false}, {8, 1, 256, 32768, 32768, 0, KVC_F16, false},
-    };
-    for (size_t i = 0; i < sizeof decode / sizeof *decode; i++)
-        bench_decode(&b, &decode[i]);
-    b.flops = measured_flops(b.threads);
-    printf("\n| cache |  H | Hk |   d | rows | entries | ms       | GFLOP/s | ratio |\n"
-           "|-------|----|----|-----|------|--------|----------|---------|-------|\n");
-    static const struct shape prefill[] = {
-        {32, 8, 64, 4096, 4096, 0, KVC_F16, false},   {32, 8, 128, 4096, 4096, 0, KVC_F16, false},
-        {12, 12, 64, 4096, 4096, 0, KVC_F16, false},  {8, 8, 80, 4096, 4096, 0, KVC_F16, false},
-        {32, 8, 128, 4096, 4096, 0, KVC_Q8_0, false}, {8, 2, 128, 256, 256, 0, KVC_F16, false},
-    };
-    for (size_t i = 0; i < sizeof prefill / sizeof *prefill; i++)
-        bench_prefill(&b, &prefill[i], 256);
-    printf("\n");
-    const struct shape snap = {12, 4, 64, 4096, 4096, 0, KVC_F16, false};
-    bench_window_mass(&b, &snap);
-    const struct shape grouped = {12, 4, 64, 1024, 1280, 32, KVC_F16, true};
-    bench_ring(&b, &grouped, 12, data, (size_t)200 << 20);
-    const struct shape plain = {12, 12, 64, 1024, 1280, 32, KVC_F16, true};
-    bench_ring(&b, &plain, 12, data, (size_t)200 << 20);
+    if (!part || strcmp(part, "decode") == 0)
+        decode_table(&b);
+    if (!part || strcmp(part, "prefill") == 0)
+        prefill_table(&b);
+    if (!part || strcmp(part, "policies") == 0)
+        policies_part(&b, data);
     must(b.device->ops->sync(b.device, &error), &error);
     b.device->ops->close(b.device);
     free(data);

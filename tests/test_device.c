@@ -124,6 +124,49 @@ static void large_buffers_go_back(void **state) {
     assert_true(after - before < (int64_t)1 << 20);
 }
 
+/* Buffers of 128 KiB to 4 MiB share areas: each is zeroed, keeps to itself and goes back when freed. */
+static void buffers_share_areas(void **state) {
+    enum { MANY = 40 };
+    struct kvc_device *device = open_device();
+    struct kvc_buffer *buffers[MANY];
+    const int64_t before = resident(), slack = 512 << 10;
+    int64_t all = 0, half = 0, with, after;
+    (void)state;
+    for (uint32_t round = 0; round < 2; round++) {
+        for (uint32_t i = 0; i < MANY; i += round ? 2 : 1) {
+            const size_t bytes = ((size_t)128 << 10) + 100000 * (size_t)i;
+            assert_int_equal(device->ops->buffer_create(device, KVC_MEMORY_STATE, bytes, &buffers[i], NULL), KVC_OK);
+            const unsigned char *data = buffers[i]->data;
+            for (size_t at = 0; at < bytes; at += 509)
+                assert_int_equal(data[at], 0);
+            memset(buffers[i]->data, (int)i + 1, bytes);
+            all += round ? 0 : (int64_t)bytes;
+        }
+        with = resident();
+        for (uint32_t i = 0; i < MANY; i++) {
+            const unsigned char *data = buffers[i]->data;
+            for (size_t at = 0; at < buffers[i]->bytes; at += 509)
+                assert_int_equal(data[at], i + 1);
+        }
+        for (uint32_t i = 0; i < MANY; i += 2) {
+            half += round ? 0 : (int64_t)buffers[i]->bytes;
+            device->ops->buffer_free(device, buffers[i]);
+        }
+        after = resident();
+        if (before >= 0 && RESIDENT_IS_MEANINGFUL) {
+            assert_in_range(with - before, all - slack, all + MANY * (64 << 10) + slack);
+            assert_in_range(with - after, half - slack, half + MANY * (64 << 10) + slack);
+        }
+    }
+    for (uint32_t i = 1; i < MANY; i += 2)
+        device->ops->buffer_free(device, buffers[i]);
+    after = resident();
+    device->ops->close(device);
+    if (before < 0 || !RESIDENT_IS_MEANINGFUL)
+        skip();
+    assert_true(after - before < slack);
+}
+
 static void arena_lowest_first(void **state) {
     struct kvc_device *device = open_device();
     const struct kvc_ops *ops = device->ops;
@@ -313,6 +356,7 @@ int main(void) {
         cmocka_unit_test(moves_bytes),
         cmocka_unit_test(large_buffers_go_back),
         cmocka_unit_test(arena_lowest_first),
+        cmocka_unit_test(buffers_share_areas),
         cmocka_unit_test(arena_resident),
         cmocka_unit_test(scratch),
         cmocka_unit_test(weights),

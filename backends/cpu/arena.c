@@ -45,7 +45,7 @@ static void arena_free(struct kvc_device *device, struct kvc_arena *arena) {
     kvc_cpu_count((struct kvc_cpu *)device, KVC_MEMORY_CACHE, -(int64_t)(arena->taken_count * arena->block_bytes));
     for (uint32_t i = 0; i < arena->chunk_count; i++) {
         KVC_ALLOW(arena->chunk[i], chunk_bytes(arena));
-        munmap(arena->chunk[i], chunk_bytes(arena));
+        kvc_areas_unmap(arena->chunk[i], chunk_bytes(arena));
     }
     free(arena->chunk);
     free(arena->taken);
@@ -67,7 +67,7 @@ static bool grow_bits(uint64_t **bits, uint32_t had, uint32_t blocks) {
 static bool add_chunk(struct kvc_arena *arena) {
     uint32_t had = arena->chunk_count << arena->shift;
     unsigned char **chunk;
-    void *memory;
+    unsigned char *memory;
     if (arena->chunk_count >= UINT32_MAX >> arena->shift)
         return false;
     chunk = realloc(arena->chunk, (arena->chunk_count + 1) * sizeof *chunk);
@@ -77,12 +77,9 @@ static bool add_chunk(struct kvc_arena *arena) {
     if (!grow_bits(&arena->taken, had, had + (1u << arena->shift)) ||
         !grow_bits(&arena->touched, had, had + (1u << arena->shift)))
         return false;
-    memory = mmap(NULL, chunk_bytes(arena), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
+    memory = kvc_areas_map(chunk_bytes(arena));
+    if (!memory)
         return false;
-#if defined(MADV_NOHUGEPAGE)
-    (void)madvise(memory, chunk_bytes(arena), MADV_NOHUGEPAGE); /* resident memory follows the blocks taken */
-#endif
     KVC_FORBID(memory, chunk_bytes(arena));
     arena->chunk[arena->chunk_count++] = memory;
     return true;
@@ -104,6 +101,28 @@ static void give(struct kvc_cpu *cpu, struct kvc_arena *arena, uint32_t count, c
     }
     arena->taken_count -= given;
     kvc_cpu_count(cpu, KVC_MEMORY_CACHE, -(int64_t)(given * arena->block_bytes));
+}
+
+/* Makes the areas in which blocks [count], ascending within a chunk, lie huge where all their blocks are now taken. */
+static void settle(struct kvc_arena *arena, uint32_t count, const uint32_t *blocks) {
+    const unsigned char *settled = NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t first = blocks[i] & ~((1u << arena->shift) - 1);
+        unsigned char *chunk = arena->chunk[blocks[i] >> arena->shift];
+        const size_t start = (blocks[i] - first) * arena->block_bytes, end = start + arena->block_bytes;
+        for (size_t area = start / KVC_AREA_BYTES * KVC_AREA_BYTES; area < end; area += KVC_AREA_BYTES) {
+            const size_t area_end = area + KVC_AREA_BYTES;
+            uint32_t block = first + (uint32_t)(area / arena->block_bytes);
+            if (area_end > chunk_bytes(arena) || settled == chunk + area)
+                continue;
+            while ((block - first) * arena->block_bytes < area_end && bit(arena->taken, block))
+                block++;
+            if ((block - first) * arena->block_bytes < area_end)
+                continue;
+            settled = chunk + area;
+            kvc_area_huge(chunk + area);
+        }
+    }
 }
 
 static enum kvc_status arena_take(struct kvc_device *device, struct kvc_arena *arena, uint32_t count, uint32_t *blocks,
@@ -128,6 +147,7 @@ static enum kvc_status arena_take(struct kvc_device *device, struct kvc_arena *a
         arena->lowest = block + 1;
         blocks[i] = block;
     }
+    settle(arena, count, blocks);
     arena->taken_count += count;
     kvc_cpu_count((struct kvc_cpu *)device, KVC_MEMORY_CACHE, (int64_t)(count * arena->block_bytes));
     return KVC_OK;
@@ -143,8 +163,11 @@ static void give_pages_back(struct kvc_arena *arena, uint32_t from, uint32_t to,
     unsigned char *chunk = arena->chunk[from >> arena->shift];
     size_t start = ((from - first) * arena->block_bytes + page - 1) / page * page;
     size_t end = (to - first) * arena->block_bytes / page * page;
-    if (end > start)
-        (void)madvise(chunk + start, end - start, MADV_DONTNEED);
+    size_t area = start / KVC_AREA_BYTES * KVC_AREA_BYTES;
+    if (end <= start)
+        return;
+    kvc_area_plain(chunk + area, (end - area + KVC_AREA_BYTES - 1) / KVC_AREA_BYTES * KVC_AREA_BYTES);
+    (void)madvise(chunk + start, end - start, MADV_DONTNEED);
 }
 
 static void arena_trim(struct kvc_device *device, struct kvc_arena *arena) {

@@ -39,12 +39,14 @@ struct kvc_cpu {
     size_t *scratch_bytes;
     void *memo;                  /* a SIMD path's own, kept between calls; kvc_host_alloc, freed with the device */
     size_t memo_bytes;
+    struct kvc_area_chunk *chunks; /* areas.c */
     pthread_mutex_t lock;    /* of device.memory, failure and failure_text */
     enum kvc_status failure; /* first failure since the last sync */
     char failure_text[200];
 };
 
-/* Blocks of one entry format, in chunks of 2^shift blocks that are mapped when first needed. */
+/* Blocks of one entry format, in chunks of 2^shift blocks that are mapped when first needed. Areas whose
+ * blocks are all taken are huge pages. */
 struct kvc_arena {
     struct kvc_entry_format format;
     size_t block_bytes;
@@ -62,6 +64,18 @@ void *kvc_cpu_scratch(struct kvc_cpu *cpu, unsigned thread, size_t bytes);
 /* Zeroed memory, 64-byte aligned; large pieces are mapped, so that freeing them returns them to the system. */
 void *kvc_host_alloc(size_t bytes);
 void kvc_host_free(void *memory, size_t bytes); /* the same bytes; NULL is fine */
+
+/* Areas: aligned pieces of memory that may become huge pages (areas.c). */
+#define KVC_AREA_BYTES ((size_t)2 << 20)
+unsigned char *kvc_areas_map(size_t bytes); /* address space, aligned; no huge pages yet. NULL: none left */
+void kvc_areas_unmap(unsigned char *memory, size_t bytes);
+void kvc_area_huge(unsigned char *area); /* all of the area is in use: all of it becomes resident */
+void kvc_area_plain(unsigned char *areas, size_t bytes); /* whole areas, no longer all in use */
+/* Zeroed memory in shared areas, for pieces of up to two areas; not resident until touched or huge. */
+void *kvc_areas_take(struct kvc_cpu *cpu, size_t bytes);
+void kvc_areas_give(struct kvc_cpu *cpu, void *memory, size_t bytes);
+void kvc_areas_close(struct kvc_cpu *cpu);
+
 /* Adds to, or takes from, what the device holds. */
 void kvc_cpu_count(struct kvc_cpu *cpu, enum kvc_memory_kind kind, int64_t bytes);
 /* Keeps the first failure of a queued operation for the next sync; any thread. */

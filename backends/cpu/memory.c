@@ -13,6 +13,7 @@
 #else
 #define KVC_MAPPED_FROM ((size_t)128 << 10)
 #endif
+#define KVC_AREAS_MOST (2 * KVC_AREA_BYTES) /* larger pieces have huge pages of their own, smaller buffers share */
 #define KVC_ALIGNMENT 64u
 
 void *kvc_host_alloc(size_t bytes) {
@@ -21,7 +22,13 @@ void *kvc_host_alloc(size_t bytes) {
         return NULL;
     if (bytes >= KVC_MAPPED_FROM) {
         memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        return memory == MAP_FAILED ? NULL : memory;
+        if (memory == MAP_FAILED)
+            return NULL;
+#if defined(MADV_HUGEPAGE)
+        if (bytes > KVC_AREAS_MOST)
+            (void)madvise(memory, bytes, MADV_HUGEPAGE);
+#endif
+        return memory;
     }
     bytes = bytes ? (bytes + KVC_ALIGNMENT - 1) / KVC_ALIGNMENT * KVC_ALIGNMENT : KVC_ALIGNMENT;
     memory = aligned_alloc(KVC_ALIGNMENT, bytes);
@@ -82,12 +89,14 @@ void *kvc_cpu_scratch(struct kvc_cpu *cpu, unsigned thread, size_t bytes) {
     return cpu->scratch[thread];
 }
 
+static bool in_areas(size_t bytes) { return bytes >= KVC_MAPPED_FROM && bytes <= KVC_AREAS_MOST; }
+
 static enum kvc_status buffer_create(struct kvc_device *device, enum kvc_memory_kind kind, size_t bytes,
                                      struct kvc_buffer **buffer, struct kvc_error *error) {
     struct kvc_buffer *made = malloc(sizeof *made);
     *buffer = NULL;
     if (made)
-        made->data = kvc_host_alloc(bytes);
+        made->data = in_areas(bytes) ? kvc_areas_take((struct kvc_cpu *)device, bytes) : kvc_host_alloc(bytes);
     if (!made || !made->data) {
         free(made);
         return kvc_fail(error, KVC_RESOURCE, "no memory for a buffer of %zu bytes", bytes);
@@ -103,7 +112,10 @@ static void buffer_free(struct kvc_device *device, struct kvc_buffer *buffer) {
     if (!buffer)
         return;
     kvc_cpu_count((struct kvc_cpu *)device, buffer->kind, -(int64_t)buffer->bytes);
-    kvc_host_free(buffer->data, buffer->bytes);
+    if (in_areas(buffer->bytes))
+        kvc_areas_give((struct kvc_cpu *)device, buffer->data, buffer->bytes);
+    else
+        kvc_host_free(buffer->data, buffer->bytes);
     free(buffer);
 }
 

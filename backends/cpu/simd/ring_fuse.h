@@ -1,14 +1,13 @@
 /* ring_fuse.h - template: the ring's rows fused into scores.
  *
- * Rows lie by slot, and adding them up is a matter of reading them once: they are fused by slot, four rows at a time,
- * and brought into the order of ranks at the end. Rows of logits are brought there first, for their softmax. */
+ * Rows lie by slot, one behind another, and adding them up is a matter of reading them once: whole rows are fused, the
+ * slots not in use too, because memory is read fastest without gaps; then they are brought into the order of ranks.
+ * Rows of logits are brought there first, for their softmax. */
 #ifndef KVC_CPU_RING_FUSE_H
 #define KVC_CPU_RING_FUSE_H
 
 #include "backends/cpu/simd/carve.h"
 #include "backends/cpu/simd/softmax_tile.h"
-
-#define FUSE_AT_ONCE 4
 
 struct fuse_job {
     struct kvc_cpu *cpu;
@@ -21,49 +20,26 @@ struct fuse_job {
     uint32_t stride;
 };
 
-/* F = F + rows[0] + ..., one addition each, or the maxima in that order; `first`: F has no value yet. */
-INLINE vf fuse_vector(vf F, const float *const *rows, unsigned n, size_t at, enum kvc_fusion fusion, bool first) {
-    UNROLL
-    for (unsigned i = 0; i < n; i++) {
-        const vf x = vf_load(rows[i] + at);
-        F = fusion == KVC_FUSE_SUM ? vf_add(F, x) : first && i == 0 ? x : vf_max(F, x);
-    }
-    return F;
-}
-
-INLINE float fuse_one(float F, float x, enum kvc_fusion fusion, bool first) {
-    return fusion == KVC_FUSE_SUM ? F + x : first ? x : kvc_max(F, x);
-}
-
-INLINE void fuse_rows_of(float *F, const float *const *rows, unsigned n, const float *const *next, unsigned next_n,
-                         size_t count, enum kvc_fusion fusion, bool first) {
+/* F [count] = F + row, one addition each, or the maxima in that order; `first`: F has no value yet. */
+INLINE void fuse_row_of(float *F, const float *row, size_t count, bool sum, bool first) {
     size_t s = 0;
-    for (; s + 2 * LANES <= count; s += 2 * LANES) {
-        for (unsigned i = 0; i < next_n; i++) /* rows are short: nothing else sees the next ones coming */
-            for (size_t b = 0; b < 2 * LANES; b += 16)
-                __builtin_prefetch(next[i] + s + b);
-        vf a = first ? vf_zero() : vf_load(F + s), b = first ? vf_zero() : vf_load(F + s + LANES);
-        a = fuse_vector(a, rows, n, s, fusion, first);
-        b = fuse_vector(b, rows, n, s + LANES, fusion, first);
-        vf_store(F + s, a);
-        vf_store(F + s + LANES, b);
+    for (; s + LANES <= count; s += LANES) {
+        const vf x = vf_load(row + s);
+        vf_store(F + s, sum ? vf_add(first ? vf_zero() : vf_load(F + s), x) : first ? x : vf_max(vf_load(F + s), x));
     }
-    for (; s < count; s++) {
-        float x = first ? 0.0f : F[s];
-        for (unsigned i = 0; i < n; i++)
-            x = fuse_one(x, rows[i][s], fusion, first && i == 0);
-        F[s] = x;
-    }
+    for (; s < count; s++)
+        F[s] = sum ? (first ? 0.0f : F[s]) + row[s] : first ? row[s] : kvc_max(F[s], row[s]);
 }
 
-static void fuse_rows(float *F, const float *const *rows, unsigned n, const float *const *next, unsigned next_n,
-                      size_t count, enum kvc_fusion fusion, bool first) {
-    if (n == FUSE_AT_ONCE && next_n == FUSE_AT_ONCE && !first && fusion == KVC_FUSE_SUM)
-        fuse_rows_of(F, rows, FUSE_AT_ONCE, next, FUSE_AT_ONCE, count, KVC_FUSE_SUM, false);
-    else if (n == FUSE_AT_ONCE && next_n == FUSE_AT_ONCE && !first)
-        fuse_rows_of(F, rows, FUSE_AT_ONCE, next, FUSE_AT_ONCE, count, KVC_FUSE_MAX, false);
+static void fuse_row(float *F, const float *row, size_t count, enum kvc_fusion fusion, bool first) {
+    if (fusion == KVC_FUSE_SUM && !first)
+        fuse_row_of(F, row, count, true, false);
+    else if (fusion == KVC_FUSE_SUM)
+        fuse_row_of(F, row, count, true, true);
+    else if (!first)
+        fuse_row_of(F, row, count, false, false);
     else
-        fuse_rows_of(F, rows, n, next, next_n, count, fusion, first);
+        fuse_row_of(F, row, count, false, true);
 }
 
 /* logits [n], by rank, become exp(s - M) / L: M and L merged from tiles as attention does. tile [KVC_TILE] scratch. */
@@ -93,7 +69,7 @@ static void fuse_task(void *argument, size_t task, unsigned thread) {
     const float *state = (const float *)lists->state->data + (size_t)lists->columns * base;
     float *scores = job->scores + (size_t)h * job->stride;
     struct carving at = {NULL, 0};
-    uint32_t old = 0, high = count, span = count;
+    uint32_t old = 0, high = count;
     while (old < high) { /* ranks older than recent come first */
         const uint32_t middle = old + (high - old) / 2;
         const int32_t position = kvc_list_position(lists, h, order ? order[middle] : middle);
@@ -116,29 +92,22 @@ static void fuse_task(void *argument, size_t task, unsigned thread) {
     float *row = carve(&at, (size_t)job->slots_most * sizeof *row), *tile = carve(&at, KVC_TILE * sizeof *tile);
     float *maxima = carve(&at, job->slots_most / KVC_TILE * sizeof *maxima);
     float *sums = carve(&at, job->slots_most / KVC_TILE * sizeof *sums);
-    if (order)
-        span = slots_in_use(order, count);
-    const bool by_slot = job->kind == KVC_ROW_WEIGHTS && span <= 2 * count + KVC_TILE;
-    float *F = by_slot && order ? fused : scores;
-    const uint32_t n = !by_slot ? old : order ? span : old;
-    for (uint32_t i = 0; i < job->filled;) {
-        const float *rows[2 * FUSE_AT_ONCE]; /* these and the next */
-        const uint32_t left = job->filled - i, most = by_slot ? FUSE_AT_ONCE : 1;
-        const uint32_t some = left < most ? left : most, next = left - some < most ? left - some : most;
-        for (uint32_t j = 0; j < some + next; j++)
-            rows[j] = state + (size_t)(job->column + (job->now - job->filled + i + j) % job->ring) * slots;
+    const bool by_slot = job->kind == KVC_ROW_WEIGHTS && slots <= 2 * count + KVC_TILE;
+    float *F = by_slot ? fused : scores;
+    for (uint32_t i = 0; i < job->filled; i++) {
+        const float *ring_row = state + (size_t)(job->column + (job->now - job->filled + i) % job->ring) * slots;
         if (!by_slot) {
             for (uint32_t r = 0; r < old; r++)
-                row[r] = rows[0][order ? order[r] : r];
+                row[r] = ring_row[order ? order[r] : r];
             if (job->kind == KVC_ROW_LOGITS)
                 softmax_row(row, old, tile, maxima, sums);
-            rows[0] = row;
+            ring_row = row;
         }
-        fuse_rows(F, rows, some, rows + some, by_slot ? next : 0, n, job->fusion, i == 0);
-        i += some;
+        fuse_row(F, ring_row, by_slot ? slots : old, job->fusion, i == 0);
     }
-    for (uint32_t r = 0; F != scores && r < old; r++)
-        scores[r] = fused[order[r]];
+    if (by_slot)
+        for (uint32_t r = 0; r < old; r++)
+            scores[r] = fused[order ? order[r] : r];
 }
 
 static void ring_fuse(struct kvc_device *device, const struct kvc_lists *lists, uint32_t first, uint32_t ring,

@@ -93,6 +93,9 @@ static void take_values(const struct weights_job *job, const struct head_entries
     memset(value + in.high, 0, (n - in.high) * sizeof *value);
     if (!head->order && !head->rank)
         memcpy(column + first, value, n * sizeof *value);
+    else if (!head->rank)
+        for (uint32_t e = 0; e < n; e++)
+            column[head->order[first + e]] = value[e];
     else
         for (uint32_t e = 0; e < n; e++)
             if (head_rank(head, first + e) < head->count)
