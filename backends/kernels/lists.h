@@ -4,7 +4,6 @@
 
 /* Chunks of blocks, so that no allocation need be large: chunk 0 has 2^shift blocks, each later one as many as all
  * before it together, until they have 2^top blocks; from there on 2^top each. */
-#define KVC_CHUNKS 16
 #define KVC_ARENA                                                                                                      \
     KVC_GLOBAL kvc_u8 *chunk0, KVC_GLOBAL kvc_u8 *chunk1, KVC_GLOBAL kvc_u8 *chunk2, KVC_GLOBAL kvc_u8 *chunk3,        \
         KVC_GLOBAL kvc_u8 *chunk4, KVC_GLOBAL kvc_u8 *chunk5, KVC_GLOBAL kvc_u8 *chunk6, KVC_GLOBAL kvc_u8 *chunk7,    \

@@ -11,6 +11,7 @@
 
 #if defined(__CUDACC__)
 #include "core/canon.h"
+#include "backends/kernels/shared.h"
 #define KVC_WORKERS 4
 #define KVC_GLOBAL          /* of pointers */
 #define KVC_LOCAL           /* of pointers to what a group shares */
@@ -28,7 +29,7 @@ typedef long long kvc_i64;
 #if !defined(KVC_WORKERS)
 #error "KVC_WORKERS: 1 for CPUs, 4 for GPUs"
 #endif
-/* core/canon.h comes before this file: OpenCL sources are joined, not included. */
+/* core/canon.h and shared.h come before this file: OpenCL sources are joined, not included. */
 #define KVC_GLOBAL __global
 #define KVC_LOCAL __local
 #define KVC_SHARED __local
@@ -37,11 +38,16 @@ typedef long long kvc_i64;
 #define KVC_LOCAL_ID() ((kvc_u32)get_local_id(0))
 #define KVC_GROUP_ID(i) ((kvc_u32)get_group_id(i))
 #define KVC_GLOBAL_ID() ((kvc_u64)get_global_id(0))
+#if KVC_WORKERS == 1
+#define KVC_ADD_LOCAL(at, n) (*(at) += (n))
+#else
 #define KVC_ADD_LOCAL(at, n) atomic_add((volatile __local uint *)(at), (uint)(n))
+#endif
 #define KVC_ADD_GLOBAL(at, n) atomic_add((volatile __global uint *)(at), (uint)(n))
 #define KVC_CLZ(x) clz((uint)(x))
 typedef long kvc_i64;
 #endif
+typedef KVC_GLOBAL const kvc_u8 *kvc_bytes;
 
 #define KVC_TILE 256u
 #define KVC_LANES_EACH (32 / KVC_WORKERS)
@@ -109,10 +115,6 @@ KVC_DEVICE struct kvc_part kvc_part_floats_tail(KVC_GLOBAL const float *x, kvc_u
         u.lane[i] = x[i];
     return u.p;
 }
-#define KVC_PART_SET(part, i, value)                                                                                   \
-    do {                                                                                                               \
-        ((float *)&(part))[i] = (value);                                                                               \
-    } while (0)
 KVC_DEVICE float kvc_part_tree(struct kvc_part p) {
     float16 a = p.low + p.high;
     float8 b = a.lo + a.hi;
@@ -199,7 +201,8 @@ KVC_DEVICE float kvc_part_sum(struct kvc_part p, KVC_LOCAL float *room) {
 #endif
 
 /* dot32(a, b) over K values, by a team; all work-items of the group take part. */
-KVC_DEVICE float kvc_dot_floats(KVC_GLOBAL const float *a, KVC_GLOBAL const float *b, kvc_u64 K, KVC_LOCAL float *room) {
+KVC_DEVICE float kvc_dot_floats(KVC_GLOBAL const float *a, KVC_GLOBAL const float *b, kvc_u64 K,
+                                KVC_LOCAL float *room) {
     kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS;
     struct kvc_part sum = kvc_part_zero();
     kvc_u64 k = 0;

@@ -38,7 +38,8 @@ KVC_KERNEL(rope)(KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const fl
     if (row >= rows)
         return;
     if (i < half_size) {
-        float c = cosine_buffer[cosine_offset + row * half_size + i], s = sine_buffer[sine_offset + row * half_size + i];
+        float c = cosine_buffer[cosine_offset + row * half_size + i];
+        float s = sine_buffer[sine_offset + row * half_size + i];
         float x0 = interleaved ? x[2 * i] : x[i], x1 = interleaved ? x[2 * i + 1] : x[i + half_size];
         y[i] = kvc_fma(-x1, s, x0 * c);
         y[i + half_size] = kvc_fma(x0, s, x1 * c);

@@ -1,0 +1,290 @@
+/* attention.h - exact attention over ragged lists, in tiles of 256 places: each tile from zero, then the merge.
+ *
+ * What tiles leave behind, for row i of the launch and query head g, T tiles: m and l [rows, H, T], l = -1 where no
+ * entry was seen; o [rows, H, T, d]. */
+
+#define KVC_ATTENTION                                                                                                  \
+    KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(const float, q), KVC_SPAN(const kvc_i32, positions),                  \
+        KVC_SPAN(const kvc_u32, later), kvc_u32 row, kvc_u32 heads, kvc_u32 kv_heads, kvc_u32 window, float scale,     \
+        KVC_SPAN(float, tile_m), KVC_SPAN(float, tile_l), KVC_SPAN(float, tile_o), kvc_u32 tiles,                      \
+        KVC_GLOBAL kvc_u32 *notes, kvc_u32 read_note
+#define KVC_OPEN_TILES                                                                                                 \
+    KVC_OPEN(float, tile_m);                                                                                           \
+    KVC_OPEN(float, tile_l);                                                                                           \
+    KVC_OPEN(float, tile_o)
+
+/* Grid: tiles, KV heads, rows. row: the batch row of the launch's first. read_note: 0, or where to add entries read. */
+#if KVC_WORKERS != 1
+
+#define KVC_HEADS 4 /* at once: 32 work-items each for the sum of the weights */
+#define KVC_ATTENTION_TILE(name, type)                                                                                 \
+    KVC_GROUP_KERNEL(attention_tile_##name)(KVC_ATTENTION) {                                                           \
+        KVC_SHARED float room[KVC_SUM_ROOM];                                                                           \
+        KVC_SHARED kvc_bytes keys[KVC_TILE];                                                                           \
+        KVC_SHARED float score[KVC_HEADS][KVC_TILE], most[KVC_HEADS][32], lanes[KVC_HEADS][32];                        \
+        KVC_SHARED kvc_u32 read[1];                                                                                    \
+        kvc_u32 first = KVC_GROUP_ID(0) * KVC_TILE, h = KVC_GROUP_ID(1), i = KVC_GROUP_ID(2), id = KVC_LOCAL_ID();     \
+        kvc_u32 group = heads / kv_heads, d = head_size, count;                                                        \
+        kvc_u64 at = (kvc_u64)i * heads + (kvc_u64)h * group; /* of m and l */                                         \
+        struct kvc_query_view view;                                                                                    \
+        KVC_OPEN_TILES;                                                                                                \
+        KVC_OPEN_ARENA(arena);                                                                                         \
+        KVC_OPEN_HEAD(head, l, h);                                                                                     \
+        view = kvc_query_view_of(&head, read_count, read_rank, read_stride, h, later_buffer[later_offset + row + i],   \
+                                 positions_buffer[positions_offset + row + i], window);                                \
+        count = view.places > first ? view.places - first : 0;                                                         \
+        count = count < KVC_TILE ? count : KVC_TILE;                                                                   \
+        if (id == 0)                                                                                                   \
+            read[0] = 0;                                                                                               \
+        KVC_BARRIER();                                                                                                 \
+        for (kvc_u32 j = id; j < KVC_TILE; j += KVC_GROUP) {                                                           \
+            kvc_u32 slot = j < count ? kvc_query_slot(&view, &head, first + j) : KVC_MASKED;                           \
+            keys[j] = slot != KVC_MASKED ? (kvc_bytes)kvc_head_key(&arena, &head, slot) : (kvc_bytes)0;                \
+            if (slot != KVC_MASKED)                                                                                    \
+                KVC_ADD_LOCAL(read, 1);                                                                                \
+        }                                                                                                              \
+        KVC_BARRIER();                                                                                                 \
+        if (read[0] == 0) { /* the same for the whole group */                                                         \
+            for (kvc_u32 g = id; g < group; g += KVC_GROUP)                                                            \
+                tile_l[(at + g) * tiles + KVC_GROUP_ID(0)] = -1.0f;                                                    \
+            return;                                                                                                    \
+        }                                                                                                              \
+        if (id == 0 && read_note)                                                                                      \
+            KVC_ADD_GLOBAL(notes + read_note, read[0]);                                                                \
+        for (kvc_u32 g0 = 0; g0 < group; g0 += KVC_HEADS) {                                                            \
+            kvc_u32 here = group - g0 < KVC_HEADS ? group - g0 : KVC_HEADS, lane = id % 32, mine = id / 32;            \
+            KVC_GLOBAL const float *queries =                                                                          \
+                q_buffer + q_offset + (((kvc_u64)row + i) * heads + (kvc_u64)h * group + g0) * d;                      \
+            for (kvc_u32 from = 0; from < count; from += KVC_TEAMS) {                                                  \
+                kvc_u32 j = from + id / KVC_WORKERS;                                                                   \
+                for (kvc_u32 g = 0; g < here; g++) {                                                                   \
+                    float s = kvc_part_sum(kvc_part_dot_entry(type, queries + (kvc_u64)g * d, keys[j], d), room) *     \
+                              scale;                                                                                   \
+                    if (id % KVC_WORKERS == 0)                                                                         \
+                        score[g][j] = s;                                                                               \
+                }                                                                                                      \
+            }                                                                                                          \
+            KVC_BARRIER();                                                                                             \
+            if (mine < here) {                                                                                         \
+                float m = -kvc_infinity();                                                                             \
+                for (kvc_u32 j = lane; j < count; j += 32)                                                             \
+                    if (keys[j])                                                                                       \
+                        m = kvc_max(m, score[mine][j]);                                                                \
+                most[mine][lane] = m;                                                                                  \
+            }                                                                                                          \
+            KVC_BARRIER();                                                                                             \
+            if (mine < here) {                                                                                         \
+                float m = most[mine][0], sum = 0.0f;                                                                   \
+                for (kvc_u32 j = 1; j < 32; j++)                                                                       \
+                    m = kvc_max(m, most[mine][j]);                                                                     \
+                for (kvc_u32 j = lane; j < count; j += 32)                                                             \
+                    if (keys[j]) {                                                                                     \
+                        float p = kvc_exp(score[mine][j] - m);                                                         \
+                        score[mine][j] = p;                                                                            \
+                        sum = sum + p;                                                                                 \
+                    }                                                                                                  \
+                lanes[mine][lane] = sum;                                                                               \
+            }                                                                                                          \
+            KVC_BARRIER();                                                                                             \
+            if (mine < here && lane == 0) {                                                                            \
+                float m = most[mine][0];                                                                               \
+                for (kvc_u32 j = 1; j < 32; j++)                                                                       \
+                    m = kvc_max(m, most[mine][j]);                                                                     \
+                KVC_TREE32(lanes[mine]);                                                                               \
+                tile_m[(at + g0 + mine) * tiles + KVC_GROUP_ID(0)] = m;                                                \
+                tile_l[(at + g0 + mine) * tiles + KVC_GROUP_ID(0)] = lanes[mine][0];                                   \
+            }                                                                                                          \
+            for (kvc_u32 c = id; c < here * d; c += KVC_GROUP) {                                                       \
+                kvc_u32 g = c / d;                                                                                     \
+                float o = 0.0f;                                                                                        \
+                for (kvc_u32 j = 0; j < count; j++)                                                                    \
+                    if (keys[j])                                                                                       \
+                        o = kvc_fma(score[g][j],                                                                       \
+                                    kvc_entry_value(type, keys[j] + (kvc_u64)KVC_TILE * arena.row_bytes, c % d), o);   \
+                tile_o[((at + g0 + g) * tiles + KVC_GROUP_ID(0)) * d + c % d] = o;                                     \
+            }                                                                                                          \
+            KVC_BARRIER();                                                                                             \
+        }                                                                                                              \
+    }
+
+#else
+
+/* exp(x) for x <= 0 and NaN, as kvc_exp. */
+KVC_DEVICE float16 kvc_exp16(float16 x) {
+    float16 t = fma(x, (float16)(KVC_LOG2E), (float16)(KVC_ROUND_MAGIC)), n = t - KVC_ROUND_MAGIC, r, p;
+    r = fma(-n, (float16)(KVC_LN2_HIGH), x);
+    r = fma(-n, (float16)(KVC_LN2_LOW), r);
+    p = fma((float16)(KVC_EXP_C6), r, (float16)(KVC_EXP_C5));
+    p = fma(p, r, (float16)(KVC_EXP_C4));
+    p = fma(p, r, (float16)(KVC_EXP_C3));
+    p = fma(p, r, (float16)(KVC_EXP_C2));
+    p = fma(p, r, (float16)(1.0f));
+    p = fma(p, r, (float16)(1.0f));
+    p = as_float16(as_uint16(p) + (as_uint16(t) << 23));
+    p = select(p, (float16)(0.0f), x < (float16)(KVC_EXP_LOW));
+    return select(p, x, x != x);
+}
+/* Of two zeros, or with a NaN, as kvc_max(a, b). */
+KVC_DEVICE float16 kvc_max16(float16 a, float16 b) { return select(b, a, a > b); }
+
+#define KVC_HEADS 4 /* at once */
+/* One work-item a tile. Masked entries have score -inf for the maximum (which changes none: M never was) and weight 0
+ * in the sum of the weights (which changes none: no lane is -0); the values they have not are left out. */
+#define KVC_ATTENTION_TILE(name, type)                                                                                 \
+    KVC_GROUP_KERNEL(attention_tile_##name)(KVC_ATTENTION) {                                                           \
+        kvc_u32 first = KVC_GROUP_ID(0) * KVC_TILE, h = KVC_GROUP_ID(1), i = KVC_GROUP_ID(2);                          \
+        kvc_u32 group = heads / kv_heads, d = head_size, count, read = 0, vectors;                                     \
+        kvc_u64 at = (kvc_u64)i * heads + (kvc_u64)h * group;                                                          \
+        kvc_bytes keys[KVC_TILE];                                                                                      \
+        float16 score[KVC_HEADS][KVC_TILE / 16];                                                                       \
+        int16 masked[KVC_TILE / 16];                                                                                   \
+        struct kvc_query_view view;                                                                                    \
+        KVC_OPEN_TILES;                                                                                                \
+        KVC_OPEN_ARENA(arena);                                                                                         \
+        KVC_OPEN_HEAD(head, l, h);                                                                                     \
+        view = kvc_query_view_of(&head, read_count, read_rank, read_stride, h, later_buffer[later_offset + row + i],   \
+                                 positions_buffer[positions_offset + row + i], window);                                \
+        count = view.places > first ? view.places - first : 0;                                                         \
+        count = count < KVC_TILE ? count : KVC_TILE;                                                                   \
+        vectors = (count + 15) / 16;                                                                                   \
+        for (kvc_u32 j = 0; j < vectors * 16; j++) {                                                                   \
+            kvc_u32 slot = j < count ? kvc_query_slot(&view, &head, first + j) : KVC_MASKED;                           \
+            keys[j] = slot != KVC_MASKED ? (kvc_bytes)kvc_head_key(&arena, &head, slot) : (kvc_bytes)0;                \
+            ((int *)masked)[j] = slot == KVC_MASKED ? -1 : 0;                                                          \
+            read += slot != KVC_MASKED;                                                                                \
+        }                                                                                                              \
+        if (read == 0) {                                                                                               \
+            for (kvc_u32 g = 0; g < group; g++)                                                                        \
+                tile_l[(at + g) * tiles + KVC_GROUP_ID(0)] = -1.0f;                                                    \
+            return;                                                                                                    \
+        }                                                                                                              \
+        if (read_note)                                                                                                 \
+            KVC_ADD_GLOBAL(notes + read_note, read);                                                                   \
+        for (kvc_u32 g0 = 0; g0 < group; g0 += KVC_HEADS) {                                                            \
+            kvc_u32 here = group - g0 < KVC_HEADS ? group - g0 : KVC_HEADS, c = 0;                                     \
+            KVC_GLOBAL const float *queries =                                                                          \
+                q_buffer + q_offset + (((kvc_u64)row + i) * heads + (kvc_u64)h * group + g0) * d;                      \
+            for (kvc_u32 j = 0; j < count; j++) {                                                                      \
+                struct kvc_part sum[KVC_HEADS];                                                                        \
+                kvc_u32 k = 0;                                                                                         \
+                if (!keys[j])                                                                                          \
+                    continue;                                                                                          \
+                for (int g = 0; g < KVC_HEADS; g++)                                                                    \
+                    sum[g] = kvc_part_zero();                                                                          \
+                for (; k + 32 <= d; k += 32) {                                                                         \
+                    struct kvc_part p = kvc_part_entry(type, keys[j], k, 0);                                           \
+                    for (int g = 0; g < KVC_HEADS; g++)                                                                \
+                        sum[g] = kvc_part_fma(kvc_part_floats(queries + ((kvc_u32)g < here ? g : 0) * d + k, 0), p,    \
+                                              sum[g]);                                                                 \
+                }                                                                                                      \
+                if (k < d) {                                                                                           \
+                    struct kvc_part p = kvc_part_entry_tail(type, keys[j], k, 0, d - k);                               \
+                    for (int g = 0; g < KVC_HEADS; g++)                                                                \
+                        sum[g] = kvc_part_fma_tail(                                                                    \
+                            kvc_part_floats_tail(queries + ((kvc_u32)g < here ? g : 0) * d + k, 0, d - k), p, sum[g],  \
+                            d - k);                                                                                    \
+                }                                                                                                      \
+                for (int g = 0; g < KVC_HEADS; g++)                                                                    \
+                    ((float *)score[g])[j] = kvc_part_tree(sum[g]) * scale;                                            \
+            }                                                                                                          \
+            for (kvc_u32 g = 0; g < here; g++) {                                                                       \
+                float16 most = (float16)(-kvc_infinity());                                                             \
+                struct kvc_part lanes = kvc_part_zero();                                                               \
+                float m = -kvc_infinity();                                                                             \
+                for (kvc_u32 t = 0; t < vectors; t++)                                                                  \
+                    most = kvc_max16(most, select(score[g][t], (float16)(-kvc_infinity()), masked[t]));                \
+                for (int j = 0; j < 16; j++)                                                                           \
+                    m = kvc_max(m, ((float *)&most)[j]);                                                               \
+                for (kvc_u32 t = 0; t < vectors; t++) {                                                                \
+                    float16 p = select(kvc_exp16(score[g][t] - m), (float16)(0.0f), masked[t]);                        \
+                    score[g][t] = p;                                                                                   \
+                    if (t % 2)                                                                                         \
+                        lanes.high = lanes.high + p;                                                                   \
+                    else                                                                                               \
+                        lanes.low = lanes.low + p;                                                                     \
+                }                                                                                                      \
+                tile_m[(at + g0 + g) * tiles + KVC_GROUP_ID(0)] = m;                                                   \
+                tile_l[(at + g0 + g) * tiles + KVC_GROUP_ID(0)] = kvc_part_tree(lanes);                                \
+            }                                                                                                          \
+            for (; c + 32 <= d; c += 32) {                                                                             \
+                struct kvc_part o[KVC_HEADS];                                                                          \
+                for (int g = 0; g < KVC_HEADS; g++)                                                                    \
+                    o[g] = kvc_part_zero();                                                                            \
+                for (kvc_u32 j = 0; j < count; j++) {                                                                  \
+                    struct kvc_part value;                                                                             \
+                    if (!keys[j])                                                                                      \
+                        continue;                                                                                      \
+                    value = kvc_part_entry(type, keys[j] + (kvc_u64)KVC_TILE * arena.row_bytes, c, 0);                 \
+                    for (int g = 0; g < KVC_HEADS; g++) {                                                              \
+                        float16 p = (float16)(((float *)score[g])[j]);                                                 \
+                        o[g].low = fma(p, value.low, o[g].low);                                                        \
+                        o[g].high = fma(p, value.high, o[g].high);                                                     \
+                    }                                                                                                  \
+                }                                                                                                      \
+                for (kvc_u32 g = 0; g < here; g++) {                                                                   \
+                    KVC_GLOBAL float *to = tile_o + ((at + g0 + g) * tiles + KVC_GROUP_ID(0)) * d + c;                 \
+                    vstore16(o[g].low, 0, to);                                                                         \
+                    vstore16(o[g].high, 1, to);                                                                        \
+                }                                                                                                      \
+            }                                                                                                          \
+            for (; c < d; c++)                                                                                         \
+                for (kvc_u32 g = 0; g < here; g++) {                                                                   \
+                    float o = 0.0f;                                                                                    \
+                    for (kvc_u32 j = 0; j < count; j++)                                                                \
+                        if (keys[j])                                                                                   \
+                            o = kvc_fma(((float *)score[g])[j],                                                        \
+                                        kvc_entry_value(type, keys[j] + (kvc_u64)KVC_TILE * arena.row_bytes, c), o);   \
+                    tile_o[((at + g0 + g) * tiles + KVC_GROUP_ID(0)) * d + c] = o;                                     \
+                }                                                                                                      \
+        }                                                                                                              \
+    }
+
+#endif
+
+KVC_ATTENTION_TILE(f32, KVC_K_F32)
+KVC_ATTENTION_TILE(f16, KVC_K_F16)
+KVC_ATTENTION_TILE(q8_0, KVC_K_Q8_0)
+
+/* Grid: query heads, rows. Tiles are merged ascending; tile_m becomes each tile's factor. */
+KVC_GROUP_KERNEL(attention_merge)(KVC_SPAN(float, tile_m), KVC_SPAN(float, tile_l), KVC_SPAN(float, tile_o),
+                                  kvc_u32 tiles, kvc_u32 heads, kvc_u32 d, kvc_u32 row, KVC_SPAN(float, out),
+                                  KVC_SPAN(float, maximum), KVC_SPAN(float, sum)) {
+    KVC_OPEN_TILES;
+    kvc_u32 g = KVC_GROUP_ID(0), i = KVC_GROUP_ID(1), c = KVC_LOCAL_ID();
+    kvc_u64 at = ((kvc_u64)i * heads + g) * tiles, to = ((kvc_u64)row + i) * heads + g;
+    KVC_GLOBAL float *y = out_buffer + out_offset + to * d;
+    float M = -kvc_infinity(), L = 0.0f;
+    for (kvc_u32 t = 0; t < tiles; t++)
+        if (tile_l[at + t] != -1.0f)
+            M = kvc_max(M, tile_m[at + t]);
+    M = M + 0.0f;
+    KVC_BARRIER();
+    for (kvc_u32 t = KVC_LOCAL_ID(); t < tiles; t += KVC_GROUP)
+        if (tile_l[at + t] != -1.0f)
+            tile_m[at + t] = kvc_exp(tile_m[at + t] - M);
+    KVC_BARRIER();
+    for (kvc_u32 t = 0; t < tiles; t++)
+        if (tile_l[at + t] != -1.0f)
+            L = kvc_fma(tile_m[at + t], tile_l[at + t], L);
+#if KVC_WORKERS == 1
+    for (; c + 16 <= d; c += 16) {
+        float16 o = (float16)(0.0f);
+        for (kvc_u32 t = 0; t < tiles; t++)
+            if (tile_l[at + t] != -1.0f)
+                o = fma((float16)(tile_m[at + t]), vload16(0, tile_o + (at + t) * d + c), o);
+        for (int j = 0; j < 16; j++)
+            y[c + j] = L != 0.0f ? kvc_div(((float *)&o)[j], L) : ((float *)&o)[j];
+    }
+#endif
+    for (; c < d; c += KVC_GROUP) {
+        float o = 0.0f;
+        for (kvc_u32 t = 0; t < tiles; t++)
+            if (tile_l[at + t] != -1.0f)
+                o = kvc_fma(tile_m[at + t], tile_o[(at + t) * d + c], o);
+        y[c] = L != 0.0f ? kvc_div(o, L) : o;
+    }
+    if (KVC_LOCAL_ID() == 0 && maximum_buffer) {
+        maximum_buffer[maximum_offset + to] = kvc_is_nan(L) ? L : M;
+        sum_buffer[sum_offset + to] = L;
+    }
+}

@@ -1,0 +1,212 @@
+/* cache.h - changing lists: append, drop, identity, evict, relayout; and reading them: entries. */
+
+KVC_DEVICE void kvc_note_failure(KVC_GLOBAL kvc_u32 *notes, kvc_u32 what, kvc_u32 a, kvc_u32 b) {
+    notes[KVC_NOTE_FAILURE] = what;
+    notes[KVC_NOTE_FAILURE + 1] = a;
+    notes[KVC_NOTE_FAILURE + 2] = b;
+}
+
+KVC_DEVICE void kvc_store_half(KVC_GLOBAL kvc_u8 *at, kvc_u16 half_bits) {
+    *(KVC_GLOBAL kvc_u16 *)at = half_bits;
+}
+
+/* A group of at most 32 values; returns 1 where its scale saturated. */
+KVC_DEVICE kvc_u32 kvc_store_q8(KVC_GLOBAL kvc_u8 *group, KVC_GLOBAL const float *x, kvc_u32 count) {
+    float amax = 0.0f, scale;
+    int nan_seen = 0;
+    for (kvc_u32 i = 0; i < count; i++) {
+        amax = kvc_q8_amax(amax, x[i]);
+        nan_seen |= kvc_is_nan(x[i]);
+    }
+    kvc_u16 half_bits = nan_seen ? (kvc_u16)KVC_Q8_NAN_SCALE : kvc_q8_scale(amax);
+    group[0] = (kvc_u8)(half_bits & 0xff);
+    group[1] = (kvc_u8)(half_bits >> 8);
+    scale = kvc_f16_to_f32(half_bits);
+    for (kvc_u32 i = 0; i < count; i++)
+        group[2 + i] = nan_seen ? (kvc_u8)0 : (kvc_u8)kvc_q8_quant(x[i], scale);
+    return nan_seen ? 0u : (kvc_u32)kvc_q8_saturates(amax);
+}
+
+/* Stores x [d] as a cache row, the group's work-items together; returns how much of this one's share saturated. */
+KVC_DEVICE kvc_u32 kvc_store_entry(const struct kvc_arena_view *arena, KVC_GLOBAL kvc_u8 *row,
+                                   KVC_GLOBAL const float *x) {
+    kvc_u32 d = arena->head_size, saturated = 0;
+    if (arena->type == KVC_K_F32) {
+        for (kvc_u32 c = KVC_LOCAL_ID(); c < d; c += KVC_GROUP)
+            ((KVC_GLOBAL float *)row)[c] = x[c];
+    } else if (arena->type == KVC_K_F16) {
+        for (kvc_u32 c = KVC_LOCAL_ID(); c < d; c += KVC_GROUP) {
+            kvc_store_half(row + 2 * c, kvc_f16_store(x[c]));
+            saturated += (kvc_u32)kvc_f16_saturates(x[c]);
+        }
+    } else {
+        for (kvc_u32 c = KVC_LOCAL_ID() * KVC_Q8_GROUP; c < d; c += KVC_GROUP * KVC_Q8_GROUP)
+            saturated += kvc_store_q8(row + c / KVC_Q8_GROUP * (2 + KVC_Q8_GROUP), x + c,
+                                      d - c < KVC_Q8_GROUP ? d - c : KVC_Q8_GROUP);
+    }
+    return saturated;
+}
+
+/* A group a head: rows first..first+stored-1. */
+KVC_GROUP_KERNEL(append)(KVC_LISTS(l), KVC_ARENA, KVC_SPAN(const float, k), KVC_SPAN(const float, v),
+                         KVC_SPAN(const kvc_i32, positions), kvc_u32 first, kvc_u32 stored, kvc_u32 kv_heads,
+                         KVC_GLOBAL kvc_u32 *notes) {
+    kvc_u32 h = KVC_GROUP_ID(0), saturated = 0, room;
+    KVC_OPEN_ARENA(arena);
+    KVC_OPEN_HEAD(head, l, h);
+    room = head.slots - head.count;
+    if (stored > room) {
+        kvc_note_failure(notes, KVC_FAILED_APPEND, h, head.slots);
+        stored = room;
+    }
+    for (kvc_u32 i = 0; i < stored; i++) {
+        kvc_u32 slot = kvc_head_slot(&head, head.count + i);
+        kvc_u64 at = ((kvc_u64)(first + i) * kv_heads + h) * head_size;
+        KVC_GLOBAL kvc_u8 *key = kvc_head_key(&arena, &head, slot);
+        saturated += kvc_store_entry(&arena, key, k_buffer + k_offset + at);
+        saturated += kvc_store_entry(&arena, key + (kvc_u64)KVC_TILE * row_bytes, v_buffer + v_offset + at);
+        if (head.state)
+            for (kvc_u32 c = KVC_LOCAL_ID(); c < head.columns; c += KVC_GROUP)
+                kvc_head_column(&head, c)[slot] = 0.0f;
+        if (head.position && KVC_LOCAL_ID() == 0)
+            head.position[slot] = positions_buffer[positions_offset + first + i];
+    }
+    if (saturated)
+        KVC_ADD_GLOBAL(notes + KVC_NOTE_SATURATED, saturated);
+    KVC_BARRIER(); /* all have read the count */
+    if (KVC_LOCAL_ID() == 0)
+        l_count[h] = head.count + stored;
+}
+
+KVC_KERNEL(drop)(KVC_LISTS(l), kvc_u32 rows, kvc_u32 kv_heads) {
+    kvc_u64 h = KVC_GLOBAL_ID();
+    if (h < kv_heads)
+        l_count[h] = l_count[h] - (rows < l_count[h] ? rows : l_count[h]);
+}
+
+/* Grid: slots of the largest head, heads. */
+KVC_KERNEL(identity)(KVC_LISTS(l)) {
+    kvc_u64 slot = KVC_GLOBAL_ID();
+    KVC_OPEN_HEAD(head, l, KVC_GROUP_ID(1));
+    if (slot >= head.slots)
+        return;
+    head.order[slot] = (kvc_u32)slot;
+    head.position[slot] = (kvc_i32)slot;
+}
+
+/* A group a head. spare: as many words as there are slots. */
+KVC_GROUP_KERNEL(evict)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL kvc_u32 *spare, KVC_GLOBAL kvc_u32 *notes) {
+    kvc_u32 h = KVC_GROUP_ID(0), kept = read_count[h];
+    KVC_GLOBAL const kvc_u32 *ranks = read_rank + (kvc_u64)h * read_stride;
+    KVC_OPEN_HEAD(head, l, h);
+    KVC_GLOBAL kvc_u32 *was = spare + head.base;
+    if (kept == head.count)
+        return;
+    if (!head.order) {
+        kvc_note_failure(notes, KVC_FAILED_EVICT, h, 0);
+        return;
+    }
+    for (kvc_u32 r = KVC_LOCAL_ID(); r < head.count; r += KVC_GROUP)
+        was[r] = head.order[r];
+    KVC_BARRIER();
+    for (kvc_u32 r = KVC_LOCAL_ID(); r < head.count; r += KVC_GROUP) {
+        kvc_u32 low = 0, high = kept; /* kept ranks below r */
+        while (low < high) {
+            kvc_u32 middle = (low + high) / 2;
+            if (ranks[middle] < r)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        head.order[low < kept && ranks[low] == r ? low : kept + (r - low)] = was[r];
+    }
+    if (KVC_LOCAL_ID() == 0)
+        l_count[h] = kept;
+}
+
+KVC_DEVICE void kvc_copy_entry(const struct kvc_arena_view *arena, KVC_GLOBAL kvc_u8 *to,
+                               KVC_GLOBAL const kvc_u8 *from) {
+    for (kvc_u32 i = 0; i < arena->row_bytes; i++) {
+        to[i] = from[i];
+        to[KVC_TILE * arena->row_bytes + i] = from[KVC_TILE * arena->row_bytes + i];
+    }
+}
+
+/* A group a head. spare: three words for each of dst's slots. */
+KVC_GROUP_KERNEL(relayout)(KVC_LISTS(dst), KVC_LISTS(src), KVC_ARENA, KVC_GLOBAL kvc_u32 *spare,
+                           KVC_GLOBAL kvc_u32 *notes) {
+    KVC_SHARED kvc_u32 room[KVC_GROUP];
+    kvc_u32 h = KVC_GROUP_ID(0), blocks, free_slots = 0, moved = 0;
+    KVC_OPEN_ARENA(arena);
+    KVC_OPEN_HEAD(from, src, h);
+    KVC_OPEN_HEAD(to, dst, h);
+    KVC_GLOBAL kvc_u32 *used = spare + 3 * (kvc_u64)to.base, *unused = used + to.slots, *place = unused + to.slots;
+    if (from.count > to.slots) {
+        kvc_note_failure(notes, KVC_FAILED_RELAYOUT, from.count, to.slots);
+        return;
+    }
+    blocks = (to.slots < from.slots ? to.slots : from.slots) / KVC_TILE;
+    for (kvc_u32 i = KVC_LOCAL_ID(); i < blocks; i += KVC_GROUP)
+        to.blocks[i] = from.blocks[i];
+    for (kvc_u32 slot = KVC_LOCAL_ID(); slot < to.slots; slot += KVC_GROUP)
+        used[slot] = 0;
+    KVC_BARRIER();
+    for (kvc_u32 r = KVC_LOCAL_ID(); r < from.count; r += KVC_GROUP) {
+        kvc_u32 slot = kvc_head_slot(&from, r);
+        if (slot < to.slots)
+            used[slot] = 1;
+    }
+    KVC_BARRIER();
+    for (kvc_u32 first = 0; first < to.slots; first += KVC_GROUP) { /* the unused slots, ascending */
+        kvc_u32 slot = first + KVC_LOCAL_ID(), all;
+        kvc_u32 is_free = slot < to.slots && !used[slot];
+        kvc_u32 before = kvc_group_before(is_free, &all, room);
+        if (is_free)
+            unused[free_slots + before] = slot;
+        free_slots += all;
+    }
+    KVC_BARRIER();
+    for (kvc_u32 first = 0; first < from.count; first += KVC_GROUP) { /* where each entry goes */
+        kvc_u32 rank = first + KVC_LOCAL_ID(), all;
+        kvc_u32 slot = rank < from.count ? kvc_head_slot(&from, rank) : 0;
+        kvc_u32 moves = slot >= to.slots;
+        kvc_u32 before = kvc_group_before(moves, &all, room);
+        if (rank < from.count)
+            place[rank] = moves ? unused[moved + before] : slot;
+        moved += all;
+    }
+    KVC_BARRIER();
+    for (kvc_u32 rank = KVC_LOCAL_ID(); rank < from.count; rank += KVC_GROUP) {
+        kvc_u32 slot = kvc_head_slot(&from, rank), then = place[rank];
+        if (then != slot)
+            kvc_copy_entry(&arena, kvc_head_key(&arena, &to, then), kvc_head_key(&arena, &from, slot));
+        if (to.state && from.state)
+            for (kvc_u32 c = 0; c < to.columns; c++)
+                kvc_head_column(&to, c)[then] = kvc_head_column(&from, c)[slot];
+        if (to.order)
+            to.order[rank] = then;
+        if (to.position)
+            to.position[then] = kvc_head_position(&from, slot);
+    }
+    if (to.order)
+        for (kvc_u32 i = moved + KVC_LOCAL_ID(); i < free_slots; i += KVC_GROUP)
+            to.order[from.count + i - moved] = unused[i];
+    if (KVC_LOCAL_ID() == 0)
+        dst_count[h] = from.count;
+}
+
+/* Grid: channels of the head's most entries. */
+KVC_KERNEL(entries)(KVC_LISTS(l), KVC_ARENA, kvc_u32 h, KVC_SPAN(float, keys), KVC_SPAN(float, values)) {
+    kvc_u64 i = KVC_GLOBAL_ID(), rank = i / head_size;
+    KVC_GLOBAL const kvc_u8 *key;
+    KVC_OPEN_ARENA(arena);
+    KVC_OPEN_HEAD(head, l, h);
+    if (rank >= head.count)
+        return;
+    key = kvc_head_key(&arena, &head, kvc_head_slot(&head, (kvc_u32)rank));
+    if (keys_buffer)
+        keys_buffer[keys_offset + i] = kvc_entry_value(entry_type, key, (kvc_u32)(i % head_size));
+    if (values_buffer)
+        values_buffer[values_offset + i] =
+            kvc_entry_value(entry_type, key + (kvc_u64)KVC_TILE * row_bytes, (kvc_u32)(i % head_size));
+}

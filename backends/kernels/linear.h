@@ -1,0 +1,189 @@
+/* linear.h - y[i, n] = dot32(x[i, :], w[n, :]) + bias[n]. Few rows: a team an output. Many rows: both sides packed by
+ * lane, then an ordinary matrix product a lane, the 32 of them added up in the order of the tree. */
+
+/* Few rows: grid (outputs / KVC_TEAMS, rows / KVC_FEW), so many rows for one pass over the weights. */
+#define KVC_LINEAR_ARGUMENTS                                                                                           \
+    KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u64 K, kvc_u64 N, \
+        kvc_u64 first, kvc_u64 count, KVC_SPAN(const float, bias), kvc_u32 rows
+/* w: rows first..first+count-1 of the matrix. */
+#define KVC_LINEAR_FEW(name, type)                                                                                     \
+    KVC_GROUP_KERNEL(linear_##name)(KVC_LINEAR_ARGUMENTS) {                                                            \
+        KVC_SHARED float room[KVC_SUM_ROOM];                                                                           \
+        kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS, row = KVC_GROUP_ID(1) * KVC_FEW;                                \
+        kvc_u64 n = (kvc_u64)KVC_GROUP_ID(0) * KVC_TEAMS + KVC_LOCAL_ID() / KVC_WORKERS, k = 0;                        \
+        KVC_GLOBAL const kvc_u8 *weight = w + (n < count ? n : 0) * row_bytes;                                         \
+        KVC_GLOBAL const float *x = x_buffer + x_offset + row * K;                                                     \
+        kvc_u32 left = (kvc_u32)(K % 32), here = rows - row < KVC_FEW ? rows - row : KVC_FEW;                          \
+        struct kvc_part sum[KVC_FEW];                                                                                  \
+        for (int i = 0; i < KVC_FEW; i++)                                                                              \
+            sum[i] = kvc_part_zero();                                                                                  \
+        if (here == 1) {                                                                                               \
+            for (; k + 32 <= K; k += 32)                                                                               \
+                sum[0] = kvc_part_fma(kvc_part_floats(x + k, worker), kvc_part_weight(type, weight, k, worker),        \
+                                      sum[0]);                                                                         \
+        } else {                                                                                                       \
+            for (; k + 32 <= K; k += 32) {                                                                             \
+                struct kvc_part p = kvc_part_weight(type, weight, k, worker);                                          \
+                for (int i = 0; i < KVC_FEW; i++)                                                                      \
+                    sum[i] = kvc_part_fma(                                                                             \
+                        kvc_part_floats(x + ((kvc_u32)i < here ? i : 0) * K + k, worker), p, sum[i]);                  \
+            }                                                                                                          \
+        }                                                                                                              \
+        if (left) {                                                                                                    \
+            struct kvc_part p = kvc_part_weight_tail(type, weight, k, worker, left);                                   \
+            for (int i = 0; i < KVC_FEW; i++)                                                                          \
+                sum[i] = kvc_part_fma_tail(                                                                            \
+                    kvc_part_floats_tail(x + ((kvc_u32)i < here ? i : 0) * K + k, worker, left), p, sum[i], left);     \
+        }                                                                                                              \
+        for (int i = 0; i < KVC_FEW; i++)                                                                              \
+            if ((kvc_u32)i < here) {                                                                                   \
+                float value = kvc_part_sum(sum[i], room);                                                              \
+                if (bias_buffer && n < count)                                                                          \
+                    value = value + bias_buffer[bias_offset + first + n];                                              \
+                if (worker == 0 && n < count)                                                                          \
+                    y_buffer[y_offset + (row + i) * N + first + n] = value;                                            \
+            }                                                                                                          \
+    }
+KVC_LINEAR_FEW(f32, KVC_K_F32)
+KVC_LINEAR_FEW(f16, KVC_K_F16)
+KVC_LINEAR_FEW(bf16, KVC_K_BF16)
+KVC_LINEAR_FEW(q8_0, KVC_K_Q8_0)
+KVC_LINEAR_FEW(q4_0, KVC_K_Q4_0)
+KVC_LINEAR_FEW(q5_0, KVC_K_Q5_0)
+KVC_LINEAR_FEW(q3_k, KVC_K_Q3_K)
+KVC_LINEAR_FEW(q4_k, KVC_K_Q4_K)
+KVC_LINEAR_FEW(q5_k, KVC_K_Q5_K)
+KVC_LINEAR_FEW(q6_k, KVC_K_Q6_K)
+
+/* ---- many rows ---- */
+
+/* Packed: blocks of B rows, [block][lane][step][row in block], steps = ceil(K / 32); what lies behind K or behind the
+ * last row is never used. */
+#define KVC_PACK_X KVC_PACK_X_OF(KVC_WORKERS)
+#define KVC_PACK_W KVC_PACK_W_OF(KVC_WORKERS)
+#define KVC_PACKED(B, n, K, lane, step)                                                                                \
+    ((((kvc_u64)(n) / (B) * 32 + (lane)) * (((K) + 31) / 32) + (step)) * (B) + (n) % (B))
+
+/* A work-item 32 neighbouring values of one row. */
+KVC_KERNEL(pack_x)(KVC_SPAN(float, packed), KVC_SPAN(const float, x), kvc_u64 K, kvc_u64 rows) {
+    kvc_u64 id = KVC_GLOBAL_ID(), row = id % rows, step = id / rows;
+    kvc_u64 left = step * 32 < K ? K - step * 32 : 0;
+    KVC_GLOBAL const float *from = x_buffer + x_offset + row * K + step * 32;
+    for (kvc_u32 lane = 0; lane < 32 && lane < left; lane++)
+        packed_buffer[packed_offset + KVC_PACKED(KVC_PACK_X, row, K, lane, step)] = from[lane];
+}
+
+/* The same of weight rows first..first+rows-1, widened. */
+KVC_KERNEL(pack_w)(KVC_SPAN(float, packed), KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u32 type, kvc_u64 K,
+                   kvc_u64 first, kvc_u64 rows) {
+    kvc_u64 id = KVC_GLOBAL_ID(), row = id % rows, step = id / rows;
+    kvc_u64 left = step * 32 < K ? K - step * 32 : 0;
+    KVC_GLOBAL const kvc_u8 *from = w + (first + row) * row_bytes;
+#if KVC_WORKERS == 1
+    union {
+        struct kvc_part p;
+        float lane[32];
+    } u;
+    if (left == 0)
+        return;
+    u.p = left >= 32 ? kvc_part_weight(type, from, step * 32, 0)
+                     : kvc_part_weight_tail(type, from, step * 32, 0, (kvc_u32)left);
+    for (kvc_u32 lane = 0; lane < 32 && lane < left; lane++)
+        packed_buffer[packed_offset + KVC_PACKED(KVC_PACK_W, row, K, lane, step)] = u.lane[lane];
+#else
+    for (kvc_u32 lane = 0; lane < 32 && lane < left; lane++)
+        packed_buffer[packed_offset + KVC_PACKED(KVC_PACK_W, row, K, lane, step)] =
+            kvc_weight_value(type, from, step * 32 + lane);
+#endif
+}
+
+/* Lanes come in bit-reversed order, so that the tree adds neighbours: after lane i, as many sums are joined as i has
+ * trailing ones. */
+#define KVC_REVERSED(i) ((((i)&1) << 4) | (((i)&2) << 2) | ((i)&4) | (((i)&8) >> 2) | (((i)&16) >> 4))
+
+#if KVC_WORKERS == 1
+/* A work-item 8 rows x 32 outputs. */
+KVC_GROUP_KERNEL(product)(KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, w), kvc_u64 K, kvc_u64 N,
+                          kvc_u64 first, kvc_u64 count, KVC_SPAN(const float, bias), kvc_u64 rows) {
+    kvc_u64 n0 = (kvc_u64)KVC_GROUP_ID(0) * KVC_PACK_W, row0 = (kvc_u64)KVC_GROUP_ID(1) * KVC_PACK_X;
+    float16 stack[5][KVC_PACK_X][2], sum[KVC_PACK_X][2];
+    for (kvc_u32 i = 0; i < 32; i++) {
+        kvc_u32 lane = KVC_REVERSED(i), depth = 0;
+        kvc_u64 steps = K > lane ? (K - lane + 31) / 32 : 0;
+        KVC_GLOBAL const float *a = x_buffer + x_offset + KVC_PACKED(KVC_PACK_X, row0, K, lane, 0);
+        KVC_GLOBAL const float *b = w_buffer + w_offset + KVC_PACKED(KVC_PACK_W, n0, K, lane, 0);
+        float16 acc[KVC_PACK_X][2];
+        for (int r = 0; r < KVC_PACK_X; r++)
+            acc[r][0] = acc[r][1] = (float16)(0.0f);
+        for (kvc_u64 step = 0; step < steps; step++, a += KVC_PACK_X, b += KVC_PACK_W) {
+            float16 w0 = vload16(0, b), w1 = vload16(1, b);
+#define KVC_ROW(r)                                                                                                     \
+    acc[r][0] = fma((float16)(a[r]), w0, acc[r][0]);                                                                   \
+    acc[r][1] = fma((float16)(a[r]), w1, acc[r][1]);
+            KVC_ROW(0)
+            KVC_ROW(1)
+            KVC_ROW(2)
+            KVC_ROW(3)
+            KVC_ROW(4)
+            KVC_ROW(5)
+            KVC_ROW(6)
+            KVC_ROW(7)
+#undef KVC_ROW
+        }
+        for (int r = 0; r < KVC_PACK_X; r++)
+            sum[r][0] = acc[r][0], sum[r][1] = acc[r][1];
+        for (; i >> depth & 1; depth++)
+            for (int r = 0; r < KVC_PACK_X; r++) {
+                sum[r][0] = stack[depth][r][0] + sum[r][0];
+                sum[r][1] = stack[depth][r][1] + sum[r][1];
+            }
+        for (int r = 0; r < KVC_PACK_X && depth < 5; r++)
+            stack[depth][r][0] = sum[r][0], stack[depth][r][1] = sum[r][1];
+    }
+    for (kvc_u32 r = 0; r < KVC_PACK_X && row0 + r < rows; r++)
+        for (kvc_u32 j = 0; j < KVC_PACK_W && n0 + j < count; j++) {
+            float value = ((float *)sum[r])[j];
+            if (bias_buffer)
+                value = value + bias_buffer[bias_offset + first + n0 + j];
+            y_buffer[y_offset + (row0 + r) * N + first + n0 + j] = value;
+        }
+}
+#else
+/* A group 32 rows x 64 outputs, a work-item 4 x 4 of them: rows 4a.., outputs b, b + 16, b + 32, b + 48. */
+KVC_GROUP_KERNEL(product)(KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, w), kvc_u64 K, kvc_u64 N,
+                          kvc_u64 first, kvc_u64 count, KVC_SPAN(const float, bias), kvc_u64 rows) {
+    kvc_u64 n0 = (kvc_u64)KVC_GROUP_ID(0) * KVC_PACK_W, row0 = (kvc_u64)KVC_GROUP_ID(1) * KVC_PACK_X;
+    kvc_u32 ra = KVC_LOCAL_ID() / 16 * 4, nb = KVC_LOCAL_ID() % 16;
+    float stack[5][4][4], sum[4][4];
+#if defined(__CUDACC__)
+#pragma unroll
+#endif
+    for (kvc_u32 i = 0; i < 32; i++) {
+        kvc_u32 lane = KVC_REVERSED(i), depth = 0;
+        kvc_u64 steps = K > lane ? (K - lane + 31) / 32 : 0;
+        KVC_GLOBAL const float *a = x_buffer + x_offset + KVC_PACKED(KVC_PACK_X, row0, K, lane, 0) + ra;
+        KVC_GLOBAL const float *b = w_buffer + w_offset + KVC_PACKED(KVC_PACK_W, n0, K, lane, 0) + nb;
+        for (int r = 0; r < 4; r++)
+            for (int c = 0; c < 4; c++)
+                sum[r][c] = 0.0f;
+        for (kvc_u64 step = 0; step < steps; step++, a += KVC_PACK_X, b += KVC_PACK_W)
+            for (int r = 0; r < 4; r++)
+                for (int c = 0; c < 4; c++)
+                    sum[r][c] = kvc_fma(a[r], b[c * 16], sum[r][c]);
+        for (; i >> depth & 1; depth++)
+            for (int r = 0; r < 4; r++)
+                for (int c = 0; c < 4; c++)
+                    sum[r][c] = stack[depth][r][c] + sum[r][c];
+        for (int r = 0; r < 4 && depth < 5; r++)
+            for (int c = 0; c < 4; c++)
+                stack[depth][r][c] = sum[r][c];
+    }
+    for (kvc_u32 r = 0; r < 4; r++)
+        for (kvc_u32 c = 0; c < 4; c++) {
+            kvc_u64 row = row0 + ra + r, n = n0 + nb + c * 16;
+            if (row < rows && n < count)
+                y_buffer[y_offset + row * N + first + n] =
+                    bias_buffer ? sum[r][c] + bias_buffer[bias_offset + first + n] : sum[r][c];
+        }
+}
+#endif

@@ -1,0 +1,25 @@
+/* shared.h - numbers that kernels and the host side of them agree on. Macros only. */
+#ifndef KVC_KERNELS_SHARED_H
+#define KVC_KERNELS_SHARED_H
+
+/* The device's notes to the host: 32-bit words, read and cleared by the next sync. */
+#define KVC_NOTE_FAILURE 0u /* one of KVC_FAILED_*, with two numbers behind it */
+#define KVC_NOTE_SATURATED 3u
+#define KVC_NOTE_READ 8u /* from here on: entries read, one word for each launch of attention that is counted */
+#define KVC_NOTES 4096u
+
+#define KVC_FAILED_APPEND 1u   /* no free slot: head, slots */
+#define KVC_FAILED_EVICT 2u    /* no order: head, 0 */
+#define KVC_FAILED_RELAYOUT 3u /* too few slots: entries, slots */
+
+#define KVC_CHUNKS 16u /* of an arena */
+
+/* By KVC_WORKERS: work-items in a group of group kernels and of the others; rows in a block of packed x and w. KVC_FEW:
+ * rows of one pass of linear over the weights. */
+#define KVC_GROUP_OF(workers) ((workers) == 1 ? 1u : 128u)
+#define KVC_ITEMS_OF(workers) ((workers) == 1 ? 64u : 128u)
+#define KVC_FEW 4u
+#define KVC_PACK_X_OF(workers) ((workers) == 1 ? 8u : 32u)
+#define KVC_PACK_W_OF(workers) ((workers) == 1 ? 32u : 64u)
+
+#endif

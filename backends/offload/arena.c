@@ -1,0 +1,153 @@
+/* arena.c - cache blocks in chunks that double in size up to what one allocation may have (backends/kernels/lists.h);
+ * handed out lowest first, counted while taken; trimming gives back chunks of which no block is taken. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/offload/offload.h"
+
+#define KVC_FIRST_CHUNK_BYTES ((size_t)8 << 20)
+
+static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_offload *)device; }
+
+static bool taken(const struct kvc_arena *arena, uint32_t block) { return arena->taken[block / 64] >> block % 64 & 1; }
+
+/* The chunk of a block, its first block, and how many it has. */
+static uint32_t chunk_of(const struct kvc_arena *arena, uint32_t block, uint32_t *first, uint32_t *blocks) {
+    uint32_t log2 = 31;
+    if (block >> arena->top) {
+        *first = block >> arena->top << arena->top;
+        *blocks = 1u << arena->top;
+        return arena->top - arena->shift + (block >> arena->top);
+    }
+    if (block >> arena->shift == 0) {
+        *first = 0;
+        *blocks = 1u << arena->shift;
+        return 0;
+    }
+    while (!(block >> log2))
+        log2--;
+    *first = *blocks = 1u << log2;
+    return log2 - arena->shift + 1;
+}
+
+static enum kvc_status arena_create(struct kvc_device *device, const struct kvc_entry_format *format,
+                                    struct kvc_arena **arena, struct kvc_error *error) {
+    struct kvc_arena *made = calloc(1, sizeof *made);
+    *arena = NULL;
+    if (!made)
+        return kvc_fail(error, KVC_RESOURCE, "no memory for a cache arena");
+    made->format = *format;
+    made->block_bytes = (size_t)2 * KVC_TILE * format->row_bytes;
+    if (made->block_bytes > of(device)->most_bytes) {
+        free(made);
+        return kvc_fail(error, KVC_RESOURCE, "%s: a cache block of %zu bytes is more than one allocation may have",
+                        device->name, (size_t)2 * KVC_TILE * format->row_bytes);
+    }
+    while (made->top < 27 && made->block_bytes << (made->top + 1) <= of(device)->most_bytes)
+        made->top++;
+    while (made->shift < made->top && made->block_bytes << (made->shift + 1) <= KVC_FIRST_CHUNK_BYTES)
+        made->shift++;
+    *arena = made;
+    return KVC_OK;
+}
+
+static void arena_free(struct kvc_device *device, struct kvc_arena *arena) {
+    if (!arena)
+        return;
+    kvc_offload_count(of(device), KVC_MEMORY_CACHE, -(int64_t)(arena->taken_count * arena->block_bytes));
+    for (uint32_t i = 0; i < KVC_CHUNKS; i++)
+        if (arena->chunk[i])
+            of(device)->driver->release(of(device), arena->chunk[i]);
+    free(arena->taken);
+    free(arena);
+}
+
+/* Makes sure that the chunk of a block is there, and that it has a bit. */
+static enum kvc_status provide(struct kvc_offload *offload, struct kvc_arena *arena, uint32_t block,
+                               struct kvc_error *error) {
+    uint32_t first, blocks, chunk = chunk_of(arena, block, &first, &blocks);
+    bool borrowed;
+    if (chunk >= KVC_CHUNKS)
+        return kvc_fail(error, KVC_RESOURCE, "%s: no memory for more than %u cache blocks of %zu bytes",
+                        offload->device.name, block, arena->block_bytes);
+    if (first + blocks > arena->bits) {
+        size_t had = ((size_t)arena->bits + 63) / 64, words = ((size_t)first + blocks + 63) / 64;
+        uint64_t *grown = realloc(arena->taken, words * sizeof *grown);
+        if (!grown)
+            return kvc_fail(error, KVC_RESOURCE, "no memory for a cache arena");
+        memset(grown + had, 0, (words - had) * sizeof *grown);
+        arena->taken = grown;
+        arena->bits = first + blocks;
+    }
+    if (arena->chunk[chunk])
+        return KVC_OK;
+    return offload->driver->allocate(offload, blocks * arena->block_bytes, NULL, &arena->chunk[chunk], &borrowed,
+                                     error);
+}
+
+static void give(struct kvc_offload *offload, struct kvc_arena *arena, uint32_t count, const uint32_t *blocks) {
+    uint32_t given = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t block = blocks[i];
+        if (block >= arena->bits || !taken(arena, block)) {
+            kvc_offload_failed(offload, KVC_RESOURCE, "cache block %u given back twice, or never taken",
+                               (unsigned)block);
+            continue;
+        }
+        arena->taken[block / 64] &= ~((uint64_t)1 << block % 64);
+        if (block < arena->lowest)
+            arena->lowest = block;
+        given++;
+    }
+    arena->taken_count -= given;
+    kvc_offload_count(offload, KVC_MEMORY_CACHE, -(int64_t)(given * arena->block_bytes));
+}
+
+static enum kvc_status arena_take(struct kvc_device *device, struct kvc_arena *arena, uint32_t count, uint32_t *blocks,
+                                  struct kvc_error *error) {
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t block = arena->lowest;
+        enum kvc_status status;
+        while (block < arena->bits && taken(arena, block))
+            block++;
+        status = provide(of(device), arena, block, error);
+        if (status != KVC_OK) {
+            kvc_offload_count(of(device), KVC_MEMORY_CACHE, (int64_t)(i * arena->block_bytes));
+            arena->taken_count += i;
+            give(of(device), arena, i, blocks);
+            return status;
+        }
+        arena->taken[block / 64] |= (uint64_t)1 << block % 64;
+        arena->lowest = block + 1;
+        blocks[i] = block;
+    }
+    arena->taken_count += count;
+    kvc_offload_count(of(device), KVC_MEMORY_CACHE, (int64_t)(count * arena->block_bytes));
+    return KVC_OK;
+}
+
+static void arena_give(struct kvc_device *device, struct kvc_arena *arena, uint32_t count, const uint32_t *blocks) {
+    give(of(device), arena, count, blocks);
+}
+
+static void arena_trim(struct kvc_device *device, struct kvc_arena *arena) {
+    uint32_t first, blocks;
+    for (uint32_t block = 0; block < arena->bits; block = first + blocks) {
+        uint32_t chunk = chunk_of(arena, block, &first, &blocks);
+        bool held = !arena->chunk[chunk];
+        for (uint32_t i = first; i < first + blocks && !held; i++)
+            held = taken(arena, i);
+        if (!held) {
+            of(device)->driver->release(of(device), arena->chunk[chunk]);
+            arena->chunk[chunk] = NULL;
+        }
+    }
+}
+
+void kvc_offload_fill_arena(struct kvc_ops *table) {
+    table->arena_create = arena_create;
+    table->arena_free = arena_free;
+    table->arena_take = arena_take;
+    table->arena_give = arena_give;
+    table->arena_trim = arena_trim;
+}

@@ -1,0 +1,194 @@
+/* memory.c - buffers, copies, sync and weights of a device behind a driver. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/offload/offload.h"
+#include "core/types.h"
+
+static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_offload *)device; }
+
+static enum kvc_status buffer_create(struct kvc_device *device, enum kvc_memory_kind kind, size_t bytes,
+                                     struct kvc_buffer **buffer, struct kvc_error *error) {
+    struct kvc_offload *offload = of(device);
+    struct kvc_buffer *made = calloc(1, sizeof *made);
+    size_t whole = bytes ? bytes : 1; /* no device has empty buffers */
+    enum kvc_status status;
+    bool borrowed;
+    *buffer = NULL;
+    if (!made)
+        return kvc_fail(error, KVC_RESOURCE, "no memory for %zu bytes", bytes);
+    if (bytes > offload->most_bytes) {
+        free(made);
+        return kvc_fail(error, KVC_RESOURCE,
+                        "%s: no memory for %zu bytes in one buffer: at most %llu here; a smaller context, chunk or "
+                        "budget needs less",
+                        device->name, bytes, (unsigned long long)offload->most_bytes);
+    }
+    status = offload->driver->allocate(offload, whole, NULL, &made->handle, &borrowed, error);
+    if (status != KVC_OK) {
+        free(made);
+        return status;
+    }
+    made->bytes = bytes;
+    made->kind = kind;
+    offload->driver->zero(offload, made->handle, 0, whole);
+    kvc_offload_count(offload, kind, (int64_t)bytes);
+    *buffer = made;
+    return KVC_OK;
+}
+
+/* Adds what attention has read so far to where it is wanted, and takes the other notes. */
+static void take_notes(struct kvc_offload *offload) {
+    uint32_t notes[KVC_NOTES], words = KVC_NOTE_READ + offload->read_count;
+    if (!offload->noted)
+        return;
+    memset(notes, 0, sizeof notes);
+    offload->driver->read(offload, notes, offload->notes.handle, 0, words * sizeof *notes);
+    offload->driver->zero(offload, offload->notes.handle, 0, words * sizeof *notes);
+    if (!offload->lost) {
+        for (uint32_t i = 0; i < offload->read_count; i++)
+            *offload->read_to[i] += notes[KVC_NOTE_READ + i];
+        offload->device.saturated += notes[KVC_NOTE_SATURATED];
+    }
+    switch (notes[KVC_NOTE_FAILURE]) {
+    case KVC_FAILED_APPEND:
+        kvc_offload_failed(offload, KVC_RESOURCE, "append: head %u has no free slot among %u",
+                           notes[KVC_NOTE_FAILURE + 1], notes[KVC_NOTE_FAILURE + 2]);
+        break;
+    case KVC_FAILED_EVICT:
+        kvc_offload_failed(offload, KVC_RESOURCE, "evict: the lists have no order yet");
+        break;
+    case KVC_FAILED_RELAYOUT:
+        kvc_offload_failed(offload, KVC_RESOURCE, "relayout: %u entries do not fit %u slots",
+                           notes[KVC_NOTE_FAILURE + 1], notes[KVC_NOTE_FAILURE + 2]);
+        break;
+    default:
+        break;
+    }
+    offload->read_count = 0;
+    offload->noted = false;
+}
+
+static void buffer_free(struct kvc_device *device, struct kvc_buffer *buffer) {
+    struct kvc_offload *offload = of(device);
+    if (!buffer)
+        return;
+    if (offload->read_count) /* the session that counts what it reads may be going */
+        take_notes(offload);
+    offload->driver->release(offload, buffer->handle);
+    kvc_offload_count(offload, buffer->kind, -(int64_t)buffer->bytes);
+    free(buffer);
+}
+
+static bool inside(struct kvc_offload *offload, struct kvc_span span, size_t bytes) {
+    if (span.offset <= span.buffer->bytes && bytes <= span.buffer->bytes - span.offset)
+        return !offload->lost;
+    kvc_offload_failed(offload, KVC_RESOURCE, "%zu bytes at offset %zu of a buffer of %zu", bytes, span.offset,
+                       span.buffer->bytes);
+    return false;
+}
+
+static void upload(struct kvc_device *device, struct kvc_span to, const void *from, size_t bytes) {
+    if (bytes && inside(of(device), to, bytes))
+        of(device)->driver->write(of(device), to.buffer->handle, to.offset, from, bytes);
+}
+
+static void download(struct kvc_device *device, void *to, struct kvc_span from, size_t bytes) {
+    if (bytes && inside(of(device), from, bytes))
+        of(device)->driver->read(of(device), to, from.buffer->handle, from.offset, bytes);
+    else if (bytes && of(device)->lost)
+        memset(to, 0, bytes);
+}
+
+static void copy(struct kvc_device *device, struct kvc_span to, struct kvc_span from, size_t bytes) {
+    if (bytes && inside(of(device), to, bytes) && inside(of(device), from, bytes))
+        of(device)->driver->copy(of(device), to.buffer->handle, to.offset, from.buffer->handle, from.offset, bytes);
+}
+
+static void zero(struct kvc_device *device, struct kvc_span span, size_t bytes) {
+    if (bytes && inside(of(device), span, bytes))
+        of(device)->driver->zero(of(device), span.buffer->handle, span.offset, bytes);
+}
+
+static enum kvc_status sync(struct kvc_device *device, struct kvc_error *error) {
+    struct kvc_offload *offload = of(device);
+    enum kvc_status status;
+    if (!offload->lost) {
+        take_notes(offload);
+        offload->driver->finish(offload);
+    }
+    status = offload->failure;
+    if (!offload->lost) /* a lost device stays lost */
+        offload->failure = KVC_OK;
+    return status == KVC_OK ? KVC_OK : kvc_fail(error, status, "%s: %s", device->name, offload->failure_text);
+}
+
+/* ---- weights ---- */
+
+static void weight_free(struct kvc_device *device, struct kvc_weight *weight) {
+    if (!weight)
+        return;
+    for (uint32_t i = 0; i < weight->pieces; i++)
+        if (weight->piece[i])
+            of(device)->driver->release(of(device), weight->piece[i]);
+    kvc_offload_count(of(device), KVC_MEMORY_WEIGHTS, -(int64_t)weight->counted);
+    free(weight);
+}
+
+static enum kvc_status weight_create(struct kvc_device *device, enum kvc_type type, uint64_t outputs, uint64_t inputs,
+                                     const void *host, struct kvc_weight **weight, struct kvc_error *error) {
+    struct kvc_offload *offload = of(device);
+    size_t row_bytes = kvc_type_row_bytes(type, inputs);
+    uint64_t piece_rows, pieces;
+    struct kvc_weight *made;
+    *weight = NULL;
+    if (!row_bytes)
+        return kvc_fail(error, KVC_INPUT, "a matrix row of %llu values cannot be of type %s",
+                        (unsigned long long)inputs, kvc_type_name(type));
+    if (outputs > PTRDIFF_MAX / row_bytes)
+        return kvc_fail(error, KVC_INPUT, "a matrix of %llu x %llu values is larger than memory can be",
+                        (unsigned long long)outputs, (unsigned long long)inputs);
+    piece_rows = offload->most_bytes / row_bytes;
+    pieces = piece_rows ? (outputs + piece_rows - 1) / piece_rows : 0;
+    if (pieces == 0 || pieces > 65536)
+        return kvc_fail(error, KVC_RESOURCE, "%s: a matrix of %llu x %llu values does not fit the device",
+                        device->name, (unsigned long long)outputs, (unsigned long long)inputs);
+    made = calloc(1, sizeof *made + (size_t)pieces * sizeof *made->piece);
+    if (!made)
+        return kvc_fail(error, KVC_RESOURCE, "no memory for a weight's description");
+    made->type = type;
+    made->outputs = outputs;
+    made->inputs = inputs;
+    made->row_bytes = row_bytes;
+    made->piece_rows = piece_rows;
+    for (; made->pieces < pieces; made->pieces++) {
+        uint64_t first = made->pieces * piece_rows, rows = outputs - first < piece_rows ? outputs - first : piece_rows;
+        size_t bytes = (size_t)(rows * row_bytes);
+        bool borrowed = false;
+        enum kvc_status status =
+            offload->driver->allocate(offload, bytes, (const unsigned char *)host + (size_t)first * row_bytes,
+                                      &made->piece[made->pieces], &borrowed, error);
+        if (status != KVC_OK) {
+            weight_free(device, made);
+            return status;
+        }
+        if (!borrowed) {
+            made->counted += bytes;
+            kvc_offload_count(offload, KVC_MEMORY_WEIGHTS, (int64_t)bytes);
+        }
+    }
+    *weight = made;
+    return KVC_OK;
+}
+
+void kvc_offload_fill_memory(struct kvc_ops *table) {
+    table->buffer_create = buffer_create;
+    table->buffer_free = buffer_free;
+    table->upload = upload;
+    table->download = download;
+    table->copy = copy;
+    table->zero = zero;
+    table->sync = sync;
+    table->weight_create = weight_create;
+    table->weight_free = weight_free;
+}

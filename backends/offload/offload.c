@@ -1,0 +1,200 @@
+/* offload.c - opening and closing, failures, notes, and the building of launches. */
+#include "backends/offload/offload.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum kvc_status kvc_offload_open(struct kvc_offload *offload, struct kvc_error *error) {
+    bool borrowed;
+    enum kvc_status status;
+    offload->read_to = calloc(KVC_NOTES - KVC_NOTE_READ, sizeof *offload->read_to);
+    if (!offload->read_to)
+        return kvc_fail(error, KVC_RESOURCE, "%s: no memory for a device", offload->device.name);
+    status = offload->driver->allocate(offload, KVC_NOTES * sizeof(uint32_t), NULL, &offload->notes.handle, &borrowed,
+                                       error);
+    if (status != KVC_OK)
+        return status;
+    offload->notes.bytes = KVC_NOTES * sizeof(uint32_t);
+    offload->notes.kind = KVC_MEMORY_SCRATCH;
+    offload->driver->zero(offload, offload->notes.handle, 0, offload->notes.bytes);
+    kvc_offload_count(offload, KVC_MEMORY_SCRATCH, (int64_t)offload->notes.bytes);
+    kvc_offload_fill_memory(&offload->table);
+    kvc_offload_fill_arena(&offload->table);
+    kvc_offload_fill_rows(&offload->table);
+    kvc_offload_fill_cache(&offload->table);
+    kvc_offload_fill_scores(&offload->table);
+    offload->table.attention = kvc_offload_attention;
+    offload->table.close = kvc_offload_close;
+    offload->device.ops = &offload->table;
+    return KVC_OK;
+}
+
+void kvc_offload_close(struct kvc_device *device) {
+    struct kvc_offload *offload = (struct kvc_offload *)device;
+    if (offload->spare.handle)
+        offload->driver->release(offload, offload->spare.handle);
+    if (offload->notes.handle)
+        offload->driver->release(offload, offload->notes.handle);
+    free(offload->read_to);
+    offload->driver->close(offload);
+}
+
+void kvc_offload_failed(struct kvc_offload *offload, enum kvc_status status, const char *format, ...) {
+    va_list arguments;
+    if (offload->failure != KVC_OK)
+        return;
+    va_start(arguments, format);
+    vsnprintf(offload->failure_text, sizeof offload->failure_text, format, arguments);
+    va_end(arguments);
+    offload->failure = status;
+}
+
+void kvc_offload_count(struct kvc_offload *offload, enum kvc_memory_kind kind, int64_t bytes) {
+    struct kvc_memory *memory = &offload->device.memory;
+    memory->now[kind] += (uint64_t)bytes;
+    memory->now_total += (uint64_t)bytes;
+    if (memory->now[kind] > memory->peak[kind])
+        memory->peak[kind] = memory->now[kind];
+    if (memory->now_total > memory->peak_total)
+        memory->peak_total = memory->now_total;
+}
+
+struct kvc_buffer *kvc_offload_spare(struct kvc_offload *offload, uint64_t bytes) {
+    struct kvc_buffer *spare = &offload->spare;
+    struct kvc_error error = {KVC_OK, ""};
+    bool borrowed;
+    if (spare->handle && spare->bytes >= bytes)
+        return spare;
+    if (spare->handle) {
+        offload->driver->release(offload, spare->handle);
+        kvc_offload_count(offload, KVC_MEMORY_SCRATCH, -(int64_t)spare->bytes);
+        spare->handle = NULL;
+    }
+    bytes = (bytes + 65535) / 65536 * 65536;
+    if (bytes > SIZE_MAX || offload->driver->allocate(offload, (size_t)bytes, NULL, &spare->handle, &borrowed,
+                                                      &error) != KVC_OK) {
+        spare->handle = NULL;
+        kvc_offload_failed(offload, KVC_RESOURCE, "%s", error.status ? error.text : "too much scratch memory");
+        return NULL;
+    }
+    spare->bytes = (size_t)bytes;
+    spare->kind = KVC_MEMORY_SCRATCH;
+    kvc_offload_count(offload, KVC_MEMORY_SCRATCH, (int64_t)bytes);
+    return spare;
+}
+
+uint32_t kvc_offload_read_note(struct kvc_offload *offload, uint64_t *to) {
+    if (!to)
+        return 0;
+    if (offload->read_count == KVC_NOTES - KVC_NOTE_READ && offload->table.sync(&offload->device, NULL) != KVC_OK)
+        offload->read_count = 0;
+    offload->noted = true;
+    offload->read_to[offload->read_count] = to;
+    return KVC_NOTE_READ + offload->read_count++;
+}
+
+uint32_t kvc_offload_most_slots(const struct kvc_lists *lists) {
+    uint32_t most = 0;
+    for (uint32_t h = 0; h < lists->kv_heads; h++)
+        if (lists->host_base[h + 1] - lists->host_base[h] > most)
+            most = lists->host_base[h + 1] - lists->host_base[h];
+    return most;
+}
+
+/* ---- launches ---- */
+
+struct kvc_launch kvc_launch_of(enum kvc_kernel kernel) {
+    struct kvc_launch launch;
+    launch.kernel = kernel;
+    launch.count = 0;
+    return launch;
+}
+
+void kvc_launch_handle(struct kvc_launch *launch, void *handle) {
+    unsigned i = launch->count++;
+    launch->argument[i].value.handle = handle;
+    launch->argument[i].bytes = sizeof handle;
+    launch->argument[i].is_handle = true;
+}
+
+void kvc_launch_buffer(struct kvc_launch *launch, const struct kvc_buffer *buffer) {
+    kvc_launch_handle(launch, buffer ? buffer->handle : NULL);
+}
+
+void kvc_launch_word(struct kvc_launch *launch, uint32_t word) {
+    unsigned i = launch->count++;
+    launch->argument[i].value.word = word;
+    launch->argument[i].bytes = sizeof word;
+    launch->argument[i].is_handle = false;
+}
+
+void kvc_launch_wide(struct kvc_launch *launch, uint64_t wide) {
+    unsigned i = launch->count++;
+    launch->argument[i].value.wide = wide;
+    launch->argument[i].bytes = sizeof wide;
+    launch->argument[i].is_handle = false;
+}
+
+void kvc_launch_real(struct kvc_launch *launch, float real) {
+    unsigned i = launch->count++;
+    launch->argument[i].value.real = real;
+    launch->argument[i].bytes = sizeof real;
+    launch->argument[i].is_handle = false;
+}
+
+void kvc_launch_span(struct kvc_launch *launch, struct kvc_span span) {
+    kvc_launch_buffer(launch, span.buffer);
+    kvc_launch_wide(launch, span.buffer ? span.offset / 4 : 0);
+}
+
+void kvc_launch_lists(struct kvc_launch *launch, const struct kvc_lists *lists) {
+    kvc_launch_buffer(launch, lists->base);
+    kvc_launch_buffer(launch, lists->count);
+    kvc_launch_buffer(launch, lists->blocks);
+    kvc_launch_buffer(launch, lists->order);
+    kvc_launch_buffer(launch, lists->position);
+    kvc_launch_buffer(launch, lists->state);
+    kvc_launch_word(launch, lists->columns);
+}
+
+void kvc_launch_arena(struct kvc_launch *launch, const struct kvc_arena *arena) {
+    for (uint32_t i = 0; i < KVC_CHUNKS; i++)
+        kvc_launch_handle(launch, arena->chunk[i]);
+    kvc_launch_word(launch, arena->shift);
+    kvc_launch_word(launch, arena->top);
+    kvc_launch_word(launch, arena->format.type);
+    kvc_launch_word(launch, arena->format.head_size);
+    kvc_launch_word(launch, arena->format.row_bytes);
+}
+
+void kvc_launch_reads(struct kvc_launch *launch, const struct kvc_read_list *reads) {
+    kvc_launch_buffer(launch, reads ? reads->count : NULL);
+    kvc_launch_buffer(launch, reads ? reads->rank : NULL);
+    kvc_launch_word(launch, reads ? reads->stride : 0);
+}
+
+static void run(struct kvc_offload *offload, struct kvc_launch *launch, uint64_t x, uint64_t y, uint64_t z) {
+    if (x == 0 || y == 0 || z == 0 || offload->lost)
+        return;
+    if (x > 0x7fffffffu || y > 65535 || z > 65535) {
+        kvc_offload_failed(offload, KVC_RESOURCE, "one operation over %llu x %llu x %llu groups is too large",
+                           (unsigned long long)x, (unsigned long long)y, (unsigned long long)z);
+        return;
+    }
+    launch->groups[0] = (uint32_t)x;
+    launch->groups[1] = (uint32_t)y;
+    launch->groups[2] = (uint32_t)z;
+    offload->driver->launch(offload, launch);
+}
+
+void kvc_launch_groups(struct kvc_offload *offload, struct kvc_launch *launch, uint64_t x, uint64_t y, uint64_t z) {
+    launch->items = KVC_GROUP_OF(offload->workers);
+    run(offload, launch, x, y, z);
+}
+
+void kvc_launch_items(struct kvc_offload *offload, struct kvc_launch *launch, uint64_t x, uint64_t y, uint64_t z) {
+    launch->items = KVC_ITEMS_OF(offload->workers);
+    run(offload, launch, (x + launch->items - 1) / launch->items, y, z);
+}

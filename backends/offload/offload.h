@@ -1,0 +1,150 @@
+/* offload.h - the host side that OpenCL and CUDA share: buffers, weights, arenas and operations in terms of a driver
+ * that allocates, copies and launches the kernels of backends/kernels/. A backend is a driver and an `open`.
+ *
+ * Everything is queued in order. What kernels have to say (failures, saturated stores, entries read) comes back in
+ * the device's notes, which sync reads. */
+#ifndef KVC_BACKENDS_OFFLOAD_H
+#define KVC_BACKENDS_OFFLOAD_H
+
+#include "backends/kernels/shared.h"
+#include "core/ops.h"
+
+/* Every kernel: kvc_k_<name>. */
+#define KVC_OFFLOAD_KERNELS(apply)                                                                                     \
+    apply(embed) apply(norm) apply(rope) apply(gated_silu) apply(add) apply(gather) apply(linear_f32)                  \
+        apply(linear_f16) apply(linear_bf16) apply(linear_q8_0) apply(linear_q4_0) apply(linear_q5_0)                  \
+            apply(linear_q3_k) apply(linear_q4_k) apply(linear_q5_k) apply(linear_q6_k) apply(pack_x) apply(pack_w)    \
+                apply(product) apply(append) apply(drop) apply(identity) apply(evict) apply(relayout) apply(entries)   \
+                    apply(attention_tile_f32) apply(attention_tile_f16) apply(attention_tile_q8_0)                     \
+                        apply(attention_merge) apply(weight_rows) apply(weight_zeros) apply(ring_tiles)                \
+                            apply(ring_merge) apply(ring_fuse) apply(pool) apply(keep) apply(check)
+enum kvc_kernel {
+#define KVC_KERNEL_NUMBER(name) KVC_KERNEL_##name,
+    KVC_OFFLOAD_KERNELS(KVC_KERNEL_NUMBER)
+#undef KVC_KERNEL_NUMBER
+        KVC_KERNELS
+};
+
+#define KVC_ARGUMENTS 64u
+
+/* One launch. An argument is a device pointer (a handle), or a number of 4 or 8 bytes. */
+struct kvc_launch {
+    enum kvc_kernel kernel;
+    unsigned count;
+    struct {
+        union {
+            void *handle;
+            uint32_t word;
+            uint64_t wide;
+            float real;
+        } value;
+        size_t bytes;
+        bool is_handle;
+    } argument[KVC_ARGUMENTS];
+    uint32_t items;     /* work-items in a group */
+    uint32_t groups[3]; /* none of them 0 */
+};
+
+struct kvc_buffer {
+    void *handle; /* the driver's: a cl_mem, a device pointer */
+    size_t bytes;
+    enum kvc_memory_kind kind;
+};
+
+struct kvc_weight { /* rows of row_bytes as the file has them, piece_rows of them in each piece */
+    enum kvc_type type;
+    uint64_t outputs, inputs, piece_rows;
+    size_t row_bytes;
+    uint64_t counted; /* bytes of device memory */
+    uint32_t pieces;
+    void *piece[];
+};
+
+struct kvc_arena { /* chunks as backends/kernels/lists.h numbers them; NULL where not allocated */
+    struct kvc_entry_format format;
+    size_t block_bytes;
+    uint32_t shift, top, lowest; /* no free block below lowest */
+    void *chunk[KVC_CHUNKS];
+    uint64_t *taken; /* one bit a block, of all that chunks can hold so far */
+    uint32_t bits;
+    uint64_t taken_count;
+};
+
+struct kvc_offload {
+    struct kvc_device device; /* first */
+    struct kvc_ops table;
+    const struct kvc_offload_driver *driver;
+    uint32_t workers;        /* KVC_WORKERS of the kernels: 1 or 4 */
+    uint64_t most_bytes;     /* of one allocation */
+    uint64_t memory_bytes;   /* of the device */
+    enum kvc_status failure; /* first since the last sync */
+    char failure_text[300];
+    bool lost; /* the device; nothing more is asked of it */
+    struct kvc_buffer notes;
+    bool noted; /* something was launched that writes notes */
+    uint64_t **read_to; /* [KVC_NOTES - KVC_NOTE_READ]: where each count goes */
+    uint32_t read_count;
+    struct kvc_buffer spare; /* scratch of one operation, grown when it must */
+};
+
+/* All but allocate note what goes wrong with kvc_offload_failed. */
+struct kvc_offload_driver {
+    /* Contents undefined. host: NULL, or what the memory shall hold; *borrowed is set where it is used in place. */
+    enum kvc_status (*allocate)(struct kvc_offload *, size_t bytes, const void *host, void **handle, bool *borrowed,
+                                struct kvc_error *);
+    void (*release)(struct kvc_offload *, void *handle); /* after what is queued */
+    void (*write)(struct kvc_offload *, void *to, size_t offset, const void *from, size_t bytes); /* waits */
+    void (*read)(struct kvc_offload *, void *to, void *from, size_t offset, size_t bytes);        /* waits */
+    void (*copy)(struct kvc_offload *, void *to, size_t to_offset, void *from, size_t from_offset, size_t bytes);
+    void (*zero)(struct kvc_offload *, void *handle, size_t offset, size_t bytes);
+    void (*launch)(struct kvc_offload *, const struct kvc_launch *);
+    void (*finish)(struct kvc_offload *); /* waits for everything */
+    void (*close)(struct kvc_offload *);  /* frees the backend's own, and the struct */
+};
+
+/* Fills the table, makes the notes. The caller has set driver, workers, most_bytes, memory_bytes and device.name. */
+enum kvc_status kvc_offload_open(struct kvc_offload *offload, struct kvc_error *error);
+void kvc_offload_close(struct kvc_device *device); /* kvc_ops.close; calls the driver's */
+/* Compares the device's arithmetic with the host's on numbers of every kind; the caller's float environment is plain. */
+enum kvc_status kvc_offload_check(struct kvc_offload *offload, struct kvc_error *error);
+
+void kvc_offload_failed(struct kvc_offload *offload, enum kvc_status status, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 3, 4)))
+#endif
+    ;
+void kvc_offload_count(struct kvc_offload *offload, enum kvc_memory_kind kind, int64_t bytes);
+/* At least so many bytes for the operation being queued; NULL, noted: no memory. */
+struct kvc_buffer *kvc_offload_spare(struct kvc_offload *offload, uint64_t bytes);
+/* Where a launch may add up entries read for *to; 0: nowhere (NULL). */
+uint32_t kvc_offload_read_note(struct kvc_offload *offload, uint64_t *to);
+
+/* Building a launch: arguments in the kernel's order. */
+struct kvc_launch kvc_launch_of(enum kvc_kernel kernel);
+void kvc_launch_handle(struct kvc_launch *launch, void *handle);
+void kvc_launch_buffer(struct kvc_launch *launch, const struct kvc_buffer *buffer); /* NULL is fine */
+void kvc_launch_span(struct kvc_launch *launch, struct kvc_span span);              /* of 4-byte values */
+void kvc_launch_word(struct kvc_launch *launch, uint32_t word);
+void kvc_launch_wide(struct kvc_launch *launch, uint64_t wide);
+void kvc_launch_real(struct kvc_launch *launch, float real);
+void kvc_launch_lists(struct kvc_launch *launch, const struct kvc_lists *lists);
+void kvc_launch_arena(struct kvc_launch *launch, const struct kvc_arena *arena);
+void kvc_launch_reads(struct kvc_launch *launch, const struct kvc_read_list *reads); /* NULL: none */
+/* Groups of a group kernel, or work-items of another kind along the first dimension; nothing where one is 0. */
+void kvc_launch_groups(struct kvc_offload *offload, struct kvc_launch *launch, uint64_t x, uint64_t y, uint64_t z);
+void kvc_launch_items(struct kvc_offload *offload, struct kvc_launch *launch, uint64_t x, uint64_t y, uint64_t z);
+
+/* Slots of the largest head: what the host knows of how many entries a head can have. */
+uint32_t kvc_offload_most_slots(const struct kvc_lists *lists);
+
+/* Parts of the table. */
+void kvc_offload_fill_memory(struct kvc_ops *table);
+void kvc_offload_fill_arena(struct kvc_ops *table);
+void kvc_offload_fill_rows(struct kvc_ops *table);
+void kvc_offload_fill_cache(struct kvc_ops *table);
+void kvc_offload_fill_scores(struct kvc_ops *table);
+void kvc_offload_attention(struct kvc_device *device, const struct kvc_attention *attention);
+void kvc_offload_linear(struct kvc_device *device, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
+                        struct kvc_span bias, uint32_t rows);
+
+#endif
