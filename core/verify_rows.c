@@ -1,4 +1,5 @@
-/* verify_rows.c - cases of the operations on rows: embed, norm, linear, rope, gated_silu, add, gather. */
+/* verify_rows.c - cases of the operations on rows: embed, norm, linear, rope, gated_silu, add, blend, repeat_heads,
+ * gather. */
 #include <stdio.h>
 #include <string.h>
 
@@ -203,6 +204,35 @@ static void add_case(struct kvc_verify *v) {
         kvc_verify_compare(v, y, 0, n, "y");
 }
 
+static void blend_case(struct kvc_verify *v) {
+    static const float share[] = {0.32f, 0.2f, 0.0f, 1.0f, 0.999f};
+    uint32_t rows = draw_rows(v), width = kvc_verify_pick(v, any_width);
+    size_t n = (size_t)rows * width;
+    float s = kvc_verify_pick(v, share);
+    struct kvc_twin y = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
+    struct kvc_twin x = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
+    snprintf(v->shape, sizeof v->shape, "n %zu, share %g", n, (double)s);
+    for (int side = 0; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->blend(v->device[side], kvc_verify_span(y, side), kvc_verify_span(x, side), s, n);
+    if (v->status == KVC_OK)
+        kvc_verify_compare(v, y, 0, n, "y");
+}
+
+static void repeat_heads_case(struct kvc_verify *v) {
+    uint32_t rows = draw_rows(v), heads = kvc_verify_range(v, 1, 9), copies = kvc_verify_group(v);
+    uint32_t d = kvc_verify_pick(v, head_sizes);
+    size_t n = (size_t)rows * heads * d;
+    struct kvc_twin x = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
+    struct kvc_twin out = kvc_verify_twin(v, n * copies * sizeof(float), NULL);
+    snprintf(v->shape, sizeof v->shape, "rows %u, heads %u, copies %u, d %u", (unsigned)rows, (unsigned)heads,
+             (unsigned)copies, (unsigned)d);
+    for (int side = 0; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->repeat_heads(v->device[side], kvc_verify_span(out, side), kvc_verify_span(x, side), rows,
+                                           heads, copies, d);
+    if (v->status == KVC_OK)
+        kvc_verify_compare(v, out, 0, n * copies, "out");
+}
+
 static void gather_case(struct kvc_verify *v) {
     uint32_t width = kvc_verify_pick(v, any_width), from = draw_rows(v), rows = draw_rows(v);
     uint32_t *index = kvc_verify_alloc(v, rows * sizeof *index);
@@ -219,6 +249,13 @@ static void gather_case(struct kvc_verify *v) {
         kvc_verify_compare(v, out, 0, (size_t)rows * width, "out");
 }
 
-const struct kvc_verify_operation kvc_verify_rows[] = {
-    {"linear", linear_case, 60},         {"embed", embed_case, 15}, {"norm", norm_case, 40},    {"rope", rope_case, 30},
-    {"gated_silu", gated_silu_case, 15}, {"add", add_case, 8},      {"gather", gather_case, 8}, {NULL, NULL, 0}};
+const struct kvc_verify_operation kvc_verify_rows[] = {{"linear", linear_case, 60},
+                                                       {"embed", embed_case, 15},
+                                                       {"norm", norm_case, 40},
+                                                       {"rope", rope_case, 30},
+                                                       {"gated_silu", gated_silu_case, 15},
+                                                       {"add", add_case, 8},
+                                                       {"blend", blend_case, 8},
+                                                       {"repeat_heads", repeat_heads_case, 8},
+                                                       {"gather", gather_case, 8},
+                                                       {NULL, NULL, 0}};

@@ -1,4 +1,5 @@
-/* test_lists.c - append, drop, identity, evict, relayout, pool and keep of every SIMD path against the reference. */
+/* test_lists.c - append, drop, identity, evict, relayout, and what is kept by scores, of every SIMD path against the
+ * reference. */
 #include "tests/pair.h"
 
 static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
@@ -118,37 +119,66 @@ static void check_pool(struct pair *pair) {
     const uint32_t stride = 1025 + below(pair, 40), kernel = 1 + 2 * below(pair, below(pair, 2) ? 4 : 40);
     const uint64_t tail = below(pair, 2) ? 0 : below(pair, 300);
     const enum kvc_pooling how = below(pair, 2) ? KVC_POOL_MAX : KVC_POOL_AVERAGE;
-    struct both in = both_floats(pair, (size_t)stride * shape.kv_heads, shape.values);
-    struct both out = both_floats(pair, (size_t)stride * shape.kv_heads, ORDINARY);
+    const uint32_t rows = below(pair, 2) ? 1 : 1 + below(pair, 8);
+    struct both in = both_floats(pair, (size_t)stride * shape.kv_heads * rows, shape.values);
+    struct both out = both_floats(pair, (size_t)stride * shape.kv_heads * rows, ORDINARY);
     for (int s = 0; s < SIDES; s++)
-        pair->device[s]->ops->pool(pair->device[s], &lists->on[s], 1, span_of(&out, s), span_of(&in, s), stride, tail,
-                                   kernel, how);
-    SAME_FLOATS(pair, &out, "pool: kernel %u, tail %llu, %s, entries %u", kernel, (unsigned long long)tail,
-                how == KVC_POOL_MAX ? "max" : "avg", shape.count[0]);
+        pair->device[s]->ops->pool(pair->device[s], &lists->on[s], rows, span_of(&out, s), span_of(&in, s), stride,
+                                   tail, kernel, how);
+    SAME_FLOATS(pair, &out, "pool: rows %u, kernel %u, tail %llu, %s, entries %u", rows, kernel,
+                (unsigned long long)tail, how == KVC_POOL_MAX ? "max" : "avg", shape.count[0]);
     both_free(pair, &in);
     both_free(pair, &out);
     lists_free(pair, lists);
 }
 
-static void check_keep(struct pair *pair) {
-    const struct lists_shape shape = draw(pair, below(pair, 2));
+/* Columns to scores and back; scores of query heads to scores of lists. */
+static void check_columns(struct pair *pair) {
+    struct lists_shape shape = draw(pair, below(pair, 2));
+    const uint32_t first = below(pair, 3), columns = 1 + below(pair, 4), rows = 1 + below(pair, 8);
+    const uint32_t stride = 1025 + below(pair, 40), n = stride * shape.kv_heads;
+    const float divisor = below(pair, 2) ? (float)rows : 1.0f;
+    shape.columns = first + columns + below(pair, 2);
     struct both_lists *lists = lists_make(pair, &shape);
-    const uint32_t stride = 1025 + below(pair, 40), level = below(pair, 5);
-    struct both scores = both_floats(pair, (size_t)stride * shape.kv_heads, shape.values);
-    struct both_reads kept = reads_make(pair, &shape, 0);
-    struct kvc_keep rule = {.recent = INT64_MAX};
-    for (size_t i = 0; i < (size_t)stride * shape.kv_heads && level; i++) /* many equal scores, or all */
+    struct both scores = both_floats(pair, n, ORDINARY);
+    struct both in = both_floats(pair, (size_t)n * rows, shape.values), out = both_floats(pair, n, ORDINARY);
+    for (int s = 0; s < SIDES; s++) {
+        struct kvc_device *device = pair->device[s];
+        device->ops->column_scores(device, &lists->on[s], first, columns, span_of(&scores, s), stride);
+        device->ops->group_scores(device, &lists->on[s], rows, span_of(&out, s), span_of(&in, s), stride, divisor);
+        device->ops->scores_column(device, &lists->on[s], first, span_of(&out, s), stride);
+        device->ops->group_scores(device, &lists->on[s], 1, span_of(&in, s), span_of(&in, s), stride, divisor);
+    }
+    SAME_FLOATS(pair, &scores, "column_scores: %u from %u, entries %u", columns, first, shape.count[0]);
+    SAME_FLOATS(pair, &out, "group_scores: rows %u, entries %u", rows, shape.count[0]);
+    SAME_FLOATS(pair, &in, "group_scores in place: entries %u", shape.count[0]);
+    same_lists(pair, lists, "scores_column");
+    both_free(pair, &scores);
+    both_free(pair, &in);
+    both_free(pair, &out);
+    lists_free(pair, lists);
+}
+
+/* Scores by rank; at the lower levels many of them are equal, or all. */
+static struct both draw_scores(struct pair *pair, const struct lists_shape *shape, uint32_t stride, uint32_t level) {
+    struct both scores = both_floats(pair, (size_t)stride * shape->kv_heads, shape->values);
+    for (size_t i = 0; i < (size_t)stride * shape->kv_heads && level < 3; i++)
         for (int s = 0; s < SIDES; s++) {
             float *x = scores.on[s]->data;
             x[i] = level == 1 ? -0.0f : level == 2 ? (float)((int)(x[i] * 3)) : x[i];
         }
+    return scores;
+}
+
+static struct kvc_keep draw_rule(struct pair *pair, const struct lists_shape *shape) {
+    struct kvc_keep rule = {.recent = INT64_MAX};
     if (below(pair, 2))
         rule.first = below(pair, 20);
     if (below(pair, 2))
         rule.tail = below(pair, 300);
     if (below(pair, 2))
         rule.recent = (int64_t)below(pair, 2000) - 10;
-    const uint32_t n = shape.count[below(pair, shape.kv_heads)], some = n ? below(pair, n) : 0;
+    const uint32_t n = shape->count[below(pair, shape->kv_heads)], some = n ? below(pair, n) : 0;
     rule.top = below(pair, 3) ? some : below(pair, 2) ? UINT64_MAX : (n > 8 ? n - below(pair, 4) : 1);
     if (below(pair, 3) == 0)
         rule.fill = below(pair, 1100);
@@ -158,21 +188,55 @@ static void check_keep(struct pair *pair) {
         rule.top = n > 33 ? n - 33 : 0;
         rule.recent = INT64_MAX;
     }
-    const bool blind = below(pair, 8) == 0;
+    if (below(pair, 4) == 0)
+        rule.limit = n - below(pair, 2) * (n > 0);
+    return rule;
+}
+
+static void check_keep(struct pair *pair) {
+    const struct lists_shape shape = draw(pair, below(pair, 2));
+    struct both_lists *lists = lists_make(pair, &shape);
+    const uint32_t stride = 1025 + below(pair, 40), rules = below(pair, 2) ? 1 : shape.kv_heads;
+    struct both scores = draw_scores(pair, &shape, stride, below(pair, 5));
+    struct both ties = draw_scores(pair, &shape, stride, below(pair, 5));
+    struct both_reads kept = reads_make(pair, &shape, 0);
+    struct kvc_keep rule[3] = {draw_rule(pair, &shape), draw_rule(pair, &shape), draw_rule(pair, &shape)};
+    const bool blind = below(pair, 8) == 0, tied = !blind && below(pair, 2);
     for (int s = 0; s < SIDES; s++)
-        pair->device[s]->ops->keep(pair->device[s], &lists->on[s], &rule, 1,
-                                   (struct kvc_span){blind ? NULL : scores.on[s], 0}, (struct kvc_span){NULL, 0},
-                                   stride, &kept.on[s]);
+        pair->device[s]->ops->keep(pair->device[s], &lists->on[s], rule, rules,
+                                   (struct kvc_span){blind ? NULL : scores.on[s], 0},
+                                   (struct kvc_span){tied ? ties.on[s] : NULL, 0}, stride, &kept.on[s]);
     SAME_WORDS(pair, &kept.count, "keep: counts");
-    for (uint32_t h = 0; h < shape.kv_heads; h++)
+    for (uint32_t h = 0; h < shape.kv_heads; h++) {
+        const struct kvc_keep *own = &rule[rules > 1 ? h : 0];
         same_words(pair, (uint32_t *)kept.rank.on[REF]->data + (size_t)h * kept.on[REF].stride,
                    (uint32_t *)kept.rank.on[PATH]->data + (size_t)h * kept.on[PATH].stride,
                    ((uint32_t *)kept.count.on[REF]->data)[h], false,
-                   "keep: head %u of %u entries, top %llu, first %llu, tail %llu, fill %llu, recent %lld", h,
-                   shape.count[h], (unsigned long long)rule.top, (unsigned long long)rule.first,
-                   (unsigned long long)rule.tail, (unsigned long long)rule.fill, (long long)rule.recent);
+                   "keep: head %u of %u entries, top %llu, first %llu, tail %llu, fill %llu, limit %llu, recent %lld%s",
+                   h, shape.count[h], (unsigned long long)own->top, (unsigned long long)own->first,
+                   (unsigned long long)own->tail, (unsigned long long)own->fill, (unsigned long long)own->limit,
+                   (long long)own->recent, tied ? ", ties" : "");
+    }
     both_free(pair, &scores);
+    both_free(pair, &ties);
     reads_free(pair, &kept);
+    lists_free(pair, lists);
+}
+
+static void check_shares(struct pair *pair) {
+    const struct lists_shape shape = draw(pair, below(pair, 2));
+    struct both_lists *lists = lists_make(pair, &shape);
+    const uint32_t stride = 1025 + below(pair, 40), level = below(pair, 5);
+    const uint64_t tail = below(pair, 2) ? 0 : below(pair, 600), slots = below(pair, 8) ? below(pair, 3200) : 0;
+    struct both scores = draw_scores(pair, &shape, stride, level);
+    struct both out = both_floats(pair, shape.kv_heads, ORDINARY);
+    for (int s = 0; s < SIDES; s++)
+        pair->device[s]->ops->shares(pair->device[s], &lists->on[s], span_of(&scores, s), stride, tail, slots,
+                                     span_of(&out, s));
+    SAME_WORDS(pair, &out, "shares: slots %llu, tail %llu, heads %u, entries %u", (unsigned long long)slots,
+               (unsigned long long)tail, shape.kv_heads, shape.count[0]);
+    both_free(pair, &scores);
+    both_free(pair, &out);
     lists_free(pair, lists);
 }
 
@@ -192,10 +256,12 @@ static void test_relayout(void **state) {
 static void test_pool(void **state) {
     (void)state;
     on_all(check_pool, 30);
+    on_all(check_columns, 20);
 }
 static void test_keep(void **state) {
     (void)state;
-    on_all(check_keep, 60);
+    on_all(check_keep, 90);
+    on_all(check_shares, 30);
 }
 
 int main(void) {

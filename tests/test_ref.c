@@ -132,6 +132,10 @@ static void simple_rows(void **state) {
     OPS->add(device, y, a, n);
     for (size_t i = 0; i < n; i++)
         assert_true(floats(y)[i] == floats(before)[i] + floats(a)[i]);
+    OPS->copy(device, before, y, n * 4);
+    OPS->blend(device, before, b, 0.25f, n);
+    for (size_t i = 0; i < n; i++) /* y was before + a */
+        assert_true(floats(before)[i] == fmaf(0.25f, floats(y)[i], 0.75f * floats(b)[i]));
     OPS->gather(device, out, a, indices, 3, 5);
     for (int i = 0; i < 3; i++)
         assert_memory_equal(floats(out) + 5 * i, floats(a) + 5 * index[i], 20);
@@ -170,55 +174,61 @@ static void pools(void **state) {
     OPS->arena_free(device, arena);
 }
 
-/* Whether a (score, rank) goes before another: docs/methods.md rule 4. */
-static bool before(float a, uint32_t rank_a, float b, uint32_t rank_b) {
-    if (isnan(a) != isnan(b))
-        return isnan(b);
-    if (!isnan(a) && a != b)
-        return a > b;
+/* Whether a score goes before another: docs/methods.md rule 4. */
+static bool above(float a, float b) { return isnan(a) != isnan(b) ? isnan(b) : !isnan(a) && a > b; }
+
+static bool before(float a, float tie_a, uint32_t rank_a, float b, float tie_b, uint32_t rank_b) {
+    if (above(a, b) || above(b, a))
+        return above(a, b);
+    if (above(tie_a, tie_b) || above(tie_b, tie_a))
+        return above(tie_a, tie_b);
     return rank_a < rank_b;
 }
 
 static void keeps(void **state) {
     struct kvc_arena *arena;
     struct kvc_lists lists = make_lists(KVC_F32, 0, true, &arena);
-    struct kvc_span scores = values(HEADS * SLOTS);
+    struct kvc_span scores = values(HEADS * SLOTS), ties = values(HEADS * SLOTS);
     struct kvc_read_list kept = ranks(NULL, 0, NULL, 0);
     uint32_t *count = lists.count->data;
     (void)state;
     for (int round = 0; round < 300; round++) {
-        struct kvc_keep rule = {.recent = INT64_MAX};
-        bool keep[SLOTS];
+        struct kvc_keep rule = {.recent = INT64_MAX}, rules[HEADS];
+        bool keep[SLOTS], candidate[SLOTS], one = draw(2), tied = draw(2);
         count[0] = draw(60);
         count[1] = draw(6);
         for (uint32_t i = 0; i < HEADS * SLOTS; i++) {
             static const float some[] = {0.0f, -0.0f, 1.0f, -1.0f, NAN, INFINITY, -INFINITY};
             floats(scores)[i] = some[draw(round % 2 ? 2 : 7)];
+            floats(ties)[i] = some[draw(7)];
         }
         rule.first = draw(2) ? draw(5) : 0;
         rule.tail = draw(2) ? draw(9) : 0;
         rule.top = draw(2) ? draw(30) : 0;
         rule.fill = draw(2) ? draw(40) : 0;
         rule.recent = draw(3) ? INT64_MAX : (int64_t)draw(60);
-        OPS->keep(device, &lists, &rule, 1, scores, (struct kvc_span){NULL, 0}, SLOTS, &kept);
+        rules[0] = rule;
+        rules[1] = (struct kvc_keep){.tail = 2, .top = 3, .limit = draw(60), .recent = INT64_MAX};
+        OPS->keep(device, &lists, rules, one ? 1 : 2, scores, tied ? ties : (struct kvc_span){NULL, 0}, SLOTS, &kept);
         for (uint32_t h = 0; h < HEADS; h++) {
+            rule = rules[one ? 0 : h];
             uint32_t n = count[h], forced = 0, found = 0;
             uint64_t top = rule.top;
-            const float *s = floats(scores) + h * SLOTS;
+            const float *s = floats(scores) + h * SLOTS, *t = floats(ties) + h * SLOTS;
             const uint32_t *list = (const uint32_t *)kept.rank->data + h * SLOTS;
             for (uint32_t i = 0; i < n; i++) {
-                keep[i] = i < rule.first || i + rule.tail >= n || (int64_t)i >= rule.recent;
+                keep[i] = i < rule.first || i + rule.tail >= n || (int64_t)i >= rule.recent || n <= rule.limit;
                 forced += keep[i] ? 1 : 0;
+                candidate[i] = !keep[i];
             }
             if (forced + top < rule.fill)
                 top = rule.fill - forced;
             for (uint32_t i = 0; i < n; i++) {
                 uint64_t better = 0; /* candidates ahead of i */
-                if (i < rule.first || i + rule.tail >= n || (int64_t)i >= rule.recent)
+                if (!candidate[i])
                     continue;
                 for (uint32_t j = 0; j < n; j++)
-                    if (!(j < rule.first || j + rule.tail >= n || (int64_t)j >= rule.recent) &&
-                        before(s[j], j, s[i], i))
+                    if (candidate[j] && before(s[j], tied ? t[j] : 0, j, s[i], tied ? t[i] : 0, i))
                         better++;
                 keep[i] = better < top;
             }
@@ -231,9 +241,79 @@ static void keeps(void **state) {
     OPS->arena_free(device, arena);
 }
 
+/* Slots go one by one to the best score that is left, over both heads. */
+static void shares_slots(void **state) {
+    struct kvc_arena *arena;
+    struct kvc_lists lists = make_lists(KVC_F32, 0, false, &arena);
+    struct kvc_span scores = values(HEADS * SLOTS), out = buffer(HEADS * 4);
+    uint32_t *count = lists.count->data;
+    (void)state;
+    for (int round = 0; round < 200; round++) {
+        bool taken[HEADS * SLOTS] = {false};
+        uint32_t share[HEADS] = {0};
+        const uint32_t slots = draw(80), tail = draw(9);
+        count[0] = draw(50);
+        count[1] = draw(20);
+        for (uint32_t i = 0; i < HEADS * SLOTS; i++) {
+            static const float some[] = {0.0f, -0.0f, 1.0f, -1.0f, NAN, INFINITY, -INFINITY};
+            floats(scores)[i] = some[draw(round % 2 ? 2 : 7)];
+        }
+        for (uint32_t n = 0; n < slots; n++) {
+            int best = -1;
+            for (uint32_t i = 0; i < HEADS * SLOTS; i++)
+                if (i % SLOTS + tail < count[i / SLOTS] && !taken[i] &&
+                    (best < 0 || above(floats(scores)[i], floats(scores)[best])))
+                    best = (int)i;
+            if (best >= 0) {
+                taken[best] = true;
+                share[best / SLOTS]++;
+            }
+        }
+        OPS->shares(device, &lists, scores, SLOTS, tail, slots, out);
+        assert_memory_equal(kvc_span_data(out), share, sizeof share);
+    }
+    OPS->arena_free(device, arena);
+}
+
+static void columns_and_groups(void **state) {
+    struct kvc_arena *arena;
+    struct kvc_lists lists = make_lists(KVC_F32, 5, true, &arena);
+    struct kvc_span scores = buffer(HEADS * SLOTS * 4), k = values(9 * HEADS * D), out = buffer(HEADS * SLOTS * 4);
+    struct kvc_span heads = values(3 * HEADS * SLOTS), x = values(2 * 3 * 4), repeated = buffer(2 * 3 * 4 * 2 * 4);
+    static const uint32_t some[] = {0, 3, 4, 7, 8};
+    struct kvc_read_list kept = ranks(some, 5, some, 3);
+    const float *state_of = lists.state->data;
+    (void)state;
+    append(&lists, 9, 0, k, k);
+    OPS->evict(device, &lists, &kept); /* slots are no longer ranks */
+    for (uint32_t i = 0; i < 5 * HEADS * SLOTS; i++)
+        ((float *)lists.state->data)[i] = value();
+    OPS->column_scores(device, &lists, 1, 3, scores, SLOTS);
+    for (uint32_t h = 0; h < HEADS; h++)
+        for (uint32_t r = 0; r < count_of(&lists, h); r++) {
+            const float *at = state_of + (h * 5 + 1) * SLOTS + some[r];
+            assert_true(floats(scores)[h * SLOTS + r] == (at[0] + at[SLOTS]) + at[2 * SLOTS]);
+        }
+    OPS->scores_column(device, &lists, 4, scores, SLOTS);
+    for (uint32_t h = 0; h < HEADS; h++)
+        for (uint32_t r = 0; r < count_of(&lists, h); r++)
+            assert_true(state_of[(h * 5 + 4) * SLOTS + some[r]] == floats(scores)[h * SLOTS + r]);
+    OPS->group_scores(device, &lists, 3, out, heads, SLOTS, 3.0f);
+    for (uint32_t h = 0; h < HEADS; h++)
+        for (uint32_t r = 0; r < count_of(&lists, h); r++) {
+            const float *at = floats(heads) + h * 3 * SLOTS + r;
+            assert_true(floats(out)[h * SLOTS + r] == ((at[0] + at[SLOTS]) + at[2 * SLOTS]) / 3.0f);
+        }
+    OPS->repeat_heads(device, repeated, x, 2, 3, 2, 4);
+    for (int i = 0; i < 2 * 3 * 2; i++)
+        assert_memory_equal(floats(repeated) + 4 * i, floats(x) + i / 2 * 4, 16);
+    OPS->arena_free(device, arena);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_teardown(name, end_test)
-    const struct CMUnitTest tests[] = {TEST(linear_close),     TEST(linear_order), TEST(embed_types), TEST(norm_close),
-                                       TEST(rope_both_orders), TEST(simple_rows),  TEST(pools),       TEST(keeps)};
+    const struct CMUnitTest tests[] = {
+        TEST(linear_close), TEST(linear_order), TEST(embed_types), TEST(norm_close),   TEST(rope_both_orders),
+        TEST(simple_rows),  TEST(pools),        TEST(keeps),       TEST(shares_slots), TEST(columns_and_groups)};
     return cmocka_run_group_tests(tests, open_ref, close_ref);
 }

@@ -218,35 +218,42 @@ static void window_mass_close(void **state) {
 
 static void rings(void **state) {
     static double score[SLOTS], weight[SLOTS], rows[4][SLOTS];
-    const uint32_t group = 4, ring = 4, filled = 3;
+    const uint32_t group = 4, ring = 4, filled = 3, first = 2, columns = first + ring;
     const int64_t recent = 281; /* a position that is held */
     (void)state;
-    for (int kind = 0; kind < 2; kind++) {
-        struct rows r = make_rows(400, group, filled, KVC_F32, ring);
+    for (enum kvc_row_kind kind = KVC_ROW_WEIGHTS; kind <= KVC_ROW_LOW; kind++) {
+        struct rows r = make_rows(400, group, filled, KVC_F32, columns);
         struct kvc_span scores = buffer(HEADS * SLOTS * 4);
         struct kvc_weight_rows w = {&r.lists, NULL, r.rows, r.heads, HEADS, D, 0, r.q, r.M, r.L, r.positions, r.later};
         float *column = floats((struct kvc_span){r.lists.state, 0});
         attend(&r, NULL);
-        for (uint32_t i = 0; i < ring * HEADS * SLOTS; i++)
+        for (uint32_t i = 0; i < columns * HEADS * SLOTS; i++)
             column[i] = -7.0f;
-        OPS->ring_write(device, &w, 0, ring, kind ? KVC_ROW_LOGITS : KVC_ROW_WEIGHTS);
+        OPS->ring_write(device, &w, first, ring, kind);
         for (uint32_t h = 0; h < HEADS; h++) {
             uint32_t n = count_of(&r.lists, h);
             memset(rows, 0, sizeof rows);
             for (uint32_t row = 0; row < filled; row++) {
                 uint32_t c = (uint32_t)((const int32_t *)kvc_span_data(r.positions))[row] % ring;
+                uint32_t seen = 0;
+                for (uint32_t i = 0; i < n; i++)
+                    seen += sees(&r, row, h, i);
                 for (uint32_t g = 0; g < group; g++) {
                     double M, L;
                     exact_weights(&r, row, h * group + g, score, weight, &M, &L);
                     for (uint32_t i = 0; i < n; i++)
-                        rows[row][i] += kind == 0 ? weight[i] : sees(&r, row, h, i) ? score[i] : 0;
+                        if (sees(&r, row, h, i))
+                            rows[row][i] += kind == KVC_ROW_WEIGHTS  ? weight[i]
+                                            : kind == KVC_ROW_LOGITS ? score[i]
+                                                                     : weight[i] < 1.0 / seen;
                 }
                 for (uint32_t i = 0; i < n; i++)
-                    assert_near(column[ring * h * SLOTS + c * SLOTS + kvc_list_slot(&r.lists, h, i)], rows[row][i],
+                    assert_near(column[(columns * h + first + c) * SLOTS + kvc_list_slot(&r.lists, h, i)], rows[row][i],
                                 2e-6);
             }
-            assert_true(column[ring * h * SLOTS + 400 % ring * SLOTS + 0] == -7.0f); /* the column of no query */
-            for (uint32_t row = 0; kind && row < filled; row++) {
+            assert_true(column[(columns * h + first + 400 % ring) * SLOTS] == -7.0f); /* the column of no query */
+            assert_true(column[columns * h * SLOTS] == -7.0f);
+            for (uint32_t row = 0; kind == KVC_ROW_LOGITS && row < filled; row++) {
                 double sum = 0; /* softmax over the older entries */
                 for (uint32_t i = 0; i < n; i++)
                     sum += position_of(&r.lists, h, i) < recent ? exp(rows[row][i]) : 0;
@@ -254,8 +261,8 @@ static void rings(void **state) {
                     rows[row][i] = exp(rows[row][i]) / sum;
             }
             for (int fusion = 0; fusion < 2; fusion++) {
-                OPS->ring_fuse(device, &r.lists, 0, ring, filled, 400, kind ? KVC_ROW_LOGITS : KVC_ROW_WEIGHTS,
-                               fusion ? KVC_FUSE_MAX : KVC_FUSE_SUM, recent, scores, SLOTS);
+                OPS->ring_fuse(device, &r.lists, first, ring, filled, 400, kind, fusion ? KVC_FUSE_MAX : KVC_FUSE_SUM,
+                               recent, scores, SLOTS);
                 for (uint32_t i = 0; i < n; i++) {
                     double F = 0;
                     for (uint32_t row = 0; row < filled; row++)

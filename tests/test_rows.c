@@ -65,6 +65,18 @@ static void check_values(struct pair *pair) {
     both_free(pair, &z);
 }
 
+static void check_blend(struct pair *pair) {
+    const size_t n = 1 + below(pair, 20000);
+    const float share = below(pair, 2) ? 0.32f : (float)below(pair, 101) / 100.0f;
+    const enum values kind = any_values(pair);
+    struct both x = both_floats(pair, n, kind), y = both_floats(pair, n, kind);
+    for (int s = 0; s < SIDES; s++)
+        pair->device[s]->ops->blend(pair->device[s], span_of(&y, s), span_of(&x, s), share, n);
+    SAME_FLOATS(pair, &y, "blend: n %zu, share %g", n, (double)share);
+    both_free(pair, &x);
+    both_free(pair, &y);
+}
+
 static void check_gather(struct pair *pair) {
     const uint32_t from = 1 + below(pair, 100), rows = 1 + below(pair, 70), width = any_size(pair);
     struct both x = both_floats(pair, (size_t)from * width, any_values(pair));
@@ -123,6 +135,7 @@ static void test_rope(void **state) {
 static void test_values(void **state) {
     (void)state;
     on_all(check_values, 30);
+    on_all(check_blend, 20);
 }
 static void test_gather(void **state) {
     (void)state;

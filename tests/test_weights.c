@@ -4,6 +4,7 @@
 static const uint32_t head_sizes[] = {8, 64, 80, 96, 128, 256};
 static const uint32_t groups[] = {1, 3, 4, 7, 8};
 static const uint32_t entries[] = {0, 1, 31, 255, 256, 257, 511, 512, 513, 1000};
+static const enum kvc_row_kind kinds[] = {KVC_ROW_WEIGHTS, KVC_ROW_LOGITS, KVC_ROW_LOW};
 static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
 
 static struct lists_shape draw(struct pair *pair, uint32_t columns) {
@@ -110,20 +111,21 @@ static void check_window_mass(struct pair *pair) {
 
 static void check_ring(struct pair *pair) {
     const uint32_t ring = 1 + below(pair, 33), queries = below(pair, 2) ? 1 : 1 + below(pair, ring);
-    struct rows_case c = make_case(pair, ring + below(pair, 2), queries);
-    const enum kvc_row_kind kind = below(pair, 3) ? KVC_ROW_WEIGHTS : KVC_ROW_LOGITS;
+    const uint32_t first = below(pair, 2) ? 0 : below(pair, 9);
+    struct rows_case c = make_case(pair, first + ring + below(pair, 2), queries);
+    const enum kvc_row_kind kind = kinds[below(pair, COUNT(kinds))];
     const enum kvc_fusion fusion = below(pair, 2) ? KVC_FUSE_SUM : KVC_FUSE_MAX;
     const uint32_t stride = 1000 + below(pair, 50), filled = below(pair, 8) ? ring : below(pair, ring + 1);
     const int64_t now = (int64_t)ring + below(pair, 1000), recent = (int64_t)below(pair, 1400) - 100;
     struct both scores = both_floats(pair, (size_t)stride * c.shape.kv_heads, ORDINARY);
     for (int s = 0; s < SIDES; s++) {
         const struct kvc_weight_rows rows = rows_of(&c, s);
-        pair->device[s]->ops->ring_write(pair->device[s], &rows, 0, ring, kind);
+        pair->device[s]->ops->ring_write(pair->device[s], &rows, first, ring, kind);
     }
     same_lists(pair, c.lists, "ring_write");
     for (int s = 0; s < SIDES; s++)
-        pair->device[s]->ops->ring_fuse(pair->device[s], &c.lists->on[s], 0, ring, filled, now, kind, fusion, recent,
-                                        span_of(&scores, s), stride);
+        pair->device[s]->ops->ring_fuse(pair->device[s], &c.lists->on[s], first, ring, filled, now, kind, fusion,
+                                        recent, span_of(&scores, s), stride);
     SAME_FLOATS(pair, &scores, "ring_fuse: ring %u, filled %u, now %lld, recent %lld, entries %u, kind %d, fusion %d",
                 ring, filled, (long long)now, (long long)recent, c.shape.count[0], (int)kind, (int)fusion);
     both_free(pair, &scores);
@@ -150,7 +152,7 @@ static void attend(struct pair *pair, const struct rows_case *c, struct both *ou
 }
 
 static void write_ring(struct pair *pair, const struct rows_case *c, const char *when) {
-    const enum kvc_row_kind kind = below(pair, 2) ? KVC_ROW_WEIGHTS : KVC_ROW_LOGITS;
+    const enum kvc_row_kind kind = kinds[below(pair, COUNT(kinds))];
     for (int s = 0; s < SIDES; s++) {
         const struct kvc_weight_rows rows = rows_of(c, s);
         pair->device[s]->ops->ring_write(pair->device[s], &rows, 0, 4, kind);

@@ -11,14 +11,45 @@
 #define KVC_REF(name) kvc_ref_##name
 #endif
 
-/* Every operation that ref defines, in the order of the table. */
-#define KVC_REF_OPERATIONS(apply)                                                                                      \
-    apply(embed) apply(norm) apply(linear) apply(rope) apply(gated_silu) apply(add) apply(gather) apply(append)        \
-        apply(drop) apply(attention) apply(identity) apply(evict) apply(relayout) apply(entries) apply(window_mass)    \
-            apply(ring_write) apply(ring_fuse) apply(pool) apply(keep)
+/* Every operation that ref defines, in the order of the table, one a line. */
+/* clang-format off */
+#define KVC_REF_OPERATIONS(apply) \
+    apply(embed) \
+    apply(norm) \
+    apply(linear) \
+    apply(rope) \
+    apply(gated_silu) \
+    apply(add) \
+    apply(blend) \
+    apply(repeat_heads) \
+    apply(gather) \
+    apply(append) \
+    apply(drop) \
+    apply(attention) \
+    apply(identity) \
+    apply(evict) \
+    apply(relayout) \
+    apply(entries) \
+    apply(window_mass) \
+    apply(ring_write) \
+    apply(ring_fuse) \
+    apply(column_scores) \
+    apply(scores_column) \
+    apply(pool) \
+    apply(group_scores) \
+    apply(keep) \
+    apply(shares)
 
 /* Those that only move integers or whole rows: ref's version is also the fast one, on any CPU path. */
-#define KVC_REF_IS_FAST(apply) apply(gather) apply(drop) apply(identity) apply(evict) apply(relayout) apply(entries)
+#define KVC_REF_IS_FAST(apply) \
+    apply(repeat_heads) \
+    apply(gather) \
+    apply(drop) \
+    apply(identity) \
+    apply(evict) \
+    apply(relayout) \
+    apply(entries)
+/* clang-format on */
 
 void kvc_ref_fill(struct kvc_ops *table);
 void kvc_ref_fma_fill(struct kvc_ops *table);
@@ -38,6 +69,9 @@ void KVC_REF(rope)(struct kvc_device *, struct kvc_span y, struct kvc_span x, st
                    bool interleaved);
 void KVC_REF(gated_silu)(struct kvc_device *, struct kvc_span y, struct kvc_span gate, struct kvc_span up, size_t n);
 void KVC_REF(add)(struct kvc_device *, struct kvc_span y, struct kvc_span x, size_t n);
+void KVC_REF(blend)(struct kvc_device *, struct kvc_span y, struct kvc_span x, float share, size_t n);
+void KVC_REF(repeat_heads)(struct kvc_device *, struct kvc_span out, struct kvc_span x, uint32_t rows, uint32_t heads,
+                           uint32_t copies, uint32_t head_size);
 void KVC_REF(gather)(struct kvc_device *, struct kvc_span out, struct kvc_span x, struct kvc_span index, uint32_t rows,
                      uint32_t width);
 void KVC_REF(append)(struct kvc_device *, const struct kvc_segment *segments, size_t segment_count, struct kvc_span k,
@@ -56,10 +90,18 @@ void KVC_REF(ring_write)(struct kvc_device *, const struct kvc_weight_rows *, ui
 void KVC_REF(ring_fuse)(struct kvc_device *, const struct kvc_lists *, uint32_t first, uint32_t ring, uint32_t filled,
                         int64_t now, enum kvc_row_kind kind, enum kvc_fusion fusion, int64_t recent,
                         struct kvc_span scores, uint32_t stride);
+void KVC_REF(column_scores)(struct kvc_device *, const struct kvc_lists *, uint32_t first, uint32_t columns,
+                            struct kvc_span scores, uint32_t stride);
+void KVC_REF(scores_column)(struct kvc_device *, const struct kvc_lists *, uint32_t column, struct kvc_span scores,
+                            uint32_t stride);
 void KVC_REF(pool)(struct kvc_device *, const struct kvc_lists *, uint32_t rows, struct kvc_span out,
                    struct kvc_span in, uint32_t stride, uint64_t tail, uint32_t kernel, enum kvc_pooling pooling);
+void KVC_REF(group_scores)(struct kvc_device *, const struct kvc_lists *, uint32_t rows, struct kvc_span out,
+                           struct kvc_span in, uint32_t stride, float divisor);
 void KVC_REF(keep)(struct kvc_device *, const struct kvc_lists *, const struct kvc_keep *rules, uint32_t rule_count,
                    struct kvc_span scores, struct kvc_span ties, uint32_t stride, struct kvc_read_list *kept);
+void KVC_REF(shares)(struct kvc_device *, const struct kvc_lists *, struct kvc_span scores, uint32_t stride,
+                     uint64_t tail, uint64_t slots, struct kvc_span shares);
 
 /* ---- shared inside ref ---- */
 

@@ -1,4 +1,4 @@
-/* rows.c - operations on rows of values: embed, norm, gated_silu, add, gather. */
+/* rows.c - operations on rows of values: embed, norm, gated_silu, add, blend, repeat_heads, gather. */
 #include <string.h>
 
 #include "backends/cpu/ref/ref.h"
@@ -10,8 +10,7 @@ void KVC_REF(embed)(struct kvc_device *device, struct kvc_span out, const struct
     (void)device;
     for (uint32_t i = 0; i < rows; i++)
         KVC_REF(widen)
-        (table->type, table->data + (size_t)token[i] * table->row_bytes, 0, table->inputs,
-         y + (size_t)i * table->inputs);
+    (table->type, table->data + (size_t)token[i] * table->row_bytes, 0, table->inputs, y + (size_t)i * table->inputs);
 }
 
 void KVC_REF(norm)(struct kvc_device *device, struct kvc_span y_span, struct kvc_span x_span, struct kvc_span w_span,
@@ -41,6 +40,24 @@ void KVC_REF(add)(struct kvc_device *device, struct kvc_span y_span, struct kvc_
     (void)device;
     for (size_t i = 0; i < n; i++)
         y[i] = y[i] + x[i];
+}
+
+void KVC_REF(blend)(struct kvc_device *device, struct kvc_span y_span, struct kvc_span x_span, float share, size_t n) {
+    float *y = kvc_span_data(y_span), rest = 1.0f - share;
+    const float *x = kvc_span_data(x_span);
+    (void)device;
+    for (size_t i = 0; i < n; i++)
+        y[i] = kvc_fma(share, y[i], rest * x[i]);
+}
+
+void KVC_REF(repeat_heads)(struct kvc_device *device, struct kvc_span out, struct kvc_span x, uint32_t rows,
+                           uint32_t heads, uint32_t copies, uint32_t head_size) {
+    float *to = kvc_span_data(out);
+    const float *from = kvc_span_data(x);
+    (void)device;
+    for (size_t i = 0; i < (size_t)rows * heads; i++, from += head_size)
+        for (uint32_t c = 0; c < copies; c++, to += head_size)
+            memcpy(to, from, head_size * sizeof *to);
 }
 
 void KVC_REF(gather)(struct kvc_device *device, struct kvc_span out, struct kvc_span x, struct kvc_span index,

@@ -1,19 +1,23 @@
-/* weights.c - the attention weights policies look at: window mass, and rings of weight or logit rows. */
+/* weights.c - the attention weights policies look at: window mass, rings of rows, state columns as scores. */
 #include "backends/cpu/ref/ref.h"
 
 /* The group's value of one query at one entry: the sum over its heads, from 0 and ascending, of the weights
- * exp(s - M) / L, or of the scores s. head: the first query head, q its row. */
+ * exp(s - M) / L, of the scores s, or of 1 where the weight is below `low`. */
 static float group_value(const struct kvc_weight_rows *w, uint32_t query, uint32_t h, const float *key,
-                         enum kvc_row_kind kind) {
+                         enum kvc_row_kind kind, float low) {
     uint32_t group = w->heads / w->kv_heads, d = w->head_size;
     size_t at = (size_t)query * w->heads + (size_t)h * group;
     const float *q = (const float *)kvc_span_data(w->q) + at * d;
-    const float *maximum = kind == KVC_ROW_WEIGHTS ? (const float *)kvc_span_data(w->maximum) + at : NULL;
-    const float *sum = kind == KVC_ROW_WEIGHTS ? (const float *)kvc_span_data(w->sum) + at : NULL;
+    const float *maximum = kind != KVC_ROW_LOGITS ? (const float *)kvc_span_data(w->maximum) + at : NULL;
+    const float *sum = kind != KVC_ROW_LOGITS ? (const float *)kvc_span_data(w->sum) + at : NULL;
     float scale = kvc_attention_scale(d), value = 0.0f;
     for (uint32_t g = 0; g < group; g++) {
-        float s = kvc_ref_dot(q + (size_t)g * d, key, d) * scale;
-        value = value + (kind == KVC_ROW_WEIGHTS ? kvc_div(kvc_exp(s - maximum[g]), sum[g]) : s);
+        float x = kvc_ref_dot(q + (size_t)g * d, key, d) * scale;
+        if (kind != KVC_ROW_LOGITS)
+            x = kvc_div(kvc_exp(x - maximum[g]), sum[g]);
+        if (kind == KVC_ROW_LOW)
+            x = x < low ? 1.0f : 0.0f;
+        value = value + x;
     }
     return value;
 }
@@ -41,7 +45,7 @@ void KVC_REF(window_mass)(struct kvc_device *device, const struct kvc_weight_row
                 if (slot == UINT32_MAX)
                     continue;
                 KVC_REF(load_entry)(&w->lists->format, kvc_list_key(w->lists, h, slot), key);
-                column[rank] = column[rank] + group_value(w, query, h, key, KVC_ROW_WEIGHTS);
+                column[rank] = column[rank] + group_value(w, query, h, key, KVC_ROW_WEIGHTS, 0.0f);
             }
         }
     }
@@ -57,14 +61,17 @@ void KVC_REF(ring_write)(struct kvc_device *device, const struct kvc_weight_rows
             uint32_t position = (uint32_t)((const int32_t *)kvc_span_data(w->positions))[query];
             float *column = kvc_list_column(w->lists, h, first + position % ring);
             struct kvc_view view = view_of_query(w, query, h);
+            uint32_t seen = 0;
             for (uint32_t r = 0; r < kvc_list_count(w->lists, h); r++)
                 column[kvc_list_slot(w->lists, h, r)] = 0.0f;
+            for (uint32_t j = 0; j < view.places; j++)
+                seen += kvc_view_slot(&view, j) != UINT32_MAX;
             for (uint32_t j = 0; j < view.places; j++) {
                 uint32_t slot = kvc_view_slot(&view, j);
                 if (slot == UINT32_MAX)
                     continue;
                 KVC_REF(load_entry)(&w->lists->format, kvc_list_key(w->lists, h, slot), key);
-                column[slot] = group_value(w, query, h, key, kind);
+                column[slot] = group_value(w, query, h, key, kind, kvc_div(1.0f, (float)seen));
             }
         }
 }
@@ -130,4 +137,26 @@ void KVC_REF(ring_fuse)(struct kvc_device *device, const struct kvc_lists *lists
             }
         }
     }
+}
+
+void KVC_REF(column_scores)(struct kvc_device *device, const struct kvc_lists *lists, uint32_t first, uint32_t columns,
+                            struct kvc_span scores, uint32_t stride) {
+    (void)device;
+    for (uint32_t h = 0; h < lists->kv_heads; h++)
+        for (uint32_t r = 0; r < kvc_list_count(lists, h); r++) {
+            uint32_t slot = kvc_list_slot(lists, h, r);
+            float sum = kvc_list_column(lists, h, first)[slot];
+            for (uint32_t c = 1; c < columns; c++)
+                sum = sum + kvc_list_column(lists, h, first + c)[slot];
+            ((float *)kvc_span_data(scores))[(size_t)h * stride + r] = sum;
+        }
+}
+
+void KVC_REF(scores_column)(struct kvc_device *device, const struct kvc_lists *lists, uint32_t column,
+                            struct kvc_span scores, uint32_t stride) {
+    (void)device;
+    for (uint32_t h = 0; h < lists->kv_heads; h++)
+        for (uint32_t r = 0; r < kvc_list_count(lists, h); r++)
+            kvc_list_column(lists, h, column)[kvc_list_slot(lists, h, r)] =
+                ((const float *)kvc_span_data(scores))[(size_t)h * stride + r];
 }

@@ -92,7 +92,7 @@ static void fuse_task(void *argument, size_t task, unsigned thread) {
     float *row = carve(&at, (size_t)job->slots_most * sizeof *row), *tile = carve(&at, KVC_TILE * sizeof *tile);
     float *maxima = carve(&at, job->slots_most / KVC_TILE * sizeof *maxima);
     float *sums = carve(&at, job->slots_most / KVC_TILE * sizeof *sums);
-    const bool by_slot = job->kind == KVC_ROW_WEIGHTS && slots <= 2 * count + KVC_TILE;
+    const bool by_slot = job->kind != KVC_ROW_LOGITS && slots <= 2 * count + KVC_TILE;
     float *F = by_slot ? fused : scores;
     for (uint32_t i = 0; i < job->filled; i++) {
         const float *ring_row = state + (size_t)(job->column + (job->now - job->filled + i) % job->ring) * slots;

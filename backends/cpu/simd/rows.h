@@ -1,4 +1,4 @@
-/* rows.h - template: operations on rows of values: embed, norm, rope, gated_silu, add, gather. */
+/* rows.h - template: operations on rows of values: embed, norm, rope, gated_silu, add, blend, gather. */
 #ifndef KVC_CPU_ROWS_H
 #define KVC_CPU_ROWS_H
 
@@ -13,7 +13,7 @@ struct rows_job {
     const struct kvc_weight *table;
     size_t count, piece, width; /* rows (values where width is 1), at once, floats of a row */
     uint32_t heads, head_size, rotary;
-    float eps;
+    float eps, share;
     bool interleaved;
 };
 
@@ -250,6 +250,24 @@ static void add_task(void *argument, size_t task, unsigned thread) {
 static void add(struct kvc_device *device, struct kvc_span y, struct kvc_span x, size_t n) {
     struct rows_job job = {.y = kvc_span_data(y), .x = kvc_span_data(x), .count = n, .width = 1};
     run_pieces(device, &job, add_task, (double)n * 3 / LANES);
+}
+
+static void blend_task(void *argument, size_t task, unsigned thread) {
+    const struct rows_job *job = argument;
+    const size_t end = piece_end(job, task);
+    const float rest = 1.0f - job->share;
+    size_t i = task * job->piece;
+    (void)thread;
+    for (; i + LANES <= end; i += LANES)
+        vf_store(job->y + i,
+                 vf_fma(vf_set(job->share), vf_load(job->y + i), vf_mul(vf_set(rest), vf_load(job->x + i))));
+    for (; i < end; i++)
+        job->y[i] = kvc_fma(job->share, job->y[i], rest * job->x[i]);
+}
+
+static void blend(struct kvc_device *device, struct kvc_span y, struct kvc_span x, float share, size_t n) {
+    struct rows_job job = {.y = kvc_span_data(y), .x = kvc_span_data(x), .count = n, .width = 1, .share = share};
+    run_pieces(device, &job, blend_task, (double)n * 4 / LANES);
 }
 
 static void gather_task(void *argument, size_t task, unsigned thread) {

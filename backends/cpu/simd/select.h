@@ -1,4 +1,4 @@
-/* select.h - template: from scores to entries: pool and keep. */
+/* select.h - template: from scores to entries: pool, group_scores, keep and shares. */
 #ifndef KVC_CPU_SELECT_H
 #define KVC_CPU_SELECT_H
 
@@ -63,6 +63,39 @@ static void pool(struct kvc_device *device, const struct kvc_lists *lists, uint3
     kvc_threads_run(threads_for((struct kvc_cpu *)device, work), (size_t)lists->kv_heads * rows, pool_task, &job);
 }
 
+/* ---- group_scores ---- */
+
+struct group_job {
+    const struct kvc_lists *lists;
+    float *out;
+    const float *in;
+    uint32_t rows, stride;
+    float divisor;
+};
+
+static void group_task(void *argument, size_t h, unsigned thread) {
+    const struct group_job *job = argument;
+    const uint32_t count = ((const uint32_t *)job->lists->count->data)[h];
+    const float *x = job->in + h * job->rows * job->stride;
+    float *y = job->out + h * job->stride;
+    (void)thread;
+    for (uint32_t r = 0; r < count; r += LANES) {
+        vf sum = vf_zero();
+        for (uint32_t g = 0; g < job->rows; g++)
+            sum = vf_add(sum, vf_part_load(x + (size_t)g * job->stride + r, count - r));
+        vf_part_store(y + r, vf_div(sum, vf_set(job->divisor)), count - r);
+    }
+}
+
+static void group_scores(struct kvc_device *device, const struct kvc_lists *lists, uint32_t rows, struct kvc_span out,
+                         struct kvc_span in, uint32_t stride, float divisor) {
+    struct group_job job = {lists, kvc_span_data(out), kvc_span_data(in), rows, stride, divisor};
+    double work = 0.0;
+    for (uint32_t h = 0; h < lists->kv_heads; h++)
+        work += (double)((const uint32_t *)lists->count->data)[h] * (2.0 * rows + 6.0) / LANES;
+    kvc_threads_run(threads_for((struct kvc_cpu *)device, work), lists->kv_heads, group_task, &job);
+}
+
 /* ---- keep ---- */
 
 struct keep_job {
@@ -70,7 +103,7 @@ struct keep_job {
     const struct kvc_lists *lists;
     const struct kvc_keep *rules;
     uint32_t rule_count;
-    const float *scores; /* [H_kv, stride] or NULL */
+    const float *scores, *ties; /* [H_kv, stride] or NULL */
     uint32_t stride, count_most;
     struct kvc_read_list *kept;
 };
@@ -106,6 +139,18 @@ static int32_t threshold(const int32_t *keys, uint32_t n, uint32_t top) {
             found = tried;
     }
     return (int32_t)(found ^ 0x80000000u);
+}
+
+/* keys [n, padded] of scores [n]. */
+static void make_keys(int32_t *keys, const float *scores, uint32_t n) {
+    uint32_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        vi_store(keys + i, score_keys(vf_load(scores + i)));
+    if (i < n) {
+        vi_store(keys + i, score_keys(vf_part_load(scores + i, n - i)));
+        for (uint32_t j = n; j < i + LANES; j++)
+            keys[j] = INT32_MIN;
+    }
 }
 
 /* The lowest of keys [n]; of equal ones the last. */
@@ -144,6 +189,41 @@ static uint32_t *count_up(uint32_t *ranks, uint32_t first, uint32_t n) {
     return ranks + n;
 }
 
+/* Writes low + i of the `top` highest of keys [n], 0 < top < n: of those that just reach the bound the first few, or
+ * where ties [n] are given those with the highest ties. tie_keys: room for n. */
+static uint32_t *write_top(uint32_t *next, uint32_t low, const int32_t *keys, uint32_t n, uint32_t top,
+                           const float *ties, int32_t *tie_keys) {
+    const int32_t bound = threshold(keys, n, top);
+    const uint32_t *full = next + top;
+    uint32_t equal = top - count_above(keys, n, bound), tied = 0;
+    int32_t tie_bound = INT32_MIN;
+    for (uint32_t i = 0; ties && i < n; i++)
+        if (keys[i] == bound)
+            ((float *)(void *)tie_keys)[tied++] = ties[i];
+    if (tied > equal) {
+        make_keys(tie_keys, (const float *)(const void *)tie_keys, tied);
+        tie_bound = threshold(tie_keys, tied, equal);
+        equal -= count_above(tie_keys, tied, tie_bound);
+        tied = 0;
+    } else {
+        ties = NULL;
+    }
+    for (uint32_t i = 0; next < full; i++) {
+        bool reaches = keys[i] == bound;
+        if (reaches && ties) {
+            const int32_t tie = tie_keys[tied++];
+            reaches = tie > tie_bound || (tie == tie_bound && equal > 0);
+            equal -= reaches && tie == tie_bound;
+        } else if (reaches) {
+            reaches = equal > 0;
+            equal -= reaches;
+        }
+        *next = low + i;
+        next += keys[i] > bound || reaches;
+    }
+    return next;
+}
+
 static void keep_task(void *argument, size_t task, unsigned thread) {
     const struct keep_job *job = argument;
     const uint32_t h = (uint32_t)task;
@@ -160,7 +240,7 @@ static void keep_task(void *argument, size_t task, unsigned thread) {
             recent = middle + 1;
     }
     high = recent < high ? recent : high;
-    if (high < low)
+    if (high < low || count <= rule->limit)
         high = low;
     const uint32_t candidates = high - low, forced = count - candidates;
     uint64_t top = rule->top;
@@ -173,32 +253,18 @@ static void keep_task(void *argument, size_t task, unsigned thread) {
         next = count_up(next, low, (uint32_t)top);
     } else if (top > 0) {
         const float *score = job->scores + (size_t)h * job->stride + low;
-        int32_t *keys = kvc_cpu_scratch(job->cpu, thread, ((size_t)job->count_most + LANES) * sizeof *keys);
+        const float *ties = job->ties ? job->ties + (size_t)h * job->stride + low : NULL;
+        const size_t room = (size_t)job->count_most + LANES;
+        int32_t *keys = kvc_cpu_scratch(job->cpu, thread, (ties ? 2 : 1) * room * sizeof *keys);
         if (!keys)
             return;
-        uint32_t i = 0;
-        for (; i + LANES <= candidates; i += LANES)
-            vi_store(keys + i, score_keys(vf_load(score + i)));
-        if (i < candidates) {
-            vi_store(keys + i, score_keys(vf_part_load(score + i, candidates - i)));
-            for (uint32_t j = candidates; j < i + LANES; j++)
-                keys[j] = INT32_MIN;
-        }
-        if (top == candidates - 1) { /* one goes */
+        make_keys(keys, score, candidates);
+        if (top == candidates - 1 && !ties) { /* one goes */
             const uint32_t gone = last_lowest(keys, candidates);
             next = count_up(next, low, gone);
             next = count_up(next, low + gone + 1, candidates - gone - 1);
         } else {
-            const int32_t bound = threshold(keys, candidates, (uint32_t)top);
-            /* of those that just reach the bound, the first few */
-            uint32_t equal = (uint32_t)top - count_above(keys, candidates, bound);
-            const uint32_t *full = next + top;
-            for (i = 0; next < full; i++) {
-                const bool reaches = keys[i] == bound && equal > 0;
-                *next = low + i;
-                next += keys[i] > bound || reaches;
-                equal -= reaches;
-            }
+            next = write_top(next, low, keys, candidates, (uint32_t)top, ties, keys + room);
         }
     }
     next = count_up(next, high, count - high);
@@ -208,12 +274,12 @@ static void keep_task(void *argument, size_t task, unsigned thread) {
 static void keep(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_keep *rules,
                  uint32_t rule_count, struct kvc_span scores, struct kvc_span ties, uint32_t stride,
                  struct kvc_read_list *kept) {
-    (void)ties;
     struct keep_job job = {.cpu = (struct kvc_cpu *)device,
                            .lists = lists,
                            .rules = rules,
                            .rule_count = rule_count,
                            .scores = scores.buffer ? (const float *)kvc_span_data(scores) : NULL,
+                           .ties = ties.buffer ? (const float *)kvc_span_data(ties) : NULL,
                            .stride = stride,
                            .kept = kept};
     double work = 0.0;
@@ -225,6 +291,43 @@ static void keep(struct kvc_device *device, const struct kvc_lists *lists, const
         work += count * (job.scores && stay + 64 < count ? 64.0 : 4.0) / LANES;
     }
     kvc_threads_run(threads_for(job.cpu, work), lists->kv_heads, keep_task, &job);
+}
+
+/* ---- shares ---- */
+
+static void shares(struct kvc_device *device, const struct kvc_lists *lists, struct kvc_span scores, uint32_t stride,
+                   uint64_t tail, uint64_t slots, struct kvc_span out) {
+    uint32_t *share = kvc_span_data(out), all = 0;
+    size_t padded = 0;
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        const uint32_t count = ((const uint32_t *)lists->count->data)[h];
+        share[h] = tail < count ? count - (uint32_t)tail : 0; /* at first all that there are */
+        all += share[h];
+        padded += (share[h] + LANES - 1) / LANES * LANES;
+    }
+    if (slots >= all)
+        return;
+    if (slots == 0) {
+        memset(share, 0, lists->kv_heads * sizeof *share);
+        return;
+    }
+    int32_t *keys = kvc_cpu_scratch((struct kvc_cpu *)device, 0, padded * sizeof *keys), *mine = keys;
+    if (!keys)
+        return;
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        make_keys(mine, (const float *)kvc_span_data(scores) + (size_t)h * stride, share[h]);
+        mine += (share[h] + LANES - 1) / LANES * LANES;
+    }
+    const int32_t bound = threshold(keys, (uint32_t)padded, (uint32_t)slots);
+    uint32_t equal = (uint32_t)slots - count_above(keys, (uint32_t)padded, bound);
+    mine = keys;
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        const uint32_t n = share[h], above = count_above(mine, n, bound);
+        const uint32_t reach = (bound == INT32_MIN ? n : count_above(mine, n, bound - 1)) - above;
+        share[h] = above + (reach < equal ? reach : equal);
+        equal -= reach < equal ? reach : equal;
+        mine += (n + LANES - 1) / LANES * LANES;
+    }
 }
 
 #endif

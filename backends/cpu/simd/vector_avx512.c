@@ -2,6 +2,7 @@
 #include "backends/cpu/simd/lanes_avx512.h"
 
 #include "backends/cpu/simd/attention.h"
+#include "backends/cpu/simd/columns.h"
 #include "backends/cpu/simd/lists.h"
 #include "backends/cpu/simd/ring_fuse.h"
 #include "backends/cpu/simd/rows.h"
@@ -15,6 +16,7 @@ void kvc_fill_vector_avx512(struct kvc_ops *table) {
     table->rope = rope;
     table->gated_silu = gated_silu;
     table->add = add;
+    table->blend = blend;
     table->gather = gather;
     table->append = append;
     table->drop = drop;
@@ -25,6 +27,10 @@ void kvc_fill_vector_avx512(struct kvc_ops *table) {
     table->window_mass = window_mass;
     table->ring_write = ring_write;
     table->ring_fuse = ring_fuse;
+    table->column_scores = column_scores;
+    table->scores_column = scores_column;
     table->pool = pool;
+    table->group_scores = group_scores;
     table->keep = keep;
+    table->shares = shares;
 }

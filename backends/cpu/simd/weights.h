@@ -45,18 +45,20 @@ static size_t lay_out_weights(const struct weights_job *job, struct weights_work
     return at.used;
 }
 
-/* value[e] = sum over the group's heads, from 0 and ascending, of exp(s - M) / L, or of s; rows of s lie s_stride
- * apart and reach to the end of the tile. */
+/* value[e] = sum over the group's heads, from 0 and ascending, of exp(s - M) / L, of s, or of 1 where the
+ * weight is below `least`; rows of s lie s_stride apart and reach to the end of the tile. */
 static void group_values(const float *s, size_t s_stride, uint32_t low, uint32_t high, uint32_t group,
-                         const float *maximum, const float *sum, enum kvc_row_kind kind, float *value) {
+                         const float *maximum, const float *sum, enum kvc_row_kind kind, float least, float *value) {
     for (uint32_t e = low; e < high; e += LANES) {
         vf total = vf_zero();
         const bool whole = e + LANES <= KVC_TILE;
         for (uint32_t g = 0; g < group; g++) {
             const float *from = s + g * s_stride + e;
             vf x = whole ? vf_load(from) : vf_part_load(from, KVC_TILE - e);
-            if (kind == KVC_ROW_WEIGHTS)
+            if (kind != KVC_ROW_LOGITS)
                 x = vf_div(exp_any(vf_sub(x, vf_set(maximum[g]))), vf_set(sum[g]));
+            if (kind == KVC_ROW_LOW)
+                x = vf_select(vf_less(x, vf_set(least)), vf_set(1.0f), vf_zero());
             total = vf_add(total, x);
         }
         if (e + LANES <= high)
@@ -175,12 +177,14 @@ static void weights_task(void *argument, size_t task, unsigned thread) {
             for (uint32_t j = 0; j < some; j++) {
                 const size_t cell = (size_t)(i + j) * rows->heads + (size_t)h * group;
                 const struct seen_range in = work.in[j * group];
-                const bool weights = job->kind == KVC_ROW_WEIGHTS;
+                const bool weights = job->kind != KVC_ROW_LOGITS;
+                const uint32_t seen = work.seen[i + j].high - work.seen[i + j].low;
                 const float *s = job->known ? job->known + (size_t)h * group * job->known_stride + first
                                             : work.s + (size_t)j * group * KVC_TILE;
                 group_values(s, job->known ? job->known_stride : KVC_TILE, in.low, in.high, group,
                              weights ? (const float *)kvc_span_data(rows->maximum) + cell : NULL,
-                             weights ? (const float *)kvc_span_data(rows->sum) + cell : NULL, job->kind, work.value);
+                             weights ? (const float *)kvc_span_data(rows->sum) + cell : NULL, job->kind,
+                             kvc_div(1.0f, (float)seen), work.value);
                 take_values(job, &head, h, i + j, first, n, in, work.value);
             }
         }
