@@ -435,4 +435,15 @@ KVC_INLINE struct kvc_philox kvc_philox4x32(kvc_u32 c0, kvc_u32 c1, kvc_u32 c2, 
     return out;
 }
 
+/* keyformer's noise, one draw per key: g = -log(-log(u)), u = (x >> 8) / 2^24 + 2^-25, x the first word of Philox with
+ * counter (layer, query head, position, 0). u needs 25 bits: it is a pair, and log(u) is taken of both parts. */
+KVC_INLINE float kvc_gumbel_of(kvc_u32 x) {
+    struct kvc_pair u = kvc_pair_add((float)(x >> 8) * 5.9604644775390625e-8f, 2.98023223876953125e-8f), l;
+    l = kvc_log_pair(u.hi);
+    return -kvc_log_pair(-(l.hi + (l.lo + kvc_div(u.lo, u.hi)))).hi;
+}
+KVC_INLINE float kvc_gumbel(kvc_u64 seed, kvc_u32 layer, kvc_u32 head, kvc_i32 position) {
+    return kvc_gumbel_of(kvc_philox4x32(layer, head, (kvc_u32)position, 0u, seed).word[0]);
+}
+
 #endif

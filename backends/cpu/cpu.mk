@@ -4,7 +4,7 @@
 # The definition of every operation; compiled twice, the second time for CPUs with fused multiply-add.
 KVC_REF_SOURCES = backends/cpu/ref/ref.h backends/cpu/ref/table.c backends/cpu/ref/rows.c backends/cpu/ref/widen.c \
 	backends/cpu/ref/linear.c backends/cpu/ref/rope.c backends/cpu/ref/entry.c backends/cpu/ref/cache.c \
-	backends/cpu/ref/attention.c backends/cpu/ref/weights.c backends/cpu/ref/select.c
+	backends/cpu/ref/attention.c backends/cpu/ref/mass.c backends/cpu/ref/weights.c backends/cpu/ref/select.c
 libkvc_la_SOURCES += backends/cpu/cpu.c backends/cpu/fast.c backends/cpu/memory.c backends/cpu/areas.c \
 	backends/cpu/arena.c
 

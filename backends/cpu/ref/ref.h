@@ -31,6 +31,8 @@
     apply(relayout) \
     apply(entries) \
     apply(window_mass) \
+    apply(window_moments) \
+    apply(accumulate) \
     apply(ring_write) \
     apply(ring_fuse) \
     apply(column_scores) \
@@ -85,6 +87,10 @@ void KVC_REF(entries)(struct kvc_device *, const struct kvc_lists *, uint32_t h,
                       struct kvc_span values);
 void KVC_REF(window_mass)(struct kvc_device *, const struct kvc_weight_rows *, struct kvc_span scores, uint32_t stride,
                           bool by_head);
+void KVC_REF(window_moments)(struct kvc_device *, const struct kvc_weight_rows *, uint64_t tail, float gamma,
+                             struct kvc_span scores, uint32_t stride, struct kvc_span totals);
+void KVC_REF(accumulate)(struct kvc_device *, const struct kvc_weight_rows *, uint32_t column,
+                         const struct kvc_noise *noise);
 void KVC_REF(ring_write)(struct kvc_device *, const struct kvc_weight_rows *, uint32_t first, uint32_t ring,
                          enum kvc_row_kind kind);
 void KVC_REF(ring_fuse)(struct kvc_device *, const struct kvc_lists *, uint32_t first, uint32_t ring, uint32_t filled,
@@ -159,6 +165,19 @@ static inline struct kvc_view kvc_view_of(const struct kvc_lists *lists, const s
     if (window)
         view.oldest = (int64_t)position - window + 1;
     return view;
+}
+
+/* The same for one query of weight rows; without `later` it sees the entries at positions up to its own. */
+static inline struct kvc_view kvc_view_of_query(const struct kvc_weight_rows *w, uint32_t query, uint32_t h) {
+    int32_t position = ((const int32_t *)kvc_span_data(w->positions))[query];
+    uint32_t later = 0, count = kvc_list_count(w->lists, h);
+    if (w->later.buffer)
+        later = ((const uint32_t *)kvc_span_data(w->later))[query];
+    else
+        while (later < count &&
+               kvc_list_position(w->lists, h, kvc_list_slot(w->lists, h, count - 1 - later)) > position)
+            later++;
+    return kvc_view_of(w->lists, w->reads, h, later, position, w->window);
 }
 
 /* The slot at a place, or UINT32_MAX where the entry is masked. */

@@ -1,4 +1,4 @@
-/* weights.c - the attention weights policies look at: window mass, rings of rows, state columns as scores. */
+/* weights.c - the attention weights policies look at: rings of rows, and state columns as scores. */
 #include "backends/cpu/ref/ref.h"
 
 /* The group's value of one query at one entry: the sum over its heads, from 0 and ascending, of the weights
@@ -22,35 +22,6 @@ static float group_value(const struct kvc_weight_rows *w, uint32_t query, uint32
     return value;
 }
 
-static struct kvc_view view_of_query(const struct kvc_weight_rows *w, uint32_t query, uint32_t h) {
-    return kvc_view_of(w->lists, w->reads, h, ((const uint32_t *)kvc_span_data(w->later))[query],
-                       ((const int32_t *)kvc_span_data(w->positions))[query], w->window);
-}
-
-void KVC_REF(window_mass)(struct kvc_device *device, const struct kvc_weight_rows *w, struct kvc_span scores,
-                          uint32_t stride, bool by_head) {
-    (void)by_head;
-    float *key = kvc_cpu_scratch((struct kvc_cpu *)device, 0, w->head_size * sizeof *key);
-    if (!key)
-        return;
-    for (uint32_t h = 0; h < w->kv_heads; h++) {
-        float *column = (float *)kvc_span_data(scores) + (size_t)h * stride;
-        uint32_t count = kvc_list_count(w->lists, h);
-        for (uint32_t r = 0; r < count; r++)
-            column[r] = 0.0f;
-        for (uint32_t query = 0; query < w->queries; query++) {
-            struct kvc_view view = view_of_query(w, query, h);
-            for (uint32_t j = 0; j < view.places; j++) {
-                uint32_t slot = kvc_view_slot(&view, j), rank = view.ranks ? view.ranks[j] : j;
-                if (slot == UINT32_MAX)
-                    continue;
-                KVC_REF(load_entry)(&w->lists->format, kvc_list_key(w->lists, h, slot), key);
-                column[rank] = column[rank] + group_value(w, query, h, key, KVC_ROW_WEIGHTS, 0.0f);
-            }
-        }
-    }
-}
-
 void KVC_REF(ring_write)(struct kvc_device *device, const struct kvc_weight_rows *w, uint32_t first, uint32_t ring,
                          enum kvc_row_kind kind) {
     float *key = kvc_cpu_scratch((struct kvc_cpu *)device, 0, w->head_size * sizeof *key);
@@ -60,7 +31,7 @@ void KVC_REF(ring_write)(struct kvc_device *device, const struct kvc_weight_rows
         for (uint32_t h = 0; h < w->kv_heads; h++) {
             uint32_t position = (uint32_t)((const int32_t *)kvc_span_data(w->positions))[query];
             float *column = kvc_list_column(w->lists, h, first + position % ring);
-            struct kvc_view view = view_of_query(w, query, h);
+            struct kvc_view view = kvc_view_of_query(w, query, h);
             uint32_t seen = 0;
             for (uint32_t r = 0; r < kvc_list_count(w->lists, h); r++)
                 column[kvc_list_slot(w->lists, h, r)] = 0.0f;
