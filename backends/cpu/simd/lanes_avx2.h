@@ -76,6 +76,13 @@ static inline vf vf_load_bf16(const void *p) {
 static inline vf vf_load_i8(const void *p) {
     return vf_from_int(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
 }
+/* Of bytes that were stored just before: from memory, because compilers would shuffle them out of registers, which
+ * costs more and is done with an encoding of vmovq that valgrind does not know. */
+static inline vf vf_load_stored_i8(const void *p) {
+    __m256i wide;
+    __asm__("vpmovsxbd %1, %0" : "=x"(wide) : "m"(*(const int8_t(*)[8])p));
+    return vf_from_int(wide);
+}
 static inline vf vf_part_load_i8(const void *p, size_t n) {
     int8_t q[8] = {0};
     memcpy(q, p, n > 8 ? 8 : n);

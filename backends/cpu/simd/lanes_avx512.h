@@ -80,6 +80,7 @@ static inline vf vf_load_bf16(const void *p) {
 static inline vf vf_load_i8(const void *p) {
     return vf_from_int(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
+static inline vf vf_load_stored_i8(const void *p) { return vf_load_i8(p); }
 static inline vf vf_part_load_i8(const void *p, size_t n) {
     return vf_from_int(_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(vm_first(n), p)));
 }

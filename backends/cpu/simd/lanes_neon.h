@@ -100,6 +100,7 @@ static inline vf vf_load_i8(const void *p) {
     memcpy(&four, p, sizeof four);
     return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8((uint64_t)(uint32_t)four)))));
 }
+static inline vf vf_load_stored_i8(const void *p) { return vf_load_i8(p); }
 static inline vf vf_part_load_i8(const void *p, size_t n) {
     int8_t q[4] = {0, 0, 0, 0};
     memcpy(q, p, n > 4 ? 4 : n);

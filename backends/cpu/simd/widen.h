@@ -231,7 +231,7 @@ INLINE void widen_q3_k(vf *w, const unsigned char *g, int p, const struct scales
     (void)g;
     UNROLL
     for (int v = 0; v < LANE_VECTORS; v++)
-        w[v] = vf_mul(vf_set(s->scale[2 * p + v * LANES / 16]), vf_load_i8(s->quant + p * 32 + v * LANES));
+        w[v] = vf_mul(vf_set(s->scale[2 * p + v * LANES / 16]), vf_load_stored_i8(s->quant + p * 32 + v * LANES));
 }
 
 /* Q4_K and Q5_K begin alike: d, dmin, 12 bytes of 6-bit scales and minima. */
@@ -253,7 +253,7 @@ INLINE void widen_offset(vf *w, int p, const struct scales *s) {
     vf scale = vf_set(s->scale[p]), minimum = vf_set(s->scale[8 + p]);
     UNROLL
     for (int v = 0; v < LANE_VECTORS; v++)
-        w[v] = vf_fma(scale, vf_load_i8(s->quant + p * 32 + v * LANES), minimum);
+        w[v] = vf_fma(scale, vf_load_stored_i8(s->quant + p * 32 + v * LANES), minimum);
 }
 
 INLINE void prepare_q4_k(struct scales *s, const unsigned char *g, int parts) {
@@ -319,7 +319,7 @@ INLINE void widen_q6_k(vf *w, const unsigned char *g, int p, const struct scales
     (void)g;
     UNROLL
     for (int v = 0; v < LANE_VECTORS; v++)
-        w[v] = vf_mul(vf_set(s->scale[2 * p + v * LANES / 16]), vf_load_i8(s->quant + p * 32 + v * LANES));
+        w[v] = vf_mul(vf_set(s->scale[2 * p + v * LANES / 16]), vf_load_stored_i8(s->quant + p * 32 + v * LANES));
 }
 
 #endif
