@@ -33,13 +33,12 @@ static uint32_t head_slots(const struct kvc_lists *lists, uint32_t h) {
 }
 
 enum kvc_status kvc_cache_open(struct kvc_device *device, struct kvc_arena *arena,
-                               const struct kvc_entry_format *format, uint32_t layers, uint32_t kv_heads,
+                               const struct kvc_entry_format *format, uint32_t layers, const uint32_t *heads,
                                uint64_t limit_bytes, struct kvc_cache *cache, struct kvc_error *error) {
     memset(cache, 0, sizeof *cache);
     cache->device = device;
     cache->arena = arena;
     cache->format = *format;
-    cache->kv_heads = kv_heads;
     cache->limit_bytes = limit_bytes;
     cache->layer = calloc(layers, sizeof *cache->layer);
     if (!cache->layer)
@@ -47,10 +46,10 @@ enum kvc_status kvc_cache_open(struct kvc_device *device, struct kvc_arena *aren
     cache->layers = layers;
     for (uint32_t l = 0; l < layers; l++) {
         struct kvc_lists *lists = &cache->layer[l].lists;
-        lists->kv_heads = kv_heads;
+        lists->kv_heads = heads[l];
         lists->format = *format;
         lists->arena = arena;
-        cache->layer[l].count = calloc(kv_heads, sizeof(uint32_t));
+        cache->layer[l].count = calloc(heads[l], sizeof(uint32_t));
         if (!cache->layer[l].count) {
             kvc_cache_close(cache);
             return kvc_fail(error, KVC_RESOURCE, "cache: no memory for the lists of %u layers", layers);
@@ -100,6 +99,11 @@ static enum kvc_status check_limit(const struct kvc_cache *cache, uint64_t bytes
                     (unsigned long long)cache->limit_bytes, (unsigned long long)held, (unsigned long long)bytes);
 }
 
+static void note_peak(struct kvc_cache *cache) {
+    if (cache->cache_bytes + cache->state_bytes > cache->peak_bytes)
+        cache->peak_bytes = cache->cache_bytes + cache->state_bytes;
+}
+
 static enum kvc_status make_buffer(struct kvc_cache *cache, struct kvc_cache_layer *layer, size_t bytes,
                                    struct kvc_buffer **buffer, struct kvc_error *error) {
     enum kvc_status status = check_limit(cache, bytes, error);
@@ -112,11 +116,26 @@ static enum kvc_status make_buffer(struct kvc_cache *cache, struct kvc_cache_lay
     return status;
 }
 
+enum kvc_status kvc_cache_state_create(struct kvc_cache *cache, size_t bytes, struct kvc_buffer **buffer,
+                                       struct kvc_error *error) {
+    struct kvc_cache_layer none = {.count = NULL};
+    const enum kvc_status status = make_buffer(cache, &none, bytes, buffer, error);
+    if (status == KVC_OK)
+        note_peak(cache);
+    return status;
+}
+
+void kvc_cache_state_free(struct kvc_cache *cache, size_t bytes, struct kvc_buffer *buffer) {
+    if (!buffer)
+        return;
+    cache->device->ops->buffer_free(cache->device, buffer);
+    cache->state_bytes -= bytes;
+}
+
 /* Arrays of a layer whose heads own base[h+1] - base[h] slots. made->blocks is filled by the caller. */
-static enum kvc_status make_arrays(struct kvc_cache *cache, const uint32_t *base, uint32_t columns, bool ordered,
-                                   struct kvc_cache_layer *made, struct kvc_error *error) {
+static enum kvc_status make_arrays(struct kvc_cache *cache, const uint32_t *base, uint32_t heads, uint32_t columns,
+                                   bool ordered, struct kvc_cache_layer *made, struct kvc_error *error) {
     const struct kvc_ops *ops = cache->device->ops;
-    const uint32_t heads = cache->kv_heads;
     const size_t all = base[heads];
     struct kvc_lists *lists = &made->lists;
     lists->kv_heads = heads;
@@ -151,7 +170,7 @@ static enum kvc_status make_arrays(struct kvc_cache *cache, const uint32_t *base
 static enum kvc_status relayout(struct kvc_cache *cache, struct kvc_cache_layer *layer, const uint32_t *base,
                                 uint32_t columns, bool ordered, struct kvc_error *error) {
     const struct kvc_ops *ops = cache->device->ops;
-    const uint32_t heads = cache->kv_heads;
+    const uint32_t heads = layer->lists.kv_heads;
     const struct kvc_lists *old = &layer->lists;
     uint64_t extra = 0;
     for (uint32_t h = 0; h < heads; h++) {
@@ -162,7 +181,7 @@ static enum kvc_status relayout(struct kvc_cache *cache, struct kvc_cache_layer 
     uint32_t *fresh = malloc(extra * sizeof(uint32_t) + 1);
     uint32_t *returned = malloc(slots(old) / KVC_TILE * sizeof(uint32_t) + 1);
     struct kvc_cache_layer made = {.count = layer->count};
-    enum kvc_status status = fresh && returned ? make_arrays(cache, base, columns, ordered, &made, error)
+    enum kvc_status status = fresh && returned ? make_arrays(cache, base, heads, columns, ordered, &made, error)
                                                : kvc_fail(error, KVC_RESOURCE, "cache: no memory for a block list");
     if (status == KVC_OK && extra > 0)
         status = check_limit(cache, extra * block_bytes(&cache->format), error);
@@ -193,8 +212,7 @@ static enum kvc_status relayout(struct kvc_cache *cache, struct kvc_cache_layer 
         ops->identity(cache->device, &made.lists);
     }
     cache->cache_bytes += extra * block_bytes(&cache->format);
-    if (cache->cache_bytes + cache->state_bytes > cache->peak_bytes)
-        cache->peak_bytes = cache->cache_bytes + cache->state_bytes;
+    note_peak(cache);
     if (given > 0) {
         ops->arena_give(cache->device, cache->arena, given, returned);
         cache->cache_bytes -= given * block_bytes(&cache->format);
@@ -209,7 +227,7 @@ static enum kvc_status relayout(struct kvc_cache *cache, struct kvc_cache_layer 
 enum kvc_status kvc_cache_reserve(struct kvc_cache *cache, uint32_t l, uint64_t rows, uint32_t columns,
                                   struct kvc_error *error) {
     struct kvc_cache_layer *layer = &cache->layer[l];
-    const uint32_t heads = cache->kv_heads;
+    const uint32_t heads = layer->lists.kv_heads;
     bool enough = layer->lists.host_base != NULL;
     for (uint32_t h = 0; h < heads; h++) {
         if (layer->count[h] + rows > head_slots(&layer->lists, h))
@@ -239,8 +257,14 @@ enum kvc_status kvc_cache_reserve(struct kvc_cache *cache, uint32_t l, uint64_t 
 }
 
 void kvc_cache_appended(struct kvc_cache *cache, uint32_t l, uint32_t rows) {
-    for (uint32_t h = 0; h < cache->kv_heads; h++)
+    for (uint32_t h = 0; h < cache->layer[l].lists.kv_heads; h++)
         cache->layer[l].count[h] += rows;
+}
+
+void kvc_cache_drop(struct kvc_cache *cache, uint32_t l, uint32_t rows) {
+    cache->device->ops->drop(cache->device, &cache->layer[l].lists, rows);
+    for (uint32_t h = 0; h < cache->layer[l].lists.kv_heads; h++)
+        cache->layer[l].count[h] -= rows;
 }
 
 enum kvc_status kvc_cache_make_order(struct kvc_cache *cache, uint32_t l, struct kvc_error *error) {
@@ -261,8 +285,7 @@ enum kvc_status kvc_cache_make_order(struct kvc_cache *cache, uint32_t l, struct
         lists->order = NULL;
         return status;
     }
-    if (cache->cache_bytes + cache->state_bytes > cache->peak_bytes)
-        cache->peak_bytes = cache->cache_bytes + cache->state_bytes;
+    note_peak(cache);
     cache->device->ops->identity(cache->device, lists);
     return KVC_OK;
 }
@@ -270,13 +293,13 @@ enum kvc_status kvc_cache_make_order(struct kvc_cache *cache, uint32_t l, struct
 void kvc_cache_evicted(struct kvc_cache *cache, uint32_t l) {
     struct kvc_cache_layer *layer = &cache->layer[l];
     cache->device->ops->download(cache->device, layer->count, (struct kvc_span){layer->lists.count, 0},
-                                 cache->kv_heads * sizeof(uint32_t));
+                                 layer->lists.kv_heads * sizeof(uint32_t));
 }
 
 enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t l, uint32_t surplus, uint32_t spare,
                                  struct kvc_error *error) {
     struct kvc_cache_layer *layer = &cache->layer[l];
-    const uint32_t heads = cache->kv_heads;
+    const uint32_t heads = layer->lists.kv_heads;
     if (!layer->lists.order)
         return KVC_OK; /* nothing was evicted */
     uint32_t *base = malloc((heads + 1) * sizeof(uint32_t));
@@ -299,7 +322,7 @@ enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t l, uint32_t s
 
 uint32_t kvc_cache_most(const struct kvc_cache *cache, uint32_t l) {
     uint32_t most = 0;
-    for (uint32_t h = 0; h < cache->kv_heads; h++) {
+    for (uint32_t h = 0; h < cache->layer[l].lists.kv_heads; h++) {
         if (cache->layer[l].count[h] > most)
             most = cache->layer[l].count[h];
     }

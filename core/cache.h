@@ -7,7 +7,7 @@
 
 struct kvc_cache_layer {
     struct kvc_lists lists;
-    uint32_t *count;  /* [H_kv], the host's copy of lists.count */
+    uint32_t *count;  /* [lists.kv_heads], the host's copy of lists.count */
     uint32_t *blocks; /* [slots / KVC_TILE], the host's copy of lists.blocks */
     uint64_t state_bytes;
 };
@@ -16,7 +16,7 @@ struct kvc_cache {
     struct kvc_device *device;
     struct kvc_arena *arena; /* not owned */
     struct kvc_entry_format format;
-    uint32_t layers, kv_heads;
+    uint32_t layers;
     struct kvc_cache_layer *layer;
     uint64_t cache_bytes, state_bytes, peak_bytes, limit_bytes; /* limit 0: none */
 };
@@ -25,8 +25,9 @@ uint32_t kvc_entry_row_bytes(enum kvc_type type, uint32_t head_size);
 /* Bytes of blocks that `entries` entries of one head take. */
 uint64_t kvc_cache_head_bytes(const struct kvc_entry_format *format, uint64_t entries);
 
+/* heads [layers]: lists of entries in each layer. */
 enum kvc_status kvc_cache_open(struct kvc_device *device, struct kvc_arena *arena,
-                               const struct kvc_entry_format *format, uint32_t layers, uint32_t kv_heads,
+                               const struct kvc_entry_format *format, uint32_t layers, const uint32_t *heads,
                                uint64_t limit_bytes, struct kvc_cache *cache, struct kvc_error *error);
 void kvc_cache_close(struct kvc_cache *cache);
 
@@ -35,6 +36,12 @@ enum kvc_status kvc_cache_reserve(struct kvc_cache *cache, uint32_t layer, uint6
                                   struct kvc_error *error);
 /* After kvc_ops.append of `rows` entries. */
 void kvc_cache_appended(struct kvc_cache *cache, uint32_t layer, uint32_t rows);
+/* Takes the newest `rows` entries of every head away again. */
+void kvc_cache_drop(struct kvc_cache *cache, uint32_t layer, uint32_t rows);
+/* A buffer of what methods keep beside the entries, counted with them and within the session's limit. */
+enum kvc_status kvc_cache_state_create(struct kvc_cache *cache, size_t bytes, struct kvc_buffer **buffer,
+                                       struct kvc_error *error);
+void kvc_cache_state_free(struct kvc_cache *cache, size_t bytes, struct kvc_buffer *buffer);
 /* Order lists and positions, needed before the first eviction. */
 enum kvc_status kvc_cache_make_order(struct kvc_cache *cache, uint32_t layer, struct kvc_error *error);
 /* After an eviction: fetches the counts. */

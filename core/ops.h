@@ -125,9 +125,10 @@ struct kvc_pages {
  * top-k, in ascending channel order c_0, c_1, ...; a channel is positive unless the sum over the heads ascending, from
  * 0, of q[h, c] is below 0. dot of head h: fma(q[h, c_i], x[c_i], dot) over ascending i, from 0. a and b: the sums,
  * ascending, from 0, of |q[h, c_i]| and of |q[h, c]|. score = dot * (1 / sqrt(d * (a / b))), or dot * 0 where a or b is
- * 0. A page's n is how many of its places a sliding window does not hide; n of an entry is 1 or 0. Those with n = 0 take
- * no part. Softmax: M the largest score, e = exp(score - M), L = the sum over tiles of 256 places (or pages) ascending,
- * from 0, of the tile's lanes i % 32 of fma(n, e, lane), from 0, and the tree; weight = e * (1 / L), 0 where n is 0. */
+ * 0. A page's n is how many of its places a sliding window does not hide; n of an entry is 1 or 0. Those with n = 0
+ * take no part. Softmax: M the largest score, e = exp(score - M), L = the sum over tiles of 256 places (or pages)
+ * ascending, from 0, of the tile's lanes i % 32 of fma(n, e, lane), from 0, and the tree; weight = e * (1 / L), 0 where
+ * n is 0. */
 enum kvc_score_kind {
     KVC_SCORE_EXACT,         /* score = dot32(q, key) * kvc_attention_scale(d); softmax; group sum of the weights,
                                 ascending heads, from 0 */
@@ -148,8 +149,8 @@ struct kvc_select_scores {
     struct kvc_span weights;      /* [H, stride]: each query head's own weights; buffer NULL where not wanted */
     uint32_t stride;
     uint64_t *bytes_read; /* NULL, or gets += what was read of the heads that were not passed over. A place costs: exact
-                             row_bytes; channels dims * row_bytes / d (in all, rounded down), from pages dims elements of
-                             their type; a page dims, or (bound) 2 * d elements */
+                             row_bytes; channels dims * row_bytes / d (in all, rounded down), from pages dims elements
+                             of their type; a page dims, or (bound) 2 * d elements */
 };
 
 /* From scores to read lists. A head with no more than `budget` places reads all of them. Otherwise: the newest `local`

@@ -222,8 +222,8 @@ enum kvc_status kvc_policy_check_layers(const struct kvc_policy *policy, uint32_
                             (long long)skip, layers - 1, layers);
         while (strcmp(text, "all") && *at && read_layer_range(&at, &from, &to)) {
             if (to >= layers)
-                return kvc_fail(error, KVC_USAGE, "policy %s: layers=%.60s: must lie in 0-%u; there are %u layers", name,
-                                text, layers - 1, layers);
+                return kvc_fail(error, KVC_USAGE, "policy %s: layers=%.60s: must lie in 0-%u; there are %u layers",
+                                name, text, layers - 1, layers);
         }
         uint32_t first = 0;
         while (first < layers && !kvc_method_acts(&policy->method[i], first))
@@ -365,9 +365,11 @@ static enum kvc_status limit_stages(struct kvc_method *method, struct kvc_error 
     return KVC_OK;
 }
 
-/* A method of prompt and decode gives up what another holds, unless it was told which stage to act at. */
+/* A method of prompt and decode (or propagate) gives up what another holds, unless it was told which stage to act at.
+ */
 static bool yields(const struct kvc_method *method) {
-    return method->policy->stages == (KVC_STAGE_PROMPT | KVC_STAGE_DECODE) &&
+    const unsigned stages = method->policy->stages;
+    return (stages == (KVC_STAGE_PROMPT | KVC_STAGE_DECODE) || stages == (KVC_STAGE_PROMPT | KVC_STAGE_PROPAGATE)) &&
            !kvc_value_given(&method->values, "stages");
 }
 
@@ -485,35 +487,4 @@ const struct kvc_method *kvc_policy_holder(const struct kvc_policy *policy, enum
             return &policy->method[i];
     }
     return NULL;
-}
-
-uint32_t kvc_policy_queries(const struct kvc_policy *policy) {
-    uint32_t most = 0;
-    for (size_t i = 0; i < policy->count; i++) {
-        const struct kvc_method *method = &policy->method[i];
-        const uint32_t queries = method->policy->queries ? method->policy->queries(&method->values) : 0;
-        if (queries > most)
-            most = queries;
-    }
-    return most;
-}
-
-uint32_t kvc_policy_columns(const struct kvc_policy *policy, uint32_t layer) {
-    uint32_t most = 0;
-    for (size_t i = 0; i < policy->count; i++) {
-        const struct kvc_method *method = &policy->method[i];
-        if (!method->policy->columns || !kvc_method_acts(method, layer))
-            continue;
-        const uint32_t columns = method->policy->columns(&method->values);
-        if (columns > most)
-            most = columns;
-    }
-    return most;
-}
-
-uint32_t kvc_policy_surplus(const struct kvc_policy *policy, uint32_t layer) {
-    const struct kvc_method *method = kvc_policy_holder(policy, KVC_STAGE_DECODE);
-    if (!method || !kvc_method_acts(method, layer))
-        return 0;
-    return method->policy->surplus ? method->policy->surplus(&method->values) : 1;
 }

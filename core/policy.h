@@ -41,9 +41,31 @@ const struct kvc_method *kvc_policy_holder(const struct kvc_policy *policy, enum
 /* skip_layers and layers must name layers the model has. */
 enum kvc_status kvc_policy_check_layers(const struct kvc_policy *policy, uint32_t layers, struct kvc_error *error);
 bool kvc_method_acts(const struct kvc_method *method, uint32_t layer);
-/* The most over the policy's methods that act on the layer. */
-uint32_t kvc_policy_queries(const struct kvc_policy *policy);
-uint32_t kvc_policy_columns(const struct kvc_policy *policy, uint32_t layer);
+/* ---- what the methods ask of a session (methods.c) ---- */
+
+/* Where a method acts, worked out once per session. */
+struct kvc_method_use {
+    bool *acts;       /* [layers] */
+    uint32_t *place;  /* [layers]: its place among the layers the method acts on */
+    uint32_t *column; /* [layers]: its first state column */
+    uint32_t count;   /* layers it acts on */
+    void *state;      /* of the class's open */
+};
+
+/* Checks the methods against the geometry and opens them: use [policy->count], to be closed with kvc_policy_leave. */
+enum kvc_status kvc_policy_enter(const struct kvc_policy *policy, const struct kvc_geometry *geometry,
+                                 struct kvc_method_use **use, struct kvc_error *error);
+void kvc_policy_leave(const struct kvc_policy *policy, struct kvc_method_use *use);
+/* What every class can say of the geometry without opening anything. */
+enum kvc_status kvc_policy_check_model(const struct kvc_policy *policy, const struct kvc_geometry *geometry,
+                                       struct kvc_error *error);
+
+uint32_t kvc_policy_queries(const struct kvc_policy *policy); /* last prompt queries that any method looks at */
+uint32_t kvc_policy_columns(const struct kvc_policy *policy, uint32_t layer); /* of all methods acting there */
 uint32_t kvc_policy_surplus(const struct kvc_policy *policy, uint32_t layer);
+/* Lists of entries in a layer: the model's KV heads, or its query heads. */
+uint32_t kvc_policy_heads(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry);
+/* False where no method cuts the prompt into chunks. */
+bool kvc_policy_chunking(const struct kvc_policy *policy, struct kvc_chunking *chunking);
 
 #endif

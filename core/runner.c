@@ -50,6 +50,10 @@ static size_t list_rooms(struct kvc_runner *runner, struct kvc_room **rooms, siz
     ROOM(attended, q_width);
     ROOM(maximum, g->heads);
     ROOM(sum, g->heads);
+    if (runner->per_head) {
+        ROOM(k_heads, q_width);
+        ROOM(v_heads, q_width);
+    }
     if (network) {
         ROOM(normed, hidden);
         ROOM(q_raw, q_width);
@@ -72,14 +76,16 @@ enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_netw
     made->device = engine->device;
     made->network = network;
     made->geometry = *geometry;
-    struct kvc_room *rooms[12];
-    size_t widths[12];
+    struct kvc_room *rooms[14];
+    size_t widths[14];
+    made->per_head = true; /* list them all */
     const size_t n = list_rooms(made, rooms, widths);
+    made->per_head = false;
     for (size_t i = 0; i < n; i++)
         rooms[i]->kind = KVC_MEMORY_SCRATCH;
     made->last.kind = made->logits.kind = made->index.kind = KVC_MEMORY_SCRATCH;
-    made->kept_rank.kind = made->kept_count.kind = KVC_MEMORY_SCRATCH;
-    for (size_t i = 0; i < 4; i++)
+    made->kept_rank.kind = made->kept_count.kind = made->totals.kind = KVC_MEMORY_SCRATCH;
+    for (size_t i = 0; i < sizeof made->scores / sizeof *made->scores; i++)
         made->scores[i].kind = KVC_MEMORY_SCRATCH;
     struct kvc_batch *batches[] = {&made->prompt, &made->step};
     for (size_t i = 0; i < 2; i++) {
@@ -103,16 +109,17 @@ void kvc_batch_free(struct kvc_runner *runner, struct kvc_batch *batch) {
 void kvc_runner_close(struct kvc_runner *runner) {
     if (!runner)
         return;
-    struct kvc_room *rooms[12];
-    size_t widths[12];
+    struct kvc_room *rooms[14];
+    size_t widths[14];
+    runner->per_head = true; /* list them all */
     const size_t n = list_rooms(runner, rooms, widths);
     for (size_t i = 0; i < n; i++)
         kvc_room_free(runner->device, rooms[i]);
-    struct kvc_room *others[] = {&runner->last, &runner->logits, &runner->index, &runner->kept_rank,
-                                 &runner->kept_count};
+    struct kvc_room *others[] = {&runner->last,      &runner->logits,     &runner->index,
+                                 &runner->kept_rank, &runner->kept_count, &runner->totals};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         kvc_room_free(runner->device, others[i]);
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < sizeof runner->scores / sizeof *runner->scores; i++)
         kvc_room_free(runner->device, &runner->scores[i]);
     kvc_batch_free(runner, &runner->prompt);
     kvc_batch_free(runner, &runner->step);
@@ -121,6 +128,7 @@ void kvc_runner_close(struct kvc_runner *runner) {
             runner->device->ops->arena_free(runner->device, runner->arena[i]);
     }
     free(runner->segments);
+    free(runner->reads);
     free(runner->host_rows);
     free(runner);
 }
@@ -144,10 +152,14 @@ enum kvc_status kvc_runner_reserve(struct kvc_runner *runner, uint32_t rows, siz
         if (!grown)
             return kvc_fail(error, KVC_RESOURCE, "runner: no memory for %zu segments", parts);
         runner->segments = grown;
+        const struct kvc_read_list **reads = realloc(runner->reads, parts * sizeof *reads);
+        if (!reads)
+            return kvc_fail(error, KVC_RESOURCE, "runner: no memory for %zu segments", parts);
+        runner->reads = reads;
         runner->segment_room = parts;
     }
-    struct kvc_room *rooms[12];
-    size_t widths[12];
+    struct kvc_room *rooms[14];
+    size_t widths[14];
     const size_t n = list_rooms(runner, rooms, widths);
     enum kvc_status status = KVC_OK;
     for (size_t i = 0; i < n && status == KVC_OK; i++)
@@ -215,27 +227,52 @@ void kvc_runner_embed(struct kvc_runner *runner, struct kvc_batch *batch) {
                                at(&batch->tokens, 0, 0), batch->rows);
 }
 
-void kvc_runner_attend(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t layer, uint32_t row,
-                       const struct kvc_part *parts, size_t part_count) {
+/* append + attention of the parts whose caches have `lists` lists of entries in this layer. */
+static void attend_lists(struct kvc_runner *runner, const struct kvc_batch *batch, uint32_t layer, uint32_t row,
+                         const struct kvc_part *parts, size_t part_count, uint32_t lists) {
     struct kvc_device *device = runner->device;
     const struct kvc_ops *ops = device->ops;
     const struct kvc_geometry *g = &runner->geometry;
+    struct kvc_span k = at(&runner->k, 0, 0), v = at(&runner->v, 0, 0);
+    size_t n = 0;
+    uint32_t rows = 0;
     for (size_t i = 0; i < part_count; i++) {
         struct kvc_session *session = parts[i].session;
-        runner->segments[i] = (struct kvc_segment){.lists = &session->cache.layer[layer].lists,
-                                                   .row = parts[i].row,
-                                                   .rows = parts[i].rows,
-                                                   .stored = parts[i].stored,
-                                                   .bytes_read = session->in_prompt ? NULL : &session->read_bytes};
+        if (session->cache.layer[layer].lists.kv_heads != lists)
+            continue;
+        runner->segments[n++] = (struct kvc_segment){.lists = &session->cache.layer[layer].lists,
+                                                     .row = parts[i].row,
+                                                     .rows = parts[i].rows,
+                                                     .stored = parts[i].stored,
+                                                     .bytes_read = session->in_prompt ? NULL : &session->read_bytes};
+        rows = parts[i].row + parts[i].rows;
+    }
+    if (n == 0)
+        return;
+    if (lists != g->kv_heads) {
+        const uint32_t copies = lists / g->kv_heads;
+        ops->repeat_heads(device, at(&runner->k_heads, 0, 0), k, rows, g->kv_heads, copies, g->head_size);
+        ops->repeat_heads(device, at(&runner->v_heads, 0, 0), v, rows, g->kv_heads, copies, g->head_size);
+        k = at(&runner->k_heads, 0, 0);
+        v = at(&runner->v_heads, 0, 0);
     }
     const struct kvc_span positions = {batch->positions.buffer, row * sizeof(int32_t)};
-    ops->append(device, runner->segments, part_count, at(&runner->k, 0, 0), at(&runner->v, 0, 0), positions);
-    for (size_t i = 0; i < part_count; i++)
-        kvc_cache_appended(&parts[i].session->cache, layer, parts[i].stored);
+    ops->append(device, runner->segments, n, k, v, positions);
+    n = 0;
+    for (size_t i = 0; i < part_count; i++) {
+        struct kvc_session *session = parts[i].session;
+        if (session->cache.layer[layer].lists.kv_heads != lists)
+            continue;
+        kvc_cache_appended(&session->cache, layer, parts[i].stored);
+        if (parts[i].kind == KVC_ROWS_STEP)
+            kvc_select_appended(session, layer);
+        runner->reads[i] = kvc_session_select(session, batch, layer, row + parts[i].row, parts[i].row);
+        runner->segments[n++].reads = runner->reads[i];
+    }
     const struct kvc_attention attention = {.segments = runner->segments,
-                                            .segment_count = part_count,
+                                            .segment_count = n,
                                             .heads = g->heads,
-                                            .kv_heads = g->kv_heads,
+                                            .kv_heads = lists,
                                             .head_size = g->head_size,
                                             .window = runner->network ? runner->network->layer[layer].window : 0,
                                             .q = at(&runner->q, 0, 0),
@@ -245,8 +282,39 @@ void kvc_runner_attend(struct kvc_runner *runner, struct kvc_batch *batch, uint3
                                             .positions = positions,
                                             .later = {batch->later.buffer, row * sizeof(uint32_t)}};
     ops->attention(device, &attention);
+}
+
+void kvc_runner_attend(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t layer, uint32_t row,
+                       const struct kvc_part *parts, size_t part_count) {
+    const struct kvc_geometry *g = &runner->geometry;
+    attend_lists(runner, batch, layer, row, parts, part_count, g->kv_heads);
+    if (runner->per_head && g->heads != g->kv_heads)
+        attend_lists(runner, batch, layer, row, parts, part_count, g->heads);
     for (size_t i = 0; i < part_count; i++)
-        kvc_session_attended(parts[i].session, batch, layer, row + parts[i].row, parts[i].row, parts[i].rows);
+        kvc_session_attended(parts[i].session, batch, layer, &parts[i], row + parts[i].row, runner->reads[i]);
+}
+
+enum kvc_status kvc_runner_cut(struct kvc_runner *runner, struct kvc_batch *batch, const uint32_t *index, uint32_t rows,
+                               struct kvc_error *error) {
+    struct kvc_device *device = runner->device;
+    const uint32_t hidden = runner->network->hidden;
+    struct kvc_room kept = {.kind = KVC_MEMORY_HIDDEN}, indices = {.kind = KVC_MEMORY_SCRATCH};
+    enum kvc_status status = kvc_room_reserve(device, &kept, (size_t)rows * hidden * sizeof(float), error);
+    if (status == KVC_OK)
+        status = kvc_room_reserve(device, &indices, rows * sizeof *index, error);
+    if (status == KVC_OK) {
+        device->ops->upload(device, at(&indices, 0, 0), index, rows * sizeof *index);
+        device->ops->gather(device, at(&kept, 0, 0), at(&batch->hidden, 0, 0), at(&indices, 0, 0), rows, hidden);
+        status = device->ops->sync(device, error);
+    }
+    kvc_room_free(device, &indices);
+    if (status != KVC_OK) {
+        kvc_room_free(device, &kept);
+        return status;
+    }
+    kvc_room_free(device, &batch->hidden);
+    batch->hidden = kept;
+    return KVC_OK;
 }
 
 /* A projection of one layer's queries or keys: linear, then the per-head norm where there is one, then RoPE. */

@@ -30,10 +30,14 @@ struct kvc_batch {
     struct kvc_room positions, tokens, later, cosine, sine, hidden;
 };
 
-/* Neighbouring rows of one session. */
+/* What rows are: a prompt's own, those that a method adds to it, or a decode step's. */
+enum kvc_rows_kind { KVC_ROWS_PROMPT, KVC_ROWS_PSEUDO, KVC_ROWS_PROBE, KVC_ROWS_STEP };
+
+/* Neighbouring rows of one session; the first `stored` get entries. */
 struct kvc_part {
     struct kvc_session *session;
     uint32_t row, rows, stored;
+    enum kvc_rows_kind kind;
 };
 
 struct kvc_runner {
@@ -43,8 +47,12 @@ struct kvc_runner {
     struct kvc_geometry geometry;
     struct kvc_arena *arena[3]; /* F32, F16, Q8_0; made when first asked for */
     struct kvc_room normed, q_raw, k_raw, q, k, v, attended, projected, gate, up, maximum, sum, last, logits, index;
-    struct kvc_room scores[4], kept_rank, kept_count; /* of stages */
+    struct kvc_room k_heads, v_heads;                         /* repeated for caches with a list per query head */
+    bool per_head;                                            /* some session has such a cache */
+    struct kvc_room scores[6], kept_rank, kept_count, totals; /* of stages */
+    uint32_t kept_stride;
     struct kvc_segment *segments;
+    const struct kvc_read_list **reads; /* of the parts under way */
     size_t segment_room;
     struct kvc_batch prompt, step;
     float *host_rows; /* cosine or sine rows on their way to the device */
@@ -80,6 +88,9 @@ void kvc_runner_layer(struct kvc_runner *runner, struct kvc_batch *batch, uint32
 /* append + attention + kvc_session_attended on q, k, v that lie in runner->q, k, v; into runner->attended. */
 void kvc_runner_attend(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t layer, uint32_t row,
                        const struct kvc_part *parts, size_t part_count);
+/* Only the rows `index` [rows] of the batch's hidden states go on. */
+enum kvc_status kvc_runner_cut(struct kvc_runner *runner, struct kvc_batch *batch, const uint32_t *index, uint32_t rows,
+                               struct kvc_error *error);
 /* Logits of `count` rows of the batch, index [count] ascending, to the host. At most KVC_LOGIT_ROWS at a time. */
 enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *batch, const uint32_t *index,
                                   uint32_t count, float *logits, struct kvc_error *error);

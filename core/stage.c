@@ -1,14 +1,20 @@
-/* stage.c - what a policy's stage function may do: score entries and say which to keep, all on the backend. */
+/* stage.c - what a policy's stage function may look at: scores of entries, from queries and from state columns, all on
+ * the backend. */
 #include "core/session.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 const struct kvc_stage_info *kvc_stage_info(const struct kvc_stage *stage) { return &stage->info; }
 
-static struct kvc_cache_layer *layer_of(const struct kvc_stage *stage) {
+void *kvc_stage_state(const struct kvc_stage *stage) { return stage->use ? stage->use->state : NULL; }
+
+struct kvc_cache_layer *kvc_stage_lists(const struct kvc_stage *stage) {
     return &stage->session->cache.layer[stage->layer];
 }
+
+static const struct kvc_lists *lists_of(const struct kvc_stage *stage) { return &kvc_stage_lists(stage)->lists; }
+
+static struct kvc_device *device_of(const struct kvc_stage *stage) { return stage->session->runner->device; }
 
 /* Scores go by rank, and an eviction changes the ranks. */
 static enum kvc_status check_before(const struct kvc_stage *stage, struct kvc_error *error) {
@@ -17,35 +23,44 @@ static enum kvc_status check_before(const struct kvc_stage *stage, struct kvc_er
     return KVC_OK;
 }
 
-enum kvc_status kvc_stage_scores(struct kvc_stage *stage, struct kvc_scores **scores, struct kvc_error *error) {
+static enum kvc_status make_scores(struct kvc_stage *stage, uint32_t heads, struct kvc_scores **scores,
+                                   struct kvc_error *error) {
     struct kvc_runner *runner = stage->session->runner;
     const unsigned n = stage->score_count;
     const enum kvc_status early = check_before(stage, error);
     if (early != KVC_OK)
         return early;
-    if (n == sizeof stage->scores / sizeof *stage->scores)
+    if (n == KVC_STAGE_SCORES)
         return kvc_fail(error, KVC_USAGE, "policy: a stage may hold at most %u score arrays", n);
     /* whole tiles, so that the buffer of a constant-size policy is made once */
     const uint64_t stride = (stage->info.entries + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
-    const enum kvc_status status = kvc_room_reserve(runner->device, &runner->scores[n],
-                                                    (size_t)stride * stage->info.kv_heads * sizeof(float), error);
+    const enum kvc_status status =
+        kvc_room_reserve(runner->device, &runner->scores[n], (size_t)stride * heads * sizeof(float), error);
     if (status != KVC_OK)
         return status;
-    stage->scores[n] = (struct kvc_scores){{runner->scores[n].buffer, 0}, (uint32_t)stride};
+    stage->scores[n] = (struct kvc_scores){{runner->scores[n].buffer, 0}, (uint32_t)stride, heads};
     *scores = &stage->scores[n];
     stage->score_count++;
     return KVC_OK;
 }
 
-/* The newest `count` of the queries a stage has. */
-static struct kvc_weight_rows newest(const struct kvc_stage *stage, uint32_t count) {
+enum kvc_status kvc_stage_scores(struct kvc_stage *stage, struct kvc_scores **scores, struct kvc_error *error) {
+    return make_scores(stage, stage->info.kv_heads, scores, error);
+}
+
+enum kvc_status kvc_stage_head_scores(struct kvc_stage *stage, struct kvc_scores **scores, struct kvc_error *error) {
+    return make_scores(stage, stage->info.heads, scores, error);
+}
+
+struct kvc_weight_rows kvc_stage_rows(const struct kvc_stage *stage, uint32_t count) {
     const struct kvc_geometry *g = &stage->session->runner->geometry;
     const struct kvc_network *network = stage->session->runner->network;
     const size_t skip = stage->queries - count, word = sizeof(float);
-    struct kvc_weight_rows rows = {.lists = &layer_of(stage)->lists,
+    struct kvc_weight_rows rows = {.lists = lists_of(stage),
+                                   .reads = stage->reads,
                                    .queries = count,
                                    .heads = g->heads,
-                                   .kv_heads = g->kv_heads,
+                                   .kv_heads = stage->info.kv_heads,
                                    .head_size = g->head_size,
                                    .window = network ? network->layer[stage->layer].window : 0,
                                    .q = stage->q,
@@ -66,15 +81,110 @@ enum kvc_status kvc_stage_window_mass(struct kvc_stage *stage, uint32_t window, 
     const enum kvc_status status = check_before(stage, error);
     if (status != KVC_OK)
         return status;
-    const struct kvc_weight_rows rows = newest(stage, window < stage->queries ? window : stage->queries);
-    struct kvc_device *device = stage->session->runner->device;
+    const struct kvc_weight_rows rows = kvc_stage_rows(stage, window < stage->queries ? window : stage->queries);
+    device_of(stage)->ops->window_mass(device_of(stage), &rows, scores->span, scores->stride,
+                                       scores->heads != stage->info.kv_heads);
+    return KVC_OK;
+}
+
+enum kvc_status kvc_stage_pseudo_mass(struct kvc_stage *stage, struct kvc_scores *scores, struct kvc_error *error) {
+    const struct kvc_queries *pseudo = &stage->session->pseudo;
+    const enum kvc_status status = check_before(stage, error);
+    if (status != KVC_OK)
+        return status;
+    struct kvc_stage view = *stage;
+    view.queries = pseudo->rows;
+    view.q = kvc_room_at(&pseudo->q, 0);
+    view.maximum = kvc_room_at(&pseudo->maximum, 0);
+    view.sum = kvc_room_at(&pseudo->sum, 0);
+    view.positions = kvc_room_at(&pseudo->positions, 0);
+    view.later = (struct kvc_span){NULL, 0}; /* behind every entry that is left */
+    const struct kvc_weight_rows rows = kvc_stage_rows(&view, pseudo->rows);
+    device_of(stage)->ops->window_mass(device_of(stage), &rows, scores->span, scores->stride,
+                                       scores->heads != stage->info.kv_heads);
+    return KVC_OK;
+}
+
+/* This chunk's probe queries in the stage's layer; in the last chunk the prompt's own last queries. */
+static struct kvc_span probe_queries(const struct kvc_stage *stage, size_t bytes) {
+    const struct kvc_session *session = stage->session;
+    if (!session->last_chunk)
+        return kvc_room_at(&session->probe_now, stage->layer * bytes * session->probes);
+    return kvc_room_at(&session->window.q,
+                       ((size_t)(stage->layer + 1) * session->window.rows - session->probes) * bytes);
+}
+
+enum kvc_status kvc_stage_probe_mass(struct kvc_stage *stage, float alpha, struct kvc_scores *scores,
+                                     struct kvc_error *error) {
+    struct kvc_session *session = stage->session;
+    struct kvc_device *device = device_of(stage);
+    const struct kvc_queries *probing = &session->probing;
+    const struct kvc_geometry *g = &session->runner->geometry;
+    const size_t width = (size_t)g->heads * g->head_size, bytes = width * sizeof(float);
+    const uint32_t probes = session->probes;
+    const enum kvc_status status = check_before(stage, error);
+    if (status != KVC_OK)
+        return status;
+    if (probes == 0)
+        return kvc_fail(error, KVC_USAGE, "policy: a probe's mass is asked for, but there is no probe");
+    const struct kvc_span A = kvc_room_at(&session->probe, stage->layer * bytes * probes);
+    const struct kvc_span Q = probe_queries(stage, bytes);
+    if (session->first_chunk)
+        device->ops->copy(device, A, Q, bytes * probes);
+    else
+        device->ops->blend(device, A, Q, alpha, width * probes);
+    const struct kvc_segment segment = {.lists = &kvc_stage_lists(stage)->lists, .row = 0, .rows = probes, .stored = 0};
+    const struct kvc_attention attention = {.segments = &segment,
+                                            .segment_count = 1,
+                                            .heads = g->heads,
+                                            .kv_heads = stage->info.kv_heads,
+                                            .head_size = g->head_size,
+                                            .q = A,
+                                            .out = kvc_room_at(&probing->q, 0),
+                                            .maximum = kvc_room_at(&probing->maximum, 0),
+                                            .sum = kvc_room_at(&probing->sum, 0),
+                                            .positions = kvc_room_at(&probing->positions, 0),
+                                            .later = kvc_room_at(&probing->later, 0)};
+    device->ops->attention(device, &attention);
+    const struct kvc_weight_rows rows = {.lists = &kvc_stage_lists(stage)->lists,
+                                         .queries = probes,
+                                         .heads = g->heads,
+                                         .kv_heads = stage->info.kv_heads,
+                                         .head_size = g->head_size,
+                                         .q = A,
+                                         .maximum = attention.maximum,
+                                         .sum = attention.sum,
+                                         .positions = attention.positions,
+                                         .later = attention.later};
     device->ops->window_mass(device, &rows, scores->span, scores->stride, false);
+    device->ops->group_scores(device, lists_of(stage), 1, scores->span, scores->span, scores->stride, (float)probes);
+    return KVC_OK;
+}
+
+enum kvc_status kvc_stage_moments(struct kvc_stage *stage, uint32_t window, uint64_t tail, float gamma,
+                                  struct kvc_scores *scores, float *dispersion, float *variance,
+                                  struct kvc_error *error) {
+    struct kvc_runner *runner = stage->session->runner;
+    float totals[2];
+    enum kvc_status status = check_before(stage, error);
+    if (status == KVC_OK && scores->heads != stage->info.heads)
+        status = kvc_fail(error, KVC_USAGE, "policy: moments go into scores per query head");
+    if (status == KVC_OK)
+        status = kvc_room_reserve(runner->device, &runner->totals, sizeof totals, error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_weight_rows rows = kvc_stage_rows(stage, window < stage->queries ? window : stage->queries);
+    const struct kvc_span at = kvc_room_at(&runner->totals, 0);
+    runner->device->ops->window_moments(runner->device, &rows, tail, gamma, scores->span, scores->stride, at);
+    runner->device->ops->download(runner->device, totals, at, sizeof totals);
+    *dispersion = totals[0];
+    *variance = totals[1];
     return KVC_OK;
 }
 
 enum kvc_status kvc_stage_pool(struct kvc_stage *stage, struct kvc_scores *scores, uint64_t tail, uint32_t kernel,
                                enum kvc_pooling pooling, struct kvc_error *error) {
-    struct kvc_device *device = stage->session->runner->device;
+    struct kvc_device *device = device_of(stage);
     const enum kvc_status early = check_before(stage, error);
     if (early != KVC_OK)
         return early;
@@ -83,182 +193,172 @@ enum kvc_status kvc_stage_pool(struct kvc_stage *stage, struct kvc_scores *score
     if (kernel == 1)
         return KVC_OK;
     struct kvc_scores *pooled;
-    const enum kvc_status status = kvc_stage_scores(stage, &pooled, error);
+    const enum kvc_status status = make_scores(stage, scores->heads, &pooled, error);
     if (status != KVC_OK)
         return status;
-    device->ops->pool(device, &layer_of(stage)->lists, 1, pooled->span, scores->span, scores->stride, tail, kernel,
-                      pooling);
-    /* the pooled scores take the place of the others; the spare array holds what was there */
-    const struct kvc_span swap = scores->span;
+    device->ops->pool(device, lists_of(stage), scores->heads / stage->info.kv_heads, pooled->span, scores->span,
+                      scores->stride, tail, kernel, pooling);
+    /* the pooled scores take the place of the others, whose array is free again */
+    const struct kvc_room room = stage->session->runner->scores[stage->score_count - 1];
+    const size_t mine = (size_t)(scores - stage->scores);
+    stage->session->runner->scores[stage->score_count - 1] = stage->session->runner->scores[mine];
+    stage->session->runner->scores[mine] = room;
     scores->span = pooled->span;
-    pooled->span = swap;
+    stage->score_count--;
     return KVC_OK;
+}
+
+enum kvc_status kvc_stage_group(struct kvc_stage *stage, const struct kvc_scores *heads, float divisor,
+                                struct kvc_scores *scores, struct kvc_error *error) {
+    const enum kvc_status status = check_before(stage, error);
+    if (status != KVC_OK)
+        return status;
+    if (scores->heads != stage->info.kv_heads)
+        return kvc_fail(error, KVC_USAGE, "policy: a group's sum goes into scores per list of entries");
+    device_of(stage)->ops->group_scores(device_of(stage), lists_of(stage), heads->heads / stage->info.kv_heads,
+                                        scores->span, heads->span, scores->stride, divisor);
+    return KVC_OK;
+}
+
+/* ---- state columns ---- */
+
+/* The first column of the class's `count` columns from `first` on, among those of all methods. */
+static enum kvc_status find_columns(const struct kvc_stage *stage, uint32_t first, uint32_t count, uint32_t *at,
+                                    struct kvc_error *error) {
+    const uint32_t all = lists_of(stage)->columns, mine = stage->use ? stage->use->column[stage->layer] : 0;
+    const enum kvc_status status = check_before(stage, error);
+    if (status != KVC_OK)
+        return status;
+    if (count == 0)
+        return kvc_fail(error, KVC_USAGE, "policy: a ring of 0 rows, or a sum of 0 columns");
+    if (first >= all - mine || count > all - mine - first)
+        return kvc_fail(error, KVC_USAGE, "policy: state columns %u to %u; its class asked for %u", first,
+                        first + count - 1, all - mine);
+    *at = mine + first;
+    return KVC_OK;
+}
+
+/* How many of the newest `count` queries are among the last `ring` tokens: others have no place in a ring. */
+static uint32_t in_ring(const struct kvc_stage *stage, uint32_t count, uint32_t ring) {
+    if (count > ring)
+        count = ring;
+    if (count > stage->queries)
+        count = stage->queries;
+    while (stage->host_positions && count > 0 &&
+           (uint64_t)stage->host_positions[stage->queries - count] + ring < stage->info.now)
+        count--;
+    return count;
 }
 
 enum kvc_status kvc_stage_ring_write(struct kvc_stage *stage, uint32_t first, uint32_t ring, uint32_t count,
                                      enum kvc_row_kind kind, struct kvc_error *error) {
-    const enum kvc_status status = check_before(stage, error);
+    uint32_t column;
+    const enum kvc_status status = find_columns(stage, first, ring, &column, error);
     if (status != KVC_OK)
         return status;
-    if (ring == 0 || ring > layer_of(stage)->lists.columns)
-        return kvc_fail(error, KVC_USAGE, "policy: a ring of %u rows; its class asked for %u state columns", ring,
-                        layer_of(stage)->lists.columns);
-    if (count > ring)
-        count = ring;
-    const struct kvc_weight_rows rows = newest(stage, count < stage->queries ? count : stage->queries);
-    struct kvc_device *device = stage->session->runner->device;
-    device->ops->ring_write(device, &rows, first, ring, kind);
+    const struct kvc_weight_rows rows = kvc_stage_rows(stage, in_ring(stage, count, ring));
+    device_of(stage)->ops->ring_write(device_of(stage), &rows, column, ring, kind);
     return KVC_OK;
 }
 
 enum kvc_status kvc_stage_ring_fuse(struct kvc_stage *stage, uint32_t first, uint32_t ring, uint32_t filled,
                                     enum kvc_row_kind kind, enum kvc_fusion fusion, int64_t recent,
                                     struct kvc_scores *scores, struct kvc_error *error) {
-    const enum kvc_status status = check_before(stage, error);
+    uint32_t column;
+    const enum kvc_status status = find_columns(stage, first, ring, &column, error);
     if (status != KVC_OK)
         return status;
-    if (ring == 0 || ring > layer_of(stage)->lists.columns || filled > ring || filled > stage->info.now)
-        return kvc_fail(error, KVC_USAGE, "policy: %u of a ring of %u rows; its class asked for %u state columns",
-                        filled, ring, layer_of(stage)->lists.columns);
-    struct kvc_device *device = stage->session->runner->device;
-    device->ops->ring_fuse(device, &layer_of(stage)->lists, first, ring, filled, (int64_t)stage->info.now, kind, fusion,
-                           recent, scores->span, scores->stride);
+    if (filled > ring || filled > stage->info.now)
+        return kvc_fail(error, KVC_USAGE, "policy: %u rows of a ring of %u after %llu tokens", filled, ring,
+                        (unsigned long long)stage->info.now);
+    device_of(stage)->ops->ring_fuse(device_of(stage), lists_of(stage), column, ring, filled, (int64_t)stage->info.now,
+                                     kind, fusion, recent, scores->span, scores->stride);
     return KVC_OK;
+}
+
+enum kvc_status kvc_stage_accumulate(struct kvc_stage *stage, uint32_t first, float tau, uint64_t seed,
+                                     struct kvc_error *error) {
+    uint32_t column;
+    const enum kvc_status status = find_columns(stage, first, 2, &column, error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_noise noise = {seed, stage->layer, tau};
+    const struct kvc_weight_rows rows = kvc_stage_rows(stage, stage->queries);
+    device_of(stage)->ops->accumulate(device_of(stage), &rows, column, tau > 0.0f ? &noise : NULL);
+    return KVC_OK;
+}
+
+enum kvc_status kvc_stage_column_scores(struct kvc_stage *stage, uint32_t first, uint32_t count,
+                                        struct kvc_scores *scores, struct kvc_error *error) {
+    uint32_t column;
+    const enum kvc_status status = find_columns(stage, first, count, &column, error);
+    if (status == KVC_OK)
+        device_of(stage)->ops->column_scores(device_of(stage), lists_of(stage), column, count, scores->span,
+                                             scores->stride);
+    return status;
+}
+
+enum kvc_status kvc_stage_scores_column(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t first,
+                                        struct kvc_error *error) {
+    uint32_t column;
+    const enum kvc_status status = find_columns(stage, first, 1, &column, error);
+    if (status == KVC_OK)
+        device_of(stage)->ops->scores_column(device_of(stage), lists_of(stage), column, scores->span, scores->stride);
+    return status;
 }
 
 /* ---- to and from the host ---- */
 
-static enum kvc_status check_head(const struct kvc_stage *stage, uint32_t kv_head, struct kvc_error *error) {
-    if (kv_head < stage->info.kv_heads)
+static enum kvc_status check_head(uint32_t head, uint32_t heads, struct kvc_error *error) {
+    if (head < heads)
         return KVC_OK;
-    return kvc_fail(error, KVC_USAGE, "policy: KV head %u: must be below %u", kv_head, stage->info.kv_heads);
+    return kvc_fail(error, KVC_USAGE, "policy: head %u: must be below %u", head, heads);
 }
 
-enum kvc_status kvc_stage_read_scores(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t kv_head,
-                                      float *values, size_t room, size_t *count, struct kvc_error *error) {
-    enum kvc_status status = check_head(stage, kv_head, error);
+/* Scores of one head, and how many entries it has. */
+static enum kvc_status locate(const struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t head,
+                              struct kvc_span *at, size_t *count, struct kvc_error *error) {
+    enum kvc_status status = check_head(head, scores->heads, error);
     if (status == KVC_OK)
         status = check_before(stage, error);
     if (status != KVC_OK)
         return status;
-    struct kvc_device *device = stage->session->runner->device;
-    *count = layer_of(stage)->count[kv_head];
-    struct kvc_span from = scores->span;
-    from.offset += (size_t)kv_head * scores->stride * sizeof(float);
+    *count = kvc_stage_lists(stage)->count[head / (scores->heads / stage->info.kv_heads)];
+    *at = scores->span;
+    at->offset += (size_t)head * scores->stride * sizeof(float);
+    return KVC_OK;
+}
+
+enum kvc_status kvc_stage_read_scores(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t head,
+                                      float *values, size_t room, size_t *count, struct kvc_error *error) {
+    struct kvc_span from;
+    const enum kvc_status status = locate(stage, scores, head, &from, count, error);
+    if (status != KVC_OK)
+        return status;
     const size_t some = *count < room ? *count : room;
     if (some)
-        device->ops->download(device, values, from, some * sizeof(float));
+        device_of(stage)->ops->download(device_of(stage), values, from, some * sizeof(float));
     return KVC_OK;
 }
 
-enum kvc_status kvc_stage_write_scores(struct kvc_stage *stage, struct kvc_scores *scores, uint32_t kv_head,
+enum kvc_status kvc_stage_write_scores(struct kvc_stage *stage, struct kvc_scores *scores, uint32_t head,
                                        const float *values, size_t count, struct kvc_error *error) {
-    enum kvc_status status = check_head(stage, kv_head, error);
-    if (status == KVC_OK)
-        status = check_before(stage, error);
+    struct kvc_span to;
+    size_t most;
+    const enum kvc_status status = locate(stage, scores, head, &to, &most, error);
     if (status != KVC_OK)
         return status;
-    if (count > layer_of(stage)->count[kv_head])
-        return kvc_fail(error, KVC_USAGE, "policy: %zu scores for a head; it has %u entries", count,
-                        layer_of(stage)->count[kv_head]);
-    struct kvc_device *device = stage->session->runner->device;
-    struct kvc_span to = scores->span;
-    to.offset += (size_t)kv_head * scores->stride * sizeof(float);
+    if (count > most)
+        return kvc_fail(error, KVC_USAGE, "policy: %zu scores for a head; it has %zu entries", count, most);
     if (count)
-        device->ops->upload(device, to, values, count * sizeof(float));
+        device_of(stage)->ops->upload(device_of(stage), to, values, count * sizeof(float));
     return KVC_OK;
 }
 
-enum kvc_status kvc_stage_read_positions(struct kvc_stage *stage, uint32_t kv_head, int32_t *positions, size_t room,
+enum kvc_status kvc_stage_read_positions(struct kvc_stage *stage, uint32_t head, int32_t *positions, size_t room,
                                          size_t *count, struct kvc_error *error) {
-    const enum kvc_status status = check_head(stage, kv_head, error);
+    const enum kvc_status status = check_head(head, stage->info.kv_heads, error);
     if (status != KVC_OK)
         return status;
-    return kvc_session_positions(stage->session, stage->layer, kv_head, positions, room, count, error);
-}
-
-/* ---- eviction ---- */
-
-enum kvc_status kvc_stage_keep(struct kvc_stage *stage, const struct kvc_keep *rule, struct kvc_error *error) {
-    struct kvc_session *session = stage->session;
-    struct kvc_runner *runner = session->runner;
-    struct kvc_device *device = runner->device;
-    struct kvc_lists *lists = &layer_of(stage)->lists;
-    const uint32_t heads = stage->info.kv_heads;
-    if (stage->looks_only)
-        return kvc_fail(error, KVC_USAGE, "policy: entries are to be kept by a method that only observes the prompt");
-    if ((rule->top || rule->fill) && !rule->scores)
-        return kvc_fail(error, KVC_USAGE, "policy: entries are to be kept by score, but there are no scores");
-    if (rule->scores && stage->evicted)
-        return kvc_fail(error, KVC_USAGE, "policy: entries are to be kept by scores from before an eviction");
-    const uint32_t stride = (uint32_t)((stage->info.entries + KVC_TILE - 1) / KVC_TILE * KVC_TILE);
-    enum kvc_status status =
-        kvc_room_reserve(device, &runner->kept_rank, (size_t)stride * heads * sizeof(uint32_t), error);
-    if (status == KVC_OK)
-        status = kvc_room_reserve(device, &runner->kept_count, heads * sizeof(uint32_t), error);
-    if (status == KVC_OK)
-        status = kvc_cache_make_order(&session->cache, stage->layer, error);
-    if (status != KVC_OK)
-        return status;
-    struct kvc_read_list kept = {runner->kept_count.buffer, runner->kept_rank.buffer, stride};
-    device->ops->keep(device, lists, rule, 1, rule->scores ? rule->scores->span : (struct kvc_span){NULL, 0},
-                      (struct kvc_span){NULL, 0}, rule->scores ? rule->scores->stride : 0, &kept);
-    device->ops->evict(device, lists, &kept);
-    kvc_cache_evicted(&session->cache, stage->layer);
-    stage->evicted = true;
-    stage->info.entries = kvc_cache_most(&session->cache, stage->layer);
-    return KVC_OK;
-}
-
-/* ---- running the methods of a policy ---- */
-
-typedef enum kvc_status stage_fn(struct kvc_stage *, const struct kvc_values *, struct kvc_error *);
-
-static enum kvc_status run_method(const struct kvc_stage *standard, const struct kvc_method *method, stage_fn *run,
-                                  bool looks_only, struct kvc_error *error) {
-    struct kvc_stage stage = *standard;
-    struct kvc_error cause = {KVC_OK, ""};
-    stage.info.owns_prompt = method->stages & KVC_STAGE_PROMPT;
-    stage.info.owns_decode = method->stages & KVC_STAGE_DECODE;
-    stage.looks_only = looks_only;
-    stage.info.entries = kvc_cache_most(&stage.session->cache, stage.layer);
-    const enum kvc_status status = run(&stage, &method->values, &cause);
-    if (status == KVC_OK)
-        return KVC_OK;
-    return kvc_fail(error, status, "policy %s, layer %u: %s", method->policy->name, stage.layer, cause.text);
-}
-
-enum kvc_status kvc_stage_run(struct kvc_session *session, uint32_t layer, bool prompt, uint32_t queries,
-                              struct kvc_span q, struct kvc_span maximum, struct kvc_span sum,
-                              struct kvc_span positions, struct kvc_span later, struct kvc_error *error) {
-    const struct kvc_geometry *g = &session->runner->geometry;
-    const struct kvc_policy *policy = session->policy;
-    struct kvc_stage stage = {.info = {.layer = layer,
-                                       .layers = g->layers,
-                                       .heads = g->heads,
-                                       .kv_heads = g->kv_heads,
-                                       .head_size = g->head_size,
-                                       .turn = session->turn,
-                                       .held = session->held[layer],
-                                       .now = session->tokens + (prompt ? session->turn : 1),
-                                       .step = prompt ? 0 : session->step},
-                              .session = session,
-                              .layer = layer,
-                              .queries = queries,
-                              .q = q,
-                              .maximum = maximum,
-                              .sum = sum,
-                              .positions = positions,
-                              .later = later};
-    enum kvc_status status = KVC_OK;
-    /* lookers first: they must see the entries that the stage's holder will evict */
-    for (size_t i = 0; prompt && i < policy->count && status == KVC_OK; i++) {
-        const struct kvc_method *method = &policy->method[i];
-        if (method->policy->observe_prompt && kvc_method_acts(method, layer))
-            status = run_method(&stage, method, method->policy->observe_prompt, true, error);
-    }
-    const struct kvc_method *holder = kvc_policy_holder(policy, prompt ? KVC_STAGE_PROMPT : KVC_STAGE_DECODE);
-    if (status == KVC_OK && holder && kvc_method_acts(holder, layer))
-        status = run_method(&stage, holder, prompt ? holder->policy->prompt : holder->policy->decode, false, error);
-    return status;
+    return kvc_session_positions(stage->session, stage->layer, head, positions, room, count, error);
 }

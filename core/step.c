@@ -13,8 +13,10 @@ enum kvc_status kvc_session_begin_step(struct kvc_session *session, struct kvc_e
     if (session->tokens >= INT32_MAX)
         return kvc_fail(error, KVC_USAGE, "session: at most %d tokens fit", INT32_MAX);
     for (uint32_t l = 0; l < session->cache.layers; l++) {
-        const enum kvc_status status =
+        enum kvc_status status =
             kvc_cache_reserve(&session->cache, l, 1, kvc_policy_columns(session->policy, l), error);
+        if (status == KVC_OK && session->select[l].view.rank)
+            status = kvc_select_reserve(session, l, error);
         if (status != KVC_OK)
             return status;
     }
@@ -27,6 +29,56 @@ void kvc_session_cancel_step(struct kvc_session *session) { session->step--; }
 void kvc_session_end_step(struct kvc_session *session) {
     session->tokens++;
     session->steps_total++;
+}
+
+/* The decode stage of one row in one layer. */
+static enum kvc_status decode_stage(struct kvc_session *session, const struct kvc_batch *batch, uint32_t layer,
+                                    uint32_t row, uint32_t batch_row, const struct kvc_read_list *reads) {
+    struct kvc_runner *runner = session->runner;
+    const struct kvc_geometry *g = &runner->geometry;
+    const size_t m = g->heads * sizeof(float);
+    struct kvc_stage stage = kvc_stage_make(session, layer);
+    stage.queries = 1;
+    stage.q = kvc_room_at(&runner->q, row * m * g->head_size);
+    stage.maximum = kvc_room_at(&runner->maximum, row * m);
+    stage.sum = kvc_room_at(&runner->sum, row * m);
+    stage.positions = kvc_room_at(&batch->positions, batch_row * sizeof(int32_t));
+    stage.later = kvc_room_at(&batch->later, batch_row * sizeof(uint32_t));
+    stage.reads = reads;
+    return kvc_stage_run_decode(&stage, &session->failure);
+}
+
+void kvc_session_attended(struct kvc_session *session, const struct kvc_batch *batch, uint32_t layer,
+                          const struct kvc_part *part, uint32_t batch_row, const struct kvc_read_list *reads) {
+    struct kvc_device *device = session->runner->device;
+    const struct kvc_geometry *g = &session->runner->geometry;
+    if (session->in_prompt) {
+        kvc_turn_attended(session, batch, layer, part, batch_row);
+        return;
+    }
+    if (session->failed)
+        return;
+    if (session->mixing && reads) {
+        const struct kvc_select_layer *select = &session->select[layer];
+        const size_t bytes = (size_t)g->heads * g->head_size * sizeof(float);
+        device->ops->mix_mean(device, &session->cache.layer[layer].lists, select->view.rank ? &select->view : NULL,
+                              reads, g->heads, g->head_size, kvc_room_at(&session->runner->attended, part->row * bytes),
+                              kvc_room_at(&session->alpha, 0), (struct kvc_span){select->sums, 0});
+    }
+    enum kvc_status status = KVC_OK;
+    if (session->record_reads)
+        status = kvc_select_record(session, layer, reads, &session->failure);
+    if (status == KVC_OK)
+        status = decode_stage(session, batch, layer, part->row, batch_row, reads);
+    const uint64_t before = session->cache.cache_bytes;
+    if (status == KVC_OK && session->touched[layer]) {
+        session->touched[layer] = false;
+        status = kvc_cache_shrink(&session->cache, layer, kvc_policy_surplus(session->policy, layer), 2 * KVC_TILE,
+                                  &session->failure);
+    }
+    if (session->cache.cache_bytes < before)
+        device->ops->arena_trim(device, session->cache.arena);
+    session->failed = status != KVC_OK;
 }
 
 static enum kvc_status fail_all(enum kvc_status *statuses, size_t count, enum kvc_status status) {
@@ -105,7 +157,7 @@ static enum kvc_status join_step(struct step *step, struct kvc_session *session,
     if (status != KVC_OK)
         return kvc_fail(error, status, "decode: session %zu: %s", i, cause.text);
     const uint32_t n = step->count++;
-    step->parts[n] = (struct kvc_part){session, n, 1, 1};
+    step->parts[n] = (struct kvc_part){session, n, 1, 1, KVC_ROWS_STEP};
     step->rows[n] = (uint32_t)i;
     step->tokens[n] = token;
     step->positions[n] = (int32_t)session->tokens;

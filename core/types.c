@@ -7,11 +7,9 @@ static const struct {
     const char *name;
     struct kvc_type_block block;
 } types[KVC_TYPES] = {
-    [KVC_F32] = {"f32", {1, 4}},
-    [KVC_F16] = {"f16", {1, 2}},
-    [KVC_BF16] = {"bf16", {1, 2}},
-    [KVC_Q8_0] = {"q8_0", {32, 34}},   /* half scale, 32 int8 */
-    [KVC_Q4_0] = {"q4_0", {32, 18}},   /* half scale, 16 bytes of nibbles */
+    [KVC_F32] = {"f32", {1, 4}},       [KVC_F16] = {"f16", {1, 2}},
+    [KVC_BF16] = {"bf16", {1, 2}},     [KVC_Q8_0] = {"q8_0", {32, 34}}, /* half scale, 32 int8 */
+    [KVC_Q4_0] = {"q4_0", {32, 18}},                                    /* half scale, 16 bytes of nibbles */
     [KVC_Q5_0] = {"q5_0", {32, 22}},   /* half scale, 4 bytes of fifth bits, 16 bytes of nibbles */
     [KVC_Q3_K] = {"q3_k", {256, 110}}, /* 32 third bits, 64 low bits, 12 of 6-bit scales, half scale */
     [KVC_Q4_K] = {"q4_k", {256, 144}}, /* half scale and minimum, 12 of 6-bit pairs, 128 nibbles */
@@ -19,9 +17,7 @@ static const struct {
     [KVC_Q6_K] = {"q6_k", {256, 210}}, /* 128 low nibbles, 64 high bits, 16 int8 scales, half scale */
 };
 
-const char *kvc_type_name(enum kvc_type type) {
-    return (unsigned)type < KVC_TYPES ? types[type].name : "unknown";
-}
+const char *kvc_type_name(enum kvc_type type) { return (unsigned)type < KVC_TYPES ? types[type].name : "unknown"; }
 
 bool kvc_type_from_name(const char *name, enum kvc_type *type) {
     for (unsigned i = 0; i < KVC_TYPES; i++) {

@@ -60,8 +60,8 @@ static enum kvc_status act(struct kvc_stage *stage, const struct kvc_values *val
     if (status != KVC_OK)
         return status;
     switch (kvc_value_int(values, "do")) {
-    case 1: /* the fifth array */
-        for (int i = 0; i < 4 && status == KVC_OK; i++)
+    case 1: /* the seventh array */
+        for (int i = 0; i < 6 && status == KVC_OK; i++)
             status = kvc_stage_scores(stage, &more, e);
         return status;
     case 2:
@@ -156,8 +156,8 @@ static struct kvc_session *open_with(const char *policy, uint64_t limit) {
 static void test_wrong_stages(void **state) {
     (void)state;
     static const char *const says[] = {"",
-                                       "at most 4",
-                                       "KV head",
+                                       "at most 6",
+                                       "head",
                                        "entries",
                                        "odd",
                                        "by score",

@@ -1,0 +1,363 @@
+/* select.c - what a decode step reads: pages, sums of values and views of the entries, read lists, and what reading
+ * them costs. */
+#include "core/session.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct kvc_device *device_of(const struct kvc_session *session) { return session->runner->device; }
+
+/* ---- what is kept from step to step ---- */
+
+static void free_pages(struct kvc_session *session, struct kvc_select_layer *select) {
+    kvc_cache_state_free(&session->cache, select->page_bytes, select->pages.low);
+    kvc_cache_state_free(&session->cache, select->page_bytes, select->pages.high);
+    select->pages = (struct kvc_pages){.page = 0};
+    select->pages_right = false;
+}
+
+static size_t sum_bytes(const struct kvc_session *session, uint32_t layer) {
+    return (size_t)session->cache.layer[layer].lists.kv_heads * session->cache.format.head_size * sizeof(float);
+}
+
+void kvc_select_drop_view(struct kvc_session *session, uint32_t layer) {
+    struct kvc_select_layer *select = &session->select[layer];
+    const size_t counts = session->cache.layer[layer].lists.kv_heads * sizeof(uint32_t);
+    kvc_cache_state_free(&session->cache, counts, select->view.count);
+    kvc_cache_state_free(&session->cache, select->rank_bytes, select->view.rank);
+    free(select->view_count);
+    select->view = (struct kvc_read_list){.count = NULL};
+    select->view_count = NULL;
+    select->pages_right = select->sums_right = false;
+}
+
+void kvc_select_close(struct kvc_session *session) {
+    struct kvc_device *device = device_of(session);
+    struct kvc_room *rooms[] = {&session->read_rank, &session->read_count, &session->select_scores,
+                                &session->select_weights, &session->alpha};
+    for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
+        kvc_room_free(device, rooms[i]);
+    for (uint32_t l = 0; session->select && l < session->cache.layers; l++) {
+        kvc_select_drop_view(session, l);
+        free_pages(session, &session->select[l]);
+        kvc_cache_state_free(&session->cache, sum_bytes(session, l), session->select[l].sums);
+    }
+    for (size_t i = 0; session->recorded && i < (size_t)session->cache.layers * session->runner->geometry.heads; i++)
+        free(session->recorded[i].positions);
+    free(session->recorded);
+}
+
+void kvc_select_evicted(struct kvc_session *session, uint32_t layer) {
+    session->select[layer].pages_right = session->select[layer].sums_right = false;
+}
+
+enum kvc_status kvc_select_reserve(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {
+    struct kvc_select_layer *select = &session->select[layer];
+    struct kvc_cache *cache = &session->cache;
+    struct kvc_device *device = device_of(session);
+    const uint32_t heads = cache->layer[layer].lists.kv_heads;
+    const uint64_t most = kvc_cache_most(cache, layer) + 1ull;
+    if (select->view.rank && most <= select->view.stride)
+        return KVC_OK;
+    const uint32_t stride = (uint32_t)((most + KVC_TILE - 1) / KVC_TILE * KVC_TILE);
+    const size_t bytes = (size_t)heads * stride * sizeof(uint32_t);
+    struct kvc_buffer *rank;
+    enum kvc_status status = KVC_OK;
+    if (!select->view_count) {
+        select->view_count = calloc(heads, sizeof *select->view_count);
+        if (!select->view_count)
+            return kvc_fail(error, KVC_RESOURCE, "select: no memory for a view of %u heads", heads);
+        status = kvc_cache_state_create(cache, heads * sizeof(uint32_t), &select->view.count, error);
+    }
+    if (status == KVC_OK)
+        status = kvc_cache_state_create(cache, bytes, &rank, error);
+    if (status != KVC_OK)
+        return status;
+    for (uint32_t h = 0; h < heads && select->view.rank; h++)
+        if (select->view_count[h])
+            device->ops->copy(device, (struct kvc_span){rank, (size_t)h * stride * sizeof(uint32_t)},
+                              (struct kvc_span){select->view.rank, (size_t)h * select->view.stride * sizeof(uint32_t)},
+                              select->view_count[h] * sizeof(uint32_t));
+    kvc_cache_state_free(cache, select->rank_bytes, select->view.rank);
+    select->view.rank = rank;
+    select->view.stride = stride;
+    select->rank_bytes = bytes;
+    return KVC_OK;
+}
+
+void kvc_select_appended(struct kvc_session *session, uint32_t layer) {
+    struct kvc_select_layer *select = &session->select[layer];
+    const struct kvc_lists *lists = &session->cache.layer[layer].lists;
+    select->fresh++;
+    if (!select->view.rank)
+        return;
+    device_of(session)->ops->view_append(device_of(session), lists, &select->view, 1);
+    for (uint32_t h = 0; h < lists->kv_heads; h++)
+        select->view_count[h]++;
+}
+
+/* Places of a head: entries, or those in the view. */
+static uint32_t places(const struct kvc_session *session, uint32_t layer, uint32_t h) {
+    const struct kvc_select_layer *select = &session->select[layer];
+    return select->view.rank ? select->view_count[h] : session->cache.layer[layer].count[h];
+}
+
+/* Pages of the size asked for, over all places as they are now. */
+static enum kvc_status update_pages(struct kvc_session *session, uint32_t layer, uint32_t page, uint32_t most,
+                                    struct kvc_error *error) {
+    struct kvc_select_layer *select = &session->select[layer];
+    struct kvc_cache *cache = &session->cache;
+    const struct kvc_lists *lists = &cache->layer[layer].lists;
+    const uint32_t count = most / page + (most % page > 0);
+    if (select->pages.page != page || select->pages.stride < count) {
+        const enum kvc_type type = cache->format.type == KVC_F16 ? KVC_F16 : KVC_F32;
+        const uint32_t stride = (count / 64 + 1) * 64;
+        const size_t value = type == KVC_F16 ? 2 : 4;
+        free_pages(session, select);
+        select->page_bytes = (size_t)lists->kv_heads * stride * cache->format.head_size * value;
+        enum kvc_status status = kvc_cache_state_create(cache, select->page_bytes, &select->pages.low, error);
+        if (status == KVC_OK)
+            status = kvc_cache_state_create(cache, select->page_bytes, &select->pages.high, error);
+        if (status != KVC_OK)
+            return status;
+        select->pages.page = page;
+        select->pages.stride = stride;
+        select->pages.type = type;
+    }
+    const uint32_t rows = select->pages_right ? select->fresh : UINT32_MAX;
+    if (rows)
+        device_of(session)->ops->pages_update(device_of(session), lists, select->view.rank ? &select->view : NULL,
+                                              &select->pages, rows);
+    select->pages_right = true;
+    return KVC_OK;
+}
+
+static enum kvc_status update_sums(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {
+    struct kvc_select_layer *select = &session->select[layer];
+    if (!select->sums) {
+        const enum kvc_status status =
+            kvc_cache_state_create(&session->cache, sum_bytes(session, layer), &select->sums, error);
+        if (status != KVC_OK)
+            return status;
+        select->sums_right = false;
+    }
+    const uint32_t rows = select->sums_right ? select->fresh : UINT32_MAX;
+    if (rows)
+        device_of(session)->ops->value_sums(device_of(session), &session->cache.layer[layer].lists,
+                                            select->view.rank ? &select->view : NULL,
+                                            (struct kvc_span){select->sums, 0}, rows);
+    select->sums_right = true;
+    return KVC_OK;
+}
+
+/* ---- choosing ---- */
+
+/* Cache bytes that scoring reads of one head with n places, and what is kept beside them. */
+static uint64_t score_bytes(const struct kvc_session *session, const struct kvc_select *select,
+                            const struct kvc_pages *pages, uint64_t n) {
+    const struct kvc_entry_format *format = &session->cache.format;
+    const uint64_t d = format->head_size, value = pages->type == KVC_F16 ? 2 : 4;
+    const uint64_t page_count = select->page ? (n + select->page - 1) / select->page : 0;
+    switch (select->kind) {
+    case KVC_SELECT_EXACT:
+        return n * format->row_bytes;
+    case KVC_SELECT_CHANNELS: /* Q8_0: a channel's quant, and as many scales as it may need */
+        return n * (format->type == KVC_Q8_0
+                        ? select->dims + 2ull * ((d + 31) / 32 < select->dims ? (d + 31) / 32 : select->dims)
+                        : select->dims * (format->row_bytes / d)) +
+               (select->mean_value ? d * sizeof(float) : 0);
+    case KVC_SELECT_PAGE_CHANNELS:
+        return page_count * select->dims * value;
+    case KVC_SELECT_PAGE_BOUND:
+        return page_count * 2 * d * value;
+    }
+    return 0;
+}
+
+static enum kvc_status check(const struct kvc_stage *stage, const struct kvc_select *select, struct kvc_error *error) {
+    const bool paged = select->kind == KVC_SELECT_PAGE_CHANNELS || select->kind == KVC_SELECT_PAGE_BOUND;
+    const bool channels = select->kind == KVC_SELECT_CHANNELS || select->kind == KVC_SELECT_PAGE_CHANNELS;
+    if (stage->queries != 1 || stage->session->in_prompt)
+        return kvc_fail(error, KVC_USAGE, "policy: entries to read are chosen in a decode step only");
+    if (select->top == 0 || (paged && select->page == 0))
+        return kvc_fail(error, KVC_USAGE, "policy: none of %s are to be read", paged ? "the pages" : "the entries");
+    if (channels && (select->dims == 0 || select->dims > stage->info.head_size))
+        return kvc_fail(error, KVC_USAGE, "policy: %u channels are to be looked at: must be 1 to %u", select->dims,
+                        stage->info.head_size);
+    return KVC_OK;
+}
+
+static enum kvc_status reserve(struct kvc_session *session, uint32_t heads, uint32_t stride, bool weights,
+                               struct kvc_error *error) {
+    struct kvc_device *device = device_of(session);
+    const uint32_t H = session->runner->geometry.heads;
+    const size_t row = (size_t)stride * sizeof(float);
+    enum kvc_status status = kvc_room_reserve(device, &session->select_scores, heads * row, error);
+    if (status == KVC_OK)
+        status = kvc_room_reserve(device, &session->read_rank, heads * row, error);
+    if (status == KVC_OK)
+        status = kvc_room_reserve(device, &session->read_count, heads * sizeof(uint32_t), error);
+    if (status == KVC_OK && weights)
+        status = kvc_room_reserve(device, &session->select_weights, H * row, error);
+    if (status == KVC_OK && weights)
+        status = kvc_room_reserve(device, &session->alpha, H * sizeof(float), error);
+    return status;
+}
+
+static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *select, uint32_t most,
+                              struct kvc_error *error) {
+    static const enum kvc_score_kind kinds[] = {KVC_SCORE_EXACT, KVC_SCORE_CHANNELS, KVC_SCORE_PAGE_CHANNELS,
+                                                KVC_SCORE_PAGE_BOUND};
+    struct kvc_session *session = stage->session;
+    struct kvc_device *device = device_of(session);
+    struct kvc_select_layer *layer = &session->select[stage->layer];
+    const struct kvc_read_list *view = layer->view.rank ? &layer->view : NULL;
+    const struct kvc_lists *lists = &kvc_stage_lists(stage)->lists;
+    const struct kvc_network *network = session->runner->network;
+    const bool bound = select->kind == KVC_SELECT_PAGE_BOUND, paged = bound || select->kind == KVC_SELECT_PAGE_CHANNELS;
+    const uint32_t stride = (most + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
+    enum kvc_status status = paged ? update_pages(session, stage->layer, select->page, most, error) : KVC_OK;
+    if (status == KVC_OK && select->mean_value)
+        status = update_sums(session, stage->layer, error);
+    if (status == KVC_OK)
+        status = reserve(session, lists->kv_heads, stride, select->mean_value, error);
+    if (status != KVC_OK)
+        return status;
+    layer->fresh = 0;
+    layer->pages_right = layer->pages_right && paged;
+    layer->sums_right = layer->sums_right && select->mean_value;
+    const struct kvc_span none = {NULL, 0}, scores = kvc_room_at(&session->select_scores, 0);
+    const struct kvc_span weights = select->mean_value ? kvc_room_at(&session->select_weights, 0) : none;
+    session->chosen = (struct kvc_read_list){session->read_count.buffer, session->read_rank.buffer, stride};
+    const struct kvc_select_scores job = {.lists = lists,
+                                          .view = view,
+                                          .pages = paged ? &layer->pages : NULL,
+                                          .kind = kinds[select->kind],
+                                          .dims = select->dims,
+                                          .heads = stage->info.heads,
+                                          .head_size = stage->info.head_size,
+                                          .window = network ? network->layer[stage->layer].window : 0,
+                                          .q = stage->q,
+                                          .positions = stage->positions,
+                                          .scores = scores,
+                                          .weights = weights,
+                                          .stride = stride};
+    const struct kvc_select_reads reads = {.lists = lists,
+                                           .view = view,
+                                           .pages = bound ? &layer->pages : NULL,
+                                           .heads = stage->info.heads,
+                                           .budget = select->budget,
+                                           .top = select->top,
+                                           .local = select->local,
+                                           .scores = scores,
+                                           .weights = weights,
+                                           .alpha = select->mean_value ? kvc_room_at(&session->alpha, 0) : none,
+                                           .stride = stride,
+                                           .reads = &session->chosen};
+    device->ops->select_scores(device, &job);
+    device->ops->select_reads(device, &reads);
+    stage->chosen = &session->chosen;
+    stage->mean_value = select->mean_value;
+    return KVC_OK;
+}
+
+enum kvc_status kvc_stage_select(struct kvc_stage *stage, const struct kvc_select *select, struct kvc_error *error) {
+    struct kvc_session *session = stage->session;
+    struct kvc_select_layer *layer = &session->select[stage->layer];
+    const uint32_t heads = stage->info.kv_heads;
+    uint64_t bytes = 0;
+    uint32_t most = 0;
+    bool any = false;
+    const enum kvc_status status = check(stage, select, error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_pages sizes = {.type = session->cache.format.type == KVC_F16 ? KVC_F16 : KVC_F32};
+    for (uint32_t h = 0; h < heads; h++) {
+        const uint32_t n = places(session, stage->layer, h);
+        most = n > most ? n : most;
+        if (n > select->budget) {
+            any = true;
+            bytes += score_bytes(session, select, &sizes, n);
+        }
+    }
+    if (any) {
+        session->read_bytes += bytes;
+        session->select_bytes += bytes;
+        return choose(stage, select, most, error);
+    }
+    stage->chosen = layer->view.rank ? &layer->view : NULL;
+    return KVC_OK;
+}
+
+const struct kvc_read_list *kvc_session_select(struct kvc_session *session, const struct kvc_batch *batch,
+                                               uint32_t layer, uint32_t batch_row, uint32_t row) {
+    struct kvc_runner *runner = session->runner;
+    const struct kvc_geometry *g = &runner->geometry;
+    session->mixing = false;
+    if (session->in_prompt || session->failed || !kvc_policy_holder(session->policy, KVC_STAGE_SELECT))
+        return NULL;
+    struct kvc_stage stage = kvc_stage_make(session, layer);
+    stage.queries = 1;
+    stage.q = kvc_room_at(&runner->q, (size_t)row * g->heads * g->head_size * sizeof(float));
+    stage.positions = kvc_room_at(&batch->positions, batch_row * sizeof(int32_t));
+    stage.later = kvc_room_at(&batch->later, batch_row * sizeof(uint32_t));
+    if (kvc_stage_run_select(&stage, &session->failure) != KVC_OK) {
+        session->failed = true;
+        return NULL;
+    }
+    session->mixing = stage.mean_value;
+    return stage.chosen;
+}
+
+/* ---- what was read, for those who ask ---- */
+
+enum kvc_status kvc_select_record(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *reads,
+                                  struct kvc_error *error) {
+    const struct kvc_lists *lists = &session->cache.layer[layer].lists;
+    struct kvc_device *device = device_of(session);
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        struct kvc_recorded *recorded = &session->recorded[(size_t)layer * session->runner->geometry.heads + h];
+        const uint32_t held = session->cache.layer[layer].count[h];
+        if (held > recorded->room) {
+            int32_t *grown = realloc(recorded->positions, held * 2ull * sizeof *grown);
+            if (!grown)
+                return kvc_fail(error, KVC_RESOURCE, "session: no memory to record what is read");
+            recorded->positions = grown;
+            recorded->room = held * 2ull;
+        }
+        enum kvc_status status =
+            kvc_session_positions(session, layer, h, recorded->positions, held, &recorded->count, error);
+        if (status != KVC_OK || !reads) {
+            if (status != KVC_OK)
+                return status;
+            continue;
+        }
+        uint32_t count;
+        device->ops->download(device, &count, (struct kvc_span){reads->count, h * sizeof count}, sizeof count);
+        uint32_t *ranks = malloc(count * sizeof *ranks + 1);
+        if (!ranks)
+            return kvc_fail(error, KVC_RESOURCE, "session: no memory to record what is read");
+        if (count)
+            device->ops->download(device, ranks,
+                                  (struct kvc_span){reads->rank, (size_t)h * reads->stride * sizeof *ranks},
+                                  count * sizeof *ranks);
+        for (uint32_t i = 0; i < count; i++) /* ranks ascend: nothing is overwritten before it is read */
+            recorded->positions[i] = recorded->positions[ranks[i]];
+        recorded->count = count;
+        free(ranks);
+    }
+    return KVC_OK;
+}
+
+enum kvc_status kvc_session_reads(const struct kvc_session *session, uint32_t layer, uint32_t kv_head,
+                                  int32_t *positions, size_t room, size_t *count, struct kvc_error *error) {
+    if (layer >= session->cache.layers || kv_head >= session->cache.layer[layer].lists.kv_heads)
+        return kvc_fail(error, KVC_USAGE, "reads: layer %u, head %u: the session has no such head", layer, kv_head);
+    if (!session->recorded)
+        return kvc_fail(error, KVC_USAGE, "reads: the session was opened without record_reads");
+    const struct kvc_recorded *recorded = &session->recorded[(size_t)layer * session->runner->geometry.heads + kv_head];
+    *count = recorded->count;
+    if (recorded->count && room)
+        memcpy(positions, recorded->positions, (recorded->count < room ? recorded->count : room) * sizeof *positions);
+    return KVC_OK;
+}
