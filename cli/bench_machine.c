@@ -49,6 +49,7 @@ struct reader {
     size_t count;
     pthread_barrier_t *barrier;
     uint64_t sum;
+    double start[SWEEPS], end[SWEEPS]; /* its own clock: the thread that waits for all of them may run late */
 };
 
 static void *read_part(void *argument) {
@@ -56,8 +57,9 @@ static void *read_part(void *argument) {
 
     for (int i = 0; i < SWEEPS; i++) {
         pthread_barrier_wait(reader->barrier);
+        reader->start[i] = cli_seconds();
         reader->sum += reader->sweep(reader->from, reader->count);
-        pthread_barrier_wait(reader->barrier);
+        reader->end[i] = cli_seconds();
     }
     return NULL;
 }
@@ -68,7 +70,7 @@ static double time_sweeps(struct reader *readers, unsigned threads, size_t bytes
     double best = 0;
     unsigned started = 0;
 
-    if (pthread_barrier_init(barrier, NULL, threads + 1) != 0)
+    if (pthread_barrier_init(barrier, NULL, threads) != 0)
         return 0;
     while (started < threads && pthread_create(&thread[started], NULL, read_part, &readers[started]) == 0)
         started++;
@@ -79,19 +81,19 @@ static double time_sweeps(struct reader *readers, unsigned threads, size_t bytes
         }
         return 0;
     }
-    for (int i = 0; i < SWEEPS; i++) {
-        double start, seconds;
-
-        pthread_barrier_wait(barrier);
-        start = cli_seconds();
-        pthread_barrier_wait(barrier);
-        seconds = cli_seconds() - start;
-        if (i > 0 && (double)bytes / seconds > best)
-            best = (double)bytes / seconds;
-    }
     for (unsigned i = 0; i < threads; i++)
         pthread_join(thread[i], NULL);
     pthread_barrier_destroy(barrier);
+    for (int i = 1; i < SWEEPS; i++) {
+        double start = readers[0].start[i], end = readers[0].end[i];
+
+        for (unsigned t = 1; t < threads; t++) {
+            start = readers[t].start[i] < start ? readers[t].start[i] : start;
+            end = readers[t].end[i] > end ? readers[t].end[i] : end;
+        }
+        if ((double)bytes / (end - start) > best)
+            best = (double)bytes / (end - start);
+    }
     return best;
 }
 
@@ -115,7 +117,8 @@ double bench_bandwidth(unsigned threads) {
     memset(memory, 1, bytes);
     part = bytes / sizeof(block) / threads / 4 * 4;
     for (unsigned i = 0; i < threads; i++)
-        readers[i] = (struct reader){choose(), (const block *)(const void *)memory + i * part, part, &barrier, 0};
+        readers[i] = (struct reader){
+            .sweep = choose(), .from = (const block *)(const void *)memory + i * part, .count = part, .barrier = &barrier};
     best = time_sweeps(readers, threads, part * threads * sizeof(block), &barrier);
     munmap(memory, bytes);
     return best;

@@ -28,6 +28,7 @@ static inline vf vf_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
 static inline vf vf_div(vf a, vf b) { return _mm256_div_ps(a, b); }
 static inline vf vf_sqrt(vf a) { return _mm256_sqrt_ps(a); }
 static inline vf vf_max(vf a, vf b) { return _mm256_max_ps(a, b); }
+static inline vf vf_mul_by(vf a, const float *x) { return vf_mul(a, vf_set(*x)); }
 static inline vi vf_bits(vf a) { return _mm256_castps_si256(a); }
 static inline vf vf_from_bits(vi a) { return _mm256_castsi256_ps(a); }
 static inline vf vf_from_int(vi a) { return _mm256_cvtepi32_ps(a); }
@@ -126,6 +127,12 @@ INLINE void vf_transpose(vf r[LANES]) {
         r[c] = _mm256_permute2f128_ps(t[c], t[4 + c], 0x20);
         r[4 + c] = _mm256_permute2f128_ps(t[c], t[4 + c], 0x31);
     }
+}
+
+static inline float vf_tree(vf a) {
+    __m128 c = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    c = _mm_add_ps(c, _mm_movehl_ps(c, c));
+    return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
 }
 
 INLINE vf vf_tree_rows(vf r[LANES]) {

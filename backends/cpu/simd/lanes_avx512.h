@@ -33,6 +33,16 @@ static inline vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
 static inline vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
 static inline vf vf_sqrt(vf a) { return _mm512_sqrt_ps(a); }
 static inline vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); } /* a > b ? a : b */
+/* a * *x and a + *x. Written out, because a broadcast of its own takes a shuffle pipe, as an operand it is free; the
+ * compiler prefers one broadcast to two operands. */
+static inline vf vf_mul_by(vf a, const float *x) {
+    __asm__("vmulps %2%{1to16%}, %1, %0" : "=v"(a) : "v"(a), "m"(*x));
+    return a;
+}
+static inline vf vf_add_by(vf a, const float *x) {
+    __asm__("vaddps %2%{1to16%}, %1, %0" : "=v"(a) : "v"(a), "m"(*x));
+    return a;
+}
 static inline vi vf_bits(vf a) { return _mm512_castps_si512(a); }
 static inline vf vf_from_bits(vi a) { return _mm512_castsi512_ps(a); }
 static inline vf vf_from_int(vi a) { return _mm512_cvtepi32_ps(a); }
@@ -125,6 +135,14 @@ INLINE void vf_transpose(vf r[LANES]) {
         r[8 + c] = _mm512_shuffle_f32x4(b, f, 0x88);
         r[12 + c] = _mm512_shuffle_f32x4(b, f, 0xdd);
     }
+}
+
+/* The sum of all lanes by halves: lane[j] + lane[j + w] for w = 8, 4, 2, 1. */
+static inline float vf_tree(vf a) {
+    __m256 b = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+    __m128 c = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
+    c = _mm_add_ps(c, _mm_movehl_ps(c, c));
+    return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
 }
 
 /* The end of LANES dot products at once: lane i of the result is the sum of r[i] by halves, lane[j] + lane[j + w] for

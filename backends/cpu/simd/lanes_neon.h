@@ -28,6 +28,7 @@ static inline vf vf_mul(vf a, vf b) { return vmulq_f32(a, b); }
 static inline vf vf_div(vf a, vf b) { return vdivq_f32(a, b); }
 static inline vf vf_sqrt(vf a) { return vsqrtq_f32(a); }
 static inline vf vf_max(vf a, vf b) { return vbslq_f32(vcgtq_f32(a, b), a, b); } /* vmaxq has other NaNs and zeros */
+static inline vf vf_mul_by(vf a, const float *x) { return vf_mul(a, vf_set(*x)); }
 static inline vi vf_bits(vf a) { return vreinterpretq_s32_f32(a); }
 static inline vf vf_from_bits(vi a) { return vreinterpretq_f32_s32(a); }
 static inline vf vf_from_int(vi a) { return vcvtq_f32_s32(a); }
@@ -131,6 +132,11 @@ INLINE void vf_transpose(vf r[LANES]) {
     r[1] = vcombine_f32(vget_low_f32(b), vget_low_f32(d));
     r[2] = vcombine_f32(vget_high_f32(a), vget_high_f32(c));
     r[3] = vcombine_f32(vget_high_f32(b), vget_high_f32(d));
+}
+
+static inline float vf_tree(vf a) {
+    float32x2_t b = vadd_f32(vget_low_f32(a), vget_high_f32(a));
+    return vget_lane_f32(b, 0) + vget_lane_f32(b, 1);
 }
 
 INLINE vf vf_tree_rows(vf r[LANES]) {

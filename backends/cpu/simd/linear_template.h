@@ -30,12 +30,7 @@ INLINE float sum_lanes(const vf *lanes) {
         for (int v = 0; v < w; v++)
             sum[v] = vf_add(sum[v], sum[v + w]);
     }
-    float last[LANES];
-    vf_store(last, sum[0]);
-    for (int w = LANES / 2; w > 0; w /= 2)
-        for (int i = 0; i < w; i++)
-            last[i] = last[i] + last[i + w];
-    return last[0];
+    return vf_tree(sum[0]);
 }
 
 /* ---- one row ------------------------------------------------------------------------------------------------- */

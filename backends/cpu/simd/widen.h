@@ -123,6 +123,7 @@ INLINE void prepare_halves(struct scales *s, const unsigned char *g, int parts, 
         }
         uint64_t low = half[0] | half[1] << 16 | half[2] << 32 | half[3] << 48;
         uint64_t high = half[4] | half[5] << 16 | half[6] << 32 | half[7] << 48;
+        __asm__("" : "+r"(low), "+r"(high)); /* and not put together otherwise by the compiler */
         _mm256_storeu_ps(s->scale, _mm256_cvtph_ps(_mm_set_epi64x((long long)high, (long long)low)));
         return;
     }
@@ -138,20 +139,18 @@ INLINE void prepare_halves(struct scales *s, const unsigned char *g, int parts, 
 #define prepare_q4_0(s, g, parts) prepare_halves(s, g, parts, 18)
 
 INLINE void widen_q8_0(vf *w, const unsigned char *g, int p, const struct scales *s) {
-    vf d = vf_set(s->scale[p]);
     UNROLL
     for (int v = 0; v < LANE_VECTORS; v++)
-        w[v] = vf_mul(d, vf_load_i8(g + p * 34 + 2 + v * LANES));
+        w[v] = vf_mul_by(vf_load_i8(g + p * 34 + 2 + v * LANES), &s->scale[p]);
 }
 
 INLINE void widen_q4_0(vf *w, const unsigned char *g, int p, const struct scales *s) {
 #if LANES == 16
     /* The 16 values a block can hold, looked up by the low four bits of each index. */
-    vf value = vf_mul(vf_set(s->scale[p]),
-                      _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7));
+    vf value = vf_mul_by(_mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7), &s->scale[p]);
     vi q = load_u8(g + p * 18 + 2);
     w[0] = _mm512_permutexvar_ps(q, value);
-    w[1] = _mm512_permutexvar_ps(shift_right(q, vi_set(4)), value);
+    w[1] = _mm512_permutexvar_ps(_mm512_srli_epi32(q, 4), value);
 #else
     vf d = vf_set(s->scale[p]);
     UNROLL
@@ -191,11 +190,10 @@ INLINE void prepare_q5_0(struct scales *s, const unsigned char *g, int parts) {
         unpack_q5_0(s->quant + p * 32, g + (size_t)p * part_bytes_q5_0);
 }
 INLINE void widen_q5_0(vf *w, const unsigned char *g, int p, const struct scales *s) {
-    vf d = vf_set(s->scale[p]);
     (void)g;
     UNROLL
     for (int v = 0; v < LANE_VECTORS; v++)
-        w[v] = vf_mul(d, vf_load_i8(s->quant + p * 32 + v * LANES));
+        w[v] = vf_mul_by(vf_load_stored_i8(s->quant + p * 32 + v * LANES), &s->scale[p]);
 }
 
 /* ---- blocks of 256 ---- */
@@ -231,7 +229,7 @@ INLINE void widen_q3_k(vf *w, const unsigned char *g, int p, const struct scales
     (void)g;
     UNROLL
     for (int v = 0; v < LANE_VECTORS; v++)
-        w[v] = vf_mul(vf_set(s->scale[2 * p + v * LANES / 16]), vf_load_stored_i8(s->quant + p * 32 + v * LANES));
+        w[v] = vf_mul_by(vf_load_stored_i8(s->quant + p * 32 + v * LANES), &s->scale[2 * p + v * LANES / 16]);
 }
 
 /* Q4_K and Q5_K begin alike: d, dmin, 12 bytes of 6-bit scales and minima. */
@@ -249,11 +247,17 @@ INLINE void prepare_offset(struct scales *s, const unsigned char *g) {
     for (int i = 0; i < 16; i += LANES)
         vf_store(s->scale + i, vf_mul(i < 8 ? d : dmin, vf_from_int(bytes_of(sixteen, i))));
 }
+INLINE vf offset_value(vf quant, int p, const struct scales *s) {
+#if LANES == 16 /* the product is exact (11 + 6 + 5 bits, never denormal), so this rounds as the fma does */
+    return vf_add_by(vf_mul_by(quant, &s->scale[p]), &s->scale[8 + p]);
+#else
+    return vf_fma(vf_set(s->scale[p]), quant, vf_set(s->scale[8 + p]));
+#endif
+}
 INLINE void widen_offset(vf *w, int p, const struct scales *s) {
-    vf scale = vf_set(s->scale[p]), minimum = vf_set(s->scale[8 + p]);
     UNROLL
     for (int v = 0; v < LANE_VECTORS; v++)
-        w[v] = vf_fma(scale, vf_load_stored_i8(s->quant + p * 32 + v * LANES), minimum);
+        w[v] = offset_value(vf_load_stored_i8(s->quant + p * 32 + v * LANES), p, s);
 }
 
 INLINE void prepare_q4_k(struct scales *s, const unsigned char *g, int parts) {
@@ -271,10 +275,12 @@ INLINE void prepare_q4_k(struct scales *s, const unsigned char *g, int parts) {
 INLINE void widen_q4_k(vf *w, const unsigned char *g, int p, const struct scales *s) {
 #if LANES == 16 /* the 16 values of a part, looked up by the low four bits of each index */
     const unsigned char *low = g + offsetof(struct kvc_block_q4_k, q) + p / 2 * 32;
-    vf value = vf_fma(vf_set(s->scale[p]), vf_from_int(vi_ascending()), vf_set(s->scale[8 + p]));
+    vf value = offset_value(_mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), p, s);
     UNROLL
-    for (int v = 0; v < 2; v++)
-        w[v] = _mm512_permutexvar_ps(shift_right(load_u8(low + v * LANES), vi_set(p % 2 * 4)), value);
+    for (int v = 0; v < 2; v++) {
+        vi q = load_u8(low + v * LANES); /* the compiler keeps it for the next part */
+        w[v] = _mm512_permutexvar_ps(p % 2 ? _mm512_srli_epi32(q, 4) : q, value);
+    }
 #else
     (void)g;
     widen_offset(w, p, s);
@@ -319,7 +325,7 @@ INLINE void widen_q6_k(vf *w, const unsigned char *g, int p, const struct scales
     (void)g;
     UNROLL
     for (int v = 0; v < LANE_VECTORS; v++)
-        w[v] = vf_mul(vf_set(s->scale[2 * p + v * LANES / 16]), vf_load_stored_i8(s->quant + p * 32 + v * LANES));
+        w[v] = vf_mul_by(vf_load_stored_i8(s->quant + p * 32 + v * LANES), &s->scale[2 * p + v * LANES / 16]);
 }
 
 #endif
