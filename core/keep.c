@@ -7,6 +7,10 @@
 
 static const struct kvc_span none = {NULL, 0};
 
+bool kvc_stage_acts(const struct kvc_stage *stage, uint32_t layer) {
+    return layer < stage->info.layers && stage->use->acts[layer];
+}
+
 enum kvc_status kvc_stage_layer(struct kvc_stage *stage, uint32_t layer, struct kvc_error *error) {
     if (layer > stage->info.layer)
         return kvc_fail(error, KVC_USAGE, "policy: layer %u is asked for in layer %u", layer, stage->info.layer);
@@ -118,6 +122,47 @@ enum kvc_status kvc_stage_keep_ranks(struct kvc_stage *stage, const uint32_t *ra
     }
     stage->session->runner->kept_stride = kept.stride;
     return evict(stage, &kept, error);
+}
+
+/* Ranks of the entries of one head that stand at some positions; both ascend. */
+static uint32_t ranks_at(const int32_t *held, size_t held_count, const int32_t *positions, size_t count,
+                         uint32_t *ranks) {
+    uint32_t n = 0;
+    for (size_t i = 0, r = 0; i < count && r < held_count; r++) {
+        while (i < count && positions[i] < held[r])
+            i++;
+        if (i < count && positions[i] == held[r])
+            ranks[n++] = (uint32_t)r;
+    }
+    return n;
+}
+
+enum kvc_status kvc_stage_keep_positions(struct kvc_stage *stage, const int32_t *const *positions, const size_t *counts,
+                                         struct kvc_error *error) {
+    struct kvc_device *device = stage->session->runner->device;
+    const struct kvc_keep nothing = {.recent = INT64_MAX};
+    const size_t most = stage->info.entries;
+    int32_t *held = malloc(most * sizeof *held + 1);
+    uint32_t *ranks = malloc(most * sizeof *ranks + 1);
+    struct kvc_read_list kept;
+    enum kvc_status status = held && ranks ? check_keep(stage, &nothing, 1, error)
+                                           : kvc_fail(error, KVC_RESOURCE, "policy: no memory for %zu positions", most);
+    if (status == KVC_OK)
+        status = reserve_kept(stage, &kept, error);
+    for (uint32_t h = 0; h < stage->info.kv_heads && status == KVC_OK; h++) {
+        size_t count = 0;
+        status = kvc_stage_read_positions(stage, h, held, most, &count, error);
+        if (status != KVC_OK)
+            break;
+        const uint32_t n = ranks_at(held, count, positions[h], counts[h], ranks);
+        device->ops->upload(device, (struct kvc_span){kept.count, h * sizeof n}, &n, sizeof n);
+        if (n)
+            device->ops->upload(device, (struct kvc_span){kept.rank, (size_t)h * kept.stride * sizeof *ranks}, ranks,
+                                n * sizeof *ranks);
+    }
+    free(held);
+    free(ranks);
+    return status == KVC_OK ? evict(stage, &kept, error) : status;
 }
 
 enum kvc_status kvc_stage_keep_again(struct kvc_stage *stage, struct kvc_error *error) {

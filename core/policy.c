@@ -130,8 +130,8 @@ static enum kvc_status read_value(const struct kvc_policy_class *policy, const s
             return KVC_OK;
         snprintf(right, sizeof right, "one of %s", option->choices);
         return wrong_value(policy, option, text, right, error);
-    case KVC_OPTION_TEXT:
-        if (length > 0)
+    case KVC_OPTION_TEXT: /* only a default may be empty */
+        if (length > 0 || !value->given)
             return KVC_OK;
         return wrong_value(policy, option, text, "a text that is not empty", error);
     case KVC_OPTION_BUDGET:

@@ -336,12 +336,17 @@ void kvc_session_stats(const struct kvc_session *session, struct kvc_session_sta
     stats->saturated = session->saturated;
 }
 
+uint32_t kvc_session_heads(const struct kvc_session *session, uint32_t layer) {
+    return layer < session->cache.layers ? session->cache.layer[layer].lists.kv_heads : 0;
+}
+
 enum kvc_status kvc_session_positions(const struct kvc_session *session, uint32_t layer, uint32_t kv_head,
                                       int32_t *positions, size_t room, size_t *count, struct kvc_error *error) {
     const struct kvc_cache *cache = &session->cache;
     if (layer >= cache->layers || kv_head >= cache->layer[layer].lists.kv_heads)
         return kvc_fail(error, KVC_USAGE, "positions: layer %u, head %u; the model has layers 0 to %u, heads 0 to %u",
-                        layer, kv_head, cache->layers - 1, cache->layer[0].lists.kv_heads - 1);
+                        layer, kv_head, cache->layers - 1,
+                        kvc_session_heads(session, layer < cache->layers ? layer : 0) - 1);
     const struct kvc_lists *lists = &cache->layer[layer].lists;
     *count = cache->layer[layer].count[kv_head];
     const size_t some = *count < room ? *count : room;

@@ -140,7 +140,8 @@ uint32_t kvc_turn_rows_most(const struct kvc_session *session, uint64_t rows) {
             most = chunking.probe;
     }
     const struct kvc_method *method = pseudo_method(session);
-    const struct kvc_turn turn = {NULL, rows, INT32_MAX, session->seed};
+    const struct kvc_turn turn = {NULL, rows, INT32_MAX, session->seed,
+                                  method ? session->use[method - session->policy->method].state : NULL};
     uint32_t offset;
     const uint32_t pseudo = method ? method->policy->pseudo(&method->values, &turn, &offset, NULL) : 0;
     return pseudo > most ? pseudo : most;
@@ -152,16 +153,18 @@ uint32_t kvc_turn_rows_most(const struct kvc_session *session, uint64_t rows) {
 static enum kvc_status plan_pseudo(struct kvc_session *session, const struct kvc_turn_rows *by, uint32_t *offset,
                                    int32_t **tokens, struct kvc_error *error) {
     const struct kvc_method *method = pseudo_method(session);
-    struct kvc_turn turn = {by->tokens, session->turn, 0, session->seed};
     session->pseudo.rows = 0;
     if (!session->last_chunk || !method)
         return KVC_OK;
+    struct kvc_turn turn = {by->tokens, session->turn, 0, session->seed,
+                            session->use[method - session->policy->method].state};
     for (uint32_t l = 0; l < session->cache.layers; l++) {
         const uint64_t held = kvc_cache_most(&session->cache, l) + (uint64_t)session->chunk_rows;
         if (session->use[method - session->policy->method].acts[l] && held > turn.held)
             turn.held = held;
     }
-    uint32_t count = method->policy->pseudo(&method->values, &turn, offset, NULL);
+    const uint32_t count = method->policy->pseudo(&method->values, &turn, offset, NULL);
+    struct kvc_error cause;
     if (count > 0 && !by->tokens && by->pseudo != count)
         return kvc_fail(error, KVC_INPUT, "replay: policy %s looks from %u pseudo rows; %u came with the prompt",
                         method->policy->name, count, by->pseudo);
@@ -174,6 +177,9 @@ static enum kvc_status plan_pseudo(struct kvc_session *session, const struct kvc
         if (!*tokens)
             return kvc_fail(error, KVC_RESOURCE, "session: no memory for %u pseudo tokens", count);
         method->policy->pseudo(&method->values, &turn, offset, *tokens);
+        const enum kvc_status status = kvc_session_check_tokens(session->runner->network, *tokens, count, &cause);
+        if (status != KVC_OK)
+            return kvc_fail(error, status, "policy %s: a pseudo %s", method->policy->name, cause.text);
     }
     return reserve_queries(session, &session->pseudo, count, 1, error);
 }

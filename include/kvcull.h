@@ -210,7 +210,9 @@ struct kvc_session_stats {
     uint64_t saturated; /* values clipped to the F16 range when stored, by its whole batches */
 };
 void kvc_session_stats(const struct kvc_session *session, struct kvc_session_stats *stats);
-/* Positions held by one head, ascending: fills at most room; *count says how many there are. */
+/* Lists of entries that a layer has: the model's KV heads, or its query heads where a method has per=head. */
+uint32_t kvc_session_heads(const struct kvc_session *session, uint32_t layer);
+/* Positions held by one of them, ascending: fills at most room; *count says how many there are. */
 enum kvc_status kvc_session_positions(const struct kvc_session *session, uint32_t layer, uint32_t kv_head,
                                       int32_t *positions, size_t room, size_t *count, struct kvc_error *error);
 
@@ -304,6 +306,8 @@ struct kvc_stage;
 const struct kvc_stage_info *kvc_stage_info(const struct kvc_stage *stage);
 /* What the class's `open` made for this session. */
 void *kvc_stage_state(const struct kvc_stage *stage);
+/* Whether the method acts on a layer. */
+bool kvc_stage_acts(const struct kvc_stage *stage, uint32_t layer);
 /* Later calls of this stage function work on an earlier layer; its queries are gone, its columns are there. */
 enum kvc_status kvc_stage_layer(struct kvc_stage *stage, uint32_t layer, struct kvc_error *error);
 
@@ -382,6 +386,10 @@ enum kvc_status kvc_stage_keep_heads(struct kvc_stage *stage, const struct kvc_k
 /* The same ranks, ascending, of every head. */
 enum kvc_status kvc_stage_keep_ranks(struct kvc_stage *stage, const uint32_t *ranks, uint32_t count,
                                      struct kvc_error *error);
+/* The entries at these positions, ascending, of each head: positions [kv_heads][counts[head]]. Those a head does not hold
+ * are passed over. */
+enum kvc_status kvc_stage_keep_positions(struct kvc_stage *stage, const int32_t *const *positions,
+                                         const size_t *counts, struct kvc_error *error);
 /* What the last kept of this stage function was, head by head, in the layer it has turned to, whose heads hold as many
  * entries as those did. */
 enum kvc_status kvc_stage_keep_again(struct kvc_stage *stage, struct kvc_error *error);
@@ -413,6 +421,7 @@ struct kvc_turn {
     const int32_t *tokens; /* [count]; NULL in a replay, whose rows come with it */
     uint64_t count, held;  /* held: N, entries of the fullest head with the prompt in */
     uint64_t seed;
+    void *state;           /* what the class's `open` made */
 };
 /* How a chunk method cuts the prompt: chunks of `chunk` rows; the last `probe` tokens run as extra rows with every
  * chunk but the last, at positions behind the chunk, or (at_end) at their own. */

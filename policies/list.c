@@ -2,4 +2,5 @@
 #include "policies/policies.h"
 
 const struct kvc_policy_class *const kvc_policy_list[] = {
-    &kvc_policy_full, &kvc_policy_window, &kvc_policy_streaming, &kvc_policy_snapkv, &kvc_policy_morphkv, NULL};
+    &kvc_policy_full,    &kvc_policy_window, &kvc_policy_streaming, &kvc_policy_snapkv,
+    &kvc_policy_morphkv, &kvc_policy_dapq,   &kvc_policy_take,      NULL};

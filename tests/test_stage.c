@@ -162,7 +162,7 @@ static void test_wrong_stages(void **state) {
                                        "odd",
                                        "by score",
                                        "state columns",
-                                       "state columns",
+                                       "a ring of",
                                        "a ring of 0",
                                        "after an eviction",
                                        "after an eviction",

@@ -1,0 +1,187 @@
+/* dapq.c - pseudo tokens behind the prompt look where the answer will (METHODS 3.2). */
+#include "policies/policies.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/canon.h"
+
+#define PSEUDO_MOST 4096
+
+static const struct kvc_option options[] = {
+    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, "entries kept per KV head"},
+    {"pseudo", KVC_OPTION_INT, "32", 1, PSEUDO_MOST, NULL, "m: pseudo tokens run behind the prompt"},
+    {"content", KVC_OPTION_CHOICE, "ends", 0, 0, "ends|tail|middle|random|file", "which tokens they are"},
+    {"head", KVC_OPTION_INT, "4", 0, PSEUDO_MOST, NULL, "content=ends: how many of the prompt's first tokens"},
+    {"file", KVC_OPTION_TEXT, "", 0, 0, NULL, "content=file: token ids, separated by white space or commas"},
+    {"offset", KVC_OPTION_INT, "0", 0, 1 << 20, NULL, "distance of the first pseudo position from the prompt's end"},
+    {"kernel", KVC_OPTION_INT, "1", 1, 1 << 20, NULL, "odd width of the pooling over neighbouring entries"},
+    {"pooling", KVC_OPTION_CHOICE, "max", 0, 0, "max|avg", "how neighbours are pooled"},
+    {"seed", KVC_OPTION_INT, "0", 0, 9007199254740992.0, NULL, "content=random: of the draws"},
+    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+
+static bool has_content(const struct kvc_values *values, const char *content) {
+    return !strcmp(kvc_value_text(values, "content"), content);
+}
+
+static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+    const int64_t head = kvc_value_int(values, "head"), pseudo = kvc_value_int(values, "pseudo");
+    if (has_content(values, "ends") && head > pseudo)
+        return kvc_fail(error, KVC_USAGE, "policy dapq: head=%lld: must be 0 to pseudo=%lld", (long long)head,
+                        (long long)pseudo);
+    if (has_content(values, "file") != (kvc_value_text(values, "file")[0] != 0))
+        return kvc_fail(error, KVC_USAGE, "policy dapq: content=file and file=NAME go together");
+    return kvc_check_kernel(values, error);
+}
+
+/* ---- tokens from a file ---- */
+
+struct token_file {
+    int32_t *tokens;
+    uint32_t count;
+};
+
+static void close_file(void *state) {
+    struct token_file *file = state;
+    free(file->tokens);
+    free(file);
+}
+
+/* At most `most` ids of an open file. */
+static enum kvc_status read_tokens(FILE *stream, const char *path, uint32_t most, struct token_file *file,
+                                   struct kvc_error *error) {
+    char word[16];
+    while (file->count < most) {
+        const int found = fscanf(stream, "%*[ \t\r\n,]%1[^ \t\r\n,]", word); /* white space may come first */
+        if (found != 1 && fscanf(stream, "%1[^ \t\r\n,]", word) != 1)
+            break;
+        if (fscanf(stream, "%14[^ \t\r\n,]", word + 1) != 1)
+            word[1] = 0;
+        char *end;
+        const long id = strtol(word, &end, 10);
+        if (*end || end == word || id < 0 || id > INT32_MAX || strlen(word) > 10)
+            return kvc_fail(error, KVC_INPUT, "policy dapq: file=%s: '%s' is not a token id", path, word);
+        file->tokens[file->count++] = (int32_t)id;
+    }
+    if (ferror(stream))
+        return kvc_fail(error, KVC_INPUT, "policy dapq: file=%s: %s", path, strerror(errno));
+    if (file->count == 0)
+        return kvc_fail(error, KVC_INPUT, "policy dapq: file=%s: has no token ids", path);
+    return KVC_OK;
+}
+
+static enum kvc_status open_file(const struct kvc_values *values, const struct kvc_geometry *geometry, void **state,
+                                 struct kvc_error *error) {
+    const char *path = kvc_value_text(values, "file");
+    const uint32_t most = (uint32_t)kvc_value_int(values, "pseudo");
+    (void)geometry;
+    *state = NULL;
+    if (!has_content(values, "file"))
+        return KVC_OK;
+    FILE *stream = fopen(path, "r");
+    if (!stream)
+        return kvc_fail(error, KVC_INPUT, "policy dapq: file=%s: %s", path, strerror(errno));
+    struct token_file *file = calloc(1, sizeof *file);
+    enum kvc_status status = KVC_OK;
+    if (file)
+        file->tokens = malloc(most * sizeof *file->tokens);
+    if (!file || !file->tokens)
+        status = kvc_fail(error, KVC_RESOURCE, "policy dapq: no memory for %u tokens", most);
+    if (status == KVC_OK)
+        status = read_tokens(stream, path, most, file, error);
+    fclose(stream);
+    if (status != KVC_OK) {
+        if (file)
+            close_file(file);
+        return status;
+    }
+    *state = file;
+    return KVC_OK;
+}
+
+/* ---- pseudo rows ---- */
+
+static uint64_t budget_of(const struct kvc_values *values, uint64_t held) { return kvc_budget(values, held, 0); }
+
+/* count tokens of the prompt from `first` on, behind those that are there. */
+static uint32_t take_part(const struct kvc_turn *turn, uint64_t first, uint64_t count, uint32_t at, int32_t *tokens) {
+    for (uint64_t i = 0; tokens && i < count; i++)
+        tokens[at + i] = turn->tokens[first + i];
+    return at + (uint32_t)count;
+}
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+static uint32_t pseudo(const struct kvc_values *values, const struct kvc_turn *turn, uint32_t *offset,
+                       int32_t *tokens) {
+    const uint32_t m = (uint32_t)kvc_value_int(values, "pseudo");
+    const uint64_t n = turn->count;
+    *offset = (uint32_t)kvc_value_int(values, "offset");
+    if (turn->held <= budget_of(values, turn->held))
+        return 0;
+    if (has_content(values, "file")) {
+        const struct token_file *file = turn->state;
+        for (uint32_t i = 0; tokens && i < file->count; i++)
+            tokens[i] = file->tokens[i];
+        return file->count;
+    }
+    if (has_content(values, "random")) {
+        const uint64_t seed = (uint64_t)kvc_value_int(values, "seed");
+        for (uint32_t i = 0; tokens && i < m; i++)
+            tokens[i] = turn->tokens[(uint64_t)kvc_philox4x32(i, 0, 0, 0, seed).word[0] * n >> 32];
+        return m;
+    }
+    if (has_content(values, "ends")) {
+        const uint64_t head = (uint64_t)kvc_value_int(values, "head"), tail = least(m - head, n);
+        return take_part(turn, n - tail, tail, take_part(turn, 0, least(head, n), 0, tokens), tokens);
+    }
+    const uint64_t some = least(m, n);
+    return take_part(turn, has_content(values, "tail") ? n - some : (n - some) / 2, some, 0, tokens);
+}
+
+static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+    return budget_of(values, prompt) + steps;
+}
+
+static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const uint64_t budget = budget_of(values, info->held);
+    if (info->entries <= budget)
+        return KVC_OK;
+    struct kvc_scores *scores;
+    enum kvc_status status = kvc_stage_scores(stage, &scores, error);
+    if (status == KVC_OK)
+        status = kvc_stage_pseudo_mass(stage, scores, error);
+    if (status == KVC_OK)
+        status =
+            kvc_stage_pool(stage, scores, 0, (uint32_t)kvc_value_int(values, "kernel"), kvc_pooling_of(values), error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_keep keep = {.top = budget, .limit = budget, .recent = INT64_MAX, .scores = scores};
+    return kvc_stage_keep(stage, &keep, error);
+}
+
+const struct kvc_policy_class kvc_policy_dapq = {
+    .name = "dapq",
+    .summary = "what pseudo tokens placed where the answer will be attend to",
+    .paper = "DapQ, seed 002",
+    .idea =
+        "The queries that will matter are those of the answer, which does not exist yet. What a query looks for "
+        "depends strongly on where it stands, so a few pseudo tokens, copies of some of the prompt's, are run at the "
+        "positions the answer will take. The prompt entries they attend to stay; the pseudo entries go at once, and "
+        "the answer begins as if they had never been.",
+    .formula = "score_j = sum over pseudo queries i and the group's heads of a_ij, pooled; kept = top B of the prompt",
+    .memory = "B entries after the prompt, one more per generated token; m more for one layer during prefill",
+    .traffic = "B + generated entries per generated token",
+    .differences = "one selection per KV head from its group's sum; pseudo rows of one layer are dropped before the "
+                   "next is computed",
+    .stages = KVC_STAGE_PROMPT,
+    .options = options,
+    .check = check,
+    .open = open_file,
+    .close = close_file,
+    .bound = bound,
+    .pseudo = pseudo,
+    .prompt = prompt};

@@ -1,0 +1,170 @@
+/* take.c - a prompt read chunk by chunk into a bounded cache, with the question run beside every chunk (METHODS 3.3).
+ */
+#include "policies/policies.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct kvc_option options[] = {
+    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, "entries kept per KV head after every chunk"},
+    {"warmup_budget", KVC_OPTION_BUDGET, "0", 0, KVC_BUDGET_MOST, NULL,
+     "entries the warm-up layers keep before the last chunk; 0: four times the budget"},
+    {"warmup_layers", KVC_OPTION_INT, "-1", -1, 1 << 20, NULL,
+     "W: lower layers that keep what layer W-1 chooses; -1: half of them"},
+    {"chunk", KVC_OPTION_INT, "4096", 1, 1 << 24, NULL, "Z: tokens of the prompt read at once"},
+    {"probe", KVC_OPTION_INT, "32", 1, 4096, NULL, "p: last tokens of the prompt, run with every chunk"},
+    {"alpha", KVC_OPTION_REAL, "0.32", 0, 1, NULL, "how much of the accumulated probe stays"},
+    {"kernel", KVC_OPTION_INT, "5", 1, 1 << 20, NULL, "odd width of the pooling over neighbouring entries"},
+    {"pooling", KVC_OPTION_CHOICE, "avg", 0, 0, "max|avg", "how neighbours are pooled"},
+    {"probe_pos", KVC_OPTION_CHOICE, "chunk", 0, 0, "chunk|end",
+     "probes stand behind the chunk, or where they really are"},
+    {"per", KVC_OPTION_CHOICE, "group", 0, 0, "group|head", "one selection per KV head, or per query head"},
+    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+
+static uint64_t budget_of(const struct kvc_values *values, uint64_t held) { return kvc_budget(values, held, 0); }
+
+static uint64_t warmup_budget(const struct kvc_values *values, uint64_t held) {
+    const uint64_t budget = budget_of(values, held);
+    if (!kvc_value_is_share(values, "warmup_budget") && kvc_value_int(values, "warmup_budget") == 0)
+        return 4 * budget;
+    const uint64_t given = kvc_value_budget(values, "warmup_budget", held, 1);
+    return given > budget ? given : budget;
+}
+
+static uint32_t warmup_layers(const struct kvc_values *values, uint32_t layers) {
+    const int64_t given = kvc_value_int(values, "warmup_layers");
+    return given < 0 ? layers / 2 : (uint32_t)given;
+}
+
+static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+    const int64_t warmup = kvc_value_int(values, "warmup_budget"), budget = kvc_value_int(values, "budget");
+    const bool plain = !kvc_value_is_share(values, "warmup_budget") && !kvc_value_is_share(values, "budget");
+    if (kvc_value_given(values, "warmup_budget") && plain && warmup < budget)
+        return kvc_fail(error, KVC_USAGE, "policy take: warmup_budget=%lld: must be at least budget=%lld, at most %.0f",
+                        (long long)warmup, (long long)budget, KVC_BUDGET_MOST);
+    return kvc_check_kernel(values, error);
+}
+
+static enum kvc_status check_model(const struct kvc_values *values, const struct kvc_geometry *geometry,
+                                   const bool *acts, struct kvc_error *error) {
+    const uint32_t W = warmup_layers(values, geometry->layers);
+    if (W > geometry->layers)
+        return kvc_fail(error, KVC_USAGE, "policy take: warmup_layers=%u: must be 0 to %u, the model's layers", W,
+                        geometry->layers);
+    if (W > 0 && !acts[W - 1])
+        return kvc_fail(
+            error, KVC_USAGE,
+            "policy take: warmup_layers=%u: layer %u chooses for those below it; skip_layers and layers must "
+            "leave it in",
+            W, W - 1);
+    return KVC_OK;
+}
+
+static void chunking(const struct kvc_values *values, struct kvc_chunking *chunking) {
+    chunking->chunk = (uint32_t)kvc_value_int(values, "chunk");
+    chunking->probe = (uint32_t)kvc_value_int(values, "probe");
+    chunking->at_end = !strcmp(kvc_value_text(values, "probe_pos"), "end");
+}
+
+static bool per_head(const struct kvc_values *values) { return !strcmp(kvc_value_text(values, "per"), "head"); }
+
+static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+    return budget_of(values, prompt) + steps;
+}
+
+/* ---- the positions that layer W-1 chose go for the layers below ---- */
+
+struct chosen { /* by head */
+    int32_t **positions;
+    size_t *counts;
+    uint32_t heads;
+};
+
+static void free_chosen(struct chosen *chosen) {
+    for (uint32_t h = 0; chosen->positions && h < chosen->heads; h++)
+        free(chosen->positions[h]);
+    free(chosen->positions);
+    free(chosen->counts);
+}
+
+static enum kvc_status read_chosen(struct kvc_stage *stage, struct chosen *chosen, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    *chosen = (struct chosen){calloc(info->kv_heads, sizeof *chosen->positions),
+                              calloc(info->kv_heads, sizeof *chosen->counts), info->kv_heads};
+    enum kvc_status status = chosen->positions && chosen->counts ? KVC_OK : KVC_RESOURCE;
+    for (uint32_t h = 0; h < info->kv_heads && status == KVC_OK; h++) {
+        chosen->positions[h] = malloc(info->entries * sizeof **chosen->positions + 1);
+        if (!chosen->positions[h])
+            status = KVC_RESOURCE;
+        else
+            status = kvc_stage_read_positions(stage, h, chosen->positions[h], info->entries, &chosen->counts[h], error);
+    }
+    return status == KVC_RESOURCE ? kvc_fail(error, KVC_RESOURCE, "no memory for the chosen positions") : status;
+}
+
+/* Layers 0 .. W-2 keep what layer W-1 has kept. In a first turn all of them hold the same positions. */
+static enum kvc_status apply_below(struct kvc_stage *stage, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    struct chosen chosen = {NULL, NULL, 0};
+    const uint32_t top = info->layer;
+    enum kvc_status status = read_chosen(stage, &chosen, error);
+    for (uint32_t l = 0; l < top && status == KVC_OK; l++) {
+        if (!kvc_stage_acts(stage, l))
+            continue;
+        status = kvc_stage_layer(stage, l, error);
+        if (status == KVC_OK)
+            status = kvc_stage_keep_positions(stage, (const int32_t *const *)chosen.positions, chosen.counts, error);
+    }
+    free_chosen(&chosen);
+    return status;
+}
+
+static enum kvc_status chunk(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const uint32_t W = warmup_layers(values, info->layers);
+    if (info->layer + 1 < W)
+        return KVC_OK;
+    const bool warm = info->layer + 1 == W;
+    const uint64_t budget =
+        warm && !info->last_chunk ? warmup_budget(values, info->held) : budget_of(values, info->held);
+    struct kvc_scores *scores;
+    enum kvc_status status = kvc_stage_scores(stage, &scores, error);
+    if (status == KVC_OK) /* in every chunk: the probe accumulates */
+        status = kvc_stage_probe_mass(stage, (float)kvc_value_real(values, "alpha"), scores, error);
+    if (status != KVC_OK || info->entries <= budget)
+        return status;
+    status = kvc_stage_pool(stage, scores, 0, (uint32_t)kvc_value_int(values, "kernel"), kvc_pooling_of(values), error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_keep keep = {.top = budget, .limit = budget, .recent = INT64_MAX, .scores = scores};
+    status = kvc_stage_keep(stage, &keep, error);
+    return status == KVC_OK && warm ? apply_below(stage, error) : status;
+}
+
+const struct kvc_policy_class kvc_policy_take = {
+    .name = "take",
+    .summary = "reads the prompt chunk by chunk into a bounded cache",
+    .paper = "TAKE, seed 003",
+    .idea =
+        "The prompt is read in chunks, and after each only what the question at its end attends to stays, so that even "
+        "prefill runs in bounded memory. The question's last tokens are run beside every chunk as probes; their "
+        "queries are averaged over the chunks, and score what the cache holds. The lower layers, whose scores say "
+        "little, keep what one layer in the middle chooses.",
+    .formula =
+        "A_i = alpha*A_(i-1) + (1-alpha)*Q_i; score = avg-pool(mean over the probe of softmax(A_i K^T/sqrt(d)), "
+        "summed over the group); kept = top B (warm-up layers: what layer W-1 keeps, top warmup_budget before the "
+        "last chunk)",
+    .memory =
+        "at most chunk + budget (or warmup_budget) entries in every layer at any time of prefill; B entries after "
+        "the prompt, one more per generated token",
+    .traffic = "B + generated entries per generated token",
+    .differences = "one selection per KV head from its group's sum (per=head: the paper's); the paper sets the warm-up "
+                   "budget by the context's length",
+    .stages = KVC_STAGE_CHUNK,
+    .options = options,
+    .check = check,
+    .check_model = check_model,
+    .per_head = per_head,
+    .bound = bound,
+    .chunking = chunking,
+    .chunk = chunk};
