@@ -10,7 +10,7 @@
 #define FOLD (KVC_LANES / LANES) /* vectors that hold the 32 lanes of a sum */
 
 /* Vector operations below which waking the threads costs more than it saves: some microseconds. */
-#define POOL_WORK 40000.0
+#define POOL_WORK 10000.0
 
 INLINE struct kvc_threads *threads_for(const struct kvc_cpu *cpu, double vector_operations) {
     return vector_operations < POOL_WORK ? NULL : cpu->threads;
