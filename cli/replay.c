@@ -8,10 +8,13 @@ struct arguments {
     struct cli_common common;
     const char *kv, *in, *out, *attn;
     int64_t prompt, seed;
+    bool selects; /* the policy has a method that chooses what is read */
 };
 
-struct layer {              /* in the mapped file */
-    const float *q, *k, *v; /* [T, H, d], [T, H_kv, d] twice */
+struct layer {                        /* in the mapped file */
+    const float *q, *k, *v;           /* [T, H, d], [T, H_kv, d] twice */
+    const float *pseudo_q, *pseudo_k; /* [m, H, d], [m, H_kv, d], where the dump has them */
+    uint32_t pseudo;
 };
 
 struct dump {
@@ -54,6 +57,43 @@ static int read_tensor(const struct cli_command *command, const char *path, stru
     return KVC_OK;
 }
 
+/* Rows that a method adds, "layers.<l>.<kind>" [rows, heads, d]; *rows gets how many, 0 where there are none. */
+static int read_extra(const struct cli_command *command, const char *path, const struct dump *dump, const char *name,
+                      uint32_t heads, const float **values, uint32_t *rows) {
+    struct kvc_tensor tensor;
+    struct kvc_error error;
+
+    *rows = 0;
+    if (!kvc_tensor_has(dump->reader, name))
+        return KVC_OK;
+    if (kvc_tensor_read(dump->reader, name, &tensor, &error) != KVC_OK)
+        return cli_report(command, &error);
+    if (tensor.dimensions != 3 || tensor.shape[0] == 0 || tensor.shape[0] > 65536 || tensor.shape[1] != heads ||
+        tensor.shape[2] != dump->geometry.head_size)
+        return cli_error(command, KVC_INPUT, "%s: %s: has the wrong shape; it takes [1 to 65536 rows, %u, %u]", path,
+                         name, heads, dump->geometry.head_size);
+    *values = tensor.values;
+    *rows = (uint32_t)tensor.shape[0];
+    return KVC_OK;
+}
+
+static int read_pseudo(const struct cli_command *command, const char *path, const struct dump *dump, uint32_t l,
+                       struct layer *layer) {
+    char name[48];
+    uint32_t rows = 0;
+    int status;
+
+    snprintf(name, sizeof name, "layers.%u.pseudo_q", l);
+    status = read_extra(command, path, dump, name, dump->geometry.heads, &layer->pseudo_q, &layer->pseudo);
+    snprintf(name, sizeof name, "layers.%u.pseudo_k", l);
+    if (status == KVC_OK)
+        status = read_extra(command, path, dump, name, dump->geometry.kv_heads, &layer->pseudo_k, &rows);
+    if (status == KVC_OK && rows != layer->pseudo)
+        status = cli_error(command, KVC_INPUT, "%s: layers.%u.pseudo_k: has %u rows; pseudo_q has %u", path, l, rows,
+                           layer->pseudo);
+    return status;
+}
+
 static int read_dump(const struct cli_command *command, const struct arguments *a, struct dump *dump) {
     struct kvc_error error;
     char name[48] = "layers.0.q";
@@ -79,6 +119,8 @@ static int read_dump(const struct cli_command *command, const struct arguments *
             status = read_tensor(command, a->in, dump, l, "k", &dump->layers[l].k);
         if (status == KVC_OK)
             status = read_tensor(command, a->in, dump, l, "v", &dump->layers[l].v);
+        if (status == KVC_OK)
+            status = read_pseudo(command, a->in, dump, l, &dump->layers[l]);
     }
     if (status != KVC_OK)
         return status;
@@ -92,48 +134,109 @@ static int read_dump(const struct cli_command *command, const struct arguments *
     return KVC_OK;
 }
 
-/* "kept": [layer][head][position...] */
-static int write_kept(const struct cli_command *command, FILE *stream, const struct kvc_session *session,
-                      const struct kvc_geometry *geometry, int32_t **positions, size_t *room) {
-    fputs("\"kept\": [", stream);
-    for (uint32_t l = 0; l < geometry->layers; l++) {
-        fputs(l ? ", [" : "[", stream);
-        for (uint32_t h = 0; h < geometry->kv_heads; h++) {
+/* Where results go as they come. */
+struct output {
+    const struct cli_command *command;
+    const struct kvc_session *session;
+    const struct dump *dump;
+    FILE *stream;
+    int32_t *positions;
+    size_t room;
+    bool first; /* nothing has been written */
+    int status;
+};
+
+typedef enum kvc_status list_fn(const struct kvc_session *, uint32_t layer, uint32_t kv_head, int32_t *positions,
+                                size_t room, size_t *count, struct kvc_error *);
+
+/* "name": [layer][head][position...] */
+static int write_lists(struct output *o, const char *name, list_fn *list) {
+    fprintf(o->stream, ", \"%s\": [", name);
+    for (uint32_t l = 0; l < o->dump->geometry.layers; l++) {
+        fputs(l ? ", [" : "[", o->stream);
+        for (uint32_t h = 0; h < kvc_session_heads(o->session, l); h++) {
             size_t count = 0;
             struct kvc_error error;
-            enum kvc_status status = kvc_session_positions(session, l, h, *positions, *room, &count, &error);
+            enum kvc_status status = list(o->session, l, h, o->positions, o->room, &count, &error);
 
-            if (status == KVC_OK && count > *room) {
-                int32_t *more = realloc(*positions, 2 * count * sizeof *more);
+            if (status == KVC_OK && count > o->room) {
+                int32_t *more = realloc(o->positions, 2 * count * sizeof *more);
 
                 if (!more)
-                    return cli_no_memory(command);
-                *positions = more;
-                *room = 2 * count;
-                status = kvc_session_positions(session, l, h, *positions, *room, &count, &error);
+                    return cli_no_memory(o->command);
+                o->positions = more;
+                o->room = 2 * count;
+                status = list(o->session, l, h, o->positions, o->room, &count, &error);
             }
             if (status != KVC_OK)
-                return cli_error(command, status, "%s", error.text);
-            fputs(h ? ", [" : "[", stream);
+                return cli_error(o->command, status, "%s", error.text);
+            fputs(h ? ", [" : "[", o->stream);
             for (size_t i = 0; i < count; i++)
-                fprintf(stream, "%s%d", i ? "," : "", (*positions)[i]);
-            fputc(']', stream);
+                fprintf(o->stream, "%s%d", i ? "," : "", o->positions[i]);
+            fputc(']', o->stream);
         }
-        fputc(']', stream);
+        fputc(']', o->stream);
     }
-    fputs("]}", stream);
+    fputc(']', o->stream);
     return KVC_OK;
 }
 
-static int replay_prompt(const struct cli_command *command, struct kvc_replay *replay, const struct dump *dump,
-                         struct cli_progress *progress) {
+/* {"at": ..., "kept": ...}, the steps separated by commas. */
+static void begin_step(struct output *o, const char *at) {
+    fprintf(o->stream, "%s{\"at\": %s", o->first ? "" : ",\n", at);
+    o->first = false;
+}
+
+static int write_chunk(void *user, uint32_t chunk) {
+    struct output *o = user;
+
+    begin_step(o, "\"chunk\"");
+    fprintf(o->stream, ", \"chunk\": %u", chunk);
+    o->status = write_lists(o, "kept", kvc_session_positions);
+    fputc('}', o->stream);
+    return o->status;
+}
+
+/* The probes of one layer: layers.<l>.probe_q.<chunk>, as many as the dump has. */
+static int give_probes(const struct cli_command *command, struct kvc_replay *replay, const char *path,
+                       const struct dump *dump, uint32_t l) {
+    int status = KVC_OK;
+
+    for (uint32_t chunk = 0; status == KVC_OK; chunk++) {
+        char name[64];
+        const float *q = NULL;
+        uint32_t rows;
+        struct kvc_error error;
+
+        snprintf(name, sizeof name, "layers.%u.probe_q.%u", l, chunk);
+        status = read_extra(command, path, dump, name, dump->geometry.heads, &q, &rows);
+        if (status != KVC_OK || rows == 0)
+            break;
+        if (kvc_replay_probe(replay, l, chunk, q, rows, &error) != KVC_OK)
+            status = cli_report(command, &error);
+    }
+    return status;
+}
+
+static int replay_prompt(const struct cli_command *command, struct kvc_replay *replay, const char *path,
+                         const struct dump *dump, struct output *output, struct cli_progress *progress) {
     struct kvc_error error;
 
     for (uint32_t l = 0; l < dump->geometry.layers; l++) {
         const struct layer *layer = &dump->layers[l];
+        int status = give_probes(command, replay, path, dump, l);
+
+        if (status != KVC_OK)
+            return status;
+        if (layer->pseudo &&
+            kvc_replay_pseudo(replay, l, layer->pseudo_q, layer->pseudo_k, layer->pseudo, &error) != KVC_OK)
+            return cli_report(command, &error);
+    }
+    for (uint32_t l = 0; l < dump->geometry.layers; l++) {
+        const struct layer *layer = &dump->layers[l];
 
         if (kvc_replay_prompt(replay, l, layer->q, layer->k, layer->v, dump->prompt, NULL, &error) != KVC_OK)
-            return cli_report(command, &error);
+            return output->status != KVC_OK ? output->status : cli_report(command, &error);
         cli_progress(progress, l + 1, dump->geometry.layers);
     }
     return KVC_OK;
@@ -157,33 +260,50 @@ static int replay_row(const struct cli_command *command, struct kvc_replay *repl
     return KVC_OK;
 }
 
+/* One decode row: what it read, where a select method chose, and what is left after it. */
+static int write_row(const struct arguments *a, struct output *o, uint64_t row) {
+    char at[24];
+    int status = KVC_OK;
+
+    snprintf(at, sizeof at, "%llu", (unsigned long long)row);
+    begin_step(o, at);
+    if (a->selects)
+        status = write_lists(o, "read", kvc_session_reads);
+    if (status == KVC_OK)
+        status = write_lists(o, "kept", kvc_session_positions);
+    fputc('}', o->stream);
+    return status;
+}
+
 static int write_steps(const struct cli_command *command, const struct arguments *a, struct kvc_replay *replay,
                        const struct dump *dump, struct kvc_tensor_writer *writer, FILE *stream) {
-    const struct kvc_session *session = kvc_replay_session(replay);
+    struct output o = {command, kvc_replay_session(replay), dump, stream, NULL, 4096, true, KVC_OK};
     float *out = malloc((size_t)dump->geometry.heads * dump->geometry.head_size * sizeof *out);
-    size_t room = 4096;
-    int32_t *positions = malloc(room * sizeof *positions);
     json_t *spec = cli_json_text(a->kv, strlen(a->kv));
     struct cli_progress progress;
-    int status = out && positions && spec ? KVC_OK : cli_no_memory(command);
+
+    o.positions = malloc(o.room * sizeof *o.positions);
+    int status = out && o.positions && spec ? KVC_OK : cli_no_memory(command);
 
     if (status == KVC_OK) {
         fputs("{\"kv\": ", stream);
         json_dumpf(spec, stream, JSON_ENCODE_ANY);
-        fputs(", \"steps\": [\n{\"at\": \"prompt\", ", stream);
+        fputs(", \"steps\": [\n", stream);
+        kvc_replay_on_chunk(replay, write_chunk, &o);
         cli_progress_start(&progress, "prompt", a->common.quiet);
-        status = replay_prompt(command, replay, dump, &progress);
+        status = replay_prompt(command, replay, a->in, dump, &o, &progress);
         cli_progress_end(&progress);
     }
-    if (status == KVC_OK)
-        status = write_kept(command, stream, session, &dump->geometry, &positions, &room);
+    if (status == KVC_OK) {
+        begin_step(&o, "\"prompt\"");
+        status = write_lists(&o, "kept", kvc_session_positions);
+        fputc('}', stream);
+    }
     cli_progress_start(&progress, "steps", a->common.quiet);
     for (uint64_t row = dump->prompt; row < dump->rows && status == KVC_OK; row++) {
         status = replay_row(command, replay, dump, row, writer, out);
-        if (status != KVC_OK)
-            break;
-        fprintf(stream, ",\n{\"at\": %llu, ", (unsigned long long)row);
-        status = write_kept(command, stream, session, &dump->geometry, &positions, &room);
+        if (status == KVC_OK)
+            status = write_row(a, &o, row);
         cli_progress(&progress, row + 1 - dump->prompt, dump->rows - dump->prompt);
         if (ferror(stream)) /* a full disk; commit says so */
             break;
@@ -192,7 +312,7 @@ static int write_steps(const struct cli_command *command, const struct arguments
     if (status == KVC_OK)
         fputs("\n]}\n", stream);
     json_decref(spec);
-    free(positions);
+    free(o.positions);
     free(out);
     return status;
 }
@@ -251,6 +371,7 @@ static int replay(const struct cli_command *command, const struct arguments *a, 
 
     cli_session_options(&a->common, a->kv, &options);
     options.seed = (uint64_t)a->seed;
+    options.record_reads = a->selects;
     if (status == KVC_OK && a->attn && dump.prompt == dump.rows)
         status = cli_error(command, KVC_USAGE, "--attn: there are no rows behind the prompt; give a smaller --prompt");
     if (status == KVC_OK && kvc_replay_open(engine, &dump.geometry, &options, &state, &error) != KVC_OK)
@@ -285,8 +406,8 @@ int kvc_cli_replay(const struct cli_command *command, int argc, char **argv) {
         {CLI_INT, 0, "prompt", "N", "rows below N are the prompt, each later row a decode step; 0: all are the prompt",
          &a.prompt, 0, 2147483647, NULL},
         {CLI_TEXT, 'i', "in", "DUMP",
-         "a safetensors file: layers.<l>.q [T, H, d], .k and .v [T, H_kv, d], float32, "
-         "after RoPE",
+         "a safetensors file: layers.<l>.q [T, H, d], .k and .v [T, H_kv, d], float32, after RoPE; for dapq "
+         "layers.<l>.pseudo_q [m, H, d] and .pseudo_k [m, H_kv, d]; for take layers.<l>.probe_q.<chunk> [p, H, d]",
          &a.in, 0, 0, NULL},
         {CLI_TEXT, 'o', "out", "KEPT", "the JSON file to write; - is standard output", &a.out, 0, 0, NULL},
         {CLI_TEXT, 0, "attn", "OUT", "also write layers.<l>.out [T - prompt, H, d], the attention's outputs", &a.attn,
@@ -319,6 +440,7 @@ int kvc_cli_replay(const struct cli_command *command, int argc, char **argv) {
     status = cli_open_engine(command, &a.common, &engine);
     if (status == KVC_OK)
         status = cli_check_policies(command, engine, &specs);
+    a.selects = status == KVC_OK && kvc_policy_stages(engine, a.kv) & KVC_STAGE_SELECT;
     if (status == KVC_OK)
         status = replay(command, &a, engine);
     kvc_engine_close(engine);

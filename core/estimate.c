@@ -52,17 +52,20 @@ enum kvc_status kvc_estimate(const struct kvc_engine *engine, const char *spec, 
         status = kvc_policy_parse(engine, spec, &policy, error);
     if (status != KVC_OK)
         return status;
-    status = kvc_policy_check_layers(policy, geometry->layers, error);
+    status = kvc_policy_check_model(policy, geometry, error);
     if (status != KVC_OK) {
         kvc_policy_free(policy);
         return status;
     }
     const struct kvc_entry_format format = {cache_type, geometry->head_size,
                                             kvc_entry_row_bytes(cache_type, geometry->head_size)};
-    const uint64_t heads = geometry->kv_heads;
     uint64_t held = 0, largest_state = 0; /* held: by the layers the prefill has left behind */
-    *estimate = (struct kvc_estimate){.hidden_bytes = prompt * hidden * sizeof(float)};
+    struct kvc_chunking chunking;
+    const bool chunked = kvc_policy_chunking(policy, &chunking);
+    const uint64_t rows = chunked && chunking.chunk < prompt ? chunking.chunk + (uint64_t)chunking.probe : prompt;
+    *estimate = (struct kvc_estimate){.hidden_bytes = rows * hidden * sizeof(float)};
     for (uint32_t l = 0; l < geometry->layers; l++) {
+        const uint64_t heads = kvc_policy_heads(policy, l, geometry);
         const uint32_t columns = kvc_policy_columns(policy, l), surplus = kvc_policy_surplus(policy, l);
         const uint64_t kept = entries_after(policy, l, prompt, 0);
         const uint64_t entries = entries_after(policy, l, prompt, generated);

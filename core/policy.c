@@ -481,6 +481,17 @@ enum kvc_status kvc_policy_check(const struct kvc_engine *engine, const char *sp
     return status;
 }
 
+unsigned kvc_policy_stages(const struct kvc_engine *engine, const char *spec) {
+    struct kvc_policy *policy;
+    unsigned stages = 0;
+    if (kvc_policy_parse(engine, spec, &policy, NULL) != KVC_OK)
+        return 0;
+    for (size_t i = 0; i < policy->count; i++)
+        stages |= policy->method[i].stages;
+    kvc_policy_free(policy);
+    return stages;
+}
+
 const struct kvc_method *kvc_policy_holder(const struct kvc_policy *policy, enum kvc_stage_kind stage) {
     for (size_t i = 0; i < policy->count; i++) {
         if (policy->method[i].stages & (unsigned)stage)

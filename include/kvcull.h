@@ -480,6 +480,8 @@ const struct kvc_policy_class *kvc_policy(const struct kvc_engine *engine, size_
 const struct kvc_option *kvc_common_options(void);
 /* Parses name[:option=value[,...]][+name...] and checks it, without a model. */
 enum kvc_status kvc_policy_check(const struct kvc_engine *engine, const char *spec, struct kvc_error *error);
+/* The stages (bits) that its methods act at; 0 where it is not a policy. */
+unsigned kvc_policy_stages(const struct kvc_engine *engine, const char *spec);
 
 /* Bytes a policy would need, before a model is loaded. */
 struct kvc_estimate {
