@@ -152,28 +152,6 @@ static enum kvc_status update_sums(struct kvc_session *session, uint32_t layer, 
 
 /* ---- choosing ---- */
 
-/* Cache bytes that scoring reads of one head with n places, and what is kept beside them. */
-static uint64_t score_bytes(const struct kvc_session *session, const struct kvc_select *select,
-                            const struct kvc_pages *pages, uint64_t n) {
-    const struct kvc_entry_format *format = &session->cache.format;
-    const uint64_t d = format->head_size, value = pages->type == KVC_F16 ? 2 : 4;
-    const uint64_t page_count = select->page ? (n + select->page - 1) / select->page : 0;
-    switch (select->kind) {
-    case KVC_SELECT_EXACT:
-        return n * format->row_bytes;
-    case KVC_SELECT_CHANNELS: /* Q8_0: a channel's quant, and as many scales as it may need */
-        return n * (format->type == KVC_Q8_0
-                        ? select->dims + 2ull * ((d + 31) / 32 < select->dims ? (d + 31) / 32 : select->dims)
-                        : select->dims * (format->row_bytes / d)) +
-               (select->mean_value ? d * sizeof(float) : 0);
-    case KVC_SELECT_PAGE_CHANNELS:
-        return page_count * select->dims * value;
-    case KVC_SELECT_PAGE_BOUND:
-        return page_count * 2 * d * value;
-    }
-    return 0;
-}
-
 static enum kvc_status check(const struct kvc_stage *stage, const struct kvc_select *select, struct kvc_error *error) {
     const bool paged = select->kind == KVC_SELECT_PAGE_CHANNELS || select->kind == KVC_SELECT_PAGE_BOUND;
     const bool channels = select->kind == KVC_SELECT_CHANNELS || select->kind == KVC_SELECT_PAGE_CHANNELS;
@@ -226,6 +204,7 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
     layer->fresh = 0;
     layer->pages_right = layer->pages_right && paged;
     layer->sums_right = layer->sums_right && select->mean_value;
+    uint64_t bytes = 0;
     const struct kvc_span none = {NULL, 0}, scores = kvc_room_at(&session->select_scores, 0);
     const struct kvc_span weights = select->mean_value ? kvc_room_at(&session->select_weights, 0) : none;
     session->chosen = (struct kvc_read_list){session->read_count.buffer, session->read_rank.buffer, stride};
@@ -236,15 +215,18 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
                                           .dims = select->dims,
                                           .heads = stage->info.heads,
                                           .head_size = stage->info.head_size,
+                                          .budget = select->budget,
                                           .window = network ? network->layer[stage->layer].window : 0,
                                           .q = stage->q,
                                           .positions = stage->positions,
                                           .scores = scores,
                                           .weights = weights,
-                                          .stride = stride};
+                                          .stride = stride,
+                                          .bytes_read = &bytes};
     const struct kvc_select_reads reads = {.lists = lists,
                                            .view = view,
-                                           .pages = bound ? &layer->pages : NULL,
+                                           .pages = job.pages,
+                                           .whole = bound,
                                            .heads = stage->info.heads,
                                            .budget = select->budget,
                                            .top = select->top,
@@ -256,6 +238,10 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
                                            .reads = &session->chosen};
     device->ops->select_scores(device, &job);
     device->ops->select_reads(device, &reads);
+    if (select->mean_value)
+        bytes += sum_bytes(session, stage->layer);
+    session->read_bytes += bytes;
+    session->select_bytes += bytes;
     stage->chosen = &session->chosen;
     stage->mean_value = select->mean_value;
     return KVC_OK;
@@ -264,27 +250,16 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
 enum kvc_status kvc_stage_select(struct kvc_stage *stage, const struct kvc_select *select, struct kvc_error *error) {
     struct kvc_session *session = stage->session;
     struct kvc_select_layer *layer = &session->select[stage->layer];
-    const uint32_t heads = stage->info.kv_heads;
-    uint64_t bytes = 0;
-    uint32_t most = 0;
-    bool any = false;
     const enum kvc_status status = check(stage, select, error);
     if (status != KVC_OK)
         return status;
-    const struct kvc_pages sizes = {.type = session->cache.format.type == KVC_F16 ? KVC_F16 : KVC_F32};
-    for (uint32_t h = 0; h < heads; h++) {
+    uint32_t most = 0;
+    for (uint32_t h = 0; h < stage->info.kv_heads; h++) {
         const uint32_t n = places(session, stage->layer, h);
         most = n > most ? n : most;
-        if (n > select->budget) {
-            any = true;
-            bytes += score_bytes(session, select, &sizes, n);
-        }
     }
-    if (any) {
-        session->read_bytes += bytes;
-        session->select_bytes += bytes;
+    if (most > select->budget)
         return choose(stage, select, most, error);
-    }
     stage->chosen = layer->view.rank ? &layer->view : NULL;
     return KVC_OK;
 }
