@@ -1,7 +1,8 @@
-/* budget.c - options that many methods have: budgets as tokens or as a share of the prompt, pooling (METHODS rules 6
- * and 7). */
+/* budget.c - options that many methods have: budgets as tokens or as a share of the prompt, the part of them that
+ * recent entries take, pooling (METHODS rules 6 and 7). */
 #include "policies/policies.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum kvc_status kvc_check_above(const struct kvc_values *values, const char *part, struct kvc_error *error) {
@@ -27,4 +28,33 @@ enum kvc_status kvc_check_kernel(const struct kvc_values *values, struct kvc_err
 
 enum kvc_pooling kvc_pooling_of(const struct kvc_values *values) {
     return strcmp(kvc_value_text(values, "pooling"), "avg") ? KVC_POOL_MAX : KVC_POOL_AVERAGE;
+}
+
+/* -1: half; -2: neither that nor a number. */
+static int64_t recent_of(const struct kvc_values *values) {
+    const char *text = kvc_value_text(values, "recent");
+    const size_t digits = strspn(text, "0123456789");
+    if (!strcmp(text, "half"))
+        return -1;
+    return digits > 0 && digits <= 10 && !text[digits] ? strtoll(text, NULL, 10) : -2;
+}
+
+enum kvc_status kvc_check_recent(const struct kvc_values *values, struct kvc_error *error) {
+    const bool share = kvc_value_is_share(values, "budget");
+    const int64_t recent = recent_of(values);
+    const int64_t most = share ? (int64_t)KVC_BUDGET_MOST : kvc_value_int(values, "budget") - 1;
+    if (recent == -1 || (recent > 0 && recent <= most))
+        return KVC_OK;
+    return kvc_fail(error, KVC_USAGE, "policy: recent=%.60s: must be half, or a whole number from 1 to %lld%s",
+                    kvc_value_text(values, "recent"), (long long)most, share ? "" : ", budget - 1");
+}
+
+uint64_t kvc_recent_budget(const struct kvc_values *values, uint64_t held) {
+    const int64_t recent = recent_of(values);
+    return kvc_budget(values, held, recent > 0 ? (uint64_t)recent : 0);
+}
+
+uint64_t kvc_recent(const struct kvc_values *values, uint64_t budget) {
+    const int64_t recent = recent_of(values);
+    return recent > 0 ? (uint64_t)recent : budget / 2;
 }

@@ -33,13 +33,6 @@ static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t
     return budget_of(values, prompt) + (steps < most ? steps : most);
 }
 
-/* The ring's newest rows that have been written: one per token seen, at most the window. Decode steps write theirs
- * only where the method acts in them; otherwise the rows before this turn's are of no use. */
-static uint32_t filled(const struct kvc_stage_info *info, uint32_t window) {
-    const uint64_t seen = info->owns_decode ? info->now : info->turn;
-    return seen < window ? (uint32_t)seen : window;
-}
-
 /* Keeps the top C of the entries older than the last R tokens, and those. */
 static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
@@ -51,7 +44,7 @@ static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *v
     struct kvc_scores *scores;
     enum kvc_status status = kvc_stage_scores(stage, &scores, error);
     if (status == KVC_OK)
-        status = kvc_stage_ring_fuse(stage, 0, window, filled(info, window), kind_of(values),
+        status = kvc_stage_ring_fuse(stage, 0, window, kvc_ring_filled(info, window), kind_of(values),
                                      !strcmp(kvc_value_text(values, "fusion"), "max") ? KVC_FUSE_MAX : KVC_FUSE_SUM,
                                      recent, scores, error);
     if (status != KVC_OK)

@@ -5,8 +5,21 @@
 
 #include "core/engine.h"
 
-extern const struct kvc_policy_class kvc_policy_full, kvc_policy_window, kvc_policy_streaming, kvc_policy_snapkv,
-    kvc_policy_morphkv, kvc_policy_dapq, kvc_policy_take;
+/* clang-format off */
+extern const struct kvc_policy_class
+    kvc_policy_full,
+    kvc_policy_window,
+    kvc_policy_streaming,
+    kvc_policy_scissorhands,
+    kvc_policy_snapkv,
+    kvc_policy_pyramidkv,
+    kvc_policy_adakv,
+    kvc_policy_lacache,
+    kvc_policy_duo,
+    kvc_policy_morphkv,
+    kvc_policy_dapq,
+    kvc_policy_take;
+/* clang-format on */
 
 /* The largest budget a policy string may name: positions are 31 bits. */
 #define KVC_BUDGET_MOST 2147483647.0
@@ -20,5 +33,36 @@ uint64_t kvc_budget(const struct kvc_values *values, uint64_t held, uint64_t par
 /* An odd `kernel`; and `pooling` as the stage functions want it (METHODS rule 6). */
 enum kvc_status kvc_check_kernel(const struct kvc_values *values, struct kvc_error *error);
 enum kvc_pooling kvc_pooling_of(const struct kvc_values *values);
+/* ---- the newest entries that never go, of methods that evict by score ---- */
+
+#define KVC_RECENT_OPTION                                                                                              \
+    { "recent", KVC_OPTION_TEXT, "half", 0, 0, NULL, "newest tokens whose entries never go; half: of the budget" }
+enum kvc_status kvc_check_recent(const struct kvc_values *values, struct kvc_error *error);
+/* The budget, above `recent` where that is a number, and R. */
+uint64_t kvc_recent_budget(const struct kvc_values *values, uint64_t held);
+uint64_t kvc_recent(const struct kvc_values *values, uint64_t budget);
+
+/* A ring's newest rows that have been written: one per token seen, at most `rows`. Decode steps write theirs only where
+ * the method acts in them; otherwise the rows before this turn's are of no use. */
+static inline uint32_t kvc_ring_filled(const struct kvc_stage_info *info, uint32_t rows) {
+    const uint64_t seen = info->owns_decode ? info->now : info->turn;
+    return seen < rows ? (uint32_t)seen : rows;
+}
+
+/* ---- scores from the prompt's last queries: snapkv and those built on it ---- */
+
+#define KVC_WINDOW_OPTIONS                                                                                             \
+    {"window", KVC_OPTION_INT, "32", 1, 1 << 20, NULL, "last queries of the prompt that vote, and always stay"},       \
+        {"kernel", KVC_OPTION_INT, "7", 1, 1 << 20, NULL, "odd width of the pooling over neighbouring entries"}, {     \
+        "pooling", KVC_OPTION_CHOICE, "max", 0, 0, "max|avg", "how neighbours are pooled"                              \
+    }
+enum kvc_status kvc_check_window(const struct kvc_values *values, struct kvc_error *error);
+uint32_t kvc_window_queries(const struct kvc_values *values);
+uint64_t kvc_window_budget(const struct kvc_values *values, uint64_t held); /* above the window */
+/* The window's rows of this turn. */
+uint32_t kvc_window_rows(const struct kvc_values *values, const struct kvc_stage_info *info);
+/* Window mass of the last `rows` queries, pooled over what is older. */
+enum kvc_status kvc_window_scores(struct kvc_stage *stage, const struct kvc_values *values, uint32_t rows,
+                                  struct kvc_scores **scores, struct kvc_error *error);
 
 #endif

@@ -1,4 +1,15 @@
 # policies.mk - policies/: sources of this folder.
 
-libkvc_la_SOURCES += policies/policies.h policies/list.c policies/budget.c
-libkvc_la_SOURCES += policies/full.c policies/window.c policies/streaming.c policies/snapkv.c policies/morphkv.c policies/dapq.c policies/take.c
+libkvc_la_SOURCES += policies/policies.h policies/list.c policies/budget.c policies/window_scores.c
+libkvc_la_SOURCES += policies/full.c
+libkvc_la_SOURCES += policies/window.c
+libkvc_la_SOURCES += policies/streaming.c
+libkvc_la_SOURCES += policies/scissorhands.c
+libkvc_la_SOURCES += policies/snapkv.c
+libkvc_la_SOURCES += policies/pyramidkv.c
+libkvc_la_SOURCES += policies/adakv.c
+libkvc_la_SOURCES += policies/lacache.c
+libkvc_la_SOURCES += policies/duo.c
+libkvc_la_SOURCES += policies/morphkv.c
+libkvc_la_SOURCES += policies/dapq.c
+libkvc_la_SOURCES += policies/take.c

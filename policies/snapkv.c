@@ -6,46 +6,29 @@
 
 static const struct kvc_option options[] = {
     {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, "entries kept per KV head, window included"},
-    {"window", KVC_OPTION_INT, "32", 1, 1 << 20, NULL, "last queries of the prompt that vote, and always stay"},
-    {"kernel", KVC_OPTION_INT, "7", 1, 1 << 20, NULL, "odd width of the pooling over neighbouring entries"},
-    {"pooling", KVC_OPTION_CHOICE, "max", 0, 0, "max|avg", "how neighbours are pooled"},
+    KVC_WINDOW_OPTIONS,
+    {"per", KVC_OPTION_CHOICE, "group", 0, 0, "group|head",
+     "one list of entries per KV head, or (as in the paper) one per query head, which multiplies the cache by G"},
     {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
 
-static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
-    const int64_t kernel = kvc_value_int(values, "kernel");
-    if (kernel % 2 == 0)
-        return kvc_fail(error, KVC_USAGE, "policy snapkv: kernel=%lld: must be odd, from 1 to %d", (long long)kernel,
-                        1 << 20);
-    return kvc_check_above(values, "window", error);
-}
-
-static uint32_t queries(const struct kvc_values *values) { return (uint32_t)kvc_value_int(values, "window"); }
-
-static uint64_t budget_of(const struct kvc_values *values, uint64_t held) {
-    return kvc_budget(values, held, queries(values));
-}
+static bool per_head(const struct kvc_values *values) { return !strcmp(kvc_value_text(values, "per"), "head"); }
 
 static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
-    return budget_of(values, prompt) + steps;
+    return kvc_window_budget(values, prompt) + steps;
 }
 
 static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
-    const uint64_t budget = budget_of(values, info->held);
+    const uint64_t budget = kvc_window_budget(values, info->held);
     if (info->entries <= budget)
         return KVC_OK;
-    const uint32_t asked = queries(values), window = asked < info->turn ? asked : (uint32_t)info->turn;
-    const bool average = !strcmp(kvc_value_text(values, "pooling"), "avg");
+    const uint32_t window = kvc_window_rows(values, info);
     struct kvc_scores *scores;
-    enum kvc_status status = kvc_stage_scores(stage, &scores, error);
-    if (status == KVC_OK)
-        status = kvc_stage_window_mass(stage, window, scores, error);
-    if (status == KVC_OK)
-        status = kvc_stage_pool(stage, scores, window, (uint32_t)kvc_value_int(values, "kernel"),
-                                average ? KVC_POOL_AVERAGE : KVC_POOL_MAX, error);
+    const enum kvc_status status = kvc_window_scores(stage, values, window, &scores, error);
     if (status != KVC_OK)
         return status;
-    const struct kvc_keep keep = {.tail = window, .top = budget - window, .recent = INT64_MAX, .scores = scores};
+    const struct kvc_keep keep = {
+        .tail = window, .top = budget - window, .limit = budget, .recent = INT64_MAX, .scores = scores};
     return kvc_stage_keep(stage, &keep, error);
 }
 
@@ -58,12 +41,13 @@ const struct kvc_policy_class kvc_policy_snapkv = {
             "the prompt nothing more is evicted.",
     .formula = "score_j = pool(sum over the window's queries i and the group's heads of a_ij); kept = top B - w, and "
                "the last w",
-    .memory = "B entries after the prompt, one more per generated token",
+    .memory = "B entries after the prompt, one more per generated token; with per=head B per query head",
     .traffic = "B + generated entries per generated token",
-    .differences = "one selection per KV head from its group's sum; the paper selects per query head",
+    .differences = "one selection per KV head from its group's sum; per=head selects per query head, as the paper does",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
-    .check = check,
-    .queries = queries,
+    .check = kvc_check_window,
+    .queries = kvc_window_queries,
+    .per_head = per_head,
     .bound = bound,
     .prompt = prompt};

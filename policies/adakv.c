@@ -1,0 +1,67 @@
+/* adakv.c - snapkv whose heads share out a layer's budget by their scores (METHODS section 4). */
+#include "policies/policies.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+static const struct kvc_option options[] = {
+    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL,
+     "entries kept per KV head, window included: the mean over a layer's heads"},
+    KVC_WINDOW_OPTIONS,
+    {"floor", KVC_OPTION_REAL, "0.2", 0, 1, NULL, "the share of the budget that every head has whatever its scores"},
+    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+
+/* The mean over the heads, which is what their sum needs. */
+static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+    return kvc_window_budget(values, prompt) + steps;
+}
+
+static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const uint64_t budget = kvc_window_budget(values, info->held);
+    if (info->entries <= budget)
+        return KVC_OK;
+    const uint32_t window = kvc_window_rows(values, info), heads = info->kv_heads;
+    const double mean = (double)(budget - window), least = kvc_value_real(values, "floor");
+    struct kvc_keep *keep = calloc(heads, sizeof *keep);
+    uint32_t *shares = calloc(heads, sizeof *shares);
+    struct kvc_scores *scores;
+    enum kvc_status status = KVC_OK;
+    if (!keep || !shares)
+        status = kvc_fail(error, KVC_RESOURCE, "no memory for the budgets of %u heads", heads);
+    if (status == KVC_OK)
+        status = kvc_window_scores(stage, values, window, &scores, error);
+    if (status == KVC_OK)
+        status = kvc_stage_shares(stage, scores, window, heads * (budget - window), shares, error);
+    for (uint32_t h = 0; h < heads && status == KVC_OK; h++)
+        keep[h] = (struct kvc_keep){.tail = window,
+                                    .top = (uint64_t)floor(least * mean + (1.0 - least) * shares[h] + 0.5),
+                                    .recent = INT64_MAX,
+                                    .scores = scores};
+    if (status == KVC_OK)
+        status = kvc_stage_keep_heads(stage, keep, error);
+    free(keep);
+    free(shares);
+    return status;
+}
+
+const struct kvc_policy_class kvc_policy_adakv = {
+    .name = "adakv",
+    .summary = "snapkv whose heads share out the budget by their scores",
+    .paper = "Ada-KV, arXiv:2407.11550",
+    .idea = "Some heads look at few tokens, others at many. All the slots of a layer go to the highest scores over all "
+            "its heads; how many fell to a head, mixed with a floor that every head has, is that head's budget. Heads "
+            "hold different numbers of entries, and memory is freed head by head.",
+    .formula = "share_g = how many of the layer's H_kv (B - w) highest snapkv scores lie in head g; head g keeps its "
+               "top round(floor (B - w) + (1 - floor) share_g), and the last w",
+    .memory = "B entries after the prompt in the mean over a layer's heads, one more per generated token",
+    .traffic = "B + generated entries per generated token in the mean over a layer's heads",
+    .differences = "scores are summed over the group; blocks of 256 entries are freed head by head, where the authors' "
+                   "code lays all heads in one flat array",
+    .stages = KVC_STAGE_PROMPT,
+    .options = options,
+    .check = kvc_check_window,
+    .queries = kvc_window_queries,
+    .bound = bound,
+    .prompt = prompt};

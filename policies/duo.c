@@ -1,0 +1,246 @@
+/* duo.c - some heads keep everything, the others their first and newest entries, as a file says (METHODS section 4). */
+#include "policies/policies.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define FILE_MOST (16u << 20) /* bytes */
+
+static const struct kvc_option options[] = {
+    {"file", KVC_OPTION_TEXT, NULL, 0, 0, NULL,
+     "scores of the heads: a line for each layer, a number for each KV head, with tabs between them"},
+    {"sinks", KVC_OPTION_INT, "128", 0, KVC_BUDGET_MOST, NULL, "first entries that a streaming head keeps"},
+    {"recent", KVC_OPTION_INT, "512", 1, KVC_BUDGET_MOST, NULL, "newest tokens whose entries it keeps"},
+    {"threshold", KVC_OPTION_REAL, "0.5", -1e9, 1e9, NULL, "heads with scores below it stream"},
+    {"sparsity", KVC_OPTION_REAL, "0", 0, 1, NULL,
+     "the share of all heads that stream, the lowest scores first; in place of threshold"},
+    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+
+/* Which heads stream [layers, heads]. */
+struct duo {
+    size_t layers, heads, room;
+    float *score;
+    bool *streams;
+};
+
+static void close_state(void *state) {
+    struct duo *duo = state;
+    if (duo) {
+        free(duo->score);
+        free(duo->streams);
+    }
+    free(duo);
+}
+
+/* The file's text, with a NUL behind it. */
+static enum kvc_status read_text(const char *path, char **text, struct kvc_error *error) {
+    struct stat about;
+    *text = NULL;
+    if (stat(path, &about) != 0)
+        return kvc_fail(error, KVC_INPUT, "policy duo: file=%.200s: %s", path, strerror(errno));
+    if (!S_ISREG(about.st_mode) || about.st_size > (off_t)FILE_MOST)
+        return kvc_fail(error, KVC_INPUT, "policy duo: file=%.200s: must be a regular file of at most %u bytes", path,
+                        FILE_MOST);
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return kvc_fail(error, KVC_INPUT, "policy duo: file=%.200s: %s", path, strerror(errno));
+    enum kvc_status status = KVC_OK;
+    *text = malloc(FILE_MOST + 1);
+    if (!*text)
+        status = kvc_fail(error, KVC_RESOURCE, "policy duo: no memory for %u bytes", FILE_MOST + 1);
+    const size_t length = *text ? fread(*text, 1, FILE_MOST, file) : 0;
+    if (*text)
+        (*text)[length] = 0;
+    if (status == KVC_OK && (ferror(file) || strlen(*text) != length))
+        status = kvc_fail(error, KVC_INPUT, "policy duo: file=%.200s: cannot be read as text", path);
+    fclose(file);
+    return status;
+}
+
+/* Puts the numbers of one line behind the others. */
+static enum kvc_status read_line(struct duo *duo, const char *path, char *line, struct kvc_error *error) {
+    size_t count = 0;
+    for (char *at = line; *(at += strspn(at, " \t\r"));) {
+        char *end;
+        const double value = strtod(at, &end);
+        if (end == at || !strchr(" \t\r", *end) || !(fabs(value) <= 1e9))
+            return kvc_fail(error, KVC_INPUT,
+                            "policy duo: file=%.200s: line %zu: '%.20s': must be a number from -1e9 to 1e9", path,
+                            duo->layers + 1, at);
+        if (duo->layers * duo->heads + count == duo->room) {
+            duo->room = 2 * duo->room + 64;
+            float *grown = realloc(duo->score, duo->room * sizeof *grown);
+            if (!grown)
+                return kvc_fail(error, KVC_RESOURCE, "policy duo: no memory for %zu scores", duo->room);
+            duo->score = grown;
+        }
+        duo->score[duo->layers * duo->heads + count++] = (float)value;
+        at = end;
+    }
+    if (duo->layers == 0)
+        duo->heads = count;
+    if (count == 0 || count != duo->heads)
+        return kvc_fail(error, KVC_INPUT, "policy duo: file=%.200s: line %zu has %zu numbers: must be %s", path,
+                        duo->layers + 1, count, duo->layers ? "as many as the first line" : "one for each KV head");
+    duo->layers++;
+    return KVC_OK;
+}
+
+struct scored {
+    float score;
+    size_t head;
+};
+
+/* Ascending scores, of equal ones the last head first. */
+static int compare(const void *a, const void *b) {
+    const struct scored *x = a, *y = b;
+    if (x->score != y->score)
+        return x->score < y->score ? -1 : 1;
+    return x->head > y->head ? -1 : x->head < y->head;
+}
+
+/* Below the threshold; or the lowest scores. */
+static enum kvc_status mark_streaming(struct duo *duo, const struct kvc_values *values, struct kvc_error *error) {
+    const size_t n = duo->layers * duo->heads;
+    const bool sparsity = kvc_value_given(values, "sparsity");
+    const float threshold = (float)kvc_value_real(values, "threshold");
+    const double streaming = floor(kvc_value_real(values, "sparsity") * (double)n + 0.5);
+    struct scored *order = malloc(n * sizeof *order);
+    duo->streams = calloc(n, sizeof *duo->streams);
+    if (!order || !duo->streams) {
+        free(order);
+        return kvc_fail(error, KVC_RESOURCE, "policy duo: no memory for %zu heads", n);
+    }
+    for (size_t i = 0; i < n; i++)
+        order[i] = (struct scored){duo->score[i], i};
+    if (sparsity)
+        qsort(order, n, sizeof *order, compare);
+    for (size_t i = 0; i < n; i++)
+        duo->streams[order[i].head] = sparsity ? (double)i < streaming : order[i].score < threshold;
+    free(order);
+    return KVC_OK;
+}
+
+static enum kvc_status load(const struct kvc_values *values, struct duo **made, struct kvc_error *error) {
+    const char *path = kvc_value_text(values, "file");
+    struct duo *duo = calloc(1, sizeof *duo);
+    char *text = NULL;
+    enum kvc_status status =
+        duo ? read_text(path, &text, error) : kvc_fail(error, KVC_RESOURCE, "policy duo: no memory");
+    for (char *line = text; status == KVC_OK && *line;) {
+        char *end = line + strcspn(line, "\n"), *next = *end ? end + 1 : end;
+        *end = 0;
+        if (line[strspn(line, " \t\r")] || *next) /* the file may end in an empty line */
+            status = read_line(duo, path, line, error);
+        line = next;
+    }
+    if (status == KVC_OK && duo->layers == 0)
+        status = kvc_fail(error, KVC_INPUT, "policy duo: file=%.200s: holds no scores", path);
+    if (status == KVC_OK)
+        status = mark_streaming(duo, values, error);
+    free(text);
+    if (status != KVC_OK) {
+        close_state(duo);
+        return status;
+    }
+    *made = duo;
+    return KVC_OK;
+}
+
+static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+    struct duo *duo;
+    if (kvc_value_given(values, "threshold") && kvc_value_given(values, "sparsity"))
+        return kvc_fail(error, KVC_USAGE, "policy duo: sparsity=%s: cannot be given beside threshold=%s",
+                        kvc_value_text(values, "sparsity"), kvc_value_text(values, "threshold"));
+    const enum kvc_status status = load(values, &duo, error);
+    if (status == KVC_OK)
+        close_state(duo);
+    return status;
+}
+
+static enum kvc_status open_state(const struct kvc_values *values, const struct kvc_geometry *geometry, void **state,
+                                  struct kvc_error *error) {
+    struct duo *duo;
+    enum kvc_status status = load(values, &duo, error);
+    if (status != KVC_OK)
+        return status;
+    if (duo->layers != geometry->layers || duo->heads != geometry->kv_heads) {
+        status =
+            kvc_fail(error, KVC_INPUT,
+                     "policy duo: file=%.200s: has %zu lines of %zu numbers; the model has %u layers of %u KV "
+                     "heads",
+                     kvc_value_text(values, "file"), duo->layers, duo->heads, geometry->layers, geometry->kv_heads);
+        close_state(duo);
+        return status;
+    }
+    *state = duo;
+    return KVC_OK;
+}
+
+static enum kvc_status check_model(const struct kvc_values *values, const struct kvc_geometry *geometry,
+                                   const bool *acts, struct kvc_error *error) {
+    void *state;
+    (void)acts;
+    const enum kvc_status status = open_state(values, geometry, &state, error);
+    if (status == KVC_OK)
+        close_state(state);
+    return status;
+}
+
+/* Of a head that keeps everything. */
+static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+    (void)values;
+    return prompt + steps;
+}
+
+static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const struct duo *duo = kvc_stage_state(stage);
+    const uint64_t sinks = (uint64_t)kvc_value_int(values, "sinks"), recent = (uint64_t)kvc_value_int(values, "recent");
+    const bool *streams = duo->streams + info->layer * duo->heads;
+    const size_t lists = info->kv_heads / duo->heads; /* of each KV head */
+    bool any = false;
+    for (size_t h = 0; h < duo->heads; h++)
+        any = any || streams[h];
+    if (!any || info->entries <= sinks + recent)
+        return KVC_OK;
+    struct kvc_keep *keep = calloc(info->kv_heads, sizeof *keep);
+    if (!keep)
+        return kvc_fail(error, KVC_RESOURCE, "no memory for %u heads", info->kv_heads);
+    for (uint32_t h = 0; h < info->kv_heads; h++)
+        keep[h] = (struct kvc_keep){.first = sinks,
+                                    .limit = streams[h / lists] ? sinks + recent : UINT64_MAX,
+                                    .recent = (int64_t)info->now - (int64_t)recent};
+    const enum kvc_status status = kvc_stage_keep_heads(stage, keep, error);
+    free(keep);
+    return status;
+}
+
+const struct kvc_policy_class kvc_policy_duo = {
+    .name = "duo",
+    .summary = "some heads keep everything, the others stream",
+    .paper = "DuoAttention, arXiv:2410.10819",
+    .idea = "A few heads fetch things from far back and need the whole context; the others look at the first tokens "
+            "and the newest ones only, and lose nothing when that is all they hold. Which heads are which has been "
+            "measured before, for this model, and is read from a file.",
+    .formula = "heads with a score at or above the threshold keep all; the others keep their first `sinks` entries and "
+               "those of the last `recent` tokens. With sparsity, the round(sparsity L H_kv) lowest scores stream, of "
+               "equal ones the later layer and head",
+    .memory = "n entries of a head that keeps all, sinks + recent of one that streams (one more within a decode step)",
+    .traffic = "n and sinks + recent + 1 entries per generated token",
+    .differences = "one score per KV head; keys stay at their original positions; the scores are taken as they are, "
+                   "the training that finds them is not part of this",
+    .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
+    .options = options,
+    .check = check,
+    .check_model = check_model,
+    .open = open_state,
+    .close = close_state,
+    .bound = bound,
+    .prompt = evict,
+    .decode = evict};

@@ -1,0 +1,198 @@
+/* lacache.c - a ladder of kept spans across the layers, thinned again and again (METHODS 4.1). */
+#include "policies/policies.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+static const struct kvc_option options[] = {
+    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, "entries kept per KV head: the ladder's mean size"},
+    {"span", KVC_OPTION_INT, "16", 1, 1 << 20, NULL, "layers that keep the same token"},
+    {"overlap", KVC_OPTION_INT, "0", 0, 1 << 20, NULL, "of these, shared with the next rung; below span"},
+    {"sinks", KVC_OPTION_INT, "128", 0, KVC_BUDGET_MOST, NULL, "first entries that always stay"},
+    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+
+/* Of a block of `block` neighbouring entries a layer keeps `stay`; which ones differs from layer to layer. */
+struct ladder {
+    uint64_t layers, sinks, block, stay, gone;
+};
+
+static uint64_t divide_up(uint64_t a, uint64_t b) { return a / b + (a % b > 0); }
+
+/* span is below layers. */
+static struct ladder make_ladder(const struct kvc_values *values, uint64_t layers) {
+    const uint64_t span = (uint64_t)kvc_value_int(values, "span");
+    const uint64_t rung = span - (uint64_t)kvc_value_int(values, "overlap"), stay = divide_up(span, rung);
+    struct ladder ladder = {.layers = layers, .sinks = (uint64_t)kvc_value_int(values, "sinks")};
+    ladder.block = 1 + divide_up(layers - span, rung);
+    ladder.stay = stay < ladder.block ? stay : ladder.block;
+    ladder.gone = ladder.block - ladder.stay;
+    return ladder;
+}
+
+/* The least budget: behind the sinks there is one entry for each layer and room for one block's. */
+static uint64_t least_budget(const struct ladder *ladder) {
+    const uint64_t least = ladder->sinks + ladder->layers + ladder->stay, more = ladder->gone / 2;
+    return least > more + 1 ? least - more : 1;
+}
+
+static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+    const int64_t span = kvc_value_int(values, "span"), overlap = kvc_value_int(values, "overlap");
+    if (overlap >= span)
+        return kvc_fail(error, KVC_USAGE, "policy: overlap=%lld: must be from 0 to %lld, span - 1", (long long)overlap,
+                        (long long)span - 1);
+    return kvc_check_above(values, "sinks", error);
+}
+
+static enum kvc_status check_model(const struct kvc_values *values, const struct kvc_geometry *geometry,
+                                   const bool *acts, struct kvc_error *error) {
+    const uint64_t span = (uint64_t)kvc_value_int(values, "span");
+    uint64_t layers = 0;
+    for (uint32_t l = 0; l < geometry->layers; l++)
+        layers += acts[l];
+    if (layers == 0)
+        return KVC_OK;
+    if (span >= layers)
+        return kvc_fail(error, KVC_USAGE, "policy lacache: span=%llu: must be below %llu, the layers it acts on",
+                        (unsigned long long)span, (unsigned long long)layers);
+    const struct ladder ladder = make_ladder(values, layers);
+    if (ladder.gone == 0)
+        return kvc_fail(error, KVC_USAGE,
+                        "policy lacache: overlap=%lld: too large for span=%llu and %llu layers, which would all keep "
+                        "everything",
+                        (long long)kvc_value_int(values, "overlap"), (unsigned long long)span,
+                        (unsigned long long)layers);
+    const uint64_t least = least_budget(&ladder);
+    if (!kvc_value_is_share(values, "budget") && (uint64_t)kvc_value_int(values, "budget") < least)
+        return kvc_fail(error, KVC_USAGE,
+                        "policy lacache: budget=%lld: too small for span, overlap, sinks and %llu layers: must be "
+                        "from %llu to %.0f",
+                        (long long)kvc_value_int(values, "budget"), (unsigned long long)layers,
+                        (unsigned long long)least, KVC_BUDGET_MOST);
+    return KVC_OK;
+}
+
+/* Where the next thinning of each list begins: [layers, H], 0: at the sinks. */
+static enum kvc_status open_state(const struct kvc_values *values, const struct kvc_geometry *geometry, void **state,
+                                  struct kvc_error *error) {
+    (void)values;
+    *state = calloc((size_t)geometry->layers * geometry->heads, sizeof(uint64_t));
+    return *state ? KVC_OK
+                  : kvc_fail(error, KVC_RESOURCE, "policy lacache: no memory for %u cursors",
+                             geometry->layers * geometry->heads);
+}
+
+/* The mean over the layers, which is what their sum needs. */
+static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+    return kvc_budget(values, prompt, (uint64_t)kvc_value_int(values, "sinks")) + (steps ? 1 : 0);
+}
+
+/* Thins the list [n]: behind its first `first` entries are `blocks` blocks of `block`; of each the `stay` entries
+ * shift, shift + step, ... remain. What reaches beyond the blocks remains anyway. Returns how many are left. */
+static uint64_t thin(uint32_t *list, uint64_t n, uint64_t first, uint64_t blocks, uint64_t block, uint64_t shift,
+                     uint64_t stay, uint64_t step) {
+    const uint64_t end = first + blocks * block < n ? first + blocks * block : n;
+    uint64_t left = first < n ? first : n;
+    for (uint64_t j = 0; j < blocks; j++)
+        for (uint64_t k = 0; k < stay; k++) {
+            const uint64_t i = first + j * block + shift + k * step;
+            if (i < end)
+                list[left++] = list[i];
+        }
+    for (uint64_t i = end; i < n; i++)
+        list[left++] = list[i];
+    return left;
+}
+
+/* What stays of n > most ranks, in list. */
+static uint64_t compact(const struct ladder *ladder, uint64_t most, uint64_t layer, uint64_t n, uint64_t *cursor,
+                        uint32_t *list) {
+    const uint64_t stay = ladder->stay, gone = ladder->gone, need = n - most;
+    const uint64_t room = most > *cursor + ladder->layers ? (most - *cursor - ladder->layers) / stay : 0;
+    for (uint64_t r = 0; r < n; r++)
+        list[r] = (uint32_t)r;
+    if (need <= room * gone) {
+        const uint64_t blocks = divide_up(need, gone);
+        n = thin(list, n, *cursor, blocks, ladder->block, layer % (gone + 1), stay, 1);
+        *cursor += blocks * stay;
+        return n;
+    }
+    n = thin(list, n, *cursor, room, ladder->block, layer % (gone + 1), stay, 1);
+    const uint64_t rest = need - room * gone, within = (most - ladder->sinks - ladder->layers) / stay * gone;
+    const uint64_t times = divide_up(rest, within), block = ladder->block + (times - 1) * (ladder->block - 1);
+    const uint64_t blocks = divide_up(rest, block - stay);
+    n = thin(list, n, ladder->sinks, blocks, block, layer % (block - stay + 1), stay, times);
+    *cursor = ladder->sinks + blocks * stay;
+    return n;
+}
+
+/* The rule for one head whose n entries are too many: those that stay score 1, the others 0. */
+static enum kvc_status keep_head(struct kvc_stage *stage, const struct ladder *ladder, uint64_t most, uint32_t head,
+                                 uint64_t n, uint64_t *cursor, struct kvc_scores *scores, struct kvc_keep *keep,
+                                 struct kvc_error *error) {
+    uint32_t *list = malloc(n * sizeof *list);
+    float *marks = calloc(n, sizeof *marks);
+    enum kvc_status status = KVC_OK;
+    if (!list || !marks)
+        status = kvc_fail(error, KVC_RESOURCE, "no memory for %llu ranks", (unsigned long long)n);
+    if (status == KVC_OK) {
+        const uint64_t left = compact(ladder, most, kvc_stage_info(stage)->acting, n, cursor, list);
+        for (uint64_t i = 0; i < left; i++)
+            marks[list[i]] = 1.0f;
+        *keep = (struct kvc_keep){.top = left, .recent = INT64_MAX, .scores = scores};
+        status = kvc_stage_write_scores(stage, scores, head, marks, n, error);
+    }
+    free(list);
+    free(marks);
+    return status;
+}
+
+static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const struct ladder ladder = make_ladder(values, info->actings);
+    const uint64_t most = kvc_budget(values, info->held, least_budget(&ladder) - 1) + ladder.gone / 2;
+    if (info->entries <= most)
+        return KVC_OK;
+    uint64_t *cursor = (uint64_t *)kvc_stage_state(stage) + (size_t)info->layer * info->heads;
+    struct kvc_keep *keep = calloc(info->kv_heads, sizeof *keep);
+    struct kvc_scores *scores;
+    enum kvc_status status = keep ? kvc_stage_scores(stage, &scores, error)
+                                  : kvc_fail(error, KVC_RESOURCE, "no memory for %u heads", info->kv_heads);
+    for (uint32_t h = 0; h < info->kv_heads && status == KVC_OK; h++) {
+        size_t n;
+        status = kvc_stage_read_positions(stage, h, NULL, 0, &n, error);
+        keep[h] = (struct kvc_keep){.limit = UINT64_MAX, .recent = INT64_MAX, .scores = scores};
+        if (cursor[h] < ladder.sinks)
+            cursor[h] = ladder.sinks;
+        if (status == KVC_OK && n > most)
+            status = keep_head(stage, &ladder, most, h, n, &cursor[h], scores, &keep[h], error);
+    }
+    if (status == KVC_OK)
+        status = kvc_stage_keep_heads(stage, keep, error);
+    free(keep);
+    return status;
+}
+
+const struct kvc_policy_class kvc_policy_lacache = {
+    .name = "lacache",
+    .summary = "a ladder of kept spans across the layers",
+    .paper = "LaCache, arXiv:2507.14204",
+    .idea = "Each token stays in a few neighbouring layers only, and which layers these are shifts with the token's "
+            "place, as on a ladder: together the layers remember a longer past than one budget could. Whenever the "
+            "cache is full, the next part of it is thinned in this way; when all of it has been, it is thinned again, "
+            "so that the oldest part becomes ever sparser.",
+    .formula = "wb = 1 + ceil((L - span) / (span - overlap)), wa = min(ceil(span / (span - overlap)), wb); above "
+               "B + floor((wb - wa) / 2) entries, layer l keeps of each block of wb entries the wa from "
+               "l mod (wb - wa + 1) on, beginning behind what has been thinned before and never within the sinks",
+    .memory = "B entries in the mean over the layers, at most B + floor((wb - wa) / 2) (one more within a decode step)",
+    .traffic = "about B entries per generated token",
+    .differences = "keys stay at their original positions; L and l count the layers the method acts on; the thinning "
+                   "goes by each head's own entries",
+    .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
+    .options = options,
+    .check = check,
+    .check_model = check_model,
+    .open = open_state,
+    .close = free,
+    .bound = bound,
+    .prompt = evict,
+    .decode = evict};

@@ -1,0 +1,70 @@
+/* pyramidkv.c - snapkv with more entries in the lower layers and fewer in the upper ones (METHODS section 4). */
+#include "policies/policies.h"
+
+#include <stdint.h>
+
+static const struct kvc_option options[] = {
+    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL,
+     "entries kept per KV head, window included: the mean over the layers"},
+    KVC_WINDOW_OPTIONS,
+    {"beta", KVC_OPTION_INT, "20", 1, 1000, NULL, "how steep: the last layer keeps (B - w) / beta and the window"},
+    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+
+/* a / b to the nearest, halves up. */
+static uint64_t round_ratio(uint64_t a, uint64_t b) { return a / b + (a % b >= b - a % b); }
+
+/* Entries beside the window that a layer keeps, of `older` that there are; `mean` is B - w, below older. All of it is
+ * whole numbers over a common denominator: rounding happens once. */
+static uint64_t layer_budget(uint64_t mean, uint64_t older, uint64_t beta, uint64_t layer, uint64_t layers) {
+    const uint64_t last = layers - 1;
+    if (layers == 1)
+        return mean;
+    if (mean * (2 * beta - 1) > older * beta) /* the first layer would keep more than there is */
+        return round_ratio(older * last - layer * 2 * (older - mean), last);
+    return round_ratio(mean * ((2 * beta - 1) * last - 2 * layer * (beta - 1)), beta * last);
+}
+
+/* The mean over the layers, which is what their sum needs. */
+static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+    return kvc_window_budget(values, prompt) + steps;
+}
+
+static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const uint64_t budget = kvc_window_budget(values, info->held);
+    if (info->held <= budget)
+        return KVC_OK; /* a layer's budget is then no less than what it holds */
+    const uint32_t window = kvc_window_rows(values, info);
+    const uint64_t top = layer_budget(budget - window, info->held - window, (uint64_t)kvc_value_int(values, "beta"),
+                                      info->acting, info->actings);
+    if (info->entries <= top + window)
+        return KVC_OK;
+    struct kvc_scores *scores;
+    const enum kvc_status status = kvc_window_scores(stage, values, window, &scores, error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_keep keep = {
+        .tail = window, .top = top, .limit = top + window, .recent = INT64_MAX, .scores = scores};
+    return kvc_stage_keep(stage, &keep, error);
+}
+
+const struct kvc_policy_class kvc_policy_pyramidkv = {
+    .name = "pyramidkv",
+    .summary = "snapkv with a budget that shrinks from layer to layer",
+    .paper = "PyramidKV, arXiv:2406.02069",
+    .idea = "Attention is spread widely in the lower layers and gathers on few tokens in the upper ones. The same "
+            "number of entries in all is therefore dealt out along a line: many to the first layer, few to the last. "
+            "Within a layer the choice is snapkv's.",
+    .formula = "min = (B - w) / beta, max = 2(B - w) - min; where max > N - w, max = N - w and min = 2(B - w) - max; "
+               "layer l keeps the top round(max - l (max - min) / (L - 1)), and the last w",
+    .memory = "B entries per layer after the prompt in the mean over the layers, one more per generated token",
+    .traffic = "B + generated entries per generated token and layer in the mean over the layers",
+    .differences = "L and l count the layers the method acts on; fractions are exact until the one rounding, where the "
+                   "authors' code divides whole numbers at each step; one selection per KV head from its group's sum. "
+                   "In a second turn N is what the layer holds, so that upper layers may grow again",
+    .stages = KVC_STAGE_PROMPT,
+    .options = options,
+    .check = kvc_check_window,
+    .queries = kvc_window_queries,
+    .bound = bound,
+    .prompt = prompt};

@@ -1,0 +1,86 @@
+/* scissorhands.c - entries that recent queries often passed over go (METHODS section 4). */
+#include "policies/policies.h"
+
+#include <stdint.h>
+
+static const struct kvc_option options[] = {
+    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, "entries kept per KV head, recent ones included"},
+    {"history", KVC_OPTION_INT, "64", 1, 4096, NULL, "last queries whose weights are counted"},
+    KVC_RECENT_OPTION,
+    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+
+static uint32_t history(const struct kvc_values *values) { return (uint32_t)kvc_value_int(values, "history"); }
+
+/* Two rings: how often the weights were low, and the weights. */
+static uint32_t columns(const struct kvc_values *values) { return 2 * history(values); }
+
+static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+    return kvc_recent_budget(values, prompt) + (steps ? 1 : 0);
+}
+
+static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const uint64_t budget = kvc_recent_budget(values, info->held);
+    if (info->entries <= budget)
+        return KVC_OK;
+    const int64_t recent = (int64_t)info->now - (int64_t)kvc_recent(values, budget);
+    const uint32_t rows = history(values), filled = kvc_ring_filled(info, rows);
+    struct kvc_scores *counts, *weights;
+    enum kvc_status status = kvc_stage_scores(stage, &counts, error);
+    if (status == KVC_OK)
+        status = kvc_stage_scores(stage, &weights, error);
+    if (status == KVC_OK)
+        status = kvc_stage_ring_fuse(stage, 0, rows, filled, KVC_ROW_LOW, KVC_FUSE_SUM, recent, counts, error);
+    if (status == KVC_OK)
+        status = kvc_stage_ring_fuse(stage, rows, rows, filled, KVC_ROW_WEIGHTS, KVC_FUSE_SUM, recent, weights, error);
+    if (status == KVC_OK) /* the highest counts go: their negatives are what is kept by */
+        status = kvc_stage_group(stage, counts, -1.0f, counts, error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_keep keep = {.fill = budget, .limit = budget, .recent = recent, .scores = counts, .ties = weights};
+    return kvc_stage_keep(stage, &keep, error);
+}
+
+static enum kvc_status write_rows(struct kvc_stage *stage, const struct kvc_values *values, uint32_t count,
+                                  struct kvc_error *error) {
+    const uint32_t rows = history(values);
+    const enum kvc_status status = kvc_stage_ring_write(stage, 0, rows, count, KVC_ROW_LOW, error);
+    return status == KVC_OK ? kvc_stage_ring_write(stage, rows, rows, count, KVC_ROW_WEIGHTS, error) : status;
+}
+
+/* The rows of the prompt's last queries; also when another method evicts after the prompt. */
+static enum kvc_status observe(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const uint64_t turn = kvc_stage_info(stage)->turn;
+    const uint32_t rows = history(values);
+    return write_rows(stage, values, turn < rows ? (uint32_t)turn : rows, error);
+}
+
+static enum kvc_status decode(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const enum kvc_status status = write_rows(stage, values, 1, error);
+    return status == KVC_OK ? evict(stage, values, error) : status;
+}
+
+const struct kvc_policy_class kvc_policy_scissorhands = {
+    .name = "scissorhands",
+    .summary = "entries that recent queries often passed over go",
+    .paper = "Scissorhands, arXiv:2305.17118",
+    .idea = "What was important stays important. For each entry it is counted how many of the last queries gave it "
+            "less than an even share of their attention; those with the highest counts go first, while the newest "
+            "entries are safe. One entry goes for each that comes.",
+    .formula = "count_k = over the last `history` queries i and the group's heads, how often a_ik < 1 / (entries that "
+               "i attended to); of the entries older than the last `recent` tokens the highest count goes, where equal "
+               "the lower sum of a_ik over the same queries, then the higher position",
+    .memory = "B entries (B + 1 within a decode step), and 2 history float32 per entry and KV head for two rings: "
+              "counts and weights",
+    .traffic = "B + 1 entries per generated token, and the rings",
+    .differences = "counts are summed over the group; the cache goes back to B after every step, where the paper "
+                   "drops many entries at once when its buffer is full",
+    .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
+    .options = options,
+    .check = kvc_check_recent,
+    .queries = history,
+    .columns = columns,
+    .bound = bound,
+    .observe_prompt = observe,
+    .prompt = evict,
+    .decode = decode};

@@ -1,0 +1,31 @@
+/* window_scores.c - what the last queries of a prompt attended to, for snapkv and the methods built on it. */
+#include "policies/policies.h"
+
+#include <stdint.h>
+
+enum kvc_status kvc_check_window(const struct kvc_values *values, struct kvc_error *error) {
+    const enum kvc_status status = kvc_check_kernel(values, error);
+    return status == KVC_OK ? kvc_check_above(values, "window", error) : status;
+}
+
+uint32_t kvc_window_queries(const struct kvc_values *values) { return (uint32_t)kvc_value_int(values, "window"); }
+
+uint64_t kvc_window_budget(const struct kvc_values *values, uint64_t held) {
+    return kvc_budget(values, held, kvc_window_queries(values));
+}
+
+uint32_t kvc_window_rows(const struct kvc_values *values, const struct kvc_stage_info *info) {
+    const uint32_t asked = kvc_window_queries(values);
+    return asked < info->turn ? asked : (uint32_t)info->turn;
+}
+
+enum kvc_status kvc_window_scores(struct kvc_stage *stage, const struct kvc_values *values, uint32_t rows,
+                                  struct kvc_scores **scores, struct kvc_error *error) {
+    enum kvc_status status = kvc_stage_scores(stage, scores, error);
+    if (status == KVC_OK)
+        status = kvc_stage_window_mass(stage, rows, *scores, error);
+    if (status == KVC_OK)
+        status = kvc_stage_pool(stage, *scores, rows, (uint32_t)kvc_value_int(values, "kernel"), kvc_pooling_of(values),
+                                error);
+    return status;
+}
