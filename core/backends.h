@@ -6,5 +6,8 @@
 
 extern const struct kvc_backend_class kvc_backend_cpu;
 extern const struct kvc_backend_class kvc_backend_ref;
+#if defined(KVC_OPENCL)
+extern const struct kvc_backend_class kvc_backend_opencl;
+#endif
 
 #endif

@@ -5,24 +5,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "cpu", "ref", a path of one of them ("avx2"), or "name:index". */
+/* "cpu", "ref", a path of one of them ("avx2"), "name:index", or with several devices "name:part of a device's name". */
 static enum kvc_status open_device(const char *name, const struct kvc_engine_options *options,
                                    struct kvc_device **device, struct kvc_error *error) {
     const char *colon = strchr(name, ':');
     const size_t length = colon ? (size_t)(colon - name) : strlen(name);
+    const char *part = NULL;
     unsigned long index = 0;
     if (colon) {
         char *end;
         index = strtoul(colon + 1, &end, 10);
-        if (end == colon + 1 || *end || index > 1023 || colon[1] == '-' || colon[1] == '+')
-            return kvc_fail(error, KVC_USAGE, "backend '%s': '%s' is not a device number from 0 to 1023", name,
-                            colon + 1);
+        if (end == colon + 1 || *end || index > 1023 || colon[1] == '-' || colon[1] == '+') {
+            part = colon + 1;
+            index = 0;
+        }
     }
     for (size_t i = 0; kvc_backend_list[i]; i++) {
         const struct kvc_backend_class *backend = kvc_backend_list[i];
-        if (strlen(backend->name) == length && !memcmp(backend->name, name, length))
-            return backend->open(NULL, (unsigned)index, options->threads, options->math, device, error);
+        if (strlen(backend->name) != length || memcmp(backend->name, name, length) != 0)
+            continue;
+        if (part && (!backend->device || !part[0] || (part[0] >= '0' && part[0] <= '9') || part[0] == '-'))
+            break;
+        return backend->open(part, (unsigned)index, options->threads, options->math, device, error);
     }
+    if (part)
+        return kvc_fail(error, KVC_USAGE, "backend '%s': '%s' is not a device number from 0 to 1023", name, part);
     if (!strcmp(name, "avx2") || !strcmp(name, "avx512") || !strcmp(name, "neon")) {
         for (size_t i = 0; kvc_backend_list[i]; i++) {
             if (!strcmp(kvc_backend_list[i]->name, "cpu"))

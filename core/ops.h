@@ -338,10 +338,12 @@ struct kvc_ops {
 struct kvc_backend_class {
     const char *name;
     bool (*usable)(char *detail, size_t room); /* detail: the path, or one line why not */
-    /* index: the N of "opencl:N", 0 otherwise; path: NULL, or a path of this backend ("avx2"). */
+    /* index: the N of "opencl:N", 0 otherwise; path: NULL, or a path of this backend ("avx2"), or part of the name of a
+     * device ("opencl:mali"). */
     enum kvc_status (*open)(const char *path, unsigned index, int threads, enum kvc_math math, struct kvc_device **,
                             struct kvc_error *);
     void (*missing)(char *text, size_t room); /* operations filled from ref, "none" where there are none */
+    bool (*device)(size_t i, char *detail, size_t room); /* the i-th device; NULL: there is one */
 };
 
 #endif

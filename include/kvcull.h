@@ -97,6 +97,8 @@ struct kvc_backend_info {
 };
 /* Asks the i-th backend of this build; false past the last. */
 bool kvc_backend(size_t i, struct kvc_backend_info *info);
+/* Its i-th device, where it may have several, in one line: what "opencl:N" means; false past the last. */
+bool kvc_backend_device(size_t backend, size_t device, char *text, size_t room);
 
 /* ---- models ------------------------------------------------------------------------------------------------- */
 

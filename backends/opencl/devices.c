@@ -1,0 +1,71 @@
+/* devices.c - the OpenCL devices of this machine and what matters of them. */
+#include <stdio.h>
+#include <string.h>
+
+#include "backends/opencl/opencl.h"
+
+static void text_of(cl_device_id id, cl_device_info what, char *text, size_t room) {
+    size_t length = 0;
+    if (clGetDeviceInfo(id, what, room, text, &length) != CL_SUCCESS || length == 0 || length > room)
+        snprintf(text, room, "unknown");
+    text[room - 1] = '\0';
+}
+
+static bool look(cl_platform_id platform, cl_device_id id, struct kvc_opencl_device *device) {
+    cl_device_fp_config config = 0;
+    cl_bool available = CL_FALSE, compiler = CL_FALSE;
+    cl_ulong memory = 0, most = 0;
+    char extensions[8192] = "";
+    memset(device, 0, sizeof *device);
+    device->platform = platform;
+    device->id = id;
+    clGetDeviceInfo(id, CL_DEVICE_AVAILABLE, sizeof available, &available, NULL);
+    clGetDeviceInfo(id, CL_DEVICE_COMPILER_AVAILABLE, sizeof compiler, &compiler, NULL);
+    if (!available || clGetDeviceInfo(id, CL_DEVICE_TYPE, sizeof device->type, &device->type, NULL) != CL_SUCCESS)
+        return false;
+    clGetDeviceInfo(id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof config, &config, NULL);
+    clGetDeviceInfo(id, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof memory, &memory, NULL);
+    clGetDeviceInfo(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof most, &most, NULL);
+    clGetDeviceInfo(id, CL_DEVICE_EXTENSIONS, sizeof extensions - 1, extensions, NULL);
+    text_of(id, CL_DEVICE_NAME, device->name, sizeof device->name);
+    text_of(id, CL_DRIVER_VERSION, device->driver, sizeof device->driver);
+    if (clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof device->platform_name, device->platform_name, NULL) !=
+        CL_SUCCESS)
+        snprintf(device->platform_name, sizeof device->platform_name, "unknown");
+    device->memory = memory;
+    device->most = most;
+    device->fma = config & CL_FP_FMA;
+    device->denormals = config & CL_FP_DENORM;
+    device->division = config & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT;
+    device->half = strstr(extensions, "cl_khr_fp16") != NULL;
+    device->compiler = compiler;
+    return true;
+}
+
+size_t kvc_opencl_devices(struct kvc_opencl_device *devices) {
+    cl_platform_id platforms[16];
+    cl_uint platform_count = 0;
+    size_t count = 0;
+    if (clGetPlatformIDs(16, platforms, &platform_count) != CL_SUCCESS)
+        return 0;
+    platform_count = platform_count > 16 ? 16 : platform_count;
+    for (int cpus = 0; cpus < 2; cpus++)
+        for (cl_uint p = 0; p < platform_count; p++) {
+            cl_device_id ids[16];
+            cl_uint id_count = 0;
+            if (clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, 16, ids, &id_count) != CL_SUCCESS)
+                continue;
+            for (cl_uint i = 0; i < id_count && i < 16 && count < KVC_OPENCL_DEVICES; i++)
+                if (look(platforms[p], ids[i], &devices[count]) &&
+                    ((devices[count].type & CL_DEVICE_TYPE_CPU) != 0) == (cpus == 1))
+                    count++;
+        }
+    return count;
+}
+
+void kvc_opencl_describe(const struct kvc_opencl_device *device, size_t index, char *text, size_t room) {
+    snprintf(text, room, "%zu: %s, %s, %.1f GiB; fma %s, denormals %s, division %s, F16 storage yes%s", index,
+             device->name, device->platform_name, (double)device->memory / 1073741824.0, device->fma ? "yes" : "no",
+             device->denormals ? "yes" : "no", device->division ? "exact" : "corrected",
+             device->compiler ? "" : "; no compiler");
+}

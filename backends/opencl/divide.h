@@ -1,0 +1,93 @@
+/* divide.h - quotient and square root in integers, correctly rounded, for devices whose own are not: of the whole
+ * range, zeros, denormals, infinities and NaNs included. Comes before core/canon.h. */
+#ifdef KVC_CORRECTED
+#define KVC_OPENCL_DIV(a, b) kvc_corrected_div(a, b)
+#define KVC_OPENCL_SQRT(a) kvc_corrected_sqrt(a)
+
+/* significand * 2^exponent, nearest even; significand below 2^31, its lowest bit standing for everything below it. */
+static inline uint kvc_rounded(uint significand, int exponent) {
+    int top = 31 - clz(significand), drop = top - 23; /* bits to go */
+    uint kept, half_bit, rest;
+    if (exponent + drop < -149) /* denormal: the unit is 2^-149 */
+        drop = -149 - exponent;
+    if (drop > 31)
+        return 0;
+    if (drop > 0) {
+        kept = significand >> drop;
+        rest = significand & ((1u << drop) - 1);
+        half_bit = 1u << (drop - 1);
+        if (rest > half_bit || (rest == half_bit && (kept & 1)))
+            kept++;
+    } else {
+        kept = significand << -drop;
+    }
+    exponent += drop;
+    if (kept == 1u << 24) {
+        kept >>= 1;
+        exponent++;
+    }
+    if (kept < 1u << 23) /* denormal */
+        return kept;
+    if (exponent > 104)
+        return 0x7f800000u;
+    return (kept & 0x7fffffu) | (uint)(exponent + 150) << 23;
+}
+
+/* |x| = *significand * 2^exponent with the significand's bit 23 set, x finite and not 0. */
+static inline int kvc_exponent(uint bits, uint *significand) {
+    uint fraction = bits & 0x7fffffu;
+    int exponent = (int)(bits >> 23 & 255), shift;
+    if (exponent) {
+        *significand = fraction | 0x800000u;
+        return exponent - 150;
+    }
+    shift = (int)clz(fraction) - 8;
+    *significand = fraction << shift;
+    return -149 - shift;
+}
+
+static inline float kvc_corrected_div(float a, float b) {
+    uint x = as_uint(a), y = as_uint(b), sign = (x ^ y) & 0x80000000u, m, n;
+    int e;
+    ulong quotient;
+    x &= 0x7fffffffu;
+    y &= 0x7fffffffu;
+    if (x > 0x7f800000u || y > 0x7f800000u || (x == 0x7f800000u && y == 0x7f800000u) || (x == 0 && y == 0))
+        return as_float(0x7fc00000u);
+    if (x == 0x7f800000u || y == 0)
+        return as_float(sign | 0x7f800000u);
+    if (x == 0 || y == 0x7f800000u)
+        return as_float(sign);
+    e = kvc_exponent(x, &m);
+    e -= kvc_exponent(y, &n);
+    quotient = ((ulong)m << 27) / n; /* 2^26 < q < 2^28 */
+    quotient |= quotient * n != (ulong)m << 27;
+    return as_float(sign | kvc_rounded((uint)quotient, e - 27));
+}
+
+static inline float kvc_corrected_sqrt(float a) {
+    uint x = as_uint(a), m;
+    int e;
+    ulong square, root;
+    if ((x & 0x7fffffffu) == 0)
+        return a;
+    if (x > 0x7f800000u)
+        return as_float(0x7fc00000u);
+    if (x == 0x7f800000u)
+        return a;
+    e = kvc_exponent(x, &m);
+    square = (ulong)m << 28; /* 2^51 to 2^52, twice that where the exponent is odd */
+    e -= 28;
+    if (e & 1) {
+        square <<= 1;
+        e--;
+    }
+    root = (ulong)sqrt((float)square); /* near; 2^25.5 to 2^26.5 */
+    while (root * root > square)
+        root--;
+    while ((root + 1) * (root + 1) <= square)
+        root++;
+    root = root << 1 | (root * root != square);
+    return as_float(kvc_rounded((uint)root, e / 2 - 1));
+}
+#endif

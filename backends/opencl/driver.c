@@ -1,0 +1,142 @@
+/* driver.c - memory, copies and launches on an OpenCL queue, in order. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/opencl/opencl.h"
+
+static struct kvc_opencl *of(struct kvc_offload *offload) { return (struct kvc_opencl *)offload; }
+
+const char *kvc_opencl_error(cl_int code) {
+    switch (code) {
+    case CL_DEVICE_NOT_AVAILABLE:
+        return "the device is not available";
+    case CL_MEM_OBJECT_ALLOCATION_FAILURE:
+    case CL_OUT_OF_RESOURCES:
+        return "the device is out of memory or was lost";
+    case CL_OUT_OF_HOST_MEMORY:
+        return "no memory";
+    case CL_INVALID_COMMAND_QUEUE:
+        return "the device was lost";
+    default:
+        return "an OpenCL call failed";
+    }
+}
+
+/* A failure on the queue: what lay behind it is lost, so nothing more is asked of the device. */
+static void check(struct kvc_offload *offload, cl_int code, const char *what) {
+    if (code == CL_SUCCESS || offload->lost)
+        return;
+    kvc_offload_failed(offload, KVC_RESOURCE, "%s: %s (OpenCL error %d)", what, kvc_opencl_error(code), (int)code);
+    offload->lost = true;
+}
+
+static enum kvc_status allocate(struct kvc_offload *offload, size_t bytes, const void *host, void **handle,
+                                bool *borrowed, struct kvc_error *error) {
+    struct kvc_opencl *opencl = of(offload);
+    const uint64_t held = offload->device.memory.now_total;
+    cl_int code = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+    cl_mem memory = NULL;
+    *borrowed = host && opencl->in_place;
+    *handle = NULL;
+    if (*borrowed) /* read only: kernels never write weights */
+        memory = clCreateBuffer(opencl->context, CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR, bytes,
+                                (void *)(uintptr_t)host, &code);
+    else if (bytes <= offload->memory_bytes && held <= offload->memory_bytes - bytes)
+        memory = clCreateBuffer(opencl->context, CL_MEM_READ_WRITE, bytes, NULL, &code);
+    if (code != CL_SUCCESS)
+        return kvc_fail(error, KVC_RESOURCE,
+                        "%s: no memory for %zu bytes beside the %llu held (the device has %llu); a smaller context, a "
+                        "method's budget or kv-type q8_0 needs less",
+                        offload->device.name, bytes, (unsigned long long)held,
+                        (unsigned long long)offload->memory_bytes);
+    *handle = memory;
+    if (host && !*borrowed)
+        check(offload, clEnqueueWriteBuffer(opencl->queue, memory, CL_TRUE, 0, bytes, host, 0, NULL, NULL), "upload");
+    return KVC_OK;
+}
+
+static void release(struct kvc_offload *offload, void *handle) {
+    (void)offload;
+    clReleaseMemObject(handle);
+}
+
+static void write_buffer(struct kvc_offload *offload, void *to, size_t offset, const void *from, size_t bytes) {
+    if (!offload->lost)
+        check(offload, clEnqueueWriteBuffer(of(offload)->queue, to, CL_TRUE, offset, bytes, from, 0, NULL, NULL),
+              "upload");
+}
+
+static void read_buffer(struct kvc_offload *offload, void *to, void *from, size_t offset, size_t bytes) {
+    if (!offload->lost)
+        check(offload, clEnqueueReadBuffer(of(offload)->queue, from, CL_TRUE, offset, bytes, to, 0, NULL, NULL),
+              "download");
+    if (offload->lost)
+        memset(to, 0, bytes);
+}
+
+static void copy(struct kvc_offload *offload, void *to, size_t to_offset, void *from, size_t from_offset,
+                 size_t bytes) {
+    if (!offload->lost)
+        check(offload,
+              clEnqueueCopyBuffer(of(offload)->queue, from, to, from_offset, to_offset, bytes, 0, NULL, NULL), "copy");
+}
+
+static void zero(struct kvc_offload *offload, void *handle, size_t offset, size_t bytes) {
+    const cl_uint word = 0;
+    size_t whole = offset % 4 ? 0 : bytes / 4 * 4;
+    if (whole && !offload->lost)
+        check(offload, clEnqueueFillBuffer(of(offload)->queue, handle, &word, 4, offset, whole, 0, NULL, NULL), "zero");
+    if (whole < bytes && !offload->lost)
+        check(offload,
+              clEnqueueFillBuffer(of(offload)->queue, handle, &word, 1, offset + whole, bytes - whole, 0, NULL, NULL),
+              "zero");
+}
+
+static void launch(struct kvc_offload *offload, const struct kvc_launch *l) {
+    struct kvc_opencl *opencl = of(offload);
+    cl_kernel kernel = opencl->kernel[l->kernel];
+    const size_t local[3] = {l->items, 1, 1};
+    const size_t global[3] = {(size_t)l->groups[0] * l->items, l->groups[1], l->groups[2]};
+    cl_int code = CL_SUCCESS;
+    for (unsigned i = 0; i < l->count && code == CL_SUCCESS; i++) {
+        const bool none = l->argument[i].is_handle && !l->argument[i].value.handle;
+        code = clSetKernelArg(kernel, i, l->argument[i].bytes, none ? NULL : &l->argument[i].value);
+    }
+    if (code == CL_SUCCESS)
+        code = clEnqueueNDRangeKernel(opencl->queue, kernel, 3, NULL, global, local, 0, NULL, NULL);
+    if (opencl->lose_after && --opencl->lose_after == 0)
+        code = CL_OUT_OF_RESOURCES;
+    check(offload, code, "launch");
+}
+
+static void finish(struct kvc_offload *offload) {
+    if (!offload->lost)
+        check(offload, clFinish(of(offload)->queue), "waiting for the device");
+}
+
+static void close_device(struct kvc_offload *offload) {
+    struct kvc_opencl *opencl = of(offload);
+    if (opencl->queue)
+        clFinish(opencl->queue);
+    for (int i = 0; i < KVC_KERNELS; i++)
+        if (opencl->kernel[i])
+            clReleaseKernel(opencl->kernel[i]);
+    if (opencl->program)
+        clReleaseProgram(opencl->program);
+    if (opencl->queue)
+        clReleaseCommandQueue(opencl->queue);
+    if (opencl->context)
+        clReleaseContext(opencl->context);
+    free(opencl);
+}
+
+const struct kvc_offload_driver kvc_opencl_driver = {.allocate = allocate,
+                                                     .release = release,
+                                                     .write = write_buffer,
+                                                     .read = read_buffer,
+                                                     .copy = copy,
+                                                     .zero = zero,
+                                                     .launch = launch,
+                                                     .finish = finish,
+                                                     .close = close_device};

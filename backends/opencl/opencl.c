@@ -1,0 +1,150 @@
+/* opencl.c - the backend "opencl": choosing a device, opening it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "backends/opencl/opencl.h"
+#include "core/backends.h"
+#include "core/engine.h"
+
+static bool usable(char *detail, size_t room) {
+    struct kvc_opencl_device *devices = malloc(KVC_OPENCL_DEVICES * sizeof *devices);
+    size_t count = devices ? kvc_opencl_devices(devices) : 0;
+    if (count)
+        kvc_opencl_describe(&devices[0], 0, detail, room);
+    else
+        snprintf(detail, room, "no OpenCL device here (a driver is needed; PoCL is one for CPUs)");
+    free(devices);
+    return count > 0;
+}
+
+static bool device(size_t i, char *detail, size_t room) {
+    struct kvc_opencl_device *devices = malloc(KVC_OPENCL_DEVICES * sizeof *devices);
+    size_t count = devices ? kvc_opencl_devices(devices) : 0;
+    if (i < count)
+        kvc_opencl_describe(&devices[i], i, detail, room);
+    free(devices);
+    return i < count;
+}
+
+/* Whether text holds part, letters of either case. */
+static bool holds(const char *text, const char *part) {
+    size_t length = strlen(part);
+    for (; *text; text++)
+        if (strncasecmp(text, part, length) == 0)
+            return true;
+    return false;
+}
+
+/* The device of that number, or whose name holds `name`. */
+static enum kvc_status choose(const char *name, unsigned index, struct kvc_opencl_device *chosen,
+                              struct kvc_error *error) {
+    struct kvc_opencl_device *devices = malloc(KVC_OPENCL_DEVICES * sizeof *devices);
+    size_t count, i = index;
+    if (!devices)
+        return kvc_fail(error, KVC_RESOURCE, "opencl: no memory");
+    count = kvc_opencl_devices(devices);
+    for (i = name ? 0 : index; name && i < count && !holds(devices[i].name, name); i++)
+        ;
+    if (i < count)
+        *chosen = devices[i];
+    free(devices);
+    if (i < count)
+        return KVC_OK;
+    if (count == 0)
+        return kvc_fail(error, KVC_RESOURCE,
+                        "opencl: no device here; a driver is needed (PoCL is one for CPUs), or use the cpu backend");
+    if (name)
+        return kvc_fail(error, KVC_RESOURCE, "opencl: no device's name holds '%s'; 'kvcull info backends' lists them",
+                        name);
+    return kvc_fail(error, KVC_RESOURCE, "opencl: there is no device %u, the last is %zu; 'kvcull info backends' lists them",
+                    index, count - 1);
+}
+
+/* The device's shape and options; for tests KVCULL_OPENCL_SHAPE=gpu and KVCULL_OPENCL_DIVISION=corrected. */
+static void compile_options(struct kvc_opencl *opencl, char *options, size_t room) {
+    const char *shape = getenv("KVCULL_OPENCL_SHAPE"), *division = getenv("KVCULL_OPENCL_DIVISION");
+    bool cpu = opencl->found.type & CL_DEVICE_TYPE_CPU;
+    if (shape && strcmp(shape, "gpu") == 0)
+        cpu = false;
+    if (division && strcmp(division, "corrected") == 0)
+        opencl->found.division = false;
+    opencl->offload.workers = cpu ? 1 : 4;
+    snprintf(options, room, "-cl-std=CL1.2 -DKVC_WORKERS=%u%s", opencl->offload.workers,
+             opencl->found.division ? " -cl-fp32-correctly-rounded-divide-sqrt" : " -DKVC_CORRECTED");
+}
+
+static enum kvc_status open_queue(struct kvc_opencl *opencl, struct kvc_error *error) {
+    const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)opencl->found.platform, 0};
+    cl_bool unified = CL_FALSE;
+    cl_int code;
+    opencl->context = clCreateContext(properties, 1, &opencl->found.id, NULL, NULL, &code);
+    if (code == CL_SUCCESS)
+        opencl->queue = clCreateCommandQueue(opencl->context, opencl->found.id, 0, &code);
+    if (code != CL_SUCCESS)
+        return kvc_fail(error, KVC_RESOURCE, "opencl: %s cannot be opened: %s (OpenCL error %d)", opencl->found.name,
+                        kvc_opencl_error(code), (int)code);
+    clGetDeviceInfo(opencl->found.id, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof unified, &unified, NULL);
+    opencl->in_place = (opencl->found.type & CL_DEVICE_TYPE_CPU) && unified;
+    return KVC_OK;
+}
+
+static enum kvc_status check_device(const struct kvc_opencl_device *found, enum kvc_math math,
+                                    struct kvc_error *error) {
+    if (!found->compiler)
+        return kvc_fail(error, KVC_RESOURCE, "opencl: the driver of %s has no compiler", found->name);
+    if (math != KVC_MATH_FAST && (!found->fma || !found->denormals))
+        return kvc_fail(error, KVC_RESOURCE, "opencl: %s has no %s, so results cannot be exact; use --math fast or cpu",
+                        found->name, found->fma ? "denormal numbers" : "fused multiply-add");
+    return KVC_OK;
+}
+
+static enum kvc_status open_device(const char *path, unsigned index, int threads, enum kvc_math math,
+                                   struct kvc_device **opened, struct kvc_error *error) {
+    struct kvc_opencl *opencl = calloc(1, sizeof *opencl);
+    const char *lose = getenv("KVCULL_OPENCL_LOSE"), *most = getenv("KVCULL_OPENCL_MOST");
+    enum kvc_status status;
+    uint64_t environment;
+    char options[256];
+    (void)threads; /* the driver's */
+    *opened = NULL;
+    if (!opencl)
+        return kvc_fail(error, KVC_RESOURCE, "opencl: no memory for a device");
+    opencl->offload.driver = &kvc_opencl_driver;
+    opencl->lose_after = lose ? (unsigned)strtoul(lose, NULL, 10) : 0;
+    status = choose(path, index, &opencl->found, error);
+    if (status == KVC_OK)
+        status = check_device(&opencl->found, math, error);
+    if (status == KVC_OK)
+        status = open_queue(opencl, error);
+    if (status != KVC_OK) {
+        kvc_opencl_driver.close(&opencl->offload);
+        return status;
+    }
+    snprintf(opencl->offload.device.name, sizeof opencl->offload.device.name, "opencl (%.60s)", opencl->found.name);
+    opencl->offload.memory_bytes = opencl->found.memory;
+    opencl->offload.most_bytes = most ? strtoull(most, NULL, 10) : opencl->found.most;
+    compile_options(opencl, options, sizeof options);
+    environment = kvc_float_enter();
+    status = kvc_opencl_build(opencl, options, error);
+    if (status == KVC_OK)
+        status = kvc_offload_open(&opencl->offload, error);
+    if (status == KVC_OK && math != KVC_MATH_FAST)
+        status = kvc_offload_check(&opencl->offload, error);
+    if (status == KVC_OK && math == KVC_MATH_FAST)
+        status = kvc_opencl_fill_fast(opencl, error);
+    kvc_float_leave(environment);
+    if (status != KVC_OK) {
+        kvc_offload_close(&opencl->offload.device);
+        return status;
+    }
+    opencl->offload.table.name = "opencl";
+    *opened = &opencl->offload.device;
+    return KVC_OK;
+}
+
+static void missing(char *text, size_t room) { snprintf(text, room, "none"); }
+
+const struct kvc_backend_class kvc_backend_opencl = {
+    .name = "opencl", .usable = usable, .open = open_device, .missing = missing, .device = device};

@@ -1,0 +1,29 @@
+# opencl.mk - backends/opencl/, and backends/offload/, the host side that it shares with backends/cuda/.
+
+KVC_OFFLOAD_SOURCES = backends/offload/offload.c backends/offload/memory.c backends/offload/arena.c \
+	backends/offload/rows.c backends/offload/cache.c backends/offload/attention.c backends/offload/scores.c \
+	backends/offload/check.c
+
+# Joined in this order, because OpenCL programs have no files to include.
+KVC_OPENCL_KERNELS = $(srcdir)/backends/opencl/divide.h $(srcdir)/core/canon.h $(srcdir)/backends/kernels/shared.h \
+	$(srcdir)/backends/kernels/portable.h $(srcdir)/backends/kernels/widen.h $(srcdir)/backends/kernels/lists.h \
+	$(srcdir)/backends/kernels/parts.h $(srcdir)/backends/kernels/rows.h $(srcdir)/backends/kernels/linear.h \
+	$(srcdir)/backends/kernels/cache.h $(srcdir)/backends/kernels/attention.h $(srcdir)/backends/kernels/weight_rows.h \
+	$(srcdir)/backends/kernels/select.h $(srcdir)/backends/kernels/check.h
+EXTRA_DIST += backends/opencl/embed.sh
+
+if HAVE_OFFLOAD
+libkvc_la_SOURCES += $(KVC_OFFLOAD_SOURCES)
+endif
+if HAVE_OPENCL
+libkvc_la_SOURCES += backends/opencl/opencl.c backends/opencl/devices.c backends/opencl/program.c \
+	backends/opencl/driver.c backends/opencl/fast.c
+nodist_libkvc_la_SOURCES = backends/opencl/source.c
+CLEANFILES += backends/opencl/source.c
+KVC_LIBS += $(OPENCL_LIBS) $(CLBLAST_LIBS)
+AM_CPPFLAGS += $(OPENCL_CFLAGS)
+
+backends/opencl/source.c: backends/opencl/embed.sh $(KVC_OPENCL_KERNELS)
+	$(AM_V_GEN)$(MKDIR_P) backends/opencl && \
+	$(SHELL) $(srcdir)/backends/opencl/embed.sh $(KVC_OPENCL_KERNELS) >$@.tmp && mv $@.tmp $@
+endif

@@ -1,0 +1,172 @@
+/* program.c - compiles the kernels, or takes them from the user's cache of binaries.
+ *
+ * A cached file is named by a hash of the device, its driver, the options and the source, begins with that hash and a
+ * hash of what follows, and appears whole or not at all: written under another name and renamed. One that cannot be
+ * read, is not whole or does not load is built anew. Without a folder to write to there is no cache. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "backends/opencl/opencl.h"
+
+#define KVC_PATH_ROOM 4096
+
+struct header {
+    uint64_t key, check, bytes;
+};
+
+static uint64_t cache_key(const struct kvc_opencl *opencl, const char *options) {
+    const char *const texts[] = {opencl->found.name, opencl->found.platform_name, opencl->found.driver, options};
+    XXH64_state_t state;
+    XXH64_reset(&state, 1);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        XXH64_update(&state, texts[i], strlen(texts[i]) + 1);
+    for (size_t i = 0; i < kvc_opencl_source_count; i++)
+        XXH64_update(&state, kvc_opencl_source[i], strlen(kvc_opencl_source[i]));
+    return XXH64_digest(&state);
+}
+
+/* The folder, made where it is missing; false: there is none. */
+static bool cache_folder(char *path, size_t room) {
+    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int length;
+    if (xdg && xdg[0] == '/')
+        length = snprintf(path, room, "%s", xdg);
+    else if (home && home[0] == '/')
+        length = snprintf(path, room, "%s/.cache", home);
+    else
+        return false;
+    if (length < 0 || (size_t)length + 64 >= room)
+        return false;
+    mkdir(path, 0700);
+    strcat(path, "/kvcull");
+    return mkdir(path, 0700) == 0 || errno == EEXIST;
+}
+
+/* The binary of a cached file, malloc'd; NULL: none that is whole. */
+static unsigned char *read_cached(const char *path, uint64_t key, size_t *bytes) {
+    FILE *file = fopen(path, "rb");
+    struct header header;
+    unsigned char *binary = NULL;
+    if (!file)
+        return NULL;
+    if (fread(&header, sizeof header, 1, file) == 1 && header.key == key && header.bytes > 0 &&
+        header.bytes < (uint64_t)1 << 30 && (binary = malloc((size_t)header.bytes)) != NULL) {
+        if (fread(binary, 1, (size_t)header.bytes, file) != header.bytes || fgetc(file) != EOF ||
+            XXH64(binary, (size_t)header.bytes, 0) != header.check) {
+            free(binary);
+            binary = NULL;
+        }
+        *bytes = (size_t)header.bytes;
+    }
+    fclose(file);
+    return binary;
+}
+
+static void write_cached(const char *path, uint64_t key, const unsigned char *binary, size_t bytes) {
+    struct header header = {key, XXH64(binary, bytes, 0), bytes};
+    char temporary[KVC_PATH_ROOM + 32];
+    FILE *file;
+    bool whole;
+    snprintf(temporary, sizeof temporary, "%s.%ld", path, (long)getpid());
+    file = fopen(temporary, "wb");
+    if (!file)
+        return;
+    whole = fwrite(&header, sizeof header, 1, file) == 1 && fwrite(binary, 1, bytes, file) == bytes;
+    whole = fclose(file) == 0 && whole;
+    if (!whole || rename(temporary, path) != 0)
+        unlink(temporary);
+}
+
+/* Where a failed compilation's log goes, and the error that names it. */
+static enum kvc_status failed(struct kvc_opencl *opencl, cl_int code, const char *folder, struct kvc_error *error) {
+    char path[KVC_PATH_ROOM + 64], *log = NULL;
+    const char *temporary = getenv("TMPDIR");
+    size_t bytes = 0;
+    FILE *file = NULL;
+    snprintf(path, sizeof path, "%s/opencl-build.log", folder[0] ? folder : temporary ? temporary : "/tmp");
+    if (opencl->program &&
+        clGetProgramBuildInfo(opencl->program, opencl->found.id, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes) == CL_SUCCESS &&
+        bytes > 0 && (log = malloc(bytes)) != NULL &&
+        clGetProgramBuildInfo(opencl->program, opencl->found.id, CL_PROGRAM_BUILD_LOG, bytes, log, NULL) == CL_SUCCESS)
+        file = fopen(path, "w");
+    if (file) {
+        fwrite(log, 1, strnlen(log, bytes), file);
+        fclose(file);
+    }
+    free(log);
+    if (file)
+        return kvc_fail(error, KVC_RESOURCE, "opencl: the kernels do not compile for %s (error %d); the log is %s",
+                        opencl->found.name, (int)code, path);
+    return kvc_fail(error, KVC_RESOURCE, "opencl: the kernels do not compile for %s (error %d)", opencl->found.name,
+                    (int)code);
+}
+
+static bool load(struct kvc_opencl *opencl, const char *path, uint64_t key, const char *options) {
+    size_t bytes = 0;
+    unsigned char *binary = read_cached(path, key, &bytes);
+    const unsigned char *binaries[1] = {binary};
+    cl_int code = CL_INVALID_BINARY, one;
+    if (!binary)
+        return false;
+    opencl->program =
+        clCreateProgramWithBinary(opencl->context, 1, &opencl->found.id, &bytes, binaries, &one, &code);
+    if (code == CL_SUCCESS)
+        code = clBuildProgram(opencl->program, 1, &opencl->found.id, options, NULL, NULL);
+    if (code != CL_SUCCESS && opencl->program) {
+        clReleaseProgram(opencl->program);
+        opencl->program = NULL;
+    }
+    free(binary);
+    return code == CL_SUCCESS;
+}
+
+static void store(struct kvc_opencl *opencl, const char *path, uint64_t key) {
+    size_t bytes = 0;
+    unsigned char *binary = NULL, *binaries[1];
+    if (clGetProgramInfo(opencl->program, CL_PROGRAM_BINARY_SIZES, sizeof bytes, &bytes, NULL) != CL_SUCCESS ||
+        bytes == 0 || (binary = malloc(bytes)) == NULL)
+        return;
+    binaries[0] = binary;
+    if (clGetProgramInfo(opencl->program, CL_PROGRAM_BINARIES, sizeof binaries, binaries, NULL) == CL_SUCCESS)
+        write_cached(path, key, binary, bytes);
+    free(binary);
+}
+
+enum kvc_status kvc_opencl_build(struct kvc_opencl *opencl, const char *options, struct kvc_error *error) {
+#define KVC_KERNEL_NAME(name) "kvc_k_" #name,
+    static const char *const names[] = {KVC_OFFLOAD_KERNELS(KVC_KERNEL_NAME)};
+#undef KVC_KERNEL_NAME
+    char folder[KVC_PATH_ROOM] = "", path[KVC_PATH_ROOM + 64] = "";
+    const uint64_t key = cache_key(opencl, options);
+    cl_int code = CL_SUCCESS;
+    if (cache_folder(folder, sizeof folder))
+        snprintf(path, sizeof path, "%s/opencl-%016llx.bin", folder, (unsigned long long)key);
+    else
+        folder[0] = '\0';
+    if (!path[0] || !load(opencl, path, key, options)) {
+        /* The casts: the C API takes what it does not write as not const. */
+        opencl->program = clCreateProgramWithSource(opencl->context, (cl_uint)kvc_opencl_source_count,
+                                                    (const char **)(uintptr_t)kvc_opencl_source, NULL, &code);
+        if (code == CL_SUCCESS)
+            code = clBuildProgram(opencl->program, 1, &opencl->found.id, options, NULL, NULL);
+        if (code != CL_SUCCESS)
+            return failed(opencl, code, folder, error);
+        if (path[0])
+            store(opencl, path, key);
+    }
+    for (int i = 0; i < KVC_KERNELS; i++) {
+        opencl->kernel[i] = clCreateKernel(opencl->program, names[i], &code);
+        if (code != CL_SUCCESS)
+            return kvc_fail(error, KVC_RESOURCE, "opencl: no kernel %s for %s (error %d)", names[i],
+                            opencl->found.name, (int)code);
+    }
+    return KVC_OK;
+}
