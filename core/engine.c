@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "cpu", "ref", a path of one of them ("avx2"), "name:index", or with several devices "name:part of a device's name". */
+/* "cpu", "ref", a path of one of them ("avx2"), "name:index", or "name:part of a device's name". */
 static enum kvc_status open_device(const char *name, const struct kvc_engine_options *options,
                                    struct kvc_device **device, struct kvc_error *error) {
     const char *colon = strchr(name, ':');

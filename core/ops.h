@@ -29,7 +29,7 @@ struct kvc_device {
     const struct kvc_ops *ops;
     struct kvc_memory memory; /* counted by the backend at every allocation */
     char name[96];            /* "cpu (avx512, 2 threads)" */
-    uint64_t saturated;       /* F16 stores clipped to the largest finite value, so far */
+    uint64_t saturated;       /* F16 stores clipped to the largest finite value, up to the last sync */
 };
 
 /* How entries are stored. A block holds KVC_TILE keys, then KVC_TILE values, each row_bytes long.

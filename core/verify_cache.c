@@ -46,6 +46,7 @@ static void append_case(struct kvc_verify *v) {
         struct kvc_segment here[3];
         for (uint32_t i = 0; i < count; i++)
             here[i] = segments[i][side];
+        v->status = v->device[side]->ops->sync(v->device[side], &v->error);
         before[side] = v->device[side]->saturated;
         v->device[side]->ops->append(v->device[side], here, count, kvc_verify_span(k, side),
                                      kvc_verify_span(values, side), kvc_verify_span(positions, side));

@@ -62,6 +62,19 @@ KVC_KERNEL(add)(KVC_SPAN(float, y), KVC_SPAN(const float, x), kvc_u64 n) {
         y_buffer[y_offset + i] = y_buffer[y_offset + i] + x_buffer[x_offset + i];
 }
 
+KVC_KERNEL(blend)(KVC_SPAN(float, y), KVC_SPAN(const float, x), float share, float rest, kvc_u64 n) {
+    kvc_u64 i = KVC_GLOBAL_ID();
+    if (i < n)
+        y_buffer[y_offset + i] = kvc_fma(share, y_buffer[y_offset + i], rest * x_buffer[x_offset + i]);
+}
+
+/* A work-item a value of out [rows, heads, copies, d]. */
+KVC_KERNEL(repeat_heads)(KVC_SPAN(float, out), KVC_SPAN(const float, x), kvc_u64 n, kvc_u32 copies, kvc_u32 d) {
+    kvc_u64 i = KVC_GLOBAL_ID();
+    if (i < n)
+        out_buffer[out_offset + i] = x_buffer[x_offset + i / d / copies * d + i % d];
+}
+
 KVC_KERNEL(gather)(KVC_SPAN(float, out), KVC_SPAN(const float, x), KVC_SPAN(const kvc_u32, index), kvc_u32 rows,
                    kvc_u32 width) {
     kvc_u64 i = KVC_GLOBAL_ID(), row = i / width;

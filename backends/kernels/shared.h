@@ -22,4 +22,12 @@
 #define KVC_PACK_X_OF(workers) ((workers) == 1 ? 8u : 32u)
 #define KVC_PACK_W_OF(workers) ((workers) == 1 ? 32u : 64u)
 
+/* What weight_rows makes of the rows. */
+#define KVC_MASS 0u        /* column sums into scores */
+#define KVC_RING 1u        /* a row into state column first + position % ring: of weights, */
+#define KVC_RING_LOGITS 2u /* of scores, */
+#define KVC_RING_LOW 3u    /* of how many weights are below 1 / n, which `low` holds [queries, kv_heads] */
+#define KVC_ACCUMULATE 4u  /* onto state columns first and first + 1 */
+#define KVC_MOMENTS 5u     /* scores [H, stride] = fma(gamma, variance, mean); low [H, 2, stride]: the ranks' totals */
+
 #endif

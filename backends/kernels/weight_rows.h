@@ -1,74 +1,263 @@
-/* weight_rows.h - the attention weights policies look at: window mass, and rings of weight or logit rows. */
+/* weight_rows.h - the attention weights policies look at: sums over a window, moments, sums over all queries so far,
+ * rings of rows, state columns as scores. */
 
+/* maximum and sum: of row i at i * step. */
 #define KVC_WEIGHT_ROWS                                                                                                \
     KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(const float, q), KVC_SPAN(const float, maximum),                      \
-        KVC_SPAN(const float, sum), KVC_SPAN(const kvc_i32, positions), KVC_SPAN(const kvc_u32, later),                \
-        kvc_u32 queries, kvc_u32 heads, kvc_u32 kv_heads, kvc_u32 window, float scale
+        KVC_SPAN(const float, sum), kvc_u64 step, KVC_SPAN(const kvc_i32, positions), KVC_SPAN(const kvc_u32, later),  \
+        kvc_u32 queries, kvc_u32 heads, kvc_u32 kv_heads, kvc_u32 window, float scale, kvc_u64 seed, kvc_u32 layer,    \
+        float tau
 
-/* The group's value of one query at one entry, by a team (canon: from 0, ascending heads): weights exp(s - M) / L, or
- * with maximum 0 the scores s. q, maximum, sum: from the group's first head on. */
-KVC_DEVICE float kvc_group_value(kvc_u32 type, KVC_GLOBAL const float *q, KVC_GLOBAL const float *maximum,
-                                 KVC_GLOBAL const float *sum, kvc_u32 group, kvc_u32 d, KVC_GLOBAL const kvc_u8 *key,
-                                 float scale, KVC_LOCAL float *room) {
-    float value = 0.0f;
-    for (kvc_u32 g = 0; g < group; g++) {
-        float s = kvc_part_sum(kvc_part_dot_entry(type, q + (kvc_u64)g * d, key, d), room) * scale;
-        value = value + (maximum ? kvc_div(kvc_exp(s - maximum[g]), sum[g]) : s);
-    }
-    return value;
+/* Whether a query sees the entry of a rank at position `at`; without `later` it sees those up to its own position. */
+KVC_DEVICE kvc_u32 kvc_sees(const struct kvc_head_view *head, kvc_u32 rank, kvc_i64 at, kvc_i32 position,
+                            KVC_GLOBAL const kvc_u32 *later, kvc_u32 window) {
+    kvc_u32 visible = later ? (head->count > *later ? head->count - *later : 0) : head->count;
+    return rank < visible && (later || at <= (kvc_i64)position) &&
+           (!window || at > (kvc_i64)position - (kvc_i64)window);
 }
 
-/* Grid: tiles of the places of the fullest head, heads. ring 0: column sums into scores, which hold zeros where there
- * is a read list. Otherwise rows into the state column of the query's position. */
-KVC_GROUP_KERNEL(weight_rows)(KVC_WEIGHT_ROWS, KVC_SPAN(float, scores), kvc_u32 stride, kvc_u32 ring) {
+/* Whether a read list holds a rank. */
+KVC_DEVICE kvc_u32 kvc_listed(KVC_GLOBAL const kvc_u32 *ranks, kvc_u32 count, kvc_u32 rank) {
+    kvc_u32 low = 0, high = count;
+    while (low < high) {
+        kvc_u32 middle = (low + high) / 2;
+        if (ranks[middle] < rank)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < count && ranks[low] == rank;
+}
+
+/* keyformer's score, or the score itself where tau is 0. */
+KVC_DEVICE float kvc_noisy(float s, kvc_u64 seed, kvc_u32 layer, kvc_u32 head, kvc_i32 position, float tau) {
+    return tau != 0.0f ? kvc_div(s + kvc_gumbel(seed, layer, head, position), tau) : s;
+}
+
+/* Grid: tiles of the ranks of the fullest head, heads (or query heads: by_head). */
+KVC_GROUP_KERNEL(weight_rows)(KVC_WEIGHT_ROWS, kvc_u32 mode, kvc_u32 by_head, KVC_SPAN(float, scores), kvc_u32 stride,
+                              kvc_u32 first_column, kvc_u32 ring, KVC_GLOBAL float *low, kvc_u64 tail, float gamma) {
     KVC_SHARED float room[KVC_SUM_ROOM];
-    kvc_u32 h = KVC_GROUP_ID(1), first = KVC_GROUP_ID(0) * KVC_TILE, group = heads / kv_heads, places;
-    kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS;
+    kvc_u32 group = heads / kv_heads, h = by_head ? KVC_GROUP_ID(1) / group : KVC_GROUP_ID(1);
+    kvc_u32 first = KVC_GROUP_ID(0) * KVC_TILE, worker = KVC_LOCAL_ID() % KVC_WORKERS;
+    kvc_u32 query_head = by_head ? KVC_GROUP_ID(1) : h * group, members = by_head ? 1 : group;
+    KVC_OPEN_ARENA(arena);
+    KVC_OPEN_HEAD(head, l, h);
+    for (kvc_u32 from = 0; from < KVC_TILE && first + from < head.count; from += KVC_TEAMS) {
+        kvc_u32 rank = first + from + KVC_LOCAL_ID() / KVC_WORKERS, here = rank < head.count;
+        kvc_u32 slot = here ? kvc_head_slot(&head, rank) : 0;
+        kvc_u32 listed =
+            here && (!read_count || kvc_listed(read_rank + (kvc_u64)h * read_stride, read_count[h], rank));
+        kvc_bytes key = listed ? (kvc_bytes)kvc_head_key(&arena, &head, slot) : (kvc_bytes)0;
+        kvc_i32 at = here ? kvc_head_position(&head, slot) : 0;
+        float total = 0.0f, older = 0.0f, newer = 0.0f, mean = 0.0f, variance = 0.0f, dispersion = 0.0f;
+        if (mode == KVC_ACCUMULATE && here) {
+            older = kvc_head_column(&head, first_column)[slot];
+            newer = kvc_head_column(&head, first_column + 1)[slot];
+        }
+        for (kvc_u32 pass = 0; pass < (mode == KVC_MOMENTS ? 2u : 1u); pass++) {
+            for (kvc_u32 query = 0; query < queries; query++) {
+                kvc_i32 position = positions_buffer[positions_offset + query];
+                kvc_u32 seen = listed && kvc_sees(&head, rank, at, position,
+                                                  later_buffer ? later_buffer + later_offset + query : 0, window);
+                float value = 0.0f;
+                for (kvc_u32 g = query_head; g < query_head + members; g++) {
+                    kvc_u64 row = (kvc_u64)query * heads + g;
+                    float x = kvc_part_sum(kvc_part_dot_entry(entry_type, q_buffer + q_offset + row * head_size,
+                                                              seen ? key : (kvc_bytes)0, head_size),
+                                           room) *
+                              scale;
+                    if (mode != KVC_RING_LOGITS)
+                        x = kvc_div(kvc_exp(kvc_noisy(x, seed, layer, g, at, tau) -
+                                            maximum_buffer[maximum_offset + row * step]),
+                                    sum_buffer[sum_offset + row * step]);
+                    if (mode == KVC_RING_LOW)
+                        x = x < low[(kvc_u64)query * kv_heads + h] ? 1.0f : 0.0f;
+                    value = value + x;
+                }
+                if (mode == KVC_MOMENTS) { /* of one head: what is not seen counts 0 */
+                    value = seen ? value : 0.0f;
+                    if (pass == 0) {
+                        mean = mean + value;
+                        dispersion = dispersion + -(value * kvc_log(value + 1e-10f));
+                    } else {
+                        variance = kvc_fma(value - mean, value - mean, variance);
+                    }
+                } else if (mode == KVC_MASS) {
+                    if (seen)
+                        total = total + value;
+                } else if (mode == KVC_ACCUMULATE) {
+                    if (position % (kvc_i32)KVC_TILE == 0) {
+                        older = older + newer;
+                        newer = 0.0f;
+                    }
+                    if (seen)
+                        newer = newer + value;
+                } else if (here && worker == 0) {
+                    kvc_head_column(&head, first_column + (kvc_u32)position % ring)[slot] = seen ? value : 0.0f;
+                }
+            }
+            if (pass == 0)
+                mean = kvc_div(mean, (float)queries);
+        }
+        if (!here || worker != 0)
+            continue;
+        if (mode == KVC_MASS)
+            scores_buffer[scores_offset + (kvc_u64)KVC_GROUP_ID(1) * stride + rank] = total;
+        if (mode == KVC_ACCUMULATE) {
+            kvc_head_column(&head, first_column)[slot] = older;
+            kvc_head_column(&head, first_column + 1)[slot] = newer;
+        }
+        if (mode == KVC_MOMENTS) {
+            kvc_u32 counts = rank + tail < head.count;
+            variance = queries > 1 ? kvc_div(variance, (float)(queries - 1)) : 0.0f;
+            scores_buffer[scores_offset + (kvc_u64)query_head * stride + rank] =
+                counts ? kvc_fma(gamma, variance, mean) : 0.0f;
+            low[(kvc_u64)query_head * 2 * stride + rank] = dispersion;
+            low[((kvc_u64)query_head * 2 + 1) * stride + rank] = variance;
+        }
+    }
+}
+
+/* One work-item a query head and total: the sum over lanes rank % 32 and the tree, to where its first rank's was. */
+KVC_KERNEL(moment_lanes)(KVC_GLOBAL const kvc_u32 *count, kvc_u32 heads, kvc_u32 kv_heads, kvc_u64 tail,
+                         KVC_GLOBAL float *values, kvc_u32 stride) {
+    kvc_u64 i = KVC_GLOBAL_ID();
+    kvc_u32 ranks;
+    float lane[32];
+    if (i >= 2 * (kvc_u64)heads)
+        return;
+    ranks = count[i / 2 / (heads / kv_heads)];
+    ranks = ranks > tail ? ranks - (kvc_u32)tail : 0;
+    for (int j = 0; j < 32; j++)
+        lane[j] = 0.0f;
+    for (kvc_u32 r = 0; r < ranks; r++)
+        lane[r % 32] = lane[r % 32] + values[i * stride + r];
+    KVC_TREE32(lane);
+    values[i * stride] = lane[0];
+}
+KVC_KERNEL(moment_totals)(kvc_u32 heads, KVC_GLOBAL const float *values, kvc_u32 stride, KVC_SPAN(float, totals)) {
+    kvc_u64 which = KVC_GLOBAL_ID();
+    float total = 0.0f;
+    if (which >= 2)
+        return;
+    for (kvc_u32 g = 0; g < heads; g++)
+        total = total + values[((kvc_u64)g * 2 + which) * stride];
+    totals_buffer[totals_offset + which] = total;
+}
+
+/* Grid: KV heads, queries. low [queries, kv_heads] = 1 / the entries that the query sees. */
+KVC_GROUP_KERNEL(seen_shares)(KVC_LISTS(l), KVC_READS, KVC_SPAN(const kvc_i32, positions),
+                              KVC_SPAN(const kvc_u32, later), kvc_u32 window, KVC_GLOBAL float *low,
+                              kvc_u32 kv_heads) {
+    KVC_SHARED kvc_u32 room[KVC_GROUP];
+    kvc_u32 h = KVC_GROUP_ID(0), query = KVC_GROUP_ID(1), places, seen = 0, all;
+    KVC_OPEN_HEAD(head, l, h);
+    places = read_count ? read_count[h] : head.count;
+    for (kvc_u32 from = 0; from < places; from += KVC_GROUP) {
+        kvc_u32 place = from + KVC_LOCAL_ID(), rank = 0, sees = 0;
+        if (place < places) {
+            rank = read_count ? read_rank[(kvc_u64)h * read_stride + place] : place;
+            sees = rank < head.count &&
+                   kvc_sees(&head, rank, kvc_head_position(&head, kvc_head_slot(&head, rank)),
+                            positions_buffer[positions_offset + query],
+                            later_buffer ? later_buffer + later_offset + query : 0, window);
+        }
+        kvc_group_before(sees, &all, room);
+        seen += all;
+    }
+    if (KVC_LOCAL_ID() == 0)
+        low[(kvc_u64)query * kv_heads + h] = kvc_div(1.0f, (float)seen);
+}
+
+/* Grid: tiles of places, query heads, queries. m and l of one tile of one query's noisy scores, l = -1 where it sees
+ * none: [queries, H, tiles] pairs. */
+KVC_GROUP_KERNEL(noise_tiles)(KVC_WEIGHT_ROWS, KVC_GLOBAL float *tiles, kvc_u32 stride) {
+    KVC_SHARED float room[KVC_SUM_ROOM];
+    KVC_SHARED float score[KVC_TILE], lanes[32], most[32];
+    KVC_SHARED kvc_u32 sees[KVC_TILE];
+    kvc_u32 g = KVC_GROUP_ID(1), h = g / (heads / kv_heads), query = KVC_GROUP_ID(2);
+    kvc_u32 first = KVC_GROUP_ID(0) * KVC_TILE, count, places;
+    kvc_u64 row = (kvc_u64)query * heads + g;
+    kvc_i32 position = positions_buffer[positions_offset + query];
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
     places = read_count ? read_count[h] : head.count;
-    for (kvc_u32 from = 0; from < KVC_TILE && first + from < places; from += KVC_TEAMS) {
-        kvc_u32 place = first + from + KVC_LOCAL_ID() / KVC_WORKERS;
-        kvc_u32 rank = place < places ? (read_count ? read_rank[(kvc_u64)h * read_stride + place] : place) : 0;
-        kvc_u32 here = place < places && rank < head.count, slot = here ? kvc_head_slot(&head, rank) : 0;
-        KVC_GLOBAL const kvc_u8 *key = here ? (kvc_bytes)kvc_head_key(&arena, &head, slot) : (kvc_bytes)0;
-        kvc_i64 at = here ? kvc_head_position(&head, slot) : 0;
-        float column = 0.0f;
-        for (kvc_u32 query = 0; query < queries; query++) {
-            kvc_u32 behind = later_buffer[later_offset + query];
-            kvc_i32 position = positions_buffer[positions_offset + query];
-            kvc_u32 visible = head.count > behind ? head.count - behind : 0;
-            kvc_u32 seen = here && rank < visible && (!window || at > (kvc_i64)position - (kvc_i64)window);
-            kvc_u64 row = (kvc_u64)query * heads + (kvc_u64)h * group;
-            float value = kvc_group_value(entry_type, q_buffer + q_offset + row * head_size,
-                                          maximum_buffer ? maximum_buffer + maximum_offset + row : 0,
-                                          sum_buffer ? sum_buffer + sum_offset + row : 0, group, head_size,
-                                          seen ? key : (kvc_bytes)0, scale, room);
-            if (seen && !ring)
-                column = column + value;
-            if (here && ring && worker == 0)
-                kvc_head_column(&head, (kvc_u32)position % ring)[slot] = seen ? value : 0.0f;
+    count = places > first ? (places - first < KVC_TILE ? places - first : KVC_TILE) : 0;
+    for (kvc_u32 from = 0; from < count; from += KVC_TEAMS) {
+        kvc_u32 j = from + KVC_LOCAL_ID() / KVC_WORKERS, place = first + j;
+        kvc_u32 rank = j < count ? (read_count ? read_rank[(kvc_u64)h * read_stride + place] : place) : 0;
+        kvc_u32 here = j < count && rank < head.count, slot = here ? kvc_head_slot(&head, rank) : 0;
+        kvc_i32 at = here ? kvc_head_position(&head, slot) : 0;
+        kvc_u32 seen = here && kvc_sees(&head, rank, at, position,
+                                        later_buffer ? later_buffer + later_offset + query : 0, window);
+        float s = kvc_part_sum(kvc_part_dot_entry(entry_type, q_buffer + q_offset + row * head_size,
+                                                  seen ? (kvc_bytes)kvc_head_key(&arena, &head, slot) : (kvc_bytes)0,
+                                                  head_size),
+                               room) *
+                  scale;
+        if (j < count && KVC_LOCAL_ID() % KVC_WORKERS == 0) {
+            score[j] = kvc_noisy(s, seed, layer, g, at, tau);
+            sees[j] = seen;
         }
-        if (here && !ring && worker == 0)
-            scores_buffer[scores_offset + (kvc_u64)h * stride + rank] = column;
+    }
+    KVC_BARRIER();
+    for (kvc_u32 i = KVC_LOCAL_ID(); i < 32; i += KVC_GROUP) {
+        float m = -kvc_infinity();
+        lanes[i] = -1.0f;
+        for (kvc_u32 j = i; j < count; j += 32)
+            if (sees[j]) {
+                m = kvc_max(m, score[j]);
+                lanes[i] = 0.0f;
+            }
+        most[i] = m;
+    }
+    KVC_BARRIER();
+    if (KVC_LOCAL_ID() == 0) {
+        kvc_u32 any = 0;
+        for (kvc_u32 i = 0; i < 32; i++) {
+            any |= lanes[i] == 0.0f;
+            most[0] = kvc_max(most[0], most[i]);
+        }
+        room[0] = any ? 1.0f : 0.0f;
+    }
+    KVC_BARRIER();
+    for (kvc_u32 i = KVC_LOCAL_ID(); i < 32; i += KVC_GROUP) {
+        float lane = 0.0f;
+        for (kvc_u32 j = i; j < count; j += 32)
+            if (sees[j])
+                lane = lane + kvc_exp(score[j] - most[0]);
+        lanes[i] = lane;
+    }
+    KVC_BARRIER();
+    if (KVC_LOCAL_ID() == 0) {
+        KVC_GLOBAL float *to = tiles + (row * stride + KVC_GROUP_ID(0)) * 2;
+        KVC_TREE32(lanes);
+        to[0] = most[0];
+        to[1] = room[0] != 0.0f ? lanes[0] : -1.0f;
     }
 }
 
-/* Zeros for entries that the read list leaves out: scores, or the queries' columns. Grid: entries, heads. */
-KVC_KERNEL(weight_zeros)(KVC_LISTS(l), KVC_SPAN(const kvc_i32, positions), kvc_u32 queries, KVC_SPAN(float, scores),
-                         kvc_u32 stride, kvc_u32 ring) {
+/* Grid: ranks of the fullest head, heads. scores = the sum of `columns` columns from the first on; or the way back. */
+KVC_KERNEL(column_scores)(KVC_LISTS(l), kvc_u32 first, kvc_u32 columns, KVC_SPAN(float, scores), kvc_u32 stride) {
     kvc_u64 rank = KVC_GLOBAL_ID();
-    kvc_u32 h = KVC_GROUP_ID(1);
-    KVC_OPEN_HEAD(head, l, h);
+    kvc_u32 slot;
+    float sum;
+    KVC_OPEN_HEAD(head, l, KVC_GROUP_ID(1));
     if (rank >= head.count)
         return;
-    if (!ring) {
-        scores_buffer[scores_offset + (kvc_u64)h * stride + rank] = 0.0f;
-        return;
-    }
-    for (kvc_u32 query = 0; query < queries; query++)
-        kvc_head_column(&head, (kvc_u32)positions_buffer[positions_offset + query] %
-                                   ring)[kvc_head_slot(&head, (kvc_u32)rank)] = 0.0f;
+    slot = kvc_head_slot(&head, (kvc_u32)rank);
+    sum = kvc_head_column(&head, first)[slot];
+    for (kvc_u32 c = 1; c < columns; c++)
+        sum = sum + kvc_head_column(&head, first + c)[slot];
+    scores_buffer[scores_offset + (kvc_u64)KVC_GROUP_ID(1) * stride + rank] = sum;
+}
+KVC_KERNEL(scores_column)(KVC_LISTS(l), kvc_u32 column, KVC_SPAN(const float, scores), kvc_u32 stride) {
+    kvc_u64 rank = KVC_GLOBAL_ID();
+    KVC_OPEN_HEAD(head, l, KVC_GROUP_ID(1));
+    if (rank < head.count)
+        kvc_head_column(&head, column)[kvc_head_slot(&head, (kvc_u32)rank)] =
+            scores_buffer[scores_offset + (kvc_u64)KVC_GROUP_ID(1) * stride + rank];
 }
 
 /* ---- rings ---- */
@@ -80,8 +269,8 @@ KVC_DEVICE kvc_u32 kvc_ring_column(kvc_i64 now, kvc_u32 filled, kvc_u32 i, kvc_u
 
 /* Grid: tiles, rows of the ring, heads. m and l of one tile of one row's logits over the entries older than recent;
  * l = -1: none is. tiles: [heads][filled][stride] pairs. */
-KVC_KERNEL(ring_tiles)(KVC_LISTS(l), kvc_u32 ring, kvc_u32 filled, kvc_i64 now, kvc_i64 recent, KVC_GLOBAL float *tiles,
-                       kvc_u32 stride) {
+KVC_KERNEL(ring_tiles)(KVC_LISTS(l), kvc_u32 first_column, kvc_u32 ring, kvc_u32 filled, kvc_i64 now, kvc_i64 recent,
+                       KVC_GLOBAL float *tiles, kvc_u32 stride) {
     kvc_u64 tile = KVC_GLOBAL_ID();
     kvc_u32 i = KVC_GROUP_ID(1), h = KVC_GROUP_ID(2), first = (kvc_u32)tile * KVC_TILE, end, any = 0;
     KVC_GLOBAL float *to = tiles + (((kvc_u64)h * filled + i) * stride + tile) * 2;
@@ -91,7 +280,7 @@ KVC_KERNEL(ring_tiles)(KVC_LISTS(l), kvc_u32 ring, kvc_u32 filled, kvc_i64 now, 
     if (tile >= stride)
         return;
     end = first >= head.count ? first : head.count - first < KVC_TILE ? head.count : first + KVC_TILE;
-    row = kvc_head_column(&head, kvc_ring_column(now, filled, i, ring));
+    row = kvc_head_column(&head, first_column + kvc_ring_column(now, filled, i, ring));
     for (kvc_u32 r = first; r < end; r++) {
         kvc_u32 slot = kvc_head_slot(&head, r);
         if (kvc_head_position(&head, slot) < recent) {
@@ -129,8 +318,9 @@ KVC_KERNEL(ring_merge)(KVC_GLOBAL float *tiles, kvc_u32 stride, kvc_u32 rows) {
 }
 
 /* Grid: entries of the fullest head, heads. tiles 0: kind weights. */
-KVC_KERNEL(ring_fuse)(KVC_LISTS(l), kvc_u32 ring, kvc_u32 filled, kvc_i64 now, kvc_i64 recent, kvc_u32 by_sum,
-                      KVC_GLOBAL const float *tiles, kvc_u32 tile_stride, KVC_SPAN(float, scores), kvc_u32 stride) {
+KVC_KERNEL(ring_fuse)(KVC_LISTS(l), kvc_u32 first_column, kvc_u32 ring, kvc_u32 filled, kvc_i64 now, kvc_i64 recent,
+                      kvc_u32 by_sum, KVC_GLOBAL const float *tiles, kvc_u32 tile_stride, KVC_SPAN(float, scores),
+                      kvc_u32 stride) {
     kvc_u64 rank = KVC_GLOBAL_ID();
     kvc_u32 h = KVC_GROUP_ID(1), slot;
     float F = 0.0f;
@@ -140,7 +330,7 @@ KVC_KERNEL(ring_fuse)(KVC_LISTS(l), kvc_u32 ring, kvc_u32 filled, kvc_i64 now, k
     slot = kvc_head_slot(&head, (kvc_u32)rank);
     if (kvc_head_position(&head, slot) < recent)
         for (kvc_u32 i = 0; i < filled; i++) {
-            float value = kvc_head_column(&head, kvc_ring_column(now, filled, i, ring))[slot];
+            float value = kvc_head_column(&head, first_column + kvc_ring_column(now, filled, i, ring))[slot];
             if (tiles) {
                 KVC_GLOBAL const float *row = tiles + ((kvc_u64)h * filled + i) * tile_stride * 2;
                 value = kvc_div(kvc_exp(value - row[0]), row[1]);

@@ -56,11 +56,11 @@ void kvc_offload_attention(struct kvc_device *device, const struct kvc_attention
         for (uint32_t row = 0; row < segment->rows; row += (uint32_t)at_once) {
             uint32_t rows = segment->rows - row < at_once ? segment->rows - row : (uint32_t)at_once;
             struct kvc_buffer *spare = kvc_offload_spare(offload, at_once * row_bytes);
-            uint64_t read = segment->bytes_read ? 1 : 0;
+            uint64_t entry_bytes = 2 * (uint64_t)segment->lists->format.row_bytes;
             if (!spare)
                 return;
             some_rows(offload, a, segment, segment->row + row, rows, tiles, spare,
-                      read ? kvc_offload_read_note(offload, segment->bytes_read) : 0);
+                      kvc_offload_read_note(offload, segment->bytes_read, entry_bytes));
         }
     }
 }

@@ -37,8 +37,7 @@ static enum kvc_status buffer_create(struct kvc_device *device, enum kvc_memory_
     return KVC_OK;
 }
 
-/* Adds what attention has read so far to where it is wanted, and takes the other notes. */
-static void take_notes(struct kvc_offload *offload) {
+void kvc_offload_take_notes(struct kvc_offload *offload) {
     uint32_t notes[KVC_NOTES], words = KVC_NOTE_READ + offload->read_count;
     if (!offload->noted)
         return;
@@ -47,7 +46,7 @@ static void take_notes(struct kvc_offload *offload) {
     offload->driver->zero(offload, offload->notes.handle, 0, words * sizeof *notes);
     if (!offload->lost) {
         for (uint32_t i = 0; i < offload->read_count; i++)
-            *offload->read_to[i] += notes[KVC_NOTE_READ + i];
+            *offload->reads[i].to += notes[KVC_NOTE_READ + i] * offload->reads[i].bytes;
         offload->device.saturated += notes[KVC_NOTE_SATURATED];
     }
     switch (notes[KVC_NOTE_FAILURE]) {
@@ -74,7 +73,7 @@ static void buffer_free(struct kvc_device *device, struct kvc_buffer *buffer) {
     if (!buffer)
         return;
     if (offload->read_count) /* the session that counts what it reads may be going */
-        take_notes(offload);
+        kvc_offload_take_notes(offload);
     offload->driver->release(offload, buffer->handle);
     kvc_offload_count(offload, buffer->kind, -(int64_t)buffer->bytes);
     free(buffer);
@@ -114,7 +113,7 @@ static enum kvc_status sync(struct kvc_device *device, struct kvc_error *error) 
     struct kvc_offload *offload = of(device);
     enum kvc_status status;
     if (!offload->lost) {
-        take_notes(offload);
+        kvc_offload_take_notes(offload);
         offload->driver->finish(offload);
     }
     status = offload->failure;

@@ -9,8 +9,8 @@
 enum kvc_status kvc_offload_open(struct kvc_offload *offload, struct kvc_error *error) {
     bool borrowed;
     enum kvc_status status;
-    offload->read_to = calloc(KVC_NOTES - KVC_NOTE_READ, sizeof *offload->read_to);
-    if (!offload->read_to)
+    offload->reads = calloc(KVC_NOTES - KVC_NOTE_READ, sizeof *offload->reads);
+    if (!offload->reads)
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory for a device", offload->device.name);
     status = offload->driver->allocate(offload, KVC_NOTES * sizeof(uint32_t), NULL, &offload->notes.handle, &borrowed,
                                        error);
@@ -25,6 +25,7 @@ enum kvc_status kvc_offload_open(struct kvc_offload *offload, struct kvc_error *
     kvc_offload_fill_rows(&offload->table);
     kvc_offload_fill_cache(&offload->table);
     kvc_offload_fill_scores(&offload->table);
+    kvc_offload_fill_choice(&offload->table);
     offload->table.attention = kvc_offload_attention;
     offload->table.close = kvc_offload_close;
     offload->device.ops = &offload->table;
@@ -37,7 +38,7 @@ void kvc_offload_close(struct kvc_device *device) {
         offload->driver->release(offload, offload->spare.handle);
     if (offload->notes.handle)
         offload->driver->release(offload, offload->notes.handle);
-    free(offload->read_to);
+    free(offload->reads);
     offload->driver->close(offload);
 }
 
@@ -85,13 +86,13 @@ struct kvc_buffer *kvc_offload_spare(struct kvc_offload *offload, uint64_t bytes
     return spare;
 }
 
-uint32_t kvc_offload_read_note(struct kvc_offload *offload, uint64_t *to) {
+uint32_t kvc_offload_read_note(struct kvc_offload *offload, uint64_t *to, uint64_t entry_bytes) {
     if (!to)
         return 0;
-    if (offload->read_count == KVC_NOTES - KVC_NOTE_READ && offload->table.sync(&offload->device, NULL) != KVC_OK)
-        offload->read_count = 0;
+    if (offload->read_count == KVC_NOTES - KVC_NOTE_READ)
+        kvc_offload_take_notes(offload);
     offload->noted = true;
-    offload->read_to[offload->read_count] = to;
+    offload->reads[offload->read_count] = (struct kvc_offload_read){to, entry_bytes};
     return KVC_NOTE_READ + offload->read_count++;
 }
 

@@ -9,15 +9,56 @@
 #include "backends/kernels/shared.h"
 #include "core/ops.h"
 
-/* Every kernel: kvc_k_<name>. */
-#define KVC_OFFLOAD_KERNELS(apply)                                                                                     \
-    apply(embed) apply(norm) apply(rope) apply(gated_silu) apply(add) apply(gather) apply(linear_f32)                  \
-        apply(linear_f16) apply(linear_bf16) apply(linear_q8_0) apply(linear_q4_0) apply(linear_q5_0)                  \
-            apply(linear_q3_k) apply(linear_q4_k) apply(linear_q5_k) apply(linear_q6_k) apply(pack_x) apply(pack_w)    \
-                apply(product) apply(append) apply(drop) apply(identity) apply(evict) apply(relayout) apply(entries)   \
-                    apply(attention_tile_f32) apply(attention_tile_f16) apply(attention_tile_q8_0)                     \
-                        apply(attention_merge) apply(weight_rows) apply(weight_zeros) apply(ring_tiles)                \
-                            apply(ring_merge) apply(ring_fuse) apply(pool) apply(keep) apply(check)
+/* Every kernel: kvc_k_<name>, one a line. Those of linear are in the order of enum kvc_type. */
+/* clang-format off */
+#define KVC_OFFLOAD_KERNELS(apply) \
+    apply(embed) \
+    apply(norm) \
+    apply(rope) \
+    apply(gated_silu) \
+    apply(add) \
+    apply(blend) \
+    apply(repeat_heads) \
+    apply(gather) \
+    apply(linear_f32) \
+    apply(linear_f16) \
+    apply(linear_bf16) \
+    apply(linear_q8_0) \
+    apply(linear_q4_0) \
+    apply(linear_q5_0) \
+    apply(linear_q3_k) \
+    apply(linear_q4_k) \
+    apply(linear_q5_k) \
+    apply(linear_q6_k) \
+    apply(pack_x) \
+    apply(pack_w) \
+    apply(product) \
+    apply(append) \
+    apply(drop) \
+    apply(identity) \
+    apply(evict) \
+    apply(relayout) \
+    apply(entries) \
+    apply(attention_tile_f32) \
+    apply(attention_tile_f16) \
+    apply(attention_tile_q8_0) \
+    apply(attention_merge) \
+    apply(weight_rows) \
+    apply(moment_lanes) \
+    apply(moment_totals) \
+    apply(seen_shares) \
+    apply(noise_tiles) \
+    apply(column_scores) \
+    apply(scores_column) \
+    apply(ring_tiles) \
+    apply(ring_merge) \
+    apply(ring_fuse) \
+    apply(pool) \
+    apply(group_scores) \
+    apply(keep) \
+    apply(shares) \
+    apply(check)
+/* clang-format on */
 enum kvc_kernel {
 #define KVC_KERNEL_NUMBER(name) KVC_KERNEL_##name,
     KVC_OFFLOAD_KERNELS(KVC_KERNEL_NUMBER)
@@ -70,6 +111,10 @@ struct kvc_arena { /* chunks as backends/kernels/lists.h numbers them; NULL wher
     uint64_t taken_count;
 };
 
+struct kvc_offload_read {
+    uint64_t *to, bytes; /* of an entry */
+};
+
 struct kvc_offload {
     struct kvc_device device; /* first */
     struct kvc_ops table;
@@ -82,7 +127,7 @@ struct kvc_offload {
     bool lost; /* the device; nothing more is asked of it */
     struct kvc_buffer notes;
     bool noted; /* something was launched that writes notes */
-    uint64_t **read_to; /* [KVC_NOTES - KVC_NOTE_READ]: where each count goes */
+    struct kvc_offload_read *reads; /* [KVC_NOTES - KVC_NOTE_READ]: where each count of entries goes */
     uint32_t read_count;
     struct kvc_buffer spare; /* scratch of one operation, grown when it must */
 };
@@ -105,7 +150,8 @@ struct kvc_offload_driver {
 /* Fills the table, makes the notes. The caller has set driver, workers, most_bytes, memory_bytes and device.name. */
 enum kvc_status kvc_offload_open(struct kvc_offload *offload, struct kvc_error *error);
 void kvc_offload_close(struct kvc_device *device); /* kvc_ops.close; calls the driver's */
-/* Compares the device's arithmetic with the host's on numbers of every kind; the caller's float environment is plain. */
+/* Compares the device's arithmetic with the host's on numbers of every kind; the caller's float environment is
+ * plain. */
 enum kvc_status kvc_offload_check(struct kvc_offload *offload, struct kvc_error *error);
 
 void kvc_offload_failed(struct kvc_offload *offload, enum kvc_status status, const char *format, ...)
@@ -113,11 +159,13 @@ void kvc_offload_failed(struct kvc_offload *offload, enum kvc_status status, con
     __attribute__((format(printf, 3, 4)))
 #endif
     ;
+/* Adds what attention has read so far to where it is wanted, and takes the kernels' other notes. */
+void kvc_offload_take_notes(struct kvc_offload *offload);
 void kvc_offload_count(struct kvc_offload *offload, enum kvc_memory_kind kind, int64_t bytes);
 /* At least so many bytes for the operation being queued; NULL, noted: no memory. */
 struct kvc_buffer *kvc_offload_spare(struct kvc_offload *offload, uint64_t bytes);
-/* Where a launch may add up entries read for *to; 0: nowhere (NULL). */
-uint32_t kvc_offload_read_note(struct kvc_offload *offload, uint64_t *to);
+/* Where a launch may add up entries read, whose bytes shall be added to *to; 0: nowhere (NULL). */
+uint32_t kvc_offload_read_note(struct kvc_offload *offload, uint64_t *to, uint64_t entry_bytes);
 
 /* Building a launch: arguments in the kernel's order. */
 struct kvc_launch kvc_launch_of(enum kvc_kernel kernel);
@@ -143,6 +191,7 @@ void kvc_offload_fill_arena(struct kvc_ops *table);
 void kvc_offload_fill_rows(struct kvc_ops *table);
 void kvc_offload_fill_cache(struct kvc_ops *table);
 void kvc_offload_fill_scores(struct kvc_ops *table);
+void kvc_offload_fill_choice(struct kvc_ops *table);
 void kvc_offload_attention(struct kvc_device *device, const struct kvc_attention *attention);
 void kvc_offload_linear(struct kvc_device *device, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
                         struct kvc_span bias, uint32_t rows);

@@ -71,6 +71,28 @@ static void add(struct kvc_device *device, struct kvc_span y, struct kvc_span x,
     kvc_launch_items(of(device), &launch, n, 1, 1);
 }
 
+static void blend(struct kvc_device *device, struct kvc_span y, struct kvc_span x, float share, size_t n) {
+    struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_blend);
+    kvc_launch_span(&launch, y);
+    kvc_launch_span(&launch, x);
+    kvc_launch_real(&launch, share);
+    kvc_launch_real(&launch, 1.0f - share);
+    kvc_launch_wide(&launch, n);
+    kvc_launch_items(of(device), &launch, n, 1, 1);
+}
+
+static void repeat_heads(struct kvc_device *device, struct kvc_span out, struct kvc_span x, uint32_t rows,
+                         uint32_t heads, uint32_t copies, uint32_t head_size) {
+    struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_repeat_heads);
+    uint64_t n = (uint64_t)rows * heads * copies * head_size;
+    kvc_launch_span(&launch, out);
+    kvc_launch_span(&launch, x);
+    kvc_launch_wide(&launch, n);
+    kvc_launch_word(&launch, copies);
+    kvc_launch_word(&launch, head_size);
+    kvc_launch_items(of(device), &launch, n, 1, 1);
+}
+
 static void gather(struct kvc_device *device, struct kvc_span out, struct kvc_span x, struct kvc_span index,
                    uint32_t rows, uint32_t width) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_gather);
@@ -166,5 +188,7 @@ void kvc_offload_fill_rows(struct kvc_ops *table) {
     table->rope = rope;
     table->gated_silu = gated_silu;
     table->add = add;
+    table->blend = blend;
+    table->repeat_heads = repeat_heads;
     table->gather = gather;
 }

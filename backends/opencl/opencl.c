@@ -58,7 +58,7 @@ static enum kvc_status choose(const char *name, unsigned index, struct kvc_openc
     if (name)
         return kvc_fail(error, KVC_RESOURCE, "opencl: no device's name holds '%s'; 'kvcull info backends' lists them",
                         name);
-    return kvc_fail(error, KVC_RESOURCE, "opencl: there is no device %u, the last is %zu; 'kvcull info backends' lists them",
+    return kvc_fail(error, KVC_RESOURCE, "opencl: no device %u, the last is %zu; 'kvcull info backends' lists them",
                     index, count - 1);
 }
 
