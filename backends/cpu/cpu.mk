@@ -4,7 +4,8 @@
 # The definition of every operation; compiled twice, the second time for CPUs with fused multiply-add.
 KVC_REF_SOURCES = backends/cpu/ref/ref.h backends/cpu/ref/table.c backends/cpu/ref/rows.c backends/cpu/ref/widen.c \
 	backends/cpu/ref/linear.c backends/cpu/ref/rope.c backends/cpu/ref/entry.c backends/cpu/ref/cache.c \
-	backends/cpu/ref/attention.c backends/cpu/ref/mass.c backends/cpu/ref/weights.c backends/cpu/ref/select.c
+	backends/cpu/ref/attention.c backends/cpu/ref/mass.c backends/cpu/ref/weights.c backends/cpu/ref/select.c \
+	backends/cpu/ref/pages.c backends/cpu/ref/choose.c
 libkvc_la_SOURCES += backends/cpu/cpu.c backends/cpu/fast.c backends/cpu/memory.c backends/cpu/areas.c \
 	backends/cpu/arena.c
 
@@ -16,7 +17,8 @@ libkvc_la_SOURCES += backends/cpu/simd/entries.h backends/cpu/simd/softmax_tile.
 	backends/cpu/simd/attention_many.h backends/cpu/simd/attention.h \
 	backends/cpu/simd/carve.h backends/cpu/simd/rows.h backends/cpu/simd/weights.h backends/cpu/simd/ring_fuse.h \
 	backends/cpu/simd/select.h backends/cpu/simd/lists.h backends/cpu/simd/score_memo.h \
-	backends/cpu/simd/columns.h
+	backends/cpu/simd/columns.h backends/cpu/simd/channels.h backends/cpu/simd/pages.h \
+	backends/cpu/simd/choose_scores.h backends/cpu/simd/choose_reads.h
 libkvc_la_SOURCES += $(KVC_REF_SOURCES)
 
 if HAVE_X86_SIMD

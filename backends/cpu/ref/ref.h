@@ -40,7 +40,13 @@
     apply(pool) \
     apply(group_scores) \
     apply(keep) \
-    apply(shares)
+    apply(shares) \
+    apply(view_append) \
+    apply(pages_update) \
+    apply(select_scores) \
+    apply(select_reads) \
+    apply(value_sums) \
+    apply(mix_mean)
 
 /* Those that only move integers or whole rows: ref's version is also the fast one, on any CPU path. */
 #define KVC_REF_IS_FAST(apply) \
@@ -50,7 +56,8 @@
     apply(identity) \
     apply(evict) \
     apply(relayout) \
-    apply(entries)
+    apply(entries) \
+    apply(view_append)
 /* clang-format on */
 
 void kvc_ref_fill(struct kvc_ops *table);
@@ -108,6 +115,16 @@ void KVC_REF(keep)(struct kvc_device *, const struct kvc_lists *, const struct k
                    struct kvc_span scores, struct kvc_span ties, uint32_t stride, struct kvc_read_list *kept);
 void KVC_REF(shares)(struct kvc_device *, const struct kvc_lists *, struct kvc_span scores, uint32_t stride,
                      uint64_t tail, uint64_t slots, struct kvc_span shares);
+void KVC_REF(view_append)(struct kvc_device *, const struct kvc_lists *, struct kvc_read_list *view, uint32_t rows);
+void KVC_REF(pages_update)(struct kvc_device *, const struct kvc_lists *, const struct kvc_read_list *view,
+                           struct kvc_pages *, uint32_t rows);
+void KVC_REF(select_scores)(struct kvc_device *, const struct kvc_select_scores *);
+void KVC_REF(select_reads)(struct kvc_device *, const struct kvc_select_reads *);
+void KVC_REF(value_sums)(struct kvc_device *, const struct kvc_lists *, const struct kvc_read_list *view,
+                         struct kvc_span sums, uint32_t rows);
+void KVC_REF(mix_mean)(struct kvc_device *, const struct kvc_lists *, const struct kvc_read_list *view,
+                       const struct kvc_read_list *reads, uint32_t heads, uint32_t head_size, struct kvc_span out,
+                       struct kvc_span alpha, struct kvc_span sums);
 
 /* ---- shared inside ref ---- */
 
@@ -116,6 +133,10 @@ void KVC_REF(widen)(enum kvc_type type, const unsigned char *row, uint64_t first
 /* A cache row of d channels, widened; and rounded and stored, returning how many values saturated. */
 void KVC_REF(load_entry)(const struct kvc_entry_format *format, const unsigned char *row, float *out);
 uint32_t KVC_REF(store_entry)(const struct kvc_entry_format *format, unsigned char *row, const float *x);
+
+/* One channel of a page: side is pages->low or pages->high. */
+float KVC_REF(page_value)(const struct kvc_pages *pages, const struct kvc_buffer *side, uint32_t d, uint32_t h,
+                          uint32_t channel, uint32_t page);
 
 /* The 32-lane dot product. */
 static inline float kvc_ref_dot(const float *a, const float *b, size_t K) {

@@ -2,8 +2,11 @@
 #include "backends/cpu/simd/lanes_avx512.h"
 
 #include "backends/cpu/simd/attention.h"
+#include "backends/cpu/simd/choose_reads.h"
+#include "backends/cpu/simd/choose_scores.h"
 #include "backends/cpu/simd/columns.h"
 #include "backends/cpu/simd/lists.h"
+#include "backends/cpu/simd/pages.h"
 #include "backends/cpu/simd/ring_fuse.h"
 #include "backends/cpu/simd/rows.h"
 #include "backends/cpu/simd/select.h"
@@ -33,4 +36,9 @@ void kvc_fill_vector_avx512(struct kvc_ops *table) {
     table->group_scores = group_scores;
     table->keep = keep;
     table->shares = shares;
+    table->pages_update = pages_update;
+    table->select_scores = select_scores;
+    table->select_reads = select_reads;
+    table->value_sums = value_sums;
+    table->mix_mean = mix_mean;
 }

@@ -1,0 +1,105 @@
+/* pages.c - what select methods keep beside the entries: views, pages of keys, sums of values. */
+#include <string.h>
+
+#include "backends/cpu/ref/ref.h"
+
+void KVC_REF(view_append)(struct kvc_device *device, const struct kvc_lists *lists, struct kvc_read_list *view,
+                          uint32_t rows) {
+    (void)device;
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        uint32_t *count = (uint32_t *)view->count->data + h, held = kvc_list_count(lists, h);
+        for (uint32_t r = held > rows ? held - rows : 0; r < held; r++)
+            ((uint32_t *)view->rank->data)[(size_t)h * view->stride + (*count)++] = r;
+    }
+}
+
+static float load(enum kvc_type type, const struct kvc_buffer *buffer, size_t at) {
+    return type == KVC_F16 ? kvc_f16_to_f32(((const kvc_u16 *)buffer->data)[at]) : ((const float *)buffer->data)[at];
+}
+
+static void store(enum kvc_type type, struct kvc_buffer *buffer, size_t at, float x) {
+    if (type == KVC_F16)
+        ((kvc_u16 *)buffer->data)[at] = kvc_f32_to_f16(x);
+    else
+        ((float *)buffer->data)[at] = x;
+}
+
+float KVC_REF(page_value)(const struct kvc_pages *pages, const struct kvc_buffer *side, uint32_t d, uint32_t h,
+                          uint32_t channel, uint32_t page) {
+    return load(pages->type, side, ((size_t)h * d + channel) * pages->stride + page);
+}
+
+/* One key enters its page. */
+static void enter(struct kvc_pages *pages, uint32_t d, uint32_t h, uint32_t place, const float *key) {
+    bool first = place % pages->page == 0;
+    for (uint32_t c = 0; c < d; c++) {
+        size_t at = ((size_t)h * d + c) * pages->stride + place / pages->page;
+        for (int side = 0; side < 2; side++) {
+            struct kvc_buffer *buffer = side ? pages->high : pages->low;
+            float old, x = key[c];
+            if (!buffer)
+                continue;
+            old = load(pages->type, buffer, at);
+            store(pages->type, buffer, at, first ? x : side ? (x > old ? x : old) : x < old ? x : old);
+        }
+    }
+}
+
+/* Places of head h, and the slot at one. */
+static uint32_t places_of(const struct kvc_lists *lists, const struct kvc_read_list *view, uint32_t h) {
+    return view ? ((const uint32_t *)view->count->data)[h] : kvc_list_count(lists, h);
+}
+
+static uint32_t slot_at(const struct kvc_lists *lists, const struct kvc_read_list *view, uint32_t h, uint32_t place) {
+    uint32_t rank = view ? ((const uint32_t *)view->rank->data)[(size_t)h * view->stride + place] : place;
+    return kvc_list_slot(lists, h, rank);
+}
+
+void KVC_REF(pages_update)(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *view,
+                           struct kvc_pages *pages, uint32_t rows) {
+    uint32_t d = lists->format.head_size;
+    float *key = kvc_cpu_scratch((struct kvc_cpu *)device, 0, d * sizeof *key);
+    if (!key)
+        return;
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        uint32_t places = places_of(lists, view, h);
+        for (uint32_t p = rows < places ? places - rows : 0; p < places; p++) {
+            KVC_REF(load_entry)(&lists->format, kvc_list_key(lists, h, slot_at(lists, view, h, p)), key);
+            enter(pages, d, h, p, key);
+        }
+    }
+}
+
+void KVC_REF(value_sums)(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *view,
+                         struct kvc_span sums, uint32_t rows) {
+    uint32_t d = lists->format.head_size;
+    float *value = kvc_cpu_scratch((struct kvc_cpu *)device, 0, d * sizeof *value);
+    if (!value)
+        return;
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        uint32_t places = places_of(lists, view, h);
+        float *sum = (float *)kvc_span_data(sums) + (size_t)h * d;
+        if (rows == UINT32_MAX)
+            memset(sum, 0, d * sizeof *sum);
+        for (uint32_t p = rows < places ? places - rows : 0; p < places; p++) {
+            KVC_REF(load_entry)(&lists->format, kvc_list_value(lists, h, slot_at(lists, view, h, p)), value);
+            for (uint32_t c = 0; c < d; c++)
+                sum[c] = sum[c] + value[c];
+        }
+    }
+}
+
+void KVC_REF(mix_mean)(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *view,
+                       const struct kvc_read_list *reads, uint32_t heads, uint32_t head_size, struct kvc_span out,
+                       struct kvc_span alpha, struct kvc_span sums) {
+    (void)device;
+    for (uint32_t h = 0; h < heads; h++) {
+        uint32_t list = h / (heads / lists->kv_heads), places = places_of(lists, view, list);
+        float *y = (float *)kvc_span_data(out) + (size_t)h * head_size, share = ((float *)kvc_span_data(alpha))[h];
+        const float *sum = (const float *)kvc_span_data(sums) + (size_t)list * head_size;
+        if (((const uint32_t *)reads->count->data)[list] == places)
+            continue;
+        for (uint32_t c = 0; c < head_size; c++)
+            y[c] = kvc_fma(share, y[c], (1.0f - share) * kvc_div(sum[c], (float)places));
+    }
+}

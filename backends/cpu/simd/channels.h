@@ -1,0 +1,128 @@
+/* channels.h - template: keys by channel: LANES rows turned into columns, and dots of a few channels whose values lie
+ * side by side, one vector of places or pages at a time. */
+#ifndef KVC_CPU_CHANNELS_H
+#define KVC_CPU_CHANNELS_H
+
+#include "backends/cpu/simd/attention_few.h"
+
+#define DOT_HEADS 4 /* queries at once */
+#if LANES == 8
+#define DOT_VECTORS 2 /* vectors of places at once */
+#else
+#define DOT_VECTORS 4
+#endif
+#define DOT_PLACES (DOT_VECTORS * LANES)
+
+/* to[c * stride + i] = channel c of row i, for i < n <= LANES (0 behind, up to LANES) and, of the channels, the vectors
+ * that `wanted` [d / LANES, rounded up] marks (NULL: all). rows [n, padded]. */
+static void turn_rows(const float *rows, size_t padded, uint32_t n, const bool *wanted, float *to, size_t stride) {
+    for (size_t v = 0; v * LANES < padded; v++) {
+        vf block[LANES];
+        if (wanted && !wanted[v])
+            continue;
+        UNROLL
+        for (uint32_t i = 0; i < LANES; i++)
+            block[i] = i < n ? vf_load(rows + i * padded + v * LANES) : vf_zero();
+        vf_transpose(block);
+        UNROLL
+        for (uint32_t i = 0; i < LANES; i++)
+            vf_store(to + (v * LANES + i) * stride, block[i]);
+    }
+}
+
+/* One channel: where its values begin, those for negative queries (bounds only), and q of DOT_HEADS heads. */
+struct dot_channel {
+    const unsigned char *high, *low;
+    float q[DOT_HEADS];
+};
+
+INLINE vf channel_load(enum kvc_type type, const unsigned char *from, size_t place) {
+    return type == KVC_F16 ? vf_load_f16(from + 2 * place) : vf_load((const float *)(const void *)from + place);
+}
+INLINE vf channel_part_load(enum kvc_type type, const unsigned char *from, size_t place, size_t n) {
+    return type == KVC_F16 ? vf_part_load_f16(from + 2 * place, n)
+                           : vf_part_load((const float *)(const void *)from + place, n);
+}
+
+/* out[h][place + ...] = (over channels ascending: fma(q, x, sum), from 0) * factor[h] for n <= DOT_PLACES places; part:
+ * n is not DOT_PLACES. rows of out have room for whole vectors. ahead: places behind these that will be wanted. */
+INLINE void dot_strip(enum kvc_type type, bool bound, unsigned heads, bool part, const struct dot_channel *channels,
+                      uint32_t dims, size_t place, uint32_t n, uint32_t ahead, const float *factor, float *const *out) {
+    vf sum[DOT_HEADS][DOT_VECTORS];
+    const size_t size = type == KVC_F16 ? 2 : 4;
+    UNROLL
+    for (unsigned h = 0; h < heads; h++)
+        UNROLL
+        for (unsigned v = 0; v < DOT_VECTORS; v++)
+            sum[h][v] = vf_zero();
+    for (uint32_t i = 0; i < dims; i++) {
+        const struct dot_channel *channel = &channels[i];
+        vf x[DOT_VECTORS], y[DOT_VECTORS];
+        if (ahead)
+            for (size_t b = 0; b < DOT_PLACES * size; b += 64) {
+                __builtin_prefetch(channel->high + (place + DOT_PLACES) * size + b);
+                if (bound)
+                    __builtin_prefetch(channel->low + (place + DOT_PLACES) * size + b);
+            }
+        UNROLL
+        for (unsigned v = 0; v < DOT_VECTORS; v++) {
+            const size_t at = place + v * LANES, left = part ? (n > v * LANES ? n - v * LANES : 0) : LANES;
+            x[v] = part ? channel_part_load(type, channel->high, at, left) : channel_load(type, channel->high, at);
+            if (bound)
+                y[v] = part ? channel_part_load(type, channel->low, at, left) : channel_load(type, channel->low, at);
+        }
+        UNROLL
+        for (unsigned h = 0; h < heads; h++) {
+            const vf q = vf_set(channel->q[h]);
+            const vm negative = vf_less(q, vf_zero());
+            UNROLL
+            for (unsigned v = 0; v < DOT_VECTORS; v++)
+                sum[h][v] = vf_fma(q, bound ? vf_select(negative, y[v], x[v]) : x[v], sum[h][v]);
+        }
+    }
+    UNROLL
+    for (unsigned h = 0; h < heads; h++)
+        UNROLL
+        for (unsigned v = 0; v < DOT_VECTORS; v++) {
+            const vf score = bound ? sum[h][v] : vf_mul(sum[h][v], vf_set(factor[h]));
+            if (!part)
+                vf_store(out[h] + place + v * LANES, score);
+            else if (n > v * LANES)
+                vf_part_store(out[h] + place + v * LANES, score, n - v * LANES);
+        }
+}
+
+#define DOTS_OF(name, type, bound, heads)                                                                              \
+    static NEVER_INLINE void name(const struct dot_channel *channels, uint32_t dims, size_t from, size_t to,           \
+                                  const float *factor, float *const *out) {                                            \
+        size_t place = from;                                                                                           \
+        for (; place + DOT_PLACES <= to; place += DOT_PLACES)                                                          \
+            dot_strip(type, bound, heads, false, channels, dims, place, DOT_PLACES,                                    \
+                      place + 2 * DOT_PLACES <= to, factor, out);                                                      \
+        if (place < to)                                                                                                \
+            dot_strip(type, bound, heads, true, channels, dims, place, (uint32_t)(to - place), 0, factor, out);        \
+    }
+DOTS_OF(dots_f16_1, KVC_F16, false, 1)
+DOTS_OF(dots_f16_2, KVC_F16, false, 2)
+DOTS_OF(dots_f16_4, KVC_F16, false, 4)
+DOTS_OF(dots_f32_1, KVC_F32, false, 1)
+DOTS_OF(dots_f32_2, KVC_F32, false, 2)
+DOTS_OF(dots_f32_4, KVC_F32, false, 4)
+DOTS_OF(bounds_f16_1, KVC_F16, true, 1)
+DOTS_OF(bounds_f16_2, KVC_F16, true, 2)
+DOTS_OF(bounds_f16_4, KVC_F16, true, 4)
+DOTS_OF(bounds_f32_1, KVC_F32, true, 1)
+DOTS_OF(bounds_f32_2, KVC_F32, true, 2)
+DOTS_OF(bounds_f32_4, KVC_F32, true, 4)
+
+/* out[h][from .. to-1] of 1, 2 or 4 heads. */
+static void channel_dots(enum kvc_type type, bool bound, unsigned heads, const struct dot_channel *channels,
+                         uint32_t dims, size_t from, size_t to, const float *factor, float *const *out) {
+    typedef void dots_fn(const struct dot_channel *, uint32_t, size_t, size_t, const float *, float *const *);
+    static dots_fn *const table[2][2][3] = {
+        {{dots_f32_1, dots_f32_2, dots_f32_4}, {dots_f16_1, dots_f16_2, dots_f16_4}},
+        {{bounds_f32_1, bounds_f32_2, bounds_f32_4}, {bounds_f16_1, bounds_f16_2, bounds_f16_4}}};
+    table[bound][type == KVC_F16][heads / 2](channels, dims, from, to, factor, out);
+}
+
+#endif

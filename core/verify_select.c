@@ -1,0 +1,291 @@
+/* verify_select.c - cases of what select methods compute: views, pages, scores of places and pages, read lists. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/verify.h"
+
+struct select_case {
+    struct kvc_lists_shape shape;
+    struct kvc_twin_lists lists;
+    struct kvc_twin view_count, view_rank, low, high;
+    struct kvc_read_list view[2];
+    struct kvc_pages pages[2];
+    uint32_t *places; /* [H_kv] */
+    uint32_t most, heads;
+    bool viewed;
+};
+
+/* Lists and, now and then, a view of them with room for all. */
+static bool make_lists(struct kvc_verify *v, struct select_case *c) {
+    uint32_t blocks = kvc_verify_range(v, 0, 7) ? 4 : 20;
+    bool ordered = kvc_verify_range(v, 0, 2) > 0;
+    uint32_t heads, *rank, stride;
+    memset(c, 0, sizeof *c);
+    c->shape = kvc_verify_shape(v, 0, blocks, ordered);
+    c->viewed = kvc_verify_range(v, 0, 2) == 0;
+    c->heads = c->shape.kv_heads * kvc_verify_group(v);
+    heads = c->shape.kv_heads;
+    kvc_verify_lists(v, &c->shape, &c->lists);
+    c->places = kvc_verify_alloc(v, heads * sizeof *c->places);
+    if (v->status != KVC_OK)
+        return false;
+    stride = 2 * c->lists.most + kvc_verify_range(v, 1, 5);
+    rank = kvc_verify_alloc(v, (size_t)heads * stride * sizeof *rank);
+    for (uint32_t h = 0; rank && h < heads; h++) {
+        uint32_t of = c->viewed ? kvc_verify_range(v, 0, 4) : 4;
+        for (uint32_t r = 0; r < c->lists.count[h]; r++)
+            if (of == 4 || kvc_verify_range(v, 0, 3) < of)
+                rank[(size_t)h * stride + c->places[h]++] = r;
+        c->most = c->places[h] > c->most ? c->places[h] : c->most;
+    }
+    if (c->viewed) {
+        c->view_count = kvc_verify_twin(v, heads * sizeof *c->places, c->places);
+        c->view_rank = kvc_verify_twin(v, (size_t)heads * stride * sizeof *rank, rank);
+        for (int side = 0; side < 2; side++)
+            c->view[side] = (struct kvc_read_list){c->view_count.buffer[side], c->view_rank.buffer[side], stride};
+        kvc_verify_describe(v, ", view", 0, 0);
+    }
+    return v->status == KVC_OK;
+}
+
+static const struct kvc_read_list *view_of(const struct select_case *c, int side) {
+    return c->viewed ? &c->view[side] : NULL;
+}
+
+static struct kvc_twin make_side(struct kvc_verify *v, enum kvc_type type, size_t n, enum kvc_flavour flavour) {
+    float *values = kvc_verify_values(v, n, flavour);
+    uint16_t *halves = kvc_verify_alloc(v, n * sizeof *halves);
+    for (size_t i = 0; values && halves && i < n; i++)
+        halves[i] = kvc_f16_store(values[i]);
+    return type == KVC_F16 ? kvc_verify_twin(v, n * sizeof *halves, halves)
+                           : kvc_verify_twin(v, n * sizeof *values, values);
+}
+
+/* Pages with room for all places, filled with anything. */
+static void make_pages(struct kvc_verify *v, struct select_case *c, uint32_t page, bool low) {
+    enum kvc_type type = c->shape.type == KVC_F16 ? KVC_F16 : KVC_F32;
+    uint32_t stride = (c->most + page - 1) / page + kvc_verify_range(v, 1, 5);
+    size_t n = (size_t)c->shape.kv_heads * c->shape.head_size * stride;
+    enum kvc_flavour flavour = kvc_verify_flavour(v);
+    c->high = make_side(v, type, n, flavour);
+    if (low)
+        c->low = make_side(v, type, n, flavour);
+    for (int side = 0; side < 2; side++)
+        c->pages[side] = (struct kvc_pages){page, stride, type, c->low.buffer[side], c->high.buffer[side]};
+    kvc_verify_describe(v, ", page %u", page, 0);
+}
+
+static void compare_side(struct kvc_verify *v, const struct select_case *c, struct kvc_twin twin, const char *what) {
+    size_t n = (size_t)c->shape.kv_heads * c->shape.head_size * c->pages[0].stride;
+    float *values[2];
+    if (c->pages[0].type == KVC_F32) {
+        kvc_verify_compare(v, twin, 0, n, what);
+        return;
+    }
+    for (int side = 0; side < 2; side++) {
+        uint16_t *halves = kvc_verify_alloc(v, n * sizeof *halves);
+        values[side] = kvc_verify_alloc(v, n * sizeof *values[side]);
+        if (!halves || !values[side])
+            return;
+        v->device[side]->ops->download(v->device[side], halves, kvc_verify_span(twin, side), n * sizeof *halves);
+        for (size_t i = 0; i < n; i++)
+            values[side][i] = kvc_f16_to_f32(halves[i]);
+    }
+    kvc_verify_compare_host(v, values[0], values[1], n, what);
+}
+
+static uint32_t draw_page(struct kvc_verify *v) {
+    static const uint32_t pages[] = {1, 2, 3, 5, 16, 33, 300};
+    return kvc_verify_pick(v, pages);
+}
+
+static void view_append_case(struct kvc_verify *v) {
+    struct select_case c;
+    uint32_t rows;
+    if (make_lists(v, &c)) {
+        rows = kvc_verify_range(v, 0, 5);
+        if (!c.viewed) { /* an empty one */
+            c.view_count = kvc_verify_twin(v, c.shape.kv_heads * sizeof(uint32_t), NULL);
+            c.view_rank = kvc_verify_twin(v, (size_t)c.shape.kv_heads * (c.most + 6) * sizeof(uint32_t), NULL);
+        }
+        for (int side = 0; side < 2 && v->status == KVC_OK; side++) {
+            struct kvc_read_list view = {c.view_count.buffer[side], c.view_rank.buffer[side],
+                                         c.viewed ? c.view[side].stride : c.most + 6};
+            v->device[side]->ops->view_append(v->device[side], &c.lists.lists[side], &view, rows);
+        }
+        kvc_verify_compare_words(v, c.view_count, 0, c.shape.kv_heads, "count");
+        for (uint32_t h = 0; h < c.shape.kv_heads; h++) {
+            uint32_t more = rows < c.lists.count[h] ? rows : c.lists.count[h];
+            size_t stride = c.viewed ? c.view[0].stride : c.most + 6;
+            kvc_verify_compare_words(v, c.view_rank, h * stride, (c.viewed ? c.places[h] : 0) + more, "rank");
+        }
+    }
+    kvc_verify_lists_free(v, &c.lists);
+}
+
+static void pages_update_case(struct kvc_verify *v) {
+    struct select_case c;
+    if (make_lists(v, &c)) {
+        uint32_t page = draw_page(v), rows = kvc_verify_range(v, 0, 1) ? UINT32_MAX : kvc_verify_range(v, 0, 40);
+        bool low = page > 1 || kvc_verify_range(v, 0, 1);
+        make_pages(v, &c, page, low);
+        kvc_verify_describe(v, ", rows %u", rows, 0);
+        for (int side = 0; side < 2 && v->status == KVC_OK; side++)
+            v->device[side]->ops->pages_update(v->device[side], &c.lists.lists[side], view_of(&c, side),
+                                               &c.pages[side], rows);
+        compare_side(v, &c, c.high, "high");
+        if (low)
+            compare_side(v, &c, c.low, "low");
+    }
+    kvc_verify_lists_free(v, &c.lists);
+}
+
+static void select_scores_case(struct kvc_verify *v) {
+    struct select_case c;
+    if (make_lists(v, &c)) {
+        static const char *const names[] = {"exact", "channels", "page_channels", "page_bound"};
+        uint32_t kind = kvc_verify_range(v, 0, 3), page = kind < KVC_SCORE_PAGE_CHANNELS ? 1 : draw_page(v);
+        uint32_t d = c.shape.head_size, dims = kvc_verify_range(v, 0, 3) ? kvc_verify_range(v, 1, d) : d;
+        uint32_t window = kvc_verify_range(v, 0, 2) ? 0 : kvc_verify_range(v, 1, (uint32_t)c.lists.now + 3);
+        uint32_t budget = kvc_verify_range(v, 0, 2) ? 0 : kvc_verify_range(v, 0, 300);
+        uint32_t stride = c.most + kvc_verify_range(v, 1, 5);
+        bool weighted = kind != KVC_SCORE_PAGE_BOUND && kvc_verify_range(v, 0, 1);
+        bool paged = kind >= KVC_SCORE_PAGE_CHANNELS || (kind == KVC_SCORE_CHANNELS && kvc_verify_range(v, 0, 1));
+        uint64_t bytes[2] = {0, 0};
+        int32_t now = c.lists.now;
+        struct kvc_twin q, positions, scores, weights = {{NULL, NULL}};
+        if (paged)
+            make_pages(v, &c, page, page > 1 || kind >= KVC_SCORE_PAGE_CHANNELS);
+        q = kvc_verify_twin_values(v, (size_t)c.heads * d, kvc_verify_flavour(v));
+        positions = kvc_verify_twin(v, sizeof now, &now);
+        scores = kvc_verify_twin(v, (size_t)c.shape.kv_heads * stride * sizeof(float), NULL);
+        if (weighted)
+            weights = kvc_verify_twin(v, (size_t)c.heads * stride * sizeof(float), NULL);
+        snprintf(v->shape + strlen(v->shape), sizeof v->shape - strlen(v->shape), ", %s", names[kind]);
+        kvc_verify_describe(v, ", heads %u, dims %u", c.heads, dims);
+        kvc_verify_describe(v, ", window %u", window, 0);
+        for (int side = 0; side < 2 && v->status == KVC_OK; side++) {
+            struct kvc_select_scores call = {.lists = &c.lists.lists[side],
+                                             .view = view_of(&c, side),
+                                             .pages = paged ? &c.pages[side] : NULL,
+                                             .kind = (enum kvc_score_kind)kind,
+                                             .dims = dims,
+                                             .heads = c.heads,
+                                             .head_size = d,
+                                             .window = window,
+                                             .budget = budget,
+                                             .q = kvc_verify_span(q, side),
+                                             .positions = kvc_verify_span(positions, side),
+                                             .scores = kvc_verify_span(scores, side),
+                                             .weights = kvc_verify_span(weights, side),
+                                             .stride = stride,
+                                             .bytes_read = &bytes[side]};
+            v->device[side]->ops->select_scores(v->device[side], &call);
+            v->status = v->device[side]->ops->sync(v->device[side], &v->error);
+        }
+        for (uint32_t h = 0; v->status == KVC_OK && h < c.shape.kv_heads; h++) {
+            uint32_t units = (c.places[h] + page - 1) / page, group = c.heads / c.shape.kv_heads;
+            if (c.places[h] <= budget)
+                continue;
+            kvc_verify_compare(v, scores, (size_t)h * stride, units, "scores");
+            for (uint32_t g = h * group; weighted && g < (h + 1) * group; g++)
+                kvc_verify_compare(v, weights, (size_t)g * stride, units, "weights");
+        }
+        if (v->status == KVC_OK) {
+            float read[2] = {(float)bytes[0], (float)bytes[1]};
+            kvc_verify_compare_host(v, &read[0], &read[1], 1, "bytes_read");
+        }
+    }
+    kvc_verify_lists_free(v, &c.lists);
+}
+
+static void select_reads_case(struct kvc_verify *v) {
+    struct select_case c;
+    if (make_lists(v, &c)) {
+        static const uint32_t tops[] = {0, 1, 2, 7, 16, 64, 100, 500, 3000};
+        bool paged = kvc_verify_range(v, 0, 1), whole = paged && kvc_verify_range(v, 0, 1);
+        uint32_t page = paged ? draw_page(v) : 1, stride = c.most + kvc_verify_range(v, 1, 5);
+        uint32_t top = kvc_verify_pick(v, tops), heads = c.shape.kv_heads;
+        uint32_t local = paged || kvc_verify_range(v, 0, 1) ? 0 : kvc_verify_range(v, 0, top);
+        uint32_t budget = kvc_verify_range(v, 0, 2) ? 0 : kvc_verify_range(v, 0, 300);
+        bool mixed = !paged && kvc_verify_range(v, 0, 1);
+        struct kvc_twin scores, weights, alpha, counts, ranks;
+        uint32_t *count = kvc_verify_alloc(v, heads * sizeof *count);
+        scores = kvc_verify_twin_values(v, (size_t)heads * stride, kvc_verify_flavour(v));
+        weights = kvc_verify_twin_values(v, (size_t)c.heads * stride, KVC_PLAIN);
+        alpha = kvc_verify_twin(v, c.heads * sizeof(float), NULL);
+        counts = kvc_verify_twin(v, heads * sizeof(uint32_t), NULL);
+        ranks = kvc_verify_twin(v, (size_t)heads * stride * sizeof(uint32_t), NULL);
+        kvc_verify_describe(v, ", page %u, top %u", page, top);
+        kvc_verify_describe(v, ", local %u, budget %u", local, budget);
+        for (int side = 0; side < 2 && v->status == KVC_OK; side++) {
+            struct kvc_pages pages = {.page = page, .stride = stride};
+            struct kvc_read_list reads = {counts.buffer[side], ranks.buffer[side], stride};
+            struct kvc_select_reads call = {.lists = &c.lists.lists[side],
+                                            .view = view_of(&c, side),
+                                            .pages = paged ? &pages : NULL,
+                                            .whole = whole,
+                                            .heads = c.heads,
+                                            .budget = budget,
+                                            .top = top,
+                                            .local = local,
+                                            .scores = kvc_verify_span(scores, side),
+                                            .weights = kvc_verify_span(weights, side),
+                                            .stride = stride,
+                                            .reads = &reads};
+            if (mixed)
+                call.alpha = kvc_verify_span(alpha, side);
+            v->device[side]->ops->select_reads(v->device[side], &call);
+        }
+        if (v->status == KVC_OK && count) {
+            v->device[0]->ops->download(v->device[0], count, kvc_verify_span(counts, 0), heads * sizeof *count);
+            kvc_verify_compare_words(v, counts, 0, heads, "count");
+            for (uint32_t h = 0; h < heads; h++)
+                kvc_verify_compare_words(v, ranks, (size_t)h * stride, count[h], "rank");
+            if (mixed)
+                kvc_verify_compare(v, alpha, 0, c.heads, "alpha");
+        }
+    }
+    kvc_verify_lists_free(v, &c.lists);
+}
+
+static void value_sums_case(struct kvc_verify *v) {
+    struct select_case c;
+    if (make_lists(v, &c)) {
+        uint32_t rows = kvc_verify_range(v, 0, 1) ? UINT32_MAX : kvc_verify_range(v, 0, 40);
+        size_t n = (size_t)c.shape.kv_heads * c.shape.head_size;
+        struct kvc_twin sums = kvc_verify_twin_values(v, n, KVC_PLAIN);
+        kvc_verify_describe(v, ", rows %u", rows, 0);
+        for (int side = 0; side < 2 && v->status == KVC_OK; side++)
+            v->device[side]->ops->value_sums(v->device[side], &c.lists.lists[side], view_of(&c, side),
+                                             kvc_verify_span(sums, side), rows);
+        kvc_verify_compare(v, sums, 0, n, "sums");
+    }
+    kvc_verify_lists_free(v, &c.lists);
+}
+
+static void mix_mean_case(struct kvc_verify *v) {
+    struct select_case c;
+    if (make_lists(v, &c)) {
+        struct kvc_read_list reads[2];
+        size_t d = c.shape.head_size;
+        struct kvc_twin out = kvc_verify_twin_values(v, c.heads * d, kvc_verify_flavour(v)), alpha, sums;
+        alpha = kvc_verify_twin_values(v, c.heads, KVC_PLAIN);
+        sums = kvc_verify_twin_values(v, c.shape.kv_heads * d, kvc_verify_flavour(v));
+        kvc_verify_read_lists(v, &c.lists, reads);
+        for (int side = 0; side < 2 && v->status == KVC_OK; side++)
+            v->device[side]->ops->mix_mean(v->device[side], &c.lists.lists[side], view_of(&c, side), &reads[side],
+                                           c.heads, (uint32_t)d, kvc_verify_span(out, side),
+                                           kvc_verify_span(alpha, side), kvc_verify_span(sums, side));
+        kvc_verify_compare(v, out, 0, c.heads * d, "out");
+    }
+    kvc_verify_lists_free(v, &c.lists);
+}
+
+const struct kvc_verify_operation kvc_verify_select[] = {{"view_append", view_append_case, 6},
+                                                         {"pages_update", pages_update_case, 20},
+                                                         {"select_scores", select_scores_case, 50},
+                                                         {"select_reads", select_reads_case, 60},
+                                                         {"value_sums", value_sums_case, 12},
+                                                         {"mix_mean", mix_mean_case, 12},
+                                                         {NULL, NULL, 0}};
