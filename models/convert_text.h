@@ -4,9 +4,15 @@
 
 #include "models/gguf_write.h"
 
-/* Puts tokenizer.json as it is under the format's key for it, and what lies in the files beside it under the usual
- * keys. A folder without tokenizer.json gives a file without a tokenizer. */
+struct kvc_tokenizer;
+
+/* Puts the tokenizer under the usual keys, and tokenizer.json as it is beside them where they cannot say all of it. A
+ * folder without tokenizer.json gives a file without a tokenizer. */
 enum kvc_status kvc_convert_text(const char *folder, uint64_t vocab, struct kvc_gguf_writer *writer,
                                  struct kvc_error *error);
+
+/* The keys that say which tokens there are and how a text is cut into them. *whole: they say everything. Returns false
+ * where there is no memory. */
+bool kvc_convert_vocab(const struct kvc_tokenizer *tokenizer, struct kvc_gguf_writer *writer, bool *whole);
 
 #endif

@@ -3,7 +3,7 @@
 # Files: GGUF in and out (libc only), safetensors and JSON.
 libkvc_la_SOURCES += \
 	models/convert.c models/convert.h models/convert_folder.c models/convert_tensor.c \
-	models/convert_text.c models/convert_text.h \
+	models/convert_text.c models/convert_text.h models/convert_vocab.c \
 	models/dequantize.c models/quantize.c models/quantize.h \
 	models/gguf.c models/gguf.h models/gguf_file.h models/gguf_value.c \
 	models/gguf_write.c models/gguf_write.h \

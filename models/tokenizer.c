@@ -33,11 +33,12 @@ int32_t kvc_tokenizer_bos(const struct kvc_tokenizer *tokenizer) { return tokeni
 
 int32_t kvc_tokenizer_eos(const struct kvc_tokenizer *tokenizer) { return tokenizer->eos; }
 
-/* NULL: the vocabulary has no such token. */
+/* NULL: the vocabulary has no such token, or no text stands for it. */
 static const struct kvc_piece *piece_of(const struct kvc_tokenizer *tokenizer, int32_t token) {
-    if (token < 0 || (size_t)token >= tokenizer->count || tokenizer->pieces[token].kind == KVC_TOKEN_ABSENT)
+    if (token < 0 || (size_t)token >= tokenizer->count)
         return NULL;
-    return &tokenizer->pieces[token];
+    const struct kvc_piece *piece = &tokenizer->pieces[token];
+    return piece->kind == KVC_TOKEN_ABSENT || piece->kind == KVC_TOKEN_UNUSED ? NULL : piece;
 }
 
 bool kvc_tokenizer_ends_turn(const struct kvc_tokenizer *tokenizer, int32_t token) {

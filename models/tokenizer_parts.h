@@ -40,6 +40,7 @@ int kvc_char_to_byte(uint32_t code);
 
 struct kvc_pattern { /* a regular expression, or the text `literal` where that is not NULL */
     void *code;
+    char *expression; /* as it was written */
     char *literal;
     size_t literal_bytes;
 };
@@ -254,6 +255,8 @@ struct kvc_named_split {
     bool ignore_merges, bos;
 };
 const struct kvc_named_split *kvc_named_split(const char *name, size_t bytes);
+/* The name of a byte-level tokenizer's splitting; NULL: it has none. */
+const char *kvc_split_name(const struct kvc_tokenizer *tokenizer, size_t *bytes);
 extern const char kvc_gpt2_pattern[];
 
 #endif

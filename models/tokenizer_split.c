@@ -43,6 +43,28 @@ const struct kvc_named_split *kvc_named_split(const char *name, size_t bytes) {
     return NULL;
 }
 
+static bool splits_by(const struct kvc_split_step *step, const char *pattern) {
+    return step->kind == KVC_STEP_SPLIT && step->behavior == KVC_SPLIT_ISOLATED && !step->invert &&
+           step->pattern.expression && !strcmp(step->pattern.expression, pattern);
+}
+
+const char *kvc_split_name(const struct kvc_tokenizer *tokenizer, size_t *bytes) {
+    const struct kvc_split_step *steps = tokenizer->splitter;
+    const bool composes = tokenizer->normalizer_count == 1 && tokenizer->normalizer->kind == KVC_NORMALIZE_NFC;
+    for (size_t i = 0; i < sizeof named_splits / sizeof *named_splits; i++) {
+        const struct kvc_named_split *split = &named_splits[i];
+        const size_t last = split->digits ? 1 : 0; /* the step before the bytes */
+        if (tokenizer->splitter_count != last + 2 || (tokenizer->normalizer_count && !composes) ||
+            split->compose != composes || split->ignore_merges != tokenizer->ignore_merges ||
+            (split->digits && !splits_by(&steps[0], "\\p{N}")) || steps[last + 1].kind != KVC_STEP_BYTES ||
+            !splits_by(&steps[last], split->pattern ? split->pattern : kvc_gpt2_pattern))
+            continue;
+        *bytes = strcspn(split->names, " ");
+        return split->names;
+    }
+    return NULL;
+}
+
 /* ---- patterns ---- */
 
 #define SPACES                                                                                                         \
@@ -88,13 +110,18 @@ enum kvc_status kvc_pattern_compile(const char *expression, size_t bytes, const 
     struct kvc_buffer text = {0};
     if (bytes > 100000)
         return kvc_fail(error, KVC_INPUT, "%s: a pattern of %zu bytes; at most 100000 are taken", where, bytes);
-    if (!translate(expression, bytes, &text) || !kvc_buffer_add(&text, "", 1)) {
+    pattern->expression = malloc(bytes + 1);
+    if (!pattern->expression || !translate(expression, bytes, &text) || !kvc_buffer_add(&text, "", 1)) {
         kvc_buffer_free(&text);
+        kvc_pattern_free(pattern);
         return kvc_no_memory(error);
     }
+    memcpy(pattern->expression, expression, bytes);
+    pattern->expression[memchr(expression, 0, bytes) ? 0 : bytes] = 0;
     pcre2_compile_context *context = pcre2_compile_context_create(NULL);
     if (!context) {
         kvc_buffer_free(&text);
+        kvc_pattern_free(pattern);
         return kvc_no_memory(error);
     }
     pcre2_set_newline(context, PCRE2_NEWLINE_LF);
@@ -107,6 +134,7 @@ enum kvc_status kvc_pattern_compile(const char *expression, size_t bytes, const 
     kvc_buffer_free(&text);
     if (!pattern->code) {
         char reason[120] = "";
+        kvc_pattern_free(pattern);
         pcre2_get_error_message(code, (PCRE2_UCHAR *)reason, sizeof reason);
         return kvc_fail(error, KVC_INPUT, "%s: a split pattern does not compile: %s", where, reason);
     }
@@ -126,6 +154,7 @@ enum kvc_status kvc_pattern_literal(const char *text, size_t bytes, struct kvc_p
 
 void kvc_pattern_free(struct kvc_pattern *pattern) {
     pcre2_code_free(pattern->code);
+    free(pattern->expression);
     free(pattern->literal);
     *pattern = (struct kvc_pattern){0};
 }
