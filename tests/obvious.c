@@ -29,7 +29,7 @@ size_t kv_at(const struct tensors *t, uint32_t l, uint32_t row, uint32_t h) {
 
 struct tensors make_tensors(enum kind kind, uint64_t seed, uint32_t layers, uint32_t heads, uint32_t kv_heads,
                             uint32_t d, uint32_t rows) {
-    struct tensors t = {layers, heads, kv_heads, d, rows, NULL, NULL, NULL};
+    struct tensors t = {layers, heads, kv_heads, d, rows, kv_heads, NULL, NULL, NULL};
     const size_t nq = (size_t)layers * rows * heads * d, nk = (size_t)layers * rows * kv_heads * d;
     random_state = seed;
     t.q = malloc(nq * sizeof(float));
@@ -140,10 +140,9 @@ void attend(const struct entry *entries, uint32_t n, const float *q, uint32_t d,
     free(o);
 }
 
-/* The group's summed weights (or logits) of the query at `position` over entries 0..n-1. */
-static void group_row(const struct tensors *t, const struct head *head, uint32_t l, uint32_t h, uint32_t position,
-                      uint32_t n, bool logits, float *row) {
-    const uint32_t group = t->heads / t->kv_heads;
+void group_row(const struct tensors *t, const struct head *head, uint32_t l, uint32_t h, uint32_t position, uint32_t n,
+               bool logits, float *row) {
+    const uint32_t group = t->heads / t->lists;
     float *s = malloc(n * sizeof *s), *a = malloc(n * sizeof *a);
     assert_true(s && a);
     for (uint32_t g = 0; g < group; g++) {
@@ -157,7 +156,7 @@ static void group_row(const struct tensors *t, const struct head *head, uint32_t
     free(a);
 }
 
-static void remove_unkept(struct head *head, const bool *kept) {
+void remove_unkept(struct head *head, const bool *kept) {
     uint32_t n = 0;
     for (uint32_t j = 0; j < head->count; j++) {
         if (kept[j])
@@ -166,8 +165,7 @@ static void remove_unkept(struct head *head, const bool *kept) {
     head->count = n;
 }
 
-/* Marks the top `many` of candidates: again and again the highest score, the lowest index where equal. */
-static void mark_top(const float *score, const bool *candidate, uint32_t n, uint32_t many, bool *kept) {
+void mark_top(const float *score, const bool *candidate, uint32_t n, uint32_t many, bool *kept) {
     for (uint32_t k = 0; k < many; k++) {
         int64_t best = -1;
         for (uint32_t j = 0; j < n; j++) {
@@ -189,19 +187,18 @@ static void keep_ends(struct head *head, uint32_t first, uint32_t last) {
     free(kept);
 }
 
-static void snapkv(const struct tensors *t, struct head *head, uint32_t l, uint32_t h, const struct plan *plan,
-                   uint32_t budget, uint32_t now, uint32_t turn) {
-    const uint32_t n = head->count, w = plan->window < turn ? plan->window : turn;
+float *window_scores(const struct moment *m, uint32_t h, uint32_t w, uint32_t kernel, bool average) {
+    const struct head *head = &m->heads[h];
+    const uint32_t n = head->count;
     float *mass = calloc(n, sizeof *mass), *pooled = calloc(n, sizeof *pooled), *row = malloc(n * sizeof *row);
-    bool *kept = calloc(n, sizeof *kept), *candidate = calloc(n, sizeof *candidate);
-    assert_true(mass && pooled && row && kept && candidate);
+    assert_true(mass && pooled && row);
     for (uint32_t i = 0; i < w; i++) {
         const uint32_t seen = n - (w - 1 - i);
-        group_row(t, head, l, h, now - w + i, seen, false, row);
+        group_row(m->t, head, m->layer, h, m->now - w + i, seen, false, row);
         for (uint32_t j = 0; j < seen; j++)
             mass[j] += row[j];
     }
-    const int64_t half = plan->kernel / 2, end = n - w;
+    const int64_t half = kernel / 2, end = n - w;
     for (int64_t j = 0; j < end; j++) {
         float best = -1, sum = 0;
         for (int64_t i = j - half; i <= j + half; i++) {
@@ -211,16 +208,26 @@ static void snapkv(const struct tensors *t, struct head *head, uint32_t l, uint3
                 best = mass[i];
             sum += mass[i];
         }
-        pooled[j] = plan->kernel == 1 ? mass[j] : plan->average ? sum / (float)plan->kernel : best;
-        candidate[j] = true;
+        pooled[j] = kernel == 1 ? mass[j] : average ? sum / (float)kernel : best;
     }
-    for (uint32_t j = n - w; j < n; j++)
-        kept[j] = true;
-    mark_top(pooled, candidate, n, budget - w, kept);
-    remove_unkept(head, kept);
     free(mass);
-    free(pooled);
     free(row);
+    return pooled;
+}
+
+static void snapkv(const struct moment *m, uint32_t h, const struct plan *plan, uint32_t budget) {
+    struct head *head = &m->heads[h];
+    const uint32_t n = head->count, w = plan->window < m->turn ? plan->window : m->turn;
+    float *scores = window_scores(m, h, w, plan->kernel, plan->average);
+    bool *kept = calloc(n, sizeof *kept), *candidate = calloc(n, sizeof *candidate);
+    assert_true(kept && candidate);
+    for (uint32_t j = 0; j < n; j++) {
+        kept[j] = j >= n - w;
+        candidate[j] = j < n - w;
+    }
+    mark_top(scores, candidate, n, budget - w, kept);
+    remove_unkept(head, kept);
+    free(scores);
     free(kept);
     free(candidate);
 }
@@ -295,11 +302,14 @@ void append(struct head *head, const struct tensors *t, enum kvc_type type, uint
     struct entry *e = &head->entries[head->count++];
     memset(e, 0, sizeof *e);
     e->position = (int32_t)row;
-    e->k = malloc(2 * t->d * sizeof(float));
+    e->k = calloc(2 * (t->d + t->rows), sizeof(float));
     assert_non_null(e->k);
     e->v = e->k + t->d;
-    store(type, t->k + kv_at(t, l, row, h), e->k, t->d);
-    store(type, t->v + kv_at(t, l, row, h), e->v, t->d);
+    e->weight = e->v + t->d;
+    e->low = e->weight + t->rows;
+    const uint32_t kv_head = h * t->kv_heads / t->lists;
+    store(type, t->k + kv_at(t, l, row, kv_head), e->k, t->d);
+    store(type, t->v + kv_at(t, l, row, kv_head), e->v, t->d);
 }
 
 /* The budget of one stage, of a head that held so many entries when the last prompt was in. */
@@ -311,16 +321,13 @@ static uint32_t budget_of(const struct plan *plan, const struct head *head, enum
     return tokens > least ? tokens : least;
 }
 
-void obvious_prompt(const struct tensors *t, struct head *head, uint32_t l, uint32_t h, const struct plan *plan,
-                    uint32_t now, uint32_t turn) {
-    head->held = head->count;
-    if (l < plan->skip_layers)
-        return;
+static void prompt_of_head(const struct moment *m, uint32_t h, const struct plan *plan) {
+    struct head *head = &m->heads[h];
     if (plan->prompt == MORPHKV || plan->decode == MORPHKV) {
         const uint32_t window = plan->decode == MORPHKV ? plan->decode_window : plan->window;
-        const uint32_t rows = turn < window ? turn : window;
+        const uint32_t rows = m->turn < window ? m->turn : window;
         for (uint32_t i = 0; i < rows; i++)
-            write_ring(t, head, l, h, plan, window, now - rows + i, rows - 1 - i);
+            write_ring(m->t, head, m->layer, h, plan, window, m->now - rows + i, rows - 1 - i);
     }
     const uint32_t budget = budget_of(plan, head, plan->prompt, plan->budget);
     if (head->count <= budget)
@@ -330,20 +337,23 @@ void obvious_prompt(const struct tensors *t, struct head *head, uint32_t l, uint
     if (plan->prompt == STREAMING)
         keep_ends(head, plan->sinks, budget - plan->sinks);
     if (plan->prompt == SNAPKV)
-        snapkv(t, head, l, h, plan, budget, now, turn);
+        snapkv(m, h, plan, budget);
     if (plan->prompt == MORPHKV) /* where it does not see decode steps, only this turn's queries can vote */
-        morphkv(head, plan, budget, plan->window, now, plan->decode == MORPHKV ? now : turn);
+        morphkv(head, plan, budget, plan->window, m->now, plan->decode == MORPHKV ? m->now : m->turn);
 }
 
-void obvious_step(const struct tensors *t, struct head *head, uint32_t l, uint32_t h, const struct plan *plan,
-                  uint32_t row, uint32_t step) {
-    if (l < plan->skip_layers)
-        return;
+void obvious_prompt(const struct moment *m, const void *plan) {
+    for (uint32_t h = 0; h < m->t->lists && m->layer >= ((const struct plan *)plan)->skip_layers; h++)
+        prompt_of_head(m, h, plan);
+}
+
+static void step_of_head(const struct moment *m, uint32_t h, const struct plan *plan) {
+    struct head *head = &m->heads[h];
     const uint32_t budget = budget_of(plan, head, plan->decode, plan->decode_budget);
     if (plan->decode == MORPHKV) {
-        write_ring(t, head, l, h, plan, plan->decode_window, row, 0);
-        if (step % plan->every == 0)
-            morphkv(head, plan, budget, plan->decode_window, row + 1, row + 1);
+        write_ring(m->t, head, m->layer, h, plan, plan->decode_window, m->now - 1, 0);
+        if (m->step % plan->every == 0)
+            morphkv(head, plan, budget, plan->decode_window, m->now, m->now);
     }
     if (head->count <= budget)
         return;
@@ -351,4 +361,9 @@ void obvious_step(const struct tensors *t, struct head *head, uint32_t l, uint32
         keep_ends(head, 0, budget);
     if (plan->decode == STREAMING)
         keep_ends(head, plan->sinks, budget - plan->sinks);
+}
+
+void obvious_step(const struct moment *m, const void *plan) {
+    for (uint32_t h = 0; h < m->t->lists && m->layer >= ((const struct plan *)plan)->skip_layers; h++)
+        step_of_head(m, h, plan);
 }

@@ -9,6 +9,7 @@ enum kind { RANDOM, EQUAL_KEYS, PLANTED, DRIFT, DENORMAL, HUGE_SCORES, KINDS };
 
 struct tensors {
     uint32_t layers, heads, kv_heads, d, rows;
+    uint32_t lists;   /* of entries in a layer: kv_heads, or heads for a policy with per=head */
     float *q, *k, *v; /* [layers, rows, heads, d] or kv_heads */
 };
 
@@ -24,12 +25,23 @@ struct entry {
     int32_t position;
     float *k, *v;     /* [d], as stored */
     float ring[RING]; /* morphkv: by query position % window */
+    float *weight;    /* [rows] by query position: the group's summed weight; and in how many heads it was low */
+    float *low;
 };
 
-struct head { /* one KV head of one layer */
+struct head { /* one list of entries of one layer */
     struct entry *entries;
-    uint32_t count, held; /* held: when the last prompt was in */
+    uint32_t count, held; /* held: by the fullest list of the layer when the last prompt was in */
+    uint32_t cursor;      /* lacache */
 };
+
+/* The end of a turn of `turn` rows in a layer, or of decode step `step` (turn is then 0). */
+struct moment {
+    const struct tensors *t;
+    struct head *heads; /* [lists] */
+    uint32_t layer, now, turn, step;
+};
+typedef void moment_fn(const struct moment *moment, const void *plan);
 
 enum method { FULL, WINDOW, STREAMING, SNAPKV, MORPHKV };
 
@@ -45,10 +57,15 @@ struct plan { /* one method, as its options say */
 void attend(const struct entry *entries, uint32_t n, const float *q, uint32_t d, float *s, float *a, float *out);
 /* Row `row` of the tensors as the head's newest entry, as a cache of the type stores it. */
 void append(struct head *head, const struct tensors *t, enum kvc_type type, uint32_t l, uint32_t h, uint32_t row);
-/* What a head keeps after a turn of `turn` rows, the last of them row now - 1; and after decode step `step` of row. */
-void obvious_prompt(const struct tensors *t, struct head *head, uint32_t l, uint32_t h, const struct plan *plan,
-                    uint32_t now, uint32_t turn);
-void obvious_step(const struct tensors *t, struct head *head, uint32_t l, uint32_t h, const struct plan *plan,
-                  uint32_t row, uint32_t step);
+/* The group's summed weights, or logits, of the query at `position` over entries 0..n-1 of list h. */
+void group_row(const struct tensors *t, const struct head *head, uint32_t l, uint32_t h, uint32_t position, uint32_t n,
+               bool logits, float *row);
+/* The scores of snapkv, the last w entries left out. The caller frees them. */
+float *window_scores(const struct moment *m, uint32_t h, uint32_t w, uint32_t kernel, bool average);
+/* Marks the top `many` of candidates: again and again the highest score, the lowest index where equal. */
+void mark_top(const float *score, const bool *candidate, uint32_t n, uint32_t many, bool *kept);
+void remove_unkept(struct head *head, const bool *kept);
+/* What the methods of a struct plan keep. */
+moment_fn obvious_prompt, obvious_step;
 
 #endif

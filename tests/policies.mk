@@ -1,7 +1,8 @@
 # policies.mk - tests of this area: check_PROGRAMS, their sources and test data.
 
 check_PROGRAMS += tests/test_methods
-tests_test_methods_SOURCES = tests/test_methods.c tests/obvious.c tests/obvious.h tests/check.h
+KVC_SIDE_BY_SIDE = tests/side_by_side.c tests/side_by_side.h tests/obvious.c tests/obvious.h tests/check.h
+tests_test_methods_SOURCES = tests/test_methods.c $(KVC_SIDE_BY_SIDE)
 tests_test_methods_LDADD = $(KVC_TEST_LIBS)
 
 check_PROGRAMS += tests/test_policy

@@ -1,0 +1,31 @@
+/* side_by_side.h - a policy in a replay beside obvious code: after every layer of every turn and step both must hold
+ * the same entries, and attention over them has the same bits. */
+#ifndef KVC_TESTS_SIDE_BY_SIDE_H
+#define KVC_TESTS_SIDE_BY_SIDE_H
+
+#include "tests/obvious.h"
+
+#include <stddef.h>
+
+struct side {
+    const char *spec;
+    moment_fn *prompt, *step; /* what a layer keeps after a turn, and after a decode step */
+    const void *plan;         /* for these */
+    enum kvc_type type;
+    uint32_t chunk;
+    bool per_head; /* a list of entries for each query head: t->lists is set so */
+};
+
+struct turn {
+    uint32_t prompt, steps;
+};
+
+void side_run_turns(const struct tensors *t, const struct turn *turns, size_t turn_count, const struct side *side);
+void side_run(const struct tensors *t, uint32_t prompt, const struct side *side); /* one turn, then steps */
+/* Every kind of tensor and shape, cache types and chunks in turn; prompts around 40 tokens and above. */
+void side_run_all(const struct side *side, uint32_t layers);
+
+int side_open(void **state); /* the engine: setup and teardown of the group */
+int side_close(void **state);
+
+#endif
