@@ -268,6 +268,7 @@ static enum kvc_status run_method(struct kvc_stage *standard, size_t i, stage_fn
     struct kvc_stage stage = *standard;
     struct kvc_error cause = {KVC_OK, ""};
     stage.use = &stage.session->use[i];
+    stage.user = method->policy->user;
     stage.info.acting = stage.use->place[stage.layer];
     stage.info.actings = stage.use->count;
     stage.info.owns_prompt = method->stages & KVC_STAGE_PROMPT;

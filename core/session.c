@@ -135,6 +135,7 @@ void kvc_session_close(struct kvc_session *session) {
     if (session->policy)
         kvc_policy_leave(session->policy, session->use);
     kvc_policy_free(session->policy);
+    free(session->output_row);
     free(session->window_positions);
     free(session->pseudo_tokens);
     free(session->going);
@@ -334,6 +335,19 @@ void kvc_session_stats(const struct kvc_session *session, struct kvc_session_sta
     stats->select_bytes = session->select_bytes;
     stats->decode_steps = session->steps_total;
     stats->saturated = session->saturated;
+}
+
+enum kvc_status kvc_session_watch(struct kvc_session *session, kvc_output_fn *output, void *user,
+                                  struct kvc_error *error) {
+    const struct kvc_geometry *g = &session->runner->geometry;
+    if (output && !session->output_row) {
+        session->output_row = malloc((size_t)g->heads * g->head_size * sizeof(float));
+        if (!session->output_row)
+            return kvc_fail(error, KVC_RESOURCE, "session: no memory for a row of attention's output");
+    }
+    session->output = output;
+    session->output_user = user;
+    return KVC_OK;
 }
 
 uint32_t kvc_session_heads(const struct kvc_session *session, uint32_t layer) {

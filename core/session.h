@@ -76,6 +76,9 @@ struct kvc_session {
     struct kvc_room read_rank, read_count, select_scores, select_weights, alpha;
     struct kvc_read_list chosen; /* by the row under way, in read_rank and read_count */
     bool mixing;                 /* the row under way gets the mean value of what it does not read */
+    kvc_output_fn *output;       /* NULL, or told what each layer's attention gives in a decode step */
+    void *output_user;
+    float *output_row; /* [H, d] */
     bool record_reads;
     struct kvc_recorded *recorded; /* [layers, heads of a layer at most H] */
 };
@@ -169,6 +172,7 @@ struct kvc_stage {
     struct kvc_stage_info info;
     struct kvc_session *session;
     const struct kvc_method_use *use;
+    void *user; /* of the method's class */
     uint32_t layer;
     /* the queries it may look at, oldest first; later counts from the lists as they are before any eviction, and has no
      * buffer where visibility goes by position */

@@ -8,6 +8,8 @@ const struct kvc_stage_info *kvc_stage_info(const struct kvc_stage *stage) { ret
 
 void *kvc_stage_state(const struct kvc_stage *stage) { return stage->use ? stage->use->state : NULL; }
 
+void *kvc_stage_user(const struct kvc_stage *stage) { return stage->user; }
+
 struct kvc_cache_layer *kvc_stage_lists(const struct kvc_stage *stage) {
     return &stage->session->cache.layer[stage->layer];
 }

@@ -65,6 +65,12 @@ void kvc_session_attended(struct kvc_session *session, const struct kvc_batch *b
                               reads, g->heads, g->head_size, kvc_room_at(&session->runner->attended, part->row * bytes),
                               kvc_room_at(&session->alpha, 0), (struct kvc_span){select->sums, 0});
     }
+    if (session->output) {
+        const size_t bytes = (size_t)g->heads * g->head_size * sizeof(float);
+        device->ops->download(device, session->output_row, kvc_room_at(&session->runner->attended, part->row * bytes),
+                              bytes);
+        session->output(session->output_user, layer, session->output_row);
+    }
     enum kvc_status status = KVC_OK;
     if (session->record_reads)
         status = kvc_select_record(session, layer, reads, &session->failure);

@@ -9,5 +9,13 @@
 extern const struct cli_command eval_tasks[];
 
 int eval_needle(const struct cli_command *command, int argc, char **argv);
+int eval_fidelity(const struct cli_command *command, int argc, char **argv);
+
+/* The token of the highest logit, the lowest id where equal. */
+int32_t eval_likeliest(const float *logits, uint32_t vocab);
+/* Writes DIR/NAME.json and DIR/NAME.csv (the folder is made where it is missing); takes the reference. */
+int eval_write(const struct cli_command *command, const char *folder, const char *name, json_t *json,
+               void (*csv)(const void *task, FILE *stream), const void *task);
+void eval_csv_text(FILE *stream, const char *text); /* quoted */
 
 #endif

@@ -2,7 +2,6 @@
 #include "eval/eval.h"
 #include "eval/needle_text.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -34,15 +33,6 @@ struct task {
 
 static struct cell *cell_at(const struct task *task, size_t length, size_t spec) {
     return &task->cells[length * task->specs.count + spec];
-}
-
-static int32_t likeliest(const float *logits, uint32_t vocab) {
-    uint32_t best = 0;
-    for (uint32_t t = 1; t < vocab; t++) {
-        if (logits[t] > logits[best])
-            best = t;
-    }
-    return (int32_t)best;
 }
 
 /* Whether the answer, blanks aside, begins with the fact's two numbers and nothing grows out of the second. */
@@ -83,7 +73,7 @@ static int answer_prompt(struct task *task, const char *spec, const int32_t *tok
             cell->peak_bytes = stats.peak_bytes;
     }
     while (status == KVC_OK && made_count < ANSWER_TOKENS) {
-        const int32_t token = likeliest(task->logits, vocab);
+        const int32_t token = eval_likeliest(task->logits, vocab);
         if (kvc_token_ends_turn(task->model, token))
             break;
         made[made_count++] = token;
@@ -319,16 +309,15 @@ static json_t *results_json(const struct task *task) {
     return object;
 }
 
-static void write_csv(const struct task *task, FILE *stream) {
+static void write_csv(const void *user, FILE *stream) {
+    const struct task *task = user;
     fprintf(stream, "kv,tokens,depth,asked,right,entries,held_bytes,peak_bytes,read_bytes_per_token\n");
     for (size_t length = 0; length < task->lengths.count; length++) {
         for (size_t s = 0; s < task->specs.count; s++) {
             const struct cell *cell = cell_at(task, length, s);
             for (int64_t f = 0; f < task->depth_count; f++) {
-                fputc('"', stream);
-                for (const char *c = task->specs.items[s].text; *c; c++)
-                    fprintf(stream, *c == '"' ? "\"\"" : "%c", *c);
-                fprintf(stream, "\",%llu,%g,%llu,%llu,%.1f,%.1f,%llu,%.1f\n",
+                eval_csv_text(stream, task->specs.items[s].text);
+                fprintf(stream, ",%llu,%g,%llu,%llu,%.1f,%.1f,%llu,%.1f\n",
                         (unsigned long long)task->lengths.items[length], task->depths[f],
                         (unsigned long long)cell->asked[f], (unsigned long long)cell->right[f],
                         share(cell->entries, cell->prompts), share(cell->held_bytes, cell->prompts),
@@ -336,34 +325,6 @@ static void write_csv(const struct task *task, FILE *stream) {
             }
         }
     }
-}
-
-/* needle.json and needle.csv in the folder, which is made where it is missing. */
-static int write_results(const struct task *task) {
-    const size_t room = strlen(task->out) + 16;
-    char *path = malloc(room);
-    struct cli_file file;
-    if (!path)
-        return cli_no_memory(task->command);
-    int status = KVC_OK;
-    if (mkdir(task->out, 0777) && errno != EEXIST)
-        status = cli_error(task->command, KVC_RESOURCE, "--out %s: %s", task->out, strerror(errno));
-    for (int csv = 0; csv < 2 && status == KVC_OK; csv++) {
-        snprintf(path, room, "%s/needle.%s", task->out, csv ? "csv" : "json");
-        status = cli_file_open(task->command, path, &file);
-        if (status != KVC_OK)
-            break;
-        if (csv)
-            write_csv(task, file.stream);
-        else
-            status = cli_json_print(task->command, results_json(task), file.stream);
-        if (status == KVC_OK)
-            status = cli_file_commit(task->command, &file);
-        else
-            cli_file_abandon(&file);
-    }
-    free(path);
-    return status;
 }
 
 /* words.json beside the model, or the bundled model's. */
@@ -419,7 +380,7 @@ static int run_task(struct task *task) {
         cli_warn_context(task->command, task->model, task->lengths.items[length] + ANSWER_TOKENS, &warned);
     status = run_texts(task);
     if (status == KVC_OK && task->out)
-        status = write_results(task);
+        status = eval_write(task->command, task->out, "needle", results_json(task), write_csv, task);
     if (status == KVC_OK && task->common.json)
         return cli_json_print(task->command, results_json(task), stdout);
     for (size_t length = 0; length < task->lengths.count && status == KVC_OK; length++)

@@ -12,4 +12,24 @@ const struct cli_command eval_tasks[] = {
      "kvcull eval needle -m data/demo --kv full --kv snapkv:budget=128 --kv streaming:budget=128\n"
      "kvcull eval needle -m MODEL --kv full --kv morphkv:budget=25% --length 1024,2048 --out results",
      eval_needle},
+    {"eval fidelity", "-m MODEL -f TEXT --kv SPEC [--kv SPEC...]", "how near a policy stays to the full cache",
+     "The model reads the text with the full cache and answers greedily; then every policy reads it and is given the "
+     "same "
+     "answer, token by token. No labels are needed.\n\n"
+     "recall: of the prompt entries to which the full run's answer gave most weight, as many as the policy holds of a "
+     "head, "
+     "the share that it holds (a method that chooses what to read: reads, in the mean of the steps); the mean over "
+     "layers "
+     "and heads, and the worst head. output: the relative error of the attention's output, in the mean of steps and "
+     "layers. "
+     "KL: the divergence of the policy's next-token distribution from the full run's, in the mean of the answer's "
+     "tokens; "
+     "same top: how often both find the same token likeliest. Then entries of the fullest head after the prompt, cache "
+     "and "
+     "state held then and at the peak, and bytes of cache read per token. --out also gives every layer's recall and "
+     "output "
+     "error.",
+     "kvcull eval fidelity -m data/demo -f TEXT --kv snapkv:budget=128 --kv streaming:budget=128\n"
+     "kvcull eval fidelity -m MODEL -f TEXT --prompt 4096 --gen 128 --kv morphkv:budget=10% --out results",
+     eval_fidelity},
     {NULL, NULL, NULL, NULL, NULL, NULL}};

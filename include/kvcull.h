@@ -223,6 +223,11 @@ enum kvc_status kvc_session_positions(const struct kvc_session *session, uint32_
 enum kvc_status kvc_session_reads(const struct kvc_session *session, uint32_t layer, uint32_t kv_head,
                                   int32_t *positions, size_t room, size_t *count, struct kvc_error *error);
 
+/* Called in every decode step, layer by layer, with the attention's output [H, d]; NULL: no longer. */
+typedef void kvc_output_fn(void *user, uint32_t layer, const float *output);
+enum kvc_status kvc_session_watch(struct kvc_session *session, kvc_output_fn *output, void *user,
+                                  struct kvc_error *error);
+
 /* XXH64 (seed 0) over little-endian float32, NaN as 0x7fc00000; feed rows in order, start from kvc_hash_start. */
 struct kvc_hash;
 struct kvc_hash *kvc_hash_open(void); /* NULL: no memory */
@@ -308,6 +313,7 @@ struct kvc_stage;
 const struct kvc_stage_info *kvc_stage_info(const struct kvc_stage *stage);
 /* What the class's `open` made for this session. */
 void *kvc_stage_state(const struct kvc_stage *stage);
+void *kvc_stage_user(const struct kvc_stage *stage); /* the class's */
 /* Whether the method acts on a layer. */
 bool kvc_stage_acts(const struct kvc_stage *stage, uint32_t layer);
 /* Later calls of this stage function work on an earlier layer; its queries are gone, its columns are there. */
@@ -437,6 +443,7 @@ struct kvc_policy_class {
     const char *idea;    /* one paragraph for the manual */
     const char *formula; /* for the manual */
     const char *memory, *traffic, *differences;
+    void *user;          /* the writer's own, for kvc_stage_user */
     unsigned stages; /* bits of enum kvc_stage_kind */
     const struct kvc_option *options;
     /* Beyond each option's own range; NULL: nothing to check. Errors name option, value and range. */
