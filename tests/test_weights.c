@@ -1,4 +1,5 @@
-/* test_weights.c - window_mass, ring_write and ring_fuse of every SIMD path against the reference, to the bit. */
+/* test_weights.c - window_mass, window_moments, accumulate, ring_write and ring_fuse of every SIMD path against the
+ * reference, to the bit. */
 #include "tests/pair.h"
 
 static const uint32_t head_sizes[] = {8, 64, 80, 96, 128, 256};
@@ -41,6 +42,7 @@ struct rows_case {
     struct both_reads reads;
     struct both q, maximum, sum, positions, later;
     uint32_t group, queries, window, read_percent;
+    bool by_position; /* without `later` */
 };
 
 /* Queries with M and L near what attention would have given, or any values at all. */
@@ -60,8 +62,10 @@ static struct rows_case make_case(struct pair *pair, uint32_t columns, uint32_t 
     c.read_percent = below(pair, 5) ? 0 : 50;
     if (c.read_percent)
         c.reads = reads_make(pair, &c.shape, c.read_percent);
+    c.by_position = below(pair, 3) == 0;
+    const uint32_t first = below(pair, 2) ? c.shape.count[0] : below(pair, 1400);
     for (uint32_t i = 0; i < queries; i++) {
-        ((int32_t *)c.positions.on[REF]->data)[i] = (int32_t)(c.shape.count[0] + i);
+        ((int32_t *)c.positions.on[REF]->data)[i] = (int32_t)(first + i);
         ((uint32_t *)c.later.on[REF]->data)[i] = queries == 1 && below(pair, 2) ? 0 : queries - 1 - i;
     }
     memcpy(c.positions.on[PATH]->data, c.positions.on[REF]->data, c.positions.bytes);
@@ -81,7 +85,7 @@ static struct kvc_weight_rows rows_of(const struct rows_case *c, int s) {
                                     .maximum = span_of(&c->maximum, s),
                                     .sum = span_of(&c->sum, s),
                                     .positions = span_of(&c->positions, s),
-                                    .later = span_of(&c->later, s)};
+                                    .later = c->by_position ? (struct kvc_span){NULL, 0} : span_of(&c->later, s)};
 }
 
 static void free_case(struct pair *pair, struct rows_case *c) {
@@ -98,14 +102,56 @@ static void free_case(struct pair *pair, struct rows_case *c) {
 static void check_window_mass(struct pair *pair) {
     struct rows_case c = make_case(pair, 0, below(pair, 3) ? 1 + below(pair, 33) : 1);
     const uint32_t stride = 1000 + below(pair, 50);
-    struct both scores = both_floats(pair, (size_t)stride * c.shape.kv_heads, ORDINARY);
+    const bool by_head = below(pair, 2);
+    struct both scores = both_floats(pair, (size_t)stride * c.shape.kv_heads * c.group, ORDINARY);
     for (int s = 0; s < SIDES; s++) {
         const struct kvc_weight_rows rows = rows_of(&c, s);
-        pair->device[s]->ops->window_mass(pair->device[s], &rows, span_of(&scores, s), stride, false);
+        pair->device[s]->ops->window_mass(pair->device[s], &rows, span_of(&scores, s), stride, by_head);
     }
-    SAME_FLOATS(pair, &scores, "window_mass: queries %u, G %u, d %u, entries %u, read %u%%", c.queries, c.group,
-                c.shape.head_size, c.shape.count[0], c.read_percent);
+    SAME_FLOATS(pair, &scores, "window_mass: queries %u, G %u, d %u, entries %u, read %u%%, by head %d, by position %d",
+                c.queries, c.group, c.shape.head_size, c.shape.count[0], c.read_percent, by_head, c.by_position);
     both_free(pair, &scores);
+    free_case(pair, &c);
+}
+
+static void check_window_moments(struct pair *pair) {
+    struct rows_case c = make_case(pair, 0, below(pair, 3) ? 1 + below(pair, 33) : 1);
+    const uint32_t stride = 1000 + below(pair, 50);
+    const uint64_t tail = below(pair, 4) ? below(pair, 40) : below(pair, 1100);
+    const float gamma = below(pair, 3) ? 200.0f : 0.0f;
+    struct both scores = both_floats(pair, (size_t)stride * c.shape.kv_heads * c.group, ORDINARY);
+    struct both totals = both_floats(pair, 2, ORDINARY);
+    for (int s = 0; s < SIDES; s++) {
+        const struct kvc_weight_rows rows = rows_of(&c, s);
+        pair->device[s]->ops->window_moments(pair->device[s], &rows, tail, gamma, span_of(&scores, s), stride,
+                                             span_of(&totals, s));
+    }
+    SAME_FLOATS(pair, &scores, "window_moments: queries %u, G %u, d %u, entries %u, read %u%%, tail %u", c.queries,
+                c.group, c.shape.head_size, c.shape.count[0], c.read_percent, (unsigned)tail);
+    SAME_FLOATS(pair, &totals, "totals of window_moments: queries %u, G %u, entries %u, read %u%%, tail %u", c.queries,
+                c.group, c.shape.count[0], c.read_percent, (unsigned)tail);
+    both_free(pair, &scores);
+    both_free(pair, &totals);
+    free_case(pair, &c);
+}
+
+static void check_accumulate(struct pair *pair) {
+    const uint32_t queries = below(pair, 4) ? below(pair, 5) ? 1 + below(pair, 40) : 1 + below(pair, 600) : 1;
+    const uint32_t column = below(pair, 3);
+    struct rows_case c = make_case(pair, column + 2 + below(pair, 2), queries);
+    const bool noisy = below(pair, 2);
+    const struct kvc_noise noise = {below(pair, 2) ? 0 : 0x0123456789abcdefu * chance(pair), below(pair, 80),
+                                    below(pair, 3) ? 1.0f + (float)below(pair, 100) / 64.0f : 0.03125f};
+    for (int s = 0; s < SIDES; s++) {
+        struct kvc_weight_rows rows = rows_of(&c, s);
+        if (noisy)
+            rows.maximum.buffer = rows.sum.buffer = NULL;
+        pair->device[s]->ops->accumulate(pair->device[s], &rows, column, noisy ? &noise : NULL);
+    }
+    char what[120];
+    snprintf(what, sizeof what, "accumulate: queries %u, G %u, d %u, entries %u, read %u%%, window %u, noise %d", queries,
+             c.group, c.shape.head_size, c.shape.count[0], c.read_percent, c.window, noisy);
+    same_lists(pair, c.lists, what);
     free_case(pair, &c);
 }
 
@@ -209,6 +255,14 @@ static void test_window_mass(void **state) {
     (void)state;
     on_all(check_window_mass, 20);
 }
+static void test_window_moments(void **state) {
+    (void)state;
+    on_all(check_window_moments, 20);
+}
+static void test_accumulate(void **state) {
+    (void)state;
+    on_all(check_accumulate, 25);
+}
 static void test_ring(void **state) {
     (void)state;
     on_all(check_ring, 40);
@@ -217,6 +271,8 @@ static void test_ring(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_window_mass),
+        cmocka_unit_test(test_window_moments),
+        cmocka_unit_test(test_accumulate),
         cmocka_unit_test(test_ring),
         cmocka_unit_test(test_after_attention),
     };

@@ -61,6 +61,13 @@ static inline vi vi_or(vi a, vi b) { return _mm256_or_si256(a, b); }
 static inline vi vi_xor(vi a, vi b) { return _mm256_xor_si256(a, b); }
 static inline vi vi_shift_23(vi a) { return _mm256_slli_epi32(a, 23); }
 static inline vi vi_sign(vi a) { return _mm256_srai_epi32(a, 31); }
+static inline vi vi_shift_down(vi a, unsigned n) { return _mm256_srli_epi32(a, (int)n); }
+static inline vi vi_multiply(vi a, uint32_t b, vi *high) {
+    const __m256i k = _mm256_set1_epi32((int32_t)b), even = _mm256_mul_epu32(a, k);
+    const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), k);
+    *high = _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xaa);
+    return _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
+}
 static inline vm vi_greater(vi a, vi b) { return _mm256_cmpgt_epi32(a, b); }
 static inline vm vi_equal(vi a, vi b) { return _mm256_cmpeq_epi32(a, b); }
 static inline vi vi_select(vm m, vi yes, vi no) { return _mm256_blendv_epi8(no, yes, m); }

@@ -81,6 +81,16 @@ static inline vi vi_or(vi a, vi b) { return vorrq_s32(a, b); }
 static inline vi vi_xor(vi a, vi b) { return veorq_s32(a, b); }
 static inline vi vi_shift_23(vi a) { return vshlq_n_s32(a, 23); }
 static inline vi vi_sign(vi a) { return vshrq_n_s32(a, 31); }
+static inline vi vi_shift_down(vi a, unsigned n) {
+    return vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a), vdupq_n_s32(-(int32_t)n)));
+}
+static inline vi vi_multiply(vi a, uint32_t b, vi *high) {
+    const uint32x4_t u = vreinterpretq_u32_s32(a);
+    const uint32x4_t first = vreinterpretq_u32_u64(vmull_n_u32(vget_low_u32(u), b));
+    const uint32x4_t last = vreinterpretq_u32_u64(vmull_n_u32(vget_high_u32(u), b));
+    *high = vreinterpretq_s32_u32(vuzp2q_u32(first, last));
+    return vreinterpretq_s32_u32(vuzp1q_u32(first, last));
+}
 static inline vm vi_greater(vi a, vi b) { return vcgtq_s32(a, b); }
 static inline vm vi_equal(vi a, vi b) { return vceqq_s32(a, b); }
 static inline vi vi_select(vm m, vi yes, vi no) { return vbslq_s32(m, yes, no); }

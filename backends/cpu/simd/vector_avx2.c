@@ -6,6 +6,8 @@
 #include "backends/cpu/simd/choose_scores.h"
 #include "backends/cpu/simd/columns.h"
 #include "backends/cpu/simd/lists.h"
+#include "backends/cpu/simd/mass.h"
+#include "backends/cpu/simd/moments.h"
 #include "backends/cpu/simd/pages.h"
 #include "backends/cpu/simd/ring_fuse.h"
 #include "backends/cpu/simd/rows.h"
@@ -28,6 +30,8 @@ void kvc_fill_vector_avx2(struct kvc_ops *table) {
     table->evict = evict;
     table->relayout = relayout;
     table->window_mass = window_mass;
+    table->window_moments = window_moments;
+    table->accumulate = accumulate;
     table->ring_write = ring_write;
     table->ring_fuse = ring_fuse;
     table->column_scores = column_scores;
