@@ -74,8 +74,8 @@ static enum kvc_status open_devices(struct kvc_verify *v, const char *backend, i
 
 enum kvc_status kvc_verify_some(const char *backend, int threads, unsigned effort, const char *only, kvc_verify_fn *row,
                                 void *user, struct kvc_error *error) {
-    const struct kvc_verify_operation *const tables[] = {kvc_verify_rows, kvc_verify_cache, kvc_verify_scores,
-                                                         kvc_verify_select};
+    const struct kvc_verify_operation *const tables[] = {kvc_verify_rows, kvc_verify_cache, kvc_verify_weights,
+                                                         kvc_verify_scores, kvc_verify_select};
     struct kvc_verify *v = calloc(1, sizeof *v);
     struct kvc_engine *engine = NULL;
     uint64_t environment = kvc_float_enter();

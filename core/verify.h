@@ -91,9 +91,9 @@ struct kvc_verify_operation {
     kvc_verify_case_fn *one_case;
     unsigned cases; /* at effort 1 */
 };
-/* Tables that end with name NULL: verify_rows.c, verify_cache.c, verify_scores.c, verify_select.c. */
-extern const struct kvc_verify_operation kvc_verify_rows[], kvc_verify_cache[], kvc_verify_scores[],
-    kvc_verify_select[];
+/* Tables that end with name NULL: verify_rows.c, verify_cache.c, verify_weights.c, verify_scores.c, verify_select.c. */
+extern const struct kvc_verify_operation kvc_verify_rows[], kvc_verify_cache[], kvc_verify_weights[],
+    kvc_verify_scores[], kvc_verify_select[];
 
 /* kvc_verify_operations with less effort (it uses 10; 0: an eighth of 1), of one operation (NULL: all), for tests. */
 enum kvc_status kvc_verify_some(const char *backend, int threads, unsigned effort, const char *only, kvc_verify_fn *row,

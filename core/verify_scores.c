@@ -1,88 +1,8 @@
-/* verify_scores.c - cases of what policies compute: weights, rings, columns, scores, what is kept. */
+/* verify_scores.c - cases of what policies do with weights: ring_fuse, columns and scores, pool, groups, keep, shares. */
 #include <stdio.h>
 #include <string.h>
 
 #include "core/verify.h"
-
-/* ---- weight rows ---- */
-
-struct rows_case {
-    struct kvc_twin_lists lists;
-    struct kvc_read_list reads[2];
-    struct kvc_weight_rows rows[2];
-};
-
-/* Queries of one session, with the M and L that the reference's attention gives for them. */
-static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_queries, struct rows_case *c) {
-    struct kvc_lists_shape shape = kvc_verify_shape(v, columns, 4, kvc_verify_range(v, 0, 2) > 0);
-    uint32_t queries = kvc_verify_range(v, 0, 2) ? kvc_verify_range(v, 1, most_queries) : 1;
-    uint32_t heads = shape.kv_heads * kvc_verify_group(v);
-    uint32_t window;
-    bool reads = kvc_verify_range(v, 0, 3) == 0, after_attention = kvc_verify_range(v, 0, 1);
-    size_t n = (size_t)queries * heads * shape.head_size;
-    int32_t *position = kvc_verify_alloc(v, queries * sizeof *position);
-    uint32_t *later = kvc_verify_alloc(v, queries * sizeof *later);
-    float *M = kvc_verify_alloc(v, (size_t)queries * heads * sizeof *M);
-    float *L = kvc_verify_alloc(v, (size_t)queries * heads * sizeof *L);
-    struct kvc_twin q, out, maximum, sum, positions, laters;
-    memset(c, 0, sizeof *c);
-    if (!position || !later || !M || !L)
-        return false;
-    kvc_verify_lists(v, &shape, &c->lists);
-    if (reads && v->status == KVC_OK) {
-        kvc_verify_read_lists(v, &c->lists, c->reads);
-        queries = 1;
-    }
-    for (uint32_t i = 0; i < queries; i++) {
-        position[i] = c->lists.now - (int32_t)(queries - 1 - i) + (int32_t)most_queries; /* never negative */
-        later[i] = queries - 1 - i;
-    }
-    window = kvc_verify_range(v, 0, 2) ? 0 : kvc_verify_range(v, most_queries, (uint32_t)c->lists.now + 80);
-    kvc_verify_describe(v, ", heads %u, queries %u", heads, queries);
-    q = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
-    out = kvc_verify_twin(v, n * sizeof(float), NULL);
-    maximum = kvc_verify_twin(v, (size_t)queries * heads * sizeof *M, NULL);
-    sum = kvc_verify_twin(v, (size_t)queries * heads * sizeof *L, NULL);
-    positions = kvc_verify_twin(v, queries * sizeof *position, position);
-    laters = kvc_verify_twin(v, queries * sizeof *later, later);
-    if (v->status != KVC_OK)
-        return false;
-    for (int side = 0; side < 2; side++)
-        c->rows[side] = (struct kvc_weight_rows){&c->lists.lists[side],
-                                                 reads ? &c->reads[side] : NULL,
-                                                 queries,
-                                                 heads,
-                                                 shape.kv_heads,
-                                                 shape.head_size,
-                                                 window,
-                                                 kvc_verify_span(q, side),
-                                                 kvc_verify_span(maximum, side),
-                                                 kvc_verify_span(sum, side),
-                                                 kvc_verify_span(positions, side),
-                                                 kvc_verify_span(laters, side)};
-    /* Weights often follow the attention of the same rows, and a backend may keep what that computed. */
-    for (int side = 0; side < (after_attention ? 2 : 1); side++) {
-        struct kvc_segment segment = {&c->lists.lists[side], c->rows[side].reads, 0, queries, queries, NULL};
-        struct kvc_attention a = {.segments = &segment,
-                                  .segment_count = 1,
-                                  .heads = heads,
-                                  .kv_heads = shape.kv_heads,
-                                  .head_size = shape.head_size,
-                                  .window = window,
-                                  .q = c->rows[side].q,
-                                  .out = kvc_verify_span(out, side),
-                                  .maximum = c->rows[side].maximum,
-                                  .sum = c->rows[side].sum,
-                                  .positions = c->rows[side].positions,
-                                  .later = c->rows[side].later};
-        v->device[side]->ops->attention(v->device[side], &a);
-    }
-    v->device[0]->ops->download(v->device[0], M, c->rows[0].maximum, (size_t)queries * heads * sizeof *M);
-    v->device[0]->ops->download(v->device[0], L, c->rows[0].sum, (size_t)queries * heads * sizeof *L);
-    v->device[1]->ops->upload(v->device[1], c->rows[1].maximum, M, (size_t)queries * heads * sizeof *M);
-    v->device[1]->ops->upload(v->device[1], c->rows[1].sum, L, (size_t)queries * heads * sizeof *L);
-    return true;
-}
 
 /* Compares scores [H_kv, stride] up to each head's count. */
 static void compare_scores(struct kvc_verify *v, const struct kvc_twin_lists *lists, struct kvc_twin scores,
@@ -91,35 +11,7 @@ static void compare_scores(struct kvc_verify *v, const struct kvc_twin_lists *li
         kvc_verify_compare(v, scores, (size_t)h * stride, lists->count[h], "scores");
 }
 
-static void window_mass_case(struct kvc_verify *v) {
-    struct rows_case c;
-    if (make_rows(v, 0, 32, &c)) {
-        uint32_t stride = c.lists.most + kvc_verify_range(v, 1, 4);
-        struct kvc_twin scores = kvc_verify_twin(v, (size_t)c.lists.lists[0].kv_heads * stride * sizeof(float), NULL);
-        for (int side = 0; side < 2 && v->status == KVC_OK; side++)
-            v->device[side]->ops->window_mass(v->device[side], &c.rows[side], kvc_verify_span(scores, side), stride,
-                                              false);
-        if (v->status == KVC_OK)
-            compare_scores(v, &c.lists, scores, stride);
-    }
-    kvc_verify_lists_free(v, &c.lists);
-}
-
 static const enum kvc_row_kind kinds[] = {KVC_ROW_WEIGHTS, KVC_ROW_LOGITS, KVC_ROW_LOW};
-
-static void ring_write_case(struct kvc_verify *v) {
-    struct rows_case c;
-    uint32_t ring = kvc_verify_range(v, 1, 9), first = kvc_verify_range(v, 0, 2);
-    enum kvc_row_kind kind = kvc_verify_pick(v, kinds);
-    if (make_rows(v, first + ring, ring, &c)) {
-        for (int side = 0; side < 2; side++)
-            v->device[side]->ops->ring_write(v->device[side], &c.rows[side], first, ring, kind);
-        kvc_verify_compare_lists(v, &c.lists);
-    }
-    kvc_verify_lists_free(v, &c.lists);
-}
-
-/* ---- scores ---- */
 
 static void ring_fuse_case(struct kvc_verify *v) {
     uint32_t ring = kvc_verify_range(v, 1, 40), filled = kvc_verify_range(v, 0, ring), stride;
@@ -312,9 +204,7 @@ static void shares_case(struct kvc_verify *v) {
     kvc_verify_lists_free(v, &lists);
 }
 
-const struct kvc_verify_operation kvc_verify_scores[] = {{"window_mass", window_mass_case, 15},
-                                                         {"ring_write", ring_write_case, 15},
-                                                         {"ring_fuse", ring_fuse_case, 40},
+const struct kvc_verify_operation kvc_verify_scores[] = {{"ring_fuse", ring_fuse_case, 40},
                                                          {"column_scores", column_scores_case, 30},
                                                          {"scores_column", scores_column_case, 20},
                                                          {"pool", pool_case, 60},
