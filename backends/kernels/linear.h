@@ -35,14 +35,12 @@
                 sum[i] = kvc_part_fma_tail(                                                                            \
                     kvc_part_floats_tail(x + ((kvc_u32)i < here ? i : 0) * K + k, worker, left), p, sum[i], left);     \
         }                                                                                                              \
-        for (int i = 0; i < KVC_FEW; i++)                                                                              \
-            if ((kvc_u32)i < here) {                                                                                   \
-                float value = kvc_part_sum(sum[i], room);                                                              \
-                if (bias_buffer && n < count)                                                                          \
-                    value = value + bias_buffer[bias_offset + first + n];                                              \
-                if (worker == 0 && n < count)                                                                          \
-                    y_buffer[y_offset + (row + i) * N + first + n] = value;                                            \
-            }                                                                                                          \
+        for (int i = 0; i < KVC_FEW; i++) { /* all of them, so that barriers stand in no condition */                 \
+            float value = kvc_part_sum(sum[i], room);                                                                  \
+            if ((kvc_u32)i < here && worker == 0 && n < count)                                                         \
+                y_buffer[y_offset + (kvc_u64)(row + i) * N + first + n] =                                              \
+                    bias_buffer ? value + bias_buffer[bias_offset + first + n] : value;                                \
+        }                                                                                                              \
     }
 KVC_LINEAR_FEW(f32, KVC_K_F32)
 KVC_LINEAR_FEW(f16, KVC_K_F16)
