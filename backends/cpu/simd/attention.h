@@ -29,7 +29,7 @@ struct tile_results {
 };
 
 struct attention_work {
-    const unsigned char **block, **keys; /* [blocks of the fullest head], [KVC_TILE] */
+    const unsigned char **block, **keys; /* [blocks of the fullest head], [2 tiles of KVC_TILE] */
     struct seen_range *seen, *in;        /* [rows of a block], [queries] */
     uint16_t *place;                     /* [packed_size(d)] */
     float *q, *wide, *s, *packed_keys, *packed_values, *sum;
@@ -67,7 +67,7 @@ static size_t lay_out(const struct attention_job *job, struct attention_work *wo
     struct carving at = {base, 0};
     const size_t d = job->d, queries = job->queries_most, f = sizeof(float);
     work->block = carve(&at, job->blocks_most * sizeof *work->block);
-    work->keys = carve(&at, KVC_TILE * sizeof *work->keys);
+    work->keys = carve(&at, 2 * KVC_TILE * sizeof *work->keys);
     work->seen = carve(&at, job->rows_most * sizeof *work->seen);
     work->in = carve(&at, queries * sizeof *work->in);
     work->place = carve(&at, packed_size(d) * sizeof *work->place);
@@ -221,25 +221,33 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
     if (by_slot)
         few_scores_by_slot(type, &head, value_offset, work.q, queries, d, job->scale, work.wide, work.keys, work.s,
                            work.by_slot, job->slots_most);
+    uint32_t next_filled = 0;
     for (uint32_t t = from; t < to; t++) {
         const struct seen_range all = seen_in_tile((struct seen_range){low, high}, t * KVC_TILE);
         const size_t at = (size_t)(t - first) * queries;
-        head_keys(&head, t * KVC_TILE + all.low, all.high - all.low, work.keys + all.low);
+        const struct seen_range then = seen_in_tile((struct seen_range){low, high}, (t + 1) * KVC_TILE);
+        const unsigned char **keys = work.keys + t % 2 * KVC_TILE, **next = work.keys + (t + 1) % 2 * KVC_TILE;
+        const uint32_t next_count = many || by_slot || t + 1 == to ? 0 : then.high;
+        if (t == from || next_filled == 0)
+            head_keys(&head, t * KVC_TILE + all.low, all.high - all.low, keys + all.low);
+        if (next_count)
+            head_keys(&head, (t + 1) * KVC_TILE, next_count, next);
+        next_filled = next_count;
         if (many) {
             for (uint32_t i = 0; i < queries; i++)
                 work.in[i] = seen_in_tile(work.seen[i / group], t * KVC_TILE);
-            pack_keys(type, work.keys, all.low, all.high, d, work.place, work.packed_keys);
-            pack_values(type, work.keys, value_offset, all.low, all.high, d, work.packed_values);
+            pack_keys(type, keys, all.low, all.high, d, work.place, work.packed_keys);
+            pack_values(type, keys, value_offset, all.low, all.high, d, work.packed_values);
             many_tile(work.packed_keys, work.packed_values, work.q, queries, work.in, d, job->scale, work.s,
                       results.m + at, results.l + at, results.o + at * stride);
         } else {
             if (!by_slot)
-                few_scores(type, work.keys, value_offset, all.low, all.high, work.q, queries, d, job->scale, work.wide,
+                few_scores(type, keys, value_offset, all.low, all.high, work.q, queries, d, job->scale, work.wide,
                            work.s);
             for (uint32_t h = 0; by_slot && h < queries; h++)
                 for (uint32_t e = all.low; e < all.high; e++)
                     work.s[h * KVC_TILE + e] = work.by_slot[(size_t)h * job->slots_most + head.order[t * KVC_TILE + e]];
-            few_tile(type, work.keys, value_offset, all.low, all.high, queries, d, work.s,
+            few_tile(type, keys, value_offset, all.low, all.high, next, next_count, queries, d, work.s,
                      keep ? keep + (size_t)t * KVC_TILE : NULL, keep_stride, results.m + at, results.l + at,
                      results.o + at * stride);
         }

@@ -105,6 +105,7 @@ FEW_DOTS(few_dots_f16, KVC_F16, 1)
 FEW_DOTS(few_dots_q8, KVC_Q8_0, 1)
 #if HEADS_AT_ONCE > 1
 FEW_DOTS(few_dots_f32_pair, KVC_F32, 2)
+FEW_DOTS(few_dots_f16_pair, KVC_F16, 2)
 #endif
 
 /* Asks for what will be read: a row of `bytes`. */
@@ -123,7 +124,7 @@ INLINE void prefetch_row_later(const unsigned char *row, size_t bytes) { /* into
 static void few_scores(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, uint32_t low,
                        uint32_t high, const float *q, uint32_t heads, uint32_t d, float scale, float *wide, float *s) {
     const size_t padded = padded_size(d);
-    const bool direct = heads == 1 && d % LANES == 0;
+    const bool direct = d % LANES == 0 && (heads == 1 || (type == KVC_F16 && HEADS_AT_ONCE > 1));
     const unsigned char *rows[LANES];
     const size_t bytes = type == KVC_F32 ? 4u * d : type == KVC_F16 ? 2u * d : d;
     float out[HEADS_AT_ONCE * KVC_TILE]; /* of a block that is not full */
@@ -148,7 +149,10 @@ static void few_scores(enum kvc_type type, const unsigned char *const *keys, siz
             some = 1;
 #if HEADS_AT_ONCE > 1
             if (heads - h >= 2) {
-                few_dots_f32_pair(rows, query, padded / LANES, scale, to);
+                if (direct)
+                    few_dots_f16_pair(rows, query, padded / LANES, scale, to);
+                else
+                    few_dots_f32_pair(rows, query, padded / LANES, scale, to);
                 some = 2;
             } else
 #endif
@@ -198,7 +202,7 @@ INLINE void few_mix_strip(enum kvc_type type, unsigned heads, unsigned n, const 
 }
 
 #if LANES == 8
-#define STRIP_OF_4 2 /* vectors of channels that go with 4 heads, 2, 1 */
+#define STRIP_OF_4 2 /* vectors of channels that go with 4 or 3 heads, 2 */
 #define STRIP_OF_2 4
 #else
 #define STRIP_OF_4 4
@@ -214,6 +218,11 @@ INLINE void few_mix_strip(enum kvc_type type, unsigned heads, unsigned n, const 
                 few_mix_strip(type, 4, STRIP_OF_4, keys, value_offset, low, high, p, o, padded, c);                  \
             for (; c + LANES <= d; c += LANES)                                                                       \
                 few_mix_strip(type, 4, 1, keys, value_offset, low, high, p, o, padded, c);                           \
+        } else if (heads == 3) {                                                                                     \
+            for (; c + STRIP_OF_4 * LANES <= d; c += STRIP_OF_4 * LANES)                                             \
+                few_mix_strip(type, 3, STRIP_OF_4, keys, value_offset, low, high, p, o, padded, c);                  \
+            for (; c + LANES <= d; c += LANES)                                                                       \
+                few_mix_strip(type, 3, 1, keys, value_offset, low, high, p, o, padded, c);                           \
         } else if (heads == 2) {                                                                                     \
             for (; c + STRIP_OF_2 * LANES <= d; c += STRIP_OF_2 * LANES)                                             \
                 few_mix_strip(type, 2, STRIP_OF_2, keys, value_offset, low, high, p, o, padded, c);                  \
@@ -244,18 +253,22 @@ FEW_MIX(few_mix_q8, KVC_Q8_0)
 
 #define MIX_AT_ONCE 64 /* values that stay in the first cache while all heads and channels pass */
 
-/* o [heads, padded_size(d)] += the tile's values weighted by p [heads, KVC_TILE]; one fma each, ascending places. */
+/* o [heads, padded_size(d)] += the tile's values weighted by p [heads, KVC_TILE]; one fma each, ascending places.
+ * next [KVC_TILE], of which next_count are set: keys that will be wanted after this tile. */
 static void few_mix(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, uint32_t low,
-                    uint32_t high, const float *p, uint32_t heads, uint32_t d, float *o) {
+                    uint32_t high, const unsigned char *const *next, uint32_t next_count, const float *p,
+                    uint32_t heads, uint32_t d, float *o) {
     const size_t padded = padded_size(d);
     const bool once = heads == 1;
     const size_t row_bytes = value_offset / KVC_TILE;
     for (uint32_t from = low; from < high;) {
-        const uint32_t to = once || high - from < MIX_AT_ONCE ? high : from + MIX_AT_ONCE;
+        const uint32_t to = (once && next_count == 0) || high - from < MIX_AT_ONCE ? high : from + MIX_AT_ONCE;
         for (uint32_t j = to; j < high && j < to + MIX_AT_ONCE; j++) /* the next ones */
             prefetch_row(keys[j] + value_offset, row_bytes);
+        for (uint32_t j = from; j < to && j < next_count; j++)
+            prefetch_row_later(next[j], row_bytes);
         for (uint32_t h = 0; h < heads;) {
-            const unsigned some = heads - h >= 4 ? 4 : heads - h >= 2 ? 2 : 1;
+            const unsigned some = heads - h >= 4 ? 4 : heads - h;
             const float *weights = p + (size_t)h * KVC_TILE;
             if (type == KVC_F32)
                 few_mix_f32(some, keys, value_offset, from, to, weights, o + h * padded, padded, d);
@@ -270,16 +283,16 @@ static void few_mix(enum kvc_type type, const unsigned char *const *keys, size_t
 }
 
 /* One tile from its scores p [heads, KVC_TILE], which become weights: m, l [heads], o [heads, padded_size(d)] from zero.
- * low < high. keep: NULL, or gets the scores of places low .. high - 1, rows keep_stride apart. */
+ * low < high. keep: NULL, or gets the scores of places low .. high - 1, rows keep_stride apart. next: as in few_mix. */
 static void few_tile(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, uint32_t low,
-                     uint32_t high, uint32_t heads, uint32_t d, float *p, float *keep, size_t keep_stride, float *m,
+                     uint32_t high, const unsigned char *const *next, uint32_t next_count, uint32_t heads, uint32_t d, float *p, float *keep, size_t keep_stride, float *m,
                      float *l, float *o) {
     for (uint32_t h = 0; keep && h < heads; h++)
         memcpy(keep + h * keep_stride + low, p + (size_t)h * KVC_TILE + low, (high - low) * sizeof *keep);
     for (uint32_t h = 0; h < heads; h++)
         m[h] = softmax_tile(p + (size_t)h * KVC_TILE, low, high, &l[h]);
     memset(o, 0, heads * padded_size(d) * sizeof *o);
-    few_mix(type, keys, value_offset, low, high, p, heads, d, o);
+    few_mix(type, keys, value_offset, low, high, next, next_count, p, heads, d, o);
 }
 
 /* ---- heads whose ranks lie scattered over the slots ---- */
