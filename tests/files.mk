@@ -1,8 +1,10 @@
 # files.mk - tests of this area: check_PROGRAMS, their sources and test data.
 
-check_PROGRAMS += tests/test_gguf tests/test_safetensors tests/test_types
-tests_test_gguf_SOURCES = tests/test_gguf.c tests/file_maker.h
+check_PROGRAMS += tests/test_gguf tests/test_gguf_refused tests/test_safetensors tests/test_types
+tests_test_gguf_SOURCES = tests/test_gguf.c tests/gguf_maker.h tests/file_maker.h
 tests_test_gguf_LDADD = $(KVC_TEST_LIBS)
+tests_test_gguf_refused_SOURCES = tests/test_gguf_refused.c tests/gguf_maker.h tests/file_maker.h
+tests_test_gguf_refused_LDADD = $(KVC_TEST_LIBS)
 tests_test_safetensors_SOURCES = tests/test_safetensors.c tests/file_maker.h
 tests_test_safetensors_LDADD = $(KVC_TEST_LIBS)
 tests_test_types_SOURCES = tests/test_types.c tests/file_maker.h
