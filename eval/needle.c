@@ -15,10 +15,16 @@ struct cell { /* one policy at one length */
     double seconds;
 };
 
+/* How the facts of a text are asked for: each after the whole text, one after another within one answer, or in turns.
+ */
+enum mode { ONE, ANSWER, TURNS };
+static const char *const modes[] = {"one", "answer", "turns"};
+
 struct task {
     const struct cli_command *command;
     struct cli_common common;
-    const char *model_path, *words_path, *out;
+    const char *model_path, *words_path, *out, *ask;
+    enum mode mode;
     struct cli_texts specs;
     struct cli_counts lengths;
     int64_t texts, depth_count, seed, show;
@@ -29,6 +35,7 @@ struct task {
     float *logits;
     struct cell *cells; /* [lengths, specs] */
     struct cli_progress progress;
+    uint64_t done, total; /* texts times policies */
 };
 
 static struct cell *cell_at(const struct task *task, size_t length, size_t spec) {
@@ -46,57 +53,6 @@ static bool is_right(const struct needle_fact *fact, const char *answer) {
         answer += length;
     }
     return !(*answer >= '0' && *answer <= '9');
-}
-
-/* Greedy answer to a prompt under a policy, up to the first full stop; *answer is malloc'ed. */
-static int answer_prompt(struct task *task, const char *spec, const int32_t *tokens, size_t count, struct cell *cell,
-                         char **answer) {
-    struct kvc_error error;
-    struct kvc_session_options options;
-    struct kvc_session *session = NULL;
-    struct kvc_session_stats stats;
-    int32_t made[ANSWER_TOKENS];
-    size_t made_count = 0, bytes;
-    const uint32_t vocab = kvc_model_info(task->model)->vocab;
-    const double start = cli_seconds();
-    *answer = NULL;
-    cli_session_options(&task->common, spec, &options);
-    enum kvc_status status = kvc_session_open(task->model, &options, &session, &error);
-    if (status == KVC_OK)
-        status = kvc_session_prompt(session, tokens, count, NULL, task->logits, &error);
-    if (status == KVC_OK) {
-        kvc_session_stats(session, &stats);
-        cell->prompts++;
-        cell->entries += stats.entries_most;
-        cell->held_bytes += stats.cache_bytes + stats.state_bytes;
-        if (stats.peak_bytes > cell->peak_bytes)
-            cell->peak_bytes = stats.peak_bytes;
-    }
-    while (status == KVC_OK && made_count < ANSWER_TOKENS) {
-        const int32_t token = eval_likeliest(task->logits, vocab);
-        if (kvc_token_ends_turn(task->model, token))
-            break;
-        made[made_count++] = token;
-        free(*answer);
-        *answer = NULL;
-        status = kvc_detokenize(task->model, made, made_count, false, answer, &bytes, &error);
-        if (status == KVC_OK && (strchr(*answer, '.') || made_count == ANSWER_TOKENS))
-            break;
-        if (status == KVC_OK)
-            status = kvc_decode(&session, &token, 1, task->logits, NULL, &error);
-    }
-    if (status == KVC_OK) {
-        kvc_session_stats(session, &stats);
-        cell->read_bytes += stats.read_bytes;
-        cell->steps += stats.decode_steps;
-        cell->seconds += cli_seconds() - start;
-        if (!*answer)
-            *answer = strdup("");
-    }
-    kvc_session_close(session);
-    if (status != KVC_OK)
-        return cli_report(task->command, &error);
-    return *answer ? KVC_OK : cli_no_memory(task->command);
 }
 
 /* ---- what a person sees of one text ---- */
@@ -128,60 +84,180 @@ static void show_prompt(const struct needle_text *text, const struct needle_fact
     printf("\nQuestion : the magic number for %s\nExpected : %s %s .\n\n", fact->key, fact->number[0], fact->number[1]);
 }
 
-static int ask(struct task *task, size_t length, const struct needle_text *text, size_t f, bool show) {
-    const struct needle_fact *fact = &text->facts[f];
-    struct kvc_error error;
-    int32_t *tokens = NULL;
-    size_t count = 0;
-    int status = KVC_OK;
-    char *question = needle_question(fact);
-    const size_t bytes = question ? strlen(text->text) + strlen(question) + 2 : 0;
-    char *prompt = question ? malloc(bytes) : NULL;
-    struct cli_table *table = show ? cli_table_open("<policy|entries|<answer|<") : NULL;
-    if (prompt) {
-        snprintf(prompt, bytes, "%s %s", text->text, question);
-        if (kvc_tokenize(task->model, prompt, strlen(prompt), KVC_TOKENIZE_BOS, &tokens, &count, &error) != KVC_OK)
-            status = cli_report(task->command, &error);
+/* ---- one policy and one text ---- */
+
+/* A session that reads and answers; which of its tokens the session has not seen yet. */
+struct dialogue {
+    struct kvc_session *session;
+    int32_t pending; /* the answer's last token, -1: none */
+};
+
+/* More tokens: the text and a question at first, then one question after another, as a new turn or within the answer.
+ */
+static enum kvc_status read_tokens(struct task *task, struct dialogue *d, const int32_t *tokens, size_t count,
+                                   bool as_turn, struct kvc_error *error) {
+    enum kvc_status status = KVC_OK;
+    if (d->pending >= 0 && as_turn) { /* the turn begins with what the last one ended with */
+        int32_t *all = malloc((count + 1) * sizeof *all);
+        if (!all)
+            return kvc_fail(error, KVC_RESOURCE, "no memory");
+        all[0] = d->pending;
+        memcpy(all + 1, tokens, count * sizeof *all);
+        status = kvc_session_prompt(d->session, all, count + 1, NULL, task->logits, error);
+        free(all);
+    } else if (as_turn) {
+        status = kvc_session_prompt(d->session, tokens, count, NULL, task->logits, error);
     } else {
-        status = cli_no_memory(task->command);
+        if (d->pending >= 0)
+            status = kvc_decode(&d->session, &d->pending, 1, task->logits, NULL, error);
+        for (size_t i = 0; i < count && status == KVC_OK; i++)
+            status = kvc_decode(&d->session, &tokens[i], 1, task->logits, NULL, error);
     }
+    d->pending = -1;
+    return status;
+}
+
+/* The greedy answer, up to the first full stop; *answer is malloc'ed. */
+static enum kvc_status answer_once(struct task *task, struct dialogue *d, char **answer, struct kvc_error *error) {
+    int32_t made[ANSWER_TOKENS];
+    size_t count = 0, bytes;
+    enum kvc_status status = KVC_OK;
+    *answer = NULL;
+    while (status == KVC_OK && count < ANSWER_TOKENS) {
+        const int32_t token = eval_likeliest(task->logits, kvc_model_info(task->model)->vocab);
+        if (kvc_token_ends_turn(task->model, token))
+            break;
+        made[count++] = d->pending = token;
+        free(*answer);
+        *answer = NULL;
+        status = kvc_detokenize(task->model, made, count, false, answer, &bytes, error);
+        if (status == KVC_OK && (strchr(*answer, '.') || count == ANSWER_TOKENS))
+            break;
+        if (status == KVC_OK)
+            status = kvc_decode(&d->session, &token, 1, task->logits, NULL, error);
+        d->pending = -1;
+    }
+    if (status == KVC_OK && !*answer && !(*answer = strdup("")))
+        status = kvc_fail(error, KVC_RESOURCE, "no memory");
+    return status;
+}
+
+/* Tokens of the text with its first question, and of every later question alone. */
+struct questions {
+    int32_t *tokens[DEPTHS_MOST];
+    size_t count[DEPTHS_MOST];
+};
+
+static void free_questions(struct questions *questions) {
+    for (size_t f = 0; f < DEPTHS_MOST; f++)
+        free(questions->tokens[f]);
+}
+
+/* Questions from..to in one session; answers [facts], malloc'ed. */
+static enum kvc_status converse(struct task *task, const char *spec, const struct questions *questions, size_t from,
+                                size_t to, struct cell *cell, char **answers, struct kvc_error *error) {
+    struct kvc_session_options options;
+    struct kvc_session_stats stats;
+    struct dialogue d = {NULL, -1};
+    const double start = cli_seconds();
+    cli_session_options(&task->common, spec, &options);
+    options.expected = ANSWER_TOKENS * (uint64_t)(to - from);
+    enum kvc_status status = kvc_session_open(task->model, &options, &d.session, error);
+    for (size_t f = from; f < to && status == KVC_OK; f++) {
+        status =
+            read_tokens(task, &d, questions->tokens[f], questions->count[f], f == from || task->mode == TURNS, error);
+        if (status == KVC_OK && f == from) {
+            kvc_session_stats(d.session, &stats);
+            cell->prompts++;
+            cell->entries += stats.entries_most;
+            cell->held_bytes += stats.cache_bytes + stats.state_bytes;
+        }
+        if (status == KVC_OK)
+            status = answer_once(task, &d, &answers[f], error);
+    }
+    if (status == KVC_OK) {
+        kvc_session_stats(d.session, &stats);
+        if (stats.peak_bytes > cell->peak_bytes)
+            cell->peak_bytes = stats.peak_bytes;
+        cell->read_bytes += stats.read_bytes;
+        cell->steps += stats.decode_steps;
+        cell->seconds += cli_seconds() - start;
+    }
+    kvc_session_close(d.session);
+    return status;
+}
+
+static int make_questions(struct task *task, const struct needle_text *text, struct questions *questions) {
+    struct kvc_error error;
+    int status = KVC_OK;
+    for (size_t f = 0; f < text->fact_count && status == KVC_OK; f++) {
+        const bool whole = f == 0 || task->mode == ONE;
+        char *question = needle_question(&text->facts[f]);
+        const size_t bytes = question ? strlen(text->text) + strlen(question) + 2 : 0;
+        char *prompt = question ? malloc(bytes) : NULL;
+        if (!prompt) {
+            status = cli_no_memory(task->command);
+        } else {
+            snprintf(prompt, bytes, "%s%s%s", whole ? text->text : "", whole ? " " : "", question);
+            if (kvc_tokenize(task->model, prompt, strlen(prompt), whole ? KVC_TOKENIZE_BOS : 0, &questions->tokens[f],
+                             &questions->count[f], &error) != KVC_OK)
+                status = cli_report(task->command, &error);
+        }
+        free(prompt);
+        free(question);
+    }
+    return status;
+}
+
+/* All policies over one text; fact `shown` with every answer where it is to be shown. */
+static int ask(struct task *task, size_t length, const struct needle_text *text, size_t shown, bool show) {
+    struct questions questions = {{NULL}, {0}};
+    struct kvc_error error;
+    struct cli_table *table = show ? cli_table_open("<policy|entries|<answer|<") : NULL;
+    int status = make_questions(task, text, &questions);
     if (status == KVC_OK && show)
-        show_prompt(text, fact, count);
+        show_prompt(text, &text->facts[shown], questions.count[0]);
     for (size_t s = 0; s < task->specs.count && status == KVC_OK; s++) {
         struct cell *cell = cell_at(task, length, s);
-        const uint64_t entries = cell->entries;
-        char *answer;
-        status = answer_prompt(task, task->specs.items[s].text, tokens, count, cell, &answer);
-        if (status != KVC_OK) {
-            free(answer);
-            break;
+        const char *spec = task->specs.items[s].text;
+        const uint64_t entries = cell->entries, prompts = cell->prompts;
+        char *answers[DEPTHS_MOST] = {NULL};
+        enum kvc_status done = KVC_OK;
+        for (size_t f = 0; f < text->fact_count && done == KVC_OK; f++) {
+            if (task->mode == ONE)
+                done = converse(task, spec, &questions, f, f + 1, cell, answers, &error);
+            else if (f == 0)
+                done = converse(task, spec, &questions, 0, text->fact_count, cell, answers, &error);
         }
-        const bool right = is_right(fact, answer);
-        cell->asked[f]++;
-        cell->right[f] += right;
-        if (table) {
-            cli_cell(table, "%s", task->specs.items[s].text);
-            cli_cell(table, "%llu", (unsigned long long)(cell->entries - entries));
-            cli_cell(table, "%s", answer);
-            cli_cell(table, "%s", right ? "right" : "wrong");
+        if (done != KVC_OK)
+            status = cli_report(task->command, &error);
+        for (size_t f = 0; f < text->fact_count && status == KVC_OK; f++) {
+            const bool right = is_right(&text->facts[f], answers[f]);
+            cell->asked[f]++;
+            cell->right[f] += right;
+            if (table && f == shown) {
+                cli_cell(table, "%s", spec);
+                cli_cell(table, "%llu", (unsigned long long)((cell->entries - entries) / (cell->prompts - prompts)));
+                cli_cell(table, "%s", answers[f]);
+                cli_cell(table, "%s", right ? "right" : "wrong");
+            }
         }
-        free(answer);
+        for (size_t f = 0; f < text->fact_count; f++)
+            free(answers[f]);
+        cli_progress(&task->progress, ++task->done, task->total);
     }
     if (table && status == KVC_OK) {
         status = cli_table_print(task->command, table, stdout);
         printf("\n");
     }
     cli_table_free(table);
-    free(tokens);
-    free(prompt);
-    free(question);
+    free_questions(&questions);
     return status;
 }
 
 static int run_texts(struct task *task) {
     int status = KVC_OK;
-    uint64_t done = 0;
-    const uint64_t total = (uint64_t)task->texts * task->lengths.count * (uint64_t)task->depth_count;
+    task->total = (uint64_t)task->texts * task->lengths.count * task->specs.count;
     cli_progress_start(&task->progress, "needle", task->common.quiet);
     for (size_t length = 0; length < task->lengths.count && status == KVC_OK; length++) {
         for (int64_t i = 0; i < task->texts && status == KVC_OK; i++) {
@@ -192,11 +268,7 @@ static int run_texts(struct task *task) {
             if (status != KVC_OK)
                 break;
             const size_t shown = (size_t)(i % task->depth_count); /* another depth for each text shown */
-            for (size_t f = 0; f < text.fact_count && status == KVC_OK; f++) {
-                const bool show = length == 0 && i < task->show && f == shown && !task->common.json;
-                status = ask(task, length, &text, f, show);
-                cli_progress(&task->progress, ++done, total);
-            }
+            status = ask(task, length, &text, shown, length == 0 && i < task->show && !task->common.json);
             needle_text_free(&text);
         }
     }
@@ -257,9 +329,11 @@ static int print_length(const struct task *task, size_t length) {
         cli_cell(table, "%s", cli_bytes(cell->prompts ? cell->held_bytes / cell->prompts : 0, held));
         cli_cell(table, "%s", cli_bytes(cell->steps ? cell->read_bytes / cell->steps : 0, read));
     }
-    printf("%sTexts of %llu tokens: exact answers by depth of the fact (%lld texts, %s cache)\n\n", length ? "\n" : "",
-           (unsigned long long)task->lengths.items[length], (long long)task->texts,
-           kvc_type_name(task->common.cache_type));
+    static const char *const asked[] = {"each asked for after the text", "asked for one after another in one answer",
+                                        "asked for in turns"};
+    printf("%sTexts of %llu tokens: exact answers by depth of the fact, %s (%lld texts, %s cache)\n\n",
+           length ? "\n" : "", (unsigned long long)task->lengths.items[length], asked[task->mode],
+           (long long)task->texts, kvc_type_name(task->common.cache_type));
     const int status = cli_table_print(task->command, table, stdout);
     cli_table_free(table);
     return status;
@@ -301,6 +375,7 @@ static json_t *results_json(const struct task *task) {
             json_array_append_new(cells, cell_json(task, length, s));
     }
     cli_json_set(object, "task", json_string("needle"));
+    cli_json_set(object, "ask", json_string(modes[task->mode]));
     cli_json_set(object, "model", cli_json_text(task->model_path, strlen(task->model_path)));
     cli_json_set(object, "cache_type", json_string(kvc_type_name(task->common.cache_type)));
     cli_json_set(object, "texts", json_integer(task->texts));
@@ -369,6 +444,8 @@ static int run_task(struct task *task) {
         status = open_words(task);
     if (status != KVC_OK)
         return status;
+    while (strcmp(modes[task->mode], task->ask))
+        task->mode++;
     for (int64_t f = 0; f < task->depth_count; f++)
         task->depths[f] = ((double)f + 0.5) / (double)task->depth_count;
     task->logits = malloc(kvc_model_info(task->model)->vocab * sizeof *task->logits);
@@ -389,8 +466,12 @@ static int run_task(struct task *task) {
 }
 
 int eval_needle(const struct cli_command *command, int argc, char **argv) {
-    struct task task = {
-        .command = command, .texts = 10, .depth_count = 5, .seed = 1, .lengths = {.items = {1024}, .count = 1}};
+    struct task task = {.command = command,
+                        .ask = "one",
+                        .texts = 10,
+                        .depth_count = 5,
+                        .seed = 1,
+                        .lengths = {.items = {1024}, .count = 1}};
     cli_common_defaults(&task.common);
     const struct cli_option options[] = {
         {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &task.model_path, 0, 0, NULL},
@@ -399,6 +480,9 @@ int eval_needle(const struct cli_command *command, int argc, char **argv) {
         {CLI_INT, 0, "texts", "N", "texts of each length", &task.texts, 1, 100000, NULL},
         {CLI_INT, 0, "depths", "N", "facts in a text, at evenly spaced depths, each asked for", &task.depth_count, 1,
          DEPTHS_MOST, NULL},
+        {CLI_CHOICE, 0, "ask", "HOW",
+         "each fact after the whole text, one after another within one answer, or one after another in turns",
+         &task.ask, 0, 0, "one|answer|turns"},
         {CLI_INT, 0, "seed", "S", "of the texts", &task.seed, 0, 1000000000, NULL},
         {CLI_INT, 0, "show", "N", "show the first N texts, a question and every answer", &task.show, 0, 1000, NULL},
         {CLI_TEXT, 0, "words", "FILE", "lists of words; words.json beside the model, or the bundled ones",

@@ -5,7 +5,9 @@ const struct cli_command eval_tasks[] = {
     {"eval needle", "-m MODEL --kv SPEC [--kv SPEC...]", "finds facts hidden at several depths of long texts",
      "Makes texts of filler sentences with one fact at each depth (\"the magic number for lantern 48 21 .\"), asks for "
      "every fact after the whole text, and compares the greedy answer with the two numbers. All policies get the same "
-     "texts and questions.\n\n"
+     "texts and questions. --ask answer reads the text once and asks for one fact after another within one long "
+     "answer, "
+     "so that methods which evict while decoding must keep what later questions need; --ask turns asks in turns.\n\n"
      "The table shows, for each policy and length, the share of exact answers at each depth and over all, the entries "
      "of the fullest head after the prompt, the bytes of cache and state held then, and the bytes of cache read per "
      "generated token.",
