@@ -15,4 +15,4 @@ const struct kvc_policy_class *const kvc_policy_list[] = {
     &kvc_policy_morphkv,
     &kvc_policy_dapq,
     &kvc_policy_take,
-    NULL};
+    &kvc_policy_tova, NULL};

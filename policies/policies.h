@@ -17,7 +17,7 @@ extern const struct kvc_policy_class
     kvc_policy_lacache,
     kvc_policy_duo,
     kvc_policy_morphkv,
-    kvc_policy_dapq,
+    kvc_policy_dapq, kvc_policy_tova,
     kvc_policy_take;
 /* clang-format on */
 

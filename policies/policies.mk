@@ -12,4 +12,4 @@ libkvc_la_SOURCES += policies/lacache.c
 libkvc_la_SOURCES += policies/duo.c
 libkvc_la_SOURCES += policies/morphkv.c
 libkvc_la_SOURCES += policies/dapq.c
-libkvc_la_SOURCES += policies/take.c
+libkvc_la_SOURCES += policies/take.c policies/tova.c

@@ -1,0 +1,54 @@
+/* tova.c - what the newest query attends to (TOVA). The method docs/adding-a-method.md walks through. */
+#include "policies/policies.h"
+
+static const struct kvc_option options[] = {
+    {"budget", KVC_OPTION_BUDGET, NULL, 2, KVC_BUDGET_MOST, NULL, "entries kept per KV head, the newest included"},
+    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+
+static uint64_t budget_of(const struct kvc_values *values, uint64_t held) { return kvc_budget(values, held, 1); }
+
+static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+    return budget_of(values, prompt) + (steps ? 1 : 0);
+}
+
+static uint32_t queries(const struct kvc_values *values) {
+    (void)values;
+    return 1;
+}
+
+/* Both stages: the last query of the prompt, and then the query of every step, say what stays. */
+static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const uint64_t budget = budget_of(values, info->held);
+    if (info->entries <= budget)
+        return KVC_OK;
+    struct kvc_scores *scores;
+    enum kvc_status status = kvc_stage_scores(stage, &scores, error);
+    if (status == KVC_OK)
+        status = kvc_stage_window_mass(stage, 1, scores, error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_keep keep = {.tail = 1, .top = budget - 1, .limit = budget, .recent = INT64_MAX, .scores = scores};
+    return kvc_stage_keep(stage, &keep, error);
+}
+
+const struct kvc_policy_class kvc_policy_tova = {
+    .name = "tova",
+    .summary = "what the newest query attends to",
+    .paper = "TOVA, arXiv:2401.06104",
+    .idea =
+        "A cache of constant size in which the newest query decides: the entry it gives the least weight goes. Nothing "
+        "is remembered of earlier queries, so no state is kept beside the entries.",
+    .formula =
+        "score_j = sum over the group's heads of a_ij, i the newest query; kept = top B - 1, and the newest entry",
+    .memory = "B entries (B + 1 within a decode step)",
+    .traffic = "B + 1 entries per generated token",
+    .differences =
+        "one selection per KV head from its group's sum; the paper takes the mean over all heads of a layer. The "
+        "newest entry always stays",
+    .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
+    .options = options,
+    .queries = queries,
+    .bound = bound,
+    .prompt = evict,
+    .decode = evict};
