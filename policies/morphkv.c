@@ -49,7 +49,7 @@ static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *v
                                      recent, scores, error);
     if (status != KVC_OK)
         return status;
-    const struct kvc_keep keep = {.top = budget - window, .recent = recent, .scores = scores};
+    const struct kvc_keep keep = {.top = budget - window, .limit = budget, .recent = recent, .scores = scores};
     return kvc_stage_keep(stage, &keep, error);
 }
 

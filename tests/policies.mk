@@ -5,6 +5,11 @@ KVC_SIDE_BY_SIDE = tests/side_by_side.c tests/side_by_side.h tests/obvious.c tes
 tests_test_methods_SOURCES = tests/test_methods.c $(KVC_SIDE_BY_SIDE)
 tests_test_methods_LDADD = $(KVC_TEST_LIBS)
 
+check_PROGRAMS += tests/test_methods_scores
+tests_test_methods_scores_SOURCES = tests/test_methods_scores.c tests/obvious_scores.c tests/obvious_scores.h \
+	$(KVC_SIDE_BY_SIDE)
+tests_test_methods_scores_LDADD = $(KVC_TEST_LIBS)
+
 check_PROGRAMS += tests/test_policy
 tests_test_policy_SOURCES = tests/test_policy.c
 tests_test_policy_LDADD = $(KVC_TEST_LIBS)

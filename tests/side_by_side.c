@@ -65,7 +65,7 @@ struct both {
 };
 
 static struct head *append_to(struct both *both, uint32_t l, uint32_t h, uint32_t row) {
-    struct head *head = &both->heads[l * both->t->kv_heads + h];
+    struct head *head = &both->heads[l * both->t->lists + h];
     append(head, both->t, both->side->type, l, h, row);
     both->keys[both->key_count++] = head->entries[head->count - 1].k;
     return head;
