@@ -67,7 +67,7 @@ static uint64_t run_alone(struct kvc_model *m, const char *policy, enum kvc_type
     const struct kvc_prompt_options rows = {add_row, NULL, hash};
     size_t at = 0;
     for (int turn = 0; turn < 2; turn++) {
-        const size_t count = turn == 0 ? PROMPT : 40;
+        const size_t count = turn == 1 ? 40 : kvc_test_thinned() ? 70 : PROMPT;
         FINE(kvc_session_prompt(session, tokens + at, count, &rows, logits, &error));
         kvc_hash_add(hash, logits, vocab);
         at += count;
@@ -296,7 +296,7 @@ static void test_estimate(void **state) {
     const struct kvc_geometry geometry = {info->layers, info->heads, info->kv_heads, info->head_size};
     static const uint64_t prompts[] = {40, 256, 900}, steps[] = {1, 30, 300};
     for (size_t p = 0; p < POLICIES; p = after(p)) {
-        for (size_t n = 0; n < 9; n = after(n)) {
+        for (size_t n = 0; n < (kvc_test_thinned() ? 8 : 9); n = after(n)) {
             struct kvc_estimate expected;
             struct kvc_session_stats stats;
             struct kvc_session *session = open_with(model, policies[p], KVC_Q8_0, 0);
