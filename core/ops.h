@@ -150,7 +150,8 @@ struct kvc_select_scores {
     uint32_t stride;
     uint64_t *bytes_read; /* NULL, or gets += what was read of the heads that were not passed over. A place costs: exact
                              row_bytes; channels dims * row_bytes / d (in all, rounded down), from pages dims elements
-                             of their type; a page dims, or (bound) 2 * d elements */
+                             of their type; a page dims elements, or (bound) one for every channel of which a head
+                             of the group needs low, and one for every one of which a head needs high */
 };
 
 /* From scores to read lists. A head with no more than `budget` places reads all of them. Otherwise: the newest `local`

@@ -103,21 +103,21 @@ static uint32_t places(const struct kvc_session *session, uint32_t layer, uint32
 }
 
 /* Pages of the size asked for, over all places as they are now. */
-static enum kvc_status update_pages(struct kvc_session *session, uint32_t layer, uint32_t page, uint32_t most,
-                                    struct kvc_error *error) {
+static enum kvc_status update_pages(struct kvc_session *session, uint32_t layer, uint32_t page, bool low,
+                                    uint32_t most, struct kvc_error *error) {
     struct kvc_select_layer *select = &session->select[layer];
     struct kvc_cache *cache = &session->cache;
     const struct kvc_lists *lists = &cache->layer[layer].lists;
     const uint32_t count = most / page + (most % page > 0);
-    if (select->pages.page != page || select->pages.stride < count) {
+    if (select->pages.page != page || select->pages.stride < count || (low && !select->pages.low)) {
         const enum kvc_type type = cache->format.type == KVC_F16 ? KVC_F16 : KVC_F32;
-        const uint32_t stride = (count / 64 + 1) * 64;
+        const uint32_t stride = ((count + count / 64) / 64 + 1) * 64; /* growing fills all of them anew */
         const size_t value = type == KVC_F16 ? 2 : 4;
         free_pages(session, select);
         select->page_bytes = (size_t)lists->kv_heads * stride * cache->format.head_size * value;
-        enum kvc_status status = kvc_cache_state_create(cache, select->page_bytes, &select->pages.low, error);
-        if (status == KVC_OK)
-            status = kvc_cache_state_create(cache, select->page_bytes, &select->pages.high, error);
+        enum kvc_status status = kvc_cache_state_create(cache, select->page_bytes, &select->pages.high, error);
+        if (status == KVC_OK && low)
+            status = kvc_cache_state_create(cache, select->page_bytes, &select->pages.low, error);
         if (status != KVC_OK)
             return status;
         select->pages.page = page;
@@ -192,9 +192,13 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
     const struct kvc_read_list *view = layer->view.rank ? &layer->view : NULL;
     const struct kvc_lists *lists = &kvc_stage_lists(stage)->lists;
     const struct kvc_network *network = session->runner->network;
-    const bool bound = select->kind == KVC_SELECT_PAGE_BOUND, paged = bound || select->kind == KVC_SELECT_PAGE_CHANNELS;
+    const bool bound = select->kind == KVC_SELECT_PAGE_BOUND, channels = select->kind == KVC_SELECT_CHANNELS;
+    const bool by_page = bound || select->kind == KVC_SELECT_PAGE_CHANNELS;
+    const bool paged = by_page || (channels && select->page);
     const uint32_t stride = (most + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
-    enum kvc_status status = paged ? update_pages(session, stage->layer, select->page, most, error) : KVC_OK;
+    enum kvc_status status = KVC_OK;
+    if (paged)
+        status = update_pages(session, stage->layer, by_page ? select->page : 1, by_page, most, error);
     if (status == KVC_OK && select->mean_value)
         status = update_sums(session, stage->layer, error);
     if (status == KVC_OK)
@@ -225,7 +229,7 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
                                           .bytes_read = &bytes};
     const struct kvc_select_reads reads = {.lists = lists,
                                            .view = view,
-                                           .pages = job.pages,
+                                           .pages = by_page ? job.pages : NULL,
                                            .whole = bound,
                                            .heads = stage->info.heads,
                                            .budget = select->budget,

@@ -412,7 +412,8 @@ enum kvc_status kvc_stage_go_on(struct kvc_stage *stage, const uint32_t *rows, u
 
 /* Select stage: what the step's query reads of every head (or of its view). A head with no more than `budget` entries
  * reads all. exact: the `top` best by attention weight; channels: the `top` best by weights from its `dims` strongest
- * channels, the newest `local` among them, with mean_value the unread share is given the mean value (sparq);
+ * channels, the newest `local` among them, with mean_value the unread share is given the mean value (sparq); page 1:
+ * the keys are kept a second time, by channel, so that only those channels are read from memory;
  * page_channels: the same from pages of `page` entries (hsa); page_bound: the `top` best pages by upper bound (quest).
  */
 enum kvc_select_kind { KVC_SELECT_EXACT, KVC_SELECT_CHANNELS, KVC_SELECT_PAGE_CHANNELS, KVC_SELECT_PAGE_BOUND };

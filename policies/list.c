@@ -15,4 +15,11 @@ const struct kvc_policy_class *const kvc_policy_list[] = {
     &kvc_policy_morphkv,
     &kvc_policy_dapq,
     &kvc_policy_take,
-    &kvc_policy_tova, NULL};
+    &kvc_policy_tova,
+    &kvc_policy_quest,
+    &kvc_policy_sparq,
+    &kvc_policy_hsa,
+    &kvc_policy_rocketkv,
+    &kvc_policy_rocketkv_mt,
+    &kvc_policy_topk,
+    NULL};

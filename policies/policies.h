@@ -4,6 +4,7 @@
 #define KVC_POLICIES_H
 
 #include "core/engine.h"
+#include "policies/select_sizes.h"
 
 /* clang-format off */
 extern const struct kvc_policy_class
@@ -17,8 +18,15 @@ extern const struct kvc_policy_class
     kvc_policy_lacache,
     kvc_policy_duo,
     kvc_policy_morphkv,
-    kvc_policy_dapq, kvc_policy_tova,
-    kvc_policy_take;
+    kvc_policy_dapq,
+    kvc_policy_take,
+    kvc_policy_tova,
+    kvc_policy_quest,
+    kvc_policy_sparq,
+    kvc_policy_hsa,
+    kvc_policy_rocketkv,
+    kvc_policy_rocketkv_mt,
+    kvc_policy_topk;
 /* clang-format on */
 
 /* The largest budget a policy string may name: positions are 31 bits. */
@@ -26,6 +34,13 @@ extern const struct kvc_policy_class
 
 /* METHODS rule 7: budget must be above what `part` takes of it. */
 enum kvc_status kvc_check_above(const struct kvc_values *values, const char *part, struct kvc_error *error);
+
+/* An option whose default 0 means "not given" must not be given as 0. */
+enum kvc_status kvc_check_given(const struct kvc_values *values, const char *name, struct kvc_error *error);
+
+/* `dims` channels of keys must be there. */
+enum kvc_status kvc_check_dims(const struct kvc_values *values, const struct kvc_geometry *geometry,
+                               struct kvc_error *error);
 
 /* The budget for what a head held when the turn's prompt was in; a share is at least part + 1. */
 uint64_t kvc_budget(const struct kvc_values *values, uint64_t held, uint64_t part);

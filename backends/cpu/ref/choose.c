@@ -119,6 +119,21 @@ static void softmax(const struct scored *s) {
         s->score[i] = seen(s, i) ? s->score[i] * share : 0.0f;
 }
 
+/* Values of a page that its bound needs: of each channel low, high or both. */
+static uint32_t sides_of(const struct scored *s) {
+    uint32_t sides = 0;
+    for (uint32_t c = 0; c < s->d; c++) {
+        bool low = false, high = false;
+        for (uint32_t g = 0; g < s->group; g++) {
+            bool negative = s->q[g * s->d + c] < 0.0f;
+            low = low || negative;
+            high = high || !negative;
+        }
+        sides += (uint32_t)low + (uint32_t)high;
+    }
+    return sides;
+}
+
 static uint64_t bytes_of(const struct scored *s) {
     const struct kvc_select_scores *call = s->call;
     uint64_t n = 0, row = call->lists->format.row_bytes, element = 0;
@@ -134,7 +149,7 @@ static uint64_t bytes_of(const struct scored *s) {
     case KVC_SCORE_PAGE_CHANNELS:
         return n * call->dims * element;
     case KVC_SCORE_PAGE_BOUND:
-        return n * 2 * s->d * element;
+        return n * sides_of(s) * element;
     }
     return 0;
 }

@@ -111,6 +111,14 @@ static float channel_factor(const struct choose_job *job, const struct choose_wo
     return kvc_div(1.0f, kvc_sqrt((float)job->d * kvc_div(a, b)));
 }
 
+/* Which sides of a channel bounds need: 1 low, 2 high. */
+static unsigned sides_of(const struct choose_job *job, const float *q, uint32_t c) {
+    unsigned sides = 0;
+    for (uint32_t g = 0; g < job->group; g++)
+        sides |= q[(size_t)g * job->d + c] < 0.0f ? 1u : 2u;
+    return sides;
+}
+
 /* Where the chosen channels lie in pages, or in `turned`. */
 static uint32_t point_channels(const struct choose_job *job, struct choose_work *work, uint32_t h, const float *q) {
     const struct kvc_select_scores *call = job->call;
@@ -126,6 +134,12 @@ static uint32_t point_channels(const struct choose_job *job, struct choose_work 
         const size_t from = ((size_t)h * job->d + c) * call->pages->stride * (call->pages->type == KVC_F16 ? 2 : 4);
         work->dots[i].high = (const unsigned char *)call->pages->high->data + from;
         work->dots[i].low = call->pages->low ? (const unsigned char *)call->pages->low->data + from : NULL;
+        if (bound) { /* the side that no head needs is not read */
+            const unsigned sides = sides_of(job, q, c);
+            work->dots[i].high = sides & 2u ? work->dots[i].high : work->dots[i].low;
+            work->dots[i].low = sides & 1u ? work->dots[i].low : work->dots[i].high;
+            continue;
+        }
         for (uint32_t g = 0; g < job->group; g++)
             sum = sum + q[(size_t)g * job->d + c];
         if (call->kind == KVC_SCORE_PAGE_CHANNELS && sum < 0.0f)
@@ -342,6 +356,21 @@ static struct choose_head open_choose(const struct choose_job *job, const struct
     return head;
 }
 
+static void count_bytes(const struct choose_job *job, const struct choose_head *head) {
+    const struct kvc_select_scores *call = job->call;
+    const float *q = (const float *)kvc_span_data(call->q) + (size_t)head->h * job->group * job->d;
+    const uint64_t n = head->units - head->first, row = call->lists->format.row_bytes;
+    const uint64_t element = call->pages && call->pages->type == KVC_F16 ? 2 : 4;
+    uint64_t sides = 0;
+    for (uint32_t c = 0; c < job->d && call->kind == KVC_SCORE_PAGE_BOUND; c++)
+        sides += sides_of(job, q, c) == 3 ? 2 : 1;
+    const uint64_t bytes = call->kind == KVC_SCORE_EXACT        ? n * row
+                           : call->kind == KVC_SCORE_PAGE_BOUND ? n * sides * element
+                           : call->pages                        ? n * call->dims * element
+                                                                : n * call->dims * row / job->d;
+    __atomic_fetch_add(call->bytes_read, bytes, __ATOMIC_RELAXED);
+}
+
 static void choose_task(void *argument, size_t task, unsigned thread) {
     const struct choose_job *job = argument;
     const struct kvc_select_scores *call = job->call;
@@ -370,15 +399,8 @@ static void choose_task(void *argument, size_t task, unsigned thread) {
         exponentials(job, &head, from, to);
     if (job->step == 0 || job->step == 3)
         group_weights(job, &head, from, to);
-    if (job->step <= 1 && split == 0 && call->bytes_read) {
-        const uint64_t n = head.units - head.first, row = call->lists->format.row_bytes;
-        const uint64_t element = call->pages && call->pages->type == KVC_F16 ? 2 : 4;
-        const uint64_t bytes = call->kind == KVC_SCORE_EXACT        ? n * row
-                               : call->kind == KVC_SCORE_PAGE_BOUND ? n * 2 * job->d * element
-                               : call->pages                        ? n * call->dims * element
-                                                                    : n * call->dims * row / job->d;
-        __atomic_fetch_add(call->bytes_read, bytes, __ATOMIC_RELAXED);
-    }
+    if (job->step <= 1 && split == 0 && call->bytes_read)
+        count_bytes(job, &head);
 }
 
 static void select_scores(struct kvc_device *device, const struct kvc_select_scores *call) {

@@ -1,0 +1,92 @@
+/* hsa.c - hybrid sparse attention: bounds of pages from the query's strongest channels (METHODS section 3.4). */
+#include "policies/policies.h"
+
+#include <math.h>
+#include <stdint.h>
+
+static const struct kvc_option options[] = {
+    {"budget", KVC_OPTION_BUDGET, "0", 0, KVC_BUDGET_MOST, NULL,
+     "entries that a step's traffic is worth per KV head: half of it for the guess, half for the entries; 0: ratio, or "
+     "page, dims and topk, are given instead"},
+    {"ratio", KVC_OPTION_REAL, "0", 0, 1 << 20, NULL,
+     "compression of what is held after the prompt, instead of budget"},
+    {"page", KVC_OPTION_INT, "0", 0, 1 << 20, NULL, "neighbouring entries of a page, with dims and topk"},
+    {"dims", KVC_OPTION_INT, "0", 0, 1 << 20, NULL, "channels of the pages that scores are guessed from"},
+    {"topk", KVC_OPTION_INT, "0", 0, KVC_BUDGET_MOST, NULL, "entries read"},
+    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+
+static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+    static const char *const names[] = {"budget", "page", "dims", "topk"};
+    const bool budget = kvc_value_given(values, "budget"), ratio = kvc_value_given(values, "ratio");
+    int direct = 0;
+    enum kvc_status status = KVC_OK;
+    for (int i = 0; i < 4 && status == KVC_OK; i++) {
+        status = kvc_check_given(values, names[i], error);
+        direct += i > 0 && kvc_value_given(values, names[i]);
+    }
+    if (status != KVC_OK)
+        return status;
+    if (ratio && kvc_value_real(values, "ratio") < 1)
+        return kvc_fail(error, KVC_USAGE, "policy hsa: ratio=%.10g: must be a number from 1 to %d",
+                        kvc_value_real(values, "ratio"), 1 << 20);
+    if (budget + ratio + (direct > 0) != 1)
+        return kvc_fail(error, KVC_USAGE, "policy hsa: %s: give one of budget=, ratio=, or page=, dims= and topk=",
+                        budget + ratio + direct ? "budget, ratio and sizes exclude each other" : "budget= is missing");
+    for (int i = 1; i < 4 && direct > 0; i++)
+        if (!kvc_value_given(values, names[i]))
+            return kvc_fail(error, KVC_USAGE, "policy hsa: %s= is missing: page=, dims= and topk= go together",
+                            names[i]);
+    return KVC_OK;
+}
+
+static enum kvc_status check_model(const struct kvc_values *values, const struct kvc_geometry *geometry,
+                                   const bool *acts, struct kvc_error *error) {
+    (void)acts;
+    return kvc_check_dims(values, geometry, error);
+}
+
+static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    struct kvc_select select = {.kind = KVC_SELECT_PAGE_CHANNELS};
+    struct kvc_hsa_sizes sizes;
+    if (kvc_value_given(values, "budget")) {
+        const uint64_t t = kvc_budget(values, info->held, 0);
+        sizes = kvc_hsa_sizes(info->held > t ? (double)info->held / (double)t : 1.0, info->head_size);
+        select.top = kvc_half(t);
+        select.budget = t;
+    } else if (kvc_value_given(values, "ratio")) {
+        const double c2 = kvc_value_real(values, "ratio");
+        sizes = kvc_hsa_sizes(c2, info->head_size);
+        select.top = (uint64_t)floor((double)info->after / (2.0 * c2) + 0.5);
+        select.top = select.top > 0 ? select.top : 1;
+        select.budget = select.top;
+    } else {
+        sizes.page = (uint32_t)kvc_value_int(values, "page");
+        sizes.dims = (uint32_t)kvc_value_int(values, "dims");
+        select.top = select.budget = (uint64_t)kvc_value_int(values, "topk");
+    }
+    select.page = sizes.page;
+    select.dims = sizes.dims;
+    return kvc_stage_select(stage, &select, error);
+}
+
+const struct kvc_policy_class kvc_policy_hsa = {
+    .name = "hsa",
+    .summary = "reads entries of the pages that may score highest in the query's strongest channels",
+    .paper = "Hybrid sparse attention of RocketKV, arXiv:2502.14051",
+    .idea = "quest looks at all channels of few pages, sparq at few channels of all keys; this looks at few channels "
+            "of few pages, which guesses better for the same traffic. Of every page of neighbouring entries the "
+            "smallest and the largest key value of each channel are kept; a query takes, in its strongest channels, "
+            "the one that its sign makes larger. Nothing is evicted.",
+    .formula = "page = ceil(sqrt(c2)) if at most c2, else 1; dims = round(d page / c2); i1 = top dims channels by the "
+               "group's sum of |q|; s1 = q[i1] . (max or min)[i1] / sqrt(d sum|q[i1]| / sum|q|); read = top topk "
+               "entries by the group's sum of softmax(s1), a page's entries having its score; budget t: c2 = N / t, "
+               "topk = t / 2",
+    .memory = "n entries after n tokens, and ceil(n / page) pairs of d values of the cache's type (float32 for Q8_0)",
+    .traffic = "ceil(n / page) times dims values, and topk entries, per generated token",
+    .differences = "a group's sum of q that is 0 counts as positive (Algorithm 1); the authors' code has it negative",
+    .stages = KVC_STAGE_SELECT,
+    .options = options,
+    .check = check,
+    .check_model = check_model,
+    .select = choose};

@@ -1,0 +1,63 @@
+/* quest.c - the pages of entries whose keys may score highest (METHODS section 4). */
+#include "policies/policies.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct kvc_option options[] = {
+    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL,
+     "entries that a step's traffic is worth per KV head: half of it for the bounds, half for the entries"},
+    {"page", KVC_OPTION_TEXT, "16", 0, 0, NULL,
+     "neighbouring entries of a page; auto: the prompt's length / budget, so that bounds cost half the budget"},
+    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+
+#define PAGE_MOST (1 << 20)
+
+/* 0: auto; -1: neither that nor a number in range. */
+static int64_t page_of(const struct kvc_values *values) {
+    const char *text = kvc_value_text(values, "page");
+    const size_t digits = strspn(text, "0123456789");
+    if (!strcmp(text, "auto"))
+        return 0;
+    const long page = digits > 0 && digits <= 8 && !text[digits] ? strtol(text, NULL, 10) : -1;
+    return page >= 1 && page <= PAGE_MOST ? page : -1;
+}
+
+static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+    if (page_of(values) >= 0)
+        return KVC_OK;
+    return kvc_fail(error, KVC_USAGE, "policy quest: page=%.60s: must be auto, or a whole number from 1 to %d",
+                    kvc_value_text(values, "page"), PAGE_MOST);
+}
+
+static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const uint64_t held = kvc_stage_info(stage)->held, budget = kvc_budget(values, held, 0);
+    uint64_t page = (uint64_t)page_of(values);
+    if (page == 0)
+        page = (2 * held + budget) / (2 * budget);
+    page = page < 1 ? 1 : page < PAGE_MOST ? page : PAGE_MOST;
+    const uint64_t top = budget / (2 * page);
+    const struct kvc_select select = {
+        .kind = KVC_SELECT_PAGE_BOUND, .page = (uint32_t)page, .budget = budget, .top = top > 0 ? top : 1};
+    return kvc_stage_select(stage, &select, error);
+}
+
+const struct kvc_policy_class kvc_policy_quest = {
+    .name = "quest",
+    .summary = "reads the pages whose keys may score highest",
+    .paper = "Quest, arXiv:2406.10774",
+    .idea = "Entries lie in pages of neighbours, and of every page the smallest and the largest value of each channel "
+            "of its keys is kept. They bound from above what any key of the page can score with the query, so the "
+            "pages worth reading are found without reading their keys. Nothing is evicted.",
+    .formula = "bound of a page = sum over the channels of max(q max, q min), summed over the group's heads; read = "
+               "the top floor(B / (2 page)) pages, at least one",
+    .memory = "n entries after n tokens, and ceil(n / page) pairs of d values of the cache's type (float32 for Q8_0)",
+    .traffic = "at most ceil(n / page) times 2 d values (d where a group's heads agree on every sign), and the top "
+               "pages' entries, per generated token",
+    .differences = "one choice per KV head, from the sum of its group's bounds; the budget counts the bounds as well; "
+                   "the first two layers are not left out (skip_layers=2 does that)",
+    .stages = KVC_STAGE_SELECT,
+    .options = options,
+    .check = check,
+    .select = choose};

@@ -1,0 +1,126 @@
+/* rocketkv.c - snapkv in the prompt, then hsa in decode, from one budget: rocketkv, and rocketkv-mt for several turns
+ * (METHODS section 3.4). */
+#include "policies/policies.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct kvc_option options[] = {
+    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL,
+     "entries that a step's traffic is worth per KV head: half of it for the guess, half for the entries"},
+    {"window", KVC_OPTION_INT, "32", 1, 1 << 20, NULL, "last queries of the prompt that vote, and always stay"},
+    {"kernel", KVC_OPTION_INT, "63", 1, 1 << 20, NULL, "odd width of the pooling over neighbouring entries"},
+    {"pooling", KVC_OPTION_CHOICE, "max", 0, 0, "max|avg", "how neighbours are pooled"},
+    {"split", KVC_OPTION_TEXT, "auto", 0, 0, NULL,
+     "the share r of the compression, as its power, that falls to the prompt stage, 0 to 1; auto: by the compression"},
+    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+
+/* -1: auto; -2: neither that nor 0 to 1. */
+static double split_of(const struct kvc_values *values) {
+    const char *text = kvc_value_text(values, "split");
+    char *end;
+    if (!strcmp(text, "auto"))
+        return -1;
+    if (!*text || strspn(text, "0123456789.") != strlen(text))
+        return -2;
+    const double split = strtod(text, &end);
+    return *end == 0 && split >= 0 && split <= 1 ? split : -2;
+}
+
+static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+    const enum kvc_status status = kvc_check_kernel(values, error);
+    if (status != KVC_OK || split_of(values) > -2)
+        return status;
+    return kvc_fail(error, KVC_USAGE, "policy: split=%.60s: must be auto, or a number from 0 to 1",
+                    kvc_value_text(values, "split"));
+}
+
+static struct kvc_rocket_sizes sizes_of(const struct kvc_values *values, uint64_t held, uint32_t window) {
+    return kvc_rocket_sizes(held, kvc_budget(values, held, 0), window, split_of(values));
+}
+
+static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+    return sizes_of(values, prompt, kvc_window_queries(values)).kept + steps;
+}
+
+/* What stage 1 keeps; false: everything. */
+static enum kvc_status filter(struct kvc_stage *stage, const struct kvc_values *values, bool view,
+                              struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const uint32_t window = kvc_window_rows(values, info);
+    const uint64_t kept = sizes_of(values, info->held, window).kept;
+    if (info->entries <= kept)
+        return KVC_OK;
+    struct kvc_scores *scores;
+    const enum kvc_status status = kvc_window_scores(stage, values, window, &scores, error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_keep keep = {
+        .tail = window, .top = kept - window, .limit = kept, .recent = INT64_MAX, .scores = scores};
+    return view ? kvc_stage_view(stage, &keep, error) : kvc_stage_keep(stage, &keep, error);
+}
+
+static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    return filter(stage, values, false, error);
+}
+
+static enum kvc_status prompt_view(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    return filter(stage, values, true, error);
+}
+
+static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const struct kvc_rocket_sizes sizes = sizes_of(values, info->held, kvc_window_queries(values));
+    const struct kvc_hsa_sizes hsa = kvc_hsa_sizes(sizes.c2, info->head_size);
+    const uint64_t t = kvc_budget(values, info->held, 0);
+    const struct kvc_select select = {.kind = KVC_SELECT_PAGE_CHANNELS,
+                                      .page = hsa.page,
+                                      .dims = hsa.dims,
+                                      .budget = t,
+                                      .top = kvc_half(t)};
+    return kvc_stage_select(stage, &select, error);
+}
+
+#define FORMULA                                                                                                        \
+    "c = S / t (at least 1), r = min(0.2 + 0.06 log2 c, 0.8); stage 1 keeps max(w + 1, floor(S / c^r)) entries by "    \
+    "snapkv's score; stage 2 is hsa with c2 = c^(1-r) and topk = t / 2"
+
+const struct kvc_policy_class kvc_policy_rocketkv = {
+    .name = "rocketkv",
+    .summary = "snapkv in the prompt, then hsa in decode, split by the compression",
+    .paper = "RocketKV, arXiv:2502.14051",
+    .idea = "Evicting for good loses what later queries need when it evicts much; choosing what to read loses when it "
+            "must guess from little. Each does well at a modest compression, so a large one is split: the prompt is "
+            "thinned coarsely, with a wide pooling, and decode chooses among what is left. The higher the compression, "
+            "the larger the share of the first.",
+    .formula = FORMULA,
+    .memory = "S / c^r entries after the prompt, one more per generated token, and a pair of d values per page of them",
+    .traffic = "about t entries per generated token: half of it values of pages, half entries",
+    .differences = "c2 from the exact ratio, where the authors' code takes the floored size of stage 1 and sets aside "
+                   "room for the answer",
+    .stages = KVC_STAGE_PROMPT | KVC_STAGE_SELECT,
+    .options = options,
+    .check = check,
+    .queries = kvc_window_queries,
+    .bound = bound,
+    .prompt = prompt,
+    .select = choose};
+
+const struct kvc_policy_class kvc_policy_rocketkv_mt = {
+    .name = "rocketkv-mt",
+    .summary = "rocketkv that evicts nothing, for several turns",
+    .paper = "RocketKV-MT, arXiv:2502.14051",
+    .idea = "What one turn's question does not need the next one's may. The first stage only says which entries decode "
+            "may choose from in this turn, together with those that the turn generates; the next prompt attends to the "
+            "whole history and filters it anew.",
+    .formula = FORMULA "; both stages leave every entry in the cache, and each turn's prompt attends to all of it",
+    .memory = "n entries after n tokens, and a rank per entry and a pair of d values per page of what was filtered",
+    .traffic = "about t entries per generated token: half of it values of pages, half entries",
+    .differences = "as rocketkv",
+    .stages = KVC_STAGE_PROMPT | KVC_STAGE_SELECT,
+    .options = options,
+    .check = check,
+    .queries = kvc_window_queries,
+    .prompt = prompt_view,
+    .select = choose};

@@ -1,0 +1,92 @@
+/* sparq.c - approximate scores from the query's strongest channels, and a mean for what is not read (METHODS
+ * section 4). */
+#include "policies/policies.h"
+
+#include <stdint.h>
+#include <string.h>
+
+static const struct kvc_option options[] = {
+    {"budget", KVC_OPTION_BUDGET, "0", 0, KVC_BUDGET_MOST, NULL,
+     "entries that a step's traffic is worth per KV head: topk = budget / 2 and dims = d budget / n unless they are "
+     "given; 0: both must be"},
+    {"dims", KVC_OPTION_INT, "0", 0, 1 << 20, NULL, "channels of the keys that scores are guessed from; 0: by budget"},
+    {"topk", KVC_OPTION_INT, "0", 0, KVC_BUDGET_MOST, NULL, "entries read; 0: by budget"},
+    {"local", KVC_OPTION_INT, "0", 0, KVC_BUDGET_MOST, NULL, "newest entries that are always among those read"},
+    {"mean_value", KVC_OPTION_CHOICE, "on", 0, 0, "on|off",
+     "give what is not read its guessed weight times the mean of all values"},
+    {"keys", KVC_OPTION_CHOICE, "twice", 0, 0, "twice|once",
+     "keep the keys a second time, by channel, so that a few channels can be read alone; once saves that memory, and "
+     "reading them then touches nearly all of the keys"},
+    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+
+static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+    static const char *const names[] = {"budget", "dims", "topk"};
+    const bool budget = kvc_value_given(values, "budget");
+    enum kvc_status status = KVC_OK;
+    for (int i = 0; i < 3 && status == KVC_OK; i++)
+        status = kvc_check_given(values, names[i], error);
+    for (int i = 1; i < 3 && status == KVC_OK; i++)
+        if (!budget && !kvc_value_given(values, names[i]))
+            status = kvc_fail(error, KVC_USAGE,
+                              "policy sparq: %s= is missing: give budget=, or dims= and topk=, each at least 1",
+                              names[i]);
+    if (status != KVC_OK || kvc_value_is_share(values, "budget"))
+        return status;
+    const int64_t topk = kvc_value_given(values, "topk") ? kvc_value_int(values, "topk")
+                                                         : (kvc_value_int(values, "budget") + 1) / 2;
+    const int64_t local = kvc_value_int(values, "local");
+    if (budget && topk > kvc_value_int(values, "budget"))
+        return kvc_fail(error, KVC_USAGE, "policy sparq: topk=%lld: must be 1 to budget=%lld", (long long)topk,
+                        (long long)kvc_value_int(values, "budget"));
+    if (local > topk)
+        return kvc_fail(error, KVC_USAGE, "policy sparq: local=%lld: must be 0 to topk, which is %lld",
+                        (long long)local, (long long)topk);
+    return KVC_OK;
+}
+
+static enum kvc_status check_model(const struct kvc_values *values, const struct kvc_geometry *geometry,
+                                   const bool *acts, struct kvc_error *error) {
+    (void)acts;
+    return kvc_check_dims(values, geometry, error);
+}
+
+static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const uint64_t n = info->entries, topk = (uint64_t)kvc_value_int(values, "topk");
+    const uint64_t budget = kvc_value_given(values, "budget") ? kvc_budget(values, info->held, 0) : topk;
+    uint64_t dims = (uint64_t)kvc_value_int(values, "dims");
+    if (dims == 0) {
+        dims = n ? (2 * info->head_size * budget + n) / (2 * n) : 1;
+        dims = dims < 1 ? 1 : dims < info->head_size ? dims : info->head_size;
+    }
+    struct kvc_select select = {.kind = KVC_SELECT_CHANNELS,
+                                .page = strcmp(kvc_value_text(values, "keys"), "twice") ? 0 : 1,
+                                .dims = (uint32_t)dims,
+                                .budget = budget,
+                                .top = topk ? topk : kvc_half(budget),
+                                .local = (uint64_t)kvc_value_int(values, "local"),
+                                .mean_value = !strcmp(kvc_value_text(values, "mean_value"), "on")};
+    select.local = select.local < select.top ? select.local : select.top;
+    return kvc_stage_select(stage, &select, error);
+}
+
+const struct kvc_policy_class kvc_policy_sparq = {
+    .name = "sparq",
+    .summary = "reads the entries that score highest in the query's strongest channels",
+    .paper = "SparQ Attention, arXiv:2312.04985",
+    .idea = "A few channels of the query carry most of its weight. Scores from those channels alone, of all keys, "
+            "guess which entries matter; these are read in full. What is not read is stood in for by the mean of all "
+            "values, with the weight that the guess gives it. Nothing is evicted.",
+    .formula = "i1 = top dims channels by the group's sum of |q|; s1 = q[i1] . k[i1] / sqrt(d sum|q[i1]| / sum|q|); "
+               "read = top topk by the group's sum of softmax(s1); output = alpha y + (1 - alpha) mean(V), alpha the "
+               "guessed weight of what is read",
+    .memory = "n entries after n tokens, and with keys=twice n keys more (float32 for Q8_0); d floats per KV head",
+    .traffic = "n times dims values, and topk entries, per generated token (keys=once: what is read from memory is "
+               "nearer to n keys)",
+    .differences = "one choice of channels and entries per KV head, from its group's sums; the newest entries are read "
+                   "always only where local says so",
+    .stages = KVC_STAGE_SELECT,
+    .options = options,
+    .check = check,
+    .check_model = check_model,
+    .select = choose};

@@ -1,0 +1,29 @@
+/* topk.c - the oracle of select methods: the entries with the most attention weight (METHODS section 4). */
+#include "policies/policies.h"
+
+#include <stdint.h>
+
+static const struct kvc_option options[] = {
+    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, "entries read per KV head and step"},
+    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+
+static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const uint64_t budget = kvc_budget(values, kvc_stage_info(stage)->held, 0);
+    const struct kvc_select select = {.kind = KVC_SELECT_EXACT, .budget = budget, .top = budget};
+    return kvc_stage_select(stage, &select, error);
+}
+
+const struct kvc_policy_class kvc_policy_topk = {
+    .name = "topk",
+    .summary = "reads the entries with the most weight, known from all of them (oracle)",
+    .paper = "Exact-TopK of RocketKV, arXiv:2502.14051",
+    .idea = "Every key is read and its weight computed; attention is then taken over the best entries alone. It saves "
+            "the traffic of values only, but says how good a method that chooses what to read can be: they all try to "
+            "guess this choice from less.",
+    .formula = "read = top B by the sum over the group's heads of a_j",
+    .memory = "n entries after n tokens",
+    .traffic = "n keys, and B entries, per generated token",
+    .differences = "one choice per KV head, by the sum of its group's weights",
+    .stages = KVC_STAGE_SELECT,
+    .options = options,
+    .select = choose};
