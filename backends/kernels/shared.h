@@ -30,4 +30,10 @@
 #define KVC_ACCUMULATE 4u  /* onto state columns first and first + 1 */
 #define KVC_MOMENTS 5u     /* scores [H, stride] = fma(gamma, variance, mean); low [H, 2, stride]: the ranks' totals */
 
+/* enum kvc_score_kind (core/ops.h); the host checks that they agree. */
+#define KVC_UNITS_EXACT 0u
+#define KVC_UNITS_CHANNELS 1u
+#define KVC_UNITS_PAGE_CHANNELS 2u
+#define KVC_UNITS_PAGE_BOUND 3u
+
 #endif

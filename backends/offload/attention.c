@@ -60,7 +60,7 @@ void kvc_offload_attention(struct kvc_device *device, const struct kvc_attention
             if (!spare)
                 return;
             some_rows(offload, a, segment, segment->row + row, rows, tiles, spare,
-                      kvc_offload_read_note(offload, segment->bytes_read, entry_bytes));
+                      kvc_offload_read_notes(offload, 1, segment->bytes_read, entry_bytes, 1));
         }
     }
 }

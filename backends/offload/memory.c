@@ -46,7 +46,8 @@ void kvc_offload_take_notes(struct kvc_offload *offload) {
     offload->driver->zero(offload, offload->notes.handle, 0, words * sizeof *notes);
     if (!offload->lost) {
         for (uint32_t i = 0; i < offload->read_count; i++)
-            *offload->reads[i].to += notes[KVC_NOTE_READ + i] * offload->reads[i].bytes;
+            *offload->reads[i].to +=
+                notes[KVC_NOTE_READ + i] * offload->reads[i].bytes / offload->reads[i].divisor;
         offload->device.saturated += notes[KVC_NOTE_SATURATED];
     }
     switch (notes[KVC_NOTE_FAILURE]) {

@@ -26,6 +26,7 @@ enum kvc_status kvc_offload_open(struct kvc_offload *offload, struct kvc_error *
     kvc_offload_fill_cache(&offload->table);
     kvc_offload_fill_scores(&offload->table);
     kvc_offload_fill_choice(&offload->table);
+    kvc_offload_fill_select(&offload->table);
     offload->table.attention = kvc_offload_attention;
     offload->table.close = kvc_offload_close;
     offload->device.ops = &offload->table;
@@ -86,14 +87,18 @@ struct kvc_buffer *kvc_offload_spare(struct kvc_offload *offload, uint64_t bytes
     return spare;
 }
 
-uint32_t kvc_offload_read_note(struct kvc_offload *offload, uint64_t *to, uint64_t entry_bytes) {
-    if (!to)
+uint32_t kvc_offload_read_notes(struct kvc_offload *offload, uint32_t count, uint64_t *to, uint64_t bytes,
+                                uint64_t divisor) {
+    uint32_t first;
+    if (!to || count > KVC_NOTES - KVC_NOTE_READ)
         return 0;
-    if (offload->read_count == KVC_NOTES - KVC_NOTE_READ)
+    if (offload->read_count > KVC_NOTES - KVC_NOTE_READ - count)
         kvc_offload_take_notes(offload);
+    first = KVC_NOTE_READ + offload->read_count;
     offload->noted = true;
-    offload->reads[offload->read_count] = (struct kvc_offload_read){to, entry_bytes};
-    return KVC_NOTE_READ + offload->read_count++;
+    for (uint32_t i = 0; i < count; i++)
+        offload->reads[offload->read_count++] = (struct kvc_offload_read){to, bytes, divisor};
+    return first;
 }
 
 uint32_t kvc_offload_most_slots(const struct kvc_lists *lists) {

@@ -57,6 +57,15 @@
     apply(group_scores) \
     apply(keep) \
     apply(shares) \
+    apply(view_append) \
+    apply(pages_update) \
+    apply(value_sums) \
+    apply(mix_mean) \
+    apply(select_channels) \
+    apply(select_units) \
+    apply(select_softmax) \
+    apply(select_sums) \
+    apply(select_reads) \
     apply(check)
 /* clang-format on */
 enum kvc_kernel {
@@ -112,7 +121,7 @@ struct kvc_arena { /* chunks as backends/kernels/lists.h numbers them; NULL wher
 };
 
 struct kvc_offload_read {
-    uint64_t *to, bytes; /* of an entry */
+    uint64_t *to, bytes, divisor; /* *to += count * bytes / divisor */
 };
 
 struct kvc_offload {
@@ -164,8 +173,10 @@ void kvc_offload_take_notes(struct kvc_offload *offload);
 void kvc_offload_count(struct kvc_offload *offload, enum kvc_memory_kind kind, int64_t bytes);
 /* At least so many bytes for the operation being queued; NULL, noted: no memory. */
 struct kvc_buffer *kvc_offload_spare(struct kvc_offload *offload, uint64_t bytes);
-/* Where a launch may add up entries read, whose bytes shall be added to *to; 0: nowhere (NULL). */
-uint32_t kvc_offload_read_note(struct kvc_offload *offload, uint64_t *to, uint64_t entry_bytes);
+/* The first of `count` neighbouring notes where a launch may add up what it reads; each is added to *to as described
+ * above. 0: nowhere (to is NULL). */
+uint32_t kvc_offload_read_notes(struct kvc_offload *offload, uint32_t count, uint64_t *to, uint64_t bytes,
+                                uint64_t divisor);
 
 /* Building a launch: arguments in the kernel's order. */
 struct kvc_launch kvc_launch_of(enum kvc_kernel kernel);
@@ -192,6 +203,7 @@ void kvc_offload_fill_rows(struct kvc_ops *table);
 void kvc_offload_fill_cache(struct kvc_ops *table);
 void kvc_offload_fill_scores(struct kvc_ops *table);
 void kvc_offload_fill_choice(struct kvc_ops *table);
+void kvc_offload_fill_select(struct kvc_ops *table);
 void kvc_offload_attention(struct kvc_device *device, const struct kvc_attention *attention);
 void kvc_offload_linear(struct kvc_device *device, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
                         struct kvc_span bias, uint32_t rows);

@@ -147,10 +147,13 @@ enum kvc_status kvc_opencl_build(struct kvc_opencl *opencl, const char *options,
     char folder[KVC_PATH_ROOM] = "", path[KVC_PATH_ROOM + 64] = "";
     const uint64_t key = cache_key(opencl, options);
     cl_int code = CL_SUCCESS;
-    if (cache_folder(folder, sizeof folder))
-        snprintf(path, sizeof path, "%s/opencl-%016llx.bin", folder, (unsigned long long)key);
-    else
+    /* PoCL keeps compiled kernels itself, and takes long to hand out a binary. */
+    const char *forced = getenv("KVCULL_OPENCL_CACHE");
+    const bool caches = strcmp(opencl->found.platform_name, "Portable Computing Language") != 0 || forced;
+    if (!cache_folder(folder, sizeof folder))
         folder[0] = '\0';
+    if (folder[0] && caches)
+        snprintf(path, sizeof path, "%s/opencl-%016llx.bin", folder, (unsigned long long)key);
     if (!path[0] || !load(opencl, path, key, options)) {
         /* The casts: the C API takes what it does not write as not const. */
         opencl->program = clCreateProgramWithSource(opencl->context, (cl_uint)kvc_opencl_source_count,

@@ -1,0 +1,93 @@
+/* pages.h - what select methods keep beside the entries: views, pages of keys, sums of values. */
+
+/* Places of head h, and the slot at one. */
+#define KVC_PLACES(head, h) (read_count ? read_count[h] : (head).count)
+#define KVC_PLACE_SLOT(head, h, place)                                                                                 \
+    kvc_head_slot(&(head), read_count ? read_rank[(kvc_u64)(h) * read_stride + (place)] : (place))
+
+/* A group a head: the newest `rows` entries join the view. */
+KVC_GROUP_KERNEL(view_append)(KVC_LISTS(l), KVC_GLOBAL kvc_u32 *view_count, KVC_GLOBAL kvc_u32 *view_rank,
+                              kvc_u32 view_stride, kvc_u32 rows) {
+    kvc_u32 h = KVC_GROUP_ID(0), held = l_count[h], n = rows < held ? rows : held, had = view_count[h];
+    for (kvc_u32 i = KVC_LOCAL_ID(); i < n; i += KVC_GROUP)
+        view_rank[(kvc_u64)h * view_stride + had + i] = held - n + i;
+    KVC_BARRIER();
+    if (KVC_LOCAL_ID() == 0)
+        view_count[h] = had + n;
+}
+
+KVC_DEVICE float kvc_page_load(kvc_u32 type, KVC_GLOBAL const kvc_u8 *side, kvc_u64 at) {
+    return type == KVC_K_F16 ? kvc_f16_to_f32(((KVC_GLOBAL const kvc_u16 *)side)[at])
+                             : ((KVC_GLOBAL const float *)side)[at];
+}
+KVC_DEVICE void kvc_page_store(kvc_u32 type, KVC_GLOBAL kvc_u8 *side, kvc_u64 at, float x) {
+    if (type == KVC_K_F16)
+        ((KVC_GLOBAL kvc_u16 *)side)[at] = kvc_f32_to_f16(x);
+    else
+        ((KVC_GLOBAL float *)side)[at] = x;
+}
+
+/* Grid: pages that may change times channels, heads. low may be NULL. */
+KVC_KERNEL(pages_update)(KVC_LISTS(l), KVC_ARENA, KVC_READS, kvc_u32 page_size, kvc_u32 page_stride, kvc_u32 page_type,
+                         KVC_GLOBAL kvc_u8 *low, KVC_GLOBAL kvc_u8 *high, kvc_u32 rows) {
+    kvc_u64 id = KVC_GLOBAL_ID(), at, end;
+    kvc_u32 h = KVC_GROUP_ID(1), c = (kvc_u32)(id % head_size), places, first, page;
+    KVC_OPEN_ARENA(arena);
+    KVC_OPEN_HEAD(head, l, h);
+    places = KVC_PLACES(head, h);
+    first = rows < places ? places - rows : 0;
+    if (id / head_size + first / page_size >= page_stride)
+        return;
+    page = first / page_size + (kvc_u32)(id / head_size);
+    at = ((kvc_u64)h * head_size + c) * page_stride + page;
+    end = ((kvc_u64)page + 1) * page_size;
+    end = end < places ? end : places;
+    for (kvc_u64 place = (kvc_u64)page * page_size > first ? (kvc_u64)page * page_size : first; place < end; place++) {
+        kvc_bytes key = kvc_head_key(&arena, &head, KVC_PLACE_SLOT(head, h, (kvc_u32)place));
+        float x = kvc_entry_value(entry_type, key, c);
+        if (low) {
+            float old = kvc_page_load(page_type, low, at);
+            kvc_page_store(page_type, low, at, place % page_size == 0 ? x : x < old ? x : old);
+        }
+        if (high) {
+            float old = kvc_page_load(page_type, high, at);
+            kvc_page_store(page_type, high, at, place % page_size == 0 ? x : x > old ? x : old);
+        }
+    }
+}
+
+/* Grid: channels, heads. */
+KVC_KERNEL(value_sums)(KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(float, sums), kvc_u32 rows) {
+    kvc_u64 c = KVC_GLOBAL_ID();
+    kvc_u32 h = KVC_GROUP_ID(1), places;
+    float sum;
+    KVC_OPEN_ARENA(arena);
+    KVC_OPEN_HEAD(head, l, h);
+    if (c >= head_size)
+        return;
+    places = KVC_PLACES(head, h);
+    sum = rows == 0xffffffffu ? 0.0f : sums_buffer[sums_offset + (kvc_u64)h * head_size + c];
+    for (kvc_u32 place = rows < places ? places - rows : 0; place < places; place++)
+        sum = sum + kvc_entry_value(entry_type, kvc_head_value(&arena, &head, KVC_PLACE_SLOT(head, h, place)),
+                                    (kvc_u32)c);
+    sums_buffer[sums_offset + (kvc_u64)h * head_size + c] = sum;
+}
+
+/* Grid: values of out [heads, d]. reads: what was read; KVC_READS: the view. */
+KVC_KERNEL(mix_mean)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL const kvc_u32 *kept_count, kvc_u32 heads, kvc_u32 kv_heads,
+                     kvc_u32 d, KVC_SPAN(float, out), KVC_SPAN(const float, alpha), KVC_SPAN(const float, sums)) {
+    kvc_u64 i = KVC_GLOBAL_ID();
+    kvc_u32 h, list, places;
+    float share;
+    if (i >= (kvc_u64)heads * d)
+        return;
+    h = (kvc_u32)(i / d);
+    list = h / (heads / kv_heads);
+    places = read_count ? read_count[list] : l_count[list];
+    share = alpha_buffer[alpha_offset + h];
+    if (kept_count[list] != places)
+        out_buffer[out_offset + i] =
+            kvc_fma(share, out_buffer[out_offset + i],
+                    (1.0f - share) *
+                        kvc_div(sums_buffer[sums_offset + (kvc_u64)list * d + i % d], (float)places));
+}
