@@ -154,8 +154,8 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
          &a.shape, 0, 0, NULL},
         {CLI_TYPE, 0, "type", "TYPE", "of the weights of --shape", &a.type, 0, 0,
          "f32|f16|bf16|q8_0|q4_0|q5_0|q4_k|q6_k"},
-        {CLI_TEXTS, 0, "kv", "SPEC", "a policy; several take turns and are compared with the first (full)", &a.specs, 0,
-         0, NULL},
+        {CLI_TEXTS, 0, "kv", "SPEC",
+         "a policy, or all methods; several take turns and are compared with the first (full)", &a.specs, 0, 0, NULL},
         {CLI_COUNTS, 0, "prompt", "N,..", "tokens of a prompt", &a.prompts, 1, 1073741824, NULL},
         {CLI_INT, 0, "gen", "N", "decode steps; 0: prefill only", &a.generate, 0, 1073741824, NULL},
         {CLI_COUNTS, 0, "batch", "B,..", "sessions that decode together", &a.batches, 1, 4096, NULL},
@@ -167,15 +167,21 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
         {.kind = CLI_END}};
     struct bench bench = {.command = command, .a = &a};
     struct cli_given full = {0, "full"};
-    bool given;
+    const struct cli_texts standard = {&full, 1};
+    struct cli_texts specs = {NULL, 0};
     int status;
 
     cli_common_defaults(&a.common);
     status = cli_parse(command, options, argc, argv, NULL);
-    given = a.specs.count > 0;
-    if (!given)
-        a.specs = (struct cli_texts){&full, 1};
-    if (status == CLI_GO) {
+    if (status != CLI_GO) {
+        cli_texts_free(&a.specs);
+        return status;
+    }
+    /* budgets of "all": a quarter of the first prompt */
+    status = cli_all_specs(command, a.specs.count ? &a.specs : &standard, a.prompts.items[0] / 4 + 1, &specs);
+    cli_texts_free(&a.specs);
+    a.specs = specs;
+    if (status == KVC_OK) {
         bench.threads = available_threads(&a);
         if ((a.model != NULL) == (a.shape != NULL))
             status = cli_error(command, KVC_USAGE,
@@ -188,7 +194,6 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
         kvc_model_close(bench.model);
         kvc_engine_close(bench.engine);
     }
-    if (given)
-        cli_texts_free(&a.specs);
+    cli_specs_free(&a.specs);
     return status;
 }

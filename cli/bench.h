@@ -31,6 +31,9 @@ struct bench_prefill { /* one policy at one prompt length */
     double median, best;
     double relative; /* to the first policy: the median of the ratios round by round */
     uint64_t peak_bytes, kept_bytes, layer_bytes, hidden_bytes;
+    uint64_t entry_bytes;        /* keys and values of the entries kept */
+    uint64_t expected_peak;      /* by the estimate */
+    double expected_entry_bytes; /* by the methods' formulas */
 };
 
 enum { BENCH_POINTS = 3, BENCH_QUARTERS = 4 };
@@ -39,8 +42,9 @@ struct bench_decode { /* one policy at one batch size */
     uint64_t prompt, batch;
     double *seconds; /* [generate] of one step */
     double median, mean, quarter[BENCH_QUARTERS];
-    double relative;     /* to the first policy: the median of the ratios step by step */
-    uint64_t read_bytes; /* of the cache, per step */
+    double relative;                   /* to the first policy: the median of the ratios step by step */
+    uint64_t read_bytes, select_bytes; /* of the cache, per step; of these, to choose what to read */
+    double expected_read_bytes;        /* by the methods' formulas */
     uint64_t cache[BENCH_POINTS], resident[BENCH_POINTS]; /* at the first, middle and last step */
     uint64_t peak_bytes;
 };

@@ -117,8 +117,10 @@ double bench_bandwidth(unsigned threads) {
     memset(memory, 1, bytes);
     part = bytes / sizeof(block) / threads / 4 * 4;
     for (unsigned i = 0; i < threads; i++)
-        readers[i] = (struct reader){
-            .sweep = choose(), .from = (const block *)(const void *)memory + i * part, .count = part, .barrier = &barrier};
+        readers[i] = (struct reader){.sweep = choose(),
+                                     .from = (const block *)(const void *)memory + i * part,
+                                     .count = part,
+                                     .barrier = &barrier};
     best = time_sweeps(readers, threads, part * threads * sizeof(block), &barrier);
     munmap(memory, bytes);
     return best;

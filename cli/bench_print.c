@@ -111,6 +111,58 @@ static int print_memory(const struct bench *bench, const struct bench_decode *de
     return status;
 }
 
+/* "+0.2 %", and whether it is above 1 %. */
+static void difference(double counted, double formula, char text[32]) {
+    if (formula > 0)
+        snprintf(text, 32, "%+.1f %%", 100 * (counted / formula - 1));
+    else
+        snprintf(text, 32, counted > 0 ? "above 0" : "0.0 %%");
+}
+
+/* What was counted beside what the methods' formulas say. */
+static int print_formulas(const struct bench *bench, const struct bench_prefill *prefill, size_t prefills,
+                          const struct bench_decode *decode, size_t decodes) {
+    struct cli_table *table =
+        cli_table_open("<policy|prompt|kept: counted|formula|off|peak|estimate|off|read/token|formula|off|to choose");
+    char text[32];
+    int status;
+
+    printf("\nCounted beside the methods' formulas: keys and values kept after the prompt, the peak of cache and state "
+           "in\n"
+           "prefill, cache bytes read per token\n");
+    for (size_t i = 0; i < prefills; i++) {
+        const struct bench_prefill *p = &prefill[i];
+        const struct bench_decode *d = NULL;
+
+        for (size_t j = 0; j < decodes && !d; j++)
+            if (strcmp(decode[j].spec, p->spec) == 0 && decode[j].prompt == p->prompt)
+                d = &decode[j];
+        cli_cell(table, "%s", p->spec);
+        cli_cell(table, "%llu", (unsigned long long)p->prompt);
+        cli_cell(table, "%s", cli_bytes(p->entry_bytes, text));
+        cli_cell(table, "%s", cli_bytes((uint64_t)(p->expected_entry_bytes + 0.5), text));
+        difference((double)p->entry_bytes, p->expected_entry_bytes, text);
+        cli_cell(table, "%s", text);
+        cli_cell(table, "%s", cli_bytes(p->peak_bytes, text));
+        cli_cell(table, "%s", cli_bytes(p->expected_peak, text));
+        difference((double)p->peak_bytes, (double)p->expected_peak, text);
+        cli_cell(table, "%s", text);
+        if (!d) {
+            for (int c = 0; c < 4; c++)
+                cli_cell(table, "-");
+            continue;
+        }
+        cli_cell(table, "%s", cli_bytes(d->read_bytes, text));
+        cli_cell(table, "%s", cli_bytes((uint64_t)(d->expected_read_bytes + 0.5), text));
+        difference((double)d->read_bytes, d->expected_read_bytes, text);
+        cli_cell(table, "%s", text);
+        cli_cell(table, "%s", cli_bytes(d->select_bytes, text));
+    }
+    status = cli_table_print(bench->command, table, stdout);
+    cli_table_free(table);
+    return status;
+}
+
 int bench_print(const struct bench *bench, const struct bench_prefill *prefill, size_t prefills,
                 const struct bench_decode *decode, size_t decodes) {
     const struct kvc_model_info *info = kvc_model_info(bench->model);
@@ -127,6 +179,8 @@ int bench_print(const struct bench *bench, const struct bench_prefill *prefill, 
         status = print_decode(bench, decode, decodes);
     if (status == KVC_OK && decodes > 0)
         status = print_memory(bench, decode, decodes);
+    if (status == KVC_OK)
+        status = print_formulas(bench, prefill, prefills, decode, decodes);
     return status == KVC_OK ? cli_flush(bench->command) : status;
 }
 
@@ -146,6 +200,9 @@ static json_t *prefill_json(const struct bench_prefill *p) {
     cli_json_set(o, "one_layer_full_bytes", json_integer((json_int_t)p->layer_bytes));
     cli_json_set(o, "kept_bytes", json_integer((json_int_t)p->kept_bytes));
     cli_json_set(o, "hidden_bytes", json_integer((json_int_t)p->hidden_bytes));
+    cli_json_set(o, "entry_bytes", json_integer((json_int_t)p->entry_bytes));
+    cli_json_set(o, "entry_bytes_by_formula", json_real(p->expected_entry_bytes));
+    cli_json_set(o, "peak_bytes_by_estimate", json_integer((json_int_t)p->expected_peak));
     return o;
 }
 
@@ -171,6 +228,8 @@ static json_t *decode_json(const struct bench *bench, const struct bench_decode 
     cli_json_set(o, "relative", json_real(d->relative));
     cli_json_set(o, "tokens_per_second", json_real((double)d->batch / d->mean));
     cli_json_set(o, "cache_read_bytes_per_step", json_integer((json_int_t)d->read_bytes));
+    cli_json_set(o, "select_bytes_per_step", json_integer((json_int_t)d->select_bytes));
+    cli_json_set(o, "cache_read_bytes_by_formula", json_real(d->expected_read_bytes));
     cli_json_set(o, "limit_ratio", bench->bandwidth > 0 ? json_real(limit(bench, d) / d->median) : json_null());
     cli_json_set(o, "cache_bytes", list_json(d->cache, NULL, BENCH_POINTS));
     cli_json_set(o, "resident_bytes", list_json(d->resident, NULL, BENCH_POINTS));

@@ -11,12 +11,19 @@ static void random_tokens(const struct bench *bench, uint64_t *state, int32_t *t
         tokens[i] = (int32_t)(cli_random(state) % vocab);
 }
 
+static struct kvc_geometry geometry_of(const struct bench *bench) {
+    const struct kvc_model_info *info = kvc_model_info(bench->model);
+
+    return (struct kvc_geometry){info->layers, info->heads, info->kv_heads, info->head_size};
+}
+
 static int open_session(const struct bench *bench, const char *spec, struct kvc_session **session) {
     struct kvc_session_options options;
     struct kvc_error error;
 
     cli_session_options(&bench->a->common, spec, &options);
     options.seed = (uint64_t)bench->a->seed;
+    options.expected = (uint64_t)bench->a->generate;
     if (kvc_session_open(bench->model, &options, session, &error) != KVC_OK)
         return cli_report(bench->command, &error);
     return KVC_OK;
@@ -38,6 +45,23 @@ static double paired(const double *values, const double *first, size_t count) {
 
 /* ---- prefill --------------------------------------------------------------------------------------------------------
  */
+
+/* What formulas and estimate say of it. */
+static int expect_prefill(struct bench *bench, struct bench_prefill *result, uint64_t entry_bytes) {
+    const struct kvc_geometry geometry = geometry_of(bench);
+    const enum kvc_type type = bench->a->common.cache_type;
+    struct kvc_formula formula;
+    struct kvc_estimate estimate;
+    struct kvc_error error;
+
+    if (kvc_formula(bench->engine, result->spec, &geometry, type, result->prompt, 0, &formula, &error) != KVC_OK ||
+        kvc_estimate(bench->engine, result->spec, &geometry, kvc_model_info(bench->model)->hidden, type, result->prompt,
+                     0, &estimate, &error) != KVC_OK)
+        return cli_report(bench->command, &error);
+    result->expected_entry_bytes = formula.entries * (double)entry_bytes;
+    result->expected_peak = estimate.peak_bytes;
+    return KVC_OK;
+}
 
 static int one_prefill(struct bench *bench, const int32_t *tokens, struct bench_prefill *result, size_t repeat) {
     uint32_t layers = kvc_model_info(bench->model)->layers;
@@ -66,6 +90,8 @@ static int one_prefill(struct bench *bench, const int32_t *tokens, struct bench_
         result->kept_bytes = stats.cache_bytes + stats.state_bytes;
         result->layer_bytes = stats.full_bytes / layers;
         result->hidden_bytes = memory.peak[KVC_MEMORY_HIDDEN];
+        result->entry_bytes = stats.entries * stats.entry_bytes;
+        status = expect_prefill(bench, result, stats.entry_bytes);
     }
     kvc_session_close(session);
     return status;
@@ -105,13 +131,15 @@ int bench_run_prefill(struct bench *bench, uint64_t prompt, struct bench_prefill
 
 struct decoding {                  /* the sessions of one policy */
     struct kvc_session **sessions; /* [batch] */
-    uint64_t read_start;
+    uint64_t read_start, select_start;
 };
 
-static uint64_t sum_stats(const struct decoding *decoding, uint64_t batch, uint64_t *read, uint64_t *peak) {
+static uint64_t sum_stats(const struct decoding *decoding, uint64_t batch, uint64_t *read, uint64_t *select,
+                          uint64_t *peak) {
     uint64_t held = 0;
 
     *read = 0;
+    *select = 0;
     *peak = 0;
     for (uint64_t b = 0; b < batch; b++) {
         struct kvc_session_stats stats;
@@ -119,6 +147,7 @@ static uint64_t sum_stats(const struct decoding *decoding, uint64_t batch, uint6
         kvc_session_stats(decoding->sessions[b], &stats);
         held += stats.cache_bytes + stats.state_bytes;
         *read += stats.read_bytes;
+        *select += stats.select_bytes;
         *peak += stats.peak_bytes;
     }
     return held;
@@ -145,9 +174,9 @@ static int open_all(struct bench *bench, uint64_t prompt, uint64_t batch, const 
 }
 
 static void note_memory(struct bench_decode *result, const struct decoding *decoding, size_t point) {
-    uint64_t read, peak;
+    uint64_t read, select, peak;
 
-    result->cache[point] = sum_stats(decoding, result->batch, &read, &peak);
+    result->cache[point] = sum_stats(decoding, result->batch, &read, &select, &peak);
     result->resident[point] = bench_resident();
     result->peak_bytes = peak;
 }
@@ -187,10 +216,11 @@ static int steps(struct bench *bench, uint64_t batch, struct bench_decode *resul
 
 static void sum_up(const struct bench *bench, struct bench_decode *result, const struct decoding *decoding) {
     size_t count = (size_t)bench->a->generate;
-    uint64_t read, peak;
+    uint64_t read, select, peak;
 
-    sum_stats(decoding, result->batch, &read, &peak);
+    sum_stats(decoding, result->batch, &read, &select, &peak);
     result->read_bytes = (read - decoding->read_start) / count;
+    result->select_bytes = (select - decoding->select_start) / count;
     for (size_t s = 0; s < count; s++)
         result->mean += result->seconds[s] / (double)count;
     for (size_t q = 0; q < BENCH_QUARTERS; q++) {
@@ -199,6 +229,19 @@ static void sum_up(const struct bench *bench, struct bench_decode *result, const
         result->quarter[q] = cli_median(result->seconds + from, to - from);
     }
     result->median = cli_median(result->seconds, count);
+}
+
+static int expect_decode(struct bench *bench, struct bench_decode *result) {
+    const struct kvc_geometry geometry = geometry_of(bench);
+    const uint64_t steps_taken = (uint64_t)bench->a->generate;
+    struct kvc_formula formula;
+    struct kvc_error error;
+
+    if (kvc_formula(bench->engine, result->spec, &geometry, bench->a->common.cache_type, result->prompt, steps_taken,
+                    &formula, &error) != KVC_OK)
+        return cli_report(bench->command, &error);
+    result->expected_read_bytes = formula.read_bytes * (double)result->batch / (double)steps_taken;
+    return KVC_OK;
 }
 
 int bench_run_decode(struct bench *bench, uint64_t prompt, uint64_t batch, struct bench_decode *results) {
@@ -220,7 +263,9 @@ int bench_run_decode(struct bench *bench, uint64_t prompt, uint64_t batch, struc
             results[i].seconds[s] = 1;
         status = open_all(bench, prompt, batch, results[i].spec, &decodings[i]);
         if (status == KVC_OK)
-            sum_stats(&decodings[i], batch, &decodings[i].read_start, &peak);
+            sum_stats(&decodings[i], batch, &decodings[i].read_start, &decodings[i].select_start, &peak);
+        if (status == KVC_OK)
+            status = expect_decode(bench, &results[i]);
     }
     if (status == KVC_OK)
         status = steps(bench, batch, results, decodings, tokens, logits);

@@ -127,6 +127,11 @@ int cli_open_engine(const struct cli_command *command, const struct cli_common *
 /* Checks every policy before anything slow happens. */
 int cli_check_policies(const struct cli_command *command, const struct kvc_engine *engine,
                        const struct cli_texts *specs);
+/* The given policies; "all" stands for every method, with a budget where it takes one. Texts are malloc'ed:
+ * cli_specs_free. */
+int cli_all_specs(const struct cli_command *command, const struct cli_texts *given, uint64_t budget,
+                  struct cli_texts *specs);
+void cli_specs_free(struct cli_texts *specs);
 /* Engine, policies and model, in this order; both are NULL after a failure. path NULL: an error that asks for -m. */
 int cli_open_model(const struct cli_command *command, const struct cli_common *common, const char *path,
                    const struct cli_texts *specs, struct kvc_engine **engine, struct kvc_model **model);

@@ -149,8 +149,7 @@ static json_t *fit_json(const char *spec, const struct fit *fit) {
 
 static int print_fits(const struct cli_command *command, const struct info_arguments *a, const struct fit *fits,
                       uint64_t prompt, uint64_t memory) {
-    struct cli_table *table =
-        cli_table_open("<policy|entries|cache|state|peak|hidden|total|<fits|longest prompt");
+    struct cli_table *table = cli_table_open("<policy|entries|cache|state|peak|hidden|total|<fits|longest prompt");
     char text[32], number[2][32];
     int status;
 

@@ -149,7 +149,7 @@ static int verify(const struct cli_command *command, const struct verify_argumen
         status = verify_methods(command, a, &specs, backends, count, &report);
     if (status == KVC_OK)
         status = finish(command, a, &report);
-    verify_specs_free(&specs);
+    cli_specs_free(&specs);
     cli_table_free(report.table);
     json_decref(report.rows);
     return status;

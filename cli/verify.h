@@ -23,9 +23,8 @@ struct verify_report { /* of everything so far */
 };
 void verify_add(struct verify_report *report, const char *backend, const struct kvc_verify_row *row);
 
-/* Fills a list (texts are malloc'ed, verify_specs_free frees them) with the policies to run. */
+/* Fills a list with the policies to run; cli_specs_free frees it. */
 int verify_specs(const struct cli_command *command, const struct verify_arguments *arguments, struct cli_texts *specs);
-void verify_specs_free(struct cli_texts *specs);
 /* Whole runs of every policy on ref and on the backends, step by step beside each other. */
 int verify_methods(const struct cli_command *command, const struct verify_arguments *arguments,
                    const struct cli_texts *specs, const char *const *backends, size_t count,

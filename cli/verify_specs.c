@@ -1,4 +1,4 @@
-/* verify_specs.c - the policies that kvcull verify runs: those given, or every method with every choice it has. */
+/* verify_specs.c - lists of policies: "all" is every method; kvcull verify also runs every choice of their options. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,17 +18,10 @@ static int add_spec(const struct cli_command *command, struct cli_texts *specs, 
     return KVC_OK;
 }
 
-void verify_specs_free(struct cli_texts *specs) {
+void cli_specs_free(struct cli_texts *specs) {
     for (size_t i = 0; i < specs->count; i++)
         free((char *)(uintptr_t)specs->items[i].text);
     cli_texts_free(specs);
-}
-
-/* A budget that the prompt exceeds, and above the usual windows where the prompt is long enough. */
-static unsigned long long budget(const struct verify_arguments *a) {
-    unsigned long long third = (unsigned long long)a->prompt / 3;
-
-    return third < 40 ? 40 : third;
 }
 
 /* Adds the spec where it is valid; one that is not (a method that needs a file, say) is left out with a word. */
@@ -42,6 +35,48 @@ static int add_valid(const struct cli_command *command, const struct kvc_engine 
     return KVC_OK;
 }
 
+/* "name:budget=...", with every budget that a method must be given. */
+static void method_spec(const struct kvc_policy_class *policy, uint64_t budget, char *spec, size_t room) {
+    snprintf(spec, room, "%s", policy->name);
+    for (const struct kvc_option *option = policy->options; option && option->name; option++)
+        if (option->kind == KVC_OPTION_BUDGET && (!option->standard || strcmp(option->name, "budget") == 0))
+            snprintf(spec + strlen(spec), room - strlen(spec), "%s%s=%llu", strchr(spec, ':') ? "," : ":", option->name,
+                     (unsigned long long)budget);
+}
+
+int cli_all_specs(const struct cli_command *command, const struct cli_texts *given, uint64_t budget,
+                  struct cli_texts *specs) {
+    struct kvc_engine_options options = {.backend = "ref"};
+    const struct kvc_policy_class *policy;
+    struct kvc_engine *engine = NULL;
+    struct kvc_error error;
+    int status = KVC_OK;
+
+    if (kvc_engine_open(&options, &engine, &error) != KVC_OK)
+        return cli_report(command, &error);
+    for (size_t i = 0; i < given->count && status == KVC_OK; i++) {
+        if (strcmp(given->items[i].text, "all") != 0)
+            status = add_spec(command, specs, given->items[i].text);
+        for (size_t k = 0; strcmp(given->items[i].text, "all") == 0 && status == KVC_OK; k++) {
+            char spec[256];
+
+            if ((policy = kvc_policy(engine, k)) == NULL)
+                break;
+            method_spec(policy, budget, spec, sizeof spec);
+            status = add_valid(command, engine, spec, specs);
+        }
+    }
+    kvc_engine_close(engine);
+    return status;
+}
+
+/* A budget that the prompt exceeds, and above the usual windows where the prompt is long enough. */
+static unsigned long long budget(const struct verify_arguments *a) {
+    unsigned long long third = (unsigned long long)a->prompt / 3;
+
+    return third < 40 ? 40 : third;
+}
+
 /* A method with what it needs, then with each other choice of its options. */
 static int add_method(const struct cli_command *command, const struct verify_arguments *a,
                       const struct kvc_engine *engine, const struct kvc_policy_class *policy, struct cli_texts *specs) {
@@ -49,11 +84,7 @@ static int add_method(const struct cli_command *command, const struct verify_arg
     char spec[256];
     int status;
 
-    snprintf(spec, sizeof spec, "%s", policy->name);
-    for (option = policy->options; option && option->name; option++)
-        if (option->kind == KVC_OPTION_BUDGET && (!option->standard || strcmp(option->name, "budget") == 0))
-            snprintf(spec + strlen(spec), sizeof spec - strlen(spec), "%s%s=%llu", strchr(spec, ':') ? "," : ":",
-                     option->name, budget(a));
+    method_spec(policy, budget(a), spec, sizeof spec);
     status = add_valid(command, engine, spec, specs);
     for (option = policy->options; option && option->name && status == KVC_OK; option++) {
         const char *choice = option->kind == KVC_OPTION_CHOICE ? option->choices : NULL;

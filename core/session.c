@@ -325,6 +325,7 @@ void kvc_session_stats(const struct kvc_session *session, struct kvc_session_sta
                 stats->entries_most = entries;
         }
     }
+    stats->entry_bytes = 2ull * cache->format.row_bytes;
     stats->cache_bytes = cache->cache_bytes;
     stats->state_bytes = cache->state_bytes;
     stats->peak_bytes = cache->peak_bytes > session->peak_before ? cache->peak_bytes : session->peak_before;

@@ -202,6 +202,7 @@ enum kvc_status kvc_decode(struct kvc_session *const *sessions, const int32_t *t
 struct kvc_session_stats {
     uint64_t tokens;                   /* seen so far */
     uint64_t entries, entries_most;    /* all layers and heads; the fullest head */
+    uint64_t entry_bytes;               /* a key and a value */
     uint64_t cache_bytes, state_bytes; /* now */
     uint64_t peak_bytes;               /* of cache + state, this session, since it was opened */
     uint64_t prompt_peak_bytes;        /* the same, of the last prompt */
@@ -439,6 +440,16 @@ struct kvc_chunking {
     bool at_end;
 };
 
+/* One layer as a method's formulas see it. */
+struct kvc_place {
+    uint32_t layer, layers;  /* of the model */
+    uint32_t acting, actings; /* among the layers the method acts on */
+    uint32_t kv_heads, group, head_size; /* lists of entries, query heads of each */
+    double entry_bytes;       /* a key and a value */
+    double element_bytes;     /* one channel of a key */
+    double page_element_bytes; /* one channel of a page's lowest or highest key */
+};
+
 struct kvc_policy_class {
     const char *name, *summary, *paper;
     const char *idea;    /* one paragraph for the manual */
@@ -463,6 +474,12 @@ struct kvc_policy_class {
     bool (*per_head)(const struct kvc_values *values);    /* a list of entries for every query head; NULL: no */
     /* Most entries a head holds after prompt (steps 0) or after so many decode steps; for "will it fit". */
     uint64_t (*bound)(const struct kvc_values *values, uint64_t prompt, uint64_t steps);
+    /* The method's formulas, for `kvcull bench`: entries of a head, in the mean over the layer's heads, after the prompt
+     * or after so many decode steps; NULL: bound(prompt, 0). And for a select method: how many of the n entries of a head a
+     * step reads, and in *choose the bytes that choosing them reads of that head; after: entries after the prompt. */
+    double (*entries)(const struct kvc_values *values, const struct kvc_place *place, uint64_t prompt, uint64_t steps);
+    double (*reads)(const struct kvc_values *values, const struct kvc_place *place, uint64_t prompt, uint64_t after,
+                    uint64_t n, double *choose);
     void (*chunking)(const struct kvc_values *values, struct kvc_chunking *chunking); /* with KVC_STAGE_CHUNK */
     /* Pseudo tokens to run behind the prompt: how many (0: none this turn), the distance of the first one's position
      * from the prompt's end, and, where tokens is not NULL, which. */
@@ -503,6 +520,16 @@ struct kvc_estimate {
 enum kvc_status kvc_estimate(const struct kvc_engine *engine, const char *spec, const struct kvc_geometry *geometry,
                              uint32_t hidden, enum kvc_type cache_type, uint64_t prompt, uint64_t generated,
                              struct kvc_estimate *estimate, struct kvc_error *error);
+
+/* What a policy should hold and read by its methods' formulas, to be compared with what is counted. */
+struct kvc_formula {
+    double entries;      /* of all layers and heads after the prompt */
+    double read_bytes;   /* of the cache by `steps` decode steps in all, choosing included */
+    double select_bytes; /* of these: to choose */
+};
+enum kvc_status kvc_formula(const struct kvc_engine *engine, const char *spec, const struct kvc_geometry *geometry,
+                            enum kvc_type cache_type, uint64_t prompt, uint64_t steps, struct kvc_formula *formula,
+                            struct kvc_error *error);
 
 /* ---- replay: a policy on tensors from anywhere, without a model ---------------------------------------------- */
 

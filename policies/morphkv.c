@@ -33,6 +33,11 @@ static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t
     return budget_of(values, prompt) + (steps < most ? steps : most);
 }
 
+static double entries(const struct kvc_values *values, const struct kvc_place *place, uint64_t prompt, uint64_t steps) {
+    (void)place;
+    return (double)(budget_of(values, prompt) + steps % surplus(values));
+}
+
 /* Keeps the top C of the entries older than the last R tokens, and those. */
 static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
@@ -91,6 +96,7 @@ const struct kvc_policy_class kvc_policy_morphkv = {
     .columns = window_of,
     .surplus = surplus,
     .bound = bound,
+    .entries = entries,
     .observe_prompt = observe,
     .prompt = evict,
     .decode = decode};
