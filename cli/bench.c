@@ -62,7 +62,7 @@ static int open_shape(struct bench *bench, const char *shape, enum kvc_type type
 }
 
 static int open_all(struct bench *bench) {
-    const struct bench_arguments *a = bench->a;
+    struct bench_arguments *a = bench->a;
     int status = cli_open_engine(bench->command, &a->common, &bench->engine);
     struct kvc_error error;
 
@@ -79,9 +79,11 @@ static int open_all(struct bench *bench) {
             status = cli_report(bench->command, &error);
         bench->load_seconds = cli_seconds() - start;
     }
-    if (status == KVC_OK)
-        bench->weight_bytes = step_bytes(kvc_model_info(bench->model));
-    return status;
+    if (status != KVC_OK)
+        return status;
+    bench->weight_bytes = step_bytes(kvc_model_info(bench->model));
+    cli_leave_out(bench->command, bench->engine, bench->model, &bench->a->specs);
+    return bench->a->specs.count ? KVC_OK : cli_error(bench->command, KVC_USAGE, "no policy suits the model");
 }
 
 /* Reads every weight once, so that no measurement waits for the disk. */

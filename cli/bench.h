@@ -15,7 +15,7 @@ struct bench_arguments {
 
 struct bench { /* what is measured, and what the measurements share */
     const struct cli_command *command;
-    const struct bench_arguments *a;
+    struct bench_arguments *a;
     struct kvc_engine *engine;
     struct kvc_model *model;
     uint64_t weight_bytes; /* read by one step */

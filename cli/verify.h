@@ -26,9 +26,8 @@ void verify_add(struct verify_report *report, const char *backend, const struct 
 /* Fills a list with the policies to run; cli_specs_free frees it. */
 int verify_specs(const struct cli_command *command, const struct verify_arguments *arguments, struct cli_texts *specs);
 /* Whole runs of every policy on ref and on the backends, step by step beside each other. */
-int verify_methods(const struct cli_command *command, const struct verify_arguments *arguments,
-                   const struct cli_texts *specs, const char *const *backends, size_t count,
-                   struct verify_report *report);
+int verify_methods(const struct cli_command *command, const struct verify_arguments *arguments, struct cli_texts *specs,
+                   const char *const *backends, size_t count, struct verify_report *report);
 
 /* Values with other bits, NaNs being equal, and the first of them. */
 uint64_t verify_values(const float *want, const float *got, size_t count, size_t *first);

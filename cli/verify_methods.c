@@ -239,7 +239,7 @@ static int open_runs(struct runs *runs, const char *path, const char *const *bac
     return KVC_OK;
 }
 
-int verify_methods(const struct cli_command *command, const struct verify_arguments *a, const struct cli_texts *specs,
+int verify_methods(const struct cli_command *command, const struct verify_arguments *a, struct cli_texts *specs,
                    const char *const *backends, size_t count, struct verify_report *report) {
     struct runs runs = {.command = command, .a = a, .count = count + 1};
     struct cli_progress progress;
@@ -253,6 +253,8 @@ int verify_methods(const struct cli_command *command, const struct verify_argume
         status = cli_data_path(command, "demo", &bundled);
     if (status == KVC_OK)
         status = open_runs(&runs, a->model ? a->model : bundled, backends);
+    if (status == KVC_OK)
+        cli_leave_out(command, runs.run[0].engine, runs.run[0].model, specs);
     if (status == KVC_OK && report->table && !a->only)
         cli_table_rule(report->table);
     cli_progress_start(&progress, "methods", a->common.quiet);

@@ -24,13 +24,39 @@ void cli_specs_free(struct cli_texts *specs) {
     cli_texts_free(specs);
 }
 
+void cli_leave_out(const struct cli_command *command, const struct kvc_engine *engine, const struct kvc_model *model,
+                   struct cli_texts *specs) {
+    const struct kvc_model_info *info = kvc_model_info(model);
+    const struct kvc_geometry geometry = {info->layers, info->heads, info->kv_heads, info->head_size};
+    size_t kept = 0;
+
+    for (size_t i = 0; i < specs->count; i++) {
+        struct kvc_formula formula;
+        struct kvc_error error;
+
+        if (specs->items[i].letter == '*' &&
+            kvc_formula(engine, specs->items[i].text, &geometry, KVC_F16, 1, 0, &formula, &error) != KVC_OK) {
+            cli_warn(command, "%s is left out: %s", specs->items[i].text, error.text);
+            free((char *)(uintptr_t)specs->items[i].text);
+            continue;
+        }
+        specs->items[kept++] = specs->items[i];
+    }
+    specs->count = kept;
+}
+
 /* Adds the spec where it is valid; one that is not (a method that needs a file, say) is left out with a word. */
 static int add_valid(const struct cli_command *command, const struct kvc_engine *engine, const char *spec,
                      struct cli_texts *specs) {
     struct kvc_error error;
 
-    if (kvc_policy_check(engine, spec, &error) == KVC_OK)
-        return add_spec(command, specs, spec);
+    if (kvc_policy_check(engine, spec, &error) == KVC_OK) {
+        const int status = add_spec(command, specs, spec);
+
+        if (status == KVC_OK)
+            specs->items[specs->count - 1].letter = '*';
+        return status;
+    }
     cli_warn(command, "%s is left out: %s", spec, error.text);
     return KVC_OK;
 }

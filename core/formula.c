@@ -2,16 +2,10 @@
 #include "core/cache.h"
 #include "core/policy.h"
 
-/* A method in one layer of the model. */
-struct method_place {
-    const struct kvc_method *method; /* NULL: none acts there */
-    struct kvc_place place;
-};
-
-static struct method_place find(const struct kvc_policy *policy, enum kvc_stage_kind stage, uint32_t layer,
-                                const struct kvc_geometry *g, const struct kvc_entry_format *format) {
+struct kvc_method_place kvc_policy_place(const struct kvc_policy *policy, enum kvc_stage_kind stage, uint32_t layer,
+                                         const struct kvc_geometry *g, const struct kvc_entry_format *format) {
     const struct kvc_method *method = kvc_policy_holder(policy, stage);
-    struct method_place found = {.method = method && kvc_method_acts(method, layer) ? method : NULL};
+    struct kvc_method_place found = {.method = method && kvc_method_acts(method, layer) ? method : NULL};
     const uint32_t lists = kvc_policy_heads(policy, layer, g);
     found.place = (struct kvc_place){.layer = layer,
                                      .layers = g->layers,
@@ -28,7 +22,7 @@ static struct method_place find(const struct kvc_policy *policy, enum kvc_stage_
     return found;
 }
 
-static double entries_of(const struct method_place *at, uint64_t prompt, uint64_t steps) {
+static double entries_of(const struct kvc_method_place *at, uint64_t prompt, uint64_t steps) {
     const struct kvc_policy_class *class = at->method->policy;
     if (class->entries)
         return class->entries(&at->method->values, &at->place, prompt, steps);
@@ -37,19 +31,25 @@ static double entries_of(const struct method_place *at, uint64_t prompt, uint64_
 
 static double least(double a, double b) { return a < b ? a : b; }
 
+double kvc_policy_kept(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *g,
+                       const struct kvc_entry_format *format, uint64_t prompt) {
+    static const enum kvc_stage_kind stages[] = {KVC_STAGE_CHUNK, KVC_STAGE_PROPAGATE, KVC_STAGE_PROMPT};
+    double held = (double)prompt;
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
+        const struct kvc_method_place at = kvc_policy_place(policy, stages[i], layer, g, format);
+        if (at.method)
+            held = least(held, entries_of(&at, prompt, 0));
+    }
+    return held;
+}
+
 /* Adds one layer. */
 static void add_layer(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *g,
                       const struct kvc_entry_format *format, uint64_t prompt, uint64_t steps,
                       struct kvc_formula *formula) {
-    static const enum kvc_stage_kind first[] = {KVC_STAGE_CHUNK, KVC_STAGE_PROPAGATE, KVC_STAGE_PROMPT};
-    const struct method_place decode = find(policy, KVC_STAGE_DECODE, layer, g, format);
-    const struct method_place select = find(policy, KVC_STAGE_SELECT, layer, g, format);
-    double held = (double)prompt;
-    for (size_t i = 0; i < sizeof first / sizeof *first; i++) {
-        const struct method_place at = find(policy, first[i], layer, g, format);
-        if (at.method)
-            held = least(held, entries_of(&at, prompt, 0));
-    }
+    const struct kvc_method_place decode = kvc_policy_place(policy, KVC_STAGE_DECODE, layer, g, format);
+    const struct kvc_method_place select = kvc_policy_place(policy, KVC_STAGE_SELECT, layer, g, format);
+    double held = kvc_policy_kept(policy, layer, g, format, prompt);
     const double lists = select.place.kv_heads;
     const uint64_t after = (uint64_t)(held + 0.5);
     formula->entries += held * lists;

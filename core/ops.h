@@ -343,7 +343,7 @@ struct kvc_backend_class {
      * device ("opencl:mali"). */
     enum kvc_status (*open)(const char *path, unsigned index, int threads, enum kvc_math math, struct kvc_device **,
                             struct kvc_error *);
-    void (*missing)(char *text, size_t room); /* operations filled from ref, "none" where there are none */
+    void (*missing)(char *text, size_t room);            /* operations filled from ref, "none" where there are none */
     bool (*device)(size_t i, char *detail, size_t room); /* the i-th device; NULL: there is one */
 };
 

@@ -65,6 +65,16 @@ uint32_t kvc_policy_columns(const struct kvc_policy *policy, uint32_t layer); /*
 uint32_t kvc_policy_surplus(const struct kvc_policy *policy, uint32_t layer);
 /* Lists of entries in a layer: the model's KV heads, or its query heads. */
 uint32_t kvc_policy_heads(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry);
+/* A method and the layer it acts in; method NULL: none holds the stage there. */
+struct kvc_method_place {
+    const struct kvc_method *method;
+    struct kvc_place place;
+};
+struct kvc_method_place kvc_policy_place(const struct kvc_policy *policy, enum kvc_stage_kind stage, uint32_t layer,
+                                         const struct kvc_geometry *geometry, const struct kvc_entry_format *format);
+/* By the formulas: entries of a head, in the mean, right after the prompt. */
+double kvc_policy_kept(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry,
+                       const struct kvc_entry_format *format, uint64_t prompt);
 /* False where no method cuts the prompt into chunks. */
 bool kvc_policy_chunking(const struct kvc_policy *policy, struct kvc_chunking *chunking);
 

@@ -1,4 +1,5 @@
-/* verify_scores.c - cases of what policies do with weights: ring_fuse, columns and scores, pool, groups, keep, shares. */
+/* verify_scores.c - cases of what policies do with weights: ring_fuse, columns and scores, pool, groups, keep, shares.
+ */
 #include <stdio.h>
 #include <string.h>
 

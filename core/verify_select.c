@@ -131,8 +131,8 @@ static void pages_update_case(struct kvc_verify *v) {
         make_pages(v, &c, page, low);
         kvc_verify_describe(v, ", rows %u", rows, 0);
         for (int side = 0; side < 2 && v->status == KVC_OK; side++)
-            v->device[side]->ops->pages_update(v->device[side], &c.lists.lists[side], view_of(&c, side),
-                                               &c.pages[side], rows);
+            v->device[side]->ops->pages_update(v->device[side], &c.lists.lists[side], view_of(&c, side), &c.pages[side],
+                                               rows);
         compare_side(v, &c, c.high, "high");
         if (low)
             compare_side(v, &c, c.low, "low");

@@ -481,6 +481,8 @@ struct kvc_policy_class {
     double (*reads)(const struct kvc_values *values, const struct kvc_place *place, uint64_t prompt, uint64_t after,
                     uint64_t n, double *choose);
     void (*chunking)(const struct kvc_values *values, struct kvc_chunking *chunking); /* with KVC_STAGE_CHUNK */
+    /* Entries a head keeps between the chunks; NULL: bound(prompt, 0). */
+    uint64_t (*between)(const struct kvc_values *values, const struct kvc_place *place, uint64_t prompt);
     /* Pseudo tokens to run behind the prompt: how many (0: none this turn), the distance of the first one's position
      * from the prompt's end, and, where tokens is not NULL, which. */
     uint32_t (*pseudo)(const struct kvc_values *values, const struct kvc_turn *turn, uint32_t *offset, int32_t *tokens);

@@ -68,6 +68,11 @@ static void chunking(const struct kvc_values *values, struct kvc_chunking *chunk
 
 static bool per_head(const struct kvc_values *values) { return !strcmp(kvc_value_text(values, "per"), "head"); }
 
+static uint64_t between(const struct kvc_values *values, const struct kvc_place *place, uint64_t prompt) {
+    return place->layer < warmup_layers(values, place->layers) ? warmup_budget(values, prompt)
+                                                               : budget_of(values, prompt);
+}
+
 static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
     return budget_of(values, prompt) + steps;
 }
@@ -167,4 +172,5 @@ const struct kvc_policy_class kvc_policy_take = {
     .per_head = per_head,
     .bound = bound,
     .chunking = chunking,
+    .between = between,
     .chunk = chunk};
