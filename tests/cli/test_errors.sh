@@ -34,9 +34,9 @@ fails 2 'takes a whole number from 1' run -m "$demo" --chunk 0
 fails 2 'separated by commas' bench -m "$demo" --prompt 1,,2
 fails 2 'separated by commas' bench -m "$demo" --batch 0
 fails 2 'takes a size' info "$demo" --mem lots
-kv run -m "$demo" --backend opencl >"$work/out" 2>"$work/err"
+kv run -m "$demo" --backend vulkan >"$work/out" 2>"$work/err"
 that 'an unknown backend is refused with 2 or 4' [ $? -ge 2 ]
-check_error 'opencl' 'run --backend opencl'
+check_error 'vulkan' 'run --backend vulkan'
 fails 2 'either -m MODEL or --shape' bench
 fails 2 'either -m MODEL or --shape' bench -m "$demo" --shape tiny
 fails 2 'either --tokens LIST or -f FILE' logits -m "$demo"
