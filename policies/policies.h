@@ -11,10 +11,14 @@ extern const struct kvc_policy_class
     kvc_policy_full,
     kvc_policy_window,
     kvc_policy_streaming,
+    kvc_policy_h2o,
     kvc_policy_scissorhands,
+    kvc_policy_keyformer,
     kvc_policy_snapkv,
     kvc_policy_pyramidkv,
     kvc_policy_adakv,
+    kvc_policy_cake,
+    kvc_policy_fastkv,
     kvc_policy_lacache,
     kvc_policy_duo,
     kvc_policy_morphkv,
@@ -56,6 +60,12 @@ enum kvc_status kvc_check_recent(const struct kvc_values *values, struct kvc_err
 /* The budget, above `recent` where that is a number, and R. */
 uint64_t kvc_recent_budget(const struct kvc_values *values, uint64_t held);
 uint64_t kvc_recent(const struct kvc_values *values, uint64_t budget);
+
+/* h2o and keyformer: two state columns hold each entry's accumulated weight; the lowest of what is not recent goes. */
+uint32_t kvc_accumulated_columns(const struct kvc_values *values);
+uint64_t kvc_accumulated_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps);
+enum kvc_status kvc_accumulated_evict(struct kvc_stage *stage, const struct kvc_values *values,
+                                      struct kvc_error *error);
 
 /* A ring's newest rows that have been written: one per token seen, at most `rows`. Decode steps write theirs only where
  * the method acts in them; otherwise the rows before this turn's are of no use. */

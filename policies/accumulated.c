@@ -1,0 +1,32 @@
+/* accumulated.c - evicting by the weight that every query so far has given, for h2o and keyformer. */
+#include "policies/policies.h"
+
+#include <stdint.h>
+
+uint32_t kvc_accumulated_columns(const struct kvc_values *values) {
+    (void)values;
+    return 2; /* the tile of queries under way, and all before it */
+}
+
+uint64_t kvc_accumulated_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+    return kvc_recent_budget(values, prompt) + (steps ? 1 : 0);
+}
+
+enum kvc_status kvc_accumulated_evict(struct kvc_stage *stage, const struct kvc_values *values,
+                                      struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const uint64_t budget = kvc_recent_budget(values, info->held);
+    if (info->entries <= budget)
+        return KVC_OK;
+    struct kvc_scores *scores;
+    enum kvc_status status = kvc_stage_scores(stage, &scores, error);
+    if (status == KVC_OK)
+        status = kvc_stage_column_scores(stage, 0, 2, scores, error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_keep keep = {.fill = budget,
+                                  .limit = budget,
+                                  .recent = (int64_t)info->now - (int64_t)kvc_recent(values, budget),
+                                  .scores = scores};
+    return kvc_stage_keep(stage, &keep, error);
+}

@@ -1,0 +1,192 @@
+/* cake.c - a layer's share of the cache goes by how widely and how restlessly it attends (METHODS section 4). */
+#include "policies/policies.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "core/trig.h"
+
+static const struct kvc_option options[] = {
+    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL,
+     "entries kept per KV head, window included: the mean over the layers"},
+    {"window", KVC_OPTION_INT, "32", 1, 4096, NULL, "last queries of the prompt that vote, and always stay"},
+    {"kernel", KVC_OPTION_INT, "5", 1, 1 << 20, NULL, "odd width of the pooling over neighbouring entries"},
+    {"pooling", KVC_OPTION_CHOICE, "avg", 0, 0, "max|avg", "how neighbours are pooled"},
+    {"gamma", KVC_OPTION_REAL, "200", 0, 1e6, NULL, "weight of the variance in an entry's score"},
+    {"tau1", KVC_OPTION_REAL, "1", 0.05, 100, NULL, "temperature of the dispersion in a layer's share"},
+    {"tau2", KVC_OPTION_REAL, "1", 0.05, 100, NULL, "temperature of the variance in a layer's share"},
+    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+
+/* What is known of the layers that a prompt has passed, by their place among those the method acts on. */
+struct cake_layer {
+    uint32_t number;
+    uint64_t older;  /* entries outside the window when the prompt was in */
+    double P;        /* preference */
+    uint64_t budget; /* entries kept beside the window */
+};
+struct cake {
+    uint64_t mean; /* B - w */
+    struct cake_layer layer[];
+};
+
+static enum kvc_status cake_open(const struct kvc_values *values, const struct kvc_geometry *geometry, void **state,
+                                 struct kvc_error *error) {
+    (void)values;
+    *state = calloc(1, sizeof(struct cake) + geometry->layers * sizeof(struct cake_layer));
+    return *state ? KVC_OK : kvc_fail(error, KVC_RESOURCE, "no memory for the shares of %u layers", geometry->layers);
+}
+
+static uint32_t columns(const struct kvc_values *values) {
+    (void)values;
+    return 1; /* the entry's score: earlier layers shrink again when a later one has been seen */
+}
+
+/* The mean over the layers, which is what their sum needs. */
+static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+    return kvc_window_budget(values, prompt) + steps;
+}
+
+/* `amount` goes evenly to the layers below their cap, the remainder from the lowest on. */
+static void give(struct cake_layer *layer, uint32_t n, uint64_t amount) {
+    uint64_t receivers = 0, each, more;
+    for (uint32_t i = 0; i < n; i++)
+        receivers += layer[i].budget < layer[i].older;
+    if (receivers == 0)
+        return;
+    each = amount / receivers;
+    more = amount % receivers;
+    for (uint32_t i = 0; i < n; i++) {
+        if (layer[i].budget >= layer[i].older)
+            continue;
+        layer[i].budget += each + (more > 0);
+        more -= more > 0;
+    }
+}
+
+/* The same, from the layers that have more than 1. */
+static void take(struct cake_layer *layer, uint32_t n, uint64_t amount) {
+    uint64_t givers = 0, each, more;
+    for (uint32_t i = 0; i < n; i++)
+        givers += layer[i].budget > 1;
+    if (givers == 0)
+        return;
+    each = amount / givers;
+    more = amount % givers;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint64_t wanted = each + (more > 0);
+        if (layer[i].budget <= 1)
+            continue;
+        layer[i].budget -= wanted < layer[i].budget ? wanted : layer[i].budget;
+        more -= more > 0;
+    }
+}
+
+/* METHODS 4.2: how `slots` entries beside the windows fall to n layers. */
+static void share_out(struct cake_layer *layer, uint32_t n, uint64_t slots) {
+    double sum = 0.0;
+    uint64_t cut = 0, all = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += layer[i].P;
+    const bool some = sum > 0.0 && isfinite(sum); /* otherwise no layer is before another */
+    for (uint32_t i = 0; i < n; i++) {
+        const uint64_t share = (uint64_t)floor((some ? layer[i].P / sum : 1.0 / (double)n) * (double)slots);
+        layer[i].budget = share < layer[i].older ? share : layer[i].older;
+        cut += share - layer[i].budget;
+    }
+    give(layer, n, cut);
+    for (uint32_t i = 0; i < n; i++)
+        all += layer[i].budget;
+    if (all < slots)
+        give(layer, n, slots - all);
+    else
+        take(layer, n, all - slots);
+}
+
+/* Scores of the layer at hand go into its column; what they say of the layer becomes its preference. */
+static enum kvc_status look(struct kvc_stage *stage, const struct kvc_values *values, uint32_t window,
+                            struct cake_layer *layer, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    struct kvc_scores *heads, *scores;
+    float dispersion, variance;
+    enum kvc_status status = kvc_stage_head_scores(stage, &heads, error);
+    if (status == KVC_OK)
+        status = kvc_stage_moments(stage, window, window, (float)kvc_value_real(values, "gamma"), heads, &dispersion,
+                                   &variance, error);
+    if (status == KVC_OK)
+        status = kvc_stage_pool(stage, heads, window, (uint32_t)kvc_value_int(values, "kernel"),
+                                kvc_pooling_of(values), error);
+    if (status == KVC_OK)
+        status = kvc_stage_scores(stage, &scores, error);
+    if (status == KVC_OK)
+        status = kvc_stage_group(stage, heads, (float)(info->heads / info->kv_heads), scores, error);
+    if (status == KVC_OK)
+        status = kvc_stage_scores_column(stage, scores, 0, error);
+    if (status != KVC_OK)
+        return status;
+    layer->number = info->layer;
+    layer->older = info->held > window ? info->held - window : 0;
+    layer->P = kvc_double_pow(fmax(dispersion, 0.0), 1.0 / kvc_value_real(values, "tau1")) *
+               kvc_double_pow(fmax(variance, 0.0), 1.0 / kvc_value_real(values, "tau2"));
+    return KVC_OK;
+}
+
+static enum kvc_status shrink(struct kvc_stage *stage, const struct cake_layer *layer, uint32_t window,
+                              struct kvc_error *error) {
+    struct kvc_scores *scores = NULL;
+    enum kvc_status status = kvc_stage_layer(stage, layer->number, error);
+    if (status != KVC_OK || kvc_stage_info(stage)->entries <= layer->budget + window)
+        return status;
+    status = kvc_stage_scores(stage, &scores, error);
+    if (status == KVC_OK)
+        status = kvc_stage_column_scores(stage, 0, 1, scores, error);
+    const struct kvc_keep keep = {.tail = window,
+                                  .top = layer->budget,
+                                  .limit = layer->budget + window,
+                                  .recent = INT64_MAX,
+                                  .scores = scores};
+    return status == KVC_OK ? kvc_stage_keep(stage, &keep, error) : status;
+}
+
+static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const uint32_t here = info->acting, window = kvc_window_rows(values, info);
+    struct cake *cake = kvc_stage_state(stage);
+    if (here == 0)
+        cake->mean = kvc_window_budget(values, info->held) - window;
+    const uint64_t slots = info->actings * cake->mean;
+    enum kvc_status status = look(stage, values, window, &cake->layer[here], error);
+    if (status == KVC_OK)
+        share_out(cake->layer, here + 1, slots);
+    for (uint32_t i = 0; i <= here && status == KVC_OK; i++)
+        status = shrink(stage, &cake->layer[i], window, error);
+    return status;
+}
+
+const struct kvc_policy_class kvc_policy_cake = {
+    .name = "cake",
+    .summary = "layers share the cache by how widely and how restlessly they attend",
+    .paper = "CAKE, arXiv:2503.12491",
+    .idea = "Layers need different amounts of memory. A layer whose last queries spread their attention widely, and "
+            "whose attention to an entry changes from query to query, gets a larger share. Shares are dealt out anew "
+            "after every layer of the prompt: the layers so far share all of the cache and shrink as more come. Within "
+            "a layer the entries stay whose weights have the highest mean and variance.",
+    .formula = "per layer, over the last w queries and the entries older than they: disp = -sum a log(a + 1e-10), var = "
+               "variance over the queries, both summed over entries and query heads; P = disp^(1/tau1) var^(1/tau2); "
+               "layer l's budget is about P_l / (sum of P so far) L (B - w), and w; score of an entry = mean + gamma "
+               "variance per query head, pooled, then the mean over the group",
+    .memory = "B entries after the prompt in the mean over the layers, one more per generated token, and 1 float32 per "
+              "entry and KV head for its score; while the prompt passes, the layers so far hold up to L B in all",
+    .traffic = "B + generated entries per generated token in the mean over the layers",
+    .differences = "scores are one per KV head; every layer's own window of the newest w entries is outside its budget of "
+                   "P; a share as budget counts from what the first of its layers holds, also in later turns, where a "
+                   "layer's cap is what it holds itself; where all P are 0 (window=1) layers share evenly",
+    .stages = KVC_STAGE_PROMPT,
+    .options = options,
+    .check = kvc_check_window,
+    .open = cake_open,
+    .close = free,
+    .queries = kvc_window_queries,
+    .columns = columns,
+    .bound = bound,
+    .prompt = prompt};

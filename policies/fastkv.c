@@ -1,0 +1,171 @@
+/* fastkv.c - snapkv, and above one layer only the prompt's important tokens are computed (METHODS section 4). */
+#include "policies/policies.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "core/canon.h"
+
+static const struct kvc_option options[] = {
+    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, "entries kept per KV head, window included"},
+    {"window", KVC_OPTION_INT, "8", 1, 1 << 20, NULL, "last queries of the prompt that vote, and always stay"},
+    {"kernel", KVC_OPTION_INT, "7", 1, 1 << 20, NULL, "odd width of the pooling over neighbouring entries"},
+    {"pooling", KVC_OPTION_CHOICE, "avg", 0, 0, "max|avg", "how neighbours are pooled"},
+    {"tsp_layer", KVC_OPTION_INT, "-1", -1, 1 << 20, NULL,
+     "layer after which only important tokens go on; -1: floor(L / 2) - 1"},
+    {"tsp", KVC_OPTION_INT, "2048", 2, KVC_BUDGET_MOST, NULL, "tokens that go on, window included"},
+    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+
+static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+    const int64_t tsp = kvc_value_int(values, "tsp"), window = kvc_value_int(values, "window");
+    if (tsp <= window)
+        return kvc_fail(error, KVC_USAGE, "policy fastkv: tsp=%lld: must be above window=%lld, at most %.0f",
+                        (long long)tsp, (long long)window, KVC_BUDGET_MOST);
+    return kvc_check_window(values, error);
+}
+
+/* -1: none, there is no layer above it. */
+static int64_t tsp_layer(const struct kvc_values *values, uint32_t layers) {
+    const int64_t given = kvc_value_int(values, "tsp_layer");
+    return given < 0 ? (int64_t)(layers / 2) - 1 : given;
+}
+
+static enum kvc_status check_model(const struct kvc_values *values, const struct kvc_geometry *geometry,
+                                   const bool *acts, struct kvc_error *error) {
+    const int64_t layer = tsp_layer(values, geometry->layers);
+    if (layer >= geometry->layers)
+        return kvc_fail(error, KVC_USAGE, "policy fastkv: tsp_layer=%lld: must be 0 to %u, the model's layers",
+                        (long long)layer, geometry->layers - 1);
+    if (layer >= 0 && !acts[layer])
+        return kvc_fail(error, KVC_USAGE,
+                        "policy fastkv: tsp_layer=%lld: must be a layer that skip_layers and layers leave in",
+                        (long long)layer);
+    return KVC_OK;
+}
+
+static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+    return kvc_window_budget(values, prompt) + steps;
+}
+
+/* Window mass, pooled for each query head by itself, then summed over the groups. */
+static enum kvc_status make_scores(struct kvc_stage *stage, const struct kvc_values *values, uint32_t window,
+                                   struct kvc_scores **scores, struct kvc_error *error) {
+    struct kvc_scores *heads;
+    enum kvc_status status = kvc_stage_head_scores(stage, &heads, error);
+    if (status == KVC_OK)
+        status = kvc_stage_window_mass(stage, window, heads, error);
+    if (status == KVC_OK)
+        status = kvc_stage_pool(stage, heads, window, (uint32_t)kvc_value_int(values, "kernel"),
+                                kvc_pooling_of(values), error);
+    if (status == KVC_OK)
+        status = kvc_stage_scores(stage, scores, error);
+    return status == KVC_OK ? kvc_stage_group(stage, heads, 1.0f, *scores, error) : status;
+}
+
+/* ---- which rows go on ---- */
+
+/* A row of the turn with its score: the higher is first, of equal ones the lower row. */
+struct candidate {
+    float score;
+    uint32_t row, key;
+};
+
+static int compare(const void *left, const void *right) {
+    const struct candidate *a = left, *b = right;
+    if (a->key != b->key)
+        return a->key > b->key ? -1 : 1;
+    return a->row < b->row ? -1 : 1;
+}
+
+static int ascending(const void *left, const void *right) {
+    const uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+/* Adds one head's scores to those of the rows before the window; the turn's entries are the head's newest. */
+static enum kvc_status add_head(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t head, float *values,
+                                struct candidate *candidates, uint32_t count, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    size_t held = 0;
+    const enum kvc_status status = kvc_stage_read_scores(stage, scores, head, values, info->entries, &held, error);
+    for (uint32_t i = 0; i < count && status == KVC_OK; i++)
+        candidates[i].score += values[held - info->turn + i];
+    return status;
+}
+
+static enum kvc_status propagate(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const uint64_t tsp = (uint64_t)kvc_value_int(values, "tsp");
+    if (info->layer != tsp_layer(values, info->layers) || info->turn <= tsp)
+        return KVC_OK;
+    const uint32_t window = kvc_window_rows(values, info), count = (uint32_t)info->turn - window;
+    struct candidate *candidates = calloc(count, sizeof *candidates);
+    float *read = malloc(info->entries * sizeof *read);
+    uint32_t *rows = malloc(tsp * sizeof *rows);
+    struct kvc_scores *scores;
+    enum kvc_status status = KVC_OK;
+    if (!candidates || !read || !rows)
+        status = kvc_fail(error, KVC_RESOURCE, "no memory for the scores of %llu rows", (unsigned long long)info->turn);
+    if (status == KVC_OK)
+        status = make_scores(stage, values, window, &scores, error);
+    for (uint32_t h = 0; h < info->kv_heads && status == KVC_OK; h++)
+        status = add_head(stage, scores, h, read, candidates, count, error);
+    if (status == KVC_OK) {
+        const uint32_t top = (uint32_t)tsp - window;
+        for (uint32_t i = 0; i < count; i++) {
+            candidates[i].row = i;
+            candidates[i].key = kvc_score_key(candidates[i].score);
+        }
+        qsort(candidates, count, sizeof *candidates, compare);
+        for (uint32_t i = 0; i < top; i++)
+            rows[i] = candidates[i].row;
+        qsort(rows, top, sizeof *rows, ascending);
+        for (uint32_t i = 0; i < window; i++)
+            rows[top + i] = count + i;
+        status = kvc_stage_go_on(stage, rows, (uint32_t)tsp, error);
+    }
+    free(candidates);
+    free(read);
+    free(rows);
+    return status;
+}
+
+static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const uint64_t budget = kvc_window_budget(values, info->held);
+    if (info->entries <= budget)
+        return KVC_OK;
+    const uint32_t window = kvc_window_rows(values, info);
+    struct kvc_scores *scores;
+    const enum kvc_status status = make_scores(stage, values, window, &scores, error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_keep keep = {
+        .tail = window, .top = budget - window, .limit = budget, .recent = INT64_MAX, .scores = scores};
+    return kvc_stage_keep(stage, &keep, error);
+}
+
+const struct kvc_policy_class kvc_policy_fastkv = {
+    .name = "fastkv",
+    .summary = "snapkv, and above one layer only the prompt's important tokens are computed",
+    .paper = "FastKV, arXiv:2502.01068",
+    .idea = "In the upper half of a model the same few tokens matter in every layer. Up to one layer the whole prompt "
+            "is computed; of its rows only those that the window's queries looked at most go on, and the layers above "
+            "compute and store these alone. So prefill takes about half the time. In each layer the cache is cut as "
+            "snapkv does.",
+    .formula = "score_j = sum over the group's heads of pool(sum over the window's queries i of a_ij); kept = top B - w, "
+               "and the last w; after tsp_layer the rows go on whose score, summed over KV heads, is among the top tsp "
+               "- w, and the last w",
+    .memory = "B entries after the prompt, one more per generated token; above tsp_layer at most tsp of the prompt",
+    .traffic = "B + generated entries per generated token, above tsp_layer min(B, tsp) + generated",
+    .differences = "one selection per KV head from its group's sum, where the authors' code has no group sum; of a later "
+                   "turn only its own rows are left out; prompts up to tsp tokens pass all layers whole. Logits of "
+                   "prompt rows other than the last one are not those of a whole prompt",
+    .stages = KVC_STAGE_PROMPT | KVC_STAGE_PROPAGATE,
+    .options = options,
+    .check = check,
+    .check_model = check_model,
+    .queries = kvc_window_queries,
+    .bound = bound,
+    .propagate = propagate,
+    .prompt = prompt};

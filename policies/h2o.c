@@ -1,0 +1,50 @@
+/* h2o.c - heavy hitters: the entries that all queries so far have looked at most (METHODS section 4). */
+#include "policies/policies.h"
+
+#include <stdint.h>
+#include <string.h>
+
+static const struct kvc_option options[] = {
+    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, "entries kept per KV head, recent ones included"},
+    KVC_RECENT_OPTION,
+    {"per", KVC_OPTION_CHOICE, "group", 0, 0, "group|head",
+     "one list of entries per KV head, or (as in the paper) one per query head, which multiplies the cache by G"},
+    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+
+static bool per_head(const struct kvc_values *values) { return !strcmp(kvc_value_text(values, "per"), "head"); }
+
+static enum kvc_status attended(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    (void)values;
+    return kvc_stage_accumulate(stage, 0, 0.0f, 0, error);
+}
+
+static enum kvc_status decode(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const enum kvc_status status = attended(stage, values, error);
+    return status == KVC_OK ? kvc_accumulated_evict(stage, values, error) : status;
+}
+
+const struct kvc_policy_class kvc_policy_h2o = {
+    .name = "h2o",
+    .summary = "heavy hitters: what all queries so far attended to most, and the most recent",
+    .paper = "H2O, arXiv:2306.14048",
+    .idea = "A few entries gather most of the attention. Each entry adds up the weight that every query has given it "
+            "since it came, those of the prompt included; half of the budget goes to the newest tokens, the other half "
+            "to the highest sums. In each decode step the lowest one that is not recent goes.",
+    .formula = "score_k = sum over all queries i so far and the group's heads of a_ik; of the entries older than the "
+               "last `recent` tokens the lowest score goes until B are left",
+    .memory = "B entries (B + 1 within a decode step), and 2 float32 per entry and KV head for the sums; with per=head "
+              "all of it per query head",
+    .traffic = "B + 1 entries per generated token, and the sums; a prompt's keys are read once more, for the weights of "
+               "all its queries",
+    .differences = "scores are summed over the group (per=head keeps query heads apart, as the paper does); the prompt is "
+                   "attended to in full and then cut, where the paper evicts while it reads it; what a joined method's "
+                   "decode steps attended to is not counted",
+    .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
+    .options = options,
+    .check = kvc_check_recent,
+    .columns = kvc_accumulated_columns,
+    .bound = kvc_accumulated_bound,
+    .per_head = per_head,
+    .attended = attended,
+    .prompt = kvc_accumulated_evict,
+    .decode = decode};

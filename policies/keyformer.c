@@ -1,0 +1,66 @@
+/* keyformer.c - accumulated weights with noise and a temperature that rises while decoding (METHODS section 4). */
+#include "policies/policies.h"
+
+#include <stdint.h>
+
+static const struct kvc_option options[] = {
+    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, "entries kept per KV head, recent ones included"},
+    KVC_RECENT_OPTION,
+    {"tau_init", KVC_OPTION_REAL, "1", 0.01, 1000, NULL, "temperature of the prompt's queries"},
+    {"tau_end", KVC_OPTION_REAL, "2", 0.01, 1000, NULL, "temperature that decode steps reach"},
+    {"steps", KVC_OPTION_INT, "0", 0, KVC_BUDGET_MOST, NULL,
+     "decode steps until then; 0: as many as tokens are asked for, and where that is not known none"},
+    {"seed", KVC_OPTION_INT, "-1", -1, 9007199254740992.0, NULL, "of the noise; -1: the session's"},
+    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+
+/* Linear in the decode steps; in double, rounded once. */
+static float tau_of(const struct kvc_values *values, const struct kvc_stage_info *info) {
+    const double from = kvc_value_real(values, "tau_init"), to = kvc_value_real(values, "tau_end");
+    const int64_t given = kvc_value_int(values, "steps");
+    const uint64_t steps = given > 0 ? (uint64_t)given : info->expected;
+    if (info->step >= steps)
+        return (float)to;
+    return (float)(from + (to - from) * ((double)info->step / (double)steps));
+}
+
+static enum kvc_status accumulate(struct kvc_stage *stage, const struct kvc_values *values, float tau,
+                                  struct kvc_error *error) {
+    const int64_t seed = kvc_value_int(values, "seed");
+    return kvc_stage_accumulate(stage, 0, tau, seed < 0 ? kvc_stage_info(stage)->seed : (uint64_t)seed, error);
+}
+
+static enum kvc_status attended(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    return accumulate(stage, values, (float)kvc_value_real(values, "tau_init"), error);
+}
+
+static enum kvc_status decode(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const enum kvc_status status = accumulate(stage, values, tau_of(values, kvc_stage_info(stage)), error);
+    return status == KVC_OK ? kvc_accumulated_evict(stage, values, error) : status;
+}
+
+const struct kvc_policy_class kvc_policy_keyformer = {
+    .name = "keyformer",
+    .summary = "accumulated weights with Gumbel noise and a rising temperature",
+    .paper = "Keyformer, arXiv:2403.09054",
+    .idea = "Once entries are gone, the weights of those left are distorted, and sums of weights favour what is old. "
+            "The scores therefore get Gumbel noise, one draw per key and query head, and are divided by a temperature "
+            "that rises from step to step, so that the softmax becomes flatter the more has been evicted. These "
+            "weights are added up over all queries so far; the lowest sum that is not recent goes.",
+    .formula = "score_k = sum over all queries i so far and the group's heads of softmax_k((s_ik + g_k) / tau) over what "
+               "i attended to; g = -log(-log(u)), u from Philox4x32-10 with counter (layer, query head, position of k, "
+               "0) and key `seed`; tau = tau_init in the prompt, tau_init + (tau_end - tau_init) min(t, steps) / steps "
+               "in decode step t",
+    .memory = "B entries (B + 1 within a decode step), and 2 float32 per entry and KV head for the sums",
+    .traffic = "B + 1 entries per generated token, and the sums; a prompt's keys are read twice more, for the noisy "
+               "weights of all its queries",
+    .differences = "one draw of noise per key, where the authors' code draws anew for every query; tau counts this "
+                   "turn's decode steps; scores are summed over the group; what a joined method's decode steps attended "
+                   "to is not counted",
+    .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
+    .options = options,
+    .check = kvc_check_recent,
+    .columns = kvc_accumulated_columns,
+    .bound = kvc_accumulated_bound,
+    .attended = attended,
+    .prompt = kvc_accumulated_evict,
+    .decode = decode};
