@@ -365,12 +365,15 @@ static enum kvc_status limit_stages(struct kvc_method *method, struct kvc_error 
     return KVC_OK;
 }
 
-/* A method of prompt and decode (or propagate) gives up what another holds, unless it was told which stage to act at.
- */
-static bool yields(const struct kvc_method *method) {
+/* How readily a method gives up a stage that another wants: 0 not at all, also where it was told which stage to act at;
+ * one of prompt and propagate before one that must have all its stages; one of prompt and decode before these, too. */
+static int readiness(const struct kvc_method *method) {
     const unsigned stages = method->policy->stages;
-    return (stages == (KVC_STAGE_PROMPT | KVC_STAGE_DECODE) || stages == (KVC_STAGE_PROMPT | KVC_STAGE_PROPAGATE)) &&
-           !kvc_value_given(&method->values, "stages");
+    if (kvc_value_given(&method->values, "stages"))
+        return 0;
+    return stages == (KVC_STAGE_PROMPT | KVC_STAGE_DECODE)      ? 2
+           : stages == (KVC_STAGE_PROMPT | KVC_STAGE_PROPAGATE) ? 1
+                                                                : 0;
 }
 
 static const char *stage_name(unsigned stage) {
@@ -388,34 +391,42 @@ static const char *stage_name(unsigned stage) {
     }
 }
 
-/* Methods that must have all their stages choose first; a method of prompt and decode then takes what is free. Two
- * that want the same clash. */
-static enum kvc_status share_stages(struct kvc_policy *policy, struct kvc_error *error) {
-    for (size_t i = 0; i < policy->count; i++) {
-        const enum kvc_status status = limit_stages(&policy->method[i], error);
-        if (status != KVC_OK)
-            return status;
-    }
-    for (unsigned stage = KVC_STAGE_CHUNK; stage <= KVC_STAGE_DECODE; stage <<= 1) {
-        struct kvc_method *holder = NULL;
-        for (int flexible = 0; flexible < 2; flexible++) {
-            for (size_t i = 0; i < policy->count; i++) {
-                struct kvc_method *method = &policy->method[i];
-                const bool may_yield = yields(method);
-                if ((int)may_yield != flexible || !(method->stages & stage))
-                    continue;
-                if (holder && (!may_yield || yields(holder)))
-                    return kvc_fail(error, KVC_USAGE,
-                                    "policy: %s and %s both act at the %s stage; one of them must be left out%s",
-                                    holder->policy->name, method->policy->name, stage_name(stage),
-                                    may_yield ? " or limited by stages=" : "");
-                if (holder)
-                    method->stages &= ~stage;
-                else
-                    holder = method;
-            }
+/* Who holds a stage: those that must have it choose first, the others take what is free. Two that want it alike clash. */
+static enum kvc_status share_stage(struct kvc_policy *policy, unsigned stage, struct kvc_error *error) {
+    struct kvc_method *holder = NULL;
+    for (int ready = 0; ready <= 2; ready++)
+        for (size_t i = 0; i < policy->count; i++) {
+            struct kvc_method *method = &policy->method[i];
+            if (readiness(method) != ready || !(method->stages & stage))
+                continue;
+            if (holder && readiness(holder) == ready)
+                return kvc_fail(error, KVC_USAGE,
+                                "policy: %s and %s both act at the %s stage; one of them must be left out%s",
+                                holder->policy->name, method->policy->name, stage_name(stage),
+                                ready == 2 ? " or limited by stages=" : "");
+            if (holder)
+                method->stages &= ~stage;
+            else
+                holder = method;
         }
-    }
+    return KVC_OK;
+}
+
+static enum kvc_status share_stages(struct kvc_policy *policy, struct kvc_error *error) {
+    enum kvc_status status = KVC_OK;
+    for (size_t i = 0; i < policy->count && status == KVC_OK; i++)
+        status = limit_stages(&policy->method[i], error);
+    for (unsigned stage = KVC_STAGE_CHUNK; stage <= KVC_STAGE_DECODE && status == KVC_OK; stage <<= 1)
+        status = share_stage(policy, stage, error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_method *chunk = kvc_policy_holder(policy, KVC_STAGE_CHUNK);
+    const struct kvc_method *propagate = kvc_policy_holder(policy, KVC_STAGE_PROPAGATE);
+    if (chunk && propagate)
+        return kvc_fail(error, KVC_USAGE,
+                        "policy: %s reads the prompt in chunks, but %s chooses among all of its rows; one of them must be "
+                        "left out",
+                        chunk->policy->name, propagate->policy->name);
     for (size_t i = 0; i < policy->count; i++) {
         if (policy->method[i].policy->stages && !policy->method[i].stages)
             return kvc_fail(error, KVC_USAGE, "policy: %s has no stage left to act at; the other methods hold both",
