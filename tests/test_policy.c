@@ -151,7 +151,11 @@ static void test_stages(void **state) {
                  {"morphkv:budget=64+snapkv:budget=64", "snapkv", "morphkv"},
                  {"streaming:budget=64,stages=prompt+morphkv:budget=64", "streaming", "morphkv"},
                  {"streaming:budget=64,stages=decode+morphkv:budget=64", "morphkv", "streaming"},
-                 {"window:budget=9,stages=decode+streaming:budget=9,stages=prompt", "streaming", "window"}};
+                 {"window:budget=9,stages=decode+streaming:budget=9,stages=prompt", "streaming", "window"},
+                 {"fastkv:budget=64+morphkv:budget=64", "fastkv", "morphkv"},
+                 {"h2o:budget=64+fastkv:budget=64", "fastkv", "h2o"},
+                 {"h2o:budget=64,stages=prompt+fastkv:budget=64", "h2o", ""},
+                 {"dapq:budget=64+fastkv:budget=64", "dapq", ""}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         struct kvc_policy *policy = accepted(pairs[i].spec);
         assert_string_equal(holder(policy, KVC_STAGE_PROMPT), pairs[i].prompt);
@@ -165,6 +169,9 @@ static void test_stages(void **state) {
     REFUSED("window:budget=9,stages=decode+morphkv:budget=64,stages=decode", "window", "morphkv", "decode");
     REFUSED("snapkv:budget=64+window:budget=9,stages=decode+morphkv:budget=64", "morphkv", "no stage");
     REFUSED("snapkv:budget=64,stages=decode", "snapkv", "stages=decode");
+    REFUSED("fastkv:budget=64+fastkv:budget=65", "fastkv", "prompt");
+    REFUSED("h2o:budget=64+keyformer:budget=65", "h2o", "keyformer", "prompt");
+    REFUSED("take:budget=64+fastkv:budget=64", "take", "fastkv", "chunks");
     REFUSED("snapkv:budget=64,stages=both2", "stages=both2");
 }
 
