@@ -103,6 +103,9 @@ static unsigned long long budget(const struct verify_arguments *a) {
     return third < 40 ? 40 : third;
 }
 
+/* What a method needs beside a budget on a model of few layers: its own defaults are for large ones. */
+static const char *for_small(const char *method) { return strcmp(method, "lacache") == 0 ? ",span=2,sinks=4" : ""; }
+
 /* A method with what it needs, then with each other choice of its options. */
 static int add_method(const struct cli_command *command, const struct verify_arguments *a,
                       const struct kvc_engine *engine, const struct kvc_policy_class *policy, struct cli_texts *specs) {
@@ -111,6 +114,7 @@ static int add_method(const struct cli_command *command, const struct verify_arg
     int status;
 
     method_spec(policy, budget(a), spec, sizeof spec);
+    snprintf(spec + strlen(spec), sizeof spec - strlen(spec), "%s", for_small(policy->name));
     status = add_valid(command, engine, spec, specs);
     for (option = policy->options; option && option->name && status == KVC_OK; option++) {
         const char *choice = option->kind == KVC_OPTION_CHOICE ? option->choices : NULL;
@@ -133,9 +137,9 @@ static int add_method(const struct cli_command *command, const struct verify_arg
 static int fill(const struct cli_command *command, const struct verify_arguments *a, const struct kvc_engine *engine,
                 struct cli_texts *specs) {
     /* Two methods, a share, an interval and a layer's exception: what the parts alone do not try. */
-    static const char *const joined[] = {"snapkv:budget=%llu+morphkv:budget=%llu",
-                                         "snapkv:budget=%llu,skip_layers=1+streaming:budget=%llu",
-                                         "morphkv:budget=%llu,every=3"};
+    static const char *const joined[] = {
+        "snapkv:budget=%llu+morphkv:budget=%llu", "adakv:budget=%llu+scissorhands:budget=%llu",
+        "snapkv:budget=%llu,skip_layers=1+streaming:budget=%llu", "morphkv:budget=%llu,every=3"};
     bool all = a->specs.count == 0;
     const struct kvc_policy_class *policy;
     int status = KVC_OK;

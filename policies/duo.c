@@ -50,10 +50,11 @@ static enum kvc_status read_text(const char *path, char **text, struct kvc_error
     if (!file)
         return kvc_fail(error, KVC_INPUT, "policy duo: file=%.200s: %s", path, strerror(errno));
     enum kvc_status status = KVC_OK;
-    *text = malloc(FILE_MOST + 1);
+    const size_t room = (size_t)about.st_size;
+    *text = malloc(room + 1);
     if (!*text)
-        status = kvc_fail(error, KVC_RESOURCE, "policy duo: no memory for %u bytes", FILE_MOST + 1);
-    const size_t length = *text ? fread(*text, 1, FILE_MOST, file) : 0;
+        status = kvc_fail(error, KVC_RESOURCE, "policy duo: no memory for %zu bytes", room + 1);
+    const size_t length = *text ? fread(*text, 1, room, file) : 0;
     if (*text)
         (*text)[length] = 0;
     if (status == KVC_OK && (ferror(file) || strlen(*text) != length))
@@ -198,6 +199,21 @@ static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t
     return prompt + steps;
 }
 
+/* Of the heads that stream and those that do not, in the mean over a layer's. */
+static double entries(const struct kvc_values *values, const struct kvc_place *place, uint64_t prompt, uint64_t steps) {
+    const uint64_t all = prompt + steps;
+    const uint64_t some = (uint64_t)kvc_value_int(values, "sinks") + (uint64_t)kvc_value_int(values, "recent");
+    struct duo *duo;
+    size_t streaming = 0;
+    if (all <= some || load(values, &duo, NULL) != KVC_OK)
+        return (double)all;
+    for (size_t h = 0; place->layer < duo->layers && h < duo->heads; h++)
+        streaming += duo->streams[place->layer * duo->heads + h];
+    const double share = (double)streaming / (double)duo->heads;
+    close_state(duo);
+    return (double)some * share + (double)all * (1 - share);
+}
+
 static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const struct duo *duo = kvc_stage_state(stage);
@@ -242,5 +258,6 @@ const struct kvc_policy_class kvc_policy_duo = {
     .open = open_state,
     .close = close_state,
     .bound = bound,
+    .entries = entries,
     .prompt = evict,
     .decode = evict};

@@ -125,6 +125,21 @@ static uint64_t compact(const struct ladder *ladder, uint64_t most, uint64_t lay
     return n;
 }
 
+/* The size a layer has after so many steps, by going through them. */
+static double entries(const struct kvc_values *values, const struct kvc_place *place, uint64_t prompt, uint64_t steps) {
+    const struct ladder ladder = make_ladder(values, place->actings);
+    const uint64_t most = kvc_budget(values, prompt, least_budget(&ladder) - 1) + ladder.gone / 2;
+    uint32_t *list = malloc((prompt > most ? prompt : most + 1) * sizeof *list);
+    uint64_t n = prompt, cursor = ladder.sinks;
+    for (uint64_t t = 0; list && t <= steps; t++) {
+        n += t > 0;
+        if (n > most)
+            n = compact(&ladder, most, place->acting, n, &cursor, list);
+    }
+    free(list);
+    return (double)n;
+}
+
 /* The rule for one head whose n entries are too many: those that stay score 1, the others 0. */
 static enum kvc_status keep_head(struct kvc_stage *stage, const struct ladder *ladder, uint64_t most, uint32_t head,
                                  uint64_t n, uint64_t *cursor, struct kvc_scores *scores, struct kvc_keep *keep,
@@ -194,5 +209,6 @@ const struct kvc_policy_class kvc_policy_lacache = {
     .open = open_state,
     .close = free,
     .bound = bound,
+    .entries = entries,
     .prompt = evict,
     .decode = evict};

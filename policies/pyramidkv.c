@@ -24,6 +24,21 @@ static uint64_t layer_budget(uint64_t mean, uint64_t older, uint64_t beta, uint6
     return round_ratio(mean * ((2 * beta - 1) * last - 2 * layer * (beta - 1)), beta * last);
 }
 
+/* What a layer keeps, window included, of `held` entries. */
+static uint64_t kept_by(const struct kvc_values *values, uint64_t held, uint64_t window, uint64_t layer,
+                        uint64_t layers) {
+    const uint64_t budget = kvc_window_budget(values, held);
+    if (held <= budget)
+        return held; /* a layer's budget is then no less */
+    return layer_budget(budget - window, held - window, (uint64_t)kvc_value_int(values, "beta"), layer, layers) +
+           window;
+}
+
+static double entries(const struct kvc_values *values, const struct kvc_place *place, uint64_t prompt, uint64_t steps) {
+    const uint64_t window = kvc_window_queries(values);
+    return (double)(kept_by(values, prompt, window < prompt ? window : prompt, place->acting, place->actings) + steps);
+}
+
 /* The mean over the layers, which is what their sum needs. */
 static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
     return kvc_window_budget(values, prompt) + steps;
@@ -31,20 +46,16 @@ static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t
 
 static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
-    const uint64_t budget = kvc_window_budget(values, info->held);
-    if (info->held <= budget)
-        return KVC_OK; /* a layer's budget is then no less than what it holds */
     const uint32_t window = kvc_window_rows(values, info);
-    const uint64_t top = layer_budget(budget - window, info->held - window, (uint64_t)kvc_value_int(values, "beta"),
-                                      info->acting, info->actings);
-    if (info->entries <= top + window)
+    const uint64_t budget = kept_by(values, info->held, window, info->acting, info->actings);
+    if (info->entries <= budget)
         return KVC_OK;
     struct kvc_scores *scores;
     const enum kvc_status status = kvc_window_scores(stage, values, window, &scores, error);
     if (status != KVC_OK)
         return status;
     const struct kvc_keep keep = {
-        .tail = window, .top = top, .limit = top + window, .recent = INT64_MAX, .scores = scores};
+        .tail = window, .top = budget - window, .limit = budget, .recent = INT64_MAX, .scores = scores};
     return kvc_stage_keep(stage, &keep, error);
 }
 
@@ -67,4 +78,5 @@ const struct kvc_policy_class kvc_policy_pyramidkv = {
     .check = kvc_check_window,
     .queries = kvc_window_queries,
     .bound = bound,
+    .entries = entries,
     .prompt = prompt};

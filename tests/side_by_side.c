@@ -199,6 +199,31 @@ void side_run_all(const struct side *side, uint32_t layers) {
     }
 }
 
+static enum kvc_status try(const char *spec, const struct kvc_geometry *geometry, struct kvc_error *error) {
+    struct kvc_session_options options;
+    struct kvc_replay *replay = NULL;
+    kvc_session_defaults(&options);
+    options.policy = spec;
+    const enum kvc_status status = kvc_replay_open(engine, geometry, &options, &replay, error);
+    if (status == KVC_OK)
+        kvc_replay_close(replay);
+    return status;
+}
+
+void side_accepted(const char *spec, const struct kvc_geometry *geometry) {
+    struct kvc_error error;
+    if (try(spec, geometry, &error) != KVC_OK)
+        fail_msg("%s: %s", spec, error.text);
+}
+
+void side_refused(const char *spec, const struct kvc_geometry *geometry, const char *says, const char *too) {
+    struct kvc_error error;
+    if (try(spec, geometry, &error) == KVC_OK)
+        fail_msg("%s: not refused", spec);
+    if ((says && !strstr(error.text, says)) || (too && !strstr(error.text, too)))
+        fail_msg("%s: '%s' does not say '%s' and '%s'", spec, error.text, says, too);
+}
+
 int side_open(void **state) {
     (void)state;
     struct kvc_error error;

@@ -25,6 +25,10 @@ void side_run(const struct tensors *t, uint32_t prompt, const struct side *side)
 /* Every kind of tensor and shape, cache types and chunks in turn; prompts around 40 tokens and above. */
 void side_run_all(const struct side *side, uint32_t layers);
 
+/* A replay of that geometry opens, or is refused with a message that holds both texts (NULL: any). */
+void side_accepted(const char *spec, const struct kvc_geometry *geometry);
+void side_refused(const char *spec, const struct kvc_geometry *geometry, const char *says, const char *too);
+
 int side_open(void **state); /* the engine: setup and teardown of the group */
 int side_close(void **state);
 

@@ -297,11 +297,64 @@ static void test_turns(void **state) {
     }
 }
 
+/* ---- what cannot be ---- */
+
+static void write_file(const char *path, const char *text, size_t bytes) {
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, bytes, file), bytes);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void test_models(void **state) {
+    (void)state;
+    const struct kvc_geometry geometry = {4, 4, 2, 8};
+    side_refused("lacache:budget=200,sinks=4", &geometry, "span=16", "below 4");
+    side_refused("lacache:budget=200,sinks=4,span=4", &geometry, "span=4", "below 4");
+    side_refused("lacache:budget=200,sinks=4,span=2,skip_layers=2", &geometry, "span=2", "below 2");
+    side_refused("lacache:budget=200,sinks=4,span=3,overlap=2", &geometry, "overlap=2",
+                 "span=3"); /* wb 2, wa 2: nothing goes */
+    side_refused("lacache:budget=7,sinks=4,span=1", &geometry, "budget=7", "from 8");
+    side_accepted("lacache:budget=8,sinks=4,span=1", &geometry);
+    side_accepted("lacache:budget=1%,sinks=4,span=1", &geometry);
+}
+
+static void test_files(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *says, *too;
+    } cases[] = {{"1\t0\n1\t1\n0\t0\n", "3 lines of 2", "4 layers of 2"},
+                 {"1\n0\n1\n1\n", "4 lines of 1", "4 layers of 2"},
+                 {"1\t0\n1\n0\t0\n0\t1\n", "line 2 has 1 numbers", "as many as the first"},
+                 {"1\t0\n\n1\t1\n0\t0\n", "line 2 has 0 numbers", "as many as the first"},
+                 {"1\tx\n", "line 1: 'x'", "number"},
+                 {"1\t1e9x\n", "line 1: '1e9x'", "number"},
+                 {"1\t0\n1\tnan\n", "line 2: 'nan'", "number"},
+                 {"1\t2e9\n", "line 1: '2e9'", "1e9"},
+                 {"", "no scores", "file="},
+                 {"\n", "no scores", "file="}};
+    char path[] = "test_duo_XXXXXX", spec[100];
+    const struct kvc_geometry geometry = {4, 4, 2, 8};
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    snprintf(spec, sizeof spec, "duo:file=%s", path);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_file(path, cases[i].text, strlen(cases[i].text));
+        side_refused(spec, &geometry, cases[i].says, cases[i].too);
+    }
+    write_file(path, "1\t0\n1\0\n", 8);
+    side_refused(spec, &geometry, "text", path);
+    write_file(path, "1 0\r\n-1\t+0.5\r\n 0\t1e-3 \n1 1", 26);
+    side_accepted(spec, &geometry);
+    remove(path);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pyramidkv),    cmocka_unit_test(test_adakv),
-                                       cmocka_unit_test(test_scissorhands), cmocka_unit_test(test_lacache),
-                                       cmocka_unit_test(test_long),         cmocka_unit_test(test_duo),
-                                       cmocka_unit_test(test_per_head),     cmocka_unit_test(test_pairs),
-                                       cmocka_unit_test(test_shares),       cmocka_unit_test(test_turns)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pyramidkv), cmocka_unit_test(test_adakv),  cmocka_unit_test(test_scissorhands),
+        cmocka_unit_test(test_lacache),   cmocka_unit_test(test_long),   cmocka_unit_test(test_duo),
+        cmocka_unit_test(test_per_head),  cmocka_unit_test(test_pairs),  cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_turns),     cmocka_unit_test(test_models), cmocka_unit_test(test_files)};
     return cmocka_run_group_tests(tests, side_open, side_close);
 }
