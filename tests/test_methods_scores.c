@@ -348,6 +348,8 @@ static void test_files(void **state) {
     write_file(path, "1 0\r\n-1\t+0.5\r\n 0\t1e-3 \n1 1", 26);
     side_accepted(spec, &geometry);
     remove(path);
+    side_refused(spec, &geometry, path, "No such file");
+    side_refused("duo:file=/dev/null", &geometry, "/dev/null", "regular file");
 }
 
 int main(void) {

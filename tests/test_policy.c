@@ -114,8 +114,6 @@ static void test_ranges(void **state) {
     REFUSED("lacache:budget=200,span=4,overlap=4", "overlap=4", "0 to 3");
     REFUSED("lacache:budget=200,span=0", "span=0");
     REFUSED("duo", "file", "missing");
-    REFUSED("duo:file=/nonexistent/scores.tsv", "file=/nonexistent/scores.tsv");
-    REFUSED("duo:file=/dev/null", "regular file");
     REFUSED("duo:file=x,threshold=0.5,sparsity=0.5", "sparsity=0.5", "threshold=0.5");
     REFUSED("morphkv:budget=64,every=0", "every=0");
     REFUSED("morphkv:budget=64,fusion=mean", "fusion=mean", "sum|max");
