@@ -10,6 +10,10 @@ tests_test_methods_scores_SOURCES = tests/test_methods_scores.c tests/obvious_sc
 	$(KVC_SIDE_BY_SIDE)
 tests_test_methods_scores_LDADD = $(KVC_TEST_LIBS)
 
+check_PROGRAMS += tests/test_methods_rows
+tests_test_methods_rows_SOURCES = tests/test_methods_rows.c $(KVC_SIDE_BY_SIDE)
+tests_test_methods_rows_LDADD = $(KVC_TEST_LIBS)
+
 check_PROGRAMS += tests/test_policy
 tests_test_policy_SOURCES = tests/test_policy.c
 tests_test_policy_LDADD = $(KVC_TEST_LIBS)

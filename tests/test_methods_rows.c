@@ -1,0 +1,427 @@
+/* test_methods_rows.c - methods that add rows to a prompt: dapq's pseudo rows and take's probes, beside obvious code;
+ * and tova. */
+#include "tests/side_by_side.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define FINE(call)                                                                                                     \
+    do {                                                                                                               \
+        if ((call) != KVC_OK)                                                                                          \
+            fail_msg("%s: %s", spec, error.text);                                                                      \
+    } while (0)
+
+static struct kvc_engine *engine;
+
+/* Average or maximum over neighbours within n, the way METHODS rule 6 says. */
+static void pool(float *score, uint32_t n, uint32_t kernel, bool average) {
+    float *out = malloc(n * sizeof *out + 1);
+    assert_non_null(out);
+    for (uint32_t i = 0; i < n; i++) {
+        float sum = 0, most = -INFINITY;
+        for (uint32_t j = 0; j < n; j++) {
+            if (j + kernel / 2 < i || j > i + kernel / 2)
+                continue;
+            sum += score[j];
+            most = score[j] > most ? score[j] : most;
+        }
+        out[i] = average ? sum / (float)kernel : most;
+    }
+    memcpy(score, out, n * sizeof *out);
+    free(out);
+}
+
+static void keep_top(struct head *head, const float *score, uint32_t most) {
+    const uint32_t n = head->count;
+    bool *candidate = malloc(n), *kept = calloc(n, 1);
+    assert_true(candidate && kept);
+    memset(candidate, 1, n);
+    if (n > most) {
+        mark_top(score, candidate, n, most, kept);
+        remove_unkept(head, kept);
+    }
+    free(candidate);
+    free(kept);
+}
+
+static void compare(const struct kvc_session *session, const struct tensors *t, const struct head *heads,
+                    const char *spec, const char *when) {
+    int32_t *positions = malloc((t->rows + 64) * sizeof *positions);
+    struct kvc_error error;
+    assert_non_null(positions);
+    for (uint32_t l = 0; l < t->layers; l++) {
+        assert_int_equal(kvc_session_heads(session, l), t->lists);
+        for (uint32_t h = 0; h < t->lists; h++) {
+            const struct head *head = &heads[l * t->lists + h];
+            size_t count = 0;
+            FINE(kvc_session_positions(session, l, h, positions, t->rows + 64, &count, &error));
+            bool same = count == head->count;
+            for (size_t j = 0; same && j < count; j++)
+                same = positions[j] == head->entries[j].position;
+            if (!same)
+                fail_msg("%s, %s: layer %u list %u holds other entries (%zu, expected %u)", spec, when, l, h, count,
+                         head->count);
+        }
+    }
+    free(positions);
+}
+
+struct lists { /* of all layers */
+    struct head *heads;
+    struct entry *entries;
+    float **made; /* what append made, of evicted entries too */
+    size_t count, room;
+};
+
+static struct lists make_lists(const struct tensors *t) {
+    const size_t n = (size_t)t->layers * t->lists, room = t->rows + 64;
+    struct lists lists = {calloc(n, sizeof(struct head)), calloc(n * room, sizeof(struct entry)),
+                          malloc(n * room * sizeof(float *)), 0, n * room};
+    assert_true(lists.heads && lists.entries && lists.made);
+    for (size_t i = 0; i < n; i++)
+        lists.heads[i].entries = lists.entries + i * room;
+    return lists;
+}
+
+static void free_lists(struct lists *lists) {
+    for (size_t i = 0; i < lists->count; i++)
+        free(lists->made[i]);
+    free(lists->made);
+    free(lists->entries);
+    free(lists->heads);
+}
+
+static void add(struct lists *lists, const struct tensors *t, enum kvc_type type, uint32_t l, uint32_t h,
+                uint32_t row) {
+    struct head *head = &lists->heads[l * t->lists + h];
+    append(head, t, type, l, h, row);
+    assert_true(lists->count < lists->room);
+    lists->made[lists->count++] = head->entries[head->count - 1].k;
+}
+
+static struct kvc_replay *open_replay(const struct tensors *t, const char *spec, enum kvc_type type, uint32_t chunk) {
+    const struct kvc_geometry geometry = {t->layers, t->heads, t->kv_heads, t->d};
+    struct kvc_session_options options;
+    struct kvc_replay *replay;
+    struct kvc_error error;
+    kvc_session_defaults(&options);
+    options.policy = spec;
+    options.cache_type = type;
+    options.chunk = chunk;
+    FINE(kvc_replay_open(engine, &geometry, &options, &replay, &error));
+    return replay;
+}
+
+/* The group's weights of query row q [H, d] over the first n entries of list h, added to score. */
+static void add_weights(const struct tensors *t, const struct head *head, uint32_t h, const float *q, uint32_t n,
+                        uint32_t counted, float *score) {
+    const uint32_t group = t->heads / t->lists;
+    float *s = malloc(n * sizeof *s), *a = malloc(n * sizeof *a), *sum = calloc(n, sizeof *sum);
+    assert_true(s && a && sum);
+    for (uint32_t g = 0; g < group; g++) {
+        attend(head->entries, n, q + (size_t)(h * group + g) * t->d, t->d, s, a, NULL);
+        for (uint32_t j = 0; j < n; j++)
+            sum[j] += a[j];
+    }
+    for (uint32_t j = 0; j < counted; j++)
+        score[j] += sum[j];
+    free(s);
+    free(a);
+    free(sum);
+}
+
+/* ---- dapq ---- */
+
+struct dapq {
+    uint32_t prompt, budget, pseudo, kernel;
+    bool average;
+};
+
+static void run_dapq(const struct tensors *t, const struct tensors *extra, const struct dapq *plan, enum kvc_type type,
+                     uint32_t chunk) {
+    char spec[160];
+    struct kvc_error error;
+    struct lists lists = make_lists(t);
+    float *out = malloc((size_t)t->rows * t->heads * t->d * sizeof *out), *s, *a, *whole;
+    const bool runs = plan->prompt > plan->budget;
+    snprintf(spec, sizeof spec, "dapq:budget=%u,pseudo=%u,content=random,kernel=%u,pooling=%s", plan->budget,
+             plan->pseudo, plan->kernel, plan->average ? "avg" : "max");
+    struct kvc_replay *replay = open_replay(t, spec, type, chunk);
+    assert_non_null(out);
+    for (uint32_t l = 0; l < t->layers; l++) {
+        const size_t kv = kv_at(t, l, 0, 0);
+        FINE(kvc_replay_pseudo(replay, l, q_row(extra, l, 0), extra->k + kv_at(extra, l, 0, 0), plan->pseudo, &error));
+        if (l + 1 < t->layers)
+            continue;
+        for (uint32_t layer = 0; layer < t->layers; layer++) {
+            const size_t at = kv_at(t, layer, 0, 0);
+            FINE(kvc_replay_prompt(replay, layer, q_row(t, layer, 0), t->k + at, t->v + at, plan->prompt, out, &error));
+            (void)kv;
+            for (uint32_t h = 0; h < t->lists; h++) {
+                struct head *head = &lists.heads[layer * t->lists + h];
+                for (uint32_t row = 0; row < plan->prompt; row++)
+                    add(&lists, t, type, layer, h, row);
+                /* the prompt's own rows never see a pseudo entry */
+                const uint32_t last = plan->prompt - 1, group = t->heads / t->lists;
+                s = malloc(plan->prompt * sizeof *s);
+                a = malloc(plan->prompt * sizeof *a);
+                whole = malloc(t->d * sizeof *whole);
+                assert_true(s && a && whole);
+                attend(head->entries, plan->prompt, q_row(t, layer, last) + (size_t)h * group * t->d, t->d, s, a,
+                       whole);
+                assert_memory_equal(whole, out + ((size_t)last * t->heads + h * group) * t->d, t->d * sizeof *whole);
+                free(s);
+                free(a);
+                free(whole);
+                if (!runs)
+                    continue;
+                float *score = calloc(plan->prompt, sizeof *score);
+                assert_non_null(score);
+                for (uint32_t i = 0; i < plan->pseudo; i++) {
+                    add(&lists, extra, type, layer, h, i);
+                    add_weights(t, head, h, q_row(extra, layer, i), plan->prompt + i + 1, plan->prompt, score);
+                }
+                head->count = plan->prompt;
+                pool(score, plan->prompt, plan->kernel, plan->average);
+                keep_top(head, score, plan->budget);
+                free(score);
+            }
+        }
+    }
+    compare(kvc_replay_session(replay), t, lists.heads, spec, "prompt");
+    for (uint32_t row = plan->prompt; row < t->rows; row++) { /* the prompt stage leaves decode steps alone */
+        for (uint32_t l = 0; l < t->layers; l++) {
+            const size_t kv = kv_at(t, l, row, 0);
+            FINE(kvc_replay_step(replay, l, q_row(t, l, row), t->k + kv, t->v + kv, out, &error));
+            for (uint32_t h = 0; h < t->lists; h++)
+                add(&lists, t, type, l, h, row);
+        }
+    }
+    compare(kvc_replay_session(replay), t, lists.heads, spec, "steps");
+    kvc_replay_close(replay);
+    free(out);
+    free_lists(&lists);
+}
+
+static const uint32_t shapes[][2] = {{1, 1}, {4, 4}, {4, 1}, {7, 1}, {8, 2}, {8, 1}}; /* heads, KV heads */
+static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
+
+static void test_dapq(void **state) {
+    static const struct dapq plans[] = {{40, 10, 4, 1, false}, {40, 39, 32, 3, true}, {40, 40, 5, 1, false},
+                                        {41, 1, 1, 5, false},  {300, 64, 8, 7, true}, {1, 1, 3, 1, false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (size_t p = 0; p < sizeof plans / sizeof *plans; p++)
+            for (enum kind kind = RANDOM; kind < KINDS; kind++) {
+                if ((i + p + kind) % 3 && plans[p].prompt > 100)
+                    continue;
+                struct tensors t = make_tensors(kind, 7 + i + p, 2, shapes[i][0], shapes[i][1],
+                                                8 + 8 * (uint32_t)(p % 3), plans[p].prompt + 3);
+                struct tensors extra = make_tensors(kind, 99 + i, 2, t.heads, t.kv_heads, t.d, plans[p].pseudo);
+                run_dapq(&t, &extra, &plans[p], types[(i + p) % 3], p % 2 ? 7 : 512);
+                free_tensors(&t);
+                free_tensors(&extra);
+            }
+}
+
+/* ---- take ---- */
+
+struct take {
+    uint32_t prompt, budget, warmup_budget, warmup_layers, chunk, probe, kernel;
+    float alpha;
+    bool per_head;
+};
+
+struct chunks { /* what is compared after every chunk */
+    struct kvc_replay *replay;
+    const struct tensors *t;
+    const struct take *plan;
+    const struct tensors *probes; /* rows chunk * probe + i */
+    enum kvc_type type;
+    struct lists lists;
+    float *A; /* [layers, probe, H, d] */
+    char spec[200];
+    uint32_t called;
+};
+
+/* The score of list h in a layer: the mean over the probe of softmax(A K^T / sqrt(d)), summed over the group, pooled.
+ */
+static void take_scores(const struct chunks *c, uint32_t l, uint32_t h, uint32_t p, float *score) {
+    const struct tensors *t = c->t;
+    const struct head *head = &c->lists.heads[l * t->lists + h];
+    memset(score, 0, head->count * sizeof *score);
+    for (uint32_t i = 0; i < p; i++)
+        add_weights(t, head, h, c->A + ((size_t)l * p + i) * t->heads * t->d, head->count, head->count, score);
+    for (uint32_t j = 0; j < head->count; j++)
+        score[j] /= (float)p;
+    pool(score, head->count, c->plan->kernel, true);
+}
+
+static void take_chunk(struct chunks *c, uint32_t chunk) {
+    const struct tensors *t = c->t;
+    const struct take *plan = c->plan;
+    const uint32_t from = chunk * plan->chunk, left = plan->prompt - from,
+                   rows = left < plan->chunk ? left : plan->chunk;
+    const bool last = from + rows == plan->prompt;
+    const uint32_t p = plan->probe < plan->prompt ? plan->probe : plan->prompt, W = plan->warmup_layers;
+    float *score = malloc((plan->prompt + 1) * sizeof *score);
+    assert_non_null(score);
+    for (uint32_t l = 0; l < t->layers; l++) {
+        for (uint32_t h = 0; h < t->lists; h++)
+            for (uint32_t i = 0; i < rows; i++)
+                add(&c->lists, t, c->type, l, h, from + i);
+        for (uint32_t i = 0; i < p; i++) {
+            const float *Q = last ? q_row(t, l, plan->prompt - p + i) : q_row(c->probes, l, chunk * p + i);
+            float *A = c->A + ((size_t)l * p + i) * t->heads * t->d;
+            for (uint32_t x = 0; x < t->heads * t->d; x++)
+                A[x] = chunk == 0 ? Q[x] : fmaf(plan->alpha, A[x], (1 - plan->alpha) * Q[x]);
+        }
+        if (l + 1 < W)
+            continue;
+        const uint32_t budget = l + 1 == W && !last ? plan->warmup_budget : plan->budget;
+        for (uint32_t h = 0; h < t->lists; h++) {
+            struct head *head = &c->lists.heads[l * t->lists + h];
+            assert_true(head->count <= plan->chunk + (W ? plan->warmup_budget : plan->budget));
+            take_scores(c, l, h, p, score);
+            keep_top(head, score, budget);
+            for (uint32_t below = 0; l + 1 == W && below < l; below++) {
+                struct head *other = &c->lists.heads[below * t->lists + h];
+                bool *kept = calloc(other->count, 1);
+                assert_non_null(kept);
+                for (uint32_t j = 0; j < other->count; j++)
+                    for (uint32_t k = 0; k < head->count; k++)
+                        kept[j] = kept[j] || head->entries[k].position == other->entries[j].position;
+                remove_unkept(other, kept);
+                free(kept);
+            }
+        }
+    }
+    free(score);
+}
+
+static int after_chunk(void *user, uint32_t chunk) {
+    struct chunks *c = user;
+    char when[32];
+    snprintf(when, sizeof when, "chunk %u", chunk);
+    assert_int_equal(chunk, c->called++);
+    take_chunk(c, chunk);
+    compare(kvc_replay_session(c->replay), c->t, c->lists.heads, c->spec, when);
+    return 0;
+}
+
+static void run_take(const struct tensors *t, const struct tensors *probes, const struct take *plan, enum kvc_type type,
+                     uint32_t chunk) {
+    const uint32_t p = plan->probe < plan->prompt ? plan->probe : plan->prompt;
+    const uint32_t count = (plan->prompt + plan->chunk - 1) / plan->chunk;
+    struct chunks c = {.t = t, .plan = plan, .probes = probes, .type = type, .lists = make_lists(t)};
+    struct kvc_error error;
+    struct kvc_session_stats stats;
+    float *out = malloc((size_t)t->layers * plan->prompt * t->heads * t->d * sizeof *out);
+    c.A = malloc((size_t)t->layers * p * t->heads * t->d * sizeof *c.A);
+    assert_true(out && c.A);
+    snprintf(c.spec, sizeof c.spec,
+             "take:budget=%u,warmup_budget=%u,warmup_layers=%u,chunk=%u,probe=%u,kernel=%u,alpha=%.9g,per=%s",
+             plan->budget, plan->warmup_budget, plan->warmup_layers, plan->chunk, plan->probe, plan->kernel,
+             (double)plan->alpha, plan->per_head ? "head" : "group");
+    const char *spec = c.spec;
+    c.replay = open_replay(t, spec, type, chunk);
+    kvc_replay_on_chunk(c.replay, after_chunk, &c);
+    for (uint32_t l = 0; l < t->layers; l++)
+        for (uint32_t i = 0; i + 1 < count; i++)
+            FINE(kvc_replay_probe(c.replay, l, i, q_row(probes, l, i * p), p, &error));
+    for (uint32_t l = 0; l < t->layers; l++) {
+        const size_t kv = kv_at(t, l, 0, 0);
+        FINE(kvc_replay_prompt(c.replay, l, q_row(t, l, 0), t->k + kv, t->v + kv, plan->prompt,
+                               out + (size_t)l * plan->prompt * t->heads * t->d, &error));
+    }
+    assert_int_equal(c.called, count);
+    /* the bound, in blocks of 256 entries: keys and values of Z + the largest budget, and lists beside them */
+    kvc_session_stats(kvc_replay_session(c.replay), &stats);
+    const uint64_t most = plan->chunk + (plan->warmup_layers ? plan->warmup_budget : plan->budget);
+    const uint64_t blocks = ((most < plan->prompt ? most : plan->prompt) + 255) / 256 * 256;
+    assert_true(stats.prompt_peak_bytes <= t->layers * t->lists * blocks * (stats.entry_bytes + 2 * 8) + 65536);
+    kvc_replay_close(c.replay);
+    free(out);
+    free(c.A);
+    free_lists(&c.lists);
+}
+
+static void test_take(void **state) {
+    static const struct take plans[] = {
+        {60, 10, 20, 1, 16, 4, 5, 0.32f, false},     {61, 8, 8, 2, 20, 8, 3, 0.2f, false},
+        {40, 12, 15, 0, 9, 3, 1, 0.0f, false},       {30, 40, 40, 1, 64, 50, 5, 1.0f, false},
+        {57, 9, 30, 3, 10, 12, 5, 0.5f, false},      {50, 7, 11, 1, 13, 5, 5, 0.32f, true},
+        {400, 40, 100, 2, 120, 16, 5, 0.32f, false}, {8, 3, 3, 1, 1, 1, 1, 0.32f, false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
+            const struct take *plan = &plans[k];
+            const enum kind kind = (enum kind)((i + k) % KINDS);
+            if (plan->prompt > 100 && i % 3)
+                continue;
+            const uint32_t chunks = (plan->prompt + plan->chunk - 1) / plan->chunk;
+            struct tensors t =
+                make_tensors(kind, 31 + i + k, 3, shapes[i][0], shapes[i][1], 8 + 8 * (uint32_t)(k % 2), plan->prompt);
+            struct tensors probes = make_tensors(kind, 77 + k, 3, t.heads, t.kv_heads, t.d, chunks * plan->probe);
+            if (plan->per_head)
+                t.lists = t.heads;
+            run_take(&t, &probes, plan, types[(i + k) % 3], k % 2 ? 5 : 512);
+            free_tensors(&t);
+            free_tensors(&probes);
+        }
+}
+
+/* ---- tova ---- */
+
+static void obvious_tova(const struct moment *m, const void *plan) {
+    const uint32_t budget = *(const uint32_t *)plan;
+    for (uint32_t h = 0; h < m->t->lists; h++) {
+        struct head *head = &m->heads[h];
+        if (head->count <= budget)
+            continue;
+        const uint32_t n = head->count;
+        float *score = calloc(n, sizeof *score);
+        bool *candidate = malloc(n), *kept = calloc(n, 1);
+        assert_true(score && candidate && kept);
+        add_weights(m->t, head, h, q_row(m->t, m->layer, m->now - 1), n, n, score);
+        memset(candidate, 1, n);
+        candidate[n - 1] = false;
+        kept[n - 1] = true;
+        mark_top(score, candidate, n, budget - 1, kept);
+        remove_unkept(head, kept);
+        free(score);
+        free(candidate);
+        free(kept);
+    }
+}
+
+static void test_tova(void **state) {
+    static const uint32_t budgets[] = {2, 17, 40};
+    (void)state;
+    for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i++) {
+        char spec[40];
+        snprintf(spec, sizeof spec, "tova:budget=%u", budgets[i]);
+        const struct side side = {.spec = spec, .prompt = obvious_tova, .step = obvious_tova, .plan = &budgets[i]};
+        side_run_all(&side, 2);
+    }
+}
+
+static int open_both(void **state) { return side_open(state) || kvc_engine_open(NULL, &engine, NULL) != KVC_OK; }
+
+static int close_both(void **state) {
+    kvc_engine_close(engine);
+    return side_close(state);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_dapq), cmocka_unit_test(test_take),
+                                       cmocka_unit_test(test_tova)};
+    return cmocka_run_group_tests(tests, open_both, close_both);
+}
