@@ -65,9 +65,10 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
     } while (0)
 
 /* The outputs first ... last - 1 in `streams` stretches, one output of each at a time: as many streams of weights
- * that never jump. Of each group's bytes so many are fetched AHEAD bytes before their use: the hardware does it alone for
- * types that need little work. rest(...) deals with what is left of a group. */
-#define AHEAD 1024
+ * that never jump. Of each group's bytes so many are fetched AHEAD bytes before their use, into the second level: the
+ * first has few buffers for what is on its way. For types that need little work the hardware does it alone, and better.
+ * rest(...) deals with what is left of a group. */
+#define AHEAD 2048
 #define ONE_ROW(type, streams, bytes, fetched, rest)                                                                  \
     static void one_row_##type(const struct kvc_linear_call *call, size_t first, size_t last) {                       \
         enum { outputs = streams };                                                                                   \
@@ -380,7 +381,7 @@ static size_t outer_levels(size_t together) {
     return levels;
 }
 
-#define TILE_PREFETCH 16 /* packed rows come from the third level: so many steps ahead */
+#define TILE_PREFETCH 64 /* packed rows come from the third level, or from memory: so many steps ahead */
 #define ROW_BLOCK 48 /* tiles of rows that pass a strip of panels together, so that their partial sums stay near */
 
 #define PREFETCH GROUP /* floats ahead: each row is read a group at a time, too short for the hardware to see ahead */
