@@ -57,6 +57,7 @@ static int choose(const struct cli_command *command, const struct verify_argumen
     struct kvc_backend_info info;
     struct kvc_engine *engine;
     struct kvc_error error;
+    int status;
 
     *count = 0;
     if (strcmp(a->backend, "all") != 0) {
@@ -64,10 +65,9 @@ static int choose(const struct cli_command *command, const struct verify_argumen
 
         common.backend = a->backend;
         backends[(*count)++] = a->backend;
-        if (cli_open_engine(command, &common, &engine) != KVC_OK)
-            return KVC_RESOURCE;
+        status = cli_open_engine(command, &common, &engine);
         kvc_engine_close(engine);
-        return KVC_OK;
+        return status;
     }
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
         struct kvc_engine_options options = {paths[i], 1, KVC_MATH_EXACT};

@@ -166,7 +166,7 @@ struct kvc_session_options {
     const char *policy;       /* "full" when NULL; see kvc_policy_check */
     enum kvc_type cache_type; /* KVC_F32, KVC_F16 or KVC_Q8_0; kvc_session_defaults sets F16 */
     uint32_t chunk;           /* rows computed at once in a prompt; 0: 512. Never changes a bit */
-    uint64_t context;         /* tokens the caller means to use; chooses longrope's factors; 0: trained length */
+    uint64_t context;         /* tokens the caller means to use; chooses longrope's factors; 0: the first prompt */
     uint64_t seed;            /* of policies that draw */
     uint64_t memory_limit;    /* cache + state bytes this session may hold; 0: no limit */
     uint64_t expected;        /* tokens the caller asks for after each prompt, for methods that go by it; 0: unknown */

@@ -89,18 +89,24 @@ static int keep_row(void *user, uint64_t row, const float *logits) {
     return 0;
 }
 
-/* Logits of every row of the tokens as one prompt, [count, vocab], malloc'ed. */
-static float *all_logits(struct kvc_model *model, const int32_t *tokens, size_t count) {
+static struct kvc_session *open_session(struct kvc_model *model, size_t context) {
     struct kvc_error error;
     struct kvc_session_options options;
     struct kvc_session *session;
+    kvc_session_defaults(&options);
+    options.cache_type = KVC_F32;
+    options.context = context;
+    must(kvc_session_open(model, &options, &session, &error), &error);
+    return session;
+}
+
+/* Logits of every row of the tokens as one prompt, [count, vocab], malloc'ed. */
+static float *all_logits(struct kvc_model *model, const int32_t *tokens, size_t count, size_t context) {
+    struct kvc_error error;
+    struct kvc_session *session = open_session(model, context);
     const size_t vocab = kvc_model_info(model)->vocab;
     struct rows rows = {malloc(count * vocab * sizeof(float)), vocab, 0};
     assert_non_null(rows.logits);
-    kvc_session_defaults(&options);
-    options.cache_type = KVC_F32;
-    options.context = count;
-    must(kvc_session_open(model, &options, &session, &error), &error);
     const struct kvc_prompt_options prompt = {.row = keep_row, .user = &rows};
     must(kvc_session_prompt(session, tokens, count, &prompt, NULL, &error), &error);
     assert_int_equal(rows.next, count);
@@ -149,7 +155,8 @@ static void families_match_transformers(void **state) {
             read_golden(goldens[f].family, goldens[f].cases[c], &golden);
             const size_t count = (size_t)golden.count, values = count * (size_t)golden.vocab;
             assert_int_equal(kvc_model_info(folder)->vocab, golden.vocab);
-            float *ours = all_logits(folder, golden.tokens, count), *theirs = all_logits(gguf, golden.tokens, count);
+            float *ours = all_logits(folder, golden.tokens, count, count);
+            float *theirs = all_logits(gguf, golden.tokens, count, count);
             const double worst = worst_row(ours, &golden);
             printf("%-15s %-7s largest relative error of a row %.1e\n", goldens[f].family, goldens[f].cases[c], worst);
             if (!(worst <= LIMIT)) {
@@ -261,9 +268,48 @@ static void a_trained_model_tells_its_story(void **state) {
         skip();
 }
 
+/* The context that is meant chooses the factors, and a session keeps those it began with: its keys stay as they are. */
+static void longrope_factors_stay(void **state) {
+    enum { SHORT = 20, ORIGINAL = 32, BEYOND = 40 };
+    struct kvc_error error;
+    struct kvc_engine *engine;
+    struct kvc_model *model;
+    char path[512];
+    int32_t tokens[BEYOND];
+    (void)state;
+    for (int32_t i = 0; i < BEYOND; i++)
+        tokens[i] = 3 + i;
+    snprintf(path, sizeof path, "%s/tests/data/golden/phi3-longrope", source_folder());
+    must(kvc_engine_open(NULL, &engine, &error), &error);
+    must(kvc_model_open(engine, path, &model, &error), &error);
+    const size_t vocab = kvc_model_info(model)->vocab, bytes = SHORT * vocab * sizeof(float);
+    float *near = all_logits(model, tokens, SHORT, 0), *far = all_logits(model, tokens, SHORT, BEYOND);
+    float *whole = all_logits(model, tokens, BEYOND, 0), *just = all_logits(model, tokens, ORIGINAL, ORIGINAL);
+    assert_memory_equal(far, whole, bytes);
+    assert_memory_equal(near, just, bytes);
+    assert_true(memcmp(near, far, bytes) != 0);
+    struct kvc_session *turns = open_session(model, 0), *steps = open_session(model, 0);
+    must(kvc_session_prompt(turns, tokens, SHORT, NULL, NULL, &error), &error);
+    must(kvc_session_prompt(turns, tokens + SHORT, BEYOND - SHORT, NULL, near, &error), &error);
+    must(kvc_session_prompt(steps, tokens, SHORT, NULL, NULL, &error), &error);
+    for (size_t i = SHORT; i < BEYOND; i++)
+        must(kvc_decode(&steps, &tokens[i], 1, far, NULL, &error), &error);
+    assert_memory_equal(near, far, vocab * sizeof *near);
+    assert_true(memcmp(near, whole + (BEYOND - 1) * vocab, vocab * sizeof *near) != 0);
+    kvc_session_close(turns);
+    kvc_session_close(steps);
+    free(near);
+    free(far);
+    free(whole);
+    free(just);
+    kvc_model_close(model);
+    kvc_engine_close(engine);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(families_match_transformers),
+        cmocka_unit_test(longrope_factors_stay),
         cmocka_unit_test(a_trained_model_tells_its_story),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

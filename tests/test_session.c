@@ -289,6 +289,36 @@ static void test_memory(void **state) {
     assert_int_equal(after.now[KVC_MEMORY_STATE], 0);
 }
 
+/* Blocks that evictions empty go back: after a prompt all of them, after a decode step when there are two to a head. */
+static void test_blocks_go_back(void **state) {
+    (void)state;
+    static const struct {
+        const char *policy;
+        size_t prompt;
+        uint64_t then, later; /* blocks per head after the prompt, and after a step */
+    } cases[] = {{"snapkv:budget=200", 300, 1, 1},
+                 {"snapkv:budget=500+window:budget=100", 600, 2, 2},
+                 {"snapkv:budget=700+window:budget=100", 800, 3, 1}};
+    const struct kvc_model_info *info = kvc_model_info(model);
+    const uint64_t blocks = 2ull * KVC_TILE * 2 * info->head_size * info->kv_heads * info->layers; /* one per head */
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct kvc_session *session = open_with(model, cases[c].policy, KVC_F16, 0);
+        struct kvc_session_stats stats;
+        struct kvc_memory memory;
+        FINE(kvc_session_prompt(session, tokens, cases[c].prompt, NULL, NULL, &error));
+        kvc_session_stats(session, &stats);
+        kvc_engine_memory(engine, &memory);
+        assert_int_equal(stats.cache_bytes, cases[c].then * blocks);
+        assert_int_equal(memory.now[KVC_MEMORY_CACHE], stats.cache_bytes);
+        FINE(kvc_decode(&session, &tokens[0], 1, NULL, NULL, &error));
+        kvc_session_stats(session, &stats);
+        kvc_engine_memory(engine, &memory);
+        assert_int_equal(stats.cache_bytes, cases[c].later * blocks);
+        assert_int_equal(memory.now[KVC_MEMORY_CACHE], stats.cache_bytes);
+        kvc_session_close(session);
+    }
+}
+
 /* What kvc_estimate says beforehand is what a run then holds. */
 static void test_estimate(void **state) {
     (void)state;
@@ -433,6 +463,7 @@ static int tear_down(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory), /* first: the engine's peaks are its own */
+                                       cmocka_unit_test(test_blocks_go_back),
                                        cmocka_unit_test(test_chunks),
                                        cmocka_unit_test(test_threads_and_backends),
                                        cmocka_unit_test(test_batch),

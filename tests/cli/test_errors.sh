@@ -37,6 +37,8 @@ fails 2 'takes a size' info "$demo" --mem lots
 kv run -m "$demo" --backend vulkan >"$work/out" 2>"$work/err"
 that 'an unknown backend is refused with 2 or 4' [ $? -ge 2 ]
 check_error 'vulkan' 'run --backend vulkan'
+fails 2 "backend 'nosuch' is unknown" run -m "$demo" --backend nosuch
+fails 2 "backend 'nosuch' is unknown" verify --backend nosuch
 fails 2 'either -m MODEL or --shape' bench
 fails 2 'either -m MODEL or --shape' bench -m "$demo" --shape tiny
 fails 2 'either --tokens LIST or -f FILE' logits -m "$demo"
