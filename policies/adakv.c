@@ -57,8 +57,10 @@ const struct kvc_policy_class kvc_policy_adakv = {
                "top round(floor (B - w) + (1 - floor) share_g), and the last w",
     .memory = "B entries after the prompt in the mean over a layer's heads, one more per generated token",
     .traffic = "B + generated entries per generated token in the mean over a layer's heads",
-    .differences = "scores are summed over the group; blocks of 256 entries are freed head by head, where the authors' "
-                   "code lays all heads in one flat array",
+    .differences =
+        "scores are summed over the group; the authors' code also normalises them by the share that a head "
+        "would keep. Blocks of 256 entries are freed head by head, where that code lays all heads in one flat "
+        "array",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .check = kvc_check_window,
