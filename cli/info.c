@@ -3,9 +3,23 @@
 
 #include "cli/info.h"
 
+/* The devices of the i-th backend, a line each; an empty list where there is only one to choose. */
+static json_t *devices(size_t i) {
+    json_t *list = json_array();
+    char text[256];
+
+    for (size_t d = 0; list && kvc_backend_device(i, d, text, sizeof text); d++)
+        if (json_array_append_new(list, json_string(text)) != 0) {
+            json_decref(list);
+            list = NULL;
+        }
+    return list;
+}
+
 static int backends(const struct cli_command *command, const struct info_arguments *a) {
     struct kvc_backend_info info;
     struct cli_table *table;
+    char text[256];
     int status;
 
     if (a->common.json) {
@@ -18,6 +32,7 @@ static int backends(const struct cli_command *command, const struct info_argumen
             cli_json_set(one, "usable", json_boolean(info.usable));
             cli_json_set(one, "detail", json_string(info.detail));
             cli_json_set(one, "missing", json_string(info.missing));
+            cli_json_set(one, "devices", devices(i));
             if (json_array_append_new(list, one) != 0) {
                 json_decref(list);
                 list = NULL;
@@ -35,6 +50,9 @@ static int backends(const struct cli_command *command, const struct info_argumen
     }
     status = cli_table_print(command, table, stdout);
     cli_table_free(table);
+    for (size_t i = 0; status == KVC_OK && kvc_backend(i, &info); i++)
+        for (size_t d = 0; kvc_backend_device(i, d, text, sizeof text); d++)
+            printf("%s%s:%s\n", d == 0 ? "\n" : "", info.name, text);
     return status == KVC_OK ? cli_flush(command) : status;
 }
 

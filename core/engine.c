@@ -39,6 +39,9 @@ static enum kvc_status open_device(const char *name, const struct kvc_engine_opt
     if ((length == 6 && !memcmp(name, "opencl", 6)) || (length == 4 && !memcmp(name, "cuda", 4)))
         return kvc_fail(error, KVC_RESOURCE, "backend '%s' is not in this build; 'kvcull info backends' lists what is",
                         name);
+    if (length >= 3 && (!strncmp(name, "rocm", 4) || !strncmp(name, "hip", 3) || !strncmp(name, "metal", 5) ||
+                        !strncmp(name, "vulkan", 6)))
+        return kvc_fail(error, KVC_RESOURCE, "backend '%s': there is none for it; use opencl or cpu", name);
     return kvc_fail(error, KVC_USAGE, "backend '%s' is unknown; 'kvcull info backends' lists what there is", name);
 }
 

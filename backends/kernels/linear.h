@@ -1,7 +1,8 @@
 /* linear.h - y[i, n] = dot32(x[i, :], w[n, :]) + bias[n]. Few rows: a team an output. Many rows: both sides packed by
  * lane, then an ordinary matrix product a lane, the 32 of them added up in the order of the tree. */
 
-/* Few rows: grid (outputs / KVC_TEAMS, rows / KVC_FEW), so many rows for one pass over the weights. */
+/* Few rows: grid (outputs / (KVC_TEAMS * KVC_EACH), rows / KVC_FEW), so many rows for one pass over the weights. */
+#define KVC_EACH KVC_EACH_OF(KVC_WORKERS)
 #define KVC_LINEAR_ARGUMENTS                                                                                           \
     KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u64 K, kvc_u64 N, \
         kvc_u64 first, kvc_u64 count, KVC_SPAN(const float, bias), kvc_u32 rows
@@ -10,36 +11,40 @@
     KVC_GROUP_KERNEL(linear_##name)(KVC_LINEAR_ARGUMENTS) {                                                            \
         KVC_SHARED float room[KVC_SUM_ROOM];                                                                           \
         kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS, row = KVC_GROUP_ID(1) * KVC_FEW;                                \
-        kvc_u64 n = (kvc_u64)KVC_GROUP_ID(0) * KVC_TEAMS + KVC_LOCAL_ID() / KVC_WORKERS, k = 0;                        \
-        KVC_GLOBAL const kvc_u8 *weight = w + (n < count ? n : 0) * row_bytes;                                         \
-        KVC_GLOBAL const float *x = x_buffer + x_offset + row * K;                                                     \
         kvc_u32 left = (kvc_u32)(K % 32), here = rows - row < KVC_FEW ? rows - row : KVC_FEW;                          \
-        struct kvc_part sum[KVC_FEW];                                                                                  \
-        for (int i = 0; i < KVC_FEW; i++)                                                                              \
-            sum[i] = kvc_part_zero();                                                                                  \
-        if (here == 1) {                                                                                               \
-            for (; k + 32 <= K; k += 32)                                                                               \
-                sum[0] = kvc_part_fma(kvc_part_floats(x + k, worker), kvc_part_weight(type, weight, k, worker),        \
-                                      sum[0]);                                                                         \
-        } else {                                                                                                       \
-            for (; k + 32 <= K; k += 32) {                                                                             \
-                struct kvc_part p = kvc_part_weight(type, weight, k, worker);                                          \
-                for (int i = 0; i < KVC_FEW; i++)                                                                      \
-                    sum[i] = kvc_part_fma(                                                                             \
-                        kvc_part_floats(x + ((kvc_u32)i < here ? i : 0) * K + k, worker), p, sum[i]);                  \
-            }                                                                                                          \
-        }                                                                                                              \
-        if (left) {                                                                                                    \
-            struct kvc_part p = kvc_part_weight_tail(type, weight, k, worker, left);                                   \
+        KVC_GLOBAL const float *x = x_buffer + x_offset + row * K;                                                     \
+        for (kvc_u32 each = 0; each < KVC_EACH; each++) {                                                              \
+            kvc_u64 n = ((kvc_u64)KVC_GROUP_ID(0) * KVC_EACH + each) * KVC_TEAMS + KVC_LOCAL_ID() / KVC_WORKERS;       \
+            KVC_GLOBAL const kvc_u8 *weight = w + (n < count ? n : 0) * row_bytes;                                     \
+            struct kvc_part sum[KVC_FEW];                                                                              \
+            kvc_u64 k = 0;                                                                                             \
             for (int i = 0; i < KVC_FEW; i++)                                                                          \
-                sum[i] = kvc_part_fma_tail(                                                                            \
-                    kvc_part_floats_tail(x + ((kvc_u32)i < here ? i : 0) * K + k, worker, left), p, sum[i], left);     \
-        }                                                                                                              \
-        for (int i = 0; i < KVC_FEW; i++) { /* all of them, so that barriers stand in no condition */                 \
-            float value = kvc_part_sum(sum[i], room);                                                                  \
-            if ((kvc_u32)i < here && worker == 0 && n < count)                                                         \
-                y_buffer[y_offset + (kvc_u64)(row + i) * N + first + n] =                                              \
-                    bias_buffer ? value + bias_buffer[bias_offset + first + n] : value;                                \
+                sum[i] = kvc_part_zero();                                                                              \
+            if (here == 1) {                                                                                           \
+                struct kvc_part one = kvc_part_zero();                                                                 \
+                for (; k + 32 <= K; k += 32)                                                                           \
+                    one = kvc_part_fma(kvc_part_floats(x + k, worker), kvc_part_weight(type, weight, k, worker), one); \
+                sum[0] = one;                                                                                          \
+            } else {                                                                                                   \
+                for (; k + 32 <= K; k += 32) {                                                                         \
+                    struct kvc_part p = kvc_part_weight(type, weight, k, worker);                                      \
+                    for (int i = 0; i < KVC_FEW; i++)                                                                  \
+                        sum[i] = kvc_part_fma(                                                                         \
+                            kvc_part_floats(x + ((kvc_u32)i < here ? i : 0) * K + k, worker), p, sum[i]);              \
+                }                                                                                                      \
+            }                                                                                                          \
+            if (left) {                                                                                                \
+                struct kvc_part p = kvc_part_weight_tail(type, weight, k, worker, left);                               \
+                for (int i = 0; i < KVC_FEW; i++)                                                                      \
+                    sum[i] = kvc_part_fma_tail(                                                                        \
+                        kvc_part_floats_tail(x + ((kvc_u32)i < here ? i : 0) * K + k, worker, left), p, sum[i], left); \
+            }                                                                                                          \
+            for (int i = 0; i < KVC_FEW; i++) { /* all of them, so that barriers stand in no condition */             \
+                float value = kvc_part_sum(sum[i], room);                                                              \
+                if ((kvc_u32)i < here && worker == 0 && n < count)                                                     \
+                    y_buffer[y_offset + (kvc_u64)(row + i) * N + first + n] =                                          \
+                        bias_buffer ? value + bias_buffer[bias_offset + first + n] : value;                            \
+            }                                                                                                          \
         }                                                                                                              \
     }
 KVC_LINEAR_FEW(f32, KVC_K_F32)

@@ -4,14 +4,6 @@
 
 #if KVC_WORKERS == 1
 
-/* Halves to floats: the bits moved to their place, times 2^112, which is exact; infinities and NaNs apart. */
-KVC_DEVICE float16 kvc_half16(ushort16 h) {
-    uint16 bits = convert_uint16(h);
-    uint16 sign = (bits & 0x8000u) << 16, low = (bits & 0x7fffu) << 13;
-    float16 value = as_float16(low) * 5.192296858534828e33f;
-    uint16 finite = as_uint16(value) | sign, other = low | sign | 0x7f800000u;
-    return as_float16(select(finite, other, (bits & 0x7c00u) == (uint16)(0x7c00u)));
-}
 KVC_DEVICE struct kvc_part kvc_part_of(float16 low, float16 high) {
     struct kvc_part p;
     p.low = low;
@@ -19,8 +11,8 @@ KVC_DEVICE struct kvc_part kvc_part_of(float16 low, float16 high) {
     return p;
 }
 KVC_DEVICE struct kvc_part kvc_part_halves(KVC_GLOBAL const kvc_u8 *row, kvc_u64 k) {
-    KVC_GLOBAL const kvc_u16 *h = (KVC_GLOBAL const kvc_u16 *)row + k;
-    return kvc_part_of(kvc_half16(vload16(0, h)), kvc_half16(vload16(1, h)));
+    KVC_GLOBAL const half *h = (KVC_GLOBAL const half *)(row + 2 * k);
+    return kvc_part_of(vload_half16(0, h), vload_half16(1, h)); /* exact */
 }
 KVC_DEVICE float16 kvc_bf16x16(ushort16 h) { return as_float16(convert_uint16(h) << 16); }
 /* Nibbles: of 32 bytes the low or high halves; of 16 bytes the low halves, then the high ones. */

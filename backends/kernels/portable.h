@@ -26,7 +26,7 @@
 #define KVC_CLZ(x) ((kvc_u32)__clz((int)(x)))
 typedef long long kvc_i64;
 #else
-#if !defined(KVC_WORKERS)
+#if !defined(KVC_WORKERS) || (KVC_WORKERS != 1 && KVC_WORKERS != 4)
 #error "KVC_WORKERS: 1 for CPUs, 4 for GPUs"
 #endif
 /* core/canon.h and shared.h come before this file: OpenCL sources are joined, not included. */

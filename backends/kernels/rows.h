@@ -13,6 +13,20 @@ KVC_KERNEL(embed)(KVC_SPAN(float, out), KVC_GLOBAL const kvc_u8 *table, kvc_u64 
         out[i] = kvc_weight_value(type, table + token * row_bytes, i % K);
 }
 
+/* out [rows, K] = matrix rows first..first+rows-1, widened. */
+KVC_KERNEL(widen)(KVC_SPAN(float, out), KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u32 type, kvc_u64 K,
+                  kvc_u64 first, kvc_u64 rows) {
+    kvc_u64 i = KVC_GLOBAL_ID();
+    if (i < rows * K)
+        out_buffer[out_offset + i] = kvc_weight_value(type, w + (first + i / K) * row_bytes, i % K);
+}
+
+KVC_KERNEL(add_bias)(KVC_SPAN(float, y), KVC_SPAN(const float, bias), kvc_u64 N, kvc_u64 n) {
+    kvc_u64 i = KVC_GLOBAL_ID();
+    if (i < n)
+        y_buffer[y_offset + i] = y_buffer[y_offset + i] + bias_buffer[bias_offset + i % N];
+}
+
 /* A group a row. */
 KVC_GROUP_KERNEL(norm)(KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, w), kvc_u32 K, float eps) {
     KVC_SHARED float room[KVC_SUM_ROOM];

@@ -14,11 +14,12 @@
 
 #define KVC_CHUNKS 16u /* of an arena */
 
-/* By KVC_WORKERS: work-items in a group of group kernels and of the others; rows in a block of packed x and w. KVC_FEW:
- * rows of one pass of linear over the weights. */
+/* By KVC_WORKERS: work-items in a group of group kernels and of the others; rows in a block of packed x and w; outputs
+ * that a team of linear makes one after another. KVC_FEW: rows of one pass of linear over the weights. */
 #define KVC_GROUP_OF(workers) ((workers) == 1 ? 1u : 128u)
 #define KVC_ITEMS_OF(workers) ((workers) == 1 ? 64u : 128u)
 #define KVC_FEW 4u
+#define KVC_EACH_OF(workers) ((workers) == 1 ? 8u : 1u)
 #define KVC_PACK_X_OF(workers) ((workers) == 1 ? 8u : 32u)
 #define KVC_PACK_W_OF(workers) ((workers) == 1 ? 32u : 64u)
 

@@ -13,6 +13,8 @@
 /* clang-format off */
 #define KVC_OFFLOAD_KERNELS(apply) \
     apply(embed) \
+    apply(widen) \
+    apply(add_bias) \
     apply(norm) \
     apply(rope) \
     apply(gated_silu) \

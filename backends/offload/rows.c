@@ -112,7 +112,7 @@ static void gather(struct kvc_device *device, struct kvc_span out, struct kvc_sp
 static void few_rows(struct kvc_offload *offload, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
                      uint32_t piece, struct kvc_span bias, uint32_t rows) {
     struct kvc_launch launch = kvc_launch_of((enum kvc_kernel)((unsigned)KVC_KERNEL_linear_f32 + (unsigned)w->type));
-    uint32_t teams = KVC_GROUP_OF(offload->workers) / offload->workers;
+    uint32_t outputs = KVC_GROUP_OF(offload->workers) / offload->workers * KVC_EACH_OF(offload->workers);
     uint64_t count = rows_of_piece(w, piece);
     kvc_launch_span(&launch, y);
     kvc_launch_span(&launch, x);
@@ -124,7 +124,7 @@ static void few_rows(struct kvc_offload *offload, struct kvc_span y, struct kvc_
     kvc_launch_wide(&launch, count);
     kvc_launch_span(&launch, bias);
     kvc_launch_word(&launch, rows);
-    kvc_launch_groups(offload, &launch, (count + teams - 1) / teams, (rows + KVC_FEW - 1) / KVC_FEW, 1);
+    kvc_launch_groups(offload, &launch, (count + outputs - 1) / outputs, (rows + KVC_FEW - 1) / KVC_FEW, 1);
 }
 
 static uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }

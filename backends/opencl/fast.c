@@ -1,8 +1,89 @@
-/* fast.c - --math=fast: linear layers of many rows by CLBlast. Same model, other rounding. */
+/* fast.c - --math=fast: linear layers of many rows go to CLBlast, with weights widened to floats some outputs at a time.
+ * Same model, other rounding; few rows stay exact. CLBlast is loaded when it is asked for. */
 #include "backends/opencl/opencl.h"
+
+#if defined(KVC_CLBLAST)
+#include <clblast_c.h>
+#include <dlfcn.h>
+#include <string.h>
+
+#define FAST_LIBRARY "libclblast.so.1"
+#define FAST_ROWS 16u                      /* from so many rows on */
+#define FAST_BYTES ((uint64_t)64 << 20)    /* of widened weights at once */
+
+typedef CLBlastStatusCode sgemm_fn(CLBlastLayout, CLBlastTranspose, CLBlastTranspose, size_t, size_t, size_t, float,
+                                   cl_mem, size_t, size_t, cl_mem, size_t, size_t, float, cl_mem, size_t, size_t,
+                                   cl_command_queue *, cl_event *);
+
+/* Outputs from .. from + count - 1 of one piece. */
+static void some_outputs(struct kvc_opencl *opencl, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
+                         uint32_t piece, uint64_t from, uint64_t count, uint32_t rows, struct kvc_buffer *spare) {
+    struct kvc_launch widen = kvc_launch_of(KVC_KERNEL_widen);
+    const size_t K = (size_t)w->inputs, N = (size_t)w->outputs;
+    CLBlastStatusCode code;
+    sgemm_fn *sgemm;
+    memcpy(&sgemm, &opencl->sgemm, sizeof sgemm); /* ISO C has no cast from object to function pointers */
+    kvc_launch_span(&widen, (struct kvc_span){spare, 0});
+    kvc_launch_handle(&widen, w->piece[piece]);
+    kvc_launch_wide(&widen, w->row_bytes);
+    kvc_launch_word(&widen, w->type);
+    kvc_launch_wide(&widen, w->inputs);
+    kvc_launch_wide(&widen, from);
+    kvc_launch_wide(&widen, count);
+    kvc_launch_items(&opencl->offload, &widen, count * K, 1, 1);
+    if (opencl->offload.lost)
+        return;
+    code = sgemm(CLBlastLayoutRowMajor, CLBlastTransposeNo, CLBlastTransposeYes, rows, (size_t)count, K, 1.0f,
+                 x.buffer->handle, x.offset / 4, K, spare->handle, 0, K, 0.0f, y.buffer->handle,
+                 y.offset / 4 + (size_t)(piece * w->piece_rows + from), N, &opencl->queue, NULL);
+    if (code != CLBlastSuccess)
+        kvc_offload_failed(&opencl->offload, KVC_RESOURCE, "CLBlast failed (error %d); --math exact does without it",
+                           (int)code);
+}
+
+static void fast_linear(struct kvc_device *device, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
+                        struct kvc_span bias, uint32_t rows) {
+    struct kvc_opencl *opencl = (struct kvc_opencl *)device;
+    uint64_t at_once = FAST_BYTES / 4 / w->inputs;
+    struct kvc_buffer *spare;
+    at_once = at_once < 1 ? 1 : at_once > w->outputs ? w->outputs : at_once;
+    if (rows < FAST_ROWS) {
+        kvc_offload_linear(device, y, x, w, bias, rows);
+        return;
+    }
+    spare = kvc_offload_spare(&opencl->offload, at_once * w->inputs * 4);
+    for (uint32_t piece = 0; spare && piece < w->pieces; piece++) {
+        uint64_t first = piece * w->piece_rows;
+        uint64_t count = w->outputs - first < w->piece_rows ? w->outputs - first : w->piece_rows;
+        for (uint64_t from = 0; from < count; from += at_once)
+            some_outputs(opencl, y, x, w, piece, from, count - from < at_once ? count - from : at_once, rows, spare);
+    }
+    if (bias.buffer) {
+        struct kvc_launch add = kvc_launch_of(KVC_KERNEL_add_bias);
+        kvc_launch_span(&add, y);
+        kvc_launch_span(&add, bias);
+        kvc_launch_wide(&add, w->outputs);
+        kvc_launch_wide(&add, rows * w->outputs);
+        kvc_launch_items(&opencl->offload, &add, rows * w->outputs, 1, 1);
+    }
+}
+
+enum kvc_status kvc_opencl_fill_fast(struct kvc_opencl *opencl, struct kvc_error *error) {
+    void *library = dlopen(FAST_LIBRARY, RTLD_NOW | RTLD_LOCAL); /* stays loaded: it keeps kernels of its own */
+    opencl->sgemm = library ? dlsym(library, "CLBlastSgemm") : NULL;
+    if (!opencl->sgemm)
+        return kvc_fail(error, KVC_RESOURCE,
+                        "math=fast needs CLBlast (%s), which is not here; use exact, the default", FAST_LIBRARY);
+    opencl->offload.table.linear = fast_linear;
+    return KVC_OK;
+}
+
+#else
 
 enum kvc_status kvc_opencl_fill_fast(struct kvc_opencl *opencl, struct kvc_error *error) {
     (void)opencl;
     return kvc_fail(error, KVC_RESOURCE,
                     "math=fast needs CLBlast, which is not in this build; use exact, the default");
 }
+
+#endif

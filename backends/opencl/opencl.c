@@ -62,7 +62,7 @@ static enum kvc_status choose(const char *name, unsigned index, struct kvc_openc
                     index, count - 1);
 }
 
-/* The device's shape and options; for tests KVCULL_OPENCL_SHAPE=gpu and KVCULL_OPENCL_DIVISION=corrected. */
+/* The device's shape and options. For tests: KVCULL_OPENCL_SHAPE=gpu or broken, KVCULL_OPENCL_DIVISION=corrected. */
 static void compile_options(struct kvc_opencl *opencl, char *options, size_t room) {
     const char *shape = getenv("KVCULL_OPENCL_SHAPE"), *division = getenv("KVCULL_OPENCL_DIVISION");
     bool cpu = opencl->found.type & CL_DEVICE_TYPE_CPU;
@@ -71,7 +71,8 @@ static void compile_options(struct kvc_opencl *opencl, char *options, size_t roo
     if (division && strcmp(division, "corrected") == 0)
         opencl->found.division = false;
     opencl->offload.workers = cpu ? 1 : 4;
-    snprintf(options, room, "-cl-std=CL1.2 -DKVC_WORKERS=%u%s", opencl->offload.workers,
+    snprintf(options, room, "-cl-std=CL1.2 -DKVC_WORKERS=%u%s",
+             shape && strcmp(shape, "broken") == 0 ? 3 : opencl->offload.workers,
              opencl->found.division ? " -cl-fp32-correctly-rounded-divide-sqrt" : " -DKVC_CORRECTED");
 }
 
@@ -103,7 +104,8 @@ static enum kvc_status check_device(const struct kvc_opencl_device *found, enum 
 static enum kvc_status open_device(const char *path, unsigned index, int threads, enum kvc_math math,
                                    struct kvc_device **opened, struct kvc_error *error) {
     struct kvc_opencl *opencl = calloc(1, sizeof *opencl);
-    const char *lose = getenv("KVCULL_OPENCL_LOSE"), *most = getenv("KVCULL_OPENCL_MOST");
+    const char *lose = getenv("KVCULL_OPENCL_LOSE"), *most = getenv("KVCULL_OPENCL_MOST"); /* for tests */
+    const char *memory = getenv("KVCULL_OPENCL_MEMORY");
     enum kvc_status status;
     uint64_t environment;
     char options[256];
@@ -123,7 +125,7 @@ static enum kvc_status open_device(const char *path, unsigned index, int threads
         return status;
     }
     snprintf(opencl->offload.device.name, sizeof opencl->offload.device.name, "opencl (%.60s)", opencl->found.name);
-    opencl->offload.memory_bytes = opencl->found.memory;
+    opencl->offload.memory_bytes = memory ? strtoull(memory, NULL, 10) : opencl->found.memory;
     opencl->offload.most_bytes = most ? strtoull(most, NULL, 10) : opencl->found.most;
     compile_options(opencl, options, sizeof options);
     environment = kvc_float_enter();

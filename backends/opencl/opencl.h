@@ -34,8 +34,8 @@ struct kvc_opencl {
     cl_program program;
     cl_kernel kernel[KVC_KERNELS];
     bool in_place; /* the host's memory is the device's: weights stay where they are mapped */
-    struct kvc_buffer *widened; /* --math=fast: weights as floats for CLBlast */
-    unsigned lose_after; /* KVCULL_OPENCL_LOSE, for tests: launches until the device is lost; 0: never */
+    void *sgemm;          /* --math=fast: CLBlast's */
+    unsigned lose_after;  /* KVCULL_OPENCL_LOSE, for tests: launches until the device is lost; 0: never */
 };
 
 /* The kernels' source, joined (generated from the files that opencl.mk lists). */

@@ -10,7 +10,7 @@ fuzz:
 EXTRA_DIST += tests/fuzz/run.sh tests/fuzz/gguf.dict tests/fuzz/safetensors.dict tests/fuzz/seeds
 
 clean-local:
-	rm -rf fuzz-build
+	rm -rf fuzz-build tests/cache
 
 # In `make check`: every target over its seeds, cut short and changed here and there.
 if HAVE_CMOCKA

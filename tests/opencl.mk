@@ -1,0 +1,8 @@
+# opencl.mk - tests of the OpenCL backend; they skip where there is no device.
+if HAVE_OPENCL
+check_PROGRAMS += tests/test_opencl
+tests_test_opencl_SOURCES = tests/test_opencl.c
+tests_test_opencl_LDADD = $(KVC_TEST_LIBS)
+SHELL_TESTS += tests/test_opencl.sh
+endif
+EXTRA_DIST += tests/test_opencl.sh tests/opencl.supp
