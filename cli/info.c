@@ -16,6 +16,15 @@ static json_t *devices(size_t i) {
     return list;
 }
 
+/* On two lines: what it is; what it can. */
+static void print_device(const char *backend, const char *text, bool first) {
+    const char *rest = strstr(text, "; ");
+
+    printf("%s%s:%.*s\n", first ? "\n" : "", backend, (int)(rest ? rest - text : (ptrdiff_t)strlen(text)), text);
+    if (rest)
+        printf("    %s\n", rest + 2);
+}
+
 static int backends(const struct cli_command *command, const struct info_arguments *a) {
     struct kvc_backend_info info;
     struct cli_table *table;
@@ -52,7 +61,7 @@ static int backends(const struct cli_command *command, const struct info_argumen
     cli_table_free(table);
     for (size_t i = 0; status == KVC_OK && kvc_backend(i, &info); i++)
         for (size_t d = 0; kvc_backend_device(i, d, text, sizeof text); d++)
-            printf("%s%s:%s\n", d == 0 ? "\n" : "", info.name, text);
+            print_device(info.name, text, d == 0);
     return status == KVC_OK ? cli_flush(command) : status;
 }
 

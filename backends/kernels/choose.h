@@ -59,6 +59,18 @@ KVC_GROUP_KERNEL(select_channels)(KVC_SPAN(const float, q), kvc_u32 group, kvc_u
     }
 }
 
+/* Values of a page that its bound needs: of each channel low, high or both. q [G, d] */
+KVC_DEVICE kvc_u32 kvc_sides_of(KVC_GLOBAL const float *q, kvc_u32 group, kvc_u32 d) {
+    kvc_u32 sides = 0;
+    for (kvc_u32 c = 0; c < d; c++) {
+        kvc_u32 low_side = 0;
+        for (kvc_u32 g = 0; g < group; g++)
+            low_side += q[(kvc_u64)g * d + c] < 0.0f;
+        sides += (low_side > 0) + (low_side < group);
+    }
+    return sides;
+}
+
 /* Grid: tiles of units (places or pages) of the fullest head, KV heads. score [H, stride]: each query head's;
  * seen [kv_heads, stride]: how many of a unit's places are seen. */
 KVC_GROUP_KERNEL(select_units)(KVC_SELECT, float scale, KVC_SPAN(const kvc_u32, channels),
@@ -125,6 +137,8 @@ KVC_GROUP_KERNEL(select_units)(KVC_SELECT, float scale, KVC_SPAN(const kvc_u32, 
                 score_buffer[score_offset + ((kvc_u64)h * group + g) * stride + unit] = dot;
         }
     }
+    if (read && kind == KVC_UNITS_PAGE_BOUND)
+        read *= kvc_sides_of(q_buffer + q_offset + (kvc_u64)h * group * d, group, d);
     if (read && read_note)
         KVC_ADD_GLOBAL(notes + read_note + h, read);
 }

@@ -103,8 +103,8 @@ static uint64_t unit_bytes(const struct kvc_select_scores *s, uint64_t *divisor)
     switch (s->kind) {
     case KVC_SCORE_EXACT:
         return s->lists->format.row_bytes;
-    case KVC_SCORE_PAGE_BOUND:
-        return 2 * (uint64_t)s->head_size * element;
+    case KVC_SCORE_PAGE_BOUND: /* the kernel counts the sides */
+        return element;
     case KVC_SCORE_CHANNELS:
     case KVC_SCORE_PAGE_CHANNELS:
         break;

@@ -2,7 +2,7 @@
 # verify, bench and eval: small runs of each, and what they print.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
-OCL_ICD_VENDORS=$work/none # test_opencl.sh is about OpenCL
+OCL_ICD_VENDORS=$work/none # test_opencl_runs.sh is about OpenCL
 export OCL_ICD_VENDORS
 
 ok verify --only operations --json -q

@@ -15,11 +15,13 @@ ok verify --backend opencl --only methods --kv-type q8_0 --kv full --kv 'snapkv:
 ok verify --backend opencl --only methods --kv-type f32 --kv full --prompt 600 --gen 4 --chunk 70
 ok info backends
 has 'fma yes, denormals yes'
+narrow
 ok info backends --json
 that 'devices are listed' [ -n "$(json backends.2.devices.0)" ]
-kv run -m "$demo" --backend opencl -p 'the needle' -n 4 --json -q >"$work/opencl" 2>/dev/null
-kv run -m "$demo" --backend ref -p 'the needle' -n 4 --json -q >"$work/ref" 2>/dev/null
-that 'the same answer' [ -s "$work/opencl" ]
+kv run -m "$demo" --backend opencl -p 'the needle' -n 12 -q >"$work/opencl" 2>/dev/null
+kv run -m "$demo" --backend ref -p 'the needle' -n 12 -q >"$work/ref" 2>/dev/null
+that 'an answer' [ -s "$work/opencl" ]
+that 'the same answer' cmp -s "$work/opencl" "$work/ref"
 
 # The cache of binaries: made, used, and made again when it is not whole.
 mkdir "$work/cache"
@@ -42,5 +44,7 @@ that 'nothing beside it' [ "$(ls "$work/cache/kvcull" | wc -l)" = 1 ]
 unset KVCULL_OPENCL_CACHE
 
 OCL_ICD_VENDORS=$work/none fails 4 'no device here' verify --backend opencl --only methods --kv full -q
-fails 2 'takes one of exact|fast' verify --backend opencl --math quick
+kv run -m "$demo" --backend opencl --math fast -p 'the one the two the three the four the five the six the seven the' \
+    -n 3 >"$work/out" 2>"$work/err"
+that 'CLBlast, or one line that there is none' [ $? = 0 -o "$(grep -c CLBlast "$work/err")" = 1 ]
 finish
