@@ -10,3 +10,8 @@ CLEANFILES += bench/attention$(EXEEXT)
 bench_attention_SOURCES = bench/attention.c bench/ceiling.h
 bench_attention_LDADD = libkvc.la $(KVC_LIBS)
 EXTRA_DIST += tools/measure.sh
+
+EXTRA_PROGRAMS += bench/select
+CLEANFILES += bench/select$(EXEEXT)
+bench_select_SOURCES = bench/select.c bench/ceiling.h
+bench_select_LDADD = libkvc.la $(KVC_LIBS)

@@ -297,7 +297,8 @@ static void exponentials(const struct choose_job *job, const struct choose_head 
 
 /* ---- weights ---- */
 
-static void group_weights(const struct choose_job *job, const struct choose_head *head, uint32_t from, uint32_t to) {
+static void group_weights(const struct choose_job *job, const struct choose_head *head, float *share, uint32_t from,
+                          uint32_t to) {
     const struct kvc_select_scores *call = job->call;
     const bool bound = call->kind == KVC_SCORE_PAGE_BOUND;
     const size_t row = choose_row(job);
@@ -311,26 +312,27 @@ static void group_weights(const struct choose_job *job, const struct choose_head
             weights[g * call->stride + from] = 0.0f;
     }
     for (uint32_t g = 0; g < job->group; g++) {
-        const float *e = head->values.e + g * row;
         float L = 0.0f;
         for (uint32_t t = 0; !bound && (uint64_t)t * KVC_TILE < head->units; t++)
             L = L + head->values.sum[g * job->tiles_most + t];
-        const float share = bound ? 1.0f : kvc_div(1.0f, L);
-        const vf factor = vf_set(share), nan = vf_set(share);
-        for (uint32_t i = from; i < to; i += LANES) {
-            const size_t n = to - i < LANES ? to - i : LANES;
-            /* where L is NaN e was left as it is */
-            const vf w = bound ? vf_load(e + i) : kvc_is_nan(share) ? nan : vf_mul(vf_load(e + i), factor);
-            const vf before = g == 0 ? vf_zero() : n == LANES ? vf_load(scores + i) : vf_part_load(scores + i, n);
-            if (n == LANES)
-                vf_store(scores + i, vf_add(before, w));
-            else
-                vf_part_store(scores + i, vf_add(before, w), n);
+        share[g] = bound ? 1.0f : kvc_div(1.0f, L);
+    }
+    for (uint32_t i = from; i < to; i += LANES) {
+        const size_t n = to - i < LANES ? to - i : LANES;
+        vf total = vf_zero();
+        for (uint32_t g = 0; g < job->group; g++) { /* where L is NaN e was left as it is, and is not NaN */
+            const vf factor = vf_set(share[g]), e = vf_load(head->values.e + g * row + i);
+            const vf w = bound ? e : vf_select(vf_is_nan(factor), factor, vf_mul(e, factor));
+            total = vf_add(total, w);
             if (weights && n == LANES)
                 vf_store(weights + g * call->stride + i, w);
             else if (weights)
                 vf_part_store(weights + g * call->stride + i, w, n);
         }
+        if (n == LANES)
+            vf_store(scores + i, total);
+        else
+            vf_part_store(scores + i, total, n);
     }
 }
 
@@ -398,7 +400,7 @@ static void choose_task(void *argument, size_t task, unsigned thread) {
     if ((job->step == 0 || job->step == 2) && call->kind != KVC_SCORE_PAGE_BOUND)
         exponentials(job, &head, from, to);
     if (job->step == 0 || job->step == 3)
-        group_weights(job, &head, from, to);
+        group_weights(job, &head, work.factor, from, to);
     if (job->step <= 1 && split == 0 && call->bytes_read)
         count_bytes(job, &head);
 }

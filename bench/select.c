@@ -1,0 +1,303 @@
+/* select.c - decode attention of select methods beside that of full, over a long cache, in the same run.
+ *
+ *     bench/select [threads [entries [shape]]]
+ *
+ * One layer: a step scores, chooses, attends to what was chosen. For each method and compression c (its budget is
+ * entries / c): how many times fewer bytes it reads than full, how many times faster its attention is, the ratio of
+ * these two, and what the steps take. Other memory is read in between, as a model's weights are, so that nothing is
+ * found in the processor's caches. Medians of rounds in which all take turns; with one thread times are the process's
+ * own. */
+#include <stdio.h>
+
+#include "backends/cpu/cpu.h"
+#include "bench/ceiling.h"
+#include "core/backends.h"
+#include "policies/select_sizes.h"
+
+#define ROUNDS 7
+#define FLUSH_BYTES ((size_t)192 << 20)
+
+static void must(enum kvc_status status, const struct kvc_error *error) {
+    if (status != KVC_OK) {
+        fprintf(stderr, "%s\n", error->text);
+        exit((int)status);
+    }
+}
+
+struct shape {
+    uint32_t heads, kv_heads, d;
+    enum kvc_type type;
+};
+
+struct bench {
+    struct kvc_device *device;
+    struct kvc_threads *threads;
+    unsigned char *flush;
+    struct shape shape;
+    uint32_t entries;
+    uint64_t seed, bytes; /* bytes: read by the step so far */
+    struct kvc_span q, out, positions, later, scores, weights, alpha, sums;
+    struct kvc_read_list reads;
+};
+
+static struct kvc_span make(struct bench *b, size_t bytes) {
+    struct kvc_span span = {NULL, 0};
+    struct kvc_error error;
+    must(b->device->ops->buffer_create(b->device, KVC_MEMORY_SCRATCH, bytes, &span.buffer, &error), &error);
+    return span;
+}
+
+static void fill(struct bench *b, struct kvc_span span, size_t n) {
+    float *x = span.buffer->data;
+    for (size_t i = 0; i < n; i++) {
+        b->seed = b->seed * 6364136223846793005u + 1442695040888963407u;
+        x[i] = (float)((int64_t)b->seed >> 40) / (float)(1 << 22);
+    }
+}
+
+static struct kvc_lists make_lists(struct bench *b) {
+    const struct kvc_ops *ops = b->device->ops;
+    const uint32_t d = b->shape.d, heads = b->shape.kv_heads, rows = 64;
+    const uint32_t each = (b->entries + KVC_TILE - 1) / KVC_TILE * KVC_TILE, slots = each * heads;
+    struct kvc_lists lists = {.kv_heads = heads};
+    struct kvc_error error;
+    lists.format = (struct kvc_entry_format){
+        b->shape.type, d, b->shape.type == KVC_F32 ? 4 * d : b->shape.type == KVC_F16 ? 2 * d : d + 2 * ((d + 31) / 32)};
+    lists.host_base = calloc(heads + 1, sizeof *lists.host_base);
+    for (uint32_t h = 0; lists.host_base && h < heads; h++)
+        lists.host_base[h + 1] = lists.host_base[h] + each;
+    lists.base = make(b, (heads + 1) * 4).buffer;
+    memcpy(lists.base->data, lists.host_base, (heads + 1) * 4);
+    lists.count = make(b, heads * 4).buffer;
+    lists.blocks = make(b, slots / KVC_TILE * 4).buffer;
+    must(ops->arena_create(b->device, &lists.format, &lists.arena, &error), &error);
+    must(ops->arena_take(b->device, lists.arena, slots / KVC_TILE, lists.blocks->data, &error), &error);
+    struct kvc_span x = make(b, (size_t)rows * heads * d * 4), positions = make(b, rows * 4);
+    for (uint32_t at = 0; at < b->entries; at += rows) {
+        const uint32_t some = b->entries - at < rows ? b->entries - at : rows;
+        const struct kvc_segment segment = {&lists, NULL, 0, some, some, NULL};
+        fill(b, x, (size_t)rows * heads * d);
+        for (uint32_t i = 0; i < some; i++)
+            ((int32_t *)positions.buffer->data)[i] = (int32_t)(at + i);
+        ops->append(b->device, &segment, 1, x, x, positions);
+    }
+    must(ops->sync(b->device, &error), &error);
+    ops->buffer_free(b->device, x.buffer);
+    ops->buffer_free(b->device, positions.buffer);
+    return lists;
+}
+
+static void attend(struct bench *b, struct kvc_lists *lists, const struct kvc_read_list *reads) {
+    const struct kvc_segment segment = {lists, reads, 0, 1, 1, &b->bytes};
+    const struct kvc_attention attention = {.segments = &segment,
+                                            .segment_count = 1,
+                                            .heads = b->shape.heads,
+                                            .kv_heads = b->shape.kv_heads,
+                                            .head_size = b->shape.d,
+                                            .q = b->q,
+                                            .out = b->out,
+                                            .positions = b->positions,
+                                            .later = b->later};
+    b->device->ops->attention(b->device, &attention);
+}
+
+static void flush(const struct bench *b) {
+    struct ceiling_job job = {.data = b->flush, .bytes = FLUSH_BYTES / 8};
+    kvc_threads_run(b->threads, 8, read_task, &job);
+}
+
+/* A method at one compression. */
+struct method {
+    const char *name;
+    enum kvc_score_kind kind;
+    uint32_t c, page, dims;
+    uint64_t top;
+    bool mean;
+    struct kvc_pages *pages;
+    double times[ROUNDS][3], total[ROUNDS], ratio[ROUNDS];
+    uint64_t bytes;
+};
+
+/* Scores, reads, attention; with sums of values the mean as well. */
+static void step(struct bench *b, struct kvc_lists *lists, const struct method *m, double times[3]) {
+    const struct kvc_ops *ops = b->device->ops;
+    const bool by_page = m->kind >= KVC_SCORE_PAGE_CHANNELS;
+    const struct kvc_select_scores scores = {.lists = lists,
+                                             .pages = m->pages,
+                                             .kind = m->kind,
+                                             .dims = m->dims,
+                                             .heads = b->shape.heads,
+                                             .head_size = b->shape.d,
+                                             .q = b->q,
+                                             .positions = b->positions,
+                                             .scores = b->scores,
+                                             .weights = m->mean ? b->weights : (struct kvc_span){NULL, 0},
+                                             .stride = b->reads.stride,
+                                             .bytes_read = &b->bytes};
+    const struct kvc_select_reads reads = {.lists = lists,
+                                           .pages = by_page ? m->pages : NULL,
+                                           .whole = m->kind == KVC_SCORE_PAGE_BOUND,
+                                           .heads = b->shape.heads,
+                                           .top = m->top,
+                                           .scores = b->scores,
+                                           .weights = scores.weights,
+                                           .alpha = m->mean ? b->alpha : (struct kvc_span){NULL, 0},
+                                           .stride = b->reads.stride,
+                                           .reads = &b->reads};
+    const double start = seconds_now();
+    ops->select_scores(b->device, &scores);
+    const double scored = seconds_now();
+    ops->select_reads(b->device, &reads);
+    const double chosen = seconds_now();
+    attend(b, lists, &b->reads);
+    if (m->mean)
+        ops->mix_mean(b->device, lists, NULL, &b->reads, b->shape.heads, b->shape.d, b->out, b->alpha, b->sums);
+    times[0] = scored - start;
+    times[1] = chosen - scored;
+    times[2] = seconds_now() - chosen;
+}
+
+static int compare(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double median(const double *values) {
+    double sorted[ROUNDS];
+    memcpy(sorted, values, sizeof sorted);
+    qsort(sorted, ROUNDS, sizeof *sorted, compare);
+    return sorted[ROUNDS / 2];
+}
+
+static void make_pages(struct bench *b, struct kvc_lists *lists, struct kvc_pages *pages, uint32_t page, bool low) {
+    const enum kvc_type type = b->shape.type == KVC_F16 ? KVC_F16 : KVC_F32;
+    const uint32_t stride = (b->entries / page + 64) / 64 * 64 + 64;
+    const size_t bytes = (size_t)b->shape.kv_heads * stride * b->shape.d * (type == KVC_F16 ? 2 : 4);
+    *pages = (struct kvc_pages){page, stride, type, low ? make(b, bytes).buffer : NULL, make(b, bytes).buffer};
+    b->device->ops->pages_update(b->device, lists, NULL, pages, UINT32_MAX);
+}
+
+static void print_method(const struct bench *b, const struct method *m, double full, double full_bytes) {
+    double parts[3][ROUNDS];
+    for (int i = 0; i < ROUNDS; i++)
+        for (int j = 0; j < 3; j++)
+            parts[j][i] = m->times[i][j];
+    const double fewer = full_bytes / (double)m->bytes, faster = median(m->ratio);
+    printf("| %-5s | %2u | %2u | %3u | %-10s | %3u | %4u | %4u | %5llu | %6.2f | %6.2f | %5.2f | %6.0f | %6.0f | %6.0f | "
+           "%6.0f |\n",
+           kvc_type_name(b->shape.type), b->shape.heads, b->shape.kv_heads, b->shape.d, m->name, m->c, m->page, m->dims,
+           (unsigned long long)m->top, fewer, faster, faster / fewer, full * 1e6, median(parts[0]) * 1e6,
+           median(parts[1]) * 1e6, median(parts[2]) * 1e6);
+}
+
+static void bench_shape(struct bench *b, const struct shape *shape) {
+    static const uint32_t compressions[] = {2, 4, 8, 16, 32};
+    static struct method methods[5 * 5];
+    static struct kvc_pages pages[5 * 5];
+    const struct kvc_ops *ops = b->device->ops;
+    size_t count = 0;
+    double full[ROUNDS], full_bytes = 0;
+    b->shape = *shape;
+    struct kvc_lists lists = make_lists(b);
+    const uint32_t H = shape->heads, d = shape->d, n = b->entries, stride = n + 64;
+    b->q = make(b, H * d * 4);
+    fill(b, b->q, H * d);
+    b->out = make(b, H * d * 4);
+    b->positions = make(b, 4);
+    *(int32_t *)b->positions.buffer->data = (int32_t)n - 1;
+    b->later = make(b, 4);
+    b->scores = make(b, (size_t)shape->kv_heads * stride * 4);
+    b->weights = make(b, (size_t)H * stride * 4);
+    b->alpha = make(b, H * 4);
+    b->sums = make(b, (size_t)shape->kv_heads * d * 4);
+    b->reads = (struct kvc_read_list){make(b, shape->kv_heads * 4).buffer,
+                                      make(b, (size_t)shape->kv_heads * stride * 4).buffer, stride};
+    ops->value_sums(b->device, &lists, NULL, b->sums, UINT32_MAX);
+    make_pages(b, &lists, &pages[count], 1, false); /* sparq's, at all compressions */
+    struct kvc_pages *const turned = &pages[count++], *const quest = &pages[count++];
+    make_pages(b, &lists, quest, 16, true);
+    size_t made = count;
+    count = 0;
+    for (size_t i = 0; i < sizeof compressions / sizeof *compressions; i++) {
+        const uint32_t c = compressions[i], t = n / c;
+        const struct kvc_hsa_sizes sizes = kvc_hsa_sizes(c, d);
+        make_pages(b, &lists, &pages[made], sizes.page, true);
+        methods[count++] = (struct method){"topk", KVC_SCORE_EXACT, c, 0, d, t, false, NULL, {{0}}, {0}, {0}, 0};
+        methods[count++] =
+            (struct method){"quest", KVC_SCORE_PAGE_BOUND, c, 16, d, t / 32, false, quest, {{0}}, {0}, {0}, 0};
+        methods[count++] =
+            (struct method){"sparq", KVC_SCORE_CHANNELS, c, 1, d / c, t / 2, true, turned, {{0}}, {0}, {0}, 0};
+        methods[count++] = (struct method){"hsa",  KVC_SCORE_PAGE_CHANNELS, c,     sizes.page, sizes.dims, t / 2,
+                                           false, &pages[made++],           {{0}}, {0},        {0},        0};
+    }
+    for (int round = -1; round < ROUNDS; round++) { /* the first one is not counted */
+        flush(b);
+        b->bytes = 0;
+        const double start = seconds_now();
+        attend(b, &lists, NULL);
+        const double took = seconds_now() - start;
+        full_bytes = (double)b->bytes;
+        full[round < 0 ? 0 : round] = took;
+        for (size_t i = 0; i < count; i++) {
+            double times[3];
+            flush(b);
+            b->bytes = 0;
+            step(b, &lists, &methods[i], times);
+            methods[i].bytes = b->bytes;
+            if (round < 0)
+                continue;
+            memcpy(methods[i].times[round], times, sizeof times);
+            methods[i].ratio[round] = took / (times[0] + times[1] + times[2]);
+        }
+    }
+    for (size_t i = 0; i < count; i++)
+        print_method(b, &methods[i], median(full), full_bytes);
+    fflush(stdout);
+    struct kvc_span spans[] = {b->q, b->out, b->positions, b->later, b->scores, b->weights, b->alpha, b->sums};
+    for (size_t i = 0; i < sizeof spans / sizeof *spans; i++)
+        ops->buffer_free(b->device, spans[i].buffer);
+    for (size_t i = 0; i < made; i++) {
+        ops->buffer_free(b->device, pages[i].low);
+        ops->buffer_free(b->device, pages[i].high);
+    }
+    struct kvc_buffer *buffers[] = {b->reads.count, b->reads.rank, lists.base, lists.count, lists.blocks};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        ops->buffer_free(b->device, buffers[i]);
+    ops->arena_free(b->device, lists.arena);
+    free(lists.host_base);
+}
+
+int main(int argc, char **argv) {
+    struct bench b = {.seed = 1, .entries = argc > 2 ? (uint32_t)atoi(argv[2]) : 32768};
+    struct kvc_error error;
+    const int threads = argc > 1 ? atoi(argv[1]) : 0;
+    static const struct shape shapes[] = {
+        {32, 8, 128, KVC_F16}, {12, 4, 64, KVC_F16}, {8, 8, 128, KVC_F16}, {32, 8, 128, KVC_Q8_0}};
+    if (threads == 1)
+        bench_clock = CLOCK_PROCESS_CPUTIME_ID;
+    if (b.entries < 1024) {
+        fprintf(stderr, "entries: at least 1024\n");
+        return KVC_USAGE;
+    }
+    if (posix_memalign((void **)&b.flush, 4096, FLUSH_BYTES)) {
+        fprintf(stderr, "no memory for %zu bytes\n", FLUSH_BYTES);
+        return KVC_RESOURCE;
+    }
+    memset(b.flush, 1, FLUSH_BYTES);
+    must(kvc_threads_open(threads, &b.threads, &error), &error);
+    must(kvc_backend_cpu.open(NULL, 0, threads, KVC_MATH_EXACT, &b.device, &error), &error);
+    printf("%s, %u entries\n\n", b.device->name, b.entries);
+    printf("| cache |  H | Hk |   d | method     |   c | page | dims |   top |  fewer | faster | ratio |   full | scores "
+           "|  reads | attend |\n"
+           "|-------|----|----|-----|------------|-----|------|------|-------|--------|--------|-------|--------|--------"
+           "|--------|--------|\n");
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        if (argc <= 3 || (size_t)atoi(argv[3]) == i)
+            bench_shape(&b, &shapes[i]);
+    printf("\nfewer: bytes that full reads / bytes that the method reads; faster: full's time / the method's; ratio: "
+           "faster / fewer;\nfull, scores, reads, attend: microseconds\n");
+    b.device->ops->close(b.device);
+    kvc_threads_close(b.threads);
+    free(b.flush);
+    return 0;
+}
