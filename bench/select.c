@@ -114,12 +114,12 @@ struct method {
     uint64_t top;
     bool mean;
     struct kvc_pages *pages;
-    double times[ROUNDS][3], total[ROUNDS], ratio[ROUNDS];
+    double times[ROUNDS][2], total[ROUNDS], ratio[ROUNDS];
     uint64_t bytes;
 };
 
 /* Scores, reads, attention; with sums of values the mean as well. */
-static void step(struct bench *b, struct kvc_lists *lists, const struct method *m, double times[3]) {
+static void step(struct bench *b, struct kvc_lists *lists, const struct method *m, double times[2]) {
     const struct kvc_ops *ops = b->device->ops;
     const bool by_page = m->kind >= KVC_SCORE_PAGE_CHANNELS;
     const struct kvc_select_scores scores = {.lists = lists,
@@ -145,16 +145,18 @@ static void step(struct bench *b, struct kvc_lists *lists, const struct method *
                                            .stride = b->reads.stride,
                                            .reads = &b->reads};
     const double start = seconds_now();
-    ops->select_scores(b->device, &scores);
-    const double scored = seconds_now();
-    ops->select_reads(b->device, &reads);
+    if (ops->select_scores_reads) {
+        ops->select_scores_reads(b->device, &scores, &reads);
+    } else {
+        ops->select_scores(b->device, &scores);
+        ops->select_reads(b->device, &reads);
+    }
     const double chosen = seconds_now();
     attend(b, lists, &b->reads);
     if (m->mean)
         ops->mix_mean(b->device, lists, NULL, &b->reads, b->shape.heads, b->shape.d, b->out, b->alpha, b->sums);
-    times[0] = scored - start;
-    times[1] = chosen - scored;
-    times[2] = seconds_now() - chosen;
+    times[0] = chosen - start;
+    times[1] = seconds_now() - chosen;
 }
 
 static int compare(const void *a, const void *b) {
@@ -178,16 +180,15 @@ static void make_pages(struct bench *b, struct kvc_lists *lists, struct kvc_page
 }
 
 static void print_method(const struct bench *b, const struct method *m, double full, double full_bytes) {
-    double parts[3][ROUNDS];
+    double parts[2][ROUNDS];
     for (int i = 0; i < ROUNDS; i++)
-        for (int j = 0; j < 3; j++)
+        for (int j = 0; j < 2; j++)
             parts[j][i] = m->times[i][j];
     const double fewer = full_bytes / (double)m->bytes, faster = median(m->ratio);
-    printf("| %-5s | %2u | %2u | %3u | %-10s | %3u | %4u | %4u | %5llu | %6.2f | %6.2f | %5.2f | %6.0f | %6.0f | %6.0f | "
-           "%6.0f |\n",
+    printf("| %-5s | %2u | %2u | %3u | %-10s | %3u | %4u | %4u | %5llu | %6.2f | %6.2f | %5.2f | %6.0f | %6.0f | %6.0f |\n",
            kvc_type_name(b->shape.type), b->shape.heads, b->shape.kv_heads, b->shape.d, m->name, m->c, m->page, m->dims,
            (unsigned long long)m->top, fewer, faster, faster / fewer, full * 1e6, median(parts[0]) * 1e6,
-           median(parts[1]) * 1e6, median(parts[2]) * 1e6);
+           median(parts[1]) * 1e6);
 }
 
 static void bench_shape(struct bench *b, const struct shape *shape) {
@@ -239,7 +240,7 @@ static void bench_shape(struct bench *b, const struct shape *shape) {
         full_bytes = (double)b->bytes;
         full[round < 0 ? 0 : round] = took;
         for (size_t i = 0; i < count; i++) {
-            double times[3];
+            double times[2];
             flush(b);
             b->bytes = 0;
             step(b, &lists, &methods[i], times);
@@ -247,7 +248,7 @@ static void bench_shape(struct bench *b, const struct shape *shape) {
             if (round < 0)
                 continue;
             memcpy(methods[i].times[round], times, sizeof times);
-            methods[i].ratio[round] = took / (times[0] + times[1] + times[2]);
+            methods[i].ratio[round] = took / (times[0] + times[1]);
         }
     }
     for (size_t i = 0; i < count; i++)
@@ -287,15 +288,15 @@ int main(int argc, char **argv) {
     must(kvc_threads_open(threads, &b.threads, &error), &error);
     must(kvc_backend_cpu.open(NULL, 0, threads, KVC_MATH_EXACT, &b.device, &error), &error);
     printf("%s, %u entries\n\n", b.device->name, b.entries);
-    printf("| cache |  H | Hk |   d | method     |   c | page | dims |   top |  fewer | faster | ratio |   full | scores "
-           "|  reads | attend |\n"
+    printf("| cache |  H | Hk |   d | method     |   c | page | dims |   top |  fewer | faster | ratio |   full | choose "
+           "| attend |\n"
            "|-------|----|----|-----|------------|-----|------|------|-------|--------|--------|-------|--------|--------"
-           "|--------|--------|\n");
+           "|--------|\n");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         if (argc <= 3 || (size_t)atoi(argv[3]) == i)
             bench_shape(&b, &shapes[i]);
     printf("\nfewer: bytes that full reads / bytes that the method reads; faster: full's time / the method's; ratio: "
-           "faster / fewer;\nfull, scores, reads, attend: microseconds\n");
+           "faster / fewer;\nfull, choose, attend: microseconds\n");
     b.device->ops->close(b.device);
     kvc_threads_close(b.threads);
     free(b.flush);

@@ -325,6 +325,9 @@ struct kvc_ops {
                          struct kvc_pages *, uint32_t rows);
     void (*select_scores)(struct kvc_device *, const struct kvc_select_scores *);
     void (*select_reads)(struct kvc_device *, const struct kvc_select_reads *);
+    /* Both, for the same lists, view, pages and budget; the scores and weights are then undefined. NULL where a backend
+     * has no faster way than one after the other. */
+    void (*select_scores_reads)(struct kvc_device *, const struct kvc_select_scores *, const struct kvc_select_reads *);
     /* sums[h, :] += values of the newest `rows` places, ascending; UINT32_MAX: of all, from 0. sums [H_kv, d]. */
     void (*value_sums)(struct kvc_device *, const struct kvc_lists *, const struct kvc_read_list *view,
                        struct kvc_span sums, uint32_t rows);

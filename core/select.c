@@ -240,8 +240,12 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
                                            .alpha = select->mean_value ? kvc_room_at(&session->alpha, 0) : none,
                                            .stride = stride,
                                            .reads = &session->chosen};
-    device->ops->select_scores(device, &job);
-    device->ops->select_reads(device, &reads);
+    if (device->ops->select_scores_reads) {
+        device->ops->select_scores_reads(device, &job, &reads);
+    } else {
+        device->ops->select_scores(device, &job);
+        device->ops->select_reads(device, &reads);
+    }
     if (select->mean_value)
         bytes += sum_bytes(session, stage->layer);
     session->read_bytes += bytes;

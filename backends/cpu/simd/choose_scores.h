@@ -1,17 +1,18 @@
-/* choose_scores.h - template: select_scores: how a decode step's query scores places or pages.
+/* choose_scores.h - template: select_scores: how a decode step's query scores places or pages; and select, which reads
+ * what it has scored.
  *
  * Three steps per KV head: scores, exponentials with the sums of tiles, weights and their group sum. Where there are
- * heads enough for the threads one task does all three for a head, and its scores stay in the core's cache; otherwise
- * the steps run one after another, each cut into runs of tiles. */
+ * heads enough for the threads one task does all three for a head, and with select chooses as well, so that scores and
+ * weights never leave the core's cache; otherwise the steps run one after another, each cut into runs of tiles. */
 #ifndef KVC_CPU_CHOOSE_SCORES_H
 #define KVC_CPU_CHOOSE_SCORES_H
 
-#include "backends/cpu/simd/pages.h"
-#include "backends/cpu/simd/select.h"
+#include "backends/cpu/simd/choose_reads.h"
 
 struct choose_job {
     struct kvc_cpu *cpu;
     const struct kvc_select_scores *call;
+    const struct kvc_select_reads *reads; /* NULL: only scores */
     uint32_t group, d, splits, step; /* step: 0 all, or 1 to 3 */
     uint32_t units_most, tiles_most, blocks_most;
     bool paged; /* the scores are of pages */
@@ -31,6 +32,8 @@ struct choose_work {
     uint32_t *channel;                   /* [dims] */
     struct dot_channel *dots;            /* [d] */
     float *factor;                       /* [G] */
+    float *scores;                       /* [units], with reads */
+    int32_t *read_keys;                  /* of read_head */
     struct choose_values own;
 };
 
@@ -59,6 +62,8 @@ static size_t lay_out_choose(const struct choose_job *job, struct choose_work *w
     work->channel = carve(&at, d * sizeof(uint32_t));
     work->dots = carve(&at, d * sizeof *work->dots);
     work->factor = carve(&at, job->group * f);
+    work->scores = carve(&at, job->reads ? choose_row(job) * f : 0);
+    work->read_keys = carve(&at, job->reads ? 2 * keys_room(job->units_most) * sizeof(int32_t) : 0);
     work->own = job->splits == 1 ? carve_values(&at, job, job->group) : (struct choose_values){NULL, NULL, NULL};
     return at.used;
 }
@@ -69,6 +74,8 @@ struct choose_head {
     uint32_t h, page, units; /* page: places of a unit */
     uint32_t low, first;     /* the first place that is seen, the first unit with one */
     struct choose_values values; /* of its first query head */
+    float *scores, *weights;     /* where they go; weights NULL: nowhere */
+    size_t weight_stride;
 };
 
 /* ---- scores ---- */
@@ -302,14 +309,12 @@ static void group_weights(const struct choose_job *job, const struct choose_head
     const struct kvc_select_scores *call = job->call;
     const bool bound = call->kind == KVC_SCORE_PAGE_BOUND;
     const size_t row = choose_row(job);
-    float *scores = (float *)kvc_span_data(call->scores) + (size_t)head->h * call->stride;
-    float *weights = call->weights.buffer
-                         ? (float *)kvc_span_data(call->weights) + (size_t)head->h * job->group * call->stride
-                         : NULL;
+    const size_t stride = head->weight_stride;
+    float *scores = head->scores, *weights = head->weights;
     for (; from < to && from < head->first; from++) {
         scores[from] = bound ? -kvc_infinity() : 0.0f;
         for (uint32_t g = 0; weights && g < job->group; g++)
-            weights[g * call->stride + from] = 0.0f;
+            weights[g * stride + from] = 0.0f;
     }
     for (uint32_t g = 0; g < job->group; g++) {
         float L = 0.0f;
@@ -325,9 +330,9 @@ static void group_weights(const struct choose_job *job, const struct choose_head
             const vf w = bound ? e : vf_select(vf_is_nan(factor), factor, vf_mul(e, factor));
             total = vf_add(total, w);
             if (weights && n == LANES)
-                vf_store(weights + g * call->stride + i, w);
+                vf_store(weights + g * stride + i, w);
             else if (weights)
-                vf_part_store(weights + g * call->stride + i, w, n);
+                vf_part_store(weights + g * stride + i, w, n);
         }
         if (n == LANES)
             vf_store(scores + i, total);
@@ -348,6 +353,16 @@ static struct choose_head open_choose(const struct choose_job *job, const struct
     head.low = seen.low < seen.high ? seen.low : head.entries.places;
     head.first = seen.low < seen.high ? seen.low / head.page : head.units;
     head.values = work->own;
+    head.weight_stride = call->stride;
+    if (job->reads) { /* weights in place of what they are made of */
+        head.scores = work->scores;
+        head.weights = call->weights.buffer ? work->own.e : NULL;
+        head.weight_stride = choose_row(job);
+    } else {
+        head.scores = (float *)kvc_span_data(call->scores) + (size_t)h * call->stride;
+        if (call->weights.buffer)
+            head.weights = (float *)kvc_span_data(call->weights) + (size_t)h * job->group * call->stride;
+    }
     if (job->splits > 1) {
         struct carving at = {job->shared, 0};
         head.values = carve_values(&at, job, call->heads);
@@ -379,8 +394,11 @@ static void choose_task(void *argument, size_t task, unsigned thread) {
     const uint32_t h = (uint32_t)(task / job->splits), split = (uint32_t)(task % job->splits);
     struct choose_work work;
     const size_t shared = thread == 0 ? job->shared_bytes : 0, own = lay_out_choose(job, &work, NULL);
-    if (places_of(call->lists, call->view, h) <= call->budget)
+    if (places_of(call->lists, call->view, h) <= call->budget) {
+        if (job->reads)
+            read_head(job->reads, h, NULL, NULL, 0, NULL);
         return;
+    }
     unsigned char *scratch = kvc_cpu_scratch(job->cpu, thread, shared + own);
     if (!scratch)
         return;
@@ -401,13 +419,17 @@ static void choose_task(void *argument, size_t task, unsigned thread) {
         exponentials(job, &head, from, to);
     if (job->step == 0 || job->step == 3)
         group_weights(job, &head, work.factor, from, to);
+    if (job->reads)
+        read_head(job->reads, h, head.scores, head.weights, head.weight_stride, work.read_keys);
     if (job->step <= 1 && split == 0 && call->bytes_read)
         count_bytes(job, &head);
 }
 
-static void select_scores(struct kvc_device *device, const struct kvc_select_scores *call) {
+static void run_choose(struct kvc_device *device, const struct kvc_select_scores *call,
+                       const struct kvc_select_reads *reads) {
     struct choose_job job = {.cpu = (struct kvc_cpu *)device,
                              .call = call,
+                             .reads = reads,
                              .group = call->heads / call->lists->kv_heads,
                              .d = call->head_size,
                              .splits = 1,
@@ -435,12 +457,24 @@ static void select_scores(struct kvc_device *device, const struct kvc_select_sco
         return;
     }
     struct carving at = {NULL, 0};
+    job.reads = NULL;
     carve_values(&at, &job, call->heads);
     job.shared_bytes = at.used;
     /* all of it at once: it must stay where it is through the three steps */
     job.shared = kvc_cpu_scratch(job.cpu, 0, job.shared_bytes + lay_out_choose(&job, &work, NULL));
     for (job.step = 1; job.shared && job.step <= 3; job.step++)
         kvc_threads_run(threads, (size_t)heads * job.splits, choose_task, &job);
+    if (reads)
+        select_reads(device, reads);
+}
+
+static void select_scores(struct kvc_device *device, const struct kvc_select_scores *call) {
+    run_choose(device, call, NULL);
+}
+
+static void select_scores_reads(struct kvc_device *device, const struct kvc_select_scores *scores,
+                                const struct kvc_select_reads *reads) {
+    run_choose(device, scores, reads);
 }
 
 #endif

@@ -71,6 +71,15 @@ static inline vi vi_multiply(vi a, uint32_t b, vi *high) {
 static inline vm vi_greater(vi a, vi b) { return _mm256_cmpgt_epi32(a, b); }
 static inline vm vi_equal(vi a, vi b) { return _mm256_cmpeq_epi32(a, b); }
 static inline vi vi_select(vm m, vi yes, vi no) { return _mm256_blendv_epi8(no, yes, m); }
+static inline uint32_t vi_store_some(int32_t *p, vi a, unsigned bits) {
+    int32_t lane[LANES];
+    uint32_t n = 0;
+    vi_store(lane, a);
+    for (; bits; bits &= bits - 1)
+        p[n++] = lane[__builtin_ctz(bits)];
+    return n;
+}
+
 
 static inline vf vf_load_f16(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
 static inline vf vf_part_load_f16(const void *p, size_t n) {

@@ -86,6 +86,13 @@ static inline vm vi_greater(vi a, vi b) { return _mm512_cmpgt_epi32_mask(a, b); 
 static inline vm vi_equal(vi a, vi b) { return _mm512_cmpeq_epi32_mask(a, b); }
 static inline vi vi_select(vm m, vi yes, vi no) { return _mm512_mask_blend_epi32(m, no, yes); }
 
+/* Stores the lanes whose bit is set, one behind another; returns how many. Touches no more memory than those. */
+static inline uint32_t vi_store_some(int32_t *p, vi a, unsigned bits) {
+    const uint32_t n = (uint32_t)__builtin_popcount(bits);
+    _mm512_mask_storeu_epi32(p, vm_first(n), _mm512_maskz_compress_epi32((vm)bits, a));
+    return n;
+}
+
 /* LANES elements of another type, widened; the first n of them. */
 static inline vf vf_load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
 static inline vf vf_part_load_f16(const void *p, size_t n) {

@@ -94,6 +94,15 @@ static inline vi vi_multiply(vi a, uint32_t b, vi *high) {
 static inline vm vi_greater(vi a, vi b) { return vcgtq_s32(a, b); }
 static inline vm vi_equal(vi a, vi b) { return vceqq_s32(a, b); }
 static inline vi vi_select(vm m, vi yes, vi no) { return vbslq_s32(m, yes, no); }
+static inline uint32_t vi_store_some(int32_t *p, vi a, unsigned bits) {
+    int32_t lane[LANES];
+    uint32_t n = 0;
+    vi_store(lane, a);
+    for (; bits; bits &= bits - 1)
+        p[n++] = lane[__builtin_ctz(bits)];
+    return n;
+}
+
 
 static inline vf vf_load_f16(const void *p) {
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t *)p)));

@@ -43,6 +43,7 @@ void kvc_fill_vector_avx512(struct kvc_ops *table) {
     table->pages_update = pages_update;
     table->select_scores = select_scores;
     table->select_reads = select_reads;
+    table->select_scores_reads = select_scores_reads;
     table->value_sums = value_sums;
     table->mix_mean = mix_mean;
 }
