@@ -264,17 +264,22 @@ static float tile_exponentials(const struct choose_head *head, float *e, uint32_
     UNROLL
     for (unsigned f = 0; f < FOLD; f++)
         lane[f] = vf_zero();
+    for (uint32_t j = 0; j < KVC_LANES; j++)
+        edge[j] = (float)head->page;
     for (uint32_t i = from; i < to; i += KVC_LANES) {
-        const bool even = i > head->first && i + KVC_LANES < head->units;
-        for (uint32_t j = 0; j < KVC_LANES; j++)
-            if (!even)
+        const bool whole = i > head->first && i + KVC_LANES < head->units;
+        if (!whole)
+            for (uint32_t j = 0; j < KVC_LANES; j++)
                 edge[j] = seen_places(head, i + j);
         UNROLL
         for (unsigned f = 0; f < FOLD; f++) {
             const vf x = exp_not_above_zero(vf_sub(vf_load(e + i + f * LANES), vf_set(M)));
             vf_store(e + i + f * LANES, x);
-            lane[f] = vf_fma(even ? vf_set((float)head->page) : vf_load(edge + f * LANES), x, lane[f]);
+            lane[f] = vf_fma(vf_load(edge + f * LANES), x, lane[f]);
         }
+        if (!whole)
+            for (uint32_t j = 0; j < KVC_LANES; j++)
+                edge[j] = (float)head->page;
     }
     return sum_lanes(lane);
 }
@@ -322,22 +327,29 @@ static void group_weights(const struct choose_job *job, const struct choose_head
             L = L + head->values.sum[g * job->tiles_most + t];
         share[g] = bound ? 1.0f : kvc_div(1.0f, L);
     }
-    for (uint32_t i = from; i < to; i += LANES) {
-        const size_t n = to - i < LANES ? to - i : LANES;
+    bool nan = false; /* where L is NaN e was left as it is, and is not NaN */
+    for (uint32_t g = 0; g < job->group; g++)
+        nan = nan || kvc_is_nan(share[g]);
+    uint32_t i = from;
+    for (; i + LANES <= to && !nan; i += LANES) {
         vf total = vf_zero();
-        for (uint32_t g = 0; g < job->group; g++) { /* where L is NaN e was left as it is, and is not NaN */
-            const vf factor = vf_set(share[g]), e = vf_load(head->values.e + g * row + i);
-            const vf w = bound ? e : vf_select(vf_is_nan(factor), factor, vf_mul(e, factor));
+        for (uint32_t g = 0; g < job->group; g++) {
+            const vf w = vf_mul(vf_load(head->values.e + g * row + i), vf_set(share[g]));
             total = vf_add(total, w);
-            if (weights && n == LANES)
+            if (weights)
                 vf_store(weights + g * stride + i, w);
-            else if (weights)
-                vf_part_store(weights + g * stride + i, w, n);
         }
-        if (n == LANES)
-            vf_store(scores + i, total);
-        else
-            vf_part_store(scores + i, total, n);
+        vf_store(scores + i, total);
+    }
+    for (; i < to; i++) {
+        float total = 0.0f;
+        for (uint32_t g = 0; g < job->group; g++) {
+            const float e = head->values.e[g * row + i], w = kvc_is_nan(share[g]) ? share[g] : e * share[g];
+            total = total + w;
+            if (weights)
+                weights[g * stride + i] = w;
+        }
+        scores[i] = total;
     }
 }
 
