@@ -61,8 +61,10 @@ static struct kvc_lists make_lists(struct bench *b) {
     const uint32_t each = (b->entries + KVC_TILE - 1) / KVC_TILE * KVC_TILE, slots = each * heads;
     struct kvc_lists lists = {.kv_heads = heads};
     struct kvc_error error;
-    lists.format = (struct kvc_entry_format){
-        b->shape.type, d, b->shape.type == KVC_F32 ? 4 * d : b->shape.type == KVC_F16 ? 2 * d : d + 2 * ((d + 31) / 32)};
+    lists.format = (struct kvc_entry_format){b->shape.type, d,
+                                             b->shape.type == KVC_F32   ? 4 * d
+                                             : b->shape.type == KVC_F16 ? 2 * d
+                                                                        : d + 2 * ((d + 31) / 32)};
     lists.host_base = calloc(heads + 1, sizeof *lists.host_base);
     for (uint32_t h = 0; lists.host_base && h < heads; h++)
         lists.host_base[h + 1] = lists.host_base[h] + each;
@@ -185,7 +187,8 @@ static void print_method(const struct bench *b, const struct method *m, double f
         for (int j = 0; j < 2; j++)
             parts[j][i] = m->times[i][j];
     const double fewer = full_bytes / (double)m->bytes, faster = median(m->ratio);
-    printf("| %-5s | %2u | %2u | %3u | %-10s | %3u | %4u | %4u | %5llu | %6.2f | %6.2f | %5.2f | %6.0f | %6.0f | %6.0f |\n",
+    printf("| %-5s | %2u | %2u | %3u | %-10s | %3u | %4u | %4u | %5llu | %6.2f | %6.2f | %5.2f | %6.0f | %6.0f | %6.0f "
+           "|\n",
            kvc_type_name(b->shape.type), b->shape.heads, b->shape.kv_heads, b->shape.d, m->name, m->c, m->page, m->dims,
            (unsigned long long)m->top, fewer, faster, faster / fewer, full * 1e6, median(parts[0]) * 1e6,
            median(parts[1]) * 1e6);
@@ -228,8 +231,8 @@ static void bench_shape(struct bench *b, const struct shape *shape) {
             (struct method){"quest", KVC_SCORE_PAGE_BOUND, c, 16, d, t / 32, false, quest, {{0}}, {0}, {0}, 0};
         methods[count++] =
             (struct method){"sparq", KVC_SCORE_CHANNELS, c, 1, d / c, t / 2, true, turned, {{0}}, {0}, {0}, 0};
-        methods[count++] = (struct method){"hsa",  KVC_SCORE_PAGE_CHANNELS, c,     sizes.page, sizes.dims, t / 2,
-                                           false, &pages[made++],           {{0}}, {0},        {0},        0};
+        methods[count++] = (struct method){"hsa", KVC_SCORE_PAGE_CHANNELS, c,     sizes.page, sizes.dims, t / 2,
+                                           false, &pages[made++],          {{0}}, {0},        {0},        0};
     }
     for (int round = -1; round < ROUNDS; round++) { /* the first one is not counted */
         flush(b);
@@ -288,10 +291,11 @@ int main(int argc, char **argv) {
     must(kvc_threads_open(threads, &b.threads, &error), &error);
     must(kvc_backend_cpu.open(NULL, 0, threads, KVC_MATH_EXACT, &b.device, &error), &error);
     printf("%s, %u entries\n\n", b.device->name, b.entries);
-    printf("| cache |  H | Hk |   d | method     |   c | page | dims |   top |  fewer | faster | ratio |   full | choose "
-           "| attend |\n"
-           "|-------|----|----|-----|------------|-----|------|------|-------|--------|--------|-------|--------|--------"
-           "|--------|\n");
+    printf(
+        "| cache |  H | Hk |   d | method     |   c | page | dims |   top |  fewer | faster | ratio |   full | choose "
+        "| attend |\n"
+        "|-------|----|----|-----|------------|-----|------|------|-------|--------|--------|-------|--------|--------"
+        "|--------|\n");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         if (argc <= 3 || (size_t)atoi(argv[3]) == i)
             bench_shape(&b, &shapes[i]);

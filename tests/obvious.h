@@ -27,11 +27,13 @@ struct entry {
     float ring[RING]; /* morphkv: by query position % window */
     float *weight;    /* [rows] by query position: the group's summed weight; and in how many heads it was low */
     float *low;
+    bool hidden; /* rocketkv-mt: not to be chosen in this turn */
 };
 
 struct head { /* one list of entries of one layer */
     struct entry *entries;
     uint32_t count, held; /* held: by the fullest list of the layer when the last prompt was in */
+    uint32_t after;       /* and when that turn's prompt stage was over */
     uint32_t cursor;      /* lacache */
 };
 
@@ -42,6 +44,9 @@ struct moment {
     uint32_t layer, now, turn, step;
 };
 typedef void moment_fn(const struct moment *moment, const void *plan);
+/* What a decode step reads of list h, one mark an entry. Returns whether the outputs are to be mixed with the mean
+ * value of what could have been read: alpha [heads of the group] then says how much of them stays. */
+typedef bool select_fn(const struct moment *moment, uint32_t h, bool *read, float *alpha, const void *plan);
 
 enum method { FULL, WINDOW, STREAMING, SNAPKV, MORPHKV };
 

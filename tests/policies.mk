@@ -14,6 +14,11 @@ check_PROGRAMS += tests/test_methods_rows
 tests_test_methods_rows_SOURCES = tests/test_methods_rows.c $(KVC_SIDE_BY_SIDE)
 tests_test_methods_rows_LDADD = $(KVC_TEST_LIBS)
 
+check_PROGRAMS += tests/test_methods_select
+tests_test_methods_select_SOURCES = tests/test_methods_select.c tests/obvious_scores.c tests/obvious_scores.h \
+	$(KVC_SIDE_BY_SIDE)
+tests_test_methods_select_LDADD = $(KVC_TEST_LIBS)
+
 check_PROGRAMS += tests/test_policy
 tests_test_policy_SOURCES = tests/test_policy.c
 tests_test_policy_LDADD = $(KVC_TEST_LIBS)

@@ -3,6 +3,7 @@
 
 #include "tests/check.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -81,6 +82,10 @@ static void call(struct both *both, moment_fn *keep, uint32_t l, uint32_t now, u
     for (uint32_t h = 0; h < t->lists && turn; h++)
         moment.heads[h].held = most;
     keep(&moment, both->side->plan);
+    for (uint32_t h = most = 0; h < t->lists; h++)
+        most = moment.heads[h].count > most ? moment.heads[h].count : most;
+    for (uint32_t h = 0; h < t->lists && turn; h++)
+        moment.heads[h].after = most;
 }
 
 /* The turn of rows from .. from + rows - 1. */
@@ -106,6 +111,52 @@ static void prompt_both(struct both *both, uint32_t from, uint32_t rows) {
     }
 }
 
+/* What was read of a list, and its outputs, beside obvious code's choice. */
+static void compare_choice(struct both *both, uint32_t l, uint32_t h, uint32_t row, uint32_t step) {
+    const struct tensors *t = both->t;
+    const struct moment moment = {t, both->heads + (size_t)l * t->lists, l, row + 1, 0, step};
+    const struct head *head = &moment.heads[h];
+    const uint32_t group = t->heads / t->lists, n = head->count;
+    struct head chosen = {.entries = calloc(n, sizeof(struct entry))};
+    bool *read = calloc(n, sizeof *read);
+    int32_t *positions = malloc(t->rows * sizeof *positions);
+    float alpha[64], *s = malloc(n * sizeof *s), *a = malloc(n * sizeof *a), *out = malloc(t->d * sizeof *out);
+    size_t count = 0;
+    assert_true(chosen.entries && read && positions && s && a && out && group <= 64);
+    const bool mixed = both->side->select(&moment, h, read, alpha, both->side->plan);
+    for (uint32_t j = 0; j < n; j++)
+        if (read[j])
+            chosen.entries[chosen.count++] = head->entries[j];
+    assert_int_equal(
+        kvc_session_reads(kvc_replay_session(both->replay), l, h, positions, t->rows, &count, NULL), KVC_OK);
+    bool same = count == chosen.count;
+    for (uint32_t j = 0; same && j < count; j++)
+        same = positions[j] == chosen.entries[j].position;
+    if (!same)
+        fail_msg("%s: layer %u head %u step %u reads other entries (%zu, expected %u)", both->what, l, h, step, count,
+                 chosen.count);
+    for (uint32_t g = 0; g < group; g++) {
+        const size_t at = (size_t)(h * group + g) * t->d;
+        attend(chosen.entries, chosen.count, q_row(t, l, row) + at, t->d, s, a, out);
+        for (uint32_t c = 0; c < t->d && mixed; c++) {
+            float sum = 0, many = 0;
+            for (uint32_t j = 0; j < n; j++) {
+                sum += head->entries[j].hidden ? 0 : head->entries[j].v[c];
+                many += head->entries[j].hidden ? 0 : 1;
+            }
+            out[c] = fmaf(alpha[g], out[c], (1 - alpha[g]) * (sum / many));
+        }
+        if (memcmp(out, both->out + at, t->d * sizeof *out))
+            fail_msg("%s: layer %u head %u step %u: other output", both->what, l, h * group + g, step);
+    }
+    free(chosen.entries);
+    free(read);
+    free(positions);
+    free(s);
+    free(a);
+    free(out);
+}
+
 static void step_both(struct both *both, uint32_t row, uint32_t step) {
     const struct tensors *t = both->t;
     struct kvc_error error;
@@ -115,8 +166,11 @@ static void step_both(struct both *both, uint32_t row, uint32_t step) {
             fail_msg("%s: %s", both->what, error.text);
         for (uint32_t h = 0; h < t->lists; h++) {
             struct head *head = append_to(both, l, h, row);
-            compare_output(t, head, l, h, row, head->count, both->out, both->what);
+            if (!both->side->select)
+                compare_output(t, head, l, h, row, head->count, both->out, both->what);
         }
+        for (uint32_t h = 0; h < t->lists && both->side->select; h++)
+            compare_choice(both, l, h, row, step);
         call(both, both->side->step, l, row + 1, 0, step);
         compare_lists(kvc_replay_session(both->replay), both->heads, t, l, both->what);
     }
@@ -134,6 +188,7 @@ void side_run_turns(const struct tensors *t, const struct turn *turns, size_t tu
     options.policy = side->spec;
     options.cache_type = side->type;
     options.chunk = side->chunk;
+    options.record_reads = side->select != NULL;
     if (kvc_replay_open(engine, &geometry, &options, &both.replay, &error) != KVC_OK)
         fail_msg("%s: %s", both.what, error.text);
     both.heads = calloc(heads, sizeof *both.heads);

@@ -14,6 +14,7 @@ struct side {
     enum kvc_type type;
     uint32_t chunk;
     bool per_head; /* a list of entries for each query head: t->lists is set so */
+    select_fn *select; /* NULL: all is read */
 };
 
 struct turn {
