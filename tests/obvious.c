@@ -29,7 +29,7 @@ size_t kv_at(const struct tensors *t, uint32_t l, uint32_t row, uint32_t h) {
 
 struct tensors make_tensors(enum kind kind, uint64_t seed, uint32_t layers, uint32_t heads, uint32_t kv_heads,
                             uint32_t d, uint32_t rows) {
-    struct tensors t = {layers, heads, kv_heads, d, rows, kv_heads, NULL, NULL, NULL};
+    struct tensors t = {layers, heads, kv_heads, d, rows, kv_heads, NULL, NULL, NULL, NULL};
     const size_t nq = (size_t)layers * rows * heads * d, nk = (size_t)layers * rows * kv_heads * d;
     random_state = seed;
     t.q = malloc(nq * sizeof(float));
@@ -116,7 +116,7 @@ void attend(const struct entry *entries, uint32_t n, const float *q, uint32_t d,
         for (uint32_t j = first; j < end; j++) {
             const float p = kvc_exp(s[j] - m[t]);
             lane[(j - first) % 32] += p;
-            for (uint32_t c = 0; c < d; c++)
+            for (uint32_t c = 0; out && c < d; c++)
                 o[t * d + c] = fmaf(p, entries[j].v[c], o[t * d + c]);
         }
         for (uint32_t w = 16; w > 0; w /= 2)
@@ -130,7 +130,7 @@ void attend(const struct entry *entries, uint32_t n, const float *q, uint32_t d,
     for (uint32_t t = 0; t < tiles; t++) {
         const float c_t = kvc_exp(m[t] - M);
         L = fmaf(c_t, l[t], L);
-        for (uint32_t c = 0; c < d; c++)
+        for (uint32_t c = 0; out && c < d; c++)
             sum[c] = fmaf(c_t, o[t * d + c], sum[c]);
     }
     for (uint32_t j = 0; j < n; j++)

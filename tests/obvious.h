@@ -11,6 +11,7 @@ struct tensors {
     uint32_t layers, heads, kv_heads, d, rows;
     uint32_t lists;   /* of entries in a layer: kv_heads, or heads for a policy with per=head */
     float *q, *k, *v; /* [layers, rows, heads, d] or kv_heads */
+    bool *going;      /* NULL, or [layers, rows]: the rows of prompts that reach a layer */
 };
 
 float *q_row(const struct tensors *t, uint32_t l, uint32_t row);

@@ -26,3 +26,13 @@ tests_test_policy_LDADD = $(KVC_TEST_LIBS)
 check_PROGRAMS += tests/test_stage
 tests_test_stage_SOURCES = tests/test_stage.c
 tests_test_stage_LDADD = $(KVC_TEST_LIBS)
+
+check_PROGRAMS += tests/test_methods_mass
+tests_test_methods_mass_SOURCES = tests/test_methods_mass.c tests/obvious_mass.c tests/obvious_mass.h \
+	tests/obvious_scores.c tests/obvious_scores.h $(KVC_SIDE_BY_SIDE)
+tests_test_methods_mass_LDADD = $(KVC_TEST_LIBS)
+
+check_PROGRAMS += tests/test_methods_layers
+tests_test_methods_layers_SOURCES = tests/test_methods_layers.c tests/obvious_mass.c tests/obvious_mass.h \
+	tests/obvious_scores.c tests/obvious_scores.h $(KVC_SIDE_BY_SIDE)
+tests_test_methods_layers_LDADD = $(KVC_TEST_LIBS)

@@ -1,0 +1,146 @@
+/* test_methods_layers.c - cake and fastkv keep exactly what obvious code keeps (tests/obvious_mass.c), alone and with
+ * other methods. */
+#include "tests/obvious_mass.h"
+#include "tests/obvious_scores.h"
+#include "tests/side_by_side.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static struct side side_of(const char *spec, const struct parts *parts) {
+    return (struct side){.spec = spec, .prompt = parts_prompt, .step = parts_step, .plan = parts};
+}
+
+static void run_parts(const char *spec, const struct parts *parts, uint32_t layers) {
+    const struct side side = side_of(spec, parts);
+    side_run_all(&side, layers);
+}
+
+/* One turn, of which some rows do not reach the upper layers. */
+static void run_rows(const char *spec, const struct parts *parts, uint32_t layers, const struct turn *turn) {
+    const struct side side = side_of(spec, parts);
+    side_run_kinds(&side, layers, turn, 1);
+}
+
+/* ---- cake ---- */
+
+static void run_cake(const char *spec, struct mass_plan plan, uint32_t layers) {
+    struct cake_seen seen = {.mean = 0};
+    plan.seen = &seen;
+    const struct parts parts = {.prompt = obvious_cake, .prompt_plan = &plan};
+    run_parts(spec, &parts, layers);
+}
+
+static const struct mass_plan cake_standard = {
+    .budget = 40, .window = 32, .kernel = 5, .average = true, .gamma = 200, .tau1 = 1, .tau2 = 1};
+
+static void test_cake(void **state) {
+    (void)state;
+    struct mass_plan plan = cake_standard;
+    run_cake("cake:budget=40", plan, 3);
+    plan.window = 8, plan.gamma = 0, plan.tau1 = 2.5, plan.tau2 = 0.4;
+    run_cake("cake:budget=40,window=8,gamma=0,tau1=2.5,tau2=0.4", plan, 4);
+    plan.window = 39, plan.gamma = 1e6, plan.kernel = 1, plan.tau1 = plan.tau2 = 1;
+    run_cake("cake:budget=40,window=39,gamma=1e6,kernel=1", plan, 2);
+    plan.window = 1, plan.gamma = 200, plan.kernel = 9, plan.average = false, plan.skip_layers = 1;
+    run_cake("cake:budget=40,window=1,kernel=9,pooling=max,skip_layers=1", plan, 4);
+    plan.window = 4, plan.skip_layers = 0, plan.kernel = 5, plan.average = true, plan.tau1 = 0.05, plan.tau2 = 100;
+    run_cake("cake:budget=40,window=4,tau1=0.05,tau2=100", plan, 3);
+}
+
+/* ---- fastkv ---- */
+
+static void test_fastkv(void **state) {
+    (void)state;
+    struct mass_plan plan = {.budget = 40, .window = 8, .kernel = 7, .average = true, .tsp = 2048, .tsp_layer = 1};
+    const struct parts parts = {.prompt = obvious_fastkv, .prompt_plan = &plan};
+    run_parts("fastkv:budget=40", &parts, 4); /* prompts below tsp */
+    struct turn turn = {90, 12};
+    plan.tsp = 60;
+    run_rows("fastkv:budget=40,tsp=60", &parts, 4, &turn);
+    plan.tsp = 30; /* below the budget */
+    run_rows("fastkv:budget=40,tsp=30", &parts, 5, &turn);
+    plan.tsp_layer = 0, plan.tsp = 9, plan.average = false, plan.kernel = 1;
+    run_rows("fastkv:budget=40,tsp=9,tsp_layer=0,pooling=max,kernel=1", &parts, 2, &turn);
+    turn.prompt = 41;
+    plan.tsp = 40, plan.tsp_layer = 1;
+    run_rows("fastkv:budget=40,tsp=40,tsp_layer=1,pooling=max,kernel=1", &parts, 2, &turn); /* none above */
+    turn.prompt = 290;
+    plan.window = 39, plan.tsp = 270, plan.tsp_layer = 0, plan.kernel = 63, plan.average = true, plan.budget = 280;
+    run_rows("fastkv:budget=280,window=39,tsp=270,tsp_layer=0,kernel=63", &parts, 2, &turn);
+    turn.prompt = 1;
+    run_rows("fastkv:budget=280,window=39,tsp=270,tsp_layer=0,kernel=63", &parts, 2, &turn);
+    turn = (struct turn){100, 9};
+    plan = (struct mass_plan){
+        .share = 20, .window = 8, .kernel = 7, .average = true, .tsp = 50, .tsp_layer = 1, .skip_layers = 1};
+    run_rows("fastkv:budget=20%,tsp=50,tsp_layer=1,skip_layers=1", &parts, 3, &turn);
+}
+
+/* ---- with other methods ---- */
+
+static void test_pairs(void **state) {
+    (void)state;
+    static const struct turn turn = {90, 20};
+    const struct plan morphkv = {FULL,       MORPHKV,             .budget = UINT32_MAX,
+                                 .every = 1, .decode_budget = 30, .decode_window = 8};
+    const struct plan snapkv = {SNAPKV, FULL, .budget = 40, .window = 8, .kernel = 7};
+    const struct plan streaming = {FULL, STREAMING, .budget = UINT32_MAX, .sinks = 4, .decode_budget = 30};
+    const struct mass_plan h2o = {.budget = 30};
+    struct cake_seen seen = {.mean = 0};
+    struct mass_plan cake = cake_standard;
+    const struct mass_plan fastkv = {
+        .budget = 40, .window = 8, .kernel = 7, .average = true, .tsp = 50, .tsp_layer = 0};
+    const struct mass_plan rows_only = {.window = 8, .kernel = 7, .average = true, .tsp = 50, .tsp_layer = 0};
+    cake.window = 8, cake.seen = &seen;
+    struct parts parts = {obvious_prompt, obvious_cake, obvious_step, &morphkv, &cake, &morphkv};
+    run_rows("cake:budget=40,window=8+morphkv:budget=30,window=8", &parts, 3, &turn);
+    parts = (struct parts){NULL, obvious_cake, obvious_step, NULL, &cake, &streaming};
+    run_rows("cake:budget=40,window=8+streaming:budget=30", &parts, 2, &turn);
+    parts = (struct parts){obvious_mass_look, obvious_cake, obvious_mass_step, &h2o, &cake, &h2o};
+    run_rows("cake:budget=40,window=8+h2o:budget=30", &parts, 2, &turn);
+    parts = (struct parts){obvious_prompt, obvious_fastkv, obvious_step, &morphkv, &fastkv, &morphkv};
+    run_rows("fastkv:budget=40,tsp=50+morphkv:budget=30,window=8", &parts, 3, &turn);
+    parts = (struct parts){obvious_mass_look, obvious_fastkv, obvious_mass_step, &h2o, &fastkv, &h2o};
+    run_rows("fastkv:budget=40,tsp=50+h2o:budget=30", &parts, 2, &turn);
+    parts = (struct parts){obvious_fastkv, obvious_prompt, obvious_step, &rows_only, &snapkv, &snapkv};
+    run_rows("snapkv:budget=40,window=8+fastkv:budget=99,tsp=50", &parts, 3, &turn);
+}
+
+/* ---- shares of the prompt, and turns ---- */
+
+static void test_turns(void **state) {
+    (void)state;
+    static const struct turn turns[] = {{60, 11}, {5, 13}, {1, 9}, {50, 10}};
+    static const struct mass_plan h2o = {.budget = 40};
+    static const struct mass_plan fastkv = {
+        .budget = 30, .window = 8, .kernel = 7, .average = true, .tsp = 40, .tsp_layer = 0};
+    static const struct mass_plan fastkv_share = {
+        .share = 70, .window = 8, .kernel = 7, .average = true, .tsp = 20, .tsp_layer = 1};
+    struct cake_seen seen = {.mean = 0};
+    struct mass_plan cake = cake_standard, cake_share;
+    cake.window = 8, cake.seen = &seen;
+    cake_share = cake;
+    cake_share.share = 40;
+    const struct {
+        const char *spec;
+        struct parts parts;
+    } cases[] = {{"cake:budget=40,window=8", {.prompt = obvious_cake, .prompt_plan = &cake}},
+                 {"cake:budget=40%,window=8", {.prompt = obvious_cake, .prompt_plan = &cake_share}},
+                 {"cake:budget=40,window=8+h2o:budget=40",
+                  {obvious_mass_look, obvious_cake, obvious_mass_step, &h2o, &cake, &h2o}},
+                 {"fastkv:budget=30,tsp=40,tsp_layer=0", {.prompt = obvious_fastkv, .prompt_plan = &fastkv}},
+                 {"fastkv:budget=70%,tsp=20,tsp_layer=1", {.prompt = obvious_fastkv, .prompt_plan = &fastkv_share}}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        const struct side side = side_of(cases[c].spec, &cases[c].parts);
+        side_run_kinds(&side, 3, turns, sizeof turns / sizeof *turns);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cake), cmocka_unit_test(test_fastkv),
+                                       cmocka_unit_test(test_pairs), cmocka_unit_test(test_turns)};
+    return cmocka_run_group_tests(tests, side_open, side_close);
+}
