@@ -2,6 +2,8 @@
 #include "core/cache.h"
 #include "core/policy.h"
 
+#include <math.h>
+
 struct kvc_method_place kvc_policy_place(const struct kvc_policy *policy, enum kvc_stage_kind stage, uint32_t layer,
                                          const struct kvc_geometry *g, const struct kvc_entry_format *format) {
     const struct kvc_method *method = kvc_policy_holder(policy, stage);
@@ -29,6 +31,33 @@ static double entries_of(const struct kvc_method_place *at, uint64_t prompt, uin
     return class->bound ? (double)class->bound(&at->method->values, prompt, 0) : (double)(prompt + steps);
 }
 
+/* Entries read of a head of which a select method sees n; and the bytes that choosing them costs. */
+static double reads_of(const struct kvc_method_place *at, uint64_t prompt, uint64_t after, double n, double *choose) {
+    const struct kvc_place *place = &at->place;
+    const struct kvc_stage_info info = {
+        .held = prompt, .after = after, .entries = (uint64_t)(n + 0.5), .head_size = place->head_size};
+    const struct kvc_select select = at->method->policy->sizes(&at->method->values, &info);
+    const double top = (double)select.top, d = place->head_size;
+    if (n <= (double)select.budget)
+        return n;
+    const double pages = select.page ? ceil(n / select.page) : 0;
+    switch (select.kind) {
+    case KVC_SELECT_EXACT:
+        *choose = n * place->entry_bytes / 2;
+        break;
+    case KVC_SELECT_CHANNELS:
+        *choose = n * select.dims * place->element_bytes + (select.mean_value ? d * sizeof(float) : 0);
+        break;
+    case KVC_SELECT_PAGE_CHANNELS:
+        *choose = pages * select.dims * place->page_element_bytes;
+        break;
+    case KVC_SELECT_PAGE_BOUND: /* both sides of a channel where the group's signs differ: at random, all but 2^(1-G) */
+        *choose = pages * d * (2 - exp2(1 - (double)place->group)) * place->page_element_bytes;
+        return top * select.page < n ? top * select.page : n;
+    }
+    return top < n ? top : n;
+}
+
 static double least(double a, double b) { return a < b ? a : b; }
 
 double kvc_policy_kept(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *g,
@@ -52,14 +81,16 @@ static void add_layer(const struct kvc_policy *policy, uint32_t layer, const str
     double held = kvc_policy_kept(policy, layer, g, format, prompt);
     const double lists = select.place.kv_heads;
     const uint64_t after = (uint64_t)(held + 0.5);
+    const double seen = select.method && select.method->policy->seen
+                            ? (double)select.method->policy->seen(&select.method->values, prompt)
+                            : (double)after;
     formula->entries += held * lists;
     for (uint64_t t = 1; t <= steps; t++) {
         double choose = 0, read = held + 1;
-        if (select.method)
-            read = select.method->policy->reads
-                       ? select.method->policy->reads(&select.method->values, &select.place, prompt, after,
-                                                      (uint64_t)(held + 1.5), &choose)
-                       : read;
+        if (select.method && select.method->policy->sizes) {
+            const double fresh = held + 1 - (double)after;
+            read = reads_of(&select, prompt, after, seen < (double)after ? seen + fresh : held + 1, &choose);
+        }
         formula->read_bytes += lists * (read * select.place.entry_bytes + choose);
         formula->select_bytes += lists * choose;
         held = held + 1;

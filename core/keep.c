@@ -329,8 +329,20 @@ enum kvc_status kvc_stage_run_prompt(struct kvc_stage *stage, struct kvc_error *
     return status == KVC_OK ? run_holder(stage, KVC_STAGE_PROMPT, MEMBER(prompt), false, error) : status;
 }
 
+static enum kvc_status select_by_sizes(struct kvc_stage *stage, const struct kvc_values *values,
+                                       struct kvc_error *error) {
+    const struct kvc_select select = values->policy->sizes(values, &stage->info);
+    return kvc_stage_select(stage, &select, error);
+}
+
 enum kvc_status kvc_stage_run_select(struct kvc_stage *stage, struct kvc_error *error) {
-    return run_holder(stage, KVC_STAGE_SELECT, MEMBER(select), true, error);
+    const struct kvc_policy *policy = stage->session->policy;
+    for (size_t i = 0; i < policy->count; i++) {
+        const struct kvc_policy_class *class = policy->method[i].policy;
+        if ((policy->method[i].stages & KVC_STAGE_SELECT) && stage->session->use[i].acts[stage->layer])
+            return run_method(stage, i, class->select ? class->select : select_by_sizes, true, error);
+    }
+    return KVC_OK;
 }
 
 enum kvc_status kvc_stage_run_decode(struct kvc_stage *stage, struct kvc_error *error) {

@@ -475,11 +475,12 @@ struct kvc_policy_class {
     /* Most entries a head holds after prompt (steps 0) or after so many decode steps; for "will it fit". */
     uint64_t (*bound)(const struct kvc_values *values, uint64_t prompt, uint64_t steps);
     /* The method's formulas, for `kvcull bench`: entries of a head, in the mean over the layer's heads, after the prompt
-     * or after so many decode steps; NULL: bound(prompt, 0). And for a select method: how many of the n entries of a head a
-     * step reads, and in *choose the bytes that choosing them reads of that head; after: entries after the prompt. */
+     * or after so many decode steps; NULL: bound(prompt, 0). */
     double (*entries)(const struct kvc_values *values, const struct kvc_place *place, uint64_t prompt, uint64_t steps);
-    double (*reads)(const struct kvc_values *values, const struct kvc_place *place, uint64_t prompt, uint64_t after,
-                    uint64_t n, double *choose);
+    /* What a step reads, from the info's held, after, entries and head_size; in place of `select` where that is all. */
+    struct kvc_select (*sizes)(const struct kvc_values *values, const struct kvc_stage_info *info);
+    /* Entries of the view that the prompt stage leaves; NULL: all it leaves. */
+    uint64_t (*seen)(const struct kvc_values *values, uint64_t prompt);
     void (*chunking)(const struct kvc_values *values, struct kvc_chunking *chunking); /* with KVC_STAGE_CHUNK */
     /* Entries a head keeps between the chunks; NULL: bound(prompt, 0). */
     uint64_t (*between)(const struct kvc_values *values, const struct kvc_place *place, uint64_t prompt);

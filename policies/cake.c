@@ -114,8 +114,8 @@ static enum kvc_status look(struct kvc_stage *stage, const struct kvc_values *va
         status = kvc_stage_moments(stage, window, window, (float)kvc_value_real(values, "gamma"), heads, &dispersion,
                                    &variance, error);
     if (status == KVC_OK)
-        status = kvc_stage_pool(stage, heads, window, (uint32_t)kvc_value_int(values, "kernel"),
-                                kvc_pooling_of(values), error);
+        status = kvc_stage_pool(stage, heads, window, (uint32_t)kvc_value_int(values, "kernel"), kvc_pooling_of(values),
+                                error);
     if (status == KVC_OK)
         status = kvc_stage_scores(stage, &scores, error);
     if (status == KVC_OK)
@@ -140,11 +140,8 @@ static enum kvc_status shrink(struct kvc_stage *stage, const struct cake_layer *
     status = kvc_stage_scores(stage, &scores, error);
     if (status == KVC_OK)
         status = kvc_stage_column_scores(stage, 0, 1, scores, error);
-    const struct kvc_keep keep = {.tail = window,
-                                  .top = layer->budget,
-                                  .limit = layer->budget + window,
-                                  .recent = INT64_MAX,
-                                  .scores = scores};
+    const struct kvc_keep keep = {
+        .tail = window, .top = layer->budget, .limit = layer->budget + window, .recent = INT64_MAX, .scores = scores};
     return status == KVC_OK ? kvc_stage_keep(stage, &keep, error) : status;
 }
 
@@ -171,16 +168,18 @@ const struct kvc_policy_class kvc_policy_cake = {
             "whose attention to an entry changes from query to query, gets a larger share. Shares are dealt out anew "
             "after every layer of the prompt: the layers so far share all of the cache and shrink as more come. Within "
             "a layer the entries stay whose weights have the highest mean and variance.",
-    .formula = "per layer, over the last w queries and the entries older than they: disp = -sum a log(a + 1e-10), var = "
-               "variance over the queries, both summed over entries and query heads; P = disp^(1/tau1) var^(1/tau2); "
-               "layer l's budget is about P_l / (sum of P so far) L (B - w), and w; score of an entry = mean + gamma "
-               "variance per query head, pooled, then the mean over the group",
+    .formula =
+        "per layer, over the last w queries and the entries older than they: disp = -sum a log(a + 1e-10), var = "
+        "variance over the queries, both summed over entries and query heads; P = disp^(1/tau1) var^(1/tau2); "
+        "layer l's budget is about P_l / (sum of P so far) L (B - w), and w; score of an entry = mean + gamma "
+        "variance per query head, pooled, then the mean over the group",
     .memory = "B entries after the prompt in the mean over the layers, one more per generated token, and 1 float32 per "
               "entry and KV head for its score; while the prompt passes, the layers so far hold up to L B in all",
     .traffic = "B + generated entries per generated token in the mean over the layers",
-    .differences = "scores are one per KV head; every layer's own window of the newest w entries is outside its budget of "
-                   "P; a share as budget counts from what the first of its layers holds, also in later turns, where a "
-                   "layer's cap is what it holds itself; where all P are 0 (window=1) layers share evenly",
+    .differences =
+        "scores are one per KV head; every layer's own window of the newest w entries is outside its budget of "
+        "P; a share as budget counts from what the first of its layers holds, also in later turns, where a "
+        "layer's cap is what it holds itself; where all P are 0 (window=1) layers share evenly",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .check = kvc_check_window,

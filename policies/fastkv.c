@@ -55,8 +55,8 @@ static enum kvc_status make_scores(struct kvc_stage *stage, const struct kvc_val
     if (status == KVC_OK)
         status = kvc_stage_window_mass(stage, window, heads, error);
     if (status == KVC_OK)
-        status = kvc_stage_pool(stage, heads, window, (uint32_t)kvc_value_int(values, "kernel"),
-                                kvc_pooling_of(values), error);
+        status = kvc_stage_pool(stage, heads, window, (uint32_t)kvc_value_int(values, "kernel"), kvc_pooling_of(values),
+                                error);
     if (status == KVC_OK)
         status = kvc_stage_scores(stage, scores, error);
     return status == KVC_OK ? kvc_stage_group(stage, heads, 1.0f, *scores, error) : status;
@@ -153,14 +153,16 @@ const struct kvc_policy_class kvc_policy_fastkv = {
             "is computed; of its rows only those that the window's queries looked at most go on, and the layers above "
             "compute and store these alone. So prefill takes about half the time. In each layer the cache is cut as "
             "snapkv does.",
-    .formula = "score_j = sum over the group's heads of pool(sum over the window's queries i of a_ij); kept = top B - w, "
-               "and the last w; after tsp_layer the rows go on whose score, summed over KV heads, is among the top tsp "
-               "- w, and the last w",
+    .formula =
+        "score_j = sum over the group's heads of pool(sum over the window's queries i of a_ij); kept = top B - w, "
+        "and the last w; after tsp_layer the rows go on whose score, summed over KV heads, is among the top tsp "
+        "- w, and the last w",
     .memory = "B entries after the prompt, one more per generated token; above tsp_layer at most tsp of the prompt",
     .traffic = "B + generated entries per generated token, above tsp_layer min(B, tsp) + generated",
-    .differences = "one selection per KV head from its group's sum, where the authors' code has no group sum; of a later "
-                   "turn only its own rows are left out; prompts up to tsp tokens pass all layers whole. Logits of "
-                   "prompt rows other than the last one are not those of a whole prompt",
+    .differences =
+        "one selection per KV head from its group's sum, where the authors' code has no group sum; of a later "
+        "turn only its own rows are left out; prompts up to tsp tokens pass all layers whole. Logits of "
+        "prompt rows other than the last one are not those of a whole prompt",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_PROPAGATE,
     .options = options,
     .check = check,

@@ -34,11 +34,13 @@ const struct kvc_policy_class kvc_policy_h2o = {
                "last `recent` tokens the lowest score goes until B are left",
     .memory = "B entries (B + 1 within a decode step), and 2 float32 per entry and KV head for the sums; with per=head "
               "all of it per query head",
-    .traffic = "B + 1 entries per generated token, and the sums; a prompt's keys are read once more, for the weights of "
-               "all its queries",
-    .differences = "scores are summed over the group (per=head keeps query heads apart, as the paper does); the prompt is "
-                   "attended to in full and then cut, where the paper evicts while it reads it; what a joined method's "
-                   "decode steps attended to is not counted",
+    .traffic =
+        "B + 1 entries per generated token, and the sums; a prompt's keys are read once more, for the weights of "
+        "all its queries",
+    .differences =
+        "scores are summed over the group (per=head keeps query heads apart, as the paper does); the prompt is "
+        "attended to in full and then cut, where the paper evicts while it reads it; what a joined method's "
+        "decode steps attended to is not counted",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .check = kvc_check_recent,

@@ -45,8 +45,7 @@ static enum kvc_status check_model(const struct kvc_values *values, const struct
     return kvc_check_dims(values, geometry, error);
 }
 
-static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
-    const struct kvc_stage_info *info = kvc_stage_info(stage);
+static struct kvc_select sizes_for(const struct kvc_values *values, const struct kvc_stage_info *info) {
     struct kvc_select select = {.kind = KVC_SELECT_PAGE_CHANNELS};
     struct kvc_hsa_sizes sizes;
     if (kvc_value_given(values, "budget")) {
@@ -67,7 +66,7 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_values *
     }
     select.page = sizes.page;
     select.dims = sizes.dims;
-    return kvc_stage_select(stage, &select, error);
+    return select;
 }
 
 const struct kvc_policy_class kvc_policy_hsa = {
@@ -89,4 +88,4 @@ const struct kvc_policy_class kvc_policy_hsa = {
     .options = options,
     .check = check,
     .check_model = check_model,
-    .select = choose};
+    .sizes = sizes_for};

@@ -46,16 +46,18 @@ const struct kvc_policy_class kvc_policy_keyformer = {
             "The scores therefore get Gumbel noise, one draw per key and query head, and are divided by a temperature "
             "that rises from step to step, so that the softmax becomes flatter the more has been evicted. These "
             "weights are added up over all queries so far; the lowest sum that is not recent goes.",
-    .formula = "score_k = sum over all queries i so far and the group's heads of softmax_k((s_ik + g_k) / tau) over what "
-               "i attended to; g = -log(-log(u)), u from Philox4x32-10 with counter (layer, query head, position of k, "
-               "0) and key `seed`; tau = tau_init in the prompt, tau_init + (tau_end - tau_init) min(t, steps) / steps "
-               "in decode step t",
+    .formula =
+        "score_k = sum over all queries i so far and the group's heads of softmax_k((s_ik + g_k) / tau) over what "
+        "i attended to; g = -log(-log(u)), u from Philox4x32-10 with counter (layer, query head, position of k, "
+        "0) and key `seed`; tau = tau_init in the prompt, tau_init + (tau_end - tau_init) min(t, steps) / steps "
+        "in decode step t",
     .memory = "B entries (B + 1 within a decode step), and 2 float32 per entry and KV head for the sums",
     .traffic = "B + 1 entries per generated token, and the sums; a prompt's keys are read twice more, for the noisy "
                "weights of all its queries",
-    .differences = "one draw of noise per key, where the authors' code draws anew for every query; tau counts this "
-                   "turn's decode steps; scores are summed over the group; what a joined method's decode steps attended "
-                   "to is not counted",
+    .differences =
+        "one draw of noise per key, where the authors' code draws anew for every query; tau counts this "
+        "turn's decode steps; scores are summed over the group; what a joined method's decode steps attended "
+        "to is not counted",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .check = kvc_check_recent,

@@ -31,8 +31,8 @@ static enum kvc_status check(const struct kvc_values *values, struct kvc_error *
                     kvc_value_text(values, "page"), PAGE_MOST);
 }
 
-static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
-    const uint64_t held = kvc_stage_info(stage)->held, budget = kvc_budget(values, held, 0);
+static struct kvc_select sizes_for(const struct kvc_values *values, const struct kvc_stage_info *info) {
+    const uint64_t held = info->held, budget = kvc_budget(values, held, 0);
     uint64_t page = (uint64_t)page_of(values);
     if (page == 0)
         page = (2 * held + budget) / (2 * budget);
@@ -40,7 +40,7 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_values *
     const uint64_t top = budget / (2 * page);
     const struct kvc_select select = {
         .kind = KVC_SELECT_PAGE_BOUND, .page = (uint32_t)page, .budget = budget, .top = top > 0 ? top : 1};
-    return kvc_stage_select(stage, &select, error);
+    return select;
 }
 
 const struct kvc_policy_class kvc_policy_quest = {
@@ -60,4 +60,4 @@ const struct kvc_policy_class kvc_policy_quest = {
     .stages = KVC_STAGE_SELECT,
     .options = options,
     .check = check,
-    .select = choose};
+    .sizes = sizes_for};

@@ -61,6 +61,12 @@ static enum kvc_status filter(struct kvc_stage *stage, const struct kvc_values *
     return view ? kvc_stage_view(stage, &keep, error) : kvc_stage_keep(stage, &keep, error);
 }
 
+/* Entries of the filtered list after the prompt. */
+static uint64_t seen(const struct kvc_values *values, uint64_t prompt) {
+    const uint64_t kept = sizes_of(values, prompt, kvc_window_queries(values)).kept;
+    return kept < prompt ? kept : prompt;
+}
+
 static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     return filter(stage, values, false, error);
 }
@@ -69,17 +75,13 @@ static enum kvc_status prompt_view(struct kvc_stage *stage, const struct kvc_val
     return filter(stage, values, true, error);
 }
 
-static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
-    const struct kvc_stage_info *info = kvc_stage_info(stage);
+static struct kvc_select sizes_for(const struct kvc_values *values, const struct kvc_stage_info *info) {
     const struct kvc_rocket_sizes sizes = sizes_of(values, info->held, kvc_window_queries(values));
     const struct kvc_hsa_sizes hsa = kvc_hsa_sizes(sizes.c2, info->head_size);
     const uint64_t t = kvc_budget(values, info->held, 0);
-    const struct kvc_select select = {.kind = KVC_SELECT_PAGE_CHANNELS,
-                                      .page = hsa.page,
-                                      .dims = hsa.dims,
-                                      .budget = t,
-                                      .top = kvc_half(t)};
-    return kvc_stage_select(stage, &select, error);
+    const struct kvc_select select = {
+        .kind = KVC_SELECT_PAGE_CHANNELS, .page = hsa.page, .dims = hsa.dims, .budget = t, .top = kvc_half(t)};
+    return select;
 }
 
 #define FORMULA                                                                                                        \
@@ -105,7 +107,7 @@ const struct kvc_policy_class kvc_policy_rocketkv = {
     .queries = kvc_window_queries,
     .bound = bound,
     .prompt = prompt,
-    .select = choose};
+    .sizes = sizes_for};
 
 const struct kvc_policy_class kvc_policy_rocketkv_mt = {
     .name = "rocketkv-mt",
@@ -123,4 +125,5 @@ const struct kvc_policy_class kvc_policy_rocketkv_mt = {
     .check = check,
     .queries = kvc_window_queries,
     .prompt = prompt_view,
-    .select = choose};
+    .sizes = sizes_for,
+    .seen = seen};

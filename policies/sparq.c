@@ -27,13 +27,13 @@ static enum kvc_status check(const struct kvc_values *values, struct kvc_error *
         status = kvc_check_given(values, names[i], error);
     for (int i = 1; i < 3 && status == KVC_OK; i++)
         if (!budget && !kvc_value_given(values, names[i]))
-            status = kvc_fail(error, KVC_USAGE,
-                              "policy sparq: %s= is missing: give budget=, or dims= and topk=, each at least 1",
-                              names[i]);
+            status =
+                kvc_fail(error, KVC_USAGE,
+                         "policy sparq: %s= is missing: give budget=, or dims= and topk=, each at least 1", names[i]);
     if (status != KVC_OK || kvc_value_is_share(values, "budget"))
         return status;
-    const int64_t topk = kvc_value_given(values, "topk") ? kvc_value_int(values, "topk")
-                                                         : (kvc_value_int(values, "budget") + 1) / 2;
+    const int64_t topk =
+        kvc_value_given(values, "topk") ? kvc_value_int(values, "topk") : (kvc_value_int(values, "budget") + 1) / 2;
     const int64_t local = kvc_value_int(values, "local");
     if (budget && topk > kvc_value_int(values, "budget"))
         return kvc_fail(error, KVC_USAGE, "policy sparq: topk=%lld: must be 1 to budget=%lld", (long long)topk,
@@ -50,8 +50,7 @@ static enum kvc_status check_model(const struct kvc_values *values, const struct
     return kvc_check_dims(values, geometry, error);
 }
 
-static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
-    const struct kvc_stage_info *info = kvc_stage_info(stage);
+static struct kvc_select sizes_for(const struct kvc_values *values, const struct kvc_stage_info *info) {
     const uint64_t n = info->entries, topk = (uint64_t)kvc_value_int(values, "topk");
     const uint64_t budget = kvc_value_given(values, "budget") ? kvc_budget(values, info->held, 0) : topk;
     uint64_t dims = (uint64_t)kvc_value_int(values, "dims");
@@ -67,7 +66,7 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_values *
                                 .local = (uint64_t)kvc_value_int(values, "local"),
                                 .mean_value = !strcmp(kvc_value_text(values, "mean_value"), "on")};
     select.local = select.local < select.top ? select.local : select.top;
-    return kvc_stage_select(stage, &select, error);
+    return select;
 }
 
 const struct kvc_policy_class kvc_policy_sparq = {
@@ -89,4 +88,4 @@ const struct kvc_policy_class kvc_policy_sparq = {
     .options = options,
     .check = check,
     .check_model = check_model,
-    .select = choose};
+    .sizes = sizes_for};

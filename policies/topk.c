@@ -7,10 +7,10 @@ static const struct kvc_option options[] = {
     {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, "entries read per KV head and step"},
     {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
 
-static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
-    const uint64_t budget = kvc_budget(values, kvc_stage_info(stage)->held, 0);
+static struct kvc_select sizes_for(const struct kvc_values *values, const struct kvc_stage_info *info) {
+    const uint64_t budget = kvc_budget(values, info->held, 0);
     const struct kvc_select select = {.kind = KVC_SELECT_EXACT, .budget = budget, .top = budget};
-    return kvc_stage_select(stage, &select, error);
+    return select;
 }
 
 const struct kvc_policy_class kvc_policy_topk = {
@@ -26,4 +26,4 @@ const struct kvc_policy_class kvc_policy_topk = {
     .differences = "one choice per KV head, by the sum of its group's weights",
     .stages = KVC_STAGE_SELECT,
     .options = options,
-    .select = choose};
+    .sizes = sizes_for};
