@@ -104,11 +104,12 @@ KVC_KERNEL(pack_w)(KVC_SPAN(float, packed), KVC_GLOBAL const kvc_u8 *w, kvc_u64 
  * trailing ones. */
 #define KVC_REVERSED(i) ((((i)&1) << 4) | (((i)&2) << 2) | ((i)&4) | (((i)&8) >> 2) | (((i)&16) >> 4))
 
+/* Grid: blocks of rows, blocks of outputs: neighbours share their weights. */
 #if KVC_WORKERS == 1
 /* A work-item 8 rows x 32 outputs. */
 KVC_GROUP_KERNEL(product)(KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, w), kvc_u64 K, kvc_u64 N,
                           kvc_u64 first, kvc_u64 count, KVC_SPAN(const float, bias), kvc_u64 rows) {
-    kvc_u64 n0 = (kvc_u64)KVC_GROUP_ID(0) * KVC_PACK_W, row0 = (kvc_u64)KVC_GROUP_ID(1) * KVC_PACK_X;
+    kvc_u64 n0 = (kvc_u64)KVC_GROUP_ID(1) * KVC_PACK_W, row0 = (kvc_u64)KVC_GROUP_ID(0) * KVC_PACK_X;
     float16 stack[5][KVC_PACK_X][2], sum[KVC_PACK_X][2];
     for (kvc_u32 i = 0; i < 32; i++) {
         kvc_u32 lane = KVC_REVERSED(i), depth = 0;
@@ -155,7 +156,7 @@ KVC_GROUP_KERNEL(product)(KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN
 /* A group 32 rows x 64 outputs, a work-item 4 x 4 of them: rows 4a.., outputs b, b + 16, b + 32, b + 48. */
 KVC_GROUP_KERNEL(product)(KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, w), kvc_u64 K, kvc_u64 N,
                           kvc_u64 first, kvc_u64 count, KVC_SPAN(const float, bias), kvc_u64 rows) {
-    kvc_u64 n0 = (kvc_u64)KVC_GROUP_ID(0) * KVC_PACK_W, row0 = (kvc_u64)KVC_GROUP_ID(1) * KVC_PACK_X;
+    kvc_u64 n0 = (kvc_u64)KVC_GROUP_ID(1) * KVC_PACK_W, row0 = (kvc_u64)KVC_GROUP_ID(0) * KVC_PACK_X;
     kvc_u32 ra = KVC_LOCAL_ID() / 16 * 4, nb = KVC_LOCAL_ID() % 16;
     float stack[5][4][4], sum[4][4];
 #if defined(__CUDACC__)

@@ -74,7 +74,7 @@ struct kvc_buffer *kvc_offload_spare(struct kvc_offload *offload, uint64_t bytes
         kvc_offload_count(offload, KVC_MEMORY_SCRATCH, -(int64_t)spare->bytes);
         spare->handle = NULL;
     }
-    bytes = (bytes + 65535) / 65536 * 65536;
+    bytes = (bytes + bytes / 2 + 65535) / 65536 * 65536; /* some more, so that it need not grow at every step */
     if (bytes > SIZE_MAX || offload->driver->allocate(offload, (size_t)bytes, NULL, &spare->handle, &borrowed,
                                                       &error) != KVC_OK) {
         spare->handle = NULL;

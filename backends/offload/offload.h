@@ -77,7 +77,7 @@ enum kvc_kernel {
         KVC_KERNELS
 };
 
-#define KVC_ARGUMENTS 64u
+#define KVC_ARGUMENTS 80u
 
 /* One launch. An argument is a device pointer (a handle), or a number of 4 or 8 bytes. */
 struct kvc_launch {

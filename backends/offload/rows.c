@@ -167,7 +167,7 @@ static void many_rows(struct kvc_offload *offload, struct kvc_span y, struct kvc
         kvc_launch_wide(&product, here);
         kvc_launch_span(&product, bias);
         kvc_launch_wide(&product, rows);
-        kvc_launch_groups(offload, &product, (here + block_w - 1) / block_w, (rows + block_x - 1) / block_x, 1);
+        kvc_launch_groups(offload, &product, (rows + block_x - 1) / block_x, (here + block_w - 1) / block_w, 1);
     }
 }
 
