@@ -1,9 +1,10 @@
 #!/bin/sh
-# measure.sh - runs the benches behind docs/measured/cpu.md on a quiet machine and writes that page.
+# measure.sh - runs the benches behind one page of docs/measured on a quiet machine and writes that page.
 #
-#     tools/measure.sh [BUILD_FOLDER] > docs/measured/cpu.md
+#     tools/measure.sh linear|attention|decode|methods [BUILD_FOLDER] > docs/measured/PAGE.md
 set -u
-build=${1:-build}
+page=${1:-}
+build=${2:-build}
 kvcull=$build/kvcull
 
 run() { # TITLE COMMAND...
@@ -14,24 +15,44 @@ run() { # TITLE COMMAND...
     printf '\n'
 }
 
-printf '# Measured on a CPU\n\n'
-printf 'Written by `tools/measure.sh` on %s: %s, %s cores, %s, %s.\n' "$(date -u +%Y-%m-%d)" \
-    "$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)" "$(nproc)" \
-    "$($kvcull info backends | sed -n 's/^cpu *yes *\([a-z0-9]*\).*/\1/p')" "$($kvcull --version | head -n 1)"
-printf 'Ratios compare what was measured in the same run.\n\n'
+head_of_page() { # TITLE
+    printf '# %s\n\n' "$1"
+    printf 'Written by `tools/measure.sh %s` on %s: %s, %s cores, %s, %s.\n' "$page" "$(date -u +%Y-%m-%d)" \
+        "$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)" "$(nproc)" \
+        "$($kvcull info backends | sed -n 's/^cpu *yes *\([a-z0-9]*\).*/\1/p')" "$($kvcull --version | head -n 1)"
+    printf 'Ratios compare what was measured in the same run.\n\n'
+}
 
-run 'Linear layers against OpenBLAS and the read bandwidth' "$build/bench/linear"
-run 'Attention and what policies look at' "$build/bench/attention"
-for type in f16 q8_0; do
-    run "Decode of a 1-billion-parameter shape, $type" "$kvcull" bench --shape llama-3.2-1b --type $type \
-        --kv full --prompt 64 --gen 48 --repeat 1
-done
-run 'morphkv beside streaming at the same budget' "$kvcull" bench --shape 100m --kv streaming:budget=1024 \
-    --kv morphkv:budget=1024 --kv morphkv:budget=1024,every=8 --prompt 1500 --gen 300 --repeat 1
-run 'snapkv beside full in a prefill of 4096 tokens' "$kvcull" bench --shape 100m --kv full --kv snapkv:budget=1024 \
-    --prompt 4096 --gen 0 --repeat 3
-run 'Batches' "$kvcull" bench --shape 100m --kv streaming:budget=512 --prompt 512 --gen 32 --batch 1,8,32 --repeat 1
-run 'morphkv over 20,000 generated tokens' "$kvcull" bench --shape 100m --kv morphkv:budget=600 --prompt 700 \
-    --gen 20000 --repeat 1
-run 'Layer-major prefill of 16,384 tokens' "$kvcull" bench --shape 100m --kv snapkv:budget=512 --prompt 16384 --gen 0 \
-    --repeat 1
+case $page in
+linear)
+    head_of_page 'Linear layers'
+    run 'Linear layers against OpenBLAS and the read bandwidth' "$build/bench/linear"
+    ;;
+attention)
+    head_of_page 'Attention and what policies ask for'
+    run 'One thread' "$build/bench/attention" 1
+    run 'Two threads' "$build/bench/attention" 2
+    ;;
+decode)
+    head_of_page 'Decode of a 1-billion-parameter shape'
+    for type in f16 q8_0; do
+        run "Weights of $type" "$kvcull" bench --shape llama-3.2-1b --type $type --kv full --prompt 64 --gen 48 --repeat 1
+    done
+    ;;
+methods)
+    head_of_page 'What the methods cost'
+    run 'morphkv beside streaming at the same budget' "$kvcull" bench --shape 100m --kv streaming:budget=1024 \
+        --kv morphkv:budget=1024 --kv morphkv:budget=1024,every=8 --prompt 1200 --gen 300 --repeat 1
+    run 'snapkv beside full in a prefill of 4096 tokens' "$kvcull" bench --shape 100m --kv full \
+        --kv snapkv:budget=1024 --prompt 4096 --gen 0 --repeat 3
+    run 'Batches' "$kvcull" bench --shape 100m --kv streaming:budget=512 --prompt 512 --gen 16 --batch 1,8,32 --repeat 1
+    run 'morphkv over 20,000 generated tokens' "$kvcull" bench --shape small --kv morphkv:budget=600 --prompt 700 \
+        --gen 20000 --repeat 1
+    run 'Layer-major prefill of 16,384 tokens' "$kvcull" bench --shape 100m --kv snapkv:budget=512 --prompt 16384 \
+        --gen 0 --repeat 1
+    ;;
+*)
+    printf 'measure.sh: what is to be measured: linear, attention, decode or methods\n' >&2
+    exit 2
+    ;;
+esac

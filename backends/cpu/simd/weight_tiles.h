@@ -217,6 +217,9 @@ static void weights_run(struct weights_job *job) {
     struct kvc_threads *threads = threads_for(job->cpu, work);
     const uint32_t wanted = 4 * kvc_threads_count(threads), each = (wanted + rows->kv_heads - 1) / rows->kv_heads;
     job->splits = !threads || rows->reads || tiles == 0 ? 1 : each < tiles ? each : tiles;
+    /* tiles of ranks share the cache lines of their slots: such heads are split only where they are too few */
+    if (job->by_slot && rows->lists->order && rows->kv_heads >= kvc_threads_count(threads))
+        job->splits = 1;
     kvc_threads_run(threads, (size_t)rows->kv_heads * job->splits, weights_task, job);
 }
 
