@@ -56,6 +56,7 @@ int cli_generation_open(const struct cli_command *command, const struct cli_comm
     sampler.seed = (uint64_t)sampling->seed;
     cli_session_options(common, spec, &session);
     session.seed = (uint64_t)sampling->seed;
+    session.expected = (uint64_t)sampling->limit;
     generation->logits = malloc((size_t)info->vocab * sizeof(float));
     if (!generation->logits)
         return cli_no_memory(command);

@@ -177,6 +177,7 @@ static int logits(const struct cli_command *command, const struct arguments *a, 
                            (long long)a->common.context, count);
     if (status == KVC_OK)
         cli_warn_context(command, model, count, &warned);
+    options.expected = a->prompt ? count - (uint64_t)a->prompt : 0;
     if (status == KVC_OK && kvc_session_open(model, &options, &session, &error) != KVC_OK)
         status = cli_report(command, &error);
     if (status == KVC_OK && strcmp(a->common.math, "fast") == 0) {

@@ -371,6 +371,7 @@ static int replay(const struct cli_command *command, const struct arguments *a, 
 
     cli_session_options(&a->common, a->kv, &options);
     options.seed = (uint64_t)a->seed;
+    options.expected = dump.rows - dump.prompt;
     options.record_reads = a->selects;
     if (status == KVC_OK && a->attn && dump.prompt == dump.rows)
         status = cli_error(command, KVC_USAGE, "--attn: there are no rows behind the prompt; give a smaller --prompt");

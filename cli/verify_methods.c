@@ -172,6 +172,7 @@ static int run_policy(struct runs *runs, const char *spec, struct verify_report 
 
     cli_session_options(&a->common, spec, &options);
     options.seed = 1;
+    options.expected = (uint64_t)a->steps;
     for (size_t i = 0; tokens && i < prompt; i++)
         tokens[i] = (int32_t)(cli_random(&random) % runs->vocab);
     for (size_t r = 0; r < runs->count && status == KVC_OK; r++) {

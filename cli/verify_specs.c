@@ -103,8 +103,11 @@ static unsigned long long budget(const struct verify_arguments *a) {
     return third < 40 ? 40 : third;
 }
 
-/* What a method needs beside a budget on a model of few layers: its own defaults are for large ones. */
-static const char *for_small(const char *method) { return strcmp(method, "lacache") == 0 ? ",span=2,sinks=4" : ""; }
+/* What a method needs beside a budget on a model of few layers and a short prompt: its own defaults are for large ones.
+ */
+static const char *for_small(const char *method) {
+    return strcmp(method, "lacache") == 0 ? ",span=2,sinks=4" : strcmp(method, "fastkv") == 0 ? ",tsp=48" : "";
+}
 
 /* A method with what it needs, then with each other choice of its options. */
 static int add_method(const struct cli_command *command, const struct verify_arguments *a,
@@ -139,7 +142,8 @@ static int fill(const struct cli_command *command, const struct verify_arguments
     /* Two methods, a share, an interval and a layer's exception: what the parts alone do not try. */
     static const char *const joined[] = {
         "snapkv:budget=%llu+morphkv:budget=%llu", "adakv:budget=%llu+scissorhands:budget=%llu",
-        "snapkv:budget=%llu,skip_layers=1+streaming:budget=%llu", "morphkv:budget=%llu,every=3"};
+        "snapkv:budget=%llu,skip_layers=1+streaming:budget=%llu", "morphkv:budget=%llu,every=3",
+        "fastkv:budget=%llu,tsp=48+h2o:budget=%llu"};
     bool all = a->specs.count == 0;
     const struct kvc_policy_class *policy;
     int status = KVC_OK;

@@ -36,3 +36,7 @@ check_PROGRAMS += tests/test_methods_layers
 tests_test_methods_layers_SOURCES = tests/test_methods_layers.c tests/obvious_mass.c tests/obvious_mass.h \
 	tests/obvious_scores.c tests/obvious_scores.h $(KVC_SIDE_BY_SIDE)
 tests_test_methods_layers_LDADD = $(KVC_TEST_LIBS)
+
+check_PROGRAMS += tests/test_fastkv
+tests_test_fastkv_SOURCES = tests/test_fastkv.c
+tests_test_fastkv_LDADD = $(KVC_TEST_LIBS)
