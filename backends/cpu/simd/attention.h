@@ -216,7 +216,7 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
     float *keep = record && record->lists
                       ? job->memo->values + record->scores + (size_t)unit.head * group * keep_stride
                       : NULL;
-    const bool by_slot = !many && !split && unit.rows == 1 && head.order && !head.rank && low == 0 &&
+    const bool by_slot = !many && !split && unit.segment->rows == 1 && head.order && !head.rank && low == 0 &&
                          high == head.count && scattered(&head);
     if (by_slot)
         few_scores_by_slot(type, &head, value_offset, work.q, queries, d, job->scale, work.wide, work.keys, work.s,
