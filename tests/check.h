@@ -3,6 +3,8 @@
 #define KVC_TESTS_CHECK_H
 
 #include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* Valgrind runs code some fifty times slower: long loops take every eighth case there. */
@@ -14,6 +16,19 @@ static inline bool kvc_test_thinned(void) {
 static inline bool kvc_test_has_long_double(void) {
     volatile long double one = 1, small = 0x1p-60L;
     return one + small != one;
+}
+
+/* Anonymous resident bytes of this process; -1: the system does not say. */
+static inline int64_t kvc_test_resident(void) {
+    char line[256];
+    long long kilobytes = -1;
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "RssAnon: %lld kB", &kilobytes) == 1)
+            break;
+    if (file)
+        fclose(file);
+    return kilobytes < 0 ? -1 : (int64_t)kilobytes * 1024;
 }
 
 #endif

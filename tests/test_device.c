@@ -30,19 +30,6 @@ static struct kvc_device *open_device(void) {
     return device;
 }
 
-/* Anonymous resident bytes of this process. */
-static int64_t resident(void) {
-    char line[256];
-    long long kilobytes = -1;
-    FILE *file = fopen("/proc/self/status", "r");
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "RssAnon: %lld kB", &kilobytes) == 1)
-            break;
-    if (file)
-        fclose(file);
-    return kilobytes < 0 ? -1 : (int64_t)kilobytes * 1024;
-}
-
 static void buffers(void **state) {
     static const size_t sizes[] = {0, 1, 63, 64, 65, 4096, 131071, 131072, 3000000};
     struct kvc_device *device = open_device();
@@ -109,14 +96,14 @@ static void moves_bytes(void **state) {
 static void large_buffers_go_back(void **state) {
     struct kvc_device *device = open_device();
     struct kvc_buffer *buffer;
-    int64_t before = resident(), with, after;
+    int64_t before = kvc_test_resident(), with, after;
     const size_t bytes = (size_t)32 << 20;
     (void)state;
     assert_int_equal(device->ops->buffer_create(device, KVC_MEMORY_HIDDEN, bytes, &buffer, NULL), KVC_OK);
     memset(buffer->data, 1, bytes);
-    with = resident();
+    with = kvc_test_resident();
     device->ops->buffer_free(device, buffer);
-    after = resident();
+    after = kvc_test_resident();
     device->ops->close(device);
     if (before < 0 || !RESIDENT_IS_MEANINGFUL)
         skip();
@@ -129,7 +116,7 @@ static void buffers_share_areas(void **state) {
     enum { MANY = 40 };
     struct kvc_device *device = open_device();
     struct kvc_buffer *buffers[MANY];
-    const int64_t before = resident(), slack = 512 << 10;
+    const int64_t before = kvc_test_resident(), slack = 512 << 10;
     int64_t all = 0, half = 0, with, after;
     (void)state;
     for (uint32_t round = 0; round < 2; round++) {
@@ -142,7 +129,7 @@ static void buffers_share_areas(void **state) {
             memset(buffers[i]->data, (int)i + 1, bytes);
             all += round ? 0 : (int64_t)bytes;
         }
-        with = resident();
+        with = kvc_test_resident();
         for (uint32_t i = 0; i < MANY; i++) {
             const unsigned char *data = buffers[i]->data;
             for (size_t at = 0; at < buffers[i]->bytes; at += 509)
@@ -152,7 +139,7 @@ static void buffers_share_areas(void **state) {
             half += round ? 0 : (int64_t)buffers[i]->bytes;
             device->ops->buffer_free(device, buffers[i]);
         }
-        after = resident();
+        after = kvc_test_resident();
         if (before >= 0 && RESIDENT_IS_MEANINGFUL) {
             assert_in_range(with - before, all - slack, all + MANY * (64 << 10) + slack);
             assert_in_range(with - after, half - slack, half + MANY * (64 << 10) + slack);
@@ -160,7 +147,7 @@ static void buffers_share_areas(void **state) {
     }
     for (uint32_t i = 1; i < MANY; i += 2)
         device->ops->buffer_free(device, buffers[i]);
-    after = resident();
+    after = kvc_test_resident();
     device->ops->close(device);
     if (before < 0 || !RESIDENT_IS_MEANINGFUL)
         skip();
@@ -211,26 +198,26 @@ static void arena_resident(void **state) {
     enum { MANY = 400 }; /* 52 MB */
     uint32_t blocks[MANY], given = 0, *give = calloc(MANY, sizeof *give);
     struct kvc_arena *arena;
-    int64_t before = resident(), full, half, none;
+    int64_t before = kvc_test_resident(), full, half, none;
     (void)state;
     assert_non_null(give);
     assert_int_equal(ops->arena_create(device, &format, &arena, NULL), KVC_OK);
     assert_int_equal(ops->arena_take(device, arena, MANY, blocks, NULL), KVC_OK);
     for (uint32_t i = 0; i < MANY; i++)
         memset(kvc_cpu_block(arena, blocks[i]), 1, (size_t)block);
-    full = resident();
+    full = kvc_test_resident();
     for (uint32_t i = 0; i < MANY; i += 2) /* every other one */
         give[given++] = blocks[i];
     ops->arena_give(device, arena, given, give);
     ops->arena_trim(device, arena);
-    half = resident();
+    half = kvc_test_resident();
     for (uint32_t i = 1; i < MANY; i += 2)
         assert_int_equal(kvc_cpu_block(arena, blocks[i])[block - 1], 1); /* what is held is untouched */
     for (uint32_t i = 1; i < MANY; i += 2)
         give[i / 2] = blocks[i];
     ops->arena_give(device, arena, MANY / 2, give);
     ops->arena_trim(device, arena);
-    none = resident();
+    none = kvc_test_resident();
     assert_true(device->memory.now[KVC_MEMORY_CACHE] == 0);
     assert_int_equal(ops->arena_take(device, arena, 1, blocks, NULL), KVC_OK); /* usable after trimming */
     memset(kvc_cpu_block(arena, blocks[0]), 1, (size_t)block);

@@ -129,6 +129,59 @@ static void fail_each(const char *path, uint64_t growth) {
     assert_true(refused > 10);
 }
 
+/* Three steps that each may fail once; false: the policy itself failed and the session is lost. */
+static bool three_steps(struct kvc_model *model, uint64_t fail_at, float *logits) {
+    struct kvc_session_options options;
+    struct kvc_session *session;
+    struct kvc_error error;
+    int32_t tokens[40];
+    bool alive = true;
+    for (int i = 0; i < 40; i++)
+        tokens[i] = 1 + i * 7 % 250;
+    kvc_session_defaults(&options);
+    options.policy = "morphkv:budget=20,window=8,every=2"; /* counts its steps */
+    assert_int_equal(kvc_session_open(model, &options, &session, &error), KVC_OK);
+    assert_int_equal(kvc_session_prompt(session, tokens, 40, NULL, NULL, &error), KVC_OK);
+    calls = 0;
+    failing = fail_at;
+    for (int i = 0; i < 3 && alive; i++) {
+        enum kvc_status status = kvc_decode(&session, &tokens[i], 1, logits, NULL, &error);
+        failing = calls < failing ? failing : 0;
+        if (status == KVC_RESOURCE) {
+            status = kvc_decode(&session, &tokens[i], 1, logits, NULL, &error);
+            alive = status != KVC_USAGE; /* "close it" */
+        }
+        assert_true(status == KVC_OK || !alive);
+    }
+    failing = 0;
+    kvc_session_close(session);
+    return alive;
+}
+
+/* A session that failed a step for want of memory is as it was before. */
+static void test_step_again(void **state) {
+    (void)state;
+    static float expected[100000], logits[100000];
+    struct kvc_engine *engine;
+    struct kvc_model *model;
+    struct kvc_error error;
+    const struct kvc_engine_options with = {NULL, 1, KVC_MATH_EXACT};
+    assert_int_equal(kvc_engine_open(&with, &engine, &error), KVC_OK);
+    assert_int_equal(kvc_model_open(engine, model_path, &model, &error), KVC_OK);
+    assert_true(three_steps(model, 0, expected));
+    const uint64_t all = calls;
+    uint64_t again = 0;
+    for (uint64_t n = 1; n <= all; n++) {
+        if (!three_steps(model, n, logits))
+            continue;
+        assert_memory_equal(logits, expected, kvc_model_info(model)->vocab * sizeof *logits);
+        again++;
+    }
+    assert_true(again > 5);
+    kvc_model_close(model);
+    kvc_engine_close(engine);
+}
+
 static void test_gguf(void **state) {
     (void)state;
     fail_each(model_path, kvc_test_thinned() ? 3 : 150);
@@ -160,6 +213,7 @@ static int tear_down(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gguf), cmocka_unit_test(test_folder)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_step_again), cmocka_unit_test(test_gguf),
+                                       cmocka_unit_test(test_folder)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

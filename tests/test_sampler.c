@@ -49,6 +49,11 @@ static void test_penalty(void **state) {
     assert_int_equal(kvc_sample(sampler, logits), 1); /* token 1 is no longer among the last two */
     kvc_sampler_accept(sampler, 99);                  /* an unknown token is harmless */
     kvc_sampler_close(sampler);
+    const float below[] = {-1.0f, -1.5f, -9.0f}; /* further down is less likely, too */
+    sampler = open_sampler(options, 3);
+    assert_int_equal(kvc_sample(sampler, below), 0);
+    assert_int_equal(kvc_sample(sampler, below), 1); /* -1 * 2 < -1.5 */
+    kvc_sampler_close(sampler);
 }
 
 /* Shares over many draws, and which tokens never come. */

@@ -319,6 +319,23 @@ static void test_blocks_go_back(void **state) {
     }
 }
 
+/* What a decode step gives back is the system's again. */
+static void test_memory_is_freed(void **state) {
+    (void)state;
+    if (kvc_test_thinned() || kvc_test_resident() < 0)
+        skip();
+    struct kvc_session *session = open_with(model, "snapkv:budget=3500+window:budget=100", KVC_F32, 0);
+    struct kvc_session_stats before, after;
+    FINE(kvc_session_prompt(session, tokens, 3600, NULL, NULL, &error));
+    kvc_session_stats(session, &before);
+    const int64_t held = kvc_test_resident();
+    FINE(kvc_decode(&session, &tokens[0], 1, NULL, NULL, &error));
+    kvc_session_stats(session, &after);
+    assert_true(before.cache_bytes > 3000000 && after.cache_bytes < before.cache_bytes / 10);
+    assert_true(held - kvc_test_resident() > (int64_t)(before.cache_bytes - after.cache_bytes) * 3 / 4);
+    kvc_session_close(session);
+}
+
 /* What kvc_estimate says beforehand is what a run then holds. */
 static void test_estimate(void **state) {
     (void)state;
@@ -464,6 +481,7 @@ static int tear_down(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory), /* first: the engine's peaks are its own */
                                        cmocka_unit_test(test_blocks_go_back),
+                                       cmocka_unit_test(test_memory_is_freed),
                                        cmocka_unit_test(test_chunks),
                                        cmocka_unit_test(test_threads_and_backends),
                                        cmocka_unit_test(test_batch),
