@@ -7,6 +7,9 @@ const struct kvc_backend_class *const kvc_backend_list[] = {&kvc_backend_cpu, &k
 #if defined(KVC_OPENCL)
                                                             &kvc_backend_opencl,
 #endif
+#if defined(KVC_CUDA)
+                                                            &kvc_backend_cuda,
+#endif
                                                             NULL};
 
 bool kvc_backend(size_t i, struct kvc_backend_info *info) {

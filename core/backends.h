@@ -9,5 +9,8 @@ extern const struct kvc_backend_class kvc_backend_ref;
 #if defined(KVC_OPENCL)
 extern const struct kvc_backend_class kvc_backend_opencl;
 #endif
+#if defined(KVC_CUDA)
+extern const struct kvc_backend_class kvc_backend_cuda;
+#endif
 
 #endif

@@ -1,0 +1,275 @@
+/* cuda.c - NVIDIA devices: which there are, opening one, and the driver behind the operations of backends/offload. */
+#include "backends/cuda/cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/backends.h"
+#include "core/engine.h"
+
+static struct kvc_cuda *of(struct kvc_offload *offload) { return (struct kvc_cuda *)offload; }
+
+/* ---- which there are ---- */
+
+/* How many, or 0 and why. */
+static int count_devices(const char **why) {
+    int count = 0;
+    cudaError_t result = cudaGetDeviceCount(&count);
+    if (result == cudaSuccess && count > 0)
+        return count;
+    (void)cudaGetLastError();
+    if (result == cudaErrorInsufficientDriver) {
+        int driver = 0;
+        (void)cudaDriverGetVersion(&driver);
+        *why = driver == 0 ? "the driver is missing" : "the driver is older than this build's CUDA";
+    } else if (result == cudaSuccess || result == cudaErrorNoDevice) {
+        *why = "the driver sees none";
+    } else {
+        *why = cudaGetErrorString(result);
+    }
+    return 0;
+}
+
+/* "NVIDIA H200, 139.8 GiB, compute 9.0". */
+static cudaError_t describe(int index, char *text, size_t room, uint64_t *bytes) {
+    struct cudaDeviceProp properties;
+    cudaError_t result = cudaGetDeviceProperties(&properties, index);
+    if (result != cudaSuccess) {
+        (void)cudaGetLastError();
+        snprintf(text, room, "does not answer: %s", cudaGetErrorString(result));
+        return result;
+    }
+    *bytes = properties.totalGlobalMem;
+    snprintf(text, room, "%.64s, %.1f GiB, compute %d.%d", properties.name,
+             (double)properties.totalGlobalMem / 1073741824.0, properties.major, properties.minor);
+    return cudaSuccess;
+}
+
+static bool cuda_device(size_t i, char *text, size_t room) {
+    const char *why = "";
+    uint64_t bytes;
+    int length;
+    if (i >= (size_t)count_devices(&why))
+        return false;
+    length = snprintf(text, room, "%zu: ", i);
+    if (length > 0 && (size_t)length < room)
+        (void)describe((int)i, text + length, room - (size_t)length, &bytes);
+    return true;
+}
+
+static bool cuda_usable(char *detail, size_t room) {
+    const char *why = "";
+    if (count_devices(&why) > 0)
+        return cuda_device(0, detail, room);
+    snprintf(detail, room, "no CUDA device: %s", why);
+    return false;
+}
+
+/* ---- the driver ---- */
+
+bool kvc_cuda_good(struct kvc_cuda *cuda, cudaError_t result, const char *what) {
+    if (result == cudaSuccess)
+        return true;
+    (void)cudaGetLastError();
+    kvc_offload_failed(&cuda->offload, KVC_RESOURCE, "%s: %s", what, cudaGetErrorString(result));
+    cuda->offload.lost = true; /* a context that has failed answers nothing else any more */
+    return false;
+}
+
+static enum kvc_status driver_allocate(struct kvc_offload *offload, size_t bytes, const void *host, void **handle,
+                                       bool *borrowed, struct kvc_error *error) {
+    struct kvc_cuda *cuda = of(offload);
+    *borrowed = false;
+    (void)cudaSetDevice(cuda->index);
+    *handle = kvc_cuda_take(cuda, bytes);
+    if (!*handle) {
+        size_t left = 0, all = 0;
+        if (cudaMemGetInfo(&left, &all) != cudaSuccess)
+            (void)cudaGetLastError();
+        return kvc_fail(error, KVC_RESOURCE,
+                        "%s: no memory: %.3f GiB more are needed, %.3f of %.1f GiB are free; a smaller context, chunk "
+                        "or budget needs less",
+                        offload->device.name, (double)bytes / 1073741824.0, (double)left / 1073741824.0,
+                        (double)all / 1073741824.0);
+    }
+    if (host) {
+        kvc_cuda_send(cuda);
+        (void)kvc_cuda_good(cuda, cudaMemcpyAsync(*handle, host, bytes, cudaMemcpyHostToDevice, cuda->stream),
+                            "upload");
+    }
+    return KVC_OK;
+}
+
+static void driver_release(struct kvc_offload *offload, void *handle) {
+    (void)cudaSetDevice(of(offload)->index);
+    kvc_cuda_give(of(offload), handle);
+}
+
+/* The runtime has taken a copy of pageable memory when it returns; the order of the stream does the rest. */
+static void driver_write(struct kvc_offload *offload, void *to, size_t offset, const void *from, size_t bytes) {
+    struct kvc_cuda *cuda = of(offload);
+    kvc_cuda_send(cuda);
+    (void)kvc_cuda_good(
+        cuda, cudaMemcpyAsync((unsigned char *)to + offset, from, bytes, cudaMemcpyHostToDevice, cuda->stream),
+        "upload");
+}
+
+static void driver_read(struct kvc_offload *offload, void *to, void *from, size_t offset, size_t bytes) {
+    struct kvc_cuda *cuda = of(offload);
+    kvc_cuda_send(cuda);
+    if (offload->lost ||
+        !kvc_cuda_good(
+            cuda, cudaMemcpyAsync(to, (unsigned char *)from + offset, bytes, cudaMemcpyDeviceToHost, cuda->stream),
+            "download") ||
+        !kvc_cuda_good(cuda, cudaStreamSynchronize(cuda->stream), "the device failed"))
+        memset(to, 0, bytes);
+}
+
+static void driver_copy(struct kvc_offload *offload, void *to, size_t to_offset, void *from, size_t from_offset,
+                        size_t bytes) {
+    kvc_cuda_queue_copy(of(offload), (unsigned char *)to + to_offset, (unsigned char *)from + from_offset, bytes);
+}
+
+static void driver_zero(struct kvc_offload *offload, void *handle, size_t offset, size_t bytes) {
+    kvc_cuda_queue_zero(of(offload), (unsigned char *)handle + offset, bytes);
+}
+
+static const void *stub(unsigned kernel) {
+    static void (*const stubs[])(void) = {
+#define KVC_KERNEL_ADDRESS(name) kvc_k_##name,
+        KVC_OFFLOAD_KERNELS(KVC_KERNEL_ADDRESS) KVC_CUDA_OWN_KERNELS(KVC_KERNEL_ADDRESS)
+#undef KVC_KERNEL_ADDRESS
+    };
+    const void *address;
+    memcpy(&address, &stubs[kernel], sizeof address); /* ISO C has no cast from function to object pointers */
+    return address;
+}
+
+static void driver_launch(struct kvc_offload *offload, const struct kvc_launch *launch) {
+    kvc_cuda_queue_launch(of(offload), stub((unsigned)launch->kernel), launch);
+}
+
+struct kvc_launch kvc_cuda_own(enum kvc_cuda_kernel kernel) { return kvc_launch_of((enum kvc_kernel)(unsigned)kernel); }
+
+void kvc_cuda_run(struct kvc_offload *offload, struct kvc_launch *launch, uint32_t items, uint64_t x, uint64_t y,
+                  uint64_t z) {
+    if (x == 0 || y == 0 || z == 0 || offload->lost)
+        return;
+    if (x > INT32_MAX || y > UINT16_MAX || z > UINT16_MAX) {
+        kvc_offload_failed(offload, KVC_RESOURCE, "one operation over %llu x %llu x %llu groups is too large",
+                           (unsigned long long)x, (unsigned long long)y, (unsigned long long)z);
+        return;
+    }
+    launch->items = items;
+    launch->groups[0] = (uint32_t)x;
+    launch->groups[1] = (uint32_t)y;
+    launch->groups[2] = (uint32_t)z;
+    driver_launch(offload, launch);
+}
+
+static void driver_finish(struct kvc_offload *offload) {
+    kvc_cuda_send(of(offload));
+    if (!offload->lost)
+        (void)kvc_cuda_good(of(offload), cudaStreamSynchronize(of(offload)->stream), "the device failed");
+}
+
+static void driver_close(struct kvc_offload *offload) {
+    struct kvc_cuda *cuda = of(offload);
+    if (cuda->stream) {
+        driver_finish(offload);
+        kvc_cuda_fast_close(cuda);
+        kvc_cuda_pool_close(cuda);
+        kvc_cuda_queue_close(cuda);
+        (void)cudaStreamDestroy(cuda->stream);
+    }
+    (void)cudaGetLastError();
+    free(cuda);
+}
+
+static const struct kvc_offload_driver driver = {.allocate = driver_allocate,
+                                                 .release = driver_release,
+                                                 .write = driver_write,
+                                                 .read = driver_read,
+                                                 .copy = driver_copy,
+                                                 .zero = driver_zero,
+                                                 .launch = driver_launch,
+                                                 .finish = driver_finish,
+                                                 .close = driver_close};
+
+/* ---- opening ---- */
+
+static enum kvc_status open_parts(struct kvc_cuda *cuda, enum kvc_math math, struct kvc_error *error) {
+    struct kvc_offload *offload = &cuda->offload;
+    char text[160];
+    cudaError_t result = cudaSetDevice(cuda->index);
+    enum kvc_status status;
+    if (result == cudaSuccess)
+        result = describe(cuda->index, text, sizeof text, &offload->memory_bytes);
+    if (result == cudaSuccess)
+        result = cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking);
+    if (result != cudaSuccess) {
+        (void)cudaGetLastError();
+        cuda->stream = NULL;
+        return kvc_fail(error, KVC_RESOURCE, "cuda:%d: the device does not open: %s", cuda->index,
+                        cudaGetErrorString(result));
+    }
+    snprintf(offload->device.name, sizeof offload->device.name, "cuda:%d (%.60s%s)", cuda->index, text,
+             math == KVC_MATH_FAST ? ", fast: not exact" : "");
+    if (!kvc_cuda_queue_open(cuda))
+        return kvc_fail(error, KVC_RESOURCE, "%s: no memory for a queue", offload->device.name);
+    offload->driver = &driver;
+    offload->workers = 4;
+    offload->most_bytes = offload->memory_bytes / 4; /* so that a cache does not grow by more at once */
+    offload->table.name = "cuda";
+    status = kvc_offload_open(offload, error);
+    if (status == KVC_OK)
+        status = kvc_offload_check(offload, error);
+    if (status != KVC_OK)
+        return status;
+    offload->table.linear = kvc_cuda_linear;
+    offload->table.attention = kvc_cuda_attention;
+    return math == KVC_MATH_FAST ? kvc_cuda_fast_open(cuda, error) : KVC_OK;
+}
+
+static enum kvc_status cuda_open(const char *path, unsigned index, int threads, enum kvc_math math,
+                                 struct kvc_device **device, struct kvc_error *error) {
+    const char *why = "";
+    int count = count_devices(&why);
+    struct kvc_cuda *cuda;
+    enum kvc_status status;
+    uint64_t environment;
+    (void)threads;
+    *device = NULL;
+    if (count == 0)
+        return kvc_fail(error, KVC_RESOURCE, "no CUDA device: %s; --backend cpu runs anywhere", why);
+    for (index = path ? 0 : index; path && index < (unsigned)count; index++) { /* part of a device's name */
+        char text[160];
+        uint64_t bytes;
+        if (describe((int)index, text, sizeof text, &bytes) == cudaSuccess && strcasestr(text, path))
+            break;
+    }
+    if (path && index == (unsigned)count)
+        return kvc_fail(error, KVC_RESOURCE, "cuda:%s: no device of that name; 'kvcull info backends' lists them", path);
+    if (index >= (unsigned)count)
+        return kvc_fail(error, KVC_RESOURCE, "cuda:%u: there is no such device; the last is cuda:%d", index, count - 1);
+    cuda = calloc(1, sizeof *cuda);
+    if (!cuda)
+        return kvc_fail(error, KVC_RESOURCE, "cuda: no memory for a device");
+    cuda->index = (int)index;
+    cuda->offload.driver = &driver;
+    environment = kvc_float_enter();
+    status = open_parts(cuda, math, error);
+    kvc_float_leave(environment);
+    if (status != KVC_OK) {
+        kvc_offload_close(&cuda->offload.device);
+        return status;
+    }
+    *device = &cuda->offload.device;
+    return KVC_OK;
+}
+
+static void cuda_missing(char *text, size_t room) { snprintf(text, room, "none"); }
+
+const struct kvc_backend_class kvc_backend_cuda = {
+    .name = "cuda", .usable = cuda_usable, .open = cuda_open, .missing = cuda_missing, .device = cuda_device};

@@ -1,0 +1,98 @@
+/* cuda.h - what the files of the CUDA backend share. The operations are those of backends/offload; here are the driver
+ * behind them, the queue of launches, and shapes of CUDA's own. Plain C: kernels are launched by the address of their
+ * host stub, so only kernels.cu needs nvcc. */
+#ifndef KVC_BACKENDS_CUDA_H
+#define KVC_BACKENDS_CUDA_H
+
+#include <cuda_runtime_api.h>
+
+#include "backends/cuda/kernels.h"
+#include "backends/offload/offload.h"
+
+struct kvc_cuda;
+
+/* ---- queue.c: calls are noted and sent together at the next wait, as a graph where they come again ---- */
+
+#define KVC_CALLS 4096u    /* noted at most; then they are sent */
+#define KVC_CUDA_GRAPHS 8u /* kept */
+
+struct kvc_cuda_call {
+    const void *kernel;    /* NULL: zero (items 0; values: to, bytes) or copy (items 1; values: to, from, bytes) */
+    uint32_t groups[3], items;
+    uint32_t first, count; /* in values */
+};
+
+struct kvc_cuda_graph { /* a sequence of calls that came twice */
+    uint64_t key, used;
+    uint32_t call_count, value_count;
+    struct kvc_cuda_call *calls;
+    uint64_t *values; /* as they were last */
+    cudaGraphNode_t *nodes;
+    cudaGraph_t graph;
+    cudaGraphExec_t ready;
+};
+
+struct kvc_cuda_queue {
+    struct kvc_cuda_call *calls;
+    uint64_t *values;
+    uint32_t call_count, value_count, room; /* room: values there is room for */
+    bool graphs_off;
+    uint64_t seen[16]; /* keys of sequences sent without a graph */
+    uint32_t seen_next;
+    uint64_t clock;
+    struct kvc_cuda_graph graph[KVC_CUDA_GRAPHS];
+};
+
+bool kvc_cuda_queue_open(struct kvc_cuda *cuda);
+void kvc_cuda_queue_close(struct kvc_cuda *cuda);
+void kvc_cuda_queue_launch(struct kvc_cuda *cuda, const void *kernel, const struct kvc_launch *launch);
+void kvc_cuda_queue_copy(struct kvc_cuda *cuda, void *to, const void *from, size_t bytes);
+void kvc_cuda_queue_zero(struct kvc_cuda *cuda, void *to, size_t bytes);
+void kvc_cuda_send(struct kvc_cuda *cuda); /* what is noted, to the device; does not wait */
+
+/* ---- pool.c ---- */
+
+struct kvc_cuda_slab { /* device memory that small buffers share */
+    struct kvc_cuda_slab *next;
+    unsigned char *data;
+    size_t bytes, piece_count, piece_room;
+    struct kvc_cuda_piece { /* ascending, all of the slab */
+        size_t first, bytes;
+        bool taken;
+    } *piece;
+};
+
+/* Device memory, contents undefined; NULL where there is none. What is given back is used after everything queued. */
+void *kvc_cuda_take(struct kvc_cuda *cuda, size_t bytes);
+void kvc_cuda_give(struct kvc_cuda *cuda, void *memory);
+void kvc_cuda_pool_close(struct kvc_cuda *cuda);
+
+/* ---- the device ---- */
+
+struct kvc_cuda {
+    struct kvc_offload offload; /* first */
+    int index;
+    cudaStream_t stream;
+    struct kvc_cuda_queue queue;
+    struct kvc_cuda_slab *slabs;
+    struct kvc_cuda_fast *fast; /* --math=fast: fast.c's own */
+};
+
+/* False, and a failure noted, where the runtime says that something went wrong. */
+bool kvc_cuda_good(struct kvc_cuda *cuda, cudaError_t result, const char *what);
+
+/* CUDA's own shapes: linear.c, attention.c. */
+void kvc_cuda_linear(struct kvc_device *device, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
+                     struct kvc_span bias, uint32_t rows);
+void kvc_cuda_attention(struct kvc_device *device, const struct kvc_attention *attention);
+/* A launch of an own kernel, and of groups of so many work-items. */
+struct kvc_launch kvc_cuda_own(enum kvc_cuda_kernel kernel);
+void kvc_cuda_run(struct kvc_offload *offload, struct kvc_launch *launch, uint32_t items, uint64_t x, uint64_t y,
+                  uint64_t z);
+static inline unsigned char *kvc_cuda_data(struct kvc_span span) {
+    return span.buffer ? (unsigned char *)span.buffer->handle + span.offset : NULL;
+}
+enum kvc_status kvc_cuda_fast_open(struct kvc_cuda *cuda, struct kvc_error *error); /* --math=fast */
+void kvc_cuda_fast_close(struct kvc_cuda *cuda);
+
+#endif

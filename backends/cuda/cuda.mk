@@ -1,0 +1,23 @@
+# cuda.mk - backends/cuda/: plain C on the shared host side of backends/offload, and the kernels, which nvcc compiles.
+
+KVC_CUDA_SOURCES = backends/cuda/cuda.c backends/cuda/queue.c backends/cuda/pool.c backends/cuda/linear.c \
+	backends/cuda/attention.c backends/cuda/fast.c
+KVC_CUDA_KERNELS = $(srcdir)/backends/cuda/kernels.cu $(wildcard $(srcdir)/backends/cuda/kernels/*.h) \
+	$(wildcard $(srcdir)/backends/kernels/*.h) $(srcdir)/core/canon.h
+EXTRA_DIST += backends/cuda/kernels.cu backends/cuda/nvcc.sh
+
+if HAVE_CUDA
+noinst_LTLIBRARIES += libkvc_cuda.la
+libkvc_la_LIBADD += libkvc_cuda.la
+libkvc_cuda_la_SOURCES = $(KVC_CUDA_SOURCES)
+libkvc_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+libkvc_cuda_la_LIBADD = backends/cuda/kernels.lo
+KVC_LIBS += $(CUDA_LIBS)
+NVCCFLAGS = -O3
+
+# Behind the user's flags: what keeps the arithmetic exact.
+backends/cuda/kernels.lo: $(KVC_CUDA_KERNELS) $(srcdir)/backends/cuda/nvcc.sh
+	$(AM_V_GEN)$(MKDIR_P) backends/cuda && $(LIBTOOL) $(AM_V_lt) --tag=CC --mode=compile \
+	$(SHELL) $(srcdir)/backends/cuda/nvcc.sh $(NVCC) $(NVCCFLAGS) -std=c++14 $(CUDA_ARCH) -fmad=false -prec-div=true \
+	-prec-sqrt=true -ftz=false -Xcompiler=-ffp-contract=off,-fno-exceptions,-fno-threadsafe-statics -I$(top_srcdir) -I$(top_srcdir)/include -c -o $@ $<
+endif

@@ -1,0 +1,109 @@
+/* fast.c - --math=fast: linear layers of many rows go to cuBLAS, which is loaded when it is asked for. Same model,
+ * other rounding; few rows, where nothing is gained, stay exact. */
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/cuda/cuda.h"
+
+#define FAST_ROWS 16u                            /* from so many rows on */
+#define FAST_WIDENED_BYTES ((uint64_t)256 << 20) /* of widened weights at a time */
+
+typedef int set_stream_fn(void *, cudaStream_t);
+typedef int sgemm_fn(void *, int, int, int, int, int, const float *, const float *, int, const float *, int,
+                     const float *, float *, int);
+
+struct kvc_cuda_fast {
+    void *library, *handle;
+    int (*destroy)(void *);
+    sgemm_fn *sgemm;
+};
+
+static void find(void *library, const char *name, void *function) {
+    void *address = dlsym(library, name);
+    memcpy(function, &address, sizeof address); /* ISO C has no cast from object to function pointers */
+}
+
+/* y [rows, N] = x [rows, K] times the transposed weights [N, K], widened some outputs at a time into spare. */
+static void fast_linear(struct kvc_device *device, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
+                        struct kvc_span bias, uint32_t rows) {
+    struct kvc_cuda *cuda = (struct kvc_cuda *)device;
+    struct kvc_offload *offload = &cuda->offload;
+    uint64_t K = w->inputs, N = w->outputs, at_once = FAST_WIDENED_BYTES / (K * 4);
+    const float one = 1.0f, zero = 0.0f;
+    struct kvc_buffer *spare;
+    at_once = at_once < 1 ? 1 : at_once > N ? N : at_once;
+    if (rows < FAST_ROWS || K > INT32_MAX || N > INT32_MAX || rows > INT32_MAX) { /* cuBLAS counts in int */
+        kvc_cuda_linear(device, y, x, w, bias, rows);
+        return;
+    }
+    spare = kvc_offload_spare(offload, at_once * K * 4);
+    if (!spare)
+        return;
+    for (uint32_t i = 0; i < w->pieces; i++) {
+        uint64_t before = i * w->piece_rows, count = N - before < w->piece_rows ? N - before : w->piece_rows;
+        for (uint64_t from = 0; from < count; from += at_once) {
+            uint64_t here = count - from < at_once ? count - from : at_once;
+            struct kvc_launch widen = kvc_launch_of(KVC_KERNEL_widen);
+            kvc_launch_span(&widen, (struct kvc_span){spare, 0});
+            kvc_launch_handle(&widen, w->piece[i]);
+            kvc_launch_wide(&widen, w->row_bytes);
+            kvc_launch_word(&widen, w->type);
+            kvc_launch_wide(&widen, K);
+            kvc_launch_wide(&widen, from);
+            kvc_launch_wide(&widen, here);
+            kvc_launch_items(offload, &widen, here * K, 1, 1);
+            kvc_cuda_send(cuda);
+            if (!offload->lost &&
+                cuda->fast->sgemm(cuda->fast->handle, 1, 0, (int)here, (int)rows, (int)K, &one,
+                                  (const float *)spare->handle, (int)K, (const float *)(void *)kvc_cuda_data(x), (int)K,
+                                  &zero, (float *)(void *)kvc_cuda_data(y) + before + from, (int)N) != 0)
+                kvc_offload_failed(offload, KVC_RESOURCE, "cuBLAS failed");
+        }
+    }
+    if (bias.buffer) {
+        struct kvc_launch add = kvc_launch_of(KVC_KERNEL_add_bias);
+        kvc_launch_span(&add, y);
+        kvc_launch_span(&add, bias);
+        kvc_launch_wide(&add, N);
+        kvc_launch_wide(&add, rows * N);
+        kvc_launch_items(offload, &add, rows * N, 1, 1);
+    }
+}
+
+enum kvc_status kvc_cuda_fast_open(struct kvc_cuda *cuda, struct kvc_error *error) {
+    static const char *const names[] = {"libcublas.so.13", "libcublas.so.12", "libcublas.so"};
+    struct kvc_cuda_fast *fast = calloc(1, sizeof *fast);
+    int (*create)(void **) = NULL;
+    int (*set_math)(void *, int) = NULL;
+    set_stream_fn *set_stream = NULL;
+    if (!fast)
+        return kvc_fail(error, KVC_RESOURCE, "%s: no memory for cuBLAS", cuda->offload.device.name);
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && !fast->library; i++)
+        fast->library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    cuda->fast = fast;
+    if (fast->library) {
+        find(fast->library, "cublasCreate_v2", &create);
+        find(fast->library, "cublasDestroy_v2", &fast->destroy);
+        find(fast->library, "cublasSetStream_v2", &set_stream);
+        find(fast->library, "cublasSetMathMode", &set_math);
+        find(fast->library, "cublasSgemm_v2", &fast->sgemm);
+    }
+    if (!create || !fast->destroy || !set_stream || !set_math || !fast->sgemm)
+        return kvc_fail(error, KVC_RESOURCE,
+                        "math=fast needs cuBLAS (%s), which is not here; use exact, the default", names[0]);
+    if (create(&fast->handle) != 0 || set_stream(fast->handle, cuda->stream) != 0 ||
+        set_math(fast->handle, 3 /* TF32: tensor cores */) != 0)
+        return kvc_fail(error, KVC_RESOURCE, "%s: cuBLAS does not start", cuda->offload.device.name);
+    cuda->offload.table.linear = fast_linear;
+    return KVC_OK;
+}
+
+void kvc_cuda_fast_close(struct kvc_cuda *cuda) {
+    if (!cuda->fast)
+        return;
+    if (cuda->fast->handle && cuda->fast->destroy)
+        (void)cuda->fast->destroy(cuda->fast->handle);
+    free(cuda->fast); /* the library stays loaded: its threads cannot be ended safely */
+    cuda->fast = NULL;
+}

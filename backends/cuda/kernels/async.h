@@ -1,0 +1,65 @@
+/* async.h - copies from global to shared memory that run beside the arithmetic (compute capability 8.0; before, they
+ * are ordinary ones), and sums over the lanes of a team with few shuffles. */
+
+KVC_DEVICE void kvc_async(void *shared, const void *global, kvc_u32 bytes) { /* 16, 8 or 4, both sides aligned to it */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    unsigned at = (unsigned)__cvta_generic_to_shared(shared);
+    if (bytes == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(global) : "memory");
+    else if (bytes == 8)
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(at), "l"(global) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(at), "l"(global) : "memory");
+#else
+    for (kvc_u32 i = 0; i < bytes / 4; i++)
+        ((kvc_u32 *)shared)[i] = ((const kvc_u32 *)global)[i];
+#endif
+}
+/* Copies since the last commit become a group; wait until at most `left` groups are under way. */
+KVC_DEVICE void kvc_async_commit() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+template <int left> KVC_DEVICE void kvc_async_wait() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
+#endif
+}
+
+/* The sum of a team's 32 lanes, for each of its four work-items: kvc_part_sum with 9 shuffles in place of 16. At each
+ * level the two sides of a pair add up half of the lanes each: a + b and b + a have the same bits. */
+KVC_DEVICE float kvc_team_sum(const struct kvc_part &p) {
+    kvc_u32 worker = KVC_LOCAL_ID() % 4;
+    bool high = worker & 2, odd = worker & 1;
+    float four[4], two[2], one;
+#pragma unroll
+    for (int i = 0; i < 4; i++) { /* lanes i + 16: workers 2 and 3 to 0 and 1, which keep their first four lanes */
+        float mine = high ? p.lane[i + 4] : p.lane[i], theirs = high ? p.lane[i] : p.lane[i + 4];
+        four[i] = mine + __shfl_xor_sync(0xffffffffu, theirs, 2, 4);
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++) { /* lanes i + 8: worker 1 to 0, 3 to 2 */
+        float mine = odd ? four[i + 2] : four[i], theirs = odd ? four[i] : four[i + 2];
+        two[i] = mine + __shfl_xor_sync(0xffffffffu, theirs, 1, 4);
+    }
+    /* Worker 0 has lanes 0, 1; worker 1 lanes 2, 3; worker 2 lanes 4, 5; worker 3 lanes 6, 7. */
+    one = (high ? two[1] : two[0]) + __shfl_xor_sync(0xffffffffu, high ? two[0] : two[1], 2, 4);
+    /* Worker 0 has lane 0, 1 lane 2, 2 lane 1, 3 lane 3. */
+    one = one + __shfl_xor_sync(0xffffffffu, one, 1, 4);
+    return one + __shfl_xor_sync(0xffffffffu, one, 2, 4);
+}
+
+KVC_DEVICE float4 kvc_float4(const float *at) { return *(const float4 *)at; }
+
+/* Halves to floats. The device's own conversion is exact and keeps denormals; NaNs compare equal. */
+KVC_DEVICE float kvc_half_of(kvc_u32 bits) {
+#if defined(__CUDA_ARCH__)
+    float x;
+    unsigned short h = (unsigned short)bits;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h));
+    return x;
+#else
+    return kvc_f16_to_f32((kvc_u16)bits);
+#endif
+}

@@ -1,0 +1,145 @@
+/* few.h - linear layers of few rows: one pass over the weights for up to 8 rows. 32 outputs a block, a team of four
+ * work-items each. Weights come to shared memory as they lie in the file, in vectors of 16 bytes, four stages deep. */
+
+template <kvc_u32 type> struct kvc_few; /* values of one stage, their bytes; bytes from row to row in shared memory */
+#define KVC_FEW_TYPE(type, values_, bytes_, stride_)                                                                   \
+    template <> struct kvc_few<type> {                                                                                 \
+        static constexpr kvc_u32 values = values_, bytes = bytes_, stride = stride_;                                   \
+    };
+KVC_FEW_TYPE(KVC_K_F32, 64, 256, 320) /* strides of 64 more than a multiple of 128: no two teams share banks */
+KVC_FEW_TYPE(KVC_K_F16, 128, 256, 320)
+KVC_FEW_TYPE(KVC_K_BF16, 128, 256, 320)
+KVC_FEW_TYPE(KVC_K_Q8_0, 256, 272, 304)
+KVC_FEW_TYPE(KVC_K_Q4_0, 256, 144, 176)
+KVC_FEW_TYPE(KVC_K_Q5_0, 256, 176, 208)
+KVC_FEW_TYPE(KVC_K_Q3_K, 256, 110, 144)
+KVC_FEW_TYPE(KVC_K_Q4_K, 256, 144, 176)
+KVC_FEW_TYPE(KVC_K_Q5_K, 256, 176, 208)
+KVC_FEW_TYPE(KVC_K_Q6_K, 256, 210, 240)
+
+#define KVC_FEW_STAGES 4
+
+/* This work-item's 8 values of step s of a stage. F32, F16 and BF16 are aligned to 16 bytes. */
+template <kvc_u32 type> KVC_DEVICE struct kvc_part kvc_few_part(const kvc_u8 *at, kvc_u32 s, kvc_u32 worker) {
+    struct kvc_part p;
+    if (type == KVC_K_F32) {
+        const float4 *v = (const float4 *)(at + s * 128 + worker * 32);
+        float4 a = v[0], b = v[1];
+        p.lane[0] = a.x, p.lane[1] = a.y, p.lane[2] = a.z, p.lane[3] = a.w;
+        p.lane[4] = b.x, p.lane[5] = b.y, p.lane[6] = b.z, p.lane[7] = b.w;
+    } else if (type == KVC_K_F16 || type == KVC_K_BF16) {
+        uint4 v = *(const uint4 *)(at + s * 64 + worker * 16);
+        kvc_u32 w[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            p.lane[2 * i] = type == KVC_K_F16 ? kvc_half_of(w[i] & 0xffffu) : kvc_from_bits(w[i] << 16);
+            p.lane[2 * i + 1] = type == KVC_K_F16 ? kvc_half_of(w[i] >> 16) : kvc_from_bits(w[i] & 0xffff0000u);
+        }
+    } else {
+#pragma unroll
+        for (kvc_u32 i = 0; i < 8; i++)
+            p.lane[i] = kvc_weight_value(type, at, s * 32 + worker * 8 + i);
+    }
+    return p;
+}
+
+/* One stage of a block's 32 weight rows: whole vectors around the bytes wanted. */
+template <kvc_u32 type>
+KVC_DEVICE void kvc_few_load(kvc_u8 *stage, const kvc_u8 *w, kvc_u64 row_bytes, kvc_u64 n0, kvc_u64 count, kvc_u64 k) {
+    constexpr kvc_u32 vectors = (kvc_few<type>::bytes + 15 + 15) / 16;
+    kvc_u64 skip = k / kvc_few<type>::values * kvc_few<type>::bytes;
+    for (kvc_u32 i = KVC_LOCAL_ID(); i < 32 * vectors; i += KVC_GROUP) {
+        kvc_u32 row = i / vectors, v = i % vectors;
+        const kvc_u8 *from = w + (n0 + row < count ? n0 + row : count - 1) * row_bytes + skip;
+        kvc_async(stage + row * kvc_few<type>::stride + v * 16,
+                  (const kvc_u8 *)((unsigned long long)from & ~15ull) + v * 16, 16);
+    }
+    kvc_async_commit();
+}
+
+/* Steps first..last-1 of a stage; x is at the stage's first value of this work-item's lanes. */
+template <kvc_u32 type, int R>
+KVC_DEVICE void kvc_few_steps(struct kvc_part *sum, const kvc_u8 *at, const float *x, kvc_u64 K, kvc_u32 here,
+                              kvc_u32 steps, kvc_u32 worker) {
+#pragma unroll(R == 1 ? 4 : 1)
+    for (kvc_u32 s = 0; s < steps; s++) {
+        struct kvc_part p;
+        p = kvc_few_part<type>(at, s, worker);
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            const float *row = x + (r < (int)here ? r : 0) * K + s * 32;
+            float4 a = kvc_float4(row), b = kvc_float4(row + 4);
+            sum[r].lane[0] = kvc_fma(a.x, p.lane[0], sum[r].lane[0]);
+            sum[r].lane[1] = kvc_fma(a.y, p.lane[1], sum[r].lane[1]);
+            sum[r].lane[2] = kvc_fma(a.z, p.lane[2], sum[r].lane[2]);
+            sum[r].lane[3] = kvc_fma(a.w, p.lane[3], sum[r].lane[3]);
+            sum[r].lane[4] = kvc_fma(b.x, p.lane[4], sum[r].lane[4]);
+            sum[r].lane[5] = kvc_fma(b.y, p.lane[5], sum[r].lane[5]);
+            sum[r].lane[6] = kvc_fma(b.z, p.lane[6], sum[r].lane[6]);
+            sum[r].lane[7] = kvc_fma(b.w, p.lane[7], sum[r].lane[7]);
+        }
+    }
+}
+
+/* Grid: outputs / 32, rows / R. K is a multiple of 8, x is aligned to 16 bytes, and so are rows of F32, F16 and BF16:
+ * then the last values are those of whole work-items. */
+template <kvc_u32 type, int R>
+KVC_DEVICE void kvc_few_rows(kvc_u8 *shared, float *y, const float *x, const kvc_u8 *w, kvc_u64 row_bytes, kvc_u64 K,
+                             kvc_u64 N, kvc_u64 first, kvc_u64 count, const float *bias, kvc_u32 rows) {
+    constexpr kvc_u32 values = kvc_few<type>::values, stage_bytes = 32 * kvc_few<type>::stride;
+    kvc_u32 worker = KVC_LOCAL_ID() % 4, team = KVC_LOCAL_ID() / 4, row0 = KVC_GROUP_ID(1) * R;
+    kvc_u32 here = rows - row0 < (kvc_u32)R ? rows - row0 : (kvc_u32)R;
+    kvc_u64 n0 = (kvc_u64)KVC_GROUP_ID(0) * 32, n = n0 + team, stages = (K + values - 1) / values;
+    kvc_u64 start = (unsigned long long)w + (n < count ? n : count - 1) * row_bytes;
+    struct kvc_part sum[R];
+    for (int r = 0; r < R; r++)
+        sum[r] = kvc_part_zero();
+    x += row0 * K + worker * 8;
+    for (kvc_u32 i = 0; i < KVC_FEW_STAGES - 1; i++) {
+        if (i < stages)
+            kvc_few_load<type>(shared + i * stage_bytes, w, row_bytes, n0, count, (kvc_u64)i * values);
+        else
+            kvc_async_commit();
+    }
+    for (kvc_u64 i = 0; i < stages; i++) {
+        const kvc_u8 *at = shared + i % KVC_FEW_STAGES * stage_bytes + team * kvc_few<type>::stride +
+                           ((start + i * kvc_few<type>::bytes) & 15);
+        kvc_u64 ahead = i + KVC_FEW_STAGES - 1, k = i * values;
+        kvc_async_wait<KVC_FEW_STAGES - 2>();
+        KVC_BARRIER();
+        if (ahead < stages)
+            kvc_few_load<type>(shared + ahead % KVC_FEW_STAGES * stage_bytes, w, row_bytes, n0, count, ahead * values);
+        else
+            kvc_async_commit();
+        if (k + values <= K)
+            kvc_few_steps<type, R>(sum, at, x + k, K, here, values / 32, worker);
+        else /* of the last 32 values, work-items whose lanes lie behind K do nothing */
+            kvc_few_steps<type, R>(sum, at, x + k, K, here,
+                                   (kvc_u32)((K - k) / 32) + (worker * 8 < (K - k) % 32 ? 1 : 0), worker);
+    }
+    for (int r = 0; r < R; r++) {
+        float value = kvc_team_sum(sum[r]);
+        if (worker != 0 || n >= count || r >= (int)here)
+            continue;
+        y[(row0 + r) * N + first + n] = bias ? value + bias[first + n] : value;
+    }
+}
+
+#define KVC_FEW_KERNEL(name, type, R)                                                                                  \
+    KVC_GROUP_KERNEL(few_##name##_##R)(KVC_LINEAR_ARGUMENTS) {                                                         \
+        KVC_SHARED __align__(16) kvc_u8 shared[KVC_FEW_STAGES * 32 * kvc_few<type>::stride];                           \
+        kvc_few_rows<type, R>(shared, y_buffer + y_offset, x_buffer + x_offset, w, row_bytes, K, N, first, count,      \
+                              bias_buffer ? bias_buffer + bias_offset : 0, rows);                                      \
+    }
+#define KVC_FEW_KERNELS(name, type)                                                                                    \
+    KVC_FEW_KERNEL(name, type, 1) KVC_FEW_KERNEL(name, type, 4) KVC_FEW_KERNEL(name, type, 8)
+KVC_FEW_KERNELS(f32, KVC_K_F32)
+KVC_FEW_KERNELS(f16, KVC_K_F16)
+KVC_FEW_KERNELS(bf16, KVC_K_BF16)
+KVC_FEW_KERNELS(q8_0, KVC_K_Q8_0)
+KVC_FEW_KERNELS(q4_0, KVC_K_Q4_0)
+KVC_FEW_KERNELS(q5_0, KVC_K_Q5_0)
+KVC_FEW_KERNELS(q3_k, KVC_K_Q3_K)
+KVC_FEW_KERNELS(q4_k, KVC_K_Q4_K)
+KVC_FEW_KERNELS(q5_k, KVC_K_Q5_K)
+KVC_FEW_KERNELS(q6_k, KVC_K_Q6_K)

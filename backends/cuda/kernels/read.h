@@ -1,0 +1,302 @@
+/* read.h - attention in CUDA's own shape: a block reads one tile of one KV head once, for several queries: rows times
+ * the group's query heads, 8 or 16 of them at a time. Keys, then values, come to shared memory in pieces that are
+ * copied while those before them are used. Row sizes are multiples of 4; what a tile leaves behind is as in
+ * backends/kernels/attention.h. Heads of at most 256 channels, a multiple of 8; q is aligned to 16 bytes. */
+
+#define KVC_READ_BYTES 8192u /* of a piece */
+#define KVC_READ_PIECES 3u   /* in shared memory */
+
+struct kvc_read {
+    kvc_u32 bytes, stride, per, unit; /* of an entry; in shared memory; entries of a piece; of one copy */
+    kvc_u32 count, pieces, value_at;  /* entries of the tile, pieces of its keys, and again of its values */
+};
+
+/* Copies piece i: of keys, then of values. Entries without a key are left out. */
+KVC_DEVICE void kvc_read_load(kvc_u8 *shared, const kvc_bytes *keys, const struct kvc_read &t, kvc_u32 i) {
+    if (i < 2 * t.pieces) {
+        kvc_u32 first = i % t.pieces * t.per, units = t.bytes / t.unit;
+        kvc_u32 here = t.count - first < t.per ? t.count - first : t.per;
+        kvc_u8 *to = shared + i % KVC_READ_PIECES * KVC_READ_BYTES;
+        for (kvc_u32 u = KVC_LOCAL_ID(); u < here * units; u += KVC_GROUP) {
+            kvc_u32 j = u / units, at = u % units * t.unit;
+            kvc_bytes key = keys[first + j];
+            if (key)
+                kvc_async(to + j * t.stride + at, key + (i < t.pieces ? 0 : t.value_at) + at, t.unit);
+        }
+    }
+    kvc_async_commit();
+}
+
+/* Channel c of an entry in shared memory; channels c to c + 7, c a multiple of 8. */
+template <kvc_u32 type> KVC_DEVICE float kvc_read_value(const kvc_u8 *row, kvc_u32 c) {
+    return type == KVC_K_F16 ? kvc_half_of(((const kvc_u16 *)row)[c]) : kvc_entry_value(type, row, c);
+}
+template <kvc_u32 type> KVC_DEVICE struct kvc_part kvc_read_part(const kvc_u8 *row, kvc_u32 c) {
+    struct kvc_part p;
+    if (type == KVC_K_F16) { /* rows begin at multiples of 16 */
+        uint4 v = *(const uint4 *)(row + 2 * c);
+        kvc_u32 w[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            p.lane[2 * i] = kvc_half_of(w[i] & 0xffffu);
+            p.lane[2 * i + 1] = kvc_half_of(w[i] >> 16);
+        }
+    } else {
+#pragma unroll
+        for (kvc_u32 i = 0; i < 8; i++)
+            p.lane[i] = kvc_entry_value(type, row, c + i);
+    }
+    return p;
+}
+
+/* Q queries at a time. rows_each: rows of one block. Grid: tiles, KV heads, rows / rows_each. */
+template <kvc_u32 type, int Q>
+KVC_DEVICE void kvc_read_tile(kvc_u8 *shared, kvc_bytes *keys, float (*score)[KVC_TILE], kvc_u32 (*seen)[KVC_TILE / 32],
+                              kvc_u32 *reads, const struct kvc_arena_view &arena, const struct kvc_head_view &head,
+                              const kvc_u32 *read_count, const kvc_u32 *read_rank, kvc_u32 read_stride,
+                              const float *q, const kvc_i32 *positions, const kvc_u32 *later, kvc_u32 row, kvc_u32 rows,
+                              kvc_u32 rows_each, kvc_u32 heads, kvc_u32 kv_heads, kvc_u32 window, float scale,
+                              float *tile_m, float *tile_l, float *tile_o, kvc_u32 tiles, kvc_u32 *notes,
+                              kvc_u32 read_note) {
+    kvc_u32 id = KVC_LOCAL_ID(), worker = id % 4, lane = id % 32, h = KVC_GROUP_ID(1), tile = KVC_GROUP_ID(0);
+    kvc_u32 group = heads / kv_heads, d = arena.head_size, first = tile * KVC_TILE, i0 = KVC_GROUP_ID(2) * rows_each;
+    kvc_u32 here = rows - i0 < rows_each ? rows - i0 : rows_each; /* rows of this block */
+    bool full = true;
+    struct kvc_read t;
+    t.bytes = arena.row_bytes;
+    t.stride = (t.bytes + 15) / 16 * 16;
+    t.per = KVC_READ_BYTES / t.stride < KVC_TILE ? KVC_READ_BYTES / t.stride / 32 * 32 : KVC_TILE;
+    t.per = t.per ? t.per : KVC_READ_BYTES / t.stride;
+    t.unit = t.bytes % 16 == 0 ? 16 : t.bytes % 8 == 0 ? 8 : 4;
+    t.value_at = KVC_TILE * t.bytes;
+    t.count = 0;
+    if (id < here)
+        reads[id] = 0;
+    KVC_BARRIER();
+    /* Which entries which row sees, and where the keys lie that any row does. */
+    for (kvc_u32 j = id; j < KVC_TILE; j += KVC_GROUP) { /* whole warps */
+        kvc_u32 slot = KVC_MASKED;
+        for (kvc_u32 r = 0; r < here; r++) {
+            struct kvc_query_view view =
+                kvc_query_view_of(&head, read_count, read_rank, read_stride, h, later[row + i0 + r],
+                                  positions[row + i0 + r], window);
+            kvc_u32 mine = first + j < view.places ? kvc_query_slot(&view, &head, first + j) : KVC_MASKED;
+            kvc_u32 bits = __ballot_sync(0xffffffffu, mine != KVC_MASKED);
+            slot = mine != KVC_MASKED ? mine : slot;
+            if (lane == 0) {
+                seen[r][j / 32] = bits;
+                if (bits)
+                    atomicAdd(&reads[r], (kvc_u32)__popc(bits));
+            }
+        }
+        keys[j] = slot != KVC_MASKED ? (kvc_bytes)kvc_head_key(&arena, &head, slot) : (kvc_bytes)0;
+    }
+    KVC_BARRIER();
+    {
+        kvc_u32 any = 0;
+        for (kvc_u32 r = 0; r < here; r++) {
+            any += reads[r];
+            for (kvc_u32 g = id; g < group && reads[r] == 0; g += KVC_GROUP)
+                tile_l[((kvc_u64)(i0 + r) * heads + (kvc_u64)h * group + g) * tiles + tile] = -1.0f;
+        }
+        if (any == 0)
+            return; /* the same for the whole block */
+        if (id == 0 && read_note)
+            atomicAdd(notes + read_note, any);
+    }
+    for (kvc_u32 w = 0; w < KVC_TILE / 32; w++) /* behind the last entry that is seen nothing is read */
+        for (kvc_u32 r = 0; r < here; r++)
+            if (seen[r][w] && t.count < w * 32 + 32 - (kvc_u32)__clz((int)seen[r][w]))
+                t.count = w * 32 + 32 - (kvc_u32)__clz((int)seen[r][w]);
+    t.pieces = (t.count + t.per - 1) / t.per;
+    for (kvc_u32 r = 0; r < here; r++)
+        full = full && reads[r] == t.count;
+    for (kvc_u32 q0 = 0; q0 < here * group; q0 += Q) { /* query n: row n / group, head n % group */
+        kvc_u32 queries = here * group - q0 < (kvc_u32)Q ? here * group - q0 : Q, row_of[Q], head_of[Q];
+        float o[2][Q];
+        for (kvc_u32 n = 0; n < Q; n++) { /* those behind the last: as query 0 */
+            row_of[n] = n < queries ? (q0 + n) / group : q0 / group;
+            head_of[n] = (i0 + row_of[n]) * heads + h * group + (n < queries ? (q0 + n) % group : q0 % group);
+        }
+        for (kvc_u32 i = 0; i < KVC_READ_PIECES - 1; i++)
+            kvc_read_load(shared, keys, t, i);
+        for (kvc_u32 i = 0; i < t.pieces; i++) { /* scores */
+            const kvc_u8 *piece = shared + i % KVC_READ_PIECES * KVC_READ_BYTES;
+            kvc_async_wait<KVC_READ_PIECES - 2>();
+            KVC_BARRIER();
+            kvc_read_load(shared, keys, t, i + KVC_READ_PIECES - 1);
+            for (kvc_u32 from = 0; from < t.per && i * t.per + from < t.count; from += 32) {
+                kvc_u32 j = i * t.per + from + id / 4, held = from + id / 4 < t.per && j < t.count && keys[j];
+                struct kvc_part sum[Q];
+                for (int n = 0; n < Q; n++)
+                    sum[n] = kvc_part_zero();
+                for (kvc_u32 c = worker * 8; c < d && held; c += 32) {
+                    struct kvc_part key = kvc_read_part<type>(piece + (from + id / 4) * t.stride, c);
+#pragma unroll
+                    for (int n = 0; n < Q; n++) {
+                        const float *query = q + ((kvc_u64)row * heads + head_of[n]) * d + c;
+                        float4 a = kvc_float4(query), b = kvc_float4(query + 4);
+                        sum[n].lane[0] = kvc_fma(a.x, key.lane[0], sum[n].lane[0]);
+                        sum[n].lane[1] = kvc_fma(a.y, key.lane[1], sum[n].lane[1]);
+                        sum[n].lane[2] = kvc_fma(a.z, key.lane[2], sum[n].lane[2]);
+                        sum[n].lane[3] = kvc_fma(a.w, key.lane[3], sum[n].lane[3]);
+                        sum[n].lane[4] = kvc_fma(b.x, key.lane[4], sum[n].lane[4]);
+                        sum[n].lane[5] = kvc_fma(b.y, key.lane[5], sum[n].lane[5]);
+                        sum[n].lane[6] = kvc_fma(b.z, key.lane[6], sum[n].lane[6]);
+                        sum[n].lane[7] = kvc_fma(b.w, key.lane[7], sum[n].lane[7]);
+                    }
+                }
+#pragma unroll
+                for (int n = 0; n < Q; n++) {
+                    float s = kvc_team_sum(sum[n]) * scale;
+                    if (worker == 0 && held)
+                        score[n][j] = s;
+                }
+            }
+        }
+        KVC_BARRIER();
+        for (kvc_u32 n = id / 32; n < queries; n += KVC_GROUP / 32) { /* weights: a warp a query */
+            kvc_u32 r = (q0 + n) / group;
+            const kvc_u32 *mask = seen[r];
+            kvc_u64 at = ((kvc_u64)(i0 + r) * heads + (kvc_u64)h * group + (q0 + n) % group) * tiles + tile;
+            float m = -kvc_infinity(), sum = 0.0f;
+            for (kvc_u32 w = 0; w < KVC_TILE / 32; w++)
+                if (mask[w] >> lane & 1)
+                    m = kvc_max(m, score[n][w * 32 + lane]);
+            for (int w = 16; w > 0; w /= 2)
+                m = kvc_max(m, __shfl_xor_sync(0xffffffffu, m, w));
+            m = __shfl_sync(0xffffffffu, m, 0); /* with a NaN among them the order could be seen */
+            for (kvc_u32 w = 0; w < KVC_TILE / 32; w++)
+                if (mask[w] >> lane & 1) {
+                    float p = kvc_exp(score[n][w * 32 + lane] - m);
+                    score[n][w * 32 + lane] = p;
+                    sum = sum + p;
+                }
+            for (int w = 16; w > 0; w /= 2)
+                sum = sum + __shfl_down_sync(0xffffffffu, sum, w);
+            if (lane == 0 && reads[r]) {
+                tile_m[at] = m;
+                tile_l[at] = sum;
+            }
+        }
+        for (int n = 0; n < Q; n++)
+            o[0][n] = o[1][n] = 0.0f;
+        for (kvc_u32 i = t.pieces; i < 2 * t.pieces; i++) { /* values: a work-item a channel or two, all queries */
+            const kvc_u8 *piece = shared + i % KVC_READ_PIECES * KVC_READ_BYTES;
+            kvc_u32 j0 = (i - t.pieces) * t.per, end = t.count - j0 < t.per ? t.count - j0 : t.per;
+            kvc_async_wait<KVC_READ_PIECES - 2>();
+            KVC_BARRIER(); /* also: the weights are there */
+            kvc_read_load(shared, keys, t, i + KVC_READ_PIECES - 1);
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                kvc_u32 c = id + half * KVC_GROUP, j = 0;
+                if (c >= d)
+                    break;
+                for (; j + 4 <= end && full; j += 4) { /* every query sees every entry; pieces are of 4 or more */
+                    const kvc_u8 *at = piece + j * t.stride;
+                    float v0 = kvc_read_value<type>(at, c), v1 = kvc_read_value<type>(at + t.stride, c);
+                    float v2 = kvc_read_value<type>(at + 2 * t.stride, c);
+                    float v3 = kvc_read_value<type>(at + 3 * t.stride, c);
+#pragma unroll
+                    for (int n = 0; n < Q; n++) {
+                        float4 p = kvc_float4(&score[n][j0 + j]);
+                        o[half][n] = kvc_fma(p.x, v0, o[half][n]);
+                        o[half][n] = kvc_fma(p.y, v1, o[half][n]);
+                        o[half][n] = kvc_fma(p.z, v2, o[half][n]);
+                        o[half][n] = kvc_fma(p.w, v3, o[half][n]);
+                    }
+                }
+                for (; j < end; j++) {
+                    float v = kvc_read_value<type>(piece + j * t.stride, c);
+#pragma unroll
+                    for (int n = 0; n < Q; n++)
+                        if (seen[row_of[n]][(j0 + j) / 32] >> (j0 + j) % 32 & 1)
+                            o[half][n] = kvc_fma(score[n][j0 + j], v, o[half][n]);
+                }
+            }
+        }
+        KVC_BARRIER(); /* pieces and weights are used again */
+        kvc_async_wait<0>();
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+#pragma unroll
+            for (int n = 0; n < Q; n++) {
+                kvc_u32 c = id + half * KVC_GROUP;
+                if (n < (int)queries && c < d)
+                    tile_o[((kvc_u64)head_of[n] * tiles + tile) * d + c] = o[half][n];
+            }
+    }
+}
+
+#define KVC_READ_ROWS 16 /* of one block, at most */
+#define KVC_READ_KERNEL(name, type, Q)                                                                                 \
+    KVC_GROUP_KERNEL(read_##name##_##Q)(KVC_ATTENTION, kvc_u32 rows, kvc_u32 rows_each) {                              \
+        KVC_SHARED __align__(16) kvc_u8 shared[KVC_READ_PIECES * KVC_READ_BYTES];                                      \
+        KVC_SHARED kvc_bytes keys[KVC_TILE];                                                                           \
+        KVC_SHARED __align__(16) float score[Q][KVC_TILE];                                                             \
+        KVC_SHARED kvc_u32 seen[KVC_READ_ROWS][KVC_TILE / 32], reads[KVC_READ_ROWS];                                   \
+        KVC_OPEN_ARENA(arena);                                                                                         \
+        KVC_OPEN_HEAD(head, l, KVC_GROUP_ID(1));                                                                       \
+        kvc_read_tile<type, Q>(shared, keys, score, seen, reads, arena, head, read_count, read_rank, read_stride,      \
+                               q_buffer + q_offset, positions_buffer + positions_offset, later_buffer + later_offset,  \
+                               row, rows, rows_each, heads, kv_heads, window, scale, tile_m_buffer + tile_m_offset,    \
+                               tile_l_buffer + tile_l_offset, tile_o_buffer + tile_o_offset, tiles, notes, read_note); \
+    }
+KVC_READ_KERNEL(f32, KVC_K_F32, 8)
+KVC_READ_KERNEL(f16, KVC_K_F16, 8)
+KVC_READ_KERNEL(q8_0, KVC_K_Q8_0, 8)
+KVC_READ_KERNEL(f32, KVC_K_F32, 16)
+KVC_READ_KERNEL(f16, KVC_K_F16, 16)
+KVC_READ_KERNEL(q8_0, KVC_K_Q8_0, 16)
+
+/* Grid: query heads, rows. Tiles are merged ascending; entries of the tiles come many at a time. */
+#define KVC_MERGED 1024 /* tiles at a time */
+KVC_GROUP_KERNEL(read_merge)(KVC_SPAN(float, tile_m), KVC_SPAN(float, tile_l), KVC_SPAN(float, tile_o), kvc_u32 tiles,
+                             kvc_u32 heads, kvc_u32 d, kvc_u32 row, KVC_SPAN(float, out), KVC_SPAN(float, maximum),
+                             KVC_SPAN(float, sum)) {
+    KVC_SHARED float factor[KVC_MERGED], length[KVC_MERGED], most[KVC_GROUP / 32];
+    KVC_OPEN_TILES;
+    kvc_u32 g = KVC_GROUP_ID(0), i = KVC_GROUP_ID(1), id = KVC_LOCAL_ID();
+    kvc_u64 at = ((kvc_u64)i * heads + g) * tiles, to = ((kvc_u64)row + i) * heads + g;
+    float M = -kvc_infinity(), L = 0.0f, o[2] = {0.0f, 0.0f};
+    for (kvc_u32 t = id; t < tiles; t += KVC_GROUP)
+        if (tile_l[at + t] != -1.0f)
+            M = kvc_max(M, tile_m[at + t]);
+    for (int w = 16; w > 0; w /= 2)
+        M = kvc_max(M, __shfl_xor_sync(0xffffffffu, M, w));
+    if (id % 32 == 0)
+        most[id / 32] = M;
+    KVC_BARRIER();
+    M = most[0];
+    for (kvc_u32 w = 1; w < KVC_GROUP / 32; w++)
+        M = kvc_max(M, most[w]);
+    M = M + 0.0f;
+    for (kvc_u32 first = 0; first < tiles; first += KVC_MERGED) {
+        kvc_u32 here = tiles - first < KVC_MERGED ? tiles - first : KVC_MERGED;
+        KVC_BARRIER();
+        for (kvc_u32 t = id; t < here; t += KVC_GROUP) {
+            length[t] = tile_l[at + first + t];
+            factor[t] = length[t] != -1.0f ? kvc_exp(tile_m[at + first + t] - M) : 0.0f;
+        }
+        KVC_BARRIER();
+#pragma unroll 8
+        for (kvc_u32 t = 0; t < here; t++) {
+            const float *from = tile_o + (at + first + t) * d;
+            bool is_there = length[t] != -1.0f;
+            float v0 = is_there && id < d ? from[id] : 0.0f;
+            float v1 = is_there && id + KVC_GROUP < d ? from[id + KVC_GROUP] : 0.0f;
+            if (is_there) {
+                L = kvc_fma(factor[t], length[t], L);
+                o[0] = kvc_fma(factor[t], v0, o[0]);
+                o[1] = kvc_fma(factor[t], v1, o[1]);
+            }
+        }
+    }
+    for (int half = 0; half < 2; half++)
+        if (id + half * KVC_GROUP < d)
+            out_buffer[out_offset + to * d + id + half * KVC_GROUP] = L != 0.0f ? kvc_div(o[half], L) : o[half];
+    if (id == 0 && maximum_buffer) {
+        maximum_buffer[maximum_offset + to] = kvc_is_nan(L) ? L : M;
+        sum_buffer[sum_offset + to] = L;
+    }
+}

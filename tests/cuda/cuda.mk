@@ -1,0 +1,24 @@
+# cuda.mk - the CUDA backend on an emulated device, and on a real one where there is one.
+
+EXTRA_DIST += tests/cuda/emulation.cc tests/test_cuda_device.sh
+if HAVE_CUDA
+SHELL_TESTS += tests/test_cuda_device.sh
+endif
+
+if HAVE_EMULATION
+check_PROGRAMS += tests/test_cuda
+tests_test_cuda_SOURCES = tests/test_cuda.c $(KVC_CUDA_SOURCES) $(KVC_OFFLOAD_SOURCES)
+tests_test_cuda_CPPFLAGS = -I$(top_srcdir)/tests/cuda $(AM_CPPFLAGS)
+tests_test_cuda_LDADD = tests/cuda/emulation.o $(KVC_TEST_LIBS)
+CLEANFILES += tests/cuda/emulation.o
+if HAVE_X86_SIMD
+EMULATION_FLAGS = -mfma
+endif
+EMULATION_CXXFLAGS = -O2 -g
+
+tests/cuda/emulation.o: $(srcdir)/tests/cuda/emulation.cc $(srcdir)/tests/cuda/device.h \
+		$(srcdir)/tests/cuda/cuda_runtime_api.h $(srcdir)/backends/cuda/kernels.h \
+		$(srcdir)/backends/offload/offload.h $(KVC_CUDA_KERNELS)
+	$(AM_V_GEN)$(MKDIR_P) tests/cuda && $(EMULATION_CXX) -x c++ -std=c++14 $(EMULATION_CXXFLAGS) $(EMULATION_FLAGS) \
+	-ffp-contract=off -fno-exceptions -fno-rtti -D_GNU_SOURCE -I$(top_srcdir) -I$(top_srcdir)/include -c -o $@ $<
+endif

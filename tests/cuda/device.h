@@ -1,0 +1,76 @@
+/* device.h - test support: what nvcc knows and g++ does not. A block's threads are fibers that run in turn: a barrier
+ * goes on when every thread of the block (or of the warp) that has not ended has reached it. */
+#ifndef KVC_TESTS_CUDA_DEVICE_H
+#define KVC_TESTS_CUDA_DEVICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define __CUDACC__ 1
+#define KVC_CUDA_EMULATED 1
+#define __global__
+#define __device__
+#define __host__
+#define __shared__ static
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __align__(n) __attribute__((aligned(n)))
+
+struct kvc_index3 {
+    unsigned x, y, z;
+};
+extern kvc_index3 threadIdx, blockIdx, blockDim, gridDim;
+
+void __syncthreads();
+void __syncwarp(unsigned mask = 0xffffffffu);
+uint32_t kvc_shuffle(uint32_t value, unsigned from); /* from: lane of the warp */
+
+static inline unsigned kvc_lane() { return threadIdx.x % 32; }
+
+template <class T> static inline T kvc_shuffle_of(T value, unsigned from) {
+    static_assert(sizeof(T) == 4, "shuffles move 32 bits");
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    bits = kvc_shuffle(bits, from);
+    memcpy(&value, &bits, 4);
+    return value;
+}
+template <class T> static inline T __shfl_sync(unsigned, T value, int from, int width = 32) {
+    unsigned lane = kvc_lane(), first = lane / (unsigned)width * (unsigned)width;
+    return kvc_shuffle_of(value, first + (unsigned)from % (unsigned)width);
+}
+template <class T> static inline T __shfl_down_sync(unsigned, T value, unsigned by, int width = 32) {
+    unsigned lane = kvc_lane();
+    return kvc_shuffle_of(value, lane % (unsigned)width + by < (unsigned)width ? lane + by : lane);
+}
+template <class T> static inline T __shfl_xor_sync(unsigned, T value, int mask, int width = 32) {
+    unsigned lane = kvc_lane(), other = lane ^ (unsigned)mask;
+    return kvc_shuffle_of(value, other / (unsigned)width == lane / (unsigned)width ? other : lane);
+}
+static inline unsigned __ballot_sync(unsigned, int flag) {
+    unsigned all = 0;
+    for (unsigned i = 0; i < 32; i++)
+        all |= (kvc_shuffle(flag ? 1u : 0u, i) & 1u) << i;
+    return all;
+}
+static inline unsigned atomicAdd(unsigned *at, unsigned n) {
+    unsigned was = *at;
+    *at += n;
+    return was;
+}
+static inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz((unsigned)x); }
+static inline int __popc(unsigned x) { return __builtin_popcount(x); }
+template <class T> static inline T __ldg(const T *at) { return *at; }
+
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
+};
+struct alignas(8) uint2 {
+    unsigned x, y;
+};
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+
+#endif

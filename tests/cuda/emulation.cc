@@ -1,0 +1,396 @@
+/* emulation.cc - test support: the kernels of the CUDA backend and the runtime that it calls, on the CPU. Nothing here
+ * is asynchronous or fast; what it shows is that the operations give the right bits, that barriers are reached by all,
+ * and that the host side gives every kernel as many arguments as it takes. */
+#include "tests/cuda/device.h"
+#include "tests/cuda/cuda_runtime_api.h"
+
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <ucontext.h>
+
+#include "backends/cuda/kernels.h"
+#include "backends/cuda/kernels.cu"
+
+/* ---- threads of a block ---- */
+
+kvc_index3 threadIdx, blockIdx, blockDim, gridDim;
+
+enum state { RUNS, AT_BLOCK, AT_WARP, ENDED };
+enum { MOST_THREADS = 1024, STACK = 256 << 10 };
+
+struct fiber {
+    ucontext_t context;
+    jmp_buf point;
+    enum state state;
+    bool made;
+};
+
+static struct fiber fibers[MOST_THREADS];
+static struct fiber scheduler;
+static unsigned running;
+static void (*job)(const void *, void **);
+static const void *job_kernel;
+static void **job_arguments;
+static uint32_t mail[MOST_THREADS];
+
+#if defined(__SANITIZE_ADDRESS__) /* knows swapcontext, not jumps between stacks */
+static void go(struct fiber *from, struct fiber *to) { swapcontext(&from->context, &to->context); }
+#else
+static void go(struct fiber *from, struct fiber *to) {
+    if (_setjmp(from->point) == 0)
+        _longjmp(to->point, 1);
+}
+#endif
+
+static void body() {
+    for (;;) {
+        job(job_kernel, job_arguments);
+        fibers[running].state = ENDED;
+        go(&fibers[running], &scheduler);
+    }
+}
+
+static void start(struct fiber *fiber) {
+    fiber->made = true;
+    getcontext(&fiber->context);
+    fiber->context.uc_stack.ss_sp = malloc(STACK); /* kept until the program ends */
+    fiber->context.uc_stack.ss_size = STACK;
+    fiber->context.uc_link = NULL;
+    if (!fiber->context.uc_stack.ss_sp)
+        abort();
+    makecontext(&fiber->context, body, 0);
+#if defined(__SANITIZE_ADDRESS__)
+    go(&scheduler, fiber);
+#else
+    if (_setjmp(scheduler.point) == 0)
+        setcontext(&fiber->context);
+#endif
+}
+
+static void step(unsigned thread) {
+    running = thread;
+    threadIdx.x = thread;
+    if (fibers[thread].made)
+        go(&scheduler, &fibers[thread]);
+    else
+        start(&fibers[thread]);
+}
+
+static void wait_at(enum state state) {
+    fibers[running].state = state;
+    go(&fibers[running], &scheduler);
+}
+
+void __syncthreads() { wait_at(AT_BLOCK); }
+void __syncwarp(unsigned) { wait_at(AT_WARP); }
+uint32_t kvc_shuffle(uint32_t value, unsigned from) {
+    unsigned first = running / 32 * 32;
+    mail[running] = value;
+    wait_at(AT_WARP);
+    value = mail[first + from];
+    wait_at(AT_WARP);
+    return value;
+}
+
+/* Threads first..end-1 that have not ended all wait at `state`: they go on. */
+static bool release(unsigned first, unsigned end, enum state state) {
+    unsigned waiting = 0;
+    for (unsigned i = first; i < end; i++) {
+        if (fibers[i].state == state)
+            waiting++;
+        else if (fibers[i].state != ENDED)
+            return false;
+    }
+    for (unsigned i = first; i < end && waiting; i++)
+        if (fibers[i].state == state)
+            fibers[i].state = RUNS;
+    return waiting > 0;
+}
+
+static void run_block(unsigned threads) {
+    for (unsigned i = 0; i < threads; i++)
+        fibers[i].state = RUNS;
+    for (;;) {
+        unsigned ended = 0;
+        bool released = false;
+        for (unsigned i = 0; i < threads; i++) {
+            if (fibers[i].state == RUNS)
+                step(i);
+            ended += fibers[i].state == ENDED;
+        }
+        if (ended == threads)
+            return;
+        for (unsigned i = 0; i < threads; i += 32)
+            released = release(i, i + 32 < threads ? i + 32 : threads, AT_WARP) || released;
+        if (!released && !release(0, threads, AT_BLOCK)) {
+            fprintf(stderr, "emulation: threads of a block wait at different barriers\n");
+            abort();
+        }
+    }
+}
+
+/* ---- kernels by address ---- */
+
+template <unsigned... I> struct indices {};
+template <unsigned N, unsigned... I> struct count_to : count_to<N - 1, N - 1, I...> {};
+template <unsigned... I> struct count_to<0, I...> {
+    typedef indices<I...> type;
+};
+template <class... A, unsigned... I> static void call(void (*kernel)(A...), void **arguments, indices<I...>) {
+    kernel(*(A *)arguments[I]...);
+}
+template <class... A> struct caller {
+    static void run(const void *kernel, void **arguments) {
+        call((void (*)(A...))kernel, arguments, typename count_to<sizeof...(A)>::type());
+    }
+};
+
+struct known {
+    const void *address;
+    const char *name;
+    unsigned arguments;
+    void (*run)(const void *, void **);
+};
+template <class... A> static known know(void (*kernel)(A...), const char *name) {
+    return {(const void *)kernel, name, (unsigned)sizeof...(A), &caller<A...>::run};
+}
+
+#define KVC_KNOW(name) know(kvc_k_##name, #name),
+static size_t launched[KVC_CUDA_KERNELS];
+static const known kernels[] = {KVC_OFFLOAD_KERNELS(KVC_KNOW) KVC_CUDA_OWN_KERNELS(KVC_KNOW)};
+
+/* ---- the runtime ---- */
+
+struct kvc_fake_cuda kvc_fake_cuda = {1, (size_t)1 << 30, 0, 0, 0, 0, 0, 0, 0, 0, cudaSuccess};
+
+static bool lost() { return kvc_fake_cuda.lost != cudaSuccess; }
+
+extern "C" {
+
+const char *kvc_fake_never_launched(size_t i) {
+    for (size_t k = 0; k < KVC_CUDA_KERNELS; k++)
+        if (launched[k] == 0 && i-- == 0)
+            return kernels[k].name;
+    return NULL;
+}
+
+cudaError_t cudaGetDeviceCount(int *count) {
+    *count = kvc_fake_cuda.devices < 0 ? 0 : kvc_fake_cuda.devices;
+    return kvc_fake_cuda.devices < 0    ? cudaErrorInsufficientDriver
+           : kvc_fake_cuda.devices == 0 ? cudaErrorNoDevice
+                                        : cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int *version) {
+    *version = 0;
+    return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int) {
+    memset(properties, 0, sizeof *properties);
+    snprintf(properties->name, sizeof properties->name, "emulated");
+    properties->totalGlobalMem = kvc_fake_cuda.memory;
+    return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaGetLastError(void) { return cudaSuccess; }
+const char *cudaGetErrorString(cudaError_t error) {
+    return error == cudaErrorIllegalAddress     ? "an illegal memory access was encountered"
+           : error == cudaErrorMemoryAllocation ? "out of memory"
+                                                : "emulated failure";
+}
+cudaError_t cudaMemGetInfo(size_t *left, size_t *all) {
+    *all = kvc_fake_cuda.memory;
+    *left = kvc_fake_cuda.memory - kvc_fake_cuda.used;
+    return cudaSuccess;
+}
+
+enum { HEADER = 256 };
+cudaError_t cudaMalloc(void **memory, size_t bytes) {
+    unsigned char *made;
+    if (bytes > kvc_fake_cuda.memory - kvc_fake_cuda.used)
+        return cudaErrorMemoryAllocation;
+    made = (unsigned char *)aligned_alloc(HEADER, HEADER + (bytes + HEADER - 1) / HEADER * HEADER);
+    if (!made)
+        return cudaErrorMemoryAllocation;
+    memset(made, 0xa5, HEADER + bytes); /* what is not written is no zero */
+    memcpy(made, &bytes, sizeof bytes);
+    kvc_fake_cuda.used += bytes;
+    kvc_fake_cuda.allocations++;
+    kvc_fake_cuda.allocated++;
+    *memory = made + HEADER;
+    return cudaSuccess;
+}
+cudaError_t cudaFree(void *memory) {
+    size_t bytes;
+    if (!memory)
+        return cudaSuccess;
+    memcpy(&bytes, (unsigned char *)memory - HEADER, sizeof bytes);
+    kvc_fake_cuda.used -= bytes;
+    kvc_fake_cuda.allocations--;
+    free((unsigned char *)memory - HEADER);
+    return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind, cudaStream_t) {
+    if (!lost())
+        memmove(to, from, bytes);
+    return kvc_fake_cuda.lost;
+}
+cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t) {
+    if (!lost())
+        memset(to, value, bytes);
+    return kvc_fake_cuda.lost;
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned) {
+    *stream = (cudaStream_t)malloc(1);
+    kvc_fake_cuda.allocations++;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    kvc_fake_cuda.allocations--;
+    free(stream);
+    return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return kvc_fake_cuda.lost; }
+
+cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **arguments, size_t, cudaStream_t) {
+    unsigned given = 0;
+    if (lost())
+        return kvc_fake_cuda.lost;
+    if (kvc_fake_cuda.fail_after && --kvc_fake_cuda.fail_after == 0)
+        return kvc_fake_cuda.lost = cudaErrorIllegalAddress;
+    while (arguments[given])
+        given++;
+    for (const known &k : kernels) {
+        if (k.address != kernel)
+            continue;
+        if (k.arguments != given) {
+            fprintf(stderr, "emulation: %s takes %u arguments, not %u\n", k.name, k.arguments, given);
+            abort();
+        }
+        job = k.run;
+        job_kernel = kernel;
+        job_arguments = arguments;
+        blockDim = {block.x, 1, 1};
+        gridDim = {grid.x, grid.y, grid.z};
+        for (blockIdx.z = 0; blockIdx.z < grid.z; blockIdx.z++)
+            for (blockIdx.y = 0; blockIdx.y < grid.y; blockIdx.y++)
+                for (blockIdx.x = 0; blockIdx.x < grid.x; blockIdx.x++)
+                    run_block(block.x);
+        kvc_fake_cuda.launches++;
+        launched[&k - kernels]++;
+        return cudaSuccess;
+    }
+    fprintf(stderr, "emulation: an unknown kernel is launched\n");
+    abort();
+}
+
+/* ---- graphs: a chain of nodes, which the ready graph shares ---- */
+
+struct kvc_fake_node {
+    int kind; /* 0: kernel, 1: copy, 2: zero */
+    const void *kernel;
+    dim3 grid, block;
+    uint64_t values[64];
+    unsigned count;
+    struct kvc_fake_node *next;
+};
+struct kvc_fake_graph {
+    struct kvc_fake_node *first, **end;
+};
+
+static void set_kernel(struct kvc_fake_node *node, const struct cudaKernelNodeParams *params) {
+    node->kind = 0;
+    node->kernel = params->func;
+    node->grid = params->gridDim;
+    node->block = params->blockDim;
+    for (node->count = 0; params->kernelParams[node->count]; node->count++)
+        memcpy(&node->values[node->count], params->kernelParams[node->count], 8);
+}
+static void set_moved(struct kvc_fake_node *node, int kind, void *to, const void *from, size_t bytes) {
+    node->kind = kind;
+    node->values[0] = (uintptr_t)to;
+    node->values[1] = (uintptr_t)from;
+    node->values[2] = bytes;
+}
+static struct kvc_fake_node *add(cudaGraph_t graph) {
+    struct kvc_fake_node *node = (struct kvc_fake_node *)calloc(1, sizeof *node);
+    if (!node)
+        abort();
+    *graph->end = node;
+    graph->end = &node->next;
+    return node;
+}
+
+cudaError_t cudaGraphCreate(cudaGraph_t *graph, unsigned) {
+    *graph = (cudaGraph_t)calloc(1, sizeof **graph);
+    (*graph)->end = &(*graph)->first;
+    kvc_fake_cuda.allocations++;
+    kvc_fake_cuda.graphs_made++;
+    return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+    while (graph->first) {
+        struct kvc_fake_node *node = graph->first;
+        graph->first = node->next;
+        free(node);
+    }
+    free(graph);
+    kvc_fake_cuda.allocations--;
+    return cudaSuccess;
+}
+cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *, size_t,
+                                   const struct cudaKernelNodeParams *params) {
+    set_kernel(*node = add(graph), params);
+    return cudaSuccess;
+}
+cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *, size_t,
+                                     void *to, const void *from, size_t bytes, enum cudaMemcpyKind) {
+    set_moved(*node = add(graph), 1, to, from, bytes);
+    return cudaSuccess;
+}
+cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *, size_t,
+                                   const struct cudaMemsetParams *params) {
+    set_moved(*node = add(graph), 2, params->dst, NULL, params->width * params->elementSize);
+    return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *ready, cudaGraph_t graph, unsigned long long) {
+    *ready = graph;
+    return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t) { return cudaSuccess; }
+cudaError_t cudaGraphLaunch(cudaGraphExec_t ready, cudaStream_t stream) {
+    cudaError_t result = kvc_fake_cuda.lost;
+    for (struct kvc_fake_node *node = ready->first; node && result == cudaSuccess; node = node->next) {
+        void *pointers[65];
+        for (unsigned i = 0; i < node->count; i++)
+            pointers[i] = &node->values[i];
+        pointers[node->count] = NULL;
+        if (node->kind == 0)
+            result = cudaLaunchKernel(node->kernel, node->grid, node->block, pointers, 0, stream);
+        else if (node->kind == 1)
+            memmove((void *)node->values[0], (void *)node->values[1], node->values[2]);
+        else
+            memset((void *)node->values[0], 0, node->values[2]);
+    }
+    kvc_fake_cuda.graph_launches++;
+    return result;
+}
+cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t, cudaGraphNode_t node,
+                                             const struct cudaKernelNodeParams *params) {
+    set_kernel(node, params);
+    kvc_fake_cuda.nodes_changed++;
+    return cudaSuccess;
+}
+cudaError_t cudaGraphExecMemcpyNodeSetParams1D(cudaGraphExec_t, cudaGraphNode_t node, void *to, const void *from,
+                                               size_t bytes, enum cudaMemcpyKind) {
+    set_moved(node, 1, to, from, bytes);
+    kvc_fake_cuda.nodes_changed++;
+    return cudaSuccess;
+}
+cudaError_t cudaGraphExecMemsetNodeSetParams(cudaGraphExec_t, cudaGraphNode_t node,
+                                             const struct cudaMemsetParams *params) {
+    set_moved(node, 2, params->dst, NULL, params->width * params->elementSize);
+    kvc_fake_cuda.nodes_changed++;
+    return cudaSuccess;
+}
+}

@@ -1,0 +1,306 @@
+/* test_cuda.c - the CUDA backend on an emulated device: every operation equal to ref to the bit, graphs, memory, and
+ * what it says when something is missing. The emulation is tests/cuda. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <cuda_runtime_api.h>
+
+#include "core/backends.h"
+#include "core/engine.h"
+#include "core/types.h"
+#include "core/verify.h"
+
+extern const struct kvc_backend_class kvc_backend_cuda;
+
+/* The backends of this program, in place of the library's. */
+const struct kvc_backend_class *const kvc_backend_list[] = {&kvc_backend_cuda, &kvc_backend_ref, NULL};
+
+static int print_row(void *user, const struct kvc_verify_row *row) {
+    unsigned *rows = user;
+    ++*rows;
+    if (row->differing)
+        print_error("%s: %llu values differ, %s\n", row->name, (unsigned long long)row->differing, row->first);
+    return 0;
+}
+
+static struct kvc_device *open_device(void) {
+    struct kvc_device *device;
+    kvc_fake_cuda.lost = cudaSuccess;
+    assert_int_equal(kvc_backend_cuda.open(NULL, 0, 1, KVC_MATH_EXACT, &device, NULL), KVC_OK);
+    return device;
+}
+
+static struct kvc_buffer *new_buffer(struct kvc_device *device, size_t bytes) {
+    struct kvc_buffer *buffer;
+    assert_int_equal(device->ops->buffer_create(device, KVC_MEMORY_SCRATCH, bytes, &buffer, NULL), KVC_OK);
+    return buffer;
+}
+
+/* ---- linear layers: every type in every shape ---- */
+
+/* Rows of made-up weights; scales below 2. */
+static void fill_weights(enum kvc_type type, unsigned char *data, size_t bytes) {
+    static const struct {
+        size_t block, scales[2];
+    } of[KVC_TYPES] = {[KVC_F16] = {2, {1, 1}},     [KVC_BF16] = {2, {1, 1}},     [KVC_Q8_0] = {34, {1, 1}},
+                       [KVC_Q4_0] = {18, {1, 1}},   [KVC_Q5_0] = {22, {1, 1}},    [KVC_Q3_K] = {110, {109, 109}},
+                       [KVC_Q4_K] = {144, {1, 3}},  [KVC_Q5_K] = {176, {1, 3}},   [KVC_Q6_K] = {210, {209, 209}},
+                       [KVC_F32] = {4, {3, 3}}};
+    uint32_t random = 1;
+    for (size_t i = 0; i < bytes; i++) {
+        random = random * 1664525u + 1013904223u;
+        data[i] = (unsigned char)(random >> 24);
+        if (i % of[type].block == of[type].scales[0] || i % of[type].block == of[type].scales[1])
+            data[i] &= 0xbf;
+    }
+}
+
+static void one_linear(struct kvc_device *const device[2], enum kvc_type type, uint32_t N, uint32_t K, uint32_t rows) {
+    size_t bytes = kvc_type_row_bytes(type, K) * N, x_count = (size_t)rows * K, y_count = (size_t)rows * N;
+    unsigned char *weights = malloc(bytes);
+    float *x = malloc(x_count * sizeof *x), *y[2] = {malloc(y_count * 4), malloc(y_count * 4)};
+    assert_true(weights && x && y[0] && y[1]);
+    fill_weights(type, weights, bytes);
+    for (size_t i = 0; i < x_count; i++)
+        x[i] = (float)((int)(i * 7919 % 2003) - 1001) / 512.0f;
+    for (int side = 0; side < 2; side++) {
+        const struct kvc_ops *ops = device[side]->ops;
+        struct kvc_span from = {new_buffer(device[side], x_count * 4), 0};
+        struct kvc_span to = {new_buffer(device[side], y_count * 4), 0};
+        struct kvc_weight *w;
+        assert_int_equal(ops->weight_create(device[side], type, N, K, weights, &w, NULL), KVC_OK);
+        ops->upload(device[side], from, x, x_count * 4);
+        ops->linear(device[side], to, from, w, from, rows); /* the bias: x's first row */
+        ops->download(device[side], y[side], to, y_count * 4);
+        assert_int_equal(ops->sync(device[side], NULL), KVC_OK);
+        ops->weight_free(device[side], w);
+        ops->buffer_free(device[side], from.buffer);
+        ops->buffer_free(device[side], to.buffer);
+    }
+    for (size_t i = 0; i < y_count; i++)
+        if (kvc_hash_bits(y[0][i]) != kvc_hash_bits(y[1][i]))
+            fail_msg("%s, %u x %u, %u rows: value %zu is %08x, ref has %08x", kvc_type_name(type), (unsigned)N,
+                     (unsigned)K, (unsigned)rows, i, (unsigned)kvc_bits(y[1][i]), (unsigned)kvc_bits(y[0][i]));
+    assert_false(kvc_is_nan(y[0][0]));
+    free(weights);
+    free(x);
+    free(y[0]);
+    free(y[1]);
+}
+
+static void linear_shapes(void **state) {
+    static const uint32_t rows[] = {1, 3, 7, 70}, outputs[] = {33, 8}, floats[] = {8, 200, 392};
+    static const uint32_t blocks[] = {1, 3, 18};
+    struct kvc_device *device[2];
+    (void)state;
+    assert_int_equal(kvc_backend_ref.open(NULL, 0, 1, KVC_MATH_EXACT, &device[0], NULL), KVC_OK);
+    device[1] = open_device();
+    for (int type = 0; type < KVC_TYPES; type++)
+        for (int i = 0; i < 3; i++)
+            for (int r = 0; r < 4; r++) {
+                uint32_t block = kvc_type_block((enum kvc_type)type).elements;
+                uint32_t K = block == 1 ? floats[i] : block * (block == 256 && i == 2 ? 2 : blocks[i]);
+                one_linear(device, (enum kvc_type)type, K < 33 ? 8 : outputs[r % 2], K, rows[r]);
+            }
+    device[0]->ops->close(device[0]);
+    device[1]->ops->close(device[1]);
+}
+
+/* KVCULL_CUDA_EFFORT: more cases; KVCULL_CUDA_ONLY: one operation. */
+static void operations(void **state) {
+    const char *effort = getenv("KVCULL_CUDA_EFFORT"), *only = getenv("KVCULL_CUDA_ONLY");
+    struct kvc_error error = {KVC_OK, ""};
+    static const char *const more[] = {"linear", "attention", "ring_write"}; /* many kernels each */
+    /* Shared ones that own shapes replace, and those of --math=fast. */
+    static const char *const unused[] = {"pack_x", "pack_w", "product", "widen", "add_bias"};
+    const char *never;
+    unsigned rows = 0, missed = 0;
+    enum kvc_status status =
+        kvc_verify_some("cuda", 1, effort ? (unsigned)atoi(effort) : 0, only, print_row, &rows, &error);
+    (void)state;
+    if (status != KVC_OK)
+        print_error("%s\n", error.text);
+    assert_int_equal(status, KVC_OK);
+    assert_true(rows > 0);
+    assert_int_equal(kvc_fake_cuda.allocations, 0); /* nothing is left on the device */
+    if (only)
+        return;
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++)
+        assert_int_equal(kvc_verify_some("cuda", 1, 1, more[i], print_row, &rows, NULL), KVC_OK);
+    for (size_t i = 0; (never = kvc_fake_never_launched(i)) != NULL; i++) {
+        bool may = strncmp(never, "linear_", 7) == 0; /* for rows that are not aligned */
+        for (size_t k = 0; k < sizeof unused / sizeof unused[0]; k++)
+            may = may || strcmp(never, unused[k]) == 0;
+        if (!may)
+            print_error("the kernel %s was never launched\n", never);
+        missed += !may;
+    }
+    assert_int_equal(missed, 0);
+}
+
+/* ---- the host side, on a device whose runtime tells what was asked of it ---- */
+
+enum { VALUES = 100, CALLS = 9 };
+
+/* A step: y = share * y + (1 - share) * x, nine times, and a copy of y to z. */
+static void one_step(struct kvc_device *device, struct kvc_buffer *const b[3], float share, float *result) {
+    struct kvc_span y = {b[0], 0}, x = {b[1], 0}, z = {b[2], 0};
+    for (int i = 0; i < CALLS; i++)
+        device->ops->blend(device, y, x, share, VALUES);
+    device->ops->zero(device, z, VALUES * sizeof(float));
+    device->ops->copy(device, z, y, VALUES * sizeof(float));
+    device->ops->download(device, result, z, VALUES * sizeof(float));
+}
+
+static void graphs(void **state) {
+    struct kvc_device *device = open_device();
+    struct kvc_buffer *b[3] = {new_buffer(device, 400), new_buffer(device, 400), new_buffer(device, 400)};
+    float values[VALUES], result[VALUES], expected = 1.0f;
+    size_t graphs, nodes, before;
+    (void)state;
+    for (int i = 0; i < VALUES; i++)
+        values[i] = 1.0f;
+    device->ops->upload(device, (struct kvc_span){b[0], 0}, values, sizeof values);
+    for (int i = 0; i < VALUES; i++)
+        values[i] = 3.0f;
+    device->ops->upload(device, (struct kvc_span){b[1], 0}, values, sizeof values);
+    before = kvc_fake_cuda.graphs_made;
+    graphs = kvc_fake_cuda.graph_launches;
+    for (int step = 0; step < 6; step++) {
+        float share = step < 4 ? 0.5f : 0.25f;
+        nodes = kvc_fake_cuda.nodes_changed;
+        one_step(device, b, share, result);
+        for (int i = 0; i < CALLS; i++)
+            expected = kvc_fma(share, expected, (1.0f - share) * 3.0f);
+        for (int i = 0; i < VALUES; i++)
+            assert_true(result[i] == expected);
+        if (step == 3) /* the same arguments as before */
+            assert_int_equal(kvc_fake_cuda.nodes_changed - nodes, 0);
+        if (step == 4) /* another share in each launch */
+            assert_int_equal(kvc_fake_cuda.nodes_changed - nodes, CALLS);
+    }
+    assert_int_equal(kvc_fake_cuda.graphs_made - before, 1);
+    assert_int_equal(kvc_fake_cuda.graph_launches - graphs, 5); /* all but the first */
+    for (int i = 0; i < 3; i++)
+        device->ops->buffer_free(device, b[i]);
+    device->ops->close(device);
+    assert_int_equal(kvc_fake_cuda.allocations, 0);
+}
+
+/* Small buffers share memory, and what is freed is used again: a thousand of them cost one allocation. */
+static void small_buffers(void **state) {
+    struct kvc_device *device = open_device();
+    struct kvc_buffer *buffer[64], *large;
+    size_t allocated;
+    float value;
+    (void)state;
+    for (int i = 0; i < 64; i++)
+        buffer[i] = new_buffer(device, 1000u + (unsigned)i);
+    allocated = kvc_fake_cuda.allocated;
+    for (int i = 0; i < 1000; i++) {
+        float one = 1.0f;
+        int at = i * 37 % 64;
+        device->ops->buffer_free(device, buffer[at]);
+        buffer[at] = new_buffer(device, 4u + (unsigned)i % 1500);
+        device->ops->download(device, &value, (struct kvc_span){buffer[at], 0}, sizeof value);
+        assert_true(value == 0.0f);
+        device->ops->upload(device, (struct kvc_span){buffer[at], 0}, &one, sizeof one);
+    }
+    assert_int_equal(kvc_fake_cuda.allocated, allocated);
+    large = new_buffer(device, (size_t)3 << 20);
+    assert_true(kvc_fake_cuda.used >= (size_t)7 << 20);
+    device->ops->buffer_free(device, large);
+    assert_true(kvc_fake_cuda.used < (size_t)5 << 20); /* given back at once */
+    for (int i = 0; i < 64; i++)
+        device->ops->buffer_free(device, buffer[i]);
+    device->ops->close(device);
+    assert_int_equal(kvc_fake_cuda.allocations, 0);
+    assert_int_equal(kvc_fake_cuda.used, 0);
+}
+
+static void too_little_memory(void **state) {
+    struct kvc_error error = {KVC_OK, ""};
+    struct kvc_device *device;
+    struct kvc_buffer *held, *buffer;
+    (void)state;
+    kvc_fake_cuda.memory = (size_t)64 << 20;
+    device = open_device();
+    held = new_buffer(device, (size_t)16 << 20);
+    for (int i = 0; i < 3; i++) {
+        if (device->ops->buffer_create(device, KVC_MEMORY_CACHE, (size_t)16 << 20, &buffer, &error) != KVC_OK)
+            break;
+        device->ops->buffer_free(device, held);
+        held = buffer;
+        kvc_fake_cuda.memory -= (size_t)16 << 20;
+    }
+    assert_int_equal(error.status, KVC_RESOURCE);
+    assert_non_null(strstr(error.text, "GiB more are needed"));
+    assert_null(strchr(error.text, '\n'));
+    device->ops->buffer_free(device, held);
+    device->ops->close(device);
+    kvc_fake_cuda.memory = (size_t)1 << 30;
+    assert_int_equal(kvc_fake_cuda.allocations, 0);
+}
+
+/* The device is lost in the middle: the next sync says so, everything after is refused, nothing is left. */
+static void lost(void **state) {
+    struct kvc_device *device = open_device();
+    struct kvc_buffer *b[3] = {new_buffer(device, 400), new_buffer(device, 400), new_buffer(device, 400)};
+    struct kvc_error error = {KVC_OK, ""};
+    float result[VALUES];
+    (void)state;
+    kvc_fake_cuda.fail_after = 4;
+    one_step(device, b, 0.5f, result);
+    assert_int_equal(device->ops->sync(device, &error), KVC_RESOURCE);
+    assert_non_null(strstr(error.text, "illegal memory access"));
+    assert_null(strchr(error.text, '\n'));
+    one_step(device, b, 0.5f, result);
+    assert_true(result[0] == 0.0f);
+    assert_int_equal(device->ops->sync(device, &error), KVC_RESOURCE);
+    for (int i = 0; i < 3; i++)
+        device->ops->buffer_free(device, b[i]);
+    device->ops->close(device);
+    kvc_fake_cuda.lost = cudaSuccess;
+    assert_int_equal(kvc_fake_cuda.allocations, 0);
+}
+
+static void no_device(void **state) {
+    struct kvc_error error;
+    struct kvc_device *device;
+    char detail[256];
+    (void)state;
+    kvc_fake_cuda.devices = -1;
+    assert_false(kvc_backend_cuda.usable(detail, sizeof detail));
+    assert_string_equal(detail, "no CUDA device: the driver is missing");
+    assert_int_equal(kvc_backend_cuda.open(NULL, 0, 1, KVC_MATH_EXACT, &device, &error), KVC_RESOURCE);
+    assert_non_null(strstr(error.text, "the driver is missing"));
+    kvc_fake_cuda.devices = 0;
+    assert_false(kvc_backend_cuda.usable(detail, sizeof detail));
+    assert_string_equal(detail, "no CUDA device: the driver sees none");
+    kvc_fake_cuda.devices = 1;
+    assert_true(kvc_backend_cuda.usable(detail, sizeof detail));
+    assert_non_null(strstr(detail, "emulated"));
+    assert_int_equal(kvc_backend_cuda.open(NULL, 3, 1, KVC_MATH_EXACT, &device, &error), KVC_RESOURCE);
+    assert_int_equal(kvc_backend_cuda.open("H200", 0, 1, KVC_MATH_EXACT, &device, &error), KVC_RESOURCE);
+    assert_non_null(strstr(error.text, "no device of that name"));
+    assert_int_equal(kvc_backend_cuda.open("EMUL", 0, 1, KVC_MATH_EXACT, &device, &error), KVC_OK);
+    device->ops->close(device);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(linear_shapes), cmocka_unit_test(operations), cmocka_unit_test(graphs),
+        cmocka_unit_test(small_buffers), cmocka_unit_test(too_little_memory), cmocka_unit_test(lost),
+        cmocka_unit_test(no_device),
+    };
+#if defined(__x86_64__)
+    if (!__builtin_cpu_supports("fma"))
+        return 77; /* the emulation is compiled with it */
+#endif
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

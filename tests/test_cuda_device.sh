@@ -1,0 +1,13 @@
+#!/bin/sh
+# On a machine with an NVIDIA device: every operation and method on it, to the bit. Elsewhere: what the backend says.
+kvcull=$top_builddir/kvcull
+if "$kvcull" info backends | grep -q '^cuda .*no CUDA device'; then
+    "$kvcull" verify --backend cuda >/dev/null 2>message
+    status=$?
+    [ $status = 4 ] || { echo "verify --backend cuda ended with $status, not 4"; exit 1; }
+    [ "$(wc -l <message)" = 1 ] || { echo "not one line:"; cat message; exit 1; }
+    cat message && rm -f message
+    echo "skipped: no CUDA device"
+    exit 77
+fi
+exec "$kvcull" verify --backend cuda
