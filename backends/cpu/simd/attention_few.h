@@ -285,8 +285,8 @@ static void few_mix(enum kvc_type type, const unsigned char *const *keys, size_t
 /* One tile from its scores p [heads, KVC_TILE], which become weights: m, l [heads], o [heads, padded_size(d)] from zero.
  * low < high. keep: NULL, or gets the scores of places low .. high - 1, rows keep_stride apart. next: as in few_mix. */
 static void few_tile(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, uint32_t low,
-                     uint32_t high, const unsigned char *const *next, uint32_t next_count, uint32_t heads, uint32_t d, float *p, float *keep, size_t keep_stride, float *m,
-                     float *l, float *o) {
+                     uint32_t high, const unsigned char *const *next, uint32_t next_count, uint32_t heads, uint32_t d,
+                     float *p, float *keep, size_t keep_stride, float *m, float *l, float *o) {
     for (uint32_t h = 0; keep && h < heads; h++)
         memcpy(keep + h * keep_stride + low, p + (size_t)h * KVC_TILE + low, (high - low) * sizeof *keep);
     for (uint32_t h = 0; h < heads; h++)
