@@ -104,7 +104,7 @@ INLINE void dot_strip(enum kvc_type type, bool bound, unsigned heads, bool part,
         size_t place = from;                                                                                           \
         for (; place + DOT_PLACES <= to; place += DOT_PLACES)                                                          \
             dot_strip(type, bound, heads, false, channels, dims, place, DOT_PLACES,                                    \
-                      place / RUN_PLACES * RUN_PLACES + 2 * RUN_PLACES <= to, factor, out);                                                      \
+                      place / RUN_PLACES * RUN_PLACES + 2 * RUN_PLACES <= to, factor, out); \
         if (place < to)                                                                                                \
             dot_strip(type, bound, heads, true, channels, dims, place, (uint32_t)(to - place), 0, factor, out);        \
     }
