@@ -50,12 +50,12 @@ static int backends(const struct cli_command *command, const struct info_argumen
         cli_json_set(root, "backends", list);
         return cli_json_print(command, root, stdout);
     }
-    table = cli_table_open("<backend|<usable|<detail|<left to ref");
+    table = cli_table_open("<backend|<usable|<left to ref|<detail");
     for (size_t i = 0; kvc_backend(i, &info); i++) {
         cli_cell(table, "%s", info.name);
         cli_cell(table, "%s", info.usable ? "yes" : "no");
-        cli_cell(table, "%s", info.detail);
         cli_cell(table, "%s", info.missing);
+        cli_cell(table, "%s", info.detail);
     }
     status = cli_table_print(command, table, stdout);
     cli_table_free(table);

@@ -19,7 +19,7 @@ head_of_page() { # TITLE
     printf '# %s\n\n' "$1"
     printf 'Written by `tools/measure.sh %s` on %s: %s, %s cores, %s, %s.\n' "$page" "$(date -u +%Y-%m-%d)" \
         "$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)" "$(nproc)" \
-        "$($kvcull info backends | sed -n 's/^cpu *yes *\([a-z0-9]*\).*/\1/p')" "$($kvcull --version | head -n 1)"
+        "$($kvcull info backends | sed -n 's/^cpu *yes *[^ ]* *\([a-z0-9]*\).*/\1/p')" "$($kvcull --version | head -n 1)"
     printf 'Ratios compare what was measured in the same run.\n\n'
 }
 
