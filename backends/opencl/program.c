@@ -72,7 +72,7 @@ static unsigned char *read_cached(const char *path, uint64_t key, size_t *bytes)
 
 static void write_cached(const char *path, uint64_t key, const unsigned char *binary, size_t bytes) {
     struct header header = {key, XXH64(binary, bytes, 0), bytes};
-    char temporary[KVC_PATH_ROOM + 32];
+    char temporary[KVC_PATH_ROOM + 128];
     FILE *file;
     bool whole;
     snprintf(temporary, sizeof temporary, "%s.%ld", path, (long)getpid());
