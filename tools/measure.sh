@@ -1,7 +1,7 @@
 #!/bin/sh
 # measure.sh - runs the benches behind one page of docs/measured on a quiet machine and writes that page.
 #
-#     tools/measure.sh linear|attention|decode|methods [BUILD_FOLDER] > docs/measured/PAGE.md
+#     tools/measure.sh linear|attention|decode|methods|opencl|hashes [BUILD_FOLDER] > docs/measured/PAGE.md
 set -u
 page=${1:-}
 build=${2:-build}
@@ -51,8 +51,18 @@ methods)
     run 'Layer-major prefill of 16,384 tokens' "$kvcull" bench --shape 100m --kv snapkv:budget=512 --prompt 16384 \
         --gen 0 --repeat 1
     ;;
+opencl)
+    head_of_page 'OpenCL beside the CPU backend'
+    for backend in cpu opencl; do
+        run "$backend" "$kvcull" bench --shape 100m --backend $backend --kv full --prompt 512 --gen 32 --repeat 1
+    done
+    ;;
+hashes)
+    head_of_page 'Hashes of whole runs'
+    run 'Every method on every backend of this machine, each equal to ref' "$kvcull" verify --only methods
+    ;;
 *)
-    printf 'measure.sh: what is to be measured: linear, attention, decode or methods\n' >&2
+    printf 'measure.sh: what is to be measured: linear, attention, decode, methods, opencl or hashes\n' >&2
     exit 2
     ;;
 esac
