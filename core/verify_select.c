@@ -249,6 +249,78 @@ static void select_reads_case(struct kvc_verify *v) {
     kvc_verify_lists_free(v, &c.lists);
 }
 
+/* Both at once, where a backend can do that, beside one after the other. */
+static void select_scores_reads_case(struct kvc_verify *v) {
+    struct select_case c;
+    if (make_lists(v, &c)) {
+        uint32_t kind = kvc_verify_range(v, 0, 3), page = kind < KVC_SCORE_PAGE_CHANNELS ? 1 : draw_page(v);
+        uint32_t d = c.shape.head_size, dims = kvc_verify_range(v, 1, d), heads = c.shape.kv_heads;
+        uint32_t window = kvc_verify_range(v, 0, 2) ? 0 : kvc_verify_range(v, 1, (uint32_t)c.lists.now + 3);
+        uint32_t top = kvc_verify_range(v, 1, 200), budget = kvc_verify_range(v, 0, 300);
+        uint32_t stride = c.most + kvc_verify_range(v, 1, 5), *count = kvc_verify_alloc(v, heads * sizeof *count);
+        bool by_page = kind >= KVC_SCORE_PAGE_CHANNELS, mixed = !by_page && kvc_verify_range(v, 0, 1);
+        struct kvc_span none = {NULL, 0};
+        int32_t now = c.lists.now;
+        struct kvc_twin q, positions, scores, weights, alpha, counts, ranks;
+        if (kind != KVC_SCORE_EXACT)
+            make_pages(v, &c, page, by_page);
+        q = kvc_verify_twin_values(v, (size_t)c.heads * d, kvc_verify_flavour(v));
+        positions = kvc_verify_twin(v, sizeof now, &now);
+        scores = kvc_verify_twin(v, (size_t)heads * stride * sizeof(float), NULL);
+        weights = kvc_verify_twin(v, (size_t)c.heads * stride * sizeof(float), NULL);
+        alpha = kvc_verify_twin(v, c.heads * sizeof(float), NULL);
+        counts = kvc_verify_twin(v, heads * sizeof(uint32_t), NULL);
+        ranks = kvc_verify_twin(v, (size_t)heads * stride * sizeof(uint32_t), NULL);
+        kvc_verify_describe(v, ", kind %u, heads %u", kind, c.heads);
+        kvc_verify_describe(v, ", top %u, budget %u", top, budget);
+        for (int side = 0; side < 2 && v->status == KVC_OK; side++) {
+            const struct kvc_ops *ops = v->device[side]->ops;
+            struct kvc_read_list reads = {counts.buffer[side], ranks.buffer[side], stride};
+            const struct kvc_select_scores score = {.lists = &c.lists.lists[side],
+                                                    .view = view_of(&c, side),
+                                                    .pages = kind == KVC_SCORE_EXACT ? NULL : &c.pages[side],
+                                                    .kind = (enum kvc_score_kind)kind,
+                                                    .dims = dims,
+                                                    .heads = c.heads,
+                                                    .head_size = d,
+                                                    .window = window,
+                                                    .budget = budget,
+                                                    .q = kvc_verify_span(q, side),
+                                                    .positions = kvc_verify_span(positions, side),
+                                                    .scores = kvc_verify_span(scores, side),
+                                                    .weights = mixed ? kvc_verify_span(weights, side) : none,
+                                                    .stride = stride};
+            const struct kvc_select_reads read = {.lists = score.lists,
+                                                  .view = score.view,
+                                                  .pages = by_page ? score.pages : NULL,
+                                                  .whole = kind == KVC_SCORE_PAGE_BOUND,
+                                                  .heads = c.heads,
+                                                  .budget = budget,
+                                                  .top = top,
+                                                  .scores = score.scores,
+                                                  .weights = score.weights,
+                                                  .alpha = mixed ? kvc_verify_span(alpha, side) : none,
+                                                  .stride = stride,
+                                                  .reads = &reads};
+            if (ops->select_scores_reads) {
+                ops->select_scores_reads(v->device[side], &score, &read);
+            } else {
+                ops->select_scores(v->device[side], &score);
+                ops->select_reads(v->device[side], &read);
+            }
+        }
+        if (v->status == KVC_OK && count) {
+            v->device[0]->ops->download(v->device[0], count, kvc_verify_span(counts, 0), heads * sizeof *count);
+            kvc_verify_compare_words(v, counts, 0, heads, "count");
+            for (uint32_t h = 0; h < heads; h++)
+                kvc_verify_compare_words(v, ranks, (size_t)h * stride, count[h], "rank");
+            if (mixed)
+                kvc_verify_compare(v, alpha, 0, c.heads, "alpha");
+        }
+    }
+    kvc_verify_lists_free(v, &c.lists);
+}
+
 static void value_sums_case(struct kvc_verify *v) {
     struct select_case c;
     if (make_lists(v, &c)) {
@@ -286,6 +358,7 @@ const struct kvc_verify_operation kvc_verify_select[] = {{"view_append", view_ap
                                                          {"pages_update", pages_update_case, 20},
                                                          {"select_scores", select_scores_case, 50},
                                                          {"select_reads", select_reads_case, 60},
+                                                         {"select_scores_reads", select_scores_reads_case, 40},
                                                          {"value_sums", value_sums_case, 12},
                                                          {"mix_mean", mix_mean_case, 12},
                                                          {NULL, NULL, 0}};

@@ -47,9 +47,11 @@ INLINE vf channel_part_load(enum kvc_type type, const unsigned char *from, size_
 }
 
 /* out[h][place + ...] = (over channels ascending: fma(q, x, sum), from 0) * factor[h] for n <= DOT_PLACES places; part:
- * n is not DOT_PLACES. rows of out have room for whole vectors. ahead: places behind these that will be wanted. */
+ * n is not DOT_PLACES. ahead: the run behind this one will be wanted. top and nan, but of bounds: the largest so far,
+ * whether there was a NaN. */
 INLINE void dot_strip(enum kvc_type type, bool bound, unsigned heads, bool part, const struct dot_channel *channels,
-                      uint32_t dims, size_t place, uint32_t n, uint32_t ahead, const float *factor, float *const *out) {
+                      uint32_t dims, size_t place, uint32_t n, uint32_t ahead, const float *factor, float *const *out,
+                      vf *top, vm *nan) {
     vf sum[DOT_HEADS][DOT_VECTORS];
     const size_t size = type == KVC_F16 ? 2 : 4;
     UNROLL
@@ -91,6 +93,11 @@ INLINE void dot_strip(enum kvc_type type, bool bound, unsigned heads, bool part,
         UNROLL
         for (unsigned v = 0; v < DOT_VECTORS; v++) {
             const vf score = bound ? sum[h][v] : vf_mul(sum[h][v], vf_set(factor[h]));
+            if (!bound) {
+                const vm there = part ? vm_first(n > v * LANES ? n - v * LANES : 0) : vf_equal(vf_zero(), vf_zero());
+                top[h] = vf_max(part ? vf_select(there, score, top[h]) : score, top[h]);
+                nan[h] = vm_or(nan[h], part ? vm_and(there, vf_is_nan(score)) : vf_is_nan(score));
+            }
             if (!part)
                 vf_store(out[h] + place + v * LANES, score);
             else if (n > v * LANES)
@@ -98,15 +105,35 @@ INLINE void dot_strip(enum kvc_type type, bool bound, unsigned heads, bool part,
         }
 }
 
+/* The larger of `most` and of what the vector holds, NaN where there was one. */
+static float larger(float most, vf top, vm nan) {
+    float lane[LANES];
+    vf_store(lane, top);
+    for (unsigned i = 0; i < LANES; i++)
+        most = kvc_is_nan(most) ? most : kvc_max(lane[i], most);
+    return vm_bits(nan) ? kvc_nan() : most;
+}
+
 #define DOTS_OF(name, type, bound, heads)                                                                              \
     static NEVER_INLINE void name(const struct dot_channel *channels, uint32_t dims, size_t from, size_t to,           \
-                                  const float *factor, float *const *out) {                                            \
+                                  const float *factor, float *const *out, float *most) {                               \
+        vf top[DOT_HEADS];                                                                                             \
+        vm nan[DOT_HEADS];                                                                                             \
         size_t place = from;                                                                                           \
+        UNROLL                                                                                                         \
+        for (unsigned h = 0; h < heads; h++) {                                                                         \
+            top[h] = vf_set(-kvc_infinity());                                                                          \
+            nan[h] = vf_is_nan(vf_zero());                                                                             \
+        }                                                                                                              \
         for (; place + DOT_PLACES <= to; place += DOT_PLACES)                                                          \
             dot_strip(type, bound, heads, false, channels, dims, place, DOT_PLACES,                                    \
-                      place / RUN_PLACES * RUN_PLACES + 2 * RUN_PLACES <= to, factor, out); \
+                      place / RUN_PLACES * RUN_PLACES + 2 * RUN_PLACES <= to, factor, out, top, nan);                  \
         if (place < to)                                                                                                \
-            dot_strip(type, bound, heads, true, channels, dims, place, (uint32_t)(to - place), 0, factor, out);        \
+            dot_strip(type, bound, heads, true, channels, dims, place, (uint32_t)(to - place), 0, factor, out, top,    \
+                      nan);                                                                                            \
+        UNROLL                                                                                                         \
+        for (unsigned h = 0; h < heads; h++)                                                                           \
+            most[h] = larger(most[h], top[h], nan[h]);                                                                 \
     }
 DOTS_OF(dots_f16_1, KVC_F16, false, 1)
 DOTS_OF(dots_f16_2, KVC_F16, false, 2)
@@ -121,14 +148,15 @@ DOTS_OF(bounds_f32_1, KVC_F32, true, 1)
 DOTS_OF(bounds_f32_2, KVC_F32, true, 2)
 DOTS_OF(bounds_f32_4, KVC_F32, true, 4)
 
-/* out[h][from .. to-1] of 1, 2 or 4 heads. */
+/* out[h][from .. to-1] of 1, 2 or 4 heads; most[h], but of bounds, becomes the largest of itself and these. */
 static void channel_dots(enum kvc_type type, bool bound, unsigned heads, const struct dot_channel *channels,
-                         uint32_t dims, size_t from, size_t to, const float *factor, float *const *out) {
-    typedef void dots_fn(const struct dot_channel *, uint32_t, size_t, size_t, const float *, float *const *);
+                         uint32_t dims, size_t from, size_t to, const float *factor, float *const *out, float *most) {
+    typedef void dots_fn(const struct dot_channel *, uint32_t, size_t, size_t, const float *, float *const *,
+                         float *);
     static dots_fn *const table[2][2][3] = {
         {{dots_f32_1, dots_f32_2, dots_f32_4}, {dots_f16_1, dots_f16_2, dots_f16_4}},
         {{bounds_f32_1, bounds_f32_2, bounds_f32_4}, {bounds_f16_1, bounds_f16_2, bounds_f16_4}}};
-    table[bound][type == KVC_F16][heads / 2](channels, dims, from, to, factor, out);
+    table[bound][type == KVC_F16][heads / 2](channels, dims, from, to, factor, out, most);
 }
 
 #endif

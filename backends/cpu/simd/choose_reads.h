@@ -128,9 +128,10 @@ static uint32_t *choose_places(const struct kvc_select_reads *call, const float 
     return count_up(next, places - local, local);
 }
 
-/* The reads of head h, and its heads' alpha; score by unit, weights by place, rows weight_stride apart. */
+/* The reads of head h, and its heads' alpha; score by unit, weights by place, rows weight_stride apart, to be
+ * multiplied by factor [G] where that is not NULL. */
 static void read_head(const struct kvc_select_reads *call, uint32_t h, const float *score, const float *weights,
-                      size_t weight_stride, int32_t *keys) {
+                      size_t weight_stride, const float *factor, int32_t *keys) {
     const uint32_t places = places_of(call->lists, call->view, h), group = call->heads / call->lists->kv_heads;
     uint32_t *rank = (uint32_t *)call->reads->rank->data + (size_t)h * call->reads->stride;
     const bool all = places <= call->budget;
@@ -142,7 +143,7 @@ static void read_head(const struct kvc_select_reads *call, uint32_t h, const flo
         float lane[KVC_LANES] = {0.0f};
         for (uint32_t i = 0; !all && i < count; i += KVC_LANES)
             for (uint32_t j = 0; j < KVC_LANES && i + j < count; j++)
-                lane[j] = lane[j] + weight[rank[i + j]];
+                lane[j] = lane[j] + (factor ? weight[rank[i + j]] * factor[g] : weight[rank[i + j]]);
         KVC_TREE32(lane);
         ((float *)kvc_span_data(call->alpha))[h * group + g] = all ? 1.0f : lane[0];
     }
@@ -168,7 +169,7 @@ static void reads_task(void *argument, size_t task, unsigned thread) {
     if (!keys)
         return;
     read_head(call, (uint32_t)task, (const float *)kvc_span_data(call->scores) + task * call->stride,
-              weights ? weights + task * group * call->stride : NULL, call->stride, keys);
+              weights ? weights + task * group * call->stride : NULL, call->stride, NULL, keys);
 }
 
 static void select_reads(struct kvc_device *device, const struct kvc_select_reads *call) {

@@ -31,7 +31,7 @@ struct choose_work {
     int32_t *channel_keys;               /* [d, and a vector] */
     uint32_t *channel;                   /* [dims] */
     struct dot_channel *dots;            /* [d] */
-    float *factor;                       /* [G] */
+    float *factor, *most;                /* [G]; factor then is what exponentials are multiplied by */
     float *scores;                       /* [units], with reads */
     int32_t *read_keys;                  /* of read_head */
     struct choose_values own;
@@ -62,6 +62,7 @@ static size_t lay_out_choose(const struct choose_job *job, struct choose_work *w
     work->channel = carve(&at, d * sizeof(uint32_t));
     work->dots = carve(&at, d * sizeof *work->dots);
     work->factor = carve(&at, job->group * f);
+    work->most = carve(&at, job->group * f);
     work->scores = carve(&at, job->reads ? choose_row(job) * f : 0);
     work->read_keys = carve(&at, job->reads ? 2 * keys_room(job->units_most) * sizeof(int32_t) : 0);
     work->own = job->splits == 1 ? carve_values(&at, job, job->group) : (struct choose_values){NULL, NULL, NULL};
@@ -157,7 +158,8 @@ static uint32_t point_channels(const struct choose_job *job, struct choose_work 
 
 /* e of units from .. to-1 for the heads g .. g + some - 1; keys that no pages hold are turned on the way. */
 static void dots_of_heads(const struct choose_job *job, const struct choose_work *work, const struct choose_head *head,
-                          uint32_t dims, uint32_t g, unsigned some, uint32_t from, uint32_t to, const bool *wanted) {
+                          uint32_t dims, uint32_t g, unsigned some, uint32_t from, uint32_t to, const bool *wanted,
+                          float *most) {
     const struct kvc_select_scores *call = job->call;
     const size_t row = choose_row(job), padded = padded_size(job->d);
     const enum kvc_type type = call->lists->format.type;
@@ -166,7 +168,7 @@ static void dots_of_heads(const struct choose_job *job, const struct choose_work
         out[i] = head->values.e + (g + i) * row;
     if (call->pages) {
         channel_dots(call->pages->type, call->kind == KVC_SCORE_PAGE_BOUND, some, work->dots, dims, from, to,
-                     work->factor + g, out);
+                     work->factor + g, out, most);
         return;
     }
     for (uint32_t p = from; p < to; p += LANES) {
@@ -177,45 +179,7 @@ static void dots_of_heads(const struct choose_job *job, const struct choose_work
         turn_rows(work->wide, padded, n, wanted, work->turned, LANES);
         for (unsigned i = 0; i < some; i++)
             out[i] = head->values.e + (g + i) * row + p;
-        channel_dots(KVC_F32, false, some, work->dots, dims, 0, n, work->factor + g, out);
-    }
-}
-
-/* Scores of the units from .. to-1, which are seen; bounds go straight to the call's scores. */
-static void score_units(const struct choose_job *job, struct choose_work *work, const struct choose_head *head,
-                        uint32_t from, uint32_t to) {
-    const struct kvc_select_scores *call = job->call;
-    const uint32_t group = job->group, d = job->d;
-    const float *q = (const float *)kvc_span_data(call->q) + (size_t)head->h * group * d;
-    if (call->kind == KVC_SCORE_EXACT) {
-        for (uint32_t g = 0; g < group; g++)
-            pad_query(work->q + g * padded_size(d), q + (size_t)g * d, d);
-        for (uint32_t p = from, n; p < to; p += n) {
-            n = KVC_TILE - p % KVC_TILE < to - p ? KVC_TILE - p % KVC_TILE : to - p;
-            head_keys(&head->entries, p, n, work->keys);
-            few_scores(call->lists->format.type, work->keys, 0, 0, n, work->q, group, d, kvc_attention_scale(d),
-                       work->wide, work->s);
-            for (uint32_t g = 0; g < group; g++)
-                memcpy(head->values.e + g * choose_row(job) + p, work->s + (size_t)g * KVC_TILE, n * sizeof(float));
-        }
-        return;
-    }
-    bool wanted[256] = {false}; /* d / LANES of them; larger heads have all */
-    if (call->kind != KVC_SCORE_PAGE_BOUND)
-        find_channels(job, work, q);
-    for (uint32_t g = 0; g < group && call->kind != KVC_SCORE_PAGE_BOUND; g++)
-        work->factor[g] = channel_factor(job, work, q + (size_t)g * d);
-    const uint32_t dims = point_channels(job, work, head->h, q);
-    for (uint32_t i = 0; i < dims && d <= 256; i++)
-        wanted[(call->kind == KVC_SCORE_PAGE_BOUND ? i : work->channel[i]) / LANES] = true;
-    for (uint32_t g = 0; g < group;) {
-        const unsigned some = group - g >= 4 ? 4 : group - g >= 2 ? 2 : 1;
-        for (uint32_t i = 0; i < dims; i++)
-            for (unsigned j = 0; j < some; j++)
-                work->dots[i].q[j] =
-                    q[(size_t)(g + j) * d + (call->kind == KVC_SCORE_PAGE_BOUND ? i : work->channel[i])];
-        dots_of_heads(job, work, head, dims, g, some, from, to, d <= 256 ? wanted : NULL);
-        g += some;
+        channel_dots(KVC_F32, false, some, work->dots, dims, 0, n, work->factor + g, out, most);
     }
 }
 
@@ -240,6 +204,46 @@ static float largest(const float *x, uint32_t from, uint32_t to) {
         most = kvc_max(x[i], most);
     }
     return vm_bits(nan) ? kvc_nan() : most;
+}
+
+/* Scores of the units from .. to-1, which are seen, and the largest [G] of them (not of bounds). */
+static void score_units(const struct choose_job *job, struct choose_work *work, const struct choose_head *head,
+                        uint32_t from, uint32_t to, float *most) {
+    const struct kvc_select_scores *call = job->call;
+    const uint32_t group = job->group, d = job->d;
+    const float *q = (const float *)kvc_span_data(call->q) + (size_t)head->h * group * d;
+    if (call->kind == KVC_SCORE_EXACT) {
+        for (uint32_t g = 0; g < group; g++)
+            pad_query(work->q + g * padded_size(d), q + (size_t)g * d, d);
+        for (uint32_t p = from, n; p < to; p += n) {
+            n = KVC_TILE - p % KVC_TILE < to - p ? KVC_TILE - p % KVC_TILE : to - p;
+            head_keys(&head->entries, p, n, work->keys);
+            few_scores(call->lists->format.type, work->keys, 0, 0, n, work->q, group, d, kvc_attention_scale(d),
+                       work->wide, work->s);
+            for (uint32_t g = 0; g < group; g++)
+                memcpy(head->values.e + g * choose_row(job) + p, work->s + (size_t)g * KVC_TILE, n * sizeof(float));
+        }
+        for (uint32_t g = 0; g < group; g++)
+            most[g] = largest(head->values.e + g * choose_row(job), from, to);
+        return;
+    }
+    bool wanted[256] = {false}; /* d / LANES of them; larger heads have all */
+    if (call->kind != KVC_SCORE_PAGE_BOUND)
+        find_channels(job, work, q);
+    for (uint32_t g = 0; g < group && call->kind != KVC_SCORE_PAGE_BOUND; g++)
+        work->factor[g] = channel_factor(job, work, q + (size_t)g * d);
+    const uint32_t dims = point_channels(job, work, head->h, q);
+    for (uint32_t i = 0; i < dims && d <= 256; i++)
+        wanted[(call->kind == KVC_SCORE_PAGE_BOUND ? i : work->channel[i]) / LANES] = true;
+    for (uint32_t g = 0; g < group;) {
+        const unsigned some = group - g >= 4 ? 4 : group - g >= 2 ? 2 : 1;
+        for (uint32_t i = 0; i < dims; i++)
+            for (unsigned j = 0; j < some; j++)
+                work->dots[i].q[j] =
+                    q[(size_t)(g + j) * d + (call->kind == KVC_SCORE_PAGE_BOUND ? i : work->channel[i])];
+        dots_of_heads(job, work, head, dims, g, some, from, to, d <= 256 ? wanted : NULL, most + g);
+        g += some;
+    }
 }
 
 /* ---- exponentials ---- */
@@ -318,20 +322,23 @@ static void group_weights(const struct choose_job *job, const struct choose_head
     float *scores = head->scores, *weights = head->weights;
     for (; from < to && from < head->first; from++) {
         scores[from] = bound ? -kvc_infinity() : 0.0f;
-        for (uint32_t g = 0; weights && g < job->group; g++)
-            weights[g * stride + from] = 0.0f;
+        for (uint32_t g = 0; g < job->group; g++) {
+            if (weights)
+                weights[g * stride + from] = 0.0f;
+            head->values.e[g * row + from] = 0.0f;
+        }
     }
     for (uint32_t g = 0; g < job->group; g++) {
         float L = 0.0f;
         for (uint32_t t = 0; !bound && (uint64_t)t * KVC_TILE < head->units; t++)
             L = L + head->values.sum[g * job->tiles_most + t];
         share[g] = bound ? 1.0f : kvc_div(1.0f, L);
+        for (uint32_t i = from; i < to && kvc_is_nan(share[g]); i++)
+            head->values.e[g * row + i] = kvc_nan();
+        share[g] = kvc_is_nan(share[g]) ? 1.0f : share[g]; /* what is not seen has weight 0 even so */
     }
-    bool nan = false; /* where L is NaN e was left as it is, and is not NaN */
-    for (uint32_t g = 0; g < job->group; g++)
-        nan = nan || kvc_is_nan(share[g]);
     uint32_t i = from;
-    for (; i + LANES <= to && !nan; i += LANES) {
+    for (; i + LANES <= to; i += LANES) {
         vf total = vf_zero();
         for (uint32_t g = 0; g < job->group; g++) {
             const vf w = vf_mul(vf_load(head->values.e + g * row + i), vf_set(share[g]));
@@ -344,7 +351,7 @@ static void group_weights(const struct choose_job *job, const struct choose_head
     for (; i < to; i++) {
         float total = 0.0f;
         for (uint32_t g = 0; g < job->group; g++) {
-            const float e = head->values.e[g * row + i], w = kvc_is_nan(share[g]) ? share[g] : e * share[g];
+            const float w = head->values.e[g * row + i] * share[g];
             total = total + w;
             if (weights)
                 weights[g * stride + i] = w;
@@ -366,10 +373,8 @@ static struct choose_head open_choose(const struct choose_job *job, const struct
     head.first = seen.low < seen.high ? seen.low / head.page : head.units;
     head.values = work->own;
     head.weight_stride = call->stride;
-    if (job->reads) { /* weights in place of what they are made of */
+    if (job->reads) { /* the weights of what is read are made when that is known */
         head.scores = work->scores;
-        head.weights = call->weights.buffer ? work->own.e : NULL;
-        head.weight_stride = choose_row(job);
     } else {
         head.scores = (float *)kvc_span_data(call->scores) + (size_t)h * call->stride;
         if (call->weights.buffer)
@@ -408,7 +413,7 @@ static void choose_task(void *argument, size_t task, unsigned thread) {
     const size_t shared = thread == 0 ? job->shared_bytes : 0, own = lay_out_choose(job, &work, NULL);
     if (places_of(call->lists, call->view, h) <= call->budget) {
         if (job->reads)
-            read_head(job->reads, h, NULL, NULL, 0, NULL);
+            read_head(job->reads, h, NULL, NULL, 0, NULL, NULL);
         return;
     }
     unsigned char *scratch = kvc_cpu_scratch(job->cpu, thread, shared + own);
@@ -422,17 +427,19 @@ static void choose_task(void *argument, size_t task, unsigned thread) {
     to = to < head.units ? to : head.units;
     if (job->step <= 1) {
         const uint32_t low = head.first > from ? head.first : from;
-        if (low < to)
-            score_units(job, &work, &head, low, to);
         for (uint32_t g = 0; g < job->group; g++)
-            head.values.most[g * job->splits + split] = largest(head.values.e + g * choose_row(job), low, to);
+            work.most[g] = -kvc_infinity();
+        if (low < to)
+            score_units(job, &work, &head, low, to, work.most);
+        for (uint32_t g = 0; g < job->group; g++)
+            head.values.most[g * job->splits + split] = work.most[g];
     }
     if ((job->step == 0 || job->step == 2) && call->kind != KVC_SCORE_PAGE_BOUND)
         exponentials(job, &head, from, to);
     if (job->step == 0 || job->step == 3)
         group_weights(job, &head, work.factor, from, to);
     if (job->reads)
-        read_head(job->reads, h, head.scores, head.weights, head.weight_stride, work.read_keys);
+        read_head(job->reads, h, head.scores, head.values.e, choose_row(job), work.factor, work.read_keys);
     if (job->step <= 1 && split == 0 && call->bytes_read)
         count_bytes(job, &head);
 }
