@@ -122,8 +122,9 @@ static void difference(double counted, double formula, char text[32]) {
 /* What was counted beside what the methods' formulas say. */
 static int print_formulas(const struct bench *bench, const struct bench_prefill *prefill, size_t prefills,
                           const struct bench_decode *decode, size_t decodes) {
-    struct cli_table *table =
-        cli_table_open("<policy|prompt|kept: counted|formula|off|peak|estimate|off|read/token|formula|off|to choose");
+    struct cli_table *table = cli_table_open("<policy|kept|formula|off|peak|estimate|off|read|formula|off");
+    struct cli_table *choosing = cli_table_open("<policy|read/token|to choose|to attend");
+    bool chooses = false;
     char text[32];
     int status;
 
@@ -138,7 +139,6 @@ static int print_formulas(const struct bench *bench, const struct bench_prefill 
             if (strcmp(decode[j].spec, p->spec) == 0 && decode[j].prompt == p->prompt)
                 d = &decode[j];
         cli_cell(table, "%s", p->spec);
-        cli_cell(table, "%llu", (unsigned long long)p->prompt);
         cli_cell(table, "%s", cli_bytes(p->entry_bytes, text));
         cli_cell(table, "%s", cli_bytes((uint64_t)(p->expected_entry_bytes + 0.5), text));
         difference((double)p->entry_bytes, p->expected_entry_bytes, text);
@@ -148,7 +148,7 @@ static int print_formulas(const struct bench *bench, const struct bench_prefill 
         difference((double)p->peak_bytes, (double)p->expected_peak, text);
         cli_cell(table, "%s", text);
         if (!d) {
-            for (int c = 0; c < 4; c++)
+            for (int c = 0; c < 3; c++)
                 cli_cell(table, "-");
             continue;
         }
@@ -156,10 +156,21 @@ static int print_formulas(const struct bench *bench, const struct bench_prefill 
         cli_cell(table, "%s", cli_bytes((uint64_t)(d->expected_read_bytes + 0.5), text));
         difference((double)d->read_bytes, d->expected_read_bytes, text);
         cli_cell(table, "%s", text);
-        cli_cell(table, "%s", cli_bytes(d->select_bytes, text));
+        if (d->select_bytes == 0)
+            continue;
+        chooses = true;
+        cli_cell(choosing, "%s", d->spec);
+        cli_cell(choosing, "%s", cli_bytes(d->read_bytes, text));
+        cli_cell(choosing, "%s", cli_bytes(d->select_bytes, text));
+        cli_cell(choosing, "%s", cli_bytes(d->read_bytes - d->select_bytes, text));
     }
     status = cli_table_print(bench->command, table, stdout);
+    if (status == KVC_OK && chooses) {
+        printf("\nCache bytes that methods which choose what to read spend on it\n");
+        status = cli_table_print(bench->command, choosing, stdout);
+    }
     cli_table_free(table);
+    cli_table_free(choosing);
     return status;
 }
 

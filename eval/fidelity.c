@@ -27,9 +27,9 @@ struct task {
     /* of the full run: */
     int32_t *answer; /* [steps + 1] */
     size_t steps;
-    float *logits;  /* [steps + 1, vocab] */
-    float *outputs; /* [steps, layers, H * d] */
-    float *mass;    /* [layers, H_kv, count]: what the answer's queries gave every prompt entry */
+    float *logits;        /* [steps + 1, vocab] */
+    float *outputs;       /* [steps, layers, H * d] */
+    float *mass;          /* [layers, H_kv, count]: what the answer's queries gave every prompt entry */
     struct score *scores; /* [specs] */
     size_t step;          /* under way */
     struct score *now;
@@ -253,11 +253,10 @@ static int run_policy(struct task *task, const char *spec, struct ranked *gold) 
 /* ---- results ---- */
 
 static int print(const struct task *task) {
-    struct cli_table *table =
-        cli_table_open("<policy|recall|worst|output|KL|same top|entries|held|peak|read/token|to choose");
+    struct cli_table *table = cli_table_open("<policy|recall|worst|output|KL|top-1|entries|held|peak|read/token");
     for (size_t s = 0; s < task->specs.count; s++) {
         const struct score *score = &task->scores[s];
-        char text[4][32];
+        char text[3][32];
         cli_cell(table, "%s", task->specs.items[s].text);
         cli_cell(table, "%.3f", score->recall_mean);
         cli_cell(table, "%.3f", score->recall_worst);
@@ -268,7 +267,6 @@ static int print(const struct task *task) {
         cli_cell(table, "%s", cli_bytes(score->held_bytes, text[0]));
         cli_cell(table, "%s", cli_bytes(score->peak_bytes, text[1]));
         cli_cell(table, "%s", cli_bytes(score->read_bytes, text[2]));
-        cli_cell(table, "%s", cli_bytes(score->select_bytes, text[3]));
     }
     printf("%zu prompt tokens, an answer of %zu tokens from the full cache, %s cache\n\n", task->count, task->steps + 1,
            kvc_type_name(task->common.cache_type));

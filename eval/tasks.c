@@ -26,7 +26,7 @@ const struct cli_command eval_tasks[] = {
      "layers. "
      "KL: the divergence of the policy's next-token distribution from the full run's, in the mean of the answer's "
      "tokens; "
-     "same top: how often both find the same token likeliest. Then entries of the fullest head after the prompt, cache "
+     "top-1: how often both find the same token likeliest. Then entries of the fullest head after the prompt, cache "
      "and "
      "state held then and at the peak, and bytes of cache read per token. --out also gives every layer's recall and "
      "output "
