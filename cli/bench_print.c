@@ -128,9 +128,8 @@ static int print_formulas(const struct bench *bench, const struct bench_prefill 
     char text[32];
     int status;
 
-    printf("\nCounted beside the methods' formulas: keys and values kept after the prompt, the peak of cache and state "
-           "in\n"
-           "prefill, cache bytes read per token\n");
+    printf("\nCounted beside the methods' formulas: entries kept after the prompt, the peak of cache and\n"
+           "state in prefill, cache bytes read per token\n");
     for (size_t i = 0; i < prefills; i++) {
         const struct bench_prefill *p = &prefill[i];
         const struct bench_decode *d = NULL;
