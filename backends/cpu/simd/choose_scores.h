@@ -335,7 +335,7 @@ static void group_weights(const struct choose_job *job, const struct choose_head
         share[g] = bound ? 1.0f : kvc_div(1.0f, L);
         for (uint32_t i = from; i < to && kvc_is_nan(share[g]); i++)
             head->values.e[g * row + i] = kvc_nan();
-        share[g] = kvc_is_nan(share[g]) ? 1.0f : share[g]; /* what is not seen has weight 0 even so */
+        share[g] = kvc_is_nan(share[g]) || L == 0.0f ? 1.0f : share[g]; /* what is not seen has weight 0 even so */
     }
     uint32_t i = from;
     for (; i + LANES <= to; i += LANES) {
