@@ -1,10 +1,11 @@
 #!/bin/sh
 # measure_needle.sh - every method at several budgets on the bundled model, as a page for docs/measured/.
 #
-#     tools/measure_needle.sh [BUILD_FOLDER [TEXTS]] > docs/measured/needle.md
+#     tools/measure_needle.sh [BUILD_FOLDER [TEXTS [BUDGETS]]] > docs/measured/needle.md
 set -u
 build=${1:-build}
 texts=${2:-20}
+budgets=${3:-64 128 256 512}
 demo=$(dirname "$0")/../data/demo
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -41,7 +42,7 @@ run() { # BUDGET HOW DEPTHS
         --kv full $(specs "$1") --kv "duo:file=$work/duo.tsv,sinks=16,recent=$1" >"$work/$1.$2.json" || exit 1
 }
 
-for budget in 64 128 256 512; do
+for budget in $budgets; do
     run $budget one 2
     run $budget answer 8
     run $budget turns 8
