@@ -6,4 +6,4 @@ EXTRA_DIST += tests/test_symbols.sh tests/test_globals.sh tests/test_layers.sh t
 noinst_PROGRAMS += tests/cross/driver
 tests_cross_driver_SOURCES = tests/cross/main.c
 tests_cross_driver_LDADD = libkvc.la $(KVC_LIBS)
-EXTRA_DIST += tests/cross/cross.make tests/cross/run.sh
+EXTRA_DIST += tests/cross/cross.make tests/cross/run.sh tests/cross/heads.tsv

@@ -35,6 +35,27 @@ static const char *const specs[] = {
     "morphkv:budget=24,window=6,fusion=max,every=3",
     "morphkv:budget=24,window=6,scores=logits,skip_layers=1",
     "snapkv:budget=24,window=8+morphkv:budget=20,window=6",
+    "h2o:budget=24",
+    "h2o:budget=24,per=head",
+    "scissorhands:budget=24,history=8",
+    "keyformer:budget=24,steps=10,seed=3",
+    "pyramidkv:budget=24,window=8",
+    "adakv:budget=24,window=8",
+    "cake:budget=24,window=8",
+    "fastkv:budget=24,tsp=30,tsp_layer=0",
+    "lacache:budget=24,span=1,sinks=4",
+    "duo:file=tests/cross/heads.tsv,sinks=4,recent=12",
+    "dapq:budget=24,pseudo=8",
+    "take:budget=12,chunk=16,probe=4,warmup_layers=1",
+    "tova:budget=24",
+    "quest:budget=24,page=4",
+    "sparq:budget=24",
+    "hsa:budget=24",
+    "rocketkv:budget=24,window=8",
+    "rocketkv-mt:budget=24,window=8",
+    "topk:budget=24",
+    "adakv:budget=24,window=8+morphkv:budget=20,window=6",
+    "take:budget=12,chunk=16,probe=4,warmup_layers=1+quest:budget=8,page=4",
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };
 
@@ -90,6 +111,7 @@ struct run {
     float *logits;
     uint32_t vocab;
     int32_t token;
+    bool cuts; /* not every prompt row has logits */
 };
 
 static int32_t highest(const float *logits, uint32_t vocab) {
@@ -109,7 +131,7 @@ static int add_row(void *user, uint64_t row, const float *logits) {
 
 static void prompt(struct run *run, uint32_t first, size_t count) {
     int32_t tokens[PROMPT];
-    const struct kvc_prompt_options options = {.row = add_row, .user = run};
+    const struct kvc_prompt_options options = {.row = run->cuts ? NULL : add_row, .user = run};
     struct kvc_error error;
     for (size_t i = 0; i < count; i++)
         tokens[i] = (int32_t)((first + 7919u * (uint32_t)i * (uint32_t)(i + 3)) % run->vocab);
@@ -140,6 +162,7 @@ static void start(struct run *run, struct kvc_model *model, const char *spec, en
     options.cache_type = type;
     options.chunk = chunk;
     run->vocab = model->network.vocab;
+    run->cuts = kvc_policy_stages(model->engine, spec) & KVC_STAGE_PROPAGATE;
     run->hash = kvc_hash_open();
     run->logits = malloc(sizeof(float) * run->vocab);
     if (!run->hash || !run->logits)
@@ -152,7 +175,7 @@ static void start(struct run *run, struct kvc_model *model, const char *spec, en
 static void finish(struct run *run, const struct kvc_network *network, const char *title, const char *type) {
     int32_t positions[512];
     for (uint32_t layer = 0; layer < network->layers; layer++)
-        for (uint32_t head = 0; head < network->kv_heads; head++) {
+        for (uint32_t head = 0; head < kvc_session_heads(run->session, layer); head++) {
             size_t count = 0;
             struct kvc_error error;
             if (kvc_session_positions(run->session, layer, head, positions, 512, &count, &error) != KVC_OK)
