@@ -254,7 +254,7 @@ static uint32_t in_ring(const struct kvc_stage *stage, uint32_t count, uint32_t 
 
 enum kvc_status kvc_stage_ring_write(struct kvc_stage *stage, uint32_t first, uint32_t ring, uint32_t count,
                                      enum kvc_row_kind kind, struct kvc_error *error) {
-    uint32_t column;
+    uint32_t column = 0;
     const enum kvc_status status = find_columns(stage, first, ring, &column, error);
     if (status != KVC_OK)
         return status;
@@ -266,7 +266,7 @@ enum kvc_status kvc_stage_ring_write(struct kvc_stage *stage, uint32_t first, ui
 enum kvc_status kvc_stage_ring_fuse(struct kvc_stage *stage, uint32_t first, uint32_t ring, uint32_t filled,
                                     enum kvc_row_kind kind, enum kvc_fusion fusion, int64_t recent,
                                     struct kvc_scores *scores, struct kvc_error *error) {
-    uint32_t column;
+    uint32_t column = 0;
     const enum kvc_status status = find_columns(stage, first, ring, &column, error);
     if (status != KVC_OK)
         return status;
@@ -280,7 +280,7 @@ enum kvc_status kvc_stage_ring_fuse(struct kvc_stage *stage, uint32_t first, uin
 
 enum kvc_status kvc_stage_accumulate(struct kvc_stage *stage, uint32_t first, float tau, uint64_t seed,
                                      struct kvc_error *error) {
-    uint32_t column;
+    uint32_t column = 0;
     const enum kvc_status status = find_columns(stage, first, 2, &column, error);
     if (status != KVC_OK)
         return status;
@@ -292,7 +292,7 @@ enum kvc_status kvc_stage_accumulate(struct kvc_stage *stage, uint32_t first, fl
 
 enum kvc_status kvc_stage_column_scores(struct kvc_stage *stage, uint32_t first, uint32_t count,
                                         struct kvc_scores *scores, struct kvc_error *error) {
-    uint32_t column;
+    uint32_t column = 0;
     const enum kvc_status status = find_columns(stage, first, count, &column, error);
     if (status == KVC_OK)
         device_of(stage)->ops->column_scores(device_of(stage), lists_of(stage), column, count, scores->span,
@@ -302,7 +302,7 @@ enum kvc_status kvc_stage_column_scores(struct kvc_stage *stage, uint32_t first,
 
 enum kvc_status kvc_stage_scores_column(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t first,
                                         struct kvc_error *error) {
-    uint32_t column;
+    uint32_t column = 0;
     const enum kvc_status status = find_columns(stage, first, 1, &column, error);
     if (status == KVC_OK)
         device_of(stage)->ops->scores_column(device_of(stage), lists_of(stage), column, scores->span, scores->stride);
