@@ -194,7 +194,7 @@ enum kvc_status kvc_stage_pool(struct kvc_stage *stage, struct kvc_scores *score
         return kvc_fail(error, KVC_USAGE, "policy: a pooling kernel of %u: must be odd", kernel);
     if (kernel == 1)
         return KVC_OK;
-    struct kvc_scores *pooled;
+    struct kvc_scores *pooled = NULL;
     const enum kvc_status status = make_scores(stage, scores->heads, &pooled, error);
     if (status != KVC_OK)
         return status;

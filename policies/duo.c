@@ -185,7 +185,7 @@ static enum kvc_status open_state(const struct kvc_values *values, const struct 
 
 static enum kvc_status check_model(const struct kvc_values *values, const struct kvc_geometry *geometry,
                                    const bool *acts, struct kvc_error *error) {
-    void *state;
+    void *state = NULL;
     (void)acts;
     const enum kvc_status status = open_state(values, geometry, &state, error);
     if (status == KVC_OK)
