@@ -235,8 +235,11 @@ static enum kvc_status compute_rows(void *user, uint32_t layer, uint32_t row, co
                 report_rows(session->runner, session->chunk_from, row, part->rows, options, prompt->row_logits, error);
     }
     prompt->done += part->rows;
+    /* what is left: of this layer, of those above it, of the chunks to come; less than all where rows were cut */
+    const uint64_t left = (uint64_t)(layers - layer) * session->chunk_rows - row - part->rows +
+                          (session->last_chunk ? 0 : layers * (session->turn - session->chunk_from - session->chunk_rows));
     if (status == KVC_OK && options && options->progress &&
-        options->progress(options->user, prompt->done, (uint64_t)layers * session->turn))
+        options->progress(options->user, prompt->done, prompt->done + left))
         status = kvc_fail(error, KVC_USAGE, "prompt: stopped by the caller");
     return status;
 }

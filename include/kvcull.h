@@ -181,7 +181,8 @@ void kvc_session_close(struct kvc_session *session); /* NULL is fine */
 /* Called for prompt rows in ascending order. logits [vocab] is valid during the call, which must not use the model's
  * sessions. Non-zero return stops. */
 typedef int kvc_row_fn(void *user, uint64_t row, const float *logits);
-typedef int kvc_progress_fn(void *user, uint64_t done, uint64_t total); /* row-layers; non-zero stops */
+/* Row-layers; non-zero stops. The last call has done = total; total falls where a method lets fewer rows go on. */
+typedef int kvc_progress_fn(void *user, uint64_t done, uint64_t total);
 
 struct kvc_prompt_options {
     kvc_row_fn *row;           /* NULL, or wants the logits of every row */

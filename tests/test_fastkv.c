@@ -190,6 +190,35 @@ static void test_limits(void **state) {
     kvc_session_close(session);
 }
 
+struct heard { /* of a prompt's progress */
+    uint64_t done, total, most;
+};
+
+static int hear(void *user, uint64_t done, uint64_t total) {
+    struct heard *heard = user;
+    assert_true(done > heard->done && done <= total && total <= heard->most);
+    *heard = (struct heard){done, total, total};
+    return 0;
+}
+
+/* Progress ends at its total, also where rows were cut, and that is what was computed. */
+static void test_progress(void **state) {
+    (void)state;
+    static const struct {
+        const char *spec;
+        uint32_t above; /* rows above layer 0 */
+    } cases[] = {{"full", PROMPT}, {"fastkv:budget=40,tsp=60,tsp_layer=0", 60}, {"take:budget=40,chunk=100", PROMPT}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct heard heard = {0, 0, (uint64_t)PROMPT * layers};
+        const struct kvc_prompt_options hooks = {.progress = hear, .user = &heard};
+        struct kvc_session *session = open_with(cases[i].spec, 64);
+        FINE(kvc_session_prompt(session, tokens, PROMPT, &hooks, NULL, &error));
+        assert_int_equal(heard.done, heard.total);
+        assert_int_equal(heard.done, PROMPT + (layers - 1) * cases[i].above);
+        kvc_session_close(session);
+    }
+}
+
 static void test_refused(void **state) {
     (void)state;
     static const struct {
@@ -199,6 +228,9 @@ static void test_refused(void **state) {
                  {"fastkv:budget=40,kernel=2", "kernel=2: must be odd"},
                  {"fastkv:budget=40,tsp_layer=99", "tsp_layer=99: must be 0 to"},
                  {"fastkv:budget=40,tsp_layer=0,skip_layers=1", "tsp_layer=0: must be a layer that"},
+                 {"window:budget=40,skip_layers=3", "skip_layers=3: must be 0 to 2"},
+                 {"window:budget=40,layers=0-3", "layers=0-3: must lie in 0-2"},
+                 {"window:budget=40,layers=0,skip_layers=1", "leave no layer to act on"},
                  {"cake:budget=32", "budget=32: must be above window=32"},
                  {"cake:budget=40,kernel=4", "kernel=4: must be odd"},
                  {"cake:budget=40,tau1=0", "tau1=0: must be"},
@@ -249,6 +281,7 @@ static int close_all(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_nothing_to_cut), cmocka_unit_test(test_cut),
-                                       cmocka_unit_test(test_limits), cmocka_unit_test(test_refused)};
+                                       cmocka_unit_test(test_limits), cmocka_unit_test(test_progress),
+                                       cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, open_all, close_all);
 }
