@@ -33,6 +33,7 @@ struct bench_prefill { /* one policy at one prompt length */
     uint64_t peak_bytes, kept_bytes, layer_bytes, hidden_bytes;
     uint64_t entry_bytes;        /* keys and values of the entries kept */
     uint64_t expected_peak;      /* by the estimate */
+    enum kvc_expected peak_kind;
     double expected_entry_bytes; /* by the methods' formulas */
 };
 
@@ -45,6 +46,7 @@ struct bench_decode { /* one policy at one batch size */
     double relative;                   /* to the first policy: the median of the ratios step by step */
     uint64_t read_bytes, select_bytes; /* of the cache, per step; of these, to choose what to read */
     double expected_read_bytes;        /* by the methods' formulas */
+    enum kvc_expected read_kind;
     uint64_t cache[BENCH_POINTS], resident[BENCH_POINTS]; /* at the first, middle and last step */
     uint64_t peak_bytes;
 };

@@ -111,12 +111,20 @@ static int print_memory(const struct bench *bench, const struct bench_decode *de
     return status;
 }
 
-/* "+0.2 %", and whether it is above 1 %. */
-static void difference(double counted, double formula, char text[32]) {
-    if (formula > 0)
-        snprintf(text, 32, "%+.1f %%", 100 * (counted / formula - 1));
+/* Three cells: what was counted, what was expected, and how far off it is. Of a bound: that it holds, or by how much it
+ * does not. */
+static void counted_cells(struct cli_table *table, uint64_t counted, double expected, enum kvc_expected kind) {
+    const bool most = kind == KVC_EXPECTED_MOST;
+    char text[32];
+
+    cli_cell(table, "%s", cli_bytes(counted, text));
+    cli_cell(table, "%s%s", most ? "at most " : "", cli_bytes((uint64_t)(expected + 0.5), text));
+    if (most && (double)counted <= expected)
+        cli_cell(table, "within");
+    else if (expected > 0)
+        cli_cell(table, "%+.1f %%", 100 * ((double)counted / expected - 1));
     else
-        snprintf(text, 32, counted > 0 ? "above 0" : "0.0 %%");
+        cli_cell(table, counted > 0 ? "above 0" : "0.0 %%");
 }
 
 /* What was counted beside what the methods' formulas say. */
@@ -129,7 +137,7 @@ static int print_formulas(const struct bench *bench, const struct bench_prefill 
     int status;
 
     printf("\nCounted beside the methods' formulas: entries kept after the prompt, the peak of cache and\n"
-           "state in prefill, cache bytes read per token\n");
+           "state in prefill, cache bytes read per token; \"at most\": the data decides, and the formula is a bound\n");
     for (size_t i = 0; i < prefills; i++) {
         const struct bench_prefill *p = &prefill[i];
         const struct bench_decode *d = NULL;
@@ -138,23 +146,14 @@ static int print_formulas(const struct bench *bench, const struct bench_prefill 
             if (strcmp(decode[j].spec, p->spec) == 0 && decode[j].prompt == p->prompt)
                 d = &decode[j];
         cli_cell(table, "%s", p->spec);
-        cli_cell(table, "%s", cli_bytes(p->entry_bytes, text));
-        cli_cell(table, "%s", cli_bytes((uint64_t)(p->expected_entry_bytes + 0.5), text));
-        difference((double)p->entry_bytes, p->expected_entry_bytes, text);
-        cli_cell(table, "%s", text);
-        cli_cell(table, "%s", cli_bytes(p->peak_bytes, text));
-        cli_cell(table, "%s", cli_bytes(p->expected_peak, text));
-        difference((double)p->peak_bytes, (double)p->expected_peak, text);
-        cli_cell(table, "%s", text);
+        counted_cells(table, p->entry_bytes, p->expected_entry_bytes, KVC_EXPECTED_EXACT);
+        counted_cells(table, p->peak_bytes, (double)p->expected_peak, p->peak_kind);
         if (!d) {
             for (int c = 0; c < 3; c++)
                 cli_cell(table, "-");
             continue;
         }
-        cli_cell(table, "%s", cli_bytes(d->read_bytes, text));
-        cli_cell(table, "%s", cli_bytes((uint64_t)(d->expected_read_bytes + 0.5), text));
-        difference((double)d->read_bytes, d->expected_read_bytes, text);
-        cli_cell(table, "%s", text);
+        counted_cells(table, d->read_bytes, d->expected_read_bytes, d->read_kind);
         if (d->select_bytes == 0)
             continue;
         chooses = true;
@@ -197,6 +196,11 @@ int bench_print(const struct bench *bench, const struct bench_prefill *prefill, 
 /* ---- JSON
  * ------------------------------------------------------------------------------------------------------------ */
 
+/* What the figure by formula is to the counted one. */
+static json_t *kind_json(enum kvc_expected kind) {
+    return json_string(kind == KVC_EXPECTED_MOST ? "at most" : "equal");
+}
+
 static json_t *prefill_json(const struct bench_prefill *p) {
     json_t *o = json_object();
 
@@ -213,6 +217,7 @@ static json_t *prefill_json(const struct bench_prefill *p) {
     cli_json_set(o, "entry_bytes", json_integer((json_int_t)p->entry_bytes));
     cli_json_set(o, "entry_bytes_by_formula", json_real(p->expected_entry_bytes));
     cli_json_set(o, "peak_bytes_by_estimate", json_integer((json_int_t)p->expected_peak));
+    cli_json_set(o, "peak_bytes_is", kind_json(p->peak_kind));
     return o;
 }
 
@@ -240,6 +245,7 @@ static json_t *decode_json(const struct bench *bench, const struct bench_decode 
     cli_json_set(o, "cache_read_bytes_per_step", json_integer((json_int_t)d->read_bytes));
     cli_json_set(o, "select_bytes_per_step", json_integer((json_int_t)d->select_bytes));
     cli_json_set(o, "cache_read_bytes_by_formula", json_real(d->expected_read_bytes));
+    cli_json_set(o, "cache_read_bytes_is", kind_json(d->read_kind));
     cli_json_set(o, "limit_ratio", bench->bandwidth > 0 ? json_real(limit(bench, d) / d->median) : json_null());
     cli_json_set(o, "cache_bytes", list_json(d->cache, NULL, BENCH_POINTS));
     cli_json_set(o, "resident_bytes", list_json(d->resident, NULL, BENCH_POINTS));

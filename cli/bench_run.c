@@ -59,7 +59,8 @@ static int expect_prefill(struct bench *bench, struct bench_prefill *result, uin
                      0, &estimate, &error) != KVC_OK)
         return cli_report(bench->command, &error);
     result->expected_entry_bytes = formula.entries * (double)entry_bytes;
-    result->expected_peak = estimate.peak_bytes;
+    result->expected_peak = estimate.prompt_peak_bytes;
+    result->peak_kind = estimate.kind;
     return KVC_OK;
 }
 
@@ -241,6 +242,7 @@ static int expect_decode(struct bench *bench, struct bench_decode *result) {
                     &formula, &error) != KVC_OK)
         return cli_report(bench->command, &error);
     result->expected_read_bytes = formula.read_bytes * (double)result->batch / (double)steps_taken;
+    result->read_kind = formula.read_kind;
     return KVC_OK;
 }
 

@@ -1,17 +1,9 @@
-/* estimate.c - the bytes a policy will need, from its classes' bounds alone: "will it fit", before loading. */
+/* estimate.c - the bytes a policy will need, from its classes' formulas alone: "will it fit", before loading. */
 #include "core/cache.h"
+#include "core/ledger.h"
 #include "core/policy.h"
 
-/* Entries of a head of one layer `steps` decode steps after the prompt left `kept`. */
-static uint64_t entries_after(const struct kvc_policy *policy, uint32_t layer, uint64_t prompt, uint64_t kept,
-                              uint64_t steps) {
-    const struct kvc_method *then = kvc_policy_holder(policy, KVC_STAGE_DECODE);
-    if (then && steps && kvc_method_acts(then, layer) && then->policy->bound) {
-        const uint64_t bound = then->policy->bound(&then->values, prompt, steps);
-        return kept + steps < bound ? kept + steps : bound;
-    }
-    return kept + steps;
-}
+#include <stdlib.h>
 
 /* Rows that a method adds behind the prompt and stores for a while. */
 static uint64_t pseudo_rows(const struct kvc_policy *policy, uint64_t prompt) {
@@ -21,23 +13,309 @@ static uint64_t pseudo_rows(const struct kvc_policy *policy, uint64_t prompt) {
     return method && method->policy->pseudo ? method->policy->pseudo(&method->values, &turn, &offset, NULL) : 0;
 }
 
-/* Slots of the blocks that so many entries take. */
-static uint64_t slots(uint64_t entries) { return (entries + KVC_TILE - 1) / KVC_TILE * KVC_TILE; }
+static uint64_t in_blocks(uint64_t entries) { return (entries + KVC_TILE - 1) / KVC_TILE * KVC_TILE; }
 
-static uint64_t state_bytes(uint64_t slot_count, uint32_t columns, bool ordered) {
-    return slot_count * ((ordered ? 8ull : 0) + 4ull * columns);
+/* The prompt's passes and the first and last decode steps on a ledger, in the order of turn.c and step.c. */
+struct estimate {
+    const struct kvc_policy *policy;
+    const struct kvc_geometry *g;
+    struct kvc_entry_format format;
+    struct kvc_ledger ledger;
+    uint64_t prompt;
+    uint64_t *view;      /* [layers]: entries that select methods see after the prompt; 0: all */
+    uint64_t *after;     /* [layers]: entries of the fullest list after the prompt */
+    uint64_t (*most)[2]; /* [layers]: entries that lists of each kind grow to in decode steps */
+    bool uneven;         /* data decides how entries fall to heads or layers */
+};
+
+static struct kvc_method_place place(const struct estimate *e, enum kvc_stage_kind stage, uint32_t layer) {
+    return kvc_policy_place(e->policy, stage, layer, e->g, &e->format);
 }
 
-/* Most entries of a head while chunks pass: a chunk, and what was kept before it. */
-static uint64_t chunk_rows(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry,
-                           const struct kvc_entry_format *format, uint64_t prompt, uint64_t chunk) {
-    const struct kvc_method_place at = kvc_policy_place(policy, KVC_STAGE_CHUNK, layer, geometry, format);
-    uint64_t kept = prompt;
-    if (at.method && at.method->policy->between)
-        kept = at.method->policy->between(&at.method->values, &at.place, prompt);
+static uint64_t most_in(const struct kvc_ledger_layer *layer) {
+    return layer->lists[1] && layer->count[1] > layer->count[0] ? layer->count[1] : layer->count[0];
+}
+
+static void append(struct estimate *e, uint32_t l, uint64_t rows) {
+    struct kvc_ledger_layer *layer = &e->ledger.layer[l];
+    kvc_ledger_reserve(&e->ledger, l, rows);
+    layer->count[0] += rows;
+    layer->count[1] += rows;
+    layer->pool += layer->members * rows;
+}
+
+/* Each list holds no more than `kept` of its kind. Whether any held more. */
+static bool thin(struct estimate *e, uint32_t l, const double kept[2]) {
+    struct kvc_ledger_layer *layer = &e->ledger.layer[l];
+    bool thinned = false;
+    for (int i = 0; i < 2; i++)
+        if (layer->lists[i] && kept[i] < (double)layer->count[i]) {
+            layer->count[i] = (uint64_t)(kept[i] + 0.999);
+            thinned = true;
+        }
+    if (!thinned)
+        return false;
+    if (layer->members && layer->count[0] * layer->members < layer->pool)
+        layer->pool = layer->count[0] * layer->members;
+    kvc_ledger_order(&e->ledger, l);
+    layer->touched = true;
+    return true;
+}
+
+/* The layers so far share what all of them will have: none may hold it but all together. */
+static void thin_layers(struct estimate *e, uint32_t l, const struct kvc_method_place *at, double mean) {
+    struct kvc_ledger *ledger = &e->ledger;
+    const uint64_t so_far = at->place.acting + 1, all = (uint64_t)(mean * at->place.actings + 0.999);
+    if (mean >= (double)ledger->layer[l].count[0])
+        return;
+    e->uneven = true;
+    for (uint32_t i = 0; i <= l; i++) {
+        struct kvc_ledger_layer *layer = &ledger->layer[i];
+        if (!kvc_method_acts(at->method, i))
+            continue;
+        kvc_ledger_order(ledger, i);
+        layer->touched = layer->by_layer = true;
+        layer->members = so_far;
+        layer->pool = all;
+        layer->count[0] = all / so_far < layer->count[0] ? all / so_far : layer->count[0];
+    }
+    const uint64_t tables = kvc_ledger_arrays(&ledger->layer[l], ledger->layer[l].slots);
+    kvc_ledger_state(ledger, tables, tables); /* of whichever shrinks first */
+}
+
+static void kept_by(const struct estimate *e, const struct kvc_method_place *at, uint64_t steps, double kept[2]) {
+    for (int whole = 0; whole < 2; whole++)
+        kept[whole] = kvc_policy_entries(at, whole == 1, e->prompt, steps);
+}
+
+static void thin_after_prompt(struct estimate *e, uint32_t l) {
+    const struct kvc_method_place at = place(e, KVC_STAGE_PROMPT, l);
+    struct kvc_ledger_layer *layer = &e->ledger.layer[l];
+    double kept[2];
+    if (!at.method)
+        return;
+    kept_by(e, &at, 0, kept);
+    if (at.method->policy->ragged == KVC_RAGGED_LAYERS) {
+        thin_layers(e, l, &at, kept[0]);
+    } else if (thin(e, l, kept) && at.method->policy->ragged == KVC_RAGGED_HEADS) {
+        layer->members = layer->heads;
+        layer->pool = layer->count[0] * layer->members + layer->members / 2 + 1; /* each head rounds its share */
+        e->uneven = true;
+    }
+}
+
+/* A chunk has passed layer l, which decides for itself and may decide for those below. */
+static void thin_after_chunk(struct estimate *e, uint32_t l, bool last) {
+    for (uint32_t i = 0; i <= l; i++) {
+        const struct kvc_method_place at = place(e, KVC_STAGE_CHUNK, i);
+        if (!at.method)
+            continue;
+        const struct kvc_policy_class *class = at.method->policy;
+        if ((class->decider ? class->decider(&at.method->values, &at.place) : i) != l)
+            continue;
+        double kept[2];
+        kept_by(e, &at, 0, kept);
+        if (!last && class->between)
+            kept[0] = kept[1] = (double)class->between(&at.method->values, &at.place, e->prompt);
+        thin(e, i, kept);
+    }
+}
+
+static void make_view(struct estimate *e, uint32_t l) {
+    const struct kvc_method_place at = place(e, KVC_STAGE_PROMPT, l);
+    const struct kvc_ledger_layer *layer = &e->ledger.layer[l];
+    if (!at.method || !at.method->policy->seen)
+        return;
+    const uint64_t seen = at.method->policy->seen(&at.method->values, e->prompt), held = layer->count[0];
+    if (seen >= held)
+        return;
+    e->view[l] = seen;
+    kvc_ledger_state(&e->ledger, 4ull * layer->heads * (1 + in_blocks(held + 1)), 0);
+}
+
+/* `rows` more rows of the prompt pass a layer, with `pseudo` that leave again. */
+static void pass_layer(struct estimate *e, uint32_t l, uint64_t rows, uint64_t pseudo, bool chunked, bool last) {
+    kvc_ledger_reserve(&e->ledger, l, rows + pseudo);
+    if (!chunked && rows < e->prompt) /* ranks do not say the positions of what a propagate stage left */
+        kvc_ledger_order(&e->ledger, l);
+    append(e, l, rows);
+    if (chunked)
+        thin_after_chunk(e, l, last);
+    if (!last)
+        return;
+    thin_after_prompt(e, l);
+    make_view(e, l);
+    e->after[l] = most_in(&e->ledger.layer[l]);
+    for (uint32_t i = 0; i <= l; i++)
+        if (e->ledger.layer[i].touched) {
+            e->ledger.layer[i].touched = false;
+            kvc_ledger_shrink(&e->ledger, i, kvc_policy_surplus(e->policy, i), KVC_TILE);
+        }
+}
+
+#define PASSES_MOST 4096u /* then the chunks that are left, but the last, count at once */
+
+static void prefill(struct estimate *e) {
+    struct kvc_chunking chunking;
+    const bool chunked = kvc_policy_chunking(e->policy, &chunking);
+    const uint64_t pseudo = pseudo_rows(e->policy, e->prompt), N = e->prompt;
+    const uint64_t chunk = chunked && chunking.chunk < N ? chunking.chunk : N;
+    uint32_t passes = 0;
+    for (uint64_t from = 0; from < N;) {
+        const uint64_t rows = N - from < chunk ? N - from : chunk;
+        const bool last = from + rows == N;
+        for (uint32_t l = 0; l < e->g->layers; l++)
+            pass_layer(e, l, chunked ? rows : kvc_policy_rows(e->policy, l, e->g, &e->format, N), last ? pseudo : 0,
+                       chunked, last);
+        from += rows;
+        if (++passes < PASSES_MOST || N - from <= chunk)
+            continue;
+        const uint64_t skipped = (N - from - 1) / chunk * chunk;
+        for (uint32_t l = 0; l < e->g->layers; l++) {
+            append(e, l, skipped);
+            thin_after_chunk(e, l, false);
+        }
+        from += skipped;
+        passes = 0;
+    }
+}
+
+/* ---- decode steps ---- */
+
+static void step(struct estimate *e, uint32_t l, uint64_t steps) {
+    const struct kvc_method_place at = place(e, KVC_STAGE_DECODE, l);
+    double kept[2];
+    if (!at.method)
+        return;
+    kept_by(e, &at, steps, kept);
+    if (thin(e, l, kept))
+        kvc_ledger_shrink(&e->ledger, l, kvc_policy_surplus(e->policy, l), 2 * KVC_TILE);
+    e->ledger.layer[l].touched = false;
+}
+
+/* The most that lists of a kind hold up to the last of so many steps, the first of which is over. */
+static uint64_t most_held(const struct estimate *e, uint32_t l, bool whole, uint64_t steps) {
+    const struct kvc_method_place at = place(e, KVC_STAGE_DECODE, l);
+    const uint64_t now = e->ledger.layer[l].count[whole], grown = now + steps - 1;
+    uint64_t most = grown;
+    if (at.method && at.method->policy->whole)
+        most = (uint64_t)kvc_policy_entries(&at, whole, e->prompt, steps) + 1;
     else if (at.method && at.method->policy->bound)
-        kept = at.method->policy->bound(&at.method->values, prompt, 0);
-    return prompt < chunk || prompt - chunk < kept ? prompt : chunk + kept;
+        most = at.method->policy->bound(&at.method->values, e->prompt, steps);
+    if (at.method && at.method->policy->entries && !whole) { /* of this layer, where `bound` is the layers' mean */
+        const uint64_t last = (uint64_t)kvc_policy_entries(&at, false, e->prompt, steps);
+        most = last > most ? last : most;
+    }
+    return grown < most ? grown : now > most ? now : most;
+}
+
+/* Pages and sums that choosing what to read of `n` entries needs, once there are more than its budget. */
+static void keep_pages(struct estimate *e, uint32_t l, uint64_t first, uint64_t n) {
+    const struct kvc_method_place at = place(e, KVC_STAGE_SELECT, l);
+    const struct kvc_ledger_layer *layer = &e->ledger.layer[l];
+    if (!at.method || !at.method->policy->sizes)
+        return;
+    const struct kvc_stage_info info = {
+        .held = e->prompt, .after = e->after[l], .entries = n, .head_size = e->g->head_size};
+    const struct kvc_select select = at.method->policy->sizes(&at.method->values, &info);
+    const uint64_t each = (uint64_t)layer->heads * e->g->head_size, value = (uint64_t)at.place.page_element_bytes;
+    const bool paged = select.kind == KVC_SELECT_PAGE_CHANNELS || select.kind == KVC_SELECT_PAGE_BOUND;
+    if (n <= select.budget)
+        return;
+    if (select.page) {
+        const uint64_t page = paged ? select.page : 1, last = (n + page - 1) / page;
+        first = first > select.budget ? first : select.budget + 1;
+        uint64_t stride = 0;
+        for (uint64_t pages = (first + page - 1) / page; stride < last; pages = stride + 1)
+            stride = ((pages + pages / 64) / 64 + 1) * 64; /* as select.c makes room */
+        kvc_ledger_state(&e->ledger, each * stride * value * (paged ? 2 : 1), 0);
+    }
+    if (select.mean_value)
+        kvc_ledger_state(&e->ledger, each * sizeof(float), 0);
+}
+
+/* A layer's lists grow to `most`; but_last: to what their last block of it leaves. */
+static void grow(struct estimate *e, uint32_t l, const uint64_t most[2], bool but_last) {
+    struct kvc_ledger_layer *layer = &e->ledger.layer[l];
+    for (int i = 0; i < 2; i++) {
+        const uint64_t to = but_last && most[i] > KVC_TILE ? most[i] - KVC_TILE : most[i];
+        if (to <= layer->count[i] || !layer->lists[i])
+            continue;
+        layer->pool += layer->members * (to - layer->count[i]);
+        layer->count[i] = to;
+    }
+    kvc_ledger_reserve(&e->ledger, l, 0);
+}
+
+static void decode(struct estimate *e, uint64_t steps) {
+    struct kvc_ledger *ledger = &e->ledger;
+    for (uint32_t l = 0; l < e->g->layers; l++)
+        kvc_ledger_reserve(ledger, l, 1);
+    for (uint32_t l = 0; l < e->g->layers; l++) {
+        append(e, l, 1);
+        step(e, l, 1);
+        for (int whole = 0; whole < 2; whole++) {
+            e->most[l][whole] = most_held(e, l, whole, steps);
+            if (ledger->layer[l].lists[whole] && e->most[l][whole] < ledger->layer[l].count[whole] + steps - 1)
+                kvc_ledger_order(ledger, l);
+        }
+    }
+    for (uint32_t l = 0; l < e->g->layers; l++)
+        grow(e, l, e->most[l], true);
+    for (uint32_t l = 0; l < e->g->layers; l++)
+        grow(e, l, e->most[l], false);
+    for (uint32_t l = 0; l < e->g->layers; l++) {
+        const struct kvc_ledger_layer *layer = &ledger->layer[l];
+        const uint64_t rank = 4ull * layer->heads, seen = e->view[l];
+        if (seen && in_blocks(e->prompt + steps) > in_blocks(e->prompt + 1))
+            kvc_ledger_state(ledger, rank * in_blocks(e->prompt + steps), rank * in_blocks(e->prompt + 1));
+        if (seen)
+            keep_pages(e, l, seen + 1, seen + steps);
+        else
+            keep_pages(e, l, e->after[l] + 1, layer->members ? e->prompt + steps : most_in(layer));
+    }
+}
+
+static enum kvc_status open_estimate(struct estimate *e, struct kvc_error *error) {
+    const uint32_t layers = e->g->layers;
+    enum kvc_status status = kvc_ledger_open(&e->ledger, layers, &e->format, error);
+    if (status != KVC_OK)
+        return status;
+    e->view = calloc(layers, sizeof *e->view);
+    e->after = calloc(layers, sizeof *e->after);
+    e->most = calloc(layers, sizeof *e->most);
+    if (!e->view || !e->after || !e->most)
+        return kvc_fail(error, KVC_RESOURCE, "estimate: no memory for %u layers", layers);
+    for (uint32_t l = 0; l < layers; l++) {
+        struct kvc_ledger_layer *layer = &e->ledger.layer[l];
+        layer->heads = kvc_policy_heads(e->policy, l, e->g);
+        layer->columns = kvc_policy_columns(e->policy, l);
+        layer->lists[1] = kvc_policy_whole(e->policy, l, e->g, &e->format);
+        layer->lists[0] = layer->heads - layer->lists[1];
+    }
+    return KVC_OK;
+}
+
+static void close_estimate(struct estimate *e) {
+    kvc_ledger_close(&e->ledger);
+    free(e->view);
+    free(e->after);
+    free(e->most);
+}
+
+static void run(struct estimate *e, uint64_t generated, struct kvc_estimate *estimate) {
+    if (e->prompt)
+        prefill(e);
+    estimate->prompt_peak_bytes = e->ledger.peak;
+    if (generated)
+        decode(e, generated);
+    for (uint32_t l = 0; l < e->g->layers; l++)
+        if (most_in(&e->ledger.layer[l]) > estimate->entries)
+            estimate->entries = most_in(&e->ledger.layer[l]);
+    estimate->cache_bytes = e->ledger.cache;
+    estimate->state_bytes = e->ledger.state;
+    estimate->peak_bytes = e->ledger.peak;
+    estimate->kind = e->uneven ? KVC_EXPECTED_MOST : KVC_EXPECTED_EXACT;
 }
 
 /* Sums below must fit 64 bits, whatever geometry and lengths a caller has in mind. */
@@ -72,43 +350,19 @@ enum kvc_status kvc_estimate(const struct kvc_engine *engine, const char *spec, 
         kvc_policy_free(policy);
         return status;
     }
-    const struct kvc_entry_format format = {cache_type, geometry->head_size,
-                                            kvc_entry_row_bytes(cache_type, geometry->head_size)};
-    uint64_t held = 0, largest_state = 0; /* held: by the layers the prefill has left behind */
     struct kvc_chunking chunking;
     const bool chunked = kvc_policy_chunking(policy, &chunking) && chunking.chunk < prompt;
     const uint64_t rows = chunked ? chunking.chunk + (uint64_t)chunking.probe : prompt;
     *estimate = (struct kvc_estimate){.hidden_bytes = rows * hidden * sizeof(float)};
-    for (uint32_t l = 0; l < geometry->layers; l++) {
-        const uint64_t heads = kvc_policy_heads(policy, l, geometry);
-        const uint32_t columns = kvc_policy_columns(policy, l), surplus = kvc_policy_surplus(policy, l);
-        const uint64_t kept = (uint64_t)(kvc_policy_kept(policy, l, geometry, &format, prompt) + 0.999);
-        const uint64_t entries = entries_after(policy, l, prompt, kept, generated);
-        const bool evicts = kept < prompt, ordered = entries < prompt + generated;
-        const uint64_t after = evicts && kept + surplus < prompt ? kept + surplus : prompt; /* room after the prompt */
-        const uint64_t most = entries > after ? entries : after;
-        const uint64_t rows_in = chunked ? chunk_rows(policy, l, geometry, &format, prompt, chunking.chunk)
-                                         : prompt + pseudo_rows(policy, prompt);
-        const uint64_t full =
-            kvc_cache_head_bytes(&format, rows_in) * heads + state_bytes(slots(rows_in), columns, evicts) * heads;
-        const uint64_t after_state = state_bytes(slots(after), columns, evicts) * heads;
-        const uint64_t state = state_bytes(slots(most), columns, ordered) * heads;
-        /* while a layer shrinks or grows, its old and new lists exist side by side */
-        const uint64_t peak = held + full + (evicts ? after_state : 0);
-        if (peak > estimate->peak_bytes)
-            estimate->peak_bytes = peak;
-        /* chunk by chunk all layers are full until the last one has passed */
-        held += chunked ? full : kvc_cache_head_bytes(&format, after) * heads + after_state;
-        estimate->cache_bytes += kvc_cache_head_bytes(&format, most) * heads;
-        estimate->state_bytes += state;
-        if (state > largest_state)
-            largest_state = state;
-        if (entries > estimate->entries)
-            estimate->entries = entries;
-    }
-    const uint64_t peak = estimate->cache_bytes + estimate->state_bytes + (generated ? largest_state : 0);
-    if (peak > estimate->peak_bytes)
-        estimate->peak_bytes = peak;
+    struct estimate made = {
+        .policy = policy,
+        .g = geometry,
+        .format = {cache_type, geometry->head_size, kvc_entry_row_bytes(cache_type, geometry->head_size)},
+        .prompt = prompt};
+    status = open_estimate(&made, error);
+    if (status == KVC_OK)
+        run(&made, generated, estimate);
+    close_estimate(&made);
     kvc_policy_free(policy);
-    return KVC_OK;
+    return status;
 }

@@ -24,78 +24,137 @@ struct kvc_method_place kvc_policy_place(const struct kvc_policy *policy, enum k
     return found;
 }
 
-static double entries_of(const struct kvc_method_place *at, uint64_t prompt, uint64_t steps) {
+uint64_t kvc_policy_whole(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *g,
+                          const struct kvc_entry_format *format) {
+    static const enum kvc_stage_kind stages[] = {KVC_STAGE_PROMPT, KVC_STAGE_DECODE};
+    uint64_t lists = 0;
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
+        const struct kvc_method_place at = kvc_policy_place(policy, stages[i], layer, g, format);
+        if (at.method && at.method->policy->whole)
+            lists = at.method->policy->whole(&at.method->values, &at.place);
+    }
+    return lists;
+}
+
+uint64_t kvc_policy_rows(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *g,
+                         const struct kvc_entry_format *format, uint64_t prompt) {
+    uint64_t rows = prompt;
+    for (uint32_t l = 0; l < layer; l++) {
+        const struct kvc_method_place at = kvc_policy_place(policy, KVC_STAGE_PROPAGATE, l, g, format);
+        if (at.method && at.method->policy->going)
+            rows = at.method->policy->going(&at.method->values, &at.place, rows);
+    }
+    return rows;
+}
+
+double kvc_policy_entries(const struct kvc_method_place *at, bool whole, uint64_t prompt, uint64_t steps) {
     const struct kvc_policy_class *class = at->method->policy;
+    if (whole && class->whole)
+        return (double)(prompt + steps);
     if (class->entries)
         return class->entries(&at->method->values, &at->place, prompt, steps);
     return class->bound ? (double)class->bound(&at->method->values, prompt, 0) : (double)(prompt + steps);
 }
 
-/* Entries read of a head of which a select method sees n; and the bytes that choosing them costs. */
-static double reads_of(const struct kvc_method_place *at, uint64_t prompt, uint64_t after, double n, double *choose) {
-    const struct kvc_place *place = &at->place;
+static double least(double a, double b) { return a < b ? a : b; }
+
+/* One kind of lists of a layer in its decode steps. */
+struct course {
+    struct kvc_method_place select, decode;
+    uint64_t prompt, after; /* after: entries of the fullest list when the prompt was over */
+    double lists, held;     /* held: by each of them */
+    bool whole;
+    bool uneven; /* data decides how these fall to the lists: the most they may read is counted */
+};
+
+/* Entries read of a list of which a select method sees n; and the bytes that choosing them costs. */
+static double reads_of(const struct course *course, double n, double *choose, struct kvc_formula *formula) {
+    const struct kvc_place *place = &course->select.place;
     const struct kvc_stage_info info = {
-        .held = prompt, .after = after, .entries = (uint64_t)(n + 0.5), .head_size = place->head_size};
-    const struct kvc_select select = at->method->policy->sizes(&at->method->values, &info);
-    const double top = (double)select.top, d = place->head_size;
-    if (n <= (double)select.budget)
+        .held = course->prompt, .after = course->after, .entries = (uint64_t)(n + 0.5), .head_size = place->head_size};
+    const struct kvc_select select = course->select.method->policy->sizes(&course->select.method->values, &info);
+    const double d = place->head_size, budget = (double)select.budget;
+    double top = (double)select.top, dims = select.dims, pages = select.page ? ceil(n / select.page) : 0;
+    if (course->uneven) { /* some lists read all of theirs, the others choose; one more page; dims that go by n */
+        top = top > budget ? top : budget;
+        dims = least(d, dims + 1.5);
+        pages = select.page ? n / select.page + 1 : 0;
+    } else if (n <= budget) {
         return n;
-    const double pages = select.page ? ceil(n / select.page) : 0;
+    }
     switch (select.kind) {
     case KVC_SELECT_EXACT:
         *choose = n * place->entry_bytes / 2;
         break;
-    case KVC_SELECT_CHANNELS:
-        *choose = n * select.dims * place->element_bytes + (select.mean_value ? d * sizeof(float) : 0);
+    case KVC_SELECT_CHANNELS: /* from the keys, or from their copy by channel */
+        *choose = n * dims * (select.page ? place->page_element_bytes : place->element_bytes) +
+                  (select.mean_value ? d * sizeof(float) : 0);
         break;
     case KVC_SELECT_PAGE_CHANNELS:
-        *choose = pages * select.dims * place->page_element_bytes;
+        *choose = pages * dims * place->page_element_bytes;
         break;
-    case KVC_SELECT_PAGE_BOUND: /* both sides of a channel where the group's signs differ: at random, all but 2^(1-G) */
-        *choose = pages * d * (2 - exp2(1 - (double)place->group)) * place->page_element_bytes;
-        return top * select.page < n ? top * select.page : n;
+    case KVC_SELECT_PAGE_BOUND: /* both sides of a channel in which the signs of the group's queries differ */
+        *choose = pages * d * (place->group > 1 ? 2 : 1) * place->page_element_bytes;
+        if (place->group > 1)
+            formula->read_kind = KVC_EXPECTED_MOST;
+        return least(n, top * select.page);
     }
-    return top < n ? top : n;
+    return least(n, top);
 }
 
-static double least(double a, double b) { return a < b ? a : b; }
+static void add_steps(struct course *course, uint64_t steps, struct kvc_formula *formula) {
+    const struct kvc_method *select = course->select.method, *decode = course->decode.method;
+    const double after = (double)course->after, entry_bytes = course->select.place.entry_bytes;
+    const double seen =
+        select && select->policy->seen ? (double)select->policy->seen(&select->values, course->prompt) : after;
+    double held = course->held;
+    for (uint64_t t = 1; t <= steps; t++) {
+        double choose = 0, read = held + 1;
+        if (select && select->policy->sizes)
+            read = reads_of(course, seen < after ? seen + held + 1 - after : held + 1, &choose, formula);
+        formula->read_bytes += course->lists * (read * entry_bytes + choose);
+        formula->select_bytes += course->lists * choose;
+        held = held + 1;
+        if (decode)
+            held = least(held, kvc_policy_entries(&course->decode, course->whole, course->prompt, t));
+    }
+}
 
-double kvc_policy_kept(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *g,
-                       const struct kvc_entry_format *format, uint64_t prompt) {
-    static const enum kvc_stage_kind stages[] = {KVC_STAGE_CHUNK, KVC_STAGE_PROPAGATE, KVC_STAGE_PROMPT};
-    double held = (double)prompt;
+/* Entries of a list right after the prompt. */
+static double kept(const struct kvc_policy *policy, uint32_t layer, bool whole, const struct kvc_geometry *g,
+                   const struct kvc_entry_format *format, uint64_t prompt, bool *ragged) {
+    static const enum kvc_stage_kind stages[] = {KVC_STAGE_CHUNK, KVC_STAGE_PROMPT};
+    double held = (double)kvc_policy_rows(policy, layer, g, format, prompt);
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
         const struct kvc_method_place at = kvc_policy_place(policy, stages[i], layer, g, format);
-        if (at.method)
-            held = least(held, entries_of(&at, prompt, 0));
+        const double left = at.method ? kvc_policy_entries(&at, whole, prompt, 0) : held;
+        *ragged = *ragged || (at.method && at.method->policy->ragged && left < held);
+        held = least(held, left);
     }
     return held;
 }
 
-/* Adds one layer. */
 static void add_layer(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *g,
                       const struct kvc_entry_format *format, uint64_t prompt, uint64_t steps,
                       struct kvc_formula *formula) {
-    const struct kvc_method_place decode = kvc_policy_place(policy, KVC_STAGE_DECODE, layer, g, format);
-    const struct kvc_method_place select = kvc_policy_place(policy, KVC_STAGE_SELECT, layer, g, format);
-    double held = kvc_policy_kept(policy, layer, g, format, prompt);
-    const double lists = select.place.kv_heads;
-    const uint64_t after = (uint64_t)(held + 0.5);
-    const double seen = select.method && select.method->policy->seen
-                            ? (double)select.method->policy->seen(&select.method->values, prompt)
-                            : (double)after;
-    formula->entries += held * lists;
-    for (uint64_t t = 1; t <= steps; t++) {
-        double choose = 0, read = held + 1;
-        if (select.method && select.method->policy->sizes) {
-            const double fresh = held + 1 - (double)after;
-            read = reads_of(&select, prompt, after, seen < (double)after ? seen + fresh : held + 1, &choose);
+    struct course course = {.select = kvc_policy_place(policy, KVC_STAGE_SELECT, layer, g, format),
+                            .decode = kvc_policy_place(policy, KVC_STAGE_DECODE, layer, g, format),
+                            .prompt = prompt};
+    const uint64_t whole = kvc_policy_whole(policy, layer, g, format);
+    for (int kind = 1; kind >= 0; kind--) { /* the fullest lists first */
+        course.whole = kind == 1;
+        course.lists = (double)(course.whole ? whole : course.select.place.kv_heads - whole);
+        if (course.lists == 0)
+            continue;
+        course.held = kept(policy, layer, course.whole, g, format, prompt, &course.uneven);
+        if (course.held > (double)course.after)
+            course.after = (uint64_t)(course.held + 0.5);
+        formula->entries += course.held * course.lists;
+        if (course.uneven && (course.select.method || course.decode.method)) {
+            course.held += 0.5; /* a list rounds its share */
+            formula->read_kind = KVC_EXPECTED_MOST;
         }
-        formula->read_bytes += lists * (read * select.place.entry_bytes + choose);
-        formula->select_bytes += lists * choose;
-        held = held + 1;
-        if (decode.method)
-            held = least(held, entries_of(&decode, prompt, t));
+        add_steps(&course, steps, formula);
     }
 }
 

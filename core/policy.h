@@ -72,9 +72,15 @@ struct kvc_method_place {
 };
 struct kvc_method_place kvc_policy_place(const struct kvc_policy *policy, enum kvc_stage_kind stage, uint32_t layer,
                                          const struct kvc_geometry *geometry, const struct kvc_entry_format *format);
-/* By the formulas: entries of a head, in the mean, right after the prompt. */
-double kvc_policy_kept(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry,
-                       const struct kvc_entry_format *format, uint64_t prompt);
+/* Of a layer's lists, how many keep everything whatever the others do. */
+uint64_t kvc_policy_whole(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry,
+                          const struct kvc_entry_format *format);
+/* Rows of the prompt that reach a layer. */
+uint64_t kvc_policy_rows(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry,
+                         const struct kvc_entry_format *format, uint64_t prompt);
+/* By a method's formula: entries of a list after the prompt or so many steps, of one that keeps everything (whole) or of
+ * the others in the mean. */
+double kvc_policy_entries(const struct kvc_method_place *at, bool whole, uint64_t prompt, uint64_t steps);
 /* False where no method cuts the prompt into chunks. */
 bool kvc_policy_chunking(const struct kvc_policy *policy, struct kvc_chunking *chunking);
 

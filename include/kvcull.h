@@ -451,6 +451,9 @@ struct kvc_place {
     double page_element_bytes; /* one channel of a page's lowest or highest key */
 };
 
+/* How entries fall to heads, or to layers: known beforehand, or by the data. */
+enum kvc_ragged { KVC_RAGGED_NONE, KVC_RAGGED_HEADS, KVC_RAGGED_LAYERS };
+
 struct kvc_policy_class {
     const char *name, *summary, *paper;
     const char *idea;    /* one paragraph for the manual */
@@ -478,13 +481,21 @@ struct kvc_policy_class {
     /* The method's formulas, for `kvcull bench`: entries of a head, in the mean over the layer's heads, after the prompt
      * or after so many decode steps; NULL: bound(prompt, 0). */
     double (*entries)(const struct kvc_values *values, const struct kvc_place *place, uint64_t prompt, uint64_t steps);
+    /* Of the layer's heads, how many keep everything; the others keep `entries`. NULL: none. */
+    uint32_t (*whole)(const struct kvc_values *values, const struct kvc_place *place);
+    /* What the data decides of it: `entries` is then a mean. */
+    enum kvc_ragged ragged;
     /* What a step reads, from the info's held, after, entries and head_size; in place of `select` where that is all. */
     struct kvc_select (*sizes)(const struct kvc_values *values, const struct kvc_stage_info *info);
     /* Entries of the view that the prompt stage leaves; NULL: all it leaves. */
     uint64_t (*seen)(const struct kvc_values *values, uint64_t prompt);
     void (*chunking)(const struct kvc_values *values, struct kvc_chunking *chunking); /* with KVC_STAGE_CHUNK */
-    /* Entries a head keeps between the chunks; NULL: bound(prompt, 0). */
+    /* Entries a head keeps between the chunks; NULL: bound(prompt, 0). And the layer at whose turn it evicts them, this
+     * one or one above it; NULL: this one. */
     uint64_t (*between)(const struct kvc_values *values, const struct kvc_place *place, uint64_t prompt);
+    uint32_t (*decider)(const struct kvc_values *values, const struct kvc_place *place);
+    /* With KVC_STAGE_PROPAGATE: how many of `rows` reach the layer above. */
+    uint64_t (*going)(const struct kvc_values *values, const struct kvc_place *place, uint64_t rows);
     /* Pseudo tokens to run behind the prompt: how many (0: none this turn), the distance of the first one's position
      * from the prompt's end, and, where tokens is not NULL, which. */
     uint32_t (*pseudo)(const struct kvc_values *values, const struct kvc_turn *turn, uint32_t *offset, int32_t *tokens);
@@ -514,12 +525,20 @@ enum kvc_status kvc_policy_check(const struct kvc_engine *engine, const char *sp
 /* The stages (bits) that its methods act at; 0 where it is not a policy. */
 unsigned kvc_policy_stages(const struct kvc_engine *engine, const char *spec);
 
+/* What a figure that was worked out beforehand is of the one that will be counted. */
+enum kvc_expected {
+    KVC_EXPECTED_EXACT, /* the same, but for rounding */
+    KVC_EXPECTED_MOST   /* the most it can be: data decides */
+};
+
 /* Bytes a policy would need, before a model is loaded. */
 struct kvc_estimate {
-    uint64_t entries;                  /* of a head after prompt + generated tokens */
+    uint64_t entries;                  /* of a head after prompt + generated tokens; where data decides: in the mean */
     uint64_t cache_bytes, state_bytes; /* then */
     uint64_t peak_bytes;               /* of cache + state, prefill included */
+    uint64_t prompt_peak_bytes;        /* the same, of prefill alone */
     uint64_t hidden_bytes;             /* prefill's hidden states, beside it (0 when chunk-major) */
+    enum kvc_expected kind;            /* of these bytes */
 };
 enum kvc_status kvc_estimate(const struct kvc_engine *engine, const char *spec, const struct kvc_geometry *geometry,
                              uint32_t hidden, enum kvc_type cache_type, uint64_t prompt, uint64_t generated,
@@ -530,6 +549,7 @@ struct kvc_formula {
     double entries;      /* of all layers and heads after the prompt */
     double read_bytes;   /* of the cache by `steps` decode steps in all, choosing included */
     double select_bytes; /* of these: to choose */
+    enum kvc_expected read_kind; /* of read_bytes */
 };
 enum kvc_status kvc_formula(const struct kvc_engine *engine, const char *spec, const struct kvc_geometry *geometry,
                             enum kvc_type cache_type, uint64_t prompt, uint64_t steps, struct kvc_formula *formula,

@@ -66,4 +66,5 @@ const struct kvc_policy_class kvc_policy_adakv = {
     .check = kvc_check_window,
     .queries = kvc_window_queries,
     .bound = bound,
+    .ragged = KVC_RAGGED_HEADS,
     .prompt = prompt};

@@ -188,4 +188,5 @@ const struct kvc_policy_class kvc_policy_cake = {
     .queries = kvc_window_queries,
     .columns = columns,
     .bound = bound,
+    .ragged = KVC_RAGGED_LAYERS,
     .prompt = prompt};

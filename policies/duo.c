@@ -199,19 +199,25 @@ static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t
     return prompt + steps;
 }
 
-/* Of the heads that stream and those that do not, in the mean over a layer's. */
+/* Of a head that streams. */
 static double entries(const struct kvc_values *values, const struct kvc_place *place, uint64_t prompt, uint64_t steps) {
     const uint64_t all = prompt + steps;
     const uint64_t some = (uint64_t)kvc_value_int(values, "sinks") + (uint64_t)kvc_value_int(values, "recent");
+    (void)place;
+    return (double)(all < some ? all : some);
+}
+
+/* Lists of the heads that do not. */
+static uint32_t whole(const struct kvc_values *values, const struct kvc_place *place) {
     struct duo *duo;
     size_t streaming = 0;
-    if (all <= some || load(values, &duo, NULL) != KVC_OK)
-        return (double)all;
+    if (load(values, &duo, NULL) != KVC_OK)
+        return 0;
     for (size_t h = 0; place->layer < duo->layers && h < duo->heads; h++)
         streaming += duo->streams[place->layer * duo->heads + h];
-    const double share = (double)streaming / (double)duo->heads;
+    const size_t lists = (duo->heads - streaming) * place->kv_heads / duo->heads;
     close_state(duo);
-    return (double)some * share + (double)all * (1 - share);
+    return (uint32_t)lists;
 }
 
 static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
@@ -259,5 +265,6 @@ const struct kvc_policy_class kvc_policy_duo = {
     .close = close_state,
     .bound = bound,
     .entries = entries,
+    .whole = whole,
     .prompt = evict,
     .decode = evict};

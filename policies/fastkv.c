@@ -47,6 +47,11 @@ static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t
     return kvc_window_budget(values, prompt) + steps;
 }
 
+static uint64_t going(const struct kvc_values *values, const struct kvc_place *place, uint64_t rows) {
+    const uint64_t tsp = (uint64_t)kvc_value_int(values, "tsp");
+    return place->layer == tsp_layer(values, place->layers) && rows > tsp ? tsp : rows;
+}
+
 /* Window mass, pooled for each query head by itself, then summed over the groups. */
 static enum kvc_status make_scores(struct kvc_stage *stage, const struct kvc_values *values, uint32_t window,
                                    struct kvc_scores **scores, struct kvc_error *error) {
@@ -169,5 +174,6 @@ const struct kvc_policy_class kvc_policy_fastkv = {
     .check_model = check_model,
     .queries = kvc_window_queries,
     .bound = bound,
+    .going = going,
     .propagate = propagate,
     .prompt = prompt};

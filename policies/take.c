@@ -73,6 +73,12 @@ static uint64_t between(const struct kvc_values *values, const struct kvc_place 
                                                                : budget_of(values, prompt);
 }
 
+/* The layers below W-1 keep what it chooses. */
+static uint32_t decider(const struct kvc_values *values, const struct kvc_place *place) {
+    const uint32_t W = warmup_layers(values, place->layers);
+    return place->layer < W ? W - 1 : place->layer;
+}
+
 static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
     return budget_of(values, prompt) + steps;
 }
@@ -173,4 +179,5 @@ const struct kvc_policy_class kvc_policy_take = {
     .bound = bound,
     .chunking = chunking,
     .between = between,
+    .decider = decider,
     .chunk = chunk};

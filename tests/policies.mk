@@ -40,3 +40,7 @@ tests_test_methods_layers_LDADD = $(KVC_TEST_LIBS)
 check_PROGRAMS += tests/test_fastkv
 tests_test_fastkv_SOURCES = tests/test_fastkv.c
 tests_test_fastkv_LDADD = $(KVC_TEST_LIBS)
+
+check_PROGRAMS += tests/test_formula
+tests_test_formula_SOURCES = tests/test_formula.c tests/obvious.c tests/obvious.h tests/check.h
+tests_test_formula_LDADD = $(KVC_TEST_LIBS)
