@@ -12,6 +12,8 @@ libkvc_la_SOURCES += backends/cpu/cpu.c backends/cpu/fast.c backends/cpu/memory.
 libkvc_la_SOURCES += backends/cpu/cpu.h backends/cpu/simd/simd.h backends/cpu/simd/lanes_avx512.h \
 	backends/cpu/simd/lanes_avx2.h backends/cpu/simd/lanes_neon.h
 libkvc_la_SOURCES += backends/cpu/simd/linear.c backends/cpu/simd/linear.h backends/cpu/simd/linear_template.h \
+	backends/cpu/simd/linear_widened.h backends/cpu/simd/linear_one_row.h backends/cpu/simd/linear_pipelined.h \
+	backends/cpu/simd/linear_few.h backends/cpu/simd/linear_pack.h backends/cpu/simd/linear_tile.h \
 	backends/cpu/simd/unroll.h backends/cpu/simd/widen.h
 libkvc_la_SOURCES += backends/cpu/simd/entries.h backends/cpu/simd/softmax_tile.h backends/cpu/simd/attention_few.h \
 	backends/cpu/simd/attention_many.h backends/cpu/simd/attention.h \

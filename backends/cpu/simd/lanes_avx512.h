@@ -33,15 +33,19 @@ static inline vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
 static inline vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
 static inline vf vf_sqrt(vf a) { return _mm512_sqrt_ps(a); }
 static inline vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); } /* a > b ? a : b */
-/* a * *x and a + *x. Written out, because a broadcast of its own takes a shuffle pipe, as an operand it is free; the
+/* a * *x and a - *x. Written out, because a broadcast of its own takes a shuffle pipe, as an operand it is free; the
  * compiler prefers one broadcast to two operands. */
 static inline vf vf_mul_by(vf a, const float *x) {
     __asm__("vmulps %2%{1to16%}, %1, %0" : "=v"(a) : "v"(a), "m"(*x));
     return a;
 }
-static inline vf vf_add_by(vf a, const float *x) {
-    __asm__("vaddps %2%{1to16%}, %1, %0" : "=v"(a) : "v"(a), "m"(*x));
+static inline vf vf_sub_by(vf a, const float *x) {
+    __asm__("vsubps %2%{1to16%}, %1, %0" : "=v"(a) : "v"(a), "m"(*x));
     return a;
+}
+static inline vf vf_fma_by(vf a, const float *x, vf b) { /* a * *x + b */
+    __asm__("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(b) : "v"(a), "m"(*x));
+    return b;
 }
 static inline vi vf_bits(vf a) { return _mm512_castps_si512(a); }
 static inline vf vf_from_bits(vi a) { return _mm512_castsi512_ps(a); }

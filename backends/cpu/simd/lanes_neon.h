@@ -22,6 +22,7 @@ static inline vf vf_set(float x) { return vdupq_n_f32(x); }
 static inline vf vf_zero(void) { return vdupq_n_f32(0.0f); }
 static inline vf vf_fma(vf a, vf b, vf c) { return vfmaq_f32(c, a, b); }
 static inline vf vf_fnma(vf a, vf b, vf c) { return vfmsq_f32(c, a, b); }
+static inline vf vf_fma_by(vf a, const float *x, vf b) { return vf_fma(a, vf_set(*x), b); }
 static inline vf vf_add(vf a, vf b) { return vaddq_f32(a, b); }
 static inline vf vf_sub(vf a, vf b) { return vsubq_f32(a, b); }
 static inline vf vf_mul(vf a, vf b) { return vmulq_f32(a, b); }

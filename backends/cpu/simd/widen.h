@@ -13,7 +13,7 @@
 
 struct scales {
     _Alignas(64) int8_t quant[GROUP]; /* types of several bit fields: put together bytewise */
-    float scale[16]; /* per part, or per 16 weights; Q4_K, Q5_K: 8 scales, then 8 minima with their sign turned */
+    float scale[16]; /* per part, or per 16 weights; Q4_K, Q5_K: prepare_offset */
 };
 
 /* ---- integers ---- */
@@ -232,26 +232,39 @@ INLINE void widen_q3_k(vf *w, const unsigned char *g, int p, const struct scales
         w[v] = vf_mul_by(vf_load_stored_i8(s->quant + p * 32 + v * LANES), &s->scale[2 * p + v * LANES / 16]);
 }
 
-/* Q4_K and Q5_K begin alike: d, dmin, 12 bytes of 6-bit scales and minima. */
+/* Q4_K and Q5_K begin alike: d, dmin, 12 bytes of 6-bit scales and minima. They come as 4 scales, 4 minima, 4 scales,
+ * 4 minima. */
+#define OFFSET_SCALE(p) ((p) + (p) / 4 * 4)
+#define OFFSET_MIN(p) (4 + (p) + (p) / 4 * 4)
 INLINE void prepare_offset(struct scales *s, const unsigned char *g) {
     const unsigned char *b = g + offsetof(struct kvc_block_q4_k, scale);
-    uint32_t a0 = load_u32(b), a1 = load_u32(b + 4), a2 = load_u32(b + 8), six = 0x3f3f3f3fu, four = 0x0f0f0f0fu;
-    uint32_t two = 0x03030303u;
-    uint32_t sixteen[4] = {a0 & six, (a2 & four) | (a0 >> 6 & two) << 4, a1 & six,
-                           (a2 >> 4 & four) | (a1 >> 6 & two) << 4};
-    vf d = vf_set(half_load(g)), dmin = vf_set(-half_load(g + offsetof(struct kvc_block_q4_k, dmin)));
+    const uint64_t six = 0x3f3f3f3f3f3f3f3fu, two = 0x3030303030303030u;
+    uint64_t both = load_u32(b) | (uint64_t)load_u32(b + 4) << 32, low = load_u32(b + 8);
+    uint64_t first = both & six, second = (both >> 2 & two) | ((low | low << 28) & 0x0f0f0f0f0f0f0f0fu);
 #if LANES == 16
-    d = vf_select(vm_first(8), d, dmin);
-#endif
+    const __m512i pattern = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1);
+    __asm__("" : "+r"(first), "+r"(second)); /* as in prepare_halves */
+    vf d = _mm512_castps128_ps512(_mm_cvtph_ps(_mm_cvtsi32_si128((int)load_u32(g))));
+    vf scale = vf_from_int(_mm512_cvtepu8_epi32(_mm_set_epi64x((long long)second, (long long)first)));
+    vf_store(s->scale, vf_mul(_mm512_permutexvar_ps(pattern, d), scale));
+#else
+    const uint32_t sixteen[4] = {(uint32_t)first, (uint32_t)(first >> 32), (uint32_t)second, (uint32_t)(second >> 32)};
+    vf d = vf_set(half_load(g)), dmin = vf_set(half_load(g + offsetof(struct kvc_block_q4_k, dmin)));
     UNROLL
-    for (int i = 0; i < 16; i += LANES)
-        vf_store(s->scale + i, vf_mul(i < 8 ? d : dmin, vf_from_int(bytes_of(sixteen, i))));
+    for (int i = 0; i < 16; i += LANES) {
+#if LANES == 8
+        vf_store(s->scale + i, vf_mul(_mm256_blend_ps(d, dmin, 0xf0), vf_from_int(bytes_of(sixteen, i))));
+#else
+        vf_store(s->scale + i, vf_mul(i % 8 < 4 ? d : dmin, vf_from_int(bytes_of(sixteen, i))));
+#endif
+    }
+#endif
 }
 INLINE vf offset_value(vf quant, int p, const struct scales *s) {
 #if LANES == 16 /* the product is exact (11 + 6 + 5 bits, never denormal), so this rounds as the fma does */
-    return vf_add_by(vf_mul_by(quant, &s->scale[p]), &s->scale[8 + p]);
+    return vf_sub_by(vf_mul_by(quant, &s->scale[OFFSET_SCALE(p)]), &s->scale[OFFSET_MIN(p)]);
 #else
-    return vf_fma(vf_set(s->scale[p]), quant, vf_set(s->scale[8 + p]));
+    return vf_fma(vf_set(s->scale[OFFSET_SCALE(p)]), quant, vf_set(-s->scale[OFFSET_MIN(p)]));
 #endif
 }
 INLINE void widen_offset(vf *w, int p, const struct scales *s) {

@@ -1,0 +1,110 @@
+/* linear_pipelined.h - one row and types whose arithmetic, not memory, sets the pace, for AVX-512: the steps by which a
+ * vector of weights is made are taken apart, so that while one is multiplied the next ones are on their way. In the
+ * order of the source an out-of-order CPU would find too few of them: instructions that wait for each other fill its
+ * schedulers. Part of linear_one_row.h.
+ *
+ * A group of a row is 16 vectors: v = 2 * part + half. Three steps make vector v of each output: fetch_<type>,
+ * unpack_<type>, weigh_<type>; the fourth is the multiplication with x. */
+
+struct in_flight { /* of one output */
+    vi quant[2], index;
+    vf made, table, weight;
+};
+
+/* What is computed is computed here: neither the compiler nor the next step moves it. */
+#define HERE(a) __asm__ volatile("" : "+v"(a))
+
+/* Q8_0: bytes widened to integers, then floats, then times the scale. */
+INLINE void fetch_q8_0(struct in_flight *f, const unsigned char *g, const struct scales *s, int v) {
+    (void)s;
+    f->index = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(g + v / 2 * 34 + 2 + v % 2 * 16)));
+    HERE(f->index);
+}
+INLINE void unpack_q8_0(struct in_flight *f, const struct scales *s, int v) {
+    (void)s, (void)v;
+    f->made = vf_from_int(f->index);
+    HERE(f->made);
+}
+INLINE void weigh_q8_0(struct in_flight *f, const struct scales *s, int v) {
+    f->weight = vf_mul_by(f->made, &s->scale[v / 2]);
+    HERE(f->weight);
+}
+
+/* Q4_0 and Q4_K: the 16 values of a part, looked up by the low four bits of each index. */
+INLINE void look_up(struct in_flight *f) {
+    f->weight = _mm512_permutexvar_ps(f->index, f->table);
+    HERE(f->weight);
+}
+INLINE void fetch_q4_0(struct in_flight *f, const unsigned char *g, const struct scales *s, int v) {
+    (void)s;
+    if (v % 2 == 0) {
+        f->quant[0] = load_u8(g + v / 2 * 18 + 2);
+        HERE(f->quant[0]);
+    }
+}
+INLINE void unpack_q4_0(struct in_flight *f, const struct scales *s, int v) {
+    if (v % 2 == 0) {
+        const vf quants = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+        f->table = vf_mul_by(quants, &s->scale[v / 2]);
+        HERE(f->table);
+        f->index = f->quant[0];
+    } else {
+        f->index = _mm512_srli_epi32(f->quant[0], 4);
+        HERE(f->index);
+    }
+}
+INLINE void weigh_q4_0(struct in_flight *f, const struct scales *s, int v) {
+    (void)s, (void)v;
+    look_up(f);
+}
+
+/* The low halves of 32 bytes are one part, the high halves the next. */
+INLINE void fetch_q4_k(struct in_flight *f, const unsigned char *g, const struct scales *s, int v) {
+    if (v % 4 < 2) {
+        f->quant[v % 2] = load_u8(g + offsetof(struct kvc_block_q4_k, q) + v / 4 * 32 + v % 2 * 16);
+        HERE(f->quant[v % 2]);
+    }
+    if (v % 2 == 0) {
+        const vf quants = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+        f->made = vf_mul_by(quants, &s->scale[OFFSET_SCALE(v / 2)]);
+        HERE(f->made);
+    }
+}
+INLINE void unpack_q4_k(struct in_flight *f, const struct scales *s, int v) {
+    if (v % 2 == 0) { /* the product is exact: as offset_value */
+        f->table = vf_sub_by(f->made, &s->scale[OFFSET_MIN(v / 2)]);
+        HERE(f->table);
+    }
+    f->index = f->quant[v % 2];
+    if (v % 4 >= 2) {
+        f->index = _mm512_srli_epi32(f->index, 4);
+        HERE(f->index);
+    }
+}
+INLINE void weigh_q4_k(struct in_flight *f, const struct scales *s, int v) {
+    (void)s, (void)v;
+    look_up(f);
+}
+
+/* acc += a group of each of the outputs. */
+#define PIPELINED(type)                                                                                               \
+    do {                                                                                                              \
+        struct in_flight f[outputs];                                                                                  \
+        UNROLL                                                                                                        \
+        for (int v = 0; v < 16 + 3; v++) {                                                                            \
+            vf xv = vf_load(x + k + (v < 3 ? 0 : v - 3) * LANES);                                                     \
+            UNROLL                                                                                                    \
+            for (int j = 0; j < outputs; j++) {                                                                       \
+                if (v >= 3) {                                                                                         \
+                    acc[j][(v - 3) % 2] = vf_fma(xv, f[j].weight, acc[j][(v - 3) % 2]);                               \
+                    HERE(acc[j][(v - 3) % 2]);                                                                        \
+                }                                                                                                     \
+                if (v >= 2 && v < 16 + 2)                                                                             \
+                    weigh_##type(&f[j], &scales[j], v - 2);                                                           \
+                if (v >= 1 && v < 16 + 1)                                                                             \
+                    unpack_##type(&f[j], &scales[j], v - 1);                                                          \
+                if (v < 16)                                                                                           \
+                    fetch_##type(&f[j], row[j], &scales[j], v);                                                       \
+            }                                                                                                         \
+        }                                                                                                             \
+    } while (0)
