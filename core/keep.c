@@ -96,6 +96,33 @@ enum kvc_status kvc_stage_keep_heads(struct kvc_stage *stage, const struct kvc_k
     return keep_by(stage, rules, stage->info.kv_heads, error);
 }
 
+enum kvc_status kvc_stage_keep_ring(struct kvc_stage *stage, const struct kvc_keep *rule, uint32_t first, uint32_t rows,
+                                    uint32_t filled, uint32_t sums, struct kvc_error *error) {
+    struct kvc_device *device = stage->session->runner->device;
+    struct kvc_scores *fused;
+    struct kvc_read_list kept;
+    struct kvc_ring ring = {rows ? first : 0, rows, sums, (int64_t)stage->info.now};
+    enum kvc_status status = kvc_stage_scores(stage, &fused, error);
+    if (status == KVC_OK && (!device->ops->keep_ring || filled < rows)) {
+        struct kvc_keep by = *rule;
+        *(rule->scores ? &by.ties : &by.scores) = fused;
+        status = kvc_stage_ring_fuse(stage, first, rows, filled, KVC_ROW_WEIGHTS, KVC_FUSE_SUM, rule->recent, fused, error);
+        return status == KVC_OK ? kvc_stage_keep(stage, &by, error) : status;
+    }
+    if (status == KVC_OK)
+        status = kvc_stage_columns(stage, first, rows, &ring.first, error);
+    if (status == KVC_OK && sums != UINT32_MAX)
+        status = kvc_stage_columns(stage, sums, kvc_ring_blocks(rows), &ring.sums, error);
+    if (status == KVC_OK)
+        status = reserve_kept(stage, &kept, error);
+    if (status != KVC_OK)
+        return status;
+    device->ops->keep_ring(device, &kvc_stage_lists(stage)->lists, rule, &ring,
+                           rule->scores ? rule->scores->span : none, fused->span, fused->stride, &kept);
+    stage->session->runner->kept_stride = kept.stride;
+    return evict(stage, &kept, error);
+}
+
 enum kvc_status kvc_stage_keep_ranks(struct kvc_stage *stage, const uint32_t *ranks, uint32_t count,
                                      struct kvc_error *error) {
     struct kvc_device *device = stage->session->runner->device;

@@ -109,6 +109,12 @@ struct kvc_noise {
     float tau;
 };
 
+/* A ring in the state columns first .. first + ring - 1, all rows filled, the newest at position now - 1. */
+struct kvc_ring {
+    uint32_t first, ring, sums;
+    int64_t now;
+};
+
 /* Smallest and largest key of every page of `page` places: low and high [H_kv, d, stride] (the pages of a channel lie
  * side by side) of type F16 for an F16 cache, otherwise F32; the last page may be partial. low NULL, with page 1: high
  * is the keys once more, by channel. Counted as state. */
@@ -283,7 +289,9 @@ struct kvc_ops {
                        const struct kvc_noise *noise);
     /* One row per query into state column first + (position % ring) of every entry, 0 for those the query did not see.
      * Weights: the group sum of exp(s - M) / L; logits: the group sum of s (maximum and sum may be NULL then); low: how
-     * many of the group's heads have exp(s - M) / L < 1 / n, n the entries this query saw. Group sums start from 0. */
+     * many of the group's heads have exp(s - M) / L < 1 / n, n the entries this query saw. Group sums start from 0.
+     * counts: a row of weights, a row of low into first + ring + (position % ring), and column first + 2 * ring +=
+     * what was there before, -= what is there now: it stays minus the sum of the rows of low. */
     void (*ring_write)(struct kvc_device *, const struct kvc_weight_rows *, uint32_t first, uint32_t ring,
                        enum kvc_row_kind kind);
     /* F[k] over the ring's newest `filled` rows (those of positions now-filled .. now-1, in that order), from 0 by
@@ -311,6 +319,13 @@ struct kvc_ops {
      * rank lists. scores.buffer may be NULL with top and fill 0; ties.buffer NULL: equal scores go by rank. */
     void (*keep)(struct kvc_device *, const struct kvc_lists *, const struct kvc_keep *rules, uint32_t rule_count,
                  struct kvc_span scores, struct kvc_span ties, uint32_t stride, struct kvc_read_list *kept);
+    /* ring_fuse, of weights by sum over all rows of the ring, with `fused` [H_kv, stride] for scratch, and keep by what
+     * it gives: by scores, or where these are given (buffer not NULL) as ties. Weights are not below 0. sums: UINT32_MAX,
+     * or columns sums + b hold the sum of the ring's columns b * KVC_RING_BLOCK .. (b + 1) * KVC_RING_BLOCK - 1 for all
+     * blocks but the one that holds the newest row. NULL where a backend has no faster way than one after the other. */
+    void (*keep_ring)(struct kvc_device *, const struct kvc_lists *, const struct kvc_keep *rule,
+                      const struct kvc_ring *ring, struct kvc_span scores, struct kvc_span fused, uint32_t stride,
+                      struct kvc_read_list *kept);
     /* The `slots` highest scores over all heads, ranks below count[h] - tail only (top-k's rule, the lower head first
      * where equal): shares uint32 [H_kv] says how many lie in each head. */
     void (*shares)(struct kvc_device *, const struct kvc_lists *, struct kvc_span scores, uint32_t stride,

@@ -202,5 +202,8 @@ enum kvc_status kvc_stage_run_decode(struct kvc_stage *stage, struct kvc_error *
 /* The rows of kvc_weight_rows of the stage's newest `count` queries. */
 struct kvc_weight_rows kvc_stage_rows(const struct kvc_stage *stage, uint32_t count);
 struct kvc_cache_layer *kvc_stage_lists(const struct kvc_stage *stage);
+/* The first of the class's `count` columns from `first` on, among those of all methods. */
+enum kvc_status kvc_stage_columns(const struct kvc_stage *stage, uint32_t first, uint32_t count, uint32_t *at,
+                                  struct kvc_error *error);
 
 #endif

@@ -224,9 +224,8 @@ enum kvc_status kvc_stage_group(struct kvc_stage *stage, const struct kvc_scores
 
 /* ---- state columns ---- */
 
-/* The first column of the class's `count` columns from `first` on, among those of all methods. */
-static enum kvc_status find_columns(const struct kvc_stage *stage, uint32_t first, uint32_t count, uint32_t *at,
-                                    struct kvc_error *error) {
+enum kvc_status kvc_stage_columns(const struct kvc_stage *stage, uint32_t first, uint32_t count, uint32_t *at,
+                                  struct kvc_error *error) {
     const uint32_t all = lists_of(stage)->columns, mine = stage->use ? stage->use->column[stage->layer] : 0;
     const enum kvc_status status = check_before(stage, error);
     if (status != KVC_OK)
@@ -255,7 +254,8 @@ static uint32_t in_ring(const struct kvc_stage *stage, uint32_t count, uint32_t 
 enum kvc_status kvc_stage_ring_write(struct kvc_stage *stage, uint32_t first, uint32_t ring, uint32_t count,
                                      enum kvc_row_kind kind, struct kvc_error *error) {
     uint32_t column = 0;
-    const enum kvc_status status = find_columns(stage, first, ring, &column, error);
+    const uint32_t columns = kind == KVC_ROW_COUNTS ? 2 * ring + 1 : ring;
+    const enum kvc_status status = kvc_stage_columns(stage, first, columns, &column, error);
     if (status != KVC_OK)
         return status;
     const struct kvc_weight_rows rows = kvc_stage_rows(stage, in_ring(stage, count, ring));
@@ -267,7 +267,7 @@ enum kvc_status kvc_stage_ring_fuse(struct kvc_stage *stage, uint32_t first, uin
                                     enum kvc_row_kind kind, enum kvc_fusion fusion, int64_t recent,
                                     struct kvc_scores *scores, struct kvc_error *error) {
     uint32_t column = 0;
-    const enum kvc_status status = find_columns(stage, first, ring, &column, error);
+    const enum kvc_status status = kvc_stage_columns(stage, first, ring, &column, error);
     if (status != KVC_OK)
         return status;
     if (filled > ring || filled > stage->info.now)
@@ -278,10 +278,32 @@ enum kvc_status kvc_stage_ring_fuse(struct kvc_stage *stage, uint32_t first, uin
     return KVC_OK;
 }
 
+enum kvc_status kvc_stage_ring_sums(struct kvc_stage *stage, uint32_t first, uint32_t rows, uint32_t sums,
+                                    uint32_t count, struct kvc_error *error) {
+    const uint64_t newest = stage->info.now - 1, oldest = newest - ((count < rows ? count : rows) - 1);
+    struct kvc_scores *scores = NULL;
+    enum kvc_status status = KVC_OK;
+    for (uint32_t b = 0; b < kvc_ring_blocks(rows) && status == KVC_OK; b++) {
+        const uint32_t from = b * KVC_RING_BLOCK, n = rows - from < KVC_RING_BLOCK ? rows - from : KVC_RING_BLOCK;
+        const uint64_t back = (newest + rows - (from + n - 1)) % rows; /* since the block's last row was written */
+        if (back > newest - oldest)
+            continue;
+        if (!scores)
+            status = kvc_stage_scores(stage, &scores, error);
+        if (status == KVC_OK)
+            status = kvc_stage_column_scores(stage, first + from, n, scores, error);
+        if (status == KVC_OK)
+            status = kvc_stage_scores_column(stage, scores, sums + b, error);
+    }
+    if (scores)
+        stage->score_count--; /* it is free again */
+    return status;
+}
+
 enum kvc_status kvc_stage_accumulate(struct kvc_stage *stage, uint32_t first, float tau, uint64_t seed,
                                      struct kvc_error *error) {
     uint32_t column = 0;
-    const enum kvc_status status = find_columns(stage, first, 2, &column, error);
+    const enum kvc_status status = kvc_stage_columns(stage, first, 2, &column, error);
     if (status != KVC_OK)
         return status;
     const struct kvc_noise noise = {seed, stage->layer, tau};
@@ -293,7 +315,7 @@ enum kvc_status kvc_stage_accumulate(struct kvc_stage *stage, uint32_t first, fl
 enum kvc_status kvc_stage_column_scores(struct kvc_stage *stage, uint32_t first, uint32_t count,
                                         struct kvc_scores *scores, struct kvc_error *error) {
     uint32_t column = 0;
-    const enum kvc_status status = find_columns(stage, first, count, &column, error);
+    const enum kvc_status status = kvc_stage_columns(stage, first, count, &column, error);
     if (status == KVC_OK)
         device_of(stage)->ops->column_scores(device_of(stage), lists_of(stage), column, count, scores->span,
                                              scores->stride);
@@ -303,7 +325,7 @@ enum kvc_status kvc_stage_column_scores(struct kvc_stage *stage, uint32_t first,
 enum kvc_status kvc_stage_scores_column(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t first,
                                         struct kvc_error *error) {
     uint32_t column = 0;
-    const enum kvc_status status = find_columns(stage, first, 1, &column, error);
+    const enum kvc_status status = kvc_stage_columns(stage, first, 1, &column, error);
     if (status == KVC_OK)
         device_of(stage)->ops->scores_column(device_of(stage), lists_of(stage), column, scores->span, scores->stride);
     return status;

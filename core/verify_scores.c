@@ -182,6 +182,70 @@ static void keep_case(struct kvc_verify *v) {
     kvc_verify_lists_free(v, &lists);
 }
 
+/* One entry goes, or several, by a ring's sums: at once where a backend can do that, beside one after the other. */
+static void keep_ring_case(struct kvc_verify *v) {
+    const uint32_t rows = kvc_verify_range(v, 1, 70), first = kvc_verify_range(v, 0, 3);
+    const uint32_t blocks = kvc_ring_blocks(rows), columns = first + rows + blocks;
+    const bool by_count = kvc_verify_range(v, 0, 1), equal = kvc_verify_range(v, 0, 3) == 0;
+    struct kvc_lists_shape shape = kvc_verify_shape(v, columns, 5, kvc_verify_range(v, 0, 2) > 0);
+    struct kvc_ring ring = {first, rows, kvc_verify_range(v, 0, 2) ? first + rows : UINT32_MAX, 0};
+    struct kvc_keep rule = {.top = 0};
+    struct kvc_twin_lists lists;
+    struct kvc_twin scores = {{NULL, NULL}}, fused, counts, ranks;
+    uint32_t stride, *kept;
+    shape.head_size = 8;
+    kvc_verify_lists(v, &shape, &lists);
+    const size_t n = (size_t)columns * lists.all_slots;
+    float *values = v->status == KVC_OK ? kvc_verify_values(v, n, KVC_PLAIN) : NULL;
+    if (!values) {
+        kvc_verify_lists_free(v, &lists);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) /* weights, now and then many of the same */
+        values[i] = equal ? (values[i] > 0 ? 0.25f : 0.0f) : values[i] < 0 ? -values[i] : values[i];
+    stride = lists.most + kvc_verify_range(v, 1, 4);
+    ring.now = lists.now + 1 + (int64_t)kvc_verify_range(v, rows, rows + 100);
+    rule.recent = lists.now - (int64_t)kvc_verify_range(v, 0, 40);
+    rule.fill = lists.most - kvc_verify_range(v, 0, lists.most > 3 && kvc_verify_range(v, 0, 3) == 0 ? 3 : 1);
+    rule.limit = rule.fill;
+    kvc_verify_describe(v, ", ring %u, now %u", rows, (unsigned)ring.now);
+    kvc_verify_describe(v, ", fill %u, sums %u", (unsigned)rule.fill, ring.sums != UINT32_MAX);
+    if (by_count)
+        scores = kvc_verify_twin_values(v, (size_t)shape.kv_heads * stride, KVC_TIES);
+    fused = kvc_verify_twin(v, (size_t)shape.kv_heads * stride * sizeof(float), NULL);
+    counts = kvc_verify_twin(v, shape.kv_heads * sizeof(uint32_t), NULL);
+    ranks = kvc_verify_twin(v, (size_t)shape.kv_heads * stride * sizeof(uint32_t), NULL);
+    kept = kvc_verify_alloc(v, shape.kv_heads * sizeof *kept);
+    for (int side = 0; side < 2 && v->status == KVC_OK; side++) {
+        struct kvc_device *device = v->device[side];
+        struct kvc_lists *on = &lists.lists[side];
+        struct kvc_read_list list = {counts.buffer[side], ranks.buffer[side], stride};
+        const struct kvc_span sums = kvc_verify_span(fused, side), none = {NULL, 0};
+        device->ops->upload(device, (struct kvc_span){on->state, 0}, values, n * sizeof *values);
+        for (uint32_t b = 0; b < blocks; b++) {
+            const uint32_t from = b * KVC_RING_BLOCK, some = rows - from < KVC_RING_BLOCK ? rows - from : KVC_RING_BLOCK;
+            device->ops->column_scores(device, on, first + from, some, sums, stride);
+            device->ops->scores_column(device, on, first + rows + b, sums, stride);
+        }
+        if (device->ops->keep_ring) {
+            device->ops->keep_ring(device, on, &rule, &ring, by_count ? kvc_verify_span(scores, side) : none, sums,
+                                   stride, &list);
+            continue;
+        }
+        device->ops->ring_fuse(device, on, first, rows, rows, ring.now, KVC_ROW_WEIGHTS, KVC_FUSE_SUM, rule.recent, sums,
+                               stride);
+        device->ops->keep(device, on, &rule, 1, by_count ? kvc_verify_span(scores, side) : sums, by_count ? sums : none,
+                          stride, &list);
+    }
+    if (v->status == KVC_OK) {
+        v->device[0]->ops->download(v->device[0], kept, kvc_verify_span(counts, 0), shape.kv_heads * sizeof *kept);
+        kvc_verify_compare_words(v, counts, 0, shape.kv_heads, "kept");
+        for (uint32_t h = 0; h < shape.kv_heads; h++)
+            kvc_verify_compare_words(v, ranks, (size_t)h * stride, kept[h], "rank");
+    }
+    kvc_verify_lists_free(v, &lists);
+}
+
 static void shares_case(struct kvc_verify *v) {
     struct kvc_lists_shape shape = kvc_verify_shape(v, 0, 6, kvc_verify_range(v, 0, 2) > 0);
     struct kvc_twin_lists lists;
@@ -211,5 +275,6 @@ const struct kvc_verify_operation kvc_verify_scores[] = {{"ring_fuse", ring_fuse
                                                          {"pool", pool_case, 60},
                                                          {"group_scores", group_scores_case, 20},
                                                          {"keep", keep_case, 100},
+                                                         {"keep_ring", keep_ring_case, 80},
                                                          {"shares", shares_case, 40},
                                                          {NULL, NULL, 0}};

@@ -164,13 +164,13 @@ static void accumulate_case(struct kvc_verify *v) {
     kvc_verify_lists_free(v, &c.lists);
 }
 
-static const enum kvc_row_kind kinds[] = {KVC_ROW_WEIGHTS, KVC_ROW_LOGITS, KVC_ROW_LOW};
+static const enum kvc_row_kind kinds[] = {KVC_ROW_WEIGHTS, KVC_ROW_LOGITS, KVC_ROW_LOW, KVC_ROW_COUNTS};
 
 static void ring_write_case(struct kvc_verify *v) {
     struct rows_case c;
     uint32_t ring = kvc_verify_range(v, 1, 9), first = kvc_verify_range(v, 0, 2);
     enum kvc_row_kind kind = kvc_verify_pick(v, kinds);
-    if (make_rows(v, first + ring, ring, &c)) {
+    if (make_rows(v, first + (kind == KVC_ROW_COUNTS ? 2 * ring + 1 : ring), ring, &c)) {
         by_position(v, &c);
         for (int side = 0; side < 2 && v->status == KVC_OK; side++)
             v->device[side]->ops->ring_write(v->device[side], &c.rows[side], first, ring, kind);

@@ -354,7 +354,8 @@ enum kvc_status kvc_stage_group(struct kvc_stage *stage, const struct kvc_scores
  * query at position p is column first + p % rows: the group's summed weights, its summed logits, or how many of its
  * heads gave the entry less than 1/n, n being the entries that the query attended to. Writes the rows of the newest
  * `count` queries (the step's own, or the last prompt queries). */
-enum kvc_row_kind { KVC_ROW_WEIGHTS, KVC_ROW_LOGITS, KVC_ROW_LOW };
+/* counts: rows of weights, behind them `rows` columns of how often weights were low, and minus the sum of those. */
+enum kvc_row_kind { KVC_ROW_WEIGHTS, KVC_ROW_LOGITS, KVC_ROW_LOW, KVC_ROW_COUNTS };
 enum kvc_fusion { KVC_FUSE_SUM, KVC_FUSE_MAX };
 enum kvc_status kvc_stage_ring_write(struct kvc_stage *stage, uint32_t first, uint32_t rows, uint32_t count,
                                      enum kvc_row_kind kind, struct kvc_error *error);
@@ -363,6 +364,12 @@ enum kvc_status kvc_stage_ring_write(struct kvc_stage *stage, uint32_t first, ui
 enum kvc_status kvc_stage_ring_fuse(struct kvc_stage *stage, uint32_t first, uint32_t rows, uint32_t filled,
                                     enum kvc_row_kind kind, enum kvc_fusion fusion, int64_t recent,
                                     struct kvc_scores *scores, struct kvc_error *error);
+/* Sums of KVC_RING_BLOCK neighbouring rows of a ring of weights, in columns sums, sums + 1, ... (kvc_ring_blocks of them),
+ * so that kvc_stage_keep_ring need not read all rows: to be called after each kvc_stage_ring_write of `count` rows. */
+enum { KVC_RING_BLOCK = 8 };
+static inline uint32_t kvc_ring_blocks(uint32_t rows) { return (rows + KVC_RING_BLOCK - 1) / KVC_RING_BLOCK; }
+enum kvc_status kvc_stage_ring_sums(struct kvc_stage *stage, uint32_t first, uint32_t rows, uint32_t sums,
+                                    uint32_t count, struct kvc_error *error);
 /* Adds the weights of all the stage's queries (a chunk's in `attended`, the step's own) to columns first and first+1,
  * whose sum is the accumulated weight. tau 0: attention's weights; otherwise keyformer's, softmax((s + g) / tau) with
  * the noise of `seed`. */
@@ -391,6 +398,11 @@ struct kvc_keep {
     const struct kvc_scores *scores, *ties;
 };
 enum kvc_status kvc_stage_keep(struct kvc_stage *stage, const struct kvc_keep *keep, struct kvc_error *error);
+/* The same by the sums of a ring's newest `filled` rows, of weights, for entries older than keep->recent, as
+ * kvc_stage_ring_fuse makes them: they are the scores, or where keep->scores is given its ties. sums: the columns of
+ * kvc_stage_ring_sums, or UINT32_MAX. */
+enum kvc_status kvc_stage_keep_ring(struct kvc_stage *stage, const struct kvc_keep *keep, uint32_t first, uint32_t rows,
+                                    uint32_t filled, uint32_t sums, struct kvc_error *error);
 /* A rule for each head [kv_heads]; scores and ties are those of the first. */
 enum kvc_status kvc_stage_keep_heads(struct kvc_stage *stage, const struct kvc_keep *keeps, struct kvc_error *error);
 /* The same ranks, ascending, of every head. */

@@ -24,6 +24,15 @@ static enum kvc_row_kind kind_of(const struct kvc_values *values) {
     return !strcmp(kvc_value_text(values, "scores"), "logits") ? KVC_ROW_LOGITS : KVC_ROW_WEIGHTS;
 }
 
+static bool fuses_by_sum(const struct kvc_values *values) {
+    return kind_of(values) == KVC_ROW_WEIGHTS && !strcmp(kvc_value_text(values, "fusion"), "sum");
+}
+
+/* The ring, and where its rows are added up the sums of its blocks. */
+static uint32_t columns(const struct kvc_values *values) {
+    return window_of(values) + (fuses_by_sum(values) ? kvc_ring_blocks(window_of(values)) : 0);
+}
+
 static uint64_t budget_of(const struct kvc_values *values, uint64_t held) {
     return kvc_budget(values, held, window_of(values));
 }
@@ -45,30 +54,38 @@ static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *v
     const uint64_t budget = budget_of(values, info->held);
     if (info->entries <= budget)
         return KVC_OK;
-    const int64_t recent = (int64_t)info->now - window;
+    const uint32_t filled = kvc_ring_filled(info, window);
+    struct kvc_keep keep = {.top = budget - window, .limit = budget, .recent = (int64_t)info->now - window};
     struct kvc_scores *scores;
+    if (fuses_by_sum(values))
+        return kvc_stage_keep_ring(stage, &keep, 0, window, filled, window, error);
     enum kvc_status status = kvc_stage_scores(stage, &scores, error);
     if (status == KVC_OK)
-        status = kvc_stage_ring_fuse(stage, 0, window, kvc_ring_filled(info, window), kind_of(values),
+        status = kvc_stage_ring_fuse(stage, 0, window, filled, kind_of(values),
                                      !strcmp(kvc_value_text(values, "fusion"), "max") ? KVC_FUSE_MAX : KVC_FUSE_SUM,
-                                     recent, scores, error);
-    if (status != KVC_OK)
-        return status;
-    const struct kvc_keep keep = {.top = budget - window, .limit = budget, .recent = recent, .scores = scores};
-    return kvc_stage_keep(stage, &keep, error);
+                                     keep.recent, scores, error);
+    keep.scores = scores;
+    return status == KVC_OK ? kvc_stage_keep(stage, &keep, error) : status;
+}
+
+static enum kvc_status write_rows(struct kvc_stage *stage, const struct kvc_values *values, uint32_t count,
+                                  struct kvc_error *error) {
+    const uint32_t window = window_of(values);
+    const enum kvc_status status = kvc_stage_ring_write(stage, 0, window, count, kind_of(values), error);
+    return status == KVC_OK && fuses_by_sum(values) ? kvc_stage_ring_sums(stage, 0, window, window, count, error)
+                                                    : status;
 }
 
 /* The rows of the prompt's last queries; also when another method evicts after the prompt. */
 static enum kvc_status observe(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const uint32_t window = window_of(values);
-    return kvc_stage_ring_write(stage, 0, window, info->turn < window ? (uint32_t)info->turn : window, kind_of(values),
-                                error);
+    return write_rows(stage, values, info->turn < window ? (uint32_t)info->turn : window, error);
 }
 
 static enum kvc_status decode(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
-    const enum kvc_status status = kvc_stage_ring_write(stage, 0, window_of(values), 1, kind_of(values), error);
+    const enum kvc_status status = write_rows(stage, values, 1, error);
     if (status != KVC_OK || info->step % (uint64_t)kvc_value_int(values, "every") != 0)
         return status;
     return evict(stage, values, error);
@@ -85,15 +102,16 @@ const struct kvc_policy_class kvc_policy_morphkv = {
     .formula =
         "F_k = sum_r or max_r S_r[k], S_r[k] = sum over the group of a_rk, r over the last R queries; kept = top "
         "C by F among older entries, and the last R",
-    .memory = "C + R entries (every - 1 more between evictions), and R float32 per entry and KV head for the ring",
-    .traffic = "C + R + 1 entries per generated token, and the ring",
+    .memory = "C + R entries (every - 1 more between evictions), and R float32 per entry and KV head for the ring "
+              "(R / 8 more for sums of its rows, with fusion=sum)",
+    .traffic = "C + R + 1 entries per generated token, and of the ring about a third",
     .differences = "scores=logits follows the authors' code for G = 1; for G > 1 that code prunes its stored rows per "
                    "query head, here rows are summed over the group",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .check = check,
     .queries = window_of,
-    .columns = window_of,
+    .columns = columns,
     .surplus = surplus,
     .bound = bound,
     .entries = entries,

@@ -11,8 +11,8 @@ static const struct kvc_option options[] = {
 
 static uint32_t history(const struct kvc_values *values) { return (uint32_t)kvc_value_int(values, "history"); }
 
-/* Two rings: how often the weights were low, and the weights. */
-static uint32_t columns(const struct kvc_values *values) { return 2 * history(values); }
+/* Two rings: the weights, and how often they were low; and minus the sum of the latter. */
+static uint32_t columns(const struct kvc_values *values) { return 2 * history(values) + 1; }
 
 static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
     return kvc_recent_budget(values, prompt) + (steps ? 1 : 0);
@@ -25,38 +25,30 @@ static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *v
         return KVC_OK;
     const int64_t recent = (int64_t)info->now - (int64_t)kvc_recent(values, budget);
     const uint32_t rows = history(values), filled = kvc_ring_filled(info, rows);
-    struct kvc_scores *counts, *weights;
+    struct kvc_scores *counts;
     enum kvc_status status = kvc_stage_scores(stage, &counts, error);
-    if (status == KVC_OK)
-        status = kvc_stage_scores(stage, &weights, error);
-    if (status == KVC_OK)
-        status = kvc_stage_ring_fuse(stage, 0, rows, filled, KVC_ROW_LOW, KVC_FUSE_SUM, recent, counts, error);
-    if (status == KVC_OK)
-        status = kvc_stage_ring_fuse(stage, rows, rows, filled, KVC_ROW_WEIGHTS, KVC_FUSE_SUM, recent, weights, error);
-    if (status == KVC_OK) /* the highest counts go: their negatives are what is kept by */
-        status = kvc_stage_group(stage, counts, -1.0f, counts, error);
+    if (status == KVC_OK && filled == rows) { /* the highest counts go: their negatives are what is kept by */
+        status = kvc_stage_column_scores(stage, 2 * rows, 1, counts, error);
+    } else if (status == KVC_OK) {
+        status = kvc_stage_ring_fuse(stage, rows, rows, filled, KVC_ROW_LOW, KVC_FUSE_SUM, recent, counts, error);
+        if (status == KVC_OK)
+            status = kvc_stage_group(stage, counts, -1.0f, counts, error);
+    }
     if (status != KVC_OK)
         return status;
-    const struct kvc_keep keep = {.fill = budget, .limit = budget, .recent = recent, .scores = counts, .ties = weights};
-    return kvc_stage_keep(stage, &keep, error);
-}
-
-static enum kvc_status write_rows(struct kvc_stage *stage, const struct kvc_values *values, uint32_t count,
-                                  struct kvc_error *error) {
-    const uint32_t rows = history(values);
-    const enum kvc_status status = kvc_stage_ring_write(stage, 0, rows, count, KVC_ROW_LOW, error);
-    return status == KVC_OK ? kvc_stage_ring_write(stage, rows, rows, count, KVC_ROW_WEIGHTS, error) : status;
+    const struct kvc_keep keep = {.fill = budget, .limit = budget, .recent = recent, .scores = counts};
+    return kvc_stage_keep_ring(stage, &keep, 0, rows, filled, UINT32_MAX, error);
 }
 
 /* The rows of the prompt's last queries; also when another method evicts after the prompt. */
 static enum kvc_status observe(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const uint64_t turn = kvc_stage_info(stage)->turn;
     const uint32_t rows = history(values);
-    return write_rows(stage, values, turn < rows ? (uint32_t)turn : rows, error);
+    return kvc_stage_ring_write(stage, 0, rows, turn < rows ? (uint32_t)turn : rows, KVC_ROW_COUNTS, error);
 }
 
 static enum kvc_status decode(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
-    const enum kvc_status status = write_rows(stage, values, 1, error);
+    const enum kvc_status status = kvc_stage_ring_write(stage, 0, history(values), 1, KVC_ROW_COUNTS, error);
     return status == KVC_OK ? evict(stage, values, error) : status;
 }
 
@@ -70,9 +62,9 @@ const struct kvc_policy_class kvc_policy_scissorhands = {
     .formula = "count_k = over the last `history` queries i and the group's heads, how often a_ik < 1 / (entries that "
                "i attended to); of the entries older than the last `recent` tokens the highest count goes, where equal "
                "the lower sum of a_ik over the same queries, then the higher position",
-    .memory = "B entries (B + 1 within a decode step), and 2 history float32 per entry and KV head for two rings: "
-              "counts and weights",
-    .traffic = "B + 1 entries per generated token, and the rings",
+    .memory = "B entries (B + 1 within a decode step), and 2 history + 1 float32 per entry and KV head: two rings, "
+              "counts and weights, and the sum of the counts",
+    .traffic = "B + 1 entries per generated token, and a row of each ring; of entries with equal counts all weights",
     .differences = "counts are summed over the group; the cache goes back to B after every step, where the paper "
                    "drops many entries at once when its buffer is full",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,

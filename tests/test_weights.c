@@ -5,7 +5,7 @@
 static const uint32_t head_sizes[] = {8, 64, 80, 96, 128, 256};
 static const uint32_t groups[] = {1, 3, 4, 7, 8};
 static const uint32_t entries[] = {0, 1, 31, 255, 256, 257, 511, 512, 513, 1000};
-static const enum kvc_row_kind kinds[] = {KVC_ROW_WEIGHTS, KVC_ROW_LOGITS, KVC_ROW_LOW};
+static const enum kvc_row_kind kinds[] = {KVC_ROW_WEIGHTS, KVC_ROW_LOGITS, KVC_ROW_LOW, KVC_ROW_COUNTS};
 static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
 
 static struct lists_shape draw(struct pair *pair, uint32_t columns) {
@@ -158,7 +158,7 @@ static void check_accumulate(struct pair *pair) {
 static void check_ring(struct pair *pair) {
     const uint32_t ring = 1 + below(pair, 33), queries = below(pair, 2) ? 1 : 1 + below(pair, ring);
     const uint32_t first = below(pair, 2) ? 0 : below(pair, 9);
-    struct rows_case c = make_case(pair, first + ring + below(pair, 2), queries);
+    struct rows_case c = make_case(pair, first + 2 * ring + 1 + below(pair, 2), queries);
     const enum kvc_row_kind kind = kinds[below(pair, COUNT(kinds))];
     const enum kvc_fusion fusion = below(pair, 2) ? KVC_FUSE_SUM : KVC_FUSE_MAX;
     const uint32_t stride = 1000 + below(pair, 50), filled = below(pair, 8) ? ring : below(pair, ring + 1);
@@ -208,7 +208,7 @@ static void write_ring(struct pair *pair, const struct rows_case *c, const char 
 
 /* A decode step: what attention computed may be used again, but only while it is true. */
 static void check_after_attention(struct pair *pair) {
-    struct rows_case c = make_case(pair, 4, 1);
+    struct rows_case c = make_case(pair, 9, 1);
     struct both out = both_floats(pair, c.q.bytes / 4, ORDINARY);
     const uint32_t d = c.shape.head_size;
     for (int s = 0; s < SIDES; s++) /* above every position there is, as the newest token's */

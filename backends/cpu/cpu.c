@@ -126,6 +126,7 @@ static void close_device(struct kvc_device *device) {
     for (unsigned i = 0; cpu->scratch && cpu->scratch_bytes && i < count; i++)
         kvc_host_free(cpu->scratch[i], cpu->scratch_bytes[i]);
     kvc_host_free(cpu->memo, cpu->memo_bytes);
+    kvc_host_free(cpu->noise, cpu->noise_bytes);
     kvc_areas_close(cpu);
     kvc_threads_close(cpu->threads);
     free(cpu->scratch);

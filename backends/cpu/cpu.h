@@ -39,6 +39,8 @@ struct kvc_cpu {
     size_t *scratch_bytes;
     void *memo;                  /* a SIMD path's own, kept between calls; kvc_host_alloc, freed with the device */
     size_t memo_bytes;
+    void *noise;                 /* as memo: keyformer's noise */
+    size_t noise_bytes;
     struct kvc_area_chunk *chunks; /* areas.c */
     pthread_mutex_t lock;    /* of device.memory, failure and failure_text */
     enum kvc_status failure; /* first failure since the last sync */

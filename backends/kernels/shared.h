@@ -27,7 +27,8 @@
 #define KVC_MASS 0u        /* column sums into scores */
 #define KVC_RING 1u        /* a row into state column first + position % ring: of weights, */
 #define KVC_RING_LOGITS 2u /* of scores, */
-#define KVC_RING_LOW 3u    /* of how many weights are below 1 / n, which `low` holds [queries, kv_heads] */
+#define KVC_RING_LOW 3u    /* of how many weights are below 1 / n, which `low` holds [queries, kv_heads], */
+#define KVC_RING_COUNTS 6u /* or of weights, and of counts behind them, and minus the sum of these */
 #define KVC_ACCUMULATE 4u  /* onto state columns first and first + 1 */
 #define KVC_MOMENTS 5u     /* scores [H, stride] = fma(gamma, variance, mean); low [H, 2, stride]: the ranks' totals */
 

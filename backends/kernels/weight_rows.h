@@ -60,7 +60,7 @@ KVC_GROUP_KERNEL(weight_rows)(KVC_WEIGHT_ROWS, kvc_u32 mode, kvc_u32 by_head, KV
                 kvc_i32 position = positions_buffer[positions_offset + query];
                 kvc_u32 seen = listed && kvc_sees(&head, rank, at, position,
                                                   later_buffer ? later_buffer + later_offset + query : 0, window);
-                float value = 0.0f;
+                float value = 0.0f, few = 0.0f;
                 for (kvc_u32 g = query_head; g < query_head + members; g++) {
                     kvc_u64 row = (kvc_u64)query * heads + g;
                     float x = kvc_part_sum(kvc_part_dot_entry(entry_type, q_buffer + q_offset + row * head_size,
@@ -73,6 +73,8 @@ KVC_GROUP_KERNEL(weight_rows)(KVC_WEIGHT_ROWS, kvc_u32 mode, kvc_u32 by_head, KV
                                     sum_buffer[sum_offset + row * step]);
                     if (mode == KVC_RING_LOW)
                         x = x < low[(kvc_u64)query * kv_heads + h] ? 1.0f : 0.0f;
+                    if (mode == KVC_RING_COUNTS)
+                        few = few + (x < low[(kvc_u64)query * kv_heads + h] ? 1.0f : 0.0f);
                     value = value + x;
                 }
                 if (mode == KVC_MOMENTS) { /* of one head: what is not seen counts 0 */
@@ -95,6 +97,14 @@ KVC_GROUP_KERNEL(weight_rows)(KVC_WEIGHT_ROWS, kvc_u32 mode, kvc_u32 by_head, KV
                         newer = newer + value;
                 } else if (here && worker == 0) {
                     kvc_head_column(&head, first_column + (kvc_u32)position % ring)[slot] = seen ? value : 0.0f;
+                    if (mode == KVC_RING_COUNTS) {
+                        KVC_GLOBAL float *was =
+                            kvc_head_column(&head, first_column + ring + (kvc_u32)position % ring) + slot;
+                        KVC_GLOBAL float *minus = kvc_head_column(&head, first_column + 2 * ring) + slot;
+                        few = seen ? few : 0.0f;
+                        *minus = (*minus + *was) - few;
+                        *was = few;
+                    }
                 }
             }
             if (pass == 0)

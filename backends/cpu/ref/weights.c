@@ -32,9 +32,17 @@ void KVC_REF(ring_write)(struct kvc_device *device, const struct kvc_weight_rows
             uint32_t position = (uint32_t)((const int32_t *)kvc_span_data(w->positions))[query];
             float *column = kvc_list_column(w->lists, h, first + position % ring);
             struct kvc_view view = kvc_view_of_query(w, query, h);
+            float *low = kind == KVC_ROW_COUNTS ? kvc_list_column(w->lists, h, first + ring + position % ring) : NULL;
+            float *minus = low ? kvc_list_column(w->lists, h, first + 2 * ring) : NULL;
             uint32_t seen = 0;
-            for (uint32_t r = 0; r < kvc_list_count(w->lists, h); r++)
-                column[kvc_list_slot(w->lists, h, r)] = 0.0f;
+            for (uint32_t r = 0; r < kvc_list_count(w->lists, h); r++) {
+                uint32_t slot = kvc_list_slot(w->lists, h, r);
+                column[slot] = 0.0f;
+                if (low) {
+                    minus[slot] = minus[slot] + low[slot];
+                    low[slot] = 0.0f;
+                }
+            }
             for (uint32_t j = 0; j < view.places; j++)
                 seen += kvc_view_slot(&view, j) != UINT32_MAX;
             for (uint32_t j = 0; j < view.places; j++) {
@@ -43,6 +51,10 @@ void KVC_REF(ring_write)(struct kvc_device *device, const struct kvc_weight_rows
                     continue;
                 KVC_REF(load_entry)(&w->lists->format, kvc_list_key(w->lists, h, slot), key);
                 column[slot] = group_value(w, query, h, key, kind, kvc_div(1.0f, (float)seen));
+                if (low) {
+                    low[slot] = group_value(w, query, h, key, KVC_ROW_LOW, kvc_div(1.0f, (float)seen));
+                    minus[slot] = minus[slot] - low[slot];
+                }
             }
         }
 }

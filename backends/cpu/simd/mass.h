@@ -3,6 +3,7 @@
 #define KVC_CPU_MASS_H
 
 #include "backends/cpu/simd/logarithm.h"
+#include "backends/cpu/simd/noise_table.h"
 #include "backends/cpu/simd/weight_tiles.h"
 
 /* What one sum is made of: a KV head's whole group, or one query head of it. */
@@ -15,6 +16,7 @@ struct mass_job {
     const float *maximum, *sum;  /* [queries, H] */
     const struct kvc_noise *noise; /* NULL: scores are as they are */
     float *tile_maximum, *tile_sum; /* of noisy scores: [tiles, queries, H] */
+    float *known;                   /* NULL, or the lists' noise (noise_table.h) */
     float *noisy;                   /* NULL, or keeps those of one query: [H, noisy_stride] by place */
     uint32_t noisy_stride;
 };
@@ -68,15 +70,37 @@ static void mass_start(const struct weights_tile *tile, uint32_t low, uint32_t h
 static void make_noise(const struct weights_tile *tile) {
     const struct mass_job *mass = mass_of(tile);
     float *noise = tile->own + (size_t)mass->parts * KVC_TILE;
+    const struct kvc_lists *lists = tile->job->rows->lists;
+    const size_t slots = lists->host_base[lists->kv_heads];
+    float *known = mass->known ? mass->known + lists->host_base[tile->h] : NULL;
     int32_t position[KVC_TILE];
-    for (uint32_t e = 0; e < tile->n; e++)
-        position[e] = slot_position(tile->head, head_slot(tile->head, tile->first + e));
+    uint32_t slot[KVC_TILE];
+    for (uint32_t e = 0; e < tile->n; e++) {
+        slot[e] = head_slot(tile->head, tile->first + e);
+        position[e] = slot_position(tile->head, slot[e]);
+    }
     for (uint32_t e = tile->n; e % LANES; e++)
         position[e] = 0;
-    for (uint32_t g = 0; g < tile->job->group; g++)
-        for (uint32_t e = 0; e < tile->n; e += LANES)
-            vf_store(noise + g * KVC_TILE + e, gumbel(mass->noise->seed, mass->noise->layer,
-                                                      tile->h * tile->job->group + g, vi_load(position + e)));
+    for (uint32_t e = 0; e < tile->n; e += LANES) {
+        const uint32_t n = tile->n - e < LANES ? tile->n - e : LANES;
+        uint32_t same = 0;
+        for (uint32_t i = e; known && i < e + n; i++)
+            same += kvc_bits(known[slot[i]]) == (uint32_t)position[i] + 1;
+        for (uint32_t g = 0; g < tile->job->group; g++) {
+            float *to = noise + g * KVC_TILE, *kept = known ? known + (1 + g) * slots : NULL;
+            if (same == n) {
+                for (uint32_t i = e; i < e + n; i++)
+                    to[i] = kept[slot[i]];
+                continue;
+            }
+            vf_store(to + e, gumbel(mass->noise->seed, mass->noise->layer, tile->h * tile->job->group + g,
+                                    vi_load(position + e)));
+            for (uint32_t i = e; kept && i < e + n; i++)
+                kept[slot[i]] = to[i];
+        }
+        for (uint32_t i = e; known && same < n && i < e + n; i++)
+            known[slot[i]] = kvc_from_bits((uint32_t)position[i] + 1);
+    }
 }
 
 /* x [G, KVC_TILE] = (s + noise) / tau at places in; returns x. */
@@ -261,6 +285,8 @@ static void accumulate_some(struct kvc_cpu *cpu, const struct kvc_weight_rows *r
     }
     if (!weights_prepare(&mass.job))
         return;
+    if (noise && rows->queries == 1)
+        mass.known = noise_of(cpu, rows->lists, rows->heads, noise);
     if (noise) {
         noise_run(&mass, tiles);
     } else {

@@ -20,6 +20,19 @@ struct fuse_job {
     uint32_t stride;
 };
 
+/* How many entries of head h are older than a position; they come first. */
+static uint32_t ranks_before(const struct kvc_lists *lists, uint32_t h, int64_t position) {
+    uint32_t low = 0, high = ((const uint32_t *)lists->count->data)[h];
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (kvc_list_position(lists, h, kvc_list_slot(lists, h, middle)) < position)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 /* F [count] = F + row, one addition each, or the maxima in that order; `first`: F has no value yet. */
 INLINE void fuse_row_of(float *F, const float *row, size_t count, bool sum, bool first) {
     size_t s = 0;
@@ -69,15 +82,7 @@ static void fuse_task(void *argument, size_t task, unsigned thread) {
     const float *state = (const float *)lists->state->data + (size_t)lists->columns * base;
     float *scores = job->scores + (size_t)h * job->stride;
     struct carving at = {NULL, 0};
-    uint32_t old = 0, high = count;
-    while (old < high) { /* ranks older than recent come first */
-        const uint32_t middle = old + (high - old) / 2;
-        const int32_t position = kvc_list_position(lists, h, order ? order[middle] : middle);
-        if (position < job->recent)
-            old = middle + 1;
-        else
-            high = middle;
-    }
+    const uint32_t old = ranks_before(lists, h, job->recent);
     memset(scores + old, 0, (count - old) * sizeof *scores);
     if (old == 0 || job->filled == 0) {
         memset(scores, 0, old * sizeof *scores);

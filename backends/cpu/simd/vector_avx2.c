@@ -5,6 +5,7 @@
 #include "backends/cpu/simd/choose_reads.h"
 #include "backends/cpu/simd/choose_scores.h"
 #include "backends/cpu/simd/columns.h"
+#include "backends/cpu/simd/keep_ring.h"
 #include "backends/cpu/simd/lists.h"
 #include "backends/cpu/simd/mass.h"
 #include "backends/cpu/simd/moments.h"
@@ -39,6 +40,7 @@ void kvc_fill_vector_avx2(struct kvc_ops *table) {
     table->pool = pool;
     table->group_scores = group_scores;
     table->keep = keep;
+    table->keep_ring = keep_ring;
     table->shares = shares;
     table->pages_update = pages_update;
     table->select_scores = select_scores;
