@@ -1,7 +1,9 @@
 #!/bin/sh
 # measure.sh - runs the benches behind one page of docs/measured on a quiet machine and writes that page.
 #
-#     tools/measure.sh linear|attention|decode|methods|opencl|hashes [BUILD_FOLDER] > docs/measured/PAGE.md
+#     tools/measure.sh linear|attention|decode|methods|select|opencl|hashes [BUILD_FOLDER] > docs/measured/PAGE.md
+#
+# MEASURE_WITH: a command that runs each bench, for example one that keeps other programs off the machine.
 set -u
 page=${1:-}
 build=${2:-build}
@@ -11,7 +13,7 @@ run() { # TITLE COMMAND...
     printf '## %s\n\n    $ ' "$1"
     shift
     printf '%s\n' "$*" | sed "s|$build/||g"
-    "$@" 2>/dev/null | sed 's/^/    /; s/ *$//'
+    ${MEASURE_WITH:-} "$@" 2>/dev/null | sed 's/^/    /; s/ *$//'
     printf '\n'
 }
 
@@ -41,15 +43,36 @@ decode)
     ;;
 methods)
     head_of_page 'What the methods cost'
-    run 'morphkv beside streaming at the same budget' "$kvcull" bench --shape 100m --kv streaming:budget=1024 \
-        --kv morphkv:budget=1024 --kv morphkv:budget=1024,every=8 --prompt 1200 --gen 300 --repeat 1
-    run 'snapkv beside full in a prefill of 4096 tokens' "$kvcull" bench --shape 100m --kv full \
-        --kv snapkv:budget=1024 --prompt 4096 --gen 0 --repeat 3
+    run 'Decode methods beside streaming at the same budget' "$kvcull" bench --shape 100m --kv streaming:budget=1024 \
+        --kv window:budget=1024 --kv morphkv:budget=1024 --kv morphkv:budget=1024,every=8 --kv h2o:budget=1024 \
+        --kv keyformer:budget=1024 --kv scissorhands:budget=1024 --kv lacache:budget=1024,span=6 --kv tova:budget=1024 \
+        --prompt 1200 --gen 240 --repeat 1
+    run 'Budgets that are not reached' "$kvcull" bench --shape 100m --kv streaming:budget=4096 --kv morphkv:budget=4096 \
+        --kv h2o:budget=4096 --kv keyformer:budget=4096 --kv scissorhands:budget=4096 --kv tova:budget=4096 --prompt 1024 \
+        --gen 200 --repeat 1
+    for some in 'snapkv pyramidkv adakv cake' 'fastkv dapq tova morphkv' 'streaming window scissorhands lacache' \
+        'take rocketkv'; do
+        set --
+        for method in $some; do
+            [ $method = lacache ] && method=lacache:budget=1024,span=6 || method=$method:budget=1024
+            set -- "$@" --kv "$method"
+        done
+        run "Prompt methods beside full, a prompt of 4096: $some" "$kvcull" bench --shape 100m --kv full "$@" --prompt 4096 \
+            --gen 0 --repeat 2
+    done
+    run 'Prompt methods that need the weights of all queries' "$kvcull" bench --shape 100m --kv full --kv h2o:budget=1024 \
+        --kv keyformer:budget=1024 --prompt 4096 --gen 0 --repeat 2
     run 'Batches' "$kvcull" bench --shape 100m --kv streaming:budget=512 --prompt 512 --gen 16 --batch 1,8,32 --repeat 1
     run 'morphkv over 20,000 generated tokens' "$kvcull" bench --shape small --kv morphkv:budget=600 --prompt 700 \
         --gen 20000 --repeat 1
     run 'Layer-major prefill of 16,384 tokens' "$kvcull" bench --shape 100m --kv snapkv:budget=512 --prompt 16384 \
         --gen 0 --repeat 1
+    ;;
+select)
+    head_of_page 'Decode attention of select methods beside that of full'
+    for shape in 0 1 2 3; do
+        run "Shape $shape" "$build/bench/select" 2 32768 $shape
+    done
     ;;
 opencl)
     head_of_page 'OpenCL beside the CPU backend'
@@ -62,7 +85,7 @@ hashes)
     run 'Every method on every backend of this machine, each equal to ref' "$kvcull" verify --only methods
     ;;
 *)
-    printf 'measure.sh: what is to be measured: linear, attention, decode, methods, opencl or hashes\n' >&2
+    printf 'measure.sh: what is to be measured: linear, attention, decode, methods, select, opencl or hashes\n' >&2
     exit 2
     ;;
 esac

@@ -53,7 +53,7 @@ static void scores_column_task(void *argument, size_t h, unsigned thread) {
 static void run_columns(struct kvc_device *device, struct columns_job *job, kvc_task_fn *run) {
     double work = 0.0;
     for (uint32_t h = 0; h < job->lists->kv_heads; h++)
-        work += (double)((const uint32_t *)job->lists->count->data)[h] * job->columns;
+        work += (double)((const uint32_t *)job->lists->count->data)[h] * job->columns * (job->lists->order ? 3.0 : 1.0);
     kvc_threads_run(threads_for((struct kvc_cpu *)device, work), job->lists->kv_heads, run, job);
 }
 
