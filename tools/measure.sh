@@ -50,15 +50,16 @@ methods)
     run 'Budgets that are not reached' "$kvcull" bench --shape 100m --kv streaming:budget=4096 --kv morphkv:budget=4096 \
         --kv h2o:budget=4096 --kv keyformer:budget=4096 --kv scissorhands:budget=4096 --kv tova:budget=4096 --prompt 1024 \
         --gen 200 --repeat 1
-    for some in 'snapkv pyramidkv adakv cake' 'fastkv dapq tova morphkv' 'streaming window scissorhands lacache' \
-        'take rocketkv'; do
+    run 'snapkv beside full, a prompt of 4096' "$kvcull" bench --shape 100m --kv full --kv snapkv:budget=1024 \
+        --prompt 4096 --gen 0 --repeat 4
+    for some in 'pyramidkv adakv cake fastkv' 'dapq tova streaming scissorhands' 'take rocketkv lacache morphkv'; do
         set --
         for method in $some; do
             [ $method = lacache ] && method=lacache:budget=1024,span=6 || method=$method:budget=1024
             set -- "$@" --kv "$method"
         done
-        run "Prompt methods beside full, a prompt of 4096: $some" "$kvcull" bench --shape 100m --kv full "$@" --prompt 4096 \
-            --gen 0 --repeat 2
+        run "Prompt methods beside full: $some" "$kvcull" bench --shape 100m --kv full "$@" --prompt 4096 --gen 0 \
+            --repeat 2
     done
     run 'Prompt methods that need the weights of all queries' "$kvcull" bench --shape 100m --kv full --kv h2o:budget=1024 \
         --kv keyformer:budget=1024 --prompt 4096 --gen 0 --repeat 2

@@ -117,7 +117,7 @@ static uint32_t *choose_places(const struct kvc_select_reads *call, const float 
         if (!call->whole && page > 1) {
             /* the last page may be partial, and so one page more be needed */
             uint32_t before = 0; /* pages before it, by the rule */
-            for (i = 0; i + 1 < n; i++)
+            for (i = 0; last < page && i + 1 < n; i++)
                 before += keys[i] >= keys[n - 1];
             if (before < top && (top - 1) * page + last < wanted)
                 bound = threshold_of_many(keys, n, (uint32_t)++top, some);

@@ -70,36 +70,37 @@ static void mass_start(const struct weights_tile *tile, uint32_t low, uint32_t h
 static void make_noise(const struct weights_tile *tile) {
     const struct mass_job *mass = mass_of(tile);
     float *noise = tile->own + (size_t)mass->parts * KVC_TILE;
-    const struct kvc_lists *lists = tile->job->rows->lists;
-    const size_t slots = lists->host_base[lists->kv_heads];
-    float *known = mass->known ? mass->known + lists->host_base[tile->h] : NULL;
+    const uint32_t group = tile->job->group;
+    const size_t each = 1 + group;
+    float *known = mass->known ? mass->known + each * tile->job->rows->lists->host_base[tile->h] : NULL;
     int32_t position[KVC_TILE];
     uint32_t slot[KVC_TILE];
+    bool missing[KVC_TILE / LANES] = {false};
     for (uint32_t e = 0; e < tile->n; e++) {
         slot[e] = head_slot(tile->head, tile->first + e);
         position[e] = slot_position(tile->head, slot[e]);
     }
     for (uint32_t e = tile->n; e % LANES; e++)
         position[e] = 0;
+    for (uint32_t e = 0; known && e < tile->n; e++) {
+        const float *of = known + slot[e] * each;
+        if (kvc_bits(of[0]) != (uint32_t)position[e] + 1)
+            missing[e / LANES] = true;
+        for (uint32_t g = 0; g < group; g++)
+            noise[g * KVC_TILE + e] = of[1 + g];
+    }
     for (uint32_t e = 0; e < tile->n; e += LANES) {
-        const uint32_t n = tile->n - e < LANES ? tile->n - e : LANES;
-        uint32_t same = 0;
-        for (uint32_t i = e; known && i < e + n; i++)
-            same += kvc_bits(known[slot[i]]) == (uint32_t)position[i] + 1;
-        for (uint32_t g = 0; g < tile->job->group; g++) {
-            float *to = noise + g * KVC_TILE, *kept = known ? known + (1 + g) * slots : NULL;
-            if (same == n) {
-                for (uint32_t i = e; i < e + n; i++)
-                    to[i] = kept[slot[i]];
-                continue;
-            }
-            vf_store(to + e, gumbel(mass->noise->seed, mass->noise->layer, tile->h * tile->job->group + g,
-                                    vi_load(position + e)));
-            for (uint32_t i = e; kept && i < e + n; i++)
-                kept[slot[i]] = to[i];
+        if (known && !missing[e / LANES])
+            continue;
+        for (uint32_t g = 0; g < group; g++)
+            vf_store(noise + g * KVC_TILE + e,
+                     gumbel(mass->noise->seed, mass->noise->layer, tile->h * group + g, vi_load(position + e)));
+        for (uint32_t i = e; known && i < e + LANES && i < tile->n; i++) {
+            float *of = known + slot[i] * each;
+            of[0] = kvc_from_bits((uint32_t)position[i] + 1);
+            for (uint32_t g = 0; g < group; g++)
+                of[1 + g] = noise[g * KVC_TILE + i];
         }
-        for (uint32_t i = e; known && same < n && i < e + n; i++)
-            known[slot[i]] = kvc_from_bits((uint32_t)position[i] + 1);
     }
 }
 

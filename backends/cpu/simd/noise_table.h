@@ -13,7 +13,7 @@ struct noise_record {
     const struct kvc_lists *lists;
     uint64_t seed;
     uint32_t layer, heads, kv_heads, slots; /* slots of all heads */
-    size_t at;                              /* in values: position + 1 [slots], noise [G, slots] */
+    size_t at;                              /* in values: [slots, 1 + G] position + 1, noise */
 };
 
 struct noise_table {
