@@ -49,7 +49,7 @@ methods)
         --prompt 1200 --gen 240 --repeat 1
     run 'Budgets that are not reached' "$kvcull" bench --shape 100m --kv streaming:budget=4096 --kv morphkv:budget=4096 \
         --kv h2o:budget=4096 --kv keyformer:budget=4096 --kv scissorhands:budget=4096 --kv tova:budget=4096 --prompt 1024 \
-        --gen 200 --repeat 1
+        --gen 150 --repeat 1
     run 'snapkv beside full, a prompt of 4096' "$kvcull" bench --shape 100m --kv full --kv snapkv:budget=1024 \
         --prompt 4096 --gen 0 --repeat 4
     for some in 'pyramidkv adakv cake fastkv' 'dapq tova streaming scissorhands' 'take rocketkv lacache morphkv'; do
@@ -61,6 +61,9 @@ methods)
         run "Prompt methods beside full: $some" "$kvcull" bench --shape 100m --kv full "$@" --prompt 4096 --gen 0 \
             --repeat 2
     done
+    run 'dapq and cake once more' "$kvcull" bench --shape 100m --kv full --kv dapq:budget=1024 --kv cake:budget=1024 \
+        --prompt 4096 --gen 0 --repeat 3
+    run 'cake once more' "$kvcull" bench --shape 100m --kv full --kv cake:budget=1024 --prompt 4096 --gen 0 --repeat 4
     run 'Prompt methods that need the weights of all queries' "$kvcull" bench --shape 100m --kv full --kv h2o:budget=1024 \
         --kv keyformer:budget=1024 --prompt 4096 --gen 0 --repeat 2
     run 'Batches' "$kvcull" bench --shape 100m --kv streaming:budget=512 --prompt 512 --gen 16 --batch 1,8,32 --repeat 1
@@ -71,9 +74,10 @@ methods)
     ;;
 select)
     head_of_page 'Decode attention of select methods beside that of full'
-    for shape in 0 1 2 3; do
-        run "Shape $shape" "$build/bench/select" 2 32768 $shape
-    done
+    run '32 query heads, 8 KV heads, d 128, F16' "$build/bench/select" 2 32768 0
+    run '12 query heads, 4 KV heads, d 64, F16' "$build/bench/select" 2 32768 1
+    run '8 query heads, 8 KV heads (no groups), d 128, F16' "$build/bench/select" 2 32768 2
+    run '32 query heads, 8 KV heads, d 128, Q8_0' "$build/bench/select" 2 32768 3
     ;;
 opencl)
     head_of_page 'OpenCL beside the CPU backend'
