@@ -43,10 +43,17 @@ const struct cli_command cli_commands[] = {
     {"verify", "[--backend NAME|all] [--kv SPEC|all] [-m MODEL] [options]", "compares backends with the reference",
      "Compares every backend that can be used here, or one, with the reference in plain C: each operation over many "
      "odd shapes, then whole runs (a prompt and decode steps) with every policy, step by step beside each other. "
-     "Logits and kept entries must be the same to the bit. The exit status is 1 when anything differs, and the "
-     "first difference is located.",
+     "Logits, the entries kept and the entries read in every step must be the same to the bit. The exit status is 1 "
+     "when anything differs, and the first difference is located.\n\n"
+     "The table counts differing bits of results or logits, and entries that only one of the two keeps or reads; the "
+     "hash is of all results of an operation, or all logits of a run.\n\n"
+     "With --against stored ref need not run: hashes of what it computes, for each operation and for the whole runs "
+     "of the bundled model with the standard --prompt, --gen and --kv-type, are stored with the program. Where a "
+     "backend's hash is another, or none is stored, ref is run beside it after all, and finds what differs. If then "
+     "nothing differs the stored hash is old, which ends the command with status 3.",
      "kvcull verify\n"
-     "kvcull verify --backend avx2 --kv morphkv:budget=64 -m model.gguf\n",
+     "kvcull verify --backend avx2 --kv morphkv:budget=64 -m model.gguf\n"
+     "kvcull verify --backend cuda --against stored\n",
      kvc_cli_verify},
     {"replay", "--kv SPEC --prompt N --in DUMP.safetensors --out KEPT.json [--attn OUT.safetensors]",
      "runs a policy on tensors, without a model",

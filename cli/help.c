@@ -208,6 +208,31 @@ static void manual_tail(void) {
            ".El\n.Pp\nAn error is one line on standard error: what, where, what would be right.\n");
 }
 
+static void manual_environment(const char *command) {
+    static const struct {
+        const char *command, *name, *text;
+    } variables[] = {
+        {"verify", "KVCULL_BREAK",
+         "For tests only, of this command alone: the name of an operation whose results are damaged on the backend "
+         "under test (not on ref), as a broken kernel would. The comparison must then find that operation, and whole "
+         "runs that use it, different. Nothing else reads this variable."},
+        {"verify", "KVCULL_DATA",
+         "The folder of bundled data: the model of the whole runs and the stored hashes (hashes.txt)."}};
+    bool any = false;
+
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
+        if (strcmp(variables[i].command, command) != 0)
+            continue;
+        if (!any)
+            printf(".Sh ENVIRONMENT\n.Bl -tag -width Ds\n");
+        any = true;
+        printf(".It Ev %s\n", variables[i].name);
+        cli_roff(variables[i].text);
+    }
+    if (any)
+        printf(".El\n");
+}
+
 void cli_manual(const struct cli_command *command, const struct cli_option *options) {
     char page[64];
 
@@ -232,6 +257,7 @@ void cli_manual(const struct cli_command *command, const struct cli_option *opti
         printf(".Pp\nThe options are:\n");
         manual_options(options);
     }
+    manual_environment(command->name);
     manual_tail();
     if (command->examples) {
         printf(".Sh EXAMPLES\n.Bd -literal\n");

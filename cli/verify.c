@@ -6,26 +6,33 @@
 
 enum { MOST_BACKENDS = 8 };
 
-void verify_add(struct verify_report *report, const char *backend, const struct kvc_verify_row *row) {
+void verify_add(struct verify_report *report, const char *backend, const struct kvc_verify_row *row,
+                bool against_stored) {
     bool method = strcmp(row->kind, "method") == 0;
+    uint64_t differing = row->differing + row->kept_differing + row->read_differing;
 
-    if ((row->differing || row->kept_differing) && report->first[0] == '\0')
+    if (differing && report->first[0] == '\0')
         snprintf(report->first, sizeof report->first, "%s, %s %s: %s", backend, row->kind, row->name, row->first);
-    report->differing += row->differing + row->kept_differing;
+    report->differing += differing;
+    ++*(against_stored ? &report->with_stored : &report->beside);
     if (report->rows) {
         json_t *one = json_object();
-        char hash[24];
 
-        snprintf(hash, sizeof hash, "%016llx", (unsigned long long)row->hash);
         cli_json_set(one, "backend", json_string(backend));
         cli_json_set(one, "kind", json_string(row->kind));
         cli_json_set(one, "name", cli_json_text(row->name, strlen(row->name)));
+        cli_json_set(one, "against", json_string(against_stored ? "stored" : "ref"));
         cli_json_set(one, "cases", json_integer((json_int_t)row->cases));
         cli_json_set(one, "values", json_integer((json_int_t)row->values));
         cli_json_set(one, "differing", json_integer((json_int_t)row->differing));
-        if (method)
+        cli_json_set(one, "differing_bits", json_integer((json_int_t)row->differing_bits));
+        cli_json_set(one, "hash", json_sprintf("%016llx", (unsigned long long)row->hash));
+        if (method) {
             cli_json_set(one, "kept_differing", json_integer((json_int_t)row->kept_differing));
-        cli_json_set(one, "hash", json_string(hash));
+            cli_json_set(one, "read_differing", json_integer((json_int_t)row->read_differing));
+            cli_json_set(one, "kept_hash", json_sprintf("%016llx", (unsigned long long)row->kept_hash));
+            cli_json_set(one, "read_hash", json_sprintf("%016llx", (unsigned long long)row->read_hash));
+        }
         cli_json_set(one, "first", row->first[0] ? cli_json_text(row->first, strlen(row->first)) : json_null());
         if (json_array_append_new(report->rows, one) != 0)
             report->failed = true;
@@ -34,20 +41,11 @@ void verify_add(struct verify_report *report, const char *backend, const struct 
     cli_cell(report->table, "%s", backend);
     cli_cell(report->table, "%llu", (unsigned long long)row->cases);
     cli_cell(report->table, "%llu", (unsigned long long)row->values);
-    cli_cell(report->table, "%llu", (unsigned long long)row->differing);
-    if (method)
-        cli_cell(report->table, "%llu", (unsigned long long)row->kept_differing);
-    else
-        cli_cell(report->table, "-");
+    cli_cell(report->table, "%llu", (unsigned long long)row->differing_bits);
+    cli_cell(report->table, method ? "%llu" : "-", (unsigned long long)row->kept_differing);
+    cli_cell(report->table, method ? "%llu" : "-", (unsigned long long)row->read_differing);
     cli_cell(report->table, "%016llx", (unsigned long long)row->hash);
     cli_cell(report->table, "%s", row->name);
-}
-
-static int add_operation(void *user, const struct kvc_verify_row *row) {
-    struct verify_report *report = user;
-
-    verify_add(report, report->backend, row);
-    return 0;
 }
 
 /* The backends to compare with ref. all: every CPU path and device that can be opened here. */
@@ -60,11 +58,11 @@ static int choose(const struct cli_command *command, const struct verify_argumen
     int status;
 
     *count = 0;
-    if (strcmp(a->backend, "all") != 0) {
+    if (a->write || strcmp(a->backend, "all") != 0) {
         struct cli_common common = a->common;
 
-        common.backend = a->backend;
-        backends[(*count)++] = a->backend;
+        common.backend = a->write ? "ref" : a->backend;
+        backends[(*count)++] = common.backend;
         status = cli_open_engine(command, &common, &engine);
         kvc_engine_close(engine);
         return status;
@@ -98,32 +96,124 @@ static int finish(const struct cli_command *command, const struct verify_argumen
         cli_json_set(root, "rows", report->failed ? NULL : json_incref(report->rows));
         status = cli_json_print(command, root, stdout);
     } else {
+        printf("Bits of results, entries kept and entries read that differ, and the hash of all results:\n\n");
         status = cli_table_print(command, report->table, stdout);
         if (status == KVC_OK && report->differing)
-            printf("\nDIFFERENT: %llu values; the first: %s\n", (unsigned long long)report->differing, report->first);
-        else if (status == KVC_OK && !a->common.quiet)
+            printf("\nDIFFERENT: %llu values and entries; the first: %s\n", (unsigned long long)report->differing,
+                   report->first);
+        else if (status == KVC_OK && !a->common.quiet && !report->with_stored)
             printf("\nEqual to the reference, to the bit (arithmetic %d).\n", KVC_ARITHMETIC_VERSION);
+        else if (status == KVC_OK && !a->common.quiet)
+            printf("\nEqual to the reference's %llu stored hashes%s (arithmetic %d).\n",
+                   (unsigned long long)report->with_stored,
+                   report->beside ? ", and to the reference itself where none is stored" : "", KVC_ARITHMETIC_VERSION);
         if (status == KVC_OK)
             status = cli_flush(command);
     }
     return status == KVC_OK && report->differing ? KVC_DIFFERS : status;
 }
 
-static int verify_operations(const struct cli_command *command, const struct verify_arguments *a,
-                             const char *const *backends, size_t count, struct verify_report *report) {
+/* ---- operations -------------------------------------------------------------------------------------------------- */
+
+struct pass { /* one backend's operations */
+    struct verify_report *report;
+    const char *backend;
+    const char *again[64]; /* those whose hash is not the stored one: to be run beside ref */
+    enum verify_stored why[64];
+    size_t count;
+    int status;
+};
+
+static int add_beside(void *user, const struct kvc_verify_row *row) {
+    struct pass *pass = user;
+
+    verify_add(pass->report, pass->backend, row, false);
+    return 0;
+}
+
+static int add_alone(void *user, const struct kvc_verify_row *row) {
+    struct pass *pass = user;
+    struct verify_report *report = pass->report;
+    enum verify_stored stored;
+
+    if (report->writing) {
+        pass->status = verify_hashes_add(report->command, &report->hashes, row);
+        return pass->status;
+    }
+    stored = verify_hashes_find(&report->hashes, row);
+    if (stored == VERIFY_EQUAL) {
+        verify_add(report, pass->backend, row, true);
+    } else if (pass->count < sizeof pass->again / sizeof pass->again[0]) {
+        pass->again[pass->count] = row->name;
+        pass->why[pass->count++] = stored;
+    }
+    return 0;
+}
+
+static int one_backend(const struct verify_arguments *a, const char *backend, struct verify_report *report) {
+    struct pass pass = {.report = report, .backend = backend};
+    struct kvc_verify_options options = {.backend = backend,
+                                         .threads = (int)a->common.threads,
+                                         .effort = (unsigned)a->effort,
+                                         .broken = a->broken,
+                                         .alone = report->stored || report->writing};
     struct kvc_error error;
+    enum kvc_status result =
+        kvc_verify_operations(&options, options.alone ? add_alone : add_beside, &pass, &error);
 
-    for (size_t i = 0; i < count; i++) {
-        enum kvc_status result;
+    options.alone = false;
+    for (size_t i = 0; i < pass.count && (result == KVC_OK || result == KVC_DIFFERS); i++) {
+        options.only = pass.again[i];
+        result = kvc_verify_operations(&options, add_beside, &pass, &error);
+        if (result == KVC_OK && pass.why[i] == VERIFY_OTHER)
+            return verify_hashes_stale(report->command, &report->hashes, options.only);
+    }
+    return result == KVC_OK || result == KVC_DIFFERS ? pass.status : cli_report(report->command, &error);
+}
 
+static int verify_operations(const struct verify_arguments *a, const char *const *backends, size_t count,
+                             struct verify_report *report) {
+    int status = KVC_OK;
+
+    for (size_t i = 0; i < count && status == KVC_OK; i++) {
         if (!a->common.quiet)
             fprintf(stderr, "%s: operations\n", backends[i]);
-        report->backend = backends[i];
-        result = kvc_verify_operations(backends[i], (int)a->common.threads, add_operation, report, &error);
-        if (result != KVC_OK && result != KVC_DIFFERS)
-            return cli_report(command, &error);
+        status = one_backend(a, backends[i], report);
     }
+    return status;
+}
+
+/* ---- all --------------------------------------------------------------------------------------------------------- */
+
+static int check_broken(const struct cli_command *command, const struct verify_arguments *a) {
+    const char *name;
+
+    if (a->broken && a->write)
+        return cli_error(command, KVC_USAGE, "KVCULL_BREAK=%s: must not be set with --write-hashes", a->broken);
+    for (size_t i = 0; a->broken && (name = kvc_verify_operation(i)) != NULL; i++)
+        if (strcmp(a->broken, name) == 0) {
+            cli_warn(command, "KVCULL_BREAK is set: %s gives wrong results, as a test", name);
+            return KVC_OK;
+        }
+    if (a->broken)
+        return cli_error(command, KVC_USAGE,
+                         "KVCULL_BREAK=%s: must be an operation that --only operations lists, or not set", a->broken);
     return KVC_OK;
+}
+
+static int open_report(const struct cli_command *command, const struct verify_arguments *a,
+                       struct verify_report *report) {
+    report->command = command;
+    report->writing = a->write != NULL;
+    report->hashes.arithmetic = KVC_ARITHMETIC_VERSION;
+    report->stored = !a->write && strcmp(a->against, "stored") == 0;
+    if (a->common.json)
+        report->rows = json_array();
+    else
+        report->table = cli_table_open("<backend|cases|values|bits|kept|read|<hash|<operation or method");
+    if (!report->rows && !report->table)
+        return cli_no_memory(command);
+    return report->stored ? verify_hashes_read(command, &report->hashes) : KVC_OK;
 }
 
 static int verify(const struct cli_command *command, const struct verify_arguments *a) {
@@ -131,32 +221,30 @@ static int verify(const struct cli_command *command, const struct verify_argumen
     struct cli_texts specs = {NULL, 0};
     const char *backends[MOST_BACKENDS];
     size_t count;
-    int status = choose(command, a, backends, &count);
+    int status = check_broken(command, a);
 
     if (status == KVC_OK)
+        status = choose(command, a, backends, &count);
+    if (status == KVC_OK)
         status = verify_specs(command, a, &specs);
-    if (status == KVC_OK) {
-        if (a->common.json)
-            report.rows = json_array();
-        else
-            report.table = cli_table_open("<backend|cases|values|differing|kept diff.|<hash|<operation or method");
-        if (!report.rows && !report.table)
-            status = cli_no_memory(command);
-    }
+    if (status == KVC_OK)
+        status = open_report(command, a, &report);
     if (status == KVC_OK && (!a->only || strcmp(a->only, "operations") == 0))
-        status = verify_operations(command, a, backends, count, &report);
+        status = verify_operations(a, backends, count, &report);
     if (status == KVC_OK && (!a->only || strcmp(a->only, "methods") == 0))
         status = verify_methods(command, a, &specs, backends, count, &report);
     if (status == KVC_OK)
-        status = finish(command, a, &report);
+        status = a->write ? verify_hashes_write(command, &report.hashes, a->write) : finish(command, a, &report);
     cli_specs_free(&specs);
     cli_table_free(report.table);
     json_decref(report.rows);
+    verify_hashes_free(&report.hashes);
     return status;
 }
 
 int kvc_cli_verify(const struct cli_command *command, int argc, char **argv) {
-    struct verify_arguments a = {.backend = "all", .prompt = 200, .steps = 64};
+    struct verify_arguments a = {
+        .backend = "all", .against = "ref", .broken = getenv("KVCULL_BREAK"), .prompt = 200, .steps = 64, .effort = 10};
     const struct cli_option options[] = {
         {CLI_TEXT, 0, "backend", "NAME",
          "what to compare with ref: all that can be used here, or one: cpu, avx2, avx512, "
@@ -166,15 +254,25 @@ int kvc_cli_verify(const struct cli_command *command, int argc, char **argv) {
          &a.specs, 0, 0, NULL},
         {CLI_TEXT, 'm', "model", "MODEL", "the model of the whole runs (the bundled one)", &a.model, 0, 0, NULL},
         {CLI_CHOICE, 0, "only", "PART", "half of the work", &a.only, 0, 0, "operations|methods"},
+        {CLI_CHOICE, 0, "against", "WHAT",
+         "ref: run it beside the backend, value by value; stored: compare hashes with those stored for ref, and run "
+         "ref only where they differ or none is stored",
+         &a.against, 0, 0, "ref|stored"},
+        {CLI_INT, 0, "effort", "N", "multiplies the shapes that each operation is tried with; 0: very few", &a.effort,
+         0, 1000, NULL},
         {CLI_INT, 0, "prompt", "N", "tokens of prompt in a whole run", &a.prompt, 1, 1048576, NULL},
         {CLI_INT, 0, "gen", "N", "decode steps in a whole run", &a.steps, 0, 1048576, NULL},
         {CLI_INT, 0, "threads", "N", "threads; 0: one per core", &a.common.threads, 0, 1024, NULL},
         {CLI_TYPE, 0, "kv-type", "TYPE", "how cache entries are stored", &a.common.cache_type, 0, 0, "f32|f16|q8_0"},
         {CLI_INT, 0, "chunk", "N", "prompt rows computed at once", &a.common.chunk, 1, 65536, NULL},
+        {CLI_TEXT, 0, "write-hashes", "FILE", "runs ref alone and writes the hashes that --against stored reads",
+         &a.write, 0, 0, NULL},
         CLI_OUTPUT_OPTIONS(&a.common),
         {.kind = CLI_END}};
     int status;
 
+    if (a.broken && !a.broken[0])
+        a.broken = NULL;
     cli_common_defaults(&a.common);
     status = cli_parse(command, options, argc, argv, NULL);
     if (status == CLI_GO)

@@ -10,7 +10,7 @@ struct run { /* of one backend; the first is ref */
     struct kvc_engine *engine;
     struct kvc_model *model;
     struct kvc_session *session;
-    struct kvc_hash *hash;
+    struct kvc_hash *hash, *kept, *read;
     float *logits;
     struct kvc_verify_row row;
 };
@@ -19,8 +19,8 @@ struct runs {
     const struct cli_command *command;
     const struct verify_arguments *a;
     struct run *run; /* [count] */
-    size_t count;
-    uint32_t vocab, layers, kv_heads;
+    size_t first, count; /* first 1: the backends run alone */
+    uint32_t vocab, layers;
     int32_t *positions[2];
     size_t room;
 };
@@ -35,14 +35,18 @@ static uint32_t bits(float value) {
     return word;
 }
 
-uint64_t verify_values(const float *want, const float *got, size_t count, size_t *first) {
+uint64_t verify_values(const float *want, const float *got, size_t count, size_t *first, uint64_t *differing_bits) {
     uint64_t differing = 0;
 
     for (size_t i = 0; i < count; i++) {
         bool nan = want[i] != want[i] && got[i] != got[i];
 
-        if (bits(want[i]) != bits(got[i]) && !nan && differing++ == 0)
+        if (bits(want[i]) == bits(got[i]) || nan)
+            continue;
+        if (differing++ == 0)
             *first = i;
+        for (uint32_t word = bits(want[i]) ^ bits(got[i]); word; word &= word - 1)
+            ++*differing_bits;
     }
     return differing;
 }
@@ -50,8 +54,10 @@ uint64_t verify_values(const float *want, const float *got, size_t count, size_t
 static void compare_logits(const struct runs *runs, struct run *run, const char *when) {
     const float *want = runs->run[0].logits;
     size_t first = 0;
-    uint64_t differing = verify_values(want, run->logits, runs->vocab, &first);
+    uint64_t differing = 0;
 
+    if (runs->first == 0)
+        differing = verify_values(want, run->logits, runs->vocab, &first, &run->row.differing_bits);
     kvc_hash_add(run->hash, run->logits, runs->vocab);
     run->row.values += runs->vocab;
     run->row.differing += differing;
@@ -60,11 +66,13 @@ static void compare_logits(const struct runs *runs, struct run *run, const char 
                  bits(run->logits[first]), bits(want[first]));
 }
 
-static int read_positions(struct runs *runs, const struct run *run, uint32_t layer, uint32_t head, int which,
-                          size_t *count) {
+typedef enum kvc_status entries_fn(const struct kvc_session *session, uint32_t layer, uint32_t head, int32_t *positions,
+                                   size_t room, size_t *count, struct kvc_error *error);
+
+static int read_positions(struct runs *runs, const struct run *run, entries_fn *entries, uint32_t layer, uint32_t head,
+                          int which, size_t *count) {
     struct kvc_error error;
-    enum kvc_status status =
-        kvc_session_positions(run->session, layer, head, runs->positions[which], runs->room, count, &error);
+    enum kvc_status status = entries(run->session, layer, head, runs->positions[which], runs->room, count, &error);
 
     while (status == KVC_OK && *count > runs->room) {
         size_t room = 2 * *count;
@@ -77,7 +85,7 @@ static int read_positions(struct runs *runs, const struct run *run, uint32_t lay
             runs->positions[i] = more;
         }
         runs->room = room;
-        status = kvc_session_positions(run->session, layer, head, runs->positions[which], room, count, &error);
+        status = entries(run->session, layer, head, runs->positions[which], room, count, &error);
     }
     return status == KVC_OK ? KVC_OK : cli_error(runs->command, status, "%s", error.text);
 }
@@ -105,51 +113,49 @@ uint64_t verify_positions(const int32_t *a, size_t n, const int32_t *b, size_t m
     return count;
 }
 
-static int compare_entries(struct runs *runs, const char *when) {
-    for (uint32_t l = 0; l < runs->layers; l++)
-        for (uint32_t h = 0; h < runs->kv_heads; h++) {
-            size_t want, got;
-            int status = read_positions(runs, &runs->run[0], l, h, 0, &want);
+static void hash_positions(struct kvc_hash *hash, const int32_t *positions, size_t count) {
+    float value = (float)count;
 
-            for (size_t r = 1; r < runs->count && status == KVC_OK; r++) {
-                struct run *run = &runs->run[r];
-                int32_t first = 0;
-                uint64_t differing;
-
-                status = read_positions(runs, run, l, h, 1, &got);
-                if (status != KVC_OK)
-                    break;
-                if (got > want) /* a list may have been read into less room than it has now */
-                    status = read_positions(runs, &runs->run[0], l, h, 0, &want);
-                differing = verify_positions(runs->positions[0], want, runs->positions[1], got, &first);
-                if (differing && run->row.first[0] == '\0')
-                    snprintf(run->row.first, sizeof run->row.first,
-                             "%s, layer %u, head %u: the entry at position %d is "
-                             "kept by one only",
-                             when, l, h, first);
-                run->row.kept_differing += differing;
-            }
-            if (status != KVC_OK)
-                return status;
-        }
-    return KVC_OK;
+    kvc_hash_add(hash, &value, 1);
+    for (size_t i = 0; i < count; i++) {
+        value = (float)positions[i];
+        kvc_hash_add(hash, &value, 1);
+    }
 }
 
-/* Feeds the same tokens to all: the prompt, or one decode step. */
-static int feed(struct runs *runs, const int32_t *tokens, size_t count, bool prompt, const char *when) {
-    struct kvc_error error;
+/* One head's entries, kept or read, of every run. */
+static int compare_head(struct runs *runs, bool read, uint32_t layer, uint32_t head, const char *when) {
+    entries_fn *entries = read ? kvc_session_reads : kvc_session_positions;
+    size_t want = 0, got;
+    int status = runs->first ? KVC_OK : read_positions(runs, &runs->run[0], entries, layer, head, 0, &want);
 
-    for (size_t r = 0; r < runs->count; r++) {
+    for (size_t r = 1; r < runs->count && status == KVC_OK; r++) {
         struct run *run = &runs->run[r];
-        enum kvc_status status = prompt ? kvc_session_prompt(run->session, tokens, count, NULL, run->logits, &error)
-                                        : kvc_decode(&run->session, tokens, 1, run->logits, NULL, &error);
+        int32_t first = 0;
+        uint64_t differing = 0;
 
+        status = read_positions(runs, run, entries, layer, head, 1, &got);
         if (status != KVC_OK)
-            return cli_report(runs->command, &error);
-        if (r > 0)
-            compare_logits(runs, run, when);
+            break;
+        hash_positions(read ? run->read : run->kept, runs->positions[1], got);
+        if (runs->first == 0)
+            differing = verify_positions(runs->positions[0], want, runs->positions[1], got, &first);
+        if (differing && run->row.first[0] == '\0')
+            snprintf(run->row.first, sizeof run->row.first,
+                     "%s, layer %u, head %u: the entry at position %d is %s by one only", when, layer, head, first,
+                     read ? "read" : "kept");
+        *(read ? &run->row.read_differing : &run->row.kept_differing) += differing;
     }
-    return compare_entries(runs, when);
+    return status;
+}
+
+static int compare_entries(struct runs *runs, bool read, const char *when) {
+    int status = KVC_OK;
+
+    for (uint32_t l = 0; l < runs->layers; l++)
+        for (uint32_t h = 0; h < kvc_session_heads(runs->run[1].session, l) && status == KVC_OK; h++)
+            status = compare_head(runs, read, l, h, when);
+    return status;
 }
 
 static int32_t likeliest(const float *logits, uint32_t vocab) {
@@ -161,52 +167,116 @@ static int32_t likeliest(const float *logits, uint32_t vocab) {
     return (int32_t)best;
 }
 
-static int run_policy(struct runs *runs, const char *spec, struct verify_report *report) {
+/* Feeds the same tokens to all: the prompt, or (NULL) one decode step with the likeliest token, of ref if it runs. */
+static int feed(struct runs *runs, const int32_t *tokens, size_t count, const char *when) {
+    struct kvc_error error;
+    int status = KVC_OK;
+    int32_t token = 0;
+
+    for (size_t r = runs->first; r < runs->count; r++) {
+        struct run *run = &runs->run[r];
+        enum kvc_status result;
+
+        if (!tokens && (r == 0 || runs->first))
+            token = likeliest(run->logits, runs->vocab);
+        result = tokens ? kvc_session_prompt(run->session, tokens, count, NULL, run->logits, &error)
+                        : kvc_decode(&run->session, &token, 1, run->logits, NULL, &error);
+        if (result != KVC_OK)
+            return cli_report(runs->command, &error);
+        if (r > 0)
+            compare_logits(runs, run, when);
+    }
+    if (!tokens)
+        status = compare_entries(runs, true, when);
+    return status == KVC_OK ? compare_entries(runs, false, when) : status;
+}
+
+static void close_run(struct run *run) {
+    kvc_session_close(run->session);
+    kvc_hash_close(run->hash);
+    kvc_hash_close(run->kept);
+    kvc_hash_close(run->read);
+    run->session = NULL;
+    run->hash = run->kept = run->read = NULL;
+}
+
+static int open_run(const struct runs *runs, const char *spec, struct run *run) {
+    struct kvc_session_options options;
+    struct kvc_error error;
+
+    cli_session_options(&runs->a->common, spec, &options);
+    options.seed = 1;
+    options.expected = (uint64_t)runs->a->steps;
+    options.record_reads = true;
+    run->row = (struct kvc_verify_row){.kind = "method", .name = spec, .cases = 1 + (uint64_t)runs->a->steps};
+    run->hash = kvc_hash_open();
+    run->kept = kvc_hash_open();
+    run->read = kvc_hash_open();
+    if (!run->hash || !run->kept || !run->read)
+        return cli_no_memory(runs->command);
+    if (kvc_session_open(run->model, &options, &run->session, &error) != KVC_OK)
+        return cli_report(runs->command, &error);
+    return KVC_OK;
+}
+
+/* One policy on all, from the first run on; the rows are filled. */
+static int run_policy(struct runs *runs, const char *spec) {
     const struct verify_arguments *a = runs->a;
     size_t prompt = (size_t)a->prompt;
     int32_t *tokens = malloc(prompt * sizeof *tokens);
     uint64_t random = 1;
-    struct kvc_session_options options;
-    struct kvc_error error;
     int status = tokens ? KVC_OK : cli_no_memory(runs->command);
 
-    cli_session_options(&a->common, spec, &options);
-    options.seed = 1;
-    options.expected = (uint64_t)a->steps;
     for (size_t i = 0; tokens && i < prompt; i++)
         tokens[i] = (int32_t)(cli_random(&random) % runs->vocab);
-    for (size_t r = 0; r < runs->count && status == KVC_OK; r++) {
-        struct run *run = &runs->run[r];
-
-        run->row = (struct kvc_verify_row){.kind = "method", .name = spec, .cases = 1 + (uint64_t)a->steps};
-        run->hash = kvc_hash_open();
-        if (!run->hash)
-            status = cli_no_memory(runs->command);
-        else if (kvc_session_open(run->model, &options, &run->session, &error) != KVC_OK)
-            status = cli_report(runs->command, &error);
-    }
+    for (size_t r = runs->first; r < runs->count && status == KVC_OK; r++)
+        status = open_run(runs, spec, &runs->run[r]);
     if (status == KVC_OK)
-        status = feed(runs, tokens, prompt, true, "prompt");
+        status = feed(runs, tokens, prompt, "prompt");
     for (int64_t step = 1; step <= a->steps && status == KVC_OK; step++) {
-        int32_t token = likeliest(runs->run[0].logits, runs->vocab);
         char when[32];
 
         snprintf(when, sizeof when, "step %lld", (long long)step);
-        status = feed(runs, &token, 1, false, when);
+        status = feed(runs, NULL, 1, when);
     }
-    for (size_t r = 0; r < runs->count; r++) {
+    for (size_t r = runs->first; r < runs->count; r++) {
         struct run *run = &runs->run[r];
 
         if (status == KVC_OK && r > 0) {
             run->row.hash = kvc_hash_value(run->hash);
-            verify_add(report, run->name, &run->row);
+            run->row.kept_hash = kvc_hash_value(run->kept);
+            run->row.read_hash = kvc_hash_value(run->read);
         }
-        kvc_session_close(run->session);
-        kvc_hash_close(run->hash);
-        run->session = NULL;
-        run->hash = NULL;
+        close_run(run);
     }
     free(tokens);
+    return status;
+}
+
+/* One policy: the backends alone where hashes are stored, and beside ref where these are others or there are none. */
+static int verify_policy(struct runs *runs, const char *spec, struct verify_report *report) {
+    bool alone = report->stored || report->writing, same = true;
+    int status;
+
+    runs->first = alone ? 1 : 0;
+    status = run_policy(runs, spec);
+    if (status == KVC_OK && report->writing)
+        return verify_hashes_add(runs->command, &report->hashes, &runs->run[1].row);
+    for (size_t r = 1; alone && r < runs->count; r++)
+        same = same && verify_hashes_find(&report->hashes, &runs->run[r].row) == VERIFY_EQUAL;
+    if (status == KVC_OK && !same) {
+        alone = false;
+        runs->first = 0;
+        status = run_policy(runs, spec);
+    }
+    for (size_t r = 1; r < runs->count && status == KVC_OK; r++) {
+        const struct kvc_verify_row *row = &runs->run[r].row;
+        bool equal = row->differing + row->kept_differing + row->read_differing == 0;
+
+        if (!alone && report->stored && equal && verify_hashes_find(&report->hashes, row) == VERIFY_OTHER)
+            return verify_hashes_stale(runs->command, &report->hashes, spec);
+        verify_add(report, runs->run[r].name, row, alone);
+    }
     return status;
 }
 
@@ -217,6 +287,7 @@ static int open_runs(struct runs *runs, const char *path, const char *const *bac
     for (size_t r = 0; r < runs->count; r++) {
         struct run *run = &runs->run[r];
         struct cli_common common = runs->a->common;
+        struct kvc_error error;
         int status;
 
         run->name = r == 0 ? "ref" : backends[r - 1];
@@ -224,13 +295,14 @@ static int open_runs(struct runs *runs, const char *path, const char *const *bac
         status = cli_open_model(runs->command, &common, path, NULL, &run->engine, &run->model);
         if (status != KVC_OK)
             return status;
+        if (r > 0 && runs->a->broken && kvc_verify_break(run->engine, runs->a->broken, &error) != KVC_OK)
+            return cli_report(runs->command, &error);
         runs->vocab = kvc_model_info(run->model)->vocab;
         run->logits = malloc((size_t)runs->vocab * sizeof *run->logits);
         if (!run->logits)
             return cli_no_memory(runs->command);
     }
     runs->layers = kvc_model_info(runs->run[0].model)->layers;
-    runs->kv_heads = kvc_model_info(runs->run[0].model)->kv_heads;
     runs->room = (size_t)(runs->a->prompt + runs->a->steps);
     for (size_t i = 0; i < 2; i++) {
         runs->positions[i] = malloc(runs->room * sizeof *runs->positions[i]);
@@ -238,6 +310,27 @@ static int open_runs(struct runs *runs, const char *path, const char *const *bac
             return cli_no_memory(runs->command);
     }
     return KVC_OK;
+}
+
+/* The hashes stored for methods are of one model, prompt and cache type; those for other runs are not there. */
+static int match_stored(const struct cli_command *command, const struct verify_arguments *a, const char *path,
+                        struct verify_report *report) {
+    struct verify_hashes *hashes = &report->hashes;
+    uint64_t model;
+    int status = verify_model_hash(command, path, &model);
+
+    if (report->writing) {
+        hashes->model = model;
+        hashes->prompt = a->prompt;
+        hashes->steps = a->steps;
+        hashes->type = a->common.cache_type;
+    } else if (status == KVC_OK && (hashes->model != model || hashes->prompt != a->prompt ||
+                                    hashes->steps != a->steps || hashes->type != a->common.cache_type)) {
+        for (size_t i = 0; i < hashes->count; i++)
+            if (hashes->items[i].method)
+                hashes->items[i].name[0] = '\0';
+    }
+    return status;
 }
 
 int verify_methods(const struct cli_command *command, const struct verify_arguments *a, struct cli_texts *specs,
@@ -254,13 +347,15 @@ int verify_methods(const struct cli_command *command, const struct verify_argume
         status = cli_data_path(command, "demo", &bundled);
     if (status == KVC_OK)
         status = open_runs(&runs, a->model ? a->model : bundled, backends);
+    if (status == KVC_OK && (report->stored || report->writing))
+        status = match_stored(command, a, a->model ? a->model : bundled, report);
     if (status == KVC_OK)
         cli_leave_out(command, runs.run[0].engine, runs.run[0].model, specs);
     if (status == KVC_OK && report->table && !a->only)
         cli_table_rule(report->table);
     cli_progress_start(&progress, "methods", a->common.quiet);
     for (size_t i = 0; i < specs->count && status == KVC_OK; i++) {
-        status = run_policy(&runs, specs->items[i].text, report);
+        status = verify_policy(&runs, specs->items[i].text, report);
         cli_progress(&progress, i + 1, specs->count);
     }
     cli_progress_end(&progress);

@@ -61,13 +61,18 @@ static int add_valid(const struct cli_command *command, const struct kvc_engine 
     return KVC_OK;
 }
 
-/* "name:budget=...", with every budget that a method must be given. */
+/* "name:budget=...", with every budget and file that a method must be given. */
 static void method_spec(const struct kvc_policy_class *policy, uint64_t budget, char *spec, size_t room) {
     snprintf(spec, room, "%s", policy->name);
-    for (const struct kvc_option *option = policy->options; option && option->name; option++)
+    for (const struct kvc_option *option = policy->options; option && option->name; option++) {
+        const char *join = strchr(spec, ':') ? "," : ":";
+        size_t n = strlen(spec);
+
         if (option->kind == KVC_OPTION_BUDGET && (!option->standard || strcmp(option->name, "budget") == 0))
-            snprintf(spec + strlen(spec), room - strlen(spec), "%s%s=%llu", strchr(spec, ':') ? "," : ":", option->name,
-                     (unsigned long long)budget);
+            snprintf(spec + n, room - n, "%s%s=%llu", join, option->name, (unsigned long long)budget);
+        else if (option->kind == KVC_OPTION_TEXT && !option->standard && option->choices) /* a word for any model */
+            snprintf(spec + n, room - n, "%s%s=%s", join, option->name, option->choices);
+    }
 }
 
 int cli_all_specs(const struct cli_command *command, const struct cli_texts *given, uint64_t budget,
@@ -106,7 +111,16 @@ static unsigned long long budget(const struct verify_arguments *a) {
 /* What a method needs beside a budget on a model of few layers and a short prompt: its own defaults are for large ones.
  */
 static const char *for_small(const char *method) {
-    return strcmp(method, "lacache") == 0 ? ",span=2,sinks=4" : strcmp(method, "fastkv") == 0 ? ",tsp=48" : "";
+    static const char *const options[][2] = {{"lacache", ",span=2,sinks=4"},
+                                             {"fastkv", ",tsp=48"},
+                                             {"duo", ",sinks=4,recent=40"},
+                                             {"dapq", ",kernel=5"},
+                                             {"take", ",chunk=64,probe=8"}};
+
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+        if (strcmp(method, options[i][0]) == 0)
+            return options[i][1];
+    return "";
 }
 
 /* A method with what it needs, then with each other choice of its options. */
@@ -126,7 +140,10 @@ static int add_method(const struct cli_command *command, const struct verify_arg
             size_t n = strcspn(choice, "|");
             char with[320];
 
-            if (!option->standard || strlen(option->standard) != n || memcmp(option->standard, choice, n) != 0) {
+            bool standard = option->standard && strlen(option->standard) == n && !memcmp(option->standard, choice, n);
+            bool file = n == 4 && !memcmp("file", choice, n); /* wants one, and there is none */
+
+            if (!standard && !file) {
                 snprintf(with, sizeof with, "%s%s%s=%.*s", spec, strchr(spec, ':') ? "," : ":", option->name, (int)n,
                          choice);
                 status = add_valid(command, engine, with, specs);

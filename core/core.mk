@@ -8,5 +8,6 @@ libkvc_la_SOURCES += core/policy.h core/cache.c core/cache.h core/runner.c core/
 libkvc_la_SOURCES += core/session.h core/step.c core/turn.c core/stage.c core/keep.c core/select.c core/methods.c core/replay.c core/sampler.c core/estimate.c core/ledger.c core/ledger.h core/formula.c
 libkvc_la_SOURCES += core/trig.c core/trig.h core/model.c
 libkvc_la_SOURCES += core/backends.c core/backends.h
-libkvc_la_SOURCES += core/verify.c core/verify.h core/verify_lists.c core/verify_rows.c core/verify_cache.c
+libkvc_la_SOURCES += core/verify.c core/verify.h core/verify_break.c core/verify_memory.c core/verify_lists.c
+libkvc_la_SOURCES += core/verify_rows.c core/verify_cache.c
 libkvc_la_SOURCES += core/verify_weights.c core/verify_scores.c core/verify_select.c

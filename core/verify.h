@@ -11,12 +11,10 @@ enum kvc_flavour { KVC_PLAIN, KVC_TIES, KVC_TINY, KVC_HUGE, KVC_WILD, KVC_FLAVOU
 
 struct kvc_verify {
     struct kvc_device *device[2]; /* the reference, the one under test */
-    unsigned effort;              /* multiplies the number of cases; 0: an eighth of them */
+    int first;                    /* of the two; 1: the one under test alone, nothing is compared */
     uint64_t random;              /* state of the generator: the same inputs on every machine */
     struct kvc_verify_row row;    /* of the operation being checked */
     struct kvc_hash *hash;
-    const char *broken; /* KVCULL_BREAK: flip a bit of this operation's first result, or NULL */
-    bool flipped;
     char shape[96];         /* of the case being checked */
     enum kvc_status status; /* no memory: stop */
     struct kvc_error error;
@@ -25,7 +23,7 @@ struct kvc_verify {
     size_t held_count, buffer_count;
 };
 
-/* A buffer on each device. */
+/* A buffer on each device. The first is NULL where there is no reference; so is lists[0] below. */
 struct kvc_twin {
     struct kvc_buffer *buffer[2];
 };
@@ -81,7 +79,13 @@ void kvc_verify_read_lists(struct kvc_verify *v, const struct kvc_twin_lists *li
 /* Compare n values, or 32-bit integers, of the two buffers from offset (in values) on. */
 void kvc_verify_compare(struct kvc_verify *v, struct kvc_twin twin, size_t offset, size_t n, const char *what);
 void kvc_verify_compare_words(struct kvc_verify *v, struct kvc_twin twin, size_t offset, size_t n, const char *what);
-void kvc_verify_compare_host(struct kvc_verify *v, float *ref, float *other, size_t n, const char *what);
+void kvc_verify_compare_host(struct kvc_verify *v, const float *ref, const float *other, size_t n, const char *what);
+void kvc_verify_compare_number(struct kvc_verify *v, const uint64_t number[2], const char *what);
+/* Read lists: counts [heads], ranks [heads, stride] up to each count. */
+void kvc_verify_compare_reads(struct kvc_verify *v, struct kvc_twin counts, struct kvc_twin ranks, uint32_t heads,
+                              uint32_t stride);
+/* [heads] counts of the reference, or of the one that is alone; NULL: no memory. */
+uint32_t *kvc_verify_counts(struct kvc_verify *v, struct kvc_twin counts, uint32_t heads);
 /* Everything that lists hold. */
 void kvc_verify_compare_lists(struct kvc_verify *v, const struct kvc_twin_lists *lists);
 
@@ -91,11 +95,17 @@ struct kvc_verify_operation {
     kvc_verify_case_fn *one_case;
     unsigned cases; /* at effort 1 */
 };
-/* Tables that end with name NULL: verify_rows.c, verify_cache.c, verify_weights.c, verify_scores.c, verify_select.c. */
-extern const struct kvc_verify_operation kvc_verify_rows[], kvc_verify_cache[], kvc_verify_weights[],
-    kvc_verify_scores[], kvc_verify_select[];
+/* Tables that end with name NULL, in verify_memory.c, verify_rows.c, ... */
+extern const struct kvc_verify_operation kvc_verify_memory[], kvc_verify_rows[], kvc_verify_cache[],
+    kvc_verify_weights[], kvc_verify_scores[], kvc_verify_select[];
 
-/* kvc_verify_operations with less effort (it uses 10; 0: an eighth of 1), of one operation (NULL: all), for tests. */
+/* Puts a table in front of the device's own (verify_break.c): one operation's results get a wrong bit, entry or count,
+ * always one that is safe to go on with. memory: also those that move bytes, which a run could not survive. kvc_mend,
+ * or closing the device, takes it away again. */
+enum kvc_status kvc_break(struct kvc_device *device, const char *operation, bool memory, struct kvc_error *error);
+void kvc_mend(struct kvc_device *device);
+
+/* kvc_verify_operations for tests. */
 enum kvc_status kvc_verify_some(const char *backend, int threads, unsigned effort, const char *only, kvc_verify_fn *row,
                                 void *user, struct kvc_error *error);
 

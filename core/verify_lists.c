@@ -130,7 +130,7 @@ static void fill_entries(struct kvc_verify *v, const struct kvc_lists_shape *sha
         int32_t *positions = kvc_verify_alloc(v, out->slots[h] * sizeof *positions);
         for (uint32_t i = 0; positions && i < out->slots[h]; i++)
             positions[i] = (int32_t)i;
-        for (int side = 0; side < 2 && v->status == KVC_OK; side++)
+        for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
             fill_head(v, side, &out->lists[side], h, out->slots[h], k, values, positions, blocks[side]);
     }
 }
@@ -143,7 +143,7 @@ void kvc_verify_lists(struct kvc_verify *v, const struct kvc_lists_shape *shape,
     struct kvc_entry_format format = {shape->type, shape->head_size, row_bytes(shape->type, shape->head_size)};
     struct plan plan;
     struct kvc_twin base, count, blocks, order = {{NULL, NULL}}, position = {{NULL, NULL}}, state = {{NULL, NULL}};
-    uint32_t *numbers[2];
+    uint32_t *shuffle = NULL, *numbers[2];
     memset(out, 0, sizeof *out);
     if (!make_plan(v, shape, out, &plan))
         return;
@@ -158,9 +158,13 @@ void kvc_verify_lists(struct kvc_verify *v, const struct kvc_lists_shape *shape,
     }
     if (shape->columns)
         state = kvc_verify_twin(v, (size_t)shape->columns * out->all_slots * sizeof(float), plan.state);
-    for (int side = 0; side < 2 && v->status == KVC_OK; side++) {
+    shuffle = kvc_verify_alloc(v, out->all_slots / KVC_TILE * sizeof *shuffle);
+    if (shuffle)
+        scramble(v, shuffle, out->all_slots / KVC_TILE);
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
         struct kvc_lists *lists = &out->lists[side];
         const struct kvc_ops *ops = v->device[side]->ops;
+        uint32_t all = out->all_slots / KVC_TILE, *taken = kvc_verify_alloc(v, all * sizeof *taken);
         *lists = (struct kvc_lists){shape->kv_heads,
                                     shape->columns,
                                     format,
@@ -172,25 +176,24 @@ void kvc_verify_lists(struct kvc_verify *v, const struct kvc_lists_shape *shape,
                                     order.buffer[side],
                                     position.buffer[side],
                                     state.buffer[side]};
-        numbers[side] = kvc_verify_alloc(v, out->all_slots / KVC_TILE * sizeof(uint32_t));
-        if (!numbers[side])
+        numbers[side] = kvc_verify_alloc(v, all * sizeof *numbers[side]);
+        if (!taken || !numbers[side])
             return;
         v->status = ops->arena_create(v->device[side], &format, &lists->arena, &v->error);
         if (v->status == KVC_OK)
-            v->status =
-                ops->arena_take(v->device[side], lists->arena, out->all_slots / KVC_TILE, numbers[side], &v->error);
-        if (v->status == KVC_OK) {
-            scramble(v, numbers[side], out->all_slots / KVC_TILE);
+            v->status = ops->arena_take(v->device[side], lists->arena, all, taken, &v->error);
+        for (uint32_t i = 0; i < all; i++)
+            numbers[side][i] = taken[shuffle[i]];
+        if (v->status == KVC_OK)
             ops->upload(v->device[side], (struct kvc_span){lists->blocks, 0}, numbers[side],
-                        out->all_slots / KVC_TILE * sizeof(uint32_t));
-        }
+                        all * sizeof *numbers[side]);
     }
     if (v->status == KVC_OK)
         fill_entries(v, shape, out, numbers);
 }
 
 void kvc_verify_lists_free(struct kvc_verify *v, struct kvc_twin_lists *lists) {
-    for (int side = 0; side < 2; side++)
+    for (int side = v->first; side < 2; side++)
         if (lists->lists[side].arena) {
             v->device[side]->ops->arena_free(v->device[side], lists->lists[side].arena);
             lists->lists[side].arena = NULL;
@@ -198,7 +201,7 @@ void kvc_verify_lists_free(struct kvc_verify *v, struct kvc_twin_lists *lists) {
 }
 
 void kvc_verify_read_lists(struct kvc_verify *v, const struct kvc_twin_lists *lists, struct kvc_read_list out[2]) {
-    uint32_t heads = lists->lists[0].kv_heads, stride = lists->most + kvc_verify_range(v, 1, 5);
+    uint32_t heads = lists->lists[1].kv_heads, stride = lists->most + kvc_verify_range(v, 1, 5);
     uint32_t *rank = kvc_verify_alloc(v, (size_t)heads * stride * sizeof *rank);
     uint32_t *count = kvc_verify_alloc(v, heads * sizeof *count);
     struct kvc_twin counts, ranks;
@@ -212,7 +215,7 @@ void kvc_verify_read_lists(struct kvc_verify *v, const struct kvc_twin_lists *li
     }
     counts = kvc_verify_twin(v, heads * sizeof *count, count);
     ranks = kvc_verify_twin(v, (size_t)heads * stride * sizeof *rank, rank);
-    for (int side = 0; side < 2; side++)
+    for (int side = v->first; side < 2; side++)
         out[side] = (struct kvc_read_list){counts.buffer[side], ranks.buffer[side], stride};
 }
 
@@ -251,25 +254,26 @@ static float *by_rank(struct kvc_verify *v, const struct kvc_lists *lists, int s
 }
 
 void kvc_verify_compare_lists(struct kvc_verify *v, const struct kvc_twin_lists *lists) {
-    const struct kvc_lists *ref = &lists->lists[0];
-    uint32_t heads = ref->kv_heads, d = ref->format.head_size;
-    uint32_t *counts = kvc_verify_alloc(v, heads * sizeof *counts);
+    const struct kvc_lists *one = &lists->lists[1];
+    uint32_t heads = one->kv_heads, d = one->format.head_size, *counts;
     uint64_t before = v->row.differing;
-    if (!counts)
+    if (v->status != KVC_OK)
         return;
     kvc_verify_compare_words(v, KVC_TWIN_OF(lists, count), 0, heads, "count");
-    if (ref->order)
-        kvc_verify_compare_words(v, KVC_TWIN_OF(lists, order), 0, ref->host_base[heads], "order");
+    if (one->order)
+        kvc_verify_compare_words(v, KVC_TWIN_OF(lists, order), 0, one->host_base[heads], "order");
     if (v->row.differing > before)
         return; /* what follows is read through them */
-    v->device[0]->ops->download(v->device[0], counts, (struct kvc_span){ref->count, 0}, heads * sizeof *counts);
+    counts = kvc_verify_counts(v, KVC_TWIN_OF(lists, count), heads);
     for (uint32_t h = 0; h < heads && v->status == KVC_OK; h++) {
+        if (counts[h] > one->host_base[h + 1] - one->host_base[h])
+            counts[h] = 0; /* alone nothing has told yet that it is wrong */
         size_t bytes = (size_t)counts[h] * d * sizeof(float);
         struct kvc_twin keys = kvc_verify_twin(v, bytes, NULL), values = kvc_verify_twin(v, bytes, NULL);
         size_t held = v->held_count;
-        float *found[2];
+        float *found[2] = {NULL, NULL};
         char what[40];
-        for (int side = 0; side < 2 && v->status == KVC_OK; side++) {
+        for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
             found[side] = by_rank(v, &lists->lists[side], side, h, counts[h]);
             v->device[side]->ops->entries(v->device[side], &lists->lists[side], h, kvc_verify_span(keys, side),
                                           kvc_verify_span(values, side));
@@ -277,7 +281,7 @@ void kvc_verify_compare_lists(struct kvc_verify *v, const struct kvc_twin_lists 
         if (v->status != KVC_OK)
             return;
         snprintf(what, sizeof what, "head %u position, state", (unsigned)h);
-        kvc_verify_compare_host(v, found[0], found[1], (size_t)counts[h] * (1 + ref->columns), what);
+        kvc_verify_compare_host(v, found[0], found[1], (size_t)counts[h] * (1 + one->columns), what);
         kvc_verify_release(v, held);
         kvc_verify_compare(v, keys, 0, (size_t)counts[h] * d, "key");
         kvc_verify_compare(v, values, 0, (size_t)counts[h] * d, "value");

@@ -75,14 +75,14 @@ static bool make_weight(struct kvc_verify *v, enum kvc_type type, uint32_t outpu
                         enum kvc_flavour flavour, struct kvc_weight *weight[2]) {
     const unsigned char *host = make_matrix(v, type, outputs, inputs, flavour);
     weight[0] = weight[1] = NULL;
-    for (int side = 0; side < 2 && host && v->status == KVC_OK; side++)
+    for (int side = v->first; side < 2 && host && v->status == KVC_OK; side++)
         v->status =
             v->device[side]->ops->weight_create(v->device[side], type, outputs, inputs, host, &weight[side], &v->error);
     return v->status == KVC_OK;
 }
 
 static void free_weight(struct kvc_verify *v, struct kvc_weight *weight[2]) {
-    for (int side = 0; side < 2; side++)
+    for (int side = v->first; side < 2; side++)
         if (weight[side])
             v->device[side]->ops->weight_free(v->device[side], weight[side]);
 }
@@ -107,7 +107,7 @@ static void linear_case(struct kvc_verify *v) {
     if (kvc_verify_range(v, 0, 1))
         bias = kvc_verify_twin_values(v, N, flavour);
     if (v->status == KVC_OK && make_weight(v, type, N, K, kvc_verify_flavour(v), weight)) {
-        for (int side = 0; side < 2; side++)
+        for (int side = v->first; side < 2; side++)
             v->device[side]->ops->linear(v->device[side], kvc_verify_span(y, side), kvc_verify_span(x, side),
                                          weight[side], kvc_verify_span(bias, side), rows);
         kvc_verify_compare(v, y, 0, (size_t)rows * N, "y");
@@ -127,7 +127,7 @@ static void embed_case(struct kvc_verify *v) {
     tokens = kvc_verify_twin(v, rows * sizeof *token, token);
     out = kvc_verify_twin(v, (size_t)rows * K * sizeof(float), NULL);
     if (v->status == KVC_OK && make_weight(v, type, vocab, K, kvc_verify_flavour(v), weight)) {
-        for (int side = 0; side < 2; side++)
+        for (int side = v->first; side < 2; side++)
             v->device[side]->ops->embed(v->device[side], kvc_verify_span(out, side), weight[side],
                                         kvc_verify_span(tokens, side), rows);
         kvc_verify_compare(v, out, 0, (size_t)rows * K, "out");
@@ -146,7 +146,7 @@ static void norm_case(struct kvc_verify *v) {
     struct kvc_twin y = in_place ? x : kvc_verify_twin(v, (size_t)rows * K * sizeof(float), NULL);
     snprintf(v->shape, sizeof v->shape, "K %u, rows %u, flavour %d%s", (unsigned)K, (unsigned)rows, (int)flavour,
              in_place ? ", in place" : "");
-    for (int side = 0; side < 2 && v->status == KVC_OK; side++)
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
         v->device[side]->ops->norm(v->device[side], kvc_verify_span(y, side), kvc_verify_span(x, side),
                                    kvc_verify_span(w, side), rows, K, e);
     if (v->status == KVC_OK)
@@ -165,7 +165,7 @@ static void rope_case(struct kvc_verify *v) {
     struct kvc_twin y = in_place ? x : kvc_verify_twin(v, n * sizeof(float), NULL);
     snprintf(v->shape, sizeof v->shape, "d %u, rotary %u, heads %u, rows %u%s%s", (unsigned)d, (unsigned)rotary,
              (unsigned)heads, (unsigned)rows, interleaved ? ", interleaved" : "", in_place ? ", in place" : "");
-    for (int side = 0; side < 2 && v->status == KVC_OK; side++)
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
         v->device[side]->ops->rope(v->device[side], kvc_verify_span(y, side), kvc_verify_span(x, side),
                                    kvc_verify_span(c, side), kvc_verify_span(s, side), rows, heads, d, rotary,
                                    interleaved);
@@ -185,7 +185,7 @@ static void gated_silu_case(struct kvc_verify *v) {
     gate = kvc_verify_twin(v, n * sizeof(float), values);
     y = kvc_verify_range(v, 0, 1) ? gate : kvc_verify_twin(v, n * sizeof(float), NULL);
     snprintf(v->shape, sizeof v->shape, "n %zu, flavour %d", n, (int)flavour);
-    for (int side = 0; side < 2 && v->status == KVC_OK; side++)
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
         v->device[side]->ops->gated_silu(v->device[side], kvc_verify_span(y, side), kvc_verify_span(gate, side),
                                          kvc_verify_span(up, side), n);
     if (v->status == KVC_OK)
@@ -198,7 +198,7 @@ static void add_case(struct kvc_verify *v) {
     struct kvc_twin y = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
     struct kvc_twin x = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
     snprintf(v->shape, sizeof v->shape, "n %zu", n);
-    for (int side = 0; side < 2 && v->status == KVC_OK; side++)
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
         v->device[side]->ops->add(v->device[side], kvc_verify_span(y, side), kvc_verify_span(x, side), n);
     if (v->status == KVC_OK)
         kvc_verify_compare(v, y, 0, n, "y");
@@ -212,7 +212,7 @@ static void blend_case(struct kvc_verify *v) {
     struct kvc_twin y = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
     struct kvc_twin x = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
     snprintf(v->shape, sizeof v->shape, "n %zu, share %g", n, (double)s);
-    for (int side = 0; side < 2 && v->status == KVC_OK; side++)
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
         v->device[side]->ops->blend(v->device[side], kvc_verify_span(y, side), kvc_verify_span(x, side), s, n);
     if (v->status == KVC_OK)
         kvc_verify_compare(v, y, 0, n, "y");
@@ -226,7 +226,7 @@ static void repeat_heads_case(struct kvc_verify *v) {
     struct kvc_twin out = kvc_verify_twin(v, n * copies * sizeof(float), NULL);
     snprintf(v->shape, sizeof v->shape, "rows %u, heads %u, copies %u, d %u", (unsigned)rows, (unsigned)heads,
              (unsigned)copies, (unsigned)d);
-    for (int side = 0; side < 2 && v->status == KVC_OK; side++)
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
         v->device[side]->ops->repeat_heads(v->device[side], kvc_verify_span(out, side), kvc_verify_span(x, side), rows,
                                            heads, copies, d);
     if (v->status == KVC_OK)
@@ -242,7 +242,7 @@ static void gather_case(struct kvc_verify *v) {
         index[i] = kvc_verify_range(v, 0, from - 1);
     indices = kvc_verify_twin(v, rows * sizeof *index, index);
     snprintf(v->shape, sizeof v->shape, "width %u, rows %u of %u", (unsigned)width, (unsigned)rows, (unsigned)from);
-    for (int side = 0; side < 2 && v->status == KVC_OK; side++)
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
         v->device[side]->ops->gather(v->device[side], kvc_verify_span(out, side), kvc_verify_span(x, side),
                                      kvc_verify_span(indices, side), rows, width);
     if (v->status == KVC_OK)

@@ -41,7 +41,7 @@ static bool make_lists(struct kvc_verify *v, struct select_case *c) {
     if (c->viewed) {
         c->view_count = kvc_verify_twin(v, heads * sizeof *c->places, c->places);
         c->view_rank = kvc_verify_twin(v, (size_t)heads * stride * sizeof *rank, rank);
-        for (int side = 0; side < 2; side++)
+        for (int side = v->first; side < 2; side++)
             c->view[side] = (struct kvc_read_list){c->view_count.buffer[side], c->view_rank.buffer[side], stride};
         kvc_verify_describe(v, ", view", 0, 0);
     }
@@ -70,19 +70,19 @@ static void make_pages(struct kvc_verify *v, struct select_case *c, uint32_t pag
     c->high = make_side(v, type, n, flavour);
     if (low)
         c->low = make_side(v, type, n, flavour);
-    for (int side = 0; side < 2; side++)
+    for (int side = v->first; side < 2; side++)
         c->pages[side] = (struct kvc_pages){page, stride, type, c->low.buffer[side], c->high.buffer[side]};
     kvc_verify_describe(v, ", page %u", page, 0);
 }
 
 static void compare_side(struct kvc_verify *v, const struct select_case *c, struct kvc_twin twin, const char *what) {
-    size_t n = (size_t)c->shape.kv_heads * c->shape.head_size * c->pages[0].stride;
-    float *values[2];
-    if (c->pages[0].type == KVC_F32) {
+    size_t n = (size_t)c->shape.kv_heads * c->shape.head_size * c->pages[1].stride;
+    float *values[2] = {NULL, NULL};
+    if (c->pages[1].type == KVC_F32) {
         kvc_verify_compare(v, twin, 0, n, what);
         return;
     }
-    for (int side = 0; side < 2; side++) {
+    for (int side = v->first; side < 2; side++) {
         uint16_t *halves = kvc_verify_alloc(v, n * sizeof *halves);
         values[side] = kvc_verify_alloc(v, n * sizeof *values[side]);
         if (!halves || !values[side])
@@ -108,7 +108,7 @@ static void view_append_case(struct kvc_verify *v) {
             c.view_count = kvc_verify_twin(v, c.shape.kv_heads * sizeof(uint32_t), NULL);
             c.view_rank = kvc_verify_twin(v, (size_t)c.shape.kv_heads * (c.most + 6) * sizeof(uint32_t), NULL);
         }
-        for (int side = 0; side < 2 && v->status == KVC_OK; side++) {
+        for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
             struct kvc_read_list view = {c.view_count.buffer[side], c.view_rank.buffer[side],
                                          c.viewed ? c.view[side].stride : c.most + 6};
             v->device[side]->ops->view_append(v->device[side], &c.lists.lists[side], &view, rows);
@@ -116,7 +116,7 @@ static void view_append_case(struct kvc_verify *v) {
         kvc_verify_compare_words(v, c.view_count, 0, c.shape.kv_heads, "count");
         for (uint32_t h = 0; h < c.shape.kv_heads; h++) {
             uint32_t more = rows < c.lists.count[h] ? rows : c.lists.count[h];
-            size_t stride = c.viewed ? c.view[0].stride : c.most + 6;
+            size_t stride = c.viewed ? c.view[1].stride : c.most + 6;
             kvc_verify_compare_words(v, c.view_rank, h * stride, (c.viewed ? c.places[h] : 0) + more, "rank");
         }
     }
@@ -130,7 +130,7 @@ static void pages_update_case(struct kvc_verify *v) {
         bool low = page > 1 || kvc_verify_range(v, 0, 1);
         make_pages(v, &c, page, low);
         kvc_verify_describe(v, ", rows %u", rows, 0);
-        for (int side = 0; side < 2 && v->status == KVC_OK; side++)
+        for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
             v->device[side]->ops->pages_update(v->device[side], &c.lists.lists[side], view_of(&c, side), &c.pages[side],
                                                rows);
         compare_side(v, &c, c.high, "high");
@@ -140,61 +140,113 @@ static void pages_update_case(struct kvc_verify *v) {
     kvc_verify_lists_free(v, &c.lists);
 }
 
+/* ---- what a decode step reads: scores, read lists, or both at once ---- */
+
+struct choice {
+    enum kvc_score_kind kind;
+    uint32_t page, dims, window, budget, top, local, stride;
+    bool by_page, weighted, mixed; /* mixed: alpha is wanted */
+    uint64_t bytes[2];
+    struct kvc_twin q, positions, scores, weights, alpha, counts, ranks;
+    struct kvc_read_list reads[2];
+};
+
+/* given: scores and weights are made up, not computed. */
+static void make_choice(struct kvc_verify *v, struct select_case *c, bool given, struct choice *o) {
+    static const uint32_t tops[] = {0, 1, 2, 7, 16, 64, 100, 500, 3000};
+    uint32_t heads = c->shape.kv_heads, d = c->shape.head_size, top = kvc_verify_pick(v, tops);
+    size_t n;
+    memset(o, 0, sizeof *o);
+    o->kind = (enum kvc_score_kind)kvc_verify_range(v, 0, 3);
+    o->by_page = o->kind == KVC_SCORE_PAGE_CHANNELS || o->kind == KVC_SCORE_PAGE_BOUND;
+    o->page = o->by_page ? draw_page(v) : 1;
+    o->dims = kvc_verify_range(v, 0, 3) ? kvc_verify_range(v, 1, d) : d;
+    o->window = kvc_verify_range(v, 0, 2) ? 0 : kvc_verify_range(v, 1, (uint32_t)c->lists.now + 3);
+    o->budget = kvc_verify_range(v, 0, 2) ? 0 : kvc_verify_range(v, 0, 300);
+    o->top = top;
+    o->local = o->by_page || kvc_verify_range(v, 0, 1) ? 0 : kvc_verify_range(v, 0, top);
+    o->stride = c->most + kvc_verify_range(v, 1, 5);
+    o->weighted = o->kind != KVC_SCORE_PAGE_BOUND && kvc_verify_range(v, 0, 1);
+    o->mixed = o->weighted && !o->by_page;
+    n = (size_t)heads * o->stride;
+    if (o->by_page || (o->kind == KVC_SCORE_CHANNELS && kvc_verify_range(v, 0, 1)))
+        make_pages(v, c, o->page, o->by_page);
+    o->q = kvc_verify_twin_values(v, (size_t)c->heads * d, kvc_verify_flavour(v));
+    o->positions = kvc_verify_twin(v, sizeof c->lists.now, &c->lists.now);
+    o->scores = given ? kvc_verify_twin_values(v, n, kvc_verify_flavour(v)) : kvc_verify_twin(v, n * 4, NULL);
+    if (o->weighted)
+        o->weights = given ? kvc_verify_twin_values(v, (size_t)c->heads * o->stride, KVC_PLAIN)
+                           : kvc_verify_twin(v, (size_t)c->heads * o->stride * sizeof(float), NULL);
+    if (o->mixed)
+        o->alpha = kvc_verify_twin(v, c->heads * sizeof(float), NULL);
+    o->counts = kvc_verify_twin(v, heads * sizeof(uint32_t), NULL);
+    o->ranks = kvc_verify_twin(v, n * sizeof(uint32_t), NULL);
+    for (int side = v->first; side < 2; side++)
+        o->reads[side] = (struct kvc_read_list){o->counts.buffer[side], o->ranks.buffer[side], o->stride};
+    kvc_verify_describe(v, ", kind %u, heads %u", o->kind, c->heads);
+    kvc_verify_describe(v, ", top %u, budget %u", o->top, o->budget);
+}
+
+static struct kvc_select_scores scores_call(const struct select_case *c, struct choice *o, int side) {
+    return (struct kvc_select_scores){.lists = &c->lists.lists[side],
+                                      .view = view_of(c, side),
+                                      .pages = c->pages[side].high ? &c->pages[side] : NULL,
+                                      .kind = o->kind,
+                                      .dims = o->dims,
+                                      .heads = c->heads,
+                                      .head_size = c->shape.head_size,
+                                      .window = o->window,
+                                      .budget = o->budget,
+                                      .q = kvc_verify_span(o->q, side),
+                                      .positions = kvc_verify_span(o->positions, side),
+                                      .scores = kvc_verify_span(o->scores, side),
+                                      .weights = kvc_verify_span(o->weights, side),
+                                      .stride = o->stride,
+                                      .bytes_read = &o->bytes[side]};
+}
+
+static struct kvc_select_reads reads_call(const struct select_case *c, struct choice *o, int side) {
+    return (struct kvc_select_reads){.lists = &c->lists.lists[side],
+                                     .view = view_of(c, side),
+                                     .pages = o->by_page ? &c->pages[side] : NULL,
+                                     .whole = o->kind == KVC_SCORE_PAGE_BOUND,
+                                     .heads = c->heads,
+                                     .budget = o->budget,
+                                     .top = o->top,
+                                     .local = o->local,
+                                     .scores = kvc_verify_span(o->scores, side),
+                                     .weights = kvc_verify_span(o->weights, side),
+                                     .alpha = kvc_verify_span(o->alpha, side),
+                                     .stride = o->stride,
+                                     .reads = &o->reads[side]};
+}
+
+static void compare_reads(struct kvc_verify *v, const struct select_case *c, const struct choice *o) {
+    kvc_verify_compare_reads(v, o->counts, o->ranks, c->shape.kv_heads, o->stride);
+    if (o->mixed)
+        kvc_verify_compare(v, o->alpha, 0, c->heads, "alpha");
+}
+
 static void select_scores_case(struct kvc_verify *v) {
     struct select_case c;
     if (make_lists(v, &c)) {
-        static const char *const names[] = {"exact", "channels", "page_channels", "page_bound"};
-        uint32_t kind = kvc_verify_range(v, 0, 3), page = kind < KVC_SCORE_PAGE_CHANNELS ? 1 : draw_page(v);
-        uint32_t d = c.shape.head_size, dims = kvc_verify_range(v, 0, 3) ? kvc_verify_range(v, 1, d) : d;
-        uint32_t window = kvc_verify_range(v, 0, 2) ? 0 : kvc_verify_range(v, 1, (uint32_t)c.lists.now + 3);
-        uint32_t budget = kvc_verify_range(v, 0, 2) ? 0 : kvc_verify_range(v, 0, 300);
-        uint32_t stride = c.most + kvc_verify_range(v, 1, 5);
-        bool weighted = kind != KVC_SCORE_PAGE_BOUND && kvc_verify_range(v, 0, 1);
-        bool paged = kind >= KVC_SCORE_PAGE_CHANNELS || (kind == KVC_SCORE_CHANNELS && kvc_verify_range(v, 0, 1));
-        uint64_t bytes[2] = {0, 0};
-        int32_t now = c.lists.now;
-        struct kvc_twin q, positions, scores, weights = {{NULL, NULL}};
-        if (paged)
-            make_pages(v, &c, page, page > 1 || kind >= KVC_SCORE_PAGE_CHANNELS);
-        q = kvc_verify_twin_values(v, (size_t)c.heads * d, kvc_verify_flavour(v));
-        positions = kvc_verify_twin(v, sizeof now, &now);
-        scores = kvc_verify_twin(v, (size_t)c.shape.kv_heads * stride * sizeof(float), NULL);
-        if (weighted)
-            weights = kvc_verify_twin(v, (size_t)c.heads * stride * sizeof(float), NULL);
-        snprintf(v->shape + strlen(v->shape), sizeof v->shape - strlen(v->shape), ", %s", names[kind]);
-        kvc_verify_describe(v, ", heads %u, dims %u", c.heads, dims);
-        kvc_verify_describe(v, ", window %u", window, 0);
-        for (int side = 0; side < 2 && v->status == KVC_OK; side++) {
-            struct kvc_select_scores call = {.lists = &c.lists.lists[side],
-                                             .view = view_of(&c, side),
-                                             .pages = paged ? &c.pages[side] : NULL,
-                                             .kind = (enum kvc_score_kind)kind,
-                                             .dims = dims,
-                                             .heads = c.heads,
-                                             .head_size = d,
-                                             .window = window,
-                                             .budget = budget,
-                                             .q = kvc_verify_span(q, side),
-                                             .positions = kvc_verify_span(positions, side),
-                                             .scores = kvc_verify_span(scores, side),
-                                             .weights = kvc_verify_span(weights, side),
-                                             .stride = stride,
-                                             .bytes_read = &bytes[side]};
+        struct choice o;
+        uint32_t group = c.heads / c.shape.kv_heads;
+        make_choice(v, &c, false, &o);
+        for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
+            const struct kvc_select_scores call = scores_call(&c, &o, side);
             v->device[side]->ops->select_scores(v->device[side], &call);
             v->status = v->device[side]->ops->sync(v->device[side], &v->error);
         }
-        for (uint32_t h = 0; v->status == KVC_OK && h < c.shape.kv_heads; h++) {
-            uint32_t units = (c.places[h] + page - 1) / page, group = c.heads / c.shape.kv_heads;
-            if (c.places[h] <= budget)
+        for (uint32_t h = 0; h < c.shape.kv_heads; h++) {
+            uint32_t units = (c.places[h] + o.page - 1) / o.page;
+            if (c.places[h] <= o.budget)
                 continue;
-            kvc_verify_compare(v, scores, (size_t)h * stride, units, "scores");
-            for (uint32_t g = h * group; weighted && g < (h + 1) * group; g++)
-                kvc_verify_compare(v, weights, (size_t)g * stride, units, "weights");
+            kvc_verify_compare(v, o.scores, (size_t)h * o.stride, units, "scores");
+            for (uint32_t g = h * group; o.weighted && g < (h + 1) * group; g++)
+                kvc_verify_compare(v, o.weights, (size_t)g * o.stride, units, "weights");
         }
-        if (v->status == KVC_OK) {
-            float read[2] = {(float)bytes[0], (float)bytes[1]};
-            kvc_verify_compare_host(v, &read[0], &read[1], 1, "bytes_read");
-        }
+        kvc_verify_compare_number(v, o.bytes, "bytes_read");
     }
     kvc_verify_lists_free(v, &c.lists);
 }
@@ -202,49 +254,13 @@ static void select_scores_case(struct kvc_verify *v) {
 static void select_reads_case(struct kvc_verify *v) {
     struct select_case c;
     if (make_lists(v, &c)) {
-        static const uint32_t tops[] = {0, 1, 2, 7, 16, 64, 100, 500, 3000};
-        bool paged = kvc_verify_range(v, 0, 1), whole = paged && kvc_verify_range(v, 0, 1);
-        uint32_t page = paged ? draw_page(v) : 1, stride = c.most + kvc_verify_range(v, 1, 5);
-        uint32_t top = kvc_verify_pick(v, tops), heads = c.shape.kv_heads;
-        uint32_t local = paged || kvc_verify_range(v, 0, 1) ? 0 : kvc_verify_range(v, 0, top);
-        uint32_t budget = kvc_verify_range(v, 0, 2) ? 0 : kvc_verify_range(v, 0, 300);
-        bool mixed = !paged && kvc_verify_range(v, 0, 1);
-        struct kvc_twin scores, weights, alpha, counts, ranks;
-        uint32_t *count = kvc_verify_alloc(v, heads * sizeof *count);
-        scores = kvc_verify_twin_values(v, (size_t)heads * stride, kvc_verify_flavour(v));
-        weights = kvc_verify_twin_values(v, (size_t)c.heads * stride, KVC_PLAIN);
-        alpha = kvc_verify_twin(v, c.heads * sizeof(float), NULL);
-        counts = kvc_verify_twin(v, heads * sizeof(uint32_t), NULL);
-        ranks = kvc_verify_twin(v, (size_t)heads * stride * sizeof(uint32_t), NULL);
-        kvc_verify_describe(v, ", page %u, top %u", page, top);
-        kvc_verify_describe(v, ", local %u, budget %u", local, budget);
-        for (int side = 0; side < 2 && v->status == KVC_OK; side++) {
-            struct kvc_pages pages = {.page = page, .stride = stride};
-            struct kvc_read_list reads = {counts.buffer[side], ranks.buffer[side], stride};
-            struct kvc_select_reads call = {.lists = &c.lists.lists[side],
-                                            .view = view_of(&c, side),
-                                            .pages = paged ? &pages : NULL,
-                                            .whole = whole,
-                                            .heads = c.heads,
-                                            .budget = budget,
-                                            .top = top,
-                                            .local = local,
-                                            .scores = kvc_verify_span(scores, side),
-                                            .weights = kvc_verify_span(weights, side),
-                                            .stride = stride,
-                                            .reads = &reads};
-            if (mixed)
-                call.alpha = kvc_verify_span(alpha, side);
+        struct choice o;
+        make_choice(v, &c, true, &o);
+        for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
+            const struct kvc_select_reads call = reads_call(&c, &o, side);
             v->device[side]->ops->select_reads(v->device[side], &call);
         }
-        if (v->status == KVC_OK && count) {
-            v->device[0]->ops->download(v->device[0], count, kvc_verify_span(counts, 0), heads * sizeof *count);
-            kvc_verify_compare_words(v, counts, 0, heads, "count");
-            for (uint32_t h = 0; h < heads; h++)
-                kvc_verify_compare_words(v, ranks, (size_t)h * stride, count[h], "rank");
-            if (mixed)
-                kvc_verify_compare(v, alpha, 0, c.heads, "alpha");
-        }
+        compare_reads(v, &c, &o);
     }
     kvc_verify_lists_free(v, &c.lists);
 }
@@ -253,70 +269,22 @@ static void select_reads_case(struct kvc_verify *v) {
 static void select_scores_reads_case(struct kvc_verify *v) {
     struct select_case c;
     if (make_lists(v, &c)) {
-        uint32_t kind = kvc_verify_range(v, 0, 3), page = kind < KVC_SCORE_PAGE_CHANNELS ? 1 : draw_page(v);
-        uint32_t d = c.shape.head_size, dims = kvc_verify_range(v, 1, d), heads = c.shape.kv_heads;
-        uint32_t window = kvc_verify_range(v, 0, 2) ? 0 : kvc_verify_range(v, 1, (uint32_t)c.lists.now + 3);
-        uint32_t top = kvc_verify_range(v, 1, 200), budget = kvc_verify_range(v, 0, 300);
-        uint32_t stride = c.most + kvc_verify_range(v, 1, 5), *count = kvc_verify_alloc(v, heads * sizeof *count);
-        bool by_page = kind >= KVC_SCORE_PAGE_CHANNELS, mixed = !by_page && kvc_verify_range(v, 0, 1);
-        struct kvc_span none = {NULL, 0};
-        int32_t now = c.lists.now;
-        struct kvc_twin q, positions, scores, weights, alpha, counts, ranks;
-        if (kind != KVC_SCORE_EXACT)
-            make_pages(v, &c, page, by_page);
-        q = kvc_verify_twin_values(v, (size_t)c.heads * d, kvc_verify_flavour(v));
-        positions = kvc_verify_twin(v, sizeof now, &now);
-        scores = kvc_verify_twin(v, (size_t)heads * stride * sizeof(float), NULL);
-        weights = kvc_verify_twin(v, (size_t)c.heads * stride * sizeof(float), NULL);
-        alpha = kvc_verify_twin(v, c.heads * sizeof(float), NULL);
-        counts = kvc_verify_twin(v, heads * sizeof(uint32_t), NULL);
-        ranks = kvc_verify_twin(v, (size_t)heads * stride * sizeof(uint32_t), NULL);
-        kvc_verify_describe(v, ", kind %u, heads %u", kind, c.heads);
-        kvc_verify_describe(v, ", top %u, budget %u", top, budget);
-        for (int side = 0; side < 2 && v->status == KVC_OK; side++) {
+        struct choice o;
+        make_choice(v, &c, false, &o);
+        for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
+            const struct kvc_select_scores score = scores_call(&c, &o, side);
+            const struct kvc_select_reads read = reads_call(&c, &o, side);
             const struct kvc_ops *ops = v->device[side]->ops;
-            struct kvc_read_list reads = {counts.buffer[side], ranks.buffer[side], stride};
-            const struct kvc_select_scores score = {.lists = &c.lists.lists[side],
-                                                    .view = view_of(&c, side),
-                                                    .pages = kind == KVC_SCORE_EXACT ? NULL : &c.pages[side],
-                                                    .kind = (enum kvc_score_kind)kind,
-                                                    .dims = dims,
-                                                    .heads = c.heads,
-                                                    .head_size = d,
-                                                    .window = window,
-                                                    .budget = budget,
-                                                    .q = kvc_verify_span(q, side),
-                                                    .positions = kvc_verify_span(positions, side),
-                                                    .scores = kvc_verify_span(scores, side),
-                                                    .weights = mixed ? kvc_verify_span(weights, side) : none,
-                                                    .stride = stride};
-            const struct kvc_select_reads read = {.lists = score.lists,
-                                                  .view = score.view,
-                                                  .pages = by_page ? score.pages : NULL,
-                                                  .whole = kind == KVC_SCORE_PAGE_BOUND,
-                                                  .heads = c.heads,
-                                                  .budget = budget,
-                                                  .top = top,
-                                                  .scores = score.scores,
-                                                  .weights = score.weights,
-                                                  .alpha = mixed ? kvc_verify_span(alpha, side) : none,
-                                                  .stride = stride,
-                                                  .reads = &reads};
             if (ops->select_scores_reads) {
                 ops->select_scores_reads(v->device[side], &score, &read);
             } else {
                 ops->select_scores(v->device[side], &score);
                 ops->select_reads(v->device[side], &read);
             }
+            v->status = v->device[side]->ops->sync(v->device[side], &v->error);
         }
-        if (v->status == KVC_OK && count) {
-            v->device[0]->ops->download(v->device[0], count, kvc_verify_span(counts, 0), heads * sizeof *count);
-            kvc_verify_compare_words(v, counts, 0, heads, "count");
-            for (uint32_t h = 0; h < heads; h++)
-                kvc_verify_compare_words(v, ranks, (size_t)h * stride, count[h], "rank");
-            if (mixed)
-                kvc_verify_compare(v, alpha, 0, c.heads, "alpha");
-        }
+        compare_reads(v, &c, &o);
+        kvc_verify_compare_number(v, o.bytes, "bytes_read");
     }
     kvc_verify_lists_free(v, &c.lists);
 }
@@ -328,7 +296,7 @@ static void value_sums_case(struct kvc_verify *v) {
         size_t n = (size_t)c.shape.kv_heads * c.shape.head_size;
         struct kvc_twin sums = kvc_verify_twin_values(v, n, KVC_PLAIN);
         kvc_verify_describe(v, ", rows %u", rows, 0);
-        for (int side = 0; side < 2 && v->status == KVC_OK; side++)
+        for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
             v->device[side]->ops->value_sums(v->device[side], &c.lists.lists[side], view_of(&c, side),
                                              kvc_verify_span(sums, side), rows);
         kvc_verify_compare(v, sums, 0, n, "sums");
@@ -345,7 +313,7 @@ static void mix_mean_case(struct kvc_verify *v) {
         alpha = kvc_verify_twin_values(v, c.heads, KVC_PLAIN);
         sums = kvc_verify_twin_values(v, c.shape.kv_heads * d, kvc_verify_flavour(v));
         kvc_verify_read_lists(v, &c.lists, reads);
-        for (int side = 0; side < 2 && v->status == KVC_OK; side++)
+        for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
             v->device[side]->ops->mix_mean(v->device[side], &c.lists.lists[side], view_of(&c, side), &reads[side],
                                            c.heads, (uint32_t)d, kvc_verify_span(out, side),
                                            kvc_verify_span(alpha, side), kvc_verify_span(sums, side));

@@ -47,7 +47,7 @@ static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_quer
     laters = kvc_verify_twin(v, queries * sizeof *later, later);
     if (v->status != KVC_OK)
         return false;
-    for (int side = 0; side < 2; side++)
+    for (int side = v->first; side < 2; side++)
         c->rows[side] = (struct kvc_weight_rows){&c->lists.lists[side],
                                                  reads ? &c->reads[side] : NULL,
                                                  queries,
@@ -61,7 +61,7 @@ static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_quer
                                                  kvc_verify_span(positions, side),
                                                  kvc_verify_span(laters, side)};
     /* Weights often follow the attention of the same rows, and a backend may keep what that computed. */
-    for (int side = 0; side < (after_attention ? 2 : 1); side++) {
+    for (int side = v->first; side < (after_attention || v->first ? 2 : 1); side++) {
         struct kvc_segment segment = {&c->lists.lists[side], c->rows[side].reads, 0, queries, queries, NULL};
         struct kvc_attention a = {.segments = &segment,
                                   .segment_count = 1,
@@ -77,8 +77,8 @@ static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_quer
                                   .later = c->rows[side].later};
         v->device[side]->ops->attention(v->device[side], &a);
     }
-    v->device[0]->ops->download(v->device[0], M, c->rows[0].maximum, (size_t)queries * heads * sizeof *M);
-    v->device[0]->ops->download(v->device[0], L, c->rows[0].sum, (size_t)queries * heads * sizeof *L);
+    v->device[v->first]->ops->download(v->device[v->first], M, c->rows[v->first].maximum, queries * heads * sizeof *M);
+    v->device[v->first]->ops->download(v->device[v->first], L, c->rows[v->first].sum, queries * heads * sizeof *L);
     v->device[1]->ops->upload(v->device[1], c->rows[1].maximum, M, (size_t)queries * heads * sizeof *M);
     v->device[1]->ops->upload(v->device[1], c->rows[1].sum, L, (size_t)queries * heads * sizeof *L);
     return true;
@@ -86,7 +86,7 @@ static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_quer
 
 /* Half of the time what a query sees goes by its position, which is then somewhere among those of the entries. */
 static void by_position(struct kvc_verify *v, struct rows_case *c) {
-    uint32_t queries = c->rows[0].queries;
+    uint32_t queries = c->rows[1].queries;
     int32_t *position = kvc_verify_alloc(v, queries * sizeof *position);
     struct kvc_twin positions;
     if (!position || kvc_verify_range(v, 0, 1))
@@ -96,7 +96,7 @@ static void by_position(struct kvc_verify *v, struct rows_case *c) {
         position[i] = position[i - 1] + 1;
     kvc_verify_describe(v, ", by position from %u", (unsigned)position[0], 0);
     positions = kvc_verify_twin(v, queries * sizeof *position, position);
-    for (int side = 0; side < 2; side++) {
+    for (int side = v->first; side < 2; side++) {
         c->rows[side].positions = kvc_verify_span(positions, side);
         c->rows[side].later.buffer = NULL;
     }
@@ -105,16 +105,16 @@ static void by_position(struct kvc_verify *v, struct rows_case *c) {
 static void window_mass_case(struct kvc_verify *v) {
     struct rows_case c;
     if (make_rows(v, 0, 32, &c)) {
-        uint32_t stride = c.lists.most + kvc_verify_range(v, 1, 4), heads = c.rows[0].heads;
+        uint32_t stride = c.lists.most + kvc_verify_range(v, 1, 4), heads = c.rows[1].heads;
         bool by_head = kvc_verify_range(v, 0, 1);
-        uint32_t rows = by_head ? heads : c.lists.lists[0].kv_heads;
+        uint32_t rows = by_head ? heads : c.lists.lists[1].kv_heads;
         struct kvc_twin scores = kvc_verify_twin(v, (size_t)heads * stride * sizeof(float), NULL);
         by_position(v, &c);
-        for (int side = 0; side < 2 && v->status == KVC_OK; side++)
+        for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
             v->device[side]->ops->window_mass(v->device[side], &c.rows[side], kvc_verify_span(scores, side), stride,
                                               by_head);
         for (uint32_t h = 0; h < rows && v->status == KVC_OK; h++)
-            kvc_verify_compare(v, scores, (size_t)h * stride, c.lists.count[h * c.lists.lists[0].kv_heads / rows],
+            kvc_verify_compare(v, scores, (size_t)h * stride, c.lists.count[h * c.lists.lists[1].kv_heads / rows],
                                "scores");
     }
     kvc_verify_lists_free(v, &c.lists);
@@ -123,18 +123,18 @@ static void window_mass_case(struct kvc_verify *v) {
 static void window_moments_case(struct kvc_verify *v) {
     struct rows_case c;
     if (make_rows(v, 0, 32, &c)) {
-        uint32_t stride = c.lists.most + kvc_verify_range(v, 1, 4), heads = c.rows[0].heads;
+        uint32_t stride = c.lists.most + kvc_verify_range(v, 1, 4), heads = c.rows[1].heads;
         uint64_t tail = kvc_verify_range(v, 0, 3) ? kvc_verify_range(v, 0, 40) : kvc_verify_range(v, 0, 1000);
         float gamma = kvc_verify_range(v, 0, 2) ? 200.0f : (float)kvc_verify_range(v, 0, 3);
         struct kvc_twin scores = kvc_verify_twin(v, (size_t)heads * stride * sizeof(float), NULL);
         struct kvc_twin totals = kvc_verify_twin(v, 2 * sizeof(float), NULL);
         by_position(v, &c);
         kvc_verify_describe(v, ", tail %u", (unsigned)tail, 0);
-        for (int side = 0; side < 2 && v->status == KVC_OK; side++)
+        for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
             v->device[side]->ops->window_moments(v->device[side], &c.rows[side], tail, gamma,
                                                  kvc_verify_span(scores, side), stride, kvc_verify_span(totals, side));
         for (uint32_t h = 0; h < heads && v->status == KVC_OK; h++)
-            kvc_verify_compare(v, scores, (size_t)h * stride, c.lists.count[h * c.lists.lists[0].kv_heads / heads],
+            kvc_verify_compare(v, scores, (size_t)h * stride, c.lists.count[h * c.lists.lists[1].kv_heads / heads],
                                "scores");
         if (v->status == KVC_OK)
             kvc_verify_compare(v, totals, 0, 2, "totals");
@@ -156,7 +156,7 @@ static void accumulate_case(struct kvc_verify *v) {
         by_position(v, &c);
         if (noisy)
             kvc_verify_describe(v, ", noise of %u in layer %u", (unsigned)noise.seed, noise.layer);
-        for (int side = 0; side < 2 && v->status == KVC_OK; side++)
+        for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
             v->device[side]->ops->accumulate(v->device[side], &c.rows[side], column, noisy ? &noise : NULL);
         if (v->status == KVC_OK)
             kvc_verify_compare_lists(v, &c.lists);
@@ -172,7 +172,7 @@ static void ring_write_case(struct kvc_verify *v) {
     enum kvc_row_kind kind = kvc_verify_pick(v, kinds);
     if (make_rows(v, first + (kind == KVC_ROW_COUNTS ? 2 * ring + 1 : ring), ring, &c)) {
         by_position(v, &c);
-        for (int side = 0; side < 2 && v->status == KVC_OK; side++)
+        for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
             v->device[side]->ops->ring_write(v->device[side], &c.rows[side], first, ring, kind);
         kvc_verify_compare_lists(v, &c.lists);
     }

@@ -634,15 +634,28 @@ struct kvc_verify_row {
     uint64_t cases;          /* shapes tried */
     uint64_t values;         /* compared */
     uint64_t differing;      /* values (operation) or logits (method) with other bits */
-    uint64_t kept_differing; /* entries (method) */
-    uint64_t hash;           /* of all results of the backend under test */
+    uint64_t differing_bits; /* bits of these */
+    uint64_t kept_differing; /* entries (method) that one of the two keeps and the other does not */
+    uint64_t read_differing; /* the same of entries that decode steps read */
+    uint64_t hash;           /* of all results (operation) or logits (method) of the backend under test */
+    uint64_t kept_hash, read_hash; /* (method) of the entries kept and read, all steps */
     char first[160];         /* first difference: shape, index, both values in hex; "" when none */
 };
-typedef int kvc_verify_fn(void *user, const struct kvc_verify_row *row);
-/* backend: as in kvc_engine_options, or "ref|avx2|avx512|neon" for one CPU path. Calls row for every operation.
- * KVC_DIFFERS when anything differed. */
-enum kvc_status kvc_verify_operations(const char *backend, int threads, kvc_verify_fn *row, void *user,
+typedef int kvc_verify_fn(void *user, const struct kvc_verify_row *row); /* non-zero stops */
+struct kvc_verify_options {
+    const char *backend; /* as in kvc_engine_options, or "ref|avx2|avx512|neon" for one CPU path */
+    int threads;
+    unsigned effort;    /* multiplies the cases; `kvcull verify` takes 10; 0: an eighth of 1 */
+    bool alone;         /* ref is not run: results are hashed, for comparison with stored hashes, not compared */
+    const char *only;   /* one operation; NULL: all */
+    const char *broken; /* for tests: this operation's results are damaged behind the backend's back; NULL: none */
+};
+/* Calls row for every operation. KVC_DIFFERS when anything differed. */
+enum kvc_status kvc_verify_operations(const struct kvc_verify_options *options, kvc_verify_fn *row, void *user,
                                       struct kvc_error *error);
+const char *kvc_verify_operation(size_t i); /* the i-th operation's name; NULL past the last */
+/* For tests: damages one operation's results in everything that is opened from the engine from now on. */
+enum kvc_status kvc_verify_break(struct kvc_engine *engine, const char *operation, struct kvc_error *error);
 
 #ifdef __cplusplus
 }

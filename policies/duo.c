@@ -11,9 +11,12 @@
 
 #define FILE_MOST (16u << 20) /* bytes */
 
+static const char every_other[] = "every-other";
+
 static const struct kvc_option options[] = {
-    {"file", KVC_OPTION_TEXT, NULL, 0, 0, NULL,
-     "scores of the heads: a line for each layer, a number for each KV head, with tabs between them"},
+    {"file", KVC_OPTION_TEXT, NULL, 0, 0, every_other,
+     "scores of the heads: a line for each layer, a number for each KV head, with tabs between them; every-other: no "
+     "file, 0 and 1 in turn, to try the method on any model"},
     {"sinks", KVC_OPTION_INT, "128", 0, KVC_BUDGET_MOST, NULL, "first entries that a streaming head keeps"},
     {"recent", KVC_OPTION_INT, "512", 1, KVC_BUDGET_MOST, NULL, "newest tokens whose entries it keeps"},
     {"threshold", KVC_OPTION_REAL, "0.5", -1e9, 1e9, NULL, "heads with scores below it stream"},
@@ -127,13 +130,32 @@ static enum kvc_status mark_streaming(struct duo *duo, const struct kvc_values *
     return KVC_OK;
 }
 
-static enum kvc_status load(const struct kvc_values *values, struct duo **made, struct kvc_error *error) {
+/* Scores in turn, for any model. */
+static enum kvc_status make_scores(struct duo *duo, size_t layers, size_t heads, struct kvc_error *error) {
+    duo->score = malloc(layers * heads * sizeof *duo->score);
+    if (!duo->score)
+        return kvc_fail(error, KVC_RESOURCE, "policy duo: no memory for %zu scores", layers * heads);
+    duo->layers = layers;
+    duo->heads = heads;
+    for (size_t i = 0; i < layers * heads; i++)
+        duo->score[i] = (float)((i / heads + i % heads) % 2);
+    return KVC_OK;
+}
+
+/* layers, heads: the model's, for those who need no file. */
+static enum kvc_status load(const struct kvc_values *values, size_t layers, size_t heads, struct duo **made,
+                            struct kvc_error *error) {
     const char *path = kvc_value_text(values, "file");
     struct duo *duo = calloc(1, sizeof *duo);
     char *text = NULL;
-    enum kvc_status status =
-        duo ? read_text(path, &text, error) : kvc_fail(error, KVC_RESOURCE, "policy duo: no memory");
-    for (char *line = text; status == KVC_OK && *line;) {
+    enum kvc_status status;
+    if (!duo)
+        status = kvc_fail(error, KVC_RESOURCE, "policy duo: no memory");
+    else if (strcmp(path, every_other) == 0)
+        status = make_scores(duo, layers, heads, error);
+    else
+        status = read_text(path, &text, error);
+    for (char *line = text; status == KVC_OK && line && *line;) {
         char *end = line + strcspn(line, "\n"), *next = *end ? end + 1 : end;
         *end = 0;
         if (line[strspn(line, " \t\r")] || *next) /* the file may end in an empty line */
@@ -158,7 +180,7 @@ static enum kvc_status check(const struct kvc_values *values, struct kvc_error *
     if (kvc_value_given(values, "threshold") && kvc_value_given(values, "sparsity"))
         return kvc_fail(error, KVC_USAGE, "policy duo: sparsity=%s: cannot be given beside threshold=%s",
                         kvc_value_text(values, "sparsity"), kvc_value_text(values, "threshold"));
-    const enum kvc_status status = load(values, &duo, error);
+    const enum kvc_status status = load(values, 1, 1, &duo, error);
     if (status == KVC_OK)
         close_state(duo);
     return status;
@@ -167,7 +189,7 @@ static enum kvc_status check(const struct kvc_values *values, struct kvc_error *
 static enum kvc_status open_state(const struct kvc_values *values, const struct kvc_geometry *geometry, void **state,
                                   struct kvc_error *error) {
     struct duo *duo;
-    enum kvc_status status = load(values, &duo, error);
+    enum kvc_status status = load(values, geometry->layers, geometry->kv_heads, &duo, error);
     if (status != KVC_OK)
         return status;
     if (duo->layers != geometry->layers || duo->heads != geometry->kv_heads) {
@@ -211,7 +233,7 @@ static double entries(const struct kvc_values *values, const struct kvc_place *p
 static uint32_t whole(const struct kvc_values *values, const struct kvc_place *place) {
     struct duo *duo;
     size_t streaming = 0;
-    if (load(values, &duo, NULL) != KVC_OK)
+    if (load(values, place->layers, place->kv_heads, &duo, NULL) != KVC_OK)
         return 0;
     for (size_t h = 0; place->layer < duo->layers && h < duo->heads; h++)
         streaming += duo->streams[place->layer * duo->heads + h];

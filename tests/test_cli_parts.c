@@ -291,29 +291,34 @@ static void differences_are_found(void **state) {
     const float zero = 0.0f, nan = zero / zero;
     const float want[] = {1, 0.0f, nan, 3}, same[] = {1, 0.0f, -nan, 3}, other[] = {1, -0.0f, 2, 3};
     const int32_t a[] = {0, 1, 5, 9}, b[] = {0, 5, 6, 9, 11};
-    struct verify_report report = {.command = &command, .table = cli_table_open("<a|b|c|d|e|<f|<g")};
+    struct verify_report report = {.command = &command, .table = cli_table_open("<a|b|c|d|e|f|<g|<h")};
     struct kvc_verify_row row = {.kind = "operation", .name = "norm", .cases = 1, .values = 4};
     size_t first = 99;
     int32_t position = 99;
+    uint64_t bits = 0;
 
     (void)state;
-    assert_int_equal(verify_values(want, same, 4, &first), 0);
-    assert_int_equal(verify_values(want, other, 4, &first), 2);
+    assert_int_equal(verify_values(want, same, 4, &first, &bits), 0);
+    assert_int_equal(bits, 0);
+    assert_int_equal(verify_values(want, other, 4, &first, &bits), 2);
     assert_int_equal(first, 1); /* -0 has other bits than +0 */
+    assert_true(bits > 2);      /* one of it, many of a number in place of a NaN */
     assert_int_equal(verify_positions(a, 4, a, 4, &position), 0);
     assert_int_equal(verify_positions(a, 4, b, 5, &position), 3);
     assert_int_equal(position, 1);
     assert_int_equal(verify_positions(a, 0, b, 5, &position), 5);
     assert_int_equal(position, 0);
-    verify_add(&report, "avx2", &row);
+    verify_add(&report, "avx2", &row, false);
     assert_int_equal(report.differing, 0);
     row.differing = 2;
     snprintf(row.first, sizeof row.first, "rows 3: 00000000, not 80000000");
-    verify_add(&report, "avx2", &row);
+    verify_add(&report, "avx2", &row, false);
     snprintf(row.first, sizeof row.first, "another");
-    row = (struct kvc_verify_row){.kind = "method", .name = "full", .kept_differing = 1};
-    verify_add(&report, "avx512", &row);
-    assert_int_equal(report.differing, 3);
+    row = (struct kvc_verify_row){.kind = "method", .name = "full", .kept_differing = 1, .read_differing = 4};
+    verify_add(&report, "avx512", &row, true);
+    assert_int_equal(report.differing, 7);
+    assert_int_equal(report.with_stored, 1);
+    assert_int_equal(report.beside, 2);
     assert_string_equal(report.first, "avx2, operation norm: rows 3: 00000000, not 80000000");
     cli_table_free(report.table);
 }

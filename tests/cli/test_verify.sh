@@ -5,19 +5,87 @@ not_in_valgrind
 OCL_ICD_VENDORS=$work/none # test_opencl_runs.sh is about OpenCL
 export OCL_ICD_VENDORS
 
-ok verify --only operations --json -q
-that 'every backend is equal' [ "$(json equal)" = true ]
-that 'operations are compared' [ "$(json rows.0.kind)" = operation ]
-that 'values were compared' [ "$(json rows.0.values)" -gt 0 ]
+# Every backend of this machine, and ref itself, have the stored hashes: all operations and all methods.
+for backend in ref all; do
+    ok verify --backend $backend --against stored --json -q
+    that "$backend: equal" [ "$(json equal)" = true ]
+    that "$backend: operations are compared" [ "$(json rows.0.kind)" = operation ]
+    that "$backend: values were compared" [ "$(json rows.0.values)" -gt 0 ]
+    that "$backend: every hash is stored; run make hashes" [ "$(grep -c '"against": "ref"' "$work/out")" = 0 ]
+    that "$backend: no fewer" [ "$(grep -c '"against": "stored"' "$work/out")" -ge 80 ]
+done
+ok verify --backend ref --against stored --only operations --effort 0 --json -q
+that 'other efforts are compared with ref' [ "$(json rows.0.against)" = ref ]
+
+# Whole runs beside ref, step by step.
 ok verify --only methods --prompt 130 --gen 6
 has '^Equal to the reference'
-for method in full window streaming snapkv morphkv 'morphkv:budget=.*,fusion=max' 'snapkv:.*morphkv:'; do
+for method in full window streaming snapkv morphkv duo 'morphkv:budget=.*,fusion=max' 'snapkv:.*morphkv:'; do
     has " [0-9a-f]\{16\}  $method"
 done
 narrow
 ok verify --only methods --kv 'morphkv:budget=20,window=8' --prompt 50 --gen 4 --json -q
 that 'policies as given' [ "$(json rows.0.name)" = 'morphkv:budget=20,window=8' ]
 that 'one prompt and four steps' [ "$(json rows.0.cases)" = 5 ]
+
+# An operation that is broken on purpose is found, that one only, and located.
+ok verify --only operations --backend cpu --effort 0 --json -q
+operations=$(sed -n 's/^ *"name": "\(.*\)",$/\1/p' "$work/out")
+that 'there are operations' [ "$(echo $operations | wc -w)" -ge 39 ]
+for operation in $operations; do
+    KVCULL_BREAK=$operation kv verify --only operations --backend cpu --effort 0 --json -q >"$work/out" 2>"$work/err"
+    that "$operation broken: status 1" [ $? = 1 ]
+    found=$(awk '/"name":/ { name = $2 } /"differing":/ && $2 + 0 > 0 { print name }' "$work/out")
+    that "$operation broken: $found is found" [ "$found" = "\"$operation\"," ]
+    has "^  \"first\": \"cpu, operation $operation: .*\[[0-9]*\] is [0-9a-f]\{8\}, ref has [0-9a-f]\{8\}\""
+done
+KVCULL_BREAK=linear kv verify --only operations --backend cpu --effort 0 >"$work/out" 2>"$work/err"
+that 'a broken operation: status 1' [ $? = 1 ]
+has '^DIFFERENT: .*the first: cpu, operation linear: '
+narrow_but_last() { sed '$d' "$work/out" >"$work/table"; mv "$work/table" "$work/out"; narrow; }
+narrow_but_last
+KVCULL_BREAK=nosuch fails 2 KVCULL_BREAK=nosuch verify --only operations -q
+KVCULL_BREAK=norm fails 2 'must not be set' verify --write-hashes "$work/hashes" -q
+that 'nothing is written then' [ ! -e "$work/hashes" ]
+
+# In whole runs a changed read list is counted, and nothing else of a method that only reads.
+KVCULL_BREAK=select_reads kv verify --only methods --backend cpu --kv 'quest:budget=66' --gen 5 --json -q \
+    >"$work/out" 2>"$work/err"
+that 'a changed read list: status 1' [ $? = 1 ]
+that 'what is read differs' [ "$(json rows.0.read_differing)" -gt 0 ]
+that 'what is kept does not' [ "$(json rows.0.kept_differing)" = 0 ]
+KVCULL_BREAK=keep kv verify --only methods --backend cpu --kv 'snapkv:budget=66' --gen 5 --json -q \
+    >"$work/out" 2>"$work/err"
+that 'changed entries: status 1' [ $? = 1 ]
+that 'what is kept differs' [ "$(json rows.0.kept_differing)" -gt 0 ]
+that 'what is attended differs, too' [ "$(json rows.0.read_differing)" -gt 0 ]
+that 'and the logits' [ "$(json rows.0.differing_bits)" -gt 0 ]
+has 'is kept by one only'
+# Against stored hashes a broken operation is found and located as well.
+KVCULL_BREAK=zero kv verify --only operations --backend cpu --against stored --json -q >"$work/out" 2>"$work/err"
+that 'broken, against stored hashes: status 1' [ $? = 1 ]
+has '"first": "cpu, operation zero: .*ref has'
+
+# The file of hashes: written anew it is the same; damaged or old it is one line.
+mkdir "$work/data"
+ln -s "$demo" "$work/data/demo"
+stored() { KVCULL_DATA=$work/data fails "$@" verify --backend cpu --against stored --only operations -q; }
+stored 3 'hashes.txt'
+head -n 20 "$KVCULL_DATA/hashes.txt" >"$work/data/hashes.txt"
+stored 3 'hashes.txt: line 20: the file is cut off'
+sed 's/^operation add \([0-9]*\) ./operation add \1 x/' "$KVCULL_DATA/hashes.txt" >"$work/data/hashes.txt"
+stored 3 'the lines before it were changed'
+: >"$work/data/hashes.txt"
+stored 3 'hashes.txt: line 1'
+ok verify --write-hashes "$work/data/hashes.txt" --only operations --effort 0 -q
+KVCULL_DATA=$work/data ok verify --backend cpu --against stored --only operations --effort 0 -q
+has '^backend'
+"$build/tests/stale_hashes" "$work/data" norm
+KVCULL_DATA=$work/data fails 3 'norm: ref.s results have another hash' \
+    verify --backend cpu --against stored --only operations --effort 0 -q
+"$build/tests/stale_hashes" "$work/data" arithmetic
+stored 3 'is of arithmetic 0'
+
 fails 2 'kv nosuch' verify --kv nosuch -q --backend cpu
 kv verify --backend nosuch -q >"$work/out" 2>"$work/err"
 that 'a backend that is not there' [ $? -ge 2 ]
