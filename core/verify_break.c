@@ -297,6 +297,23 @@ static void broken_select_scores_reads(struct kvc_device *device, const struct k
     leave(device, broken);
 }
 
+static void broken_keep_ring(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_keep *rule,
+                             const struct kvc_ring *ring, struct kvc_span scores, struct kvc_span fused,
+                             uint32_t stride, struct kvc_read_list *kept) {
+    const struct kvc_ops *broken = enter(device);
+    const struct kvc_span none = {NULL, 0};
+    if (device->ops->keep_ring) {
+        device->ops->keep_ring(device, lists, rule, ring, scores, fused, stride, kept);
+    } else {
+        device->ops->ring_fuse(device, lists, ring->first, ring->ring, ring->ring, ring->now, KVC_ROW_WEIGHTS,
+                               KVC_FUSE_SUM, rule->recent, fused, stride);
+        device->ops->keep(device, lists, rule, 1, scores.buffer ? scores : fused, scores.buffer ? fused : none, stride,
+                          kept);
+    }
+    change_rank(device, lists, kept);
+    leave(device, broken);
+}
+
 /* The first channel of what is stored, of the newest row of each segment: the key is 1, or 2 where it was 1. */
 static void broken_append(struct kvc_device *device, const struct kvc_segment *segments, size_t segment_count,
                           struct kvc_span k, struct kvc_span v, struct kvc_span positions) {
@@ -361,21 +378,23 @@ static bool replace(struct kvc_ops *ops, const char *name, bool memory) {
     KVC_REPLACE(window_moments)
     KVC_REPLACE(accumulate)
     KVC_REPLACE(ring_write)
-    KVC_REPLACE(ring_fuse)
     KVC_REPLACE(column_scores)
     KVC_REPLACE(scores_column)
     KVC_REPLACE(pool)
     KVC_REPLACE(group_scores)
-    KVC_REPLACE(keep)
+    KVC_REPLACE(keep_ring)
     KVC_REPLACE(shares)
     KVC_REPLACE(view_append)
     KVC_REPLACE(pages_update)
     KVC_REPLACE(select_scores_reads)
     KVC_REPLACE(value_sums)
     KVC_REPLACE(mix_mean)
-    ops->select_scores_reads = NULL; /* in place of the next two */
+    ops->select_scores_reads = NULL; /* both may stand in for those that follow */
+    ops->keep_ring = NULL;
     KVC_REPLACE(select_scores)
     KVC_REPLACE(select_reads)
+    KVC_REPLACE(ring_fuse)
+    KVC_REPLACE(keep)
 #undef KVC_REPLACE
     return false;
 }
