@@ -289,7 +289,7 @@ static enum kvc_status open_estimate(struct estimate *e, struct kvc_error *error
     for (uint32_t l = 0; l < layers; l++) {
         struct kvc_ledger_layer *layer = &e->ledger.layer[l];
         layer->heads = kvc_policy_heads(e->policy, l, e->g);
-        layer->columns = kvc_policy_columns(e->policy, l);
+        layer->columns = kvc_policy_all_columns(e->policy, l, e->g->head_size);
         layer->lists[1] = kvc_policy_whole(e->policy, l, e->g, &e->format);
         layer->lists[0] = layer->heads - layer->lists[1];
     }

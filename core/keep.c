@@ -64,7 +64,7 @@ static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_read_list
     session->touched[stage->layer] = true;
     stage->evicted = true;
     stage->info.entries = kvc_cache_most(&session->cache, stage->layer);
-    return KVC_OK;
+    return kvc_places_turn(session, stage->layer, error);
 }
 
 static void apply_rules(struct kvc_stage *stage, const struct kvc_keep *rules, uint32_t count,

@@ -31,6 +31,19 @@ uint32_t kvc_policy_columns(const struct kvc_policy *policy, uint32_t layer) {
     return all;
 }
 
+const struct kvc_method *kvc_policy_turner(const struct kvc_policy *policy, uint32_t layer) {
+    for (size_t i = 0; i < policy->count; i++) {
+        const struct kvc_method *method = &policy->method[i];
+        if (method->policy->turns && method->policy->turns(&method->values) && kvc_method_acts(method, layer))
+            return method;
+    }
+    return NULL;
+}
+
+uint32_t kvc_policy_all_columns(const struct kvc_policy *policy, uint32_t layer, uint32_t head_size) {
+    return kvc_policy_columns(policy, layer) + (kvc_policy_turner(policy, layer) ? head_size : 0);
+}
+
 uint32_t kvc_policy_surplus(const struct kvc_policy *policy, uint32_t layer) {
     const struct kvc_method *method = kvc_policy_holder(policy, KVC_STAGE_DECODE);
     if (!method || !kvc_method_acts(method, layer))

@@ -254,6 +254,13 @@ struct kvc_ops {
      * then the evicted slots by ascending rank, then the slots that were free. Moves no keys or values. Without an
      * order nothing may go: kept_count = count. */
     void (*evict)(struct kvc_device *, struct kvc_lists *, const struct kvc_read_list *kept);
+    /* For methods that turn keys to their places in the cache. State columns first .. first+d-1 of the newest `rows`
+     * entries of every head, ascending rank, get k [rows, H_kv, d]: keys before they are rotated. */
+    void (*keep_keys)(struct kvc_device *, const struct kvc_lists *, uint32_t first, struct kvc_span k, uint32_t rows);
+    /* Every entry's key is made anew: what those columns hold, rotated as rope does by the row of cosine and sine
+     * [ranks, rotary/2] that is the entry's rank, and stored as append does. */
+    void (*turn_keys)(struct kvc_device *, const struct kvc_lists *, uint32_t first, struct kvc_span cosine,
+                      struct kvc_span sine, uint32_t rotary, bool interleaved);
     /* Copies count, order, position, state and block numbers of src into dst, whose heads may own more or fewer slots
      * (never fewer than they hold entries). Blocks a head keeps are its first ones; entries in slots that dst lacks
      * move into the lowest free slots, ascending rank; free slots are listed ascending. dst blocks beyond src's

@@ -36,6 +36,16 @@ enum kvc_status kvc_policy_parse(const struct kvc_engine *engine, const char *sp
                                  struct kvc_error *error);
 void kvc_policy_free(struct kvc_policy *policy);
 
+/* Row i of a class's options, followed by the common ones (policy_values.c). */
+const struct kvc_option *kvc_policy_option(const struct kvc_policy_class *policy, size_t i);
+size_t kvc_policy_options(const struct kvc_policy_class *policy);
+/* Reads value->text, within the option's range. */
+enum kvc_status kvc_value_read(const struct kvc_policy_class *policy, const struct kvc_option *option,
+                               struct kvc_value *value, struct kvc_error *error);
+bool kvc_layers_are_valid(const char *text);
+/* Shares out the stages; clashes are refused with both names (policy_stages.c). */
+enum kvc_status kvc_policy_share(struct kvc_policy *policy, struct kvc_error *error);
+
 /* The method holding a stage; NULL: none does. */
 const struct kvc_method *kvc_policy_holder(const struct kvc_policy *policy, enum kvc_stage_kind stage);
 /* skip_layers and layers must name layers the model has. */
@@ -62,6 +72,10 @@ enum kvc_status kvc_policy_check_model(const struct kvc_policy *policy, const st
 
 uint32_t kvc_policy_queries(const struct kvc_policy *policy); /* last prompt queries that any method looks at */
 uint32_t kvc_policy_columns(const struct kvc_policy *policy, uint32_t layer); /* of all methods acting there */
+/* The same, and those of the keys before they are rotated where a method turns them: these come last. */
+uint32_t kvc_policy_all_columns(const struct kvc_policy *policy, uint32_t layer, uint32_t head_size);
+/* The method that turns a layer's keys to their places in the cache; NULL: none does. */
+const struct kvc_method *kvc_policy_turner(const struct kvc_policy *policy, uint32_t layer);
 uint32_t kvc_policy_surplus(const struct kvc_policy *policy, uint32_t layer);
 /* Lists of entries in a layer: the model's KV heads, or its query heads. */
 uint32_t kvc_policy_heads(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry);
@@ -78,8 +92,8 @@ uint64_t kvc_policy_whole(const struct kvc_policy *policy, uint32_t layer, const
 /* Rows of the prompt that reach a layer. */
 uint64_t kvc_policy_rows(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry,
                          const struct kvc_entry_format *format, uint64_t prompt);
-/* By a method's formula: entries of a list after the prompt or so many steps, of one that keeps everything (whole) or of
- * the others in the mean. */
+/* By a method's formula: entries of a list after the prompt or so many steps, of one that keeps everything (whole) or
+ * of the others in the mean. */
 double kvc_policy_entries(const struct kvc_method_place *at, bool whole, uint64_t prompt, uint64_t steps);
 /* False where no method cuts the prompt into chunks. */
 bool kvc_policy_chunking(const struct kvc_policy *policy, struct kvc_chunking *chunking);

@@ -167,9 +167,8 @@ enum kvc_status kvc_runner_reserve(struct kvc_runner *runner, uint32_t rows, siz
     return status;
 }
 
-/* Cosine (or sine) rows: angle = position * frequency in float32, then times the attention factor. */
-static void fill_rotation(const struct kvc_rope *rope, const int32_t *positions, const bool *long_factors,
-                          uint32_t rows, bool sine, float *out) {
+void kvc_rope_rows(const struct kvc_rope *rope, const int32_t *positions, const bool *long_factors, uint32_t rows,
+                   bool sine, float *out) {
     const uint32_t half = rope->rotary / 2;
     for (uint32_t i = 0; i < rows; i++) {
         const bool long_row = long_factors && long_factors[i] && rope->long_frequency;
@@ -215,9 +214,9 @@ enum kvc_status kvc_batch_fill(struct kvc_runner *runner, struct kvc_batch *batc
             return kvc_fail(error, KVC_RESOURCE, "runner: no memory for %zu bytes", bytes);
     }
     device->ops->upload(device, at(&batch->tokens, 0, 0), tokens, rows * sizeof(int32_t));
-    fill_rotation(&network->rope, positions, long_factors, rows, false, runner->host_rows);
+    kvc_rope_rows(&network->rope, positions, long_factors, rows, false, runner->host_rows);
     device->ops->upload(device, at(&batch->cosine, 0, 0), runner->host_rows, bytes);
-    fill_rotation(&network->rope, positions, long_factors, rows, true, runner->host_rows);
+    kvc_rope_rows(&network->rope, positions, long_factors, rows, true, runner->host_rows);
     device->ops->upload(device, at(&batch->sine, 0, 0), runner->host_rows, bytes);
     return KVC_OK;
 }
@@ -264,6 +263,7 @@ static void attend_lists(struct kvc_runner *runner, const struct kvc_batch *batc
         if (session->cache.layer[layer].lists.kv_heads != lists)
             continue;
         kvc_cache_appended(&session->cache, layer, parts[i].stored);
+        kvc_places_keep(session, layer, &parts[i]);
         if (parts[i].kind == KVC_ROWS_STEP)
             kvc_select_appended(session, layer);
         runner->reads[i] = kvc_session_select(session, batch, layer, row + parts[i].row, parts[i].row);
@@ -347,6 +347,8 @@ void kvc_runner_layer(struct kvc_runner *runner, struct kvc_batch *batch, uint32
                      &runner->q);
     project_and_turn(runner, batch, row, rows, layer->k, layer->k_bias, layer->k_norm, network->kv_heads,
                      &runner->k_raw, &runner->k);
+    for (size_t i = 0; i < part_count; i++)
+        kvc_places_rotate(parts[i].session, l, &parts[i]);
     ops->linear(device, at(&runner->v, 0, 0), normed, layer->v, layer->v_bias, rows);
     kvc_runner_attend(runner, batch, l, row, parts, part_count);
     ops->linear(device, projected, at(&runner->attended, 0, 0), layer->output, layer->output_bias, rows);

@@ -79,6 +79,10 @@ enum kvc_status kvc_batch_fill(struct kvc_runner *runner, struct kvc_batch *batc
                                struct kvc_error *error);
 void kvc_batch_free(struct kvc_runner *runner, struct kvc_batch *batch);
 
+/* Rows of cosine, or sine, [rows, rotary/2]: angle = position * frequency in float32, then times the attention factor. */
+void kvc_rope_rows(const struct kvc_rope *rope, const int32_t *positions, const bool *long_factors, uint32_t rows,
+                   bool sine, float *out);
+
 /* hidden[row...] = embedding of the batch's tokens. */
 void kvc_runner_embed(struct kvc_runner *runner, struct kvc_batch *batch);
 /* One layer over the batch's rows row..row+rows-1, which the parts cover (part rows count from `row`). Runs each

@@ -15,9 +15,9 @@ void kvc_session_defaults(struct kvc_session_options *options) {
 /* Everything a session makes as it goes, with the kind it is counted under. */
 static void set_kinds(struct kvc_session *session) {
     struct kvc_queries *queries[] = {&session->window, &session->pseudo, &session->probing};
-    struct kvc_room *rooms[] = {&session->read_rank,      &session->read_count, &session->select_scores,
-                                &session->select_weights, &session->alpha,      &session->probe,
-                                &session->probe_now};
+    struct kvc_room *rooms[] = {&session->read_rank,      &session->read_count,    &session->select_scores,
+                                &session->select_weights, &session->alpha,         &session->probe,
+                                &session->probe_now,      &session->places.cosine, &session->places.sine};
     for (size_t i = 0; i < sizeof queries / sizeof *queries; i++) {
         queries[i]->q.kind = queries[i]->maximum.kind = queries[i]->sum.kind = KVC_MEMORY_SCRATCH;
         queries[i]->positions.kind = queries[i]->later.kind = KVC_MEMORY_SCRATCH;
@@ -88,6 +88,8 @@ static enum kvc_status create(struct kvc_runner *runner, const struct kvc_sessio
     if (status == KVC_OK)
         status = kvc_policy_enter(made->policy, g, &made->use, error);
     if (status == KVC_OK)
+        status = kvc_places_check(made->policy, runner->network, g->layers, error);
+    if (status == KVC_OK)
         status = kvc_runner_arena(runner, &format, &arena, error);
     if (status == KVC_OK)
         status = open_layers(made, arena, &format, options->memory_limit, error);
@@ -122,7 +124,7 @@ void kvc_session_close(struct kvc_session *session) {
     if (!session)
         return;
     struct kvc_device *device = session->runner->device;
-    struct kvc_room *rooms[] = {&session->probe, &session->probe_now};
+    struct kvc_room *rooms[] = {&session->probe, &session->probe_now, &session->places.cosine, &session->places.sine};
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
         kvc_room_free(device, rooms[i]);
     free_queries(device, &session->window);
@@ -236,8 +238,9 @@ static enum kvc_status compute_rows(void *user, uint32_t layer, uint32_t row, co
     }
     prompt->done += part->rows;
     /* what is left: of this layer, of those above it, of the chunks to come; less than all where rows were cut */
-    const uint64_t left = (uint64_t)(layers - layer) * session->chunk_rows - row - part->rows +
-                          (session->last_chunk ? 0 : layers * (session->turn - session->chunk_from - session->chunk_rows));
+    const uint64_t left =
+        (uint64_t)(layers - layer) * session->chunk_rows - row - part->rows +
+        (session->last_chunk ? 0 : layers * (session->turn - session->chunk_from - session->chunk_rows));
     if (status == KVC_OK && options && options->progress &&
         options->progress(options->user, prompt->done, prompt->done + left))
         status = kvc_fail(error, KVC_USAGE, "prompt: stopped by the caller");

@@ -30,6 +30,12 @@ struct kvc_recorded {
     size_t count, room;
 };
 
+/* Rows of cosine and sine of ranks, where a method turns keys to their places (places.c). */
+struct kvc_places {
+    struct kvc_room cosine, sine; /* [ranks, rotary/2] */
+    uint64_t ranks;
+};
+
 struct kvc_session {
     struct kvc_engine *engine;
     struct kvc_runner *runner;
@@ -70,6 +76,8 @@ struct kvc_session {
     uint32_t pseudo_offset;
     int32_t *pseudo_tokens;
     bool *touched; /* [layers]: evicted from since its blocks were last looked at */
+
+    struct kvc_places places;
 
     /* decode steps (select.c) */
     struct kvc_select_layer *select; /* [layers] */
@@ -158,6 +166,20 @@ void kvc_select_appended(struct kvc_session *session, uint32_t layer);
 /* Remembers what the step read of the layer: the reads, or all it holds (NULL). */
 enum kvc_status kvc_select_record(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *reads,
                                   struct kvc_error *error);
+
+/* ---- keys at their places in the cache (places.c) ---- */
+
+/* KVC_USAGE where the policy turns keys that it cannot: of a replay (network NULL), of layers with a sliding window. */
+enum kvc_status kvc_places_check(const struct kvc_policy *policy, const struct kvc_network *network, uint32_t layers,
+                                 struct kvc_error *error);
+/* Before `rows` more rows pass. */
+enum kvc_status kvc_places_reserve(struct kvc_session *session, uint64_t rows, struct kvc_error *error);
+/* A part's queries and keys, in runner->q and k, stand at the ranks that they are about to have. */
+void kvc_places_rotate(struct kvc_session *session, uint32_t layer, const struct kvc_part *part);
+/* Its entries have been appended: their keys before rotation are kept. */
+void kvc_places_keep(struct kvc_session *session, uint32_t layer, const struct kvc_part *part);
+/* Ranks have changed. */
+enum kvc_status kvc_places_turn(struct kvc_session *session, uint32_t layer, struct kvc_error *error);
 
 /* ---- the stage object that policy functions get ---- */
 

@@ -226,7 +226,8 @@ enum kvc_status kvc_stage_group(struct kvc_stage *stage, const struct kvc_scores
 
 enum kvc_status kvc_stage_columns(const struct kvc_stage *stage, uint32_t first, uint32_t count, uint32_t *at,
                                   struct kvc_error *error) {
-    const uint32_t all = lists_of(stage)->columns, mine = stage->use ? stage->use->column[stage->layer] : 0;
+    const uint32_t all = kvc_policy_columns(stage->session->policy, stage->layer);
+    const uint32_t mine = stage->use ? stage->use->column[stage->layer] : 0;
     const enum kvc_status status = check_before(stage, error);
     if (status != KVC_OK)
         return status;

@@ -13,15 +13,16 @@ enum kvc_status kvc_session_begin_step(struct kvc_session *session, struct kvc_e
     if (session->tokens >= INT32_MAX)
         return kvc_fail(error, KVC_USAGE, "session: at most %d tokens fit", INT32_MAX);
     for (uint32_t l = 0; l < session->cache.layers; l++) {
-        enum kvc_status status =
-            kvc_cache_reserve(&session->cache, l, 1, kvc_policy_columns(session->policy, l), error);
+        enum kvc_status status = kvc_cache_reserve(
+            &session->cache, l, 1, kvc_policy_all_columns(session->policy, l, session->cache.format.head_size), error);
         if (status == KVC_OK && session->select[l].view.rank)
             status = kvc_select_reserve(session, l, error);
         if (status != KVC_OK)
             return status;
     }
-    session->step++;
-    return KVC_OK;
+    const enum kvc_status status = kvc_places_reserve(session, 1, error);
+    session->step += status == KVC_OK;
+    return status;
 }
 
 void kvc_session_cancel_step(struct kvc_session *session) { session->step--; }

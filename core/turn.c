@@ -99,6 +99,8 @@ enum kvc_status kvc_turn_begin(struct kvc_session *session, uint64_t rows, struc
     enum kvc_status status = set_window(session, (uint32_t)rows, error);
     if (status == KVC_OK && session->probes)
         status = reserve_probe(session, error);
+    if (status == KVC_OK)
+        status = kvc_places_reserve(session, rows, error);
     if (status != KVC_OK)
         return status;
     for (uint32_t l = 0; l < session->cache.layers; l++) {
@@ -316,8 +318,9 @@ enum kvc_status kvc_turn_layer(struct kvc_session *session, const struct kvc_tur
                                struct kvc_error *error) {
     const uint32_t rows = session->chunk_rows, extra = extra_rows(session);
     const uint32_t stored = session->last_chunk ? extra : 0; /* probes leave no entry behind, pseudo rows for a while */
-    enum kvc_status status = kvc_cache_reserve(&session->cache, layer, (uint64_t)rows + stored,
-                                               kvc_policy_columns(session->policy, layer), error);
+    enum kvc_status status =
+        kvc_cache_reserve(&session->cache, layer, (uint64_t)rows + stored,
+                          kvc_policy_all_columns(session->policy, layer, session->cache.format.head_size), error);
     if (status == KVC_OK && session->going) /* positions are not those that ranks would say */
         status = kvc_cache_make_order(&session->cache, layer, error);
     for (uint32_t row = 0; row < rows && status == KVC_OK;) {

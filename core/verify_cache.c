@@ -1,4 +1,5 @@
-/* verify_cache.c - cases of the operations on lists: append, drop, identity, evict, relayout, entries, attention. */
+/* verify_cache.c - cases of the operations on lists: append, drop, identity, evict, keep_keys, turn_keys, relayout,
+ * entries, attention. */
 #include <stdio.h>
 #include <string.h>
 
@@ -98,6 +99,43 @@ static void evict_case(struct kvc_verify *v) {
         kvc_verify_compare_lists(v, &lists);
     kvc_verify_lists_free(v, &lists);
 }
+
+/* keep_keys, or turn_keys with what the columns hold. */
+static void keys_case(struct kvc_verify *v, bool turn) {
+    struct kvc_lists_shape shape = kvc_verify_shape(v, 0, 4, kvc_verify_range(v, 0, 2) > 0);
+    const uint32_t d = shape.head_size, first = kvc_verify_range(v, 0, 2);
+    const uint32_t half = kvc_verify_range(v, d > 1 ? 1 : 0, d / 2);
+    const bool interleaved = kvc_verify_range(v, 0, 1);
+    struct kvc_twin_lists lists;
+    struct kvc_twin k, cosine, sine;
+    uint32_t rows = UINT32_MAX;
+    shape.columns = first + d + kvc_verify_range(v, 0, 1);
+    shape.type = kvc_verify_entry_type(v);
+    kvc_verify_lists(v, &shape, &lists);
+    for (uint32_t h = 0; v->status == KVC_OK && h < shape.kv_heads; h++)
+        rows = lists.count[h] < rows ? lists.count[h] : rows;
+    rows = kvc_verify_range(v, 0, rows < 40 ? rows : 40);
+    kvc_verify_describe(v, ", first %u, rows %u", first, rows);
+    kvc_verify_describe(v, ", half %u, interleaved %u", half, interleaved);
+    k = kvc_verify_twin_values(v, (size_t)rows * shape.kv_heads * d + 1, kvc_verify_flavour(v));
+    cosine = kvc_verify_twin_values(v, (size_t)lists.most * half + 1, KVC_PLAIN);
+    sine = kvc_verify_twin_values(v, (size_t)lists.most * half + 1, KVC_PLAIN);
+    for (int side = 0; side < 2 && v->status == KVC_OK; side++) {
+        const struct kvc_ops *ops = v->device[side]->ops;
+        if (turn)
+            ops->turn_keys(v->device[side], &lists.lists[side], first, kvc_verify_span(cosine, side),
+                           kvc_verify_span(sine, side), 2 * half, interleaved);
+        else
+            ops->keep_keys(v->device[side], &lists.lists[side], first, kvc_verify_span(k, side), rows);
+        v->status = ops->sync(v->device[side], &v->error);
+    }
+    if (v->status == KVC_OK)
+        kvc_verify_compare_lists(v, &lists);
+    kvc_verify_lists_free(v, &lists);
+}
+
+static void keep_keys_case(struct kvc_verify *v) { keys_case(v, false); }
+static void turn_keys_case(struct kvc_verify *v) { keys_case(v, true); }
 
 /* The lists again with other numbers of slots per head: dst's buffers, and the blocks it has more than src. */
 static bool make_destination(struct kvc_verify *v, const struct kvc_twin_lists *src, bool ordered,
@@ -262,6 +300,8 @@ static void attention_case(struct kvc_verify *v) {
 }
 
 const struct kvc_verify_operation kvc_verify_cache[] = {
-    {"append", append_case, 8},     {"drop", drop_case, 2},   {"attention", attention_case, 50},
-    {"identity", identity_case, 2}, {"evict", evict_case, 6}, {"relayout", relayout_case, 6},
-    {"entries", entries_case, 2},   {NULL, NULL, 0}};
+    {"append", append_case, 8},        {"drop", drop_case, 2},
+    {"attention", attention_case, 50}, {"identity", identity_case, 2},
+    {"evict", evict_case, 6},          {"relayout", relayout_case, 6},
+    {"keep_keys", keep_keys_case, 4},  {"turn_keys", turn_keys_case, 8},
+    {"entries", entries_case, 2},      {NULL, NULL, 0}};

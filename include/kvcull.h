@@ -488,6 +488,7 @@ struct kvc_policy_class {
     uint32_t (*surplus)(const struct kvc_values *values); /* entries held above the budget between decode evictions,
                                                              so that room is made once; NULL: 1 */
     bool (*per_head)(const struct kvc_values *values);    /* a list of entries for every query head; NULL: no */
+    bool (*turns)(const struct kvc_values *values);       /* keys are turned to their places in the cache; NULL: no */
     /* Most entries a head holds after prompt (steps 0) or after so many decode steps; for "will it fit". */
     uint64_t (*bound)(const struct kvc_values *values, uint64_t prompt, uint64_t steps);
     /* The method's formulas, for `kvcull bench`: entries of a head, in the mean over the layer's heads, after the prompt

@@ -12,11 +12,6 @@ static const struct kvc_option options[] = {
     {"floor", KVC_OPTION_REAL, "0.2", 0, 1, NULL, "the share of the budget that every head has whatever its scores"},
     {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
 
-/* The mean over the heads, which is what their sum needs. */
-static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
-    return kvc_window_budget(values, prompt) + steps;
-}
-
 static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const uint64_t budget = kvc_window_budget(values, info->held);
@@ -65,6 +60,6 @@ const struct kvc_policy_class kvc_policy_adakv = {
     .options = options,
     .check = kvc_check_window,
     .queries = kvc_window_queries,
-    .bound = bound,
+    .bound = kvc_window_bound, /* in the mean over the heads, which is what their sum needs */
     .ragged = KVC_RAGGED_HEADS,
     .prompt = prompt};

@@ -45,6 +45,10 @@ enum kvc_pooling kvc_pooling_of(const struct kvc_values *values) {
     return strcmp(kvc_value_text(values, "pooling"), "avg") ? KVC_POOL_MAX : KVC_POOL_AVERAGE;
 }
 
+bool kvc_positions_in_cache(const struct kvc_values *values) {
+    return !strcmp(kvc_value_text(values, "positions"), "cache");
+}
+
 /* -1: half; -2: neither that nor a number. */
 static int64_t recent_of(const struct kvc_values *values) {
     const char *text = kvc_value_text(values, "recent");

@@ -42,11 +42,6 @@ static uint32_t columns(const struct kvc_values *values) {
     return 1; /* the entry's score: earlier layers shrink again when a later one has been seen */
 }
 
-/* The mean over the layers, which is what their sum needs. */
-static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
-    return kvc_window_budget(values, prompt) + steps;
-}
-
 /* `amount` goes evenly to the layers below their cap, the remainder from the lowest on. */
 static void give(struct cake_layer *layer, uint32_t n, uint64_t amount) {
     uint64_t receivers = 0, each, more;
@@ -187,6 +182,6 @@ const struct kvc_policy_class kvc_policy_cake = {
     .close = free,
     .queries = kvc_window_queries,
     .columns = columns,
-    .bound = bound,
+    .bound = kvc_window_bound, /* in the mean over the layers, as their sum */
     .ragged = KVC_RAGGED_LAYERS,
     .prompt = prompt};

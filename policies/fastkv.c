@@ -43,10 +43,6 @@ static enum kvc_status check_model(const struct kvc_values *values, const struct
     return KVC_OK;
 }
 
-static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
-    return kvc_window_budget(values, prompt) + steps;
-}
-
 static uint64_t going(const struct kvc_values *values, const struct kvc_place *place, uint64_t rows) {
     const uint64_t tsp = (uint64_t)kvc_value_int(values, "tsp");
     return place->layer == tsp_layer(values, place->layers) && rows > tsp ? tsp : rows;
@@ -145,8 +141,7 @@ static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *
     const enum kvc_status status = make_scores(stage, values, window, &scores, error);
     if (status != KVC_OK)
         return status;
-    const struct kvc_keep keep = {
-        .tail = window, .top = budget - window, .limit = budget, .recent = INT64_MAX, .scores = scores};
+    const struct kvc_keep keep = kvc_window_rule(budget, window, scores);
     return kvc_stage_keep(stage, &keep, error);
 }
 
@@ -173,7 +168,7 @@ const struct kvc_policy_class kvc_policy_fastkv = {
     .check = check,
     .check_model = check_model,
     .queries = kvc_window_queries,
-    .bound = bound,
+    .bound = kvc_window_bound,
     .going = going,
     .propagate = propagate,
     .prompt = prompt};

@@ -9,6 +9,7 @@ static const struct kvc_option options[] = {
     {"span", KVC_OPTION_INT, "16", 1, 1 << 20, NULL, "layers that keep the same token"},
     {"overlap", KVC_OPTION_INT, "0", 0, 1 << 20, NULL, "of these, shared with the next rung; below span"},
     {"sinks", KVC_OPTION_INT, "128", 0, KVC_BUDGET_MOST, NULL, "first entries that always stay"},
+    KVC_POSITIONS_OPTION,
     {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
 
 /* Of a block of `block` neighbouring entries a layer keeps `stay`; which ones differs from layer to layer. */
@@ -198,9 +199,10 @@ const struct kvc_policy_class kvc_policy_lacache = {
     .formula = "wb = 1 + ceil((L - span) / (span - overlap)), wa = min(ceil(span / (span - overlap)), wb); above "
                "B + floor((wb - wa) / 2) entries, layer l keeps of each block of wb entries the wa from "
                "l mod (wb - wa + 1) on, beginning behind what has been thinned before and never within the sinks",
-    .memory = "B entries in the mean over the layers, at most B + floor((wb - wa) / 2) (one more within a decode step)",
+    .memory = "B entries in the mean over the layers, at most B + floor((wb - wa) / 2) (one more within a decode step); with "
+              "positions=cache d float32 more per entry and KV head",
     .traffic = "about B entries per generated token",
-    .differences = "keys stay at their original positions; L and l count the layers the method acts on; the thinning "
+    .differences = "keys stay at their original positions, unless positions=cache; L and l count the layers the method acts on; the thinning "
                    "goes by each head's own entries",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
@@ -208,6 +210,7 @@ const struct kvc_policy_class kvc_policy_lacache = {
     .check_model = check_model,
     .open = open_state,
     .close = free,
+    .turns = kvc_positions_in_cache,
     .bound = bound,
     .entries = entries,
     .prompt = evict,

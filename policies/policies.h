@@ -52,6 +52,15 @@ uint64_t kvc_budget(const struct kvc_values *values, uint64_t held, uint64_t par
 /* An odd `kernel`; and `pooling` as the stage functions want it (METHODS rule 6). */
 enum kvc_status kvc_check_kernel(const struct kvc_values *values, struct kvc_error *error);
 enum kvc_pooling kvc_pooling_of(const struct kvc_values *values);
+/* ---- where keys stand: at their positions in the text, or turned to their places in the cache ---- */
+
+#define KVC_POSITIONS_OPTION                                                                                           \
+    {                                                                                                                  \
+        "positions", KVC_OPTION_CHOICE, "original", 0, 0, "original|cache",                                            \
+            "where keys stand: at their positions in the text, or at their places in the cache"                        \
+    }
+bool kvc_positions_in_cache(const struct kvc_values *values);
+
 /* ---- the newest entries that never go, of methods that evict by score ---- */
 
 #define KVC_RECENT_OPTION                                                                                              \
@@ -86,6 +95,13 @@ uint32_t kvc_window_queries(const struct kvc_values *values);
 uint64_t kvc_window_budget(const struct kvc_values *values, uint64_t held); /* above the window */
 /* The window's rows of this turn. */
 uint32_t kvc_window_rows(const struct kvc_values *values, const struct kvc_stage_info *info);
+/* The budget and what comes, for `bound`. */
+uint64_t kvc_window_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps);
+/* The top of what is older than the window, by scores, and the window: so many entries. */
+struct kvc_keep kvc_window_rule(uint64_t entries, uint32_t window, const struct kvc_scores *scores);
+/* snapkv's prompt stage for so many entries. */
+enum kvc_status kvc_window_evict(struct kvc_stage *stage, const struct kvc_values *values, uint64_t entries,
+                                 struct kvc_error *error);
 /* Window mass of the last `rows` queries, pooled over what is older. */
 enum kvc_status kvc_window_scores(struct kvc_stage *stage, const struct kvc_values *values, uint32_t rows,
                                   struct kvc_scores **scores, struct kvc_error *error);

@@ -39,24 +39,10 @@ static double entries(const struct kvc_values *values, const struct kvc_place *p
     return (double)(kept_by(values, prompt, window < prompt ? window : prompt, place->acting, place->actings) + steps);
 }
 
-/* The mean over the layers, which is what their sum needs. */
-static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
-    return kvc_window_budget(values, prompt) + steps;
-}
-
 static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
-    const uint32_t window = kvc_window_rows(values, info);
-    const uint64_t budget = kept_by(values, info->held, window, info->acting, info->actings);
-    if (info->entries <= budget)
-        return KVC_OK;
-    struct kvc_scores *scores;
-    const enum kvc_status status = kvc_window_scores(stage, values, window, &scores, error);
-    if (status != KVC_OK)
-        return status;
-    const struct kvc_keep keep = {
-        .tail = window, .top = budget - window, .limit = budget, .recent = INT64_MAX, .scores = scores};
-    return kvc_stage_keep(stage, &keep, error);
+    const uint64_t budget = kept_by(values, info->held, kvc_window_rows(values, info), info->acting, info->actings);
+    return kvc_window_evict(stage, values, budget, error);
 }
 
 const struct kvc_policy_class kvc_policy_pyramidkv = {
@@ -77,6 +63,6 @@ const struct kvc_policy_class kvc_policy_pyramidkv = {
     .options = options,
     .check = kvc_check_window,
     .queries = kvc_window_queries,
-    .bound = bound,
+    .bound = kvc_window_bound, /* in the mean over the layers, as their sum */
     .entries = entries,
     .prompt = prompt};

@@ -56,8 +56,7 @@ static enum kvc_status filter(struct kvc_stage *stage, const struct kvc_values *
     const enum kvc_status status = kvc_window_scores(stage, values, window, &scores, error);
     if (status != KVC_OK)
         return status;
-    const struct kvc_keep keep = {
-        .tail = window, .top = kept - window, .limit = kept, .recent = INT64_MAX, .scores = scores};
+    const struct kvc_keep keep = kvc_window_rule(kept, window, scores);
     return view ? kvc_stage_view(stage, &keep, error) : kvc_stage_keep(stage, &keep, error);
 }
 

@@ -13,23 +13,8 @@ static const struct kvc_option options[] = {
 
 static bool per_head(const struct kvc_values *values) { return !strcmp(kvc_value_text(values, "per"), "head"); }
 
-static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
-    return kvc_window_budget(values, prompt) + steps;
-}
-
 static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
-    const struct kvc_stage_info *info = kvc_stage_info(stage);
-    const uint64_t budget = kvc_window_budget(values, info->held);
-    if (info->entries <= budget)
-        return KVC_OK;
-    const uint32_t window = kvc_window_rows(values, info);
-    struct kvc_scores *scores;
-    const enum kvc_status status = kvc_window_scores(stage, values, window, &scores, error);
-    if (status != KVC_OK)
-        return status;
-    const struct kvc_keep keep = {
-        .tail = window, .top = budget - window, .limit = budget, .recent = INT64_MAX, .scores = scores};
-    return kvc_stage_keep(stage, &keep, error);
+    return kvc_window_evict(stage, values, kvc_window_budget(values, kvc_stage_info(stage)->held), error);
 }
 
 const struct kvc_policy_class kvc_policy_snapkv = {
@@ -49,5 +34,5 @@ const struct kvc_policy_class kvc_policy_snapkv = {
     .check = kvc_check_window,
     .queries = kvc_window_queries,
     .per_head = per_head,
-    .bound = bound,
+    .bound = kvc_window_bound,
     .prompt = prompt};

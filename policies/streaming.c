@@ -6,6 +6,7 @@
 static const struct kvc_option options[] = {
     {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, "entries kept per KV head, sinks included"},
     {"sinks", KVC_OPTION_INT, "4", 0, KVC_BUDGET_MOST, NULL, "first entries that always stay"},
+    KVC_POSITIONS_OPTION,
     {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
 
 static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
@@ -36,13 +37,15 @@ const struct kvc_policy_class kvc_policy_streaming = {
     .idea =
         "Attention puts much of its weight on the first few tokens whatever they say. Keeping those beside a window "
         "of the newest entries keeps a model stable over any length; what lies between is forgotten.",
-    .formula = "kept = the first `sinks` entries and the B - sinks of highest position",
-    .memory = "B entries (B + 1 within a decode step)",
+    .formula = "kept = the first `sinks` entries and the B - sinks of highest position; with positions=cache the entry of "
+               "rank r has the key of a token at position r, and the query stands at the rank of its own entry",
+    .memory = "B entries (B + 1 within a decode step); with positions=cache d float32 more per entry and KV head",
     .traffic = "B + 1 entries per generated token",
-    .differences = "keys stay at their original positions",
+    .differences = "keys stay at their original positions, unless positions=cache",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .check = check,
+    .turns = kvc_positions_in_cache,
     .bound = bound,
     .prompt = evict,
     .decode = evict};

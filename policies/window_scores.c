@@ -29,3 +29,26 @@ enum kvc_status kvc_window_scores(struct kvc_stage *stage, const struct kvc_valu
                                 error);
     return status;
 }
+
+uint64_t kvc_window_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+    return kvc_window_budget(values, prompt) + steps;
+}
+
+struct kvc_keep kvc_window_rule(uint64_t entries, uint32_t window, const struct kvc_scores *scores) {
+    return (struct kvc_keep){
+        .tail = window, .top = entries - window, .limit = entries, .recent = INT64_MAX, .scores = scores};
+}
+
+enum kvc_status kvc_window_evict(struct kvc_stage *stage, const struct kvc_values *values, uint64_t entries,
+                                 struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const uint32_t window = kvc_window_rows(values, info);
+    struct kvc_scores *scores;
+    if (info->entries <= entries)
+        return KVC_OK;
+    const enum kvc_status status = kvc_window_scores(stage, values, window, &scores, error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_keep keep = kvc_window_rule(entries, window, scores);
+    return kvc_stage_keep(stage, &keep, error);
+}

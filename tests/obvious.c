@@ -71,7 +71,7 @@ void free_tensors(struct tensors *t) {
 
 /* ---- the obvious code ---- */
 
-static void store(enum kvc_type type, const float *from, float *to, uint32_t d) {
+void obvious_store(enum kvc_type type, const float *from, float *to, uint32_t d) {
     for (uint32_t c = 0; c < d; c++)
         to[c] = type == KVC_F16 ? kvc_f16_to_f32(kvc_f16_store(from[c])) : from[c];
     if (type != KVC_Q8_0)
@@ -87,7 +87,7 @@ static void store(enum kvc_type type, const float *from, float *to, uint32_t d) 
     }
 }
 
-static float dot(const float *a, const float *b, uint32_t n) {
+float obvious_dot(const float *a, const float *b, uint32_t n) {
     float lane[32] = {0};
     for (uint32_t k = 0; k < n; k++)
         lane[k % 32] = fmaf(a[k], b[k], lane[k % 32]);
@@ -97,8 +97,9 @@ static float dot(const float *a, const float *b, uint32_t n) {
     return lane[0];
 }
 
-/* Weights a[j] and logits s[j] of one query over the first n entries, and its output when out is not NULL. */
-void attend(const struct entry *entries, uint32_t n, const float *q, uint32_t d, float *s, float *a, float *out) {
+/* All of them are read. */
+static void attend_to(const struct entry *entries, uint32_t n, const float *q, uint32_t d, float *s, float *a,
+                      float *out) {
     const float scale = (float)(1.0 / sqrt((double)d));
     float m[64], l[64], M = 0, L = 0;
     const uint32_t tiles = (n + 255) / 256;
@@ -109,7 +110,7 @@ void attend(const struct entry *entries, uint32_t n, const float *q, uint32_t d,
         const uint32_t first = 256 * t, end = first + 256 < n ? first + 256 : n;
         float lane[32] = {0};
         for (uint32_t j = first; j < end; j++) {
-            s[j] = dot(q, entries[j].k, d) * scale;
+            s[j] = obvious_dot(q, entries[j].k, d) * scale;
             if (j == first || s[j] > m[t])
                 m[t] = s[j];
         }
@@ -138,6 +139,22 @@ void attend(const struct entry *entries, uint32_t n, const float *q, uint32_t d,
     for (uint32_t c = 0; out && c < d; c++)
         out[c] = sum[c] / L;
     free(o);
+}
+
+void attend(const struct entry *entries, uint32_t n, const float *q, uint32_t d, float *s, float *a, float *out) {
+    struct entry *read = malloc(n * sizeof *read);
+    uint32_t count = 0;
+    assert_non_null(read);
+    for (uint32_t j = 0; j < n; j++)
+        if (!entries[j].unread)
+            read[count++] = entries[j];
+    attend_to(read, count, q, d, s, a, out);
+    for (uint32_t j = n; j-- > 0;) { /* from the last, so that nothing is overwritten before it has moved */
+        count -= !entries[j].unread;
+        s[j] = entries[j].unread ? 0 : s[count];
+        a[j] = entries[j].unread ? 0 : a[count];
+    }
+    free(read);
 }
 
 void group_row(const struct tensors *t, const struct head *head, uint32_t l, uint32_t h, uint32_t position, uint32_t n,
@@ -308,8 +325,8 @@ void append(struct head *head, const struct tensors *t, enum kvc_type type, uint
     e->weight = e->v + t->d;
     e->low = e->weight + t->rows;
     const uint32_t kv_head = h * t->kv_heads / t->lists;
-    store(type, t->k + kv_at(t, l, row, kv_head), e->k, t->d);
-    store(type, t->v + kv_at(t, l, row, kv_head), e->v, t->d);
+    obvious_store(type, t->k + kv_at(t, l, row, kv_head), e->k, t->d);
+    obvious_store(type, t->v + kv_at(t, l, row, kv_head), e->v, t->d);
 }
 
 /* The budget of one stage, of a head that held so many entries when the last prompt was in. */

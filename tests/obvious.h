@@ -29,6 +29,7 @@ struct entry {
     float *weight;    /* [rows] by query position: the group's summed weight; and in how many heads it was low */
     float *low;
     bool hidden; /* rocketkv-mt: not to be chosen in this turn */
+    bool unread; /* in the step under way: a select method passed it over */
 };
 
 struct head { /* one list of entries of one layer */
@@ -59,7 +60,11 @@ struct plan { /* one method, as its options say */
     uint32_t share; /* percent of what is held, in place of the budgets; 0: none */
 };
 
-/* Weights a[j] and logits s[j] of one query over the first n entries, and its output when out is not NULL. */
+/* x [d] as a cache of the type gives it back; the 32-lane dot product. */
+void obvious_store(enum kvc_type type, const float *from, float *to, uint32_t d);
+float obvious_dot(const float *a, const float *b, uint32_t n);
+/* Weights a[j] and logits s[j] of one query over the first n entries, 0 of those it did not read, and its output when
+ * out is not NULL. */
 void attend(const struct entry *entries, uint32_t n, const float *q, uint32_t d, float *s, float *a, float *out);
 /* Row `row` of the tensors as the head's newest entry, as a cache of the type stores it. */
 void append(struct head *head, const struct tensors *t, enum kvc_type type, uint32_t l, uint32_t h, uint32_t row);

@@ -87,7 +87,8 @@ static void softmax(float *x, uint32_t n) {
         x[j] = kvc_exp(x[j] - M) / L;
 }
 
-/* The query at `position` sees the first n entries of list h: weight is the group's sum, low says that it has looked. */
+/* The query at `position` sees the first n entries of list h: weight is the group's sum, low says that it has looked.
+ */
 static void add_query(const struct moment *m, const struct mass_plan *plan, uint32_t h, uint32_t position, uint32_t n,
                       float tau) {
     const uint32_t group = m->t->heads / m->t->lists, d = m->t->d;
@@ -96,9 +97,13 @@ static void add_query(const struct moment *m, const struct mass_plan *plan, uint
     for (uint32_t g = h * group; g < (h + 1) * group; g++) {
         attend(head->entries, n, q_row(m->t, m->layer, position) + (size_t)g * d, d, s, a, NULL);
         if (plan->noise) {
+            uint32_t read = 0;
             for (uint32_t j = 0; j < n; j++)
-                a[j] = (s[j] + noise_of(plan, m->layer, g, head->entries[j].position)) / tau;
-            softmax(a, n);
+                if (!head->entries[j].unread)
+                    a[read++] = (s[j] + noise_of(plan, m->layer, g, head->entries[j].position)) / tau;
+            softmax(a, read);
+            for (uint32_t j = n; j-- > 0;)
+                a[j] = head->entries[j].unread ? 0 : a[--read];
         }
         for (uint32_t j = 0; j < n; j++)
             row[j] += a[j];

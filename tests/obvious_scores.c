@@ -107,12 +107,15 @@ static void look(const struct moment *m, uint32_t h, uint32_t position, uint32_t
     const uint32_t group = m->t->heads / m->t->lists, d = m->t->d;
     struct head *head = &m->heads[h];
     float *s = malloc(n * sizeof *s), *a = malloc(n * sizeof *a);
+    uint32_t read = 0;
     assert_true(s && a);
+    for (uint32_t j = 0; j < n; j++)
+        read += !head->entries[j].unread;
     for (uint32_t g = 0; g < group; g++) {
         attend(head->entries, n, q_row(m->t, m->layer, position) + (size_t)(h * group + g) * d, d, s, a, NULL);
         for (uint32_t j = 0; j < n; j++) {
             head->entries[j].weight[position] += a[j];
-            head->entries[j].low[position] += a[j] < 1.0f / (float)n;
+            head->entries[j].low[position] += !head->entries[j].unread && a[j] < 1.0f / (float)read;
         }
     }
     free(s);
@@ -244,6 +247,21 @@ void obvious_duo(const struct moment *m, const void *p) {
 }
 
 /* ---- several methods ---- */
+
+/* plan: uint32_t, the budget. */
+void obvious_tova(const struct moment *m, const void *plan) {
+    const uint32_t budget = *(const uint32_t *)plan;
+    for (uint32_t h = 0; h < m->t->lists; h++) {
+        struct head *head = &m->heads[h];
+        const uint32_t n = head->count;
+        float *score = calloc(n, sizeof *score);
+        assert_non_null(score);
+        group_row(m->t, head, m->layer, h, m->now - 1, n, false, score);
+        if (n > budget)
+            keep_top(head, score, budget - 1, 1);
+        free(score);
+    }
+}
 
 void parts_prompt(const struct moment *m, const void *p) {
     const struct parts *parts = p;

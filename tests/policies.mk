@@ -11,12 +11,13 @@ tests_test_methods_scores_SOURCES = tests/test_methods_scores.c tests/obvious_sc
 tests_test_methods_scores_LDADD = $(KVC_TEST_LIBS)
 
 check_PROGRAMS += tests/test_methods_rows
-tests_test_methods_rows_SOURCES = tests/test_methods_rows.c $(KVC_SIDE_BY_SIDE)
+tests_test_methods_rows_SOURCES = tests/test_methods_rows.c tests/obvious_scores.c tests/obvious_scores.h \
+	$(KVC_SIDE_BY_SIDE)
 tests_test_methods_rows_LDADD = $(KVC_TEST_LIBS)
 
 check_PROGRAMS += tests/test_methods_select
-tests_test_methods_select_SOURCES = tests/test_methods_select.c tests/obvious_scores.c tests/obvious_scores.h \
-	$(KVC_SIDE_BY_SIDE)
+tests_test_methods_select_SOURCES = tests/test_methods_select.c tests/obvious_select.c tests/obvious_select.h \
+	tests/obvious_scores.c tests/obvious_scores.h $(KVC_SIDE_BY_SIDE)
 tests_test_methods_select_LDADD = $(KVC_TEST_LIBS)
 
 check_PROGRAMS += tests/test_policy
@@ -44,3 +45,13 @@ tests_test_fastkv_LDADD = $(KVC_TEST_LIBS)
 check_PROGRAMS += tests/test_formula
 tests_test_formula_SOURCES = tests/test_formula.c tests/obvious.c tests/obvious.h tests/check.h
 tests_test_formula_LDADD = $(KVC_TEST_LIBS)
+
+check_PROGRAMS += tests/test_places
+tests_test_places_SOURCES = tests/test_places.c tests/obvious_scores.c tests/obvious_scores.h tests/obvious.c \
+	tests/obvious.h tests/check.h
+tests_test_places_LDADD = $(KVC_TEST_LIBS) -lm
+
+check_PROGRAMS += tests/test_methods_reads
+tests_test_methods_reads_SOURCES = tests/test_methods_reads.c tests/obvious_select.c tests/obvious_select.h \
+	tests/obvious_mass.c tests/obvious_mass.h tests/obvious_scores.c tests/obvious_scores.h $(KVC_SIDE_BY_SIDE)
+tests_test_methods_reads_LDADD = $(KVC_TEST_LIBS)

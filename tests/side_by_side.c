@@ -124,7 +124,7 @@ static void prompt_both(struct both *both, uint32_t from, uint32_t rows) {
 static void compare_choice(struct both *both, uint32_t l, uint32_t h, uint32_t row, uint32_t step) {
     const struct tensors *t = both->t;
     const struct moment moment = {t, both->heads + (size_t)l * t->lists, l, row + 1, 0, step};
-    const struct head *head = &moment.heads[h];
+    struct head *head = &moment.heads[h];
     const uint32_t group = t->heads / t->lists, n = head->count;
     struct head chosen = {.entries = calloc(n, sizeof(struct entry))};
     bool *read = calloc(n, sizeof *read);
@@ -136,8 +136,8 @@ static void compare_choice(struct both *both, uint32_t l, uint32_t h, uint32_t r
     for (uint32_t j = 0; j < n; j++)
         if (read[j])
             chosen.entries[chosen.count++] = head->entries[j];
-    assert_int_equal(
-        kvc_session_reads(kvc_replay_session(both->replay), l, h, positions, t->rows, &count, NULL), KVC_OK);
+    assert_int_equal(kvc_session_reads(kvc_replay_session(both->replay), l, h, positions, t->rows, &count, NULL),
+                     KVC_OK);
     bool same = count == chosen.count;
     for (uint32_t j = 0; same && j < count; j++)
         same = positions[j] == chosen.entries[j].position;
@@ -158,6 +158,8 @@ static void compare_choice(struct both *both, uint32_t l, uint32_t h, uint32_t r
         if (memcmp(out, both->out + at, t->d * sizeof *out))
             fail_msg("%s: layer %u head %u step %u: other output", both->what, l, h * group + g, step);
     }
+    for (uint32_t j = 0; j < n; j++) /* for what the decode stage sees */
+        head->entries[j].unread = !read[j];
     free(chosen.entries);
     free(read);
     free(positions);
@@ -181,6 +183,9 @@ static void step_both(struct both *both, uint32_t row, uint32_t step) {
         for (uint32_t h = 0; h < t->lists && both->side->select; h++)
             compare_choice(both, l, h, row, step);
         call(both, both->side->step, l, row + 1, 0, step);
+        for (uint32_t h = 0; h < t->lists; h++)
+            for (uint32_t j = 0; j < both->heads[l * t->lists + h].count; j++)
+                both->heads[l * t->lists + h].entries[j].unread = false;
         compare_lists(kvc_replay_session(both->replay), both->heads, t, l, both->what);
     }
 }

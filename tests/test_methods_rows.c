@@ -1,5 +1,6 @@
 /* test_methods_rows.c - methods that add rows to a prompt: dapq's pseudo rows and take's probes, beside obvious code;
  * and tova. */
+#include "tests/obvious_scores.h"
 #include "tests/side_by_side.h"
 
 #include <math.h>
@@ -379,28 +380,6 @@ static void test_take(void **state) {
 }
 
 /* ---- tova ---- */
-
-static void obvious_tova(const struct moment *m, const void *plan) {
-    const uint32_t budget = *(const uint32_t *)plan;
-    for (uint32_t h = 0; h < m->t->lists; h++) {
-        struct head *head = &m->heads[h];
-        if (head->count <= budget)
-            continue;
-        const uint32_t n = head->count;
-        float *score = calloc(n, sizeof *score);
-        bool *candidate = malloc(n), *kept = calloc(n, 1);
-        assert_true(score && candidate && kept);
-        add_weights(m->t, head, h, q_row(m->t, m->layer, m->now - 1), n, n, score);
-        memset(candidate, 1, n);
-        candidate[n - 1] = false;
-        kept[n - 1] = true;
-        mark_top(score, candidate, n, budget - 1, kept);
-        remove_unkept(head, kept);
-        free(score);
-        free(candidate);
-        free(kept);
-    }
-}
 
 static void test_tova(void **state) {
     static const uint32_t budgets[] = {2, 40};

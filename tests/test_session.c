@@ -30,7 +30,8 @@ static const char *const policies[] = {"full",
                                        "morphkv:budget=50",
                                        "morphkv:budget=50,every=4,fusion=max",
                                        "morphkv:budget=50,scores=logits,skip_layers=1",
-                                       "snapkv:budget=50+morphkv:budget=45"};
+                                       "snapkv:budget=50+morphkv:budget=45",
+                                       "streaming:budget=50,positions=cache"};
 enum { POLICIES = sizeof policies / sizeof *policies };
 static size_t after(size_t p) { return p + (kvc_test_thinned() ? 4 : 1); } /* the case to try next */
 

@@ -124,6 +124,61 @@ KVC_GROUP_KERNEL(evict)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL kvc_u32 *spare, KVC_
         l_count[h] = kept;
 }
 
+/* Grid: channels of the newest `rows` entries, heads. */
+KVC_KERNEL(keep_keys)(KVC_LISTS(l), kvc_u32 first, KVC_SPAN(const float, k), kvc_u32 rows, kvc_u32 kv_heads,
+                      kvc_u32 d) {
+    kvc_u64 i = KVC_GLOBAL_ID(), h = KVC_GROUP_ID(1), row = i / d;
+    KVC_OPEN_HEAD(head, l, h);
+    if (row >= rows)
+        return;
+    kvc_head_column(&head, first + (kvc_u32)(i % d))[kvc_head_slot(&head, head.count - rows + (kvc_u32)row)] =
+        k_buffer[k_offset + (row * kv_heads + h) * d + i % d];
+}
+
+/* Grid: pairs of channels of the head's most entries, heads. A work-item a pair, or two channels behind the rotary ones.
+ * turned: d values for each rank. */
+KVC_KERNEL(turn_rows)(KVC_LISTS(l), kvc_u32 first, KVC_SPAN(const float, cosine), KVC_SPAN(const float, sine),
+                      KVC_GLOBAL float *turned, kvc_u32 d, kvc_u32 rotary, kvc_u32 interleaved) {
+    kvc_u32 pairs = (d + 1) / 2, half_size = rotary / 2, slot;
+    kvc_u64 id = KVC_GLOBAL_ID(), rank = id / pairs;
+    kvc_u32 i = (kvc_u32)(id % pairs), from0, from1;
+    KVC_GLOBAL float *y;
+    KVC_OPEN_HEAD(head, l, KVC_GROUP_ID(1));
+    if (rank >= head.count)
+        return;
+    slot = kvc_head_slot(&head, (kvc_u32)rank);
+    y = turned + (head.base + rank) * d;
+    from0 = i < half_size && !interleaved ? i : 2 * i;
+    from1 = i < half_size && !interleaved ? i + half_size : 2 * i + 1;
+    float x0 = kvc_head_column(&head, first + from0)[slot];
+    float x1 = from1 < d ? kvc_head_column(&head, first + from1)[slot] : 0.0f;
+    if (i < half_size) {
+        float c = cosine_buffer[cosine_offset + rank * half_size + i];
+        float s = sine_buffer[sine_offset + rank * half_size + i];
+        y[i] = kvc_fma(-x1, s, x0 * c);
+        y[i + half_size] = kvc_fma(x0, s, x1 * c);
+        return;
+    }
+    y[from0] = x0;
+    if (from1 < d)
+        y[from1] = x1;
+}
+
+/* Grid: groups of 16 ranks each, heads. */
+KVC_GROUP_KERNEL(store_keys)(KVC_LISTS(l), KVC_ARENA, KVC_GLOBAL const float *turned, KVC_GLOBAL kvc_u32 *notes) {
+    kvc_u32 saturated = 0;
+    KVC_OPEN_ARENA(arena);
+    KVC_OPEN_HEAD(head, l, KVC_GROUP_ID(1));
+    for (kvc_u32 i = 0; i < 16; i++) {
+        kvc_u32 rank = KVC_GROUP_ID(0) * 16 + i;
+        if (rank < head.count)
+            saturated += kvc_store_entry(&arena, kvc_head_key(&arena, &head, kvc_head_slot(&head, rank)),
+                                         turned + (kvc_u64)(head.base + rank) * head_size);
+    }
+    if (saturated)
+        KVC_ADD_GLOBAL(notes + KVC_NOTE_SATURATED, saturated);
+}
+
 KVC_DEVICE void kvc_copy_entry(const struct kvc_arena_view *arena, KVC_GLOBAL kvc_u8 *to,
                                KVC_GLOBAL const kvc_u8 *from) {
     for (kvc_u32 i = 0; i < arena->row_bytes; i++) {

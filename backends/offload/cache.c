@@ -1,4 +1,5 @@
-/* cache.c - changing lists: append, drop, identity, evict, relayout; and reading them: entries. */
+/* cache.c - changing lists: append, drop, identity, evict, keep_keys, turn_keys, relayout; and reading them: entries.
+ */
 #include "backends/offload/offload.h"
 
 static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_offload *)device; }
@@ -50,6 +51,44 @@ static void evict(struct kvc_device *device, struct kvc_lists *lists, const stru
     kvc_launch_groups(of(device), &launch, lists->kv_heads, 1, 1);
 }
 
+static void keep_keys(struct kvc_device *device, const struct kvc_lists *lists, uint32_t first, struct kvc_span k,
+                      uint32_t rows) {
+    struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_keep_keys);
+    if (rows == 0)
+        return;
+    kvc_launch_lists(&launch, lists);
+    kvc_launch_word(&launch, first);
+    kvc_launch_span(&launch, k);
+    kvc_launch_word(&launch, rows);
+    kvc_launch_word(&launch, lists->kv_heads);
+    kvc_launch_word(&launch, lists->format.head_size);
+    kvc_launch_items(of(device), &launch, (uint64_t)rows * lists->format.head_size, lists->kv_heads, 1);
+}
+
+static void turn_keys(struct kvc_device *device, const struct kvc_lists *lists, uint32_t first, struct kvc_span cosine,
+                      struct kvc_span sine, uint32_t rotary, bool interleaved) {
+    const uint64_t d = lists->format.head_size, most = kvc_offload_most_slots(lists);
+    struct kvc_buffer *spare = kvc_offload_spare(of(device), lists->host_base[lists->kv_heads] * d * sizeof(float));
+    struct kvc_launch turn = kvc_launch_of(KVC_KERNEL_turn_rows), store = kvc_launch_of(KVC_KERNEL_store_keys);
+    if (!spare || most == 0)
+        return;
+    kvc_launch_lists(&turn, lists);
+    kvc_launch_word(&turn, first);
+    kvc_launch_span(&turn, cosine);
+    kvc_launch_span(&turn, sine);
+    kvc_launch_buffer(&turn, spare);
+    kvc_launch_word(&turn, lists->format.head_size);
+    kvc_launch_word(&turn, rotary);
+    kvc_launch_word(&turn, interleaved);
+    kvc_launch_items(of(device), &turn, most * ((d + 1) / 2), lists->kv_heads, 1);
+    kvc_launch_lists(&store, lists);
+    kvc_launch_arena(&store, lists->arena);
+    kvc_launch_buffer(&store, spare);
+    kvc_launch_buffer(&store, &of(device)->notes);
+    of(device)->noted = true;
+    kvc_launch_groups(of(device), &store, (uint32_t)(most / 16), lists->kv_heads, 1);
+}
+
 static void relayout(struct kvc_device *device, struct kvc_lists *dst, const struct kvc_lists *src) {
     struct kvc_buffer *spare = kvc_offload_spare(of(device), (uint64_t)dst->host_base[dst->kv_heads] * 3 * 4);
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_relayout);
@@ -81,6 +120,8 @@ void kvc_offload_fill_cache(struct kvc_ops *table) {
     table->drop = drop;
     table->identity = identity;
     table->evict = evict;
+    table->keep_keys = keep_keys;
+    table->turn_keys = turn_keys;
     table->relayout = relayout;
     table->entries = entries;
 }

@@ -39,6 +39,9 @@
     apply(drop) \
     apply(identity) \
     apply(evict) \
+    apply(keep_keys) \
+    apply(turn_rows) \
+    apply(store_keys) \
     apply(relayout) \
     apply(entries) \
     apply(attention_tile_f32) \

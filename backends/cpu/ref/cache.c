@@ -79,6 +79,35 @@ void KVC_REF(evict)(struct kvc_device *device, struct kvc_lists *lists, const st
     }
 }
 
+void KVC_REF(keep_keys)(struct kvc_device *device, const struct kvc_lists *lists, uint32_t first, struct kvc_span k,
+                        uint32_t rows) {
+    const uint32_t d = lists->format.head_size;
+    (void)device;
+    for (uint32_t h = 0; h < lists->kv_heads; h++)
+        for (uint32_t i = 0; i < rows; i++) {
+            const uint32_t slot = kvc_list_slot(lists, h, kvc_list_count(lists, h) - rows + i);
+            const float *row = (const float *)kvc_span_data(k) + ((size_t)i * lists->kv_heads + h) * d;
+            for (uint32_t c = 0; c < d; c++)
+                kvc_list_column(lists, h, first + c)[slot] = row[c];
+        }
+}
+
+void KVC_REF(turn_keys)(struct kvc_device *device, const struct kvc_lists *lists, uint32_t first,
+                        struct kvc_span cosine, struct kvc_span sine, uint32_t rotary, bool interleaved) {
+    const uint32_t d = lists->format.head_size, half = rotary / 2;
+    float *x = kvc_cpu_scratch((struct kvc_cpu *)device, 0, 2 * d * sizeof *x), *y = x + d;
+    for (uint32_t h = 0; x && h < lists->kv_heads; h++)
+        for (uint32_t r = 0; r < kvc_list_count(lists, h); r++) {
+            const uint32_t slot = kvc_list_slot(lists, h, r);
+            for (uint32_t c = 0; c < d; c++)
+                x[c] = kvc_list_column(lists, h, first + c)[slot];
+            KVC_REF(turn)
+            (y, x, (const float *)kvc_span_data(cosine) + (size_t)r * half,
+             (const float *)kvc_span_data(sine) + (size_t)r * half, d, rotary, interleaved);
+            device->saturated += KVC_REF(store_entry)(&lists->format, kvc_list_key(lists, h, slot), y);
+        }
+}
+
 /* Copies entry and state of one slot of head h from src to dst. */
 static void move_entry(struct kvc_lists *dst, uint32_t to, const struct kvc_lists *src, uint32_t h, uint32_t from) {
     memcpy(kvc_list_key(dst, h, to), kvc_list_key(src, h, from), src->format.row_bytes);

@@ -28,6 +28,8 @@
     apply(attention) \
     apply(identity) \
     apply(evict) \
+    apply(keep_keys) \
+    apply(turn_keys) \
     apply(relayout) \
     apply(entries) \
     apply(window_mass) \
@@ -55,6 +57,7 @@
     apply(drop) \
     apply(identity) \
     apply(evict) \
+    apply(keep_keys) \
     apply(relayout) \
     apply(entries) \
     apply(view_append)
@@ -89,6 +92,10 @@ void KVC_REF(drop)(struct kvc_device *, struct kvc_lists *, uint32_t rows);
 void KVC_REF(attention)(struct kvc_device *, const struct kvc_attention *);
 void KVC_REF(identity)(struct kvc_device *, struct kvc_lists *);
 void KVC_REF(evict)(struct kvc_device *, struct kvc_lists *, const struct kvc_read_list *kept);
+void KVC_REF(keep_keys)(struct kvc_device *, const struct kvc_lists *, uint32_t first, struct kvc_span k,
+                        uint32_t rows);
+void KVC_REF(turn_keys)(struct kvc_device *, const struct kvc_lists *, uint32_t first, struct kvc_span cosine,
+                        struct kvc_span sine, uint32_t rotary, bool interleaved);
 void KVC_REF(relayout)(struct kvc_device *, struct kvc_lists *dst, const struct kvc_lists *src);
 void KVC_REF(entries)(struct kvc_device *, const struct kvc_lists *, uint32_t h, struct kvc_span keys,
                       struct kvc_span values);
@@ -128,6 +135,9 @@ void KVC_REF(mix_mean)(struct kvc_device *, const struct kvc_lists *, const stru
 
 /* ---- shared inside ref ---- */
 
+/* One head of rope: x [d] to y [d] by rows of cosine and sine [rotary/2]. */
+void KVC_REF(turn)(float *y, const float *x, const float *cosine, const float *sine, uint32_t d, uint32_t rotary,
+                   bool interleaved);
 /* Values first..first+count-1 of a weight row, widened to out. */
 void KVC_REF(widen)(enum kvc_type type, const unsigned char *row, uint64_t first, uint64_t count, float *out);
 /* A cache row of d channels, widened; and rounded and stored, returning how many values saturated. */

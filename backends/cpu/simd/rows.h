@@ -163,12 +163,13 @@ static void norm(struct kvc_device *device, struct kvc_span y, struct kvc_span x
 
 /* ---- rope ---- */
 
-static void rope_head(const struct rows_job *job, float *y, const float *x, const float *cosine, const float *sine) {
-    const size_t half = job->rotary / 2;
+static void rope_head(float *y, const float *x, const float *cosine, const float *sine, size_t d, size_t rotary,
+                      bool interleaved) {
+    const size_t half = rotary / 2;
     size_t i = 0;
     for (; i + LANES <= half; i += LANES) {
         vf x0, x1;
-        if (job->interleaved) {
+        if (interleaved) {
             vf_load_pairs(x + 2 * i, &x0, &x1);
         } else {
             x0 = vf_load(x + i);
@@ -179,12 +180,12 @@ static void rope_head(const struct rows_job *job, float *y, const float *x, cons
         vf_store(y + i + half, vf_fma(x0, s, vf_mul(x1, c)));
     }
     for (; i < half; i++) {
-        const float x0 = job->interleaved ? x[2 * i] : x[i], x1 = job->interleaved ? x[2 * i + 1] : x[i + half];
+        const float x0 = interleaved ? x[2 * i] : x[i], x1 = interleaved ? x[2 * i + 1] : x[i + half];
         y[i] = kvc_fma(-x1, sine[i], x0 * cosine[i]);
         y[i + half] = kvc_fma(x0, sine[i], x1 * cosine[i]);
     }
     if (y != x)
-        memcpy(y + job->rotary, x + job->rotary, (job->head_size - job->rotary) * sizeof *y);
+        memcpy(y + rotary, x + rotary, (d - rotary) * sizeof *y);
 }
 
 static void rope_task(void *argument, size_t task, unsigned thread) {
@@ -194,7 +195,8 @@ static void rope_task(void *argument, size_t task, unsigned thread) {
     for (size_t i = task * job->piece; i < piece_end(job, task); i++)
         for (size_t h = 0; h < job->heads; h++) {
             const size_t at = i * job->width + h * job->head_size;
-            rope_head(job, job->y + at, job->x + at, job->cosine + i * half, job->sine + i * half);
+            rope_head(job->y + at, job->x + at, job->cosine + i * half, job->sine + i * half, job->head_size,
+                      job->rotary, job->interleaved);
         }
 }
 

@@ -14,6 +14,7 @@
 #include "backends/cpu/simd/rows.h"
 #include "backends/cpu/simd/select.h"
 #include "backends/cpu/simd/simd.h"
+#include "backends/cpu/simd/turn_keys.h"
 #include "backends/cpu/simd/weights.h"
 
 void kvc_fill_vector_avx2(struct kvc_ops *table) {
@@ -29,6 +30,7 @@ void kvc_fill_vector_avx2(struct kvc_ops *table) {
     table->attention = attention;
     table->identity = identity;
     table->evict = evict;
+    table->turn_keys = turn_keys;
     table->relayout = relayout;
     table->window_mass = window_mass;
     table->window_moments = window_moments;
