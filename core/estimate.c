@@ -4,6 +4,7 @@
 #include "core/policy.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Rows that a method adds behind the prompt and stores for a while. */
 static uint64_t pseudo_rows(const struct kvc_policy *policy, uint64_t prompt) {
@@ -15,6 +16,12 @@ static uint64_t pseudo_rows(const struct kvc_policy *policy, uint64_t prompt) {
 
 static uint64_t in_blocks(uint64_t entries) { return (entries + KVC_TILE - 1) / KVC_TILE * KVC_TILE; }
 
+struct chunk_plan { /* entries of lists of each kind, between chunks and after the last one */
+    bool acts;
+    uint32_t decider; /* at whose turn they are thinned */
+    double between[2], last[2];
+};
+
 /* The prompt's passes and the first and last decode steps on a ledger, in the order of turn.c and step.c. */
 struct estimate {
     const struct kvc_policy *policy;
@@ -22,10 +29,11 @@ struct estimate {
     struct kvc_entry_format format;
     struct kvc_ledger ledger;
     uint64_t prompt;
-    uint64_t *view;      /* [layers]: entries that select methods see after the prompt; 0: all */
-    uint64_t *after;     /* [layers]: entries of the fullest list after the prompt */
-    uint64_t (*most)[2]; /* [layers]: entries that lists of each kind grow to in decode steps */
-    bool uneven;         /* data decides how entries fall to heads or layers */
+    uint64_t *view;            /* [layers]: entries that select methods see after the prompt; 0: all */
+    uint64_t *after;           /* [layers]: entries of the fullest list after the prompt */
+    struct chunk_plan *chunks; /* [layers] */
+    uint64_t (*most)[2];       /* [layers]: entries that lists of each kind grow to in decode steps */
+    bool uneven;               /* data decides how entries fall to heads or layers */
 };
 
 static struct kvc_method_place place(const struct estimate *e, enum kvc_stage_kind stage, uint32_t layer) {
@@ -104,21 +112,28 @@ static void thin_after_prompt(struct estimate *e, uint32_t l) {
     }
 }
 
-/* A chunk has passed layer l, which decides for itself and may decide for those below. */
-static void thin_after_chunk(struct estimate *e, uint32_t l, bool last) {
-    for (uint32_t i = 0; i <= l; i++) {
-        const struct kvc_method_place at = place(e, KVC_STAGE_CHUNK, i);
+/* What the chunk stage does with a layer, worked out once. */
+static void plan_chunks(struct estimate *e) {
+    for (uint32_t l = 0; l < e->g->layers; l++) {
+        const struct kvc_method_place at = place(e, KVC_STAGE_CHUNK, l);
+        struct chunk_plan *plan = &e->chunks[l];
         if (!at.method)
             continue;
         const struct kvc_policy_class *class = at.method->policy;
-        if ((class->decider ? class->decider(&at.method->values, &at.place) : i) != l)
-            continue;
-        double kept[2];
-        kept_by(e, &at, 0, kept);
-        if (!last && class->between)
-            kept[0] = kept[1] = (double)class->between(&at.method->values, &at.place, e->prompt);
-        thin(e, i, kept);
+        plan->acts = true;
+        plan->decider = class->decider ? class->decider(&at.method->values, &at.place) : l;
+        kept_by(e, &at, 0, plan->last);
+        memcpy(plan->between, plan->last, sizeof plan->between);
+        if (class->between)
+            plan->between[0] = plan->between[1] = (double)class->between(&at.method->values, &at.place, e->prompt);
     }
+}
+
+/* A chunk has passed layer l, which decides for itself and may decide for those below. */
+static void thin_after_chunk(struct estimate *e, uint32_t l, bool last) {
+    for (uint32_t i = 0; i <= l; i++)
+        if (e->chunks[i].acts && e->chunks[i].decider == l)
+            thin(e, i, last ? e->chunks[i].last : e->chunks[i].between);
 }
 
 static void make_view(struct estimate *e, uint32_t l) {
@@ -153,7 +168,7 @@ static void pass_layer(struct estimate *e, uint32_t l, uint64_t rows, uint64_t p
         }
 }
 
-#define PASSES_MOST 4096u /* then the chunks that are left, but the last, count at once */
+#define PASSES_MOST 64u /* then those that are left, but the last, count at once: they are as the ones before */
 
 static void prefill(struct estimate *e) {
     struct kvc_chunking chunking;
@@ -161,6 +176,7 @@ static void prefill(struct estimate *e) {
     const uint64_t pseudo = pseudo_rows(e->policy, e->prompt), N = e->prompt;
     const uint64_t chunk = chunked && chunking.chunk < N ? chunking.chunk : N;
     uint32_t passes = 0;
+    plan_chunks(e);
     for (uint64_t from = 0; from < N;) {
         const uint64_t rows = N - from < chunk ? N - from : chunk;
         const bool last = from + rows == N;
@@ -172,11 +188,11 @@ static void prefill(struct estimate *e) {
             continue;
         const uint64_t skipped = (N - from - 1) / chunk * chunk;
         for (uint32_t l = 0; l < e->g->layers; l++) {
-            append(e, l, skipped);
+            e->ledger.layer[l].count[0] += skipped;
+            e->ledger.layer[l].count[1] += skipped;
             thin_after_chunk(e, l, false);
         }
         from += skipped;
-        passes = 0;
     }
 }
 
@@ -284,7 +300,8 @@ static enum kvc_status open_estimate(struct estimate *e, struct kvc_error *error
     e->view = calloc(layers, sizeof *e->view);
     e->after = calloc(layers, sizeof *e->after);
     e->most = calloc(layers, sizeof *e->most);
-    if (!e->view || !e->after || !e->most)
+    e->chunks = calloc(layers, sizeof *e->chunks);
+    if (!e->view || !e->after || !e->most || !e->chunks)
         return kvc_fail(error, KVC_RESOURCE, "estimate: no memory for %u layers", layers);
     for (uint32_t l = 0; l < layers; l++) {
         struct kvc_ledger_layer *layer = &e->ledger.layer[l];
@@ -301,6 +318,7 @@ static void close_estimate(struct estimate *e) {
     free(e->view);
     free(e->after);
     free(e->most);
+    free(e->chunks);
 }
 
 static void run(struct estimate *e, uint64_t generated, struct kvc_estimate *estimate) {

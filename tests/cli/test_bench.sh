@@ -1,0 +1,23 @@
+#!/bin/sh
+# kvcull bench: what is counted of every method differs from its formula by 1 % at most, or is within its bound.
+. "${top_srcdir:-.}/tests/cli/lib.sh"
+not_in_valgrind
+
+# formulas WHAT: the last table of $work/out.
+formulas() {
+    sed -n '/^Counted beside/,/^Cache bytes/p' "$work/out" >"$work/table"
+    that "$1: every method is there" [ "$(grep -c '^[a-z].* [KM]iB\|^[a-z].* B ' "$work/table")" -ge 20 ]
+    that "$1: formulas hold" [ -z "$(grep -o '[+-][0-9][0-9.]* %' "$work/table" | awk '$1 > 1.0 || $1 < -1.0')" ]
+    that "$1: nothing out of nothing" [ -z "$(grep 'above 0' "$work/table")" ]
+}
+
+ok bench -m "$demo" --kv all --prompt 300 --gen 9 --repeat 1 -q
+formulas 'prompt of 300'
+ok bench -m "$demo" --kv all --prompt 30 --gen 3 --repeat 1 --kv-type q8_0 -q
+formulas 'prompt of 30'
+ok bench --shape small --kv all --prompt 520 --gen 5 --repeat 1 --kv-type f32 -q
+formulas 'a small shape'
+ok bench -m "$demo" --kv quest:budget=40 --prompt 200 --gen 3 --repeat 1 --json -q
+that 'a bound is called one' [ "$(json decode.0.cache_read_bytes_is)" = 'at most' ]
+that 'a peak is exact' [ "$(json prefill.0.peak_bytes_is)" = equal ]
+finish
