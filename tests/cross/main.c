@@ -29,6 +29,7 @@ static const char *const specs[] = {
     "full",
     "window:budget=20",
     "streaming:budget=20,sinks=3",
+    "streaming:budget=20,sinks=3,positions=cache",
     "snapkv:budget=24,window=8,kernel=5",
     "snapkv:budget=50%,window=4,kernel=3,pooling=avg",
     "morphkv:budget=24,window=6",
