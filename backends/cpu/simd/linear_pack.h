@@ -71,8 +71,11 @@ static void pack_rows(const struct kvc_linear_call *call, size_t tile, float *pa
                 vf r[LANES];
                 transposed(r, group, lane);
                 UNROLL
-                for (int i = 0; i < LANES; i++)
-                    vf_store(to + place[lane + (size_t)i] * lane_floats + k * TILE_ROWS + r0, r[i]);
+                for (int i = 0; i < LANES; i++) {
+                    float *at = to + place[lane + (size_t)i] * lane_floats + k * TILE_ROWS + r0;
+                    vf_store(at, r[i]);
+                    __builtin_prefetch(at + LANES, 1); /* where the next one goes */
+                }
             }
         }
     }
@@ -102,8 +105,10 @@ static void pack_panel(const struct kvc_linear_call *call, size_t n0, float *to,
                     vf r[LANES];
                     transposed(r, from, k * KVC_LANES + lane);
                     UNROLL
-                    for (int i = 0; i < LANES; i++)
+                    for (int i = 0; i < LANES; i++) {
                         vf_store(at + place[lane + (size_t)i] * stride, r[i]);
+                        __builtin_prefetch(at + place[lane + (size_t)i] * stride + TILE_OUTPUTS, 1);
+                    }
                 }
             }
         }
