@@ -106,7 +106,8 @@ enum kvc_status kvc_stage_keep_ring(struct kvc_stage *stage, const struct kvc_ke
     if (status == KVC_OK && (!device->ops->keep_ring || filled < rows)) {
         struct kvc_keep by = *rule;
         *(rule->scores ? &by.ties : &by.scores) = fused;
-        status = kvc_stage_ring_fuse(stage, first, rows, filled, KVC_ROW_WEIGHTS, KVC_FUSE_SUM, rule->recent, fused, error);
+        status = kvc_stage_ring_fuse(stage, first, rows, filled, KVC_ROW_WEIGHTS, KVC_FUSE_SUM, rule->recent, fused,
+                                     error);
         return status == KVC_OK ? kvc_stage_keep(stage, &by, error) : status;
     }
     if (status == KVC_OK)

@@ -327,9 +327,10 @@ struct kvc_ops {
     void (*keep)(struct kvc_device *, const struct kvc_lists *, const struct kvc_keep *rules, uint32_t rule_count,
                  struct kvc_span scores, struct kvc_span ties, uint32_t stride, struct kvc_read_list *kept);
     /* ring_fuse, of weights by sum over all rows of the ring, with `fused` [H_kv, stride] for scratch, and keep by what
-     * it gives: by scores, or where these are given (buffer not NULL) as ties. Weights are not below 0. sums: UINT32_MAX,
-     * or columns sums + b hold the sum of the ring's columns b * KVC_RING_BLOCK .. (b + 1) * KVC_RING_BLOCK - 1 for all
-     * blocks but the one that holds the newest row. NULL where a backend has no faster way than one after the other. */
+     * it gives: by scores, or where these are given (buffer not NULL) as ties. Weights are not below 0. sums:
+     * UINT32_MAX, or columns sums + b hold the sum of the ring's columns b * KVC_RING_BLOCK .. (b + 1) *
+     * KVC_RING_BLOCK - 1 for all blocks but the one that holds the newest row. NULL where a backend has no faster way
+     * than one after the other. */
     void (*keep_ring)(struct kvc_device *, const struct kvc_lists *, const struct kvc_keep *rule,
                       const struct kvc_ring *ring, struct kvc_span scores, struct kvc_span fused, uint32_t stride,
                       struct kvc_read_list *kept);

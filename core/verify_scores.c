@@ -216,7 +216,8 @@ static void keep_ring_case(struct kvc_verify *v) {
         const struct kvc_span sums = kvc_verify_span(fused, side), none = {NULL, 0};
         device->ops->upload(device, (struct kvc_span){on->state, 0}, values, n * sizeof *values);
         for (uint32_t b = 0; b < blocks; b++) {
-            const uint32_t from = b * KVC_RING_BLOCK, some = rows - from < KVC_RING_BLOCK ? rows - from : KVC_RING_BLOCK;
+            const uint32_t from = b * KVC_RING_BLOCK;
+            const uint32_t some = rows - from < KVC_RING_BLOCK ? rows - from : KVC_RING_BLOCK;
             device->ops->column_scores(device, on, first + from, some, sums, stride);
             device->ops->scores_column(device, on, first + rows + b, sums, stride);
         }
@@ -225,8 +226,8 @@ static void keep_ring_case(struct kvc_verify *v) {
                                    stride, &list);
             continue;
         }
-        device->ops->ring_fuse(device, on, first, rows, rows, ring.now, KVC_ROW_WEIGHTS, KVC_FUSE_SUM, rule.recent, sums,
-                               stride);
+        device->ops->ring_fuse(device, on, first, rows, rows, ring.now, KVC_ROW_WEIGHTS, KVC_FUSE_SUM, rule.recent,
+                               sums, stride);
         device->ops->keep(device, on, &rule, 1, by_count ? kvc_verify_span(scores, side) : sums, by_count ? sums : none,
                           stride, &list);
     }

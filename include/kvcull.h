@@ -364,8 +364,8 @@ enum kvc_status kvc_stage_ring_write(struct kvc_stage *stage, uint32_t first, ui
 enum kvc_status kvc_stage_ring_fuse(struct kvc_stage *stage, uint32_t first, uint32_t rows, uint32_t filled,
                                     enum kvc_row_kind kind, enum kvc_fusion fusion, int64_t recent,
                                     struct kvc_scores *scores, struct kvc_error *error);
-/* Sums of KVC_RING_BLOCK neighbouring rows of a ring of weights, in columns sums, sums + 1, ... (kvc_ring_blocks of them),
- * so that kvc_stage_keep_ring need not read all rows: to be called after each kvc_stage_ring_write of `count` rows. */
+/* Sums of KVC_RING_BLOCK neighbouring rows of a ring of weights, in kvc_ring_blocks columns from `sums` on, so that
+ * kvc_stage_keep_ring need not read all rows: to be called after each kvc_stage_ring_write of `count` rows. */
 enum { KVC_RING_BLOCK = 8 };
 static inline uint32_t kvc_ring_blocks(uint32_t rows) { return (rows + KVC_RING_BLOCK - 1) / KVC_RING_BLOCK; }
 enum kvc_status kvc_stage_ring_sums(struct kvc_stage *stage, uint32_t first, uint32_t rows, uint32_t sums,

@@ -1,9 +1,9 @@
 /* keep_ring.h - template: which entry goes by the sums of a ring's rows, without reading all of them.
  *
- * A decode step's eviction takes one entry, so only the lowest sum matters. Sums of blocks of rows, in whatever order they
- * were made, tell each entry's sum to within rounding, and rounding is bounded: all terms are positive, so that a sum of
- * n terms is off by less than n halves of a unit in the last place. Only entries that may be the lowest are then summed
- * in the order that is law. */
+ * A decode step's eviction takes one entry, so only the lowest sum matters. Sums of blocks of rows, in whatever order
+ * they were made, tell each entry's sum to within rounding, and rounding is bounded: all terms are positive, so that a
+ * sum of n terms is off by less than n halves of a unit in the last place. Only entries that may be the lowest are then
+ * summed in the order that is law. */
 #ifndef KVC_CPU_KEEP_RING_H
 #define KVC_CPU_KEEP_RING_H
 
@@ -79,7 +79,7 @@ static void near_sums(const struct ring_head *head, float *sums) {
             fuse_row(sums, ring_column_of(head, ring->sums + b), head->used, KVC_FUSE_SUM, false);
 }
 
-/* keys [old]: those of the sums, exact, where wanted [old] is `least` (NULL: everywhere); the others' are the highest. */
+/* keys [old]: those of the sums, exact, where wanted [old] is `least` (NULL: everywhere); the others are the highest. */
 static void all_keys(const struct ring_head *head, float *sums, const int32_t *wanted, int32_t least, int32_t *keys) {
     exact_sums(head, sums);
     for (uint32_t r = 0; r < head->old; r++) {

@@ -1,6 +1,6 @@
-/* noise_table.h - template: keyformer's noise of the entries that a decode step meets. It depends on the seed, the layer,
- * the query head and the key's position only, and most entries are those of the step before: what was computed is kept
- * by slot with the position it belongs to, so that no change of the lists can make it wrong. */
+/* noise_table.h - template: keyformer's noise of the entries that a decode step meets. It depends on the seed, the
+ * layer, the query head and the key's position only, and most entries are those of the step before: what was computed
+ * is kept by slot with the position it belongs to, so that no change of the lists can make it wrong. */
 #ifndef KVC_CPU_NOISE_TABLE_H
 #define KVC_CPU_NOISE_TABLE_H
 
@@ -51,7 +51,8 @@ static float *noise_of(struct kvc_cpu *cpu, const struct kvc_lists *lists, uint3
     }
     if (!table || table->records == NOISE_RECORDS || floats > table->room - table->used) {
         const size_t had = table ? table->room : 0;
-        const bool grows = had + floats <= NOISE_BYTES / 2 / sizeof(float) && (!table || table->records < NOISE_RECORDS);
+        const bool grows =
+            had + floats <= NOISE_BYTES / 2 / sizeof(float) && (!table || table->records < NOISE_RECORDS);
         if (!grows && (!table || floats > table->room || table->missed++ < 4 * NOISE_RECORDS))
             return NULL;
         if (grows)

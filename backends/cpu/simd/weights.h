@@ -11,8 +11,8 @@ struct ring_job {
 };
 
 /* value[e] = sum over the group's heads, from 0 and ascending, of exp(s - M) / L, of s, or of 1 where the
- * weight is below `least`; few[e], not NULL: of weights the latter as well. Rows of s lie s_stride apart and reach to the
- * end of the tile. */
+ * weight is below `least`; few[e], not NULL: of weights the latter as well. Rows of s lie s_stride apart and reach to
+ * the end of the tile. */
 static void group_values(const float *s, size_t s_stride, uint32_t low, uint32_t high, uint32_t group,
                          const float *maximum, const float *sum, enum kvc_row_kind kind, float least, float *value,
                          float *few) {
