@@ -217,6 +217,25 @@ KVC_BROKEN(identity, (struct kvc_device *device, struct kvc_lists *lists),
            (device, lists), shift_position(device, lists))
 KVC_BROKEN(evict, (struct kvc_device *device, struct kvc_lists *lists, const struct kvc_read_list *kept),
            (device, lists, kept), if (lists->order) swap_slots(device, lists))
+KVC_BROKEN(keep_keys, (struct kvc_device *device, const struct kvc_lists *lists, uint32_t first, struct kvc_span k,
+                       uint32_t rows),
+           (device, lists, first, k, rows), if (rows) flip_state(device, lists, first))
+
+/* The newest entry's first channel is taken for another number. */
+static void broken_turn_keys(struct kvc_device *device, const struct kvc_lists *lists, uint32_t first,
+                             struct kvc_span cosine, struct kvc_span sine, uint32_t rotary, bool interleaved) {
+    const struct kvc_ops *broken = enter(device);
+    struct newest newest;
+    const bool any = find_newest(device, lists, &newest);
+    const size_t at = lists->columns * newest.base + first * (size_t)newest.slots + newest.slot;
+    const uint32_t word = any ? word_at(device, all_of(lists->state), at) : 0;
+    if (any)
+        put_word(device, all_of(lists->state), at, word ^ 0x40000000u);
+    device->ops->turn_keys(device, lists, first, cosine, sine, rotary, interleaved);
+    if (any)
+        put_word(device, all_of(lists->state), at, word);
+    leave(device, broken);
+}
 KVC_BROKEN(relayout, (struct kvc_device *device, struct kvc_lists *dst, const struct kvc_lists *src),
            (device, dst, src), if (dst->order) swap_slots(device, dst); else take_one(device, dst))
 KVC_BROKEN(entries, (struct kvc_device *device, const struct kvc_lists *lists, uint32_t h, struct kvc_span keys,
@@ -372,6 +391,8 @@ static bool replace(struct kvc_ops *ops, const char *name, bool memory) {
     KVC_REPLACE(attention)
     KVC_REPLACE(identity)
     KVC_REPLACE(evict)
+    KVC_REPLACE(keep_keys)
+    KVC_REPLACE(turn_keys)
     KVC_REPLACE(relayout)
     KVC_REPLACE(entries)
     KVC_REPLACE(window_mass)

@@ -120,7 +120,7 @@ static void keys_case(struct kvc_verify *v, bool turn) {
     k = kvc_verify_twin_values(v, (size_t)rows * shape.kv_heads * d + 1, kvc_verify_flavour(v));
     cosine = kvc_verify_twin_values(v, (size_t)lists.most * half + 1, KVC_PLAIN);
     sine = kvc_verify_twin_values(v, (size_t)lists.most * half + 1, KVC_PLAIN);
-    for (int side = 0; side < 2 && v->status == KVC_OK; side++) {
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
         const struct kvc_ops *ops = v->device[side]->ops;
         if (turn)
             ops->turn_keys(v->device[side], &lists.lists[side], first, kvc_verify_span(cosine, side),
