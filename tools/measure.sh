@@ -25,6 +25,54 @@ head_of_page() { # TITLE
     printf 'Ratios compare what was measured in the same run.\n\n'
 }
 
+# One line a hash: what ref computes alone, and which backends computed the same alone. NEON and riscv64 from the hashes
+# that `./dev check --cross` left in the build folder.
+hashes() {
+    work=$(mktemp -d) || exit 4
+    trap 'rm -rf "$work"' EXIT
+    for backend in ref all; do
+        "$kvcull" verify --backend $backend --against stored --json -q 2>>"$work/err" >"$work/$backend" || {
+            cat "$work/err" >&2
+            exit 1
+        }
+    done
+    printf 'Every operation over its random shapes (one hash of all results), and every method in a whole run of the bundled model\n'
+    printf '(200 tokens of prompt, 64 steps, F16 entries; the hash of all logits). `kvcull verify --against stored` ran each backend\n'
+    printf 'alone; the entries kept and read had the stored hashes, too.\n\n'
+    cat "$work/ref" "$work/all" | awk '
+        /"backend":/ { backend = $2 } /"kind":/ { kind = $2 } /"name":/ { name = $2 } /"against":/ { against = $2 }
+        /"hash":/ {
+            gsub(/[",]/, "", backend); gsub(/[",]/, "", kind); sub(/^"/, "", name); sub(/",$/, "", name)
+            value = $2; gsub(/[",]/, "", value)
+            key = kind " " name
+            if (backend == "ref") { order[++count] = key; hash[key] = value }
+            else if (hash[key] != value) wrong = wrong " " backend ":" name
+            else with[key] = with[key] (with[key] ? ", " : "") backend
+        }
+        END {
+            print "| operation or method | hash on ref | the same on |\n|---|---|---|"
+            for (i = 1; i <= count; i++) {
+                name = order[i]; sub(/^[a-z]* /, "", name)
+                print "| " name " | `" hash[order[i]] "` | " with[order[i]] " |"
+            }
+            if (wrong) print "\nDIFFERENT:" wrong
+        }'
+    printf '\n'
+    "$kvcull" info backends | sed -n 's/^opencl:0: /opencl: /p'
+    for machine in aarch64:'NEON (aarch64)' riscv64:'Plain C (riscv64)'; do
+        here=$build/cross/native.hashes there=$build/cross/${machine%%:*}.hashes
+        if [ -s "$there" ] && cmp -s "$here" "$there"; then
+            printf '%s, emulated by qemu: the %s lines of `tests/cross/main.c` (operations with fewer cases, files, generations) are those\n' \
+                "${machine##*:}" "$(wc -l <"$here")"
+            printf 'of this machine; hash of them all `%s`.\n' "$(cksum <"$there" | cut -d' ' -f1)"
+        else
+            printf '%s, emulated by qemu: not run for this page (`./dev check --cross` does, and compares).\n' "${machine##*:}"
+        fi
+    done
+    "$kvcull" info backends | grep -q '^cuda  *yes' ||
+        printf 'CUDA: not run, no device on this machine; its kernels run on an emulated device in `tests/test_cuda`.\n'
+}
+
 case $page in
 linear)
     head_of_page 'Linear layers'
@@ -86,8 +134,8 @@ opencl)
     done
     ;;
 hashes)
-    head_of_page 'Hashes of whole runs'
-    run 'Every method on every backend of this machine, each equal to ref' "$kvcull" verify --only methods
+    head_of_page 'Hashes of operations and whole runs'
+    hashes
     ;;
 *)
     printf 'measure.sh: what is to be measured: linear, attention, decode, methods, select, opencl or hashes\n' >&2

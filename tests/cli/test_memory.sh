@@ -24,5 +24,6 @@ ok replay --kv 'snapkv:budget=12,window=4,kernel=3' --prompt 15 --in "$work/dump
 for i in 1 2 3; do printf '%s ' "$words"; done >"$work/text"
 ok perplexity -m "$demo" -f "$work/text" --ctx 12 --kv full --kv 'streaming:budget=5,sinks=1'
 ok verify --only methods --kv 'morphkv:budget=20,window=8' --prompt 30 --gen 2 -q
+ok verify --only methods --backend cpu --against stored --kv 'quest:budget=8,page=2' --prompt 20 --gen 1 -q
 ok eval needle -m "$demo" --kv 'streaming:budget=32' --length 100 --texts 1 --depths 1 -q
 finish
