@@ -199,11 +199,11 @@ const struct kvc_policy_class kvc_policy_lacache = {
     .formula = "wb = 1 + ceil((L - span) / (span - overlap)), wa = min(ceil(span / (span - overlap)), wb); above "
                "B + floor((wb - wa) / 2) entries, layer l keeps of each block of wb entries the wa from "
                "l mod (wb - wa + 1) on, beginning behind what has been thinned before and never within the sinks",
-    .memory = "B entries in the mean over the layers, at most B + floor((wb - wa) / 2) (one more within a decode step); with "
-              "positions=cache d float32 more per entry and KV head",
+    .memory = "B entries in the mean over the layers, at most B + floor((wb - wa) / 2) (one more within a decode "
+              "step); with positions=cache d float32 more per entry and KV head",
     .traffic = "about B entries per generated token",
-    .differences = "keys stay at their original positions, unless positions=cache; L and l count the layers the method acts on; the thinning "
-                   "goes by each head's own entries",
+    .differences = "keys stay at their original positions, unless positions=cache; L and l count the layers the method "
+                   "acts on; the thinning goes by each head's own entries",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .check = check,

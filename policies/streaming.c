@@ -37,8 +37,8 @@ const struct kvc_policy_class kvc_policy_streaming = {
     .idea =
         "Attention puts much of its weight on the first few tokens whatever they say. Keeping those beside a window "
         "of the newest entries keeps a model stable over any length; what lies between is forgotten.",
-    .formula = "kept = the first `sinks` entries and the B - sinks of highest position; with positions=cache the entry of "
-               "rank r has the key of a token at position r, and the query stands at the rank of its own entry",
+    .formula = "kept = the first `sinks` entries and the B - sinks of highest position; with positions=cache the "
+               "entry of rank r has the key of a token at position r, and the query stands at the rank of its own entry",
     .memory = "B entries (B + 1 within a decode step); with positions=cache d float32 more per entry and KV head",
     .traffic = "B + 1 entries per generated token",
     .differences = "keys stay at their original positions, unless positions=cache",
