@@ -162,6 +162,13 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
         {CLI_INT, 0, "gen", "N", "decode steps; 0: prefill only", &a.generate, 0, 1073741824, NULL},
         {CLI_COUNTS, 0, "batch", "B,..", "sessions that decode together", &a.batches, 1, 4096, NULL},
         {CLI_INT, 0, "repeat", "N", "prefills of each policy", &a.repeat, 1, 1000, NULL},
+        {CLI_FLAG, 0, "ops", NULL,
+         "instead of a model: every operation of the backend, in bytes and flops per second, beside what its device "
+         "can do: a large copy, a loop of multiply-adds, a library's matrix product",
+         &a.ops, 0, 0, NULL},
+        {CLI_TEXT, 0, "beside", "NAME", "with --ops: time the same calls on this backend too; exit 1 if any is slower",
+         &a.beside, 0, 0, NULL},
+        {CLI_TEXT, 0, "only", "OPERATION", "with --ops: this one", &a.only, 0, 0, NULL},
         {CLI_INT, 0, "seed", "S", "of the tokens and of the weights of --shape", &a.seed, 0, 9007199254740992.0, NULL},
         CLI_ENGINE_OPTIONS(&a.common),
         CLI_SESSION_OPTIONS(&a.common),
@@ -176,6 +183,13 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
     cli_common_defaults(&a.common);
     status = cli_parse(command, options, argc, argv, NULL);
     if (status != CLI_GO) {
+        cli_texts_free(&a.specs);
+        return status;
+    }
+    if (a.ops || a.beside || a.only) {
+        status = a.ops && !a.model && !a.shape
+                     ? bench_ops(command, &a)
+                     : cli_error(command, KVC_USAGE, "--ops takes no model; --beside and --only go with --ops");
         cli_texts_free(&a.specs);
         return status;
     }

@@ -7,6 +7,8 @@
 struct bench_arguments {
     struct cli_common common;
     const char *model, *shape;
+    const char *beside, *only; /* of --ops */
+    bool ops;
     enum kvc_type type;
     struct cli_texts specs;
     struct cli_counts prompts, batches;
@@ -64,5 +66,8 @@ int bench_print(const struct bench *bench, const struct bench_prefill *prefill, 
                 const struct bench_decode *decode, size_t decodes);
 int bench_print_json(const struct bench *bench, const struct bench_prefill *prefill, size_t prefills,
                      const struct bench_decode *decode, size_t decodes);
+
+/* --ops: every operation of a backend beside what its device can do, and beside another backend. */
+int bench_ops(const struct cli_command *command, const struct bench_arguments *arguments);
 
 #endif

@@ -6,7 +6,7 @@ libkvcli_la_SOURCES = cli/cli.h \
 	cli/run.c cli/chat.c cli/distance.c cli/logits.c cli/tokenize.c cli/perplexity.c cli/convert.c cli/replay.c cli/eval.c \
 	cli/info.h cli/info.c cli/info_methods.c cli/info_manual.c cli/info_model.c \
 	cli/verify.h cli/verify.c cli/verify_methods.c cli/verify_specs.c cli/verify_hashes.c \
-	cli/bench.h cli/bench.c cli/bench_run.c cli/bench_print.c cli/bench_machine.c
+	cli/bench.h cli/bench.c cli/bench_run.c cli/bench_print.c cli/bench_ops.c cli/bench_machine.c
 libkvcli_la_CPPFLAGS = $(AM_CPPFLAGS) \
 	-DKVC_DATADIR='"$(pkgdatadir)"' -DKVC_SOURCE_DATA='"$(abs_top_srcdir)/data"'
 

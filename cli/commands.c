@@ -36,9 +36,14 @@ const struct cli_command cli_commands[] = {
      "step at each batch size, tokens per second, cache bytes read per step, and how near a step comes to the time "
      "that reading the weights and the cache needs at the machine's read bandwidth, which is measured in the same "
      "run. Memory: the counted bytes and the process's own anonymous memory at the first, middle and last step, and "
-     "the time of a step by quarters of the generation.",
+     "the time of a step by quarters of the generation.\n\n"
+     "With --ops no model is measured but every operation of a backend, at shapes of a model of one billion "
+     "parameters: what a call must read, write and compute, and how near it comes to what the same run finds the "
+     "device can do. With --beside the same calls are made on a second backend; the exit status is 1 when any is "
+     "slower than there, by more than the cost of queueing it.",
      "kvcull bench -m model.gguf --kv full --kv snapkv:budget=512 --prompt 4096 --batch 1,8\n"
-     "kvcull bench --shape 100m --kv streaming:budget=1024 --kv morphkv:budget=1024 --prompt 2048\n",
+     "kvcull bench --shape 100m --kv streaming:budget=1024 --kv morphkv:budget=1024 --prompt 2048\n"
+     "kvcull bench --ops --backend opencl --beside ref\n",
      kvc_cli_bench},
     {"verify", "[--backend NAME|all] [--kv SPEC|all] [-m MODEL] [options]", "compares backends with the reference",
      "Compares every backend that can be used here, or one, with the reference in plain C: each operation over many "

@@ -29,6 +29,8 @@ struct kvc_device {
     const struct kvc_ops *ops;
     struct kvc_memory memory; /* counted by the backend at every allocation */
     char name[96];            /* "cpu (avx512, 2 threads)" */
+    uint64_t capacity;        /* bytes of its own memory; 0: it has none of its own */
+    uint64_t refused;         /* bytes of the last allocation there was no memory for; 0: none since this was cleared */
     uint64_t saturated;       /* F16 stores clipped to the largest finite value, up to the last sync */
 };
 
@@ -359,6 +361,11 @@ struct kvc_ops {
     void (*mix_mean)(struct kvc_device *, const struct kvc_lists *, const struct kvc_read_list *view,
                      const struct kvc_read_list *reads, uint32_t heads, uint32_t head_size, struct kvc_span out,
                      struct kvc_span alpha, struct kvc_span sums);
+
+    /* ---- for measuring ---- */
+    /* What the device can do where no memory holds it up: x[i] = fma(x[i], 0.999f, 0.001f), `rounds` times; n is a
+     * multiple of 128. */
+    void (*fma_loop)(struct kvc_device *, struct kvc_span x, size_t n, uint32_t rounds);
 };
 
 /* A backend as core sees it. Adding one: one folder and one line in core/backends.c. */

@@ -1,5 +1,6 @@
 /* session.c - sessions: what each has seen and holds, prompts through a network. Turns are in turn.c, steps in step.c.
  */
+#include "core/advice.h"
 #include "core/session.h"
 
 #include <stdlib.h>
@@ -312,7 +313,8 @@ enum kvc_status kvc_session_prompt(struct kvc_session *session, const int32_t *t
     if (count > INT32_MAX)
         return kvc_fail(error, KVC_USAGE, "prompt: %zu tokens; at most %d fit", count, INT32_MAX);
     const uint64_t environment = kvc_float_enter();
-    const enum kvc_status status = run_prompt(session, tokens, (uint32_t)count, options, logits, error);
+    enum kvc_status status = run_prompt(session, tokens, (uint32_t)count, options, logits, error);
+    status = kvc_advise(session, session->tokens + count, status, error);
     kvc_float_leave(environment);
     return status;
 }

@@ -1,4 +1,5 @@
 /* step.c - decode steps of one or more sessions in one batch: who takes part, the rows, and who failed. */
+#include "core/advice.h"
 #include "core/session.h"
 
 #include <stdlib.h>
@@ -221,7 +222,8 @@ static enum kvc_status decode(struct kvc_session *const *sessions, const int32_t
     } else {
         for (size_t i = 0; i < count; i++) {
             struct kvc_error cause;
-            const enum kvc_status status = join_step(&step, sessions[i], i, tokens[i], runner, &cause);
+            enum kvc_status status = join_step(&step, sessions[i], i, tokens[i], runner, &cause);
+            status = kvc_advise(sessions[i], sessions[i]->tokens + 1, status, &cause);
             if (statuses)
                 statuses[i] = status;
             if (status != KVC_OK && first == KVC_OK) {
@@ -232,6 +234,8 @@ static enum kvc_status decode(struct kvc_session *const *sessions, const int32_t
         }
         const enum kvc_status status =
             step.count ? take_step(runner, &step, logits, statuses, first ? NULL : error) : KVC_OK;
+        if (first == KVC_OK)
+            kvc_advise(sessions[0], sessions[0]->tokens + 1, status, error);
         if (first == KVC_OK)
             first = status;
     }

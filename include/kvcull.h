@@ -658,6 +658,27 @@ const char *kvc_verify_operation(size_t i); /* the i-th operation's name; NULL p
 /* For tests: damages one operation's results in everything that is opened from the engine from now on. */
 enum kvc_status kvc_verify_break(struct kvc_engine *engine, const char *operation, struct kvc_error *error);
 
+/* ---- measure: a backend's operations beside what its device can do --------------------------------------------- */
+
+struct kvc_ceilings { /* of the device, measured in the same run */
+    double copy;      /* bytes per second, read and written, of a large copy */
+    double fma;       /* flops per second of exact fused multiply-adds that need no memory */
+    double product;   /* flops per second of a library's matrix product (--math fast); 0: there is none */
+    double launch;    /* seconds of a call that has nothing to do */
+};
+struct kvc_measured {
+    const char *name, *shape;
+    uint64_t bytes, flops;  /* of one call: what it has to read and write, and its arithmetic; 0: none */
+    unsigned calls;         /* queued for it: 1, or with copies that put back what it starts from */
+    double seconds, beside; /* of one call, the best of several; beside: on the other backend, 0 where there is none */
+};
+typedef int kvc_measure_fn(void *user, const struct kvc_ceilings *ceilings, const struct kvc_measured *row);
+/* Calls row for every operation of the backend at shapes of a model of one billion parameters; another result than 0
+ * ends it. beside: NULL, or a second backend to time with the same calls; only: NULL, or an operation's name. A fused
+ * multiply-add counts as two flops, an exponential as twenty. */
+enum kvc_status kvc_measure_operations(const struct kvc_engine_options *options, const char *beside, const char *only,
+                                       kvc_measure_fn *row, void *user, struct kvc_error *error);
+
 #ifdef __cplusplus
 }
 #endif

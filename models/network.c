@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/advice.h"
 #include "core/canon.h"
 #include "core/types.h"
 #include "models/names.h"
@@ -379,7 +380,13 @@ enum kvc_status kvc_network_load(struct kvc_device *device, const struct kvc_con
     free(in.used);
     free(in.floats);
     if (status) {
+        uint64_t bytes = 0, values = 0;
+        for (size_t i = 0; i < tensors->count; i++) {
+            bytes += tensors->at(tensors->file, i)->bytes;
+            values += tensors->at(tensors->file, i)->rows * tensors->at(tensors->file, i)->cols;
+        }
         kvc_network_free(device, network);
+        status = kvc_advise_weights(device, bytes, values, status, error);
     }
     return status;
 }

@@ -13,3 +13,7 @@ tests_test_no_memory_SOURCES = tests/test_no_memory.c
 tests_test_no_memory_LDADD = $(KVC_TEST_LIBS)
 tests_test_no_memory_LDFLAGS = $(AM_LDFLAGS) -static -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup \
 	-Wl,--wrap=aligned_alloc,--wrap=posix_memalign,--wrap=mmap
+
+check_PROGRAMS += tests/test_measure
+tests_test_measure_SOURCES = tests/test_measure.c
+tests_test_measure_LDADD = $(KVC_TEST_LIBS)

@@ -43,6 +43,50 @@ that 'two at once, one of a bad file' [ $? = 0 ]
 that 'nothing beside it' [ "$(ls "$work/cache/kvcull" | wc -l)" = 1 ]
 unset KVCULL_OPENCL_CACHE
 
+# A device with too little memory: what is needed, and what would fit, does.
+little() {
+    KVCULL_OPENCL_MEMORY=$1
+    export KVCULL_OPENCL_MEMORY
+    shift
+    "$@"
+    set -- $?
+    unset KVCULL_OPENCL_MEMORY
+    return $1
+}
+seq 1 3000 | tr '\n' ' ' | head -c 6000 >"$work/long"
+little 2000000 fails 4 'the weights need 3.3 MiB of its 1.9 MiB; a type of at most' run -m "$demo" --backend opencl -p x
+little 12000000 fails 4 'tokens need .* MiB in all; a context of [1-9]' perplexity -m "$demo" --backend opencl -q \
+    --kv-type f32 -f "$work/long"
+fewer=$(sed -n 's/.*a context of \([0-9]*\) would fit.*/\1/p' "$work/err")
+method=$(sed -n 's/.*would fit, or --kv \([a-z:=0-9]*\).*/\1/p' "$work/err")
+that 'a context and a method would fit' [ -n "$fewer" -a -n "$method" ]
+ids=$(awk -v n="$fewer" 'BEGIN { for (i = 0; i < n; i++) printf "%s%d", i ? "," : "", i % 300 }')
+little 12000000 ok logits -m "$demo" --backend opencl --kv-type f32 --tokens "$ids" --out "$work/x.safetensors"
+little 12000000 ok perplexity -m "$demo" --backend opencl --kv-type f32 --kv "$method" -f "$work/long" -q
+little 6500000 kv run -m "$demo" --backend opencl --kv-type f32 --ignore-eos -p number -n 3000 -q \
+    >"$work/out" 2>"$work/err"
+that 'no memory in the middle is 4' [ $? = 4 ]
+has 'tokens need .* in all; a context of' "$work/err"
+
+# Kernels that do not compile: the log is where the message says. A device lost in the middle.
+(KVCULL_OPENCL_SHAPE=broken; export KVCULL_OPENCL_SHAPE; kv run -m "$demo" --backend opencl -p x) \
+    >"$work/out" 2>"$work/err"
+that 'kernels that do not compile are 4' [ $? = 4 ]
+has '^kvcull run: opencl: the kernels do not compile for .*opencl-build.log$' "$work/err"
+that 'the log is kept' [ -s "$(sed -n 's/.* \([^ ]*opencl-build.log\).*/\1/p' "$work/err")" ]
+(KVCULL_OPENCL_LOSE=300; export KVCULL_OPENCL_LOSE; kv run -m "$demo" --backend opencl -p x -n 50 -q) \
+    >"$work/out" 2>"$work/err"
+that 'a lost device is 4' [ $? = 4 ]
+check_error 'lost' 'run on a device that is lost'
+fails 4 "no device's name holds 'nosuch'" run -m "$demo" --backend opencl:nosuch -p x
+fails 4 'no device 7' run -m "$demo" --backend opencl:7 -p x
+
+# Every operation beside what the device can do.
+kv bench --ops --backend opencl --only mix_mean --beside ref --json -q >"$work/out" 2>"$work/err"
+that 'it ends' [ $? -le 1 ]
+that 'ceilings' [ "$(json ceilings.fma_flops_per_second)" != null ]
+that 'one operation' [ "$(json operations.0.name)" = mix_mean ]
+
 OCL_ICD_VENDORS=$work/none fails 4 'no device here' verify --backend opencl --only methods --kv full -q
 kv run -m "$demo" --backend opencl --math fast -p 'the one the two the three the four the five the six the seven the' \
     -n 3 >"$work/out" 2>"$work/err"

@@ -128,10 +128,15 @@ select)
     run '32 query heads, 8 KV heads, d 128, Q8_0' "$build/bench/select" 2 32768 3
     ;;
 opencl)
-    head_of_page 'OpenCL beside the CPU backend'
+    head_of_page 'OpenCL beside the reference and the CPU backend'
+    run 'Every operation beside the limits of the device, and beside ref' "$kvcull" bench --ops --backend opencl \
+        --beside ref
     for backend in cpu opencl; do
-        run "$backend" "$kvcull" bench --shape 100m --backend $backend --kv full --prompt 512 --gen 32 --repeat 1
+        run "Decode and prefill of one billion parameters: $backend" "$kvcull" bench --shape llama-3.2-1b --type q8_0 \
+            --backend $backend --kv full --prompt 256 --gen 24 --repeat 1
     done
+    run 'How far --math fast (CLBlast) is from exact' "$kvcull" logits -m data/demo -f README.md --backend opencl \
+        --math fast
     ;;
 hashes)
     head_of_page 'Hashes of operations and whole runs'

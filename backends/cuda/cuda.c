@@ -152,22 +152,6 @@ static void driver_launch(struct kvc_offload *offload, const struct kvc_launch *
 
 struct kvc_launch kvc_cuda_own(enum kvc_cuda_kernel kernel) { return kvc_launch_of((enum kvc_kernel)(unsigned)kernel); }
 
-void kvc_cuda_run(struct kvc_offload *offload, struct kvc_launch *launch, uint32_t items, uint64_t x, uint64_t y,
-                  uint64_t z) {
-    if (x == 0 || y == 0 || z == 0 || offload->lost)
-        return;
-    if (x > INT32_MAX || y > UINT16_MAX || z > UINT16_MAX) {
-        kvc_offload_failed(offload, KVC_RESOURCE, "one operation over %llu x %llu x %llu groups is too large",
-                           (unsigned long long)x, (unsigned long long)y, (unsigned long long)z);
-        return;
-    }
-    launch->items = items;
-    launch->groups[0] = (uint32_t)x;
-    launch->groups[1] = (uint32_t)y;
-    launch->groups[2] = (uint32_t)z;
-    driver_launch(offload, launch);
-}
-
 static void driver_finish(struct kvc_offload *offload) {
     kvc_cuda_send(of(offload));
     if (!offload->lost)

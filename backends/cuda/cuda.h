@@ -85,10 +85,8 @@ bool kvc_cuda_good(struct kvc_cuda *cuda, cudaError_t result, const char *what);
 void kvc_cuda_linear(struct kvc_device *device, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
                      struct kvc_span bias, uint32_t rows);
 void kvc_cuda_attention(struct kvc_device *device, const struct kvc_attention *attention);
-/* A launch of an own kernel, and of groups of so many work-items. */
+/* A launch of an own kernel. */
 struct kvc_launch kvc_cuda_own(enum kvc_cuda_kernel kernel);
-void kvc_cuda_run(struct kvc_offload *offload, struct kvc_launch *launch, uint32_t items, uint64_t x, uint64_t y,
-                  uint64_t z);
 static inline unsigned char *kvc_cuda_data(struct kvc_span span) {
     return span.buffer ? (unsigned char *)span.buffer->handle + span.offset : NULL;
 }

@@ -5,37 +5,23 @@
 #define KVC_MANY_ROWS 24u                      /* from here on packing pays */
 #define KVC_PACKED_BYTES ((uint64_t)256 << 20) /* of weights at once */
 
-static uint64_t rows_of_piece(const struct kvc_weight *w, uint32_t piece) {
-    uint64_t first = piece * w->piece_rows;
-    return w->outputs - first < w->piece_rows ? w->outputs - first : w->piece_rows;
-}
-
 static uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
 static void few_rows(struct kvc_offload *offload, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
                      uint32_t piece, struct kvc_span bias, uint32_t rows) {
     unsigned shape = rows == 1 ? 0 : rows <= 4 ? 1 : 2, at_once = rows == 1 ? 1 : rows <= 4 ? 4 : 8;
     unsigned number = (unsigned)KVC_CUDA_few_f32_1 + 3 * (unsigned)w->type + shape;
-    struct kvc_launch few = kvc_cuda_own((enum kvc_cuda_kernel)number);
-    uint64_t count = rows_of_piece(w, piece);
-    kvc_launch_span(&few, y);
-    kvc_launch_span(&few, x);
-    kvc_launch_handle(&few, w->piece[piece]);
-    kvc_launch_wide(&few, w->row_bytes);
-    kvc_launch_wide(&few, w->inputs);
-    kvc_launch_wide(&few, w->outputs);
-    kvc_launch_wide(&few, piece * w->piece_rows);
-    kvc_launch_wide(&few, count);
-    kvc_launch_span(&few, bias);
-    kvc_launch_word(&few, rows);
-    kvc_cuda_run(offload, &few, 128, round_up(count, 32) / 32, round_up(rows, at_once) / at_once, 1);
+    struct kvc_launch few = kvc_offload_few(y, x, w, piece, bias, rows);
+    few.kernel = kvc_cuda_own((enum kvc_cuda_kernel)number).kernel;
+    kvc_launch_run(offload, &few, 128, round_up(kvc_offload_piece_rows(w, piece), 32) / 32,
+                   round_up(rows, at_once) / at_once, 1);
 }
 
 /* spare: packed x, then packed weights of some outputs. */
 static void many_rows(struct kvc_offload *offload, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
                       uint32_t piece, struct kvc_span bias, uint32_t rows) {
     uint32_t block = rows > 64 ? 128 : 32;
-    uint64_t K = w->inputs, steps = round_up(K, 32) / 32, count = rows_of_piece(w, piece), line = steps * 128;
+    uint64_t K = w->inputs, steps = round_up(K, 32) / 32, count = kvc_offload_piece_rows(w, piece), line = steps * 128;
     uint64_t at_once = KVC_PACKED_BYTES / line / 128 * 128, x_bytes = round_up(rows, block) * line;
     struct kvc_buffer *spare;
     struct kvc_launch pack = kvc_cuda_own(KVC_CUDA_many_pack_x);
@@ -48,7 +34,7 @@ static void many_rows(struct kvc_offload *offload, struct kvc_span y, struct kvc
     kvc_launch_wide(&pack, K);
     kvc_launch_word(&pack, rows);
     kvc_launch_word(&pack, block);
-    kvc_cuda_run(offload, &pack, KVC_ITEMS_OF(4), round_up(rows * steps, KVC_ITEMS_OF(4)) / KVC_ITEMS_OF(4), 1, 1);
+    kvc_launch_items(offload, &pack, rows * steps, 1, 1);
     for (uint64_t from = 0; from < count; from += at_once) {
         uint64_t here = count - from < at_once ? count - from : at_once;
         struct kvc_launch product = kvc_cuda_own(block == 128 ? KVC_CUDA_many_product_128 : KVC_CUDA_many_product_32);
@@ -61,7 +47,7 @@ static void many_rows(struct kvc_offload *offload, struct kvc_span y, struct kvc
         kvc_launch_wide(&pack, K);
         kvc_launch_wide(&pack, from);
         kvc_launch_wide(&pack, here);
-        kvc_cuda_run(offload, &pack, KVC_ITEMS_OF(4), round_up(here * steps, KVC_ITEMS_OF(4)) / KVC_ITEMS_OF(4), 1, 1);
+        kvc_launch_items(offload, &pack, here * steps, 1, 1);
         kvc_launch_handle(&product, kvc_cuda_data(y));
         kvc_launch_handle(&product, spare->handle);
         kvc_launch_handle(&product, packed);
@@ -71,7 +57,7 @@ static void many_rows(struct kvc_offload *offload, struct kvc_span y, struct kvc
         kvc_launch_wide(&product, here);
         kvc_launch_handle(&product, kvc_cuda_data(bias));
         kvc_launch_word(&product, rows);
-        kvc_cuda_run(offload, &product, 256, round_up(here, 128) / 128, round_up(rows, block) / block, 1);
+        kvc_launch_run(offload, &product, 256, round_up(here, 128) / 128, round_up(rows, block) / block, 1);
     }
 }
 

@@ -86,17 +86,16 @@ KVC_KERNEL(drop)(KVC_LISTS(l), kvc_u32 rows, kvc_u32 kv_heads) {
 
 /* Grid: slots of the largest head, heads. */
 KVC_KERNEL(identity)(KVC_LISTS(l)) {
-    kvc_u64 slot = KVC_GLOBAL_ID();
     KVC_OPEN_HEAD(head, l, KVC_GROUP_ID(1));
-    if (slot >= head.slots)
-        return;
-    head.order[slot] = (kvc_u32)slot;
-    head.position[slot] = (kvc_i32)slot;
+    KVC_EACH_OF_RUN(slot, head.slots) {
+        head.order[slot] = (kvc_u32)slot;
+        head.position[slot] = (kvc_i32)slot;
+    }
 }
 
 /* A group a head. spare: as many words as there are slots. */
 KVC_GROUP_KERNEL(evict)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL kvc_u32 *spare, KVC_GLOBAL kvc_u32 *notes) {
-    kvc_u32 h = KVC_GROUP_ID(0), kept = read_count[h];
+    kvc_u32 h = KVC_GROUP_ID(0), kept = read_count[h], low;
     KVC_GLOBAL const kvc_u32 *ranks = read_rank + (kvc_u64)h * read_stride;
     KVC_OPEN_HEAD(head, l, h);
     KVC_GLOBAL kvc_u32 *was = spare + head.base;
@@ -109,8 +108,13 @@ KVC_GROUP_KERNEL(evict)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL kvc_u32 *spare, KVC_
     for (kvc_u32 r = KVC_LOCAL_ID(); r < head.count; r += KVC_GROUP)
         was[r] = head.order[r];
     KVC_BARRIER();
-    for (kvc_u32 r = KVC_LOCAL_ID(); r < head.count; r += KVC_GROUP) {
-        kvc_u32 low = 0, high = kept; /* kept ranks below r */
+    low = 0;
+    for (kvc_u32 r = KVC_LOCAL_ID(); r < head.count; r += KVC_GROUP) { /* low: kept ranks below r */
+#if KVC_WORKERS == 1
+        while (low < kept && ranks[low] < r)
+            low++;
+#else
+        kvc_u32 high = kept;
         while (low < high) {
             kvc_u32 middle = (low + high) / 2;
             if (ranks[middle] < r)
@@ -118,6 +122,7 @@ KVC_GROUP_KERNEL(evict)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL kvc_u32 *spare, KVC_
             else
                 high = middle;
         }
+#endif
         head.order[low < kept && ranks[low] == r ? low : kept + (r - low)] = was[r];
     }
     if (KVC_LOCAL_ID() == 0)
@@ -250,18 +255,20 @@ KVC_GROUP_KERNEL(relayout)(KVC_LISTS(dst), KVC_LISTS(src), KVC_ARENA, KVC_GLOBAL
         dst_count[h] = from.count;
 }
 
-/* Grid: channels of the head's most entries. */
+/* Grid: channels of the head's most entries; on CPUs entries. */
 KVC_KERNEL(entries)(KVC_LISTS(l), KVC_ARENA, kvc_u32 h, KVC_SPAN(float, keys), KVC_SPAN(float, values)) {
-    kvc_u64 i = KVC_GLOBAL_ID(), rank = i / head_size;
+    kvc_u32 run = KVC_WORKERS == 1 ? head_size : 1, c = (kvc_u32)(KVC_GLOBAL_ID() * run % head_size);
+    kvc_u64 i = KVC_GLOBAL_ID() * run, rank = i / head_size;
     KVC_GLOBAL const kvc_u8 *key;
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
     if (rank >= head.count)
         return;
     key = kvc_head_key(&arena, &head, kvc_head_slot(&head, (kvc_u32)rank));
-    if (keys_buffer)
-        keys_buffer[keys_offset + i] = kvc_entry_value(entry_type, key, (kvc_u32)(i % head_size));
-    if (values_buffer)
-        values_buffer[values_offset + i] =
-            kvc_entry_value(entry_type, key + (kvc_u64)KVC_TILE * row_bytes, (kvc_u32)(i % head_size));
+    for (kvc_u32 end = c + run; c < end; c++, i++) {
+        if (keys_buffer)
+            keys_buffer[keys_offset + i] = kvc_entry_value(entry_type, key, c);
+        if (values_buffer)
+            values_buffer[values_offset + i] = kvc_entry_value(entry_type, key + (kvc_u64)KVC_TILE * row_bytes, c);
+    }
 }

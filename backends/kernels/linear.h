@@ -77,28 +77,64 @@ KVC_KERNEL(pack_x)(KVC_SPAN(float, packed), KVC_SPAN(const float, x), kvc_u64 K,
 }
 
 /* The same of weight rows first..first+rows-1, widened. */
+#if KVC_WORKERS == 1
+/* Turns 16 vectors of 16: four times, vector 2i and 2i + 1 make i of their even and i + 8 of their odd elements. */
+#define KVC_EVENS(to, from, i)                                                                                         \
+    to[i] = (float16)(from[2 * (i)].even, from[2 * (i) + 1].even);                                                     \
+    to[(i) + 8] = (float16)(from[2 * (i)].odd, from[2 * (i) + 1].odd);
+#define KVC_TURN_ONCE(to, from)                                                                                        \
+    KVC_EVENS(to, from, 0)                                                                                             \
+    KVC_EVENS(to, from, 1)                                                                                             \
+    KVC_EVENS(to, from, 2)                                                                                             \
+    KVC_EVENS(to, from, 3)                                                                                             \
+    KVC_EVENS(to, from, 4)                                                                                             \
+    KVC_EVENS(to, from, 5)                                                                                             \
+    KVC_EVENS(to, from, 6)                                                                                             \
+    KVC_EVENS(to, from, 7)
+KVC_DEVICE void kvc_turn(float16 *x) {
+    float16 y[16];
+    KVC_TURN_ONCE(y, x)
+    KVC_TURN_ONCE(x, y)
+    KVC_TURN_ONCE(y, x)
+    KVC_TURN_ONCE(x, y)
+}
+/* A work-item 32 neighbouring values of a block's rows, so that lines of packed memory are written whole. */
+KVC_KERNEL(pack_w)(KVC_SPAN(float, packed), KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u32 type, kvc_u64 K,
+                   kvc_u64 first, kvc_u64 rows) {
+    kvc_u64 steps = (K + 31) / 32, row = KVC_GLOBAL_ID() / steps * KVC_PACK_W, step = KVC_GLOBAL_ID() % steps;
+    kvc_u64 left = K - step * 32;
+    if (row >= rows)
+        return;
+    for (kvc_u32 half_block = 0; half_block < KVC_PACK_W; half_block += 16) {
+        float16 low[16], high[16];
+        for (kvc_u32 i = 0; i < 16; i++) {
+            kvc_u64 here = row + half_block + i < rows ? row + half_block + i : row;
+            KVC_GLOBAL const kvc_u8 *from = w + (first + here) * row_bytes;
+            struct kvc_part p = left >= 32 ? kvc_part_weight(type, from, step * 32, 0)
+                                           : kvc_part_weight_tail(type, from, step * 32, 0, (kvc_u32)left);
+            low[i] = p.low;
+            high[i] = p.high;
+        }
+        kvc_turn(low);
+        kvc_turn(high);
+        for (kvc_u32 lane = 0; lane < 16; lane++) {
+            KVC_GLOBAL float *to = packed_buffer + packed_offset + half_block;
+            vstore16(low[lane], 0, to + KVC_PACKED(KVC_PACK_W, row, K, lane, step));
+            vstore16(high[lane], 0, to + KVC_PACKED(KVC_PACK_W, row, K, lane + 16, step));
+        }
+    }
+}
+#else
 KVC_KERNEL(pack_w)(KVC_SPAN(float, packed), KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u32 type, kvc_u64 K,
                    kvc_u64 first, kvc_u64 rows) {
     kvc_u64 id = KVC_GLOBAL_ID(), row = id % rows, step = id / rows;
     kvc_u64 left = step * 32 < K ? K - step * 32 : 0;
     KVC_GLOBAL const kvc_u8 *from = w + (first + row) * row_bytes;
-#if KVC_WORKERS == 1
-    union {
-        struct kvc_part p;
-        float lane[32];
-    } u;
-    if (left == 0)
-        return;
-    u.p = left >= 32 ? kvc_part_weight(type, from, step * 32, 0)
-                     : kvc_part_weight_tail(type, from, step * 32, 0, (kvc_u32)left);
-    for (kvc_u32 lane = 0; lane < 32 && lane < left; lane++)
-        packed_buffer[packed_offset + KVC_PACKED(KVC_PACK_W, row, K, lane, step)] = u.lane[lane];
-#else
     for (kvc_u32 lane = 0; lane < 32 && lane < left; lane++)
         packed_buffer[packed_offset + KVC_PACKED(KVC_PACK_W, row, K, lane, step)] =
             kvc_weight_value(type, from, step * 32 + lane);
-#endif
 }
+#endif
 
 /* Lanes come in bit-reversed order, so that the tree adds neighbours: after lane i, as many sums are joined as i has
  * trailing ones. */

@@ -27,67 +27,84 @@ KVC_DEVICE void kvc_page_store(kvc_u32 type, KVC_GLOBAL kvc_u8 *side, kvc_u64 at
         ((KVC_GLOBAL float *)side)[at] = x;
 }
 
-/* Grid: pages that may change times channels, heads. low may be NULL. */
+/* Grid: pages that may change times channels, heads; on CPUs pages. low may be NULL. */
 KVC_KERNEL(pages_update)(KVC_LISTS(l), KVC_ARENA, KVC_READS, kvc_u32 page_size, kvc_u32 page_stride, kvc_u32 page_type,
                          KVC_GLOBAL kvc_u8 *low, KVC_GLOBAL kvc_u8 *high, kvc_u32 rows) {
-    kvc_u64 id = KVC_GLOBAL_ID(), at, end;
-    kvc_u32 h = KVC_GROUP_ID(1), c = (kvc_u32)(id % head_size), places, first, page;
-    KVC_OPEN_ARENA(arena);
-    KVC_OPEN_HEAD(head, l, h);
-    places = KVC_PLACES(head, h);
-    first = rows < places ? places - rows : 0;
-    if (id / head_size + first / page_size >= page_stride)
-        return;
-    page = first / page_size + (kvc_u32)(id / head_size);
-    at = ((kvc_u64)h * head_size + c) * page_stride + page;
+    kvc_u32 run = KVC_WORKERS == 1 ? head_size : 1, c0 = (kvc_u32)(KVC_GLOBAL_ID() * run % head_size);
+    kvc_u64 nth = KVC_GLOBAL_ID() * run / head_size, at, end;
+    kvc_u32 h = KVC_GROUP_ID(1), places = read_count ? read_count[h] : l_count[h];
+    kvc_u32 first = rows < places ? places - rows : 0, page = first / page_size + (kvc_u32)nth;
     end = ((kvc_u64)page + 1) * page_size;
     end = end < places ? end : places;
+    if (nth + first / page_size >= page_stride || (kvc_u64)page * page_size >= end)
+        return;
+    KVC_OPEN_ARENA(arena);
+    KVC_OPEN_HEAD(head, l, h);
     for (kvc_u64 place = (kvc_u64)page * page_size > first ? (kvc_u64)page * page_size : first; place < end; place++) {
         kvc_bytes key = kvc_head_key(&arena, &head, KVC_PLACE_SLOT(head, h, (kvc_u32)place));
-        float x = kvc_entry_value(entry_type, key, c);
-        if (low) {
-            float old = kvc_page_load(page_type, low, at);
-            kvc_page_store(page_type, low, at, place % page_size == 0 ? x : x < old ? x : old);
-        }
-        if (high) {
-            float old = kvc_page_load(page_type, high, at);
-            kvc_page_store(page_type, high, at, place % page_size == 0 ? x : x > old ? x : old);
+        for (kvc_u32 c = c0; c < c0 + run; c++) {
+            float x = kvc_entry_value(entry_type, key, c);
+            at = ((kvc_u64)h * head_size + c) * page_stride + page;
+            if (low) {
+                float old = kvc_page_load(page_type, low, at);
+                kvc_page_store(page_type, low, at, place % page_size == 0 ? x : x < old ? x : old);
+            }
+            if (high) {
+                float old = kvc_page_load(page_type, high, at);
+                kvc_page_store(page_type, high, at, place % page_size == 0 ? x : x > old ? x : old);
+            }
         }
     }
 }
 
-/* Grid: channels, heads. */
+/* Grid: runs of channels, heads. */
 KVC_KERNEL(value_sums)(KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(float, sums), kvc_u32 rows) {
-    kvc_u64 c = KVC_GLOBAL_ID();
-    kvc_u32 h = KVC_GROUP_ID(1), places;
-    float sum;
-    KVC_OPEN_ARENA(arena);
-    KVC_OPEN_HEAD(head, l, h);
+    kvc_u32 c = (kvc_u32)KVC_GLOBAL_ID() * KVC_RUN, h = KVC_GROUP_ID(1), places, place;
+    KVC_GLOBAL float *sum = sums_buffer + sums_offset + (kvc_u64)h * head_size + c;
     if (c >= head_size)
         return;
+    KVC_OPEN_ARENA(arena);
+    KVC_OPEN_HEAD(head, l, h);
     places = KVC_PLACES(head, h);
-    sum = rows == 0xffffffffu ? 0.0f : sums_buffer[sums_offset + (kvc_u64)h * head_size + c];
-    for (kvc_u32 place = rows < places ? places - rows : 0; place < places; place++)
-        sum = sum + kvc_entry_value(entry_type, kvc_head_value(&arena, &head, KVC_PLACE_SLOT(head, h, place)),
-                                    (kvc_u32)c);
-    sums_buffer[sums_offset + (kvc_u64)h * head_size + c] = sum;
+    place = rows < places ? places - rows : 0;
+#if KVC_WORKERS == 1
+    if (head_size - c >= KVC_RUN) {
+        struct kvc_part total = rows == 0xffffffffu ? kvc_part_zero() : kvc_part_floats(sum, 0);
+        for (; place < places; place++) {
+            struct kvc_part p = kvc_part_entry(
+                entry_type, kvc_head_value(&arena, &head, KVC_PLACE_SLOT(head, h, place)), c, 0);
+            total = kvc_part_of(total.low + p.low, total.high + p.high);
+        }
+        vstore16(total.low, 0, sum);
+        vstore16(total.high, 1, sum);
+        return;
+    }
+#endif
+    for (kvc_u32 i = 0; rows == 0xffffffffu && i < KVC_RUN && c + i < head_size; i++)
+        sum[i] = 0.0f;
+    for (; place < places; place++) {
+        kvc_bytes value = kvc_head_value(&arena, &head, KVC_PLACE_SLOT(head, h, place));
+        for (kvc_u32 i = 0; i < KVC_RUN && c + i < head_size; i++)
+            sum[i] = sum[i] + kvc_entry_value(entry_type, value, c + i);
+    }
 }
 
-/* Grid: values of out [heads, d]. reads: what was read; KVC_READS: the view. */
+/* Grid: values of out [heads, d]; on CPUs heads. reads: what was read; KVC_READS: the view. */
 KVC_KERNEL(mix_mean)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL const kvc_u32 *kept_count, kvc_u32 heads, kvc_u32 kv_heads,
                      kvc_u32 d, KVC_SPAN(float, out), KVC_SPAN(const float, alpha), KVC_SPAN(const float, sums)) {
-    kvc_u64 i = KVC_GLOBAL_ID();
-    kvc_u32 h, list, places;
+    kvc_u32 run = KVC_WORKERS == 1 ? d : 1, h, list, c, places;
+    kvc_u64 i = KVC_GLOBAL_ID() * run;
     float share;
     if (i >= (kvc_u64)heads * d)
         return;
     h = (kvc_u32)(i / d);
+    c = (kvc_u32)(i % d);
     list = h / (heads / kv_heads);
     places = read_count ? read_count[list] : l_count[list];
     share = alpha_buffer[alpha_offset + h];
-    if (kept_count[list] != places)
+    for (kvc_u32 end = c + run; c < end && kept_count[list] != places; c++, i++)
         out_buffer[out_offset + i] =
             kvc_fma(share, out_buffer[out_offset + i],
                     (1.0f - share) *
-                        kvc_div(sums_buffer[sums_offset + (kvc_u64)list * d + i % d], (float)places));
+                        kvc_div(sums_buffer[sums_offset + (kvc_u64)list * d + c], (float)places));
 }

@@ -63,6 +63,10 @@ typedef KVC_GLOBAL const kvc_u8 *kvc_bytes;
 #define KVC_ITEMS 128
 #endif
 #define KVC_TEAMS (KVC_GROUP / KVC_WORKERS)
+#define KVC_RUN KVC_RUN_OF(KVC_WORKERS)
+/* i over this work-item's run of n. */
+#define KVC_EACH_OF_RUN(i, n)                                                                                          \
+    for (kvc_u64 i = KVC_GLOBAL_ID() * KVC_RUN, i##_end = (n) < i + KVC_RUN ? (n) : i + KVC_RUN; i < i##_end; i++)
 #if defined(__CUDACC__)
 #define KVC_KERNEL(name) extern "C" __global__ void __launch_bounds__(KVC_ITEMS) kvc_k_##name
 #define KVC_GROUP_KERNEL(name) extern "C" __global__ void __launch_bounds__(KVC_GROUP) kvc_k_##name

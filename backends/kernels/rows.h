@@ -1,24 +1,50 @@
-/* rows.h - operations on rows of values: embed, norm, rope, gated_silu, add, gather, zero. */
+/* rows.h - operations on rows of values: embed, norm, rope, gated_silu, add, blend, repeat_heads, gather,
+ * fma_loop. */
 
-/* table: rows first..first+count-1 of the matrix, row_bytes each; tokens outside are another piece's. */
+/* The run of a weight row that starts at its element k. */
+KVC_DEVICE void kvc_widen_run(KVC_GLOBAL float *to, kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u64 k, kvc_u64 K) {
+#if KVC_WORKERS == 1
+    if (K - k >= KVC_RUN) {
+        struct kvc_part p = kvc_part_weight(type, row, k, 0);
+        vstore16(p.low, 0, to);
+        vstore16(p.high, 1, to);
+        return;
+    }
+#endif
+    for (kvc_u32 i = 0; i < KVC_RUN && k + i < K; i++)
+        to[i] = kvc_weight_value(type, row, k + i);
+}
+KVC_DEVICE void kvc_copy_floats(KVC_GLOBAL float *to, KVC_GLOBAL const float *from, kvc_u64 n) {
+    kvc_u64 i = 0;
+#if KVC_WORKERS == 1
+    for (; i + 16 <= n; i += 16)
+        vstore16(vload16(0, from + i), 0, to + i);
+#endif
+    for (; i < n; i++)
+        to[i] = from[i];
+}
+
+/* table: rows first..first+count-1 of the matrix, row_bytes each; tokens outside are another piece's. A work-item a run
+ * of a row. */
 KVC_KERNEL(embed)(KVC_SPAN(float, out), KVC_GLOBAL const kvc_u8 *table, kvc_u64 first, kvc_u64 count, kvc_u64 row_bytes,
                   kvc_u32 type, kvc_u64 K, KVC_SPAN(const kvc_i32, tokens), kvc_u32 rows) {
     KVC_OPEN(float, out);
     KVC_OPEN(const kvc_i32, tokens);
-    kvc_u64 i = KVC_GLOBAL_ID(), row = i / K, token;
+    kvc_u64 runs = (K + KVC_RUN - 1) / KVC_RUN, row = KVC_GLOBAL_ID() / runs, k = KVC_GLOBAL_ID() % runs * KVC_RUN;
+    kvc_u64 token;
     if (row >= rows)
         return;
     token = (kvc_u64)tokens[row] - first;
     if (token < count)
-        out[i] = kvc_weight_value(type, table + token * row_bytes, i % K);
+        kvc_widen_run(out + row * K + k, type, table + token * row_bytes, k, K);
 }
 
-/* out [rows, K] = matrix rows first..first+rows-1, widened. */
+/* out [rows, K] = matrix rows first..first+rows-1, widened; a work-item a run of a row. */
 KVC_KERNEL(widen)(KVC_SPAN(float, out), KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u32 type, kvc_u64 K,
                   kvc_u64 first, kvc_u64 rows) {
-    kvc_u64 i = KVC_GLOBAL_ID();
-    if (i < rows * K)
-        out_buffer[out_offset + i] = kvc_weight_value(type, w + (first + i / K) * row_bytes, i % K);
+    kvc_u64 runs = (K + KVC_RUN - 1) / KVC_RUN, row = KVC_GLOBAL_ID() / runs, k = KVC_GLOBAL_ID() % runs * KVC_RUN;
+    if (row < rows)
+        kvc_widen_run(out_buffer + out_offset + row * K + k, type, w + (first + row) * row_bytes, k, K);
 }
 
 KVC_KERNEL(add_bias)(KVC_SPAN(float, y), KVC_SPAN(const float, bias), kvc_u64 N, kvc_u64 n) {
@@ -40,28 +66,41 @@ KVC_GROUP_KERNEL(norm)(KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(co
         y[k] = (x[k] * r) * w[k];
 }
 
-/* A work-item a pair of channels, or two channels behind the rotary ones. */
+/* A work-item a pair of channels, or two channels behind the rotary ones; on CPUs a head's, all of them. */
 KVC_KERNEL(rope)(KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, cosine),
                  KVC_SPAN(const float, sine), kvc_u32 rows, kvc_u32 heads, kvc_u32 d, kvc_u32 rotary,
                  kvc_u32 interleaved) {
-    kvc_u32 pairs = (d + 1) / 2, half_size = rotary / 2;
-    kvc_u64 id = KVC_GLOBAL_ID(), at = id / pairs * d, row = id / pairs / heads;
-    kvc_u32 i = (kvc_u32)(id % pairs);
+    kvc_u32 pairs = (d + 1) / 2, half_size = rotary / 2, run = KVC_WORKERS == 1 ? pairs : 1;
+    kvc_u64 id = KVC_GLOBAL_ID() * run, at = id / pairs * d, row = id / pairs / heads;
+    kvc_u32 i = (kvc_u32)(id % pairs), end = i + run;
     KVC_GLOBAL const float *x = x_buffer + x_offset + at;
     KVC_GLOBAL float *y = y_buffer + y_offset + at;
+    KVC_GLOBAL const float *cosines = cosine_buffer + cosine_offset + row * half_size;
+    KVC_GLOBAL const float *sines = sine_buffer + sine_offset + row * half_size;
     if (row >= rows)
         return;
-    if (i < half_size) {
-        float c = cosine_buffer[cosine_offset + row * half_size + i];
-        float s = sine_buffer[sine_offset + row * half_size + i];
-        float x0 = interleaved ? x[2 * i] : x[i], x1 = interleaved ? x[2 * i + 1] : x[i + half_size];
-        y[i] = kvc_fma(-x1, s, x0 * c);
-        y[i + half_size] = kvc_fma(x0, s, x1 * c);
-        return;
+#if KVC_WORKERS == 1
+    for (; i + 16 <= half_size; i += 16) {
+        float16 c = vload16(0, cosines + i), s = vload16(0, sines + i);
+        float16 a = vload16(0, interleaved ? x + 2 * i : x + i);
+        float16 b = vload16(0, interleaved ? x + 2 * i + 16 : x + i + half_size);
+        float16 x0 = interleaved ? (float16)(a.even, b.even) : a, x1 = interleaved ? (float16)(a.odd, b.odd) : b;
+        vstore16(fma(-x1, s, x0 * c), 0, y + i);
+        vstore16(fma(x0, s, x1 * c), 0, y + i + half_size);
     }
-    y[2 * i] = x[2 * i];
-    if (2 * i + 1 < d)
-        y[2 * i + 1] = x[2 * i + 1];
+#endif
+    for (; i < end; i++) {
+        if (i < half_size) {
+            float c = cosines[i], s = sines[i];
+            float x0 = interleaved ? x[2 * i] : x[i], x1 = interleaved ? x[2 * i + 1] : x[i + half_size];
+            y[i] = kvc_fma(-x1, s, x0 * c);
+            y[i + half_size] = kvc_fma(x0, s, x1 * c);
+        } else {
+            y[2 * i] = x[2 * i];
+            if (2 * i + 1 < d)
+                y[2 * i + 1] = x[2 * i + 1];
+        }
+    }
 }
 
 KVC_KERNEL(gated_silu)(KVC_SPAN(float, y), KVC_SPAN(const float, gate), KVC_SPAN(const float, up), kvc_u64 n) {
@@ -82,16 +121,56 @@ KVC_KERNEL(blend)(KVC_SPAN(float, y), KVC_SPAN(const float, x), float share, flo
         y_buffer[y_offset + i] = kvc_fma(share, y_buffer[y_offset + i], rest * x_buffer[x_offset + i]);
 }
 
-/* A work-item a value of out [rows, heads, copies, d]. */
+/* A work-item a value of out [rows, heads, copies, d]; on CPUs a head's. */
 KVC_KERNEL(repeat_heads)(KVC_SPAN(float, out), KVC_SPAN(const float, x), kvc_u64 n, kvc_u32 copies, kvc_u32 d) {
-    kvc_u64 i = KVC_GLOBAL_ID();
+    kvc_u32 run = KVC_WORKERS == 1 ? d : 1;
+    kvc_u64 i = KVC_GLOBAL_ID() * run;
     if (i < n)
-        out_buffer[out_offset + i] = x_buffer[x_offset + i / d / copies * d + i % d];
+        kvc_copy_floats(out_buffer + out_offset + i, x_buffer + x_offset + i / d / copies * d + i % d, run);
 }
 
+/* A work-item a run of a row. */
 KVC_KERNEL(gather)(KVC_SPAN(float, out), KVC_SPAN(const float, x), KVC_SPAN(const kvc_u32, index), kvc_u32 rows,
                    kvc_u32 width) {
-    kvc_u64 i = KVC_GLOBAL_ID(), row = i / width;
+    kvc_u32 runs = (width + KVC_RUN - 1) / KVC_RUN, k = (kvc_u32)(KVC_GLOBAL_ID() % runs) * KVC_RUN;
+    kvc_u64 row = KVC_GLOBAL_ID() / runs;
     if (row < rows)
-        out_buffer[out_offset + i] = x_buffer[x_offset + (kvc_u64)index_buffer[index_offset + row] * width + i % width];
+        kvc_copy_floats(out_buffer + out_offset + row * width + k,
+                        x_buffer + x_offset + (kvc_u64)index_buffer[index_offset + row] * width + k,
+                        width - k < KVC_RUN ? width - k : KVC_RUN);
+}
+
+/* A work-item eight chains, so that none waits for itself: of vectors on CPUs. */
+#if KVC_WORKERS == 1
+#define KVC_CHAIN_FMA fma
+#define KVC_CHAIN_LOAD(x, i) vload16(i, x)
+#define KVC_CHAIN_STORE(v, x, i) vstore16(v, i, x)
+typedef float16 kvc_chain;
+#else
+#define KVC_CHAIN_FMA kvc_fma
+#define KVC_CHAIN_LOAD(x, i) (x)[i]
+#define KVC_CHAIN_STORE(v, x, i) (x)[i] = (v)
+typedef float kvc_chain;
+#endif
+KVC_KERNEL(fma_loop)(KVC_SPAN(float, x), kvc_u64 n, kvc_u32 rounds) {
+    const kvc_chain a = (kvc_chain)(0.999f), b = (kvc_chain)(0.001f);
+    kvc_u64 first = KVC_GLOBAL_ID() * KVC_LOOP_OF(KVC_WORKERS);
+    KVC_GLOBAL float *x = x_buffer + x_offset + first;
+    kvc_chain value[8];
+    if (first >= n || rounds == 0)
+        return;
+    for (int j = 0; j < 8; j++)
+        value[j] = KVC_CHAIN_LOAD(x, j);
+    for (kvc_u32 r = 0; r < rounds; r++) { /* written out: not every compiler unrolls a loop */
+        value[0] = KVC_CHAIN_FMA(value[0], a, b);
+        value[1] = KVC_CHAIN_FMA(value[1], a, b);
+        value[2] = KVC_CHAIN_FMA(value[2], a, b);
+        value[3] = KVC_CHAIN_FMA(value[3], a, b);
+        value[4] = KVC_CHAIN_FMA(value[4], a, b);
+        value[5] = KVC_CHAIN_FMA(value[5], a, b);
+        value[6] = KVC_CHAIN_FMA(value[6], a, b);
+        value[7] = KVC_CHAIN_FMA(value[7], a, b);
+    }
+    for (int j = 0; j < 8; j++)
+        KVC_CHAIN_STORE(value[j], x, j);
 }

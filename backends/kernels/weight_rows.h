@@ -248,24 +248,21 @@ KVC_GROUP_KERNEL(noise_tiles)(KVC_WEIGHT_ROWS, KVC_GLOBAL float *tiles, kvc_u32 
     }
 }
 
-/* Grid: ranks of the fullest head, heads. scores = the sum of `columns` columns from the first on; or the way back. */
+/* Grid: runs of the fullest head's ranks, heads. scores = the sum of `columns` columns from the first on; or the way
+ * back. */
 KVC_KERNEL(column_scores)(KVC_LISTS(l), kvc_u32 first, kvc_u32 columns, KVC_SPAN(float, scores), kvc_u32 stride) {
-    kvc_u64 rank = KVC_GLOBAL_ID();
-    kvc_u32 slot;
-    float sum;
     KVC_OPEN_HEAD(head, l, KVC_GROUP_ID(1));
-    if (rank >= head.count)
-        return;
-    slot = kvc_head_slot(&head, (kvc_u32)rank);
-    sum = kvc_head_column(&head, first)[slot];
-    for (kvc_u32 c = 1; c < columns; c++)
-        sum = sum + kvc_head_column(&head, first + c)[slot];
-    scores_buffer[scores_offset + (kvc_u64)KVC_GROUP_ID(1) * stride + rank] = sum;
+    KVC_EACH_OF_RUN(rank, head.count) {
+        kvc_u32 slot = kvc_head_slot(&head, (kvc_u32)rank);
+        float sum = kvc_head_column(&head, first)[slot];
+        for (kvc_u32 c = 1; c < columns; c++)
+            sum = sum + kvc_head_column(&head, first + c)[slot];
+        scores_buffer[scores_offset + (kvc_u64)KVC_GROUP_ID(1) * stride + rank] = sum;
+    }
 }
 KVC_KERNEL(scores_column)(KVC_LISTS(l), kvc_u32 column, KVC_SPAN(const float, scores), kvc_u32 stride) {
-    kvc_u64 rank = KVC_GLOBAL_ID();
     KVC_OPEN_HEAD(head, l, KVC_GROUP_ID(1));
-    if (rank < head.count)
+    KVC_EACH_OF_RUN(rank, head.count)
         kvc_head_column(&head, column)[kvc_head_slot(&head, (kvc_u32)rank)] =
             scores_buffer[scores_offset + (kvc_u64)KVC_GROUP_ID(1) * stride + rank];
 }
@@ -327,25 +324,30 @@ KVC_KERNEL(ring_merge)(KVC_GLOBAL float *tiles, kvc_u32 stride, kvc_u32 rows) {
     tile[1] = L;
 }
 
-/* Grid: entries of the fullest head, heads. tiles 0: kind weights. */
+/* Grid: runs of the fullest head's ranks, heads. tiles 0: kind weights. */
 KVC_KERNEL(ring_fuse)(KVC_LISTS(l), kvc_u32 first_column, kvc_u32 ring, kvc_u32 filled, kvc_i64 now, kvc_i64 recent,
                       kvc_u32 by_sum, KVC_GLOBAL const float *tiles, kvc_u32 tile_stride, KVC_SPAN(float, scores),
                       kvc_u32 stride) {
-    kvc_u64 rank = KVC_GLOBAL_ID();
-    kvc_u32 h = KVC_GROUP_ID(1), slot;
-    float F = 0.0f;
+    kvc_u32 h = KVC_GROUP_ID(1), column = kvc_ring_column(now, filled, 0, ring), n = 0;
+    kvc_u32 slot[KVC_RUN], fused[KVC_RUN];
+    float F[KVC_RUN];
     KVC_OPEN_HEAD(head, l, h);
-    if (rank >= head.count)
-        return;
-    slot = kvc_head_slot(&head, (kvc_u32)rank);
-    if (kvc_head_position(&head, slot) < recent)
-        for (kvc_u32 i = 0; i < filled; i++) {
-            float value = kvc_head_column(&head, first_column + kvc_ring_column(now, filled, i, ring))[slot];
+    KVC_EACH_OF_RUN(rank, head.count) {
+        slot[n] = kvc_head_slot(&head, (kvc_u32)rank);
+        fused[n] = kvc_head_position(&head, slot[n]) < recent;
+        F[n++] = 0.0f;
+    }
+    for (kvc_u32 i = 0; i < filled && n; i++, column = column + 1 == ring ? 0 : column + 1) {
+        KVC_GLOBAL const float *values = kvc_head_column(&head, first_column + column);
+        for (kvc_u32 j = 0; j < n; j++) {
+            float value = values[slot[j]];
             if (tiles) {
                 KVC_GLOBAL const float *row = tiles + ((kvc_u64)h * filled + i) * tile_stride * 2;
                 value = kvc_div(kvc_exp(value - row[0]), row[1]);
             }
-            F = by_sum ? F + value : i == 0 ? value : kvc_max(F, value);
+            F[j] = by_sum ? F[j] + value : i == 0 ? value : kvc_max(F[j], value);
         }
-    scores_buffer[scores_offset + (kvc_u64)h * stride + rank] = F;
+    }
+    for (kvc_u32 j = 0; j < n; j++)
+        scores_buffer[scores_offset + (kvc_u64)h * stride + KVC_GLOBAL_ID() * KVC_RUN + j] = fused[j] ? F[j] : 0.0f;
 }

@@ -43,9 +43,12 @@ static enum kvc_status arena_create(struct kvc_device *device, const struct kvc_
         return kvc_fail(error, KVC_RESOURCE, "%s: a cache block of %zu bytes is more than one allocation may have",
                         device->name, (size_t)2 * KVC_TILE * format->row_bytes);
     }
-    while (made->top < 27 && made->block_bytes << (made->top + 1) <= of(device)->most_bytes)
+    /* chunks are a share of the device at most: what the last one has too many is not much */
+    while (made->top < 27 && made->block_bytes << (made->top + 1) <= of(device)->most_bytes &&
+           made->block_bytes << (made->top + 1) <= of(device)->memory_bytes / 4)
         made->top++;
-    while (made->shift < made->top && made->block_bytes << (made->shift + 1) <= KVC_FIRST_CHUNK_BYTES)
+    while (made->shift < made->top && made->block_bytes << (made->shift + 1) <= KVC_FIRST_CHUNK_BYTES &&
+           made->block_bytes << (made->shift + 1) <= of(device)->memory_bytes / 64)
         made->shift++;
     *arena = made;
     return KVC_OK;
@@ -81,7 +84,7 @@ static enum kvc_status provide(struct kvc_offload *offload, struct kvc_arena *ar
     }
     if (arena->chunk[chunk])
         return KVC_OK;
-    return offload->driver->allocate(offload, blocks * arena->block_bytes, NULL, &arena->chunk[chunk], &borrowed,
+    return kvc_offload_allocate(offload, blocks * arena->block_bytes, NULL, &arena->chunk[chunk], &borrowed,
                                      error);
 }
 

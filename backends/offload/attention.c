@@ -3,16 +3,12 @@
 #include "backends/offload/offload.h"
 #include "core/canon.h"
 
-#define KVC_TILE_BYTES ((uint64_t)64 << 20) /* of what tiles leave behind, where one row has not more */
-
 /* spare: m, l and o of every tile. */
 static void some_rows(struct kvc_offload *offload, const struct kvc_attention *a, const struct kvc_segment *segment,
-                      uint32_t row, uint32_t rows, uint32_t tiles, struct kvc_buffer *spare, uint32_t read_note) {
-    enum kvc_type type = segment->lists->format.type;
+                      uint32_t row, uint32_t rows, uint32_t tiles, struct kvc_buffer *spare, uint32_t read_note,
+                      const struct kvc_attention_shape *shape) {
     uint64_t heads = (uint64_t)rows * a->heads * tiles;
-    struct kvc_launch tile = kvc_launch_of(type == KVC_F32   ? KVC_KERNEL_attention_tile_f32
-                                           : type == KVC_F16 ? KVC_KERNEL_attention_tile_f16
-                                                             : KVC_KERNEL_attention_tile_q8_0);
+    struct kvc_launch tile = kvc_launch_of(KVC_KERNEL_attention_tile_f32);
     struct kvc_launch merge = kvc_launch_of(KVC_KERNEL_attention_merge);
     const struct kvc_span parts[3] = {{spare, 0}, {spare, (size_t)heads * 4}, {spare, (size_t)heads * 8}};
     kvc_launch_lists(&tile, segment->lists);
@@ -31,7 +27,7 @@ static void some_rows(struct kvc_offload *offload, const struct kvc_attention *a
     kvc_launch_word(&tile, tiles);
     kvc_launch_buffer(&tile, &offload->notes);
     kvc_launch_word(&tile, read_note);
-    kvc_launch_groups(offload, &tile, tiles, a->kv_heads, rows);
+    shape->tile(offload, &tile, a, segment->lists->format.type, rows, tiles);
     for (int i = 0; i < 3; i++)
         kvc_launch_span(&merge, parts[i]);
     kvc_launch_word(&merge, tiles);
@@ -41,26 +37,43 @@ static void some_rows(struct kvc_offload *offload, const struct kvc_attention *a
     kvc_launch_span(&merge, a->out);
     kvc_launch_span(&merge, a->maximum);
     kvc_launch_span(&merge, a->maximum.buffer ? a->sum : a->maximum);
-    kvc_launch_groups(offload, &merge, a->heads, rows, 1);
+    shape->merge(offload, &merge, a->heads, rows);
+}
+
+void kvc_offload_attend(struct kvc_offload *offload, const struct kvc_attention *a, const struct kvc_segment *segment,
+                        const struct kvc_attention_shape *shape) {
+    uint64_t most = segment->reads ? segment->reads->stride : kvc_offload_most_slots(segment->lists);
+    uint32_t tiles = (uint32_t)((most + KVC_TILE - 1) / KVC_TILE);
+    uint64_t row_bytes = (uint64_t)a->heads * tiles * (2 + (uint64_t)a->head_size) * 4;
+    uint64_t at_once = row_bytes ? shape->bytes / row_bytes : segment->rows;
+    at_once = at_once < 1 ? 1 : at_once > segment->rows ? segment->rows : at_once > 4096 ? 4096 : at_once;
+    for (uint32_t row = 0; row < segment->rows; row += (uint32_t)at_once) {
+        uint32_t rows = segment->rows - row < at_once ? segment->rows - row : (uint32_t)at_once;
+        struct kvc_buffer *spare = kvc_offload_spare(offload, at_once * row_bytes);
+        uint64_t entry_bytes = 2 * (uint64_t)segment->lists->format.row_bytes;
+        if (!spare)
+            return;
+        some_rows(offload, a, segment, segment->row + row, rows, tiles, spare,
+                  kvc_offload_read_notes(offload, 1, segment->bytes_read, entry_bytes, 1), shape);
+    }
+}
+
+/* ---- the shared kernels' shape ---- */
+
+static void run_tile(struct kvc_offload *offload, struct kvc_launch *tile, const struct kvc_attention *a,
+                     enum kvc_type type, uint32_t rows, uint32_t tiles) {
+    tile->kernel = type == KVC_F32   ? KVC_KERNEL_attention_tile_f32
+                   : type == KVC_F16 ? KVC_KERNEL_attention_tile_f16
+                                     : KVC_KERNEL_attention_tile_q8_0;
+    kvc_launch_groups(offload, tile, tiles, a->kv_heads, rows);
+}
+
+static void run_merge(struct kvc_offload *offload, struct kvc_launch *merge, uint32_t heads, uint32_t rows) {
+    kvc_launch_groups(offload, merge, heads, rows, 1);
 }
 
 void kvc_offload_attention(struct kvc_device *device, const struct kvc_attention *a) {
-    struct kvc_offload *offload = (struct kvc_offload *)device;
-    for (size_t i = 0; i < a->segment_count; i++) {
-        const struct kvc_segment *segment = &a->segments[i];
-        uint64_t most = segment->reads ? segment->reads->stride : kvc_offload_most_slots(segment->lists);
-        uint32_t tiles = (uint32_t)((most + KVC_TILE - 1) / KVC_TILE);
-        uint64_t row_bytes = (uint64_t)a->heads * tiles * (2 + (uint64_t)a->head_size) * 4;
-        uint64_t at_once = row_bytes ? KVC_TILE_BYTES / row_bytes : segment->rows;
-        at_once = at_once < 1 ? 1 : at_once > segment->rows ? segment->rows : at_once > 4096 ? 4096 : at_once;
-        for (uint32_t row = 0; row < segment->rows; row += (uint32_t)at_once) {
-            uint32_t rows = segment->rows - row < at_once ? segment->rows - row : (uint32_t)at_once;
-            struct kvc_buffer *spare = kvc_offload_spare(offload, at_once * row_bytes);
-            uint64_t entry_bytes = 2 * (uint64_t)segment->lists->format.row_bytes;
-            if (!spare)
-                return;
-            some_rows(offload, a, segment, segment->row + row, rows, tiles, spare,
-                      kvc_offload_read_notes(offload, 1, segment->bytes_read, entry_bytes, 1));
-        }
-    }
+    static const struct kvc_attention_shape shape = {(uint64_t)64 << 20, run_tile, run_merge};
+    for (size_t i = 0; i < a->segment_count; i++)
+        kvc_offload_attend((struct kvc_offload *)device, a, &a->segments[i], &shape);
 }

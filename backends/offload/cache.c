@@ -35,7 +35,7 @@ static void drop(struct kvc_device *device, struct kvc_lists *lists, uint32_t ro
 static void identity(struct kvc_device *device, struct kvc_lists *lists) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_identity);
     kvc_launch_lists(&launch, lists);
-    kvc_launch_items(of(device), &launch, kvc_offload_most_slots(lists), lists->kv_heads, 1);
+    kvc_launch_runs(of(device), &launch, kvc_offload_most_slots(lists), lists->kv_heads);
 }
 
 static void evict(struct kvc_device *device, struct kvc_lists *lists, const struct kvc_read_list *kept) {
@@ -112,7 +112,9 @@ static void entries(struct kvc_device *device, const struct kvc_lists *lists, ui
     kvc_launch_span(&launch, keys);
     kvc_launch_span(&launch, values);
     kvc_launch_items(of(device), &launch,
-                     (uint64_t)(lists->host_base[h + 1] - lists->host_base[h]) * lists->format.head_size, 1, 1);
+                     (uint64_t)(lists->host_base[h + 1] - lists->host_base[h]) *
+                         (of(device)->workers == 1 ? 1 : lists->format.head_size),
+                     1, 1);
 }
 
 void kvc_offload_fill_cache(struct kvc_ops *table) {

@@ -19,12 +19,13 @@ static enum kvc_status buffer_create(struct kvc_device *device, enum kvc_memory_
         return kvc_fail(error, KVC_RESOURCE, "no memory for %zu bytes", bytes);
     if (bytes > offload->most_bytes) {
         free(made);
+        offload->device.refused = bytes;
         return kvc_fail(error, KVC_RESOURCE,
                         "%s: no memory for %zu bytes in one buffer: at most %llu here; a smaller context, chunk or "
                         "budget needs less",
                         device->name, bytes, (unsigned long long)offload->most_bytes);
     }
-    status = offload->driver->allocate(offload, whole, NULL, &made->handle, &borrowed, error);
+    status = kvc_offload_allocate(offload, whole, NULL, &made->handle, &borrowed, error);
     if (status != KVC_OK) {
         free(made);
         return status;
@@ -166,7 +167,7 @@ static enum kvc_status weight_create(struct kvc_device *device, enum kvc_type ty
         size_t bytes = (size_t)(rows * row_bytes);
         bool borrowed = false;
         enum kvc_status status =
-            offload->driver->allocate(offload, bytes, (const unsigned char *)host + (size_t)first * row_bytes,
+            kvc_offload_allocate(offload, bytes, (const unsigned char *)host + (size_t)first * row_bytes,
                                       &made->piece[made->pieces], &borrowed, error);
         if (status != KVC_OK) {
             weight_free(device, made);

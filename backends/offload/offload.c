@@ -12,7 +12,7 @@ enum kvc_status kvc_offload_open(struct kvc_offload *offload, struct kvc_error *
     offload->reads = calloc(KVC_NOTES - KVC_NOTE_READ, sizeof *offload->reads);
     if (!offload->reads)
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory for a device", offload->device.name);
-    status = offload->driver->allocate(offload, KVC_NOTES * sizeof(uint32_t), NULL, &offload->notes.handle, &borrowed,
+    status = kvc_offload_allocate(offload, KVC_NOTES * sizeof(uint32_t), NULL, &offload->notes.handle, &borrowed,
                                        error);
     if (status != KVC_OK)
         return status;
@@ -27,6 +27,7 @@ enum kvc_status kvc_offload_open(struct kvc_offload *offload, struct kvc_error *
     kvc_offload_fill_scores(&offload->table);
     kvc_offload_fill_choice(&offload->table);
     kvc_offload_fill_select(&offload->table);
+    offload->device.capacity = offload->memory_bytes;
     offload->table.attention = kvc_offload_attention;
     offload->table.close = kvc_offload_close;
     offload->device.ops = &offload->table;
@@ -63,6 +64,14 @@ void kvc_offload_count(struct kvc_offload *offload, enum kvc_memory_kind kind, i
         memory->peak_total = memory->now_total;
 }
 
+enum kvc_status kvc_offload_allocate(struct kvc_offload *offload, size_t bytes, const void *host, void **handle,
+                                     bool *borrowed, struct kvc_error *error) {
+    enum kvc_status status = offload->driver->allocate(offload, bytes, host, handle, borrowed, error);
+    if (status != KVC_OK)
+        offload->device.refused = bytes;
+    return status;
+}
+
 struct kvc_buffer *kvc_offload_spare(struct kvc_offload *offload, uint64_t bytes) {
     struct kvc_buffer *spare = &offload->spare;
     struct kvc_error error = {KVC_OK, ""};
@@ -75,7 +84,7 @@ struct kvc_buffer *kvc_offload_spare(struct kvc_offload *offload, uint64_t bytes
         spare->handle = NULL;
     }
     bytes = (bytes + bytes / 2 + 65535) / 65536 * 65536; /* some more, so that it need not grow at every step */
-    if (bytes > SIZE_MAX || offload->driver->allocate(offload, (size_t)bytes, NULL, &spare->handle, &borrowed,
+    if (bytes > SIZE_MAX || kvc_offload_allocate(offload, (size_t)bytes, NULL, &spare->handle, &borrowed,
                                                       &error) != KVC_OK) {
         spare->handle = NULL;
         kvc_offload_failed(offload, KVC_RESOURCE, "%s", error.status ? error.text : "too much scratch memory");
@@ -181,7 +190,8 @@ void kvc_launch_reads(struct kvc_launch *launch, const struct kvc_read_list *rea
     kvc_launch_word(launch, reads ? reads->stride : 0);
 }
 
-static void run(struct kvc_offload *offload, struct kvc_launch *launch, uint64_t x, uint64_t y, uint64_t z) {
+void kvc_launch_run(struct kvc_offload *offload, struct kvc_launch *launch, uint32_t items, uint64_t x, uint64_t y,
+                    uint64_t z) {
     if (x == 0 || y == 0 || z == 0 || offload->lost)
         return;
     if (x > 0x7fffffffu || y > 65535 || z > 65535) {
@@ -189,6 +199,7 @@ static void run(struct kvc_offload *offload, struct kvc_launch *launch, uint64_t
                            (unsigned long long)x, (unsigned long long)y, (unsigned long long)z);
         return;
     }
+    launch->items = items;
     launch->groups[0] = (uint32_t)x;
     launch->groups[1] = (uint32_t)y;
     launch->groups[2] = (uint32_t)z;
@@ -196,11 +207,19 @@ static void run(struct kvc_offload *offload, struct kvc_launch *launch, uint64_t
 }
 
 void kvc_launch_groups(struct kvc_offload *offload, struct kvc_launch *launch, uint64_t x, uint64_t y, uint64_t z) {
-    launch->items = KVC_GROUP_OF(offload->workers);
-    run(offload, launch, x, y, z);
+    kvc_launch_run(offload, launch, KVC_GROUP_OF(offload->workers), x, y, z);
 }
 
 void kvc_launch_items(struct kvc_offload *offload, struct kvc_launch *launch, uint64_t x, uint64_t y, uint64_t z) {
-    launch->items = KVC_ITEMS_OF(offload->workers);
-    run(offload, launch, (x + launch->items - 1) / launch->items, y, z);
+    const uint32_t items = KVC_ITEMS_OF(offload->workers);
+    kvc_launch_run(offload, launch, items, (x + items - 1) / items, y, z);
+}
+
+void kvc_launch_runs(struct kvc_offload *offload, struct kvc_launch *launch, uint64_t x, uint64_t y) {
+    kvc_launch_items(offload, launch, kvc_offload_runs(offload, x), y, 1);
+}
+
+uint64_t kvc_offload_runs(const struct kvc_offload *offload, uint64_t n) {
+    const uint64_t run_length = KVC_RUN_OF(offload->workers);
+    return (n + run_length - 1) / run_length;
 }

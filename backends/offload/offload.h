@@ -66,6 +66,7 @@
     apply(pages_update) \
     apply(value_sums) \
     apply(mix_mean) \
+    apply(fma_loop) \
     apply(select_channels) \
     apply(select_units) \
     apply(select_softmax) \
@@ -168,6 +169,9 @@ void kvc_offload_close(struct kvc_device *device); /* kvc_ops.close; calls the d
  * plain. */
 enum kvc_status kvc_offload_check(struct kvc_offload *offload, struct kvc_error *error);
 
+/* The driver's allocate; what is refused is noted in the device. */
+enum kvc_status kvc_offload_allocate(struct kvc_offload *offload, size_t bytes, const void *host, void **handle,
+                                     bool *borrowed, struct kvc_error *error);
 void kvc_offload_failed(struct kvc_offload *offload, enum kvc_status status, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 3, 4)))
@@ -197,6 +201,12 @@ void kvc_launch_reads(struct kvc_launch *launch, const struct kvc_read_list *rea
 /* Groups of a group kernel, or work-items of another kind along the first dimension; nothing where one is 0. */
 void kvc_launch_groups(struct kvc_offload *offload, struct kvc_launch *launch, uint64_t x, uint64_t y, uint64_t z);
 void kvc_launch_items(struct kvc_offload *offload, struct kvc_launch *launch, uint64_t x, uint64_t y, uint64_t z);
+/* Groups of so many work-items. */
+void kvc_launch_run(struct kvc_offload *offload, struct kvc_launch *launch, uint32_t items, uint64_t x, uint64_t y,
+                    uint64_t z);
+/* Work-items for runs of x neighbouring values, and how many runs they are. */
+uint64_t kvc_offload_runs(const struct kvc_offload *offload, uint64_t n);
+void kvc_launch_runs(struct kvc_offload *offload, struct kvc_launch *launch, uint64_t x, uint64_t y);
 
 /* Slots of the largest head: what the host knows of how many entries a head can have. */
 uint32_t kvc_offload_most_slots(const struct kvc_lists *lists);
@@ -210,6 +220,20 @@ void kvc_offload_fill_scores(struct kvc_ops *table);
 void kvc_offload_fill_choice(struct kvc_ops *table);
 void kvc_offload_fill_select(struct kvc_ops *table);
 void kvc_offload_attention(struct kvc_device *device, const struct kvc_attention *attention);
+/* Attention of one segment by a backend's own kernels: both get the arguments of the shared ones; tile and merge set
+ * the kernel, add what it takes besides, and run it. */
+struct kvc_attention_shape {
+    uint64_t bytes; /* of what tiles leave behind, where one row has not more */
+    void (*tile)(struct kvc_offload *, struct kvc_launch *, const struct kvc_attention *, enum kvc_type type,
+                 uint32_t rows, uint32_t tiles);
+    void (*merge)(struct kvc_offload *, struct kvc_launch *, uint32_t heads, uint32_t rows);
+};
+void kvc_offload_attend(struct kvc_offload *offload, const struct kvc_attention *a, const struct kvc_segment *segment,
+                        const struct kvc_attention_shape *shape);
+uint64_t kvc_offload_piece_rows(const struct kvc_weight *w, uint32_t piece);
+/* A launch of few rows by the shared kernel, or another that takes the same. */
+struct kvc_launch kvc_offload_few(struct kvc_span y, struct kvc_span x, const struct kvc_weight *w, uint32_t piece,
+                                  struct kvc_span bias, uint32_t rows);
 void kvc_offload_linear(struct kvc_device *device, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
                         struct kvc_span bias, uint32_t rows);
 

@@ -4,7 +4,7 @@
 
 static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_offload *)device; }
 
-static uint64_t rows_of_piece(const struct kvc_weight *w, uint32_t piece) {
+uint64_t kvc_offload_piece_rows(const struct kvc_weight *w, uint32_t piece) {
     uint64_t first = piece * w->piece_rows;
     return w->outputs - first < w->piece_rows ? w->outputs - first : w->piece_rows;
 }
@@ -16,13 +16,13 @@ static void embed(struct kvc_device *device, struct kvc_span out, const struct k
         kvc_launch_span(&launch, out);
         kvc_launch_handle(&launch, table->piece[i]);
         kvc_launch_wide(&launch, i * table->piece_rows);
-        kvc_launch_wide(&launch, rows_of_piece(table, i));
+        kvc_launch_wide(&launch, kvc_offload_piece_rows(table, i));
         kvc_launch_wide(&launch, table->row_bytes);
         kvc_launch_word(&launch, table->type);
         kvc_launch_wide(&launch, table->inputs);
         kvc_launch_span(&launch, tokens);
         kvc_launch_word(&launch, rows);
-        kvc_launch_items(of(device), &launch, rows * table->inputs, 1, 1);
+        kvc_launch_items(of(device), &launch, rows * kvc_offload_runs(of(device), table->inputs), 1, 1);
     }
 }
 
@@ -50,7 +50,8 @@ static void rope(struct kvc_device *device, struct kvc_span y, struct kvc_span x
     kvc_launch_word(&launch, head_size);
     kvc_launch_word(&launch, rotary);
     kvc_launch_word(&launch, interleaved);
-    kvc_launch_items(of(device), &launch, (uint64_t)rows * heads * ((head_size + 1) / 2), 1, 1);
+    kvc_launch_items(of(device), &launch,
+                     (uint64_t)rows * heads * (of(device)->workers == 1 ? 1 : (head_size + 1) / 2), 1, 1);
 }
 
 static void gated_silu(struct kvc_device *device, struct kvc_span y, struct kvc_span gate, struct kvc_span up,
@@ -90,7 +91,7 @@ static void repeat_heads(struct kvc_device *device, struct kvc_span out, struct 
     kvc_launch_wide(&launch, n);
     kvc_launch_word(&launch, copies);
     kvc_launch_word(&launch, head_size);
-    kvc_launch_items(of(device), &launch, n, 1, 1);
+    kvc_launch_items(of(device), &launch, of(device)->workers == 1 && head_size ? n / head_size : n, 1, 1);
 }
 
 static void gather(struct kvc_device *device, struct kvc_span out, struct kvc_span x, struct kvc_span index,
@@ -101,7 +102,15 @@ static void gather(struct kvc_device *device, struct kvc_span out, struct kvc_sp
     kvc_launch_span(&launch, index);
     kvc_launch_word(&launch, rows);
     kvc_launch_word(&launch, width);
-    kvc_launch_items(of(device), &launch, (uint64_t)rows * width, 1, 1);
+    kvc_launch_items(of(device), &launch, rows * kvc_offload_runs(of(device), width), 1, 1);
+}
+
+static void fma_loop(struct kvc_device *device, struct kvc_span x, size_t n, uint32_t rounds) {
+    struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_fma_loop);
+    kvc_launch_span(&launch, x);
+    kvc_launch_wide(&launch, n);
+    kvc_launch_word(&launch, rounds);
+    kvc_launch_items(of(device), &launch, n / KVC_LOOP_OF(of(device)->workers), 1, 1);
 }
 
 /* ---- linear ---- */
@@ -109,11 +118,9 @@ static void gather(struct kvc_device *device, struct kvc_span out, struct kvc_sp
 #define KVC_MANY_ROWS 32u                    /* from here on both sides are packed */
 #define KVC_PACKED_BYTES ((uint64_t)64 << 20) /* of weights at once */
 
-static void few_rows(struct kvc_offload *offload, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
-                     uint32_t piece, struct kvc_span bias, uint32_t rows) {
+struct kvc_launch kvc_offload_few(struct kvc_span y, struct kvc_span x, const struct kvc_weight *w, uint32_t piece,
+                                  struct kvc_span bias, uint32_t rows) {
     struct kvc_launch launch = kvc_launch_of((enum kvc_kernel)((unsigned)KVC_KERNEL_linear_f32 + (unsigned)w->type));
-    uint32_t outputs = KVC_GROUP_OF(offload->workers) / offload->workers * KVC_EACH_OF(offload->workers);
-    uint64_t count = rows_of_piece(w, piece);
     kvc_launch_span(&launch, y);
     kvc_launch_span(&launch, x);
     kvc_launch_handle(&launch, w->piece[piece]);
@@ -121,9 +128,17 @@ static void few_rows(struct kvc_offload *offload, struct kvc_span y, struct kvc_
     kvc_launch_wide(&launch, w->inputs);
     kvc_launch_wide(&launch, w->outputs);
     kvc_launch_wide(&launch, piece * w->piece_rows);
-    kvc_launch_wide(&launch, count);
+    kvc_launch_wide(&launch, kvc_offload_piece_rows(w, piece));
     kvc_launch_span(&launch, bias);
     kvc_launch_word(&launch, rows);
+    return launch;
+}
+
+static void few_rows(struct kvc_offload *offload, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
+                     uint32_t piece, struct kvc_span bias, uint32_t rows) {
+    struct kvc_launch launch = kvc_offload_few(y, x, w, piece, bias, rows);
+    uint32_t outputs = KVC_GROUP_OF(offload->workers) / offload->workers * KVC_EACH_OF(offload->workers);
+    uint64_t count = kvc_offload_piece_rows(w, piece);
     kvc_launch_groups(offload, &launch, (count + outputs - 1) / outputs, (rows + KVC_FEW - 1) / KVC_FEW, 1);
 }
 
@@ -133,7 +148,8 @@ static uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * t
 static void many_rows(struct kvc_offload *offload, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
                       uint32_t piece, struct kvc_span bias, uint32_t rows) {
     uint32_t block_x = KVC_PACK_X_OF(offload->workers), block_w = KVC_PACK_W_OF(offload->workers);
-    uint64_t K = w->inputs, padded = round_up(K, 32), count = rows_of_piece(w, piece);
+    uint64_t each = offload->workers == 1 ? block_w : 1; /* rows of a work-item of pack_w */
+    uint64_t K = w->inputs, padded = round_up(K, 32), count = kvc_offload_piece_rows(w, piece);
     uint64_t at_once = KVC_PACKED_BYTES / (padded * 4) / block_w * block_w;
     at_once = at_once < block_w ? block_w : at_once > round_up(count, block_w) ? round_up(count, block_w) : at_once;
     uint64_t x_bytes = round_up(rows, block_x) * padded * 4;
@@ -157,7 +173,7 @@ static void many_rows(struct kvc_offload *offload, struct kvc_span y, struct kvc
         kvc_launch_wide(&pack, K);
         kvc_launch_wide(&pack, from);
         kvc_launch_wide(&pack, here);
-        kvc_launch_items(offload, &pack, here * (padded / 32), 1, 1);
+        kvc_launch_items(offload, &pack, round_up(here, each) / each * (padded / 32), 1, 1);
         kvc_launch_span(&product, y);
         kvc_launch_span(&product, (struct kvc_span){spare, 0});
         kvc_launch_span(&product, (struct kvc_span){spare, (size_t)x_bytes});
@@ -191,4 +207,5 @@ void kvc_offload_fill_rows(struct kvc_ops *table) {
     table->blend = blend;
     table->repeat_heads = repeat_heads;
     table->gather = gather;
+    table->fma_loop = fma_loop;
 }

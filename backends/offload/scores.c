@@ -175,7 +175,7 @@ static void ring_fuse(struct kvc_device *device, const struct kvc_lists *lists, 
     kvc_launch_word(&fuse, tiles);
     kvc_launch_span(&fuse, scores);
     kvc_launch_word(&fuse, stride);
-    kvc_launch_items(offload, &fuse, slots, lists->kv_heads, 1);
+    kvc_launch_runs(offload, &fuse, slots, lists->kv_heads);
 }
 
 static void column_scores(struct kvc_device *device, const struct kvc_lists *lists, uint32_t first, uint32_t columns,
@@ -186,7 +186,7 @@ static void column_scores(struct kvc_device *device, const struct kvc_lists *lis
     kvc_launch_word(&launch, columns);
     kvc_launch_span(&launch, scores);
     kvc_launch_word(&launch, stride);
-    kvc_launch_items(of(device), &launch, kvc_offload_most_slots(lists), lists->kv_heads, 1);
+    kvc_launch_runs(of(device), &launch, kvc_offload_most_slots(lists), lists->kv_heads);
 }
 
 static void scores_column(struct kvc_device *device, const struct kvc_lists *lists, uint32_t column,
@@ -196,7 +196,7 @@ static void scores_column(struct kvc_device *device, const struct kvc_lists *lis
     kvc_launch_word(&launch, column);
     kvc_launch_span(&launch, scores);
     kvc_launch_word(&launch, stride);
-    kvc_launch_items(of(device), &launch, kvc_offload_most_slots(lists), lists->kv_heads, 1);
+    kvc_launch_runs(of(device), &launch, kvc_offload_most_slots(lists), lists->kv_heads);
 }
 
 void kvc_offload_fill_scores(struct kvc_ops *table) {

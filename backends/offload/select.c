@@ -39,7 +39,8 @@ static void pages_update(struct kvc_device *device, const struct kvc_lists *list
     kvc_launch_buffer(&launch, pages->low);
     kvc_launch_buffer(&launch, pages->high);
     kvc_launch_word(&launch, rows);
-    kvc_launch_items(of(device), &launch, changed * lists->format.head_size, lists->kv_heads, 1);
+    kvc_launch_items(of(device), &launch, changed * (of(device)->workers == 1 ? 1 : lists->format.head_size),
+                     lists->kv_heads, 1);
 }
 
 static void value_sums(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *view,
@@ -50,7 +51,7 @@ static void value_sums(struct kvc_device *device, const struct kvc_lists *lists,
     kvc_launch_reads(&launch, view);
     kvc_launch_span(&launch, sums);
     kvc_launch_word(&launch, rows);
-    kvc_launch_items(of(device), &launch, lists->format.head_size, lists->kv_heads, 1);
+    kvc_launch_runs(of(device), &launch, lists->format.head_size, lists->kv_heads);
 }
 
 static void mix_mean(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *view,
@@ -66,7 +67,7 @@ static void mix_mean(struct kvc_device *device, const struct kvc_lists *lists, c
     kvc_launch_span(&launch, out);
     kvc_launch_span(&launch, alpha);
     kvc_launch_span(&launch, sums);
-    kvc_launch_items(of(device), &launch, (uint64_t)heads * head_size, 1, 1);
+    kvc_launch_items(of(device), &launch, (uint64_t)heads * (of(device)->workers == 1 ? 1 : head_size), 1, 1);
 }
 
 /* ---- scores ---- */

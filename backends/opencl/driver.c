@@ -29,6 +29,7 @@ static void check(struct kvc_offload *offload, cl_int code, const char *what) {
         return;
     kvc_offload_failed(offload, KVC_RESOURCE, "%s: %s (OpenCL error %d)", what, kvc_opencl_error(code), (int)code);
     offload->lost = true;
+    clFinish(of(offload)->queue); /* what runs still may read a mapped model, which goes away next */
 }
 
 static enum kvc_status allocate(struct kvc_offload *offload, size_t bytes, const void *host, void **handle,
@@ -82,11 +83,29 @@ static void copy(struct kvc_offload *offload, void *to, size_t to_offset, void *
               clEnqueueCopyBuffer(of(offload)->queue, from, to, from_offset, to_offset, bytes, 0, NULL, NULL), "copy");
 }
 
+/* Memory that is the host's own is cleared by the host, where that pays for waiting. */
+static bool zero_mapped(struct kvc_opencl *opencl, void *handle, size_t offset, size_t bytes) {
+    cl_int code;
+    void *memory;
+    if (!(opencl->found.type & CL_DEVICE_TYPE_CPU) || bytes < ((size_t)1 << 20))
+        return false;
+    memory = clEnqueueMapBuffer(opencl->queue, handle, CL_TRUE, CL_MAP_WRITE_INVALIDATE_REGION, offset, bytes, 0, NULL,
+                                NULL, &code);
+    if (code != CL_SUCCESS)
+        return false;
+    memset(memory, 0, bytes);
+    return clEnqueueUnmapMemObject(opencl->queue, handle, memory, 0, NULL, NULL) == CL_SUCCESS;
+}
+
 static void zero(struct kvc_offload *offload, void *handle, size_t offset, size_t bytes) {
-    const cl_uint word = 0;
-    size_t whole = offset % 4 ? 0 : bytes / 4 * 4;
+    const cl_uint16 word = {{0}}; /* a wide pattern: drivers fill with it as it is */
+    const size_t width = offset % sizeof word == 0 && bytes >= sizeof word ? sizeof word : 4;
+    size_t whole = offset % 4 ? 0 : bytes / width * width;
+    if (!offload->lost && zero_mapped(of(offload), handle, offset, bytes))
+        return;
     if (whole && !offload->lost)
-        check(offload, clEnqueueFillBuffer(of(offload)->queue, handle, &word, 4, offset, whole, 0, NULL, NULL), "zero");
+        check(offload, clEnqueueFillBuffer(of(offload)->queue, handle, &word, width, offset, whole, 0, NULL, NULL),
+              "zero");
     if (whole < bytes && !offload->lost)
         check(offload,
               clEnqueueFillBuffer(of(offload)->queue, handle, &word, 1, offset + whole, bytes - whole, 0, NULL, NULL),

@@ -30,7 +30,7 @@ static void some_outputs(struct kvc_opencl *opencl, struct kvc_span y, struct kv
     kvc_launch_wide(&widen, w->inputs);
     kvc_launch_wide(&widen, from);
     kvc_launch_wide(&widen, count);
-    kvc_launch_items(&opencl->offload, &widen, count * K, 1, 1);
+    kvc_launch_items(&opencl->offload, &widen, count * kvc_offload_runs(&opencl->offload, K), 1, 1);
     if (opencl->offload.lost)
         return;
     code = sgemm(CLBlastLayoutRowMajor, CLBlastTransposeNo, CLBlastTransposeYes, rows, (size_t)count, K, 1.0f,

@@ -88,7 +88,7 @@ static enum kvc_status open_queue(struct kvc_opencl *opencl, struct kvc_error *e
         return kvc_fail(error, KVC_RESOURCE, "opencl: %s cannot be opened: %s (OpenCL error %d)", opencl->found.name,
                         kvc_opencl_error(code), (int)code);
     clGetDeviceInfo(opencl->found.id, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof unified, &unified, NULL);
-    opencl->in_place = (opencl->found.type & CL_DEVICE_TYPE_CPU) && unified;
+    opencl->in_place = (opencl->found.type & CL_DEVICE_TYPE_CPU) && unified && !getenv("KVCULL_OPENCL_MEMORY");
     return KVC_OK;
 }
 

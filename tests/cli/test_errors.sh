@@ -122,6 +122,18 @@ fails 3 'text' replay --kv full --in "$work/text"
 fails 3 'layers.0.q' replay --kv full --in "$demo/model.safetensors"
 fails 2 'nosuch' chat -m "$demo" --template nosuch
 
+# ---- backends that there are not
+for backend in rocm hip metal vulkan; do
+    fails 4 "'$backend': there is none for it; use opencl or cpu" run -m "$demo" --backend $backend -p x
+done
+fails 4 'use opencl or cpu' bench -m "$demo" --backend rocm:1 -q
+fails 2 'is unknown' run -m "$demo" --backend rock -p x
+
+# ---- bench --ops
+fails 2 'go with --ops' bench --only norm -m "$demo"
+fails 2 'takes no model' bench --ops -m "$demo"
+fails 2 "no operation 'nosuch'" bench --ops --only nosuch -q
+
 # ---- output: nothing may be left half-written
 mkdir "$work/target"
 fails 4 'cannot be written\|No space\|no space' logits -m "$demo" --tokens 1,2,3 --out "$work/none/x.safetensors"

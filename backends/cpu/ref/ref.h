@@ -48,7 +48,8 @@
     apply(select_scores) \
     apply(select_reads) \
     apply(value_sums) \
-    apply(mix_mean)
+    apply(mix_mean) \
+    apply(fma_loop)
 
 /* Those that only move integers or whole rows: ref's version is also the fast one, on any CPU path. */
 #define KVC_REF_IS_FAST(apply) \
@@ -132,6 +133,7 @@ void KVC_REF(value_sums)(struct kvc_device *, const struct kvc_lists *, const st
 void KVC_REF(mix_mean)(struct kvc_device *, const struct kvc_lists *, const struct kvc_read_list *view,
                        const struct kvc_read_list *reads, uint32_t heads, uint32_t head_size, struct kvc_span out,
                        struct kvc_span alpha, struct kvc_span sums);
+void KVC_REF(fma_loop)(struct kvc_device *, struct kvc_span x, size_t n, uint32_t rounds);
 
 /* ---- shared inside ref ---- */
 

@@ -68,3 +68,14 @@ void KVC_REF(gather)(struct kvc_device *device, struct kvc_span out, struct kvc_
         memcpy((float *)kvc_span_data(out) + (size_t)i * width,
                (const float *)kvc_span_data(x) + (size_t)from[i] * width, width * sizeof(float));
 }
+
+void KVC_REF(fma_loop)(struct kvc_device *device, struct kvc_span x_span, size_t n, uint32_t rounds) {
+    float *x = kvc_span_data(x_span);
+    (void)device;
+    for (size_t i = 0; i < n && rounds; i++) {
+        float value = x[i];
+        for (uint32_t r = 0; r < rounds; r++)
+            value = kvc_fma(value, 0.999f, 0.001f);
+        x[i] = value;
+    }
+}

@@ -254,6 +254,37 @@ static void add(struct kvc_device *device, struct kvc_span y, struct kvc_span x,
     run_pieces(device, &job, add_task, (double)n * 3 / LANES);
 }
 
+/* ---- fma_loop ---- */
+
+static void fma_loop_task(void *argument, size_t task, unsigned thread) {
+    const struct rows_job *job = argument;
+    const size_t end = piece_end(job, task);
+    const uint32_t rounds = job->heads;
+    const vf a = vf_set(0.999f), b = vf_set(0.001f);
+    size_t i = task * job->piece;
+    (void)thread;
+    for (; i + 8 * LANES <= end; i += 8 * LANES) { /* as many chains as hide an addition's latency */
+        vf x[8];
+        UNROLL
+        for (unsigned v = 0; v < 8; v++)
+            x[v] = vf_load(job->y + i + v * LANES);
+        for (uint32_t r = 0; r < rounds; r++) {
+            UNROLL
+            for (unsigned v = 0; v < 8; v++)
+                x[v] = vf_fma(x[v], a, b);
+        }
+        UNROLL
+        for (unsigned v = 0; v < 8; v++)
+            vf_store(job->y + i + v * LANES, x[v]);
+    }
+}
+
+static void fma_loop(struct kvc_device *device, struct kvc_span x, size_t n, uint32_t rounds) {
+    struct rows_job job = {.y = kvc_span_data(x), .count = n, .width = 1, .heads = rounds};
+    if (rounds)
+        run_pieces(device, &job, fma_loop_task, (double)n * rounds / LANES);
+}
+
 static void blend_task(void *argument, size_t task, unsigned thread) {
     const struct rows_job *job = argument;
     const size_t end = piece_end(job, task);

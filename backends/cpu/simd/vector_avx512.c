@@ -50,4 +50,5 @@ void kvc_fill_vector_avx512(struct kvc_ops *table) {
     table->select_scores_reads = select_scores_reads;
     table->value_sums = value_sums;
     table->mix_mean = mix_mean;
+    table->fma_loop = fma_loop;
 }

@@ -1,0 +1,109 @@
+/* test_measure.c - the measurements of operations: every call once, what is told of it, and the loop they compare with,
+ * to the bit. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/backends.h"
+#include "core/engine.h"
+#include "core/measure.h"
+#include "core/verify.h"
+#include "tests/check.h"
+
+enum { VALUES = 1 << 14, MOST = 200 };
+
+static void loop(struct kvc_device *device, float *x) {
+    struct kvc_buffer *buffer;
+    for (int i = 0; i < VALUES; i++)
+        x[i] = (float)(i - 700) * 0.0137f;
+    assert_int_equal(device->ops->buffer_create(device, KVC_MEMORY_SCRATCH, VALUES * sizeof *x, &buffer, NULL), KVC_OK);
+    device->ops->upload(device, (struct kvc_span){buffer, 0}, x, VALUES * sizeof *x);
+    device->ops->fma_loop(device, (struct kvc_span){buffer, 0}, VALUES, 0);
+    device->ops->fma_loop(device, (struct kvc_span){buffer, 0}, VALUES, 37);
+    device->ops->download(device, x, (struct kvc_span){buffer, 0}, VALUES * sizeof *x);
+    device->ops->buffer_free(device, buffer);
+    device->ops->close(device);
+}
+
+static void same_loop(void **state) {
+    static float want[VALUES], got[VALUES];
+    struct kvc_device *device;
+    struct kvc_backend_info info;
+    (void)state;
+    assert_int_equal(kvc_backend_ref.open(NULL, 0, 1, KVC_MATH_EXACT, &device, NULL), KVC_OK);
+    loop(device, want);
+    assert_true(want[0] != (float)(0 - 700) * 0.0137f);
+    for (size_t i = 0; kvc_backend(i, &info); i++)
+        if (info.usable) {
+            assert_int_equal(kvc_backend_list[i]->open(NULL, 0, 2, KVC_MATH_EXACT, &device, NULL), KVC_OK);
+            loop(device, got);
+            assert_memory_equal(want, got, sizeof want);
+        }
+}
+
+struct seen {
+    unsigned rows;
+    char names[MOST][24];
+    uint64_t bytes;
+};
+
+static int note(void *user, const struct kvc_ceilings *ceilings, const struct kvc_measured *row) {
+    struct seen *seen = user;
+    assert_true(ceilings->copy > 0 && ceilings->fma > 0 && ceilings->launch > 0 && ceilings->product >= 0);
+    assert_true(row->seconds > 0 && row->shape[0] && (row->bytes || row->flops));
+    assert_true(seen->rows < MOST);
+    strncpy(seen->names[seen->rows++], row->name, 23);
+    seen->bytes += row->bytes;
+    return 0;
+}
+
+static void every_operation_once(void **state) {
+    static struct seen seen;
+    const struct kvc_engine_options options = {"cpu", 2, KVC_MATH_EXACT};
+    const struct kvc_verify_operation *const tables[] = {kvc_verify_rows, kvc_verify_cache, kvc_verify_weights,
+                                                         kvc_verify_scores, kvc_verify_select};
+    struct kvc_error error = {KVC_OK, ""};
+    (void)state;
+    if (kvc_measure_some(&options, NULL, NULL, true, note, &seen, &error) != KVC_OK)
+        fail_msg("%s", error.text);
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
+        for (const struct kvc_verify_operation *o = tables[t]; o->name; o++) {
+            bool found = false;
+            for (unsigned i = 0; i < seen.rows; i++)
+                found = found || strcmp(seen.names[i], o->name) == 0;
+            if (!found)
+                fail_msg("%s is verified, but not measured", o->name);
+        }
+}
+
+static int stop(void *user, const struct kvc_ceilings *ceilings, const struct kvc_measured *row) {
+    assert_true(ceilings->copy > 0 && row->beside > 0);
+    ++*(unsigned *)user;
+    return 1;
+}
+
+static void beside_another(void **state) {
+    const struct kvc_engine_options options = {"ref", 1, KVC_MATH_EXACT};
+    struct kvc_error error = {KVC_OK, ""};
+    unsigned rows = 0;
+    (void)state;
+    assert_int_equal(kvc_measure_some(&options, "cpu", "embed", true, stop, &rows, &error), KVC_OK);
+    assert_int_equal(rows, 1);
+    assert_int_equal(kvc_measure_some(&options, NULL, "nosuch", true, stop, &rows, &error), KVC_USAGE);
+    assert_non_null(strstr(error.text, "'nosuch'"));
+    assert_int_equal(kvc_measure_some(&options, "nosuch", NULL, true, stop, &rows, &error), KVC_USAGE);
+    assert_int_equal(rows, 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(same_loop), cmocka_unit_test(every_operation_once),
+                                       cmocka_unit_test(beside_another)};
+    if (kvc_test_thinned())
+        return 77; /* hundreds of megabytes, under valgrind */
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
