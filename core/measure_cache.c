@@ -88,6 +88,27 @@ static void evict(struct kvc_measure *m, uint32_t variant) {
     }
 }
 
+static void keep_keys(struct kvc_measure *m, uint32_t variant) {
+    const uint32_t rows = MEASURE_ROWS, n = rows * MEASURE_KV_HEADS * MEASURE_HEAD_SIZE;
+    struct kvc_lists *lists = kvc_measure_lists(m, KVC_F16, MEASURE_ENTRIES, MEASURE_ENTRIES, MEASURE_HEAD_SIZE, true);
+    const struct kvc_span k = kvc_measure_values(m, n);
+    (void)variant;
+    kvc_measure_counts(m, 2ull * n * 4, 0, "%u rows", (unsigned)rows);
+    while (kvc_measure_again(m))
+        m->ops->keep_keys(m->device, lists, 0, k, rows);
+}
+
+static void turn_keys(struct kvc_measure *m, uint32_t variant) {
+    const uint64_t n = (uint64_t)ALL * MEASURE_HEAD_SIZE;
+    const size_t angles = (size_t)MEASURE_ENTRIES * MEASURE_HEAD_SIZE / 2;
+    struct kvc_lists *lists = kvc_measure_lists(m, KVC_F16, MEASURE_ENTRIES, MEASURE_ENTRIES, MEASURE_HEAD_SIZE, true);
+    const struct kvc_span cosine = kvc_measure_values(m, angles), sine = kvc_measure_values(m, angles);
+    (void)variant;
+    kvc_measure_counts(m, n * 6 + 2 * angles * 4, 3 * n, "f16, %d entries", MEASURE_ENTRIES);
+    while (kvc_measure_again(m))
+        m->ops->turn_keys(m->device, lists, 0, cosine, sine, MEASURE_HEAD_SIZE, false);
+}
+
 /* Into lists of a quarter of the slots, after an eviction: three quarters of what is left move. */
 static void relayout(struct kvc_measure *m, uint32_t variant) {
     const uint32_t left = MEASURE_ENTRIES / 4;
@@ -117,4 +138,5 @@ static void entries(struct kvc_measure *m, uint32_t variant) {
 
 const struct kvc_measure_operation kvc_measure_cache[] = {
     {"append", append, 3}, {"drop", drop, 1},         {"attention", attention, 5}, {"identity", identity, 1},
-    {"evict", evict, 1},   {"relayout", relayout, 1}, {"entries", entries, 1},     {NULL, NULL, 0}};
+    {"evict", evict, 1},   {"relayout", relayout, 1}, {"entries", entries, 1},     {"keep_keys", keep_keys, 1},
+    {"turn_keys", turn_keys, 1}, {NULL, NULL, 0}};

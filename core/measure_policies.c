@@ -103,6 +103,26 @@ static void ring_fuse(struct kvc_measure *m, uint32_t kind) {
                           scores, STRIDE);
 }
 
+/* As a method's decode step calls it: in one where the backend has that. */
+static void keep_ring(struct kvc_measure *m, uint32_t variant) {
+    const struct kvc_ring ring = {0, WINDOW, UINT32_MAX, N};
+    const struct kvc_keep rule = {.fill = N - 1, .limit = N - 1, .recent = INT64_MAX};
+    struct kvc_lists *lists = make_lists(m, WINDOW);
+    const struct kvc_span fused = kvc_measure_space(m, (size_t)HK * STRIDE * 4);
+    struct kvc_read_list kept = kvc_measure_reads(m, 1, N);
+    (void)variant;
+    kvc_measure_counts(m, (uint64_t)ALL * (WINDOW + 1) * 4, (uint64_t)ALL * WINDOW, "%d rows", WINDOW);
+    while (kvc_measure_again(m)) {
+        if (m->ops->keep_ring) {
+            m->ops->keep_ring(m->device, lists, &rule, &ring, none, fused, STRIDE, &kept);
+        } else {
+            m->ops->ring_fuse(m->device, lists, 0, WINDOW, WINDOW, N, KVC_ROW_WEIGHTS, KVC_FUSE_SUM, INT64_MAX, fused,
+                              STRIDE);
+            m->ops->keep(m->device, lists, &rule, 1, fused, none, STRIDE, &kept);
+        }
+    }
+}
+
 static void column_scores(struct kvc_measure *m, uint32_t variant) {
     struct kvc_lists *lists = make_lists(m, 2);
     const struct kvc_span scores = kvc_measure_space(m, (size_t)HK * STRIDE * 4);
@@ -312,6 +332,7 @@ const struct kvc_measure_operation kvc_measure_policies[] = {{"window_mass", win
                                                              {"accumulate", accumulate, 3},
                                                              {"ring_write", ring_write, 3},
                                                              {"ring_fuse", ring_fuse, 3},
+                                                             {"keep_ring", keep_ring, 1},
                                                              {"column_scores", column_scores, 1},
                                                              {"scores_column", scores_column, 1},
                                                              {"pool", pool, 2},
