@@ -137,7 +137,7 @@ static int print_formulas(const struct bench *bench, const struct bench_prefill 
     int status;
 
     printf("\nCounted beside the methods' formulas: entries kept after the prompt, the peak of cache and\n"
-           "state in prefill, cache bytes read per token; \"at most\": the data decides, and the formula is a bound\n");
+           "state in prefill, cache bytes read per token; \"at most\": the data decides, the formula is a bound\n");
     for (size_t i = 0; i < prefills; i++) {
         const struct bench_prefill *p = &prefill[i];
         const struct bench_decode *d = NULL;
