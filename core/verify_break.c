@@ -201,6 +201,8 @@ KVC_BROKEN(add, (struct kvc_device *device, struct kvc_span y, struct kvc_span x
            (device, y, x, n), if (n) flip(device, y, n - 1))
 KVC_BROKEN(blend, (struct kvc_device *device, struct kvc_span y, struct kvc_span x, float share, size_t n),
            (device, y, x, share, n), if (n) flip(device, y, n - 1))
+KVC_BROKEN(fma_loop, (struct kvc_device *device, struct kvc_span x, size_t n, uint32_t rounds),
+           (device, x, n, rounds), if (n) flip(device, x, n - 1))
 KVC_BROKEN(repeat_heads, (struct kvc_device *device, struct kvc_span out, struct kvc_span x, uint32_t rows,
                           uint32_t heads, uint32_t copies, uint32_t d),
            (device, out, x, rows, heads, copies, d),
@@ -386,6 +388,7 @@ static bool replace(struct kvc_ops *ops, const char *name, bool memory) {
     KVC_REPLACE(blend)
     KVC_REPLACE(repeat_heads)
     KVC_REPLACE(gather)
+    KVC_REPLACE(fma_loop)
     KVC_REPLACE(append)
     KVC_REPLACE(drop)
     KVC_REPLACE(attention)

@@ -1,5 +1,5 @@
 /* verify_rows.c - cases of the operations on rows: embed, norm, linear, rope, gated_silu, add, blend, repeat_heads,
- * gather. */
+ * gather, and the loop of fused multiply-adds. */
 #include <stdio.h>
 #include <string.h>
 
@@ -249,6 +249,17 @@ static void gather_case(struct kvc_verify *v) {
         kvc_verify_compare(v, out, 0, (size_t)rows * width, "out");
 }
 
+static void fma_loop_case(struct kvc_verify *v) {
+    const size_t n = 128 * (size_t)kvc_verify_range(v, 1, 130);
+    const uint32_t rounds = kvc_verify_range(v, 0, 40);
+    struct kvc_twin x = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
+    snprintf(v->shape, sizeof v->shape, "n %zu, rounds %u", n, (unsigned)rounds);
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->fma_loop(v->device[side], kvc_verify_span(x, side), n, rounds);
+    if (v->status == KVC_OK)
+        kvc_verify_compare(v, x, 0, n, "x");
+}
+
 const struct kvc_verify_operation kvc_verify_rows[] = {{"linear", linear_case, 60},
                                                        {"embed", embed_case, 15},
                                                        {"norm", norm_case, 40},
@@ -258,4 +269,5 @@ const struct kvc_verify_operation kvc_verify_rows[] = {{"linear", linear_case, 6
                                                        {"blend", blend_case, 8},
                                                        {"repeat_heads", repeat_heads_case, 8},
                                                        {"gather", gather_case, 8},
+                                                       {"fma_loop", fma_loop_case, 8},
                                                        {NULL, NULL, 0}};

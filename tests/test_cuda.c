@@ -112,26 +112,6 @@ static void linear_shapes(void **state) {
     device[1]->ops->close(device[1]);
 }
 
-/* fma_loop, which verify leaves out. */
-static void same_loop(void) {
-    struct kvc_device *device[2] = {NULL, open_device()};
-    struct kvc_buffer *buffer;
-    float x[2][256];
-    assert_int_equal(kvc_backend_ref.open(NULL, 0, 1, KVC_MATH_EXACT, &device[0], NULL), KVC_OK);
-    for (int side = 0; side < 2; side++) {
-        const struct kvc_ops *ops = device[side]->ops;
-        for (int i = 0; i < 256; i++)
-            x[side][i] = (float)(i - 100) * 0.37f;
-        assert_int_equal(ops->buffer_create(device[side], KVC_MEMORY_SCRATCH, sizeof x[0], &buffer, NULL), KVC_OK);
-        ops->upload(device[side], (struct kvc_span){buffer, 0}, x[side], sizeof x[0]);
-        ops->fma_loop(device[side], (struct kvc_span){buffer, 0}, 256, 9);
-        ops->download(device[side], x[side], (struct kvc_span){buffer, 0}, sizeof x[0]);
-        ops->buffer_free(device[side], buffer);
-        ops->close(device[side]);
-    }
-    assert_memory_equal(x[0], x[1], sizeof x[0]);
-}
-
 /* KVCULL_CUDA_EFFORT: more cases; KVCULL_CUDA_ONLY: one operation. */
 static void operations(void **state) {
     const char *effort = getenv("KVCULL_CUDA_EFFORT"), *only = getenv("KVCULL_CUDA_ONLY");
@@ -151,7 +131,6 @@ static void operations(void **state) {
     assert_int_equal(kvc_fake_cuda.allocations, 0); /* nothing is left on the device */
     if (only)
         return;
-    same_loop();
     for (size_t i = 0; i < sizeof more / sizeof more[0]; i++)
         assert_int_equal(kvc_verify_some("cuda", 1, 1, more[i], print_row, &rows, NULL), KVC_OK);
     for (size_t i = 0; (never = kvc_fake_never_launched(i)) != NULL; i++) {
