@@ -35,9 +35,10 @@ specs() { # BUDGET
 printf '# Every method on the bundled model\n\n'
 printf 'Written by `tools/measure_needle.sh` on %s with %s: texts of 2,000 tokens, %s of them in each cell, F16 cache.\n' \
     "$(date -u +%Y-%m-%d)" "$("$build/kvcull" --version | head -n 1)" "$texts"
-printf '`one`: every fact asked for after the whole text; `answer`: eight questions within one answer; `turns`: eight turns.\n'
+printf '`one`: every fact asked for after the whole text (2 facts); `answer`: eight questions within one answer; `turns`: eight turns.\n'
 printf 'A cell is the share of exact answers. Bytes are of the `answer` run: cache and state held after the prompt, cache bytes\n'
-printf 'read per token. Each row is `kvcull eval needle -m data/demo --length 2000 --texts %s --ask HOW --kv SPEC`.\n' "$texts"
+printf 'read per token. Each row is `kvcull eval needle -m data/demo --length 2000 --texts %s --ask HOW --depths N --kv SPEC`,\n' "$texts"
+printf 'N 2 for `one` and 8 for the others. heads.tsv: one KV head of each layer keeps all, the other streams (0.9 0.1, 0.1 0.9, ...).\n'
 
 run() { # BUDGET HOW DEPTHS
     # shellcheck disable=SC2046
