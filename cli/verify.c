@@ -4,8 +4,6 @@
 
 #include "cli/verify.h"
 
-enum { MOST_BACKENDS = 8 };
-
 void verify_add(struct verify_report *report, const char *backend, const struct kvc_verify_row *row,
                 bool against_stored) {
     bool method = strcmp(row->kind, "method") == 0;
@@ -48,18 +46,28 @@ void verify_add(struct verify_report *report, const char *backend, const struct 
     cli_cell(report->table, "%s", row->name);
 }
 
-/* The backends to compare with ref. all: every CPU path and device that can be opened here. */
+static bool opens(const char *backend, struct kvc_error *error) {
+    const struct kvc_engine_options options = {backend, 1, KVC_MATH_EXACT};
+    struct kvc_engine *engine;
+
+    if (kvc_engine_open(&options, &engine, error) != KVC_OK)
+        return false;
+    kvc_engine_close(engine);
+    return true;
+}
+
+/* The backends to compare with ref. all: every CPU path and device that can be opened here; a listed device that cannot
+ * is reported. */
 static int choose(const struct cli_command *command, const struct verify_arguments *a, const char **backends,
-                  size_t *count) {
+                  size_t *count, struct verify_report *report) {
     static const char *const paths[] = {"avx2", "avx512", "neon"};
     struct kvc_backend_info info;
-    struct kvc_engine *engine;
-    struct kvc_error error;
-    int status;
 
     *count = 0;
     if (a->write || strcmp(a->backend, "all") != 0) {
         struct cli_common common = a->common;
+        struct kvc_engine *engine;
+        int status;
 
         common.backend = a->write ? "ref" : a->backend;
         backends[(*count)++] = common.backend;
@@ -67,20 +75,49 @@ static int choose(const struct cli_command *command, const struct verify_argumen
         kvc_engine_close(engine);
         return status;
     }
-    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
-        struct kvc_engine_options options = {paths[i], 1, KVC_MATH_EXACT};
-
-        if (kvc_engine_open(&options, &engine, &error) == KVC_OK) {
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
+        if (opens(paths[i], NULL))
             backends[(*count)++] = paths[i];
-            kvc_engine_close(engine);
+    for (size_t i = 0; kvc_backend(i, &info) && *count + report->absent_count < VERIFY_BACKENDS; i++) {
+        struct verify_absent *absent = &report->absent[report->absent_count];
+
+        if (!info.usable || strcmp(info.name, "ref") == 0 || strcmp(info.name, "cpu") == 0)
+            continue;
+        if (opens(info.name, &absent->why)) {
+            backends[(*count)++] = info.name;
+        } else {
+            absent->backend = info.name;
+            report->absent_count++;
         }
     }
-    for (size_t i = 0; kvc_backend(i, &info) && *count < MOST_BACKENDS; i++)
-        if (info.usable && strcmp(info.name, "ref") != 0 && strcmp(info.name, "cpu") != 0)
-            backends[(*count)++] = info.name;
     if (*count == 0) /* nothing faster than plain C here: its two builds and its threads are still compared */
         backends[(*count)++] = "cpu";
     return KVC_OK;
+}
+
+/* Without the backend's name in front, which is said already. */
+static const char *reason(const struct verify_absent *absent) {
+    size_t length = strlen(absent->backend);
+    bool named = strncmp(absent->why.text, absent->backend, length) == 0 && !strncmp(absent->why.text + length, ": ", 2);
+
+    return absent->why.text + (named ? length + 2 : 0);
+}
+
+static json_t *not_compared(const struct verify_report *report) {
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < report->absent_count; i++) {
+        const char *why = reason(&report->absent[i]);
+        json_t *one = json_object();
+
+        cli_json_set(one, "backend", json_string(report->absent[i].backend));
+        cli_json_set(one, "why", cli_json_text(why, strlen(why)));
+        if (json_array_append_new(list, one) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
 }
 
 static int finish(const struct cli_command *command, const struct verify_arguments *a, struct verify_report *report) {
@@ -93,11 +130,14 @@ static int finish(const struct cli_command *command, const struct verify_argumen
         cli_json_set(root, "arithmetic", json_integer(KVC_ARITHMETIC_VERSION));
         cli_json_set(root, "first",
                      report->first[0] ? cli_json_text(report->first, strlen(report->first)) : json_null());
+        cli_json_set(root, "not_compared", not_compared(report));
         cli_json_set(root, "rows", report->failed ? NULL : json_incref(report->rows));
         status = cli_json_print(command, root, stdout);
     } else {
         printf("Bits of results, entries kept and entries read that differ, and the hash of all results:\n\n");
         status = cli_table_print(command, report->table, stdout);
+        for (size_t i = 0; i < report->absent_count && status == KVC_OK; i++)
+            printf("%s%s: not compared: %s\n", i ? "" : "\n", report->absent[i].backend, reason(&report->absent[i]));
         if (status == KVC_OK && report->differing)
             printf("\nDIFFERENT: %llu values and entries; the first: %s\n", (unsigned long long)report->differing,
                    report->first);
@@ -219,12 +259,12 @@ static int open_report(const struct cli_command *command, const struct verify_ar
 static int verify(const struct cli_command *command, const struct verify_arguments *a) {
     struct verify_report report = {.command = command};
     struct cli_texts specs = {NULL, 0};
-    const char *backends[MOST_BACKENDS];
+    const char *backends[VERIFY_BACKENDS];
     size_t count;
     int status = check_broken(command, a);
 
     if (status == KVC_OK)
-        status = choose(command, a, backends, &count);
+        status = choose(command, a, backends, &count, &report);
     if (status == KVC_OK)
         status = verify_specs(command, a, &specs);
     if (status == KVC_OK)

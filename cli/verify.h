@@ -41,7 +41,8 @@ void verify_hashes_free(struct verify_hashes *hashes);
 /* Of a model's file, or of its folder's config.json and *.safetensors. */
 int verify_model_hash(const struct cli_command *command, const char *path, uint64_t *value);
 
-struct verify_report { /* of everything so far */
+enum { VERIFY_BACKENDS = 8 }; /* at most */
+struct verify_report {        /* of everything so far */
     const struct cli_command *command;
     struct cli_table *table;
     json_t *rows; /* NULL: a table is wanted */
@@ -50,6 +51,11 @@ struct verify_report { /* of everything so far */
     uint64_t with_stored, beside; /* rows compared with a stored hash, and with ref */
     uint64_t differing;
     char first[400]; /* the first difference of all, with its place */
+    struct verify_absent {
+        const char *backend;
+        struct kvc_error why;
+    } absent[VERIFY_BACKENDS]; /* listed here, but do not open */
+    size_t absent_count;
     bool failed;
 };
 /* against_stored: the row's hash is the stored one; otherwise it was compared with ref. */

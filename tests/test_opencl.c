@@ -24,11 +24,22 @@ static int print_row(void *user, const struct kvc_verify_row *row) {
     return 0;
 }
 
+/* One that is there and can be exact; any other reason not to open is a failure. */
 static void needs_device(void) {
+    struct kvc_device *device = NULL;
+    struct kvc_error error = {KVC_OK, ""};
     char detail[256];
     if (!kvc_backend_opencl.usable(detail, sizeof detail)) {
         print_message("skipped: %s\n", detail);
         skip();
+    }
+    if (kvc_backend_opencl.open(NULL, 0, 0, KVC_MATH_EXACT, &device, &error) == KVC_OK)
+        device->ops->close(device);
+    else if (error.status == KVC_RESOURCE && strstr(error.text, " has no ")) {
+        print_message("skipped: %s\n", error.text);
+        skip();
+    } else {
+        fail_msg("%s", error.text);
     }
 }
 
