@@ -105,4 +105,15 @@ OCL_ICD_VENDORS=$work/none fails 4 'no device here' verify --backend opencl --on
 kv run -m "$demo" --backend opencl --math fast -p 'the one the two the three the four the five the six the seven the' \
     -n 3 >"$work/out" 2>"$work/err"
 that 'CLBlast, or one line that there is none' [ $? = 0 -o "$(grep -c CLBlast "$work/err")" = 1 ]
+# A device that cannot be exact is refused, unless exact is not asked for.
+for lack in 'fma:fused multiply-add' 'denormals:denormal numbers'; do
+    KVCULL_OPENCL_LACKS=${lack%%:*}
+    export KVCULL_OPENCL_LACKS
+    fails 4 "has no ${lack#*:}, so results cannot be exact; use --math fast or cpu" run -m "$demo" --backend opencl -p x
+    ok verify --only operations --effort 0
+    has "^opencl: not compared: .* has no ${lack#*:}"
+    kv run -m "$demo" --backend opencl --math fast -p the -n 3 -q >"$work/out" 2>"$work/err"
+    that "$lack: fast is not refused" [ $? = 0 -o "$(grep -c CLBlast "$work/err")" = 1 ]
+    unset KVCULL_OPENCL_LACKS
+done
 finish
