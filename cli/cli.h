@@ -106,8 +106,8 @@ void cli_common_defaults(struct cli_common *common);
 #define CLI_ENGINE_OPTIONS(c)                                                                                         \
     {CLI_GROUP, 0, "Engine", NULL, NULL, NULL, 0, 0, NULL},                                                           \
         {CLI_TEXT, 0, "backend", "NAME",                                                                              \
-         "where to compute: cpu, ref (plain C), opencl[:N], or opencl:part of a device's name; `kvcull info "         \
-         "backends` lists them",                                                                                      \
+         "where to compute: cpu, ref (plain C), opencl[:N], cuda[:N], or opencl:part of a device's name; `kvcull "    \
+         "info backends` lists them",                                                                                 \
          &(c)->backend, 0, 0, NULL},                                                                                  \
         {CLI_INT, 0, "threads", "N", "threads; 0: one per core. Never changes a bit", &(c)->threads, 0, 1024, NULL},   \
         {CLI_CHOICE, 0, "math", "MATH", "exact: the same bits everywhere; fast: linear layers by a BLAS library",      \

@@ -288,7 +288,7 @@ int kvc_cli_verify(const struct cli_command *command, int argc, char **argv) {
     const struct cli_option options[] = {
         {CLI_TEXT, 0, "backend", "NAME",
          "what to compare with ref: all that can be used here, or one: cpu, avx2, avx512, "
-         "neon, opencl",
+         "neon, opencl, cuda",
          &a.backend, 0, 0, NULL},
         {CLI_TEXTS, 0, "kv", "SPEC", "a policy, several, or all: every method, with every choice of its options (all)",
          &a.specs, 0, 0, NULL},

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* "cpu", "ref", a path of one of them ("avx2"), "name:index", or "name:part of a device's name". */
 static enum kvc_status open_device(const char *name, const struct kvc_engine_options *options,
@@ -39,8 +40,8 @@ static enum kvc_status open_device(const char *name, const struct kvc_engine_opt
     if ((length == 6 && !memcmp(name, "opencl", 6)) || (length == 4 && !memcmp(name, "cuda", 4)))
         return kvc_fail(error, KVC_RESOURCE, "backend '%s' is not in this build; 'kvcull info backends' lists what is",
                         name);
-    if (length >= 3 && (!strncmp(name, "rocm", 4) || !strncmp(name, "hip", 3) || !strncmp(name, "metal", 5) ||
-                        !strncmp(name, "vulkan", 6)))
+    if (!strncasecmp(name, "rocm", 4) || !strncasecmp(name, "hip", 3) || !strncasecmp(name, "metal", 5) ||
+        !strncasecmp(name, "vulkan", 6))
         return kvc_fail(error, KVC_RESOURCE, "backend '%s': there is none for it; use opencl or cpu", name);
     return kvc_fail(error, KVC_USAGE, "backend '%s' is unknown; 'kvcull info backends' lists what there is", name);
 }

@@ -123,7 +123,7 @@ fails 3 'layers.0.q' replay --kv full --in "$demo/model.safetensors"
 fails 2 'nosuch' chat -m "$demo" --template nosuch
 
 # ---- backends that there are not
-for backend in rocm hip metal vulkan; do
+for backend in rocm ROCm hip HIP metal Metal vulkan Vulkan; do
     fails 4 "'$backend': there is none for it; use opencl or cpu" run -m "$demo" --backend $backend -p x
 done
 fails 4 'use opencl or cpu' bench -m "$demo" --backend rocm:1 -q
