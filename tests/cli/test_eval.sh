@@ -1,0 +1,98 @@
+#!/bin/sh
+# kvcull eval: what full and tight methods get on short texts, the files written, and what is refused.
+. "${top_srcdir:-.}/tests/cli/lib.sh"
+not_in_valgrind
+
+above() { awk "BEGIN { exit !(($1) > ($2)) }"; }
+json_of() { "$build/tests/json_value" "$2" <"$1"; }
+# rows FILE: lines below the head of a CSV file that have as many fields as it; commas within quotes are not counted.
+rows() { sed 's/"[^"]*"/x/g' "$1" | awk -F, 'NR == 1 { fields = NF } NR > 1 && NF == fields' | wc -l; }
+files() { (cd "$1" && echo *); }
+
+# ---- fidelity
+for i in 1 2 3 4 5 6; do
+    echo 'the magic number for lantern 48 21 . then the old sailor found the red kettle near the harbor .'
+done >"$work/text"
+echo 'question : the magic number for lantern' >>"$work/text"
+fidelity() { ok eval fidelity -m "$demo" -f "$work/text" --gen 6 -q "$@"; }
+fidelity --kv full --kv 'streaming:budget=12,sinks=2' --kv 'quest:budget=8,page=4' --json --out "$work/fidelity"
+that 'two policies and one that selects' [ "$(json results)" = '[3]' ]
+for equal in recall=1 recall_worst_head=1 output_error=0 kl=0 same_top=1; do
+    that "full: $equal" [ "$(json results.0.${equal%=*})" = ${equal#*=} ]
+done
+that 'full holds the whole prompt' [ "$(json results.0.entries)" = "$(json prompt)" ]
+that 'six steps and the first token' [ "$(json answer)" = 7 ]
+for policy in 1 2; do
+    that "policy $policy: not all that matters is there" above 1 "$(json results.$policy.recall)"
+    that "policy $policy: but some is" above "$(json results.$policy.recall)" 0
+    that "policy $policy: other outputs" above "$(json results.$policy.output_error)" 0
+    that "policy $policy: other logits" above "$(json results.$policy.kl)" 0
+    that "policy $policy: reads less" \
+        [ "$(json results.$policy.read_bytes_per_token)" -lt "$(json results.0.read_bytes_per_token)" ]
+done
+that 'the budget' [ "$(json results.1.entries)" = 12 ]
+layers=$(json results.1.layers | tr -d '[]')
+that 'a recall of every layer' [ "$layers" -ge 2 ]
+that 'two files' [ "$(files "$work/fidelity")" = 'fidelity.csv fidelity.json' ]
+that 'fidelity.json is what was printed' cmp -s "$work/out" "$work/fidelity/fidelity.json"
+that 'a row for each policy and layer' [ "$(rows "$work/fidelity/fidelity.csv")" = $((3 * layers)) ]
+mean=$(sed -n 's/^"streaming[^"]*",//p' "$work/fidelity/fidelity.csv" | awk -F, '{ sum += $2 } END { print sum / NR }')
+that 'the mean of the layers' above 0.00001 "($mean - $(json results.1.recall)) ^ 2 * 1e5"
+has '^"full",0,1\.0*,0,0,1\.0*,' "$work/fidelity/fidelity.csv"
+has '^"streaming:budget=12,sinks=2",0,0\.' "$work/fidelity/fidelity.csv"
+fidelity --kv full --kv 'window:budget=12' --prompt 40
+has '^40 prompt tokens, an answer of 7 tokens'
+has '^full  *1\.000  *1\.000  *0\.0000  *0\.0000  *1\.000  *40 '
+has '^window:budget=12  *0\.'
+narrow
+
+fails 2 'no policy' eval fidelity -m "$demo" -f "$work/text"
+fails 2 'no text' eval fidelity -m "$demo" --kv full
+fails 2 'nosuch' eval fidelity -m "$demo" -f "$work/text" --kv nosuch
+fails 2 'gen' eval fidelity -m "$demo" -f "$work/text" --kv full --gen 0
+fails 2 'prompt' eval fidelity -m "$demo" -f "$work/text" --kv full --prompt -1
+fails 2 'did you mean fidelity' eval fidelty -m "$demo"
+
+# ---- needle
+needle() { ok eval needle -m "$demo" --texts 1 --length 300 --depths 2 -q "$@"; }
+for way in one answer turns; do
+    needle --kv full --kv 'streaming:budget=32' --kv 'snapkv:budget=64' --ask $way --json --out "$work/$way"
+    that "$way: how it was asked" [ "$(json ask)" = $way ]
+    that "$way: three policies" [ "$(json results)" = '[3]' ]
+    for policy in 0 1 2; do
+        that "$way: two facts" [ "$(json results.$policy.depths)" = '[2]' ]
+        that "$way: each asked for once" \
+            [ "$(json results.$policy.depths.0.asked) $(json results.$policy.depths.1.asked)" = '1 1' ]
+        right=$(($(json results.$policy.depths.0.right) + $(json results.$policy.depths.1.right)))
+        that "$way: the share that is right" \
+            [ "$(json results.$policy.accuracy)" = "$(awk "BEGIN { print $right / 2 }")" ]
+    done
+    that "$way: full reads more than streaming" \
+        above "$(json results.0.read_bytes_per_token)" "$(json results.1.read_bytes_per_token)"
+    that "$way: the budget" [ "$(json results.1.entries | cut -d. -f1)" = 32 ]
+    that "$way: full holds the whole text" above "$(json results.0.entries)" 290
+    that "$way: two files" [ "$(files "$work/$way")" = 'needle.csv needle.json' ]
+    that "$way: needle.json is what was printed" cmp -s "$work/out" "$work/$way/needle.json"
+    that "$way: a row for each policy and depth" [ "$(rows "$work/$way/needle.csv")" = 6 ]
+    has '^"full",300,0\.25,1,[01],' "$work/$way/needle.csv"
+    has '^"streaming:budget=32",300,0\.75,1,[01],' "$work/$way/needle.csv"
+done
+reads() { json_of "$work/$1/needle.json" "results.$2.read_bytes_per_token"; }
+that 'later questions come to a longer text' above "$(reads turns 0)" "$(reads one 0)"
+that 'a prompt method chooses again in a turn, not within an answer' above "$(reads answer 2)" "$(reads turns 2)"
+that 'full finds what the bundled model was trained to find' \
+    [ "$(json_of "$work/one/needle.json" results.0.accuracy)" = 1 ]
+that 'streaming has lost the first fact' \
+    [ "$(json_of "$work/one/needle.json" results.1.depths.0.right)" = 0 ]
+needle --kv full --length 150,300 --show 1
+has 'Expected : [0-9]* [0-9]* \.'
+has '^Texts of 150 tokens'
+has '^Texts of 300 tokens'
+
+fails 2 'no policy' eval needle -m "$demo"
+fails 2 'ask' eval needle -m "$demo" --kv full --ask nosuch
+fails 2 'depths' eval needle -m "$demo" --kv full --depths 21
+fails 2 'texts' eval needle -m "$demo" --kv full --texts 0
+fails 2 'length' eval needle -m "$demo" --kv full --length 10
+fails 2 'budget' eval needle -m "$demo" --kv 'streaming:budget=0'
+finish
