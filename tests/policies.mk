@@ -55,3 +55,7 @@ check_PROGRAMS += tests/test_methods_reads
 tests_test_methods_reads_SOURCES = tests/test_methods_reads.c tests/obvious_select.c tests/obvious_select.h \
 	tests/obvious_mass.c tests/obvious_mass.h tests/obvious_scores.c tests/obvious_scores.h $(KVC_SIDE_BY_SIDE)
 tests_test_methods_reads_LDADD = $(KVC_TEST_LIBS)
+
+check_PROGRAMS += tests/test_dapq
+tests_test_dapq_SOURCES = tests/test_dapq.c
+tests_test_dapq_LDADD = $(KVC_TEST_LIBS)
