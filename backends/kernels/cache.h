@@ -129,15 +129,19 @@ KVC_GROUP_KERNEL(evict)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL kvc_u32 *spare, KVC_
         l_count[h] = kept;
 }
 
-/* Grid: channels of the newest `rows` entries, heads. */
+/* Grid: runs of channels of runs of the newest `rows` entries, heads. On CPUs a work-item fills whole cache lines of a
+ * few columns. */
 KVC_KERNEL(keep_keys)(KVC_LISTS(l), kvc_u32 first, KVC_SPAN(const float, k), kvc_u32 rows, kvc_u32 kv_heads,
                       kvc_u32 d) {
-    kvc_u64 i = KVC_GLOBAL_ID(), h = KVC_GROUP_ID(1), row = i / d;
+    kvc_u32 across = KVC_COLUMNS_OF(KVC_WORKERS), runs = (d + across - 1) / across, h = KVC_GROUP_ID(1);
+    kvc_u32 c0 = (kvc_u32)(KVC_GLOBAL_ID() % runs) * across, end = d - c0 < across ? d : c0 + across;
     KVC_OPEN_HEAD(head, l, h);
-    if (row >= rows)
-        return;
-    kvc_head_column(&head, first + (kvc_u32)(i % d))[kvc_head_slot(&head, head.count - rows + (kvc_u32)row)] =
-        k_buffer[k_offset + (row * kv_heads + h) * d + i % d];
+    kvc_u64 i = KVC_GLOBAL_ID() / runs * KVC_RUN, last = i + KVC_RUN < rows ? i + KVC_RUN : rows;
+    for (; i < last; i++) {
+        kvc_u32 slot = kvc_head_slot(&head, head.count - rows + (kvc_u32)i);
+        for (kvc_u32 c = c0; c < end; c++)
+            kvc_head_column(&head, first + c)[slot] = k_buffer[k_offset + (i * kv_heads + h) * d + c];
+    }
 }
 
 /* Grid: pairs of channels of the head's most entries, heads. A work-item a pair, or two channels behind the rotary ones.

@@ -53,6 +53,7 @@ static void evict(struct kvc_device *device, struct kvc_lists *lists, const stru
 
 static void keep_keys(struct kvc_device *device, const struct kvc_lists *lists, uint32_t first, struct kvc_span k,
                       uint32_t rows) {
+    const uint32_t d = lists->format.head_size, columns = KVC_COLUMNS_OF(of(device)->workers);
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_keep_keys);
     if (rows == 0)
         return;
@@ -61,8 +62,9 @@ static void keep_keys(struct kvc_device *device, const struct kvc_lists *lists, 
     kvc_launch_span(&launch, k);
     kvc_launch_word(&launch, rows);
     kvc_launch_word(&launch, lists->kv_heads);
-    kvc_launch_word(&launch, lists->format.head_size);
-    kvc_launch_items(of(device), &launch, (uint64_t)rows * lists->format.head_size, lists->kv_heads, 1);
+    kvc_launch_word(&launch, d);
+    kvc_launch_items(of(device), &launch, kvc_offload_runs(of(device), rows) * ((d + columns - 1) / columns),
+                     lists->kv_heads, 1);
 }
 
 static void turn_keys(struct kvc_device *device, const struct kvc_lists *lists, uint32_t first, struct kvc_span cosine,
