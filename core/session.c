@@ -155,11 +155,10 @@ void kvc_session_close(struct kvc_session *session) {
 /* longrope: a session keeps the factors it began with, because its keys stay as they were turned. */
 static void choose_rope(struct kvc_session *session, uint64_t rows) {
     const struct kvc_rope *rope = &session->runner->network->rope;
-    if (session->rope_chosen)
+    if (session->tokens)
         return;
     const uint64_t length = session->context > rows ? session->context : rows;
     session->long_rope = rope->long_frequency && length > rope->original_context;
-    session->rope_chosen = true;
 }
 
 enum kvc_status kvc_session_check_tokens(const struct kvc_network *network, const int32_t *tokens, size_t count,
@@ -279,10 +278,10 @@ static enum kvc_status run_prompt(struct kvc_session *session, const int32_t *to
     if (status != KVC_OK)
         return status;
     const uint64_t saturated = device->saturated;
+    choose_rope(session, session->tokens + count); /* the turn makes room for rows of cosine and sine by it */
     status = kvc_turn_begin(session, count, error);
     if (status != KVC_OK)
         return status;
-    choose_rope(session, session->tokens + count);
     if (options && options->row) {
         const size_t rows = count < KVC_LOGIT_ROWS ? count : KVC_LOGIT_ROWS;
         prompt.row_logits = malloc(rows * runner->network->vocab * sizeof(float));

@@ -43,7 +43,7 @@ struct kvc_session {
     struct kvc_method_use *use; /* [policy->count] */
     struct kvc_cache cache;
     uint32_t chunk;
-    bool long_rope, rope_chosen;
+    bool long_rope;
     bool busy; /* already in the batch being made */
     bool in_prompt;
     bool failed; /* a prompt or step broke off: unusable */
