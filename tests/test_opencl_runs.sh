@@ -9,6 +9,12 @@ if [ $? = 4 ] && grep -q 'no device here\| has no \|not in this build' "$work/er
     exit 77
 fi
 
+# 64 steps with every method: the hashes that are stored for ref.
+ok verify --backend opencl --only methods --against stored --json -q
+that 'equal' [ "$(json equal)" = true ]
+that 'to what is stored' [ "$(grep -c '"against": "stored"' "$work/out")" -ge 40 ]
+that 'and to that only' [ "$(grep -c '"against": "ref"' "$work/out")" = 0 ]
+# Prompts in chunks, other types of entries: beside ref.
 ok verify --backend opencl --only methods --prompt 300 --gen 6
 has '^Equal to the reference'
 ok verify --backend opencl --only methods --kv-type q8_0 --kv full --kv 'snapkv:budget=64' --prompt 300 --gen 4
