@@ -320,6 +320,49 @@ static void test_blocks_go_back(void **state) {
     }
 }
 
+static const struct kvc_ops *real;
+static unsigned changes; /* buffers created and freed */
+
+static enum kvc_status count_create(struct kvc_device *device, enum kvc_memory_kind kind, size_t bytes,
+                                    struct kvc_buffer **buffer, struct kvc_error *why) {
+    changes++;
+    return real->buffer_create(device, kind, bytes, buffer, why);
+}
+
+static void count_free(struct kvc_device *device, struct kvc_buffer *buffer) {
+    changes += buffer != NULL;
+    real->buffer_free(device, buffer);
+}
+
+/* A step after the first takes and gives back no memory, unless its entry begins another block. */
+static void test_steps_keep_their_memory(void **state) {
+    (void)state;
+    static const char *const methods[] = {
+        "full",          "streaming:budget=50", "snapkv:budget=50",   "morphkv:budget=50,every=4",
+        "h2o:budget=66", "quest:budget=66",     "rocketkv:budget=66", "snapkv:budget=90+keyformer:budget=66"};
+    static struct kvc_ops counting;
+    counting = *engine->device->ops;
+    real = engine->device->ops;
+    counting.buffer_create = count_create;
+    counting.buffer_free = count_free;
+    engine->device->ops = &counting;
+    for (size_t p = 0; p < sizeof methods / sizeof *methods; p = after(p)) {
+        struct kvc_session *session = open_with(model, methods[p], KVC_F16, 0);
+        for (size_t at = 210; at < 310; at++) {
+            const unsigned before = changes;
+            if (at == 210)
+                FINE(kvc_session_prompt(session, tokens, at, NULL, NULL, &error));
+            FINE(kvc_decode(&session, tokens + at, 1, NULL, NULL, &error));
+            if (at > 210 && at != 256 && changes != before)
+                fail_msg("%s: %u buffers created or freed for token %zu", methods[p], changes - before, at);
+            if (at == 210 || (at == 256 && p == 0))
+                assert_true(changes > before); /* they are counted */
+        }
+        kvc_session_close(session);
+    }
+    engine->device->ops = real;
+}
+
 /* What a decode step gives back is the system's again. */
 static void test_memory_is_freed(void **state) {
     (void)state;
@@ -482,6 +525,7 @@ static int tear_down(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory), /* first: the engine's peaks are its own */
                                        cmocka_unit_test(test_blocks_go_back),
+                                       cmocka_unit_test(test_steps_keep_their_memory),
                                        cmocka_unit_test(test_memory_is_freed),
                                        cmocka_unit_test(test_chunks),
                                        cmocka_unit_test(test_threads_and_backends),
