@@ -17,6 +17,38 @@ run() { # TITLE COMMAND...
     printf '\n'
 }
 
+# TYPE: the decode of one billion parameters by cpu and by opencl, three pairs of runs, and the median of their ratios.
+decode_pairs() {
+    work=$(mktemp -d) || exit 4
+    trap 'rm -rf "$work"' EXIT
+    printf '## Decode of one billion parameters: weights of %s\n\n' "$1"
+    printf '    $ kvcull mkmodel --shape llama-3.2-1b --type %s -o model.gguf\n' "$1"
+    "$kvcull" mkmodel --shape llama-3.2-1b --type "$1" -o "$work/model.gguf" >/dev/null || exit
+    set -- --kv full --prompt 64 --gen 24 --repeat 1 --json -q
+    printf '    $ kvcull bench -m model.gguf --backend cpu %s   # and opencl, in turns\n' "$*"
+    for pair in 1 2 3; do
+        for backend in cpu opencl; do
+            ${MEASURE_WITH:-} "$kvcull" bench -m "$work/model.gguf" --backend $backend "$@" 2>/dev/null
+        done
+    done | awk '
+        /"step_seconds":/ { step = $2 * 1e3 }
+        /"bandwidth":/ { bandwidth = $2 / 1e9 }
+        /^}/ && ++runs % 2 { cpu = step; read = bandwidth }
+        /^}/ && runs % 2 == 0 {
+            ratio[++pairs] = cpu / step
+            printf "    cpu %6.1f ms a step (memory reads at %4.1f GB/s), opencl %6.1f ms (%4.1f GB/s): %.2f as fast\n",
+                cpu, read, step, bandwidth, ratio[pairs]
+        }
+        END {
+            if (pairs != 3) { print "    not measured"; exit }
+            a = ratio[1]; b = ratio[2]; c = ratio[3]
+            low = a < b ? a : b; high = a < b ? b : a
+            printf "\nMedian: opencl decodes %.2f times as fast as cpu.\n", c < low ? low : c > high ? high : c
+        }'
+    printf '\n'
+    rm -rf "$work"
+}
+
 head_of_page() { # TITLE
     printf '# %s\n\n' "$1"
     printf 'Written by `tools/measure.sh %s` on %s: %s, %s cores, %s, %s.\n' "$page" "$(date -u +%Y-%m-%d)" \
@@ -129,12 +161,12 @@ select)
     ;;
 opencl)
     head_of_page 'OpenCL beside the reference and the CPU backend'
+    printf '"Slower" allows 10 %% for scatter and the time of two empty calls for each call that an operation queues; "!"\n'
+    printf 'marks what took longer. "Of limit" is above 1 where what a call reads lies in a cache.\n\n'
     run 'Every operation beside the limits of the device, and beside ref' "$kvcull" bench --ops --backend opencl \
         --beside ref
-    for backend in cpu opencl; do
-        run "Decode and prefill of one billion parameters: $backend" "$kvcull" bench --shape llama-3.2-1b --type q8_0 \
-            --backend $backend --kv full --prompt 256 --gen 24 --repeat 1
-    done
+    decode_pairs f16
+    decode_pairs q8_0
     run 'How far --math fast (CLBlast) is from exact' "$kvcull" logits -m data/demo -f README.md --backend opencl \
         --math fast
     ;;
