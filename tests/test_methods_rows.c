@@ -1,5 +1,5 @@
-/* test_methods_rows.c - methods that add rows to a prompt: dapq's pseudo rows and take's probes, beside obvious code;
- * and tova. */
+/* test_methods_rows.c - methods that add rows to a prompt: dapq's pseudo rows and take's probes, beside obvious code,
+ * alone and with morphkv behind them; and tova. */
 #include "tests/obvious_scores.h"
 #include "tests/side_by_side.h"
 
@@ -120,6 +120,46 @@ static struct kvc_replay *open_replay(const struct tensors *t, const char *spec,
     return replay;
 }
 
+/* What follows a prompt: nothing, or morphkv, whose ring the prompt's last queries begin. */
+static const struct plan decodes[] = {
+    {.decode = FULL},
+    {.decode = MORPHKV, .decode_budget = 9, .decode_window = 4, .every = 1},
+    {.decode = MORPHKV, .decode_budget = 30, .decode_window = 20, .every = 3, .max_fusion = true},
+    {.decode = MORPHKV, .decode_budget = 8, .decode_window = 7, .every = 2, .logits = true}};
+enum { DECODES = sizeof decodes / sizeof *decodes, STEPS = 12 };
+
+static void add_decode(char *spec, size_t room, const struct plan *decode) {
+    const size_t used = strlen(spec);
+    if (decode->decode == MORPHKV)
+        snprintf(spec + used, room - used, "+morphkv:budget=%u,window=%u,every=%u,fusion=%s,scores=%s",
+                 decode->decode_budget, decode->decode_window, decode->every, decode->max_fusion ? "max" : "sum",
+                 decode->logits ? "logits" : "weights");
+}
+
+/* Before anything is evicted from layer l: rows that were read up to position now - 1, `rows` of them just now. */
+static void observe(const struct tensors *t, struct lists *lists, uint32_t l, uint32_t now, uint32_t rows,
+                    const struct plan *decode) {
+    const struct moment moment = {t, lists->heads + (size_t)l * t->lists, l, now, rows, 0};
+    obvious_prompt(&moment, decode);
+}
+
+/* Decode steps with the rows behind the prompt. */
+static void run_steps(struct kvc_replay *replay, const struct tensors *t, struct lists *lists,
+                      const struct plan *decode, enum kvc_type type, uint32_t prompt, float *out, const char *spec) {
+    struct kvc_error error;
+    for (uint32_t row = prompt; row < t->rows; row++) {
+        for (uint32_t l = 0; l < t->layers; l++) {
+            const struct moment moment = {t, lists->heads + (size_t)l * t->lists, l, row + 1, 0, row + 1 - prompt};
+            const size_t kv = kv_at(t, l, row, 0);
+            FINE(kvc_replay_step(replay, l, q_row(t, l, row), t->k + kv, t->v + kv, out, &error));
+            for (uint32_t h = 0; h < t->lists; h++)
+                add(lists, t, type, l, h, row);
+            obvious_step(&moment, decode);
+        }
+        compare(kvc_replay_session(replay), t, lists->heads, spec, "a step");
+    }
+}
+
 /* The group's weights of query row q [H, d] over the first n entries of list h, added to score. */
 static void add_weights(const struct tensors *t, const struct head *head, uint32_t h, const float *q, uint32_t n,
                         uint32_t counted, float *score) {
@@ -145,15 +185,16 @@ struct dapq {
     bool average;
 };
 
-static void run_dapq(const struct tensors *t, const struct tensors *extra, const struct dapq *plan, enum kvc_type type,
-                     uint32_t chunk) {
-    char spec[160];
+static void run_dapq(const struct tensors *t, const struct tensors *extra, const struct dapq *plan,
+                     const struct plan *decode, enum kvc_type type, uint32_t chunk) {
+    char spec[240];
     struct kvc_error error;
     struct lists lists = make_lists(t);
     float *out = malloc((size_t)t->rows * t->heads * t->d * sizeof *out), *s, *a, *whole;
     const bool runs = plan->prompt > plan->budget;
     snprintf(spec, sizeof spec, "dapq:budget=%u,pseudo=%u,content=random,kernel=%u,pooling=%s", plan->budget,
              plan->pseudo, plan->kernel, plan->average ? "avg" : "max");
+    add_decode(spec, sizeof spec, decode);
     struct kvc_replay *replay = open_replay(t, spec, type, chunk);
     assert_non_null(out);
     for (uint32_t l = 0; l < t->layers; l++) {
@@ -165,10 +206,12 @@ static void run_dapq(const struct tensors *t, const struct tensors *extra, const
             const size_t at = kv_at(t, layer, 0, 0);
             FINE(kvc_replay_prompt(replay, layer, q_row(t, layer, 0), t->k + at, t->v + at, plan->prompt, out, &error));
             (void)kv;
-            for (uint32_t h = 0; h < t->lists; h++) {
-                struct head *head = &lists.heads[layer * t->lists + h];
+            for (uint32_t h = 0; h < t->lists; h++)
                 for (uint32_t row = 0; row < plan->prompt; row++)
                     add(&lists, t, type, layer, h, row);
+            observe(t, &lists, layer, plan->prompt, plan->prompt, decode);
+            for (uint32_t h = 0; h < t->lists; h++) {
+                struct head *head = &lists.heads[layer * t->lists + h];
                 /* the prompt's own rows never see a pseudo entry */
                 const uint32_t last = plan->prompt - 1, group = t->heads / t->lists;
                 s = malloc(plan->prompt * sizeof *s);
@@ -197,15 +240,7 @@ static void run_dapq(const struct tensors *t, const struct tensors *extra, const
         }
     }
     compare(kvc_replay_session(replay), t, lists.heads, spec, "prompt");
-    for (uint32_t row = plan->prompt; row < t->rows; row++) { /* the prompt stage leaves decode steps alone */
-        for (uint32_t l = 0; l < t->layers; l++) {
-            const size_t kv = kv_at(t, l, row, 0);
-            FINE(kvc_replay_step(replay, l, q_row(t, l, row), t->k + kv, t->v + kv, out, &error));
-            for (uint32_t h = 0; h < t->lists; h++)
-                add(&lists, t, type, l, h, row);
-        }
-    }
-    compare(kvc_replay_session(replay), t, lists.heads, spec, "steps");
+    run_steps(replay, t, &lists, decode, type, plan->prompt, out, spec);
     kvc_replay_close(replay);
     free(out);
     free_lists(&lists);
@@ -224,9 +259,10 @@ static void test_dapq(void **state) {
                 if ((i + p + kind) % 3 && plans[p].prompt > 100)
                     continue;
                 struct tensors t = make_tensors(kind, 7 + i + p, 2, shapes[i][0], shapes[i][1],
-                                                8 + 8 * (uint32_t)(p % 3), plans[p].prompt + 3);
+                                                8 + 8 * (uint32_t)(p % 3), plans[p].prompt + STEPS);
                 struct tensors extra = make_tensors(kind, 99 + i, 2, t.heads, t.kv_heads, t.d, plans[p].pseudo);
-                run_dapq(&t, &extra, &plans[p], types[(i + p) % 3], p % 2 ? 7 : 512);
+                run_dapq(&t, &extra, &plans[p], &decodes[(i + p + kind) % DECODES], types[(i + p) % 3],
+                         p % 2 ? 7 : 512);
                 free_tensors(&t);
                 free_tensors(&extra);
             }
@@ -245,10 +281,11 @@ struct chunks { /* what is compared after every chunk */
     const struct tensors *t;
     const struct take *plan;
     const struct tensors *probes; /* rows chunk * probe + i */
+    const struct plan *decode;
     enum kvc_type type;
     struct lists lists;
     float *A; /* [layers, probe, H, d] */
-    char spec[200];
+    char spec[280];
     uint32_t called;
 };
 
@@ -278,6 +315,7 @@ static void take_chunk(struct chunks *c, uint32_t chunk) {
         for (uint32_t h = 0; h < t->lists; h++)
             for (uint32_t i = 0; i < rows; i++)
                 add(&c->lists, t, c->type, l, h, from + i);
+        observe(t, &c->lists, l, from + rows, rows, c->decode);
         for (uint32_t i = 0; i < p; i++) {
             const float *Q = last ? q_row(t, l, plan->prompt - p + i) : q_row(c->probes, l, chunk * p + i);
             float *A = c->A + ((size_t)l * p + i) * t->heads * t->d;
@@ -317,11 +355,11 @@ static int after_chunk(void *user, uint32_t chunk) {
     return 0;
 }
 
-static void run_take(const struct tensors *t, const struct tensors *probes, const struct take *plan, enum kvc_type type,
-                     uint32_t chunk) {
+static void run_take(const struct tensors *t, const struct tensors *probes, const struct take *plan,
+                     const struct plan *decode, enum kvc_type type, uint32_t chunk) {
     const uint32_t p = plan->probe < plan->prompt ? plan->probe : plan->prompt;
     const uint32_t count = (plan->prompt + plan->chunk - 1) / plan->chunk;
-    struct chunks c = {.t = t, .plan = plan, .probes = probes, .type = type, .lists = make_lists(t)};
+    struct chunks c = {.t = t, .plan = plan, .probes = probes, .decode = decode, .type = type, .lists = make_lists(t)};
     struct kvc_error error;
     float *out = malloc((size_t)t->layers * plan->prompt * t->heads * t->d * sizeof *out);
     c.A = malloc((size_t)t->layers * p * t->heads * t->d * sizeof *c.A);
@@ -330,6 +368,9 @@ static void run_take(const struct tensors *t, const struct tensors *probes, cons
              "take:budget=%u,warmup_budget=%u,warmup_layers=%u,chunk=%u,probe=%u,kernel=%u,alpha=%.9g,per=%s",
              plan->budget, plan->warmup_budget, plan->warmup_layers, plan->chunk, plan->probe, plan->kernel,
              (double)plan->alpha, plan->per_head ? "head" : "group");
+    add_decode(c.spec, sizeof c.spec, decode);
+    if (decode->decode == MORPHKV) /* which would evict after the prompt, too */
+        strcat(c.spec, ",stages=decode");
     const char *spec = c.spec;
     c.replay = open_replay(t, spec, type, chunk);
     kvc_replay_on_chunk(c.replay, after_chunk, &c);
@@ -342,6 +383,7 @@ static void run_take(const struct tensors *t, const struct tensors *probes, cons
                                out + (size_t)l * plan->prompt * t->heads * t->d, &error));
     }
     assert_int_equal(c.called, count);
+    run_steps(c.replay, t, &c.lists, decode, type, plan->prompt, out, spec);
     kvc_replay_close(c.replay);
     free(out);
     free(c.A);
@@ -362,12 +404,12 @@ static void test_take(void **state) {
             if (plan->prompt > 100 && i % 3)
                 continue;
             const uint32_t chunks = (plan->prompt + plan->chunk - 1) / plan->chunk;
-            struct tensors t =
-                make_tensors(kind, 31 + i + k, 3, shapes[i][0], shapes[i][1], 8 + 8 * (uint32_t)(k % 2), plan->prompt);
+            struct tensors t = make_tensors(kind, 31 + i + k, 3, shapes[i][0], shapes[i][1], 8 + 8 * (uint32_t)(k % 2),
+                                            plan->prompt + STEPS);
             struct tensors probes = make_tensors(kind, 77 + k, 3, t.heads, t.kv_heads, t.d, chunks * plan->probe);
             if (plan->per_head)
                 t.lists = t.heads;
-            run_take(&t, &probes, plan, types[(i + k) % 3], k % 2 ? 5 : 512);
+            run_take(&t, &probes, plan, &decodes[(i + k / 2) % DECODES], types[(i + k) % 3], k % 2 ? 5 : 512);
             free_tensors(&t);
             free_tensors(&probes);
         }
