@@ -43,7 +43,7 @@ decode_pairs() {
             if (pairs != 3) { print "    not measured"; exit }
             a = ratio[1]; b = ratio[2]; c = ratio[3]
             low = a < b ? a : b; high = a < b ? b : a
-            printf "\nMedian: opencl decodes %.2f times as fast as cpu.\n", c < low ? low : c > high ? high : c
+            printf "\nMedian: opencl decodes %.2f times as fast as cpu.\n", (c < low ? low : c > high ? high : c)
         }'
     printf '\n'
     rm -rf "$work"
