@@ -98,7 +98,8 @@ static int choose(const struct cli_command *command, const struct verify_argumen
 /* Without the backend's name in front, which is said already. */
 static const char *reason(const struct verify_absent *absent) {
     size_t length = strlen(absent->backend);
-    bool named = strncmp(absent->why.text, absent->backend, length) == 0 && !strncmp(absent->why.text + length, ": ", 2);
+    bool named =
+        strncmp(absent->why.text, absent->backend, length) == 0 && !strncmp(absent->why.text + length, ": ", 2);
 
     return absent->why.text + (named ? length + 2 : 0);
 }
@@ -158,8 +159,10 @@ static int finish(const struct cli_command *command, const struct verify_argumen
 struct pass { /* one backend's operations */
     struct verify_report *report;
     const char *backend;
-    const char *again[64]; /* those whose hash is not the stored one: to be run beside ref */
-    enum verify_stored why[64];
+    struct again { /* an operation whose hash is not the stored one: to be run beside ref */
+        const char *name;
+        enum verify_stored why;
+    } * again;
     size_t count;
     int status;
 };
@@ -183,9 +186,13 @@ static int add_alone(void *user, const struct kvc_verify_row *row) {
     stored = verify_hashes_find(&report->hashes, row);
     if (stored == VERIFY_EQUAL) {
         verify_add(report, pass->backend, row, true);
-    } else if (pass->count < sizeof pass->again / sizeof pass->again[0]) {
-        pass->again[pass->count] = row->name;
-        pass->why[pass->count++] = stored;
+    } else {
+        struct again *more = realloc(pass->again, (pass->count + 1) * sizeof *more);
+
+        if (!more)
+            return pass->status = cli_no_memory(report->command);
+        pass->again = more;
+        more[pass->count++] = (struct again){row->name, stored};
     }
     return 0;
 }
@@ -198,16 +205,16 @@ static int one_backend(const struct verify_arguments *a, const char *backend, st
                                          .broken = a->broken,
                                          .alone = report->stored || report->writing};
     struct kvc_error error;
-    enum kvc_status result =
-        kvc_verify_operations(&options, options.alone ? add_alone : add_beside, &pass, &error);
+    enum kvc_status result = kvc_verify_operations(&options, options.alone ? add_alone : add_beside, &pass, &error);
 
     options.alone = false;
-    for (size_t i = 0; i < pass.count && (result == KVC_OK || result == KVC_DIFFERS); i++) {
-        options.only = pass.again[i];
+    for (size_t i = 0; i < pass.count && pass.status == KVC_OK && (result == KVC_OK || result == KVC_DIFFERS); i++) {
+        options.only = pass.again[i].name;
         result = kvc_verify_operations(&options, add_beside, &pass, &error);
-        if (result == KVC_OK && pass.why[i] == VERIFY_OTHER)
-            return verify_hashes_stale(report->command, &report->hashes, options.only);
+        if (result == KVC_OK && pass.again[i].why == VERIFY_OTHER)
+            pass.status = verify_hashes_stale(report->command, &report->hashes, options.only);
     }
+    free(pass.again);
     return result == KVC_OK || result == KVC_DIFFERS ? pass.status : cli_report(report->command, &error);
 }
 

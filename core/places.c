@@ -51,8 +51,7 @@ static enum kvc_status reserve(struct kvc_session *session, uint64_t ranks, stru
 enum kvc_status kvc_places_reserve(struct kvc_session *session, uint64_t rows, struct kvc_error *error) {
     uint64_t most = 0;
     for (uint32_t l = 0; l < session->cache.layers; l++) {
-        const uint64_t ranks =
-            kvc_policy_turner(session->policy, l) ? kvc_cache_most(&session->cache, l) + rows : 0;
+        const uint64_t ranks = kvc_policy_turner(session->policy, l) ? kvc_cache_most(&session->cache, l) + rows : 0;
         most = ranks > most ? ranks : most;
     }
     return most ? reserve(session, most, error) : KVC_OK;

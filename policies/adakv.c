@@ -55,7 +55,7 @@ const struct kvc_policy_class kvc_policy_adakv = {
     .differences =
         "scores are summed over the group; the authors' code also normalises them by the share that a head "
         "would keep. Blocks of 256 entries are freed head by head, where that code lays all heads in one flat "
-        "array",
+        "array. Of equal scores the lower position is kept, where that code leaves it to chance",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .check = kvc_check_window,

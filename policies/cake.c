@@ -174,7 +174,8 @@ const struct kvc_policy_class kvc_policy_cake = {
     .differences =
         "scores are one per KV head; every layer's own window of the newest w entries is outside its budget of "
         "P; a share as budget counts from what the first of its layers holds, also in later turns, where a "
-        "layer's cap is what it holds itself; where all P are 0 (window=1) layers share evenly",
+        "layer's cap is what it holds itself; where all P are 0 (window=1) layers share evenly; a "
+        "prompt longer than the budget is cut, in the authors' code one longer than budget and window together",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .check = kvc_check_window,

@@ -229,12 +229,12 @@ static double entries(const struct kvc_values *values, const struct kvc_place *p
     return (double)(all < some ? all : some);
 }
 
-/* Lists of the heads that do not. */
+/* Lists of the heads that do not; all, where the file cannot be read: an estimate must not be too low. */
 static uint32_t whole(const struct kvc_values *values, const struct kvc_place *place) {
     struct duo *duo;
     size_t streaming = 0;
     if (load(values, place->layers, place->kv_heads, &duo, NULL) != KVC_OK)
-        return 0;
+        return place->kv_heads;
     for (size_t h = 0; place->layer < duo->layers && h < duo->heads; h++)
         streaming += duo->streams[place->layer * duo->heads + h];
     const size_t lists = (duo->heads - streaming) * place->kv_heads / duo->heads;

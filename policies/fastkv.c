@@ -162,7 +162,8 @@ const struct kvc_policy_class kvc_policy_fastkv = {
     .differences =
         "one selection per KV head from its group's sum, where the authors' code has no group sum; of a later "
         "turn only its own rows are left out; prompts up to tsp tokens pass all layers whole. Logits of "
-        "prompt rows other than the last one are not those of a whole prompt",
+        "prompt rows other than the last one are not those of a whole prompt. Of equal scores the lower position "
+        "is kept, where the authors' code leaves it to chance",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_PROPAGATE,
     .options = options,
     .check = check,

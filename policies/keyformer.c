@@ -51,7 +51,8 @@ const struct kvc_policy_class kvc_policy_keyformer = {
         "i attended to; g = -log(-log(u)), u from Philox4x32-10 with counter (layer, query head, position of k, "
         "0) and key `seed`; tau = tau_init in the prompt, tau_init + (tau_end - tau_init) min(t, steps) / steps "
         "in decode step t",
-    .memory = "B entries (B + 1 within a decode step), and 2 float32 per entry and KV head for the sums",
+    .memory = "B entries (B + 1 within a decode step), and 2 float32 per entry and KV head for the sums; beside "
+              "the cache, as scratch until the engine closes, a table of noise: 1 + G float32 per slot, at most 64 MiB",
     .traffic = "B + 1 entries per generated token, and the sums; a prompt's keys are read twice more, for the noisy "
                "weights of all its queries",
     .differences =

@@ -106,7 +106,8 @@ const struct kvc_policy_class kvc_policy_morphkv = {
               "(R / 8 more for sums of its rows, with fusion=sum)",
     .traffic = "C + R + 1 entries per generated token, and of the ring about a third",
     .differences = "scores=logits follows the authors' code for G = 1; for G > 1 that code prunes its stored rows per "
-                   "query head, here rows are summed over the group",
+                   "query head, here rows are summed over the group; the first eviction is at the end of the prompt, "
+                   "theirs waits for the first decode step",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .check = check,

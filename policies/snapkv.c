@@ -28,7 +28,8 @@ const struct kvc_policy_class kvc_policy_snapkv = {
                "the last w",
     .memory = "B entries after the prompt, one more per generated token; with per=head B per query head",
     .traffic = "B + generated entries per generated token",
-    .differences = "one selection per KV head from its group's sum; per=head selects per query head, as the paper does",
+    .differences = "one selection per KV head from its group's sum; per=head selects per query head, as the paper does; "
+                   "of equal scores the lower position is kept, where the authors' code leaves it to chance",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .check = kvc_check_window,

@@ -191,6 +191,34 @@ static void test_step_again(void **state) {
     kvc_engine_close(engine);
 }
 
+/* An estimate that could not read how many heads of duo keep everything is not too low. */
+static void test_estimate(void **state) {
+    (void)state;
+    const struct kvc_geometry geometry = {4, 8, 4, 64};
+    struct kvc_estimate all, found;
+    struct kvc_engine *engine;
+    struct kvc_error error;
+    const struct kvc_engine_options with = {NULL, 1, KVC_MATH_EXACT};
+    assert_int_equal(kvc_engine_open(&with, &engine, &error), KVC_OK);
+    uint64_t allocations = 1, done = 0;
+    for (uint64_t n = 0; n <= allocations; n++) { /* 0: none fails */
+        calls = 0;
+        failing = n;
+        const enum kvc_status status = kvc_estimate(engine, "duo:file=every-other,recent=20", &geometry, 8, KVC_F16,
+                                                    2000, 10, n ? &found : &all, &error);
+        failing = 0;
+        allocations = n ? allocations : calls;
+        if (status != KVC_OK && (!n || status != KVC_RESOURCE))
+            fail_msg("allocation %d: status %d, %s", (int)n, (int)status, error.text);
+        if (status != KVC_OK || !n)
+            continue;
+        assert_true(found.cache_bytes >= all.cache_bytes);
+        done += found.cache_bytes > all.cache_bytes;
+    }
+    assert_true(done > 0);
+    kvc_engine_close(engine);
+}
+
 static void test_gguf(void **state) {
     (void)state;
     fail_each(model_path, kvc_test_thinned() ? 3 : 150);
@@ -222,7 +250,7 @@ static int tear_down(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_step_again), cmocka_unit_test(test_gguf),
-                                       cmocka_unit_test(test_folder)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_step_again), cmocka_unit_test(test_estimate),
+                                       cmocka_unit_test(test_gguf), cmocka_unit_test(test_folder)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
