@@ -158,6 +158,27 @@ static int unknown(const struct cli_command *command, const struct kvc_engine *e
     return cli_error(command, KVC_USAGE, "%s: no such method; `kvcull info methods` lists them", name);
 }
 
+/* What one text of every method says; a table of its own, because only a last column wraps. */
+static int text_table(const struct cli_command *command, const struct kvc_engine *engine, const char *headings,
+                      const char *(*text)(const struct kvc_policy_class *policy)) {
+    const struct kvc_policy_class *policy;
+    struct cli_table *table = cli_table_open(headings);
+    int status;
+
+    for (size_t i = 0; (policy = kvc_policy(engine, i)) != NULL; i++) {
+        cli_cell(table, "%s", policy->name);
+        cli_cell(table, "%s", text(policy) ? text(policy) : "-");
+    }
+    printf("\n");
+    status = cli_table_print(command, table, stdout);
+    cli_table_free(table);
+    return status;
+}
+
+static const char *paper(const struct kvc_policy_class *policy) { return policy->paper; }
+static const char *memory(const struct kvc_policy_class *policy) { return policy->memory; }
+static const char *traffic(const struct kvc_policy_class *policy) { return policy->traffic; }
+
 static int list(const struct cli_command *command, const struct info_arguments *a, const struct kvc_engine *engine) {
     const struct kvc_policy_class *policy;
     struct cli_table *table;
@@ -186,6 +207,12 @@ static int list(const struct cli_command *command, const struct info_arguments *
     }
     status = cli_table_print(command, table, stdout);
     cli_table_free(table);
+    if (status == KVC_OK)
+        status = text_table(command, engine, "<method|<memory", memory);
+    if (status == KVC_OK)
+        status = text_table(command, engine, "<method|<traffic", traffic);
+    if (status == KVC_OK)
+        status = text_table(command, engine, "<method|<paper", paper);
     if (status == KVC_OK && !a->common.quiet)
         printf("\nA policy is name:option=value,option=value; methods of different stages are joined by +.\n"
                "`kvcull info methods NAME` tells about one.\n");

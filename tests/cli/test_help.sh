@@ -40,6 +40,10 @@ ok info backends --json
 that 'a list of backends' [ "$(json backends.0.usable)" = true ]
 ok info methods
 for method in full window streaming snapkv morphkv; do has "^$method "; done
+has '^morphkv  *prompt, decode  '
+has '^morphkv  *C + R entries'
+has '^morphkv  *C + R + 1 entries per generated token'
+has '^morphkv  *MorphKV, arXiv:2503.00979$'
 narrow
 for method in full window streaming snapkv morphkv; do
     ok info methods $method
@@ -53,6 +57,7 @@ that 'its options' [ "$(json options.0.name)" = budget ]
 that 'a needed option has no default' [ "$(json options.0.default)" = null ]
 ok info methods --json
 that 'all as JSON' [ "$(json methods.0.name)" = full ]
+for text in stages paper memory traffic; do that "$text as JSON" [ -n "$(json methods.1.$text)" ]; done
 ok info shapes
 has '^llama-3.2-1b '
 narrow
