@@ -172,7 +172,7 @@ static void run_slice(struct kvc_threads *pool, uint32_t slice, uint32_t tasks, 
     atomic_store(&pool->run, run);
     atomic_store(&pool->argument, argument);
     atomic_store(&pool->remaining, tasks);
-    atomic_store(&pool->state, (job + 1) << 32);
+    atomic_exchange(&pool->state, (job + 1) << 32); /* see caller_sleeps below */
     if (atomic_load(&pool->sleepers) > 0) {
         pthread_mutex_lock(&pool->lock);
         pthread_cond_broadcast(&pool->work);
@@ -183,7 +183,9 @@ static void run_slice(struct kvc_threads *pool, uint32_t slice, uint32_t tasks, 
         pause_briefly();
     if (atomic_load(&pool->remaining) > 0) {
         pthread_mutex_lock(&pool->lock);
-        atomic_store(&pool->caller_sleeps, true);
+        /* This store must be seen before `remaining` is read, as the worker looks the other way round. An exchange
+         * says so even under emulators (qemu 7.2 on x86) that let a load overtake a sequentially consistent store. */
+        atomic_exchange(&pool->caller_sleeps, true);
         while (atomic_load(&pool->remaining) > 0)
             pthread_cond_wait(&pool->done, &pool->lock);
         atomic_store(&pool->caller_sleeps, false);
