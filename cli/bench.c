@@ -109,22 +109,46 @@ static void measure_bandwidth(struct bench *bench) {
         bench->bandwidth = found;
 }
 
+static int note_copy(void *user, const struct kvc_ceilings *ceilings, const struct kvc_measured *row) {
+    (void)row;
+    *(double *)user = ceilings->copy;
+    return 1;
+}
+
+/* Of a device's own memory: what a large copy reads and writes. */
+static int measure_device(struct bench *bench) {
+    const struct cli_common *common = &bench->a->common;
+    const struct kvc_engine_options options = {common->backend, (int)common->threads, KVC_MATH_EXACT};
+    double copy = 0;
+    struct kvc_error error;
+
+    if (strncmp(common->backend, "opencl", 6) != 0 && strncmp(common->backend, "cuda", 4) != 0)
+        return KVC_OK;
+    if (kvc_measure_operations(&options, NULL, "add", note_copy, &copy, &error) != KVC_OK)
+        return cli_report(bench->command, &error);
+    if (copy > bench->bandwidth)
+        bench->bandwidth = copy;
+    return KVC_OK;
+}
+
 static int measure(struct bench *bench) {
     const struct bench_arguments *a = bench->a;
-    size_t specs = a->specs.count, prefills = specs * a->prompts.count, decodes = 0;
-    struct bench_prefill *prefill = calloc(prefills, sizeof *prefill);
+    size_t specs = a->specs.count, pairs = specs * a->prompts.count, prefills = a->fill ? 0 : pairs, decodes = 0;
+    struct bench_prefill *prefill = calloc(pairs, sizeof *prefill);
     struct bench_decode *decode;
     int status = KVC_OK;
 
     if (a->generate > 0)
-        decodes = prefills * a->batches.count;
+        decodes = pairs * a->batches.count;
     decode = calloc(decodes ? decodes : 1, sizeof *decode);
     if (!prefill || !decode)
         status = cli_no_memory(bench->command);
     if (status == KVC_OK)
         status = warm_up(bench);
     measure_bandwidth(bench);
-    for (size_t p = 0; p < a->prompts.count && status == KVC_OK; p++)
+    if (status == KVC_OK)
+        status = measure_device(bench);
+    for (size_t p = 0; p < a->prompts.count && !a->fill && status == KVC_OK; p++)
         status = bench_run_prefill(bench, a->prompts.items[p], prefill + p * specs);
     for (size_t p = 0; p < a->prompts.count && decodes; p++)
         for (size_t b = 0; b < a->batches.count && status == KVC_OK; b++)
@@ -161,6 +185,10 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
         {CLI_COUNTS, 0, "prompt", "N,..", "tokens of a prompt", &a.prompts, 1, 1073741824, NULL},
         {CLI_INT, 0, "gen", "N", "decode steps; 0: prefill only", &a.generate, 0, 1073741824, NULL},
         {CLI_COUNTS, 0, "batch", "B,..", "sessions that decode together", &a.batches, 1, 4096, NULL},
+        {CLI_FLAG, 0, "fill", NULL,
+         "no prompt is computed: caches are filled with random entries, the policy's prompt stage looks at them from "
+         "random queries, and only decode is timed",
+         &a.fill, 0, 0, NULL},
         {CLI_INT, 0, "repeat", "N", "prefills of each policy", &a.repeat, 1, 1000, NULL},
         {CLI_FLAG, 0, "ops", NULL,
          "instead of a model: every operation of the backend, in bytes and flops per second, beside what its device "
@@ -199,7 +227,9 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
     a.specs = specs;
     if (status == KVC_OK) {
         bench.threads = available_threads(&a);
-        if ((a.model != NULL) == (a.shape != NULL))
+        if (a.fill && a.generate == 0)
+            status = cli_error(command, KVC_USAGE, "--fill times decode: give --gen at least 1");
+        else if ((a.model != NULL) == (a.shape != NULL))
             status = cli_error(command, KVC_USAGE,
                                "give either -m MODEL or --shape NAME; `kvcull info shapes` lists "
                                "the shapes");

@@ -8,7 +8,7 @@ struct bench_arguments {
     struct cli_common common;
     const char *model, *shape;
     const char *beside, *only; /* of --ops */
-    bool ops;
+    bool ops, fill;
     enum kvc_type type;
     struct cli_texts specs;
     struct cli_counts prompts, batches;

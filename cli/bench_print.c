@@ -52,8 +52,8 @@ static int print_decode(const struct bench *bench, const struct bench_decode *de
     char text[32];
     int status;
 
-    printf("\nDecode, median of %lld steps; the limit: weights and cache read once at the measured bandwidth\n",
-           (long long)bench->a->generate);
+    printf("\nDecode%s, median of %lld steps; the limit: weights and cache read once at the measured bandwidth\n",
+           bench->a->fill ? " from made-up entries (no prompt was computed)" : "", (long long)bench->a->generate);
     for (size_t i = 0; i < count; i++) {
         const struct bench_decode *d = &decode[i], *first = &decode[i - i % specs];
 
@@ -183,12 +183,12 @@ int bench_print(const struct bench *bench, const struct bench_prefill *prefill, 
            cli_time(bench->load_seconds, text[2]));
     printf("%s; memory reads at %.1f GB/s; cache entries %s\n", kvc_engine_backend(bench->engine),
            bench->bandwidth / 1e9, kvc_type_name(bench->a->common.cache_type));
-    status = print_prefill(bench, prefill, prefills);
+    status = prefills > 0 ? print_prefill(bench, prefill, prefills) : KVC_OK;
     if (status == KVC_OK && decodes > 0)
         status = print_decode(bench, decode, decodes);
     if (status == KVC_OK && decodes > 0)
         status = print_memory(bench, decode, decodes);
-    if (status == KVC_OK)
+    if (status == KVC_OK && prefills > 0)
         status = print_formulas(bench, prefill, prefills, decode, decodes);
     return status == KVC_OK ? cli_flush(bench->command) : status;
 }
@@ -266,6 +266,7 @@ int bench_print_json(const struct bench *bench, const struct bench_prefill *pref
     cli_json_set(root, "weight_bytes", json_integer((json_int_t)info->weight_bytes));
     cli_json_set(root, "weight_bytes_per_step", json_integer((json_int_t)bench->weight_bytes));
     cli_json_set(root, "load_seconds", json_real(bench->load_seconds));
+    cli_json_set(root, "made_up", json_boolean(bench->a->fill));
     cli_json_set(root, "bandwidth", json_real(bench->bandwidth));
     for (size_t i = 0; list && i < prefills; i++)
         if (json_array_append_new(list, prefill_json(&prefill[i])) != 0) {

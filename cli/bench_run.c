@@ -157,6 +157,7 @@ static uint64_t sum_stats(const struct decoding *decoding, uint64_t batch, uint6
 static int open_all(struct bench *bench, uint64_t prompt, uint64_t batch, const char *spec, struct decoding *decoding) {
     int32_t *tokens = malloc((size_t)prompt * sizeof *tokens);
     uint64_t state = (uint64_t)bench->a->seed;
+    const struct kvc_prompt_options hooks = {.made_up = bench->a->fill};
     struct kvc_error error;
     int status = KVC_OK;
 
@@ -167,7 +168,7 @@ static int open_all(struct bench *bench, uint64_t prompt, uint64_t batch, const 
         random_tokens(bench, &state, tokens, prompt);
         status = open_session(bench, spec, &decoding->sessions[b]);
         if (status == KVC_OK &&
-            kvc_session_prompt(decoding->sessions[b], tokens, (size_t)prompt, NULL, NULL, &error) != KVC_OK)
+            kvc_session_prompt(decoding->sessions[b], tokens, (size_t)prompt, &hooks, NULL, &error) != KVC_OK)
             status = cli_report(bench->command, &error);
     }
     free(tokens);

@@ -71,7 +71,7 @@ static int compute(const struct cli_command *command, const struct arguments *a,
                    const int32_t *tokens, size_t count, kvc_row_fn *take_row, struct sink *sink) {
     size_t prompt = a->prompt ? (size_t)a->prompt : count;
     struct cli_progress progress;
-    struct kvc_prompt_options options = {take_row, show_progress, sink};
+    struct kvc_prompt_options options = {.row = take_row, .progress = show_progress, .user = sink};
     struct kvc_error error;
     enum kvc_status status;
     float *row;

@@ -208,7 +208,6 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
     layer->fresh = 0;
     layer->pages_right = layer->pages_right && paged;
     layer->sums_right = layer->sums_right && select->mean_value;
-    uint64_t bytes = 0;
     const struct kvc_span none = {NULL, 0}, scores = kvc_room_at(&session->select_scores, 0);
     const struct kvc_span weights = select->mean_value ? kvc_room_at(&session->select_weights, 0) : none;
     session->chosen = (struct kvc_read_list){session->read_count.buffer, session->read_rank.buffer, stride};
@@ -226,7 +225,7 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
                                           .scores = scores,
                                           .weights = weights,
                                           .stride = stride,
-                                          .bytes_read = &bytes};
+                                          .bytes_read = &session->select_bytes}; /* it is told at the next sync */
     const struct kvc_select_reads reads = {.lists = lists,
                                            .view = view,
                                            .pages = by_page ? job.pages : NULL,
@@ -247,9 +246,7 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
         device->ops->select_reads(device, &reads);
     }
     if (select->mean_value)
-        bytes += sum_bytes(session, stage->layer);
-    session->read_bytes += bytes;
-    session->select_bytes += bytes;
+        session->select_bytes += sum_bytes(session, stage->layer);
     stage->chosen = &session->chosen;
     stage->mean_value = select->mean_value;
     return KVC_OK;

@@ -1,6 +1,7 @@
 /* session.c - sessions: what each has seen and holds, prompts through a network. Turns are in turn.c, steps in step.c.
  */
 #include "core/advice.h"
+#include "core/fill.h"
 #include "core/session.h"
 
 #include <stdlib.h>
@@ -132,6 +133,7 @@ void kvc_session_close(struct kvc_session *session) {
     free_queries(device, &session->pseudo);
     free_queries(device, &session->probing);
     if (session->cache.device) {
+        (void)device->ops->sync(device, NULL); /* what the device counts goes into the session */
         kvc_select_close(session);
         kvc_cache_close(&session->cache);
     }
@@ -199,6 +201,7 @@ struct prompt {
     const struct kvc_prompt_options *options;
     float *row_logits;
     uint64_t done; /* row-layers */
+    struct kvc_fill *fill; /* NULL: the network computes the rows */
 };
 
 static enum kvc_status load_rows(void *user, const int32_t *tokens, const int32_t *positions, const uint32_t *later,
@@ -224,7 +227,10 @@ static enum kvc_status compute_rows(void *user, uint32_t layer, uint32_t row, co
     const struct kvc_prompt_options *options = prompt->options;
     const uint32_t layers = session->cache.layers;
     enum kvc_status status = KVC_OK;
-    kvc_runner_layer(session->runner, &session->runner->prompt, layer, row, part->rows, part, 1);
+    if (prompt->fill)
+        kvc_fill_rows(prompt->fill, layer, row, part);
+    else
+        kvc_runner_layer(session->runner, &session->runner->prompt, layer, row, part->rows, part, 1);
     if (part->kind != KVC_ROWS_PROMPT)
         return KVC_OK;
     if (layer == layers - 1 && options && options->row) {
@@ -272,7 +278,8 @@ static enum kvc_status run_prompt(struct kvc_session *session, const int32_t *to
                                   const struct kvc_prompt_options *options, float *logits, struct kvc_error *error) {
     struct kvc_runner *runner = session->runner;
     struct kvc_device *device = runner->device;
-    struct prompt prompt = {session, options, NULL, 0};
+    struct kvc_fill fill;
+    struct prompt prompt = {session, options, NULL, 0, NULL};
     const struct kvc_turn_rows by = {&prompt, tokens, 0, load_rows, compute_rows, cut_rows};
     enum kvc_status status = kvc_session_check_tokens(runner->network, tokens, count, error);
     if (status != KVC_OK)
@@ -290,6 +297,10 @@ static enum kvc_status run_prompt(struct kvc_session *session, const int32_t *to
     }
     if (status == KVC_OK)
         status = kvc_runner_reserve(runner, kvc_turn_rows_most(session, count), 1, error);
+    if (status == KVC_OK && options && options->made_up) {
+        prompt.fill = &fill;
+        status = kvc_fill_open(&fill, session, kvc_turn_rows_most(session, count), error);
+    }
     const uint32_t step = session->chunking.chunk && session->chunking.chunk < count ? session->chunking.chunk : count;
     for (uint32_t from = 0; from < count && status == KVC_OK; from += step)
         status = run_pass(&prompt, &by, from, count - from < step ? count - from : step, error);
@@ -300,6 +311,8 @@ static enum kvc_status run_prompt(struct kvc_session *session, const int32_t *to
     if (status == KVC_OK)
         status = device->ops->sync(device, error);
     free(prompt.row_logits);
+    if (prompt.fill)
+        kvc_fill_close(&fill, session);
     kvc_batch_free(runner, &runner->prompt);
     session->saturated += device->saturated - saturated;
     if (status == KVC_OK)
@@ -339,7 +352,7 @@ void kvc_session_stats(const struct kvc_session *session, struct kvc_session_sta
     stats->prompt_peak_bytes = session->prompt_peak;
     stats->full_bytes =
         kvc_cache_head_bytes(&cache->format, session->tokens) * cache->layers * session->runner->geometry.kv_heads;
-    stats->read_bytes = session->read_bytes;
+    stats->read_bytes = session->read_bytes + session->select_bytes;
     stats->select_bytes = session->select_bytes;
     stats->decode_steps = session->steps_total;
     stats->saturated = session->saturated;

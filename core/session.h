@@ -53,7 +53,8 @@ struct kvc_session {
     uint64_t step;   /* decode steps since the last prompt */
     uint64_t *held;  /* [layers]: N, entries of the fullest head when the last prompt was in */
     uint64_t *after; /* [layers]: the same after the prompt stage */
-    uint64_t steps_total, read_bytes, select_bytes;
+    uint64_t steps_total;
+    uint64_t read_bytes, select_bytes; /* of the cache: by attention; to choose what it reads */
     uint64_t peak_before, prompt_peak; /* cache + state: most before the turn under way; most in the last one */
     uint64_t saturated;
     struct kvc_error failure; /* of the policy in a decode step, with failed */

@@ -188,6 +188,8 @@ struct kvc_prompt_options {
     kvc_row_fn *row;           /* NULL, or wants the logits of every row */
     kvc_progress_fn *progress; /* NULL, or told now and then */
     void *user;
+    bool made_up;              /* for measurements: random keys and values become the entries, no layer is computed,
+                                  only the rows that the policy's prompt stage looks at attend; logits mean nothing */
 };
 /* One turn: count >= 1 tokens, then the policy's prompt stage. logits [vocab] (or NULL) gets those of the last
  * token. After a failure the session holds an undefined number of the turn's tokens and must be closed. */

@@ -29,6 +29,15 @@ kv run -m "$demo" --backend ref -p 'the needle' -n 12 -q >"$work/ref" 2>/dev/nul
 that 'an answer' [ -s "$work/opencl" ]
 that 'the same answer' cmp -s "$work/opencl" "$work/ref"
 
+# What is read of the cache is counted alike, of methods that choose what to read too.
+for backend in ref opencl; do
+    kv bench -m "$demo" --backend $backend --kv full --kv quest:budget=64 --kv sparq:budget=64 --kv rocketkv:budget=64 \
+        --kv topk:budget=64 --prompt 300 --gen 3 --repeat 1 --json -q 2>/dev/null |
+        grep '"kv"\|bytes_per_step' >"$work/read.$backend"
+done
+that 'bytes read' [ "$(grep -c cache_read_bytes "$work/read.ref")" = 5 ]
+that 'the same bytes read' cmp -s "$work/read.ref" "$work/read.opencl"
+
 # The cache of binaries: made, used, and made again when it is not whole.
 mkdir "$work/cache"
 XDG_CACHE_HOME=$work/cache KVCULL_OPENCL_CACHE=yes

@@ -65,7 +65,7 @@ static uint64_t run_alone(struct kvc_model *m, const char *policy, enum kvc_type
     struct kvc_hash *hash = kvc_hash_open();
     float *logits = malloc(vocab * sizeof *logits);
     assert_true(hash && logits);
-    const struct kvc_prompt_options rows = {add_row, NULL, hash};
+    const struct kvc_prompt_options rows = {.row = add_row, .user = hash};
     size_t at = 0;
     for (int turn = 0; turn < 2; turn++) {
         const size_t count = turn == 1 ? 40 : kvc_test_thinned() ? 70 : PROMPT;
@@ -488,7 +488,7 @@ static void test_stopped(void **state) {
     (void)state;
     struct kvc_session *session = open_with(model, "full", KVC_F16, 16);
     uint64_t last = 20;
-    const struct kvc_prompt_options options = {stop_at, NULL, &last};
+    const struct kvc_prompt_options options = {.row = stop_at, .user = &last};
     assert_int_equal(kvc_session_prompt(session, tokens, 100, &options, NULL, &error), KVC_USAGE);
     assert_int_equal(kvc_session_prompt(session, tokens, 5, NULL, NULL, &error), KVC_USAGE); /* must be closed */
     kvc_session_close(session);

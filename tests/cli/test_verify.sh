@@ -110,6 +110,15 @@ that 'and less than full' [ "$(json prefill.0.peak_bytes)" -lt "$(json prefill.1
 that 'hidden states are shown' [ "$(json prefill.0.hidden_bytes)" -gt 0 ]
 that 'a bounded cache reads less' \
     [ "$(json decode.0.cache_read_bytes_per_step)" -lt "$(json decode.1.cache_read_bytes_per_step)" ]
+ok bench --shape tiny --fill --prompt 700 --gen 4 --batch 2 --kv full --kv 'rocketkv:budget=64' --json -q
+that 'made up, and said so' [ "$(json made_up)" = true ]
+that 'no prefill' [ "$(json prefill)" = '[0]' ]
+that 'full reads what it would after a prompt' \
+    [ "$(json decode.0.cache_read_bytes_per_step)" = "$(json decode.0.cache_read_bytes_by_formula | sed 's/\.0$//')" ]
+that 'the prompt stage thinned the entries' [ "$(json decode.1.cache_bytes.0)" -lt "$(json decode.0.cache_bytes.0)" ]
+ok bench --shape tiny --fill --prompt 40 --gen 2
+has '^Decode from made-up entries'
+fails 2 '--fill times decode' bench --shape tiny --fill --gen 0
 nothing_left "$work/room"
 TMPDIR=$work/none fails 4 'set TMPDIR' bench --shape tiny -q
 ok bench -m "$demo" --prompt 20 --gen 0 --json -q
