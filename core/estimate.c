@@ -32,6 +32,7 @@ struct estimate {
     uint64_t *view;            /* [layers]: entries that select methods see after the prompt; 0: all */
     uint64_t *after;           /* [layers]: entries of the fullest list after the prompt */
     struct chunk_plan *chunks; /* [layers] */
+    uint32_t ended;            /* layers whose prompt stage is over */
     uint64_t (*most)[2];       /* [layers]: entries that lists of each kind grow to in decode steps */
     bool uneven;               /* data decides how entries fall to heads or layers */
 };
@@ -117,11 +118,11 @@ static void plan_chunks(struct estimate *e) {
     for (uint32_t l = 0; l < e->g->layers; l++) {
         const struct kvc_method_place at = place(e, KVC_STAGE_CHUNK, l);
         struct chunk_plan *plan = &e->chunks[l];
+        plan->decider = kvc_policy_decider(e->policy, l, e->g, &e->format);
         if (!at.method)
             continue;
         const struct kvc_policy_class *class = at.method->policy;
         plan->acts = true;
-        plan->decider = class->decider ? class->decider(&at.method->values, &at.place) : l;
         kept_by(e, &at, 0, plan->last);
         memcpy(plan->between, plan->last, sizeof plan->between);
         if (class->between)
@@ -148,16 +149,7 @@ static void make_view(struct estimate *e, uint32_t l) {
     kvc_ledger_state(&e->ledger, 4ull * layer->heads * (1 + in_blocks(held + 1)), 0);
 }
 
-/* `rows` more rows of the prompt pass a layer, with `pseudo` that leave again. */
-static void pass_layer(struct estimate *e, uint32_t l, uint64_t rows, uint64_t pseudo, bool chunked, bool last) {
-    kvc_ledger_reserve(&e->ledger, l, rows + pseudo);
-    if (!chunked && rows < e->prompt) /* ranks do not say the positions of what a propagate stage left */
-        kvc_ledger_order(&e->ledger, l);
-    append(e, l, rows);
-    if (chunked)
-        thin_after_chunk(e, l, last);
-    if (!last)
-        return;
+static void end_prompt(struct estimate *e, uint32_t l) {
     thin_after_prompt(e, l);
     make_view(e, l);
     e->after[l] = most_in(&e->ledger.layer[l]);
@@ -166,6 +158,18 @@ static void pass_layer(struct estimate *e, uint32_t l, uint64_t rows, uint64_t p
             e->ledger.layer[i].touched = false;
             kvc_ledger_shrink(&e->ledger, i, kvc_policy_surplus(e->policy, i), KVC_TILE);
         }
+}
+
+/* `rows` more rows of the prompt pass a layer, with `pseudo` that leave again. */
+static void pass_layer(struct estimate *e, uint32_t l, uint64_t rows, uint64_t pseudo, bool chunked, bool last) {
+    kvc_ledger_reserve(&e->ledger, l, rows + pseudo);
+    if (!chunked && rows < e->prompt) /* ranks do not say the positions of what a propagate stage left */
+        kvc_ledger_order(&e->ledger, l);
+    append(e, l, rows);
+    if (chunked)
+        thin_after_chunk(e, l, last);
+    while (last && e->ended <= l && e->chunks[e->ended].decider <= l)
+        end_prompt(e, e->ended++);
 }
 
 #define PASSES_MOST 64u /* then those that are left, but the last, count at once: they are as the ones before */

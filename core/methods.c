@@ -68,6 +68,12 @@ bool kvc_policy_chunking(const struct kvc_policy *policy, struct kvc_chunking *c
     return true;
 }
 
+uint32_t kvc_policy_decider(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry,
+                            const struct kvc_entry_format *format) {
+    const struct kvc_method_place at = kvc_policy_place(policy, KVC_STAGE_CHUNK, layer, geometry, format);
+    return at.method && at.method->policy->decider ? at.method->policy->decider(&at.method->values, &at.place) : layer;
+}
+
 /* ---- where methods act ---- */
 
 static void free_use(struct kvc_method_use *use) {

@@ -95,6 +95,9 @@ uint64_t kvc_policy_rows(const struct kvc_policy *policy, uint32_t layer, const 
 /* By a method's formula: entries of a list after the prompt or so many steps, of one that keeps everything (whole) or
  * of the others in the mean. */
 double kvc_policy_entries(const struct kvc_method_place *at, bool whole, uint64_t prompt, uint64_t steps);
+/* The layer at whose turn the chunk stage decides what this one keeps; this one where no method chooses for it. */
+uint32_t kvc_policy_decider(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry,
+                            const struct kvc_entry_format *format);
 /* False where no method cuts the prompt into chunks. */
 bool kvc_policy_chunking(const struct kvc_policy *policy, struct kvc_chunking *chunking);
 

@@ -62,7 +62,7 @@ struct kvc_session {
     /* the turn under way (turn.c) */
     struct kvc_chunking chunking; /* chunk 0: the prompt is not cut */
     struct kvc_queries window;    /* the last queries; one set for each layer where the prompt is cut into chunks */
-    struct kvc_queries pseudo;    /* the pseudo rows */
+    struct kvc_queries pseudo;    /* the pseudo rows, likewise */
     int32_t *window_positions;    /* [window.rows], the host's copy */
     struct kvc_room probe;        /* accumulated probe [layers, probes, H, d] */
     struct kvc_room probe_now;    /* this chunk's probe queries [layers, probes, H, d] */
@@ -74,6 +74,7 @@ struct kvc_session {
     uint32_t next_rows;
     uint32_t chunk_from, chunk_rows; /* rows of the turn (or of going) in the pass under way */
     bool last_chunk, first_chunk;
+    uint32_t ended; /* layers whose prompt stage is over */
     uint32_t pseudo_offset;
     int32_t *pseudo_tokens;
     bool *touched; /* [layers]: evicted from since its blocks were last looked at */
@@ -131,6 +132,8 @@ enum kvc_status kvc_turn_begin_pass(struct kvc_session *session, const struct kv
 /* All rows of the pass go through one layer; then the policy's moments. */
 enum kvc_status kvc_turn_layer(struct kvc_session *session, const struct kvc_turn_rows *by, uint32_t layer,
                                struct kvc_error *error);
+/* Which of the sets of queries is a layer's. */
+size_t kvc_turn_set(const struct kvc_session *session, uint32_t layer);
 /* Most rows that are computed at once in a turn of so many. */
 uint32_t kvc_turn_rows_most(const struct kvc_session *session, uint64_t rows);
 

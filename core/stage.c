@@ -94,12 +94,14 @@ enum kvc_status kvc_stage_pseudo_mass(struct kvc_stage *stage, struct kvc_scores
     const enum kvc_status status = check_before(stage, error);
     if (status != KVC_OK)
         return status;
+    const struct kvc_geometry *g = &stage->session->runner->geometry;
+    const size_t first = kvc_turn_set(stage->session, stage->layer) * pseudo->rows * sizeof(float);
     struct kvc_stage view = *stage;
     view.queries = pseudo->rows;
-    view.q = kvc_room_at(&pseudo->q, 0);
-    view.maximum = kvc_room_at(&pseudo->maximum, 0);
-    view.sum = kvc_room_at(&pseudo->sum, 0);
-    view.positions = kvc_room_at(&pseudo->positions, 0);
+    view.q = kvc_room_at(&pseudo->q, first * g->heads * g->head_size);
+    view.maximum = kvc_room_at(&pseudo->maximum, first * g->heads);
+    view.sum = kvc_room_at(&pseudo->sum, first * g->heads);
+    view.positions = kvc_room_at(&pseudo->positions, first);
     view.later = (struct kvc_span){NULL, 0}; /* behind every entry that is left */
     const struct kvc_weight_rows rows = kvc_stage_rows(&view, pseudo->rows);
     device_of(stage)->ops->window_mass(device_of(stage), &rows, scores->span, scores->stride,

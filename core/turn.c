@@ -18,6 +18,7 @@ static const struct kvc_method *pseudo_method(const struct kvc_session *session)
 
 /* Sets of queries that rooms hold: one for every layer where chunks come one after another. */
 static uint32_t sets(const struct kvc_session *session) { return session->chunking.chunk ? session->cache.layers : 1; }
+size_t kvc_turn_set(const struct kvc_session *session, uint32_t layer) { return session->chunking.chunk ? layer : 0; }
 
 static enum kvc_status reserve_queries(struct kvc_session *session, struct kvc_queries *queries, uint32_t rows,
                                        uint32_t copies, struct kvc_error *error) {
@@ -183,7 +184,7 @@ static enum kvc_status plan_pseudo(struct kvc_session *session, const struct kvc
         if (status != KVC_OK)
             return kvc_fail(error, status, "policy %s: a pseudo %s", method->policy->name, cause.text);
     }
-    return reserve_queries(session, &session->pseudo, count, 1, error);
+    return reserve_queries(session, &session->pseudo, count, sets(session), error);
 }
 
 static uint32_t extra_rows(const struct kvc_session *session) {
@@ -236,6 +237,7 @@ enum kvc_status kvc_turn_begin_pass(struct kvc_session *session, const struct kv
     session->chunk_rows = rows;
     session->first_chunk = from == 0;
     session->last_chunk = from + rows == session->turn;
+    session->ended = 0;
     enum kvc_status status = plan_pseudo(session, by, &offset, &pseudo_tokens, error);
     session->pseudo_offset = offset;
     if (status == KVC_OK)
@@ -251,7 +253,7 @@ enum kvc_status kvc_turn_begin_pass(struct kvc_session *session, const struct kv
 static struct kvc_stage window_stage(struct kvc_session *session, uint32_t layer) {
     const struct kvc_geometry *g = &session->runner->geometry;
     const struct kvc_queries *window = &session->window;
-    const size_t first = (size_t)window->rows * (session->chunking.chunk ? layer : 0) * sizeof(float);
+    const size_t first = window->rows * kvc_turn_set(session, layer) * sizeof(float);
     struct kvc_stage stage = kvc_stage_make(session, layer);
     stage.queries = window->rows;
     stage.q = kvc_room_at(&window->q, first * g->heads * g->head_size);
@@ -314,6 +316,17 @@ static enum kvc_status end_prompt(struct kvc_session *session, const struct kvc_
     return status;
 }
 
+/* A layer that one above it chooses for is not over before that one's turn. */
+static enum kvc_status end_layers(struct kvc_session *session, const struct kvc_turn_rows *by, uint32_t layer,
+                                  struct kvc_error *error) {
+    enum kvc_status status = KVC_OK;
+    while (status == KVC_OK && session->ended <= layer &&
+           kvc_policy_decider(session->policy, session->ended, &session->runner->geometry, &session->cache.format) <=
+               layer)
+        status = end_prompt(session, by, session->ended++, error);
+    return status;
+}
+
 enum kvc_status kvc_turn_layer(struct kvc_session *session, const struct kvc_turn_rows *by, uint32_t layer,
                                struct kvc_error *error) {
     const uint32_t rows = session->chunk_rows, extra = extra_rows(session);
@@ -343,7 +356,7 @@ enum kvc_status kvc_turn_layer(struct kvc_session *session, const struct kvc_tur
         status = kvc_stage_run_chunk(&stage, error);
     }
     if (status == KVC_OK && session->last_chunk)
-        status = end_prompt(session, by, layer, error);
+        status = end_layers(session, by, layer, error);
     return status;
 }
 
@@ -370,7 +383,8 @@ void kvc_turn_attended(struct kvc_session *session, const struct kvc_batch *batc
     const struct kvc_geometry *g = &runner->geometry;
     const size_t word = sizeof(float), m = g->heads * word, q = m * g->head_size;
     if (part->kind == KVC_ROWS_PSEUDO) {
-        keep_queries(session, batch, &session->pseudo, 0, batch_row, part->row, part->rows);
+        keep_queries(session, batch, &session->pseudo, kvc_turn_set(session, layer) * part->rows, batch_row, part->row,
+                     part->rows);
         return;
     }
     if (part->kind == KVC_ROWS_PROBE) {
@@ -384,7 +398,7 @@ void kvc_turn_attended(struct kvc_session *session, const struct kvc_batch *batc
     const uint64_t at = (uint64_t)session->chunk_from + batch_row, end = at + part->rows;
     if (end > first) {
         const uint32_t skip = (uint32_t)(first > at ? first - at : 0);
-        const size_t set = session->chunking.chunk ? (size_t)layer * window->rows : 0;
+        const size_t set = kvc_turn_set(session, layer) * window->rows;
         keep_queries(session, batch, window, set + (at + skip - first), batch_row + skip, part->row + skip,
                      part->rows - skip);
     }

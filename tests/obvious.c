@@ -338,14 +338,17 @@ static uint32_t budget_of(const struct plan *plan, const struct head *head, enum
     return tokens > least ? tokens : least;
 }
 
-static void prompt_of_head(const struct moment *m, uint32_t h, const struct plan *plan) {
-    struct head *head = &m->heads[h];
+static void look_of_head(const struct moment *m, uint32_t h, const struct plan *plan) {
     if (plan->prompt == MORPHKV || plan->decode == MORPHKV) {
         const uint32_t window = plan->decode == MORPHKV ? plan->decode_window : plan->window;
         const uint32_t rows = m->turn < window ? m->turn : window;
         for (uint32_t i = 0; i < rows; i++)
-            write_ring(m->t, head, m->layer, h, plan, window, m->now - rows + i, rows - 1 - i);
+            write_ring(m->t, &m->heads[h], m->layer, h, plan, window, m->now - rows + i, rows - 1 - i);
     }
+}
+
+static void evict_of_head(const struct moment *m, uint32_t h, const struct plan *plan) {
+    struct head *head = &m->heads[h];
     const uint32_t budget = budget_of(plan, head, plan->prompt, plan->budget);
     if (head->count <= budget)
         return;
@@ -359,9 +362,19 @@ static void prompt_of_head(const struct moment *m, uint32_t h, const struct plan
         morphkv(head, plan, budget, plan->window, m->now, plan->decode == MORPHKV ? m->now : m->turn);
 }
 
-void obvious_prompt(const struct moment *m, const void *plan) {
+void obvious_look(const struct moment *m, const void *plan) {
     for (uint32_t h = 0; h < m->t->lists && m->layer >= ((const struct plan *)plan)->skip_layers; h++)
-        prompt_of_head(m, h, plan);
+        look_of_head(m, h, plan);
+}
+
+void obvious_evict(const struct moment *m, const void *plan) {
+    for (uint32_t h = 0; h < m->t->lists && m->layer >= ((const struct plan *)plan)->skip_layers; h++)
+        evict_of_head(m, h, plan);
+}
+
+void obvious_prompt(const struct moment *m, const void *plan) {
+    obvious_look(m, plan);
+    obvious_evict(m, plan);
 }
 
 static void step_of_head(const struct moment *m, uint32_t h, const struct plan *plan) {

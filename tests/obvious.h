@@ -76,7 +76,7 @@ float *window_scores(const struct moment *m, uint32_t h, uint32_t w, uint32_t ke
 /* Marks the top `many` of candidates: again and again the highest score, the lowest index where equal. */
 void mark_top(const float *score, const bool *candidate, uint32_t n, uint32_t many, bool *kept);
 void remove_unkept(struct head *head, const bool *kept);
-/* What the methods of a struct plan keep. */
-moment_fn obvious_prompt, obvious_step;
+/* What the methods of a struct plan keep; after a prompt they look (rows for a ring), then evict. */
+moment_fn obvious_look, obvious_evict, obvious_prompt, obvious_step;
 
 #endif

@@ -121,12 +121,14 @@ static struct kvc_replay *open_replay(const struct tensors *t, const char *spec,
     return replay;
 }
 
-/* What follows a prompt: nothing, or morphkv, whose ring the prompt's last queries begin. */
+/* What follows a prompt: nothing, or morphkv, whose ring the prompt's last queries begin. Behind take it may also evict
+ * at the prompt's end. */
 static const struct plan decodes[] = {
     {.decode = FULL},
     {.decode = MORPHKV, .decode_budget = 9, .decode_window = 4, .every = 1},
     {.decode = MORPHKV, .decode_budget = 30, .decode_window = 20, .every = 3, .max_fusion = true},
-    {.decode = MORPHKV, .decode_budget = 8, .decode_window = 7, .every = 2, .logits = true}};
+    {.decode = MORPHKV, .decode_budget = 8, .decode_window = 7, .every = 2, .logits = true},
+    {MORPHKV, MORPHKV, .budget = 9, .window = 4, .every = 1, .decode_budget = 9, .decode_window = 4}};
 enum { DECODES = sizeof decodes / sizeof *decodes, STEPS = 12 };
 
 static void add_decode(char *spec, size_t room, const struct plan *decode) {
@@ -141,7 +143,7 @@ static void add_decode(char *spec, size_t room, const struct plan *decode) {
 static void observe(const struct tensors *t, struct lists *lists, uint32_t l, uint32_t now, uint32_t rows,
                     const struct plan *decode) {
     const struct moment moment = {t, lists->heads + (size_t)l * t->lists, l, now, rows, 0};
-    obvious_prompt(&moment, decode);
+    obvious_look(&moment, decode);
 }
 
 /* Decode steps with the rows behind the prompt. */
@@ -343,6 +345,10 @@ static void take_chunk(struct chunks *c, uint32_t chunk) {
             }
         }
     }
+    for (uint32_t l = 0; l < t->layers && last; l++) { /* the prompt stage: when every layer has what the chunks left */
+        const struct moment moment = {t, c->lists.heads + (size_t)l * t->lists, l, plan->prompt, plan->prompt, 0};
+        obvious_evict(&moment, c->decode);
+    }
     free(score);
 }
 
@@ -370,7 +376,7 @@ static void run_take(const struct tensors *t, const struct tensors *probes, cons
              plan->budget, plan->warmup_budget, plan->warmup_layers, plan->chunk, plan->probe, plan->kernel,
              (double)plan->alpha, plan->per_head ? "head" : "group");
     add_decode(c.spec, sizeof c.spec, decode);
-    if (decode->decode == MORPHKV) /* which would evict after the prompt, too */
+    if (decode->decode == MORPHKV && decode->prompt == FULL) /* which would evict after the prompt, too */
         strcat(c.spec, ",stages=decode");
     const char *spec = c.spec;
     c.replay = open_replay(t, spec, type, chunk);
