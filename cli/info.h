@@ -17,6 +17,21 @@ int info_method_manual(const struct cli_command *command, const struct kvc_engin
 int info_method_markdown(const struct cli_command *command, const struct kvc_engine *engine);
 int info_model(const struct cli_command *command, const struct info_arguments *arguments, const char *path);
 
+/* A text of every class: those in front of its options and those behind, ended by a row without key. */
+struct info_part {
+    const char *key, *title;
+    size_t offset;
+};
+extern const struct info_part info_before[], info_after[];
+const char *info_text(const struct kvc_policy_class *policy, const struct info_part *part); /* "" where it has none */
+
+/* What holds for every method (info_rules.c); tables end with a row without name. */
+struct info_rule {
+    const char *name, *text;
+};
+extern const struct info_rule info_words[], info_stage_rules[], info_rules[];
+extern const char info_joining[];
+
 /* "prompt, decode" */
 void info_stages(unsigned stages, char text[64]);
 /* What an option takes: "1..4096", "tokens or a share as 10%", "sum|max". */

@@ -1,4 +1,5 @@
 /* info_manual.c - the methods as a manual page (mdoc) and as Markdown, from the methods' own tables. */
+#include <ctype.h>
 #include <string.h>
 
 #include "cli/info.h"
@@ -27,10 +28,24 @@ static void roff_options(const struct kvc_option *options) {
 }
 
 static void roff_part(const char *title, const char *text) {
-    if (!text || !text[0])
+    if (!text[0])
         return;
     printf(".Ss %s\n", title);
     cli_roff(text);
+}
+
+static void roff_parts(const struct kvc_policy_class *policy, const struct info_part *parts) {
+    for (; parts->key; parts++)
+        roff_part(parts->title, info_text(policy, parts));
+}
+
+static void roff_rules(const char *title, const struct info_rule *rules) {
+    printf(".Ss %s\n.Bl -tag -width Ds\n", title);
+    for (; rules->name; rules++) {
+        printf(".It %s\n", rules->name);
+        cli_roff_sentence(rules->text);
+    }
+    printf(".El\n");
 }
 
 int info_method_manual(const struct cli_command *command, const struct kvc_engine *engine) {
@@ -43,10 +58,17 @@ int info_method_manual(const struct cli_command *command, const struct kvc_engin
            ".Sh DESCRIPTION\n");
     cli_roff(
         "A policy says which entries of the key-value cache are kept or read. It is one method with its options, or "
-        "several of different stages joined by +. A method acts in one or more of five stages, in this order: chunk "
-        "(after each prefill chunk), prompt (after the prompt, layer by layer), propagate (after one layer of the "
-        "prompt), select (before each decode attention) and decode (after each decode step). Each stage is held by "
-        "one method only. Lists inside a value use /; a value may be quoted.");
+        "several of different stages joined by +. Lists inside a value use /; a value may be quoted.");
+    roff_rules("Words", info_words);
+    roff_rules("Stages, in the order in which they come", info_stage_rules);
+    printf(".Pp\n");
+    cli_roff(info_joining);
+    printf(".Ss Rules for every method\n.Bl -enum\n");
+    for (const struct info_rule *rule = info_rules; rule->name; rule++) {
+        printf(".It\n.Em %s\n", rule->name);
+        cli_roff(rule->text);
+    }
+    printf(".El\n");
     printf(".Ss Options that every method takes\n");
     roff_options(kvc_common_options());
     for (size_t i = 0; (policy = kvc_policy(engine, i)) != NULL; i++) {
@@ -55,24 +77,19 @@ int info_method_manual(const struct cli_command *command, const struct kvc_engin
         info_stages(policy->stages, stages);
         printf(".Sh %s\n", policy->name); /* in small letters, as it is written in a policy */
         cli_roff_sentence(policy->summary);
-        roff_part("Idea", policy->idea);
-        roff_part("Formula", policy->formula);
+        roff_parts(policy, info_before);
         roff_part("Stages", stages);
         if (policy->options && policy->options->name) {
             printf(".Ss Options\n");
             roff_options(policy->options);
         }
-        roff_part("Memory", policy->memory);
-        roff_part("Traffic", policy->traffic);
-        roff_part("Paper", policy->paper);
-        roff_part("Differences from the authors' code", policy->differences);
+        roff_parts(policy, info_after);
     }
     printf(".Sh SEE ALSO\n.Xr kvcull 1 ,\n.Xr kvcull-info 1\n");
     return cli_flush(command);
 }
 
-/* ---- Markdown -----------------------------------------------------------------------------------------------------
- */
+/* ---- Markdown ---------------------------------------------------------------------------------------------------- */
 
 /* A table's cell: the bar is escaped. */
 static void cell(const char *text) {
@@ -98,16 +115,43 @@ static void markdown_options(const struct kvc_option *options) {
 }
 
 static void markdown_part(const char *title, const char *text) {
-    if (text && text[0])
+    if (text[0])
         printf("\n**%s.** %s\n", title, text);
+}
+
+static void markdown_table(const char *headings, const struct info_rule *rules) {
+    printf("\n| %s |\n|---|---|\n", headings);
+    for (; rules->name; rules++)
+        printf("| %s | %s |\n", rules->name, rules->text);
+}
+
+static void markdown_rules(void) {
+    unsigned number = 0;
+
+    printf("\n## Words\n");
+    markdown_table("word | meaning", info_words);
+    printf("\n## Rules for every method\n\n");
+    for (const struct info_rule *rule = info_rules; rule->name; rule++)
+        printf("%u. **%s** %s\n", ++number, rule->name, rule->text);
+    printf("\n## Stages and composition\n");
+    markdown_table("stage | when", info_stage_rules);
+    printf("\n");
+    cli_wrap(stdout, info_joining, 0);
+    printf("\nOptions that every method takes:\n\n");
+    markdown_options(kvc_common_options());
 }
 
 int info_method_markdown(const struct cli_command *command, const struct kvc_engine *engine) {
     const struct kvc_policy_class *policy;
 
-    printf("<!-- Made by `kvcull info methods --markdown`; edit the tables in policies/ instead. -->\n"
-           "# Methods\n\nA policy is `name:option=value,option=value`; methods of different stages are joined by `+`. "
-           "Each stage is held by one method only.\n\n| method | stages | what it does |\n|---|---|---|\n");
+    printf(
+        "<!-- Made by `kvcull info methods --markdown`; edit the tables in policies/ and cli/info_rules.c instead. "
+        "-->\n"
+        "# Methods: what exactly is kept\n\nPapers leave details open; here they are fixed, so that every backend and "
+        "every test means the same. Comments in the\nsource that name a rule mean the rule of that number on this "
+        "page. "
+        "A policy is `name:option=value,option=value`; methods of\ndifferent stages are joined by `+`.\n\n"
+        "| method | stages | what it does |\n|---|---|---|\n");
     for (size_t i = 0; (policy = kvc_policy(engine, i)) != NULL; i++) {
         char stages[64];
 
@@ -116,25 +160,25 @@ int info_method_markdown(const struct cli_command *command, const struct kvc_eng
         cell(policy->summary);
         printf(" |\n");
     }
-    printf("\nOptions that every method takes:\n\n");
-    markdown_options(kvc_common_options());
+    markdown_rules();
     for (size_t i = 0; (policy = kvc_policy(engine, i)) != NULL; i++) {
         char stages[64];
 
         info_stages(policy->stages, stages);
-        printf("\n## %s\n\n%s.\n", policy->name, policy->summary);
-        markdown_part("Idea", policy->idea);
-        if (policy->formula && policy->formula[0])
-            printf("\n**Formula.**\n\n```\n%s\n```\n", policy->formula);
+        printf("\n## %s\n\n%c%s.\n", policy->name, toupper((unsigned char)policy->summary[0]), policy->summary + 1);
+        markdown_part("Idea", policy->idea ? policy->idea : "");
+        if (policy->formula && policy->formula[0]) {
+            printf("\n**Formula.**\n\n```\n");
+            cli_wrap(stdout, policy->formula, 0);
+            printf("```\n");
+        }
         markdown_part("Stages", stages);
         if (policy->options && policy->options->name) {
             printf("\n");
             markdown_options(policy->options);
         }
-        markdown_part("Memory", policy->memory);
-        markdown_part("Traffic", policy->traffic);
-        markdown_part("Paper", policy->paper);
-        markdown_part("Differences from the authors' code", policy->differences);
+        for (const struct info_part *part = info_after; part->key; part++)
+            markdown_part(part->title, info_text(policy, part));
     }
     return cli_flush(command);
 }

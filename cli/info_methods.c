@@ -48,10 +48,15 @@ void info_range(const struct kvc_option *option, char text[96]) {
 }
 
 static void section(const char *title, const char *text) {
-    if (!text || !text[0])
+    if (!text[0])
         return;
     printf("\n%s\n", title);
     cli_wrap(stdout, text, 4);
+}
+
+static void sections(const struct kvc_policy_class *policy, const struct info_part *parts) {
+    for (; parts->key; parts++)
+        section(parts->title, info_text(policy, parts));
 }
 
 static int option_table(const struct cli_command *command, const struct kvc_option *options) {
@@ -78,8 +83,7 @@ static int page(const struct cli_command *command, const struct kvc_policy_class
 
     info_stages(policy->stages, stages);
     printf("%s - %s\n", policy->name, policy->summary);
-    section("Idea", policy->idea);
-    section("Formula", policy->formula);
+    sections(policy, info_before);
     section("Stages", stages);
     if (policy->options && policy->options->name) {
         printf("\nOptions\n");
@@ -89,10 +93,7 @@ static int page(const struct cli_command *command, const struct kvc_policy_class
         printf("\nOptions that every method takes\n");
         status = option_table(command, kvc_common_options());
     }
-    section("Memory", policy->memory);
-    section("Traffic", policy->traffic);
-    section("Paper", policy->paper);
-    section("Differences from the authors' code", policy->differences);
+    sections(policy, info_after);
     return status == KVC_OK ? cli_flush(command) : status;
 }
 
@@ -121,15 +122,19 @@ static json_t *options_json(const struct kvc_option *options) {
     return list;
 }
 
+static void set_texts(json_t *one, const struct kvc_policy_class *policy, const struct info_part *parts) {
+    for (; parts->key; parts++)
+        cli_json_set(one, parts->key, json_string(info_text(policy, parts)));
+}
+
 static json_t *policy_json(const struct kvc_policy_class *policy) {
     json_t *one = json_object();
-    const char *const names[] = {"name", "summary", "idea", "formula", "memory", "traffic", "paper", "differences"};
-    const char *const texts[] = {policy->name,   policy->summary, policy->idea,  policy->formula,
-                                 policy->memory, policy->traffic, policy->paper, policy->differences};
     char stages[64];
 
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        cli_json_set(one, names[i], json_string(texts[i] ? texts[i] : ""));
+    cli_json_set(one, "name", json_string(policy->name));
+    cli_json_set(one, "summary", json_string(policy->summary ? policy->summary : ""));
+    set_texts(one, policy, info_before);
+    set_texts(one, policy, info_after);
     info_stages(policy->stages, stages);
     cli_json_set(one, "stages", json_string(stages));
     cli_json_set(one, "options", options_json(policy->options));

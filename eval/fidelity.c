@@ -1,5 +1,5 @@
 /* fidelity.c - `kvcull eval fidelity`: how near a policy stays to the full cache on a text, without any labels
- * (docs/methods.md, what is measured). */
+ * (recall, output error, KL and top-1 agreement, memory, traffic). */
 #include "eval/eval.h"
 
 #include <math.h>

@@ -473,6 +473,7 @@ struct kvc_policy_class {
     const char *idea;    /* one paragraph for the manual */
     const char *formula; /* for the manual */
     const char *memory, *traffic, *differences;
+    const char *second_turn; /* what it does with a later turn, beside rule 15 of docs/methods.md */
     void *user;          /* the writer's own, for kvc_stage_user */
     unsigned stages; /* bits of enum kvc_stage_kind */
     const struct kvc_option *options;

@@ -48,14 +48,17 @@ const struct kvc_policy_class kvc_policy_adakv = {
     .idea = "Some heads look at few tokens, others at many. All the slots of a layer go to the highest scores over all "
             "its heads; how many fell to a head, mixed with a floor that every head has, is that head's budget. Heads "
             "hold different numbers of entries, and memory is freed head by head.",
-    .formula = "share_g = how many of the layer's H_kv (B - w) highest snapkv scores lie in head g; head g keeps its "
-               "top round(floor (B - w) + (1 - floor) share_g), and the last w",
+    .formula = "share_g = how many of the layer's H_kv (B - w) highest snapkv scores lie in head g (of equal ones "
+               "those of the lower head, then of the lower index); head g keeps its top round(floor (B - w) + (1 - "
+               "floor) share_g), and the last w",
     .memory = "B entries after the prompt in the mean over a layer's heads, one more per generated token",
     .traffic = "B + generated entries per generated token in the mean over a layer's heads",
     .differences =
         "scores are summed over the group; the authors' code also normalises them by the share that a head "
         "would keep. Blocks of 256 entries are freed head by head, where that code lays all heads in one flat "
         "array. Of equal scores the lower position is kept, where that code leaves it to chance",
+    .second_turn = "as snapkv; the slots are dealt out anew by this turn's scores, so that a head may hold more or "
+                   "fewer than before; N is the entries of the fullest head",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .check = kvc_check_window,

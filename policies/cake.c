@@ -171,11 +171,12 @@ const struct kvc_policy_class kvc_policy_cake = {
     .memory = "B entries after the prompt in the mean over the layers, one more per generated token, and 1 float32 per "
               "entry and KV head for its score; while the prompt passes, the layers so far hold up to L B in all",
     .traffic = "B + generated entries per generated token in the mean over the layers",
-    .differences =
-        "scores are one per KV head; every layer's own window of the newest w entries is outside its budget of "
-        "P; a share as budget counts from what the first of its layers holds, also in later turns, where a "
-        "layer's cap is what it holds itself; where all P are 0 (window=1) layers share evenly; a "
-        "prompt longer than the budget is cut, in the authors' code one longer than budget and window together",
+    .differences = "scores are one per KV head; every layer's own window of the newest w entries is outside its budget "
+                   "of P; a share as budget counts from what the first of its layers holds; where all P are 0 "
+                   "(window=1) layers share evenly; a prompt longer than the budget is cut, in the authors' code one "
+                   "longer than budget and window together",
+    .second_turn = "as snapkv; the shares are dealt out anew by this turn's queries, each layer's cap is what it holds "
+                   "itself, and a share as budget counts from what the first of the layers holds",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .check = kvc_check_window,

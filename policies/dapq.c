@@ -177,6 +177,8 @@ const struct kvc_policy_class kvc_policy_dapq = {
     .traffic = "B + generated entries per generated token",
     .differences = "one selection per KV head from its group's sum; pseudo rows of one layer are dropped before the "
                    "next is computed",
+    .second_turn = "pseudo tokens are copies of the turn's tokens, behind its prompt; they choose among what is held "
+                   "and what is new, and there are none while N is at most B",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .check = check,

@@ -272,13 +272,14 @@ const struct kvc_policy_class kvc_policy_duo = {
     .idea = "A few heads fetch things from far back and need the whole context; the others look at the first tokens "
             "and the newest ones only, and lose nothing when that is all they hold. Which heads are which has been "
             "measured before, for this model, and is read from a file.",
-    .formula = "heads with a score at or above the threshold keep all; the others keep their first `sinks` entries and "
-               "those of the last `recent` tokens. With sparsity, the round(sparsity L H_kv) lowest scores stream, of "
-               "equal ones the later layer and head",
+    .formula = "`file` has a line for each layer with a score for each KV head; heads with a score at or above the "
+               "threshold keep all; the others keep their first `sinks` entries and those of the last `recent` tokens. "
+               "With sparsity, the round(sparsity L H_kv) lowest scores stream, of equal ones the later layer and head",
     .memory = "n entries of a head that keeps all, sinks + recent of one that streams (one more within a decode step)",
     .traffic = "n and sinks + recent + 1 entries per generated token",
     .differences = "one score per KV head; keys stay at their original positions; the scores are taken as they are, "
                    "the training that finds them is not part of this",
+    .second_turn = "heads that stream keep the first turn's sinks and the newest entries",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .check = check,

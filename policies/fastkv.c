@@ -164,6 +164,8 @@ const struct kvc_policy_class kvc_policy_fastkv = {
         "turn only its own rows are left out; prompts up to tsp tokens pass all layers whole. Logits of "
         "prompt rows other than the last one are not those of a whole prompt. Of equal scores the lower position "
         "is kept, where the authors' code leaves it to chance",
+    .second_turn = "as snapkv; of the turn's own tokens at most tsp pass the upper layers, which keep the entries they "
+                   "hold and attend to them",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_PROPAGATE,
     .options = options,
     .check = check,

@@ -12,4 +12,5 @@ const struct kvc_policy_class kvc_policy_full = {
     .memory = "n entries after n tokens",
     .traffic = "n entries per generated token",
     .differences = "none",
+    .second_turn = "the new prompt attends to all that was said before",
     .options = options};

@@ -41,6 +41,8 @@ const struct kvc_policy_class kvc_policy_h2o = {
         "scores are summed over the group (per=head keeps query heads apart, as the paper does); the prompt is "
         "attended to in full and then cut, where the paper evicts while it reads it; what a joined method's "
         "decode steps attended to is not counted",
+    .second_turn = "sums go on: the new prompt's queries add to those of the entries held, its own entries begin at 0; "
+                   "then the lowest go until B are left",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .check = kvc_check_recent,

@@ -80,10 +80,12 @@ const struct kvc_policy_class kvc_policy_hsa = {
     .formula = "page = ceil(sqrt(c2)) if at most c2, else 1; dims = round(d page / c2); i1 = top dims channels by the "
                "group's sum of |q|; s1 = q[i1] . (max or min)[i1] / sqrt(d sum|q[i1]| / sum|q|); read = top topk "
                "entries by the group's sum of softmax(s1), a page's entries having its score; budget t: c2 = N / t, "
-               "topk = t / 2",
+               "topk = round(t / 2); ratio: c2, topk = round(n / (2 c2)), n the entries held after the prompt",
     .memory = "n entries after n tokens, and ceil(n / page) pairs of d values of the cache's type (float32 for Q8_0)",
     .traffic = "ceil(n / page) times dims values, and topk entries, per generated token",
     .differences = "a group's sum of q that is 0 counts as positive (Algorithm 1); the authors' code has it negative",
+    .second_turn = "the new prompt attends to all of the history; what budget and ratio say of page, dims and topk is "
+                   "worked out anew from it",
     .stages = KVC_STAGE_SELECT,
     .options = options,
     .check = check,

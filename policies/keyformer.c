@@ -59,6 +59,7 @@ const struct kvc_policy_class kvc_policy_keyformer = {
         "one draw of noise per key, where the authors' code draws anew for every query; tau counts this "
         "turn's decode steps; scores are summed over the group; what a joined method's decode steps attended "
         "to is not counted",
+    .second_turn = "sums go on, as h2o's; the new prompt's queries have tau_init again, and t counts this turn's steps",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .check = kvc_check_recent,

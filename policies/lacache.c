@@ -196,14 +196,23 @@ const struct kvc_policy_class kvc_policy_lacache = {
             "place, as on a ladder: together the layers remember a longer past than one budget could. Whenever the "
             "cache is full, the next part of it is thinned in this way; when all of it has been, it is thinned again, "
             "so that the oldest part becomes ever sparser.",
-    .formula = "wb = 1 + ceil((L - span) / (span - overlap)), wa = min(ceil(span / (span - overlap)), wb); above "
-               "B + floor((wb - wa) / 2) entries, layer l keeps of each block of wb entries the wa from "
-               "l mod (wb - wa + 1) on, beginning behind what has been thinned before and never within the sinks",
+    .formula = "L layers it acts on, l a layer's place among them; wb = 1 + ceil((L - span) / (span - overlap)), wa = "
+               "min(ceil(span / (span - overlap)), wb), red = wb - wa, C = B + floor(red / 2); a cursor starts at "
+               "`sinks`. When a list holds n > C entries: need = n - C, room = C - cursor - L (at least 0), can = "
+               "floor(room / wa) red.\n\nneed <= can: m = ceil(need / red) blocks of wb ranks from the cursor on keep "
+               "wa each, those from l mod (red + 1) on; the cursor moves on by m wa.\n\nElse the same with m = "
+               "floor(room / wa), and then, from the sinks on, with rest = need - can and times = ceil(rest / "
+               "(floor((C - sinks - L) / wa) red)): m2 = ceil(rest / (wb2 - wa)) blocks of wb2 = wb + (times - 1)(wb - "
+               "1) ranks, of which each keeps the ranks l mod (wb2 - wa + 1) + times k, k < wa; what reaches beyond "
+               "the last block stays. The cursor is then sinks + m2 wa. A share of the prompt is at least the smallest "
+               "budget allowed: C >= sinks + L + wa",
     .memory = "B entries in the mean over the layers, at most B + floor((wb - wa) / 2) (one more within a decode "
               "step); with positions=cache d float32 more per entry and KV head",
     .traffic = "about B entries per generated token",
     .differences = "keys stay at their original positions, unless positions=cache; L and l count the layers the method "
                    "acts on; the thinning goes by each head's own entries",
+    .second_turn = "the thinning goes on where the last one ended; it is the same whether entries came from a prompt "
+                   "or from steps",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .check = check,

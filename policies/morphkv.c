@@ -99,15 +99,24 @@ const struct kvc_policy_class kvc_policy_morphkv = {
         "The most recent tokens know which older entries still matter. A ring holds the attention rows of the last R "
         "queries; their sum or maximum scores every older entry, and at each decode step the lowest goes. The cache "
         "has the same size from the first generated token to the last.",
-    .formula =
-        "F_k = sum_r or max_r S_r[k], S_r[k] = sum over the group of a_rk, r over the last R queries; kept = top "
-        "C by F among older entries, and the last R",
-    .memory = "C + R entries (every - 1 more between evictions), and R float32 per entry and KV head for the ring "
-              "(R / 8 more for sums of its rows, with fusion=sum)",
-    .traffic = "C + R + 1 entries per generated token, and of the ring about a third",
+    .formula = "F_k = sum_r or max_r S_r[k], r over the last R queries; S_r[k] = sum over the group of a_rk, 0 for "
+               "keys newer than r; kept = top C by F of the entries older than the last R tokens, and those tokens' (C "
+               "= B - R). It evicts after the prompt, whose last R queries are the first rows, and at each `every`-th "
+               "decode step; every step writes its row, and an entry that goes takes its column with it. With "
+               "scores=logits rows hold the group's sum of s_rk, and each goes through a softmax over the older "
+               "entries before they are fused",
+    .memory = "C + R entries (every - 1 more between evictions), and R float32 per entry and KV head for the ring; "
+              "ceil(R / 8) more for sums of its rows with fusion=sum and scores=weights",
+    .traffic = "C + R + 1 entries per generated token ((every - 1) / 2 more in the mean), and of the ring all R rows "
+               "in each eviction. With fusion=sum, scores=weights and every=1 the vector paths of CPUs read the rows "
+               "of one block of 8 and the sums of the others, min(R, 8) + ceil(R / 8) - 1 in all, and sum 8 rows in "
+               "every eighth step",
     .differences = "scores=logits follows the authors' code for G = 1; for G > 1 that code prunes its stored rows per "
                    "query head, here rows are summed over the group; the first eviction is at the end of the prompt, "
                    "theirs waits for the first decode step",
+    .second_turn = "the ring goes on: a turn of fewer than R tokens leaves the rows of the queries before it in place "
+                   "(with stages=prompt, or beside another decode method, a turn's own rows vote alone); after its "
+                   "prompt the cache is cut to C + R again, and `every` counts from there",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .check = check,

@@ -53,12 +53,13 @@ const struct kvc_policy_class kvc_policy_pyramidkv = {
             "number of entries in all is therefore dealt out along a line: many to the first layer, few to the last. "
             "Within a layer the choice is snapkv's.",
     .formula = "min = (B - w) / beta, max = 2(B - w) - min; where max > N - w, max = N - w and min = 2(B - w) - max; "
-               "layer l keeps the top round(max - l (max - min) / (L - 1)), and the last w",
+               "layer l keeps the top round(max - l (max - min) / (L - 1)), and the last w; a single layer keeps B",
     .memory = "B entries per layer after the prompt in the mean over the layers, one more per generated token",
     .traffic = "B + generated entries per generated token and layer in the mean over the layers",
     .differences = "L and l count the layers the method acts on; fractions are exact until the one rounding, where the "
-                   "authors' code divides whole numbers at each step; one selection per KV head from its group's sum. "
-                   "In a second turn N is what the layer holds, so that upper layers may grow again",
+                   "authors' code divides whole numbers at each step; one selection per KV head from its group's sum",
+    .second_turn = "as snapkv; N is what the layer holds, which differs from layer to layer, so that an upper layer "
+                   "may hold more than after the first turn",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .check = kvc_check_window,

@@ -57,6 +57,8 @@ const struct kvc_policy_class kvc_policy_quest = {
                "pages' entries, per generated token",
     .differences = "one choice per KV head, from the sum of its group's bounds; the budget counts the bounds as well; "
                    "the first two layers are not left out (skip_layers=2 does that)",
+    .second_turn = "the new prompt attends to all of the history; a share as budget and page=auto are worked out anew "
+                   "from it",
     .stages = KVC_STAGE_SELECT,
     .options = options,
     .check = check,

@@ -100,6 +100,8 @@ const struct kvc_policy_class kvc_policy_rocketkv = {
     .traffic = "about t entries per generated token: half of it values of pages, half entries",
     .differences = "c2 from the exact ratio, where the authors' code takes the floored size of stage 1 and sets aside "
                    "room for the answer",
+    .second_turn = "S is what is held with the new prompt in: c, r and both stages' sizes are worked out anew, and the "
+                   "first stage thins what it kept before together with what is new",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_SELECT,
     .options = options,
     .check = check,
@@ -119,6 +121,8 @@ const struct kvc_policy_class kvc_policy_rocketkv_mt = {
     .memory = "n entries after n tokens, and a rank per entry and a pair of d values per page of what was filtered",
     .traffic = "about t entries per generated token: half of it values of pages, half entries",
     .differences = "as rocketkv",
+    .second_turn = "S is the whole history: the filter of the turn before is dropped, the new prompt attends to "
+                   "everything there ever was, and its last queries filter all of it anew",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_SELECT,
     .options = options,
     .check = check,

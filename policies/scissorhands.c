@@ -61,12 +61,16 @@ const struct kvc_policy_class kvc_policy_scissorhands = {
             "entries are safe. One entry goes for each that comes.",
     .formula = "count_k = over the last `history` queries i and the group's heads, how often a_ik < 1 / (entries that "
                "i attended to); of the entries older than the last `recent` tokens the highest count goes, where equal "
-               "the lower sum of a_ik over the same queries, then the higher position",
+               "the lower sum of a_ik over the same queries, then the higher position. As the decode method of a pair "
+               "it begins with the rows of the prompt's last queries",
     .memory = "B entries (B + 1 within a decode step), and 2 history + 1 float32 per entry and KV head: two rings, "
               "counts and weights, and the sum of the counts",
     .traffic = "B + 1 entries per generated token, and a row of each ring; of entries with equal counts all weights",
     .differences = "counts are summed over the group; the cache goes back to B after every step, where the paper "
                    "drops many entries at once when its buffer is full",
+    .second_turn = "the rings go on: a turn of fewer than `history` tokens leaves the rows of the queries before it in "
+                   "place (with stages=prompt, or beside another decode method, a turn counts its own rows alone); "
+                   "after its prompt the highest counts go until B are left",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .check = kvc_check_recent,

@@ -28,8 +28,11 @@ const struct kvc_policy_class kvc_policy_snapkv = {
                "the last w",
     .memory = "B entries after the prompt, one more per generated token; with per=head B per query head",
     .traffic = "B + generated entries per generated token",
-    .differences = "one selection per KV head from its group's sum; per=head selects per query head, as the paper does; "
-                   "of equal scores the lower position is kept, where the authors' code leaves it to chance",
+    .differences =
+        "one selection per KV head from its group's sum; per=head selects per query head, as the paper does; "
+        "of equal scores the lower position is kept, where the authors' code leaves it to chance",
+    .second_turn = "the last min(w, its tokens) queries of the turn choose anew among what is held and what is new; "
+                   "what stayed before, and what was generated, may go now",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .check = kvc_check_window,

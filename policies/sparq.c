@@ -82,8 +82,10 @@ const struct kvc_policy_class kvc_policy_sparq = {
     .memory = "n entries after n tokens, and with keys=twice n keys more (float32 for Q8_0); d floats per KV head",
     .traffic = "n times dims values, and topk entries, per generated token (keys=once: what is read from memory is "
                "nearer to n keys)",
-    .differences = "one choice of channels and entries per KV head, from its group's sums, which are of softmax weights, "
-                   "where the authors' code sums scores; the newest entries are read always only where local says so",
+    .differences =
+        "one choice of channels and entries per KV head, from its group's sums, which are of softmax weights, "
+        "where the authors' code sums scores; the newest entries are read always only where local says so",
+    .second_turn = "the new prompt attends to all of the history; a share as budget is worked out anew from it",
     .stages = KVC_STAGE_SELECT,
     .options = options,
     .check = check,

@@ -37,11 +37,14 @@ const struct kvc_policy_class kvc_policy_streaming = {
     .idea =
         "Attention puts much of its weight on the first few tokens whatever they say. Keeping those beside a window "
         "of the newest entries keeps a model stable over any length; what lies between is forgotten.",
-    .formula = "kept = the first `sinks` entries and the B - sinks of highest position; with positions=cache the "
-               "entry of rank r has the key of a token at position r, and the query stands at the rank of its own entry",
+    .formula =
+        "kept = the first `sinks` entries and the B - sinks of highest position; with positions=cache the "
+        "entry of rank r has the key of a token at position r, and the query stands at the rank of its own entry",
     .memory = "B entries (B + 1 within a decode step); with positions=cache d float32 more per entry and KV head",
     .traffic = "B + 1 entries per generated token",
     .differences = "keys stay at their original positions, unless positions=cache",
+    .second_turn = "the new prompt attends to what is held and to itself; the first entries of all are still those of "
+                   "the first turn, and the newest of both fill up the budget",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .check = check,

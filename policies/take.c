@@ -171,6 +171,9 @@ const struct kvc_policy_class kvc_policy_take = {
     .traffic = "B + generated entries per generated token",
     .differences = "one selection per KV head from its group's sum (per=head: the paper's); the paper sets the warm-up "
                    "budget by the context's length",
+    .second_turn = "the turn is read chunk by chunk beside what is held, with the probe of its own last tokens, "
+                   "accumulated from its first chunk on; what was generated before counts in that chunk, where a layer "
+                   "holds up to chunk + budget + generated",
     .stages = KVC_STAGE_CHUNK,
     .options = options,
     .check = check,

@@ -24,6 +24,7 @@ const struct kvc_policy_class kvc_policy_topk = {
     .memory = "n entries after n tokens",
     .traffic = "n keys, and B entries, per generated token",
     .differences = "one choice per KV head, by the sum of its group's weights",
+    .second_turn = "the new prompt attends to all of the history; a share as budget is worked out anew from it",
     .stages = KVC_STAGE_SELECT,
     .options = options,
     .sizes = sizes_for};

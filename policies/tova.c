@@ -46,6 +46,7 @@ const struct kvc_policy_class kvc_policy_tova = {
     .differences =
         "one selection per KV head from its group's sum; the paper takes the mean over all heads of a layer. The "
         "newest entry always stays",
+    .second_turn = "the last query of the new prompt cuts what is held and what is new down to B",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .queries = queries,

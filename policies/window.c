@@ -30,6 +30,7 @@ const struct kvc_policy_class kvc_policy_window = {
     .memory = "B entries (B + 1 within a decode step)",
     .traffic = "B + 1 entries per generated token",
     .differences = "none",
+    .second_turn = "the new prompt attends to the B entries held and to itself; of both the B newest stay",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .bound = bound,

@@ -220,7 +220,8 @@ static void test_classes(void **state) {
     (void)state;
     for (size_t i = 0; kvc_policy_list[i]; i++) {
         const struct kvc_policy_class *p = kvc_policy_list[i];
-        assert_true(p->summary && p->paper && p->idea && p->formula && p->memory && p->traffic && p->differences);
+        assert_true(p->summary && p->paper && p->idea && p->formula && p->memory && p->traffic && p->second_turn &&
+                    p->differences);
         assert_int_equal(!!(p->stages & KVC_STAGE_PROMPT), !!p->prompt);
         assert_int_equal(!!(p->stages & KVC_STAGE_DECODE), !!p->decode);
         for (const struct kvc_option *o = p->options; o->name; o++) {

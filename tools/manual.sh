@@ -1,6 +1,6 @@
 #!/bin/sh
-# manual.sh - writes the manual pages and the reference of the methods, which the program makes from its own tables:
-# tools/manual.sh PROGRAM FOLDER writes FOLDER/man/*.1, FOLDER/man/kvcull-methods.7 and FOLDER/methods-reference.md.
+# manual.sh - writes the manual pages and docs/methods.md, which the program makes from its own tables:
+# tools/manual.sh PROGRAM FOLDER writes FOLDER/man/*.1, FOLDER/man/kvcull-methods.7 and FOLDER/methods.md.
 set -eu
 program=$1
 folder=$2
@@ -15,4 +15,4 @@ for task in $("$program" eval --help | listed Tasks); do
     "$program" eval "$task" --manual >"$folder/man/kvcull-eval-$task.1"
 done
 "$program" info methods --man >"$folder/man/kvcull-methods.7"
-"$program" info methods --markdown >"$folder/methods-reference.md"
+"$program" info methods --markdown >"$folder/methods.md"

@@ -26,7 +26,7 @@ narrow
 
 # The pages in docs/ are what the program makes now; `make manual` writes them again.
 sh "$source/tools/manual.sh" "$program" "$work/docs"
-for page in "$work"/docs/man/* "$work/docs/methods-reference.md"; do
+for page in "$work"/docs/man/* "$work/docs/methods.md"; do
     name=${page#"$work"/docs/}
     that "docs/$name is old: make manual" cmp -s "$page" "$source/docs/$name"
     case $name in *.[17]) [ -z "${MANDOC-}" ] || that "mandoc about $name" "$MANDOC" -T lint -W warning "$page" ;; esac
