@@ -119,12 +119,13 @@ static int note_copy(void *user, const struct kvc_ceilings *ceilings, const stru
 static int measure_device(struct bench *bench) {
     const struct cli_common *common = &bench->a->common;
     const struct kvc_engine_options options = {common->backend, (int)common->threads, KVC_MATH_EXACT};
+    const struct kvc_measure_options what = {NULL, "add", 0};
     double copy = 0;
     struct kvc_error error;
 
     if (strncmp(common->backend, "opencl", 6) != 0 && strncmp(common->backend, "cuda", 4) != 0)
         return KVC_OK;
-    if (kvc_measure_operations(&options, NULL, "add", note_copy, &copy, &error) != KVC_OK)
+    if (kvc_measure_operations(&options, &what, note_copy, &copy, &error) != KVC_OK)
         return cli_report(bench->command, &error);
     if (copy > bench->bandwidth)
         bench->bandwidth = copy;
@@ -169,6 +170,36 @@ static int measure(struct bench *bench) {
     return status;
 }
 
+static bool same_counts(const struct cli_counts *a, const struct cli_counts *b) {
+    return a->count == b->count && memcmp(a->items, b->items, a->count * sizeof *a->items) == 0;
+}
+
+/* The first option that was given and that --ops has no use for; NULL: none. */
+static const char *other_option(const struct bench_arguments *a, const struct bench_arguments *standard) {
+    const struct {
+        const char *name;
+        bool given;
+    } others[] = {{"-m", a->model != NULL},
+                  {"--shape", a->shape != NULL},
+                  {"--type", a->type != standard->type},
+                  {"--kv", a->specs.count > 0},
+                  {"--prompt", !same_counts(&a->prompts, &standard->prompts)},
+                  {"--gen", a->generate != standard->generate},
+                  {"--batch", !same_counts(&a->batches, &standard->batches)},
+                  {"--fill", a->fill},
+                  {"--repeat", a->repeat != standard->repeat},
+                  {"--seed", a->seed != standard->seed},
+                  {"--math fast", strcmp(a->common.math, standard->common.math) != 0},
+                  {"--kv-type", a->common.cache_type != standard->common.cache_type},
+                  {"--ctx", a->common.context != standard->common.context},
+                  {"--chunk", a->common.chunk != standard->common.chunk}};
+
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (others[i].given)
+            return others[i].name;
+    return NULL;
+}
+
 int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
     struct bench_arguments a = {
         .type = KVC_F16, .prompts = {{512}, 1}, .batches = {{1}, 1}, .generate = 64, .repeat = 3, .seed = 1};
@@ -197,11 +228,17 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
         {CLI_TEXT, 0, "beside", "NAME", "with --ops: time the same calls on this backend too; exit 1 if any is slower",
          &a.beside, 0, 0, NULL},
         {CLI_TEXT, 0, "only", "OPERATION", "with --ops: this one", &a.only, 0, 0, NULL},
+        {CLI_INT, 0, "entries", "N",
+         "with --ops: instead, what a context of N entries costs in a layer of eight billion parameters: a decode "
+         "step's linear layer and its attention over heads of different lengths, a chunk's prefill, the selection of "
+         "what a prompt leaves in the cache",
+         &a.entries, KVC_MEASURE_LEAST, KVC_MEASURE_MOST, NULL},
         {CLI_INT, 0, "seed", "S", "of the tokens and of the weights of --shape", &a.seed, 0, 9007199254740992.0, NULL},
         CLI_ENGINE_OPTIONS(&a.common),
         CLI_SESSION_OPTIONS(&a.common),
         CLI_OUTPUT_OPTIONS(&a.common),
         {.kind = CLI_END}};
+    struct bench_arguments standard_arguments;
     struct bench bench = {.command = command, .a = &a};
     struct cli_given full = {0, "full"};
     const struct cli_texts standard = {&full, 1};
@@ -209,15 +246,23 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
     int status;
 
     cli_common_defaults(&a.common);
+    standard_arguments = a;
     status = cli_parse(command, options, argc, argv, NULL);
     if (status != CLI_GO) {
         cli_texts_free(&a.specs);
         return status;
     }
-    if (a.ops || a.beside || a.only) {
-        status = a.ops && !a.model && !a.shape
-                     ? bench_ops(command, &a)
-                     : cli_error(command, KVC_USAGE, "--ops takes no model; --beside and --only go with --ops");
+    if (a.ops || a.beside || a.only || a.entries) {
+        const char *const other = other_option(&a, &standard_arguments);
+
+        if (!a.ops)
+            status = cli_error(command, KVC_USAGE, "--beside, --only and --entries go with --ops");
+        else if (other)
+            status =
+                cli_error(command, KVC_USAGE,
+                          "--ops takes no %s: it measures operations of a backend, without a model or a policy", other);
+        else
+            status = bench_ops(command, &a);
         cli_texts_free(&a.specs);
         return status;
     }

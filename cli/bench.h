@@ -12,7 +12,7 @@ struct bench_arguments {
     enum kvc_type type;
     struct cli_texts specs;
     struct cli_counts prompts, batches;
-    int64_t generate, repeat, seed;
+    int64_t generate, repeat, seed, entries; /* entries: of --ops */
 };
 
 struct bench { /* what is measured, and what the measurements share */

@@ -119,6 +119,7 @@ static int print_table(struct ops_report *report) {
 
 int bench_ops(const struct cli_command *command, const struct bench_arguments *a) {
     const struct kvc_engine_options options = {a->common.backend, (int)a->common.threads, KVC_MATH_EXACT};
+    const struct kvc_measure_options what = {a->beside, a->only, (uint32_t)a->entries};
     struct ops_report report = {.command = command, .a = a};
     struct kvc_error error;
     char headings[128];
@@ -134,7 +135,7 @@ int bench_ops(const struct cli_command *command, const struct bench_arguments *a
         report.table = cli_table_open(headings);
     if (!report.rows && !report.table)
         return cli_no_memory(command);
-    status = kvc_measure_operations(&options, a->beside, a->only, add_row, &report, &error);
+    status = kvc_measure_operations(&options, &what, add_row, &report, &error);
     if (status != KVC_OK)
         status = cli_report(command, &error);
     else

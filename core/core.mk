@@ -11,4 +11,4 @@ libkvc_la_SOURCES += core/backends.c core/backends.h
 libkvc_la_SOURCES += core/verify.c core/verify.h core/verify_break.c core/verify_memory.c core/verify_lists.c
 libkvc_la_SOURCES += core/verify_rows.c core/verify_cache.c
 libkvc_la_SOURCES += core/verify_weights.c core/verify_scores.c core/verify_select.c
-libkvc_la_SOURCES += core/advice.c core/advice.h core/measure.c core/measure.h core/measure_rows.c core/measure_cache.c core/measure_policies.c
+libkvc_la_SOURCES += core/advice.c core/advice.h core/measure.c core/measure.h core/measure_rows.c core/measure_cache.c core/measure_policies.c core/measure_long.c

@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-#define STEP 8u       /* stretches begin at multiples of so many floats, */
-#define STEPS 16384u  /* up to so many */
+#define STEP 8u      /* stretches begin at multiples of so many floats, */
+#define STEPS 16384u /* up to so many */
 
 static uint32_t draw(struct kvc_fill *fill) {
     fill->random = fill->random * 6364136223846793005u + 1442695040888963407u;

@@ -115,37 +115,49 @@ struct kvc_span kvc_measure_values(struct kvc_measure *m, size_t n) {
 }
 
 const struct kvc_weight *kvc_measure_weight(struct kvc_measure *m, enum kvc_type type, uint64_t N, uint64_t K) {
-    const size_t bytes = (size_t)N * kvc_type_row_bytes(type, K);
-    m->matrix = host_memory(m, bytes);
-    if (!m->matrix)
+    const size_t bytes = (size_t)N * kvc_type_row_bytes(type, K), i = m->weight_count;
+    if (m->status == KVC_OK && i >= sizeof m->weights / sizeof *m->weights)
+        m->status = kvc_fail(&m->error, KVC_RESOURCE, "measure: an operation has too many matrices");
+    void *matrix = host_memory(m, bytes);
+    if (!matrix)
         return NULL;
-    memset(m->matrix, 0x2c, bytes); /* an ordinary number in every type, as scale and as value */
-    m->status = m->ops->weight_create(m->device, type, N, K, m->matrix, &m->weight, &m->error);
-    return m->weight;
+    memset(matrix, 0x2c, bytes); /* an ordinary number in every type, as scale and as value */
+    m->matrices[m->weight_count++] = matrix;
+    m->status = m->ops->weight_create(m->device, type, N, K, matrix, &m->weights[i], &m->error);
+    return m->weights[i];
 }
 
-/* The entries come in as one segment. */
+/* The entries come in in segments, all of the same values. */
 static void fill_lists(struct kvc_measure *m, struct kvc_lists *lists, uint32_t entries) {
-    const size_t n = (size_t)entries * MEASURE_KV_HEADS * MEASURE_HEAD_SIZE;
+    const uint32_t most = entries < MEASURE_ENTRIES ? entries : MEASURE_ENTRIES;
+    const size_t n = (size_t)most * MEASURE_KV_HEADS * lists->format.head_size;
     const struct kvc_span values = kvc_measure_values(m, n), positions = kvc_measure_numbers(m, entries, 0, 1);
-    const struct kvc_segment segment = {.lists = lists, .rows = entries, .stored = entries};
-    if (m->status != KVC_OK)
-        return;
-    if (lists->order)
+    if (m->status == KVC_OK && lists->order)
         m->ops->identity(m->device, lists);
-    m->ops->append(m->device, &segment, 1, values, values, positions);
+    for (uint32_t from = 0; m->status == KVC_OK && from < entries; from += most) {
+        const uint32_t rows = entries - from < most ? entries - from : most;
+        const struct kvc_segment segment = {.lists = lists, .rows = rows, .stored = rows};
+        m->ops->append(m->device, &segment, 1, values, values,
+                       (struct kvc_span){positions.buffer, from * sizeof(uint32_t)});
+    }
 }
 
 struct kvc_lists *kvc_measure_lists(struct kvc_measure *m, enum kvc_type type, uint32_t slots, uint32_t entries,
                                     uint32_t columns, bool ordered) {
-    struct kvc_lists *lists = &m->lists[m->list_count];
-    uint32_t *base = m->base[m->list_count], all = MEASURE_KV_HEADS * slots, blocks[MEASURE_KV_HEADS * 64];
+    if (m->status == KVC_OK && m->list_count >= sizeof m->lists / sizeof *m->lists)
+        m->status = kvc_fail(&m->error, KVC_RESOURCE, "measure: an operation has too many lists");
+    const size_t i = m->list_count < sizeof m->lists / sizeof *m->lists ? m->list_count : 0;
+    struct kvc_lists *lists = &m->lists[i];
+    if (m->status != KVC_OK)
+        return lists;
+    uint32_t *base = m->base[i], all = MEASURE_KV_HEADS * slots;
+    uint32_t *blocks = host_memory(m, all / KVC_TILE * sizeof *blocks);
     for (uint32_t h = 0; h <= MEASURE_KV_HEADS; h++)
         base[h] = h * slots;
     memset(lists, 0, sizeof *lists);
     lists->kv_heads = MEASURE_KV_HEADS;
     lists->columns = columns;
-    lists->format = (struct kvc_entry_format){type, MEASURE_HEAD_SIZE, kvc_entry_row_bytes(type, MEASURE_HEAD_SIZE)};
+    lists->format = (struct kvc_entry_format){type, m->head_size, kvc_entry_row_bytes(type, m->head_size)};
     lists->host_base = base;
     lists->base = kvc_measure_put(m, base, sizeof m->base[0]).buffer;
     lists->count = kvc_measure_space(m, MEASURE_KV_HEADS * sizeof *base).buffer;
@@ -162,6 +174,7 @@ struct kvc_lists *kvc_measure_lists(struct kvc_measure *m, enum kvc_type type, u
         m->status = m->ops->arena_take(m->device, lists->arena, all / KVC_TILE, blocks, &m->error);
     }
     lists->blocks = kvc_measure_put(m, blocks, all / KVC_TILE * sizeof *blocks).buffer;
+    free(blocks);
     if (entries)
         fill_lists(m, lists, entries);
     return lists;
@@ -186,8 +199,10 @@ static void release(struct kvc_measure *m) {
         m->ops->arena_free(m->device, m->lists[--m->list_count].arena);
     while (m->buffer_count)
         m->ops->buffer_free(m->device, m->buffers[--m->buffer_count]);
-    m->ops->weight_free(m->device, m->weight);
-    free(m->matrix);
+    for (size_t i = 0; i < m->weight_count; i++) {
+        m->ops->weight_free(m->device, m->weights[i]);
+        free(m->matrices[i]);
+    }
 }
 
 /* ---- ceilings ---- */
@@ -234,8 +249,11 @@ static void nothing(struct kvc_measure *m, uint32_t variant) {
 static enum kvc_status run(struct kvc_device *device, kvc_measure_operation_fn *operation, uint32_t variant,
                            struct kvc_measure *m, struct kvc_error *error) {
     const bool once = m->once;
+    const uint32_t entries = m->entries;
     memset(m, 0, sizeof *m);
     m->once = once;
+    m->entries = entries;
+    m->head_size = MEASURE_HEAD_SIZE;
     m->row.calls = 1;
     m->device = device;
     m->ops = device->ops;
@@ -247,8 +265,7 @@ static enum kvc_status run(struct kvc_device *device, kvc_measure_operation_fn *
 }
 
 static enum kvc_status measure_ceilings(const struct kvc_engine_options *options, struct kvc_device *device,
-                                        struct kvc_measure *m, struct kvc_ceilings *ceilings,
-                                        struct kvc_error *error) {
+                                        struct kvc_measure *m, struct kvc_ceilings *ceilings, struct kvc_error *error) {
     const struct kvc_engine_options fast = {options->backend, options->threads, KVC_MATH_FAST};
     struct kvc_engine *engine;
     enum kvc_status status = run(device, large_copy, 0, m, error);
@@ -273,10 +290,12 @@ static enum kvc_status measure_ceilings(const struct kvc_engine_options *options
 static enum kvc_status run_tables(struct kvc_device *device, struct kvc_device *beside, const char *only,
                                   const struct kvc_ceilings *ceilings, struct kvc_measure *m, kvc_measure_fn *row,
                                   void *user, struct kvc_error *error) {
-    const struct kvc_measure_operation *const tables[] = {kvc_measure_rows, kvc_measure_cache, kvc_measure_policies};
+    static const struct kvc_measure_operation *const all[] = {kvc_measure_rows, kvc_measure_cache, kvc_measure_policies,
+                                                              NULL};
+    static const struct kvc_measure_operation *const of_long[] = {kvc_measure_long, NULL};
     bool found = false;
-    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
-        for (const struct kvc_measure_operation *o = tables[t]; o->name; o++) {
+    for (const struct kvc_measure_operation *const *t = m->entries ? of_long : all; *t; t++)
+        for (const struct kvc_measure_operation *o = *t; o->name; o++) {
             if (only && strcmp(only, o->name) != 0)
                 continue;
             found = true;
@@ -300,28 +319,33 @@ static enum kvc_status run_tables(struct kvc_device *device, struct kvc_device *
     return found ? KVC_OK : kvc_fail(error, KVC_USAGE, "there is no operation '%s' to measure", only);
 }
 
-enum kvc_status kvc_measure_operations(const struct kvc_engine_options *options, const char *beside, const char *only,
+enum kvc_status kvc_measure_operations(const struct kvc_engine_options *options, const struct kvc_measure_options *what,
                                        kvc_measure_fn *row, void *user, struct kvc_error *error) {
-    return kvc_measure_some(options, beside, only, false, row, user, error);
+    return kvc_measure_some(options, what, false, row, user, error);
 }
 
-enum kvc_status kvc_measure_some(const struct kvc_engine_options *options, const char *beside, const char *only,
+enum kvc_status kvc_measure_some(const struct kvc_engine_options *options, const struct kvc_measure_options *what,
                                  bool once, kvc_measure_fn *row, void *user, struct kvc_error *error) {
-    const struct kvc_engine_options other = {beside, options->threads, KVC_MATH_EXACT};
+    const struct kvc_engine_options other = {what->beside, options->threads, KVC_MATH_EXACT};
     struct kvc_engine *engine = NULL, *second = NULL;
     struct kvc_ceilings ceilings;
+    if (what->entries && (what->entries < KVC_MEASURE_LEAST || what->entries > KVC_MEASURE_MOST))
+        return kvc_fail(error, KVC_USAGE, "measure: %u entries; must be from %d to %d", what->entries,
+                        KVC_MEASURE_LEAST, KVC_MEASURE_MOST);
     struct kvc_measure *m = calloc(1, sizeof *m);
     const uint64_t environment = kvc_float_enter();
-    enum kvc_status status = m ? kvc_engine_open(options, &engine, error)
-                               : kvc_fail(error, KVC_RESOURCE, "measure: no memory");
-    if (m)
+    enum kvc_status status =
+        m ? kvc_engine_open(options, &engine, error) : kvc_fail(error, KVC_RESOURCE, "measure: no memory");
+    if (m) {
         m->once = once;
-    if (status == KVC_OK && beside)
+        m->entries = what->entries;
+    }
+    if (status == KVC_OK && what->beside)
         status = kvc_engine_open(&other, &second, error);
     if (status == KVC_OK)
         status = measure_ceilings(options, engine->device, m, &ceilings, error);
     if (status == KVC_OK)
-        status = run_tables(engine->device, second ? second->device : NULL, only, &ceilings, m, row, user, error);
+        status = run_tables(engine->device, second ? second->device : NULL, what->only, &ceilings, m, row, user, error);
     kvc_engine_close(second);
     kvc_engine_close(engine);
     free(m);

@@ -28,11 +28,14 @@ struct kvc_measure {
     unsigned lots;        /* timed at this size */
     double start, best;   /* best: seconds of one call */
     bool warm, once;
+    uint32_t entries;   /* of the long context to measure */
+    uint32_t head_size; /* of lists: MEASURE_HEAD_SIZE, unless the operation says otherwise */
     /* freed when the operation is done */
     struct kvc_buffer *buffers[64];
     size_t buffer_count;
-    struct kvc_weight *weight;
-    void *matrix;
+    struct kvc_weight *weights[4];
+    void *matrices[4];
+    size_t weight_count;
     struct kvc_lists lists[2];
     uint32_t base[2][MEASURE_KV_HEADS + 1];
     size_t list_count;
@@ -46,6 +49,7 @@ struct kvc_span kvc_measure_values(struct kvc_measure *m, size_t n);
 struct kvc_span kvc_measure_put(struct kvc_measure *m, const void *contents, size_t bytes);
 /* uint32: first, first + step, ... */
 struct kvc_span kvc_measure_numbers(struct kvc_measure *m, size_t n, uint32_t first, uint32_t step);
+/* Four at most. */
 const struct kvc_weight *kvc_measure_weight(struct kvc_measure *m, enum kvc_type type, uint64_t N, uint64_t K);
 /* Lists of MEASURE_KV_HEADS heads with room for `slots` entries each, `entries` of them filled; two at most. */
 struct kvc_lists *kvc_measure_lists(struct kvc_measure *m, enum kvc_type type, uint32_t slots, uint32_t entries,
@@ -68,11 +72,12 @@ struct kvc_measure_operation {
     kvc_measure_operation_fn *run;
     uint32_t variants; /* 0 .. variants - 1 */
 };
-/* Tables that end with name NULL: measure_rows.c, measure_cache.c, measure_policies.c. */
+/* Tables that end with name NULL: measure_rows.c, measure_cache.c, measure_policies.c; measure_long.c. */
 extern const struct kvc_measure_operation kvc_measure_rows[], kvc_measure_cache[], kvc_measure_policies[];
+extern const struct kvc_measure_operation kvc_measure_long[];
 
 /* kvc_measure_operations; once: every operation once, its figures mean little. For tests. */
-enum kvc_status kvc_measure_some(const struct kvc_engine_options *options, const char *beside, const char *only,
+enum kvc_status kvc_measure_some(const struct kvc_engine_options *options, const struct kvc_measure_options *what,
                                  bool once, kvc_measure_fn *row, void *user, struct kvc_error *error);
 
 #endif

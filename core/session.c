@@ -1,8 +1,8 @@
 /* session.c - sessions: what each has seen and holds, prompts through a network. Turns are in turn.c, steps in step.c.
  */
+#include "core/session.h"
 #include "core/advice.h"
 #include "core/fill.h"
-#include "core/session.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -200,7 +200,7 @@ struct prompt {
     struct kvc_session *session;
     const struct kvc_prompt_options *options;
     float *row_logits;
-    uint64_t done; /* row-layers */
+    uint64_t done;         /* row-layers */
     struct kvc_fill *fill; /* NULL: the network computes the rows */
 };
 

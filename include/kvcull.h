@@ -676,10 +676,18 @@ struct kvc_measured {
     double seconds, beside; /* of one call, the best of several; beside: on the other backend, 0 where there is none */
 };
 typedef int kvc_measure_fn(void *user, const struct kvc_ceilings *ceilings, const struct kvc_measured *row);
-/* Calls row for every operation of the backend at shapes of a model of one billion parameters; another result than 0
- * ends it. beside: NULL, or a second backend to time with the same calls; only: NULL, or an operation's name. A fused
- * multiply-add counts as two flops, an exponential as twenty. */
-enum kvc_status kvc_measure_operations(const struct kvc_engine_options *options, const char *beside, const char *only,
+enum { KVC_MEASURE_LEAST = 256, KVC_MEASURE_MOST = 1 << 22 };
+struct kvc_measure_options {
+    const char *beside; /* NULL, or a second backend to time with the same calls */
+    const char *only;   /* NULL, or an operation's name */
+    uint32_t entries;   /* 0: operations at shapes of a model of one billion parameters. KVC_MEASURE_LEAST to _MOST:
+                           what a context so long costs in a layer of a model of eight: a decode step's "linear" layer
+                           and its "attention" over heads of different lengths; a chunk's "prefill", half of the context
+                           before it; the "selection" of what a prompt leaves in the cache */
+};
+/* Calls row for every operation of the backend; another result than 0 ends it. A fused multiply-add counts as two
+ * flops, an exponential as twenty. */
+enum kvc_status kvc_measure_operations(const struct kvc_engine_options *options, const struct kvc_measure_options *what,
                                        kvc_measure_fn *row, void *user, struct kvc_error *error);
 
 #ifdef __cplusplus

@@ -131,7 +131,12 @@ fails 2 'is unknown' run -m "$demo" --backend rock -p x
 
 # ---- bench --ops
 fails 2 'go with --ops' bench --only norm -m "$demo"
-fails 2 'takes no model' bench --ops -m "$demo"
+fails 2 'takes no -m' bench --ops -m "$demo"
+fails 2 'takes no --kv' bench --ops --kv full --only norm
+fails 2 'takes no --prompt' bench --ops --prompt 512,600 --only norm
+fails 2 'takes no --math fast' bench --ops --math fast --only norm
+fails 2 'go with --ops' bench --entries 4096 -m "$demo"
+fails 2 'from 256' bench --ops --entries 12
 fails 2 "no operation 'nosuch'" bench --ops --only nosuch -q
 
 # ---- output: nothing may be left half-written
