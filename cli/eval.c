@@ -6,7 +6,7 @@
 static const char prefix[] = "eval "; /* tasks are named "eval needle" */
 
 static int list(const struct cli_command *command) {
-    printf("Usage: kvcull eval TASK %s\n\n", command->synopsis);
+    printf("Usage: kvcull eval %s\n\n", command->synopsis);
     cli_wrap(stdout, command->description, 0);
     printf("\nTasks:\n");
     for (const struct cli_command *task = eval_tasks; task->name; task++)

@@ -156,11 +156,24 @@ static int add_method(const struct cli_command *command, const struct verify_arg
 
 static int fill(const struct cli_command *command, const struct verify_arguments *a, const struct kvc_engine *engine,
                 struct cli_texts *specs) {
-    /* Two methods, a share, an interval and a layer's exception: what the parts alone do not try. */
-    static const char *const joined[] = {
-        "snapkv:budget=%llu+morphkv:budget=%llu", "adakv:budget=%llu+scissorhands:budget=%llu",
-        "snapkv:budget=%llu,skip_layers=1+streaming:budget=%llu", "morphkv:budget=%llu,every=3",
-        "fastkv:budget=%llu,tsp=48+h2o:budget=%llu"};
+    /* A share, an interval and a layer's exception: what the parts alone do not try; and a pair of each kind that may
+     * be joined (tests/test_policy.c has the table). */
+    static const char *const joined[] = {"snapkv:budget=%llu+morphkv:budget=%llu",
+                                         "adakv:budget=%llu+scissorhands:budget=%llu",
+                                         "snapkv:budget=%llu,skip_layers=1+streaming:budget=%llu",
+                                         "morphkv:budget=%llu,every=3",
+                                         "fastkv:budget=%llu,tsp=48+h2o:budget=%llu",
+                                         "take:budget=%llu,chunk=64,probe=8+pyramidkv:budget=%llu",
+                                         "take:budget=%llu,chunk=64,probe=8+morphkv:budget=%llu",
+                                         "take:budget=%llu,chunk=64,probe=8+quest:budget=%llu",
+                                         "take:budget=%llu,chunk=64,probe=8+rocketkv:budget=%llu",
+                                         "cake:budget=%llu+fastkv:budget=%llu,tsp=48",
+                                         "fastkv:budget=%llu,tsp=48+sparq:budget=%llu",
+                                         "rocketkv:budget=%llu+fastkv:budget=%llu,tsp=48",
+                                         "adakv:budget=%llu+quest:budget=%llu",
+                                         "lacache:budget=%llu,span=2,sinks=4,positions=cache+hsa:budget=%llu",
+                                         "rocketkv-mt:budget=%llu+keyformer:budget=%llu",
+                                         "dapq:budget=%llu,kernel=5+hsa:budget=%llu+tova:budget=%llu"};
     bool all = a->specs.count == 0;
     const struct kvc_policy_class *policy;
     int status = KVC_OK;
@@ -178,7 +191,7 @@ static int fill(const struct cli_command *command, const struct verify_arguments
     for (size_t i = 0; all && status == KVC_OK && i < sizeof joined / sizeof joined[0]; i++) {
         char spec[128];
 
-        snprintf(spec, sizeof spec, joined[i], budget(a), budget(a));
+        snprintf(spec, sizeof spec, joined[i], budget(a), budget(a), budget(a));
         status = add_valid(command, engine, spec, specs);
     }
     return status;

@@ -1,5 +1,8 @@
 #!/bin/sh
-# Every manual page is well-formed, and every one the build knows is there.
+# Every manual page is well-formed and installed.
+pages=$(cd "$top_srcdir" && ls docs/man/*.[17]) || { echo 'no manual page in docs/man'; exit 1; }
+for page in $pages; do
+    grep -q "$page\( \|\$\)" "$top_srcdir/docs/docs.mk" || { echo "$page is not in docs/docs.mk"; exit 1; }
+done
 [ -n "$MANDOC" ] || { echo 'mandoc is not here'; exit 77; }
-pages=$(ls "$top_srcdir"/docs/man/*.1 2>/dev/null) || { echo 'no manual page in docs/man'; exit 1; }
-$MANDOC -Tlint -Wwarning $pages
+cd "$top_srcdir" && $MANDOC -Tlint -Wwarning $pages

@@ -193,6 +193,76 @@ static void test_stages(void **state) {
     REFUSED("snapkv:budget=64,stages=both2", "stages=both2");
 }
 
+/* ---- every pair of methods, against a table written from docs/methods.md, "Stages and composition" ---- */
+
+enum pair_kind { NONE, PROMPT, BOTH, PROPAGATE, CHUNK, SELECT, ROCKET, KINDS };
+static const struct {
+    const char *name, *options;
+    enum pair_kind kind;
+} members[] = {{"full", "", NONE},
+               {"snapkv", ":budget=64", PROMPT},
+               {"pyramidkv", ":budget=64", PROMPT},
+               {"adakv", ":budget=64", PROMPT},
+               {"cake", ":budget=64", PROMPT},
+               {"dapq", ":budget=64", PROMPT},
+               {"window", ":budget=64", BOTH},
+               {"streaming", ":budget=64", BOTH},
+               {"h2o", ":budget=64", BOTH},
+               {"scissorhands", ":budget=64", BOTH},
+               {"keyformer", ":budget=64", BOTH},
+               {"lacache", ":budget=200", BOTH},
+               {"duo", ":file=every-other", BOTH},
+               {"morphkv", ":budget=64", BOTH},
+               {"tova", ":budget=64", BOTH},
+               {"fastkv", ":budget=64", PROPAGATE},
+               {"take", ":budget=64", CHUNK},
+               {"quest", ":budget=64", SELECT},
+               {"sparq", ":budget=64", SELECT},
+               {"hsa", ":budget=64", SELECT},
+               {"topk", ":budget=64", SELECT},
+               {"rocketkv", ":budget=64", ROCKET},
+               {"rocketkv-mt", ":budget=64", ROCKET}};
+
+/* '+': may be joined; '-': refused with both names. Columns in the order of the rows. */
+/* clang-format off */
+static const char pair_table[KINDS][KINDS + 1] = {
+    [NONE]      = "+++++++",
+    [PROMPT]    = "+-++++-",
+    [BOTH]      = "++-++++",
+    [PROPAGATE] = "+++--++",
+    [CHUNK]     = "+++--++",
+    [SELECT]    = "+++++--",
+    [ROCKET]    = "+-+++--"};
+/* clang-format on */
+
+static void test_pairs(void **state) {
+    (void)state;
+    const size_t count = sizeof members / sizeof *members;
+    size_t known = 0;
+    for (; kvc_policy_list[known]; known++)
+        ;
+    assert_int_equal(known, count);
+    for (size_t a = 0; a < count; a++)
+        for (size_t b = 0; b < count; b++) {
+            char spec[200];
+            snprintf(spec, sizeof spec, "%s%s+%s%s", members[a].name, members[a].options, members[b].name,
+                     members[b].options);
+            if (pair_table[members[a].kind][members[b].kind] == '+')
+                kvc_policy_free(accepted(spec));
+            else
+                REFUSED(spec, members[a].name, members[b].name, "left out");
+        }
+    for (size_t b = 0; b < count; b++) { /* keys that move suit nothing else that evicts */
+        char spec[200];
+        snprintf(spec, sizeof spec, "lacache:budget=200,positions=cache,stages=decode+%s%s", members[b].name,
+                 members[b].options);
+        if (members[b].kind == NONE || members[b].kind == SELECT)
+            kvc_policy_free(accepted(spec));
+        else
+            REFUSED(spec, "lacache", members[b].name);
+    }
+}
+
 /* Any bytes: one line or a policy, never a crash. */
 static void test_noise(void **state) {
     (void)state;
@@ -234,7 +304,8 @@ static void test_classes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_values),  cmocka_unit_test(test_ranges),
                                        cmocka_unit_test(test_grammar), cmocka_unit_test(test_stages),
-                                       cmocka_unit_test(test_noise),   cmocka_unit_test(test_classes)};
+                                       cmocka_unit_test(test_pairs),   cmocka_unit_test(test_noise),
+                                       cmocka_unit_test(test_classes)};
     while (kvc_policy_list[engine.policy_count])
         engine.policy_count++;
     engine.policies = malloc((engine.policy_count + 1) * sizeof *engine.policies);
