@@ -1,0 +1,29 @@
+#!/bin/sh
+# tools/gpu-check, tried on the CPU with small sizes: every part runs, every goal gets its figure.
+. "${top_srcdir:-.}/tests/cli/lib.sh"
+not_in_valgrind
+command -v bash >/dev/null || { echo 'skipped: no bash'; exit 77; }
+check=$source/tools/gpu-check
+report=$work/check/report.md
+TMPDIR=$work/room
+export TMPDIR
+mkdir "$TMPDIR"
+bash "$check" --try cpu "$program" "$work/check" >"$work/out" 2>"$work/err"
+that 'all parts are done' [ $? = 0 ]
+that 'twelve of them' [ "$(grep -c ': done, [0-9]* s$' "$work/out")" = 12 ]
+that 'goals' [ "$(grep -c '^| .* | at [lm][a-z]* [0-9.]* | m[a-z]* |$' "$report")" = 11 ]
+that 'each of them measured' [ "$(grep -c 'not measured\|nan\|inf |' "$report")" = 0 ]
+that 'the prompt takes longer than the selection' [ "$(grep -c '^| selection .* | met |$' "$report")" = 1 ]
+nothing_left "$TMPDIR"
+that 'all parts together end in less than 9 minutes' \
+    [ "$(sed -n 's/^ *\(\[.*|| \)*part \([0-9]*\) .*/\2/p' "$check" | awk '$1 != 60 { n += $1 } END { print n }')" -lt 540 ]
+bash "$check" --try cpu "$work/none" "$work/failed" >"$work/out" 2>"$work/err"
+that 'a program that fails is told' [ $? = 1 ]
+that 'nothing was measured' [ "$(grep -c '| not measured | .* | missed |$' "$work/failed/report.md")" = 11 ]
+if ! command -v nvidia-smi >/dev/null; then
+    bash "$check" "$work/nowhere" >"$work/out" 2>"$work/err"
+    that 'no device is 4' [ $? = 4 ]
+    that 'one line' [ "$(grep -c '^gpu-check: no nvidia-smi' "$work/err")" = 1 ]
+    that 'nothing is left' [ ! -e "$work/nowhere" ]
+fi
+finish
