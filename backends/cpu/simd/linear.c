@@ -1,10 +1,6 @@
 /* linear.c - shares a linear layer out over threads; the kernels are each path's. */
 #include "backends/cpu/simd/linear.h"
 
-#ifndef STRIP_MOST
-#define STRIP_MOST 1 /* panels */
-#endif
-
 struct share {
     struct kvc_cpu *cpu;
     const struct kvc_linear_kernels *kernels;
@@ -12,7 +8,7 @@ struct share {
     size_t parts;       /* of the outputs, where lanes lie side by side */
     size_t scratch;     /* floats, per thread */
     size_t tiles;       /* of rows */
-    size_t row_blocks;  /* tasks per strip */
+    size_t row_blocks;  /* tasks per panel */
     float *packed, *own; /* thread 0: all packed rows, and its scratch behind them */
 };
 
@@ -41,13 +37,13 @@ static void pack(void *argument, size_t task, unsigned thread) {
     s->kernels->pack_rows(&s->call, task, s->packed);
 }
 
-static void strip(void *argument, size_t task, unsigned thread) {
+static void panel(void *argument, size_t task, unsigned thread) {
     struct share *s = argument;
     size_t block = task % s->row_blocks, first = s->tiles * block / s->row_blocks;
     size_t last = s->tiles * (block + 1) / s->row_blocks;
     float *scratch = scratch_of(s, thread);
     if (scratch)
-        s->kernels->strip(&s->call, task / s->row_blocks, first, last, s->packed, scratch);
+        s->kernels->panel(&s->call, task / s->row_blocks, first, last, s->packed, scratch);
 }
 
 void kvc_linear_run(struct kvc_cpu *cpu, const struct kvc_linear_kernels *kernels, struct kvc_span y,
@@ -72,23 +68,19 @@ void kvc_linear_run(struct kvc_cpu *cpu, const struct kvc_linear_kernels *kernel
         kvc_threads_run(cpu->threads, s.parts, side_by_side, &s);
         return;
     }
-    /* A wide strip reads the packed rows less often. Where there are few strips, narrower ones, and then several blocks
-     * of rows (each packs the strip again), give every thread work. */
+    /* Where there are few panels, several blocks of rows (each packs the panel again) give every thread work. */
     size_t panels = (s.call.N + kernels->tile_outputs - 1) / kernels->tile_outputs, tasks = 3 * threads;
+    size_t packed = kernels->packed_floats(&s.call);
     s.tiles = (rows + kernels->tile_rows - 1) / kernels->tile_rows;
-    s.call.strip = smaller(STRIP_MOST, panels);
-    while (threads > 1 && s.call.strip > 1 && (panels + s.call.strip - 1) / s.call.strip < tasks)
-        s.call.strip--;
-    size_t strips = (panels + s.call.strip - 1) / s.call.strip, packed = kernels->packed_floats(&s.call);
     s.row_blocks = 1;
-    while (threads > 1 && strips * s.row_blocks < tasks && s.row_blocks * 4 <= s.tiles)
+    while (threads > 1 && panels * s.row_blocks < tasks && s.row_blocks * 4 <= s.tiles)
         s.row_blocks *= 2;
     s.call.ahead = s.row_blocks < threads ? threads / s.row_blocks : 1;
-    s.scratch = kernels->strip_scratch(&s.call);
+    s.scratch = kernels->panel_scratch(&s.call);
     s.packed = kvc_cpu_scratch(cpu, 0, (packed + s.scratch) * sizeof(float));
     if (!s.packed)
         return;
     s.own = s.packed + packed;
     kvc_threads_run(cpu->threads, s.tiles, pack, &s);
-    kvc_threads_run(cpu->threads, strips * s.row_blocks, strip, &s);
+    kvc_threads_run(cpu->threads, panels * s.row_blocks, panel, &s);
 }

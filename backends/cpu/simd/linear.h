@@ -17,8 +17,7 @@ struct kvc_linear_call {
     const unsigned char *w; /* N rows of row_bytes */
     enum kvc_type type;
     size_t row_bytes, rows, K, N;
-    size_t strip; /* panels of outputs that are packed and used together, where rows are many */
-    size_t ahead; /* from a strip to the one that the same thread will probably take next */
+    size_t ahead; /* from a panel to the one that the same thread will probably take next */
 };
 
 struct kvc_linear_kernels {
@@ -34,9 +33,9 @@ struct kvc_linear_kernels {
     /* Rows tile * tile_rows ... packed at their place in `packed`. */
     size_t (*packed_floats)(const struct kvc_linear_call *call);
     void (*pack_rows)(const struct kvc_linear_call *call, size_t tile, float *packed);
-    /* One strip of panels times the tiles first .. last - 1 of packed rows. */
-    size_t (*strip_scratch)(const struct kvc_linear_call *call); /* floats */
-    void (*strip)(const struct kvc_linear_call *call, size_t number, size_t first, size_t last, const float *packed,
+    /* One panel of outputs times the tiles first .. last - 1 of packed rows. */
+    size_t (*panel_scratch)(const struct kvc_linear_call *call); /* floats */
+    void (*panel)(const struct kvc_linear_call *call, size_t number, size_t first, size_t last, const float *packed,
                   float *scratch);
 };
 

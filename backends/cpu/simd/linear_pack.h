@@ -20,7 +20,7 @@ static size_t row_tiles(const struct kvc_linear_call *call) { return (call->rows
 /* How many of the 32 lanes are visited together: a power of two. */
 static size_t lanes_together(const struct kvc_linear_call *call) {
     size_t together = KVC_LANES;
-    while (together > 1 && together * call->strip * panel_lane_floats(call) * sizeof(float) > ROUND_BYTES)
+    while (together > 1 && together * panel_lane_floats(call) * sizeof(float) > ROUND_BYTES)
         together /= 2;
     return together;
 }
@@ -32,7 +32,7 @@ static size_t outer_levels(size_t together) {
 }
 
 #define TILE_PREFETCH 64 /* packed rows come from the third level, or from memory: so many steps ahead */
-#define ROW_BLOCK 48 /* tiles of rows that pass a strip of panels together, so that their partial sums stay near */
+#define ROW_BLOCK 48 /* tiles of rows that pass a panel together, so that their partial sums stay near */
 
 /* A square of LANES x LANES, transposed. */
 INLINE void transposed(vf *r, const float *const *from, size_t at) {

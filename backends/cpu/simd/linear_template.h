@@ -51,8 +51,8 @@ static const struct kvc_linear_kernels kernels = {.few = FEW_LIMIT,
                                                   .few_rows = few_rows,
                                                   .packed_floats = packed_floats,
                                                   .pack_rows = pack_rows,
-                                                  .strip_scratch = strip_scratch,
-                                                  .strip = strip};
+                                                  .panel_scratch = panel_scratch,
+                                                  .panel = panel};
 
 static void linear(struct kvc_device *device, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
                    struct kvc_span bias, uint32_t rows) {

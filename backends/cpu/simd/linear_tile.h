@@ -1,30 +1,44 @@
 /* linear_tile.h - linear layers of many rows: an outer product of packed rows and packed weights, one lane after
  * another, and the partial tiles added as the tree over the lanes wants it. Part of linear_template.h. */
 
-struct tile {
-    const float *rows;    /* packed, at the first of the lanes to visit */
-    const float *outputs; /* the same */
-    size_t depth, rows_lane_floats, lane_floats;
-    unsigned together, round, rounds; /* lanes visited now; which of the rounds this is */
-    float *outer;                     /* this tile's partial sums of earlier rounds */
-    const float *bias;                /* [TILE_OUTPUTS] or NULL */
-    float *y;                         /* after the last round: the sums, y_stride apart */
+#define TREE_LEVELS 5 /* of the tree over 32 lanes */
+
+/* Tiles of rows of one height, one below the other, times one panel: the lanes of one round. */
+struct run {
+    size_t tiles, depth;
+    const float *rows;    /* packed, at the first lane to visit of the first tile */
+    const float *outputs; /* the same of the panel */
+    size_t rows_tile_floats, rows_lane_floats, lane_floats;
+    unsigned together, round;  /* lanes visited now; which of the rounds this is */
+    float *outer;              /* of each tile `outer_floats`: partial sums of earlier rounds */
+    size_t outer_floats;
+    const float *bias;         /* [TILE_OUTPUTS] or NULL */
+    float *y;                  /* after the last round: the sums, rows y_stride apart */
     size_t y_stride;
+    const unsigned char *ahead, *ahead_end; /* meanwhile these bytes are fetched, */
+    size_t ahead_step;                      /* so many with each lane */
 };
 
-INLINE void tile_add(const int rows, vf sum[TILE_ROWS][TILE_VECTORS], const float *part) {
+/* A lane's sums as they left the registers, and the sums of earlier lanes that are added to them, nearest first. That
+ * happens while the next lane is summed, row by row: the loads and stores then fit between its multiplications. */
+struct merge {
+    unsigned adds;
+    const float *lane, *waiting[TREE_LEVELS];
+    float *to;
+    size_t stride;
+};
+
+INLINE void merge_row(const int adds, const struct merge *m, int row, const float *bias) {
     UNROLL
-    for (int i = 0; i < rows; i++)
+    for (int v = 0; v < TILE_VECTORS; v++) {
+        vf sum = vf_load(m->lane + row * TILE_OUTPUTS + v * LANES);
         UNROLL
-        for (int v = 0; v < TILE_VECTORS; v++)
-            sum[i][v] = vf_add(vf_load(part + i * TILE_OUTPUTS + v * LANES), sum[i][v]);
-}
-INLINE void tile_store(const int rows, float *to, size_t stride, vf sum[TILE_ROWS][TILE_VECTORS]) {
-    UNROLL
-    for (int i = 0; i < rows; i++)
-        UNROLL
-        for (int v = 0; v < TILE_VECTORS; v++)
-            vf_store(to + (size_t)i * stride + v * LANES, sum[i][v]);
+        for (int n = 0; n < adds; n++)
+            sum = vf_add(vf_load(m->waiting[n] + row * TILE_OUTPUTS + v * LANES), sum);
+        if (adds == TREE_LEVELS && bias)
+            sum = vf_add(sum, vf_load(bias + v * LANES));
+        vf_store(m->to + (size_t)row * m->stride + v * LANES, sum);
+    }
 }
 
 INLINE void tile_zero(const int rows, vf sum[TILE_ROWS][TILE_VECTORS]) {
@@ -51,11 +65,10 @@ INLINE void tile_step(const int rows, vf sum[TILE_ROWS][TILE_VECTORS], const flo
     }
 }
 
-/* The last step of a lane (a, b), its sums stored at `part`, and the first step of the next lane, vector by vector: a
- * CPU that stores a vector in two cycles does that beside the multiplications, which wait if all stores come at once.
- * Before that, `adds` waiting tiles are added: the one at `part` last. */
-INLINE void tile_turn(const int rows, const int adds, vf sum[TILE_ROWS][TILE_VECTORS], const float *a, const float *b,
-                      const float *a_next, const float *b_next, float *part) {
+/* The last step of a lane (a, b), its sums stored, and the first step of the next lane, vector by vector: a CPU that
+ * stores a vector in two cycles does that beside the multiplications, which wait if all stores come at once. */
+INLINE void tile_turn(const int rows, vf sum[TILE_ROWS][TILE_VECTORS], const float *a, const float *b,
+                      const float *a_next, const float *b_next, float *to) {
     vf w[TILE_VECTORS], w_next[TILE_VECTORS];
     UNROLL
     for (int v = 0; v < TILE_VECTORS; v++) {
@@ -66,148 +79,175 @@ INLINE void tile_turn(const int rows, const int adds, vf sum[TILE_ROWS][TILE_VEC
     for (int i = 0; i < rows; i++)
         UNROLL
         for (int v = 0; v < TILE_VECTORS; v++) {
-            float *at = part + i * TILE_OUTPUTS + v * LANES;
-            vf whole = vf_fma_by(w[v], a + i, sum[i][v]);
-            UNROLL
-            for (int n = adds - 1; n >= 0; n--)
-                whole = vf_add(vf_load(at + n * TILE_FLOATS), whole);
-            vf_store(at, whole);
+            vf_store(to + i * TILE_OUTPUTS + v * LANES, vf_fma_by(w[v], a + i, sum[i][v]));
             sum[i][v] = vf_fma_by(w_next[v], a_next + i, vf_zero());
             __asm__ volatile("" : : : "memory"); /* in this order */
         }
 }
 
-/* Sums the lanes of one round, one after another, each as a tile of rows x TILE_OUTPUTS held in registers. After lane
- * number j as many partial tiles are added as j has ones at its end: the tree, with a stack of at most five. */
-INLINE void tile_sum(const int rows, const struct tile *t) {
-    _Alignas(64) float inner[5 * TILE_FLOATS];
-    float *top = inner;
-    const float *a = t->rows, *b = t->outputs;
+/* At most `steps` steps, and between them, evenly, a merge; returns how many are left. */
+INLINE size_t tile_merge(const int rows, const int adds, vf sum[TILE_ROWS][TILE_VECTORS], const float **a,
+                         const float **b, size_t steps, const struct merge *m, const float *bias) {
+    const size_t gap = steps / (2 * (size_t)rows);
+    for (int row = 0; row < rows; row++) {
+        for (size_t pair = 0; pair < gap; pair++) {
+            tile_step(rows, sum, *a, *b);
+            tile_step(rows, sum, *a + TILE_ROWS, *b + TILE_OUTPUTS);
+            *a += 2 * TILE_ROWS;
+            *b += 2 * TILE_OUTPUTS;
+        }
+        merge_row(adds, m, row, bias);
+    }
+    return steps - 2 * gap * (size_t)rows;
+}
+
+/* Sums the lanes one after another, each as a tile of rows x TILE_OUTPUTS held in registers. To lane number j as many
+ * waiting tiles are added as j has ones at its end: the tree. */
+INLINE void run_tiles(const int rows, struct run *r) {
+    _Alignas(64) float inner[(1 + TREE_LEVELS) * TILE_FLOATS];
+    const float *a = r->rows, *b = r->outputs;
     vf sum[TILE_ROWS][TILE_VECTORS];
-    unsigned begun = 0; /* steps of this lane that its predecessor has done */
-    for (unsigned lane = 0;; lane++) {
-        unsigned turn = lane + 1 < t->together && t->depth > 1, adds = (unsigned)__builtin_ctz(~lane);
-        const float *bk = b + begun * TILE_OUTPUTS, *b_next = b + t->lane_floats;
-        if (!begun)
-            tile_zero(rows, sum);
-        for (size_t k = t->depth - begun - turn; k > 0; k--) {
+    struct merge merge = {.adds = 0};
+    size_t begun = 0, tile = 0; /* begun: steps of this lane that its predecessor has done */
+    tile_zero(rows, sum);
+    for (unsigned lane = 0;;) {
+        bool end = tile == r->tiles, last = tile + 1 == r->tiles && lane + 1 == r->together;
+        bool turn = !end && !last && r->depth > 1;
+        size_t steps = end ? 0 : r->depth - begun - turn;
+        unsigned number = r->round * r->together + lane, adds = (unsigned)__builtin_ctz(~number);
+        const float *bk = b + begun * TILE_OUTPUTS;
+        float *y = r->y + tile * (size_t)rows * r->y_stride;
+        for (size_t i = 0; !end && adds == TREE_LEVELS && i < (size_t)rows; i++)
+            for (size_t j = 0; j < TILE_OUTPUTS; j += 16)
+                __builtin_prefetch(y + i * r->y_stride + j, 1);
+        switch (merge.adds) {
+#define TILE_MERGE(adds)                                                                                               \
+    case adds:                                                                                                         \
+        steps = tile_merge(rows, adds, sum, &a, &bk, steps, &merge, r->bias);                                          \
+        break;
+            TILE_MERGE(1) TILE_MERGE(2) TILE_MERGE(3) TILE_MERGE(4) TILE_MERGE(5)
+        }
+        if (end)
+            return;
+        for (; steps > 0; steps--) {
             tile_step(rows, sum, a, bk);
             a += TILE_ROWS;
             bk += TILE_OUTPUTS;
         }
-        begun = turn;
-        if (turn) {
-            const float *a_next = a + TILE_ROWS + LANE_GAP;
-            top -= adds * TILE_FLOATS;
-            switch (adds) {
-#define TILE_TURN(adds)                                                                                                \
-    case adds:                                                                                                         \
-        tile_turn(rows, adds, sum, a, bk, a_next, b_next, top);                                                        \
-        break;
-                TILE_TURN(0) TILE_TURN(1) TILE_TURN(2) TILE_TURN(3) TILE_TURN(4)
-            }
-            top += TILE_FLOATS;
-            a = a_next + TILE_ROWS;
-            b = b_next;
-            continue;
+        for (size_t line = 0; line < r->ahead_step && r->ahead < r->ahead_end; line += 64, r->ahead += 64)
+            __builtin_prefetch(r->ahead, 0, 1);
+
+        /* Level n of the tree waits here if its other half is visited in this round too, else outside. */
+        float *outer = r->outer + tile * r->outer_floats, *slot[TREE_LEVELS + 1];
+        for (unsigned n = 0; n < TREE_LEVELS; n++) {
+            bool inside = 2u << n <= r->together;
+            slot[n] = inside ? inner + (1 + n) * TILE_FLOATS : outer;
+            merge.waiting[n] = slot[n];
+            outer += inside ? 0 : TILE_FLOATS;
         }
-        a += LANE_GAP;
-        b = b_next;
-        while (adds-- > 0) {
-            top -= TILE_FLOATS;
-            tile_add(rows, sum, top);
+        slot[TREE_LEVELS] = y;
+        float *to = adds ? inner : slot[0];
+        merge.adds = adds;
+        merge.lane = to;
+        merge.to = slot[adds];
+        merge.stride = adds == TREE_LEVELS ? r->y_stride : TILE_OUTPUTS;
+
+        bool next_tile = ++lane == r->together;
+        const float *a_next = a + (turn ? TILE_ROWS : 0) + LANE_GAP;
+        b += r->lane_floats;
+        if (next_tile) {
+            lane = 0;
+            tile++;
+            a_next = r->rows + tile * r->rows_tile_floats;
+            b = r->outputs;
         }
-        if (lane + 1 == t->together)
-            break;
-        tile_store(rows, top, TILE_OUTPUTS, sum);
-        top += TILE_FLOATS;
-    }
-    float *outer = t->outer;
-    for (unsigned ones = t->round; ones; ones &= ones - 1)
-        outer += TILE_FLOATS; /* one partial tile waits for each one in the number of the round */
-    for (unsigned ones = t->round; ones & 1; ones >>= 1) {
-        outer -= TILE_FLOATS;
-        tile_add(rows, sum, outer);
-    }
-    if (t->round + 1 < t->rounds) {
-        tile_store(rows, outer, TILE_OUTPUTS, sum);
-        return;
-    }
-    if (t->bias) {
-        UNROLL
-        for (int v = 0; v < TILE_VECTORS; v++) {
-            vf bias = vf_load(t->bias + v * LANES);
+        if (turn)
+            tile_turn(rows, sum, a, bk, a_next, b, to);
+        else {
             UNROLL
             for (int i = 0; i < rows; i++)
-                sum[i][v] = vf_add(sum[i][v], bias);
+                UNROLL
+                for (int v = 0; v < TILE_VECTORS; v++)
+                    vf_store(to + i * TILE_OUTPUTS + v * LANES, sum[i][v]);
+            tile_zero(rows, sum);
         }
+        a = a_next + (turn ? TILE_ROWS : 0);
+        begun = turn;
     }
-    tile_store(rows, t->y, t->y_stride, sum);
 }
 
-#define TILE_FUNCTION(height)                                                                                         \
-    static void tile_sum_##height(const struct tile *t) { tile_sum(height, t); }
-#define TILE_ENTRY(height) [height] = tile_sum_##height,
-TILE_EVERY(TILE_FUNCTION)
-static void (*const tile_by_height[TILE_ROWS + 1])(const struct tile *) = {TILE_EVERY(TILE_ENTRY)};
+#define RUN_FUNCTION(height)                                                                                           \
+    static void run_##height(struct run *r) { run_tiles(height, r); }
+#define RUN_ENTRY(height) [height] = run_##height,
+TILE_EVERY(RUN_FUNCTION)
+static void (*const run_by_height[TILE_ROWS + 1])(struct run *) = {TILE_EVERY(RUN_ENTRY)};
 
-/* Offsets into the scratch of one strip, in floats. */
-struct strip_scratch {
+/* Offsets into the scratch of one panel, in floats. */
+struct panel_scratch {
     size_t widened, outer, whole, bias, end;
 };
-static struct strip_scratch strip_places(const struct kvc_linear_call *call) {
-    struct strip_scratch s;
-    s.widened = call->strip * KVC_LANES * panel_lane_floats(call); /* behind the packed panels */
+static struct panel_scratch panel_places(const struct kvc_linear_call *call) {
+    struct panel_scratch s;
+    s.widened = KVC_LANES * panel_lane_floats(call); /* behind the packed panel */
     s.outer = s.widened + LANES * GROUP;
-    s.whole = s.outer + ROW_BLOCK * call->strip * outer_levels(lanes_together(call)) * TILE_FLOATS;
+    s.whole = s.outer + ROW_BLOCK * outer_levels(lanes_together(call)) * TILE_FLOATS;
     s.bias = s.whole + TILE_FLOATS; /* behind a tile that hangs over the edge */
-    s.end = s.bias + call->strip * TILE_OUTPUTS;
+    s.end = s.bias + TILE_OUTPUTS;
     return s;
 }
-static size_t strip_scratch(const struct kvc_linear_call *call) { return strip_places(call).end; }
+static size_t panel_scratch(const struct kvc_linear_call *call) { return panel_places(call).end; }
 
-/* One tile of rows times one panel: the lanes of one round. */
-static void tile_round(const struct kvc_linear_call *call, struct tile *t, size_t tile, size_t n0, float *whole) {
-    size_t rows = at_most(TILE_ROWS, call->rows - tile * TILE_ROWS), height = rows;
-    size_t outputs = at_most(TILE_OUTPUTS, call->N - n0);
-    while (!tile_by_height[height])
+/* The run's tiles times the panel at n0, from row `row` on; where they hang over the edge, one by one. */
+static void run_round(const struct kvc_linear_call *call, struct run *r, size_t row, size_t n0, float *whole) {
+    size_t rows = at_most(TILE_ROWS, call->rows - row), height = rows, outputs = at_most(TILE_OUTPUTS, call->N - n0);
+    size_t tiles = r->tiles;
+    float *y = call->y + row * call->N + n0;
+    while (!run_by_height[height])
         height++;
-    float *y = call->y + tile * TILE_ROWS * call->N + n0;
-    int direct = height == rows && outputs == TILE_OUTPUTS;
-    t->y = direct ? y : whole;
-    t->y_stride = direct ? call->N : TILE_OUTPUTS;
-    tile_by_height[height](t);
-    for (size_t i = 0; !direct && t->round + 1 == t->rounds && i < rows; i++)
-        memcpy(y + i * call->N, whole + i * TILE_OUTPUTS, outputs * sizeof(float));
+    if (height == rows && outputs == TILE_OUTPUTS) {
+        r->y = y;
+        r->y_stride = call->N;
+        run_by_height[height](r);
+        return;
+    }
+    r->y = whole;
+    r->y_stride = TILE_OUTPUTS;
+    for (r->tiles = 1; tiles > 0; tiles--) {
+        run_by_height[height](r);
+        for (size_t i = 0; (r->round + 1) * r->together == KVC_LANES && i < rows; i++)
+            memcpy(y + i * call->N, whole + i * TILE_OUTPUTS, outputs * sizeof(float));
+        r->rows += r->rows_tile_floats;
+        r->outer += r->outer_floats;
+        y += TILE_ROWS * call->N;
+    }
 }
 
-static void strip(const struct kvc_linear_call *call, size_t number, size_t first, size_t last, const float *packed,
+static void panel(const struct kvc_linear_call *call, size_t number, size_t first, size_t last, const float *packed,
                   float *scratch) {
-    struct strip_scratch at = strip_places(call);
-    size_t n0 = number * call->strip * TILE_OUTPUTS, lane_floats = panel_lane_floats(call);
-    size_t panels = at_most(call->strip, (call->N - n0 + TILE_OUTPUTS - 1) / TILE_OUTPUTS);
-    size_t together = lanes_together(call), levels = outer_levels(together);
-    struct tile t = {.depth = depth_of(call), .rows_lane_floats = rows_lane_floats(call), .lane_floats = lane_floats,
-                     .together = (unsigned)together, .rounds = (unsigned)(KVC_LANES / together)};
-    for (size_t p = 0; p < panels; p++)
-        pack_panel(call, n0 + p * TILE_OUTPUTS, scratch + p * KVC_LANES * lane_floats, scratch + at.widened);
-    for (size_t i = 0; call->bias && i < panels * TILE_OUTPUTS; i++)
+    struct panel_scratch at = panel_places(call);
+    size_t n0 = number * TILE_OUTPUTS, together = lanes_together(call), rounds = KVC_LANES / together;
+    size_t whole_tiles = call->rows / TILE_ROWS;
+    struct run r = {.depth = depth_of(call), .rows_lane_floats = rows_lane_floats(call),
+                    .rows_tile_floats = KVC_LANES * rows_lane_floats(call), .lane_floats = panel_lane_floats(call),
+                    .together = (unsigned)together, .outer_floats = outer_levels(together) * TILE_FLOATS,
+                    .bias = call->bias ? scratch + at.bias : NULL};
+    pack_panel(call, n0, scratch, scratch + at.widened);
+    for (size_t i = 0; call->bias && i < TILE_OUTPUTS; i++)
         scratch[at.bias + i] = n0 + i < call->N ? call->bias[n0 + i] : 0.0f;
-    /* Meanwhile the weights this thread will probably pack next come nearer, a few lines per tile. */
-    size_t next = n0 + call->ahead * call->strip * TILE_OUTPUTS;
-    const unsigned char *ahead = call->w + at_most(next, call->N) * call->row_bytes;
-    const unsigned char *ahead_end = call->w + at_most(next + call->strip * TILE_OUTPUTS, call->N) * call->row_bytes;
-    size_t step = (size_t)(ahead_end - ahead) / ((last - first) * panels * t.rounds) + 64;
+    /* Meanwhile the weights this thread will probably pack next come nearer. */
+    size_t next = n0 + call->ahead * TILE_OUTPUTS;
+    r.ahead = call->w + at_most(next, call->N) * call->row_bytes;
+    r.ahead_end = call->w + at_most(next + TILE_OUTPUTS, call->N) * call->row_bytes;
+    r.ahead_step = (size_t)(r.ahead_end - r.ahead) / ((last - first) * KVC_LANES) + 64;
     for (size_t block = first; block < last; block += ROW_BLOCK)
-        for (t.round = 0; t.round < t.rounds; t.round++)
-            for (size_t tile = block; tile < at_most(block + ROW_BLOCK, last); tile++)
-                for (size_t p = 0; p < panels; p++) {
-                    for (size_t line = 0; line < step && ahead < ahead_end; line += 64, ahead += 64)
-                        __builtin_prefetch(ahead, 0, 1);
-                    t.rows = packed + (tile * KVC_LANES + t.round * together) * t.rows_lane_floats;
-                    t.outputs = scratch + (p * KVC_LANES + t.round * together) * lane_floats;
-                    t.outer = scratch + at.outer + ((tile - block) * call->strip + p) * levels * TILE_FLOATS;
-                    t.bias = call->bias ? scratch + at.bias + p * TILE_OUTPUTS : NULL;
-                    tile_round(call, &t, tile, n0 + p * TILE_OUTPUTS, scratch + at.whole);
-                }
+        for (r.round = 0; r.round < rounds; r.round++)
+            for (size_t tile = block, end = at_most(block + ROW_BLOCK, last); tile < end; tile += r.tiles) {
+                r.tiles = tile < whole_tiles ? at_most(end, whole_tiles) - tile : 1;
+                r.rows = packed + (tile * KVC_LANES + r.round * together) * r.rows_lane_floats;
+                r.outputs = scratch + r.round * together * r.lane_floats;
+                r.outer = scratch + at.outer + (tile - block) * r.outer_floats;
+                size_t now = r.tiles;
+                run_round(call, &r, tile * TILE_ROWS, n0, scratch + at.whole);
+                r.tiles = now;
+            }
 }
