@@ -22,13 +22,12 @@ struct run {
 /* A lane's sums as they left the registers, and the sums of earlier lanes that are added to them, nearest first. That
  * happens while the next lane is summed, row by row: the loads and stores then fit between its multiplications. */
 struct merge {
-    unsigned adds;
-    const float *lane, *waiting[TREE_LEVELS];
-    float *to;
-    size_t stride;
+    unsigned adds; /* waiting[0] ... waiting[adds - 1], into waiting[adds] */
+    const float *lane;
+    float *const *waiting;
 };
 
-INLINE void merge_row(const int adds, const struct merge *m, int row, const float *bias) {
+INLINE void merge_row(const int adds, const struct merge *m, int row, size_t stride, const float *bias) {
     UNROLL
     for (int v = 0; v < TILE_VECTORS; v++) {
         vf sum = vf_load(m->lane + row * TILE_OUTPUTS + v * LANES);
@@ -37,7 +36,7 @@ INLINE void merge_row(const int adds, const struct merge *m, int row, const floa
             sum = vf_add(vf_load(m->waiting[n] + row * TILE_OUTPUTS + v * LANES), sum);
         if (adds == TREE_LEVELS && bias)
             sum = vf_add(sum, vf_load(bias + v * LANES));
-        vf_store(m->to + (size_t)row * m->stride + v * LANES, sum);
+        vf_store(m->waiting[adds] + (size_t)row * (adds == TREE_LEVELS ? stride : TILE_OUTPUTS) + v * LANES, sum);
     }
 }
 
@@ -87,8 +86,9 @@ INLINE void tile_turn(const int rows, vf sum[TILE_ROWS][TILE_VECTORS], const flo
 
 /* At most `steps` steps, and between them, evenly, a merge; returns how many are left. */
 INLINE size_t tile_merge(const int rows, const int adds, vf sum[TILE_ROWS][TILE_VECTORS], const float **a,
-                         const float **b, size_t steps, const struct merge *m, const float *bias) {
-    const size_t gap = steps / (2 * (size_t)rows);
+                         const float **b, size_t steps, const struct merge *m, const struct run *r) {
+    const size_t gap = steps / (2 * (size_t)rows), stride = r->y_stride;
+    const float *bias = r->bias;
     for (int row = 0; row < rows; row++) {
         for (size_t pair = 0; pair < gap; pair++) {
             tile_step(rows, sum, *a, *b);
@@ -96,40 +96,50 @@ INLINE size_t tile_merge(const int rows, const int adds, vf sum[TILE_ROWS][TILE_
             *a += 2 * TILE_ROWS;
             *b += 2 * TILE_OUTPUTS;
         }
-        merge_row(adds, m, row, bias);
+        merge_row(adds, m, row, stride, bias);
     }
     return steps - 2 * gap * (size_t)rows;
+}
+
+/* Where the sums of 1, 2, 4, 8, 16 lanes of a tile wait: inside, if what is added to them is visited in this round too.
+ * And y, where all 32 go; its lines are fetched. */
+INLINE void tile_places(const int rows, const struct run *r, size_t tile, float *inner, float **waiting) {
+    float *outer = r->outer + tile * r->outer_floats;
+    for (unsigned n = 0; n < TREE_LEVELS; n++) {
+        bool inside = 2u << n <= r->together;
+        waiting[n] = inside ? inner + n * TILE_FLOATS : outer;
+        outer += inside ? 0 : TILE_FLOATS;
+    }
+    waiting[TREE_LEVELS] = r->y + tile * (size_t)rows * r->y_stride;
+    for (size_t i = 0; (r->round + 1) * r->together == KVC_LANES && i < (size_t)rows; i++)
+        for (size_t j = 0; j < TILE_OUTPUTS; j += 16)
+            __builtin_prefetch(waiting[TREE_LEVELS] + i * r->y_stride + j, 1);
 }
 
 /* Sums the lanes one after another, each as a tile of rows x TILE_OUTPUTS held in registers. To lane number j as many
  * waiting tiles are added as j has ones at its end: the tree. */
 INLINE void run_tiles(const int rows, struct run *r) {
-    _Alignas(64) float inner[(1 + TREE_LEVELS) * TILE_FLOATS];
-    const float *a = r->rows, *b = r->outputs;
+    _Alignas(64) float inner[(TREE_LEVELS + 1) * TILE_FLOATS];
+    float *waiting[2][TREE_LEVELS + 1]; /* of the tile, and of the one before, whose last merge comes late */
+    const float *a = r->rows, *b = r->outputs, *bk = b;
     vf sum[TILE_ROWS][TILE_VECTORS];
     struct merge merge = {.adds = 0};
-    size_t begun = 0, tile = 0; /* begun: steps of this lane that its predecessor has done */
+    size_t steps = r->depth, tile = 0;
+    unsigned lane = 0;
     tile_zero(rows, sum);
-    for (unsigned lane = 0;;) {
-        bool end = tile == r->tiles, last = tile + 1 == r->tiles && lane + 1 == r->together;
-        bool turn = !end && !last && r->depth > 1;
-        size_t steps = end ? 0 : r->depth - begun - turn;
-        unsigned number = r->round * r->together + lane, adds = (unsigned)__builtin_ctz(~number);
-        const float *bk = b + begun * TILE_OUTPUTS;
-        float *y = r->y + tile * (size_t)rows * r->y_stride;
-        for (size_t i = 0; !end && adds == TREE_LEVELS && i < (size_t)rows; i++)
-            for (size_t j = 0; j < TILE_OUTPUTS; j += 16)
-                __builtin_prefetch(y + i * r->y_stride + j, 1);
+    tile_places(rows, r, tile, inner, waiting[0]);
+    for (;;) {
+        bool last = tile + (lane + 1 == r->together) >= r->tiles, turn = !last && r->depth > 1;
         switch (merge.adds) {
 #define TILE_MERGE(adds)                                                                                               \
     case adds:                                                                                                         \
-        steps = tile_merge(rows, adds, sum, &a, &bk, steps, &merge, r->bias);                                          \
+        steps = tile_merge(rows, adds, sum, &a, &bk, steps - turn, &merge, r) + turn;                                  \
         break;
             TILE_MERGE(1) TILE_MERGE(2) TILE_MERGE(3) TILE_MERGE(4) TILE_MERGE(5)
         }
-        if (end)
+        if (tile == r->tiles)
             return;
-        for (; steps > 0; steps--) {
+        for (; steps > turn; steps--) {
             tile_step(rows, sum, a, bk);
             a += TILE_ROWS;
             bk += TILE_OUTPUTS;
@@ -137,29 +147,19 @@ INLINE void run_tiles(const int rows, struct run *r) {
         for (size_t line = 0; line < r->ahead_step && r->ahead < r->ahead_end; line += 64, r->ahead += 64)
             __builtin_prefetch(r->ahead, 0, 1);
 
-        /* Level n of the tree waits here if its other half is visited in this round too, else outside. */
-        float *outer = r->outer + tile * r->outer_floats, *slot[TREE_LEVELS + 1];
-        for (unsigned n = 0; n < TREE_LEVELS; n++) {
-            bool inside = 2u << n <= r->together;
-            slot[n] = inside ? inner + (1 + n) * TILE_FLOATS : outer;
-            merge.waiting[n] = slot[n];
-            outer += inside ? 0 : TILE_FLOATS;
-        }
-        slot[TREE_LEVELS] = y;
-        float *to = adds ? inner : slot[0];
-        merge.adds = adds;
+        unsigned number = r->round * r->together + lane;
+        merge.adds = (unsigned)__builtin_ctz(~number);
+        merge.waiting = waiting[tile % 2];
+        float *to = merge.adds ? inner + TREE_LEVELS * TILE_FLOATS : merge.waiting[0];
         merge.lane = to;
-        merge.to = slot[adds];
-        merge.stride = adds == TREE_LEVELS ? r->y_stride : TILE_OUTPUTS;
-
-        bool next_tile = ++lane == r->together;
         const float *a_next = a + (turn ? TILE_ROWS : 0) + LANE_GAP;
         b += r->lane_floats;
-        if (next_tile) {
+        if (++lane == r->together) {
             lane = 0;
-            tile++;
-            a_next = r->rows + tile * r->rows_tile_floats;
+            a_next = r->rows + ++tile * r->rows_tile_floats;
             b = r->outputs;
+            if (!last)
+                tile_places(rows, r, tile, inner, waiting[tile % 2]);
         }
         if (turn)
             tile_turn(rows, sum, a, bk, a_next, b, to);
@@ -172,7 +172,8 @@ INLINE void run_tiles(const int rows, struct run *r) {
             tile_zero(rows, sum);
         }
         a = a_next + (turn ? TILE_ROWS : 0);
-        begun = turn;
+        bk = b + (turn ? TILE_OUTPUTS : 0);
+        steps = last ? 0 : r->depth - turn;
     }
 }
 
