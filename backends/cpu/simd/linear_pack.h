@@ -71,11 +71,8 @@ static void pack_rows(const struct kvc_linear_call *call, size_t tile, float *pa
                 vf r[LANES];
                 transposed(r, group, lane);
                 UNROLL
-                for (int i = 0; i < LANES; i++) {
-                    float *at = to + place[lane + (size_t)i] * lane_floats + k * TILE_ROWS + r0;
-                    vf_store(at, r[i]);
-                    __builtin_prefetch(at + LANES, 1); /* where the next one goes */
-                }
+                for (int i = 0; i < LANES; i++)
+                    vf_store(to + place[lane + (size_t)i] * lane_floats + k * TILE_ROWS + r0, r[i]);
             }
         }
     }
