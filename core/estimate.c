@@ -235,6 +235,7 @@ static void keep_pages(struct estimate *e, uint32_t l, uint64_t first, uint64_t 
     const struct kvc_ledger_layer *layer = &e->ledger.layer[l];
     if (!at.method || !at.method->policy->sizes)
         return;
+    n = n > first ? n : first; /* a decode method evicts after the first step has read */
     const struct kvc_stage_info info = {
         .held = e->prompt, .after = e->after[l], .entries = n, .head_size = e->g->head_size};
     const struct kvc_select select = at.method->policy->sizes(&at.method->values, &info);
@@ -289,6 +290,7 @@ static void decode(struct estimate *e, uint64_t steps) {
         const uint64_t rank = 4ull * layer->heads, seen = e->view[l];
         if (seen && in_blocks(e->prompt + steps) > in_blocks(e->prompt + 1))
             kvc_ledger_state(ledger, rank * in_blocks(e->prompt + steps), rank * in_blocks(e->prompt + 1));
+        e->uneven = e->uneven || (seen && place(e, KVC_STAGE_DECODE, l).method); /* which of these go, who knows */
         if (seen)
             keep_pages(e, l, seen + 1, seen + steps);
         else

@@ -108,10 +108,14 @@ static void add_steps(struct course *course, uint64_t steps, struct kvc_formula 
     const double seen =
         select && select->policy->seen ? (double)select->policy->seen(&select->values, course->prompt) : after;
     double held = course->held;
+    if (seen < after && decode) { /* who knows how many of the view's entries go */
+        course->uneven = true;
+        formula->read_kind = KVC_EXPECTED_MOST;
+    }
     for (uint64_t t = 1; t <= steps; t++) {
         double choose = 0, read = held + 1;
         if (select && select->policy->sizes)
-            read = reads_of(course, seen < after ? seen + held + 1 - after : held + 1, &choose, formula);
+            read = reads_of(course, seen < after ? least(seen + (double)t, held + 1) : held + 1, &choose, formula);
         formula->read_bytes += course->lists * (read * entry_bytes + choose);
         formula->select_bytes += course->lists * choose;
         held = held + 1;

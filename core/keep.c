@@ -55,12 +55,14 @@ static enum kvc_status reserve_kept(struct kvc_stage *stage, struct kvc_read_lis
 static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_read_list *kept, struct kvc_error *error) {
     struct kvc_session *session = stage->session;
     struct kvc_device *device = session->runner->device;
-    const enum kvc_status status = kvc_cache_make_order(&session->cache, stage->layer, error);
+    enum kvc_status status = kvc_cache_make_order(&session->cache, stage->layer, error);
     if (status != KVC_OK)
         return status;
     device->ops->evict(device, &kvc_stage_lists(stage)->lists, kept);
     kvc_cache_evicted(&session->cache, stage->layer);
-    kvc_select_evicted(session, stage->layer);
+    status = kvc_select_evicted(session, stage->layer, kept, error);
+    if (status != KVC_OK)
+        return status;
     session->touched[stage->layer] = true;
     stage->evicted = true;
     stage->info.entries = kvc_cache_most(&session->cache, stage->layer);
@@ -106,8 +108,8 @@ enum kvc_status kvc_stage_keep_ring(struct kvc_stage *stage, const struct kvc_ke
     if (status == KVC_OK && (!device->ops->keep_ring || filled < rows)) {
         struct kvc_keep by = *rule;
         *(rule->scores ? &by.ties : &by.scores) = fused;
-        status = kvc_stage_ring_fuse(stage, first, rows, filled, KVC_ROW_WEIGHTS, KVC_FUSE_SUM, rule->recent, fused,
-                                     error);
+        status =
+            kvc_stage_ring_fuse(stage, first, rows, filled, KVC_ROW_WEIGHTS, KVC_FUSE_SUM, rule->recent, fused, error);
         return status == KVC_OK ? kvc_stage_keep(stage, &by, error) : status;
     }
     if (status == KVC_OK)

@@ -161,8 +161,10 @@ void kvc_session_end_step(struct kvc_session *session);
 /* ---- what select methods keep (select.c) ---- */
 
 void kvc_select_close(struct kvc_session *session);
-/* The layer's ranks have changed: pages and sums are to be made anew. */
-void kvc_select_evicted(struct kvc_session *session, uint32_t layer);
+/* Only the ranks `kept` of the layer's lists are left, and are numbered anew: so is its view; pages and sums are to be made
+ * anew. */
+enum kvc_status kvc_select_evicted(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *kept,
+                                   struct kvc_error *error);
 void kvc_select_drop_view(struct kvc_session *session, uint32_t layer);
 /* One entry more in every head of the layer: it joins the view. */
 enum kvc_status kvc_select_reserve(struct kvc_session *session, uint32_t layer, struct kvc_error *error);

@@ -117,7 +117,9 @@ const struct kvc_policy_class kvc_policy_rocketkv_mt = {
     .idea = "What one turn's question does not need the next one's may. The first stage only says which entries decode "
             "may choose from in this turn, together with those that the turn generates; the next prompt attends to the "
             "whole history and filters it anew.",
-    .formula = FORMULA "; both stages leave every entry in the cache, and each turn's prompt attends to all of it",
+    .formula = FORMULA
+    "; both stages leave every entry in the cache, and each turn's prompt attends to all of it; what a joined "
+    "decode method evicts leaves the filtered list, too",
     .memory = "n entries after n tokens, and a rank per entry and a pair of d values per page of what was filtered",
     .traffic = "about t entries per generated token: half of it values of pages, half entries",
     .differences = "as rocketkv",

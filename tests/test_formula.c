@@ -75,7 +75,8 @@ static const char *const specs[] = {"full",
                                     "duo:file=%s,sinks=16,recent=80+topk:budget=110",
                                     "fastkv:budget=96,tsp=150,tsp_layer=0+sparq:budget=50",
                                     "adakv:budget=96+window:budget=100",
-                                    "cake:budget=96+quest:budget=40"};
+                                    "cake:budget=96+quest:budget=40",
+                                    "rocketkv-mt:budget=96+window:budget=80"};
 
 static void agrees(const char *what, const char *spec, const struct shape *shape, uint32_t prompt, double counted,
                    double expected, enum kvc_expected kind) {
