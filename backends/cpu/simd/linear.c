@@ -8,7 +8,8 @@ struct share {
     size_t parts;       /* of the outputs, where lanes lie side by side */
     size_t scratch;     /* floats, per thread */
     size_t tiles;       /* of rows */
-    size_t row_blocks;  /* tasks per panel */
+    size_t whole;       /* panels that are one task; the others are shared out in blocks of rows */
+    size_t row_blocks;
     float *packed, *own; /* thread 0: all packed rows, and its scratch behind them */
 };
 
@@ -39,11 +40,12 @@ static void pack(void *argument, size_t task, unsigned thread) {
 
 static void panel(void *argument, size_t task, unsigned thread) {
     struct share *s = argument;
-    size_t block = task % s->row_blocks, first = s->tiles * block / s->row_blocks;
-    size_t last = s->tiles * (block + 1) / s->row_blocks;
+    size_t part = task < s->whole ? 0 : (task - s->whole) % s->row_blocks, parts = task < s->whole ? 1 : s->row_blocks;
+    size_t number = task < s->whole ? task : s->whole + (task - s->whole) / s->row_blocks;
+    size_t first = s->tiles * part / parts, last = s->tiles * (part + 1) / parts;
     float *scratch = scratch_of(s, thread);
     if (scratch)
-        s->kernels->panel(&s->call, task / s->row_blocks, first, last, s->packed, scratch);
+        s->kernels->panel(&s->call, number, first, last, s->packed, scratch);
 }
 
 void kvc_linear_run(struct kvc_cpu *cpu, const struct kvc_linear_kernels *kernels, struct kvc_span y,
@@ -68,19 +70,21 @@ void kvc_linear_run(struct kvc_cpu *cpu, const struct kvc_linear_kernels *kernel
         kvc_threads_run(cpu->threads, s.parts, side_by_side, &s);
         return;
     }
-    /* Where there are few panels, several blocks of rows (each packs the panel again) give every thread work. */
+    /* With several threads the last panels, or all where there are few, are shared out in blocks of rows (each packs
+     * the panel again), so that all threads have work until the end. */
     size_t panels = (s.call.N + kernels->tile_outputs - 1) / kernels->tile_outputs, tasks = 3 * threads;
     size_t packed = kernels->packed_floats(&s.call);
     s.tiles = (rows + kernels->tile_rows - 1) / kernels->tile_rows;
+    s.whole = threads == 1 ? panels : panels < tasks ? 0 : panels - threads - panels % threads;
     s.row_blocks = 1;
-    while (threads > 1 && panels * s.row_blocks < tasks && s.row_blocks * 4 <= s.tiles)
+    while (s.row_blocks * 4 <= s.tiles && (s.whole ? s.row_blocks < 4 : panels * s.row_blocks < tasks))
         s.row_blocks *= 2;
-    s.call.ahead = s.row_blocks < threads ? threads / s.row_blocks : 1;
+    s.call.ahead = s.whole ? threads : 1;
     s.scratch = kernels->panel_scratch(&s.call);
     s.packed = kvc_cpu_scratch(cpu, 0, (packed + s.scratch) * sizeof(float));
     if (!s.packed)
         return;
     s.own = s.packed + packed;
     kvc_threads_run(cpu->threads, s.tiles, pack, &s);
-    kvc_threads_run(cpu->threads, panels * s.row_blocks, panel, &s);
+    kvc_threads_run(cpu->threads, s.whole + (panels - s.whole) * s.row_blocks, panel, &s);
 }
