@@ -57,10 +57,26 @@
                 q_buffer + q_offset + (((kvc_u64)row + i) * heads + (kvc_u64)h * group + g0) * d;                      \
             for (kvc_u32 from = 0; from < count; from += KVC_TEAMS) {                                                  \
                 kvc_u32 j = from + id / KVC_WORKERS;                                                                   \
-                for (kvc_u32 g = 0; g < here; g++) {                                                                   \
-                    float s = kvc_part_sum(kvc_part_dot_entry(type, queries + (kvc_u64)g * d, keys[j], d), room) *     \
-                              scale;                                                                                   \
-                    if (id % KVC_WORKERS == 0)                                                                         \
+                struct kvc_part sum[KVC_HEADS]; /* the entry is read once for all of them */                           \
+                kvc_u32 k = 0, worker = id % KVC_WORKERS;                                                              \
+                for (int g = 0; g < KVC_HEADS; g++)                                                                    \
+                    sum[g] = kvc_part_zero();                                                                          \
+                for (; keys[j] && k + 32 <= d; k += 32) {                                                              \
+                    struct kvc_part p = kvc_part_entry(type, keys[j], k, worker);                                      \
+                    for (int g = 0; g < KVC_HEADS; g++)                                                                \
+                        sum[g] = kvc_part_fma(                                                                         \
+                            kvc_part_floats(queries + ((kvc_u32)g < here ? g : 0) * d + k, worker), p, sum[g]);        \
+                }                                                                                                      \
+                if (keys[j] && k < d) {                                                                                \
+                    struct kvc_part p = kvc_part_entry_tail(type, keys[j], k, worker, d - k);                          \
+                    for (int g = 0; g < KVC_HEADS; g++)                                                                \
+                        sum[g] = kvc_part_fma_tail(                                                                    \
+                            kvc_part_floats_tail(queries + ((kvc_u32)g < here ? g : 0) * d + k, worker, d - k), p,     \
+                            sum[g], d - k);                                                                            \
+                }                                                                                                      \
+                for (int g = 0; g < KVC_HEADS; g++) { /* all of them, so that barriers stand in no condition */        \
+                    float s = kvc_part_sum(sum[g], room) * scale;                                                      \
+                    if (worker == 0 && (kvc_u32)g < here)                                                              \
                         score[g][j] = s;                                                                               \
                 }                                                                                                      \
             }                                                                                                          \
@@ -94,14 +110,31 @@
                 tile_m[(at + g0 + mine) * tiles + KVC_GROUP_ID(0)] = m;                                                \
                 tile_l[(at + g0 + mine) * tiles + KVC_GROUP_ID(0)] = lanes[mine][0];                                   \
             }                                                                                                          \
-            for (kvc_u32 c = id; c < here * d; c += KVC_GROUP) {                                                       \
-                kvc_u32 g = c / d;                                                                                     \
+            for (kvc_u32 n = id; n < here * (d / 4); n += KVC_GROUP) {                                                 \
+                kvc_u32 g = n / (d / 4), c = n % (d / 4) * 4;                                                          \
+                KVC_GLOBAL float *to = tile_o + ((at + g0 + g) * tiles + KVC_GROUP_ID(0)) * d + c;                     \
+                float o0 = 0.0f, o1 = 0.0f, o2 = 0.0f, o3 = 0.0f;                                                      \
+                for (kvc_u32 j = 0; j < count; j++)                                                                    \
+                    if (keys[j]) {                                                                                     \
+                        float4 v = kvc_entry_four(type, keys[j] + (kvc_u64)KVC_TILE * arena.row_bytes, c);             \
+                        o0 = kvc_fma(score[g][j], v.x, o0);                                                            \
+                        o1 = kvc_fma(score[g][j], v.y, o1);                                                            \
+                        o2 = kvc_fma(score[g][j], v.z, o2);                                                            \
+                        o3 = kvc_fma(score[g][j], v.w, o3);                                                            \
+                    }                                                                                                  \
+                to[0] = o0;                                                                                            \
+                to[1] = o1;                                                                                            \
+                to[2] = o2;                                                                                            \
+                to[3] = o3;                                                                                            \
+            }                                                                                                          \
+            for (kvc_u32 n = id; n < here * (d % 4); n += KVC_GROUP) { /* the last channels */                         \
+                kvc_u32 g = n / (d % 4), c = d / 4 * 4 + n % (d % 4);                                                  \
                 float o = 0.0f;                                                                                        \
                 for (kvc_u32 j = 0; j < count; j++)                                                                    \
                     if (keys[j])                                                                                       \
                         o = kvc_fma(score[g][j],                                                                       \
-                                    kvc_entry_value(type, keys[j] + (kvc_u64)KVC_TILE * arena.row_bytes, c % d), o);   \
-                tile_o[((at + g0 + g) * tiles + KVC_GROUP_ID(0)) * d + c % d] = o;                                     \
+                                    kvc_entry_value(type, keys[j] + (kvc_u64)KVC_TILE * arena.row_bytes, c), o);       \
+                tile_o[((at + g0 + g) * tiles + KVC_GROUP_ID(0)) * d + c] = o;                                         \
             }                                                                                                          \
             KVC_BARRIER();                                                                                             \
         }                                                                                                              \

@@ -130,9 +130,12 @@ KVC_KERNEL(pack_w)(KVC_SPAN(float, packed), KVC_GLOBAL const kvc_u8 *w, kvc_u64 
     kvc_u64 id = KVC_GLOBAL_ID(), row = id % rows, step = id / rows;
     kvc_u64 left = step * 32 < K ? K - step * 32 : 0;
     KVC_GLOBAL const kvc_u8 *from = w + (first + row) * row_bytes;
-    for (kvc_u32 lane = 0; lane < 32 && lane < left; lane++)
-        packed_buffer[packed_offset + KVC_PACKED(KVC_PACK_W, row, K, lane, step)] =
-            kvc_weight_value(type, from, step * 32 + lane);
+    for (kvc_u32 worker = 0; worker < 4 && left > 0; worker++) {
+        struct kvc_part p = left >= 32 ? kvc_part_weight(type, from, step * 32, worker)
+                                       : kvc_part_weight_tail(type, from, step * 32, worker, (kvc_u32)left);
+        for (kvc_u32 i = 0; i < 8 && worker * 8 + i < left; i++)
+            packed_buffer[packed_offset + KVC_PACKED(KVC_PACK_W, row, K, worker * 8 + i, step)] = p.lane[i];
+    }
 }
 #endif
 

@@ -132,13 +132,155 @@ KVC_DEVICE struct kvc_part kvc_part_entry_tail(kvc_u32 type, KVC_GLOBAL const kv
     return u.p;
 }
 
-#else /* 8 lanes each */
+#else /* 8 lanes each, from memory in vectors */
 
-KVC_DEVICE struct kvc_part kvc_part_weight(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u64 k, kvc_u32 worker) {
+/* Exact; NaNs compare equal. */
+KVC_DEVICE float kvc_half_of(kvc_u32 bits) {
+#if defined(__CUDA_ARCH__)
+    float x;
+    unsigned short h = (unsigned short)bits;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h));
+    return x;
+#elif defined(__CUDACC__)
+    return kvc_f16_to_f32((kvc_u16)bits);
+#else
+    ushort h = (ushort)bits;
+    return vload_half(0, (const half *)&h);
+#endif
+}
+/* 8 values of 2 bytes, 8 bytes: in words, the first value lowest. */
+KVC_DEVICE uint4 kvc_load_pairs(KVC_GLOBAL const kvc_u16 *h) {
+    uint4 v;
+    if (KVC_ALIGNED(h, 16))
+        return *(KVC_GLOBAL const uint4 *)h;
+    v.x = (kvc_u32)h[0] | (kvc_u32)h[1] << 16;
+    v.y = (kvc_u32)h[2] | (kvc_u32)h[3] << 16;
+    v.z = (kvc_u32)h[4] | (kvc_u32)h[5] << 16;
+    v.w = (kvc_u32)h[6] | (kvc_u32)h[7] << 16;
+    return v;
+}
+KVC_DEVICE uint2 kvc_load_bytes(KVC_GLOBAL const kvc_u8 *b) { /* blocks begin evenly; entries of odd sizes do not */
+    KVC_GLOBAL const kvc_u16 *h = (KVC_GLOBAL const kvc_u16 *)b;
+    uint2 v;
+    if (KVC_ALIGNED(b, 8))
+        return *(KVC_GLOBAL const uint2 *)b;
+    if (KVC_ALIGNED(b, 2)) {
+        v.x = (kvc_u32)h[0] | (kvc_u32)h[1] << 16;
+        v.y = (kvc_u32)h[2] | (kvc_u32)h[3] << 16;
+    } else {
+        v.x = (kvc_u32)b[0] | (kvc_u32)b[1] << 8 | (kvc_u32)b[2] << 16 | (kvc_u32)b[3] << 24;
+        v.y = (kvc_u32)b[4] | (kvc_u32)b[5] << 8 | (kvc_u32)b[6] << 16 | (kvc_u32)b[7] << 24;
+    }
+    return v;
+}
+#define KVC_BYTE(v, i) (((i) < 4 ? (v).x >> 8 * (i) : (v).y >> 8 * ((i)-4)) & 255u)
+
+KVC_DEVICE struct kvc_part kvc_part_pairs(KVC_GLOBAL const kvc_u16 *h, bool halves) {
+    uint4 v = kvc_load_pairs(h);
+    kvc_u32 word[4];
     struct kvc_part p;
-    for (int i = 0; i < KVC_LANES_EACH; i++)
-        p.lane[i] = kvc_weight_value(type, row, k + worker * KVC_LANES_EACH + i);
+    word[0] = v.x;
+    word[1] = v.y;
+    word[2] = v.z;
+    word[3] = v.w;
+    for (int i = 0; i < 4; i++) {
+        p.lane[2 * i] = halves ? kvc_half_of(word[i] & 0xffffu) : kvc_from_bits(word[i] << 16);
+        p.lane[2 * i + 1] = halves ? kvc_half_of(word[i] >> 16) : kvc_from_bits(word[i] & 0xffff0000u);
+    }
     return p;
+}
+KVC_DEVICE struct kvc_part kvc_part_bytes(KVC_GLOBAL const kvc_u8 *q, float d) { /* d * the signed bytes */
+    uint2 v = kvc_load_bytes(q);
+    struct kvc_part p;
+    for (int i = 0; i < 8; i++)
+        p.lane[i] = d * (float)(kvc_i8)KVC_BYTE(v, i);
+    return p;
+}
+/* (byte >> shift & mask) + ((high byte >> high_shift & high_mask) << high_by) - offset, of 8 neighbours. */
+struct kvc_quants {
+    int value[8];
+};
+KVC_DEVICE struct kvc_quants kvc_quants_of(uint2 low, kvc_u32 shift, kvc_u32 mask, uint2 high, kvc_u32 high_shift,
+                                           kvc_u32 high_mask, kvc_u32 high_by, int offset) {
+    struct kvc_quants q;
+    for (int i = 0; i < 8; i++)
+        q.value[i] = (int)((KVC_BYTE(low, i) >> shift & mask) |
+                           (KVC_BYTE(high, i) >> high_shift & high_mask) << high_by) - offset;
+    return q;
+}
+
+/* k is a multiple of 32. */
+KVC_DEVICE struct kvc_part kvc_part_weight(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u64 k, kvc_u32 worker) {
+    kvc_u32 e = (kvc_u32)(k % 256), at = worker * 8; /* element of a large block, of 32 */
+    struct kvc_quants q;
+    struct kvc_part p;
+    uint2 none, high;
+    none.x = none.y = 0;
+    switch (type) {
+    case KVC_K_F32:
+        return kvc_part_floats((KVC_GLOBAL const float *)row + k, worker);
+    case KVC_K_F16:
+    case KVC_K_BF16:
+        return kvc_part_pairs((KVC_GLOBAL const kvc_u16 *)row + k + at, type == KVC_K_F16);
+    case KVC_K_Q8_0: {
+        KVC_GLOBAL const struct kvc_block_q8_0 *b = (KVC_GLOBAL const struct kvc_block_q8_0 *)row + k / 32;
+        return kvc_part_bytes((KVC_GLOBAL const kvc_u8 *)b->q + at, KVC_HALF(b->d));
+    }
+    case KVC_K_Q4_0:
+    case KVC_K_Q5_0: {
+        KVC_GLOBAL const struct kvc_block_q4_0 *b4 = (KVC_GLOBAL const struct kvc_block_q4_0 *)row + k / 32;
+        KVC_GLOBAL const struct kvc_block_q5_0 *b5 = (KVC_GLOBAL const struct kvc_block_q5_0 *)row + k / 32;
+        bool five = type == KVC_K_Q5_0;
+        float d = KVC_HALF(five ? b5->d : b4->d);
+        kvc_u32 bits = five ? b5->high[worker] : 0;
+        q = kvc_quants_of(kvc_load_bytes((five ? b5->q : b4->q) + at % 16), at / 16 * 4, 15, none, 0, 0, 0,
+                          five ? 16 : 8);
+        for (int i = 0; i < 8; i++)
+            p.lane[i] = d * (float)(q.value[i] + (int)((bits >> i & 1) << 4));
+        return p;
+    }
+    case KVC_K_Q3_K: {
+        KVC_GLOBAL const struct kvc_block_q3_k *b = (KVC_GLOBAL const struct kvc_block_q3_k *)row + k / 256;
+        kvc_u32 s = (e + at) / 16;
+        float d = KVC_HALF(b->d);
+        int scale = KVC_Q3_K_SCALE(*b, s);
+        q = kvc_quants_of(kvc_load_bytes(b->q + e / 128 * 32 + at), e % 128 / 32 * 2, 3, kvc_load_bytes(b->high + at),
+                          e / 32, 1, 2, 4);
+        for (int i = 0; i < 8; i++)
+            p.lane[i] = kvc_weight_scaled(d, scale, q.value[i]);
+        return p;
+    }
+    case KVC_K_Q4_K: {
+        KVC_GLOBAL const struct kvc_block_q4_k *b = (KVC_GLOBAL const struct kvc_block_q4_k *)row + k / 256;
+        float d = KVC_HALF(b->d), dmin = KVC_HALF(b->dmin);
+        int scale = KVC_Q4_K_SCALE(*b, e / 32), least = KVC_Q4_K_MIN(*b, e / 32);
+        q = kvc_quants_of(kvc_load_bytes(b->q + e / 64 * 32 + at), e / 32 % 2 * 4, 15, none, 0, 0, 0, 0);
+        for (int i = 0; i < 8; i++)
+            p.lane[i] = kvc_weight_offset(d, dmin, scale, least, q.value[i]);
+        return p;
+    }
+    case KVC_K_Q5_K: {
+        KVC_GLOBAL const struct kvc_block_q5_k *b = (KVC_GLOBAL const struct kvc_block_q5_k *)row + k / 256;
+        float d = KVC_HALF(b->d), dmin = KVC_HALF(b->dmin);
+        int scale = KVC_Q4_K_SCALE(*b, e / 32), least = KVC_Q4_K_MIN(*b, e / 32);
+        high = kvc_load_bytes(b->high + at);
+        q = kvc_quants_of(kvc_load_bytes(b->q + e / 64 * 32 + at), e / 32 % 2 * 4, 15, high, e / 32, 1, 4, 0);
+        for (int i = 0; i < 8; i++)
+            p.lane[i] = kvc_weight_offset(d, dmin, scale, least, q.value[i]);
+        return p;
+    }
+    default: {
+        KVC_GLOBAL const struct kvc_block_q6_k *b = (KVC_GLOBAL const struct kvc_block_q6_k *)row + k / 256;
+        float d = KVC_HALF(b->d);
+        int scale = b->scale[(e + at) / 16];
+        high = kvc_load_bytes(b->high + e / 128 * 32 + at);
+        q = kvc_quants_of(kvc_load_bytes(b->low + e / 128 * 64 + e % 64 + at), e % 128 / 64 * 4, 15, high,
+                          e % 128 / 32 * 2, 3, 4, 32);
+        for (int i = 0; i < 8; i++)
+            p.lane[i] = kvc_weight_scaled(d, scale, q.value[i]);
+        return p;
+    }
+    }
 }
 KVC_DEVICE struct kvc_part kvc_part_weight_tail(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u64 k, kvc_u32 worker,
                                                 kvc_u32 count) {
@@ -149,11 +291,40 @@ KVC_DEVICE struct kvc_part kvc_part_weight_tail(kvc_u32 type, KVC_GLOBAL const k
                         : 0.0f;
     return p;
 }
+/* c is a multiple of 32, as groups of Q8_0 are long. */
 KVC_DEVICE struct kvc_part kvc_part_entry(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker) {
-    struct kvc_part p;
-    for (int i = 0; i < KVC_LANES_EACH; i++)
-        p.lane[i] = kvc_entry_value(type, row, c + worker * KVC_LANES_EACH + i);
-    return p;
+    KVC_GLOBAL const kvc_u8 *group;
+    if (type == KVC_K_F32)
+        return kvc_part_floats((KVC_GLOBAL const float *)row + c, worker);
+    if (type == KVC_K_F16)
+        return kvc_part_pairs((KVC_GLOBAL const kvc_u16 *)row + c + worker * 8, true);
+    group = row + c / KVC_Q8_GROUP * (2 + KVC_Q8_GROUP);
+    return kvc_part_bytes(group + 2 + worker * 8, KVC_HALF(group));
+}
+/* Channels c to c + 3 of an entry, c a multiple of 4. */
+KVC_DEVICE float4 kvc_entry_four(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c) {
+    KVC_GLOBAL const kvc_u16 *h = (KVC_GLOBAL const kvc_u16 *)row + c;
+    KVC_GLOBAL const kvc_u8 *group;
+    float4 v;
+    float d;
+    if (type == KVC_K_F32)
+        return kvc_load_floats((KVC_GLOBAL const float *)row + c);
+    if (type == KVC_K_F16) {
+        uint2 bits = kvc_load_bytes((KVC_GLOBAL const kvc_u8 *)h);
+        v.x = kvc_half_of(bits.x & 0xffffu);
+        v.y = kvc_half_of(bits.x >> 16);
+        v.z = kvc_half_of(bits.y & 0xffffu);
+        v.w = kvc_half_of(bits.y >> 16);
+        return v;
+    }
+    group = row + c / KVC_Q8_GROUP * (2 + KVC_Q8_GROUP);
+    d = KVC_HALF(group);
+    group += 2 + c % KVC_Q8_GROUP;
+    v.x = d * (float)(kvc_i8)group[0];
+    v.y = d * (float)(kvc_i8)group[1];
+    v.z = d * (float)(kvc_i8)group[2];
+    v.w = d * (float)(kvc_i8)group[3];
+    return v;
 }
 KVC_DEVICE struct kvc_part kvc_part_entry_tail(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker,
                                                kvc_u32 count) {

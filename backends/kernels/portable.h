@@ -153,10 +153,33 @@ KVC_DEVICE struct kvc_part kvc_part_fma_tail(struct kvc_part a, struct kvc_part 
             sum.lane[i] = kvc_fma(a.lane[i], b.lane[i], sum.lane[i]);
     return sum;
 }
+/* Memory is read in vectors of 16 bytes where it lies so. */
+#if defined(__CUDACC__)
+#define KVC_ALIGNED(at, bytes) (((unsigned long long)(at) & ((bytes)-1)) == 0)
+#else
+#define KVC_ALIGNED(at, bytes) (((size_t)(at) & ((bytes)-1)) == 0)
+#endif
+KVC_DEVICE float4 kvc_load_floats(KVC_GLOBAL const float *x) {
+    float4 v;
+    if (KVC_ALIGNED(x, 16))
+        return *(KVC_GLOBAL const float4 *)x;
+    v.x = x[0];
+    v.y = x[1];
+    v.z = x[2];
+    v.w = x[3];
+    return v;
+}
 KVC_DEVICE struct kvc_part kvc_part_floats(KVC_GLOBAL const float *x, kvc_u32 worker) {
+    float4 a = kvc_load_floats(x + worker * KVC_LANES_EACH), b = kvc_load_floats(x + worker * KVC_LANES_EACH + 4);
     struct kvc_part p;
-    for (int i = 0; i < KVC_LANES_EACH; i++)
-        p.lane[i] = x[worker * KVC_LANES_EACH + i];
+    p.lane[0] = a.x;
+    p.lane[1] = a.y;
+    p.lane[2] = a.z;
+    p.lane[3] = a.w;
+    p.lane[4] = b.x;
+    p.lane[5] = b.y;
+    p.lane[6] = b.z;
+    p.lane[7] = b.w;
     return p;
 }
 KVC_DEVICE struct kvc_part kvc_part_floats_tail(KVC_GLOBAL const float *x, kvc_u32 worker, kvc_u32 count) {

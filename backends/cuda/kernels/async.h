@@ -52,14 +52,3 @@ KVC_DEVICE float kvc_team_sum(const struct kvc_part &p) {
 
 KVC_DEVICE float4 kvc_float4(const float *at) { return *(const float4 *)at; }
 
-/* Halves to floats. The device's own conversion is exact and keeps denormals; NaNs compare equal. */
-KVC_DEVICE float kvc_half_of(kvc_u32 bits) {
-#if defined(__CUDA_ARCH__)
-    float x;
-    unsigned short h = (unsigned short)bits;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h));
-    return x;
-#else
-    return kvc_f16_to_f32((kvc_u16)bits);
-#endif
-}
