@@ -46,6 +46,7 @@ enum kvc_status kvc_cache_open(struct kvc_device *device, struct kvc_arena *aren
     cache->layers = layers;
     for (uint32_t l = 0; l < layers; l++) {
         struct kvc_lists *lists = &cache->layer[l].lists;
+        cache->layer[l].before = kvc_cache_lists(cache);
         lists->kv_heads = heads[l];
         lists->format = *format;
         lists->arena = arena;
@@ -180,7 +181,7 @@ static enum kvc_status relayout(struct kvc_cache *cache, struct kvc_cache_layer 
     }
     uint32_t *fresh = malloc(extra * sizeof(uint32_t) + 1);
     uint32_t *returned = malloc(slots(old) / KVC_TILE * sizeof(uint32_t) + 1);
-    struct kvc_cache_layer made = {.count = layer->count};
+    struct kvc_cache_layer made = {.count = layer->count, .behind = layer->behind, .before = layer->before};
     enum kvc_status status = fresh && returned ? make_arrays(cache, base, heads, columns, ordered, &made, error)
                                                : kvc_fail(error, KVC_RESOURCE, "cache: no memory for a block list");
     if (status == KVC_OK && extra > 0)
@@ -290,10 +291,47 @@ enum kvc_status kvc_cache_make_order(struct kvc_cache *cache, uint32_t l, struct
     return KVC_OK;
 }
 
-void kvc_cache_evicted(struct kvc_cache *cache, uint32_t l) {
+void kvc_cache_evicted(struct kvc_cache *cache, uint32_t l, struct kvc_span to) {
     struct kvc_cache_layer *layer = &cache->layer[l];
-    cache->device->ops->download(cache->device, layer->count, (struct kvc_span){layer->lists.count, 0},
-                                 layer->lists.kv_heads * sizeof(uint32_t));
+    layer->behind = true;
+    if (!to.buffer) {
+        kvc_cache_catch_up(cache, l);
+        return;
+    }
+    to.offset += layer->before * sizeof(uint32_t);
+    cache->device->ops->copy(cache->device, to, (struct kvc_span){layer->lists.count, 0},
+                             layer->lists.kv_heads * sizeof(uint32_t));
+}
+
+void kvc_cache_catch_up(const struct kvc_cache *cache, uint32_t l) {
+    struct kvc_cache_layer *layer = &cache->layer[l];
+    if (layer->behind)
+        cache->device->ops->download(cache->device, layer->count, (struct kvc_span){layer->lists.count, 0},
+                                     layer->lists.kv_heads * sizeof(uint32_t));
+    layer->behind = false;
+}
+
+bool kvc_cache_is_behind(const struct kvc_cache *cache) {
+    for (uint32_t l = 0; l < cache->layers; l++)
+        if (cache->layer[l].behind)
+            return true;
+    return false;
+}
+
+void kvc_cache_take_counts(struct kvc_cache *cache, const uint32_t *counts) {
+    for (uint32_t l = 0; l < cache->layers; l++) {
+        struct kvc_cache_layer *layer = &cache->layer[l];
+        if (layer->behind)
+            memcpy(layer->count, counts + layer->before, layer->lists.kv_heads * sizeof *counts);
+        layer->behind = false;
+    }
+}
+
+uint32_t kvc_cache_lists(const struct kvc_cache *cache) {
+    uint32_t all = 0;
+    for (uint32_t l = 0; l < cache->layers; l++)
+        all += cache->layer[l].lists.kv_heads;
+    return all;
 }
 
 enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t l, uint32_t surplus, uint32_t spare,

@@ -8,6 +8,8 @@
 struct kvc_cache_layer {
     struct kvc_lists lists;
     uint32_t *count;  /* [lists.kv_heads], the host's copy of lists.count */
+    bool behind;      /* an eviction has made the lists shorter than count says */
+    uint32_t before;  /* lists of the layers below */
     uint32_t *blocks; /* [slots / KVC_TILE], the host's copy of lists.blocks */
     uint64_t state_bytes;
 };
@@ -44,8 +46,15 @@ enum kvc_status kvc_cache_state_create(struct kvc_cache *cache, size_t bytes, st
 void kvc_cache_state_free(struct kvc_cache *cache, size_t bytes, struct kvc_buffer *buffer);
 /* Order lists and positions, needed before the first eviction. */
 enum kvc_status kvc_cache_make_order(struct kvc_cache *cache, uint32_t layer, struct kvc_error *error);
-/* After an eviction: fetches the counts. */
-void kvc_cache_evicted(struct kvc_cache *cache, uint32_t layer);
+/* After an eviction. to.buffer NULL: fetches the counts. Otherwise they go to uint32 to[before ...], on the device, and
+ * until kvc_cache_take_counts the host's are those from before: at least as many. */
+void kvc_cache_evicted(struct kvc_cache *cache, uint32_t layer, struct kvc_span to);
+/* Fetches the counts of a layer that are behind. */
+void kvc_cache_catch_up(const struct kvc_cache *cache, uint32_t layer);
+bool kvc_cache_is_behind(const struct kvc_cache *cache);
+/* What the evictions left in `to`, on the host now. */
+void kvc_cache_take_counts(struct kvc_cache *cache, const uint32_t *counts);
+uint32_t kvc_cache_lists(const struct kvc_cache *cache); /* of all layers */
 /* Gives back blocks beyond what the entries and `surplus` more need, where a head has at least `spare` too many. */
 enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t layer, uint32_t surplus, uint32_t spare,
                                  struct kvc_error *error);

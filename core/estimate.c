@@ -208,9 +208,7 @@ static void step(struct estimate *e, uint32_t l, uint64_t steps) {
     if (!at.method)
         return;
     kept_by(e, &at, steps, kept);
-    if (thin(e, l, kept))
-        kvc_ledger_shrink(&e->ledger, l, kvc_policy_surplus(e->policy, l), 2 * KVC_TILE);
-    e->ledger.layer[l].touched = false;
+    thin(e, l, kept);
 }
 
 /* The most that lists of a kind hold up to the last of so many steps, the first of which is over. */
@@ -275,6 +273,11 @@ static void decode(struct estimate *e, uint64_t steps) {
     for (uint32_t l = 0; l < e->g->layers; l++) {
         append(e, l, 1);
         step(e, l, 1);
+    }
+    for (uint32_t l = 0; l < e->g->layers; l++) {
+        if (ledger->layer[l].touched)
+            kvc_ledger_shrink(ledger, l, kvc_policy_surplus(e->policy, l), 2 * KVC_TILE);
+        ledger->layer[l].touched = false;
         for (int whole = 0; whole < 2; whole++) {
             e->most[l][whole] = most_held(e, l, whole, steps);
             if (ledger->layer[l].lists[whole] && e->most[l][whole] < ledger->layer[l].count[whole] + steps - 1)

@@ -14,6 +14,7 @@ bool kvc_stage_acts(const struct kvc_stage *stage, uint32_t layer) {
 enum kvc_status kvc_stage_layer(struct kvc_stage *stage, uint32_t layer, struct kvc_error *error) {
     if (layer > stage->info.layer)
         return kvc_fail(error, KVC_USAGE, "policy: layer %u is asked for in layer %u", layer, stage->info.layer);
+    kvc_cache_catch_up(&stage->session->cache, layer);
     stage->layer = layer;
     stage->info.kv_heads = kvc_stage_lists(stage)->lists.kv_heads;
     stage->info.entries = kvc_cache_most(&stage->session->cache, layer);
@@ -59,7 +60,7 @@ static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_read_list
     if (status != KVC_OK)
         return status;
     device->ops->evict(device, &kvc_stage_lists(stage)->lists, kept);
-    kvc_cache_evicted(&session->cache, stage->layer);
+    kvc_cache_evicted(&session->cache, stage->layer, session->in_prompt ? none : session->counts);
     status = kvc_select_evicted(session, stage->layer, kept, error);
     if (status != KVC_OK)
         return status;
@@ -133,6 +134,7 @@ enum kvc_status kvc_stage_keep_ranks(struct kvc_stage *stage, const uint32_t *ra
     const uint32_t heads = stage->info.kv_heads;
     struct kvc_read_list kept;
     enum kvc_status status = check_keep(stage, &nothing, 1, error);
+    kvc_cache_catch_up(&stage->session->cache, stage->layer);
     for (uint32_t h = 0; h < heads && status == KVC_OK; h++)
         if (count > 0 && ranks[count - 1] >= kvc_stage_lists(stage)->count[h])
             status = kvc_fail(error, KVC_USAGE, "policy: rank %u is to be kept of a head with %u entries",
@@ -203,6 +205,56 @@ enum kvc_status kvc_stage_keep_again(struct kvc_stage *stage, struct kvc_error *
         return status;
     const struct kvc_read_list kept = {runner->kept_count.buffer, runner->kept_rank.buffer, runner->kept_stride};
     return evict(stage, &kept, error);
+}
+
+/* ---- what is kept by a plan ---- */
+
+enum kvc_status kvc_stage_plan(struct kvc_stage *stage, uint32_t head, const uint32_t *ranks, uint32_t count,
+                               struct kvc_error *error) {
+    struct kvc_session *session = stage->session;
+    struct kvc_device *device = session->runner->device;
+    struct kvc_planned *planned = &session->planned[stage->layer];
+    const size_t words = stage->info.kv_heads * sizeof(uint32_t);
+    if (head >= stage->info.kv_heads || count > stage->info.entries)
+        return kvc_fail(error, KVC_USAGE, "policy: a plan of %u ranks for head %u: at most %llu of head 0 to %u", count,
+                        head, (unsigned long long)stage->info.entries, stage->info.kv_heads - 1);
+    for (uint32_t i = 0; i < count; i++)
+        if (ranks[i] >= stage->info.entries || (i > 0 && ranks[i] <= ranks[i - 1]))
+            return kvc_fail(error, KVC_USAGE, "policy: planned ranks must ascend, up to %llu",
+                            (unsigned long long)stage->info.entries - 1);
+    planned->rank.kind = planned->count.kind = KVC_MEMORY_SCRATCH;
+    planned->stride = (uint32_t)((stage->info.entries + KVC_TILE - 1) / KVC_TILE * KVC_TILE);
+    enum kvc_status status = kvc_room_reserve(device, &planned->rank, words * planned->stride, error);
+    if (status == KVC_OK)
+        status = kvc_room_reserve(device, &planned->count, words, error);
+    if (status != KVC_OK)
+        return status;
+    device->ops->upload(device, kvc_room_at(&planned->count, head * sizeof count), &count, sizeof count);
+    if (count)
+        device->ops->upload(device, kvc_room_at(&planned->rank, (size_t)head * planned->stride * sizeof *ranks), ranks,
+                            count * sizeof *ranks);
+    return KVC_OK;
+}
+
+void kvc_stage_forget_plan(struct kvc_session *session, uint32_t layer) {
+    kvc_room_free(session->runner->device, &session->planned[layer].rank);
+    kvc_room_free(session->runner->device, &session->planned[layer].count);
+}
+
+enum kvc_status kvc_stage_keep_planned(struct kvc_stage *stage, struct kvc_error *error) {
+    struct kvc_session *session = stage->session;
+    const struct kvc_planned *planned = &session->planned[stage->layer];
+    const struct kvc_keep nothing = {.recent = INT64_MAX};
+    enum kvc_status status = check_keep(stage, &nothing, 1, error);
+    if (status == KVC_OK && (!planned->rank.buffer || stage->evicted))
+        status = kvc_fail(error, KVC_USAGE, "policy: a plan is to be kept by, but none was made for this");
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_read_list kept = {planned->count.buffer, planned->rank.buffer, planned->stride};
+    status = evict(stage, &kept, error);
+    if (session->in_prompt) /* as long as the prompt */
+        kvc_stage_forget_plan(session, stage->layer);
+    return status;
 }
 
 enum kvc_status kvc_stage_shares(struct kvc_stage *stage, const struct kvc_scores *scores, uint64_t tail,
@@ -292,19 +344,26 @@ struct kvc_stage kvc_stage_make(struct kvc_session *session, uint32_t layer) {
                               .layer = layer};
 }
 
-static enum kvc_status run_method(struct kvc_stage *standard, size_t i, stage_fn *run, bool looks_only,
-                                  struct kvc_error *error) {
+/* A stage as method i of the policy sees it. */
+static struct kvc_stage stage_of(const struct kvc_stage *standard, size_t i) {
     const struct kvc_method *method = &standard->session->policy->method[i];
     struct kvc_stage stage = *standard;
-    struct kvc_error cause = {KVC_OK, ""};
     stage.use = &stage.session->use[i];
     stage.user = method->policy->user;
     stage.info.acting = stage.use->place[stage.layer];
     stage.info.actings = stage.use->count;
     stage.info.owns_prompt = method->stages & KVC_STAGE_PROMPT;
     stage.info.owns_decode = method->stages & KVC_STAGE_DECODE;
-    stage.looks_only = looks_only;
     stage.info.entries = kvc_cache_most(&stage.session->cache, stage.layer);
+    return stage;
+}
+
+static enum kvc_status run_method(struct kvc_stage *standard, size_t i, stage_fn *run, bool looks_only,
+                                  struct kvc_error *error) {
+    const struct kvc_method *method = &standard->session->policy->method[i];
+    struct kvc_stage stage = stage_of(standard, i);
+    struct kvc_error cause = {KVC_OK, ""};
+    stage.looks_only = looks_only;
     const enum kvc_status status = run(&stage, &method->values, &cause);
     standard->chosen = stage.chosen;
     standard->chose = stage.chose;
@@ -377,4 +436,69 @@ enum kvc_status kvc_stage_run_select(struct kvc_stage *stage, struct kvc_error *
 
 enum kvc_status kvc_stage_run_decode(struct kvc_stage *stage, struct kvc_error *error) {
     return run_holder(stage, KVC_STAGE_DECODE, MEMBER(decode), false, error);
+}
+
+/* ---- before a decode step ---- */
+
+#define ARRAYS 2u /* of scores: no method's decode stage takes more */
+
+/* Room for the scores and lists of a decode stage. */
+static enum kvc_status reserve_decode(struct kvc_stage *stage, struct kvc_error *error) {
+    struct kvc_read_list kept;
+    struct kvc_scores *scores;
+    enum kvc_status status = reserve_kept(stage, &kept, error);
+    for (unsigned i = 0; i < ARRAYS && status == KVC_OK; i++)
+        status = kvc_stage_scores(stage, &scores, error);
+    stage->score_count = 0;
+    return status;
+}
+
+/* Whether the step may be the layer's first that evicts: by the method's own formulas. */
+static bool may_evict(const struct kvc_session *session, uint32_t layer, uint64_t entries) {
+    const struct kvc_method_place at =
+        kvc_policy_place(session->policy, KVC_STAGE_DECODE, layer, &session->runner->geometry, &session->cache.format);
+    const uint64_t held = session->held[layer];
+    if (session->planned[layer].nothing_goes)
+        return false;
+    if (at.method->policy->bound && entries <= at.method->policy->bound(&at.method->values, held, 0))
+        return false;
+    return kvc_policy_entries(&at, false, held, session->step) < (double)entries;
+}
+
+enum kvc_status kvc_stage_prepare(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {
+    const struct kvc_policy *policy = session->policy;
+    const struct kvc_stage standard = kvc_stage_make(session, layer);
+    enum kvc_status status = KVC_OK;
+    uint32_t places = session->select[layer].view.stride;
+    for (size_t i = 0; i < policy->count && status == KVC_OK; i++) {
+        const struct kvc_method *method = &policy->method[i];
+        const struct kvc_policy_class *class = method->policy;
+        struct kvc_stage stage = stage_of(&standard, i);
+        if (!stage.use->acts[layer])
+            continue;
+        stage.info.entries++; /* the step's */
+        stage.looks_only = true;
+        if ((method->stages & KVC_STAGE_SELECT) && !class->select) {
+            const struct kvc_select select = class->sizes(&method->values, &stage.info);
+            status = kvc_select_prepare(session, layer, &select, &places, error);
+        }
+        if (!(method->stages & KVC_STAGE_DECODE) || !class->decode)
+            continue;
+        if (status == KVC_OK)
+            status = reserve_decode(&stage, error);
+        if (status == KVC_OK && !session->cache.layer[layer].lists.order && may_evict(session, layer, stage.info.entries))
+            status = kvc_cache_make_order(&session->cache, layer, error);
+        if (status == KVC_OK && class->plan)
+            status = class->plan(&stage, &method->values, error);
+    }
+    const struct kvc_ops *ops = session->runner->device->ops;
+    if (status != KVC_OK || !ops->prepare)
+        return status;
+    const struct kvc_geometry *g = &session->runner->geometry;
+    const struct kvc_step_shape shape = {.lists = &session->cache.layer[layer].lists,
+                                         .heads = g->heads,
+                                         .head_size = g->head_size,
+                                         .places = places,
+                                         .turns = kvc_policy_turner(policy, layer) != NULL};
+    return ops->prepare(session->runner->device, &shape, error);
 }

@@ -179,6 +179,14 @@ struct kvc_select_reads {
     struct kvc_read_list *reads;
 };
 
+/* What a decode step is about to do, for kvc_ops.prepare: with one row of a session in a layer, or (lists NULL) with the
+ * `rows` rows of its batch outside of the lists. */
+struct kvc_step_shape {
+    const struct kvc_lists *lists;
+    uint32_t rows, heads, head_size, places; /* places: stride of the read lists, 0 where everything is read */
+    bool turns;                              /* keys are turned to their places */
+};
+
 struct kvc_ops {
     const char *name;
 
@@ -193,6 +201,10 @@ struct kvc_ops {
     void (*copy)(struct kvc_device *, struct kvc_span to, struct kvc_span from, size_t bytes); /* no overlap */
     void (*zero)(struct kvc_device *, struct kvc_span, size_t bytes);
     enum kvc_status (*sync)(struct kvc_device *, struct kvc_error *); /* first failure since the last sync */
+
+    /* Before a decode step: makes the scratch memory that its operations need, so that none is made within it. NULL
+     * where a backend's operations need none. */
+    enum kvc_status (*prepare)(struct kvc_device *, const struct kvc_step_shape *, struct kvc_error *);
 
     /* host [N, K] stays valid and unchanged while the weight lives (it may be a mapped file). */
     enum kvc_status (*weight_create)(struct kvc_device *, enum kvc_type, uint64_t outputs, uint64_t inputs,

@@ -273,11 +273,14 @@ static enum kvc_status step_layer(struct kvc_replay *replay, uint32_t layer, con
                                   const float *v, float *out, struct kvc_error *error) {
     struct kvc_session *session = replay->session;
     struct kvc_runner *runner = replay->runner;
+    const struct kvc_part part = {session, 0, 1, 1, KVC_ROWS_STEP};
     enum kvc_status status = KVC_OK;
     if (layer == 0) {
         status = kvc_session_begin_step(session, error);
         if (status == KVC_OK)
             status = kvc_runner_reserve(runner, 1, 1, error);
+        if (status == KVC_OK)
+            status = kvc_step_reserve_counts(runner, &part, 1, error);
         const int32_t position = (int32_t)session->tokens;
         if (status == KVC_OK)
             status = kvc_batch_fill(runner, &runner->step, NULL, &position, NULL, 1, error);
@@ -287,13 +290,14 @@ static enum kvc_status step_layer(struct kvc_replay *replay, uint32_t layer, con
     if (status == KVC_OK) {
         const struct kvc_geometry *g = &runner->geometry;
         const size_t wide = (size_t)g->heads * g->head_size, narrow = (size_t)g->kv_heads * g->head_size;
-        const struct kvc_part part = {session, 0, 1, 1, KVC_ROWS_STEP};
         put(replay, &runner->q, 0, q, 1, wide);
         put(replay, &runner->k, 0, k, 1, narrow);
         put(replay, &runner->v, 0, v, 1, narrow);
         kvc_runner_attend(runner, &runner->step, layer, 0, &part, 1);
         if (out)
             runner->device->ops->download(runner->device, out, whole(&runner->attended), wide * sizeof(float));
+        if (layer + 1 == g->layers)
+            kvc_step_take_counts(runner, &part, 1);
         status = runner->device->ops->sync(runner->device, error);
     }
     if (status == KVC_OK && session->failed)

@@ -83,7 +83,7 @@ enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_netw
     made->per_head = false;
     for (size_t i = 0; i < n; i++)
         rooms[i]->kind = KVC_MEMORY_SCRATCH;
-    made->last.kind = made->logits.kind = made->index.kind = KVC_MEMORY_SCRATCH;
+    made->last.kind = made->logits.kind = made->counts.kind = KVC_MEMORY_SCRATCH;
     made->kept_rank.kind = made->kept_count.kind = made->totals.kind = KVC_MEMORY_SCRATCH;
     for (size_t i = 0; i < sizeof made->scores / sizeof *made->scores; i++)
         made->scores[i].kind = KVC_MEMORY_SCRATCH;
@@ -115,7 +115,7 @@ void kvc_runner_close(struct kvc_runner *runner) {
     const size_t n = list_rooms(runner, rooms, widths);
     for (size_t i = 0; i < n; i++)
         kvc_room_free(runner->device, rooms[i]);
-    struct kvc_room *others[] = {&runner->last,      &runner->logits,     &runner->index,
+    struct kvc_room *others[] = {&runner->last,      &runner->logits,     &runner->counts,
                                  &runner->kept_rank, &runner->kept_count, &runner->totals};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         kvc_room_free(runner->device, others[i]);
@@ -130,6 +130,7 @@ void kvc_runner_close(struct kvc_runner *runner) {
     free(runner->segments);
     free(runner->reads);
     free(runner->host_rows);
+    free(runner->host_counts);
     free(runner);
 }
 
@@ -365,16 +366,15 @@ void kvc_runner_layer(struct kvc_runner *runner, struct kvc_batch *batch, uint32
 enum kvc_status kvc_runner_reserve_logits(struct kvc_runner *runner, uint32_t rows, struct kvc_error *error) {
     struct kvc_device *device = runner->device;
     const struct kvc_network *network = runner->network;
-    enum kvc_status status = kvc_room_reserve(device, &runner->index, rows * sizeof(uint32_t), error);
-    if (status == KVC_OK)
-        status = kvc_room_reserve(device, &runner->last, (size_t)rows * network->hidden * sizeof(float), error);
+    enum kvc_status status =
+        kvc_room_reserve(device, &runner->last, (size_t)rows * network->hidden * sizeof(float), error);
     if (status == KVC_OK)
         status = kvc_room_reserve(device, &runner->logits, (size_t)rows * network->vocab * sizeof(float), error);
     return status;
 }
 
-enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *batch, const uint32_t *index,
-                                  uint32_t count, float *logits, struct kvc_error *error) {
+enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t first, uint32_t count,
+                                  float *logits, struct kvc_error *error) {
     struct kvc_device *device = runner->device;
     const struct kvc_ops *ops = device->ops;
     const struct kvc_network *network = runner->network;
@@ -382,9 +382,8 @@ enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *b
     if (status != KVC_OK)
         return status;
     const struct kvc_span last = at(&runner->last, 0, 0), out = at(&runner->logits, 0, 0);
-    ops->upload(device, at(&runner->index, 0, 0), index, count * sizeof(uint32_t));
-    ops->gather(device, last, at(&batch->hidden, 0, 0), at(&runner->index, 0, 0), count, network->hidden);
-    ops->norm(device, last, last, network->final_norm, count, network->hidden, network->norm_eps);
+    ops->norm(device, last, at(&batch->hidden, first, network->hidden), network->final_norm, count, network->hidden,
+              network->norm_eps);
     ops->linear(device, out, last, network->head, none, count);
     ops->download(device, logits, out, (size_t)count * network->vocab * sizeof(float));
     return KVC_OK;

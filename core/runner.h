@@ -46,7 +46,7 @@ struct kvc_runner {
     const struct kvc_network *network; /* NULL: replay */
     struct kvc_geometry geometry;
     struct kvc_arena *arena[3]; /* F32, F16, Q8_0; made when first asked for */
-    struct kvc_room normed, q_raw, k_raw, q, k, v, attended, projected, gate, up, maximum, sum, last, logits, index;
+    struct kvc_room normed, q_raw, k_raw, q, k, v, attended, projected, gate, up, maximum, sum, last, logits;
     struct kvc_room k_heads, v_heads;                         /* repeated for caches with a list per query head */
     bool per_head;                                            /* some session has such a cache */
     struct kvc_room scores[6], kept_rank, kept_count, totals; /* of stages */
@@ -55,6 +55,9 @@ struct kvc_runner {
     const struct kvc_read_list **reads; /* of the parts under way */
     size_t segment_room;
     struct kvc_batch prompt, step;
+    struct kvc_room counts; /* of a decode step's sessions: uint32, lists of all layers, one session after another */
+    uint32_t *host_counts;
+    size_t count_room;
     float *host_rows; /* cosine or sine rows on their way to the device */
     size_t host_room;
 };
@@ -95,8 +98,8 @@ void kvc_runner_attend(struct kvc_runner *runner, struct kvc_batch *batch, uint3
 /* Only the rows `index` [rows] of the batch's hidden states go on. */
 enum kvc_status kvc_runner_cut(struct kvc_runner *runner, struct kvc_batch *batch, const uint32_t *index, uint32_t rows,
                                struct kvc_error *error);
-/* Logits of `count` rows of the batch, index [count] ascending, to the host. At most KVC_LOGIT_ROWS at a time. */
-enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *batch, const uint32_t *index,
-                                  uint32_t count, float *logits, struct kvc_error *error);
+/* Logits of the batch's rows first .. first+count-1, to the host. At most KVC_LOGIT_ROWS at a time. */
+enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t first, uint32_t count,
+                                  float *logits, struct kvc_error *error);
 
 #endif

@@ -73,6 +73,7 @@ static enum kvc_status thin_view(struct kvc_session *session, uint32_t layer, co
         free(ranks);
         return kvc_fail(error, KVC_RESOURCE, "select: no memory for a view of %u entries", select->view.stride);
     }
+    kvc_cache_catch_up(&session->cache, layer);
     for (uint32_t h = 0; h < heads; h++) {
         const uint32_t stays = session->cache.layer[layer].count[h];
         const struct kvc_span at = {select->view.rank, (size_t)h * select->view.stride * word};
@@ -145,52 +146,48 @@ static uint32_t places(const struct kvc_session *session, uint32_t layer, uint32
     return select->view.rank ? select->view_count[h] : session->cache.layer[layer].count[h];
 }
 
-/* Pages of the size asked for, over all places as they are now. */
-static enum kvc_status update_pages(struct kvc_session *session, uint32_t layer, uint32_t page, bool low, uint32_t most,
-                                    struct kvc_error *error) {
+/* Room for pages of `page` places, of `most` places in all. */
+static enum kvc_status reserve_pages(struct kvc_session *session, uint32_t layer, uint32_t page, bool low,
+                                     uint32_t most, struct kvc_error *error) {
     struct kvc_select_layer *select = &session->select[layer];
     struct kvc_cache *cache = &session->cache;
-    const struct kvc_lists *lists = &cache->layer[layer].lists;
     const uint32_t count = most / page + (most % page > 0);
-    if (select->pages.page != page || select->pages.stride < count || (low && !select->pages.low)) {
-        const enum kvc_type type = cache->format.type == KVC_F16 ? KVC_F16 : KVC_F32;
-        const uint32_t stride = ((count + count / 64) / 64 + 1) * 64; /* growing fills all of them anew */
-        const size_t value = type == KVC_F16 ? 2 : 4;
-        free_pages(session, select);
-        select->page_bytes = (size_t)lists->kv_heads * stride * cache->format.head_size * value;
-        enum kvc_status status = kvc_cache_state_create(cache, select->page_bytes, &select->pages.high, error);
-        if (status == KVC_OK && low)
-            status = kvc_cache_state_create(cache, select->page_bytes, &select->pages.low, error);
-        if (status != KVC_OK)
-            return status;
-        select->pages.page = page;
-        select->pages.stride = stride;
-        select->pages.type = type;
-    }
-    const uint32_t rows = select->pages_right ? select->fresh : UINT32_MAX;
-    if (rows)
-        device_of(session)->ops->pages_update(device_of(session), lists, select->view.rank ? &select->view : NULL,
-                                              &select->pages, rows);
-    select->pages_right = true;
+    if (select->pages.page == page && select->pages.stride >= count && (!low || select->pages.low))
+        return KVC_OK;
+    const enum kvc_type type = cache->format.type == KVC_F16 ? KVC_F16 : KVC_F32;
+    const uint32_t stride = ((count + count / 64) / 64 + 1) * 64; /* growing fills all of them anew */
+    const size_t value = type == KVC_F16 ? 2 : 4;
+    free_pages(session, select);
+    select->page_bytes = (size_t)cache->layer[layer].lists.kv_heads * stride * cache->format.head_size * value;
+    enum kvc_status status = kvc_cache_state_create(cache, select->page_bytes, &select->pages.high, error);
+    if (status == KVC_OK && low)
+        status = kvc_cache_state_create(cache, select->page_bytes, &select->pages.low, error);
+    if (status != KVC_OK)
+        return status;
+    select->pages.page = page;
+    select->pages.stride = stride;
+    select->pages.type = type;
     return KVC_OK;
 }
 
-static enum kvc_status update_sums(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {
+/* Pages over all places as they are now. */
+static void update_pages(struct kvc_session *session, uint32_t layer) {
     struct kvc_select_layer *select = &session->select[layer];
-    if (!select->sums) {
-        const enum kvc_status status =
-            kvc_cache_state_create(&session->cache, sum_bytes(session, layer), &select->sums, error);
-        if (status != KVC_OK)
-            return status;
-        select->sums_right = false;
-    }
+    const uint32_t rows = select->pages_right ? select->fresh : UINT32_MAX;
+    if (rows)
+        device_of(session)->ops->pages_update(device_of(session), &session->cache.layer[layer].lists,
+                                              select->view.rank ? &select->view : NULL, &select->pages, rows);
+    select->pages_right = true;
+}
+
+static void update_sums(struct kvc_session *session, uint32_t layer) {
+    struct kvc_select_layer *select = &session->select[layer];
     const uint32_t rows = select->sums_right ? select->fresh : UINT32_MAX;
     if (rows)
         device_of(session)->ops->value_sums(device_of(session), &session->cache.layer[layer].lists,
                                             select->view.rank ? &select->view : NULL,
                                             (struct kvc_span){select->sums, 0}, rows);
     select->sums_right = true;
-    return KVC_OK;
 }
 
 /* ---- choosing ---- */
@@ -208,12 +205,37 @@ static enum kvc_status check(const struct kvc_stage *stage, const struct kvc_sel
     return KVC_OK;
 }
 
-static enum kvc_status reserve(struct kvc_session *session, uint32_t heads, uint32_t stride, bool weights,
-                               struct kvc_error *error) {
+static bool by_page(const struct kvc_select *select) {
+    return select->kind == KVC_SELECT_PAGE_CHANNELS || select->kind == KVC_SELECT_PAGE_BOUND;
+}
+
+static uint32_t most_places(const struct kvc_session *session, uint32_t layer) {
+    uint32_t most = 0;
+    for (uint32_t h = 0; h < session->cache.layer[layer].lists.kv_heads; h++) {
+        const uint32_t n = places(session, layer, h);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+/* Scores, lists and pages for choosing among `most` places. */
+static enum kvc_status reserve(struct kvc_session *session, uint32_t layer, const struct kvc_select *select,
+                               uint32_t most, struct kvc_error *error) {
     struct kvc_device *device = device_of(session);
-    const uint32_t H = session->runner->geometry.heads;
+    struct kvc_select_layer *kept = &session->select[layer];
+    const uint32_t H = session->runner->geometry.heads, heads = session->cache.layer[layer].lists.kv_heads;
+    const uint32_t stride = (most + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
     const size_t row = (size_t)stride * sizeof(float);
-    enum kvc_status status = kvc_room_reserve(device, &session->select_scores, heads * row, error);
+    const bool weights = select->mean_value;
+    enum kvc_status status = KVC_OK;
+    if (by_page(select) || (select->kind == KVC_SELECT_CHANNELS && select->page))
+        status = reserve_pages(session, layer, by_page(select) ? select->page : 1, by_page(select), most, error);
+    if (status == KVC_OK && weights && !kept->sums) {
+        status = kvc_cache_state_create(&session->cache, sum_bytes(session, layer), &kept->sums, error);
+        kept->sums_right = false;
+    }
+    if (status == KVC_OK)
+        status = kvc_room_reserve(device, &session->select_scores, heads * row, error);
     if (status == KVC_OK)
         status = kvc_room_reserve(device, &session->read_rank, heads * row, error);
     if (status == KVC_OK)
@@ -223,6 +245,15 @@ static enum kvc_status reserve(struct kvc_session *session, uint32_t heads, uint
     if (status == KVC_OK && weights)
         status = kvc_room_reserve(device, &session->alpha, H * sizeof(float), error);
     return status;
+}
+
+enum kvc_status kvc_select_prepare(struct kvc_session *session, uint32_t layer, const struct kvc_select *select,
+                                   uint32_t *stride, struct kvc_error *error) {
+    const uint32_t most = most_places(session, layer) + 1;
+    if (most <= select->budget || (by_page(select) && !select->page)) /* reads all; or will be refused */
+        return KVC_OK;
+    *stride = (most + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
+    return reserve(session, layer, select, most, error);
 }
 
 static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *select, uint32_t most,
@@ -235,19 +266,15 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
     const struct kvc_read_list *view = layer->view.rank ? &layer->view : NULL;
     const struct kvc_lists *lists = &kvc_stage_lists(stage)->lists;
     const struct kvc_network *network = session->runner->network;
-    const bool bound = select->kind == KVC_SELECT_PAGE_BOUND, channels = select->kind == KVC_SELECT_CHANNELS;
-    const bool by_page = bound || select->kind == KVC_SELECT_PAGE_CHANNELS;
-    const bool paged = by_page || (channels && select->page);
+    const bool paged = by_page(select) || (select->kind == KVC_SELECT_CHANNELS && select->page);
     const uint32_t stride = (most + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
-    enum kvc_status status = KVC_OK;
-    if (paged)
-        status = update_pages(session, stage->layer, by_page ? select->page : 1, by_page, most, error);
-    if (status == KVC_OK && select->mean_value)
-        status = update_sums(session, stage->layer, error);
-    if (status == KVC_OK)
-        status = reserve(session, lists->kv_heads, stride, select->mean_value, error);
+    const enum kvc_status status = reserve(session, stage->layer, select, most, error);
     if (status != KVC_OK)
         return status;
+    if (paged)
+        update_pages(session, stage->layer);
+    if (select->mean_value)
+        update_sums(session, stage->layer);
     layer->fresh = 0;
     layer->pages_right = layer->pages_right && paged;
     layer->sums_right = layer->sums_right && select->mean_value;
@@ -271,8 +298,8 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
                                           .bytes_read = &session->select_bytes}; /* it is told at the next sync */
     const struct kvc_select_reads reads = {.lists = lists,
                                            .view = view,
-                                           .pages = by_page ? job.pages : NULL,
-                                           .whole = bound,
+                                           .pages = by_page(select) ? job.pages : NULL,
+                                           .whole = select->kind == KVC_SELECT_PAGE_BOUND,
                                            .heads = stage->info.heads,
                                            .budget = select->budget,
                                            .top = select->top,
@@ -301,11 +328,7 @@ enum kvc_status kvc_stage_select(struct kvc_stage *stage, const struct kvc_selec
     const enum kvc_status status = check(stage, select, error);
     if (status != KVC_OK)
         return status;
-    uint32_t most = 0;
-    for (uint32_t h = 0; h < stage->info.kv_heads; h++) {
-        const uint32_t n = places(session, stage->layer, h);
-        most = n > most ? n : most;
-    }
+    const uint32_t most = most_places(session, stage->layer);
     if (most > select->budget)
         return choose(stage, select, most, error);
     stage->chosen = layer->view.rank ? &layer->view : NULL;

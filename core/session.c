@@ -43,14 +43,16 @@ static enum kvc_status open_layers(struct kvc_session *session, struct kvc_arena
     session->after = calloc(g->layers, sizeof *session->after);
     session->touched = calloc(g->layers, sizeof *session->touched);
     session->select = calloc(g->layers, sizeof *session->select);
+    session->planned = calloc(g->layers, sizeof *session->planned);
     if (session->record_reads)
         session->recorded = calloc((size_t)g->layers * g->heads, sizeof *session->recorded);
     enum kvc_status status = KVC_OK;
     if (!heads || !session->held || !session->after || !session->touched || !session->select ||
-        (session->record_reads && !session->recorded))
+        !session->planned || (session->record_reads && !session->recorded))
         status = kvc_fail(error, KVC_RESOURCE, "session: no memory for %u layers", g->layers);
     for (uint32_t l = 0; l < g->layers && status == KVC_OK; l++) {
         heads[l] = kvc_policy_heads(session->policy, l, g);
+        session->planned[l].nothing_goes = kvc_policy_whole(session->policy, l, g, format) == heads[l];
         if (heads[l] != g->kv_heads)
             session->runner->per_head = true;
     }
@@ -135,6 +137,8 @@ void kvc_session_close(struct kvc_session *session) {
     if (session->cache.device) {
         (void)device->ops->sync(device, NULL); /* what the device counts goes into the session */
         kvc_select_close(session);
+        for (uint32_t l = 0; session->planned && l < session->cache.layers; l++)
+            kvc_stage_forget_plan(session, l);
         kvc_cache_close(&session->cache);
     }
     if (session->policy)
@@ -149,6 +153,7 @@ void kvc_session_close(struct kvc_session *session) {
     free(session->after);
     free(session->touched);
     free(session->select);
+    free(session->planned);
     free(session);
 }
 
@@ -176,13 +181,10 @@ enum kvc_status kvc_session_check_tokens(const struct kvc_network *network, cons
 /* Gives the logits of rows of a pass to the caller, who knows them as rows of the turn: `first` is the pass's first. */
 static enum kvc_status report_rows(struct kvc_runner *runner, uint32_t first, uint32_t row, uint32_t rows,
                                    const struct kvc_prompt_options *options, float *logits, struct kvc_error *error) {
-    uint32_t index[KVC_LOGIT_ROWS];
     const uint32_t vocab = runner->network->vocab;
     for (uint32_t from = row; from < row + rows; from += KVC_LOGIT_ROWS) {
         const uint32_t count = row + rows - from < KVC_LOGIT_ROWS ? row + rows - from : KVC_LOGIT_ROWS;
-        for (uint32_t i = 0; i < count; i++)
-            index[i] = from + i;
-        enum kvc_status status = kvc_runner_logits(runner, &runner->prompt, index, count, logits, error);
+        enum kvc_status status = kvc_runner_logits(runner, &runner->prompt, from, count, logits, error);
         if (status == KVC_OK)
             status = runner->device->ops->sync(runner->device, error);
         if (status != KVC_OK)
@@ -304,10 +306,8 @@ static enum kvc_status run_prompt(struct kvc_session *session, const int32_t *to
     const uint32_t step = session->chunking.chunk && session->chunking.chunk < count ? session->chunking.chunk : count;
     for (uint32_t from = 0; from < count && status == KVC_OK; from += step)
         status = run_pass(&prompt, &by, from, count - from < step ? count - from : step, error);
-    if (status == KVC_OK && logits) {
-        const uint32_t last = session->chunk_rows - 1;
-        status = kvc_runner_logits(runner, &runner->prompt, &last, 1, logits, error);
-    }
+    if (status == KVC_OK && logits)
+        status = kvc_runner_logits(runner, &runner->prompt, session->chunk_rows - 1, 1, logits, error);
     if (status == KVC_OK)
         status = device->ops->sync(device, error);
     free(prompt.row_logits);
@@ -383,9 +383,10 @@ enum kvc_status kvc_session_positions(const struct kvc_session *session, uint32_
                         layer, kv_head, cache->layers - 1,
                         kvc_session_heads(session, layer < cache->layers ? layer : 0) - 1);
     const struct kvc_lists *lists = &cache->layer[layer].lists;
+    kvc_cache_catch_up(cache, layer);
     *count = cache->layer[layer].count[kv_head];
     const size_t some = *count < room ? *count : room;
-    if (!lists->order) {
+    if (!lists->order || some == 0) {
         for (size_t i = 0; i < some; i++)
             positions[i] = (int32_t)i;
         return KVC_OK;

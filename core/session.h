@@ -36,6 +36,13 @@ struct kvc_places {
     uint64_t ranks;
 };
 
+/* Ranks that a step of a layer will keep, as its policy said before it. */
+struct kvc_planned {
+    struct kvc_room rank, count;
+    uint32_t stride;
+    bool nothing_goes; /* every list of the layer keeps all */
+};
+
 struct kvc_session {
     struct kvc_engine *engine;
     struct kvc_runner *runner;
@@ -78,7 +85,9 @@ struct kvc_session {
     uint32_t pseudo_offset;
     int32_t *pseudo_tokens;
     bool *touched; /* [layers]: evicted from since its blocks were last looked at */
+    struct kvc_span counts; /* of runner->counts: where a decode step's evictions leave the counts of the lists */
 
+    struct kvc_planned *planned; /* [layers] */
     struct kvc_places places;
 
     /* decode steps (select.c) */
@@ -157,6 +166,11 @@ void kvc_session_attended(struct kvc_session *session, const struct kvc_batch *b
 enum kvc_status kvc_session_begin_step(struct kvc_session *session, struct kvc_error *error);
 void kvc_session_cancel_step(struct kvc_session *session);
 void kvc_session_end_step(struct kvc_session *session);
+/* Room for the counts that the evictions of a step leave; and at its end, when the host waits: fetches those of the
+ * parts' sessions at once and gives back blocks that are not needed any more. */
+enum kvc_status kvc_step_reserve_counts(struct kvc_runner *runner, const struct kvc_part *parts, size_t part_count,
+                                        struct kvc_error *error);
+void kvc_step_take_counts(struct kvc_runner *runner, const struct kvc_part *parts, size_t part_count);
 
 /* ---- what select methods keep (select.c) ---- */
 
@@ -169,6 +183,10 @@ void kvc_select_drop_view(struct kvc_session *session, uint32_t layer);
 /* One entry more in every head of the layer: it joins the view. */
 enum kvc_status kvc_select_reserve(struct kvc_session *session, uint32_t layer, struct kvc_error *error);
 void kvc_select_appended(struct kvc_session *session, uint32_t layer);
+/* Before a step that will choose so: whatever it needs to. stride: that of what it is about to read, where it
+ * will not read everything. */
+enum kvc_status kvc_select_prepare(struct kvc_session *session, uint32_t layer, const struct kvc_select *select,
+                                   uint32_t *stride, struct kvc_error *error);
 /* Remembers what the step read of the layer: the reads, or all it holds (NULL). */
 enum kvc_status kvc_select_record(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *reads,
                                   struct kvc_error *error);
@@ -227,6 +245,10 @@ enum kvc_status kvc_stage_run_chunk(struct kvc_stage *stage, struct kvc_error *e
 enum kvc_status kvc_stage_run_prompt(struct kvc_stage *stage, struct kvc_error *error);
 enum kvc_status kvc_stage_run_select(struct kvc_stage *stage, struct kvc_error *error);
 enum kvc_status kvc_stage_run_decode(struct kvc_stage *stage, struct kvc_error *error);
+/* Before a decode step, when room may still be made: for what the select and decode stages of a layer will ask for,
+ * where that can be known; and the policy's plan. */
+enum kvc_status kvc_stage_prepare(struct kvc_session *session, uint32_t layer, struct kvc_error *error);
+void kvc_stage_forget_plan(struct kvc_session *session, uint32_t layer);
 /* The rows of kvc_weight_rows of the stage's newest `count` queries. */
 struct kvc_weight_rows kvc_stage_rows(const struct kvc_stage *stage, uint32_t count);
 struct kvc_cache_layer *kvc_stage_lists(const struct kvc_stage *stage);

@@ -21,8 +21,11 @@ enum kvc_status kvc_session_begin_step(struct kvc_session *session, struct kvc_e
         if (status != KVC_OK)
             return status;
     }
-    const enum kvc_status status = kvc_places_reserve(session, 1, error);
-    session->step += status == KVC_OK;
+    session->step++;
+    enum kvc_status status = kvc_places_reserve(session, 1, error);
+    for (uint32_t l = 0; l < session->cache.layers && status == KVC_OK; l++)
+        status = kvc_stage_prepare(session, l, error);
+    session->step -= status != KVC_OK;
     return status;
 }
 
@@ -78,15 +81,63 @@ void kvc_session_attended(struct kvc_session *session, const struct kvc_batch *b
         status = kvc_select_record(session, layer, reads, &session->failure);
     if (status == KVC_OK)
         status = decode_stage(session, batch, layer, part->row, batch_row, reads);
+    session->failed = status != KVC_OK;
+}
+
+enum kvc_status kvc_step_reserve_counts(struct kvc_runner *runner, const struct kvc_part *parts, size_t part_count,
+                                        struct kvc_error *error) {
+    size_t all = 0;
+    for (size_t i = 0; i < part_count; i++)
+        all += kvc_cache_lists(&parts[i].session->cache);
+    if (all > runner->count_room) {
+        free(runner->host_counts);
+        runner->host_counts = malloc(all * sizeof *runner->host_counts);
+        runner->count_room = runner->host_counts ? all : 0;
+        if (!runner->host_counts)
+            return kvc_fail(error, KVC_RESOURCE, "decode: no memory for the counts of %zu lists", all);
+    }
+    const enum kvc_status status =
+        kvc_room_reserve(runner->device, &runner->counts, all * sizeof *runner->host_counts, error);
+    all = 0;
+    for (size_t i = 0; i < part_count && status == KVC_OK; i++) {
+        parts[i].session->counts = kvc_room_at(&runner->counts, all * sizeof *runner->host_counts);
+        all += kvc_cache_lists(&parts[i].session->cache);
+    }
+    return status;
+}
+
+/* Gives back blocks that a step's evictions left without entries. */
+static void shrink(struct kvc_session *session) {
+    struct kvc_device *device = session->runner->device;
     const uint64_t before = session->cache.cache_bytes;
-    if (status == KVC_OK && session->touched[layer]) {
-        session->touched[layer] = false;
-        status = kvc_cache_shrink(&session->cache, layer, kvc_policy_surplus(session->policy, layer), 2 * KVC_TILE,
-                                  &session->failure);
+    enum kvc_status status = KVC_OK;
+    for (uint32_t l = 0; l < session->cache.layers && status == KVC_OK; l++) {
+        if (session->touched[l])
+            status = kvc_cache_shrink(&session->cache, l, kvc_policy_surplus(session->policy, l), 2 * KVC_TILE,
+                                      &session->failure);
+        session->touched[l] = false;
     }
     if (session->cache.cache_bytes < before)
         device->ops->arena_trim(device, session->cache.arena);
     session->failed = status != KVC_OK;
+}
+
+void kvc_step_take_counts(struct kvc_runner *runner, const struct kvc_part *parts, size_t part_count) {
+    size_t all = 0;
+    bool behind = false;
+    for (size_t i = 0; i < part_count; i++) {
+        all += kvc_cache_lists(&parts[i].session->cache);
+        behind = behind || kvc_cache_is_behind(&parts[i].session->cache);
+    }
+    if (behind)
+        runner->device->ops->download(runner->device, runner->host_counts, kvc_room_at(&runner->counts, 0),
+                                      all * sizeof *runner->host_counts);
+    for (size_t i = 0; i < part_count; i++) {
+        struct kvc_session *session = parts[i].session;
+        kvc_cache_take_counts(&session->cache, runner->host_counts + session->counts.offset / sizeof(uint32_t));
+        if (!session->failed)
+            shrink(session);
+    }
 }
 
 static enum kvc_status fail_all(enum kvc_status *statuses, size_t count, enum kvc_status status) {
@@ -109,6 +160,11 @@ static enum kvc_status prepare_step(struct kvc_runner *runner, const struct step
     enum kvc_status status = kvc_runner_reserve(runner, step->count, step->count, error);
     if (status == KVC_OK && logits)
         status = kvc_runner_reserve_logits(runner, step->count < KVC_LOGIT_ROWS ? step->count : KVC_LOGIT_ROWS, error);
+    const struct kvc_step_shape shape = {.rows = step->count};
+    if (status == KVC_OK && runner->device->ops->prepare)
+        status = runner->device->ops->prepare(runner->device, &shape, error);
+    if (status == KVC_OK)
+        status = kvc_step_reserve_counts(runner, step->parts, step->count, error);
     if (status == KVC_OK)
         status = kvc_batch_fill(runner, &runner->step, step->tokens, step->positions, step->long_factors, step->count,
                                 error);
@@ -118,23 +174,18 @@ static enum kvc_status prepare_step(struct kvc_runner *runner, const struct step
 /* Logits of the rows whose sessions have not failed, each into its place, as many neighbours at once as may be. */
 static enum kvc_status step_logits(struct kvc_runner *runner, const struct step *step, float *logits,
                                    struct kvc_error *error) {
-    uint32_t index[KVC_LOGIT_ROWS];
     for (uint32_t from = 0; from < step->count;) {
         const uint32_t row = step->rows[from];
         uint32_t count = 0;
-        for (; from < step->count && count < KVC_LOGIT_ROWS; count++, from++) {
-            if (step->parts[from].session->failed || step->rows[from] != row + count)
-                break;
-            index[count] = from;
-        }
-        if (count == 0) { /* a failed one */
-            from++;
-            continue;
-        }
-        const enum kvc_status status = kvc_runner_logits(runner, &runner->step, index, count,
-                                                         logits + (size_t)row * runner->network->vocab, error);
+        while (from + count < step->count && count < KVC_LOGIT_ROWS && !step->parts[from + count].session->failed &&
+               step->rows[from + count] == row + count)
+            count++;
+        const enum kvc_status status = count ? kvc_runner_logits(runner, &runner->step, from, count,
+                                                                 logits + (size_t)row * runner->network->vocab, error)
+                                             : KVC_OK;
         if (status != KVC_OK)
             return status;
+        from += count ? count : 1; /* 1: one that failed */
     }
     return KVC_OK;
 }
@@ -148,6 +199,7 @@ static enum kvc_status run_step(struct kvc_runner *runner, const struct step *st
     for (uint32_t l = 0; l < runner->network->layers; l++)
         kvc_runner_layer(runner, batch, l, 0, step->count, step->parts, step->count);
     const enum kvc_status status = logits ? step_logits(runner, step, logits, error) : KVC_OK;
+    kvc_step_take_counts(runner, step->parts, step->count);
     return status == KVC_OK ? device->ops->sync(device, error) : status;
 }
 

@@ -307,7 +307,7 @@ struct kvc_stage_info {
     uint64_t after;    /* entries of the fullest head after the prompt stage; 0 before */
     uint64_t now;      /* tokens seen, this step's included; in a chunk: those of the chunk too */
     uint64_t step;     /* decode steps since the last prompt, this one included; 0 in the prompt stage */
-    uint64_t entries;  /* of the fullest head, now */
+    uint64_t entries;  /* of the fullest head, now; at most, where a decode stage has evicted */
     uint64_t expected; /* tokens the caller asked for; 0: unknown */
     uint64_t seed;
     bool last_chunk;               /* chunk stage: the prompt ends here */
@@ -417,6 +417,11 @@ enum kvc_status kvc_stage_keep_positions(struct kvc_stage *stage, const int32_t 
 /* What the last kept of this stage function was, head by head, in the layer it has turned to, whose heads hold as many
  * entries as those did. */
 enum kvc_status kvc_stage_keep_again(struct kvc_stage *stage, struct kvc_error *error);
+/* Ranks that a head will keep, ascending, for kvc_stage_keep_planned. Of all heads, from the class's plan (of a step that
+ * keeps by it) or from its prompt stage. */
+enum kvc_status kvc_stage_plan(struct kvc_stage *stage, uint32_t head, const uint32_t *ranks, uint32_t count,
+                               struct kvc_error *error);
+enum kvc_status kvc_stage_keep_planned(struct kvc_stage *stage, struct kvc_error *error);
 /* How the `slots` highest scores over all heads (those of the last `tail` entries left out) fall to them: shares
  * [kv_heads], to the host. */
 enum kvc_status kvc_stage_shares(struct kvc_stage *stage, const struct kvc_scores *scores, uint64_t tail,
@@ -527,6 +532,9 @@ struct kvc_policy_class {
     enum kvc_status (*propagate)(struct kvc_stage *, const struct kvc_values *, struct kvc_error *);
     enum kvc_status (*select)(struct kvc_stage *, const struct kvc_values *, struct kvc_error *);
     enum kvc_status (*decode)(struct kvc_stage *, const struct kvc_values *, struct kvc_error *);
+    /* Before each decode step, where the host alone can say what `decode` will keep: the info's entries count the one to
+     * come, there are no queries. So nothing need go to the device within the step. NULL: no plan. */
+    enum kvc_status (*plan)(struct kvc_stage *, const struct kvc_values *, struct kvc_error *);
 };
 
 /* The class must outlive the engine. A name that is taken is KVC_USAGE. */

@@ -72,11 +72,16 @@ static enum kvc_status check_model(const struct kvc_values *values, const struct
     return KVC_OK;
 }
 
-/* Where the next thinning of each list begins: [layers, H], 0: at the sinks. */
+/* Where the next thinning of a list begins, 0: at the sinks; and where the one after the planned step does. */
+struct cursor {
+    uint64_t now, then;
+};
+
+/* Of every list: [layers, H]. */
 static enum kvc_status open_state(const struct kvc_values *values, const struct kvc_geometry *geometry, void **state,
                                   struct kvc_error *error) {
     (void)values;
-    *state = calloc((size_t)geometry->layers * geometry->heads, sizeof(uint64_t));
+    *state = calloc((size_t)geometry->layers * geometry->heads, sizeof(struct cursor));
     return *state ? KVC_OK
                   : kvc_fail(error, KVC_RESOURCE, "policy lacache: no memory for %u cursors",
                              geometry->layers * geometry->heads);
@@ -141,51 +146,53 @@ static double entries(const struct kvc_values *values, const struct kvc_place *p
     return (double)n;
 }
 
-/* The rule for one head whose n entries are too many: those that stay score 1, the others 0. */
-static enum kvc_status keep_head(struct kvc_stage *stage, const struct ladder *ladder, uint64_t most, uint32_t head,
-                                 uint64_t n, uint64_t *cursor, struct kvc_scores *scores, struct kvc_keep *keep,
-                                 struct kvc_error *error) {
-    uint32_t *list = malloc(n * sizeof *list);
-    float *marks = calloc(n, sizeof *marks);
-    enum kvc_status status = KVC_OK;
-    if (!list || !marks)
-        status = kvc_fail(error, KVC_RESOURCE, "no memory for %llu ranks", (unsigned long long)n);
-    if (status == KVC_OK) {
-        const uint64_t left = compact(ladder, most, kvc_stage_info(stage)->acting, n, cursor, list);
-        for (uint64_t i = 0; i < left; i++)
-            marks[list[i]] = 1.0f;
-        *keep = (struct kvc_keep){.top = left, .recent = INT64_MAX, .scores = scores};
-        status = kvc_stage_write_scores(stage, scores, head, marks, n, error);
+static uint64_t most_of(const struct kvc_stage_info *info, const struct kvc_values *values,
+                        const struct ladder *ladder) {
+    return kvc_budget(values, info->held, least_budget(ladder) - 1) + ladder->gone / 2;
+}
+
+/* What stays of each list, which in a decode step gets one entry more: known before the step. */
+static enum kvc_status plan(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const struct ladder ladder = make_ladder(values, info->actings);
+    const uint64_t most = most_of(info, values, &ladder);
+    struct cursor *cursor = (struct cursor *)kvc_stage_state(stage) + (size_t)info->layer * info->heads;
+    if (info->entries <= most)
+        return KVC_OK;
+    uint32_t *list = malloc(info->entries * sizeof *list);
+    enum kvc_status status =
+        list ? KVC_OK : kvc_fail(error, KVC_RESOURCE, "no memory for %llu ranks", (unsigned long long)info->entries);
+    for (uint32_t h = 0; h < info->kv_heads && status == KVC_OK; h++) {
+        size_t held;
+        status = kvc_stage_read_positions(stage, h, NULL, 0, &held, error);
+        uint64_t n = held + (info->step > 0);
+        cursor[h].then = cursor[h].now < ladder.sinks ? ladder.sinks : cursor[h].now;
+        if (n > most)
+            n = compact(&ladder, most, info->acting, n, &cursor[h].then, list);
+        else
+            for (uint32_t r = 0; r < n; r++)
+                list[r] = r;
+        if (status == KVC_OK)
+            status = kvc_stage_plan(stage, h, list, (uint32_t)n, error);
     }
     free(list);
-    free(marks);
     return status;
 }
 
-static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status decode(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const struct ladder ladder = make_ladder(values, info->actings);
-    const uint64_t most = kvc_budget(values, info->held, least_budget(&ladder) - 1) + ladder.gone / 2;
-    if (info->entries <= most)
+    struct cursor *cursor = (struct cursor *)kvc_stage_state(stage) + (size_t)info->layer * info->heads;
+    if (info->entries <= most_of(info, values, &ladder))
         return KVC_OK;
-    uint64_t *cursor = (uint64_t *)kvc_stage_state(stage) + (size_t)info->layer * info->heads;
-    struct kvc_keep *keep = calloc(info->kv_heads, sizeof *keep);
-    struct kvc_scores *scores;
-    enum kvc_status status = keep ? kvc_stage_scores(stage, &scores, error)
-                                  : kvc_fail(error, KVC_RESOURCE, "no memory for %u heads", info->kv_heads);
-    for (uint32_t h = 0; h < info->kv_heads && status == KVC_OK; h++) {
-        size_t n;
-        status = kvc_stage_read_positions(stage, h, NULL, 0, &n, error);
-        keep[h] = (struct kvc_keep){.limit = UINT64_MAX, .recent = INT64_MAX, .scores = scores};
-        if (cursor[h] < ladder.sinks)
-            cursor[h] = ladder.sinks;
-        if (status == KVC_OK && n > most)
-            status = keep_head(stage, &ladder, most, h, n, &cursor[h], scores, &keep[h], error);
-    }
-    if (status == KVC_OK)
-        status = kvc_stage_keep_heads(stage, keep, error);
-    free(keep);
-    return status;
+    for (uint32_t h = 0; h < info->kv_heads; h++)
+        cursor[h].now = cursor[h].then;
+    return kvc_stage_keep_planned(stage, error);
+}
+
+static enum kvc_status evict_prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const enum kvc_status status = plan(stage, values, error);
+    return status == KVC_OK ? decode(stage, values, error) : status;
 }
 
 const struct kvc_policy_class kvc_policy_lacache = {
@@ -222,5 +229,6 @@ const struct kvc_policy_class kvc_policy_lacache = {
     .turns = kvc_positions_in_cache,
     .bound = bound,
     .entries = entries,
-    .prompt = evict,
-    .decode = evict};
+    .prompt = evict_prompt,
+    .plan = plan,
+    .decode = decode};

@@ -17,3 +17,7 @@ tests_test_no_memory_LDFLAGS = $(AM_LDFLAGS) -static -Wl,--wrap=malloc,--wrap=ca
 check_PROGRAMS += tests/test_measure
 tests_test_measure_SOURCES = tests/test_measure.c
 tests_test_measure_LDADD = $(KVC_TEST_LIBS)
+
+check_PROGRAMS += tests/test_step
+tests_test_step_SOURCES = tests/test_step.c
+tests_test_step_LDADD = $(KVC_TEST_LIBS)

@@ -5,8 +5,8 @@
 /* The device's notes to the host: 32-bit words, read and cleared by the next sync. */
 #define KVC_NOTE_FAILURE 0u /* one of KVC_FAILED_*, with two numbers behind it */
 #define KVC_NOTE_SATURATED 3u
-#define KVC_NOTE_READ 8u /* from here on: entries read, one word for each launch of attention that is counted */
-#define KVC_NOTES 4096u
+#define KVC_NOTE_READ 8u /* from here on: entries read, one word for each list or launch of attention that is counted */
+#define KVC_NOTES 65536u
 
 #define KVC_FAILED_APPEND 1u   /* no free slot: head, slots */
 #define KVC_FAILED_EVICT 2u    /* no order: head, 0 */

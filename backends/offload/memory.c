@@ -39,10 +39,10 @@ static enum kvc_status buffer_create(struct kvc_device *device, enum kvc_memory_
 }
 
 void kvc_offload_take_notes(struct kvc_offload *offload) {
-    uint32_t notes[KVC_NOTES], words = KVC_NOTE_READ + offload->read_count;
+    uint32_t *notes = offload->host_notes, words = KVC_NOTE_READ + offload->read_count;
     if (!offload->noted)
         return;
-    memset(notes, 0, sizeof notes);
+    memset(notes, 0, words * sizeof *notes);
     offload->driver->read(offload, notes, offload->notes.handle, 0, words * sizeof *notes);
     offload->driver->zero(offload, offload->notes.handle, 0, words * sizeof *notes);
     if (!offload->lost) {
@@ -136,6 +136,13 @@ static void weight_free(struct kvc_device *device, struct kvc_weight *weight) {
     free(weight);
 }
 
+/* For kvc_offload_prepare: what packing a matrix takes. */
+static void note_size(struct kvc_offload *offload, uint64_t outputs, uint64_t inputs) {
+    const uint64_t row = (inputs + 31) / 32 * 128, all = (outputs + 127) / 128 * 128 * row;
+    offload->widest = row > offload->widest ? row : offload->widest;
+    offload->largest = all > offload->largest ? all : offload->largest;
+}
+
 static enum kvc_status weight_create(struct kvc_device *device, enum kvc_type type, uint64_t outputs, uint64_t inputs,
                                      const void *host, struct kvc_weight **weight, struct kvc_error *error) {
     struct kvc_offload *offload = of(device);
@@ -161,6 +168,7 @@ static enum kvc_status weight_create(struct kvc_device *device, enum kvc_type ty
     made->outputs = outputs;
     made->inputs = inputs;
     made->row_bytes = row_bytes;
+    note_size(offload, outputs < piece_rows ? outputs : piece_rows, inputs);
     made->piece_rows = piece_rows;
     for (; made->pieces < pieces; made->pieces++) {
         uint64_t first = made->pieces * piece_rows, rows = outputs - first < piece_rows ? outputs - first : piece_rows;

@@ -10,7 +10,8 @@ enum kvc_status kvc_offload_open(struct kvc_offload *offload, struct kvc_error *
     bool borrowed;
     enum kvc_status status;
     offload->reads = calloc(KVC_NOTES - KVC_NOTE_READ, sizeof *offload->reads);
-    if (!offload->reads)
+    offload->host_notes = malloc(KVC_NOTES * sizeof *offload->host_notes);
+    if (!offload->reads || !offload->host_notes)
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory for a device", offload->device.name);
     status = kvc_offload_allocate(offload, KVC_NOTES * sizeof(uint32_t), NULL, &offload->notes.handle, &borrowed,
                                        error);
@@ -29,6 +30,7 @@ enum kvc_status kvc_offload_open(struct kvc_offload *offload, struct kvc_error *
     kvc_offload_fill_select(&offload->table);
     offload->device.capacity = offload->memory_bytes;
     offload->table.attention = kvc_offload_attention;
+    offload->table.prepare = kvc_offload_prepare;
     offload->table.close = kvc_offload_close;
     offload->device.ops = &offload->table;
     return KVC_OK;
@@ -41,6 +43,7 @@ void kvc_offload_close(struct kvc_device *device) {
     if (offload->notes.handle)
         offload->driver->release(offload, offload->notes.handle);
     free(offload->reads);
+    free(offload->host_notes);
     offload->driver->close(offload);
 }
 

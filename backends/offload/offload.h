@@ -141,10 +141,12 @@ struct kvc_offload {
     char failure_text[300];
     bool lost; /* the device; nothing more is asked of it */
     struct kvc_buffer notes;
+    uint32_t *host_notes; /* [KVC_NOTES] */
     bool noted; /* something was launched that writes notes */
     struct kvc_offload_read *reads; /* [KVC_NOTES - KVC_NOTE_READ]: where each count of entries goes */
     uint32_t read_count;
     struct kvc_buffer spare; /* scratch of one operation, grown when it must */
+    uint64_t widest, largest; /* of the weights: bytes of a row and of all rows of an allocation, as float32 */
 };
 
 /* All but allocate note what goes wrong with kvc_offload_failed. */
@@ -219,6 +221,8 @@ void kvc_offload_fill_cache(struct kvc_ops *table);
 void kvc_offload_fill_scores(struct kvc_ops *table);
 void kvc_offload_fill_choice(struct kvc_ops *table);
 void kvc_offload_fill_select(struct kvc_ops *table);
+enum kvc_status kvc_offload_prepare(struct kvc_device *device, const struct kvc_step_shape *step,
+                                    struct kvc_error *error); /* kvc_ops.prepare */
 void kvc_offload_attention(struct kvc_device *device, const struct kvc_attention *attention);
 /* Attention of one segment by a backend's own kernels: both get the arguments of the shared ones; tile and merge set
  * the kernel, add what it takes besides, and run it. */

@@ -1,0 +1,44 @@
+/* prepare.c - scratch memory for a decode step, made before it: the most that any operation of the step takes, from
+ * what the host knows. */
+#include "backends/offload/offload.h"
+
+#define KVC_PACKS_FROM 16u                     /* rows: no backend packs, or widens for a library, fewer */
+#define KVC_PACKED_BYTES ((uint64_t)256 << 20) /* of weights at once, on any backend */
+
+static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* As linear.c, rows.c and fast.c ask for it. */
+static uint64_t of_weights(const struct kvc_offload *offload, uint64_t rows) {
+    const uint64_t least = 128 * offload->widest, packed = most(least, KVC_PACKED_BYTES);
+    if (rows < KVC_PACKS_FROM)
+        return 0;
+    return (rows + 127) / 128 * least + (offload->largest < packed ? offload->largest : packed);
+}
+
+/* As attention.c, cache.c, scores.c and select.c do, for one row. */
+static uint64_t of_lists(const struct kvc_step_shape *s) {
+    const uint64_t slots = s->lists->host_base[s->lists->kv_heads], kv_heads = s->lists->kv_heads, d = s->head_size;
+    const uint64_t places = most(kvc_offload_most_slots(s->lists), s->places),
+                   tiles = (places + KVC_TILE - 1) / KVC_TILE;
+    uint64_t words = s->heads * tiles * (2 + d);
+    words = most(words, slots * (s->turns ? d : 1));
+    words = most(words, kv_heads * most(1, s->lists->columns) * tiles * 2); /* a ring's rows in tiles */
+    if (s->places) {
+        words = most(words, 3 * kv_heads * d + 2 * (uint64_t)s->heads + (kv_heads + s->heads) * s->places);
+        words = most(words, 2 * kv_heads * s->places + 32 * (uint64_t)s->heads);
+    }
+    return words * sizeof(float);
+}
+
+enum kvc_status kvc_offload_prepare(struct kvc_device *device, const struct kvc_step_shape *step,
+                                    struct kvc_error *error) {
+    struct kvc_offload *offload = (struct kvc_offload *)device;
+    const uint64_t bytes = step->lists ? of_lists(step) : of_weights(offload, step->rows);
+    enum kvc_status status;
+    if (bytes == 0 || kvc_offload_spare(offload, bytes))
+        return KVC_OK;
+    status = offload->failure;
+    if (!offload->lost)
+        offload->failure = KVC_OK; /* the step does not come about */
+    return kvc_fail(error, status, "%s", offload->failure_text);
+}
