@@ -348,6 +348,9 @@ static void run(struct estimate *e, uint64_t generated, struct kvc_estimate *est
 /* Sums below must fit 64 bits, whatever geometry and lengths a caller has in mind. */
 static enum kvc_status check(const struct kvc_geometry *g, uint32_t hidden, enum kvc_type cache_type, uint64_t prompt,
                              uint64_t generated, struct kvc_error *error) {
+    const enum kvc_status status = kvc_geometry_check(g, "estimate", KVC_USAGE, error);
+    if (status != KVC_OK)
+        return status;
     if (cache_type != KVC_F32 && cache_type != KVC_F16 && cache_type != KVC_Q8_0)
         return kvc_fail(error, KVC_USAGE, "estimate: a cache of %s: must be f32, f16 or q8_0",
                         kvc_type_name(cache_type));
@@ -355,11 +358,11 @@ static enum kvc_status check(const struct kvc_geometry *g, uint32_t hidden, enum
         return kvc_fail(error, KVC_USAGE, "estimate: %llu + %llu tokens: must be at most %d each",
                         (unsigned long long)prompt, (unsigned long long)generated, INT32_MAX);
     const double entry = 2 * 4.0 * g->head_size + 8 + 4.0 * KVC_COLUMNS_MOST; /* bytes, of any type */
-    const double heads = (double)g->layers * g->kv_heads, tokens = (double)(prompt + generated + 2 * KVC_TILE);
+    const double heads = (double)g->layers * g->heads, tokens = (double)(prompt + generated + 2 * KVC_TILE);
     if (heads * tokens * entry * 4 > 0x1p63 || (double)prompt * hidden * 4 > 0x1p63)
         return kvc_fail(error, KVC_USAGE,
-                        "estimate: %llu tokens of %u layers with %u KV heads of size %u: more bytes than 2^63",
-                        (unsigned long long)(prompt + generated), g->layers, g->kv_heads, g->head_size);
+                        "estimate: %llu tokens of %u layers with %u heads of size %u: more bytes than 2^63",
+                        (unsigned long long)(prompt + generated), g->layers, g->heads, g->head_size);
     return KVC_OK;
 }
 

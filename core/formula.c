@@ -168,10 +168,16 @@ enum kvc_status kvc_formula(const struct kvc_engine *engine, const char *spec, c
     struct kvc_policy *policy;
     const uint32_t row_bytes = kvc_entry_row_bytes(cache_type, geometry->head_size);
     *formula = (struct kvc_formula){.entries = 0};
+    enum kvc_status status = kvc_geometry_check(geometry, "formula", KVC_USAGE, error);
+    if (status != KVC_OK)
+        return status;
+    if (prompt > INT32_MAX || steps > INT32_MAX)
+        return kvc_fail(error, KVC_USAGE, "formula: %llu + %llu tokens: must be at most %d each",
+                        (unsigned long long)prompt, (unsigned long long)steps, INT32_MAX);
     if (row_bytes == 0)
         return kvc_fail(error, KVC_USAGE, "formula: a cache of %s: must be f32, f16 or q8_0",
                         kvc_type_name(cache_type));
-    enum kvc_status status = kvc_policy_parse(engine, spec, &policy, error);
+    status = kvc_policy_parse(engine, spec, &policy, error);
     if (status != KVC_OK)
         return status;
     const struct kvc_entry_format format = {cache_type, geometry->head_size, row_bytes};

@@ -105,6 +105,17 @@ static enum kvc_status check_method(const struct kvc_method *method, const struc
     return method->policy->check_model ? method->policy->check_model(&method->values, geometry, acts, error) : KVC_OK;
 }
 
+enum kvc_status kvc_geometry_check(const struct kvc_geometry *g, const char *who, enum kvc_status kind,
+                                   struct kvc_error *error) {
+    if (g->layers && g->heads && g->kv_heads && g->head_size && g->heads % g->kv_heads == 0 && g->layers <= 65536 &&
+        g->heads <= 65536 && g->head_size <= 65536)
+        return KVC_OK;
+    return kvc_fail(
+        error, kind,
+        "%s: %u layers, %u heads over %u KV heads of size %u: must be from 1 to 65536, KV heads dividing heads", who,
+        g->layers, g->heads, g->kv_heads, g->head_size);
+}
+
 enum kvc_status kvc_policy_check_model(const struct kvc_policy *policy, const struct kvc_geometry *geometry,
                                        struct kvc_error *error) {
     enum kvc_status status = kvc_policy_check_layers(policy, geometry->layers, error);

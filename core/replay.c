@@ -28,19 +28,15 @@ enum kvc_status kvc_replay_open(struct kvc_engine *engine, const struct kvc_geom
                                 const struct kvc_session_options *options, struct kvc_replay **replay,
                                 struct kvc_error *error) {
     *replay = NULL;
-    if (!geometry->layers || !geometry->heads || !geometry->kv_heads || !geometry->head_size ||
-        geometry->heads % geometry->kv_heads || geometry->layers > 65536 || geometry->heads > 65536 ||
-        geometry->head_size > 65536)
-        return kvc_fail(error, KVC_INPUT,
-                        "replay: %u layers, %u heads over %u KV heads of size %u: must be from 1 to 65536, KV heads "
-                        "dividing heads",
-                        geometry->layers, geometry->heads, geometry->kv_heads, geometry->head_size);
+    enum kvc_status status = kvc_geometry_check(geometry, "replay", KVC_INPUT, error);
+    if (status != KVC_OK)
+        return status;
     struct kvc_replay *made = calloc(1, sizeof *made);
     if (!made)
         return kvc_fail(error, KVC_RESOURCE, "replay: no memory");
     made->layer = calloc(geometry->layers, sizeof *made->layer);
-    enum kvc_status status = made->layer ? kvc_runner_open(engine, NULL, geometry, &made->runner, error)
-                                         : kvc_fail(error, KVC_RESOURCE, "replay: no memory");
+    status = made->layer ? kvc_runner_open(engine, NULL, geometry, &made->runner, error)
+                         : kvc_fail(error, KVC_RESOURCE, "replay: no memory");
     if (status == KVC_OK)
         status = kvc_session_create_bare(made->runner, options, &made->session, error);
     if (status != KVC_OK) {

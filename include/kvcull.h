@@ -555,7 +555,8 @@ enum kvc_expected {
     KVC_EXPECTED_MOST   /* the most it can be: data decides */
 };
 
-/* Bytes a policy would need, before a model is loaded. */
+/* Bytes a policy would need, before a model is loaded. Scratch is not among them (a few rows; with keyformer on the vector
+ * paths of CPUs also its noise, at most 64 MiB). */
 struct kvc_estimate {
     uint64_t entries;                  /* of a head after prompt + generated tokens; where data decides: in the mean */
     uint64_t cache_bytes, state_bytes; /* then */

@@ -52,7 +52,9 @@ const struct kvc_policy_class kvc_policy_keyformer = {
         "0) and key `seed`; tau = tau_init in the prompt, tau_init + (tau_end - tau_init) min(t, steps) / steps "
         "in decode step t",
     .memory = "B entries (B + 1 within a decode step), and 2 float32 per entry and KV head for the sums; beside "
-              "the cache, as scratch until the engine closes, a table of noise: 1 + G float32 per slot, at most 64 MiB",
+              "the cache, as scratch until the engine closes, on the vector paths of CPUs a table of noise: 1 + G "
+              "float32 per "
+              "slot, at most 64 MiB",
     .traffic = "B + 1 entries per generated token, and the sums; a prompt's keys are read twice more, for the noisy "
                "weights of all its queries",
     .differences =

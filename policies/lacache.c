@@ -93,11 +93,17 @@ static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t
 }
 
 /* Thins the list [n]: behind its first `first` entries are `blocks` blocks of `block`; of each the `stay` entries
- * shift, shift + step, ... remain. What reaches beyond the blocks remains anyway. Returns how many are left. */
+ * shift, shift + step, ... remain. What reaches beyond the blocks remains anyway. Returns how many are left. list NULL:
+ * that is all. */
 static uint64_t thin(uint32_t *list, uint64_t n, uint64_t first, uint64_t blocks, uint64_t block, uint64_t shift,
                      uint64_t stay, uint64_t step) {
     const uint64_t end = first + blocks * block < n ? first + blocks * block : n;
     uint64_t left = first < n ? first : n;
+    if (!list) {
+        for (uint64_t k = 0; k < stay; k++)
+            left += end > first + shift + k * step ? divide_up(end - first - shift - k * step, block) : 0;
+        return left + n - end;
+    }
     for (uint64_t j = 0; j < blocks; j++)
         for (uint64_t k = 0; k < stay; k++) {
             const uint64_t i = first + j * block + shift + k * step;
@@ -109,12 +115,12 @@ static uint64_t thin(uint32_t *list, uint64_t n, uint64_t first, uint64_t blocks
     return left;
 }
 
-/* What stays of n > most ranks, in list. */
+/* What stays of n > most ranks, in list [n] or NULL. */
 static uint64_t compact(const struct ladder *ladder, uint64_t most, uint64_t layer, uint64_t n, uint64_t *cursor,
                         uint32_t *list) {
     const uint64_t stay = ladder->stay, gone = ladder->gone, need = n - most;
     const uint64_t room = most > *cursor + ladder->layers ? (most - *cursor - ladder->layers) / stay : 0;
-    for (uint64_t r = 0; r < n; r++)
+    for (uint64_t r = 0; list && r < n; r++)
         list[r] = (uint32_t)r;
     if (need <= room * gone) {
         const uint64_t blocks = divide_up(need, gone);
@@ -131,19 +137,29 @@ static uint64_t compact(const struct ladder *ladder, uint64_t most, uint64_t lay
     return n;
 }
 
-/* The size a layer has after so many steps, by going through them. */
+/* The size a layer has after so many steps: from thinning to thinning, which come again and again. */
 static double entries(const struct kvc_values *values, const struct kvc_place *place, uint64_t prompt, uint64_t steps) {
     const struct ladder ladder = make_ladder(values, place->actings);
     const uint64_t most = kvc_budget(values, prompt, least_budget(&ladder) - 1) + ladder.gone / 2;
-    uint32_t *list = malloc((prompt > most ? prompt : most + 1) * sizeof *list);
-    uint64_t n = prompt, cursor = ladder.sinks;
-    for (uint64_t t = 0; list && t <= steps; t++) {
-        n += t > 0;
+    uint64_t n = prompt, cursor = ladder.sinks, left = steps;
+    struct {
+        uint64_t n, cursor, left;
+    } seen = {.cursor = UINT64_MAX};
+    for (uint64_t thinnings = 1, remembered = 1;; thinnings++) {
         if (n > most)
-            n = compact(&ladder, most, place->acting, n, &cursor, list);
+            n = compact(&ladder, most, place->acting, n, &cursor, NULL);
+        if (n == seen.n && cursor == seen.cursor && seen.left > left)
+            left %= seen.left - left;
+        if (left == 0)
+            return (double)n;
+        if (thinnings == remembered) {
+            seen.n = n, seen.cursor = cursor, seen.left = left;
+            remembered *= 2;
+        }
+        const uint64_t room = n > most ? 1 : most + 1 - n, some = room < left ? room : left;
+        n += some;
+        left -= some;
     }
-    free(list);
-    return (double)n;
 }
 
 static uint64_t most_of(const struct kvc_stage_info *info, const struct kvc_values *values,

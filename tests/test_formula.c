@@ -207,16 +207,17 @@ static int close_engine(void **state) {
     return 0;
 }
 
-/* Lengths that no run could have, in no time: chunks that are all alike count at once. */
+/* Lengths that no run could have, in no time: chunks and thinnings that are all alike count at once. */
 static void test_long(void **state) {
     (void)state;
     const struct kvc_geometry geometry = {32, 32, 8, 128};
     static const char *const takes[] = {"take:budget=4096", "take:budget=96,chunk=1",
                                         "take:budget=96,chunk=64,layers=0-15"};
     for (size_t i = 0; i < sizeof takes / sizeof *takes; i++) {
-        struct kvc_estimate some, many;
+        struct kvc_estimate some, many, rest;
         FINE(kvc_estimate(engine, takes[i], &geometry, 8, KVC_F16, 1u << 20, 0, &some, &error));
         FINE(kvc_estimate(engine, takes[i], &geometry, 8, KVC_F16, 1u << 30, 1u << 30, &many, &error));
+        FINE(kvc_estimate(engine, "lacache:budget=4096", &geometry, 8, KVC_F16, 1u << 30, 1u << 30, &rest, &error));
         if (i < 2) /* the prompt's length makes no difference */
             assert_int_equal(some.prompt_peak_bytes, many.prompt_peak_bytes);
         else

@@ -319,7 +319,9 @@ static void test_replay(void **state) {
 
 static void test_estimates(void **state) {
     (void)state;
-    const struct kvc_geometry usual = {32, 32, 8, 128}, huge = {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX};
+    const struct kvc_geometry usual = {32, 32, 8, 128}, huge = {65536, 65536, 1, 65536},
+                              bad[] = {{0, 1, 1, 1}, {1, 3, 2, 8}, {1, 4, 0, 8}, {1, 4, 4, 0}, {1, 65537, 1, 8}};
+    struct kvc_formula formula;
     struct kvc_estimate estimate;
     FINE(kvc_estimate(engine, "full", &usual, 4096, KVC_F16, 0, 0, &estimate, &error));
     assert_int_equal(estimate.cache_bytes, 0);
@@ -330,7 +332,14 @@ static void test_estimates(void **state) {
     REFUSED(kvc_estimate(engine, "full", &usual, 1, KVC_F16, UINT64_MAX, 1, &estimate, &error), KVC_USAGE, "tokens");
     REFUSED(kvc_estimate(engine, "full", &usual, 1, KVC_F16, 1, 1ull << 31, &estimate, &error), KVC_USAGE, "tokens");
     REFUSED(kvc_estimate(engine, "full", &usual, 1, KVC_Q4_0, 1, 1, &estimate, &error), KVC_USAGE, "q4_0");
-    REFUSED(kvc_estimate(engine, "full", &huge, 1, KVC_F16, 1, 1, &estimate, &error), KVC_USAGE, "2^63");
+    REFUSED(kvc_estimate(engine, "full", &huge, 1, KVC_F16, INT32_MAX, 1, &estimate, &error), KVC_USAGE, "2^63");
+    REFUSED(kvc_estimate(engine, "h2o:budget=9,per=head", &huge, 1, KVC_F16, INT32_MAX, 1, &estimate, &error),
+            KVC_USAGE, "2^63");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        REFUSED(kvc_estimate(engine, "full", &bad[i], 1, KVC_F16, 1, 1, &estimate, &error), KVC_USAGE, "dividing");
+        REFUSED(kvc_formula(engine, "full", &bad[i], KVC_F16, 1, 1, &formula, &error), KVC_USAGE, "dividing");
+    }
+    REFUSED(kvc_formula(engine, "full", &usual, KVC_F16, 1, UINT64_MAX, &formula, &error), KVC_USAGE, "tokens");
     REFUSED(kvc_estimate(engine, "nosuch", &usual, 1, KVC_F16, 1, 1, &estimate, &error), KVC_USAGE, "nosuch");
 }
 
