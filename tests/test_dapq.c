@@ -1,20 +1,19 @@
 /* test_dapq.c - dapq in a whole network: the pseudo rows behind a prompt change no bit of it and leave nothing behind.
  */
 #include "kvcull.h"
-#include "tests/check.h"
+#include "tests/whole_model.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 enum { PROMPT = 300, BUDGET = 50 };
 
-static char model_path[256];
+static char model_path[512];
 static struct kvc_engine *engine;
 static struct kvc_model *model;
 static int32_t tokens[PROMPT + 1];
@@ -80,10 +79,8 @@ static void test_leaves_nothing(void **state) {
 static int set_up(void **state) {
     (void)state;
     const struct kvc_engine_options options = {NULL, 2, KVC_MATH_EXACT};
-    const char *folder = getenv("TMPDIR");
     uint64_t random = 5;
-    snprintf(model_path, sizeof model_path, "%s/kvcull-dapq-%ld.gguf", folder ? folder : "/tmp", (long)getpid());
-    if (kvc_make_model("tiny", KVC_F32, 3, model_path, &error) != KVC_OK ||
+    if (whole_model(KVC_F32, "dapq", model_path, sizeof model_path, &error) != KVC_OK ||
         kvc_engine_open(&options, &engine, &error) != KVC_OK ||
         kvc_model_open(engine, model_path, &model, &error) != KVC_OK) {
         print_error("%s\n", error.text);
@@ -100,7 +97,7 @@ static int tear_down(void **state) {
     (void)state;
     kvc_model_close(model);
     kvc_engine_close(engine);
-    remove(model_path);
+    whole_model_remove(model_path);
     return 0;
 }
 

@@ -1,7 +1,7 @@
 /* test_fastkv.c - fastkv over a whole model: rows are really left out above tsp_layer, and what the last one then says is
  * what it would say had the others never been there; limits; errors. */
 #include "core/session.h"
-#include "tests/check.h"
+#include "tests/whole_model.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,13 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 enum { PROMPT = 330, STEPS = 6, TSP = 60, WINDOW = 8 };
 
-static char model_path[256];
+static char model_path[512];
 static struct kvc_engine *engine;
 static struct kvc_model *model;
 static uint32_t vocab, layers;
@@ -97,7 +96,7 @@ static void test_nothing_to_cut(void **state) {
     struct kvc_session *full = open_with("full", 0);
     float *expected = run_prompt(full, PROMPT);
     run_steps(full, PROMPT, expected);
-    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i += kvc_test_thinned() ? 2 : 1) {
         char spec[100];
         snprintf(spec, sizeof spec, "%s%.0u", specs[i], i == 2 ? layers - 1 : 0);
         struct kvc_session *session = open_with(spec, 0);
@@ -174,7 +173,7 @@ static void test_limits(void **state) {
                  {"fastkv:budget=9,tsp=329,tsp_layer=0,kernel=1,pooling=max", 9, 9},
                  {"fastkv:budget=40,window=39,tsp=40,tsp_layer=0", 40, 40}};
     int32_t positions[PROMPT + STEPS];
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i += kvc_test_thinned() ? 2 : 1) {
         struct kvc_session *session = open_with(cases[i].spec, 64);
         float *logits = run_prompt(session, PROMPT);
         for (uint32_t l = 0; l < layers; l++)
@@ -252,10 +251,8 @@ static void test_refused(void **state) {
 static int open_all(void **state) {
     (void)state;
     const struct kvc_engine_options options = {getenv("KVCULL_TEST_BACKEND"), 2, KVC_MATH_EXACT};
-    const char *folder = getenv("TMPDIR");
     uint64_t random = 5;
-    snprintf(model_path, sizeof model_path, "%s/kvcull-fastkv-%ld.gguf", folder ? folder : "/tmp", (long)getpid());
-    if (kvc_make_model("tiny", KVC_F32, 3, model_path, &error) != KVC_OK ||
+    if (whole_model(KVC_F32, "fastkv", model_path, sizeof model_path, &error) != KVC_OK ||
         kvc_engine_open(&options, &engine, &error) != KVC_OK ||
         kvc_engine_register(engine, &left, &error) != KVC_OK ||
         kvc_model_open(engine, model_path, &model, &error) != KVC_OK) {
@@ -275,7 +272,7 @@ static int close_all(void **state) {
     (void)state;
     kvc_model_close(model);
     kvc_engine_close(engine);
-    remove(model_path);
+    whole_model_remove(model_path);
     return 0;
 }
 

@@ -261,6 +261,8 @@ static void test_dapq(void **state) {
             for (enum kind kind = RANDOM; kind < KINDS; kind++) {
                 if ((i + p + kind) % 3 && plans[p].prompt > 100)
                     continue;
+                if (kvc_test_thinned() && (2 * i + p + kind) % 6)
+                    continue;
                 struct tensors t = make_tensors(kind, 7 + i + p, 2, shapes[i][0], shapes[i][1],
                                                 8 + 8 * (uint32_t)(p % 3), plans[p].prompt + STEPS);
                 struct tensors extra = make_tensors(kind, 99 + i, 2, t.heads, t.kv_heads, t.d, plans[p].pseudo);
@@ -410,6 +412,8 @@ static void test_take(void **state) {
             const enum kind kind = (enum kind)((i + k) % KINDS);
             if (plan->prompt > 100 && i % 3)
                 continue;
+            if (kvc_test_thinned() && (i + k) % 3)
+                continue;
             const uint32_t chunks = (plan->prompt + plan->chunk - 1) / plan->chunk;
             struct tensors t = make_tensors(kind, 31 + i + k, 3, shapes[i][0], shapes[i][1], 8 + 8 * (uint32_t)(k % 2),
                                             plan->prompt + STEPS);
@@ -430,7 +434,9 @@ static void test_take_bound(void **state) {
                                         "take:budget=256,warmup_layers=0,chunk=512,probe=16",
                                         "take:budget=64,warmup_layers=0,chunk=512,probe=16"};
     struct kvc_engine *const shared = engine;
-    struct tensors t = make_tensors(RANDOM, 5, 3, 8, 8, 8, 2048), probes = make_tensors(RANDOM, 6, 3, 8, 8, 8, 48);
+    const uint32_t heads = kvc_test_thinned() ? 1 : 8;
+    struct tensors t = make_tensors(RANDOM, 5, 3, heads, heads, 8, 2048);
+    struct tensors probes = make_tensors(RANDOM, 6, 3, heads, heads, 8, 48);
     float *out = malloc((size_t)t.layers * t.rows * t.heads * t.d * sizeof *out);
     (void)state;
     assert_non_null(out);

@@ -2,7 +2,7 @@
  * bounded, counted and given back. METHODS rules that concern whole runs (2-5, 9, 12, 14, 15) are tested here. */
 #include "core/cache.h"
 #include "core/session.h"
-#include "tests/check.h"
+#include "tests/whole_model.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,13 +10,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 enum { PROMPT = 330, STEPS = 12 };
 
-static char model_path[256];
+static char model_path[512];
 static struct kvc_engine *engine; /* two threads */
 static struct kvc_model *model;
 static uint32_t vocab;
@@ -103,7 +102,8 @@ static void test_threads_and_backends(void **state) {
                                                        {"ref", 1, KVC_MATH_EXACT},
                                                        {"avx2", 2, KVC_MATH_EXACT}};
     static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
-    for (size_t o = 0; o < sizeof others / sizeof *others; o++) {
+    const size_t count = sizeof others / sizeof *others - kvc_test_thinned(); /* valgrind's cpu is avx2 */
+    for (size_t o = 0; o < count; o++) {
         struct kvc_engine *other;
         struct kvc_model *same;
         if (kvc_engine_open(&others[o], &other, &error) != KVC_OK) {
@@ -124,6 +124,7 @@ static void test_threads_and_backends(void **state) {
 /* Sessions of all policies, each at another length, decoded in one batch. */
 static void test_batch(void **state) {
     (void)state;
+    const size_t least = kvc_test_thinned() ? 60 : 100, apart = kvc_test_thinned() ? 3 : 31;
     struct kvc_session *batch[POLICIES];
     int32_t next[POLICIES];
     float *logits = malloc(POLICIES * vocab * sizeof *logits), *alone = malloc(vocab * sizeof *alone);
@@ -132,7 +133,7 @@ static void test_batch(void **state) {
     assert_true(logits && alone && kept);
     for (size_t p = 0; p < POLICIES; p++) {
         batch[p] = open_with(model, policies[p], KVC_F16, 0);
-        FINE(kvc_session_prompt(batch[p], tokens, 100 + 31 * p, NULL, NULL, &error));
+        FINE(kvc_session_prompt(batch[p], tokens, least + apart * p, NULL, NULL, &error));
     }
     for (int step = 0; step < STEPS; step++) {
         for (size_t p = 0; p < POLICIES; p++)
@@ -143,7 +144,7 @@ static void test_batch(void **state) {
     for (size_t p = 0; p < POLICIES; p++) {
         assert_int_equal(statuses[p], KVC_OK);
         struct kvc_session *session = open_with(model, policies[p], KVC_F16, 0);
-        FINE(kvc_session_prompt(session, tokens, 100 + 31 * p, NULL, NULL, &error));
+        FINE(kvc_session_prompt(session, tokens, least + apart * p, NULL, NULL, &error));
         for (int step = 0; step < STEPS; step++) {
             FINE(kvc_decode(&session, &tokens[1000 + 50 * p + (size_t)step], 1, alone, NULL, &error));
             assert_memory_equal(alone, kept + ((size_t)step * POLICIES + p) * vocab, vocab * sizeof *alone);
@@ -244,7 +245,7 @@ static void test_bounds(void **state) {
                  {"streaming:budget=256", 256, 1}, /* whole blocks: room for the surplus is made at once */
                  {"morphkv:budget=50", 50, 1},
                  {"morphkv:budget=50,every=7", 50, 7}};
-    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c += kvc_test_thinned() ? 2 : 1) {
         struct kvc_session *session = open_with(model, cases[c].policy, KVC_F16, 0);
         struct kvc_session_stats stats, before;
         const struct kvc_model_info *info = kvc_model_info(model);
@@ -269,20 +270,21 @@ static void test_memory(void **state) {
     (void)state;
     const struct kvc_model_info *info = kvc_model_info(model);
     const uint64_t block = 2ull * KVC_TILE * 2 * info->head_size, layer = info->kv_heads * block;
+    const uint64_t blocks = kvc_test_thinned() ? 3 : 8, rows = blocks * KVC_TILE - 48; /* 1 of the blocks stays */
     struct kvc_memory before, after;
     struct kvc_session_stats stats;
     struct kvc_session *session = open_with(model, "snapkv:budget=256", KVC_F16, 0);
     kvc_engine_memory(engine, &before);
     assert_int_equal(before.now[KVC_MEMORY_CACHE], 0);
-    FINE(kvc_session_prompt(session, tokens, 2000, NULL, NULL, &error)); /* 8 blocks, of which 1 stays */
+    FINE(kvc_session_prompt(session, tokens, rows, NULL, NULL, &error));
     kvc_session_stats(session, &stats);
     assert_int_equal(stats.cache_bytes, info->layers * layer);
-    assert_int_equal(stats.full_bytes, 8 * info->layers * layer);
+    assert_int_equal(stats.full_bytes, blocks * info->layers * layer);
     kvc_engine_memory(engine, &after);
     assert_int_equal(after.now[KVC_MEMORY_CACHE], stats.cache_bytes);
     assert_int_equal(after.now[KVC_MEMORY_HIDDEN], 0);
-    assert_true(after.peak[KVC_MEMORY_HIDDEN] >= 2000ull * info->hidden * 4);
-    assert_int_equal(after.peak[KVC_MEMORY_CACHE], 8 * layer + (info->layers - 1) * layer);
+    assert_true(after.peak[KVC_MEMORY_HIDDEN] >= rows * info->hidden * 4);
+    assert_int_equal(after.peak[KVC_MEMORY_CACHE], blocks * layer + (info->layers - 1) * layer);
     assert_true(stats.prompt_peak_bytes >= after.peak[KVC_MEMORY_CACHE]);
     kvc_session_close(session);
     kvc_engine_memory(engine, &after);
@@ -302,7 +304,7 @@ static void test_blocks_go_back(void **state) {
                  {"snapkv:budget=700+window:budget=100", 800, 3, 1}};
     const struct kvc_model_info *info = kvc_model_info(model);
     const uint64_t blocks = 2ull * KVC_TILE * 2 * info->head_size * info->kv_heads * info->layers; /* one per head */
-    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c += kvc_test_thinned() ? 2 : 1) {
         struct kvc_session *session = open_with(model, cases[c].policy, KVC_F16, 0);
         struct kvc_session_stats stats;
         struct kvc_memory memory;
@@ -497,10 +499,8 @@ static void test_stopped(void **state) {
 static int set_up(void **state) {
     (void)state;
     const struct kvc_engine_options options = {NULL, 2, KVC_MATH_EXACT};
-    const char *folder = getenv("TMPDIR");
-    snprintf(model_path, sizeof model_path, "%s/kvcull-session-%ld.gguf", folder ? folder : "/tmp", (long)getpid());
     uint64_t random = 1;
-    if (kvc_make_model("tiny", KVC_F32, 3, model_path, &error) != KVC_OK ||
+    if (whole_model(KVC_F32, "session", model_path, sizeof model_path, &error) != KVC_OK ||
         kvc_engine_open(&options, &engine, &error) != KVC_OK ||
         kvc_model_open(engine, model_path, &model, &error) != KVC_OK) {
         print_error("%s\n", error.text);
@@ -518,7 +518,7 @@ static int tear_down(void **state) {
     (void)state;
     kvc_model_close(model);
     kvc_engine_close(engine);
-    remove(model_path);
+    whole_model_remove(model_path);
     return 0;
 }
 

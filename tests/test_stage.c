@@ -1,6 +1,7 @@
 /* test_stage.c - policies from outside that misuse what a stage offers, sessions that fail alone, limits on memory, and
  * replays and estimates with odd arguments: every one is refused in one line and nothing else is harmed. */
 #include "kvcull.h"
+#include "tests/whole_model.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,11 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
-static char model_path[256];
+static char model_path[512];
 static struct kvc_engine *engine;
 static struct kvc_model *model;
 static uint32_t vocab;
@@ -170,16 +170,17 @@ static void test_wrong_stages(void **state) {
                                        "after an eviction",
                                        "after an eviction",
                                        "after an eviction"};
+    const size_t rows = kvc_test_thinned() ? 40 : 300;
     for (int i = 1; i < 15; i++) {
         char spec[40];
         snprintf(spec, sizeof spec, "wild:do=%d", i);
         struct kvc_session *session = open_with(spec, 0);
-        REFUSED(kvc_session_prompt(session, tokens, 300, NULL, NULL, &error), KVC_USAGE, says[i]);
+        REFUSED(kvc_session_prompt(session, tokens, rows, NULL, NULL, &error), KVC_USAGE, says[i]);
         assert_non_null(strstr(error.text, "policy wild, layer 0"));
         kvc_session_close(session);
     }
     struct kvc_session *session = open_with("peeping", 0);
-    REFUSED(kvc_session_prompt(session, tokens, 300, NULL, NULL, &error), KVC_USAGE, "observes");
+    REFUSED(kvc_session_prompt(session, tokens, rows, NULL, NULL, &error), KVC_USAGE, "observes");
     kvc_session_close(session);
 }
 
@@ -273,7 +274,7 @@ static void test_limit(void **state) {
         struct kvc_session_stats stats = {0};
         for (int run = 0; run < 3; run++) {
             struct kvc_session *session = open_with(policies[p], stats.peak_bytes - (run == 2));
-            enum kvc_status status = kvc_session_prompt(session, tokens, 600, NULL, NULL, &error);
+            enum kvc_status status = kvc_session_prompt(session, tokens, kvc_test_thinned() ? 270 : 600, NULL, NULL, &error);
             for (int i = 0; i < 4 && status == KVC_OK; i++)
                 status = kvc_decode(&session, &tokens[i], 1, NULL, NULL, &error);
             assert_int_equal(status, run == 2 ? KVC_RESOURCE : KVC_OK);
@@ -360,9 +361,7 @@ static void test_backends(void **state) {
 static int set_up(void **state) {
     (void)state;
     const struct kvc_engine_options engine_options = {NULL, 2, KVC_MATH_EXACT};
-    const char *folder = getenv("TMPDIR");
-    snprintf(model_path, sizeof model_path, "%s/kvcull-stage-%ld.gguf", folder ? folder : "/tmp", (long)getpid());
-    if (kvc_make_model("tiny", KVC_F16, 3, model_path, &error) != KVC_OK ||
+    if (whole_model(KVC_F16, "stage", model_path, sizeof model_path, &error) != KVC_OK ||
         kvc_engine_open(&engine_options, &engine, &error) != KVC_OK ||
         kvc_engine_register(engine, &wild, &error) != KVC_OK ||
         kvc_engine_register(engine, &peeping, &error) != KVC_OK ||
@@ -380,7 +379,7 @@ static int tear_down(void **state) {
     (void)state;
     kvc_model_close(model);
     kvc_engine_close(engine);
-    remove(model_path);
+    whole_model_remove(model_path);
     return 0;
 }
 

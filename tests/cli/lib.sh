@@ -27,6 +27,9 @@ not_in_valgrind() {
     [ -z "${KVCULL_VALGRIND-}" ] || { echo 'test_memory.sh runs in valgrind instead'; exit 77; }
 }
 
+# Sanitizers make everything some times slower: long loops take fewer cases there.
+sanitized() { [ -n "${SANITIZE_FLAGS-}" ]; }
+
 good() { passed=$((passed + 1)); }
 bad() {
     failed=$((failed + 1))

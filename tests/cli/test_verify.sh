@@ -6,7 +6,9 @@ OCL_ICD_VENDORS=$work/none # test_opencl_runs.sh is about OpenCL
 export OCL_ICD_VENDORS
 
 # Every backend of this machine, and ref itself, have the stored hashes: all operations and all methods.
-for backend in ref all; do
+backends='ref all'
+sanitized && backends=all # ref takes minutes then; below it runs every method beside the others
+for backend in $backends; do
     ok verify --backend $backend --against stored --json -q
     that "$backend: equal" [ "$(json equal)" = true ]
     that "$backend: operations are compared" [ "$(json rows.0.kind)" = operation ]
@@ -32,6 +34,7 @@ that 'one prompt and four steps' [ "$(json rows.0.cases)" = 5 ]
 ok verify --only operations --backend cpu --effort 0 --json -q
 operations=$(sed -n 's/^ *"name": "\(.*\)",$/\1/p' "$work/out")
 that 'there are operations' [ "$(echo $operations | wc -w)" -ge 39 ]
+sanitized && operations=$(echo $operations | tr ' ' '\n' | awk 'NR % 5 == 1')
 for operation in $operations; do
     KVCULL_BREAK=$operation kv verify --only operations --backend cpu --effort 0 --json -q >"$work/out" 2>"$work/err"
     that "$operation broken: status 1" [ $? = 1 ]
