@@ -61,6 +61,25 @@ static int open_shape(struct bench *bench, const char *shape, enum kvc_type type
     return status;
 }
 
+static int note_copy(void *user, const struct kvc_ceilings *ceilings, const struct kvc_measured *row) {
+    (void)row;
+    *(double *)user = ceilings->copy;
+    return 1;
+}
+
+/* Of a device's own memory: what a large copy reads and writes, before the model takes its room. */
+static void measure_device(struct bench *bench) {
+    const struct cli_common *common = &bench->a->common;
+    const struct kvc_engine_options options = {common->backend, (int)common->threads, KVC_MATH_EXACT};
+    const struct kvc_measure_options what = {NULL, "add", 0};
+    struct kvc_error error;
+    double copy = 0;
+
+    if ((strncmp(common->backend, "opencl", 6) == 0 || strncmp(common->backend, "cuda", 4) == 0) &&
+        kvc_measure_operations(&options, &what, note_copy, &copy, &error) == KVC_OK)
+        bench->bandwidth = copy;
+}
+
 static int open_all(struct bench *bench) {
     struct bench_arguments *a = bench->a;
     int status = cli_open_engine(bench->command, &a->common, &bench->engine);
@@ -70,6 +89,7 @@ static int open_all(struct bench *bench) {
         status = cli_check_policies(bench->command, bench->engine, &a->specs);
     if (status != KVC_OK)
         return status;
+    measure_device(bench);
     if (a->shape) {
         status = open_shape(bench, a->shape, a->type);
     } else {
@@ -109,29 +129,6 @@ static void measure_bandwidth(struct bench *bench) {
         bench->bandwidth = found;
 }
 
-static int note_copy(void *user, const struct kvc_ceilings *ceilings, const struct kvc_measured *row) {
-    (void)row;
-    *(double *)user = ceilings->copy;
-    return 1;
-}
-
-/* Of a device's own memory: what a large copy reads and writes. */
-static int measure_device(struct bench *bench) {
-    const struct cli_common *common = &bench->a->common;
-    const struct kvc_engine_options options = {common->backend, (int)common->threads, KVC_MATH_EXACT};
-    const struct kvc_measure_options what = {NULL, "add", 0};
-    double copy = 0;
-    struct kvc_error error;
-
-    if (strncmp(common->backend, "opencl", 6) != 0 && strncmp(common->backend, "cuda", 4) != 0)
-        return KVC_OK;
-    if (kvc_measure_operations(&options, &what, note_copy, &copy, &error) != KVC_OK)
-        return cli_report(bench->command, &error);
-    if (copy > bench->bandwidth)
-        bench->bandwidth = copy;
-    return KVC_OK;
-}
-
 static int measure(struct bench *bench) {
     const struct bench_arguments *a = bench->a;
     size_t specs = a->specs.count, pairs = specs * a->prompts.count, prefills = a->fill ? 0 : pairs, decodes = 0;
@@ -147,8 +144,6 @@ static int measure(struct bench *bench) {
     if (status == KVC_OK)
         status = warm_up(bench);
     measure_bandwidth(bench);
-    if (status == KVC_OK)
-        status = measure_device(bench);
     for (size_t p = 0; p < a->prompts.count && !a->fill && status == KVC_OK; p++)
         status = bench_run_prefill(bench, a->prompts.items[p], prefill + p * specs);
     for (size_t p = 0; p < a->prompts.count && decodes; p++)

@@ -41,7 +41,7 @@ static enum kvc_status open_device(const char *name, const struct kvc_engine_opt
         return kvc_fail(error, KVC_RESOURCE, "backend '%s' is not in this build; 'kvcull info backends' lists what is",
                         name);
     if (!strncasecmp(name, "rocm", 4) || !strncasecmp(name, "hip", 3) || !strncasecmp(name, "metal", 5) ||
-        !strncasecmp(name, "vulkan", 6))
+        !strncasecmp(name, "vulkan", 6) || !strncasecmp(name, "mps", 3) || !strncasecmp(name, "sycl", 4))
         return kvc_fail(error, KVC_RESOURCE, "backend '%s': there is none for it; use opencl or cpu", name);
     return kvc_fail(error, KVC_USAGE, "backend '%s' is unknown; 'kvcull info backends' lists what there is", name);
 }

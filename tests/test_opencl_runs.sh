@@ -78,6 +78,8 @@ that 'a context and a method would fit' [ -n "$fewer" -a -n "$method" ]
 ids=$(awk -v n="$fewer" 'BEGIN { for (i = 0; i < n; i++) printf "%s%d", i ? "," : "", i % 300 }')
 little 12000000 ok logits -m "$demo" --backend opencl --kv-type f32 --tokens "$ids" --out "$work/x.safetensors"
 little 12000000 ok perplexity -m "$demo" --backend opencl --kv-type f32 --kv "$method" -f "$work/long" -q
+little 9000000 fails 4 '^kvcull eval needle: opencl ([^:]*): no memory for' eval needle -m "$demo" --backend opencl \
+    --kv full --length 2000 --texts 1 --depths 1 -q
 little 6500000 kv run -m "$demo" --backend opencl --kv-type f32 --ignore-eos -p number -n 3000 -q \
     >"$work/out" 2>"$work/err"
 that 'no memory in the middle is 4' [ $? = 4 ]

@@ -89,8 +89,11 @@ struct kvc_buffer *kvc_offload_spare(struct kvc_offload *offload, uint64_t bytes
     bytes = (bytes + bytes / 2 + 65535) / 65536 * 65536; /* some more, so that it need not grow at every step */
     if (bytes > SIZE_MAX || kvc_offload_allocate(offload, (size_t)bytes, NULL, &spare->handle, &borrowed,
                                                       &error) != KVC_OK) {
+        const size_t name = strlen(offload->device.name); /* the next sync puts it in front */
+        const bool named = !strncmp(error.text, offload->device.name, name) && !strncmp(error.text + name, ": ", 2);
         spare->handle = NULL;
-        kvc_offload_failed(offload, KVC_RESOURCE, "%s", error.status ? error.text : "too much scratch memory");
+        kvc_offload_failed(offload, KVC_RESOURCE, "%s",
+                           error.status ? error.text + (named ? name + 2 : 0) : "too much scratch memory");
         return NULL;
     }
     spare->bytes = (size_t)bytes;

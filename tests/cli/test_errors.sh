@@ -127,6 +127,7 @@ for backend in rocm ROCm hip HIP metal Metal vulkan Vulkan; do
     fails 4 "'$backend': there is none for it; use opencl or cpu" run -m "$demo" --backend $backend -p x
 done
 fails 4 'use opencl or cpu' bench -m "$demo" --backend rocm:1 -q
+fails 4 'use opencl or cpu' run -m "$demo" --backend mps -p x
 fails 2 'is unknown' run -m "$demo" --backend rock -p x
 
 # ---- bench --ops
