@@ -47,35 +47,54 @@ static size_t packed_floats(const struct kvc_linear_call *call) {
     return row_tiles(call) * KVC_LANES * rows_lane_floats(call);
 }
 
+/* Where the packed rows leave the second level anyway they are stored past the caches, which saves reading the lines that
+ * are written: STAGE steps of all lanes are put together first, so that every store is a whole vector. */
+#define STAGE 8
+#define STAGE_LANE (STAGE * TILE_ROWS + LANE_GAP)
+#ifndef AROUND_FROM
+#define AROUND_FROM ((size_t)1 << 20) /* bytes */
+#endif
+
 static void pack_rows(const struct kvc_linear_call *call, size_t tile, float *packed) {
+    _Alignas(64) float stage[KVC_LANES * STAGE_LANE];
     size_t depth = depth_of(call), lane_floats = rows_lane_floats(call), K = call->K;
     float *to = packed + tile * KVC_LANES * lane_floats;
-    for (size_t r0 = 0; r0 < TILE_ROWS; r0 += LANES) { /* rows below the last repeat it; their sums are not kept */
-        size_t rows = at_most(LANES, TILE_ROWS - r0);
-        const float *from[LANES];
-        for (size_t i = 0; i < LANES; i++)
-            from[i] = call->x + at_most(tile * TILE_ROWS + r0 + at_most(i, rows - 1), call->rows - 1) * K;
-        for (size_t k = 0; k < depth; k++) {
-            float end[LANES][KVC_LANES];
-            const float *group[LANES];
-            size_t n = at_most(KVC_LANES, K - k * KVC_LANES);
-            for (size_t i = 0; i < LANES; i++) {
-                group[i] = from[i] + k * KVC_LANES;
-                if (n < KVC_LANES) {
-                    for (size_t l = 0; l < KVC_LANES; l++)
-                        end[i][l] = l < n ? group[i][l] : FILL_X;
-                    group[i] = end[i];
+    bool around = packed_floats(call) * sizeof(float) >= AROUND_FROM && depth % STAGE == 0;
+    for (size_t k0 = 0; k0 < depth; k0 += STAGE) {
+        size_t steps = at_most(STAGE, depth - k0), stride = around ? STAGE_LANE : lane_floats;
+        float *near = around ? stage : to + k0 * TILE_ROWS;
+        for (size_t r0 = 0; r0 < TILE_ROWS; r0 += LANES) { /* rows below the last repeat it; their sums are not kept */
+            size_t rows = at_most(LANES, TILE_ROWS - r0);
+            const float *from[LANES];
+            for (size_t i = 0; i < LANES; i++)
+                from[i] = call->x + at_most(tile * TILE_ROWS + r0 + at_most(i, rows - 1), call->rows - 1) * K;
+            for (size_t k = 0; k < steps; k++) {
+                float end[LANES][KVC_LANES];
+                const float *group[LANES];
+                size_t n = at_most(KVC_LANES, K - (k0 + k) * KVC_LANES);
+                for (size_t i = 0; i < LANES; i++) {
+                    group[i] = from[i] + (k0 + k) * KVC_LANES;
+                    if (n < KVC_LANES) {
+                        for (size_t l = 0; l < KVC_LANES; l++)
+                            end[i][l] = l < n ? group[i][l] : FILL_X;
+                        group[i] = end[i];
+                    }
+                }
+                for (size_t lane = 0; lane < KVC_LANES; lane += LANES) {
+                    vf r[LANES];
+                    transposed(r, group, lane);
+                    UNROLL
+                    for (int i = 0; i < LANES; i++)
+                        vf_store(near + place[lane + (size_t)i] * stride + k * TILE_ROWS + r0, r[i]);
                 }
             }
-            for (size_t lane = 0; lane < KVC_LANES; lane += LANES) {
-                vf r[LANES];
-                transposed(r, group, lane);
-                UNROLL
-                for (int i = 0; i < LANES; i++)
-                    vf_store(to + place[lane + (size_t)i] * lane_floats + k * TILE_ROWS + r0, r[i]);
-            }
         }
+        for (size_t lane = 0; around && lane < KVC_LANES; lane++)
+            for (size_t i = 0; i < STAGE * TILE_ROWS; i += LANES)
+                vf_store_around(to + lane * lane_floats + k0 * TILE_ROWS + i, vf_load(stage + lane * STAGE_LANE + i));
     }
+    if (around)
+        vf_stores_done();
 }
 
 /* A packed panel: [place of lane][k / 32][TILE_OUTPUTS]. */
@@ -104,7 +123,6 @@ static void pack_panel(const struct kvc_linear_call *call, size_t n0, float *to,
                     UNROLL
                     for (int i = 0; i < LANES; i++) {
                         vf_store(at + place[lane + (size_t)i] * stride, r[i]);
-                        __builtin_prefetch(at + place[lane + (size_t)i] * stride + TILE_OUTPUTS, 1);
                     }
                 }
             }
