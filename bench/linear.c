@@ -220,7 +220,7 @@ static void table_gemm(struct bench *b) {
         for (size_t n = 0; n < count; n++) {
             struct layer l = layer_open(b, KVC_F32, sizes[n], sizes[k], b->rows);
             double ours = 1e9, flops = 2e-9 * (double)b->rows * (double)sizes[n] * (double)sizes[k];
-            unsigned turns = b->turns * (sizes[n] * sizes[k] < 8u << 20 ? 2 : 1);
+            unsigned turns = b->turns * (sizes[n] * sizes[k] <= 2u << 20 ? 4 : sizes[n] * sizes[k] < 8u << 20 ? 2 : 1);
 #if defined(KVC_OPENBLAS)
             double theirs = 1e9;
             for (unsigned i = 0; i < turns; i++) {
