@@ -27,11 +27,28 @@ KVC_DEVICE void kvc_page_store(kvc_u32 type, KVC_GLOBAL kvc_u8 *side, kvc_u64 at
         ((KVC_GLOBAL float *)side)[at] = x;
 }
 
+/* The same in F16 on both sides: only bits move. */
+KVC_DEVICE float kvc_page_half(KVC_GLOBAL const kvc_u16 *h) {
+#if KVC_WORKERS == 1
+    return vload_half(0, (KVC_GLOBAL const half *)h);
+#else
+    return kvc_half_of(*h);
+#endif
+}
+KVC_DEVICE void kvc_page_bits(KVC_GLOBAL kvc_u16 *side, KVC_GLOBAL const kvc_u16 *key, bool first, bool low) {
+    float x = kvc_page_half(key), old = kvc_page_half(side);
+    if (first || (low ? x < old : x > old))
+        *side = *key;
+}
+
 /* Grid: pages that may change times channels, heads; on CPUs pages. low may be NULL. */
 KVC_KERNEL(pages_update)(KVC_LISTS(l), KVC_ARENA, KVC_READS, kvc_u32 page_size, kvc_u32 page_stride, kvc_u32 page_type,
                          KVC_GLOBAL kvc_u8 *low, KVC_GLOBAL kvc_u8 *high, kvc_u32 rows) {
-    kvc_u32 run = KVC_WORKERS == 1 ? head_size : 1, c0 = (kvc_u32)(KVC_GLOBAL_ID() * run % head_size);
-    kvc_u64 nth = KVC_GLOBAL_ID() * run / head_size, at, end;
+    kvc_u32 run = KVC_WORKERS == 1 ? head_size : 1;
+    kvc_u32 c0 = KVC_WORKERS == 1 ? 0 : (kvc_u32)(KVC_GLOBAL_ID() % head_size);
+    kvc_u64 nth = KVC_WORKERS == 1 ? KVC_GLOBAL_ID() : KVC_GLOBAL_ID() / head_size, at, end;
+    if (nth > rows / page_size + 1) /* most of a group, where one entry is new */
+        return;
     kvc_u32 h = KVC_GROUP_ID(1), places = read_count ? read_count[h] : l_count[h];
     kvc_u32 first = rows < places ? places - rows : 0, page = first / page_size + (kvc_u32)nth;
     end = ((kvc_u64)page + 1) * page_size;
@@ -42,7 +59,16 @@ KVC_KERNEL(pages_update)(KVC_LISTS(l), KVC_ARENA, KVC_READS, kvc_u32 page_size, 
     KVC_OPEN_HEAD(head, l, h);
     for (kvc_u64 place = (kvc_u64)page * page_size > first ? (kvc_u64)page * page_size : first; place < end; place++) {
         kvc_bytes key = kvc_head_key(&arena, &head, KVC_PLACE_SLOT(head, h, (kvc_u32)place));
-        for (kvc_u32 c = c0; c < c0 + run; c++) {
+        for (kvc_u32 c = c0; c < c0 + run && entry_type == KVC_K_F16 && page_type == KVC_K_F16; c++) {
+            at = ((kvc_u64)h * head_size + c) * page_stride + page;
+            if (low)
+                kvc_page_bits((KVC_GLOBAL kvc_u16 *)low + at, (KVC_GLOBAL const kvc_u16 *)key + c,
+                              place % page_size == 0, true);
+            if (high)
+                kvc_page_bits((KVC_GLOBAL kvc_u16 *)high + at, (KVC_GLOBAL const kvc_u16 *)key + c,
+                              place % page_size == 0, false);
+        }
+        for (kvc_u32 c = c0; c < c0 + run && !(entry_type == KVC_K_F16 && page_type == KVC_K_F16); c++) {
             float x = kvc_entry_value(entry_type, key, c);
             at = ((kvc_u64)h * head_size + c) * page_stride + page;
             if (low) {
