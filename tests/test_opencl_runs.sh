@@ -15,7 +15,9 @@ that 'equal' [ "$(json equal)" = true ]
 that 'to what is stored' [ "$(grep -c '"against": "stored"' "$work/out")" -ge 40 ]
 that 'and to that only' [ "$(grep -c '"against": "ref"' "$work/out")" = 0 ]
 # Prompts in chunks, other types of entries: beside ref.
-ok verify --backend opencl --only methods --prompt 300 --gen 6
+rows=300
+sanitized && rows=100
+ok verify --backend opencl --only methods --prompt $rows --gen 6
 has '^Equal to the reference'
 ok verify --backend opencl --only methods --kv-type q8_0 --kv full --kv 'snapkv:budget=64' --prompt 300 --gen 4
 ok verify --backend opencl --only methods --kv-type f32 --kv full --prompt 600 --gen 4 --chunk 70
