@@ -137,26 +137,31 @@ static float larger(float most, vf top, vm nan) {
     }
 DOTS_OF(dots_f16_1, KVC_F16, false, 1)
 DOTS_OF(dots_f16_2, KVC_F16, false, 2)
+DOTS_OF(dots_f16_3, KVC_F16, false, 3)
 DOTS_OF(dots_f16_4, KVC_F16, false, 4)
 DOTS_OF(dots_f32_1, KVC_F32, false, 1)
 DOTS_OF(dots_f32_2, KVC_F32, false, 2)
+DOTS_OF(dots_f32_3, KVC_F32, false, 3)
 DOTS_OF(dots_f32_4, KVC_F32, false, 4)
 DOTS_OF(bounds_f16_1, KVC_F16, true, 1)
 DOTS_OF(bounds_f16_2, KVC_F16, true, 2)
+DOTS_OF(bounds_f16_3, KVC_F16, true, 3)
 DOTS_OF(bounds_f16_4, KVC_F16, true, 4)
 DOTS_OF(bounds_f32_1, KVC_F32, true, 1)
 DOTS_OF(bounds_f32_2, KVC_F32, true, 2)
+DOTS_OF(bounds_f32_3, KVC_F32, true, 3)
 DOTS_OF(bounds_f32_4, KVC_F32, true, 4)
 
-/* out[h][from .. to-1] of 1, 2 or 4 heads; most[h], but of bounds, becomes the largest of itself and these. */
+/* out[h][from .. to-1] of up to DOT_HEADS heads; most[h], but of bounds, becomes the largest of itself and these. */
 static void channel_dots(enum kvc_type type, bool bound, unsigned heads, const struct dot_channel *channels,
                          uint32_t dims, size_t from, size_t to, const float *factor, float *const *out, float *most) {
     typedef void dots_fn(const struct dot_channel *, uint32_t, size_t, size_t, const float *, float *const *,
                          float *);
-    static dots_fn *const table[2][2][3] = {
-        {{dots_f32_1, dots_f32_2, dots_f32_4}, {dots_f16_1, dots_f16_2, dots_f16_4}},
-        {{bounds_f32_1, bounds_f32_2, bounds_f32_4}, {bounds_f16_1, bounds_f16_2, bounds_f16_4}}};
-    table[bound][type == KVC_F16][heads / 2](channels, dims, from, to, factor, out, most);
+    static dots_fn *const table[2][2][DOT_HEADS] = {{{dots_f32_1, dots_f32_2, dots_f32_3, dots_f32_4},
+                                                     {dots_f16_1, dots_f16_2, dots_f16_3, dots_f16_4}},
+                                                    {{bounds_f32_1, bounds_f32_2, bounds_f32_3, bounds_f32_4},
+                                                     {bounds_f16_1, bounds_f16_2, bounds_f16_3, bounds_f16_4}}};
+    table[bound][type == KVC_F16][heads - 1](channels, dims, from, to, factor, out, most);
 }
 
 #endif

@@ -21,59 +21,108 @@ static int32_t threshold_between(const int32_t *keys, uint32_t n, uint32_t top, 
     return (int32_t)(found ^ 0x80000000u);
 }
 
-/* threshold for many keys: two keys of a sample bracket it, so that only what lies between them is looked at bit by
- * bit. some [n, and two vectors]. */
-static int32_t threshold_of_many(const int32_t *keys, uint32_t n, uint32_t top, int32_t *some) {
-    if (n < 4 * SAMPLE)
-        return threshold(keys, n, top);
-    const uint32_t expected = (uint32_t)((uint64_t)top * SAMPLE / n);
-    uint32_t margin = 4, above = 0, inside = 0;
-    while (margin * margin < 9 * expected)
-        margin++;
-    for (uint32_t i = 0; i < SAMPLE; i++)
-        some[i] = keys[(uint64_t)i * n / SAMPLE];
-    const int32_t low = expected + margin < SAMPLE ? threshold(some, SAMPLE, expected + margin) : INT32_MIN;
-    const int32_t high = expected > margin ? threshold_between(some, SAMPLE, expected - margin, low, INT32_MAX)
-                                           : INT32_MAX;
-    const vi lows = vi_set(low), highs = vi_set(high);
-    if (low == high) { /* many equal keys */
-        above = count_above(keys, n, high);
-        if (above < top && (low == INT32_MIN || count_above(keys, n, low - 1) >= top))
-            return low;
-        return threshold(keys, n, top);
+/* Where scores come from: that of unit i (a place or page) is the sum over rows r ascending, from 0, of
+ * e[r * stride + i] * factor[r]. */
+struct unit_scores {
+    const float *e, *factor;
+    size_t stride;
+    uint32_t rows;
+};
+
+/* Units among which the best ones are, ascending, and their keys; padded with INT32_MIN up to a whole vector. The last
+ * of the best has a key from low to high. */
+struct candidates {
+    int32_t *key, *unit; /* [keys_room] */
+    uint32_t count;
+    int32_t low, high;
+};
+
+/* Room for the keys of n units. */
+INLINE size_t keys_room(uint32_t n) { return ((size_t)n + 3 * LANES) / LANES * LANES; }
+
+/* The units of n whose keys are not below to->low, n of a vector or fewer from i on. */
+INLINE uint32_t add_candidates(const struct unit_scores *scores, uint32_t rows, uint32_t i, uint32_t n, vi low,
+                               const struct candidates *to, uint32_t count) {
+    vf total = vf_zero();
+    for (uint32_t r = 0; r < rows; r++) {
+        const float *e = scores->e + r * scores->stride + i;
+        total = vf_add(total, vf_mul(n < LANES ? vf_part_load(e, n) : vf_load(e), vf_set(scores->factor[r])));
     }
-    for (uint32_t i = 0; i < n; i += LANES) {
-        const vi x = vi_load(keys + i);
-        const unsigned over = vm_bits(vi_greater(x, highs));
-        const unsigned between = ~(over | vm_bits(vi_greater(lows, x))) & (unsigned)((1ull << LANES) - 1);
-        above += (uint32_t)__builtin_popcount(over);
-        inside += vi_store_some(some + inside, x, between);
+    const vi key = score_keys(total);
+    const unsigned bits = ~vm_bits(vi_greater(low, key)) & (unsigned)((1ull << n) - 1);
+    if (bits) {
+        vi_store_some(to->key + count, key, bits);
+        count += vi_store_some(to->unit + count, vi_add(vi_ascending(), vi_set((int32_t)i)), bits);
     }
-    if (above >= top || top - above > inside)
-        return threshold(keys, n, top);
-    for (uint32_t i = inside; i % LANES != 0; i++)
-        some[i] = INT32_MIN;
-    return threshold_between(some, inside, top - above, low, high);
+    return count;
 }
 
-/* Writes the places of the `top` best of keys [n], each `page` places, ascending. Those whose key is `bound` count
- * from the lowest; `cut`: places that the last of them gives up. */
-static uint32_t *write_units(const int32_t *keys, uint32_t n, uint32_t top, uint32_t page, uint32_t places,
-                             uint32_t cut, int32_t bound, uint32_t *next) {
-    uint32_t equal = top - count_above(keys, n, bound);
+INLINE uint32_t all_candidates(const struct unit_scores *scores, uint32_t rows, uint32_t n,
+                               const struct candidates *to) {
+    const vi low = vi_set(to->low);
+    uint32_t count = 0, i = 0;
+    for (; i + LANES <= n; i += LANES)
+        count = add_candidates(scores, rows, i, LANES, low, to, count);
+    return i < n ? add_candidates(scores, rows, i, n - i, low, to, count) : count;
+}
+
+/* Finds what the best `top`, or top + more, of n units are among: of many, two keys of a sample bracket the last. */
+static void find_candidates(const struct unit_scores *scores, uint32_t n, uint32_t top, uint32_t more,
+                            struct candidates *to) {
+    to->low = INT32_MIN;
+    to->high = INT32_MAX;
+    if (n >= 4 * SAMPLE && top < n) {
+        const uint32_t expected = (uint32_t)((uint64_t)top * SAMPLE / n);
+        uint32_t margin = 4;
+        float sample[SAMPLE];
+        while (margin * margin < 9 * expected)
+            margin++;
+        for (uint32_t i = 0; i < SAMPLE; i++) {
+            const float *e = scores->e + (uint64_t)i * n / SAMPLE;
+            sample[i] = 0.0f;
+            for (uint32_t r = 0; r < scores->rows; r++)
+                sample[i] = sample[i] + e[r * scores->stride] * scores->factor[r];
+        }
+        make_keys(to->key, sample, SAMPLE);
+        if (expected + margin < SAMPLE)
+            to->low = threshold(to->key, SAMPLE, expected + margin);
+        if (expected > margin)
+            to->high = threshold_between(to->key, SAMPLE, expected - margin, to->low, INT32_MAX);
+    }
+    for (;;) {
+        to->count = scores->rows == 1   ? all_candidates(scores, 1, n, to)
+                    : scores->rows == 3 ? all_candidates(scores, 3, n, to)
+                    : scores->rows == 4 ? all_candidates(scores, 4, n, to)
+                                        : all_candidates(scores, scores->rows, n, to);
+        if (to->count >= top + more)
+            break;
+        to->low = INT32_MIN; /* the sample misled */
+    }
+    for (uint32_t i = to->count; i % LANES != 0; i++)
+        to->key[i] = INT32_MIN;
+    if (count_above(to->key, to->count, to->high) >= top)
+        to->high = INT32_MAX;
+}
+
+/* Writes the places of the `top` best candidates, each `page` places, ascending. Those whose key is `bound` count from
+ * the lowest; `cut`: places that the last of them gives up. */
+static uint32_t *write_units(const struct candidates *from, uint32_t top, uint32_t page, uint32_t places, uint32_t cut,
+                             int32_t bound, uint32_t *next) {
+    uint32_t equal = top - count_above(from->key, from->count, bound);
     const vi bounds = vi_set(bound);
-    for (uint32_t i = 0; i < n; i += LANES) {
-        const vi x = vi_load(keys + i);
+    for (uint32_t i = 0; i < from->count; i += LANES) {
+        const uint32_t left = from->count - i;
+        const vi x = vi_load(from->key + i);
         const unsigned over = vm_bits(vi_greater(x, bounds));
         unsigned bits = over | (equal ? vm_bits(vi_equal(x, bounds)) : 0u);
         if (bits == over && page == 1) {
-            if (bits)
-                next += vi_store_some((int32_t *)next, vi_add(vi_ascending(), vi_set((int32_t)i)), bits);
+            next += vi_store_some((int32_t *)next, vi_load(from->unit + i), bits);
             continue;
         }
+        bits &= left < LANES ? (1u << left) - 1 : ~0u;
         for (; bits; bits &= bits - 1) {
             const unsigned j = (unsigned)__builtin_ctz(bits);
-            const uint32_t first = (i + j) * page;
+            const uint32_t first = (uint32_t)from->unit[i + j] * page;
             uint32_t count = places - first < page ? places - first : page;
             if (!(over >> j & 1u)) {
                 if (equal == 0)
@@ -81,21 +130,20 @@ static uint32_t *write_units(const int32_t *keys, uint32_t n, uint32_t top, uint
                 if (--equal == 0)
                     count -= cut;
             }
-            if (page == 1)
-                *next++ = first;
-            else
+            if (page <= LANES && first + LANES <= places) { /* room: what is written is ascending */
+                vi_store(next, vi_add(vi_ascending(), vi_set((int32_t)first)));
+                next += count;
+            } else {
                 next = count_up(next, first, count);
+            }
         }
     }
     return next;
 }
 
-/* Room for keys of n places, and for as many between two bounds. */
-INLINE size_t keys_room(uint32_t n) { return ((size_t)n + 3 * LANES) / LANES * LANES; }
-
 /* Those of n places, or of the pages that they lie in, that are read, ascending, into next. keys [2, keys_room]. */
-static uint32_t *choose_places(const struct kvc_select_reads *call, const float *score, uint32_t places, int32_t *keys,
-                               uint32_t *next) {
+static uint32_t *choose_places(const struct kvc_select_reads *call, const struct unit_scores *scores, uint32_t places,
+                               int32_t *keys, uint32_t *next) {
     const uint32_t page = call->pages ? call->pages->page : 1, units = (places + page - 1) / page;
     const uint32_t local = call->local < places ? (uint32_t)call->local : places, n = units - local;
     const uint64_t wanted = call->top > local ? call->top - local : 0; /* units, or places of pages */
@@ -104,49 +152,60 @@ static uint32_t *choose_places(const struct kvc_select_reads *call, const float 
     if (wanted >= (call->whole || page == 1 ? n : places)) {
         next = count_up(next, 0, places - local);
     } else if (wanted > 0) {
-        int32_t *some = keys + keys_room(n), bound;
-        uint32_t cut = 0, i = 0;
-        for (; i + LANES <= n; i += LANES)
-            vi_store(keys + i, score_keys(vf_load(score + i)));
-        if (i < n) {
-            vi_store(keys + i, score_keys(vf_part_load(score + i, n - i)));
-            for (uint32_t j = n; j < i + LANES; j++)
-                keys[j] = INT32_MIN;
-        }
-        bound = threshold_of_many(keys, n, (uint32_t)top, some);
+        const bool partial = !call->whole && last < page; /* the last page: one page more may be needed */
+        struct candidates from = {.key = keys, .unit = keys + keys_room(n)};
+        uint32_t cut = 0;
+        find_candidates(scores, n, (uint32_t)top, partial && top < n, &from);
+        int32_t bound = threshold_between(from.key, from.count, (uint32_t)top, from.low, from.high);
         if (!call->whole && page > 1) {
-            /* the last page may be partial, and so one page more be needed */
-            uint32_t before = 0; /* pages before it, by the rule */
-            for (i = 0; last < page && i + 1 < n; i++)
-                before += keys[i] >= keys[n - 1];
+            uint32_t before = (uint32_t)top; /* pages before the last, by the rule: of more than `top` not counted */
+            if (partial && (uint32_t)from.unit[from.count - 1] == n - 1) {
+                before = 0;
+                for (uint32_t i = 0; i + 1 < from.count; i++)
+                    before += from.key[i] >= from.key[from.count - 1];
+            }
             if (before < top && (top - 1) * page + last < wanted)
-                bound = threshold_of_many(keys, n, (uint32_t)++top, some);
+                bound = threshold_between(from.key, from.count, (uint32_t)++top, from.low, from.high);
             cut = (uint32_t)(top * page - (before < top ? page - last : 0) - wanted);
         }
-        next = write_units(keys, n, (uint32_t)top, page, places, cut, bound, next);
+        next = write_units(&from, (uint32_t)top, page, places, cut, bound, next);
     }
     return count_up(next, places - local, local);
 }
 
-/* The reads of head h, and its heads' alpha; score by unit, weights by place, rows weight_stride apart, to be
- * multiplied by factor [G] where that is not NULL. */
-static void read_head(const struct kvc_select_reads *call, uint32_t h, const float *score, const float *weights,
-                      size_t weight_stride, const float *factor, int32_t *keys) {
+/* What a query head's reads weigh: the weights of ranks [count] times factor, over lanes and their tree. */
+static float weight_of_reads(const uint32_t *rank, uint32_t count, const float *weight, float factor) {
+    float some[KVC_LANES];
+    vf lane[FOLD];
+    UNROLL
+    for (unsigned f = 0; f < FOLD; f++)
+        lane[f] = vf_zero();
+    for (uint32_t i = 0; i < count; i += KVC_LANES) {
+        const uint32_t n = count - i < KVC_LANES ? count - i : KVC_LANES;
+        for (uint32_t j = 0; j < n; j++)
+            some[j] = weight[rank[i + j]];
+        for (uint32_t j = n; j < KVC_LANES; j++)
+            some[j] = -0.0f; /* adding it changes nothing */
+        UNROLL
+        for (unsigned f = 0; f < FOLD; f++)
+            lane[f] = vf_add(lane[f], vf_mul(vf_load(some + f * LANES), vf_set(factor)));
+    }
+    return sum_lanes(lane);
+}
+
+/* The reads of head h, and its heads' alpha; weights by place, rows weight_stride apart, to be multiplied by
+ * factor [G]. */
+static void read_head(const struct kvc_select_reads *call, uint32_t h, const struct unit_scores *scores,
+                      const float *weights, size_t weight_stride, const float *factor, int32_t *keys) {
     const uint32_t places = places_of(call->lists, call->view, h), group = call->heads / call->lists->kv_heads;
     uint32_t *rank = (uint32_t *)call->reads->rank->data + (size_t)h * call->reads->stride;
     const bool all = places <= call->budget;
-    const uint32_t *next = all ? count_up(rank, 0, places) : choose_places(call, score, places, keys, rank);
+    const uint32_t *next = all ? count_up(rank, 0, places) : choose_places(call, scores, places, keys, rank);
     const uint32_t count = (uint32_t)(next - rank);
     ((uint32_t *)call->reads->count->data)[h] = count;
-    for (uint32_t g = 0; call->alpha.buffer && g < group; g++) {
-        const float *weight = weights + g * weight_stride;
-        float lane[KVC_LANES] = {0.0f};
-        for (uint32_t i = 0; !all && i < count; i += KVC_LANES)
-            for (uint32_t j = 0; j < KVC_LANES && i + j < count; j++)
-                lane[j] = lane[j] + (factor ? weight[rank[i + j]] * factor[g] : weight[rank[i + j]]);
-        KVC_TREE32(lane);
-        ((float *)kvc_span_data(call->alpha))[h * group + g] = all ? 1.0f : lane[0];
-    }
+    for (uint32_t g = 0; call->alpha.buffer && g < group; g++)
+        ((float *)kvc_span_data(call->alpha))[h * group + g] =
+            all ? 1.0f : weight_of_reads(rank, count, weights + g * weight_stride, factor ? factor[g] : 1.0f);
     if (call->view) {
         const uint32_t *view = (const uint32_t *)call->view->rank->data + (size_t)h * call->view->stride;
         for (uint32_t i = 0; i < count; i++)
@@ -165,10 +224,11 @@ static void reads_task(void *argument, size_t task, unsigned thread) {
     const struct kvc_select_reads *call = job->call;
     const uint32_t group = call->heads / call->lists->kv_heads;
     int32_t *keys = kvc_cpu_scratch(job->cpu, thread, 2 * keys_room(job->most) * sizeof *keys);
-    const float *weights = call->alpha.buffer ? kvc_span_data(call->weights) : NULL;
+    const float *weights = call->alpha.buffer ? kvc_span_data(call->weights) : NULL, once = 1.0f;
+    const struct unit_scores scores = {(const float *)kvc_span_data(call->scores) + task * call->stride, &once, 0, 1};
     if (!keys)
         return;
-    read_head(call, (uint32_t)task, (const float *)kvc_span_data(call->scores) + task * call->stride,
+    read_head(call, (uint32_t)task, &scores,
               weights ? weights + task * group * call->stride : NULL, call->stride, NULL, keys);
 }
 

@@ -32,7 +32,6 @@ struct choose_work {
     uint32_t *channel;                   /* [dims] */
     struct dot_channel *dots;            /* [d] */
     float *factor, *most;                /* [G]; factor then is what exponentials are multiplied by */
-    float *scores;                       /* [units], with reads */
     int32_t *read_keys;                  /* of read_head */
     struct choose_values own;
 };
@@ -63,7 +62,6 @@ static size_t lay_out_choose(const struct choose_job *job, struct choose_work *w
     work->dots = carve(&at, d * sizeof *work->dots);
     work->factor = carve(&at, job->group * f);
     work->most = carve(&at, job->group * f);
-    work->scores = carve(&at, job->reads ? choose_row(job) * f : 0);
     work->read_keys = carve(&at, job->reads ? 2 * keys_room(job->units_most) * sizeof(int32_t) : 0);
     work->own = job->splits == 1 ? carve_values(&at, job, job->group) : (struct choose_values){NULL, NULL, NULL};
     return at.used;
@@ -236,7 +234,7 @@ static void score_units(const struct choose_job *job, struct choose_work *work, 
     for (uint32_t i = 0; i < dims && d <= 256; i++)
         wanted[(call->kind == KVC_SCORE_PAGE_BOUND ? i : work->channel[i]) / LANES] = true;
     for (uint32_t g = 0; g < group;) {
-        const unsigned some = group - g >= 4 ? 4 : group - g >= 2 ? 2 : 1;
+        const unsigned some = group - g < DOT_HEADS ? group - g : DOT_HEADS;
         for (uint32_t i = 0; i < dims; i++)
             for (unsigned j = 0; j < some; j++)
                 work->dots[i].q[j] =
@@ -313,21 +311,15 @@ static void exponentials(const struct choose_job *job, const struct choose_head 
 
 /* ---- weights ---- */
 
-static void group_weights(const struct choose_job *job, const struct choose_head *head, float *share, uint32_t from,
-                          uint32_t to) {
+/* What each query head's exponentials are multiplied by; e of what is not seen. */
+static void head_shares(const struct choose_job *job, const struct choose_head *head, float *share, uint32_t from,
+                        uint32_t to) {
     const struct kvc_select_scores *call = job->call;
     const bool bound = call->kind == KVC_SCORE_PAGE_BOUND;
     const size_t row = choose_row(job);
-    const size_t stride = head->weight_stride;
-    float *scores = head->scores, *weights = head->weights;
-    for (; from < to && from < head->first; from++) {
-        scores[from] = bound ? -kvc_infinity() : 0.0f;
-        for (uint32_t g = 0; g < job->group; g++) {
-            if (weights)
-                weights[g * stride + from] = 0.0f;
-            head->values.e[g * row + from] = 0.0f;
-        }
-    }
+    for (; from < to && from < head->first; from++)
+        for (uint32_t g = 0; g < job->group; g++)
+            head->values.e[g * row + from] = bound ? -kvc_infinity() : 0.0f;
     for (uint32_t g = 0; g < job->group; g++) {
         float L = 0.0f;
         for (uint32_t t = 0; !bound && (uint64_t)t * KVC_TILE < head->units; t++)
@@ -337,6 +329,13 @@ static void group_weights(const struct choose_job *job, const struct choose_head
             head->values.e[g * row + i] = kvc_nan();
         share[g] = kvc_is_nan(share[g]) || L == 0.0f ? 1.0f : share[g]; /* what is not seen has weight 0 even so */
     }
+}
+
+/* Scores, and where they are wanted weights, of the units from .. to-1. */
+static void group_weights(const struct choose_job *job, const struct choose_head *head, const float *share,
+                          uint32_t from, uint32_t to) {
+    const size_t row = choose_row(job), stride = head->weight_stride;
+    float *scores = head->scores, *weights = head->weights;
     uint32_t i = from;
     for (; i + LANES <= to; i += LANES) {
         vf total = vf_zero();
@@ -373,9 +372,7 @@ static struct choose_head open_choose(const struct choose_job *job, const struct
     head.first = seen.low < seen.high ? seen.low / head.page : head.units;
     head.values = work->own;
     head.weight_stride = call->stride;
-    if (job->reads) { /* the weights of what is read are made when that is known */
-        head.scores = work->scores;
-    } else {
+    if (!job->reads) { /* else they are made as they are wanted */
         head.scores = (float *)kvc_span_data(call->scores) + (size_t)h * call->stride;
         if (call->weights.buffer)
             head.weights = (float *)kvc_span_data(call->weights) + (size_t)h * job->group * call->stride;
@@ -437,9 +434,13 @@ static void choose_task(void *argument, size_t task, unsigned thread) {
     if ((job->step == 0 || job->step == 2) && call->kind != KVC_SCORE_PAGE_BOUND)
         exponentials(job, &head, from, to);
     if (job->step == 0 || job->step == 3)
+        head_shares(job, &head, work.factor, from, to);
+    if (job->reads) {
+        const struct unit_scores scores = {head.values.e, work.factor, choose_row(job), job->group};
+        read_head(job->reads, h, &scores, scores.e, scores.stride, work.factor, work.read_keys);
+    } else if (job->step == 0 || job->step == 3) {
         group_weights(job, &head, work.factor, from, to);
-    if (job->reads)
-        read_head(job->reads, h, head.scores, head.values.e, choose_row(job), work.factor, work.read_keys);
+    }
     if (job->step <= 1 && split == 0 && call->bytes_read)
         count_bytes(job, &head);
 }
