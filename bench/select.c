@@ -14,7 +14,7 @@
 #include "core/backends.h"
 #include "policies/select_sizes.h"
 
-#define ROUNDS 7
+#define ROUNDS 21
 #define FLUSH_BYTES ((size_t)192 << 20)
 
 static void must(enum kvc_status status, const struct kvc_error *error) {

@@ -123,19 +123,28 @@ decode)
     ;;
 methods)
     head_of_page 'What the methods cost'
+    duo=duo:file=every-other,sinks=128,recent=896
     run 'Decode methods beside streaming at the same budget' "$kvcull" bench --shape 100m --kv streaming:budget=1024 \
         --kv window:budget=1024 --kv morphkv:budget=1024 --kv morphkv:budget=1024,every=8 --kv h2o:budget=1024 \
         --kv keyformer:budget=1024 --kv scissorhands:budget=1024 --kv lacache:budget=1024,span=6 --kv tova:budget=1024 \
         --prompt 1200 --gen 240 --repeat 1
+    run 'The same beside full' "$kvcull" bench --shape 100m --kv full --kv streaming:budget=1024 --kv window:budget=1024 \
+        --kv morphkv:budget=1024 --kv h2o:budget=1024 --kv keyformer:budget=1024 --kv scissorhands:budget=1024 \
+        --kv lacache:budget=1024,span=6 --kv tova:budget=1024 --kv "$duo" --prompt 1200 --gen 200 --repeat 1
     run 'Budgets that are not reached' "$kvcull" bench --shape 100m --kv streaming:budget=4096 --kv morphkv:budget=4096 \
         --kv h2o:budget=4096 --kv keyformer:budget=4096 --kv scissorhands:budget=4096 --kv tova:budget=4096 --prompt 1024 \
         --gen 150 --repeat 1
     run 'snapkv beside full, a prompt of 4096' "$kvcull" bench --shape 100m --kv full --kv snapkv:budget=1024 \
         --prompt 4096 --gen 0 --repeat 4
-    for some in 'pyramidkv adakv cake fastkv' 'dapq tova streaming scissorhands' 'take rocketkv lacache morphkv'; do
+    for some in 'pyramidkv adakv cake fastkv' 'dapq tova streaming scissorhands' 'take rocketkv lacache morphkv' \
+        'duo window rocketkv-mt'; do
         set --
         for method in $some; do
-            [ $method = lacache ] && method=lacache:budget=1024,span=6 || method=$method:budget=1024
+            case $method in
+            lacache) method=lacache:budget=1024,span=6 ;;
+            duo) method=$duo ;;
+            *) method=$method:budget=1024 ;;
+            esac
             set -- "$@" --kv "$method"
         done
         run "Prompt methods beside full: $some" "$kvcull" bench --shape 100m --kv full "$@" --prompt 4096 --gen 0 \

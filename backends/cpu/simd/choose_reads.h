@@ -50,11 +50,8 @@ INLINE uint32_t add_candidates(const struct unit_scores *scores, uint32_t rows, 
     }
     const vi key = score_keys(total);
     const unsigned bits = ~vm_bits(vi_greater(low, key)) & (unsigned)((1ull << n) - 1);
-    if (bits) {
-        vi_store_some(to->key + count, key, bits);
-        count += vi_store_some(to->unit + count, vi_add(vi_ascending(), vi_set((int32_t)i)), bits);
-    }
-    return count;
+    vi_append(to->key + count, key, bits);
+    return count + vi_append(to->unit + count, vi_add(vi_ascending(), vi_set((int32_t)i)), bits);
 }
 
 INLINE uint32_t all_candidates(const struct unit_scores *scores, uint32_t rows, uint32_t n,

@@ -99,6 +99,11 @@ static inline uint32_t vi_store_some(int32_t *p, vi a, unsigned bits) {
     _mm512_mask_storeu_epi32(p, vm_first(n), _mm512_maskz_compress_epi32((vm)bits, a));
     return n;
 }
+/* The same where memory up to p + LANES may be written. */
+static inline uint32_t vi_append(int32_t *p, vi a, unsigned bits) {
+    vi_store(p, _mm512_maskz_compress_epi32((vm)bits, a));
+    return (uint32_t)__builtin_popcount(bits);
+}
 
 /* LANES elements of another type, widened; the first n of them. */
 static inline vf vf_load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }

@@ -106,6 +106,7 @@ static inline uint32_t vi_store_some(int32_t *p, vi a, unsigned bits) {
         p[n++] = lane[__builtin_ctz(bits)];
     return n;
 }
+static inline uint32_t vi_append(int32_t *p, vi a, unsigned bits) { return bits ? vi_store_some(p, a, bits) : 0; }
 
 
 static inline vf vf_load_f16(const void *p) {
