@@ -18,7 +18,7 @@ libkvc_la_SOURCES += backends/cpu/simd/linear.c backends/cpu/simd/linear.h backe
 libkvc_la_SOURCES += backends/cpu/simd/entries.h backends/cpu/simd/softmax_tile.h backends/cpu/simd/attention_few.h \
 	backends/cpu/simd/attention_many.h backends/cpu/simd/attention.h \
 	backends/cpu/simd/carve.h backends/cpu/simd/rows.h backends/cpu/simd/weight_tiles.h backends/cpu/simd/weights.h backends/cpu/simd/logarithm.h \
-	backends/cpu/simd/mass.h backends/cpu/simd/moments.h backends/cpu/simd/ring_fuse.h \
+	backends/cpu/simd/vector.h backends/cpu/simd/mass.h backends/cpu/simd/moments.h backends/cpu/simd/ring_fuse.h \
 	backends/cpu/simd/select.h backends/cpu/simd/lists.h backends/cpu/simd/score_memo.h \
 	backends/cpu/simd/columns.h backends/cpu/simd/keep_ring.h backends/cpu/simd/noise_table.h backends/cpu/simd/turn_keys.h backends/cpu/simd/channels.h backends/cpu/simd/pages.h \
 	backends/cpu/simd/choose_scores.h backends/cpu/simd/choose_reads.h

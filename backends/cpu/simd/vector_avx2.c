@@ -1,54 +1,6 @@
-/* vector_avx2.c - attention, norm, rope and the rest for AVX2: the templates of this folder over lanes_avx2.h. */
+/* vector_avx2.c - attention, norm, rope and the rest for AVX2. */
 #include "backends/cpu/simd/lanes_avx2.h"
 
-#include "backends/cpu/simd/attention.h"
-#include "backends/cpu/simd/choose_reads.h"
-#include "backends/cpu/simd/choose_scores.h"
-#include "backends/cpu/simd/columns.h"
-#include "backends/cpu/simd/keep_ring.h"
-#include "backends/cpu/simd/lists.h"
-#include "backends/cpu/simd/mass.h"
-#include "backends/cpu/simd/moments.h"
-#include "backends/cpu/simd/pages.h"
-#include "backends/cpu/simd/ring_fuse.h"
-#include "backends/cpu/simd/rows.h"
-#include "backends/cpu/simd/select.h"
-#include "backends/cpu/simd/simd.h"
-#include "backends/cpu/simd/turn_keys.h"
-#include "backends/cpu/simd/weights.h"
+#include "backends/cpu/simd/vector.h"
 
-void kvc_fill_vector_avx2(struct kvc_ops *table) {
-    table->embed = embed;
-    table->norm = norm;
-    table->rope = rope;
-    table->gated_silu = gated_silu;
-    table->add = add;
-    table->blend = blend;
-    table->gather = gather;
-    table->append = append;
-    table->drop = drop;
-    table->attention = attention;
-    table->identity = identity;
-    table->evict = evict;
-    table->turn_keys = turn_keys;
-    table->relayout = relayout;
-    table->window_mass = window_mass;
-    table->window_moments = window_moments;
-    table->accumulate = accumulate;
-    table->ring_write = ring_write;
-    table->ring_fuse = ring_fuse;
-    table->column_scores = column_scores;
-    table->scores_column = scores_column;
-    table->pool = pool;
-    table->group_scores = group_scores;
-    table->keep = keep;
-    table->keep_ring = keep_ring;
-    table->shares = shares;
-    table->pages_update = pages_update;
-    table->select_scores = select_scores;
-    table->select_reads = select_reads;
-    table->select_scores_reads = select_scores_reads;
-    table->value_sums = value_sums;
-    table->mix_mean = mix_mean;
-    table->fma_loop = fma_loop;
-}
+void kvc_fill_vector_avx2(struct kvc_ops *table) { fill_vector(table); }
