@@ -333,6 +333,7 @@ struct kvc_stage kvc_stage_make(struct kvc_session *session, uint32_t layer) {
                                        .kv_heads = session->cache.layer[layer].lists.kv_heads,
                                        .head_size = g->head_size,
                                        .turn = rows,
+                                       .turn_tokens = session->turn,
                                        .held = session->held[layer],
                                        .after = session->in_prompt ? 0 : session->after[layer],
                                        .now = session->tokens + in,

@@ -308,7 +308,7 @@ struct kvc_ops {
      * in tiles of KVC_TILE queries by position, are column + (column+1). */
     void (*accumulate)(struct kvc_device *, const struct kvc_weight_rows *, uint32_t column,
                        const struct kvc_noise *noise);
-    /* One row per query into state column first + (position % ring) of every entry, 0 for those the query did not see.
+    /* One row per query into state column first + (position % ring) of every entry, 0 (logits: -inf) if not seen.
      * Weights: the group sum of exp(s - M) / L; logits: the group sum of s (maximum and sum may be NULL then); low: how
      * many of the group's heads have exp(s - M) / L < 1 / n, n the entries this query saw. Group sums start from 0.
      * counts: a row of weights, a row of low into first + ring + (position % ring), and column first + 2 * ring +=
@@ -318,7 +318,7 @@ struct kvc_ops {
     /* F[k] over the ring's newest `filled` rows (those of positions now-filled .. now-1, in that order), from 0 by
      * addition, or by max(F, row) from the first row. Entries at positions >= recent get 0. Kind logits: each row is
      * first replaced by exp(s - m) / l over the entries older than recent, m their maximum and l their sum with the
-     * tiles and merge of attention, tiles over ranks. */
+     * tiles and merge of attention, tiles over ranks; minus infinity becomes 0, also in a row of nothing else. */
     void (*ring_fuse)(struct kvc_device *, const struct kvc_lists *, uint32_t first, uint32_t ring, uint32_t filled,
                       int64_t now, enum kvc_row_kind kind, enum kvc_fusion fusion, int64_t recent,
                       struct kvc_span scores, uint32_t stride);

@@ -2,6 +2,7 @@
  * the backend. */
 #include "core/session.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 const struct kvc_stage_info *kvc_stage_info(const struct kvc_stage *stage) { return &stage->info; }
@@ -254,6 +255,47 @@ static uint32_t in_ring(const struct kvc_stage *stage, uint32_t count, uint32_t 
     return count;
 }
 
+/* Tokens of the turn that a propagate stage kept away have no query here. Their rows of the ring are emptied, of what
+ * earlier turns left in them: by queries that see nothing. */
+static enum kvc_status empty_rows(const struct kvc_stage *stage, uint32_t column, uint32_t ring, enum kvc_row_kind kind,
+                                  struct kvc_error *error) {
+    const struct kvc_session *session = stage->session;
+    struct kvc_runner *runner = session->runner;
+    struct kvc_device *device = runner->device;
+    const uint64_t first = session->turn > ring ? session->turn - ring : 0;
+    if (!session->in_prompt || !session->going || stage->queries == 0)
+        return KVC_OK;
+    int32_t *positions = malloc(ring * sizeof *positions);
+    uint32_t *later = malloc(ring * sizeof *later), count = 0;
+    enum kvc_status status = positions && later ? kvc_room_reserve(device, &runner->totals, 2 * ring * sizeof *later, error)
+                                                : kvc_fail(error, KVC_RESOURCE, "no memory for %u positions", ring);
+    uint32_t next = session->going_rows; /* the oldest of those from `first` on that came */
+    while (status == KVC_OK && next > 0 && session->going[next - 1] >= first)
+        next--;
+    for (uint64_t row = first; row < session->turn && status == KVC_OK; row++) {
+        later[count] = UINT32_MAX;
+        if (session->going[next] == row)
+            next++; /* the last row of a turn always comes */
+        else
+            positions[count++] = (int32_t)(session->tokens + row);
+    }
+    const struct kvc_span at = kvc_room_at(&runner->totals, 0), unseen = kvc_room_at(&runner->totals, ring * sizeof *later);
+    if (status == KVC_OK && count > 0) {
+        device->ops->upload(device, at, positions, count * sizeof *positions);
+        device->ops->upload(device, unseen, later, count * sizeof *later);
+    }
+    for (uint32_t from = 0; status == KVC_OK && from < count; from += stage->queries) {
+        const uint32_t some = count - from < stage->queries ? count - from : stage->queries;
+        struct kvc_weight_rows rows = kvc_stage_rows(stage, some);
+        rows.positions = (struct kvc_span){at.buffer, at.offset + from * sizeof *positions};
+        rows.later = (struct kvc_span){unseen.buffer, unseen.offset + from * sizeof *later};
+        device->ops->ring_write(device, &rows, column, ring, kind);
+    }
+    free(positions);
+    free(later);
+    return status;
+}
+
 enum kvc_status kvc_stage_ring_write(struct kvc_stage *stage, uint32_t first, uint32_t ring, uint32_t count,
                                      enum kvc_row_kind kind, struct kvc_error *error) {
     uint32_t column = 0;
@@ -263,7 +305,7 @@ enum kvc_status kvc_stage_ring_write(struct kvc_stage *stage, uint32_t first, ui
         return status;
     const struct kvc_weight_rows rows = kvc_stage_rows(stage, in_ring(stage, count, ring));
     device_of(stage)->ops->ring_write(device_of(stage), &rows, column, ring, kind);
-    return KVC_OK;
+    return empty_rows(stage, column, ring, kind, error);
 }
 
 enum kvc_status kvc_stage_ring_fuse(struct kvc_stage *stage, uint32_t first, uint32_t ring, uint32_t filled,
@@ -283,7 +325,8 @@ enum kvc_status kvc_stage_ring_fuse(struct kvc_stage *stage, uint32_t first, uin
 
 enum kvc_status kvc_stage_ring_sums(struct kvc_stage *stage, uint32_t first, uint32_t rows, uint32_t sums,
                                     uint32_t count, struct kvc_error *error) {
-    const uint64_t newest = stage->info.now - 1, oldest = newest - ((count < rows ? count : rows) - 1);
+    const uint64_t written = stage->session->in_prompt ? stage->info.turn_tokens : count;
+    const uint64_t newest = stage->info.now - 1, oldest = newest - ((written < rows ? written : rows) - 1);
     struct kvc_scores *scores = NULL;
     enum kvc_status status = KVC_OK;
     for (uint32_t b = 0; b < kvc_ring_blocks(rows) && status == KVC_OK; b++) {

@@ -12,8 +12,9 @@ struct rows_case {
     struct kvc_weight_rows rows[2];
 };
 
-/* Queries of one session, with the M and L that the reference's attention gives for them. */
-static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_queries, struct rows_case *c) {
+/* Queries of one session, with the M and L that the reference's attention gives for them. blind: some may see nothing.
+ */
+static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_queries, bool blind, struct rows_case *c) {
     struct kvc_lists_shape shape = kvc_verify_shape(v, columns, 4, kvc_verify_range(v, 0, 2) > 0);
     uint32_t queries = kvc_verify_range(v, 0, 2) ? kvc_verify_range(v, 1, most_queries) : 1;
     uint32_t heads = shape.kv_heads * kvc_verify_group(v);
@@ -37,6 +38,9 @@ static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_quer
         position[i] = c->lists.now - (int32_t)(queries - 1 - i) + (int32_t)most_queries; /* never negative */
         later[i] = queries - 1 - i;
     }
+    if (blind && !kvc_verify_range(v, 0, 3)) /* some see nothing */
+        for (uint32_t i = 0; i < queries; i++)
+            later[i] = kvc_verify_range(v, 0, 1) ? UINT32_MAX : later[i];
     window = kvc_verify_range(v, 0, 2) ? 0 : kvc_verify_range(v, most_queries, (uint32_t)c->lists.now + 80);
     kvc_verify_describe(v, ", heads %u, queries %u", heads, queries);
     q = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
@@ -104,7 +108,7 @@ static void by_position(struct kvc_verify *v, struct rows_case *c) {
 
 static void window_mass_case(struct kvc_verify *v) {
     struct rows_case c;
-    if (make_rows(v, 0, 32, &c)) {
+    if (make_rows(v, 0, 32, false, &c)) {
         uint32_t stride = c.lists.most + kvc_verify_range(v, 1, 4), heads = c.rows[1].heads;
         bool by_head = kvc_verify_range(v, 0, 1);
         uint32_t rows = by_head ? heads : c.lists.lists[1].kv_heads;
@@ -122,7 +126,7 @@ static void window_mass_case(struct kvc_verify *v) {
 
 static void window_moments_case(struct kvc_verify *v) {
     struct rows_case c;
-    if (make_rows(v, 0, 32, &c)) {
+    if (make_rows(v, 0, 32, false, &c)) {
         uint32_t stride = c.lists.most + kvc_verify_range(v, 1, 4), heads = c.rows[1].heads;
         uint64_t tail = kvc_verify_range(v, 0, 3) ? kvc_verify_range(v, 0, 40) : kvc_verify_range(v, 0, 1000);
         float gamma = kvc_verify_range(v, 0, 2) ? 200.0f : (float)kvc_verify_range(v, 0, 3);
@@ -146,7 +150,7 @@ static void accumulate_case(struct kvc_verify *v) {
     struct rows_case c;
     uint32_t column = kvc_verify_range(v, 0, 2), more = kvc_verify_range(v, 0, 1);
     uint32_t most = kvc_verify_range(v, 0, 3) ? 40 : 400;
-    if (make_rows(v, column + 2 + more, most, &c)) {
+    if (make_rows(v, column + 2 + more, most, false, &c)) {
         struct kvc_noise noise = {kvc_verify_draw(v), kvc_verify_range(v, 0, 40), 1.0f};
         bool noisy = kvc_verify_range(v, 0, 1);
         if (kvc_verify_range(v, 0, 1))
@@ -170,7 +174,7 @@ static void ring_write_case(struct kvc_verify *v) {
     struct rows_case c;
     uint32_t ring = kvc_verify_range(v, 1, 9), first = kvc_verify_range(v, 0, 2);
     enum kvc_row_kind kind = kvc_verify_pick(v, kinds);
-    if (make_rows(v, first + (kind == KVC_ROW_COUNTS ? 2 * ring + 1 : ring), ring, &c)) {
+    if (make_rows(v, first + (kind == KVC_ROW_COUNTS ? 2 * ring + 1 : ring), ring, true, &c)) {
         by_position(v, &c);
         for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
             v->device[side]->ops->ring_write(v->device[side], &c.rows[side], first, ring, kind);

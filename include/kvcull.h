@@ -301,7 +301,8 @@ struct kvc_stage_info {
     uint32_t layer, layers, heads, head_size;
     uint32_t kv_heads; /* lists of entries: the model's KV heads, or its query heads where a method has per=head */
     uint32_t acting, actings; /* this layer's place among the layers the method acts on, and how many these are */
-    uint64_t turn;            /* prompt rows of this turn */
+    uint64_t turn;            /* prompt rows of this turn that came to this layer */
+    uint64_t turn_tokens;     /* and those that a propagate stage kept away */
     uint64_t held;     /* N of docs/methods.md: entries of the fullest head when the turn's prompt was in, those that a
                           propagate stage kept away from this layer included */
     uint64_t after;    /* entries of the fullest head after the prompt stage; 0 before */
@@ -355,7 +356,8 @@ enum kvc_status kvc_stage_group(struct kvc_stage *stage, const struct kvc_scores
  * Rings: columns first .. first+rows-1 hold, per entry, one row for each of the last `rows` queries; the row of the
  * query at position p is column first + p % rows: the group's summed weights, its summed logits, or how many of its
  * heads gave the entry less than 1/n, n being the entries that the query attended to. Writes the rows of the newest
- * `count` queries (the step's own, or the last prompt queries). */
+ * `count` queries (the step's own, or the last prompt queries); what a query did not see is 0, minus infinity among
+ * logits, and so is the row of a token that a propagate stage kept away from the layer. */
 /* counts: rows of weights, behind them `rows` columns of how often weights were low, and minus the sum of those. */
 enum kvc_row_kind { KVC_ROW_WEIGHTS, KVC_ROW_LOGITS, KVC_ROW_LOW, KVC_ROW_COUNTS };
 enum kvc_fusion { KVC_FUSE_SUM, KVC_FUSE_MAX };

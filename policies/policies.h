@@ -79,7 +79,7 @@ enum kvc_status kvc_accumulated_evict(struct kvc_stage *stage, const struct kvc_
 /* A ring's newest rows that have been written: one per token seen, at most `rows`. Decode steps write theirs only where
  * the method acts in them; otherwise the rows before this turn's are of no use. */
 static inline uint32_t kvc_ring_filled(const struct kvc_stage_info *info, uint32_t rows) {
-    const uint64_t seen = info->owns_decode ? info->now : info->turn;
+    const uint64_t seen = info->owns_decode ? info->now : info->turn_tokens;
     return seen < rows ? (uint32_t)seen : rows;
 }
 

@@ -151,7 +151,7 @@ void attend(const struct entry *entries, uint32_t n, const float *q, uint32_t d,
     attend_to(read, count, q, d, s, a, out);
     for (uint32_t j = n; j-- > 0;) { /* from the last, so that nothing is overwritten before it has moved */
         count -= !entries[j].unread;
-        s[j] = entries[j].unread ? 0 : s[count];
+        s[j] = entries[j].unread ? -INFINITY : s[count];
         a[j] = entries[j].unread ? 0 : a[count];
     }
     free(read);
@@ -171,6 +171,13 @@ void group_row(const struct tensors *t, const struct head *head, uint32_t l, uin
     }
     free(s);
     free(a);
+}
+
+uint32_t entries_up_to(const struct head *head, uint32_t position) {
+    uint32_t n = 0;
+    while (n < head->count && head->entries[n].position <= (int64_t)position)
+        n++;
+    return n;
 }
 
 void remove_unkept(struct head *head, const bool *kept) {
@@ -249,14 +256,16 @@ static void snapkv(const struct moment *m, uint32_t h, const struct plan *plan, 
     free(candidate);
 }
 
+/* A query that did not reach the layer gives nothing to any entry. */
 static void write_ring(const struct tensors *t, struct head *head, uint32_t l, uint32_t h, const struct plan *plan,
-                       uint32_t window, uint32_t position, uint32_t newer) {
-    const uint32_t n = head->count - newer;
+                       uint32_t window, uint32_t position) {
+    const uint32_t n = t->going && !t->going[(size_t)l * t->rows + position] ? 0 : entries_up_to(head, position);
     float *row = malloc((n + 1) * sizeof *row);
     assert_non_null(row);
-    group_row(t, head, l, h, position, n, plan->logits, row);
+    if (n > 0)
+        group_row(t, head, l, h, position, n, plan->logits, row);
     for (uint32_t j = 0; j < head->count; j++)
-        head->entries[j].ring[position % window] = j < n ? row[j] : 0;
+        head->entries[j].ring[position % window] = j < n ? row[j] : plan->logits ? -INFINITY : 0;
     free(row);
 }
 
@@ -285,7 +294,7 @@ static void morphkv(struct head *head, const struct plan *plan, uint32_t budget,
                 float lane[32] = {0};
                 for (uint32_t j = first; j < end; j++)
                     m[t] = j == first || row[j] > m[t] ? row[j] : m[t];
-                for (uint32_t j = first; j < end; j++)
+                for (uint32_t j = first; j < end && m[t] != -INFINITY; j++)
                     lane[(j - first) % 32] += kvc_exp(row[j] - m[t]);
                 for (uint32_t w = 16; w > 0; w /= 2)
                     for (uint32_t i = 0; i < w; i++)
@@ -294,9 +303,9 @@ static void morphkv(struct head *head, const struct plan *plan, uint32_t budget,
                 M = t == 0 || m[t] > M ? m[t] : M;
             }
             for (uint32_t t = 0; t < (older + 255) / 256; t++)
-                L = fmaf(kvc_exp(m[t] - M), l[t], L);
+                L = m[t] == -INFINITY ? L : fmaf(kvc_exp(m[t] - M), l[t], L);
             for (uint32_t j = 0; j < older; j++)
-                row[j] = kvc_exp(row[j] - M) / L;
+                row[j] = row[j] == -INFINITY ? 0 : kvc_exp(row[j] - M) / L;
         }
         for (uint32_t j = 0; j < n; j++) {
             if (r == 0)
@@ -343,7 +352,7 @@ static void look_of_head(const struct moment *m, uint32_t h, const struct plan *
         const uint32_t window = plan->decode == MORPHKV ? plan->decode_window : plan->window;
         const uint32_t rows = m->turn < window ? m->turn : window;
         for (uint32_t i = 0; i < rows; i++)
-            write_ring(m->t, &m->heads[h], m->layer, h, plan, window, m->now - rows + i, rows - 1 - i);
+            write_ring(m->t, &m->heads[h], m->layer, h, plan, window, m->now - rows + i);
     }
 }
 
@@ -381,7 +390,7 @@ static void step_of_head(const struct moment *m, uint32_t h, const struct plan *
     struct head *head = &m->heads[h];
     const uint32_t budget = budget_of(plan, head, plan->decode, plan->decode_budget);
     if (plan->decode == MORPHKV) {
-        write_ring(m->t, head, m->layer, h, plan, plan->decode_window, m->now - 1, 0);
+        write_ring(m->t, head, m->layer, h, plan, plan->decode_window, m->now - 1);
         if (m->step % plan->every == 0)
             morphkv(head, plan, budget, plan->decode_window, m->now, m->now);
     }

@@ -63,8 +63,8 @@ struct plan { /* one method, as its options say */
 /* x [d] as a cache of the type gives it back; the 32-lane dot product. */
 void obvious_store(enum kvc_type type, const float *from, float *to, uint32_t d);
 float obvious_dot(const float *a, const float *b, uint32_t n);
-/* Weights a[j] and logits s[j] of one query over the first n entries, 0 of those it did not read, and its output when
- * out is not NULL. */
+/* Weights a[j] and logits s[j] of one query over the first n entries, 0 and minus infinity of those it did not read, and
+ * its output when out is not NULL. */
 void attend(const struct entry *entries, uint32_t n, const float *q, uint32_t d, float *s, float *a, float *out);
 /* Row `row` of the tensors as the head's newest entry, as a cache of the type stores it. */
 void append(struct head *head, const struct tensors *t, enum kvc_type type, uint32_t l, uint32_t h, uint32_t row);
@@ -75,6 +75,7 @@ void group_row(const struct tensors *t, const struct head *head, uint32_t l, uin
 float *window_scores(const struct moment *m, uint32_t h, uint32_t w, uint32_t kernel, bool average);
 /* Marks the top `many` of candidates: again and again the highest score, the lowest index where equal. */
 void mark_top(const float *score, const bool *candidate, uint32_t n, uint32_t many, bool *kept);
+uint32_t entries_up_to(const struct head *head, uint32_t position); /* how many, the newest at that position */
 void remove_unkept(struct head *head, const bool *kept);
 /* What the methods of a struct plan keep; after a prompt they look (rows for a ring), then evict. */
 moment_fn obvious_look, obvious_evict, obvious_prompt, obvious_step;

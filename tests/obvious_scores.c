@@ -126,8 +126,9 @@ void obvious_scissorhands_look(const struct moment *m, const void *p) {
     const struct scores_plan *plan = p;
     const uint32_t rows = least(m->turn, plan->history);
     for (uint32_t h = 0; h < m->t->lists && m->layer >= plan->skip_layers; h++)
-        for (uint32_t i = 0; i < rows; i++)
-            look(m, h, m->now - rows + i, m->heads[h].count - (rows - 1 - i));
+        for (uint32_t position = m->now - rows; position < m->now; position++)
+            if (!m->t->going || m->t->going[(size_t)m->layer * m->t->rows + position])
+                look(m, h, position, entries_up_to(&m->heads[h], position));
 }
 
 /* seen: queries whose rows it has. */

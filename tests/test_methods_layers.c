@@ -1,5 +1,6 @@
 /* test_methods_layers.c - cake and fastkv keep exactly what obvious code keeps (tests/obvious_mass.c), alone and with
  * other methods. */
+#include "tests/check.h"
 #include "tests/obvious_mass.h"
 #include "tests/obvious_scores.h"
 #include "tests/side_by_side.h"
@@ -7,6 +8,9 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -109,6 +113,59 @@ static void test_pairs(void **state) {
     run_rows("snapkv:budget=40,window=8+fastkv:budget=99,tsp=50", &parts, 3, &turn);
 }
 
+static void run_rings(const char *spec, const struct parts *parts, uint64_t n) {
+    static const struct turn turns[] = {{70, 10}, {50, 9}, {3, 2}, {45, 7}};
+    static const uint32_t shapes[][2] = {{4, 4}, {8, 2}, {7, 1}, {1, 1}};
+    static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
+    for (uint64_t i = n; i < n + 4; i += kvc_test_thinned() ? 4 : 1) {
+        struct tensors t = make_tensors((enum kind)(i % KINDS), 9 + i, 2, shapes[i % 4][0], shapes[i % 4][1], 16, 196);
+        struct side side = side_of(spec, parts);
+        side.type = types[i % 3];
+        t.going = malloc(2 * 196);
+        assert_non_null(t.going);
+        memset(t.going, true, 2 * 196);
+        side_run_turns(&t, turns, sizeof turns / sizeof *turns, &side);
+        free(t.going);
+        free_tensors(&t);
+    }
+}
+
+/* Rings of queries behind fastkv, over turns: rows that did not reach a layer have no query there, and what an earlier
+ * turn's gave is forgotten. */
+static void test_rings(void **state) {
+    (void)state;
+    static const struct mass_plan cut = {.window = 8, .kernel = 7, .average = true, .tsp = 12, .tsp_layer = 0};
+    static const struct scores_plan scissorhands = {.budget = 40, .history = 32};
+    static const struct scores_plan prompt_only = {.budget = 40, .history = 32, .prompt_only = true};
+    const char *const morphkv[] = {"", ",fusion=max", ",scores=logits", ",scores=logits,fusion=max,every=3"};
+    struct mass_plan fastkv = cut;
+    struct parts parts;
+    char spec[160];
+    fastkv.budget = 44;
+    for (uint32_t i = 0; i < 4; i++)
+        for (uint32_t prompt = 0; prompt < 2; prompt++) {
+            struct plan plan = {.every = i == 3 ? 3 : 1, .max_fusion = i % 2, .logits = i >= 2};
+            plan.prompt = prompt ? MORPHKV : FULL;
+            plan.decode = prompt ? FULL : MORPHKV;
+            plan.budget = prompt ? 40 : UINT32_MAX;
+            plan.window = plan.decode_window = 32;
+            plan.decode_budget = prompt ? UINT32_MAX : 40;
+            if (prompt)
+                parts = (struct parts){obvious_fastkv, obvious_prompt, obvious_step, &cut, &plan, &plan};
+            else
+                parts = (struct parts){obvious_prompt, obvious_fastkv, obvious_step, &plan, &fastkv, &plan};
+            snprintf(spec, sizeof spec, "fastkv:budget=44,tsp=12,tsp_layer=0+morphkv:budget=40,window=32%s%s",
+                     morphkv[i], prompt ? ",stages=prompt" : "");
+            run_rings(spec, &parts, 3 * i + prompt);
+        }
+    parts = (struct parts){obvious_scissorhands_look, obvious_fastkv,  obvious_scissorhands_step,
+                           &scissorhands,             &fastkv,         &scissorhands};
+    run_rings("fastkv:budget=44,tsp=12,tsp_layer=0+scissorhands:budget=40,history=32", &parts, 1);
+    struct parts both = {obvious_fastkv, obvious_scissorhands_look, NULL, &cut, &prompt_only, NULL};
+    struct parts last = {parts_prompt, obvious_scissorhands, NULL, &both, &prompt_only, NULL};
+    run_rings("fastkv:budget=44,tsp=12,tsp_layer=0+scissorhands:budget=40,history=32,stages=prompt", &last, 2);
+}
+
 /* ---- shares of the prompt, and turns ---- */
 
 static void test_turns(void **state) {
@@ -141,6 +198,7 @@ static void test_turns(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_cake), cmocka_unit_test(test_fastkv),
-                                       cmocka_unit_test(test_pairs), cmocka_unit_test(test_turns)};
+                                       cmocka_unit_test(test_pairs), cmocka_unit_test(test_rings),
+                                       cmocka_unit_test(test_turns)};
     return cmocka_run_group_tests(tests, side_open, side_close);
 }

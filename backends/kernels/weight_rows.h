@@ -96,7 +96,8 @@ KVC_GROUP_KERNEL(weight_rows)(KVC_WEIGHT_ROWS, kvc_u32 mode, kvc_u32 by_head, KV
                     if (seen)
                         newer = newer + value;
                 } else if (here && worker == 0) {
-                    kvc_head_column(&head, first_column + (kvc_u32)position % ring)[slot] = seen ? value : 0.0f;
+                    kvc_head_column(&head, first_column + (kvc_u32)position % ring)[slot] =
+                        seen ? value : mode == KVC_RING_LOGITS ? -kvc_infinity() : 0.0f;
                     if (mode == KVC_RING_COUNTS) {
                         KVC_GLOBAL float *was =
                             kvc_head_column(&head, first_column + ring + (kvc_u32)position % ring) + slot;
@@ -275,7 +276,7 @@ KVC_DEVICE kvc_u32 kvc_ring_column(kvc_i64 now, kvc_u32 filled, kvc_u32 i, kvc_u
 }
 
 /* Grid: tiles, rows of the ring, heads. m and l of one tile of one row's logits over the entries older than recent;
- * l = -1: none is. tiles: [heads][filled][stride] pairs. */
+ * l = -1: none is that was seen. tiles: [heads][filled][stride] pairs. */
 KVC_KERNEL(ring_tiles)(KVC_LISTS(l), kvc_u32 first_column, kvc_u32 ring, kvc_u32 filled, kvc_i64 now, kvc_i64 recent,
                        KVC_GLOBAL float *tiles, kvc_u32 stride) {
     kvc_u64 tile = KVC_GLOBAL_ID();
@@ -292,7 +293,7 @@ KVC_KERNEL(ring_tiles)(KVC_LISTS(l), kvc_u32 first_column, kvc_u32 ring, kvc_u32
         kvc_u32 slot = kvc_head_slot(&head, r);
         if (kvc_head_position(&head, slot) < recent) {
             m = kvc_max(m, row[slot]);
-            any = 1;
+            any |= row[slot] != -kvc_infinity();
         }
     }
     for (int j = 0; j < 32; j++)
@@ -343,7 +344,7 @@ KVC_KERNEL(ring_fuse)(KVC_LISTS(l), kvc_u32 first_column, kvc_u32 ring, kvc_u32 
             float value = values[slot[j]];
             if (tiles) {
                 KVC_GLOBAL const float *row = tiles + ((kvc_u64)h * filled + i) * tile_stride * 2;
-                value = kvc_div(kvc_exp(value - row[0]), row[1]);
+                value = row[1] == 0.0f ? 0.0f : kvc_div(kvc_exp(value - row[0]), row[1]);
             }
             F[j] = by_sum ? F[j] + value : i == 0 ? value : kvc_max(F[j], value);
         }

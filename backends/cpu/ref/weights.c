@@ -37,7 +37,7 @@ void KVC_REF(ring_write)(struct kvc_device *device, const struct kvc_weight_rows
             uint32_t seen = 0;
             for (uint32_t r = 0; r < kvc_list_count(w->lists, h); r++) {
                 uint32_t slot = kvc_list_slot(w->lists, h, r);
-                column[slot] = 0.0f;
+                column[slot] = kind == KVC_ROW_LOGITS ? -kvc_infinity() : 0.0f;
                 if (low) {
                     minus[slot] = minus[slot] + low[slot];
                     low[slot] = 0.0f;
@@ -60,7 +60,7 @@ void KVC_REF(ring_write)(struct kvc_device *device, const struct kvc_weight_rows
 }
 
 /* M and L of one ring row's logits over the entries of head h older than recent: tiles over ranks, merged ascending,
- * as in attention. Nothing older: -inf and 0. */
+ * as in attention. Nothing older that was seen: -inf and 0. */
 static void row_softmax(const struct kvc_lists *lists, uint32_t h, const float *row, int64_t recent, float *maximum,
                         float *sum) {
     uint32_t count = kvc_list_count(lists, h);
@@ -78,7 +78,7 @@ static void row_softmax(const struct kvc_lists *lists, uint32_t h, const float *
             uint32_t slot = kvc_list_slot(lists, h, r);
             if (kvc_list_position(lists, h, slot) < recent) {
                 m = kvc_max(m, row[slot]);
-                any = true;
+                any = any || row[slot] != -kvc_infinity();
             }
         }
         if (!any)
@@ -115,7 +115,7 @@ void KVC_REF(ring_fuse)(struct kvc_device *device, const struct kvc_lists *lists
                 if (kvc_list_position(lists, h, slot) >= recent)
                     continue;
                 if (kind == KVC_ROW_LOGITS)
-                    value = kvc_div(kvc_exp(value - M), L);
+                    value = L == 0.0f ? 0.0f : kvc_div(kvc_exp(value - M), L);
                 F[r] = fusion == KVC_FUSE_SUM ? F[r] + value : i == 0 ? value : kvc_max(F[r], value);
             }
         }

@@ -55,17 +55,25 @@ static void fuse_row(float *F, const float *row, size_t count, enum kvc_fusion f
         fuse_row_of(F, row, count, false, true);
 }
 
-/* logits [n], by rank, become exp(s - M) / L: M and L merged from tiles as attention does. tile [KVC_TILE] scratch. */
+/* logits [n], by rank, become exp(s - M) / L: M and L merged from tiles as attention does; minus infinity, of what was
+ * not seen, becomes 0. tile [KVC_TILE] scratch. */
 static void softmax_row(float *logits, uint32_t n, float *tile, float *maxima, float *sums) {
     float M = -kvc_infinity(), L = 0.0f;
+    bool seen = false;
     for (uint32_t first = 0, t = 0; first < n; first += KVC_TILE, t++) {
         const uint32_t some = n - first < KVC_TILE ? n - first : KVC_TILE;
         memcpy(tile, logits + first, some * sizeof *tile);
         maxima[t] = softmax_tile(tile, 0, some, &sums[t]);
         M = kvc_max(M, maxima[t]);
+        seen = seen || maxima[t] != -kvc_infinity();
+    }
+    if (!seen) {
+        memset(logits, 0, n * sizeof *logits);
+        return;
     }
     for (uint32_t first = 0, t = 0; first < n; first += KVC_TILE, t++)
-        L = kvc_fma(kvc_exp(maxima[t] - M), sums[t], L);
+        if (maxima[t] != -kvc_infinity())
+            L = kvc_fma(kvc_exp(maxima[t] - M), sums[t], L);
     const vf most = vf_set(M), whole = vf_set(L);
     for (uint32_t e = 0; e < n; e += LANES) {
         const vf x = vf_div(exp_any(vf_sub(vf_part_load(logits + e, n - e), most)), whole);

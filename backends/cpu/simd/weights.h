@@ -56,14 +56,22 @@ static uint32_t ring_place(const struct weights_tile *tile, uint32_t query) {
     return (uint32_t)((const int32_t *)kvc_span_data(tile->job->rows->positions))[query] % ring_of(tile)->ring;
 }
 
-/* What is not read counts 0; what is, is written tile by tile. */
+/* What a row says of an entry that its query did not see. */
+static float ring_unseen(const struct ring_job *job) { return job->kind == KVC_ROW_LOGITS ? -kvc_infinity() : 0.0f; }
+
+static void fill(float *x, uint32_t n, float value) {
+    for (uint32_t e = 0; e < n; e++)
+        x[e] = value;
+}
+
+/* What is not read counts nothing; what is, is written tile by tile. */
 static void ring_start(const struct weights_tile *tile, uint32_t low, uint32_t high) {
     const uint32_t *order = tile->head->order;
     const uint32_t ring = ring_of(tile)->ring;
     for (uint32_t i = 0; tile->head->rank && i < tile->job->rows->queries; i++) {
         float *column = ring_state(tile, ring_place(tile, i));
         for (uint32_t r = low; r < high; r++)
-            column[order ? order[r] : r] = 0.0f;
+            column[order ? order[r] : r] = ring_unseen(ring_of(tile));
         if (ring_of(tile)->kind != KVC_ROW_COUNTS)
             continue;
         float *was = ring_state(tile, ring + ring_place(tile, i)), *minus = ring_state(tile, 2 * ring);
@@ -115,8 +123,8 @@ static void ring_take(const struct weights_tile *tile, uint32_t query, struct se
     group_values(s, s_stride, in.low, in.high, group, weights ? (const float *)kvc_span_data(rows->maximum) + cell : NULL,
                  weights ? (const float *)kvc_span_data(rows->sum) + cell : NULL, job->kind,
                  kvc_div(1.0f, (float)(seen.high - seen.low)), value, few);
-    memset(value, 0, in.low * sizeof *value);
-    memset(value + in.high, 0, (n - in.high) * sizeof *value);
+    fill(value, in.low, ring_unseen(job));
+    fill(value + in.high, n - in.high, ring_unseen(job));
     if (few) {
         memset(few, 0, in.low * sizeof *few);
         memset(few + in.high, 0, (n - in.high) * sizeof *few);
