@@ -17,7 +17,7 @@ struct kvc_replay {
     struct kvc_session *session;
     struct layer_rows *layer; /* [layers] */
     uint32_t next_layer;
-    uint32_t probe_rows; /* of every probe given */
+    uint32_t probe_rows; /* of every probe given; 0: none yet */
     uint64_t rows;       /* of the prompt under way */
     bool failed;         /* a layer broke off: unusable */
     kvc_chunk_fn *chunk_done;
@@ -195,6 +195,7 @@ static enum kvc_status prompt_layer(struct kvc_replay *replay, uint32_t layer, u
             free(replay->layer[l].probe);
             replay->layer[l] = (struct layer_rows){.q = NULL};
         }
+        replay->probe_rows = 0;
     }
     if (status == KVC_OK)
         replay->next_layer = (layer + 1) % runner->geometry.layers;
@@ -229,6 +230,9 @@ enum kvc_status kvc_replay_probe(struct kvc_replay *replay, uint32_t layer, uint
     if (status != KVC_OK)
         return status;
     struct layer_rows *given = &replay->layer[layer];
+    if (replay->probe_rows && rows != replay->probe_rows)
+        return kvc_fail(error, KVC_INPUT, "replay: layer %u, chunk %u: %u probe queries; those before have %u", layer,
+                        chunk, rows, replay->probe_rows);
     if (chunk >= INT32_MAX)
         return kvc_fail(error, KVC_USAGE, "replay: probe of chunk %u: must be below %d", chunk, INT32_MAX);
     if (chunk >= given->probe_chunks) {

@@ -267,8 +267,9 @@ static enum kvc_status empty_rows(const struct kvc_stage *stage, uint32_t column
         return KVC_OK;
     int32_t *positions = malloc(ring * sizeof *positions);
     uint32_t *later = malloc(ring * sizeof *later), count = 0;
-    enum kvc_status status = positions && later ? kvc_room_reserve(device, &runner->totals, 2 * ring * sizeof *later, error)
-                                                : kvc_fail(error, KVC_RESOURCE, "no memory for %u positions", ring);
+    enum kvc_status status = positions && later
+                                 ? kvc_room_reserve(device, &runner->totals, 2 * ring * sizeof *later, error)
+                                 : kvc_fail(error, KVC_RESOURCE, "no memory for %u positions", ring);
     uint32_t next = session->going_rows; /* the oldest of those from `first` on that came */
     while (status == KVC_OK && next > 0 && session->going[next - 1] >= first)
         next--;
@@ -279,7 +280,8 @@ static enum kvc_status empty_rows(const struct kvc_stage *stage, uint32_t column
         else
             positions[count++] = (int32_t)(session->tokens + row);
     }
-    const struct kvc_span at = kvc_room_at(&runner->totals, 0), unseen = kvc_room_at(&runner->totals, ring * sizeof *later);
+    const struct kvc_span at = kvc_room_at(&runner->totals, 0),
+                          unseen = kvc_room_at(&runner->totals, ring * sizeof *later);
     if (status == KVC_OK && count > 0) {
         device->ops->upload(device, at, positions, count * sizeof *positions);
         device->ops->upload(device, unseen, later, count * sizeof *later);

@@ -11,8 +11,8 @@ tests_test_methods_scores_SOURCES = tests/test_methods_scores.c tests/obvious_sc
 tests_test_methods_scores_LDADD = $(KVC_TEST_LIBS)
 
 check_PROGRAMS += tests/test_methods_rows
-tests_test_methods_rows_SOURCES = tests/test_methods_rows.c tests/obvious_scores.c tests/obvious_scores.h \
-	$(KVC_SIDE_BY_SIDE)
+tests_test_methods_rows_SOURCES = tests/test_methods_rows.c tests/obvious_select.c tests/obvious_select.h \
+	tests/obvious_scores.c tests/obvious_scores.h $(KVC_SIDE_BY_SIDE)
 tests_test_methods_rows_LDADD = $(KVC_TEST_LIBS)
 
 check_PROGRAMS += tests/test_methods_select

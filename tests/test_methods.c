@@ -1,5 +1,6 @@
 /* test_methods.c - every method keeps exactly the entries that slow, obvious code keeps (tests/obvious.c); and
  * attention over what is left has the same bits. */
+#include "tests/check.h"
 #include "tests/side_by_side.h"
 
 #include <setjmp.h>
@@ -115,16 +116,39 @@ static void test_turns(void **state) {
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         struct tensors t = make_tensors(c % 2 ? PLANTED : RANDOM, 77 + c, 2, 4, 2, 16, 159);
         const struct side side = {cases[c].spec, obvious_prompt, obvious_step, &cases[c].plan,
-                                  types[c % 3],  c % 4 ? 7 : 0,  false, NULL};
+                                  types[c % 3],  c % 4 ? 7 : 0,  false,        NULL};
         side_run_turns(&t, turns, sizeof turns / sizeof *turns, &side);
         free_tensors(&t);
     }
 }
 
+/* 300 decode steps. */
+static void test_long(void **state) {
+    (void)state;
+    static const struct {
+        const char *spec;
+        struct plan plan;
+    } cases[] = {{"morphkv:budget=24,window=8", {MORPHKV, MORPHKV, .budget = 24, .window = 8, .every = 1}},
+                 {"morphkv:budget=24,window=9,fusion=max,every=7",
+                  {MORPHKV, MORPHKV, .budget = 24, .window = 9, .every = 7, .max_fusion = true}},
+                 {"morphkv:budget=60,window=20,scores=logits",
+                  {MORPHKV, MORPHKV, .budget = 60, .window = 20, .every = 1, .logits = true}},
+                 {"window:budget=33", {WINDOW, WINDOW, .budget = 33}},
+                 {"streaming:budget=33", {STREAMING, STREAMING, .budget = 33, .sinks = 4}}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c += kvc_test_thinned() ? 3 : 1) {
+        const uint32_t prompt = c % 2 ? 1 : 40;
+        struct tensors t = make_tensors(c % 2 ? PLANTED : DRIFT, 50 + c, 2, 4, c % 2 ? 1 : 2, 8, prompt + 300);
+        struct plan plan = cases[c].plan;
+        plan.decode_budget = plan.budget, plan.decode_window = plan.window;
+        run(&t, prompt, cases[c].spec, &plan);
+        free_tensors(&t);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_full),      cmocka_unit_test(test_window),
-                                       cmocka_unit_test(test_streaming), cmocka_unit_test(test_snapkv),
-                                       cmocka_unit_test(test_morphkv),   cmocka_unit_test(test_pairs),
-                                       cmocka_unit_test(test_shares),    cmocka_unit_test(test_turns)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_full),   cmocka_unit_test(test_window),  cmocka_unit_test(test_streaming),
+        cmocka_unit_test(test_snapkv), cmocka_unit_test(test_morphkv), cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_shares), cmocka_unit_test(test_turns),   cmocka_unit_test(test_long)};
     return cmocka_run_group_tests(tests, side_open, side_close);
 }

@@ -88,8 +88,8 @@ static void test_fastkv(void **state) {
 static void test_pairs(void **state) {
     (void)state;
     static const struct turn turn = {90, 20};
-    const struct plan morphkv = {FULL,       MORPHKV,             .budget = UINT32_MAX,
-                                 .every = 1, .decode_budget = 30, .decode_window = 8};
+    const struct plan morphkv = {
+        FULL, MORPHKV, .budget = UINT32_MAX, .every = 1, .decode_budget = 30, .decode_window = 8};
     const struct plan snapkv = {SNAPKV, FULL, .budget = 40, .window = 8, .kernel = 7};
     const struct plan streaming = {FULL, STREAMING, .budget = UINT32_MAX, .sinks = 4, .decode_budget = 30};
     const struct mass_plan h2o = {.budget = 30};
@@ -158,8 +158,8 @@ static void test_rings(void **state) {
                      morphkv[i], prompt ? ",stages=prompt" : "");
             run_rings(spec, &parts, 3 * i + prompt);
         }
-    parts = (struct parts){obvious_scissorhands_look, obvious_fastkv,  obvious_scissorhands_step,
-                           &scissorhands,             &fastkv,         &scissorhands};
+    parts = (struct parts){
+        obvious_scissorhands_look, obvious_fastkv, obvious_scissorhands_step, &scissorhands, &fastkv, &scissorhands};
     run_rings("fastkv:budget=44,tsp=12,tsp_layer=0+scissorhands:budget=40,history=32", &parts, 1);
     struct parts both = {obvious_fastkv, obvious_scissorhands_look, NULL, &cut, &prompt_only, NULL};
     struct parts last = {parts_prompt, obvious_scissorhands, NULL, &both, &prompt_only, NULL};

@@ -2,6 +2,7 @@
  * alone and with morphkv behind them; and tova. */
 #include "tests/check.h"
 #include "tests/obvious_scores.h"
+#include "tests/obvious_select.h"
 #include "tests/side_by_side.h"
 
 #include <math.h>
@@ -117,6 +118,7 @@ static struct kvc_replay *open_replay(const struct tensors *t, const char *spec,
     options.policy = spec;
     options.cache_type = type;
     options.chunk = chunk;
+    options.record_reads = true;
     FINE(kvc_replay_open(engine, &geometry, &options, &replay, &error));
     return replay;
 }
@@ -146,18 +148,74 @@ static void observe(const struct tensors *t, struct lists *lists, uint32_t l, ui
     obvious_look(&moment, decode);
 }
 
-/* Decode steps with the rows behind the prompt. */
-static void run_steps(struct kvc_replay *replay, const struct tensors *t, struct lists *lists,
-                      const struct plan *decode, enum kvc_type type, uint32_t prompt, float *out, const char *spec) {
+/* Steps behind a turn's prompt: what evicts after each, and what chooses its reads (NULL: all is read). */
+struct steps {
+    const struct plan *decode;
+    const struct select_plan *select;
+};
+
+static void compare_reads(const struct kvc_session *session, const struct moment *m, const struct select_plan *plan,
+                          const char *spec) {
+    int32_t *positions = malloc((m->t->rows + 64) * sizeof *positions);
     struct kvc_error error;
-    for (uint32_t row = prompt; row < t->rows; row++) {
+    float alpha[64];
+    assert_non_null(positions);
+    for (uint32_t h = 0; h < m->t->lists; h++) {
+        struct head *head = &m->heads[h];
+        bool *read = calloc(head->count, sizeof *read);
+        size_t count = 0, at = 0;
+        assert_non_null(read);
+        obvious_select(m, h, read, alpha, plan);
+        FINE(kvc_session_reads(session, m->layer, h, positions, m->t->rows + 64, &count, &error));
+        for (uint32_t j = 0; j < head->count; j++) {
+            head->entries[j].unread = !read[j]; /* for what the decode stage sees */
+            if (read[j] && (at == count || positions[at++] != head->entries[j].position))
+                fail_msg("%s: layer %u list %u does not read %d", spec, m->layer, h, (int)head->entries[j].position);
+        }
+        assert_int_equal(at, count);
+        free(read);
+    }
+    free(positions);
+}
+
+/* Entries of the fullest list of a layer. */
+static uint32_t fullest(const struct tensors *t, const struct lists *lists, uint32_t l) {
+    uint32_t most = 0;
+    for (uint32_t h = 0; h < t->lists; h++)
+        most = lists->heads[l * t->lists + h].count > most ? lists->heads[l * t->lists + h].count : most;
+    return most;
+}
+
+/* The turn's prompt is over. */
+static void note_after(const struct tensors *t, struct lists *lists) {
+    for (uint32_t l = 0; l < t->layers; l++)
+        for (uint32_t h = 0; h < t->lists; h++)
+            lists->heads[l * t->lists + h].after = fullest(t, lists, l);
+}
+
+static uint32_t share_of(uint32_t held, uint32_t share) {
+    const uint32_t tokens = (held * share + 50) / 100;
+    return tokens ? tokens : 1;
+}
+
+/* Decode steps with the rows prompt .. end - 1. */
+static void run_steps(struct kvc_replay *replay, const struct tensors *t, struct lists *lists,
+                      const struct steps *steps, enum kvc_type type, uint32_t prompt, uint32_t end, float *out,
+                      const char *spec) {
+    struct kvc_error error;
+    for (uint32_t row = prompt; row < end; row++) {
         for (uint32_t l = 0; l < t->layers; l++) {
             const struct moment moment = {t, lists->heads + (size_t)l * t->lists, l, row + 1, 0, row + 1 - prompt};
             const size_t kv = kv_at(t, l, row, 0);
             FINE(kvc_replay_step(replay, l, q_row(t, l, row), t->k + kv, t->v + kv, out, &error));
             for (uint32_t h = 0; h < t->lists; h++)
                 add(lists, t, type, l, h, row);
-            obvious_step(&moment, decode);
+            if (steps->select)
+                compare_reads(kvc_replay_session(replay), &moment, steps->select, spec);
+            obvious_step(&moment, steps->decode);
+            for (uint32_t h = 0; h < t->lists; h++)
+                for (uint32_t j = 0; j < moment.heads[h].count; j++)
+                    moment.heads[h].entries[j].unread = false;
         }
         compare(kvc_replay_session(replay), t, lists->heads, spec, "a step");
     }
@@ -186,64 +244,81 @@ static void add_weights(const struct tensors *t, const struct head *head, uint32
 struct dapq {
     uint32_t prompt, budget, pseudo, kernel;
     bool average;
+    uint32_t share; /* percent of what is held, in place of the budget; 0: none */
 };
 
+/* What dapq does with a list that has `held` entries when its layer's fullest has `most`. */
+static void dapq_list(const struct tensors *t, const struct tensors *extra, const struct dapq *plan, enum kvc_type type,
+                      struct lists *lists, uint32_t l, uint32_t h, uint32_t most) {
+    struct head *head = &lists->heads[l * t->lists + h];
+    const uint32_t n = head->count, budget = plan->share ? share_of(most, plan->share) : plan->budget;
+    float *score = calloc(n, sizeof *score);
+    assert_non_null(score);
+    for (uint32_t i = 0; i < plan->pseudo && most > budget; i++) {
+        add(lists, extra, type, l, h, i);
+        add_weights(t, head, h, q_row(extra, l, i), n + i + 1, n, score);
+    }
+    head->count = n;
+    pool(score, n, plan->kernel, plan->average);
+    if (most > budget)
+        keep_top(head, score, budget);
+    free(score);
+}
+
+/* The last row's output of each group's first head: the prompt's own rows never see a pseudo entry. */
+static void check_last(const struct tensors *t, const struct head *head, uint32_t l, uint32_t h, uint32_t row,
+                       const float *out) {
+    const uint32_t group = t->heads / t->lists, n = head->count;
+    float *s = malloc(n * sizeof *s), *a = malloc(n * sizeof *a), *whole = malloc(t->d * sizeof *whole);
+    assert_true(s && a && whole);
+    attend(head->entries, n, q_row(t, l, row) + (size_t)h * group * t->d, t->d, s, a, whole);
+    assert_memory_equal(whole, out + (size_t)h * group * t->d, t->d * sizeof *whole);
+    free(s);
+    free(a);
+    free(whole);
+}
+
 static void run_dapq(const struct tensors *t, const struct tensors *extra, const struct dapq *plan,
-                     const struct plan *decode, enum kvc_type type, uint32_t chunk) {
+                     const struct turn *turns, size_t turn_count, const struct steps *steps, enum kvc_type type,
+                     uint32_t chunk) {
     char spec[240];
     struct kvc_error error;
     struct lists lists = make_lists(t);
-    float *out = malloc((size_t)t->rows * t->heads * t->d * sizeof *out), *s, *a, *whole;
-    const bool runs = plan->prompt > plan->budget;
-    snprintf(spec, sizeof spec, "dapq:budget=%u,pseudo=%u,content=random,kernel=%u,pooling=%s", plan->budget,
-             plan->pseudo, plan->kernel, plan->average ? "avg" : "max");
-    add_decode(spec, sizeof spec, decode);
+    float *out = malloc((size_t)t->rows * t->heads * t->d * sizeof *out);
+    uint32_t now = 0;
+    snprintf(spec, sizeof spec, "dapq:budget=%u%s,pseudo=%u,content=random,kernel=%u,pooling=%s",
+             plan->share ? plan->share : plan->budget, plan->share ? "%" : "", plan->pseudo, plan->kernel,
+             plan->average ? "avg" : "max");
+    add_decode(spec, sizeof spec, steps->decode);
+    if (steps->select)
+        snprintf(spec + strlen(spec), sizeof spec - strlen(spec), "+hsa:page=2,dims=4,topk=%u", steps->select->topk);
     struct kvc_replay *replay = open_replay(t, spec, type, chunk);
     assert_non_null(out);
-    for (uint32_t l = 0; l < t->layers; l++) {
-        const size_t kv = kv_at(t, l, 0, 0);
-        FINE(kvc_replay_pseudo(replay, l, q_row(extra, l, 0), extra->k + kv_at(extra, l, 0, 0), plan->pseudo, &error));
-        if (l + 1 < t->layers)
-            continue;
-        for (uint32_t layer = 0; layer < t->layers; layer++) {
-            const size_t at = kv_at(t, layer, 0, 0);
-            FINE(kvc_replay_prompt(replay, layer, q_row(t, layer, 0), t->k + at, t->v + at, plan->prompt, out, &error));
-            (void)kv;
-            for (uint32_t h = 0; h < t->lists; h++)
-                for (uint32_t row = 0; row < plan->prompt; row++)
-                    add(&lists, t, type, layer, h, row);
-            observe(t, &lists, layer, plan->prompt, plan->prompt, decode);
+    for (size_t k = 0; k < turn_count; k++) {
+        const uint32_t rows = turns[k].prompt, from = now;
+        now += rows;
+        for (uint32_t l = 0; l < t->layers; l++)
+            FINE(kvc_replay_pseudo(replay, l, q_row(extra, l, 0), extra->k + kv_at(extra, l, 0, 0), plan->pseudo,
+                                   &error));
+        for (uint32_t l = 0; l < t->layers; l++) {
+            const size_t at = kv_at(t, l, from, 0);
+            FINE(kvc_replay_prompt(replay, l, q_row(t, l, from), t->k + at, t->v + at, rows, out, &error));
             for (uint32_t h = 0; h < t->lists; h++) {
-                struct head *head = &lists.heads[layer * t->lists + h];
-                /* the prompt's own rows never see a pseudo entry */
-                const uint32_t last = plan->prompt - 1, group = t->heads / t->lists;
-                s = malloc(plan->prompt * sizeof *s);
-                a = malloc(plan->prompt * sizeof *a);
-                whole = malloc(t->d * sizeof *whole);
-                assert_true(s && a && whole);
-                attend(head->entries, plan->prompt, q_row(t, layer, last) + (size_t)h * group * t->d, t->d, s, a,
-                       whole);
-                assert_memory_equal(whole, out + ((size_t)last * t->heads + h * group) * t->d, t->d * sizeof *whole);
-                free(s);
-                free(a);
-                free(whole);
-                if (!runs)
-                    continue;
-                float *score = calloc(plan->prompt, sizeof *score);
-                assert_non_null(score);
-                for (uint32_t i = 0; i < plan->pseudo; i++) {
-                    add(&lists, extra, type, layer, h, i);
-                    add_weights(t, head, h, q_row(extra, layer, i), plan->prompt + i + 1, plan->prompt, score);
-                }
-                head->count = plan->prompt;
-                pool(score, plan->prompt, plan->kernel, plan->average);
-                keep_top(head, score, plan->budget);
-                free(score);
+                for (uint32_t row = from; row < now; row++)
+                    add(&lists, t, type, l, h, row);
+                check_last(t, &lists.heads[l * t->lists + h], l, h, now - 1,
+                           out + (size_t)(rows - 1) * t->heads * t->d);
             }
+            observe(t, &lists, l, now, rows, steps->decode);
+            const uint32_t most = fullest(t, &lists, l);
+            for (uint32_t h = 0; h < t->lists; h++)
+                dapq_list(t, extra, plan, type, &lists, l, h, most);
         }
+        note_after(t, &lists);
+        compare(kvc_replay_session(replay), t, lists.heads, spec, "prompt");
+        run_steps(replay, t, &lists, steps, type, now, now + turns[k].steps, out, spec);
+        now += turns[k].steps;
     }
-    compare(kvc_replay_session(replay), t, lists.heads, spec, "prompt");
-    run_steps(replay, t, &lists, decode, type, plan->prompt, out, spec);
     kvc_replay_close(replay);
     free(out);
     free_lists(&lists);
@@ -253,8 +328,8 @@ static const uint32_t shapes[][2] = {{1, 1}, {4, 4}, {4, 1}, {7, 1}, {8, 2}, {8,
 static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
 
 static void test_dapq(void **state) {
-    static const struct dapq plans[] = {{40, 10, 4, 1, false}, {40, 39, 32, 3, true}, {40, 40, 5, 1, false},
-                                        {41, 1, 1, 5, false},  {300, 64, 8, 7, true}, {1, 1, 3, 1, false}};
+    static const struct dapq plans[] = {{40, 10, 4, 1, false, 0}, {40, 39, 32, 3, true, 0}, {40, 40, 5, 1, false, 0},
+                                        {41, 1, 1, 5, false, 0},  {300, 64, 8, 7, true, 0}, {1, 1, 3, 1, false, 0}};
     (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (size_t p = 0; p < sizeof plans / sizeof *plans; p++)
@@ -266,11 +341,32 @@ static void test_dapq(void **state) {
                 struct tensors t = make_tensors(kind, 7 + i + p, 2, shapes[i][0], shapes[i][1],
                                                 8 + 8 * (uint32_t)(p % 3), plans[p].prompt + STEPS);
                 struct tensors extra = make_tensors(kind, 99 + i, 2, t.heads, t.kv_heads, t.d, plans[p].pseudo);
-                run_dapq(&t, &extra, &plans[p], &decodes[(i + p + kind) % DECODES], types[(i + p) % 3],
-                         p % 2 ? 7 : 512);
+                const struct turn turn = {plans[p].prompt, STEPS};
+                const struct steps steps = {&decodes[(i + p + kind) % DECODES], NULL};
+                run_dapq(&t, &extra, &plans[p], &turn, 1, &steps, types[(i + p) % 3], p % 2 ? 7 : 512);
                 free_tensors(&t);
                 free_tensors(&extra);
             }
+}
+
+/* Turns whose rows come to a cache that was cut; shares of what is held; reads chosen among what is left. */
+static void test_dapq_turns(void **state) {
+    static const struct turn turns[] = {{50, 6}, {7, 5}, {1, 4}, {40, 6}};
+    static const struct dapq plans[] = {{.budget = 20, .pseudo = 4, .kernel = 3},
+                                        {.share = 30, .pseudo = 5, .kernel = 1},
+                                        {.share = 1, .pseudo = 3, .kernel = 1}};
+    static const struct select_plan hsa = {HSA, .page = 2, .dims = 4, .topk = 9};
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i += kvc_test_thinned() ? 4 : 1)
+        for (size_t p = 0; p < sizeof plans / sizeof *plans; p++) {
+            struct tensors t =
+                make_tensors((enum kind)((i + p) % KINDS), 17 + i, 2, shapes[i][0], shapes[i][1], 8, 119);
+            struct tensors extra = make_tensors((enum kind)((i + p) % KINDS), 5 + i, 2, t.heads, t.kv_heads, t.d, 5);
+            const struct steps steps = {&decodes[i % 3 ? 0 : 1 + p], i % 2 ? &hsa : NULL};
+            run_dapq(&t, &extra, &plans[p], turns, 4, &steps, types[(i + p) % 3], p % 2 ? 7 : 512);
+            free_tensors(&t);
+            free_tensors(&extra);
+        }
 }
 
 /* ---- take ---- */
@@ -279,6 +375,7 @@ struct take {
     uint32_t prompt, budget, warmup_budget, warmup_layers, chunk, probe, kernel;
     float alpha;
     bool per_head;
+    uint32_t share; /* percent of what is held, in place of the budget (the warm-up's is then four times as much) */
 };
 
 struct chunks { /* what is compared after every chunk */
@@ -286,10 +383,11 @@ struct chunks { /* what is compared after every chunk */
     const struct tensors *t;
     const struct take *plan;
     const struct tensors *probes; /* rows chunk * probe + i */
-    const struct plan *decode;
+    const struct steps *steps;
     enum kvc_type type;
     struct lists lists;
-    float *A; /* [layers, probe, H, d] */
+    uint32_t from, rows; /* the turn's rows, of the tensors' */
+    float *A;            /* [layers, probe, H, d] */
     char spec[280];
     uint32_t called;
 };
@@ -307,51 +405,63 @@ static void take_scores(const struct chunks *c, uint32_t l, uint32_t h, uint32_t
     pool(score, head->count, c->plan->kernel, true);
 }
 
+/* What layer l keeps of its lists, and where it is W-1 those below. */
+static void take_layer(struct chunks *c, uint32_t l, uint32_t p, bool last) {
+    const struct tensors *t = c->t;
+    const struct take *plan = c->plan;
+    const uint32_t W = plan->warmup_layers, held = c->lists.heads[l * t->lists].held;
+    const uint32_t B = plan->share ? share_of(held, plan->share) : plan->budget;
+    const uint32_t warm = plan->share ? 4 * B : plan->warmup_budget;
+    float *score = malloc((fullest(t, &c->lists, l) + 1) * sizeof *score);
+    assert_non_null(score);
+    if (c->from == 0 && !plan->share)
+        assert_true(fullest(t, &c->lists, l) <= plan->chunk + (W ? warm : B));
+    const uint32_t budget = l + 1 == W && !last ? warm : B, most = fullest(t, &c->lists, l);
+    for (uint32_t h = 0; h < t->lists && most > budget; h++) {
+        struct head *head = &c->lists.heads[l * t->lists + h];
+        take_scores(c, l, h, p, score);
+        keep_top(head, score, budget);
+        for (uint32_t below = 0; l + 1 == W && below < l; below++) {
+            struct head *other = &c->lists.heads[below * t->lists + h];
+            bool *kept = calloc(other->count, 1);
+            assert_non_null(kept);
+            for (uint32_t j = 0; j < other->count; j++)
+                for (uint32_t k = 0; k < head->count; k++)
+                    kept[j] = kept[j] || head->entries[k].position == other->entries[j].position;
+            remove_unkept(other, kept);
+            free(kept);
+        }
+    }
+    free(score);
+}
+
 static void take_chunk(struct chunks *c, uint32_t chunk) {
     const struct tensors *t = c->t;
     const struct take *plan = c->plan;
-    const uint32_t from = chunk * plan->chunk, left = plan->prompt - from,
-                   rows = left < plan->chunk ? left : plan->chunk;
-    const bool last = from + rows == plan->prompt;
-    const uint32_t p = plan->probe < plan->prompt ? plan->probe : plan->prompt, W = plan->warmup_layers;
-    float *score = malloc((plan->prompt + 1) * sizeof *score);
-    assert_non_null(score);
+    const uint32_t from = chunk * plan->chunk, left = c->rows - from, rows = left < plan->chunk ? left : plan->chunk;
+    const uint32_t p = plan->probe < c->rows ? plan->probe : c->rows, end = c->from + c->rows;
+    const bool last = from + rows == c->rows;
     for (uint32_t l = 0; l < t->layers; l++) {
-        for (uint32_t h = 0; h < t->lists; h++)
+        const uint32_t held = chunk == 0 ? fullest(t, &c->lists, l) + c->rows : c->lists.heads[l * t->lists].held;
+        for (uint32_t h = 0; h < t->lists; h++) {
+            c->lists.heads[l * t->lists + h].held = held;
             for (uint32_t i = 0; i < rows; i++)
-                add(&c->lists, t, c->type, l, h, from + i);
-        observe(t, &c->lists, l, from + rows, rows, c->decode);
+                add(&c->lists, t, c->type, l, h, c->from + from + i);
+        }
+        observe(t, &c->lists, l, c->from + from + rows, rows, c->steps->decode);
         for (uint32_t i = 0; i < p; i++) {
-            const float *Q = last ? q_row(t, l, plan->prompt - p + i) : q_row(c->probes, l, chunk * p + i);
+            const float *Q = last ? q_row(t, l, end - p + i) : q_row(c->probes, l, chunk * p + i);
             float *A = c->A + ((size_t)l * p + i) * t->heads * t->d;
             for (uint32_t x = 0; x < t->heads * t->d; x++)
                 A[x] = chunk == 0 ? Q[x] : fmaf(plan->alpha, A[x], (1 - plan->alpha) * Q[x]);
         }
-        if (l + 1 < W)
-            continue;
-        const uint32_t budget = l + 1 == W && !last ? plan->warmup_budget : plan->budget;
-        for (uint32_t h = 0; h < t->lists; h++) {
-            struct head *head = &c->lists.heads[l * t->lists + h];
-            assert_true(head->count <= plan->chunk + (W ? plan->warmup_budget : plan->budget));
-            take_scores(c, l, h, p, score);
-            keep_top(head, score, budget);
-            for (uint32_t below = 0; l + 1 == W && below < l; below++) {
-                struct head *other = &c->lists.heads[below * t->lists + h];
-                bool *kept = calloc(other->count, 1);
-                assert_non_null(kept);
-                for (uint32_t j = 0; j < other->count; j++)
-                    for (uint32_t k = 0; k < head->count; k++)
-                        kept[j] = kept[j] || head->entries[k].position == other->entries[j].position;
-                remove_unkept(other, kept);
-                free(kept);
-            }
-        }
+        if (l + 1 >= plan->warmup_layers)
+            take_layer(c, l, p, last);
     }
     for (uint32_t l = 0; l < t->layers && last; l++) { /* the prompt stage: when every layer has what the chunks left */
-        const struct moment moment = {t, c->lists.heads + (size_t)l * t->lists, l, plan->prompt, plan->prompt, 0};
-        obvious_evict(&moment, c->decode);
+        const struct moment moment = {t, c->lists.heads + (size_t)l * t->lists, l, end, c->rows, 0};
+        obvious_evict(&moment, c->steps->decode);
     }
-    free(score);
 }
 
 static int after_chunk(void *user, uint32_t chunk) {
@@ -365,34 +475,44 @@ static int after_chunk(void *user, uint32_t chunk) {
 }
 
 static void run_take(const struct tensors *t, const struct tensors *probes, const struct take *plan,
-                     const struct plan *decode, enum kvc_type type, uint32_t chunk) {
-    const uint32_t p = plan->probe < plan->prompt ? plan->probe : plan->prompt;
-    const uint32_t count = (plan->prompt + plan->chunk - 1) / plan->chunk;
-    struct chunks c = {.t = t, .plan = plan, .probes = probes, .decode = decode, .type = type, .lists = make_lists(t)};
+                     const struct turn *turns, size_t turn_count, const struct steps *steps, enum kvc_type type,
+                     uint32_t chunk) {
+    struct chunks c = {.t = t, .plan = plan, .probes = probes, .steps = steps, .type = type, .lists = make_lists(t)};
     struct kvc_error error;
-    float *out = malloc((size_t)t->layers * plan->prompt * t->heads * t->d * sizeof *out);
-    c.A = malloc((size_t)t->layers * p * t->heads * t->d * sizeof *c.A);
+    float *out = malloc((size_t)t->layers * t->rows * t->heads * t->d * sizeof *out);
+    c.A = malloc((size_t)t->layers * plan->probe * t->heads * t->d * sizeof *c.A);
     assert_true(out && c.A);
-    snprintf(c.spec, sizeof c.spec,
-             "take:budget=%u,warmup_budget=%u,warmup_layers=%u,chunk=%u,probe=%u,kernel=%u,alpha=%.9g,per=%s",
-             plan->budget, plan->warmup_budget, plan->warmup_layers, plan->chunk, plan->probe, plan->kernel,
-             (double)plan->alpha, plan->per_head ? "head" : "group");
-    add_decode(c.spec, sizeof c.spec, decode);
-    if (decode->decode == MORPHKV && decode->prompt == FULL) /* which would evict after the prompt, too */
+    snprintf(c.spec, sizeof c.spec, "take:budget=%u%s,warmup_layers=%u,chunk=%u,probe=%u,kernel=%u,alpha=%.9g,per=%s",
+             plan->share ? plan->share : plan->budget, plan->share ? "%" : "", plan->warmup_layers, plan->chunk,
+             plan->probe, plan->kernel, (double)plan->alpha, plan->per_head ? "head" : "group");
+    if (!plan->share)
+        snprintf(c.spec + strlen(c.spec), sizeof c.spec - strlen(c.spec), ",warmup_budget=%u", plan->warmup_budget);
+    add_decode(c.spec, sizeof c.spec, steps->decode);
+    if (steps->decode->decode == MORPHKV && steps->decode->prompt == FULL) /* which would evict after the prompt, too */
         strcat(c.spec, ",stages=decode");
+    if (steps->select)
+        snprintf(c.spec + strlen(c.spec), sizeof c.spec - strlen(c.spec), "+topk:budget=%u", steps->select->budget);
     const char *spec = c.spec;
     c.replay = open_replay(t, spec, type, chunk);
     kvc_replay_on_chunk(c.replay, after_chunk, &c);
-    for (uint32_t l = 0; l < t->layers; l++)
-        for (uint32_t i = 0; i + 1 < count; i++)
-            FINE(kvc_replay_probe(c.replay, l, i, q_row(probes, l, i * p), p, &error));
-    for (uint32_t l = 0; l < t->layers; l++) {
-        const size_t kv = kv_at(t, l, 0, 0);
-        FINE(kvc_replay_prompt(c.replay, l, q_row(t, l, 0), t->k + kv, t->v + kv, plan->prompt,
-                               out + (size_t)l * plan->prompt * t->heads * t->d, &error));
+    for (size_t k = 0; k < turn_count; k++) {
+        const uint32_t rows = turns[k].prompt, p = plan->probe < rows ? plan->probe : rows;
+        const uint32_t count = (rows + plan->chunk - 1) / plan->chunk;
+        c.rows = rows;
+        c.called = 0;
+        for (uint32_t l = 0; l < t->layers; l++)
+            for (uint32_t i = 0; i + 1 < count; i++)
+                FINE(kvc_replay_probe(c.replay, l, i, q_row(probes, l, i * p), p, &error));
+        for (uint32_t l = 0; l < t->layers; l++) {
+            const size_t kv = kv_at(t, l, c.from, 0);
+            FINE(kvc_replay_prompt(c.replay, l, q_row(t, l, c.from), t->k + kv, t->v + kv, rows,
+                                   out + (size_t)l * t->rows * t->heads * t->d, &error));
+        }
+        assert_int_equal(c.called, count);
+        note_after(t, &c.lists);
+        run_steps(c.replay, t, &c.lists, steps, type, c.from + rows, c.from + rows + turns[k].steps, out, spec);
+        c.from += rows + turns[k].steps;
     }
-    assert_int_equal(c.called, count);
-    run_steps(c.replay, t, &c.lists, decode, type, plan->prompt, out, spec);
     kvc_replay_close(c.replay);
     free(out);
     free(c.A);
@@ -401,10 +521,10 @@ static void run_take(const struct tensors *t, const struct tensors *probes, cons
 
 static void test_take(void **state) {
     static const struct take plans[] = {
-        {60, 10, 20, 1, 16, 4, 5, 0.32f, false},     {61, 8, 8, 2, 20, 8, 3, 0.2f, false},
-        {40, 12, 15, 0, 9, 3, 1, 0.0f, false},       {30, 40, 40, 1, 64, 50, 5, 1.0f, false},
-        {57, 9, 30, 3, 10, 12, 5, 0.5f, false},      {50, 7, 11, 1, 13, 5, 5, 0.32f, true},
-        {400, 40, 100, 2, 120, 16, 5, 0.32f, false}, {8, 3, 3, 1, 1, 1, 1, 0.32f, false}};
+        {60, 10, 20, 1, 16, 4, 5, 0.32f, false, 0},     {61, 8, 8, 2, 20, 8, 3, 0.2f, false, 0},
+        {40, 12, 15, 0, 9, 3, 1, 0.0f, false, 0},       {30, 40, 40, 1, 64, 50, 5, 1.0f, false, 0},
+        {57, 9, 30, 3, 10, 12, 5, 0.5f, false, 0},      {50, 7, 11, 1, 13, 5, 5, 0.32f, true, 0},
+        {400, 40, 100, 2, 120, 16, 5, 0.32f, false, 0}, {8, 3, 3, 1, 1, 1, 1, 0.32f, false, 0}};
     (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
@@ -420,7 +540,31 @@ static void test_take(void **state) {
             struct tensors probes = make_tensors(kind, 77 + k, 3, t.heads, t.kv_heads, t.d, chunks * plan->probe);
             if (plan->per_head)
                 t.lists = t.heads;
-            run_take(&t, &probes, plan, &decodes[(i + k / 2) % DECODES], types[(i + k) % 3], k % 2 ? 5 : 512);
+            const struct turn turn = {plan->prompt, STEPS};
+            const struct steps steps = {&decodes[(i + k / 2) % DECODES], NULL};
+            run_take(&t, &probes, plan, &turn, 1, &steps, types[(i + k) % 3], k % 2 ? 5 : 512);
+            free_tensors(&t);
+            free_tensors(&probes);
+        }
+}
+
+/* Turns whose rows come to a cache that was cut; shares of what is held; reads chosen among what is left. */
+static void test_take_turns(void **state) {
+    static const struct turn turns[] = {{50, 6}, {7, 5}, {1, 4}, {40, 6}};
+    static const struct take plans[] = {{0, 12, 20, 1, 13, 5, 5, 0.32f, false, 0},
+                                        {0, 9, 30, 3, 10, 12, 5, 0.5f, false, 0},
+                                        {0, 0, 0, 2, 16, 6, 3, 0.2f, false, 20},
+                                        {0, 0, 0, 1, 64, 6, 3, 0.2f, true, 1}};
+    static const struct select_plan topk = {TOPK, .budget = 7};
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i += kvc_test_thinned() ? 4 : 1)
+        for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
+            const enum kind kind = (enum kind)((i + k) % KINDS);
+            struct tensors t = make_tensors(kind, 27 + i, 3, shapes[i][0], shapes[i][1], 8, 119);
+            struct tensors probes = make_tensors(kind, 8 + i, 3, t.heads, t.kv_heads, t.d, 60);
+            const struct steps steps = {&decodes[i % 2 ? 0 : 1 + k], i % 2 ? &topk : NULL};
+            t.lists = plans[k].per_head ? t.heads : t.kv_heads;
+            run_take(&t, &probes, &plans[k], turns, 4, &steps, types[(i + k) % 3], k % 2 ? 5 : 512);
             free_tensors(&t);
             free_tensors(&probes);
         }
@@ -475,6 +619,9 @@ static void test_tova(void **state) {
         snprintf(spec, sizeof spec, "tova:budget=%u", budgets[i]);
         const struct side side = {.spec = spec, .prompt = obvious_tova, .step = obvious_tova, .plan = &budgets[i]};
         side_run_all(&side, 2);
+        struct tensors t = make_tensors(DRIFT, 3 + i, 1, 4, 2, 8, kvc_test_thinned() ? 90 : 330); /* 300 steps */
+        side_run(&t, 30, &side);
+        free_tensors(&t);
     }
 }
 
@@ -486,7 +633,8 @@ static int close_both(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_dapq), cmocka_unit_test(test_take),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_dapq),       cmocka_unit_test(test_dapq_turns),
+                                       cmocka_unit_test(test_take),       cmocka_unit_test(test_take_turns),
                                        cmocka_unit_test(test_take_bound), cmocka_unit_test(test_tova)};
     return cmocka_run_group_tests(tests, open_both, close_both);
 }

@@ -125,8 +125,8 @@ static const float head_scores[] = {0.9f, 0.1f, 0.5f, 0.49f, 0.7f, 0.1f, 0.2f, 1
 static const float without_ties[] = {0.9f, 0.2f, 0.5f, 0.49f, 0.7f, 0.1f, 0.2f, 1.0f}; /* the later one streams */
 
 /* A file with the first layers * heads of the scores; its name goes into spec, which has a %s for it. */
-static void run_duo(const char *spec, uint32_t layers, const struct tensors *t, uint32_t prompt,
-                    const struct parts *parts, bool per_head) {
+static void run_duo_turns(const char *spec, uint32_t layers, const struct tensors *t, const struct turn *turns,
+                          size_t turn_count, const float *scores, const struct parts *parts, bool per_head) {
     char path[] = "test_duo_XXXXXX", text[400];
     const int fd = mkstemp(path);
     assert_true(fd >= 0);
@@ -134,13 +134,19 @@ static void run_duo(const char *spec, uint32_t layers, const struct tensors *t, 
     assert_non_null(file);
     for (uint32_t l = 0; l < layers; l++)
         for (uint32_t h = 0; h < t->kv_heads; h++)
-            fprintf(file, "%.3f%s", (double)head_scores[l * t->kv_heads + h], h + 1 < t->kv_heads ? "\t" : "\n");
+            fprintf(file, "%.3f%s", (double)scores[l * t->kv_heads + h], h + 1 < t->kv_heads ? "\t" : "\n");
     fclose(file);
     snprintf(text, sizeof text, spec, path);
-    side_run(
-        t, prompt,
-        &(struct side){.spec = text, .prompt = parts_prompt, .step = parts_step, .plan = parts, .per_head = per_head});
+    const struct side side = {
+        .spec = text, .prompt = parts_prompt, .step = parts_step, .plan = parts, .per_head = per_head};
+    side_run_turns(t, turns, turn_count, &side);
     remove(path);
+}
+
+static void run_duo(const char *spec, uint32_t layers, const struct tensors *t, uint32_t prompt,
+                    const struct parts *parts, bool per_head) {
+    const struct turn turn = {prompt, t->rows - prompt};
+    run_duo_turns(spec, layers, t, &turn, 1, head_scores, parts, per_head);
 }
 
 static void test_duo(void **state) {
@@ -164,6 +170,30 @@ static void test_duo(void **state) {
         run_duo("duo:file=\"%s\",sinks=0,recent=1,sparsity=1", 2, &t, 30, &parts, false);
         plan.threshold = 0;
         run_duo("duo:file=\"%s\",sinks=0,recent=1,sparsity=0", 2, &t, 30, &parts, false);
+        free_tensors(&t);
+    }
+}
+
+/* Other numbers of heads, several turns, and 300 steps. */
+static void test_duo_more(void **state) {
+    (void)state;
+    static const uint32_t heads[][3] = {{1, 1, 2}, {4, 4, 3}, {7, 1, 3}, {14, 7, 1}, {12, 12, 2}, {16, 2, 2}};
+    static const struct turn turns[] = {{40, 6}, {9, 4}, {1, 3}, {30, 5}}, whole = {30, 300};
+    struct scores_plan plan = {.sinks = 3, .recent = 12, .threshold = 0.5f};
+    const struct parts parts = {.prompt = obvious_duo, .step = obvious_duo, .prompt_plan = &plan, .step_plan = &plan};
+    float scores[3 * 12];
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        const uint32_t layers = heads[i][2];
+        for (uint32_t j = 0; j < layers * heads[i][1]; j++)
+            scores[j] = (float)((j * 7 + (uint32_t)i) % 10) / 10;
+        plan.scores = scores;
+        struct tensors t = make_tensors((enum kind)(i % KINDS), 60 + i, layers, heads[i][0], heads[i][1], 8, 98);
+        run_duo_turns("duo:file=\"%s\",sinks=3,recent=12", layers, &t, turns, 4, scores, &parts, false);
+        free_tensors(&t);
+        if (i > 1 || kvc_test_thinned())
+            continue;
+        t = make_tensors(DRIFT, 70 + i, layers, heads[i][0], heads[i][1], 8, 330);
+        run_duo_turns("duo:file=\"%s\",sinks=3,recent=12", layers, &t, &whole, 1, scores, &parts, false);
         free_tensors(&t);
     }
 }
@@ -291,7 +321,7 @@ static void test_turns(void **state) {
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         struct tensors t = make_tensors(c % 2 ? PLANTED : RANDOM, 77 + c, 2, 4, 2, 16, 159);
         const struct side side = {cases[c].spec, parts_prompt,  parts_step, &cases[c].parts,
-                                  types[c % 3],  c % 4 ? 7 : 0, false, NULL};
+                                  types[c % 3],  c % 4 ? 7 : 0, false,      NULL};
         side_run_turns(&t, turns, sizeof turns / sizeof *turns, &side);
         free_tensors(&t);
     }
@@ -354,9 +384,10 @@ static void test_files(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pyramidkv), cmocka_unit_test(test_adakv),  cmocka_unit_test(test_scissorhands),
-        cmocka_unit_test(test_lacache),   cmocka_unit_test(test_long),   cmocka_unit_test(test_duo),
-        cmocka_unit_test(test_per_head),  cmocka_unit_test(test_pairs),  cmocka_unit_test(test_shares),
-        cmocka_unit_test(test_turns),     cmocka_unit_test(test_models), cmocka_unit_test(test_files)};
+        cmocka_unit_test(test_pyramidkv), cmocka_unit_test(test_adakv),    cmocka_unit_test(test_scissorhands),
+        cmocka_unit_test(test_lacache),   cmocka_unit_test(test_long),     cmocka_unit_test(test_duo),
+        cmocka_unit_test(test_duo_more),  cmocka_unit_test(test_per_head), cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_shares),    cmocka_unit_test(test_turns),    cmocka_unit_test(test_models),
+        cmocka_unit_test(test_files)};
     return cmocka_run_group_tests(tests, side_open, side_close);
 }

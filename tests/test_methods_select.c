@@ -114,6 +114,24 @@ static void test_long(void **state) {
     run(DRIFT, 50, 350, "quest:budget=40,page=4", &(struct select_plan){QUEST, .budget = 40, .page = 4});
     if (kvc_test_thinned())
         return;
+    static const struct {
+        const char *spec;
+        struct select_plan plan;
+    } steps300[] = {
+        {"sparq:budget=30,local=3", {SPARQ, .budget = 30, .local = 3}},
+        {"topk:budget=25", {TOPK, .budget = 25}},
+        {"rocketkv-mt:budget=24,window=4", {ROCKET_MT, .budget = 24, .split = -1, .window = 4, .kernel = 63}}};
+    for (size_t c = 0; c < sizeof steps300 / sizeof *steps300; c++) {
+        struct tensors t = make_tensors(c % 2 ? PLANTED : DRIFT, 40 + c, 1, 4, 2, 16, 360);
+        side_run(&t, 60,
+                 &(struct side){.spec = steps300[c].spec,
+                                .prompt = select_prompt,
+                                .step = select_step,
+                                .plan = &steps300[c].plan,
+                                .type = KVC_F16,
+                                .select = obvious_select});
+        free_tensors(&t);
+    }
     run(PLANTED, 150, 450, "rocketkv:budget=40,window=8",
         &(struct select_plan){ROCKET, .budget = 40, .split = -1, .window = 8, .kernel = 63});
     run(RANDOM, 50, 350, "hsa:page=3,dims=5,topk=20", &(struct select_plan){HSA, .page = 3, .dims = 5, .topk = 20});

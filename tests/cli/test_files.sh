@@ -105,6 +105,45 @@ fails 2 'prompt 41' replay --kv full --prompt 41 --in "$work/dump.safetensors"
 fails 2 'no rows behind the prompt' replay --kv full --in "$work/dump.safetensors" --attn "$work/none.safetensors"
 "$build/tests/make_dump" "$work/odd.safetensors" 2 40 3 2 8 || exit 1
 fails 3 'not a multiple' replay --kv full --in "$work/odd.safetensors"
+
+# pseudo and probe rows that come with the dump; where they are missing or have another shape it says which
+dump() { "$build/tests/make_dump" "$work/extra.safetensors" 2 40 4 2 8 "$@" || exit 1; }
+pseudo='layers.0.pseudo_q:3:4:8 layers.0.pseudo_k:3:2:8 layers.1.pseudo_q:3:4:8 layers.1.pseudo_k:3:2:8'
+dapq='dapq:budget=8,pseudo=3,content=random'
+dump $pseudo
+ok replay --kv "$dapq" --prompt 30 --in "$work/extra.safetensors" -q
+that 'eight entries of the prompt' [ "$(json steps.0.kept.1.1)" = '[8]' ]
+that 'and one more a step' [ "$(json steps.10.kept.1.1)" = '[18]' ]
+that 'no pseudo entry' [ "$(json steps.1.kept.0.0.8)" = 30 ]
+ok replay --kv "$dapq+topk:budget=5" --prompt 30 --in "$work/extra.safetensors" -q
+that 'five are read' [ "$(json steps.3.read.1.0)" = '[5]' ]
+fails 3 'looks from 3 pseudo rows; 0 came' replay --kv "$dapq" --prompt 30 --in "$work/dump.safetensors" -q
+fails 3 'looks from 4 pseudo rows; 3 came' replay --kv dapq:budget=8,pseudo=4,content=random --prompt 30 \
+    --in "$work/extra.safetensors" -q
+dump layers.0.pseudo_q:3:4:8 layers.0.pseudo_k:3:2:8
+fails 3 '0 pseudo rows in layer 1: must be 3' replay --kv "$dapq" --prompt 30 --in "$work/extra.safetensors" -q
+for bad in q:3:2:8 q:3:4:9 k:3:4:8 k:3:2:7; do
+    dump layers.0.pseudo_$bad
+    fails 3 'layers.0.pseudo_' replay --kv "$dapq" --prompt 30 --in "$work/extra.safetensors" -q
+done
+dump layers.0.pseudo_q:3:4:8 layers.0.pseudo_k:2:2:8
+fails 3 'pseudo_k: has 2 rows; pseudo_q has 3' replay --kv "$dapq" --prompt 30 --in "$work/extra.safetensors" -q
+take=take:budget=8,warmup_budget=12,warmup_layers=1,chunk=12,probe=4
+dump layers.0.probe_q.0:4:4:8 layers.0.probe_q.1:4:4:8 layers.1.probe_q.0:4:4:8 layers.1.probe_q.1:4:4:8
+ok replay --kv "$take" --prompt 30 --in "$work/extra.safetensors" -q
+that 'three chunks, the prompt, ten steps' [ "$(json steps)" = '[14]' ]
+that 'chunks are named' [ "$(json steps.1.at).$(json steps.1.chunk)" = chunk.1 ]
+that 'the warm-up layer keeps more between them' [ "$(json steps.0.kept.0.1)" = '[12]' ]
+that 'the budget above it' [ "$(json steps.1.kept.1.0)" = '[8]' ]
+that 'and everywhere behind the last' [ "$(json steps.2.kept.0.1)" = '[8]' ]
+fails 3 'layer 0, chunk 0: 4 probe queries must come' replay --kv "$take" --prompt 30 --in "$work/dump.safetensors" -q
+fails 3 'layer 0, chunk 2: 4 probe queries must come' replay --kv "$take" --prompt 40 --in "$work/extra.safetensors" -q
+dump layers.0.probe_q.0:4:4:8 layers.0.probe_q.1:2:4:8 layers.1.probe_q.0:4:4:8 layers.1.probe_q.1:4:4:8
+fails 3 'layer 0, chunk 1: 2 probe queries; those before have 4' replay --kv "$take" --prompt 30 \
+    --in "$work/extra.safetensors" -q
+dump layers.0.probe_q.0:4:2:8
+fails 3 'layers.0.probe_q.0: has the wrong shape' replay --kv "$take" --prompt 30 --in "$work/extra.safetensors" -q
+
 # A write-protected file is not replaced, not even for root.
 echo kept >"$work/kept.json"
 chmod 444 "$work/kept.json"
