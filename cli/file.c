@@ -12,6 +12,7 @@ int cli_read_file(const struct cli_command *command, const char *path, char **te
     bool standard = strcmp(path, "-") == 0;
     const char *name = standard ? "standard input" : path;
     FILE *stream = standard ? stdin : fopen(path, "rb");
+    const size_t most = (size_t)1 << 30; /* no text is longer; /dev/zero never ends */
     size_t room = 65536, held = 0;
     char *buffer;
     struct stat about;
@@ -37,6 +38,12 @@ int cli_read_file(const struct cli_command *command, const char *path, char **te
                 break;
         if (held < room)
             continue;
+        if (held >= most) {
+            if (!standard)
+                fclose(stream);
+            free(buffer);
+            return cli_error(command, KVC_INPUT, "%s: is longer than 1 GiB; give a shorter text", name);
+        }
         more = realloc(buffer, 2 * room + 1);
         if (!more) {
             free(buffer);

@@ -58,7 +58,7 @@ int info_method_manual(const struct cli_command *command, const struct kvc_engin
            ".Sh DESCRIPTION\n");
     cli_roff(
         "A policy says which entries of the key-value cache are kept or read. It is one method with its options, or "
-        "several of different stages joined by +. Lists inside a value use /; a value may be quoted.");
+        "several of different stages joined by +. Lists inside a value use /; a value may stand in double quotes.");
     roff_rules("Words", info_words);
     roff_rules("Stages, in the order in which they come", info_stage_rules);
     printf(".Pp\n");

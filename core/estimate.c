@@ -293,7 +293,7 @@ static void decode(struct estimate *e, uint64_t steps) {
         const uint64_t rank = 4ull * layer->heads, seen = e->view[l];
         if (seen && in_blocks(e->prompt + steps) > in_blocks(e->prompt + 1))
             kvc_ledger_state(ledger, rank * in_blocks(e->prompt + steps), rank * in_blocks(e->prompt + 1));
-        e->uneven = e->uneven || (seen && place(e, KVC_STAGE_DECODE, l).method); /* which of these go, who knows */
+        e->uneven = e->uneven || (seen && place(e, KVC_STAGE_DECODE, l).method); /* the data decide which of these go */
         if (seen)
             keep_pages(e, l, seen + 1, seen + steps);
         else

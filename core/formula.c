@@ -108,7 +108,7 @@ static void add_steps(struct course *course, uint64_t steps, struct kvc_formula 
     const double seen =
         select && select->policy->seen ? (double)select->policy->seen(&select->values, course->prompt) : after;
     double held = course->held;
-    if (seen < after && decode) { /* who knows how many of the view's entries go */
+    if (seen < after && decode) { /* the data decide how many of the view's entries go */
         course->uneven = true;
         formula->read_kind = KVC_EXPECTED_MOST;
     }

@@ -102,7 +102,10 @@ static enum kvc_status place_method(const struct kvc_policy *policy, size_t i, u
 
 static enum kvc_status check_method(const struct kvc_method *method, const struct kvc_geometry *geometry,
                                     const bool *acts, struct kvc_error *error) {
-    return method->policy->check_model ? method->policy->check_model(&method->values, geometry, acts, error) : KVC_OK;
+    const struct kvc_policy_class *policy = method->policy;
+    return policy->check_model
+               ? kvc_policy_named(policy, policy->check_model(&method->values, geometry, acts, error), error)
+               : KVC_OK;
 }
 
 enum kvc_status kvc_geometry_check(const struct kvc_geometry *g, const char *who, enum kvc_status kind,

@@ -65,6 +65,15 @@ static enum kvc_status take_option(struct reader *reader, struct kvc_values *val
                     (int)(length > 40 ? 40 : length), reader->at, known);
 }
 
+enum kvc_status kvc_policy_named(const struct kvc_policy_class *policy, enum kvc_status status,
+                                 struct kvc_error *error) {
+    if (status == KVC_OK || !error || strncmp(error->text, "policy: ", 8) != 0)
+        return status;
+    char text[sizeof error->text];
+    memcpy(text, error->text, sizeof text);
+    return kvc_fail(error, status, "policy %s%s", policy->name, text + 6);
+}
+
 /* Fills in defaults, reads every value, and asks the class. */
 static enum kvc_status finish_values(struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_policy_class *policy = values->policy;
@@ -88,7 +97,9 @@ static enum kvc_status finish_values(struct kvc_values *values, struct kvc_error
         return kvc_fail(error, KVC_USAGE, "policy %s: layers=%.60s: must be numbers and ranges as 0-3/8", policy->name,
                         layers);
     const enum kvc_status status = policy->check ? policy->check(values, error) : KVC_OK;
-    if (status == KVC_OK && policy->columns && policy->columns(values) > KVC_COLUMNS_MOST)
+    if (status != KVC_OK)
+        return kvc_policy_named(policy, status, error);
+    if (policy->columns && policy->columns(values) > KVC_COLUMNS_MOST)
         return kvc_fail(error, KVC_USAGE, "policy %s: %u state columns; at most %u", policy->name,
                         policy->columns(values), KVC_COLUMNS_MOST);
     return status;

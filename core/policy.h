@@ -39,6 +39,9 @@ void kvc_policy_free(struct kvc_policy *policy);
 /* Row i of a class's options, followed by the common ones (policy_values.c). */
 const struct kvc_option *kvc_policy_option(const struct kvc_policy_class *policy, size_t i);
 size_t kvc_policy_options(const struct kvc_policy_class *policy);
+/* Puts the method's name into the error of a check that several methods share, which knows none ("policy: ..."). */
+enum kvc_status kvc_policy_named(const struct kvc_policy_class *policy, enum kvc_status status,
+                                 struct kvc_error *error);
 /* Reads value->text, within the option's range. */
 enum kvc_status kvc_value_read(const struct kvc_policy_class *policy, const struct kvc_option *option,
                                struct kvc_value *value, struct kvc_error *error);

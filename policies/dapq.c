@@ -166,7 +166,7 @@ static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *
 const struct kvc_policy_class kvc_policy_dapq = {
     .name = "dapq",
     .summary = "what pseudo tokens placed where the answer will be attend to",
-    .paper = "DapQ, seed 002",
+    .paper = "DapQ: Where Matters More Than What, decoding-aligned compression via position-aware pseudo queries",
     .idea =
         "The queries that will matter are those of the answer, which does not exist yet. What a query looks for "
         "depends strongly on where it stands, so a few pseudo tokens, copies of some of the prompt's, are run at the "

