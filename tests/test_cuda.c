@@ -193,6 +193,118 @@ static void graphs(void **state) {
     assert_int_equal(kvc_fake_cuda.allocations, 0);
 }
 
+/* ---- whole decode steps ---- */
+
+enum { PROMPT = 30, STEPS = 12, SIDES = 2 };
+
+struct run {
+    struct kvc_engine *engine;
+    struct kvc_model *model;
+    struct kvc_session *session;
+    float *logits;
+};
+
+static void open_run(struct run *run, const char *backend, const char *spec) {
+    const struct kvc_engine_options options = {backend, 1, KVC_MATH_EXACT};
+    const char *source = getenv("top_srcdir");
+    struct kvc_session_options session;
+    struct kvc_error error = {KVC_OK, ""};
+    int32_t tokens[PROMPT];
+    char path[512];
+    snprintf(path, sizeof path, "%s/data/demo", source ? source : ".");
+    kvc_session_defaults(&session);
+    session.policy = spec;
+    if (kvc_engine_open(&options, &run->engine, &error) != KVC_OK ||
+        kvc_model_open(run->engine, path, &run->model, &error) != KVC_OK ||
+        kvc_session_open(run->model, &session, &run->session, &error) != KVC_OK)
+        fail_msg("%s, %s: %s", backend, spec, error.text);
+    run->logits = malloc(kvc_model_info(run->model)->vocab * sizeof *run->logits);
+    assert_non_null(run->logits);
+    for (int i = 0; i < PROMPT; i++)
+        tokens[i] = (int32_t)((unsigned)i * 7919u % kvc_model_info(run->model)->vocab);
+    assert_int_equal(kvc_session_prompt(run->session, tokens, PROMPT, NULL, run->logits, &error), KVC_OK);
+}
+
+static void close_run(struct run *run) {
+    kvc_session_close(run->session);
+    kvc_model_close(run->model);
+    kvc_engine_close(run->engine);
+    free(run->logits);
+}
+
+static void same_logits(const struct run run[SIDES], const char *spec, int step) {
+    for (uint32_t i = 0; i < kvc_model_info(run[0].model)->vocab; i++)
+        if (kvc_hash_bits(run[0].logits[i]) != kvc_hash_bits(run[1].logits[i]))
+            fail_msg("%s, step %d: logit %u is %08x, ref has %08x", spec, step, (unsigned)i,
+                     (unsigned)kvc_bits(run[1].logits[i]), (unsigned)kvc_bits(run[0].logits[i]));
+}
+
+/* A step is one graph: between what goes to the device before it and its logits the host hears nothing. Every sequence
+ * of launches has come before when the last steps are taken. */
+static void whole_step(const char *spec) {
+    struct kvc_session_stats stats[SIDES];
+    struct run run[SIDES];
+    open_run(&run[0], "ref", spec);
+    open_run(&run[1], "cuda", spec);
+    same_logits(run, spec, 0);
+    for (int step = 1; step <= STEPS; step++) {
+        const struct kvc_fake_cuda before = kvc_fake_cuda;
+        const int32_t token = step * 31 % 300;
+        for (int side = 0; side < SIDES; side++)
+            assert_int_equal(kvc_decode(&run[side].session, &token, 1, run[side].logits, NULL, NULL), KVC_OK);
+        same_logits(run, spec, step);
+        if (step < STEPS - 2)
+            continue;
+        if (kvc_fake_cuda.graph_launches - before.graph_launches != 1 || kvc_fake_cuda.alone != before.alone ||
+            kvc_fake_cuda.graphs_made != before.graphs_made || kvc_fake_cuda.allocated != before.allocated ||
+            kvc_fake_cuda.to_device - before.to_device != 4 || kvc_fake_cuda.from_device - before.from_device > 3)
+            fail_msg("%s, step %d: %zu graphs launched, %zu made, %zu kernels alone, %zu allocations, %zu copies to "
+                     "the device, %zu back",
+                     spec, step, kvc_fake_cuda.graph_launches - before.graph_launches,
+                     kvc_fake_cuda.graphs_made - before.graphs_made, kvc_fake_cuda.alone - before.alone,
+                     kvc_fake_cuda.allocated - before.allocated, kvc_fake_cuda.to_device - before.to_device,
+                     kvc_fake_cuda.from_device - before.from_device);
+    }
+    for (int side = 0; side < SIDES; side++)
+        kvc_session_stats(run[side].session, &stats[side]);
+    assert_int_equal(stats[0].entries, stats[1].entries);
+    assert_int_equal(stats[0].read_bytes, stats[1].read_bytes);
+    assert_int_equal(stats[0].select_bytes, stats[1].select_bytes);
+    close_run(&run[0]);
+    close_run(&run[1]);
+    assert_int_equal(kvc_fake_cuda.allocations, 0);
+}
+
+static void whole_steps(void **state) {
+    static const char *const specs[] = {"full",
+                                        "streaming:budget=24",
+                                        "streaming:budget=34,positions=cache", /* evicts from the fifth step on */
+                                        "snapkv:budget=24,window=8",
+                                        "adakv:budget=24,window=8",
+                                        "h2o:budget=24,per=head",
+                                        "morphkv:budget=24,window=2",
+                                        "quest:budget=24",
+                                        "sparq:budget=24"};
+    (void)state;
+    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++)
+        whole_step(specs[i]);
+}
+
+/* --math=fast: no cuBLAS that works here, which is said in one line, and nothing is left. */
+static void fast_math(void **state) {
+    struct kvc_error error = {KVC_OK, ""};
+    struct kvc_device *device = NULL;
+    (void)state;
+    if (kvc_backend_cuda.open(NULL, 0, 1, KVC_MATH_FAST, &device, &error) == KVC_OK) {
+        device->ops->close(device);
+    } else {
+        assert_int_equal(error.status, KVC_RESOURCE);
+        assert_non_null(strstr(error.text, "cuBLAS"));
+        assert_null(strchr(error.text, '\n'));
+    }
+    assert_int_equal(kvc_fake_cuda.allocations, 0);
+}
+
 /* Small buffers share memory, and what is freed is used again: a thousand of them cost one allocation. */
 static void small_buffers(void **state) {
     struct kvc_device *device = open_device();
@@ -296,6 +408,7 @@ static void no_device(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(linear_shapes), cmocka_unit_test(operations), cmocka_unit_test(graphs),
+        cmocka_unit_test(whole_steps),   cmocka_unit_test(fast_math),
         cmocka_unit_test(small_buffers), cmocka_unit_test(too_little_memory), cmocka_unit_test(lost),
         cmocka_unit_test(no_device),
     };

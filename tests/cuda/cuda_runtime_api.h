@@ -93,6 +93,8 @@ struct kvc_fake_cuda {
     size_t allocated;         /* cudaMalloc so far */
     size_t launches;          /* of kernels, those in graphs included */
     size_t graph_launches, graphs_made, nodes_changed;
+    size_t alone;                  /* kernels launched one by one */
+    size_t to_device, from_device; /* copies */
     size_t fail_after;        /* launches until the device is lost; 0: never */
     cudaError_t lost;
 };

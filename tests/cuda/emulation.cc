@@ -162,7 +162,7 @@ static const known kernels[] = {KVC_OFFLOAD_KERNELS(KVC_KNOW) KVC_CUDA_OWN_KERNE
 
 /* ---- the runtime ---- */
 
-struct kvc_fake_cuda kvc_fake_cuda = {1, (size_t)1 << 30, 0, 0, 0, 0, 0, 0, 0, 0, cudaSuccess};
+struct kvc_fake_cuda kvc_fake_cuda = {1, (size_t)1 << 30, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, cudaSuccess};
 
 static bool lost() { return kvc_fake_cuda.lost != cudaSuccess; }
 
@@ -230,9 +230,11 @@ cudaError_t cudaFree(void *memory) {
     free((unsigned char *)memory - HEADER);
     return cudaSuccess;
 }
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind, cudaStream_t) {
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t) {
     if (!lost())
         memmove(to, from, bytes);
+    kvc_fake_cuda.to_device += kind == cudaMemcpyHostToDevice;
+    kvc_fake_cuda.from_device += kind == cudaMemcpyDeviceToHost;
     return kvc_fake_cuda.lost;
 }
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t) {
@@ -277,6 +279,7 @@ cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **a
                 for (blockIdx.x = 0; blockIdx.x < grid.x; blockIdx.x++)
                     run_block(block.x);
         kvc_fake_cuda.launches++;
+        kvc_fake_cuda.alone++;
         launched[&k - kernels]++;
         return cudaSuccess;
     }
@@ -365,9 +368,10 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t ready, cudaStream_t stream) {
         for (unsigned i = 0; i < node->count; i++)
             pointers[i] = &node->values[i];
         pointers[node->count] = NULL;
-        if (node->kind == 0)
+        if (node->kind == 0) {
             result = cudaLaunchKernel(node->kernel, node->grid, node->block, pointers, 0, stream);
-        else if (node->kind == 1)
+            kvc_fake_cuda.alone -= result == cudaSuccess;
+        } else if (node->kind == 1)
             memmove((void *)node->values[0], (void *)node->values[1], node->values[2]);
         else
             memset((void *)node->values[0], 0, node->values[2]);
