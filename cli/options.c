@@ -355,13 +355,11 @@ int cli_token_list(const struct cli_command *command, const char *what, const ch
     *count = 0;
     if (!list)
         return cli_no_memory(command);
-    bool comma = true; /* an id has to come before the next one */
     for (size_t i = 0; i < bytes;) {
         int64_t value = 0;
         size_t start = i;
 
-        if (isspace((unsigned char)text[i]) || (text[i] == ',' && !comma)) {
-            comma = comma || text[i] == ',';
+        if (isspace((unsigned char)text[i]) || text[i] == ',') {
             i++;
             continue;
         }
@@ -385,7 +383,6 @@ int cli_token_list(const struct cli_command *command, const char *what, const ch
             room *= 2;
         }
         list[n++] = (int32_t)value;
-        comma = false;
     }
     if (n == 0) {
         free(list);

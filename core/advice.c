@@ -109,8 +109,11 @@ enum kvc_status kvc_advise_weights(struct kvc_device *device, uint64_t bytes, ui
     if (status != KVC_RESOURCE || !error || !device->refused || !device->capacity || !values)
         return status;
     device->refused = 0;
-    replace(error, "the weights need %s of its %s; a type of at most %.1f bits a weight would fit (kvcull convert)"
-                   ", or the cpu backend",
-            size(bytes, text), size(device->capacity, has), (double)device->capacity * 0.9 * 8 / (double)values);
+    const double bits = (double)device->capacity * 0.9 * 8 / (double)values;
+    char type[80] = "";
+    if (bits >= 3.5) /* the smallest type, q3_k, has 3.4 */
+        snprintf(type, sizeof type, "a type of at most %.1f bits a weight would fit (kvcull convert), or ", bits);
+    replace(error, "the weights need %s of its %s; %sthe cpu backend%s", size(bytes, text),
+            size(device->capacity, has), type, *type ? "" : " may have room");
     return status;
 }

@@ -49,7 +49,7 @@ enum kvc_status kvc_cache_make_order(struct kvc_cache *cache, uint32_t layer, st
 /* After an eviction. to.buffer NULL: fetches the counts. Otherwise they go to uint32 to[before ...], on the device, and
  * until kvc_cache_take_counts the host's are those from before: at least as many. */
 void kvc_cache_evicted(struct kvc_cache *cache, uint32_t layer, struct kvc_span to);
-/* Fetches the counts of a layer that are behind. */
+/* Fetches the counts of a layer that are behind; what the host knows of the cache changes, the cache does not. */
 void kvc_cache_catch_up(const struct kvc_cache *cache, uint32_t layer);
 bool kvc_cache_is_behind(const struct kvc_cache *cache);
 /* What the evictions left in `to`, on the host now. */

@@ -133,10 +133,11 @@ enum kvc_status kvc_engine_register(struct kvc_engine *engine, const struct kvc_
         return kvc_fail(error, KVC_USAGE, "policy: a name is letters, digits, '-' and '_'");
     if (kvc_engine_find_policy(engine, policy->name, strlen(policy->name)))
         return kvc_fail(error, KVC_USAGE, "policy '%s' is registered already", policy->name);
-    const unsigned functions =
-        (policy->chunk && policy->chunking ? (unsigned)KVC_STAGE_CHUNK : 0u) |
-        (policy->prompt ? (unsigned)KVC_STAGE_PROMPT : 0u) | (policy->propagate ? (unsigned)KVC_STAGE_PROPAGATE : 0u) |
-        (policy->select || policy->sizes ? (unsigned)KVC_STAGE_SELECT : 0u) | (policy->decode ? (unsigned)KVC_STAGE_DECODE : 0u);
+    const unsigned functions = (policy->chunk && policy->chunking ? (unsigned)KVC_STAGE_CHUNK : 0u) |
+                               (policy->prompt ? (unsigned)KVC_STAGE_PROMPT : 0u) |
+                               (policy->propagate ? (unsigned)KVC_STAGE_PROPAGATE : 0u) |
+                               (policy->select || policy->sizes ? (unsigned)KVC_STAGE_SELECT : 0u) |
+                               (policy->decode ? (unsigned)KVC_STAGE_DECODE : 0u);
     if (policy->stages & ~functions)
         return kvc_fail(error, KVC_USAGE, "policy '%s' names a stage it has no function for", policy->name);
     const enum kvc_status status = check_options(policy, error);

@@ -487,7 +487,8 @@ enum kvc_status kvc_stage_prepare(struct kvc_session *session, uint32_t layer, s
             continue;
         if (status == KVC_OK)
             status = reserve_decode(&stage, error);
-        if (status == KVC_OK && !session->cache.layer[layer].lists.order && may_evict(session, layer, stage.info.entries))
+        if (status == KVC_OK && !session->cache.layer[layer].lists.order &&
+            may_evict(session, layer, stage.info.entries))
             status = kvc_cache_make_order(&session->cache, layer, error);
         if (status == KVC_OK && class->plan)
             status = class->plan(&stage, &method->values, error);

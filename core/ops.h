@@ -179,8 +179,8 @@ struct kvc_select_reads {
     struct kvc_read_list *reads;
 };
 
-/* What a decode step is about to do, for kvc_ops.prepare: with one row of a session in a layer, or (lists NULL) with the
- * `rows` rows of its batch outside of the lists. */
+/* What a decode step is about to do, for kvc_ops.prepare: with one row of a session in a layer, or (lists NULL) with
+ * the `rows` rows of its batch outside of the lists. */
 struct kvc_step_shape {
     const struct kvc_lists *lists;
     uint32_t rows, heads, head_size, places; /* places: stride of the read lists, 0 where everything is read */

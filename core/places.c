@@ -1,4 +1,4 @@
-/* places.c - keys at their places in the cache instead of their positions in the text (METHODS rule 2,
+/* places.c - keys at their places in the cache instead of their positions in the text (rule 2 of docs/methods.md,
  * positions=cache): in a layer where such a method acts, the entry of rank r holds the key of a token at position r,
  * and a query stands at the rank of its own entry. Keys before their rotation are kept in state columns, and all of a
  * layer's are rotated anew when an eviction has changed the ranks. Until the first one ranks are positions, and nothing

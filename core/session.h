@@ -84,7 +84,7 @@ struct kvc_session {
     uint32_t ended; /* layers whose prompt stage is over */
     uint32_t pseudo_offset;
     int32_t *pseudo_tokens;
-    bool *touched; /* [layers]: evicted from since its blocks were last looked at */
+    bool *touched;          /* [layers]: evicted from since its blocks were last looked at */
     struct kvc_span counts; /* of runner->counts: where a decode step's evictions leave the counts of the lists */
 
     struct kvc_planned *planned; /* [layers] */
@@ -175,8 +175,8 @@ void kvc_step_take_counts(struct kvc_runner *runner, const struct kvc_part *part
 /* ---- what select methods keep (select.c) ---- */
 
 void kvc_select_close(struct kvc_session *session);
-/* Only the ranks `kept` of the layer's lists are left, and are numbered anew: so is its view; pages and sums are to be made
- * anew. */
+/* Only the ranks `kept` of the layer's lists are left, and are numbered anew: so is its view; pages and sums are to be
+ * made anew. */
 enum kvc_status kvc_select_evicted(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *kept,
                                    struct kvc_error *error);
 void kvc_select_drop_view(struct kvc_session *session, uint32_t layer);

@@ -340,7 +340,7 @@ enum kvc_status kvc_stage_pseudo_mass(struct kvc_stage *stage, struct kvc_scores
 enum kvc_status kvc_stage_probe_mass(struct kvc_stage *stage, float alpha, struct kvc_scores *scores,
                                      struct kvc_error *error);
 /* Mean and variance of the last `window` queries' weights, as cake's scores (per query head): mean + gamma * variance,
- * for ranks below entries - tail; and their total dispersion and variance, to the host (METHODS, cake). */
+ * for ranks below entries - tail; and their total dispersion and variance, to the host (docs/methods.md, cake). */
 enum kvc_status kvc_stage_moments(struct kvc_stage *stage, uint32_t window, uint64_t tail, float gamma,
                                   struct kvc_scores *scores, float *dispersion, float *variance,
                                   struct kvc_error *error);

@@ -1,4 +1,4 @@
-/* cake.c - a layer's share of the cache goes by how widely and how restlessly it attends (METHODS section 4). */
+/* cake.c - a layer's share of the cache goes by how widely and how restlessly it attends (docs/methods.md). */
 #include "policies/policies.h"
 
 #include <math.h>
@@ -77,7 +77,7 @@ static void take(struct cake_layer *layer, uint32_t n, uint64_t amount) {
     }
 }
 
-/* METHODS 4.2: how `slots` entries beside the windows fall to n layers. */
+/* How `slots` entries beside the windows fall to n layers. */
 static void share_out(struct cake_layer *layer, uint32_t n, uint64_t slots) {
     double sum = 0.0;
     uint64_t cut = 0, all = 0;

@@ -1,4 +1,4 @@
-/* dapq.c - pseudo tokens behind the prompt look where the answer will (METHODS 3.2). */
+/* dapq.c - pseudo tokens behind the prompt look where the answer will (docs/methods.md). */
 #include "policies/policies.h"
 
 #include <errno.h>

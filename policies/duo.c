@@ -1,4 +1,4 @@
-/* duo.c - some heads keep everything, the others their first and newest entries, as a file says (METHODS section 4). */
+/* duo.c - some heads keep everything, the others their first and newest entries, as a file says (docs/methods.md). */
 #include "policies/policies.h"
 
 #include <errno.h>

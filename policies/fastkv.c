@@ -1,4 +1,4 @@
-/* fastkv.c - snapkv, and above one layer only the prompt's important tokens are computed (METHODS section 4). */
+/* fastkv.c - snapkv, and above one layer only the prompt's important tokens are computed (docs/methods.md). */
 #include "policies/policies.h"
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* keyformer.c - accumulated weights with noise and a temperature that rises while decoding (METHODS section 4). */
+/* keyformer.c - accumulated weights with noise and a temperature that rises while decoding (docs/methods.md). */
 #include "policies/policies.h"
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* lacache.c - a ladder of kept spans across the layers, thinned again and again (METHODS 4.1). */
+/* lacache.c - a ladder of kept spans across the layers, thinned again and again (docs/methods.md). */
 #include "policies/policies.h"
 
 #include <stdint.h>

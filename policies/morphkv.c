@@ -1,4 +1,4 @@
-/* morphkv.c - a constant-size cache chosen anew by the most recent queries (METHODS 3.1). */
+/* morphkv.c - a constant-size cache chosen anew by the most recent queries (docs/methods.md). */
 #include "policies/policies.h"
 
 #include <stdint.h>

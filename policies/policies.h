@@ -36,7 +36,7 @@ extern const struct kvc_policy_class
 /* The largest budget a policy string may name: positions are 31 bits. */
 #define KVC_BUDGET_MOST 2147483647.0
 
-/* METHODS rule 7: budget must be above what `part` takes of it. */
+/* rule 7 of docs/methods.md: budget must be above what `part` takes of it. */
 enum kvc_status kvc_check_above(const struct kvc_values *values, const char *part, struct kvc_error *error);
 
 /* An option whose default 0 means "not given" must not be given as 0. */
@@ -49,7 +49,7 @@ enum kvc_status kvc_check_dims(const struct kvc_values *values, const struct kvc
 /* The budget for what a head held when the turn's prompt was in; a share is at least part + 1. */
 uint64_t kvc_budget(const struct kvc_values *values, uint64_t held, uint64_t part);
 
-/* An odd `kernel`; and `pooling` as the stage functions want it (METHODS rule 6). */
+/* An odd `kernel`; and `pooling` as the stage functions want it (rule 6 of docs/methods.md). */
 enum kvc_status kvc_check_kernel(const struct kvc_values *values, struct kvc_error *error);
 enum kvc_pooling kvc_pooling_of(const struct kvc_values *values);
 /* ---- where keys stand: at their positions in the text, or turned to their places in the cache ---- */

@@ -1,4 +1,4 @@
-/* pyramidkv.c - snapkv with more entries in the lower layers and fewer in the upper ones (METHODS section 4). */
+/* pyramidkv.c - snapkv with more entries in the lower layers and fewer in the upper ones (docs/methods.md). */
 #include "policies/policies.h"
 
 #include <stdint.h>

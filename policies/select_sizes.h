@@ -1,4 +1,4 @@
-/* select_sizes.h - the sizes that hsa and rocketkv work out from a compression (METHODS section 3.4). */
+/* select_sizes.h - the sizes that hsa and rocketkv work out from a compression (docs/methods.md). */
 #ifndef KVC_POLICIES_SELECT_SIZES_H
 #define KVC_POLICIES_SELECT_SIZES_H
 

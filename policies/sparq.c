@@ -1,5 +1,4 @@
-/* sparq.c - approximate scores from the query's strongest channels, and a mean for what is not read (METHODS
- * section 4). */
+/* sparq.c - approximate scores from the query's strongest channels, and a mean for the rest (docs/methods.md). */
 #include "policies/policies.h"
 
 #include <stdint.h>

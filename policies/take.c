@@ -1,4 +1,4 @@
-/* take.c - a prompt read chunk by chunk into a bounded cache, with the question run beside every chunk (METHODS 3.3).
+/* take.c - a prompt read chunk by chunk into a bounded cache, with the question beside every chunk (docs/methods.md).
  */
 #include "policies/policies.h"
 

@@ -1,4 +1,4 @@
-/* topk.c - the oracle of select methods: the entries with the most attention weight (METHODS section 4). */
+/* topk.c - the oracle of select methods: the entries with the most attention weight (docs/methods.md). */
 #include "policies/policies.h"
 
 #include <stdint.h>

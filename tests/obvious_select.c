@@ -1,4 +1,4 @@
-/* obvious_select.c - what select methods read, written from METHODS sections 3.4 and 4. */
+/* obvious_select.c - what select methods read, written from docs/methods.md. */
 #include "tests/obvious_select.h"
 #include "core/canon.h"
 #include "tests/obvious_scores.h"

@@ -1,5 +1,5 @@
 /* test_dapq.c - dapq and take in a whole network: the pseudo rows behind a prompt change no bit of it and leave nothing
- * behind; they and probes are the tokens, and stand at the positions, that METHODS says. */
+ * behind; they and probes are the tokens, and stand at the positions, that docs/methods.md says. */
 #include "kvcull.h"
 #include "tests/whole_model.h"
 

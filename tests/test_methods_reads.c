@@ -1,5 +1,5 @@
 /* test_methods_reads.c - methods that evict by the weights of every step, joined with methods that choose what a step
- * reads: what was not read has weight 0 (METHODS rule 13). Both keep and read what obvious code keeps and reads. */
+ * reads: what was not read has weight 0 (rule 13 of docs/methods.md). Both keep and read what obvious code does. */
 #include "tests/check.h"
 #include "tests/obvious_mass.h"
 #include "tests/obvious_scores.h"

@@ -23,7 +23,7 @@
 
 static struct kvc_engine *engine;
 
-/* Average or maximum over neighbours within n, the way METHODS rule 6 says. */
+/* Average or maximum over neighbours within n, the way rule 6 of docs/methods.md says. */
 static void pool(float *score, uint32_t n, uint32_t kernel, bool average) {
     float *out = malloc(n * sizeof *out + 1);
     assert_non_null(out);

@@ -1,5 +1,5 @@
 /* test_methods_select.c - quest, sparq, hsa, topk, rocketkv and rocketkv-mt read, and keep, exactly the entries that
- * slow, obvious code reads and keeps, written from METHODS sections 3.4 and 4; attention has the same bits. */
+ * slow, obvious code reads and keeps, written from docs/methods.md; attention has the same bits. */
 #include "policies/select_sizes.h"
 #include "tests/check.h"
 #include "tests/obvious_scores.h"

@@ -111,6 +111,10 @@ unset KVCULL_OPENCL_SHAPE
     >"$work/out" 2>"$work/err"
 that 'a lost device is 4' [ $? = 4 ]
 check_error 'lost' 'run on a device that is lost'
+(KVCULL_OPENCL_LOSE=800; export KVCULL_OPENCL_LOSE; kv run -m "$demo" --backend opencl -p x -n 50 -q --kv morphkv:budget=40) \
+    >"$work/out" 2>"$work/err"
+that 'one lost among evictions too' [ $? = 4 ]
+check_error 'lost' 'morphkv on a device that is lost'
 fails 4 "no device's name holds 'nosuch'" run -m "$demo" --backend opencl:nosuch -p x
 fails 4 'no device 7' run -m "$demo" --backend opencl:7 -p x
 

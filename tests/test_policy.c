@@ -1,5 +1,5 @@
 /* test_policy.c - the grammar of policy strings: what is accepted, what is refused and in which words, and who holds
- * which stage (METHODS rules 7 and 8, the table of stages). */
+ * which stage (rules 7 and 8 of docs/methods.md, the table of stages). */
 #include "core/policy.h"
 
 #include <setjmp.h>

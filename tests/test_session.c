@@ -1,5 +1,5 @@
 /* test_session.c - sessions over a small random model: nothing about how rows are batched may change a bit, memory is
- * bounded, counted and given back. METHODS rules that concern whole runs (2-5, 9, 12, 14, 15) are tested here. */
+ * bounded, counted and given back. Rules of docs/methods.md that concern whole runs (2-5, 9, 12, 14, 15) are tested here. */
 #include "core/cache.h"
 #include "core/session.h"
 #include "tests/whole_model.h"

@@ -144,7 +144,8 @@ static enum kvc_status open_path(const char *backend, enum kvc_cpu_path path, in
     unsigned count;
     kvc_float_leave(environment);
     if (math == KVC_MATH_FAST && path == KVC_CPU_REF)
-        return kvc_fail(error, KVC_USAGE, "%s: the reference operations are exact; math=fast needs another path", backend);
+        return kvc_fail(error, KVC_USAGE, "%s: the reference operations are exact; math=fast needs another path",
+                        backend);
     if (wrong)
         return kvc_fail(error, KVC_RESOURCE, "%s: the self-test of the arithmetic failed: %s", backend, wrong);
     cpu = calloc(1, sizeof *cpu);

@@ -47,7 +47,7 @@ KVC_KERNEL(pages_update)(KVC_LISTS(l), KVC_ARENA, KVC_READS, kvc_u32 page_size, 
     kvc_u32 run = KVC_WORKERS == 1 ? head_size : 1;
     kvc_u32 c0 = KVC_WORKERS == 1 ? 0 : (kvc_u32)(KVC_GLOBAL_ID() % head_size);
     kvc_u64 nth = KVC_WORKERS == 1 ? KVC_GLOBAL_ID() : KVC_GLOBAL_ID() / head_size, at, end;
-    if (nth > rows / page_size + 1) /* most of a group, where one entry is new */
+    if (nth > (kvc_u64)rows / page_size + 1) /* most of a group, where one entry is new */
         return;
     kvc_u32 h = KVC_GROUP_ID(1), places = read_count ? read_count[h] : l_count[h];
     kvc_u32 first = rows < places ? places - rows : 0, page = first / page_size + (kvc_u32)nth;

@@ -34,7 +34,6 @@ fails 2 'takes a whole number from 1' run -m "$demo" --chunk 0
 fails 2 'separated by commas' bench -m "$demo" --prompt 1,,2
 fails 2 'separated by commas' bench -m "$demo" --batch 0
 fails 2 'takes a size' info "$demo" --mem lots
-fails 2 'byte 2: takes token ids' logits -m "$demo" --tokens 1,,3
 fails 2 'policy morphkv: budget=10: must be above window=32' run -m "$demo" -p x --kv snapkv:budget=64+morphkv:budget=10
 kv run -m "$demo" --backend vulkan >"$work/out" 2>"$work/err"
 that 'an unknown backend is refused with 2 or 4' [ $? -ge 2 ]
