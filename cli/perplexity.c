@@ -159,6 +159,11 @@ static int measure(const struct cli_command *command, const struct arguments *a,
 
     if (!scores)
         return cli_no_memory(command);
+    if (count < 2) {
+        free(scores);
+        return cli_error(command, KVC_INPUT,
+                         "%s: is empty or a single token, which leaves nothing to score; give a longer text", a->file);
+    }
     if (length > count)
         length = count;
     prompt = a->prompt ? (size_t)a->prompt : plain ? 0 : length / 2;

@@ -101,7 +101,7 @@ that 'every prompt is read before anything is generated' [ ! -s "$work/out" ]
 fails 2 'the prompt is empty' run -m "$demo" -p 'then the old sailor' -p ''
 that 'and looked at' [ ! -s "$work/out" ]
 fails 3 'none' perplexity -m "$demo" -f "$work/none"
-fails 2 'leave nothing to score' perplexity -m "$demo" -f "$work/empty"
+fails 3 'empty or a single token' perplexity -m "$demo" -f "$work/empty"
 fails 2 'token ids' logits -m "$demo" --tokens 1,x
 fails 2 'token ids' logits -m "$demo" --tokens ''
 fails 2 'token ids' logits -m "$demo" --tokens=-1
