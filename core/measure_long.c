@@ -129,16 +129,7 @@ static void selection(struct kvc_measure *m, uint32_t variant) {
     const struct kvc_span order = kvc_measure_space(m, lists_bytes), count = kvc_measure_numbers(m, HK, n, 0);
     struct kvc_read_list chosen = {kvc_measure_space(m, HK * 4).buffer, kvc_measure_space(m, lists_bytes).buffer,
                                    (uint32_t)stride};
-    const struct kvc_weight_rows rows = {.lists = from,
-                                         .queries = window,
-                                         .heads = H,
-                                         .kv_heads = HK,
-                                         .head_size = D,
-                                         .q = a.q,
-                                         .maximum = a.maximum,
-                                         .sum = a.sum,
-                                         .positions = a.positions,
-                                         .later = a.later};
+    const struct kvc_weight_rows rows = kvc_measure_weight_rows(from, window, &a);
     (void)variant;
     into.arena = from->arena;
     if (m->status == KVC_OK) {

@@ -34,16 +34,7 @@ static struct kvc_weight_rows make_rows(struct kvc_measure *m, const struct kvc_
                                     .later = kvc_measure_numbers(m, queries, queries - 1, UINT32_MAX)};
     if (m->status == KVC_OK)
         m->ops->attention(m->device, &a);
-    return (struct kvc_weight_rows){.lists = lists,
-                                    .queries = queries,
-                                    .heads = H,
-                                    .kv_heads = HK,
-                                    .head_size = D,
-                                    .q = a.q,
-                                    .maximum = a.maximum,
-                                    .sum = a.sum,
-                                    .positions = a.positions,
-                                    .later = a.later};
+    return kvc_measure_weight_rows(lists, queries, &a);
 }
 
 static struct kvc_lists *make_lists(struct kvc_measure *m, uint32_t columns) {

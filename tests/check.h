@@ -1,4 +1,4 @@
-/* check.h - what tests need to know of where they run. */
+/* check.h - what tests need to know of where they run, and what many of them check with. */
 #ifndef KVC_TESTS_CHECK_H
 #define KVC_TESTS_CHECK_H
 
@@ -31,5 +31,12 @@ static inline int64_t kvc_test_resident(void) {
         fclose(file);
     return kilobytes < 0 ? -1 : (int64_t)kilobytes * 1024;
 }
+
+/* A call that must do; `error` is the caller's. */
+#define FINE(call)                                                                                                     \
+    do {                                                                                                               \
+        if ((call) != KVC_OK)                                                                                          \
+            fail_msg("%s: %s", #call, error.text);                                                                     \
+    } while (0)
 
 #endif

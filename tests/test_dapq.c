@@ -20,11 +20,6 @@ static struct kvc_engine *engine;
 static struct kvc_model *model;
 static int32_t tokens[PROMPT + 1];
 static struct kvc_error error;
-#define FINE(call)                                                                                                     \
-    do {                                                                                                               \
-        if ((call) != KVC_OK)                                                                                          \
-            fail_msg("%s: %s", #call, error.text);                                                                     \
-    } while (0)
 
 /* The prompt in chunks of that many rows (0: the standard); logits [vocab] of what follows it. */
 static struct kvc_session *read_prompt(const char *policy, uint32_t chunk, float *logits) {

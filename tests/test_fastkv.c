@@ -22,11 +22,6 @@ static int32_t tokens[PROMPT + STEPS];
 static bool goes[PROMPT + STEPS]; /* what the policy `left` keeps above layer 0 */
 static struct kvc_error error;
 
-#define FINE(call)                                                                                                     \
-    do {                                                                                                               \
-        if ((call) != KVC_OK)                                                                                          \
-            fail_msg("%s: %s", #call, error.text);                                                                     \
-    } while (0)
 
 /* ---- a policy that forgets rows above layer 0 as soon as they have attended ---- */
 

@@ -17,11 +17,6 @@
 static struct kvc_engine *engine;
 static struct kvc_error error;
 static unsigned failures;
-#define FINE(call)                                                                                                     \
-    do {                                                                                                               \
-        if ((call) != KVC_OK)                                                                                          \
-            fail_msg("%s: %s", #call, error.text);                                                                     \
-    } while (0)
 
 struct shape {
     struct kvc_geometry geometry;

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#define FINE(call)                                                                                                     \
+#define SPEC_FINE(call)                                                                                                \
     do {                                                                                                               \
         if ((call) != KVC_OK)                                                                                          \
             fail_msg("%s: %s", spec, error.text);                                                                      \
@@ -64,7 +64,7 @@ static void compare(const struct kvc_session *session, const struct tensors *t, 
         for (uint32_t h = 0; h < t->lists; h++) {
             const struct head *head = &heads[l * t->lists + h];
             size_t count = 0;
-            FINE(kvc_session_positions(session, l, h, positions, t->rows + 64, &count, &error));
+            SPEC_FINE(kvc_session_positions(session, l, h, positions, t->rows + 64, &count, &error));
             bool same = count == head->count;
             for (size_t j = 0; same && j < count; j++)
                 same = positions[j] == head->entries[j].position;
@@ -119,7 +119,7 @@ static struct kvc_replay *open_replay(const struct tensors *t, const char *spec,
     options.cache_type = type;
     options.chunk = chunk;
     options.record_reads = true;
-    FINE(kvc_replay_open(engine, &geometry, &options, &replay, &error));
+    SPEC_FINE(kvc_replay_open(engine, &geometry, &options, &replay, &error));
     return replay;
 }
 
@@ -166,7 +166,7 @@ static void compare_reads(const struct kvc_session *session, const struct moment
         size_t count = 0, at = 0;
         assert_non_null(read);
         obvious_select(m, h, read, alpha, plan);
-        FINE(kvc_session_reads(session, m->layer, h, positions, m->t->rows + 64, &count, &error));
+        SPEC_FINE(kvc_session_reads(session, m->layer, h, positions, m->t->rows + 64, &count, &error));
         for (uint32_t j = 0; j < head->count; j++) {
             head->entries[j].unread = !read[j]; /* for what the decode stage sees */
             if (read[j] && (at == count || positions[at++] != head->entries[j].position))
@@ -207,7 +207,7 @@ static void run_steps(struct kvc_replay *replay, const struct tensors *t, struct
         for (uint32_t l = 0; l < t->layers; l++) {
             const struct moment moment = {t, lists->heads + (size_t)l * t->lists, l, row + 1, 0, row + 1 - prompt};
             const size_t kv = kv_at(t, l, row, 0);
-            FINE(kvc_replay_step(replay, l, q_row(t, l, row), t->k + kv, t->v + kv, out, &error));
+            SPEC_FINE(kvc_replay_step(replay, l, q_row(t, l, row), t->k + kv, t->v + kv, out, &error));
             for (uint32_t h = 0; h < t->lists; h++)
                 add(lists, t, type, l, h, row);
             if (steps->select)
@@ -298,11 +298,11 @@ static void run_dapq(const struct tensors *t, const struct tensors *extra, const
         const uint32_t rows = turns[k].prompt, from = now;
         now += rows;
         for (uint32_t l = 0; l < t->layers; l++)
-            FINE(kvc_replay_pseudo(replay, l, q_row(extra, l, 0), extra->k + kv_at(extra, l, 0, 0), plan->pseudo,
+            SPEC_FINE(kvc_replay_pseudo(replay, l, q_row(extra, l, 0), extra->k + kv_at(extra, l, 0, 0), plan->pseudo,
                                    &error));
         for (uint32_t l = 0; l < t->layers; l++) {
             const size_t at = kv_at(t, l, from, 0);
-            FINE(kvc_replay_prompt(replay, l, q_row(t, l, from), t->k + at, t->v + at, rows, out, &error));
+            SPEC_FINE(kvc_replay_prompt(replay, l, q_row(t, l, from), t->k + at, t->v + at, rows, out, &error));
             for (uint32_t h = 0; h < t->lists; h++) {
                 for (uint32_t row = from; row < now; row++)
                     add(&lists, t, type, l, h, row);
@@ -502,10 +502,10 @@ static void run_take(const struct tensors *t, const struct tensors *probes, cons
         c.called = 0;
         for (uint32_t l = 0; l < t->layers; l++)
             for (uint32_t i = 0; i + 1 < count; i++)
-                FINE(kvc_replay_probe(c.replay, l, i, q_row(probes, l, i * p), p, &error));
+                SPEC_FINE(kvc_replay_probe(c.replay, l, i, q_row(probes, l, i * p), p, &error));
         for (uint32_t l = 0; l < t->layers; l++) {
             const size_t kv = kv_at(t, l, c.from, 0);
-            FINE(kvc_replay_prompt(c.replay, l, q_row(t, l, c.from), t->k + kv, t->v + kv, rows,
+            SPEC_FINE(kvc_replay_prompt(c.replay, l, q_row(t, l, c.from), t->k + kv, t->v + kv, rows,
                                    out + (size_t)l * t->rows * t->heads * t->d, &error));
         }
         assert_int_equal(c.called, count);
@@ -588,14 +588,14 @@ static void test_take_bound(void **state) {
         const char *spec = specs[c];
         struct kvc_memory memory;
         struct kvc_error error;
-        FINE(kvc_engine_open(NULL, &engine, &error)); /* whose peak is this run's */
+        SPEC_FINE(kvc_engine_open(NULL, &engine, &error)); /* whose peak is this run's */
         struct kvc_replay *replay = open_replay(&t, spec, KVC_F32, 0);
         for (uint32_t l = 0; l < t.layers; l++)
             for (uint32_t i = 0; i < 3; i++)
-                FINE(kvc_replay_probe(replay, l, i, q_row(&probes, l, 16 * i), 16, &error));
+                SPEC_FINE(kvc_replay_probe(replay, l, i, q_row(&probes, l, 16 * i), 16, &error));
         for (uint32_t l = 0; l < t.layers; l++) {
             const size_t kv = kv_at(&t, l, 0, 0);
-            FINE(kvc_replay_prompt(replay, l, q_row(&t, l, 0), t.k + kv, t.v + kv, t.rows,
+            SPEC_FINE(kvc_replay_prompt(replay, l, q_row(&t, l, 0), t.k + kv, t.v + kv, t.rows,
                                    out + (size_t)l * t.rows * t.heads * t.d, &error));
         }
         kvc_engine_memory(engine, &memory);

@@ -22,11 +22,6 @@ enum { Q = HEADS * D, K = KV_HEADS * D, TOKENS = 160 };
 
 static struct kvc_engine *engine;
 static struct kvc_error error;
-#define FINE(call)                                                                                                     \
-    do {                                                                                                               \
-        if ((call) != KVC_OK)                                                                                          \
-            fail_msg("%s: %s", #call, error.text);                                                                     \
-    } while (0)
 
 /* ---- a small network, whose numbers the test knows ---- */
 

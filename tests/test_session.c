@@ -35,11 +35,6 @@ enum { POLICIES = sizeof policies / sizeof *policies };
 static size_t after(size_t p) { return p + (kvc_test_thinned() ? 4 : 1); } /* the case to try next */
 
 static struct kvc_error error;
-#define FINE(call)                                                                                                     \
-    do {                                                                                                               \
-        if ((call) != KVC_OK)                                                                                          \
-            fail_msg("%s: %s", #call, error.text);                                                                     \
-    } while (0)
 
 static struct kvc_session *open_with(struct kvc_model *m, const char *policy, enum kvc_type type, uint32_t chunk) {
     struct kvc_session_options options;

@@ -19,11 +19,6 @@ static uint32_t vocab;
 static int32_t tokens[600];
 static struct kvc_error error;
 
-#define FINE(call)                                                                                                     \
-    do {                                                                                                               \
-        if ((call) != KVC_OK)                                                                                          \
-            fail_msg("%s: %s", #call, error.text);                                                                     \
-    } while (0)
 #define REFUSED(call, status, text_part)                                                                               \
     do {                                                                                                               \
         error.text[0] = 0;                                                                                             \

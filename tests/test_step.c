@@ -106,11 +106,6 @@ const struct kvc_backend_class *const kvc_backend_list[] = {&counting, NULL};
 static struct kvc_engine *engine;
 static struct kvc_model *model;
 static struct kvc_error error;
-#define FINE(call)                                                                                                     \
-    do {                                                                                                               \
-        if ((call) != KVC_OK)                                                                                          \
-            fail_msg("%s: %s", #call, error.text);                                                                     \
-    } while (0)
 
 static int open_model(void **state) {
     const char *source = getenv("top_srcdir");
