@@ -153,6 +153,8 @@ int cli_data_path(const struct cli_command *command, const char *name, char **pa
 /* A whole file, or standard input where path is "-"; *text is malloc'ed and ends in a NUL not counted. */
 int cli_read_file(const struct cli_command *command, const char *path, char **text, size_t *bytes);
 
+/* A name that the library can write a model or tensors to: not empty, not "-". KVC_USAGE, with a message. */
+int cli_check_name(const struct cli_command *command, const char *option, const char *path);
 /* A file that appears under its name only when it is complete. "-" is standard output; devices and pipes are
  * written directly. */
 struct cli_file {

@@ -51,8 +51,10 @@ int kvc_cli_convert(const struct cli_command *command, int argc, char **argv) {
     if (status == CLI_GO) {
         if (words.count != 1)
             status = cli_error(command, KVC_USAGE, "give one model to convert, a Hugging Face folder or a GGUF file");
-        else if (!out || out[0] == '\0')
+        else if (!out)
             status = cli_error(command, KVC_USAGE, "give the file to write with -o OUT.gguf");
+        else if ((status = cli_check_name(command, "out", out)) != KVC_OK)
+            ;
         else if (kvc_convert(words.items[0], out, type, &error) != KVC_OK)
             status = cli_report(command, &error);
         else
@@ -102,8 +104,11 @@ int kvc_cli_mkmodel(const struct cli_command *command, int argc, char **argv) {
         return print_shapes(command);
     if (!shape)
         return cli_error(command, KVC_USAGE, "give a geometry with --shape NAME; --list shows them");
-    if (!out || out[0] == '\0')
+    if (!out)
         return cli_error(command, KVC_USAGE, "give the file to write with -o OUT.gguf");
+    status = cli_check_name(command, "out", out);
+    if (status != KVC_OK)
+        return status;
     if (kvc_make_model(shape, type, (uint64_t)seed, out, &error) != KVC_OK)
         return cli_report(command, &error);
     return print_written(command, &common, out, type, error.text, cli_seconds() - start);

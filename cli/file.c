@@ -68,6 +68,14 @@ int cli_read_file(const struct cli_command *command, const char *path, char **te
     return status;
 }
 
+int cli_check_name(const struct cli_command *command, const char *option, const char *path) {
+    if (path[0] == '\0')
+        return cli_error(command, KVC_USAGE, "--%s: the name is empty; give a file name", option);
+    if (strcmp(path, "-") == 0) /* headers are written last */
+        return cli_error(command, KVC_USAGE, "--%s -: cannot go to standard output; give a file name", option);
+    return KVC_OK;
+}
+
 int cli_file_open(const struct cli_command *command, const char *path, struct cli_file *file) {
     struct stat about;
     size_t length = strlen(path);
@@ -75,7 +83,7 @@ int cli_file_open(const struct cli_command *command, const char *path, struct cl
 
     *file = (struct cli_file){NULL, NULL, NULL};
     if (length == 0)
-        return cli_error(command, KVC_USAGE, "--out: the name is empty; give a file name");
+        return cli_check_name(command, "out", path);
     if (strcmp(path, "-") == 0) {
         file->stream = stdout;
         return KVC_OK;

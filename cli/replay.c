@@ -435,8 +435,8 @@ int kvc_cli_replay(const struct cli_command *command, int argc, char **argv) {
         return cli_error(command, KVC_USAGE, "give a policy with --kv SPEC; `kvcull info methods` lists them");
     if (!a.in)
         return cli_error(command, KVC_USAGE, "give the tensors with --in DUMP.safetensors");
-    if (a.attn && a.attn[0] == '\0')
-        return cli_error(command, KVC_USAGE, "--attn: the name is empty; give a file name");
+    if (a.attn && (status = cli_check_name(command, "attn", a.attn)) != KVC_OK)
+        return status;
     kv = (struct cli_given){0, a.kv};
     status = cli_open_engine(command, &a.common, &engine);
     if (status == KVC_OK)

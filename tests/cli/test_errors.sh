@@ -143,6 +143,12 @@ fails 2 "no operation 'nosuch'" bench --ops --only nosuch -q
 
 # ---- output: nothing may be left half-written
 mkdir "$work/target"
+for name in '' -; do
+    fails 2 '--out' logits -m "$demo" --tokens 1,2,3 --out "$name"
+    fails 2 '--out' convert "$demo" --out "$name"
+    fails 2 '--out' mkmodel --shape 100m --out "$name"
+    fails 2 '--attn' replay --kv full --in "$work/none" --attn "$name"
+done
 fails 4 'cannot be written\|No space\|no space' logits -m "$demo" --tokens 1,2,3 --out "$work/none/x.safetensors"
 fails 4 'target' logits -m "$demo" --tokens 1,2,3 --out "$work/target"
 fails 4 'none' convert "$demo" -o "$work/none/x.gguf"
