@@ -1,0 +1,45 @@
+/* needle.h - what `kvcull eval needle` was asked to do, and what came of it: shared by the run and its report. */
+#ifndef KVC_EVAL_NEEDLE_H
+#define KVC_EVAL_NEEDLE_H
+
+#include "eval/eval.h"
+#include "eval/needle_text.h"
+
+#define NEEDLE_DEPTHS 20u
+
+struct needle_cell { /* one policy at one length */
+    uint64_t asked[NEEDLE_DEPTHS], right[NEEDLE_DEPTHS];
+    uint64_t prompts, entries, held_bytes, peak_bytes, read_bytes, steps;
+    double seconds;
+};
+
+/* How the facts of a text are asked for: each after the whole text, one after another in one answer, or in turns. */
+enum needle_mode { NEEDLE_ONE, NEEDLE_ANSWER, NEEDLE_TURNS };
+extern const char *const needle_modes[]; /* "one", "answer", "turns" */
+
+struct needle_task {
+    const struct cli_command *command;
+    struct cli_common common;
+    const char *model_path, *words_path, *out, *ask;
+    enum needle_mode mode;
+    struct cli_texts specs;
+    struct cli_counts lengths;
+    int64_t texts, depth_count, seed, show;
+    double depths[NEEDLE_DEPTHS];
+    struct kvc_engine *engine;
+    struct kvc_model *model;
+    struct needle_words words;
+    float *logits;
+    struct needle_cell *cells; /* [lengths, specs] */
+    struct cli_progress progress;
+    uint64_t done, total; /* texts times policies */
+};
+
+struct needle_cell *needle_cell_at(const struct needle_task *task, size_t length, size_t spec);
+
+/* The report: a table of one length, everything as JSON, everything as CSV (user is the task). */
+int needle_print_length(const struct needle_task *task, size_t length);
+json_t *needle_json(const struct needle_task *task);
+void needle_csv(const void *user, FILE *stream);
+
+#endif

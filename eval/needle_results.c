@@ -1,0 +1,133 @@
+/* needle_results.c - what `kvcull eval needle` found: tables, JSON, CSV. */
+#include "eval/needle.h"
+
+#include <string.h>
+
+const char *const needle_modes[] = {"one", "answer", "turns"};
+
+struct needle_cell *needle_cell_at(const struct needle_task *task, size_t length, size_t spec) {
+    return &task->cells[length * task->specs.count + spec];
+}
+
+/* "morphkv:budget=128,every=8" is method "morphkv:every=8" with budget "128". */
+static void split_budget(const char *spec, char *method, char *budget, size_t room) {
+    const char *found = strstr(spec, "budget=");
+    size_t start = found ? (size_t)(found - spec) : strlen(spec), end = start;
+    snprintf(budget, room, "-");
+    if (found) {
+        const size_t length = strcspn(found + 7, ",+");
+        snprintf(budget, room, "%.*s", (int)length, found + 7);
+        end = start + 7 + length;
+        if (spec[end] == ',')
+            end++;
+        else if (start > 0)
+            start--;
+    }
+    snprintf(method, room, "%.*s%s", (int)start, spec, spec + end);
+}
+
+static double share(uint64_t part, uint64_t whole) { return whole ? (double)part / (double)whole : 0; }
+
+static void totals(const struct needle_task *task, const struct needle_cell *cell, uint64_t *asked, uint64_t *right) {
+    *asked = *right = 0;
+    for (int64_t f = 0; f < task->depth_count; f++) {
+        *asked += cell->asked[f];
+        *right += cell->right[f];
+    }
+}
+
+int needle_print_length(const struct needle_task *task, size_t length) {
+    char headings[400] = "<method|budget";
+    for (int64_t f = 0; f < task->depth_count; f++) {
+        const size_t used = strlen(headings);
+        snprintf(headings + used, sizeof headings - used, "|%.0f%%", 100 * task->depths[f]);
+    }
+    const size_t used = strlen(headings);
+    snprintf(headings + used, sizeof headings - used, "|all|entries|held|read/token");
+    struct cli_table *table = cli_table_open(headings);
+    for (size_t s = 0; s < task->specs.count; s++) {
+        const struct needle_cell *cell = needle_cell_at(task, length, s);
+        char method[256], budget[256], held[32], read[32];
+        uint64_t asked, right;
+        split_budget(task->specs.items[s].text, method, budget, sizeof method);
+        cli_cell(table, "%s", method);
+        cli_cell(table, "%s", budget);
+        for (int64_t f = 0; f < task->depth_count; f++)
+            cli_cell(table, "%.2f", share(cell->right[f], cell->asked[f]));
+        totals(task, cell, &asked, &right);
+        cli_cell(table, "%.2f", share(right, asked));
+        cli_cell(table, "%.0f", share(cell->entries, cell->prompts));
+        cli_cell(table, "%s", cli_bytes(cell->prompts ? cell->held_bytes / cell->prompts : 0, held));
+        cli_cell(table, "%s", cli_bytes(cell->steps ? cell->read_bytes / cell->steps : 0, read));
+    }
+    static const char *const asked[] = {"each after the text", "asked for within one answer", "asked for in turns"};
+    printf("%sTexts of %llu tokens: exact answers by the fact's depth, %s (%lld texts, %s)\n\n", length ? "\n" : "",
+           (unsigned long long)task->lengths.items[length], asked[task->mode], (long long)task->texts,
+           kvc_type_name(task->common.cache_type));
+    const int status = cli_table_print(task->command, table, stdout);
+    cli_table_free(table);
+    return status;
+}
+
+static json_t *cell_json(const struct needle_task *task, size_t length, size_t s) {
+    const struct needle_cell *cell = needle_cell_at(task, length, s);
+    char method[256], budget[256];
+    uint64_t asked, right;
+    json_t *object = json_object(), *depths = json_array();
+    split_budget(task->specs.items[s].text, method, budget, sizeof method);
+    totals(task, cell, &asked, &right);
+    for (int64_t f = 0; f < task->depth_count; f++) {
+        json_t *depth = json_object();
+        cli_json_set(depth, "depth", json_real(task->depths[f]));
+        cli_json_set(depth, "asked", json_integer((json_int_t)cell->asked[f]));
+        cli_json_set(depth, "right", json_integer((json_int_t)cell->right[f]));
+        json_array_append_new(depths, depth);
+    }
+    const char *spec = task->specs.items[s].text;
+    cli_json_set(object, "kv", cli_json_text(spec, strlen(spec)));
+    cli_json_set(object, "method", cli_json_text(method, strlen(method)));
+    cli_json_set(object, "budget", cli_json_text(budget, strlen(budget)));
+    cli_json_set(object, "tokens", json_integer((json_int_t)task->lengths.items[length]));
+    cli_json_set(object, "accuracy", json_real(share(right, asked)));
+    cli_json_set(object, "depths", depths);
+    cli_json_set(object, "entries", json_real(share(cell->entries, cell->prompts)));
+    cli_json_set(object, "held_bytes", json_real(share(cell->held_bytes, cell->prompts)));
+    cli_json_set(object, "peak_bytes", json_integer((json_int_t)cell->peak_bytes));
+    cli_json_set(object, "read_bytes_per_token", json_real(share(cell->read_bytes, cell->steps)));
+    cli_json_set(object, "seconds", json_real(cell->seconds));
+    return object;
+}
+
+json_t *needle_json(const struct needle_task *task) {
+    json_t *object = json_object(), *cells = json_array();
+    for (size_t length = 0; length < task->lengths.count; length++) {
+        for (size_t s = 0; s < task->specs.count; s++)
+            json_array_append_new(cells, cell_json(task, length, s));
+    }
+    cli_json_set(object, "task", json_string("needle"));
+    cli_json_set(object, "ask", json_string(needle_modes[task->mode]));
+    cli_json_set(object, "model", cli_json_text(task->model_path, strlen(task->model_path)));
+    cli_json_set(object, "cache_type", json_string(kvc_type_name(task->common.cache_type)));
+    cli_json_set(object, "texts", json_integer(task->texts));
+    cli_json_set(object, "seed", json_integer(task->seed));
+    cli_json_set(object, "results", cells);
+    return object;
+}
+
+void needle_csv(const void *user, FILE *stream) {
+    const struct needle_task *task = user;
+    fprintf(stream, "kv,tokens,depth,asked,right,entries,held_bytes,peak_bytes,read_bytes_per_token\n");
+    for (size_t length = 0; length < task->lengths.count; length++) {
+        for (size_t s = 0; s < task->specs.count; s++) {
+            const struct needle_cell *cell = needle_cell_at(task, length, s);
+            for (int64_t f = 0; f < task->depth_count; f++) {
+                eval_csv_text(stream, task->specs.items[s].text);
+                fprintf(stream, ",%llu,%g,%llu,%llu,%.1f,%.1f,%llu,%.1f\n",
+                        (unsigned long long)task->lengths.items[length], task->depths[f],
+                        (unsigned long long)cell->asked[f], (unsigned long long)cell->right[f],
+                        share(cell->entries, cell->prompts), share(cell->held_bytes, cell->prompts),
+                        (unsigned long long)cell->peak_bytes, share(cell->read_bytes, cell->steps));
+            }
+        }
+    }
+}
