@@ -61,9 +61,7 @@ static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_read_list
         return status;
     device->ops->evict(device, &kvc_stage_lists(stage)->lists, kept);
     kvc_cache_evicted(&session->cache, stage->layer, session->in_prompt ? none : session->counts);
-    status = kvc_select_evicted(session, stage->layer, kept, error);
-    if (status != KVC_OK)
-        return status;
+    kvc_select_evicted(session, stage->layer, kept);
     session->touched[stage->layer] = true;
     stage->evicted = true;
     stage->info.entries = kvc_cache_most(&session->cache, stage->layer);

@@ -186,6 +186,22 @@ static void view_append(struct kvc_measure *m, uint32_t variant) {
     }
 }
 
+static void view_evict(struct kvc_measure *m, uint32_t variant) {
+    struct kvc_lists *lists = make_lists(m, 0);
+    struct kvc_read_list view = kvc_measure_reads(m, N / 4, N);
+    const struct kvc_read_list full = kvc_measure_reads(m, N / 4, N), kept = kvc_measure_reads(m, N / 2, N);
+    const size_t ranks = (size_t)HK * STRIDE * 4;
+    (void)variant;
+    kvc_measure_counts(m, ALL / 4 * 4ull + ALL / 2 * 4ull + ALL / 4 * 4ull + 2 * ranks, 0, "%d of %d, %d kept", N / 4,
+                       N, N / 2);
+    m->row.calls = 3;
+    while (kvc_measure_again(m)) {
+        m->ops->copy(m->device, (struct kvc_span){view.count, 0}, (struct kvc_span){full.count, 0}, HK * 4);
+        m->ops->copy(m->device, (struct kvc_span){view.rank, 0}, (struct kvc_span){full.rank, 0}, ranks);
+        m->ops->view_evict(m->device, lists, &kept, &view);
+    }
+}
+
 static struct kvc_pages make_pages(struct kvc_measure *m, uint32_t page, bool low) {
     const uint32_t stride = N / page + 64;
     struct kvc_pages pages = {page, stride, KVC_F16, NULL, kvc_measure_space(m, (size_t)HK * D * stride * 2).buffer};
@@ -331,6 +347,7 @@ const struct kvc_measure_operation kvc_measure_policies[] = {{"window_mass", win
                                                              {"keep", keep, 2},
                                                              {"shares", shares, 1},
                                                              {"view_append", view_append, 1},
+                                                             {"view_evict", view_evict, 1},
                                                              {"pages_update", pages_update, 2},
                                                              {"select_scores", select_scores, CASES},
                                                              {"select_reads", select_reads, CASES},

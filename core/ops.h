@@ -356,6 +356,11 @@ struct kvc_ops {
     /* ---- select methods ---- */
     /* The newest `rows` entries of every head join the view. */
     void (*view_append)(struct kvc_device *, const struct kvc_lists *, struct kvc_read_list *view, uint32_t rows);
+    /* After evict by `kept`: what is left of the view [H_kv, view_count[h]], by the ranks that the entries have now. Of
+     * view[h, i], i ascending, those with view[h, i] = kept[h, k] for a k < kept_count[h], as k; their number becomes
+     * view_count[h]. */
+    void (*view_evict)(struct kvc_device *, const struct kvc_lists *, const struct kvc_read_list *kept,
+                       struct kvc_read_list *view);
     /* Brings the pages up to date: the newest `rows` places of every head are new; UINT32_MAX: all are. Over ascending
      * places low = x < low ? x : low, high = x > high ? x : high, from the page's first. */
     void (*pages_update)(struct kvc_device *, const struct kvc_lists *, const struct kvc_read_list *view,

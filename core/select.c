@@ -28,7 +28,7 @@ void kvc_select_drop_view(struct kvc_session *session, uint32_t layer) {
     free(select->view_count);
     select->view = (struct kvc_read_list){.count = NULL};
     select->view_count = NULL;
-    select->pages_right = select->sums_right = false;
+    select->pages_right = select->sums_right = select->view_behind = false;
 }
 
 void kvc_select_close(struct kvc_session *session) {
@@ -47,52 +47,41 @@ void kvc_select_close(struct kvc_session *session) {
     free(session->recorded);
 }
 
-/* One head's view [count] after an eviction that left the ranks kept [stays], ascending: those of its entries that are
- * still there, by their new ranks. Returns how many. */
-static uint32_t leave_in_view(uint32_t *view, uint32_t count, const uint32_t *kept, uint32_t stays) {
-    uint32_t left = 0;
-    for (uint32_t i = 0, k = 0; i < count; i++) {
-        while (k < stays && kept[k] < view[i])
-            k++;
-        if (k < stays && kept[k] == view[i])
-            view[left++] = k;
-    }
-    return left;
-}
-
-/* On the host: a method that makes a view evicts nothing itself, so this is a joined method's doing. */
-static enum kvc_status thin_view(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *kept,
-                                 struct kvc_error *error) {
+void kvc_select_evicted(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *kept) {
     struct kvc_select_layer *select = &session->select[layer];
+    const struct kvc_cache_layer *lists = &session->cache.layer[layer];
+    const struct kvc_span count = {select->view.count, 0};
     const struct kvc_ops *ops = device_of(session)->ops;
-    const uint32_t heads = session->cache.layer[layer].lists.kv_heads;
-    const size_t word = sizeof(uint32_t);
-    uint32_t *view = malloc(select->view.stride * word), *ranks = malloc(kept->stride * word);
-    if (!view || !ranks) {
-        free(view);
-        free(ranks);
-        return kvc_fail(error, KVC_RESOURCE, "select: no memory for a view of %u entries", select->view.stride);
+    struct kvc_span to = session->counts;
+    const size_t bytes = lists->lists.kv_heads * sizeof(uint32_t);
+    select->pages_right = select->sums_right = false;
+    if (!select->view.rank)
+        return;
+    ops->view_evict(device_of(session), &lists->lists, kept, &select->view);
+    if (session->in_prompt) {
+        ops->download(device_of(session), select->view_count, count, bytes);
+        return;
     }
-    kvc_cache_catch_up(&session->cache, layer);
-    for (uint32_t h = 0; h < heads; h++) {
-        const uint32_t stays = session->cache.layer[layer].count[h];
-        const struct kvc_span at = {select->view.rank, (size_t)h * select->view.stride * word};
-        ops->download(device_of(session), view, at, select->view_count[h] * word);
-        ops->download(device_of(session), ranks, (struct kvc_span){kept->rank, (size_t)h * kept->stride * word},
-                      stays * word);
-        select->view_count[h] = leave_in_view(view, select->view_count[h], ranks, stays);
-        ops->upload(device_of(session), at, view, select->view_count[h] * word);
-    }
-    ops->upload(device_of(session), (struct kvc_span){select->view.count, 0}, select->view_count, heads * word);
-    free(view);
-    free(ranks);
-    return KVC_OK;
+    to.offset += (kvc_cache_lists(&session->cache) + lists->before) * sizeof(uint32_t);
+    ops->copy(device_of(session), to, count, bytes);
+    select->view_behind = true;
 }
 
-enum kvc_status kvc_select_evicted(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *kept,
-                                   struct kvc_error *error) {
-    session->select[layer].pages_right = session->select[layer].sums_right = false;
-    return session->select[layer].view.rank ? thin_view(session, layer, kept, error) : KVC_OK;
+bool kvc_select_is_behind(const struct kvc_session *session) {
+    for (uint32_t l = 0; l < session->cache.layers; l++)
+        if (session->select[l].view_behind)
+            return true;
+    return false;
+}
+
+void kvc_select_take_counts(struct kvc_session *session, const uint32_t *counts) {
+    for (uint32_t l = 0; l < session->cache.layers; l++) {
+        struct kvc_select_layer *select = &session->select[l];
+        const struct kvc_cache_layer *lists = &session->cache.layer[l];
+        if (select->view_behind)
+            memcpy(select->view_count, counts + lists->before, lists->lists.kv_heads * sizeof *counts);
+        select->view_behind = false;
+    }
 }
 
 enum kvc_status kvc_select_reserve(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {

@@ -18,6 +18,7 @@ struct kvc_select_layer {
     struct kvc_pages pages;
     struct kvc_read_list view; /* rank NULL: none */
     uint32_t *view_count;      /* [heads], the host's copy */
+    bool view_behind;          /* an eviction has made the view shorter than view_count says */
     struct kvc_buffer *sums;   /* float32 [heads, d]: values of all places added up */
     size_t page_bytes, rank_bytes;
     bool pages_right, sums_right; /* false: to be made anew */
@@ -85,7 +86,7 @@ struct kvc_session {
     uint32_t pseudo_offset;
     int32_t *pseudo_tokens;
     bool *touched;          /* [layers]: evicted from since its blocks were last looked at */
-    struct kvc_span counts; /* of runner->counts: where a decode step's evictions leave the counts of the lists */
+    struct kvc_span counts; /* of runner->counts: where a decode step's evictions leave the counts of lists and views */
 
     struct kvc_planned *planned; /* [layers] */
     struct kvc_places places;
@@ -176,9 +177,10 @@ void kvc_step_take_counts(struct kvc_runner *runner, const struct kvc_part *part
 
 void kvc_select_close(struct kvc_session *session);
 /* Only the ranks `kept` of the layer's lists are left, and are numbered anew: so is its view; pages and sums are to be
- * made anew. */
-enum kvc_status kvc_select_evicted(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *kept,
-                                   struct kvc_error *error);
+ * made anew. In a step the host has the view's counts at its end, as it has the lists'. */
+void kvc_select_evicted(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *kept);
+bool kvc_select_is_behind(const struct kvc_session *session);
+void kvc_select_take_counts(struct kvc_session *session, const uint32_t *counts); /* behind those of all lists */
 void kvc_select_drop_view(struct kvc_session *session, uint32_t layer);
 /* One entry more in every head of the layer: it joins the view. */
 enum kvc_status kvc_select_reserve(struct kvc_session *session, uint32_t layer, struct kvc_error *error);

@@ -84,11 +84,14 @@ void kvc_session_attended(struct kvc_session *session, const struct kvc_batch *b
     session->failed = status != KVC_OK;
 }
 
+/* Words of a session in runner->counts: how much each list holds, then each list's view. */
+static size_t count_words(const struct kvc_session *session) { return 2 * (size_t)kvc_cache_lists(&session->cache); }
+
 enum kvc_status kvc_step_reserve_counts(struct kvc_runner *runner, const struct kvc_part *parts, size_t part_count,
                                         struct kvc_error *error) {
     size_t all = 0;
     for (size_t i = 0; i < part_count; i++)
-        all += kvc_cache_lists(&parts[i].session->cache);
+        all += count_words(parts[i].session);
     if (all > runner->count_room) {
         free(runner->host_counts);
         runner->host_counts = malloc(all * sizeof *runner->host_counts);
@@ -101,7 +104,7 @@ enum kvc_status kvc_step_reserve_counts(struct kvc_runner *runner, const struct 
     all = 0;
     for (size_t i = 0; i < part_count && status == KVC_OK; i++) {
         parts[i].session->counts = kvc_room_at(&runner->counts, all * sizeof *runner->host_counts);
-        all += kvc_cache_lists(&parts[i].session->cache);
+        all += count_words(parts[i].session);
     }
     return status;
 }
@@ -126,15 +129,17 @@ void kvc_step_take_counts(struct kvc_runner *runner, const struct kvc_part *part
     size_t all = 0;
     bool behind = false;
     for (size_t i = 0; i < part_count; i++) {
-        all += kvc_cache_lists(&parts[i].session->cache);
-        behind = behind || kvc_cache_is_behind(&parts[i].session->cache);
+        all += count_words(parts[i].session);
+        behind = behind || kvc_cache_is_behind(&parts[i].session->cache) || kvc_select_is_behind(parts[i].session);
     }
     if (behind)
         runner->device->ops->download(runner->device, runner->host_counts, kvc_room_at(&runner->counts, 0),
                                       all * sizeof *runner->host_counts);
     for (size_t i = 0; i < part_count; i++) {
         struct kvc_session *session = parts[i].session;
-        kvc_cache_take_counts(&session->cache, runner->host_counts + session->counts.offset / sizeof(uint32_t));
+        const uint32_t *counts = runner->host_counts + session->counts.offset / sizeof *counts;
+        kvc_cache_take_counts(&session->cache, counts);
+        kvc_select_take_counts(session, counts + kvc_cache_lists(&session->cache));
         if (!session->failed)
             shrink(session);
     }

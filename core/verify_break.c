@@ -289,6 +289,9 @@ KVC_BROKEN(shares, (struct kvc_device *device, const struct kvc_lists *lists, st
 KVC_BROKEN(view_append, (struct kvc_device *device, const struct kvc_lists *lists, struct kvc_read_list *view,
                          uint32_t rows),
            (device, lists, view, rows), change_rank(device, lists, view))
+KVC_BROKEN(view_evict, (struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *kept,
+                        struct kvc_read_list *view),
+           (device, lists, kept, view), change_rank(device, lists, view))
 KVC_BROKEN(pages_update, (struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *view,
                           struct kvc_pages *pages, uint32_t rows),
            (device, lists, view, pages, rows), flip_last_byte(device, all_of(pages->high), sizeof(float)))
@@ -409,6 +412,7 @@ static bool replace(struct kvc_ops *ops, const char *name, bool memory) {
     KVC_REPLACE(keep_ring)
     KVC_REPLACE(shares)
     KVC_REPLACE(view_append)
+    KVC_REPLACE(view_evict)
     KVC_REPLACE(pages_update)
     KVC_REPLACE(select_scores_reads)
     KVC_REPLACE(value_sums)

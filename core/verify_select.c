@@ -123,6 +123,50 @@ static void view_append_case(struct kvc_verify *v) {
     kvc_verify_lists_free(v, &c.lists);
 }
 
+/* A view and what an eviction keeps: any two lists; nothing in common; all of the view kept; a view of one entry. */
+static void view_evict_case(struct kvc_verify *v) {
+    struct kvc_lists_shape shape = kvc_verify_shape(v, 0, kvc_verify_range(v, 0, 7) ? 4 : 20, true);
+    struct kvc_twin_lists lists;
+    struct kvc_twin counts[2], ranks[2]; /* of the view, of what is kept */
+    uint32_t *count[2], *rank[2], stride[2];
+    kvc_verify_lists(v, &shape, &lists);
+    for (int i = 0; i < 2; i++) {
+        stride[i] = lists.most + kvc_verify_range(v, 1, 5);
+        count[i] = kvc_verify_alloc(v, shape.kv_heads * sizeof *count[i]);
+        rank[i] = kvc_verify_alloc(v, (size_t)shape.kv_heads * stride[i] * sizeof *rank[i]);
+    }
+    for (uint32_t h = 0; v->status == KVC_OK && h < shape.kv_heads; h++) {
+        uint32_t kind = kvc_verify_range(v, 0, 4), quarters[2] = {kvc_verify_range(v, 0, 4), kvc_verify_range(v, 0, 4)};
+        uint32_t one = lists.count[h] ? kvc_verify_range(v, 0, lists.count[h] - 1) : 0;
+        for (uint32_t r = 0; r < lists.count[h]; r++) {
+            bool in[2];
+            for (int i = 0; i < 2; i++)
+                in[i] = kvc_verify_range(v, 0, 3) < quarters[i];
+            if (kind == 3)
+                in[0] = r == one;
+            if (kind == 1 || kind == 2)
+                in[1] = kind == 1 ? !in[0] : in[1] || in[0];
+            for (int i = 0; i < 2; i++)
+                if (in[i])
+                    rank[i][(size_t)h * stride[i] + count[i][h]++] = r;
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        counts[i] = kvc_verify_twin(v, shape.kv_heads * sizeof *count[i], count[i]);
+        ranks[i] = kvc_verify_twin(v, (size_t)shape.kv_heads * stride[i] * sizeof *rank[i], rank[i]);
+    }
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
+        const struct kvc_ops *ops = v->device[side]->ops;
+        struct kvc_read_list view = {counts[0].buffer[side], ranks[0].buffer[side], stride[0]};
+        const struct kvc_read_list kept = {counts[1].buffer[side], ranks[1].buffer[side], stride[1]};
+        ops->evict(v->device[side], &lists.lists[side], &kept);
+        ops->view_evict(v->device[side], &lists.lists[side], &kept, &view);
+    }
+    if (v->status == KVC_OK)
+        kvc_verify_compare_reads(v, counts[0], ranks[0], shape.kv_heads, stride[0]);
+    kvc_verify_lists_free(v, &lists);
+}
+
 static void pages_update_case(struct kvc_verify *v) {
     struct select_case c;
     if (make_lists(v, &c)) {
@@ -323,6 +367,7 @@ static void mix_mean_case(struct kvc_verify *v) {
 }
 
 const struct kvc_verify_operation kvc_verify_select[] = {{"view_append", view_append_case, 6},
+                                                         {"view_evict", view_evict_case, 20},
                                                          {"pages_update", pages_update_case, 20},
                                                          {"select_scores", select_scores_case, 50},
                                                          {"select_reads", select_reads_case, 60},

@@ -284,7 +284,8 @@ static void whole_steps(void **state) {
                                         "h2o:budget=24,per=head",
                                         "morphkv:budget=24,window=2",
                                         "quest:budget=24",
-                                        "sparq:budget=24"};
+                                        "sparq:budget=24",
+                                        "rocketkv-mt:budget=12,window=4+morphkv:budget=24,window=4"};
     (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++)
         whole_step(specs[i]);

@@ -99,6 +99,24 @@ static void evict_and_reuse(void **state) {
     OPS->arena_free(device, arena);
 }
 
+/* A view loses what an eviction took, and knows the rest by their new ranks. */
+static void evict_of_a_view(void **state) {
+    static const uint32_t first[] = {0, 2, 3, 7, 9}, second[] = {4, 5, 6}, seen[] = {1, 2, 7, 8, 9}, few[] = {1, 3, 7};
+    struct kvc_arena *arena;
+    struct kvc_lists lists = make_lists(KVC_F32, 0, true, &arena);
+    struct kvc_span k = values(10 * HEADS * D);
+    struct kvc_read_list kept = ranks(first, 5, second, 3), view = ranks(seen, 5, few, 3);
+    const uint32_t *count = view.count->data, *rank = view.rank->data;
+    (void)state;
+    append(&lists, 10, 0, k, k);
+    OPS->evict(device, &lists, &kept);
+    OPS->view_evict(device, &lists, &kept, &view);
+    assert_int_equal(count[0], 3);
+    assert_true(rank[0] == 1 && rank[1] == 3 && rank[2] == 4); /* 2, 7, 9 */
+    assert_int_equal(count[1], 0);
+    OPS->arena_free(device, arena);
+}
+
 static void append_without_room(void **state) {
     struct kvc_arena *arena;
     struct kvc_lists lists = make_lists(KVC_F16, 0, false, &arena);
@@ -168,7 +186,7 @@ static void relayout_shrinks(void **state) {
 
 int main(void) {
 #define TEST(name) cmocka_unit_test_teardown(name, end_test)
-    const struct CMUnitTest tests[] = {TEST(append_rounds), TEST(append_not_a_number), TEST(evict_and_reuse),
-                                       TEST(append_without_room), TEST(relayout_shrinks)};
+    const struct CMUnitTest tests[] = {TEST(append_rounds),   TEST(append_not_a_number), TEST(evict_and_reuse),
+                                       TEST(evict_of_a_view), TEST(append_without_room), TEST(relayout_shrinks)};
     return cmocka_run_group_tests(tests, open_ref, close_ref);
 }

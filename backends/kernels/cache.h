@@ -93,6 +93,24 @@ KVC_KERNEL(identity)(KVC_LISTS(l)) {
     }
 }
 
+/* How many of the ranks [count], ascending, are below `rank`; low: an answer for a lower rank, or 0. */
+KVC_DEVICE kvc_u32 kvc_ranks_below(KVC_GLOBAL const kvc_u32 *ranks, kvc_u32 count, kvc_u32 rank, kvc_u32 low) {
+#if KVC_WORKERS == 1
+    while (low < count && ranks[low] < rank)
+        low++;
+#else
+    kvc_u32 high = count;
+    while (low < high) {
+        kvc_u32 middle = (low + high) / 2;
+        if (ranks[middle] < rank)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+#endif
+    return low;
+}
+
 /* A group a head. spare: as many words as there are slots. */
 KVC_GROUP_KERNEL(evict)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL kvc_u32 *spare, KVC_GLOBAL kvc_u32 *notes) {
     kvc_u32 h = KVC_GROUP_ID(0), kept = read_count[h], low;
@@ -110,19 +128,7 @@ KVC_GROUP_KERNEL(evict)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL kvc_u32 *spare, KVC_
     KVC_BARRIER();
     low = 0;
     for (kvc_u32 r = KVC_LOCAL_ID(); r < head.count; r += KVC_GROUP) { /* low: kept ranks below r */
-#if KVC_WORKERS == 1
-        while (low < kept && ranks[low] < r)
-            low++;
-#else
-        kvc_u32 high = kept;
-        while (low < high) {
-            kvc_u32 middle = (low + high) / 2;
-            if (ranks[middle] < r)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-#endif
+        low = kvc_ranks_below(ranks, kept, r, low);
         head.order[low < kept && ranks[low] == r ? low : kept + (r - low)] = was[r];
     }
     if (KVC_LOCAL_ID() == 0)

@@ -16,6 +16,29 @@ KVC_GROUP_KERNEL(view_append)(KVC_LISTS(l), KVC_GLOBAL kvc_u32 *view_count, KVC_
         view_count[h] = had + n;
 }
 
+/* A group a head: of the view, in place, what is among the ranks kept (KVC_READS), by where it is there. */
+KVC_GROUP_KERNEL(view_evict)(KVC_READS, KVC_GLOBAL kvc_u32 *view_count, KVC_GLOBAL kvc_u32 *view_rank,
+                             kvc_u32 view_stride) {
+    KVC_SHARED kvc_u32 room[KVC_GROUP];
+    kvc_u32 h = KVC_GROUP_ID(0), kept = read_count[h], seen = view_count[h], low = 0, left = 0;
+    KVC_GLOBAL const kvc_u32 *ranks = read_rank + (kvc_u64)h * read_stride;
+    KVC_GLOBAL kvc_u32 *view = view_rank + (kvc_u64)h * view_stride;
+    for (kvc_u32 from = 0; from < seen; from += KVC_GROUP) {
+        kvc_u32 i = from + KVC_LOCAL_ID(), stays = 0, all, before;
+        if (i < seen) {
+            low = kvc_ranks_below(ranks, kept, view[i], low);
+            stays = low < kept && ranks[low] == view[i];
+        }
+        before = kvc_group_before(stays, &all, room); /* all have read theirs */
+        if (stays)
+            view[left + before] = low;
+        left += all;
+    }
+    KVC_BARRIER();
+    if (KVC_LOCAL_ID() == 0)
+        view_count[h] = left;
+}
+
 KVC_DEVICE float kvc_page_load(kvc_u32 type, KVC_GLOBAL const kvc_u8 *side, kvc_u64 at) {
     return type == KVC_K_F16 ? kvc_f16_to_f32(((KVC_GLOBAL const kvc_u16 *)side)[at])
                              : ((KVC_GLOBAL const float *)side)[at];

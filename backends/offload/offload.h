@@ -63,6 +63,7 @@
     apply(keep) \
     apply(shares) \
     apply(view_append) \
+    apply(view_evict) \
     apply(pages_update) \
     apply(value_sums) \
     apply(mix_mean) \

@@ -25,6 +25,14 @@ static void view_append(struct kvc_device *device, const struct kvc_lists *lists
     kvc_launch_groups(of(device), &launch, lists->kv_heads, 1, 1);
 }
 
+static void view_evict(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *kept,
+                       struct kvc_read_list *view) {
+    struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_view_evict);
+    kvc_launch_reads(&launch, kept);
+    kvc_launch_reads(&launch, view);
+    kvc_launch_groups(of(device), &launch, lists->kv_heads, 1, 1);
+}
+
 static void pages_update(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *view,
                          struct kvc_pages *pages, uint32_t rows) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_pages_update);
@@ -228,6 +236,7 @@ static void select_reads(struct kvc_device *device, const struct kvc_select_read
 
 void kvc_offload_fill_select(struct kvc_ops *table) {
     table->view_append = view_append;
+    table->view_evict = view_evict;
     table->pages_update = pages_update;
     table->value_sums = value_sums;
     table->mix_mean = mix_mean;

@@ -13,6 +13,24 @@ void KVC_REF(view_append)(struct kvc_device *device, const struct kvc_lists *lis
     }
 }
 
+void KVC_REF(view_evict)(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *kept,
+                         struct kvc_read_list *view) {
+    (void)device;
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        const uint32_t *ranks = (const uint32_t *)kept->rank->data + (size_t)h * kept->stride;
+        const uint32_t stays = ((const uint32_t *)kept->count->data)[h];
+        uint32_t *rank = (uint32_t *)view->rank->data + (size_t)h * view->stride;
+        uint32_t *count = (uint32_t *)view->count->data + h, left = 0;
+        for (uint32_t i = 0, k = 0; i < *count; i++) {
+            while (k < stays && ranks[k] < rank[i])
+                k++;
+            if (k < stays && ranks[k] == rank[i])
+                rank[left++] = k;
+        }
+        *count = left;
+    }
+}
+
 static float load(enum kvc_type type, const struct kvc_buffer *buffer, size_t at) {
     return type == KVC_F16 ? kvc_f16_to_f32(((const kvc_u16 *)buffer->data)[at]) : ((const float *)buffer->data)[at];
 }

@@ -44,6 +44,7 @@
     apply(keep) \
     apply(shares) \
     apply(view_append) \
+    apply(view_evict) \
     apply(pages_update) \
     apply(select_scores) \
     apply(select_reads) \
@@ -61,7 +62,8 @@
     apply(keep_keys) \
     apply(relayout) \
     apply(entries) \
-    apply(view_append)
+    apply(view_append) \
+    apply(view_evict)
 /* clang-format on */
 
 void kvc_ref_fill(struct kvc_ops *table);
@@ -124,6 +126,8 @@ void KVC_REF(keep)(struct kvc_device *, const struct kvc_lists *, const struct k
 void KVC_REF(shares)(struct kvc_device *, const struct kvc_lists *, struct kvc_span scores, uint32_t stride,
                      uint64_t tail, uint64_t slots, struct kvc_span shares);
 void KVC_REF(view_append)(struct kvc_device *, const struct kvc_lists *, struct kvc_read_list *view, uint32_t rows);
+void KVC_REF(view_evict)(struct kvc_device *, const struct kvc_lists *, const struct kvc_read_list *kept,
+                         struct kvc_read_list *view);
 void KVC_REF(pages_update)(struct kvc_device *, const struct kvc_lists *, const struct kvc_read_list *view,
                            struct kvc_pages *, uint32_t rows);
 void KVC_REF(select_scores)(struct kvc_device *, const struct kvc_select_scores *);
