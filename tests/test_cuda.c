@@ -306,61 +306,6 @@ static void fast_math(void **state) {
     assert_int_equal(kvc_fake_cuda.allocations, 0);
 }
 
-/* Small buffers share memory, and what is freed is used again: a thousand of them cost one allocation. */
-static void small_buffers(void **state) {
-    struct kvc_device *device = open_device();
-    struct kvc_buffer *buffer[64], *large;
-    size_t allocated;
-    float value;
-    (void)state;
-    for (int i = 0; i < 64; i++)
-        buffer[i] = new_buffer(device, 1000u + (unsigned)i);
-    allocated = kvc_fake_cuda.allocated;
-    for (int i = 0; i < 1000; i++) {
-        float one = 1.0f;
-        int at = i * 37 % 64;
-        device->ops->buffer_free(device, buffer[at]);
-        buffer[at] = new_buffer(device, 4u + (unsigned)i % 1500);
-        device->ops->download(device, &value, (struct kvc_span){buffer[at], 0}, sizeof value);
-        assert_true(value == 0.0f);
-        device->ops->upload(device, (struct kvc_span){buffer[at], 0}, &one, sizeof one);
-    }
-    assert_int_equal(kvc_fake_cuda.allocated, allocated);
-    large = new_buffer(device, (size_t)3 << 20);
-    assert_true(kvc_fake_cuda.used >= (size_t)7 << 20);
-    device->ops->buffer_free(device, large);
-    assert_true(kvc_fake_cuda.used < (size_t)5 << 20); /* given back at once */
-    for (int i = 0; i < 64; i++)
-        device->ops->buffer_free(device, buffer[i]);
-    device->ops->close(device);
-    assert_int_equal(kvc_fake_cuda.allocations, 0);
-    assert_int_equal(kvc_fake_cuda.used, 0);
-}
-
-static void too_little_memory(void **state) {
-    struct kvc_error error = {KVC_OK, ""};
-    struct kvc_device *device;
-    struct kvc_buffer *held, *buffer;
-    (void)state;
-    kvc_fake_cuda.memory = (size_t)64 << 20;
-    device = open_device();
-    held = new_buffer(device, (size_t)16 << 20);
-    for (int i = 0; i < 3; i++) {
-        if (device->ops->buffer_create(device, KVC_MEMORY_CACHE, (size_t)16 << 20, &buffer, &error) != KVC_OK)
-            break;
-        device->ops->buffer_free(device, held);
-        held = buffer;
-        kvc_fake_cuda.memory -= (size_t)16 << 20;
-    }
-    assert_int_equal(error.status, KVC_RESOURCE);
-    assert_non_null(strstr(error.text, "GiB more are needed"));
-    assert_null(strchr(error.text, '\n'));
-    device->ops->buffer_free(device, held);
-    device->ops->close(device);
-    kvc_fake_cuda.memory = (size_t)1 << 30;
-    assert_int_equal(kvc_fake_cuda.allocations, 0);
-}
-
 /* The device is lost in the middle: the next sync says so, everything after is refused, nothing is left. */
 static void lost(void **state) {
     struct kvc_device *device = open_device();
@@ -410,8 +355,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(linear_shapes), cmocka_unit_test(operations), cmocka_unit_test(graphs),
         cmocka_unit_test(whole_steps),   cmocka_unit_test(fast_math),
-        cmocka_unit_test(small_buffers), cmocka_unit_test(too_little_memory), cmocka_unit_test(lost),
-        cmocka_unit_test(no_device),
+        cmocka_unit_test(lost),          cmocka_unit_test(no_device),
     };
     if (kvc_test_thinned())
         return 77; /* valgrind takes the emulation's fibers for one stack */

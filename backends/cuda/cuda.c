@@ -77,20 +77,20 @@ bool kvc_cuda_good(struct kvc_cuda *cuda, cudaError_t result, const char *what) 
     return false;
 }
 
-static enum kvc_status driver_allocate(struct kvc_offload *offload, size_t bytes, const void *host, void **handle,
-                                       bool *borrowed, struct kvc_error *error) {
+static enum kvc_status driver_allocate(struct kvc_offload *offload, enum kvc_memory_kind kind, size_t bytes,
+                                       const void *host, void **handle, bool *borrowed, struct kvc_error *error) {
     struct kvc_cuda *cuda = of(offload);
     *borrowed = false;
     (void)cudaSetDevice(cuda->index);
-    *handle = kvc_cuda_take(cuda, bytes);
+    *handle = kvc_cuda_take(cuda, kind, bytes);
     if (!*handle) {
         size_t left = 0, all = 0;
         if (cudaMemGetInfo(&left, &all) != cudaSuccess)
             (void)cudaGetLastError();
         return kvc_fail(error, KVC_RESOURCE,
-                        "%s: no memory: %.3f GiB more are needed, %.3f of %.1f GiB are free; a smaller context, chunk "
-                        "or budget needs less",
-                        offload->device.name, (double)bytes / 1073741824.0, (double)left / 1073741824.0,
+                        "%s: no memory for %s: %.3f GiB more are needed, %.3f of %.1f GiB are free; a smaller context, "
+                        "chunk or budget needs less",
+                        offload->device.name, kvc_offload_kind(kind), (double)bytes / 1073741824.0, (double)left / 1073741824.0,
                         (double)all / 1073741824.0);
     }
     if (host) {
@@ -163,7 +163,7 @@ static void driver_close(struct kvc_offload *offload) {
     if (cuda->stream) {
         driver_finish(offload);
         kvc_cuda_fast_close(cuda);
-        kvc_cuda_pool_close(cuda);
+        kvc_cuda_arenas_close(cuda);
         kvc_cuda_queue_close(cuda);
         (void)cudaStreamDestroy(cuda->stream);
     }

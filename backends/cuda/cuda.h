@@ -50,22 +50,13 @@ void kvc_cuda_queue_copy(struct kvc_cuda *cuda, void *to, const void *from, size
 void kvc_cuda_queue_zero(struct kvc_cuda *cuda, void *to, size_t bytes);
 void kvc_cuda_send(struct kvc_cuda *cuda); /* what is noted, to the device; does not wait */
 
-/* ---- pool.c ---- */
+/* ---- arenas.c ---- */
 
-struct kvc_cuda_slab { /* device memory that small buffers share */
-    struct kvc_cuda_slab *next;
-    unsigned char *data;
-    size_t bytes, piece_count, piece_room;
-    struct kvc_cuda_piece { /* ascending, all of the slab */
-        size_t first, bytes;
-        bool taken;
-    } *piece;
-};
-
-/* Device memory, contents undefined; NULL where there is none. What is given back is used after everything queued. */
-void *kvc_cuda_take(struct kvc_cuda *cuda, size_t bytes);
+/* Device memory of the kind's arena, contents undefined; NULL where there is none. What is given back is used after
+ * everything queued. */
+void *kvc_cuda_take(struct kvc_cuda *cuda, enum kvc_memory_kind kind, size_t bytes);
 void kvc_cuda_give(struct kvc_cuda *cuda, void *memory);
-void kvc_cuda_pool_close(struct kvc_cuda *cuda);
+void kvc_cuda_arenas_close(struct kvc_cuda *cuda); /* gives all of them back */
 
 /* ---- the device ---- */
 
@@ -74,7 +65,7 @@ struct kvc_cuda {
     int index;
     cudaStream_t stream;
     struct kvc_cuda_queue queue;
-    struct kvc_cuda_slab *slabs;
+    struct kvc_cuda_allocation *arena[KVC_MEMORY_KINDS]; /* arenas.c's own */
     struct kvc_cuda_fast *fast; /* --math=fast: fast.c's own */
 };
 

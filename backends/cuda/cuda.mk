@@ -1,6 +1,6 @@
 # cuda.mk - backends/cuda/: plain C on the shared host side of backends/offload, and the kernels, which nvcc compiles.
 
-KVC_CUDA_SOURCES = backends/cuda/cuda.c backends/cuda/queue.c backends/cuda/pool.c backends/cuda/linear.c \
+KVC_CUDA_SOURCES = backends/cuda/cuda.c backends/cuda/queue.c backends/cuda/arenas.c backends/cuda/linear.c \
 	backends/cuda/attention.c backends/cuda/fast.c
 KVC_CUDA_KERNELS = $(srcdir)/backends/cuda/kernels.cu $(wildcard $(srcdir)/backends/cuda/kernels/*.h) \
 	$(wildcard $(srcdir)/backends/kernels/*.h) $(srcdir)/core/canon.h

@@ -84,8 +84,8 @@ static enum kvc_status provide(struct kvc_offload *offload, struct kvc_arena *ar
     }
     if (arena->chunk[chunk])
         return KVC_OK;
-    return kvc_offload_allocate(offload, blocks * arena->block_bytes, NULL, &arena->chunk[chunk], &borrowed,
-                                     error);
+    return kvc_offload_allocate(offload, KVC_MEMORY_CACHE, blocks * arena->block_bytes, NULL, &arena->chunk[chunk],
+                                &borrowed, error);
 }
 
 static void give(struct kvc_offload *offload, struct kvc_arena *arena, uint32_t count, const uint32_t *blocks) {

@@ -21,11 +21,11 @@ static enum kvc_status buffer_create(struct kvc_device *device, enum kvc_memory_
         free(made);
         offload->device.refused = bytes;
         return kvc_fail(error, KVC_RESOURCE,
-                        "%s: no memory for %zu bytes in one buffer: at most %llu here; a smaller context, chunk or "
-                        "budget needs less",
-                        device->name, bytes, (unsigned long long)offload->most_bytes);
+                        "%s: no memory for %zu bytes of %s in one buffer: at most %llu here; a smaller context, chunk "
+                        "or budget needs less",
+                        device->name, bytes, kvc_offload_kind(kind), (unsigned long long)offload->most_bytes);
     }
-    status = kvc_offload_allocate(offload, whole, NULL, &made->handle, &borrowed, error);
+    status = kvc_offload_allocate(offload, kind, whole, NULL, &made->handle, &borrowed, error);
     if (status != KVC_OK) {
         free(made);
         return status;
@@ -175,8 +175,9 @@ static enum kvc_status weight_create(struct kvc_device *device, enum kvc_type ty
         size_t bytes = (size_t)(rows * row_bytes);
         bool borrowed = false;
         enum kvc_status status =
-            kvc_offload_allocate(offload, bytes, (const unsigned char *)host + (size_t)first * row_bytes,
-                                      &made->piece[made->pieces], &borrowed, error);
+            kvc_offload_allocate(offload, KVC_MEMORY_WEIGHTS, bytes,
+                                 (const unsigned char *)host + (size_t)first * row_bytes,
+                                 &made->piece[made->pieces], &borrowed, error);
         if (status != KVC_OK) {
             weight_free(device, made);
             return status;

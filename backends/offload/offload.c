@@ -13,8 +13,8 @@ enum kvc_status kvc_offload_open(struct kvc_offload *offload, struct kvc_error *
     offload->host_notes = malloc(KVC_NOTES * sizeof *offload->host_notes);
     if (!offload->reads || !offload->host_notes)
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory for a device", offload->device.name);
-    status = kvc_offload_allocate(offload, KVC_NOTES * sizeof(uint32_t), NULL, &offload->notes.handle, &borrowed,
-                                       error);
+    status = kvc_offload_allocate(offload, KVC_MEMORY_SCRATCH, KVC_NOTES * sizeof(uint32_t), NULL,
+                                  &offload->notes.handle, &borrowed, error);
     if (status != KVC_OK)
         return status;
     offload->notes.bytes = KVC_NOTES * sizeof(uint32_t);
@@ -67,9 +67,18 @@ void kvc_offload_count(struct kvc_offload *offload, enum kvc_memory_kind kind, i
         memory->peak_total = memory->now_total;
 }
 
-enum kvc_status kvc_offload_allocate(struct kvc_offload *offload, size_t bytes, const void *host, void **handle,
-                                     bool *borrowed, struct kvc_error *error) {
-    enum kvc_status status = offload->driver->allocate(offload, bytes, host, handle, borrowed, error);
+const char *kvc_offload_kind(enum kvc_memory_kind kind) {
+    static const char *const names[KVC_MEMORY_KINDS] = {[KVC_MEMORY_WEIGHTS] = "weights",
+                                                        [KVC_MEMORY_CACHE] = "cache",
+                                                        [KVC_MEMORY_STATE] = "state",
+                                                        [KVC_MEMORY_HIDDEN] = "hidden states",
+                                                        [KVC_MEMORY_SCRATCH] = "scratch"};
+    return names[kind];
+}
+
+enum kvc_status kvc_offload_allocate(struct kvc_offload *offload, enum kvc_memory_kind kind, size_t bytes,
+                                     const void *host, void **handle, bool *borrowed, struct kvc_error *error) {
+    enum kvc_status status = offload->driver->allocate(offload, kind, bytes, host, handle, borrowed, error);
     if (status != KVC_OK)
         offload->device.refused = bytes;
     return status;
@@ -87,8 +96,8 @@ struct kvc_buffer *kvc_offload_spare(struct kvc_offload *offload, uint64_t bytes
         spare->handle = NULL;
     }
     bytes = (bytes + bytes / 2 + 65535) / 65536 * 65536; /* some more, so that it need not grow at every step */
-    if (bytes > SIZE_MAX || kvc_offload_allocate(offload, (size_t)bytes, NULL, &spare->handle, &borrowed,
-                                                      &error) != KVC_OK) {
+    if (bytes > SIZE_MAX || kvc_offload_allocate(offload, KVC_MEMORY_SCRATCH, (size_t)bytes, NULL, &spare->handle,
+                                                 &borrowed, &error) != KVC_OK) {
         const size_t name = strlen(offload->device.name); /* the next sync puts it in front */
         const bool named = !strncmp(error.text, offload->device.name, name) && !strncmp(error.text + name, ": ", 2);
         spare->handle = NULL;

@@ -153,8 +153,8 @@ struct kvc_offload {
 /* All but allocate note what goes wrong with kvc_offload_failed. */
 struct kvc_offload_driver {
     /* Contents undefined. host: NULL, or what the memory shall hold; *borrowed is set where it is used in place. */
-    enum kvc_status (*allocate)(struct kvc_offload *, size_t bytes, const void *host, void **handle, bool *borrowed,
-                                struct kvc_error *);
+    enum kvc_status (*allocate)(struct kvc_offload *, enum kvc_memory_kind, size_t bytes, const void *host,
+                                void **handle, bool *borrowed, struct kvc_error *);
     void (*release)(struct kvc_offload *, void *handle); /* after what is queued */
     void (*write)(struct kvc_offload *, void *to, size_t offset, const void *from, size_t bytes); /* waits */
     void (*read)(struct kvc_offload *, void *to, void *from, size_t offset, size_t bytes);        /* waits */
@@ -173,8 +173,9 @@ void kvc_offload_close(struct kvc_device *device); /* kvc_ops.close; calls the d
 enum kvc_status kvc_offload_check(struct kvc_offload *offload, struct kvc_error *error);
 
 /* The driver's allocate; what is refused is noted in the device. */
-enum kvc_status kvc_offload_allocate(struct kvc_offload *offload, size_t bytes, const void *host, void **handle,
-                                     bool *borrowed, struct kvc_error *error);
+enum kvc_status kvc_offload_allocate(struct kvc_offload *offload, enum kvc_memory_kind kind, size_t bytes,
+                                     const void *host, void **handle, bool *borrowed, struct kvc_error *error);
+const char *kvc_offload_kind(enum kvc_memory_kind kind); /* its name, for messages */
 void kvc_offload_failed(struct kvc_offload *offload, enum kvc_status status, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 3, 4)))

@@ -32,8 +32,8 @@ static void check(struct kvc_offload *offload, cl_int code, const char *what) {
     clFinish(of(offload)->queue); /* what runs still may read a mapped model, which goes away next */
 }
 
-static enum kvc_status allocate(struct kvc_offload *offload, size_t bytes, const void *host, void **handle,
-                                bool *borrowed, struct kvc_error *error) {
+static enum kvc_status allocate(struct kvc_offload *offload, enum kvc_memory_kind kind, size_t bytes, const void *host,
+                                void **handle, bool *borrowed, struct kvc_error *error) {
     struct kvc_opencl *opencl = of(offload);
     const uint64_t held = offload->device.memory.now_total;
     cl_int code = CL_MEM_OBJECT_ALLOCATION_FAILURE;
@@ -47,9 +47,9 @@ static enum kvc_status allocate(struct kvc_offload *offload, size_t bytes, const
         memory = clCreateBuffer(opencl->context, CL_MEM_READ_WRITE, bytes, NULL, &code);
     if (code != CL_SUCCESS)
         return kvc_fail(error, KVC_RESOURCE,
-                        "%s: no memory for %zu bytes beside the %llu held (the device has %llu); a smaller context, a "
-                        "method's budget or kv-type q8_0 needs less",
-                        offload->device.name, bytes, (unsigned long long)held,
+                        "%s: no memory for %zu bytes of %s beside the %llu held (the device has %llu); a smaller "
+                        "context, a method's budget or kv-type q8_0 needs less",
+                        offload->device.name, bytes, kvc_offload_kind(kind), (unsigned long long)held,
                         (unsigned long long)offload->memory_bytes);
     *handle = memory;
     if (host && !*borrowed)

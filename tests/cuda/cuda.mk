@@ -6,10 +6,13 @@ SHELL_TESTS += tests/test_cuda_device.sh
 endif
 
 if HAVE_EMULATION
-check_PROGRAMS += tests/test_cuda
+check_PROGRAMS += tests/test_cuda tests/test_cuda_memory
 tests_test_cuda_SOURCES = tests/test_cuda.c $(KVC_CUDA_SOURCES) $(KVC_OFFLOAD_SOURCES)
 tests_test_cuda_CPPFLAGS = -I$(top_srcdir)/tests/cuda $(AM_CPPFLAGS)
 tests_test_cuda_LDADD = tests/cuda/emulation.o $(KVC_TEST_LIBS)
+tests_test_cuda_memory_SOURCES = tests/test_cuda_memory.c $(KVC_CUDA_SOURCES) $(KVC_OFFLOAD_SOURCES)
+tests_test_cuda_memory_CPPFLAGS = $(tests_test_cuda_CPPFLAGS)
+tests_test_cuda_memory_LDADD = $(tests_test_cuda_LDADD)
 CLEANFILES += tests/cuda/emulation.o
 if HAVE_X86_SIMD
 EMULATION_FLAGS = -mfma

@@ -99,6 +99,7 @@ struct kvc_fake_cuda {
     cudaError_t lost;
 };
 extern struct kvc_fake_cuda kvc_fake_cuda;
+const void *kvc_fake_allocation(const void *at); /* the one that an address lies in, or NULL */
 const char *kvc_fake_never_launched(size_t i); /* the i-th of the kernels that were never launched, or NULL */
 
 #if defined(__cplusplus)

@@ -205,15 +205,33 @@ cudaError_t cudaMemGetInfo(size_t *left, size_t *all) {
 }
 
 enum { HEADER = 256 };
+struct header {
+    struct header *next;
+    size_t bytes;
+};
+static struct header *allocations;
+
+const void *kvc_fake_allocation(const void *at) {
+    for (const struct header *h = allocations; h; h = h->next) {
+        const unsigned char *first = (const unsigned char *)h + HEADER;
+        if ((const unsigned char *)at >= first && (const unsigned char *)at < first + h->bytes)
+            return h;
+    }
+    return NULL;
+}
+
 cudaError_t cudaMalloc(void **memory, size_t bytes) {
     unsigned char *made;
+    struct header *header;
     if (bytes > kvc_fake_cuda.memory - kvc_fake_cuda.used)
         return cudaErrorMemoryAllocation;
     made = (unsigned char *)aligned_alloc(HEADER, HEADER + (bytes + HEADER - 1) / HEADER * HEADER);
     if (!made)
         return cudaErrorMemoryAllocation;
     memset(made, 0xa5, HEADER + bytes); /* what is not written is no zero */
-    memcpy(made, &bytes, sizeof bytes);
+    header = (struct header *)made;
+    *header = {allocations, bytes};
+    allocations = header;
     kvc_fake_cuda.used += bytes;
     kvc_fake_cuda.allocations++;
     kvc_fake_cuda.allocated++;
@@ -221,13 +239,19 @@ cudaError_t cudaMalloc(void **memory, size_t bytes) {
     return cudaSuccess;
 }
 cudaError_t cudaFree(void *memory) {
-    size_t bytes;
+    struct header *header = (struct header *)((unsigned char *)memory - HEADER), **link = &allocations;
     if (!memory)
         return cudaSuccess;
-    memcpy(&bytes, (unsigned char *)memory - HEADER, sizeof bytes);
-    kvc_fake_cuda.used -= bytes;
+    while (*link && *link != header)
+        link = &(*link)->next;
+    if (!*link) {
+        fprintf(stderr, "emulation: what is freed was never allocated\n");
+        abort();
+    }
+    *link = header->next;
+    kvc_fake_cuda.used -= header->bytes;
     kvc_fake_cuda.allocations--;
-    free((unsigned char *)memory - HEADER);
+    free(header);
     return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t) {

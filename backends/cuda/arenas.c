@@ -1,0 +1,151 @@
+/* arenas.c - device memory, an arena for each kind of it. An arena owns plain allocations: slabs that small buffers
+ * share, and one for each large buffer. An allocation without a taken piece is given back at once. All use is in the
+ * order of one stream, so a piece given back may be taken again at once. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/cuda/cuda.h"
+
+#define KVC_SLAB_BYTES ((size_t)4 << 20)
+#define KVC_SHARED_BELOW ((size_t)1 << 20) /* larger pieces are allocations of their own */
+#define KVC_PIECE ((size_t)256)            /* pieces begin at multiples of it */
+#define KVC_BEHIND ((size_t)512)           /* bytes behind every piece: few.h loads whole stages */
+
+struct kvc_cuda_allocation {
+    struct kvc_cuda_allocation *next; /* of its kind */
+    unsigned char *data;
+    size_t bytes, piece_count, piece_room;
+    struct piece { /* ascending, all of the allocation */
+        size_t first, bytes;
+        bool taken;
+    } * piece;
+};
+
+/* An allocation that is one free piece, in the arena; NULL: no memory. */
+static struct kvc_cuda_allocation *add(struct kvc_cuda_allocation **arena, size_t bytes) {
+    struct kvc_cuda_allocation *made = calloc(1, sizeof *made);
+    void *data = NULL;
+    if (!made)
+        return NULL;
+    made->piece_count = made->piece_room = 1;
+    made->piece = malloc(sizeof *made->piece);
+    if (!made->piece || cudaMalloc(&data, bytes) != cudaSuccess) {
+        (void)cudaGetLastError(); /* the caller says how much is missing */
+        free(made->piece);
+        free(made);
+        return NULL;
+    }
+    made->piece[0] = (struct piece){0, bytes, false};
+    made->data = data;
+    made->bytes = bytes;
+    made->next = *arena;
+    *arena = made;
+    return made;
+}
+
+static void release(struct kvc_cuda_allocation *allocation) {
+    (void)cudaFree(allocation->data);
+    free(allocation->piece);
+    free(allocation);
+}
+
+static bool room_for_one_more(struct kvc_cuda_allocation *allocation) {
+    struct piece *grown;
+    if (allocation->piece_count < allocation->piece_room)
+        return true;
+    grown = realloc(allocation->piece, 2 * allocation->piece_room * sizeof *grown);
+    if (!grown)
+        return false;
+    allocation->piece = grown;
+    allocation->piece_room *= 2;
+    return true;
+}
+
+/* The first free piece that is large enough, cut to size. */
+static void *take_piece(struct kvc_cuda_allocation *allocation, size_t bytes) {
+    for (size_t i = 0; i < allocation->piece_count; i++) {
+        if (allocation->piece[i].taken || allocation->piece[i].bytes < bytes)
+            continue;
+        if (allocation->piece[i].bytes > bytes) {
+            struct piece *piece;
+            if (!room_for_one_more(allocation))
+                return NULL;
+            piece = &allocation->piece[i];
+            memmove(piece + 2, piece + 1, (allocation->piece_count - i - 1) * sizeof *piece);
+            piece[1] = (struct piece){piece->first + bytes, piece->bytes - bytes, false};
+            piece->bytes = bytes;
+            allocation->piece_count++;
+        }
+        allocation->piece[i].taken = true;
+        return allocation->data + allocation->piece[i].first;
+    }
+    return NULL;
+}
+
+/* Joins piece i with the one behind it where both are free. */
+static void join(struct kvc_cuda_allocation *allocation, size_t i) {
+    struct piece *piece = &allocation->piece[i];
+    if (i + 1 >= allocation->piece_count || piece->taken || piece[1].taken)
+        return;
+    piece->bytes += piece[1].bytes;
+    memmove(piece + 1, piece + 2, (allocation->piece_count - i - 2) * sizeof *piece);
+    allocation->piece_count--;
+}
+
+static void give_piece(struct kvc_cuda_allocation *allocation, size_t first) {
+    for (size_t i = 0; i < allocation->piece_count; i++)
+        if (allocation->piece[i].first == first) {
+            allocation->piece[i].taken = false;
+            join(allocation, i);
+            if (i > 0)
+                join(allocation, i - 1);
+            return;
+        }
+}
+
+void *kvc_cuda_take(struct kvc_cuda *cuda, enum kvc_memory_kind kind, size_t bytes) {
+    struct kvc_cuda_allocation **arena = &cuda->arena[kind], *allocation;
+    const bool shared = bytes < KVC_SHARED_BELOW;
+    if (bytes > SIZE_MAX - KVC_BEHIND - KVC_PIECE)
+        return NULL;
+    bytes = (bytes + KVC_BEHIND + KVC_PIECE - 1) / KVC_PIECE * KVC_PIECE;
+    for (allocation = *arena; shared && allocation; allocation = allocation->next) {
+        void *memory = take_piece(allocation, bytes);
+        if (memory)
+            return memory;
+    }
+    allocation = add(arena, shared ? KVC_SLAB_BYTES : bytes);
+    return allocation ? take_piece(allocation, bytes) : NULL;
+}
+
+/* The link to the allocation that an address lies in. */
+static struct kvc_cuda_allocation **find(struct kvc_cuda *cuda, const unsigned char *at) {
+    for (unsigned kind = 0; kind < KVC_MEMORY_KINDS; kind++)
+        for (struct kvc_cuda_allocation **link = &cuda->arena[kind]; *link; link = &(*link)->next)
+            if (at >= (*link)->data && at < (*link)->data + (*link)->bytes)
+                return link;
+    return NULL;
+}
+
+void kvc_cuda_give(struct kvc_cuda *cuda, void *memory) {
+    struct kvc_cuda_allocation **link = find(cuda, memory), *allocation;
+    if (!link)
+        return;
+    allocation = *link;
+    give_piece(allocation, (size_t)((unsigned char *)memory - allocation->data));
+    if (allocation->piece_count > 1 || allocation->piece[0].taken)
+        return;
+    *link = allocation->next;
+    kvc_cuda_send(cuda); /* what is noted may use it */
+    (void)kvc_cuda_good(cuda, cudaStreamSynchronize(cuda->stream), "the device");
+    release(allocation);
+}
+
+void kvc_cuda_arenas_close(struct kvc_cuda *cuda) {
+    for (unsigned kind = 0; kind < KVC_MEMORY_KINDS; kind++)
+        while (cuda->arena[kind]) {
+            struct kvc_cuda_allocation *allocation = cuda->arena[kind];
+            cuda->arena[kind] = allocation->next;
+            release(allocation);
+        }
+}
