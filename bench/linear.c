@@ -1,11 +1,13 @@
 /* linear.c - speed of the linear layers beside what the machine can do: many rows against OpenBLAS's sgemm under its
- * best core type, one row against the machine's read bandwidth. Everything in a table row is measured in turns, and the
- * best of the turns counts. Tables fit 100 columns.
+ * best core type, one row against the machine's read bandwidth. Everything in a table row is measured in turns. The
+ * best of the turns counts, but against sgemm the median, and the median and quartiles of the turns' ratios: each turn
+ * is a pair of measurements that follow each other. Tables fit 100 columns.
  *
  *   bench/linear [--threads N] [--turns N] [--rows N] [--quick] [--cpu-time] [gemm] [types] [few] [decode]
  *
  * --cpu-time measures processor time of this process instead of time passed (one thread only): for machines with other
- * work on them. Without a table's name all are printed. */
+ * work on them. Without a table's name all are printed. OPENBLAS_CORETYPE in the environment: that core type, instead
+ * of the fastest of all. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -129,6 +131,8 @@ static double best(double a, double b) { return a < b ? a : b; }
 /* ---- OpenBLAS ------------------------------------------------------------------------------------------------ */
 
 #if defined(KVC_OPENBLAS)
+#define TIMEOUT "OPENBLAS_THREAD_TIMEOUT"
+
 static double sgemm_run(struct bench *b, const struct layer *l) {
     double start = now(b);
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)l->rows, (int)l->N, (int)l->K, 1.0f, kvc_span_data(l->x),
@@ -147,20 +151,24 @@ static void probe(struct bench *b) {
     layer_close(b, &l);
 }
 
-/* Runs itself once per core type and leaves the fastest in the environment, for a fresh start of this program:
- * OpenBLAS chooses when it is loaded. A type this CPU cannot run ends that child only. */
+/* Starts this program again with the fastest core type in the environment, if none was given: OpenBLAS chooses when it
+ * is loaded. It runs itself once per core type for that; one that this CPU cannot run ends that child only. OpenBLAS's
+ * threads are told to sleep after 2^20 ticks without work: those that wait busily would slow us down. */
 static void choose_core_type(char **arguments, unsigned threads, bool cpu_time) {
     static const char *const types[] = {"", "Haswell", "Zen", "SkylakeX", "Cooperlake", "Sapphirerapids",
                                         "NEOVERSEN1", "NEOVERSEV1", "ARMV8"};
-    char fastest[64] = "", command[4200], self[4000], number[16];
+    char fastest[64] = "", self[4000], number[16];
+    const char *given = getenv("OPENBLAS_CORETYPE");
     double speed = 0;
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     if (length <= 0)
         return;
     self[length] = '\0';
+    setenv(TIMEOUT, "20", 1);
     snprintf(number, sizeof number, "%u", threads);
-    printf("sgemm, GFLOP/s by OPENBLAS_CORETYPE (512 x 2048 x 2048):");
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+    if (!given)
+        printf("sgemm, GFLOP/s by OPENBLAS_CORETYPE (512 x 2048 x 2048):");
+    for (size_t i = 0; !given && i < sizeof types / sizeof types[0]; i++) {
         char got[64] = "";
         double rate = 0;
         int in_out[2];
@@ -193,25 +201,54 @@ static void choose_core_type(char **arguments, unsigned threads, bool cpu_time) 
             snprintf(fastest, sizeof fastest, "%s", got);
         }
     }
-    printf("\n");
+    if (!given) {
+        printf("\n");
+        setenv("OPENBLAS_CORETYPE", fastest, 1);
+    }
     fflush(stdout);
-    snprintf(command, sizeof command, "%s", self);
-    setenv("OPENBLAS_CORETYPE", fastest, 1);
-    setenv("KVCULL_BENCH_CHOSEN", "1", 1);
-    execv(command, arguments);
+    execv(self, arguments);
     fail(strerror(errno));
 }
 #endif
 
+/* ---- many rows ------------------------------------------------------------------------------------------------ */
+
+#define SHORTEST 0.012 /* seconds of a measurement */
+#define PAIRS_MOST 1000
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+/* Of n sorted values; part 0.5: the median. */
+static double quantile(const double *x, size_t n, double part) {
+    double at = part * (double)(n - 1), low = (double)(size_t)at;
+    size_t i = (size_t)at;
+    return i + 1 < n ? x[i] + (at - low) * (x[i + 1] - x[i]) : x[n - 1];
+}
+
+/* Seconds of a run, from as many one after another as SHORTEST takes. A run of some rows before them wakes the threads,
+ * and brings what this library reads and writes near. */
+static double measured(struct bench *b, const struct layer *l, double (*run)(struct bench *, const struct layer *)) {
+    struct layer first = *l;
+    double seconds = 0;
+    unsigned runs = 0;
+    first.rows = l->rows < 64 ? l->rows : 64;
+    run(b, &first);
+    for (; seconds < SHORTEST; runs++)
+        seconds += run(b, l);
+    return seconds / runs;
+}
+
 static void table_gemm(struct bench *b) {
     static const size_t sizes[] = {1024, 2048, 4096, 8192};
     size_t count = b->quick ? 3 : 4;
-    double lowest = 1e9;
 #if defined(KVC_OPENBLAS)
+    double lowest = 1e9;
     openblas_set_num_threads((int)b->count);
     printf("\nF32, %" PRIu32 " rows, %u thread(s), packing included; sgemm: OPENBLAS_CORETYPE=%s\n", b->rows, b->count,
            openblas_get_corename());
-    printf("%6s %6s %14s %14s %8s\n", "K", "N", "GFLOP/s", "sgemm", "ratio");
+    printf("%6s %6s %14s %14s %8s %18s %7s\n", "K", "N", "GFLOP/s", "sgemm", "ratio", "quartiles", "pairs");
 #else
     printf("\nF32, %" PRIu32 " rows, %u thread(s), packing included (no OpenBLAS in this build)\n", b->rows, b->count);
     printf("%6s %6s %14s\n", "K", "N", "GFLOP/s");
@@ -219,28 +256,37 @@ static void table_gemm(struct bench *b) {
     for (size_t k = 0; k < count; k++)
         for (size_t n = 0; n < count; n++) {
             struct layer l = layer_open(b, KVC_F32, sizes[n], sizes[k], b->rows);
-            double ours = 1e9, flops = 2e-9 * (double)b->rows * (double)sizes[n] * (double)sizes[k];
-            unsigned turns = b->turns * (sizes[n] * sizes[k] <= 2u << 20 ? 4 : sizes[n] * sizes[k] < 8u << 20 ? 2 : 1);
+            double flops = 2e-9 * (double)b->rows * (double)sizes[n] * (double)sizes[k], ours[PAIRS_MOST];
+            size_t pairs = b->turns * (sizes[n] * sizes[k] <= 8u << 20 ? 4 : sizes[n] * sizes[k] < 64u << 20 ? 2 : 1);
+            pairs = pairs < PAIRS_MOST ? pairs : PAIRS_MOST;
 #if defined(KVC_OPENBLAS)
-            double theirs = 1e9;
-            for (unsigned i = 0; i < turns; i++) {
-                ours = best(ours, layer_run(b, &l));
-                theirs = best(theirs, sgemm_run(b, &l));
-                if (b->count > 1) /* its threads wait busily for 2^28 ticks before they sleep */
-                    nanosleep(&(struct timespec){.tv_nsec = 150000000}, NULL);
+            double theirs[PAIRS_MOST], ratio[PAIRS_MOST];
+            for (size_t i = 0; i < pairs; i++) {
+                ours[i] = measured(b, &l, layer_run);
+                theirs[i] = measured(b, &l, sgemm_run);
+                ratio[i] = theirs[i] / ours[i];
+                nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL); /* its threads go to sleep */
             }
-            printf("%6zu %6zu %14.1f %14.1f %8.3f\n", sizes[k], sizes[n], flops / ours, flops / theirs, theirs / ours);
-            lowest = best(lowest, theirs / ours);
+            qsort(theirs, pairs, sizeof *theirs, ascending);
+            qsort(ratio, pairs, sizeof *ratio, ascending);
 #else
-            for (unsigned i = 0; i < turns; i++)
-                ours = best(ours, layer_run(b, &l));
-            printf("%6zu %6zu %14.1f\n", sizes[k], sizes[n], flops / ours);
+            for (size_t i = 0; i < pairs; i++)
+                ours[i] = measured(b, &l, layer_run);
 #endif
+            qsort(ours, pairs, sizeof *ours, ascending);
+            printf("%6zu %6zu %14.1f", sizes[k], sizes[n], flops / quantile(ours, pairs, 0.5));
+#if defined(KVC_OPENBLAS)
+            printf(" %14.1f %8.3f %9.3f to %5.3f %7zu", flops / quantile(theirs, pairs, 0.5),
+                   quantile(ratio, pairs, 0.5), quantile(ratio, pairs, 0.25), quantile(ratio, pairs, 0.75), pairs);
+            lowest = best(lowest, quantile(ratio, pairs, 0.5));
+#endif
+            printf("\n");
             fflush(stdout);
             layer_close(b, &l);
         }
-    if (lowest < 1e9)
-        printf("lowest ratio: %.3f (goal: 1.0)\n", lowest);
+#if defined(KVC_OPENBLAS)
+    printf("lowest ratio: %.3f (goal: 1.0)\n", lowest);
+#endif
 }
 
 static void table_types(struct bench *b) {
@@ -429,7 +475,7 @@ int main(int count, char **arguments) {
         gemm = types = few = decode = false;
     } else {
 #if defined(KVC_OPENBLAS)
-        if (gemm && !getenv("KVCULL_BENCH_CHOSEN"))
+        if (gemm && !getenv(TIMEOUT))
             choose_core_type(arguments, b.count, b.clock != CLOCK_MONOTONIC);
 #endif
         printf("%s\n", b.device->name);

@@ -9,6 +9,7 @@ struct share {
     size_t scratch;     /* floats, per thread */
     size_t tiles;       /* of rows */
     size_t whole;       /* panels that are one task; the others are shared out in blocks of rows */
+    size_t stretch;     /* of those panels, for each thread */
     size_t row_blocks;
     float *packed, *own; /* thread 0: all packed rows, and its scratch behind them */
 };
@@ -38,10 +39,17 @@ static void pack(void *argument, size_t task, unsigned thread) {
     s->kernels->pack_rows(&s->call, task, s->packed);
 }
 
+/* Threads work on panels far from each other: CPUs that fetch the neighbours of lines of y would take them away from a
+ * thread that writes there. */
 static void panel(void *argument, size_t task, unsigned thread) {
     struct share *s = argument;
-    size_t part = task < s->whole ? 0 : (task - s->whole) % s->row_blocks, parts = task < s->whole ? 1 : s->row_blocks;
-    size_t number = task < s->whole ? task : s->whole + (task - s->whole) / s->row_blocks;
+    size_t threads = kvc_threads_count(s->cpu->threads), number = task % threads * s->stretch + task / threads;
+    size_t part = 0, parts = 1;
+    if (task >= s->whole) {
+        number = s->whole + (task - s->whole) / s->row_blocks;
+        part = (task - s->whole) % s->row_blocks;
+        parts = s->row_blocks;
+    }
     size_t first = s->tiles * part / parts, last = s->tiles * (part + 1) / parts;
     float *scratch = scratch_of(s, thread);
     if (scratch)
@@ -76,10 +84,10 @@ void kvc_linear_run(struct kvc_cpu *cpu, const struct kvc_linear_kernels *kernel
     size_t packed = kernels->packed_floats(&s.call);
     s.tiles = (rows + kernels->tile_rows - 1) / kernels->tile_rows;
     s.whole = threads == 1 ? panels : panels < tasks ? 0 : panels - threads - panels % threads;
+    s.stretch = s.whole / threads;
     s.row_blocks = 1;
     while (s.row_blocks * 4 <= s.tiles && (s.whole ? s.row_blocks < 4 : panels * s.row_blocks < tasks))
         s.row_blocks *= 2;
-    s.call.ahead = s.whole ? threads : 1;
     s.scratch = kernels->panel_scratch(&s.call);
     s.packed = kvc_cpu_scratch(cpu, 0, (packed + s.scratch) * sizeof(float));
     if (!s.packed)

@@ -17,7 +17,6 @@ struct kvc_linear_call {
     const unsigned char *w; /* N rows of row_bytes */
     enum kvc_type type;
     size_t row_bytes, rows, K, N;
-    size_t ahead; /* from a panel to the one that the same thread will probably take next */
 };
 
 struct kvc_linear_kernels {

@@ -235,8 +235,8 @@ static void panel(const struct kvc_linear_call *call, size_t number, size_t firs
     pack_panel(call, n0, scratch, scratch + at.widened);
     for (size_t i = 0; call->bias && i < TILE_OUTPUTS; i++)
         scratch[at.bias + i] = n0 + i < call->N ? call->bias[n0 + i] : 0.0f;
-    /* Meanwhile the weights this thread will probably pack next come nearer. */
-    size_t next = n0 + call->ahead * TILE_OUTPUTS;
+    /* Meanwhile the weights that this thread will probably pack next come nearer. */
+    size_t next = n0 + TILE_OUTPUTS;
     r.ahead = call->w + at_most(next, call->N) * call->row_bytes;
     r.ahead_end = call->w + at_most(next + TILE_OUTPUTS, call->N) * call->row_bytes;
     r.ahead_step = (size_t)(r.ahead_end - r.ahead) / ((last - first) * KVC_LANES) + 64;
