@@ -301,7 +301,7 @@ enum kvc_status kvc_stage_go_on(struct kvc_stage *stage, const uint32_t *rows, u
                         "policy: %u rows are to go on: must be some of the turn's %llu, ascending, the "
                         "last among them",
                         count, (unsigned long long)had);
-    if (count == had)
+    if (count == had || stage->layer + 1 == session->cache.layers) /* above the last layer there is none */
         return KVC_OK;
     uint32_t *going = malloc(count * sizeof *going);
     if (!going)

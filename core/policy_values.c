@@ -151,7 +151,7 @@ enum kvc_status kvc_value_read(const struct kvc_policy_class *policy, const stru
         value->integer = whole ? (int64_t)number : 0;
         return KVC_OK;
     }
-    snprintf(right, sizeof right, "a%s number from %.10g to %.10g%s", whole ? " whole" : "", option->minimum,
+    snprintf(right, sizeof right, "a%s number from %.16g to %.16g%s", whole ? " whole" : "", option->minimum,
              option->maximum, option->kind == KVC_OPTION_BUDGET ? ", or a share of the prompt as 10%" : "");
     return wrong_value(policy, option, text, right, error);
 }

@@ -311,7 +311,7 @@ static enum kvc_status end_prompt(struct kvc_session *session, const struct kvc_
     session->after[layer] = kvc_cache_most(&session->cache, layer);
     if (status == KVC_OK)
         status = shrink(session, layer, error);
-    if (status == KVC_OK && session->next_going && layer + 1 < session->cache.layers)
+    if (status == KVC_OK && session->next_going)
         status = cut(session, by, error);
     return status;
 }

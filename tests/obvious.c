@@ -225,9 +225,7 @@ float *window_scores(const struct moment *m, uint32_t h, uint32_t w, uint32_t ke
     const int64_t half = kernel / 2, end = n - w;
     for (int64_t j = 0; j < end; j++) {
         float best = -1, sum = 0;
-        for (int64_t i = j - half; i <= j + half; i++) {
-            if (i < 0 || i >= end)
-                continue;
+        for (int64_t i = j < half ? 0 : j - half; i <= j + half && i < end; i++) {
             if (mass[i] > best)
                 best = mass[i];
             sum += mass[i];

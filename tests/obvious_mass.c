@@ -179,11 +179,10 @@ void obvious_mass_step(const struct moment *m, const void *p) {
 static float pooled_at(const float *x, int64_t n, int64_t j, const struct mass_plan *plan) {
     const int64_t half = plan->kernel / 2;
     float sum = 0, best = -1;
-    for (int64_t i = j - half; i <= j + half; i++)
-        if (i >= 0 && i < n) {
-            sum += x[i];
-            best = x[i] > best ? x[i] : best;
-        }
+    for (int64_t i = j < half ? 0 : j - half; i <= j + half && i < n; i++) {
+        sum += x[i];
+        best = x[i] > best ? x[i] : best;
+    }
     return plan->kernel == 1 ? x[j] : plan->average ? sum / (float)plan->kernel : best;
 }
 

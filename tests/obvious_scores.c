@@ -247,12 +247,12 @@ void obvious_duo(const struct moment *m, const void *p) {
     }
 }
 
-/* ---- several methods ---- */
+/* ---- tova ---- */
 
-/* plan: uint32_t, the budget. */
-void obvious_tova(const struct moment *m, const void *plan) {
-    const uint32_t budget = *(const uint32_t *)plan;
-    for (uint32_t h = 0; h < m->t->lists; h++) {
+void obvious_tova(const struct moment *m, const void *p) {
+    const struct scores_plan *plan = p;
+    const uint32_t budget = budget_of(plan, m, 2);
+    for (uint32_t h = 0; h < m->t->lists && m->layer >= plan->skip_layers; h++) {
         struct head *head = &m->heads[h];
         const uint32_t n = head->count;
         float *score = calloc(n, sizeof *score);
@@ -263,6 +263,8 @@ void obvious_tova(const struct moment *m, const void *plan) {
         free(score);
     }
 }
+
+/* ---- several methods ---- */
 
 void parts_prompt(const struct moment *m, const void *p) {
     const struct parts *parts = p;

@@ -1,4 +1,4 @@
-/* obvious_scores.h - obvious code for pyramidkv, adakv, scissorhands, lacache and duo, and for methods side by side. */
+/* obvious_scores.h - obvious code for pyramidkv, adakv, scissorhands, lacache, duo and tova, and for methods side by side. */
 #ifndef KVC_TESTS_OBVIOUS_SCORES_H
 #define KVC_TESTS_OBVIOUS_SCORES_H
 
@@ -21,7 +21,7 @@ struct scores_plan { /* one method, as its options say */
 moment_fn obvious_pyramidkv, obvious_adakv;
 moment_fn obvious_scissorhands_look, obvious_scissorhands, obvious_scissorhands_step;
 moment_fn obvious_lacache, obvious_duo;
-moment_fn obvious_tova; /* its plan is the budget, a uint32_t */
+moment_fn obvious_tova;
 
 /* What looks at the prompt, what evicts after it, what evicts after a step; each with its plan; NULL: none. */
 struct parts {

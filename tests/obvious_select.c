@@ -255,7 +255,7 @@ static void rocket_prompt(const struct moment *m, const struct select_plan *plan
         for (uint32_t j = 0; j < head->count; j++)
             head->entries[j].hidden = false;
         if (head->count > kept) {
-            float *score = window_scores(m, h, w, plan->kernel, false);
+            float *score = window_scores(m, h, w, plan->kernel, plan->average);
             for (uint32_t j = 0; j < head->count; j++) {
                 candidate[j] = j + w < head->count;
                 stays[j] = !candidate[j];

@@ -12,7 +12,8 @@ struct select_plan { /* one method, as its options say; 0: not given */
     uint32_t page, dims, topk, local; /* quest: page 0 is auto */
     double ratio, split;              /* split < 0: auto */
     bool no_mean;
-    uint32_t window, kernel;
+    uint32_t window, kernel; /* rocketkv */
+    bool average;
     moment_fn *prompt, *step; /* of what it is joined with */
     const void *prompt_plan, *step_plan;
     uint32_t skip_layers;

@@ -20,6 +20,11 @@ tests_test_methods_select_SOURCES = tests/test_methods_select.c tests/obvious_se
 	tests/obvious_scores.c tests/obvious_scores.h $(KVC_SIDE_BY_SIDE)
 tests_test_methods_select_LDADD = $(KVC_TEST_LIBS)
 
+check_PROGRAMS += tests/test_methods_drawn
+tests_test_methods_drawn_SOURCES = tests/test_methods_drawn.c tests/obvious_select.c tests/obvious_select.h \
+	tests/obvious_mass.c tests/obvious_mass.h tests/obvious_scores.c tests/obvious_scores.h $(KVC_SIDE_BY_SIDE)
+tests_test_methods_drawn_LDADD = $(KVC_TEST_LIBS)
+
 check_PROGRAMS += tests/test_policy
 tests_test_policy_SOURCES = tests/test_policy.c
 tests_test_policy_LDADD = $(KVC_TEST_LIBS)

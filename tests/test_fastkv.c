@@ -105,6 +105,24 @@ static void test_nothing_to_cut(void **state) {
     kvc_session_close(full);
 }
 
+/* What is chosen in the last layer is chosen for nobody, in a later turn neither. */
+static void test_last_layer(void **state) {
+    (void)state;
+    char spec[60];
+    float *logits[2] = {malloc(vocab * sizeof(float)), malloc(vocab * sizeof(float))};
+    assert_true(logits[0] && logits[1]);
+    snprintf(spec, sizeof spec, "fastkv:budget=400,tsp=60,tsp_layer=%u", layers - 1);
+    for (int i = 0; i < 2; i++) {
+        struct kvc_session *session = open_with(i ? spec : "full", 0);
+        FINE(kvc_session_prompt(session, tokens, 90, NULL, NULL, &error));
+        FINE(kvc_session_prompt(session, tokens + 90, 75, NULL, logits[i], &error)); /* fewer than were chosen among */
+        kvc_session_close(session);
+    }
+    assert_memory_equal(logits[0], logits[1], vocab * sizeof(float));
+    free(logits[0]);
+    free(logits[1]);
+}
+
 /* Rows of the window and TSP - WINDOW others reach the upper layers; one by one, without the rest, they say the same. */
 static void test_cut(void **state) {
     (void)state;
@@ -272,8 +290,8 @@ static int close_all(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_nothing_to_cut), cmocka_unit_test(test_cut),
-                                       cmocka_unit_test(test_limits), cmocka_unit_test(test_progress),
-                                       cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_nothing_to_cut), cmocka_unit_test(test_last_layer),
+                                       cmocka_unit_test(test_cut), cmocka_unit_test(test_limits),
+                                       cmocka_unit_test(test_progress), cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -77,12 +77,12 @@ static void test_scissorhands(void **state) {
 
 static void test_tova(void **state) {
     (void)state;
-    static const uint32_t budget = 30;
-    run("tova:budget=30+quest:budget=16,page=3", quest, obvious_tova, &budget, obvious_tova, &budget);
-    run("tova:budget=30+topk:budget=12", topk, obvious_tova, &budget, obvious_tova, &budget);
+    static const struct scores_plan plan = {.budget = 30};
+    run("tova:budget=30+quest:budget=16,page=3", quest, obvious_tova, &plan, obvious_tova, &plan);
+    run("tova:budget=30+topk:budget=12", topk, obvious_tova, &plan, obvious_tova, &plan);
     /* what goes leaves the filtered list, too */
     const struct select_plan rocket = {ROCKET_MT, .budget = 16, .split = -1, .window = 8, .kernel = 63};
-    run("rocketkv-mt:budget=16,window=8+tova:budget=30", rocket, NULL, NULL, obvious_tova, &budget);
+    run("rocketkv-mt:budget=16,window=8+tova:budget=30", rocket, NULL, NULL, obvious_tova, &plan);
 }
 
 int main(void) {

@@ -617,7 +617,8 @@ static void test_tova(void **state) {
     for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i++) {
         char spec[40];
         snprintf(spec, sizeof spec, "tova:budget=%u", budgets[i]);
-        const struct side side = {.spec = spec, .prompt = obvious_tova, .step = obvious_tova, .plan = &budgets[i]};
+        const struct scores_plan plan = {.budget = budgets[i]};
+        const struct side side = {.spec = spec, .prompt = obvious_tova, .step = obvious_tova, .plan = &plan};
         side_run_all(&side, 2);
         struct tensors t = make_tensors(DRIFT, 3 + i, 1, 4, 2, 8, kvc_test_thinned() ? 90 : 330); /* 300 steps */
         side_run(&t, 30, &side);

@@ -120,6 +120,131 @@ static void test_ranges(void **state) {
     REFUSED("morphkv:budget=64,skip_layers=-1", "skip_layers=-1");
 }
 
+/* ---- every number that an option takes: the least and the most are taken, one step beyond is refused ---- */
+
+#define MILLION "1048576"
+#define MOST "2147483647"
+#define HUGE_SEED "9007199254740992"
+static const struct {
+    const char *method, *option, *low, *below, *high, *above;
+    const char *with, *with_high; /* what else must be said; with_high NULL: as with; "-": the highest never fits */
+} limits[] = {
+    {"window", "budget", "1", "0", MOST, "2147483648", "", NULL},
+    {"streaming", "budget", "1", "0", MOST, "2147483648", "sinks=0", NULL},
+    {"streaming", "sinks", "0", "-1", MOST, "2147483648", "budget=9", "-"},
+    {"h2o", "budget", "1", "0", MOST, "2147483648", "", NULL},
+    {"scissorhands", "budget", "1", "0", MOST, "2147483648", "", NULL},
+    {"scissorhands", "history", "1", "0", "4096", "4097", "budget=9", NULL},
+    {"keyformer", "budget", "1", "0", MOST, "2147483648", "", NULL},
+    {"keyformer", "tau_init", "0.01", "0.009", "1000", "1000.1", "budget=9", NULL},
+    {"keyformer", "tau_end", "0.01", "0.009", "1000", "1000.1", "budget=9", NULL},
+    {"keyformer", "steps", "0", "-1", MOST, "2147483648", "budget=9", NULL},
+    {"keyformer", "seed", "-1", "-2", HUGE_SEED, "9007199254740994", "budget=9", NULL},
+    {"snapkv", "budget", "2", "0", MOST, "2147483648", "window=1", NULL},
+    {"snapkv", "window", "1", "0", MILLION, "1048577", "budget=1048577", NULL},
+    {"snapkv", "kernel", "1", "0", "1048575", "1048577", "budget=64", NULL},
+    {"pyramidkv", "budget", "2", "0", MOST, "2147483648", "window=1", NULL},
+    {"pyramidkv", "window", "1", "0", MILLION, "1048577", "budget=1048577", NULL},
+    {"pyramidkv", "kernel", "1", "0", "1048575", "1048577", "budget=64", NULL},
+    {"pyramidkv", "beta", "1", "0", "1000", "1001", "budget=64", NULL},
+    {"adakv", "budget", "2", "0", MOST, "2147483648", "window=1", NULL},
+    {"adakv", "window", "1", "0", MILLION, "1048577", "budget=1048577", NULL},
+    {"adakv", "kernel", "1", "0", "1048575", "1048577", "budget=64", NULL},
+    {"adakv", "floor", "0", "-0.001", "1", "1.001", "budget=64", NULL},
+    {"cake", "budget", "2", "0", MOST, "2147483648", "window=1", NULL},
+    {"cake", "window", "1", "0", "4096", "4097", "budget=5000", NULL},
+    {"cake", "kernel", "1", "0", "1048575", "1048577", "budget=64", NULL},
+    {"cake", "gamma", "0", "-0.1", "1000000", "1000000.1", "budget=64", NULL},
+    {"cake", "tau1", "0.05", "0.049", "100", "100.1", "budget=64", NULL},
+    {"cake", "tau2", "0.05", "0.049", "100", "100.1", "budget=64", NULL},
+    {"fastkv", "budget", "2", "0", MOST, "2147483648", "window=1", NULL},
+    {"fastkv", "window", "1", "0", MILLION, "1048577", "budget=1048577,tsp=1048577", NULL},
+    {"fastkv", "kernel", "1", "0", "1048575", "1048577", "budget=64", NULL},
+    {"fastkv", "tsp_layer", "-1", "-2", MILLION, "1048577", "budget=64", NULL},
+    {"fastkv", "tsp", "2", "1", MOST, "2147483648", "budget=64,window=1", NULL},
+    {"lacache", "budget", "1", "0", MOST, "2147483648", "sinks=0", NULL},
+    {"lacache", "span", "1", "0", MILLION, "1048577", "budget=200", NULL},
+    {"lacache", "overlap", "0", "-1", MILLION, "1048577", "budget=200", "-"},
+    {"lacache", "sinks", "0", "-1", MOST, "2147483648", "budget=200", "-"},
+    {"duo", "sinks", "0", "-1", MOST, "2147483648", "file=every-other", NULL},
+    {"duo", "recent", "1", "0", MOST, "2147483648", "file=every-other", NULL},
+    {"duo", "threshold", "-1000000000", "-1000000001", "1000000000", "1000000001", "file=every-other", NULL},
+    {"duo", "sparsity", "0", "-0.001", "1", "1.001", "file=every-other", NULL},
+    {"morphkv", "budget", "2", "0", MOST, "2147483648", "window=1", NULL},
+    {"morphkv", "window", "1", "0", "4096", "4097", "budget=5000", NULL},
+    {"morphkv", "every", "1", "0", MILLION, "1048577", "budget=64", NULL},
+    {"dapq", "budget", "1", "0", MOST, "2147483648", "", NULL},
+    {"dapq", "pseudo", "1", "0", "4096", "4097", "budget=64,head=1", "budget=64"},
+    {"dapq", "head", "0", "-1", "4096", "4097", "budget=64,pseudo=4096", NULL},
+    {"dapq", "offset", "0", "-1", MILLION, "1048577", "budget=64", NULL},
+    {"dapq", "kernel", "1", "0", "1048575", "1048577", "budget=64", NULL},
+    {"dapq", "seed", "0", "-1", HUGE_SEED, "9007199254740994", "budget=64", NULL},
+    {"take", "budget", "1", "0", MOST, "2147483648", "", NULL},
+    {"take", "warmup_budget", "64", "63", MOST, "2147483648", "budget=64", NULL},
+    {"take", "warmup_layers", "-1", "-2", MILLION, "1048577", "budget=64", NULL},
+    {"take", "chunk", "1", "0", "16777216", "16777217", "budget=64", NULL},
+    {"take", "probe", "1", "0", "4096", "4097", "budget=64", NULL},
+    {"take", "alpha", "0", "-0.001", "1", "1.001", "budget=64", NULL},
+    {"take", "kernel", "1", "0", "1048575", "1048577", "budget=64", NULL},
+    {"tova", "budget", "2", "1", MOST, "2147483648", "", NULL},
+    {"quest", "budget", "1", "0", MOST, "2147483648", "", NULL},
+    {"sparq", "budget", "1", "0", MOST, "2147483648", "dims=1,topk=1", NULL},
+    {"sparq", "dims", "1", "0", MILLION, "1048577", "topk=9", NULL},
+    {"sparq", "topk", "1", "0", MOST, "2147483648", "dims=1", NULL},
+    {"sparq", "local", "0", "-1", MOST, "2147483648", "budget=9", "dims=1,topk=" MOST},
+    {"hsa", "budget", "1", "0", MOST, "2147483648", "", NULL},
+    {"hsa", "ratio", "1", "0", MILLION, "1048577", "", NULL},
+    {"hsa", "page", "1", "0", MILLION, "1048577", "dims=1,topk=1", NULL},
+    {"hsa", "dims", "1", "0", MILLION, "1048577", "page=1,topk=1", NULL},
+    {"hsa", "topk", "1", "0", MOST, "2147483648", "page=1,dims=1", NULL},
+    {"rocketkv", "budget", "1", "0", MOST, "2147483648", "", NULL},
+    {"rocketkv", "window", "1", "0", MILLION, "1048577", "budget=64", NULL},
+    {"rocketkv", "kernel", "1", "0", "1048575", "1048577", "budget=64", NULL},
+    {"rocketkv-mt", "budget", "1", "0", MOST, "2147483648", "", NULL},
+    {"rocketkv-mt", "window", "1", "0", MILLION, "1048577", "budget=64", NULL},
+    {"rocketkv-mt", "kernel", "1", "0", "1048575", "1048577", "budget=64", NULL},
+    {"topk", "budget", "1", "0", MOST, "2147483648", "", NULL},
+    {"full", "skip_layers", "0", "-1", MILLION, "1048577", "", NULL},
+};
+
+static void limit_spec(char *spec, size_t room, size_t i, const char *value, const char *with) {
+    snprintf(spec, room, "%s:%s=%s%s%s", limits[i].method, limits[i].option, value, *with ? "," : "", with);
+}
+
+static void test_limits(void **state) {
+    (void)state;
+    const size_t count = sizeof limits / sizeof *limits;
+    char spec[200], method[40], value[80];
+    for (size_t i = 0; i < count; i++) {
+        const char *with_high = limits[i].with_high ? limits[i].with_high : limits[i].with;
+        const char *shown = strcmp(limits[i].option, "kernel") ? limits[i].high : MILLION;
+        limit_spec(spec, sizeof spec, i, limits[i].low, limits[i].with);
+        kvc_policy_free(accepted(spec));
+        if (strcmp(with_high, "-")) {
+            limit_spec(spec, sizeof spec, i, limits[i].high, with_high);
+            kvc_policy_free(accepted(spec));
+        }
+        snprintf(method, sizeof method, "policy %s: ", limits[i].method);
+        for (int side = 0; side < 2; side++) {
+            const char *beyond = side ? limits[i].above : limits[i].below;
+            limit_spec(spec, sizeof spec, i, beyond, limits[i].with);
+            snprintf(value, sizeof value, "%s=%s: must be ", limits[i].option, beyond);
+            if (side)
+                REFUSED(spec, method, value, shown);
+            else
+                REFUSED(spec, method, value);
+        }
+    }
+    for (size_t m = 0; kvc_policy_list[m]; m++) /* none is left out */
+        for (const struct kvc_option *o = kvc_policy_list[m]->options; o->name; o++) {
+            bool found = o->kind == KVC_OPTION_TEXT || o->kind == KVC_OPTION_CHOICE;
+            for (size_t i = 0; i < count && !found; i++)
+                found = !strcmp(limits[i].method, kvc_policy_list[m]->name) && !strcmp(limits[i].option, o->name);
+            if (!found)
+                fail_msg("no limits are tried of %s of %s", o->name, kvc_policy_list[m]->name);
+        }
+}
+
 static void test_grammar(void **state) {
     (void)state;
     REFUSED("", "name");
@@ -302,10 +427,10 @@ static void test_classes(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_values),  cmocka_unit_test(test_ranges),
-                                       cmocka_unit_test(test_grammar), cmocka_unit_test(test_stages),
-                                       cmocka_unit_test(test_pairs),   cmocka_unit_test(test_noise),
-                                       cmocka_unit_test(test_classes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_values), cmocka_unit_test(test_ranges),
+                                       cmocka_unit_test(test_limits), cmocka_unit_test(test_grammar),
+                                       cmocka_unit_test(test_stages), cmocka_unit_test(test_pairs),
+                                       cmocka_unit_test(test_noise),  cmocka_unit_test(test_classes)};
     while (kvc_policy_list[engine.policy_count])
         engine.policy_count++;
     engine.policies = malloc((engine.policy_count + 1) * sizeof *engine.policies);
