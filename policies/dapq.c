@@ -172,7 +172,9 @@ const struct kvc_policy_class kvc_policy_dapq = {
         "depends strongly on where it stands, so a few pseudo tokens, copies of some of the prompt's, are run at the "
         "positions the answer will take. The prompt entries they attend to stay; the pseudo entries go at once, and "
         "the answer begins as if they had never been.",
-    .formula = "score_j = sum over pseudo queries i and the group's heads of a_ij, pooled; kept = top B of the prompt",
+    .formula = "score_j = sum over pseudo queries i and the group's heads of a_ij, pooled; kept = top B of the prompt; "
+               "content=random: pseudo token i is token floor(n x / 2^32) of the turn's n, x the first word of "
+               "Philox4x32-10 with counter (i, 0, 0, 0) and key `seed`",
     .memory = "B entries after the prompt, one more per generated token; m more for one layer during prefill",
     .traffic = "B + generated entries per generated token",
     .differences = "one selection per KV head from its group's sum; pseudo rows of one layer are dropped before the "

@@ -97,6 +97,20 @@ float obvious_dot(const float *a, const float *b, uint32_t n) {
     return lane[0];
 }
 
+uint32_t obvious_philox(const uint32_t counter[4], uint64_t seed) {
+    uint32_t c[4] = {counter[0], counter[1], counter[2], counter[3]}, key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    for (int round = 0; round < 10; round++) {
+        const uint64_t first = 0xD2511F53ull * c[0], second = 0xCD9E8D57ull * c[2];
+        const uint32_t next[4] = {(uint32_t)(second >> 32) ^ c[1] ^ key[0], (uint32_t)second,
+                                  (uint32_t)(first >> 32) ^ c[3] ^ key[1], (uint32_t)first};
+        for (int i = 0; i < 4; i++)
+            c[i] = next[i];
+        key[0] += 0x9E3779B9u;
+        key[1] += 0xBB67AE85u;
+    }
+    return c[0];
+}
+
 /* All of them are read. */
 static void attend_to(const struct entry *entries, uint32_t n, const float *q, uint32_t d, float *s, float *a,
                       float *out) {

@@ -63,8 +63,10 @@ struct plan { /* one method, as its options say */
 /* x [d] as a cache of the type gives it back; the 32-lane dot product. */
 void obvious_store(enum kvc_type type, const float *from, float *to, uint32_t d);
 float obvious_dot(const float *a, const float *b, uint32_t n);
-/* Weights a[j] and logits s[j] of one query over the first n entries, 0 and minus infinity of those it did not read, and
- * its output when out is not NULL. */
+/* Philox4x32-10 as its paper has it; the first word. */
+uint32_t obvious_philox(const uint32_t counter[4], uint64_t seed);
+/* Weights a[j] and logits s[j] of one query over the first n entries, 0 and minus infinity of those it did not read,
+ * and its output when out is not NULL. */
 void attend(const struct entry *entries, uint32_t n, const float *q, uint32_t d, float *s, float *a, float *out);
 /* Row `row` of the tensors as the head's newest entry, as a cache of the type stores it. */
 void append(struct head *head, const struct tensors *t, enum kvc_type type, uint32_t l, uint32_t h, uint32_t row);

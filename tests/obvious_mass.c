@@ -41,24 +41,9 @@ static void keep_top(struct head *head, const float *scores, uint32_t many, uint
 
 /* ---- h2o, keyformer ---- */
 
-/* Philox4x32-10 as its paper has it; the first word. */
-static uint32_t philox(const uint32_t counter[4], uint64_t seed) {
-    uint32_t c[4] = {counter[0], counter[1], counter[2], counter[3]}, key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
-    for (int round = 0; round < 10; round++) {
-        const uint64_t first = 0xD2511F53ull * c[0], second = 0xCD9E8D57ull * c[2];
-        const uint32_t next[4] = {(uint32_t)(second >> 32) ^ c[1] ^ key[0], (uint32_t)second,
-                                  (uint32_t)(first >> 32) ^ c[3] ^ key[1], (uint32_t)first};
-        for (int i = 0; i < 4; i++)
-            c[i] = next[i];
-        key[0] += 0x9E3779B9u;
-        key[1] += 0xBB67AE85u;
-    }
-    return c[0];
-}
-
 static float noise_of(const struct mass_plan *plan, uint32_t layer, uint32_t head, int32_t position) {
     const uint32_t counter[4] = {layer, head, (uint32_t)position, 0};
-    const double u = (philox(counter, plan->seed) >> 8) / 16777216.0 + 1.0 / 33554432.0;
+    const double u = (obvious_philox(counter, plan->seed) >> 8) / 16777216.0 + 1.0 / 33554432.0;
     return (float)-log(-log(u));
 }
 

@@ -241,13 +241,17 @@ bool obvious_select(const struct moment *m, uint32_t h, bool *read, float *alpha
     return plan->method == SPARQ && !plan->no_mean;
 }
 
-/* Stage 1 of rocketkv: snapkv in the prompt, of a list that nothing has left since (a view). */
-static void rocket_prompt(const struct moment *m, const struct select_plan *plan) {
+uint32_t rocket_keeps(const struct moment *m, const struct select_plan *plan) {
     const uint32_t held = m->heads[0].held, t = budget_of(plan, held),
                    w = plan->window < m->turn ? plan->window : m->turn;
     const double c = held > t ? (double)held / t : 1, kept_of = held / pow(c, rocket_split(plan, c));
-    uint32_t kept = (uint32_t)floor(kept_of + 1e-9);
-    kept = kept < w + 1 ? w + 1 : kept;
+    const uint32_t kept = (uint32_t)floor(kept_of + 1e-9);
+    return kept < w + 1 ? w + 1 : kept;
+}
+
+/* Stage 1 of rocketkv: snapkv in the prompt, of a list that nothing has left since (a view). */
+static void rocket_prompt(const struct moment *m, const struct select_plan *plan) {
+    const uint32_t w = plan->window < m->turn ? plan->window : m->turn, kept = rocket_keeps(m, plan);
     for (uint32_t h = 0; h < m->t->lists; h++) {
         struct head *head = &m->heads[h];
         bool *candidate = calloc(head->count, sizeof *candidate), *stays = calloc(head->count, sizeof *stays);

@@ -62,5 +62,5 @@ tests_test_methods_reads_SOURCES = tests/test_methods_reads.c tests/obvious_sele
 tests_test_methods_reads_LDADD = $(KVC_TEST_LIBS)
 
 check_PROGRAMS += tests/test_dapq
-tests_test_dapq_SOURCES = tests/test_dapq.c
+tests_test_dapq_SOURCES = tests/test_dapq.c tests/obvious.c tests/obvious.h
 tests_test_dapq_LDADD = $(KVC_TEST_LIBS)

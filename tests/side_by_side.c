@@ -120,11 +120,10 @@ static void prompt_both(struct both *both, uint32_t from, uint32_t rows) {
     }
 }
 
-/* What was read of a list, and its outputs, beside obvious code's choice. */
-static void compare_choice(struct both *both, uint32_t l, uint32_t h, uint32_t row, uint32_t step) {
-    const struct tensors *t = both->t;
-    const struct moment moment = {t, both->heads + (size_t)l * t->lists, l, row + 1, 0, step};
-    struct head *head = &moment.heads[h];
+void side_compare_choice(const struct kvc_session *session, const struct moment *m, uint32_t h, select_fn *select,
+                         const void *plan, const float *all_out, const char *what) {
+    const struct tensors *t = m->t;
+    struct head *head = &m->heads[h];
     const uint32_t group = t->heads / t->lists, n = head->count;
     struct head chosen = {.entries = calloc(n, sizeof(struct entry))};
     bool *read = calloc(n, sizeof *read);
@@ -132,21 +131,20 @@ static void compare_choice(struct both *both, uint32_t l, uint32_t h, uint32_t r
     float alpha[64], *s = malloc(n * sizeof *s), *a = malloc(n * sizeof *a), *out = malloc(t->d * sizeof *out);
     size_t count = 0;
     assert_true(chosen.entries && read && positions && s && a && out && group <= 64);
-    const bool mixed = both->side->select(&moment, h, read, alpha, both->side->plan);
+    const bool mixed = select(m, h, read, alpha, plan);
     for (uint32_t j = 0; j < n; j++)
         if (read[j])
             chosen.entries[chosen.count++] = head->entries[j];
-    assert_int_equal(kvc_session_reads(kvc_replay_session(both->replay), l, h, positions, t->rows, &count, NULL),
-                     KVC_OK);
+    assert_int_equal(kvc_session_reads(session, m->layer, h, positions, t->rows, &count, NULL), KVC_OK);
     bool same = count == chosen.count;
     for (uint32_t j = 0; same && j < count; j++)
         same = positions[j] == chosen.entries[j].position;
     if (!same)
-        fail_msg("%s: layer %u head %u step %u reads other entries (%zu, expected %u)", both->what, l, h, step, count,
-                 chosen.count);
+        fail_msg("%s: layer %u head %u step %u reads other entries (%zu, expected %u)", what, m->layer, h, m->step,
+                 count, chosen.count);
     for (uint32_t g = 0; g < group; g++) {
         const size_t at = (size_t)(h * group + g) * t->d;
-        attend(chosen.entries, chosen.count, q_row(t, l, row) + at, t->d, s, a, out);
+        attend(chosen.entries, chosen.count, q_row(t, m->layer, m->now - 1) + at, t->d, s, a, out);
         for (uint32_t c = 0; c < t->d && mixed; c++) {
             float sum = 0, many = 0;
             for (uint32_t j = 0; j < n; j++) {
@@ -155,10 +153,10 @@ static void compare_choice(struct both *both, uint32_t l, uint32_t h, uint32_t r
             }
             out[c] = fmaf(alpha[g], out[c], (1 - alpha[g]) * (sum / many));
         }
-        if (memcmp(out, both->out + at, t->d * sizeof *out))
-            fail_msg("%s: layer %u head %u step %u: other output", both->what, l, h * group + g, step);
+        if (memcmp(out, all_out + at, t->d * sizeof *out))
+            fail_msg("%s: layer %u head %u step %u: other output", what, m->layer, h * group + g, m->step);
     }
-    for (uint32_t j = 0; j < n; j++) /* for what the decode stage sees */
+    for (uint32_t j = 0; j < n; j++)
         head->entries[j].unread = !read[j];
     free(chosen.entries);
     free(read);
@@ -180,8 +178,10 @@ static void step_both(struct both *both, uint32_t row, uint32_t step) {
             if (!both->side->select)
                 compare_output(t, head, l, h, row, head->count, both->out, both->what);
         }
+        const struct moment moment = {t, both->heads + (size_t)l * t->lists, l, row + 1, 0, step};
         for (uint32_t h = 0; h < t->lists && both->side->select; h++)
-            compare_choice(both, l, h, row, step);
+            side_compare_choice(kvc_replay_session(both->replay), &moment, h, both->side->select, both->side->plan,
+                                both->out, both->what);
         call(both, both->side->step, l, row + 1, 0, step);
         for (uint32_t h = 0; h < t->lists; h++)
             for (uint32_t j = 0; j < both->heads[l * t->lists + h].count; j++)

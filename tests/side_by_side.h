@@ -13,7 +13,7 @@ struct side {
     const void *plan;         /* for these */
     enum kvc_type type;
     uint32_t chunk;
-    bool per_head; /* a list of entries for each query head: t->lists is set so */
+    bool per_head;     /* a list of entries for each query head: t->lists is set so */
     select_fn *select; /* NULL: all is read */
 };
 
@@ -27,6 +27,11 @@ void side_run(const struct tensors *t, uint32_t prompt, const struct side *side)
 void side_run_all(const struct side *side, uint32_t layers);
 /* Every kind of tensor, some shapes, cache types and chunks, over these turns; t->going is there to be written. */
 void side_run_kinds(const struct side *side, uint32_t layers, const struct turn *turns, size_t turn_count);
+
+/* What the step read of list h, and its outputs out [H, d], beside obvious code's choice; what it did not read is then
+ * marked so, for what the decode stage sees. */
+void side_compare_choice(const struct kvc_session *session, const struct moment *m, uint32_t h, select_fn *select,
+                         const void *plan, const float *out, const char *what);
 
 /* A replay of that geometry opens, or is refused with a message that holds both texts (NULL: any). */
 void side_accepted(const char *spec, const struct kvc_geometry *geometry);

@@ -1,8 +1,10 @@
 /* test_dapq.c - dapq and take in a whole network: the pseudo rows behind a prompt change no bit of it and leave nothing
  * behind; they and probes are the tokens, and stand at the positions, that docs/methods.md says. */
 #include "kvcull.h"
+#include "tests/obvious.h"
 #include "tests/whole_model.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -192,6 +194,23 @@ static void test_content(void **state) {
     remove(path);
 }
 
+/* content=random: token i is the prompt's token floor(N x / 2^32), x drawn for i. */
+static void test_random(void **state) {
+    static const uint64_t seeds[] = {0, 3, 0x000123456789abcdull, 1ull << 53};
+    enum { N = 120, M = 32 };
+    int32_t drawn[M];
+    char options[80];
+    (void)state;
+    for (size_t s = 0; s < sizeof seeds / sizeof *seeds; s++) {
+        for (uint32_t i = 0; i < M; i++) {
+            const uint32_t counter[4] = {i, 0, 0, 0};
+            drawn[i] = tokens[(uint32_t)floor(N * (obvious_philox(counter, seeds[s]) / 4294967296.0))];
+        }
+        snprintf(options, sizeof options, "content=random,seed=%llu", (unsigned long long)seeds[s]);
+        same_as_written(options, drawn, s % 2 ? 7 : M);
+    }
+}
+
 /* With alpha=1 a probe of one token goes on looking with its first chunk's query. In layer 0 that is the query of the
  * prompt's last token, behind the chunk or at its own place; snapkv with a window of one ranks by it (of a single head:
  * a query that does not see itself gives other weights, but in the same order). */
@@ -252,6 +271,7 @@ static int tear_down(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_leaves_nothing), cmocka_unit_test(test_content),
-                                       cmocka_unit_test(test_offset), cmocka_unit_test(test_probe_position)};
+                                       cmocka_unit_test(test_random), cmocka_unit_test(test_offset),
+                                       cmocka_unit_test(test_probe_position)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -141,6 +141,30 @@ static void add_decode(char *spec, size_t room, const struct plan *decode) {
                  decode->logits ? "logits" : "weights");
 }
 
+static void add_select(char *spec, size_t room, const struct select_plan *plan) {
+    const size_t used = strlen(spec);
+    spec += used;
+    room -= used;
+    switch (plan->method) {
+    case TOPK:
+        snprintf(spec, room, "+topk:budget=%u", plan->budget);
+        break;
+    case QUEST:
+        snprintf(spec, room, "+quest:budget=%u,page=%u", plan->budget, plan->page);
+        break;
+    case SPARQ:
+        snprintf(spec, room, "+sparq:dims=%u,topk=%u", plan->dims, plan->topk);
+        break;
+    case HSA:
+        snprintf(spec, room, "+hsa:page=%u,dims=%u,topk=%u", plan->page, plan->dims, plan->topk);
+        break;
+    case ROCKET:
+    case ROCKET_MT:
+        snprintf(spec, room, "+rocketkv%s:budget=%u,window=%u,kernel=%u", plan->method == ROCKET ? "" : "-mt",
+                 plan->budget, plan->window, plan->kernel);
+    }
+}
+
 /* Before anything is evicted from layer l: rows that were read up to position now - 1, `rows` of them just now. */
 static void observe(const struct tensors *t, struct lists *lists, uint32_t l, uint32_t now, uint32_t rows,
                     const struct plan *decode) {
@@ -153,30 +177,6 @@ struct steps {
     const struct plan *decode;
     const struct select_plan *select;
 };
-
-static void compare_reads(const struct kvc_session *session, const struct moment *m, const struct select_plan *plan,
-                          const char *spec) {
-    int32_t *positions = malloc((m->t->rows + 64) * sizeof *positions);
-    struct kvc_error error;
-    float alpha[64];
-    assert_non_null(positions);
-    for (uint32_t h = 0; h < m->t->lists; h++) {
-        struct head *head = &m->heads[h];
-        bool *read = calloc(head->count, sizeof *read);
-        size_t count = 0, at = 0;
-        assert_non_null(read);
-        obvious_select(m, h, read, alpha, plan);
-        SPEC_FINE(kvc_session_reads(session, m->layer, h, positions, m->t->rows + 64, &count, &error));
-        for (uint32_t j = 0; j < head->count; j++) {
-            head->entries[j].unread = !read[j]; /* for what the decode stage sees */
-            if (read[j] && (at == count || positions[at++] != head->entries[j].position))
-                fail_msg("%s: layer %u list %u does not read %d", spec, m->layer, h, (int)head->entries[j].position);
-        }
-        assert_int_equal(at, count);
-        free(read);
-    }
-    free(positions);
-}
 
 /* Entries of the fullest list of a layer. */
 static uint32_t fullest(const struct tensors *t, const struct lists *lists, uint32_t l) {
@@ -210,8 +210,8 @@ static void run_steps(struct kvc_replay *replay, const struct tensors *t, struct
             SPEC_FINE(kvc_replay_step(replay, l, q_row(t, l, row), t->k + kv, t->v + kv, out, &error));
             for (uint32_t h = 0; h < t->lists; h++)
                 add(lists, t, type, l, h, row);
-            if (steps->select)
-                compare_reads(kvc_replay_session(replay), &moment, steps->select, spec);
+            for (uint32_t h = 0; h < t->lists && steps->select; h++)
+                side_compare_choice(kvc_replay_session(replay), &moment, h, obvious_select, steps->select, out, spec);
             obvious_step(&moment, steps->decode);
             for (uint32_t h = 0; h < t->lists; h++)
                 for (uint32_t j = 0; j < moment.heads[h].count; j++)
@@ -291,7 +291,7 @@ static void run_dapq(const struct tensors *t, const struct tensors *extra, const
              plan->average ? "avg" : "max");
     add_decode(spec, sizeof spec, steps->decode);
     if (steps->select)
-        snprintf(spec + strlen(spec), sizeof spec - strlen(spec), "+hsa:page=2,dims=4,topk=%u", steps->select->topk);
+        add_select(spec, sizeof spec, steps->select);
     struct kvc_replay *replay = open_replay(t, spec, type, chunk);
     assert_non_null(out);
     for (size_t k = 0; k < turn_count; k++) {
@@ -299,7 +299,7 @@ static void run_dapq(const struct tensors *t, const struct tensors *extra, const
         now += rows;
         for (uint32_t l = 0; l < t->layers; l++)
             SPEC_FINE(kvc_replay_pseudo(replay, l, q_row(extra, l, 0), extra->k + kv_at(extra, l, 0, 0), plan->pseudo,
-                                   &error));
+                                        &error));
         for (uint32_t l = 0; l < t->layers; l++) {
             const size_t at = kv_at(t, l, from, 0);
             SPEC_FINE(kvc_replay_prompt(replay, l, q_row(t, l, from), t->k + at, t->v + at, rows, out, &error));
@@ -435,6 +435,63 @@ static void take_layer(struct chunks *c, uint32_t l, uint32_t p, bool last) {
     free(score);
 }
 
+/* rocketkv's queries: the last of the turn. Their weights are those of the attention that their chunk had. */
+static uint32_t window_of(const struct chunks *c) {
+    const struct select_plan *select = c->steps->select;
+    const uint32_t w = select && (select->method == ROCKET || select->method == ROCKET_MT) ? select->window : 0;
+    return w < c->rows ? w : c->rows;
+}
+
+static void note_window(struct chunks *c, uint32_t l, uint32_t from, uint32_t rows) {
+    const struct tensors *t = c->t;
+    float *row = malloc((t->rows + 64) * sizeof *row);
+    assert_non_null(row);
+    for (uint32_t position = from; position < from + rows; position++) {
+        if (position + window_of(c) < c->from + c->rows)
+            continue;
+        for (uint32_t h = 0; h < t->lists; h++) {
+            struct head *head = &c->lists.heads[l * t->lists + h];
+            const uint32_t n = entries_up_to(head, position);
+            group_row(t, head, l, h, position, n, false, row);
+            for (uint32_t j = 0; j < n; j++)
+                head->entries[j].weight[position] = row[j];
+        }
+    }
+    free(row);
+}
+
+/* rocketkv's first stage, behind take's chunks. */
+static void filter_layer(struct chunks *c, uint32_t l) {
+    const struct tensors *t = c->t;
+    const struct select_plan *select = c->steps->select;
+    const uint32_t w = window_of(c), end = c->from + c->rows;
+    const struct moment moment = {t, c->lists.heads + (size_t)l * t->lists, l, end, c->rows, 0};
+    const uint32_t many = rocket_keeps(&moment, select);
+    for (uint32_t h = 0; h < t->lists; h++) {
+        struct head *head = &moment.heads[h];
+        const uint32_t n = head->count;
+        float *score = calloc(n, sizeof *score);
+        bool *kept = calloc(n, sizeof *kept), *candidate = calloc(n, sizeof *candidate);
+        assert_true(score && kept && candidate);
+        for (uint32_t position = end - w; position < end; position++)
+            for (uint32_t j = 0; j < n; j++)
+                score[j] += head->entries[j].weight[position];
+        pool(score, n > w ? n - w : 0, select->kernel, false);
+        for (uint32_t j = 0; j < n; j++) {
+            kept[j] = j + w >= n;
+            candidate[j] = !kept[j];
+        }
+        mark_top(score, candidate, n, many - w, kept);
+        for (uint32_t j = 0; j < n && select->method == ROCKET_MT; j++)
+            head->entries[j].hidden = !kept[j];
+        if (select->method == ROCKET)
+            remove_unkept(head, kept);
+        free(score);
+        free(kept);
+        free(candidate);
+    }
+}
+
 static void take_chunk(struct chunks *c, uint32_t chunk) {
     const struct tensors *t = c->t;
     const struct take *plan = c->plan;
@@ -449,6 +506,7 @@ static void take_chunk(struct chunks *c, uint32_t chunk) {
                 add(&c->lists, t, c->type, l, h, c->from + from + i);
         }
         observe(t, &c->lists, l, c->from + from + rows, rows, c->steps->decode);
+        note_window(c, l, c->from + from, rows);
         for (uint32_t i = 0; i < p; i++) {
             const float *Q = last ? q_row(t, l, end - p + i) : q_row(c->probes, l, chunk * p + i);
             float *A = c->A + ((size_t)l * p + i) * t->heads * t->d;
@@ -460,7 +518,10 @@ static void take_chunk(struct chunks *c, uint32_t chunk) {
     }
     for (uint32_t l = 0; l < t->layers && last; l++) { /* the prompt stage: when every layer has what the chunks left */
         const struct moment moment = {t, c->lists.heads + (size_t)l * t->lists, l, end, c->rows, 0};
-        obvious_evict(&moment, c->steps->decode);
+        if (window_of(c))
+            filter_layer(c, l);
+        else
+            obvious_evict(&moment, c->steps->decode);
     }
 }
 
@@ -491,7 +552,7 @@ static void run_take(const struct tensors *t, const struct tensors *probes, cons
     if (steps->decode->decode == MORPHKV && steps->decode->prompt == FULL) /* which would evict after the prompt, too */
         strcat(c.spec, ",stages=decode");
     if (steps->select)
-        snprintf(c.spec + strlen(c.spec), sizeof c.spec - strlen(c.spec), "+topk:budget=%u", steps->select->budget);
+        add_select(c.spec, sizeof c.spec, steps->select);
     const char *spec = c.spec;
     c.replay = open_replay(t, spec, type, chunk);
     kvc_replay_on_chunk(c.replay, after_chunk, &c);
@@ -506,7 +567,7 @@ static void run_take(const struct tensors *t, const struct tensors *probes, cons
         for (uint32_t l = 0; l < t->layers; l++) {
             const size_t kv = kv_at(t, l, c.from, 0);
             SPEC_FINE(kvc_replay_prompt(c.replay, l, q_row(t, l, c.from), t->k + kv, t->v + kv, rows,
-                                   out + (size_t)l * t->rows * t->heads * t->d, &error));
+                                        out + (size_t)l * t->rows * t->heads * t->d, &error));
         }
         assert_int_equal(c.called, count);
         note_after(t, &c.lists);
@@ -555,14 +616,22 @@ static void test_take_turns(void **state) {
                                         {0, 9, 30, 3, 10, 12, 5, 0.5f, false, 0},
                                         {0, 0, 0, 2, 16, 6, 3, 0.2f, false, 20},
                                         {0, 0, 0, 1, 64, 6, 3, 0.2f, true, 1}};
-    static const struct select_plan topk = {TOPK, .budget = 7};
+    static const struct select_plan selects[] = {{TOPK, .budget = 7},
+                                                 {QUEST, .budget = 6, .page = 2},
+                                                 {SPARQ, .dims = 3, .topk = 6},
+                                                 {HSA, .page = 2, .dims = 4, .topk = 7},
+                                                 {ROCKET, .budget = 2, .split = -1, .window = 4, .kernel = 3},
+                                                 {ROCKET_MT, .budget = 3, .split = -1, .window = 3, .kernel = 5}};
+    enum { SELECTS = sizeof selects / sizeof *selects };
     (void)state;
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i += kvc_test_thinned() ? 4 : 1)
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes * (SELECTS + 1); i += kvc_test_thinned() ? 9 : 1)
         for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
+            const uint32_t *shape = shapes[i / (SELECTS + 1)];
             const enum kind kind = (enum kind)((i + k) % KINDS);
-            struct tensors t = make_tensors(kind, 27 + i, 3, shapes[i][0], shapes[i][1], 8, 119);
+            struct tensors t = make_tensors(kind, 27 + i, 3, shape[0], shape[1], 8, 119);
             struct tensors probes = make_tensors(kind, 8 + i, 3, t.heads, t.kv_heads, t.d, 60);
-            const struct steps steps = {&decodes[i % 2 ? 0 : 1 + k], i % 2 ? &topk : NULL};
+            const struct steps steps = {&decodes[(i + k) % (DECODES - 1)],
+                                        i % (SELECTS + 1) ? &selects[i % (SELECTS + 1) - 1] : NULL};
             t.lists = plans[k].per_head ? t.heads : t.kv_heads;
             run_take(&t, &probes, &plans[k], turns, 4, &steps, types[(i + k) % 3], k % 2 ? 5 : 512);
             free_tensors(&t);
@@ -596,7 +665,7 @@ static void test_take_bound(void **state) {
         for (uint32_t l = 0; l < t.layers; l++) {
             const size_t kv = kv_at(&t, l, 0, 0);
             SPEC_FINE(kvc_replay_prompt(replay, l, q_row(&t, l, 0), t.k + kv, t.v + kv, t.rows,
-                                   out + (size_t)l * t.rows * t.heads * t.d, &error));
+                                        out + (size_t)l * t.rows * t.heads * t.d, &error));
         }
         kvc_engine_memory(engine, &memory);
         assert_int_equal(memory.peak[KVC_MEMORY_CACHE], t.layers * t.lists * 3 * 256 * 2 * t.d * sizeof(float));

@@ -56,6 +56,7 @@ static const char *const specs[] = {
     "rocketkv-mt:budget=24,window=8",
     "topk:budget=24",
     "adakv:budget=24,window=8+morphkv:budget=20,window=6",
+    "rocketkv-mt:budget=24,window=8+morphkv:budget=20,window=6",
     "take:budget=12,chunk=16,probe=4,warmup_layers=1+quest:budget=8,page=4",
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };
