@@ -24,8 +24,8 @@ static double of_ceiling(const struct kvc_ceilings *c, const struct kvc_measured
 }
 
 /* By more than two empty calls for each call cost, and more than measurements scatter. */
-static bool is_slower(const struct kvc_ceilings *c, const struct kvc_measured *row) {
-    return row->beside > 0 && row->seconds - 2 * row->calls * c->launch > 1.1 * row->beside;
+static bool is_slower(const struct kvc_measured *row) {
+    return row->beside > 0 && row->seconds - 2 * row->calls * row->launch > 1.1 * row->beside;
 }
 
 static void rate(struct ops_report *report, double count, double seconds) {
@@ -42,7 +42,7 @@ static int add_row(void *user, const struct kvc_ceilings *ceilings, const struct
     char text[32];
 
     report->ceilings = *ceilings;
-    if (is_slower(ceilings, row) && report->slower++ == 0)
+    if (is_slower(row) && report->slower++ == 0)
         snprintf(report->first, sizeof report->first, "%s (%s)", row->name, row->shape);
     if (!report->a->common.quiet)
         fprintf(stderr, "%s, %s\n", row->name, row->shape);
@@ -56,8 +56,10 @@ static int add_row(void *user, const struct kvc_ceilings *ceilings, const struct
         cli_json_set(one, "flops", json_integer((json_int_t)row->flops));
         cli_json_set(one, "bound", json_string(bound));
         cli_json_set(one, "of_ceiling", json_real(ratio));
-        if (report->a->beside)
+        if (report->a->beside) {
             cli_json_set(one, "beside_seconds", json_real(row->beside));
+            cli_json_set(one, "call_seconds", json_real(row->launch));
+        }
         if (json_array_append_new(report->rows, one) != 0)
             report->failed = true;
         return 0;
@@ -69,7 +71,7 @@ static int add_row(void *user, const struct kvc_ceilings *ceilings, const struct
     cli_cell(report->table, "%s", bound);
     cli_cell(report->table, "%.2f", ratio);
     if (report->a->beside)
-        cli_cell(report->table, "%.2f%s", row->beside / row->seconds, is_slower(ceilings, row) ? " !" : "");
+        cli_cell(report->table, "%.2f%s", row->beside / row->seconds, is_slower(row) ? " !" : "");
     cli_cell(report->table, "%s", row->shape);
     return 0;
 }

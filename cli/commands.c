@@ -39,8 +39,9 @@ const struct cli_command cli_commands[] = {
      "the time of a step by quarters of the generation.\n\n"
      "With --ops no model is measured but every operation of a backend, at shapes of a model of one billion "
      "parameters: what a call must read, write and compute, and how near it comes to what the same run finds the "
-     "device can do. With --beside the same calls are made on a second backend; the exit status is 1 when any is "
-     "slower than there, by more than the cost of queueing it.",
+     "device can do. With --beside the same calls are made on a second backend, in turns, five times where the first "
+     "is not clearly faster (the median counts); the exit status is 1 when any is slower than there, by more than the "
+     "cost of queueing it.",
      "kvcull bench -m model.gguf --kv full --kv snapkv:budget=512 --prompt 4096 --batch 1,8\n"
      "kvcull bench --shape 100m --kv streaming:budget=1024 --kv morphkv:budget=1024 --prompt 2048\n"
      "kvcull bench --ops --backend opencl --beside ref\n",

@@ -684,7 +684,9 @@ struct kvc_measured {
     const char *name, *shape;
     uint64_t bytes, flops;  /* of one call: what it has to read and write, and its arithmetic; 0: none */
     unsigned calls;         /* queued for it: 1, or with copies that put back what it starts from */
-    double seconds, beside; /* of one call, the best of several; beside: on the other backend, 0 where there is none */
+    double seconds, beside; /* of one call, the best of several; beside: on the other backend, 0 where there is none. If
+                               the first is not twice as fast, of five rounds in turns the one of the median ratio */
+    double launch;          /* of a call that has nothing to do, in the same round; 0 where nothing is beside */
 };
 typedef int kvc_measure_fn(void *user, const struct kvc_ceilings *ceilings, const struct kvc_measured *row);
 enum { KVC_MEASURE_LEAST = 256, KVC_MEASURE_MOST = 1 << 22 };

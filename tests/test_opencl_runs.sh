@@ -92,6 +92,7 @@ has 'tokens need .* in all; a context of' "$work/err"
     >"$work/out" 2>"$work/err"
 that 'kernels that do not compile are 4' [ $? = 4 ]
 has '^kvcull run: opencl: the kernels do not compile for .*opencl-build.log$' "$work/err"
+that 'in one line' [ "$(wc -l <"$work/err")" = 1 ]
 that 'the log is kept' [ -s "$(sed -n 's/.* \([^ ]*opencl-build.log\).*/\1/p' "$work/err")" ]
 # Beside others it is left out, and that is said.
 KVCULL_OPENCL_SHAPE=broken
@@ -99,6 +100,7 @@ export KVCULL_OPENCL_SHAPE
 kv verify --backend opencl --only operations --effort 0 -q >"$work/out" 2>"$work/err"
 that 'asked for by name it is 4' [ $? = 4 ]
 has '^kvcull verify: opencl: the kernels do not compile' "$work/err"
+that 'in one line, too' [ "$(wc -l <"$work/err")" = 1 ]
 ok verify --only operations --effort 0
 has '^opencl: not compared: the kernels do not compile'
 has '^Equal to the reference'

@@ -113,7 +113,7 @@ KVC_DEVICE kvc_u32 kvc_ranks_below(KVC_GLOBAL const kvc_u32 *ranks, kvc_u32 coun
 
 /* A group a head. spare: as many words as there are slots. */
 KVC_GROUP_KERNEL(evict)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL kvc_u32 *spare, KVC_GLOBAL kvc_u32 *notes) {
-    kvc_u32 h = KVC_GROUP_ID(0), kept = read_count[h], low;
+    kvc_u32 h = KVC_GROUP_ID(0), kept = read_count[h], low = 0;
     KVC_GLOBAL const kvc_u32 *ranks = read_rank + (kvc_u64)h * read_stride;
     KVC_OPEN_HEAD(head, l, h);
     KVC_GLOBAL kvc_u32 *was = spare + head.base;
@@ -123,14 +123,24 @@ KVC_GROUP_KERNEL(evict)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL kvc_u32 *spare, KVC_
         kvc_note_failure(notes, KVC_FAILED_EVICT, h, 0);
         return;
     }
+#if KVC_WORKERS == 1
+    kvc_u32 from = 0, gone = 0;
+    for (low = 0; low <= kept; low++) { /* those between two kept ranks wait in spare memory */
+        for (kvc_u32 end = low < kept ? ranks[low] : head.count; from < end;)
+            was[gone++] = head.order[from++];
+        if (low < kept)
+            head.order[low] = head.order[from++];
+    }
+    kvc_copy_floats((KVC_GLOBAL float *)head.order + kept, (KVC_GLOBAL const float *)was, gone);
+#else
     for (kvc_u32 r = KVC_LOCAL_ID(); r < head.count; r += KVC_GROUP)
         was[r] = head.order[r];
     KVC_BARRIER();
-    low = 0;
     for (kvc_u32 r = KVC_LOCAL_ID(); r < head.count; r += KVC_GROUP) { /* low: kept ranks below r */
         low = kvc_ranks_below(ranks, kept, r, low);
         head.order[low < kept && ranks[low] == r ? low : kept + (r - low)] = was[r];
     }
+#endif
     if (KVC_LOCAL_ID() == 0)
         l_count[h] = kept;
 }

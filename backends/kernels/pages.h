@@ -64,15 +64,18 @@ KVC_DEVICE void kvc_page_bits(KVC_GLOBAL kvc_u16 *side, KVC_GLOBAL const kvc_u16
         *side = *key;
 }
 
-/* Grid: pages that may change times channels, heads; on CPUs pages. low may be NULL. */
+/* Grid: pages that may change, `changed` of each of `across` heads, times channels; heads / across. On CPUs a work-item
+ * has a page's channels. low may be NULL. */
 KVC_KERNEL(pages_update)(KVC_LISTS(l), KVC_ARENA, KVC_READS, kvc_u32 page_size, kvc_u32 page_stride, kvc_u32 page_type,
-                         KVC_GLOBAL kvc_u8 *low, KVC_GLOBAL kvc_u8 *high, kvc_u32 rows) {
+                         KVC_GLOBAL kvc_u8 *low, KVC_GLOBAL kvc_u8 *high, kvc_u32 rows, kvc_u32 changed,
+                         kvc_u32 across) {
     kvc_u32 run = KVC_WORKERS == 1 ? head_size : 1;
     kvc_u32 c0 = KVC_WORKERS == 1 ? 0 : (kvc_u32)(KVC_GLOBAL_ID() % head_size);
-    kvc_u64 nth = KVC_WORKERS == 1 ? KVC_GLOBAL_ID() : KVC_GLOBAL_ID() / head_size, at, end;
-    if (nth > (kvc_u64)rows / page_size + 1) /* most of a group, where one entry is new */
+    kvc_u64 id = KVC_WORKERS == 1 ? KVC_GLOBAL_ID() : KVC_GLOBAL_ID() / head_size, nth, at, end;
+    if (id >= (kvc_u64)changed * across) /* most of a group, where one entry is new */
         return;
-    kvc_u32 h = KVC_GROUP_ID(1), places = read_count ? read_count[h] : l_count[h];
+    nth = id % changed;
+    kvc_u32 h = KVC_GROUP_ID(1) * across + (kvc_u32)(id / changed), places = read_count ? read_count[h] : l_count[h];
     kvc_u32 first = rows < places ? places - rows : 0, page = first / page_size + (kvc_u32)nth;
     end = ((kvc_u64)page + 1) * page_size;
     end = end < places ? end : places;
@@ -106,11 +109,12 @@ KVC_KERNEL(pages_update)(KVC_LISTS(l), KVC_ARENA, KVC_READS, kvc_u32 page_size, 
     }
 }
 
-/* Grid: runs of channels, heads. */
-KVC_KERNEL(value_sums)(KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(float, sums), kvc_u32 rows) {
-    kvc_u32 c = (kvc_u32)KVC_GLOBAL_ID() * KVC_RUN, h = KVC_GROUP_ID(1), places, place;
+/* Grid: runs of channels of `across` heads, heads / across. */
+KVC_KERNEL(value_sums)(KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(float, sums), kvc_u32 rows, kvc_u32 across) {
+    kvc_u32 runs = (head_size + KVC_RUN - 1) / KVC_RUN, id = (kvc_u32)KVC_GLOBAL_ID(), places, place;
+    kvc_u32 c = id % runs * KVC_RUN, h = KVC_GROUP_ID(1) * across + id / runs;
     KVC_GLOBAL float *sum = sums_buffer + sums_offset + (kvc_u64)h * head_size + c;
-    if (c >= head_size)
+    if (id >= runs * across)
         return;
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);

@@ -121,23 +121,31 @@ KVC_KERNEL(blend)(KVC_SPAN(float, y), KVC_SPAN(const float, x), float share, flo
         y_buffer[y_offset + i] = kvc_fma(share, y_buffer[y_offset + i], rest * x_buffer[x_offset + i]);
 }
 
-/* A work-item a value of out [rows, heads, copies, d]; on CPUs a head's. */
+/* A work-item a value of out [rows, heads, copies, d]; on CPUs all copies of a head. */
 KVC_KERNEL(repeat_heads)(KVC_SPAN(float, out), KVC_SPAN(const float, x), kvc_u64 n, kvc_u32 copies, kvc_u32 d) {
-    kvc_u32 run = KVC_WORKERS == 1 ? d : 1;
-    kvc_u64 i = KVC_GLOBAL_ID() * run;
+    KVC_OPEN(float, out);
+    KVC_OPEN(const float, x);
+#if KVC_WORKERS == 1
+    kvc_u64 head = KVC_GLOBAL_ID();
+    for (kvc_u32 i = 0; i < copies && (head + 1) * copies * d <= n; i++)
+        kvc_copy_floats(out + (head * copies + i) * d, x + head * d, d);
+#else
+    kvc_u64 i = KVC_GLOBAL_ID();
     if (i < n)
-        kvc_copy_floats(out_buffer + out_offset + i, x_buffer + x_offset + i / d / copies * d + i % d, run);
+        out[i] = x[i / d / copies * d + i % d];
+#endif
 }
 
-/* A work-item a run of a row. */
+/* A work-item KVC_COPIED values of a row. */
 KVC_KERNEL(gather)(KVC_SPAN(float, out), KVC_SPAN(const float, x), KVC_SPAN(const kvc_u32, index), kvc_u32 rows,
                    kvc_u32 width) {
-    kvc_u32 runs = (width + KVC_RUN - 1) / KVC_RUN, k = (kvc_u32)(KVC_GLOBAL_ID() % runs) * KVC_RUN;
+    const kvc_u32 run = KVC_COPIED_OF(KVC_WORKERS), runs = (width + run - 1) / run;
+    const kvc_u32 k = (kvc_u32)(KVC_GLOBAL_ID() % runs) * run;
     kvc_u64 row = KVC_GLOBAL_ID() / runs;
     if (row < rows)
         kvc_copy_floats(out_buffer + out_offset + row * width + k,
                         x_buffer + x_offset + (kvc_u64)index_buffer[index_offset + row] * width + k,
-                        width - k < KVC_RUN ? width - k : KVC_RUN);
+                        width - k < run ? width - k : run);
 }
 
 /* A work-item eight chains, so that none waits for itself: of vectors on CPUs. */

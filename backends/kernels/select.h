@@ -1,40 +1,67 @@
 /* select.h - from scores to entries: pooling, group sums, the rule of struct kvc_keep, slots shared among heads. */
 
-/* Grid: entries of the fullest head, rows: `rows` for each head of the lists. */
+#if KVC_WORKERS == 1
+KVC_DEVICE float16 kvc_div16(float16 a, float b) {
+#ifdef KVC_CORRECTED
+    union {
+        float16 all;
+        float lane[16];
+    } u;
+    u.all = a;
+    for (int i = 0; i < 16; i++)
+        u.lane[i] = kvc_div(u.lane[i], b);
+    return u.all;
+#else
+    return a / b;
+#endif
+}
+#endif
+
+/* Grid: runs of the fullest head's entries, rows: `rows` for each head of the lists. */
 KVC_KERNEL(pool)(KVC_LISTS(l), kvc_u32 rows, KVC_SPAN(float, out), KVC_SPAN(const float, in), kvc_u32 stride,
                  kvc_u64 tail, kvc_u32 kernel_size, kvc_u32 by_max) {
-    kvc_u64 rank = KVC_GLOBAL_ID();
     kvc_u32 count = l_count[KVC_GROUP_ID(1) / rows], n = tail < count ? count - (kvc_u32)tail : 0;
-    kvc_u32 side = kernel_size / 2;
-    kvc_u32 r = (kvc_u32)rank, first, last;
+    kvc_u64 side = kernel_size / 2, r = KVC_GLOBAL_ID() * KVC_RUN, end = r + KVC_RUN < count ? r + KVC_RUN : count;
     KVC_GLOBAL const float *x = in_buffer + in_offset + (kvc_u64)KVC_GROUP_ID(1) * stride;
     KVC_GLOBAL float *y = out_buffer + out_offset + (kvc_u64)KVC_GROUP_ID(1) * stride;
-    float value;
-    if (rank >= count)
-        return;
-    if (r >= n) {
-        y[r] = 0.0f;
-        return;
+#if KVC_WORKERS == 1
+    for (; r >= side && r + 16 <= end && r + 16 + side <= n; r += 16) { /* whole windows, 16 at a time */
+        float16 value = by_max ? vload16(0, x + r - side) : (float16)(0.0f);
+        for (kvc_u64 i = r - side; i <= r + side; i++)
+            value = by_max ? kvc_max16(value, vload16(0, x + i)) : value + vload16(0, x + i);
+        vstore16(by_max ? value : kvc_div16(value, (float)kernel_size), 0, y + r);
     }
-    first = r > side ? r - side : 0;
-    last = n - 1 - r > side ? r + side : n - 1;
-    value = by_max ? x[first] : 0.0f;
-    for (kvc_u32 i = first; i <= last; i++)
-        value = by_max ? kvc_max(value, x[i]) : value + x[i];
-    y[r] = by_max ? value : kvc_div(value, (float)kernel_size);
+#endif
+    for (; r < end; r++) {
+        kvc_u64 first = r > side ? r - side : 0, last = r + side < n ? r + side : (kvc_u64)n - 1;
+        float value = by_max && r < n ? x[first] : 0.0f;
+        for (kvc_u64 i = first; r < n && i <= last; i++)
+            value = by_max ? kvc_max(value, x[i]) : value + x[i];
+        y[r] = by_max || r >= n ? value : kvc_div(value, (float)kernel_size);
+    }
 }
 
-/* Grid: entries of the fullest head, heads. */
+/* Grid: runs of the fullest head's entries, heads. */
 KVC_KERNEL(group_scores)(KVC_LISTS(l), kvc_u32 rows, KVC_SPAN(float, out), KVC_SPAN(const float, in), kvc_u32 stride,
                          float divisor) {
-    kvc_u64 rank = KVC_GLOBAL_ID();
-    kvc_u32 h = KVC_GROUP_ID(1);
-    float sum = 0.0f;
-    if (rank >= l_count[h])
-        return;
-    for (kvc_u32 g = 0; g < rows; g++)
-        sum = sum + in_buffer[in_offset + ((kvc_u64)h * rows + g) * stride + rank];
-    out_buffer[out_offset + (kvc_u64)h * stride + rank] = kvc_div(sum, divisor);
+    kvc_u32 h = KVC_GROUP_ID(1), count = l_count[h];
+    kvc_u64 r = KVC_GLOBAL_ID() * KVC_RUN, end = r + KVC_RUN < count ? r + KVC_RUN : count;
+    KVC_GLOBAL const float *x = in_buffer + in_offset + (kvc_u64)h * rows * stride;
+    KVC_GLOBAL float *y = out_buffer + out_offset + (kvc_u64)h * stride;
+#if KVC_WORKERS == 1
+    for (; r + 16 <= end; r += 16) {
+        float16 sum = (float16)(0.0f);
+        for (kvc_u64 g = 0; g < rows; g++)
+            sum = sum + vload16(0, x + g * stride + r);
+        vstore16(kvc_div16(sum, divisor), 0, y + r);
+    }
+#endif
+    for (; r < end; r++) {
+        float sum = 0.0f;
+        for (kvc_u64 g = 0; g < rows; g++)
+            sum = sum + x[g * stride + r];
+        y[r] = kvc_div(sum, divisor);
+    }
 }
 
 /* Of one head: whether the rule keeps a rank whatever its score. */

@@ -249,23 +249,49 @@ KVC_GROUP_KERNEL(noise_tiles)(KVC_WEIGHT_ROWS, KVC_GLOBAL float *tiles, kvc_u32 
     }
 }
 
+#if KVC_WORKERS == 1
+/* Whether the 16 entries from a rank on lie in neighbouring slots, from *slot on. */
+KVC_DEVICE bool kvc_neighbours(const struct kvc_head_view *head, kvc_u64 rank, kvc_u64 *slot) {
+    const uint16 place = (uint16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    *slot = kvc_head_slot(head, (kvc_u32)rank);
+    return !head->order || all(vload16(0, head->order + rank) == (uint16)((kvc_u32)*slot) + place);
+}
+#endif
+
 /* Grid: runs of the fullest head's ranks, heads. scores = the sum of `columns` columns from the first on; or the way
  * back. */
 KVC_KERNEL(column_scores)(KVC_LISTS(l), kvc_u32 first, kvc_u32 columns, KVC_SPAN(float, scores), kvc_u32 stride) {
     KVC_OPEN_HEAD(head, l, KVC_GROUP_ID(1));
-    KVC_EACH_OF_RUN(rank, head.count) {
-        kvc_u32 slot = kvc_head_slot(&head, (kvc_u32)rank);
-        float sum = kvc_head_column(&head, first)[slot];
-        for (kvc_u32 c = 1; c < columns; c++)
-            sum = sum + kvc_head_column(&head, first + c)[slot];
-        scores_buffer[scores_offset + (kvc_u64)KVC_GROUP_ID(1) * stride + rank] = sum;
+    KVC_GLOBAL float *score = scores_buffer + scores_offset + (kvc_u64)KVC_GROUP_ID(1) * stride;
+    KVC_GLOBAL const float *column = kvc_head_column(&head, first);
+    kvc_u64 r = KVC_GLOBAL_ID() * KVC_RUN, end = r + KVC_RUN < head.count ? r + KVC_RUN : head.count, slot;
+#if KVC_WORKERS == 1
+    for (; r + 16 <= end && kvc_neighbours(&head, r, &slot); r += 16) {
+        float16 sum = vload16(0, column + slot);
+        for (kvc_u64 c = 1; c < columns; c++)
+            sum = sum + vload16(0, column + c * head.slots + slot);
+        vstore16(sum, 0, score + r);
+    }
+#endif
+    for (; r < end; r++) {
+        slot = kvc_head_slot(&head, (kvc_u32)r);
+        float sum = column[slot];
+        for (kvc_u64 c = 1; c < columns; c++)
+            sum = sum + column[c * head.slots + slot];
+        score[r] = sum;
     }
 }
 KVC_KERNEL(scores_column)(KVC_LISTS(l), kvc_u32 column, KVC_SPAN(const float, scores), kvc_u32 stride) {
     KVC_OPEN_HEAD(head, l, KVC_GROUP_ID(1));
-    KVC_EACH_OF_RUN(rank, head.count)
-        kvc_head_column(&head, column)[kvc_head_slot(&head, (kvc_u32)rank)] =
-            scores_buffer[scores_offset + (kvc_u64)KVC_GROUP_ID(1) * stride + rank];
+    KVC_GLOBAL const float *score = scores_buffer + scores_offset + (kvc_u64)KVC_GROUP_ID(1) * stride;
+    KVC_GLOBAL float *to = kvc_head_column(&head, column);
+    kvc_u64 r = KVC_GLOBAL_ID() * KVC_RUN, end = r + KVC_RUN < head.count ? r + KVC_RUN : head.count;
+#if KVC_WORKERS == 1
+    for (kvc_u64 slot; r + 16 <= end && kvc_neighbours(&head, r, &slot); r += 16)
+        vstore16(vload16(0, score + r), 0, to + slot);
+#endif
+    for (; r < end; r++)
+        to[kvc_head_slot(&head, (kvc_u32)r)] = score[r];
 }
 
 /* ---- rings ---- */

@@ -14,7 +14,7 @@ static void pool(struct kvc_device *device, const struct kvc_lists *lists, uint3
     kvc_launch_wide(&launch, tail);
     kvc_launch_word(&launch, kernel);
     kvc_launch_word(&launch, pooling == KVC_POOL_MAX);
-    kvc_launch_items(of(device), &launch, kvc_offload_most_slots(lists), (uint64_t)lists->kv_heads * rows, 1);
+    kvc_launch_runs(of(device), &launch, kvc_offload_most_slots(lists), (uint64_t)lists->kv_heads * rows);
 }
 
 static void group_scores(struct kvc_device *device, const struct kvc_lists *lists, uint32_t rows, struct kvc_span out,
@@ -26,7 +26,7 @@ static void group_scores(struct kvc_device *device, const struct kvc_lists *list
     kvc_launch_span(&launch, in);
     kvc_launch_word(&launch, stride);
     kvc_launch_real(&launch, divisor);
-    kvc_launch_items(of(device), &launch, kvc_offload_most_slots(lists), lists->kv_heads, 1);
+    kvc_launch_runs(of(device), &launch, kvc_offload_most_slots(lists), lists->kv_heads);
 }
 
 /* `heads` of them by one rule, from `first` on. */

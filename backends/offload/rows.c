@@ -91,18 +91,19 @@ static void repeat_heads(struct kvc_device *device, struct kvc_span out, struct 
     kvc_launch_wide(&launch, n);
     kvc_launch_word(&launch, copies);
     kvc_launch_word(&launch, head_size);
-    kvc_launch_items(of(device), &launch, of(device)->workers == 1 && head_size ? n / head_size : n, 1, 1);
+    kvc_launch_items(of(device), &launch, of(device)->workers == 1 ? (uint64_t)rows * heads : n, 1, 1);
 }
 
 static void gather(struct kvc_device *device, struct kvc_span out, struct kvc_span x, struct kvc_span index,
                    uint32_t rows, uint32_t width) {
+    const uint64_t run = KVC_COPIED_OF(of(device)->workers);
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_gather);
     kvc_launch_span(&launch, out);
     kvc_launch_span(&launch, x);
     kvc_launch_span(&launch, index);
     kvc_launch_word(&launch, rows);
     kvc_launch_word(&launch, width);
-    kvc_launch_items(of(device), &launch, rows * kvc_offload_runs(of(device), width), 1, 1);
+    kvc_launch_items(of(device), &launch, rows * (((uint64_t)width + run - 1) / run), 1, 1);
 }
 
 static void fma_loop(struct kvc_device *device, struct kvc_span x, size_t n, uint32_t rounds) {

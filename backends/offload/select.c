@@ -33,9 +33,15 @@ static void view_evict(struct kvc_device *device, const struct kvc_lists *lists,
     kvc_launch_groups(of(device), &launch, lists->kv_heads, 1, 1);
 }
 
+/* How many heads the grid has side by side: all of them where each has little to do, so that few groups do it all. */
+static uint32_t heads_across(const struct kvc_lists *lists, uint32_t rows) {
+    return rows <= 16 ? lists->kv_heads : 1;
+}
+
 static void pages_update(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *view,
                          struct kvc_pages *pages, uint32_t rows) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_pages_update);
+    const uint32_t across = heads_across(lists, rows);
     uint64_t places = most_places(lists, view), changed = (rows < places ? rows : places) / pages->page + 2;
     changed = changed < pages->stride ? changed : pages->stride;
     kvc_launch_lists(&launch, lists);
@@ -47,19 +53,25 @@ static void pages_update(struct kvc_device *device, const struct kvc_lists *list
     kvc_launch_buffer(&launch, pages->low);
     kvc_launch_buffer(&launch, pages->high);
     kvc_launch_word(&launch, rows);
-    kvc_launch_items(of(device), &launch, changed * (of(device)->workers == 1 ? 1 : lists->format.head_size),
-                     lists->kv_heads, 1);
+    kvc_launch_word(&launch, (uint32_t)changed);
+    kvc_launch_word(&launch, across);
+    kvc_launch_items(of(device), &launch,
+                     changed * across * (of(device)->workers == 1 ? 1 : lists->format.head_size),
+                     lists->kv_heads / across, 1);
 }
 
 static void value_sums(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *view,
                        struct kvc_span sums, uint32_t rows) {
+    const uint32_t across = heads_across(lists, rows);
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_value_sums);
     kvc_launch_lists(&launch, lists);
     kvc_launch_arena(&launch, lists->arena);
     kvc_launch_reads(&launch, view);
     kvc_launch_span(&launch, sums);
     kvc_launch_word(&launch, rows);
-    kvc_launch_runs(of(device), &launch, lists->format.head_size, lists->kv_heads);
+    kvc_launch_word(&launch, across);
+    kvc_launch_items(of(device), &launch, across * kvc_offload_runs(of(device), lists->format.head_size),
+                     lists->kv_heads / across, 1);
 }
 
 static void mix_mean(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *view,

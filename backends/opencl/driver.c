@@ -58,7 +58,7 @@ static enum kvc_status allocate(struct kvc_offload *offload, enum kvc_memory_kin
 }
 
 static void release(struct kvc_offload *offload, void *handle) {
-    (void)offload;
+    memset(of(offload)->known, 0, sizeof of(offload)->known); /* another buffer may get this handle */
     clReleaseMemObject(handle);
 }
 
@@ -83,25 +83,29 @@ static void copy(struct kvc_offload *offload, void *to, size_t to_offset, void *
               clEnqueueCopyBuffer(of(offload)->queue, from, to, from_offset, to_offset, bytes, 0, NULL, NULL), "copy");
 }
 
-/* Memory that is the host's own is cleared by the host, where that pays for waiting. */
-static bool zero_mapped(struct kvc_opencl *opencl, void *handle, size_t offset, size_t bytes) {
-    cl_int code;
-    void *memory;
-    if (!(opencl->found.type & CL_DEVICE_TYPE_CPU) || bytes < ((size_t)1 << 20))
-        return false;
-    memory = clEnqueueMapBuffer(opencl->queue, handle, CL_TRUE, CL_MAP_WRITE_INVALIDATE_REGION, offset, bytes, 0, NULL,
-                                NULL, &code);
-    if (code != CL_SUCCESS)
-        return false;
-    memset(memory, 0, bytes);
-    return clEnqueueUnmapMemObject(opencl->queue, handle, memory, 0, NULL, NULL) == CL_SUCCESS;
+struct clearing { /* of a native kernel */
+    char *memory;
+    size_t offset, bytes;
+};
+static void CL_CALLBACK clear(void *arguments) {
+    const struct clearing *c = arguments;
+    memset(c->memory + c->offset, 0, c->bytes);
+}
+
+/* Memory that is the host's own is cleared by the host's memset, as a command like the others. */
+static bool zero_natively(struct kvc_opencl *opencl, void *handle, size_t offset, size_t bytes) {
+    struct clearing c = {NULL, offset, bytes};
+    const void *where = &c.memory;
+    cl_mem memory = handle;
+    return opencl->native && clEnqueueNativeKernel(opencl->queue, clear, &c, sizeof c, 1, &memory, &where, 0, NULL,
+                                                   NULL) == CL_SUCCESS;
 }
 
 static void zero(struct kvc_offload *offload, void *handle, size_t offset, size_t bytes) {
     const cl_uint16 word = {{0}}; /* a wide pattern: drivers fill with it as it is */
     const size_t width = offset % sizeof word == 0 && bytes >= sizeof word ? sizeof word : 4;
     size_t whole = offset % 4 ? 0 : bytes / width * width;
-    if (!offload->lost && zero_mapped(of(offload), handle, offset, bytes))
+    if (!offload->lost && zero_natively(of(offload), handle, offset, bytes))
         return;
     if (whole && !offload->lost)
         check(offload, clEnqueueFillBuffer(of(offload)->queue, handle, &word, width, offset, whole, 0, NULL, NULL),
@@ -112,16 +116,26 @@ static void zero(struct kvc_offload *offload, void *handle, size_t offset, size_
               "zero");
 }
 
+/* Only what differs from the kernel's last launch. */
+static cl_int set_argument(struct kvc_opencl *opencl, const struct kvc_launch *l, unsigned i) {
+    union kvc_opencl_argument *last = &opencl->last[l->kernel][i];
+    const void *value = &l->argument[i].value;
+    const bool none = l->argument[i].is_handle && !l->argument[i].value.handle;
+    if (i < opencl->known[l->kernel] && memcmp(last, value, l->argument[i].bytes) == 0)
+        return CL_SUCCESS;
+    memcpy(last, value, l->argument[i].bytes);
+    return clSetKernelArg(opencl->kernel[l->kernel], i, l->argument[i].bytes, none ? NULL : value);
+}
+
 static void launch(struct kvc_offload *offload, const struct kvc_launch *l) {
     struct kvc_opencl *opencl = of(offload);
     cl_kernel kernel = opencl->kernel[l->kernel];
     const size_t local[3] = {l->items, 1, 1};
     const size_t global[3] = {(size_t)l->groups[0] * l->items, l->groups[1], l->groups[2]};
     cl_int code = CL_SUCCESS;
-    for (unsigned i = 0; i < l->count && code == CL_SUCCESS; i++) {
-        const bool none = l->argument[i].is_handle && !l->argument[i].value.handle;
-        code = clSetKernelArg(kernel, i, l->argument[i].bytes, none ? NULL : &l->argument[i].value);
-    }
+    for (unsigned i = 0; i < l->count && code == CL_SUCCESS; i++)
+        code = set_argument(opencl, l, i);
+    opencl->known[l->kernel] = code == CL_SUCCESS ? l->count : 0;
     if (code == CL_SUCCESS)
         code = clEnqueueNDRangeKernel(opencl->queue, kernel, 3, NULL, global, local, 0, NULL, NULL);
     if (opencl->lose_after && --opencl->lose_after == 0)

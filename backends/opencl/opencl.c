@@ -79,6 +79,7 @@ static void compile_options(struct kvc_opencl *opencl, char *options, size_t roo
 
 static enum kvc_status open_queue(struct kvc_opencl *opencl, struct kvc_error *error) {
     const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)opencl->found.platform, 0};
+    cl_device_exec_capabilities runs = 0;
     cl_bool unified = CL_FALSE;
     cl_int code;
     opencl->context = clCreateContext(properties, 1, &opencl->found.id, NULL, NULL, &code);
@@ -89,6 +90,8 @@ static enum kvc_status open_queue(struct kvc_opencl *opencl, struct kvc_error *e
                         kvc_opencl_error(code), (int)code);
     clGetDeviceInfo(opencl->found.id, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof unified, &unified, NULL);
     opencl->in_place = (opencl->found.type & CL_DEVICE_TYPE_CPU) && unified && !getenv("KVCULL_OPENCL_MEMORY");
+    clGetDeviceInfo(opencl->found.id, CL_DEVICE_EXECUTION_CAPABILITIES, sizeof runs, &runs, NULL);
+    opencl->native = (opencl->found.type & CL_DEVICE_TYPE_CPU) && (runs & CL_EXEC_NATIVE_KERNEL);
     return KVC_OK;
 }
 

@@ -26,6 +26,11 @@ size_t kvc_opencl_devices(struct kvc_opencl_device *devices);
 /* What a device can and cannot do, in one line. */
 void kvc_opencl_describe(const struct kvc_opencl_device *device, size_t index, char *text, size_t room);
 
+union kvc_opencl_argument {
+    void *handle;
+    uint64_t wide;
+};
+
 struct kvc_opencl {
     struct kvc_offload offload; /* first */
     struct kvc_opencl_device found;
@@ -33,6 +38,9 @@ struct kvc_opencl {
     cl_command_queue queue;
     cl_program program;
     cl_kernel kernel[KVC_KERNELS];
+    union kvc_opencl_argument last[KVC_KERNELS][KVC_ARGUMENTS]; /* as set by the last launch, of which */
+    unsigned known[KVC_KERNELS];                                /* so many hold still */
+    bool native; /* functions of the host can be commands, and the memory is the host's */
     bool in_place; /* the host's memory is the device's: weights stay where they are mapped */
     void *sgemm;          /* --math=fast: CLBlast's */
     unsigned lose_after;  /* KVCULL_OPENCL_LOSE, for tests: launches until the device is lost; 0: never */
