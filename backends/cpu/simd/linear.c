@@ -69,12 +69,14 @@ void kvc_linear_run(struct kvc_cpu *cpu, const struct kvc_linear_kernels *kernel
     if (rows == 1 || rows <= kernels->few) {
         /* Contiguous outputs for each thread; a few parts each, so that a thread that starts late holds up nobody. */
         s.parts = threads == 1 ? 1 : smaller(4 * threads, (s.call.N + 63) / 64);
-        if (rows > 1) {
-            s.scratch = kernels->few_rows_scratch(&s.call);
+        s.scratch = rows == 1 ? kernels->one_row_scratch(&s.call) : kernels->few_rows_scratch(&s.call);
+        if (s.scratch > 0) {
             s.own = kvc_cpu_scratch(cpu, 0, s.scratch * sizeof(float));
             if (!s.own)
                 return;
         }
+        if (rows == 1)
+            kernels->one_row_start(&s.call, s.own);
         kvc_threads_run(cpu->threads, s.parts, side_by_side, &s);
         return;
     }

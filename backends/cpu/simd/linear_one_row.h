@@ -35,7 +35,7 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
  * first has few buffers for what is on its way. For types that need little work the hardware does it alone, and better.
  * rest(...) deals with what is left of a group. */
 #define AHEAD 4096
-#define ONE_ROW(type, streams, bytes, fetched, sum_group, rest)                                                       \
+#define ONE_ROW(type, streams, bytes, fetched, sum_group, rest, total)                                                \
     static void one_row_##type(const struct kvc_linear_call *call, size_t first, size_t last) {                       \
         enum { outputs = streams };                                                                                   \
         const float *x = call->x;                                                                                     \
@@ -70,7 +70,7 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
             for (int j = 0; j < outputs; j++) {                                                                       \
                 size_t output = n + (size_t)j * stretch;                                                              \
                 if (output < last) {                                                                                  \
-                    float sum = sum_lanes(acc[j]);                                                                    \
+                    float sum = total(acc[j]);                                                                        \
                     call->y[output] = call->bias ? sum + call->bias[output] : sum;                                    \
                 }                                                                                                     \
             }                                                                                                         \
@@ -115,16 +115,38 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
         tail_one_row(outputs, acc, x + k, call->K - k, left_over);                                                    \
     }
 
-ONE_ROW(f32, ONE_ROW_STREAMS, 8 * part_bytes_f32, 0, IN_TURN, REST_ALL)
-ONE_ROW(f16, ONE_ROW_HALF_STREAMS, 8 * part_bytes_f16, 0, IN_TURN, REST_ALL)
-ONE_ROW(bf16, ONE_ROW_HALF_STREAMS, 8 * part_bytes_bf16, 0, IN_TURN, REST_ALL)
-ONE_ROW(q8_0, ONE_ROW_STREAMS, 8 * part_bytes_q8_0, 8 * part_bytes_q8_0, PIPELINED, REST_PARTS)
-ONE_ROW(q4_0, ONE_ROW_STREAMS, 8 * part_bytes_q4_0, 8 * part_bytes_q4_0, PIPELINED, REST_PARTS)
-ONE_ROW(q5_0, ONE_ROW_STREAMS, 8 * part_bytes_q5_0, 8 * part_bytes_q5_0, IN_TURN, REST_PARTS)
-ONE_ROW(q3_k, ONE_ROW_STREAMS, group_bytes_q3_k, group_bytes_q3_k, IN_TURN, REST_NONE)
-ONE_ROW(q4_k, ONE_ROW_STREAMS, group_bytes_q4_k, group_bytes_q4_k, PIPELINED, REST_NONE)
-ONE_ROW(q5_k, ONE_ROW_STREAMS, group_bytes_q5_k, group_bytes_q5_k, IN_TURN, REST_NONE)
-ONE_ROW(q6_k, ONE_ROW_STREAMS, group_bytes_q6_k, group_bytes_q6_k, IN_TURN, REST_NONE)
+ONE_ROW(f32, ONE_ROW_STREAMS, 8 * part_bytes_f32, 0, IN_TURN, REST_ALL, sum_lanes)
+ONE_ROW(f16, ONE_ROW_HALF_STREAMS, 8 * part_bytes_f16, 0, IN_TURN, REST_ALL, sum_lanes)
+ONE_ROW(bf16, ONE_ROW_HALF_STREAMS, 8 * part_bytes_bf16, 0, IN_TURN, REST_ALL, sum_lanes)
+ONE_ROW(q8_0, ONE_ROW_STREAMS, 8 * part_bytes_q8_0, 8 * part_bytes_q8_0, PIPELINED, REST_PARTS, sum_lanes)
+ONE_ROW(q5_0, ONE_ROW_STREAMS, 8 * part_bytes_q5_0, 8 * part_bytes_q5_0, IN_TURN, REST_PARTS, sum_lanes)
+ONE_ROW(q3_k, ONE_ROW_STREAMS, group_bytes_q3_k, group_bytes_q3_k, IN_TURN, REST_NONE, sum_lanes)
+ONE_ROW(q4_k, ONE_ROW_STREAMS, group_bytes_q4_k, group_bytes_q4_k, PIPELINED, REST_NONE, sum_lanes)
+ONE_ROW(q5_k, ONE_ROW_STREAMS, group_bytes_q5_k, group_bytes_q5_k, IN_TURN, REST_NONE, sum_lanes)
+ONE_ROW(q6_k, ONE_ROW_STREAMS, group_bytes_q6_k, group_bytes_q6_k, IN_TURN, REST_NONE, sum_lanes)
+
+/* Some types take x in another order of lanes, which is made once for all outputs. */
+#if LANES == 16
+ONE_ROW(q4_0_shifted, ONE_ROW_STREAMS, 8 * part_bytes_q4_0, 8 * part_bytes_q4_0, PIPELINED, REST_PARTS,
+        total_q4_0_shifted)
+#define one_row_q4_0 one_row_q4_0_shifted
+static size_t one_row_scratch(const struct kvc_linear_call *call) { return call->type == KVC_Q4_0 ? call->K : 0; }
+static void one_row_start(struct kvc_linear_call *call, float *scratch) {
+    if (call->type != KVC_Q4_0)
+        return;
+    for (size_t k = 0; k < call->K; k += KVC_LANES) {
+        vf x[LANE_VECTORS];
+        order_q4_0_shifted(x, call->x + k);
+        vf_store(scratch + k, x[0]);
+        vf_store(scratch + k + LANES, x[1]);
+    }
+    call->x = scratch;
+}
+#else
+ONE_ROW(q4_0, ONE_ROW_STREAMS, 8 * part_bytes_q4_0, 8 * part_bytes_q4_0, PIPELINED, REST_PARTS, sum_lanes)
+static size_t one_row_scratch(const struct kvc_linear_call *call) { return (void)call, (size_t)0; }
+static void one_row_start(struct kvc_linear_call *call, float *scratch) { (void)call, (void)scratch; }
+#endif
 
 static void one_row(const struct kvc_linear_call *call, size_t first, size_t last) {
     static void (*const by_type[KVC_TYPES])(const struct kvc_linear_call *, size_t, size_t) = {

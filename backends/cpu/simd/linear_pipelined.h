@@ -35,25 +35,50 @@ INLINE void look_up(struct in_flight *f) {
     f->weight = _mm512_permutexvar_ps(f->index, f->table);
     HERE(f->weight);
 }
-INLINE void fetch_q4_0(struct in_flight *f, const unsigned char *g, const struct scales *s, int v) {
+
+/* Q4_0: eight bytes hold 16 weights. They are loaded to every pair of lanes, which takes no shuffle on CPUs where widening
+ * bytes does, and lanes 2 n and 2 n + 1 are shifted down by n halves of a byte. So the lanes come in another order,
+ * and x is brought into the same; each lane still takes its weights in ascending order. */
+#define prepare_q4_0_shifted prepare_q4_0
+#define part_bytes_q4_0_shifted part_bytes_q4_0
+INLINE vi load_q4_0(const unsigned char *g, int v) {
+    return _mm512_broadcastq_epi64(_mm_loadl_epi64((const __m128i *)(const void *)(g + v / 2 * 18 + 2 + v % 2 * 8)));
+}
+INLINE vi index_q4_0(vi quant) {
+    return shift_right(quant, _mm512_setr_epi32(0, 0, 4, 4, 8, 8, 12, 12, 16, 16, 20, 20, 24, 24, 28, 28));
+}
+INLINE vf table_q4_0(const struct scales *s, int p) {
+    return vf_mul_by(_mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7), &s->scale[p]);
+}
+INLINE void order_q4_0_shifted(vf *to, const float *x) { /* 32 values of x as the weights come */
+    const vi low = _mm512_setr_epi32(0, 4, 16, 20, 1, 5, 17, 21, 2, 6, 18, 22, 3, 7, 19, 23);
+    to[0] = _mm512_permutex2var_ps(vf_load(x), low, vf_load(x + LANES));
+    to[1] = _mm512_permutex2var_ps(vf_load(x), vi_add(low, vi_set(8)), vf_load(x + LANES));
+}
+INLINE float total_q4_0_shifted(const vf *acc) { /* and back */
+    const vi low = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 16, 20, 24, 28, 17, 21, 25, 29);
+    const vf lanes[LANE_VECTORS] = {_mm512_permutex2var_ps(acc[0], low, acc[1]),
+                                    _mm512_permutex2var_ps(acc[0], vi_add(low, vi_set(2)), acc[1])};
+    return sum_lanes(lanes);
+}
+INLINE void widen_q4_0_shifted(vf *w, const unsigned char *g, int p, const struct scales *s) {
+    for (int v = 0; v < 2; v++)
+        w[v] = _mm512_permutexvar_ps(index_q4_0(load_q4_0(g, 2 * p + v)), table_q4_0(s, p));
+}
+INLINE void fetch_q4_0_shifted(struct in_flight *f, const unsigned char *g, const struct scales *s, int v) {
     (void)s;
-    if (v % 2 == 0) {
-        f->quant[0] = load_u8(g + v / 2 * 18 + 2);
-        HERE(f->quant[0]);
-    }
+    f->quant[0] = load_q4_0(g, v);
+    HERE(f->quant[0]);
 }
-INLINE void unpack_q4_0(struct in_flight *f, const struct scales *s, int v) {
+INLINE void unpack_q4_0_shifted(struct in_flight *f, const struct scales *s, int v) {
     if (v % 2 == 0) {
-        const vf quants = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
-        f->table = vf_mul_by(quants, &s->scale[v / 2]);
+        f->table = table_q4_0(s, v / 2);
         HERE(f->table);
-        f->index = f->quant[0];
-    } else {
-        f->index = _mm512_srli_epi32(f->quant[0], 4);
-        HERE(f->index);
     }
+    f->index = index_q4_0(f->quant[0]);
+    HERE(f->index);
 }
-INLINE void weigh_q4_0(struct in_flight *f, const struct scales *s, int v) {
+INLINE void weigh_q4_0_shifted(struct in_flight *f, const struct scales *s, int v) {
     (void)s, (void)v;
     look_up(f);
 }

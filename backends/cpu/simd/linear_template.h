@@ -46,6 +46,8 @@ INLINE float sum_lanes(const vf *lanes) {
 static const struct kvc_linear_kernels kernels = {.few = FEW_LIMIT,
                                                   .tile_rows = TILE_ROWS,
                                                   .tile_outputs = TILE_OUTPUTS,
+                                                  .one_row_scratch = one_row_scratch,
+                                                  .one_row_start = one_row_start,
                                                   .one_row = one_row,
                                                   .few_rows_scratch = few_rows_scratch,
                                                   .few_rows = few_rows,
