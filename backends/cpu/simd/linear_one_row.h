@@ -33,9 +33,10 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
 /* The outputs first ... last - 1 in `streams` stretches, one output of each at a time: as many streams of weights
  * that never jump. Of each group's bytes so many are fetched AHEAD bytes before their use, into the second level: the
  * first has few buffers for what is on its way. For types that need little work the hardware does it alone, and better.
- * rest(...) deals with what is left of a group. */
+ * Where `early` is set sum_group(...) prepares the scales of the next group. rest(...) deals with what is left of a
+ * group, total(...) adds the lanes. */
 #define AHEAD 4096
-#define ONE_ROW(type, streams, bytes, fetched, sum_group, rest, total)                                                \
+#define ONE_ROW(type, streams, bytes, fetched, sum_group, early, rest, total)                                         \
     static void one_row_##type(const struct kvc_linear_call *call, size_t first, size_t last) {                       \
         enum { outputs = streams };                                                                                   \
         const float *x = call->x;                                                                                     \
@@ -43,7 +44,7 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
         for (size_t n = first; n < first + stretch; n++) {                                                            \
             vf acc[outputs][LANE_VECTORS];                                                                            \
             const unsigned char *row[outputs];                                                                        \
-            struct scales scales[outputs];                                                                            \
+            struct scales both[2][outputs], *scales = both[0], *next_scales = both[1];                                \
             size_t k = 0;                                                                                             \
             UNROLL                                                                                                    \
             for (int j = 0; j < outputs; j++) {                                                                       \
@@ -58,9 +59,17 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
                     UNROLL                                                                                            \
                     for (int line = 0; line < (fetched); line += 64)                                                  \
                         __builtin_prefetch(row[j] + AHEAD + line, 0, 2);                                              \
-                    prepare_##type(&scales[j], row[j], 8);                                                            \
+                    if (!(early) || k == 0)                                                                           \
+                        prepare_##type(&scales[j], row[j], 8);                                                        \
                 }                                                                                                     \
-                sum_group(type);                                                                                      \
+                const size_t next_group = k + 2 * GROUP <= call->K ? (bytes) : 0;                                     \
+                (void)next_group;                                                                                     \
+                sum_group(type, early);                                                                               \
+                if (early) {                                                                                          \
+                    struct scales *used = scales;                                                                     \
+                    scales = next_scales;                                                                             \
+                    next_scales = used;                                                                               \
+                }                                                                                                     \
                 UNROLL                                                                                                \
                 for (int j = 0; j < outputs; j++)                                                                     \
                     row[j] += bytes;                                                                                  \
@@ -78,7 +87,7 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
     }
 
 /* A group of each of the outputs, part after part. */
-#define IN_TURN(type)                                                                                                 \
+#define IN_TURN(type, early)                                                                                          \
     do {                                                                                                              \
         ONE_ROW_PART(type, 0);                                                                                        \
         ONE_ROW_PART(type, 1);                                                                                        \
@@ -93,6 +102,7 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
 #include "backends/cpu/simd/linear_pipelined.h"
 #else
 #define PIPELINED IN_TURN
+#define EARLY 0
 #endif
 
 #define REST_NONE(type) ((void)0)
@@ -115,19 +125,19 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
         tail_one_row(outputs, acc, x + k, call->K - k, left_over);                                                    \
     }
 
-ONE_ROW(f32, ONE_ROW_STREAMS, 8 * part_bytes_f32, 0, IN_TURN, REST_ALL, sum_lanes)
-ONE_ROW(f16, ONE_ROW_HALF_STREAMS, 8 * part_bytes_f16, 0, IN_TURN, REST_ALL, sum_lanes)
-ONE_ROW(bf16, ONE_ROW_HALF_STREAMS, 8 * part_bytes_bf16, 0, IN_TURN, REST_ALL, sum_lanes)
-ONE_ROW(q8_0, ONE_ROW_STREAMS, 8 * part_bytes_q8_0, 8 * part_bytes_q8_0, PIPELINED, REST_PARTS, sum_lanes)
-ONE_ROW(q5_0, ONE_ROW_STREAMS, 8 * part_bytes_q5_0, 8 * part_bytes_q5_0, IN_TURN, REST_PARTS, sum_lanes)
-ONE_ROW(q3_k, ONE_ROW_STREAMS, group_bytes_q3_k, group_bytes_q3_k, IN_TURN, REST_NONE, sum_lanes)
-ONE_ROW(q4_k, ONE_ROW_STREAMS, group_bytes_q4_k, group_bytes_q4_k, PIPELINED, REST_NONE, sum_lanes)
-ONE_ROW(q5_k, ONE_ROW_STREAMS, group_bytes_q5_k, group_bytes_q5_k, IN_TURN, REST_NONE, sum_lanes)
-ONE_ROW(q6_k, ONE_ROW_STREAMS, group_bytes_q6_k, group_bytes_q6_k, IN_TURN, REST_NONE, sum_lanes)
+ONE_ROW(f32, ONE_ROW_STREAMS, 8 * part_bytes_f32, 0, IN_TURN, 0, REST_ALL, sum_lanes)
+ONE_ROW(f16, ONE_ROW_HALF_STREAMS, 8 * part_bytes_f16, 0, IN_TURN, 0, REST_ALL, sum_lanes)
+ONE_ROW(bf16, ONE_ROW_HALF_STREAMS, 8 * part_bytes_bf16, 0, IN_TURN, 0, REST_ALL, sum_lanes)
+ONE_ROW(q8_0, ONE_ROW_STREAMS, 8 * part_bytes_q8_0, 8 * part_bytes_q8_0, PIPELINED, 0, REST_PARTS, sum_lanes)
+ONE_ROW(q5_0, ONE_ROW_STREAMS, 8 * part_bytes_q5_0, 8 * part_bytes_q5_0, IN_TURN, 0, REST_PARTS, sum_lanes)
+ONE_ROW(q3_k, ONE_ROW_STREAMS, group_bytes_q3_k, group_bytes_q3_k, IN_TURN, 0, REST_NONE, sum_lanes)
+ONE_ROW(q4_k, ONE_ROW_STREAMS, group_bytes_q4_k, group_bytes_q4_k, PIPELINED, EARLY, REST_NONE, sum_lanes)
+ONE_ROW(q5_k, ONE_ROW_STREAMS, group_bytes_q5_k, group_bytes_q5_k, IN_TURN, 0, REST_NONE, sum_lanes)
+ONE_ROW(q6_k, ONE_ROW_STREAMS, group_bytes_q6_k, group_bytes_q6_k, IN_TURN, 0, REST_NONE, sum_lanes)
 
 /* Some types take x in another order of lanes, which is made once for all outputs. */
 #if LANES == 16
-ONE_ROW(q4_0_shifted, ONE_ROW_STREAMS, 8 * part_bytes_q4_0, 8 * part_bytes_q4_0, PIPELINED, REST_PARTS,
+ONE_ROW(q4_0_shifted, ONE_ROW_STREAMS, 8 * part_bytes_q4_0, 8 * part_bytes_q4_0, PIPELINED, EARLY, REST_PARTS,
         total_q4_0_shifted)
 #define one_row_q4_0 one_row_q4_0_shifted
 static size_t one_row_scratch(const struct kvc_linear_call *call) { return call->type == KVC_Q4_0 ? call->K : 0; }
@@ -143,7 +153,7 @@ static void one_row_start(struct kvc_linear_call *call, float *scratch) {
     call->x = scratch;
 }
 #else
-ONE_ROW(q4_0, ONE_ROW_STREAMS, 8 * part_bytes_q4_0, 8 * part_bytes_q4_0, PIPELINED, REST_PARTS, sum_lanes)
+ONE_ROW(q4_0, ONE_ROW_STREAMS, 8 * part_bytes_q4_0, 8 * part_bytes_q4_0, PIPELINED, EARLY, REST_PARTS, sum_lanes)
 static size_t one_row_scratch(const struct kvc_linear_call *call) { return (void)call, (size_t)0; }
 static void one_row_start(struct kvc_linear_call *call, float *scratch) { (void)call, (void)scratch; }
 #endif

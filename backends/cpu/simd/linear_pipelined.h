@@ -14,6 +14,17 @@ struct in_flight { /* of one output */
 /* What is computed is computed here: neither the compiler nor the next step moves it. */
 #define HERE(a) __asm__ volatile("" : "+v"(a))
 
+/* *x in every lane: as an integer, which takes no shuffle where a load that repeats a float takes one. */
+INLINE vf vf_repeated(const float *x) {
+    vf a;
+    __asm__("vpbroadcastd %1, %0" : "=v"(a) : "m"(*x));
+    return a;
+}
+INLINE vf vf_fms_by(vf a, vf b, const float *x) { /* a * b - *x, in a's register */
+    __asm__("vfmsub213ps %2%{1to16%}, %1, %0" : "+v"(a) : "v"(b), "m"(*x));
+    return a;
+}
+
 /* Q8_0: bytes widened to integers, then floats, then times the scale. */
 INLINE void fetch_q8_0(struct in_flight *f, const unsigned char *g, const struct scales *s, int v) {
     (void)s;
@@ -90,14 +101,14 @@ INLINE void fetch_q4_k(struct in_flight *f, const unsigned char *g, const struct
         HERE(f->quant[v % 2]);
     }
     if (v % 2 == 0) {
-        const vf quants = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-        f->made = vf_mul_by(quants, &s->scale[OFFSET_SCALE(v / 2)]);
+        f->made = vf_repeated(&s->scale[OFFSET_SCALE(v / 2)]);
         HERE(f->made);
     }
 }
 INLINE void unpack_q4_k(struct in_flight *f, const struct scales *s, int v) {
-    if (v % 2 == 0) { /* the product is exact: as offset_value */
-        f->table = vf_sub_by(f->made, &s->scale[OFFSET_MIN(v / 2)]);
+    if (v % 2 == 0) { /* one rounding, as in offset_value, where the product is exact */
+        const vf quants = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+        f->table = vf_fms_by(f->made, quants, &s->scale[OFFSET_MIN(v / 2)]);
         HERE(f->table);
     }
     f->index = f->quant[v % 2];
@@ -111,8 +122,10 @@ INLINE void weigh_q4_k(struct in_flight *f, const struct scales *s, int v) {
     look_up(f);
 }
 
-/* acc += a group of each of the outputs. */
-#define PIPELINED(type)                                                                                               \
+/* acc += a group of each of the outputs. The scales of the next one are prepared output by output in between: at once
+ * they keep the vector units waiting (Q8_0, whose steps leave no pipe idle, is faster without). */
+#define EARLY 1
+#define PIPELINED(type, early)                                                                                        \
     do {                                                                                                              \
         struct in_flight f[outputs];                                                                                  \
         UNROLL                                                                                                        \
@@ -128,6 +141,8 @@ INLINE void weigh_q4_k(struct in_flight *f, const struct scales *s, int v) {
                     weigh_##type(&f[j], &scales[j], v - 2);                                                           \
                 if (v >= 1 && v < 16 + 1)                                                                             \
                     unpack_##type(&f[j], &scales[j], v - 1);                                                          \
+                if ((early) && v == 3 * j + 3)                                                                        \
+                    prepare_##type(&next_scales[j], row[j] + next_group, 8);                                          \
                 if (v < 16)                                                                                           \
                     fetch_##type(&f[j], row[j], &scales[j], v);                                                       \
             }                                                                                                         \
