@@ -77,6 +77,17 @@ bool kvc_cuda_good(struct kvc_cuda *cuda, cudaError_t result, const char *what) 
     return false;
 }
 
+/* The caller may change `from` afterwards, and the runtime does not promise a copy of pageable memory: it waits. */
+static void driver_write(struct kvc_offload *offload, void *to, size_t offset, const void *from, size_t bytes) {
+    struct kvc_cuda *cuda = of(offload);
+    kvc_cuda_send(cuda);
+    if (!offload->lost &&
+        kvc_cuda_good(
+            cuda, cudaMemcpyAsync((unsigned char *)to + offset, from, bytes, cudaMemcpyHostToDevice, cuda->stream),
+            "upload"))
+        (void)kvc_cuda_good(cuda, cudaStreamSynchronize(cuda->stream), "the device failed");
+}
+
 static enum kvc_status driver_allocate(struct kvc_offload *offload, enum kvc_memory_kind kind, size_t bytes,
                                        const void *host, void **handle, bool *borrowed, struct kvc_error *error) {
     struct kvc_cuda *cuda = of(offload);
@@ -93,26 +104,14 @@ static enum kvc_status driver_allocate(struct kvc_offload *offload, enum kvc_mem
                         offload->device.name, kvc_offload_kind(kind), (double)bytes / 1073741824.0, (double)left / 1073741824.0,
                         (double)all / 1073741824.0);
     }
-    if (host) {
-        kvc_cuda_send(cuda);
-        (void)kvc_cuda_good(cuda, cudaMemcpyAsync(*handle, host, bytes, cudaMemcpyHostToDevice, cuda->stream),
-                            "upload");
-    }
+    if (host)
+        driver_write(offload, *handle, 0, host, bytes);
     return KVC_OK;
 }
 
 static void driver_release(struct kvc_offload *offload, void *handle) {
     (void)cudaSetDevice(of(offload)->index);
     kvc_cuda_give(of(offload), handle);
-}
-
-/* The runtime has taken a copy of pageable memory when it returns; the order of the stream does the rest. */
-static void driver_write(struct kvc_offload *offload, void *to, size_t offset, const void *from, size_t bytes) {
-    struct kvc_cuda *cuda = of(offload);
-    kvc_cuda_send(cuda);
-    (void)kvc_cuda_good(
-        cuda, cudaMemcpyAsync((unsigned char *)to + offset, from, bytes, cudaMemcpyHostToDevice, cuda->stream),
-        "upload");
 }
 
 static void driver_read(struct kvc_offload *offload, void *to, void *from, size_t offset, size_t bytes) {

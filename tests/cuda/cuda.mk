@@ -18,10 +18,12 @@ if HAVE_X86_SIMD
 EMULATION_FLAGS = -mfma
 endif
 EMULATION_CXXFLAGS = -O2 -g
+# Devices fail at what is not aligned; here it is an illegal instruction.
+EMULATION_CHECKS = -fsanitize=alignment -fsanitize-undefined-trap-on-error
 
-tests/cuda/emulation.o: $(srcdir)/tests/cuda/emulation.cc $(srcdir)/tests/cuda/device.h \
+tests/cuda/emulation.o: $(srcdir)/tests/cuda/emulation.cc $(srcdir)/tests/cuda/threads.h $(srcdir)/tests/cuda/device.h \
 		$(srcdir)/tests/cuda/cuda_runtime_api.h $(srcdir)/backends/cuda/kernels.h \
 		$(srcdir)/backends/offload/offload.h $(KVC_CUDA_KERNELS)
 	$(AM_V_GEN)$(MKDIR_P) tests/cuda && $(EMULATION_CXX) -x c++ -std=c++14 $(EMULATION_CXXFLAGS) $(EMULATION_FLAGS) \
-	-ffp-contract=off -fno-exceptions -fno-rtti -D_GNU_SOURCE -I$(top_srcdir) -I$(top_srcdir)/include -c -o $@ $<
+	$(EMULATION_CHECKS) -ffp-contract=off -fno-exceptions -fno-rtti -D_GNU_SOURCE -I$(top_srcdir) -I$(top_srcdir)/include -c -o $@ $<
 endif

@@ -1,5 +1,6 @@
-/* device.h - test support: what nvcc knows and g++ does not. A block's threads are fibers that run in turn: a barrier
- * goes on when every thread of the block (or of the warp) that has not ended has reached it. */
+/* device.h - test support: what nvcc knows and g++ does not. A block's threads are fibers that run in turn, in an order
+ * that kvc_fake_cuda.order says: a barrier goes on when every thread of the block (or of the warp) that has not ended
+ * has reached it. */
 #ifndef KVC_TESTS_CUDA_DEVICE_H
 #define KVC_TESTS_CUDA_DEVICE_H
 
@@ -12,7 +13,7 @@
 #define __global__
 #define __device__
 #define __host__
-#define __shared__ static
+#define __shared__ static __attribute__((section("kvc_shared")))
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
@@ -25,6 +26,11 @@ extern kvc_index3 threadIdx, blockIdx, blockDim, gridDim;
 void __syncthreads();
 void __syncwarp(unsigned mask = 0xffffffffu);
 uint32_t kvc_shuffle(uint32_t value, unsigned from); /* from: lane of the warp */
+
+/* Asynchronous copies of this thread: made when it waits for them, or at once. */
+void kvc_emulated_copy(void *to, const void *from, uint32_t bytes);
+void kvc_emulated_commit();
+void kvc_emulated_wait(unsigned left);
 
 static inline unsigned kvc_lane() { return threadIdx.x % 32; }
 
@@ -54,11 +60,7 @@ static inline unsigned __ballot_sync(unsigned, int flag) {
         all |= (kvc_shuffle(flag ? 1u : 0u, i) & 1u) << i;
     return all;
 }
-static inline unsigned atomicAdd(unsigned *at, unsigned n) {
-    unsigned was = *at;
-    *at += n;
-    return was;
-}
+static inline unsigned atomicAdd(unsigned *at, unsigned n) { return __atomic_fetch_add(at, n, __ATOMIC_RELAXED); }
 static inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz((unsigned)x); }
 static inline int __popc(unsigned x) { return __builtin_popcount(x); }
 template <class T> static inline T __ldg(const T *at) { return *at; }

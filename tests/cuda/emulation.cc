@@ -1,134 +1,16 @@
 /* emulation.cc - test support: the kernels of the CUDA backend and the runtime that it calls, on the CPU. Nothing here
- * is asynchronous or fast; what it shows is that the operations give the right bits, that barriers are reached by all,
- * and that the host side gives every kernel as many arguments as it takes. */
+ * is fast; what it shows is that the operations give the right bits in whatever order threads and blocks run and copies
+ * arrive, that barriers are reached by all, and that the host side gives every kernel as many arguments as it takes. */
 #include "tests/cuda/device.h"
 #include "tests/cuda/cuda_runtime_api.h"
 
-#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <ucontext.h>
 
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/kernels.cu"
 
-/* ---- threads of a block ---- */
-
-kvc_index3 threadIdx, blockIdx, blockDim, gridDim;
-
-enum state { RUNS, AT_BLOCK, AT_WARP, ENDED };
-enum { MOST_THREADS = 1024, STACK = 256 << 10 };
-
-struct fiber {
-    ucontext_t context;
-    jmp_buf point;
-    enum state state;
-    bool made;
-};
-
-static struct fiber fibers[MOST_THREADS];
-static struct fiber scheduler;
-static unsigned running;
-static void (*job)(const void *, void **);
-static const void *job_kernel;
-static void **job_arguments;
-static uint32_t mail[MOST_THREADS];
-
-#if defined(__SANITIZE_ADDRESS__) /* knows swapcontext, not jumps between stacks */
-static void go(struct fiber *from, struct fiber *to) { swapcontext(&from->context, &to->context); }
-#else
-static void go(struct fiber *from, struct fiber *to) {
-    if (_setjmp(from->point) == 0)
-        _longjmp(to->point, 1);
-}
-#endif
-
-static void body() {
-    for (;;) {
-        job(job_kernel, job_arguments);
-        fibers[running].state = ENDED;
-        go(&fibers[running], &scheduler);
-    }
-}
-
-static void start(struct fiber *fiber) {
-    fiber->made = true;
-    getcontext(&fiber->context);
-    fiber->context.uc_stack.ss_sp = malloc(STACK); /* kept until the program ends */
-    fiber->context.uc_stack.ss_size = STACK;
-    fiber->context.uc_link = NULL;
-    if (!fiber->context.uc_stack.ss_sp)
-        abort();
-    makecontext(&fiber->context, body, 0);
-#if defined(__SANITIZE_ADDRESS__)
-    go(&scheduler, fiber);
-#else
-    if (_setjmp(scheduler.point) == 0)
-        setcontext(&fiber->context);
-#endif
-}
-
-static void step(unsigned thread) {
-    running = thread;
-    threadIdx.x = thread;
-    if (fibers[thread].made)
-        go(&scheduler, &fibers[thread]);
-    else
-        start(&fibers[thread]);
-}
-
-static void wait_at(enum state state) {
-    fibers[running].state = state;
-    go(&fibers[running], &scheduler);
-}
-
-void __syncthreads() { wait_at(AT_BLOCK); }
-void __syncwarp(unsigned) { wait_at(AT_WARP); }
-uint32_t kvc_shuffle(uint32_t value, unsigned from) {
-    unsigned first = running / 32 * 32;
-    mail[running] = value;
-    wait_at(AT_WARP);
-    value = mail[first + from];
-    wait_at(AT_WARP);
-    return value;
-}
-
-/* Threads first..end-1 that have not ended all wait at `state`: they go on. */
-static bool release(unsigned first, unsigned end, enum state state) {
-    unsigned waiting = 0;
-    for (unsigned i = first; i < end; i++) {
-        if (fibers[i].state == state)
-            waiting++;
-        else if (fibers[i].state != ENDED)
-            return false;
-    }
-    for (unsigned i = first; i < end && waiting; i++)
-        if (fibers[i].state == state)
-            fibers[i].state = RUNS;
-    return waiting > 0;
-}
-
-static void run_block(unsigned threads) {
-    for (unsigned i = 0; i < threads; i++)
-        fibers[i].state = RUNS;
-    for (;;) {
-        unsigned ended = 0;
-        bool released = false;
-        for (unsigned i = 0; i < threads; i++) {
-            if (fibers[i].state == RUNS)
-                step(i);
-            ended += fibers[i].state == ENDED;
-        }
-        if (ended == threads)
-            return;
-        for (unsigned i = 0; i < threads; i += 32)
-            released = release(i, i + 32 < threads ? i + 32 : threads, AT_WARP) || released;
-        if (!released && !release(0, threads, AT_BLOCK)) {
-            fprintf(stderr, "emulation: threads of a block wait at different barriers\n");
-            abort();
-        }
-    }
-}
+#include "tests/cuda/threads.h"
 
 /* ---- kernels by address ---- */
 
@@ -162,7 +44,8 @@ static const known kernels[] = {KVC_OFFLOAD_KERNELS(KVC_KNOW) KVC_CUDA_OWN_KERNE
 
 /* ---- the runtime ---- */
 
-struct kvc_fake_cuda kvc_fake_cuda = {1, (size_t)1 << 30, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, cudaSuccess};
+struct kvc_fake_cuda kvc_fake_cuda = {1, (size_t)1 << 30, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, cudaSuccess,
+                                       KVC_FAKE_IN_TURN};
 
 static bool lost() { return kvc_fake_cuda.lost != cudaSuccess; }
 
@@ -298,10 +181,7 @@ cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **a
         job_arguments = arguments;
         blockDim = {block.x, 1, 1};
         gridDim = {grid.x, grid.y, grid.z};
-        for (blockIdx.z = 0; blockIdx.z < grid.z; blockIdx.z++)
-            for (blockIdx.y = 0; blockIdx.y < grid.y; blockIdx.y++)
-                for (blockIdx.x = 0; blockIdx.x < grid.x; blockIdx.x++)
-                    run_block(block.x);
+        run_blocks((uint64_t)grid.x * grid.y * grid.z, block.x);
         kvc_fake_cuda.launches++;
         kvc_fake_cuda.alone++;
         launched[&k - kernels]++;

@@ -2,7 +2,9 @@
  * are ordinary ones), and sums over the lanes of a team with few shuffles. */
 
 KVC_DEVICE void kvc_async(void *shared, const void *global, kvc_u32 bytes) { /* 16, 8 or 4, both sides aligned to it */
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if defined(KVC_CUDA_EMULATED)
+    kvc_emulated_copy(shared, global, bytes);
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     unsigned at = (unsigned)__cvta_generic_to_shared(shared);
     if (bytes == 16)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(global) : "memory");
@@ -17,12 +19,16 @@ KVC_DEVICE void kvc_async(void *shared, const void *global, kvc_u32 bytes) { /* 
 }
 /* Copies since the last commit become a group; wait until at most `left` groups are under way. */
 KVC_DEVICE void kvc_async_commit() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if defined(KVC_CUDA_EMULATED)
+    kvc_emulated_commit();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
 template <int left> KVC_DEVICE void kvc_async_wait() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if defined(KVC_CUDA_EMULATED)
+    kvc_emulated_wait(left);
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
 #endif
 }

@@ -66,7 +66,7 @@ KVC_DEVICE void kvc_read_tile(kvc_u8 *shared, kvc_bytes *keys, float (*score)[KV
     t.bytes = arena.row_bytes;
     t.stride = (t.bytes + 15) / 16 * 16;
     t.per = KVC_READ_BYTES / t.stride < KVC_TILE ? KVC_READ_BYTES / t.stride / 32 * 32 : KVC_TILE;
-    t.per = t.per ? t.per : KVC_READ_BYTES / t.stride;
+    t.per = t.per ? t.per : KVC_READ_BYTES / t.stride / 4 * 4; /* weights are read in vectors of four */
     t.unit = t.bytes % 16 == 0 ? 16 : t.bytes % 8 == 0 ? 8 : 4;
     t.value_at = KVC_TILE * t.bytes;
     t.count = 0;
