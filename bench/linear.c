@@ -290,7 +290,8 @@ static void table_gemm(struct bench *b) {
 }
 
 static void table_types(struct bench *b) {
-    printf("\nEvery type, K = N = 4096, %" PRIu32 " rows, %u thread(s)\n%8s %14s\n", b->rows, b->count, "type", "GFLOP/s");
+    printf("\nEvery type, K = N = 4096, %" PRIu32 " rows, %u thread(s)\n%8s %14s\n", b->rows, b->count, "type",
+           "GFLOP/s");
     for (int type = 0; type < KVC_TYPES; type++) {
         struct layer l = layer_open(b, (enum kvc_type)type, 4096, 4096, b->rows);
         double ours = 1e9;
@@ -377,7 +378,8 @@ static double read_run(struct bench *b, struct reading *r, kvc_task_fn *pattern)
     return now(b) - start;
 }
 
-/* Bytes per second of one row where the weights lie in the second-level cache: what the arithmetic allows, per thread. */
+/* Bytes per second of one row where the weights lie in the second-level cache: what the arithmetic allows, per
+ * thread. */
 static double cached_rate(struct bench *b, enum kvc_type type, size_t K) {
     size_t row = kvc_type_row_bytes(type, K), N = ((size_t)256 << 10) / row;
     struct layer l = layer_open(b, type, N, K, 1);
@@ -390,7 +392,8 @@ static double cached_rate(struct bench *b, enum kvc_type type, size_t K) {
 
 static void table_decode(struct bench *b) {
     size_t bytes = (size_t)(b->quick ? 64 : 192) << 20, K = 4096;
-    printf("\nOne row, K = 4096, matrices of %zu MiB, %u thread(s); read: the machine's bandwidth over the same bytes\n",
+    printf("\nOne row, K = 4096, matrices of %zu MiB, %u thread(s); "
+           "read: the machine's bandwidth over the same bytes\n",
            bytes >> 20, b->count);
     printf("%8s %12s %12s %8s %8s", "type", "GB/s", "read GB/s", "ratio", "goal");
     if (b->count == 1)

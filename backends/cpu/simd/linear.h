@@ -24,8 +24,8 @@ struct kvc_linear_kernels {
     size_t tile_rows;    /* a tile of the packed shape */
     size_t tile_outputs; /* a panel of packed weights */
 
-    /* Outputs first .. last - 1 of one row, or of at most `few` rows. Before one row's, its x may be written to scratch in
-     * another order, which stays until all are done. */
+    /* Outputs first .. last - 1 of one row, or of at most `few` rows. Before one row's, its x may be written to scratch
+     * in another order, which stays until all are done. */
     size_t (*one_row_scratch)(const struct kvc_linear_call *call); /* floats */
     void (*one_row_start)(struct kvc_linear_call *call, float *scratch);
     void (*one_row)(const struct kvc_linear_call *call, size_t first, size_t last);

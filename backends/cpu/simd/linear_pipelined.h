@@ -47,13 +47,15 @@ INLINE void look_up(struct in_flight *f) {
     HERE(f->weight);
 }
 
-/* Q4_0: eight bytes hold 16 weights. They are loaded to every pair of lanes, which takes no shuffle on CPUs where widening
- * bytes does, and lanes 2 n and 2 n + 1 are shifted down by n halves of a byte. So the lanes come in another order,
- * and x is brought into the same; each lane still takes its weights in ascending order. */
+/* Q4_0: eight bytes hold 16 weights. They are loaded to every pair of lanes, which takes no shuffle on CPUs where
+ * widening bytes does, and lanes 2 n and 2 n + 1 are shifted down by n halves of a byte. So the lanes come in another
+ * order, and x is brought into the same; each lane still takes its weights in ascending order. */
 #define prepare_q4_0_shifted prepare_q4_0
 #define part_bytes_q4_0_shifted part_bytes_q4_0
 INLINE vi load_q4_0(const unsigned char *g, int v) {
-    return _mm512_broadcastq_epi64(_mm_loadl_epi64((const __m128i *)(const void *)(g + v / 2 * 18 + 2 + v % 2 * 8)));
+    vi eight; /* written out: some compilers load first and shuffle then */
+    __asm__("vpbroadcastq %1, %0" : "=v"(eight) : "m"(*(const unsigned char(*)[8])(g + v / 2 * 18 + 2 + v % 2 * 8)));
+    return eight;
 }
 INLINE vi index_q4_0(vi quant) {
     return shift_right(quant, _mm512_setr_epi32(0, 0, 4, 4, 8, 8, 12, 12, 16, 16, 20, 20, 24, 24, 28, 28));
