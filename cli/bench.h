@@ -37,6 +37,7 @@ struct bench_prefill { /* one policy at one prompt length */
     uint64_t expected_peak;      /* by the estimate */
     enum kvc_expected peak_kind;
     double expected_entry_bytes; /* by the methods' formulas */
+    enum kvc_expected entry_kind;
 };
 
 enum { BENCH_POINTS = 3, BENCH_QUARTERS = 4 };

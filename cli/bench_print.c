@@ -146,7 +146,7 @@ static int print_formulas(const struct bench *bench, const struct bench_prefill 
             if (strcmp(decode[j].spec, p->spec) == 0 && decode[j].prompt == p->prompt)
                 d = &decode[j];
         cli_cell(table, "%s", p->spec);
-        counted_cells(table, p->entry_bytes, p->expected_entry_bytes, KVC_EXPECTED_EXACT);
+        counted_cells(table, p->entry_bytes, p->expected_entry_bytes, p->entry_kind);
         counted_cells(table, p->peak_bytes, (double)p->expected_peak, p->peak_kind);
         if (!d) {
             for (int c = 0; c < 3; c++)
@@ -216,6 +216,7 @@ static json_t *prefill_json(const struct bench_prefill *p) {
     cli_json_set(o, "hidden_bytes", json_integer((json_int_t)p->hidden_bytes));
     cli_json_set(o, "entry_bytes", json_integer((json_int_t)p->entry_bytes));
     cli_json_set(o, "entry_bytes_by_formula", json_real(p->expected_entry_bytes));
+    cli_json_set(o, "entry_bytes_is", kind_json(p->entry_kind));
     cli_json_set(o, "peak_bytes_by_estimate", json_integer((json_int_t)p->expected_peak));
     cli_json_set(o, "peak_bytes_is", kind_json(p->peak_kind));
     return o;

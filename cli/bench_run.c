@@ -59,6 +59,7 @@ static int expect_prefill(struct bench *bench, struct bench_prefill *result, uin
                      0, &estimate, &error) != KVC_OK)
         return cli_report(bench->command, &error);
     result->expected_entry_bytes = formula.entries * (double)entry_bytes;
+    result->entry_kind = formula.entry_kind;
     result->expected_peak = estimate.prompt_peak_bytes;
     result->peak_kind = estimate.kind;
     return KVC_OK;

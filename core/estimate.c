@@ -97,20 +97,28 @@ static void kept_by(const struct estimate *e, const struct kvc_method_place *at,
         kept[whole] = kvc_policy_entries(at, whole == 1, e->prompt, steps);
 }
 
+/* Another method has taken entries that this one counts on. */
+static void note_behind(struct estimate *e, uint32_t l, const struct kvc_method *method) {
+    if (method && method->policy->behind && e->ledger.layer[l].count[0] < e->prompt)
+        e->uneven = true;
+}
+
 static void thin_after_prompt(struct estimate *e, uint32_t l) {
-    const struct kvc_method_place at = place(e, KVC_STAGE_PROMPT, l);
+    const struct kvc_method_place at = place(e, KVC_STAGE_PROMPT, l), later = place(e, KVC_STAGE_DECODE, l);
     struct kvc_ledger_layer *layer = &e->ledger.layer[l];
     double kept[2];
-    if (!at.method)
-        return;
-    kept_by(e, &at, 0, kept);
-    if (at.method->policy->ragged == KVC_RAGGED_LAYERS) {
+    note_behind(e, l, at.method);
+    if (at.method)
+        kept_by(e, &at, 0, kept);
+    if (at.method && at.method->policy->ragged == KVC_RAGGED_LAYERS) {
         thin_layers(e, l, &at, kept[0]);
-    } else if (thin(e, l, kept) && at.method->policy->ragged == KVC_RAGGED_HEADS) {
+    } else if (at.method && thin(e, l, kept) && at.method->policy->ragged == KVC_RAGGED_HEADS) {
         layer->members = layer->heads;
         layer->pool = layer->count[0] * layer->members + layer->members / 2 + 1; /* each head rounds its share */
         e->uneven = true;
     }
+    if (later.method != at.method)
+        note_behind(e, l, later.method);
 }
 
 /* What the chunk stage does with a layer, worked out once. */

@@ -63,15 +63,19 @@ struct course {
     struct kvc_method_place select, decode;
     uint64_t prompt, after; /* after: entries of the fullest list when the prompt was over */
     double lists, held;     /* held: by each of them */
+    double fullest;         /* held by the layer's lists that keep everything; 0: there are none */
     bool whole;
     bool uneven; /* data decides how these fall to the lists: the most they may read is counted */
 };
 
-/* Entries read of a list of which a select method sees n; and the bytes that choosing them costs. */
-static double reads_of(const struct course *course, double n, double *choose, struct kvc_formula *formula) {
+/* Entries read of a list of which a select method sees n, in step t; and the bytes that choosing them costs. */
+static double reads_of(const struct course *course, double n, uint64_t t, double *choose, struct kvc_formula *formula) {
     const struct kvc_place *place = &course->select.place;
-    const struct kvc_stage_info info = {
-        .held = course->prompt, .after = course->after, .entries = (uint64_t)(n + 0.5), .head_size = place->head_size};
+    const double most = course->fullest > 0 ? course->fullest + (double)t : n;
+    const struct kvc_stage_info info = {.held = course->prompt,
+                                        .after = course->after,
+                                        .entries = (uint64_t)(most + 0.5),
+                                        .head_size = place->head_size};
     const struct kvc_select select = course->select.method->policy->sizes(&course->select.method->values, &info);
     const double d = place->head_size, budget = (double)select.budget;
     double top = (double)select.top, dims = select.dims, pages = select.page ? ceil(n / select.page) : 0;
@@ -95,7 +99,7 @@ static double reads_of(const struct course *course, double n, double *choose, st
         break;
     case KVC_SELECT_PAGE_BOUND: /* both sides of a channel in which the signs of the group's queries differ */
         *choose = pages * d * (place->group > 1 ? 2 : 1) * place->page_element_bytes;
-        if (place->group > 1)
+        if (place->group > 1 || select.page > 1) /* a page that is read may be the last, which is not full */
             formula->read_kind = KVC_EXPECTED_MOST;
         return least(n, top * select.page);
     }
@@ -115,13 +119,18 @@ static void add_steps(struct course *course, uint64_t steps, struct kvc_formula 
     for (uint64_t t = 1; t <= steps; t++) {
         double choose = 0, read = held + 1;
         if (select && select->policy->sizes)
-            read = reads_of(course, seen < after ? least(seen + (double)t, held + 1) : held + 1, &choose, formula);
+            read = reads_of(course, seen < after ? least(seen + (double)t, held + 1) : held + 1, t, &choose, formula);
         formula->read_bytes += course->lists * (read * entry_bytes + choose);
         formula->select_bytes += course->lists * choose;
         held = held + 1;
         if (decode)
             held = least(held, kvc_policy_entries(&course->decode, course->whole, course->prompt, t));
     }
+}
+
+/* Whether another method took entries that this one counts on. */
+static bool behind(const struct kvc_method *method, double held, uint64_t prompt) {
+    return method->policy->behind && held < (double)prompt;
 }
 
 /* Entries of a list right after the prompt. */
@@ -132,7 +141,8 @@ static double kept(const struct kvc_policy *policy, uint32_t layer, bool whole, 
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
         const struct kvc_method_place at = kvc_policy_place(policy, stages[i], layer, g, format);
         const double left = at.method ? kvc_policy_entries(&at, whole, prompt, 0) : held;
-        *ragged = *ragged || (at.method && at.method->policy->ragged && left < held);
+        *ragged = *ragged || (at.method && at.method->policy->ragged && left < held) ||
+                  (at.method && !whole && behind(at.method, held, prompt));
         held = least(held, left);
     }
     return held;
@@ -144,6 +154,7 @@ static void add_layer(const struct kvc_policy *policy, uint32_t layer, const str
     struct course course = {.select = kvc_policy_place(policy, KVC_STAGE_SELECT, layer, g, format),
                             .decode = kvc_policy_place(policy, KVC_STAGE_DECODE, layer, g, format),
                             .prompt = prompt};
+    const struct kvc_method *prompt_method = kvc_policy_place(policy, KVC_STAGE_PROMPT, layer, g, format).method;
     const uint64_t whole = kvc_policy_whole(policy, layer, g, format);
     for (int kind = 1; kind >= 0; kind--) { /* the fullest lists first */
         course.whole = kind == 1;
@@ -153,9 +164,16 @@ static void add_layer(const struct kvc_policy *policy, uint32_t layer, const str
         course.held = kept(policy, layer, course.whole, g, format, prompt, &course.uneven);
         if (course.held > (double)course.after)
             course.after = (uint64_t)(course.held + 0.5);
-        formula->entries += course.held * course.lists;
-        if (course.uneven && (course.select.method || course.decode.method)) {
+        if (course.uneven) {
             course.held += 0.5; /* a list rounds its share */
+            formula->entry_kind = formula->read_kind = KVC_EXPECTED_MOST;
+        }
+        formula->entries += course.held * course.lists;
+        if (course.whole)
+            course.fullest = course.held;
+        else if (course.decode.method && course.decode.method != prompt_method &&
+                 behind(course.decode.method, course.held, prompt)) {
+            course.uneven = true;
             formula->read_kind = KVC_EXPECTED_MOST;
         }
         add_steps(&course, steps, formula);

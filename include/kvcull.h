@@ -508,6 +508,8 @@ struct kvc_policy_class {
     uint32_t (*whole)(const struct kvc_values *values, const struct kvc_place *place);
     /* What the data decides of it: `entries` is then a mean. */
     enum kvc_ragged ragged;
+    /* Behind another method that evicts, data decides how many entries it leaves: `entries` is then the most. */
+    bool behind;
     /* What a step reads, from the info's held, after, entries and head_size; in place of `select` where that is all. */
     struct kvc_select (*sizes)(const struct kvc_values *values, const struct kvc_stage_info *info);
     /* Entries of the view that the prompt stage leaves; NULL: all it leaves. */
@@ -576,7 +578,8 @@ struct kvc_formula {
     double entries;      /* of all layers and heads after the prompt */
     double read_bytes;   /* of the cache by `steps` decode steps in all, choosing included */
     double select_bytes; /* of these: to choose */
-    enum kvc_expected read_kind; /* of read_bytes */
+    enum kvc_expected entry_kind; /* of entries */
+    enum kvc_expected read_kind;  /* of read_bytes */
 };
 enum kvc_status kvc_formula(const struct kvc_engine *engine, const char *spec, const struct kvc_geometry *geometry,
                             enum kvc_type cache_type, uint64_t prompt, uint64_t steps, struct kvc_formula *formula,

@@ -288,6 +288,7 @@ const struct kvc_policy_class kvc_policy_duo = {
     .close = close_state,
     .bound = bound,
     .entries = entries,
+    .behind = true,
     .whole = whole,
     .prompt = evict,
     .decode = evict};

@@ -125,6 +125,7 @@ const struct kvc_policy_class kvc_policy_morphkv = {
     .surplus = surplus,
     .bound = bound,
     .entries = entries,
+    .behind = true,
     .observe_prompt = observe,
     .prompt = evict,
     .decode = decode};

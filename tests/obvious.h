@@ -28,6 +28,7 @@ struct entry {
     float ring[RING]; /* morphkv: by query position % window */
     float *weight;    /* [rows] by query position: the group's summed weight; and in how many heads it was low */
     float *low;
+    float score; /* cake: of the turn's window */
     bool hidden; /* rocketkv-mt: not to be chosen in this turn */
     bool unread; /* in the step under way: a select method passed it over */
 };

@@ -190,7 +190,7 @@ static float tree(float lane[32]) {
     return lane[0];
 }
 
-/* Scores of list h go into low[0] of its entries; dispersion and variance of its heads are added up. */
+/* Scores of list h go to its entries; dispersion and variance of its heads are added up. */
 static void cake_scores(const struct moment *m, const struct mass_plan *plan, uint32_t h, uint32_t w, float *dispersion,
                         float *variance) {
     struct head *head = &m->heads[h];
@@ -224,7 +224,7 @@ static void cake_scores(const struct moment *m, const struct mass_plan *plan, ui
         free(score);
     }
     for (uint32_t j = 0; j < n; j++)
-        head->entries[j].low[0] = total[j] / (float)group;
+        head->entries[j].score = total[j] / (float)group;
     free(total);
 }
 
@@ -276,7 +276,7 @@ void obvious_cake(const struct moment *m, const void *p) {
             struct head *head = m->heads - (size_t)(here - l) * lists + h;
             float *scores = zeros(head->count, sizeof *scores);
             for (uint32_t j = 0; j < head->count; j++)
-                scores[j] = head->entries[j].low[0];
+                scores[j] = head->entries[j].score;
             if (head->count > b[l] + w)
                 keep_top(head, scores, (uint32_t)b[l], w);
             free(scores);
