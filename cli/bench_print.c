@@ -118,7 +118,7 @@ static void counted_cells(struct cli_table *table, uint64_t counted, double expe
     char text[32];
 
     cli_cell(table, "%s", cli_bytes(counted, text));
-    cli_cell(table, "%s%s", most ? "at most " : "", cli_bytes((uint64_t)(expected + 0.5), text));
+    cli_cell(table, "%s%s", most ? "<= " : "", cli_bytes((uint64_t)(expected + 0.5), text));
     if (most && (double)counted <= expected)
         cli_cell(table, "within");
     else if (expected > 0)
@@ -137,7 +137,7 @@ static int print_formulas(const struct bench *bench, const struct bench_prefill 
     int status;
 
     printf("\nCounted beside the methods' formulas: entries kept after the prompt, the peak of cache and\n"
-           "state in prefill, cache bytes read per token; \"at most\": the data decides, the formula is a bound\n");
+           "state in prefill, cache bytes read per token; \"<=\": the data decides, the formula is a bound\n");
     for (size_t i = 0; i < prefills; i++) {
         const struct bench_prefill *p = &prefill[i];
         const struct bench_decode *d = NULL;

@@ -186,6 +186,9 @@ void cli_cell(struct cli_table *table, const char *format, ...) __attribute__((f
 void cli_table_rule(struct cli_table *table); /* an empty line before the next row */
 int cli_table_print(const struct cli_command *command, struct cli_table *table, FILE *stream);
 void cli_table_free(struct cli_table *table);
+/* Prints the names and summaries that next() gives, as a table with that heading or as a JSON list with that key. */
+int cli_names(const struct cli_command *command, const struct cli_common *common, const char *heading, const char *key,
+              bool (*next)(size_t, const char **, const char **));
 /* Prints text wrapped to 100 columns, every line indented; an empty line separates paragraphs. */
 void cli_wrap(FILE *stream, const char *text, unsigned indent);
 

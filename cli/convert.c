@@ -64,20 +64,6 @@ int kvc_cli_convert(const struct cli_command *command, int argc, char **argv) {
     return status;
 }
 
-static int print_shapes(const struct cli_command *command) {
-    struct cli_table *table = cli_table_open("<shape|<geometry");
-    const char *name, *summary;
-    int status;
-
-    for (size_t i = 0; kvc_shape(i, &name, &summary); i++) {
-        cli_cell(table, "%s", name);
-        cli_cell(table, "%s", summary);
-    }
-    status = cli_table_print(command, table, stdout);
-    cli_table_free(table);
-    return status == KVC_OK ? cli_flush(command) : status;
-}
-
 int kvc_cli_mkmodel(const struct cli_command *command, int argc, char **argv) {
     struct cli_common common;
     const char *out = NULL, *shape = NULL;
@@ -101,7 +87,7 @@ int kvc_cli_mkmodel(const struct cli_command *command, int argc, char **argv) {
     if (status != CLI_GO)
         return status;
     if (list)
-        return print_shapes(command);
+        return cli_names(command, &common, "<shape|<geometry", "shapes", kvc_shape);
     if (!shape)
         return cli_error(command, KVC_USAGE, "give a geometry with --shape NAME; --list shows them");
     if (!out)

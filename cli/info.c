@@ -65,14 +65,13 @@ static int backends(const struct cli_command *command, const struct info_argumen
     return status == KVC_OK ? cli_flush(command) : status;
 }
 
-/* A list of names and summaries that the library keeps. */
-static int names(const struct cli_command *command, const struct info_arguments *a, const char *heading,
-                 const char *key, bool (*next)(size_t, const char **, const char **)) {
+int cli_names(const struct cli_command *command, const struct cli_common *common, const char *heading, const char *key,
+              bool (*next)(size_t, const char **, const char **)) {
     const char *name, *summary;
     struct cli_table *table;
     int status;
 
-    if (a->common.json) {
+    if (common->json) {
         json_t *root = json_object(), *list = json_array();
 
         for (size_t i = 0; list && next(i, &name, &summary); i++) {
@@ -148,9 +147,9 @@ int kvc_cli_info(const struct cli_command *command, int argc, char **argv) {
         else if (strcmp(what, "methods") == 0)
             status = info_methods(command, &a, words.count > 1 ? words.items[1] : NULL);
         else if (strcmp(what, "shapes") == 0)
-            status = names(command, &a, "<shape|<geometry", "shapes", kvc_shape);
+            status = cli_names(command, &a.common, "<shape|<geometry", "shapes", kvc_shape);
         else if (strcmp(what, "templates") == 0)
-            status = names(command, &a, "<template|<models", "templates", kvc_chat_template);
+            status = cli_names(command, &a.common, "<template|<models", "templates", kvc_chat_template);
         else
             status = info_model(command, &a, what);
     }

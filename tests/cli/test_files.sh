@@ -7,6 +7,8 @@ words='then the old sailor found the red kettle near the harbor .'
 # ---- mkmodel and convert
 ok mkmodel --list
 has '^tiny '
+ok mkmodel --list --json
+that 'its first shape' [ "$(json shapes.0.name)" = tiny ]
 ok mkmodel --shape tiny --type f32 --seed 3 -o "$work/a.gguf" -q
 ok mkmodel --shape tiny --type f32 --seed 3 -o "$work/b.gguf" --json
 that 'its type' [ "$(json type)" = f32 ]
