@@ -143,6 +143,31 @@ static void kernels_that_do_not_compile(void **state) {
     unsetenv("KVCULL_OPENCL_SHAPE");
 }
 
+/* What no cache holds is cleared another way: all of it, and nothing beside it. */
+static void a_large_clear(void **state) {
+    const size_t bytes = ((size_t)16 << 20) + 36, all = bytes + 128;
+    struct kvc_device *device = NULL;
+    struct kvc_buffer *buffer = NULL;
+    struct kvc_error error = {KVC_OK, ""};
+    unsigned char *memory = malloc(all);
+    (void)state;
+    needs_device();
+    assert_non_null(memory);
+    memset(memory, 0x2c, all);
+    assert_int_equal(kvc_backend_opencl.open(NULL, 0, 0, KVC_MATH_EXACT, &device, &error), KVC_OK);
+    assert_int_equal(device->ops->buffer_create(device, KVC_MEMORY_SCRATCH, all, &buffer, &error), KVC_OK);
+    device->ops->upload(device, (struct kvc_span){buffer, 0}, memory, all);
+    device->ops->zero(device, (struct kvc_span){buffer, 64}, bytes);
+    device->ops->download(device, memory, (struct kvc_span){buffer, 0}, all);
+    assert_int_equal(device->ops->sync(device, &error), KVC_OK);
+    for (size_t i = 0; i < all; i++)
+        if (memory[i] != (i < 64 || i >= 64 + bytes ? 0x2c : 0))
+            fail_msg("byte %zu is %u", i, (unsigned)memory[i]);
+    device->ops->buffer_free(device, buffer);
+    device->ops->close(device);
+    free(memory);
+}
+
 /* Buffers until there is no memory; what was there before stays usable. */
 static void too_little_memory(void **state) {
     struct kvc_device *device = NULL;
@@ -201,6 +226,7 @@ int main(void) {
         cmocka_unit_test(small_allocations),   cmocka_unit_test(finds_a_flipped_bit),
         cmocka_unit_test(devices),             cmocka_unit_test(kernels_that_do_not_compile),
         cmocka_unit_test(too_little_memory),   cmocka_unit_test(device_lost),
+        cmocka_unit_test(a_large_clear),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

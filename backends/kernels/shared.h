@@ -21,6 +21,7 @@
 #define KVC_LOOP_OF(workers) ((workers) == 1 ? 128u : 8u) /* values of a work-item of fma_loop */
 #define KVC_RUN_OF(workers) ((workers) == 1 ? 32u : 1u) /* neighbouring values that a work-item makes */
 #define KVC_COPIED_OF(workers) ((workers) == 1 ? 512u : 1u) /* the same where they are only copied */
+#define KVC_CLEARED_OF(workers) ((workers) == 1 ? 1024u : 1u) /* and where they are cleared */
 #define KVC_COLUMNS_OF(workers) ((workers) == 1 ? 8u : 1u) /* state columns of a work-item of keep_keys */
 #define KVC_FEW 4u
 #define KVC_EACH_OF(workers) ((workers) == 1 ? 8u : 1u)

@@ -22,6 +22,7 @@
     apply(blend) \
     apply(repeat_heads) \
     apply(gather) \
+    apply(clear) \
     apply(linear_f32) \
     apply(linear_f16) \
     apply(linear_bf16) \

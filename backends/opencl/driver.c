@@ -101,11 +101,25 @@ static bool zero_natively(struct kvc_opencl *opencl, void *handle, size_t offset
                                                    NULL) == CL_SUCCESS;
 }
 
+/* More than caches hold, on such a device: by all its cores, past the caches. */
+static bool zero_by_kernel(struct kvc_opencl *opencl, void *handle, size_t offset, size_t bytes) {
+    const uint64_t n = bytes / 4, each = KVC_CLEARED_OF(opencl->offload.workers);
+    struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_clear);
+    if (!opencl->native || bytes < ((size_t)16 << 20) || offset % sizeof(cl_float16) || bytes % 4)
+        return false;
+    kvc_launch_handle(&launch, handle);
+    kvc_launch_wide(&launch, offset / 4);
+    kvc_launch_wide(&launch, n);
+    kvc_launch_items(&opencl->offload, &launch, (n + each - 1) / each, 1, 1);
+    return true;
+}
+
 static void zero(struct kvc_offload *offload, void *handle, size_t offset, size_t bytes) {
     const cl_uint16 word = {{0}}; /* a wide pattern: drivers fill with it as it is */
     const size_t width = offset % sizeof word == 0 && bytes >= sizeof word ? sizeof word : 4;
     size_t whole = offset % 4 ? 0 : bytes / width * width;
-    if (!offload->lost && zero_natively(of(offload), handle, offset, bytes))
+    if (!offload->lost && (zero_by_kernel(of(offload), handle, offset, bytes) ||
+                           zero_natively(of(offload), handle, offset, bytes)))
         return;
     if (whole && !offload->lost)
         check(offload, clEnqueueFillBuffer(of(offload)->queue, handle, &word, width, offset, whole, 0, NULL, NULL),
