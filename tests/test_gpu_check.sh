@@ -20,6 +20,9 @@ that 'all parts together end in less than 9 minutes' \
 bash "$check" --try cpu "$work/none" "$work/failed" >"$work/out" 2>"$work/err"
 that 'a program that fails is told' [ $? = 1 ]
 that 'nothing was measured' [ "$(grep -c '| not measured | .* | missed |$' "$work/failed/report.md")" = 11 ]
+bash "$check" --nosuch >"$work/out" 2>"$work/err"
+that 'an unknown option is 2' [ $? = 2 ]
+that 'help' [ "$(bash "$check" --help | grep -c '^gpu-check ')" = 2 ]
 if ! command -v nvidia-smi >/dev/null; then
     bash "$check" "$work/nowhere" >"$work/out" 2>"$work/err"
     that 'no device is 4' [ $? = 4 ]

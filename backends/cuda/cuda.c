@@ -82,9 +82,9 @@ static void driver_write(struct kvc_offload *offload, void *to, size_t offset, c
     struct kvc_cuda *cuda = of(offload);
     kvc_cuda_send(cuda);
     if (!offload->lost &&
-        kvc_cuda_good(
-            cuda, cudaMemcpyAsync((unsigned char *)to + offset, from, bytes, cudaMemcpyHostToDevice, cuda->stream),
-            "upload"))
+        kvc_cuda_good(cuda,
+                      cudaMemcpyAsync((unsigned char *)to + offset, from, bytes, cudaMemcpyHostToDevice, cuda->stream),
+                      "upload"))
         (void)kvc_cuda_good(cuda, cudaStreamSynchronize(cuda->stream), "the device failed");
 }
 
@@ -101,8 +101,8 @@ static enum kvc_status driver_allocate(struct kvc_offload *offload, enum kvc_mem
         return kvc_fail(error, KVC_RESOURCE,
                         "%s: no memory for %s: %.3f GiB more are needed, %.3f of %.1f GiB are free; a smaller context, "
                         "chunk or budget needs less",
-                        offload->device.name, kvc_offload_kind(kind), (double)bytes / 1073741824.0, (double)left / 1073741824.0,
-                        (double)all / 1073741824.0);
+                        offload->device.name, kvc_offload_kind(kind), (double)bytes / 1073741824.0,
+                        (double)left / 1073741824.0, (double)all / 1073741824.0);
     }
     if (host)
         driver_write(offload, *handle, 0, host, bytes);
@@ -118,9 +118,9 @@ static void driver_read(struct kvc_offload *offload, void *to, void *from, size_
     struct kvc_cuda *cuda = of(offload);
     kvc_cuda_send(cuda);
     if (offload->lost ||
-        !kvc_cuda_good(
-            cuda, cudaMemcpyAsync(to, (unsigned char *)from + offset, bytes, cudaMemcpyDeviceToHost, cuda->stream),
-            "download") ||
+        !kvc_cuda_good(cuda,
+                       cudaMemcpyAsync(to, (unsigned char *)from + offset, bytes, cudaMemcpyDeviceToHost, cuda->stream),
+                       "download") ||
         !kvc_cuda_good(cuda, cudaStreamSynchronize(cuda->stream), "the device failed"))
         memset(to, 0, bytes);
 }
@@ -149,7 +149,9 @@ static void driver_launch(struct kvc_offload *offload, const struct kvc_launch *
     kvc_cuda_queue_launch(of(offload), stub((unsigned)launch->kernel), launch);
 }
 
-struct kvc_launch kvc_cuda_own(enum kvc_cuda_kernel kernel) { return kvc_launch_of((enum kvc_kernel)(unsigned)kernel); }
+struct kvc_launch kvc_cuda_own(enum kvc_cuda_kernel kernel) {
+    return kvc_launch_of((enum kvc_kernel)(unsigned)kernel);
+}
 
 static void driver_finish(struct kvc_offload *offload) {
     kvc_cuda_send(of(offload));
@@ -233,7 +235,8 @@ static enum kvc_status cuda_open(const char *path, unsigned index, int threads, 
             break;
     }
     if (path && index == (unsigned)count)
-        return kvc_fail(error, KVC_RESOURCE, "cuda:%s: no device of that name; 'kvcull info backends' lists them", path);
+        return kvc_fail(error, KVC_RESOURCE, "cuda:%s: no device of that name; 'kvcull info backends' lists them",
+                        path);
     if (index >= (unsigned)count)
         return kvc_fail(error, KVC_RESOURCE, "cuda:%u: there is no such device; the last is cuda:%d", index, count - 1);
     cuda = calloc(1, sizeof *cuda);
