@@ -67,9 +67,9 @@ INLINE void dot_strip(enum kvc_type type, bool bound, unsigned heads, bool part,
             const struct dot_channel *next = &channels[turn / RUN_STRIPS];
             const size_t at = (place / RUN_PLACES + 1) * RUN_PLACES + turn % RUN_STRIPS * DOT_PLACES;
             for (size_t b = 0; b < DOT_PLACES * size; b += 64) {
-                __builtin_prefetch(next->high + at * size + b);
+                __builtin_prefetch(next->high + at * size + b, 0, 2);
                 if (bound)
-                    __builtin_prefetch(next->low + at * size + b);
+                    __builtin_prefetch(next->low + at * size + b, 0, 2);
             }
         }
         UNROLL
