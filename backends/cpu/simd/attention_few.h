@@ -170,10 +170,20 @@ static void few_scores(enum kvc_type type, const unsigned char *const *keys, siz
 
 /* ---- values ---- */
 
+#define MIX_AHEAD 12u /* values: asked for so many before they are wanted, out of the second cache */
+
+/* What to ask for, entry by entry, while values are mixed: keys of the next tile, of which next_count are set, and this
+ * tile's own values below `high`. */
+struct few_ahead {
+    const unsigned char *const *next;
+    uint32_t next_count, high;
+    size_t row_bytes;
+};
+
 /* o[h, c .. c + n*LANES) = fma(p[h, j], v[j], o) for j = low .. high - 1 ascending; n vectors, `heads` heads. */
 INLINE void few_mix_strip(enum kvc_type type, unsigned heads, unsigned n, const unsigned char *const *keys,
                           size_t value_offset, uint32_t low, uint32_t high, const float *p, float *o, size_t padded,
-                          size_t c) {
+                          size_t c, const struct few_ahead *ahead) {
     vf sum[4][8];
     UNROLL
     for (unsigned h = 0; h < heads; h++)
@@ -183,6 +193,10 @@ INLINE void few_mix_strip(enum kvc_type type, unsigned heads, unsigned n, const 
     for (uint32_t j = low; j < high; j++) {
         const unsigned char *row = keys[j] + value_offset;
         vf value[8];
+        if (ahead && j < ahead->next_count)
+            prefetch_row_later(ahead->next[j], ahead->row_bytes);
+        if (ahead && j + MIX_AHEAD < ahead->high)
+            prefetch_row(keys[j + MIX_AHEAD] + value_offset, ahead->row_bytes);
         UNROLL
         for (unsigned v = 0; v < n; v++)
             value[v] = entry_load(type, row, c + v * LANES);
@@ -211,32 +225,33 @@ INLINE void few_mix_strip(enum kvc_type type, unsigned heads, unsigned n, const 
 
 #define FEW_MIX(name, type)                                                                                          \
     static NEVER_INLINE void name(unsigned heads, const unsigned char *const *keys, size_t value_offset,             \
-                                  uint32_t low, uint32_t high, const float *p, float *o, size_t padded, size_t d) {  \
+                                  uint32_t low, uint32_t high, const float *p, float *o, size_t padded, size_t d,    \
+                                  const struct few_ahead *ahead) {                                                   \
         size_t c = 0;                                                                                                \
         if (heads == 4) {                                                                                            \
             for (; c + STRIP_OF_4 * LANES <= d; c += STRIP_OF_4 * LANES)                                             \
-                few_mix_strip(type, 4, STRIP_OF_4, keys, value_offset, low, high, p, o, padded, c);                  \
+                few_mix_strip(type, 4, STRIP_OF_4, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);\
             for (; c + LANES <= d; c += LANES)                                                                       \
-                few_mix_strip(type, 4, 1, keys, value_offset, low, high, p, o, padded, c);                           \
+                few_mix_strip(type, 4, 1, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);         \
         } else if (heads == 3) {                                                                                     \
             for (; c + STRIP_OF_4 * LANES <= d; c += STRIP_OF_4 * LANES)                                             \
-                few_mix_strip(type, 3, STRIP_OF_4, keys, value_offset, low, high, p, o, padded, c);                  \
+                few_mix_strip(type, 3, STRIP_OF_4, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);\
             for (; c + LANES <= d; c += LANES)                                                                       \
-                few_mix_strip(type, 3, 1, keys, value_offset, low, high, p, o, padded, c);                           \
+                few_mix_strip(type, 3, 1, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);         \
         } else if (heads == 2) {                                                                                     \
             for (; c + STRIP_OF_2 * LANES <= d; c += STRIP_OF_2 * LANES)                                             \
-                few_mix_strip(type, 2, STRIP_OF_2, keys, value_offset, low, high, p, o, padded, c);                  \
+                few_mix_strip(type, 2, STRIP_OF_2, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);\
             for (; c + 2 * LANES <= d; c += 2 * LANES)                                                               \
-                few_mix_strip(type, 2, 2, keys, value_offset, low, high, p, o, padded, c);                           \
+                few_mix_strip(type, 2, 2, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);         \
             for (; c + LANES <= d; c += LANES)                                                                       \
-                few_mix_strip(type, 2, 1, keys, value_offset, low, high, p, o, padded, c);                           \
+                few_mix_strip(type, 2, 1, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);         \
         } else {                                                                                                     \
             for (; c + 8 * LANES <= d; c += 8 * LANES)                                                               \
-                few_mix_strip(type, 1, 8, keys, value_offset, low, high, p, o, padded, c);                           \
+                few_mix_strip(type, 1, 8, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);         \
             for (; c + 4 * LANES <= d; c += 4 * LANES)                                                               \
-                few_mix_strip(type, 1, 4, keys, value_offset, low, high, p, o, padded, c);                           \
+                few_mix_strip(type, 1, 4, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);         \
             for (; c + LANES <= d; c += LANES)                                                                       \
-                few_mix_strip(type, 1, 1, keys, value_offset, low, high, p, o, padded, c);                           \
+                few_mix_strip(type, 1, 1, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);         \
         }                                                                                                            \
         if (c < d)                                                                                                   \
             for (unsigned h = 0; h < heads; h++) { /* the last channels, fewer than a vector */                      \
@@ -254,28 +269,31 @@ FEW_MIX(few_mix_q8, KVC_Q8_0)
 #define MIX_AT_ONCE 64 /* values that stay in the first cache while all heads and channels pass */
 
 /* o [heads, padded_size(d)] += the tile's values weighted by p [heads, KVC_TILE]; one fma each, ascending places.
- * next [KVC_TILE], of which next_count are set: keys that will be wanted after this tile. */
+ * next [KVC_TILE], of which next_count are set: keys that will be wanted after this tile. apart: the entries are those
+ * of a read list, and asked for one by one, as the processor does not find the pieces by itself. */
 static void few_mix(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, uint32_t low,
-                    uint32_t high, const unsigned char *const *next, uint32_t next_count, const float *p,
+                    uint32_t high, const unsigned char *const *next, uint32_t next_count, bool apart, const float *p,
                     uint32_t heads, uint32_t d, float *o) {
     const size_t padded = padded_size(d);
     const bool once = heads == 1;
     const size_t row_bytes = value_offset / KVC_TILE;
+    const struct few_ahead ahead = {next, next_count, high, row_bytes};
     for (uint32_t from = low; from < high;) {
         const uint32_t to = (once && next_count == 0) || high - from < MIX_AT_ONCE ? high : from + MIX_AT_ONCE;
-        for (uint32_t j = to; j < high && j < to + MIX_AT_ONCE; j++) /* the next ones */
+        for (uint32_t j = to; !apart && j < high && j < to + MIX_AT_ONCE; j++) /* the next ones */
             prefetch_row(keys[j] + value_offset, row_bytes);
-        for (uint32_t j = from; j < to && j < next_count; j++)
+        for (uint32_t j = from; !apart && j < to && j < next_count; j++)
             prefetch_row_later(next[j], row_bytes);
         for (uint32_t h = 0; h < heads;) {
             const unsigned some = heads - h >= 4 ? 4 : heads - h;
             const float *weights = p + (size_t)h * KVC_TILE;
+            const struct few_ahead *steady = apart && h == 0 ? &ahead : NULL;
             if (type == KVC_F32)
-                few_mix_f32(some, keys, value_offset, from, to, weights, o + h * padded, padded, d);
+                few_mix_f32(some, keys, value_offset, from, to, weights, o + h * padded, padded, d, steady);
             else if (type == KVC_F16)
-                few_mix_f16(some, keys, value_offset, from, to, weights, o + h * padded, padded, d);
+                few_mix_f16(some, keys, value_offset, from, to, weights, o + h * padded, padded, d, steady);
             else
-                few_mix_q8(some, keys, value_offset, from, to, weights, o + h * padded, padded, d);
+                few_mix_q8(some, keys, value_offset, from, to, weights, o + h * padded, padded, d, steady);
             h += some;
         }
         from = to;
@@ -285,14 +303,14 @@ static void few_mix(enum kvc_type type, const unsigned char *const *keys, size_t
 /* One tile from its scores p [heads, KVC_TILE], which become weights: m, l [heads], o [heads, padded_size(d)] from zero.
  * low < high. keep: NULL, or gets the scores of places low .. high - 1, rows keep_stride apart. next: as in few_mix. */
 static void few_tile(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, uint32_t low,
-                     uint32_t high, const unsigned char *const *next, uint32_t next_count, uint32_t heads, uint32_t d,
-                     float *p, float *keep, size_t keep_stride, float *m, float *l, float *o) {
+                     uint32_t high, const unsigned char *const *next, uint32_t next_count, bool apart, uint32_t heads,
+                     uint32_t d, float *p, float *keep, size_t keep_stride, float *m, float *l, float *o) {
     for (uint32_t h = 0; keep && h < heads; h++)
         memcpy(keep + h * keep_stride + low, p + (size_t)h * KVC_TILE + low, (high - low) * sizeof *keep);
     for (uint32_t h = 0; h < heads; h++)
         m[h] = softmax_tile(p + (size_t)h * KVC_TILE, low, high, &l[h]);
     memset(o, 0, heads * padded_size(d) * sizeof *o);
-    few_mix(type, keys, value_offset, low, high, next, next_count, p, heads, d, o);
+    few_mix(type, keys, value_offset, low, high, next, next_count, apart, p, heads, d, o);
 }
 
 /* ---- heads whose ranks lie scattered over the slots ---- */

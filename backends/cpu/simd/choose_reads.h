@@ -21,6 +21,41 @@ static int32_t threshold_between(const int32_t *keys, uint32_t n, uint32_t top, 
     return (int32_t)(found ^ 0x80000000u);
 }
 
+/* Those of keys [n] that lie from low to high, in their order, padded with INT32_MIN; `to` may be `keys`. */
+static uint32_t keys_between(const int32_t *keys, uint32_t n, int32_t low, int32_t high, int32_t *to) {
+    const vi lowest = vi_set(low), highest = vi_set(high);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < n; i += LANES) {
+        const vi x = vi_load(keys + i);
+        const unsigned out = vm_bits(vm_or(vi_greater(lowest, x), vi_greater(x, highest)));
+        count += vi_append(to + count, x, vm_bits(vm_first(n - i)) & ~out);
+    }
+    for (uint32_t i = count; i % LANES != 0; i++)
+        to[i] = INT32_MIN;
+    return count;
+}
+
+/* The same as threshold_between: of keys [n] only those that it may still be are looked at. rest: room as keys has. */
+static int32_t threshold_among(const int32_t *keys, uint32_t n, uint32_t top, int32_t low, int32_t high,
+                               int32_t *rest) {
+    top -= count_above(keys, n, high);
+    n = keys_between(keys, n, low, high, rest);
+    while (low < high && n > 4 * LANES) {
+        const int first = 31 - __builtin_clz((uint32_t)low ^ (uint32_t)high); /* middle: from here on it is 1 */
+        const uint32_t below = (uint32_t)high & ~((1u << first) - 1);
+        const int32_t middle = first == 31 ? 0 : (int32_t)below;
+        const uint32_t above = count_above(rest, n, middle - 1);
+        if (above >= top) {
+            low = middle;
+        } else {
+            high = middle - 1;
+            top -= above;
+        }
+        n = keys_between(rest, n, low, high, rest);
+    }
+    return threshold_between(rest, n, top, low, high);
+}
+
 /* Where scores come from: that of unit i (a place or page) is the sum over rows r ascending, from 0, of
  * e[r * stride + i] * factor[r]. */
 struct unit_scores {
@@ -40,27 +75,37 @@ struct candidates {
 /* Room for the keys of n units. */
 INLINE size_t keys_room(uint32_t n) { return ((size_t)n + 3 * LANES) / LANES * LANES; }
 
-/* The units of n whose keys are not below to->low, n of a vector or fewer from i on. */
-INLINE uint32_t add_candidates(const struct unit_scores *scores, uint32_t rows, uint32_t i, uint32_t n, vi low,
-                               const struct candidates *to, uint32_t count) {
-    vf total = vf_zero();
-    for (uint32_t r = 0; r < rows; r++) {
-        const float *e = scores->e + r * scores->stride + i;
+/* The units of n whose scores are not below `low`, and with `any` the others too, n of a vector or fewer from i on; of
+ * each its score and its number. */
+INLINE uint32_t add_candidates(const struct unit_scores *scores, uint32_t rows, uint32_t i, uint32_t n, vf low,
+                               bool any, const struct candidates *to, uint32_t count) {
+    const float *e = scores->e + i;
+    vf total = vf_mul(n < LANES ? vf_part_load(e, n) : vf_load(e), vf_set(scores->factor[0]));
+    for (uint32_t r = 1; r < rows; r++) {
+        e += scores->stride;
         total = vf_add(total, vf_mul(n < LANES ? vf_part_load(e, n) : vf_load(e), vf_set(scores->factor[r])));
     }
-    const vi key = score_keys(total);
-    const unsigned bits = ~vm_bits(vi_greater(low, key)) & (unsigned)((1ull << n) - 1);
-    vi_append(to->key + count, key, bits);
+    const unsigned bits = (any ? ~0u : vm_bits(vf_reaches(total, low))) & (unsigned)((1ull << n) - 1);
+    vi_append(to->key + count, vf_bits(total), bits);
     return count + vi_append(to->unit + count, vi_add(vi_ascending(), vi_set((int32_t)i)), bits);
+}
+
+/* The number that a key other than INT32_MIN stands for. */
+static float key_score(int32_t key) {
+    return kvc_from_bits((uint32_t)key ^ ((uint32_t)(key >> 31) & INT32_MAX));
 }
 
 INLINE uint32_t all_candidates(const struct unit_scores *scores, uint32_t rows, uint32_t n,
                                const struct candidates *to) {
-    const vi low = vi_set(to->low);
+    const bool any = to->low == INT32_MIN;
+    const vf low = vf_set(any ? 0.0f : key_score(to->low));
     uint32_t count = 0, i = 0;
     for (; i + LANES <= n; i += LANES)
-        count = add_candidates(scores, rows, i, LANES, low, to, count);
-    return i < n ? add_candidates(scores, rows, i, n - i, low, to, count) : count;
+        count = add_candidates(scores, rows, i, LANES, low, any, to, count);
+    count = i < n ? add_candidates(scores, rows, i, n - i, low, any, to, count) : count;
+    for (i = 0; i < count; i += LANES)
+        vi_store(to->key + i, score_keys(vf_from_bits(vi_load(to->key + i))));
+    return count;
 }
 
 /* Finds what the best `top`, or top + more, of n units are among: of many, two keys of a sample bracket the last. */
@@ -102,43 +147,40 @@ static void find_candidates(const struct unit_scores *scores, uint32_t n, uint32
 }
 
 /* Writes the places of the `top` best candidates, each `page` places, ascending. Those whose key is `bound` count from
- * the lowest; `cut`: places that the last of them gives up. */
+ * the lowest; `cut`: places that the last of them gives up. The candidates are used up. */
 static uint32_t *write_units(const struct candidates *from, uint32_t top, uint32_t page, uint32_t places, uint32_t cut,
                              int32_t bound, uint32_t *next) {
-    uint32_t equal = top - count_above(from->key, from->count, bound);
+    uint32_t equal = top - count_above(from->key, from->count, bound), chosen = 0, last = UINT32_MAX;
     const vi bounds = vi_set(bound);
     for (uint32_t i = 0; i < from->count; i += LANES) {
-        const uint32_t left = from->count - i;
-        const vi x = vi_load(from->key + i);
-        const unsigned over = vm_bits(vi_greater(x, bounds));
-        unsigned bits = over | (equal ? vm_bits(vi_equal(x, bounds)) : 0u);
-        if (bits == over && page == 1) {
-            next += vi_store_some((int32_t *)next, vi_load(from->unit + i), bits);
-            continue;
+        const vi x = vi_load(from->key + i), unit = vi_load(from->unit + i);
+        unsigned bits = vm_bits(vi_greater(x, bounds));
+        unsigned same = equal ? vm_bits(vi_equal(x, bounds)) & vm_bits(vm_first(from->count - i)) : 0;
+        for (; same && equal > 0; same &= same - 1) {
+            bits |= same & -same;
+            if (--equal == 0)
+                last = (uint32_t)from->unit[i + (unsigned)__builtin_ctz(same)];
         }
-        bits &= left < LANES ? (1u << left) - 1 : ~0u;
-        for (; bits; bits &= bits - 1) {
-            const unsigned j = (unsigned)__builtin_ctz(bits);
-            const uint32_t first = (uint32_t)from->unit[i + j] * page;
-            uint32_t count = places - first < page ? places - first : page;
-            if (!(over >> j & 1u)) {
-                if (equal == 0)
-                    continue;
-                if (--equal == 0)
-                    count -= cut;
-            }
-            if (page <= LANES && first + LANES <= places) { /* room: what is written is ascending */
-                vi_store(next, vi_add(vi_ascending(), vi_set((int32_t)first)));
-                next += count;
-            } else {
-                next = count_up(next, first, count);
-            }
+        chosen += vi_append(from->unit + chosen, unit, bits); /* behind what was read */
+    }
+    if (page == 1) {
+        memcpy(next, from->unit, chosen * sizeof *next);
+        return next + chosen;
+    }
+    for (uint32_t i = 0; i < chosen; i++) {
+        const uint32_t unit = (uint32_t)from->unit[i], first = unit * page;
+        const uint32_t count = (places - first < page ? places - first : page) - (unit == last ? cut : 0);
+        if (page <= LANES && first + LANES <= places) { /* room: what is written is ascending */
+            vi_store(next, vi_add(vi_ascending(), vi_set((int32_t)first)));
+            next += count;
+        } else {
+            next = count_up(next, first, count);
         }
     }
     return next;
 }
 
-/* Those of n places, or of the pages that they lie in, that are read, ascending, into next. keys [2, keys_room]. */
+/* Those of n places, or of the pages that they lie in, that are read, ascending, into next. keys [3, keys_room]. */
 static uint32_t *choose_places(const struct kvc_select_reads *call, const struct unit_scores *scores, uint32_t places,
                                int32_t *keys, uint32_t *next) {
     const uint32_t page = call->pages ? call->pages->page : 1, units = (places + page - 1) / page;
@@ -153,7 +195,8 @@ static uint32_t *choose_places(const struct kvc_select_reads *call, const struct
         struct candidates from = {.key = keys, .unit = keys + keys_room(n)};
         uint32_t cut = 0;
         find_candidates(scores, n, (uint32_t)top, partial && top < n, &from);
-        int32_t bound = threshold_between(from.key, from.count, (uint32_t)top, from.low, from.high);
+        int32_t *rest = from.unit + keys_room(n);
+        int32_t bound = threshold_among(from.key, from.count, (uint32_t)top, from.low, from.high, rest);
         if (!call->whole && page > 1) {
             uint32_t before = (uint32_t)top; /* pages before the last, by the rule: of more than `top` not counted */
             if (partial && (uint32_t)from.unit[from.count - 1] == n - 1) {
@@ -162,7 +205,7 @@ static uint32_t *choose_places(const struct kvc_select_reads *call, const struct
                     before += from.key[i] >= from.key[from.count - 1];
             }
             if (before < top && (top - 1) * page + last < wanted)
-                bound = threshold_between(from.key, from.count, (uint32_t)++top, from.low, from.high);
+                bound = threshold_among(from.key, from.count, (uint32_t)++top, from.low, from.high, rest);
             cut = (uint32_t)(top * page - (before < top ? page - last : 0) - wanted);
         }
         next = write_units(&from, (uint32_t)top, page, places, cut, bound, next);
@@ -172,20 +215,21 @@ static uint32_t *choose_places(const struct kvc_select_reads *call, const struct
 
 /* What a query head's reads weigh: the weights of ranks [count] times factor, over lanes and their tree. */
 static float weight_of_reads(const uint32_t *rank, uint32_t count, const float *weight, float factor) {
-    float some[KVC_LANES];
+    float some[KVC_TILE]; /* so many that the first are stored by the time they are loaded */
     vf lane[FOLD];
     UNROLL
     for (unsigned f = 0; f < FOLD; f++)
         lane[f] = vf_zero();
-    for (uint32_t i = 0; i < count; i += KVC_LANES) {
-        const uint32_t n = count - i < KVC_LANES ? count - i : KVC_LANES;
+    for (uint32_t i = 0; i < count; i += KVC_TILE) {
+        const uint32_t n = count - i < KVC_TILE ? count - i : KVC_TILE;
         for (uint32_t j = 0; j < n; j++)
             some[j] = weight[rank[i + j]];
-        for (uint32_t j = n; j < KVC_LANES; j++)
+        for (uint32_t j = n; j % KVC_LANES != 0; j++)
             some[j] = -0.0f; /* adding it changes nothing */
-        UNROLL
-        for (unsigned f = 0; f < FOLD; f++)
-            lane[f] = vf_add(lane[f], vf_mul(vf_load(some + f * LANES), vf_set(factor)));
+        for (uint32_t j = 0; j < n; j += KVC_LANES)
+            UNROLL
+            for (unsigned f = 0; f < FOLD; f++)
+                lane[f] = vf_add(lane[f], vf_mul(vf_load(some + j + f * LANES), vf_set(factor)));
     }
     return sum_lanes(lane);
 }
@@ -220,7 +264,7 @@ static void reads_task(void *argument, size_t task, unsigned thread) {
     const struct reads_job *job = argument;
     const struct kvc_select_reads *call = job->call;
     const uint32_t group = call->heads / call->lists->kv_heads;
-    int32_t *keys = kvc_cpu_scratch(job->cpu, thread, 2 * keys_room(job->most) * sizeof *keys);
+    int32_t *keys = kvc_cpu_scratch(job->cpu, thread, 3 * keys_room(job->most) * sizeof *keys);
     const float *weights = call->alpha.buffer ? kvc_span_data(call->weights) : NULL, once = 1.0f;
     const struct unit_scores scores = {(const float *)kvc_span_data(call->scores) + task * call->stride, &once, 0, 1};
     if (!keys)

@@ -62,7 +62,7 @@ static size_t lay_out_choose(const struct choose_job *job, struct choose_work *w
     work->dots = carve(&at, d * sizeof *work->dots);
     work->factor = carve(&at, job->group * f);
     work->most = carve(&at, job->group * f);
-    work->read_keys = carve(&at, job->reads ? 2 * keys_room(job->units_most) * sizeof(int32_t) : 0);
+    work->read_keys = carve(&at, job->reads ? 3 * keys_room(job->units_most) * sizeof(int32_t) : 0);
     work->own = job->splits == 1 ? carve_values(&at, job, job->group) : (struct choose_values){NULL, NULL, NULL};
     return at.used;
 }
@@ -257,31 +257,28 @@ static float seen_places(const struct choose_head *head, uint32_t unit) {
 /* e of one tile's units low .. high - 1 from scores: exp(s - M); returns the tile's sum. */
 static float tile_exponentials(const struct choose_head *head, float *e, uint32_t low, uint32_t high, float M) {
     const uint32_t from = low / KVC_LANES * KVC_LANES, to = (high + KVC_LANES - 1) / KVC_LANES * KVC_LANES;
+    const vf places = vf_set((float)head->page);
     vf lane[FOLD];
-    float edge[KVC_LANES];
     for (uint32_t i = from; i < low; i++)
         e[i] = -kvc_infinity();
     for (uint32_t i = high; i < to; i++) /* the row has room */
         e[i] = -kvc_infinity();
+    exps_below(e + from, to - from, M);
     UNROLL
     for (unsigned f = 0; f < FOLD; f++)
         lane[f] = vf_zero();
-    for (uint32_t j = 0; j < KVC_LANES; j++)
-        edge[j] = (float)head->page;
     for (uint32_t i = from; i < to; i += KVC_LANES) {
         const bool whole = i > head->first && i + KVC_LANES < head->units;
-        if (!whole)
-            for (uint32_t j = 0; j < KVC_LANES; j++)
-                edge[j] = seen_places(head, i + j);
+        float edge[KVC_LANES];
+        for (uint32_t j = 0; !whole && j < KVC_LANES; j++)
+            edge[j] = seen_places(head, i + j);
         UNROLL
         for (unsigned f = 0; f < FOLD; f++) {
-            const vf x = exp_not_above_zero(vf_sub(vf_load(e + i + f * LANES), vf_set(M)));
-            vf_store(e + i + f * LANES, x);
-            lane[f] = vf_fma(vf_load(edge + f * LANES), x, lane[f]);
+            const vf x = vf_load(e + i + f * LANES);
+            lane[f] = !whole            ? vf_fma(vf_load(edge + f * LANES), x, lane[f])
+                      : head->page == 1 ? vf_add(lane[f], x) /* 1 * x is exact */
+                                        : vf_fma(places, x, lane[f]);
         }
-        if (!whole)
-            for (uint32_t j = 0; j < KVC_LANES; j++)
-                edge[j] = (float)head->page;
     }
     return sum_lanes(lane);
 }

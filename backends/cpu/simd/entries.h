@@ -18,19 +18,53 @@ INLINE struct kvc_threads *threads_for(const struct kvc_cpu *cpu, double vector_
 
 /* ---- arithmetic ---- */
 
-/* kvc_exp for x <= 0 and for the NaN of inf - inf (whose low bits are zero). */
+/* kvc_exp for x [n], n vectors of x <= 0 or of the NaN of inf - inf (whose low bits are zero). They take each step in
+ * turns: a step has to wait for the one before it. */
+INLINE void exps_not_above_zero(vf *x, unsigned n) {
+    vf t[4], r[4], p[4];
+#define EACH                                                                                                           \
+    UNROLL                                                                                                             \
+    for (unsigned i = 0; i < n; i++)
+    EACH t[i] = vf_fma(x[i], vf_set(KVC_LOG2E), vf_set(KVC_ROUND_MAGIC));
+    EACH p[i] = vf_sub(t[i], vf_set(KVC_ROUND_MAGIC));
+    EACH r[i] = vf_fnma(p[i], vf_set(KVC_LN2_HIGH), x[i]);
+    EACH r[i] = vf_fnma(p[i], vf_set(KVC_LN2_LOW), r[i]);
+    EACH p[i] = vf_fma(vf_set(KVC_EXP_C6), r[i], vf_set(KVC_EXP_C5));
+    EACH p[i] = vf_fma(p[i], r[i], vf_set(KVC_EXP_C4));
+    EACH p[i] = vf_fma(p[i], r[i], vf_set(KVC_EXP_C3));
+    EACH p[i] = vf_fma(p[i], r[i], vf_set(KVC_EXP_C2));
+    EACH p[i] = vf_fma(p[i], r[i], vf_set(1.0f));
+    EACH p[i] = vf_fma(p[i], r[i], vf_set(1.0f));
+    EACH p[i] = vf_from_bits(vi_add(vf_bits(p[i]), vi_shift_23(vf_bits(t[i]))));
+    EACH x[i] = vf_select(vf_less(x[i], vf_set(KVC_EXP_LOW)), vf_zero(), p[i]);
+#undef EACH
+}
+
 INLINE vf exp_not_above_zero(vf x) {
-    const vf t = vf_fma(x, vf_set(KVC_LOG2E), vf_set(KVC_ROUND_MAGIC)), n = vf_sub(t, vf_set(KVC_ROUND_MAGIC));
-    vf r = vf_fnma(n, vf_set(KVC_LN2_HIGH), x);
-    r = vf_fnma(n, vf_set(KVC_LN2_LOW), r);
-    vf p = vf_fma(vf_set(KVC_EXP_C6), r, vf_set(KVC_EXP_C5));
-    p = vf_fma(p, r, vf_set(KVC_EXP_C4));
-    p = vf_fma(p, r, vf_set(KVC_EXP_C3));
-    p = vf_fma(p, r, vf_set(KVC_EXP_C2));
-    p = vf_fma(p, r, vf_set(1.0f));
-    p = vf_fma(p, r, vf_set(1.0f));
-    p = vf_from_bits(vi_add(vf_bits(p), vi_shift_23(vf_bits(t))));
-    return vf_select(vf_less(x, vf_set(KVC_EXP_LOW)), vf_zero(), p);
+    exps_not_above_zero(&x, 1);
+    return x;
+}
+
+/* x [n], of which none is above `most`, becomes exp(x - most); n a multiple of KVC_LANES. */
+static inline void exps_below(float *x, uint32_t n, float most) {
+    const unsigned once = n % (4 * LANES) ? 2 : 4; /* KVC_LANES are 2, 4 or 8 vectors */
+    vf y[4];
+    for (uint32_t i = 0; once == 2 && i < n; i += 2 * LANES) {
+        y[0] = vf_sub(vf_load(x + i), vf_set(most));
+        y[1] = vf_sub(vf_load(x + i + LANES), vf_set(most));
+        exps_not_above_zero(y, 2);
+        vf_store(x + i, y[0]);
+        vf_store(x + i + LANES, y[1]);
+    }
+    for (uint32_t i = 0; once == 4 && i < n; i += 4 * LANES) {
+        UNROLL
+        for (unsigned j = 0; j < 4; j++)
+            y[j] = vf_sub(vf_load(x + i + j * LANES), vf_set(most));
+        exps_not_above_zero(y, 4);
+        UNROLL
+        for (unsigned j = 0; j < 4; j++)
+            vf_store(x + i + j * LANES, y[j]);
+    }
 }
 
 /* kvc_exp for every x. */

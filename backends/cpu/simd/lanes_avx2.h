@@ -47,6 +47,7 @@ static inline vm vm_and(vm a, vm b) { return _mm256_and_si256(a, b); }
 static inline vm vm_or(vm a, vm b) { return _mm256_or_si256(a, b); }
 static inline unsigned vm_bits(vm a) { return (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(a)); }
 static inline vm vf_less(vf a, vf b) { return _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_LT_OQ)); }
+static inline vm vf_reaches(vf a, vf b) { return _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_GE_OQ)); }
 static inline vm vf_equal(vf a, vf b) { return _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_EQ_OQ)); }
 static inline vm vf_is_nan(vf a) { return _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q)); }
 static inline vf vf_select(vm m, vf yes, vf no) { return _mm256_blendv_ps(no, yes, _mm256_castsi256_ps(m)); }
