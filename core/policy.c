@@ -14,7 +14,8 @@ struct reader {
     struct kvc_error *error;
 };
 
-/* A value up to ',', '+' or the end; a quoted one may hold those. malloc'ed. */
+/* A value up to ',', '+' or the end; a quoted one may hold those, and no method's name begins with a digit, so that a
+ * number may hold '+' (1e+06). malloc'ed. */
 static enum kvc_status take_text(struct reader *reader, const char *what, char **text) {
     const char *from = reader->at;
     size_t length;
@@ -28,6 +29,8 @@ static enum kvc_status take_text(struct reader *reader, const char *what, char *
             return kvc_fail(reader->error, KVC_USAGE, "policy: %s: ',' or '+' must follow the closing quote", what);
     } else {
         length = strcspn(from, ",+");
+        while (from[length] == '+' && from[length + 1] >= '0' && from[length + 1] <= '9')
+            length += 1 + strcspn(from + length + 1, ",+");
         reader->at = from + length;
     }
     *text = malloc(length + 1);

@@ -2,6 +2,7 @@
 #include "core/policy.h"
 
 #include <errno.h>
+#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,8 +90,7 @@ static bool is_choice(const char *choices, const char *text) {
     return false;
 }
 
-/* A plain decimal number; strtod alone would take "0x10", "inf" and leading blanks. */
-static bool read_number(const char *text, size_t length, double *number) {
+bool kvc_decimal(const char *text, size_t length, double *number) {
     char copy[64];
     bool digit = false;
     if (length == 0 || length >= sizeof copy)
@@ -104,8 +104,14 @@ static bool read_number(const char *text, size_t length, double *number) {
     }
     memcpy(copy, text, length);
     copy[length] = 0;
+    const locale_t plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+    if (!plain)
+        return false;
     char *end;
+    const locale_t host = uselocale(plain);
     *number = strtod(copy, &end);
+    uselocale(host);
+    freelocale(plain);
     return digit && *end == 0 && isfinite(*number);
 }
 
@@ -133,7 +139,7 @@ enum kvc_status kvc_value_read(const struct kvc_policy_class *policy, const stru
     case KVC_OPTION_BUDGET:
         if (length > 0 && text[length - 1] == '%') {
             value->share = true;
-            if (read_number(text, length - 1, &number) && number > 0 && number <= 100) {
+            if (kvc_decimal(text, length - 1, &number) && number > 0 && number <= 100) {
                 value->real = number;
                 return KVC_OK;
             }
@@ -145,7 +151,7 @@ enum kvc_status kvc_value_read(const struct kvc_policy_class *policy, const stru
         break;
     }
     const bool whole = option->kind != KVC_OPTION_REAL;
-    if (read_number(text, length, &number) && number >= option->minimum && number <= option->maximum &&
+    if (kvc_decimal(text, length, &number) && number >= option->minimum && number <= option->maximum &&
         (!whole || floor(number) == number)) {
         value->real = number;
         value->integer = whole ? (int64_t)number : 0;

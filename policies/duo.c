@@ -1,4 +1,5 @@
 /* duo.c - some heads keep everything, the others their first and newest entries, as a file says (docs/methods.md). */
+#include "core/policy.h"
 #include "policies/policies.h"
 
 #include <errno.h>
@@ -70,9 +71,9 @@ static enum kvc_status read_text(const char *path, char **text, struct kvc_error
 static enum kvc_status read_line(struct duo *duo, const char *path, char *line, struct kvc_error *error) {
     size_t count = 0;
     for (char *at = line; *(at += strspn(at, " \t\r"));) {
-        char *end;
-        const double value = strtod(at, &end);
-        if (end == at || !strchr(" \t\r", *end) || !(fabs(value) <= 1e9))
+        const size_t length = strcspn(at, " \t\r");
+        double value;
+        if (!kvc_decimal(at, length, &value) || fabs(value) > 1e9)
             return kvc_fail(error, KVC_INPUT,
                             "policy duo: file=%.200s: line %zu: '%.20s': must be a number from -1e9 to 1e9", path,
                             duo->layers + 1, at);
@@ -84,7 +85,7 @@ static enum kvc_status read_line(struct duo *duo, const char *path, char *line, 
             duo->score = grown;
         }
         duo->score[duo->layers * duo->heads + count++] = (float)value;
-        at = end;
+        at += length;
     }
     if (duo->layers == 0)
         duo->heads = count;

@@ -1,5 +1,6 @@
 /* rocketkv.c - snapkv in the prompt, then hsa in decode, from one budget: rocketkv, and rocketkv-mt for several turns
  * (docs/methods.md). */
+#include "core/policy.h"
 #include "policies/policies.h"
 
 #include <stdint.h>
@@ -19,13 +20,10 @@ static const struct kvc_option options[] = {
 /* -1: auto; -2: neither that nor 0 to 1. */
 static double split_of(const struct kvc_values *values) {
     const char *text = kvc_value_text(values, "split");
-    char *end;
+    double split;
     if (!strcmp(text, "auto"))
         return -1;
-    if (!*text || strspn(text, "0123456789.") != strlen(text))
-        return -2;
-    const double split = strtod(text, &end);
-    return *end == 0 && split >= 0 && split <= 1 ? split : -2;
+    return kvc_decimal(text, strlen(text), &split) && split >= 0 && split <= 1 ? split : -2;
 }
 
 static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {

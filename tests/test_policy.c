@@ -2,6 +2,7 @@
  * which stage (rules 7 and 8 of docs/methods.md, the table of stages). */
 #include "core/policy.h"
 
+#include <locale.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -66,6 +67,29 @@ static void test_values(void **state) {
         assert_int_equal(kvc_method_acts(&policy->method[0], l), l < 3 || l == 5 || l == 7);
     kvc_policy_free(policy);
     kvc_policy_free(accepted("full"));
+    policy = accepted("duo:file=every-other,threshold=-1.5e+03,recent=5e+2+quest:budget=64"); /* '+' within a number */
+    assert_int_equal(policy->count, 2);
+    values = &policy->method[0].values;
+    assert_int_equal(kvc_value_int(values, "recent"), 500);
+    assert_true(kvc_value_real(values, "threshold") == -1500);
+    kvc_policy_free(policy);
+}
+
+/* A host program may have set a locale that writes 0,32. */
+static void test_locale(void **state) {
+    static const char *const commas[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "fr_FR.utf8", "de_DE"};
+    size_t i = 0;
+    (void)state;
+    while (i < sizeof commas / sizeof *commas && !setlocale(LC_NUMERIC, commas[i]))
+        i++;
+    if (i == sizeof commas / sizeof *commas) {
+        print_message("no locale with decimal commas is installed\n");
+        skip();
+    }
+    struct kvc_policy *policy = accepted("duo:file=every-other,threshold=0.32");
+    assert_true(kvc_value_real(&policy->method[0].values, "threshold") == 0.32);
+    kvc_policy_free(policy);
+    setlocale(LC_NUMERIC, "C");
 }
 
 static void test_ranges(void **state) {
@@ -427,10 +451,10 @@ static void test_classes(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_values), cmocka_unit_test(test_ranges),
-                                       cmocka_unit_test(test_limits), cmocka_unit_test(test_grammar),
-                                       cmocka_unit_test(test_stages), cmocka_unit_test(test_pairs),
-                                       cmocka_unit_test(test_noise),  cmocka_unit_test(test_classes)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_values), cmocka_unit_test(test_locale),  cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_limits), cmocka_unit_test(test_grammar), cmocka_unit_test(test_stages),
+        cmocka_unit_test(test_pairs),  cmocka_unit_test(test_noise),   cmocka_unit_test(test_classes)};
     while (kvc_policy_list[engine.policy_count])
         engine.policy_count++;
     engine.policies = malloc((engine.policy_count + 1) * sizeof *engine.policies);

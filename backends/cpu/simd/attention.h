@@ -247,7 +247,7 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
             for (uint32_t h = 0; by_slot && h < queries; h++)
                 for (uint32_t e = all.low; e < all.high; e++)
                     work.s[h * KVC_TILE + e] = work.by_slot[(size_t)h * job->slots_most + head.order[t * KVC_TILE + e]];
-            few_tile(type, keys, value_offset, all.low, all.high, next, next_count, head.rank != NULL, queries, d,
+            few_tile(type, keys, value_offset, all.low, all.high, next, next_count, queries, d,
                      work.s, keep ? keep + (size_t)t * KVC_TILE : NULL, keep_stride, results.m + at, results.l + at,
                      results.o + at * stride);
         }

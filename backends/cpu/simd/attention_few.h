@@ -47,26 +47,26 @@ INLINE void few_dots(enum kvc_type type, const unsigned char *const *rows, const
         UNROLL
         for (unsigned h = 0; h < heads; h++)
             UNROLL
-            for (unsigned r = 0; r < ROWS_AT_ONCE; r++)
-                UNROLL
-                for (unsigned f = 0; f < FOLD; f++)
-                    lane[h][r][f] = vf_zero();
+        for (unsigned r = 0; r < ROWS_AT_ONCE; r++)
+            UNROLL
+        for (unsigned f = 0; f < FOLD; f++)
+            lane[h][r][f] = vf_zero();
         size_t v = 0;
         for (; v + FOLD <= vectors; v += FOLD)
             UNROLL
-            for (unsigned f = 0; f < FOLD; f++) {
-                vf x[HEADS_AT_ONCE];
+        for (unsigned f = 0; f < FOLD; f++) {
+            vf x[HEADS_AT_ONCE];
+            UNROLL
+            for (unsigned h = 0; h < heads; h++)
+                x[h] = vf_load(q + h * query_stride + (v + f) * LANES);
+            UNROLL
+            for (unsigned r = 0; r < ROWS_AT_ONCE; r++) {
+                const vf key = entry_load(type, rows[e + r], (v + f) * LANES);
                 UNROLL
                 for (unsigned h = 0; h < heads; h++)
-                    x[h] = vf_load(q + h * query_stride + (v + f) * LANES);
-                UNROLL
-                for (unsigned r = 0; r < ROWS_AT_ONCE; r++) {
-                    const vf key = entry_load(type, rows[e + r], (v + f) * LANES);
-                    UNROLL
-                    for (unsigned h = 0; h < heads; h++)
-                        lane[h][r][f] = vf_fma(x[h], key, lane[h][r][f]);
-                }
+                    lane[h][r][f] = vf_fma(x[h], key, lane[h][r][f]);
             }
+        }
         UNROLL
         for (unsigned f = 0; f + 1 < FOLD; f++)
             if (v + f < vectors) {
@@ -81,24 +81,24 @@ INLINE void few_dots(enum kvc_type type, const unsigned char *const *rows, const
         UNROLL
         for (unsigned h = 0; h < heads; h++)
             UNROLL
-            for (unsigned r = 0; r < ROWS_AT_ONCE; r++)
-                folded[h][e + r] = fold_lanes(lane[h][r]);
+        for (unsigned r = 0; r < ROWS_AT_ONCE; r++)
+            folded[h][e + r] = fold_lanes(lane[h][r]);
     }
     UNROLL
     for (unsigned h = 0; h < heads; h++)
         vf_store(s + h * KVC_TILE, vf_mul(vf_tree_rows(folded[h]), vf_set(scale)));
 }
 
-#define FEW_DOTS(name, type, heads)                                                                                   \
-    static NEVER_INLINE void name(const unsigned char *const *rows, const float *q, size_t vectors, float scale,      \
-                                  float *s) {                                                                         \
-        const size_t stride = vectors * LANES;                                                                        \
-        if (vectors == 64 / LANES)                                                                                    \
-            few_dots(type, rows, q, stride, heads, 64 / LANES, scale, s);                                             \
-        else if (vectors == 128 / LANES)                                                                              \
-            few_dots(type, rows, q, stride, heads, 128 / LANES, scale, s);                                            \
-        else                                                                                                          \
-            few_dots(type, rows, q, stride, heads, vectors, scale, s);                                                \
+#define FEW_DOTS(name, type, heads)                                                                                    \
+    static NEVER_INLINE void name(const unsigned char *const *rows, const float *q, size_t vectors, float scale,       \
+                                  float *s) {                                                                          \
+        const size_t stride = vectors * LANES;                                                                         \
+        if (vectors == 64 / LANES)                                                                                     \
+            few_dots(type, rows, q, stride, heads, 64 / LANES, scale, s);                                              \
+        else if (vectors == 128 / LANES)                                                                               \
+            few_dots(type, rows, q, stride, heads, 128 / LANES, scale, s);                                             \
+        else                                                                                                           \
+            few_dots(type, rows, q, stride, heads, vectors, scale, s);                                                 \
     }
 FEW_DOTS(few_dots_f32, KVC_F32, 1)
 FEW_DOTS(few_dots_f16, KVC_F16, 1)
@@ -188,8 +188,8 @@ INLINE void few_mix_strip(enum kvc_type type, unsigned heads, unsigned n, const 
     UNROLL
     for (unsigned h = 0; h < heads; h++)
         UNROLL
-        for (unsigned v = 0; v < n; v++)
-            sum[h][v] = vf_load(o + h * padded + c + v * LANES);
+    for (unsigned v = 0; v < n; v++)
+        sum[h][v] = vf_load(o + h * padded + c + v * LANES);
     for (uint32_t j = low; j < high; j++) {
         const unsigned char *row = keys[j] + value_offset;
         vf value[8];
@@ -211,8 +211,8 @@ INLINE void few_mix_strip(enum kvc_type type, unsigned heads, unsigned n, const 
     UNROLL
     for (unsigned h = 0; h < heads; h++)
         UNROLL
-        for (unsigned v = 0; v < n; v++)
-            vf_store(o + h * padded + c + v * LANES, sum[h][v]);
+    for (unsigned v = 0; v < n; v++)
+        vf_store(o + h * padded + c + v * LANES, sum[h][v]);
 }
 
 #if LANES == 8
@@ -223,44 +223,44 @@ INLINE void few_mix_strip(enum kvc_type type, unsigned heads, unsigned n, const 
 #define STRIP_OF_2 8
 #endif
 
-#define FEW_MIX(name, type)                                                                                          \
-    static NEVER_INLINE void name(unsigned heads, const unsigned char *const *keys, size_t value_offset,             \
-                                  uint32_t low, uint32_t high, const float *p, float *o, size_t padded, size_t d,    \
-                                  const struct few_ahead *ahead) {                                                   \
-        size_t c = 0;                                                                                                \
-        if (heads == 4) {                                                                                            \
-            for (; c + STRIP_OF_4 * LANES <= d; c += STRIP_OF_4 * LANES)                                             \
-                few_mix_strip(type, 4, STRIP_OF_4, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);\
-            for (; c + LANES <= d; c += LANES)                                                                       \
-                few_mix_strip(type, 4, 1, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);         \
-        } else if (heads == 3) {                                                                                     \
-            for (; c + STRIP_OF_4 * LANES <= d; c += STRIP_OF_4 * LANES)                                             \
-                few_mix_strip(type, 3, STRIP_OF_4, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);\
-            for (; c + LANES <= d; c += LANES)                                                                       \
-                few_mix_strip(type, 3, 1, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);         \
-        } else if (heads == 2) {                                                                                     \
-            for (; c + STRIP_OF_2 * LANES <= d; c += STRIP_OF_2 * LANES)                                             \
-                few_mix_strip(type, 2, STRIP_OF_2, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);\
-            for (; c + 2 * LANES <= d; c += 2 * LANES)                                                               \
-                few_mix_strip(type, 2, 2, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);         \
-            for (; c + LANES <= d; c += LANES)                                                                       \
-                few_mix_strip(type, 2, 1, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);         \
-        } else {                                                                                                     \
-            for (; c + 8 * LANES <= d; c += 8 * LANES)                                                               \
-                few_mix_strip(type, 1, 8, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);         \
-            for (; c + 4 * LANES <= d; c += 4 * LANES)                                                               \
-                few_mix_strip(type, 1, 4, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);         \
-            for (; c + LANES <= d; c += LANES)                                                                       \
-                few_mix_strip(type, 1, 1, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);         \
-        }                                                                                                            \
-        if (c < d)                                                                                                   \
-            for (unsigned h = 0; h < heads; h++) { /* the last channels, fewer than a vector */                      \
-                vf sum = vf_load(o + h * padded + c);                                                                \
-                for (uint32_t j = low; j < high; j++)                                                                \
-                    sum = vf_fma(vf_set(p[h * KVC_TILE + j]),                                                        \
-                                 entry_part_load(type, keys[j] + value_offset, c, d - c), sum);                      \
-                vf_store(o + h * padded + c, sum);                                                                   \
-            }                                                                                                        \
+#define FEW_MIX(name, type)                                                                                            \
+    static NEVER_INLINE void name(unsigned heads, const unsigned char *const *keys, size_t value_offset, uint32_t low, \
+                                  uint32_t high, const float *p, float *o, size_t padded, size_t d,                    \
+                                  const struct few_ahead *ahead) {                                                     \
+        size_t c = 0;                                                                                                  \
+        if (heads == 4) {                                                                                              \
+            for (; c + STRIP_OF_4 * LANES <= d; c += STRIP_OF_4 * LANES)                                               \
+                few_mix_strip(type, 4, STRIP_OF_4, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);  \
+            for (; c + LANES <= d; c += LANES)                                                                         \
+                few_mix_strip(type, 4, 1, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);           \
+        } else if (heads == 3) {                                                                                       \
+            for (; c + STRIP_OF_4 * LANES <= d; c += STRIP_OF_4 * LANES)                                               \
+                few_mix_strip(type, 3, STRIP_OF_4, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);  \
+            for (; c + LANES <= d; c += LANES)                                                                         \
+                few_mix_strip(type, 3, 1, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);           \
+        } else if (heads == 2) {                                                                                       \
+            for (; c + STRIP_OF_2 * LANES <= d; c += STRIP_OF_2 * LANES)                                               \
+                few_mix_strip(type, 2, STRIP_OF_2, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);  \
+            for (; c + 2 * LANES <= d; c += 2 * LANES)                                                                 \
+                few_mix_strip(type, 2, 2, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);           \
+            for (; c + LANES <= d; c += LANES)                                                                         \
+                few_mix_strip(type, 2, 1, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);           \
+        } else {                                                                                                       \
+            for (; c + 8 * LANES <= d; c += 8 * LANES)                                                                 \
+                few_mix_strip(type, 1, 8, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);           \
+            for (; c + 4 * LANES <= d; c += 4 * LANES)                                                                 \
+                few_mix_strip(type, 1, 4, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);           \
+            for (; c + LANES <= d; c += LANES)                                                                         \
+                few_mix_strip(type, 1, 1, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);           \
+        }                                                                                                              \
+        if (c < d)                                                                                                     \
+            for (unsigned h = 0; h < heads; h++) { /* the last channels, fewer than a vector */                        \
+                vf sum = vf_load(o + h * padded + c);                                                                  \
+                for (uint32_t j = low; j < high; j++)                                                                  \
+                    sum = vf_fma(vf_set(p[h * KVC_TILE + j]), entry_part_load(type, keys[j] + value_offset, c, d - c), \
+                                 sum);                                                                                 \
+                vf_store(o + h * padded + c, sum);                                                                     \
+            }                                                                                                          \
     }
 FEW_MIX(few_mix_f32, KVC_F32)
 FEW_MIX(few_mix_f16, KVC_F16)
@@ -269,10 +269,10 @@ FEW_MIX(few_mix_q8, KVC_Q8_0)
 #define MIX_AT_ONCE 64 /* values that stay in the first cache while all heads and channels pass */
 
 /* o [heads, padded_size(d)] += the tile's values weighted by p [heads, KVC_TILE]; one fma each, ascending places.
- * next [KVC_TILE], of which next_count are set: keys that will be wanted after this tile. apart: the entries are those
- * of a read list, and asked for one by one, as the processor does not find the pieces by itself. */
+ * next [KVC_TILE], of which next_count are set: keys that will be wanted after this tile. Those and the values are
+ * asked for one by one, as the processor does not find the pieces by itself and a burst of them fills its buffers. */
 static void few_mix(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, uint32_t low,
-                    uint32_t high, const unsigned char *const *next, uint32_t next_count, bool apart, const float *p,
+                    uint32_t high, const unsigned char *const *next, uint32_t next_count, const float *p,
                     uint32_t heads, uint32_t d, float *o) {
     const size_t padded = padded_size(d);
     const bool once = heads == 1;
@@ -280,14 +280,10 @@ static void few_mix(enum kvc_type type, const unsigned char *const *keys, size_t
     const struct few_ahead ahead = {next, next_count, high, row_bytes};
     for (uint32_t from = low; from < high;) {
         const uint32_t to = (once && next_count == 0) || high - from < MIX_AT_ONCE ? high : from + MIX_AT_ONCE;
-        for (uint32_t j = to; !apart && j < high && j < to + MIX_AT_ONCE; j++) /* the next ones */
-            prefetch_row(keys[j] + value_offset, row_bytes);
-        for (uint32_t j = from; !apart && j < to && j < next_count; j++)
-            prefetch_row_later(next[j], row_bytes);
         for (uint32_t h = 0; h < heads;) {
             const unsigned some = heads - h >= 4 ? 4 : heads - h;
             const float *weights = p + (size_t)h * KVC_TILE;
-            const struct few_ahead *steady = apart && h == 0 ? &ahead : NULL;
+            const struct few_ahead *steady = h == 0 ? &ahead : NULL;
             if (type == KVC_F32)
                 few_mix_f32(some, keys, value_offset, from, to, weights, o + h * padded, padded, d, steady);
             else if (type == KVC_F16)
@@ -300,17 +296,18 @@ static void few_mix(enum kvc_type type, const unsigned char *const *keys, size_t
     }
 }
 
-/* One tile from its scores p [heads, KVC_TILE], which become weights: m, l [heads], o [heads, padded_size(d)] from zero.
- * low < high. keep: NULL, or gets the scores of places low .. high - 1, rows keep_stride apart. next: as in few_mix. */
+/* One tile from its scores p [heads, KVC_TILE], which become weights: m, l [heads], o [heads, padded_size(d)] from
+ * zero. low < high. keep: NULL, or gets the scores of places low .. high - 1, rows keep_stride apart. next: as in
+ * few_mix. */
 static void few_tile(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, uint32_t low,
-                     uint32_t high, const unsigned char *const *next, uint32_t next_count, bool apart, uint32_t heads,
-                     uint32_t d, float *p, float *keep, size_t keep_stride, float *m, float *l, float *o) {
+                     uint32_t high, const unsigned char *const *next, uint32_t next_count, uint32_t heads, uint32_t d,
+                     float *p, float *keep, size_t keep_stride, float *m, float *l, float *o) {
     for (uint32_t h = 0; keep && h < heads; h++)
         memcpy(keep + h * keep_stride + low, p + (size_t)h * KVC_TILE + low, (high - low) * sizeof *keep);
     for (uint32_t h = 0; h < heads; h++)
         m[h] = softmax_tile(p + (size_t)h * KVC_TILE, low, high, &l[h]);
     memset(o, 0, heads * padded_size(d) * sizeof *o);
-    few_mix(type, keys, value_offset, low, high, next, next_count, apart, p, heads, d, o);
+    few_mix(type, keys, value_offset, low, high, next, next_count, p, heads, d, o);
 }
 
 /* ---- heads whose ranks lie scattered over the slots ---- */
