@@ -45,8 +45,8 @@ __attribute__((target("avx2"))) static inline double read_bytes(const unsigned c
         sum[i] = _mm256_setzero_si256();
     for (size_t at = 0; at + 256 <= bytes; at += 256)
         BENCH_UNROLL
-        for (int i = 0; i < 8; i++)
-            sum[i] = _mm256_add_epi64(sum[i], _mm256_load_si256((const __m256i *)(const void *)(p + at) + i));
+    for (int i = 0; i < 8; i++)
+        sum[i] = _mm256_add_epi64(sum[i], _mm256_load_si256((const __m256i *)(const void *)(p + at) + i));
     BENCH_UNROLL
     for (int i = 1; i < 8; i++)
         sum[0] = _mm256_add_epi64(sum[0], sum[i]);

@@ -155,7 +155,7 @@ static void probe(struct bench *b) {
  * is loaded. It runs itself once per core type for that; one that this CPU cannot run ends that child only. OpenBLAS's
  * threads are told to sleep after 2^20 ticks without work: those that wait busily would slow us down. */
 static void choose_core_type(char **arguments, unsigned threads, bool cpu_time) {
-    static const char *const types[] = {"", "Haswell", "Zen", "SkylakeX", "Cooperlake", "Sapphirerapids",
+    static const char *const types[] = {"",           "Haswell",    "Zen",  "SkylakeX", "Cooperlake", "Sapphirerapids",
                                         "NEOVERSEN1", "NEOVERSEV1", "ARMV8"};
     char fastest[64] = "", self[4000], number[16];
     const char *given = getenv("OPENBLAS_CORETYPE");

@@ -33,8 +33,8 @@ struct bench_prefill { /* one policy at one prompt length */
     double median, best;
     double relative; /* to the first policy: the median of the ratios round by round */
     uint64_t peak_bytes, kept_bytes, layer_bytes, hidden_bytes;
-    uint64_t entry_bytes;        /* keys and values of the entries kept */
-    uint64_t expected_peak;      /* by the estimate */
+    uint64_t entry_bytes;   /* keys and values of the entries kept */
+    uint64_t expected_peak; /* by the estimate */
     enum kvc_expected peak_kind;
     double expected_entry_bytes; /* by the methods' formulas */
     enum kvc_expected entry_kind;

@@ -69,7 +69,8 @@ const struct cli_command cli_commands[] = {
      "step.\n\n"
      "The output is {\"kv\": SPEC, \"steps\": [{\"at\": \"prompt\" or row, \"kept\": [layer][head][position...]}]}; "
      "kept is what is held after the step's eviction. "
-     "Steps of a method that evicts while the prompt is read come first, as {\"at\": \"chunk\", \"chunk\": N}; a decode "
+     "Steps of a method that evicts while the prompt is read come first, as {\"at\": \"chunk\", \"chunk\": N}; a "
+     "decode "
      "step of a method that chooses what is read has \"read\" besides, the same lists of what it read.",
      "kvcull replay --kv snapkv:budget=64 --prompt 512 --in dump.safetensors --out kept.json\n"
      "kvcull replay --kv morphkv:budget=64 --prompt 512 --in dump.safetensors --attn out.safetensors\n",

@@ -7,7 +7,7 @@
 struct verify_arguments {
     struct cli_common common;
     const char *model;
-    const char *backend, *only; /* only: NULL, "operations" or "methods" */
+    const char *backend, *only;  /* only: NULL, "operations" or "methods" */
     const char *against, *write; /* "ref" or "stored"; a file to write the stored hashes to, or NULL */
     const char *broken;          /* KVCULL_BREAK, or NULL */
     struct cli_texts specs;

@@ -172,8 +172,8 @@ static int read_line(const struct cli_command *command, struct verify_hashes *ha
     }
     if (sscanf(line, "operation %299s %" SCNu64 " %16" SCNx64, name, &cases, &hash[0]) == 3)
         return add(command, hashes, false, name, cases, hash);
-    if (sscanf(line, "runs %16" SCNx64 " %" SCNd64 " %" SCNd64 " %15s", &hashes->model, &hashes->prompt,
-               &hashes->steps, type) == 4 &&
+    if (sscanf(line, "runs %16" SCNx64 " %" SCNd64 " %" SCNd64 " %15s", &hashes->model, &hashes->prompt, &hashes->steps,
+               type) == 4 &&
         kvc_type_from_name(type, &hashes->type))
         return KVC_OK;
     if (sscanf(line, "method %299s %16" SCNx64 " %16" SCNx64 " %16" SCNx64, name, &hash[0], &hash[1], &hash[2]) == 4)

@@ -18,7 +18,7 @@ struct run { /* of one backend; the first is ref */
 struct runs {
     const struct cli_command *command;
     const struct verify_arguments *a;
-    struct run *run; /* [count] */
+    struct run *run;     /* [count] */
     size_t first, count; /* first 1: the backends run alone */
     uint32_t vocab, layers;
     int32_t *positions[2];

@@ -113,7 +113,7 @@ enum kvc_status kvc_advise_weights(struct kvc_device *device, uint64_t bytes, ui
     char type[80] = "";
     if (bits >= 3.5) /* the smallest type, q3_k, has 3.4 */
         snprintf(type, sizeof type, "a type of at most %.1f bits a weight would fit (kvcull convert), or ", bits);
-    replace(error, "the weights need %s of its %s; %sthe cpu backend%s", size(bytes, text),
-            size(device->capacity, has), type, *type ? "" : " may have room");
+    replace(error, "the weights need %s of its %s; %sthe cpu backend%s", size(bytes, text), size(device->capacity, has),
+            type, *type ? "" : " may have room");
     return status;
 }

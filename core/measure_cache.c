@@ -136,7 +136,8 @@ static void entries(struct kvc_measure *m, uint32_t variant) {
         m->ops->entries(m->device, lists, 1, keys, values);
 }
 
-const struct kvc_measure_operation kvc_measure_cache[] = {
-    {"append", append, 3}, {"drop", drop, 1},         {"attention", attention, 5}, {"identity", identity, 1},
-    {"evict", evict, 1},   {"relayout", relayout, 1}, {"entries", entries, 1},     {"keep_keys", keep_keys, 1},
-    {"turn_keys", turn_keys, 1}, {NULL, NULL, 0}};
+const struct kvc_measure_operation kvc_measure_cache[] = {{"append", append, 3},       {"drop", drop, 1},
+                                                          {"attention", attention, 5}, {"identity", identity, 1},
+                                                          {"evict", evict, 1},         {"relayout", relayout, 1},
+                                                          {"entries", entries, 1},     {"keep_keys", keep_keys, 1},
+                                                          {"turn_keys", turn_keys, 1}, {NULL, NULL, 0}};

@@ -152,8 +152,7 @@ static void group_scores(struct kvc_measure *m, uint32_t variant) {
 }
 
 static void keep(struct kvc_measure *m, uint32_t variant) {
-    const struct kvc_keep rule = {
-        .top = variant ? N - 1 : N / 4, .tail = variant ? 0 : WINDOW, .recent = INT64_MAX};
+    const struct kvc_keep rule = {.top = variant ? N - 1 : N / 4, .tail = variant ? 0 : WINDOW, .recent = INT64_MAX};
     struct kvc_lists *lists = make_lists(m, 0);
     const struct kvc_span scores = kvc_measure_values(m, (size_t)HK * STRIDE);
     struct kvc_read_list kept = kvc_measure_reads(m, 1, N);

@@ -40,8 +40,8 @@ static void linear(struct kvc_measure *m, uint32_t variant) {
     const struct kvc_span x = kvc_measure_values(m, (size_t)rows * K), none = {NULL, 0};
     const struct kvc_span y = kvc_measure_space(m, (size_t)rows * N * 4);
     kvc_measure_counts(m, N * kvc_type_row_bytes(type, K) + (uint64_t)rows * (N + K) * 4, 2ull * N * K * rows,
-                       "%s, %u row%s, %u to %u", kvc_type_name(type), (unsigned)rows, rows == 1 ? "" : "s",
-                       (unsigned)K, (unsigned)N);
+                       "%s, %u row%s, %u to %u", kvc_type_name(type), (unsigned)rows, rows == 1 ? "" : "s", (unsigned)K,
+                       (unsigned)N);
     while (kvc_measure_again(m))
         m->ops->linear(m->device, y, x, w, none, rows);
 }

@@ -55,7 +55,8 @@ struct kvc_runner {
     const struct kvc_read_list **reads; /* of the parts under way */
     size_t segment_room;
     struct kvc_batch prompt, step;
-    struct kvc_room counts; /* of a decode step's sessions: uint32, all lists and their views, one session after another */
+    struct kvc_room
+        counts; /* of a decode step's sessions: uint32, all lists and their views, one session after another */
     uint32_t *host_counts;
     size_t count_room;
     float *host_rows; /* cosine or sine rows on their way to the device */

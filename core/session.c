@@ -47,8 +47,8 @@ static enum kvc_status open_layers(struct kvc_session *session, struct kvc_arena
     if (session->record_reads)
         session->recorded = calloc((size_t)g->layers * g->heads, sizeof *session->recorded);
     enum kvc_status status = KVC_OK;
-    if (!heads || !session->held || !session->after || !session->touched || !session->select ||
-        !session->planned || (session->record_reads && !session->recorded))
+    if (!heads || !session->held || !session->after || !session->touched || !session->select || !session->planned ||
+        (session->record_reads && !session->recorded))
         status = kvc_fail(error, KVC_RESOURCE, "session: no memory for %u layers", g->layers);
     for (uint32_t l = 0; l < g->layers && status == KVC_OK; l++) {
         heads[l] = kvc_policy_heads(session->policy, l, g);

@@ -139,8 +139,7 @@ enum kvc_status kvc_verify_operations(const struct kvc_verify_options *options, 
 
 enum kvc_status kvc_verify_some(const char *backend, int threads, unsigned effort, const char *only, kvc_verify_fn *row,
                                 void *user, struct kvc_error *error) {
-    const struct kvc_verify_options options = {
-        .backend = backend, .threads = threads, .effort = effort, .only = only};
+    const struct kvc_verify_options options = {.backend = backend, .threads = threads, .effort = effort, .only = only};
     return kvc_verify_operations(&options, row, user, error);
 }
 

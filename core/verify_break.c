@@ -1,6 +1,6 @@
-/* verify_break.c - for tests: a table in front of a device's own in which one operation gives a wrong result, as a broken
- * kernel would: a flipped bit, another rank, a missing entry. Whatever is damaged stays safe to use: indices remain
- * within their lists. */
+/* verify_break.c - for tests: a table in front of a device's own in which one operation gives a wrong result, as a
+ * broken kernel would: a flipped bit, another rank, a missing entry. Whatever is damaged stays safe to use: indices
+ * remain within their lists. */
 #include <stdlib.h>
 #include <string.h>
 

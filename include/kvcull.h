@@ -188,8 +188,8 @@ struct kvc_prompt_options {
     kvc_row_fn *row;           /* NULL, or wants the logits of every row */
     kvc_progress_fn *progress; /* NULL, or told now and then */
     void *user;
-    bool made_up;              /* for measurements: random keys and values become the entries, no layer is computed,
-                                  only the rows that the policy's prompt stage looks at attend; logits mean nothing */
+    bool made_up; /* for measurements: random keys and values become the entries, no layer is computed,
+                     only the rows that the policy's prompt stage looks at attend; logits mean nothing */
 };
 /* One turn: count >= 1 tokens, then the policy's prompt stage. logits [vocab] (or NULL) gets those of the last
  * token. After a failure the session holds an undefined number of the turn's tokens and must be closed. */
@@ -205,7 +205,7 @@ enum kvc_status kvc_decode(struct kvc_session *const *sessions, const int32_t *t
 struct kvc_session_stats {
     uint64_t tokens;                   /* seen so far */
     uint64_t entries, entries_most;    /* all layers and heads; the fullest head */
-    uint64_t entry_bytes;               /* a key and a value */
+    uint64_t entry_bytes;              /* a key and a value */
     uint64_t cache_bytes, state_bytes; /* now */
     uint64_t peak_bytes;               /* of cache + state, this session, since it was opened */
     uint64_t prompt_peak_bytes;        /* the same, of the last prompt */
@@ -412,15 +412,15 @@ enum kvc_status kvc_stage_keep_heads(struct kvc_stage *stage, const struct kvc_k
 /* The same ranks, ascending, of every head. */
 enum kvc_status kvc_stage_keep_ranks(struct kvc_stage *stage, const uint32_t *ranks, uint32_t count,
                                      struct kvc_error *error);
-/* The entries at these positions, ascending, of each head: positions [kv_heads][counts[head]]. Those a head does not hold
- * are passed over. */
-enum kvc_status kvc_stage_keep_positions(struct kvc_stage *stage, const int32_t *const *positions,
-                                         const size_t *counts, struct kvc_error *error);
+/* The entries at these positions, ascending, of each head: positions [kv_heads][counts[head]]. Those a head does not
+ * hold are passed over. */
+enum kvc_status kvc_stage_keep_positions(struct kvc_stage *stage, const int32_t *const *positions, const size_t *counts,
+                                         struct kvc_error *error);
 /* What the last kept of this stage function was, head by head, in the layer it has turned to, whose heads hold as many
  * entries as those did. */
 enum kvc_status kvc_stage_keep_again(struct kvc_stage *stage, struct kvc_error *error);
-/* Ranks that a head will keep, ascending, for kvc_stage_keep_planned. Of all heads, from the class's plan (of a step that
- * keeps by it) or from its prompt stage. */
+/* Ranks that a head will keep, ascending, for kvc_stage_keep_planned. Of all heads, from the class's plan (of a step
+ * that keeps by it) or from its prompt stage. */
 enum kvc_status kvc_stage_plan(struct kvc_stage *stage, uint32_t head, const uint32_t *ranks, uint32_t count,
                                struct kvc_error *error);
 enum kvc_status kvc_stage_keep_planned(struct kvc_stage *stage, struct kvc_error *error);
@@ -453,7 +453,7 @@ struct kvc_turn {
     const int32_t *tokens; /* [count]; NULL in a replay, whose rows come with it */
     uint64_t count, held;  /* held: N, entries of the fullest head with the prompt in */
     uint64_t seed;
-    void *state;           /* what the class's `open` made */
+    void *state; /* what the class's `open` made */
 };
 /* How a chunk method cuts the prompt: chunks of `chunk` rows; the last `probe` tokens run as extra rows with every
  * chunk but the last, at positions behind the chunk, or (at_end) at their own. */
@@ -464,12 +464,12 @@ struct kvc_chunking {
 
 /* One layer as a method's formulas see it. */
 struct kvc_place {
-    uint32_t layer, layers;  /* of the model */
-    uint32_t acting, actings; /* among the layers the method acts on */
+    uint32_t layer, layers;              /* of the model */
+    uint32_t acting, actings;            /* among the layers the method acts on */
     uint32_t kv_heads, group, head_size; /* lists of entries, query heads of each */
-    double entry_bytes;       /* a key and a value */
-    double element_bytes;     /* one channel of a key */
-    double page_element_bytes; /* one channel of a page's lowest or highest key */
+    double entry_bytes;                  /* a key and a value */
+    double element_bytes;                /* one channel of a key */
+    double page_element_bytes;           /* one channel of a page's lowest or highest key */
 };
 
 /* How entries fall to heads, or to layers: known beforehand, or by the data. */
@@ -481,8 +481,8 @@ struct kvc_policy_class {
     const char *formula; /* for the manual */
     const char *memory, *traffic, *differences;
     const char *second_turn; /* what it does with a later turn, beside rule 15 of docs/methods.md */
-    void *user;          /* the writer's own, for kvc_stage_user */
-    unsigned stages; /* bits of enum kvc_stage_kind */
+    void *user;              /* the writer's own, for kvc_stage_user */
+    unsigned stages;         /* bits of enum kvc_stage_kind */
     const struct kvc_option *options;
     /* Beyond each option's own range; NULL: nothing to check. Errors name option, value and range. */
     enum kvc_status (*check)(const struct kvc_values *values, struct kvc_error *error);
@@ -501,8 +501,8 @@ struct kvc_policy_class {
     bool (*turns)(const struct kvc_values *values);       /* keys are turned to their places in the cache; NULL: no */
     /* Most entries a head holds after prompt (steps 0) or after so many decode steps; for "will it fit". */
     uint64_t (*bound)(const struct kvc_values *values, uint64_t prompt, uint64_t steps);
-    /* The method's formulas, for `kvcull bench`: entries of a head, in the mean over the layer's heads, after the prompt
-     * or after so many decode steps; NULL: bound(prompt, 0). */
+    /* The method's formulas, for `kvcull bench`: entries of a head, in the mean over the layer's heads, after the
+     * prompt or after so many decode steps; NULL: bound(prompt, 0). */
     double (*entries)(const struct kvc_values *values, const struct kvc_place *place, uint64_t prompt, uint64_t steps);
     /* Of the layer's heads, how many keep everything; the others keep `entries`. NULL: none. */
     uint32_t (*whole)(const struct kvc_values *values, const struct kvc_place *place);
@@ -536,8 +536,8 @@ struct kvc_policy_class {
     enum kvc_status (*propagate)(struct kvc_stage *, const struct kvc_values *, struct kvc_error *);
     enum kvc_status (*select)(struct kvc_stage *, const struct kvc_values *, struct kvc_error *);
     enum kvc_status (*decode)(struct kvc_stage *, const struct kvc_values *, struct kvc_error *);
-    /* Before each decode step, where the host alone can say what `decode` will keep: the info's entries count the one to
-     * come, there are no queries. So nothing need go to the device within the step. NULL: no plan. */
+    /* Before each decode step, where the host alone can say what `decode` will keep: the info's entries count the one
+     * to come, there are no queries. So nothing need go to the device within the step. NULL: no plan. */
     enum kvc_status (*plan)(struct kvc_stage *, const struct kvc_values *, struct kvc_error *);
 };
 
@@ -559,8 +559,8 @@ enum kvc_expected {
     KVC_EXPECTED_MOST   /* the most it can be: data decides */
 };
 
-/* Bytes a policy would need, before a model is loaded. Scratch is not among them (a few rows; with keyformer on the vector
- * paths of CPUs also its noise, at most 64 MiB). */
+/* Bytes a policy would need, before a model is loaded. Scratch is not among them (a few rows; with keyformer on the
+ * vector paths of CPUs also its noise, at most 64 MiB). */
 struct kvc_estimate {
     uint64_t entries;                  /* of a head after prompt + generated tokens; where data decides: in the mean */
     uint64_t cache_bytes, state_bytes; /* then */
@@ -575,9 +575,9 @@ enum kvc_status kvc_estimate(const struct kvc_engine *engine, const char *spec, 
 
 /* What a policy should hold and read by its methods' formulas, to be compared with what is counted. */
 struct kvc_formula {
-    double entries;      /* of all layers and heads after the prompt */
-    double read_bytes;   /* of the cache by `steps` decode steps in all, choosing included */
-    double select_bytes; /* of these: to choose */
+    double entries;               /* of all layers and heads after the prompt */
+    double read_bytes;            /* of the cache by `steps` decode steps in all, choosing included */
+    double select_bytes;          /* of these: to choose */
     enum kvc_expected entry_kind; /* of entries */
     enum kvc_expected read_kind;  /* of read_bytes */
 };
@@ -649,15 +649,15 @@ const char *kvc_tensor_name(const struct kvc_tensor_reader *reader, size_t i);
 struct kvc_verify_row {
     const char *kind; /* "operation" or "method" */
     const char *name;
-    uint64_t cases;          /* shapes tried */
-    uint64_t values;         /* compared */
-    uint64_t differing;      /* values (operation) or logits (method) with other bits */
-    uint64_t differing_bits; /* bits of these */
-    uint64_t kept_differing; /* entries (method) that one of the two keeps and the other does not */
-    uint64_t read_differing; /* the same of entries that decode steps read */
-    uint64_t hash;           /* of all results (operation) or logits (method) of the backend under test */
+    uint64_t cases;                /* shapes tried */
+    uint64_t values;               /* compared */
+    uint64_t differing;            /* values (operation) or logits (method) with other bits */
+    uint64_t differing_bits;       /* bits of these */
+    uint64_t kept_differing;       /* entries (method) that one of the two keeps and the other does not */
+    uint64_t read_differing;       /* the same of entries that decode steps read */
+    uint64_t hash;                 /* of all results (operation) or logits (method) of the backend under test */
     uint64_t kept_hash, read_hash; /* (method) of the entries kept and read, all steps */
-    char first[160];         /* first difference: shape, index, both values in hex; "" when none */
+    char first[160];               /* first difference: shape, index, both values in hex; "" when none */
 };
 typedef int kvc_verify_fn(void *user, const struct kvc_verify_row *row); /* non-zero stops */
 struct kvc_verify_options {

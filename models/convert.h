@@ -8,7 +8,7 @@
 struct kvc_converter {
     struct kvc_threads *threads;
     struct kvc_gguf_writer *writer;
-    const char *from; /* the source's path, for errors */
+    const char *from;    /* the source's path, for errors */
     unsigned char *rows; /* a chunk of finished rows */
     float *floats;       /* one row per thread */
     size_t rows_room, floats_room;

@@ -112,8 +112,10 @@ enum kvc_status kvc_convert_tensor(struct kvc_converter *converter, const struct
         const uint64_t count = rows - task.first < at_once ? rows - task.first : at_once;
         kvc_threads_run(converter->threads, (size_t)count, convert_row, &task);
         if (atomic_load(&task.failed)) {
-            return kvc_fail(error, KVC_INPUT, "%s: tensor %s holds a value that is not finite or too large for %s; "
-                            "bf16 and f32 have the widest range", converter->from, tensor->name, kvc_type_name(to));
+            return kvc_fail(error, KVC_INPUT,
+                            "%s: tensor %s holds a value that is not finite or too large for %s; "
+                            "bf16 and f32 have the widest range",
+                            converter->from, tensor->name, kvc_type_name(to));
         }
         status = kvc_gguf_write(converter->writer, index, converter->rows, (size_t)count * task.to_bytes, error);
     }

@@ -135,8 +135,7 @@ static bool says_everything(const struct kvc_tokenizer *t, const struct kvc_merg
     }
     for (size_t i = 0; i < count && all; i++)
         all = t->pieces[merges[i].left].kind == KVC_TOKEN_NORMAL &&
-              t->pieces[merges[i].right].kind == KVC_TOKEN_NORMAL &&
-              t->pieces[merges[i].made].kind == KVC_TOKEN_NORMAL;
+              t->pieces[merges[i].right].kind == KVC_TOKEN_NORMAL && t->pieces[merges[i].made].kind == KVC_TOKEN_NORMAL;
     return all;
 }
 

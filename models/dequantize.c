@@ -4,9 +4,9 @@
 #include "core/canon.h"
 #include "models/quantize.h"
 
-#define LOAD_BLOCK(kind)                                                                                              \
-    struct kvc_block_##kind b;                                                                                        \
-    memcpy(&b, from, sizeof b);                                                                                       \
+#define LOAD_BLOCK(kind)                                                                                               \
+    struct kvc_block_##kind b;                                                                                         \
+    memcpy(&b, from, sizeof b);                                                                                        \
     const float d = kvc_f16_to_f32(KVC_LOAD_U16(b.d))
 
 static void block_q8_0(const unsigned char *from, float *x) {

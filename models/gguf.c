@@ -45,8 +45,9 @@ static enum kvc_status take_name(struct reader *in, const char *what, uint64_t l
         return cut_short(in, what);
     }
     if (length == 0 || length > longest) {
-        return kvc_fail(in->error, KVC_INPUT, "%s: byte %" PRIu64 ": %s is %" PRIu64 " bytes long, 1 to %" PRIu64
-                        " were expected", in->path, in->at - 8, what, length, longest);
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: byte %" PRIu64 ": %s is %" PRIu64 " bytes long, 1 to %" PRIu64 " were expected", in->path,
+                        in->at - 8, what, length, longest);
     }
     if (length > in->size - in->at) {
         return cut_short(in, what);
@@ -73,8 +74,9 @@ static enum kvc_status take_string(struct reader *in, const char *key) {
         return cut_short(in, key);
     }
     if (length > in->size - in->at) {
-        return kvc_fail(in->error, KVC_INPUT, "%s: %s: a string of %" PRIu64 " bytes, but only %" PRIu64
-                        " are left in the file", in->path, key, length, in->size - in->at);
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: %s: a string of %" PRIu64 " bytes, but only %" PRIu64 " are left in the file", in->path,
+                        key, length, in->size - in->at);
     }
     in->at += length;
     return KVC_OK;
@@ -95,9 +97,9 @@ static enum kvc_status take_array(struct reader *in, struct kvc_gguf_entry *entr
     uint32_t size = kvc_gguf_value_size(entry->element);
     /* A string is at least its 8 bytes of length, so the index below never outgrows the file. */
     if (entry->count > left / (size ? size : 8)) {
-        return kvc_fail(in->error, KVC_INPUT, "%s: %s: an array of %" PRIu64 " %s, but only %" PRIu64
-                        " bytes are left in the file", in->path, entry->key, entry->count,
-                        kvc_gguf_value_name(entry->element), left);
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: %s: an array of %" PRIu64 " %s, but only %" PRIu64 " bytes are left in the file", in->path,
+                        entry->key, entry->count, kvc_gguf_value_name(entry->element), left);
     }
     if (size) {
         in->at += entry->count * size;
@@ -128,8 +130,8 @@ static enum kvc_status take_entry(struct reader *in, struct kvc_gguf_entry *entr
         return cut_short(in, entry->key);
     }
     if (type > KVC_GGUF_F64) {
-        return kvc_fail(in->error, KVC_INPUT, "%s: %s: unknown value type %" PRIu64 ", 0 to 12 were expected",
-                        in->path, entry->key, type);
+        return kvc_fail(in->error, KVC_INPUT, "%s: %s: unknown value type %" PRIu64 ", 0 to 12 were expected", in->path,
+                        entry->key, type);
     }
     entry->type = (enum kvc_gguf_type)type;
     entry->count = 1;
@@ -148,8 +150,8 @@ static enum kvc_status take_entry(struct reader *in, struct kvc_gguf_entry *entr
             return cut_short(in, entry->key);
         }
         if (entry->type == KVC_GGUF_BOOL && value > 1) {
-            return kvc_fail(in->error, KVC_INPUT, "%s: %s: a bool of value %" PRIu64 ", 0 or 1 was expected",
-                            in->path, entry->key, value);
+            return kvc_fail(in->error, KVC_INPUT, "%s: %s: a bool of value %" PRIu64 ", 0 or 1 was expected", in->path,
+                            entry->key, value);
         }
     }
     entry->value_bytes = (uint64_t)(in->data + in->at - entry->value);
@@ -161,15 +163,17 @@ static enum kvc_status take_entry(struct reader *in, struct kvc_gguf_entry *entr
 static const struct {
     const char *name;
     int type; /* enum kvc_type, -1: not supported */
-} file_types[] = { /* by the format's number */
-    [0] = {"f32", KVC_F32}, [1] = {"f16", KVC_F16}, [2] = {"q4_0", KVC_Q4_0}, [3] = {"q4_1", -1}, [4] = {"q4_2", -1},
-    [5] = {"q4_3", -1}, [6] = {"q5_0", KVC_Q5_0}, [7] = {"q5_1", -1}, [8] = {"q8_0", KVC_Q8_0}, [9] = {"q8_1", -1},
-    [10] = {"q2_k", -1}, [11] = {"q3_k", KVC_Q3_K}, [12] = {"q4_k", KVC_Q4_K}, [13] = {"q5_k", KVC_Q5_K},
-    [14] = {"q6_k", KVC_Q6_K}, [15] = {"q8_k", -1}, [16] = {"iq2_xxs", -1}, [17] = {"iq2_xs", -1},
-    [18] = {"iq3_xxs", -1}, [19] = {"iq1_s", -1}, [20] = {"iq4_nl", -1}, [21] = {"iq3_s", -1}, [22] = {"iq2_s", -1},
-    [23] = {"iq4_xs", -1}, [24] = {"i8", -1}, [25] = {"i16", -1}, [26] = {"i32", -1}, [27] = {"i64", -1},
-    [28] = {"f64", -1}, [29] = {"iq1_m", -1}, [30] = {"bf16", KVC_BF16}, [34] = {"tq1_0", -1}, [35] = {"tq2_0", -1},
-    [39] = {"mxfp4", -1},
+} file_types[] = {
+    /* by the format's number */
+    [0] = {"f32", KVC_F32},    [1] = {"f16", KVC_F16},    [2] = {"q4_0", KVC_Q4_0},  [3] = {"q4_1", -1},
+    [4] = {"q4_2", -1},        [5] = {"q4_3", -1},        [6] = {"q5_0", KVC_Q5_0},  [7] = {"q5_1", -1},
+    [8] = {"q8_0", KVC_Q8_0},  [9] = {"q8_1", -1},        [10] = {"q2_k", -1},       [11] = {"q3_k", KVC_Q3_K},
+    [12] = {"q4_k", KVC_Q4_K}, [13] = {"q5_k", KVC_Q5_K}, [14] = {"q6_k", KVC_Q6_K}, [15] = {"q8_k", -1},
+    [16] = {"iq2_xxs", -1},    [17] = {"iq2_xs", -1},     [18] = {"iq3_xxs", -1},    [19] = {"iq1_s", -1},
+    [20] = {"iq4_nl", -1},     [21] = {"iq3_s", -1},      [22] = {"iq2_s", -1},      [23] = {"iq4_xs", -1},
+    [24] = {"i8", -1},         [25] = {"i16", -1},        [26] = {"i32", -1},        [27] = {"i64", -1},
+    [28] = {"f64", -1},        [29] = {"iq1_m", -1},      [30] = {"bf16", KVC_BF16}, [34] = {"tq1_0", -1},
+    [35] = {"tq2_0", -1},      [39] = {"mxfp4", -1},
 };
 
 uint32_t kvc_gguf_file_type(enum kvc_type type) {
@@ -199,8 +203,8 @@ static enum kvc_status take_shape(struct reader *in, struct kvc_file_tensor *ten
             return cut_short(in, tensor->name);
         }
         if (size == 0) {
-            return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s: dimension %u is 0, at least 1 was expected",
-                            in->path, tensor->name, i);
+            return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s: dimension %u is 0, at least 1 was expected", in->path,
+                            tensor->name, i);
         }
         tensor->shape[tensor->dimensions - 1 - i] = size;
         if (i == 0) {
@@ -231,15 +235,18 @@ static enum kvc_status take_tensor(struct reader *in, struct kvc_file_tensor *te
     }
     bool known = type < sizeof file_types / sizeof file_types[0] && file_types[type].name;
     if (!known || file_types[type].type < 0) {
-        return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s has type %" PRIu64 " (%s); f32, f16, bf16, q8_0, q4_0, "
-                        "q5_0, q3_k, q4_k, q5_k and q6_k are supported", in->path, tensor->name, type,
-                        known ? file_types[type].name : "unknown");
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: tensor %s has type %" PRIu64 " (%s); f32, f16, bf16, q8_0, q4_0, "
+                        "q5_0, q3_k, q4_k, q5_k and q6_k are supported",
+                        in->path, tensor->name, type, known ? file_types[type].name : "unknown");
     }
     tensor->type = (enum kvc_type)file_types[type].type;
     size_t row_bytes = kvc_type_row_bytes(tensor->type, tensor->cols);
     if (row_bytes == 0) {
-        return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s: rows of %" PRIu64 " elements do not fit type %s (blocks "
-                        "of %u)", in->path, tensor->name, tensor->cols, kvc_type_name(tensor->type),
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: tensor %s: rows of %" PRIu64 " elements do not fit type %s (blocks "
+                        "of %u)",
+                        in->path, tensor->name, tensor->cols, kvc_type_name(tensor->type),
                         kvc_type_block(tensor->type).elements);
     }
     if (tensor->rows > UINT64_MAX / row_bytes) {
@@ -253,14 +260,17 @@ static enum kvc_status take_tensor(struct reader *in, struct kvc_file_tensor *te
 static enum kvc_status place_tensor(const struct reader *in, struct kvc_file_tensor *tensor, uint64_t offset,
                                     uint64_t start, uint64_t alignment) {
     if (offset % alignment != 0) {
-        return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s starts at offset %" PRIu64 ", not a multiple of the "
-                        "alignment %" PRIu64, in->path, tensor->name, offset, alignment);
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: tensor %s starts at offset %" PRIu64 ", not a multiple of the "
+                        "alignment %" PRIu64,
+                        in->path, tensor->name, offset, alignment);
     }
     uint64_t room = in->size > start ? in->size - start : 0;
     if (offset > room || tensor->bytes > room - offset) {
-        return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s (%" PRIu64 " bytes at offset %" PRIu64 ") does not lie "
-                        "inside the %" PRIu64 " bytes of tensor data; the file is cut short or damaged", in->path,
-                        tensor->name, tensor->bytes, offset, room);
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: tensor %s (%" PRIu64 " bytes at offset %" PRIu64 ") does not lie "
+                        "inside the %" PRIu64 " bytes of tensor data; the file is cut short or damaged",
+                        in->path, tensor->name, tensor->bytes, offset, room);
     }
     tensor->data = in->data + start + offset;
     return KVC_OK;
@@ -295,21 +305,25 @@ static enum kvc_status take_head(struct reader *in, uint64_t *tensors, uint64_t 
     }
     if (version != 2 && version != 3) {
         bool swapped = (version & 0xffff) == 0 && version != 0;
-        return kvc_fail(in->error, KVC_INPUT, swapped ? "%s: a big-endian GGUF file (version field %08" PRIx64
-                        "); little-endian files are supported" : "%s: GGUF version %" PRIu64
-                        "; versions 2 and 3 are supported", in->path, version);
+        return kvc_fail(in->error, KVC_INPUT,
+                        swapped ? "%s: a big-endian GGUF file (version field %08" PRIx64
+                                  "); little-endian files are supported"
+                                : "%s: GGUF version %" PRIu64 "; versions 2 and 3 are supported",
+                        in->path, version);
     }
     if (!take(in, 8, tensors) || !take(in, 8, entries)) {
         return cut_short(in, "the header");
     }
     uint64_t left = in->size - in->at;
     if (*tensors > left / LEAST_TENSOR || *tensors > UINT32_MAX) {
-        return kvc_fail(in->error, KVC_INPUT, "%s: a count of %" PRIu64 " tensors cannot fit a file of %" PRIu64
-                        " bytes", in->path, *tensors, in->size);
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: a count of %" PRIu64 " tensors cannot fit a file of %" PRIu64 " bytes", in->path, *tensors,
+                        in->size);
     }
     if (*entries > left / LEAST_ENTRY || *entries > UINT32_MAX) {
-        return kvc_fail(in->error, KVC_INPUT, "%s: a count of %" PRIu64 " metadata keys cannot fit a file of %" PRIu64
-                        " bytes", in->path, *entries, in->size);
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: a count of %" PRIu64 " metadata keys cannot fit a file of %" PRIu64 " bytes", in->path,
+                        *entries, in->size);
     }
     return KVC_OK;
 }
@@ -321,8 +335,10 @@ static enum kvc_status find_alignment(const struct reader *in, const struct kvc_
     }
     if (!kvc_gguf_uint(file, "general.alignment", alignment) || *alignment < 8 || *alignment > 65536 ||
         (*alignment & (*alignment - 1)) != 0) {
-        return kvc_fail(in->error, KVC_INPUT, "%s: general.alignment is %" PRIu64 ", a power of two from 8 to 65536 "
-                        "was expected", in->path, *alignment);
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: general.alignment is %" PRIu64 ", a power of two from 8 to 65536 "
+                        "was expected",
+                        in->path, *alignment);
     }
     return KVC_OK;
 }

@@ -7,8 +7,19 @@
 struct kvc_gguf;
 
 enum kvc_gguf_type { /* value types as numbered by the format */
-    KVC_GGUF_U8, KVC_GGUF_I8, KVC_GGUF_U16, KVC_GGUF_I16, KVC_GGUF_U32, KVC_GGUF_I32, KVC_GGUF_F32, KVC_GGUF_BOOL,
-    KVC_GGUF_STRING, KVC_GGUF_ARRAY, KVC_GGUF_U64, KVC_GGUF_I64, KVC_GGUF_F64
+                     KVC_GGUF_U8,
+                     KVC_GGUF_I8,
+                     KVC_GGUF_U16,
+                     KVC_GGUF_I16,
+                     KVC_GGUF_U32,
+                     KVC_GGUF_I32,
+                     KVC_GGUF_F32,
+                     KVC_GGUF_BOOL,
+                     KVC_GGUF_STRING,
+                     KVC_GGUF_ARRAY,
+                     KVC_GGUF_U64,
+                     KVC_GGUF_I64,
+                     KVC_GGUF_F64
 };
 
 /* A tensor of a file (GGUF or safetensors). rows x cols: the last dimension is cols, all others are rows. */
@@ -41,8 +52,7 @@ bool kvc_gguf_array(const struct kvc_gguf *file, const char *key, enum kvc_gguf_
 bool kvc_gguf_array_uint(const struct kvc_gguf *file, const char *key, uint64_t i, uint64_t *value);
 bool kvc_gguf_array_int(const struct kvc_gguf *file, const char *key, uint64_t i, int64_t *value);
 bool kvc_gguf_array_real(const struct kvc_gguf *file, const char *key, uint64_t i, double *value);
-bool kvc_gguf_array_string(const struct kvc_gguf *file, const char *key, uint64_t i, const char **text,
-                           size_t *bytes);
+bool kvc_gguf_array_string(const struct kvc_gguf *file, const char *key, uint64_t i, const char **text, size_t *bytes);
 /* The i-th key, for copying; false past the last. */
 bool kvc_gguf_key(const struct kvc_gguf *file, size_t i, const char **key, enum kvc_gguf_type *type);
 /* The i-th value as the file has it, lengths included, without its type; NULL past the last. */

@@ -10,19 +10,19 @@ struct kvc_gguf_entry { /* one metadata key; everything was checked to lie insid
     enum kvc_gguf_type type, element; /* element: of an array */
     const unsigned char *value;       /* the value as the file has it, array and string lengths included */
     uint64_t value_bytes;
-    const unsigned char *data;        /* an array's first element, a string's first byte, else the value */
-    uint64_t count;                   /* an array's elements, a string's bytes, else 1 */
-    uint64_t *strings;                /* array of strings: where each one's length lies, from data */
+    const unsigned char *data; /* an array's first element, a string's first byte, else the value */
+    uint64_t count;            /* an array's elements, a string's bytes, else 1 */
+    uint64_t *strings;         /* array of strings: where each one's length lies, from data */
 };
 
 struct kvc_gguf {
     struct kvc_map map;
     struct kvc_gguf_entry *entries; /* in file order */
     size_t entry_count;
-    uint32_t *entries_by_key;       /* indices, sorted */
+    uint32_t *entries_by_key; /* indices, sorted */
     struct kvc_file_tensor *tensors;
     size_t tensor_count;
-    uint32_t *tensors_by_name;      /* indices, sorted */
+    uint32_t *tensors_by_name; /* indices, sorted */
 };
 
 uint32_t kvc_gguf_value_size(enum kvc_gguf_type type); /* 0: string or array */

@@ -8,16 +8,14 @@ static const struct {
     const char *name;
     uint32_t size;
 } values[] = {
-    [KVC_GGUF_U8] = {"uint8", 1},    [KVC_GGUF_I8] = {"int8", 1},       [KVC_GGUF_U16] = {"uint16", 2},
-    [KVC_GGUF_I16] = {"int16", 2},   [KVC_GGUF_U32] = {"uint32", 4},    [KVC_GGUF_I32] = {"int32", 4},
-    [KVC_GGUF_F32] = {"float32", 4}, [KVC_GGUF_BOOL] = {"bool", 1},     [KVC_GGUF_STRING] = {"string", 0},
-    [KVC_GGUF_ARRAY] = {"array", 0}, [KVC_GGUF_U64] = {"uint64", 8},    [KVC_GGUF_I64] = {"int64", 8},
+    [KVC_GGUF_U8] = {"uint8", 1},    [KVC_GGUF_I8] = {"int8", 1},    [KVC_GGUF_U16] = {"uint16", 2},
+    [KVC_GGUF_I16] = {"int16", 2},   [KVC_GGUF_U32] = {"uint32", 4}, [KVC_GGUF_I32] = {"int32", 4},
+    [KVC_GGUF_F32] = {"float32", 4}, [KVC_GGUF_BOOL] = {"bool", 1},  [KVC_GGUF_STRING] = {"string", 0},
+    [KVC_GGUF_ARRAY] = {"array", 0}, [KVC_GGUF_U64] = {"uint64", 8}, [KVC_GGUF_I64] = {"int64", 8},
     [KVC_GGUF_F64] = {"float64", 8},
 };
 
-uint32_t kvc_gguf_value_size(enum kvc_gguf_type type) {
-    return (unsigned)type <= KVC_GGUF_F64 ? values[type].size : 0;
-}
+uint32_t kvc_gguf_value_size(enum kvc_gguf_type type) { return (unsigned)type <= KVC_GGUF_F64 ? values[type].size : 0; }
 
 const char *kvc_gguf_value_name(enum kvc_gguf_type type) {
     return (unsigned)type <= KVC_GGUF_F64 ? values[type].name : "unknown";
@@ -43,9 +41,7 @@ const struct kvc_gguf_entry *kvc_gguf_find(const struct kvc_gguf *file, const ch
 
 /* ---- tensors ---- */
 
-size_t kvc_gguf_tensor_count(const struct kvc_gguf *file) {
-    return file->tensor_count;
-}
+size_t kvc_gguf_tensor_count(const struct kvc_gguf *file) { return file->tensor_count; }
 
 const struct kvc_file_tensor *kvc_gguf_tensor_at(const struct kvc_gguf *file, size_t i) {
     return i < file->tensor_count ? &file->tensors[i] : NULL;
@@ -98,9 +94,7 @@ static bool read_real(const unsigned char *data, enum kvc_gguf_type type, double
     return false;
 }
 
-bool kvc_gguf_has(const struct kvc_gguf *file, const char *key) {
-    return kvc_gguf_find(file, key) != NULL;
-}
+bool kvc_gguf_has(const struct kvc_gguf *file, const char *key) { return kvc_gguf_find(file, key) != NULL; }
 
 bool kvc_gguf_uint(const struct kvc_gguf *file, const char *key, uint64_t *value) {
     const struct kvc_gguf_entry *entry = kvc_gguf_find(file, key);
@@ -186,8 +180,7 @@ bool kvc_gguf_array_real(const struct kvc_gguf *file, const char *key, uint64_t 
     return data && read_real(data, entry->element, value);
 }
 
-bool kvc_gguf_array_string(const struct kvc_gguf *file, const char *key, uint64_t i, const char **text,
-                           size_t *bytes) {
+bool kvc_gguf_array_string(const struct kvc_gguf *file, const char *key, uint64_t i, const char **text, size_t *bytes) {
     const struct kvc_gguf_entry *entry;
     const unsigned char *data = element(file, key, i, &entry);
     if (!data || !entry->strings) {

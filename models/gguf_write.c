@@ -220,8 +220,8 @@ enum kvc_status kvc_gguf_write(struct kvc_gguf_writer *writer, size_t i, const v
         return kvc_fail(error, KVC_USAGE, "tensor %s is given more than its %" PRIu64 " bytes", tensor->name,
                         tensor->bytes);
     }
-    enum kvc_status status = kvc_output_write(writer->output, writer->data_start + tensor->offset + tensor->done,
-                                              data, bytes, error);
+    enum kvc_status status =
+        kvc_output_write(writer->output, writer->data_start + tensor->offset + tensor->done, data, bytes, error);
     if (!status) {
         tensor->done += bytes;
     }
@@ -255,8 +255,8 @@ enum kvc_status kvc_gguf_writer_commit(struct kvc_gguf_writer *writer, struct kv
         const struct written_tensor *last = &writer->tensors[writer->tensor_count - 1];
         end = last->offset + last->bytes;
     }
-    enum kvc_status status = kvc_output_write(writer->output, writer->data_start + end, zeros,
-                                              (size_t)(writer->data_bytes - end), error);
+    enum kvc_status status =
+        kvc_output_write(writer->output, writer->data_start + end, zeros, (size_t)(writer->data_bytes - end), error);
     if (status) {
         kvc_output_abandon(writer->output);
     } else {

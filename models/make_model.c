@@ -158,10 +158,16 @@ static enum kvc_status write_tensor(const struct kvc_planned *tensor, uint64_t s
     float *values = (float *)(void *)chunk;
     const size_t bytes = (size_t)tensor->shape[0] * sizeof *values;
     switch (tensor->kind) {
-    case KVC_PLAN_MATRIX: return write_matrix(tensor, &random, writer, index, chunk, error);
-    case KVC_PLAN_FACTORS: return kvc_gguf_write(writer, index, tensor->factors, bytes, error);
-    case KVC_PLAN_NORM: norm_row(&random, tensor->shape[0], values); break;
-    case KVC_PLAN_BIAS: kvc_random_row(&random, KVC_F32, 0.1f, tensor->shape[0], values); break;
+    case KVC_PLAN_MATRIX:
+        return write_matrix(tensor, &random, writer, index, chunk, error);
+    case KVC_PLAN_FACTORS:
+        return kvc_gguf_write(writer, index, tensor->factors, bytes, error);
+    case KVC_PLAN_NORM:
+        norm_row(&random, tensor->shape[0], values);
+        break;
+    case KVC_PLAN_BIAS:
+        kvc_random_row(&random, KVC_F32, 0.1f, tensor->shape[0], values);
+        break;
     }
     return kvc_gguf_write(writer, index, values, bytes, error);
 }

@@ -29,7 +29,8 @@ static enum kvc_status map_descriptor(const char *path, int fd, struct kvc_map *
     if (data == MAP_FAILED) {
         return kvc_fail(error, KVC_RESOURCE, "%s: cannot be mapped: %s", path, strerror(errno));
     }
-#if defined(MADV_HUGEPAGE) /* where the kernel keeps files in large pages; reading weights waits less for page tables */
+#if defined(MADV_HUGEPAGE) /* where the kernel keeps files in large pages; reading weights waits less for page tables  \
+                            */
     (void)madvise(data, (size_t)about.st_size, MADV_HUGEPAGE);
 #endif
     map->data = data;

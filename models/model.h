@@ -27,7 +27,7 @@ enum kvc_status kvc_network_from_gguf(struct kvc_device *device, const struct kv
                                       struct kvc_network *network, struct kvc_model_info *info,
                                       struct kvc_error *error);
 enum kvc_status kvc_network_from_folder(struct kvc_device *device, const struct kvc_safetensors *file,
-                                        const char *folder, struct kvc_network *network,
-                                        struct kvc_model_info *info, struct kvc_error *error);
+                                        const char *folder, struct kvc_network *network, struct kvc_model_info *info,
+                                        struct kvc_error *error);
 
 #endif

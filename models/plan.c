@@ -28,8 +28,8 @@ void kvc_plan_note(const struct kvc_replaced *replaced, enum kvc_type asked, str
         error->text[0] = '\0';
         const size_t q8_0 = replaced->q8_0, f16 = replaced->f16;
         if (q8_0 + f16 > 0) {
-            const int used = snprintf(error->text, sizeof error->text, "%zu matrices have rows that do not fit %s: ",
-                                      q8_0 + f16, kvc_type_name(asked));
+            const int used = snprintf(error->text, sizeof error->text,
+                                      "%zu matrices have rows that do not fit %s: ", q8_0 + f16, kvc_type_name(asked));
             char *more = error->text + used;
             const size_t room = sizeof error->text - (size_t)used;
             if (q8_0 > 0 && f16 > 0) {
@@ -181,10 +181,14 @@ static bool wanted(const struct kvc_config *config, const struct kvc_config_fiel
         return true;
     }
     switch (config->rope.kind) {
-    case KVC_ROPE_LINEAR: return strcmp(field->gguf, "rope.scaling.factor") == 0;
-    case KVC_ROPE_YARN: return true;
-    case KVC_ROPE_LONGROPE: return strcmp(field->gguf, "rope.scaling.factor") != 0;
-    default: return false;
+    case KVC_ROPE_LINEAR:
+        return strcmp(field->gguf, "rope.scaling.factor") == 0;
+    case KVC_ROPE_YARN:
+        return true;
+    case KVC_ROPE_LONGROPE:
+        return strcmp(field->gguf, "rope.scaling.factor") != 0;
+    default:
+        return false;
     }
 }
 

@@ -28,9 +28,7 @@ static float largest(const float *x, unsigned n) { /* the value of the largest m
     return value;
 }
 
-static float inverse(float scale) {
-    return scale == 0.0f ? 0.0f : 1.0f / scale;
-}
+static float inverse(float scale) { return scale == 0.0f ? 0.0f : 1.0f / scale; }
 
 /* ---- x = scale * q, q in low..high ---- */
 
@@ -299,13 +297,20 @@ static void quantize_q5_k(const float *x, struct kvc_block_q5_k *block) {
  * tenth larger than needed. */
 static float holds(enum kvc_type type) {
     switch (type) {
-    case KVC_F32: return FLT_MAX;
-    case KVC_BF16: return 3.3895e38f;
-    case KVC_F16: return 65504.0f;
-    case KVC_Q8_0: return 65504.0f * 127.0f;
-    case KVC_Q4_0: return 65504.0f * 4.0f;
-    case KVC_Q5_0: return 65504.0f * 8.0f;
-    default: return 65504.0f * 32.0f;
+    case KVC_F32:
+        return FLT_MAX;
+    case KVC_BF16:
+        return 3.3895e38f;
+    case KVC_F16:
+        return 65504.0f;
+    case KVC_Q8_0:
+        return 65504.0f * 127.0f;
+    case KVC_Q4_0:
+        return 65504.0f * 4.0f;
+    case KVC_Q5_0:
+        return 65504.0f * 8.0f;
+    default:
+        return 65504.0f * 32.0f;
     }
 }
 
@@ -330,13 +335,27 @@ static void quantize_block(enum kvc_type type, const float *x, unsigned char *to
         struct kvc_block_q6_k q6_k;
     } block;
     switch (type) {
-    case KVC_Q8_0: quantize_q8_0(x, &block.q8_0); break;
-    case KVC_Q4_0: quantize_q4_0(x, &block.q4_0); break;
-    case KVC_Q5_0: quantize_q5_0(x, &block.q5_0); break;
-    case KVC_Q3_K: quantize_q3_k(x, &block.q3_k); break;
-    case KVC_Q4_K: quantize_q4_k(x, &block.q4_k); break;
-    case KVC_Q5_K: quantize_q5_k(x, &block.q5_k); break;
-    default: quantize_q6_k(x, &block.q6_k); break;
+    case KVC_Q8_0:
+        quantize_q8_0(x, &block.q8_0);
+        break;
+    case KVC_Q4_0:
+        quantize_q4_0(x, &block.q4_0);
+        break;
+    case KVC_Q5_0:
+        quantize_q5_0(x, &block.q5_0);
+        break;
+    case KVC_Q3_K:
+        quantize_q3_k(x, &block.q3_k);
+        break;
+    case KVC_Q4_K:
+        quantize_q4_k(x, &block.q4_k);
+        break;
+    case KVC_Q5_K:
+        quantize_q5_k(x, &block.q5_k);
+        break;
+    default:
+        quantize_q6_k(x, &block.q6_k);
+        break;
     }
     memcpy(to, &block, kvc_type_block(type).bytes);
 }
@@ -347,7 +366,9 @@ bool kvc_quantize_row(enum kvc_type type, const float *values, uint64_t K, void 
         return false;
     }
     switch (type) {
-    case KVC_F32: memcpy(to, values, (size_t)K * sizeof *values); return true;
+    case KVC_F32:
+        memcpy(to, values, (size_t)K * sizeof *values);
+        return true;
     case KVC_F16:
         for (uint64_t i = 0; i < K; i++) {
             store_u16(to + 2 * i, kvc_f32_to_f16(values[i]));
@@ -358,7 +379,8 @@ bool kvc_quantize_row(enum kvc_type type, const float *values, uint64_t K, void 
             store_u16(to + 2 * i, kvc_f32_to_bf16(values[i]));
         }
         return true;
-    default: break;
+    default:
+        break;
     }
     struct kvc_type_block size = kvc_type_block(type);
     for (uint64_t i = 0; i < K / size.elements; i++) {

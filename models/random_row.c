@@ -69,9 +69,15 @@ static void random_block(struct kvc_random *random, enum kvc_type type, float re
     const size_t bytes = kvc_type_block(type).bytes;
     fill(random, &b, bytes);
     switch (type) {
-    case KVC_Q8_0: store_f16(b.q8_0.d, reach / 127.5f); break;
-    case KVC_Q4_0: store_f16(b.q4_0.d, reach / 7.5f); break;
-    case KVC_Q5_0: store_f16(b.q5_0.d, reach / 15.5f); break;
+    case KVC_Q8_0:
+        store_f16(b.q8_0.d, reach / 127.5f);
+        break;
+    case KVC_Q4_0:
+        store_f16(b.q4_0.d, reach / 7.5f);
+        break;
+    case KVC_Q5_0:
+        store_f16(b.q5_0.d, reach / 15.5f);
+        break;
     case KVC_Q3_K: /* scales -32..31 as they fall */
         store_f16(b.q3_k.d, reach / (18.5f * 3.5f));
         break;

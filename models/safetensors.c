@@ -22,8 +22,7 @@ struct header { /* one file while it is read */
     struct kvc_error *error;
 };
 
-static enum kvc_status find_type(const struct header *in, const char *name, const json_t *dtype,
-                                 enum kvc_type *type) {
+static enum kvc_status find_type(const struct header *in, const char *name, const json_t *dtype, enum kvc_type *type) {
     const char *text = json_string_value(dtype);
     if (!text) {
         return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s has no dtype", in->path, name);
@@ -88,12 +87,16 @@ static enum kvc_status find_place(const struct header *in, const json_t *offsets
     }
     uint64_t begin = (uint64_t)json_integer_value(first), end = (uint64_t)json_integer_value(last);
     if (end > in->bytes) {
-        return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s ends at byte %" PRIu64 " of %" PRIu64 " bytes of data; "
-                        "the file is cut short or damaged", in->path, tensor->name, end, in->bytes);
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: tensor %s ends at byte %" PRIu64 " of %" PRIu64 " bytes of data; "
+                        "the file is cut short or damaged",
+                        in->path, tensor->name, end, in->bytes);
     }
     if (end - begin != tensor->bytes) {
-        return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s: its shape needs %" PRIu64 " bytes, its data_offsets "
-                        "hold %" PRIu64, in->path, tensor->name, tensor->bytes, end - begin);
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: tensor %s: its shape needs %" PRIu64 " bytes, its data_offsets "
+                        "hold %" PRIu64,
+                        in->path, tensor->name, tensor->bytes, end - begin);
     }
     tensor->data = in->data + begin;
     return KVC_OK;
@@ -107,8 +110,10 @@ static enum kvc_status add_tensor(const struct header *in, const char *name, con
         printable = (unsigned char)name[i] >= 0x20 && name[i] != 0x7f;
     }
     if (!printable || !json_is_object(about)) {
-        return kvc_fail(in->error, KVC_INPUT, "%s: the header has an entry that does not describe a tensor (a name "
-                        "of 1 to %d printable bytes and an object were expected)", in->path, LONGEST_NAME);
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: the header has an entry that does not describe a tensor (a name "
+                        "of 1 to %d printable bytes and an object were expected)",
+                        in->path, LONGEST_NAME);
     }
     tensor->name = strdup(name);
     if (!tensor->name) {
@@ -134,14 +139,16 @@ static enum kvc_status refuse_holes(const struct header *in, const struct kvc_fi
     for (size_t i = 0; i < count; i++) {
         uint64_t begin = (uint64_t)((const unsigned char *)tensors[i].data - in->data);
         if (begin != at) {
-            return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s begins at byte %" PRIu64 " of the data, %" PRIu64
-                            " was expected: tensors overlap or leave a hole", in->path, tensors[i].name, begin, at);
+            return kvc_fail(in->error, KVC_INPUT,
+                            "%s: tensor %s begins at byte %" PRIu64 " of the data, %" PRIu64
+                            " was expected: tensors overlap or leave a hole",
+                            in->path, tensors[i].name, begin, at);
         }
         at += tensors[i].bytes;
     }
     if (at != in->bytes) {
-        return kvc_fail(in->error, KVC_INPUT, "%s: its tensors hold %" PRIu64 " bytes, the file has %" PRIu64,
-                        in->path, at, in->bytes);
+        return kvc_fail(in->error, KVC_INPUT, "%s: its tensors hold %" PRIu64 " bytes, the file has %" PRIu64, in->path,
+                        at, in->bytes);
     }
     return KVC_OK;
 }
@@ -193,9 +200,10 @@ enum kvc_status kvc_safetensors_add(struct kvc_safetensors *file, const char *pa
     }
     uint64_t length = kvc_gguf_little(map->data, 8);
     if (length > map->bytes - 8 || length > LONGEST_HEADER) {
-        return kvc_fail(error, KVC_INPUT, "%s: its header claims %" PRIu64 " bytes, the file has %zu after the length "
-                        "(a header has at most %" PRIu64 "); the file is cut short or not a safetensors file", path,
-                        length, map->bytes - 8, LONGEST_HEADER);
+        return kvc_fail(error, KVC_INPUT,
+                        "%s: its header claims %" PRIu64 " bytes, the file has %zu after the length "
+                        "(a header has at most %" PRIu64 "); the file is cut short or not a safetensors file",
+                        path, length, map->bytes - 8, LONGEST_HEADER);
     }
     json_t *root;
     status = kvc_json_parse(path, (const char *)map->data + 8, (size_t)length, &root, error);
@@ -227,6 +235,4 @@ void kvc_safetensors_close(struct kvc_safetensors *file) {
     free(file);
 }
 
-size_t kvc_safetensors_count(const struct kvc_safetensors *file) {
-    return file->tensor_count;
-}
+size_t kvc_safetensors_count(const struct kvc_safetensors *file) { return file->tensor_count; }

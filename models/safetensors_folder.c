@@ -46,9 +46,7 @@ static bool plain_name(const char *name) {
     return true;
 }
 
-static int by_text(const void *a, const void *b) {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
+static int by_text(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
 static enum kvc_status add_shards(struct kvc_safetensors *file, const char *folder, const char *index, json_t *map,
                                   const char **names, struct kvc_error *error) {
@@ -58,8 +56,10 @@ static enum kvc_status add_shards(struct kvc_safetensors *file, const char *fold
     json_object_foreach(map, key, value) {
         const char *name = json_string_value(value);
         if (!name || !plain_name(name)) {
-            return kvc_fail(error, KVC_INPUT, "%s: weight_map: every tensor needs the plain name of a file in this "
-                            "folder", index);
+            return kvc_fail(error, KVC_INPUT,
+                            "%s: weight_map: every tensor needs the plain name of a file in this "
+                            "folder",
+                            index);
         }
         names[count++] = name;
     }

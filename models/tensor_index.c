@@ -25,8 +25,8 @@ enum kvc_status kvc_sort_names(const char *path, struct kvc_named *items, size_t
     return KVC_OK;
 }
 
-static enum kvc_status refuse_overlaps(const char *path, const struct kvc_file_tensor *tensors,
-                                       struct kvc_named *items, size_t count, struct kvc_error *error) {
+static enum kvc_status refuse_overlaps(const char *path, const struct kvc_file_tensor *tensors, struct kvc_named *items,
+                                       size_t count, struct kvc_error *error) {
     qsort(items, count, sizeof *items, by_data);
     for (size_t i = 1; i < count; i++) {
         const struct kvc_file_tensor *a = &tensors[items[i - 1].index];

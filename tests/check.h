@@ -9,9 +9,7 @@
 
 /* Valgrind runs code some fifty times slower, and takes 40 ns for every fused multiply-add: long loops take fewer cases
  * there, chosen so that together they still meet everything. */
-static inline bool kvc_test_thinned(void) {
-    return getenv("KVCULL_VALGRIND") != NULL;
-}
+static inline bool kvc_test_thinned(void) { return getenv("KVCULL_VALGRIND") != NULL; }
 
 /* Valgrind computes long double in double: nothing can be compared with it there. */
 static inline bool kvc_test_has_long_double(void) {

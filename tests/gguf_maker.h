@@ -27,8 +27,8 @@ static inline void put_uint32(struct maker *to, const char *key, uint32_t value)
 }
 
 /* dimensions innermost first, as the format has them */
-static inline void put_tensor(struct maker *to, const char *name, uint32_t count, const uint64_t *dimensions, uint32_t type,
-                       uint64_t offset) {
+static inline void put_tensor(struct maker *to, const char *name, uint32_t count, const uint64_t *dimensions,
+                              uint32_t type, uint64_t offset) {
     put_text(to, name);
     put_number(to, count, 4);
     for (uint32_t i = 0; i < count; i++) {

@@ -1,4 +1,5 @@
-/* obvious_scores.h - obvious code for pyramidkv, adakv, scissorhands, lacache, duo and tova, and for methods side by side. */
+/* obvious_scores.h - obvious code for pyramidkv, adakv, scissorhands, lacache, duo and tova, and for methods side by
+ * side. */
 #ifndef KVC_TESTS_OBVIOUS_SCORES_H
 #define KVC_TESTS_OBVIOUS_SCORES_H
 

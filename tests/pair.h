@@ -165,9 +165,9 @@ static inline void same_words(const struct pair *pair, const void *a, const void
     }
 }
 
-#define SAME_FLOATS(pair, both, ...)                                                                                  \
+#define SAME_FLOATS(pair, both, ...)                                                                                   \
     same_words(pair, (both)->on[REF]->data, (both)->on[PATH]->data, (both)->bytes / 4, true, __VA_ARGS__)
-#define SAME_WORDS(pair, both, ...)                                                                                   \
+#define SAME_WORDS(pair, both, ...)                                                                                    \
     same_words(pair, (both)->on[REF]->data, (both)->on[PATH]->data, (both)->bytes / 4, false, __VA_ARGS__)
 
 /* ---- lists ---- */
@@ -265,10 +265,9 @@ static inline struct both_lists *lists_make_beside(struct pair *pair, const stru
                 for (uint32_t c = 0; c < shape->head_size; c++)
                     x[c] = chance_value(pair, shape->values);
                 for (int s = 0; s < SIDES; s++)
-                    kvc_ref_store_entry(&format,
-                                        value ? kvc_list_value(&made->on[s], h, slot)
-                                              : kvc_list_key(&made->on[s], h, slot),
-                                        x);
+                    kvc_ref_store_entry(
+                        &format, value ? kvc_list_value(&made->on[s], h, slot) : kvc_list_key(&made->on[s], h, slot),
+                        x);
             }
     free(x);
     return made;

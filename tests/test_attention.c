@@ -22,9 +22,9 @@ static void check_attention(struct pair *pair, const struct attention_case *c) {
     uint64_t read[SIDES][4] = {{0}};
     char what[200];
     snprintf(what, sizeof what,
-             "d %u, G %u, type %d, entries %u %u, rows %u, window %u, read %u%%, permuted %d, segments %u",
-             d, c->group, (int)c->shape.type, c->shape.count[0], c->shape.count[1], c->rows, c->window,
-             c->read_percent, c->shape.permuted, c->segments);
+             "d %u, G %u, type %d, entries %u %u, rows %u, window %u, read %u%%, permuted %d, segments %u", d, c->group,
+             (int)c->shape.type, c->shape.count[0], c->shape.count[1], c->rows, c->window, c->read_percent,
+             c->shape.permuted, c->segments);
     for (uint32_t i = 0; i < c->segments; i++) {
         lists[i] = lists_make(pair, &c->shape);
         if (c->read_percent)
@@ -41,8 +41,8 @@ static void check_attention(struct pair *pair, const struct attention_case *c) {
     for (int s = 0; s < SIDES; s++) {
         struct kvc_segment segments[4];
         for (uint32_t i = 0; i < c->segments; i++)
-            segments[i] = (struct kvc_segment){&lists[i]->on[s], c->read_percent ? &reads[i].on[s] : NULL, i * c->rows,
-                                               c->rows, c->rows, &read[s][i]};
+            segments[i] = (struct kvc_segment){
+                &lists[i]->on[s], c->read_percent ? &reads[i].on[s] : NULL, i * c->rows, c->rows, c->rows, &read[s][i]};
         const struct kvc_attention call = {.segments = segments,
                                            .segment_count = c->segments,
                                            .heads = H,

@@ -1,5 +1,5 @@
-/* test_config.c - descriptions of models in folders: hostile or unsupported values are one clear line that names the key;
- * what an opened model tells of itself. */
+/* test_config.c - descriptions of models in folders: hostile or unsupported values are one clear line that names the
+ * key; what an opened model tells of itself. */
 #include "tests/config_checks.h"
 
 #include <jansson.h>

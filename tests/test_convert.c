@@ -86,9 +86,9 @@ static const char *source_path(const char *name) {
 
 static void folders_keep_their_bits(void **state) {
     (void)state;
-    static const char *const families[] = {"llama2", "llama3", "llama-linear", "mistral", "mistral-window", "qwen2",
-                                           "qwen2-yarn", "qwen2-window", "qwen3", "qwen3-yarn", "phi3",
-                                           "phi3-longrope", "phi4-mini"};
+    static const char *const families[] = {"llama2", "llama3",        "llama-linear", "mistral", "mistral-window",
+                                           "qwen2",  "qwen2-yarn",    "qwen2-window", "qwen3",   "qwen3-yarn",
+                                           "phi3",   "phi3-longrope", "phi4-mini"};
     for (size_t i = 0; i < sizeof families / sizeof *families; i += kvc_test_thinned() ? 3 : 1) {
         char name[100];
         struct kvc_error error = {0};
@@ -152,7 +152,10 @@ static void quantised_models_stay_close(void **state) {
     static const struct {
         enum kvc_type type;
         double least, most;
-    } types[] = {{KVC_F16, 1e-6, 0.002}, {KVC_BF16, 1e-5, 0.02}, {KVC_Q8_0, 1e-4, 0.03}, {KVC_Q5_0, 1e-3, 0.15},
+    } types[] = {{KVC_F16, 1e-6, 0.002},
+                 {KVC_BF16, 1e-5, 0.02},
+                 {KVC_Q8_0, 1e-4, 0.03},
+                 {KVC_Q5_0, 1e-3, 0.15},
                  {KVC_Q4_0, 1e-3, 0.3}};
     static const double whole_blocks[KVC_TYPES] = {
         [KVC_Q3_K] = 0.8, [KVC_Q4_K] = 0.4, [KVC_Q5_K] = 0.2, [KVC_Q6_K] = 0.1, /* random weights forgive less */
@@ -202,7 +205,8 @@ static void text_is_carried_over(void **state) {
         struct kvc_model *model;
         must(kvc_model_open(engine, paths[i], &model, &error), &error);
         must(kvc_tokenize(model, text, strlen(text), KVC_TOKENIZE_BOS | KVC_TOKENIZE_SPECIAL, &ids[i], &counts[i],
-                          &error), &error);
+                          &error),
+             &error);
         assert_true(counts[i] > 8 && counts[i] == counts[0]);
         assert_memory_equal(ids[i], ids[0], counts[0] * sizeof **ids);
         assert_true(kvc_model_info(model)->bos == ids[0][0]);
@@ -298,8 +302,7 @@ static void failures_leave_nothing(void **state) {
     check_refusal(kvc_make_model("tiny", KVC_F16, 1, own_path("no/folder.gguf"), &error), KVC_RESOURCE, &error,
                   "cannot be written");
     check_refusal(kvc_make_model("tiny", KVC_F16, 1, "/dev/null", &error), KVC_RESOURCE, &error, "not a regular file");
-    check_refusal(kvc_make_model("tiny", KVC_F16, 1, own_folder(), &error), KVC_RESOURCE, &error,
-                  "not a regular file");
+    check_refusal(kvc_make_model("tiny", KVC_F16, 1, own_folder(), &error), KVC_RESOURCE, &error, "not a regular file");
     check_refusal(kvc_convert(own_path("none"), to, KVC_F16, &error), KVC_INPUT, &error, "No such file");
     check_refusal(kvc_convert(own_folder(), to, KVC_F16, &error), KVC_INPUT, &error, "config.json");
     check_refusal(kvc_convert(write_file("text", "hello, this is text", 19), to, KVC_F16, &error), KVC_INPUT, &error,

@@ -48,9 +48,9 @@ static struct kvc_buffer *new_buffer(struct kvc_device *device, size_t bytes) {
 static void fill_weights(enum kvc_type type, unsigned char *data, size_t bytes) {
     static const struct {
         size_t block, scales[2];
-    } of[KVC_TYPES] = {[KVC_F16] = {2, {1, 1}},     [KVC_BF16] = {2, {1, 1}},     [KVC_Q8_0] = {34, {1, 1}},
-                       [KVC_Q4_0] = {18, {1, 1}},   [KVC_Q5_0] = {22, {1, 1}},    [KVC_Q3_K] = {110, {109, 109}},
-                       [KVC_Q4_K] = {144, {1, 3}},  [KVC_Q5_K] = {176, {1, 3}},   [KVC_Q6_K] = {210, {209, 209}},
+    } of[KVC_TYPES] = {[KVC_F16] = {2, {1, 1}},    [KVC_BF16] = {2, {1, 1}},   [KVC_Q8_0] = {34, {1, 1}},
+                       [KVC_Q4_0] = {18, {1, 1}},  [KVC_Q5_0] = {22, {1, 1}},  [KVC_Q3_K] = {110, {109, 109}},
+                       [KVC_Q4_K] = {144, {1, 3}}, [KVC_Q5_K] = {176, {1, 3}}, [KVC_Q6_K] = {210, {209, 209}},
                        [KVC_F32] = {4, {3, 3}}};
     uint32_t random = 1;
     for (size_t i = 0; i < bytes; i++) {
@@ -354,8 +354,8 @@ static void no_device(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(linear_shapes), cmocka_unit_test(operations), cmocka_unit_test(graphs),
-        cmocka_unit_test(whole_steps),   cmocka_unit_test(fast_math),
-        cmocka_unit_test(lost),          cmocka_unit_test(no_device),
+        cmocka_unit_test(whole_steps),   cmocka_unit_test(fast_math),  cmocka_unit_test(lost),
+        cmocka_unit_test(no_device),
     };
     if (kvc_test_thinned())
         return 77; /* valgrind takes the emulation's fibers for one stack */

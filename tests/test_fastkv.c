@@ -1,5 +1,5 @@
-/* test_fastkv.c - fastkv over a whole model: rows are really left out above tsp_layer, and what the last one then says is
- * what it would say had the others never been there; limits; errors. */
+/* test_fastkv.c - fastkv over a whole model: rows are really left out above tsp_layer, and what the last one then says
+ * is what it would say had the others never been there; limits; errors. */
 #include "core/session.h"
 #include "tests/whole_model.h"
 
@@ -21,7 +21,6 @@ static uint32_t vocab, layers;
 static int32_t tokens[PROMPT + STEPS];
 static bool goes[PROMPT + STEPS]; /* what the policy `left` keeps above layer 0 */
 static struct kvc_error error;
-
 
 /* ---- a policy that forgets rows above layer 0 as soon as they have attended ---- */
 
@@ -123,7 +122,8 @@ static void test_last_layer(void **state) {
     free(logits[1]);
 }
 
-/* Rows of the window and TSP - WINDOW others reach the upper layers; one by one, without the rest, they say the same. */
+/* Rows of the window and TSP - WINDOW others reach the upper layers; one by one, without the rest, they say the same.
+ */
 static void test_cut(void **state) {
     (void)state;
     const uint32_t prompt = kvc_test_thinned() ? 90 : PROMPT;
@@ -266,8 +266,7 @@ static int open_all(void **state) {
     const struct kvc_engine_options options = {getenv("KVCULL_TEST_BACKEND"), 2, KVC_MATH_EXACT};
     uint64_t random = 5;
     if (whole_model(KVC_F32, "fastkv", model_path, sizeof model_path, &error) != KVC_OK ||
-        kvc_engine_open(&options, &engine, &error) != KVC_OK ||
-        kvc_engine_register(engine, &left, &error) != KVC_OK ||
+        kvc_engine_open(&options, &engine, &error) != KVC_OK || kvc_engine_register(engine, &left, &error) != KVC_OK ||
         kvc_model_open(engine, model_path, &model, &error) != KVC_OK) {
         print_error("%s\n", error.text);
         return -1;
@@ -290,8 +289,8 @@ static int close_all(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_nothing_to_cut), cmocka_unit_test(test_last_layer),
-                                       cmocka_unit_test(test_cut), cmocka_unit_test(test_limits),
-                                       cmocka_unit_test(test_progress), cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nothing_to_cut), cmocka_unit_test(test_last_layer), cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_limits),         cmocka_unit_test(test_progress),   cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -112,8 +112,12 @@ static void refuses_misuse(void **state) {
         enum kvc_type type;
         uint32_t dimensions;
         uint64_t shape[3];
-    } wrong[] = {{KVC_Q8_0, 1, {33}}, {KVC_F32, 2, {0, 4}}, {KVC_F32, 1, {0}}, {KVC_F32, 2, {UINT64_MAX / 2, 4}},
-                 {KVC_F16, 3, {UINT64_C(1) << 40, UINT64_C(1) << 40, 4}}, {KVC_F16, 1, {UINT64_MAX}}};
+    } wrong[] = {{KVC_Q8_0, 1, {33}},
+                 {KVC_F32, 2, {0, 4}},
+                 {KVC_F32, 1, {0}},
+                 {KVC_F32, 2, {UINT64_MAX / 2, 4}},
+                 {KVC_F16, 3, {UINT64_C(1) << 40, UINT64_C(1) << 40, 4}},
+                 {KVC_F16, 1, {UINT64_MAX}}};
     struct kvc_error error = {0};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct kvc_gguf_writer *writer = new_writer();

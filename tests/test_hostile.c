@@ -23,7 +23,7 @@ struct change {
     uint64_t value;
     void (*put)(struct kvc_gguf_writer *writer, const char *key);
     bool removed, whole; /* whole: every key that begins as this one does, up to the first dot */
-    const char *tensor;      /* this tensor is left out, or gets another shape or type */
+    const char *tensor;  /* this tensor is left out, or gets another shape or type */
     uint64_t shape[2];
     enum kvc_type tensor_type;
 };
@@ -163,8 +163,9 @@ static void refuses_other_sizes(void **state) {
     refuse_integer("llama.feed_forward_length", 101, "it must be");
     refuse_integer("llama.vocab_size", 299, "");
     refuse_integer("llama.vocab_size", 301, "");
-    refuse(tiny, (struct change){.key = "llama.attention.layer_norm_rms_epsilon", .type = KVC_GGUF_F32,
-                                 .value = 0x7fc00000}, "layer_norm_rms_epsilon is");
+    refuse(tiny,
+           (struct change){.key = "llama.attention.layer_norm_rms_epsilon", .type = KVC_GGUF_F32, .value = 0x7fc00000},
+           "layer_norm_rms_epsilon is");
     refuse(tiny, (struct change){.key = "llama.rope.freq_base", .type = KVC_GGUF_F32, .value = 0}, "freq_base is");
 }
 
@@ -218,27 +219,17 @@ static void put_tokens(struct kvc_gguf_writer *writer, const char *key, size_t c
 static void put_byte_minus_1(struct kvc_gguf_writer *writer, const char *key) {
     put_tokens(writer, key, SPOKEN, "<0x-1>");
 }
-static void put_byte_zz(struct kvc_gguf_writer *writer, const char *key) {
-    put_tokens(writer, key, SPOKEN, "<0xZZ>");
-}
+static void put_byte_zz(struct kvc_gguf_writer *writer, const char *key) { put_tokens(writer, key, SPOKEN, "<0xZZ>"); }
 static void put_byte_100(struct kvc_gguf_writer *writer, const char *key) {
     put_tokens(writer, key, SPOKEN, "<0x100>");
 }
-static void put_byte_short(struct kvc_gguf_writer *writer, const char *key) {
-    put_tokens(writer, key, SPOKEN, "<0x");
-}
-static void put_same_bytes(struct kvc_gguf_writer *writer, const char *key) {
-    put_tokens(writer, key, SPOKEN, NULL);
-}
+static void put_byte_short(struct kvc_gguf_writer *writer, const char *key) { put_tokens(writer, key, SPOKEN, "<0x"); }
+static void put_same_bytes(struct kvc_gguf_writer *writer, const char *key) { put_tokens(writer, key, SPOKEN, NULL); }
 static void put_more_tokens(struct kvc_gguf_writer *writer, const char *key) {
     put_tokens(writer, key, SPOKEN + 1, NULL);
 }
-static void put_no_tokens(struct kvc_gguf_writer *writer, const char *key) {
-    put_tokens(writer, key, 0, NULL);
-}
-static void put_few_tokens(struct kvc_gguf_writer *writer, const char *key) {
-    put_tokens(writer, key, 260, NULL);
-}
+static void put_no_tokens(struct kvc_gguf_writer *writer, const char *key) { put_tokens(writer, key, 0, NULL); }
+static void put_few_tokens(struct kvc_gguf_writer *writer, const char *key) { put_tokens(writer, key, 260, NULL); }
 static void put_number_tokens(struct kvc_gguf_writer *writer, const char *key) {
     static const int32_t values[SPOKEN];
     kvc_gguf_put_int32s(writer, key, values, SPOKEN);

@@ -32,7 +32,8 @@ static float value(enum mood mood, size_t i) {
     float x = plain();
     switch (mood) {
     case CANCELLING: /* large, and large again with the other sign 32 places on */
-        return (i / 32 % 2 ? -1.0f : 1.0f) * (0x1p40f + (float)(i % 32) * 0x1p20f) + (chance() % 4 ? 0.0f : x * 0x1p30f);
+        return (i / 32 % 2 ? -1.0f : 1.0f) * (0x1p40f + (float)(i % 32) * 0x1p20f) +
+               (chance() % 4 ? 0.0f : x * 0x1p30f);
     case TINY:
         return x * (chance() % 2 ? 0x1p-126f : 0x1p-70f);
     case UNDERFLOWING:
@@ -153,8 +154,8 @@ static void run(struct device d, float *y, const float *x, enum kvc_type type, c
     d.ops->buffer_free(d.device, bias_span.buffer);
 }
 
-static void compare(struct device ref, struct device *paths, const char *const *names, size_t count,
-                    enum kvc_type type, size_t rows, size_t N, size_t K, enum mood mood, bool with_bias) {
+static void compare(struct device ref, struct device *paths, const char *const *names, size_t count, enum kvc_type type,
+                    size_t rows, size_t N, size_t K, enum mood mood, bool with_bias) {
     size_t row_bytes = kvc_type_row_bytes(type, K), values = rows * N + 1;
     float *x = malloc(rows * K * sizeof *x), *bias = malloc(N * sizeof *bias);
     float *want = malloc(values * sizeof *want), *got = malloc(values * sizeof *got);
@@ -221,9 +222,10 @@ static int tear_down(void **given) {
 
 /* Every type, inner sizes around every edge, random shapes beside. */
 static void test_sizes(void **given) {
-    static const size_t inner[] = {1,  2,   3,   5,   8,   16,  17,  31,   32,   33,   40,   63,   64,  96,
+    static const size_t inner[] = {1,  2,   3,   5,   8,   16,  17,  31,   32,   33,   40,   63,   64,   96,
                                    97, 172, 255, 256, 257, 512, 992, 1000, 1024, 1025, 1280, 2048, 4999, 5000};
-    static const size_t many[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 18, 23, 24, 25, 29, 36, 47, 64, 70};
+    static const size_t many[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  11, 12, 13,
+                                  15, 16, 17, 18, 23, 24, 25, 29, 36, 47, 64, 70};
     static const size_t outputs[] = {1, 2, 3, 5, 7, 8, 13, 15, 16, 17, 31, 32, 33, 37, 64, 65};
     struct fixture *f = *given;
     for (int type = 0; type < KVC_TYPES; type++)
@@ -324,8 +326,7 @@ static void test_fast(void **given) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_order_matters), cmocka_unit_test(test_sizes),
-                                       cmocka_unit_test(test_rows), cmocka_unit_test(test_negative_zero),
-                                       cmocka_unit_test(test_blocks),
-                                       cmocka_unit_test(test_fast)};
+                                       cmocka_unit_test(test_rows),          cmocka_unit_test(test_negative_zero),
+                                       cmocka_unit_test(test_blocks),        cmocka_unit_test(test_fast)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -95,8 +95,8 @@ static void test_pairs(void **state) {
     (void)state;
     const struct plan snapkv = {SNAPKV, FULL, .budget = 40, .window = 8, .kernel = 7};
     const struct plan streaming = {FULL, STREAMING, .budget = UINT32_MAX, .sinks = 4, .decode_budget = 30};
-    const struct plan morphkv = {FULL,       MORPHKV,             .budget = UINT32_MAX,
-                                 .every = 1, .decode_budget = 30, .decode_window = 8};
+    const struct plan morphkv = {
+        FULL, MORPHKV, .budget = UINT32_MAX, .every = 1, .decode_budget = 30, .decode_window = 8};
     const struct mass_plan h2o = {.budget = 30};
     const struct mass_plan keyformer = {.budget = 30, .noise = true, .tau_init = 1, .tau_end = 2, .seed = 1};
     const struct scores_plan ada = {.budget = 40, .window = 8, .kernel = 7, .floor = 0.2};

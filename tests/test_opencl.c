@@ -222,10 +222,10 @@ static void device_lost(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(operations),          cmocka_unit_test(other_shape),
-        cmocka_unit_test(small_allocations),   cmocka_unit_test(finds_a_flipped_bit),
-        cmocka_unit_test(devices),             cmocka_unit_test(kernels_that_do_not_compile),
-        cmocka_unit_test(too_little_memory),   cmocka_unit_test(device_lost),
+        cmocka_unit_test(operations),        cmocka_unit_test(other_shape),
+        cmocka_unit_test(small_allocations), cmocka_unit_test(finds_a_flipped_bit),
+        cmocka_unit_test(devices),           cmocka_unit_test(kernels_that_do_not_compile),
+        cmocka_unit_test(too_little_memory), cmocka_unit_test(device_lost),
         cmocka_unit_test(a_large_clear),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,9 +5,7 @@ static const enum values kinds[] = {ORDINARY, WIDE, NASTY, BROKEN};
 static enum values any_values(struct pair *pair) { return kinds[below(pair, COUNT(kinds))]; }
 
 /* Sizes around whole vectors and, now and then, large enough for the threads. */
-static uint32_t any_size(struct pair *pair) {
-    return below(pair, 8) ? 1 + below(pair, 200) : 1 + below(pair, 5000);
-}
+static uint32_t any_size(struct pair *pair) { return below(pair, 8) ? 1 + below(pair, 200) : 1 + below(pair, 5000); }
 
 static void check_norm(struct pair *pair) {
     const uint32_t rows = 1 + below(pair, 70), K = any_size(pair);
@@ -33,8 +31,8 @@ static void check_rope(struct pair *pair) {
     struct both cosine = both_floats(pair, (size_t)rows * half, ORDINARY);
     struct both sine = both_floats(pair, (size_t)rows * half, ORDINARY);
     for (int s = 0; s < SIDES; s++)
-        pair->device[s]->ops->rope(pair->device[s], span_of(in_place ? &x : &y, s), span_of(&x, s),
-                                   span_of(&cosine, s), span_of(&sine, s), rows, heads, d, 2 * half, interleaved);
+        pair->device[s]->ops->rope(pair->device[s], span_of(in_place ? &x : &y, s), span_of(&x, s), span_of(&cosine, s),
+                                   span_of(&sine, s), rows, heads, d, 2 * half, interleaved);
     SAME_FLOATS(pair, in_place ? &x : &y, "rope: rows %u, heads %u, d %u, rotary %u, interleaved %d", rows, heads, d,
                 2 * half, interleaved);
     both_free(pair, &x);

@@ -41,10 +41,10 @@ static struct kvc_safetensors *accept(const char *path) {
     return file;
 }
 
-#define GOOD                                                                                                          \
-    "{\"__metadata__\":{\"format\":\"pt\"},"                                                                          \
-    "\"b\":{\"dtype\":\"F16\",\"shape\":[3],\"data_offsets\":[24,30]},"                                               \
-    "\"a\":{\"dtype\":\"F32\",\"shape\":[1,2,3],\"data_offsets\":[0,24]},"                                            \
+#define GOOD                                                                                                           \
+    "{\"__metadata__\":{\"format\":\"pt\"},"                                                                           \
+    "\"b\":{\"dtype\":\"F16\",\"shape\":[3],\"data_offsets\":[24,30]},"                                                \
+    "\"a\":{\"dtype\":\"F32\",\"shape\":[1,2,3],\"data_offsets\":[0,24]},"                                             \
     "\"c\":{\"dtype\":\"BF16\",\"shape\":[],\"data_offsets\":[30,32]}}  "
 
 static void reads_tensors(void **state) {
@@ -147,7 +147,8 @@ static void refuses_bad_json(void **state) {
 static void refuses_duplicate_names(void **state) {
     (void)state;
     refuse("{\"a\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[0,2]},"
-           "\"a\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[2,4]}}", 4, "duplicate");
+           "\"a\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[2,4]}}",
+           4, "duplicate");
 }
 
 static void refuses_entries_that_describe_no_tensor(void **state) {
@@ -194,9 +195,11 @@ static void refuses_offsets_that_do_not_fit(void **state) {
 static void refuses_overlaps(void **state) {
     (void)state;
     refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
-           "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}", 12, "overlap or leave a hole");
+           "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}",
+           12, "overlap or leave a hole");
     refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
-           "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8, "overlap or leave a hole");
+           "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
+           8, "overlap or leave a hole");
 }
 
 static void refuses_every_truncation(void **state) {
@@ -266,8 +269,8 @@ static void refuse_index(const char *index, const char *says) {
 
 static void reads_an_index(void **state) {
     (void)state;
-    struct kvc_safetensors *file = accept(
-        make_folder("shards", "{\"weight_map\":{\"a\":\"one.safetensors\",\"b\":\"two.safetensors\"}}"));
+    struct kvc_safetensors *file =
+        accept(make_folder("shards", "{\"weight_map\":{\"a\":\"one.safetensors\",\"b\":\"two.safetensors\"}}"));
     assert_int_equal(kvc_safetensors_count(file), 2);
     assert_non_null(kvc_safetensors_tensor(file, "a"));
     assert_non_null(kvc_safetensors_tensor(file, "b"));
@@ -293,8 +296,8 @@ static void refuses_bad_folders(void **state) {
 
 static void refuses_paths_out_of_the_folder(void **state) {
     (void)state;
-    static const char *const names[] = {"../good.safetensors", "/etc/passwd", "..", ".", "", ".hidden", "a/b", "a\\\\b",
-                                        "a\\u0001"};
+    static const char *const names[] = {
+        "../good.safetensors", "/etc/passwd", "..", ".", "", ".hidden", "a/b", "a\\\\b", "a\\u0001"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char index[200];
         snprintf(index, sizeof index, "{\"weight_map\":{\"a\":\"%s\"}}", names[i]);
@@ -342,8 +345,11 @@ static void writes_and_reads_tensor_files(void **state) {
 
 static void leaves_no_half_written_file(void **state) {
     (void)state;
-    const struct kvc_tensor tensors[] = {{"a", 1, {100000}, NULL}, {"a", 1, {1}, NULL}, {"b", 0, {0}, NULL},
-                                         {"c", 2, {0, 1}, NULL}, {"d", 1, {UINT64_MAX / 2}, NULL}};
+    const struct kvc_tensor tensors[] = {{"a", 1, {100000}, NULL},
+                                         {"a", 1, {1}, NULL},
+                                         {"b", 0, {0}, NULL},
+                                         {"c", 2, {0, 1}, NULL},
+                                         {"d", 1, {UINT64_MAX / 2}, NULL}};
     static const float values[50000];
     struct kvc_tensor_writer *writer;
     struct kvc_error error = {0};
@@ -362,8 +368,8 @@ static void leaves_no_half_written_file(void **state) {
     }
     check_refusal(kvc_tensor_writer_open("/dev/null", tensors, 1, &writer, &error), KVC_RESOURCE, &error,
                   "not a regular file");
-    check_refusal(kvc_tensor_writer_open(own_path("no/such/folder"), tensors, 1, &writer, &error), KVC_RESOURCE,
-                  &error, "cannot be written");
+    check_refusal(kvc_tensor_writer_open(own_path("no/such/folder"), tensors, 1, &writer, &error), KVC_RESOURCE, &error,
+                  "cannot be written");
     assert_int_equal(count_files("half"), 0);
 }
 

@@ -1,5 +1,6 @@
 /* test_session.c - sessions over a small random model: nothing about how rows are batched may change a bit, memory is
- * bounded, counted and given back. Rules of docs/methods.md that concern whole runs (2-5, 9, 12, 14, 15) are tested here. */
+ * bounded, counted and given back. Rules of docs/methods.md that concern whole runs (2-5, 9, 12, 14, 15) are tested
+ * here. */
 #include "core/cache.h"
 #include "core/session.h"
 #include "tests/whole_model.h"
@@ -177,11 +178,8 @@ static void test_whole_or_single(void **state) {
 static void test_nothing_to_do(void **state) {
     (void)state;
     const uint64_t full = run_alone(model, "full", KVC_Q8_0, 0);
-    static const char *const roomy[] = {"window:budget=1000",
-                                        "streaming:budget=1000",
-                                        "snapkv:budget=1000",
-                                        "morphkv:budget=1000",
-                                        "morphkv:budget=1000,scores=logits"};
+    static const char *const roomy[] = {"window:budget=1000", "streaming:budget=1000", "snapkv:budget=1000",
+                                        "morphkv:budget=1000", "morphkv:budget=1000,scores=logits"};
     for (size_t i = 0; i < sizeof roomy / sizeof *roomy; i++)
         assert_true(run_alone(model, roomy[i], KVC_Q8_0, 0) == full);
     struct kvc_session *session = open_with(model, "snapkv:budget=50", KVC_F16, 0);

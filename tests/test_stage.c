@@ -269,7 +269,8 @@ static void test_limit(void **state) {
         struct kvc_session_stats stats = {0};
         for (int run = 0; run < 3; run++) {
             struct kvc_session *session = open_with(policies[p], stats.peak_bytes - (run == 2));
-            enum kvc_status status = kvc_session_prompt(session, tokens, kvc_test_thinned() ? 270 : 600, NULL, NULL, &error);
+            enum kvc_status status =
+                kvc_session_prompt(session, tokens, kvc_test_thinned() ? 270 : 600, NULL, NULL, &error);
             for (int i = 0; i < 4 && status == KVC_OK; i++)
                 status = kvc_decode(&session, &tokens[i], 1, NULL, NULL, &error);
             assert_int_equal(status, run == 2 ? KVC_RESOURCE : KVC_OK);

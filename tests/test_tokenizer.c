@@ -190,12 +190,9 @@ static void test_behaviors(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes_round_trip),
-        cmocka_unit_test(test_composing),
-        cmocka_unit_test(test_special_tokens),
-        cmocka_unit_test(test_long_texts),
-        cmocka_unit_test(test_bundled_kind),
-        cmocka_unit_test(test_behaviors),
+        cmocka_unit_test(test_bytes_round_trip), cmocka_unit_test(test_composing),
+        cmocka_unit_test(test_special_tokens),   cmocka_unit_test(test_long_texts),
+        cmocka_unit_test(test_bundled_kind),     cmocka_unit_test(test_behaviors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

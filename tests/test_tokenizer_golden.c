@@ -1,5 +1,5 @@
-/* test_tokenizer_golden.c - tokenizers against what the tokenizers library and the lists beside real vocabularies say, read
- * from a folder, from a GGUF file, and from one that convert wrote. */
+/* test_tokenizer_golden.c - tokenizers against what the tokenizers library and the lists beside real vocabularies say,
+ * read from a folder, from a GGUF file, and from one that convert wrote. */
 #include "models/convert_text.h"
 #include "tests/tokenizer_checks.h"
 
@@ -54,9 +54,9 @@ static void test_converted_equals_folder(void **state) {
                  {"llama3", "gpt2", "llama-bpe", true},
                  {"qwen2", "gpt2", "qwen2", true},
                  {"tekken", "gpt2", "tekken", true},
-                 {"gpt4o", "gpt2", "gpt-4o", false}, /* a token that takes the spaces around it */
-                 {"odd-splits", "huggingface", NULL, false}, /* no bytes */
-                 {"sentencepiece", "llama", NULL, false}, /* merges by rank, not by score */
+                 {"gpt4o", "gpt2", "gpt-4o", false},              /* a token that takes the spaces around it */
+                 {"odd-splits", "huggingface", NULL, false},      /* no bytes */
+                 {"sentencepiece", "llama", NULL, false},         /* merges by rank, not by score */
                  {"metaspace-first", "huggingface", NULL, false}, /* no byte tokens */
                  {"words", "huggingface", NULL, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -73,8 +73,7 @@ static void test_converted_equals_folder(void **state) {
         data_path(folder, sizeof folder, part);
         struct kvc_gguf_writer *writer = kvc_gguf_writer_new();
         if (kvc_convert_text(folder, 800, writer, &error) != KVC_OK ||
-            kvc_gguf_writer_begin(writer, path, &error) != KVC_OK ||
-            kvc_gguf_writer_commit(writer, &error) != KVC_OK)
+            kvc_gguf_writer_begin(writer, path, &error) != KVC_OK || kvc_gguf_writer_commit(writer, &error) != KVC_OK)
             fail_msg("%s", error.text);
         struct kvc_tokenizer *tokenizer = open_gguf(path, &file);
         compare_expected(tokenizer, cases[i].name, true);
@@ -85,8 +84,7 @@ static void test_converted_equals_folder(void **state) {
         if (strcmp(cases[i].model, "huggingface") != 0) {
             assert_true(kvc_gguf_array(file, "tokenizer.ggml.tokens", &type, &count) && count == 800);
             assert_true(kvc_gguf_array(file, "tokenizer.ggml.token_type", &type, &types) && types == 800);
-            assert_true(
-                kvc_gguf_has(file, cases[i].pre ? "tokenizer.ggml.merges" : "tokenizer.ggml.scores"));
+            assert_true(kvc_gguf_has(file, cases[i].pre ? "tokenizer.ggml.merges" : "tokenizer.ggml.scores"));
         }
         if (cases[i].pre) {
             assert_true(kvc_gguf_string(file, "tokenizer.ggml.pre", &text, &bytes));

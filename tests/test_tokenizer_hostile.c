@@ -304,12 +304,9 @@ static void test_missing_folder(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hostile_json),
-        cmocka_unit_test(test_hostile_patterns),
-        cmocka_unit_test(test_hostile_gguf),
-        cmocka_unit_test(test_scores),
-        cmocka_unit_test(test_growing_normalizer),
-        cmocka_unit_test(test_missing_folder),
+        cmocka_unit_test(test_hostile_json),       cmocka_unit_test(test_hostile_patterns),
+        cmocka_unit_test(test_hostile_gguf),       cmocka_unit_test(test_scores),
+        cmocka_unit_test(test_growing_normalizer), cmocka_unit_test(test_missing_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

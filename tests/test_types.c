@@ -109,13 +109,9 @@ static void decode_q4_or_5_k(const unsigned char *b, bool five, double *x) {
     }
 }
 
-static void decode_q4_k(const unsigned char *b, double *x) {
-    decode_q4_or_5_k(b, false, x);
-}
+static void decode_q4_k(const unsigned char *b, double *x) { decode_q4_or_5_k(b, false, x); }
 
-static void decode_q5_k(const unsigned char *b, double *x) {
-    decode_q4_or_5_k(b, true, x);
-}
+static void decode_q5_k(const unsigned char *b, double *x) { decode_q4_or_5_k(b, true, x); }
 
 static void decode_q6_k(const unsigned char *b, double *x) {
     const unsigned char *low = b, *high = b + 128;
@@ -137,9 +133,9 @@ static const struct {
     void (*decode)(const unsigned char *, double *);
     double normal, uniform; /* most relative error, root mean square, of such values */
 } blocks[] = {
-    {KVC_Q8_0, decode_q8_0, 0.006, 0.004},  {KVC_Q4_0, decode_q4_0, 0.085, 0.061},
-    {KVC_Q5_0, decode_q5_0, 0.042, 0.030},  {KVC_Q3_K, decode_q3_k, 0.155, 0.125},
-    {KVC_Q4_K, decode_q4_k, 0.076, 0.058},  {KVC_Q5_K, decode_q5_k, 0.039, 0.030},
+    {KVC_Q8_0, decode_q8_0, 0.006, 0.004},   {KVC_Q4_0, decode_q4_0, 0.085, 0.061},
+    {KVC_Q5_0, decode_q5_0, 0.042, 0.030},   {KVC_Q3_K, decode_q3_k, 0.155, 0.125},
+    {KVC_Q4_K, decode_q4_k, 0.076, 0.058},   {KVC_Q5_K, decode_q5_k, 0.039, 0.030},
     {KVC_Q6_K, decode_q6_k, 0.0185, 0.0140},
 };
 
@@ -152,9 +148,7 @@ static double uniform(void) { /* above 0, below 1 */
     return ((double)(random_state >> 12) + 0.5) / 4503599627370496.0;
 }
 
-static double normal(void) {
-    return sqrt(-2 * log(uniform())) * cos(6.283185307179586 * uniform());
-}
+static double normal(void) { return sqrt(-2 * log(uniform())) * cos(6.283185307179586 * uniform()); }
 
 /* Relative root mean square error; the decoded values must be those of the obvious decoder. */
 static double round_trip(size_t t, const float *x) {
@@ -208,23 +202,32 @@ static void quantises_difficult_rows(void **state) {
     (void)state;
     float x[K];
     for (size_t t = 0; t < sizeof blocks / sizeof *blocks; t++) {
-        for (int i = 0; i < K; i++) x[i] = 0;
+        for (int i = 0; i < K; i++)
+            x[i] = 0;
         assert_true(round_trip(t, x) == 0);
-        for (int i = 0; i < K; i++) x[i] = 0.5f;
+        for (int i = 0; i < K; i++)
+            x[i] = 0.5f;
         assert_true(round_trip(t, x) < 0.02);
-        for (int i = 0; i < K; i++) x[i] = -0.5f;
+        for (int i = 0; i < K; i++)
+            x[i] = -0.5f;
         assert_true(round_trip(t, x) < 0.02);
-        for (int i = 0; i < K; i++) x[i] = i % 256 == 3 ? -100.0f : 0; /* one large value */
+        for (int i = 0; i < K; i++)
+            x[i] = i % 256 == 3 ? -100.0f : 0; /* one large value */
         assert_true(round_trip(t, x) < 0.02);
-        for (int i = 0; i < K; i++) x[i] = i % 512 < 256 ? 0 : (float)(i % 7 - 3); /* blocks of zeros between */
+        for (int i = 0; i < K; i++)
+            x[i] = i % 512 < 256 ? 0 : (float)(i % 7 - 3); /* blocks of zeros between */
         assert_true(round_trip(t, x) < 0.2);
-        for (int i = 0; i < K; i++) x[i] = (float)(normal() * pow(10, -4 * uniform())); /* many magnitudes */
+        for (int i = 0; i < K; i++)
+            x[i] = (float)(normal() * pow(10, -4 * uniform())); /* many magnitudes */
         assert_true(round_trip(t, x) < 0.2);
-        for (int i = 0; i < K; i++) x[i] = 1e-30f * (float)normal(); /* below any F16 scale */
+        for (int i = 0; i < K; i++)
+            x[i] = 1e-30f * (float)normal(); /* below any F16 scale */
         assert_true(round_trip(t, x) <= 1);
-        for (int i = 0; i < K; i++) x[i] = 1e-42f * (float)(i % 3); /* denormal */
+        for (int i = 0; i < K; i++)
+            x[i] = 1e-42f * (float)(i % 3); /* denormal */
         round_trip(t, x);
-        for (int i = 0; i < K; i++) x[i] = 60000.0f * (float)(i % 2 ? 1 : -1); /* large */
+        for (int i = 0; i < K; i++)
+            x[i] = 60000.0f * (float)(i % 2 ? 1 : -1); /* large */
         assert_true(round_trip(t, x) < 0.05);
     }
 }
@@ -236,7 +239,8 @@ static void refuses_what_a_type_cannot_hold(void **state) {
     float x[K];
     for (int type = 0; type < KVC_TYPES; type++) {
         for (size_t w = 0; w < 3; w++) {
-            for (int i = 0; i < K; i++) x[i] = 1;
+            for (int i = 0; i < K; i++)
+                x[i] = 1;
             x[K - 1] = wrong[w];
             assert_false(kvc_quantize_row((enum kvc_type)type, x, K, row));
         }

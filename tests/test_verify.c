@@ -155,10 +155,14 @@ static void hashes_agree(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain_ref),       cmocka_unit_test(avx2),
-        cmocka_unit_test(avx512),          cmocka_unit_test(neon),
-        cmocka_unit_test(unknown_backend), cmocka_unit_test(finds_every_broken_operation),
-        cmocka_unit_test(hashes_agree),    cmocka_unit_test(others_are_not_touched),
+        cmocka_unit_test(plain_ref),
+        cmocka_unit_test(avx2),
+        cmocka_unit_test(avx512),
+        cmocka_unit_test(neon),
+        cmocka_unit_test(unknown_backend),
+        cmocka_unit_test(finds_every_broken_operation),
+        cmocka_unit_test(hashes_agree),
+        cmocka_unit_test(others_are_not_touched),
         cmocka_unit_test(unknown_operation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

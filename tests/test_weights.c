@@ -149,8 +149,8 @@ static void check_accumulate(struct pair *pair) {
         pair->device[s]->ops->accumulate(pair->device[s], &rows, column, noisy ? &noise : NULL);
     }
     char what[120];
-    snprintf(what, sizeof what, "accumulate: queries %u, G %u, d %u, entries %u, read %u%%, window %u, noise %d", queries,
-             c.group, c.shape.head_size, c.shape.count[0], c.read_percent, c.window, noisy);
+    snprintf(what, sizeof what, "accumulate: queries %u, G %u, d %u, entries %u, read %u%%, window %u, noise %d",
+             queries, c.group, c.shape.head_size, c.shape.count[0], c.read_percent, c.window, noisy);
     same_lists(pair, c.lists, what);
     free_case(pair, &c);
 }
@@ -270,11 +270,8 @@ static void test_ring(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_window_mass),
-        cmocka_unit_test(test_window_moments),
-        cmocka_unit_test(test_accumulate),
-        cmocka_unit_test(test_ring),
-        cmocka_unit_test(test_after_attention),
+        cmocka_unit_test(test_window_mass), cmocka_unit_test(test_window_moments),  cmocka_unit_test(test_accumulate),
+        cmocka_unit_test(test_ring),        cmocka_unit_test(test_after_attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

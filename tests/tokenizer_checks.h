@@ -41,8 +41,8 @@ static inline void show(const char *what, const int32_t *ids, size_t count) {
 }
 
 /* Compares one text's ids; true where they are equal. */
-static inline bool same_ids(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes, const int32_t *wanted,
-                     size_t wanted_count, unsigned flags) {
+static inline bool same_ids(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes,
+                            const int32_t *wanted, size_t wanted_count, unsigned flags) {
     int32_t *ids;
     size_t count;
     struct kvc_error error = {0};
@@ -61,7 +61,7 @@ static inline bool same_ids(const struct kvc_tokenizer *tokenizer, const char *t
 }
 
 static inline bool same_text(const struct kvc_tokenizer *tokenizer, const int32_t *ids, size_t count, bool special,
-                      const char *wanted, size_t wanted_bytes) {
+                             const char *wanted, size_t wanted_bytes) {
     char *text;
     size_t bytes;
     struct kvc_error error = {0};

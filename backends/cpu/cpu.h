@@ -33,17 +33,17 @@ struct kvc_cpu {
     /* what --math=fast leaves to the path: few rows */
     void (*exact_linear)(struct kvc_device *, struct kvc_span, struct kvc_span, const struct kvc_weight *,
                          struct kvc_span, uint32_t);
-    void (*sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha, const float *a, int lda,
-                  const float *b, int ldb, float beta, float *c, int ldc);
-    void **scratch;              /* per thread, grown by kvc_cpu_scratch */
+    void (*sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha, const float *a,
+                  int lda, const float *b, int ldb, float beta, float *c, int ldc);
+    void **scratch; /* per thread, grown by kvc_cpu_scratch */
     size_t *scratch_bytes;
-    void *memo;                  /* a SIMD path's own, kept between calls; kvc_host_alloc, freed with the device */
+    void *memo; /* a SIMD path's own, kept between calls; kvc_host_alloc, freed with the device */
     size_t memo_bytes;
-    void *noise;                 /* as memo: keyformer's noise */
+    void *noise; /* as memo: keyformer's noise */
     size_t noise_bytes;
     struct kvc_area_chunk *chunks; /* areas.c */
-    pthread_mutex_t lock;    /* of device.memory, failure and failure_text */
-    enum kvc_status failure; /* first failure since the last sync */
+    pthread_mutex_t lock;          /* of device.memory, failure and failure_text */
+    enum kvc_status failure;       /* first failure since the last sync */
     char failure_text[200];
 };
 
@@ -71,7 +71,7 @@ void kvc_host_free(void *memory, size_t bytes); /* the same bytes; NULL is fine 
 #define KVC_AREA_BYTES ((size_t)2 << 20)
 unsigned char *kvc_areas_map(size_t bytes); /* address space, aligned; no huge pages yet. NULL: none left */
 void kvc_areas_unmap(unsigned char *memory, size_t bytes);
-void kvc_area_huge(unsigned char *area); /* all of the area is in use: all of it becomes resident */
+void kvc_area_huge(unsigned char *area);                 /* all of the area is in use: all of it becomes resident */
 void kvc_area_plain(unsigned char *areas, size_t bytes); /* whole areas, no longer all in use */
 /* Zeroed memory in shared areas, for pieces of up to two areas; not resident until touched or huge. */
 void *kvc_areas_take(struct kvc_cpu *cpu, size_t bytes);

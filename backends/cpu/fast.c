@@ -76,7 +76,8 @@ enum kvc_status kvc_cpu_fill_fast(struct kvc_cpu *cpu, struct kvc_error *error) 
 
 enum kvc_status kvc_cpu_fill_fast(struct kvc_cpu *cpu, struct kvc_error *error) {
     (void)cpu;
-    return kvc_fail(error, KVC_RESOURCE, "math=fast needs OpenBLAS, which is not in this build; use exact, the default");
+    return kvc_fail(error, KVC_RESOURCE,
+                    "math=fast needs OpenBLAS, which is not in this build; use exact, the default");
 }
 
 #endif

@@ -7,7 +7,8 @@
 static enum kvc_cuda_kernel kernel_of(enum kvc_type type, bool wide) {
     return type == KVC_F32   ? wide ? KVC_CUDA_read_f32_16 : KVC_CUDA_read_f32_8
            : type == KVC_F16 ? wide ? KVC_CUDA_read_f16_16 : KVC_CUDA_read_f16_8
-                             : wide ? KVC_CUDA_read_q8_0_16 : KVC_CUDA_read_q8_0_8;
+           : wide            ? KVC_CUDA_read_q8_0_16
+                             : KVC_CUDA_read_q8_0_8;
 }
 
 static void run_tile(struct kvc_offload *offload, struct kvc_launch *tile, const struct kvc_attention *a,

@@ -17,7 +17,7 @@ struct kvc_cuda;
 #define KVC_CUDA_GRAPHS 8u /* kept */
 
 struct kvc_cuda_call {
-    const void *kernel;    /* NULL: zero (items 0; values: to, bytes) or copy (items 1; values: to, from, bytes) */
+    const void *kernel; /* NULL: zero (items 0; values: to, bytes) or copy (items 1; values: to, from, bytes) */
     uint32_t groups[3], items;
     uint32_t first, count; /* in values */
 };
@@ -66,7 +66,7 @@ struct kvc_cuda {
     cudaStream_t stream;
     struct kvc_cuda_queue queue;
     struct kvc_cuda_allocation *arena[KVC_MEMORY_KINDS]; /* arenas.c's own */
-    struct kvc_cuda_fast *fast; /* --math=fast: fast.c's own */
+    struct kvc_cuda_fast *fast;                          /* --math=fast: fast.c's own */
 };
 
 /* False, and a failure noted, where the runtime says that something went wrong. */

@@ -6,13 +6,30 @@
 
 /* CUDA's own shapes, numbered behind the shared ones; few_*: types in the order of enum kvc_type. */
 #define KVC_CUDA_FEW(apply, type) apply(few_##type##_1) apply(few_##type##_4) apply(few_##type##_8)
-#define KVC_CUDA_OWN_KERNELS(apply)                                                                                    \
-    KVC_CUDA_FEW(apply, f32) KVC_CUDA_FEW(apply, f16) KVC_CUDA_FEW(apply, bf16) KVC_CUDA_FEW(apply, q8_0)              \
-        KVC_CUDA_FEW(apply, q4_0) KVC_CUDA_FEW(apply, q5_0) KVC_CUDA_FEW(apply, q3_k) KVC_CUDA_FEW(apply, q4_k)        \
-            KVC_CUDA_FEW(apply, q5_k) KVC_CUDA_FEW(apply, q6_k) apply(many_pack_x) apply(many_pack_w)                  \
-                apply(many_product_32) apply(many_product_128)                             \
-                    apply(read_f32_8) apply(read_f16_8) apply(read_q8_0_8) apply(read_f32_16) apply(read_f16_16)       \
-                        apply(read_q8_0_16) apply(read_merge)
+/* clang-format off */
+#define KVC_CUDA_OWN_KERNELS(apply) \
+    KVC_CUDA_FEW(apply, f32) \
+    KVC_CUDA_FEW(apply, f16) \
+    KVC_CUDA_FEW(apply, bf16) \
+    KVC_CUDA_FEW(apply, q8_0) \
+    KVC_CUDA_FEW(apply, q4_0) \
+    KVC_CUDA_FEW(apply, q5_0) \
+    KVC_CUDA_FEW(apply, q3_k) \
+    KVC_CUDA_FEW(apply, q4_k) \
+    KVC_CUDA_FEW(apply, q5_k) \
+    KVC_CUDA_FEW(apply, q6_k) \
+    apply(many_pack_x) \
+    apply(many_pack_w) \
+    apply(many_product_32) \
+    apply(many_product_128) \
+    apply(read_f32_8) \
+    apply(read_f16_8) \
+    apply(read_q8_0_8) \
+    apply(read_f32_16) \
+    apply(read_f16_16) \
+    apply(read_q8_0_16) \
+    apply(read_merge)
+/* clang-format on */
 
 enum kvc_cuda_kernel {
     KVC_CUDA_BEFORE_OWN = KVC_KERNELS - 1,

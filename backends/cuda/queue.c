@@ -188,8 +188,8 @@ static struct kvc_cuda_graph *make_graph(struct kvc_cuda *cuda, uint64_t key) {
     graph->calls = malloc(queue->call_count * sizeof *graph->calls);
     graph->values = malloc((queue->value_count + (size_t)1) * sizeof *graph->values);
     graph->nodes = malloc(queue->call_count * sizeof *graph->nodes);
-    result = graph->calls && graph->values && graph->nodes ? cudaGraphCreate(&graph->graph, 0)
-                                                           : cudaErrorMemoryAllocation;
+    result =
+        graph->calls && graph->values && graph->nodes ? cudaGraphCreate(&graph->graph, 0) : cudaErrorMemoryAllocation;
     if (result == cudaSuccess) {
         memcpy(graph->calls, queue->calls, queue->call_count * sizeof *graph->calls);
         memcpy(graph->values, queue->values, queue->value_count * sizeof *graph->values);

@@ -64,8 +64,8 @@
                 for (; keys[j] && k + 32 <= d; k += 32) {                                                              \
                     struct kvc_part p = kvc_part_entry(type, keys[j], k, worker);                                      \
                     for (int g = 0; g < KVC_HEADS; g++)                                                                \
-                        sum[g] = kvc_part_fma(                                                                         \
-                            kvc_part_floats(queries + ((kvc_u32)g < here ? g : 0) * d + k, worker), p, sum[g]);        \
+                        sum[g] = kvc_part_fma(kvc_part_floats(queries + ((kvc_u32)g < here ? g : 0) * d + k, worker),  \
+                                              p, sum[g]);                                                              \
                 }                                                                                                      \
                 if (keys[j] && k < d) {                                                                                \
                     struct kvc_part p = kvc_part_entry_tail(type, keys[j], k, worker, d - k);                          \
@@ -279,9 +279,9 @@ KVC_ATTENTION_TILE(f16, KVC_K_F16)
 KVC_ATTENTION_TILE(q8_0, KVC_K_Q8_0)
 
 /* Grid: query heads, rows. Tiles are merged ascending; tile_m becomes each tile's factor. */
-KVC_GROUP_KERNEL(attention_merge)(KVC_SPAN(float, tile_m), KVC_SPAN(float, tile_l), KVC_SPAN(float, tile_o),
-                                  kvc_u32 tiles, kvc_u32 heads, kvc_u32 d, kvc_u32 row, KVC_SPAN(float, out),
-                                  KVC_SPAN(float, maximum), KVC_SPAN(float, sum)) {
+KVC_GROUP_KERNEL(attention_merge)
+(KVC_SPAN(float, tile_m), KVC_SPAN(float, tile_l), KVC_SPAN(float, tile_o), kvc_u32 tiles, kvc_u32 heads, kvc_u32 d,
+ kvc_u32 row, KVC_SPAN(float, out), KVC_SPAN(float, maximum), KVC_SPAN(float, sum)) {
     KVC_OPEN_TILES;
     kvc_u32 g = KVC_GROUP_ID(0), i = KVC_GROUP_ID(1), c = KVC_LOCAL_ID();
     kvc_u64 at = ((kvc_u64)i * heads + g) * tiles, to = ((kvc_u64)row + i) * heads + g;

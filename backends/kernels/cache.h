@@ -6,9 +6,7 @@ KVC_DEVICE void kvc_note_failure(KVC_GLOBAL kvc_u32 *notes, kvc_u32 what, kvc_u3
     notes[KVC_NOTE_FAILURE + 2] = b;
 }
 
-KVC_DEVICE void kvc_store_half(KVC_GLOBAL kvc_u8 *at, kvc_u16 half_bits) {
-    *(KVC_GLOBAL kvc_u16 *)at = half_bits;
-}
+KVC_DEVICE void kvc_store_half(KVC_GLOBAL kvc_u8 *at, kvc_u16 half_bits) { *(KVC_GLOBAL kvc_u16 *)at = half_bits; }
 
 /* A group of at most 32 values; returns 1 where its scale saturated. */
 KVC_DEVICE kvc_u32 kvc_store_q8(KVC_GLOBAL kvc_u8 *group, KVC_GLOBAL const float *x, kvc_u32 count) {
@@ -48,9 +46,9 @@ KVC_DEVICE kvc_u32 kvc_store_entry(const struct kvc_arena_view *arena, KVC_GLOBA
 }
 
 /* A group a head: rows first..first+stored-1. */
-KVC_GROUP_KERNEL(append)(KVC_LISTS(l), KVC_ARENA, KVC_SPAN(const float, k), KVC_SPAN(const float, v),
-                         KVC_SPAN(const kvc_i32, positions), kvc_u32 first, kvc_u32 stored, kvc_u32 kv_heads,
-                         KVC_GLOBAL kvc_u32 *notes) {
+KVC_GROUP_KERNEL(append)
+(KVC_LISTS(l), KVC_ARENA, KVC_SPAN(const float, k), KVC_SPAN(const float, v), KVC_SPAN(const kvc_i32, positions),
+ kvc_u32 first, kvc_u32 stored, kvc_u32 kv_heads, KVC_GLOBAL kvc_u32 *notes) {
     kvc_u32 h = KVC_GROUP_ID(0), saturated = 0, room;
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
@@ -147,8 +145,8 @@ KVC_GROUP_KERNEL(evict)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL kvc_u32 *spare, KVC_
 
 /* Grid: runs of channels of runs of the newest `rows` entries, heads. On CPUs a work-item fills whole cache lines of a
  * few columns. */
-KVC_KERNEL(keep_keys)(KVC_LISTS(l), kvc_u32 first, KVC_SPAN(const float, k), kvc_u32 rows, kvc_u32 kv_heads,
-                      kvc_u32 d) {
+KVC_KERNEL(keep_keys)
+(KVC_LISTS(l), kvc_u32 first, KVC_SPAN(const float, k), kvc_u32 rows, kvc_u32 kv_heads, kvc_u32 d) {
     kvc_u32 across = KVC_COLUMNS_OF(KVC_WORKERS), runs = (d + across - 1) / across, h = KVC_GROUP_ID(1);
     kvc_u32 c0 = (kvc_u32)(KVC_GLOBAL_ID() % runs) * across, end = d - c0 < across ? d : c0 + across;
     KVC_OPEN_HEAD(head, l, h);
@@ -160,10 +158,11 @@ KVC_KERNEL(keep_keys)(KVC_LISTS(l), kvc_u32 first, KVC_SPAN(const float, k), kvc
     }
 }
 
-/* Grid: pairs of channels of the head's most entries, heads. A work-item a pair, or two channels behind the rotary ones.
- * turned: d values for each rank. */
-KVC_KERNEL(turn_rows)(KVC_LISTS(l), kvc_u32 first, KVC_SPAN(const float, cosine), KVC_SPAN(const float, sine),
-                      KVC_GLOBAL float *turned, kvc_u32 d, kvc_u32 rotary, kvc_u32 interleaved) {
+/* Grid: pairs of channels of the head's most entries, heads. A work-item a pair, or two channels behind the rotary
+ * ones. turned: d values for each rank. */
+KVC_KERNEL(turn_rows)
+(KVC_LISTS(l), kvc_u32 first, KVC_SPAN(const float, cosine), KVC_SPAN(const float, sine), KVC_GLOBAL float *turned,
+ kvc_u32 d, kvc_u32 rotary, kvc_u32 interleaved) {
     kvc_u32 pairs = (d + 1) / 2, half_size = rotary / 2, slot;
     kvc_u64 id = KVC_GLOBAL_ID(), rank = id / pairs;
     kvc_u32 i = (kvc_u32)(id % pairs), from0, from1;
@@ -213,8 +212,8 @@ KVC_DEVICE void kvc_copy_entry(const struct kvc_arena_view *arena, KVC_GLOBAL kv
 }
 
 /* A group a head. spare: three words for each of dst's slots. */
-KVC_GROUP_KERNEL(relayout)(KVC_LISTS(dst), KVC_LISTS(src), KVC_ARENA, KVC_GLOBAL kvc_u32 *spare,
-                           KVC_GLOBAL kvc_u32 *notes) {
+KVC_GROUP_KERNEL(relayout)
+(KVC_LISTS(dst), KVC_LISTS(src), KVC_ARENA, KVC_GLOBAL kvc_u32 *spare, KVC_GLOBAL kvc_u32 *notes) {
     KVC_SHARED kvc_u32 room[KVC_GROUP];
     kvc_u32 h = KVC_GROUP_ID(0), blocks, free_slots = 0, moved = 0;
     KVC_OPEN_ARENA(arena);

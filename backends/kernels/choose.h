@@ -9,9 +9,9 @@ KVC_DEVICE float kvc_absolute(float x) { return kvc_from_bits(kvc_bits(x) & 0x7f
 
 /* A group a KV head: its channels in ascending order, whether each is positive, and each query head's factor.
  * keys: d words for each KV head to work in. */
-KVC_GROUP_KERNEL(select_channels)(KVC_SPAN(const float, q), kvc_u32 group, kvc_u32 d, kvc_u32 dims,
-                                  KVC_SPAN(kvc_u32, keys), KVC_SPAN(kvc_u32, channels),
-                                  KVC_SPAN(kvc_u32, positives), KVC_SPAN(float, factors)) {
+KVC_GROUP_KERNEL(select_channels)
+(KVC_SPAN(const float, q), kvc_u32 group, kvc_u32 d, kvc_u32 dims, KVC_SPAN(kvc_u32, keys), KVC_SPAN(kvc_u32, channels),
+ KVC_SPAN(kvc_u32, positives), KVC_SPAN(float, factors)) {
     kvc_u32 h = KVC_GROUP_ID(0);
     KVC_OPEN(kvc_u32, keys);
     KVC_OPEN(kvc_u32, channels);
@@ -73,10 +73,10 @@ KVC_DEVICE kvc_u32 kvc_sides_of(KVC_GLOBAL const float *q, kvc_u32 group, kvc_u3
 
 /* Grid: tiles of units (places or pages) of the fullest head, KV heads. score [H, stride]: each query head's;
  * seen [kv_heads, stride]: how many of a unit's places are seen. */
-KVC_GROUP_KERNEL(select_units)(KVC_SELECT, float scale, KVC_SPAN(const kvc_u32, channels),
-                               KVC_SPAN(const kvc_u32, positives), KVC_SPAN(const float, factors),
-                               KVC_SPAN(float, score), KVC_SPAN(kvc_u32, seen), kvc_u32 stride,
-                               KVC_GLOBAL kvc_u32 *notes, kvc_u32 read_note) {
+KVC_GROUP_KERNEL(select_units)
+(KVC_SELECT, float scale, KVC_SPAN(const kvc_u32, channels), KVC_SPAN(const kvc_u32, positives),
+ KVC_SPAN(const float, factors), KVC_SPAN(float, score), KVC_SPAN(kvc_u32, seen), kvc_u32 stride,
+ KVC_GLOBAL kvc_u32 *notes, kvc_u32 read_note) {
     KVC_SHARED float room[KVC_SUM_ROOM];
     KVC_OPEN(const kvc_u32, channels);
     KVC_OPEN(const kvc_u32, positives);
@@ -87,8 +87,8 @@ KVC_GROUP_KERNEL(select_units)(KVC_SELECT, float scale, KVC_SPAN(const kvc_u32, 
     struct kvc_query_view view;
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
-    view = kvc_query_view_of(&head, read_count, read_rank, read_stride, h, 0, positions_buffer[positions_offset],
-                             window);
+    view =
+        kvc_query_view_of(&head, read_count, read_rank, read_stride, h, 0, positions_buffer[positions_offset], window);
     if (view.places <= budget) /* the whole group */
         return;
     units = paged ? (kvc_u32)(((kvc_u64)view.places + page_size - 1) / page_size) : view.places;
@@ -150,9 +150,9 @@ KVC_DEVICE kvc_u32 kvc_units_of(kvc_u32 places, kvc_u64 budget, kvc_u32 page_siz
 
 /* A group a query head: score becomes exp(score - M), share [H] = 1 / L. */
 #define KVC_TILES_AT_ONCE (KVC_GROUP < 32 ? 1 : KVC_GROUP / 32)
-KVC_GROUP_KERNEL(select_softmax)(KVC_GLOBAL const kvc_u32 *places, kvc_u32 group, kvc_u64 budget, kvc_u32 page_size,
-                                 KVC_SPAN(float, score), KVC_SPAN(const kvc_u32, seen), kvc_u32 stride,
-                                 KVC_SPAN(float, share)) {
+KVC_GROUP_KERNEL(select_softmax)
+(KVC_GLOBAL const kvc_u32 *places, kvc_u32 group, kvc_u64 budget, kvc_u32 page_size, KVC_SPAN(float, score),
+ KVC_SPAN(const kvc_u32, seen), kvc_u32 stride, KVC_SPAN(float, share)) {
     KVC_SHARED float most[KVC_GROUP], lanes[KVC_TILES_AT_ONCE][32];
     kvc_u32 g = KVC_GROUP_ID(0), id = KVC_LOCAL_ID(), units = kvc_units_of(places[g / group], budget, page_size);
     KVC_GLOBAL float *s = score_buffer + score_offset + (kvc_u64)g * stride;
@@ -193,9 +193,9 @@ KVC_GROUP_KERNEL(select_softmax)(KVC_GLOBAL const kvc_u32 *places, kvc_u32 group
 }
 
 /* Grid: units of the fullest head, KV heads: the group's sums. share NULL: bounds, which need no softmax. */
-KVC_KERNEL(select_sums)(KVC_GLOBAL const kvc_u32 *places, kvc_u32 group, kvc_u64 budget, kvc_u32 page_size,
-                        KVC_SPAN(float, score), KVC_SPAN(const kvc_u32, seen), kvc_u32 stride,
-                        KVC_SPAN(const float, share), KVC_SPAN(float, scores)) {
+KVC_KERNEL(select_sums)
+(KVC_GLOBAL const kvc_u32 *places, kvc_u32 group, kvc_u64 budget, kvc_u32 page_size, KVC_SPAN(float, score),
+ KVC_SPAN(const kvc_u32, seen), kvc_u32 stride, KVC_SPAN(const float, share), KVC_SPAN(float, scores)) {
     kvc_u64 i = KVC_GLOBAL_ID();
     kvc_u32 h = KVC_GROUP_ID(1), n;
     float sum = 0.0f;
@@ -213,11 +213,11 @@ KVC_KERNEL(select_sums)(KVC_GLOBAL const kvc_u32 *places, kvc_u32 group, kvc_u64
 
 /* A group a KV head. taken [kv_heads, stride]: how many of a unit's places are read; chosen: the places read, in the
  * shape of the list; lanes [H, 32]. */
-KVC_GROUP_KERNEL(select_reads)(KVC_LISTS(l), KVC_READS, kvc_u32 page_size, kvc_u32 whole, kvc_u32 group, kvc_u64 budget,
-                               kvc_u64 top, kvc_u64 newest, KVC_SPAN(const float, scores),
-                               KVC_SPAN(const float, weights), KVC_SPAN(float, alpha), kvc_u32 stride,
-                               KVC_GLOBAL kvc_u32 *kept_count, KVC_GLOBAL kvc_u32 *kept_rank, kvc_u32 kept_stride,
-                               KVC_SPAN(kvc_u32, taken), KVC_SPAN(kvc_u32, chosen), KVC_SPAN(float, lanes)) {
+KVC_GROUP_KERNEL(select_reads)
+(KVC_LISTS(l), KVC_READS, kvc_u32 page_size, kvc_u32 whole, kvc_u32 group, kvc_u64 budget, kvc_u64 top, kvc_u64 newest,
+ KVC_SPAN(const float, scores), KVC_SPAN(const float, weights), KVC_SPAN(float, alpha), kvc_u32 stride,
+ KVC_GLOBAL kvc_u32 *kept_count, KVC_GLOBAL kvc_u32 *kept_rank, kvc_u32 kept_stride, KVC_SPAN(kvc_u32, taken),
+ KVC_SPAN(kvc_u32, chosen), KVC_SPAN(float, lanes)) {
     KVC_SHARED kvc_u32 digits[256];
     KVC_SHARED kvc_u32 room[KVC_GROUP];
     KVC_OPEN(kvc_u32, taken);
@@ -234,7 +234,7 @@ KVC_GROUP_KERNEL(select_reads)(KVC_LISTS(l), KVC_READS, kvc_u32 page_size, kvc_u
     KVC_GLOBAL kvc_u32 *taken_of = taken + (kvc_u64)h * stride;
     need = all_read ? 0 : room_for < most ? (kvc_u32)room_for : (kvc_u32)most;
 /* What a unit counts: its places, or (whole) one. */
-#define KVC_UNIT_SIZE(u) (whole ? 1u : places - (u) * page_size < page_size ? places - (u) * page_size : page_size)
+#define KVC_UNIT_SIZE(u) (whole ? 1u : places - (u)*page_size < page_size ? places - (u)*page_size : page_size)
     for (kvc_i32 shift = 24; need && shift >= 0; shift -= 8) {
         for (kvc_u32 i = KVC_LOCAL_ID(); i < 256; i += KVC_GROUP)
             digits[i] = 0;

@@ -29,8 +29,8 @@
                 for (; k + 32 <= K; k += 32) {                                                                         \
                     struct kvc_part p = kvc_part_weight(type, weight, k, worker);                                      \
                     for (int i = 0; i < KVC_FEW; i++)                                                                  \
-                        sum[i] = kvc_part_fma(                                                                         \
-                            kvc_part_floats(x + ((kvc_u32)i < here ? i : 0) * K + k, worker), p, sum[i]);              \
+                        sum[i] =                                                                                       \
+                            kvc_part_fma(kvc_part_floats(x + ((kvc_u32)i < here ? i : 0) * K + k, worker), p, sum[i]); \
                 }                                                                                                      \
             }                                                                                                          \
             if (left) {                                                                                                \
@@ -39,7 +39,7 @@
                     sum[i] = kvc_part_fma_tail(                                                                        \
                         kvc_part_floats_tail(x + ((kvc_u32)i < here ? i : 0) * K + k, worker, left), p, sum[i], left); \
             }                                                                                                          \
-            for (int i = 0; i < KVC_FEW; i++) { /* all of them, so that barriers stand in no condition */             \
+            for (int i = 0; i < KVC_FEW; i++) { /* all of them, so that barriers stand in no condition */              \
                 float value = kvc_part_sum(sum[i], room);                                                              \
                 if ((kvc_u32)i < here && worker == 0 && n < count)                                                     \
                     y_buffer[y_offset + (kvc_u64)(row + i) * N + first + n] =                                          \
@@ -65,7 +65,7 @@ KVC_LINEAR_FEW(q6_k, KVC_K_Q6_K)
 #define KVC_PACK_X KVC_PACK_X_OF(KVC_WORKERS)
 #define KVC_PACK_W KVC_PACK_W_OF(KVC_WORKERS)
 #define KVC_PACKED(B, n, K, lane, step)                                                                                \
-    ((((kvc_u64)(n) / (B) * 32 + (lane)) * (((K) + 31) / 32) + (step)) * (B) + (n) % (B))
+    ((((kvc_u64)(n) / (B)*32 + (lane)) * (((K) + 31) / 32) + (step)) * (B) + (n) % (B))
 
 /* A work-item 32 neighbouring values of one row. */
 KVC_KERNEL(pack_x)(KVC_SPAN(float, packed), KVC_SPAN(const float, x), kvc_u64 K, kvc_u64 rows) {
@@ -99,8 +99,9 @@ KVC_DEVICE void kvc_turn(float16 *x) {
     KVC_TURN_ONCE(x, y)
 }
 /* A work-item 32 neighbouring values of a block's rows, so that lines of packed memory are written whole. */
-KVC_KERNEL(pack_w)(KVC_SPAN(float, packed), KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u32 type, kvc_u64 K,
-                   kvc_u64 first, kvc_u64 rows) {
+KVC_KERNEL(pack_w)
+(KVC_SPAN(float, packed), KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u32 type, kvc_u64 K, kvc_u64 first,
+ kvc_u64 rows) {
     kvc_u64 steps = (K + 31) / 32, row = KVC_GLOBAL_ID() / steps * KVC_PACK_W, step = KVC_GLOBAL_ID() % steps;
     kvc_u64 left = K - step * 32;
     if (row >= rows)
@@ -125,8 +126,9 @@ KVC_KERNEL(pack_w)(KVC_SPAN(float, packed), KVC_GLOBAL const kvc_u8 *w, kvc_u64 
     }
 }
 #else
-KVC_KERNEL(pack_w)(KVC_SPAN(float, packed), KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u32 type, kvc_u64 K,
-                   kvc_u64 first, kvc_u64 rows) {
+KVC_KERNEL(pack_w)
+(KVC_SPAN(float, packed), KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u32 type, kvc_u64 K, kvc_u64 first,
+ kvc_u64 rows) {
     kvc_u64 id = KVC_GLOBAL_ID(), row = id % rows, step = id / rows;
     kvc_u64 left = step * 32 < K ? K - step * 32 : 0;
     KVC_GLOBAL const kvc_u8 *from = w + (first + row) * row_bytes;
@@ -146,8 +148,9 @@ KVC_KERNEL(pack_w)(KVC_SPAN(float, packed), KVC_GLOBAL const kvc_u8 *w, kvc_u64 
 /* Grid: blocks of rows, blocks of outputs: neighbours share their weights. */
 #if KVC_WORKERS == 1
 /* A work-item 8 rows x 32 outputs. */
-KVC_GROUP_KERNEL(product)(KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, w), kvc_u64 K, kvc_u64 N,
-                          kvc_u64 first, kvc_u64 count, KVC_SPAN(const float, bias), kvc_u64 rows) {
+KVC_GROUP_KERNEL(product)
+(KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, w), kvc_u64 K, kvc_u64 N, kvc_u64 first,
+ kvc_u64 count, KVC_SPAN(const float, bias), kvc_u64 rows) {
     kvc_u64 n0 = (kvc_u64)KVC_GROUP_ID(1) * KVC_PACK_W, row0 = (kvc_u64)KVC_GROUP_ID(0) * KVC_PACK_X;
     float16 stack[5][KVC_PACK_X][2], sum[KVC_PACK_X][2];
     for (kvc_u32 i = 0; i < 32; i++) {
@@ -193,8 +196,9 @@ KVC_GROUP_KERNEL(product)(KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN
 }
 #else
 /* A group 32 rows x 64 outputs, a work-item 4 x 4 of them: rows 4a.., outputs b, b + 16, b + 32, b + 48. */
-KVC_GROUP_KERNEL(product)(KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, w), kvc_u64 K, kvc_u64 N,
-                          kvc_u64 first, kvc_u64 count, KVC_SPAN(const float, bias), kvc_u64 rows) {
+KVC_GROUP_KERNEL(product)
+(KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, w), kvc_u64 K, kvc_u64 N, kvc_u64 first,
+ kvc_u64 count, KVC_SPAN(const float, bias), kvc_u64 rows) {
     kvc_u64 n0 = (kvc_u64)KVC_GROUP_ID(1) * KVC_PACK_W, row0 = (kvc_u64)KVC_GROUP_ID(0) * KVC_PACK_X;
     kvc_u32 ra = KVC_LOCAL_ID() / 16 * 4, nb = KVC_LOCAL_ID() % 16;
     float stack[5][4][4], sum[4][4];

@@ -9,7 +9,8 @@
         KVC_GLOBAL kvc_u8 *chunk4, KVC_GLOBAL kvc_u8 *chunk5, KVC_GLOBAL kvc_u8 *chunk6, KVC_GLOBAL kvc_u8 *chunk7,    \
         KVC_GLOBAL kvc_u8 *chunk8, KVC_GLOBAL kvc_u8 *chunk9, KVC_GLOBAL kvc_u8 *chunk10, KVC_GLOBAL kvc_u8 *chunk11,  \
         KVC_GLOBAL kvc_u8 *chunk12, KVC_GLOBAL kvc_u8 *chunk13, KVC_GLOBAL kvc_u8 *chunk14,                            \
-        KVC_GLOBAL kvc_u8 *chunk15, kvc_u32 shift, kvc_u32 top, kvc_u32 entry_type, kvc_u32 head_size, kvc_u32 row_bytes
+        KVC_GLOBAL kvc_u8 *chunk15, kvc_u32 shift, kvc_u32 top, kvc_u32 entry_type, kvc_u32 head_size,                 \
+        kvc_u32 row_bytes
 
 struct kvc_arena_view {
     KVC_GLOBAL kvc_u8 *chunk[KVC_CHUNKS];

@@ -3,11 +3,11 @@
 /* Places of head h, and the slot at one. */
 #define KVC_PLACES(head, h) (read_count ? read_count[h] : (head).count)
 #define KVC_PLACE_SLOT(head, h, place)                                                                                 \
-    kvc_head_slot(&(head), read_count ? read_rank[(kvc_u64)(h) * read_stride + (place)] : (place))
+    kvc_head_slot(&(head), read_count ? read_rank[(kvc_u64)(h)*read_stride + (place)] : (place))
 
 /* A group a head: the newest `rows` entries join the view. */
-KVC_GROUP_KERNEL(view_append)(KVC_LISTS(l), KVC_GLOBAL kvc_u32 *view_count, KVC_GLOBAL kvc_u32 *view_rank,
-                              kvc_u32 view_stride, kvc_u32 rows) {
+KVC_GROUP_KERNEL(view_append)
+(KVC_LISTS(l), KVC_GLOBAL kvc_u32 *view_count, KVC_GLOBAL kvc_u32 *view_rank, kvc_u32 view_stride, kvc_u32 rows) {
     kvc_u32 h = KVC_GROUP_ID(0), held = l_count[h], n = rows < held ? rows : held, had = view_count[h];
     for (kvc_u32 i = KVC_LOCAL_ID(); i < n; i += KVC_GROUP)
         view_rank[(kvc_u64)h * view_stride + had + i] = held - n + i;
@@ -17,8 +17,8 @@ KVC_GROUP_KERNEL(view_append)(KVC_LISTS(l), KVC_GLOBAL kvc_u32 *view_count, KVC_
 }
 
 /* A group a head: of the view, in place, what is among the ranks kept (KVC_READS), by where it is there. */
-KVC_GROUP_KERNEL(view_evict)(KVC_READS, KVC_GLOBAL kvc_u32 *view_count, KVC_GLOBAL kvc_u32 *view_rank,
-                             kvc_u32 view_stride) {
+KVC_GROUP_KERNEL(view_evict)
+(KVC_READS, KVC_GLOBAL kvc_u32 *view_count, KVC_GLOBAL kvc_u32 *view_rank, kvc_u32 view_stride) {
     KVC_SHARED kvc_u32 room[KVC_GROUP];
     kvc_u32 h = KVC_GROUP_ID(0), kept = read_count[h], seen = view_count[h], low = 0, left = 0;
     KVC_GLOBAL const kvc_u32 *ranks = read_rank + (kvc_u64)h * read_stride;
@@ -66,9 +66,9 @@ KVC_DEVICE void kvc_page_bits(KVC_GLOBAL kvc_u16 *side, KVC_GLOBAL const kvc_u16
 
 /* Grid: pages that may change, `changed` of each of `across` heads, times channels; heads / across. On CPUs a work-item
  * has a page's channels. low may be NULL. */
-KVC_KERNEL(pages_update)(KVC_LISTS(l), KVC_ARENA, KVC_READS, kvc_u32 page_size, kvc_u32 page_stride, kvc_u32 page_type,
-                         KVC_GLOBAL kvc_u8 *low, KVC_GLOBAL kvc_u8 *high, kvc_u32 rows, kvc_u32 changed,
-                         kvc_u32 across) {
+KVC_KERNEL(pages_update)
+(KVC_LISTS(l), KVC_ARENA, KVC_READS, kvc_u32 page_size, kvc_u32 page_stride, kvc_u32 page_type, KVC_GLOBAL kvc_u8 *low,
+ KVC_GLOBAL kvc_u8 *high, kvc_u32 rows, kvc_u32 changed, kvc_u32 across) {
     kvc_u32 run = KVC_WORKERS == 1 ? head_size : 1;
     kvc_u32 c0 = KVC_WORKERS == 1 ? 0 : (kvc_u32)(KVC_GLOBAL_ID() % head_size);
     kvc_u64 id = KVC_WORKERS == 1 ? KVC_GLOBAL_ID() : KVC_GLOBAL_ID() / head_size, nth, at, end;
@@ -124,8 +124,8 @@ KVC_KERNEL(value_sums)(KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(float, sums)
     if (head_size - c >= KVC_RUN) {
         struct kvc_part total = rows == 0xffffffffu ? kvc_part_zero() : kvc_part_floats(sum, 0);
         for (; place < places; place++) {
-            struct kvc_part p = kvc_part_entry(
-                entry_type, kvc_head_value(&arena, &head, KVC_PLACE_SLOT(head, h, place)), c, 0);
+            struct kvc_part p =
+                kvc_part_entry(entry_type, kvc_head_value(&arena, &head, KVC_PLACE_SLOT(head, h, place)), c, 0);
             total = kvc_part_of(total.low + p.low, total.high + p.high);
         }
         vstore16(total.low, 0, sum);
@@ -143,8 +143,9 @@ KVC_KERNEL(value_sums)(KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(float, sums)
 }
 
 /* Grid: values of out [heads, d]; on CPUs heads. reads: what was read; KVC_READS: the view. */
-KVC_KERNEL(mix_mean)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL const kvc_u32 *kept_count, kvc_u32 heads, kvc_u32 kv_heads,
-                     kvc_u32 d, KVC_SPAN(float, out), KVC_SPAN(const float, alpha), KVC_SPAN(const float, sums)) {
+KVC_KERNEL(mix_mean)
+(KVC_LISTS(l), KVC_READS, KVC_GLOBAL const kvc_u32 *kept_count, kvc_u32 heads, kvc_u32 kv_heads, kvc_u32 d,
+ KVC_SPAN(float, out), KVC_SPAN(const float, alpha), KVC_SPAN(const float, sums)) {
     kvc_u32 run = KVC_WORKERS == 1 ? d : 1, h, list, c, places;
     kvc_u64 i = KVC_GLOBAL_ID() * run;
     float share;
@@ -158,6 +159,5 @@ KVC_KERNEL(mix_mean)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL const kvc_u32 *kept_cou
     for (kvc_u32 end = c + run; c < end && kept_count[list] != places; c++, i++)
         out_buffer[out_offset + i] =
             kvc_fma(share, out_buffer[out_offset + i],
-                    (1.0f - share) *
-                        kvc_div(sums_buffer[sums_offset + (kvc_u64)list * d + c], (float)places));
+                    (1.0f - share) * kvc_div(sums_buffer[sums_offset + (kvc_u64)list * d + c], (float)places));
 }

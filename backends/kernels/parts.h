@@ -204,8 +204,9 @@ KVC_DEVICE struct kvc_quants kvc_quants_of(uint2 low, kvc_u32 shift, kvc_u32 mas
                                            kvc_u32 high_mask, kvc_u32 high_by, int offset) {
     struct kvc_quants q;
     for (int i = 0; i < 8; i++)
-        q.value[i] = (int)((KVC_BYTE(low, i) >> shift & mask) |
-                           (KVC_BYTE(high, i) >> high_shift & high_mask) << high_by) - offset;
+        q.value[i] =
+            (int)((KVC_BYTE(low, i) >> shift & mask) | (KVC_BYTE(high, i) >> high_shift & high_mask) << high_by) -
+            offset;
     return q;
 }
 
@@ -286,9 +287,8 @@ KVC_DEVICE struct kvc_part kvc_part_weight_tail(kvc_u32 type, KVC_GLOBAL const k
                                                 kvc_u32 count) {
     struct kvc_part p;
     for (int i = 0; i < KVC_LANES_EACH; i++)
-        p.lane[i] = worker * KVC_LANES_EACH + i < count
-                        ? kvc_weight_value(type, row, k + worker * KVC_LANES_EACH + i)
-                        : 0.0f;
+        p.lane[i] =
+            worker * KVC_LANES_EACH + i < count ? kvc_weight_value(type, row, k + worker * KVC_LANES_EACH + i) : 0.0f;
     return p;
 }
 /* c is a multiple of 32, as groups of Q8_0 are long. */
@@ -330,9 +330,8 @@ KVC_DEVICE struct kvc_part kvc_part_entry_tail(kvc_u32 type, KVC_GLOBAL const kv
                                                kvc_u32 count) {
     struct kvc_part p;
     for (int i = 0; i < KVC_LANES_EACH; i++)
-        p.lane[i] = worker * KVC_LANES_EACH + i < count
-                        ? kvc_entry_value(type, row, c + worker * KVC_LANES_EACH + i)
-                        : 0.0f;
+        p.lane[i] =
+            worker * KVC_LANES_EACH + i < count ? kvc_entry_value(type, row, c + worker * KVC_LANES_EACH + i) : 0.0f;
     return p;
 }
 

@@ -10,11 +10,11 @@
 #define KVC_KERNELS_PORTABLE_H
 
 #if defined(__CUDACC__)
-#include "core/canon.h"
 #include "backends/kernels/shared.h"
+#include "core/canon.h"
 #define KVC_WORKERS 4
-#define KVC_GLOBAL          /* of pointers */
-#define KVC_LOCAL           /* of pointers to what a group shares */
+#define KVC_GLOBAL            /* of pointers */
+#define KVC_LOCAL             /* of pointers to what a group shares */
 #define KVC_SHARED __shared__ /* of variables a group shares; only at the start of a kernel */
 #define KVC_DEVICE static __device__ __forceinline__
 #define KVC_BARRIER() __syncthreads() /* local and global memory of the group */

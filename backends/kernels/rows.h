@@ -26,8 +26,9 @@ KVC_DEVICE void kvc_copy_floats(KVC_GLOBAL float *to, KVC_GLOBAL const float *fr
 
 /* table: rows first..first+count-1 of the matrix, row_bytes each; tokens outside are another piece's. A work-item a run
  * of a row. */
-KVC_KERNEL(embed)(KVC_SPAN(float, out), KVC_GLOBAL const kvc_u8 *table, kvc_u64 first, kvc_u64 count, kvc_u64 row_bytes,
-                  kvc_u32 type, kvc_u64 K, KVC_SPAN(const kvc_i32, tokens), kvc_u32 rows) {
+KVC_KERNEL(embed)
+(KVC_SPAN(float, out), KVC_GLOBAL const kvc_u8 *table, kvc_u64 first, kvc_u64 count, kvc_u64 row_bytes, kvc_u32 type,
+ kvc_u64 K, KVC_SPAN(const kvc_i32, tokens), kvc_u32 rows) {
     KVC_OPEN(float, out);
     KVC_OPEN(const kvc_i32, tokens);
     kvc_u64 runs = (K + KVC_RUN - 1) / KVC_RUN, row = KVC_GLOBAL_ID() / runs, k = KVC_GLOBAL_ID() % runs * KVC_RUN;
@@ -40,8 +41,9 @@ KVC_KERNEL(embed)(KVC_SPAN(float, out), KVC_GLOBAL const kvc_u8 *table, kvc_u64 
 }
 
 /* out [rows, K] = matrix rows first..first+rows-1, widened; a work-item a run of a row. */
-KVC_KERNEL(widen)(KVC_SPAN(float, out), KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u32 type, kvc_u64 K,
-                  kvc_u64 first, kvc_u64 rows) {
+KVC_KERNEL(widen)
+(KVC_SPAN(float, out), KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u32 type, kvc_u64 K, kvc_u64 first,
+ kvc_u64 rows) {
     kvc_u64 runs = (K + KVC_RUN - 1) / KVC_RUN, row = KVC_GLOBAL_ID() / runs, k = KVC_GLOBAL_ID() % runs * KVC_RUN;
     if (row < rows)
         kvc_widen_run(out_buffer + out_offset + row * K + k, type, w + (first + row) * row_bytes, k, K);
@@ -67,9 +69,9 @@ KVC_GROUP_KERNEL(norm)(KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(co
 }
 
 /* A work-item a pair of channels, or two channels behind the rotary ones; on CPUs a head's, all of them. */
-KVC_KERNEL(rope)(KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, cosine),
-                 KVC_SPAN(const float, sine), kvc_u32 rows, kvc_u32 heads, kvc_u32 d, kvc_u32 rotary,
-                 kvc_u32 interleaved) {
+KVC_KERNEL(rope)
+(KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, cosine), KVC_SPAN(const float, sine), kvc_u32 rows,
+ kvc_u32 heads, kvc_u32 d, kvc_u32 rotary, kvc_u32 interleaved) {
     kvc_u32 pairs = (d + 1) / 2, half_size = rotary / 2, run = KVC_WORKERS == 1 ? pairs : 1;
     kvc_u64 id = KVC_GLOBAL_ID() * run, at = id / pairs * d, row = id / pairs / heads;
     kvc_u32 i = (kvc_u32)(id % pairs), end = i + run;
@@ -137,8 +139,8 @@ KVC_KERNEL(repeat_heads)(KVC_SPAN(float, out), KVC_SPAN(const float, x), kvc_u64
 }
 
 /* A work-item KVC_COPIED values of a row. */
-KVC_KERNEL(gather)(KVC_SPAN(float, out), KVC_SPAN(const float, x), KVC_SPAN(const kvc_u32, index), kvc_u32 rows,
-                   kvc_u32 width) {
+KVC_KERNEL(gather)
+(KVC_SPAN(float, out), KVC_SPAN(const float, x), KVC_SPAN(const kvc_u32, index), kvc_u32 rows, kvc_u32 width) {
     const kvc_u32 run = KVC_COPIED_OF(KVC_WORKERS), runs = (width + run - 1) / run;
     const kvc_u32 k = (kvc_u32)(KVC_GLOBAL_ID() % runs) * run;
     kvc_u64 row = KVC_GLOBAL_ID() / runs;

@@ -18,8 +18,9 @@ KVC_DEVICE float16 kvc_div16(float16 a, float b) {
 #endif
 
 /* Grid: runs of the fullest head's entries, rows: `rows` for each head of the lists. */
-KVC_KERNEL(pool)(KVC_LISTS(l), kvc_u32 rows, KVC_SPAN(float, out), KVC_SPAN(const float, in), kvc_u32 stride,
-                 kvc_u64 tail, kvc_u32 kernel_size, kvc_u32 by_max) {
+KVC_KERNEL(pool)
+(KVC_LISTS(l), kvc_u32 rows, KVC_SPAN(float, out), KVC_SPAN(const float, in), kvc_u32 stride, kvc_u64 tail,
+ kvc_u32 kernel_size, kvc_u32 by_max) {
     kvc_u32 count = l_count[KVC_GROUP_ID(1) / rows], n = tail < count ? count - (kvc_u32)tail : 0;
     kvc_u64 side = kernel_size / 2, r = KVC_GLOBAL_ID() * KVC_RUN, end = r + KVC_RUN < count ? r + KVC_RUN : count;
     KVC_GLOBAL const float *x = in_buffer + in_offset + (kvc_u64)KVC_GROUP_ID(1) * stride;
@@ -42,8 +43,8 @@ KVC_KERNEL(pool)(KVC_LISTS(l), kvc_u32 rows, KVC_SPAN(float, out), KVC_SPAN(cons
 }
 
 /* Grid: runs of the fullest head's entries, heads. */
-KVC_KERNEL(group_scores)(KVC_LISTS(l), kvc_u32 rows, KVC_SPAN(float, out), KVC_SPAN(const float, in), kvc_u32 stride,
-                         float divisor) {
+KVC_KERNEL(group_scores)
+(KVC_LISTS(l), kvc_u32 rows, KVC_SPAN(float, out), KVC_SPAN(const float, in), kvc_u32 stride, float divisor) {
     kvc_u32 h = KVC_GROUP_ID(1), count = l_count[h];
     kvc_u64 r = KVC_GLOBAL_ID() * KVC_RUN, end = r + KVC_RUN < count ? r + KVC_RUN : count;
     KVC_GLOBAL const float *x = in_buffer + in_offset + (kvc_u64)h * rows * stride;
@@ -86,10 +87,10 @@ KVC_DEVICE kvc_u64 kvc_tied_key(KVC_GLOBAL const float *score, KVC_GLOBAL const 
 
 /* A group a head, from first_head on. The best `top` candidates are those above a threshold key, found eight bits at a
  * time, and of those equal to it the lowest ranks. */
-KVC_GROUP_KERNEL(keep)(KVC_LISTS(l), kvc_u32 first_head, kvc_u64 first, kvc_u64 tail, kvc_u64 top, kvc_u64 fill,
-                       kvc_u64 limit, kvc_i64 recent, KVC_SPAN(const float, scores), KVC_SPAN(const float, ties),
-                       kvc_u32 stride, KVC_GLOBAL kvc_u32 *kept_count, KVC_GLOBAL kvc_u32 *kept_rank,
-                       kvc_u32 kept_stride) {
+KVC_GROUP_KERNEL(keep)
+(KVC_LISTS(l), kvc_u32 first_head, kvc_u64 first, kvc_u64 tail, kvc_u64 top, kvc_u64 fill, kvc_u64 limit,
+ kvc_i64 recent, KVC_SPAN(const float, scores), KVC_SPAN(const float, ties), kvc_u32 stride,
+ KVC_GLOBAL kvc_u32 *kept_count, KVC_GLOBAL kvc_u32 *kept_rank, kvc_u32 kept_stride) {
     KVC_SHARED kvc_u32 digits[256];
     KVC_SHARED kvc_u32 room[KVC_GROUP];
     kvc_u32 h = first_head + KVC_GROUP_ID(0), forced = 0, kept = 0, equal_taken = 0, need;
@@ -139,8 +140,9 @@ KVC_GROUP_KERNEL(keep)(KVC_LISTS(l), kvc_u32 first_head, kvc_u64 first, kvc_u64 
 }
 
 /* One group. The same threshold over all heads; of those equal to it the lower heads' come first. */
-KVC_GROUP_KERNEL(shares)(KVC_LISTS(l), kvc_u32 kv_heads, KVC_SPAN(const float, scores), kvc_u32 stride, kvc_u64 tail,
-                         kvc_u64 slots, KVC_SPAN(kvc_u32, shares)) {
+KVC_GROUP_KERNEL(shares)
+(KVC_LISTS(l), kvc_u32 kv_heads, KVC_SPAN(const float, scores), kvc_u32 stride, kvc_u64 tail, kvc_u64 slots,
+ KVC_SPAN(kvc_u32, shares)) {
     KVC_SHARED kvc_u32 digits[256];
     KVC_SHARED kvc_u32 above[1], level[1];
     KVC_OPEN(kvc_u32, shares);

@@ -5,7 +5,7 @@
 /* The device's notes to the host: 32-bit words, read and cleared by the next sync. */
 #define KVC_NOTE_FAILURE 0u /* one of KVC_FAILED_*, with two numbers behind it */
 #define KVC_NOTE_SATURATED 3u
-#define KVC_NOTE_READ 8u /* from here on: entries read, one word for each list or launch of attention that is counted */
+#define KVC_NOTE_READ 8u /* from here on: entries read, one word for each list or launch that is counted */
 #define KVC_NOTES 65536u
 
 #define KVC_FAILED_APPEND 1u   /* no free slot: head, slots */
@@ -18,11 +18,11 @@
  * that a team of linear makes one after another. KVC_FEW: rows of one pass of linear over the weights. */
 #define KVC_GROUP_OF(workers) ((workers) == 1 ? 1u : 128u)
 #define KVC_ITEMS_OF(workers) ((workers) == 1 ? 64u : 128u)
-#define KVC_LOOP_OF(workers) ((workers) == 1 ? 128u : 8u) /* values of a work-item of fma_loop */
-#define KVC_RUN_OF(workers) ((workers) == 1 ? 32u : 1u) /* neighbouring values that a work-item makes */
-#define KVC_COPIED_OF(workers) ((workers) == 1 ? 512u : 1u) /* the same where they are only copied */
+#define KVC_LOOP_OF(workers) ((workers) == 1 ? 128u : 8u)     /* values of a work-item of fma_loop */
+#define KVC_RUN_OF(workers) ((workers) == 1 ? 32u : 1u)       /* neighbouring values that a work-item makes */
+#define KVC_COPIED_OF(workers) ((workers) == 1 ? 512u : 1u)   /* the same where they are only copied */
 #define KVC_CLEARED_OF(workers) ((workers) == 1 ? 1024u : 1u) /* and where they are cleared */
-#define KVC_COLUMNS_OF(workers) ((workers) == 1 ? 8u : 1u) /* state columns of a work-item of keep_keys */
+#define KVC_COLUMNS_OF(workers) ((workers) == 1 ? 8u : 1u)    /* state columns of a work-item of keep_keys */
 #define KVC_FEW 4u
 #define KVC_EACH_OF(workers) ((workers) == 1 ? 8u : 1u)
 #define KVC_PACK_X_OF(workers) ((workers) == 1 ? 8u : 32u)

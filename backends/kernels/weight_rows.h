@@ -35,8 +35,9 @@ KVC_DEVICE float kvc_noisy(float s, kvc_u64 seed, kvc_u32 layer, kvc_u32 head, k
 }
 
 /* Grid: tiles of the ranks of the fullest head, heads (or query heads: by_head). */
-KVC_GROUP_KERNEL(weight_rows)(KVC_WEIGHT_ROWS, kvc_u32 mode, kvc_u32 by_head, KVC_SPAN(float, scores), kvc_u32 stride,
-                              kvc_u32 first_column, kvc_u32 ring, KVC_GLOBAL float *low, kvc_u64 tail, float gamma) {
+KVC_GROUP_KERNEL(weight_rows)
+(KVC_WEIGHT_ROWS, kvc_u32 mode, kvc_u32 by_head, KVC_SPAN(float, scores), kvc_u32 stride, kvc_u32 first_column,
+ kvc_u32 ring, KVC_GLOBAL float *low, kvc_u64 tail, float gamma) {
     KVC_SHARED float room[KVC_SUM_ROOM];
     kvc_u32 group = heads / kv_heads, h = by_head ? KVC_GROUP_ID(1) / group : KVC_GROUP_ID(1);
     kvc_u32 first = KVC_GROUP_ID(0) * KVC_TILE, worker = KVC_LOCAL_ID() % KVC_WORKERS;
@@ -46,8 +47,7 @@ KVC_GROUP_KERNEL(weight_rows)(KVC_WEIGHT_ROWS, kvc_u32 mode, kvc_u32 by_head, KV
     for (kvc_u32 from = 0; from < KVC_TILE && first + from < head.count; from += KVC_TEAMS) {
         kvc_u32 rank = first + from + KVC_LOCAL_ID() / KVC_WORKERS, here = rank < head.count;
         kvc_u32 slot = here ? kvc_head_slot(&head, rank) : 0;
-        kvc_u32 listed =
-            here && (!read_count || kvc_listed(read_rank + (kvc_u64)h * read_stride, read_count[h], rank));
+        kvc_u32 listed = here && (!read_count || kvc_listed(read_rank + (kvc_u64)h * read_stride, read_count[h], rank));
         kvc_bytes key = listed ? (kvc_bytes)kvc_head_key(&arena, &head, slot) : (kvc_bytes)0;
         kvc_i32 at = here ? kvc_head_position(&head, slot) : 0;
         float total = 0.0f, older = 0.0f, newer = 0.0f, mean = 0.0f, variance = 0.0f, dispersion = 0.0f;
@@ -96,8 +96,10 @@ KVC_GROUP_KERNEL(weight_rows)(KVC_WEIGHT_ROWS, kvc_u32 mode, kvc_u32 by_head, KV
                     if (seen)
                         newer = newer + value;
                 } else if (here && worker == 0) {
-                    kvc_head_column(&head, first_column + (kvc_u32)position % ring)[slot] =
-                        seen ? value : mode == KVC_RING_LOGITS ? -kvc_infinity() : 0.0f;
+                    kvc_head_column(&head, first_column + (kvc_u32)position % ring)[slot] = seen ? value
+                                                                                            : mode == KVC_RING_LOGITS
+                                                                                                ? -kvc_infinity()
+                                                                                                : 0.0f;
                     if (mode == KVC_RING_COUNTS) {
                         KVC_GLOBAL float *was =
                             kvc_head_column(&head, first_column + ring + (kvc_u32)position % ring) + slot;
@@ -131,8 +133,9 @@ KVC_GROUP_KERNEL(weight_rows)(KVC_WEIGHT_ROWS, kvc_u32 mode, kvc_u32 by_head, KV
 }
 
 /* One work-item a query head and total: the sum over lanes rank % 32 and the tree, to where its first rank's was. */
-KVC_KERNEL(moment_lanes)(KVC_GLOBAL const kvc_u32 *count, kvc_u32 heads, kvc_u32 kv_heads, kvc_u64 tail,
-                         KVC_GLOBAL float *values, kvc_u32 stride) {
+KVC_KERNEL(moment_lanes)
+(KVC_GLOBAL const kvc_u32 *count, kvc_u32 heads, kvc_u32 kv_heads, kvc_u64 tail, KVC_GLOBAL float *values,
+ kvc_u32 stride) {
     kvc_u64 i = KVC_GLOBAL_ID();
     kvc_u32 ranks;
     float lane[32];
@@ -158,9 +161,9 @@ KVC_KERNEL(moment_totals)(kvc_u32 heads, KVC_GLOBAL const float *values, kvc_u32
 }
 
 /* Grid: KV heads, queries. low [queries, kv_heads] = 1 / the entries that the query sees. */
-KVC_GROUP_KERNEL(seen_shares)(KVC_LISTS(l), KVC_READS, KVC_SPAN(const kvc_i32, positions),
-                              KVC_SPAN(const kvc_u32, later), kvc_u32 window, KVC_GLOBAL float *low,
-                              kvc_u32 kv_heads) {
+KVC_GROUP_KERNEL(seen_shares)
+(KVC_LISTS(l), KVC_READS, KVC_SPAN(const kvc_i32, positions), KVC_SPAN(const kvc_u32, later), kvc_u32 window,
+ KVC_GLOBAL float *low, kvc_u32 kv_heads) {
     KVC_SHARED kvc_u32 room[KVC_GROUP];
     kvc_u32 h = KVC_GROUP_ID(0), query = KVC_GROUP_ID(1), places, seen = 0, all;
     KVC_OPEN_HEAD(head, l, h);
@@ -169,10 +172,9 @@ KVC_GROUP_KERNEL(seen_shares)(KVC_LISTS(l), KVC_READS, KVC_SPAN(const kvc_i32, p
         kvc_u32 place = from + KVC_LOCAL_ID(), rank = 0, sees = 0;
         if (place < places) {
             rank = read_count ? read_rank[(kvc_u64)h * read_stride + place] : place;
-            sees = rank < head.count &&
-                   kvc_sees(&head, rank, kvc_head_position(&head, kvc_head_slot(&head, rank)),
-                            positions_buffer[positions_offset + query],
-                            later_buffer ? later_buffer + later_offset + query : 0, window);
+            sees = rank < head.count && kvc_sees(&head, rank, kvc_head_position(&head, kvc_head_slot(&head, rank)),
+                                                 positions_buffer[positions_offset + query],
+                                                 later_buffer ? later_buffer + later_offset + query : 0, window);
         }
         kvc_group_before(sees, &all, room);
         seen += all;
@@ -200,8 +202,8 @@ KVC_GROUP_KERNEL(noise_tiles)(KVC_WEIGHT_ROWS, KVC_GLOBAL float *tiles, kvc_u32 
         kvc_u32 rank = j < count ? (read_count ? read_rank[(kvc_u64)h * read_stride + place] : place) : 0;
         kvc_u32 here = j < count && rank < head.count, slot = here ? kvc_head_slot(&head, rank) : 0;
         kvc_i32 at = here ? kvc_head_position(&head, slot) : 0;
-        kvc_u32 seen = here && kvc_sees(&head, rank, at, position,
-                                        later_buffer ? later_buffer + later_offset + query : 0, window);
+        kvc_u32 seen =
+            here && kvc_sees(&head, rank, at, position, later_buffer ? later_buffer + later_offset + query : 0, window);
         float s = kvc_part_sum(kvc_part_dot_entry(entry_type, q_buffer + q_offset + row * head_size,
                                                   seen ? (kvc_bytes)kvc_head_key(&arena, &head, slot) : (kvc_bytes)0,
                                                   head_size),
@@ -303,8 +305,9 @@ KVC_DEVICE kvc_u32 kvc_ring_column(kvc_i64 now, kvc_u32 filled, kvc_u32 i, kvc_u
 
 /* Grid: tiles, rows of the ring, heads. m and l of one tile of one row's logits over the entries older than recent;
  * l = -1: none is that was seen. tiles: [heads][filled][stride] pairs. */
-KVC_KERNEL(ring_tiles)(KVC_LISTS(l), kvc_u32 first_column, kvc_u32 ring, kvc_u32 filled, kvc_i64 now, kvc_i64 recent,
-                       KVC_GLOBAL float *tiles, kvc_u32 stride) {
+KVC_KERNEL(ring_tiles)
+(KVC_LISTS(l), kvc_u32 first_column, kvc_u32 ring, kvc_u32 filled, kvc_i64 now, kvc_i64 recent, KVC_GLOBAL float *tiles,
+ kvc_u32 stride) {
     kvc_u64 tile = KVC_GLOBAL_ID();
     kvc_u32 i = KVC_GROUP_ID(1), h = KVC_GROUP_ID(2), first = (kvc_u32)tile * KVC_TILE, end, any = 0;
     KVC_GLOBAL float *to = tiles + (((kvc_u64)h * filled + i) * stride + tile) * 2;
@@ -352,9 +355,9 @@ KVC_KERNEL(ring_merge)(KVC_GLOBAL float *tiles, kvc_u32 stride, kvc_u32 rows) {
 }
 
 /* Grid: runs of the fullest head's ranks, heads. tiles 0: kind weights. */
-KVC_KERNEL(ring_fuse)(KVC_LISTS(l), kvc_u32 first_column, kvc_u32 ring, kvc_u32 filled, kvc_i64 now, kvc_i64 recent,
-                      kvc_u32 by_sum, KVC_GLOBAL const float *tiles, kvc_u32 tile_stride, KVC_SPAN(float, scores),
-                      kvc_u32 stride) {
+KVC_KERNEL(ring_fuse)
+(KVC_LISTS(l), kvc_u32 first_column, kvc_u32 ring, kvc_u32 filled, kvc_i64 now, kvc_i64 recent, kvc_u32 by_sum,
+ KVC_GLOBAL const float *tiles, kvc_u32 tile_stride, KVC_SPAN(float, scores), kvc_u32 stride) {
     kvc_u32 h = KVC_GROUP_ID(1), column = kvc_ring_column(now, filled, 0, ring), n = 0;
     kvc_u32 slot[KVC_RUN], fused[KVC_RUN];
     float F[KVC_RUN];

@@ -6,11 +6,11 @@
 #include "core/canon.h"
 
 /* Numbers of every kind: zeros, denormals, both ends, halves between floats, infinities. */
-static const kvc_u32 numbers[] = {
-    0x00000000u, 0x80000000u, 0x00000001u, 0x80000003u, 0x007fffffu, 0x00800000u, 0x00800001u, 0x33800000u,
-    0x3effffffu, 0x3f7fffffu, 0x3f800000u, 0x3f800001u, 0x3f800800u, 0xbf801000u, 0x3fffffffu, 0x40000000u,
-    0x40400000u, 0xc0490fdbu, 0x41200000u, 0x4b7fffffu, 0x4b800001u, 0x5f3759dfu, 0x7e967699u, 0x7effffffu,
-    0x7f7fffffu, 0xff7fffffu, 0x7f800000u, 0xff800000u};
+static const kvc_u32 numbers[] = {0x00000000u, 0x80000000u, 0x00000001u, 0x80000003u, 0x007fffffu, 0x00800000u,
+                                  0x00800001u, 0x33800000u, 0x3effffffu, 0x3f7fffffu, 0x3f800000u, 0x3f800001u,
+                                  0x3f800800u, 0xbf801000u, 0x3fffffffu, 0x40000000u, 0x40400000u, 0xc0490fdbu,
+                                  0x41200000u, 0x4b7fffffu, 0x4b800001u, 0x5f3759dfu, 0x7e967699u, 0x7effffffu,
+                                  0x7f7fffffu, 0xff7fffffu, 0x7f800000u, 0xff800000u};
 #define KVC_NUMBERS (sizeof numbers / sizeof numbers[0])
 #define KVC_CHECKS (KVC_NUMBERS * KVC_NUMBERS)
 

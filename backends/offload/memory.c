@@ -47,8 +47,7 @@ void kvc_offload_take_notes(struct kvc_offload *offload) {
     offload->driver->zero(offload, offload->notes.handle, 0, words * sizeof *notes);
     if (!offload->lost) {
         for (uint32_t i = 0; i < offload->read_count; i++)
-            *offload->reads[i].to +=
-                notes[KVC_NOTE_READ + i] * offload->reads[i].bytes / offload->reads[i].divisor;
+            *offload->reads[i].to += notes[KVC_NOTE_READ + i] * offload->reads[i].bytes / offload->reads[i].divisor;
         offload->device.saturated += notes[KVC_NOTE_SATURATED];
     }
     switch (notes[KVC_NOTE_FAILURE]) {
@@ -159,8 +158,8 @@ static enum kvc_status weight_create(struct kvc_device *device, enum kvc_type ty
     piece_rows = offload->most_bytes / row_bytes;
     pieces = piece_rows ? (outputs + piece_rows - 1) / piece_rows : 0;
     if (pieces == 0 || pieces > 65536)
-        return kvc_fail(error, KVC_RESOURCE, "%s: a matrix of %llu x %llu values does not fit the device",
-                        device->name, (unsigned long long)outputs, (unsigned long long)inputs);
+        return kvc_fail(error, KVC_RESOURCE, "%s: a matrix of %llu x %llu values does not fit the device", device->name,
+                        (unsigned long long)outputs, (unsigned long long)inputs);
     made = calloc(1, sizeof *made + (size_t)pieces * sizeof *made->piece);
     if (!made)
         return kvc_fail(error, KVC_RESOURCE, "no memory for a weight's description");
@@ -174,10 +173,9 @@ static enum kvc_status weight_create(struct kvc_device *device, enum kvc_type ty
         uint64_t first = made->pieces * piece_rows, rows = outputs - first < piece_rows ? outputs - first : piece_rows;
         size_t bytes = (size_t)(rows * row_bytes);
         bool borrowed = false;
-        enum kvc_status status =
-            kvc_offload_allocate(offload, KVC_MEMORY_WEIGHTS, bytes,
-                                 (const unsigned char *)host + (size_t)first * row_bytes,
-                                 &made->piece[made->pieces], &borrowed, error);
+        enum kvc_status status = kvc_offload_allocate(offload, KVC_MEMORY_WEIGHTS, bytes,
+                                                      (const unsigned char *)host + (size_t)first * row_bytes,
+                                                      &made->piece[made->pieces], &borrowed, error);
         if (status != KVC_OK) {
             weight_free(device, made);
             return status;

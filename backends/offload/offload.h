@@ -143,11 +143,11 @@ struct kvc_offload {
     char failure_text[300];
     bool lost; /* the device; nothing more is asked of it */
     struct kvc_buffer notes;
-    uint32_t *host_notes; /* [KVC_NOTES] */
-    bool noted; /* something was launched that writes notes */
+    uint32_t *host_notes;           /* [KVC_NOTES] */
+    bool noted;                     /* something was launched that writes notes */
     struct kvc_offload_read *reads; /* [KVC_NOTES - KVC_NOTE_READ]: where each count of entries goes */
     uint32_t read_count;
-    struct kvc_buffer spare; /* scratch of one operation, grown when it must */
+    struct kvc_buffer spare;  /* scratch of one operation, grown when it must */
     uint64_t widest, largest; /* of the weights: bytes of a row and of all rows of an allocation, as float32 */
 };
 

@@ -50,8 +50,8 @@ static void rope(struct kvc_device *device, struct kvc_span y, struct kvc_span x
     kvc_launch_word(&launch, head_size);
     kvc_launch_word(&launch, rotary);
     kvc_launch_word(&launch, interleaved);
-    kvc_launch_items(of(device), &launch,
-                     (uint64_t)rows * heads * (of(device)->workers == 1 ? 1 : (head_size + 1) / 2), 1, 1);
+    kvc_launch_items(of(device), &launch, (uint64_t)rows * heads * (of(device)->workers == 1 ? 1 : (head_size + 1) / 2),
+                     1, 1);
 }
 
 static void gated_silu(struct kvc_device *device, struct kvc_span y, struct kvc_span gate, struct kvc_span up,
@@ -116,7 +116,7 @@ static void fma_loop(struct kvc_device *device, struct kvc_span x, size_t n, uin
 
 /* ---- linear ---- */
 
-#define KVC_MANY_ROWS 32u                    /* from here on both sides are packed */
+#define KVC_MANY_ROWS 32u                     /* from here on both sides are packed */
 #define KVC_PACKED_BYTES ((uint64_t)64 << 20) /* of weights at once */
 
 struct kvc_launch kvc_offload_few(struct kvc_span y, struct kvc_span x, const struct kvc_weight *w, uint32_t piece,

@@ -113,15 +113,14 @@ static void accumulate(struct kvc_device *device, const struct kvc_weight_rows *
 
 static void ring_write(struct kvc_device *device, const struct kvc_weight_rows *w, uint32_t first, uint32_t ring,
                        enum kvc_row_kind kind) {
-    struct extras more = {.mode = kind == KVC_ROW_LOGITS ? KVC_RING_LOGITS
+    struct extras more = {.mode = kind == KVC_ROW_LOGITS   ? KVC_RING_LOGITS
                                   : kind == KVC_ROW_LOW    ? KVC_RING_LOW
                                   : kind == KVC_ROW_COUNTS ? KVC_RING_COUNTS
-                                                         : KVC_RING,
+                                                           : KVC_RING,
                           .first_column = first,
                           .ring = ring};
     if (kind == KVC_ROW_LOW || kind == KVC_ROW_COUNTS) {
-        struct kvc_buffer *spare =
-            kvc_offload_spare(of(device), (uint64_t)w->queries * w->kv_heads * sizeof(float));
+        struct kvc_buffer *spare = kvc_offload_spare(of(device), (uint64_t)w->queries * w->kv_heads * sizeof(float));
         struct kvc_launch shares = kvc_launch_of(KVC_KERNEL_seen_shares);
         if (!spare)
             return;

@@ -34,9 +34,7 @@ static void view_evict(struct kvc_device *device, const struct kvc_lists *lists,
 }
 
 /* How many heads the grid has side by side: all of them where each has little to do, so that few groups do it all. */
-static uint32_t heads_across(const struct kvc_lists *lists, uint32_t rows) {
-    return rows <= 16 ? lists->kv_heads : 1;
-}
+static uint32_t heads_across(const struct kvc_lists *lists, uint32_t rows) { return rows <= 16 ? lists->kv_heads : 1; }
 
 static void pages_update(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *view,
                          struct kvc_pages *pages, uint32_t rows) {
@@ -55,8 +53,7 @@ static void pages_update(struct kvc_device *device, const struct kvc_lists *list
     kvc_launch_word(&launch, rows);
     kvc_launch_word(&launch, (uint32_t)changed);
     kvc_launch_word(&launch, across);
-    kvc_launch_items(of(device), &launch,
-                     changed * across * (of(device)->workers == 1 ? 1 : lists->format.head_size),
+    kvc_launch_items(of(device), &launch, changed * across * (of(device)->workers == 1 ? 1 : lists->format.head_size),
                      lists->kv_heads / across, 1);
 }
 

@@ -41,8 +41,8 @@ static enum kvc_status allocate(struct kvc_offload *offload, enum kvc_memory_kin
     *borrowed = host && opencl->in_place;
     *handle = NULL;
     if (*borrowed) /* read only: kernels never write weights */
-        memory = clCreateBuffer(opencl->context, CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR, bytes,
-                                (void *)(uintptr_t)host, &code);
+        memory = clCreateBuffer(opencl->context, CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR, bytes, (void *)(uintptr_t)host,
+                                &code);
     else if (bytes <= offload->memory_bytes && held <= offload->memory_bytes - bytes)
         memory = clCreateBuffer(opencl->context, CL_MEM_READ_WRITE, bytes, NULL, &code);
     if (code != CL_SUCCESS)
@@ -79,8 +79,8 @@ static void read_buffer(struct kvc_offload *offload, void *to, void *from, size_
 static void copy(struct kvc_offload *offload, void *to, size_t to_offset, void *from, size_t from_offset,
                  size_t bytes) {
     if (!offload->lost)
-        check(offload,
-              clEnqueueCopyBuffer(of(offload)->queue, from, to, from_offset, to_offset, bytes, 0, NULL, NULL), "copy");
+        check(offload, clEnqueueCopyBuffer(of(offload)->queue, from, to, from_offset, to_offset, bytes, 0, NULL, NULL),
+              "copy");
 }
 
 struct clearing { /* of a native kernel */
@@ -97,8 +97,8 @@ static bool zero_natively(struct kvc_opencl *opencl, void *handle, size_t offset
     struct clearing c = {NULL, offset, bytes};
     const void *where = &c.memory;
     cl_mem memory = handle;
-    return opencl->native && clEnqueueNativeKernel(opencl->queue, clear, &c, sizeof c, 1, &memory, &where, 0, NULL,
-                                                   NULL) == CL_SUCCESS;
+    return opencl->native &&
+           clEnqueueNativeKernel(opencl->queue, clear, &c, sizeof c, 1, &memory, &where, 0, NULL, NULL) == CL_SUCCESS;
 }
 
 /* More than caches hold, on such a device: by all its cores, past the caches. */
@@ -118,8 +118,8 @@ static void zero(struct kvc_offload *offload, void *handle, size_t offset, size_
     const cl_uint16 word = {{0}}; /* a wide pattern: drivers fill with it as it is */
     const size_t width = offset % sizeof word == 0 && bytes >= sizeof word ? sizeof word : 4;
     size_t whole = offset % 4 ? 0 : bytes / width * width;
-    if (!offload->lost && (zero_by_kernel(of(offload), handle, offset, bytes) ||
-                           zero_natively(of(offload), handle, offset, bytes)))
+    if (!offload->lost &&
+        (zero_by_kernel(of(offload), handle, offset, bytes) || zero_natively(of(offload), handle, offset, bytes)))
         return;
     if (whole && !offload->lost)
         check(offload, clEnqueueFillBuffer(of(offload)->queue, handle, &word, width, offset, whole, 0, NULL, NULL),

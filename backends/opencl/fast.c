@@ -1,5 +1,5 @@
-/* fast.c - --math=fast: linear layers of many rows go to CLBlast, with weights widened to floats some outputs at a time.
- * Same model, other rounding; few rows stay exact. CLBlast is loaded when it is asked for. */
+/* fast.c - --math=fast: linear layers of many rows go to CLBlast, with weights widened to floats some outputs at a
+ * time. Same model, other rounding; few rows stay exact. CLBlast is loaded when it is asked for. */
 #include "backends/opencl/opencl.h"
 
 #if defined(KVC_CLBLAST)
@@ -8,8 +8,8 @@
 #include <string.h>
 
 #define FAST_LIBRARY "libclblast.so.1"
-#define FAST_ROWS 16u                      /* from so many rows on */
-#define FAST_BYTES ((uint64_t)64 << 20)    /* of widened weights at once */
+#define FAST_ROWS 16u                   /* from so many rows on */
+#define FAST_BYTES ((uint64_t)64 << 20) /* of widened weights at once */
 
 typedef CLBlastStatusCode sgemm_fn(CLBlastLayout, CLBlastTranspose, CLBlastTranspose, size_t, size_t, size_t, float,
                                    cl_mem, size_t, size_t, cl_mem, size_t, size_t, float, cl_mem, size_t, size_t,
@@ -72,8 +72,8 @@ enum kvc_status kvc_opencl_fill_fast(struct kvc_opencl *opencl, struct kvc_error
     void *library = dlopen(FAST_LIBRARY, RTLD_NOW | RTLD_LOCAL); /* stays loaded: it keeps kernels of its own */
     opencl->sgemm = library ? dlsym(library, "CLBlastSgemm") : NULL;
     if (!opencl->sgemm)
-        return kvc_fail(error, KVC_RESOURCE,
-                        "math=fast needs CLBlast (%s), which is not here; use exact, the default", FAST_LIBRARY);
+        return kvc_fail(error, KVC_RESOURCE, "math=fast needs CLBlast (%s), which is not here; use exact, the default",
+                        FAST_LIBRARY);
     opencl->offload.table.linear = fast_linear;
     return KVC_OK;
 }
@@ -82,8 +82,7 @@ enum kvc_status kvc_opencl_fill_fast(struct kvc_opencl *opencl, struct kvc_error
 
 enum kvc_status kvc_opencl_fill_fast(struct kvc_opencl *opencl, struct kvc_error *error) {
     (void)opencl;
-    return kvc_fail(error, KVC_RESOURCE,
-                    "math=fast needs CLBlast, which is not in this build; use exact, the default");
+    return kvc_fail(error, KVC_RESOURCE, "math=fast needs CLBlast, which is not in this build; use exact, the default");
 }
 
 #endif

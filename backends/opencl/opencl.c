@@ -12,8 +12,8 @@ static bool usable(char *detail, size_t room) {
     struct kvc_opencl_device *devices = malloc(KVC_OPENCL_DEVICES * sizeof *devices);
     size_t count = devices ? kvc_opencl_devices(devices) : 0;
     if (count)
-        snprintf(detail, room, "%zu device%s, %s%.40s", count, count == 1 ? "" : "s", count == 1 ? "" : "the first: ",
-                 devices[0].name);
+        snprintf(detail, room, "%zu device%s, %s%.40s", count, count == 1 ? "" : "s",
+                 count == 1 ? "" : "the first: ", devices[0].name);
     else
         snprintf(detail, room, "no OpenCL device here (a driver is needed; PoCL is one for CPUs)");
     free(devices);

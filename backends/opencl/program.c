@@ -120,8 +120,7 @@ static bool load(struct kvc_opencl *opencl, const char *path, uint64_t key, cons
     cl_int code = CL_INVALID_BINARY, one;
     if (!binary)
         return false;
-    opencl->program =
-        clCreateProgramWithBinary(opencl->context, 1, &opencl->found.id, &bytes, binaries, &one, &code);
+    opencl->program = clCreateProgramWithBinary(opencl->context, 1, &opencl->found.id, &bytes, binaries, &one, &code);
     if (code == CL_SUCCESS)
         code = clBuildProgram(opencl->program, 1, &opencl->found.id, options, NULL, NULL);
     if (code != CL_SUCCESS && opencl->program) {
@@ -150,8 +149,8 @@ static void store(struct kvc_opencl *opencl, const char *path, uint64_t key) {
 static cl_int compile(struct kvc_opencl *opencl, const char *options) {
     char quiet[512];
     cl_int code = CL_INVALID_BUILD_OPTIONS;
-    if (is_pocl(opencl) && (size_t)snprintf(quiet, sizeof quiet, "%s -DKVC_LOG_ONLY=1\t-fno-caret-diagnostics",
-                                            options) < sizeof quiet)
+    if (is_pocl(opencl) &&
+        (size_t)snprintf(quiet, sizeof quiet, "%s -DKVC_LOG_ONLY=1\t-fno-caret-diagnostics", options) < sizeof quiet)
         code = clBuildProgram(opencl->program, 1, &opencl->found.id, quiet, NULL, NULL);
     if (code == CL_INVALID_BUILD_OPTIONS)
         code = clBuildProgram(opencl->program, 1, &opencl->found.id, options, NULL, NULL);
@@ -186,8 +185,8 @@ enum kvc_status kvc_opencl_build(struct kvc_opencl *opencl, const char *options,
     for (int i = 0; i < KVC_KERNELS; i++) {
         opencl->kernel[i] = clCreateKernel(opencl->program, names[i], &code);
         if (code != CL_SUCCESS)
-            return kvc_fail(error, KVC_RESOURCE, "opencl: no kernel %s for %s (error %d)", names[i],
-                            opencl->found.name, (int)code);
+            return kvc_fail(error, KVC_RESOURCE, "opencl: no kernel %s for %s (error %d)", names[i], opencl->found.name,
+                            (int)code);
     }
     return KVC_OK;
 }

@@ -189,8 +189,9 @@ static void finish(struct run *run, const struct kvc_network *network, const cha
         }
     struct kvc_session_stats stats;
     kvc_session_stats(run->session, &stats);
-    printf("%s %s entries %" PRIu64 " cache %" PRIu64 " state %" PRIu64 " read %" PRIu64 " hash %016" PRIx64 "\n", title,
-           type, stats.entries, stats.cache_bytes, stats.state_bytes, stats.read_bytes, kvc_hash_value(run->hash));
+    printf("%s %s entries %" PRIu64 " cache %" PRIu64 " state %" PRIu64 " read %" PRIu64 " hash %016" PRIx64 "\n",
+           title, type, stats.entries, stats.cache_bytes, stats.state_bytes, stats.read_bytes,
+           kvc_hash_value(run->hash));
     kvc_session_close(run->session);
     kvc_hash_close(run->hash);
     free(run->logits);

@@ -86,28 +86,28 @@ cudaError_t cudaGraphExecMemsetNodeSetParams(cudaGraphExec_t ready, cudaGraphNod
                                              const struct cudaMemsetParams *params);
 
 /* What tests set and look at. */
-enum kvc_fake_order {      /* of the threads between two barriers, and of the blocks */
-    KVC_FAKE_FORWARD,
-    KVC_FAKE_BACKWARD,
-    KVC_FAKE_SHUFFLED, /* another one each time; asynchronous copies come early or late */
-    KVC_FAKE_IN_TURN   /* another of these for every launch */
+enum kvc_fake_order { /* of the threads between two barriers, and of the blocks */
+                      KVC_FAKE_FORWARD,
+                      KVC_FAKE_BACKWARD,
+                      KVC_FAKE_SHUFFLED, /* another one each time; asynchronous copies come early or late */
+                      KVC_FAKE_IN_TURN   /* another of these for every launch */
 };
 struct kvc_fake_cuda {
-    int devices;              /* -1: no driver */
-    size_t memory, used;      /* of the device */
-    size_t allocations;       /* not freed yet; streams and graphs are counted too */
-    size_t allocated;         /* cudaMalloc so far */
-    size_t launches;          /* of kernels, those in graphs included */
+    int devices;         /* -1: no driver */
+    size_t memory, used; /* of the device */
+    size_t allocations;  /* not freed yet; streams and graphs are counted too */
+    size_t allocated;    /* cudaMalloc so far */
+    size_t launches;     /* of kernels, those in graphs included */
     size_t graph_launches, graphs_made, nodes_changed;
     size_t alone;                  /* kernels launched one by one */
     size_t to_device, from_device; /* copies */
-    size_t fail_after;        /* launches until the device is lost; 0: never */
+    size_t fail_after;             /* launches until the device is lost; 0: never */
     cudaError_t lost;
     enum kvc_fake_order order;
 };
 extern struct kvc_fake_cuda kvc_fake_cuda;
 const void *kvc_fake_allocation(const void *at); /* the one that an address lies in, or NULL */
-const char *kvc_fake_never_launched(size_t i); /* the i-th of the kernels that were never launched, or NULL */
+const char *kvc_fake_never_launched(size_t i);   /* the i-th of the kernels that were never launched, or NULL */
 
 #if defined(__cplusplus)
 }

@@ -1,14 +1,14 @@
 /* emulation.cc - test support: the kernels of the CUDA backend and the runtime that it calls, on the CPU. Nothing here
  * is fast; what it shows is that the operations give the right bits in whatever order threads and blocks run and copies
  * arrive, that barriers are reached by all, and that the host side gives every kernel as many arguments as it takes. */
-#include "tests/cuda/device.h"
 #include "tests/cuda/cuda_runtime_api.h"
+#include "tests/cuda/device.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "backends/cuda/kernels.h"
 #include "backends/cuda/kernels.cu"
+#include "backends/cuda/kernels.h"
 
 #include "tests/cuda/threads.h"
 
@@ -16,9 +16,7 @@
 
 template <unsigned... I> struct indices {};
 template <unsigned N, unsigned... I> struct count_to : count_to<N - 1, N - 1, I...> {};
-template <unsigned... I> struct count_to<0, I...> {
-    typedef indices<I...> type;
-};
+template <unsigned... I> struct count_to<0, I...> { typedef indices<I...> type; };
 template <class... A, unsigned... I> static void call(void (*kernel)(A...), void **arguments, indices<I...>) {
     kernel(*(A *)arguments[I]...);
 }
@@ -44,8 +42,8 @@ static const known kernels[] = {KVC_OFFLOAD_KERNELS(KVC_KNOW) KVC_CUDA_OWN_KERNE
 
 /* ---- the runtime ---- */
 
-struct kvc_fake_cuda kvc_fake_cuda = {1, (size_t)1 << 30, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, cudaSuccess,
-                                       KVC_FAKE_IN_TURN};
+struct kvc_fake_cuda kvc_fake_cuda = {1,           (size_t)1 << 30, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                                      cudaSuccess, KVC_FAKE_IN_TURN};
 
 static bool lost() { return kvc_fake_cuda.lost != cudaSuccess; }
 

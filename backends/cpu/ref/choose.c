@@ -8,7 +8,7 @@
 struct scored {
     const struct kvc_select_scores *call;
     struct kvc_view view;
-    const float *q; /* [G, d] */
+    const float *q;              /* [G, d] */
     uint32_t group, d, h, units; /* units: places, or pages */
     uint32_t *channel;           /* [dims], ascending */
     bool *positive;              /* [dims] */
@@ -88,8 +88,8 @@ static float one_score(const struct scored *s, const float *q, uint32_t unit, fl
     for (uint32_t i = 0; i < call->dims; i++) {
         bool low = call->kind == KVC_SCORE_PAGE_CHANNELS && !s->positive[i];
         uint32_t c = s->channel[i];
-        float x = call->pages ? KVC_REF(page_value)(call->pages, low ? call->pages->low : call->pages->high, s->d,
-                                                    s->h, c, unit)
+        float x = call->pages ? KVC_REF(page_value)(call->pages, low ? call->pages->low : call->pages->high, s->d, s->h,
+                                                    c, unit)
                               : s->key[c];
         dot = kvc_fma(q[c], x, dot);
     }
@@ -182,7 +182,7 @@ void KVC_REF(select_scores)(struct kvc_device *device, const struct kvc_select_s
             scores[i] = 0.0f;
         for (uint32_t g = 0; g < group; g++) {
             const float *q = s.q + (size_t)g * d;
-            float factor = call->kind == KVC_SCORE_EXACT ? kvc_attention_scale(d)
+            float factor = call->kind == KVC_SCORE_EXACT        ? kvc_attention_scale(d)
                            : call->kind == KVC_SCORE_PAGE_BOUND ? 1.0f
                                                                 : channel_factor(&s, q);
             for (uint32_t i = 0; i < s.units; i++)
@@ -191,8 +191,8 @@ void KVC_REF(select_scores)(struct kvc_device *device, const struct kvc_select_s
             if (call->kind != KVC_SCORE_PAGE_BOUND)
                 softmax(&s);
             for (uint32_t i = 0; i < s.units; i++)
-                scores[i] = seen(&s, i) || call->kind != KVC_SCORE_PAGE_BOUND ? scores[i] + s.score[i]
-                                                                              : -kvc_infinity();
+                scores[i] =
+                    seen(&s, i) || call->kind != KVC_SCORE_PAGE_BOUND ? scores[i] + s.score[i] : -kvc_infinity();
             if (call->weights.buffer)
                 memcpy((float *)kvc_span_data(call->weights) + ((size_t)h * group + g) * call->stride, s.score,
                        s.units * sizeof(float));

@@ -12,7 +12,7 @@
 #include "backends/cpu/simd/carve.h"
 #include "backends/cpu/simd/score_memo.h"
 
-#define BLOCK_QUERIES 192u          /* that share a packed tile */
+#define BLOCK_QUERIES 192u               /* that share a packed tile */
 #define PARTIAL_BYTES ((size_t)16 << 20) /* of a unit's tile results, where the block can be made small enough */
 
 struct segment_plan {
@@ -45,7 +45,7 @@ struct attention_job {
     unsigned char *shared; /* tile results of split units, shared_bytes each, then their counters */
     size_t shared_bytes, shared_total;
     _Atomic uint32_t *unfinished; /* [units], where any is split */
-    size_t cells_most; /* tiles times queries of a unit */
+    size_t cells_most;            /* tiles times queries of a unit */
     uint32_t group, d, blocks_most, rows_most, queries_most;
     uint32_t slots_most; /* of the heads that may be scored by slot */
     bool any_many, split;
@@ -107,8 +107,8 @@ static struct attention_unit unit_of(const struct attention_job *job, size_t tas
     unit.head = (uint32_t)(local_unit % heads);
     /* the last rows see most: first */
     unit.row = (unit.plan->blocks - 1 - (uint32_t)(local_unit / heads)) * unit.plan->row_block;
-    unit.rows = unit.segment->rows - unit.row < unit.plan->row_block ? unit.segment->rows - unit.row
-                                                                     : unit.plan->row_block;
+    unit.rows =
+        unit.segment->rows - unit.row < unit.plan->row_block ? unit.segment->rows - unit.row : unit.plan->row_block;
     unit.number = unit.plan->first_unit + local_unit;
     return unit;
 }
@@ -121,8 +121,7 @@ INLINE const float *query_of(const struct attention_job *job, const struct atten
 
 /* out, M and L of the unit's rows from the results of tiles first .. */
 static void merge_unit(const struct attention_job *job, const struct attention_unit *unit,
-                       const struct seen_range *seen, const struct tile_results *results, uint32_t first,
-                       float *sum) {
+                       const struct seen_range *seen, const struct tile_results *results, uint32_t first, float *sum) {
     const struct kvc_attention *call = job->call;
     const uint32_t queries = unit->rows * job->group, d = job->d;
     const size_t stride = unit->plan->many ? value_size(d) : padded_size(d);
@@ -213,9 +212,8 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
     }
     const struct score_record *record = job->memo ? &job->memo->record[unit.segment - call->segments] : NULL;
     const size_t keep_stride = record ? record->stride : 0;
-    float *keep = record && record->lists
-                      ? job->memo->values + record->scores + (size_t)unit.head * group * keep_stride
-                      : NULL;
+    float *keep =
+        record && record->lists ? job->memo->values + record->scores + (size_t)unit.head * group * keep_stride : NULL;
     const bool by_slot = !many && !split && unit.segment->rows == 1 && head.order && !head.rank && low == 0 &&
                          high == head.count && scattered(&head);
     if (by_slot)
@@ -247,8 +245,8 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
             for (uint32_t h = 0; by_slot && h < queries; h++)
                 for (uint32_t e = all.low; e < all.high; e++)
                     work.s[h * KVC_TILE + e] = work.by_slot[(size_t)h * job->slots_most + head.order[t * KVC_TILE + e]];
-            few_tile(type, keys, value_offset, all.low, all.high, next, next_count, queries, d,
-                     work.s, keep ? keep + (size_t)t * KVC_TILE : NULL, keep_stride, results.m + at, results.l + at,
+            few_tile(type, keys, value_offset, all.low, all.high, next, next_count, queries, d, work.s,
+                     keep ? keep + (size_t)t * KVC_TILE : NULL, keep_stride, results.m + at, results.l + at,
                      results.o + at * stride);
         }
     }

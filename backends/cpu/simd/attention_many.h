@@ -10,11 +10,11 @@
 
 #include "backends/cpu/simd/attention_few.h"
 
-#define STRIP (2 * LANES)  /* entries side by side */
-#define LANE_GROUP 2       /* lanes that are summed in registers: four leave room for too few queries a load */
-#define GROUP_LEVELS 4     /* the tree's other levels */
+#define STRIP (2 * LANES) /* entries side by side */
+#define LANE_GROUP 2      /* lanes that are summed in registers: four leave room for too few queries a load */
+#define GROUP_LEVELS 4    /* the tree's other levels */
 #if LANES_REGISTERS == 32
-#define SCORE_QUERIES 6    /* queries of one call of score_strip */
+#define SCORE_QUERIES 6 /* queries of one call of score_strip */
 #define MIX_QUERIES 12
 #else
 #define SCORE_QUERIES 3
@@ -32,8 +32,8 @@ INLINE size_t value_size(size_t d) { return (d + MIX_CHANNELS - 1) / MIX_CHANNEL
 /* Where channel c of a packed key lies: lanes in bit-reversed order, LANE_GROUP at a time, inside a group all first
  * channels of its lanes, all second ones, ... */
 static inline size_t packed_place(size_t c, size_t d) {
-    static const unsigned char reversed[KVC_LANES] = {0, 16, 8,  24, 4, 20, 12, 28, 2, 18, 10, 26, 6, 22, 14, 30,
-                                                      1, 17, 9,  25, 5, 21, 13, 29, 3, 19, 11, 27, 7, 23, 15, 31};
+    static const unsigned char reversed[KVC_LANES] = {0, 16, 8, 24, 4, 20, 12, 28, 2, 18, 10, 26, 6, 22, 14, 30,
+                                                      1, 17, 9, 25, 5, 21, 13, 29, 3, 19, 11, 27, 7, 23, 15, 31};
     const size_t depth = packed_size(d) / KVC_LANES, turn = reversed[c % KVC_LANES]; /* its own inverse */
     return turn / LANE_GROUP * LANE_GROUP * depth + c / KVC_LANES * LANE_GROUP + turn % LANE_GROUP;
 }
@@ -42,8 +42,8 @@ static inline size_t packed_place(size_t c, size_t d) {
 static void pack_queries(const float *const *q, size_t d, const uint16_t *place, float *to) {
     for (size_t c = 0; c < packed_size(d); c++)
         UNROLL
-        for (unsigned i = 0; i < SCORE_QUERIES; i++)
-            to[place[c] * SCORE_QUERIES + i] = c < d && q[i] ? q[i][c] : -0.0f;
+    for (unsigned i = 0; i < SCORE_QUERIES; i++)
+        to[place[c] * SCORE_QUERIES + i] = c < d && q[i] ? q[i][c] : -0.0f;
 }
 
 INLINE vf entry_any_load(enum kvc_type type, const unsigned char *row, size_t c, size_t d) {
@@ -102,8 +102,8 @@ static NEVER_INLINE void score_strip(const float *strip, const float *q, size_t 
         UNROLL
         for (unsigned g = 0; g < LANE_GROUP; g++)
             UNROLL
-            for (unsigned i = 0; i < SCORE_QUERIES * 2; i++)
-                lane[g][i] = vf_zero();
+        for (unsigned i = 0; i < SCORE_QUERIES * 2; i++)
+            lane[g][i] = vf_zero();
         for (size_t k = 0; k < depth; k++) {
             UNROLL
             for (unsigned g = 0; g < LANE_GROUP; g++) {
@@ -125,8 +125,8 @@ static NEVER_INLINE void score_strip(const float *strip, const float *q, size_t 
         unsigned level = 0;
         for (; group >> level & 1; level++)
             UNROLL
-            for (unsigned i = 0; i < SCORE_QUERIES * 2; i++)
-                lane[0][i] = vf_add(stack[level][i], lane[0][i]);
+        for (unsigned i = 0; i < SCORE_QUERIES * 2; i++)
+            lane[0][i] = vf_add(stack[level][i], lane[0][i]);
         if (level < GROUP_LEVELS) {
             UNROLL
             for (unsigned i = 0; i < SCORE_QUERIES * 2; i++)
@@ -149,8 +149,8 @@ INLINE void mix_block(unsigned queries, unsigned n, const float *v, uint32_t low
     UNROLL
     for (unsigned i = 0; i < queries; i++)
         UNROLL
-        for (unsigned w = 0; w < n; w++)
-            sum[i][w] = vf_load(o + i * o_stride + w * LANES);
+    for (unsigned w = 0; w < n; w++)
+        sum[i][w] = vf_load(o + i * o_stride + w * LANES);
     v += (size_t)low * MIX_CHANNELS;
     p += low;
     for (uint32_t j = low; j < high; j++) {
@@ -171,8 +171,8 @@ INLINE void mix_block(unsigned queries, unsigned n, const float *v, uint32_t low
     UNROLL
     for (unsigned i = 0; i < queries; i++)
         UNROLL
-        for (unsigned w = 0; w < n; w++)
-            vf_store(o + i * o_stride + w * LANES, sum[i][w]);
+    for (unsigned w = 0; w < n; w++)
+        vf_store(o + i * o_stride + w * LANES, sum[i][w]);
 }
 
 static NEVER_INLINE void mix_full(const float *v, uint32_t low, uint32_t high, const float *p, float *o,
@@ -223,7 +223,7 @@ static void mix_ragged(unsigned queries, const struct seen_range *in, const floa
         high = in[i].high < high ? in[i].high : high;
     }
     if (low >= high) { /* nothing in common, perhaps because a query sees nothing here */
-            for (unsigned i = 0; i < queries; i++)
+        for (unsigned i = 0; i < queries; i++)
             if (in[i].low < in[i].high)
                 mix_queries(1, v, d, in[i].low, in[i].high, p + i * KVC_TILE, o + i * o_stride, o_stride);
         return;

@@ -57,8 +57,8 @@ INLINE void dot_strip(enum kvc_type type, bool bound, unsigned heads, bool part,
     UNROLL
     for (unsigned h = 0; h < heads; h++)
         UNROLL
-        for (unsigned v = 0; v < DOT_VECTORS; v++)
-            sum[h][v] = vf_zero();
+    for (unsigned v = 0; v < DOT_VECTORS; v++)
+        sum[h][v] = vf_zero();
     for (uint32_t i = 0; i < dims; i++) {
         const struct dot_channel *channel = &channels[i];
         vf x[DOT_VECTORS], y[DOT_VECTORS];
@@ -91,18 +91,18 @@ INLINE void dot_strip(enum kvc_type type, bool bound, unsigned heads, bool part,
     UNROLL
     for (unsigned h = 0; h < heads; h++)
         UNROLL
-        for (unsigned v = 0; v < DOT_VECTORS; v++) {
-            const vf score = bound ? sum[h][v] : vf_mul(sum[h][v], vf_set(factor[h]));
-            if (!bound) {
-                const vm there = part ? vm_first(n > v * LANES ? n - v * LANES : 0) : vf_equal(vf_zero(), vf_zero());
-                top[h] = vf_max(part ? vf_select(there, score, top[h]) : score, top[h]);
-                nan[h] = vm_or(nan[h], part ? vm_and(there, vf_is_nan(score)) : vf_is_nan(score));
-            }
-            if (!part)
-                vf_store(out[h] + place + v * LANES, score);
-            else if (n > v * LANES)
-                vf_part_store(out[h] + place + v * LANES, score, n - v * LANES);
+    for (unsigned v = 0; v < DOT_VECTORS; v++) {
+        const vf score = bound ? sum[h][v] : vf_mul(sum[h][v], vf_set(factor[h]));
+        if (!bound) {
+            const vm there = part ? vm_first(n > v * LANES ? n - v * LANES : 0) : vf_equal(vf_zero(), vf_zero());
+            top[h] = vf_max(part ? vf_select(there, score, top[h]) : score, top[h]);
+            nan[h] = vm_or(nan[h], part ? vm_and(there, vf_is_nan(score)) : vf_is_nan(score));
         }
+        if (!part)
+            vf_store(out[h] + place + v * LANES, score);
+        else if (n > v * LANES)
+            vf_part_store(out[h] + place + v * LANES, score, n - v * LANES);
+    }
 }
 
 /* The larger of `most` and of what the vector holds, NaN where there was one. */
@@ -155,12 +155,11 @@ DOTS_OF(bounds_f32_4, KVC_F32, true, 4)
 /* out[h][from .. to-1] of up to DOT_HEADS heads; most[h], but of bounds, becomes the largest of itself and these. */
 static void channel_dots(enum kvc_type type, bool bound, unsigned heads, const struct dot_channel *channels,
                          uint32_t dims, size_t from, size_t to, const float *factor, float *const *out, float *most) {
-    typedef void dots_fn(const struct dot_channel *, uint32_t, size_t, size_t, const float *, float *const *,
-                         float *);
-    static dots_fn *const table[2][2][DOT_HEADS] = {{{dots_f32_1, dots_f32_2, dots_f32_3, dots_f32_4},
-                                                     {dots_f16_1, dots_f16_2, dots_f16_3, dots_f16_4}},
-                                                    {{bounds_f32_1, bounds_f32_2, bounds_f32_3, bounds_f32_4},
-                                                     {bounds_f16_1, bounds_f16_2, bounds_f16_3, bounds_f16_4}}};
+    typedef void dots_fn(const struct dot_channel *, uint32_t, size_t, size_t, const float *, float *const *, float *);
+    static dots_fn *const table[2][2][DOT_HEADS] = {
+        {{dots_f32_1, dots_f32_2, dots_f32_3, dots_f32_4}, {dots_f16_1, dots_f16_2, dots_f16_3, dots_f16_4}},
+        {{bounds_f32_1, bounds_f32_2, bounds_f32_3, bounds_f32_4},
+         {bounds_f16_1, bounds_f16_2, bounds_f16_3, bounds_f16_4}}};
     table[bound][type == KVC_F16][heads - 1](channels, dims, from, to, factor, out, most);
 }
 

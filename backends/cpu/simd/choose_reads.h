@@ -91,9 +91,7 @@ INLINE uint32_t add_candidates(const struct unit_scores *scores, uint32_t rows, 
 }
 
 /* The number that a key other than INT32_MIN stands for. */
-static float key_score(int32_t key) {
-    return kvc_from_bits((uint32_t)key ^ ((uint32_t)(key >> 31) & INT32_MAX));
-}
+static float key_score(int32_t key) { return kvc_from_bits((uint32_t)key ^ ((uint32_t)(key >> 31) & INT32_MAX)); }
 
 INLINE uint32_t all_candidates(const struct unit_scores *scores, uint32_t rows, uint32_t n,
                                const struct candidates *to) {
@@ -186,7 +184,7 @@ static uint32_t *choose_places(const struct kvc_select_reads *call, const struct
     const uint32_t page = call->pages ? call->pages->page : 1, units = (places + page - 1) / page;
     const uint32_t local = call->local < places ? (uint32_t)call->local : places, n = units - local;
     const uint64_t wanted = call->top > local ? call->top - local : 0; /* units, or places of pages */
-    const uint32_t last = places - (units - 1) * page; /* places of the last unit */
+    const uint32_t last = places - (units - 1) * page;                 /* places of the last unit */
     uint64_t top = call->whole ? wanted : (wanted + page - 1) / page;
     if (wanted >= (call->whole || page == 1 ? n : places)) {
         next = count_up(next, 0, places - local);
@@ -228,8 +226,8 @@ static float weight_of_reads(const uint32_t *rank, uint32_t count, const float *
             some[j] = -0.0f; /* adding it changes nothing */
         for (uint32_t j = 0; j < n; j += KVC_LANES)
             UNROLL
-            for (unsigned f = 0; f < FOLD; f++)
-                lane[f] = vf_add(lane[f], vf_mul(vf_load(some + j + f * LANES), vf_set(factor)));
+        for (unsigned f = 0; f < FOLD; f++)
+            lane[f] = vf_add(lane[f], vf_mul(vf_load(some + j + f * LANES), vf_set(factor)));
     }
     return sum_lanes(lane);
 }
@@ -269,8 +267,8 @@ static void reads_task(void *argument, size_t task, unsigned thread) {
     const struct unit_scores scores = {(const float *)kvc_span_data(call->scores) + task * call->stride, &once, 0, 1};
     if (!keys)
         return;
-    read_head(call, (uint32_t)task, &scores,
-              weights ? weights + task * group * call->stride : NULL, call->stride, NULL, keys);
+    read_head(call, (uint32_t)task, &scores, weights ? weights + task * group * call->stride : NULL, call->stride, NULL,
+              keys);
 }
 
 static void select_reads(struct kvc_device *device, const struct kvc_select_reads *call) {

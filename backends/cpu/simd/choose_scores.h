@@ -13,7 +13,7 @@ struct choose_job {
     struct kvc_cpu *cpu;
     const struct kvc_select_scores *call;
     const struct kvc_select_reads *reads; /* NULL: only scores */
-    uint32_t group, d, splits, step; /* step: 0 all, or 1 to 3 */
+    uint32_t group, d, splits, step;      /* step: 0 all, or 1 to 3 */
     uint32_t units_most, tiles_most, blocks_most;
     bool paged; /* the scores are of pages */
     unsigned char *shared;
@@ -70,8 +70,8 @@ static size_t lay_out_choose(const struct choose_job *job, struct choose_work *w
 /* A head of a call. */
 struct choose_head {
     struct head_entries entries;
-    uint32_t h, page, units; /* page: places of a unit */
-    uint32_t low, first;     /* the first place that is seen, the first unit with one */
+    uint32_t h, page, units;     /* page: places of a unit */
+    uint32_t low, first;         /* the first place that is seen, the first unit with one */
     struct choose_values values; /* of its first query head */
     float *scores, *weights;     /* where they go; weights NULL: nowhere */
     size_t weight_stride;
@@ -87,8 +87,8 @@ static void find_channels(const struct choose_job *job, struct choose_work *work
     for (uint32_t c = 0; c < padded_size(d); c += LANES) {
         vf sum = vf_zero();
         for (uint32_t g = 0; g < job->group; g++)
-            sum = vf_add(sum, vf_from_bits(vi_and(vf_bits(vf_part_load(q + (size_t)g * d + c, d - c)),
-                                                  vi_set(INT32_MAX))));
+            sum = vf_add(sum,
+                         vf_from_bits(vi_and(vf_bits(vf_part_load(q + (size_t)g * d + c, d - c)), vi_set(INT32_MAX))));
         vi_store(work->channel_keys + c, score_keys(sum));
     }
     for (uint32_t c = d; c < padded_size(d) + LANES; c++)

@@ -79,7 +79,8 @@ static void near_sums(const struct ring_head *head, float *sums) {
             fuse_row(sums, ring_column_of(head, ring->sums + b), head->used, KVC_FUSE_SUM, false);
 }
 
-/* keys [old]: those of the sums, exact, where wanted [old] is `least` (NULL: everywhere); the others are the highest. */
+/* keys [old]: those of the sums, exact, where wanted [old] is `least` (NULL: everywhere); the others are the highest.
+ */
 static void all_keys(const struct ring_head *head, float *sums, const int32_t *wanted, int32_t least, int32_t *keys) {
     exact_sums(head, sums);
     for (uint32_t r = 0; r < head->old; r++) {
@@ -164,8 +165,8 @@ static void keep_ring_task(void *argument, size_t task, unsigned thread) {
             return;
         float *sums = carve(&at, room), *near = carve(&at, room);
         int32_t *keys = carve(&at, room);
-        const uint32_t gone = lowest_rank(&head, job->scores ? job->scores + (size_t)h * job->stride : NULL, sums, keys,
-                                          near);
+        const uint32_t gone =
+            lowest_rank(&head, job->scores ? job->scores + (size_t)h * job->stride : NULL, sums, keys, near);
         next = count_up(ranks, 0, gone);
         next = count_up(next, gone + 1, count - gone - 1);
     }

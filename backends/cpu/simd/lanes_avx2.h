@@ -86,7 +86,6 @@ static inline uint32_t vi_store_some(int32_t *p, vi a, unsigned bits) {
 }
 static inline uint32_t vi_append(int32_t *p, vi a, unsigned bits) { return bits ? vi_store_some(p, a, bits) : 0; }
 
-
 static inline vf vf_load_f16(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
 static inline vf vf_part_load_f16(const void *p, size_t n) {
     uint16_t h[8] = {0};
@@ -160,8 +159,8 @@ static inline float vf_tree(vf a) {
 INLINE vf vf_tree_rows(vf r[LANES]) {
     UNROLL
     for (int i = 0; i < 4; i++) /* halves: rows i, i + 4 */
-        r[i] = _mm256_add_ps(_mm256_permute2f128_ps(r[i], r[i + 4], 0x20),
-                             _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+        r[i] =
+            _mm256_add_ps(_mm256_permute2f128_ps(r[i], r[i + 4], 0x20), _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
     UNROLL
     for (int i = 0; i < 2; i++) {
         __m256d a = _mm256_castps_pd(r[i]), b = _mm256_castps_pd(r[i + 2]);

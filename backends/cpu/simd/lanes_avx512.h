@@ -82,7 +82,7 @@ static inline vi vi_and(vi a, vi b) { return _mm512_and_si512(a, b); }
 static inline vi vi_or(vi a, vi b) { return _mm512_or_si512(a, b); }
 static inline vi vi_xor(vi a, vi b) { return _mm512_xor_si512(a, b); }
 static inline vi vi_shift_23(vi a) { return _mm512_slli_epi32(a, 23); }
-static inline vi vi_sign(vi a) { return _mm512_srai_epi32(a, 31); } /* all ones where negative */
+static inline vi vi_sign(vi a) { return _mm512_srai_epi32(a, 31); }                  /* all ones where negative */
 static inline vi vi_shift_down(vi a, unsigned n) { return _mm512_srli_epi32(a, n); } /* zeros come in */
 static inline vi vi_multiply(vi a, uint32_t b, vi *high) { /* unsigned; returns the low 32 bits */
     const __m512i k = _mm512_set1_epi32((int32_t)b), even = _mm512_mul_epu32(a, k);

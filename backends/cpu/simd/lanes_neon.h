@@ -109,7 +109,6 @@ static inline uint32_t vi_store_some(int32_t *p, vi a, unsigned bits) {
 }
 static inline uint32_t vi_append(int32_t *p, vi a, unsigned bits) { return bits ? vi_store_some(p, a, bits) : 0; }
 
-
 static inline vf vf_load_f16(const void *p) {
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t *)p)));
 }

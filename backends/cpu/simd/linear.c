@@ -5,11 +5,11 @@ struct share {
     struct kvc_cpu *cpu;
     const struct kvc_linear_kernels *kernels;
     struct kvc_linear_call call;
-    size_t parts;       /* of the outputs, where lanes lie side by side */
-    size_t scratch;     /* floats, per thread */
-    size_t tiles;       /* of rows */
-    size_t whole;       /* panels that are one task; the others are shared out in blocks of rows */
-    size_t stretch;     /* of those panels, for each thread */
+    size_t parts;   /* of the outputs, where lanes lie side by side */
+    size_t scratch; /* floats, per thread */
+    size_t tiles;   /* of rows */
+    size_t whole;   /* panels that are one task; the others are shared out in blocks of rows */
+    size_t stretch; /* of those panels, for each thread */
     size_t row_blocks;
     float *packed, *own; /* thread 0: all packed rows, and its scratch behind them */
 };
@@ -56,16 +56,21 @@ static void panel(void *argument, size_t task, unsigned thread) {
         s->kernels->panel(&s->call, number, first, last, s->packed, scratch);
 }
 
-void kvc_linear_run(struct kvc_cpu *cpu, const struct kvc_linear_kernels *kernels, struct kvc_span y,
-                    struct kvc_span x, const struct kvc_weight *w, struct kvc_span bias, uint32_t rows) {
+void kvc_linear_run(struct kvc_cpu *cpu, const struct kvc_linear_kernels *kernels, struct kvc_span y, struct kvc_span x,
+                    const struct kvc_weight *w, struct kvc_span bias, uint32_t rows) {
     size_t threads = kvc_threads_count(cpu->threads);
     struct share s = {.cpu = cpu, .kernels = kernels};
     if (rows == 0 || w->outputs == 0)
         return;
-    s.call = (struct kvc_linear_call){.y = kvc_span_data(y), .x = kvc_span_data(x),
+    s.call = (struct kvc_linear_call){.y = kvc_span_data(y),
+                                      .x = kvc_span_data(x),
                                       .bias = bias.buffer ? kvc_span_data(bias) : NULL,
-                                      .w = w->data, .type = w->type, .row_bytes = w->row_bytes,
-                                      .rows = rows, .K = (size_t)w->inputs, .N = (size_t)w->outputs};
+                                      .w = w->data,
+                                      .type = w->type,
+                                      .row_bytes = w->row_bytes,
+                                      .rows = rows,
+                                      .K = (size_t)w->inputs,
+                                      .N = (size_t)w->outputs};
     if (rows == 1 || rows <= kernels->few) {
         /* Contiguous outputs for each thread; a few parts each, so that a thread that starts late holds up nobody. */
         s.parts = threads == 1 ? 1 : smaller(4 * threads, (s.call.N + 63) / 64);

@@ -20,8 +20,8 @@ INLINE void few_block(const int rows, float *lanes, const float *x, size_t x_str
         UNROLL
         for (int i = 0; i < rows; i++)
             UNROLL
-            for (int j = 0; j < FEW_OUTPUTS; j++)
-                acc[i][j] = vf_load(lanes + (i * FEW_OUTPUTS + j) * KVC_LANES + lane);
+        for (int j = 0; j < FEW_OUTPUTS; j++)
+            acc[i][j] = vf_load(lanes + (i * FEW_OUTPUTS + j) * KVC_LANES + lane);
         for (size_t g = 0; g < groups; g++) {
             const float *xg = x + g * KVC_LANES + lane, *wg = w + g * KVC_LANES + lane;
             vf xv[FEW_ROWS];
@@ -39,8 +39,8 @@ INLINE void few_block(const int rows, float *lanes, const float *x, size_t x_str
         UNROLL
         for (int i = 0; i < rows; i++)
             UNROLL
-            for (int j = 0; j < FEW_OUTPUTS; j++)
-                vf_store(lanes + (i * FEW_OUTPUTS + j) * KVC_LANES + lane, acc[i][j]);
+        for (int j = 0; j < FEW_OUTPUTS; j++)
+            vf_store(lanes + (i * FEW_OUTPUTS + j) * KVC_LANES + lane, acc[i][j]);
     }
 }
 

@@ -9,25 +9,25 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
     UNROLL
     for (int j = 0; j < outputs; j++)
         UNROLL
-        for (int v = 0; v < LANE_VECTORS; v++)
-            acc[j][v] = vf_fma(vf_load(left + v * LANES), vf_load(w + j * KVC_LANES + v * LANES), acc[j][v]);
+    for (int v = 0; v < LANE_VECTORS; v++)
+        acc[j][v] = vf_fma(vf_load(left + v * LANES), vf_load(w + j * KVC_LANES + v * LANES), acc[j][v]);
 }
 
 /* One part: 32 weights of each of the outputs. */
-#define ONE_ROW_PART(type, p)                                                                                         \
-    do {                                                                                                              \
-        vf xv[LANE_VECTORS];                                                                                          \
-        UNROLL                                                                                                        \
-        for (int v = 0; v < LANE_VECTORS; v++)                                                                        \
-            xv[v] = vf_load(x + k + (p) * KVC_LANES + v * LANES);                                                     \
-        UNROLL                                                                                                        \
-        for (int j = 0; j < outputs; j++) {                                                                           \
-            vf wv[LANE_VECTORS];                                                                                      \
-            widen_##type(wv, row[j], p, &scales[j]);                                                                  \
-            UNROLL                                                                                                    \
-            for (int v = 0; v < LANE_VECTORS; v++)                                                                    \
-                acc[j][v] = vf_fma(xv[v], wv[v], acc[j][v]);                                                          \
-        }                                                                                                             \
+#define ONE_ROW_PART(type, p)                                                                                          \
+    do {                                                                                                               \
+        vf xv[LANE_VECTORS];                                                                                           \
+        UNROLL                                                                                                         \
+        for (int v = 0; v < LANE_VECTORS; v++)                                                                         \
+            xv[v] = vf_load(x + k + (p)*KVC_LANES + v * LANES);                                                        \
+        UNROLL                                                                                                         \
+        for (int j = 0; j < outputs; j++) {                                                                            \
+            vf wv[LANE_VECTORS];                                                                                       \
+            widen_##type(wv, row[j], p, &scales[j]);                                                                   \
+            UNROLL                                                                                                     \
+            for (int v = 0; v < LANE_VECTORS; v++)                                                                     \
+                acc[j][v] = vf_fma(xv[v], wv[v], acc[j][v]);                                                           \
+        }                                                                                                              \
     } while (0)
 
 /* The outputs first ... last - 1 in `streams` stretches, one output of each at a time: as many streams of weights
@@ -36,67 +36,67 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
  * Where `early` is set sum_group(...) prepares the scales of the next group. rest(...) deals with what is left of a
  * group, total(...) adds the lanes. */
 #define AHEAD 4096
-#define ONE_ROW(type, streams, bytes, fetched, sum_group, early, rest, total)                                         \
-    static void one_row_##type(const struct kvc_linear_call *call, size_t first, size_t last) {                       \
-        enum { outputs = streams };                                                                                   \
-        const float *x = call->x;                                                                                     \
-        size_t stretch = (last - first + outputs - 1) / outputs | 1;                                                  \
-        for (size_t n = first; n < first + stretch; n++) {                                                            \
-            vf acc[outputs][LANE_VECTORS];                                                                            \
-            const unsigned char *row[outputs];                                                                        \
-            struct scales both[2][outputs], *scales = both[0], *next_scales = both[1];                                \
-            size_t k = 0;                                                                                             \
-            UNROLL                                                                                                    \
-            for (int j = 0; j < outputs; j++) {                                                                       \
-                row[j] = call->w + at_most(n + (size_t)j * stretch, last - 1) * call->row_bytes;                      \
-                UNROLL                                                                                                \
-                for (int v = 0; v < LANE_VECTORS; v++)                                                                \
-                    acc[j][v] = vf_zero();                                                                            \
-            }                                                                                                         \
-            for (; k + GROUP <= call->K; k += GROUP) {                                                                \
-                UNROLL                                                                                                \
-                for (int j = 0; j < outputs; j++) {                                                                   \
-                    UNROLL                                                                                            \
-                    for (int line = 0; line < (fetched); line += 64)                                                  \
-                        __builtin_prefetch(row[j] + AHEAD + line, 0, 2);                                              \
-                    if (!(early) || k == 0)                                                                           \
-                        prepare_##type(&scales[j], row[j], 8);                                                        \
-                }                                                                                                     \
-                const size_t next_group = k + 2 * GROUP <= call->K ? (bytes) : 0;                                     \
-                (void)next_group;                                                                                     \
-                sum_group(type, early);                                                                               \
-                if (early) {                                                                                          \
-                    struct scales *used = scales;                                                                     \
-                    scales = next_scales;                                                                             \
-                    next_scales = used;                                                                               \
-                }                                                                                                     \
-                UNROLL                                                                                                \
-                for (int j = 0; j < outputs; j++)                                                                     \
-                    row[j] += bytes;                                                                                  \
-            }                                                                                                         \
-            rest(type);                                                                                               \
-            UNROLL /* or the sums would lie in memory all the time */                                                 \
-            for (int j = 0; j < outputs; j++) {                                                                       \
-                size_t output = n + (size_t)j * stretch;                                                              \
-                if (output < last) {                                                                                  \
-                    float sum = total(acc[j]);                                                                        \
-                    call->y[output] = call->bias ? sum + call->bias[output] : sum;                                    \
-                }                                                                                                     \
-            }                                                                                                         \
-        }                                                                                                             \
+#define ONE_ROW(type, streams, bytes, fetched, sum_group, early, rest, total)                                          \
+    static void one_row_##type(const struct kvc_linear_call *call, size_t first, size_t last) {                        \
+        enum { outputs = streams };                                                                                    \
+        const float *x = call->x;                                                                                      \
+        size_t stretch = (last - first + outputs - 1) / outputs | 1;                                                   \
+        for (size_t n = first; n < first + stretch; n++) {                                                             \
+            vf acc[outputs][LANE_VECTORS];                                                                             \
+            const unsigned char *row[outputs];                                                                         \
+            struct scales both[2][outputs], *scales = both[0], *next_scales = both[1];                                 \
+            size_t k = 0;                                                                                              \
+            UNROLL                                                                                                     \
+            for (int j = 0; j < outputs; j++) {                                                                        \
+                row[j] = call->w + at_most(n + (size_t)j * stretch, last - 1) * call->row_bytes;                       \
+                UNROLL                                                                                                 \
+                for (int v = 0; v < LANE_VECTORS; v++)                                                                 \
+                    acc[j][v] = vf_zero();                                                                             \
+            }                                                                                                          \
+            for (; k + GROUP <= call->K; k += GROUP) {                                                                 \
+                UNROLL                                                                                                 \
+                for (int j = 0; j < outputs; j++) {                                                                    \
+                    UNROLL                                                                                             \
+                    for (int line = 0; line < (fetched); line += 64)                                                   \
+                        __builtin_prefetch(row[j] + AHEAD + line, 0, 2);                                               \
+                    if (!(early) || k == 0)                                                                            \
+                        prepare_##type(&scales[j], row[j], 8);                                                         \
+                }                                                                                                      \
+                const size_t next_group = k + 2 * GROUP <= call->K ? (bytes) : 0;                                      \
+                (void)next_group;                                                                                      \
+                sum_group(type, early);                                                                                \
+                if (early) {                                                                                           \
+                    struct scales *used = scales;                                                                      \
+                    scales = next_scales;                                                                              \
+                    next_scales = used;                                                                                \
+                }                                                                                                      \
+                UNROLL                                                                                                 \
+                for (int j = 0; j < outputs; j++)                                                                      \
+                    row[j] += bytes;                                                                                   \
+            }                                                                                                          \
+            rest(type);                                                                                                \
+            UNROLL /* or the sums would lie in memory all the time */                                                  \
+                for (int j = 0; j < outputs; j++) {                                                                    \
+                size_t output = n + (size_t)j * stretch;                                                               \
+                if (output < last) {                                                                                   \
+                    float sum = total(acc[j]);                                                                         \
+                    call->y[output] = call->bias ? sum + call->bias[output] : sum;                                     \
+                }                                                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
     }
 
 /* A group of each of the outputs, part after part. */
-#define IN_TURN(type, early)                                                                                          \
-    do {                                                                                                              \
-        ONE_ROW_PART(type, 0);                                                                                        \
-        ONE_ROW_PART(type, 1);                                                                                        \
-        ONE_ROW_PART(type, 2);                                                                                        \
-        ONE_ROW_PART(type, 3);                                                                                        \
-        ONE_ROW_PART(type, 4);                                                                                        \
-        ONE_ROW_PART(type, 5);                                                                                        \
-        ONE_ROW_PART(type, 6);                                                                                        \
-        ONE_ROW_PART(type, 7);                                                                                        \
+#define IN_TURN(type, early)                                                                                           \
+    do {                                                                                                               \
+        ONE_ROW_PART(type, 0);                                                                                         \
+        ONE_ROW_PART(type, 1);                                                                                         \
+        ONE_ROW_PART(type, 2);                                                                                         \
+        ONE_ROW_PART(type, 3);                                                                                         \
+        ONE_ROW_PART(type, 4);                                                                                         \
+        ONE_ROW_PART(type, 5);                                                                                         \
+        ONE_ROW_PART(type, 6);                                                                                         \
+        ONE_ROW_PART(type, 7);                                                                                         \
     } while (0)
 #if LANES == 16
 #include "backends/cpu/simd/linear_pipelined.h"
@@ -107,22 +107,22 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
 
 #define REST_NONE(type) ((void)0)
 /* Parts, one by one. */
-#define REST_PARTS(type)                                                                                              \
-    int parts = (int)((call->K - k) / KVC_LANES);                                                                     \
-    UNROLL                                                                                                            \
-    for (int j = 0; j < outputs; j++)                                                                                 \
-        prepare_##type(&scales[j], row[j], parts);                                                                    \
-    for (int p = 0; p < parts; p++)                                                                                   \
+#define REST_PARTS(type)                                                                                               \
+    int parts = (int)((call->K - k) / KVC_LANES);                                                                      \
+    UNROLL                                                                                                             \
+    for (int j = 0; j < outputs; j++)                                                                                  \
+        prepare_##type(&scales[j], row[j], parts);                                                                     \
+    for (int p = 0; p < parts; p++)                                                                                    \
     ONE_ROW_PART(type, p)
 /* Parts, then single weights. */
-#define REST_ALL(type)                                                                                                \
-    REST_PARTS(type);                                                                                                 \
-    k += (size_t)parts * KVC_LANES;                                                                                   \
-    if (k < call->K) {                                                                                                \
-        float left_over[outputs * KVC_LANES];                                                                         \
-        for (int j = 0; j < outputs; j++)                                                                             \
-            end_of_row_##type(left_over + j * KVC_LANES, row[j] + (size_t)parts * part_bytes_##type, call->K - k);    \
-        tail_one_row(outputs, acc, x + k, call->K - k, left_over);                                                    \
+#define REST_ALL(type)                                                                                                 \
+    REST_PARTS(type);                                                                                                  \
+    k += (size_t)parts * KVC_LANES;                                                                                    \
+    if (k < call->K) {                                                                                                 \
+        float left_over[outputs * KVC_LANES];                                                                          \
+        for (int j = 0; j < outputs; j++)                                                                              \
+            end_of_row_##type(left_over + j * KVC_LANES, row[j] + (size_t)parts * part_bytes_##type, call->K - k);     \
+        tail_one_row(outputs, acc, x + k, call->K - k, left_over);                                                     \
     }
 
 ONE_ROW(f32, ONE_ROW_STREAMS, 8 * part_bytes_f32, 0, IN_TURN, 0, REST_ALL, sum_lanes)

@@ -32,7 +32,7 @@ static size_t outer_levels(size_t together) {
 }
 
 #define TILE_PREFETCH 64 /* packed rows come from the third level, or from memory: so many steps ahead */
-#define ROW_BLOCK 48 /* tiles of rows that pass a panel together, so that their partial sums stay near */
+#define ROW_BLOCK 48     /* tiles of rows that pass a panel together, so that their partial sums stay near */
 
 /* A square of LANES x LANES, transposed. */
 INLINE void transposed(vf *r, const float *const *from, size_t at) {
@@ -47,8 +47,8 @@ static size_t packed_floats(const struct kvc_linear_call *call) {
     return row_tiles(call) * KVC_LANES * rows_lane_floats(call);
 }
 
-/* Where the packed rows leave the second level anyway they are stored past the caches, which saves reading the lines that
- * are written: STAGE steps of all lanes are put together first, so that every store is a whole vector. */
+/* Where the packed rows leave the second level anyway they are stored past the caches, which saves reading the lines
+ * that are written: STAGE steps of all lanes are put together first, so that every store is a whole vector. */
 #define STAGE 8
 #define STAGE_LANE (STAGE * TILE_ROWS + LANE_GAP)
 #ifndef AROUND_FROM

@@ -127,26 +127,26 @@ INLINE void weigh_q4_k(struct in_flight *f, const struct scales *s, int v) {
 /* acc += a group of each of the outputs. The scales of the next one are prepared output by output in between: at once
  * they keep the vector units waiting (Q8_0, whose steps leave no pipe idle, is faster without). */
 #define EARLY 1
-#define PIPELINED(type, early)                                                                                        \
-    do {                                                                                                              \
-        struct in_flight f[outputs];                                                                                  \
-        UNROLL                                                                                                        \
-        for (int v = 0; v < 16 + 3; v++) {                                                                            \
-            vf xv = vf_load(x + k + (v < 3 ? 0 : v - 3) * LANES);                                                     \
-            UNROLL                                                                                                    \
-            for (int j = 0; j < outputs; j++) {                                                                       \
-                if (v >= 3) {                                                                                         \
-                    acc[j][(v - 3) % 2] = vf_fma(xv, f[j].weight, acc[j][(v - 3) % 2]);                               \
-                    HERE(acc[j][(v - 3) % 2]);                                                                        \
-                }                                                                                                     \
-                if (v >= 2 && v < 16 + 2)                                                                             \
-                    weigh_##type(&f[j], &scales[j], v - 2);                                                           \
-                if (v >= 1 && v < 16 + 1)                                                                             \
-                    unpack_##type(&f[j], &scales[j], v - 1);                                                          \
-                if ((early) && v == 3 * j + 3)                                                                        \
-                    prepare_##type(&next_scales[j], row[j] + next_group, 8);                                          \
-                if (v < 16)                                                                                           \
-                    fetch_##type(&f[j], row[j], &scales[j], v);                                                       \
-            }                                                                                                         \
-        }                                                                                                             \
+#define PIPELINED(type, early)                                                                                         \
+    do {                                                                                                               \
+        struct in_flight f[outputs];                                                                                   \
+        UNROLL                                                                                                         \
+        for (int v = 0; v < 16 + 3; v++) {                                                                             \
+            vf xv = vf_load(x + k + (v < 3 ? 0 : v - 3) * LANES);                                                      \
+            UNROLL                                                                                                     \
+            for (int j = 0; j < outputs; j++) {                                                                        \
+                if (v >= 3) {                                                                                          \
+                    acc[j][(v - 3) % 2] = vf_fma(xv, f[j].weight, acc[j][(v - 3) % 2]);                                \
+                    HERE(acc[j][(v - 3) % 2]);                                                                         \
+                }                                                                                                      \
+                if (v >= 2 && v < 16 + 2)                                                                              \
+                    weigh_##type(&f[j], &scales[j], v - 2);                                                            \
+                if (v >= 1 && v < 16 + 1)                                                                              \
+                    unpack_##type(&f[j], &scales[j], v - 1);                                                           \
+                if ((early) && v == 3 * j + 3)                                                                         \
+                    prepare_##type(&next_scales[j], row[j] + next_group, 8);                                           \
+                if (v < 16)                                                                                            \
+                    fetch_##type(&f[j], row[j], &scales[j], v);                                                        \
+            }                                                                                                          \
+        }                                                                                                              \
     } while (0)

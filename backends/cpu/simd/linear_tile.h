@@ -9,11 +9,11 @@ struct run {
     const float *rows;    /* packed, at the first lane to visit of the first tile */
     const float *outputs; /* the same of the panel */
     size_t rows_tile_floats, rows_lane_floats, lane_floats;
-    unsigned together, round;  /* lanes visited now; which of the rounds this is */
-    float *outer;              /* of each tile `outer_floats`: partial sums of earlier rounds */
+    unsigned together, round; /* lanes visited now; which of the rounds this is */
+    float *outer;             /* of each tile `outer_floats`: partial sums of earlier rounds */
     size_t outer_floats;
-    const float *bias;         /* [TILE_OUTPUTS] or NULL */
-    float *y;                  /* after the last round: the sums, rows y_stride apart */
+    const float *bias; /* [TILE_OUTPUTS] or NULL */
+    float *y;          /* after the last round: the sums, rows y_stride apart */
     size_t y_stride;
     const unsigned char *ahead, *ahead_end; /* meanwhile these bytes are fetched, */
     size_t ahead_step;                      /* so many with each lane */
@@ -44,8 +44,8 @@ INLINE void tile_zero(const int rows, vf sum[TILE_ROWS][TILE_VECTORS]) {
     UNROLL
     for (int i = 0; i < rows; i++)
         UNROLL
-        for (int v = 0; v < TILE_VECTORS; v++)
-            sum[i][v] = vf_zero();
+    for (int v = 0; v < TILE_VECTORS; v++)
+        sum[i][v] = vf_zero();
 }
 
 /* Some of the values of x as operands, some in registers: the first takes a load each time, the second a shuffle. */
@@ -77,11 +77,11 @@ INLINE void tile_turn(const int rows, vf sum[TILE_ROWS][TILE_VECTORS], const flo
     UNROLL
     for (int i = 0; i < rows; i++)
         UNROLL
-        for (int v = 0; v < TILE_VECTORS; v++) {
-            vf_store(to + i * TILE_OUTPUTS + v * LANES, vf_fma_by(w[v], a + i, sum[i][v]));
-            sum[i][v] = vf_fma_by(w_next[v], a_next + i, vf_zero());
-            __asm__ volatile("" : : : "memory"); /* in this order */
-        }
+    for (int v = 0; v < TILE_VECTORS; v++) {
+        vf_store(to + i * TILE_OUTPUTS + v * LANES, vf_fma_by(w[v], a + i, sum[i][v]));
+        sum[i][v] = vf_fma_by(w_next[v], a_next + i, vf_zero());
+        __asm__ volatile("" : : : "memory"); /* in this order */
+    }
 }
 
 /* At most `steps` steps, and between them, evenly, a merge; returns how many are left. */
@@ -167,8 +167,8 @@ INLINE void run_tiles(const int rows, struct run *r) {
             UNROLL
             for (int i = 0; i < rows; i++)
                 UNROLL
-                for (int v = 0; v < TILE_VECTORS; v++)
-                    vf_store(to + i * TILE_OUTPUTS + v * LANES, sum[i][v]);
+            for (int v = 0; v < TILE_VECTORS; v++)
+                vf_store(to + i * TILE_OUTPUTS + v * LANES, sum[i][v]);
             tile_zero(rows, sum);
         }
         a = a_next + (turn ? TILE_ROWS : 0);
@@ -228,9 +228,12 @@ static void panel(const struct kvc_linear_call *call, size_t number, size_t firs
     struct panel_scratch at = panel_places(call);
     size_t n0 = number * TILE_OUTPUTS, together = lanes_together(call), rounds = KVC_LANES / together;
     size_t whole_tiles = call->rows / TILE_ROWS;
-    struct run r = {.depth = depth_of(call), .rows_lane_floats = rows_lane_floats(call),
-                    .rows_tile_floats = KVC_LANES * rows_lane_floats(call), .lane_floats = panel_lane_floats(call),
-                    .together = (unsigned)together, .outer_floats = outer_levels(together) * TILE_FLOATS,
+    struct run r = {.depth = depth_of(call),
+                    .rows_lane_floats = rows_lane_floats(call),
+                    .rows_tile_floats = KVC_LANES * rows_lane_floats(call),
+                    .lane_floats = panel_lane_floats(call),
+                    .together = (unsigned)together,
+                    .outer_floats = outer_levels(together) * TILE_FLOATS,
                     .bias = call->bias ? scratch + at.bias : NULL};
     pack_panel(call, n0, scratch, scratch + at.widened);
     for (size_t i = 0; call->bias && i < TILE_OUTPUTS; i++)

@@ -15,39 +15,39 @@ static void end_of_row_bf16(float *w, const unsigned char *from, size_t n) {
         w[i] = i < n ? kvc_bf16_to_f32(KVC_LOAD_U16(from + 2 * i)) : FILL_W;
 }
 
-#define WIDEN_PART(type, p)                                                                                           \
-    do {                                                                                                              \
-        vf wv[LANE_VECTORS];                                                                                          \
-        widen_##type(wv, from, p, &scales);                                                                           \
-        UNROLL                                                                                                        \
-        for (int v = 0; v < LANE_VECTORS; v++)                                                                        \
-            vf_store(to + (p) * KVC_LANES + v * LANES, wv[v]);                                                        \
+#define WIDEN_PART(type, p)                                                                                            \
+    do {                                                                                                               \
+        vf wv[LANE_VECTORS];                                                                                           \
+        widen_##type(wv, from, p, &scales);                                                                            \
+        UNROLL                                                                                                         \
+        for (int v = 0; v < LANE_VECTORS; v++)                                                                         \
+            vf_store(to + (p)*KVC_LANES + v * LANES, wv[v]);                                                           \
     } while (0)
 
 /* At most GROUP weights from the start of a group. */
-#define WIDEN_GROUP(type, rest)                                                                                       \
-    static void widen_group_##type(float *to, const unsigned char *from, size_t n) {                                  \
-        struct scales scales;                                                                                         \
-        int parts = (int)(n / KVC_LANES);                                                                             \
-        prepare_##type(&scales, from, parts);                                                                         \
-        rest(type)                                                                                                    \
+#define WIDEN_GROUP(type, rest)                                                                                        \
+    static void widen_group_##type(float *to, const unsigned char *from, size_t n) {                                   \
+        struct scales scales;                                                                                          \
+        int parts = (int)(n / KVC_LANES);                                                                              \
+        prepare_##type(&scales, from, parts);                                                                          \
+        rest(type)                                                                                                     \
     }
-#define WIDEN_WHOLE(type)                                                                                             \
-    WIDEN_PART(type, 0);                                                                                              \
-    WIDEN_PART(type, 1);                                                                                              \
-    WIDEN_PART(type, 2);                                                                                              \
-    WIDEN_PART(type, 3);                                                                                              \
-    WIDEN_PART(type, 4);                                                                                              \
-    WIDEN_PART(type, 5);                                                                                              \
-    WIDEN_PART(type, 6);                                                                                              \
-    WIDEN_PART(type, 7);                                                                                              \
+#define WIDEN_WHOLE(type)                                                                                              \
+    WIDEN_PART(type, 0);                                                                                               \
+    WIDEN_PART(type, 1);                                                                                               \
+    WIDEN_PART(type, 2);                                                                                               \
+    WIDEN_PART(type, 3);                                                                                               \
+    WIDEN_PART(type, 4);                                                                                               \
+    WIDEN_PART(type, 5);                                                                                               \
+    WIDEN_PART(type, 6);                                                                                               \
+    WIDEN_PART(type, 7);                                                                                               \
     (void)parts;
-#define WIDEN_PARTS(type)                                                                                             \
-    for (int p = 0; p < parts; p++)                                                                                   \
+#define WIDEN_PARTS(type)                                                                                              \
+    for (int p = 0; p < parts; p++)                                                                                    \
         WIDEN_PART(type, p);
-#define WIDEN_ALL(type)                                                                                               \
-    WIDEN_PARTS(type)                                                                                                 \
-    if (n % KVC_LANES)                                                                                                \
+#define WIDEN_ALL(type)                                                                                                \
+    WIDEN_PARTS(type)                                                                                                  \
+    if (n % KVC_LANES)                                                                                                 \
         end_of_row_##type(to + parts * KVC_LANES, from + (size_t)parts * part_bytes_##type, n % KVC_LANES);
 
 WIDEN_GROUP(f32, WIDEN_ALL)
@@ -75,8 +75,8 @@ static const unsigned char *stretch_at(const struct kvc_linear_call *call, size_
     return call->w + output * call->row_bytes + k0 / GROUP * widen_by_type[call->type].bytes;
 }
 
-/* Weights k0 ... k0 + n - 1 of a row, k0 a multiple of GROUP, filled up to whole groups of 32. What comes later, as long
- * as this, is fetched meanwhile. */
+/* Weights k0 ... k0 + n - 1 of a row, k0 a multiple of GROUP, filled up to whole groups of 32. What comes later, as
+ * long as this, is fetched meanwhile. */
 static void widen_stretch(const struct kvc_linear_call *call, float *to, size_t output, size_t k0, size_t n,
                           const unsigned char *later) {
     size_t bytes = widen_by_type[call->type].bytes;

@@ -12,9 +12,9 @@ struct mass_job {
     uint32_t parts;         /* sums per KV head */
     float *scores;          /* window_mass: [H_kv * parts, stride]; NULL: they go to a state column */
     uint32_t stride, column;
-    bool fold;                   /* column += column + 1 first */
-    const float *maximum, *sum;  /* [queries, H] */
-    const struct kvc_noise *noise; /* NULL: scores are as they are */
+    bool fold;                      /* column += column + 1 first */
+    const float *maximum, *sum;     /* [queries, H] */
+    const struct kvc_noise *noise;  /* NULL: scores are as they are */
     float *tile_maximum, *tile_sum; /* of noisy scores: [tiles, queries, H] */
     float *known;                   /* NULL, or the lists' noise (noise_table.h) */
     float *noisy;                   /* NULL, or keeps those of one query: [H, noisy_stride] by place */

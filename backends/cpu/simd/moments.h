@@ -6,7 +6,7 @@
 #include "backends/cpu/simd/weight_tiles.h"
 
 struct moments_job {
-    struct weights_job job; /* first; own: weights [G, queries, KVC_TILE]; shared: the two below */
+    struct weights_job job;       /* first; own: weights [G, queries, KVC_TILE]; shared: the two below */
     float *dispersion, *variance; /* [H, room] by rank */
     float *scores;                /* [H, stride] */
     uint32_t stride, room;
@@ -69,7 +69,8 @@ static void moments_finish(const struct weights_tile *tile) {
         for (uint32_t e = 0; e < tile->n && head_rank(head, tile->first + e) < limit; e += LANES) {
             float score[LANES], dispersion[LANES], variance[LANES];
             vf d, v;
-            vf_store(score, moments_vector(tile->own + (size_t)g * queries * KVC_TILE + e, queries, job->gamma, &d, &v));
+            vf_store(score,
+                     moments_vector(tile->own + (size_t)g * queries * KVC_TILE + e, queries, job->gamma, &d, &v));
             vf_store(dispersion, d);
             vf_store(variance, v);
             for (uint32_t i = 0; i < LANES && e + i < tile->n; i++) {
@@ -92,8 +93,8 @@ static float sum_by_lanes(const float *x, uint32_t n) {
         lane[f] = vf_zero();
     for (uint32_t i = 0; i < n; i += KVC_LANES)
         UNROLL
-        for (unsigned f = 0; f < FOLD; f++)
-            lane[f] = vf_add(lane[f], vf_load(x + i + f * LANES));
+    for (unsigned f = 0; f < FOLD; f++)
+        lane[f] = vf_add(lane[f], vf_load(x + i + f * LANES));
     return sum_lanes(lane);
 }
 

@@ -17,7 +17,7 @@ struct noise_record {
 };
 
 struct noise_table {
-    size_t used, room; /* floats */
+    size_t used, room;        /* floats */
     uint32_t records, missed; /* missed: lists that found no room */
     struct noise_record record[NOISE_RECORDS];
     float values[];
@@ -63,8 +63,8 @@ static float *noise_of(struct kvc_cpu *cpu, const struct kvc_lists *lists, uint3
         memset(table->values, 0, table->used * sizeof(float));
         table->used = table->records = table->missed = 0;
     }
-    table->record[table->records++] = (struct noise_record){lists,           noise->seed, noise->layer, heads,
-                                                            lists->kv_heads, slots,       table->used};
+    table->record[table->records++] =
+        (struct noise_record){lists, noise->seed, noise->layer, heads, lists->kv_heads, slots, table->used};
     table->used += floats;
     return table->values + table->used - floats;
 }

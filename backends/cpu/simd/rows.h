@@ -36,19 +36,19 @@ INLINE size_t piece_end(const struct rows_job *job, size_t task) {
 
 /* ---- embed ---- */
 
-#define EMBED(type, bytes)                                                                                            \
-    static void embed_##type(float *to, const unsigned char *row, size_t n) {                                         \
-        for (size_t k = 0; k < n; k += GROUP, row += (bytes)) {                                                       \
-            const int parts = (int)((n - k < GROUP ? n - k : GROUP) / KVC_LANES);                                     \
-            struct scales scales;                                                                                     \
-            prepare_##type(&scales, row, parts);                                                                      \
-            for (int p = 0; p < parts; p++) {                                                                         \
-                vf w[LANE_VECTORS];                                                                                   \
-                widen_##type(w, row, p, &scales);                                                                     \
-                for (unsigned v = 0; v < LANE_VECTORS; v++)                                                           \
-                    vf_store(to + k + (size_t)p * KVC_LANES + v * LANES, w[v]);                                       \
-            }                                                                                                         \
-        }                                                                                                             \
+#define EMBED(type, bytes)                                                                                             \
+    static void embed_##type(float *to, const unsigned char *row, size_t n) {                                          \
+        for (size_t k = 0; k < n; k += GROUP, row += (bytes)) {                                                        \
+            const int parts = (int)((n - k < GROUP ? n - k : GROUP) / KVC_LANES);                                      \
+            struct scales scales;                                                                                      \
+            prepare_##type(&scales, row, parts);                                                                       \
+            for (int p = 0; p < parts; p++) {                                                                          \
+                vf w[LANE_VECTORS];                                                                                    \
+                widen_##type(w, row, p, &scales);                                                                      \
+                for (unsigned v = 0; v < LANE_VECTORS; v++)                                                            \
+                    vf_store(to + k + (size_t)p * KVC_LANES + v * LANES, w[v]);                                        \
+            }                                                                                                          \
+        }                                                                                                              \
     }
 EMBED(f16, 8 * part_bytes_f16)
 EMBED(bf16, 8 * part_bytes_bf16)
@@ -85,11 +85,8 @@ static void embed_task(void *argument, size_t task, unsigned thread) {
 
 static void embed(struct kvc_device *device, struct kvc_span out, const struct kvc_weight *table,
                   struct kvc_span tokens, uint32_t rows) {
-    struct rows_job job = {.y = kvc_span_data(out),
-                           .table = table,
-                           .index = kvc_span_data(tokens),
-                           .count = rows,
-                           .width = table->inputs};
+    struct rows_job job = {
+        .y = kvc_span_data(out), .table = table, .index = kvc_span_data(tokens), .count = rows, .width = table->inputs};
     run_pieces(device, &job, embed_task, (double)rows * (double)table->inputs * 4 / LANES);
 }
 
@@ -101,23 +98,23 @@ INLINE void square_sums(const float *x, unsigned rows, size_t K, float *sums) {
     UNROLL
     for (unsigned r = 0; r < rows; r++)
         UNROLL
-        for (unsigned f = 0; f < FOLD; f++)
-            lane[r][f] = vf_zero();
+    for (unsigned f = 0; f < FOLD; f++)
+        lane[r][f] = vf_zero();
     size_t k = 0;
     for (; k + KVC_LANES <= K; k += KVC_LANES)
         UNROLL
-        for (unsigned r = 0; r < rows; r++)
-            UNROLL
-            for (unsigned f = 0; f < FOLD; f++) {
-                const vf a = vf_load(x + r * K + k + f * LANES);
-                lane[r][f] = vf_fma(a, a, lane[r][f]);
-            }
+    for (unsigned r = 0; r < rows; r++)
+        UNROLL
+    for (unsigned f = 0; f < FOLD; f++) {
+        const vf a = vf_load(x + r * K + k + f * LANES);
+        lane[r][f] = vf_fma(a, a, lane[r][f]);
+    }
     for (unsigned f = 0; f < FOLD && k + f * LANES < K; f++)
         UNROLL
-        for (unsigned r = 0; r < rows; r++) {
-            const vf a = vf_part_load(x + r * K + k + f * LANES, K - k - f * LANES);
-            lane[r][f] = vf_fma(a, a, lane[r][f]);
-        }
+    for (unsigned r = 0; r < rows; r++) {
+        const vf a = vf_part_load(x + r * K + k + f * LANES, K - k - f * LANES);
+        lane[r][f] = vf_fma(a, a, lane[r][f]);
+    }
     UNROLL
     for (unsigned r = 0; r < rows; r++)
         sums[r] = sum_lanes(lane[r]);
@@ -152,12 +149,8 @@ static void norm_task(void *argument, size_t task, unsigned thread) {
 
 static void norm(struct kvc_device *device, struct kvc_span y, struct kvc_span x, struct kvc_span w, uint32_t rows,
                  uint32_t K, float eps) {
-    struct rows_job job = {.y = kvc_span_data(y),
-                           .x = kvc_span_data(x),
-                           .w = kvc_span_data(w),
-                           .count = rows,
-                           .width = K,
-                           .eps = eps};
+    struct rows_job job = {
+        .y = kvc_span_data(y), .x = kvc_span_data(x), .w = kvc_span_data(w), .count = rows, .width = K, .eps = eps};
     run_pieces(device, &job, norm_task, (double)rows * K * 3 / LANES);
 }
 
@@ -312,11 +305,8 @@ static void gather_task(void *argument, size_t task, unsigned thread) {
 
 static void gather(struct kvc_device *device, struct kvc_span out, struct kvc_span x, struct kvc_span index,
                    uint32_t rows, uint32_t width) {
-    struct rows_job job = {.y = kvc_span_data(out),
-                           .x = kvc_span_data(x),
-                           .index = kvc_span_data(index),
-                           .count = rows,
-                           .width = width};
+    struct rows_job job = {
+        .y = kvc_span_data(out), .x = kvc_span_data(x), .index = kvc_span_data(index), .count = rows, .width = width};
     run_pieces(device, &job, gather_task, (double)rows * width * 2 / LANES);
 }
 

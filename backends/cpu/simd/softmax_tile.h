@@ -22,11 +22,11 @@ static inline float softmax_tile(float *s, uint32_t low, uint32_t high, float *s
     vm nan = vf_is_nan(top[0]);
     for (uint32_t i = from; i < to; i += KVC_LANES)
         UNROLL
-        for (unsigned f = 0; f < FOLD; f++) {
-            const vf x = vf_load(s + i + f * LANES);
-            nan = vm_or(nan, vf_is_nan(x));
-            top[f] = vf_max(top[f], x);
-        }
+    for (unsigned f = 0; f < FOLD; f++) {
+        const vf x = vf_load(s + i + f * LANES);
+        nan = vm_or(nan, vf_is_nan(x));
+        top[f] = vf_max(top[f], x);
+    }
     if (vm_bits(nan)) { /* one NaN makes the sum and every channel NaN */
         for (uint32_t i = low; i < high; i++)
             s[i] = kvc_nan();
@@ -35,8 +35,8 @@ static inline float softmax_tile(float *s, uint32_t low, uint32_t high, float *s
     UNROLL
     for (unsigned w = FOLD / 2; w > 0; w /= 2)
         UNROLL
-        for (unsigned f = 0; f < w; f++)
-            top[f] = vf_max(top[f], top[f + w]);
+    for (unsigned f = 0; f < w; f++)
+        top[f] = vf_max(top[f], top[f + w]);
     float last[LANES];
     vf_store(last, top[0]);
     for (int w = LANES / 2; w > 0; w /= 2)
@@ -45,8 +45,8 @@ static inline float softmax_tile(float *s, uint32_t low, uint32_t high, float *s
     exps_below(s + from, to - from, last[0]);
     for (uint32_t i = from; i < to; i += KVC_LANES)
         UNROLL
-        for (unsigned f = 0; f < FOLD; f++)
-            lane[f] = vf_add(lane[f], vf_load(s + i + f * LANES));
+    for (unsigned f = 0; f < FOLD; f++)
+        lane[f] = vf_add(lane[f], vf_load(s + i + f * LANES));
     *sum = sum_lanes(lane);
     return last[0];
 }

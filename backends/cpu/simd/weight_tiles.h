@@ -28,12 +28,12 @@ struct weights_job {
     /* Once a task: ranks low .. high - 1 are this task's. */
     void (*start)(const struct weights_tile *, uint32_t low, uint32_t high);
     void (*begin)(const struct weights_tile *); /* of a tile; NULL: nothing */
-    /* The query sees places `seen` in all and places `in` of the tile; s: its heads' scores of the tile's places, s_stride
-     * apart, readable to the end of the tile, those outside `in` undefined. Queries come ascending. */
+    /* The query sees places `seen` in all and places `in` of the tile; s: its heads' scores of the tile's places,
+     * s_stride apart, readable to the end of the tile, those outside `in` undefined. Queries come ascending. */
     void (*take)(const struct weights_tile *, uint32_t query, struct seen_range seen, struct seen_range in,
                  const float *s, size_t s_stride);
     void (*finish)(const struct weights_tile *); /* of a tile; NULL: nothing */
-    const float *known; /* NULL, or the one query's scores, [H, known_stride] by place */
+    const float *known;                          /* NULL, or the one query's scores, [H, known_stride] by place */
     uint32_t known_stride;
     bool by_slot; /* the order of the places does not matter where all are seen */
     float cost;   /* vector operations for a vector of scores, the dots left out */

@@ -120,7 +120,8 @@ static void ring_take(const struct weights_tile *tile, uint32_t query, struct se
     const bool weights = job->kind != KVC_ROW_LOGITS;
     float *column = ring_state(tile, ring_place(tile, query)), *value = tile->own;
     float *few = job->kind == KVC_ROW_COUNTS ? value + KVC_TILE : NULL;
-    group_values(s, s_stride, in.low, in.high, group, weights ? (const float *)kvc_span_data(rows->maximum) + cell : NULL,
+    group_values(s, s_stride, in.low, in.high, group,
+                 weights ? (const float *)kvc_span_data(rows->maximum) + cell : NULL,
                  weights ? (const float *)kvc_span_data(rows->sum) + cell : NULL, job->kind,
                  kvc_div(1.0f, (float)(seen.high - seen.low)), value, few);
     fill(value, in.low, ring_unseen(job));

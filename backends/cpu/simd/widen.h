@@ -13,16 +13,20 @@
 
 struct scales {
     _Alignas(64) int8_t quant[GROUP]; /* types of several bit fields: put together bytewise */
-    float scale[16]; /* per part, or per 16 weights; Q4_K, Q5_K: prepare_offset */
+    float scale[16];                  /* per part, or per 16 weights; Q4_K, Q5_K: prepare_offset */
 };
 
 /* ---- integers ---- */
 
 #if LANES == 16
-INLINE vi load_u8(const unsigned char *p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)); }
+INLINE vi load_u8(const unsigned char *p) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
 INLINE vi shift_right(vi a, vi n) { return _mm512_srlv_epi32(a, n); }
 #elif LANES == 8
-INLINE vi load_u8(const unsigned char *p) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)); }
+INLINE vi load_u8(const unsigned char *p) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+}
 INLINE vi shift_right(vi a, vi n) { return _mm256_srlv_epi32(a, n); }
 #else
 INLINE vi load_u8(const unsigned char *p) {

@@ -57,4 +57,3 @@ KVC_DEVICE float kvc_team_sum(const struct kvc_part &p) {
 }
 
 KVC_DEVICE float4 kvc_float4(const float *at) { return *(const float4 *)at; }
-

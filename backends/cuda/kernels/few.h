@@ -3,9 +3,7 @@
 
 template <kvc_u32 type> struct kvc_few; /* values of one stage, their bytes; bytes from row to row in shared memory */
 #define KVC_FEW_TYPE(type, values_, bytes_, stride_)                                                                   \
-    template <> struct kvc_few<type> {                                                                                 \
-        static constexpr kvc_u32 values = values_, bytes = bytes_, stride = stride_;                                   \
-    };
+    template <> struct kvc_few<type> { static constexpr kvc_u32 values = values_, bytes = bytes_, stride = stride_; };
 KVC_FEW_TYPE(KVC_K_F32, 64, 256, 320) /* strides of 64 more than a multiple of 128: no two teams share banks */
 KVC_FEW_TYPE(KVC_K_F16, 128, 256, 320)
 KVC_FEW_TYPE(KVC_K_BF16, 128, 256, 320)

@@ -4,8 +4,8 @@
 
 /* Packed: blocks of B rows, [block][lane][step][row in block], steps = ceil(K / 32). A work-item 32 neighbouring values
  * of one row; rows are neighbours, so that what is written lies together. */
-template <kvc_u32 B> KVC_DEVICE void kvc_many_pack(float *packed, const kvc_u8 *from, kvc_u32 type, kvc_u64 K,
-                                                   kvc_u64 row, kvc_u64 step) {
+template <kvc_u32 B>
+KVC_DEVICE void kvc_many_pack(float *packed, const kvc_u8 *from, kvc_u32 type, kvc_u64 K, kvc_u64 row, kvc_u64 step) {
     kvc_u64 k = step * 32, steps = (K + 31) / 32;
     float *to = packed + (row / B * 32 * steps + step) * B + row % B;
     for (kvc_u32 lane = 0; lane < 32 && k + lane < K; lane++)
@@ -24,8 +24,8 @@ KVC_KERNEL(many_pack_x)(float *packed, const float *x, kvc_u64 K, kvc_u32 rows, 
 }
 
 /* Rows first..first+rows-1 of w. */
-KVC_KERNEL(many_pack_w)(float *packed, const kvc_u8 *w, kvc_u64 row_bytes, kvc_u32 type, kvc_u64 K, kvc_u64 first,
-                        kvc_u64 rows) {
+KVC_KERNEL(many_pack_w)
+(float *packed, const kvc_u8 *w, kvc_u64 row_bytes, kvc_u32 type, kvc_u64 K, kvc_u64 first, kvc_u64 rows) {
     kvc_u64 id = KVC_GLOBAL_ID(), row = id % rows, step = id / rows;
     if (step * 32 < K)
         kvc_many_pack<128>(packed, w + (first + row) * row_bytes, type, K, row, step);

@@ -53,8 +53,8 @@ template <kvc_u32 type> KVC_DEVICE struct kvc_part kvc_read_part(const kvc_u8 *r
 template <kvc_u32 type, int Q>
 KVC_DEVICE void kvc_read_tile(kvc_u8 *shared, kvc_bytes *keys, float (*score)[KVC_TILE], kvc_u32 (*seen)[KVC_TILE / 32],
                               kvc_u32 *reads, const struct kvc_arena_view &arena, const struct kvc_head_view &head,
-                              const kvc_u32 *read_count, const kvc_u32 *read_rank, kvc_u32 read_stride,
-                              const float *q, const kvc_i32 *positions, const kvc_u32 *later, kvc_u32 row, kvc_u32 rows,
+                              const kvc_u32 *read_count, const kvc_u32 *read_rank, kvc_u32 read_stride, const float *q,
+                              const kvc_i32 *positions, const kvc_u32 *later, kvc_u32 row, kvc_u32 rows,
                               kvc_u32 rows_each, kvc_u32 heads, kvc_u32 kv_heads, kvc_u32 window, float scale,
                               float *tile_m, float *tile_l, float *tile_o, kvc_u32 tiles, kvc_u32 *notes,
                               kvc_u32 read_note) {
@@ -77,9 +77,8 @@ KVC_DEVICE void kvc_read_tile(kvc_u8 *shared, kvc_bytes *keys, float (*score)[KV
     for (kvc_u32 j = id; j < KVC_TILE; j += KVC_GROUP) { /* whole warps */
         kvc_u32 slot = KVC_MASKED;
         for (kvc_u32 r = 0; r < here; r++) {
-            struct kvc_query_view view =
-                kvc_query_view_of(&head, read_count, read_rank, read_stride, h, later[row + i0 + r],
-                                  positions[row + i0 + r], window);
+            struct kvc_query_view view = kvc_query_view_of(&head, read_count, read_rank, read_stride, h,
+                                                           later[row + i0 + r], positions[row + i0 + r], window);
             kvc_u32 mine = first + j < view.places ? kvc_query_slot(&view, &head, first + j) : KVC_MASKED;
             kvc_u32 bits = __ballot_sync(0xffffffffu, mine != KVC_MASKED);
             slot = mine != KVC_MASKED ? mine : slot;
@@ -251,9 +250,9 @@ KVC_READ_KERNEL(q8_0, KVC_K_Q8_0, 16)
 
 /* Grid: query heads, rows. Tiles are merged ascending; entries of the tiles come many at a time. */
 #define KVC_MERGED 1024 /* tiles at a time */
-KVC_GROUP_KERNEL(read_merge)(KVC_SPAN(float, tile_m), KVC_SPAN(float, tile_l), KVC_SPAN(float, tile_o), kvc_u32 tiles,
-                             kvc_u32 heads, kvc_u32 d, kvc_u32 row, KVC_SPAN(float, out), KVC_SPAN(float, maximum),
-                             KVC_SPAN(float, sum)) {
+KVC_GROUP_KERNEL(read_merge)
+(KVC_SPAN(float, tile_m), KVC_SPAN(float, tile_l), KVC_SPAN(float, tile_o), kvc_u32 tiles, kvc_u32 heads, kvc_u32 d,
+ kvc_u32 row, KVC_SPAN(float, out), KVC_SPAN(float, maximum), KVC_SPAN(float, sum)) {
     KVC_SHARED float factor[KVC_MERGED], length[KVC_MERGED], most[KVC_GROUP / 32];
     KVC_OPEN_TILES;
     kvc_u32 g = KVC_GROUP_ID(0), i = KVC_GROUP_ID(1), id = KVC_LOCAL_ID();
