@@ -10,8 +10,8 @@
 #define KVC_KERNELS_PORTABLE_H
 
 #if defined(__CUDACC__)
-#include "backends/kernels/shared.h"
 #include "core/canon.h"
+#include "backends/kernels/shared.h"
 #define KVC_WORKERS 4
 #define KVC_GLOBAL            /* of pointers */
 #define KVC_LOCAL             /* of pointers to what a group shares */

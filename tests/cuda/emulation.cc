@@ -1,14 +1,14 @@
 /* emulation.cc - test support: the kernels of the CUDA backend and the runtime that it calls, on the CPU. Nothing here
  * is fast; what it shows is that the operations give the right bits in whatever order threads and blocks run and copies
  * arrive, that barriers are reached by all, and that the host side gives every kernel as many arguments as it takes. */
-#include "tests/cuda/cuda_runtime_api.h"
 #include "tests/cuda/device.h"
+#include "tests/cuda/cuda_runtime_api.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "backends/cuda/kernels.cu"
 #include "backends/cuda/kernels.h"
+#include "backends/cuda/kernels.cu"
 
 #include "tests/cuda/threads.h"
 
