@@ -11,9 +11,14 @@ tests_test_methods_scores_SOURCES = tests/test_methods_scores.c tests/obvious_sc
 tests_test_methods_scores_LDADD = $(KVC_TEST_LIBS)
 
 check_PROGRAMS += tests/test_methods_rows
-tests_test_methods_rows_SOURCES = tests/test_methods_rows.c tests/obvious_select.c tests/obvious_select.h \
-	tests/obvious_scores.c tests/obvious_scores.h $(KVC_SIDE_BY_SIDE)
+tests_test_methods_rows_SOURCES = tests/test_methods_rows.c tests/added_rows.c tests/added_rows.h \
+	tests/obvious_select.c tests/obvious_select.h tests/obvious_scores.c tests/obvious_scores.h $(KVC_SIDE_BY_SIDE)
 tests_test_methods_rows_LDADD = $(KVC_TEST_LIBS)
+
+check_PROGRAMS += tests/test_methods_take
+tests_test_methods_take_SOURCES = tests/test_methods_take.c tests/added_rows.c tests/added_rows.h \
+	tests/obvious_select.c tests/obvious_select.h $(KVC_SIDE_BY_SIDE)
+tests_test_methods_take_LDADD = $(KVC_TEST_LIBS)
 
 check_PROGRAMS += tests/test_methods_select
 tests_test_methods_select_SOURCES = tests/test_methods_select.c tests/obvious_select.c tests/obvious_select.h \

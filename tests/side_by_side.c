@@ -329,3 +329,7 @@ int side_close(void **state) {
     kvc_engine_close(engine);
     return 0;
 }
+
+struct kvc_engine *side_engine(void) {
+    return engine;
+}

@@ -39,5 +39,6 @@ void side_refused(const char *spec, const struct kvc_geometry *geometry, const c
 
 int side_open(void **state); /* the engine: setup and teardown of the group */
 int side_close(void **state);
+struct kvc_engine *side_engine(void);
 
 #endif
