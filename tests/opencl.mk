@@ -3,6 +3,6 @@ if HAVE_OPENCL
 check_PROGRAMS += tests/test_opencl
 tests_test_opencl_SOURCES = tests/test_opencl.c
 tests_test_opencl_LDADD = $(KVC_TEST_LIBS)
-SHELL_TESTS += tests/test_opencl_runs.sh
+SHELL_TESTS += tests/test_opencl_runs.sh tests/test_opencl_methods.sh
 endif
-EXTRA_DIST += tests/test_opencl_runs.sh tests/opencl.supp
+EXTRA_DIST += tests/test_opencl_runs.sh tests/test_opencl_methods.sh tests/opencl.supp
