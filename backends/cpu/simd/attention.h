@@ -240,8 +240,8 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
                       results.m + at, results.l + at, results.o + at * stride);
         } else {
             if (!by_slot)
-                few_scores(type, keys, value_offset, all.low, all.high, work.q, queries, d, job->scale, work.wide,
-                           work.s);
+                few_scores(type, keys, value_offset, all.low, all.high, all.high, work.q, queries, d, job->scale,
+                           work.wide, work.s);
             for (uint32_t h = 0; by_slot && h < queries; h++)
                 for (uint32_t e = all.low; e < all.high; e++)
                     work.s[h * KVC_TILE + e] = work.by_slot[(size_t)h * job->slots_most + head.order[t * KVC_TILE + e]];

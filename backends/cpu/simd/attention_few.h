@@ -118,11 +118,14 @@ INLINE void prefetch_row_later(const unsigned char *row, size_t bytes) { /* into
         __builtin_prefetch(row + b, 0, 2);
 }
 
+#define KEYS_AHEAD 64u /* where only keys are read: so many are under way into the second cache */
+
 /* Scores of places low .. high - 1 of a tile against `heads` queries [heads, padded_size(d)]: s [heads, KVC_TILE].
- * keys [KVC_TILE], of which low .. high - 1 are set; wide [LANES * padded_size(d)] scratch. value_offset: where the
- * values lie that will be wanted next, 0: they will not. */
+ * keys, of which low .. high - 1 are set and, where more will be wanted next, those below `known`; wide
+ * [LANES * padded_size(d)] scratch. value_offset: where the values lie that will be wanted next, 0: they will not. */
 static void few_scores(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, uint32_t low,
-                       uint32_t high, const float *q, uint32_t heads, uint32_t d, float scale, float *wide, float *s) {
+                       uint32_t high, uint32_t known, const float *q, uint32_t heads, uint32_t d, float scale,
+                       float *wide, float *s) {
     const size_t padded = padded_size(d);
     const bool direct = d % LANES == 0 && (heads == 1 || (type == KVC_F16 && HEADS_AT_ONCE > 1));
     const unsigned char *rows[LANES];
@@ -134,7 +137,9 @@ static void few_scores(enum kvc_type type, const unsigned char *const *keys, siz
             const unsigned char *row = keys[i < n ? e + i : e];
             if (value_offset && i < n)
                 prefetch_row_later(row + value_offset, bytes);
-            if (e + 2 * LANES + i < high)
+            if (known > high && e + KEYS_AHEAD + i < known)
+                prefetch_row_later(keys[e + KEYS_AHEAD + i], bytes);
+            if (e + 2 * LANES + i < known)
                 prefetch_row(keys[e + 2 * LANES + i], bytes);
             if (direct) {
                 rows[i] = row;
@@ -337,7 +342,7 @@ static void few_scores_by_slot(enum kvc_type type, const struct head_entries *he
         const uint32_t n = slots - first < KVC_TILE ? slots - first : KVC_TILE;
         for (uint32_t i = 0; i < n; i++)
             keys[i] = slot_key(head, first + i);
-        few_scores(type, keys, value_offset, 0, n, q, heads, d, scale, wide, part);
+        few_scores(type, keys, value_offset, 0, n, n, q, heads, d, scale, wide, part);
         for (uint32_t h = 0; h < heads; h++)
             memcpy(s + h * stride + first, part + (size_t)h * KVC_TILE, n * sizeof *s);
     }

@@ -12,8 +12,9 @@
 #define DOT_VECTORS 4
 #endif
 #define DOT_PLACES (DOT_VECTORS * LANES)
-#define RUN_STRIPS 8u /* that are asked for together, channel by channel: long runs are read faster */
-#define RUN_PLACES ((size_t)RUN_STRIPS * DOT_PLACES)
+/* Of a stretch of places about so many channels are added up together: few, in long runs, are read faster. */
+#define STRETCH_CHANNELS 12u
+#define STRETCH_PLACES ((size_t)4096)
 
 /* to[c * stride + i] = channel c of row i, for i < n <= LANES (0 behind, up to LANES) and, of the channels, the vectors
  * that `wanted` [d / LANES, rounded up] marks (NULL: all). rows [n, padded]. */
@@ -46,32 +47,46 @@ INLINE vf channel_part_load(enum kvc_type type, const unsigned char *from, size_
                            : vf_part_load((const float *)(const void *)from + place, n);
 }
 
-/* out[h][place + ...] = (over channels ascending: fma(q, x, sum), from 0) * factor[h] for n <= DOT_PLACES places; part:
- * n is not DOT_PLACES. ahead: the run behind this one will be wanted. top and nan, but of bounds: the largest so far,
- * whether there was a NaN. */
-INLINE void dot_strip(enum kvc_type type, bool bound, unsigned heads, bool part, const struct dot_channel *channels,
-                      uint32_t dims, size_t place, uint32_t n, uint32_t ahead, const float *factor, float *const *out,
-                      vf *top, vm *nan) {
-    vf sum[DOT_HEADS][DOT_VECTORS];
+/* What will be wanted next: places from .. to - 1 of channels, one after the other; next in turn is `place`. */
+struct dot_ahead {
+    const struct dot_channel *channel, *end;
+    size_t from, to, place;
+};
+
+INLINE void ask_ahead(enum kvc_type type, bool bound, struct dot_ahead *ahead) {
     const size_t size = type == KVC_F16 ? 2 : 4;
+    if (ahead->channel == ahead->end)
+        return;
+    for (size_t b = 0; b < DOT_PLACES * size; b += 64) {
+        __builtin_prefetch(ahead->channel->high + ahead->place * size + b, 0, 2);
+        if (bound)
+            __builtin_prefetch(ahead->channel->low + ahead->place * size + b, 0, 2);
+    }
+    ahead->place += DOT_PLACES;
+    if (ahead->place >= ahead->to) {
+        ahead->place = ahead->from;
+        ahead->channel++;
+    }
+}
+
+/* out[h][place + ...] = (over channels ascending: fma(q, x, sum), from 0, or where not `begin` from what is there),
+ * and at the `end` times factor[h] (but of bounds), for n <= DOT_PLACES places; part: n is not DOT_PLACES. top and nan,
+ * at the end, but of bounds: the largest so far, whether there was a NaN. */
+INLINE void dot_strip(enum kvc_type type, bool bound, unsigned heads, bool part, const struct dot_channel *channels,
+                      uint32_t dims, bool begin, bool end, size_t place, uint32_t n, struct dot_ahead *ahead,
+                      const float *factor, float *const *out, vf *top, vm *nan) {
+    vf sum[DOT_HEADS][DOT_VECTORS];
     UNROLL
     for (unsigned h = 0; h < heads; h++)
         UNROLL
     for (unsigned v = 0; v < DOT_VECTORS; v++)
-        sum[h][v] = vf_zero();
+        sum[h][v] = begin  ? vf_zero()
+                    : part ? vf_part_load(out[h] + place + v * LANES, n > v * LANES ? n - v * LANES : 0)
+                           : vf_load(out[h] + place + v * LANES);
     for (uint32_t i = 0; i < dims; i++) {
         const struct dot_channel *channel = &channels[i];
         vf x[DOT_VECTORS], y[DOT_VECTORS];
-        if (ahead) { /* a run of a channel at a time */
-            const size_t turn = (size_t)(place / DOT_PLACES % RUN_STRIPS) * dims + i;
-            const struct dot_channel *next = &channels[turn / RUN_STRIPS];
-            const size_t at = (place / RUN_PLACES + 1) * RUN_PLACES + turn % RUN_STRIPS * DOT_PLACES;
-            for (size_t b = 0; b < DOT_PLACES * size; b += 64) {
-                __builtin_prefetch(next->high + at * size + b, 0, 2);
-                if (bound)
-                    __builtin_prefetch(next->low + at * size + b, 0, 2);
-            }
-        }
+        ask_ahead(type, bound, ahead);
         UNROLL
         for (unsigned v = 0; v < DOT_VECTORS; v++) {
             const size_t at = place + v * LANES, left = part ? (n > v * LANES ? n - v * LANES : 0) : LANES;
@@ -92,8 +107,9 @@ INLINE void dot_strip(enum kvc_type type, bool bound, unsigned heads, bool part,
     for (unsigned h = 0; h < heads; h++)
         UNROLL
     for (unsigned v = 0; v < DOT_VECTORS; v++) {
-        const vf score = bound ? sum[h][v] : vf_mul(sum[h][v], vf_set(factor[h]));
-        if (!bound) {
+        vf score = sum[h][v];
+        if (end && !bound) {
+            score = vf_mul(score, vf_set(factor[h]));
             const vm there = part ? vm_first(n > v * LANES ? n - v * LANES : 0) : vf_equal(vf_zero(), vf_zero());
             top[h] = vf_max(part ? vf_select(there, score, top[h]) : score, top[h]);
             nan[h] = vm_or(nan[h], part ? vm_and(there, vf_is_nan(score)) : vf_is_nan(score));
@@ -114,26 +130,45 @@ static float larger(float most, vf top, vm nan) {
     return vm_bits(nan) ? kvc_nan() : most;
 }
 
+/* A stretch of places at a time, and of it a few channels at a time: what comes next is asked for meanwhile. */
+INLINE void dots_of(enum kvc_type type, bool bound, unsigned heads, const struct dot_channel *channels, uint32_t dims,
+                    size_t from, size_t to, const float *factor, float *const *out, float *most) {
+    const uint32_t parts =
+        to - from < DOT_PLACES || dims < STRETCH_CHANNELS ? 1 : (dims + STRETCH_CHANNELS / 2) / STRETCH_CHANNELS;
+    vf top[DOT_HEADS];
+    vm nan[DOT_HEADS];
+    UNROLL
+    for (unsigned h = 0; h < heads; h++) {
+        top[h] = vf_set(-kvc_infinity());
+        nan[h] = vf_is_nan(vf_zero());
+    }
+    for (size_t first = from, last; first < to; first = last) {
+        last = to - first < STRETCH_PLACES ? to : first + STRETCH_PLACES;
+        for (uint32_t part = 0; part < parts; part++) {
+            const uint32_t low = dims * part / parts, high = dims * (part + 1) / parts;
+            const bool begin = part == 0, end = part + 1 == parts;
+            const size_t after = to - last < STRETCH_PLACES ? to : last + STRETCH_PLACES;
+            struct dot_ahead ahead = {channels, channels + (after > last ? dims / parts : 0), last, after, last};
+            if (!end)
+                ahead = (struct dot_ahead){channels + high, channels + dims * (part + 2) / parts, first, last, first};
+            size_t place = first;
+            for (; place + DOT_PLACES <= last; place += DOT_PLACES)
+                dot_strip(type, bound, heads, false, channels + low, high - low, begin, end, place, DOT_PLACES, &ahead,
+                          factor, out, top, nan);
+            if (place < last)
+                dot_strip(type, bound, heads, true, channels + low, high - low, begin, end, place,
+                          (uint32_t)(last - place), &ahead, factor, out, top, nan);
+        }
+    }
+    UNROLL
+    for (unsigned h = 0; h < heads; h++)
+        most[h] = larger(most[h], top[h], nan[h]);
+}
+
 #define DOTS_OF(name, type, bound, heads)                                                                              \
     static NEVER_INLINE void name(const struct dot_channel *channels, uint32_t dims, size_t from, size_t to,           \
                                   const float *factor, float *const *out, float *most) {                               \
-        vf top[DOT_HEADS];                                                                                             \
-        vm nan[DOT_HEADS];                                                                                             \
-        size_t place = from;                                                                                           \
-        UNROLL                                                                                                         \
-        for (unsigned h = 0; h < heads; h++) {                                                                         \
-            top[h] = vf_set(-kvc_infinity());                                                                          \
-            nan[h] = vf_is_nan(vf_zero());                                                                             \
-        }                                                                                                              \
-        for (; place + DOT_PLACES <= to; place += DOT_PLACES)                                                          \
-            dot_strip(type, bound, heads, false, channels, dims, place, DOT_PLACES,                                    \
-                      place / RUN_PLACES * RUN_PLACES + 2 * RUN_PLACES <= to, factor, out, top, nan);                  \
-        if (place < to)                                                                                                \
-            dot_strip(type, bound, heads, true, channels, dims, place, (uint32_t)(to - place), 0, factor, out, top,    \
-                      nan);                                                                                            \
-        UNROLL                                                                                                         \
-        for (unsigned h = 0; h < heads; h++)                                                                           \
-            most[h] = larger(most[h], top[h], nan[h]);                                                                 \
+        dots_of(type, bound, heads, channels, dims, from, to, factor, out, most);                                      \
     }
 DOTS_OF(dots_f16_1, KVC_F16, false, 1)
 DOTS_OF(dots_f16_2, KVC_F16, false, 2)

@@ -26,7 +26,7 @@ struct choose_values {
 };
 
 struct choose_work {
-    const unsigned char **block, **keys; /* [blocks], [KVC_TILE] */
+    const unsigned char **block, **keys; /* [blocks], [2 * KVC_TILE] */
     float *q, *wide, *s, *turned;        /* [G, padded], [LANES, padded], [G, KVC_TILE], [padded, LANES] */
     int32_t *channel_keys;               /* [d, and a vector] */
     uint32_t *channel;                   /* [dims] */
@@ -52,7 +52,7 @@ static size_t lay_out_choose(const struct choose_job *job, struct choose_work *w
     struct carving at = {base, 0};
     const size_t d = padded_size(job->d), f = sizeof(float);
     work->block = carve(&at, job->blocks_most * sizeof *work->block);
-    work->keys = carve(&at, KVC_TILE * sizeof *work->keys);
+    work->keys = carve(&at, 2 * KVC_TILE * sizeof *work->keys);
     work->q = carve(&at, job->group * d * f);
     work->wide = carve(&at, LANES * d * f);
     work->s = carve(&at, (size_t)job->group * KVC_TILE * f);
@@ -213,11 +213,15 @@ static void score_units(const struct choose_job *job, struct choose_work *work, 
     if (call->kind == KVC_SCORE_EXACT) {
         for (uint32_t g = 0; g < group; g++)
             pad_query(work->q + g * padded_size(d), q + (size_t)g * d, d);
-        for (uint32_t p = from, n; p < to; p += n) {
+        for (uint32_t p = from, n, known = 0; p < to; p += n) { /* known: keys set, of this tile and of the next */
+            const uint32_t more = to - p < 2 * KVC_TILE ? to - p : 2 * KVC_TILE;
             n = KVC_TILE - p % KVC_TILE < to - p ? KVC_TILE - p % KVC_TILE : to - p;
-            head_keys(&head->entries, p, n, work->keys);
-            few_scores(call->lists->format.type, work->keys, 0, 0, n, work->q, group, d, kvc_attention_scale(d),
+            head_keys(&head->entries, p + known, more - known, work->keys + known);
+            known = more;
+            few_scores(call->lists->format.type, work->keys, 0, 0, n, known, work->q, group, d, kvc_attention_scale(d),
                        work->wide, work->s);
+            known -= n;
+            memmove(work->keys, work->keys + n, known * sizeof *work->keys);
             for (uint32_t g = 0; g < group; g++)
                 memcpy(head->values.e + g * choose_row(job) + p, work->s + (size_t)g * KVC_TILE, n * sizeof(float));
         }
