@@ -263,14 +263,18 @@ static float tile_exponentials(const struct choose_head *head, float *e, uint32_
     const uint32_t from = low / KVC_LANES * KVC_LANES, to = (high + KVC_LANES - 1) / KVC_LANES * KVC_LANES;
     const vf places = vf_set((float)head->page);
     vf lane[FOLD];
+    UNROLL
+    for (unsigned f = 0; f < FOLD; f++)
+        lane[f] = vf_zero();
+    if (from > head->first && to < head->units) { /* all are whole */
+        exps_and_sums(e + from, to - from, M, head->page == 1 ? NULL : &places, lane);
+        return sum_lanes(lane);
+    }
     for (uint32_t i = from; i < low; i++)
         e[i] = -kvc_infinity();
     for (uint32_t i = high; i < to; i++) /* the row has room */
         e[i] = -kvc_infinity();
     exps_below(e + from, to - from, M);
-    UNROLL
-    for (unsigned f = 0; f < FOLD; f++)
-        lane[f] = vf_zero();
     for (uint32_t i = from; i < to; i += KVC_LANES) {
         const bool whole = i > head->first && i + KVC_LANES < head->units;
         float edge[KVC_LANES];
@@ -279,9 +283,7 @@ static float tile_exponentials(const struct choose_head *head, float *e, uint32_
         UNROLL
         for (unsigned f = 0; f < FOLD; f++) {
             const vf x = vf_load(e + i + f * LANES);
-            lane[f] = !whole            ? vf_fma(vf_load(edge + f * LANES), x, lane[f])
-                      : head->page == 1 ? vf_add(lane[f], x) /* 1 * x is exact */
-                                        : vf_fma(places, x, lane[f]);
+            lane[f] = vf_fma(whole ? places : vf_load(edge + f * LANES), x, lane[f]);
         }
     }
     return sum_lanes(lane);

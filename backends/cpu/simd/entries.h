@@ -45,27 +45,39 @@ INLINE vf exp_not_above_zero(vf x) {
     return x;
 }
 
-/* x [n], of which none is above `most`, becomes exp(x - most); n a multiple of KVC_LANES. */
-static inline void exps_below(float *x, uint32_t n, float most) {
-    const unsigned once = n % (4 * LANES) ? 2 : 4; /* KVC_LANES are 2, 4 or 8 vectors */
-    vf y[4];
-    for (uint32_t i = 0; once == 2 && i < n; i += 2 * LANES) {
-        y[0] = vf_sub(vf_load(x + i), vf_set(most));
-        y[1] = vf_sub(vf_load(x + i + LANES), vf_set(most));
-        exps_not_above_zero(y, 2);
-        vf_store(x + i, y[0]);
-        vf_store(x + i + LANES, y[1]);
-    }
-    for (uint32_t i = 0; once == 4 && i < n; i += 4 * LANES) {
+/* x [vectors], of which none is above `most`, becomes exp(x - most). lane: NULL, or lane[i % FOLD] = places * vector i
+ * + lane[i % FOLD], ascending; places NULL: 1. */
+INLINE void exps_in_turns(float *x, unsigned vectors, float most, const vf *places, vf *lane) {
+    UNROLL
+    for (unsigned i = 0; i < vectors; i += 4) {
+        const unsigned n = vectors - i < 4 ? vectors - i : 4;
+        vf y[4];
         UNROLL
-        for (unsigned j = 0; j < 4; j++)
-            y[j] = vf_sub(vf_load(x + i + j * LANES), vf_set(most));
-        exps_not_above_zero(y, 4);
+        for (unsigned j = 0; j < n; j++)
+            y[j] = vf_sub(vf_load(x + (i + j) * LANES), vf_set(most));
+        exps_not_above_zero(y, n);
         UNROLL
-        for (unsigned j = 0; j < 4; j++)
-            vf_store(x + i + j * LANES, y[j]);
+        for (unsigned j = 0; j < n; j++) {
+            vf_store(x + (i + j) * LANES, y[j]);
+            if (lane && places)
+                lane[(i + j) % FOLD] = vf_fma(*places, y[j], lane[(i + j) % FOLD]);
+            else if (lane)
+                lane[(i + j) % FOLD] = vf_add(lane[(i + j) % FOLD], y[j]);
+        }
     }
 }
+
+/* The same for x [n], n a multiple of KVC_LANES. */
+INLINE void exps_and_sums(float *x, uint32_t n, float most, const vf *places, vf *lane) {
+    const uint32_t step = FOLD < 4 ? 4 * LANES : KVC_LANES;
+    uint32_t i = 0;
+    for (; i + step <= n; i += step)
+        exps_in_turns(x + i, step / LANES, most, places, lane);
+    for (; i < n; i += KVC_LANES)
+        exps_in_turns(x + i, FOLD, most, places, lane);
+}
+
+static inline void exps_below(float *x, uint32_t n, float most) { exps_and_sums(x, n, most, NULL, NULL); }
 
 /* kvc_exp for every x. */
 INLINE vf exp_any(vf x) {
@@ -87,14 +99,7 @@ INLINE vf fold_lanes(const vf lane[FOLD]) {
 }
 
 /* The whole tree. */
-INLINE float sum_lanes(const vf lane[FOLD]) {
-    float last[LANES];
-    vf_store(last, fold_lanes(lane));
-    for (int w = LANES / 2; w > 0; w /= 2)
-        for (int i = 0; i < w; i++)
-            last[i] = last[i] + last[i + w];
-    return last[0];
-}
+INLINE float sum_lanes(const vf lane[FOLD]) { return vf_tree(fold_lanes(lane)); }
 
 /* ---- entries ---- */
 

@@ -42,11 +42,7 @@ static inline float softmax_tile(float *s, uint32_t low, uint32_t high, float *s
     for (int w = LANES / 2; w > 0; w /= 2)
         for (int i = 0; i < w; i++)
             last[i] = kvc_max(last[i], last[i + w]);
-    exps_below(s + from, to - from, last[0]);
-    for (uint32_t i = from; i < to; i += KVC_LANES)
-        UNROLL
-    for (unsigned f = 0; f < FOLD; f++)
-        lane[f] = vf_add(lane[f], vf_load(s + i + f * LANES));
+    exps_and_sums(s + from, to - from, last[0], NULL, lane);
     *sum = sum_lanes(lane);
     return last[0];
 }
