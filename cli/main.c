@@ -1,4 +1,5 @@
 /* main.c - the program: finds the command and runs it. */
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 
@@ -76,9 +77,18 @@ static int program_main(const struct cli_command *self, int argc, char **argv) {
     return cli_error(self, KVC_USAGE, "%s: no such command; `kvcull --help` lists them", argv[1]);
 }
 
+/* Where the caller closed one of the three standard files, the next file opened would take its place, and messages
+ * would be written into it. What is put there fails to be read or written, as a closed one does. */
+static void fill_closed_files(void) {
+    for (int file = 0; file <= 2; file++)
+        if (fcntl(file, F_GETFD) == -1 && open("/dev/null", file == 0 ? O_WRONLY : O_RDONLY) == -1)
+            return;
+}
+
 int main(int argc, char **argv) {
     int status;
 
+    fill_closed_files();
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error like any other */
     signal(SIGXFSZ, SIG_IGN); /* and so is a file that may not grow */
     status = program_main(&program, argc, argv);

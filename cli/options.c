@@ -238,7 +238,8 @@ static int unknown(const struct cli_command *command, const struct cli_option *o
         near = cli_nearest(name, names);
     if (near)
         return cli_error(command, KVC_USAGE, "%s: no such option; did you mean --%s?", argument, near);
-    return cli_error(command, KVC_USAGE, "%s: no such option; `kvcull %s --help` lists them", argument, command->name);
+    return cli_error(command, KVC_USAGE, "%s: no such option; `kvcull%s%s --help` lists them", argument,
+                     command->name[0] ? " " : "", command->name);
 }
 
 static int add_word(const struct cli_command *command, struct cli_words *words, const char *word) {

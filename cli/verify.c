@@ -274,6 +274,8 @@ static int verify(const struct cli_command *command, const struct verify_argumen
         status = choose(command, a, backends, &count, &report);
     if (status == KVC_OK)
         status = verify_specs(command, a, &specs);
+    if (status == KVC_OK && !a->only)
+        status = verify_model(command, a);
     if (status == KVC_OK)
         status = open_report(command, a, &report);
     if (status == KVC_OK && (!a->only || strcmp(a->only, "operations") == 0))

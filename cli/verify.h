@@ -64,6 +64,8 @@ void verify_add(struct verify_report *report, const char *backend, const struct 
 
 /* Fills a list with the policies to run; cli_specs_free frees it. */
 int verify_specs(const struct cli_command *command, const struct verify_arguments *arguments, struct cli_texts *specs);
+/* Whether the model of the whole runs opens; operations, which come first, take long. */
+int verify_model(const struct cli_command *command, const struct verify_arguments *arguments);
 /* Whole runs of every policy on ref and on the backends, step by step beside each other; or on the backends alone. */
 int verify_methods(const struct cli_command *command, const struct verify_arguments *arguments, struct cli_texts *specs,
                    const char *const *backends, size_t count, struct verify_report *report);

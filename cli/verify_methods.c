@@ -333,6 +333,22 @@ static int match_stored(const struct cli_command *command, const struct verify_a
     return status;
 }
 
+int verify_model(const struct cli_command *command, const struct verify_arguments *a) {
+    struct cli_common common = a->common;
+    struct kvc_engine *engine = NULL;
+    struct kvc_model *model = NULL;
+    char *bundled = NULL;
+    int status = a->model ? KVC_OK : cli_data_path(command, "demo", &bundled);
+
+    common.backend = "ref";
+    if (status == KVC_OK)
+        status = cli_open_model(command, &common, a->model ? a->model : bundled, NULL, &engine, &model);
+    kvc_model_close(model);
+    kvc_engine_close(engine);
+    free(bundled);
+    return status;
+}
+
 int verify_methods(const struct cli_command *command, const struct verify_arguments *a, struct cli_texts *specs,
                    const char *const *backends, size_t count, struct verify_report *report) {
     struct runs runs = {.command = command, .a = a, .count = count + 1};

@@ -126,7 +126,11 @@ that 'it ends' [ $? -le 1 ]
 that 'ceilings' [ "$(json ceilings.fma_flops_per_second)" != null ]
 that 'one operation' [ "$(json operations.0.name)" = mix_mean ]
 
-OCL_ICD_VENDORS=$work/none fails 4 'no device here' verify --backend opencl --only methods --kv full -q
+OCL_ICD_VENDORS=$work/none fails 4 'no device here; a driver is needed' verify --backend opencl --only methods --kv full -q
+# PoCL has no device where it has no folder for its cache; that is another matter.
+kv info backends | grep -q '^opencl:0: .*Portable Computing Language' &&
+    XDG_CACHE_HOME=$work/err POCL_CACHE_DIR=$work/err/none fails 4 'no device here; PoCL is there.* XDG_CACHE_HOME' \
+        run -m "$demo" --backend opencl -p x
 kv run -m "$demo" --backend opencl --math fast -p 'the one the two the three the four the five the six the seven the' \
     -n 3 >"$work/out" 2>"$work/err"
 that 'CLBlast, or one line that there is none' [ $? = 0 -o "$(grep -c CLBlast "$work/err")" = 1 ]

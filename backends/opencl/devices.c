@@ -63,6 +63,19 @@ size_t kvc_opencl_devices(struct kvc_opencl_device *devices) {
     return count;
 }
 
+const char *kvc_opencl_none(void) {
+    cl_platform_id platforms[16];
+    cl_uint count = 0;
+    char name[64];
+    if (clGetPlatformIDs(16, platforms, &count) != CL_SUCCESS || count == 0)
+        return "a driver is needed; PoCL is one for CPUs";
+    for (cl_uint i = 0; i < count && i < 16; i++)
+        if (clGetPlatformInfo(platforms[i], CL_PLATFORM_NAME, sizeof name, name, NULL) == CL_SUCCESS &&
+            strcmp(name, "Portable Computing Language") == 0)
+            return "PoCL is there but gives none: let XDG_CACHE_HOME name a folder that it can write to";
+    return "there is a driver, but it finds no device";
+}
+
 void kvc_opencl_describe(const struct kvc_opencl_device *device, size_t index, char *text, size_t room) {
     snprintf(text, room, "%zu: %.50s, %.30s, %.1f GiB; fma %s, denormals %s, division %s, F16 storage yes%s", index,
              device->name, device->platform_name, (double)device->memory / 1073741824.0, device->fma ? "yes" : "no",

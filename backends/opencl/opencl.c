@@ -15,7 +15,7 @@ static bool usable(char *detail, size_t room) {
         snprintf(detail, room, "%zu device%s, %s%.40s", count, count == 1 ? "" : "s",
                  count == 1 ? "" : "the first: ", devices[0].name);
     else
-        snprintf(detail, room, "no OpenCL device here (a driver is needed; PoCL is one for CPUs)");
+        snprintf(detail, room, "no OpenCL device here (%s)", kvc_opencl_none());
     free(devices);
     return count > 0;
 }
@@ -54,8 +54,7 @@ static enum kvc_status choose(const char *name, unsigned index, struct kvc_openc
     if (i < count)
         return KVC_OK;
     if (count == 0)
-        return kvc_fail(error, KVC_RESOURCE,
-                        "opencl: no device here; a driver is needed (PoCL is one for CPUs), or use the cpu backend");
+        return kvc_fail(error, KVC_RESOURCE, "opencl: no device here; %s, or use the cpu backend", kvc_opencl_none());
     if (name)
         return kvc_fail(error, KVC_RESOURCE, "opencl: no device's name holds '%s'; 'kvcull info backends' lists them",
                         name);

@@ -56,7 +56,8 @@ static bool cache_folder(char *path, size_t room) {
 
 /* The binary of a cached file, malloc'd; NULL: none that is whole. */
 static unsigned char *read_cached(const char *path, uint64_t key, size_t *bytes) {
-    FILE *file = fopen(path, "rb");
+    struct stat about;
+    FILE *file = stat(path, &about) == 0 && S_ISREG(about.st_mode) ? fopen(path, "rb") : NULL; /* no pipe: it waits */
     struct header header;
     unsigned char *binary = NULL;
     if (!file)

@@ -7,7 +7,7 @@ not_in_valgrind
 fails 2 "no command"
 fails 2 'did you mean run' rnu
 fails 2 'no such command' frobnicate
-fails 2 'no such option' --frobnicate
+fails 2 'no such option; `kvcull --help` lists them' --frobnicate
 fails 2 'no task' eval
 fails 2 'did you mean needle' eval needel
 for command in run chat bench verify replay logits tokenize perplexity convert mkmodel info; do
@@ -40,6 +40,8 @@ that 'an unknown backend is refused with 2 or 4' [ $? -ge 2 ]
 check_error 'vulkan' 'run --backend vulkan'
 fails 2 "backend 'nosuch' is unknown" run -m "$demo" --backend nosuch
 fails 2 "backend 'nosuch' is unknown" verify --backend nosuch
+fails 3 'nosuch.gguf: cannot be opened' verify -m nosuch.gguf -q # before the operations are run
+that 'no operation was run first' [ ! -s "$work/out" ]
 fails 2 'either -m MODEL or --shape' bench
 fails 2 'either -m MODEL or --shape' bench -m "$demo" --shape tiny
 fails 2 'either --tokens LIST or -f FILE' logits -m "$demo"
@@ -161,6 +163,18 @@ if [ -w /dev/full ]; then
     that 'a full standard output is 4' [ $? = 4 ]
     kv run --help >/dev/full 2>"$work/err"
     that 'help to a full disk is 4' [ $? = 4 ]
+fi
+# A closed standard file stays closed: what is opened next does not take its place, to be written into. (Not by
+# libtool's script, which is such a file itself.)
+real=$build/.libs/kvcull
+[ -x "$real" ] || real=$program
+closed() { LD_LIBRARY_PATH=$build/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$real" "$@"; }
+closed run -m "$demo" -n 5 -q 2>"$work/err" >&-
+that 'a closed standard output is 4' [ $? = 4 ]
+check_error 'standard output: cannot be written: Bad file' 'run >&-'
+if [ -d /proc/self/fd ]; then
+    closed tokenize -m "$demo" -f /proc/self/fd/2 >"$work/out" 2>&-
+    that 'standard error closed: its place is taken' [ $? = 0 ]
 fi
 # A file may grow to 64 KiB only, as on a full disk.
 limited() {
