@@ -56,12 +56,32 @@ static int32_t threshold_among(const int32_t *keys, uint32_t n, uint32_t top, in
     return threshold_between(rest, n, top, low, high);
 }
 
+/* What a thread has chosen last, ranks [count], and up to which of them it has asked for the entries. */
+struct chosen {
+    const struct kvc_lists *lists;
+    const uint32_t *rank;
+    uint32_t h, count, next;
+};
+
+#define CHOSEN_BYTES 1024u /* asked for with every tile of what wants no memory itself */
+
+static void ask_chosen(struct chosen *chosen) {
+    for (size_t asked = 0; chosen && asked < CHOSEN_BYTES && chosen->next < chosen->count;) {
+        const size_t row = chosen->lists->format.row_bytes;
+        const uint32_t slot = kvc_list_slot(chosen->lists, chosen->h, chosen->rank[chosen->next++]);
+        prefetch_row_later(kvc_list_key(chosen->lists, chosen->h, slot), row);
+        prefetch_row_later(kvc_list_value(chosen->lists, chosen->h, slot), row);
+        asked += 2 * row;
+    }
+}
+
 /* Where scores come from: that of unit i (a place or page) is the sum over rows r ascending, from 0, of
  * e[r * stride + i] * factor[r]. */
 struct unit_scores {
     const float *e, *factor;
     size_t stride;
     uint32_t rows;
+    struct chosen *chosen; /* asked for meanwhile; or NULL */
 };
 
 /* Units among which the best ones are, ascending, and their keys; padded with INT32_MIN up to a whole vector. The last
@@ -98,8 +118,11 @@ INLINE uint32_t all_candidates(const struct unit_scores *scores, uint32_t rows, 
     const bool any = to->low == INT32_MIN;
     const vf low = vf_set(any ? 0.0f : key_score(to->low));
     uint32_t count = 0, i = 0;
-    for (; i + LANES <= n; i += LANES)
+    for (; i + LANES <= n; i += LANES) {
+        if (i % KVC_TILE == 0)
+            ask_chosen(scores->chosen);
         count = add_candidates(scores, rows, i, LANES, low, any, to, count);
+    }
     count = i < n ? add_candidates(scores, rows, i, n - i, low, any, to, count) : count;
     for (i = 0; i < count; i += LANES)
         vi_store(to->key + i, score_keys(vf_from_bits(vi_load(to->key + i))));
@@ -212,7 +235,8 @@ static uint32_t *choose_places(const struct kvc_select_reads *call, const struct
 }
 
 /* What a query head's reads weigh: the weights of ranks [count] times factor, over lanes and their tree. */
-static float weight_of_reads(const uint32_t *rank, uint32_t count, const float *weight, float factor) {
+static float weight_of_reads(const uint32_t *rank, uint32_t count, const float *weight, float factor,
+                             struct chosen *chosen) {
     float some[KVC_TILE]; /* so many that the first are stored by the time they are loaded */
     vf lane[FOLD];
     UNROLL
@@ -220,6 +244,7 @@ static float weight_of_reads(const uint32_t *rank, uint32_t count, const float *
         lane[f] = vf_zero();
     for (uint32_t i = 0; i < count; i += KVC_TILE) {
         const uint32_t n = count - i < KVC_TILE ? count - i : KVC_TILE;
+        ask_chosen(chosen);
         for (uint32_t j = 0; j < n; j++)
             some[j] = weight[rank[i + j]];
         for (uint32_t j = n; j % KVC_LANES != 0; j++)
@@ -242,14 +267,17 @@ static void read_head(const struct kvc_select_reads *call, uint32_t h, const str
     const uint32_t *next = all ? count_up(rank, 0, places) : choose_places(call, scores, places, keys, rank);
     const uint32_t count = (uint32_t)(next - rank);
     ((uint32_t *)call->reads->count->data)[h] = count;
+    struct chosen *chosen = scores ? scores->chosen : NULL;
     for (uint32_t g = 0; call->alpha.buffer && g < group; g++)
         ((float *)kvc_span_data(call->alpha))[h * group + g] =
-            all ? 1.0f : weight_of_reads(rank, count, weights + g * weight_stride, factor ? factor[g] : 1.0f);
+            all ? 1.0f : weight_of_reads(rank, count, weights + g * weight_stride, factor ? factor[g] : 1.0f, chosen);
     if (call->view) {
         const uint32_t *view = (const uint32_t *)call->view->rank->data + (size_t)h * call->view->stride;
         for (uint32_t i = 0; i < count; i++)
             rank[i] = view[rank[i]];
     }
+    if (chosen)
+        *chosen = (struct chosen){call->lists, rank, h, count, 0};
 }
 
 struct reads_job {
@@ -264,7 +292,8 @@ static void reads_task(void *argument, size_t task, unsigned thread) {
     const uint32_t group = call->heads / call->lists->kv_heads;
     int32_t *keys = kvc_cpu_scratch(job->cpu, thread, 3 * keys_room(job->most) * sizeof *keys);
     const float *weights = call->alpha.buffer ? kvc_span_data(call->weights) : NULL, once = 1.0f;
-    const struct unit_scores scores = {(const float *)kvc_span_data(call->scores) + task * call->stride, &once, 0, 1};
+    const struct unit_scores scores = {(const float *)kvc_span_data(call->scores) + task * call->stride, &once, 0, 1,
+                                       NULL};
     if (!keys)
         return;
     read_head(call, (uint32_t)task, &scores, weights ? weights + task * group * call->stride : NULL, call->stride, NULL,

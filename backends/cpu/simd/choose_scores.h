@@ -3,7 +3,8 @@
  *
  * Three steps per KV head: scores, exponentials with the sums of tiles, weights and their group sum. Where there are
  * heads enough for the threads one task does all three for a head, and with select chooses as well, so that scores and
- * weights never leave the core's cache; otherwise the steps run one after another, each cut into runs of tiles. */
+ * weights never leave the core's cache; meanwhile it asks for what the thread has chosen for another head, which
+ * attention wants next. Otherwise the steps run one after another, each cut into runs of tiles. */
 #ifndef KVC_CPU_CHOOSE_SCORES_H
 #define KVC_CPU_CHOOSE_SCORES_H
 
@@ -18,6 +19,7 @@ struct choose_job {
     bool paged; /* the scores are of pages */
     unsigned char *shared;
     size_t shared_bytes;
+    struct chosen *chosen; /* [threads], with reads */
 };
 
 /* Of one head where splits is 1, else of all. Query head h, unit i: e[h * row + i]. */
@@ -289,7 +291,8 @@ static float tile_exponentials(const struct choose_head *head, float *e, uint32_
     return sum_lanes(lane);
 }
 
-static void exponentials(const struct choose_job *job, const struct choose_head *head, uint32_t from, uint32_t to) {
+static void exponentials(const struct choose_job *job, const struct choose_head *head, uint32_t from, uint32_t to,
+                         struct chosen *chosen) {
     for (uint32_t g = 0; g < job->group; g++) {
         float M = -kvc_infinity(), *e = head->values.e + g * choose_row(job);
         bool nan = false;
@@ -302,6 +305,7 @@ static void exponentials(const struct choose_job *job, const struct choose_head 
             const uint32_t low = head->first > t * KVC_TILE ? head->first : t * KVC_TILE;
             const uint32_t high = to < (t + 1) * KVC_TILE ? to : (t + 1) * KVC_TILE;
             float *sum = &head->values.sum[g * job->tiles_most + t];
+            ask_chosen(chosen);
             if (low >= high)
                 *sum = 0.0f;
             else if (nan || M - M != 0.0f) /* infinite: inf - inf comes up */
@@ -435,11 +439,12 @@ static void choose_task(void *argument, size_t task, unsigned thread) {
             head.values.most[g * job->splits + split] = work.most[g];
     }
     if ((job->step == 0 || job->step == 2) && call->kind != KVC_SCORE_PAGE_BOUND)
-        exponentials(job, &head, from, to);
+        exponentials(job, &head, from, to, job->chosen ? &job->chosen[thread] : NULL);
     if (job->step == 0 || job->step == 3)
         head_shares(job, &head, work.factor, from, to);
     if (job->reads) {
-        const struct unit_scores scores = {head.values.e, work.factor, choose_row(job), job->group};
+        const struct unit_scores scores = {head.values.e, work.factor, choose_row(job), job->group,
+                                           &job->chosen[thread]};
         read_head(job->reads, h, &scores, scores.e, scores.stride, work.factor, work.read_keys);
     } else if (job->step == 0 || job->step == 3) {
         group_weights(job, &head, work.factor, from, to);
@@ -476,6 +481,14 @@ static void run_choose(struct kvc_device *device, const struct kvc_select_scores
     }
     if (job.splits <= 1) {
         job.splits = 1;
+        if (reads) {
+            job.shared_bytes = (count * sizeof *job.chosen + 63) / 64 * 64;
+            job.shared = kvc_cpu_scratch(job.cpu, 0, job.shared_bytes + lay_out_choose(&job, &work, NULL));
+            job.chosen = (struct chosen *)(void *)job.shared;
+            if (!job.chosen)
+                return;
+            memset(job.chosen, 0, job.shared_bytes);
+        }
         kvc_threads_run(threads, heads, choose_task, &job);
         return;
     }
