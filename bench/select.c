@@ -4,9 +4,9 @@
  *
  * One layer: a step scores, chooses, attends to what was chosen. For each method and compression c (its budget is
  * entries / c): how many times fewer bytes it reads than full, how many times faster its attention is, the ratio of
- * these two, and what the steps take. Other memory is read in between, as a model's weights are, so that nothing is
- * found in the processor's caches. Medians of rounds in which all take turns; with one thread times are the process's
- * own. */
+ * these two, what the steps take, and what it takes only to read what was chosen. Other memory is read in between, as a
+ * model's weights are, so that nothing is found in the processor's caches. Medians of rounds in which all take turns;
+ * with one thread times are the process's own. */
 #include <stdio.h>
 
 #include "backends/cpu/cpu.h"
@@ -34,7 +34,7 @@ struct bench {
     unsigned char *flush;
     struct shape shape;
     uint32_t entries;
-    uint64_t seed, bytes; /* bytes: read by the step so far */
+    uint64_t seed, bytes, sum; /* bytes: read by the step so far */
     struct kvc_span q, out, positions, later, scores, weights, alpha, sums;
     struct kvc_read_list reads;
 };
@@ -102,6 +102,45 @@ static void attend(struct bench *b, struct kvc_lists *lists, const struct kvc_re
     b->device->ops->attention(b->device, &attention);
 }
 
+/* Every line of the chosen entries, or where reads is NULL of all, once and without arithmetic. */
+struct touch_job {
+    const struct kvc_lists *lists;
+    const struct kvc_read_list *reads;
+    uint64_t sum[64]; /* kept, so that nothing is optimised away */
+};
+
+#define TOUCH_AHEAD 32u
+
+static void touch_task(void *argument, size_t h, unsigned thread) {
+    struct touch_job *job = argument;
+    const struct kvc_lists *lists = job->lists;
+    const struct kvc_buffer *counts = job->reads ? job->reads->count : lists->count;
+    const uint32_t count = ((const uint32_t *)counts->data)[h];
+    const uint32_t *rank = job->reads ? (const uint32_t *)job->reads->rank->data + h * job->reads->stride : NULL;
+    const size_t row = lists->format.row_bytes;
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < count + TOUCH_AHEAD; i++) {
+        for (unsigned value = 0; value < 2; value++) {
+            const uint32_t next = i < count ? i : count - 1, at = i < TOUCH_AHEAD ? 0 : i - TOUCH_AHEAD;
+            const unsigned char *far = kvc_list_key(lists, (uint32_t)h, rank ? rank[next] : next);
+            const unsigned char *near = kvc_list_key(lists, (uint32_t)h, rank ? rank[at] : at);
+            for (size_t b = value * KVC_TILE * row; b < (value * KVC_TILE + 1) * row; b += 64) {
+                __builtin_prefetch(far + b, 0, 2);
+                sum += near[b];
+            }
+        }
+    }
+    job->sum[thread % 64] += sum;
+}
+
+static double touch(struct bench *b, const struct kvc_lists *lists, const struct kvc_read_list *reads) {
+    struct touch_job job = {.lists = lists, .reads = reads};
+    const double start = seconds_now();
+    kvc_threads_run(((const struct kvc_cpu *)b->device)->threads, lists->kv_heads, touch_task, &job);
+    b->sum += job.sum[0];
+    return seconds_now() - start;
+}
+
 /* By the device's own threads: in a decode step they are awake when attention begins. */
 static void flush(const struct bench *b) {
     struct ceiling_job job = {.data = b->flush, .bytes = FLUSH_BYTES / 8};
@@ -116,7 +155,7 @@ struct method {
     uint64_t top;
     bool mean;
     struct kvc_pages *pages;
-    double times[ROUNDS][2], total[ROUNDS], ratio[ROUNDS];
+    double times[ROUNDS][3], ratio[ROUNDS];
     uint64_t bytes;
 };
 
@@ -181,17 +220,17 @@ static void make_pages(struct bench *b, struct kvc_lists *lists, struct kvc_page
     b->device->ops->pages_update(b->device, lists, NULL, pages, UINT32_MAX);
 }
 
-static void print_method(const struct bench *b, const struct method *m, double full, double full_bytes) {
-    double parts[2][ROUNDS];
+static void print_method(const struct bench *b, const struct method *m, double full, double all, double full_bytes) {
+    double parts[3][ROUNDS];
     for (int i = 0; i < ROUNDS; i++)
-        for (int j = 0; j < 2; j++)
+        for (int j = 0; j < 3; j++)
             parts[j][i] = m->times[i][j];
     const double fewer = full_bytes / (double)m->bytes, faster = median(m->ratio);
-    printf("| %-5s | %2u | %2u | %3u | %-10s | %3u | %4u | %4u | %5llu | %6.2f | %6.2f | %5.2f | %6.0f | %6.0f | %6.0f "
-           "|\n",
+    printf("| %-5s | %2u | %2u | %3u | %-10s | %3u | %4u | %4u | %5llu | %6.2f | %6.2f | %5.2f | %6.0f | %6.0f | "
+           "%6.0f | %6.0f | %6.0f |\n",
            kvc_type_name(b->shape.type), b->shape.heads, b->shape.kv_heads, b->shape.d, m->name, m->c, m->page, m->dims,
-           (unsigned long long)m->top, fewer, faster, faster / fewer, full * 1e6, median(parts[0]) * 1e6,
-           median(parts[1]) * 1e6);
+           (unsigned long long)m->top, fewer, faster, faster / fewer, full * 1e6, all * 1e6, median(parts[0]) * 1e6,
+           median(parts[1]) * 1e6, median(parts[2]) * 1e6);
 }
 
 static void bench_shape(struct bench *b, const struct shape *shape) {
@@ -200,7 +239,7 @@ static void bench_shape(struct bench *b, const struct shape *shape) {
     static struct kvc_pages pages[5 * 5];
     const struct kvc_ops *ops = b->device->ops;
     size_t count = 0;
-    double full[ROUNDS], full_bytes = 0;
+    double full[ROUNDS], all[ROUNDS], full_bytes = 0;
     b->shape = *shape;
     struct kvc_lists lists = make_lists(b);
     const uint32_t H = shape->heads, d = shape->d, n = b->entries, stride = n + 64;
@@ -226,13 +265,13 @@ static void bench_shape(struct bench *b, const struct shape *shape) {
         const uint32_t c = compressions[i], t = n / c;
         const struct kvc_hsa_sizes sizes = kvc_hsa_sizes(c, d);
         make_pages(b, &lists, &pages[made], sizes.page, true);
-        methods[count++] = (struct method){"topk", KVC_SCORE_EXACT, c, 0, d, t, false, NULL, {{0}}, {0}, {0}, 0};
+        methods[count++] = (struct method){"topk", KVC_SCORE_EXACT, c, 0, d, t, false, NULL, {{0}}, {0}, 0};
         methods[count++] =
-            (struct method){"quest", KVC_SCORE_PAGE_BOUND, c, 16, d, t / 32, false, quest, {{0}}, {0}, {0}, 0};
+            (struct method){"quest", KVC_SCORE_PAGE_BOUND, c, 16, d, t / 32, false, quest, {{0}}, {0}, 0};
         methods[count++] =
-            (struct method){"sparq", KVC_SCORE_CHANNELS, c, 1, d / c, t / 2, true, turned, {{0}}, {0}, {0}, 0};
+            (struct method){"sparq", KVC_SCORE_CHANNELS, c, 1, d / c, t / 2, true, turned, {{0}}, {0}, 0};
         methods[count++] = (struct method){"hsa", KVC_SCORE_PAGE_CHANNELS, c,     sizes.page, sizes.dims, t / 2,
-                                           false, &pages[made++],          {{0}}, {0},        {0},        0};
+                                           false, &pages[made++],          {{0}}, {0},        0};
     }
     for (int round = -1; round < ROUNDS; round++) { /* the first one is not counted */
         flush(b);
@@ -242,12 +281,16 @@ static void bench_shape(struct bench *b, const struct shape *shape) {
         const double took = seconds_now() - start;
         full_bytes = (double)b->bytes;
         full[round < 0 ? 0 : round] = took;
+        flush(b);
+        all[round < 0 ? 0 : round] = touch(b, &lists, NULL);
         for (size_t i = 0; i < count; i++) {
-            double times[2];
+            double times[3];
             flush(b);
             b->bytes = 0;
             step(b, &lists, &methods[i], times);
             methods[i].bytes = b->bytes;
+            flush(b);
+            times[2] = touch(b, &lists, &b->reads);
             if (round < 0)
                 continue;
             memcpy(methods[i].times[round], times, sizeof times);
@@ -255,7 +298,7 @@ static void bench_shape(struct bench *b, const struct shape *shape) {
         }
     }
     for (size_t i = 0; i < count; i++)
-        print_method(b, &methods[i], median(full), full_bytes);
+        print_method(b, &methods[i], median(full), median(all), full_bytes);
     fflush(stdout);
     struct kvc_span spans[] = {b->q, b->out, b->positions, b->later, b->scores, b->weights, b->alpha, b->sums};
     for (size_t i = 0; i < sizeof spans / sizeof *spans; i++)
@@ -291,15 +334,16 @@ int main(int argc, char **argv) {
     must(kvc_backend_cpu.open(NULL, 0, threads, KVC_MATH_EXACT, &b.device, &error), &error);
     printf("%s, %u entries\n\n", b.device->name, b.entries);
     printf(
-        "| cache |  H | Hk |   d | method     |   c | page | dims |   top |  fewer | faster | ratio |   full | choose "
-        "| attend |\n"
+        "| cache |  H | Hk |   d | method     |   c | page | dims |   top |  fewer | faster | ratio |   full |    all "
+        "| choose | attend |   read |\n"
         "|-------|----|----|-----|------------|-----|------|------|-------|--------|--------|-------|--------|--------"
-        "|--------|\n");
+        "|--------|--------|--------|\n");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         if (argc <= 3 || (size_t)atoi(argv[3]) == i)
             bench_shape(&b, &shapes[i]);
-    printf("\nfewer: bytes that full reads / bytes that the method reads; faster: full's time / the method's; ratio: "
-           "faster / fewer;\nfull, choose, attend: microseconds\n");
+    printf(
+        "\nfewer: bytes that full reads / bytes that the method reads; faster: full's time / the method's; ratio: "
+        "faster / fewer;\nfull, choose, attend: microseconds; all, read: only reading all entries, and those chosen\n");
     b.device->ops->close(b.device);
     free(b.flush);
     return 0;

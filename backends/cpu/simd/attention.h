@@ -83,6 +83,13 @@ static size_t lay_out(const struct attention_job *job, struct attention_work *wo
     return at.used;
 }
 
+/* How far apart rows of a read list may lie where what is between them is asked for too: a few rows, if the list is
+ * dense and rows are long. Memory is read faster in order. */
+static size_t fill_bytes(const struct head_entries *head) {
+    const bool dense = head->rank && (uint64_t)head->places * 8 >= head->count;
+    return dense && head->row_bytes >= 256 ? 3 * head->row_bytes : 0;
+}
+
 /* What a task works on. */
 struct attention_unit {
     const struct kvc_segment *segment;
@@ -178,6 +185,7 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
     }
 
     const struct head_entries head = head_open(lists, unit.segment->reads, unit.head, work.block);
+    const size_t fill = fill_bytes(&head);
     const int32_t *positions = (const int32_t *)kvc_span_data(call->positions) + unit.segment->row + unit.row;
     const uint32_t *later = (const uint32_t *)kvc_span_data(call->later) + unit.segment->row + unit.row;
     uint32_t low = head.places, high = 0;
@@ -240,12 +248,12 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
                       results.m + at, results.l + at, results.o + at * stride);
         } else {
             if (!by_slot)
-                few_scores(type, keys, value_offset, all.low, all.high, all.high, work.q, queries, d, job->scale,
+                few_scores(type, keys, value_offset, fill, all.low, all.high, all.high, work.q, queries, d, job->scale,
                            work.wide, work.s);
             for (uint32_t h = 0; by_slot && h < queries; h++)
                 for (uint32_t e = all.low; e < all.high; e++)
                     work.s[h * KVC_TILE + e] = work.by_slot[(size_t)h * job->slots_most + head.order[t * KVC_TILE + e]];
-            few_tile(type, keys, value_offset, all.low, all.high, next, next_count, queries, d, work.s,
+            few_tile(type, keys, value_offset, fill, all.low, all.high, next, next_count, queries, d, work.s,
                      keep ? keep + (size_t)t * KVC_TILE : NULL, keep_stride, results.m + at, results.l + at,
                      results.o + at * stride);
         }

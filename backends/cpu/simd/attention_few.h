@@ -120,12 +120,20 @@ INLINE void prefetch_row_later(const unsigned char *row, size_t bytes) { /* into
 
 #define KEYS_AHEAD 64u /* where only keys are read: so many are under way into the second cache */
 
+/* Asks for a row and, where the next one that is wanted lies no more than `fill` bytes from it, for what lies between.
+ */
+INLINE void prefetch_row_and_gap(const unsigned char *row, const unsigned char *next, size_t bytes, size_t fill) {
+    const size_t far = (size_t)((uintptr_t)next - (uintptr_t)row);
+    prefetch_row_later(row, far > bytes && far <= fill ? far : bytes);
+}
+
 /* Scores of places low .. high - 1 of a tile against `heads` queries [heads, padded_size(d)]: s [heads, KVC_TILE].
  * keys, of which low .. high - 1 are set and, where more will be wanted next, those below `known`; wide
- * [LANES * padded_size(d)] scratch. value_offset: where the values lie that will be wanted next, 0: they will not. */
-static void few_scores(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, uint32_t low,
-                       uint32_t high, uint32_t known, const float *q, uint32_t heads, uint32_t d, float scale,
-                       float *wide, float *s) {
+ * [LANES * padded_size(d)] scratch. value_offset: where the values lie that will be wanted next, 0: they will not;
+ * fill: see above. */
+static void few_scores(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, size_t fill,
+                       uint32_t low, uint32_t high, uint32_t known, const float *q, uint32_t heads, uint32_t d,
+                       float scale, float *wide, float *s) {
     const size_t padded = padded_size(d);
     const bool direct = d % LANES == 0 && (heads == 1 || (type == KVC_F16 && HEADS_AT_ONCE > 1));
     const unsigned char *rows[LANES];
@@ -136,7 +144,8 @@ static void few_scores(enum kvc_type type, const unsigned char *const *keys, siz
         for (uint32_t i = 0; i < LANES; i++) {
             const unsigned char *row = keys[i < n ? e + i : e];
             if (value_offset && i < n)
-                prefetch_row_later(row + value_offset, bytes);
+                prefetch_row_and_gap(row + value_offset, keys[e + i + 1 < high ? e + i + 1 : e + i] + value_offset,
+                                     bytes, fill);
             if (known > high && e + KEYS_AHEAD + i < known)
                 prefetch_row_later(keys[e + KEYS_AHEAD + i], bytes);
             if (e + 2 * LANES + i < known)
@@ -182,7 +191,7 @@ static void few_scores(enum kvc_type type, const unsigned char *const *keys, siz
 struct few_ahead {
     const unsigned char *const *next;
     uint32_t next_count, high;
-    size_t row_bytes;
+    size_t row_bytes, fill;
 };
 
 /* o[h, c .. c + n*LANES) = fma(p[h, j], v[j], o) for j = low .. high - 1 ascending; n vectors, `heads` heads. */
@@ -199,7 +208,8 @@ INLINE void few_mix_strip(enum kvc_type type, unsigned heads, unsigned n, const 
         const unsigned char *row = keys[j] + value_offset;
         vf value[8];
         if (ahead && j < ahead->next_count)
-            prefetch_row_later(ahead->next[j], ahead->row_bytes);
+            prefetch_row_and_gap(ahead->next[j], ahead->next[j + 1 < ahead->next_count ? j + 1 : j], ahead->row_bytes,
+                                 ahead->fill);
         if (ahead && j + MIX_AHEAD < ahead->high)
             prefetch_row(keys[j + MIX_AHEAD] + value_offset, ahead->row_bytes);
         UNROLL
@@ -276,13 +286,13 @@ FEW_MIX(few_mix_q8, KVC_Q8_0)
 /* o [heads, padded_size(d)] += the tile's values weighted by p [heads, KVC_TILE]; one fma each, ascending places.
  * next [KVC_TILE], of which next_count are set: keys that will be wanted after this tile. Those and the values are
  * asked for one by one, as the processor does not find the pieces by itself and a burst of them fills its buffers. */
-static void few_mix(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, uint32_t low,
-                    uint32_t high, const unsigned char *const *next, uint32_t next_count, const float *p,
+static void few_mix(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, size_t fill,
+                    uint32_t low, uint32_t high, const unsigned char *const *next, uint32_t next_count, const float *p,
                     uint32_t heads, uint32_t d, float *o) {
     const size_t padded = padded_size(d);
     const bool once = heads == 1;
     const size_t row_bytes = value_offset / KVC_TILE;
-    const struct few_ahead ahead = {next, next_count, high, row_bytes};
+    const struct few_ahead ahead = {next, next_count, high, row_bytes, fill};
     for (uint32_t from = low; from < high;) {
         const uint32_t to = (once && next_count == 0) || high - from < MIX_AT_ONCE ? high : from + MIX_AT_ONCE;
         for (uint32_t h = 0; h < heads;) {
@@ -304,15 +314,15 @@ static void few_mix(enum kvc_type type, const unsigned char *const *keys, size_t
 /* One tile from its scores p [heads, KVC_TILE], which become weights: m, l [heads], o [heads, padded_size(d)] from
  * zero. low < high. keep: NULL, or gets the scores of places low .. high - 1, rows keep_stride apart. next: as in
  * few_mix. */
-static void few_tile(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, uint32_t low,
-                     uint32_t high, const unsigned char *const *next, uint32_t next_count, uint32_t heads, uint32_t d,
-                     float *p, float *keep, size_t keep_stride, float *m, float *l, float *o) {
+static void few_tile(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, size_t fill,
+                     uint32_t low, uint32_t high, const unsigned char *const *next, uint32_t next_count, uint32_t heads,
+                     uint32_t d, float *p, float *keep, size_t keep_stride, float *m, float *l, float *o) {
     for (uint32_t h = 0; keep && h < heads; h++)
         memcpy(keep + h * keep_stride + low, p + (size_t)h * KVC_TILE + low, (high - low) * sizeof *keep);
     for (uint32_t h = 0; h < heads; h++)
         m[h] = softmax_tile(p + (size_t)h * KVC_TILE, low, high, &l[h]);
     memset(o, 0, heads * padded_size(d) * sizeof *o);
-    few_mix(type, keys, value_offset, low, high, next, next_count, p, heads, d, o);
+    few_mix(type, keys, value_offset, fill, low, high, next, next_count, p, heads, d, o);
 }
 
 /* ---- heads whose ranks lie scattered over the slots ---- */
@@ -342,7 +352,7 @@ static void few_scores_by_slot(enum kvc_type type, const struct head_entries *he
         const uint32_t n = slots - first < KVC_TILE ? slots - first : KVC_TILE;
         for (uint32_t i = 0; i < n; i++)
             keys[i] = slot_key(head, first + i);
-        few_scores(type, keys, value_offset, 0, n, n, q, heads, d, scale, wide, part);
+        few_scores(type, keys, value_offset, 0, 0, n, n, q, heads, d, scale, wide, part);
         for (uint32_t h = 0; h < heads; h++)
             memcpy(s + h * stride + first, part + (size_t)h * KVC_TILE, n * sizeof *s);
     }

@@ -220,8 +220,8 @@ static void score_units(const struct choose_job *job, struct choose_work *work, 
             n = KVC_TILE - p % KVC_TILE < to - p ? KVC_TILE - p % KVC_TILE : to - p;
             head_keys(&head->entries, p + known, more - known, work->keys + known);
             known = more;
-            few_scores(call->lists->format.type, work->keys, 0, 0, n, known, work->q, group, d, kvc_attention_scale(d),
-                       work->wide, work->s);
+            few_scores(call->lists->format.type, work->keys, 0, 0, 0, n, known, work->q, group, d,
+                       kvc_attention_scale(d), work->wide, work->s);
             known -= n;
             memmove(work->keys, work->keys + n, known * sizeof *work->keys);
             for (uint32_t g = 0; g < group; g++)

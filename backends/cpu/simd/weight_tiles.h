@@ -128,7 +128,7 @@ static void weights_of_tile(const struct weights_tile *tile, const struct weight
             many_scores(work->packed_keys, work->q + (size_t)i * group * size, some * group, work->in, d, job->scale,
                         work->s);
         else if (!job->known)
-            few_scores(type, work->keys, 0, 0, tile->n, tile->n, work->q + (size_t)i * group * size, some * group, d,
+            few_scores(type, work->keys, 0, 0, 0, tile->n, tile->n, work->q + (size_t)i * group * size, some * group, d,
                        job->scale, work->wide, work->s);
         for (uint32_t j = 0; j < some; j++) {
             const float *s = job->known ? job->known + (size_t)tile->h * group * job->known_stride + tile->first
