@@ -94,6 +94,20 @@ static int read_pseudo(const struct cli_command *command, const char *path, cons
     return status;
 }
 
+/* A layer's tensors behind one that is missing would be left out without a word. */
+static int check_no_gap(const struct cli_command *command, const char *path, const struct dump *dump, uint32_t layers) {
+    const char *name;
+
+    for (size_t i = 0; (name = kvc_tensor_name(dump->reader, i)) != NULL; i++) {
+        char *end;
+
+        if (strncmp(name, "layers.", 7) == 0 && strtoul(name + 7, &end, 10) >= layers && end[0] == '.')
+            return cli_error(command, KVC_INPUT, "%s: has %s, but no tensor layers.%u.q; layers count from 0", path,
+                             name, layers);
+    }
+    return KVC_OK;
+}
+
 static int read_dump(const struct cli_command *command, const struct arguments *a, struct dump *dump) {
     struct kvc_error error;
     char name[48] = "layers.0.q";
@@ -109,6 +123,9 @@ static int read_dump(const struct cli_command *command, const struct arguments *
                          "%s: has no tensor layers.0.q; it takes layers.<l>.q, .k and .v of every "
                          "layer",
                          a->in);
+    status = check_no_gap(command, a->in, dump, layers);
+    if (status != KVC_OK)
+        return status;
     dump->geometry.layers = layers;
     dump->layers = calloc(layers, sizeof *dump->layers);
     if (!dump->layers)
@@ -437,6 +454,8 @@ int kvc_cli_replay(const struct cli_command *command, int argc, char **argv) {
         return cli_error(command, KVC_USAGE, "give the tensors with --in DUMP.safetensors");
     if (a.attn && (status = cli_check_name(command, "attn", a.attn)) != KVC_OK)
         return status;
+    if (a.attn && strcmp(a.attn, a.out) == 0)
+        return cli_error(command, KVC_USAGE, "--attn %s: is --out, too; give two names", a.attn);
     kv = (struct cli_given){0, a.kv};
     status = cli_open_engine(command, &a.common, &engine);
     if (status == KVC_OK)

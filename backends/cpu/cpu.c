@@ -74,6 +74,7 @@ static enum kvc_status find_path(const char *name, const char *where, enum kvc_c
 /* The path that was asked for, by name, by KVCULL_CPU, or else the best one. */
 static enum kvc_status choose_path(const char *name, enum kvc_cpu_path *path, struct kvc_error *error) {
     const char *variable = getenv("KVCULL_CPU");
+    *path = KVC_CPU_REF;
     if (name)
         return find_path(name, "cpu", path, error);
     if (variable && *variable)

@@ -107,6 +107,9 @@ fails 2 'prompt 41' replay --kv full --prompt 41 --in "$work/dump.safetensors"
 fails 2 'no rows behind the prompt' replay --kv full --in "$work/dump.safetensors" --attn "$work/none.safetensors"
 "$build/tests/make_dump" "$work/odd.safetensors" 2 40 3 2 8 || exit 1
 fails 3 'not a multiple' replay --kv full --in "$work/odd.safetensors"
+"$build/tests/make_dump" "$work/gap.safetensors" 1 40 4 2 8 layers.2.q:40:4:8 || exit 1
+fails 3 'has layers.2.q, but no tensor layers.1.q' replay --kv full --in "$work/gap.safetensors"
+fails 2 'is --out, too' replay --kv full --prompt 30 --in "$work/dump.safetensors" --out "$work/x" --attn "$work/x"
 
 # pseudo and probe rows that come with the dump; where they are missing or have another shape it says which
 dump() { "$build/tests/make_dump" "$work/extra.safetensors" 2 40 4 2 8 "$@" || exit 1; }
