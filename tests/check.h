@@ -8,7 +8,8 @@
 #include <stdlib.h>
 
 /* Valgrind runs code some fifty times slower, and takes 40 ns for every fused multiply-add: long loops take fewer cases
- * there, chosen so that together they still meet everything. So they do where a test runs once more on another device. */
+ * there, chosen so that together they still meet everything. So they do where a test runs once more on another
+ * device. */
 static inline bool kvc_test_thinned(void) { return getenv("KVCULL_VALGRIND") || getenv("KVCULL_TEST_THINNED"); }
 
 /* Valgrind computes long double in double: nothing can be compared with it there. */

@@ -10,9 +10,11 @@
 
 #include <cmocka.h>
 
+#include "backends/opencl/opencl.h"
 #include "core/backends.h"
+#include "core/engine.h"
 #include "core/verify.h"
-#include "tests/check.h"
+#include "tests/whole_model.h"
 
 static int print_row(void *user, const struct kvc_verify_row *row) {
     unsigned *operations = user;
@@ -220,13 +222,74 @@ static void device_lost(void **state) {
     device->ops->close(device);
 }
 
+static unsigned made, freed; /* buffers, by the driver below */
+
+static enum kvc_status count_allocate(struct kvc_offload *offload, enum kvc_memory_kind kind, size_t bytes,
+                                      const void *host, void **handle, bool *borrowed, struct kvc_error *error) {
+    made++;
+    return kvc_opencl_driver.allocate(offload, kind, bytes, host, handle, borrowed, error);
+}
+
+static void count_release(struct kvc_offload *offload, void *handle) {
+    freed++;
+    kvc_opencl_driver.release(offload, handle);
+}
+
+/* Once a policy does what it does in every step, steps make no buffer and free none. (Before a step, room for another
+ * 256 entries or 64 pages may be made; there is none to make from 70 entries to 110.) */
+static void a_step_makes_no_buffer(void **state) {
+    static const char *const policies[] = {
+        "full",          "streaming:budget=40", "snapkv:budget=40,window=8+morphkv:budget=40,window=8",
+        "h2o:budget=40", "quest:budget=32",     "sparq:budget=32",
+        "hsa:budget=32"};
+    const struct kvc_engine_options options = {"opencl", 0, KVC_MATH_EXACT};
+    struct kvc_offload_driver driver = kvc_opencl_driver;
+    struct kvc_engine *engine = NULL;
+    struct kvc_model *model = NULL;
+    struct kvc_error error;
+    int32_t tokens[70];
+    char path[512];
+    (void)state;
+    needs_device();
+    driver.allocate = count_allocate;
+    driver.release = count_release;
+    for (int32_t i = 0; i < 70; i++)
+        tokens[i] = i + 3;
+    assert_int_equal(whole_model(KVC_F32, "opencl", path, sizeof path, &error), KVC_OK);
+    assert_int_equal(kvc_engine_open(&options, &engine, &error), KVC_OK);
+    assert_int_equal(kvc_model_open(engine, path, &model, &error), KVC_OK);
+    ((struct kvc_offload *)engine->device)->driver = &driver;
+    for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
+        struct kvc_session_options wanted;
+        struct kvc_session *session = NULL;
+        kvc_session_defaults(&wanted);
+        wanted.policy = policies[i];
+        made = 0;
+        assert_int_equal(kvc_session_open(model, &wanted, &session, &error), KVC_OK);
+        assert_int_equal(kvc_session_prompt(session, tokens, 70, NULL, NULL, &error), KVC_OK);
+        for (int32_t step = 0; step < 40; step++) {
+            if (step == 4) {
+                assert_true(made > 0); /* it counts */
+                made = freed = 0;
+            }
+            assert_int_equal(kvc_decode(&session, &tokens[step], 1, NULL, NULL, &error), KVC_OK);
+        }
+        if (made + freed > 0)
+            fail_msg("%s: %u buffers made and %u freed in 36 steps", policies[i], made, freed);
+        kvc_session_close(session);
+    }
+    kvc_model_close(model);
+    kvc_engine_close(engine);
+    whole_model_remove(path);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(operations),        cmocka_unit_test(other_shape),
         cmocka_unit_test(small_allocations), cmocka_unit_test(finds_a_flipped_bit),
         cmocka_unit_test(devices),           cmocka_unit_test(kernels_that_do_not_compile),
         cmocka_unit_test(too_little_memory), cmocka_unit_test(device_lost),
-        cmocka_unit_test(a_large_clear),
+        cmocka_unit_test(a_large_clear),     cmocka_unit_test(a_step_makes_no_buffer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
