@@ -83,11 +83,11 @@ static size_t lay_out(const struct attention_job *job, struct attention_work *wo
     return at.used;
 }
 
-/* How far apart rows of a read list may lie where what is between them is asked for too: a few rows, if the list is
- * dense and rows are long. Memory is read faster in order. */
+/* 0 where all entries are read. How far apart rows of a read list may lie where what is between them is asked for too:
+ * a few rows, if the list is dense and rows are long, else nothing lies between. Memory is read faster in order. */
 static size_t fill_bytes(const struct head_entries *head) {
-    const bool dense = head->rank && (uint64_t)head->places * 8 >= head->count;
-    return dense && head->row_bytes >= 256 ? 3 * head->row_bytes : 0;
+    const bool dense = (uint64_t)head->places * 8 >= head->count && head->row_bytes >= 256;
+    return head->rank ? (dense ? 3 : 1) * head->row_bytes : 0;
 }
 
 /* What a task works on. */

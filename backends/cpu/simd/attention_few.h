@@ -120,11 +120,16 @@ INLINE void prefetch_row_later(const unsigned char *row, size_t bytes) { /* into
 
 #define KEYS_AHEAD 64u /* where only keys are read: so many are under way into the second cache */
 
-/* Asks for a row and, where the next one that is wanted lies no more than `fill` bytes from it, for what lies between.
- */
-INLINE void prefetch_row_and_gap(const unsigned char *row, const unsigned char *next, size_t bytes, size_t fill) {
-    const size_t far = (size_t)((uintptr_t)next - (uintptr_t)row);
-    prefetch_row_later(row, far > bytes && far <= fill ? far : bytes);
+/* Asks for a row; fill not 0: of a list, and where the next row that is wanted lies no more than `fill` bytes from it
+ * also for what lies between. */
+INLINE void prefetch_listed(const unsigned char *const *keys, uint32_t i, uint32_t count, size_t offset, size_t bytes,
+                            size_t fill) {
+    if (!fill || i + 1 >= count) {
+        prefetch_row_later(keys[i] + offset, bytes);
+        return;
+    }
+    const size_t far = (size_t)((uintptr_t)keys[i + 1] - (uintptr_t)keys[i]);
+    prefetch_row_later(keys[i] + offset, far > bytes && far <= fill ? far : bytes);
 }
 
 /* Scores of places low .. high - 1 of a tile against `heads` queries [heads, padded_size(d)]: s [heads, KVC_TILE].
@@ -139,13 +144,14 @@ static void few_scores(enum kvc_type type, const unsigned char *const *keys, siz
     const unsigned char *rows[LANES];
     const size_t bytes = type == KVC_F32 ? 4u * d : type == KVC_F16 ? 2u * d : d;
     float out[HEADS_AT_ONCE * KVC_TILE]; /* of a block that is not full */
+    const uint32_t at_once = heads < HEADS_AT_ONCE ? heads : HEADS_AT_ONCE;
     for (uint32_t e = low; e < high; e += LANES) {
         const uint32_t n = high - e < LANES ? high - e : LANES;
+        const uint32_t first = fill ? n * at_once / heads : n; /* of a list with the other heads the other values */
         for (uint32_t i = 0; i < LANES; i++) {
             const unsigned char *row = keys[i < n ? e + i : e];
-            if (value_offset && i < n)
-                prefetch_row_and_gap(row + value_offset, keys[e + i + 1 < high ? e + i + 1 : e + i] + value_offset,
-                                     bytes, fill);
+            if (value_offset && i < first)
+                prefetch_listed(keys, e + i, high, value_offset, bytes, fill);
             if (known > high && e + KEYS_AHEAD + i < known)
                 prefetch_row_later(keys[e + KEYS_AHEAD + i], bytes);
             if (e + 2 * LANES + i < known)
@@ -160,15 +166,16 @@ static void few_scores(enum kvc_type type, const unsigned char *const *keys, siz
         for (uint32_t h = 0, some; h < heads; h += some) {
             float *to = n == LANES ? s + (size_t)h * KVC_TILE + e : out;
             const float *query = q + h * padded;
-            some = 1;
+            some = heads - h < at_once ? 1 : at_once;
+            if (fill && h > 0)
+                for (uint32_t i = n * h / heads; i < n * (h + some) / heads; i++)
+                    prefetch_listed(keys, e + i, high, value_offset, bytes, fill);
 #if HEADS_AT_ONCE > 1
-            if (heads - h >= 2) {
-                if (direct)
-                    few_dots_f16_pair(rows, query, padded / LANES, scale, to);
-                else
-                    few_dots_f32_pair(rows, query, padded / LANES, scale, to);
-                some = 2;
-            } else
+            if (some == 2 && direct)
+                few_dots_f16_pair(rows, query, padded / LANES, scale, to);
+            else if (some == 2)
+                few_dots_f32_pair(rows, query, padded / LANES, scale, to);
+            else
 #endif
                 if (!direct || type == KVC_F32)
                 few_dots_f32(rows, query, padded / LANES, scale, to);
@@ -208,8 +215,7 @@ INLINE void few_mix_strip(enum kvc_type type, unsigned heads, unsigned n, const 
         const unsigned char *row = keys[j] + value_offset;
         vf value[8];
         if (ahead && j < ahead->next_count)
-            prefetch_row_and_gap(ahead->next[j], ahead->next[j + 1 < ahead->next_count ? j + 1 : j], ahead->row_bytes,
-                                 ahead->fill);
+            prefetch_listed(ahead->next, j, ahead->next_count, 0, ahead->row_bytes, ahead->fill);
         if (ahead && j + MIX_AHEAD < ahead->high)
             prefetch_row(keys[j + MIX_AHEAD] + value_offset, ahead->row_bytes);
         UNROLL

@@ -15,6 +15,7 @@
 /* Of a stretch of places about so many channels are added up together: few, in long runs, are read faster. */
 #define STRETCH_CHANNELS 12u
 #define STRETCH_PLACES ((size_t)4096)
+#define STRETCH_OF_ALL ((size_t)8 * DOT_PLACES) /* where all channels are added up together */
 
 /* to[c * stride + i] = channel c of row i, for i < n <= LANES (0 behind, up to LANES) and, of the channels, the vectors
  * that `wanted` [d / LANES, rounded up] marks (NULL: all). rows [n, padded]. */
@@ -133,8 +134,10 @@ static float larger(float most, vf top, vm nan) {
 /* A stretch of places at a time, and of it a few channels at a time: what comes next is asked for meanwhile. */
 INLINE void dots_of(enum kvc_type type, bool bound, unsigned heads, const struct dot_channel *channels, uint32_t dims,
                     size_t from, size_t to, const float *factor, float *const *out, float *most) {
-    const uint32_t parts =
-        to - from < DOT_PLACES || dims < STRETCH_CHANNELS ? 1 : (dims + STRETCH_CHANNELS / 2) / STRETCH_CHANNELS;
+    const bool together =
+        to - from < DOT_PLACES || dims < STRETCH_CHANNELS || (bound && LANES < 16); /* bound: slower */
+    const uint32_t parts = together ? 1 : (dims + STRETCH_CHANNELS / 2) / STRETCH_CHANNELS;
+    const size_t stretch = parts == 1 ? STRETCH_OF_ALL : STRETCH_PLACES;
     vf top[DOT_HEADS];
     vm nan[DOT_HEADS];
     UNROLL
@@ -143,11 +146,11 @@ INLINE void dots_of(enum kvc_type type, bool bound, unsigned heads, const struct
         nan[h] = vf_is_nan(vf_zero());
     }
     for (size_t first = from, last; first < to; first = last) {
-        last = to - first < STRETCH_PLACES ? to : first + STRETCH_PLACES;
+        last = to - first < stretch ? to : first + stretch;
         for (uint32_t part = 0; part < parts; part++) {
             const uint32_t low = dims * part / parts, high = dims * (part + 1) / parts;
             const bool begin = part == 0, end = part + 1 == parts;
-            const size_t after = to - last < STRETCH_PLACES ? to : last + STRETCH_PLACES;
+            const size_t after = to - last < stretch ? to : last + stretch;
             struct dot_ahead ahead = {channels, channels + (after > last ? dims / parts : 0), last, after, last};
             if (!end)
                 ahead = (struct dot_ahead){channels + high, channels + dims * (part + 2) / parts, first, last, first};
