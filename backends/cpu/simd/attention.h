@@ -33,7 +33,6 @@ struct attention_work {
     struct seen_range *seen, *in;        /* [rows of a block], [queries] */
     uint16_t *place;                     /* [packed_size(d)] */
     float *q, *wide, *s, *packed_keys, *packed_values, *sum;
-    float *by_slot; /* [group, slots_most]: scores of a single row */
     struct tile_results own;
 };
 
@@ -47,7 +46,6 @@ struct attention_job {
     _Atomic uint32_t *unfinished; /* [units], where any is split */
     size_t cells_most;            /* tiles times queries of a unit */
     uint32_t group, d, blocks_most, rows_most, queries_most;
-    uint32_t slots_most; /* of the heads that may be scored by slot */
     bool any_many, split;
     struct score_memo *memo; /* NULL, or has a record for every segment */
     float scale;
@@ -76,7 +74,6 @@ static size_t lay_out(const struct attention_job *job, struct attention_work *wo
     work->sum = carve(&at, value_size(d) * f);
     const size_t score_rows = job->any_many ? QUERIES_AT_ONCE : FEW_QUERIES;
     work->s = carve(&at, score_rows * KVC_TILE * f);
-    work->by_slot = carve(&at, (size_t)job->group * job->slots_most * f);
     work->packed_keys = carve(&at, job->any_many ? packed_size(d) * KVC_TILE * f : 0);
     work->packed_values = carve(&at, job->any_many ? value_size(d) * KVC_TILE * f : 0);
     work->own = job->split ? (struct tile_results){NULL, NULL, NULL} : carve_results(&at, job);
@@ -222,18 +219,13 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
     const size_t keep_stride = record ? record->stride : 0;
     float *keep =
         record && record->lists ? job->memo->values + record->scores + (size_t)unit.head * group * keep_stride : NULL;
-    const bool by_slot = !many && !split && unit.segment->rows == 1 && head.order && !head.rank && low == 0 &&
-                         high == head.count && scattered(&head);
-    if (by_slot)
-        few_scores_by_slot(type, &head, value_offset, work.q, queries, d, job->scale, work.wide, work.keys, work.s,
-                           work.by_slot, job->slots_most);
     uint32_t next_filled = 0;
     for (uint32_t t = from; t < to; t++) {
         const struct seen_range all = seen_in_tile((struct seen_range){low, high}, t * KVC_TILE);
         const size_t at = (size_t)(t - first) * queries;
         const struct seen_range then = seen_in_tile((struct seen_range){low, high}, (t + 1) * KVC_TILE);
         const unsigned char **keys = work.keys + t % 2 * KVC_TILE, **next = work.keys + (t + 1) % 2 * KVC_TILE;
-        const uint32_t next_count = many || by_slot || t + 1 == to ? 0 : then.high;
+        const uint32_t next_count = many || t + 1 == to ? 0 : then.high;
         if (t == from || next_filled == 0)
             head_keys(&head, t * KVC_TILE + all.low, all.high - all.low, keys + all.low);
         if (next_count)
@@ -247,12 +239,8 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
             many_tile(work.packed_keys, work.packed_values, work.q, queries, work.in, d, job->scale, work.s,
                       results.m + at, results.l + at, results.o + at * stride);
         } else {
-            if (!by_slot)
-                few_scores(type, keys, value_offset, fill, all.low, all.high, all.high, work.q, queries, d, job->scale,
-                           work.wide, work.s);
-            for (uint32_t h = 0; by_slot && h < queries; h++)
-                for (uint32_t e = all.low; e < all.high; e++)
-                    work.s[h * KVC_TILE + e] = work.by_slot[(size_t)h * job->slots_most + head.order[t * KVC_TILE + e]];
+            few_scores(type, keys, value_offset, fill, all.low, all.high, all.high, work.q, queries, d, job->scale,
+                       work.wide, work.s);
             few_tile(type, keys, value_offset, fill, all.low, all.high, next, next_count, queries, d, work.s,
                      keep ? keep + (size_t)t * KVC_TILE : NULL, keep_stride, results.m + at, results.l + at,
                      results.o + at * stride);
@@ -277,8 +265,6 @@ static double plan_attention(struct attention_job *job, unsigned threads) {
             const uint32_t blocks = (uint32_t)head_block_count(segment->lists, h);
             places = n > places ? n : places;
             job->blocks_most = blocks > job->blocks_most ? blocks : job->blocks_most;
-            if (segment->rows == 1 && segment->lists->order && !segment->reads && blocks * KVC_TILE > job->slots_most)
-                job->slots_most = blocks * KVC_TILE;
             work += 2.5 * n * job->group * segment->rows * (job->d + 16.0) / LANES;
         }
         plan->tiles = (places + KVC_TILE - 1) / KVC_TILE;

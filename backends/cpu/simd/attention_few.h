@@ -331,37 +331,4 @@ static void few_tile(enum kvc_type type, const unsigned char *const *keys, size_
     few_mix(type, keys, value_offset, fill, low, high, next, next_count, p, heads, d, o);
 }
 
-/* ---- heads whose ranks lie scattered over the slots ---- */
-
-#define SECOND_CACHE ((size_t)512 << 10) /* values of a head that stay there until they are mixed */
-
-/* Whether ranks mostly do not follow each other in memory (from a sample), so that it is better to score slot by slot:
- * every slot up to the highest in use, so few of them may be free. */
-static inline bool scattered(const struct head_entries *head) {
-    const uint32_t count = head->count, step = count / 64 + 1;
-    uint32_t breaks = 0, seen = 0;
-    for (uint32_t r = 0; r + 1 < count; r += step, seen++)
-        breaks += head->order[r + 1] != head->order[r] + 1;
-    if (4 * breaks <= seen)
-        return false;
-    const uint32_t slots = slots_in_use(head->order, count);
-    return slots <= count + count / 4 && slots * head->row_bytes <= SECOND_CACHE;
-}
-
-/* Scores by slot, s [heads, stride], of every slot up to the highest in use; memory is read from front to back, and the
- * values on the way. keys [KVC_TILE], part [heads, KVC_TILE] scratch. */
-static void few_scores_by_slot(enum kvc_type type, const struct head_entries *head, size_t value_offset, const float *q,
-                               uint32_t heads, uint32_t d, float scale, float *wide, const unsigned char **keys,
-                               float *part, float *s, size_t stride) {
-    const uint32_t slots = slots_in_use(head->order, head->count);
-    for (uint32_t first = 0; first < slots; first += KVC_TILE) {
-        const uint32_t n = slots - first < KVC_TILE ? slots - first : KVC_TILE;
-        for (uint32_t i = 0; i < n; i++)
-            keys[i] = slot_key(head, first + i);
-        few_scores(type, keys, value_offset, 0, 0, n, n, q, heads, d, scale, wide, part);
-        for (uint32_t h = 0; h < heads; h++)
-            memcpy(s + h * stride + first, part + (size_t)h * KVC_TILE, n * sizeof *s);
-    }
-}
-
 #endif

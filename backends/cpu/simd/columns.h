@@ -6,6 +6,7 @@
 
 struct columns_job {
     const struct kvc_lists *lists;
+    struct kvc_cpu *cpu;
     float *scores;
     uint32_t first, columns, stride;
 };
@@ -19,7 +20,20 @@ static void column_scores_task(void *argument, size_t h, unsigned thread) {
     const float *column =
         (const float *)lists->state->data + (size_t)lists->columns * base + (size_t)job->first * slots;
     float *scores = job->scores + h * job->stride;
-    (void)thread;
+    if (order && job->columns > 1 && slots <= 2 * count + KVC_TILE) { /* by slot, and then in the order */
+        float *sums = kvc_cpu_scratch(job->cpu, thread, slots * sizeof *sums);
+        if (!sums)
+            return;
+        for (uint32_t s = 0; s < slots; s += LANES) { /* slots: a multiple of KVC_TILE */
+            vf sum = vf_load(column + s);
+            for (uint32_t c = 1; c < job->columns; c++)
+                sum = vf_add(sum, vf_load(column + (size_t)c * slots + s));
+            vf_store(sums + s, sum);
+        }
+        for (uint32_t r = 0; r < count; r++)
+            scores[r] = sums[order[r]];
+        return;
+    }
     for (uint32_t r = 0; order && r < count; r++)
         scores[r] = column[order[r]];
     if (!order)
@@ -59,13 +73,13 @@ static void run_columns(struct kvc_device *device, struct columns_job *job, kvc_
 
 static void column_scores(struct kvc_device *device, const struct kvc_lists *lists, uint32_t first, uint32_t columns,
                           struct kvc_span scores, uint32_t stride) {
-    struct columns_job job = {lists, kvc_span_data(scores), first, columns, stride};
+    struct columns_job job = {lists, (struct kvc_cpu *)device, kvc_span_data(scores), first, columns, stride};
     run_columns(device, &job, column_scores_task);
 }
 
 static void scores_column(struct kvc_device *device, const struct kvc_lists *lists, uint32_t column,
                           struct kvc_span scores, uint32_t stride) {
-    struct columns_job job = {lists, kvc_span_data(scores), column, 1, stride};
+    struct columns_job job = {lists, (struct kvc_cpu *)device, kvc_span_data(scores), column, 1, stride};
     run_columns(device, &job, scores_column_task);
 }
 

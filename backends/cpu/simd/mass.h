@@ -15,10 +15,11 @@ struct mass_job {
     bool fold;                      /* column += column + 1 first */
     const float *maximum, *sum;     /* [queries, H] */
     const struct kvc_noise *noise;  /* NULL: scores are as they are */
-    float *tile_maximum, *tile_sum; /* of noisy scores: [tiles, queries, H] */
     float *known;                   /* NULL, or the lists' noise (noise_table.h) */
-    float *noisy;                   /* NULL, or keeps those of one query: [H, noisy_stride] by place */
-    uint32_t noisy_stride;
+    uint32_t tiles;                 /* of the fullest head */
+    bool whole;                     /* one query, and a head is one task: the three below are [G] and the task's own */
+    float *tile_maximum, *tile_sum; /* of noisy scores: [tiles, queries, H] */
+    float *noisy;                   /* NULL, or keeps those of one query: [H, tiles * KVC_TILE] by place */
 };
 
 INLINE const struct mass_job *mass_of(const struct weights_tile *tile) {
@@ -29,6 +30,12 @@ static float *state_column(const struct weights_tile *tile, uint32_t column) {
     const struct kvc_lists *lists = tile->job->rows->lists;
     const uint32_t base = lists->host_base[tile->h], slots = lists->host_base[tile->h + 1] - base;
     return (float *)lists->state->data + (size_t)lists->columns * base + (size_t)column * slots;
+}
+
+/* Asks for floats x [n], which were last used a step ago: by now they lie in memory. */
+static void ask_for(const void *x, size_t n) {
+    for (size_t i = 0; i < n; i += 16)
+        __builtin_prefetch((const float *)x + i);
 }
 
 /* Where part i of the KV head is summed up, by rank or by slot. */
@@ -51,11 +58,29 @@ static float *mass_sums(const struct weights_tile *tile, uint32_t i) {
     return mass_direct(tile) ? mass_target(tile, i) + tile->first : tile->own + (size_t)i * KVC_TILE;
 }
 
+/* Of a decode step: what was last used a step ago lies in memory by now, and where ranks lie scattered over the slots
+ * nothing but this asks for it in time. Part i of n of a head's slots. */
+static void ask_for_slots(const struct weights_tile *tile, uint32_t i, uint32_t n) {
+    const struct mass_job *mass = mass_of(tile);
+    const struct kvc_lists *lists = tile->job->rows->lists;
+    const uint32_t base = lists->host_base[tile->h], slots = lists->host_base[tile->h + 1] - base;
+    if (i >= n || mass->scores || !lists->order || tile->job->rows->queries > 1 ||
+        slots > 2 * tile->head->count + KVC_TILE)
+        return;
+    const size_t from = (size_t)slots * i / n, some = (size_t)slots * (i + 1) / n - from, each = 1 + tile->job->group;
+    ask_for(state_column(tile, mass->column + 1) + from, some);
+    if (mass->known) {
+        ask_for(tile->head->position + from, some);
+        ask_for(mass->known + each * (base + from), each * some);
+    }
+}
+
 /* Sums start at 0, or go on. */
 static void mass_start(const struct weights_tile *tile, uint32_t low, uint32_t high) {
     const struct mass_job *mass = mass_of(tile);
     for (uint32_t i = 0; mass->scores && i < mass->parts; i++)
         memset(mass_target(tile, i) + low, 0, (high - low) * sizeof(float));
+    ask_for_slots(tile, 0, mass->whole ? mass->tiles : 1);
     if (mass->scores || !mass->fold)
         return;
     float *older = state_column(tile, mass->column), *newer = state_column(tile, mass->column + 1);
@@ -71,37 +96,53 @@ static void make_noise(const struct weights_tile *tile) {
     const struct mass_job *mass = mass_of(tile);
     float *noise = tile->own + (size_t)mass->parts * KVC_TILE;
     const uint32_t group = tile->job->group;
-    const size_t each = 1 + group;
-    float *known = mass->known ? mass->known + each * tile->job->rows->lists->host_base[tile->h] : NULL;
-    int32_t position[KVC_TILE];
-    uint32_t slot[KVC_TILE];
-    bool missing[KVC_TILE / LANES] = {false};
-    for (uint32_t e = 0; e < tile->n; e++) {
-        slot[e] = head_slot(tile->head, tile->first + e);
-        position[e] = slot_position(tile->head, slot[e]);
+    const uint32_t each = 1 + group;
+    float *known = mass->known ? mass->known + (size_t)each * tile->job->rows->lists->host_base[tile->h] : NULL;
+    const uint32_t n = (tile->n + LANES - 1) / LANES * LANES; /* the last vector repeats the last key */
+    int32_t position[KVC_TILE], owner[KVC_TILE];              /* owner: the position, plus 1, whose noise is known */
+    uint32_t at[KVC_TILE];
+    for (uint32_t e = 0; e < n; e++) {
+        const uint32_t slot = head_slot(tile->head, tile->first + (e < tile->n ? e : tile->n - 1));
+        position[e] = slot_position(tile->head, slot);
+        at[e] = slot * each;
     }
-    for (uint32_t e = tile->n; e % LANES; e++)
-        position[e] = 0;
-    for (uint32_t e = 0; known && e < tile->n; e++) {
-        const float *of = known + slot[e] * each;
-        if (kvc_bits(of[0]) != (uint32_t)position[e] + 1)
-            missing[e / LANES] = true;
-        for (uint32_t g = 0; g < group; g++)
-            noise[g * KVC_TILE + e] = of[1 + g];
-    }
-    for (uint32_t e = 0; e < tile->n; e += LANES) {
-        if (known && !missing[e / LANES])
+    for (uint32_t e = 0; known && e < n; e++)
+        owner[e] = (int32_t)kvc_bits(known[at[e]]);
+    for (uint32_t g = 0; known && g < group; g++)
+        for (uint32_t e = 0; e < n; e++)
+            noise[g * KVC_TILE + e] = known[at[e] + 1 + g];
+    for (uint32_t e = 0; e < n; e += LANES) {
+        const vi key = vi_load(position + e);
+        if (known && vm_bits(vi_equal(vi_load(owner + e), vi_add(key, vi_set(1)))) == vm_bits(vm_first(LANES)))
             continue;
         for (uint32_t g = 0; g < group; g++)
-            vf_store(noise + g * KVC_TILE + e,
-                     gumbel(mass->noise->seed, mass->noise->layer, tile->h * group + g, vi_load(position + e)));
-        for (uint32_t i = e; known && i < e + LANES && i < tile->n; i++) {
-            float *of = known + slot[i] * each;
-            of[0] = kvc_from_bits((uint32_t)position[i] + 1);
+            vf_store(noise + g * KVC_TILE + e, gumbel(mass->noise->seed, mass->noise->layer, tile->h * group + g, key));
+        for (uint32_t i = e; known && i < e + LANES; i++) {
+            known[at[i]] = kvc_from_bits((uint32_t)position[i] + 1);
             for (uint32_t g = 0; g < group; g++)
-                of[1 + g] = noise[g * KVC_TILE + i];
+                known[at[i] + 1 + g] = noise[g * KVC_TILE + i];
         }
     }
+}
+
+/* Of noisy scores of one query and group: maxima and sums [tiles, G], rows `apart` apart, and where kept they all,
+ * [G, tiles * KVC_TILE]. */
+struct noisy_room {
+    float *maximum, *sum, *kept;
+    size_t apart;
+};
+
+INLINE struct noisy_room noisy_room(const struct weights_tile *tile, uint32_t query) {
+    const struct mass_job *mass = mass_of(tile);
+    const struct kvc_weight_rows *rows = tile->job->rows;
+    const size_t group = tile->job->group, first = tile->h * group, cell = (size_t)query * rows->heads + first;
+    const size_t row = (size_t)mass->tiles * KVC_TILE;
+    if (mass->whole) {
+        float *own = tile->own + (mass->parts + 2 * group) * KVC_TILE;
+        return (struct noisy_room){own + group * row, own + group * (row + mass->tiles), own, group};
+    }
+    return (struct noisy_room){mass->tile_maximum + cell, mass->tile_sum + cell,
+                               mass->noisy ? mass->noisy + first * row : NULL, (size_t)rows->queries * rows->heads};
 }
 
 /* x [G, KVC_TILE] = (s + noise) / tau at places in; returns x. */
@@ -110,18 +151,26 @@ static float *noisy_scores(const struct weights_tile *tile, struct seen_range in
     const float *noise = tile->own + (size_t)mass->parts * KVC_TILE;
     float *x = tile->own + (size_t)(mass->parts + tile->job->group) * KVC_TILE;
     const vf tau = vf_set(mass->noise->tau);
-    for (uint32_t g = 0; g < tile->job->group; g++)
-        for (uint32_t e = in.low / LANES * LANES; e < in.high; e += LANES)
-            vf_store(x + g * KVC_TILE + e,
-                     vf_div(vf_add(vf_load(s + g * s_stride + e), vf_load(noise + g * KVC_TILE + e)), tau));
+    float *kept = mass->whole || mass->noisy ? noisy_room(tile, 0).kept + tile->first : NULL;
+    for (uint32_t g = 0; g < tile->job->group; g++) {
+        for (uint32_t e = in.low / LANES * LANES; e < in.high; e += LANES) {
+            const vf y = vf_div(vf_add(vf_load(s + g * s_stride + e), vf_load(noise + g * KVC_TILE + e)), tau);
+            vf_store(x + g * KVC_TILE + e, y);
+            if (kept)
+                vf_store(kept + (size_t)g * mass->tiles * KVC_TILE + e, y);
+        }
+    }
     return x;
 }
+
+/* Sums of several queries are fetched first and put back behind them. */
+INLINE bool mass_fetched(const struct weights_tile *tile) { return !mass_direct(tile) && tile->job->rows->queries > 1; }
 
 static void mass_begin(const struct weights_tile *tile) {
     const struct mass_job *mass = mass_of(tile);
     if (mass->noise)
         make_noise(tile);
-    for (uint32_t i = 0; !mass_direct(tile) && i < mass->parts; i++) {
+    for (uint32_t i = 0; mass_fetched(tile) && i < mass->parts; i++) {
         const float *from = mass_target(tile, i);
         float *sums = mass_sums(tile, i);
         for (uint32_t e = 0; e < tile->n; e++)
@@ -130,7 +179,7 @@ static void mass_begin(const struct weights_tile *tile) {
 }
 
 static void mass_finish(const struct weights_tile *tile) {
-    for (uint32_t i = 0; !mass_direct(tile) && i < mass_of(tile)->parts; i++) {
+    for (uint32_t i = 0; mass_fetched(tile) && i < mass_of(tile)->parts; i++) {
         const float *sums = mass_sums(tile, i);
         float *to = mass_target(tile, i);
         for (uint32_t e = 0; e < tile->n; e++)
@@ -156,11 +205,29 @@ static void add_weights(float *to, const float *s, size_t s_stride, uint32_t low
     }
 }
 
+/* The query's weights from its group's scores s, M and L. */
+static void add_query(const struct weights_tile *tile, struct seen_range in, const float *s, size_t s_stride,
+                      const float *maximum, const float *sum) {
+    const struct mass_job *mass = mass_of(tile);
+    const uint32_t group = tile->job->group, each = group / mass->parts;
+    const bool one = !mass_direct(tile) && !mass_fetched(tile);
+    const uint32_t *order = mass->scores || tile->head->rank || !one ? NULL : tile->head->order + tile->first;
+    for (uint32_t i = 0, g = 0; i < mass->parts; i++, g += each) {
+        float *sums = mass_sums(tile, i), *to = mass_target(tile, i);
+        if (one)
+            memset(sums + in.low, 0, (in.high - in.low) * sizeof *sums);
+        add_weights(sums, s + g * s_stride, s_stride, in.low, in.high, each, maximum + g, sum + g);
+        for (uint32_t e = in.low; one && e < in.high; e++) {
+            const uint32_t at = order ? order[e] : mass_index(tile, e);
+            to[at] = to[at] + sums[e];
+        }
+    }
+}
+
 static void mass_take(const struct weights_tile *tile, uint32_t query, struct seen_range seen, struct seen_range in,
                       const float *s, size_t s_stride) {
     const struct mass_job *mass = mass_of(tile);
-    const uint32_t group = tile->job->group, each = group / mass->parts;
-    const size_t cell = (size_t)query * tile->job->rows->heads + (size_t)tile->h * group;
+    const size_t cell = (size_t)query * tile->job->rows->heads + (size_t)tile->h * tile->job->group;
     (void)seen;
     if (in.low >= in.high)
         return;
@@ -168,9 +235,7 @@ static void mass_take(const struct weights_tile *tile, uint32_t query, struct se
         s = noisy_scores(tile, in, s, s_stride);
         s_stride = KVC_TILE;
     }
-    for (uint32_t i = 0; i < mass->parts; i++)
-        add_weights(mass_sums(tile, i), s + (size_t)i * each * s_stride, s_stride, in.low, in.high, each,
-                    mass->maximum + cell + (size_t)i * each, mass->sum + cell + (size_t)i * each);
+    add_query(tile, in, s, s_stride, mass->maximum + cell, mass->sum + cell);
 }
 
 static void window_mass(struct kvc_device *device, const struct kvc_weight_rows *rows, struct kvc_span scores,
@@ -194,76 +259,89 @@ static void window_mass(struct kvc_device *device, const struct kvc_weight_rows 
 
 /* ---- noise: M and L are not those of attention ---- */
 
-static void noise_start(const struct weights_tile *tile, uint32_t low, uint32_t high) {
-    (void)tile, (void)low, (void)high;
-}
-
 /* Maximum and sum of the noisy scores of one query in one tile; sum 0: it sees nothing there. */
 static void noise_take(const struct weights_tile *tile, uint32_t query, struct seen_range seen, struct seen_range in,
                        const float *s, size_t s_stride) {
     const struct mass_job *mass = mass_of(tile);
-    const struct kvc_weight_rows *rows = tile->job->rows;
+    const struct noisy_room room = noisy_room(tile, query);
     const uint32_t group = tile->job->group;
-    const size_t cell =
-        ((size_t)(tile->first / KVC_TILE) * rows->queries + query) * rows->heads + (size_t)tile->h * group;
+    const size_t cell = tile->first / KVC_TILE * room.apart;
     (void)seen;
     float *x = noisy_scores(tile, in, s, s_stride);
     for (uint32_t g = 0; g < group; g++, x += KVC_TILE) {
-        float *maximum = mass->tile_maximum + cell + g, *sum = mass->tile_sum + cell + g;
-        *sum = 0.0f;
-        if (in.low >= in.high)
-            continue;
-        if (mass->noisy)
-            memcpy(mass->noisy + (size_t)(tile->h * group + g) * mass->noisy_stride + tile->first + in.low, x + in.low,
-                   (in.high - in.low) * sizeof *x);
-        *maximum = softmax_tile(x, in.low, in.high, sum);
+        room.sum[cell + g] = 0.0f;
+        if (mass->whole) /* while there is something else to do, what the next tile needs */
+            ask_for_slots(tile, (tile->first / KVC_TILE + 1) * group + g, mass->tiles * group);
+        if (in.low < in.high)
+            room.maximum[cell + g] = softmax_tile(x, in.low, in.high, &room.sum[cell + g]);
     }
 }
 
-/* All tiles of each query: the results are left in the first tile's places. */
+/* M and L of one query and head from those of its tiles, left in the first tile's place. */
+static void merge_tiles(float *maximum, float *sum, size_t tiles, size_t apart) {
+    float M = -kvc_infinity(), L = 0.0f;
+    for (size_t t = 0; t < tiles; t++)
+        if (sum[t * apart] != 0.0f)
+            M = kvc_max(M, maximum[t * apart]);
+    for (size_t t = 0; t < tiles; t++)
+        if (sum[t * apart] != 0.0f)
+            L = kvc_fma(kvc_exp(maximum[t * apart] - M), sum[t * apart], L);
+    *maximum = M;
+    *sum = L;
+}
+
 static void merge_noise(const struct mass_job *mass) {
     const struct kvc_weight_rows *rows = mass->job.rows;
+    const struct kvc_buffer *counts = rows->reads ? rows->reads->count : rows->lists->count;
     const size_t cells = (size_t)rows->queries * rows->heads;
-    for (uint32_t h = 0; h < rows->heads; h++) {
-        const struct kvc_buffer *counts = rows->reads ? rows->reads->count : rows->lists->count;
-        const size_t tiles = (((const uint32_t *)counts->data)[h / mass->job.group] + KVC_TILE - 1) / KVC_TILE;
-        for (uint32_t query = 0; query < rows->queries && tiles > 0; query++) {
-            float *maximum = mass->tile_maximum + (size_t)query * rows->heads + h;
-            float *sum = mass->tile_sum + (size_t)query * rows->heads + h, M = -kvc_infinity(), L = 0.0f;
-            for (size_t t = 0; t < tiles; t++)
-                if (sum[t * cells] != 0.0f)
-                    M = kvc_max(M, maximum[t * cells]);
-            for (size_t t = 0; t < tiles; t++)
-                if (sum[t * cells] != 0.0f)
-                    L = kvc_fma(kvc_exp(maximum[t * cells] - M), sum[t * cells], L);
-            *maximum = M;
-            *sum = L;
-        }
+    for (size_t cell = 0; cell < cells; cell++) {
+        const uint32_t h = (uint32_t)(cell % rows->heads) / mass->job.group;
+        const size_t tiles = (((const uint32_t *)counts->data)[h] + KVC_TILE - 1) / KVC_TILE;
+        if (tiles > 0)
+            merge_tiles(mass->tile_maximum + cell, mass->tile_sum + cell, tiles, cells);
     }
+}
+
+/* Of one query, all tiles of whose head are one task: its weights follow at once. */
+static void noise_end(const struct weights_tile *last) {
+    const struct noisy_room room = noisy_room(last, 0);
+    struct weights_tile tile = *last;
+    for (uint32_t g = 0; g < last->job->group; g++)
+        merge_tiles(room.maximum + g, room.sum + g, (last->head->places + KVC_TILE - 1) / KVC_TILE, room.apart);
+    for (tile.first = 0; tile.first < tile.head->places; tile.first += KVC_TILE)
+        add_query(&tile, seen_in_tile(tile.seen[0], tile.first), room.kept + tile.first,
+                  (size_t)mass_of(last)->tiles * KVC_TILE, room.maximum, room.sum);
 }
 
 /* Finds M and L of the noisy scores; of a single query also keeps these, so that they are not made twice. */
-static void noise_run(struct mass_job *mass, size_t tiles) {
+static void noise_run(struct mass_job *mass) {
     const struct kvc_weight_rows *rows = mass->job.rows;
-    const size_t cells = (size_t)rows->queries * rows->heads;
+    const size_t cells = mass->tiles * (size_t)rows->queries * rows->heads;
     mass->tile_maximum = mass->job.shared_room;
-    mass->tile_sum = mass->tile_maximum + tiles * cells;
-    mass->noisy_stride = (uint32_t)(tiles * KVC_TILE);
-    mass->noisy = rows->queries == 1 ? mass->tile_sum + tiles * cells : NULL;
-    mass->job.start = noise_start;
+    mass->tile_sum = mass->tile_maximum + cells;
+    mass->noisy = rows->queries == 1 ? mass->tile_sum + cells : NULL;
     mass->job.begin = make_noise;
     mass->job.take = noise_take;
     weights_run(&mass->job);
     merge_noise(mass);
+    mass->job.start = NULL;
     mass->maximum = mass->tile_maximum;
     mass->sum = mass->tile_sum;
     if (mass->noisy) {
         mass->noise = NULL;
         mass->job.known = mass->noisy;
-        mass->job.known_stride = mass->noisy_stride;
+        mass->job.known_stride = mass->tiles * KVC_TILE;
         mass->job.many = false;
         mass->job.at_once = mass->job.group;
     }
+}
+
+/* The same of a single query, and its weights are added up in the same task. */
+static void noise_run_whole(struct mass_job *mass) {
+    mass->job.begin = make_noise;
+    mass->job.take = noise_take;
+    mass->job.end = noise_end;
+    weights_run(&mass->job);
 }
 
 /* Queries of which none but the first is at a position where columns are folded. */
@@ -271,30 +349,39 @@ static void accumulate_some(struct kvc_cpu *cpu, const struct kvc_weight_rows *r
                             const struct kvc_noise *noise) {
     const uint32_t group = rows->heads / rows->kv_heads;
     struct mass_job mass = {.parts = 1, .column = column, .fold = fold, .noise = noise};
-    size_t tiles = 0;
     for (uint32_t h = 0; h < rows->kv_heads; h++) {
         const struct kvc_buffer *counts = rows->reads ? rows->reads->count : rows->lists->count;
         const uint32_t mine = (((const uint32_t *)counts->data)[h] + KVC_TILE - 1) / KVC_TILE;
-        tiles = mine > tiles ? mine : tiles;
+        mass.tiles = mine > mass.tiles ? mine : mass.tiles;
     }
-    mass.job = (struct weights_job){.cpu = cpu, .rows = rows, .own = KVC_TILE, .cost = 24.0f};
+    mass.whole = noise && rows->queries == 1 && rows->kv_heads >= kvc_threads_count(cpu->threads);
+    mass.job = (struct weights_job){.cpu = cpu,
+                                    .rows = rows,
+                                    .own = KVC_TILE,
+                                    .start = mass_start,
+                                    .by_slot = rows->queries == 1 && !noise,
+                                    .cost = 24.0f};
     if (noise) {
         mass.job.own += (size_t)2 * group * KVC_TILE;
-        mass.job.shared = 2 * tiles * rows->queries * rows->heads;
-        mass.job.shared += rows->queries == 1 ? rows->heads * tiles * KVC_TILE : 0;
+        const size_t all = mass.tiles * (2 + (size_t)(rows->queries == 1 ? KVC_TILE : 0));
+        mass.job.own += mass.whole ? all * group : 0;
+        mass.job.shared = mass.whole ? 0 : all * rows->queries * rows->heads;
         mass.job.cost += 200.0f / (float)rows->queries;
     }
     if (!weights_prepare(&mass.job))
         return;
     if (noise && rows->queries == 1)
         mass.known = noise_of(cpu, rows->lists, rows->heads, noise);
+    if (mass.whole) {
+        noise_run_whole(&mass);
+        return;
+    }
     if (noise) {
-        noise_run(&mass, tiles);
+        noise_run(&mass);
     } else {
         mass.maximum = kvc_span_data(rows->maximum);
         mass.sum = kvc_span_data(rows->sum);
     }
-    mass.job.start = mass_start;
     mass.job.begin = mass_begin;
     mass.job.take = mass_take;
     mass.job.finish = mass_finish;

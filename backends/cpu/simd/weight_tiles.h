@@ -11,12 +11,13 @@
 
 struct weights_job;
 
-/* What a consumer sees: a tile of n places of head h from place `first` on, or at the start of a task no tile. */
+/* What a consumer sees: a tile of n places of head h from place `first` on, or at both ends of a task no tile. */
 struct weights_tile {
     const struct weights_job *job;
     const struct head_entries *head;
     uint32_t h, first, n;
-    float *own; /* `own` floats of the task */
+    float *own;                    /* `own` floats of the task */
+    const struct seen_range *seen; /* [queries] */
 };
 
 struct weights_job {
@@ -25,7 +26,7 @@ struct weights_job {
     size_t own;         /* floats that the consumer wants for each task */
     size_t shared;      /* and for all of them, kept until the next operation */
     float *shared_room; /* where those lie */
-    /* Once a task: ranks low .. high - 1 are this task's. */
+    /* Once a task, NULL: nothing. Ranks low .. high - 1 are this task's. */
     void (*start)(const struct weights_tile *, uint32_t low, uint32_t high);
     void (*begin)(const struct weights_tile *); /* of a tile; NULL: nothing */
     /* The query sees places `seen` in all and places `in` of the tile; s: its heads' scores of the tile's places,
@@ -33,6 +34,7 @@ struct weights_job {
     void (*take)(const struct weights_tile *, uint32_t query, struct seen_range seen, struct seen_range in,
                  const float *s, size_t s_stride);
     void (*finish)(const struct weights_tile *); /* of a tile; NULL: nothing */
+    void (*end)(const struct weights_tile *);    /* of a task, which then is a whole head; NULL: nothing */
     const float *known;                          /* NULL, or the one query's scores, [H, known_stride] by place */
     uint32_t known_stride;
     bool by_slot; /* the order of the places does not matter where all are seen */
@@ -158,10 +160,10 @@ static void weights_task(void *argument, size_t task, unsigned thread) {
     const uint32_t tiles = (head.places + KVC_TILE - 1) / KVC_TILE;
     const uint32_t from = (uint32_t)((uint64_t)tiles * split / job->splits);
     const uint32_t to = (uint32_t)((uint64_t)tiles * (split + 1) / job->splits);
-    struct weights_tile tile = {job, &head, h, 0, 0, work.own};
+    struct weights_tile tile = {job, &head, h, 0, 0, work.own, work.seen};
     const uint32_t low = head.rank ? 0 : from * KVC_TILE;
     const uint32_t high = head.rank || to == tiles ? head.count : to * KVC_TILE;
-    if (low < high)
+    if (low < high && job->start)
         job->start(&tile, low, high);
     if (from == to)
         return;
@@ -176,6 +178,8 @@ static void weights_task(void *argument, size_t task, unsigned thread) {
         if (job->finish)
             job->finish(&tile);
     }
+    if (job->end)
+        job->end(&tile);
 }
 
 /* Sets the job up and makes its shared room; false: no memory, noted. */
@@ -218,7 +222,7 @@ static void weights_run(struct weights_job *job) {
     const uint32_t wanted = 4 * kvc_threads_count(threads), each = (wanted + rows->kv_heads - 1) / rows->kv_heads;
     job->splits = !threads || rows->reads || tiles == 0 ? 1 : each < tiles ? each : tiles;
     /* tiles of ranks share the cache lines of their slots: such heads are split only where they are too few */
-    if (job->by_slot && rows->lists->order && rows->kv_heads >= kvc_threads_count(threads))
+    if (job->end || (job->by_slot && rows->lists->order && rows->kv_heads >= kvc_threads_count(threads)))
         job->splits = 1;
     kvc_threads_run(threads, (size_t)rows->kv_heads * job->splits, weights_task, job);
 }
