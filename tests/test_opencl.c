@@ -151,9 +151,9 @@ static void a_large_clear(void **state) {
     struct kvc_device *device = NULL;
     struct kvc_buffer *buffer = NULL;
     struct kvc_error error = {KVC_OK, ""};
-    unsigned char *memory = malloc(all);
     (void)state;
     needs_device();
+    unsigned char *memory = malloc(all);
     assert_non_null(memory);
     memset(memory, 0x2c, all);
     assert_int_equal(kvc_backend_opencl.open(NULL, 0, 0, KVC_MATH_EXACT, &device, &error), KVC_OK);
