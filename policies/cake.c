@@ -148,8 +148,12 @@ static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *
         cake->mean = kvc_window_budget(values, info->held) - window;
     const uint64_t slots = info->actings * cake->mean;
     enum kvc_status status = look(stage, values, window, &cake->layer[here], error);
-    if (status == KVC_OK)
-        share_out(cake->layer, here + 1, slots);
+    bool above = false; /* shares matter where a layer holds more than B */
+    for (uint32_t i = 0; i <= here; i++)
+        above = above || cake->layer[i].older > cake->mean;
+    if (status != KVC_OK || !above)
+        return status;
+    share_out(cake->layer, here + 1, slots);
     for (uint32_t i = 0; i <= here && status == KVC_OK; i++)
         status = shrink(stage, &cake->layer[i], window, error);
     return status;

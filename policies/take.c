@@ -37,9 +37,13 @@ static uint32_t warmup_layers(const struct kvc_values *values, uint32_t layers) 
 }
 
 static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+    const bool share = kvc_value_is_share(values, "budget"), warmup_share = kvc_value_is_share(values, "warmup_budget");
     const int64_t warmup = kvc_value_int(values, "warmup_budget"), budget = kvc_value_int(values, "budget");
-    const bool plain = !kvc_value_is_share(values, "warmup_budget") && !kvc_value_is_share(values, "budget");
-    if (kvc_value_given(values, "warmup_budget") && plain && warmup < budget)
+    if (share && warmup_share && kvc_value_real(values, "warmup_budget") < kvc_value_real(values, "budget"))
+        return kvc_fail(error, KVC_USAGE,
+                        "policy take: warmup_budget=%.60s: must be at least budget=%.60s, at most 100%%",
+                        kvc_value_text(values, "warmup_budget"), kvc_value_text(values, "budget"));
+    if (kvc_value_given(values, "warmup_budget") && !share && !warmup_share && warmup < budget)
         return kvc_fail(error, KVC_USAGE, "policy take: warmup_budget=%lld: must be at least budget=%lld, at most %.0f",
                         (long long)warmup, (long long)budget, KVC_BUDGET_MOST);
     return kvc_check_kernel(values, error);

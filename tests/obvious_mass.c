@@ -269,6 +269,11 @@ void obvious_cake(const struct moment *m, const void *p) {
         cake_scores(m, plan, h, w, &dispersion, &variance);
     plan->seen->older[here] = m->heads[0].held - w;
     plan->seen->P[here] = pow(fmax((double)dispersion, 0), 1 / plan->tau1) * pow((double)variance, 1 / plan->tau2);
+    bool within = true; /* rule 5 */
+    for (uint32_t l = 0; l <= here; l++)
+        within = within && plan->seen->older[l] <= plan->seen->mean;
+    if (within)
+        return;
     int64_t b[32];
     cake_budgets(plan->seen, here + 1, (int64_t)(m->t->layers - plan->skip_layers) * plan->seen->mean, b);
     for (uint32_t l = 0; l <= here; l++)

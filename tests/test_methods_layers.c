@@ -55,6 +55,31 @@ static void test_cake(void **state) {
     run_cake("cake:budget=40,window=4,tau1=0.05,tau2=100", plan, 3);
 }
 
+/* A later layer attends more sharply, so that its share is another. */
+static void sharpen_layers(struct tensors *t) {
+    for (uint32_t l = 0; l < t->layers; l++)
+        for (size_t i = kv_at(t, l, 0, 0); i < kv_at(t, l + 1, 0, 0); i++)
+            t->k[i] *= (float)((l * 5 + 2) % 7);
+}
+
+/* Layers whose shares differ much keep everything all the same while none of them holds more than the budget. */
+static void test_cake_shares(void **state) {
+    static const uint32_t prompts[] = {20, 39, 40, 41, 44, 90};
+    struct cake_seen seen = {.mean = 0};
+    struct mass_plan plan = cake_standard;
+    (void)state;
+    plan.window = 4, plan.seen = &seen;
+    const struct parts parts = {.prompt = obvious_cake, .prompt_plan = &plan};
+    const struct side side = side_of("cake:budget=40,window=4", &parts);
+    for (size_t i = 0; i < sizeof prompts / sizeof *prompts; i++)
+        for (uint64_t seed = 0; seed < 6; seed++) {
+            struct tensors t = make_tensors(RANDOM, 40 + seed, 4, 4, 2, 8, prompts[i] + 5);
+            sharpen_layers(&t);
+            side_run(&t, prompts[i], &side);
+            free_tensors(&t);
+        }
+}
+
 /* ---- fastkv ---- */
 
 static void test_fastkv(void **state) {
@@ -197,8 +222,8 @@ static void test_turns(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cake), cmocka_unit_test(test_fastkv),
-                                       cmocka_unit_test(test_pairs), cmocka_unit_test(test_rings),
-                                       cmocka_unit_test(test_turns)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cake),   cmocka_unit_test(test_cake_shares),
+                                       cmocka_unit_test(test_fastkv), cmocka_unit_test(test_pairs),
+                                       cmocka_unit_test(test_rings),  cmocka_unit_test(test_turns)};
     return cmocka_run_group_tests(tests, side_open, side_close);
 }

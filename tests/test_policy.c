@@ -140,6 +140,7 @@ static void test_ranges(void **state) {
     REFUSED("duo", "file", "missing");
     REFUSED("duo:file=x,threshold=0.5,sparsity=0.5", "sparsity=0.5", "threshold=0.5");
     REFUSED("morphkv:budget=64,every=0", "every=0");
+    REFUSED("take:budget=10%,warmup_budget=9.5%", "warmup_budget=9.5%", "budget=10%", "100%");
     REFUSED("morphkv:budget=64,fusion=mean", "fusion=mean", "sum|max");
     REFUSED("morphkv:budget=64,skip_layers=-1", "skip_layers=-1");
 }
