@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct score {              /* of one policy */
-    double *recall, *error; /* [layers] */
+struct score {                      /* of one policy */
+    double *recall, *worst, *error; /* [layers]: the heads' mean, the worst head, of the outputs */
     double recall_mean, recall_worst, error_mean, divergence;
-    uint64_t same, entries, held_bytes, peak_bytes, read_bytes, select_bytes;
+    uint64_t same, entries;
+    uint64_t peak_bytes, held_bytes, end_bytes; /* in prefill, at the first token, at the end */
+    uint64_t read_bytes, select_bytes;          /* a step */
 };
 
 struct task {
@@ -216,6 +218,7 @@ static int run_policy(struct task *task, const char *spec, struct ranked *gold) 
     if (status == KVC_OK) {
         kvc_session_stats(session, &stats);
         score->entries = stats.entries_most;
+        score->peak_bytes = stats.prompt_peak_bytes;
         score->held_bytes = stats.cache_bytes + stats.state_bytes;
         compare_logits(task, 0, logits);
         if (!selects)
@@ -232,7 +235,7 @@ static int run_policy(struct task *task, const char *spec, struct ranked *gold) 
     }
     if (status == KVC_OK && failed == KVC_OK) {
         kvc_session_stats(session, &stats);
-        score->peak_bytes = stats.peak_bytes;
+        score->end_bytes = stats.cache_bytes + stats.state_bytes;
         score->read_bytes = stats.read_bytes / task->steps;
         score->select_bytes = stats.select_bytes / task->steps;
         score->recall_worst = 1;
@@ -240,8 +243,10 @@ static int run_policy(struct task *task, const char *spec, struct ranked *gold) 
             const uint32_t lists = kvc_session_heads(session, l);
             score->recall_mean += score->recall[l] / task->layers;
             score->error_mean += score->error[l] / task->layers;
+            score->worst[l] = 1;
             for (uint32_t h = 0; h < lists; h++)
-                score->recall_worst = fmin(score->recall_worst, worst[(size_t)l * lists + h]);
+                score->worst[l] = fmin(score->worst[l], worst[(size_t)l * lists + h]);
+            score->recall_worst = fmin(score->recall_worst, score->worst[l]);
         }
     }
     kvc_session_close(session);
@@ -253,10 +258,10 @@ static int run_policy(struct task *task, const char *spec, struct ranked *gold) 
 /* ---- results ---- */
 
 static int print(const struct task *task) {
-    struct cli_table *table = cli_table_open("<policy|recall|worst|output|KL|top-1|entries|held|peak|read/token");
+    struct cli_table *table = cli_table_open("<policy|recall|worst|output|KL|top-1|entries|peak|held|end|read/token");
     for (size_t s = 0; s < task->specs.count; s++) {
         const struct score *score = &task->scores[s];
-        char text[3][32];
+        char text[4][32];
         cli_cell(table, "%s", task->specs.items[s].text);
         cli_cell(table, "%.3f", score->recall_mean);
         cli_cell(table, "%.3f", score->recall_worst);
@@ -264,9 +269,10 @@ static int print(const struct task *task) {
         cli_cell(table, "%.4f", score->divergence);
         cli_cell(table, "%.3f", (double)score->same / (double)(task->steps + 1));
         cli_cell(table, "%llu", (unsigned long long)score->entries);
-        cli_cell(table, "%s", cli_bytes(score->held_bytes, text[0]));
-        cli_cell(table, "%s", cli_bytes(score->peak_bytes, text[1]));
-        cli_cell(table, "%s", cli_bytes(score->read_bytes, text[2]));
+        cli_cell(table, "%s", cli_bytes(score->peak_bytes, text[0]));
+        cli_cell(table, "%s", cli_bytes(score->held_bytes, text[1]));
+        cli_cell(table, "%s", cli_bytes(score->end_bytes, text[2]));
+        cli_cell(table, "%s", cli_bytes(score->read_bytes, text[3]));
     }
     printf("%zu prompt tokens, an answer of %zu tokens from the full cache, %s cache\n\n", task->count, task->steps + 1,
            kvc_type_name(task->common.cache_type));
@@ -284,6 +290,7 @@ static json_t *results_json(const struct task *task) {
         for (uint32_t l = 0; l < task->layers; l++) {
             json_t *layer = json_object();
             cli_json_set(layer, "recall", json_real(score->recall[l]));
+            cli_json_set(layer, "recall_worst_head", json_real(score->worst[l]));
             cli_json_set(layer, "output_error", json_real(score->error[l]));
             json_array_append_new(layers, layer);
         }
@@ -294,8 +301,9 @@ static json_t *results_json(const struct task *task) {
         cli_json_set(one, "kl", json_real(score->divergence));
         cli_json_set(one, "same_top", json_real((double)score->same / (double)(task->steps + 1)));
         cli_json_set(one, "entries", json_integer((json_int_t)score->entries));
+        cli_json_set(one, "prompt_peak_bytes", json_integer((json_int_t)score->peak_bytes));
         cli_json_set(one, "held_bytes", json_integer((json_int_t)score->held_bytes));
-        cli_json_set(one, "peak_bytes", json_integer((json_int_t)score->peak_bytes));
+        cli_json_set(one, "end_bytes", json_integer((json_int_t)score->end_bytes));
         cli_json_set(one, "read_bytes_per_token", json_integer((json_int_t)score->read_bytes));
         cli_json_set(one, "select_bytes_per_token", json_integer((json_int_t)score->select_bytes));
         cli_json_set(one, "layers", layers);
@@ -312,15 +320,17 @@ static json_t *results_json(const struct task *task) {
 
 static void write_csv(const void *user, FILE *stream) {
     const struct task *task = user;
-    fprintf(stream, "kv,layer,recall,output_error,kl,same_top,entries,held_bytes,peak_bytes,read_bytes_per_token\n");
+    fprintf(stream, "kv,layer,recall,recall_worst_head,output_error,kl,same_top,entries,prompt_peak_bytes,held_bytes,"
+                    "end_bytes,read_bytes_per_token\n");
     for (size_t s = 0; s < task->specs.count; s++) {
         const struct score *score = &task->scores[s];
         for (uint32_t l = 0; l < task->layers; l++) {
             eval_csv_text(stream, task->specs.items[s].text);
-            fprintf(stream, ",%u,%.6f,%.6g,%.6g,%.6f,%llu,%llu,%llu,%llu\n", l, score->recall[l], score->error[l],
-                    score->divergence, (double)score->same / (double)(task->steps + 1),
-                    (unsigned long long)score->entries, (unsigned long long)score->held_bytes,
-                    (unsigned long long)score->peak_bytes, (unsigned long long)score->read_bytes);
+            fprintf(stream, ",%u,%.6f,%.6f,%.6g,%.6g,%.6f,%llu,%llu,%llu,%llu,%llu\n", l, score->recall[l],
+                    score->worst[l], score->error[l], score->divergence,
+                    (double)score->same / (double)(task->steps + 1), (unsigned long long)score->entries,
+                    (unsigned long long)score->peak_bytes, (unsigned long long)score->held_bytes,
+                    (unsigned long long)score->end_bytes, (unsigned long long)score->read_bytes);
         }
     }
 }
@@ -359,8 +369,9 @@ static int reserve(struct task *task) {
         return cli_no_memory(task->command);
     for (size_t s = 0; s < task->specs.count; s++) {
         task->scores[s].recall = calloc(task->layers, sizeof(double));
+        task->scores[s].worst = calloc(task->layers, sizeof(double));
         task->scores[s].error = calloc(task->layers, sizeof(double));
-        if (!task->scores[s].recall || !task->scores[s].error)
+        if (!task->scores[s].recall || !task->scores[s].worst || !task->scores[s].error)
             return cli_no_memory(task->command);
     }
     return KVC_OK;
@@ -445,6 +456,7 @@ int eval_fidelity(const struct cli_command *command, int argc, char **argv) {
     }
     for (size_t s = 0; task.scores && s < task.specs.count; s++) {
         free(task.scores[s].recall);
+        free(task.scores[s].worst);
         free(task.scores[s].error);
     }
     free(task.scores);

@@ -26,11 +26,9 @@ const struct cli_command eval_tasks[] = {
      "layers. "
      "KL: the divergence of the policy's next-token distribution from the full run's, in the mean of the answer's "
      "tokens; "
-     "top-1: how often both find the same token likeliest. Then entries of the fullest head after the prompt, cache "
-     "and "
-     "state held then and at the peak, and bytes of cache read per token. --out also gives every layer's recall and "
-     "output "
-     "error.",
+     "top-1: how often both find the same token likeliest. Then entries of the fullest head after the prompt; cache "
+     "and state at their peak in prefill, at the first generated token and at the end; bytes of cache read per token. "
+     "--out also gives every layer's recall, its worst head's, and its output error.",
      "kvcull eval fidelity -m data/demo -f TEXT --kv snapkv:budget=128 --kv streaming:budget=128\n"
      "kvcull eval fidelity -m MODEL -f TEXT --prompt 4096 --gen 128 --kv morphkv:budget=10% --out results",
      eval_fidelity},

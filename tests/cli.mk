@@ -2,7 +2,9 @@
 check_PROGRAMS += tests/test_cli_parts
 tests_test_cli_parts_SOURCES = tests/test_cli_parts.c
 tests_test_cli_parts_LDADD = libkvcli.la $(KVC_TEST_LIBS)
-noinst_PROGRAMS += tests/json_value tests/make_dump tests/stale_hashes
+noinst_PROGRAMS += tests/json_value tests/make_dump tests/stale_hashes tests/fidelity_values
+tests_fidelity_values_SOURCES = tests/fidelity_values.c
+tests_fidelity_values_LDADD = libkvcull.la -lm
 tests_stale_hashes_SOURCES = tests/stale_hashes.c
 tests_stale_hashes_LDADD = libkvcli.la libkvcull.la $(JANSSON_LIBS)
 tests_make_dump_SOURCES = tests/make_dump.c

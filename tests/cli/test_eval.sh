@@ -38,13 +38,30 @@ that 'fidelity.json is what was printed' cmp -s "$work/out" "$work/fidelity/fide
 that 'a row for each policy and layer' [ "$(rows "$work/fidelity/fidelity.csv")" = $((3 * layers)) ]
 mean=$(sed -n 's/^"streaming[^"]*",//p' "$work/fidelity/fidelity.csv" | awk -F, '{ sum += $2 } END { print sum / NR }')
 that 'the mean of the layers' above 0.00001 "($mean - $(json results.1.recall)) ^ 2 * 1e5"
-has '^"full",0,1\.0*,0,0,1\.0*,' "$work/fidelity/fidelity.csv"
+has '^"full",0,1\.0*,1\.0*,0,0,1\.0*,' "$work/fidelity/fidelity.csv"
 has '^"streaming:budget=12,sinks=2",0,0\.' "$work/fidelity/fidelity.csv"
 fidelity --kv full --kv 'window:budget=12' --prompt 40
 has '^40 prompt tokens, an answer of 7 tokens'
 has '^full  *1\.000  *1\.000  *0\.0000  *0\.0000  *1\.000  *40 '
-has '^window:budget=12  *0\.'
+has '^window:budget=12$' # a row of its own, where the values would not fit beside it
+has '^  *0\.'
 narrow
+
+# the same values from two sessions side by side
+for policy in 'streaming:budget=12,sinks=2' 'snapkv:budget=40+morphkv:budget=36' 'quest:budget=8,page=4' \
+    'take:budget=20,chunk=40' 'keyformer:budget=20'; do
+    fidelity --kv "$policy" --json
+    "$build/tests/fidelity_values" "$demo" "$work/text" 6 "$policy" >"$work/values"
+    for name in kl same_top output_error prompt_peak_bytes held_bytes end_bytes read_bytes_per_token; do
+        value=$(json_of "$work/values" $name)
+        that "$policy: $name" awk "BEGIN { d = ($(json results.0.$name)) - ($value); x = $value
+                                           exit !(d * d <= 1e-12 * x * x) }"
+    done
+done
+# what one query gives most weight is what topk reads, in the lowest layer, where nothing has been left out before
+ok eval fidelity -m "$demo" -f "$work/text" --gen 1 --kv topk:budget=20 --kv window:budget=20 --json -q
+that 'the gold entries of the lowest layer' [ "$(json results.0.layers.0.recall_worst_head)" = 1 ]
+that 'which are not the newest' above 1 "$(json results.1.layers.0.recall)"
 
 fails 2 'no policy' eval fidelity -m "$demo" -f "$work/text"
 fails 2 'no text' eval fidelity -m "$demo" --kv full
