@@ -97,6 +97,15 @@ float obvious_dot(const float *a, const float *b, uint32_t n) {
     return lane[0];
 }
 
+bool obvious_acts(uint32_t left_out, uint32_t l) { return (left_out >> l & 1) == 0; }
+
+uint32_t obvious_acting(uint32_t left_out, uint32_t l) {
+    uint32_t n = 0;
+    for (uint32_t below = 0; below < l; below++)
+        n += obvious_acts(left_out, below);
+    return n;
+}
+
 uint32_t obvious_philox(const uint32_t counter[4], uint64_t seed) {
     uint32_t c[4] = {counter[0], counter[1], counter[2], counter[3]}, key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
     for (int round = 0; round < 10; round++) {
@@ -384,12 +393,12 @@ static void evict_of_head(const struct moment *m, uint32_t h, const struct plan 
 }
 
 void obvious_look(const struct moment *m, const void *plan) {
-    for (uint32_t h = 0; h < m->t->lists && m->layer >= ((const struct plan *)plan)->skip_layers; h++)
+    for (uint32_t h = 0; h < m->t->lists && obvious_acts(((const struct plan *)plan)->left_out, m->layer); h++)
         look_of_head(m, h, plan);
 }
 
 void obvious_evict(const struct moment *m, const void *plan) {
-    for (uint32_t h = 0; h < m->t->lists && m->layer >= ((const struct plan *)plan)->skip_layers; h++)
+    for (uint32_t h = 0; h < m->t->lists && obvious_acts(((const struct plan *)plan)->left_out, m->layer); h++)
         evict_of_head(m, h, plan);
 }
 
@@ -415,6 +424,6 @@ static void step_of_head(const struct moment *m, uint32_t h, const struct plan *
 }
 
 void obvious_step(const struct moment *m, const void *plan) {
-    for (uint32_t h = 0; h < m->t->lists && m->layer >= ((const struct plan *)plan)->skip_layers; h++)
+    for (uint32_t h = 0; h < m->t->lists && obvious_acts(((const struct plan *)plan)->left_out, m->layer); h++)
         step_of_head(m, h, plan);
 }

@@ -57,10 +57,14 @@ struct plan { /* one method, as its options say */
     enum method prompt, decode;
     uint32_t budget, sinks, window, kernel, every;
     bool average, max_fusion, logits;
-    uint32_t decode_budget, decode_window, skip_layers;
-    uint32_t share; /* percent of what is held, in place of the budgets; 0: none */
+    uint32_t decode_budget, decode_window;
+    uint32_t left_out; /* a bit for each layer that stays full: skip_layers=n leaves the lowest n out */
+    uint32_t share;    /* percent of what is held, in place of the budgets; 0: none */
 };
 
+/* Of layers that a method leaves out: whether it acts on layer l, and on how many below l. */
+bool obvious_acts(uint32_t left_out, uint32_t l);
+uint32_t obvious_acting(uint32_t left_out, uint32_t l);
 /* x [d] as a cache of the type gives it back; the 32-lane dot product. */
 void obvious_store(enum kvc_type type, const float *from, float *to, uint32_t d);
 float obvious_dot(const float *a, const float *b, uint32_t n);

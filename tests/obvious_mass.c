@@ -104,7 +104,7 @@ static void add_query(const struct moment *m, const struct mass_plan *plan, uint
 
 void obvious_mass_look(const struct moment *m, const void *p) {
     const struct mass_plan *plan = p;
-    for (uint32_t h = 0; h < m->t->lists && m->layer >= plan->skip_layers; h++)
+    for (uint32_t h = 0; h < m->t->lists && obvious_acts(plan->left_out, m->layer); h++)
         for (uint32_t j = 0; j < m->heads[h].count; j++) {
             const uint32_t position = (uint32_t)m->heads[h].entries[j].position;
             if (position + m->turn >= m->now)
@@ -128,7 +128,7 @@ static float sum_of(const struct entry *e, uint32_t now) {
 void obvious_mass(const struct moment *m, const void *p) {
     const struct mass_plan *plan = p;
     const uint32_t B = budget_of(plan, m, plan->recent + 1), recent = plan->recent ? plan->recent : B / 2;
-    for (uint32_t h = 0; h < m->t->lists && m->layer >= plan->skip_layers; h++) {
+    for (uint32_t h = 0; h < m->t->lists && obvious_acts(plan->left_out, m->layer); h++) {
         struct head *head = &m->heads[h];
         float *sums = zeros(head->count, sizeof *sums);
         for (uint32_t j = 0; j < head->count && head->count > B; j++)
@@ -154,7 +154,7 @@ void obvious_mass_step(const struct moment *m, const void *p) {
     const struct mass_plan *plan = p;
     const double done = plan->steps > m->step ? (double)m->step / plan->steps : 1;
     const float tau = (float)(plan->tau_init + (plan->tau_end - plan->tau_init) * done);
-    for (uint32_t h = 0; h < m->t->lists && m->layer >= plan->skip_layers; h++)
+    for (uint32_t h = 0; h < m->t->lists && obvious_acts(plan->left_out, m->layer); h++)
         add_query(m, plan, h, m->now - 1, m->heads[h].count, tau);
     obvious_mass(m, p);
 }
@@ -259,9 +259,9 @@ static void cake_budgets(const struct cake_seen *seen, uint32_t layers, int64_t 
 void obvious_cake(const struct moment *m, const void *p) {
     const struct mass_plan *plan = p;
     const uint32_t w = least(plan->window, m->turn), lists = m->t->lists;
-    if (m->layer < plan->skip_layers)
+    if (!obvious_acts(plan->left_out, m->layer))
         return;
-    const uint32_t here = m->layer - plan->skip_layers;
+    const uint32_t here = obvious_acting(plan->left_out, m->layer);
     float dispersion = 0, variance = 0;
     if (here == 0)
         plan->seen->mean = budget_of(plan, m, plan->window + 1) - w;
@@ -275,10 +275,11 @@ void obvious_cake(const struct moment *m, const void *p) {
     if (within)
         return;
     int64_t b[32];
-    cake_budgets(plan->seen, here + 1, (int64_t)(m->t->layers - plan->skip_layers) * plan->seen->mean, b);
-    for (uint32_t l = 0; l <= here; l++)
-        for (uint32_t h = 0; h < lists; h++) {
-            struct head *head = m->heads - (size_t)(here - l) * lists + h;
+    cake_budgets(plan->seen, here + 1, (int64_t)obvious_acting(plan->left_out, m->t->layers) * plan->seen->mean, b);
+    for (uint32_t layer = 0; layer <= m->layer; layer++)
+        for (uint32_t h = 0; h < lists && obvious_acts(plan->left_out, layer); h++) {
+            const uint32_t l = obvious_acting(plan->left_out, layer);
+            struct head *head = m->heads - (size_t)(m->layer - layer) * lists + h;
             float *scores = zeros(head->count, sizeof *scores);
             for (uint32_t j = 0; j < head->count; j++)
                 scores[j] = head->entries[j].score;
@@ -334,7 +335,7 @@ static void fastkv_cut(const struct moment *m, const struct mass_plan *plan, uin
 void obvious_fastkv(const struct moment *m, const void *p) {
     const struct mass_plan *plan = p;
     const uint32_t w = least(plan->window, m->turn), B = budget_of(plan, m, plan->window + 1);
-    if (m->layer < plan->skip_layers)
+    if (!obvious_acts(plan->left_out, m->layer))
         return;
     if (m->layer == plan->tsp_layer && m->turn > plan->tsp)
         fastkv_cut(m, plan, w);

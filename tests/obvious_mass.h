@@ -11,8 +11,8 @@ struct cake_seen { /* of the layers that the turn has passed */
 
 struct mass_plan { /* one method, as its options say */
     uint32_t budget;
-    uint32_t share; /* percent of what is held, in place of the budget; 0: none */
-    uint32_t skip_layers;
+    uint32_t share;           /* percent of what is held, in place of the budget; 0: none */
+    uint32_t left_out;        /* a bit for each layer that stays full */
     uint32_t recent;          /* h2o, keyformer; 0: half */
     bool noise;               /* keyformer */
     double tau_init, tau_end; /* keyformer */

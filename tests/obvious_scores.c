@@ -42,8 +42,8 @@ static void keep_top(struct head *head, const float *scores, uint32_t many, uint
 void obvious_pyramidkv(const struct moment *m, const void *p) {
     const struct scores_plan *plan = p;
     const uint32_t N = m->heads[0].held, w = least(plan->window, m->turn), B = budget_of(plan, m, plan->window + 1);
-    const uint32_t L = m->t->layers - plan->skip_layers;
-    if (m->layer < plan->skip_layers)
+    const uint32_t L = obvious_acting(plan->left_out, m->t->layers);
+    if (!obvious_acts(plan->left_out, m->layer))
         return;
     long double low = (long double)(B - w) / plan->beta, high = 2 * (long double)(B - w) - low;
     if (high > N - w) {
@@ -54,7 +54,7 @@ void obvious_pyramidkv(const struct moment *m, const void *p) {
     if (L == 1)
         mine = B - w;
     else
-        mine -= (m->layer - plan->skip_layers) * (high - low) / (L - 1);
+        mine -= obvious_acting(plan->left_out, m->layer) * (high - low) / (L - 1);
     const uint32_t keep = (uint32_t)floorl(mine + 0.5L + 1e-9L);
     for (uint32_t h = 0; h < m->t->lists; h++) {
         if (m->heads[h].count <= keep + w)
@@ -68,7 +68,7 @@ void obvious_pyramidkv(const struct moment *m, const void *p) {
 void obvious_adakv(const struct moment *m, const void *p) {
     const struct scores_plan *plan = p;
     const uint32_t w = least(plan->window, m->turn), B = budget_of(plan, m, plan->window + 1), lists = m->t->lists;
-    if (m->layer < plan->skip_layers || fullest(m) <= B)
+    if (!obvious_acts(plan->left_out, m->layer) || fullest(m) <= B)
         return;
     float *scores[64];
     bool *taken[64];
@@ -125,7 +125,7 @@ static void look(const struct moment *m, uint32_t h, uint32_t position, uint32_t
 void obvious_scissorhands_look(const struct moment *m, const void *p) {
     const struct scores_plan *plan = p;
     const uint32_t rows = least(m->turn, plan->history);
-    for (uint32_t h = 0; h < m->t->lists && m->layer >= plan->skip_layers; h++)
+    for (uint32_t h = 0; h < m->t->lists && obvious_acts(plan->left_out, m->layer); h++)
         for (uint32_t position = m->now - rows; position < m->now; position++)
             if (!m->t->going || m->t->going[(size_t)m->layer * m->t->rows + position])
                 look(m, h, position, entries_up_to(&m->heads[h], position));
@@ -163,13 +163,13 @@ static void drop_highest(const struct moment *m, const struct scores_plan *plan,
 
 void obvious_scissorhands(const struct moment *m, const void *p) {
     const struct scores_plan *plan = p;
-    for (uint32_t h = 0; h < m->t->lists && m->layer >= plan->skip_layers; h++)
+    for (uint32_t h = 0; h < m->t->lists && obvious_acts(plan->left_out, m->layer); h++)
         drop_highest(m, plan, h, plan->prompt_only ? m->turn : m->now);
 }
 
 void obvious_scissorhands_step(const struct moment *m, const void *p) {
     const struct scores_plan *plan = p;
-    for (uint32_t h = 0; h < m->t->lists && m->layer >= plan->skip_layers; h++) {
+    for (uint32_t h = 0; h < m->t->lists && obvious_acts(plan->left_out, m->layer); h++) {
         look(m, h, m->now - 1, m->heads[h].count);
         drop_highest(m, plan, h, m->now);
     }
@@ -196,11 +196,11 @@ static void climb(struct head *head, uint32_t first, uint32_t shift, uint32_t wb
 
 void obvious_lacache(const struct moment *m, const void *p) {
     const struct scores_plan *plan = p;
-    const uint32_t L = m->t->layers - plan->skip_layers, l = m->layer - plan->skip_layers;
+    const uint32_t L = obvious_acting(plan->left_out, m->t->layers), l = obvious_acting(plan->left_out, m->layer);
     const uint32_t span = plan->span, overlap = plan->overlap, sinks = plan->sinks;
     const uint32_t wb = 1 + divide_up(L - span, span - overlap), wa = least(divide_up(span, span - overlap), wb);
     const uint32_t red = wb - wa;
-    if (m->layer < plan->skip_layers)
+    if (!obvious_acts(plan->left_out, m->layer))
         return;
     uint32_t possible = 1; /* budget: the room is not negative, and holds what one block keeps */
     while (possible + red / 2 < sinks + L || (possible + red / 2 - sinks - L) / wa == 0)
@@ -232,7 +232,7 @@ void obvious_lacache(const struct moment *m, const void *p) {
 
 void obvious_duo(const struct moment *m, const void *p) {
     const struct scores_plan *plan = p;
-    for (uint32_t h = 0; h < m->t->lists && m->layer >= plan->skip_layers; h++) {
+    for (uint32_t h = 0; h < m->t->lists && obvious_acts(plan->left_out, m->layer); h++) {
         const uint32_t kv_head = h * m->t->kv_heads / m->t->lists;
         struct head *head = &m->heads[h];
         if (plan->scores[m->layer * m->t->kv_heads + kv_head] >= plan->threshold ||
@@ -252,7 +252,7 @@ void obvious_duo(const struct moment *m, const void *p) {
 void obvious_tova(const struct moment *m, const void *p) {
     const struct scores_plan *plan = p;
     const uint32_t budget = budget_of(plan, m, 2);
-    for (uint32_t h = 0; h < m->t->lists && m->layer >= plan->skip_layers; h++) {
+    for (uint32_t h = 0; h < m->t->lists && obvious_acts(plan->left_out, m->layer); h++) {
         struct head *head = &m->heads[h];
         const uint32_t n = head->count;
         float *score = calloc(n, sizeof *score);

@@ -7,8 +7,8 @@
 
 struct scores_plan { /* one method, as its options say */
     uint32_t budget;
-    uint32_t share; /* percent of what is held, in place of the budget; 0: none */
-    uint32_t skip_layers;
+    uint32_t share;                /* percent of what is held, in place of the budget; 0: none */
+    uint32_t left_out;             /* a bit for each layer that stays full */
     uint32_t window, kernel, beta; /* pyramidkv, adakv */
     bool average;
     double floor;

@@ -186,7 +186,7 @@ bool obvious_select(const struct moment *m, uint32_t h, bool *read, float *alpha
             at[p->count] = j;
             p->entry[p->count++] = &head->entries[j];
         }
-    if (p->count <= sizes.all || m->layer < plan->skip_layers) {
+    if (p->count <= sizes.all || !obvious_acts(plan->left_out, m->layer)) {
         for (uint32_t i = 0; i < p->count; i++)
             read[at[i]] = true;
         free(p);
@@ -280,7 +280,7 @@ void select_prompt(const struct moment *m, const void *given) {
     const struct select_plan *plan = given;
     if (plan->prompt)
         plan->prompt(m, plan->prompt_plan);
-    else if ((plan->method == ROCKET || plan->method == ROCKET_MT) && m->layer >= plan->skip_layers)
+    else if ((plan->method == ROCKET || plan->method == ROCKET_MT) && obvious_acts(plan->left_out, m->layer))
         rocket_prompt(m, plan);
 }
 

@@ -16,7 +16,7 @@ struct select_plan { /* one method, as its options say; 0: not given */
     bool average;
     moment_fn *prompt, *step; /* of what it is joined with */
     const void *prompt_plan, *step_plan;
-    uint32_t skip_layers;
+    uint32_t left_out; /* a bit for each layer that stays full */
 };
 
 select_fn obvious_select;

@@ -56,9 +56,9 @@ static void test_morphkv(void **state) {
     run_all("morphkv:budget=40,fusion=max,scores=logits", &plan);
     plan.max_fusion = false, plan.every = 8, plan.window = plan.decode_window = 5;
     run_all("morphkv:budget=40,window=5,scores=logits,every=8", &plan);
-    plan.logits = false, plan.every = 3, plan.window = plan.decode_window = 39, plan.skip_layers = 1;
+    plan.logits = false, plan.every = 3, plan.window = plan.decode_window = 39, plan.left_out = 1;
     run_all("morphkv:budget=40,window=39,every=3,skip_layers=1", &plan);
-    plan.every = 1, plan.window = plan.decode_window = 1, plan.skip_layers = 0;
+    plan.every = 1, plan.window = plan.decode_window = 1, plan.left_out = 0;
     run_all("morphkv:budget=40,window=1", &plan);
 }
 static void test_pairs(void **state) {

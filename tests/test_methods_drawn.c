@@ -39,7 +39,8 @@ static uint32_t between(uint32_t low, uint32_t high) {
 struct drawn {
     char spec[800];
     uint32_t layers, heads, kv_heads;
-    uint32_t budget, share, skip_layers; /* share: percent, in place of the budget; 0: none */
+    uint32_t budget, share; /* share: percent, in place of the budget; 0: none */
+    uint32_t left_out;      /* a bit for each layer that stays full */
     bool per_head, cut_rows;
     bool both; /* stages, if it has two: it is not limited to one */
     struct plan plan;
@@ -61,12 +62,35 @@ static void say(struct drawn *d, const char *format, ...) {
     va_end(list);
 }
 
-/* NAME:budget=B or a share, skip_layers; every other option is said after it. */
+/* Layers it acts on, `least` or more: the upper ones by skip_layers, or any by layers, said after the name. */
+static void draw_layers(struct drawn *d, uint32_t least) {
+    const uint32_t which = below(4), all = (1u << d->layers) - 1;
+    d->left_out = which == 0 ? (1u << below(d->layers - least + 1)) - 1 : 0;
+    for (uint32_t tries = 0; which == 1 && tries < 20 && d->left_out == 0; tries++) {
+        const uint32_t some = below(all + 1);
+        d->left_out = obvious_acting(some, d->layers) >= least ? some : 0;
+    }
+    if (which == 0)
+        say(d, ",skip_layers=%u", d->layers - obvious_acting(d->left_out, d->layers));
+    const char *between = ",layers=";
+    for (uint32_t l = 0; l < d->layers && which == 1; l++) {
+        uint32_t last = l;
+        if (!obvious_acts(d->left_out, l))
+            continue;
+        while (last + 1 < d->layers && obvious_acts(d->left_out, last + 1))
+            last++;
+        say(d, last > l ? "%s%u-%u" : "%s%u", between, l, last);
+        between = "/";
+        l = last;
+    }
+}
+
+/* NAME:budget=B or a share, and the layers; every other option is said after it. */
 static void begin(struct drawn *d, const char *name, uint32_t least) {
     d->budget = between(least, least + 70);
     d->share = below(4) ? 0 : ONE_OF(1, 10, 33, 50, 100);
-    d->skip_layers = below(3) ? 0 : below(d->layers);
-    say(d, "%s:budget=%u%s,skip_layers=%u", name, d->share ? d->share : d->budget, d->share ? "%" : "", d->skip_layers);
+    say(d, "%s:budget=%u%s", name, d->share ? d->share : d->budget, d->share ? "%" : "");
+    draw_layers(d, 1);
 }
 
 static uint32_t draw_kernel(struct drawn *d, bool *average) {
@@ -77,7 +101,7 @@ static uint32_t draw_kernel(struct drawn *d, bool *average) {
 }
 
 static void draw_per_head(struct drawn *d) { /* layers that are skipped have lists per KV head */
-    d->per_head = d->skip_layers == 0 && below(3) == 0;
+    d->per_head = d->left_out == 0 && below(3) == 0;
     if (d->per_head)
         say(d, ",per=head");
 }
@@ -85,21 +109,21 @@ static void draw_per_head(struct drawn *d) { /* layers that are skipped have lis
 static void use_plan(struct drawn *d) {
     d->plan.budget = d->plan.decode_budget = d->budget;
     d->plan.share = d->share;
-    d->plan.skip_layers = d->skip_layers;
+    d->plan.left_out = d->left_out;
     d->side = (struct side){.prompt = obvious_prompt, .step = obvious_step, .plan = &d->plan};
 }
 
 static void use_parts(struct drawn *d, const struct parts *parts) {
     d->scores.budget = d->mass.budget = d->share ? 0 : d->budget;
     d->scores.share = d->mass.share = d->share;
-    d->scores.skip_layers = d->mass.skip_layers = d->skip_layers;
+    d->scores.left_out = d->mass.left_out = d->left_out;
     d->parts = *parts;
     d->side = (struct side){.prompt = parts_prompt, .step = parts_step, .plan = &d->parts};
 }
 
 static void use_select(struct drawn *d, enum choice method) {
     d->select.method = method;
-    d->select.skip_layers = d->skip_layers;
+    d->select.left_out = d->left_out;
     d->side = (struct side){.prompt = select_prompt, .step = select_step, .plan = &d->select, .select = obvious_select};
 }
 
@@ -228,7 +252,9 @@ static void draw_fastkv(struct drawn *d) {
     d->mass.window = between(1, 20);
     begin(d, "fastkv", d->mass.window + 1);
     d->mass.tsp = between(d->mass.window + 1, d->mass.window + 90);
-    d->mass.tsp_layer = between(d->skip_layers, d->layers - 1);
+    do
+        d->mass.tsp_layer = between(0, d->layers - 1);
+    while (!obvious_acts(d->left_out, d->mass.tsp_layer));
     say(d, ",window=%u,tsp=%u,tsp_layer=%u", d->mass.window, d->mass.tsp, d->mass.tsp_layer);
     d->mass.kernel = draw_kernel(d, &d->mass.average);
     d->cut_rows = true;
@@ -238,8 +264,9 @@ static void draw_fastkv(struct drawn *d) {
 static void draw_lacache(struct drawn *d) {
     struct scores_plan *plan = &d->scores;
     d->layers = d->layers > 1 ? d->layers : 2;
-    d->skip_layers = below(3) ? 0 : below(d->layers - 1);
-    const uint32_t L = d->layers - d->skip_layers;
+    say(d, "lacache:positions=original");
+    draw_layers(d, 2);
+    const uint32_t L = obvious_acting(d->left_out, d->layers);
     uint32_t wb, wa;
     do {
         plan->span = between(1, L - 1);
@@ -252,8 +279,8 @@ static void draw_lacache(struct drawn *d) {
     const uint32_t possible = plan->sinks + L + wa - (wb - wa) / 2;
     d->budget = between(possible, possible + 60);
     d->share = below(4) ? 0 : ONE_OF(1, 33, 50, 100);
-    say(d, "lacache:budget=%u%s,skip_layers=%u,span=%u,overlap=%u,sinks=%u", d->share ? d->share : d->budget,
-        d->share ? "%" : "", d->skip_layers, plan->span, plan->overlap, plan->sinks);
+    say(d, ",span=%u,overlap=%u,sinks=%u,budget=%u%s", plan->span, plan->overlap, plan->sinks,
+        d->share ? d->share : d->budget, d->share ? "%" : "");
     use_parts(d, &(struct parts){NULL, obvious_lacache, obvious_lacache, NULL, plan, plan});
 }
 
@@ -275,9 +302,9 @@ static void draw_duo(struct drawn *d) {
     d->scores.sinks = between(0, 20);
     d->scores.recent = between(1, 40);
     d->budget = d->scores.sinks + d->scores.recent;
-    d->skip_layers = below(3) ? 0 : below(d->layers);
-    say(d, "duo:file=\"%s\",threshold=%.1f,sinks=%u,recent=%u,skip_layers=%u", d->path, (double)d->scores.threshold,
-        d->scores.sinks, d->scores.recent, d->skip_layers);
+    say(d, "duo:file=\"%s\",threshold=%.1f,sinks=%u,recent=%u", d->path, (double)d->scores.threshold, d->scores.sinks,
+        d->scores.recent);
+    draw_layers(d, 1);
     use_parts(d, &(struct parts){NULL, obvious_duo, obvious_duo, NULL, &d->scores, &d->scores});
 }
 
@@ -308,12 +335,11 @@ static void draw_sparq(struct drawn *d) {
         begin(d, "sparq", 1);
         d->select = (struct select_plan){.budget = d->share ? 0 : d->budget, .share = d->share};
     } else {
-        d->skip_layers = below(3) ? 0 : below(d->layers);
         d->select = (struct select_plan){.dims = between(1, 8), .topk = between(1, 40)};
         d->select.local = between(0, d->select.topk);
         d->budget = d->select.topk;
-        say(d, "sparq:dims=%u,topk=%u,local=%u,skip_layers=%u", d->select.dims, d->select.topk, d->select.local,
-            d->skip_layers);
+        say(d, "sparq:dims=%u,topk=%u,local=%u", d->select.dims, d->select.topk, d->select.local);
+        draw_layers(d, 1);
     }
     d->select.no_mean = below(2);
     say(d, ",mean_value=%s,keys=%s", d->select.no_mean ? "off" : "on", below(2) ? "once" : "twice");
@@ -329,18 +355,17 @@ static void draw_hsa(struct drawn *d) {
         use_select(d, HSA);
         return;
     }
-    d->skip_layers = below(3) ? 0 : below(d->layers);
     if (which == 1) {
         d->budget = 40;
         d->select = (struct select_plan){.ratio = ratios[below(4)]};
-        say(d, "hsa:ratio=%.9g,skip_layers=%u", d->select.ratio, d->skip_layers);
+        say(d, "hsa:ratio=%.9g", d->select.ratio);
     } else {
         d->select =
             (struct select_plan){.page = ONE_OF(1, 2, 7, 1048576), .dims = between(1, 8), .topk = between(1, 40)};
         d->budget = d->select.topk;
-        say(d, "hsa:page=%u,dims=%u,topk=%u,skip_layers=%u", d->select.page, d->select.dims, d->select.topk,
-            d->skip_layers);
+        say(d, "hsa:page=%u,dims=%u,topk=%u", d->select.page, d->select.dims, d->select.topk);
     }
+    draw_layers(d, 1);
     use_select(d, HSA);
 }
 

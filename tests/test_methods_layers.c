@@ -49,9 +49,9 @@ static void test_cake(void **state) {
     run_cake("cake:budget=40,window=8,gamma=0,tau1=2.5,tau2=0.4", plan, 4);
     plan.window = 39, plan.gamma = 1e6, plan.kernel = 1, plan.tau1 = plan.tau2 = 1;
     run_cake("cake:budget=40,window=39,gamma=1e6,kernel=1", plan, 2);
-    plan.window = 1, plan.gamma = 200, plan.kernel = 9, plan.average = false, plan.skip_layers = 1;
+    plan.window = 1, plan.gamma = 200, plan.kernel = 9, plan.average = false, plan.left_out = 1;
     run_cake("cake:budget=40,window=1,kernel=9,pooling=max,skip_layers=1", plan, 4);
-    plan.window = 4, plan.skip_layers = 0, plan.kernel = 5, plan.average = true, plan.tau1 = 0.05, plan.tau2 = 100;
+    plan.window = 4, plan.left_out = 0, plan.kernel = 5, plan.average = true, plan.tau1 = 0.05, plan.tau2 = 100;
     run_cake("cake:budget=40,window=4,tau1=0.05,tau2=100", plan, 3);
 }
 
@@ -104,7 +104,7 @@ static void test_fastkv(void **state) {
     run_rows("fastkv:budget=280,window=39,tsp=270,tsp_layer=0,kernel=63", &parts, 2, &turn);
     turn = (struct turn){100, 9};
     plan = (struct mass_plan){
-        .share = 20, .window = 8, .kernel = 7, .average = true, .tsp = 50, .tsp_layer = 1, .skip_layers = 1};
+        .share = 20, .window = 8, .kernel = 7, .average = true, .tsp = 50, .tsp_layer = 1, .left_out = 1};
     run_rows("fastkv:budget=20%,tsp=50,tsp_layer=1,skip_layers=1", &parts, 3, &turn);
 }
 

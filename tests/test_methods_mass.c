@@ -35,9 +35,9 @@ static void test_h2o(void **state) {
     run_mass("h2o:budget=40", &plan, 2);
     plan.recent = 39;
     run_mass("h2o:budget=40,recent=39", &plan, 1);
-    plan.recent = 1, plan.skip_layers = 1;
+    plan.recent = 1, plan.left_out = 1;
     run_mass("h2o:budget=40,recent=1,skip_layers=1", &plan, 2);
-    plan.recent = 0, plan.skip_layers = 0;
+    plan.recent = 0, plan.left_out = 0;
     const struct parts parts = mass(&plan);
     run_parts("h2o:budget=40,per=head", &parts, 2, true);
 }
@@ -50,7 +50,7 @@ static void test_keyformer(void **state) {
     run_mass("keyformer:budget=40,steps=10,seed=9007199254740992", &plan, 1);
     plan.seed = 77, plan.steps = 300, plan.tau_init = 0.25, plan.tau_end = 0.01, plan.recent = 39;
     run_mass("keyformer:budget=40,steps=300,seed=77,tau_init=0.25,tau_end=0.01,recent=39", &plan, 1);
-    plan.steps = 3, plan.tau_init = 1000, plan.tau_end = 1000, plan.recent = 1, plan.skip_layers = 1;
+    plan.steps = 3, plan.tau_init = 1000, plan.tau_end = 1000, plan.recent = 1, plan.left_out = 1;
     run_mass("keyformer:budget=40,steps=3,seed=77,tau_init=1000,tau_end=1000,recent=1,skip_layers=1", &plan, 2);
 }
 

@@ -44,7 +44,7 @@ static void test_pyramidkv(void **state) {
     run_prompt("pyramidkv:budget=40,window=8,beta=3,pooling=avg,kernel=5", obvious_pyramidkv, &plan, 4);
     plan.beta = 1, plan.window = 39, plan.kernel = 1;
     run_prompt("pyramidkv:budget=40,window=39,beta=1,kernel=1", obvious_pyramidkv, &plan, 2);
-    plan.beta = 1000, plan.window = 1, plan.skip_layers = 1;
+    plan.beta = 1000, plan.window = 1, plan.left_out = 1;
     run_prompt("pyramidkv:budget=40,window=1,beta=1000,kernel=1,skip_layers=1", obvious_pyramidkv, &plan, 4);
     run_prompt("pyramidkv:budget=40,window=1,beta=1000,kernel=1,skip_layers=1", obvious_pyramidkv, &plan, 2);
 }
@@ -57,7 +57,7 @@ static void test_adakv(void **state) {
     run_prompt("adakv:budget=40,window=8,floor=0,pooling=avg", obvious_adakv, &plan, 2);
     plan.floor = 1;
     run_prompt("adakv:budget=40,window=8,floor=1,pooling=avg", obvious_adakv, &plan, 1);
-    plan.window = 1, plan.kernel = 1, plan.floor = 0.35, plan.skip_layers = 1;
+    plan.window = 1, plan.kernel = 1, plan.floor = 0.35, plan.left_out = 1;
     run_prompt("adakv:budget=40,window=1,kernel=1,floor=0.35,skip_layers=1", obvious_adakv, &plan, 2);
 }
 
@@ -68,9 +68,9 @@ static void test_scissorhands(void **state) {
     run_parts("scissorhands:budget=40", &parts, 1);
     plan.history = 5, plan.recent = 39;
     run_parts("scissorhands:budget=40,history=5,recent=39", &parts, 2);
-    plan.history = 1, plan.recent = 1, plan.skip_layers = 1;
+    plan.history = 1, plan.recent = 1, plan.left_out = 1;
     run_parts("scissorhands:budget=40,history=1,recent=1,skip_layers=1", &parts, 2);
-    plan.history = 16, plan.recent = 10, plan.skip_layers = 0, plan.prompt_only = true;
+    plan.history = 16, plan.recent = 10, plan.left_out = 0, plan.prompt_only = true;
     parts.step = NULL;
     run_parts("scissorhands:budget=40,history=16,recent=10,stages=prompt", &parts, 1);
 }
@@ -81,9 +81,9 @@ static void test_lacache(void **state) {
     run_both("lacache:budget=40,span=1,sinks=4", obvious_lacache, &plan, 2);
     plan.span = 2, plan.overlap = 1;
     run_both("lacache:budget=40,span=2,overlap=1,sinks=4", obvious_lacache, &plan, 5);
-    plan.span = 3, plan.overlap = 0, plan.sinks = 0, plan.skip_layers = 1;
+    plan.span = 3, plan.overlap = 0, plan.sinks = 0, plan.left_out = 1;
     run_both("lacache:budget=40,span=3,sinks=0,skip_layers=1", obvious_lacache, &plan, 6);
-    plan.span = 4, plan.overlap = 2, plan.sinks = 30, plan.skip_layers = 0; /* wb 3, wa 2: the least budget */
+    plan.span = 4, plan.overlap = 2, plan.sinks = 30, plan.left_out = 0; /* wb 3, wa 2: the least budget */
     run_both("lacache:budget=40,span=4,overlap=2,sinks=30", obvious_lacache, &plan, 8);
 }
 

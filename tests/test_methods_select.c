@@ -50,7 +50,7 @@ static void test_quest(void **state) {
     run_all("quest:budget=12,page=auto", &(struct select_plan){QUEST, .budget = 12});
     run_all("quest:budget=20%,page=1", &(struct select_plan){QUEST, .share = 20, .page = 1});
     run_all("quest:budget=1,page=1048576,skip_layers=1",
-            &(struct select_plan){QUEST, .budget = 1, .page = 1u << 20, .skip_layers = 1});
+            &(struct select_plan){QUEST, .budget = 1, .page = 1u << 20, .left_out = 1});
 }
 
 static void test_sparq(void **state) {

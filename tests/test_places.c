@@ -276,7 +276,7 @@ static void streaming(const struct moment *m, const void *given) {
     const uint32_t tokens = (uint32_t)floor(m->heads[0].held * (plan->share / 100.0) + 0.5);
     const uint32_t budget = plan->share ? tokens > plan->sinks ? tokens : plan->sinks + 1 : plan->budget;
     bool kept[TOKENS];
-    for (uint32_t h = 0; h < KV_HEADS && m->layer >= plan->skip_layers; h++) {
+    for (uint32_t h = 0; h < KV_HEADS && obvious_acts(plan->left_out, m->layer); h++) {
         struct head *head = &m->heads[h];
         for (uint32_t r = 0; r < head->count; r++) {
             kept[r] = head->count <= budget || r < plan->sinks || r + (budget - plan->sinks) >= head->count;
@@ -314,7 +314,7 @@ static void lacache(const struct moment *m, const void *plan) {
 }
 
 static const struct scores_plan stream_plan = {.budget = 20, .sinks = 3};
-static const struct scores_plan share_plan = {.share = 40, .sinks = 2, .skip_layers = 1};
+static const struct scores_plan share_plan = {.share = 40, .sinks = 2, .left_out = 1};
 static const struct scores_plan ladder_plan = {.budget = 24, .span = 1, .sinks = 4};
 static const struct joined methods[] = {
     {"streaming:budget=20,sinks=3,positions=cache", streaming, &stream_plan},
