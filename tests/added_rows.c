@@ -115,6 +115,16 @@ struct kvc_replay *rows_replay(struct kvc_engine *engine, const struct tensors *
     return replay;
 }
 
+void rows_add_layers(char *spec, size_t room, uint32_t left_out, uint32_t layers) {
+    const char *between = ",layers=";
+    for (uint32_t l = 0; l < layers && left_out; l++)
+        if (obvious_acts(left_out, l)) {
+            const size_t used = strlen(spec);
+            snprintf(spec + used, room - used, "%s%u", between, l);
+            between = "/";
+        }
+}
+
 void rows_add_decode(char *spec, size_t room, const struct plan *decode) {
     const size_t used = strlen(spec);
     if (decode->decode == MORPHKV)

@@ -36,7 +36,9 @@ struct row_steps {
 
 struct kvc_replay *rows_replay(struct kvc_engine *engine, const struct tensors *t, const char *spec, enum kvc_type type,
                                uint32_t chunk);
-/* The policy string goes on with what follows the prompt. */
+/* The policy string goes on with the layers that the method acts on, if it leaves any out (bits). */
+void rows_add_layers(char *spec, size_t room, uint32_t left_out, uint32_t layers);
+/* And with what follows the prompt. */
 void rows_add_decode(char *spec, size_t room, const struct plan *decode);
 void rows_add_select(char *spec, size_t room, const struct select_plan *plan);
 

@@ -19,7 +19,8 @@
 struct dapq {
     uint32_t prompt, budget, pseudo, kernel;
     bool average;
-    uint32_t share; /* percent of what is held, in place of the budget; 0: none */
+    uint32_t share;    /* percent of what is held, in place of the budget; 0: none */
+    uint32_t left_out; /* a bit for each layer that stays full */
 };
 
 /* What dapq does with a list that has `held` entries when its layer's fullest has `most`. */
@@ -64,6 +65,7 @@ static void run_dapq(const struct tensors *t, const struct tensors *extra, const
     snprintf(spec, sizeof spec, "dapq:budget=%u%s,pseudo=%u,content=random,kernel=%u,pooling=%s",
              plan->share ? plan->share : plan->budget, plan->share ? "%" : "", plan->pseudo, plan->kernel,
              plan->average ? "avg" : "max");
+    rows_add_layers(spec, sizeof spec, plan->left_out, t->layers);
     rows_add_decode(spec, sizeof spec, steps->decode);
     if (steps->select)
         rows_add_select(spec, sizeof spec, steps->select);
@@ -86,7 +88,7 @@ static void run_dapq(const struct tensors *t, const struct tensors *extra, const
             }
             rows_observe(t, &lists, l, now, rows, steps->decode);
             const uint32_t most = rows_fullest(t, &lists, l);
-            for (uint32_t h = 0; h < t->lists; h++)
+            for (uint32_t h = 0; h < t->lists && obvious_acts(plan->left_out, l); h++)
                 dapq_list(t, extra, plan, type, &lists, l, h, most);
         }
         rows_note_after(t, &lists);
@@ -100,8 +102,10 @@ static void run_dapq(const struct tensors *t, const struct tensors *extra, const
 }
 
 static void test_dapq(void **state) {
-    static const struct dapq plans[] = {{40, 10, 4, 1, false, 0}, {40, 39, 32, 3, true, 0}, {40, 40, 5, 1, false, 0},
-                                        {41, 1, 1, 5, false, 0},  {300, 64, 8, 7, true, 0}, {1, 1, 3, 1, false, 0}};
+    static const struct dapq plans[] = {{40, 10, 4, 1, false, 0, 0}, {40, 39, 32, 3, true, 0, 0},
+                                        {40, 40, 5, 1, false, 0, 0}, {41, 1, 1, 5, false, 0, 0},
+                                        {300, 64, 8, 7, true, 0, 0}, {1, 1, 3, 1, false, 0, 0},
+                                        {40, 10, 4, 1, false, 0, 1}, {40, 10, 4, 1, false, 0, 2}};
     (void)state;
     for (size_t i = 0; i < ROWS_SHAPES; i++)
         for (size_t p = 0; p < sizeof plans / sizeof *plans; p++)
@@ -123,7 +127,7 @@ static void test_dapq(void **state) {
 
 /* 300 steps behind it. */
 static void test_dapq_steps(void **state) {
-    static const struct dapq plan = {40, 12, 4, 3, true, 0};
+    static const struct dapq plan = {40, 12, 4, 3, true, 0, 0};
     const uint32_t steps_after = kvc_test_thinned() ? 40 : 300;
     (void)state;
     for (size_t i = 0; i < ROWS_DECODES; i++) {

@@ -18,9 +18,10 @@ struct take {
     uint32_t prompt, budget, warmup_budget, warmup_layers, chunk, probe, kernel;
     float alpha;
     bool per_head;
-    uint32_t share; /* percent of what is held, in place of the budget (the warm-up's is then four times as much) */
-    bool max;       /* pooling */
-    uint32_t steps; /* 0: ROWS_STEPS */
+    uint32_t share;    /* percent of what is held, in place of the budget (the warm-up's is then four times as much) */
+    bool max;          /* pooling */
+    uint32_t steps;    /* 0: ROWS_STEPS */
+    uint32_t left_out; /* a bit for each layer that stays full */
 };
 
 struct chunks { /* what is compared after every chunk */
@@ -67,6 +68,8 @@ static void take_layer(struct chunks *c, uint32_t l, uint32_t p, bool last) {
         take_scores(c, l, h, p, score);
         rows_keep_top(head, score, budget);
         for (uint32_t below = 0; l + 1 == W && below < l; below++) {
+            if (!obvious_acts(plan->left_out, below))
+                continue;
             struct head *other = &c->lists.heads[below * t->lists + h];
             bool *kept = calloc(other->count, 1);
             assert_non_null(kept);
@@ -158,7 +161,7 @@ static void take_chunk(struct chunks *c, uint32_t chunk) {
             for (uint32_t x = 0; x < t->heads * t->d; x++)
                 A[x] = chunk == 0 ? Q[x] : fmaf(plan->alpha, A[x], (1 - plan->alpha) * Q[x]);
         }
-        if (l + 1 >= plan->warmup_layers)
+        if (l + 1 >= plan->warmup_layers && obvious_acts(plan->left_out, l))
             take_layer(c, l, p, last);
     }
     for (uint32_t l = 0; l < t->layers && last; l++) { /* the prompt stage: when every layer has what the chunks left */
@@ -195,6 +198,7 @@ static void run_take(const struct tensors *t, const struct tensors *probes, cons
              plan->max ? "max" : "avg");
     if (!plan->share)
         snprintf(c.spec + strlen(c.spec), sizeof c.spec - strlen(c.spec), ",warmup_budget=%u", plan->warmup_budget);
+    rows_add_layers(c.spec, sizeof c.spec, plan->left_out, t->layers);
     rows_add_decode(c.spec, sizeof c.spec, steps->decode);
     if (steps->decode->decode == MORPHKV && steps->decode->prompt == FULL) /* which would evict after the prompt, too */
         strcat(c.spec, ",stages=decode");
@@ -228,12 +232,20 @@ static void run_take(const struct tensors *t, const struct tensors *probes, cons
 }
 
 static void test_take(void **state) {
-    static const struct take plans[] = {
-        {60, 10, 20, 1, 16, 4, 5, 0.32f, false, 0, false, 0},     {61, 8, 8, 2, 20, 8, 3, 0.2f, false, 0, false, 0},
-        {40, 12, 15, 0, 9, 3, 1, 0.0f, false, 0, false, 0},       {30, 40, 40, 1, 64, 50, 5, 1.0f, false, 0, false, 0},
-        {57, 9, 30, 3, 10, 12, 5, 0.5f, false, 0, false, 0},      {50, 7, 11, 1, 13, 5, 5, 0.32f, true, 0, false, 0},
-        {400, 40, 100, 2, 120, 16, 5, 0.32f, false, 0, false, 0}, {8, 3, 3, 1, 1, 1, 1, 0.32f, false, 0, false, 0},
-        {60, 10, 20, 1, 16, 4, 5, 0.32f, false, 0, true, 0},      {40, 12, 15, 2, 9, 3, 3, 0.5f, false, 0, true, 300}};
+    static const struct take plans[] = {{60, 10, 20, 1, 16, 4, 5, 0.32f, false, 0, false, 0, 0},
+                                        {61, 8, 8, 2, 20, 8, 3, 0.2f, false, 0, false, 0, 0},
+                                        {40, 12, 15, 0, 9, 3, 1, 0.0f, false, 0, false, 0, 0},
+                                        {30, 40, 40, 1, 64, 50, 5, 1.0f, false, 0, false, 0, 0},
+                                        {57, 9, 30, 3, 10, 12, 5, 0.5f, false, 0, false, 0, 0},
+                                        {50, 7, 11, 1, 13, 5, 5, 0.32f, true, 0, false, 0, 0},
+                                        {400, 40, 100, 2, 120, 16, 5, 0.32f, false, 0, false, 0, 0},
+                                        {8, 3, 3, 1, 1, 1, 1, 0.32f, false, 0, false, 0, 0},
+                                        {60, 10, 20, 2, 16, 4, 5, 0.32f, false, 0, false, 0, 1},
+                                        {60, 10, 20, 3, 16, 4, 5, 0.32f, false, 0, false, 0, 2},
+                                        {60, 10, 20, 1, 16, 4, 5, 0.32f, false, 0, false, 0, 6},
+                                        {60, 10, 20, 0, 16, 4, 5, 0.32f, false, 0, false, 0, 5},
+                                        {60, 10, 20, 1, 16, 4, 5, 0.32f, false, 0, true, 0, 0},
+                                        {40, 12, 15, 2, 9, 3, 3, 0.5f, false, 0, true, 300, 0}};
     (void)state;
     for (size_t i = 0; i < ROWS_SHAPES; i++)
         for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
@@ -261,10 +273,10 @@ static void test_take(void **state) {
 /* Turns whose rows come to a cache that was cut; shares of what is held; reads chosen among what is left. */
 static void test_take_turns(void **state) {
     static const struct turn turns[] = {{50, 6}, {7, 5}, {1, 4}, {40, 6}};
-    static const struct take plans[] = {{0, 12, 20, 1, 13, 5, 5, 0.32f, false, 0, false, 0},
-                                        {0, 9, 30, 3, 10, 12, 5, 0.5f, false, 0, false, 0},
-                                        {0, 0, 0, 2, 16, 6, 3, 0.2f, false, 20, false, 0},
-                                        {0, 0, 0, 1, 64, 6, 3, 0.2f, true, 1, false, 0}};
+    static const struct take plans[] = {{0, 12, 20, 1, 13, 5, 5, 0.32f, false, 0, false, 0, 0},
+                                        {0, 9, 30, 3, 10, 12, 5, 0.5f, false, 0, false, 0, 0},
+                                        {0, 0, 0, 2, 16, 6, 3, 0.2f, false, 20, false, 0, 0},
+                                        {0, 0, 0, 1, 64, 6, 3, 0.2f, true, 1, false, 0, 0}};
     static const struct select_plan selects[] = {{TOPK, .budget = 7},
                                                  {QUEST, .budget = 6, .page = 2},
                                                  {SPARQ, .dims = 3, .topk = 6},
