@@ -106,7 +106,8 @@ static void markdown_options(const struct kvc_option *options) {
         char range[96];
 
         info_range(options, range);
-        printf("| `%s` | %s | ", options->name, options->standard ? options->standard : "(needed)");
+        printf("| `%s` | %s | ", options->name,
+               options->standard ? options->standard[0] ? options->standard : "-" : "(needed)");
         cell(range);
         printf(" | ");
         cell(options->help ? options->help : "");

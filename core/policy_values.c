@@ -126,14 +126,16 @@ enum kvc_status kvc_value_read(const struct kvc_policy_class *policy, const stru
     size_t length = strlen(text);
     char right[160];
     double number;
+    if (length == 0 && !value->given) /* a default that is none */
+        return KVC_OK;
     switch (option->kind) {
     case KVC_OPTION_CHOICE:
         if (is_choice(option->choices, text))
             return KVC_OK;
         snprintf(right, sizeof right, "one of %s", option->choices);
         return wrong_value(policy, option, text, right, error);
-    case KVC_OPTION_TEXT: /* only a default may be empty */
-        if (length > 0 || !value->given)
+    case KVC_OPTION_TEXT:
+        if (length > 0)
             return KVC_OK;
         return wrong_value(policy, option, text, "a text that is not empty", error);
     case KVC_OPTION_BUDGET:

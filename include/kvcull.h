@@ -281,7 +281,7 @@ enum kvc_option_kind {
 struct kvc_option { /* one row of a policy's option table; a table ends with name NULL */
     const char *name;
     enum kvc_option_kind kind;
-    const char *standard; /* default as written; NULL: must be given */
+    const char *standard; /* default as written; NULL: must be given; "": none, a number is then 0 */
     double minimum, maximum;
     const char *choices;
     const char *help;

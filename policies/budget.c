@@ -15,12 +15,6 @@ enum kvc_status kvc_check_above(const struct kvc_values *values, const char *par
                     part, (long long)taken, KVC_BUDGET_MOST);
 }
 
-enum kvc_status kvc_check_given(const struct kvc_values *values, const char *name, struct kvc_error *error) {
-    if (!kvc_value_given(values, name) || kvc_value_is_share(values, name) || kvc_value_int(values, name) > 0)
-        return KVC_OK;
-    return kvc_fail(error, KVC_USAGE, "policy: %s=0: must be at least 1", name);
-}
-
 enum kvc_status kvc_check_dims(const struct kvc_values *values, const struct kvc_geometry *geometry,
                                struct kvc_error *error) {
     const int64_t dims = kvc_value_int(values, "dims");

@@ -5,34 +5,25 @@
 #include <stdint.h>
 
 static const struct kvc_option options[] = {
-    {"budget", KVC_OPTION_BUDGET, "0", 0, KVC_BUDGET_MOST, NULL,
-     "entries that a step's traffic is worth per KV head: half of it for the guess, half for the entries; 0: ratio, or "
-     "page, dims and topk, are given instead"},
-    {"ratio", KVC_OPTION_REAL, "0", 0, 1 << 20, NULL,
-     "compression of what is held after the prompt, instead of budget"},
-    {"page", KVC_OPTION_INT, "0", 0, 1 << 20, NULL, "neighbouring entries of a page, with dims and topk"},
-    {"dims", KVC_OPTION_INT, "0", 0, 1 << 20, NULL, "channels of the pages that scores are guessed from"},
-    {"topk", KVC_OPTION_INT, "0", 0, KVC_BUDGET_MOST, NULL, "entries read"},
+    {"budget", KVC_OPTION_BUDGET, "", 1, KVC_BUDGET_MOST, NULL,
+     "entries that a step's traffic is worth per KV head: half of it for the guess, half for the entries; "
+     "or give ratio, or page, dims and topk"},
+    {"ratio", KVC_OPTION_REAL, "", 1, 1 << 20, NULL, "compression of what is held after the prompt, instead of budget"},
+    {"page", KVC_OPTION_INT, "", 1, 1 << 20, NULL, "neighbouring entries of a page, with dims and topk"},
+    {"dims", KVC_OPTION_INT, "", 1, 1 << 20, NULL, "channels of the pages that scores are guessed from"},
+    {"topk", KVC_OPTION_INT, "", 1, KVC_BUDGET_MOST, NULL, "entries read"},
     {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
 
 static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
-    static const char *const names[] = {"budget", "page", "dims", "topk"};
+    static const char *const names[] = {"page", "dims", "topk"};
     const bool budget = kvc_value_given(values, "budget"), ratio = kvc_value_given(values, "ratio");
     int direct = 0;
-    enum kvc_status status = KVC_OK;
-    for (int i = 0; i < 4 && status == KVC_OK; i++) {
-        status = kvc_check_given(values, names[i], error);
-        direct += i > 0 && kvc_value_given(values, names[i]);
-    }
-    if (status != KVC_OK)
-        return status;
-    if (ratio && kvc_value_real(values, "ratio") < 1)
-        return kvc_fail(error, KVC_USAGE, "policy hsa: ratio=%.10g: must be a number from 1 to %d",
-                        kvc_value_real(values, "ratio"), 1 << 20);
+    for (int i = 0; i < 3; i++)
+        direct += kvc_value_given(values, names[i]);
     if (budget + ratio + (direct > 0) != 1)
         return kvc_fail(error, KVC_USAGE, "policy hsa: %s: give one of budget=, ratio=, or page=, dims= and topk=",
                         budget + ratio + direct ? "budget, ratio and sizes exclude each other" : "budget= is missing");
-    for (int i = 1; i < 4 && direct > 0; i++)
+    for (int i = 0; i < 3 && direct > 0; i++)
         if (!kvc_value_given(values, names[i]))
             return kvc_fail(error, KVC_USAGE, "policy hsa: %s= is missing: page=, dims= and topk= go together",
                             names[i]);

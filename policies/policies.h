@@ -39,9 +39,6 @@ extern const struct kvc_policy_class
 /* rule 7 of docs/methods.md: budget must be above what `part` takes of it. */
 enum kvc_status kvc_check_above(const struct kvc_values *values, const char *part, struct kvc_error *error);
 
-/* An option whose default 0 means "not given" must not be given as 0. */
-enum kvc_status kvc_check_given(const struct kvc_values *values, const char *name, struct kvc_error *error);
-
 /* `dims` channels of keys must be there. */
 enum kvc_status kvc_check_dims(const struct kvc_values *values, const struct kvc_geometry *geometry,
                                struct kvc_error *error);

@@ -5,11 +5,11 @@
 #include <string.h>
 
 static const struct kvc_option options[] = {
-    {"budget", KVC_OPTION_BUDGET, "0", 0, KVC_BUDGET_MOST, NULL,
+    {"budget", KVC_OPTION_BUDGET, "", 1, KVC_BUDGET_MOST, NULL,
      "entries that a step's traffic is worth per KV head: topk = budget / 2 and dims = d budget / n unless they are "
-     "given; 0: both must be"},
-    {"dims", KVC_OPTION_INT, "0", 0, 1 << 20, NULL, "channels of the keys that scores are guessed from; 0: by budget"},
-    {"topk", KVC_OPTION_INT, "0", 0, KVC_BUDGET_MOST, NULL, "entries read; 0: by budget"},
+     "given; without it both must be"},
+    {"dims", KVC_OPTION_INT, "", 1, 1 << 20, NULL, "channels of the keys that scores are guessed from"},
+    {"topk", KVC_OPTION_INT, "", 1, KVC_BUDGET_MOST, NULL, "entries read"},
     {"local", KVC_OPTION_INT, "0", 0, KVC_BUDGET_MOST, NULL, "newest entries that are always among those read"},
     {"mean_value", KVC_OPTION_CHOICE, "on", 0, 0, "on|off",
      "give what is not read its guessed weight times the mean of all values"},
@@ -19,12 +19,10 @@ static const struct kvc_option options[] = {
     {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
 
 static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
-    static const char *const names[] = {"budget", "dims", "topk"};
+    static const char *const names[] = {"dims", "topk"};
     const bool budget = kvc_value_given(values, "budget");
     enum kvc_status status = KVC_OK;
-    for (int i = 0; i < 3 && status == KVC_OK; i++)
-        status = kvc_check_given(values, names[i], error);
-    for (int i = 1; i < 3 && status == KVC_OK; i++)
+    for (int i = 0; i < 2 && status == KVC_OK; i++)
         if (!budget && !kvc_value_given(values, names[i]))
             status =
                 kvc_fail(error, KVC_USAGE,

@@ -7,8 +7,8 @@
 
 static const struct kvc_option options[] = {
     {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, "entries kept per KV head after every chunk"},
-    {"warmup_budget", KVC_OPTION_BUDGET, "0", 0, KVC_BUDGET_MOST, NULL,
-     "entries the warm-up layers keep before the last chunk; 0: four times the budget"},
+    {"warmup_budget", KVC_OPTION_BUDGET, "", 1, KVC_BUDGET_MOST, NULL,
+     "entries the warm-up layers keep before the last chunk; not given: four times the budget"},
     {"warmup_layers", KVC_OPTION_INT, "-1", -1, 1 << 20, NULL,
      "W: lower layers that keep what layer W-1 chooses; -1: half of them"},
     {"chunk", KVC_OPTION_INT, "4096", 1, 1 << 24, NULL, "Z: tokens of the prompt read at once"},
@@ -25,7 +25,7 @@ static uint64_t budget_of(const struct kvc_values *values, uint64_t held) { retu
 
 static uint64_t warmup_budget(const struct kvc_values *values, uint64_t held) {
     const uint64_t budget = budget_of(values, held);
-    if (!kvc_value_is_share(values, "warmup_budget") && kvc_value_int(values, "warmup_budget") == 0)
+    if (!kvc_value_given(values, "warmup_budget"))
         return 4 * budget;
     const uint64_t given = kvc_value_budget(values, "warmup_budget", held, 1);
     return given > budget ? given : budget;

@@ -209,8 +209,8 @@ static void test_refused(void **state) {
     side_refused("quest:budget=8,page=some", &geometry, "page=some", "auto");
     side_refused("sparq:dims=3", &geometry, "topk=", "missing");
     side_refused("sparq:topk=3", &geometry, "dims=", "missing");
-    side_refused("sparq:budget=0", &geometry, "budget=0", "at least 1");
-    side_refused("sparq:budget=8,topk=0", &geometry, "topk=0", "at least 1");
+    side_refused("sparq:budget=0", &geometry, "budget=0", "from 1");
+    side_refused("sparq:budget=8,topk=0", &geometry, "topk=0", "from 1");
     side_refused("sparq:budget=8,topk=9", &geometry, "topk=9", "1 to budget=8");
     side_refused("sparq:dims=3,topk=4,local=5", &geometry, "local=5", "0 to topk, which is 4");
     side_refused("sparq:dims=17,topk=4", &geometry, "dims=17", "1 to 16");
