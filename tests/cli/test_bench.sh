@@ -24,4 +24,23 @@ that 'a peak is exact' [ "$(json prefill.0.peak_bytes_is)" = equal ]
 ok bench -m "$demo" --kv adakv:budget=40 --kv cake:budget=120+duo:file=every-other,sinks=3,recent=63+quest:budget=60 \
     --prompt 255 --gen 4 --repeat 1 -q
 narrow
+
+# Stopped while it writes a model, it leaves nothing behind, whatever stopped it.
+for signal in TERM KILL; do
+    mkdir "$work/$signal"
+    TMPDIR=$work/$signal "$program" bench --shape 100m --kv full -q >"$work/out" 2>"$work/err" </dev/null &
+    bench=$!
+    for i in 1 2 3 4 5 6 7 8 9 10; do
+        [ -n "$(ls -A "$work/$signal")" ] && break
+        sleep 0.2
+    done
+    that "$signal: a folder was there" [ -n "$(ls -A "$work/$signal")" ]
+    kill -$signal $bench
+    wait $bench 2>/dev/null
+    for i in 1 2 3 4 5 6 7 8 9 10; do
+        [ -z "$(ls -A "$work/$signal")" ] && break
+        sleep 0.2
+    done
+    nothing_left "$work/$signal"
+done
 finish
