@@ -22,6 +22,11 @@ struct chunk_plan { /* entries of lists of each kind, between chunks and after t
     double between[2], last[2];
 };
 
+struct last_block { /* of a layer's fullest lists: steps until it comes */
+    uint64_t step;
+    uint32_t layer;
+};
+
 /* The prompt's passes and the first and last decode steps on a ledger, in the order of turn.c and step.c. */
 struct estimate {
     const struct kvc_policy *policy;
@@ -30,10 +35,14 @@ struct estimate {
     struct kvc_ledger ledger;
     uint64_t prompt;
     uint64_t *view;            /* [layers]: entries that select methods see after the prompt; 0: all */
+    uint64_t *ranks;           /* [layers]: slots of the view's ranks */
     uint64_t *after;           /* [layers]: entries of the fullest list after the prompt */
     struct chunk_plan *chunks; /* [layers] */
     uint32_t ended;            /* layers whose prompt stage is over */
     uint64_t (*most)[2];       /* [layers]: entries that lists of each kind grow to in decode steps */
+    struct last_block *last;   /* [layers] */
+    uint64_t *pages;           /* [layers]: bytes of pages and sums, of which there are more and more */
+    double (*from)[2];         /* [layers]: what they held before the first stage of the method that evicts in these */
     bool uneven;               /* data decides how entries fall to heads or layers */
 };
 
@@ -41,9 +50,12 @@ static struct kvc_method_place place(const struct estimate *e, enum kvc_stage_ki
     return kvc_policy_place(e->policy, stage, layer, e->g, &e->format);
 }
 
-static uint64_t most_in(const struct kvc_ledger_layer *layer) {
-    return layer->lists[1] && layer->count[1] > layer->count[0] ? layer->count[1] : layer->count[0];
+/* Which kind of a layer's lists is the fullest. */
+static int fullest(const struct kvc_ledger_layer *layer) {
+    return layer->lists[1] && (layer->lists[0] == 0 || layer->count[1] > layer->count[0]);
 }
+
+static uint64_t most_in(const struct kvc_ledger_layer *layer) { return layer->count[fullest(layer)]; }
 
 static void append(struct estimate *e, uint32_t l, uint64_t rows) {
     struct kvc_ledger_layer *layer = &e->ledger.layer[l];
@@ -75,9 +87,9 @@ static bool thin(struct estimate *e, uint32_t l, const double kept[2]) {
 static void thin_layers(struct estimate *e, uint32_t l, const struct kvc_method_place *at, double mean) {
     struct kvc_ledger *ledger = &e->ledger;
     const uint64_t so_far = at->place.acting + 1, all = (uint64_t)(mean * at->place.actings + 0.999);
+    e->uneven = e->uneven || mean < (double)e->prompt; /* also where another method has left no more than that */
     if (mean >= (double)ledger->layer[l].count[0])
         return;
-    e->uneven = true;
     for (uint32_t i = 0; i <= l; i++) {
         struct kvc_ledger_layer *layer = &ledger->layer[i];
         if (!kvc_method_acts(at->method, i))
@@ -92,9 +104,17 @@ static void thin_layers(struct estimate *e, uint32_t l, const struct kvc_method_
     kvc_ledger_state(ledger, tables, tables); /* of whichever shrinks first */
 }
 
-static void kept_by(const struct estimate *e, const struct kvc_method_place *at, uint64_t steps, double kept[2]) {
-    for (int whole = 0; whole < 2; whole++)
+static void kept_by(const struct estimate *e, struct kvc_method_place *at, const double from[2], uint64_t steps,
+                    double kept[2]) {
+    for (int whole = 0; whole < 2; whole++) {
+        at->place.from = from[whole];
         kept[whole] = kvc_policy_entries(at, whole == 1, e->prompt, steps);
+    }
+}
+
+static void note_counts(const struct estimate *e, uint32_t l, double counts[2]) {
+    for (int whole = 0; whole < 2; whole++)
+        counts[whole] = (double)e->ledger.layer[l].count[whole];
 }
 
 /* Another method has taken entries that this one counts on. */
@@ -104,34 +124,40 @@ static void note_behind(struct estimate *e, uint32_t l, const struct kvc_method 
 }
 
 static void thin_after_prompt(struct estimate *e, uint32_t l) {
-    const struct kvc_method_place at = place(e, KVC_STAGE_PROMPT, l), later = place(e, KVC_STAGE_DECODE, l);
+    struct kvc_method_place at = place(e, KVC_STAGE_PROMPT, l);
+    const struct kvc_method *later = place(e, KVC_STAGE_DECODE, l).method;
     struct kvc_ledger_layer *layer = &e->ledger.layer[l];
     double kept[2];
     note_behind(e, l, at.method);
+    note_counts(e, l, e->from[l]);
+    at.place.prompts = true;
     if (at.method)
-        kept_by(e, &at, 0, kept);
+        kept_by(e, &at, e->from[l], 0, kept);
     if (at.method && at.method->policy->ragged == KVC_RAGGED_LAYERS) {
         thin_layers(e, l, &at, kept[0]);
     } else if (at.method && thin(e, l, kept) && at.method->policy->ragged == KVC_RAGGED_HEADS) {
         layer->members = layer->heads;
-        layer->pool = layer->count[0] * layer->members + layer->members / 2 + 1; /* each head rounds its share */
+        layer->pool = layer->lists[0] * layer->count[0] + layer->lists[1] * layer->count[1];
+        layer->pool += layer->members / 2 + 1; /* each head rounds its share */
         e->uneven = true;
     }
-    if (later.method != at.method)
-        note_behind(e, l, later.method);
+    if (later == at.method)
+        return;
+    note_counts(e, l, e->from[l]);
+    note_behind(e, l, later);
 }
 
 /* What the chunk stage does with a layer, worked out once. */
 static void plan_chunks(struct estimate *e) {
     for (uint32_t l = 0; l < e->g->layers; l++) {
-        const struct kvc_method_place at = place(e, KVC_STAGE_CHUNK, l);
+        struct kvc_method_place at = place(e, KVC_STAGE_CHUNK, l);
         struct chunk_plan *plan = &e->chunks[l];
         plan->decider = kvc_policy_decider(e->policy, l, e->g, &e->format);
         if (!at.method)
             continue;
         const struct kvc_policy_class *class = at.method->policy;
         plan->acts = true;
-        kept_by(e, &at, 0, plan->last);
+        kept_by(e, &at, (double[]){(double)e->prompt, (double)e->prompt}, 0, plan->last);
         memcpy(plan->between, plan->last, sizeof plan->between);
         if (class->between)
             plan->between[0] = plan->between[1] = (double)class->between(&at.method->values, &at.place, e->prompt);
@@ -154,7 +180,8 @@ static void make_view(struct estimate *e, uint32_t l) {
     if (seen >= held)
         return;
     e->view[l] = seen;
-    kvc_ledger_state(&e->ledger, 4ull * layer->heads * (1 + in_blocks(held + 1)), 0);
+    e->ranks[l] = in_blocks(held + 1);
+    kvc_ledger_state(&e->ledger, 4ull * layer->heads * (1 + e->ranks[l]), 0);
 }
 
 static void end_prompt(struct estimate *e, uint32_t l) {
@@ -210,32 +237,61 @@ static void prefill(struct estimate *e) {
 
 /* ---- decode steps ---- */
 
+/* The decode method of a layer, and what its formula goes by. */
+static struct kvc_method_place decoder(const struct estimate *e, uint32_t l) {
+    struct kvc_method_place at = place(e, KVC_STAGE_DECODE, l);
+    at.place.prompts = at.method == place(e, KVC_STAGE_PROMPT, l).method;
+    at.place.uneven = e->ledger.layer[l].members > 0;
+    return at;
+}
+
 static void step(struct estimate *e, uint32_t l, uint64_t steps) {
-    const struct kvc_method_place at = place(e, KVC_STAGE_DECODE, l);
+    struct kvc_method_place at = decoder(e, l);
     double kept[2];
     if (!at.method)
         return;
-    kept_by(e, &at, steps, kept);
+    kept_by(e, &at, e->from[l], steps, kept);
     thin(e, l, kept);
 }
 
-/* The most that lists of a kind hold up to the last of so many steps, the first of which is over. */
-static uint64_t most_held(const struct estimate *e, uint32_t l, bool whole, uint64_t steps) {
-    const struct kvc_method_place at = place(e, KVC_STAGE_DECODE, l);
-    const uint64_t now = e->ledger.layer[l].count[whole], grown = now + steps - 1;
+/* The most that lists of a kind hold up to the last of so many steps, of which `over` are. */
+static uint64_t most_held(const struct estimate *e, uint32_t l, int whole, uint64_t steps, uint64_t over) {
+    struct kvc_method_place at = decoder(e, l);
+    const uint64_t now = e->ledger.layer[l].count[whole], grown = now + steps - over;
     uint64_t most = grown;
     if (at.method && at.method->policy->whole)
-        most = (uint64_t)kvc_policy_entries(&at, whole, e->prompt, steps) + 1;
+        most = (uint64_t)kvc_policy_entries(&at, whole == 1, e->prompt, steps) + 1;
     else if (at.method && at.method->policy->bound)
         most = at.method->policy->bound(&at.method->values, e->prompt, steps);
-    if (at.method && at.method->policy->entries && !whole) { /* of this layer, where `bound` is the layers' mean */
-        const uint64_t last = (uint64_t)kvc_policy_entries(&at, false, e->prompt, steps);
+    if (at.method && at.method->policy->entries && !(whole && at.method->policy->whole)) {
+        at.place.from = e->from[l][whole]; /* of this layer, where `bound` is the layers' mean */
+        at.place.uneven = true;
+        const uint64_t last = (uint64_t)kvc_policy_entries(&at, false, e->prompt, steps) + 1;
         most = last > most ? last : most;
     }
     return grown < most ? grown : now > most ? now : most;
 }
 
-/* Pages and sums that choosing what to read of `n` entries needs, once there are more than its budget. */
+/* Whether lists of a kind are evicted from up to the last step, of which `over` are. */
+static bool thinned(const struct estimate *e, uint32_t l, int whole, uint64_t steps, uint64_t over) {
+    struct kvc_method_place at = decoder(e, l);
+    at.place.from = e->from[l][whole];
+    return at.method && e->ledger.layer[l].lists[whole] &&
+           kvc_policy_entries(&at, whole == 1, e->prompt, steps) <
+               (double)(e->ledger.layer[l].count[whole] + steps - over);
+}
+
+/* The view's ranks, of n entries. */
+static void keep_ranks(struct estimate *e, uint32_t l, uint64_t n) {
+    const uint64_t rank = 4ull * e->ledger.layer[l].heads;
+    if (!e->view[l] || in_blocks(n) <= e->ranks[l])
+        return;
+    kvc_ledger_state(&e->ledger, rank * in_blocks(n), rank * e->ranks[l]);
+    e->ranks[l] = in_blocks(n);
+}
+
+/* Pages and sums that choosing what to read needs, once there are more entries than its budget: of `first` entries, and
+ * growing from there, of n. */
 static void keep_pages(struct estimate *e, uint32_t l, uint64_t first, uint64_t n) {
     const struct kvc_method_place at = place(e, KVC_STAGE_SELECT, l);
     const struct kvc_ledger_layer *layer = &e->ledger.layer[l];
@@ -247,6 +303,7 @@ static void keep_pages(struct estimate *e, uint32_t l, uint64_t first, uint64_t 
     const struct kvc_select select = at.method->policy->sizes(&at.method->values, &info);
     const uint64_t each = (uint64_t)layer->heads * e->g->head_size, value = (uint64_t)at.place.page_element_bytes;
     const bool paged = select.kind == KVC_SELECT_PAGE_CHANNELS || select.kind == KVC_SELECT_PAGE_BOUND;
+    uint64_t bytes = select.mean_value ? each * sizeof(float) : 0;
     if (n <= select.budget)
         return;
     if (select.page) {
@@ -255,10 +312,19 @@ static void keep_pages(struct estimate *e, uint32_t l, uint64_t first, uint64_t 
         uint64_t stride = 0;
         for (uint64_t pages = (first + page - 1) / page; stride < last; pages = stride + 1)
             stride = ((pages + pages / 64) / 64 + 1) * 64; /* as select.c makes room */
-        kvc_ledger_state(&e->ledger, each * stride * value * (paged ? 2 : 1), 0);
+        bytes += each * stride * value * (paged ? 2 : 1);
     }
-    if (select.mean_value)
-        kvc_ledger_state(&e->ledger, each * sizeof(float), 0);
+    if (bytes > e->pages[l])
+        kvc_ledger_state(&e->ledger, bytes - e->pages[l], 0);
+    e->pages[l] = bytes > e->pages[l] ? bytes : e->pages[l];
+}
+
+/* The same in step t, when the layer's fullest list holds `most`. */
+static void keep_pages_in(struct estimate *e, uint32_t l, uint64_t t, uint64_t most) {
+    if (e->view[l])
+        keep_pages(e, l, e->view[l] + 1, e->view[l] + t);
+    else
+        keep_pages(e, l, e->after[l] + 1, e->ledger.layer[l].members ? e->prompt + t : most);
 }
 
 /* A layer's lists grow to `most`; but_last: to what their last block of it leaves. */
@@ -274,38 +340,75 @@ static void grow(struct estimate *e, uint32_t l, const uint64_t most[2], bool bu
     kvc_ledger_reserve(&e->ledger, l, 0);
 }
 
-static void decode(struct estimate *e, uint64_t steps) {
+static int by_step(const void *a, const void *b) {
+    const struct last_block *x = a, *y = b;
+    if (x->step != y->step)
+        return x->step < y->step ? -1 : 1;
+    return x->layer < y->layer ? -1 : x->layer > y->layer;
+}
+
+/* Lists grow to `most`, block by block; `over` steps are. The last blocks come in the order of the steps that need
+ * them, and the pages that are there by then count beside the tables that are made anew. */
+static void grow_all(struct estimate *e, uint64_t over) {
+    for (uint32_t l = 0; l < e->g->layers; l++) {
+        const int kind = fullest(&e->ledger.layer[l]);
+        const uint64_t now = e->ledger.layer[l].count[kind], full = in_blocks(e->most[l][kind]);
+        e->last[l] = (struct last_block){full > now + KVC_TILE ? full - KVC_TILE - now : 0, l};
+        grow(e, l, e->most[l], true);
+    }
+    qsort(e->last, e->g->layers, sizeof *e->last, by_step);
+    for (uint32_t l = 0; l < e->g->layers; l++) {
+        const struct kvc_ledger_layer *layer = &e->ledger.layer[l];
+        const uint64_t now = most_in(layer), most = e->most[l][fullest(layer)];
+        const uint64_t full = in_blocks(now), t = over + full - now;
+        if (full < most && t > 0)
+            keep_pages_in(e, l, t, full);
+    }
+    for (uint32_t i = 0; i < e->g->layers; i++)
+        grow(e, e->last[i].layer, e->most[e->last[i].layer], false);
+}
+
+/* The steps up to the first that evicts. */
+static void first_steps(struct estimate *e, uint64_t steps) {
     struct kvc_ledger *ledger = &e->ledger;
-    for (uint32_t l = 0; l < e->g->layers; l++)
+    for (uint32_t l = 0; l < e->g->layers; l++) {
         kvc_ledger_reserve(ledger, l, 1);
+        for (int whole = 0; whole < 2; whole++)
+            e->most[l][whole] = ledger->layer[l].count[whole] + steps - 1;
+    }
+    grow_all(e, 0);
     for (uint32_t l = 0; l < e->g->layers; l++) {
         append(e, l, 1);
-        step(e, l, 1);
+        keep_ranks(e, l, most_in(&ledger->layer[l]));
+        keep_pages_in(e, l, steps, most_in(&ledger->layer[l]));
+        step(e, l, steps);
     }
+}
+
+static void decode(struct estimate *e, uint64_t steps) {
+    struct kvc_ledger *ledger = &e->ledger;
+    uint64_t first = 1;
+    for (uint32_t l = 0; l < e->g->layers; l++)
+        if (kvc_policy_surplus(e->policy, l) > first)
+            first = kvc_policy_surplus(e->policy, l);
+    first = first < steps ? first : steps;
+    first_steps(e, first);
     for (uint32_t l = 0; l < e->g->layers; l++) {
         if (ledger->layer[l].touched)
             kvc_ledger_shrink(ledger, l, kvc_policy_surplus(e->policy, l), 2 * KVC_TILE);
         ledger->layer[l].touched = false;
         for (int whole = 0; whole < 2; whole++) {
-            e->most[l][whole] = most_held(e, l, whole, steps);
-            if (ledger->layer[l].lists[whole] && e->most[l][whole] < ledger->layer[l].count[whole] + steps - 1)
+            e->most[l][whole] = most_held(e, l, whole, steps, first);
+            if (thinned(e, l, whole, steps, first))
                 kvc_ledger_order(ledger, l);
         }
     }
-    for (uint32_t l = 0; l < e->g->layers; l++)
-        grow(e, l, e->most[l], true);
-    for (uint32_t l = 0; l < e->g->layers; l++)
-        grow(e, l, e->most[l], false);
+    grow_all(e, first);
     for (uint32_t l = 0; l < e->g->layers; l++) {
         const struct kvc_ledger_layer *layer = &ledger->layer[l];
-        const uint64_t rank = 4ull * layer->heads, seen = e->view[l];
-        if (seen && in_blocks(e->prompt + steps) > in_blocks(e->prompt + 1))
-            kvc_ledger_state(ledger, rank * in_blocks(e->prompt + steps), rank * in_blocks(e->prompt + 1));
-        e->uneven = e->uneven || (seen && place(e, KVC_STAGE_DECODE, l).method); /* the data decide which of these go */
-        if (seen)
-            keep_pages(e, l, seen + 1, seen + steps);
-        else
-            keep_pages(e, l, e->after[l] + 1, layer->members ? e->prompt + steps : most_in(layer));
+        keep_ranks(e, l, most_in(layer));
+        e->uneven = e->uneven || (e->view[l] && place(e, KVC_STAGE_DECODE, l).method); /* whose entries go? */
+        keep_pages_in(e, l, steps, most_in(layer));
     }
 }
 
@@ -315,10 +418,14 @@ static enum kvc_status open_estimate(struct estimate *e, struct kvc_error *error
     if (status != KVC_OK)
         return status;
     e->view = calloc(layers, sizeof *e->view);
+    e->ranks = calloc(layers, sizeof *e->ranks);
     e->after = calloc(layers, sizeof *e->after);
     e->most = calloc(layers, sizeof *e->most);
+    e->last = calloc(layers, sizeof *e->last);
+    e->pages = calloc(layers, sizeof *e->pages);
+    e->from = calloc(layers, sizeof *e->from);
     e->chunks = calloc(layers, sizeof *e->chunks);
-    if (!e->view || !e->after || !e->most || !e->chunks)
+    if (!e->view || !e->ranks || !e->after || !e->most || !e->last || !e->pages || !e->from || !e->chunks)
         return kvc_fail(error, KVC_RESOURCE, "estimate: no memory for %u layers", layers);
     for (uint32_t l = 0; l < layers; l++) {
         struct kvc_ledger_layer *layer = &e->ledger.layer[l];
@@ -333,8 +440,12 @@ static enum kvc_status open_estimate(struct estimate *e, struct kvc_error *error
 static void close_estimate(struct estimate *e) {
     kvc_ledger_close(&e->ledger);
     free(e->view);
+    free(e->ranks);
     free(e->after);
     free(e->most);
+    free(e->last);
+    free(e->pages);
+    free(e->from);
     free(e->chunks);
 }
 

@@ -14,6 +14,7 @@ struct kvc_method_place kvc_policy_place(const struct kvc_policy *policy, enum k
                                      .kv_heads = lists,
                                      .group = g->heads / lists,
                                      .head_size = g->head_size,
+                                     .model_kv_heads = g->kv_heads,
                                      .entry_bytes = 2.0 * format->row_bytes,
                                      .element_bytes = (double)format->row_bytes / g->head_size,
                                      .page_element_bytes = format->type == KVC_F16 ? 2 : 4};
@@ -61,17 +62,19 @@ static double least(double a, double b) { return a < b ? a : b; }
 /* One kind of lists of a layer in its decode steps. */
 struct course {
     struct kvc_method_place select, decode;
-    uint64_t prompt, after; /* after: entries of the fullest list when the prompt was over */
-    double lists, held;     /* held: by each of them */
-    double fullest;         /* held by the layer's lists that keep everything; 0: there are none */
+    struct kvc_method_place fuller; /* decode, of the fullest lists */
+    uint64_t prompt, after;         /* after: entries of the fullest list when the prompt was over */
+    double lists, held;             /* held: by each of them */
+    double fullest; /* held after the prompt by the layer's fullest lists, where those are others; 0: they are not */
     bool whole;
     bool uneven; /* data decides how these fall to the lists: the most they may read is counted */
 };
 
-/* Entries read of a list of which a select method sees n, in step t; and the bytes that choosing them costs. */
-static double reads_of(const struct course *course, double n, uint64_t t, double *choose, struct kvc_formula *formula) {
+/* Entries read of a list of which a select method sees n, and the bytes that choosing them costs. most: in the layer's
+ * fullest list. */
+static double reads_of(const struct course *course, double n, double most, double *choose,
+                       struct kvc_formula *formula) {
     const struct kvc_place *place = &course->select.place;
-    const double most = course->fullest > 0 ? course->fullest + (double)t : n;
     const struct kvc_stage_info info = {.held = course->prompt,
                                         .after = course->after,
                                         .entries = (uint64_t)(most + 0.5),
@@ -84,6 +87,8 @@ static double reads_of(const struct course *course, double n, uint64_t t, double
         dims = least(d, dims + 1.5);
         pages = select.page ? n / select.page + 1 : 0;
     } else if (n <= budget) {
+        if (select.mean_value && most > budget) /* with the others' */
+            *choose = d * sizeof(float);
         return n;
     }
     switch (select.kind) {
@@ -116,15 +121,21 @@ static void add_steps(struct course *course, uint64_t steps, struct kvc_formula 
         course->uneven = true;
         formula->read_kind = KVC_EXPECTED_MOST;
     }
+    double fullest = course->fullest;
     for (uint64_t t = 1; t <= steps; t++) {
         double choose = 0, read = held + 1;
-        if (select && select->policy->sizes)
-            read = reads_of(course, seen < after ? least(seen + (double)t, held + 1) : held + 1, t, &choose, formula);
+        if (select && select->policy->sizes) {
+            const double n = seen < after ? least(seen + (double)t, held + 1) : held + 1;
+            read = reads_of(course, n, fullest > 0 && fullest + 1 > n ? fullest + 1 : n, &choose, formula);
+        }
         formula->read_bytes += course->lists * (read * entry_bytes + choose);
         formula->select_bytes += course->lists * choose;
         held = held + 1;
+        fullest += fullest > 0;
         if (decode)
             held = least(held, kvc_policy_entries(&course->decode, course->whole, course->prompt, t));
+        if (decode && fullest > 0)
+            fullest = least(fullest, kvc_policy_entries(&course->fuller, true, course->prompt, t));
     }
 }
 
@@ -133,19 +144,55 @@ static bool behind(const struct kvc_method *method, double held, uint64_t prompt
     return method->policy->behind && held < (double)prompt;
 }
 
-/* Entries of a list right after the prompt. */
+/* Entries of a list right after the prompt, and before its prompt stage. */
 static double kept(const struct kvc_policy *policy, uint32_t layer, bool whole, const struct kvc_geometry *g,
-                   const struct kvc_entry_format *format, uint64_t prompt, bool *ragged) {
+                   const struct kvc_entry_format *format, uint64_t prompt, bool *ragged, double *before) {
     static const enum kvc_stage_kind stages[] = {KVC_STAGE_CHUNK, KVC_STAGE_PROMPT};
     double held = (double)kvc_policy_rows(policy, layer, g, format, prompt);
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
-        const struct kvc_method_place at = kvc_policy_place(policy, stages[i], layer, g, format);
+        struct kvc_method_place at = kvc_policy_place(policy, stages[i], layer, g, format);
+        *before = at.place.from = held;
+        at.place.prompts = true;
         const double left = at.method ? kvc_policy_entries(&at, whole, prompt, 0) : held;
-        *ragged = *ragged || (at.method && at.method->policy->ragged && left < held) ||
+        *ragged = *ragged || (at.method && at.method->policy->ragged == KVC_RAGGED_HEADS && left < held) ||
+                  (at.method && at.method->policy->ragged == KVC_RAGGED_LAYERS && left < (double)prompt) ||
                   (at.method && !whole && behind(at.method, held, prompt));
         held = least(held, left);
     }
     return held;
+}
+
+/* Whether the layers that a method acts on have the same methods after it, and as many lists that keep everything. */
+static bool alike(const struct kvc_policy *policy, const struct kvc_method *method, const struct kvc_geometry *g,
+                  const struct kvc_entry_format *format) {
+    static const enum kvc_stage_kind stages[] = {KVC_STAGE_SELECT, KVC_STAGE_DECODE};
+    int64_t first = -1;
+    for (uint32_t l = 0; l < g->layers; l++) {
+        if (!kvc_method_acts(method, l))
+            continue;
+        int64_t here = (int64_t)kvc_policy_whole(policy, l, g, format);
+        for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
+            here = 2 * here + (kvc_policy_place(policy, stages[i], l, g, format).method != NULL);
+        if (first >= 0 && here != first)
+            return false;
+        first = here;
+    }
+    return true;
+}
+
+/* Lists of which some hold more than the mean that a prompt method leaves: the most they may hold, of what there was
+ * before it. Those of one kind, where the layer has two; each list of it. */
+static void deal_out(const struct kvc_policy *policy, const struct kvc_method_place *prompt,
+                     const struct kvc_geometry *g, const struct kvc_entry_format *format, double before,
+                     struct course *course) {
+    const double lists = course->select.place.kv_heads, mean = course->held;
+    if (prompt->method->policy->ragged == KVC_RAGGED_HEADS) {
+        course->after = (uint64_t)least(before, lists * mean);
+        if (course->lists < lists)
+            course->held = least(before, lists / course->lists * mean);
+    } else if (!alike(policy, prompt->method, g, format)) {
+        course->held = least(before, prompt->place.actings * mean);
+    }
 }
 
 static void add_layer(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *g,
@@ -154,14 +201,16 @@ static void add_layer(const struct kvc_policy *policy, uint32_t layer, const str
     struct course course = {.select = kvc_policy_place(policy, KVC_STAGE_SELECT, layer, g, format),
                             .decode = kvc_policy_place(policy, KVC_STAGE_DECODE, layer, g, format),
                             .prompt = prompt};
-    const struct kvc_method *prompt_method = kvc_policy_place(policy, KVC_STAGE_PROMPT, layer, g, format).method;
+    const struct kvc_method_place at = kvc_policy_place(policy, KVC_STAGE_PROMPT, layer, g, format);
+    const struct kvc_method *prompt_method = at.method;
     const uint64_t whole = kvc_policy_whole(policy, layer, g, format);
     for (int kind = 1; kind >= 0; kind--) { /* the fullest lists first */
+        double before;
         course.whole = kind == 1;
         course.lists = (double)(course.whole ? whole : course.select.place.kv_heads - whole);
         if (course.lists == 0)
             continue;
-        course.held = kept(policy, layer, course.whole, g, format, prompt, &course.uneven);
+        course.held = kept(policy, layer, course.whole, g, format, prompt, &course.uneven, &before);
         if (course.held > (double)course.after)
             course.after = (uint64_t)(course.held + 0.5);
         if (course.uneven) {
@@ -169,14 +218,19 @@ static void add_layer(const struct kvc_policy *policy, uint32_t layer, const str
             formula->entry_kind = formula->read_kind = KVC_EXPECTED_MOST;
         }
         formula->entries += course.held * course.lists;
-        if (course.whole)
-            course.fullest = course.held;
-        else if (course.decode.method && course.decode.method != prompt_method &&
-                 behind(course.decode.method, course.held, prompt)) {
+        if (course.uneven && prompt_method && prompt_method->policy->ragged)
+            deal_out(policy, &at, g, format, before, &course);
+        if (!course.whole && course.decode.method && course.decode.method != prompt_method &&
+            behind(course.decode.method, course.held, prompt)) {
             course.uneven = true;
             formula->read_kind = KVC_EXPECTED_MOST;
         }
+        course.decode.place.prompts = course.decode.method == prompt_method;
+        course.decode.place.from = course.decode.place.prompts ? before : course.held;
+        course.decode.place.uneven = course.uneven;
         add_steps(&course, steps, formula);
+        course.fullest = course.held;
+        course.fuller = course.decode;
     }
 }
 

@@ -454,13 +454,14 @@ static enum kvc_status reserve_decode(struct kvc_stage *stage, struct kvc_error 
 
 /* Whether the step may be the layer's first that evicts: by the method's own formulas. */
 static bool may_evict(const struct kvc_session *session, uint32_t layer, uint64_t entries) {
-    const struct kvc_method_place at =
+    struct kvc_method_place at =
         kvc_policy_place(session->policy, KVC_STAGE_DECODE, layer, &session->runner->geometry, &session->cache.format);
     const uint64_t held = session->held[layer];
     if (session->planned[layer].nothing_goes)
         return false;
     if (at.method->policy->bound && entries <= at.method->policy->bound(&at.method->values, held, 0))
         return false;
+    at.place.from = entries > session->step ? (double)(entries - session->step) : 0;
     return kvc_policy_entries(&at, false, held, session->step) < (double)entries;
 }
 

@@ -37,12 +37,16 @@ void kvc_ledger_state(struct kvc_ledger *ledger, uint64_t more, uint64_t less) {
     ledger->state -= less;
 }
 
-/* Old and new tables exist side by side; new blocks come before old ones go. */
+/* Old and new tables exist side by side; new blocks come before old ones go. Lists of different length get their blocks
+ * one after the other: the last ones beside all of those before it. */
 static void relayout(struct kvc_ledger *ledger, struct kvc_ledger_layer *layer, uint64_t slots) {
-    const uint64_t arrays = kvc_ledger_arrays(layer, slots), old = layer->arrays;
+    const uint64_t arrays = kvc_ledger_arrays(layer, slots),
+                   block = layer->by_layer ? layer->heads * KVC_TILE : KVC_TILE;
+    const bool apart = layer->members && slots > layer->slots + block;
+    const uint64_t more = apart ? kvc_ledger_arrays(layer, slots - block) - layer->arrays : 0;
     if (slots > layer->slots)
         ledger->cache += (slots - layer->slots) * ledger->slot_bytes;
-    kvc_ledger_state(ledger, arrays, old);
+    kvc_ledger_state(ledger, arrays + more, layer->arrays + more);
     if (slots < layer->slots)
         ledger->cache -= (layer->slots - slots) * ledger->slot_bytes;
     layer->slots = slots;

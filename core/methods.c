@@ -129,10 +129,17 @@ enum kvc_status kvc_policy_check_model(const struct kvc_policy *policy, const st
             status = check_method(&policy->method[i], geometry, use.acts, error);
         free_use(&use);
     }
+    const struct kvc_entry_format any = {KVC_F16, geometry->head_size, 2 * geometry->head_size};
     for (uint32_t l = 0; l < geometry->layers && status == KVC_OK; l++) {
+        const uint32_t decider = kvc_policy_decider(policy, l, geometry, &any);
         if (kvc_policy_columns(policy, l) >= KVC_COLUMNS_MOST)
             status = kvc_fail(error, KVC_USAGE, "policy: more than %u values of state per entry in layer %u",
                               KVC_COLUMNS_MOST - 1, l);
+        else if (kvc_policy_heads(policy, l, geometry) != kvc_policy_heads(policy, decider, geometry))
+            status = kvc_fail(error, KVC_USAGE,
+                              "policy: per=head: must hold in both of layers %u and %u, or in neither: the upper one "
+                              "chooses for the lower, list by list",
+                              l, decider);
     }
     return status;
 }

@@ -308,7 +308,8 @@ static enum kvc_status end_prompt(struct kvc_session *session, const struct kvc_
         session->held[layer] = kvc_cache_most(&session->cache, layer) + away;
     struct kvc_stage stage = window_stage(session, layer);
     enum kvc_status status = kvc_stage_run_prompt(&stage, error);
-    session->after[layer] = kvc_cache_most(&session->cache, layer);
+    for (uint32_t l = 0; l <= layer; l++) /* of those before it, too, which the stage may have shrunk */
+        session->after[l] = kvc_cache_most(&session->cache, l);
     if (status == KVC_OK)
         status = shrink(session, layer, error);
     if (status == KVC_OK && session->next_going)

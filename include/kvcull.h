@@ -467,9 +467,14 @@ struct kvc_place {
     uint32_t layer, layers;              /* of the model */
     uint32_t acting, actings;            /* among the layers the method acts on */
     uint32_t kv_heads, group, head_size; /* lists of entries, query heads of each */
+    uint32_t model_kv_heads;             /* of which a list is one, or (per=head) a part */
     double entry_bytes;                  /* a key and a value */
     double element_bytes;                /* one channel of a key */
     double page_element_bytes;           /* one channel of a page's lowest or highest key */
+    double from;  /* for `entries`: what the list held before the prompt stage; where another method holds that, before
+                     the first decode step */
+    bool prompts; /* whether the method holds the prompt stage */
+    bool uneven;  /* the data decides what each list holds, `from` is their mean: the most it can be is wanted */
 };
 
 /* How entries fall to heads, or to layers: known beforehand, or by the data. */
@@ -502,7 +507,7 @@ struct kvc_policy_class {
     /* Most entries a head holds after prompt (steps 0) or after so many decode steps; for "will it fit". */
     uint64_t (*bound)(const struct kvc_values *values, uint64_t prompt, uint64_t steps);
     /* The method's formulas, for `kvcull bench`: entries of a head, in the mean over the layer's heads, after the
-     * prompt or after so many decode steps; NULL: bound(prompt, 0). */
+     * prompt or after so many decode steps, where there were so many (place->from); NULL: bound(prompt, 0). */
     double (*entries)(const struct kvc_values *values, const struct kvc_place *place, uint64_t prompt, uint64_t steps);
     /* Of the layer's heads, how many keep everything; the others keep `entries`. NULL: none. */
     uint32_t (*whole)(const struct kvc_values *values, const struct kvc_place *place);

@@ -234,7 +234,7 @@ static double entries(const struct kvc_values *values, const struct kvc_place *p
 static uint32_t whole(const struct kvc_values *values, const struct kvc_place *place) {
     struct duo *duo;
     size_t streaming = 0;
-    if (load(values, place->layers, place->kv_heads, &duo, NULL) != KVC_OK)
+    if (load(values, place->layers, place->model_kv_heads, &duo, NULL) != KVC_OK)
         return place->kv_heads;
     for (size_t h = 0; place->layer < duo->layers && h < duo->heads; h++)
         streaming += duo->streams[place->layer * duo->heads + h];

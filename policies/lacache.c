@@ -1,6 +1,7 @@
 /* lacache.c - a ladder of kept spans across the layers, thinned again and again (docs/methods.md). */
 #include "policies/policies.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -137,11 +138,18 @@ static uint64_t compact(const struct ladder *ladder, uint64_t most, uint64_t lay
     return n;
 }
 
-/* The size a layer has after so many steps: from thinning to thinning, which come again and again. */
+/* The size a layer has after so many steps: from thinning to thinning, which come again and again. Behind lists of
+ * which each holds something else thinnings come at any time: no list is then longer than just before one. */
 static double entries(const struct kvc_values *values, const struct kvc_place *place, uint64_t prompt, uint64_t steps) {
     const struct ladder ladder = make_ladder(values, place->actings);
     const uint64_t most = kvc_budget(values, prompt, least_budget(&ladder) - 1) + ladder.gone / 2;
-    uint64_t n = prompt, cursor = ladder.sinks, left = steps;
+    uint64_t n = (uint64_t)(place->from + 0.5), cursor = ladder.sinks, left = steps;
+    if (place->uneven)
+        return fmin(place->from + (double)steps, (double)most);
+    if (!place->prompts && left > 0) { /* a step brings an entry before any goes */
+        n++;
+        left--;
+    }
     struct {
         uint64_t n, cursor, left;
     } seen = {.cursor = UINT64_MAX};

@@ -1,6 +1,7 @@
 /* morphkv.c - a constant-size cache chosen anew by the most recent queries (docs/methods.md). */
 #include "policies/policies.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -42,9 +43,12 @@ static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t
     return budget_of(values, prompt) + (steps < most ? steps : most);
 }
 
+/* A list grows up to the n-th step, whatever it held before. */
 static double entries(const struct kvc_values *values, const struct kvc_place *place, uint64_t prompt, uint64_t steps) {
-    (void)place;
-    return (double)(budget_of(values, prompt) + steps % surplus(values));
+    const double budget = (double)budget_of(values, prompt);
+    const uint64_t since = steps % surplus(values), last = steps - since;
+    const double first = place->prompts ? fmin(place->from, budget) : place->from;
+    return (last ? fmin(first + (double)last, budget) : first) + (double)since;
 }
 
 /* Keeps the top C of the entries older than the last R tokens, and those. */

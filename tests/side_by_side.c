@@ -88,10 +88,13 @@ static void call(struct both *both, moment_fn *keep, uint32_t l, uint32_t now, u
     for (uint32_t h = 0; h < t->lists && turn; h++)
         moment.heads[h].held = most;
     keep(&moment, both->side->plan);
-    for (uint32_t h = most = 0; h < t->lists; h++)
-        most = moment.heads[h].count > most ? moment.heads[h].count : most;
-    for (uint32_t h = 0; h < t->lists && turn; h++)
-        moment.heads[h].after = most;
+    for (uint32_t below = 0; below <= l && turn; below++) { /* those shrink again behind cake */
+        struct head *heads = both->heads + (size_t)below * t->lists;
+        for (uint32_t h = most = 0; h < t->lists; h++)
+            most = heads[h].count > most ? heads[h].count : most;
+        for (uint32_t h = 0; h < t->lists; h++)
+            heads[h].after = most;
+    }
 }
 
 /* The turn of rows from .. from + rows - 1. */

@@ -85,9 +85,19 @@ static void test_tova(void **state) {
     run("rocketkv-mt:budget=16,window=8+tova:budget=30", rocket, NULL, NULL, obvious_tova, &plan);
 }
 
+/* What a layer holds after the prompt is what it holds when the layers above have taken their shares. */
+static void test_cake(void **state) {
+    (void)state;
+    struct cake_seen seen = {.mean = 0};
+    const struct mass_plan plan = {
+        .budget = 40, .window = 8, .kernel = 5, .average = true, .gamma = 200, .tau1 = 1, .tau2 = 1, .seen = &seen};
+    const struct parts parts = {.prompt = obvious_cake, .prompt_plan = &plan};
+    run_parts("cake:budget=40,window=8+hsa:ratio=2", (struct select_plan){HSA, .ratio = 2}, &parts);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_morphkv), cmocka_unit_test(test_h2o),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_morphkv),   cmocka_unit_test(test_h2o),
                                        cmocka_unit_test(test_keyformer), cmocka_unit_test(test_scissorhands),
-                                       cmocka_unit_test(test_tova)};
+                                       cmocka_unit_test(test_tova),      cmocka_unit_test(test_cake)};
     return cmocka_run_group_tests(tests, side_open, side_close);
 }

@@ -337,6 +337,9 @@ static void test_estimates(void **state) {
         REFUSED(kvc_formula(engine, "full", &bad[i], KVC_F16, 1, 1, &formula, &error), KVC_USAGE, "dividing");
     }
     REFUSED(kvc_formula(engine, "full", &usual, KVC_F16, 1, UINT64_MAX, &formula, &error), KVC_USAGE, "tokens");
+    REFUSED(kvc_formula(engine, "take:budget=9,warmup_layers=2+snapkv:budget=40,per=head,layers=0", &usual, KVC_F16, 1,
+                        1, &formula, &error),
+            KVC_USAGE, "per=head: must hold in both of layers 0 and 1, or in neither");
     REFUSED(kvc_estimate(engine, "nosuch", &usual, 1, KVC_F16, 1, 1, &estimate, &error), KVC_USAGE, "nosuch");
 }
 
