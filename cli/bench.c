@@ -167,7 +167,8 @@ static void measure_bandwidth(struct bench *bench) {
 
 static int measure(struct bench *bench) {
     const struct bench_arguments *a = bench->a;
-    size_t specs = a->specs.count, pairs = specs * a->prompts.count, prefills = a->fill ? 0 : pairs, decodes = 0;
+    const bool prompts = !a->fill || a->generate == 0;
+    size_t specs = a->specs.count, pairs = specs * a->prompts.count, prefills = prompts ? pairs : 0, decodes = 0;
     struct bench_prefill *prefill = calloc(pairs, sizeof *prefill);
     struct bench_decode *decode;
     int status = KVC_OK;
@@ -180,7 +181,7 @@ static int measure(struct bench *bench) {
     if (status == KVC_OK)
         status = warm_up(bench);
     measure_bandwidth(bench);
-    for (size_t p = 0; p < a->prompts.count && !a->fill && status == KVC_OK; p++)
+    for (size_t p = 0; p < a->prompts.count && prompts && status == KVC_OK; p++)
         status = bench_run_prefill(bench, a->prompts.items[p], prefill + p * specs);
     for (size_t p = 0; p < a->prompts.count && decodes; p++)
         for (size_t b = 0; b < a->batches.count && status == KVC_OK; b++)
@@ -248,8 +249,10 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
         {CLI_INT, 0, "gen", "N", "decode steps; 0: prefill only", &a.generate, 0, 1073741824, NULL},
         {CLI_COUNTS, 0, "batch", "B,..", "sessions that decode together", &a.batches, 1, 4096, NULL},
         {CLI_FLAG, 0, "fill", NULL,
-         "no prompt is computed: caches are filled with random entries, the policy's prompt stage looks at them from "
-         "random queries, and only decode is timed",
+         "no prompt is computed: caches are filled with random entries, and the policy's prompt stage looks at them "
+         "from "
+         "random queries; only decode is timed, or with --gen 0 the filling, that is what the stage takes, and the "
+         "attention of the last --chunk rows where it looks from any",
          &a.fill, 0, 0, NULL},
         {CLI_INT, 0, "repeat", "N", "prefills of each policy", &a.repeat, 1, 1000, NULL},
         {CLI_FLAG, 0, "ops", NULL,
@@ -303,9 +306,7 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
     a.specs = specs;
     if (status == KVC_OK) {
         bench.threads = available_threads(&a);
-        if (a.fill && a.generate == 0)
-            status = cli_error(command, KVC_USAGE, "--fill times decode: give --gen at least 1");
-        else if ((a.model != NULL) == (a.shape != NULL))
+        if ((a.model != NULL) == (a.shape != NULL))
             status = cli_error(command, KVC_USAGE,
                                "give either -m MODEL or --shape NAME; `kvcull info shapes` lists "
                                "the shapes");

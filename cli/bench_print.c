@@ -23,8 +23,8 @@ static int print_prefill(const struct bench *bench, const struct bench_prefill *
     char text[32];
     int status;
 
-    printf("\nPrefill, median of %lld; the peak beside the full cache of one layer and what is kept; hidden states\n",
-           (long long)bench->a->repeat);
+    printf("\nPrefill%s, median of %lld; the peak beside the full cache of one layer and what is kept; hidden states\n",
+           bench->a->fill ? " from made-up entries" : "", (long long)bench->a->repeat);
     for (size_t i = 0; i < count; i++) {
         const struct bench_prefill *p = &prefill[i], *first = &prefill[i - i % specs];
 

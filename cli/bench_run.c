@@ -71,7 +71,7 @@ static int one_prefill(struct bench *bench, const int32_t *tokens, struct bench_
     struct kvc_session_stats stats;
     struct kvc_memory memory;
     struct cli_progress progress;
-    struct kvc_prompt_options hooks = {.progress = cli_progress, .user = &progress};
+    struct kvc_prompt_options hooks = {.progress = cli_progress, .user = &progress, .made_up = bench->a->fill};
     struct kvc_error error;
     double start;
     int status = open_session(bench, result->spec, &session);

@@ -150,9 +150,16 @@ methods)
         run "Prompt methods beside full: $some" "$kvcull" bench --shape 100m --kv full "$@" --prompt 4096 --gen 0 \
             --repeat 2
     done
-    run 'dapq and cake once more' "$kvcull" bench --shape 100m --kv full --kv dapq:budget=1024 --kv cake:budget=1024 \
-        --prompt 4096 --gen 0 --repeat 3
-    run 'cake once more' "$kvcull" bench --shape 100m --kv full --kv cake:budget=1024 --prompt 4096 --gen 0 --repeat 4
+    for method in cake dapq take; do
+        run "$method between two of full" "$kvcull" bench --shape 100m --kv full --kv $method:budget=1024 --kv full \
+            --prompt 4096 --gen 0 --repeat 3
+    done
+    set --
+    for method in snapkv pyramidkv adakv cake fastkv rocketkv rocketkv-mt morphkv tova scissorhands streaming window; do
+        set -- "$@" --kv $method:budget=1024
+    done
+    run 'What prompt stages take alone' "$kvcull" bench --shape 100m --kv full "$@" --kv lacache:budget=1024,span=6 \
+        --kv "$duo" --prompt 4096 --gen 0 --fill --chunk 32 --repeat 9
     run 'Prompt methods that need the weights of all queries' "$kvcull" bench --shape 100m --kv full --kv h2o:budget=1024 \
         --kv keyformer:budget=1024 --prompt 4096 --gen 0 --repeat 2
     run 'Batches' "$kvcull" bench --shape 100m --kv streaming:budget=512 --prompt 512 --gen 16 --batch 1,8,32 --repeat 1
