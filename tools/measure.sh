@@ -150,7 +150,7 @@ methods)
         run "Prompt methods beside full: $some" "$kvcull" bench --shape 100m --kv full "$@" --prompt 4096 --gen 0 \
             --repeat 2
     done
-    for method in cake dapq take; do
+    for method in cake dapq take scissorhands; do
         run "$method between two of full" "$kvcull" bench --shape 100m --kv full --kv $method:budget=1024 --kv full \
             --prompt 4096 --gen 0 --repeat 3
     done
@@ -159,7 +159,7 @@ methods)
         set -- "$@" --kv $method:budget=1024
     done
     run 'What prompt stages take alone' "$kvcull" bench --shape 100m --kv full "$@" --kv lacache:budget=1024,span=6 \
-        --kv "$duo" --prompt 4096 --gen 0 --fill --chunk 32 --repeat 9
+        --kv "$duo" --kv take:budget=1024 --prompt 4096 --gen 0 --fill --chunk 32 --repeat 9
     run 'Prompt methods that need the weights of all queries' "$kvcull" bench --shape 100m --kv full --kv h2o:budget=1024 \
         --kv keyformer:budget=1024 --prompt 4096 --gen 0 --repeat 2
     run 'Batches' "$kvcull" bench --shape 100m --kv streaming:budget=512 --prompt 512 --gen 16 --batch 1,8,32 --repeat 1
