@@ -1,4 +1,4 @@
-/* test_threads.c - the pool runs every task once, whatever the number of threads, and closes cleanly. */
+/* test_threads.c - the pool runs every task once, whatever the number of threads, and closes cleanly; so do turns. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "backends/cpu/turns.h"
 #include "core/engine.h"
 #include "core/threads.h"
 
@@ -108,9 +109,67 @@ static void opens_and_closes(void **state) {
     }
 }
 
+struct turns_job {
+    struct kvc_cpu *cpu;
+    size_t tasks;
+    _Atomic unsigned *runs;
+    _Atomic unsigned own, stolen;
+};
+
+static void one_turn(void *argument, size_t ticket, unsigned thread) {
+    struct turns_job *job = argument;
+    const size_t task = turns_take(job->cpu, job->tasks, thread);
+    (void)ticket;
+    if (task >= job->tasks)
+        return;
+    atomic_fetch_add(&job->runs[task], 1);
+    atomic_fetch_add(task % kvc_threads_count(job->cpu->threads) == thread ? &job->own : &job->stolen, 1);
+}
+
+static void every_turn_once(void **state) {
+    static const size_t counts[] = {1, 2, 3, 7, 64, 1000};
+    (void)state;
+    for (int threads = 1; threads <= 5; threads += 2) {
+        struct kvc_turns turns[5];
+        struct kvc_cpu cpu = {.turns = turns};
+        assert_int_equal(kvc_threads_open(threads, &cpu.threads, NULL), KVC_OK);
+        for (unsigned round = 0; round < 120; round++) {
+            const size_t tasks = counts[round % (sizeof counts / sizeof counts[0])];
+            struct turns_job job = {&cpu, tasks, calloc(tasks, sizeof *job.runs), 0, 0};
+            assert_non_null(job.runs);
+            turns_begin(&cpu);
+            kvc_threads_run(cpu.threads, tasks, one_turn, &job);
+            for (size_t i = 0; i < tasks; i++)
+                assert_int_equal(job.runs[i], 1);
+            assert_int_equal(job.own + job.stolen, tasks);
+            free(job.runs);
+        }
+        kvc_threads_close(cpu.threads);
+    }
+}
+
+/* A thread takes its own tasks first, as it was told it would, then those of the threads behind it. */
+static void turns_as_foretold(void **state) {
+    static const size_t expected[] = {1, 4, 7, 2, 5, 0, 3, 6};
+    struct kvc_turns turns[3];
+    struct kvc_cpu cpu = {.turns = turns};
+    (void)state;
+    assert_int_equal(kvc_threads_open(3, &cpu.threads, NULL), KVC_OK);
+    turns_begin(&cpu);
+    for (size_t i = 0; i < 8; i++) {
+        if (i < 3)
+            assert_int_equal(turns_next(&cpu, 1), expected[i]);
+        else
+            assert_true(turns_next(&cpu, 1) >= 8);
+        assert_int_equal(turns_take(&cpu, 8, 1), expected[i]);
+    }
+    kvc_threads_close(cpu.threads);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_task_once), cmocka_unit_test(waits_for_the_last),
-                                       cmocka_unit_test(without_a_pool), cmocka_unit_test(counts),
-                                       cmocka_unit_test(opens_and_closes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_task_once),  cmocka_unit_test(waits_for_the_last),
+                                       cmocka_unit_test(without_a_pool),   cmocka_unit_test(counts),
+                                       cmocka_unit_test(opens_and_closes), cmocka_unit_test(every_turn_once),
+                                       cmocka_unit_test(turns_as_foretold)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

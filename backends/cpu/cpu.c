@@ -5,6 +5,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/ref/ref.h"
+#include "backends/cpu/turns.h"
 #include "core/engine.h"
 
 static const char *const path_names[] = {"ref", "avx2", "avx512", "neon"};
@@ -132,6 +133,7 @@ static void close_device(struct kvc_device *device) {
     kvc_threads_close(cpu->threads);
     free(cpu->scratch);
     free(cpu->scratch_bytes);
+    free(cpu->turns);
     pthread_mutex_destroy(&cpu->lock);
     free(cpu);
 }
@@ -162,7 +164,8 @@ static enum kvc_status open_path(const char *backend, enum kvc_cpu_path path, in
     count = kvc_threads_count(cpu->threads);
     cpu->scratch = calloc(count, sizeof *cpu->scratch);
     cpu->scratch_bytes = calloc(count, sizeof *cpu->scratch_bytes);
-    if (!cpu->scratch || !cpu->scratch_bytes) {
+    cpu->turns = aligned_alloc(_Alignof(struct kvc_turns), count * sizeof *cpu->turns);
+    if (!cpu->scratch || !cpu->scratch_bytes || !cpu->turns) {
         close_device(&cpu->device);
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory for a device", backend);
     }

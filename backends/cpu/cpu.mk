@@ -9,7 +9,7 @@ KVC_REF_SOURCES = backends/cpu/ref/ref.h backends/cpu/ref/table.c backends/cpu/r
 libkvc_la_SOURCES += backends/cpu/cpu.c backends/cpu/fast.c backends/cpu/memory.c backends/cpu/areas.c \
 	backends/cpu/arena.c
 
-libkvc_la_SOURCES += backends/cpu/cpu.h backends/cpu/simd/simd.h backends/cpu/simd/lanes_avx512.h \
+libkvc_la_SOURCES += backends/cpu/cpu.h backends/cpu/turns.h backends/cpu/simd/simd.h backends/cpu/simd/lanes_avx512.h \
 	backends/cpu/simd/lanes_avx2.h backends/cpu/simd/lanes_neon.h
 libkvc_la_SOURCES += backends/cpu/simd/linear.c backends/cpu/simd/linear.h backends/cpu/simd/linear_template.h \
 	backends/cpu/simd/linear_widened.h backends/cpu/simd/linear_one_row.h backends/cpu/simd/linear_pipelined.h \
@@ -21,7 +21,7 @@ libkvc_la_SOURCES += backends/cpu/simd/entries.h backends/cpu/simd/softmax_tile.
 	backends/cpu/simd/vector.h backends/cpu/simd/mass.h backends/cpu/simd/moments.h backends/cpu/simd/ring_fuse.h \
 	backends/cpu/simd/select.h backends/cpu/simd/lists.h backends/cpu/simd/score_memo.h \
 	backends/cpu/simd/columns.h backends/cpu/simd/keep_ring.h backends/cpu/simd/noise_table.h backends/cpu/simd/turn_keys.h backends/cpu/simd/channels.h backends/cpu/simd/pages.h \
-	backends/cpu/simd/choose_scores.h backends/cpu/simd/choose_reads.h
+	backends/cpu/simd/choose_scores.h backends/cpu/simd/choose_reads.h backends/cpu/simd/ahead.h
 libkvc_la_SOURCES += $(KVC_REF_SOURCES)
 
 if HAVE_X86_SIMD

@@ -54,7 +54,7 @@ struct dot_ahead {
     size_t from, to, place;
 };
 
-INLINE void ask_ahead(enum kvc_type type, bool bound, struct dot_ahead *ahead) {
+INLINE void ask_dots(enum kvc_type type, bool bound, struct dot_ahead *ahead) {
     const size_t size = type == KVC_F16 ? 2 : 4;
     if (ahead->channel == ahead->end)
         return;
@@ -87,7 +87,7 @@ INLINE void dot_strip(enum kvc_type type, bool bound, unsigned heads, bool part,
     for (uint32_t i = 0; i < dims; i++) {
         const struct dot_channel *channel = &channels[i];
         vf x[DOT_VECTORS], y[DOT_VECTORS];
-        ask_ahead(type, bound, ahead);
+        ask_dots(type, bound, ahead);
         UNROLL
         for (unsigned v = 0; v < DOT_VECTORS; v++) {
             const size_t at = place + v * LANES, left = part ? (n > v * LANES ? n - v * LANES : 0) : LANES;
@@ -101,24 +101,33 @@ INLINE void dot_strip(enum kvc_type type, bool bound, unsigned heads, bool part,
             const vm negative = vf_less(q, vf_zero());
             UNROLL
             for (unsigned v = 0; v < DOT_VECTORS; v++)
-                sum[h][v] = vf_fma(q, bound ? vf_select(negative, y[v], x[v]) : x[v], sum[h][v]);
+                sum[h][v] = bound ? vf_fma(q, vf_select(negative, y[v], x[v]), sum[h][v])
+                                  : vf_fma_by(x[v], &channel->q[h], sum[h][v]);
         }
     }
     UNROLL
-    for (unsigned h = 0; h < heads; h++)
+    for (unsigned h = 0; h < heads; h++) {
+        float *const to = out[h] + place;
+        const vf share = vf_set(factor[h]);
         UNROLL
-    for (unsigned v = 0; v < DOT_VECTORS; v++) {
-        vf score = sum[h][v];
-        if (end && !bound) {
-            score = vf_mul(score, vf_set(factor[h]));
-            const vm there = part ? vm_first(n > v * LANES ? n - v * LANES : 0) : vf_equal(vf_zero(), vf_zero());
-            top[h] = vf_max(part ? vf_select(there, score, top[h]) : score, top[h]);
-            nan[h] = vm_or(nan[h], part ? vm_and(there, vf_is_nan(score)) : vf_is_nan(score));
+        for (unsigned v = 0; v < DOT_VECTORS; v++) {
+            const size_t left = part ? (n > v * LANES ? n - v * LANES : 0) : LANES;
+            if (end && !bound)
+                sum[h][v] = vf_mul(sum[h][v], share);
+            if (left >= LANES)
+                vf_store(to + v * LANES, sum[h][v]);
+            else if (left > 0)
+                vf_part_store(to + v * LANES, sum[h][v], left);
+            if (part && end && !bound) /* what is not there is no larger, and no NaN */
+                sum[h][v] = vf_select(vm_first(left), sum[h][v], vf_set(-kvc_infinity()));
         }
-        if (!part)
-            vf_store(out[h] + place + v * LANES, score);
-        else if (n > v * LANES)
-            vf_part_store(out[h] + place + v * LANES, score, n - v * LANES);
+        if (!end || bound)
+            continue;
+        UNROLL
+        for (unsigned v = 0; v < DOT_VECTORS; v += 2) {
+            top[h] = vf_max(vf_max(sum[h][v], sum[h][v + 1]), top[h]);
+            nan[h] = vm_or(nan[h], vf_unordered(sum[h][v], sum[h][v + 1]));
+        }
     }
 }
 
@@ -140,8 +149,10 @@ INLINE void dots_of(enum kvc_type type, bool bound, unsigned heads, const struct
     const size_t stretch = parts == 1 ? STRETCH_OF_ALL : STRETCH_PLACES;
     vf top[DOT_HEADS];
     vm nan[DOT_HEADS];
+    float *to_of[DOT_HEADS]; /* `out` itself could be what is stored, to the compiler */
     UNROLL
     for (unsigned h = 0; h < heads; h++) {
+        to_of[h] = out[h];
         top[h] = vf_set(-kvc_infinity());
         nan[h] = vf_is_nan(vf_zero());
     }
@@ -157,10 +168,10 @@ INLINE void dots_of(enum kvc_type type, bool bound, unsigned heads, const struct
             size_t place = first;
             for (; place + DOT_PLACES <= last; place += DOT_PLACES)
                 dot_strip(type, bound, heads, false, channels + low, high - low, begin, end, place, DOT_PLACES, &ahead,
-                          factor, out, top, nan);
+                          factor, to_of, top, nan);
             if (place < last)
                 dot_strip(type, bound, heads, true, channels + low, high - low, begin, end, place,
-                          (uint32_t)(last - place), &ahead, factor, out, top, nan);
+                          (uint32_t)(last - place), &ahead, factor, to_of, top, nan);
         }
     }
     UNROLL

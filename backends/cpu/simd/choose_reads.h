@@ -56,22 +56,41 @@ static int32_t threshold_among(const int32_t *keys, uint32_t n, uint32_t top, in
     return threshold_between(rest, n, top, low, high);
 }
 
-/* What a thread has chosen last, ranks [count], and up to which of them it has asked for the entries. */
-struct chosen {
-    const struct kvc_lists *lists;
-    const uint32_t *rank;
-    uint32_t h, count, next;
+/* What a thread asks for while it does what wants no memory: entries that it chose for the head before, and channels of
+ * the head that it comes to next, [dims] of `units` each, so many bytes of them as are left. */
+struct choose_ahead {
+    struct listed_ahead chosen;
+    const struct dot_channel *channels;
+    enum kvc_type type;
+    uint32_t dims, units;
+    struct dot_ahead stretch;
+    size_t left;
 };
 
-#define CHOSEN_BYTES 1024u /* asked for with every tile of what wants no memory itself */
+#define ENTRY_BYTES_AT_ONCE 1024u
+#define CHANNEL_BYTES_AT_ONCE 1024u
+#define CHANNEL_BYTES_AHEAD ((size_t)512 << 10)
 
-static void ask_chosen(struct chosen *chosen) {
-    for (size_t asked = 0; chosen && asked < CHOSEN_BYTES && chosen->next < chosen->count;) {
-        const size_t row = chosen->lists->format.row_bytes;
-        const uint32_t slot = kvc_list_slot(chosen->lists, chosen->h, chosen->rank[chosen->next++]);
-        prefetch_row_later(kvc_list_key(chosen->lists, chosen->h, slot), row);
-        prefetch_row_later(kvc_list_value(chosen->lists, chosen->h, slot), row);
-        asked += 2 * row;
+#include <stdlib.h>
+static void ask_ahead(struct choose_ahead *ahead) {
+    if (!ahead)
+        return;
+    for (size_t asked = 0; asked < ENTRY_BYTES_AT_ONCE && ahead->chosen.next < ahead->chosen.count;
+         asked += 2 * ahead->chosen.lists->format.row_bytes)
+        ask_entry(&ahead->chosen);
+    const size_t once = DOT_PLACES * (ahead->type == KVC_F16 ? 2 : 4);
+    for (size_t asked = 0; asked < CHANNEL_BYTES_AT_ONCE && ahead->left >= once; asked += once, ahead->left -= once) {
+        struct dot_ahead *at = &ahead->stretch;
+        if (at->channel == at->end) { /* the next places of all channels */
+            const size_t to = at->to + STRETCH_OF_ALL;
+            if (at->to >= ahead->units) {
+                ahead->left = 0;
+                return;
+            }
+            *at = (struct dot_ahead){ahead->channels, ahead->channels + ahead->dims, at->to,
+                                     to < ahead->units ? to : ahead->units, at->to};
+        }
+        ask_dots(ahead->type, false, at);
     }
 }
 
@@ -81,7 +100,7 @@ struct unit_scores {
     const float *e, *factor;
     size_t stride;
     uint32_t rows;
-    struct chosen *chosen; /* asked for meanwhile; or NULL */
+    struct choose_ahead *ahead; /* asked for meanwhile; or NULL */
 };
 
 /* Units among which the best ones are, ascending, and their keys; padded with INT32_MIN up to a whole vector. The last
@@ -95,19 +114,18 @@ struct candidates {
 /* Room for the keys of n units. */
 INLINE size_t keys_room(uint32_t n) { return ((size_t)n + 3 * LANES) / LANES * LANES; }
 
-/* The units of n whose scores are not below `low`, and with `any` the others too, n of a vector or fewer from i on; of
- * each its score and its number. */
-INLINE uint32_t add_candidates(const struct unit_scores *scores, uint32_t rows, uint32_t i, uint32_t n, vf low,
-                               bool any, const struct candidates *to, uint32_t count) {
-    const float *e = scores->e + i;
-    vf total = vf_mul(n < LANES ? vf_part_load(e, n) : vf_load(e), vf_set(scores->factor[0]));
+/* The units from i on, n of a vector or fewer, whose scores are not below `low`, and with `any` the others too: of each
+ * its score and its number. */
+INLINE uint32_t add_candidates(const float *e, size_t stride, uint32_t rows, const float *factor, uint32_t i,
+                               uint32_t n, vf low, bool any, int32_t *key, int32_t *unit) {
+    vf total = vf_mul(n < LANES ? vf_part_load(e + i, n) : vf_load(e + i), vf_set(factor[0]));
     for (uint32_t r = 1; r < rows; r++) {
-        e += scores->stride;
-        total = vf_add(total, vf_mul(n < LANES ? vf_part_load(e, n) : vf_load(e), vf_set(scores->factor[r])));
+        e += stride;
+        total = vf_add(total, vf_mul(n < LANES ? vf_part_load(e + i, n) : vf_load(e + i), vf_set(factor[r])));
     }
     const unsigned bits = (any ? ~0u : vm_bits(vf_reaches(total, low))) & (unsigned)((1ull << n) - 1);
-    vi_append(to->key + count, vf_bits(total), bits);
-    return count + vi_append(to->unit + count, vi_add(vi_ascending(), vi_set((int32_t)i)), bits);
+    vi_append(key, vf_bits(total), bits);
+    return vi_append(unit, vi_add(vi_ascending(), vi_set((int32_t)i)), bits);
 }
 
 /* The number that a key other than INT32_MIN stands for. */
@@ -117,15 +135,23 @@ INLINE uint32_t all_candidates(const struct unit_scores *scores, uint32_t rows, 
                                const struct candidates *to) {
     const bool any = to->low == INT32_MIN;
     const vf low = vf_set(any ? 0.0f : key_score(to->low));
+    const float *const e = scores->e; /* all of it by value: what is appended could be any of it, to the compiler */
+    const size_t stride = scores->stride;
+    int32_t *const key = to->key, *const unit = to->unit;
+    float few[4] = {0.0f};
+    for (uint32_t r = 0; r < rows && r < 4; r++)
+        few[r] = scores->factor[r];
+    const float *const factor = rows <= 4 ? few : scores->factor;
     uint32_t count = 0, i = 0;
     for (; i + LANES <= n; i += LANES) {
         if (i % KVC_TILE == 0)
-            ask_chosen(scores->chosen);
-        count = add_candidates(scores, rows, i, LANES, low, any, to, count);
+            ask_ahead(scores->ahead);
+        count += add_candidates(e, stride, rows, factor, i, LANES, low, any, key + count, unit + count);
     }
-    count = i < n ? add_candidates(scores, rows, i, n - i, low, any, to, count) : count;
+    if (i < n)
+        count += add_candidates(e, stride, rows, factor, i, n - i, low, any, key + count, unit + count);
     for (i = 0; i < count; i += LANES)
-        vi_store(to->key + i, score_keys(vf_from_bits(vi_load(to->key + i))));
+        vi_store(key + i, score_keys(vf_from_bits(vi_load(key + i))));
     return count;
 }
 
@@ -142,9 +168,10 @@ static void find_candidates(const struct unit_scores *scores, uint32_t n, uint32
             margin++;
         for (uint32_t i = 0; i < SAMPLE; i++) {
             const float *e = scores->e + (uint64_t)i * n / SAMPLE;
-            sample[i] = 0.0f;
+            float total = 0.0f;
             for (uint32_t r = 0; r < scores->rows; r++)
-                sample[i] = sample[i] + e[r * scores->stride] * scores->factor[r];
+                total = total + e[r * scores->stride] * scores->factor[r];
+            sample[i] = total;
         }
         make_keys(to->key, sample, SAMPLE);
         if (expected + margin < SAMPLE)
@@ -236,7 +263,7 @@ static uint32_t *choose_places(const struct kvc_select_reads *call, const struct
 
 /* What a query head's reads weigh: the weights of ranks [count] times factor, over lanes and their tree. */
 static float weight_of_reads(const uint32_t *rank, uint32_t count, const float *weight, float factor,
-                             struct chosen *chosen) {
+                             struct choose_ahead *ahead) {
     float some[KVC_TILE]; /* so many that the first are stored by the time they are loaded */
     vf lane[FOLD];
     UNROLL
@@ -244,7 +271,7 @@ static float weight_of_reads(const uint32_t *rank, uint32_t count, const float *
         lane[f] = vf_zero();
     for (uint32_t i = 0; i < count; i += KVC_TILE) {
         const uint32_t n = count - i < KVC_TILE ? count - i : KVC_TILE;
-        ask_chosen(chosen);
+        ask_ahead(ahead);
         for (uint32_t j = 0; j < n; j++)
             some[j] = weight[rank[i + j]];
         for (uint32_t j = n; j % KVC_LANES != 0; j++)
@@ -267,17 +294,17 @@ static void read_head(const struct kvc_select_reads *call, uint32_t h, const str
     const uint32_t *next = all ? count_up(rank, 0, places) : choose_places(call, scores, places, keys, rank);
     const uint32_t count = (uint32_t)(next - rank);
     ((uint32_t *)call->reads->count->data)[h] = count;
-    struct chosen *chosen = scores ? scores->chosen : NULL;
+    struct choose_ahead *ahead = scores ? scores->ahead : NULL;
     for (uint32_t g = 0; call->alpha.buffer && g < group; g++)
         ((float *)kvc_span_data(call->alpha))[h * group + g] =
-            all ? 1.0f : weight_of_reads(rank, count, weights + g * weight_stride, factor ? factor[g] : 1.0f, chosen);
+            all ? 1.0f : weight_of_reads(rank, count, weights + g * weight_stride, factor ? factor[g] : 1.0f, ahead);
     if (call->view) {
         const uint32_t *view = (const uint32_t *)call->view->rank->data + (size_t)h * call->view->stride;
         for (uint32_t i = 0; i < count; i++)
             rank[i] = view[rank[i]];
     }
-    if (chosen)
-        *chosen = (struct chosen){call->lists, rank, h, count, 0};
+    if (ahead)
+        ahead->chosen = (struct listed_ahead){call->lists, rank, h, count, 0};
 }
 
 struct reads_job {

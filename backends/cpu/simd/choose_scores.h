@@ -9,6 +9,7 @@
 #define KVC_CPU_CHOOSE_SCORES_H
 
 #include "backends/cpu/simd/choose_reads.h"
+#include "backends/cpu/turns.h"
 
 struct choose_job {
     struct kvc_cpu *cpu;
@@ -19,7 +20,7 @@ struct choose_job {
     bool paged; /* the scores are of pages */
     unsigned char *shared;
     size_t shared_bytes;
-    struct chosen *chosen; /* [threads], with reads */
+    struct choose_ahead *ahead; /* [threads], with reads */
 };
 
 /* Of one head where splits is 1, else of all. Query head h, unit i: e[h * row + i]. */
@@ -292,7 +293,7 @@ static float tile_exponentials(const struct choose_head *head, float *e, uint32_
 }
 
 static void exponentials(const struct choose_job *job, const struct choose_head *head, uint32_t from, uint32_t to,
-                         struct chosen *chosen) {
+                         struct choose_ahead *ahead) {
     for (uint32_t g = 0; g < job->group; g++) {
         float M = -kvc_infinity(), *e = head->values.e + g * choose_row(job);
         bool nan = false;
@@ -305,7 +306,7 @@ static void exponentials(const struct choose_job *job, const struct choose_head 
             const uint32_t low = head->first > t * KVC_TILE ? head->first : t * KVC_TILE;
             const uint32_t high = to < (t + 1) * KVC_TILE ? to : (t + 1) * KVC_TILE;
             float *sum = &head->values.sum[g * job->tiles_most + t];
-            ask_chosen(chosen);
+            ask_ahead(ahead);
             if (low >= high)
                 *sum = 0.0f;
             else if (nan || M - M != 0.0f) /* infinite: inf - inf comes up */
@@ -409,9 +410,34 @@ static void count_bytes(const struct choose_job *job, const struct choose_head *
     __atomic_fetch_add(call->bytes_read, bytes, __ATOMIC_RELAXED);
 }
 
-static void choose_task(void *argument, size_t task, unsigned thread) {
+/* Channels of the head that the thread comes to next, to be asked for; work's own are done with. */
+static void find_ahead(const struct choose_job *job, struct choose_work *work, const struct choose_head *now,
+                       unsigned thread, struct choose_ahead *ahead) {
+    const struct kvc_select_scores *call = job->call;
+    const size_t h = turns_next(job->cpu, thread);
+    ahead->left = 0;
+    if (h >= call->lists->kv_heads || !call->pages || call->kind == KVC_SCORE_PAGE_BOUND)
+        return;
+    const float *q = (const float *)kvc_span_data(call->q) + h * job->group * job->d;
+    const uint32_t places = places_of(call->lists, call->view, (uint32_t)h);
+    if (places <= call->budget)
+        return;
+    find_channels(job, work, q);
+    ahead->channels = work->dots;
+    ahead->type = call->pages->type;
+    ahead->dims = point_channels(job, work, (uint32_t)h, q);
+    ahead->units = (places + now->page - 1) / now->page;
+    ahead->stretch = (struct dot_ahead){.to = now->first};
+    ahead->left = CHANNEL_BYTES_AHEAD;
+}
+
+static void choose_task(void *argument, size_t ticket, unsigned thread) {
     const struct choose_job *job = argument;
     const struct kvc_select_scores *call = job->call;
+    const size_t tasks = (size_t)call->lists->kv_heads * job->splits;
+    const size_t task = turns_take(job->cpu, tasks, thread);
+    struct choose_ahead *ahead = job->ahead ? &job->ahead[thread] : NULL;
+    (void)ticket;
     const uint32_t h = (uint32_t)(task / job->splits), split = (uint32_t)(task % job->splits);
     struct choose_work work;
     const size_t shared = thread == 0 ? job->shared_bytes : 0, own = lay_out_choose(job, &work, NULL);
@@ -437,14 +463,15 @@ static void choose_task(void *argument, size_t task, unsigned thread) {
             score_units(job, &work, &head, low, to, work.most);
         for (uint32_t g = 0; g < job->group; g++)
             head.values.most[g * job->splits + split] = work.most[g];
+        if (ahead)
+            find_ahead(job, &work, &head, thread, ahead);
     }
     if ((job->step == 0 || job->step == 2) && call->kind != KVC_SCORE_PAGE_BOUND)
-        exponentials(job, &head, from, to, job->chosen ? &job->chosen[thread] : NULL);
+        exponentials(job, &head, from, to, ahead);
     if (job->step == 0 || job->step == 3)
         head_shares(job, &head, work.factor, from, to);
     if (job->reads) {
-        const struct unit_scores scores = {head.values.e, work.factor, choose_row(job), job->group,
-                                           &job->chosen[thread]};
+        const struct unit_scores scores = {head.values.e, work.factor, choose_row(job), job->group, ahead};
         read_head(job->reads, h, &scores, scores.e, scores.stride, work.factor, work.read_keys);
     } else if (job->step == 0 || job->step == 3) {
         group_weights(job, &head, work.factor, from, to);
@@ -482,13 +509,14 @@ static void run_choose(struct kvc_device *device, const struct kvc_select_scores
     if (job.splits <= 1) {
         job.splits = 1;
         if (reads) {
-            job.shared_bytes = (count * sizeof *job.chosen + 63) / 64 * 64;
+            job.shared_bytes = (count * sizeof *job.ahead + 63) / 64 * 64;
             job.shared = kvc_cpu_scratch(job.cpu, 0, job.shared_bytes + lay_out_choose(&job, &work, NULL));
-            job.chosen = (struct chosen *)(void *)job.shared;
-            if (!job.chosen)
+            job.ahead = (struct choose_ahead *)(void *)job.shared;
+            if (!job.ahead)
                 return;
-            memset(job.chosen, 0, job.shared_bytes);
+            memset(job.ahead, 0, job.shared_bytes);
         }
+        turns_begin(job.cpu);
         kvc_threads_run(threads, heads, choose_task, &job);
         return;
     }
@@ -498,8 +526,10 @@ static void run_choose(struct kvc_device *device, const struct kvc_select_scores
     job.shared_bytes = at.used;
     /* all of it at once: it must stay where it is through the three steps */
     job.shared = kvc_cpu_scratch(job.cpu, 0, job.shared_bytes + lay_out_choose(&job, &work, NULL));
-    for (job.step = 1; job.shared && job.step <= 3; job.step++)
+    for (job.step = 1; job.shared && job.step <= 3; job.step++) {
+        turns_begin(job.cpu);
         kvc_threads_run(threads, (size_t)heads * job.splits, choose_task, &job);
+    }
     if (reads)
         select_reads(device, reads);
 }

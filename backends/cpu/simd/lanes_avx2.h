@@ -49,7 +49,8 @@ static inline unsigned vm_bits(vm a) { return (unsigned)_mm256_movemask_ps(_mm25
 static inline vm vf_less(vf a, vf b) { return _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_LT_OQ)); }
 static inline vm vf_reaches(vf a, vf b) { return _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_GE_OQ)); }
 static inline vm vf_equal(vf a, vf b) { return _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_EQ_OQ)); }
-static inline vm vf_is_nan(vf a) { return _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q)); }
+static inline vm vf_unordered(vf a, vf b) { return _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_UNORD_Q)); }
+static inline vm vf_is_nan(vf a) { return vf_unordered(a, a); }
 static inline vf vf_select(vm m, vf yes, vf no) { return _mm256_blendv_ps(no, yes, _mm256_castsi256_ps(m)); }
 
 static inline vf vf_part_load(const float *p, size_t n) { return _mm256_maskload_ps(p, vm_first(n)); }

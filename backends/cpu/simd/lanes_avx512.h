@@ -62,7 +62,8 @@ static inline unsigned vm_bits(vm a) { return a; } /* bit i: lane i */
 static inline vm vf_less(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
 static inline vm vf_reaches(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); } /* a >= b */
 static inline vm vf_equal(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
-static inline vm vf_is_nan(vf a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q); }
+static inline vm vf_unordered(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q); } /* one is a NaN */
+static inline vm vf_is_nan(vf a) { return vf_unordered(a, a); }
 static inline vf vf_select(vm m, vf yes, vf no) { return _mm512_mask_blend_ps(m, no, yes); }
 
 static inline vf vf_part_load(const float *p, size_t n) { return _mm512_maskz_loadu_ps(vm_first(n), p); }

@@ -53,6 +53,7 @@ static inline unsigned vm_bits(vm a) {
 static inline vm vf_less(vf a, vf b) { return vcltq_f32(a, b); }
 static inline vm vf_reaches(vf a, vf b) { return vcgeq_f32(a, b); }
 static inline vm vf_equal(vf a, vf b) { return vceqq_f32(a, b); }
+static inline vm vf_unordered(vf a, vf b) { return vmvnq_u32(vandq_u32(vceqq_f32(a, a), vceqq_f32(b, b))); }
 static inline vm vf_is_nan(vf a) { return vmvnq_u32(vceqq_f32(a, a)); }
 static inline vf vf_select(vm m, vf yes, vf no) { return vbslq_f32(m, yes, no); }
 
