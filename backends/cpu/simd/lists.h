@@ -111,6 +111,17 @@ struct append_job {
     const int32_t *positions;
 };
 
+/* State of `n` entries in slots that follow each other: column by column, which lie far apart. */
+static void empty_state(const struct kvc_lists *lists, uint32_t h, uint32_t slot, uint32_t n) {
+    const uint32_t slots = slots_of(lists, h);
+    float *state = lists->state && n ? state_of(lists, h) + slot : NULL;
+    for (uint32_t c = 0; state && c < lists->columns; c++)
+        if (n == 1)
+            state[(size_t)c * slots] = 0.0f;
+        else
+            memset(state + (size_t)c * slots, 0, n * sizeof *state);
+}
+
 static void append_task(void *argument, size_t task, unsigned thread) {
     const struct append_job *job = argument;
     const uint32_t h = (uint32_t)task;
@@ -120,7 +131,7 @@ static void append_task(void *argument, size_t task, unsigned thread) {
         const struct kvc_segment *segment = &job->segments[i];
         struct kvc_lists *lists = segment->lists;
         const uint32_t slots = h < lists->kv_heads ? slots_of(lists, h) : 0, d = lists->format.head_size;
-        uint32_t *count = (uint32_t *)lists->count->data + h;
+        uint32_t *count = (uint32_t *)lists->count->data + h, first = 0, run = 0; /* slots that follow each other */
         for (uint32_t r = 0; r < segment->stored && h < lists->kv_heads; r++) {
             const size_t row = segment->row + r, at = (row * lists->kv_heads + h) * d;
             if (*count >= slots) {
@@ -133,13 +144,15 @@ static void append_task(void *argument, size_t task, unsigned thread) {
                 ((int32_t *)lists->position->data)[lists->host_base[h] + slot] = job->positions[row];
             saturated += store_row(&lists->format, kvc_list_key(lists, h, slot), job->k + at);
             saturated += store_row(&lists->format, kvc_list_value(lists, h, slot), job->v + at);
-            if (lists->state) {
-                float *state = state_of(lists, h) + slot;
-                for (uint32_t c = 0; c < lists->columns; c++)
-                    state[(size_t)c * slots] = 0.0f;
+            if (slot != first + run) {
+                empty_state(lists, h, first, run);
+                first = slot;
+                run = 0;
             }
+            run++;
             *count += 1;
         }
+        empty_state(lists, h, first, run);
     }
     if (saturated)
         __atomic_fetch_add(&job->cpu->device.saturated, saturated, __ATOMIC_RELAXED);
