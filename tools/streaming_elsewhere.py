@@ -30,7 +30,8 @@ def make_text(words, rng, length, facts):
             ids += words.encode(f"the magic number for {key} {first} {second} .")
             told += 1
         ids += words.encode(words.filler(rng))
-    return ids, [(words.encode(f"question : the magic number for {key}"), words.encode(f"{a} {b}")) for key, a, b in known]
+    asked = [(f"question : the magic number for {key}", f"{first} {second}") for key, first, second in known]
+    return ids, [(words.encode(question), words.encode(expected)) for question, expected in asked]
 
 
 def answer(model, ids, question, tokens, budget):
