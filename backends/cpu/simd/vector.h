@@ -4,8 +4,8 @@
 #define KVC_CPU_VECTOR_H
 
 #include "backends/cpu/simd/attention.h"
+#include "backends/cpu/simd/choose.h"
 #include "backends/cpu/simd/choose_reads.h"
-#include "backends/cpu/simd/choose_scores.h"
 #include "backends/cpu/simd/columns.h"
 #include "backends/cpu/simd/keep_ring.h"
 #include "backends/cpu/simd/lists.h"
