@@ -67,16 +67,14 @@ struct choose_ahead {
     size_t left;
 };
 
-#define ENTRY_BYTES_AT_ONCE 1024u
+#define ENTRIES_AT_ONCE 4u
 #define CHANNEL_BYTES_AT_ONCE 1024u
-#define CHANNEL_BYTES_AHEAD ((size_t)512 << 10)
+#define CHANNEL_BYTES_AHEAD ((size_t)256 << 10) /* beside what this head has in the cache */
 
-#include <stdlib.h>
 static void ask_ahead(struct choose_ahead *ahead) {
     if (!ahead)
         return;
-    for (size_t asked = 0; asked < ENTRY_BYTES_AT_ONCE && ahead->chosen.next < ahead->chosen.count;
-         asked += 2 * ahead->chosen.lists->format.row_bytes)
+    for (unsigned i = 0; i < ENTRIES_AT_ONCE; i++)
         ask_entry(&ahead->chosen);
     const size_t once = DOT_PLACES * (ahead->type == KVC_F16 ? 2 : 4);
     for (size_t asked = 0; asked < CHANNEL_BYTES_AT_ONCE && ahead->left >= once; asked += once, ahead->left -= once) {
