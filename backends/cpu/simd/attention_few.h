@@ -115,7 +115,7 @@ FEW_DOTS(few_dots_f16_pair, KVC_F16, 2)
  * also for what lies between. */
 INLINE void prefetch_listed(const unsigned char *const *keys, uint32_t i, uint32_t count, size_t offset, size_t bytes,
                             size_t fill) {
-    if (!fill || i + 1 >= count) {
+    if (fill <= bytes || i + 1 >= count) {
         prefetch_row_later(keys[i] + offset, bytes);
         return;
     }
