@@ -22,7 +22,7 @@ libkvc_la_SOURCES += backends/cpu/simd/entries.h backends/cpu/simd/softmax_tile.
 	backends/cpu/simd/select.h backends/cpu/simd/lists.h backends/cpu/simd/score_memo.h \
 	backends/cpu/simd/columns.h backends/cpu/simd/keep_ring.h backends/cpu/simd/noise_table.h backends/cpu/simd/turn_keys.h backends/cpu/simd/channels.h backends/cpu/simd/pages.h \
 	backends/cpu/simd/choose.h backends/cpu/simd/choose_job.h backends/cpu/simd/choose_reads.h \
-	backends/cpu/simd/choose_scores.h backends/cpu/simd/choose_weights.h backends/cpu/simd/ahead.h
+	backends/cpu/simd/choose_scores.h backends/cpu/simd/choose_weights.h
 libkvc_la_SOURCES += $(KVC_REF_SOURCES)
 
 if HAVE_X86_SIMD

@@ -6,7 +6,6 @@
 #ifndef KVC_CPU_ATTENTION_FEW_H
 #define KVC_CPU_ATTENTION_FEW_H
 
-#include "backends/cpu/simd/ahead.h"
 #include "backends/cpu/simd/softmax_tile.h"
 
 #if LANES == 16
@@ -108,6 +107,16 @@ FEW_DOTS(few_dots_q8, KVC_Q8_0, 1)
 FEW_DOTS(few_dots_f32_pair, KVC_F32, 2)
 FEW_DOTS(few_dots_f16_pair, KVC_F16, 2)
 #endif
+
+/* Asks for what will be read: a row of `bytes`. */
+INLINE void prefetch_row(const unsigned char *row, size_t bytes) {
+    for (size_t b = 0; b < bytes; b += 64)
+        __builtin_prefetch(row + b);
+}
+INLINE void prefetch_row_later(const unsigned char *row, size_t bytes) { /* into the second cache */
+    for (size_t b = 0; b < bytes; b += 64)
+        __builtin_prefetch(row + b, 0, 2);
+}
 
 #define KEYS_AHEAD 64u /* where only keys are read: so many are under way into the second cache */
 

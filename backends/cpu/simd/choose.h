@@ -12,9 +12,11 @@
 #include "backends/cpu/simd/choose_scores.h"
 #include "backends/cpu/simd/choose_weights.h"
 
-static struct choose_head open_choose(const struct choose_job *job, const struct choose_work *work, uint32_t h) {
+/* room [blocks]: of the entries. */
+static struct choose_head open_choose(const struct choose_job *job, const struct choose_work *work, uint32_t h,
+                                      const unsigned char **room) {
     const struct kvc_select_scores *call = job->call;
-    struct choose_head head = {.entries = head_open(call->lists, call->view, h, work->block), .h = h, .page = 1};
+    struct choose_head head = {.entries = head_open(call->lists, call->view, h, room), .h = h, .page = 1};
     const struct seen_range seen =
         head_seen(&head.entries, *(const int32_t *)kvc_span_data(call->positions), 0, call->window);
     head.page = job->paged ? call->pages->page : 1;
@@ -58,20 +60,22 @@ static void find_ahead(const struct choose_job *job, struct choose_work *work, c
                        unsigned thread, struct choose_ahead *ahead) {
     const struct kvc_select_scores *call = job->call;
     const size_t h = turns_next(job->cpu, thread);
-    ahead->left = 0;
+    ahead->at = ahead->end = 0;
     if (h >= call->lists->kv_heads || !call->pages || call->kind == KVC_SCORE_PAGE_BOUND)
         return;
     const float *q = (const float *)kvc_span_data(call->q) + h * job->group * job->d;
     const uint32_t places = places_of(call->lists, call->view, (uint32_t)h);
     if (places <= call->budget)
         return;
+    const size_t element = call->pages->type == KVC_F16 ? 2 : 4;
+    const size_t end = (places + now->page - 1) / now->page * element;
     find_channels(job, work, q);
     ahead->channels = work->dots;
-    ahead->type = call->pages->type;
+    ahead->channel = 0;
     ahead->dims = point_channels(job, work, (uint32_t)h, q);
-    ahead->units = (places + now->page - 1) / now->page;
-    ahead->stretch = (struct dot_ahead){.to = now->first};
-    ahead->left = CHANNEL_BYTES_AHEAD;
+    ahead->at = now->first * element;
+    ahead->end = ahead->at + CHANNEL_BYTES_AHEAD / ahead->dims;
+    ahead->end = ahead->end < end ? ahead->end : end;
 }
 
 static void choose_task(void *argument, size_t ticket, unsigned thread) {
@@ -93,7 +97,8 @@ static void choose_task(void *argument, size_t ticket, unsigned thread) {
     if (!scratch)
         return;
     lay_out_choose(job, &work, scratch + shared);
-    const struct choose_head head = open_choose(job, &work, h);
+    const struct choose_head head =
+        open_choose(job, &work, h, work.block + (ahead && ahead->heads++ % 2 ? job->blocks_most : 0));
     const uint32_t tiles = (head.units + KVC_TILE - 1) / KVC_TILE;
     const uint32_t from = (uint32_t)((uint64_t)tiles * split / job->splits) * KVC_TILE;
     uint32_t to = (uint32_t)((uint64_t)tiles * (split + 1) / job->splits) * KVC_TILE;
@@ -116,6 +121,10 @@ static void choose_task(void *argument, size_t ticket, unsigned thread) {
     if (job->reads) {
         const struct unit_scores scores = {head.values.e, work.factor, choose_row(job), job->group, ahead};
         read_head(job->reads, h, &scores, scores.e, scores.stride, work.factor, work.read_keys);
+        ahead->chosen = head.entries;
+        ahead->chosen.rank = (const uint32_t *)job->reads->reads->rank->data + (size_t)h * job->reads->reads->stride;
+        ahead->chosen.places = ((const uint32_t *)job->reads->reads->count->data)[h];
+        ahead->next = 0;
     } else if (job->step == 0 || job->step == 3) {
         group_weights(job, &head, work.factor, from, to);
     }

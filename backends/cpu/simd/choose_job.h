@@ -23,7 +23,7 @@ struct choose_values {
 };
 
 struct choose_work {
-    const unsigned char **block, **keys; /* [blocks], [2 * KVC_TILE] */
+    const unsigned char **block, **keys; /* [2, blocks]: of this head and of the one before; [2 * KVC_TILE] */
     float *q, *wide, *s, *turned;        /* [G, padded], [LANES, padded], [G, KVC_TILE], [padded, LANES] */
     int32_t *channel_keys;               /* [d, and a vector] */
     uint32_t *channel;                   /* [dims] */
@@ -48,7 +48,7 @@ static struct choose_values carve_values(struct carving *at, const struct choose
 static size_t lay_out_choose(const struct choose_job *job, struct choose_work *work, unsigned char *base) {
     struct carving at = {base, 0};
     const size_t d = padded_size(job->d), f = sizeof(float);
-    work->block = carve(&at, job->blocks_most * sizeof *work->block);
+    work->block = carve(&at, 2 * (size_t)job->blocks_most * sizeof *work->block);
     work->keys = carve(&at, 2 * KVC_TILE * sizeof *work->keys);
     work->q = carve(&at, job->group * d * f);
     work->wide = carve(&at, LANES * d * f);

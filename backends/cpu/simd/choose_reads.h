@@ -56,15 +56,15 @@ static int32_t threshold_among(const int32_t *keys, uint32_t n, uint32_t top, in
     return threshold_between(rest, n, top, low, high);
 }
 
-/* What a thread asks for while it does what wants no memory: entries that it chose for the head before, and channels of
- * the head that it comes to next, [dims] of `units` each, so many bytes of them as are left. */
+/* What a thread asks for while it does what wants no memory: entries that it chose for the head before, from place
+ * `next` on, and bytes at .. end - 1 of each of the channels [dims] of the head that it comes to next, a piece of each
+ * in turns. */
 struct choose_ahead {
-    struct listed_ahead chosen;
+    struct head_entries chosen;
+    uint32_t next, dims, channel;
     const struct dot_channel *channels;
-    enum kvc_type type;
-    uint32_t dims, units;
-    struct dot_ahead stretch;
-    size_t left;
+    size_t at, end;
+    unsigned heads; /* that the thread has chosen for */
 };
 
 #define ENTRIES_AT_ONCE 4u
@@ -74,21 +74,20 @@ struct choose_ahead {
 static void ask_ahead(struct choose_ahead *ahead) {
     if (!ahead)
         return;
-    for (unsigned i = 0; i < ENTRIES_AT_ONCE; i++)
-        ask_entry(&ahead->chosen);
-    const size_t once = DOT_PLACES * (ahead->type == KVC_F16 ? 2 : 4);
-    for (size_t asked = 0; asked < CHANNEL_BYTES_AT_ONCE && ahead->left >= once; asked += once, ahead->left -= once) {
-        struct dot_ahead *at = &ahead->stretch;
-        if (at->channel == at->end) { /* the next places of all channels */
-            const size_t to = at->to + STRETCH_OF_ALL;
-            if (at->to >= ahead->units) {
-                ahead->left = 0;
-                return;
-            }
-            *at = (struct dot_ahead){ahead->channels, ahead->channels + ahead->dims, at->to,
-                                     to < ahead->units ? to : ahead->units, at->to};
-        }
-        ask_dots(ahead->type, false, at);
+    for (unsigned i = 0; i < ENTRIES_AT_ONCE && ahead->next < ahead->chosen.places; i++) {
+        const unsigned char *key = slot_key(&ahead->chosen, head_slot(&ahead->chosen, ahead->next++));
+        prefetch_row_later(key, ahead->chosen.row_bytes);
+        prefetch_row_later(key + KVC_TILE * ahead->chosen.row_bytes, ahead->chosen.row_bytes);
+    }
+    if (ahead->at + CHANNEL_BYTES_AT_ONCE > ahead->end)
+        return;
+    const unsigned char *from = ahead->channels[ahead->channel].high + ahead->at;
+    UNROLL
+    for (size_t b = 0; b < CHANNEL_BYTES_AT_ONCE; b += 64)
+        __builtin_prefetch(from + b, 0, 2);
+    if (++ahead->channel == ahead->dims) {
+        ahead->channel = 0;
+        ahead->at += CHANNEL_BYTES_AT_ONCE;
     }
 }
 
@@ -301,8 +300,6 @@ static void read_head(const struct kvc_select_reads *call, uint32_t h, const str
         for (uint32_t i = 0; i < count; i++)
             rank[i] = view[rank[i]];
     }
-    if (ahead)
-        ahead->chosen = (struct listed_ahead){call->lists, rank, h, count, 0};
 }
 
 struct reads_job {
