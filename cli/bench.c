@@ -250,9 +250,8 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
         {CLI_COUNTS, 0, "batch", "B,..", "sessions that decode together", &a.batches, 1, 4096, NULL},
         {CLI_FLAG, 0, "fill", NULL,
          "no prompt is computed: caches are filled with random entries, and the policy's prompt stage looks at them "
-         "from "
-         "random queries; only decode is timed, or with --gen 0 the filling, that is what the stage takes, and the "
-         "attention of the last --chunk rows where it looks from any",
+         "from random queries; only decode is timed, or with --gen 0 the filling, that is what the stage takes, and "
+         "the attention of the last --chunk rows where it looks from any",
          &a.fill, 0, 0, NULL},
         {CLI_INT, 0, "repeat", "N", "prefills of each policy", &a.repeat, 1, 1000, NULL},
         {CLI_FLAG, 0, "ops", NULL,

@@ -116,10 +116,8 @@ struct turns_job {
     _Atomic unsigned own, stolen;
 };
 
-static void one_turn(void *argument, size_t ticket, unsigned thread) {
+static void one_turn(void *argument, size_t task, unsigned thread) {
     struct turns_job *job = argument;
-    const size_t task = turns_take(job->cpu, job->tasks, thread);
-    (void)ticket;
     if (task >= job->tasks)
         return;
     atomic_fetch_add(&job->runs[task], 1);
@@ -137,8 +135,7 @@ static void every_turn_once(void **state) {
             const size_t tasks = counts[round % (sizeof counts / sizeof counts[0])];
             struct turns_job job = {&cpu, tasks, calloc(tasks, sizeof *job.runs), 0, 0};
             assert_non_null(job.runs);
-            turns_begin(&cpu);
-            kvc_threads_run(cpu.threads, tasks, one_turn, &job);
+            turns_run(&cpu, cpu.threads, tasks, one_turn, &job);
             for (size_t i = 0; i < tasks; i++)
                 assert_int_equal(job.runs[i], 1);
             assert_int_equal(job.own + job.stolen, tasks);

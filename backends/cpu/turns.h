@@ -33,4 +33,25 @@ static inline size_t turns_next(struct kvc_cpu *cpu, unsigned thread) {
     return thread + kvc_threads_count(cpu->threads) * atomic_load(&cpu->turns[thread].taken);
 }
 
+struct kvc_turns_job {
+    struct kvc_cpu *cpu;
+    size_t tasks;
+    kvc_task_fn *run;
+    void *argument;
+};
+
+static inline void turns_task(void *argument, size_t ticket, unsigned thread) {
+    const struct kvc_turns_job *job = argument;
+    (void)ticket;
+    job->run(job->argument, turns_take(job->cpu, job->tasks, thread), thread);
+}
+
+/* kvc_threads_run, in turns. threads: cpu->threads, or NULL. */
+static inline void turns_run(struct kvc_cpu *cpu, struct kvc_threads *threads, size_t tasks, kvc_task_fn *run,
+                             void *argument) {
+    struct kvc_turns_job job = {cpu, tasks, run, argument};
+    turns_begin(cpu);
+    kvc_threads_run(threads, tasks, turns_task, &job);
+}
+
 #endif

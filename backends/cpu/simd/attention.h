@@ -160,10 +160,10 @@ static void merge_unit(const struct attention_job *job, const struct attention_u
     }
 }
 
-static void attention_task(void *argument, size_t ticket, unsigned thread) {
+static void attention_task(void *argument, size_t task, unsigned thread) {
     const struct attention_job *job = argument;
     const struct kvc_attention *call = job->call;
-    const struct attention_unit unit = unit_of(job, turns_take(job->cpu, job->tasks, thread));
+    const struct attention_unit unit = unit_of(job, task);
     const struct kvc_lists *lists = unit.segment->lists;
     const enum kvc_type type = lists->format.type;
     const uint32_t d = job->d, group = job->group, queries = unit.rows * group;
@@ -221,7 +221,6 @@ static void attention_task(void *argument, size_t ticket, unsigned thread) {
     float *keep =
         record && record->lists ? job->memo->values + record->scores + (size_t)unit.head * group * keep_stride : NULL;
     uint32_t next_filled = 0;
-    (void)ticket;
     for (uint32_t t = from; t < to; t++) {
         const struct seen_range all = seen_in_tile((struct seen_range){low, high}, t * KVC_TILE);
         const size_t at = (size_t)(t - first) * queries;
@@ -380,8 +379,8 @@ static void attention(struct kvc_device *device, const struct kvc_attention *cal
         for (size_t n = (size_t)job.plan[i].blocks * call->kv_heads; n > 0; n--)
             atomic_init(&job.unfinished[unit++], job.plan[i].splits);
     job.memo = plan_memo(&job);
-    turns_begin(cpu); /* a head that select has just chosen from is read by the thread that asked for its entries */
-    kvc_threads_run(threads_for(cpu, vectors), job.tasks, attention_task, &job);
+    /* a head that select has just chosen from is read by the thread that asked for its entries */
+    turns_run(cpu, threads_for(cpu, vectors), job.tasks, attention_task, &job);
 }
 
 #endif

@@ -78,13 +78,10 @@ static void find_ahead(const struct choose_job *job, struct choose_work *work, c
     ahead->end = ahead->end < end ? ahead->end : end;
 }
 
-static void choose_task(void *argument, size_t ticket, unsigned thread) {
+static void choose_task(void *argument, size_t task, unsigned thread) {
     const struct choose_job *job = argument;
     const struct kvc_select_scores *call = job->call;
-    const size_t tasks = (size_t)call->lists->kv_heads * job->splits;
-    const size_t task = turns_take(job->cpu, tasks, thread);
     struct choose_ahead *ahead = job->ahead ? &job->ahead[thread] : NULL;
-    (void)ticket;
     const uint32_t h = (uint32_t)(task / job->splits), split = (uint32_t)(task % job->splits);
     struct choose_work work;
     const size_t shared = thread == 0 ? job->shared_bytes : 0, own = lay_out_choose(job, &work, NULL);
@@ -168,8 +165,7 @@ static void run_choose(struct kvc_device *device, const struct kvc_select_scores
                 return;
             memset(job.ahead, 0, job.shared_bytes);
         }
-        turns_begin(job.cpu);
-        kvc_threads_run(threads, heads, choose_task, &job);
+        turns_run(job.cpu, threads, heads, choose_task, &job);
         return;
     }
     struct carving at = {NULL, 0};
@@ -178,10 +174,8 @@ static void run_choose(struct kvc_device *device, const struct kvc_select_scores
     job.shared_bytes = at.used;
     /* all of it at once: it must stay where it is through the three steps */
     job.shared = kvc_cpu_scratch(job.cpu, 0, job.shared_bytes + lay_out_choose(&job, &work, NULL));
-    for (job.step = 1; job.shared && job.step <= 3; job.step++) {
-        turns_begin(job.cpu);
-        kvc_threads_run(threads, (size_t)heads * job.splits, choose_task, &job);
-    }
+    for (job.step = 1; job.shared && job.step <= 3; job.step++)
+        turns_run(job.cpu, threads, (size_t)heads * job.splits, choose_task, &job);
     if (reads)
         select_reads(device, reads);
 }
