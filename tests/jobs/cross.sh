@@ -1,0 +1,11 @@
+# for aarch64 and riscv64 under qemu-user, the same hashes as here
+check_cross() {
+    local start=$SECONDS log=build/cross/check.log
+    provide cross-aarch64 cross-riscv64 qemu
+    build_in build
+    mkdir -p build/cross
+    tests/cross/run.sh build >$log 2>&1 || grep -q '^not ok' $log || say "not ok: run.sh ended early" >>$log
+    say "cross: $((SECONDS - start)) s"
+    grep -v '^ok' $log
+    add "$(grep -c '^ok' $log)" "$(grep -c '^not ok' $log)" "$(grep -c '^skip' $log)"
+}
