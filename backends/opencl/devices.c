@@ -34,7 +34,7 @@ static bool look(cl_platform_id platform, cl_device_id id, struct kvc_opencl_dev
         snprintf(device->platform_name, sizeof device->platform_name, "unknown");
     device->memory = memory;
     device->most = most;
-    device->fma = config & CL_FP_FMA;
+    device->fma = true;
     device->denormals = config & CL_FP_DENORM;
     device->division = config & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT;
     device->half = strstr(extensions, "cl_khr_fp16") != NULL;
