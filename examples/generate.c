@@ -74,5 +74,5 @@ int main(int argc, char **argv) {
     kvc_session_close(session);
     kvc_model_close(model);
     kvc_engine_close(engine);
-    return status;
+    return (int)status;
 }

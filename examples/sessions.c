@@ -115,5 +115,5 @@ int main(int argc, char **argv) {
     free(logits);
     kvc_model_close(model);
     kvc_engine_close(engine);
-    return status;
+    return (int)status;
 }

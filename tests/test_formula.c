@@ -101,8 +101,8 @@ static const char *const specs[] = {"full",
                                     "take:budget=60,chunk=64,warmup_layers=1+lacache:budget=50,span=1,sinks=8",
                                     "take:budget=50,chunk=100+cake:budget=50",
                                     "take:budget=90,chunk=64,per=head+duo:file=%s,sinks=9,recent=40",
-                                    "duo:file=%s,sinks=16,recent=40,stages=prompt+sparq:budget=50+h2o:budget=90,stages="
-                                    "decode",
+                                    ("duo:file=%s,sinks=16,recent=40,stages=prompt+"
+                                     "sparq:budget=50+h2o:budget=90,stages=decode"),
                                     "window:budget=40,stages=prompt+duo:file=%s,sinks=9,recent=80+quest:budget=99"};
 
 static void agrees(const char *what, const char *spec, const struct shape *shape, uint32_t prompt, double counted,

@@ -26,7 +26,7 @@ static inline struct kvc_tokenizer *open_folder(const char *name) {
 
 static inline struct kvc_tokenizer *open_gguf(const char *path, struct kvc_gguf **file) {
     struct kvc_error error = {0};
-    struct kvc_tokenizer *tokenizer;
+    struct kvc_tokenizer *tokenizer = NULL;
     if (kvc_gguf_open(path, file, &error) != KVC_OK ||
         kvc_tokenizer_from_gguf(*file, path, UINT64_MAX, &tokenizer, &error) != KVC_OK)
         fail_msg("%s", error.text);
