@@ -494,7 +494,7 @@ struct kvc_policy_class {
     /* What can be checked only when the layers are known; `acts` [layers]: those it acts on. NULL: nothing. */
     enum kvc_status (*check_model)(const struct kvc_values *values, const struct kvc_geometry *geometry,
                                    const bool *acts, struct kvc_error *error);
-    /* State of one session, made when it opens and freed with it (kvc_stage_state); NULL: none. */
+    /* State of one session, or of an estimate, made when it opens and freed with it (kvc_stage_state); NULL: none. */
     enum kvc_status (*open)(const struct kvc_values *values, const struct kvc_geometry *geometry, void **state,
                             struct kvc_error *error);
     void (*close)(void *state);
