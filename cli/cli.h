@@ -196,6 +196,7 @@ void cli_wrap(FILE *stream, const char *text, unsigned indent);
 
 /* Any bytes as a JSON string: what is not UTF-8 becomes U+FFFD. */
 json_t *cli_json_text(const char *text, size_t bytes);
+json_t *cli_json_number(double value); /* null where it is not finite, which JSON cannot say */
 /* Adds to an object; a NULL value (no memory) is remembered by making the object's print fail. */
 void cli_json_set(json_t *object, const char *key, json_t *value);
 /* Prints (indented) to standard output or the stream, gives the reference back, and fails when root is NULL. */

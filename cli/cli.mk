@@ -10,8 +10,9 @@ libkvcli_la_SOURCES = cli/cli.h \
 libkvcli_la_CPPFLAGS = $(AM_CPPFLAGS) \
 	-DKVC_DATADIR='"$(pkgdatadir)"' -DKVC_SOURCE_DATA='"$(abs_top_srcdir)/data"'
 
-# What ref computes, for kvcull verify --against stored; a test tells when it is old.
-dist_pkgdata_DATA = data/hashes.txt
+# What ref computes, for kvcull verify --against stored; a test tells when it is old. Token ids for policies that want
+# a file of them.
+dist_pkgdata_DATA = data/hashes.txt data/tokens.txt
 .PHONY: hashes
 hashes: kvcull
 	./kvcull verify --write-hashes $(srcdir)/data/hashes.txt

@@ -59,8 +59,8 @@ bool distance_compare(struct distance *distance, uint64_t row, const float *exac
 json_t *distance_json(const struct distance *distance) {
     json_t *object = json_object();
 
-    cli_json_set(object, "largest", json_real(distance->largest));
-    cli_json_set(object, "relative", json_real(distance->relative));
+    cli_json_set(object, "largest", cli_json_number(distance->largest));
+    cli_json_set(object, "relative", cli_json_number(distance->relative));
     cli_json_set(object, "same_likeliest", json_integer((json_int_t)distance->same));
     cli_json_set(object, "rows", json_integer((json_int_t)distance->count));
     return object;

@@ -203,7 +203,7 @@ static void manual_tail(void) {
            ".It 0\nDone.\n"
            ".It 1\nA check did not hold.\n"
            ".It 2\nA wrong option, policy or argument.\n"
-           ".It 3\nA bad input file.\n"
+           ".It 3\nA bad input file, or a model whose logits are not finite.\n"
            ".It 4\nNo memory, no device or no space.\n"
            ".El\n.Pp\nAn error is one line on standard error: what, where, what would be right.\n");
 }

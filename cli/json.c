@@ -1,4 +1,5 @@
 /* json.c - JSON output. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,6 +49,8 @@ json_t *cli_json_text(const char *text, size_t bytes) {
     free(clean);
     return value;
 }
+
+json_t *cli_json_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
 static const char failed[] = "\1failed";
 

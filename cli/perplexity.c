@@ -110,9 +110,9 @@ static int print(const struct cli_command *command, const struct arguments *a, c
             json_t *one = json_object();
 
             cli_json_set(one, "kv", cli_json_text(a->specs.items[i].text, strlen(a->specs.items[i].text)));
-            cli_json_set(one, "perplexity", json_real(value));
-            cli_json_set(one, "standard_error", json_real(spread));
-            cli_json_set(one, "loss", json_real(mean));
+            cli_json_set(one, "perplexity", cli_json_number(value));
+            cli_json_set(one, "standard_error", cli_json_number(spread));
+            cli_json_set(one, "loss", cli_json_number(mean));
             cli_json_set(one, "scored", json_integer((json_int_t)s->scored));
             cli_json_set(one, "seconds", json_real(s->seconds));
             cli_json_set(one, "memory", cli_stats_json(&s->stats));

@@ -62,6 +62,9 @@ struct verify_report {        /* of everything so far */
 void verify_add(struct verify_report *report, const char *backend, const struct kvc_verify_row *row,
                 bool against_stored);
 
+/* How the spec of a choice that wants a file of token ids ends; verify_methods opens the bundled one for it. */
+#define VERIFY_FILE ",file=tokens.txt"
+
 /* Fills a list with the policies to run; cli_specs_free frees it. */
 int verify_specs(const struct cli_command *command, const struct verify_arguments *arguments, struct cli_texts *specs);
 /* Whether the model of the whole runs opens; operations, which come first, take long. */

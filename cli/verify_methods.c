@@ -23,6 +23,7 @@ struct runs {
     uint32_t vocab, layers;
     int32_t *positions[2];
     size_t room;
+    char *opened; /* the policy under way as sessions are opened with it */
 };
 
 /* ---- one run -------------------------------------------------------------------------------------------------------
@@ -204,7 +205,7 @@ static int open_run(const struct runs *runs, const char *spec, struct run *run) 
     struct kvc_session_options options;
     struct kvc_error error;
 
-    cli_session_options(&runs->a->common, spec, &options);
+    cli_session_options(&runs->a->common, runs->opened, &options);
     options.seed = 1;
     options.expected = (uint64_t)runs->a->steps;
     options.record_reads = true;
@@ -250,6 +251,31 @@ static int run_policy(struct runs *runs, const char *spec) {
         close_run(run);
     }
     free(tokens);
+    return status;
+}
+
+/* Of the list's policies one that wants a file gets the bundled one. */
+static int name_file(struct runs *runs, const struct cli_given *given) {
+    const char *ending = strstr(given->text, VERIFY_FILE);
+    char *path = NULL;
+    size_t room = strlen(given->text) + 1;
+    int status = KVC_OK;
+
+    free(runs->opened);
+    runs->opened = NULL;
+    if (given->letter == '*' && ending)
+        status = cli_data_path(runs->command, "tokens.txt", &path);
+    if (status != KVC_OK)
+        return status;
+    room += path ? strlen(path) : 0;
+    runs->opened = malloc(room);
+    if (!runs->opened)
+        status = cli_no_memory(runs->command);
+    else if (path)
+        snprintf(runs->opened, room, "%.*s,file=\"%s\"", (int)(ending - given->text), given->text, path);
+    else
+        snprintf(runs->opened, room, "%s", given->text);
+    free(path);
     return status;
 }
 
@@ -371,7 +397,9 @@ int verify_methods(const struct cli_command *command, const struct verify_argume
         cli_table_rule(report->table);
     cli_progress_start(&progress, "methods", a->common.quiet);
     for (size_t i = 0; i < specs->count && status == KVC_OK; i++) {
-        status = verify_policy(&runs, specs->items[i].text, report);
+        status = name_file(&runs, &specs->items[i]);
+        if (status == KVC_OK)
+            status = verify_policy(&runs, specs->items[i].text, report);
         cli_progress(&progress, i + 1, specs->count);
     }
     cli_progress_end(&progress);
@@ -383,6 +411,7 @@ int verify_methods(const struct cli_command *command, const struct verify_argume
     free(runs.positions[0]);
     free(runs.positions[1]);
     free(runs.run);
+    free(runs.opened);
     free(bundled);
     return status;
 }

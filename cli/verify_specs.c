@@ -123,6 +123,9 @@ static const char *for_small(const char *method) {
     return "";
 }
 
+/* Hashes are stored of policies alone, not of files beside them. */
+static bool brings_file(const struct verify_arguments *a) { return !a->write && strcmp(a->against, "stored") != 0; }
+
 /* A method with what it needs, then with each other choice of its options. */
 static int add_method(const struct cli_command *command, const struct verify_arguments *a,
                       const struct kvc_engine *engine, const struct kvc_policy_class *policy, struct cli_texts *specs) {
@@ -141,11 +144,11 @@ static int add_method(const struct cli_command *command, const struct verify_arg
             char with[320];
 
             bool standard = option->standard && strlen(option->standard) == n && !memcmp(option->standard, choice, n);
-            bool file = n == 4 && !memcmp("file", choice, n); /* wants one, and there is none */
+            bool file = n == 4 && !memcmp("file", choice, n);
 
-            if (!standard && !file) {
-                snprintf(with, sizeof with, "%s%s%s=%.*s", spec, strchr(spec, ':') ? "," : ":", option->name, (int)n,
-                         choice);
+            if (!standard && (!file || brings_file(a))) {
+                snprintf(with, sizeof with, "%s%s%s=%.*s%s", spec, strchr(spec, ':') ? "," : ":", option->name, (int)n,
+                         choice, file ? VERIFY_FILE : "");
                 status = add_valid(command, engine, with, specs);
             }
             choice += n + (choice[n] == '|');

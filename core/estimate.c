@@ -7,11 +7,13 @@
 #include <string.h>
 
 /* Rows that a method adds behind the prompt and stores for a while. */
-static uint64_t pseudo_rows(const struct kvc_policy *policy, uint64_t prompt) {
+static uint64_t pseudo_rows(const struct kvc_policy *policy, const struct kvc_method_use *use, uint64_t prompt) {
     const struct kvc_method *method = kvc_policy_holder(policy, KVC_STAGE_PROMPT);
-    const struct kvc_turn turn = {NULL, prompt, prompt, 0, NULL};
     uint32_t offset;
-    return method && method->policy->pseudo ? method->policy->pseudo(&method->values, &turn, &offset, NULL) : 0;
+    if (!method || !method->policy->pseudo)
+        return 0;
+    const struct kvc_turn turn = {NULL, prompt, prompt, 0, use[method - policy->method].state};
+    return method->policy->pseudo(&method->values, &turn, &offset, NULL);
 }
 
 static uint64_t in_blocks(uint64_t entries) { return (entries + KVC_TILE - 1) / KVC_TILE * KVC_TILE; }
@@ -30,6 +32,7 @@ struct last_block { /* of a layer's fullest lists: steps until it comes */
 /* The prompt's passes and the first and last decode steps on a ledger, in the order of turn.c and step.c. */
 struct estimate {
     const struct kvc_policy *policy;
+    const struct kvc_method_use *use;
     const struct kvc_geometry *g;
     struct kvc_entry_format format;
     struct kvc_ledger ledger;
@@ -212,7 +215,7 @@ static void pass_layer(struct estimate *e, uint32_t l, uint64_t rows, uint64_t p
 static void prefill(struct estimate *e) {
     struct kvc_chunking chunking;
     const bool chunked = kvc_policy_chunking(e->policy, &chunking);
-    const uint64_t pseudo = pseudo_rows(e->policy, e->prompt), N = e->prompt;
+    const uint64_t pseudo = pseudo_rows(e->policy, e->use, e->prompt), N = e->prompt;
     const uint64_t chunk = chunked && chunking.chunk < N ? chunking.chunk : N;
     uint32_t passes = 0;
     plan_chunks(e);
@@ -489,12 +492,13 @@ enum kvc_status kvc_estimate(const struct kvc_engine *engine, const char *spec, 
                              uint32_t hidden, enum kvc_type cache_type, uint64_t prompt, uint64_t generated,
                              struct kvc_estimate *estimate, struct kvc_error *error) {
     struct kvc_policy *policy;
+    struct kvc_method_use *use;
     enum kvc_status status = check(geometry, hidden, cache_type, prompt, generated, error);
     if (status == KVC_OK)
         status = kvc_policy_parse(engine, spec, &policy, error);
     if (status != KVC_OK)
         return status;
-    status = kvc_policy_check_model(policy, geometry, error);
+    status = kvc_policy_enter(policy, geometry, &use, error);
     if (status != KVC_OK) {
         kvc_policy_free(policy);
         return status;
@@ -505,6 +509,7 @@ enum kvc_status kvc_estimate(const struct kvc_engine *engine, const char *spec, 
     *estimate = (struct kvc_estimate){.hidden_bytes = rows * hidden * sizeof(float)};
     struct estimate made = {
         .policy = policy,
+        .use = use,
         .g = geometry,
         .format = {cache_type, geometry->head_size, kvc_entry_row_bytes(cache_type, geometry->head_size)},
         .prompt = prompt};
@@ -512,6 +517,7 @@ enum kvc_status kvc_estimate(const struct kvc_engine *engine, const char *spec, 
     if (status == KVC_OK)
         run(&made, generated, estimate);
     close_estimate(&made);
+    kvc_policy_leave(policy, use);
     kvc_policy_free(policy);
     return status;
 }

@@ -3,6 +3,7 @@
 #include "core/session.h"
 #include "core/advice.h"
 #include "core/fill.h"
+#include "core/finite.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -178,10 +179,11 @@ enum kvc_status kvc_session_check_tokens(const struct kvc_network *network, cons
     return KVC_OK;
 }
 
-/* Gives the logits of rows of a pass to the caller, who knows them as rows of the turn: `first` is the pass's first. */
-static enum kvc_status report_rows(struct kvc_runner *runner, uint32_t first, uint32_t row, uint32_t rows,
+/* Gives the logits of rows of a pass to the caller, who knows them as rows of the turn. */
+static enum kvc_status report_rows(struct kvc_session *session, uint32_t row, uint32_t rows,
                                    const struct kvc_prompt_options *options, float *logits, struct kvc_error *error) {
-    const uint32_t vocab = runner->network->vocab;
+    struct kvc_runner *runner = session->runner;
+    const uint32_t vocab = runner->network->vocab, first = session->chunk_from;
     for (uint32_t from = row; from < row + rows; from += KVC_LOGIT_ROWS) {
         const uint32_t count = row + rows - from < KVC_LOGIT_ROWS ? row + rows - from : KVC_LOGIT_ROWS;
         enum kvc_status status = kvc_runner_logits(runner, &runner->prompt, from, count, logits, error);
@@ -190,6 +192,11 @@ static enum kvc_status report_rows(struct kvc_runner *runner, uint32_t first, ui
         if (status != KVC_OK)
             return status;
         for (uint32_t i = 0; i < count; i++) {
+            if (!options->made_up)
+                status =
+                    kvc_finite_logits(runner, logits + (size_t)i * vocab, session->tokens + first + from + i, error);
+            if (status != KVC_OK)
+                return status;
             if (options->row(options->user, first + from + i, logits + (size_t)i * vocab))
                 return kvc_fail(error, KVC_USAGE, "prompt: stopped by the caller at row %u", first + from + i);
         }
@@ -222,6 +229,27 @@ static enum kvc_status load_rows(void *user, const int32_t *tokens, const int32_
     return status;
 }
 
+/* Of rows row.. of the pass, behind a layer (-1: none yet), those whose logits will be looked at: all that the caller
+ * wants, and the pass's last, which sees what all others left. */
+static enum kvc_status check_rows(const struct prompt *prompt, int64_t layer, uint32_t row, uint32_t rows,
+                                  struct kvc_error *error) {
+    const struct kvc_session *session = prompt->session;
+    const bool all = prompt->options && prompt->options->row, last = row + rows == session->chunk_rows;
+    if (prompt->fill || !(all || last))
+        return KVC_OK;
+    struct kvc_runner *runner = session->runner;
+    const uint32_t from = all ? row : row + rows - 1;
+    const uint64_t begin = session->tokens + session->chunk_from;
+    const uint64_t position = session->going ? session->tokens + session->going[from] : begin + from;
+    const enum kvc_status status =
+        kvc_finite_hidden(runner, &runner->prompt, layer, from, all ? rows : 1, position, error);
+    if (status == KVC_INPUT && layer == 0) { /* it may have read another row's embedding */
+        kvc_runner_embed(runner, &runner->prompt);
+        (void)kvc_finite_hidden(runner, &runner->prompt, -1, 0, session->chunk_rows, begin, error);
+    }
+    return status;
+}
+
 static enum kvc_status compute_rows(void *user, uint32_t layer, uint32_t row, const struct kvc_part *part,
                                     struct kvc_error *error) {
     struct prompt *prompt = user;
@@ -235,14 +263,14 @@ static enum kvc_status compute_rows(void *user, uint32_t layer, uint32_t row, co
         kvc_runner_layer(session->runner, &session->runner->prompt, layer, row, part->rows, part, 1);
     if (part->kind != KVC_ROWS_PROMPT)
         return KVC_OK;
-    if (layer == layers - 1 && options && options->row) {
+    status = check_rows(prompt, layer, row, part->rows, error);
+    if (status == KVC_OK && layer == layers - 1 && options && options->row) {
         if (session->going)
             status = kvc_fail(error, KVC_USAGE,
                               "prompt: the logits of every row are asked for, but policy %s lets %u of %llu rows go on",
                               session->policy->spec, session->going_rows, (unsigned long long)session->turn);
         else
-            status =
-                report_rows(session->runner, session->chunk_from, row, part->rows, options, prompt->row_logits, error);
+            status = report_rows(session, row, part->rows, options, prompt->row_logits, error);
     }
     prompt->done += part->rows;
     /* what is left: of this layer, of those above it, of the chunks to come; less than all where rows were cut */
@@ -268,6 +296,8 @@ static enum kvc_status run_pass(struct prompt *prompt, const struct kvc_turn_row
     enum kvc_status status = kvc_turn_begin_pass(session, by, from, rows, error);
     if (status == KVC_OK)
         kvc_runner_embed(session->runner, &session->runner->prompt);
+    if (status == KVC_OK)
+        status = check_rows(prompt, -1, 0, session->chunk_rows, error);
     for (uint32_t l = 0; l < session->cache.layers && status == KVC_OK; l++) {
         status = kvc_turn_layer(session, by, l, error);
         if (status == KVC_OK)
@@ -310,6 +340,8 @@ static enum kvc_status run_prompt(struct kvc_session *session, const int32_t *to
         status = kvc_runner_logits(runner, &runner->prompt, session->chunk_rows - 1, 1, logits, error);
     if (status == KVC_OK)
         status = device->ops->sync(device, error);
+    if (status == KVC_OK && logits && !prompt.fill)
+        status = kvc_finite_logits(runner, logits, session->tokens + count - 1, error);
     free(prompt.row_logits);
     if (prompt.fill)
         kvc_fill_close(&fill, session);

@@ -1,5 +1,6 @@
 /* step.c - decode steps of one or more sessions in one batch: who takes part, the rows, and who failed. */
 #include "core/advice.h"
+#include "core/finite.h"
 #include "core/session.h"
 
 #include <stdlib.h>
@@ -246,6 +247,8 @@ static enum kvc_status take_step(struct kvc_runner *runner, const struct step *s
         enum kvc_status status = all;
         session->busy = false;
         session->saturated += device->saturated - saturated;
+        if (all == KVC_OK && logits && !session->failed)
+            kvc_finite_step(runner, session, n, logits + (size_t)step->rows[n] * runner->network->vocab);
         if (!prepared) {
             kvc_session_cancel_step(session);
         } else if (session->failed) {

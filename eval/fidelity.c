@@ -164,7 +164,7 @@ static void compare_output(void *user, uint32_t layer, const float *output) {
         square += difference * difference;
         whole += (double)full[i] * (double)full[i];
     }
-    task->now->error[layer] += whole > 0 ? sqrt(square / whole) / (double)task->steps : square > 0;
+    task->now->error[layer] += whole == 0 ? square > 0 : sqrt(square / whole) / (double)task->steps; /* NaN stays NaN */
 }
 
 /* Sum over tokens of p log(p / q), p and q the softmax of two rows of logits. */
@@ -182,7 +182,7 @@ static double divergence(const float *p, const float *q, uint32_t vocab) {
         const double log_p = (double)p[i] - p_most - log(p_sum), log_q = (double)q[i] - q_most - log(q_sum);
         sum += exp(log_p) * (log_p - log_q);
     }
-    return sum > 0 ? sum : 0;
+    return sum < 0 ? 0 : sum; /* NaN is NaN */
 }
 
 static void compare_logits(struct task *task, size_t i, const float *logits) {

@@ -26,7 +26,7 @@ enum kvc_status {
     KVC_OK = 0,
     KVC_DIFFERS = 1, /* a check did not hold */
     KVC_USAGE = 2,   /* a wrong option, policy or argument */
-    KVC_INPUT = 3,   /* a bad input file */
+    KVC_INPUT = 3,   /* a bad input file, or a model that gives logits which are not finite */
     KVC_RESOURCE = 4 /* no memory, no device, no space */
 };
 
@@ -192,13 +192,16 @@ struct kvc_prompt_options {
                      only the rows that the policy's prompt stage looks at attend; logits mean nothing */
 };
 /* One turn: count >= 1 tokens, then the policy's prompt stage. logits [vocab] (or NULL) gets those of the last
- * token. After a failure the session holds an undefined number of the turn's tokens and must be closed. */
+ * token. After a failure the session holds an undefined number of the turn's tokens and must be closed. KVC_INPUT where
+ * logits or hidden states of a row that is looked at (the last one; all where `row` is given) are NaN or infinite: the
+ * error names the first layer that has such a value. */
 enum kvc_status kvc_session_prompt(struct kvc_session *session, const int32_t *tokens, size_t count,
                                    const struct kvc_prompt_options *options, float *logits, struct kvc_error *error);
 /* One decode step of each of count different sessions of one model: tokens [count], logits [count, vocab] or NULL.
  * statuses [count] or NULL: a session that cannot take part (no memory for the new entry, a wrong token) fails alone,
  * is left as it was before the step, and its row of logits is untouched; the return value is then the first failure
- * and error says which session. One whose policy fails in the step also fails alone, and must be closed. */
+ * and error says which session. One whose policy fails in the step, or whose logits come out NaN or infinite (KVC_INPUT,
+ * naming the layer), also fails alone, and must be closed. */
 enum kvc_status kvc_decode(struct kvc_session *const *sessions, const int32_t *tokens, size_t count, float *logits,
                            enum kvc_status *statuses, struct kvc_error *error);
 
@@ -494,7 +497,7 @@ struct kvc_policy_class {
     /* What can be checked only when the layers are known; `acts` [layers]: those it acts on. NULL: nothing. */
     enum kvc_status (*check_model)(const struct kvc_values *values, const struct kvc_geometry *geometry,
                                    const bool *acts, struct kvc_error *error);
-    /* State of one session, made when it opens and freed with it (kvc_stage_state); NULL: none. */
+    /* State of one session, or of an estimate, made when it opens and freed with it (kvc_stage_state); NULL: none. */
     enum kvc_status (*open)(const struct kvc_values *values, const struct kvc_geometry *geometry, void **state,
                             struct kvc_error *error);
     void (*close)(void *state);

@@ -21,3 +21,7 @@ tests_test_measure_LDADD = $(KVC_TEST_LIBS)
 check_PROGRAMS += tests/test_step
 tests_test_step_SOURCES = tests/test_step.c
 tests_test_step_LDADD = $(KVC_TEST_LIBS)
+
+check_PROGRAMS += tests/test_finite
+tests_test_finite_SOURCES = tests/test_finite.c tests/whole_model.h tests/check.h
+tests_test_finite_LDADD = $(KVC_TEST_LIBS)

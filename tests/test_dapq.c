@@ -194,6 +194,30 @@ static void test_content(void **state) {
     remove(path);
 }
 
+/* What is known beforehand of a policy whose file says how many rows there will be. */
+static void test_estimate(void **state) {
+    const struct kvc_model_info *info = kvc_model_info(model);
+    const struct kvc_geometry geometry = {info->layers, info->heads, info->kv_heads, info->head_size};
+    struct kvc_estimate estimate;
+    struct kvc_session_stats stats;
+    char path[] = "/tmp/kvcull-dapq-XXXXXX", policy[100];
+    (void)state;
+    const int handle = mkstemp(path);
+    assert_true(handle >= 0 && write(handle, "1 2 3 4 5", 9) == 9 && close(handle) == 0);
+    snprintf(policy, sizeof policy, "dapq:budget=50,content=file,file=%s", path);
+    struct kvc_session *session = read_prompt(policy, 0, NULL);
+    kvc_session_stats(session, &stats);
+    kvc_session_close(session);
+    FINE(kvc_estimate(engine, policy, &geometry, info->hidden, KVC_F16, PROMPT, 0, &estimate, &error));
+    assert_int_equal(estimate.cache_bytes, stats.cache_bytes);
+    assert_int_equal(estimate.entries, stats.entries_most);
+    assert_true(estimate.peak_bytes >= stats.peak_bytes);
+    remove(path);
+    assert_int_equal(kvc_estimate(engine, policy, &geometry, info->hidden, KVC_F16, PROMPT, 0, &estimate, &error),
+                     KVC_INPUT);
+    assert_non_null(strstr(error.text, path));
+}
+
 /* content=random: token i is the prompt's token floor(N x / 2^32), x drawn for i. */
 static void test_random(void **state) {
     static const uint64_t seeds[] = {0, 3, 0x000123456789abcdull, 1ull << 53};
@@ -271,7 +295,7 @@ static int tear_down(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_leaves_nothing), cmocka_unit_test(test_content),
-                                       cmocka_unit_test(test_random), cmocka_unit_test(test_offset),
-                                       cmocka_unit_test(test_probe_position)};
+                                       cmocka_unit_test(test_estimate),       cmocka_unit_test(test_random),
+                                       cmocka_unit_test(test_offset),         cmocka_unit_test(test_probe_position)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

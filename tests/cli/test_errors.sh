@@ -95,6 +95,27 @@ fi
 name=$(printf 'two\nlines')
 fails 3 'two?lines' run -m "$work/$name"
 
+# ---- a model whose logits are not finite: no command takes them for an answer
+mkdir "$work/nan"
+cp "$demo"/* "$work/nan"
+weights=$work/nan/model.safetensors
+set -- $(LC_ALL=C awk 'NR == 1 {
+    match($0, /"model.layers.1.mlp.down_proj.weight": [{][^}]*data_offsets": \[[0-9]+/)
+    at = substr($0, RSTART, RLENGTH)
+    sub(/.*\[/, "", at)
+    print at
+}' "$weights") $(od -An -tu8 -N8 "$weights")
+printf '\377\377\377\377' | dd of="$weights" bs=1 seek=$(($1 + $2 + 8)) conv=notrunc 2>/dev/null
+for command in "run -p and" 'logits --tokens 1,2,3' "perplexity -f $KVCULL_DATA/tokens.txt --json" \
+    "eval fidelity -f $KVCULL_DATA/tokens.txt --prompt 12 --gen 4 --kv full" \
+    'eval needle --kv full --length 200 --texts 1 --depths 1' \
+    'bench --prompt 8 --gen 2' 'verify --only methods --backend cpu --kv full --prompt 8 --gen 2'; do
+    fails 3 'position [0-9]*: the logits are not finite.*layer 1, of 0 to 3, is the first' $command -m "$work/nan" -q
+done
+echo and | kv chat -m "$work/nan" -q --template chatml >"$work/out" 2>"$work/err"
+that 'chat ends with 3' [ $? = 3 ]
+check_error 'layer 1, of 0 to 3, is the first' chat
+
 # ---- texts, tokens and tensors
 fails 3 'none' run -m "$demo" -f "$work/none"
 fails 3 'is a directory' run -m "$demo" -f "$work/folder"

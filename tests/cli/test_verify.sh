@@ -22,7 +22,8 @@ that 'other efforts are compared with ref' [ "$(json rows.0.against)" = ref ]
 # Whole runs beside ref, step by step.
 ok verify --only methods --prompt 130 --gen 6
 has '^Equal to the reference'
-for method in full window streaming snapkv morphkv duo 'morphkv:budget=.*,fusion=max' 'snapkv:.*morphkv:'; do
+for method in full window streaming snapkv morphkv duo 'morphkv:budget=.*,fusion=max' 'snapkv:.*morphkv:' \
+    'dapq:.*,content=file'; do
     has " [0-9a-f]\{16\}  $method"
 done
 narrow
@@ -119,6 +120,8 @@ that 'no prefill' [ "$(json prefill)" = '[0]' ]
 that 'full reads what it would after a prompt' \
     [ "$(json decode.0.cache_read_bytes_per_step)" = "$(json decode.0.cache_read_bytes_by_formula | sed 's/\.0$//')" ]
 that 'the prompt stage thinned the entries' [ "$(json decode.1.cache_bytes.0)" -lt "$(json decode.0.cache_bytes.0)" ]
+echo '5 1,2' >"$work/ids"
+ok bench --shape tiny --kv "dapq:budget=5,content=file,file=\"$work/ids\"" --prompt 40 --gen 2
 ok bench --shape tiny --fill --prompt 40 --gen 2
 has '^Decode from made-up entries'
 ok bench --shape tiny --fill --prompt 700 --gen 0 --kv full --kv 'cake:budget=64' --json -q

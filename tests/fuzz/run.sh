@@ -15,10 +15,14 @@ fi
 mkdir -p fuzz-build/findings
 cd fuzz-build
 sanitize='-fsanitize=address,undefined -fno-sanitize-recover=all'
-if [ ! -e Makefile ]; then
+options='--disable-shared --enable-static --disable-simd --without-openblas --without-opencl'
+if [ ! -e Makefile ] || [ "$(cat options 2>/dev/null)" != "$options" ]; then
     echo 'configuring and building the library with clang (configure.log, build.log in fuzz-build)'
-    "$top/configure" CC="$FUZZ_CC" CFLAGS="-O1 -g -fsanitize=fuzzer-no-link $sanitize" --disable-shared --enable-static --disable-simd \
-        --without-openblas >configure.log 2>&1 || { tail configure.log >&2; exit 4; }
+    "$top/configure" CC="$FUZZ_CC" CFLAGS="-O1 -g -fsanitize=fuzzer-no-link $sanitize" $options >configure.log 2>&1 || {
+        tail configure.log >&2
+        exit 4
+    }
+    echo "$options" >options
 fi
 make -j"$(nproc)" libkvc.la >build.log 2>&1 || { tail -n 30 build.log >&2; exit 1; }
 for name in $names; do
