@@ -194,6 +194,8 @@ void cli_wrap(FILE *stream, const char *text, unsigned indent);
 
 /* ---- JSON ------------------------------------------------------------------------------------------------------ */
 
+/* Bytes of the UTF-8 character at text, of which there are bytes (at least one); 0: none begins there. */
+size_t cli_character(const char *text, size_t bytes);
 /* Any bytes as a JSON string: what is not UTF-8 becomes U+FFFD. */
 json_t *cli_json_text(const char *text, size_t bytes);
 json_t *cli_json_number(double value); /* null where it is not finite, which JSON cannot say */

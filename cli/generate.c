@@ -161,11 +161,15 @@ static int add_token(struct writer *writer, int32_t token, bool *stopped) {
     const struct kvc_model *model = writer->generation->model;
     const struct cli_texts *stops = writer->generation->stops;
     size_t before = answer->bytes, longest = 1, bytes, from, at;
+    struct kvc_error error;
 
-    bytes = kvc_token_bytes(model, token, writer->first, NULL, 0);
+    if (kvc_token_bytes(model, token, writer->first, NULL, 0, &bytes, &error) != KVC_OK)
+        return cli_report(writer->generation->command, &error);
     if (!grow(answer, &writer->room, bytes))
         return cli_no_memory(writer->generation->command);
-    kvc_token_bytes(model, token, writer->first, answer->text + before, writer->room - before);
+    if (kvc_token_bytes(model, token, writer->first, answer->text + before, writer->room - before, &bytes, &error) !=
+        KVC_OK)
+        return cli_report(writer->generation->command, &error);
     answer->bytes += bytes;
     answer->text[answer->bytes] = '\0';
     if (bytes > 0)

@@ -5,8 +5,8 @@
 
 #include "cli/cli.h"
 
-/* Bytes of the UTF-8 character at text, 0 where there is none. */
-static size_t character(const unsigned char *text, size_t bytes) {
+size_t cli_character(const char *bytes_of, size_t bytes) {
+    const unsigned char *text = (const unsigned char *)bytes_of;
     size_t n = text[0] < 0x80   ? 1
                : text[0] < 0xc2 ? 0
                : text[0] < 0xe0 ? 2
@@ -33,7 +33,7 @@ json_t *cli_json_text(const char *text, size_t bytes) {
     if (!clean)
         return NULL;
     for (size_t i = 0; i < bytes;) {
-        size_t n = character((const unsigned char *)text + i, bytes - i);
+        size_t n = cli_character(text + i, bytes - i);
 
         if (n == 0) {
             memcpy(clean + at, "\xef\xbf\xbd", 3);

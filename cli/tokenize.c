@@ -43,9 +43,13 @@ static int input(const struct cli_command *command, const struct arguments *a, c
 
 /* A piece as people see it: control bytes, and parts of characters, escaped. */
 static void readable(const char *bytes_of, size_t bytes, char *text, size_t room) {
-    size_t at = 0;
-    json_t *whole = json_stringn(bytes_of, bytes); /* NULL where it is not UTF-8 */
+    bool whole = true; /* UTF-8 */
+    size_t at = 0, n;
 
+    for (size_t i = 0; i < bytes && whole; i += n) {
+        n = cli_character(bytes_of + i, bytes - i);
+        whole = n > 0;
+    }
     for (size_t i = 0; i < bytes && at + 8 < room; i++) {
         unsigned char c = (unsigned char)bytes_of[i];
 
@@ -61,28 +65,38 @@ static void readable(const char *bytes_of, size_t bytes, char *text, size_t room
             text[at++] = (char)c;
     }
     text[at] = '\0';
-    json_decref(whole);
 }
 
-/* A token's bytes; NULL: no memory. */
-static char *piece(const struct kvc_model *model, int32_t token, size_t *bytes) {
-    char *text;
+/* A token's bytes, malloc'ed; NULL: reported, *status says what. */
+static char *piece(const struct cli_command *command, const struct kvc_model *model, int32_t token, size_t *bytes,
+                   int *status) {
+    struct kvc_error error;
+    char *text = NULL;
 
-    *bytes = kvc_token_bytes(model, token, false, NULL, 0);
-    text = calloc(*bytes + 1, 1);
-    if (text)
-        kvc_token_bytes(model, token, false, text, *bytes + 1);
+    *status = KVC_OK;
+    if (kvc_token_bytes(model, token, false, NULL, 0, bytes, &error) != KVC_OK) {
+        *status = cli_report(command, &error);
+        return NULL;
+    }
+    text = malloc(*bytes + 1);
+    if (!text)
+        *status = cli_no_memory(command);
+    else if (kvc_token_bytes(model, token, false, text, *bytes, bytes, &error) != KVC_OK) {
+        *status = cli_report(command, &error);
+        free(text);
+        text = NULL;
+    }
     return text;
 }
 
 static int print_pieces(const struct cli_command *command, const struct kvc_model *model, const int32_t *tokens,
                         size_t count) {
     struct cli_table *table = cli_table_open("id|<piece");
-    int status;
+    int status = KVC_OK;
 
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count && status == KVC_OK; i++) {
         size_t bytes;
-        char *text = piece(model, tokens[i], &bytes), shown[512];
+        char *text = piece(command, model, tokens[i], &bytes, &status), shown[512];
 
         if (!text)
             break;
@@ -91,7 +105,8 @@ static int print_pieces(const struct cli_command *command, const struct kvc_mode
         cli_cell(table, "'%s'", shown);
         free(text);
     }
-    status = cli_table_print(command, table, stdout);
+    if (status == KVC_OK)
+        status = cli_table_print(command, table, stdout);
     cli_table_free(table);
     return status == KVC_OK ? cli_flush(command) : status;
 }
@@ -99,24 +114,24 @@ static int print_pieces(const struct cli_command *command, const struct kvc_mode
 static int print_json(const struct cli_command *command, const struct kvc_model *model, const int32_t *tokens,
                       size_t count, const char *text, size_t bytes) {
     json_t *root = json_object(), *ids = json_array(), *pieces = json_array();
+    int status = KVC_OK;
 
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count && status == KVC_OK; i++) {
         size_t n;
-        char *one = piece(model, tokens[i], &n);
+        char *one = piece(command, model, tokens[i], &n, &status);
 
-        if (!one || !ids || !pieces || json_array_append_new(ids, json_integer(tokens[i])) != 0 ||
-            json_array_append_new(pieces, cli_json_text(one, n)) != 0) {
-            free(one);
-            json_decref(ids);
-            ids = NULL;
-            break;
-        }
+        if (one && (json_array_append_new(ids, json_integer(tokens[i])) != 0 ||
+                    json_array_append_new(pieces, cli_json_text(one, n)) != 0))
+            status = cli_no_memory(command);
         free(one);
     }
     cli_json_set(root, "text", cli_json_text(text, bytes));
     cli_json_set(root, "tokens", ids);
     cli_json_set(root, "pieces", pieces);
-    return cli_json_print(command, root, stdout);
+    if (status == KVC_OK)
+        return cli_json_print(command, root, stdout);
+    json_decref(root);
+    return status;
 }
 
 static int decode(const struct cli_command *command, const struct arguments *a, struct kvc_model *model,

@@ -30,7 +30,10 @@ static enum kvc_status generate(struct kvc_model *model, struct kvc_session *ses
         if (kvc_token_ends_turn(model, token))
             break;
         char piece[256];
-        const size_t bytes = kvc_token_bytes(model, token, i == 0, piece, sizeof piece);
+        size_t bytes;
+        status = kvc_token_bytes(model, token, i == 0, piece, sizeof piece, &bytes, error);
+        if (status != KVC_OK)
+            break;
         fwrite(piece, 1, bytes < sizeof piece ? bytes : sizeof piece, stdout);
         status = kvc_decode(&session, &token, 1, logits, NULL, error);
     }

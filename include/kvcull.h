@@ -144,8 +144,11 @@ enum kvc_status kvc_tokenize(const struct kvc_model *model, const char *text, si
 /* *text is malloc'ed and ends in a NUL not counted in *bytes. special: also write control tokens. */
 enum kvc_status kvc_detokenize(const struct kvc_model *model, const int32_t *tokens, size_t count, bool special,
                                char **text, size_t *bytes, struct kvc_error *error);
-/* The bytes one token adds when it follows others; a token may hold part of a character. Returns the bytes needed. */
-size_t kvc_token_bytes(const struct kvc_model *model, int32_t token, bool first, char *text, size_t room);
+/* The bytes one token adds when it follows others, or, first, when none is before it; a token may hold part of a
+ * character. *bytes is what it needs; of these at most room are written, and no NUL. It takes no memory. KVC_INPUT: the
+ * model has no tokenizer; KVC_USAGE: no such token. */
+enum kvc_status kvc_token_bytes(const struct kvc_model *model, int32_t token, bool first, char *text, size_t room,
+                                size_t *bytes, struct kvc_error *error);
 bool kvc_token_ends_turn(const struct kvc_model *model, int32_t token); /* eos, <|eot_id|>, <|im_end|>, <|end|>, ... */
 
 struct kvc_message {

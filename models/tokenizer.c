@@ -145,82 +145,85 @@ static bool is_control(const struct kvc_piece *piece) {
     return piece->kind == KVC_TOKEN_CONTROL || piece->kind == KVC_TOKEN_UNKNOWN;
 }
 
-/* Adds what one token stands for, without what `strip` takes from the beginning of the whole text. */
-static bool decode_token(const struct kvc_tokenizer *tokenizer, const struct kvc_piece *piece, bool first,
-                         struct kvc_buffer *out) {
+/* Where decoded bytes go: as many as fit in `room`, all of them counted. It needs no memory of its own, so that what is
+ * decoded while memory is short is never short of text. */
+struct decoded {
+    char *text;
+    size_t room, bytes;
+    size_t strip; /* spaces still taken off the beginning of the whole text */
+};
+
+static void put(struct decoded *out, const char *data, size_t bytes) {
+    for (; bytes && out->strip && *data == ' '; data++, bytes--)
+        out->strip--;
+    if (bytes)
+        out->strip = 0;
+    if (out->bytes < out->room)
+        memcpy(out->text + out->bytes, data, bytes < out->room - out->bytes ? bytes : out->room - out->bytes);
+    out->bytes += bytes;
+}
+
+/* What one token stands for. */
+static void decode_token(const struct kvc_tokenizer *tokenizer, const struct kvc_piece *piece, bool first,
+                         struct decoded *out) {
     const struct kvc_decoder *decoder = &tokenizer->decoder;
-    if (!first && decoder->join && !kvc_buffer_add(out, decoder->join, strlen(decoder->join)))
-        return false;
-    if (!(first && decoder->first_plain))
-        return kvc_buffer_add(out, tokenizer->store.data + piece->text, piece->text_bytes);
+    if (!first && decoder->join)
+        put(out, decoder->join, strlen(decoder->join));
+    if (!(first && decoder->first_plain)) {
+        put(out, tokenizer->store.data + piece->text, piece->text_bytes);
+        return;
+    }
     const char *spelling = tokenizer->store.data + piece->spelling;
     size_t mark = strlen(decoder->replace[0]);
     for (size_t at = 0; at < piece->spelling_bytes;) {
-        if (piece->spelling_bytes - at >= mark && !memcmp(spelling + at, decoder->replace[0], mark)) {
+        if (piece->spelling_bytes - at >= mark && !memcmp(spelling + at, decoder->replace[0], mark))
             at += mark;
-            continue;
-        }
-        if (!kvc_buffer_add(out, spelling + at, 1))
-            return false;
-        at++;
+        else
+            put(out, spelling + at++, 1);
     }
-    return true;
 }
 
-static void strip_beginning(const struct kvc_tokenizer *tokenizer, struct kvc_buffer *out) {
-    size_t strip = 0;
-    while (strip < tokenizer->decoder.strip && strip < out->bytes && out->data[strip] == ' ')
-        strip++;
-    if (strip) {
-        memmove(out->data, out->data + strip, out->bytes - strip);
-        out->bytes -= strip;
+static void decode(const struct kvc_tokenizer *tokenizer, const int32_t *tokens, size_t count, bool special,
+                   struct decoded *out) {
+    bool first = true;
+    out->bytes = 0;
+    out->strip = tokenizer->decoder.strip;
+    for (size_t i = 0; i < count; i++) {
+        const struct kvc_piece *piece = piece_of(tokenizer, tokens[i]);
+        if (!piece || (!special && is_control(piece)))
+            continue; /* rows of an embedding that no text stands for decode to nothing */
+        decode_token(tokenizer, piece, first, out);
+        first = false;
     }
 }
 
 enum kvc_status kvc_tokenizer_decode(const struct kvc_tokenizer *tokenizer, const int32_t *tokens, size_t count,
                                      bool special, char **text, size_t *bytes, struct kvc_error *error) {
-    struct kvc_buffer out = {0};
-    bool first = true;
-    for (size_t i = 0; i < count; i++) {
-        const struct kvc_piece *piece = piece_of(tokenizer, tokens[i]);
-        if (tokens[i] < 0 || (size_t)tokens[i] >= tokenizer->count) {
-            kvc_buffer_free(&out);
+    struct decoded out = {NULL, 0, 0, 0};
+    for (size_t i = 0; i < count; i++)
+        if (tokens[i] < 0 || (size_t)tokens[i] >= tokenizer->count)
             return kvc_fail(error, KVC_USAGE, "token %d at place %zu is outside the vocabulary of %zu", (int)tokens[i],
                             i, tokenizer->count);
-        }
-        if (!piece || (!special && is_control(piece)))
-            continue; /* rows of an embedding that no text stands for decode to nothing */
-        if (!decode_token(tokenizer, piece, first, &out)) {
-            kvc_buffer_free(&out);
-            return kvc_no_memory(error);
-        }
-        first = false;
-    }
-    strip_beginning(tokenizer, &out);
-    if (!kvc_buffer_add(&out, "", 1)) {
-        kvc_buffer_free(&out);
+    decode(tokenizer, tokens, count, special, &out);
+    out.room = out.bytes;
+    out.text = malloc(out.room + 1);
+    if (!out.text)
         return kvc_no_memory(error);
-    }
-    *text = out.data;
-    *bytes = out.bytes - 1;
+    decode(tokenizer, tokens, count, special, &out);
+    out.text[out.bytes] = '\0';
+    *text = out.text;
+    *bytes = out.bytes;
     return KVC_OK;
 }
 
-size_t kvc_tokenizer_token_bytes(const struct kvc_tokenizer *tokenizer, int32_t token, bool first, char *text,
-                                 size_t room) {
+enum kvc_status kvc_tokenizer_token_bytes(const struct kvc_tokenizer *tokenizer, int32_t token, bool first, char *text,
+                                          size_t room, size_t *bytes, struct kvc_error *error) {
     const struct kvc_piece *piece = piece_of(tokenizer, token);
-    struct kvc_buffer out = {0};
-    if (!piece || is_control(piece))
-        return 0;
-    if (!decode_token(tokenizer, piece, first, &out)) {
-        kvc_buffer_free(&out);
-        return 0;
-    }
-    if (first)
-        strip_beginning(tokenizer, &out);
-    size_t bytes = out.bytes;
-    if (room && bytes)
-        memcpy(text, out.data, bytes < room ? bytes : room);
-    kvc_buffer_free(&out);
-    return bytes;
+    struct decoded out = {text, room, 0, first ? tokenizer->decoder.strip : 0};
+    if (token < 0 || (size_t)token >= tokenizer->count)
+        return kvc_fail(error, KVC_USAGE, "token %d is outside the vocabulary of %zu", (int)token, tokenizer->count);
+    if (piece && !is_control(piece))
+        decode_token(tokenizer, piece, first, &out);
+    *bytes = out.bytes;
+    return KVC_OK;
 }

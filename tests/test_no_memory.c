@@ -1,6 +1,6 @@
 /* test_no_memory.c - every allocation of a whole run fails once: the run ends with one line and status 4 (or does
  * without), and leaks nothing (as the sanitizers and valgrind see). The linker wraps the allocation functions. */
-#include "kvcull.h"
+#include "models/model.h"
 #include "tests/check.h"
 
 #include <errno.h>
@@ -18,6 +18,12 @@
 
 static uint64_t calls, failing; /* the failing-th call fails; 0: none */
 static char model_path[256];
+
+static const char *demo_path(char *path, size_t room) {
+    const char *source = getenv("top_srcdir");
+    snprintf(path, room, "%s/data/demo", source ? source : ".");
+    return path;
+}
 
 static bool fails(void) {
     const uint64_t call = __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED); /* workers allocate too */
@@ -220,6 +226,31 @@ static void test_estimate(void **state) {
     kvc_engine_close(engine);
 }
 
+/* What a token stands for is told without any memory. */
+static void test_token_bytes(void **state) {
+    (void)state;
+    struct kvc_engine *engine;
+    struct kvc_model *model;
+    struct kvc_error error;
+    char path[512], text[64];
+    size_t bytes, all = 0;
+    const struct kvc_engine_options with = {NULL, 1, KVC_MATH_EXACT};
+    assert_int_equal(kvc_engine_open(&with, &engine, &error), KVC_OK);
+    assert_int_equal(kvc_model_open(engine, demo_path(path, sizeof path), &model, &error), KVC_OK);
+    calls = 0;
+    for (uint32_t token = 0; token < kvc_model_info(model)->vocab; token++)
+        for (int first = 0; first < 2; first++) {
+            FINE(kvc_token_bytes(model, (int32_t)token, first, text, sizeof text, &bytes, &error));
+            all += bytes;
+        }
+    assert_int_equal(calls, 0);
+    assert_true(all > kvc_model_info(model)->vocab);
+    kvc_model_close(model);
+    kvc_engine_close(engine);
+    const struct kvc_model none = {.info = {.path = "none"}};
+    assert_int_equal(kvc_token_bytes(&none, 1, false, text, sizeof text, &bytes, &error), KVC_INPUT); /* no tokenizer */
+}
+
 static void test_gguf(void **state) {
     (void)state;
     fail_each(model_path, kvc_test_thinned() ? 3 : 150);
@@ -227,10 +258,8 @@ static void test_gguf(void **state) {
 
 static void test_folder(void **state) {
     (void)state;
-    const char *source = getenv("top_srcdir");
     char path[512];
-    snprintf(path, sizeof path, "%s/data/demo", source ? source : ".");
-    fail_each(path, kvc_test_thinned() ? 2 : 60);
+    fail_each(demo_path(path, sizeof path), kvc_test_thinned() ? 2 : 60);
 }
 
 static int set_up(void **state) {
@@ -252,6 +281,7 @@ static int tear_down(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_step_again), cmocka_unit_test(test_estimate),
-                                       cmocka_unit_test(test_gguf), cmocka_unit_test(test_folder)};
+                                       cmocka_unit_test(test_token_bytes), cmocka_unit_test(test_gguf),
+                                       cmocka_unit_test(test_folder)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,4 +1,5 @@
 /* test_tokenizer.c - what tokenizers do with bytes, special tokens, long texts and splits. */
+#include "tests/check.h"
 #include "tests/tokenizer_checks.h"
 
 #include <time.h>
@@ -44,7 +45,8 @@ static void test_bytes_round_trip(void **state) {
             assert_true(same_text(tokenizer, ids, count, false, text, bytes));
             for (size_t k = 0; k < count; k++) {
                 char part[300];
-                size_t length = kvc_tokenizer_token_bytes(tokenizer, ids[k], k == 0, part, sizeof part);
+                size_t length;
+                FINE(kvc_tokenizer_token_bytes(tokenizer, ids[k], k == 0, part, sizeof part, &length, &error));
                 assert_true(length <= bytes - at && !memcmp(part, text + at, length));
                 at += length;
             }
@@ -86,7 +88,10 @@ static void test_special_tokens(void **state) {
     assert_false(kvc_tokenizer_ends_turn(tokenizer, INT32_MAX));
     assert_true(same_text(tokenizer, ids, count, true, text, sizeof text - 1));
     assert_true(same_text(tokenizer, ids, count, false, "hi", 2));
-    assert_int_equal(kvc_tokenizer_token_bytes(tokenizer, eot, false, NULL, 0), 0);
+    size_t bytes;
+    struct kvc_error error = {0};
+    FINE(kvc_tokenizer_token_bytes(tokenizer, eot, false, NULL, 0, &bytes, &error));
+    assert_int_equal(bytes, 0);
     free(ids);
     /* Without the flag it is plain text. */
     assert_int_equal(kvc_tokenizer_encode(tokenizer, text, sizeof text - 1, 0, &ids, &count, NULL), KVC_OK);
@@ -94,12 +99,12 @@ static void test_special_tokens(void **state) {
         assert_int_not_equal(ids[i], eot);
     assert_true(same_text(tokenizer, ids, count, false, text, sizeof text - 1));
     free(ids);
-    struct kvc_error error = {0};
     char *out;
-    size_t bytes;
     assert_int_equal(kvc_tokenizer_decode(tokenizer, &(int32_t){5000000}, 1, true, &out, &bytes, &error), KVC_USAGE);
     assert_non_null(strstr(error.text, "5000000"));
     assert_int_equal(kvc_tokenizer_decode(tokenizer, &(int32_t){-1}, 1, true, &out, &bytes, &error), KVC_USAGE);
+    assert_int_equal(kvc_tokenizer_token_bytes(tokenizer, 5000000, false, NULL, 0, &bytes, &error), KVC_USAGE);
+    assert_non_null(strstr(error.text, "5000000"));
     kvc_tokenizer_close(tokenizer);
 }
 
@@ -145,13 +150,17 @@ static void test_bundled_kind(void **state) {
     struct kvc_tokenizer *tokenizer = open_folder("words");
     int32_t *ids;
     size_t count;
+    size_t bytes;
+    struct kvc_error error = {0};
     char part[32];
     assert_int_equal(kvc_tokenizer_encode(tokenizer, " The\n QUICK fox ", 16, 0, &ids, &count, NULL), KVC_OK);
     assert_int_equal(count, 3);
     assert_true(same_text(tokenizer, ids, count, false, "the quick fox", 13));
-    assert_int_equal(kvc_tokenizer_token_bytes(tokenizer, ids[1], false, part, sizeof part), 6);
+    FINE(kvc_tokenizer_token_bytes(tokenizer, ids[1], false, part, sizeof part, &bytes, &error));
+    assert_int_equal(bytes, 6);
     assert_memory_equal(part, " quick", 6);
-    assert_int_equal(kvc_tokenizer_token_bytes(tokenizer, ids[1], true, part, 3), 5); /* says what it needs */
+    FINE(kvc_tokenizer_token_bytes(tokenizer, ids[1], true, part, 3, &bytes, &error));
+    assert_int_equal(bytes, 5); /* says what it needs */
     assert_memory_equal(part, "qui", 3);
     free(ids);
     kvc_tokenizer_close(tokenizer);

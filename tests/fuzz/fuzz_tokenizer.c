@@ -34,7 +34,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
         free(out);
         for (size_t i = 0; i < count; i++) {
             char part[16];
-            kvc_tokenizer_token_bytes(tokenizer, ids[i], i == 0, part, sizeof part);
+            check(kvc_tokenizer_token_bytes(tokenizer, ids[i], i == 0, part, sizeof part, &out_bytes, &error) ==
+                  KVC_OK);
             kvc_tokenizer_ends_turn(tokenizer, ids[i]);
         }
         free(ids);

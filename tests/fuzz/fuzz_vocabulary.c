@@ -26,7 +26,8 @@ static void use(const struct kvc_tokenizer *tokenizer) {
         check(kvc_tokenizer_decode(tokenizer, ids, count, flags & 1, &out, &out_bytes, &error) == KVC_OK);
         free(out);
         for (size_t i = 0; i < count; i++) {
-            kvc_tokenizer_token_bytes(tokenizer, ids[i], i == 0, part, sizeof part);
+            check(kvc_tokenizer_token_bytes(tokenizer, ids[i], i == 0, part, sizeof part, &out_bytes, &error) ==
+                  KVC_OK);
             kvc_tokenizer_ends_turn(tokenizer, ids[i]);
         }
         free(ids);
