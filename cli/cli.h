@@ -90,6 +90,7 @@ int cli_error(const struct cli_command *command, enum kvc_status status, const c
 int cli_report(const struct cli_command *command, const struct kvc_error *error); /* the same, of a library error */
 int cli_no_memory(const struct cli_command *command);
 void cli_warn(const struct cli_command *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void cli_signals(void); /* how signals end the program; called once */
 
 /* ---- common options and opening ------------------------------------------------------------------------------ */
 
@@ -159,7 +160,8 @@ int cli_check_name(const struct cli_command *command, const char *option, const 
  * written directly. */
 struct cli_file {
     FILE *stream;
-    char *path, *temporary; /* temporary NULL: written directly */
+    char *path;
+    struct kvc_output *output; /* NULL: written directly */
 };
 int cli_file_open(const struct cli_command *command, const char *path, struct cli_file *file);
 int cli_file_commit(const struct cli_command *command, struct cli_file *file); /* closes it in any case */

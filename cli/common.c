@@ -1,5 +1,4 @@
 /* common.c - errors, and opening engine, policies and model as the common options say. */
-#include <ctype.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,23 +6,29 @@
 
 #include "cli/cli.h"
 
-/* One line whatever text (a file name, say) it holds. */
 static void print_line(const struct cli_command *command, const char *kind, const char *text) {
+    char line[2000];
+
+    kvc_printable(text, strlen(text), line, sizeof line);
     fflush(stdout);
-    fprintf(stderr, "kvcull%s%s: %s", command->name[0] ? " " : "", command->name, kind);
-    for (; *text; text++)
-        fputc(iscntrl((unsigned char)*text) ? '?' : *text, stderr);
-    fputc('\n', stderr);
+    fprintf(stderr, "kvcull%s%s: %s%s\n", command->name[0] ? " " : "", command->name, kind, line);
+}
+
+static void print_list(const struct cli_command *command, const char *kind, const char *format, va_list list) {
+    char *text = NULL;
+
+    if (vasprintf(&text, format, list) < 0)
+        text = NULL;
+    print_line(command, kind, text ? text : "no memory left");
+    free(text);
 }
 
 int cli_error(const struct cli_command *command, enum kvc_status status, const char *format, ...) {
-    char text[2000];
     va_list list;
 
     va_start(list, format);
-    vsnprintf(text, sizeof text, format, list);
+    print_list(command, "", format, list);
     va_end(list);
-    print_line(command, "", text);
     return (int)status;
 }
 
@@ -35,13 +40,11 @@ int cli_report(const struct cli_command *command, const struct kvc_error *error)
 int cli_no_memory(const struct cli_command *command) { return cli_error(command, KVC_RESOURCE, "no memory left"); }
 
 void cli_warn(const struct cli_command *command, const char *format, ...) {
-    char text[2000];
     va_list list;
 
     va_start(list, format);
-    vsnprintf(text, sizeof text, format, list);
+    print_list(command, "warning: ", format, list);
     va_end(list);
-    print_line(command, "warning: ", text);
 }
 
 void cli_common_defaults(struct cli_common *common) {

@@ -78,48 +78,33 @@ int cli_check_name(const struct cli_command *command, const char *option, const 
 
 int cli_file_open(const struct cli_command *command, const char *path, struct cli_file *file) {
     struct stat about;
-    size_t length = strlen(path);
-    int descriptor;
+    struct kvc_error error;
+    bool there = stat(path, &about) == 0;
 
     *file = (struct cli_file){NULL, NULL, NULL};
-    if (length == 0)
+    if (path[0] == '\0')
         return cli_check_name(command, "out", path);
     if (strcmp(path, "-") == 0) {
         file->stream = stdout;
         return KVC_OK;
     }
+    if (there && S_ISDIR(about.st_mode))
+        return cli_error(command, KVC_RESOURCE, "%s: is a directory; give a file name", path);
     file->path = strdup(path);
     if (!file->path)
         return cli_no_memory(command);
-    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) {
-        if (S_ISDIR(about.st_mode)) {
-            cli_file_abandon(file);
-            return cli_error(command, KVC_RESOURCE, "%s: is a directory; give a file name", path);
-        }
+    if (there && !S_ISREG(about.st_mode)) {
         file->stream = fopen(path, "wb");
-    } else if (stat(path, &about) == 0 && !(about.st_mode & (S_IWUSR | S_IWGRP | S_IWOTH))) {
-        cli_file_abandon(file); /* renaming would replace it all the same, for root too */
-        return cli_error(command, KVC_RESOURCE, "%s: is write-protected and is not replaced; give another name", path);
     } else {
-        file->temporary = malloc(length + 8);
-        if (!file->temporary) {
-            cli_file_abandon(file);
-            return cli_no_memory(command);
-        }
-        snprintf(file->temporary, length + 8, "%s.XXXXXX", path);
-        descriptor = mkstemp(file->temporary);
-        if (descriptor >= 0) {
-            mode_t mask = umask(0);
+        int descriptor;
 
-            umask(mask);
-            fchmod(descriptor, 0666 & ~mask);
-            file->stream = fdopen(descriptor, "wb");
-            if (!file->stream)
-                close(descriptor);
-        } else {
-            free(file->temporary); /* nothing of this name to remove */
-            file->temporary = NULL;
+        if (kvc_output_open(path, 0, &file->output, &error) != KVC_OK) {
+            cli_file_abandon(file);
+            return cli_report(command, &error);
         }
+        descriptor = fcntl(kvc_output_descriptor(file->output), F_DUPFD_CLOEXEC, 0);
+        if (descriptor >= 0 && !(file->stream = fdopen(descriptor, "wb")))
+            close(descriptor);
     }
     if (!file->stream) {
         int failure = errno;
@@ -133,16 +118,15 @@ int cli_file_open(const struct cli_command *command, const char *path, struct cl
 void cli_file_abandon(struct cli_file *file) {
     if (file->stream && file->stream != stdout)
         fclose(file->stream);
-    if (file->temporary)
-        unlink(file->temporary);
-    free(file->temporary);
+    kvc_output_abandon(file->output);
     free(file->path);
     *file = (struct cli_file){NULL, NULL, NULL};
 }
 
 int cli_file_commit(const struct cli_command *command, struct cli_file *file) {
+    struct kvc_error error;
+    int status = KVC_OK, failure;
     bool good;
-    int failure;
 
     if (file->stream == stdout) {
         *file = (struct cli_file){NULL, NULL, NULL};
@@ -156,23 +140,16 @@ int cli_file_commit(const struct cli_command *command, struct cli_file *file) {
         failure = errno;
     }
     file->stream = NULL;
-    if (good && file->temporary) {
-        good = rename(file->temporary, file->path) == 0;
-        failure = errno;
-        if (good) {
-            free(file->temporary);
-            file->temporary = NULL;
-        }
-    }
     if (!good) {
-        int status = cli_error(command, KVC_RESOURCE, "%s: cannot be written: %s", file->path,
-                               failure ? strerror(failure) : "write error");
-
-        cli_file_abandon(file);
-        return status;
+        status = cli_error(command, KVC_RESOURCE, "%s: cannot be written: %s", file->path,
+                           failure ? strerror(failure) : "write error");
+    } else if (file->output) {
+        if (kvc_output_commit(file->output, &error) != KVC_OK)
+            status = cli_report(command, &error);
+        file->output = NULL;
     }
     cli_file_abandon(file);
-    return KVC_OK;
+    return status;
 }
 
 int cli_flush(const struct cli_command *command) {

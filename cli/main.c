@@ -1,6 +1,5 @@
 /* main.c - the program: finds the command and runs it. */
 #include <fcntl.h>
-#include <signal.h>
 #include <string.h>
 
 #include "cli/cli.h"
@@ -89,8 +88,7 @@ int main(int argc, char **argv) {
     int status;
 
     fill_closed_files();
-    signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error like any other */
-    signal(SIGXFSZ, SIG_IGN); /* and so is a file that may not grow */
+    cli_signals();
     status = program_main(&program, argc, argv);
     if (status == KVC_OK)
         status = cli_flush(&program);

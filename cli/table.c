@@ -66,10 +66,12 @@ void cli_cell(struct cli_table *table, const char *format, ...) {
     if (vasprintf(&text, format, list) < 0)
         text = NULL;
     va_end(list);
-    if (!text)
+    if (!text) {
         table->failed = true;
-    else
-        add(table, text);
+        return;
+    }
+    kvc_printable(text, strlen(text), text, strlen(text) + 1); /* names come from files */
+    add(table, text);
 }
 
 void cli_table_rule(struct cli_table *table) {

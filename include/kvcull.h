@@ -41,6 +41,10 @@ enum kvc_status kvc_fail(struct kvc_error *error, enum kvc_status status, const 
     __attribute__((format(printf, 3, 4)))
 #endif
     ;
+/* Any bytes as one line to print: control characters and what is not UTF-8 become '?'; where the room is too small, the
+ * middle becomes "...". line [room], room >= 1, ends in a NUL and may be text itself. error->text is such a line.
+ * Async-signal-safe. */
+void kvc_printable(const char *text, size_t bytes, char *line, size_t room);
 
 /* ---- engine: a backend, its threads, its memory, the known policies ----------------------------------------- */
 
@@ -623,6 +627,25 @@ void kvc_replay_on_chunk(struct kvc_replay *replay, kvc_chunk_fn *done, void *us
 enum kvc_status kvc_replay_step(struct kvc_replay *replay, uint32_t layer, const float *q, const float *k,
                                 const float *v, float *out, struct kvc_error *error);
 const struct kvc_session *kvc_replay_session(const struct kvc_replay *replay); /* for positions and stats */
+
+/* ---- output files, and what handlers of signals need ------------------------------------------------------------ */
+
+/* A file that appears under its name only when it is complete, as all files do that this library writes: until then
+ * it lies beside its place as NAME.part-PID-N. A symbolic link stays one, its target is replaced or made. */
+struct kvc_output;
+/* bytes: taken from the disk at once, so that a full disk shows early; 0: not known. Failures are KVC_RESOURCE. */
+enum kvc_status kvc_output_open(const char *path, uint64_t bytes, struct kvc_output **output, struct kvc_error *error);
+int kvc_output_descriptor(const struct kvc_output *output); /* to write to; it is closed with the output */
+/* Both free the output. commit renames the file to its name, or removes it and fails; abandon removes it. */
+enum kvc_status kvc_output_commit(struct kvc_output *output, struct kvc_error *error);
+void kvc_output_abandon(struct kvc_output *output); /* NULL is fine */
+
+/* The library installs no handlers. For those of a program, of signals that end it: removes all files of this process
+ * that are not complete; the process must end then. Async-signal-safe. */
+void kvc_output_remove_all(void);
+/* For a handler of SIGBUS: the file of a model or of tensors that lies mapped at the address (si_addr), which then was
+ * cut short or cannot be read any more; NULL: none does. Async-signal-safe. */
+const char *kvc_mapped_path(const void *address);
 
 /* ---- tensor files: float32 arrays in safetensors files, for replay and logits --------------------------------- */
 

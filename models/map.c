@@ -1,5 +1,6 @@
 /* map.c - maps a whole regular file read-only. */
 #include "models/map.h"
+#include "models/held_files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,13 +34,18 @@ static enum kvc_status map_descriptor(const char *path, int fd, struct kvc_map *
                             */
     (void)madvise(data, (size_t)about.st_size, MADV_HUGEPAGE);
 #endif
+    map->held = kvc_hold_mapped(path, data, (size_t)about.st_size);
+    if (!map->held) {
+        munmap(data, (size_t)about.st_size);
+        return kvc_fail(error, KVC_RESOURCE, "%s: no memory", path);
+    }
     map->data = data;
     map->bytes = (size_t)about.st_size;
     return KVC_OK;
 }
 
 enum kvc_status kvc_map_open(const char *path, struct kvc_map *map, struct kvc_error *error) {
-    *map = (struct kvc_map){NULL, 0};
+    *map = (struct kvc_map){NULL, 0, NULL};
     /* O_NONBLOCK: opening a named pipe must not wait for a writer. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
@@ -52,7 +58,8 @@ enum kvc_status kvc_map_open(const char *path, struct kvc_map *map, struct kvc_e
 
 void kvc_map_close(struct kvc_map *map) {
     if (map->data) {
+        kvc_let_go(map->held);
         munmap((void *)(uintptr_t)map->data, map->bytes);
     }
-    *map = (struct kvc_map){NULL, 0};
+    *map = (struct kvc_map){NULL, 0, NULL};
 }

@@ -7,6 +7,7 @@
 struct kvc_map {
     const unsigned char *data;
     size_t bytes;
+    struct kvc_held_file *held; /* for handlers of SIGBUS */
 };
 
 /* Directories, devices, unreadable and empty files are KVC_INPUT with a line that says which. */

@@ -1,5 +1,6 @@
 /* output.c - an output file that appears under its name only when it is complete. */
 #include "models/output.h"
+#include "models/held_files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +19,8 @@ enum { PIECE = 2 << 20 };
 struct kvc_output {
     int fd;
     char *target, *temporary;
-    unsigned char *pending; /* [PIECE], of which pending_bytes belong at `start` */
+    struct kvc_held_file *held; /* the temporary name, for handlers of signals */
+    unsigned char *pending;     /* [PIECE], of which pending_bytes belong at `start` */
     size_t pending_bytes;
     uint64_t start;
 };
@@ -31,10 +33,31 @@ static void output_free(struct kvc_output *output) {
     if (output->fd >= 0) {
         close(output->fd);
     }
+    kvc_let_go(output->held);
     free(output->target);
     free(output->temporary);
     free(output->pending);
     free(output);
+}
+
+/* What a symbolic link to a file that is not there points to. NULL: no memory. */
+static char *follow_links(const char *path) {
+    char link[PATH_MAX];
+    char *target = strdup(path);
+    ssize_t bytes;
+    while (target && (bytes = readlink(target, link, sizeof link)) >= 0) {
+        const char *slash = link[0] == '/' ? NULL : strrchr(target, '/');
+        size_t folder = slash ? (size_t)(slash - target) + 1 : 0;
+        char *next = malloc(folder + (size_t)bytes + 1);
+        if (next) {
+            memcpy(next, target, folder);
+            memcpy(next + folder, link, (size_t)bytes);
+            next[folder + (size_t)bytes] = '\0';
+        }
+        free(target);
+        target = next;
+    }
+    return target;
 }
 
 /* Where the file will lie: what a symbolic link points to. Renaming over a device or a pipe would destroy it. */
@@ -49,8 +72,8 @@ static enum kvc_status find_target(struct kvc_output *output, const char *path, 
             return kvc_fail(error, KVC_RESOURCE, "%s: is write-protected and is not replaced; give another name", path);
         }
         output->target = realpath(path, NULL);
-    } else {
-        output->target = strdup(path);
+    } else if (errno == ENOENT) { /* and not links in a circle */
+        output->target = follow_links(path);
     }
     return output->target ? KVC_OK : cannot_write(path, errno, error);
 }
@@ -63,10 +86,16 @@ static enum kvc_status make_temporary(struct kvc_output *output, const char *pat
     }
     for (unsigned i = 0; i < 1000; i++) {
         snprintf(output->temporary, room, "%s.part-%ld-%u", output->target, (long)getpid(), i);
+        output->held = kvc_hold_written(output->temporary); /* first: a signal may come before open returns */
+        if (!output->held) {
+            return kvc_fail(error, KVC_RESOURCE, "%s: no memory", path);
+        }
         output->fd = open(output->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (output->fd >= 0 || errno != EEXIST) {
             break;
         }
+        kvc_let_go(output->held);
+        output->held = NULL;
     }
     return output->fd >= 0 ? KVC_OK : cannot_write(path, errno, error);
 }
@@ -107,6 +136,8 @@ enum kvc_status kvc_output_open(const char *path, uint64_t bytes, struct kvc_out
     *out = output;
     return KVC_OK;
 }
+
+int kvc_output_descriptor(const struct kvc_output *output) { return output->fd; }
 
 static enum kvc_status write_pending(struct kvc_output *output, struct kvc_error *error) {
     const unsigned char *from = output->pending;

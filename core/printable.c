@@ -1,0 +1,50 @@
+/* printable.c - any bytes as one line that does a terminal no harm. */
+#include "kvcull.h"
+
+#include <string.h>
+
+/* Bytes of the UTF-8 character that text [left] begins with; 0: it is none, or a control character. */
+static size_t character(const unsigned char *text, size_t left) {
+    if (text[0] < 0x80) {
+        return text[0] >= 0x20 && text[0] != 0x7f;
+    }
+    const size_t bytes = text[0] >= 0xf0 ? 4 : text[0] >= 0xe0 ? 3 : 2;
+    static const uint32_t least[] = {0, 0, 0xa0 /* 0x80 to 0x9f are control characters */, 0x800, 0x10000};
+    uint32_t code = text[0] & (0x7fu >> bytes);
+    if (text[0] < 0xc2 || text[0] > 0xf4 || bytes > left) {
+        return 0;
+    }
+    for (size_t i = 1; i < bytes; i++) {
+        if ((text[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+        code = code << 6 | (text[i] & 0x3fu);
+    }
+    return code < least[bytes] || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff) ? 0 : bytes;
+}
+
+void kvc_printable(const char *text, size_t bytes, char *line, size_t room) {
+    static const char gap[] = "...";
+    const bool cut = bytes >= room && room > 2 * sizeof gap;
+    /* What names the place is at the beginning and may be long (a path), the reason is at the end. */
+    const size_t head = cut ? room / 5 : room - 1;
+    const size_t tail = cut ? bytes - (room - sizeof gap - head) : bytes;
+    size_t used = 0, wide;
+    bool skipped = false;
+    for (size_t i = 0; i < bytes; i += wide) {
+        const size_t valid = character((const unsigned char *)text + i, bytes - i);
+        wide = valid ? valid : 1;
+        if (i + wide > head && i < tail) {
+            skipped = true;
+            continue;
+        }
+        if (skipped) {
+            memcpy(line + used, gap, sizeof gap - 1);
+            used += sizeof gap - 1;
+            skipped = false;
+        }
+        memmove(line + used, valid ? text + i : "?", wide);
+        used += wide;
+    }
+    line[used] = '\0';
+}
