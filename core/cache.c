@@ -20,8 +20,16 @@ uint32_t kvc_entry_row_bytes(enum kvc_type type, uint32_t head_size) {
 
 static uint64_t block_bytes(const struct kvc_entry_format *format) { return 2ull * KVC_TILE * format->row_bytes; }
 
+static uint64_t entry_bytes(const struct kvc_entry_format *format) { return 2ull * format->row_bytes; }
+
 uint64_t kvc_cache_head_bytes(const struct kvc_entry_format *format, uint64_t entries) {
     return (entries + KVC_TILE - 1) / KVC_TILE * block_bytes(format);
+}
+
+uint64_t kvc_cache_slots(uint64_t entries, uint64_t step_most) {
+    if (entries == step_most && entries > 1 && entries % KVC_TILE == 1)
+        return entries - 1 + KVC_SPARE_SLOTS;
+    return (entries + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
 }
 
 static uint32_t slots(const struct kvc_lists *lists) {
@@ -32,12 +40,12 @@ static uint32_t head_slots(const struct kvc_lists *lists, uint32_t h) {
     return lists->host_base ? lists->host_base[h + 1] - lists->host_base[h] : 0;
 }
 
-enum kvc_status kvc_cache_open(struct kvc_device *device, struct kvc_arena *arena,
+enum kvc_status kvc_cache_open(struct kvc_device *device, struct kvc_spares *store,
                                const struct kvc_entry_format *format, uint32_t layers, const uint32_t *heads,
                                uint64_t limit_bytes, struct kvc_cache *cache, struct kvc_error *error) {
     memset(cache, 0, sizeof *cache);
     cache->device = device;
-    cache->arena = arena;
+    cache->store = store;
     cache->format = *format;
     cache->limit_bytes = limit_bytes;
     cache->layer = calloc(layers, sizeof *cache->layer);
@@ -49,7 +57,7 @@ enum kvc_status kvc_cache_open(struct kvc_device *device, struct kvc_arena *aren
         cache->layer[l].before = kvc_cache_lists(cache);
         lists->kv_heads = heads[l];
         lists->format = *format;
-        lists->arena = arena;
+        lists->arena = store->arena;
         cache->layer[l].count = calloc(heads[l], sizeof(uint32_t));
         if (!cache->layer[l].count) {
             kvc_cache_close(cache);
@@ -75,17 +83,29 @@ static void free_arrays(struct kvc_cache *cache, struct kvc_cache_layer *layer) 
     layer->state_bytes = 0;
 }
 
+/* What head h owns beyond its first `stay` slots. */
+static uint64_t give_head(struct kvc_cache *cache, const struct kvc_cache_layer *layer, uint32_t h, uint32_t stay) {
+    const uint32_t had = head_slots(&layer->lists, h), whole = had / KVC_TILE, from = stay / KVC_TILE;
+    const uint32_t *names = layer->blocks + kvc_first_block(layer->lists.host_base[h], h);
+    if (stay == had)
+        return 0;
+    if (whole > from)
+        cache->device->ops->arena_give(cache->device, cache->store->arena, whole - from, names + from);
+    if (had % KVC_TILE)
+        kvc_spares_give(cache->store, 1, names + whole);
+    return (kvc_slots_hold(had) - stay) * entry_bytes(&cache->format);
+}
+
 void kvc_cache_close(struct kvc_cache *cache) {
     for (uint32_t l = 0; cache->layer && l < cache->layers; l++) {
         struct kvc_cache_layer *layer = &cache->layer[l];
-        if (layer->blocks) {
-            cache->device->ops->arena_give(cache->device, cache->arena, slots(&layer->lists) / KVC_TILE, layer->blocks);
-        }
+        for (uint32_t h = 0; layer->blocks && h < layer->lists.kv_heads; h++)
+            give_head(cache, layer, h, 0);
         free_arrays(cache, layer);
         free(layer->count);
     }
     if (cache->layer)
-        cache->device->ops->arena_trim(cache->device, cache->arena);
+        cache->device->ops->arena_trim(cache->device, cache->store->arena);
     free(cache->layer);
     memset(cache, 0, sizeof *cache);
 }
@@ -137,14 +157,14 @@ void kvc_cache_state_free(struct kvc_cache *cache, size_t bytes, struct kvc_buff
 static enum kvc_status make_arrays(struct kvc_cache *cache, const uint32_t *base, uint32_t heads, uint32_t columns,
                                    bool ordered, struct kvc_cache_layer *made, struct kvc_error *error) {
     const struct kvc_ops *ops = cache->device->ops;
-    const size_t all = base[heads];
+    const size_t all = base[heads], named = kvc_first_block(base[heads], heads);
     struct kvc_lists *lists = &made->lists;
     lists->kv_heads = heads;
     lists->columns = columns;
     lists->format = cache->format;
-    lists->arena = cache->arena;
+    lists->arena = cache->store->arena;
     lists->host_base = malloc((heads + 1) * sizeof(uint32_t));
-    made->blocks = malloc(all / KVC_TILE * sizeof(uint32_t) + 1);
+    made->blocks = calloc(named, sizeof(uint32_t));
     if (!lists->host_base || !made->blocks)
         return kvc_fail(error, KVC_RESOURCE, "cache: no memory for a block table");
     memcpy(lists->host_base, base, (heads + 1) * sizeof(uint32_t));
@@ -152,7 +172,7 @@ static enum kvc_status make_arrays(struct kvc_cache *cache, const uint32_t *base
     if (status == KVC_OK)
         status = make_buffer(cache, made, heads * sizeof(uint32_t), &lists->count, error);
     if (status == KVC_OK)
-        status = make_buffer(cache, made, all / KVC_TILE * sizeof(uint32_t), &lists->blocks, error);
+        status = make_buffer(cache, made, named * sizeof(uint32_t), &lists->blocks, error);
     if (status == KVC_OK && ordered)
         status = make_buffer(cache, made, all * sizeof(uint32_t), &lists->order, error);
     if (status == KVC_OK && ordered)
@@ -167,61 +187,79 @@ static enum kvc_status make_arrays(struct kvc_cache *cache, const uint32_t *base
     return status;
 }
 
+/* What heads take that get other slots: blocks and spare places. */
+struct fresh {
+    uint32_t blocks, spares;
+    uint32_t *block, *spare;
+};
+
+static enum kvc_status take(struct kvc_cache *cache, const struct kvc_lists *old, const uint32_t *base,
+                            struct fresh *fresh, struct kvc_error *error) {
+    for (uint32_t h = 0; h < old->kv_heads; h++) {
+        const uint32_t then = base[h + 1] - base[h], stay = kvc_slots_kept(then, head_slots(old, h));
+        fresh->blocks += then / KVC_TILE - stay / KVC_TILE;
+        fresh->spares += then != stay && then % KVC_TILE;
+    }
+    const uint64_t bytes = fresh->blocks * block_bytes(&cache->format) + fresh->spares * entry_bytes(&cache->format);
+    fresh->block = malloc(((size_t)fresh->blocks + fresh->spares) * sizeof(uint32_t) + 1);
+    if (!fresh->block)
+        return kvc_fail(error, KVC_RESOURCE, "cache: no memory for a block list");
+    fresh->spare = fresh->block + fresh->blocks;
+    enum kvc_status status = bytes ? check_limit(cache, bytes, error) : KVC_OK;
+    if (status == KVC_OK && fresh->blocks > 0)
+        status = cache->device->ops->arena_take(cache->device, cache->store->arena, fresh->blocks, fresh->block, error);
+    if (status == KVC_OK) {
+        status = kvc_spares_take(cache->store, fresh->spares, fresh->spare, error);
+        if (status != KVC_OK && fresh->blocks > 0)
+            cache->device->ops->arena_give(cache->device, cache->store->arena, fresh->blocks, fresh->block);
+    }
+    if (status == KVC_OK)
+        cache->cache_bytes += bytes;
+    return status;
+}
+
 /* Gives every head the slots of base, taking or giving blocks; columns and order as asked. */
 static enum kvc_status relayout(struct kvc_cache *cache, struct kvc_cache_layer *layer, const uint32_t *base,
                                 uint32_t columns, bool ordered, struct kvc_error *error) {
     const struct kvc_ops *ops = cache->device->ops;
     const uint32_t heads = layer->lists.kv_heads;
     const struct kvc_lists *old = &layer->lists;
-    uint64_t extra = 0;
-    for (uint32_t h = 0; h < heads; h++) {
-        const uint32_t now = head_slots(old, h), then = base[h + 1] - base[h];
-        if (then > now)
-            extra += (then - now) / KVC_TILE;
-    }
-    uint32_t *fresh = malloc(extra * sizeof(uint32_t) + 1);
-    uint32_t *returned = malloc(slots(old) / KVC_TILE * sizeof(uint32_t) + 1);
-    struct kvc_cache_layer made = {.count = layer->count, .behind = layer->behind, .before = layer->before};
-    enum kvc_status status = fresh && returned ? make_arrays(cache, base, heads, columns, ordered, &made, error)
-                                               : kvc_fail(error, KVC_RESOURCE, "cache: no memory for a block list");
-    if (status == KVC_OK && extra > 0)
-        status = check_limit(cache, extra * block_bytes(&cache->format), error);
-    if (status == KVC_OK && extra > 0)
-        status = ops->arena_take(cache->device, cache->arena, (uint32_t)extra, fresh, error);
+    struct fresh fresh = {.blocks = 0};
+    struct kvc_cache_layer made = {
+        .count = layer->count, .behind = layer->behind, .before = layer->before, .step_most = layer->step_most};
+    enum kvc_status status = make_arrays(cache, base, heads, columns, ordered, &made, error);
+    if (status == KVC_OK)
+        status = take(cache, old, base, &fresh, error);
     if (status != KVC_OK) {
         free_arrays(cache, &made);
-        free(fresh);
-        free(returned);
+        free(fresh.block);
         return status;
     }
-    uint32_t next = 0, given = 0;
+    const uint32_t *block = fresh.block, *spare = fresh.spare;
     for (uint32_t h = 0; h < heads; h++) {
-        const uint32_t now = head_slots(old, h) / KVC_TILE, then = (base[h + 1] - base[h]) / KVC_TILE;
-        const uint32_t from = old->host_base ? old->host_base[h] / KVC_TILE : 0;
-        for (uint32_t b = 0; b < then; b++) {
-            made.blocks[base[h] / KVC_TILE + b] = b < now ? layer->blocks[from + b] : fresh[next++];
-        }
-        for (uint32_t b = then; b < now; b++)
-            returned[given++] = layer->blocks[from + b];
+        const uint32_t had = head_slots(old, h), then = base[h + 1] - base[h], stay = kvc_slots_kept(then, had);
+        uint32_t *names = made.blocks + kvc_first_block(base[h], h);
+        if (stay > 0)
+            memcpy(names, layer->blocks + kvc_first_block(old->host_base[h], h),
+                   kvc_slots_blocks(stay) * sizeof *names);
+        for (uint32_t b = stay / KVC_TILE; then != stay && b < then / KVC_TILE; b++)
+            names[b] = *block++;
+        if (then != stay && then % KVC_TILE)
+            names[then / KVC_TILE] = *spare++;
     }
-    const size_t table = base[heads] / KVC_TILE * sizeof(uint32_t);
-    if (table)
-        ops->upload(cache->device, (struct kvc_span){made.lists.blocks, 0}, made.blocks, table);
+    ops->upload(cache->device, (struct kvc_span){made.lists.blocks, 0}, made.blocks,
+                kvc_first_block(base[heads], heads) * sizeof(uint32_t));
     if (old->host_base) {
         ops->relayout(cache->device, &made.lists, old);
     } else if (ordered) {
         ops->identity(cache->device, &made.lists);
     }
-    cache->cache_bytes += extra * block_bytes(&cache->format);
     note_peak(cache);
-    if (given > 0) {
-        ops->arena_give(cache->device, cache->arena, given, returned);
-        cache->cache_bytes -= given * block_bytes(&cache->format);
-    }
+    for (uint32_t h = 0; h < heads && old->host_base; h++)
+        cache->cache_bytes -= give_head(cache, layer, h, kvc_slots_kept(base[h + 1] - base[h], head_slots(old, h)));
     free_arrays(cache, layer);
     *layer = made;
-    free(fresh);
-    free(returned);
+    free(fresh.block);
     return KVC_OK;
 }
 
@@ -231,7 +269,7 @@ enum kvc_status kvc_cache_reserve(struct kvc_cache *cache, uint32_t l, uint64_t 
     const uint32_t heads = layer->lists.kv_heads;
     bool enough = layer->lists.host_base != NULL;
     for (uint32_t h = 0; h < heads; h++) {
-        if (layer->count[h] + rows > head_slots(&layer->lists, h))
+        if (layer->count[h] + rows > kvc_slots_hold(head_slots(&layer->lists, h)))
             enough = false;
     }
     if (enough)
@@ -241,7 +279,7 @@ enum kvc_status kvc_cache_reserve(struct kvc_cache *cache, uint32_t l, uint64_t 
         return kvc_fail(error, KVC_RESOURCE, "cache: no memory for a block table");
     uint64_t all = 0;
     for (uint32_t h = 0; h < heads; h++) {
-        const uint64_t need = (layer->count[h] + rows + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
+        const uint64_t need = kvc_cache_slots(layer->count[h] + rows, layer->step_most);
         const uint64_t have = head_slots(&layer->lists, h);
         base[h] = (uint32_t)all;
         all += need > have ? need : have;
@@ -334,7 +372,7 @@ uint32_t kvc_cache_lists(const struct kvc_cache *cache) {
     return all;
 }
 
-enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t l, uint32_t surplus, uint32_t spare,
+enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t l, uint32_t surplus, uint32_t many,
                                  struct kvc_error *error) {
     struct kvc_cache_layer *layer = &cache->layer[l];
     const uint32_t heads = layer->lists.kv_heads;
@@ -347,9 +385,9 @@ enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t l, uint32_t s
     base[0] = 0;
     for (uint32_t h = 0; h < heads; h++) {
         const uint32_t have = head_slots(&layer->lists, h);
-        const uint64_t wanted = ((uint64_t)layer->count[h] + surplus + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
+        const uint64_t wanted = kvc_cache_slots((uint64_t)layer->count[h] + surplus, layer->step_most);
         const uint32_t need = wanted < have ? (uint32_t)wanted : have;
-        if (have - need >= spare)
+        if (have / KVC_TILE - need / KVC_TILE >= many)
             worth = true;
         base[h + 1] = base[h] + need;
     }

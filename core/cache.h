@@ -4,19 +4,21 @@
 #define KVC_CORE_CACHE_H
 
 #include "core/ops.h"
+#include "core/spares.h"
 
 struct kvc_cache_layer {
     struct kvc_lists lists;
     uint32_t *count;  /* [lists.kv_heads], the host's copy of lists.count */
     bool behind;      /* an eviction has made the lists shorter than count says */
     uint32_t before;  /* lists of the layers below */
-    uint32_t *blocks; /* [slots / KVC_TILE], the host's copy of lists.blocks */
+    uint32_t *blocks; /* the host's copy of lists.blocks */
+    uint64_t step_most; /* entries that a list has within decode steps and never between them; 0: not known */
     uint64_t state_bytes;
 };
 
 struct kvc_cache {
     struct kvc_device *device;
-    struct kvc_arena *arena; /* not owned */
+    struct kvc_spares *store; /* not owned */
     struct kvc_entry_format format;
     uint32_t layers;
     struct kvc_cache_layer *layer;
@@ -27,8 +29,12 @@ uint32_t kvc_entry_row_bytes(enum kvc_type type, uint32_t head_size);
 /* Bytes of blocks that `entries` entries of one head take. */
 uint64_t kvc_cache_head_bytes(const struct kvc_entry_format *format, uint64_t entries);
 
+/* Slots for so many entries of a head: whole blocks; for step_most of them, where that is one more than these hold, a
+ * spare place. */
+uint64_t kvc_cache_slots(uint64_t entries, uint64_t step_most);
+
 /* heads [layers]: lists of entries in each layer. */
-enum kvc_status kvc_cache_open(struct kvc_device *device, struct kvc_arena *arena,
+enum kvc_status kvc_cache_open(struct kvc_device *device, struct kvc_spares *store,
                                const struct kvc_entry_format *format, uint32_t layers, const uint32_t *heads,
                                uint64_t limit_bytes, struct kvc_cache *cache, struct kvc_error *error);
 void kvc_cache_close(struct kvc_cache *cache);
@@ -55,8 +61,8 @@ bool kvc_cache_is_behind(const struct kvc_cache *cache);
 /* What the evictions left in `to`, on the host now. */
 void kvc_cache_take_counts(struct kvc_cache *cache, const uint32_t *counts);
 uint32_t kvc_cache_lists(const struct kvc_cache *cache); /* of all layers */
-/* Gives back blocks beyond what the entries and `surplus` more need, where a head has at least `spare` too many. */
-enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t layer, uint32_t surplus, uint32_t spare,
+/* Gives back blocks beyond what the entries and `surplus` more need, where a head has at least `many` too many. */
+enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t layer, uint32_t surplus, uint32_t many,
                                  struct kvc_error *error);
 uint32_t kvc_cache_most(const struct kvc_cache *cache, uint32_t layer); /* entries of the fullest head */
 

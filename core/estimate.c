@@ -188,13 +188,14 @@ static void make_view(struct estimate *e, uint32_t l) {
 }
 
 static void end_prompt(struct estimate *e, uint32_t l) {
+    e->ledger.layer[l].step_most = kvc_policy_step_most(e->policy, l, e->g, &e->format, e->prompt);
     thin_after_prompt(e, l);
     make_view(e, l);
     e->after[l] = most_in(&e->ledger.layer[l]);
     for (uint32_t i = 0; i <= l; i++)
         if (e->ledger.layer[i].touched) {
             e->ledger.layer[i].touched = false;
-            kvc_ledger_shrink(&e->ledger, i, kvc_policy_surplus(e->policy, i), KVC_TILE);
+            kvc_ledger_shrink(&e->ledger, i, kvc_policy_surplus(e->policy, i), 1);
         }
 }
 
@@ -337,6 +338,10 @@ static void grow(struct estimate *e, uint32_t l, const uint64_t most[2], bool bu
         const uint64_t to = but_last && most[i] > KVC_TILE ? most[i] - KVC_TILE : most[i];
         if (to <= layer->count[i] || !layer->lists[i])
             continue;
+        if (layer->step_most > layer->count[i] && layer->step_most < to && !layer->members) {
+            layer->count[i] = layer->step_most; /* with a spare place, as the others that grow no further */
+            kvc_ledger_reserve(&e->ledger, l, 0);
+        }
         layer->pool += layer->members * (to - layer->count[i]);
         layer->count[i] = to;
     }
@@ -398,7 +403,7 @@ static void decode(struct estimate *e, uint64_t steps) {
     first_steps(e, first);
     for (uint32_t l = 0; l < e->g->layers; l++) {
         if (ledger->layer[l].touched)
-            kvc_ledger_shrink(ledger, l, kvc_policy_surplus(e->policy, l), 2 * KVC_TILE);
+            kvc_ledger_shrink(ledger, l, kvc_policy_surplus(e->policy, l), 2);
         ledger->layer[l].touched = false;
         for (int whole = 0; whole < 2; whole++) {
             e->most[l][whole] = most_held(e, l, whole, steps, first);

@@ -57,6 +57,16 @@ double kvc_policy_entries(const struct kvc_method_place *at, bool whole, uint64_
     return class->bound ? (double)class->bound(&at->method->values, prompt, 0) : (double)(prompt + steps);
 }
 
+uint64_t kvc_policy_step_most(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *g,
+                              const struct kvc_entry_format *format, uint64_t held) {
+    const struct kvc_method_place at = kvc_policy_place(policy, KVC_STAGE_DECODE, layer, g, format);
+    const struct kvc_policy_class *class = at.method ? at.method->policy : NULL;
+    const uint64_t steps = INT32_MAX; /* more than there will be */
+    if (class && class->whole)
+        return (uint64_t)kvc_policy_entries(&at, false, held, steps) + 1;
+    return class && class->bound ? class->bound(&at.method->values, held, steps) : 0;
+}
+
 static double least(double a, double b) { return a < b ? a : b; }
 
 /* One kind of lists of a layer in its decode steps. */

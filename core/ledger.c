@@ -1,5 +1,6 @@
 /* ledger.c - counts on paper what cache.c counts (core/ledger.h). */
 #include "core/ledger.h"
+#include "core/cache.h"
 
 #include <stdlib.h>
 
@@ -12,8 +13,6 @@ enum kvc_status kvc_ledger_open(struct kvc_ledger *ledger, uint32_t layers, cons
 
 void kvc_ledger_close(struct kvc_ledger *ledger) { free(ledger->layer); }
 
-static uint64_t in_blocks(uint64_t entries) { return (entries + KVC_TILE - 1) / KVC_TILE * KVC_TILE; }
-
 /* Slots of all lists where data decides what each holds: of all members but one the last block holds one entry. */
 static uint64_t slots_at_most(const struct kvc_ledger_layer *layer, uint64_t more) {
     const uint64_t all = layer->pool + layer->members * (more + KVC_TILE - 1);
@@ -23,7 +22,7 @@ static uint64_t slots_at_most(const struct kvc_ledger_layer *layer, uint64_t mor
 
 uint64_t kvc_ledger_arrays(const struct kvc_ledger_layer *layer, uint64_t slots) {
     const uint64_t each = (layer->ordered ? 8ull : 0) + 4ull * layer->columns; /* order, position; columns */
-    return 4ull * (2ull * layer->heads + 1) + slots / KVC_TILE * 4 + slots * each;
+    return 4ull * (2ull * layer->heads + 1) + 4ull * (slots / KVC_TILE + layer->heads) + slots * each;
 }
 
 static void note_peak(struct kvc_ledger *ledger) {
@@ -37,32 +36,60 @@ void kvc_ledger_state(struct kvc_ledger *ledger, uint64_t more, uint64_t less) {
     ledger->state -= less;
 }
 
-/* Old and new tables exist side by side; new blocks come before old ones go. Lists of different length get their blocks
- * one after the other: the last ones beside all of those before it. */
-static void relayout(struct kvc_ledger *ledger, struct kvc_ledger_layer *layer, uint64_t slots) {
+/* Old and new tables exist side by side; `come` entries' places are taken before `go` of old ones are given back. Lists
+ * of different length get their blocks one after the other: the last ones beside all of those before it. */
+static void relayout(struct kvc_ledger *ledger, struct kvc_ledger_layer *layer, uint64_t slots, uint64_t come,
+                     uint64_t go) {
     const uint64_t arrays = kvc_ledger_arrays(layer, slots),
                    block = layer->by_layer ? layer->heads * KVC_TILE : KVC_TILE;
     const bool apart = layer->members && slots > layer->slots + block;
     const uint64_t more = apart ? kvc_ledger_arrays(layer, slots - block) - layer->arrays : 0;
-    if (slots > layer->slots)
-        ledger->cache += (slots - layer->slots) * ledger->slot_bytes;
+    ledger->cache += come * ledger->slot_bytes;
     kvc_ledger_state(ledger, arrays + more, layer->arrays + more);
-    if (slots < layer->slots)
-        ledger->cache -= (layer->slots - slots) * ledger->slot_bytes;
+    ledger->cache -= go * ledger->slot_bytes;
     layer->slots = slots;
     layer->arrays = arrays;
 }
 
+/* Where data decides what each list holds. */
+static void relayout_pool(struct kvc_ledger *ledger, struct kvc_ledger_layer *layer, uint64_t slots) {
+    const uint64_t had = layer->slots;
+    relayout(ledger, layer, slots, slots > had ? slots - had : 0, slots < had ? had - slots : 0);
+}
+
+static uint64_t in_blocks(uint64_t slots) { return slots - slots % KVC_TILE; }
+
+/* Each list of a kind gets so many slots. */
+static void relayout_each(struct kvc_ledger *ledger, struct kvc_ledger_layer *layer, const uint64_t each[2]) {
+    uint64_t slots = 0, come = 0, go = 0;
+    for (int i = 0; i < 2; i++) {
+        const uint64_t then = each[i], had = layer->each[i], stay = in_blocks(then < had ? then : had);
+        slots += layer->lists[i] * then;
+        if (then != had) { /* a spare place is one entry's */
+            come += layer->lists[i] * (in_blocks(then) - stay + (then % KVC_TILE > 0));
+            go += layer->lists[i] * (in_blocks(had) - stay + (had % KVC_TILE > 0));
+        }
+        layer->each[i] = each[i];
+    }
+    relayout(ledger, layer, slots, come, go);
+}
+
 void kvc_ledger_reserve(struct kvc_ledger *ledger, uint32_t l, uint64_t rows) {
     struct kvc_ledger_layer *layer = &ledger->layer[l];
-    uint64_t slots = layer->members ? slots_at_most(layer, rows) : 0;
-    for (int i = 0; i < 2 && !layer->members; i++) {
-        const uint64_t need = in_blocks(layer->count[i] + rows);
-        layer->each[i] = need > layer->each[i] ? need : layer->each[i];
-        slots += layer->lists[i] * layer->each[i];
+    uint64_t each[2];
+    bool enough = true;
+    if (layer->members) {
+        if (slots_at_most(layer, rows) > layer->slots)
+            relayout_pool(ledger, layer, slots_at_most(layer, rows));
+        return;
     }
-    if (slots > layer->slots)
-        relayout(ledger, layer, slots);
+    for (int i = 0; i < 2; i++) {
+        const uint64_t need = kvc_cache_slots(layer->count[i] + rows, layer->step_most);
+        each[i] = need > layer->each[i] ? need : layer->each[i];
+        enough = enough && (each[i] == layer->each[i] || !layer->lists[i]);
+    }
+    if (!enough)
+        relayout_each(ledger, layer, each);
 }
 
 void kvc_ledger_order(struct kvc_ledger *ledger, uint32_t l) {
@@ -74,19 +101,22 @@ void kvc_ledger_order(struct kvc_ledger *ledger, uint32_t l) {
     layer->arrays += layer->slots * 8;
 }
 
-void kvc_ledger_shrink(struct kvc_ledger *ledger, uint32_t l, uint64_t surplus, uint64_t spare) {
+void kvc_ledger_shrink(struct kvc_ledger *ledger, uint32_t l, uint64_t surplus, uint64_t many) {
     struct kvc_ledger_layer *layer = &ledger->layer[l];
-    uint64_t slots = layer->members ? slots_at_most(layer, surplus) : 0, each[2];
-    bool worth = layer->members && spare <= KVC_TILE && slots < layer->slots;
-    for (int i = 0; i < 2 && !layer->members; i++) {
-        const uint64_t need = in_blocks(layer->count[i] + surplus);
-        each[i] = need < layer->each[i] ? need : layer->each[i];
-        worth = worth || (layer->lists[i] && layer->each[i] - each[i] >= spare);
-        slots += layer->lists[i] * each[i];
-    }
-    if (!layer->ordered || !worth)
+    uint64_t each[2];
+    bool worth = false;
+    if (!layer->ordered)
         return;
-    for (int i = 0; i < 2 && !layer->members; i++)
-        layer->each[i] = each[i];
-    relayout(ledger, layer, slots);
+    if (layer->members) {
+        if (many == 1 && slots_at_most(layer, surplus) < layer->slots)
+            relayout_pool(ledger, layer, slots_at_most(layer, surplus));
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        const uint64_t need = kvc_cache_slots(layer->count[i] + surplus, layer->step_most);
+        each[i] = need < layer->each[i] ? need : layer->each[i];
+        worth = worth || (layer->lists[i] && layer->each[i] / KVC_TILE - each[i] / KVC_TILE >= many);
+    }
+    if (worth)
+        relayout_each(ledger, layer, each);
 }

@@ -167,7 +167,8 @@ struct kvc_lists *kvc_measure_lists(struct kvc_measure *m, enum kvc_type type, u
     if (m->status != KVC_OK)
         return lists;
     uint32_t *base = m->base[i], all = MEASURE_KV_HEADS * slots;
-    uint32_t *blocks = host_memory(m, all / KVC_TILE * sizeof *blocks);
+    const uint32_t each = slots / KVC_TILE, named = kvc_first_block(all, MEASURE_KV_HEADS);
+    uint32_t *blocks = host_memory(m, named * sizeof *blocks);
     for (uint32_t h = 0; h <= MEASURE_KV_HEADS; h++)
         base[h] = h * slots;
     memset(lists, 0, sizeof *lists);
@@ -187,9 +188,10 @@ struct kvc_lists *kvc_measure_lists(struct kvc_measure *m, enum kvc_type type, u
         m->status = m->ops->arena_create(m->device, &lists->format, &lists->arena, &m->error);
     if (m->status == KVC_OK) {
         m->list_count++;
-        m->status = m->ops->arena_take(m->device, lists->arena, all / KVC_TILE, blocks, &m->error);
+        for (uint32_t h = 0; h < MEASURE_KV_HEADS && m->status == KVC_OK; h++)
+            m->status = m->ops->arena_take(m->device, lists->arena, each, blocks + kvc_first_block(base[h], h), &m->error);
     }
-    lists->blocks = kvc_measure_put(m, blocks, all / KVC_TILE * sizeof *blocks).buffer;
+    lists->blocks = kvc_measure_put(m, blocks, named * sizeof *blocks).buffer;
     free(blocks);
     if (entries)
         fill_lists(m, lists, entries);

@@ -45,11 +45,18 @@ struct kvc_entry_format {
     uint32_t row_bytes;
 };
 
-/* One session's entries in one layer. Head h owns the slots base[h]..base[h+1]-1 (a multiple of KVC_TILE); slot s of
- * head h lies in arena block blocks[(base[h] + s) / KVC_TILE] at place s % KVC_TILE. Rank r (ascending position)
- * lies in slot order[base[h] + r]; order[base[h] + count[h] ...] are the head's free slots in the order in which they
- * will be used. Without `order` (NULL) rank, slot and position are all the same number. state holds `columns` float32
- * columns: column c of slot s of head h is state[columns*base[h] + c*(base[h+1]-base[h]) + s].
+/* A head may have one place more than its blocks hold, for the entry that only a decode step adds: its spare place, in
+ * an arena block that up to KVC_TILE heads share. Where blocks are named it is KVC_SPARE + block * KVC_TILE + place. In
+ * the arrays of a list it takes KVC_SPARE_SLOTS slots, so that what follows lies evenly; only the first is ever used. */
+#define KVC_SPARE 0x80000000u
+#define KVC_SPARE_SLOTS 16u
+
+/* One session's entries in one layer. Head h owns the slots base[h]..base[h+1]-1: a multiple of KVC_TILE, and with a
+ * spare place KVC_SPARE_SLOTS more. Its blocks are named from blocks[kvc_first_block(base[h], h)] on; slot s lies in
+ * the s / KVC_TILE-th, at place s % KVC_TILE. Rank r (ascending position) lies in slot order[base[h] + r];
+ * order[base[h] + count[h] ...] are the head's free slots in the order in which they will be used. Without `order`
+ * (NULL) rank, slot and position are all the same number. state holds `columns` float32 columns: column c of slot s of
+ * head h is state[columns*base[h] + c*(base[h+1]-base[h]) + s].
  * The arrays are device memory; the host keeps base only. */
 struct kvc_lists {
     uint32_t kv_heads, columns;
@@ -58,11 +65,22 @@ struct kvc_lists {
     uint32_t *host_base;         /* uint32 [H_kv + 1], the same as base */
     struct kvc_buffer *base;     /* uint32 [H_kv + 1] */
     struct kvc_buffer *count;    /* uint32 [H_kv] */
-    struct kvc_buffer *blocks;   /* uint32 [slots / KVC_TILE] */
+    struct kvc_buffer *blocks;   /* uint32 [kvc_first_block(slots, H_kv)] */
     struct kvc_buffer *order;    /* uint32 [slots] or NULL */
     struct kvc_buffer *position; /* int32 [slots], by slot; NULL exactly where order is */
     struct kvc_buffer *state;    /* float32 [columns * slots] or NULL */
 };
+
+/* Where the blocks of head h are named, whatever the heads before it own. */
+static inline uint32_t kvc_first_block(uint32_t base, uint32_t h) { return base / KVC_TILE + h; }
+/* Of so many slots of a head: entries that fit; blocks, the spare place's among them. */
+static inline uint32_t kvc_slots_hold(uint32_t slots) { return slots - slots % KVC_TILE + (slots % KVC_TILE > 0); }
+static inline uint32_t kvc_slots_blocks(uint32_t slots) { return (slots + KVC_TILE - 1) / KVC_TILE; }
+/* Slots that lie where they were when a head that had `had` owns `slots`. */
+static inline uint32_t kvc_slots_kept(uint32_t slots, uint32_t had) {
+    const uint32_t both = slots < had ? slots : had;
+    return slots == had ? slots : both - both % KVC_TILE;
+}
 
 /* Per head an ascending list of ranks: which entries a row reads (select methods), which are kept, or a view: the
  * entries that select methods see. A place is an index into such a list, or the rank itself where there is none. */
@@ -276,9 +294,10 @@ struct kvc_ops {
     void (*turn_keys)(struct kvc_device *, const struct kvc_lists *, uint32_t first, struct kvc_span cosine,
                       struct kvc_span sine, uint32_t rotary, bool interleaved);
     /* Copies count, order, position, state and block numbers of src into dst, whose heads may own more or fewer slots
-     * (never fewer than they hold entries). Blocks a head keeps are its first ones; entries in slots that dst lacks
-     * move into the lowest free slots, ascending rank; free slots are listed ascending. dst blocks beyond src's
-     * are already filled in by the caller. dst may have order where src has none, never the reverse. */
+     * (never fewer than they hold entries). Blocks a head keeps are its first ones, and its spare place where it owns
+     * as many slots as before; entries in other slots move into the lowest free ones, ascending rank; free slots are
+     * listed ascending. dst's other blocks are already filled in by the caller. dst may have order where src has none,
+     * never the reverse. */
     void (*relayout)(struct kvc_device *, struct kvc_lists *dst, const struct kvc_lists *src);
 
     /* Entries of head h by rank, widened: keys and values [count[h], d], either buffer NULL where not wanted. For

@@ -104,6 +104,10 @@ uint64_t kvc_policy_rows(const struct kvc_policy *policy, uint32_t layer, const 
 /* By a method's formula: entries of a list after the prompt or so many steps, of one that keeps everything (whole) or
  * of the others in the mean. */
 double kvc_policy_entries(const struct kvc_method_place *at, bool whole, uint64_t prompt, uint64_t steps);
+/* By the decode method's formula: entries that a list it evicts from has within decode steps and never between them, N
+ * being `held`; 0: no method says. */
+uint64_t kvc_policy_step_most(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry,
+                              const struct kvc_entry_format *format, uint64_t held);
 /* The layer at whose turn the chunk stage decides what this one keeps; this one where no method chooses for it. */
 uint32_t kvc_policy_decider(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry,
                             const struct kvc_entry_format *format);

@@ -124,8 +124,9 @@ void kvc_runner_close(struct kvc_runner *runner) {
     kvc_batch_free(runner, &runner->prompt);
     kvc_batch_free(runner, &runner->step);
     for (size_t i = 0; i < 3; i++) {
-        if (runner->arena[i])
-            runner->device->ops->arena_free(runner->device, runner->arena[i]);
+        if (runner->store[i].arena)
+            runner->device->ops->arena_free(runner->device, runner->store[i].arena);
+        free(runner->store[i].block);
     }
     free(runner->segments);
     free(runner->reads);
@@ -134,17 +135,12 @@ void kvc_runner_close(struct kvc_runner *runner) {
     free(runner);
 }
 
-enum kvc_status kvc_runner_arena(struct kvc_runner *runner, const struct kvc_entry_format *format,
-                                 struct kvc_arena **arena, struct kvc_error *error) {
-    const size_t i = format->type == KVC_F32 ? 0 : format->type == KVC_F16 ? 1 : 2;
-    if (!runner->arena[i]) {
-        const enum kvc_status status =
-            runner->device->ops->arena_create(runner->device, format, &runner->arena[i], error);
-        if (status != KVC_OK)
-            return status;
-    }
-    *arena = runner->arena[i];
-    return KVC_OK;
+enum kvc_status kvc_runner_store(struct kvc_runner *runner, const struct kvc_entry_format *format,
+                                 struct kvc_spares **store, struct kvc_error *error) {
+    struct kvc_spares *found = &runner->store[format->type == KVC_F32 ? 0 : format->type == KVC_F16 ? 1 : 2];
+    found->device = runner->device;
+    *store = found;
+    return found->arena ? KVC_OK : runner->device->ops->arena_create(runner->device, format, &found->arena, error);
 }
 
 enum kvc_status kvc_runner_reserve(struct kvc_runner *runner, uint32_t rows, size_t parts, struct kvc_error *error) {

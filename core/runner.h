@@ -5,6 +5,7 @@
 
 #include "core/engine.h"
 #include "core/model.h"
+#include "core/spares.h"
 
 #define KVC_LOGIT_ROWS 64u
 
@@ -45,7 +46,7 @@ struct kvc_runner {
     struct kvc_device *device;
     const struct kvc_network *network; /* NULL: replay */
     struct kvc_geometry geometry;
-    struct kvc_arena *arena[3]; /* F32, F16, Q8_0; made when first asked for */
+    struct kvc_spares store[3]; /* arenas of F32, F16, Q8_0; made when first asked for */
     struct kvc_room normed, q_raw, k_raw, q, k, v, attended, projected, gate, up, maximum, sum, last, logits;
     struct kvc_room k_heads, v_heads;                         /* repeated for caches with a list per query head */
     bool per_head;                                            /* some session has such a cache */
@@ -69,8 +70,8 @@ enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_netw
                                 struct kvc_error *error);
 void kvc_runner_close(struct kvc_runner *runner);
 
-enum kvc_status kvc_runner_arena(struct kvc_runner *runner, const struct kvc_entry_format *format,
-                                 struct kvc_arena **arena, struct kvc_error *error);
+enum kvc_status kvc_runner_store(struct kvc_runner *runner, const struct kvc_entry_format *format,
+                                 struct kvc_spares **store, struct kvc_error *error);
 
 /* Scratch for chunks of so many rows that belong to so many parts, and for so many rows of logits at once. */
 enum kvc_status kvc_runner_reserve(struct kvc_runner *runner, uint32_t rows, size_t parts, struct kvc_error *error);

@@ -36,7 +36,7 @@ static void free_queries(struct kvc_device *device, struct kvc_queries *queries)
 }
 
 /* The cache, and what is noted of each layer. */
-static enum kvc_status open_layers(struct kvc_session *session, struct kvc_arena *arena,
+static enum kvc_status open_layers(struct kvc_session *session, struct kvc_spares *store,
                                    const struct kvc_entry_format *format, uint64_t limit, struct kvc_error *error) {
     const struct kvc_geometry *g = &session->runner->geometry;
     uint32_t *heads = malloc(g->layers * sizeof *heads);
@@ -59,7 +59,7 @@ static enum kvc_status open_layers(struct kvc_session *session, struct kvc_arena
     }
     if (status == KVC_OK)
         status =
-            kvc_cache_open(session->runner->device, arena, format, g->layers, heads, limit, &session->cache, error);
+            kvc_cache_open(session->runner->device, store, format, g->layers, heads, limit, &session->cache, error);
     free(heads);
     return status;
 }
@@ -88,16 +88,16 @@ static enum kvc_status create(struct kvc_runner *runner, const struct kvc_sessio
     set_kinds(made);
     const struct kvc_entry_format format = {options->cache_type, g->head_size,
                                             kvc_entry_row_bytes(options->cache_type, g->head_size)};
-    struct kvc_arena *arena;
+    struct kvc_spares *store;
     enum kvc_status status = kvc_policy_parse(runner->engine, options->policy, &made->policy, error);
     if (status == KVC_OK)
         status = kvc_policy_enter(made->policy, g, &made->use, error);
     if (status == KVC_OK)
         status = kvc_places_check(made->policy, runner->network, g->layers, error);
     if (status == KVC_OK)
-        status = kvc_runner_arena(runner, &format, &arena, error);
+        status = kvc_runner_store(runner, &format, &store, error);
     if (status == KVC_OK)
-        status = open_layers(made, arena, &format, options->memory_limit, error);
+        status = open_layers(made, store, &format, options->memory_limit, error);
     if (status != KVC_OK) {
         kvc_session_close(made);
         return status;

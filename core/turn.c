@@ -107,6 +107,7 @@ enum kvc_status kvc_turn_begin(struct kvc_session *session, uint64_t rows, struc
     for (uint32_t l = 0; l < session->cache.layers; l++) {
         session->held[l] = kvc_cache_most(&session->cache, l) + rows;
         session->after[l] = 0;
+        session->cache.layer[l].step_most = 0;
         session->touched[l] = false;
         kvc_select_drop_view(session, l);
     }
@@ -130,7 +131,7 @@ void kvc_turn_end(struct kvc_session *session) {
     session->failed = false;
     free(session->going);
     session->going = NULL;
-    device->ops->arena_trim(device, session->cache.arena);
+    device->ops->arena_trim(device, session->cache.store->arena);
 }
 
 uint32_t kvc_turn_rows_most(const struct kvc_session *session, uint64_t rows) {
@@ -272,7 +273,7 @@ static enum kvc_status shrink(struct kvc_session *session, uint32_t most, struct
         if (!session->touched[l])
             continue;
         session->touched[l] = false;
-        status = kvc_cache_shrink(&session->cache, l, kvc_policy_surplus(session->policy, l), KVC_TILE, error);
+        status = kvc_cache_shrink(&session->cache, l, kvc_policy_surplus(session->policy, l), 1, error);
     }
     return status;
 }
@@ -306,6 +307,8 @@ static enum kvc_status end_prompt(struct kvc_session *session, const struct kvc_
     const uint64_t away = session->turn - (session->going ? session->going_rows : session->turn);
     if (!session->chunking.chunk)
         session->held[layer] = kvc_cache_most(&session->cache, layer) + away;
+    session->cache.layer[layer].step_most = kvc_policy_step_most(session->policy, layer, &session->runner->geometry,
+                                                                 &session->cache.format, session->held[layer]);
     struct kvc_stage stage = window_stage(session, layer);
     enum kvc_status status = kvc_stage_run_prompt(&stage, error);
     for (uint32_t l = 0; l <= layer; l++) /* of those before it, too, which the stage may have shrunk */

@@ -155,7 +155,7 @@ static bool make_destination(struct kvc_verify *v, const struct kvc_twin_lists *
     base[heads] = dst->all_slots = all;
     bases = kvc_verify_twin(v, (heads + 1) * sizeof *base, base);
     counts = kvc_verify_twin(v, heads * sizeof(uint32_t), NULL);
-    blocks = kvc_verify_twin(v, all / KVC_TILE * sizeof(uint32_t), NULL);
+    blocks = kvc_verify_twin(v, kvc_first_block(all, heads) * sizeof(uint32_t), NULL);
     if (ordered) {
         order = kvc_verify_twin(v, all * sizeof(uint32_t), NULL);
         position = kvc_verify_twin(v, all * sizeof(int32_t), NULL);
@@ -176,8 +176,8 @@ static bool make_destination(struct kvc_verify *v, const struct kvc_twin_lists *
             uint32_t had = src->slots[h] / KVC_TILE, has = (base[h + 1] - base[h]) / KVC_TILE, number;
             for (uint32_t i = had; i < has && v->status == KVC_OK; i++) {
                 v->status = ops->arena_take(v->device[side], lists->arena, 1, &number, &v->error);
-                ops->upload(v->device[side], (struct kvc_span){lists->blocks, (base[h] / KVC_TILE + i) * 4}, &number,
-                            4);
+                ops->upload(v->device[side], (struct kvc_span){lists->blocks, (kvc_first_block(base[h], h) + i) * 4},
+                            &number, 4);
             }
         }
     }

@@ -105,7 +105,7 @@ static void fill_head(struct kvc_verify *v, int side, const struct kvc_lists *li
     size_t row = (size_t)slots * lists->format.head_size * sizeof(float);
     const size_t bytes[6] = {sizeof host_base,       sizeof(uint32_t), slots / KVC_TILE * sizeof(uint32_t), row, row,
                              slots * sizeof(int32_t)};
-    const void *contents[6] = {host_base, NULL, blocks + lists->host_base[h] / KVC_TILE, k, values, positions};
+    const void *contents[6] = {host_base, NULL, blocks + kvc_first_block(lists->host_base[h], h), k, values, positions};
     struct kvc_segment segment = {.lists = &one, .rows = slots, .stored = slots};
     for (int i = 0; i < 6 && v->status == KVC_OK; i++) {
         v->status = ops->buffer_create(device, KVC_MEMORY_SCRATCH, bytes[i], &made[i], &v->error);
@@ -149,7 +149,7 @@ void kvc_verify_lists(struct kvc_verify *v, const struct kvc_lists_shape *shape,
         return;
     base = kvc_verify_twin(v, (shape->kv_heads + 1) * sizeof(uint32_t), plan.base);
     count = kvc_verify_twin(v, shape->kv_heads * sizeof(uint32_t), out->count);
-    blocks = kvc_verify_twin(v, out->all_slots / KVC_TILE * sizeof(uint32_t), NULL);
+    blocks = kvc_verify_twin(v, kvc_first_block(out->all_slots, shape->kv_heads) * sizeof(uint32_t), NULL);
     if (shape->ordered) {
         order = kvc_verify_twin(v, out->all_slots * sizeof(uint32_t), plan.order);
         position = kvc_verify_twin(v, out->all_slots * sizeof(int32_t), plan.position);
@@ -165,6 +165,7 @@ void kvc_verify_lists(struct kvc_verify *v, const struct kvc_lists_shape *shape,
         struct kvc_lists *lists = &out->lists[side];
         const struct kvc_ops *ops = v->device[side]->ops;
         uint32_t all = out->all_slots / KVC_TILE, *taken = kvc_verify_alloc(v, all * sizeof *taken);
+        const uint32_t named = kvc_first_block(out->all_slots, shape->kv_heads);
         *lists = (struct kvc_lists){shape->kv_heads,
                                     shape->columns,
                                     format,
@@ -176,17 +177,20 @@ void kvc_verify_lists(struct kvc_verify *v, const struct kvc_lists_shape *shape,
                                     order.buffer[side],
                                     position.buffer[side],
                                     state.buffer[side]};
-        numbers[side] = kvc_verify_alloc(v, all * sizeof *numbers[side]);
+        numbers[side] = kvc_verify_alloc(v, named * sizeof *numbers[side]);
         if (!taken || !numbers[side])
             return;
         v->status = ops->arena_create(v->device[side], &format, &lists->arena, &v->error);
         if (v->status == KVC_OK)
             v->status = ops->arena_take(v->device[side], lists->arena, all, taken, &v->error);
-        for (uint32_t i = 0; i < all; i++)
-            numbers[side][i] = taken[shuffle[i]];
+        for (uint32_t i = 0, h = 0; i < all; i++) {
+            while (i >= plan.base[h + 1] / KVC_TILE)
+                h++;
+            numbers[side][i + h] = taken[shuffle[i]]; /* all slots are in whole blocks */
+        }
         if (v->status == KVC_OK)
             ops->upload(v->device[side], (struct kvc_span){lists->blocks, 0}, numbers[side],
-                        all * sizeof *numbers[side]);
+                        named * sizeof *numbers[side]);
     }
     if (v->status == KVC_OK)
         fill_entries(v, shape, out, numbers);

@@ -192,6 +192,24 @@ static inline void shuffle(struct pair *pair, uint32_t *x, uint32_t n) {
     }
 }
 
+/* Slots for so many entries: one more than whole blocks hold lies in a spare place. */
+static inline uint32_t slots_for(uint32_t entries) {
+    return entries > 1 && entries % KVC_TILE == 1 ? entries - 1 + KVC_SPARE_SLOTS
+                                                  : (entries + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
+}
+
+/* Names the blocks of all heads, `taken` in turn; the last one is that of the spare places. */
+static inline void name_blocks(const struct lists_shape *shape, const uint32_t *base, const uint32_t *taken,
+                               uint32_t spare, uint32_t *blocks) {
+    for (uint32_t h = 0; h < shape->kv_heads; h++) {
+        const uint32_t slots = base[h + 1] - base[h], first = kvc_first_block(base[h], h);
+        for (uint32_t i = 0; i < slots / KVC_TILE; i++)
+            blocks[first + i] = *taken++;
+        if (slots % KVC_TILE)
+            blocks[first + slots / KVC_TILE] = KVC_SPARE + spare * KVC_TILE + (255 - 17 * h);
+    }
+}
+
 /* Lists with every slot's key and value filled, free ones too; in an arena of their own, or beside others. */
 static inline struct both_lists *lists_make_beside(struct pair *pair, const struct lists_shape *shape,
                                                    const struct both_lists *beside) {
@@ -202,12 +220,12 @@ static inline struct both_lists *lists_make_beside(struct pair *pair, const stru
     assert_non_null(made);
     made->owns_arena = !beside;
     for (uint32_t h = 0; h < shape->kv_heads; h++)
-        base[h + 1] = base[h] + (shape->count[h] + shape->spare[h] + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
+        base[h + 1] = base[h] + slots_for(shape->count[h] + shape->spare[h]);
     slots = base[shape->kv_heads];
-    made->block_count = slots / KVC_TILE;
+    made->block_count = slots / KVC_TILE + 1;
     made->base = both_copy(pair, base, (shape->kv_heads + 1) * sizeof *base);
     made->count = both_copy(pair, shape->count, shape->kv_heads * sizeof *shape->count);
-    made->blocks = both_make(pair, made->block_count * 4 + 4);
+    made->blocks = both_make(pair, (kvc_first_block(slots, shape->kv_heads) + 1) * 4);
     if (shape->columns)
         made->state = both_floats(pair, (size_t)shape->columns * slots, shape->values);
     if (shape->permuted) {
@@ -220,7 +238,8 @@ static inline struct both_lists *lists_make_beside(struct pair *pair, const stru
             for (uint32_t i = base[h]; i < base[h + 1]; i++)
                 order[i] = i - base[h];
             if (base[h + 1] > base[h])
-                shuffle(pair, order + base[h], below(pair, 3) ? base[h + 1] - base[h] : shape->count[h]);
+                shuffle(pair, order + base[h],
+                        below(pair, 3) ? kvc_slots_hold(base[h + 1] - base[h]) : shape->count[h]);
             for (uint32_t r = 0; r < base[h + 1] - base[h]; r++) {
                 next += 1 + (below(pair, 4) ? 0 : (int32_t)below(pair, 5));
                 position[order[base[h] + r]] = next;
@@ -243,7 +262,7 @@ static inline struct both_lists *lists_make_beside(struct pair *pair, const stru
                                     made->order.on[s],
                                     made->position.on[s],
                                     made->state.on[s]};
-        made->taken[s] = calloc(made->block_count + 1, sizeof *made->taken[s]);
+        made->taken[s] = calloc(made->block_count, sizeof *made->taken[s]);
         assert_non_null(made->taken[s]);
         if (beside)
             lists->arena = beside->on[s].arena;
@@ -255,12 +274,12 @@ static inline struct both_lists *lists_make_beside(struct pair *pair, const stru
             shuffle(pair, made->taken[s], made->block_count);
         else
             memcpy(made->taken[s], made->taken[REF], made->block_count * sizeof *made->taken[s]);
-        memcpy(made->blocks.on[s]->data, made->taken[s], made->block_count * sizeof *made->taken[s]);
+        name_blocks(shape, base, made->taken[s], made->taken[s][made->block_count - 1], made->blocks.on[s]->data);
     }
     float *x = calloc(shape->head_size, sizeof *x);
     assert_non_null(x);
     for (uint32_t h = 0; h < shape->kv_heads; h++)
-        for (uint32_t slot = 0; slot < base[h + 1] - base[h]; slot++)
+        for (uint32_t slot = 0; slot < kvc_slots_hold(base[h + 1] - base[h]); slot++)
             for (int value = 0; value < 2; value++) {
                 for (uint32_t c = 0; c < shape->head_size; c++)
                     x[c] = chance_value(pair, shape->values);
@@ -305,7 +324,7 @@ static inline void same_lists(const struct pair *pair, const struct both_lists *
     if (lists->state.on[REF])
         SAME_FLOATS(pair, &lists->state, "%s: state", what);
     for (uint32_t h = 0; h < a->kv_heads; h++)
-        for (uint32_t slot = 0; slot < a->host_base[h + 1] - a->host_base[h]; slot++) {
+        for (uint32_t slot = 0; slot < kvc_slots_hold(a->host_base[h + 1] - a->host_base[h]); slot++) {
             if (memcmp(kvc_list_key(a, h, slot), kvc_list_key(b, h, slot), a->format.row_bytes) != 0 ||
                 memcmp(kvc_list_value(a, h, slot), kvc_list_value(b, h, slot), a->format.row_bytes) != 0)
                 fail_msg("%s: %s: head %u, slot %u holds other bytes", pair->name, what, (unsigned)h, (unsigned)slot);

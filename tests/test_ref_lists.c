@@ -151,12 +151,12 @@ static void relayout_shrinks(void **state) {
     dst.host_base = base;
     dst.base = holding(base, sizeof base).buffer;
     dst.count = buffer(HEADS * 4).buffer;
-    dst.blocks = buffer(4 * 4).buffer;
+    dst.blocks = buffer(6 * 4).buffer;
     dst.order = buffer(4 * KVC_TILE * 4).buffer;
     dst.position = buffer(4 * KVC_TILE * 4).buffer;
     dst.state = buffer(4 * KVC_TILE * 4).buffer;
     assert_int_equal(OPS->arena_take(device, arena, 1, &more, NULL), KVC_OK);
-    ((uint32_t *)dst.blocks->data)[3] = more;
+    ((uint32_t *)dst.blocks->data)[4] = more;
     OPS->relayout(device, &dst, &src);
     for (uint32_t h = 0; h < HEADS; h++) {
         assert_int_equal(count_of(&dst, h), n);
@@ -179,8 +179,8 @@ static void relayout_shrinks(void **state) {
         assert_true(i <= n || slot > ((const uint32_t *)dst.order->data)[i - 1]);
     }
     assert_int_equal(((const uint32_t *)dst.blocks->data)[0], ((const uint32_t *)src.blocks->data)[0]);
-    assert_int_equal(((const uint32_t *)dst.blocks->data)[1], ((const uint32_t *)src.blocks->data)[2]);
-    assert_int_equal(((const uint32_t *)dst.blocks->data)[3], more);
+    assert_int_equal(((const uint32_t *)dst.blocks->data)[2], ((const uint32_t *)src.blocks->data)[3]);
+    assert_int_equal(((const uint32_t *)dst.blocks->data)[4], more);
     OPS->arena_free(device, arena);
 }
 

@@ -100,9 +100,14 @@ enum kvc_status kvc_cpu_fill_fast(struct kvc_cpu *cpu, struct kvc_error *error);
 
 static inline void *kvc_span_data(struct kvc_span span) { return (unsigned char *)span.buffer->data + span.offset; }
 
-/* Where an arena's block lies. The two halves: KVC_TILE keys, then KVC_TILE values. */
+/* Where an arena's block lies, or what follows from a spare place on. The two halves: KVC_TILE keys, then KVC_TILE
+ * values. */
 static inline unsigned char *kvc_cpu_block(const struct kvc_arena *arena, uint32_t block) {
-    return arena->chunk[block >> arena->shift] + (block & ((1u << arena->shift) - 1)) * arena->block_bytes;
+    const size_t place = block & KVC_SPARE ? block % KVC_TILE : 0;
+    if (block & KVC_SPARE)
+        block = (block & ~KVC_SPARE) / KVC_TILE;
+    return arena->chunk[block >> arena->shift] + (block & ((1u << arena->shift) - 1)) * arena->block_bytes +
+           place * arena->format.row_bytes;
 }
 
 /* The slot of a rank, and key and value rows of a slot, of head h. */
@@ -114,7 +119,7 @@ static inline int32_t kvc_list_position(const struct kvc_lists *lists, uint32_t 
 }
 static inline unsigned char *kvc_list_key(const struct kvc_lists *lists, uint32_t h, uint32_t slot) {
     const uint32_t *blocks = lists->blocks->data;
-    return kvc_cpu_block(lists->arena, blocks[(lists->host_base[h] + slot) / KVC_TILE]) +
+    return kvc_cpu_block(lists->arena, blocks[kvc_first_block(lists->host_base[h], h) + slot / KVC_TILE]) +
            (size_t)(slot % KVC_TILE) * lists->format.row_bytes;
 }
 static inline unsigned char *kvc_list_value(const struct kvc_lists *lists, uint32_t h, uint32_t slot) {

@@ -52,9 +52,9 @@ KVC_GROUP_KERNEL(append)
     kvc_u32 h = KVC_GROUP_ID(0), saturated = 0, room;
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
-    room = head.slots - head.count;
+    room = kvc_room_of_slots(head.slots) - head.count;
     if (stored > room) {
-        kvc_note_failure(notes, KVC_FAILED_APPEND, h, head.slots);
+        kvc_note_failure(notes, KVC_FAILED_APPEND, h, kvc_room_of_slots(head.slots));
         stored = room;
     }
     for (kvc_u32 i = 0; i < stored; i++) {
@@ -215,24 +215,24 @@ KVC_DEVICE void kvc_copy_entry(const struct kvc_arena_view *arena, KVC_GLOBAL kv
 KVC_GROUP_KERNEL(relayout)
 (KVC_LISTS(dst), KVC_LISTS(src), KVC_ARENA, KVC_GLOBAL kvc_u32 *spare, KVC_GLOBAL kvc_u32 *notes) {
     KVC_SHARED kvc_u32 room[KVC_GROUP];
-    kvc_u32 h = KVC_GROUP_ID(0), blocks, free_slots = 0, moved = 0;
+    kvc_u32 h = KVC_GROUP_ID(0), stay, free_slots = 0, moved = 0;
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(from, src, h);
     KVC_OPEN_HEAD(to, dst, h);
     KVC_GLOBAL kvc_u32 *used = spare + 3 * (kvc_u64)to.base, *unused = used + to.slots, *place = unused + to.slots;
-    if (from.count > to.slots) {
+    if (from.count > kvc_room_of_slots(to.slots)) {
         kvc_note_failure(notes, KVC_FAILED_RELAYOUT, from.count, to.slots);
         return;
     }
-    blocks = (to.slots < from.slots ? to.slots : from.slots) / KVC_TILE;
-    for (kvc_u32 i = KVC_LOCAL_ID(); i < blocks; i += KVC_GROUP)
+    stay = to.slots == from.slots ? to.slots : (to.slots < from.slots ? to.slots : from.slots) / KVC_TILE * KVC_TILE;
+    for (kvc_u32 i = KVC_LOCAL_ID(); i * KVC_TILE < stay; i += KVC_GROUP)
         to.blocks[i] = from.blocks[i];
     for (kvc_u32 slot = KVC_LOCAL_ID(); slot < to.slots; slot += KVC_GROUP)
         used[slot] = 0;
     KVC_BARRIER();
     for (kvc_u32 r = KVC_LOCAL_ID(); r < from.count; r += KVC_GROUP) {
         kvc_u32 slot = kvc_head_slot(&from, r);
-        if (slot < to.slots)
+        if (slot < stay)
             used[slot] = 1;
     }
     KVC_BARRIER();
@@ -248,7 +248,7 @@ KVC_GROUP_KERNEL(relayout)
     for (kvc_u32 first = 0; first < from.count; first += KVC_GROUP) { /* where each entry goes */
         kvc_u32 rank = first + KVC_LOCAL_ID(), all;
         kvc_u32 slot = rank < from.count ? kvc_head_slot(&from, rank) : 0;
-        kvc_u32 moves = slot >= to.slots;
+        kvc_u32 moves = slot >= stay;
         kvc_u32 before = kvc_group_before(moves, &all, room);
         if (rank < from.count)
             place[rank] = moves ? unused[moved + before] : slot;

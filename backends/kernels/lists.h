@@ -25,9 +25,14 @@ struct kvc_arena_view {
     arena.shift = shift, arena.top = top, arena.type = entry_type, arena.head_size = head_size,                        \
     arena.row_bytes = row_bytes
 
+/* Where a block lies, or what follows from a spare place on. */
 KVC_DEVICE KVC_GLOBAL kvc_u8 *kvc_arena_block(const struct kvc_arena_view *arena, kvc_u32 block) {
     kvc_u64 bytes = (kvc_u64)arena->row_bytes * (2 * KVC_TILE);
-    kvc_u32 chunk, first;
+    kvc_u32 chunk, first, place = 0;
+    if (block & KVC_SPARE) {
+        place = block % KVC_TILE;
+        block = (block & ~KVC_SPARE) / KVC_TILE;
+    }
     if (block >> arena->top) { /* chunks of the largest size */
         chunk = arena->top - arena->shift + (block >> arena->top);
         first = block >> arena->top << arena->top;
@@ -38,7 +43,7 @@ KVC_DEVICE KVC_GLOBAL kvc_u8 *kvc_arena_block(const struct kvc_arena_view *arena
     } else {
         chunk = first = 0;
     }
-    return arena->chunk[chunk] + (block - first) * bytes;
+    return arena->chunk[chunk] + (block - first) * bytes + (kvc_u64)place * arena->row_bytes;
 }
 
 /* One layer's lists; order and position may be NULL together, and state. prefix tells two lists apart. */
@@ -46,6 +51,9 @@ KVC_DEVICE KVC_GLOBAL kvc_u8 *kvc_arena_block(const struct kvc_arena_view *arena
     KVC_GLOBAL kvc_u32 *prefix##_base, KVC_GLOBAL kvc_u32 *prefix##_count, KVC_GLOBAL kvc_u32 *prefix##_blocks,        \
         KVC_GLOBAL kvc_u32 *prefix##_order, KVC_GLOBAL kvc_i32 *prefix##_position, KVC_GLOBAL float *prefix##_state,   \
         kvc_u32 prefix##_columns
+
+/* Entries that fit into so many slots of a head. */
+KVC_DEVICE kvc_u32 kvc_room_of_slots(kvc_u32 slots) { return slots - slots % KVC_TILE + (slots % KVC_TILE > 0); }
 
 struct kvc_head_view { /* one head of one layer */
     kvc_u32 base, slots, count, columns;
@@ -59,7 +67,7 @@ struct kvc_head_view { /* one head of one layer */
     view.slots = prefix##_base[(h) + 1] - view.base;                                                                   \
     view.count = prefix##_count[h];                                                                                    \
     view.columns = prefix##_columns;                                                                                   \
-    view.blocks = prefix##_blocks + view.base / KVC_TILE;                                                              \
+    view.blocks = prefix##_blocks + view.base / KVC_TILE + (h);                                                        \
     view.order = prefix##_order ? prefix##_order + view.base : 0;                                                      \
     view.position = prefix##_position ? prefix##_position + view.base : 0;                                             \
     view.state = prefix##_state ? prefix##_state + (kvc_u64)view.columns * view.base : 0

@@ -50,6 +50,7 @@ typedef long kvc_i64;
 typedef KVC_GLOBAL const kvc_u8 *kvc_bytes;
 
 #define KVC_TILE 256u
+#define KVC_SPARE 0x80000000u
 #define KVC_LANES_EACH (32 / KVC_WORKERS)
 
 /* KVC_KERNEL: one work-item an element, KVC_ITEMS in a group. KVC_GROUP_KERNEL: a group of KVC_GROUP works together;

@@ -50,7 +50,7 @@ static void weight_rows(struct kvc_offload *offload, const struct kvc_weight_row
     kvc_launch_buffer(&launch, more->low);
     kvc_launch_wide(&launch, more->tail);
     kvc_launch_real(&launch, more->gamma);
-    kvc_launch_groups(offload, &launch, kvc_offload_most_slots(w->lists) / KVC_TILE,
+    kvc_launch_groups(offload, &launch, kvc_slots_blocks(kvc_offload_most_slots(w->lists)),
                       more->by_head ? w->heads : w->kv_heads, 1);
 }
 
@@ -142,7 +142,7 @@ static void ring_fuse(struct kvc_device *device, const struct kvc_lists *lists, 
                       struct kvc_span scores, uint32_t stride) {
     struct kvc_offload *offload = of(device);
     struct kvc_launch fuse = kvc_launch_of(KVC_KERNEL_ring_fuse);
-    uint32_t slots = kvc_offload_most_slots(lists), tiles = slots / KVC_TILE, rows = lists->kv_heads * filled;
+    uint32_t slots = kvc_offload_most_slots(lists), tiles = kvc_slots_blocks(slots), rows = lists->kv_heads * filled;
     struct kvc_buffer *spare = NULL;
     if (kind == KVC_ROW_LOGITS && filled) {
         struct kvc_launch tile = kvc_launch_of(KVC_KERNEL_ring_tiles), merge = kvc_launch_of(KVC_KERNEL_ring_merge);

@@ -7,9 +7,9 @@
 static void append_entry(struct kvc_cpu *cpu, struct kvc_lists *lists, uint32_t h, int32_t position, const float *k,
                          const float *v) {
     uint32_t *count = (uint32_t *)lists->count->data + h, slot;
-    if (*count >= kvc_list_slots(lists, h)) {
+    if (*count >= kvc_slots_hold(kvc_list_slots(lists, h))) {
         kvc_cpu_failed(cpu, KVC_RESOURCE, "append: head %u has no free slot among %u", (unsigned)h,
-                       (unsigned)kvc_list_slots(lists, h));
+                       (unsigned)kvc_slots_hold(kvc_list_slots(lists, h)));
         return;
     }
     slot = kvc_list_slot(lists, h, *count);
@@ -116,19 +116,20 @@ static void move_entry(struct kvc_lists *dst, uint32_t to, const struct kvc_list
 
 static void relayout_head(struct kvc_lists *dst, const struct kvc_lists *src, uint32_t h, bool *used) {
     uint32_t slots = kvc_list_slots(dst, h), had = kvc_list_slots(src, h), count = kvc_list_count(src, h), lowest = 0;
-    uint32_t blocks = (slots < had ? slots : had) / KVC_TILE, rank;
-    memcpy((uint32_t *)dst->blocks->data + dst->host_base[h] / KVC_TILE,
-           (const uint32_t *)src->blocks->data + src->host_base[h] / KVC_TILE, blocks * sizeof(uint32_t));
+    uint32_t stay = kvc_slots_kept(slots, had), rank;
+    memcpy((uint32_t *)dst->blocks->data + kvc_first_block(dst->host_base[h], h),
+           (const uint32_t *)src->blocks->data + kvc_first_block(src->host_base[h], h),
+           kvc_slots_blocks(stay) * sizeof(uint32_t));
     ((uint32_t *)dst->count->data)[h] = count;
     memset(used, 0, slots * sizeof *used);
     for (rank = 0; rank < count; rank++) {
         uint32_t slot = kvc_list_slot(src, h, rank);
-        if (slot < slots)
+        if (slot < stay)
             used[slot] = true;
     }
     for (rank = 0; rank < count; rank++) {
         uint32_t from = kvc_list_slot(src, h, rank), to = from;
-        if (from >= slots) {
+        if (from >= stay) {
             while (used[lowest])
                 lowest++;
             to = lowest;
@@ -152,7 +153,7 @@ void KVC_REF(relayout)(struct kvc_device *device, struct kvc_lists *dst, const s
         bool *used = kvc_cpu_scratch((struct kvc_cpu *)device, 0, kvc_list_slots(dst, h) * sizeof *used);
         if (!used)
             return;
-        if (kvc_list_count(src, h) > kvc_list_slots(dst, h)) {
+        if (kvc_list_count(src, h) > kvc_slots_hold(kvc_list_slots(dst, h))) {
             kvc_cpu_failed((struct kvc_cpu *)device, KVC_RESOURCE, "relayout: %u entries do not fit %u slots",
                            (unsigned)kvc_list_count(src, h), (unsigned)kvc_list_slots(dst, h));
             return;

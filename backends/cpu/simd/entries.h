@@ -130,20 +130,20 @@ INLINE vf entry_part_load(enum kvc_type type, const unsigned char *row, size_t c
 struct head_entries {
     const uint32_t *order, *rank; /* of this head; rank: of its read list; NULL: the identity */
     const int32_t *position;      /* by slot; NULL: the slot itself */
-    const unsigned char **block;  /* [slots / KVC_TILE] */
+    const unsigned char **block;  /* [head_block_count] */
     uint32_t count, places;       /* entries held; entries in the read list, or count */
     size_t row_bytes;
 };
 
 /* Blocks of the head, in room of at least head_block_count pointers. */
 static inline size_t head_block_count(const struct kvc_lists *lists, uint32_t h) {
-    return (lists->host_base[h + 1] - lists->host_base[h]) / KVC_TILE;
+    return kvc_slots_blocks(lists->host_base[h + 1] - lists->host_base[h]);
 }
 
 static inline struct head_entries head_open(const struct kvc_lists *lists, const struct kvc_read_list *reads,
                                             uint32_t h, const unsigned char **room) {
     const uint32_t base = lists->host_base[h];
-    const uint32_t *blocks = (const uint32_t *)lists->blocks->data + base / KVC_TILE;
+    const uint32_t *blocks = (const uint32_t *)lists->blocks->data + kvc_first_block(base, h);
     const size_t n = head_block_count(lists, h);
     struct head_entries head = {
         .order = lists->order ? (const uint32_t *)lists->order->data + base : NULL,

@@ -130,7 +130,8 @@ static void append_task(void *argument, size_t task, unsigned thread) {
     for (size_t i = 0; i < job->segment_count; i++) {
         const struct kvc_segment *segment = &job->segments[i];
         struct kvc_lists *lists = segment->lists;
-        const uint32_t slots = h < lists->kv_heads ? slots_of(lists, h) : 0, d = lists->format.head_size;
+        const uint32_t slots = h < lists->kv_heads ? kvc_slots_hold(slots_of(lists, h)) : 0;
+        const uint32_t d = lists->format.head_size;
         uint32_t *count = (uint32_t *)lists->count->data + h, first = 0, run = 0; /* slots that follow each other */
         for (uint32_t r = 0; r < segment->stored && h < lists->kv_heads; r++) {
             const size_t row = segment->row + r, at = (row * lists->kv_heads + h) * d;
@@ -235,7 +236,7 @@ static void identity(struct kvc_device *device, struct kvc_lists *lists) {
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         uint32_t *order = (uint32_t *)lists->order->data + lists->host_base[h], s = 0;
         int32_t *position = (int32_t *)lists->position->data + lists->host_base[h];
-        const uint32_t slots = slots_of(lists, h); /* a multiple of KVC_TILE */
+        const uint32_t slots = slots_of(lists, h); /* a multiple of KVC_SPARE_SLOTS */
         for (; s < slots; s += LANES) {
             const vi number = vi_add(vi_ascending(), vi_set((int32_t)s));
             vi_store(order + s, number);
@@ -258,11 +259,11 @@ static void relayout_task(void *argument, size_t task, unsigned thread) {
     struct kvc_lists *dst = job->dst;
     const struct kvc_lists *src = job->src;
     const uint32_t h = (uint32_t)task, slots = slots_of(dst, h), had = slots_of(src, h);
-    const uint32_t count = ((const uint32_t *)src->count->data)[h], blocks = (slots < had ? slots : had) / KVC_TILE;
+    const uint32_t count = ((const uint32_t *)src->count->data)[h], stay = kvc_slots_kept(slots, had);
     const size_t row_bytes = src->format.row_bytes;
     const uint32_t *from = src->order ? (const uint32_t *)src->order->data + src->host_base[h] : NULL;
     bool moved = false;
-    if (count > slots) {
+    if (count > kvc_slots_hold(slots)) {
         kvc_cpu_failed(job->cpu, KVC_RESOURCE, "relayout: %u entries do not fit %u slots", (unsigned)count,
                        (unsigned)slots);
         return;
@@ -271,18 +272,19 @@ static void relayout_task(void *argument, size_t task, unsigned thread) {
     if (!to)
         return;
     bool *used = (bool *)(to + job->count_most);
-    memcpy((uint32_t *)dst->blocks->data + dst->host_base[h] / KVC_TILE,
-           (const uint32_t *)src->blocks->data + src->host_base[h] / KVC_TILE, blocks * sizeof(uint32_t));
+    memcpy((uint32_t *)dst->blocks->data + kvc_first_block(dst->host_base[h], h),
+           (const uint32_t *)src->blocks->data + kvc_first_block(src->host_base[h], h),
+           kvc_slots_blocks(stay) * sizeof(uint32_t));
     ((uint32_t *)dst->count->data)[h] = count;
     memset(used, 0, slots * sizeof *used);
     for (uint32_t r = 0; r < count; r++) {
         to[r] = from ? from[r] : r;
-        if (to[r] < slots)
+        if (to[r] < stay)
             used[to[r]] = true;
     }
     for (uint32_t r = 0, lowest = 0; r < count; r++) {
         const uint32_t slot = to[r];
-        if (slot < slots)
+        if (slot < stay)
             continue;
         while (used[lowest])
             lowest++;

@@ -98,13 +98,13 @@ static void fuse_task(void *argument, size_t task, unsigned thread) {
     }
     at.base = kvc_cpu_scratch(job->cpu, thread,
                               ((size_t)job->slots_most * 2 + KVC_TILE) * sizeof(float) + 4096 +
-                                  job->slots_most / KVC_TILE * 2 * sizeof(float));
+                                  kvc_slots_blocks(job->slots_most) * 2 * sizeof(float));
     if (!at.base)
         return;
     float *fused = carve(&at, (size_t)job->slots_most * sizeof *fused);
     float *row = carve(&at, (size_t)job->slots_most * sizeof *row), *tile = carve(&at, KVC_TILE * sizeof *tile);
-    float *maxima = carve(&at, job->slots_most / KVC_TILE * sizeof *maxima);
-    float *sums = carve(&at, job->slots_most / KVC_TILE * sizeof *sums);
+    float *maxima = carve(&at, kvc_slots_blocks(job->slots_most) * sizeof *maxima);
+    float *sums = carve(&at, kvc_slots_blocks(job->slots_most) * sizeof *sums);
     const bool by_slot = job->kind != KVC_ROW_LOGITS && slots <= 2 * count + KVC_TILE;
     float *F = by_slot ? fused : scores;
     for (uint32_t i = 0; i < job->filled; i++) {
