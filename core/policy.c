@@ -44,9 +44,16 @@ static enum kvc_status take_text(struct reader *reader, const char *what, char *
 static enum kvc_status take_option(struct reader *reader, struct kvc_values *values) {
     const struct kvc_policy_class *policy = values->policy;
     const size_t length = strcspn(reader->at, "=,+");
-    if (reader->at[length] != '=' || length == 0)
-        return kvc_fail(reader->error, KVC_USAGE, "policy %s: '%.*s': must be option=value", policy->name,
-                        (int)(length > 40 ? 40 : length), reader->at);
+    if (reader->at[length] != '=' || length == 0) {
+        const struct kvc_option *main = NULL; /* what a bare number may mean */
+        for (size_t i = 0; reader->at[0] >= '0' && reader->at[0] <= '9' && i < values->count && !main; i++)
+            if (kvc_policy_option(policy, i)->kind == KVC_OPTION_BUDGET)
+                main = kvc_policy_option(policy, i);
+        const int shown = (int)(length > 40 ? 40 : length);
+        return kvc_fail(reader->error, KVC_USAGE, "policy %s: '%.*s': must be option=value%s%s%s%.*s", policy->name,
+                        shown, reader->at, main ? ", as " : "", main ? main->name : "", main ? "=" : "",
+                        main ? shown : 0, reader->at);
+    }
     for (size_t i = 0; i < values->count; i++) {
         const struct kvc_option *option = kvc_policy_option(policy, i);
         if (strlen(option->name) != length || memcmp(option->name, reader->at, length))
