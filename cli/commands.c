@@ -107,7 +107,8 @@ const struct cli_command cli_commands[] = {
      kvc_cli_perplexity},
     {"convert", "MODEL -o OUT.gguf [--type TYPE]", "writes a model as GGUF, in another type",
      "Writes the model of a Hugging Face folder or a GGUF file as one GGUF file, with its matrices in the type "
-     "asked for. The file appears under its name only when it is complete, and then replaces what was there, the model "
+     "asked for. A model that kvcull could not run afterwards, of another family say, is refused. The file appears "
+     "under its name only when it is complete, and then replaces what was there, the model "
      "itself too; a write-protected file is not replaced.",
      "kvcull convert Qwen2.5-0.5B-Instruct -o qwen.gguf --type q8_0\n", kvc_cli_convert},
     {"mkmodel", "--shape NAME -o OUT.gguf [--type TYPE] [--seed S]", "writes a model of random weights",

@@ -28,6 +28,8 @@ struct kvc_family {
     double norm_eps;
 };
 extern const struct kvc_family kvc_families[]; /* ends with gguf NULL */
+/* Their names in GGUF files or in config.json, for messages: "llama, qwen2, qwen3 and phi3"; text is returned. */
+char *kvc_family_names(bool gguf, char *text, size_t room);
 
 enum kvc_rope_kind {
     KVC_ROPE_PLAIN,

@@ -51,8 +51,9 @@ static enum kvc_status find_family(const struct kvc_gguf *file, const char *wher
             return KVC_OK;
         }
     }
-    return kvc_fail(error, KVC_INPUT, "%s: architecture \"%.*s\" is not supported; llama, qwen2, qwen3 and phi3 are",
-                    where, (int)(bytes < 80 ? bytes : 80), name);
+    char known[80];
+    return kvc_fail(error, KVC_INPUT, "%s: architecture \"%.*s\" is not supported; %s are", where,
+                    (int)(bytes < 80 ? bytes : 80), name, kvc_family_names(true, known, sizeof known));
 }
 
 static void make_key(const struct kvc_config *config, const char *name, char *key, size_t room) {

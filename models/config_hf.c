@@ -33,10 +33,9 @@ static enum kvc_status find_family(const struct source *in, struct kvc_config *c
             return KVC_OK;
         }
     }
-    return kvc_fail(in->error, KVC_INPUT,
-                    "%s: model_type \"%.80s\" is not supported; llama, mistral, qwen2, qwen3 and "
-                    "phi3 are",
-                    in->path, type);
+    char known[80];
+    return kvc_fail(in->error, KVC_INPUT, "%s: model_type \"%.80s\" is not supported; %s are", in->path, type,
+                    kvc_family_names(false, known, sizeof known));
 }
 
 /* Keys that change the computation in a way this engine does not have. 0, false, null and empty say nothing. */

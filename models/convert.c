@@ -58,11 +58,18 @@ static enum kvc_status convert_file(struct kvc_converter *converter, const struc
 enum kvc_status kvc_convert_gguf(struct kvc_converter *converter, const char *to, enum kvc_type type,
                                  struct kvc_replaced *replaced, struct kvc_error *error) {
     struct kvc_gguf *file;
+    struct kvc_config config;
     enum kvc_status status = kvc_gguf_open(converter->from, &file, error);
-    if (!status) {
-        status = convert_file(converter, file, to, type, replaced, error);
-        kvc_gguf_close(file);
+    if (status) {
+        return status;
     }
+    /* A model that could not be opened is refused before it is written, as a folder's is. */
+    status = kvc_config_from_gguf(file, converter->from, &config, error);
+    if (!status) {
+        kvc_config_free(&config);
+        status = convert_file(converter, file, to, type, replaced, error);
+    }
+    kvc_gguf_close(file);
     return status;
 }
 

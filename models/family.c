@@ -1,6 +1,9 @@
 /* family.c - the families of models: what distinguishes one from the next, as data. */
 #include "models/config.h"
 
+#include <stdio.h>
+#include <string.h>
+
 /* clang-format off */
 const struct kvc_family kvc_families[] = {
     /* Llama 2, 3, 3.1, 3.2, LongChat, Vicuna. Mistral's GGUF files say "llama" too. */
@@ -18,3 +21,20 @@ const struct kvc_family kvc_families[] = {
     {0},
 };
 /* clang-format on */
+
+char *kvc_family_names(bool gguf, char *text, size_t room) {
+    const char *last = NULL; /* rows of one GGUF name stand together */
+    text[0] = 0;
+    for (const struct kvc_family *family = kvc_families; family->gguf; family++) {
+        const char *name = gguf ? family->gguf : family->hf;
+        if (!last || strcmp(name, last) != 0) {
+            const struct kvc_family *next = family + 1;
+            while (next->gguf && !strcmp(gguf ? next->gguf : next->hf, name))
+                next++;
+            const size_t used = strlen(text);
+            snprintf(text + used, room - used, "%s%s", !last ? "" : next->gguf ? ", " : " and ", name);
+        }
+        last = name;
+    }
+    return text;
+}

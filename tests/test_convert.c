@@ -310,6 +310,29 @@ static void failures_leave_nothing(void **state) {
     assert_int_equal(count_files("failed"), 0);
 }
 
+/* A model that could not be opened afterwards. */
+static void unknown_families_are_refused(void **state) {
+    (void)state;
+    struct kvc_error error = {0};
+    static char bytes[1 << 20]; /* of the file, or its beginning */
+    char path[700];
+    snprintf(path, sizeof path, "%s", own_path("family.gguf"));
+    must(kvc_make_model("tiny", KVC_F16, 1, path, &error), &error);
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    const size_t count = fread(bytes, 1, sizeof bytes, file);
+    char *key = memmem(bytes, count, "general.architecture", 20);
+    assert_non_null(key);
+    char *name = key + 20 + 4 + 8; /* behind the value's type and length */
+    assert_memory_equal(name, "llama", 5);
+    fseek(file, (long)(name - bytes), SEEK_SET);
+    assert_int_equal(fwrite("mamba", 5, 1, file), 1);
+    assert_int_equal(fclose(file), 0);
+    check_refusal(kvc_convert(path, own_path("failed.gguf"), KVC_Q8_0, &error), KVC_INPUT, &error,
+                  "architecture \"mamba\" is not supported; llama, qwen2, qwen3 and phi3 are");
+    assert_int_equal(count_files("failed"), 0);
+}
+
 /* A value that the asked type cannot hold. */
 static void values_too_large_are_refused(void **state) {
     (void)state;
@@ -378,6 +401,7 @@ int main(void) {
         cmocka_unit_test(random_models_are_the_same_everywhere),
         cmocka_unit_test(random_models_work),
         cmocka_unit_test(failures_leave_nothing),
+        cmocka_unit_test(unknown_families_are_refused),
         cmocka_unit_test(values_too_large_are_refused),
         cmocka_unit_test(a_full_disk_is_reported),
     };
