@@ -99,9 +99,12 @@ const struct cli_command cli_commands[] = {
     {"perplexity", "-m MODEL -f FILE [--kv SPEC...] [--ctx N] [--prompt N] [options]",
      "measures how well a text is predicted",
      "Cuts a text into windows of --ctx tokens (one window without it) and prints the perplexity, its standard "
-     "error and the cache's size for every policy. With policies the first half of each window is its prompt, and "
-     "every later token is predicted, scored and given as a single decode step, so that all policies are scored on "
-     "the same tokens.",
+     "error and the cache's size for every policy. The first half of each window, or --prompt tokens of it, are its "
+     "prompt; every later token is predicted, scored and given as a single decode step. So the same tokens are scored "
+     "whatever policies are named; --prompt 1 scores all but a window's first. full alone takes a window at once, with "
+     "the same result.\n\n"
+     "The cache, and what full would hold, are those at the end of a whole window, the most of them where they differ; "
+     "the peak is of all windows.",
      "kvcull perplexity -m model.gguf -f text.txt --ctx 2048\n"
      "kvcull perplexity -m model.gguf -f text.txt --ctx 2048 --kv full --kv morphkv:budget=256\n",
      kvc_cli_perplexity},

@@ -16,7 +16,7 @@ struct score {           /* of one policy */
     double loss, square; /* sums of -log p and of its square */
     uint64_t scored;
     double seconds;
-    struct kvc_session_stats stats; /* peak of all windows, the rest of the last one */
+    struct kvc_session_stats stats; /* of the longest window that held most at its end, with the peak of all */
 };
 
 struct rows { /* prompt rows of a window, as they come */
@@ -24,7 +24,6 @@ struct rows { /* prompt rows of a window, as they come */
     size_t count, from; /* rows from..: the row before a token scores it */
     uint32_t vocab;
     struct score *score;
-    struct cli_progress *progress;
 };
 
 /* -log of the softmax at the token, in double. */
@@ -50,14 +49,20 @@ static int take_row(void *user, uint64_t row, const float *logits) {
     return 0;
 }
 
-/* One window with one policy. prompt = count: everything is the prompt and tokens 1.. are scored; otherwise tokens
- * from prompt on are decode steps and scored. */
+/* How a text is scored: the same tokens whatever the policies are. */
+struct plan {
+    size_t windows, length; /* the last window may be shorter */
+    size_t prompt;          /* tokens of each that are its prompt; those from there on are scored */
+    bool at_once;           /* full alone: rows of one prompt, which have the bits of single steps */
+};
+
+/* One window with one policy. The last token is scored and never given. */
 static int window(const struct cli_command *command, const struct arguments *a, struct kvc_model *model,
-                  const char *spec, const int32_t *tokens, size_t count, size_t prompt, struct score *score) {
+                  const char *spec, const struct plan *plan, const int32_t *tokens, size_t count, struct score *score) {
     struct kvc_session_options options;
     struct kvc_session *session = NULL;
-    struct rows rows = {tokens, count, prompt == count ? 1 : prompt, kvc_model_info(model)->vocab, score, NULL};
-    struct kvc_prompt_options hooks = {.row = prompt == count ? take_row : NULL, .user = &rows};
+    struct rows rows = {tokens, count, plan->prompt, kvc_model_info(model)->vocab, score};
+    struct kvc_prompt_options hooks = {.row = plan->at_once ? take_row : NULL, .user = &rows};
     struct kvc_session_stats stats;
     struct kvc_error error;
     float *logits = malloc((size_t)rows.vocab * sizeof *logits);
@@ -66,22 +71,26 @@ static int window(const struct cli_command *command, const struct arguments *a, 
     if (!logits)
         return cli_no_memory(command);
     cli_session_options(&a->common, spec, &options);
-    options.expected = count - prompt;
+    options.context = plan->length;
+    options.expected = count - plan->prompt;
     status = kvc_session_open(model, &options, &session, &error);
     if (status == KVC_OK)
-        status = kvc_session_prompt(session, tokens, prompt, &hooks, logits, &error);
-    for (size_t i = prompt; i < count && status == KVC_OK; i++) {
+        status = kvc_session_prompt(session, tokens, plan->at_once ? count - 1 : plan->prompt, &hooks, logits, &error);
+    for (size_t i = plan->prompt; i < count && !plan->at_once && status == KVC_OK; i++) {
         add_score(score, logits, rows.vocab, tokens[i]);
         if (i + 1 < count)
             status = kvc_decode(&session, &tokens[i], 1, logits, NULL, &error);
     }
     if (status == KVC_OK) {
-        uint64_t peak = score->stats.peak_bytes;
+        const struct kvc_session_stats *held = &score->stats;
+        uint64_t peak = held->peak_bytes;
 
         kvc_session_stats(session, &stats);
-        score->stats = stats;
-        if (peak > stats.peak_bytes)
-            score->stats.peak_bytes = peak;
+        peak = stats.peak_bytes > peak ? stats.peak_bytes : peak;
+        if (stats.tokens > held->tokens || (stats.tokens == held->tokens && stats.cache_bytes + stats.state_bytes >
+                                                                                held->cache_bytes + held->state_bytes))
+            score->stats = stats;
+        score->stats.peak_bytes = peak;
     }
     kvc_session_close(session);
     free(logits);
@@ -89,7 +98,7 @@ static int window(const struct cli_command *command, const struct arguments *a, 
 }
 
 static int print(const struct cli_command *command, const struct arguments *a, const struct score *scores,
-                 size_t windows, size_t length, size_t prompt) {
+                 const struct plan *plan, size_t count) {
     struct cli_table *table;
     json_t *root = NULL, *list = NULL;
     int status;
@@ -111,7 +120,7 @@ static int print(const struct cli_command *command, const struct arguments *a, c
 
             cli_json_set(one, "kv", cli_json_text(a->specs.items[i].text, strlen(a->specs.items[i].text)));
             cli_json_set(one, "perplexity", cli_json_number(value));
-            cli_json_set(one, "standard_error", cli_json_number(spread));
+            cli_json_set(one, "standard_error", n > 1 ? cli_json_number(spread) : json_null());
             cli_json_set(one, "loss", cli_json_number(mean));
             cli_json_set(one, "scored", json_integer((json_int_t)s->scored));
             cli_json_set(one, "seconds", json_real(s->seconds));
@@ -124,7 +133,10 @@ static int print(const struct cli_command *command, const struct arguments *a, c
         }
         cli_cell(table, "%s", a->specs.items[i].text);
         cli_cell(table, "%.4f", value);
-        cli_cell(table, "%.4f", spread);
+        if (n > 1)
+            cli_cell(table, "%.4f", spread);
+        else
+            cli_cell(table, "-"); /* of one token there is none */
         cli_cell(table, "%llu", (unsigned long long)s->scored);
         cli_cell(table, "%.1f", n / s->seconds);
         cli_cell(table, "%s", cli_bytes(s->stats.cache_bytes + s->stats.state_bytes, text[0]));
@@ -132,15 +144,19 @@ static int print(const struct cli_command *command, const struct arguments *a, c
         cli_cell(table, "%s", cli_bytes(s->stats.full_bytes, text[2]));
     }
     if (a->common.json) {
-        cli_json_set(root, "windows", json_integer((json_int_t)windows));
-        cli_json_set(root, "window", json_integer((json_int_t)length));
-        cli_json_set(root, "prompt", json_integer((json_int_t)prompt));
+        cli_json_set(root, "tokens", json_integer((json_int_t)count));
+        cli_json_set(root, "windows", json_integer((json_int_t)plan->windows));
+        cli_json_set(root, "window", json_integer((json_int_t)plan->length));
+        cli_json_set(root, "prompt", json_integer((json_int_t)plan->prompt));
+        cli_json_set(root, "scored", json_integer((json_int_t)scores[0].scored));
         cli_json_set(root, "results", list);
         status = cli_json_print(command, root, stdout);
     } else {
         if (!a->common.quiet)
-            printf("%zu window%s of at most %zu tokens; %s\n\n", windows, windows == 1 ? "" : "s", length,
-                   prompt ? "tokens after the prompt are single steps, and scored" : "every token is scored");
+            printf("%zu window%s of at most %zu tokens; the first %zu of each are its prompt, what follows is "
+                   "scored%s\n\n",
+                   plan->windows, plan->windows == 1 ? "" : "s", plan->length, plan->prompt,
+                   plan->windows == 1 ? "" : ";\ncache and full holds: at the end of a whole window");
         status = cli_table_print(command, table, stdout);
         if (status == KVC_OK)
             status = cli_flush(command);
@@ -151,8 +167,9 @@ static int print(const struct cli_command *command, const struct arguments *a, c
 
 static int measure(const struct cli_command *command, const struct arguments *a, struct kvc_model *model,
                    const int32_t *tokens, size_t count) {
-    size_t length = a->common.context ? (size_t)a->common.context : count, windows, prompt = 0;
-    bool plain = a->specs.count == 1 && strcmp(a->specs.items[0].text, "full") == 0, warned = false;
+    struct plan plan = {.length = a->common.context ? (size_t)a->common.context : count,
+                        .at_once = a->specs.count == 1 && strcmp(a->specs.items[0].text, "full") == 0};
+    bool warned = false;
     struct score *scores = calloc(a->specs.count, sizeof *scores);
     struct cli_progress progress;
     int status = KVC_OK;
@@ -164,37 +181,37 @@ static int measure(const struct cli_command *command, const struct arguments *a,
         return cli_error(command, KVC_INPUT,
                          "%s: is empty or a single token, which leaves nothing to score; give a longer text", a->file);
     }
-    if (length > count)
-        length = count;
-    prompt = a->prompt ? (size_t)a->prompt : plain ? 0 : length / 2;
-    if (length < 2 || prompt >= length) {
+    if (plan.length > count)
+        plan.length = count;
+    plan.prompt = a->prompt ? (size_t)a->prompt : plan.length / 2;
+    if (plan.length < 2 || plan.prompt >= plan.length) {
         free(scores);
         return cli_error(command, KVC_USAGE,
                          "windows of %zu tokens with a prompt of %zu leave nothing to score; give "
                          "a longer text, a larger --ctx or a smaller --prompt",
-                         length, prompt);
+                         plan.length, plan.prompt);
     }
-    cli_warn_context(command, model, length, &warned);
-    windows = (count + length - 1) / length;
-    if (count - (windows - 1) * length <= (prompt ? prompt : 1)) /* a last window too short to score */
-        windows--;
-    if (a->windows && windows > (size_t)a->windows)
-        windows = (size_t)a->windows;
+    cli_warn_context(command, model, plan.length, &warned);
+    plan.windows = (count + plan.length - 1) / plan.length;
+    if (count - (plan.windows - 1) * plan.length <= plan.prompt) /* a last window too short to score */
+        plan.windows--;
+    if (a->windows && plan.windows > (size_t)a->windows)
+        plan.windows = (size_t)a->windows;
     cli_progress_start(&progress, "perplexity", a->common.quiet);
-    for (size_t w = 0; w < windows && status == KVC_OK; w++) {
-        size_t at = w * length, n = count - at < length ? count - at : length;
+    for (size_t w = 0; w < plan.windows && status == KVC_OK; w++) {
+        size_t at = w * plan.length, n = count - at < plan.length ? count - at : plan.length;
 
         for (size_t i = 0; i < a->specs.count && status == KVC_OK; i++) {
             double start = cli_seconds();
 
-            status = window(command, a, model, a->specs.items[i].text, tokens + at, n, prompt ? prompt : n, &scores[i]);
+            status = window(command, a, model, a->specs.items[i].text, &plan, tokens + at, n, &scores[i]);
             scores[i].seconds += cli_seconds() - start;
-            cli_progress(&progress, w * a->specs.count + i + 1, windows * a->specs.count);
+            cli_progress(&progress, w * a->specs.count + i + 1, plan.windows * a->specs.count);
         }
     }
     cli_progress_end(&progress);
     if (status == KVC_OK)
-        status = print(command, a, scores, windows, length, prompt);
+        status = print(command, a, scores, &plan, count);
     free(scores);
     return status;
 }
@@ -206,9 +223,8 @@ int kvc_cli_perplexity(const struct cli_command *command, int argc, char **argv)
         {CLI_TEXT, 'f', "file", "FILE", "the text; - is standard input", &a.file, 0, 0, NULL},
         {CLI_TEXTS, 0, "kv", "SPEC", "a policy; several are compared on the same tokens", &a.specs, 0, 0, NULL},
         {CLI_INT, 0, "prompt", "N",
-         "tokens of each window that are its prompt; later ones are single steps and "
-         "scored; 0: half a window where a policy is given, else all tokens at once",
-         &a.prompt, 0, 2147483647, NULL},
+         "tokens of each window that are its prompt; later ones are scored; 0: half a window", &a.prompt, 0, 2147483647,
+         NULL},
         {CLI_INT, 0, "windows", "N", "windows at most; 0: the whole text", &a.windows, 0, 2147483647, NULL},
         CLI_ENGINE_OPTIONS(&a.common),
         CLI_SESSION_OPTIONS(&a.common),

@@ -176,11 +176,32 @@ that 'words are joined' [ "$(tr , '\n' <"$work/out" | wc -l)" = 4 ]
 
 # ---- perplexity
 for i in 1 2 3 4 5 6 7 8; do printf '%s ' "$words"; done >"$work/text"
-ok perplexity -m "$demo" -f "$work/text" --json
+ok perplexity -m "$demo" -f "$work/text" --prompt 1 --json
 that 'all tokens but the first' [ "$(json results.0.scored)" = 96 ]
 whole=$(json results.0.perplexity)
-ok perplexity -m "$demo" -f "$work/text" --prompt 1 --json
+ok perplexity -m "$demo" -f "$work/text" --prompt 1 --kv full --kv window:budget=1000 --json
 that 'token by token it is the same' [ "$(json results.0.perplexity)" = "$whole" ]
+# The same tokens are scored whatever policies are named, and this is said.
+ok perplexity -m "$demo" -f "$work/text" --json
+whole=$(json results.0.perplexity)
+that 'half a window is its prompt' [ "$(json prompt) $(json scored) $(json results.0.scored)" = '48 49 49' ]
+ok perplexity -m "$demo" -f "$work/text" --kv window:budget=1000 --json
+that 'another policy is scored on the same' [ "$(json prompt) $(json scored) $(json results.0.scored)" = '48 49 49' ]
+that 'and within its budget as full' [ "$(json results.0.perplexity)" = "$whole" ]
+for kv in full window:budget=1000; do
+    ok perplexity -m "$demo" -f "$work/text" --kv $kv
+    has '^1 window of at most 97 tokens; the first 48 of each are its prompt, what follows is scored$'
+done
+echo then >"$work/two"
+ok perplexity -m "$demo" -f "$work/two" --json
+that 'of one token there is no standard error' [ "$(json results.0.scored) $(json results.0.standard_error)" = '1 null' ]
+# Bytes are those of a whole window, not of the shorter one at the end: 300 tokens take two blocks, 181 one.
+for i in 1 2 3 4 5; do cat "$work/text"; done >"$work/long"
+ok perplexity -m "$demo" -f "$work/long" --ctx 300 --json
+that 'two windows' [ "$(json tokens) $(json windows)" = '481 2' ]
+that 'full of a whole window' [ "$(json results.0.memory.full_bytes)" = $((4 * 2 * 512 * 2 * 32 * 2)) ]
+that 'the cache too' [ "$(json results.0.memory.cache_bytes)" = $((4 * 2 * 512 * 2 * 32 * 2)) ]
+that 'its tokens' [ "$(json results.0.memory.tokens)" = 299 ]
 ok perplexity -m "$demo" -f "$work/text" --ctx 40 --kv full --kv 'streaming:budget=12,sinks=2' --kv window:budget=90
 has '^streaming:budget=12,sinks=2'
 has '^2 windows of at most 40'
