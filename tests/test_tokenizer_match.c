@@ -65,7 +65,7 @@ static void test_same_matches(void **state) {
         struct kvc_pattern pattern = compiled(expression);
         pcre2_match_data *data = pcre2_match_data_create(1, NULL);
         uint64_t random = p;
-        for (int t = 0; t < (kvc_test_thinned() ? 4 : 150); t++) {
+        for (int t = 0; t < (kvc_test_thinned() ? 4 : 30); t++) {
             char text[1500];
             struct kvc_subject subject;
             const size_t bytes = draw_text(&random, text, sizeof text);
@@ -127,7 +127,7 @@ static uint64_t steps_of(const char *expression, const char *piece, size_t count
 static void test_linear(void **state) {
     static const char *const pieces[] = {" ", "\n ", "\n\n        x", "a", "A", "-", "1", "\xe4\xb8\xad", " a", "\t"};
     static const char *const lasts[] = {"", "x", "\n", "\xc3\xa9"};
-    const size_t count = kvc_test_thinned() ? 1000 : 100000;
+    const size_t count = kvc_test_thinned() ? 1000 : 20000;
     (void)state;
     for (size_t n = 0; n < sizeof names / sizeof *names; n++)
         for (size_t p = 0; p < sizeof pieces / sizeof *pieces; p++)
