@@ -6,8 +6,9 @@ static const struct cli_command command = {.name = "eval"};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     struct needle_words words = {.document = NULL};
-    silence();
+    silence(true);
     const int status = needle_words_open(&command, memory_file(data, bytes), &words);
+    silence(false);
     check(status == KVC_OK || status == KVC_INPUT || status == KVC_RESOURCE);
     const struct needle_list *lists[] = {&words.keys,  &words.numbers, &words.nouns,  &words.adjectives,
                                          &words.verbs, &words.people,  &words.places, &words.prepositions};
