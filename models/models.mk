@@ -25,5 +25,5 @@ libkvc_la_SOURCES += models/config_hf.c models/network_folder.c models/model.c m
 # Text: tokenizers and chat templates (jansson, pcre2, utf8proc).
 libkvc_la_SOURCES += models/template.c models/template.h models/template_families.c models/tokenizer.c models/tokenizer.h models/tokenizer_added.c \
     models/tokenizer_bpe.c models/tokenizer_folder.c models/tokenizer_gguf.c models/tokenizer_json.c \
-    models/tokenizer_json.h models/tokenizer_parts.h models/tokenizer_split.c models/tokenizer_steps.c \
+    models/tokenizer_json.h models/tokenizer_parts.h models/tokenizer_split.c models/tokenizer_match.c models/tokenizer_steps.c \
     models/tokenizer_embedded.c models/tokenizer_unicode.c models/tokenizer_vocab.c

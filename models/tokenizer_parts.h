@@ -36,11 +36,12 @@ bool kvc_is_word(uint32_t code);  /* letters, marks, decimal digits, connecting 
 uint32_t kvc_byte_to_char(unsigned char byte);
 int kvc_char_to_byte(uint32_t code);
 
-/* ---- patterns (tokenizer_split.c) ---- */
+/* ---- patterns (tokenizer_split.c, tokenizer_match.c) ---- */
 
-struct kvc_pattern { /* a regular expression, or the text `literal` where that is not NULL */
-    void *code;
-    char *expression; /* as it was written */
+struct kvc_pattern {      /* a regular expression, or the text `literal` where that is not NULL */
+    void *code, *counted; /* pcre2's; counted calls back before each part */
+    uint32_t repeats;     /* characters that a part may pass without a step between */
+    char *expression;     /* as it was written */
     char *literal;
     size_t literal_bytes;
 };
@@ -56,13 +57,16 @@ void kvc_pattern_free(struct kvc_pattern *pattern);
 struct kvc_subject {
     const char *text;
     size_t bytes;
-    char *copy;                /* NULL: the text was fit as it is */
-    void *match_data, *limits; /* pcre2's */
+    char *copy;                         /* NULL: the text was fit as it is */
+    void *match_data, *near, *counting; /* pcre2's */
+    uint64_t steps, most_steps;         /* that matching may still take, and might at first */
+    size_t at, unseen;                  /* where the last step was; what each may have passed unseen */
 };
 bool kvc_subject_open(struct kvc_subject *subject, const char *text, size_t bytes);
 void kvc_subject_close(struct kvc_subject *subject);
-/* The next match at or after `from`. *found false: none. Matches may be empty. */
-enum kvc_status kvc_pattern_find(const struct kvc_pattern *pattern, const struct kvc_subject *subject, size_t from,
+/* The next match at or after `from`. *found false: none. Matches may be empty. KVC_INPUT where the subject's steps are
+ * used up. The subject must not have moved. */
+enum kvc_status kvc_pattern_find(const struct kvc_pattern *pattern, struct kvc_subject *subject, size_t from,
                                  bool *found, size_t *start, size_t *end, struct kvc_error *error);
 
 /* ---- normalizing (tokenizer_unicode.c) ---- */

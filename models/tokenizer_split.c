@@ -105,6 +105,20 @@ static bool translate(const char *expression, size_t bytes, struct kvc_buffer *o
     return fits;
 }
 
+/* The largest number behind a '{' (of "\\p{...}" and "\\x{...}" as well: too many do no harm). */
+static uint32_t most_repeats(const char *expression, size_t bytes) {
+    uint32_t most = 0;
+    for (size_t i = 0; i + 1 < bytes; i++) {
+        uint32_t number = 0;
+        if (expression[i] != '{')
+            continue;
+        for (size_t at = i + 1; at < bytes && expression[at] >= '0' && expression[at] <= '9' && number < 100000; at++)
+            number = 10 * number + (uint32_t)(expression[at] - '0');
+        most = number > most ? number : most;
+    }
+    return most;
+}
+
 enum kvc_status kvc_pattern_compile(const char *expression, size_t bytes, const char *where,
                                     struct kvc_pattern *pattern, struct kvc_error *error) {
     struct kvc_buffer text = {0};
@@ -125,19 +139,22 @@ enum kvc_status kvc_pattern_compile(const char *expression, size_t bytes, const 
         return kvc_no_memory(error);
     }
     pcre2_set_newline(context, PCRE2_NEWLINE_LF);
+    const uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
     int code = 0;
     PCRE2_SIZE offset = 0;
-    pattern->code =
-        pcre2_compile((PCRE2_SPTR)text.data, text.bytes - 1,
-                      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code, &offset, context);
+    pattern->code = pcre2_compile((PCRE2_SPTR)text.data, text.bytes - 1, options, &code, &offset, context);
+    if (pattern->code)
+        pattern->counted =
+            pcre2_compile((PCRE2_SPTR)text.data, text.bytes - 1, options | PCRE2_AUTO_CALLOUT, &code, &offset, context);
     pcre2_compile_context_free(context);
     kvc_buffer_free(&text);
-    if (!pattern->code) {
+    if (!pattern->counted) {
         char reason[120] = "";
         kvc_pattern_free(pattern);
         pcre2_get_error_message(code, (PCRE2_UCHAR *)reason, sizeof reason);
         return kvc_fail(error, KVC_INPUT, "%s: a split pattern does not compile: %s", where, reason);
     }
+    pattern->repeats = most_repeats(expression, bytes);
     return KVC_OK;
 }
 
@@ -154,88 +171,10 @@ enum kvc_status kvc_pattern_literal(const char *text, size_t bytes, struct kvc_p
 
 void kvc_pattern_free(struct kvc_pattern *pattern) {
     pcre2_code_free(pattern->code);
+    pcre2_code_free(pattern->counted);
     free(pattern->expression);
     free(pattern->literal);
     *pattern = (struct kvc_pattern){0};
-}
-
-bool kvc_subject_open(struct kvc_subject *subject, const char *text, size_t bytes) {
-    *subject = (struct kvc_subject){.text = text ? text : "", .bytes = bytes};
-    for (size_t at = 0; at < bytes;) {
-        uint32_t code;
-        size_t length = kvc_utf8_next(text + at, bytes - at, &code);
-        if (code == KVC_NOT_UTF8) {
-            if (!subject->copy) {
-                subject->copy = malloc(bytes);
-                if (!subject->copy)
-                    return false;
-                memcpy(subject->copy, text, bytes);
-                subject->text = subject->copy;
-            }
-            subject->copy[at] = 1;
-        }
-        at += length;
-    }
-    pcre2_match_context *limits = pcre2_match_context_create(NULL);
-    subject->limits = limits;
-    subject->match_data = pcre2_match_data_create(1, NULL);
-    if (!limits || !subject->match_data) {
-        kvc_subject_close(subject);
-        return false;
-    }
-    pcre2_set_match_limit(limits, 10000000);
-    pcre2_set_heap_limit(limits, 65536); /* KiB; pcre2's own limit is 20 GB */
-    return true;
-}
-
-void kvc_subject_close(struct kvc_subject *subject) {
-    free(subject->copy);
-    pcre2_match_data_free(subject->match_data);
-    pcre2_match_context_free(subject->limits);
-    *subject = (struct kvc_subject){0};
-}
-
-static bool find_literal(const struct kvc_pattern *pattern, const struct kvc_subject *subject, size_t from,
-                         size_t *start) {
-    if (!pattern->literal_bytes)
-        return false;
-    while (from < subject->bytes && subject->bytes - from >= pattern->literal_bytes) {
-        const char *hit = memchr(subject->text + from, pattern->literal[0], subject->bytes - from);
-        if (!hit)
-            return false;
-        from = (size_t)(hit - subject->text);
-        if (subject->bytes - from >= pattern->literal_bytes && !memcmp(hit, pattern->literal, pattern->literal_bytes)) {
-            *start = from;
-            return true;
-        }
-        from++;
-    }
-    return false;
-}
-
-enum kvc_status kvc_pattern_find(const struct kvc_pattern *pattern, const struct kvc_subject *subject, size_t from,
-                                 bool *found, size_t *start, size_t *end, struct kvc_error *error) {
-    if (pattern->literal) {
-        *found = find_literal(pattern, subject, from, start);
-        *end = *found ? *start + pattern->literal_bytes : 0;
-        return KVC_OK;
-    }
-    int result = pcre2_match(pattern->code, (PCRE2_SPTR)subject->text, subject->bytes, from, PCRE2_NO_UTF_CHECK,
-                             subject->match_data, subject->limits);
-    *found = result >= 0;
-    if (result == PCRE2_ERROR_NOMATCH)
-        return KVC_OK;
-    if (result < 0) {
-        char reason[120] = "";
-        pcre2_get_error_message(result, (PCRE2_UCHAR *)reason, sizeof reason);
-        return kvc_fail(error, KVC_INPUT, "tokenizer: a split pattern fails at byte %zu of the text: %s", from, reason);
-    }
-    const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(subject->match_data);
-    *start = ends[0];
-    *end = ends[1];
-    if (*start < from || *end < *start || *end > subject->bytes) /* \K in a lookaround can do this */
-        return kvc_fail(error, KVC_INPUT, "tokenizer: a split pattern matches backwards at byte %zu of the text", from);
-    return KVC_OK;
 }
 
 /* ---- splitting ---- */

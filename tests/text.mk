@@ -10,3 +10,7 @@ tests_test_tokenizer_hostile_LDADD = $(KVC_TEST_LIBS)
 tests_test_template_SOURCES = tests/test_template.c tests/text_data.h
 tests_test_template_LDADD = $(KVC_TEST_LIBS)
 EXTRA_DIST += tests/data/tokenizers tests/data/templates tools/make_tokenizer_golden.py tools/make_templates_golden.py
+
+check_PROGRAMS += tests/test_tokenizer_match
+tests_test_tokenizer_match_SOURCES = tests/test_tokenizer_match.c tests/check.h
+tests_test_tokenizer_match_LDADD = $(KVC_TEST_LIBS)

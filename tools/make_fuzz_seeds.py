@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the seeds of the GGUF, safetensors and config.json fuzz targets: very small models and files, each with another
+"""Writes the seeds of the fuzz targets, but those of tokenizers: very small models and files, each with another
 part of the formats in it. Needs nothing beyond Python.
 
     tools/make_fuzz_seeds.py tests/fuzz/seeds
@@ -28,8 +28,8 @@ def value(kind, v):
     return struct.pack(PACK[kind], v)
 
 
-def gguf(keys, tensors, alignment=32, version=3):
-    """keys: (name, kind, value); tensors: (name, type, shape outermost first)"""
+def gguf(keys, tensors, alignment=32, version=3, small=False):
+    """keys: (name, kind, value); tensors: (name, type, shape outermost first); small: numbers that can be computed with"""
     head = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(keys))
     for name, kind, v in keys:
         head += string(name) + struct.pack("<I", kind) + value(kind, v)
@@ -43,6 +43,8 @@ def gguf(keys, tensors, alignment=32, version=3):
         head += struct.pack("<IQ", kind, len(data))
         if name.startswith("rope_"):
             data += struct.pack("<%df" % count, *(1 + i for i in range(count)))
+        elif small and kind == 0:
+            data += struct.pack("<%df" % count, *((i * 7919 % 97 - 40) / 64 for i in range(count)))
         else:
             data += bytes(i % 61 for i in range(count // elements * size))
         data += bytes(-len(data) % alignment)
@@ -171,8 +173,49 @@ def config_seeds():
                    "rope_scaling": {"type": "longrope", "short_factor": [1.0], "long_factor": [2.0]}}
 
 
+def run_seeds():
+    for arch, options in (("llama", {"tied": False}), ("qwen2", {"bias": True}), ("qwen3", {"norms": True}), ("phi3", {"fused": True})):
+        keys, tensors = model(arch, **options)
+        yield arch, gguf(keys, tensors, small=True)
+    keys, tensors = model("llama", kind=1)
+    yield "f16", gguf(keys, tensors, small=True)
+
+
+def policy_seeds():
+    place = bytes([15, 7, 8, 80, 0, 195, 40, 0])
+    for i, spec in enumerate(("snapkv:budget=10%+morphkv:budget=512", "take:budget=64,chunk=50,probe=8+quest:budget=40,page=4",
+                              "dapq:budget=5,content=random,pseudo=9", "duo:file=every-other,sinks=4,recent=9",
+                              "lacache:budget=90,span=2,sinks=4,positions=cache+hsa:budget=20", "cake:budget=40,layers=0-3",
+                              "fastkv:budget=40,tsp=48,tsp_layer=2+sparq:budget=9", "adakv:budget=40+h2o:budget=41,per=head",
+                              "rocketkv-mt:budget=66+keyformer:budget=66", "streaming:budget=\"64\",sinks=4,stages=decode")):
+        yield f"policy{i}", bytes([place[0] + i]) + place[1:] + spec.encode()
+
+
+def list_seeds():
+    yield "tokens", b"\0" + b"1 2,3\n\n 4 2147483647\t"
+    yield "more", b"\1" + b" ".join(b"%d" % i for i in range(300))
+    yield "scores", b"\2" + b"0.5 1 0.25\n1e-3 -2 +7.5\n"
+    yield "shares", b"\3" + b"0 1 0\r\n1 1 1\n\n"
+
+
+def replay_seeds():
+    q, kv = [6, 4, 2], [6, 2, 2]
+    dump = [(f"layers.{l}.{n}", "F32", q if n == "q" else kv) for l in range(2) for n in "qkv"]
+    pseudo = [(f"layers.{l}.pseudo_{n}", "F32", [2, 4 if n == "q" else 2, 2]) for l in range(2) for n in "qk"]
+    for i in (0, 3, 4, 128, 131):
+        yield f"dump{i}", bytes([i]) + safetensors(dump)
+    yield "pseudo", bytes([1]) + safetensors(dump + pseudo)
+
+
+def word_seeds():
+    names = ("keys", "numbers", "nouns", "adjectives", "verbs", "people", "places", "prepositions")
+    yield "words", {name: ["one", "two\u00e9"] for name in names}
+    yield "few", {name: ["one"] for name in names}
+
+
 def main():
-    for name, seeds in (("gguf", gguf_seeds()), ("safetensors", safetensors_seeds()), ("config", config_seeds())):
+    for name, seeds in (("run", run_seeds()), ("policy", policy_seeds()), ("lists", list_seeds()), ("replay", replay_seeds()),
+                        ("words", word_seeds()), ("gguf", gguf_seeds()), ("safetensors", safetensors_seeds()), ("config", config_seeds())):
         folder = os.path.join(sys.argv[1], name)
         os.makedirs(folder, exist_ok=True)
         for seed, data in seeds:

@@ -24,10 +24,10 @@ if [ ! -e Makefile ] || [ "$(cat options 2>/dev/null)" != "$options" ]; then
     }
     echo "$options" >options
 fi
-make -j"$(nproc)" libkvc.la >build.log 2>&1 || { tail -n 30 build.log >&2; exit 1; }
+make -j"$(nproc)" libkvc.la libkvcli.la >build.log 2>&1 || { tail -n 30 build.log >&2; exit 1; }
 for name in $names; do
     $FUZZ_CC -std=gnu11 -D_GNU_SOURCE -O1 -g -fsanitize=fuzzer $sanitize -I"$top" -I"$top/include" -o "fuzz_$name" \
-        "$top/tests/fuzz/fuzz_$name.c" .libs/libkvc.a -pthread $(pkg-config --libs jansson libpcre2-8 libutf8proc) -lm
+        "$top/tests/fuzz/fuzz_$name.c" .libs/libkvcli.a .libs/libkvc.a -pthread $(pkg-config --libs jansson libpcre2-8 libutf8proc) -lm
     mkdir -p "corpus/$name"
     seeds=$top/tests/fuzz/seeds/$name
     [ -d "$seeds" ] || seeds=
