@@ -113,7 +113,7 @@ int kvc_cli_info(const struct cli_command *command, int argc, char **argv) {
         {CLI_TYPE, 0, "kv-type", "TYPE", "how cache entries are stored", &a.common.cache_type, 0, 0, "f32|f16|q8_0"},
         {CLI_BYTES, 0, "mem", "SIZE",
          "memory that may be used, 8G say; exit status 1 where it does not fit (what the "
-         "machine has available)",
+         "machine, control groups and ulimit leave)",
          &a.memory, 0, 0, NULL},
         {CLI_GROUP, 0, "Output", NULL, NULL, NULL, 0, 0, NULL},
         {CLI_FLAG, 0, "man", NULL, "the methods as a manual page", &a.man, 0, 0, NULL},

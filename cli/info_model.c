@@ -1,5 +1,4 @@
 /* info_model.c - kvcull info MODEL: what a model is, and whether it fits with a policy, without reading its weights. */
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,21 +11,6 @@ struct fit { /* of one policy */
     bool fits;
 };
 
-/* MemAvailable of the machine; 0: not known. */
-static uint64_t available(void) {
-    FILE *stream = fopen("/proc/meminfo", "r");
-    uint64_t kilobytes = 0;
-    char line[256];
-
-    if (!stream)
-        return 0;
-    while (fgets(line, sizeof line, stream))
-        if (sscanf(line, "MemAvailable: %" SCNu64, &kilobytes) == 1)
-            break;
-    fclose(stream);
-    return kilobytes * 1024;
-}
-
 static enum kvc_status estimate(const struct kvc_engine *engine, const struct kvc_model_info *info, const char *spec,
                                 const struct info_arguments *a, uint64_t prompt, uint64_t memory, struct fit *fit,
                                 struct kvc_error *error) {
@@ -35,7 +19,7 @@ static enum kvc_status estimate(const struct kvc_engine *engine, const struct kv
                                           (uint64_t)a->generate, &fit->estimate, error);
 
     fit->total = info->weight_bytes + fit->estimate.peak_bytes + fit->estimate.hidden_bytes;
-    fit->fits = memory == 0 || fit->total <= memory;
+    fit->fits = fit->total <= memory;
     return status;
 }
 
@@ -113,7 +97,7 @@ static json_t *model_json(const struct kvc_model_info *info) {
     cli_json_set(o, "name", cli_json_text(info->name ? info->name : "", strlen(info->name ? info->name : "")));
     cli_json_set(o, "path", cli_json_text(info->path, strlen(info->path)));
     cli_json_set(o, "format", json_string(info->format));
-    cli_json_set(o, "architecture", json_string(info->architecture));
+    cli_json_set(o, "architecture", cli_json_text(info->architecture, strlen(info->architecture)));
     cli_json_set(o, "parameters", json_integer((json_int_t)info->parameters));
     cli_json_set(o, "weight_bytes", json_integer((json_int_t)info->weight_bytes));
     cli_json_set(o, "mapped_bytes", json_integer((json_int_t)info->mapped_bytes));
@@ -151,14 +135,24 @@ static json_t *fit_json(const char *spec, const struct fit *fit) {
 }
 
 static int print_fits(const struct cli_command *command, const struct info_arguments *a, const struct fit *fits,
-                      uint64_t prompt, uint64_t memory) {
+                      uint64_t prompt, const struct info_room *room) {
     struct cli_table *table = cli_table_open("<policy|entries|cache|state|peak|hidden|total|<fits|longest prompt");
     char text[32], number[2][32];
     int status;
 
     printf("\nAfter a prompt of %s tokens and %s generated ones, %s entries; %s %s\n", cli_number(prompt, number[0]),
-           cli_number((uint64_t)a->generate, number[1]), kvc_type_name(a->common.cache_type), cli_bytes(memory, text),
-           a->memory ? "may be used" : "are free here");
+           cli_number((uint64_t)a->generate, number[1]), kvc_type_name(a->common.cache_type),
+           room->bytes == UINT64_MAX ? "what" : cli_bytes(room->bytes, text),
+           a->memory                   ? "may be used"
+           : room->bytes == UINT64_MAX ? "is free here is not known"
+                                       : "are free here");
+    if (!a->memory && strcmp(room->from, "the machine") != 0 && room->from[0]) {
+        char line[sizeof room->from + 32];
+
+        snprintf(line, sizeof line, "Free: limited by %s", room->from);
+        kvc_printable(line, strlen(line), line, sizeof line);
+        cli_wrap(stdout, line, 0);
+    }
     printf("Total: the weights, the peak of cache and state, and the hidden states of prefill\n\n");
     for (size_t i = 0; i < a->specs.count; i++) {
         const struct fit *fit = &fits[i];
@@ -183,7 +177,8 @@ int info_model(const struct cli_command *command, const struct info_arguments *a
     struct kvc_model *model;
     struct kvc_error error;
     const struct kvc_model_info *info;
-    uint64_t memory = a->memory ? a->memory : available(), prompt;
+    struct info_room room = {a->memory, "--mem"};
+    uint64_t prompt;
     struct fit *fits = calloc(a->specs.count, sizeof *fits);
     json_t *root = NULL, *list = NULL;
     bool all = true;
@@ -194,12 +189,14 @@ int info_model(const struct cli_command *command, const struct info_arguments *a
         return status;
     }
     info = kvc_model_info(model);
+    if (!a->memory)
+        info_room("", info->mapped_bytes, &room);
     prompt = a->prompt ? (uint64_t)a->prompt : info->trained_context ? info->trained_context : 4096;
     for (size_t i = 0; i < a->specs.count && status == KVC_OK; i++) {
         const char *spec = a->specs.items[i].text;
 
-        if (longest(engine, info, spec, a, memory, &fits[i].longest, &error) != KVC_OK ||
-            estimate(engine, info, spec, a, prompt, memory, &fits[i], &error) != KVC_OK)
+        if (longest(engine, info, spec, a, room.bytes, &fits[i].longest, &error) != KVC_OK ||
+            estimate(engine, info, spec, a, prompt, room.bytes, &fits[i], &error) != KVC_OK)
             status = cli_report(command, &error);
         all = all && fits[i].fits;
     }
@@ -213,13 +210,14 @@ int info_model(const struct cli_command *command, const struct info_arguments *a
             }
         cli_json_set(root, "prompt", json_integer((json_int_t)prompt));
         cli_json_set(root, "generate", json_integer((json_int_t)a->generate));
-        cli_json_set(root, "memory", json_integer((json_int_t)memory));
+        cli_json_set(root, "memory", room.bytes == UINT64_MAX ? json_null() : json_integer((json_int_t)room.bytes));
+        cli_json_set(root, "memory_from", cli_json_text(room.from, strlen(room.from)));
         cli_json_set(root, "policies", list);
         status = cli_json_print(command, root, stdout);
     } else if (status == KVC_OK) {
         status = print_model(command, model);
         if (status == KVC_OK)
-            status = print_fits(command, a, fits, prompt, memory);
+            status = print_fits(command, a, fits, prompt, &room);
     }
     if (status == KVC_OK && a->memory && !all)
         status = KVC_DIFFERS;

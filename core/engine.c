@@ -54,6 +54,8 @@ enum kvc_status kvc_engine_open(const struct kvc_engine_options *options, struct
         options = &standard;
     if (options->threads < 0 || options->threads > 1024)
         return kvc_fail(error, KVC_USAGE, "threads=%d: must be 0 (one per core) to 1024", options->threads);
+    if ((unsigned)options->math > KVC_MATH_FAST)
+        return kvc_fail(error, KVC_USAGE, "math=%u: must be KVC_MATH_EXACT or KVC_MATH_FAST", (unsigned)options->math);
     struct kvc_engine *made = calloc(1, sizeof *made);
     if (!made)
         return kvc_fail(error, KVC_RESOURCE, "engine: no memory for %zu bytes", sizeof *made);
@@ -111,6 +113,9 @@ static enum kvc_status check_options(const struct kvc_policy_class *policy, stru
     for (const struct kvc_option *o = policy->options; o && o->name; o++) {
         if (!o->name[0] || strpbrk(o->name, ":,+=/\" "))
             return kvc_fail(error, KVC_USAGE, "policy '%s': an option's name is letters, digits and '_'", policy->name);
+        if ((unsigned)o->kind > KVC_OPTION_TEXT)
+            return kvc_fail(error, KVC_USAGE, "policy '%s': option '%s' is of kind %u: there is none", policy->name,
+                            o->name, (unsigned)o->kind);
         if (!o->help || (o->kind == KVC_OPTION_CHOICE && !o->choices))
             return kvc_fail(error, KVC_USAGE, "policy '%s': option '%s' has no help or no choices", policy->name,
                             o->name);
@@ -133,6 +138,9 @@ enum kvc_status kvc_engine_register(struct kvc_engine *engine, const struct kvc_
         return kvc_fail(error, KVC_USAGE, "policy: a name is letters, digits, '-' and '_'");
     if (kvc_engine_find_policy(engine, policy->name, strlen(policy->name)))
         return kvc_fail(error, KVC_USAGE, "policy '%s' is registered already", policy->name);
+    if ((unsigned)policy->ragged > KVC_RAGGED_LAYERS)
+        return kvc_fail(error, KVC_USAGE, "policy '%s': ragged %u: must be a value of enum kvc_ragged", policy->name,
+                        (unsigned)policy->ragged);
     const unsigned functions = (policy->chunk && policy->chunking ? (unsigned)KVC_STAGE_CHUNK : 0u) |
                                (policy->prompt ? (unsigned)KVC_STAGE_PROMPT : 0u) |
                                (policy->propagate ? (unsigned)KVC_STAGE_PROPAGATE : 0u) |

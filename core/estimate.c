@@ -475,7 +475,7 @@ static void run(struct estimate *e, uint64_t generated, struct kvc_estimate *est
 /* Sums below must fit 64 bits, whatever geometry and lengths a caller has in mind. */
 static enum kvc_status check(const struct kvc_geometry *g, uint32_t hidden, enum kvc_type cache_type, uint64_t prompt,
                              uint64_t generated, struct kvc_error *error) {
-    const enum kvc_status status = kvc_geometry_check(g, "estimate", KVC_USAGE, error);
+    const enum kvc_status status = kvc_geometry_check(g, "estimate", error);
     if (status != KVC_OK)
         return status;
     if (cache_type != KVC_F32 && cache_type != KVC_F16 && cache_type != KVC_Q8_0)

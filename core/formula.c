@@ -250,7 +250,7 @@ enum kvc_status kvc_formula(const struct kvc_engine *engine, const char *spec, c
     struct kvc_policy *policy;
     const uint32_t row_bytes = kvc_entry_row_bytes(cache_type, geometry->head_size);
     *formula = (struct kvc_formula){.entries = 0};
-    enum kvc_status status = kvc_geometry_check(geometry, "formula", KVC_USAGE, error);
+    enum kvc_status status = kvc_geometry_check(geometry, "formula", error);
     if (status != KVC_OK)
         return status;
     if (prompt > INT32_MAX || steps > INT32_MAX)

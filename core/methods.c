@@ -108,13 +108,12 @@ static enum kvc_status check_method(const struct kvc_method *method, const struc
                : KVC_OK;
 }
 
-enum kvc_status kvc_geometry_check(const struct kvc_geometry *g, const char *who, enum kvc_status kind,
-                                   struct kvc_error *error) {
+enum kvc_status kvc_geometry_check(const struct kvc_geometry *g, const char *who, struct kvc_error *error) {
     if (g->layers && g->heads && g->kv_heads && g->head_size && g->heads % g->kv_heads == 0 && g->layers <= 65536 &&
         g->heads <= 65536 && g->head_size <= 65536)
         return KVC_OK;
     return kvc_fail(
-        error, kind,
+        error, KVC_USAGE,
         "%s: %u layers, %u heads over %u KV heads of size %u: must be from 1 to 65536, KV heads dividing heads", who,
         g->layers, g->heads, g->kv_heads, g->head_size);
 }

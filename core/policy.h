@@ -72,9 +72,8 @@ struct kvc_method_use {
 enum kvc_status kvc_policy_enter(const struct kvc_policy *policy, const struct kvc_geometry *geometry,
                                  struct kvc_method_use **use, struct kvc_error *error);
 void kvc_policy_leave(const struct kvc_policy *policy, struct kvc_method_use *use);
-/* Counts from 1 to 65536, KV heads dividing heads; `who` begins the error. */
-enum kvc_status kvc_geometry_check(const struct kvc_geometry *geometry, const char *who, enum kvc_status kind,
-                                   struct kvc_error *error);
+/* Counts from 1 to 65536, KV heads dividing heads, or KVC_USAGE; `who` begins the error. */
+enum kvc_status kvc_geometry_check(const struct kvc_geometry *geometry, const char *who, struct kvc_error *error);
 /* What every class can say of the geometry without opening anything. */
 enum kvc_status kvc_policy_check_model(const struct kvc_policy *policy, const struct kvc_geometry *geometry,
                                        struct kvc_error *error);

@@ -28,7 +28,7 @@ enum kvc_status kvc_replay_open(struct kvc_engine *engine, const struct kvc_geom
                                 const struct kvc_session_options *options, struct kvc_replay **replay,
                                 struct kvc_error *error) {
     *replay = NULL;
-    enum kvc_status status = kvc_geometry_check(geometry, "replay", KVC_INPUT, error);
+    enum kvc_status status = kvc_geometry_check(geometry, "replay", error);
     if (status != KVC_OK)
         return status;
     struct kvc_replay *made = calloc(1, sizeof *made);

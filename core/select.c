@@ -184,6 +184,9 @@ static void update_sums(struct kvc_session *session, uint32_t layer) {
 static enum kvc_status check(const struct kvc_stage *stage, const struct kvc_select *select, struct kvc_error *error) {
     const bool paged = select->kind == KVC_SELECT_PAGE_CHANNELS || select->kind == KVC_SELECT_PAGE_BOUND;
     const bool channels = select->kind == KVC_SELECT_CHANNELS || select->kind == KVC_SELECT_PAGE_CHANNELS;
+    if ((unsigned)select->kind > KVC_SELECT_PAGE_BOUND)
+        return kvc_fail(error, KVC_USAGE, "policy: a selection of kind %u: must be a value of enum kvc_select_kind",
+                        (unsigned)select->kind);
     if (stage->queries != 1 || stage->session->in_prompt)
         return kvc_fail(error, KVC_USAGE, "policy: entries to read are chosen in a decode step only");
     if (select->top == 0 || (paged && select->page == 0))

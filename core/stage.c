@@ -195,6 +195,8 @@ enum kvc_status kvc_stage_pool(struct kvc_stage *stage, struct kvc_scores *score
         return early;
     if (kernel % 2 == 0)
         return kvc_fail(error, KVC_USAGE, "policy: a pooling kernel of %u: must be odd", kernel);
+    if ((unsigned)pooling > KVC_POOL_AVERAGE)
+        return kvc_fail(error, KVC_USAGE, "policy: pooling %u: must be a value of enum kvc_pooling", (unsigned)pooling);
     if (kernel == 1)
         return KVC_OK;
     struct kvc_scores *pooled = NULL;
@@ -301,6 +303,9 @@ static enum kvc_status empty_rows(const struct kvc_stage *stage, uint32_t column
 enum kvc_status kvc_stage_ring_write(struct kvc_stage *stage, uint32_t first, uint32_t ring, uint32_t count,
                                      enum kvc_row_kind kind, struct kvc_error *error) {
     uint32_t column = 0;
+    if ((unsigned)kind > KVC_ROW_COUNTS)
+        return kvc_fail(error, KVC_USAGE, "policy: rows of kind %u: must be a value of enum kvc_row_kind",
+                        (unsigned)kind);
     const uint32_t columns = kind == KVC_ROW_COUNTS ? 2 * ring + 1 : ring;
     const enum kvc_status status = kvc_stage_columns(stage, first, columns, &column, error);
     if (status != KVC_OK)
@@ -314,6 +319,9 @@ enum kvc_status kvc_stage_ring_fuse(struct kvc_stage *stage, uint32_t first, uin
                                     enum kvc_row_kind kind, enum kvc_fusion fusion, int64_t recent,
                                     struct kvc_scores *scores, struct kvc_error *error) {
     uint32_t column = 0;
+    if ((unsigned)kind > KVC_ROW_COUNTS || (unsigned)fusion > KVC_FUSE_MAX)
+        return kvc_fail(error, KVC_USAGE, "policy: rows of kind %u, fusion %u: there is no such %s", (unsigned)kind,
+                        (unsigned)fusion, (unsigned)kind > KVC_ROW_COUNTS ? "kind" : "fusion");
     const enum kvc_status status = kvc_stage_columns(stage, first, ring, &column, error);
     if (status != KVC_OK)
         return status;

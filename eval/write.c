@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 int32_t eval_likeliest(const float *logits, uint32_t vocab) {
     uint32_t best = 0;
@@ -26,24 +27,27 @@ int eval_write(const struct cli_command *command, const char *folder, const char
                void (*csv)(const void *task, FILE *stream), const void *task) {
     const size_t room = strlen(folder) + strlen(name) + 8;
     char *path = malloc(room);
-    struct cli_file file;
+    struct cli_file files[2] = {{NULL, NULL, NULL}, {NULL, NULL, NULL}};
+    const bool made = mkdir(folder, 0777) == 0;
     int status = path ? KVC_OK : cli_no_memory(command);
-    if (status == KVC_OK && mkdir(folder, 0777) && errno != EEXIST)
+    if (status == KVC_OK && !made && errno != EEXIST)
         status = cli_error(command, KVC_RESOURCE, "--out %s: %s", folder, strerror(errno));
     for (int kind = 0; kind < 2 && status == KVC_OK; kind++) {
         snprintf(path, room, "%s/%s.%s", folder, name, kind ? "csv" : "json");
-        status = cli_file_open(command, path, &file);
-        if (status != KVC_OK)
-            break;
-        if (kind)
-            csv(task, file.stream);
-        else
-            status = cli_json_print(command, json_incref(json), file.stream);
-        if (status == KVC_OK)
-            status = cli_file_commit(command, &file);
-        else
-            cli_file_abandon(&file);
+        status = cli_file_open(command, path, &files[kind]);
     }
+    if (status == KVC_OK)
+        status = cli_json_print(command, json_incref(json), files[0].stream);
+    if (status == KVC_OK)
+        csv(task, files[1].stream);
+    /* The one that a full disk keeps from being written comes first, so that neither appears. */
+    const int first = status == KVC_OK && fflush(files[0].stream) == 0;
+    for (int i = 0; i < 2 && status == KVC_OK; i++)
+        status = cli_file_commit(command, &files[i ? !first : first]);
+    for (int kind = 0; kind < 2; kind++)
+        cli_file_abandon(&files[kind]);
+    if (status != KVC_OK && made)
+        rmdir(folder);
     json_decref(json);
     free(path);
     return status;

@@ -21,7 +21,8 @@ extern "C" {
 
 /* ---- errors ------------------------------------------------------------------------------------------------- */
 
-/* Also the exit status of the program. */
+/* Also the exit status of the program. One rule: what a caller gives is KVC_USAGE, geometries and values of enums
+ * included; KVC_INPUT is what a file says, and rows of tensors that do not suit a policy (they come from files). */
 enum kvc_status {
     KVC_OK = 0,
     KVC_DIFFERS = 1, /* a check did not hold */
@@ -269,7 +270,7 @@ int32_t kvc_sample(struct kvc_sampler *sampler, const float *logits); /* accepts
 
 /* ---- policies ----------------------------------------------------------------------------------------------- */
 
-struct kvc_geometry {
+struct kvc_geometry { /* each 1 to 65536, kv_heads dividing heads; otherwise KVC_USAGE */
     uint32_t layers, heads, kv_heads, head_size;
 };
 

@@ -77,6 +77,9 @@ enum kvc_status kvc_convert(const char *from, const char *to, enum kvc_type type
     struct stat about;
     struct kvc_converter converter;
     struct kvc_replaced replaced = {0, 0};
+    if ((unsigned)type >= KVC_TYPES) {
+        return kvc_fail(error, KVC_USAGE, "%s: type %u: must be a value of enum kvc_type", to, (unsigned)type);
+    }
     enum kvc_status status = kvc_converter_open(from, &converter, error);
     if (status) {
         return status;

@@ -214,6 +214,9 @@ enum kvc_status kvc_make_model(const char *name, enum kvc_type type, uint64_t se
     const struct kvc_shape *shape = kvc_shape_find(name);
     struct kvc_config config;
     struct kvc_plan plan;
+    if ((unsigned)type >= KVC_TYPES) {
+        return kvc_fail(error, KVC_USAGE, "%s: type %u: must be a value of enum kvc_type", to, (unsigned)type);
+    }
     if (!shape) {
         return no_such_shape(name, error);
     }

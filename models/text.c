@@ -11,6 +11,9 @@ enum kvc_status kvc_tokenize(const struct kvc_model *model, const char *text, si
                              int32_t **tokens, size_t *count, struct kvc_error *error) {
     if (!model->tokenizer)
         return no_tokenizer(model, error);
+    if (flags & ~(unsigned)(KVC_TOKENIZE_BOS | KVC_TOKENIZE_SPECIAL))
+        return kvc_fail(error, KVC_USAGE, "tokenize: flags %#x: there are KVC_TOKENIZE_BOS and KVC_TOKENIZE_SPECIAL",
+                        flags);
     return kvc_tokenizer_encode(model->tokenizer, text, bytes, flags, tokens, count, error);
 }
 

@@ -2,6 +2,9 @@
 check_PROGRAMS += tests/test_cli_parts
 tests_test_cli_parts_SOURCES = tests/test_cli_parts.c
 tests_test_cli_parts_LDADD = libkvcli.la $(KVC_TEST_LIBS)
+check_PROGRAMS += tests/test_info_room
+tests_test_info_room_SOURCES = tests/test_info_room.c
+tests_test_info_room_LDADD = libkvcli.la $(KVC_TEST_LIBS)
 noinst_PROGRAMS += tests/json_value tests/make_dump tests/stale_hashes tests/fidelity_values
 tests_fidelity_values_SOURCES = tests/fidelity_values.c
 tests_fidelity_values_LDADD = libkvcull.la -lm
@@ -12,6 +15,7 @@ tests_make_dump_LDADD = libkvcull.la
 tests_json_value_SOURCES = tests/json_value.c
 tests_json_value_LDADD = $(JANSSON_LIBS)
 CLI_TESTS = tests/cli/test_errors.sh tests/cli/test_bench.sh tests/cli/test_help.sh tests/cli/test_run.sh tests/cli/test_files.sh \
-	tests/cli/test_verify.sh tests/cli/test_eval.sh tests/cli/test_memory.sh tests/cli/test_first_hour.sh
+	tests/cli/test_verify.sh tests/cli/test_eval.sh tests/cli/test_memory.sh tests/cli/test_first_hour.sh \
+	tests/cli/test_outputs.sh tests/cli/test_room.sh
 SHELL_TESTS += $(CLI_TESTS)
 EXTRA_DIST += tests/cli/lib.sh $(CLI_TESTS)

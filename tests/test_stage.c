@@ -105,6 +105,16 @@ static enum kvc_status act(struct kvc_stage *stage, const struct kvc_values *val
         return keep_tail(stage, 0, NULL, e);
     case 17:
         return kvc_fail(e, KVC_RESOURCE, "no memory for a wild idea");
+    case 30: /* values that no enum has */
+        return kvc_stage_pool(stage, scores, 0, 3, (enum kvc_pooling)99, e);
+    case 31:
+        return kvc_stage_ring_write(stage, 0, 2, 1, (enum kvc_row_kind)99, e);
+    case 32:
+        return kvc_stage_ring_fuse(stage, 0, 2, 1, (enum kvc_row_kind)99, KVC_FUSE_SUM, 0, scores, e);
+    case 33:
+        return kvc_stage_ring_fuse(stage, 0, 2, 1, KVC_ROW_WEIGHTS, (enum kvc_fusion)99, 0, scores, e);
+    case 34:
+        return kvc_stage_select(stage, &(struct kvc_select){.kind = (enum kvc_select_kind)99, .top = 1}, e);
     default:
         return KVC_OK;
     }
@@ -174,6 +184,14 @@ static void test_wrong_stages(void **state) {
         assert_non_null(strstr(error.text, "policy wild, layer 0"));
         kvc_session_close(session);
     }
+    for (int i = 30; i < 35; i++) {
+        static const char *const of[] = {"pooling 99", "kind 99", "kind 99", "fusion 99", "kind 99"};
+        char spec[40];
+        snprintf(spec, sizeof spec, "wild:do=%d", i);
+        struct kvc_session *session = open_with(spec, 0);
+        REFUSED(kvc_session_prompt(session, tokens, rows, NULL, NULL, &error), KVC_USAGE, of[i - 30]);
+        kvc_session_close(session);
+    }
     struct kvc_session *session = open_with("peeping", 0);
     REFUSED(kvc_session_prompt(session, tokens, rows, NULL, NULL, &error), KVC_USAGE, "observes");
     kvc_session_close(session);
@@ -209,6 +227,8 @@ static void test_register(void **state) {
                                               {NULL, 0, NULL, 0, 0, NULL, NULL}},
                                    no_choice[] = {{"a", KVC_OPTION_CHOICE, "x", 0, 0, NULL, "h"},
                                                   {NULL, 0, NULL, 0, 0, NULL, NULL}};
+    static const struct kvc_option no_kind[] = {{"a", (enum kvc_option_kind)99, "x", 0, 0, NULL, "h"},
+                                                {NULL, 0, NULL, 0, 0, NULL, NULL}};
     struct kvc_policy_class other = wild;
     REFUSED(kvc_engine_register(engine, &other, &error), KVC_USAGE, "already");
     other.name = "a:b";
@@ -223,6 +243,43 @@ static void test_register(void **state) {
     REFUSED(kvc_engine_register(engine, &other, &error), KVC_USAGE, "two options");
     other.options = no_choice;
     REFUSED(kvc_engine_register(engine, &other, &error), KVC_USAGE, "choices");
+    other.options = no_kind;
+    REFUSED(kvc_engine_register(engine, &other, &error), KVC_USAGE, "kind 99");
+    other.options = NULL;
+    other.ragged = (enum kvc_ragged)99;
+    REFUSED(kvc_engine_register(engine, &other, &error), KVC_USAGE, "ragged 99");
+}
+
+/* A geometry is an argument wherever it is one, and so are values that no enum has. */
+static void test_arguments(void **state) {
+    (void)state;
+    const struct kvc_geometry bad[] = {{0, 2, 1, 8}, {2, 3, 2, 8}, {2, 2, 0, 8}, {2, 2, 1, 70000}}, good = {2, 2, 1, 8};
+    const enum kvc_type none = (enum kvc_type)99;
+    const struct kvc_engine_options odd = {.math = (enum kvc_math)99};
+    struct kvc_session_options session_options;
+    struct kvc_session *session;
+    struct kvc_replay *replay;
+    struct kvc_estimate estimate;
+    struct kvc_formula formula;
+    struct kvc_engine *second;
+    int32_t *ids;
+    size_t count;
+    kvc_session_defaults(&session_options);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        REFUSED(kvc_replay_open(engine, &bad[i], &session_options, &replay, &error), KVC_USAGE, "must be from 1");
+        REFUSED(kvc_estimate(engine, "full", &bad[i], 8, KVC_F16, 9, 9, &estimate, &error), KVC_USAGE,
+                "must be from 1");
+        REFUSED(kvc_formula(engine, "full", &bad[i], KVC_F16, 9, 9, &formula, &error), KVC_USAGE, "must be from 1");
+    }
+    REFUSED(kvc_estimate(engine, "full", &good, 8, none, 9, 9, &estimate, &error), KVC_USAGE, "cache of unknown");
+    REFUSED(kvc_formula(engine, "full", &good, none, 9, 9, &formula, &error), KVC_USAGE, "cache of unknown");
+    REFUSED(kvc_engine_open(&odd, &second, &error), KVC_USAGE, "math=99");
+    REFUSED(kvc_convert("none", "out.gguf", none, &error), KVC_USAGE, "type 99");
+    REFUSED(kvc_make_model("tiny", none, 1, "out.gguf", &error), KVC_USAGE, "type 99");
+    REFUSED(kvc_tokenize(model, "a", 1, 99, &ids, &count, &error), KVC_USAGE, "flags 0x63");
+    session_options.cache_type = none;
+    REFUSED(kvc_session_open(model, &session_options, &session, &error), KVC_USAGE, "cache of unknown");
+    REFUSED(kvc_replay_open(engine, &good, &session_options, &replay, &error), KVC_USAGE, "cache of unknown");
 }
 
 /* A policy without memory in the middle of a step: its session ends, the others' logits are what they are alone. */
@@ -291,7 +348,7 @@ static void test_replay(void **state) {
     struct kvc_session_stats stats;
     static float zeros[200 * 2 * 8];
     kvc_session_defaults(&session_options);
-    REFUSED(kvc_replay_open(engine, &odd, &session_options, &replay, &error), KVC_INPUT, "dividing");
+    REFUSED(kvc_replay_open(engine, &odd, &session_options, &replay, &error), KVC_USAGE, "dividing");
     session_options.policy = "wild:do=17,at=2";
     FINE(kvc_replay_open(engine, &geometry, &session_options, &replay, &error));
     REFUSED(kvc_replay_step(replay, 0, zeros, zeros, zeros, NULL, &error), KVC_USAGE, "before the prompt");
@@ -435,9 +492,10 @@ static void test_window_mass(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_wrong_stages), cmocka_unit_test(test_odd_stages), cmocka_unit_test(test_register),
-        cmocka_unit_test(test_fails_alone),  cmocka_unit_test(test_limit),      cmocka_unit_test(test_replay),
-        cmocka_unit_test(test_estimates),    cmocka_unit_test(test_backends),   cmocka_unit_test(test_window_mass)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_wrong_stages), cmocka_unit_test(test_odd_stages),
+                                       cmocka_unit_test(test_register),     cmocka_unit_test(test_fails_alone),
+                                       cmocka_unit_test(test_limit),        cmocka_unit_test(test_arguments),
+                                       cmocka_unit_test(test_replay),       cmocka_unit_test(test_estimates),
+                                       cmocka_unit_test(test_backends),     cmocka_unit_test(test_window_mass)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
