@@ -1,6 +1,6 @@
 #!/bin/sh
-# compilers.sh BUILD CLANG - the same hashes from every compiler, standard and set of flags: the part that needs libc only
-# by gcc, clang and musl-gcc, and all of kvcull by clang. Prints "ok", "not ok" or "skip" lines.
+# compilers.sh BUILD CLANG - the same hashes from every compiler, standard and set of flags: the part that needs libc
+# only by gcc, clang and musl-gcc, and all of kvcull by clang. Prints "ok", "not ok" or "skip" lines.
 # BUILD: the folder of a finished build, CLANG: of one that clang made; run in the top source folder.
 set -u
 build=$1
@@ -12,7 +12,8 @@ out=$build/compilers
 variant() {
     name=$1 compiler=$2 standard=$3 flags=$4
     shift 4
-    if ! echo 'int main(void) { return 0; }' | $compiler -std="$standard" $flags -static -x c -o /dev/null - 2>/dev/null; then
+    if ! echo 'int main(void) { return 0; }' |
+        $compiler -std="$standard" $flags -static -x c -o /dev/null - 2>/dev/null; then
         echo "skip $name: no $compiler here that links with -std=$standard $flags"
         return
     fi

@@ -34,8 +34,10 @@ endif
 
 # The same as configure puts behind the user's flags, where the compiler takes it.
 exact_flags := $(shell sed -n 's/^KVC_TRY_FLAG(\[EXACT_CFLAGS\], \[\(.*\)\])/\1/p' configure.ac)
-EXACT := $(foreach flag,$(exact_flags),$(shell $(CC) -Werror $(flag) -x c -c -o /dev/null /dev/null 2>/dev/null && echo $(flag)))
-compile = $(CC) -std=$(STD) -pthread -D_GNU_SOURCE -I. -Iinclude -I$(OUT)/include -Wall -Wextra $(WERROR) $(PATHS) $(FLAGS) $(EXACT)
+EXACT := $(foreach flag,$(exact_flags),$(shell \
+	$(CC) -Werror $(flag) -x c -c -o /dev/null /dev/null 2>/dev/null && echo $(flag)))
+compile = $(CC) -std=$(STD) -pthread -D_GNU_SOURCE -I. -Iinclude -I$(OUT)/include -Wall -Wextra $(WERROR) $(PATHS) \
+	$(FLAGS) $(EXACT)
 
 # -Ofast would link code that makes denormals zero.
 $(OUT)/driver: $(OUT)/tests/cross/main.o $(OUT)/libkvc.a

@@ -36,7 +36,8 @@ refused() {
     compiler=$1-gcc
     command -v "$compiler" >/dev/null || { echo "skip $1: no $compiler"; return; }
     mkdir -p "$out/$1"
-    if (cd "$out/$1" && "$top/configure" --host="$1") >"$out/$1.log" 2>&1 || ! grep -q "configure: error: .*$2" "$out/$1.log"; then
+    if (cd "$out/$1" && "$top/configure" --host="$1") >"$out/$1.log" 2>&1 ||
+        ! grep -q "configure: error: .*$2" "$out/$1.log"; then
         tail -n 3 "$out/$1.log"
         echo "not ok $1: configure does not say '$2' ($out/$1.log)"
     elif echo '#include "core/engine.h"' | "$compiler" -I. -Iinclude -fsyntax-only -x c - 2>"$out/$1.log" ||
