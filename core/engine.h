@@ -4,6 +4,13 @@
 
 #include "core/ops.h"
 
+/* What configure asks of a machine, for builds without it. */
+#if SIZE_MAX <= 0xffffffff
+#error "32-bit sizes: the bytes of a large cache cannot be counted in them"
+#elif defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "big-endian machine: weights are used where they lie in the file, and model files are little-endian"
+#endif
+
 struct kvc_engine {
     struct kvc_device *device;
     char backend_name[128];

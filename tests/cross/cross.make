@@ -1,10 +1,13 @@
 # cross.make - builds the driver of this folder for another machine with nothing but its compiler and libc:
 #   make -f tests/cross/cross.make CC=aarch64-linux-gnu-gcc ARCH=aarch64 OUT=build/cross/aarch64
+# or for this one with another compiler, standard or flags (STD, FLAGS; WERROR=-Werror: warnings are errors).
 # Run in the top source folder. Every source file that includes no library's header goes into an archive; the linker
 # takes from it what the driver needs. A libc-only file that needs a library's file therefore fails to link here.
 
 HOST_CC ?= cc
 FLAGS ?= -O2 -g
+STD ?= gnu11
+AR ?= ar
 OUT ?= build/cross/$(ARCH)
 XXHASH ?= /usr/include/xxhash.h
 
@@ -15,21 +18,39 @@ with_libraries := $(shell for file in $(all); do \
 sources := $(filter-out $(with_libraries),$(all))
 ifeq ($(ARCH),aarch64)
 sources += $(wildcard backends/cpu/simd/*neon.c)
-FLAGS += -DKVC_NEON
+PATHS = -DKVC_NEON
 endif
 objects := $(sources:%.c=$(OUT)/%.o)
+ifeq ($(ARCH),x86_64)
+ref_fma := $(patsubst %.c,$(OUT)/fma/%.o,$(wildcard backends/cpu/ref/*.c))
+avx2 := $(patsubst %.c,$(OUT)/%.o,$(wildcard backends/cpu/simd/*avx2.c))
+avx512 := $(patsubst %.c,$(OUT)/%.o,$(wildcard backends/cpu/simd/*avx512.c))
+objects += $(ref_fma) $(avx2) $(avx512)
+PATHS = -DKVC_X86_SIMD
+$(ref_fma): PATHS += -DKVC_REF_FMA -mfma -mavx2
+$(avx2): PATHS += -mavx2 -mfma -mf16c
+$(avx512): PATHS += -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
+endif
 
-# The same as configure puts behind the user's flags.
-EXACT = -ffp-contract=off -fno-fast-math
-compile = $(CC) -std=gnu11 -pthread -D_GNU_SOURCE -I. -Iinclude -I$(OUT)/include -Wall -Wextra -Werror $(FLAGS) $(EXACT)
+# The same as configure puts behind the user's flags, where the compiler takes it.
+exact_flags := $(shell sed -n 's/^KVC_TRY_FLAG(\[EXACT_CFLAGS\], \[\(.*\)\])/\1/p' configure.ac)
+EXACT := $(foreach flag,$(exact_flags),$(shell \
+	$(CC) -Werror $(flag) -x c -c -o /dev/null /dev/null 2>/dev/null && echo $(flag)))
+compile = $(CC) -std=$(STD) -pthread -D_GNU_SOURCE -I. -Iinclude -I$(OUT)/include -Wall -Wextra $(WERROR) $(PATHS) \
+	$(FLAGS) $(EXACT)
 
+# -Ofast would link code that makes denormals zero.
 $(OUT)/driver: $(OUT)/tests/cross/main.o $(OUT)/libkvc.a
-	$(CC) -static -pthread -o $@ $^ -lm
+	$(CC) $(filter-out -Ofast -ffast-math,$(FLAGS)) $(EXACT) -static -pthread -o $@ $^ -lm
 
 $(OUT)/libkvc.a: $(objects)
-	rm -f $@ && ar rcs $@ $^
+	rm -f $@ && $(AR) rcs $@ $^
 
 $(OUT)/%.o: %.c | $(OUT)/include/xxhash.h
+	@mkdir -p $(@D)
+	$(compile) -MMD -MP -c -o $@ $<
+
+$(OUT)/fma/%.o: %.c | $(OUT)/include/xxhash.h
 	@mkdir -p $(@D)
 	$(compile) -MMD -MP -c -o $@ $<
 

@@ -1,0 +1,49 @@
+# lib.sh - what run.sh and compilers.sh share; sourced with $build (a finished build) and $out (where to work) set, in
+# the top source folder. Prints "ok", "not ok" and "skip" lines.
+jobs=$(nproc 2>/dev/null || echo 2)
+mkdir -p "$out"
+# Warnings are errors where they are for configure, too.
+case ${KVCULL_CONFIGURE-} in *--enable-werror*) werror=-Werror ;; *) werror= ;; esac
+
+# The families' small models, as arguments of the driver.
+goldens=$(for file in tests/data/golden/*/model.gguf; do echo "golden=$file"; done)
+
+# run NAME COMMAND...: its hashes go to NAME.hashes. None takes more than some minutes; one that hangs must not stop all.
+run() {
+    name=$1
+    shift
+    timeout 900 "$@" $goldens "$out/$name.gguf" >"$out/$name.hashes" 2>"$out/$name.log" || echo "failed: status $?" >>"$out/$name.hashes"
+}
+
+# compare NAME: with what this machine's build printed.
+compare() {
+    if cmp -s "$out/native.hashes" "$out/$1.hashes"; then
+        echo "ok $1: $(wc -l <"$out/$1.hashes") lines equal ($(cat "$out/$1.log"))"
+    else
+        echo "not ok $1: other hashes than here, or it failed ($out/$1.hashes, $1.log)"
+        diff "$out/native.hashes" "$out/$1.hashes" | head -n 6
+        tail -n 3 "$out/$1.log"
+    fi
+}
+
+# native: the hashes that all others are compared with.
+native() {
+    make -C "$build" tests/cross/driver >"$out/native.build" 2>&1 ||
+        { tail "$out/native.build"; echo "not ok native: does not build"; exit 1; }
+    run native "$build/tests/cross/driver"
+    if [ ! -s "$out/native.hashes" ] || grep -q failed "$out/native.hashes"; then
+        cat "$out/native.log"
+        echo "not ok native: the driver failed"
+        exit 1
+    fi
+}
+
+# build_driver NAME VARIABLE=VALUE...: with nothing but a compiler and libc, in $out/NAME; variables are cross.make's.
+build_driver() {
+    name=$1
+    shift
+    make -f tests/cross/cross.make -j"$jobs" OUT="$out/$name" WERROR="$werror" "$@" >"$out/$name.build" 2>&1 && return
+    tail -n 15 "$out/$name.build"
+    echo "not ok $name: does not build ($out/$name.build)"
+    return 1
+}

@@ -1,0 +1,13 @@
+# gcc, clang, musl-gcc, C11, C23, -O0 to -Ofast and LTO: the same hashes
+check_compilers() {
+    local start=$SECONDS log=build/compilers/check.log
+    provide clang musl-gcc
+    build_in build
+    build_in build/clang CC=clang
+    mkdir -p build/compilers
+    tests/cross/compilers.sh build build/clang >$log 2>&1 ||
+        grep -q '^not ok' $log || say "not ok: compilers.sh ended early" >>$log
+    say "compilers: $((SECONDS - start)) s"
+    grep -v '^ok' $log
+    add "$(grep -c '^ok' $log)" "$(grep -c '^not ok' $log)" "$(grep -c '^skip' $log)"
+}
