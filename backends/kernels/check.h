@@ -16,7 +16,7 @@ KVC_DEVICE float kvc_flushed(float x) { return kvc_bits(x) & 0x7f800000u ? x : 0
 #define KVC_CHECKED_PRODUCT(a, b) ((a) * (b))
 #endif
 #if defined(KVC_LACKS_division) && !defined(KVC_CORRECTED)
-#define KVC_CHECKED_DIV(a, b) ((a) * kvc_div(1.0f, b))
+#define KVC_CHECKED_DIV(a, b) ((a)*kvc_div(1.0f, b))
 #else
 #define KVC_CHECKED_DIV(a, b) kvc_div(a, b)
 #endif

@@ -52,9 +52,9 @@ struct kvc_opencl {
 extern const char *const kvc_opencl_source[];
 extern const size_t kvc_opencl_source_count;
 
-/* Compiles the kernels for the device, or takes them from the cache of binaries; in place of those before: program.c. */
+/* Compiles the kernels for the device, or takes them from the cache of binaries, in place of others: program.c. */
 enum kvc_status kvc_opencl_build(struct kvc_opencl *opencl, const char *options, struct kvc_error *error);
-extern const struct kvc_offload_driver kvc_opencl_driver; /* driver.c */
+extern const struct kvc_offload_driver kvc_opencl_driver;   /* driver.c */
 void kvc_opencl_release_kernels(struct kvc_opencl *opencl); /* driver.c */
 const char *kvc_opencl_error(cl_int code);
 /* --math=fast: linear layers of many rows by CLBlast (fast.c). */
