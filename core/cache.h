@@ -8,10 +8,10 @@
 
 struct kvc_cache_layer {
     struct kvc_lists lists;
-    uint32_t *count;  /* [lists.kv_heads], the host's copy of lists.count */
-    bool behind;      /* an eviction has made the lists shorter than count says */
-    uint32_t before;  /* lists of the layers below */
-    uint32_t *blocks; /* the host's copy of lists.blocks */
+    uint32_t *count;    /* [lists.kv_heads], the host's copy of lists.count */
+    bool behind;        /* an eviction has made the lists shorter than count says */
+    uint32_t before;    /* lists of the layers below */
+    uint32_t *blocks;   /* the host's copy of lists.blocks */
     uint64_t step_most; /* entries that a list has within decode steps and never between them; 0: not known */
     uint64_t state_bytes;
 };

@@ -189,7 +189,8 @@ struct kvc_lists *kvc_measure_lists(struct kvc_measure *m, enum kvc_type type, u
     if (m->status == KVC_OK) {
         m->list_count++;
         for (uint32_t h = 0; h < MEASURE_KV_HEADS && m->status == KVC_OK; h++)
-            m->status = m->ops->arena_take(m->device, lists->arena, each, blocks + kvc_first_block(base[h], h), &m->error);
+            m->status =
+                m->ops->arena_take(m->device, lists->arena, each, blocks + kvc_first_block(base[h], h), &m->error);
     }
     lists->blocks = kvc_measure_put(m, blocks, named * sizeof *blocks).buffer;
     free(blocks);

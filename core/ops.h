@@ -47,7 +47,8 @@ struct kvc_entry_format {
 
 /* A head may have one place more than its blocks hold, for the entry that only a decode step adds: its spare place, in
  * an arena block that up to KVC_TILE heads share. Where blocks are named it is KVC_SPARE + block * KVC_TILE + place. In
- * the arrays of a list it takes KVC_SPARE_SLOTS slots, so that what follows lies evenly; only the first is ever used. */
+ * the arrays of a list it takes KVC_SPARE_SLOTS slots, so that what follows lies evenly; only the first is ever used.
+ */
 #define KVC_SPARE 0x80000000u
 #define KVC_SPARE_SLOTS 16u
 

@@ -1,5 +1,5 @@
-/* spares.h - spare places (core/ops.h) of all caches of one arena: blocks are taken for them as they are needed, shared,
- * and given back with their last place. */
+/* spares.h - spare places (core/ops.h) of all caches of one arena: blocks are taken for them as they are needed,
+ * shared, and given back with their last place. */
 #ifndef KVC_CORE_SPARES_H
 #define KVC_CORE_SPARES_H
 

@@ -117,8 +117,7 @@ static void shrink(struct kvc_session *session) {
     enum kvc_status status = KVC_OK;
     for (uint32_t l = 0; l < session->cache.layers && status == KVC_OK; l++) {
         if (session->touched[l])
-            status = kvc_cache_shrink(&session->cache, l, kvc_policy_surplus(session->policy, l), 2,
-                                      &session->failure);
+            status = kvc_cache_shrink(&session->cache, l, kvc_policy_surplus(session->policy, l), 2, &session->failure);
         session->touched[l] = false;
     }
     if (session->cache.cache_bytes < before)

@@ -84,8 +84,8 @@ static inline struct kvc_lists make_lists(enum kvc_type type, uint32_t columns, 
     struct kvc_lists lists = {.kv_heads = HEADS, .columns = columns, .format = format, .host_base = base};
     assert_int_equal(OPS->arena_create(device, &format, arena, NULL), KVC_OK);
     for (uint32_t h = 0; h < HEADS; h++)
-        assert_int_equal(
-            OPS->arena_take(device, *arena, SLOTS / KVC_TILE, blocks + kvc_first_block(base[h], h), NULL), KVC_OK);
+        assert_int_equal(OPS->arena_take(device, *arena, SLOTS / KVC_TILE, blocks + kvc_first_block(base[h], h), NULL),
+                         KVC_OK);
     lists.arena = *arena;
     lists.base = holding(base, sizeof base).buffer;
     lists.count = buffer(HEADS * 4).buffer;

@@ -11,7 +11,7 @@ fi
 KVCULL_TEST_BACKEND=opencl KVCULL_TEST_THINNED=yes
 export KVCULL_TEST_BACKEND KVCULL_TEST_THINNED
 programs='test_methods test_methods_layers test_methods_mass test_methods_reads test_methods_rows test_methods_scores
-    test_methods_select test_methods_take test_fastkv test_places test_formula'
+    test_methods_select test_methods_take test_fastkv test_places test_formula test_spares'
 sanitized && programs='test_methods_mass test_methods_select test_methods_take'
 for program in $programs; do
     that "$program on OpenCL" "$build/tests/$program" >"$work/out" 2>&1
