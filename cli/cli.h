@@ -194,10 +194,21 @@ int cli_names(const struct cli_command *command, const struct cli_common *common
 /* Prints text wrapped to 100 columns, every line indented; an empty line separates paragraphs. */
 void cli_wrap(FILE *stream, const char *text, unsigned indent);
 
-/* ---- JSON ------------------------------------------------------------------------------------------------------ */
+/* ---- UTF-8 ----------------------------------------------------------------------------------------------------- */
 
+#define CLI_REPLACEMENT "\xef\xbf\xbd" /* U+FFFD, in place of what is no character */
+enum cli_part { CLI_CHARACTER, CLI_PART_BEGUN /* the text ends inside */, CLI_PART_NONE };
 /* Bytes of the UTF-8 character at text, of which there are bytes (at least one); 0: none begins there. */
 size_t cli_character(const char *text, size_t bytes);
+/* The same, or the bytes that stand in the place of one: at least 1 in any case. */
+size_t cli_part(const char *text, size_t bytes, enum cli_part *kind);
+/* Bytes at the end of the text that begin a character; 0: it ends with a whole one. */
+size_t cli_begun(const char *text, size_t bytes);
+/* Writes the text with U+FFFD in place of what is no character. */
+void cli_write_text(FILE *stream, const char *text, size_t bytes);
+
+/* ---- JSON ------------------------------------------------------------------------------------------------------ */
+
 /* Any bytes as a JSON string: what is not UTF-8 becomes U+FFFD. */
 json_t *cli_json_text(const char *text, size_t bytes);
 json_t *cli_json_number(double value); /* null where it is not finite, which JSON cannot say */

@@ -99,15 +99,6 @@ static bool grow(struct cli_answer *answer, size_t *room, size_t more) {
 static size_t waiting(const struct cli_answer *answer, const struct cli_texts *stops) {
     size_t most = 0;
 
-    for (size_t back = 1; back <= 3 && back <= answer->bytes; back++) {
-        unsigned char byte = (unsigned char)answer->text[answer->bytes - back];
-
-        if ((byte & 0xc0) == 0x80)
-            continue;
-        if (byte >= 0xc0 && back < (byte >= 0xf0 ? 4u : byte >= 0xe0 ? 3u : 2u))
-            most = back;
-        break;
-    }
     for (size_t i = 0; i < stops->count; i++) {
         size_t length = strlen(stops->items[i].text);
 
@@ -117,7 +108,7 @@ static size_t waiting(const struct cli_answer *answer, const struct cli_texts *s
                 break;
             }
     }
-    return most;
+    return most + cli_begun(answer->text, answer->bytes - most);
 }
 
 /* Where the first stop text begins at or behind `from`; SIZE_MAX: nowhere. */
@@ -150,7 +141,7 @@ static int show(struct writer *writer, size_t until) {
 
     if (!writer->generation->echo || until <= writer->shown)
         return KVC_OK;
-    fwrite(answer->text + writer->shown, 1, until - writer->shown, stdout);
+    cli_write_text(stdout, answer->text + writer->shown, until - writer->shown);
     writer->shown = until;
     return cli_flush(writer->generation->command);
 }

@@ -5,26 +5,6 @@
 
 #include "cli/cli.h"
 
-size_t cli_character(const char *bytes_of, size_t bytes) {
-    const unsigned char *text = (const unsigned char *)bytes_of;
-    size_t n = text[0] < 0x80   ? 1
-               : text[0] < 0xc2 ? 0
-               : text[0] < 0xe0 ? 2
-               : text[0] < 0xf0 ? 3
-               : text[0] < 0xf5 ? 4
-                                : 0;
-
-    if (n > bytes)
-        return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((text[i] & 0xc0) != 0x80)
-            return 0;
-    if ((text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xed && text[1] > 0x9f) ||
-        (text[0] == 0xf0 && text[1] < 0x90) || (text[0] == 0xf4 && text[1] > 0x8f))
-        return 0;
-    return n;
-}
-
 json_t *cli_json_text(const char *text, size_t bytes) {
     char *clean = malloc(3 * bytes + 1);
     size_t at = 0;
@@ -33,17 +13,12 @@ json_t *cli_json_text(const char *text, size_t bytes) {
     if (!clean)
         return NULL;
     for (size_t i = 0; i < bytes;) {
-        size_t n = cli_character(text + i, bytes - i);
+        enum cli_part kind;
+        size_t n = cli_part(text + i, bytes - i, &kind);
 
-        if (n == 0) {
-            memcpy(clean + at, "\xef\xbf\xbd", 3);
-            at += 3;
-            i++;
-        } else {
-            memcpy(clean + at, text + i, n);
-            at += n;
-            i += n;
-        }
+        memcpy(clean + at, kind == CLI_CHARACTER ? text + i : CLI_REPLACEMENT, kind == CLI_CHARACTER ? n : 3);
+        at += kind == CLI_CHARACTER ? n : 3;
+        i += n;
     }
     value = json_stringn(clean, at);
     free(clean);

@@ -1,4 +1,5 @@
 /* progress.c - a bar on a terminal, now and then a plain line elsewhere. */
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -16,7 +17,7 @@ void cli_progress_start(struct cli_progress *progress, const char *what, bool qu
 int cli_progress(void *user, uint64_t done, uint64_t total) {
     struct cli_progress *progress = user;
     double now, share = total ? (double)done / (double)total : 1;
-    char left[32];
+    char time[32], left[48] = "";
 
     if (progress->quiet)
         return 0;
@@ -26,7 +27,8 @@ int cli_progress(void *user, uint64_t done, uint64_t total) {
         return 0;
     progress->last = now;
     progress->shown = true;
-    cli_time(share > 0 ? (now - progress->start) * (1 - share) / share : 0, left);
+    if (share > 0 && share < 1)
+        snprintf(left, sizeof left, "%s left", cli_time((now - progress->start) * (1 - share) / share, time));
     if (progress->terminal) {
         int full = (int)(share * BAR);
         char bar[BAR + 1];
@@ -34,10 +36,10 @@ int cli_progress(void *user, uint64_t done, uint64_t total) {
         memset(bar, '.', BAR);
         memset(bar, '#', (size_t)(full > BAR ? BAR : full));
         bar[BAR] = '\0';
-        fprintf(stderr, "\r%-24.24s [%s] %3.0f%%  %s left\033[K", progress->what, bar, 100 * share, left);
+        fprintf(stderr, "\r%-24.24s [%s] %3.0f%%  %s\033[K", progress->what, bar, floor(100 * share), left);
         fflush(stderr);
     } else {
-        fprintf(stderr, "%s: %.0f%%, about %s left\n", progress->what, 100 * share, left);
+        fprintf(stderr, "%s: %.0f%%%s%s\n", progress->what, floor(100 * share), left[0] ? ", about " : "", left);
     }
     return 0;
 }

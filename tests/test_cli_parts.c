@@ -237,6 +237,68 @@ static void any_bytes_are_json(void **state) {
     json_decref(value);
 }
 
+static void characters_are_whole(void **state) {
+    static const struct {
+        const char *text, *shown;
+        size_t begun;
+    } cases[] = {{"", "", 0},
+                 {"a", "a", 0},
+                 {"\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80", 0},
+                 {"a\xf0\x9f\x98", "a\xef\xbf\xbd", 3}, /* what is begun is one character that is missing */
+                 {"a\xf0", "a\xef\xbf\xbd", 1},
+                 {"\xc3", "\xef\xbf\xbd", 1},
+                 {"\xe2\x82", "\xef\xbf\xbd", 2},
+                 {"\xe2\x82(", "\xef\xbf\xbd(", 0},
+                 {"\x80\x80", "\xef\xbf\xbd\xef\xbf\xbd", 0},
+                 {"\xf4\x90", "\xef\xbf\xbd\xef\xbf\xbd", 0}, /* above U+10FFFF */
+                 {"\xc0\xaf\xff", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd", 0}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const size_t n = strlen(cases[i].text);
+        char *shown = NULL;
+        size_t bytes = 0;
+        FILE *stream = open_memstream(&shown, &bytes);
+        json_t *value = cli_json_text(cases[i].text, n);
+
+        cli_write_text(stream, cases[i].text, n);
+        fclose(stream);
+        assert_string_equal(shown, cases[i].shown);
+        assert_string_equal(json_string_value(value), cases[i].shown);
+        assert_int_equal(cli_begun(cases[i].text, n), cases[i].begun);
+        json_decref(value);
+        free(shown);
+    }
+}
+
+/* What is left is told while something is, on a terminal and elsewhere. */
+static void progress_ends(void **state) {
+    (void)state;
+    for (int terminal = 0; terminal < 2; terminal++) {
+        for (int i = 0; i < 3; i++) {
+            static const uint64_t done[] = {500, 999, 1000};
+            static const char *const share[] = {" 50%", " 99%", "100%"};
+            struct cli_progress progress;
+            char text[256] = "";
+            int saved = dup(2);
+            FILE *file = tmpfile();
+
+            cli_progress_start(&progress, "work", false);
+            progress.terminal = terminal == 1;
+            progress.start -= 100;
+            progress.last -= 100;
+            dup2(fileno(file), 2);
+            cli_progress(&progress, done[i], 1000);
+            speak(saved);
+            rewind(file);
+            assert_true(fread(text, 1, sizeof text - 1, file) > 0);
+            fclose(file);
+            assert_non_null(strstr(text, share[i]));
+            assert_int_equal(strstr(text, " left") != NULL, i < 2);
+        }
+    }
+}
+
 static void token_lists_are_read(void **state) {
     int32_t *tokens;
     size_t count;
@@ -391,6 +453,7 @@ int main(void) {
         cmocka_unit_test(near_names_are_found),  cmocka_unit_test(numbers_are_readable),
         cmocka_unit_test(tables_stay_narrow),    cmocka_unit_test(any_bytes_are_json),
         cmocka_unit_test(token_lists_are_read),  cmocka_unit_test(files_appear_when_complete),
+        cmocka_unit_test(characters_are_whole),  cmocka_unit_test(progress_ends),
         cmocka_unit_test(differences_are_found), cmocka_unit_test(turns_are_the_conversation)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
