@@ -20,6 +20,7 @@ struct arguments {
     struct cli_common common;
     struct cli_sampling sampling;
     const char *model, *kv, *template_name, *system;
+    bool show_prompt;
 };
 
 /* One line of standard input without its newline; *line is grown as getline does. false: the end. A line that ends
@@ -78,7 +79,8 @@ static int converse(const struct arguments *arguments, struct cli_generation *ge
     int status = KVC_OK;
 
     if (terminal && !arguments->common.quiet)
-        fprintf(stderr, "/exit or Ctrl-D ends the chat, Ctrl-C an answer; a line ending in \\ goes on.\n");
+        fprintf(stderr, "/exit or Ctrl-D ends the chat, Ctrl-C an answer; a line ending in \\ goes on; "
+                        "// begins a line with /.\n");
     while (status == KVC_OK) {
         struct cli_answer answer = {0};
         int32_t *tokens = NULL;
@@ -99,23 +101,23 @@ static int converse(const struct arguments *arguments, struct cli_generation *ge
                 fputc('\n', stderr);
             continue;
         }
-        if (line[0] == '/') {
-            fprintf(stderr, "%s: no such command here; /exit ends the chat\n", line);
+        if (line[0] == '/' && line[1] != '/') {
+            fprintf(stderr, "%s: no such command here; /exit ends the chat, // sends a line that begins with /\n",
+                    line);
             continue;
         }
-        status = cli_chat_turn(chat, line, &tokens, &count);
+        status = cli_chat_turn(chat, line + (line[0] == '/'), &tokens, &count);
         if (status == KVC_OK)
             status = cli_generate(generation, tokens, count, true, &answer);
         if (status == KVC_OK) {
             putchar('\n');
             status = cli_flush(command);
         }
-        if (status == KVC_OK && answer.stop == CLI_STOP_LENGTH && !arguments->common.quiet)
-            fprintf(stderr, "(cut after %zu tokens; -n sets how many)\n", answer.count);
-        if (status == KVC_OK && answer.stop == CLI_STOP_CONTEXT) {
+        if (status == KVC_OK && answer.stop == CLI_STOP_CONTEXT)
             status = cli_error(command, KVC_USAGE, "--ctx %lld: the context is full; give a larger --ctx",
                                (long long)arguments->common.context);
-        }
+        else if (status == KVC_OK)
+            cli_say_ending(generation, &answer);
         if (status == KVC_OK)
             status = cli_chat_answer(chat, answer.text);
         cli_answer_free(&answer);
@@ -138,6 +140,7 @@ int kvc_cli_chat(const struct cli_command *command, int argc, char **argv) {
         CLI_SESSION_OPTIONS(&a.common),
         {CLI_GROUP, 0, "Output", NULL, NULL, NULL, 0, 0, NULL},
         {CLI_FLAG, 'q', "quiet", NULL, "no hints, no progress and no summary", &a.common.quiet, 0, 0, NULL},
+        CLI_SHOW_OPTION(&a.show_prompt),
         {.kind = CLI_END}};
     struct sigaction action = {.sa_handler = on_interrupt};
     struct kvc_engine *engine = NULL;
@@ -161,6 +164,7 @@ int kvc_cli_chat(const struct cli_command *command, int argc, char **argv) {
             status = cli_generation_open(command, &a.common, &a.sampling, model, a.kv, &generation);
         if (status == KVC_OK) {
             generation.echo = true;
+            generation.show_prompt = a.show_prompt;
             generation.interrupted = &interrupted;
             status = cli_chat_open(command, model, a.template_name, a.system, &chat);
             if (status == KVC_OK) {

@@ -40,6 +40,19 @@ static int add(struct cli_chat *chat, const char *role, const char *content) {
     return KVC_OK;
 }
 
+const char *cli_own_template(const struct kvc_model *model) {
+    const struct kvc_message greeting = {"user", "hello"};
+    struct kvc_error error;
+    char *text = NULL;
+    bool known;
+
+    if (!kvc_model_info(model)->has_chat_template)
+        return NULL;
+    known = kvc_chat_text(model, NULL, &greeting, 1, true, &text, &error) == KVC_OK;
+    free(text);
+    return known ? "--template model" : "--template NAME";
+}
+
 int cli_chat_open(const struct cli_command *command, struct kvc_model *model, const char *template_name,
                   const char *system, struct cli_chat **out) {
     const struct kvc_message greeting = {"user", "hello"};

@@ -119,6 +119,10 @@ void cli_common_defaults(struct cli_common *common);
         {CLI_INT, 0, "ctx", "N", "tokens of context at most; 0: no limit (past the trained length it warns)",          \
          &(c)->context, 0, 2147483647, NULL},                                                                         \
         {CLI_INT, 0, "chunk", "N", "prompt rows computed at once. Never changes a bit", &(c)->chunk, 1, 65536, NULL}
+#define CLI_SHOW_OPTION(target)                                                                                       \
+    {CLI_FLAG, 0, "show-prompt", NULL,                                                                                \
+     "write what the model is given to standard error: the text with its control tokens, and the ids", (target), 0,    \
+     0, NULL}
 #define CLI_OUTPUT_OPTIONS(c)                                                                                         \
     {CLI_GROUP, 0, "Output", NULL, NULL, NULL, 0, 0, NULL},                                                           \
         {CLI_FLAG, 0, "json", NULL, "print JSON", &(c)->json, 0, 0, NULL},                                            \
@@ -245,7 +249,9 @@ struct cli_generation { /* what one turn needs; filled by cli_generation_options
     uint64_t context; /* tokens the session may see; 0: no limit */
     bool ignore_end;
     bool quiet;
-    bool echo;                                /* write the answer to stdout as it comes */
+    bool echo;          /* write the answer to stdout as it comes */
+    bool show_prompt;   /* write what the model is given to stderr */
+    const char *unused; /* the option that uses the model's chat template, where the prompts do not; or NULL */
     const volatile sig_atomic_t *interrupted; /* NULL, or ends the answer when not 0 */
     int32_t pending; /* the last token of the answer before, which the session has not seen; -1: none */
     bool warned;     /* of the trained length */
@@ -297,12 +303,19 @@ int cli_generation_open(const struct cli_command *command, const struct cli_comm
                         const struct cli_sampling *sampling, struct kvc_model *model, const char *spec,
                         struct cli_generation *generation);
 void cli_generation_close(struct cli_generation *generation);
+/* What the model is given, on stderr: the text with its control tokens, and the ids. */
+int cli_show_prompt(const struct cli_generation *generation, const int32_t *tokens, size_t count);
+/* Says on stderr what the answer itself does not: that it is empty, or cut, and why. */
+void cli_say_ending(const struct cli_generation *generation, const struct cli_answer *answer);
 /* The summary on stderr, or as a JSON object. */
 void cli_summary_print(const struct cli_generation *generation, const char *spec);
 json_t *cli_summary_json(const struct cli_generation *generation);
 /* Bytes held, as JSON. */
 json_t *cli_stats_json(const struct kvc_session_stats *stats);
 
+/* The option that uses the model's own chat template: "--template model", or "--template NAME" where it is none that is
+ * known; NULL: it has none. */
+const char *cli_own_template(const struct kvc_model *model);
 /* A chat as text: the first turn whole, later ones as what the template puts behind the last answer. */
 struct cli_chat;
 int cli_chat_open(const struct cli_command *command, struct kvc_model *model, const char *template_name,

@@ -4,11 +4,15 @@
 const struct cli_command cli_commands[] = {
     {"run", "-m MODEL [-p TEXT | -f FILE | -] [--kv SPEC] [options]", "continues a prompt",
      "Continues a prompt and writes the answer, without the prompt, to standard output. Without a prompt the model "
-     "begins by itself. Several -p and -f, in the order given (- comes last), are several turns of one session: "
-     "each is answered before the next one is read.\n\n"
+     "begins by itself, from its BOS token. Several -p and -f, in the order given (- comes last), are several turns "
+     "of one session: each is answered before the next one is read.\n\n"
      "An answer ends at one of the model's own end-of-turn tokens, before a --stop text, after -n tokens, or when "
-     "--ctx is full. A summary on standard error tells how many tokens went in and out, the time to the first "
-     "token, tokens per second, the cache's bytes now and at peak, and what the policy full would hold.",
+     "--ctx is full; an empty answer, and one that --ctx cut, is said on standard error, with -q too. What an answer "
+     "has that is not UTF-8, as a character cut by its end, is written as U+FFFD; the ids in --json are exact.\n\n"
+     "A model that was trained to chat wants --template model: a plain prompt is a text that it goes on with, or "
+     "ends at once. --show-prompt shows what a template makes of a prompt. A summary on standard error tells how "
+     "many tokens went in and out, the time to the first token, tokens per second, the cache's bytes now and at "
+     "peak, and what the policy full would hold.",
      "kvcull run -m model.gguf -p \"Once upon a time\" -n 100 --temp 0\n"
      "kvcull run -m model.gguf -f report.txt --kv snapkv:budget=1024+streaming:budget=2048\n"
      "kvcull run -m model.gguf --template model -p \"What is a KV cache?\" --json\n"
@@ -17,7 +21,8 @@ const struct cli_command cli_commands[] = {
     {"chat", "-m MODEL [--kv SPEC] [--system TEXT] [--template NAME] [options]", "talks with a model",
      "Reads a line, answers it, and reads the next one. The conversation goes through the model's chat template; "
      "the session keeps what was said, and each turn adds only its own part.\n\n"
-     "A line ending in a backslash goes on in the next line. /exit or the end of input ends the chat; Ctrl-C ends "
+     "A line ending in a backslash goes on in the next line. /exit or the end of input ends the chat; a line that is "
+     "to begin with / is typed with //. Ctrl-C ends "
      "an answer, not the chat; pressed three times before anything listens, as while a long prompt is read, it ends "
      "the program.",
      "kvcull chat -m model.gguf --kv morphkv:budget=2048\n"
@@ -89,11 +94,14 @@ const struct cli_command cli_commands[] = {
      "kvcull logits -m model.gguf -f text.txt --kv morphkv:budget=64 --prompt 100\n"
      "kvcull logits -m model.gguf -f text.txt --math fast\n",
      kvc_cli_logits},
-    {"tokenize", "-m MODEL [--decode] [--pieces] (TEXT | -p TEXT | -f FILE | -)", "turns text into token ids and back",
+    {"tokenize", "-m MODEL [--decode] [--pieces] [--template NAME] (TEXT | -p TEXT | -f FILE | -)",
+     "turns text into token ids and back",
      "Prints the ids of a text's tokens, separated by commas, with what the model puts in front. With --decode the "
-     "input is a list of ids and the output is text.",
+     "input is a list of ids and the output is text. With --template the text is a user's message, and the tokens are "
+     "those of the prompt that the chat template makes of it; --json has that prompt as text.",
      "kvcull tokenize -m model.gguf \"Once upon a time\"\n"
      "kvcull tokenize -m model.gguf --pieces -f text.txt\n"
+     "kvcull tokenize -m model.gguf --template model --pieces \"What is a KV cache?\"\n"
      "kvcull tokenize -m model.gguf --decode 1,403,407\n",
      kvc_cli_tokenize},
     {"perplexity", "-m MODEL -f FILE [--kv SPEC...] [--ctx N] [--prompt N] [options]",

@@ -288,7 +288,9 @@ int cli_generate(struct cli_generation *generation, const int32_t *tokens, size_
                          "--ctx or a shorter prompt",
                          (unsigned long long)generation->context, (unsigned long long)total);
     cli_warn_context(generation->command, generation->model, total, &generation->warned);
-    status = prompt(generation, tokens, count);
+    status = generation->show_prompt ? cli_show_prompt(generation, tokens, count) : KVC_OK;
+    if (status == KVC_OK)
+        status = prompt(generation, tokens, count);
     if (status != KVC_OK)
         return status;
     ready = cli_seconds();

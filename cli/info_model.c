@@ -66,7 +66,8 @@ static void property(struct cli_table *table, const char *name, const char *text
     cli_cell(table, "%s", text && text[0] ? text : "-");
 }
 
-static int print_model(const struct cli_command *command, const struct kvc_model_info *info) {
+static int print_model(const struct cli_command *command, const struct kvc_model *model) {
+    const struct kvc_model_info *info = kvc_model_info(model);
     struct cli_table *table = cli_table_open("<|<");
     char text[200], number[2][32];
     int status;
@@ -98,7 +99,9 @@ static int print_model(const struct cli_command *command, const struct kvc_model
     if (info->eos >= 0)
         snprintf(text + strlen(text), sizeof text - strlen(text), ", EOS %d", info->eos);
     property(table, "vocabulary", text);
-    property(table, "chat template", info->has_chat_template ? "yes" : "none");
+    if (info->has_chat_template)
+        snprintf(text, sizeof text, "yes (%s)", cli_own_template(model));
+    property(table, "chat template", info->has_chat_template ? text : "none");
     status = cli_table_print(command, table, stdout);
     cli_table_free(table);
     return status;
@@ -214,7 +217,7 @@ int info_model(const struct cli_command *command, const struct info_arguments *a
         cli_json_set(root, "policies", list);
         status = cli_json_print(command, root, stdout);
     } else if (status == KVC_OK) {
-        status = print_model(command, info);
+        status = print_model(command, model);
         if (status == KVC_OK)
             status = print_fits(command, a, fits, prompt, memory);
     }

@@ -8,6 +8,7 @@ struct arguments {
     struct cli_common common;
     struct cli_sampling sampling;
     const char *model, *kv, *template_name, *system;
+    bool show_prompt;
     struct cli_texts prompts;
 };
 
@@ -38,9 +39,17 @@ static int read_prompt(const struct cli_command *command, const struct cli_given
     if (kvc_tokenize(model, prompt->text, prompt->bytes, first ? KVC_TOKENIZE_BOS : 0, &prompt->tokens, &prompt->count,
                      &error) != KVC_OK)
         return cli_report(command, &error);
+    if (prompt->count == 0 && first && kvc_model_info(model)->bos >= 0) {
+        /* A text that nothing precedes begins where all texts do, also where the tokenizer does not put it there. */
+        free(prompt->tokens);
+        prompt->tokens = malloc(sizeof *prompt->tokens);
+        if (!prompt->tokens)
+            return cli_no_memory(command);
+        prompt->tokens[prompt->count++] = kvc_model_info(model)->bos;
+    }
     if (prompt->count == 0)
         return cli_error(command, KVC_USAGE, "the prompt is empty%s; give -p TEXT or -f FILE",
-                         first ? " and this model has no token to begin with" : "");
+                         first ? " and this model has no BOS token to begin with" : "");
     return KVC_OK;
 }
 
@@ -75,6 +84,8 @@ static int run_turns(const struct cli_command *command, struct cli_generation *g
         status = cli_generate(generation, prompt->tokens, prompt->count, chat || bare, &answer);
         if (generation->echo && answer.count > 0)
             putchar('\n');
+        if (status == KVC_OK)
+            cli_say_ending(generation, &answer);
         if (status == KVC_OK && chat)
             status = cli_chat_answer(chat, answer.text);
         if (status == KVC_OK && turns && json_array_append_new(turns, answer_json(&answer)) != 0)
@@ -115,6 +126,11 @@ static int run(const struct cli_command *command, const struct arguments *argume
     if (status != KVC_OK)
         return status;
     generation.echo = !arguments->common.json;
+    generation.show_prompt = arguments->show_prompt;
+    if (!arguments->template_name && !arguments->system)
+        generation.unused = cli_own_template(model);
+    if (generation.unused && !arguments->common.quiet)
+        fprintf(stderr, "(the model has a chat template, which this run does not use; %s does)\n", generation.unused);
     if (arguments->template_name || arguments->system)
         status = cli_chat_open(command, model, arguments->template_name, arguments->system, &chat);
     if (arguments->common.json)
@@ -155,6 +171,7 @@ int kvc_cli_run(const struct cli_command *command, int argc, char **argv) {
         CLI_ENGINE_OPTIONS(&a.common),
         CLI_SESSION_OPTIONS(&a.common),
         CLI_OUTPUT_OPTIONS(&a.common),
+        CLI_SHOW_OPTION(&a.show_prompt),
         {.kind = CLI_END}};
     struct kvc_engine *engine = NULL;
     struct kvc_model *model = NULL;

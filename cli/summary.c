@@ -1,10 +1,44 @@
-/* summary.c - what an answer cost: tokens, time, memory. */
+/* summary.c - what is told beside an answer: the prompt as the model has it, why the answer ended, what it cost. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 
 /* The first answer token comes with the prompt's logits; the others each cost one step. */
 static double rate(uint64_t tokens, double seconds) { return seconds > 0 ? (double)tokens / seconds : 0; }
+
+int cli_show_prompt(const struct cli_generation *generation, const int32_t *tokens, size_t count) {
+    struct kvc_error error;
+    char *text;
+    size_t bytes;
+
+    if (kvc_detokenize(generation->model, tokens, count, true, &text, &bytes, &error) != KVC_OK)
+        return cli_report(generation->command, &error);
+    fprintf(stderr, "prompt of %zu tokens:\n", count);
+    cli_write_text(stderr, text, bytes);
+    free(text);
+    for (size_t i = 0; i < count; i++)
+        fprintf(stderr, "%s%d", i ? "," : "\n", tokens[i]);
+    fputc('\n', stderr);
+    return KVC_OK;
+}
+
+void cli_say_ending(const struct cli_generation *generation, const struct cli_answer *answer) {
+    const struct cli_command *command = generation->command;
+
+    /* These are said with -q, too: nothing else tells an answer that is missing from one that failed. */
+    if (answer->stop == CLI_STOP_END && answer->count == 0)
+        cli_warn(command, "the answer is empty: the model ended it with its first token; %s %s",
+                 generation->unused ? generation->unused : "--ignore-eos",
+                 generation->unused ? "asks in its chat template" : "goes on");
+    else if (answer->stop == CLI_STOP_TEXT && answer->bytes == 0)
+        cli_warn(command, "the answer is empty: it began with a --stop text");
+    else if (answer->stop == CLI_STOP_CONTEXT)
+        cli_warn(command, "--ctx %llu: the context is full, which cut the answer after %zu tokens; give a larger --ctx",
+                 (unsigned long long)generation->context, answer->count);
+    else if (answer->stop == CLI_STOP_LENGTH && answer->count > 0 && !generation->quiet)
+        fprintf(stderr, "(cut after %zu tokens; -n sets how many)\n", answer->count);
+}
 
 void cli_summary_print(const struct cli_generation *generation, const char *spec) {
     struct kvc_session_stats stats;

@@ -6,7 +6,7 @@
 
 struct arguments {
     struct cli_common common;
-    const char *model, *file;
+    const char *model, *file, *template_name, *system;
     bool decode, pieces, special, bare;
     struct cli_texts prompts;
     struct cli_words words;
@@ -18,6 +18,8 @@ static int input(const struct cli_command *command, const struct arguments *a, c
 
     *text = NULL;
     *bytes = 0;
+    if (a->decode && (a->template_name || a->system))
+        return cli_error(command, KVC_USAGE, "--decode takes token ids, and so no --template or --system");
     if ((a->file != NULL) + (a->prompts.count > 0) + (a->words.count > 0) != 1)
         return cli_error(command, KVC_USAGE, "give the %s as words, with -p TEXT or with -f FILE",
                          a->decode ? "token ids" : "text");
@@ -67,7 +69,7 @@ static void readable(const char *bytes_of, size_t bytes, char *text, size_t room
     text[at] = '\0';
 }
 
-/* A token's bytes, malloc'ed; NULL: reported, *status says what. */
+/* A token's bytes, of a control token its name, malloc'ed; NULL: reported, *status says what. */
 static char *piece(const struct cli_command *command, const struct kvc_model *model, int32_t token, size_t *bytes,
                    int *status) {
     struct kvc_error error;
@@ -77,6 +79,11 @@ static char *piece(const struct cli_command *command, const struct kvc_model *mo
     if (kvc_token_bytes(model, token, false, NULL, 0, bytes, &error) != KVC_OK) {
         *status = cli_report(command, &error);
         return NULL;
+    }
+    if (*bytes == 0) {
+        if (kvc_detokenize(model, &token, 1, true, &text, bytes, &error) != KVC_OK)
+            *status = cli_report(command, &error);
+        return text;
     }
     text = malloc(*bytes + 1);
     if (!text)
@@ -159,17 +166,39 @@ static int decode(const struct cli_command *command, const struct arguments *a, 
     return status;
 }
 
+/* The tokens of the text as a user's message; *shown is what the template makes of it, malloc'ed. */
+static int encode_chat(const struct cli_command *command, const struct arguments *a, struct kvc_model *model,
+                       const char *message, int32_t **tokens, size_t *count, char **shown, size_t *bytes) {
+    struct kvc_error error;
+    struct cli_chat *chat;
+    int status = cli_chat_open(command, model, a->template_name, a->system, &chat);
+
+    if (status == KVC_OK)
+        status = cli_chat_turn(chat, message, tokens, count);
+    if (status == KVC_OK && kvc_detokenize(model, *tokens, *count, true, shown, bytes, &error) != KVC_OK)
+        status = cli_report(command, &error);
+    cli_chat_close(chat);
+    return status;
+}
+
 static int encode(const struct cli_command *command, const struct arguments *a, struct kvc_model *model,
                   const char *text, size_t bytes) {
     unsigned flags = (a->bare ? 0u : (unsigned)KVC_TOKENIZE_BOS) | (a->special ? (unsigned)KVC_TOKENIZE_SPECIAL : 0u);
     struct kvc_error error;
     int32_t *tokens = NULL;
     size_t count = 0;
+    char *shown = NULL; /* the text with its template */
     int status = KVC_OK;
 
-    if (kvc_tokenize(model, text, bytes, flags, &tokens, &count, &error) != KVC_OK)
+    if (a->template_name || a->system) {
+        status = encode_chat(command, a, model, text, &tokens, &count, &shown, &bytes);
+        text = shown;
+    } else if (kvc_tokenize(model, text, bytes, flags, &tokens, &count, &error) != KVC_OK) {
         return cli_report(command, &error);
-    if (a->common.json) {
+    }
+    if (status != KVC_OK) {
+        ;
+    } else if (a->common.json) {
         status = print_json(command, model, tokens, count, text, bytes);
     } else if (a->pieces) {
         status = print_pieces(command, model, tokens, count);
@@ -179,6 +208,7 @@ static int encode(const struct cli_command *command, const struct arguments *a, 
         putchar('\n');
         status = cli_flush(command);
     }
+    free(shown);
     free(tokens);
     return status;
 }
@@ -190,11 +220,15 @@ int kvc_cli_tokenize(const struct cli_command *command, int argc, char **argv) {
         {CLI_TEXTS, 'p', "prompt", "TEXT", "the text, for one that begins with a dash", &a.prompts, 0, 0, NULL},
         {CLI_TEXT, 'f', "file", "FILE", "a file with the text or the ids; - is standard input", &a.file, 0, 0, NULL},
         {CLI_FLAG, 'd', "decode", NULL, "token ids in, text out", &a.decode, 0, 0, NULL},
-        {CLI_FLAG, 0, "pieces", NULL, "a table of ids and the bytes they stand for", &a.pieces, 0, 0, NULL},
+        {CLI_FLAG, 0, "pieces", NULL, "a table of ids and the bytes they stand for; control tokens by name", &a.pieces,
+         0, 0, NULL},
         {CLI_FLAG, 0, "special", NULL, "control tokens written in the text are tokens; --decode writes them",
          &a.special, 0, 0, NULL},
         {CLI_FLAG, 0, "no-bos", NULL, "does not put in front what the model wants there", &a.bare, 0, 0, NULL},
-        {CLI_FLAG, 0, "json", NULL, "print JSON", &a.common.json, 0, 0, NULL},
+        {CLI_TEXT, 0, "template", "NAME", "the text is a user's message in this chat template; model: the model's own",
+         &a.template_name, 0, 0, NULL},
+        {CLI_TEXT, 0, "system", "TEXT", "the system message in front of it", &a.system, 0, 0, NULL},
+        {CLI_FLAG, 0, "json", NULL, "print JSON: the text, ids and pieces", &a.common.json, 0, 0, NULL},
         {.kind = CLI_END}};
     struct kvc_engine *engine = NULL;
     struct kvc_model *model = NULL;

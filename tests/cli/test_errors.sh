@@ -75,6 +75,7 @@ fails 2 'snapkv.*prompt\|prompt.*snapkv' run -m "$demo" --kv 'snapkv:budget=64+s
 fails 2 "'512': must be option=value, as budget=512$" run -m "$demo" --kv streaming:512
 fails 2 "'10%': must be option=value, as budget=10%$" run -m "$demo" --kv streaming:sinks=1,10%
 fails 2 "'512': must be option=value$" run -m "$demo" --kv full:512
+fails 2 'takes token ids' tokenize -m "$demo" --template chatml --decode 1
 
 # ---- model files
 echo 'this is not a model' >"$work/text"
