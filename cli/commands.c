@@ -132,7 +132,9 @@ const struct cli_command cli_commands[] = {
      "Without a word: the version and the backends. methods: all methods, or one in detail: the idea, the formula, "
      "its options, what it costs in memory and traffic, the paper. MODEL: what the model is, and whether it fits "
      "with each policy: entries per head, bytes of cache and of the policy's state at the end, the peak, the hidden "
-     "states of prefill beside it, and the longest prompt that fits. Weights are not read for that.",
+     "states of prefill beside it, and the longest prompt that fits. Weights are not read for that. "
+     "Without --mem the least counts of what the machine has available, what each control group of this process leaves "
+     "of its limit (pages of files do not count as used), and ulimit -v and -d.",
      "kvcull info methods\n"
      "kvcull info methods morphkv\n"
      "kvcull info model.gguf --prompt 32000 --gen 1000 --kv full --kv snapkv:budget=1024 --mem 8G\n",

@@ -205,7 +205,12 @@ static void manual_tail(void) {
            ".It 2\nA wrong option, policy or argument.\n"
            ".It 3\nA bad input file, or a model whose logits are not finite.\n"
            ".It 4\nNo memory, no device or no space.\n"
-           ".El\n.Pp\nAn error is one line on standard error: what, where, what would be right.\n");
+           ".El\n.Pp\nAn error is one line on standard error: what, where, what would be right.\n"
+           "A signal ends the program as such (a shell shows 128 and its number), and no half-written file stays.\n"
+           "A closed pipe is 4, without a message: in\n.Ql kvcull run ... | head -n 1\nthe answer ends there.\n"
+           "A driver of OpenCL may end the program itself, by SIGABRT (134), as PoCL does when it has no memory or "
+           "cannot\n"
+           "run its compiler.\n");
 }
 
 static void manual_environment(const char *command) {

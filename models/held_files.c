@@ -13,7 +13,8 @@
 struct kvc_held_file {
     struct kvc_held_file *next;
     atomic_bool taken;
-    _Atomic(char *) path; /* whoever exchanges it for NULL owns it */
+    _Atomic(char *) path; /* whoever exchanges it for NULL may use it */
+    char *copy;           /* the same; a handler's stays, as free is not for handlers */
     _Atomic(uintptr_t) start;
     _Atomic(size_t) bytes;
 };
@@ -40,6 +41,7 @@ static struct kvc_held_file *hold(_Atomic(struct kvc_held_file *) *list, const c
     }
     atomic_store(&file->start, (uintptr_t)start);
     atomic_store(&file->bytes, bytes);
+    file->copy = copy;
     atomic_store(&file->path, copy);
     return file;
 }
@@ -53,16 +55,16 @@ struct kvc_held_file *kvc_hold_mapped(const char *path, const void *start, size_
 }
 
 void kvc_let_go(struct kvc_held_file *file) {
-    if (file) {
+    if (file && atomic_exchange(&file->path, NULL)) { /* otherwise a handler has it */
         atomic_store(&file->bytes, 0);
-        free(atomic_exchange(&file->path, NULL));
+        free(file->copy);
         atomic_store(&file->taken, false);
     }
 }
 
 void kvc_output_remove_all(void) {
     for (struct kvc_held_file *file = atomic_load(&kvc_written_files); file; file = file->next) {
-        char *path = atomic_exchange(&file->path, NULL); /* and never freed: free is not for handlers */
+        char *path = atomic_exchange(&file->path, NULL);
         if (path) {
             unlink(path);
         }

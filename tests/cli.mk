@@ -2,7 +2,9 @@
 check_PROGRAMS += tests/test_cli_parts
 tests_test_cli_parts_SOURCES = tests/test_cli_parts.c
 tests_test_cli_parts_LDADD = libkvcli.la $(KVC_TEST_LIBS)
-check_PROGRAMS += tests/test_info_room
+check_PROGRAMS += tests/test_info_room tests/test_signals
+tests_test_signals_SOURCES = tests/test_signals.c
+tests_test_signals_LDADD = libkvcli.la $(KVC_TEST_LIBS)
 tests_test_info_room_SOURCES = tests/test_info_room.c
 tests_test_info_room_LDADD = libkvcli.la $(KVC_TEST_LIBS)
 noinst_PROGRAMS += tests/json_value tests/make_dump tests/stale_hashes tests/fidelity_values
