@@ -137,7 +137,7 @@ int bench_ops(const struct cli_command *command, const struct bench_arguments *a
         report.table = cli_table_open(headings);
     if (!report.rows && !report.table)
         return cli_no_memory(command);
-    status = kvc_measure_operations(&options, &what, add_row, &report, &error);
+    status = (int)kvc_measure_operations(&options, &what, add_row, &report, &error);
     if (status != KVC_OK)
         status = cli_report(command, &error);
     else
