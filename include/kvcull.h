@@ -208,8 +208,8 @@ enum kvc_status kvc_session_prompt(struct kvc_session *session, const int32_t *t
 /* One decode step of each of count different sessions of one model: tokens [count], logits [count, vocab] or NULL.
  * statuses [count] or NULL: a session that cannot take part (no memory for the new entry, a wrong token) fails alone,
  * is left as it was before the step, and its row of logits is untouched; the return value is then the first failure
- * and error says which session. One whose policy fails in the step, or whose logits come out NaN or infinite (KVC_INPUT,
- * naming the layer), also fails alone, and must be closed. */
+ * and error says which session. One whose policy fails in the step, or whose logits come out NaN or infinite
+ * (KVC_INPUT, naming the layer), also fails alone, and must be closed. */
 enum kvc_status kvc_decode(struct kvc_session *const *sessions, const int32_t *tokens, size_t count, float *logits,
                            enum kvc_status *statuses, struct kvc_error *error);
 
