@@ -30,7 +30,8 @@ check_device() {
     [ $failed = "$before" ] || complain "$log has it all"
 }
 
-counted() { grep -c "$1" "$2"; }
+# Lines that match, each once: what failed or was skipped is listed again at the end.
+counted() { grep "$1" "$2" | sort -u | wc -l; }
 
 # bring_device NAME MACHINE LIBRARY DIR: status 1 and why: it cannot be had here. Status 0 and why: it is not what it
 # should be.
