@@ -66,6 +66,7 @@ static int window(const struct cli_command *command, const struct arguments *a, 
     if (!logits)
         return cli_no_memory(command);
     cli_session_options(&a->common, spec, &options);
+    options.context = count; /* longrope's factors go by it */
     options.expected = count - prompt;
     status = kvc_session_open(model, &options, &session, &error);
     if (status == KVC_OK)
