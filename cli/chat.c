@@ -166,7 +166,9 @@ int kvc_cli_chat(const struct cli_command *command, int argc, char **argv) {
             generation.echo = true;
             generation.show_prompt = a.show_prompt;
             generation.interrupted = &interrupted;
-            status = cli_chat_open(command, model, a.template_name, a.system, &chat);
+            status = cli_longrope_first(&generation);
+            if (status == KVC_OK)
+                status = cli_chat_open(command, model, a.template_name, a.system, &chat);
             if (status == KVC_OK) {
                 sigaction(SIGINT, &action, NULL);
                 status = converse(&a, &generation, chat);

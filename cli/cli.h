@@ -116,8 +116,10 @@ void cli_common_defaults(struct cli_common *common);
 #define CLI_SESSION_OPTIONS(c)                                                                                        \
     {CLI_GROUP, 0, "Session", NULL, NULL, NULL, 0, 0, NULL},                                                          \
         {CLI_TYPE, 0, "kv-type", "TYPE", "how cache entries are stored", &(c)->cache_type, 0, 0, "f32|f16|q8_0"},      \
-        {CLI_INT, 0, "ctx", "N", "tokens of context at most; 0: no limit (past the trained length it warns)",          \
-         &(c)->context, 0, 2147483647, NULL},                                                                         \
+        {CLI_INT, 0, "ctx", "N",                                                                                       \
+         "tokens of context at most; 0: no limit (past the trained length it warns). More than a longrope model's "    \
+         "original length, which `kvcull info` says, chooses its long factors",                                        \
+         &(c)->context, 0, 2147483647, NULL},                                                                          \
         {CLI_INT, 0, "chunk", "N", "prompt rows computed at once. Never changes a bit", &(c)->chunk, 1, 65536, NULL}
 #define CLI_SHOW_OPTION(target)                                                                                       \
     {CLI_FLAG, 0, "show-prompt", NULL,                                                                                \
@@ -255,6 +257,10 @@ struct cli_generation { /* what one turn needs; filled by cli_generation_options
     const volatile sig_atomic_t *interrupted; /* NULL, or ends the answer when not 0 */
     int32_t pending; /* the last token of the answer before, which the session has not seen; -1: none */
     bool warned;     /* of the trained length */
+    struct kvc_session_options options; /* of the session */
+    int32_t *history; /* [given], while a session of a longrope model may have to begin anew (longrope.c) */
+    size_t given;
+    bool outgrown;                                        /* the short factors, or the first prompt chose the others */
     uint64_t seen_prompt, seen_answer;                    /* tokens so far, all turns */
     double first_seconds, prompt_seconds, answer_seconds; /* of the first turn; of all turns */
 };
@@ -267,6 +273,11 @@ struct cli_answer {
     enum cli_stop stop;
 };
 void cli_answer_free(struct cli_answer *answer);
+/* Before the session gets `count` tokens more: begins it anew with longrope's long factors, or warns. */
+int cli_longrope(struct cli_generation *generation, const int32_t *tokens, size_t count);
+/* Before the first: the long factors from the first token on, where it may grow past the short ones' length and entries
+ * will be gone by then. */
+int cli_longrope_first(struct cli_generation *generation);
 /* One turn: the prompt's tokens, then the answer. first: nothing precedes the answer's text, so that a leading space
  * some tokenizers put in front of a text is dropped. */
 int cli_generate(struct cli_generation *generation, const int32_t *tokens, size_t count, bool first,

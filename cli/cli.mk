@@ -2,7 +2,7 @@
 noinst_LTLIBRARIES += libkvcli.la
 libkvcli_la_SOURCES = cli/cli.h \
 	cli/options.c cli/help.c cli/roff.c cli/roff.h cli/common.c cli/format.c cli/table.c cli/file.c cli/json.c cli/utf8.c cli/progress.c cli/signals.c \
-	cli/generate.c cli/summary.c cli/chat_text.c cli/commands.c \
+	cli/generate.c cli/longrope.c cli/summary.c cli/chat_text.c cli/commands.c \
 	cli/run.c cli/chat.c cli/distance.c cli/logits.c cli/tokenize.c cli/perplexity.c cli/convert.c cli/replay.c cli/eval.c \
 	cli/info.h cli/info.c cli/info_methods.c cli/info_manual.c cli/info_model.c cli/info_rules.c cli/info_room.c \
 	cli/verify.h cli/verify.c cli/verify_methods.c cli/verify_specs.c cli/verify_hashes.c \

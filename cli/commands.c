@@ -21,6 +21,10 @@ const struct cli_command cli_commands[] = {
     {"chat", "-m MODEL [--kv SPEC] [--system TEXT] [--template NAME] [options]", "talks with a model",
      "Reads a line, answers it, and reads the next one. The conversation goes through the model's chat template; "
      "the session keeps what was said, and each turn adds only its own part.\n\n"
+     "Models with longrope (Phi-3.5, Phi-4-mini) have short factors for conversations up to their original length, "
+     "and long ones. With --kv full the conversation begins with the short ones and is read again with the long ones "
+     "when it outgrows that length. With any other policy, whose entries cannot be had again, it has the long ones "
+     "from the first token on, unless --ctx keeps it short.\n\n"
      "A line ending in a backslash goes on in the next line. /exit or the end of input ends the chat; a line that is "
      "to begin with / is typed with //. Ctrl-C ends "
      "an answer, not the chat; pressed three times before anything listens, as while a long prompt is read, it ends "

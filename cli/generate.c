@@ -34,7 +34,6 @@ int cli_generation_open(const struct cli_command *command, const struct cli_comm
                         const struct cli_sampling *sampling, struct kvc_model *model, const char *spec,
                         struct cli_generation *generation) {
     const struct kvc_model_info *info = kvc_model_info(model);
-    struct kvc_session_options session;
     struct kvc_sampler_options sampler;
     struct kvc_error error;
 
@@ -54,14 +53,14 @@ int cli_generation_open(const struct cli_command *command, const struct cli_comm
     sampler.repeat_penalty = (float)sampling->repeat_penalty;
     sampler.repeat_last = (uint32_t)sampling->repeat_last;
     sampler.seed = (uint64_t)sampling->seed;
-    cli_session_options(common, spec, &session);
-    session.seed = (uint64_t)sampling->seed;
-    session.expected = (uint64_t)sampling->limit;
+    cli_session_options(common, spec, &generation->options);
+    generation->options.seed = (uint64_t)sampling->seed;
+    generation->options.expected = (uint64_t)sampling->limit;
     generation->logits = malloc((size_t)info->vocab * sizeof(float));
     if (!generation->logits)
         return cli_no_memory(command);
     if (kvc_sampler_open(&sampler, info->vocab, &generation->sampler, &error) != KVC_OK ||
-        kvc_session_open(model, &session, &generation->session, &error) != KVC_OK) {
+        kvc_session_open(model, &generation->options, &generation->session, &error) != KVC_OK) {
         cli_generation_close(generation);
         return cli_report(command, &error);
     }
@@ -72,6 +71,8 @@ void cli_generation_close(struct cli_generation *generation) {
     kvc_session_close(generation->session);
     kvc_sampler_close(generation->sampler);
     free(generation->logits);
+    free(generation->history);
+    generation->history = NULL;
     generation->session = NULL;
     generation->sampler = NULL;
     generation->logits = NULL;
@@ -196,6 +197,11 @@ static int prompt(struct cli_generation *generation, const int32_t *tokens, size
     count += behind;
     for (size_t i = behind; i < count; i++)
         kvc_sampler_accept(generation->sampler, all[i]);
+    status = cli_longrope(generation, all, count);
+    if (status != KVC_OK) {
+        free(all);
+        return status;
+    }
     cli_progress_start(&progress, "reading the prompt", generation->quiet);
     if (kvc_session_prompt(generation->session, all, count, &options, generation->logits, &error) != KVC_OK) {
         cli_progress_end(&progress);
@@ -234,6 +240,10 @@ static int answer_tokens(struct cli_generation *generation, struct writer *write
             return KVC_OK;
         }
         if (generation->pending >= 0) {
+            const int again = cli_longrope(generation, &generation->pending, 1);
+
+            if (again != KVC_OK)
+                return again;
             if (kvc_decode(&generation->session, &generation->pending, 1, generation->logits, NULL, &error) != KVC_OK)
                 return cli_report(generation->command, &error);
             generation->pending = -1;

@@ -76,6 +76,9 @@ static int print_model(const struct cli_command *command, const struct kvc_model
     }
     snprintf(text, sizeof text, "%s tokens, rope %s", cli_number(info->trained_context, number[0]),
              info->rope ? info->rope : "?");
+    if (info->original_context)
+        snprintf(text + strlen(text), sizeof text - strlen(text), ": short factors up to %s tokens",
+                 cli_number(info->original_context, number[0]));
     property(table, "trained context", text);
     snprintf(text, sizeof text, "%s tokens", cli_number(info->vocab, number[0]));
     if (info->bos >= 0)
@@ -110,6 +113,7 @@ static json_t *model_json(const struct kvc_model_info *info) {
     cli_json_set(o, "feed_forward", json_integer(info->feed_forward));
     cli_json_set(o, "vocab", json_integer(info->vocab));
     cli_json_set(o, "trained_context", json_integer(info->trained_context));
+    cli_json_set(o, "original_context", json_integer(info->original_context));
     cli_json_set(o, "sliding_window", json_integer(info->sliding_window));
     cli_json_set(o, "rope", json_string(info->rope ? info->rope : ""));
     cli_json_set(o, "bos", json_integer(info->bos));

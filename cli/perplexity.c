@@ -71,7 +71,7 @@ static int window(const struct cli_command *command, const struct arguments *a, 
     if (!logits)
         return cli_no_memory(command);
     cli_session_options(&a->common, spec, &options);
-    options.context = plan->length;
+    options.context = plan->length; /* longrope's factors go by it */
     options.expected = count - plan->prompt;
     status = kvc_session_open(model, &options, &session, &error);
     if (status == KVC_OK)

@@ -388,6 +388,9 @@ void kvc_session_stats(const struct kvc_session *session, struct kvc_session_sta
     stats->select_bytes = session->select_bytes;
     stats->decode_steps = session->steps_total;
     stats->saturated = session->saturated;
+    const struct kvc_network *network = session->runner->network;
+    stats->outgrown = network && network->rope.long_frequency && !session->long_rope &&
+                      session->tokens > network->rope.original_context;
 }
 
 enum kvc_status kvc_session_watch(struct kvc_session *session, kvc_output_fn *output, void *user,

@@ -113,7 +113,8 @@ struct kvc_model_info {
     const char *path, *format /* "gguf", "huggingface" */, *architecture /* "llama", "qwen3", ... */, *name;
     uint32_t layers, hidden, heads, kv_heads, head_size, feed_forward, vocab;
     uint32_t trained_context;
-    uint32_t sliding_window; /* 0: none */
+    uint32_t original_context; /* longrope: tokens that the short factors serve; 0: there is one set of factors */
+    uint32_t sliding_window;   /* 0: none */
     uint64_t parameters, weight_bytes, mapped_bytes;
     const char *weight_types; /* "q4_k, q6_k, f32" */
     const char *rope;         /* "plain", "linear", "llama3", "yarn", "longrope", "divisors" */
@@ -174,7 +175,8 @@ struct kvc_session_options {
     const char *policy;       /* "full" when NULL; see kvc_policy_check */
     enum kvc_type cache_type; /* KVC_F32, KVC_F16 or KVC_Q8_0; kvc_session_defaults sets F16 */
     uint32_t chunk;           /* rows computed at once in a prompt; 0: 512. Never changes a bit */
-    uint64_t context;         /* tokens the caller means to use; chooses longrope's factors; 0: the first prompt */
+    uint64_t context;         /* tokens the caller means to use; chooses longrope's factors, which the session then
+                                 keeps; 0: the first prompt */
     uint64_t seed;            /* of policies that draw */
     uint64_t memory_limit;    /* cache + state bytes this session may hold; 0: no limit */
     uint64_t expected;        /* tokens the caller asks for after each prompt, for methods that go by it; 0: unknown */
@@ -225,6 +227,8 @@ struct kvc_session_stats {
     uint64_t select_bytes;             /* of these: read to choose what to read */
     uint64_t decode_steps;
     uint64_t saturated; /* values clipped to the F16 range when stored, by its whole batches */
+    bool outgrown; /* longrope: it keeps the short factors it began with, past the tokens they serve (original_context
+                      of the model): one that begins anew with `context` above them turns its keys by the long ones */
 };
 void kvc_session_stats(const struct kvc_session *session, struct kvc_session_stats *stats);
 /* Lists of entries that a layer has: the model's KV heads, or its query heads where a method has per=head. */

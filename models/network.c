@@ -319,6 +319,7 @@ static enum kvc_status fill_info(struct loader *in, struct kvc_model_info *info)
         .feed_forward = (uint32_t)config->feed_forward,
         .vocab = in->network->vocab,
         .trained_context = (uint32_t)config->context,
+        .original_context = config->rope.kind == KVC_ROPE_LONGROPE ? (uint32_t)config->rope.original_context : 0,
         .sliding_window = (uint32_t)config->sliding_window,
         .rope = kvc_rope_kind_name(config->rope.kind),
         .bos = (int32_t)config->bos,

@@ -16,8 +16,17 @@ tests_make_dump_SOURCES = tests/make_dump.c
 tests_make_dump_LDADD = libkvcull.la
 tests_json_value_SOURCES = tests/json_value.c
 tests_json_value_LDADD = $(JANSSON_LIBS)
-CLI_TESTS = tests/cli/test_errors.sh tests/cli/test_bench.sh tests/cli/test_help.sh tests/cli/test_run.sh tests/cli/test_files.sh \
-	tests/cli/test_verify.sh tests/cli/test_eval.sh tests/cli/test_memory.sh tests/cli/test_first_hour.sh \
-	tests/cli/test_outputs.sh tests/cli/test_room.sh
+CLI_TESTS = tests/cli/test_errors.sh \
+	tests/cli/test_bench.sh \
+	tests/cli/test_help.sh \
+	tests/cli/test_run.sh \
+	tests/cli/test_files.sh \
+	tests/cli/test_verify.sh \
+	tests/cli/test_eval.sh \
+	tests/cli/test_memory.sh \
+	tests/cli/test_first_hour.sh \
+	tests/cli/test_outputs.sh \
+	tests/cli/test_room.sh \
+	tests/cli/test_longrope.sh
 SHELL_TESTS += $(CLI_TESTS)
 EXTRA_DIST += tests/cli/lib.sh $(CLI_TESTS)

@@ -295,6 +295,17 @@ static void longrope_factors_stay(void **state) {
     for (size_t i = SHORT; i < BEYOND; i++)
         must(kvc_decode(&steps, &tokens[i], 1, far, NULL, &error), &error);
     assert_memory_equal(near, far, vocab * sizeof *near);
+    struct kvc_session_stats stats; /* who asks can know */
+    assert_int_equal(kvc_model_info(model)->original_context, ORIGINAL);
+    kvc_session_stats(steps, &stats);
+    assert_true(stats.outgrown);
+    struct kvc_session *anew = open_session(model, BEYOND);
+    must(kvc_session_prompt(anew, tokens, BEYOND, NULL, near, &error), &error);
+    assert_memory_equal(near, whole + (BEYOND - 1) * vocab, vocab * sizeof *near);
+    memcpy(near, far, vocab * sizeof *near);
+    kvc_session_stats(anew, &stats);
+    assert_false(stats.outgrown);
+    kvc_session_close(anew);
     assert_true(memcmp(near, whole + (BEYOND - 1) * vocab, vocab * sizeof *near) != 0);
     kvc_session_close(turns);
     kvc_session_close(steps);
