@@ -37,7 +37,7 @@ static void needs_device(void) {
     }
     if (kvc_backend_opencl.open(NULL, 0, 0, KVC_MATH_EXACT, &device, &error) == KVC_OK)
         device->ops->close(device);
-    else if (error.status == KVC_RESOURCE && strstr(error.text, " has no ")) {
+    else if (error.status == KVC_RESOURCE && strstr(error.text, " cannot be exact: ")) {
         print_message("skipped: %s\n", error.text);
         skip();
     } else {
@@ -125,7 +125,7 @@ static void devices(void **state) {
     needs_device();
     assert_true(kvc_backend_opencl.device(0, detail, sizeof detail));
     assert_false(kvc_backend_opencl.device(1000, detail, sizeof detail));
-    assert_non_null(strstr(detail, "fma yes, denormals yes"));
+    assert_true(strstr(detail, "fma yes, denormals yes") || strstr(detail, "fma not claimed, denormals yes"));
     assert_int_equal(kvc_engine_open(&options, &engine, &error), KVC_OK);
     kvc_engine_close(engine);
     strncat(name, strstr(detail, ": ") + 2, 6); /* its name's first letters */
@@ -206,7 +206,7 @@ static void device_lost(void **state) {
     float values[4] = {1, 2, 3, 4};
     (void)state;
     needs_device();
-    setenv("KVCULL_OPENCL_LOSE", "3", 1); /* the self-test is one launch */
+    setenv("KVCULL_OPENCL_LOSE", "8", 1); /* the self-test is six launches */
     assert_int_equal(kvc_backend_opencl.open(NULL, 0, 0, KVC_MATH_EXACT, &device, &error), KVC_OK);
     unsetenv("KVCULL_OPENCL_LOSE");
     assert_int_equal(device->ops->buffer_create(device, KVC_MEMORY_STATE, sizeof values, &buffer, &error), KVC_OK);

@@ -3,7 +3,7 @@
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 kv verify --backend opencl --only methods --kv full --prompt 3 --gen 1 -q >"$work/out" 2>"$work/err"
-if [ $? = 4 ] && grep -q 'no device here\| has no \|not in this build' "$work/err"; then
+if [ $? = 4 ] && grep -q 'no device here\| cannot be exact: \|not in this build' "$work/err"; then
     cat "$work/err"
     echo 'skipped: no OpenCL device that can be exact'
     exit 77
@@ -135,12 +135,12 @@ kv run -m "$demo" --backend opencl --math fast -p 'the one the two the three the
     -n 3 >"$work/out" 2>"$work/err"
 that 'CLBlast, or one line that there is none' [ $? = 0 -o "$(grep -c CLBlast "$work/err")" = 1 ]
 # A device that cannot be exact is refused, unless exact is not asked for.
-for lack in 'fma:fused multiply-add' 'denormals:denormal numbers'; do
+for lack in 'fma:fused multiply-add is not one rounding' 'denormals:no denormal numbers'; do
     KVCULL_OPENCL_LACKS=${lack%%:*}
     export KVCULL_OPENCL_LACKS
-    fails 4 "has no ${lack#*:}, so results cannot be exact; use --math fast or cpu" run -m "$demo" --backend opencl -p x
+    fails 4 "cannot be exact: .* is .*, should be .* (${lack#*:}); use --math fast or cpu" run -m "$demo" --backend opencl -p x
     ok verify --only operations --effort 0
-    has "^opencl: not compared: .* has no ${lack#*:}"
+    has "^opencl: not compared: .* cannot be exact: .* (${lack#*:})"
     kv run -m "$demo" --backend opencl --math fast -p the -n 3 -q >"$work/out" 2>"$work/err"
     that "$lack: fast is not refused" [ $? = 0 -o "$(grep -c CLBlast "$work/err")" = 1 ]
     unset KVCULL_OPENCL_LACKS

@@ -209,7 +209,7 @@ static enum kvc_status open_parts(struct kvc_cuda *cuda, enum kvc_math math, str
     offload->table.name = "cuda";
     status = kvc_offload_open(offload, error);
     if (status == KVC_OK)
-        status = kvc_offload_check(offload, error);
+        status = kvc_offload_check(offload, NULL, error);
     if (status != KVC_OK)
         return status;
     offload->table.linear = kvc_cuda_linear;

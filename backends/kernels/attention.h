@@ -90,14 +90,14 @@
             }                                                                                                          \
             KVC_BARRIER();                                                                                             \
             if (mine < here) {                                                                                         \
-                float m = most[mine][0], sum = 0.0f;                                                                   \
+                float m = most[mine][0], sum = 0.0f, one = KVC_ONE(heads);                                             \
                 for (kvc_u32 j = 1; j < 32; j++)                                                                       \
                     m = kvc_max(m, most[mine][j]);                                                                     \
                 for (kvc_u32 j = lane; j < count; j += 32)                                                             \
                     if (keys[j]) {                                                                                     \
                         float p = kvc_exp(score[mine][j] - m);                                                         \
                         score[mine][j] = p;                                                                            \
-                        sum = sum + p;                                                                                 \
+                        sum = kvc_plus(sum, p, one);                                                                   \
                     }                                                                                                  \
                 lanes[mine][lane] = sum;                                                                               \
             }                                                                                                          \
@@ -223,7 +223,7 @@ KVC_DEVICE float16 kvc_max16(float16 a, float16 b) { return select(b, a, a > b);
             for (kvc_u32 g = 0; g < here; g++) {                                                                       \
                 float16 most = (float16)(-kvc_infinity());                                                             \
                 struct kvc_part lanes = kvc_part_zero();                                                               \
-                float m = -kvc_infinity();                                                                             \
+                float m = -kvc_infinity(), one = KVC_ONE(heads);                                                       \
                 for (kvc_u32 t = 0; t < vectors; t++)                                                                  \
                     most = kvc_max16(most, select(score[g][t], (float16)(-kvc_infinity()), masked[t]));                \
                 for (int j = 0; j < 16; j++)                                                                           \
@@ -232,9 +232,9 @@ KVC_DEVICE float16 kvc_max16(float16 a, float16 b) { return select(b, a, a > b);
                     float16 p = select(kvc_exp16(score[g][t] - m), (float16)(0.0f), masked[t]);                        \
                     score[g][t] = p;                                                                                   \
                     if (t % 2)                                                                                         \
-                        lanes.high = lanes.high + p;                                                                   \
+                        lanes.high = kvc_plus16(lanes.high, p, one);                                                   \
                     else                                                                                               \
-                        lanes.low = lanes.low + p;                                                                     \
+                        lanes.low = kvc_plus16(lanes.low, p, one);                                                     \
                 }                                                                                                      \
                 tile_m[(at + g0 + g) * tiles + KVC_GROUP_ID(0)] = m;                                                   \
                 tile_l[(at + g0 + g) * tiles + KVC_GROUP_ID(0)] = kvc_part_tree(lanes);                                \

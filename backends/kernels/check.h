@@ -1,6 +1,27 @@
-/* check.h - what the host looks at when it opens a device: contraction, fma, division, square root, denormals. */
+/* check.h - what the host looks at when it opens a device: single operations, and sums in a loop as kernels have them.
+ *
+ * For tests, KVC_LACKS_* computes what a device without would (KVCULL_OPENCL_LACKS). */
 
-/* in [n, 3]; out [n, 5]: a * b + c in two roundings, fma(a, b, c), a / b, sqrt(a), a * b. */
+#if defined(KVC_LACKS_fma)
+#define KVC_CHECKED_FMA(a, b, c) ((a) * (b) + (c))
+#elif defined(KVC_LACKS_denormals)
+#define KVC_CHECKED_FMA(a, b, c) kvc_flushed(kvc_fma(a, b, c))
+#else
+#define KVC_CHECKED_FMA(a, b, c) kvc_fma(a, b, c)
+#endif
+#if defined(KVC_LACKS_denormals)
+KVC_DEVICE float kvc_flushed(float x) { return kvc_bits(x) & 0x7f800000u ? x : 0.0f * x; }
+#define KVC_CHECKED_PRODUCT(a, b) kvc_flushed((a) * (b))
+#else
+#define KVC_CHECKED_PRODUCT(a, b) ((a) * (b))
+#endif
+#if defined(KVC_LACKS_division) && !defined(KVC_CORRECTED)
+#define KVC_CHECKED_DIV(a, b) ((a)*kvc_div(1.0f, b))
+#else
+#define KVC_CHECKED_DIV(a, b) kvc_div(a, b)
+#endif
+
+/* in [n, 3]; out [n, 6]: a * b + c in two roundings, fma(a, b, c), a * b, exp(a), a / b, sqrt(a). */
 KVC_KERNEL(check)(KVC_SPAN(const float, in), KVC_SPAN(float, out), kvc_u32 n) {
     KVC_OPEN(const float, in);
     KVC_OPEN(float, out);
@@ -11,10 +32,53 @@ KVC_KERNEL(check)(KVC_SPAN(const float, in), KVC_SPAN(float, out), kvc_u32 n) {
     a = in[3 * i];
     b = in[3 * i + 1];
     c = in[3 * i + 2];
-    product = a * b;
-    out[5 * i] = product + c;
-    out[5 * i + 1] = kvc_fma(a, b, c);
-    out[5 * i + 2] = kvc_div(a, b);
-    out[5 * i + 3] = kvc_sqrt(a);
-    out[5 * i + 4] = product;
+    product = KVC_CHECKED_PRODUCT(a, b);
+    out[6 * i] = product + c;
+    out[6 * i + 1] = KVC_CHECKED_FMA(a, b, c);
+    out[6 * i + 2] = product;
+    out[6 * i + 3] = kvc_exp(a);
+    out[6 * i + 4] = KVC_CHECKED_DIV(a, b);
+    out[6 * i + 5] = kvc_sqrt(a);
+}
+
+/* The sum of x [n], ascending; x[i * step]. */
+KVC_DEVICE float kvc_sum_of(KVC_GLOBAL const float *x, kvc_u64 n, kvc_u64 step) {
+    float sum = 0.0f, one = KVC_ONE(n);
+#if defined(KVC_LACKS_order)
+    float other = 0.0f;
+    for (kvc_u64 i = 1; i < n; i += 2)
+        other = kvc_plus(other, x[i * step], one);
+    for (kvc_u64 i = 0; i < n; i += 2)
+        sum = kvc_plus(sum, x[i * step], one);
+    return sum + other;
+#else
+    for (kvc_u64 i = 0; i < n; i++)
+        sum = kvc_plus(sum, x[i * step], one);
+    return sum;
+#endif
+}
+
+/* x [n + length]; out [n]: windows of x, as pool has them. */
+KVC_KERNEL(check_windows)(KVC_SPAN(const float, x), KVC_SPAN(float, out), kvc_u32 n, kvc_u32 length) {
+    KVC_EACH_OF_RUN(i, n)
+    out_buffer[out_offset + i] = kvc_sum_of(x_buffer + x_offset + i, length, 1);
+}
+
+/* Grid: n. out [n, 4], group i from x[i] on: length values; every fourth of as many; the products of neighbours; dot32
+ * of length / 2 values with those behind them. */
+KVC_GROUP_KERNEL(check_sums)(KVC_SPAN(const float, x), KVC_SPAN(float, out), kvc_u32 length) {
+    KVC_SHARED float room[KVC_SUM_ROOM];
+    kvc_u32 i = KVC_GROUP_ID(0);
+    KVC_GLOBAL const float *x = x_buffer + x_offset + i;
+    KVC_GLOBAL float *to = out_buffer + out_offset + 4 * (kvc_u64)i;
+    float dot = kvc_dot_floats(x, x + length / 2, length / 2, room);
+    if (KVC_LOCAL_ID() == 0) {
+        float sum = 0.0f;
+        for (kvc_u32 k = 0; k < length; k++)
+            sum = kvc_fma(x[k], x[k + 1], sum);
+        to[0] = kvc_sum_of(x, length, 1);
+        to[1] = kvc_sum_of(x, length / 4, 4);
+        to[2] = sum;
+        to[3] = dot;
+    }
 }

@@ -13,6 +13,7 @@ KVC_GROUP_KERNEL(select_channels)
 (KVC_SPAN(const float, q), kvc_u32 group, kvc_u32 d, kvc_u32 dims, KVC_SPAN(kvc_u32, keys), KVC_SPAN(kvc_u32, channels),
  KVC_SPAN(kvc_u32, positives), KVC_SPAN(float, factors)) {
     kvc_u32 h = KVC_GROUP_ID(0);
+    const float one = KVC_ONE(group);
     KVC_OPEN(kvc_u32, keys);
     KVC_OPEN(kvc_u32, channels);
     KVC_OPEN(kvc_u32, positives);
@@ -23,7 +24,7 @@ KVC_GROUP_KERNEL(select_channels)
     for (kvc_u32 c = KVC_LOCAL_ID(); c < d; c += KVC_GROUP) {
         float sum = 0.0f;
         for (kvc_u32 g = 0; g < group; g++)
-            sum = sum + kvc_absolute(queries[(kvc_u64)g * d + c]);
+            sum = kvc_plus(sum, kvc_absolute(queries[(kvc_u64)g * d + c]), one);
         key[c] = kvc_score_key(sum);
     }
     KVC_BARRIER();
@@ -42,7 +43,7 @@ KVC_GROUP_KERNEL(select_channels)
         for (kvc_u32 i = 0; i < found; i++) {
             float sum = 0.0f;
             for (kvc_u32 g = 0; g < group; g++)
-                sum = sum + queries[(kvc_u64)g * d + channel[i]];
+                sum = kvc_plus(sum, queries[(kvc_u64)g * d + channel[i]], one);
             is_positive[i] = !(sum < 0.0f);
         }
     }
@@ -51,9 +52,9 @@ KVC_GROUP_KERNEL(select_channels)
         KVC_GLOBAL const float *query = queries + (kvc_u64)g * d;
         float a = 0.0f, b = 0.0f;
         for (kvc_u32 i = 0; i < dims; i++)
-            a = a + kvc_absolute(query[channel[i]]);
+            a = kvc_plus(a, kvc_absolute(query[channel[i]]), one);
         for (kvc_u32 c = 0; c < d; c++)
-            b = b + kvc_absolute(query[c]);
+            b = kvc_plus(b, kvc_absolute(query[c]), one);
         factors[(kvc_u64)h * group + g] =
             a == 0.0f || b == 0.0f ? 0.0f : kvc_div(1.0f, kvc_sqrt((float)d * kvc_div(a, b)));
     }
@@ -157,7 +158,7 @@ KVC_GROUP_KERNEL(select_softmax)
     kvc_u32 g = KVC_GROUP_ID(0), id = KVC_LOCAL_ID(), units = kvc_units_of(places[g / group], budget, page_size);
     KVC_GLOBAL float *s = score_buffer + score_offset + (kvc_u64)g * stride;
     KVC_GLOBAL const kvc_u32 *n = seen_buffer + seen_offset + (kvc_u64)(g / group) * stride;
-    float M = -kvc_infinity(), L = 0.0f;
+    float M = -kvc_infinity(), L = 0.0f, one = KVC_ONE(group);
     if (units == 0)
         return;
     for (kvc_u32 i = id; i < units; i += KVC_GROUP)
@@ -184,7 +185,7 @@ KVC_GROUP_KERNEL(select_softmax)
         if (id == 0)
             for (kvc_u32 t = 0; t < KVC_TILES_AT_ONCE && from + t * KVC_TILE < units; t++) {
                 KVC_TREE32(lanes[t]);
-                L = L + lanes[t][0];
+                L = kvc_plus(L, lanes[t][0], one);
             }
         KVC_BARRIER();
     }
@@ -198,7 +199,7 @@ KVC_KERNEL(select_sums)
  KVC_SPAN(const kvc_u32, seen), kvc_u32 stride, KVC_SPAN(const float, share), KVC_SPAN(float, scores)) {
     kvc_u64 i = KVC_GLOBAL_ID();
     kvc_u32 h = KVC_GROUP_ID(1), n;
-    float sum = 0.0f;
+    float sum = 0.0f, one = KVC_ONE(group);
     if (i >= kvc_units_of(places[h], budget, page_size))
         return;
     n = seen_buffer[seen_offset + (kvc_u64)h * stride + i];
@@ -206,7 +207,7 @@ KVC_KERNEL(select_sums)
         KVC_GLOBAL float *at = score_buffer + score_offset + (kvc_u64)g * stride + i;
         if (share_buffer)
             *at = n ? *at * share_buffer[share_offset + g] : 0.0f;
-        sum = sum + *at;
+        sum = kvc_plus(sum, *at, one);
     }
     scores_buffer[scores_offset + (kvc_u64)h * stride + i] = n || share_buffer ? sum : -kvc_infinity();
 }
@@ -284,9 +285,9 @@ KVC_GROUP_KERNEL(select_reads)
     KVC_BARRIER();
     for (kvc_u32 i = KVC_LOCAL_ID(); i < group * 32; i += KVC_GROUP) {
         KVC_GLOBAL const float *weight = weights_buffer + weights_offset + ((kvc_u64)h * group + i / 32) * stride;
-        float lane = 0.0f;
+        float lane = 0.0f, one = KVC_ONE(group);
         for (kvc_u32 j = i % 32; !all_read && j < kept; j += 32)
-            lane = lane + weight[places_read[j]];
+            lane = kvc_plus(lane, weight[places_read[j]], one);
         lanes[((kvc_u64)h * group) * 32 + i] = lane;
     }
     KVC_BARRIER();

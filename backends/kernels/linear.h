@@ -152,6 +152,7 @@ KVC_GROUP_KERNEL(product)
 (KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, w), kvc_u64 K, kvc_u64 N, kvc_u64 first,
  kvc_u64 count, KVC_SPAN(const float, bias), kvc_u64 rows) {
     kvc_u64 n0 = (kvc_u64)KVC_GROUP_ID(1) * KVC_PACK_W, row0 = (kvc_u64)KVC_GROUP_ID(0) * KVC_PACK_X;
+    const float one = KVC_ONE(K);
     float16 stack[5][KVC_PACK_X][2], sum[KVC_PACK_X][2];
     for (kvc_u32 i = 0; i < 32; i++) {
         kvc_u32 lane = KVC_REVERSED(i), depth = 0;
@@ -180,8 +181,8 @@ KVC_GROUP_KERNEL(product)
             sum[r][0] = acc[r][0], sum[r][1] = acc[r][1];
         for (; i >> depth & 1; depth++)
             for (int r = 0; r < KVC_PACK_X; r++) {
-                sum[r][0] = stack[depth][r][0] + sum[r][0];
-                sum[r][1] = stack[depth][r][1] + sum[r][1];
+                sum[r][0] = kvc_plus16(sum[r][0], stack[depth][r][0], one);
+                sum[r][1] = kvc_plus16(sum[r][1], stack[depth][r][1], one);
             }
         for (int r = 0; r < KVC_PACK_X && depth < 5; r++)
             stack[depth][r][0] = sum[r][0], stack[depth][r][1] = sum[r][1];
@@ -201,6 +202,7 @@ KVC_GROUP_KERNEL(product)
  kvc_u64 count, KVC_SPAN(const float, bias), kvc_u64 rows) {
     kvc_u64 n0 = (kvc_u64)KVC_GROUP_ID(1) * KVC_PACK_W, row0 = (kvc_u64)KVC_GROUP_ID(0) * KVC_PACK_X;
     kvc_u32 ra = KVC_LOCAL_ID() / 16 * 4, nb = KVC_LOCAL_ID() % 16;
+    const float one = KVC_ONE(K);
     float stack[5][4][4], sum[4][4];
 #if defined(__CUDACC__)
 #pragma unroll
@@ -220,7 +222,7 @@ KVC_GROUP_KERNEL(product)
         for (; i >> depth & 1; depth++)
             for (int r = 0; r < 4; r++)
                 for (int c = 0; c < 4; c++)
-                    sum[r][c] = stack[depth][r][c] + sum[r][c];
+                    sum[r][c] = kvc_plus(sum[r][c], stack[depth][r][c], one);
         for (int r = 0; r < 4 && depth < 5; r++)
             for (int c = 0; c < 4; c++)
                 stack[depth][r][c] = sum[r][c];

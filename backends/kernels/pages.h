@@ -113,6 +113,7 @@ KVC_KERNEL(pages_update)
 KVC_KERNEL(value_sums)(KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(float, sums), kvc_u32 rows, kvc_u32 across) {
     kvc_u32 runs = (head_size + KVC_RUN - 1) / KVC_RUN, id = (kvc_u32)KVC_GLOBAL_ID(), places, place;
     kvc_u32 c = id % runs * KVC_RUN, h = KVC_GROUP_ID(1) * across + id / runs;
+    const float one = KVC_ONE(across);
     KVC_GLOBAL float *sum = sums_buffer + sums_offset + (kvc_u64)h * head_size + c;
     if (id >= runs * across)
         return;
@@ -126,7 +127,7 @@ KVC_KERNEL(value_sums)(KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(float, sums)
         for (; place < places; place++) {
             struct kvc_part p =
                 kvc_part_entry(entry_type, kvc_head_value(&arena, &head, KVC_PLACE_SLOT(head, h, place)), c, 0);
-            total = kvc_part_of(total.low + p.low, total.high + p.high);
+            total = kvc_part_of(kvc_plus16(total.low, p.low, one), kvc_plus16(total.high, p.high, one));
         }
         vstore16(total.low, 0, sum);
         vstore16(total.high, 1, sum);
@@ -138,7 +139,7 @@ KVC_KERNEL(value_sums)(KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(float, sums)
     for (; place < places; place++) {
         kvc_bytes value = kvc_head_value(&arena, &head, KVC_PLACE_SLOT(head, h, place));
         for (kvc_u32 i = 0; i < KVC_RUN && c + i < head_size; i++)
-            sum[i] = sum[i] + kvc_entry_value(entry_type, value, c + i);
+            sum[i] = kvc_plus(sum[i], kvc_entry_value(entry_type, value, c + i), one);
     }
 }
 

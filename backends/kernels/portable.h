@@ -80,6 +80,17 @@ typedef KVC_GLOBAL const kvc_u8 *kvc_bytes;
 #define KVC_SPAN(type, name) KVC_GLOBAL type *name##_buffer, kvc_u64 name##_offset
 #define KVC_OPEN(type, name) KVC_GLOBAL type *name = name##_buffer + name##_offset
 
+/* ---- sums ---- */
+
+/* A sum that a loop carries, sum + x: a fused multiply-add by a 1 that no compiler can know, made of a number that the
+ * kernel is given (one below 2^31). Some take a sum of + apart into partial sums, which the language forbids; they
+ * cannot do that here. */
+#define KVC_ONE(number) kvc_from_bits(0x3f800000u | (kvc_u32)(number) >> 31)
+KVC_DEVICE float kvc_plus(float sum, float x, float one) { return kvc_fma(x, one, sum); }
+#if KVC_WORKERS == 1
+KVC_DEVICE float16 kvc_plus16(float16 sum, float16 x, float one) { return fma(x, (float16)(one), sum); }
+#endif
+
 /* ---- the 32 lanes of a dot product ---- */
 
 #if KVC_WORKERS == 1 /* OpenCL only */

@@ -22,6 +22,7 @@ KVC_KERNEL(pool)
 (KVC_LISTS(l), kvc_u32 rows, KVC_SPAN(float, out), KVC_SPAN(const float, in), kvc_u32 stride, kvc_u64 tail,
  kvc_u32 kernel_size, kvc_u32 by_max) {
     kvc_u32 count = l_count[KVC_GROUP_ID(1) / rows], n = tail < count ? count - (kvc_u32)tail : 0;
+    const float one = KVC_ONE(kernel_size);
     kvc_u64 side = kernel_size / 2, r = KVC_GLOBAL_ID() * KVC_RUN, end = r + KVC_RUN < count ? r + KVC_RUN : count;
     KVC_GLOBAL const float *x = in_buffer + in_offset + (kvc_u64)KVC_GROUP_ID(1) * stride;
     KVC_GLOBAL float *y = out_buffer + out_offset + (kvc_u64)KVC_GROUP_ID(1) * stride;
@@ -29,7 +30,7 @@ KVC_KERNEL(pool)
     for (; r >= side && r + 16 <= end && r + 16 + side <= n; r += 16) { /* whole windows, 16 at a time */
         float16 value = by_max ? vload16(0, x + r - side) : (float16)(0.0f);
         for (kvc_u64 i = r - side; i <= r + side; i++)
-            value = by_max ? kvc_max16(value, vload16(0, x + i)) : value + vload16(0, x + i);
+            value = by_max ? kvc_max16(value, vload16(0, x + i)) : kvc_plus16(value, vload16(0, x + i), one);
         vstore16(by_max ? value : kvc_div16(value, (float)kernel_size), 0, y + r);
     }
 #endif
@@ -37,7 +38,7 @@ KVC_KERNEL(pool)
         kvc_u64 first = r > side ? r - side : 0, last = r + side < n ? r + side : (kvc_u64)n - 1;
         float value = by_max && r < n ? x[first] : 0.0f;
         for (kvc_u64 i = first; r < n && i <= last; i++)
-            value = by_max ? kvc_max(value, x[i]) : value + x[i];
+            value = by_max ? kvc_max(value, x[i]) : kvc_plus(value, x[i], one);
         y[r] = by_max || r >= n ? value : kvc_div(value, (float)kernel_size);
     }
 }
@@ -46,6 +47,7 @@ KVC_KERNEL(pool)
 KVC_KERNEL(group_scores)
 (KVC_LISTS(l), kvc_u32 rows, KVC_SPAN(float, out), KVC_SPAN(const float, in), kvc_u32 stride, float divisor) {
     kvc_u32 h = KVC_GROUP_ID(1), count = l_count[h];
+    const float one = KVC_ONE(rows);
     kvc_u64 r = KVC_GLOBAL_ID() * KVC_RUN, end = r + KVC_RUN < count ? r + KVC_RUN : count;
     KVC_GLOBAL const float *x = in_buffer + in_offset + (kvc_u64)h * rows * stride;
     KVC_GLOBAL float *y = out_buffer + out_offset + (kvc_u64)h * stride;
@@ -53,14 +55,14 @@ KVC_KERNEL(group_scores)
     for (; r + 16 <= end; r += 16) {
         float16 sum = (float16)(0.0f);
         for (kvc_u64 g = 0; g < rows; g++)
-            sum = sum + vload16(0, x + g * stride + r);
+            sum = kvc_plus16(sum, vload16(0, x + g * stride + r), one);
         vstore16(kvc_div16(sum, divisor), 0, y + r);
     }
 #endif
     for (; r < end; r++) {
         float sum = 0.0f;
         for (kvc_u64 g = 0; g < rows; g++)
-            sum = sum + x[g * stride + r];
+            sum = kvc_plus(sum, x[g * stride + r], one);
         y[r] = kvc_div(sum, divisor);
     }
 }

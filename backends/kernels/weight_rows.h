@@ -42,6 +42,7 @@ KVC_GROUP_KERNEL(weight_rows)
     kvc_u32 group = heads / kv_heads, h = by_head ? KVC_GROUP_ID(1) / group : KVC_GROUP_ID(1);
     kvc_u32 first = KVC_GROUP_ID(0) * KVC_TILE, worker = KVC_LOCAL_ID() % KVC_WORKERS;
     kvc_u32 query_head = by_head ? KVC_GROUP_ID(1) : h * group, members = by_head ? 1 : group;
+    const float one = KVC_ONE(heads);
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
     for (kvc_u32 from = 0; from < KVC_TILE && first + from < head.count; from += KVC_TEAMS) {
@@ -74,27 +75,27 @@ KVC_GROUP_KERNEL(weight_rows)
                     if (mode == KVC_RING_LOW)
                         x = x < low[(kvc_u64)query * kv_heads + h] ? 1.0f : 0.0f;
                     if (mode == KVC_RING_COUNTS)
-                        few = few + (x < low[(kvc_u64)query * kv_heads + h] ? 1.0f : 0.0f);
-                    value = value + x;
+                        few = kvc_plus(few, x < low[(kvc_u64)query * kv_heads + h] ? 1.0f : 0.0f, one);
+                    value = kvc_plus(value, x, one);
                 }
                 if (mode == KVC_MOMENTS) { /* of one head: what is not seen counts 0 */
                     value = seen ? value : 0.0f;
                     if (pass == 0) {
-                        mean = mean + value;
-                        dispersion = dispersion + -(value * kvc_log(value + 1e-10f));
+                        mean = kvc_plus(mean, value, one);
+                        dispersion = kvc_plus(dispersion, -(value * kvc_log(value + 1e-10f)), one);
                     } else {
                         variance = kvc_fma(value - mean, value - mean, variance);
                     }
                 } else if (mode == KVC_MASS) {
                     if (seen)
-                        total = total + value;
+                        total = kvc_plus(total, value, one);
                 } else if (mode == KVC_ACCUMULATE) {
                     if (position % (kvc_i32)KVC_TILE == 0) {
-                        older = older + newer;
+                        older = kvc_plus(older, newer, one);
                         newer = 0.0f;
                     }
                     if (seen)
-                        newer = newer + value;
+                        newer = kvc_plus(newer, value, one);
                 } else if (here && worker == 0) {
                     kvc_head_column(&head, first_column + (kvc_u32)position % ring)[slot] = seen ? value
                                                                                             : mode == KVC_RING_LOGITS
@@ -105,7 +106,7 @@ KVC_GROUP_KERNEL(weight_rows)
                             kvc_head_column(&head, first_column + ring + (kvc_u32)position % ring) + slot;
                         KVC_GLOBAL float *minus = kvc_head_column(&head, first_column + 2 * ring) + slot;
                         few = seen ? few : 0.0f;
-                        *minus = (*minus + *was) - few;
+                        *minus = kvc_plus(kvc_plus(*minus, *was, one), -few, one);
                         *was = few;
                     }
                 }
@@ -138,7 +139,7 @@ KVC_KERNEL(moment_lanes)
  kvc_u32 stride) {
     kvc_u64 i = KVC_GLOBAL_ID();
     kvc_u32 ranks;
-    float lane[32];
+    float lane[32], one = KVC_ONE(heads);
     if (i >= 2 * (kvc_u64)heads)
         return;
     ranks = count[i / 2 / (heads / kv_heads)];
@@ -146,17 +147,17 @@ KVC_KERNEL(moment_lanes)
     for (int j = 0; j < 32; j++)
         lane[j] = 0.0f;
     for (kvc_u32 r = 0; r < ranks; r++)
-        lane[r % 32] = lane[r % 32] + values[i * stride + r];
+        lane[r % 32] = kvc_plus(lane[r % 32], values[i * stride + r], one);
     KVC_TREE32(lane);
     values[i * stride] = lane[0];
 }
 KVC_KERNEL(moment_totals)(kvc_u32 heads, KVC_GLOBAL const float *values, kvc_u32 stride, KVC_SPAN(float, totals)) {
     kvc_u64 which = KVC_GLOBAL_ID();
-    float total = 0.0f;
+    float total = 0.0f, one = KVC_ONE(heads);
     if (which >= 2)
         return;
     for (kvc_u32 g = 0; g < heads; g++)
-        total = total + values[((kvc_u64)g * 2 + which) * stride];
+        total = kvc_plus(total, values[((kvc_u64)g * 2 + which) * stride], one);
     totals_buffer[totals_offset + which] = total;
 }
 
@@ -236,10 +237,10 @@ KVC_GROUP_KERNEL(noise_tiles)(KVC_WEIGHT_ROWS, KVC_GLOBAL float *tiles, kvc_u32 
     }
     KVC_BARRIER();
     for (kvc_u32 i = KVC_LOCAL_ID(); i < 32; i += KVC_GROUP) {
-        float lane = 0.0f;
+        float lane = 0.0f, one = KVC_ONE(heads);
         for (kvc_u32 j = i; j < count; j += 32)
             if (sees[j])
-                lane = lane + kvc_exp(score[j] - most[0]);
+                lane = kvc_plus(lane, kvc_exp(score[j] - most[0]), one);
         lanes[i] = lane;
     }
     KVC_BARRIER();
@@ -266,12 +267,13 @@ KVC_KERNEL(column_scores)(KVC_LISTS(l), kvc_u32 first, kvc_u32 columns, KVC_SPAN
     KVC_OPEN_HEAD(head, l, KVC_GROUP_ID(1));
     KVC_GLOBAL float *score = scores_buffer + scores_offset + (kvc_u64)KVC_GROUP_ID(1) * stride;
     KVC_GLOBAL const float *column = kvc_head_column(&head, first);
+    const float one = KVC_ONE(columns);
     kvc_u64 r = KVC_GLOBAL_ID() * KVC_RUN, end = r + KVC_RUN < head.count ? r + KVC_RUN : head.count, slot;
 #if KVC_WORKERS == 1
     for (; r + 16 <= end && kvc_neighbours(&head, r, &slot); r += 16) {
         float16 sum = vload16(0, column + slot);
         for (kvc_u64 c = 1; c < columns; c++)
-            sum = sum + vload16(0, column + c * head.slots + slot);
+            sum = kvc_plus16(sum, vload16(0, column + c * head.slots + slot), one);
         vstore16(sum, 0, score + r);
     }
 #endif
@@ -279,7 +281,7 @@ KVC_KERNEL(column_scores)(KVC_LISTS(l), kvc_u32 first, kvc_u32 columns, KVC_SPAN
         slot = kvc_head_slot(&head, (kvc_u32)r);
         float sum = column[slot];
         for (kvc_u64 c = 1; c < columns; c++)
-            sum = sum + column[c * head.slots + slot];
+            sum = kvc_plus(sum, column[c * head.slots + slot], one);
         score[r] = sum;
     }
 }
@@ -312,7 +314,7 @@ KVC_KERNEL(ring_tiles)
     kvc_u32 i = KVC_GROUP_ID(1), h = KVC_GROUP_ID(2), first = (kvc_u32)tile * KVC_TILE, end, any = 0;
     KVC_GLOBAL float *to = tiles + (((kvc_u64)h * filled + i) * stride + tile) * 2;
     KVC_GLOBAL const float *row;
-    float m = -kvc_infinity(), lane[32];
+    float m = -kvc_infinity(), lane[32], one = KVC_ONE(ring);
     KVC_OPEN_HEAD(head, l, h);
     if (tile >= stride)
         return;
@@ -330,7 +332,7 @@ KVC_KERNEL(ring_tiles)
     for (kvc_u32 r = first; any && r < end; r++) {
         kvc_u32 slot = kvc_head_slot(&head, r);
         if (kvc_head_position(&head, slot) < recent)
-            lane[r % 32] = lane[r % 32] + kvc_exp(row[slot] - m);
+            lane[r % 32] = kvc_plus(lane[r % 32], kvc_exp(row[slot] - m), one);
     }
     KVC_TREE32(lane);
     to[0] = m;
@@ -360,7 +362,7 @@ KVC_KERNEL(ring_fuse)
  KVC_GLOBAL const float *tiles, kvc_u32 tile_stride, KVC_SPAN(float, scores), kvc_u32 stride) {
     kvc_u32 h = KVC_GROUP_ID(1), column = kvc_ring_column(now, filled, 0, ring), n = 0;
     kvc_u32 slot[KVC_RUN], fused[KVC_RUN];
-    float F[KVC_RUN];
+    float F[KVC_RUN], one = KVC_ONE(ring);
     KVC_OPEN_HEAD(head, l, h);
     KVC_EACH_OF_RUN(rank, head.count) {
         slot[n] = kvc_head_slot(&head, (kvc_u32)rank);
@@ -375,7 +377,7 @@ KVC_KERNEL(ring_fuse)
                 KVC_GLOBAL const float *row = tiles + ((kvc_u64)h * filled + i) * tile_stride * 2;
                 value = row[1] == 0.0f ? 0.0f : kvc_div(kvc_exp(value - row[0]), row[1]);
             }
-            F[j] = by_sum ? F[j] + value : i == 0 ? value : kvc_max(F[j], value);
+            F[j] = by_sum ? kvc_plus(F[j], value, one) : i == 0 ? value : kvc_max(F[j], value);
         }
     }
     for (kvc_u32 j = 0; j < n; j++)

@@ -1,61 +1,233 @@
-/* check.c - the self-test of a device's arithmetic when it is opened: what the kernels' results rest on. */
+/* check.c - the self-test of a device's arithmetic when it is opened: what the kernels' results rest on. What a device
+ * says of itself is not asked: some claim what they do not do, others do what they do not claim. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "backends/offload/offload.h"
 #include "core/canon.h"
 
-/* Numbers of every kind: zeros, denormals, both ends, halves between floats, infinities. */
+/* Numbers of every kind: zeros, denormals, both ends, halves between floats, infinities. Each with each. */
 static const kvc_u32 numbers[] = {0x00000000u, 0x80000000u, 0x00000001u, 0x80000003u, 0x007fffffu, 0x00800000u,
                                   0x00800001u, 0x33800000u, 0x3effffffu, 0x3f7fffffu, 0x3f800000u, 0x3f800001u,
                                   0x3f800800u, 0xbf801000u, 0x3fffffffu, 0x40000000u, 0x40400000u, 0xc0490fdbu,
                                   0x41200000u, 0x4b7fffffu, 0x4b800001u, 0x5f3759dfu, 0x7e967699u, 0x7effffffu,
                                   0x7f7fffffu, 0xff7fffffu, 0x7f800000u, 0xff800000u};
 #define KVC_NUMBERS (sizeof numbers / sizeof numbers[0])
-#define KVC_CHECKS (KVC_NUMBERS * KVC_NUMBERS)
+#define KVC_PAIRS (KVC_NUMBERS * KVC_NUMBERS)
 
-static const char *const what[] = {"a product and a sum were fused", "fma is not one rounding",
-                                   "division is not correctly rounded", "square root is not correctly rounded",
-                                   "a product is not correctly rounded, or denormal numbers are flushed to zero"};
+/* Where one rounding differs from two, or from one in double precision followed by another. */
+static const kvc_u32 hard[][3] = {
+    {0x3f800800u, 0x3f800800u, 0x00000000u}, /* (1 + 2^-12)^2 lies halfway between two floats, */
+    {0x3f800800u, 0x3f800800u, 0x21800000u}, /* a little above: 2^-60, */
+    {0x3f800800u, 0x3f800800u, 0xa1800000u}, /* a little below */
+    {0x3f800800u, 0x3f800800u, 0xbf801000u}, /* what is left of it: 2^-24 */
+    {0x3f801800u, 0x3f800800u, 0x21800000u}, /* with an odd neighbour below */
+    {0x3f801800u, 0x3f800800u, 0xa1800000u},
+    {0x7f7fffffu, 0x3f800000u, 0x73000000u}, /* the largest and half its unit: infinite, */
+    {0x7f7fffffu, 0x3f800000u, 0x72ffffffu}, /* a little less: not */
+    {0x7f000000u, 0x40000000u, 0xff7fffffu}, /* a product that is infinite by itself */
+    {0x7f7fffffu, 0x40000000u, 0xff7fffffu},
+    {0x1a000000u, 0x1a000000u, 0x00000000u}, /* 2^-150, half the least denormal: 0, */
+    {0x1a000001u, 0x1a000000u, 0x00000000u}, /* a little more: 2^-149 */
+    {0x1a000000u, 0x1a000000u, 0x00000001u}, /* 1.5, 2.5 and 0.5 times the least */
+    {0x1a000000u, 0x1a000000u, 0x00000002u},
+    {0x1a000000u, 0x9a000000u, 0x00000001u},
+    {0x00800000u, 0x3f7fffffu, 0x00000000u}, /* the largest denormal and a half: normal */
+    {0x00ffffffu, 0x3f000000u, 0x00000000u},
+    {0x20000000u, 0x20000000u, 0x80800000u}, /* a difference that is denormal */
+    {0x00000003u, 0x40000000u, 0x80000001u}, /* quotients that lie halfway: 1.5 times the least, */
+    {0x00000005u, 0x40000000u, 0x80000002u}, /* 2.5 */
+    {0x00000001u, 0x40000000u, 0x00000000u}, /* 0.5: 0 */
+    {0x00800001u, 0x40000000u, 0x00000000u},
+    {0x00ffffffu, 0x40000000u, 0x00000000u}, /* up to a normal one */
+    {0x7f7fffffu, 0x3f7fffffu, 0x00000000u}, /* overflows by a little, */
+    {0x7f7ffffeu, 0x3f7fffffu, 0x00000000u}, /* and does not */
+    {0x3f7fffffu, 0x3f7ffffeu, 0x00000000u}, /* almost halfway above 1 */
+    {0x3f800002u, 0x3f800001u, 0x00000000u},
+    {0x00000001u, 0x7f7fffffu, 0x00000001u},
+    {0x7f7fffffu, 0x00000001u, 0x00000000u},
+};
+#define KVC_HARD (sizeof hard / sizeof hard[0])
 
-static const char *compare(const float *in, const float *out) {
-    for (size_t i = 0; i < KVC_CHECKS; i++) {
-        volatile float a = in[3 * i], b = in[3 * i + 1], c = in[3 * i + 2], product = a * b;
-        float right[5] = {product + c, kvc_fma(a, b, c), a / b, kvc_sqrt(a), product};
-        for (int j = 0; j < 5; j++)
-            if (kvc_hash_bits(right[j]) != kvc_hash_bits(out[5 * i + (size_t)j]))
-                return what[j];
+/* Cases are computed some at a time, so that the scratch memory stays small. */
+#define KVC_CASES 1024u
+#define KVC_ROUNDS 4u
+#define KVC_OPERATIONS 6u
+
+static const struct {
+    const char *formula, *lack;
+} operation[KVC_OPERATIONS] = {{"%08x * %08x + %08x in two roundings", "a product and a sum were fused"},
+                               {"fma(%08x, %08x, %08x)", "fused multiply-add is not one rounding"},
+                               {"%08x * %08x", "multiplication is not rounded to nearest"},
+                               {"exp(%08x) by steps", "expressions are rearranged"},
+                               {"%08x / %08x", "division is not rounded to nearest"},
+                               {"sqrt(%08x)", "square root is not rounded to nearest"}};
+#define KVC_OF_DIVISION(operation) ((operation) >= 4)
+
+/* Case i: pairs, hard ones, then by chance: of all numbers, or of those that sums and products stay near 1. In half of
+ * these c is all but the rest of a * b. */
+static void make_case(size_t i, float *in) {
+    const struct kvc_philox chance = kvc_philox4x32((kvc_u32)i, 0u, 0u, 0u, 20u);
+    if (i < KVC_PAIRS) {
+        in[0] = kvc_from_bits(numbers[i / KVC_NUMBERS]);
+        in[1] = kvc_from_bits(numbers[i % KVC_NUMBERS]);
+        in[2] = kvc_from_bits(numbers[(i * 7 + i / 5) % KVC_NUMBERS]);
+    } else if (i < KVC_PAIRS + KVC_HARD) {
+        for (int j = 0; j < 3; j++)
+            in[j] = kvc_from_bits(hard[i - KVC_PAIRS][j]);
+    } else {
+        for (int j = 0; j < 3; j++)
+            in[j] = kvc_from_bits(i % 2 ? chance.word[j] : (chance.word[j] & 0x83ffffffu) + 0x3d000000u);
+        if (i % 4 == 0)
+            in[2] = -(in[0] * in[1]);
     }
-    return NULL;
 }
 
-enum kvc_status kvc_offload_check(struct kvc_offload *offload, struct kvc_error *error) {
-    float *in = malloc(KVC_CHECKS * 8 * sizeof *in), *out = in ? in + KVC_CHECKS * 3 : NULL;
-    struct kvc_buffer *spare = in ? kvc_offload_spare(offload, KVC_CHECKS * 8 * sizeof *in) : NULL;
+static bool denormal(float x) { return x != 0.0f && (kvc_bits(x) & 0x7f800000u) == 0; }
+
+/* The first thing that is wrong, in words; those without denormal numbers come before those with. */
+struct finding {
+    bool wrong, is_denormal, of_division; /* of_division: nothing else was wrong */
+    char text[200];
+};
+
+static void find(struct finding *found, size_t j, const float *in, float right, float out) {
+    const bool is_denormal = denormal(in[0]) || denormal(right) || (j != 3 && j != 5 && denormal(in[1])) ||
+                             (j < 2 && (denormal(in[2]) || denormal(in[0] * in[1])));
+    const bool of_division = KVC_OF_DIVISION(j);
+    char formula[80];
+    if (found->wrong &&
+        (of_division > found->of_division || (of_division == found->of_division && is_denormal >= found->is_denormal)))
+        return;
+    found->wrong = true;
+    found->is_denormal = is_denormal;
+    found->of_division = of_division;
+    snprintf(formula, sizeof formula, operation[j].formula, kvc_bits(in[0]), kvc_bits(in[1]), kvc_bits(in[2]));
+    snprintf(found->text, sizeof found->text, "%s is %08x, should be %08x (%s)", formula, kvc_bits(out),
+             kvc_bits(right), is_denormal ? "no denormal numbers" : operation[j].lack);
+}
+
+static void compare(const float *in, const float *out, struct finding *found) {
+    for (size_t i = 0; i < KVC_CASES; i++, in += 3, out += KVC_OPERATIONS) {
+        volatile float product = in[0] * in[1];
+        const float right[KVC_OPERATIONS] = {
+            product + in[2], kvc_fma(in[0], in[1], in[2]), product, kvc_exp(in[0]), in[0] / in[1], kvc_sqrt(in[0])};
+        for (size_t j = 0; j < KVC_OPERATIONS; j++)
+            if (kvc_hash_bits(right[j]) != kvc_hash_bits(out[j]))
+                find(found, j, in, right[j], out[j]);
+    }
+}
+
+/* out [n] = the operations of in [n, 3]; the spare buffer has room for both. */
+static void compute(struct kvc_offload *offload, struct kvc_buffer *spare, const float *in, float *out) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_check);
+    const size_t bytes = KVC_CASES * 3 * sizeof *in;
+    offload->driver->write(offload, spare->handle, 0, in, bytes);
+    kvc_launch_span(&launch, (struct kvc_span){spare, 0});
+    kvc_launch_span(&launch, (struct kvc_span){spare, bytes});
+    kvc_launch_word(&launch, KVC_CASES);
+    kvc_launch_items(offload, &launch, KVC_CASES, 1, 1);
+    offload->driver->read(offload, out, spare->handle, bytes, KVC_CASES * KVC_OPERATIONS * sizeof *out);
+}
+
+/* ---- sums ---- */
+
+#define KVC_WINDOWS 64u
+#define KVC_LENGTH 1001u
+#define KVC_VALUES (KVC_WINDOWS + KVC_LENGTH)
+#define KVC_SUMS (5u * KVC_WINDOWS)
+
+static float sum_of(const float *x, size_t n, size_t step) {
+    volatile float sum = 0.0f;
+    for (size_t i = 0; i < n; i++)
+        sum = sum + x[i * step];
+    return sum;
+}
+
+static float dot_of(const float *a, const float *b, size_t n) {
+    volatile float lane[32] = {0.0f};
+    for (size_t k = 0; k < n; k++)
+        lane[k % 32] = kvc_fma(a[k], b[k], lane[k % 32]);
+    KVC_TREE32(lane);
+    return lane[0];
+}
+
+/* Sums as pool and as select_scores have them, chains of fma and dot products, each from another value on. */
+static void check_sums(struct kvc_offload *offload, struct kvc_buffer *spare, float *x, float *out,
+                       struct finding *found) {
+    static const char *const what[] = {"a window of %u values", "a sum of %u values",
+                                       "a sum of %u values, every fourth", "a sum of %u products",
+                                       "a dot product of %u values"};
+    struct kvc_launch windows = kvc_launch_of(KVC_KERNEL_check_windows), sums = kvc_launch_of(KVC_KERNEL_check_sums);
+    const size_t bytes = KVC_VALUES * sizeof *x;
+    for (size_t i = 0; i < KVC_VALUES; i++) /* up to 1, of either sign */
+        x[i] = (float)(kvc_i32)kvc_philox4x32((kvc_u32)i, 1u, 0u, 0u, 20u).word[0] * 4.6566128730773925781e-10f;
+    offload->driver->write(offload, spare->handle, 0, x, bytes);
+    kvc_launch_span(&windows, (struct kvc_span){spare, 0});
+    kvc_launch_span(&windows, (struct kvc_span){spare, bytes});
+    kvc_launch_word(&windows, KVC_WINDOWS);
+    kvc_launch_word(&windows, KVC_LENGTH);
+    kvc_launch_runs(offload, &windows, KVC_WINDOWS, 1);
+    kvc_launch_span(&sums, (struct kvc_span){spare, 0});
+    kvc_launch_span(&sums, (struct kvc_span){spare, bytes + KVC_WINDOWS * sizeof *out});
+    kvc_launch_word(&sums, KVC_LENGTH);
+    kvc_launch_groups(offload, &sums, KVC_WINDOWS, 1, 1);
+    offload->driver->read(offload, out, spare->handle, bytes, KVC_SUMS * sizeof *out);
+    for (size_t i = 0; i < KVC_WINDOWS && !found->wrong; i++) {
+        const float right[] = {sum_of(x + i, KVC_LENGTH, 1), sum_of(x + i, KVC_LENGTH, 1),
+                               sum_of(x + i, KVC_LENGTH / 4, 4), 0.0f,
+                               dot_of(x + i, x + i + KVC_LENGTH / 2, KVC_LENGTH / 2)};
+        for (size_t j = 0; j < 5; j++) {
+            char text[64];
+            float should = right[j], got = j ? out[KVC_WINDOWS + 4 * i + j - 1] : out[i];
+            for (size_t k = 0; j == 3 && k < KVC_LENGTH; k++)
+                should = kvc_fma(x[i + k], x[i + k + 1], should);
+            if (found->wrong || kvc_hash_bits(should) == kvc_hash_bits(got))
+                continue;
+            found->wrong = true;
+            snprintf(text, sizeof text, what[j], j == 2 ? KVC_LENGTH / 4 : j == 4 ? KVC_LENGTH / 2 : KVC_LENGTH);
+            snprintf(found->text, sizeof found->text, "%s is %08x, should be %08x (sums are not in order)", text,
+                     kvc_bits(got), kvc_bits(should));
+        }
+    }
+}
+
+enum kvc_status kvc_offload_check(struct kvc_offload *offload, bool *only_division, struct kvc_error *error) {
+    float *in = malloc(KVC_CASES * (3 + KVC_OPERATIONS) * sizeof *in), *out = in ? in + KVC_CASES * 3 : NULL;
+    struct kvc_buffer *spare = in ? kvc_offload_spare(offload, KVC_CASES * (3 + KVC_OPERATIONS) * sizeof *in) : NULL;
+    struct finding found = {.wrong = false};
     enum kvc_status status = KVC_RESOURCE;
-    const char *wrong;
+    if (only_division)
+        *only_division = false;
     if (!spare) {
         free(in);
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory for the self-test", offload->device.name);
     }
-    for (size_t i = 0; i < KVC_CHECKS; i++) {
-        in[3 * i] = kvc_from_bits(numbers[i / KVC_NUMBERS]);
-        in[3 * i + 1] = kvc_from_bits(numbers[i % KVC_NUMBERS]);
-        in[3 * i + 2] = kvc_from_bits(numbers[(i * 7 + i / 5) % KVC_NUMBERS]);
+    for (size_t round = 0; round < KVC_ROUNDS; round++) {
+        for (size_t i = 0; i < KVC_CASES; i++)
+            make_case(round * KVC_CASES + i, in + 3 * i);
+        compute(offload, spare, in, out);
+        if (offload->failure == KVC_OK)
+            compare(in, out, &found);
     }
-    offload->driver->write(offload, spare->handle, 0, in, KVC_CHECKS * 3 * sizeof *in);
-    kvc_launch_span(&launch, (struct kvc_span){spare, 0});
-    kvc_launch_span(&launch, (struct kvc_span){spare, KVC_CHECKS * 3 * sizeof *in});
-    kvc_launch_word(&launch, KVC_CHECKS);
-    kvc_launch_items(offload, &launch, KVC_CHECKS, 1, 1);
-    offload->driver->read(offload, out, spare->handle, KVC_CHECKS * 3 * sizeof *in, KVC_CHECKS * 5 * sizeof *in);
-    if (offload->failure != KVC_OK)
+    if (!found.wrong || found.of_division) {
+        struct finding of_sums = {.wrong = false};
+        check_sums(offload, spare, in, out, &of_sums);
+        if (of_sums.wrong)
+            found = of_sums;
+    }
+    if (offload->failure != KVC_OK) {
         kvc_fail(error, KVC_RESOURCE, "%s: %s", offload->device.name, offload->failure_text);
-    else if ((wrong = compare(in, out)) != NULL)
-        kvc_fail(error, KVC_RESOURCE, "%s: the self-test of the arithmetic failed: %s", offload->device.name, wrong);
-    else
+    } else if (found.wrong) {
+        kvc_fail(error, KVC_RESOURCE, "%s cannot be exact: %s; use --math fast or cpu", offload->device.name,
+                 found.text);
+        if (only_division)
+            *only_division = found.of_division;
+    } else {
         status = KVC_OK;
+    }
     free(in);
     return status;
 }

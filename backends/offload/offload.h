@@ -74,7 +74,9 @@
     apply(select_softmax) \
     apply(select_sums) \
     apply(select_reads) \
-    apply(check)
+    apply(check) \
+    apply(check_windows) \
+    apply(check_sums)
 /* clang-format on */
 enum kvc_kernel {
 #define KVC_KERNEL_NUMBER(name) KVC_KERNEL_##name,
@@ -169,9 +171,9 @@ struct kvc_offload_driver {
 /* Fills the table, makes the notes. The caller has set driver, workers, most_bytes, memory_bytes and device.name. */
 enum kvc_status kvc_offload_open(struct kvc_offload *offload, struct kvc_error *error);
 void kvc_offload_close(struct kvc_device *device); /* kvc_ops.close; calls the driver's */
-/* Compares the device's arithmetic with the host's on numbers of every kind; the caller's float environment is
- * plain. */
-enum kvc_status kvc_offload_check(struct kvc_offload *offload, struct kvc_error *error);
+/* Compares the device's arithmetic with the host's on numbers of every kind; the caller's float environment is plain.
+ * *only_division (may be NULL): all that is wrong are quotients or square roots. */
+enum kvc_status kvc_offload_check(struct kvc_offload *offload, bool *only_division, struct kvc_error *error);
 
 /* The driver's allocate; what is refused is noted in the device. */
 enum kvc_status kvc_offload_allocate(struct kvc_offload *offload, enum kvc_memory_kind kind, size_t bytes,

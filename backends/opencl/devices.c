@@ -78,7 +78,7 @@ const char *kvc_opencl_none(void) {
 
 void kvc_opencl_describe(const struct kvc_opencl_device *device, size_t index, char *text, size_t room) {
     snprintf(text, room, "%zu: %.50s, %.30s, %.1f GiB; fma %s, denormals %s, division %s, F16 storage yes%s", index,
-             device->name, device->platform_name, (double)device->memory / 1073741824.0, device->fma ? "yes" : "no",
-             device->denormals ? "yes" : "no", device->division ? "exact" : "corrected",
-             device->compiler ? "" : "; no compiler");
+             device->name, device->platform_name, (double)device->memory / 1073741824.0,
+             device->fma ? "yes" : "not claimed", device->denormals ? "yes" : "not claimed",
+             device->division ? "exact" : "corrected", device->compiler ? "" : "; no compiler");
 }

@@ -173,15 +173,22 @@ static void finish(struct kvc_offload *offload) {
         check(offload, clFinish(of(offload)->queue), "waiting for the device");
 }
 
-static void close_device(struct kvc_offload *offload) {
-    struct kvc_opencl *opencl = of(offload);
-    if (opencl->queue)
-        clFinish(opencl->queue);
+void kvc_opencl_release_kernels(struct kvc_opencl *opencl) {
     for (int i = 0; i < KVC_KERNELS; i++)
         if (opencl->kernel[i])
             clReleaseKernel(opencl->kernel[i]);
     if (opencl->program)
         clReleaseProgram(opencl->program);
+    memset(opencl->kernel, 0, sizeof opencl->kernel);
+    memset(opencl->known, 0, sizeof opencl->known);
+    opencl->program = NULL;
+}
+
+static void close_device(struct kvc_offload *offload) {
+    struct kvc_opencl *opencl = of(offload);
+    if (opencl->queue)
+        clFinish(opencl->queue);
+    kvc_opencl_release_kernels(opencl);
     if (opencl->queue)
         clReleaseCommandQueue(opencl->queue);
     if (opencl->context)

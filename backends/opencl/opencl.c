@@ -62,9 +62,11 @@ static enum kvc_status choose(const char *name, unsigned index, struct kvc_openc
                     index, count - 1);
 }
 
-/* The device's shape and options. For tests: KVCULL_OPENCL_SHAPE=gpu or broken, KVCULL_OPENCL_DIVISION=corrected. */
+/* The device's shape and options. For tests: KVCULL_OPENCL_SHAPE=gpu or broken, KVCULL_OPENCL_DIVISION=corrected, and
+ * KVCULL_OPENCL_LACKS=fma, denormals, division or order (backends/kernels/check.h). */
 static void compile_options(struct kvc_opencl *opencl, char *options, size_t room) {
     const char *shape = getenv("KVCULL_OPENCL_SHAPE"), *division = getenv("KVCULL_OPENCL_DIVISION");
+    const char *lacks = getenv("KVCULL_OPENCL_LACKS");
     bool cpu = opencl->found.type & CL_DEVICE_TYPE_CPU;
     if (shape && strcmp(shape, "gpu") == 0)
         cpu = false;
@@ -74,6 +76,8 @@ static void compile_options(struct kvc_opencl *opencl, char *options, size_t roo
     snprintf(options, room, "-cl-std=CL1.2 -DKVC_WORKERS=%u%s",
              shape && strcmp(shape, "broken") == 0 ? 3 : opencl->offload.workers,
              opencl->found.division ? " -cl-fp32-correctly-rounded-divide-sqrt" : " -DKVC_CORRECTED");
+    if (lacks && strspn(lacks, "abcdefghijklmnopqrstuvwxyz") == strlen(lacks) && strlen(lacks) < 20)
+        snprintf(options + strlen(options), room - strlen(options), " -DKVC_LACKS_%s", lacks);
 }
 
 static enum kvc_status open_queue(struct kvc_opencl *opencl, struct kvc_error *error) {
@@ -95,18 +99,22 @@ static enum kvc_status open_queue(struct kvc_opencl *opencl, struct kvc_error *e
     return KVC_OK;
 }
 
-/* For tests: KVCULL_OPENCL_LACKS=fma or denormals. */
-static enum kvc_status check_device(const struct kvc_opencl_device *found, enum kvc_math math,
-                                    struct kvc_error *error) {
-    const char *lacks = getenv("KVCULL_OPENCL_LACKS");
-    const bool fma = found->fma && !(lacks && strcmp(lacks, "fma") == 0);
-    const bool denormals = found->denormals && !(lacks && strcmp(lacks, "denormals") == 0);
-    if (!found->compiler)
-        return kvc_fail(error, KVC_RESOURCE, "opencl: the driver of %s has no compiler", found->name);
-    if (math != KVC_MATH_FAST && (!fma || !denormals))
-        return kvc_fail(error, KVC_RESOURCE, "opencl: %s has no %s, so results cannot be exact; use --math fast or cpu",
-                        found->name, fma ? "denormal numbers" : "fused multiply-add");
-    return KVC_OK;
+static enum kvc_status build(struct kvc_opencl *opencl, struct kvc_error *error) {
+    char options[256];
+    compile_options(opencl, options, sizeof options);
+    return kvc_opencl_build(opencl, options, error);
+}
+
+/* Where a device claims exact quotients and roots and has none, they are computed in integers, as on those that claim
+ * none. */
+static enum kvc_status check(struct kvc_opencl *opencl, struct kvc_error *error) {
+    bool only_division = false;
+    enum kvc_status status = kvc_offload_check(&opencl->offload, &only_division, error);
+    if (status == KVC_OK || !only_division || !opencl->found.division)
+        return status;
+    opencl->found.division = false;
+    status = build(opencl, error);
+    return status == KVC_OK ? kvc_offload_check(&opencl->offload, NULL, error) : status;
 }
 
 static enum kvc_status open_device(const char *path, unsigned index, int threads, enum kvc_math math,
@@ -116,7 +124,6 @@ static enum kvc_status open_device(const char *path, unsigned index, int threads
     const char *memory = getenv("KVCULL_OPENCL_MEMORY");
     enum kvc_status status;
     uint64_t environment;
-    char options[256];
     (void)threads; /* the driver's */
     *opened = NULL;
     if (!opencl)
@@ -124,8 +131,8 @@ static enum kvc_status open_device(const char *path, unsigned index, int threads
     opencl->offload.driver = &kvc_opencl_driver;
     opencl->lose_after = lose ? (unsigned)strtoul(lose, NULL, 10) : 0;
     status = choose(path, index, &opencl->found, error);
-    if (status == KVC_OK)
-        status = check_device(&opencl->found, math, error);
+    if (status == KVC_OK && !opencl->found.compiler)
+        status = kvc_fail(error, KVC_RESOURCE, "opencl: the driver of %s has no compiler", opencl->found.name);
     if (status == KVC_OK)
         status = open_queue(opencl, error);
     if (status != KVC_OK) {
@@ -135,13 +142,12 @@ static enum kvc_status open_device(const char *path, unsigned index, int threads
     snprintf(opencl->offload.device.name, sizeof opencl->offload.device.name, "opencl (%.60s)", opencl->found.name);
     opencl->offload.memory_bytes = memory ? strtoull(memory, NULL, 10) : opencl->found.memory;
     opencl->offload.most_bytes = most ? strtoull(most, NULL, 10) : opencl->found.most;
-    compile_options(opencl, options, sizeof options);
     environment = kvc_float_enter();
-    status = kvc_opencl_build(opencl, options, error);
+    status = build(opencl, error);
     if (status == KVC_OK)
         status = kvc_offload_open(&opencl->offload, error);
     if (status == KVC_OK && math != KVC_MATH_FAST)
-        status = kvc_offload_check(&opencl->offload, error);
+        status = check(opencl, error);
     if (status == KVC_OK && math == KVC_MATH_FAST)
         status = kvc_opencl_fill_fast(opencl, error);
     kvc_float_leave(environment);

@@ -15,8 +15,8 @@ struct kvc_opencl_device {
     char name[128], platform_name[64], driver[128];
     cl_device_type type;
     uint64_t memory, most; /* bytes: in all, of one allocation */
-    bool fma, denormals;   /* of single precision */
-    bool division;         /* and square root: correctly rounded */
+    bool fma, denormals;   /* of single precision, as the device claims: a self-test decides */
+    bool division;         /* and square root: correctly rounded, as it claims; once open, as it computes */
     bool half;             /* arithmetic in F16 (not needed) */
     bool compiler;
 };
@@ -43,7 +43,7 @@ struct kvc_opencl {
     union kvc_opencl_argument last[KVC_KERNELS][KVC_ARGUMENTS]; /* as set by the last launch, of which */
     unsigned known[KVC_KERNELS];                                /* so many hold still */
     bool native;         /* functions of the host can be commands, and the memory is the host's */
-    bool plain_zero;              /* for tests: KVCULL_OPENCL_ZERO */
+    bool plain_zero;     /* for tests: KVCULL_OPENCL_ZERO */
     bool in_place;       /* the host's memory is the device's: weights stay where they are mapped */
     void *sgemm;         /* --math=fast: CLBlast's */
     unsigned lose_after; /* KVCULL_OPENCL_LOSE, for tests: launches until the device is lost; 0: never */
@@ -53,9 +53,10 @@ struct kvc_opencl {
 extern const char *const kvc_opencl_source[];
 extern const size_t kvc_opencl_source_count;
 
-/* Compiles the kernels for the device, or takes them from the cache of binaries: program.c. */
+/* Compiles the kernels for the device, or takes them from the cache of binaries, in place of others: program.c. */
 enum kvc_status kvc_opencl_build(struct kvc_opencl *opencl, const char *options, struct kvc_error *error);
-extern const struct kvc_offload_driver kvc_opencl_driver; /* driver.c */
+extern const struct kvc_offload_driver kvc_opencl_driver;   /* driver.c */
+void kvc_opencl_release_kernels(struct kvc_opencl *opencl); /* driver.c */
 const char *kvc_opencl_error(cl_int code);
 /* --math=fast: linear layers of many rows by CLBlast (fast.c). */
 enum kvc_status kvc_opencl_fill_fast(struct kvc_opencl *opencl, struct kvc_error *error);

@@ -168,6 +168,7 @@ enum kvc_status kvc_opencl_build(struct kvc_opencl *opencl, const char *options,
     /* PoCL keeps compiled kernels itself, and takes long to hand out a binary. */
     const char *forced = getenv("KVCULL_OPENCL_CACHE");
     const bool caches = !is_pocl(opencl) || forced;
+    kvc_opencl_release_kernels(opencl);
     if (!cache_folder(folder, sizeof folder))
         folder[0] = '\0';
     if (folder[0] && caches)

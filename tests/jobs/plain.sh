@@ -1,4 +1,4 @@
-# as configured by default (also when no JOB is given)
+# as configured by default (with no JOB: this, --intel, and --cuda where nvcc is)
 check_plain() {
     build_in build
     run_tests plain build

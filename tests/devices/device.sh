@@ -1,0 +1,86 @@
+# device.sh - an OpenCL runtime that pip brings becomes a device of ./dev check; read by jobs. Another one is a list of
+# packages tests/devices/NAME.txt and a job that calls check_device.
+
+# check_device NAME MACHINE LIBRARY: brings the packages of tests/devices/NAME.txt into build/devices/NAME, by version
+# and hash, and compares all operations and methods on the OpenCL runtime LIBRARY with the reference, in both shapes of
+# the kernels. Where it cannot be had, that is one case skipped.
+check_device() {
+    local name=$1 machine=$2 library=$3 dir=$PWD/build/devices/$1 start=$SECONDS log why before=$failed
+    build_in build
+    mkdir -p "$dir"
+    why=$(bring_device "$name" "$machine" "$library" "$dir") || {
+        say "$name: skipped: $why"
+        add 0 0 1
+        return
+    }
+    if [ -n "$why" ]; then
+        complain "$name: $why"
+        add 0 1 0
+        return
+    fi
+    log=$dir/check.log
+    step "building the tests of $name" "$dir/build-tests.log" make -C build -j"$jobs" \
+        tests/test_opencl tests/test_opencl_arithmetic
+    (on_device "$dir" "$library") </dev/null >"$log" 2>&1
+    say "$name: $((SECONDS - start)) s"
+    grep '^not ok' "$log"
+    grep -q '^done$' "$log" || { say 'not ok: ended early' | tee -a "$log"; }
+    add "$(counted '^ok\|^\[       OK' "$log")" "$(counted '^not ok\|^\[  FAILED  \] [a-z_]*$' "$log")" \
+        "$(counted '^\[  SKIPPED \] [a-z_]*$' "$log")"
+    [ $failed = "$before" ] || complain "$log has it all"
+}
+
+counted() { grep -c "$1" "$2"; }
+
+# bring_device NAME MACHINE LIBRARY DIR: status 1 and why: it cannot be had here. Status 0 and why: it is not what it
+# should be.
+bring_device() {
+    local list=tests/devices/$1.txt dir=$4 file
+    [ "$(uname -s) $(uname -m)" = "Linux $2" ] || { say "it is for Linux on $2"; return 1; }
+    [ -e "$dir/vendors/$1.icd" ] && cmp -s "$list" "$dir/list" && return
+    (provide pip) >"$dir/pip.log" 2>&1 || { say "pip is missing ($dir/pip.log)"; return 1; }
+    rm -rf "$dir/packages" "$dir/vendors" "$dir/list"
+    if ! timeout 600 python3 -m pip --disable-pip-version-check --retries 1 --timeout 20 download --no-deps \
+        --only-binary :all: --require-hashes --dest "$dir/packages" -r "$list" >"$dir/pip.log" 2>&1 </dev/null; then
+        grep -qi 'do not match the hashes' "$dir/pip.log" && { say "other hashes than $list has ($dir/pip.log)"; return; }
+        say "pip does not bring it: $(grep -i '^error' "$dir/pip.log" | head -n 1 | cut -c 1-120)"
+        return 1
+    fi
+    for file in "$dir"/packages/*.whl; do
+        python3 -m zipfile -e "$file" "$dir/packages" >>"$dir/pip.log" 2>&1 || { say "$file does not unpack"; return; }
+        rm -f "$file"
+    done
+    file=$(find "$dir/packages" -name "$3" | head -n 1)
+    [ -n "$file" ] || { say "no $3 in the packages"; return; }
+    mkdir -p "$dir/vendors"
+    say "$file" >"$dir/vendors/$1.icd"
+    cp "$list" "$dir/list"
+}
+
+# on_device DIR LIBRARY: what runs there. Compiled kernels are kept in DIR/cache.
+on_device() {
+    local dir=$1 folder program
+    OCL_ICD_VENDORS=$dir/vendors XDG_CACHE_HOME=$dir/cache KVCULL_DATA=$PWD/data
+    KVCULL_TEST_THINNED=yes
+    for folder in $(find "$dir/packages" -name '*.so*' -exec dirname {} + | sort -u); do
+        LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    done
+    mkdir -p "$XDG_CACHE_HOME"
+    export OCL_ICD_VENDORS XDG_CACHE_HOME KVCULL_DATA KVCULL_TEST_THINNED LD_LIBRARY_PATH
+    build/kvcull info backends
+    for program in test_opencl test_opencl_arithmetic; do # all operations among them
+        timeout 900 "build/tests/$program" || say "not ok: $program"
+    done
+    ok_where 'methods' build/kvcull verify --backend opencl --only methods --against stored
+    KVCULL_OPENCL_SHAPE=gpu ok_where 'operations, as GPUs have them' \
+        build/kvcull verify --backend opencl --only operations --effort 1
+    KVCULL_OPENCL_SHAPE=gpu ok_where 'methods, as GPUs have them' \
+        build/kvcull verify --backend opencl --only methods --prompt 70 --gen 3 # shapes of GPUs are slow on CPUs
+    say 'done'
+}
+
+ok_where() {
+    local title=$1
+    shift
+    if timeout 900 "$@"; then say "ok $title"; else say "not ok: $title (status $?)"; fi
+}
