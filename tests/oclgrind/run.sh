@@ -46,7 +46,7 @@ operations() { # SHAPE
 }
 
 # Every method that the program has; one that is not in this list fails. A dump of 2 layers, 2 query heads on one KV
-# head; 9 rows are the prompt, one is a decode step. Uninitialized values, which take three times as long, are
+# head; 6 rows are the prompt, one is a decode step. Uninitialized values, which take three times as long, are
 # looked for in operations.
 specs='full window:budget=5 streaming:budget=5,sinks=1 h2o:budget=5 scissorhands:budget=5,history=3 keyformer:budget=5
     snapkv:budget=5,window=2,kernel=3 pyramidkv:budget=5,window=2,kernel=3 adakv:budget=5,window=2,kernel=3
@@ -56,7 +56,7 @@ specs='full window:budget=5 streaming:budget=5,sinks=1 h2o:budget=5 scissorhands
     rocketkv:budget=5,window=2,kernel=3 rocketkv-mt:budget=5,window=2,kernel=3 topk:budget=4'
 dump=$work/dump.safetensors
 methods() {
-    "$build/tests/make_dump" "$dump" 3 10 2 1 4 $(for l in 0 1 2; do
+    "$build/tests/make_dump" "$dump" 3 7 2 1 4 $(for l in 0 1 2; do
         echo "layers.$l.pseudo_q:3:2:4 layers.$l.pseudo_k:3:1:4 layers.$l.probe_q.0:2:2:4 layers.$l.probe_q.1:2:2:4"
     done) || exit 4
     "$kvcull" info methods --json | sed -n 's/^      "name": "\([a-z0-9-]*\)".*/\1/p' >"$work/names"
@@ -64,7 +64,7 @@ methods() {
         spec=
         for one in $specs; do case $one in "$name" | "$name:"*) spec=$one ;; esac; done
         [ -n "$spec" ] || { echo "not ok method $name: it is not in the list of tests/oclgrind/run.sh"; continue; }
-        run="replay --kv $spec --prompt 9 --in $dump -q"
+        run="replay --kv $spec --prompt 6 --in $dump -q"
         "$kvcull" $run --backend ref --out "$work/ref.json" --attn "$work/ref.out" >"$work/m.out" 2>&1 ||
             { echo "not ok method $name: ref: $(tail -n 1 "$work/m.out")"; continue; }
         checked "$work/m.log" gpu --data-races $run --backend opencl --out "$work/m.json" \
@@ -84,7 +84,7 @@ broken() {
     mkdir "$work/broken"
     XDG_CACHE_HOME=$work/broken OCLGRIND_BUILD_OPTIONS='-O0 -DKVC_BARRIER()='
     export XDG_CACHE_HOME OCLGRIND_BUILD_OPTIONS
-    simulated "$work/b.log" gpu '--data-races --uninitialized' replay --kv full --prompt 9 --in "$dump" -q \
+    simulated "$work/b.log" gpu '--data-races --uninitialized' replay --kv full --prompt 6 --in "$dump" -q \
         --backend opencl --out "$work/b.json" >"$work/b.out" 2>&1
     grep -q 'data race' "$work/b.log" && echo 'ok races are found' || echo 'not ok kernels without barriers: no race found'
     grep -q 'ninitialized' "$work/b.log" && echo 'ok uninitialized values are found' ||
