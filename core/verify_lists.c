@@ -144,8 +144,7 @@ static void fill_entries(struct kvc_verify *v, const struct kvc_lists_shape *sha
         for (uint32_t i = 0; positions && i < rows; i++)
             positions[i] = (int32_t)i;
         for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
-            fill_head(v, side, &out->lists[side], h, out->slots[h], rows, k, values, positions,
-                      blocks[side]);
+            fill_head(v, side, &out->lists[side], h, out->slots[h], rows, k, values, positions, blocks[side]);
     }
 }
 

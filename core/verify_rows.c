@@ -106,7 +106,7 @@ static void linear_case(struct kvc_verify *v) {
         N = kvc_verify_range(v, 200, 700); /* enough to be split among threads and tiles */
     if (v->row.cases % 16 == 15)
         rows = kvc_verify_range(v, 71, v->small ? 75 : 700); /* a chunk of a prompt */
-    if ((uint64_t)K * N * rows > most)       /* a big matrix for few rows, or many rows of a small one */
+    if ((uint64_t)K * N * rows > most) /* a big matrix for few rows, or many rows of a small one */
         N = most / (K * rows) + 1;
     snprintf(v->shape, sizeof v->shape, "%s, K %u, N %u, rows %u, flavour %d", kvc_type_name(type), (unsigned)K,
              (unsigned)N, (unsigned)rows, (int)flavour);
