@@ -202,6 +202,7 @@ static int one_backend(const struct verify_arguments *a, const char *backend, st
     struct kvc_verify_options options = {.backend = backend,
                                          .threads = (int)a->common.threads,
                                          .effort = (unsigned)a->effort,
+                                         .small = a->small,
                                          .broken = a->broken,
                                          .alone = report->stored || report->writing};
     struct kvc_error error;
@@ -309,6 +310,9 @@ int kvc_cli_verify(const struct cli_command *command, int argc, char **argv) {
          &a.against, 0, 0, "ref|stored"},
         {CLI_INT, 0, "effort", "N", "multiplies the shapes that each operation is tried with; 0: very few", &a.effort,
          0, 1000, NULL},
+        {CLI_FLAG, 0, "small", NULL,
+         "short rows and few entries in each shape: for an interpreter of kernels, such as Oclgrind", &a.small, 0, 0,
+         NULL},
         {CLI_INT, 0, "prompt", "N", "tokens of prompt in a whole run", &a.prompt, 1, 1048576, NULL},
         {CLI_INT, 0, "gen", "N", "decode steps in a whole run", &a.steps, 0, 1048576, NULL},
         {CLI_INT, 0, "threads", "N", "threads; 0: one per core", &a.common.threads, 0, 1024, NULL},

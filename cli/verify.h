@@ -12,6 +12,7 @@ struct verify_arguments {
     const char *broken;          /* KVCULL_BREAK, or NULL */
     struct cli_texts specs;
     int64_t prompt, steps, effort;
+    bool small;
 };
 
 /* The stored hashes; see verify_hashes.c. */

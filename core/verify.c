@@ -114,6 +114,7 @@ enum kvc_status kvc_verify_operations(const struct kvc_verify_options *options, 
         return kvc_fail(error, KVC_RESOURCE, "verify: no memory");
     const uint64_t environment = kvc_float_enter();
     v->first = options->alone ? 1 : 0;
+    v->small = options->small;
     status = open_devices(v, options, &engine);
     for (size_t i = 0; status == KVC_OK && !stopped && (operation = operation_at(i)) != NULL; i++) {
         if (options->only && strcmp(options->only, operation->name) != 0)

@@ -12,6 +12,7 @@ enum kvc_flavour { KVC_PLAIN, KVC_TIES, KVC_TINY, KVC_HUGE, KVC_WILD, KVC_FLAVOU
 struct kvc_verify {
     struct kvc_device *device[2]; /* the reference, the one under test */
     int first;                    /* of the two; 1: the one under test alone, nothing is compared */
+    bool small;                   /* short rows and few entries, for an interpreter of kernels */
     uint64_t random;              /* state of the generator: the same inputs on every machine */
     struct kvc_verify_row row;    /* of the operation being checked */
     struct kvc_hash *hash;

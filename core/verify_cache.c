@@ -224,7 +224,7 @@ static void add_segment(struct kvc_verify *v, struct attention_case *c, struct k
     uint32_t i = c->segment_count++, rows = kvc_verify_range(v, 0, 2) ? kvc_verify_range(v, 1, 5) : 1, kind;
     bool reads = kvc_verify_range(v, 0, 3) == 0;
     if (kvc_verify_range(v, 0, 9) == 0)
-        rows = kvc_verify_range(v, 1, 70);
+        rows = kvc_verify_range(v, 1, v->small ? 9 : 70);
     shape->type = kvc_verify_entry_type(v);
     shape->ordered = kvc_verify_range(v, 0, 2) > 0;
     kvc_verify_lists(v, shape, &c->lists[i]);

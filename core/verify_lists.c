@@ -6,12 +6,13 @@
 
 struct kvc_lists_shape kvc_verify_shape(struct kvc_verify *v, uint32_t columns, uint32_t most_blocks, bool ordered) {
     static const uint32_t head_sizes[] = {8, 64, 80, 96, 128, 256, 8, 64, 80, 96, 128, 256, 2, 20, 33};
+    static const uint32_t small_heads[] = {2, 8, 20, 33};
     struct kvc_lists_shape shape;
     shape.type = kvc_verify_entry_type(v);
-    shape.kv_heads = kvc_verify_range(v, 1, 3);
-    shape.head_size = kvc_verify_pick(v, head_sizes);
+    shape.kv_heads = kvc_verify_range(v, 1, v->small ? 2 : 3);
+    shape.head_size = v->small ? kvc_verify_pick(v, small_heads) : kvc_verify_pick(v, head_sizes);
     shape.columns = columns;
-    shape.most_blocks = kvc_verify_range(v, 1, most_blocks);
+    shape.most_blocks = kvc_verify_range(v, 1, v->small && most_blocks > 2 ? 2 : most_blocks);
     shape.ordered = ordered;
     shape.flavour = kvc_verify_flavour(v);
     snprintf(v->shape, sizeof v->shape, "%s, kv_heads %u, d %u%s", kvc_type_name(shape.type), (unsigned)shape.kv_heads,
@@ -41,6 +42,12 @@ struct plan {
     float *state;
 };
 
+/* The slots of a head that get entries: all, or (small) those of its ranks and a few. Others come behind them. */
+static uint32_t filled(const struct kvc_verify *v, const struct kvc_twin_lists *lists, uint32_t h) {
+    const uint32_t few = lists->count[h] + 3;
+    return v->small && few < lists->slots[h] ? few : lists->slots[h];
+}
+
 /* 0..n-1 in random order. */
 static void scramble(struct kvc_verify *v, uint32_t *order, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) {
@@ -54,6 +61,8 @@ static void scramble(struct kvc_verify *v, uint32_t *order, uint32_t n) {
 static uint32_t draw_count(struct kvc_verify *v, uint32_t slots) {
     static const uint32_t edges[] = {0,   1,   2,   31,  32,  33,  63,  65,  128, 255,
                                      256, 257, 258, 511, 512, 513, 767, 768, 1024};
+    if (v->small && kvc_verify_range(v, 0, 15)) /* else as ever: across tiles */
+        return edges[kvc_verify_range(v, 0, 5)];
     uint32_t count = kvc_verify_range(v, 0, 3) ? kvc_verify_pick(v, edges) : kvc_verify_range(v, 0, slots);
     return count > slots ? kvc_verify_range(v, slots - 3, slots) : count;
 }
@@ -84,7 +93,9 @@ static bool make_plan(struct kvc_verify *v, const struct kvc_lists_shape *shape,
     for (uint32_t h = 0; h < heads; h++) {
         uint32_t *order = plan->order + plan->base[h];
         int32_t position = 0;
-        scramble(v, order, out->slots[h]);
+        scramble(v, order, filled(v, out, h));
+        for (uint32_t i = filled(v, out, h); i < out->slots[h]; i++)
+            order[i] = i;
         for (uint32_t r = 0; r < out->count[h]; r++) { /* ascending, with gaps */
             position += (int32_t)(kvc_verify_range(v, 0, 3) ? 0 : kvc_verify_range(v, 0, 9));
             plan->position[plan->base[h] + order[r]] = position++;
@@ -96,17 +107,18 @@ static bool make_plan(struct kvc_verify *v, const struct kvc_lists_shape *shape,
 
 /* Puts random keys and values into every slot of head h, on one device: a list of that head alone, appended to. */
 static void fill_head(struct kvc_verify *v, int side, const struct kvc_lists *lists, uint32_t h, uint32_t slots,
-                      const float *k, const float *values, const int32_t *positions, const uint32_t *blocks) {
+                      uint32_t rows, const float *k, const float *values, const int32_t *positions,
+                      const uint32_t *blocks) {
     struct kvc_device *device = v->device[side];
     const struct kvc_ops *ops = device->ops;
     uint32_t host_base[2] = {0, slots};
     struct kvc_lists one = {.kv_heads = 1, .format = lists->format, .arena = lists->arena, .host_base = host_base};
     struct kvc_buffer *made[6] = {NULL};
-    size_t row = (size_t)slots * lists->format.head_size * sizeof(float);
-    const size_t bytes[6] = {sizeof host_base,       sizeof(uint32_t), slots / KVC_TILE * sizeof(uint32_t), row, row,
-                             slots * sizeof(int32_t)};
+    size_t row = (size_t)rows * lists->format.head_size * sizeof(float);
+    const size_t bytes[6] = {sizeof host_base,      sizeof(uint32_t), slots / KVC_TILE * sizeof(uint32_t), row, row,
+                             rows * sizeof(int32_t)};
     const void *contents[6] = {host_base, NULL, blocks + kvc_first_block(lists->host_base[h], h), k, values, positions};
-    struct kvc_segment segment = {.lists = &one, .rows = slots, .stored = slots};
+    struct kvc_segment segment = {.lists = &one, .rows = rows, .stored = rows};
     for (int i = 0; i < 6 && v->status == KVC_OK; i++) {
         v->status = ops->buffer_create(device, KVC_MEMORY_SCRATCH, bytes[i], &made[i], &v->error);
         if (v->status == KVC_OK && contents[i])
@@ -125,13 +137,14 @@ static void fill_head(struct kvc_verify *v, int side, const struct kvc_lists *li
 static void fill_entries(struct kvc_verify *v, const struct kvc_lists_shape *shape, struct kvc_twin_lists *out,
                          uint32_t *const blocks[2]) {
     for (uint32_t h = 0; h < shape->kv_heads && v->status == KVC_OK; h++) {
-        size_t n = (size_t)out->slots[h] * shape->head_size;
+        const uint32_t rows = filled(v, out, h);
+        size_t n = (size_t)rows * shape->head_size;
         float *k = kvc_verify_values(v, n, shape->flavour), *values = kvc_verify_values(v, n, shape->flavour);
-        int32_t *positions = kvc_verify_alloc(v, out->slots[h] * sizeof *positions);
-        for (uint32_t i = 0; positions && i < out->slots[h]; i++)
+        int32_t *positions = kvc_verify_alloc(v, rows * sizeof *positions);
+        for (uint32_t i = 0; positions && i < rows; i++)
             positions[i] = (int32_t)i;
         for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
-            fill_head(v, side, &out->lists[side], h, out->slots[h], k, values, positions, blocks[side]);
+            fill_head(v, side, &out->lists[side], h, out->slots[h], rows, k, values, positions, blocks[side]);
     }
 }
 

@@ -9,18 +9,25 @@
 static const uint32_t any_width[] = {1,   2,   3,   5,   7,   8,    15,   16,   17,   31,   32,   33,   48,   63,
                                      64,  65,  80,  96,  100, 127,  128,  129,  172,  255,  256,  257,  288,  300,
                                      511, 512, 513, 768, 896, 1000, 1023, 1024, 1025, 1536, 2048, 3000, 4096, 5000};
+#define SMALL_WIDTHS 16 /* of any_width, from its front */
 static const uint32_t head_sizes[] = {8, 64, 80, 96, 128, 256, 8, 64, 80, 96, 128, 256, 2, 20, 36};
+
+static uint32_t draw_any(struct kvc_verify *v) {
+    return v->small ? any_width[kvc_verify_range(v, 0, SMALL_WIDTHS - 1)] : kvc_verify_pick(v, any_width);
+}
 
 /* Rows of a batch: 1 and few most often, up to 70. */
 static uint32_t draw_rows(struct kvc_verify *v) {
     static const uint32_t rows[] = {1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 23, 24, 25, 31, 32, 33, 48};
+    if (v->small)
+        return kvc_verify_range(v, 0, 7) ? kvc_verify_range(v, 1, 5) : kvc_verify_range(v, 6, 18);
     return kvc_verify_range(v, 0, 7) ? kvc_verify_pick(v, rows) : kvc_verify_range(v, 1, 70);
 }
 
 /* A width that fits the type's blocks. */
 static uint32_t draw_width(struct kvc_verify *v, enum kvc_type type) {
-    uint32_t block = kvc_type_block(type).elements, width = kvc_verify_pick(v, any_width);
-    return block == 1 ? width : block == 32 ? (width + 31) / 32 * 32 : kvc_verify_range(v, 1, 20) * 256;
+    uint32_t block = kvc_type_block(type).elements, width = draw_any(v);
+    return block == 1 ? width : block == 32 ? (width + 31) / 32 * 32 : kvc_verify_range(v, 1, v->small ? 2 : 20) * 256;
 }
 
 static void put_half(unsigned char *at, kvc_u16 half) {
@@ -91,15 +98,16 @@ static void linear_case(struct kvc_verify *v) {
     static const uint32_t outputs[] = {1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 15, 16, 17, 24, 31, 33, 47, 64, 65, 100};
     enum kvc_type type = (enum kvc_type)(v->row.cases % KVC_TYPES);
     uint32_t K = draw_width(v, type), rows = draw_rows(v), N = kvc_verify_pick(v, outputs);
+    const uint32_t most = v->small ? 10000 : 20000000;
     enum kvc_flavour flavour = kvc_verify_flavour(v);
     struct kvc_weight *weight[2];
     struct kvc_twin x, y, bias = {{NULL, NULL}};
     if (kvc_verify_range(v, 0, 9) == 0)
         N = kvc_verify_range(v, 200, 700); /* enough to be split among threads and tiles */
     if (v->row.cases % 16 == 15)
-        rows = kvc_verify_range(v, 71, 700); /* a chunk of a prompt */
-    if ((uint64_t)K * N * rows > 20000000)   /* a big matrix for few rows, or many rows of a small one */
-        N = 20000000 / (K * rows) + 1;
+        rows = kvc_verify_range(v, 71, v->small ? 75 : 700); /* a chunk of a prompt */
+    if ((uint64_t)K * N * rows > most) /* a big matrix for few rows, or many rows of a small one */
+        N = most / (K * rows) + 1;
     snprintf(v->shape, sizeof v->shape, "%s, K %u, N %u, rows %u, flavour %d", kvc_type_name(type), (unsigned)K,
              (unsigned)N, (unsigned)rows, (int)flavour);
     x = kvc_verify_twin_values(v, (size_t)rows * K, flavour);
@@ -137,7 +145,7 @@ static void embed_case(struct kvc_verify *v) {
 
 static void norm_case(struct kvc_verify *v) {
     static const float eps[] = {1e-5f, 1e-6f, 0.0f};
-    uint32_t K = kvc_verify_pick(v, any_width), rows = draw_rows(v);
+    uint32_t K = draw_any(v), rows = draw_rows(v);
     enum kvc_flavour flavour = kvc_verify_flavour(v);
     bool in_place = kvc_verify_range(v, 0, 1);
     float e = kvc_verify_pick(v, eps);
@@ -174,7 +182,7 @@ static void rope_case(struct kvc_verify *v) {
 }
 
 static void gated_silu_case(struct kvc_verify *v) {
-    uint32_t rows = draw_rows(v), width = kvc_verify_pick(v, any_width);
+    uint32_t rows = draw_rows(v), width = draw_any(v);
     size_t n = (size_t)rows * width;
     enum kvc_flavour flavour = kvc_verify_flavour(v);
     float *values = kvc_verify_values(v, n, flavour);
@@ -193,7 +201,7 @@ static void gated_silu_case(struct kvc_verify *v) {
 }
 
 static void add_case(struct kvc_verify *v) {
-    uint32_t rows = draw_rows(v), width = kvc_verify_pick(v, any_width);
+    uint32_t rows = draw_rows(v), width = draw_any(v);
     size_t n = (size_t)rows * width;
     struct kvc_twin y = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
     struct kvc_twin x = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
@@ -206,7 +214,7 @@ static void add_case(struct kvc_verify *v) {
 
 static void blend_case(struct kvc_verify *v) {
     static const float share[] = {0.32f, 0.2f, 0.0f, 1.0f, 0.999f};
-    uint32_t rows = draw_rows(v), width = kvc_verify_pick(v, any_width);
+    uint32_t rows = draw_rows(v), width = draw_any(v);
     size_t n = (size_t)rows * width;
     float s = kvc_verify_pick(v, share);
     struct kvc_twin y = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
@@ -234,7 +242,7 @@ static void repeat_heads_case(struct kvc_verify *v) {
 }
 
 static void gather_case(struct kvc_verify *v) {
-    uint32_t width = kvc_verify_pick(v, any_width), from = draw_rows(v), rows = draw_rows(v);
+    uint32_t width = draw_any(v), from = draw_rows(v), rows = draw_rows(v);
     uint32_t *index = kvc_verify_alloc(v, rows * sizeof *index);
     struct kvc_twin x = kvc_verify_twin_values(v, (size_t)from * width, kvc_verify_flavour(v)), indices;
     struct kvc_twin out = kvc_verify_twin(v, (size_t)rows * width * sizeof(float), NULL);
@@ -250,7 +258,7 @@ static void gather_case(struct kvc_verify *v) {
 }
 
 static void fma_loop_case(struct kvc_verify *v) {
-    const size_t n = 128 * (size_t)kvc_verify_range(v, 1, 130);
+    const size_t n = 128 * (size_t)kvc_verify_range(v, 1, v->small ? 2 : 130);
     const uint32_t rounds = kvc_verify_range(v, 0, 40);
     struct kvc_twin x = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
     snprintf(v->shape, sizeof v->shape, "n %zu, rounds %u", n, (unsigned)rounds);

@@ -704,6 +704,7 @@ struct kvc_verify_options {
     int threads;
     unsigned effort;    /* multiplies the cases; `kvcull verify` takes 10; 0: an eighth of 1 */
     bool alone;         /* ref is not run: results are hashed, for comparison with stored hashes, not compared */
+    bool small;         /* short rows and few entries: for an interpreter of kernels, such as Oclgrind */
     const char *only;   /* one operation; NULL: all */
     const char *broken; /* for tests: this operation's results are damaged behind the backend's back; NULL: none */
 };

@@ -6,4 +6,5 @@ EXTRA_DIST += tests/test_gpu_check.sh tests/test_symbols.sh tests/test_globals.s
 noinst_PROGRAMS += tests/cross/driver
 tests_cross_driver_SOURCES = tests/cross/main.c
 tests_cross_driver_LDADD = libkvc.la $(KVC_LIBS)
-EXTRA_DIST += tests/cross/cross.make tests/cross/lib.sh tests/cross/run.sh tests/cross/compilers.sh tests/cross/heads.tsv tests/install_use.cc
+EXTRA_DIST += tests/cross/cross.make tests/cross/lib.sh tests/cross/run.sh tests/cross/compilers.sh tests/cross/heads.tsv tests/install_use.cc \
+	tests/oclgrind/run.sh

@@ -95,6 +95,7 @@ static enum kvc_status open_queue(struct kvc_opencl *opencl, struct kvc_error *e
     opencl->in_place = (opencl->found.type & CL_DEVICE_TYPE_CPU) && unified && !getenv("KVCULL_OPENCL_MEMORY");
     clGetDeviceInfo(opencl->found.id, CL_DEVICE_EXECUTION_CAPABILITIES, sizeof runs, &runs, NULL);
     opencl->native = (opencl->found.type & CL_DEVICE_TYPE_CPU) && (runs & CL_EXEC_NATIVE_KERNEL);
+    opencl->plain_zero = getenv("KVCULL_OPENCL_ZERO") != NULL;
     return KVC_OK;
 }
 

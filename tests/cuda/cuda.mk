@@ -1,8 +1,8 @@
 # cuda.mk - the CUDA backend on an emulated device, and on a real one where there is one.
 
-EXTRA_DIST += tests/cuda/emulation.cc tests/test_cuda_device.sh
+EXTRA_DIST += tests/cuda/emulation.cc tests/cuda/ptx.awk tests/test_cuda_device.sh tests/test_cuda_ptx.sh
 if HAVE_CUDA
-SHELL_TESTS += tests/test_cuda_device.sh
+SHELL_TESTS += tests/test_cuda_device.sh tests/test_cuda_ptx.sh
 endif
 
 if HAVE_EMULATION

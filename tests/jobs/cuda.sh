@@ -11,7 +11,7 @@ check_cuda() {
     step 'building the tests of build/cuda' build/cuda/build-tests.log make -C build/cuda -j"$jobs" \
         tests/test_cuda tests/test_cuda_memory
     find build/cuda -name '*.trs' -exec rm -f {} +
-    make -C build/cuda -k check-TESTS TESTS='tests/test_cuda tests/test_cuda_memory tests/test_cuda_device.sh' \
+    make -C build/cuda -k check-TESTS TESTS='tests/test_cuda tests/test_cuda_memory tests/test_cuda_device.sh tests/test_cuda_ptx.sh' \
         </dev/null >$log 2>&1
     status=$?
     say "cuda: $((SECONDS - start)) s"

@@ -1,0 +1,49 @@
+#!/bin/sh
+# What nvcc makes of the kernels: its PTX holds no fused multiply-add that the source does not name, nothing that flushes
+# denormals and no approximation, for each architecture of this build (KVCULL_PTX_ARCH="80 90" names others). The flags
+# are those of the build. First, wrong flags and sources must be found.
+. "${top_srcdir:-.}/tests/cli/lib.sh"
+not_in_valgrind
+command=$(make -s -n -W "$source/backends/cuda/kernels.cu" -C "$build" backends/cuda/kernels.lo 2>/dev/null |
+    sed -e ':join' -e '/\\$/{N;s/\\\n//;b join' -e '}' | grep nvcc.sh)
+nvcc=$(printf '%s\n' "$command" | sed -n 's/.*nvcc\.sh \([^ ]*\) .*/\1/p')
+[ -n "$nvcc" ] && command -v "$nvcc" >/dev/null || { echo 'skipped: no nvcc in this build'; exit 77; }
+flags=$(printf '%s\n' "$command" | tr ' ' '\n' | grep -E '^-(O[0-9]|std=|fmad=|prec-|ftz=|use_fast)')
+archs=${KVCULL_PTX_ARCH:-$(printf '%s\n' "$command" | grep -o 'code=sm_[0-9a-z]*' | sed 's/code=sm_//' | sort -u)}
+that 'the flags of the build are found' [ "$(printf '%s\n' "$flags" | grep -c 'fmad=false\|ftz=false')" = 2 ]
+that 'architectures' [ -n "$archs" ]
+
+# ptx ARCH FILE FLAGS...: findings in $work/out, what was looked at in $work/err.
+ptx() {
+    arch=$1 file=$2
+    shift 2
+    # shellcheck disable=SC2086
+    "$nvcc" $flags "$@" -arch="compute_$arch" -lineinfo -ptx -I"$source" -I"$source/include" -o "$work/ptx" "$file" \
+        >"$work/err" 2>&1 || { bad "nvcc: $file"; : >"$work/out"; return 1; }
+    awk -f "$source/tests/cuda/ptx.awk" "$work/ptx" "$work/ptx" >"$work/out" 2>"$work/err"
+}
+mutant() { # TITLE PATTERN EXPRESSION FLAGS...
+    title=$1 pattern=$2
+    printf 'extern "C" __global__ void kernel(float *x) {\n    float a = x[0], b = x[1], c = x[2];\n    x[3] = %s;\n}\n' \
+        "$3" >"$work/mutant.cu"
+    shift 3
+    ptx "${archs%%[!0-9]*}" "$work/mutant.cu" "$@" && that "$title" grep -q "$pattern" "$work/out"
+}
+archs=$(echo $archs)
+mutant 'a contraction is found' 'where the source names none' 'a * b + c' -fmad=true
+mutant 'flushing is found' 'flushes denormals' 'a * b' -ftz=true
+mutant 'division by flags is found' 'is an approximation' 'a / b' -prec-div=false
+mutant 'a fast division is found' 'is an approximation' '__fdividef(a, b)'
+mutant 'a fast exponential is found' 'is an approximation' '__expf(a)'
+ptx_right() { printf 'extern "C" __global__ void kernel(float *x) { x[3] = __fmaf_rn(x[0], x[1], x[2]) / x[4]; }\n' \
+    >"$work/right.cu"; ptx "${archs%%[!0-9]*}" "$work/right.cu"; }
+ptx_right && that 'a right one passes' [ ! -s "$work/out" ]
+that 'and its fma was seen' grep -q '1 fused' "$work/err"
+
+for arch in $archs; do
+    ptx "$arch" "$source/backends/cuda/kernels.cu" || continue
+    that "$arch: as the source says" [ ! -s "$work/out" ]
+    that "$arch: every kernel" [ "$(sed -n 's/looked at \([0-9]*\) kernels.*/\1/p' "$work/err")" -ge 40 ]
+    that "$arch: with fused multiply-adds" [ "$(sed -n 's/.*, \([0-9]*\) fused.*/\1/p' "$work/err")" -gt 0 ]
+done
+finish
