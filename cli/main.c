@@ -91,6 +91,7 @@ int main(int argc, char **argv) {
     fill_closed_files();
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error like any other */
     signal(SIGXFSZ, SIG_IGN); /* and so is a file that may not grow */
+    cli_json_start();
     status = program_main(&program, argc, argv);
     if (status == KVC_OK)
         status = cli_flush(&program);

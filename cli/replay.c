@@ -304,7 +304,10 @@ static int write_steps(const struct cli_command *command, const struct arguments
 
     if (status == KVC_OK) {
         fputs("{\"kv\": ", stream);
-        json_dumpf(spec, stream, JSON_ENCODE_ANY);
+        if (json_dumpf(spec, stream, JSON_ENCODE_ANY) != 0 && !ferror(stream))
+            status = cli_no_memory(command);
+    }
+    if (status == KVC_OK) {
         fputs(", \"steps\": [\n", stream);
         kvc_replay_on_chunk(replay, write_chunk, &o);
         cli_progress_start(&progress, "prompt", a->common.quiet);

@@ -135,6 +135,8 @@ enum kvc_status kvc_pattern_compile(const char *expression, size_t bytes, const 
     if (!pattern->code) {
         char reason[120] = "";
         kvc_pattern_free(pattern);
+        if (code == PCRE2_ERROR_HEAP_FAILED)
+            return kvc_no_memory(error);
         pcre2_get_error_message(code, (PCRE2_UCHAR *)reason, sizeof reason);
         return kvc_fail(error, KVC_INPUT, "%s: a split pattern does not compile: %s", where, reason);
     }
@@ -225,6 +227,8 @@ enum kvc_status kvc_pattern_find(const struct kvc_pattern *pattern, const struct
     *found = result >= 0;
     if (result == PCRE2_ERROR_NOMATCH)
         return KVC_OK;
+    if (result == PCRE2_ERROR_NOMEMORY)
+        return kvc_no_memory(error);
     if (result < 0) {
         char reason[120] = "";
         pcre2_get_error_message(result, (PCRE2_UCHAR *)reason, sizeof reason);
