@@ -218,7 +218,11 @@ void cli_write_text(FILE *stream, const char *text, size_t bytes);
 /* Any bytes as a JSON string: what is not UTF-8 becomes U+FFFD. */
 json_t *cli_json_text(const char *text, size_t bytes);
 json_t *cli_json_number(double value); /* null where it is not finite, which JSON cannot say */
-/* Adds to an object; a NULL value (no memory) is remembered by making the object's print fail. */
+/* Called once, before any JSON: counts the requests for memory that jansson makes in vain. */
+void cli_json_start(void);
+/* Whether a value was lost for want of memory: what jansson then says of a text is not true. */
+bool cli_json_lost(void);
+/* Adds to an object; a value that is lost (NULL: no memory) makes the next print fail. */
 void cli_json_set(json_t *object, const char *key, json_t *value);
 /* Prints (indented) to standard output or the stream, gives the reference back, and fails when root is NULL. */
 int cli_json_print(const struct cli_command *command, json_t *root, FILE *stream);

@@ -21,7 +21,9 @@ int cli_read_file(const struct cli_command *command, const char *path, char **te
     *text = NULL;
     *bytes = 0;
     if (!stream)
-        return cli_error(command, KVC_INPUT, "%s: %s; give a file that can be read", name, strerror(errno));
+        return errno == ENOMEM
+                   ? cli_no_memory(command)
+                   : cli_error(command, KVC_INPUT, "%s: %s; give a file that can be read", name, strerror(errno));
     if (fstat(fileno(stream), &about) == 0 && S_ISDIR(about.st_mode)) {
         if (!standard)
             fclose(stream);

@@ -93,8 +93,10 @@ static int page(const struct cli_command *command, const struct kvc_policy_class
         printf("\nOptions that every method takes\n");
         status = option_table(command, kvc_common_options());
     }
+    if (status != KVC_OK)
+        return status;
     sections(policy, info_after);
-    return status == KVC_OK ? cli_flush(command) : status;
+    return cli_flush(command);
 }
 
 static json_t *options_json(const struct kvc_option *options) {
@@ -114,7 +116,7 @@ static json_t *options_json(const struct kvc_option *options) {
         if (options->kind == KVC_OPTION_CHOICE)
             cli_json_set(one, "choices", json_string(options->choices));
         cli_json_set(one, "help", json_string(options->help ? options->help : ""));
-        if (!list || json_array_append_new(list, one) != 0) {
+        if (json_array_append_new(list, one) != 0) {
             json_decref(list);
             return NULL;
         }

@@ -1,4 +1,4 @@
-/* json.c - JSON output. */
+/* json.c - JSON output, and what jansson lost for want of memory: it seldom says so itself. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,43 +27,35 @@ json_t *cli_json_text(const char *text, size_t bytes) {
 
 json_t *cli_json_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
-static const char failed[] = "\1failed";
+/* Values that were lost for want of memory; the program ends without printing any JSON then. */
+static size_t lost;
 
-void cli_json_set(json_t *object, const char *key, json_t *value) {
-    if (object && (!value || json_object_set_new(object, key, value) != 0))
-        json_object_set_new(object, failed, json_true());
+static void *counted(size_t bytes) {
+    void *block = malloc(bytes);
+
+    lost += !block;
+    return block;
 }
 
-/* Whether anything below was lost for want of memory. */
-static bool complete(const json_t *value) {
-    const char *key;
-    json_t *child;
-    size_t i;
+void cli_json_start(void) { json_set_alloc_funcs(counted, free); }
 
-    if (!value)
-        return false;
-    if (json_is_object(value)) {
-        if (json_object_get(value, failed))
-            return false;
-        json_object_foreach((json_t *)(uintptr_t)value, key, child) if (!complete(child)) return false;
-    } else if (json_is_array(value)) {
-        json_array_foreach(value, i, child) if (!complete(child)) return false;
-    }
-    return true;
+bool cli_json_lost(void) { return lost > 0; }
+
+void cli_json_set(json_t *object, const char *key, json_t *value) {
+    lost += json_object_set_new(object, key, value) != 0;
 }
 
 int cli_json_print(const struct cli_command *command, json_t *root, FILE *stream) {
     int status = KVC_OK;
 
-    if (!complete(root)) {
+    lost += !root;
+    /* A write error stays with the stream and is reported by cli_flush or cli_file_commit. */
+    if (!lost && json_dumpf(root, stream, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0)
+        fputc('\n', stream);
+    if (lost)
         status = cli_no_memory(command);
-    } else {
-        /* A write error stays with the stream and is reported by cli_flush or cli_file_commit. */
-        if (json_dumpf(root, stream, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0)
-            fputc('\n', stream);
-        if (stream == stdout)
-            status = cli_flush(command);
-    }
+    else if (stream == stdout)
+        status = cli_flush(command);
     json_decref(root);
     return status;
 }

@@ -89,6 +89,7 @@ int main(int argc, char **argv) {
 
     fill_closed_files();
     cli_signals();
+    cli_json_start();
     status = program_main(&program, argc, argv);
     if (status == KVC_OK)
         status = cli_flush(&program);

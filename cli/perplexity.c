@@ -125,7 +125,7 @@ static int print(const struct cli_command *command, const struct arguments *a, c
             cli_json_set(one, "scored", json_integer((json_int_t)s->scored));
             cli_json_set(one, "seconds", json_real(s->seconds));
             cli_json_set(one, "memory", cli_stats_json(&s->stats));
-            if (list && json_array_append_new(list, one) != 0) {
+            if (json_array_append_new(list, one) != 0) {
                 json_decref(list);
                 list = NULL;
             }

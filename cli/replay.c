@@ -304,7 +304,10 @@ static int write_steps(const struct cli_command *command, const struct arguments
 
     if (status == KVC_OK) {
         fputs("{\"kv\": ", stream);
-        json_dumpf(spec, stream, JSON_ENCODE_ANY);
+        if (json_dumpf(spec, stream, JSON_ENCODE_ANY) != 0 && !ferror(stream))
+            status = cli_no_memory(command);
+    }
+    if (status == KVC_OK) {
         fputs(", \"steps\": [\n", stream);
         kvc_replay_on_chunk(replay, write_chunk, &o);
         cli_progress_start(&progress, "prompt", a->common.quiet);
@@ -438,6 +441,8 @@ int kvc_cli_replay(const struct cli_command *command, int argc, char **argv) {
          NULL},
         {CLI_FLAG, 'q', "quiet", NULL, "no progress and no summary", &a.common.quiet, 0, 0, NULL},
         {.kind = CLI_END}};
+    struct kvc_error error;
+    unsigned stages = 0;
     struct kvc_engine *engine = NULL;
     struct cli_given kv;
     struct cli_texts specs = {&kv, 1};
@@ -460,7 +465,9 @@ int kvc_cli_replay(const struct cli_command *command, int argc, char **argv) {
     status = cli_open_engine(command, &a.common, &engine);
     if (status == KVC_OK)
         status = cli_check_policies(command, engine, &specs);
-    a.selects = status == KVC_OK && kvc_policy_stages(engine, a.kv) & KVC_STAGE_SELECT;
+    if (status == KVC_OK && kvc_policy_stages(engine, a.kv, &stages, &error) != KVC_OK)
+        status = cli_report(command, &error);
+    a.selects = stages & KVC_STAGE_SELECT;
     if (status == KVC_OK)
         status = replay(command, &a, engine);
     kvc_engine_close(engine);

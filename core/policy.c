@@ -198,13 +198,15 @@ enum kvc_status kvc_policy_check(const struct kvc_engine *engine, const char *sp
     return status;
 }
 
-unsigned kvc_policy_stages(const struct kvc_engine *engine, const char *spec) {
+enum kvc_status kvc_policy_stages(const struct kvc_engine *engine, const char *spec, unsigned *stages,
+                                  struct kvc_error *error) {
     struct kvc_policy *policy;
-    unsigned stages = 0;
-    if (kvc_policy_parse(engine, spec, &policy, NULL) != KVC_OK)
-        return 0;
+    *stages = 0;
+    const enum kvc_status status = kvc_policy_parse(engine, spec, &policy, error);
+    if (status != KVC_OK)
+        return status;
     for (size_t i = 0; i < policy->count; i++)
-        stages |= policy->method[i].stages;
+        *stages |= policy->method[i].stages;
     kvc_policy_free(policy);
-    return stages;
+    return KVC_OK;
 }

@@ -42,9 +42,6 @@ void kvc_select_close(struct kvc_session *session) {
         free_pages(session, &session->select[l]);
         kvc_cache_state_free(&session->cache, sum_bytes(session, l), session->select[l].sums);
     }
-    for (size_t i = 0; session->recorded && i < (size_t)session->cache.layers * session->runner->geometry.heads; i++)
-        free(session->recorded[i].positions);
-    free(session->recorded);
 }
 
 void kvc_select_evicted(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *kept) {

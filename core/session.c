@@ -129,6 +129,7 @@ void kvc_session_close(struct kvc_session *session) {
     if (!session)
         return;
     struct kvc_device *device = session->runner->device;
+    const struct kvc_geometry *g = &session->runner->geometry;
     struct kvc_room *rooms[] = {&session->probe, &session->probe_now, &session->places.cosine, &session->places.sine};
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
         kvc_room_free(device, rooms[i]);
@@ -145,6 +146,9 @@ void kvc_session_close(struct kvc_session *session) {
     if (session->policy)
         kvc_policy_leave(session->policy, session->use);
     kvc_policy_free(session->policy);
+    for (size_t i = 0; session->recorded && i < (size_t)g->layers * g->heads; i++)
+        free(session->recorded[i].positions);
+    free(session->recorded);
     free(session->output_row);
     free(session->window_positions);
     free(session->pseudo_tokens);

@@ -192,12 +192,15 @@ static void compare_logits(struct task *task, size_t i, const float *logits) {
 }
 
 static int run_policy(struct task *task, const char *spec, struct ranked *gold) {
-    const bool selects = kvc_policy_stages(task->engine, spec) & KVC_STAGE_SELECT;
     const uint32_t heads = kvc_model_info(task->model)->heads;
     struct kvc_session_options options;
     struct kvc_session *session = NULL;
     struct kvc_session_stats stats;
     struct kvc_error error;
+    unsigned stages;
+    if (kvc_policy_stages(task->engine, spec, &stages, &error) != KVC_OK)
+        return cli_report(task->command, &error);
+    const bool selects = stages & KVC_STAGE_SELECT;
     float *logits = malloc(task->vocab * sizeof *logits);
     double *worst = calloc((size_t)task->layers * heads, sizeof *worst); /* recall of every head */
     struct score *score = task->now;

@@ -35,6 +35,10 @@ int needle_words_open(const struct cli_command *command, const char *path, struc
         return status;
     words->document = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &where);
     free(text);
+    if (cli_json_lost()) {
+        needle_words_close(words);
+        return cli_no_memory(command);
+    }
     if (!words->document)
         return cli_error(command, KVC_INPUT, "%s: line %d: %s; lists of words are expected", path, where.line,
                          where.text);

@@ -570,8 +570,9 @@ const struct kvc_policy_class *kvc_policy(const struct kvc_engine *engine, size_
 const struct kvc_option *kvc_common_options(void);
 /* Parses name[:option=value[,...]][+name...] and checks it, without a model. */
 enum kvc_status kvc_policy_check(const struct kvc_engine *engine, const char *spec, struct kvc_error *error);
-/* The stages (bits) that its methods act at; 0 where it is not a policy. */
-unsigned kvc_policy_stages(const struct kvc_engine *engine, const char *spec);
+/* The stages (bits) that its methods act at; fails as kvc_policy_check does. */
+enum kvc_status kvc_policy_stages(const struct kvc_engine *engine, const char *spec, unsigned *stages,
+                                  struct kvc_error *error);
 
 /* What a figure that was worked out beforehand is of the one that will be counted. */
 enum kvc_expected {

@@ -8,7 +8,7 @@ libkvc_la_SOURCES += \
 	models/gguf.c models/gguf.h models/gguf_file.h models/gguf_value.c \
 	models/gguf_write.c models/gguf_write.h \
 	models/held_files.c models/held_files.h \
-	models/json.c models/json.h \
+	models/json.c models/json.h models/json_check.c \
 	models/map.c models/map.h \
 	models/make_model.c models/shapes.c models/shapes.h models/random_row.c models/random_row.h \
 	models/output.c models/output.h \

@@ -7,6 +7,7 @@
 
 #include "models/output.h"
 #include "models/safetensors.h"
+#include "models/tokenizer_parts.h"
 
 struct written {
     char *name;
@@ -50,41 +51,59 @@ static enum kvc_status place_tensors(struct kvc_tensor_writer *writer, const cha
     return KVC_OK;
 }
 
-/* The JSON header, padded with spaces so that the data begins at a multiple of 8; malloc'ed, NULL: no memory or a name
- * that is not UTF-8 or comes twice. */
-static char *make_header(const struct kvc_tensor_writer *writer, const struct kvc_tensor *tensors, size_t *bytes) {
+enum { HEADER_FLAGS = JSON_COMPACT | JSON_PRESERVE_ORDER };
+
+static bool is_utf8(const char *text) {
+    uint32_t code = 0;
+    for (size_t bytes = strlen(text), at = 0; at < bytes && code != KVC_NOT_UTF8;) {
+        at += kvc_utf8_next(text + at, bytes - at, &code);
+    }
+    return code != KVC_NOT_UTF8;
+}
+
+/* Adds what the header says of one tensor; false: no memory. */
+static bool describe(json_t *root, const struct written *tensor, const struct kvc_tensor *shape_of) {
+    json_t *shape = json_array();
+    bool done = shape != NULL;
+    for (uint32_t k = 0; k < shape_of->dimensions && done; k++) {
+        done = json_array_append_new(shape, json_integer((json_int_t)shape_of->shape[k])) == 0;
+    }
+    json_t *about = json_pack("{s:s, s:O, s:[I,I]}", "dtype", "F32", "shape", shape, "data_offsets",
+                              (json_int_t)tensor->offset, (json_int_t)(tensor->offset + tensor->values * 4));
+    json_decref(shape);
+    return json_object_set_new(root, tensor->name, about) == 0 && done;
+}
+
+/* The JSON header, padded with spaces so that the data begins at a multiple of 8; malloc'ed. */
+static enum kvc_status make_header(const struct kvc_tensor_writer *writer, const char *path,
+                                   const struct kvc_tensor *tensors, char **header, size_t *bytes,
+                                   struct kvc_error *error) {
     json_t *root = json_object();
-    for (size_t i = 0; root && i < writer->count; i++) {
-        const struct written *tensor = &writer->tensors[i];
-        json_t *shape = json_array();
-        for (uint32_t k = 0; k < tensors[i].dimensions; k++) {
-            json_array_append_new(shape, json_integer((json_int_t)tensors[i].shape[k]));
-        }
-        json_t *about = json_pack("{s:s, s:o, s:[I,I]}", "dtype", "F32", "shape", shape, "data_offsets",
-                                  (json_int_t)tensor->offset, (json_int_t)(tensor->offset + tensor->values * 4));
-        bool twice = json_object_get(root, tensor->name) != NULL;
-        if (json_object_set_new(root, tensor->name, about) != 0 || twice) {
-            json_decref(root);
-            root = NULL;
+    enum kvc_status status = KVC_OK;
+    for (size_t i = 0; root && i < writer->count && !status; i++) {
+        const char *name = writer->tensors[i].name;
+        if (!is_utf8(name) || json_object_get(root, name)) {
+            status = kvc_fail(error, KVC_USAGE, "%s: tensor names must be UTF-8 and differ from each other", path);
+        } else if (!describe(root, &writer->tensors[i], &tensors[i])) {
+            status = kvc_fail(error, KVC_RESOURCE, "%s: no memory for its header", path);
         }
     }
-    char *text = root ? json_dumps(root, JSON_COMPACT | JSON_PRESERVE_ORDER) : NULL;
-    json_decref(root);
-    if (!text) {
-        return NULL;
-    }
-    size_t length = strlen(text), padded = (length + 7) / 8 * 8;
-    char *header = malloc(8 + padded);
-    if (header) {
+    /* not json_dumps: without memory it may leave out a part */
+    const size_t length = root && !status ? json_dumpb(root, NULL, 0, HEADER_FLAGS) : 0, padded = (length + 7) / 8 * 8;
+    *header = length ? malloc(8 + padded) : NULL;
+    if (*header) {
         for (unsigned i = 0; i < 8; i++) {
-            header[i] = (char)(unsigned char)((uint64_t)padded >> (8 * i));
+            (*header)[i] = (char)(unsigned char)((uint64_t)padded >> (8 * i));
         }
-        memset(header + 8, ' ', padded);
-        memcpy(header + 8, text, length);
+        memset(*header + 8, ' ', padded);
+        if (json_dumpb(root, *header + 8, padded, HEADER_FLAGS) != length) {
+            free(*header);
+            *header = NULL;
+        }
         *bytes = 8 + padded;
     }
-    free(text);
-    return header;
+    json_decref(root);
+    return *header || status ? status : kvc_fail(error, KVC_RESOURCE, "%s: no memory for its header", path);
 }
 
 static enum kvc_status begin(struct kvc_tensor_writer *writer, const char *path, const struct kvc_tensor *tensors,
@@ -95,9 +114,10 @@ static enum kvc_status begin(struct kvc_tensor_writer *writer, const char *path,
         return status;
     }
     size_t header_bytes = 0;
-    char *header = make_header(writer, tensors, &header_bytes);
-    if (!header) {
-        return kvc_fail(error, KVC_USAGE, "%s: tensor names must be UTF-8 and differ from each other", path);
+    char *header = NULL;
+    status = make_header(writer, path, tensors, &header, &header_bytes, error);
+    if (status) {
+        return status;
     }
     for (size_t i = 0; i < writer->count; i++) {
         writer->tensors[i].offset += header_bytes;

@@ -130,6 +130,8 @@ enum kvc_status kvc_pattern_find(const struct kvc_pattern *pattern, struct kvc_s
     *found = result >= 0;
     if (result == PCRE2_ERROR_NOMATCH)
         return KVC_OK;
+    if (result == PCRE2_ERROR_NOMEMORY)
+        return kvc_no_memory(error);
     if (result == PCRE2_ERROR_CALLOUT || result == PCRE2_ERROR_MATCHLIMIT)
         return kvc_fail(error, KVC_INPUT,
                         "tokenizer: the split pattern '%.80s' takes more than %llu steps for a text of %zu bytes, at "

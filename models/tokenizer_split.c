@@ -151,6 +151,8 @@ enum kvc_status kvc_pattern_compile(const char *expression, size_t bytes, const 
     if (!pattern->counted) {
         char reason[120] = "";
         kvc_pattern_free(pattern);
+        if (code == PCRE2_ERROR_HEAP_FAILED)
+            return kvc_no_memory(error);
         pcre2_get_error_message(code, (PCRE2_UCHAR *)reason, sizeof reason);
         return kvc_fail(error, KVC_INPUT, "%s: a split pattern does not compile: %s", where, reason);
     }

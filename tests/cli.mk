@@ -7,7 +7,8 @@ tests_test_signals_SOURCES = tests/test_signals.c
 tests_test_signals_LDADD = libkvcli.la $(KVC_TEST_LIBS)
 tests_test_info_room_SOURCES = tests/test_info_room.c
 tests_test_info_room_LDADD = libkvcli.la $(KVC_TEST_LIBS)
-noinst_PROGRAMS += tests/json_value tests/make_dump tests/stale_hashes tests/fidelity_values
+noinst_PROGRAMS += tests/json_value tests/make_dump tests/stale_hashes tests/fidelity_values tests/fail_each
+tests_fail_each_SOURCES = tests/fail_each.c
 tests_fidelity_values_SOURCES = tests/fidelity_values.c
 tests_fidelity_values_LDADD = libkvcull.la -lm
 tests_stale_hashes_SOURCES = tests/stale_hashes.c
@@ -27,6 +28,7 @@ CLI_TESTS = tests/cli/test_errors.sh \
 	tests/cli/test_first_hour.sh \
 	tests/cli/test_outputs.sh \
 	tests/cli/test_room.sh \
-	tests/cli/test_longrope.sh
+	tests/cli/test_longrope.sh \
+	tests/cli/test_faults.sh
 SHELL_TESTS += $(CLI_TESTS)
-EXTRA_DIST += tests/cli/lib.sh $(CLI_TESTS)
+EXTRA_DIST += tests/fail_memory.c tests/cli/lib.sh $(CLI_TESTS)

@@ -89,6 +89,7 @@ static enum kvc_status whole_run(const char *path, float *logits, struct kvc_err
     if (status == KVC_OK)
         status = kvc_session_open(model, &options, &sessions[0], error);
     options.policy = "full";
+    options.record_reads = true;
     if (status == KVC_OK)
         status = kvc_session_open(model, &options, &sessions[1], error);
     for (int i = 0; i < 2 && status == KVC_OK; i++)

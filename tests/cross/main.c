@@ -164,7 +164,10 @@ static void start(struct run *run, struct kvc_model *model, const char *spec, en
     options.cache_type = type;
     options.chunk = chunk;
     run->vocab = model->network.vocab;
-    run->cuts = kvc_policy_stages(model->engine, spec) & KVC_STAGE_PROPAGATE;
+    unsigned stages;
+    if (kvc_policy_stages(model->engine, spec, &stages, &error) != KVC_OK)
+        stop(&error, spec);
+    run->cuts = stages & KVC_STAGE_PROPAGATE;
     run->hash = kvc_hash_open();
     run->logits = malloc(sizeof(float) * run->vocab);
     if (!run->hash || !run->logits)

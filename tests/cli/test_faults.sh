@@ -1,0 +1,75 @@
+#!/bin/sh
+# Every request for memory or for a thread fails once, alone and with all behind it: each command ends well with the
+# right output, or with one line and status 4, leaks nothing and leaves no file. KVCULL_FAULTS=N: at so many places of
+# a command, 0: at all of them (./dev check --faults); otherwise a sample.
+. "${top_srcdir:-.}/tests/cli/lib.sh"
+[ -z "${KVCULL_VALGRIND-}" ] && ! sanitized || { echo 'valgrind and sanitizers have allocation functions of their own'; exit 77; }
+shim=$work/fail_memory.so
+${CC:-cc} -shared -fPIC -O2 -D_GNU_SOURCE "$source/tests/fail_memory.c" -o "$shim" -ldl -pthread 2>"$work/err" ||
+    { echo 'no shared object can be made here to put before the program:'; head -n 3 "$work/err"; exit 77; }
+real=${KVCULL:-$build/.libs/kvcull}
+[ -x "$real" ] || real=$build/kvcull
+LD_LIBRARY_PATH=$build/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+OCL_ICD_VENDORS=/nonexistent # what drivers do without memory is theirs
+export LD_LIBRARY_PATH OCL_ICD_VENDORS
+into=$work/into
+mkdir "$into"
+
+# faults POINTS ARGUMENTS...
+faults() {
+    points=${KVCULL_FAULTS-$1}
+    shift
+    "$build/tests/fail_each" "$shim" "$into" "$points" "$real" "$@" >"$work/out" 2>&1
+    status=$?
+    [ $status != 77 ] || { echo 'nothing can be put before the program here'; exit 77; }
+    echo "$(echo "$*" | cut -c 1-60): $(tail -n 1 "$work/out")"
+    if [ $status = 0 ]; then good; else bad "without memory: $*"; fi
+}
+
+words='then the old sailor found the red kettle near the harbor .'
+kv mkmodel --shape tiny --type q8_0 --seed 7 -o "$work/tiny.gguf" -q || exit 1
+"$build/tests/make_dump" "$work/dump.safetensors" 2 20 4 2 8 || exit 1
+for i in 1 2 3 4 5; do printf '%s ' "$words"; done >"$work/text"
+
+faults 100 info methods
+faults 60 info methods snapkv
+faults 100 info methods --json
+faults 150 info "$demo" --prompt 100 --gen 10 --kv snapkv:budget=64 --mem 1G
+faults 100 info "$work/tiny.gguf" --prompt 100 --mem 1G --json
+faults 200 tokenize -m "$demo" "$words"
+faults 150 tokenize -m "$work/tiny.gguf" --json "$words"
+faults 100 tokenize -m "$work/tiny.gguf" --pieces "$words"
+faults 100 tokenize -m "$work/tiny.gguf" --decode 1,2,3,250
+faults 200 run -m "$demo" -p "$words" -n 10 -q --threads 2
+faults 200 run -m "$work/tiny.gguf" -p "$words" -p "$words" -n 10 -q --threads 2 --temp 1 --stop xyz
+faults 150 convert "$demo" -o "$into/demo.gguf" --type f16 -q
+faults 100 convert "$work/tiny.gguf" -o "$into/tiny.gguf" --type f16 -q
+faults 100 mkmodel --shape tiny --type q4_0 -o "$into/tiny.gguf" -q
+faults 150 replay --kv 'snapkv:budget=12,window=4,kernel=3' --prompt 15 --in "$work/dump.safetensors" \
+    --out "$into/kept.json" --attn "$into/attn.safetensors"
+faults 150 replay --kv quest:budget=8,page=2 --prompt 15 --in "$work/dump.safetensors" --out "$into/read.json" -q
+faults 100 logits -m "$work/tiny.gguf" --tokens 1,2,3,4,5,6 --prompt 3 --out "$into/logits.safetensors"
+faults 150 eval needle -m "$demo" --kv 'streaming:budget=32' --length 100 --texts 1 --depths 1 -q
+
+# A run with each method that the program lists, with a budget, and a value for each option that has none.
+kv info methods --json >"$work/methods" || exit 1
+value() { "$build/tests/json_value" "$1" <"$work/methods"; }
+number=0
+while name=$(value methods.$number.name); do
+    options=
+    option=0
+    while key=$(value methods.$number.options.$option.name); do
+        case $key:$(value methods.$number.options.$option.default) in
+        budget:*) options="$options,budget=160" ;;
+        span:*) options="$options,span=2" ;; # below the model's layers
+        file:null) options="$options,file=every-other" ;;
+        *:null) bad "this test has no value for the option $key of $name" ;;
+        esac
+        option=$((option + 1))
+    done
+    faults 30 run -m "$work/tiny.gguf" --kv "$name${options:+:${options#,}}" -n 6 -q --threads 2 \
+        -p "$(cat "$work/text")"
+    number=$((number + 1))
+done
+that 'the methods were met' [ $number -gt 20 ]
+finish

@@ -1,0 +1,18 @@
+# what threads share, under ThreadSanitizer, in build/tsan
+check_tsan() {
+    local start log=build/tsan/check.log before=$failed status
+    local programs='tests/test_threads tests/test_session tests/test_step tests/test_linear'
+    build_in build/tsan --enable-sanitizers=thread --with-opencl=no --with-openblas=no 'CFLAGS=-O2 -g'
+    # shellcheck disable=SC2086
+    step 'building the tests of build/tsan' build/tsan/build-tests.log make -C build/tsan -j"$jobs" $programs
+    find build/tsan -name '*.trs' -exec rm -f {} +
+    start=$SECONDS
+    # gcc's and clang's older ones cannot run where the kernel spreads addresses over more than they expect
+    KVCULL_TEST_THINNED=1 make -C build/tsan -k check-TESTS TESTS="$programs" \
+        LOG_COMPILER="$(have setarch && setarch -R true 2>/dev/null && say 'setarch -R')" </dev/null >$log 2>&1
+    status=$?
+    say "tsan: $((SECONDS - start)) s"
+    count build/tsan
+    [ $status = 0 ] || { grep -hA12 'WARNING: ThreadSanitizer' build/tsan/test-suite.log | head -n 40 >&2; show_failures build/tsan; }
+    [ $status = 0 ] || [ $failed != $before ] || { tail -n 30 $log >&2; failed=$((failed + 1)); }
+}
