@@ -16,13 +16,12 @@ static json_t *devices(size_t i) {
     return list;
 }
 
-/* On two lines: what it is; what it can. */
+/* On a line each: what it is; what it can; its driver. */
 static void print_device(const char *backend, const char *text, bool first) {
-    const char *rest = strstr(text, "; ");
-
-    printf("%s%s:%.*s\n", first ? "\n" : "", backend, (int)(rest ? rest - text : (ptrdiff_t)strlen(text)), text);
-    if (rest)
-        printf("    %s\n", rest + 2);
+    printf("%s%s:", first ? "\n" : "", backend);
+    for (const char *rest; (rest = strstr(text, "; ")) != NULL; text = rest + 2)
+        printf("%.*s\n    ", (int)(rest - text), text);
+    printf("%s\n", text);
 }
 
 static int backends(const struct cli_command *command, const struct info_arguments *a) {

@@ -1,6 +1,6 @@
 # build.mk - tests of the build itself: exported symbols, installation, who may include whom.
-SHELL_TESTS += tests/test_gpu_check.sh tests/test_symbols.sh tests/test_globals.sh tests/test_format.sh tests/test_layers.sh tests/test_install.sh tests/test_man.sh tests/test_warnings.sh
-EXTRA_DIST += tests/test_gpu_check.sh tests/test_symbols.sh tests/test_globals.sh tests/test_format.sh tests/test_layers.sh tests/test_install.sh tests/test_man.sh tests/test_warnings.sh
+SHELL_TESTS += tests/test_gpu_check.sh tests/test_device_report.sh tests/test_symbols.sh tests/test_globals.sh tests/test_format.sh tests/test_layers.sh tests/test_install.sh tests/test_man.sh tests/test_warnings.sh
+EXTRA_DIST += tests/test_gpu_check.sh tests/test_device_report.sh tests/test_symbols.sh tests/test_globals.sh tests/test_format.sh tests/test_layers.sh tests/test_install.sh tests/test_man.sh tests/test_warnings.sh
 
 # Prints hashes of everything; also built for other machines by tests/cross/run.sh.
 noinst_PROGRAMS += tests/cross/driver

@@ -77,8 +77,11 @@ const char *kvc_opencl_none(void) {
 }
 
 void kvc_opencl_describe(const struct kvc_opencl_device *device, size_t index, char *text, size_t room) {
-    snprintf(text, room, "%zu: %.50s, %.30s, %.1f GiB; fma %s, denormals %s, division %s, F16 storage yes%s", index,
-             device->name, device->platform_name, (double)device->memory / 1073741824.0,
-             device->fma ? "yes" : "not claimed", device->denormals ? "yes" : "not claimed",
-             device->division ? "exact" : "corrected", device->compiler ? "" : "; no compiler");
+    snprintf(
+        text, room,
+        "%zu: %.50s, %.30s, %.1f GiB; fma %s, denormals %s, division %s, F16 storage yes%s; shape %s, driver %.32s",
+        index, device->name, device->platform_name, (double)device->memory / 1073741824.0,
+        device->fma ? "yes" : "not claimed", device->denormals ? "yes" : "not claimed",
+        device->division ? "exact" : "corrected", device->compiler ? "" : ", no compiler",
+        device->type & CL_DEVICE_TYPE_CPU ? "cpu" : "gpu", device->driver);
 }
