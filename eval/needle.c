@@ -297,12 +297,12 @@ static int run_task(struct needle_task *task) {
     for (size_t length = 0; length < task->lengths.count; length++)
         cli_warn_context(task->command, task->model, task->lengths.items[length] + ANSWER_TOKENS, &warned);
     status = run_texts(task);
-    if (status == KVC_OK && task->out)
-        status = eval_write(task->command, task->out, "needle", needle_json(task), needle_csv, task);
     if (status == KVC_OK && task->common.json)
-        return cli_json_print(task->command, needle_json(task), stdout);
-    for (size_t length = 0; length < task->lengths.count && status == KVC_OK; length++)
+        status = cli_json_print(task->command, needle_json(task), stdout);
+    for (size_t length = 0; length < task->lengths.count && status == KVC_OK && !task->common.json; length++)
         status = needle_print_length(task, length);
+    if (status == KVC_OK && task->out) /* last: without memory for what is printed, nothing is left there */
+        status = eval_write(task->command, task->out, "needle", needle_json(task), needle_csv, task);
     return status;
 }
 

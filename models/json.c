@@ -115,6 +115,10 @@ enum kvc_status kvc_json_parse(const char *path, const char *text, size_t bytes,
     if (too_deep(text, bytes)) {
         return kvc_fail(error, KVC_INPUT, "%s: the JSON is nested more than %d levels deep", path, KVC_JSON_DEEPEST);
     }
+    const char *zero = bytes ? memchr(text, '\0', bytes) : NULL;
+    if (zero) { /* jansson passes over one behind a number or a word */
+        return kvc_fail(error, KVC_INPUT, "%s: not valid JSON: byte %zu is 0", path, (size_t)(zero - text));
+    }
     *root = parse(text, bytes);
     if (!*root) { /* once more, for the reason */
         json_error_t why;

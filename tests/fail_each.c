@@ -80,6 +80,20 @@ static void take_files(struct bytes *to, const char *folder) {
     free(list);
 }
 
+/* What a clock said is not compared. */
+static void drop_times(struct bytes *text) {
+    static const char name[] = "\"seconds\": ";
+    const size_t length = sizeof name - 1;
+    size_t kept = 0;
+    for (size_t i = 0; i < text->count; i++) {
+        text->data[kept++] = text->data[i];
+        if (kept >= length && memcmp(text->data + kept - length, name, length) == 0)
+            while (i + 1 < text->count && text->data[i + 1] && strchr("0123456789.e+-", text->data[i + 1]))
+                i++;
+    }
+    text->count = kept;
+}
+
 static void child(const char *shim, uint64_t fail_at, bool from, FILE *out, FILE *err, FILE *report, char **command) {
     char text[32];
     snprintf(text, sizeof text, "%llu", (unsigned long long)fail_at);
@@ -121,6 +135,7 @@ static struct outcome run(const char *shim, const char *folder, uint64_t fail_at
     add(&outcome.err, "", 0);
     add(&outcome.files, "", 0);
     take_files(&outcome.files, folder);
+    drop_times(&outcome.files);
     fclose(out);
     fclose(err);
     fclose(report);

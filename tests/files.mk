@@ -21,3 +21,7 @@ tests_test_hostile_LDADD = $(KVC_TEST_LIBS)
 check_PROGRAMS += tests/test_gguf_write
 tests_test_gguf_write_SOURCES = tests/test_gguf_write.c tests/file_maker.h
 tests_test_gguf_write_LDADD = $(KVC_TEST_LIBS)
+
+check_PROGRAMS += tests/test_json_check
+tests_test_json_check_SOURCES = tests/test_json_check.c
+tests_test_json_check_LDADD = $(KVC_TEST_LIBS)

@@ -1,6 +1,6 @@
 /* test_step.c - a decode step asks nothing of the host: between its first operation and its logits nothing is copied to
  * the device or back, nothing waits, and no buffer is made or freed. Counted over every case of kvcull verify, on a
- * backend that is ref and notes what is asked of it. */
+ * backend that is cpu on two threads and notes what is asked of it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -19,7 +19,7 @@
 enum { UPLOADS, DOWNLOADS, WAITS, MADE, FREED, KINDS };
 static const char *const kinds[KINDS] = {"uploads", "downloads", "waits", "buffers made", "buffers freed"};
 
-static const struct kvc_ops *ref;
+static const struct kvc_ops *cpu;
 static struct kvc_ops table;
 static bool within;                                /* a step, before its logits */
 static const float *logits_start, *logits_end;     /* where they go */
@@ -35,50 +35,50 @@ static void counting_embed(struct kvc_device *device, struct kvc_span out, const
         last_trips = 0;
         steps++;
     }
-    ref->embed(device, out, weight, tokens, rows);
+    cpu->embed(device, out, weight, tokens, rows);
 }
 static void counting_download(struct kvc_device *device, void *to, struct kvc_span from, size_t bytes) {
     if ((float *)to >= logits_start && (float *)to < logits_end)
         within = false;
     note(DOWNLOADS);
     last_trips += !within;
-    ref->download(device, to, from, bytes);
+    cpu->download(device, to, from, bytes);
 }
 static void counting_upload(struct kvc_device *device, struct kvc_span to, const void *from, size_t bytes) {
     note(UPLOADS);
-    ref->upload(device, to, from, bytes);
+    cpu->upload(device, to, from, bytes);
 }
 static enum kvc_status counting_sync(struct kvc_device *device, struct kvc_error *error) {
     note(WAITS);
-    return ref->sync(device, error);
+    return cpu->sync(device, error);
 }
 static enum kvc_status counting_create(struct kvc_device *device, enum kvc_memory_kind kind, size_t bytes,
                                        struct kvc_buffer **buffer, struct kvc_error *error) {
     note(MADE);
-    return ref->buffer_create(device, kind, bytes, buffer, error);
+    return cpu->buffer_create(device, kind, bytes, buffer, error);
 }
 static void counting_free(struct kvc_device *device, struct kvc_buffer *buffer) {
     if (buffer)
         note(FREED);
-    ref->buffer_free(device, buffer);
+    cpu->buffer_free(device, buffer);
 }
 static enum kvc_status counting_take(struct kvc_device *device, struct kvc_arena *arena, uint32_t count,
                                      uint32_t *blocks, struct kvc_error *error) {
     note(MADE);
-    return ref->arena_take(device, arena, count, blocks, error);
+    return cpu->arena_take(device, arena, count, blocks, error);
 }
 static void counting_give(struct kvc_device *device, struct kvc_arena *arena, uint32_t count, const uint32_t *blocks) {
     note(FREED);
-    ref->arena_give(device, arena, count, blocks);
+    cpu->arena_give(device, arena, count, blocks);
 }
 
 static enum kvc_status counting_open(const char *path, unsigned index, int threads, enum kvc_math math,
                                      struct kvc_device **device, struct kvc_error *error) {
-    const enum kvc_status status = kvc_backend_ref.open(path, index, threads, math, device, error);
+    const enum kvc_status status = kvc_backend_cpu.open(path, index, threads, math, device, error);
     if (status != KVC_OK)
         return status;
-    ref = (*device)->ops;
-    table = *ref;
+    cpu = (*device)->ops;
+    table = *cpu;
     table.embed = counting_embed;
     table.download = counting_download;
     table.upload = counting_upload;
@@ -92,7 +92,7 @@ static enum kvc_status counting_open(const char *path, unsigned index, int threa
 }
 
 static bool always(char *detail, size_t room) {
-    snprintf(detail, room, "ref, counted");
+    snprintf(detail, room, "cpu, counted");
     return true;
 }
 
@@ -109,7 +109,7 @@ static struct kvc_error error;
 
 static int open_model(void **state) {
     const char *source = getenv("top_srcdir");
-    const struct kvc_engine_options options = {"counting", 1, KVC_MATH_EXACT};
+    const struct kvc_engine_options options = {"counting", 2, KVC_MATH_EXACT};
     char path[512];
     (void)state;
     snprintf(path, sizeof path, "%s/data/demo", source ? source : ".");

@@ -8,7 +8,7 @@ check_tsan() {
     find build/tsan -name '*.trs' -exec rm -f {} +
     start=$SECONDS
     # gcc's and clang's older ones cannot run where the kernel spreads addresses over more than they expect
-    KVCULL_TEST_THINNED=1 make -C build/tsan -k check-TESTS TESTS="$programs" \
+    KVCULL_TEST_THINNED=1 make -C build/tsan -k check-TESTS TESTS="$programs" check_PROGRAMS="$programs" \
         LOG_COMPILER="$(have setarch && setarch -R true 2>/dev/null && say 'setarch -R')" </dev/null >$log 2>&1
     status=$?
     say "tsan: $((SECONDS - start)) s"
