@@ -50,7 +50,7 @@ struct kvc_lists_shape {
  * unsigned numbers. */
 struct kvc_lists_shape kvc_verify_shape(struct kvc_verify *v, uint32_t columns, uint32_t most_blocks, bool ordered);
 void kvc_verify_describe(struct kvc_verify *v, const char *format, unsigned a, unsigned b);
-/* Query heads that share a KV head: 1, 4, 7 or 8. */
+/* Query heads that share a KV head: 1, 4, 7 or 8; small: 1 to 3. */
 uint32_t kvc_verify_group(struct kvc_verify *v);
 /* F32, F16 or Q8_0. */
 enum kvc_type kvc_verify_entry_type(struct kvc_verify *v);

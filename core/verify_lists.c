@@ -27,7 +27,7 @@ void kvc_verify_describe(struct kvc_verify *v, const char *format, unsigned a, u
 
 uint32_t kvc_verify_group(struct kvc_verify *v) {
     static const uint32_t groups[] = {1, 4, 7, 8};
-    return kvc_verify_pick(v, groups);
+    return v->small ? kvc_verify_range(v, 1, 3) : kvc_verify_pick(v, groups);
 }
 
 enum kvc_type kvc_verify_entry_type(struct kvc_verify *v) {
@@ -42,9 +42,9 @@ struct plan {
     float *state;
 };
 
-/* The slots of a head that get entries: all, or (small) those of its ranks and a few. Others come behind them. */
+/* The slots of a head that get entries: all, or (small) those of its ranks and one. Others come behind them. */
 static uint32_t filled(const struct kvc_verify *v, const struct kvc_twin_lists *lists, uint32_t h) {
-    const uint32_t few = lists->count[h] + 3;
+    const uint32_t few = lists->count[h] + 1;
     return v->small && few < lists->slots[h] ? few : lists->slots[h];
 }
 
@@ -61,8 +61,11 @@ static void scramble(struct kvc_verify *v, uint32_t *order, uint32_t n) {
 static uint32_t draw_count(struct kvc_verify *v, uint32_t slots) {
     static const uint32_t edges[] = {0,   1,   2,   31,  32,  33,  63,  65,  128, 255,
                                      256, 257, 258, 511, 512, 513, 767, 768, 1024};
-    if (v->small && kvc_verify_range(v, 0, 15)) /* else as ever: across tiles */
-        return edges[kvc_verify_range(v, 0, 5)];
+    static const uint32_t few[] = {0, 2, 3, 5, 9, 12, 17, 33};
+    if (v->small && (slots == KVC_TILE || kvc_verify_range(v, 0, 15)))
+        return kvc_verify_pick(v, few);
+    if (v->small)
+        return KVC_TILE + kvc_verify_range(v, 1, 2);
     uint32_t count = kvc_verify_range(v, 0, 3) ? kvc_verify_pick(v, edges) : kvc_verify_range(v, 0, slots);
     return count > slots ? kvc_verify_range(v, slots - 3, slots) : count;
 }

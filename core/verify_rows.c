@@ -98,7 +98,7 @@ static void linear_case(struct kvc_verify *v) {
     static const uint32_t outputs[] = {1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 15, 16, 17, 24, 31, 33, 47, 64, 65, 100};
     enum kvc_type type = (enum kvc_type)(v->row.cases % KVC_TYPES);
     uint32_t K = draw_width(v, type), rows = draw_rows(v), N = kvc_verify_pick(v, outputs);
-    const uint32_t most = v->small ? 10000 : 20000000;
+    const uint32_t most = v->small ? 3000 : 20000000;
     enum kvc_flavour flavour = kvc_verify_flavour(v);
     struct kvc_weight *weight[2];
     struct kvc_twin x, y, bias = {{NULL, NULL}};

@@ -16,7 +16,7 @@ struct rows_case {
  */
 static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_queries, bool blind, struct rows_case *c) {
     struct kvc_lists_shape shape = kvc_verify_shape(v, columns, 4, kvc_verify_range(v, 0, 2) > 0);
-    const uint32_t many = v->small && most_queries > 5 ? 5 : most_queries;
+    const uint32_t many = v->small && most_queries > 3 ? 3 : most_queries;
     uint32_t queries = kvc_verify_range(v, 0, 2) ? kvc_verify_range(v, 1, many) : 1;
     uint32_t heads = shape.kv_heads * kvc_verify_group(v);
     uint32_t window;

@@ -1,6 +1,7 @@
 #!/bin/sh
 # What nvcc makes of the kernels: its PTX holds no fused multiply-add that the source does not name, nothing that flushes
-# denormals and no approximation, for each architecture of this build (KVCULL_PTX_ARCH="80 90" names others). The flags
+# denormals and no approximation, for each architecture of this build (KVCULL_PTX_ARCH="80 90" names others, "default" those
+# of configure that the compiler knows). The flags
 # are those of the build. First, wrong flags and sources must be found.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
@@ -9,6 +10,8 @@ command=$(make -s -n -W "$source/backends/cuda/kernels.cu" -C "$build" backends/
 nvcc=$(printf '%s\n' "$command" | sed -n 's/.*nvcc\.sh \([^ ]*\) .*/\1/p')
 [ -n "$nvcc" ] && command -v "$nvcc" >/dev/null || { echo 'skipped: no nvcc in this build'; exit 77; }
 flags=$(printf '%s\n' "$command" | tr ' ' '\n' | grep -E '^-(O[0-9]|std=|fmad=|prec-|ftz=|use_fast)')
+[ "$KVCULL_PTX_ARCH" != default ] || KVCULL_PTX_ARCH=$(for arch in $(sed -n 's/^ *for arch in \([0-9 ]*\); do$/\1/p' \
+    "$source/configure.ac"); do "$nvcc" --list-gpu-arch | grep -x "compute_$arch"; done | sed 's/compute_//')
 archs=${KVCULL_PTX_ARCH:-$(printf '%s\n' "$command" | grep -o 'code=sm_[0-9a-z]*' | sed 's/code=sm_//' | sort -u)}
 that 'the flags of the build are found' [ "$(printf '%s\n' "$flags" | grep -c 'fmad=false\|ftz=false')" = 2 ]
 that 'architectures' [ -n "$archs" ]

@@ -141,6 +141,7 @@ struct kvc_offload {
     uint32_t workers;        /* KVC_WORKERS of the kernels: 1 or 4 */
     uint64_t most_bytes;     /* of one allocation */
     uint64_t memory_bytes;   /* of the device */
+    bool few_checks;         /* for tests: the self-test takes few cases */
     enum kvc_status failure; /* first since the last sync */
     char failure_text[300];
     bool lost; /* the device; nothing more is asked of it */

@@ -96,6 +96,7 @@ static enum kvc_status open_queue(struct kvc_opencl *opencl, struct kvc_error *e
     clGetDeviceInfo(opencl->found.id, CL_DEVICE_EXECUTION_CAPABILITIES, sizeof runs, &runs, NULL);
     opencl->native = (opencl->found.type & CL_DEVICE_TYPE_CPU) && (runs & CL_EXEC_NATIVE_KERNEL);
     opencl->plain_zero = getenv("KVCULL_OPENCL_ZERO") != NULL;
+    opencl->offload.few_checks = getenv("KVCULL_OPENCL_CHECKS") != NULL; /* for tests */
     return KVC_OK;
 }
 

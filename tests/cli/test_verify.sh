@@ -43,6 +43,13 @@ for operation in $operations; do
     that "$operation broken: $found is found" [ "$found" = "\"$operation\"," ]
     has "^  \"first\": \"cpu, operation $operation: .*\[[0-9]*\] is [0-9a-f]\{8\}, ref has [0-9a-f]\{8\}\""
 done
+# --small finds each of them as well, in other cases.
+for operation in $operations; do
+    KVCULL_BREAK=$operation kv verify --only operations --backend cpu --effort 1 --small --json -q >"$work/out" 2>"$work/err"
+    that "$operation broken, small: status 1" [ $? = 1 ]
+    found=$(awk '/"name":/ { name = $2 } /"differing":/ && $2 + 0 > 0 { print name }' "$work/out")
+    that "$operation broken, small: $found is found" [ "$found" = "\"$operation\"," ]
+done
 KVCULL_BREAK=linear kv verify --only operations --backend cpu --effort 0 >"$work/out" 2>"$work/err"
 that 'a broken operation: status 1' [ $? = 1 ]
 has '^DIFFERENT: .*the first: cpu, operation linear: '

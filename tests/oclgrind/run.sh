@@ -3,15 +3,16 @@
 # read before they were written and accesses outside of buffers. Prints a line "ok NAME" or "not ok NAME: WHY" for each
 # part: bits are compared with ref's, and any word of Oclgrind's is a failure. Operations get small cases
 # (verify --small); methods run on made-up keys (replay), because the linear layers of a model would take hours here.
-# The kernels are given without optimization, so that what is read and written is what the source says.
+# The kernels are given without optimization, so that what is read and written is what the source says; optimized ones
+# hold llvm.usub.sat (of a > b ? a - b : 0), which Oclgrind does not know.
 build=${1:?BUILD} top=$(cd "$(dirname "$0")/../.." && pwd)
 build=$(cd "$build" && pwd) || exit 4
 kvcull=$build/kvcull
 work=$(mktemp -d) || exit 4
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
-XDG_CACHE_HOME=$work/cache KVCULL_OPENCL_ZERO=write KVCULL_DATA=$top/data
-export XDG_CACHE_HOME KVCULL_OPENCL_ZERO KVCULL_DATA
+XDG_CACHE_HOME=$work/cache KVCULL_OPENCL_ZERO=write KVCULL_OPENCL_CHECKS=few KVCULL_DATA=$top/data
+export XDG_CACHE_HOME KVCULL_OPENCL_ZERO KVCULL_OPENCL_CHECKS KVCULL_DATA
 mkdir -p "$work/cache"
 small='verify --backend opencl --only operations --small --effort 0 -q'
 
@@ -20,7 +21,7 @@ simulated() {
     log=$1 shape=$2 checks=$3
     shift 3
     # shellcheck disable=SC2086
-    KVCULL_OPENCL_SHAPE=$shape oclgrind $checks --max-errors 20 --log "$log" "$kvcull" "$@"
+    KVCULL_OPENCL_SHAPE=$shape oclgrind --max-errors 20 $checks --log "$log" "$kvcull" "$@"
 }
 # Oclgrind's options for builds are one word.
 checked() {
@@ -40,8 +41,8 @@ judge() {
     fi
 }
 
-operations() { # SHAPE
-    checked "$work/$1.log" "$1" '--data-races --uninitialized' $small >"$work/$1.out" 2>&1
+operations() { # SHAPE CHECKS
+    checked "$work/$1.log" "$1" "$2" $small >"$work/$1.out" 2>&1
     judge "operations, $1 shape" $? "$work/$1.log" "$work/$1.out"
 }
 
@@ -50,16 +51,16 @@ operations() { # SHAPE
 # looked for in operations.
 specs='full window:budget=5 streaming:budget=5,sinks=1 h2o:budget=5 scissorhands:budget=5,history=3 keyformer:budget=5
     snapkv:budget=5,window=2,kernel=3 pyramidkv:budget=5,window=2,kernel=3 adakv:budget=5,window=2,kernel=3
-    cake:budget=5,window=2,kernel=3 fastkv:budget=5,window=2,kernel=3,tsp=6 lacache:budget=6,span=2,sinks=1
+    cake:budget=5,window=2,kernel=3 fastkv:budget=5,window=2,kernel=3,tsp=6 lacache:budget=6,span=1,sinks=1
     duo:file=every-other,sinks=1,recent=3 morphkv:budget=5,window=3 dapq:budget=5,pseudo=3,head=1
     take:budget=5,chunk=5,probe=2,kernel=3 tova:budget=5 quest:budget=4,page=2 sparq:budget=4 hsa:page=2,dims=3,topk=2
     rocketkv:budget=5,window=2,kernel=3 rocketkv-mt:budget=5,window=2,kernel=3 topk:budget=4'
 dump=$work/dump.safetensors
 methods() {
-    "$build/tests/make_dump" "$dump" 3 7 2 1 4 $(for l in 0 1 2; do
+    "$build/tests/make_dump" "$dump" 2 7 2 1 4 $(for l in 0 1; do
         echo "layers.$l.pseudo_q:3:2:4 layers.$l.pseudo_k:3:1:4 layers.$l.probe_q.0:2:2:4 layers.$l.probe_q.1:2:2:4"
     done) || exit 4
-    "$kvcull" info methods --json | sed -n 's/^      "name": "\([a-z0-9-]*\)".*/\1/p' >"$work/names"
+    "$kvcull" info methods --json | sed -n '/^  "methods": \[/,/^  \]/s/^      "name": "\([a-z0-9-]*\)".*/\1/p' >"$work/names"
     for name in $(cat "$work/names"); do
         spec=
         for one in $specs; do case $one in "$name" | "$name:"*) spec=$one ;; esac; done
@@ -84,16 +85,16 @@ broken() {
     mkdir "$work/broken"
     XDG_CACHE_HOME=$work/broken OCLGRIND_BUILD_OPTIONS='-O0 -DKVC_BARRIER()='
     export XDG_CACHE_HOME OCLGRIND_BUILD_OPTIONS
-    simulated "$work/b.log" gpu '--data-races --uninitialized' replay --kv full --prompt 6 --in "$dump" -q \
+    simulated "$work/b.log" gpu '--data-races --uninitialized --max-errors 100000' replay --kv full --prompt 6 --in "$dump" -q \
         --backend opencl --out "$work/b.json" >"$work/b.out" 2>&1
     grep -q 'data race' "$work/b.log" && echo 'ok races are found' || echo 'not ok kernels without barriers: no race found'
     grep -q 'ninitialized' "$work/b.log" && echo 'ok uninitialized values are found' ||
         echo 'not ok kernels without barriers: no uninitialized value found'
 }
 
-operations gpu >"$work/gpu.verdict" &
+operations gpu '--data-races --uninitialized' >"$work/gpu.verdict" &
 methods
 broken
-operations cpu
+operations cpu --data-races
 wait $!
 cat "$work/gpu.verdict"
