@@ -1,8 +1,8 @@
 #!/bin/sh
 # What nvcc makes of the kernels: its PTX holds no fused multiply-add that the source does not name, nothing that flushes
-# denormals and no approximation, for each architecture of this build (KVCULL_PTX_ARCH="80 90" names others, "default" those
-# of configure that the compiler knows). The flags
-# are those of the build. First, wrong flags and sources must be found.
+# denormals, no approximation and nothing that the assembler may fuse, for each architecture of this build
+# (KVCULL_PTX_ARCH="80 90" names others, "default" those of configure that the compiler knows). The flags are those of
+# the build. First, wrong flags and sources must be found.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 command=$(make -s -n -W "$source/backends/cuda/kernels.cu" -C "$build" backends/cuda/kernels.lo 2>/dev/null |
@@ -10,7 +10,7 @@ command=$(make -s -n -W "$source/backends/cuda/kernels.cu" -C "$build" backends/
 nvcc=$(printf '%s\n' "$command" | sed -n 's/.*nvcc\.sh \([^ ]*\) .*/\1/p')
 [ -n "$nvcc" ] && command -v "$nvcc" >/dev/null || { echo 'skipped: no nvcc in this build'; exit 77; }
 flags=$(printf '%s\n' "$command" | tr ' ' '\n' | grep -E '^-(O[0-9]|std=|fmad=|prec-|ftz=|use_fast)')
-[ "$KVCULL_PTX_ARCH" != default ] || KVCULL_PTX_ARCH=$(for arch in $(sed -n 's/^ *for arch in \([0-9 ]*\); do$/\1/p' \
+[ "${KVCULL_PTX_ARCH-}" != default ] || KVCULL_PTX_ARCH=$(for arch in $(sed -n 's/^ *for arch in \([0-9 ]*\); do$/\1/p' \
     "$source/configure.ac"); do "$nvcc" --list-gpu-arch | grep -x "compute_$arch"; done | sed 's/compute_//')
 archs=${KVCULL_PTX_ARCH:-$(printf '%s\n' "$command" | grep -o 'code=sm_[0-9a-z]*' | sed 's/code=sm_//' | sort -u)}
 that 'the flags of the build are found' [ "$(printf '%s\n' "$flags" | grep -c 'fmad=false\|ftz=false')" = 2 ]
@@ -34,6 +34,7 @@ mutant() { # TITLE PATTERN EXPRESSION FLAGS...
 }
 archs=$(echo $archs)
 mutant 'a contraction is found' 'where the source names none' 'a * b + c' -fmad=true
+mutant 'what may be fused later is found' 'may be fused' 'a + b' -fmad=true
 mutant 'flushing is found' 'flushes denormals' 'a * b' -ftz=true
 mutant 'division by flags is found' 'is an approximation' 'a / b' -prec-div=false
 mutant 'a fast division is found' 'is an approximation' '__fdividef(a, b)'

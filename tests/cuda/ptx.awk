@@ -1,6 +1,7 @@
 # ptx.awk - what a PTX file with line numbers (-lineinfo) computes otherwise than its source says: a fused multiply-add
-# from a line that names none (fma or FMA), arithmetic that flushes denormals, approximations. A line for each. The file
-# is given twice: the names of sources stand at its end.
+# from a line that names none (fma or FMA), sums and products that the assembler may fuse (those without a rounding),
+# arithmetic that flushes denormals, approximations. A line for each. The file is given twice: the names of sources
+# stand at its end.
 function line_of(file, number,    path, text, n) {
     if (!(file in known)) {
         known[file] = 1
@@ -29,6 +30,7 @@ word ~ /^(fma|mad)\.(rn|rz|rm|rp|f)/ && word !~ /\.(f64|s|u)[0-9]*$|\.wide|\.lo/
     if (line_of(file, number) !~ /[fF][mM][aA]/)
         print where ": " word " where the source names none"
 }
+word ~ /^(add|sub|mul)\.(f32|ftz)/ { print where ": " word " may be fused" }
 word ~ /\.ftz/ { print where ": " word " flushes denormals" }
 word ~ /^(div|sqrt|rsqrt|rcp|ex2|lg2|sin|cos|tanh)\.(approx|full)/ { print where ": " word " is an approximation" }
 END {
