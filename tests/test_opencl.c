@@ -254,7 +254,7 @@ static void a_step_makes_no_buffer(void **state) {
     driver.allocate = count_allocate;
     driver.release = count_release;
     for (int32_t i = 0; i < 70; i++)
-        tokens[i] = i + 3;
+        tokens[i] = i % 40 + 3; /* the smaller model of thinned tests has few */
     assert_int_equal(whole_model(KVC_F32, "opencl", path, sizeof path, &error), KVC_OK);
     assert_int_equal(kvc_engine_open(&options, &engine, &error), KVC_OK);
     assert_int_equal(kvc_model_open(engine, path, &model, &error), KVC_OK);
