@@ -423,11 +423,11 @@ static int run_task(struct task *task, struct kvc_policy_class *class) {
     status = run_full(task, class);
     if (status == KVC_OK)
         status = run_policies(task);
-    if (status == KVC_OK && task->out)
+    if (status == KVC_OK)
+        status = task->common.json ? cli_json_print(task->command, results_json(task), stdout) : print(task);
+    if (status == KVC_OK && task->out) /* last: without memory for what is printed, nothing is left there */
         status = eval_write(task->command, task->out, "fidelity", results_json(task), write_csv, task);
-    if (status != KVC_OK)
-        return status;
-    return task->common.json ? cli_json_print(task->command, results_json(task), stdout) : print(task);
+    return status;
 }
 
 int eval_fidelity(const struct cli_command *command, int argc, char **argv) {

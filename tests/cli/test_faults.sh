@@ -50,6 +50,7 @@ faults 150 replay --kv 'snapkv:budget=12,window=4,kernel=3' --prompt 15 --in "$w
 faults 150 replay --kv quest:budget=8,page=2 --prompt 15 --in "$work/dump.safetensors" --out "$into/read.json" -q
 faults 100 logits -m "$work/tiny.gguf" --tokens 1,2,3,4,5,6 --prompt 3 --out "$into/logits.safetensors"
 faults 150 eval needle -m "$demo" --kv 'streaming:budget=32' --length 100 --texts 1 --depths 1 -q --out "$into/needle"
+faults 60 eval fidelity -m "$demo" -f "$work/text" --kv 'streaming:budget=16' --gen 4 -q --out "$into/fidelity"
 
 # A run with each method that the program lists, with a budget, and a value for each option that has none.
 kv info methods --json >"$work/methods" || exit 1
