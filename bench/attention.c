@@ -9,7 +9,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "bench/ceiling.h"
-#include "core/backends.h"
+#include "core/base/backends.h"
 
 #define SETS_MOST 64
 

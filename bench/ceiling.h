@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/threads.h"
+#include "core/base/threads.h"
 
 #if defined(KVC_X86_SIMD)
 #include <immintrin.h>

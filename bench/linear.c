@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 #include "backends/cpu/cpu.h"
-#include "core/types.h"
-#include "models/quantize.h"
+#include "core/base/types.h"
+#include "models/convert/quantize.h"
 
 #if defined(KVC_OPENBLAS)
 #include <cblas.h>
@@ -51,7 +51,7 @@ static void fail(const char *text) {
     exit(KVC_RESOURCE);
 }
 
-/* In large pages where the machine has them, as weights lie (models/map.c). */
+/* In large pages where the machine has them, as weights lie (models/files/map.c). */
 static void *memory(size_t bytes) {
     const size_t page = (size_t)2 << 20;
     void *p = aligned_alloc(page, (bytes + page - 1) / page * page);

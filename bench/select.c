@@ -11,7 +11,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "bench/ceiling.h"
-#include "core/backends.h"
+#include "core/base/backends.h"
 #include "policies/select_sizes.h"
 
 #define ROUNDS 21

@@ -4,8 +4,8 @@
  * cli/main.c; eval tasks use the same helpers. Functions that return int return an exit status (enum kvc_status) and
  * have printed their error line before they return anything but 0.
  */
-#ifndef KVC_CLI_H
-#define KVC_CLI_H
+#ifndef KVC_CLI_CLI_H
+#define KVC_CLI_CLI_H
 
 #include <jansson.h>
 #include <signal.h>

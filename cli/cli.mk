@@ -1,12 +1,46 @@
 # cli.mk - cli/: the program. It links the shared library and so sees the public header's functions only.
 noinst_LTLIBRARIES += libkvcli.la
-libkvcli_la_SOURCES = cli/cli.h \
-	cli/options.c cli/help.c cli/roff.c cli/roff.h cli/common.c cli/format.c cli/table.c cli/file.c cli/json.c cli/utf8.c cli/progress.c cli/signals.c \
-	cli/generate.c cli/longrope.c cli/summary.c cli/chat_text.c cli/commands.c \
-	cli/run.c cli/chat.c cli/distance.c cli/logits.c cli/tokenize.c cli/perplexity.c cli/convert.c cli/replay.c cli/eval.c \
-	cli/info.h cli/info.c cli/info_methods.c cli/info_manual.c cli/info_model.c cli/info_rules.c cli/info_room.c \
-	cli/verify.h cli/verify.c cli/verify_methods.c cli/verify_specs.c cli/verify_hashes.c \
-	cli/bench.h cli/bench.c cli/bench_run.c cli/bench_print.c cli/bench_ops.c cli/bench_machine.c
+libkvcli_la_SOURCES = \
+	cli/chat.c \
+	cli/chat_text.c \
+	cli/commands.c \
+	cli/common.c \
+	cli/convert.c \
+	cli/distance.c \
+	cli/eval.c \
+	cli/file.c \
+	cli/format.c \
+	cli/generate.c \
+	cli/help.c \
+	cli/json.c \
+	cli/logits.c \
+	cli/longrope.c \
+	cli/options.c \
+	cli/perplexity.c \
+	cli/progress.c \
+	cli/replay.c \
+	cli/roff.c \
+	cli/run.c \
+	cli/signals.c \
+	cli/summary.c \
+	cli/table.c \
+	cli/tokenize.c \
+	cli/utf8.c \
+	cli/bench/bench.c \
+	cli/bench/machine.c \
+	cli/bench/ops.c \
+	cli/bench/print.c \
+	cli/bench/run.c \
+	cli/info/info.c \
+	cli/info/manual.c \
+	cli/info/methods.c \
+	cli/info/model.c \
+	cli/info/room.c \
+	cli/info/rules.c \
+	cli/verify/hashes.c \
+	cli/verify/methods.c \
+	cli/verify/specs.c \
+	cli/verify/verify.c
 libkvcli_la_CPPFLAGS = $(AM_CPPFLAGS) \
 	-DKVC_DATADIR='"$(pkgdatadir)"' -DKVC_SOURCE_DATA='"$(abs_top_srcdir)/data"'
 

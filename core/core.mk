@@ -1,14 +1,68 @@
-# core.mk - core/: sources of this folder.
+# core.mk - core/: sources, folder by folder; docs/design.md says what is where. Headers are found by Makefile.am.
 
-libkvc_la_SOURCES += core/types.c core/types.h
-libkvc_la_SOURCES += core/canon.h
-libkvc_la_SOURCES += core/float.c core/threads.c core/threads.h
-libkvc_la_SOURCES += core/ops.h core/model.h core/error.c core/printable.c core/hash.c core/engine.c core/engine.h core/policy.c core/policy_values.c core/policy_stages.c
-libkvc_la_SOURCES += core/policy.h core/cache.c core/cache.h core/spares.c core/spares.h core/runner.c core/runner.h core/session.c
-libkvc_la_SOURCES += core/session.h core/step.c core/finite.c core/finite.h core/fill.c core/fill.h core/turn.c core/stage.c core/keep.c core/select.c core/places.c core/methods.c core/replay.c core/sampler.c core/estimate.c core/ledger.c core/ledger.h core/formula.c
-libkvc_la_SOURCES += core/trig.c core/trig.h core/model.c
-libkvc_la_SOURCES += core/backends.c core/backends.h
-libkvc_la_SOURCES += core/verify.c core/verify.h core/verify_break.c core/verify_memory.c core/verify_lists.c
-libkvc_la_SOURCES += core/verify_rows.c core/verify_cache.c
-libkvc_la_SOURCES += core/verify_weights.c core/verify_scores.c core/verify_select.c
-libkvc_la_SOURCES += core/advice.c core/advice.h core/measure.c core/measure.h core/measure_rows.c core/measure_cache.c core/measure_policies.c core/measure_long.c
+# What every backend may include.
+libkvc_la_SOURCES += \
+	core/base/error.c \
+	core/base/float.c \
+	core/base/hash.c \
+	core/base/printable.c \
+	core/base/threads.c \
+	core/base/trig.c \
+	core/base/types.c
+
+# Sessions, prompts, decode steps, the cache.
+libkvc_la_SOURCES += \
+	core/engine/cache.c \
+	core/engine/cache_positions.c \
+	core/engine/engine.c \
+	core/engine/fill.c \
+	core/engine/finite.c \
+	core/engine/keep.c \
+	core/engine/network.c \
+	core/engine/prompt.c \
+	core/engine/replay.c \
+	core/engine/runner.c \
+	core/engine/sampler.c \
+	core/engine/select.c \
+	core/engine/session.c \
+	core/engine/spares.c \
+	core/engine/step.c
+
+# Policy strings, and what a stage function may call.
+libkvc_la_SOURCES += \
+	core/stage/policy.c \
+	core/stage/policy_methods.c \
+	core/stage/policy_stages.c \
+	core/stage/policy_values.c \
+	core/stage/stage.c
+
+# What a policy will need, worked out beforehand.
+libkvc_la_SOURCES += \
+	core/forecast/advice.c \
+	core/forecast/estimate.c \
+	core/forecast/formula.c \
+	core/forecast/ledger.c
+
+# Operations beside the reference.
+libkvc_la_SOURCES += \
+	core/check/verify.c \
+	core/check/verify_break.c \
+	core/check/verify_cache.c \
+	core/check/verify_lists.c \
+	core/check/verify_memory.c \
+	core/check/verify_rows.c \
+	core/check/verify_scores.c \
+	core/check/verify_select.c \
+	core/check/verify_weights.c
+
+# Times of operations.
+libkvc_la_SOURCES += \
+	core/measure/measure.c \
+	core/measure/measure_cache.c \
+	core/measure/measure_long.c \
+	core/measure/measure_policies.c \
+	core/measure/measure_rows.c
+
+# The list of backends.
+libkvc_la_SOURCES += \
+	backends/list.c

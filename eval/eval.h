@@ -1,6 +1,6 @@
 /* eval.h - the tasks of `kvcull eval`, one file each. They use kvcull.h and the program's helpers only. */
-#ifndef KVC_EVAL_H
-#define KVC_EVAL_H
+#ifndef KVC_EVAL_EVAL_H
+#define KVC_EVAL_EVAL_H
 
 #include "cli/cli.h"
 

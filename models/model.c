@@ -5,8 +5,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "core/runner.h"
-#include "core/session.h"
+#include "core/base/float.h"
+#include "core/engine/runner.h"
+#include "core/engine/session.h"
 
 /* ---- opening ---- */
 
@@ -71,9 +72,9 @@ enum kvc_status kvc_model_open(struct kvc_engine *engine, const char *path, stru
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory", path);
     }
     made->engine = engine;
-    const uint64_t environment = kvc_float_enter();
+    const uint64_t environment = kvc_float_open();
     enum kvc_status status = is_folder(path) ? open_folder(made, path, error) : open_gguf(made, path, error);
-    kvc_float_leave(environment);
+    kvc_float_close(environment);
     if (status) {
         kvc_model_close(made);
         return status;

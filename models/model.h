@@ -2,12 +2,12 @@
 #ifndef KVC_MODELS_MODEL_H
 #define KVC_MODELS_MODEL_H
 
-#include "core/engine.h"
-#include "core/model.h"
-#include "models/safetensors.h"
-#include "models/tokenizer.h"
+#include "core/engine/engine.h"
+#include "core/engine/network.h"
+#include "models/files/safetensors.h"
+#include "models/tokenizer/tokenizer.h"
 
-struct kvc_runner; /* core/runner.h: made by the first session, freed with the model */
+struct kvc_runner; /* core/engine/runner.h: made by the first session, freed with the model */
 
 struct kvc_model {
     struct kvc_engine *engine;

@@ -1,29 +1,67 @@
-# models.mk - models/: sources of this folder.
+# models.mk - models/: sources, folder by folder.
+
+# Opening a model: its network on a device, its tokenizer.
+libkvc_la_SOURCES += \
+	models/model.c \
+	models/network.c \
+	models/network_folder.c \
+	models/network_gguf.c \
+	models/text.c
 
 # Files: GGUF in and out (libc only), safetensors and JSON.
 libkvc_la_SOURCES += \
-	models/convert.c models/convert.h models/convert_folder.c models/convert_tensor.c \
-	models/convert_text.c models/convert_text.h models/convert_vocab.c \
-	models/dequantize.c models/quantize.c models/quantize.h \
-	models/gguf.c models/gguf.h models/gguf_file.h models/gguf_value.c \
-	models/gguf_write.c models/gguf_write.h \
-	models/held_files.c models/held_files.h \
-	models/json.c models/json.h models/json_check.c \
-	models/map.c models/map.h \
-	models/make_model.c models/shapes.c models/shapes.h models/random_row.c models/random_row.h \
-	models/output.c models/output.h \
-	models/plan.c models/plan.h \
-	models/safetensors.c models/safetensors.h models/safetensors_file.h models/safetensors_folder.c \
-	models/tensor_file.c \
-	models/tensor_index.c models/tensor_index.h
+	models/files/gguf.c \
+	models/files/gguf_value.c \
+	models/files/gguf_write.c \
+	models/files/held_files.c \
+	models/files/json.c \
+	models/files/json_check.c \
+	models/files/map.c \
+	models/files/output.c \
+	models/files/safetensors.c \
+	models/files/safetensors_folder.c \
+	models/files/tensor_file.c \
+	models/files/tensor_index.c
 
-# Families: configuration, names, loading.
-libkvc_la_SOURCES += models/config.c models/config.h models/config_gguf.c models/family.c models/names.c models/names.h \
-	models/network.c models/network.h models/network_gguf.c models/rope.c
-libkvc_la_SOURCES += models/config_hf.c models/network_folder.c models/model.c models/model.h models/text.c
+# Descriptions of models: configurations, families, names of tensors.
+libkvc_la_SOURCES += \
+	models/config/config.c \
+	models/config/config_gguf.c \
+	models/config/config_hf.c \
+	models/config/family.c \
+	models/config/names.c \
+	models/config/plan.c \
+	models/config/rope.c \
+	models/config/shapes.c
 
-# Text: tokenizers and chat templates (jansson, pcre2, utf8proc).
-libkvc_la_SOURCES += models/template.c models/template.h models/template_families.c models/tokenizer.c models/tokenizer.h models/tokenizer_added.c \
-    models/tokenizer_bpe.c models/tokenizer_folder.c models/tokenizer_gguf.c models/tokenizer_json.c \
-    models/tokenizer_json.h models/tokenizer_parts.h models/tokenizer_split.c models/tokenizer_match.c models/tokenizer_steps.c \
-    models/tokenizer_embedded.c models/tokenizer_unicode.c models/tokenizer_vocab.c
+# Tokenizers (jansson, pcre2, utf8proc).
+libkvc_la_SOURCES += \
+	models/tokenizer/added.c \
+	models/tokenizer/bpe.c \
+	models/tokenizer/embedded.c \
+	models/tokenizer/folder.c \
+	models/tokenizer/gguf.c \
+	models/tokenizer/json.c \
+	models/tokenizer/match.c \
+	models/tokenizer/split.c \
+	models/tokenizer/steps.c \
+	models/tokenizer/tokenizer.c \
+	models/tokenizer/unicode.c \
+	models/tokenizer/vocab.c
+
+# Chat templates.
+libkvc_la_SOURCES += \
+	models/chat/families.c \
+	models/chat/template.c
+
+# Writing model files.
+libkvc_la_SOURCES += \
+	models/convert/convert.c \
+	models/convert/dequantize.c \
+	models/convert/folder.c \
+	models/convert/make_model.c \
+	models/convert/quantize.c \
+	models/convert/random_row.c \
+	models/convert/tensor.c \
+	models/convert/text.c \
+	models/convert/vocab.c

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/advice.h"
-#include "core/canon.h"
-#include "core/types.h"
-#include "models/names.h"
+#include "core/forecast/advice.h"
+#include "core/base/canon.h"
+#include "core/base/types.h"
+#include "models/config/names.h"
 
 enum {
     VECTOR_ALIGNMENT = 16, /* floats: a vector begins on a cache line of its buffer */

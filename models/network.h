@@ -2,7 +2,7 @@
 #ifndef KVC_MODELS_NETWORK_H
 #define KVC_MODELS_NETWORK_H
 
-#include "models/config.h"
+#include "models/config/config.h"
 
 /* The tensors of an opened file, or of several. */
 struct kvc_tensors {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/canon.h"
+#include "core/base/canon.h"
 
 #define PSEUDO_MOST 4096
 

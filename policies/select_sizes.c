@@ -1,10 +1,11 @@
 /* select_sizes.c - how a compression is shared out: between rocketkv's two stages, and inside hsa between neighbouring
- * entries and channels. Powers and logarithms are those of core/trig.h, so that every machine has the same sizes. */
+ * entries and channels. Powers and logarithms are those of core/base/trig.h, so that every machine has the same sizes.
+ */
 #include "policies/select_sizes.h"
 
 #include <math.h>
 
-#include "core/trig.h"
+#include "core/base/trig.h"
 
 struct kvc_hsa_sizes kvc_hsa_sizes(double c2, uint32_t head_size) {
     const double page = ceil(sqrt(c2));

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""make_templates_golden.py - renders the models' own chat templates with jinja2, for tests/test_template.c to compare.
+"""make_templates_golden.py - renders the models' own chat templates with jinja2, for tests/models/test_template.c to compare.
 
     python tools/make_templates_golden.py ../shared/templates tests/data/templates
 

@@ -102,7 +102,7 @@ hashes() {
         fi
     done
     "$kvcull" info backends | grep -q '^cuda  *yes' ||
-        printf 'CUDA: not run, no device on this machine; its kernels run on an emulated device in `tests/test_cuda`.\n'
+        printf 'CUDA: not run, no device on this machine; its kernels run on an emulated device in `tests/backends/test_cuda`.\n'
 }
 
 case $page in

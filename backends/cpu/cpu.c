@@ -5,8 +5,8 @@
 
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/ref/ref.h"
-#include "backends/cpu/turns.h"
-#include "core/engine.h"
+#include "backends/cpu/stealing.h"
+#include "core/base/float.h"
 
 static const char *const path_names[] = {"ref", "avx2", "avx512", "neon"};
 #define KVC_PATHS (sizeof path_names / sizeof path_names[0])
@@ -141,11 +141,11 @@ static void close_device(struct kvc_device *device) {
 static enum kvc_status open_path(const char *backend, enum kvc_cpu_path path, int threads, enum kvc_math math,
                                  struct kvc_device **device, struct kvc_error *error) {
     struct kvc_cpu *cpu;
-    uint64_t environment = kvc_float_enter();
+    uint64_t environment = kvc_float_open();
     const char *wrong = self_test();
     enum kvc_status status;
     unsigned count;
-    kvc_float_leave(environment);
+    kvc_float_close(environment);
     if (math == KVC_MATH_FAST && path == KVC_CPU_REF)
         return kvc_fail(error, KVC_USAGE, "%s: the reference operations are exact; math=fast needs another path",
                         backend);

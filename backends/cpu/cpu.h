@@ -1,13 +1,13 @@
 /* cpu.h - what the CPU paths share: host memory as buffers, weights as they lie in the file, cache blocks, threads. */
-#ifndef KVC_BACKENDS_CPU_H
-#define KVC_BACKENDS_CPU_H
+#ifndef KVC_BACKENDS_CPU_CPU_H
+#define KVC_BACKENDS_CPU_CPU_H
 
 #include <pthread.h>
 
-#include "core/canon.h"
-#include "core/ops.h"
-#include "core/threads.h"
-#include "core/types.h"
+#include "core/base/canon.h"
+#include "core/base/ops.h"
+#include "core/base/threads.h"
+#include "core/base/types.h"
 
 struct kvc_buffer {
     void *data;

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/backends.h"
-#include "core/engine.h"
+#include "core/base/backends.h"
+#include "core/base/float.h"
 
 static struct kvc_cuda *of(struct kvc_offload *offload) { return (struct kvc_cuda *)offload; }
 
@@ -244,9 +244,9 @@ static enum kvc_status cuda_open(const char *path, unsigned index, int threads, 
         return kvc_fail(error, KVC_RESOURCE, "cuda: no memory for a device");
     cuda->index = (int)index;
     cuda->offload.driver = &driver;
-    environment = kvc_float_enter();
+    environment = kvc_float_open();
     status = open_parts(cuda, math, error);
-    kvc_float_leave(environment);
+    kvc_float_close(environment);
     if (status != KVC_OK) {
         kvc_offload_close(&cuda->offload.device);
         return status;

@@ -1,8 +1,8 @@
 /* cuda.h - what the files of the CUDA backend share. The operations are those of backends/offload; here are the driver
  * behind them, the queue of launches, and shapes of CUDA's own. Plain C: kernels are launched by the address of their
  * host stub, so only kernels.cu needs nvcc. */
-#ifndef KVC_BACKENDS_CUDA_H
-#define KVC_BACKENDS_CUDA_H
+#ifndef KVC_BACKENDS_CUDA_CUDA_H
+#define KVC_BACKENDS_CUDA_CUDA_H
 
 #include <cuda_runtime_api.h>
 

@@ -1,6 +1,7 @@
-/* lists.h - how kernels see an arena's blocks, a layer's lists, and what one query may see of a head (core/ops.h). */
-#ifndef KVC_KERNELS_LISTS_H
-#define KVC_KERNELS_LISTS_H
+/* lists.h - how kernels see an arena's blocks, a layer's lists, and what one query may see of a head (core/base/ops.h).
+ */
+#ifndef KVC_BACKENDS_KERNELS_LISTS_H
+#define KVC_BACKENDS_KERNELS_LISTS_H
 
 /* Chunks of blocks, so that no allocation need be large: chunk 0 has 2^shift blocks, each later one as many as all
  * before it together, until they have 2^top blocks; from there on 2^top each. */

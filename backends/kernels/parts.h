@@ -1,6 +1,6 @@
 /* parts.h - 32 neighbouring values of a weight row or of a cache entry as the lanes of a dot product. */
-#ifndef KVC_KERNELS_PARTS_H
-#define KVC_KERNELS_PARTS_H
+#ifndef KVC_BACKENDS_KERNELS_PARTS_H
+#define KVC_BACKENDS_KERNELS_PARTS_H
 
 #if KVC_WORKERS == 1
 

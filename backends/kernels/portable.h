@@ -4,13 +4,13 @@
  * (KVC_SPAN, opened by KVC_OPEN), so that 64-bit offsets work where buffers are opaque. Two shapes, chosen when the
  * kernels are compiled: KVC_WORKERS work-items hold the 32 lanes of a dot product between them. KVC_WORKERS 1 is for
  * CPUs (one work-item, two vectors of 16), 4 for GPUs (8 lanes each). Functions here are as the arithmetic has it,
- * whatever the shape (core/canon.h).
+ * whatever the shape (core/base/canon.h).
  */
-#ifndef KVC_KERNELS_PORTABLE_H
-#define KVC_KERNELS_PORTABLE_H
+#ifndef KVC_BACKENDS_KERNELS_PORTABLE_H
+#define KVC_BACKENDS_KERNELS_PORTABLE_H
 
 #if defined(__CUDACC__)
-#include "core/canon.h"
+#include "core/base/canon.h"
 #include "backends/kernels/shared.h"
 #define KVC_WORKERS 4
 #define KVC_GLOBAL            /* of pointers */
@@ -29,7 +29,7 @@ typedef long long kvc_i64;
 #if !defined(KVC_WORKERS) || (KVC_WORKERS != 1 && KVC_WORKERS != 4)
 #error "KVC_WORKERS: 1 for CPUs, 4 for GPUs"
 #endif
-/* core/canon.h and shared.h come before this file: OpenCL sources are joined, not included. */
+/* core/base/canon.h and shared.h come before this file: OpenCL sources are joined, not included. */
 #define KVC_GLOBAL __global
 #define KVC_LOCAL __local
 #define KVC_SHARED __local

@@ -1,192 +1,299 @@
-/* select.h - from scores to entries: pooling, group sums, the rule of struct kvc_keep, slots shared among heads. */
+/* select.h - what a decode step's query reads: scores of places or pages, and from scores to read lists. */
 
-#if KVC_WORKERS == 1
-KVC_DEVICE float16 kvc_div16(float16 a, float b) {
-#ifdef KVC_CORRECTED
-    union {
-        float16 all;
-        float lane[16];
-    } u;
-    u.all = a;
-    for (int i = 0; i < 16; i++)
-        u.lane[i] = kvc_div(u.lane[i], b);
-    return u.all;
-#else
-    return a / b;
-#endif
-}
-#endif
+#define KVC_SELECT                                                                                                     \
+    KVC_LISTS(l), KVC_ARENA, KVC_READS, kvc_u32 page_size, kvc_u32 page_stride, kvc_u32 page_type,                     \
+        KVC_GLOBAL const kvc_u8 *low, KVC_GLOBAL const kvc_u8 *high, kvc_u32 kind, kvc_u32 dims, kvc_u32 heads,        \
+        kvc_u32 kv_heads, kvc_u32 window, kvc_u64 budget, KVC_SPAN(const float, q), KVC_SPAN(const kvc_i32, positions)
 
-/* Grid: runs of the fullest head's entries, rows: `rows` for each head of the lists. */
-KVC_KERNEL(pool)
-(KVC_LISTS(l), kvc_u32 rows, KVC_SPAN(float, out), KVC_SPAN(const float, in), kvc_u32 stride, kvc_u64 tail,
- kvc_u32 kernel_size, kvc_u32 by_max) {
-    kvc_u32 count = l_count[KVC_GROUP_ID(1) / rows], n = tail < count ? count - (kvc_u32)tail : 0;
-    const float one = KVC_ONE(kernel_size);
-    kvc_u64 side = kernel_size / 2, r = KVC_GLOBAL_ID() * KVC_RUN, end = r + KVC_RUN < count ? r + KVC_RUN : count;
-    KVC_GLOBAL const float *x = in_buffer + in_offset + (kvc_u64)KVC_GROUP_ID(1) * stride;
-    KVC_GLOBAL float *y = out_buffer + out_offset + (kvc_u64)KVC_GROUP_ID(1) * stride;
-#if KVC_WORKERS == 1
-    for (; r >= side && r + 16 <= end && r + 16 + side <= n; r += 16) { /* whole windows, 16 at a time */
-        float16 value = by_max ? vload16(0, x + r - side) : (float16)(0.0f);
-        for (kvc_u64 i = r - side; i <= r + side; i++)
-            value = by_max ? kvc_max16(value, vload16(0, x + i)) : kvc_plus16(value, vload16(0, x + i), one);
-        vstore16(by_max ? value : kvc_div16(value, (float)kernel_size), 0, y + r);
-    }
-#endif
-    for (; r < end; r++) {
-        kvc_u64 first = r > side ? r - side : 0, last = r + side < n ? r + side : (kvc_u64)n - 1;
-        float value = by_max && r < n ? x[first] : 0.0f;
-        for (kvc_u64 i = first; r < n && i <= last; i++)
-            value = by_max ? kvc_max(value, x[i]) : kvc_plus(value, x[i], one);
-        y[r] = by_max || r >= n ? value : kvc_div(value, (float)kernel_size);
-    }
-}
+KVC_DEVICE float kvc_absolute(float x) { return kvc_from_bits(kvc_bits(x) & 0x7fffffffu); }
 
-/* Grid: runs of the fullest head's entries, heads. */
-KVC_KERNEL(group_scores)
-(KVC_LISTS(l), kvc_u32 rows, KVC_SPAN(float, out), KVC_SPAN(const float, in), kvc_u32 stride, float divisor) {
-    kvc_u32 h = KVC_GROUP_ID(1), count = l_count[h];
-    const float one = KVC_ONE(rows);
-    kvc_u64 r = KVC_GLOBAL_ID() * KVC_RUN, end = r + KVC_RUN < count ? r + KVC_RUN : count;
-    KVC_GLOBAL const float *x = in_buffer + in_offset + (kvc_u64)h * rows * stride;
-    KVC_GLOBAL float *y = out_buffer + out_offset + (kvc_u64)h * stride;
-#if KVC_WORKERS == 1
-    for (; r + 16 <= end; r += 16) {
-        float16 sum = (float16)(0.0f);
-        for (kvc_u64 g = 0; g < rows; g++)
-            sum = kvc_plus16(sum, vload16(0, x + g * stride + r), one);
-        vstore16(kvc_div16(sum, divisor), 0, y + r);
-    }
-#endif
-    for (; r < end; r++) {
+/* A group a KV head: its channels in ascending order, whether each is positive, and each query head's factor.
+ * keys: d words for each KV head to work in. */
+KVC_GROUP_KERNEL(select_channels)
+(KVC_SPAN(const float, q), kvc_u32 group, kvc_u32 d, kvc_u32 dims, KVC_SPAN(kvc_u32, keys), KVC_SPAN(kvc_u32, channels),
+ KVC_SPAN(kvc_u32, positives), KVC_SPAN(float, factors)) {
+    kvc_u32 h = KVC_GROUP_ID(0);
+    const float one = KVC_ONE(group);
+    KVC_OPEN(kvc_u32, keys);
+    KVC_OPEN(kvc_u32, channels);
+    KVC_OPEN(kvc_u32, positives);
+    KVC_OPEN(float, factors);
+    KVC_GLOBAL const float *queries = q_buffer + q_offset + (kvc_u64)h * group * d;
+    KVC_GLOBAL kvc_u32 *key = keys + (kvc_u64)h * d, *channel = channels + (kvc_u64)h * d;
+    KVC_GLOBAL kvc_u32 *is_positive = positives + (kvc_u64)h * d;
+    for (kvc_u32 c = KVC_LOCAL_ID(); c < d; c += KVC_GROUP) {
         float sum = 0.0f;
-        for (kvc_u64 g = 0; g < rows; g++)
-            sum = kvc_plus(sum, x[g * stride + r], one);
-        y[r] = kvc_div(sum, divisor);
+        for (kvc_u32 g = 0; g < group; g++)
+            sum = kvc_plus(sum, kvc_absolute(queries[(kvc_u64)g * d + c]), one);
+        key[c] = kvc_score_key(sum);
+    }
+    KVC_BARRIER();
+    for (kvc_u32 c = KVC_LOCAL_ID(); c < d; c += KVC_GROUP) {
+        kvc_u32 better = 0;
+        for (kvc_u32 other = 0; other < d; other++)
+            better += key[other] > key[c] || (key[other] == key[c] && other < c);
+        is_positive[c] = better < dims; /* for now: whether it is chosen */
+    }
+    KVC_BARRIER();
+    if (KVC_LOCAL_ID() == 0) {
+        kvc_u32 found = 0;
+        for (kvc_u32 c = 0; c < d; c++)
+            if (is_positive[c])
+                channel[found++] = c;
+        for (kvc_u32 i = 0; i < found; i++) {
+            float sum = 0.0f;
+            for (kvc_u32 g = 0; g < group; g++)
+                sum = kvc_plus(sum, queries[(kvc_u64)g * d + channel[i]], one);
+            is_positive[i] = !(sum < 0.0f);
+        }
+    }
+    KVC_BARRIER();
+    for (kvc_u32 g = KVC_LOCAL_ID(); g < group; g += KVC_GROUP) {
+        KVC_GLOBAL const float *query = queries + (kvc_u64)g * d;
+        float a = 0.0f, b = 0.0f;
+        for (kvc_u32 i = 0; i < dims; i++)
+            a = kvc_plus(a, kvc_absolute(query[channel[i]]), one);
+        for (kvc_u32 c = 0; c < d; c++)
+            b = kvc_plus(b, kvc_absolute(query[c]), one);
+        factors[(kvc_u64)h * group + g] =
+            a == 0.0f || b == 0.0f ? 0.0f : kvc_div(1.0f, kvc_sqrt((float)d * kvc_div(a, b)));
     }
 }
 
-/* Of one head: whether the rule keeps a rank whatever its score. */
-KVC_DEVICE kvc_u32 kvc_is_forced(const struct kvc_head_view *head, kvc_u32 rank, kvc_u64 first, kvc_u64 tail,
-                                 kvc_u64 limit, kvc_i64 recent) {
-    return head->count <= limit || rank < first || (kvc_u64)(head->count - rank) <= tail ||
-           kvc_head_position(head, kvc_head_slot(head, rank)) >= recent;
+/* Values of a page that its bound needs: of each channel low, high or both. q [G, d] */
+KVC_DEVICE kvc_u32 kvc_sides_of(KVC_GLOBAL const float *q, kvc_u32 group, kvc_u32 d) {
+    kvc_u32 sides = 0;
+    for (kvc_u32 c = 0; c < d; c++) {
+        kvc_u32 low_side = 0;
+        for (kvc_u32 g = 0; g < group; g++)
+            low_side += q[(kvc_u64)g * d + c] < 0.0f;
+        sides += (low_side > 0) + (low_side < group);
+    }
+    return sides;
 }
 
-/* The eight bits of the threshold's key at `shift`, from how many candidates have which: the `need` highest are those
- * above the digit found, and some of those at it; *need becomes how many. */
-KVC_DEVICE kvc_u32 kvc_find_digit(KVC_LOCAL const kvc_u32 *digits, kvc_u32 *need) {
-    kvc_u32 digit = 255;
-    while (digit > 0 && digits[digit] < *need)
-        *need -= digits[digit--];
-    return digit;
-}
-
-KVC_DEVICE kvc_u64 kvc_tied_key(KVC_GLOBAL const float *score, KVC_GLOBAL const float *tie, kvc_u64 rank) {
-    return (kvc_u64)(score ? kvc_score_key(score[rank]) : 0u) << 32 | (tie ? kvc_score_key(tie[rank]) : 0u);
-}
-
-/* A group a head, from first_head on. The best `top` candidates are those above a threshold key, found eight bits at a
- * time, and of those equal to it the lowest ranks. */
-KVC_GROUP_KERNEL(keep)
-(KVC_LISTS(l), kvc_u32 first_head, kvc_u64 first, kvc_u64 tail, kvc_u64 top, kvc_u64 fill, kvc_u64 limit,
- kvc_i64 recent, KVC_SPAN(const float, scores), KVC_SPAN(const float, ties), kvc_u32 stride,
- KVC_GLOBAL kvc_u32 *kept_count, KVC_GLOBAL kvc_u32 *kept_rank, kvc_u32 kept_stride) {
-    KVC_SHARED kvc_u32 digits[256];
-    KVC_SHARED kvc_u32 room[KVC_GROUP];
-    kvc_u32 h = first_head + KVC_GROUP_ID(0), forced = 0, kept = 0, equal_taken = 0, need;
-    kvc_u64 threshold = 0;
-    KVC_GLOBAL const float *score = scores_buffer ? scores_buffer + scores_offset + (kvc_u64)h * stride : 0;
-    KVC_GLOBAL const float *tie = ties_buffer ? ties_buffer + ties_offset + (kvc_u64)h * stride : 0;
-    KVC_GLOBAL kvc_u32 *ranks = kept_rank + (kvc_u64)h * kept_stride;
+/* Grid: tiles of units (places or pages) of the fullest head, KV heads. score [H, stride]: each query head's;
+ * seen [kv_heads, stride]: how many of a unit's places are seen. */
+KVC_GROUP_KERNEL(select_units)
+(KVC_SELECT, float scale, KVC_SPAN(const kvc_u32, channels), KVC_SPAN(const kvc_u32, positives),
+ KVC_SPAN(const float, factors), KVC_SPAN(float, score), KVC_SPAN(kvc_u32, seen), kvc_u32 stride,
+ KVC_GLOBAL kvc_u32 *notes, kvc_u32 read_note) {
+    KVC_SHARED float room[KVC_SUM_ROOM];
+    KVC_OPEN(const kvc_u32, channels);
+    KVC_OPEN(const kvc_u32, positives);
+    KVC_OPEN(const float, factors);
+    KVC_OPEN(kvc_u32, seen);
+    kvc_u32 h = KVC_GROUP_ID(1), group = heads / kv_heads, d = head_size, paged = kind >= KVC_UNITS_PAGE_CHANNELS;
+    kvc_u32 first = KVC_GROUP_ID(0) * KVC_TILE, units, read = 0;
+    struct kvc_query_view view;
+    KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
-    for (kvc_u32 from = 0; from < head.count; from += KVC_GROUP) {
-        kvc_u32 rank = from + KVC_LOCAL_ID(), all;
-        kvc_group_before(rank < head.count && kvc_is_forced(&head, rank, first, tail, limit, recent), &all, room);
-        forced += all;
+    view =
+        kvc_query_view_of(&head, read_count, read_rank, read_stride, h, 0, positions_buffer[positions_offset], window);
+    if (view.places <= budget) /* the whole group */
+        return;
+    units = paged ? (kvc_u32)(((kvc_u64)view.places + page_size - 1) / page_size) : view.places;
+    for (kvc_u32 from = 0; from < KVC_TILE && first + from < units; from += KVC_TEAMS) {
+        kvc_u32 unit = first + from + KVC_LOCAL_ID() / KVC_WORKERS, leads = KVC_LOCAL_ID() % KVC_WORKERS == 0, n = 0;
+        kvc_u32 here = unit < units, slot = KVC_MASKED;
+        kvc_bytes key = 0;
+        if (here && paged) {
+            kvc_u64 end = ((kvc_u64)unit + 1) * page_size;
+            for (kvc_u64 p = (kvc_u64)unit * page_size; p < end && p < view.places; p++)
+                n += kvc_query_slot(&view, &head, (kvc_u32)p) != KVC_MASKED;
+        } else if (here) {
+            slot = kvc_query_slot(&view, &head, unit);
+            n = slot != KVC_MASKED;
+            if (n)
+                key = kvc_head_key(&arena, &head, slot);
+        }
+        if (here && leads) {
+            seen[(kvc_u64)h * stride + unit] = n;
+            read += n > 0;
+        }
+        for (kvc_u32 g = 0; g < group; g++) {
+            KVC_GLOBAL const float *query = q_buffer + q_offset + ((kvc_u64)h * group + g) * d;
+            float dot = 0.0f;
+            if (kind == KVC_UNITS_EXACT) {
+                dot = kvc_part_sum(kvc_part_dot_entry(entry_type, query, key, d), room) * scale;
+            } else if (n && leads && kind == KVC_UNITS_PAGE_BOUND) {
+                for (kvc_u32 c = 0; c < d; c++)
+                    dot = kvc_fma(query[c],
+                                  kvc_page_load(page_type, query[c] < 0.0f ? low : high,
+                                                ((kvc_u64)h * d + c) * page_stride + unit),
+                                  dot);
+            } else if (n && leads) {
+                KVC_GLOBAL const kvc_u32 *channel = channels + (kvc_u64)h * d;
+                KVC_GLOBAL const kvc_u32 *is_positive = positives + (kvc_u64)h * d;
+                for (kvc_u32 i = 0; i < dims; i++) {
+                    kvc_u64 at = ((kvc_u64)h * d + channel[i]) * page_stride + unit;
+                    float x = !high ? kvc_entry_value(entry_type, key, channel[i])
+                              : kind == KVC_UNITS_PAGE_CHANNELS && !is_positive[i] ? kvc_page_load(page_type, low, at)
+                                                                                   : kvc_page_load(page_type, high, at);
+                    dot = kvc_fma(query[channel[i]], x, dot);
+                }
+                dot = dot * factors[(kvc_u64)h * group + g];
+            }
+            if (here && leads)
+                score_buffer[score_offset + ((kvc_u64)h * group + g) * stride + unit] = dot;
+        }
     }
-    if (fill > forced && top < fill - forced)
-        top = fill - forced;
-    need = top > head.count - forced ? head.count - forced : (kvc_u32)top;
-    for (kvc_i32 shift = 56; need && shift >= (tie ? 0 : 32); shift -= 8) {
-        for (kvc_u32 i = KVC_LOCAL_ID(); i < 256; i += KVC_GROUP)
-            digits[i] = 0;
-        KVC_BARRIER();
-        for (kvc_u32 rank = KVC_LOCAL_ID(); rank < head.count; rank += KVC_GROUP) {
-            kvc_u64 key = kvc_tied_key(score, tie, rank);
-            if ((shift == 56 || (key ^ threshold) >> (shift + 8) == 0) &&
-                !kvc_is_forced(&head, rank, first, tail, limit, recent))
-                KVC_ADD_LOCAL(&digits[key >> shift & 255], 1);
+    if (read && kind == KVC_UNITS_PAGE_BOUND)
+        read *= kvc_sides_of(q_buffer + q_offset + (kvc_u64)h * group * d, group, d);
+    if (read && read_note)
+        KVC_ADD_GLOBAL(notes + read_note + h, read);
+}
+
+/* How many units a KV head has; 0: it is passed over. */
+KVC_DEVICE kvc_u32 kvc_units_of(kvc_u32 places, kvc_u64 budget, kvc_u32 page_size) {
+    return places <= budget ? 0 : (kvc_u32)(((kvc_u64)places + page_size - 1) / page_size);
+}
+
+/* A group a query head: score becomes exp(score - M), share [H] = 1 / L. */
+#define KVC_TILES_AT_ONCE (KVC_GROUP < 32 ? 1 : KVC_GROUP / 32)
+KVC_GROUP_KERNEL(select_softmax)
+(KVC_GLOBAL const kvc_u32 *places, kvc_u32 group, kvc_u64 budget, kvc_u32 page_size, KVC_SPAN(float, score),
+ KVC_SPAN(const kvc_u32, seen), kvc_u32 stride, KVC_SPAN(float, share)) {
+    KVC_SHARED float most[KVC_GROUP], lanes[KVC_TILES_AT_ONCE][32];
+    kvc_u32 g = KVC_GROUP_ID(0), id = KVC_LOCAL_ID(), units = kvc_units_of(places[g / group], budget, page_size);
+    KVC_GLOBAL float *s = score_buffer + score_offset + (kvc_u64)g * stride;
+    KVC_GLOBAL const kvc_u32 *n = seen_buffer + seen_offset + (kvc_u64)(g / group) * stride;
+    float M = -kvc_infinity(), L = 0.0f, one = KVC_ONE(group);
+    if (units == 0)
+        return;
+    for (kvc_u32 i = id; i < units; i += KVC_GROUP)
+        if (n[i])
+            M = kvc_max(M, s[i]);
+    most[id] = M;
+    KVC_BARRIER();
+    M = most[0];
+    for (kvc_u32 i = 1; i < KVC_GROUP; i++)
+        M = kvc_max(M, most[i]);
+    for (kvc_u32 from = 0; from < units; from += KVC_TILES_AT_ONCE * KVC_TILE) {
+        for (kvc_u32 j = id; j < KVC_TILES_AT_ONCE * 32; j += KVC_GROUP) {
+            float lane = 0.0f;
+            kvc_u32 first = from + j / 32 * KVC_TILE + j % 32, end = from + (j / 32 + 1) * KVC_TILE;
+            for (kvc_u32 i = first; i < end && i < units; i += 32) {
+                float e = n[i] ? kvc_exp(s[i] - M) : 0.0f;
+                s[i] = e;
+                if (n[i])
+                    lane = kvc_fma((float)n[i], e, lane);
+            }
+            lanes[j / 32][j % 32] = lane;
         }
         KVC_BARRIER();
-        threshold |= (kvc_u64)kvc_find_digit(digits, &need) << shift;
+        if (id == 0)
+            for (kvc_u32 t = 0; t < KVC_TILES_AT_ONCE && from + t * KVC_TILE < units; t++) {
+                KVC_TREE32(lanes[t]);
+                L = kvc_plus(L, lanes[t][0], one);
+            }
         KVC_BARRIER();
     }
-    for (kvc_u32 from = 0; from < head.count; from += KVC_GROUP) {
-        kvc_u32 rank = from + KVC_LOCAL_ID(), here = rank < head.count, all, before, is_equal, keeps;
-        kvc_u64 key = here ? kvc_tied_key(score, tie, rank) : 0;
-        keeps = here && kvc_is_forced(&head, rank, first, tail, limit, recent);
-        is_equal = here && !keeps && key == threshold;
-        before = kvc_group_before(is_equal, &all, room);
-        if (here && !keeps && need)
-            keeps = is_equal ? equal_taken + before < need : key > threshold;
-        equal_taken += all;
-        before = kvc_group_before(keeps, &all, room);
-        if (keeps)
-            ranks[kept + before] = rank;
-        kept += all;
-    }
-    if (KVC_LOCAL_ID() == 0)
-        kept_count[h] = kept;
+    if (id == 0)
+        share_buffer[share_offset + g] = kvc_div(1.0f, L);
 }
 
-/* One group. The same threshold over all heads; of those equal to it the lower heads' come first. */
-KVC_GROUP_KERNEL(shares)
-(KVC_LISTS(l), kvc_u32 kv_heads, KVC_SPAN(const float, scores), kvc_u32 stride, kvc_u64 tail, kvc_u64 slots,
- KVC_SPAN(kvc_u32, shares)) {
+/* Grid: units of the fullest head, KV heads: the group's sums. share NULL: bounds, which need no softmax. */
+KVC_KERNEL(select_sums)
+(KVC_GLOBAL const kvc_u32 *places, kvc_u32 group, kvc_u64 budget, kvc_u32 page_size, KVC_SPAN(float, score),
+ KVC_SPAN(const kvc_u32, seen), kvc_u32 stride, KVC_SPAN(const float, share), KVC_SPAN(float, scores)) {
+    kvc_u64 i = KVC_GLOBAL_ID();
+    kvc_u32 h = KVC_GROUP_ID(1), n;
+    float sum = 0.0f, one = KVC_ONE(group);
+    if (i >= kvc_units_of(places[h], budget, page_size))
+        return;
+    n = seen_buffer[seen_offset + (kvc_u64)h * stride + i];
+    for (kvc_u32 g = h * group; g < (h + 1) * group; g++) {
+        KVC_GLOBAL float *at = score_buffer + score_offset + (kvc_u64)g * stride + i;
+        if (share_buffer)
+            *at = n ? *at * share_buffer[share_offset + g] : 0.0f;
+        sum = kvc_plus(sum, *at, one);
+    }
+    scores_buffer[scores_offset + (kvc_u64)h * stride + i] = n || share_buffer ? sum : -kvc_infinity();
+}
+
+/* A group a KV head. taken [kv_heads, stride]: how many of a unit's places are read; chosen: the places read, in the
+ * shape of the list; lanes [H, 32]. */
+KVC_GROUP_KERNEL(select_reads)
+(KVC_LISTS(l), KVC_READS, kvc_u32 page_size, kvc_u32 whole, kvc_u32 group, kvc_u64 budget, kvc_u64 top, kvc_u64 newest,
+ KVC_SPAN(const float, scores), KVC_SPAN(const float, weights), KVC_SPAN(float, alpha), kvc_u32 stride,
+ KVC_GLOBAL kvc_u32 *kept_count, KVC_GLOBAL kvc_u32 *kept_rank, kvc_u32 kept_stride, KVC_SPAN(kvc_u32, taken),
+ KVC_SPAN(kvc_u32, chosen), KVC_SPAN(float, lanes)) {
     KVC_SHARED kvc_u32 digits[256];
-    KVC_SHARED kvc_u32 above[1], level[1];
-    KVC_OPEN(kvc_u32, shares);
-    kvc_u32 threshold = 0, need;
-    kvc_u64 candidates = 0;
-    for (kvc_u32 h = 0; h < kv_heads; h++)
-        candidates += l_count[h] > tail ? l_count[h] - tail : 0;
-    need = slots > candidates ? (kvc_u32)candidates : (kvc_u32)slots;
+    KVC_SHARED kvc_u32 room[KVC_GROUP];
+    KVC_OPEN(kvc_u32, taken);
+    KVC_OPEN(kvc_u32, chosen);
+    KVC_OPEN(float, lanes);
+    kvc_u32 h = KVC_GROUP_ID(0), places = read_count ? read_count[h] : l_count[h], all_read = places <= budget;
+    kvc_u32 units = all_read ? 0 : (kvc_u32)(((kvc_u64)places + page_size - 1) / page_size);
+    kvc_u32 last = newest < places ? (kvc_u32)newest : places, candidates = all_read ? 0 : units - last, kept = 0;
+    kvc_u32 threshold = 0, need, equal_taken = 0;
+    kvc_u64 room_for = top > last ? top - last : 0;
+    kvc_u64 most = whole || candidates < units ? candidates : (kvc_u64)places; /* of what is counted below */
+    KVC_GLOBAL const float *score = scores_buffer + scores_offset + (kvc_u64)h * stride;
+    KVC_GLOBAL kvc_u32 *ranks = kept_rank + (kvc_u64)h * kept_stride, *places_read = chosen + (kvc_u64)h * kept_stride;
+    KVC_GLOBAL kvc_u32 *taken_of = taken + (kvc_u64)h * stride;
+    need = all_read ? 0 : room_for < most ? (kvc_u32)room_for : (kvc_u32)most;
+/* What a unit counts: its places, or (whole) one. */
+#define KVC_UNIT_SIZE(u) (whole ? 1u : places - (u)*page_size < page_size ? places - (u)*page_size : page_size)
     for (kvc_i32 shift = 24; need && shift >= 0; shift -= 8) {
         for (kvc_u32 i = KVC_LOCAL_ID(); i < 256; i += KVC_GROUP)
             digits[i] = 0;
         KVC_BARRIER();
-        for (kvc_u32 h = 0; h < kv_heads; h++)
-            for (kvc_u32 rank = KVC_LOCAL_ID(); rank + tail < l_count[h]; rank += KVC_GROUP) {
-                kvc_u32 key = kvc_score_key(scores_buffer[scores_offset + (kvc_u64)h * stride + rank]);
-                if (shift == 24 || (key ^ threshold) >> (shift + 8) == 0)
-                    KVC_ADD_LOCAL(&digits[key >> shift & 255], 1);
-            }
+        for (kvc_u32 u = KVC_LOCAL_ID(); u < candidates; u += KVC_GROUP) {
+            kvc_u32 key = kvc_score_key(score[u]);
+            if (shift == 24 || (key ^ threshold) >> (shift + 8) == 0)
+                KVC_ADD_LOCAL(&digits[key >> shift & 255], KVC_UNIT_SIZE(u));
+        }
         KVC_BARRIER();
         threshold |= kvc_find_digit(digits, &need) << shift;
         KVC_BARRIER();
     }
-    for (kvc_u32 h = 0; h < kv_heads; h++) {
-        kvc_u32 share = 0;
-        if (KVC_LOCAL_ID() == 0)
-            above[0] = level[0] = 0;
-        KVC_BARRIER();
-        for (kvc_u32 rank = KVC_LOCAL_ID(); rank + tail < l_count[h]; rank += KVC_GROUP) {
-            kvc_u32 key = kvc_score_key(scores_buffer[scores_offset + (kvc_u64)h * stride + rank]);
-            if (key > threshold)
-                KVC_ADD_LOCAL(above, 1);
-            else if (key == threshold)
-                KVC_ADD_LOCAL(level, 1);
+    for (kvc_u32 from = 0; from < units; from += KVC_GROUP) {
+        kvc_u32 u = from + KVC_LOCAL_ID(), all, before, size = 0, key = 0, is_equal = 0, takes = 0;
+        if (u < candidates && need) {
+            size = KVC_UNIT_SIZE(u);
+            key = kvc_score_key(score[u]);
+            is_equal = key == threshold;
         }
-        KVC_BARRIER();
-        if (slots) {
-            share = level[0] < need ? level[0] : need;
-            need -= share;
-            share += above[0];
+        before = equal_taken + kvc_group_before(is_equal ? size : 0, &all, room);
+        if (u < candidates && need && !is_equal)
+            takes = key > threshold ? size : 0;
+        else if (is_equal)
+            takes = before >= need ? 0 : need - before < size ? need - before : size;
+        if (u >= candidates)
+            takes = page_size;
+        if (u < units)
+            taken_of[u] = whole && takes ? page_size : takes;
+        equal_taken += all;
+    }
+    KVC_BARRIER();
+    for (kvc_u32 from = 0; from < places; from += KVC_GROUP) {
+        kvc_u32 place = from + KVC_LOCAL_ID(), all, before;
+        kvc_u32 reads = place < places && (all_read || place % page_size < taken_of[place / page_size]);
+        before = kvc_group_before(reads, &all, room);
+        if (reads) {
+            ranks[kept + before] = read_count ? read_rank[(kvc_u64)h * read_stride + place] : place;
+            places_read[kept + before] = place;
         }
-        if (KVC_LOCAL_ID() == 0)
-            shares[h] = share;
-        KVC_BARRIER();
+        kept += all;
+    }
+    if (KVC_LOCAL_ID() == 0)
+        kept_count[h] = kept;
+    if (!alpha_buffer)
+        return;
+    KVC_BARRIER();
+    for (kvc_u32 i = KVC_LOCAL_ID(); i < group * 32; i += KVC_GROUP) {
+        KVC_GLOBAL const float *weight = weights_buffer + weights_offset + ((kvc_u64)h * group + i / 32) * stride;
+        float lane = 0.0f, one = KVC_ONE(group);
+        for (kvc_u32 j = i % 32; !all_read && j < kept; j += 32)
+            lane = kvc_plus(lane, weight[places_read[j]], one);
+        lanes[((kvc_u64)h * group) * 32 + i] = lane;
+    }
+    KVC_BARRIER();
+    for (kvc_u32 g = KVC_LOCAL_ID(); g < group; g += KVC_GROUP) {
+        KVC_GLOBAL float *lane = lanes + ((kvc_u64)h * group + g) * 32;
+        KVC_TREE32(lane);
+        alpha_buffer[alpha_offset + (kvc_u64)h * group + g] = all_read ? 1.0f : lane[0];
     }
 }

@@ -1,6 +1,6 @@
 /* shared.h - numbers that kernels and the host side of them agree on. Macros only. */
-#ifndef KVC_KERNELS_SHARED_H
-#define KVC_KERNELS_SHARED_H
+#ifndef KVC_BACKENDS_KERNELS_SHARED_H
+#define KVC_BACKENDS_KERNELS_SHARED_H
 
 /* The device's notes to the host: 32-bit words, read and cleared by the next sync. */
 #define KVC_NOTE_FAILURE 0u /* one of KVC_FAILED_*, with two numbers behind it */
@@ -37,7 +37,7 @@
 #define KVC_ACCUMULATE 4u  /* onto state columns first and first + 1 */
 #define KVC_MOMENTS 5u     /* scores [H, stride] = fma(gamma, variance, mean); low [H, 2, stride]: the ranks' totals */
 
-/* enum kvc_score_kind (core/ops.h); the host checks that they agree. */
+/* enum kvc_score_kind (core/base/ops.h); the host checks that they agree. */
 #define KVC_UNITS_EXACT 0u
 #define KVC_UNITS_CHANNELS 1u
 #define KVC_UNITS_PAGE_CHANNELS 2u

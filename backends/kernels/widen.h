@@ -1,6 +1,6 @@
 /* widen.h - weights of every type to float32. Rows are bytes; where a row lies need not be aligned. */
-#ifndef KVC_KERNELS_WIDEN_H
-#define KVC_KERNELS_WIDEN_H
+#ifndef KVC_BACKENDS_KERNELS_WIDEN_H
+#define KVC_BACKENDS_KERNELS_WIDEN_H
 
 /* The numbers of enum kvc_type (include/kvcull.h); the host checks that they agree. */
 #define KVC_K_F32 0u

@@ -1,7 +1,7 @@
 /* attention.c - attention: one launch over tiles and one to merge them for each segment, cut into rows so that what
  * the tiles leave behind stays small. */
 #include "backends/offload/offload.h"
-#include "core/canon.h"
+#include "core/base/canon.h"
 
 /* spare: m, l and o of every tile. */
 static void some_rows(struct kvc_offload *offload, const struct kvc_attention *a, const struct kvc_segment *segment,

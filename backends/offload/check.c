@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "backends/offload/offload.h"
-#include "core/canon.h"
+#include "core/base/canon.h"
 
 /* Numbers of every kind: zeros, denormals, both ends, halves between floats, infinities. Each with each. */
 static const kvc_u32 numbers[] = {0x00000000u, 0x80000000u, 0x00000001u, 0x80000003u, 0x007fffffu, 0x00800000u,

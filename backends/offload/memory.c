@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "backends/offload/offload.h"
-#include "core/types.h"
+#include "core/base/types.h"
 
 static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_offload *)device; }
 

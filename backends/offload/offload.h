@@ -3,11 +3,11 @@
  *
  * Everything is queued in order. What kernels have to say (failures, saturated stores, entries read) comes back in
  * the device's notes, which sync reads. */
-#ifndef KVC_BACKENDS_OFFLOAD_H
-#define KVC_BACKENDS_OFFLOAD_H
+#ifndef KVC_BACKENDS_OFFLOAD_OFFLOAD_H
+#define KVC_BACKENDS_OFFLOAD_OFFLOAD_H
 
 #include "backends/kernels/shared.h"
-#include "core/ops.h"
+#include "core/base/ops.h"
 
 /* Every kernel: kvc_k_<name>, one a line. Those of linear are in the order of enum kvc_type. */
 /* clang-format off */

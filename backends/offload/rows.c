@@ -1,6 +1,6 @@
 /* rows.c - operations on rows of values: embed, norm, linear, rope, gated_silu, add, gather. */
 #include "backends/offload/offload.h"
-#include "core/types.h"
+#include "core/base/types.h"
 
 static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_offload *)device; }
 

@@ -1,6 +1,6 @@
 /* scores.c - what policies look at: sums, moments and rings of weight rows, state columns as scores. */
 #include "backends/offload/offload.h"
-#include "core/canon.h"
+#include "core/base/canon.h"
 
 static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_offload *)device; }
 

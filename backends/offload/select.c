@@ -1,6 +1,6 @@
 /* select.c - select methods: views, pages, sums of values, scores of places or pages, read lists. */
 #include "backends/offload/offload.h"
-#include "core/canon.h"
+#include "core/base/canon.h"
 
 _Static_assert((unsigned)KVC_SCORE_EXACT == KVC_UNITS_EXACT && (unsigned)KVC_SCORE_CHANNELS == KVC_UNITS_CHANNELS &&
                    (unsigned)KVC_SCORE_PAGE_CHANNELS == KVC_UNITS_PAGE_CHANNELS &&

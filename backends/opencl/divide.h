@@ -1,5 +1,5 @@
 /* divide.h - quotient and square root in integers, correctly rounded, for devices whose own are not: of the whole
- * range, zeros, denormals, infinities and NaNs included. Comes before core/canon.h. */
+ * range, zeros, denormals, infinities and NaNs included. Comes before core/base/canon.h. */
 #ifdef KVC_CORRECTED
 #define KVC_OPENCL_DIV(a, b) kvc_corrected_div(a, b)
 #define KVC_OPENCL_SQRT(a) kvc_corrected_sqrt(a)

@@ -5,8 +5,8 @@
 #include <strings.h>
 
 #include "backends/opencl/opencl.h"
-#include "core/backends.h"
-#include "core/engine.h"
+#include "core/base/backends.h"
+#include "core/base/float.h"
 
 static bool usable(char *detail, size_t room) {
     struct kvc_opencl_device *devices = malloc(KVC_OPENCL_DEVICES * sizeof *devices);
@@ -143,7 +143,7 @@ static enum kvc_status open_device(const char *path, unsigned index, int threads
     snprintf(opencl->offload.device.name, sizeof opencl->offload.device.name, "opencl (%.60s)", opencl->found.name);
     opencl->offload.memory_bytes = memory ? strtoull(memory, NULL, 10) : opencl->found.memory;
     opencl->offload.most_bytes = most ? strtoull(most, NULL, 10) : opencl->found.most;
-    environment = kvc_float_enter();
+    environment = kvc_float_open();
     status = build(opencl, error);
     if (status == KVC_OK)
         status = kvc_offload_open(&opencl->offload, error);
@@ -151,7 +151,7 @@ static enum kvc_status open_device(const char *path, unsigned index, int threads
         status = check(opencl, error);
     if (status == KVC_OK && math == KVC_MATH_FAST)
         status = kvc_opencl_fill_fast(opencl, error);
-    kvc_float_leave(environment);
+    kvc_float_close(environment);
     if (status != KVC_OK) {
         kvc_offload_close(&opencl->offload.device);
         return status;

@@ -1,6 +1,6 @@
 /* opencl.h - what the files of the OpenCL backend share: devices as found, and an open one. */
-#ifndef KVC_BACKENDS_OPENCL_H
-#define KVC_BACKENDS_OPENCL_H
+#ifndef KVC_BACKENDS_OPENCL_OPENCL_H
+#define KVC_BACKENDS_OPENCL_OPENCL_H
 
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>

@@ -79,7 +79,7 @@ narrow() {
     if awk -v path="$demo" 'index($0, path) != 1 { n = gsub(/[^\200-\277]/, "&"); if (n > 100) exit 1 }' "$work/out"; then good; else bad 'a line over 100 columns'; fi
 }
 # json PATH: the value at that path of the JSON in $work/out, as text: a.b.0.c
-json() { "$build/tests/json_value" "$1" <"$work/out"; }
+json() { "$build/tests/cli/json_value" "$1" <"$work/out"; }
 # nothing_left FOLDER: no file in it, not even a temporary one.
 nothing_left() { if [ -z "$(ls -A "$1")" ]; then good; else bad "left behind: $(ls -A "$1")"; fi; }
 

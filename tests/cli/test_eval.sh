@@ -4,7 +4,7 @@
 not_in_valgrind
 
 above() { awk "BEGIN { exit !(($1) > ($2)) }"; }
-json_of() { "$build/tests/json_value" "$2" <"$1"; }
+json_of() { "$build/tests/cli/json_value" "$2" <"$1"; }
 # rows FILE: lines below the head of a CSV file that have as many fields as it; commas within quotes are not counted.
 rows() { sed 's/"[^"]*"/x/g' "$1" | awk -F, 'NR == 1 { fields = NF } NR > 1 && NF == fields' | wc -l; }
 files() { (cd "$1" && echo *); }
@@ -51,7 +51,7 @@ narrow
 for policy in 'streaming:budget=12,sinks=2' 'snapkv:budget=40+morphkv:budget=36' 'quest:budget=8,page=4' \
     'take:budget=20,chunk=40' 'keyformer:budget=20'; do
     fidelity --kv "$policy" --json
-    "$build/tests/fidelity_values" "$demo" "$work/text" 6 "$policy" >"$work/values"
+    "$build/tests/cli/fidelity_values" "$demo" "$work/text" 6 "$policy" >"$work/values"
     for name in kl same_top output_error prompt_peak_bytes held_bytes end_bytes read_bytes_per_token; do
         value=$(json_of "$work/values" $name)
         that "$policy: $name" awk "BEGIN { d = ($(json results.0.$name)) - ($value); x = $value

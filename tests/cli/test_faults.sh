@@ -5,7 +5,7 @@
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 [ -z "${KVCULL_VALGRIND-}" ] && ! sanitized || { echo 'valgrind and sanitizers have allocation functions of their own'; exit 77; }
 shim=$work/fail_memory.so
-${CC:-cc} -shared -fPIC -O2 -D_GNU_SOURCE "$source/tests/fail_memory.c" -o "$shim" -ldl -pthread 2>"$work/err" ||
+${CC:-cc} -shared -fPIC -O2 -D_GNU_SOURCE "$source/tests/cli/fail_memory.c" -o "$shim" -ldl -pthread 2>"$work/err" ||
     { echo 'no shared object can be made here to put before the program:'; head -n 3 "$work/err"; exit 77; }
 real=${KVCULL:-$build/.libs/kvcull}
 [ -x "$real" ] || real=$build/kvcull
@@ -19,7 +19,7 @@ mkdir "$into"
 faults() {
     points=${KVCULL_FAULTS-$1}
     shift
-    "$build/tests/fail_each" "$shim" "$into" "$points" "$real" "$@" >"$work/out" 2>&1
+    "$build/tests/cli/fail_each" "$shim" "$into" "$points" "$real" "$@" >"$work/out" 2>&1
     status=$?
     [ $status != 77 ] || { echo 'nothing can be put before the program here'; exit 77; }
     echo "$(echo "$*" | cut -c 1-60): $(tail -n 1 "$work/out")"
@@ -28,7 +28,7 @@ faults() {
 
 words='then the old sailor found the red kettle near the harbor .'
 kv mkmodel --shape tiny --type q8_0 --seed 7 -o "$work/tiny.gguf" -q || exit 1
-"$build/tests/make_dump" "$work/dump.safetensors" 2 20 4 2 8 || exit 1
+"$build/tests/cli/make_dump" "$work/dump.safetensors" 2 20 4 2 8 || exit 1
 for i in 1 2 3 4 5; do printf '%s ' "$words"; done >"$work/text"
 
 faults 100 info methods
@@ -54,7 +54,7 @@ faults 60 eval fidelity -m "$demo" -f "$work/text" --kv 'streaming:budget=16' --
 
 # A run with each method that the program lists, with a budget, and a value for each option that has none.
 kv info methods --json >"$work/methods" || exit 1
-value() { "$build/tests/json_value" "$1" <"$work/methods"; }
+value() { "$build/tests/cli/json_value" "$1" <"$work/methods"; }
 number=0
 while name=$(value methods.$number.name); do
     options=

@@ -80,7 +80,7 @@ fi
 fails 2 'math=fast needs another path' logits -m "$demo" --tokens "$ids" --math fast --backend ref
 
 # ---- replay, on tensors this test makes: q[t][h][i], k, v small numbers, one layer twice
-"$build/tests/make_dump" "$work/dump.safetensors" 2 40 4 2 8 || exit 1
+"$build/tests/cli/make_dump" "$work/dump.safetensors" 2 40 4 2 8 || exit 1
 ok replay --kv 'streaming:budget=8,sinks=2' --prompt 30 --in "$work/dump.safetensors" --out "$work/kept.json" \
     --attn "$work/attn.safetensors"
 cp "$work/kept.json" "$work/out"
@@ -105,14 +105,14 @@ for how in '--chunk 1' '--backend ref' '--threads 1'; do
 done
 fails 2 'prompt 41' replay --kv full --prompt 41 --in "$work/dump.safetensors"
 fails 2 'no rows behind the prompt' replay --kv full --in "$work/dump.safetensors" --attn "$work/none.safetensors"
-"$build/tests/make_dump" "$work/odd.safetensors" 2 40 3 2 8 || exit 1
+"$build/tests/cli/make_dump" "$work/odd.safetensors" 2 40 3 2 8 || exit 1
 fails 3 'not a multiple' replay --kv full --in "$work/odd.safetensors"
-"$build/tests/make_dump" "$work/gap.safetensors" 1 40 4 2 8 layers.2.q:40:4:8 || exit 1
+"$build/tests/cli/make_dump" "$work/gap.safetensors" 1 40 4 2 8 layers.2.q:40:4:8 || exit 1
 fails 3 'has layers.2.q, but no tensor layers.1.q' replay --kv full --in "$work/gap.safetensors"
 fails 2 'is --out, too' replay --kv full --prompt 30 --in "$work/dump.safetensors" --out "$work/x" --attn "$work/x"
 
 # pseudo and probe rows that come with the dump; where they are missing or have another shape it says which
-dump() { "$build/tests/make_dump" "$work/extra.safetensors" 2 40 4 2 8 "$@" || exit 1; }
+dump() { "$build/tests/cli/make_dump" "$work/extra.safetensors" 2 40 4 2 8 "$@" || exit 1; }
 pseudo='layers.0.pseudo_q:3:4:8 layers.0.pseudo_k:3:2:8 layers.1.pseudo_q:3:4:8 layers.1.pseudo_k:3:2:8'
 dapq='dapq:budget=8,pseudo=3,content=random'
 dump $pseudo

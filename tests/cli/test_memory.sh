@@ -18,7 +18,7 @@ ok mkmodel --shape tiny --type q8_0 -o "$work/tiny.gguf" -q
 ok convert "$demo" -o "$work/demo.gguf" --type f16 -q
 ok tokenize -m "$work/demo.gguf" --json "$words"
 ok logits -m "$work/tiny.gguf" --tokens 1,2,3,4,5,6 --prompt 3 --out "$work/logits.safetensors"
-"$build/tests/make_dump" "$work/dump.safetensors" 2 20 4 2 8 || exit 1
+"$build/tests/cli/make_dump" "$work/dump.safetensors" 2 20 4 2 8 || exit 1
 ok replay --kv 'snapkv:budget=12,window=4,kernel=3' --prompt 15 --in "$work/dump.safetensors" --out "$work/kept.json" \
     --attn "$work/attn.safetensors"
 for i in 1 2 3; do printf '%s ' "$words"; done >"$work/text"

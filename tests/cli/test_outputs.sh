@@ -34,7 +34,7 @@ interrupted() {
     nothing_left "$work/target"
 }
 env --default-signal=INT true 2>/dev/null || { echo 'skipped: env cannot set signals'; exit 77; }
-"$build/tests/make_dump" "$work/dump.safetensors" 2 6000 4 2 8 || exit 1
+"$build/tests/cli/make_dump" "$work/dump.safetensors" 2 6000 4 2 8 || exit 1
 ok mkmodel --shape 100m --type q8_0 -o "$work/big.gguf" -q
 for signal in 'INT 130' 'TERM 143' 'HUP 129' 'QUIT 131'; do
     interrupted $signal convert "$work/big.gguf" -o "$work/target/x.gguf" --type q3_k

@@ -47,7 +47,7 @@ that 'the session saw all but the last token' [ "$(json summary.memory.tokens)" 
 # ---- ends
 ok run -m "$demo" -p "$text $question" -n 20 --temp 0 --json --stop '21'
 that 'a stop text ends the answer' [ "$(json turns.0.stopped)" = 'stop text' ]
-that 'the stop text is left out' sh -c "! '$build/tests/json_value' turns.0.text <'$work/out' | grep -q 21"
+that 'the stop text is left out' sh -c "! '$build/tests/cli/json_value' turns.0.text <'$work/out' | grep -q 21"
 ok run -m "$demo" -p "$text $question" -n 20 --temp 0 --json --stop '8 2'
 that 'a stop text across tokens' [ "$(json turns.0.stopped)" = 'stop text' ]
 that 'it ends inside a token' [ "$(json turns.0.text | tr -d ' ')" = 4 ]

@@ -91,10 +91,10 @@ stored 3 'hashes.txt: line 1'
 ok verify --write-hashes "$work/data/hashes.txt" --only operations --effort 0 -q
 KVCULL_DATA=$work/data ok verify --backend cpu --against stored --only operations --effort 0 -q
 has '^backend'
-"$build/tests/stale_hashes" "$work/data" norm
+"$build/tests/cli/stale_hashes" "$work/data" norm
 KVCULL_DATA=$work/data fails 3 'norm: ref.s results have another hash' \
     verify --backend cpu --against stored --only operations --effort 0 -q
-"$build/tests/stale_hashes" "$work/data" arithmetic
+"$build/tests/cli/stale_hashes" "$work/data" arithmetic
 stored 3 'is of arithmetic 0'
 
 fails 2 'kv nosuch' verify --kv nosuch -q --backend cpu

@@ -12,19 +12,20 @@ OUT ?= build/cross/$(ARCH)
 XXHASH ?= /usr/include/xxhash.h
 
 all := $(filter-out %avx2.c %avx512.c %neon.c, \
-	$(wildcard core/*.c policies/*.c models/*.c backends/cpu/*.c backends/cpu/ref/*.c backends/cpu/simd/*.c))
+	$(wildcard core/*/*.c policies/*.c models/*.c models/*/*.c backends/*.c backends/cpu/*.c backends/cpu/ref/*.c \
+	backends/cpu/simd/*.c backends/cpu/simd/*/*.c))
 with_libraries := $(shell for file in $(all); do \
 	$(HOST_CC) -M -I. -Iinclude -D_GNU_SOURCE $$file 2>/dev/null | grep -qE 'jansson|pcre2|utf8proc' && echo $$file; done)
 sources := $(filter-out $(with_libraries),$(all))
 ifeq ($(ARCH),aarch64)
-sources += $(wildcard backends/cpu/simd/*neon.c)
+sources += $(wildcard backends/cpu/simd/*neon.c backends/cpu/simd/*/*neon.c)
 PATHS = -DKVC_NEON
 endif
 objects := $(sources:%.c=$(OUT)/%.o)
 ifeq ($(ARCH),x86_64)
 ref_fma := $(patsubst %.c,$(OUT)/fma/%.o,$(wildcard backends/cpu/ref/*.c))
-avx2 := $(patsubst %.c,$(OUT)/%.o,$(wildcard backends/cpu/simd/*avx2.c))
-avx512 := $(patsubst %.c,$(OUT)/%.o,$(wildcard backends/cpu/simd/*avx512.c))
+avx2 := $(patsubst %.c,$(OUT)/%.o,$(wildcard backends/cpu/simd/*avx2.c backends/cpu/simd/*/*avx2.c))
+avx512 := $(patsubst %.c,$(OUT)/%.o,$(wildcard backends/cpu/simd/*avx512.c backends/cpu/simd/*/*avx512.c))
 objects += $(ref_fma) $(avx2) $(avx512)
 PATHS = -DKVC_X86_SIMD
 $(ref_fma): PATHS += -DKVC_REF_FMA -mfma -mavx2

@@ -7,10 +7,10 @@
  *        flush       the host switches flush-to-zero on before it calls the library
  *        effort=N    how many cases of each operation, 1 to 10; 0: none (1)
  *        golden=GGUF a model to run besides; run.sh gives one of each family */
-#include "core/engine.h"
-#include "core/model.h"
-#include "core/session.h"
-#include "core/verify.h"
+#include "core/engine/engine.h"
+#include "core/engine/network.h"
+#include "core/engine/session.h"
+#include "core/check/verify.h"
 #include "models/model.h"
 
 #include <inttypes.h>

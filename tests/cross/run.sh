@@ -40,9 +40,9 @@ refused() {
         ! grep -q "configure: error: .*$2" "$out/$1.log"; then
         tail -n 3 "$out/$1.log"
         echo "not ok $1: configure does not say '$2' ($out/$1.log)"
-    elif echo '#include "core/engine.h"' | "$compiler" -I. -Iinclude -fsyntax-only -x c - 2>"$out/$1.log" ||
+    elif echo '#include "core/base/ops.h"' | "$compiler" -I. -Iinclude -fsyntax-only -x c - 2>"$out/$1.log" ||
         ! grep -q "error: .*$2" "$out/$1.log"; then
-        echo "not ok $1: core/engine.h compiles, or does not say '$2' ($out/$1.log)"
+        echo "not ok $1: core/base/ops.h compiles, or does not say '$2' ($out/$1.log)"
     else
         echo "ok $1: refused, $2"
     fi

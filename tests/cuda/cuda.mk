@@ -1,18 +1,18 @@
 # cuda.mk - the CUDA backend on an emulated device, and on a real one where there is one.
 
-EXTRA_DIST += tests/cuda/emulation.cc tests/cuda/ptx.awk tests/test_cuda_device.sh tests/test_cuda_ptx.sh
+EXTRA_DIST += tests/cuda/emulation.cc tests/cuda/ptx.awk tests/backends/test_cuda_device.sh tests/backends/test_cuda_ptx.sh
 if HAVE_CUDA
-SHELL_TESTS += tests/test_cuda_device.sh tests/test_cuda_ptx.sh
+SHELL_TESTS += tests/backends/test_cuda_device.sh tests/backends/test_cuda_ptx.sh
 endif
 
 if HAVE_EMULATION
-check_PROGRAMS += tests/test_cuda tests/test_cuda_memory
-tests_test_cuda_SOURCES = tests/test_cuda.c $(KVC_CUDA_SOURCES) $(KVC_OFFLOAD_SOURCES)
-tests_test_cuda_CPPFLAGS = -I$(top_srcdir)/tests/cuda $(AM_CPPFLAGS)
-tests_test_cuda_LDADD = tests/cuda/emulation.o $(KVC_TEST_LIBS)
-tests_test_cuda_memory_SOURCES = tests/test_cuda_memory.c $(KVC_CUDA_SOURCES) $(KVC_OFFLOAD_SOURCES)
-tests_test_cuda_memory_CPPFLAGS = $(tests_test_cuda_CPPFLAGS)
-tests_test_cuda_memory_LDADD = $(tests_test_cuda_LDADD)
+check_PROGRAMS += tests/backends/test_cuda tests/backends/test_cuda_memory
+tests_backends_test_cuda_SOURCES = tests/backends/test_cuda.c $(KVC_CUDA_SOURCES) $(KVC_OFFLOAD_SOURCES)
+tests_backends_test_cuda_CPPFLAGS = -I$(top_srcdir)/tests/cuda $(AM_CPPFLAGS)
+tests_backends_test_cuda_LDADD = tests/cuda/emulation.o $(KVC_TEST_LIBS)
+tests_backends_test_cuda_memory_SOURCES = tests/backends/test_cuda_memory.c $(KVC_CUDA_SOURCES) $(KVC_OFFLOAD_SOURCES)
+tests_backends_test_cuda_memory_CPPFLAGS = $(tests_backends_test_cuda_CPPFLAGS)
+tests_backends_test_cuda_memory_LDADD = $(tests_backends_test_cuda_LDADD)
 CLEANFILES += tests/cuda/emulation.o
 if HAVE_X86_SIMD
 EMULATION_FLAGS = -mfma

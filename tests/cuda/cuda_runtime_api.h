@@ -1,7 +1,7 @@
 /* cuda_runtime_api.h - test support: as much of the CUDA runtime as backends/cuda uses, made up by emulation.cc, so
  * that the backend and its kernels are compiled and checked on machines without a toolkit and without a device. */
-#ifndef KVC_TESTS_CUDA_RUNTIME_API_H
-#define KVC_TESTS_CUDA_RUNTIME_API_H
+#ifndef KVC_TESTS_CUDA_CUDA_RUNTIME_API_H
+#define KVC_TESTS_CUDA_CUDA_RUNTIME_API_H
 
 #include <stddef.h>
 

@@ -20,7 +20,7 @@ check_device() {
     fi
     log=$dir/check.log
     step "building the tests of $name" "$dir/build-tests.log" make -C build -j"$jobs" \
-        tests/test_opencl tests/test_opencl_arithmetic
+        tests/backends/test_opencl tests/backends/test_opencl_arithmetic
     (on_device "$dir" "$library") </dev/null >"$log" 2>&1
     say "$name: $((SECONDS - start)) s"
     grep '^not ok' "$log"

@@ -1,7 +1,7 @@
 /* fuzz_config.c - a config.json: the model's description, its rotary frequencies and the GGUF metadata made of it. */
 #include <math.h>
 
-#include "models/plan.h"
+#include "models/config/plan.h"
 #include "tests/fuzz/memory_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {

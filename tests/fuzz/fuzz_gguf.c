@@ -1,5 +1,5 @@
 /* fuzz_gguf.c - a GGUF file: the reader, all its values, and the whole model where it is one. */
-#include "models/gguf.h"
+#include "models/files/gguf.h"
 #include "tests/fuzz/memory_file.h"
 
 static void read_key(const struct kvc_gguf *file, const char *key) {

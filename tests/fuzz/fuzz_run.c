@@ -1,6 +1,6 @@
 /* fuzz_run.c - a GGUF file as a model that is run: a prompt and a few steps with a policy. Logits that come are finite.
  */
-#include "core/finite.h"
+#include "core/engine/finite.h"
 #include "tests/fuzz/memory_file.h"
 
 static const char *const policies[] = {"full",

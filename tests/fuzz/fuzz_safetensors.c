@@ -1,7 +1,7 @@
 /* fuzz_safetensors.c - a safetensors file or, where the input begins with '{', the index of a folder that has two. */
 #include <sys/stat.h>
 
-#include "models/safetensors.h"
+#include "models/files/safetensors.h"
 #include "tests/fuzz/memory_file.h"
 
 static void put_file(const char *folder, const char *name, const void *data, size_t bytes) {

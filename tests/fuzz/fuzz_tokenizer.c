@@ -1,5 +1,5 @@
 /* fuzz_tokenizer.c - a tokenizer.json up to the first NUL byte, behind it a text to encode, decode and write out. */
-#include "models/tokenizer_json.h"
+#include "models/tokenizer/json.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* fuzz_vocabulary.c - a GGUF file whose tokenizer is opened and used on a fixed text. */
-#include "models/tokenizer.h"
+#include "models/tokenizer/tokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

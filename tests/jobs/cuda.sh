@@ -9,9 +9,9 @@ check_cuda() {
     usable_cuda || { complain 'no nvcc in PATH or /usr/local/cuda/bin'; exit 4; }
     build_in build/cuda --with-cuda --with-cuda-arch=90
     step 'building the tests of build/cuda' build/cuda/build-tests.log make -C build/cuda -j"$jobs" \
-        tests/test_cuda tests/test_cuda_memory
+        tests/backends/test_cuda tests/backends/test_cuda_memory
     find build/cuda -name '*.trs' -exec rm -f {} +
-    make -C build/cuda -k check-TESTS TESTS='tests/test_cuda tests/test_cuda_memory tests/test_cuda_device.sh tests/test_cuda_ptx.sh' \
+    make -C build/cuda -k check-TESTS TESTS='tests/backends/test_cuda tests/backends/test_cuda_memory tests/backends/test_cuda_device.sh tests/backends/test_cuda_ptx.sh' \
         </dev/null >$log 2>&1
     status=$?
     say "cuda: $((SECONDS - start)) s"

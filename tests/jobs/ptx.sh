@@ -6,7 +6,7 @@ check_ptx() {
     usable_ptx || { complain 'no nvcc in PATH or /usr/local/cuda/bin'; exit 4; }
     build_in build/cuda --with-cuda --with-cuda-arch=90
     find build/cuda -name '*.trs' -exec rm -f {} +
-    KVCULL_PTX_ARCH=default make -C build/cuda -k check-TESTS TESTS=tests/test_cuda_ptx.sh \
+    KVCULL_PTX_ARCH=default make -C build/cuda -k check-TESTS TESTS=tests/backends/test_cuda_ptx.sh \
         </dev/null >build/cuda/ptx.log 2>&1
     status=$?
     say "ptx: $((SECONDS - start)) s"

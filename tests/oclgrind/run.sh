@@ -56,7 +56,7 @@ specs='full window:budget=5 streaming:budget=5,sinks=1 h2o:budget=5 scissorhands
     rocketkv:budget=5,window=2,kernel=3 rocketkv-mt:budget=5,window=2,kernel=3 topk:budget=4'
 dump=$work/dump.safetensors
 methods() {
-    "$build/tests/make_dump" "$dump" 2 7 2 1 4 $(for l in 0 1; do
+    "$build/tests/cli/make_dump" "$dump" 2 7 2 1 4 $(for l in 0 1; do
         echo "layers.$l.pseudo_q:3:2:4 layers.$l.pseudo_k:3:1:4 layers.$l.probe_q.0:2:2:4 layers.$l.probe_q.1:2:2:4"
     done) || exit 4
     "$kvcull" info methods --json | sed -n '/^  "methods": \[/,/^  \]/s/^      "name": "\([a-z0-9-]*\)".*/\1/p' >"$work/names"

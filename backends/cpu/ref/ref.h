@@ -1,7 +1,7 @@
 /* ref.h - the reference operations. The files of this folder are compiled twice: plainly, and with KVC_REF_FMA for CPUs
  * that have fused multiply-add, whose names differ. Both give the same bits. */
-#ifndef KVC_BACKENDS_CPU_REF_H
-#define KVC_BACKENDS_CPU_REF_H
+#ifndef KVC_BACKENDS_CPU_REF_REF_H
+#define KVC_BACKENDS_CPU_REF_REF_H
 
 #include "backends/cpu/cpu.h"
 
@@ -72,7 +72,7 @@ void kvc_ref_fma_fill(struct kvc_ops *table);
 const char *kvc_ref_self_test(void);
 const char *kvc_ref_fma_self_test(void);
 
-/* table.c names these; each operation's definition and file are in core/ops.h's order. */
+/* table.c names these; each operation's definition and file are in core/base/ops.h's order. */
 void KVC_REF(embed)(struct kvc_device *, struct kvc_span out, const struct kvc_weight *table, struct kvc_span tokens,
                     uint32_t rows);
 void KVC_REF(norm)(struct kvc_device *, struct kvc_span y, struct kvc_span x, struct kvc_span w, uint32_t rows,

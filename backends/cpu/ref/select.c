@@ -1,119 +1,256 @@
-/* select.c - from scores to entries: pooling, the rule of struct kvc_keep, how slots are shared among heads. */
+/* choose.c - what a decode step's query reads: scores of places or pages, and from scores to read lists. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "backends/cpu/ref/ref.h"
 
-void KVC_REF(pool)(struct kvc_device *device, const struct kvc_lists *lists, uint32_t rows, struct kvc_span out,
-                   struct kvc_span in, uint32_t stride, uint64_t tail, uint32_t kernel, enum kvc_pooling pooling) {
-    uint32_t half = kernel / 2;
-    (void)device;
-    for (uint32_t h = 0; h < lists->kv_heads * rows; h++) {
-        float *y = (float *)kvc_span_data(out) + (size_t)h * stride;
-        const float *x = (const float *)kvc_span_data(in) + (size_t)h * stride;
-        uint32_t count = kvc_list_count(lists, h / rows), n = tail < count ? count - (uint32_t)tail : 0;
-        for (uint32_t r = 0; r < n; r++) {
-            uint32_t first = r > half ? r - half : 0, last = n - 1 - r > half ? r + half : n - 1;
-            float value = pooling == KVC_POOL_MAX ? x[first] : 0.0f;
-            for (uint32_t i = first; i <= last; i++)
-                value = pooling == KVC_POOL_MAX ? kvc_max(value, x[i]) : value + x[i];
-            y[r] = pooling == KVC_POOL_MAX ? value : kvc_div(value, (float)kernel);
-        }
-        for (uint32_t r = n; r < count; r++)
-            y[r] = 0.0f;
-    }
-}
-
-void KVC_REF(group_scores)(struct kvc_device *device, const struct kvc_lists *lists, uint32_t rows, struct kvc_span out,
-                           struct kvc_span in, uint32_t stride, float divisor) {
-    (void)device;
-    for (uint32_t h = 0; h < lists->kv_heads; h++) {
-        float *y = (float *)kvc_span_data(out) + (size_t)h * stride;
-        const float *x = (const float *)kvc_span_data(in) + (size_t)h * rows * stride;
-        for (uint32_t r = 0; r < kvc_list_count(lists, h); r++) {
-            float sum = 0.0f;
-            for (uint32_t g = 0; g < rows; g++)
-                sum = sum + x[(size_t)g * stride + r];
-            y[r] = kvc_div(sum, divisor);
-        }
-    }
-}
-
-/* An entry that may be chosen: its score's key, then that of the score which decides between equal ones. */
-struct candidate {
-    uint64_t key;
-    uint32_t head, rank;
+/* One KV head of a call. */
+struct scored {
+    const struct kvc_select_scores *call;
+    struct kvc_view view;
+    const float *q;              /* [G, d] */
+    uint32_t group, d, h, units; /* units: places, or pages */
+    uint32_t *channel;           /* [dims], ascending */
+    bool *positive;              /* [dims] */
+    float *key;                  /* [d] */
+    float *score;                /* [units], one query head's, then its weights */
 };
 
-/* Descending by key, then ascending. */
+/* Higher key first, then the lower index. */
 static int compare(const void *a, const void *b) {
-    const struct candidate *x = a, *y = b;
-    if (x->key != y->key)
-        return x->key < y->key ? 1 : -1;
-    if (x->head != y->head)
-        return x->head < y->head ? -1 : 1;
-    return x->rank < y->rank ? -1 : x->rank > y->rank ? 1 : 0;
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? 1 : x > y ? -1 : 0;
 }
 
-static bool is_forced(const struct kvc_lists *lists, uint32_t h, const struct kvc_keep *rule, uint32_t rank) {
-    uint32_t count = kvc_list_count(lists, h);
-    return count <= rule->limit || rank < rule->first || (uint64_t)(count - rank) <= rule->tail ||
-           kvc_list_position(lists, h, kvc_list_slot(lists, h, rank)) >= rule->recent;
+static uint64_t sort_key(float score, uint32_t index) {
+    return (uint64_t)kvc_score_key(score) << 32 | (UINT32_MAX - index);
 }
 
-void KVC_REF(keep)(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_keep *rules,
-                   uint32_t rule_count, struct kvc_span scores, struct kvc_span ties, uint32_t stride,
-                   struct kvc_read_list *kept) {
+static void choose_channels(struct scored *s, uint64_t *order) {
+    uint32_t found = 0;
+    bool *chosen = (bool *)s->score; /* not used yet */
+    for (uint32_t c = 0; c < s->d; c++) {
+        float sum = 0.0f;
+        for (uint32_t g = 0; g < s->group; g++)
+            sum = sum + kvc_from_bits(kvc_bits(s->q[g * s->d + c]) & 0x7fffffffu);
+        order[c] = sort_key(sum, c);
+        chosen[c] = false;
+    }
+    qsort(order, s->d, sizeof *order, compare);
+    for (uint32_t i = 0; i < s->call->dims; i++)
+        chosen[UINT32_MAX - (uint32_t)order[i]] = true;
+    for (uint32_t c = 0; c < s->d; c++) {
+        float sum = 0.0f;
+        if (!chosen[c])
+            continue;
+        for (uint32_t g = 0; g < s->group; g++)
+            sum = sum + s->q[g * s->d + c];
+        s->positive[found] = !(sum < 0.0f);
+        s->channel[found++] = c;
+    }
+}
+
+/* What a score from some channels is multiplied by. */
+static float channel_factor(const struct scored *s, const float *q) {
+    float a = 0.0f, b = 0.0f;
+    for (uint32_t i = 0; i < s->call->dims; i++)
+        a = a + kvc_from_bits(kvc_bits(q[s->channel[i]]) & 0x7fffffffu);
+    for (uint32_t c = 0; c < s->d; c++)
+        b = b + kvc_from_bits(kvc_bits(q[c]) & 0x7fffffffu);
+    if (a == 0.0f || b == 0.0f)
+        return 0.0f;
+    return kvc_div(1.0f, kvc_sqrt((float)s->d * kvc_div(a, b)));
+}
+
+/* How many of a unit's places are seen. */
+static uint32_t seen(const struct scored *s, uint32_t unit) {
+    uint32_t page = s->call->kind >= KVC_SCORE_PAGE_CHANNELS ? s->call->pages->page : 1, n = 0;
+    for (uint64_t p = (uint64_t)unit * page; p < (uint64_t)(unit + 1) * page && p < s->view.places; p++)
+        n += kvc_view_slot(&s->view, (uint32_t)p) != UINT32_MAX;
+    return n;
+}
+
+static float one_score(const struct scored *s, const float *q, uint32_t unit, float factor) {
+    const struct kvc_select_scores *call = s->call;
+    const struct kvc_lists *lists = call->lists;
+    float dot = 0.0f;
+    if (call->kind == KVC_SCORE_PAGE_BOUND) {
+        for (uint32_t c = 0; c < s->d; c++) {
+            const struct kvc_buffer *side = q[c] < 0.0f ? call->pages->low : call->pages->high;
+            dot = kvc_fma(q[c], KVC_REF(page_value)(call->pages, side, s->d, s->h, c, unit), dot);
+        }
+        return dot;
+    }
+    if (!call->pages)
+        KVC_REF(load_entry)(&lists->format, kvc_list_key(lists, s->h, kvc_view_slot(&s->view, unit)), s->key);
+    if (call->kind == KVC_SCORE_EXACT)
+        return kvc_ref_dot(q, s->key, s->d) * factor;
+    for (uint32_t i = 0; i < call->dims; i++) {
+        bool low = call->kind == KVC_SCORE_PAGE_CHANNELS && !s->positive[i];
+        uint32_t c = s->channel[i];
+        float x = call->pages ? KVC_REF(page_value)(call->pages, low ? call->pages->low : call->pages->high, s->d, s->h,
+                                                    c, unit)
+                              : s->key[c];
+        dot = kvc_fma(q[c], x, dot);
+    }
+    return dot * factor;
+}
+
+/* score becomes weights. */
+static void softmax(const struct scored *s) {
+    float M = -kvc_infinity(), L = 0.0f, share;
+    for (uint32_t i = 0; i < s->units; i++)
+        if (seen(s, i))
+            M = kvc_max(M, s->score[i]);
+    for (uint32_t first = 0; first < s->units; first += KVC_TILE) {
+        uint32_t end = s->units - first < KVC_TILE ? s->units : first + KVC_TILE;
+        float lane[KVC_LANES] = {0};
+        for (uint32_t i = first; i < end; i++) {
+            uint32_t n = seen(s, i);
+            s->score[i] = n ? kvc_exp(s->score[i] - M) : 0.0f;
+            if (n)
+                lane[i % KVC_LANES] = kvc_fma((float)n, s->score[i], lane[i % KVC_LANES]);
+        }
+        KVC_TREE32(lane);
+        L = L + lane[0];
+    }
+    share = kvc_div(1.0f, L);
+    for (uint32_t i = 0; i < s->units; i++)
+        s->score[i] = seen(s, i) ? s->score[i] * share : 0.0f;
+}
+
+/* Values of a page that its bound needs: of each channel low, high or both. */
+static uint32_t sides_of(const struct scored *s) {
+    uint32_t sides = 0;
+    for (uint32_t c = 0; c < s->d; c++) {
+        bool low = false, high = false;
+        for (uint32_t g = 0; g < s->group; g++) {
+            bool negative = s->q[g * s->d + c] < 0.0f;
+            low = low || negative;
+            high = high || !negative;
+        }
+        sides += (uint32_t)low + (uint32_t)high;
+    }
+    return sides;
+}
+
+static uint64_t bytes_of(const struct scored *s) {
+    const struct kvc_select_scores *call = s->call;
+    uint64_t n = 0, row = call->lists->format.row_bytes, element = 0;
+    if (call->pages)
+        element = call->pages->type == KVC_F16 ? 2 : 4;
+    for (uint32_t i = 0; i < s->units; i++)
+        n += seen(s, i) > 0;
+    switch (call->kind) {
+    case KVC_SCORE_EXACT:
+        return n * row;
+    case KVC_SCORE_CHANNELS:
+        return call->pages ? n * call->dims * element : n * call->dims * row / s->d;
+    case KVC_SCORE_PAGE_CHANNELS:
+        return n * call->dims * element;
+    case KVC_SCORE_PAGE_BOUND:
+        return n * sides_of(s) * element;
+    }
+    return 0;
+}
+
+void KVC_REF(select_scores)(struct kvc_device *device, const struct kvc_select_scores *call) {
+    const struct kvc_lists *lists = call->lists;
+    uint32_t group = call->heads / lists->kv_heads, d = call->head_size;
+    bool paged = call->kind >= KVC_SCORE_PAGE_CHANNELS;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
-        const struct kvc_keep *rule = &rules[rule_count > 1 ? h : 0];
-        uint32_t count = kvc_list_count(lists, h), candidates = 0, kept_count = 0;
-        uint32_t *ranks = (uint32_t *)kept->rank->data + (size_t)h * kept->stride;
-        const float *score = scores.buffer ? (const float *)kvc_span_data(scores) + (size_t)h * stride : NULL;
-        const float *tie = ties.buffer ? (const float *)kvc_span_data(ties) + (size_t)h * stride : NULL;
-        struct candidate *order;
-        uint64_t top = rule->top, forced;
-        bool *keep;
-        order = kvc_cpu_scratch((struct kvc_cpu *)device, 0, count * (sizeof *order + sizeof *keep));
+        struct scored s = {.call = call, .group = group, .d = d, .h = h};
+        float *scores = (float *)kvc_span_data(call->scores) + (size_t)h * call->stride;
+        uint64_t *order;
+        s.view = kvc_view_of(lists, call->view, h, 0, *(const int32_t *)kvc_span_data(call->positions), call->window);
+        if (s.view.places <= call->budget)
+            continue;
+        s.units = paged ? (s.view.places + call->pages->page - 1) / call->pages->page : s.view.places;
+        s.q = (const float *)kvc_span_data(call->q) + (size_t)h * group * d;
+        order = kvc_cpu_scratch((struct kvc_cpu *)device, 0,
+                                d * (sizeof *order + sizeof(uint32_t) + sizeof(float) + sizeof(bool)) +
+                                    ((size_t)s.units + d) * sizeof(float));
         if (!order)
             return;
-        keep = (bool *)(order + count);
-        for (uint32_t r = 0; r < count; r++) {
-            keep[r] = is_forced(lists, h, rule, r);
-            if (!keep[r]) {
-                uint64_t high = score ? kvc_score_key(score[r]) : 0, low = tie ? kvc_score_key(tie[r]) : 0;
-                order[candidates++] = (struct candidate){high << 32 | low, h, r};
-            }
+        s.channel = (uint32_t *)(order + d);
+        s.key = (float *)(s.channel + d);
+        s.score = s.key + d;
+        s.positive = (bool *)(s.score + s.units + d);
+        if (call->kind == KVC_SCORE_CHANNELS || call->kind == KVC_SCORE_PAGE_CHANNELS)
+            choose_channels(&s, order);
+        for (uint32_t i = 0; i < s.units; i++)
+            scores[i] = 0.0f;
+        for (uint32_t g = 0; g < group; g++) {
+            const float *q = s.q + (size_t)g * d;
+            float factor = call->kind == KVC_SCORE_EXACT        ? kvc_attention_scale(d)
+                           : call->kind == KVC_SCORE_PAGE_BOUND ? 1.0f
+                                                                : channel_factor(&s, q);
+            for (uint32_t i = 0; i < s.units; i++)
+                if (seen(&s, i))
+                    s.score[i] = one_score(&s, q, i, factor);
+            if (call->kind != KVC_SCORE_PAGE_BOUND)
+                softmax(&s);
+            for (uint32_t i = 0; i < s.units; i++)
+                scores[i] =
+                    seen(&s, i) || call->kind != KVC_SCORE_PAGE_BOUND ? scores[i] + s.score[i] : -kvc_infinity();
+            if (call->weights.buffer)
+                memcpy((float *)kvc_span_data(call->weights) + ((size_t)h * group + g) * call->stride, s.score,
+                       s.units * sizeof(float));
         }
-        forced = count - candidates;
-        if (rule->fill > forced && top < rule->fill - forced)
-            top = rule->fill - forced;
-        qsort(order, candidates, sizeof *order, compare);
-        for (uint32_t i = 0; i < candidates && i < top; i++)
-            keep[order[i].rank] = true;
-        for (uint32_t r = 0; r < count; r++)
-            if (keep[r])
-                ranks[kept_count++] = r;
-        ((uint32_t *)kept->count->data)[h] = kept_count;
+        if (call->bytes_read)
+            *call->bytes_read += bytes_of(&s);
     }
 }
 
-void KVC_REF(shares)(struct kvc_device *device, const struct kvc_lists *lists, struct kvc_span scores, uint32_t stride,
-                     uint64_t tail, uint64_t slots, struct kvc_span shares) {
-    uint32_t *share = kvc_span_data(shares);
-    struct candidate *order;
-    size_t n = 0;
-    for (uint32_t h = 0; h < lists->kv_heads; h++) {
-        n += kvc_list_count(lists, h);
-        share[h] = 0;
+/* Marks the places of head h that are read: some of the places or, of pages, some of their places. */
+static void choose(const struct kvc_select_reads *call, uint32_t h, uint32_t places, uint64_t *order, bool *read) {
+    const float *score = (const float *)kvc_span_data(call->scores) + (size_t)h * call->stride;
+    uint32_t page = call->pages ? call->pages->page : 1, units = (places + page - 1) / page;
+    uint32_t local = call->local < places ? (uint32_t)call->local : places, candidates = units - local;
+    uint64_t top = call->top > local ? call->top - local : 0;
+    for (uint32_t i = 0; i < candidates; i++)
+        order[i] = sort_key(score[i], i);
+    qsort(order, candidates, sizeof *order, compare);
+    for (uint32_t i = 0; i < candidates && top > 0; i++) {
+        uint32_t first = (UINT32_MAX - (uint32_t)order[i]) * page;
+        for (uint32_t p = first; p < places && p - first < page && top > 0; p++) {
+            read[p] = true;
+            top -= !call->whole;
+        }
+        top -= call->whole;
     }
-    order = kvc_cpu_scratch((struct kvc_cpu *)device, 0, n * sizeof *order);
-    if (!order)
-        return;
-    n = 0;
-    for (uint32_t h = 0; h < lists->kv_heads; h++)
-        for (uint32_t r = 0; (uint64_t)r + tail < kvc_list_count(lists, h); r++)
-            order[n++] =
-                (struct candidate){kvc_score_key(((const float *)kvc_span_data(scores))[(size_t)h * stride + r]), h, r};
-    qsort(order, n, sizeof *order, compare);
-    for (size_t i = 0; i < n && i < slots; i++)
-        share[order[i].head]++;
+    for (uint32_t p = places - local; p < places; p++)
+        read[p] = true;
+}
+
+void KVC_REF(select_reads)(struct kvc_device *device, const struct kvc_select_reads *call) {
+    const struct kvc_lists *lists = call->lists;
+    uint32_t group = call->heads / lists->kv_heads;
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        struct kvc_view view = kvc_view_of(lists, call->view, h, 0, 0, 0);
+        uint32_t *rank = (uint32_t *)call->reads->rank->data + (size_t)h * call->reads->stride, count = 0;
+        uint64_t *order =
+            kvc_cpu_scratch((struct kvc_cpu *)device, 0, view.places * (sizeof *order + sizeof(bool)) + 1);
+        bool *read = order ? (bool *)(order + view.places) : NULL, all = view.places <= call->budget;
+        if (!order)
+            return;
+        memset(read, all, view.places * sizeof *read);
+        if (!all)
+            choose(call, h, view.places, order, read);
+        for (uint32_t p = 0; p < view.places; p++)
+            if (read[p])
+                rank[count++] = view.ranks ? view.ranks[p] : p;
+        ((uint32_t *)call->reads->count->data)[h] = count;
+        for (uint32_t g = h * group; call->alpha.buffer && g < (h + 1) * group; g++) {
+            const float *weight = all ? NULL : (const float *)kvc_span_data(call->weights) + (size_t)g * call->stride;
+            float lane[KVC_LANES] = {0};
+            for (uint32_t p = 0, i = 0; weight && p < view.places; p++)
+                if (read[p]) {
+                    lane[i % KVC_LANES] = lane[i % KVC_LANES] + weight[p];
+                    i++;
+                }
+            KVC_TREE32(lane);
+            ((float *)kvc_span_data(call->alpha))[g] = all ? 1.0f : lane[0];
+        }
+    }
 }

@@ -1,9 +1,9 @@
 /* rows.h - template: operations on rows of values: embed, norm, rope, gated_silu, add, blend, gather. */
-#ifndef KVC_CPU_ROWS_H
-#define KVC_CPU_ROWS_H
+#ifndef KVC_SIMD_ROWS_H
+#define KVC_SIMD_ROWS_H
 
-#include "backends/cpu/simd/entries.h"
-#include "backends/cpu/simd/widen.h"
+#include "backends/cpu/simd/attention/entries.h"
+#include "backends/cpu/simd/linear/widen.h"
 
 /* Work is dealt out in pieces of rows, or of values. */
 struct rows_job {

@@ -1,6 +1,6 @@
 /* simd.h - what each SIMD path consists of: linear layers and everything else, in two files per path. */
-#ifndef KVC_BACKENDS_CPU_SIMD_H
-#define KVC_BACKENDS_CPU_SIMD_H
+#ifndef KVC_SIMD_SIMD_H
+#define KVC_SIMD_SIMD_H
 
 #include "backends/cpu/cpu.h"
 

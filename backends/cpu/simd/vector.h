@@ -1,23 +1,23 @@
 /* vector.h - template: attention, norm, rope and the rest, all templates of this folder but the linear layers, and the
  * table of them; vector_<path>.c compiles it for one set of lanes. */
-#ifndef KVC_CPU_VECTOR_H
-#define KVC_CPU_VECTOR_H
+#ifndef KVC_SIMD_VECTOR_H
+#define KVC_SIMD_VECTOR_H
 
-#include "backends/cpu/simd/attention.h"
-#include "backends/cpu/simd/choose.h"
-#include "backends/cpu/simd/choose_reads.h"
-#include "backends/cpu/simd/columns.h"
-#include "backends/cpu/simd/keep_ring.h"
-#include "backends/cpu/simd/lists.h"
-#include "backends/cpu/simd/mass.h"
-#include "backends/cpu/simd/moments.h"
-#include "backends/cpu/simd/pages.h"
-#include "backends/cpu/simd/ring_fuse.h"
+#include "backends/cpu/simd/attention/attention.h"
+#include "backends/cpu/simd/select/select.h"
+#include "backends/cpu/simd/select/select_reads.h"
+#include "backends/cpu/simd/scores/columns.h"
+#include "backends/cpu/simd/select/keep_ring.h"
+#include "backends/cpu/simd/cache.h"
+#include "backends/cpu/simd/scores/mass.h"
+#include "backends/cpu/simd/scores/moments.h"
+#include "backends/cpu/simd/select/pages.h"
+#include "backends/cpu/simd/scores/ring_fuse.h"
 #include "backends/cpu/simd/rows.h"
-#include "backends/cpu/simd/select.h"
+#include "backends/cpu/simd/select/keep.h"
 #include "backends/cpu/simd/simd.h"
-#include "backends/cpu/simd/turn_keys.h"
-#include "backends/cpu/simd/weights.h"
+#include "backends/cpu/simd/rotate_keys.h"
+#include "backends/cpu/simd/scores/rings.h"
 
 static void fill_vector(struct kvc_ops *table) {
     table->embed = embed;

@@ -1,5 +1,5 @@
 /* vector_avx2.c - attention, norm, rope and the rest for AVX2. */
-#include "backends/cpu/simd/lanes_avx2.h"
+#include "backends/cpu/simd/lanes/avx2.h"
 
 #include "backends/cpu/simd/vector.h"
 

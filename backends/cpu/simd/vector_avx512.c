@@ -1,5 +1,5 @@
 /* vector_avx512.c - attention, norm, rope and the rest for AVX-512. */
-#include "backends/cpu/simd/lanes_avx512.h"
+#include "backends/cpu/simd/lanes/avx512.h"
 
 #include "backends/cpu/simd/vector.h"
 

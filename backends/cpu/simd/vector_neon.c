@@ -1,5 +1,5 @@
 /* vector_neon.c - attention, norm, rope and the rest for NEON. */
-#include "backends/cpu/simd/lanes_neon.h"
+#include "backends/cpu/simd/lanes/neon.h"
 
 #include "backends/cpu/simd/vector.h"
 

@@ -1,0 +1,119 @@
+/* select.c - from scores to entries: pooling, the rule of struct kvc_keep, how slots are shared among heads. */
+#include <stdlib.h>
+
+#include "backends/cpu/ref/ref.h"
+
+void KVC_REF(pool)(struct kvc_device *device, const struct kvc_lists *lists, uint32_t rows, struct kvc_span out,
+                   struct kvc_span in, uint32_t stride, uint64_t tail, uint32_t kernel, enum kvc_pooling pooling) {
+    uint32_t half = kernel / 2;
+    (void)device;
+    for (uint32_t h = 0; h < lists->kv_heads * rows; h++) {
+        float *y = (float *)kvc_span_data(out) + (size_t)h * stride;
+        const float *x = (const float *)kvc_span_data(in) + (size_t)h * stride;
+        uint32_t count = kvc_list_count(lists, h / rows), n = tail < count ? count - (uint32_t)tail : 0;
+        for (uint32_t r = 0; r < n; r++) {
+            uint32_t first = r > half ? r - half : 0, last = n - 1 - r > half ? r + half : n - 1;
+            float value = pooling == KVC_POOL_MAX ? x[first] : 0.0f;
+            for (uint32_t i = first; i <= last; i++)
+                value = pooling == KVC_POOL_MAX ? kvc_max(value, x[i]) : value + x[i];
+            y[r] = pooling == KVC_POOL_MAX ? value : kvc_div(value, (float)kernel);
+        }
+        for (uint32_t r = n; r < count; r++)
+            y[r] = 0.0f;
+    }
+}
+
+void KVC_REF(group_scores)(struct kvc_device *device, const struct kvc_lists *lists, uint32_t rows, struct kvc_span out,
+                           struct kvc_span in, uint32_t stride, float divisor) {
+    (void)device;
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        float *y = (float *)kvc_span_data(out) + (size_t)h * stride;
+        const float *x = (const float *)kvc_span_data(in) + (size_t)h * rows * stride;
+        for (uint32_t r = 0; r < kvc_list_count(lists, h); r++) {
+            float sum = 0.0f;
+            for (uint32_t g = 0; g < rows; g++)
+                sum = sum + x[(size_t)g * stride + r];
+            y[r] = kvc_div(sum, divisor);
+        }
+    }
+}
+
+/* An entry that may be chosen: its score's key, then that of the score which decides between equal ones. */
+struct candidate {
+    uint64_t key;
+    uint32_t head, rank;
+};
+
+/* Descending by key, then ascending. */
+static int compare(const void *a, const void *b) {
+    const struct candidate *x = a, *y = b;
+    if (x->key != y->key)
+        return x->key < y->key ? 1 : -1;
+    if (x->head != y->head)
+        return x->head < y->head ? -1 : 1;
+    return x->rank < y->rank ? -1 : x->rank > y->rank ? 1 : 0;
+}
+
+static bool is_forced(const struct kvc_lists *lists, uint32_t h, const struct kvc_keep *rule, uint32_t rank) {
+    uint32_t count = kvc_list_count(lists, h);
+    return count <= rule->limit || rank < rule->first || (uint64_t)(count - rank) <= rule->tail ||
+           kvc_list_position(lists, h, kvc_list_slot(lists, h, rank)) >= rule->recent;
+}
+
+void KVC_REF(keep)(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_keep *rules,
+                   uint32_t rule_count, struct kvc_span scores, struct kvc_span ties, uint32_t stride,
+                   struct kvc_read_list *kept) {
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        const struct kvc_keep *rule = &rules[rule_count > 1 ? h : 0];
+        uint32_t count = kvc_list_count(lists, h), candidates = 0, kept_count = 0;
+        uint32_t *ranks = (uint32_t *)kept->rank->data + (size_t)h * kept->stride;
+        const float *score = scores.buffer ? (const float *)kvc_span_data(scores) + (size_t)h * stride : NULL;
+        const float *tie = ties.buffer ? (const float *)kvc_span_data(ties) + (size_t)h * stride : NULL;
+        struct candidate *order;
+        uint64_t top = rule->top, forced;
+        bool *keep;
+        order = kvc_cpu_scratch((struct kvc_cpu *)device, 0, count * (sizeof *order + sizeof *keep));
+        if (!order)
+            return;
+        keep = (bool *)(order + count);
+        for (uint32_t r = 0; r < count; r++) {
+            keep[r] = is_forced(lists, h, rule, r);
+            if (!keep[r]) {
+                uint64_t high = score ? kvc_score_key(score[r]) : 0, low = tie ? kvc_score_key(tie[r]) : 0;
+                order[candidates++] = (struct candidate){high << 32 | low, h, r};
+            }
+        }
+        forced = count - candidates;
+        if (rule->fill > forced && top < rule->fill - forced)
+            top = rule->fill - forced;
+        qsort(order, candidates, sizeof *order, compare);
+        for (uint32_t i = 0; i < candidates && i < top; i++)
+            keep[order[i].rank] = true;
+        for (uint32_t r = 0; r < count; r++)
+            if (keep[r])
+                ranks[kept_count++] = r;
+        ((uint32_t *)kept->count->data)[h] = kept_count;
+    }
+}
+
+void KVC_REF(shares)(struct kvc_device *device, const struct kvc_lists *lists, struct kvc_span scores, uint32_t stride,
+                     uint64_t tail, uint64_t slots, struct kvc_span shares) {
+    uint32_t *share = kvc_span_data(shares);
+    struct candidate *order;
+    size_t n = 0;
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        n += kvc_list_count(lists, h);
+        share[h] = 0;
+    }
+    order = kvc_cpu_scratch((struct kvc_cpu *)device, 0, n * sizeof *order);
+    if (!order)
+        return;
+    n = 0;
+    for (uint32_t h = 0; h < lists->kv_heads; h++)
+        for (uint32_t r = 0; (uint64_t)r + tail < kvc_list_count(lists, h); r++)
+            order[n++] =
+                (struct candidate){kvc_score_key(((const float *)kvc_span_data(scores))[(size_t)h * stride + r]), h, r};
+    qsort(order, n, sizeof *order, compare);
+    for (size_t i = 0; i < n && i < slots; i++)
+        share[order[i].head]++;
+}

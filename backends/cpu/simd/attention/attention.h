@@ -1,0 +1,386 @@
+/* attention.h - template: the attention operation: how it is cut into tasks, and how tiles are merged.
+ *
+ * A unit is a block of rows of one segment with one KV head; a task is a unit, or, where units are too few for the
+ * threads, a run of a unit's tiles. Tiles leave m, l and o; whoever finishes a unit merges them in ascending order.
+ */
+#ifndef KVC_SIMD_ATTENTION_ATTENTION_H
+#define KVC_SIMD_ATTENTION_ATTENTION_H
+
+#include <stdatomic.h>
+
+#include "backends/cpu/simd/attention/many.h"
+#include "backends/cpu/simd/bump.h"
+#include "backends/cpu/simd/scores/score_memo.h"
+#include "backends/cpu/stealing.h"
+
+#define BLOCK_QUERIES 192u               /* that share a packed tile */
+#define PARTIAL_BYTES ((size_t)16 << 20) /* of a unit's tile results, where the block can be made small enough */
+
+struct segment_plan {
+    size_t first_task, first_unit;
+    uint32_t row_block, blocks, splits; /* rows of a unit, units per head, tasks per unit */
+    uint32_t tiles;                     /* of the fullest head */
+    bool many;
+};
+
+/* Pointers into one thread's scratch (or, partial results of split units, into the shared part). */
+struct tile_results {
+    float *m, *l; /* [tiles, queries] */
+    float *o;     /* [tiles, queries, stride] */
+};
+
+struct attention_work {
+    const unsigned char **block, **keys; /* [blocks of the fullest head], [2 tiles of KVC_TILE] */
+    struct seen_range *seen, *in;        /* [rows of a block], [queries] */
+    uint16_t *place;                     /* [packed_size(d)] */
+    float *q, *wide, *s, *packed_keys, *packed_values, *sum;
+    struct tile_results own;
+};
+
+struct attention_job {
+    struct kvc_cpu *cpu;
+    const struct kvc_attention *call;
+    struct segment_plan *plan; /* [segment_count] */
+    size_t tasks;
+    unsigned char *shared; /* tile results of split units, shared_bytes each, then their counters */
+    size_t shared_bytes, shared_total;
+    _Atomic uint32_t *unfinished; /* [units], where any is split */
+    size_t cells_most;            /* tiles times queries of a unit */
+    uint32_t group, d, blocks_most, rows_most, queries_most;
+    bool any_many, split;
+    struct score_memo *memo; /* NULL, or has a record for every segment */
+    float scale;
+};
+
+static struct tile_results carve_results(struct carving *at, const struct attention_job *job) {
+    const size_t cells = job->cells_most;
+    struct tile_results results;
+    results.m = carve(at, cells * sizeof(float));
+    results.l = carve(at, cells * sizeof(float));
+    results.o = carve(at, cells * value_size(job->d) * sizeof(float));
+    return results;
+}
+
+/* Lays out a thread's scratch from base on; returns its bytes. */
+static size_t lay_out(const struct attention_job *job, struct attention_work *work, unsigned char *base) {
+    struct carving at = {base, 0};
+    const size_t d = job->d, queries = job->queries_most, f = sizeof(float);
+    work->block = carve(&at, job->blocks_most * sizeof *work->block);
+    work->keys = carve(&at, 2 * KVC_TILE * sizeof *work->keys);
+    work->seen = carve(&at, job->rows_most * sizeof *work->seen);
+    work->in = carve(&at, queries * sizeof *work->in);
+    work->place = carve(&at, packed_size(d) * sizeof *work->place);
+    work->q = carve(&at, (queries + SCORE_QUERIES) * packed_size(d) * f);
+    work->wide = carve(&at, LANES * padded_size(d) * f);
+    work->sum = carve(&at, value_size(d) * f);
+    const size_t score_rows = job->any_many ? QUERIES_AT_ONCE : FEW_QUERIES;
+    work->s = carve(&at, score_rows * KVC_TILE * f);
+    work->packed_keys = carve(&at, job->any_many ? packed_size(d) * KVC_TILE * f : 0);
+    work->packed_values = carve(&at, job->any_many ? value_size(d) * KVC_TILE * f : 0);
+    work->own = job->split ? (struct tile_results){NULL, NULL, NULL} : carve_results(&at, job);
+    return at.used;
+}
+
+/* 0 where all entries are read. How far apart rows of a read list may lie where what is between them is asked for too:
+ * a few rows, if the list is dense and rows are long, else nothing lies between. Memory is read faster in order. */
+static size_t fill_bytes(const struct head_entries *head) {
+    const bool dense = (uint64_t)head->places * 8 >= head->count && head->row_bytes >= 256;
+    return head->rank ? (dense ? 3 : 1) * head->row_bytes : 0;
+}
+
+/* What a task works on. */
+struct attention_unit {
+    const struct kvc_segment *segment;
+    const struct segment_plan *plan;
+    uint32_t head, row, rows, split; /* row: first, inside the segment */
+    size_t number;
+};
+
+static struct attention_unit unit_of(const struct attention_job *job, size_t task) {
+    size_t low = 0, high = job->call->segment_count;
+    while (high - low > 1) {
+        const size_t middle = low + (high - low) / 2;
+        if (job->plan[middle].first_task <= task)
+            low = middle;
+        else
+            high = middle;
+    }
+    struct attention_unit unit = {.segment = &job->call->segments[low], .plan = &job->plan[low]};
+    const size_t local = task - unit.plan->first_task, local_unit = local / unit.plan->splits;
+    const uint32_t heads = job->call->kv_heads;
+    unit.split = (uint32_t)(local % unit.plan->splits);
+    unit.head = (uint32_t)(local_unit % heads);
+    /* the last rows see most: first */
+    unit.row = (unit.plan->blocks - 1 - (uint32_t)(local_unit / heads)) * unit.plan->row_block;
+    unit.rows =
+        unit.segment->rows - unit.row < unit.plan->row_block ? unit.segment->rows - unit.row : unit.plan->row_block;
+    unit.number = unit.plan->first_unit + local_unit;
+    return unit;
+}
+
+INLINE const float *query_of(const struct attention_job *job, const struct attention_unit *unit, uint32_t query) {
+    const size_t row = unit->segment->row + unit->row + query / job->group;
+    const size_t head = (size_t)unit->head * job->group + query % job->group;
+    return (const float *)kvc_span_data(job->call->q) + (row * job->call->heads + head) * job->d;
+}
+
+/* out, M and L of the unit's rows from the results of tiles first .. */
+static void merge_unit(const struct attention_job *job, const struct attention_unit *unit,
+                       const struct seen_range *seen, const struct tile_results *results, uint32_t first, float *sum) {
+    const struct kvc_attention *call = job->call;
+    const uint32_t queries = unit->rows * job->group, d = job->d;
+    const size_t stride = unit->plan->many ? value_size(d) : padded_size(d);
+    for (uint32_t i = 0; i < queries; i++) {
+        const struct seen_range range = seen[i / job->group];
+        const size_t row = unit->segment->row + unit->row + i / job->group;
+        const size_t cell = row * call->heads + (size_t)unit->head * job->group + i % job->group;
+        float *out = (float *)kvc_span_data(call->out) + cell * d, M = -kvc_infinity(), L = 0.0f;
+        memset(sum, 0, stride * sizeof *sum);
+        if (range.low < range.high) {
+            const uint32_t from = range.low / KVC_TILE, to = (range.high - 1) / KVC_TILE;
+            for (uint32_t t = from; t <= to; t++)
+                M = kvc_max(M, results->m[(size_t)(t - first) * queries + i]);
+            for (uint32_t t = from; t <= to; t++) {
+                const size_t at = (size_t)(t - first) * queries + i;
+                const float c = kvc_exp(results->m[at] - M);
+                const float *o = results->o + at * stride;
+                L = kvc_fma(c, results->l[at], L);
+                for (size_t v = 0; v < d; v += LANES)
+                    vf_store(sum + v, vf_fma(vf_set(c), vf_load(o + v), vf_load(sum + v)));
+            }
+            M = kvc_is_nan(L) ? L : M + 0.0f;
+            for (size_t v = 0; L != 0.0f && v < d; v += LANES)
+                vf_store(sum + v, vf_div(vf_load(sum + v), vf_set(L)));
+        }
+        memcpy(out, sum, d * sizeof *out);
+        if (call->maximum.buffer) {
+            ((float *)kvc_span_data(call->maximum))[cell] = M;
+            ((float *)kvc_span_data(call->sum))[cell] = L;
+        }
+    }
+}
+
+static void attention_task(void *argument, size_t task, unsigned thread) {
+    const struct attention_job *job = argument;
+    const struct kvc_attention *call = job->call;
+    const struct attention_unit unit = unit_of(job, task);
+    const struct kvc_lists *lists = unit.segment->lists;
+    const enum kvc_type type = lists->format.type;
+    const uint32_t d = job->d, group = job->group, queries = unit.rows * group;
+    const bool many = unit.plan->many, split = unit.plan->splits > 1;
+    const size_t stride = many ? value_size(d) : padded_size(d);
+    const size_t value_offset = (size_t)KVC_TILE * lists->format.row_bytes;
+    struct attention_work work;
+    const size_t own = lay_out(job, &work, NULL), shared = thread == 0 ? job->shared_total : 0;
+    unsigned char *scratch = kvc_cpu_scratch(job->cpu, thread, shared + own);
+    if (!scratch)
+        return;
+    lay_out(job, &work, scratch + shared);
+    struct tile_results results = work.own;
+    if (job->split) {
+        struct carving at = {job->shared + unit.number * job->shared_bytes, 0};
+        results = carve_results(&at, job);
+    }
+
+    const struct head_entries head = head_open(lists, unit.segment->reads, unit.head, work.block);
+    const size_t fill = fill_bytes(&head);
+    const int32_t *positions = (const int32_t *)kvc_span_data(call->positions) + unit.segment->row + unit.row;
+    const uint32_t *later = (const uint32_t *)kvc_span_data(call->later) + unit.segment->row + unit.row;
+    uint32_t low = head.places, high = 0;
+    uint64_t read = 0;
+    for (uint32_t r = 0; r < unit.rows; r++) {
+        const struct seen_range seen = head_seen(&head, positions[r], later[r], call->window);
+        work.seen[r] = seen;
+        if (seen.low < seen.high) {
+            low = seen.low < low ? seen.low : low;
+            high = seen.high > high ? seen.high : high;
+            read += seen.high - seen.low;
+        }
+    }
+    if (unit.split == 0 && unit.segment->bytes_read)
+        __atomic_fetch_add(unit.segment->bytes_read, read * 2 * lists->format.row_bytes, __ATOMIC_RELAXED);
+
+    const uint32_t first = low / KVC_TILE, tiles = low < high ? (high - 1) / KVC_TILE + 1 - first : 0;
+    const uint32_t from = first + (uint32_t)((uint64_t)tiles * unit.split / unit.plan->splits);
+    const uint32_t to = first + (uint32_t)((uint64_t)tiles * (unit.split + 1) / unit.plan->splits);
+    if (from < to && many) {
+        for (size_t c = 0; c < packed_size(d); c++)
+            work.place[c] = (uint16_t)packed_place(c, d);
+        for (uint32_t i = 0; i < queries; i += SCORE_QUERIES) {
+            const float *some[SCORE_QUERIES];
+            for (uint32_t j = 0; j < SCORE_QUERIES; j++)
+                some[j] = i + j < queries ? query_of(job, &unit, i + j) : NULL;
+            pack_queries(some, d, work.place, work.q + i * packed_size(d));
+        }
+    } else if (from < to) {
+        for (uint32_t i = 0; i < queries; i++)
+            pad_query(work.q + i * padded_size(d), query_of(job, &unit, i), d);
+    }
+    const struct score_record *record = job->memo ? &job->memo->record[unit.segment - call->segments] : NULL;
+    const size_t keep_stride = record ? record->stride : 0;
+    float *keep =
+        record && record->lists ? job->memo->values + record->scores + (size_t)unit.head * group * keep_stride : NULL;
+    uint32_t next_filled = 0;
+    for (uint32_t t = from; t < to; t++) {
+        const struct seen_range all = seen_in_tile((struct seen_range){low, high}, t * KVC_TILE);
+        const size_t at = (size_t)(t - first) * queries;
+        const struct seen_range then = seen_in_tile((struct seen_range){low, high}, (t + 1) * KVC_TILE);
+        const unsigned char **keys = work.keys + t % 2 * KVC_TILE, **next = work.keys + (t + 1) % 2 * KVC_TILE;
+        const uint32_t next_count = many || t + 1 == to ? 0 : then.high;
+        if (t == from || next_filled == 0)
+            head_keys(&head, t * KVC_TILE + all.low, all.high - all.low, keys + all.low);
+        if (next_count)
+            head_keys(&head, (t + 1) * KVC_TILE, next_count, next);
+        next_filled = next_count;
+        if (many) {
+            for (uint32_t i = 0; i < queries; i++)
+                work.in[i] = seen_in_tile(work.seen[i / group], t * KVC_TILE);
+            pack_keys(type, keys, all.low, all.high, d, work.place, work.packed_keys);
+            pack_values(type, keys, value_offset, all.low, all.high, d, work.packed_values);
+            many_tile(work.packed_keys, work.packed_values, work.q, queries, work.in, d, job->scale, work.s,
+                      results.m + at, results.l + at, results.o + at * stride);
+        } else {
+            few_scores(type, keys, value_offset, fill, all.low, all.high, all.high, work.q, queries, d, job->scale,
+                       work.wide, work.s);
+            few_tile(type, keys, value_offset, fill, all.low, all.high, next, next_count, queries, d, work.s,
+                     keep ? keep + (size_t)t * KVC_TILE : NULL, keep_stride, results.m + at, results.l + at,
+                     results.o + at * stride);
+        }
+    }
+    if (!split || atomic_fetch_sub(&job->unfinished[unit.number], 1) == 1)
+        merge_unit(job, &unit, work.seen, &results, first, work.sum);
+}
+
+/* Cuts the call into tasks; returns the work in vector operations. */
+static double plan_attention(struct attention_job *job, unsigned threads) {
+    const struct kvc_attention *call = job->call;
+    size_t units = 0;
+    double work = 0.0;
+    for (size_t i = 0; i < call->segment_count; i++) {
+        const struct kvc_segment *segment = &call->segments[i];
+        struct segment_plan *plan = &job->plan[i];
+        uint32_t places = 0;
+        for (uint32_t h = 0; h < call->kv_heads; h++) {
+            const struct kvc_buffer *counts = segment->reads ? segment->reads->count : segment->lists->count;
+            const uint32_t n = ((const uint32_t *)counts->data)[h];
+            const uint32_t blocks = (uint32_t)head_block_count(segment->lists, h);
+            places = n > places ? n : places;
+            job->blocks_most = blocks > job->blocks_most ? blocks : job->blocks_most;
+            work += 2.5 * n * job->group * segment->rows * (job->d + 16.0) / LANES;
+        }
+        plan->tiles = (places + KVC_TILE - 1) / KVC_TILE;
+        plan->many = (uint64_t)segment->rows * job->group > FEW_QUERIES;
+        plan->row_block = 1;
+        if (plan->many) {
+            const size_t bytes = (size_t)plan->tiles * (value_size(job->d) + 2) * sizeof(float);
+            uint32_t block = BLOCK_QUERIES;
+            while (block > 12 && bytes * block > PARTIAL_BYTES)
+                block /= 2;
+            plan->row_block = block / job->group > 0 ? block / job->group : 1;
+            if (plan->row_block > segment->rows)
+                plan->row_block = segment->rows;
+        }
+        plan->blocks = plan->row_block ? (segment->rows + plan->row_block - 1) / plan->row_block : 0;
+        units += (size_t)plan->blocks * call->kv_heads;
+    }
+    const bool alone = work < POOL_WORK;
+    size_t unit = 0;
+    for (size_t i = 0; i < call->segment_count; i++) {
+        struct segment_plan *plan = &job->plan[i];
+        plan->splits = 1;
+        if (!alone && threads > 1 && units < (size_t)2 * threads && plan->tiles > 1) {
+            const size_t wanted = ((size_t)4 * threads + units - 1) / units;
+            plan->splits = wanted < plan->tiles ? (uint32_t)wanted : plan->tiles;
+            job->split = true;
+        }
+        plan->first_task = job->tasks;
+        plan->first_unit = unit;
+        unit += (size_t)plan->blocks * call->kv_heads;
+        job->tasks += (size_t)plan->blocks * call->kv_heads * plan->splits;
+        job->rows_most = plan->row_block > job->rows_most ? plan->row_block : job->rows_most;
+        const size_t cells = (size_t)plan->tiles * plan->row_block * job->group;
+        job->cells_most = cells > job->cells_most ? cells : job->cells_most;
+        job->any_many = job->any_many || plan->many;
+    }
+    job->queries_most = job->rows_most * job->group;
+    return work;
+}
+
+/* Prepares a record for every single row that sees all of its lists. */
+static struct score_memo *plan_memo(const struct attention_job *job) {
+    const struct kvc_attention *call = job->call;
+    const uint32_t *later = kvc_span_data(call->later);
+    const size_t q_size = (size_t)call->heads * call->head_size;
+    struct score_memo *memo = NULL;
+    for (int made = 0; made < 2; made++) { /* counts, then fills in */
+        size_t values = 0, wanted = 0;
+        for (size_t i = 0; i < call->segment_count; i++) {
+            const struct kvc_segment *segment = &call->segments[i];
+            if (segment->rows != 1 || segment->reads || call->window || job->plan[i].many || later[segment->row])
+                continue;
+            const uint32_t stride = memo_stride(job->plan[i].tiles * KVC_TILE);
+            const struct score_record record = {segment->lists,
+                                                call->heads,
+                                                call->head_size,
+                                                stride,
+                                                values,
+                                                values + call->kv_heads,
+                                                values + call->kv_heads + q_size};
+            wanted++;
+            values += call->kv_heads + q_size + (size_t)call->heads * stride;
+            if (!made)
+                continue;
+            memo->record[i] = record;
+            memcpy(memo->values + record.count, segment->lists->count->data, call->kv_heads * sizeof(uint32_t));
+            memcpy(memo->values + record.q, (const float *)kvc_span_data(call->q) + segment->row * q_size,
+                   q_size * sizeof(float));
+        }
+        if (!made)
+            memo = memo_open(job->cpu, wanted ? call->segment_count : 0, values);
+        if (!memo)
+            return NULL;
+    }
+    return memo;
+}
+
+static void attention(struct kvc_device *device, const struct kvc_attention *call) {
+    struct kvc_cpu *cpu = (struct kvc_cpu *)device;
+    struct attention_job job = {.cpu = cpu,
+                                .call = call,
+                                .group = call->heads / call->kv_heads,
+                                .d = call->head_size,
+                                .scale = kvc_attention_scale(call->head_size)};
+    struct attention_work work;
+    const size_t plan_bytes = (call->segment_count * sizeof *job.plan + 63) / 64 * 64;
+    job.plan = kvc_cpu_scratch(cpu, 0, plan_bytes);
+    if (!job.plan)
+        return;
+    const double vectors = plan_attention(&job, kvc_threads_count(cpu->threads));
+    size_t units = 0, counters = 0;
+    if (job.split) {
+        const struct segment_plan *last = &job.plan[call->segment_count - 1];
+        struct carving at = {NULL, 0};
+        units = last->first_unit + (size_t)last->blocks * call->kv_heads;
+        carve_results(&at, &job);
+        job.shared_bytes = at.used;
+        counters = (units * sizeof *job.unfinished + 63) / 64 * 64;
+    }
+    job.shared_total = plan_bytes + counters + units * job.shared_bytes;
+    /* The scratch may move as it grows: plan again where it then is. */
+    unsigned char *scratch = kvc_cpu_scratch(cpu, 0, job.shared_total + lay_out(&job, &work, NULL));
+    if (!scratch)
+        return;
+    job.plan = (struct segment_plan *)(void *)scratch;
+    job.unfinished = (_Atomic uint32_t *)(void *)(scratch + plan_bytes);
+    job.shared = scratch + plan_bytes + counters;
+    job.tasks = 0;
+    plan_attention(&job, kvc_threads_count(cpu->threads));
+    for (size_t i = 0, unit = 0; job.split && i < call->segment_count; i++)
+        for (size_t n = (size_t)job.plan[i].blocks * call->kv_heads; n > 0; n--)
+            atomic_init(&job.unfinished[unit++], job.plan[i].splits);
+    job.memo = plan_memo(&job);
+    /* a head that select has just chosen from is read by the thread that asked for its entries */
+    turns_run(cpu, threads_for(cpu, vectors), job.tasks, attention_task, &job);
+}
+
+#endif

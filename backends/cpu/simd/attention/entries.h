@@ -1,0 +1,261 @@
+/* entries.h - template: cache entries widened to float vectors, where a head's entries lie, exp on vectors.
+ * Included after one of the lanes_*.h. */
+#ifndef KVC_SIMD_ATTENTION_ENTRIES_H
+#define KVC_SIMD_ATTENTION_ENTRIES_H
+
+#include "backends/cpu/cpu.h"
+#include "backends/cpu/simd/lanes/unroll.h"
+
+#define NEVER_INLINE __attribute__((noinline))
+#define FOLD (KVC_LANES / LANES) /* vectors that hold the 32 lanes of a sum */
+
+/* Vector operations below which waking the threads costs more than it saves: some microseconds. */
+#define POOL_WORK 10000.0
+
+INLINE struct kvc_threads *threads_for(const struct kvc_cpu *cpu, double vector_operations) {
+    return vector_operations < POOL_WORK ? NULL : cpu->threads;
+}
+
+/* ---- arithmetic ---- */
+
+/* kvc_exp for x [n], n vectors of x <= 0 or of the NaN of inf - inf (whose low bits are zero). They take each step in
+ * turns: a step has to wait for the one before it. */
+INLINE void exps_not_above_zero(vf *x, unsigned n) {
+    vf t[4], r[4], p[4];
+#define EACH                                                                                                           \
+    UNROLL                                                                                                             \
+    for (unsigned i = 0; i < n; i++)
+    EACH t[i] = vf_fma(x[i], vf_set(KVC_LOG2E), vf_set(KVC_ROUND_MAGIC));
+    EACH p[i] = vf_sub(t[i], vf_set(KVC_ROUND_MAGIC));
+    EACH r[i] = vf_fnma(p[i], vf_set(KVC_LN2_HIGH), x[i]);
+    EACH r[i] = vf_fnma(p[i], vf_set(KVC_LN2_LOW), r[i]);
+    EACH p[i] = vf_fma(vf_set(KVC_EXP_C6), r[i], vf_set(KVC_EXP_C5));
+    EACH p[i] = vf_fma(p[i], r[i], vf_set(KVC_EXP_C4));
+    EACH p[i] = vf_fma(p[i], r[i], vf_set(KVC_EXP_C3));
+    EACH p[i] = vf_fma(p[i], r[i], vf_set(KVC_EXP_C2));
+    EACH p[i] = vf_fma(p[i], r[i], vf_set(1.0f));
+    EACH p[i] = vf_fma(p[i], r[i], vf_set(1.0f));
+    EACH p[i] = vf_from_bits(vi_add(vf_bits(p[i]), vi_shift_23(vf_bits(t[i]))));
+    EACH x[i] = vf_select(vf_less(x[i], vf_set(KVC_EXP_LOW)), vf_zero(), p[i]);
+#undef EACH
+}
+
+INLINE vf exp_not_above_zero(vf x) {
+    exps_not_above_zero(&x, 1);
+    return x;
+}
+
+/* x [vectors], of which none is above `most`, becomes exp(x - most). lane: NULL, or lane[i % FOLD] = places * vector i
+ * + lane[i % FOLD], ascending; places NULL: 1. */
+INLINE void exps_in_turns(float *x, unsigned vectors, float most, const vf *places, vf *lane) {
+    UNROLL
+    for (unsigned i = 0; i < vectors; i += 4) {
+        const unsigned n = vectors - i < 4 ? vectors - i : 4;
+        vf y[4];
+        UNROLL
+        for (unsigned j = 0; j < n; j++)
+            y[j] = vf_sub(vf_load(x + (i + j) * LANES), vf_set(most));
+        exps_not_above_zero(y, n);
+        UNROLL
+        for (unsigned j = 0; j < n; j++) {
+            vf_store(x + (i + j) * LANES, y[j]);
+            if (lane && places)
+                lane[(i + j) % FOLD] = vf_fma(*places, y[j], lane[(i + j) % FOLD]);
+            else if (lane)
+                lane[(i + j) % FOLD] = vf_add(lane[(i + j) % FOLD], y[j]);
+        }
+    }
+}
+
+/* The same for x [n], n a multiple of KVC_LANES. */
+INLINE void exps_and_sums(float *x, uint32_t n, float most, const vf *places, vf *lane) {
+    const uint32_t step = FOLD < 4 ? 4 * LANES : KVC_LANES;
+    uint32_t i = 0;
+    for (; i + step <= n; i += step)
+        exps_in_turns(x + i, step / LANES, most, places, lane);
+    for (; i < n; i += KVC_LANES)
+        exps_in_turns(x + i, FOLD, most, places, lane);
+}
+
+static inline void exps_below(float *x, uint32_t n, float most) { exps_and_sums(x, n, most, NULL, NULL); }
+
+/* kvc_exp for every x. */
+INLINE vf exp_any(vf x) {
+    vf y = exp_not_above_zero(x);
+    y = vf_select(vf_less(vf_set(KVC_EXP_HIGH), x), vf_set(kvc_infinity()), y);
+    return vf_select(vf_is_nan(x), x, y);
+}
+
+/* The first steps of the tree over 32 lanes, until LANES are left: lane[i] += lane[i + w]. */
+INLINE vf fold_lanes(const vf lane[FOLD]) {
+#if LANES == 16
+    return vf_add(lane[0], lane[1]);
+#elif LANES == 8
+    return vf_add(vf_add(lane[0], lane[2]), vf_add(lane[1], lane[3]));
+#else
+    return vf_add(vf_add(vf_add(lane[0], lane[4]), vf_add(lane[2], lane[6])),
+                  vf_add(vf_add(lane[1], lane[5]), vf_add(lane[3], lane[7])));
+#endif
+}
+
+/* The whole tree. */
+INLINE float sum_lanes(const vf lane[FOLD]) { return vf_tree(fold_lanes(lane)); }
+
+/* ---- entries ---- */
+
+#define Q8_BYTES (2 + KVC_Q8_GROUP) /* of a full group of a Q8_0 row */
+
+/* Channels c .. c + LANES - 1 of a row; c a multiple of LANES. */
+INLINE vf entry_load(enum kvc_type type, const unsigned char *row, size_t c) {
+    if (type == KVC_F32)
+        return vf_load((const float *)(const void *)row + c);
+    if (type == KVC_F16)
+        return vf_load_f16(row + 2 * c);
+    const unsigned char *group = row + c / KVC_Q8_GROUP * Q8_BYTES;
+    return vf_mul(vf_set(half_load(group)), vf_load_i8(group + 2 + c % KVC_Q8_GROUP));
+}
+
+/* The first n < LANES of them, +0 behind. */
+INLINE vf entry_part_load(enum kvc_type type, const unsigned char *row, size_t c, size_t n) {
+    if (type == KVC_F32)
+        return vf_part_load((const float *)(const void *)row + c, n);
+    if (type == KVC_F16)
+        return vf_part_load_f16(row + 2 * c, n);
+    const unsigned char *group = row + c / KVC_Q8_GROUP * Q8_BYTES;
+    const vf x = vf_mul(vf_set(half_load(group)), vf_part_load_i8(group + 2 + c % KVC_Q8_GROUP, n));
+    return vf_select(vm_first(n), x, vf_zero()); /* a NaN scale makes NaNs of the padding */
+}
+
+/* Where the entries of one head lie. */
+struct head_entries {
+    const uint32_t *order, *rank; /* of this head; rank: of its read list; NULL: the identity */
+    const int32_t *position;      /* by slot; NULL: the slot itself */
+    const unsigned char **block;  /* [head_block_count] */
+    uint32_t count, places;       /* entries held; entries in the read list, or count */
+    size_t row_bytes;
+};
+
+/* Blocks of the head, in room of at least head_block_count pointers. */
+static inline size_t head_block_count(const struct kvc_lists *lists, uint32_t h) {
+    return kvc_slots_blocks(lists->host_base[h + 1] - lists->host_base[h]);
+}
+
+static inline struct head_entries head_open(const struct kvc_lists *lists, const struct kvc_read_list *reads,
+                                            uint32_t h, const unsigned char **room) {
+    const uint32_t base = lists->host_base[h];
+    const uint32_t *blocks = (const uint32_t *)lists->blocks->data + kvc_first_block(base, h);
+    const size_t n = head_block_count(lists, h);
+    struct head_entries head = {
+        .order = lists->order ? (const uint32_t *)lists->order->data + base : NULL,
+        .position = lists->position ? (const int32_t *)lists->position->data + base : NULL,
+        .block = room,
+        .count = ((const uint32_t *)lists->count->data)[h],
+        .row_bytes = lists->format.row_bytes,
+    };
+    head.places = head.count;
+    if (reads) {
+        head.rank = (const uint32_t *)reads->rank->data + (size_t)h * reads->stride;
+        head.places = ((const uint32_t *)reads->count->data)[h];
+    }
+    for (size_t i = 0; i < n; i++)
+        room[i] = kvc_cpu_block(lists->arena, blocks[i]);
+    return head;
+}
+
+INLINE uint32_t head_rank(const struct head_entries *head, uint32_t place) {
+    return head->rank ? head->rank[place] : place;
+}
+
+INLINE uint32_t head_slot(const struct head_entries *head, uint32_t place) {
+    const uint32_t rank = head_rank(head, place);
+    return head->order ? head->order[rank] : rank;
+}
+
+INLINE int32_t slot_position(const struct head_entries *head, uint32_t slot) {
+    return head->position ? head->position[slot] : (int32_t)slot;
+}
+
+INLINE const unsigned char *slot_key(const struct head_entries *head, uint32_t slot) {
+    return head->block[slot / KVC_TILE] + (size_t)(slot % KVC_TILE) * head->row_bytes;
+}
+
+/* Key rows of the n places from `place` on; the value of a key lies KVC_TILE rows behind it. */
+static inline void head_keys(const struct head_entries *head, uint32_t place, uint32_t n, const unsigned char **keys) {
+    if (!head->order && !head->rank) {
+        for (uint32_t i = 0; i < n; i++)
+            keys[i] = slot_key(head, place + i);
+    } else if (!head->rank) {
+        for (uint32_t i = 0; i < n; i++)
+            keys[i] = slot_key(head, head->order[place + i]);
+    } else {
+        for (uint32_t i = 0; i < n; i++)
+            keys[i] = slot_key(head, head_slot(head, place + i));
+    }
+}
+
+/* One past the highest slot among order [count]: count itself where the first slots are the ones in use. */
+static inline uint32_t slots_in_use(const uint32_t *order, uint32_t count) {
+    vi top = vi_set(-1);
+    int32_t lane[LANES], most = -1;
+    uint32_t r = 0;
+    for (; r + LANES <= count; r += LANES) {
+        const vi x = vi_load(order + r);
+        top = vi_select(vi_greater(x, top), x, top);
+    }
+    vi_store(lane, top);
+    UNROLL
+    for (unsigned i = 0; i < LANES; i++)
+        most = lane[i] > most ? lane[i] : most;
+    for (; r < count; r++)
+        most = (int32_t)order[r] > most ? (int32_t)order[r] : most;
+    return (uint32_t)(most + 1);
+}
+
+/* Places low .. high - 1 are seen by a row at `position` that must not see the last `later` entries, under a sliding
+ * window (0: none): positions and ranks ascend along the list, so what is seen lies together. */
+struct seen_range {
+    uint32_t low, high;
+};
+
+static inline struct seen_range head_seen(const struct head_entries *head, int32_t position, uint32_t later,
+                                          uint32_t window) {
+    const uint32_t ranks = later < head->count ? head->count - later : 0;
+    struct seen_range seen = {0, head->places};
+    if (head->rank) { /* first place with rank >= ranks */
+        uint32_t low = 0;
+        while (low < seen.high) {
+            const uint32_t middle = low + (seen.high - low) / 2;
+            if (head->rank[middle] < ranks)
+                low = middle + 1;
+            else
+                seen.high = middle;
+        }
+    } else {
+        seen.high = ranks;
+    }
+    if (window) { /* first place with position > position - window */
+        uint32_t low = 0, high = seen.high;
+        const int64_t past = (int64_t)position - (int64_t)window;
+        while (low < high) {
+            const uint32_t middle = low + (high - low) / 2;
+            if (slot_position(head, head_slot(head, middle)) <= past)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        seen.low = low;
+    }
+    return seen;
+}
+
+/* What of the range lies in the tile that starts at place `first`, counted from there; empty: low == high. */
+INLINE struct seen_range seen_in_tile(struct seen_range seen, uint32_t first) {
+    struct seen_range in;
+    in.low = seen.low > first ? seen.low - first : 0;
+    in.high = seen.high > first ? seen.high - first : 0;
+    in.high = in.high < KVC_TILE ? in.high : KVC_TILE;
+    in.low = in.low < in.high ? in.low : in.high;
+    return in;
+}
+
+#endif

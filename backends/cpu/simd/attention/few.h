@@ -1,0 +1,334 @@
+/* few.h - template: one tile of attention for the few query heads of one row that share a KV head.
+ *
+ * Decode reads every key and value once, so memory sets the pace: a key is widened once and met by all heads of its
+ * group. The 32 lanes of a dot lie side by side in vectors; LANES entries are summed together by a transposing tree.
+ */
+#ifndef KVC_SIMD_ATTENTION_FEW_H
+#define KVC_SIMD_ATTENTION_FEW_H
+
+#include "backends/cpu/simd/attention/softmax_tile.h"
+
+#if LANES == 16
+#define ROWS_AT_ONCE 4 /* dots whose lanes fit the registers together */
+#define HEADS_AT_ONCE 2
+#else
+#define ROWS_AT_ONCE 2
+#define HEADS_AT_ONCE 1
+#endif
+
+/* Floats of a query or widened key in scratch: d rounded up to whole vectors. A query's padding is -0 and a key's +0:
+ * adding their product changes no lane, not even its sign. */
+INLINE size_t padded_size(size_t d) { return (d + LANES - 1) / LANES * LANES; }
+
+static inline void pad_query(float *to, const float *q, size_t d) {
+    memcpy(to, q, d * sizeof *q);
+    for (size_t c = d; c < padded_size(d); c++)
+        to[c] = -0.0f;
+}
+
+static inline void widen_row(enum kvc_type type, float *to, const unsigned char *row, size_t d) {
+    size_t c = 0;
+    for (; c + LANES <= d; c += LANES)
+        vf_store(to + c, type == KVC_F32   ? entry_load(KVC_F32, row, c)
+                         : type == KVC_F16 ? entry_load(KVC_F16, row, c)
+                                           : entry_load(KVC_Q8_0, row, c));
+    if (c < d)
+        vf_store(to + c, entry_part_load(type, row, c, d - c));
+}
+
+/* s[h * KVC_TILE + i] = scale * dot(q[h], rows[i]) for LANES rows of `vectors` whole vectors and `heads` queries that
+ * lie query_stride apart. */
+INLINE void few_dots(enum kvc_type type, const unsigned char *const *rows, const float *q, size_t query_stride,
+                     unsigned heads, size_t vectors, float scale, float *s) {
+    vf folded[HEADS_AT_ONCE][LANES];
+    UNROLL
+    for (unsigned e = 0; e < LANES; e += ROWS_AT_ONCE) {
+        vf lane[HEADS_AT_ONCE][ROWS_AT_ONCE][FOLD];
+        UNROLL
+        for (unsigned h = 0; h < heads; h++)
+            UNROLL
+        for (unsigned r = 0; r < ROWS_AT_ONCE; r++)
+            UNROLL
+        for (unsigned f = 0; f < FOLD; f++)
+            lane[h][r][f] = vf_zero();
+        size_t v = 0;
+        for (; v + FOLD <= vectors; v += FOLD)
+            UNROLL
+        for (unsigned f = 0; f < FOLD; f++) {
+            vf x[HEADS_AT_ONCE];
+            UNROLL
+            for (unsigned h = 0; h < heads; h++)
+                x[h] = vf_load(q + h * query_stride + (v + f) * LANES);
+            UNROLL
+            for (unsigned r = 0; r < ROWS_AT_ONCE; r++) {
+                const vf key = entry_load(type, rows[e + r], (v + f) * LANES);
+                UNROLL
+                for (unsigned h = 0; h < heads; h++)
+                    lane[h][r][f] = vf_fma(x[h], key, lane[h][r][f]);
+            }
+        }
+        UNROLL
+        for (unsigned f = 0; f + 1 < FOLD; f++)
+            if (v + f < vectors) {
+                UNROLL
+                for (unsigned r = 0; r < ROWS_AT_ONCE; r++) {
+                    const vf key = entry_load(type, rows[e + r], (v + f) * LANES);
+                    UNROLL
+                    for (unsigned h = 0; h < heads; h++)
+                        lane[h][r][f] = vf_fma(vf_load(q + h * query_stride + (v + f) * LANES), key, lane[h][r][f]);
+                }
+            }
+        UNROLL
+        for (unsigned h = 0; h < heads; h++)
+            UNROLL
+        for (unsigned r = 0; r < ROWS_AT_ONCE; r++)
+            folded[h][e + r] = fold_lanes(lane[h][r]);
+    }
+    UNROLL
+    for (unsigned h = 0; h < heads; h++)
+        vf_store(s + h * KVC_TILE, vf_mul(vf_tree_rows(folded[h]), vf_set(scale)));
+}
+
+#define FEW_DOTS(name, type, heads)                                                                                    \
+    static NEVER_INLINE void name(const unsigned char *const *rows, const float *q, size_t vectors, float scale,       \
+                                  float *s) {                                                                          \
+        const size_t stride = vectors * LANES;                                                                         \
+        if (vectors == 64 / LANES)                                                                                     \
+            few_dots(type, rows, q, stride, heads, 64 / LANES, scale, s);                                              \
+        else if (vectors == 128 / LANES)                                                                               \
+            few_dots(type, rows, q, stride, heads, 128 / LANES, scale, s);                                             \
+        else                                                                                                           \
+            few_dots(type, rows, q, stride, heads, vectors, scale, s);                                                 \
+    }
+FEW_DOTS(few_dots_f32, KVC_F32, 1)
+FEW_DOTS(few_dots_f16, KVC_F16, 1)
+FEW_DOTS(few_dots_q8, KVC_Q8_0, 1)
+#if HEADS_AT_ONCE > 1
+FEW_DOTS(few_dots_f32_pair, KVC_F32, 2)
+FEW_DOTS(few_dots_f16_pair, KVC_F16, 2)
+#endif
+
+/* Asks for what will be read: a row of `bytes`. */
+INLINE void prefetch_row(const unsigned char *row, size_t bytes) {
+    for (size_t b = 0; b < bytes; b += 64)
+        __builtin_prefetch(row + b);
+}
+INLINE void prefetch_row_later(const unsigned char *row, size_t bytes) { /* into the second cache */
+    for (size_t b = 0; b < bytes; b += 64)
+        __builtin_prefetch(row + b, 0, 2);
+}
+
+#define KEYS_AHEAD 64u /* where only keys are read: so many are under way into the second cache */
+
+/* Asks for a row; fill not 0: of a list, and where the next row that is wanted lies no more than `fill` bytes from it
+ * also for what lies between. */
+INLINE void prefetch_listed(const unsigned char *const *keys, uint32_t i, uint32_t count, size_t offset, size_t bytes,
+                            size_t fill) {
+    if (fill <= bytes || i + 1 >= count) {
+        prefetch_row_later(keys[i] + offset, bytes);
+        return;
+    }
+    const size_t far = (size_t)((uintptr_t)keys[i + 1] - (uintptr_t)keys[i]);
+    prefetch_row_later(keys[i] + offset, far > bytes && far <= fill ? far : bytes);
+}
+
+/* Scores of places low .. high - 1 of a tile against `heads` queries [heads, padded_size(d)]: s [heads, KVC_TILE].
+ * keys, of which low .. high - 1 are set and, where more will be wanted next, those below `known`; wide
+ * [LANES * padded_size(d)] scratch. value_offset: where the values lie that will be wanted next, 0: they will not;
+ * fill: see above. */
+static void few_scores(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, size_t fill,
+                       uint32_t low, uint32_t high, uint32_t known, const float *q, uint32_t heads, uint32_t d,
+                       float scale, float *wide, float *s) {
+    const size_t padded = padded_size(d);
+    const bool direct = d % LANES == 0 && (heads == 1 || (type == KVC_F16 && HEADS_AT_ONCE > 1));
+    const unsigned char *rows[LANES];
+    const size_t bytes = type == KVC_F32 ? 4u * d : type == KVC_F16 ? 2u * d : d;
+    float out[HEADS_AT_ONCE * KVC_TILE]; /* of a block that is not full */
+    const uint32_t at_once = heads < HEADS_AT_ONCE ? heads : HEADS_AT_ONCE;
+    for (uint32_t e = low; e < high; e += LANES) {
+        const uint32_t n = high - e < LANES ? high - e : LANES;
+        const uint32_t first = fill ? n * at_once / heads : n; /* of a list with the other heads the other values */
+        for (uint32_t i = 0; i < LANES; i++) {
+            const unsigned char *row = keys[i < n ? e + i : e];
+            if (value_offset && i < first)
+                prefetch_listed(keys, e + i, high, value_offset, bytes, fill);
+            if (known > high && e + KEYS_AHEAD + i < known)
+                prefetch_row_later(keys[e + KEYS_AHEAD + i], bytes);
+            if (e + 2 * LANES + i < known)
+                prefetch_row(keys[e + 2 * LANES + i], bytes);
+            if (direct) {
+                rows[i] = row;
+            } else {
+                rows[i] = (const unsigned char *)(wide + i * padded);
+                widen_row(type, wide + i * padded, row, d);
+            }
+        }
+        for (uint32_t h = 0, some; h < heads; h += some) {
+            float *to = n == LANES ? s + (size_t)h * KVC_TILE + e : out;
+            const float *query = q + h * padded;
+            some = heads - h < at_once ? 1 : at_once;
+            if (fill && h > 0)
+                for (uint32_t i = n * h / heads; i < n * (h + some) / heads; i++)
+                    prefetch_listed(keys, e + i, high, value_offset, bytes, fill);
+#if HEADS_AT_ONCE > 1
+            if (some == 2 && direct)
+                few_dots_f16_pair(rows, query, padded / LANES, scale, to);
+            else if (some == 2)
+                few_dots_f32_pair(rows, query, padded / LANES, scale, to);
+            else
+#endif
+                if (!direct || type == KVC_F32)
+                few_dots_f32(rows, query, padded / LANES, scale, to);
+            else if (type == KVC_F16)
+                few_dots_f16(rows, query, padded / LANES, scale, to);
+            else
+                few_dots_q8(rows, query, padded / LANES, scale, to);
+            for (uint32_t j = 0; n < LANES && j < some; j++)
+                memcpy(s + (size_t)(h + j) * KVC_TILE + e, out + j * KVC_TILE, n * sizeof *out);
+        }
+    }
+}
+
+/* ---- values ---- */
+
+#define MIX_AHEAD 12u /* values: asked for so many before they are wanted, out of the second cache */
+
+/* What to ask for, entry by entry, while values are mixed: keys of the next tile, of which next_count are set, and this
+ * tile's own values below `high`. */
+struct few_ahead {
+    const unsigned char *const *next;
+    uint32_t next_count, high;
+    size_t row_bytes, fill;
+};
+
+/* o[h, c .. c + n*LANES) = fma(p[h, j], v[j], o) for j = low .. high - 1 ascending; n vectors, `heads` heads. */
+INLINE void few_mix_strip(enum kvc_type type, unsigned heads, unsigned n, const unsigned char *const *keys,
+                          size_t value_offset, uint32_t low, uint32_t high, const float *p, float *o, size_t padded,
+                          size_t c, const struct few_ahead *ahead) {
+    vf sum[4][8];
+    UNROLL
+    for (unsigned h = 0; h < heads; h++)
+        UNROLL
+    for (unsigned v = 0; v < n; v++)
+        sum[h][v] = vf_load(o + h * padded + c + v * LANES);
+    for (uint32_t j = low; j < high; j++) {
+        const unsigned char *row = keys[j] + value_offset;
+        vf value[8];
+        if (ahead && j < ahead->next_count)
+            prefetch_listed(ahead->next, j, ahead->next_count, 0, ahead->row_bytes, ahead->fill);
+        if (ahead && j + MIX_AHEAD < ahead->high)
+            prefetch_row(keys[j + MIX_AHEAD] + value_offset, ahead->row_bytes);
+        UNROLL
+        for (unsigned v = 0; v < n; v++)
+            value[v] = entry_load(type, row, c + v * LANES);
+        UNROLL
+        for (unsigned h = 0; h < heads; h++) {
+            const vf weight = vf_set(p[h * KVC_TILE + j]);
+            UNROLL
+            for (unsigned v = 0; v < n; v++)
+                sum[h][v] = vf_fma(weight, value[v], sum[h][v]);
+        }
+    }
+    UNROLL
+    for (unsigned h = 0; h < heads; h++)
+        UNROLL
+    for (unsigned v = 0; v < n; v++)
+        vf_store(o + h * padded + c + v * LANES, sum[h][v]);
+}
+
+#if LANES == 8
+#define STRIP_OF_4 2 /* vectors of channels that go with 4 or 3 heads, 2 */
+#define STRIP_OF_2 4
+#else
+#define STRIP_OF_4 4
+#define STRIP_OF_2 8
+#endif
+
+#define FEW_MIX(name, type)                                                                                            \
+    static NEVER_INLINE void name(unsigned heads, const unsigned char *const *keys, size_t value_offset, uint32_t low, \
+                                  uint32_t high, const float *p, float *o, size_t padded, size_t d,                    \
+                                  const struct few_ahead *ahead) {                                                     \
+        size_t c = 0;                                                                                                  \
+        if (heads == 4) {                                                                                              \
+            for (; c + STRIP_OF_4 * LANES <= d; c += STRIP_OF_4 * LANES)                                               \
+                few_mix_strip(type, 4, STRIP_OF_4, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);  \
+            for (; c + LANES <= d; c += LANES)                                                                         \
+                few_mix_strip(type, 4, 1, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);           \
+        } else if (heads == 3) {                                                                                       \
+            for (; c + STRIP_OF_4 * LANES <= d; c += STRIP_OF_4 * LANES)                                               \
+                few_mix_strip(type, 3, STRIP_OF_4, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);  \
+            for (; c + LANES <= d; c += LANES)                                                                         \
+                few_mix_strip(type, 3, 1, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);           \
+        } else if (heads == 2) {                                                                                       \
+            for (; c + STRIP_OF_2 * LANES <= d; c += STRIP_OF_2 * LANES)                                               \
+                few_mix_strip(type, 2, STRIP_OF_2, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);  \
+            for (; c + 2 * LANES <= d; c += 2 * LANES)                                                                 \
+                few_mix_strip(type, 2, 2, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);           \
+            for (; c + LANES <= d; c += LANES)                                                                         \
+                few_mix_strip(type, 2, 1, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);           \
+        } else {                                                                                                       \
+            for (; c + 8 * LANES <= d; c += 8 * LANES)                                                                 \
+                few_mix_strip(type, 1, 8, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);           \
+            for (; c + 4 * LANES <= d; c += 4 * LANES)                                                                 \
+                few_mix_strip(type, 1, 4, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);           \
+            for (; c + LANES <= d; c += LANES)                                                                         \
+                few_mix_strip(type, 1, 1, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);           \
+        }                                                                                                              \
+        if (c < d)                                                                                                     \
+            for (unsigned h = 0; h < heads; h++) { /* the last channels, fewer than a vector */                        \
+                vf sum = vf_load(o + h * padded + c);                                                                  \
+                for (uint32_t j = low; j < high; j++)                                                                  \
+                    sum = vf_fma(vf_set(p[h * KVC_TILE + j]), entry_part_load(type, keys[j] + value_offset, c, d - c), \
+                                 sum);                                                                                 \
+                vf_store(o + h * padded + c, sum);                                                                     \
+            }                                                                                                          \
+    }
+FEW_MIX(few_mix_f32, KVC_F32)
+FEW_MIX(few_mix_f16, KVC_F16)
+FEW_MIX(few_mix_q8, KVC_Q8_0)
+
+#define MIX_AT_ONCE 64 /* values that stay in the first cache while all heads and channels pass */
+
+/* o [heads, padded_size(d)] += the tile's values weighted by p [heads, KVC_TILE]; one fma each, ascending places.
+ * next [KVC_TILE], of which next_count are set: keys that will be wanted after this tile. Those and the values are
+ * asked for one by one, as the processor does not find the pieces by itself and a burst of them fills its buffers. */
+static void few_mix(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, size_t fill,
+                    uint32_t low, uint32_t high, const unsigned char *const *next, uint32_t next_count, const float *p,
+                    uint32_t heads, uint32_t d, float *o) {
+    const size_t padded = padded_size(d);
+    const bool once = heads == 1;
+    const size_t row_bytes = value_offset / KVC_TILE;
+    const struct few_ahead ahead = {next, next_count, high, row_bytes, fill};
+    for (uint32_t from = low; from < high;) {
+        const uint32_t to = (once && next_count == 0) || high - from < MIX_AT_ONCE ? high : from + MIX_AT_ONCE;
+        for (uint32_t h = 0; h < heads;) {
+            const unsigned some = heads - h >= 4 ? 4 : heads - h;
+            const float *weights = p + (size_t)h * KVC_TILE;
+            const struct few_ahead *steady = h == 0 ? &ahead : NULL;
+            if (type == KVC_F32)
+                few_mix_f32(some, keys, value_offset, from, to, weights, o + h * padded, padded, d, steady);
+            else if (type == KVC_F16)
+                few_mix_f16(some, keys, value_offset, from, to, weights, o + h * padded, padded, d, steady);
+            else
+                few_mix_q8(some, keys, value_offset, from, to, weights, o + h * padded, padded, d, steady);
+            h += some;
+        }
+        from = to;
+    }
+}
+
+/* One tile from its scores p [heads, KVC_TILE], which become weights: m, l [heads], o [heads, padded_size(d)] from
+ * zero. low < high. keep: NULL, or gets the scores of places low .. high - 1, rows keep_stride apart. next: as in
+ * few_mix. */
+static void few_tile(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, size_t fill,
+                     uint32_t low, uint32_t high, const unsigned char *const *next, uint32_t next_count, uint32_t heads,
+                     uint32_t d, float *p, float *keep, size_t keep_stride, float *m, float *l, float *o) {
+    for (uint32_t h = 0; keep && h < heads; h++)
+        memcpy(keep + h * keep_stride + low, p + (size_t)h * KVC_TILE + low, (high - low) * sizeof *keep);
+    for (uint32_t h = 0; h < heads; h++)
+        m[h] = softmax_tile(p + (size_t)h * KVC_TILE, low, high, &l[h]);
+    memset(o, 0, heads * padded_size(d) * sizeof *o);
+    few_mix(type, keys, value_offset, fill, low, high, next, next_count, p, heads, d, o);
+}
+
+#endif

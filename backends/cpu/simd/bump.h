@@ -1,0 +1,18 @@
+/* bump.h - laying out arrays one behind another in a piece of scratch. */
+#ifndef KVC_SIMD_BUMP_H
+#define KVC_SIMD_BUMP_H
+
+#include <stddef.h>
+
+struct carving {
+    unsigned char *base; /* NULL: only counts the bytes */
+    size_t used;
+};
+
+static inline void *carve(struct carving *from, size_t bytes) {
+    unsigned char *here = from->base ? from->base + from->used : NULL;
+    from->used += (bytes + 63) / 64 * 64;
+    return here;
+}
+
+#endif

@@ -1,0 +1,335 @@
+/* cache.h - template: changing cache lists: append, drop, evict, identity, relayout. */
+#ifndef KVC_SIMD_CACHE_H
+#define KVC_SIMD_CACHE_H
+
+#include "backends/cpu/simd/scores/score_memo.h"
+
+INLINE uint32_t slots_of(const struct kvc_lists *lists, uint32_t h) {
+    return lists->host_base[h + 1] - lists->host_base[h];
+}
+
+/* Column 0 of head h's state; the next column lies slots_of(h) floats on. */
+INLINE float *state_of(const struct kvc_lists *lists, uint32_t h) {
+    return (float *)lists->state->data + (size_t)lists->columns * lists->host_base[h];
+}
+
+/* ---- append ---- */
+
+/* x [d] to a row of halves; returns how many values saturated. */
+static uint32_t store_halves(unsigned char *row, const float *x, size_t d) {
+    uint32_t saturated = 0;
+    size_t c = 0;
+    const vi magnitude = vi_set(INT32_MAX), least = vi_set(0x477ff000 - 1), most = vi_set(0x7f800001);
+    for (; c + LANES <= d; c += LANES) {
+        const vf value = vf_load(x + c);
+        const vi a = vi_and(vf_bits(value), magnitude);
+        const vm above = vm_and(vi_greater(a, least), vi_greater(most, a));
+        const unsigned bits = vm_bits(above);
+        if (bits) { /* to 65504 with the value's sign */
+            const vi sign = vi_and(vf_bits(value), vi_set(INT32_MIN));
+            vf_store_f16(row + 2 * c, vf_from_bits(vi_select(above, vi_or(sign, vi_set(0x477fe000)), vf_bits(value))));
+            saturated += (uint32_t)__builtin_popcount(bits);
+        } else {
+            vf_store_f16(row + 2 * c, value);
+        }
+    }
+    for (; c < d; c++) {
+        const kvc_u16 half = kvc_f16_store(x[c]);
+        memcpy(row + 2 * c, &half, sizeof half);
+        saturated += kvc_f16_saturates(x[c]) ? 1 : 0;
+    }
+    return saturated;
+}
+
+/* x [n] to one group of Q8_0; returns 1 where the scale saturated. */
+static uint32_t store_group(unsigned char *group, const float *x, size_t n) {
+    float amax = 0.0f;
+    bool nan = false;
+    kvc_u16 half = KVC_Q8_NAN_SCALE;
+    if (n == KVC_Q8_GROUP) {
+        vf top = vf_zero();
+        vm nans = vf_is_nan(top);
+        UNROLL
+        for (size_t c = 0; c < KVC_Q8_GROUP; c += LANES) {
+            const vf a = vf_from_bits(vi_and(vf_bits(vf_load(x + c)), vi_set(INT32_MAX)));
+            nans = vm_or(nans, vf_is_nan(a));
+            top = vf_max(a, top);
+        }
+        float lane[LANES];
+        vf_store(lane, top);
+        UNROLL
+        for (unsigned i = 0; i < LANES; i++)
+            amax = kvc_max(lane[i], amax);
+        nan = vm_bits(nans) != 0;
+    } else {
+        for (size_t c = 0; c < n; c++) {
+            amax = kvc_q8_amax(amax, x[c]);
+            nan = nan || kvc_is_nan(x[c]);
+        }
+    }
+    if (!nan)
+        half = kvc_q8_scale(amax);
+    const float scale = half_load(&half);
+    memcpy(group, &half, sizeof half);
+    if (nan || scale == 0.0f) {
+        memset(group + 2, 0, n);
+        return 0;
+    }
+    size_t c = 0;
+    for (; c + LANES <= n; c += LANES) {
+        const vf limit = vf_set(127.0f), least = vf_set(-127.0f), magic = vf_set(KVC_ROUND_MAGIC);
+        vf v = vf_div(vf_load(x + c), vf_set(scale));
+        v = vf_select(vf_less(limit, v), limit, v);
+        v = vf_select(vf_less(v, least), least, v);
+        v = vf_add(v, magic); /* the low bits of the sum are the integer */
+        vi_store_i8(group + 2 + c, vi_sub(vf_bits(v), vf_bits(magic)));
+    }
+    for (; c < n; c++)
+        group[2 + c] = (unsigned char)kvc_q8_quant(x[c], scale);
+    return kvc_q8_saturates(amax) ? 1 : 0;
+}
+
+static uint32_t store_row(const struct kvc_entry_format *format, unsigned char *row, const float *x) {
+    const size_t d = format->head_size;
+    uint32_t saturated = 0;
+    if (format->type == KVC_F32) {
+        memcpy(row, x, d * sizeof *x);
+        return 0;
+    }
+    if (format->type == KVC_F16)
+        return store_halves(row, x, d);
+    for (size_t c = 0; c < d; c += KVC_Q8_GROUP)
+        saturated += store_group(row + c / KVC_Q8_GROUP * Q8_BYTES, x + c, d - c < KVC_Q8_GROUP ? d - c : KVC_Q8_GROUP);
+    return saturated;
+}
+
+struct append_job {
+    struct kvc_cpu *cpu;
+    const struct kvc_segment *segments;
+    size_t segment_count;
+    const float *k, *v;
+    const int32_t *positions;
+};
+
+/* State of `n` entries in slots that follow each other: column by column, which lie far apart. */
+static void empty_state(const struct kvc_lists *lists, uint32_t h, uint32_t slot, uint32_t n) {
+    const uint32_t slots = slots_of(lists, h);
+    float *state = lists->state && n ? state_of(lists, h) + slot : NULL;
+    for (uint32_t c = 0; state && c < lists->columns; c++)
+        if (n == 1)
+            state[(size_t)c * slots] = 0.0f;
+        else
+            memset(state + (size_t)c * slots, 0, n * sizeof *state);
+}
+
+static void append_task(void *argument, size_t task, unsigned thread) {
+    const struct append_job *job = argument;
+    const uint32_t h = (uint32_t)task;
+    uint64_t saturated = 0;
+    (void)thread;
+    for (size_t i = 0; i < job->segment_count; i++) {
+        const struct kvc_segment *segment = &job->segments[i];
+        struct kvc_lists *lists = segment->lists;
+        const uint32_t slots = h < lists->kv_heads ? kvc_slots_hold(slots_of(lists, h)) : 0;
+        const uint32_t d = lists->format.head_size;
+        uint32_t *count = (uint32_t *)lists->count->data + h, first = 0, run = 0; /* slots that follow each other */
+        for (uint32_t r = 0; r < segment->stored && h < lists->kv_heads; r++) {
+            const size_t row = segment->row + r, at = (row * lists->kv_heads + h) * d;
+            if (*count >= slots) {
+                kvc_cpu_failed(job->cpu, KVC_RESOURCE, "append: head %u has no free slot among %u", (unsigned)h,
+                               (unsigned)slots);
+                break;
+            }
+            const uint32_t slot = kvc_list_slot(lists, h, *count);
+            if (lists->position)
+                ((int32_t *)lists->position->data)[lists->host_base[h] + slot] = job->positions[row];
+            saturated += store_row(&lists->format, kvc_list_key(lists, h, slot), job->k + at);
+            saturated += store_row(&lists->format, kvc_list_value(lists, h, slot), job->v + at);
+            if (slot != first + run) {
+                empty_state(lists, h, first, run);
+                first = slot;
+                run = 0;
+            }
+            run++;
+            *count += 1;
+        }
+        empty_state(lists, h, first, run);
+    }
+    if (saturated)
+        __atomic_fetch_add(&job->cpu->device.saturated, saturated, __ATOMIC_RELAXED);
+}
+
+static void append(struct kvc_device *device, const struct kvc_segment *segments, size_t segment_count,
+                   struct kvc_span k, struct kvc_span v, struct kvc_span positions) {
+    struct append_job job = {(struct kvc_cpu *)device, segments,         segment_count,
+                             kvc_span_data(k),         kvc_span_data(v), kvc_span_data(positions)};
+    uint32_t heads = 0;
+    double work = 0.0;
+    for (size_t i = 0; i < segment_count; i++) {
+        const struct kvc_lists *lists = segments[i].lists;
+        memo_forget(job.cpu, lists);
+        heads = lists->kv_heads > heads ? lists->kv_heads : heads;
+        work += (double)segments[i].stored * lists->kv_heads *
+                (lists->format.head_size * (lists->format.type == KVC_Q8_0 ? 16.0 : 4.0) / LANES + lists->columns);
+    }
+    kvc_threads_run(threads_for(job.cpu, work), heads, append_task, &job);
+}
+
+static void drop(struct kvc_device *device, struct kvc_lists *lists, uint32_t rows) {
+    uint32_t *count = lists->count->data;
+    memo_forget((struct kvc_cpu *)device, lists);
+    for (uint32_t h = 0; h < lists->kv_heads; h++)
+        count[h] -= rows < count[h] ? rows : count[h];
+}
+
+/* ---- evict ---- */
+
+/* How many of ranks [n] follow each other without a gap, from the first on. */
+static uint32_t run_length(const uint32_t *ranks, uint32_t n) {
+    uint32_t good = 1, step = 1; /* ranks ascend: the last of a run tells of all before it */
+    if (ranks[n - 1] - ranks[0] == n - 1)
+        return n;
+    while (good + step <= n && ranks[good + step - 1] - ranks[0] == good + step - 1) {
+        good += step;
+        step *= 2;
+    }
+    for (; step > 0; step /= 2)
+        if (good + step <= n && ranks[good + step - 1] - ranks[0] == good + step - 1)
+            good += step;
+    return good;
+}
+
+static void evict(struct kvc_device *device, struct kvc_lists *lists, const struct kvc_read_list *kept) {
+    memo_forget((struct kvc_cpu *)device, lists);
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        uint32_t *count = (uint32_t *)lists->count->data + h, *order, *evicted, gone = 0, next = 0, rank = 0;
+        const uint32_t kept_count = ((const uint32_t *)kept->count->data)[h];
+        const uint32_t *ranks = (const uint32_t *)kept->rank->data + (size_t)h * kept->stride;
+        if (kept_count == *count)
+            continue;
+        if (!lists->order) {
+            kvc_cpu_failed((struct kvc_cpu *)device, KVC_RESOURCE, "evict: the lists have no order yet");
+            return;
+        }
+        evicted = kvc_cpu_scratch((struct kvc_cpu *)device, 0, *count * sizeof *evicted);
+        if (!evicted)
+            return;
+        order = (uint32_t *)lists->order->data + lists->host_base[h];
+        while (next < kept_count) {
+            const uint32_t run = run_length(ranks + next, kept_count - next), first = ranks[next];
+            for (; rank < first; rank++)
+                evicted[gone++] = order[rank];
+            if (next != first)
+                memmove(order + next, order + first, run * sizeof *order);
+            next += run;
+            rank = first + run;
+        }
+        for (; rank < *count; rank++)
+            evicted[gone++] = order[rank];
+        memcpy(order + next, evicted, gone * sizeof *order);
+        *count = next;
+    }
+}
+
+static void identity(struct kvc_device *device, struct kvc_lists *lists) {
+    memo_forget((struct kvc_cpu *)device, lists);
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        uint32_t *order = (uint32_t *)lists->order->data + lists->host_base[h], s = 0;
+        int32_t *position = (int32_t *)lists->position->data + lists->host_base[h];
+        const uint32_t slots = slots_of(lists, h); /* a multiple of KVC_SPARE_SLOTS */
+        for (; s < slots; s += LANES) {
+            const vi number = vi_add(vi_ascending(), vi_set((int32_t)s));
+            vi_store(order + s, number);
+            vi_store(position + s, number);
+        }
+    }
+}
+
+/* ---- relayout ---- */
+
+struct relayout_job {
+    struct kvc_cpu *cpu;
+    struct kvc_lists *dst;
+    const struct kvc_lists *src;
+    uint32_t slots_most, count_most;
+};
+
+static void relayout_task(void *argument, size_t task, unsigned thread) {
+    const struct relayout_job *job = argument;
+    struct kvc_lists *dst = job->dst;
+    const struct kvc_lists *src = job->src;
+    const uint32_t h = (uint32_t)task, slots = slots_of(dst, h), had = slots_of(src, h);
+    const uint32_t count = ((const uint32_t *)src->count->data)[h], stay = kvc_slots_kept(slots, had);
+    const size_t row_bytes = src->format.row_bytes;
+    const uint32_t *from = src->order ? (const uint32_t *)src->order->data + src->host_base[h] : NULL;
+    bool moved = false;
+    if (count > kvc_slots_hold(slots)) {
+        kvc_cpu_failed(job->cpu, KVC_RESOURCE, "relayout: %u entries do not fit %u slots", (unsigned)count,
+                       (unsigned)slots);
+        return;
+    }
+    uint32_t *to = kvc_cpu_scratch(job->cpu, thread, job->count_most * sizeof *to + job->slots_most * sizeof(bool));
+    if (!to)
+        return;
+    bool *used = (bool *)(to + job->count_most);
+    memcpy((uint32_t *)dst->blocks->data + kvc_first_block(dst->host_base[h], h),
+           (const uint32_t *)src->blocks->data + kvc_first_block(src->host_base[h], h),
+           kvc_slots_blocks(stay) * sizeof(uint32_t));
+    ((uint32_t *)dst->count->data)[h] = count;
+    memset(used, 0, slots * sizeof *used);
+    for (uint32_t r = 0; r < count; r++) {
+        to[r] = from ? from[r] : r;
+        if (to[r] < stay)
+            used[to[r]] = true;
+    }
+    for (uint32_t r = 0, lowest = 0; r < count; r++) {
+        const uint32_t slot = to[r];
+        if (slot < stay)
+            continue;
+        while (used[lowest])
+            lowest++;
+        to[r] = lowest;
+        used[lowest] = true;
+        memcpy(kvc_list_key(dst, h, lowest), kvc_list_key(src, h, slot), row_bytes);
+        memcpy(kvc_list_value(dst, h, lowest), kvc_list_value(src, h, slot), row_bytes);
+        moved = true;
+    }
+    for (uint32_t c = 0; dst->state && src->state && c < dst->columns; c++) {
+        float *column = state_of(dst, h) + (size_t)c * slots;
+        const float *old = state_of(src, h) + (size_t)c * had;
+        if (!from && !moved)
+            memcpy(column, old, count * sizeof *column);
+        else
+            for (uint32_t r = 0; r < count; r++)
+                column[to[r]] = old[from ? from[r] : r];
+    }
+    if (dst->position) {
+        int32_t *position = (int32_t *)dst->position->data + dst->host_base[h];
+        for (uint32_t r = 0; r < count; r++)
+            position[to[r]] = kvc_list_position(src, h, from ? from[r] : r);
+    }
+    if (dst->order) {
+        uint32_t *order = (uint32_t *)dst->order->data + dst->host_base[h];
+        memcpy(order, to, count * sizeof *order);
+        order += count;
+        for (uint32_t s = 0; s < slots; s++)
+            if (!used[s])
+                *order++ = s;
+    }
+}
+
+static void relayout(struct kvc_device *device, struct kvc_lists *dst, const struct kvc_lists *src) {
+    struct relayout_job job = {.cpu = (struct kvc_cpu *)device, .dst = dst, .src = src};
+    double work = 0.0;
+    memo_forget(job.cpu, src);
+    memo_forget(job.cpu, dst);
+    for (uint32_t h = 0; h < src->kv_heads; h++) {
+        const uint32_t count = ((const uint32_t *)src->count->data)[h], slots = slots_of(dst, h);
+        job.count_most = count > job.count_most ? count : job.count_most;
+        job.slots_most = slots > job.slots_most ? slots : job.slots_most;
+        work += count * (4.0 + dst->columns + (slots < slots_of(src, h) ? src->format.row_bytes / 16.0 : 0.0));
+    }
+    kvc_threads_run(threads_for(job.cpu, work), src->kv_heads, relayout_task, &job);
+}
+
+#endif

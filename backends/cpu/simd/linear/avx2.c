@@ -1,0 +1,14 @@
+/* avx2.c - linear layers for AVX2. */
+#include "backends/cpu/simd/lanes/avx2.h"
+
+#define TILE_ROWS 6
+#define TILE_VECTORS 2
+#define TILE_EVERY(m) m(2) m(4) m(6)
+#define ONE_ROW_STREAMS 2
+#define ONE_ROW_HALF_STREAMS 2
+#define FEW_ROWS 4
+#define FEW_OUTPUTS 3
+#define FEW_LIMIT 16
+#include "backends/cpu/simd/linear/template.h"
+
+void kvc_fill_linear_avx2(struct kvc_ops *table) { table->linear = linear; }

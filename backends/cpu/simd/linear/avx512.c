@@ -1,0 +1,15 @@
+/* avx512.c - linear layers for AVX-512. */
+#include "backends/cpu/simd/lanes/avx512.h"
+
+#define TILE_ROWS 12
+#define TILE_VECTORS 2
+#define TILE_EVERY(m) m(2) m(4) m(6) m(8) m(10) m(12)
+#define ONE_ROW_STREAMS 4
+#define ONE_ROW_HALF_STREAMS 1
+#define FEW_ROWS 4
+#define FEW_OUTPUTS 6
+#define FEW_LIMIT 16
+#define ROUND_BYTES (384 * 1024) /* CPUs with AVX-512 have at least 512 KiB of second level */
+#include "backends/cpu/simd/linear/template.h"
+
+void kvc_fill_linear_avx512(struct kvc_ops *table) { table->linear = linear; }

@@ -1,0 +1,152 @@
+/* gemv_pipelined.h - one row and types whose arithmetic, not memory, sets the pace, for AVX-512: the steps by which a
+ * vector of weights is made are taken apart, so that while one is multiplied the next ones are on their way. In the
+ * order of the source an out-of-order CPU would find too few of them: instructions that wait for each other fill its
+ * schedulers. Part of gemv.h.
+ *
+ * A group of a row is 16 vectors: v = 2 * part + half. Three steps make vector v of each output: fetch_<type>,
+ * unpack_<type>, weigh_<type>; the fourth is the multiplication with x. */
+
+struct in_flight { /* of one output */
+    vi quant[2], index;
+    vf made, table, weight;
+};
+
+/* What is computed is computed here: neither the compiler nor the next step moves it. */
+#define HERE(a) __asm__ volatile("" : "+v"(a))
+
+/* *x in every lane: as an integer, which takes no shuffle where a load that repeats a float takes one. */
+INLINE vf vf_repeated(const float *x) {
+    vf a;
+    __asm__("vpbroadcastd %1, %0" : "=v"(a) : "m"(*x));
+    return a;
+}
+INLINE vf vf_fms_by(vf a, vf b, const float *x) { /* a * b - *x, in a's register */
+    __asm__("vfmsub213ps %2%{1to16%}, %1, %0" : "+v"(a) : "v"(b), "m"(*x));
+    return a;
+}
+
+/* Q8_0: bytes widened to integers, then floats, then times the scale. */
+INLINE void fetch_q8_0(struct in_flight *f, const unsigned char *g, const struct scales *s, int v) {
+    (void)s;
+    f->index = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(g + v / 2 * 34 + 2 + v % 2 * 16)));
+    HERE(f->index);
+}
+INLINE void unpack_q8_0(struct in_flight *f, const struct scales *s, int v) {
+    (void)s, (void)v;
+    f->made = vf_from_int(f->index);
+    HERE(f->made);
+}
+INLINE void weigh_q8_0(struct in_flight *f, const struct scales *s, int v) {
+    f->weight = vf_mul_by(f->made, &s->scale[v / 2]);
+    HERE(f->weight);
+}
+
+/* Q4_0 and Q4_K: the 16 values of a part, looked up by the low four bits of each index. */
+INLINE void look_up(struct in_flight *f) {
+    f->weight = _mm512_permutexvar_ps(f->index, f->table);
+    HERE(f->weight);
+}
+
+/* Q4_0: eight bytes hold 16 weights. They are loaded to every pair of lanes, which takes no shuffle on CPUs where
+ * widening bytes does, and lanes 2 n and 2 n + 1 are shifted down by n halves of a byte. So the lanes come in another
+ * order, and x is brought into the same; each lane still takes its weights in ascending order. */
+#define prepare_q4_0_shifted prepare_q4_0
+#define part_bytes_q4_0_shifted part_bytes_q4_0
+INLINE vi load_q4_0(const unsigned char *g, int v) {
+    vi eight; /* written out: some compilers load first and shuffle then */
+    __asm__("vpbroadcastq %1, %0" : "=v"(eight) : "m"(*(const unsigned char(*)[8])(g + v / 2 * 18 + 2 + v % 2 * 8)));
+    return eight;
+}
+INLINE vi index_q4_0(vi quant) {
+    return shift_right(quant, _mm512_setr_epi32(0, 0, 4, 4, 8, 8, 12, 12, 16, 16, 20, 20, 24, 24, 28, 28));
+}
+INLINE vf table_q4_0(const struct scales *s, int p) {
+    return vf_mul_by(_mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7), &s->scale[p]);
+}
+INLINE void order_q4_0_shifted(vf *to, const float *x) { /* 32 values of x as the weights come */
+    const vi low = _mm512_setr_epi32(0, 4, 16, 20, 1, 5, 17, 21, 2, 6, 18, 22, 3, 7, 19, 23);
+    to[0] = _mm512_permutex2var_ps(vf_load(x), low, vf_load(x + LANES));
+    to[1] = _mm512_permutex2var_ps(vf_load(x), vi_add(low, vi_set(8)), vf_load(x + LANES));
+}
+INLINE float total_q4_0_shifted(const vf *acc) { /* and back */
+    const vi low = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 16, 20, 24, 28, 17, 21, 25, 29);
+    const vf lanes[LANE_VECTORS] = {_mm512_permutex2var_ps(acc[0], low, acc[1]),
+                                    _mm512_permutex2var_ps(acc[0], vi_add(low, vi_set(2)), acc[1])};
+    return sum_lanes(lanes);
+}
+INLINE void widen_q4_0_shifted(vf *w, const unsigned char *g, int p, const struct scales *s) {
+    for (int v = 0; v < 2; v++)
+        w[v] = _mm512_permutexvar_ps(index_q4_0(load_q4_0(g, 2 * p + v)), table_q4_0(s, p));
+}
+INLINE void fetch_q4_0_shifted(struct in_flight *f, const unsigned char *g, const struct scales *s, int v) {
+    (void)s;
+    f->quant[0] = load_q4_0(g, v);
+    HERE(f->quant[0]);
+}
+INLINE void unpack_q4_0_shifted(struct in_flight *f, const struct scales *s, int v) {
+    if (v % 2 == 0) {
+        f->table = table_q4_0(s, v / 2);
+        HERE(f->table);
+    }
+    f->index = index_q4_0(f->quant[0]);
+    HERE(f->index);
+}
+INLINE void weigh_q4_0_shifted(struct in_flight *f, const struct scales *s, int v) {
+    (void)s, (void)v;
+    look_up(f);
+}
+
+/* The low halves of 32 bytes are one part, the high halves the next. */
+INLINE void fetch_q4_k(struct in_flight *f, const unsigned char *g, const struct scales *s, int v) {
+    if (v % 4 < 2) {
+        f->quant[v % 2] = load_u8(g + offsetof(struct kvc_block_q4_k, q) + v / 4 * 32 + v % 2 * 16);
+        HERE(f->quant[v % 2]);
+    }
+    if (v % 2 == 0) {
+        f->made = vf_repeated(&s->scale[OFFSET_SCALE(v / 2)]);
+        HERE(f->made);
+    }
+}
+INLINE void unpack_q4_k(struct in_flight *f, const struct scales *s, int v) {
+    if (v % 2 == 0) { /* one rounding, as in offset_value, where the product is exact */
+        const vf quants = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+        f->table = vf_fms_by(f->made, quants, &s->scale[OFFSET_MIN(v / 2)]);
+        HERE(f->table);
+    }
+    f->index = f->quant[v % 2];
+    if (v % 4 >= 2) {
+        f->index = _mm512_srli_epi32(f->index, 4);
+        HERE(f->index);
+    }
+}
+INLINE void weigh_q4_k(struct in_flight *f, const struct scales *s, int v) {
+    (void)s, (void)v;
+    look_up(f);
+}
+
+/* acc += a group of each of the outputs. The scales of the next one are prepared output by output in between: at once
+ * they keep the vector units waiting (Q8_0, whose steps leave no pipe idle, is faster without). */
+#define EARLY 1
+#define PIPELINED(type, early)                                                                                         \
+    do {                                                                                                               \
+        struct in_flight f[outputs];                                                                                   \
+        UNROLL                                                                                                         \
+        for (int v = 0; v < 16 + 3; v++) {                                                                             \
+            vf xv = vf_load(x + k + (v < 3 ? 0 : v - 3) * LANES);                                                      \
+            UNROLL                                                                                                     \
+            for (int j = 0; j < outputs; j++) {                                                                        \
+                if (v >= 3) {                                                                                          \
+                    acc[j][(v - 3) % 2] = vf_fma(xv, f[j].weight, acc[j][(v - 3) % 2]);                                \
+                    HERE(acc[j][(v - 3) % 2]);                                                                         \
+                }                                                                                                      \
+                if (v >= 2 && v < 16 + 2)                                                                              \
+                    weigh_##type(&f[j], &scales[j], v - 2);                                                            \
+                if (v >= 1 && v < 16 + 1)                                                                              \
+                    unpack_##type(&f[j], &scales[j], v - 1);                                                           \
+                if ((early) && v == 3 * j + 3)                                                                         \
+                    prepare_##type(&next_scales[j], row[j] + next_group, 8);                                           \
+                if (v < 16)                                                                                            \
+                    fetch_##type(&f[j], row[j], &scales[j], v);                                                        \
+            }                                                                                                          \
+        }                                                                                                              \
+    } while (0)

@@ -1,0 +1,105 @@
+/* linear.c - shares a linear layer out over threads; the kernels are each path's. */
+#include "backends/cpu/simd/linear/linear.h"
+
+struct share {
+    struct kvc_cpu *cpu;
+    const struct kvc_linear_kernels *kernels;
+    struct kvc_linear_call call;
+    size_t parts;   /* of the outputs, where lanes lie side by side */
+    size_t scratch; /* floats, per thread */
+    size_t tiles;   /* of rows */
+    size_t whole;   /* panels that are one task; the others are shared out in blocks of rows */
+    size_t stretch; /* of those panels, for each thread */
+    size_t row_blocks;
+    float *packed, *own; /* thread 0: all packed rows, and its scratch behind them */
+};
+
+static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
+static float *scratch_of(struct share *s, unsigned thread) {
+    return thread == 0 ? s->own : kvc_cpu_scratch(s->cpu, thread, s->scratch * sizeof(float));
+}
+
+static void side_by_side(void *argument, size_t task, unsigned thread) {
+    struct share *s = argument;
+    size_t N = s->call.N, first = N / s->parts * task + smaller(task, N % s->parts);
+    size_t last = first + N / s->parts + (task < N % s->parts);
+    if (s->call.rows == 1) {
+        s->kernels->one_row(&s->call, first, last);
+        return;
+    }
+    float *scratch = scratch_of(s, thread);
+    if (scratch)
+        s->kernels->few_rows(&s->call, first, last, scratch);
+}
+
+static void pack(void *argument, size_t task, unsigned thread) {
+    struct share *s = argument;
+    (void)thread;
+    s->kernels->pack_rows(&s->call, task, s->packed);
+}
+
+/* Threads work on panels far from each other: CPUs that fetch the neighbours of lines of y would take them away from a
+ * thread that writes there. */
+static void panel(void *argument, size_t task, unsigned thread) {
+    struct share *s = argument;
+    size_t threads = kvc_threads_count(s->cpu->threads), number = task % threads * s->stretch + task / threads;
+    size_t part = 0, parts = 1;
+    if (task >= s->whole) {
+        number = s->whole + (task - s->whole) / s->row_blocks;
+        part = (task - s->whole) % s->row_blocks;
+        parts = s->row_blocks;
+    }
+    size_t first = s->tiles * part / parts, last = s->tiles * (part + 1) / parts;
+    float *scratch = scratch_of(s, thread);
+    if (scratch)
+        s->kernels->panel(&s->call, number, first, last, s->packed, scratch);
+}
+
+void kvc_linear_run(struct kvc_cpu *cpu, const struct kvc_linear_kernels *kernels, struct kvc_span y, struct kvc_span x,
+                    const struct kvc_weight *w, struct kvc_span bias, uint32_t rows) {
+    size_t threads = kvc_threads_count(cpu->threads);
+    struct share s = {.cpu = cpu, .kernels = kernels};
+    if (rows == 0 || w->outputs == 0)
+        return;
+    s.call = (struct kvc_linear_call){.y = kvc_span_data(y),
+                                      .x = kvc_span_data(x),
+                                      .bias = bias.buffer ? kvc_span_data(bias) : NULL,
+                                      .w = w->data,
+                                      .type = w->type,
+                                      .row_bytes = w->row_bytes,
+                                      .rows = rows,
+                                      .K = (size_t)w->inputs,
+                                      .N = (size_t)w->outputs};
+    if (rows == 1 || rows <= kernels->few) {
+        /* Contiguous outputs for each thread; a few parts each, so that a thread that starts late holds up nobody. */
+        s.parts = threads == 1 ? 1 : smaller(4 * threads, (s.call.N + 63) / 64);
+        s.scratch = rows == 1 ? kernels->one_row_scratch(&s.call) : kernels->few_rows_scratch(&s.call);
+        if (s.scratch > 0) {
+            s.own = kvc_cpu_scratch(cpu, 0, s.scratch * sizeof(float));
+            if (!s.own)
+                return;
+        }
+        if (rows == 1)
+            kernels->one_row_start(&s.call, s.own);
+        kvc_threads_run(cpu->threads, s.parts, side_by_side, &s);
+        return;
+    }
+    /* With several threads the last panels, or all where there are few, are shared out in blocks of rows (each packs
+     * the panel again), so that all threads have work until the end. */
+    size_t panels = (s.call.N + kernels->tile_outputs - 1) / kernels->tile_outputs, tasks = 3 * threads;
+    size_t packed = kernels->packed_floats(&s.call);
+    s.tiles = (rows + kernels->tile_rows - 1) / kernels->tile_rows;
+    s.whole = threads == 1 ? panels : panels < tasks ? 0 : panels - threads - panels % threads;
+    s.stretch = s.whole / threads;
+    s.row_blocks = 1;
+    while (s.row_blocks * 4 <= s.tiles && (s.whole ? s.row_blocks < 4 : panels * s.row_blocks < tasks))
+        s.row_blocks *= 2;
+    s.scratch = kernels->panel_scratch(&s.call);
+    s.packed = kvc_cpu_scratch(cpu, 0, (packed + s.scratch) * sizeof(float));
+    if (!s.packed)
+        return;
+    s.own = s.packed + packed;
+    kvc_threads_run(cpu->threads, s.tiles, pack, &s);
+    kvc_threads_run(cpu->threads, s.whole + (panels - s.whole) * s.row_blocks, panel, &s);
+}

@@ -1,0 +1,15 @@
+/* neon.c - linear layers for NEON. */
+#include "backends/cpu/simd/lanes/neon.h"
+
+#define TILE_ROWS 8
+#define TILE_VECTORS 3
+#define TILE_EVERY(m) m(2) m(4) m(6) m(8)
+#define ONE_ROW_STREAMS 2
+#define ONE_ROW_HALF_STREAMS 2
+#define FEW_ROWS 4
+#define FEW_OUTPUTS 6
+#define FEW_LIMIT 16
+#define AROUND_FROM SIZE_MAX
+#include "backends/cpu/simd/linear/template.h"
+
+void kvc_fill_linear_neon(struct kvc_ops *table) { table->linear = linear; }

@@ -1,0 +1,131 @@
+/* pack.h - rows and weights packed lane by lane, as the tiles of gemm.h read them. Part of
+ * template.h. */
+
+/* Lanes in the order in which they are summed: bit-reversed, so that the tree adds neighbours. place[lane]. */
+static const unsigned char place[KVC_LANES] = {0, 16, 8, 24, 4, 20, 12, 28, 2, 18, 10, 26, 6, 22, 14, 30,
+                                               1, 17, 9, 25, 5, 21, 13, 29, 3, 19, 11, 27, 7, 23, 15, 31};
+
+/* Floats behind each lane of a panel: the lanes of one store fall into different cache sets. */
+#define LANE_GAP 16
+#ifndef ROUND_BYTES
+#define ROUND_BYTES (192 * 1024) /* of packed weights used together for all rows: they stay in the second level */
+#endif
+
+static size_t depth_of(const struct kvc_linear_call *call) { return (call->K + KVC_LANES - 1) / KVC_LANES; }
+static size_t panel_lane_floats(const struct kvc_linear_call *call) { return depth_of(call) * TILE_OUTPUTS + LANE_GAP; }
+/* The same for packed rows; here the gap takes what the last whole vector stores past its TILE_ROWS values. */
+static size_t rows_lane_floats(const struct kvc_linear_call *call) { return depth_of(call) * TILE_ROWS + LANE_GAP; }
+static size_t row_tiles(const struct kvc_linear_call *call) { return (call->rows + TILE_ROWS - 1) / TILE_ROWS; }
+
+/* How many of the 32 lanes are visited together: a power of two. */
+static size_t lanes_together(const struct kvc_linear_call *call) {
+    size_t together = KVC_LANES;
+    while (together > 1 && together * panel_lane_floats(call) * sizeof(float) > ROUND_BYTES)
+        together /= 2;
+    return together;
+}
+static size_t outer_levels(size_t together) {
+    size_t levels = 0;
+    for (; together < KVC_LANES; together *= 2)
+        levels++;
+    return levels;
+}
+
+#define TILE_PREFETCH 64 /* packed rows come from the third level, or from memory: so many steps ahead */
+#define ROW_BLOCK 48     /* tiles of rows that pass a panel together, so that their partial sums stay near */
+
+/* A square of LANES x LANES, transposed. */
+INLINE void transposed(vf *r, const float *const *from, size_t at) {
+    UNROLL
+    for (int i = 0; i < LANES; i++)
+        r[i] = vf_load(from[i] + at);
+    vf_transpose(r);
+}
+
+/* Packed rows: [tile][place of lane][k / 32][TILE_ROWS]. */
+static size_t packed_floats(const struct kvc_linear_call *call) {
+    return row_tiles(call) * KVC_LANES * rows_lane_floats(call);
+}
+
+/* Where the packed rows leave the second level anyway they are stored past the caches, which saves reading the lines
+ * that are written: STAGE steps of all lanes are put together first, so that every store is a whole vector. */
+#define STAGE 8
+#define STAGE_LANE (STAGE * TILE_ROWS + LANE_GAP)
+#ifndef AROUND_FROM
+#define AROUND_FROM ((size_t)1 << 20) /* bytes */
+#endif
+
+static void pack_rows(const struct kvc_linear_call *call, size_t tile, float *packed) {
+    _Alignas(64) float stage[KVC_LANES * STAGE_LANE];
+    size_t depth = depth_of(call), lane_floats = rows_lane_floats(call), K = call->K;
+    float *to = packed + tile * KVC_LANES * lane_floats;
+    bool around = packed_floats(call) * sizeof(float) >= AROUND_FROM && depth % STAGE == 0;
+    for (size_t k0 = 0; k0 < depth; k0 += STAGE) {
+        size_t steps = at_most(STAGE, depth - k0), stride = around ? STAGE_LANE : lane_floats;
+        float *near = around ? stage : to + k0 * TILE_ROWS;
+        for (size_t r0 = 0; r0 < TILE_ROWS; r0 += LANES) { /* rows below the last repeat it; their sums are not kept */
+            size_t rows = at_most(LANES, TILE_ROWS - r0);
+            const float *from[LANES];
+            for (size_t i = 0; i < LANES; i++)
+                from[i] = call->x + at_most(tile * TILE_ROWS + r0 + at_most(i, rows - 1), call->rows - 1) * K;
+            for (size_t k = 0; k < steps; k++) {
+                float end[LANES][KVC_LANES];
+                const float *group[LANES];
+                size_t n = at_most(KVC_LANES, K - (k0 + k) * KVC_LANES);
+                for (size_t i = 0; i < LANES; i++) {
+                    group[i] = from[i] + (k0 + k) * KVC_LANES;
+                    if (n < KVC_LANES) {
+                        for (size_t l = 0; l < KVC_LANES; l++)
+                            end[i][l] = l < n ? group[i][l] : FILL_X;
+                        group[i] = end[i];
+                    }
+                }
+                for (size_t lane = 0; lane < KVC_LANES; lane += LANES) {
+                    vf r[LANES];
+                    transposed(r, group, lane);
+                    UNROLL
+                    for (int i = 0; i < LANES; i++)
+                        vf_store(near + place[lane + (size_t)i] * stride + k * TILE_ROWS + r0, r[i]);
+                }
+            }
+        }
+        for (size_t lane = 0; around && lane < KVC_LANES; lane++)
+            for (size_t i = 0; i < STAGE * TILE_ROWS; i += LANES)
+                vf_store_around(to + lane * lane_floats + k0 * TILE_ROWS + i, vf_load(stage + lane * STAGE_LANE + i));
+    }
+    if (around)
+        vf_stores_done();
+}
+
+/* A packed panel: [place of lane][k / 32][TILE_OUTPUTS]. */
+static void pack_panel(const struct kvc_linear_call *call, size_t n0, float *to, float *widened) {
+    size_t stride = panel_lane_floats(call), K = call->K;
+    for (size_t g = 0; g < TILE_OUTPUTS; g += LANES) { /* outputs behind the last repeat it; their sums are not kept */
+        size_t output[LANES];
+        for (size_t i = 0; i < LANES; i++)
+            output[i] = at_most(n0 + g + i, call->N - 1);
+        for (size_t k0 = 0; k0 < K; k0 += GROUP) {
+            size_t n = at_most(GROUP, K - k0), groups = (n + KVC_LANES - 1) / KVC_LANES;
+            const float *from[LANES];
+            for (size_t i = 0; i < LANES; i++) {
+                from[i] = (const float *)(const void *)(call->w + output[i] * call->row_bytes) + k0;
+                if (call->type != KVC_F32 || n % KVC_LANES) {
+                    widen_stretch(call, widened + i * GROUP, output[i], k0, n,
+                                  k0 + GROUP < K ? stretch_at(call, output[i], k0 + GROUP) : call->w);
+                    from[i] = widened + i * GROUP;
+                }
+            }
+            for (size_t k = 0; k < groups; k++) {
+                float *at = to + (k0 / KVC_LANES + k) * TILE_OUTPUTS + g;
+                for (size_t lane = 0; lane < KVC_LANES; lane += LANES) {
+                    vf r[LANES];
+                    transposed(r, from, k * KVC_LANES + lane);
+                    UNROLL
+                    for (int i = 0; i < LANES; i++) {
+                        vf_store(at + place[lane + (size_t)i] * stride, r[i]);
+                    }
+                }
+            }
+        }
+    }
+}

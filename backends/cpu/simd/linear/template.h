@@ -1,0 +1,62 @@
+/* template.h - the kernels of linear.h, written once over the vectors of lanes_<path>.h. Before it is included:
+ *   TILE_ROWS, TILE_VECTORS    a tile of the packed shape: rows, and vectors of outputs
+ *   ONE_ROW_STREAMS            outputs summed at once where there is one row, so many streams of weights;
+ *   ONE_ROW_HALF_STREAMS       the same for F16 and BF16
+ *   FEW_OUTPUTS                the same with several rows, FEW_ROWS of them at once
+ *   FEW_LIMIT                  from how many rows on packing is faster, less one
+ * and TILE_EVERY(m), which calls m(number of rows) for each height a tile may have. */
+
+#include "backends/cpu/simd/linear/linear.h"
+#include "backends/cpu/simd/linear/widen.h"
+
+#define TILE_OUTPUTS (TILE_VECTORS * LANES)
+#define TILE_FLOATS (TILE_ROWS * TILE_OUTPUTS)
+
+/* What fills up a group of 32 lanes adds the product +0 * -0 = -0, which changes no sum. */
+#define FILL_X 0.0f
+#define FILL_W (-0.0f)
+
+static size_t at_most(size_t a, size_t b) { return a < b ? a : b; }
+
+/* The tree over the 32 lanes. */
+INLINE float sum_lanes(const vf *lanes) {
+    vf sum[LANE_VECTORS];
+    UNROLL
+    for (int v = 0; v < LANE_VECTORS; v++)
+        sum[v] = lanes[v];
+    UNROLL
+    for (int w = LANE_VECTORS / 2; w > 0; w /= 2) {
+        UNROLL
+        for (int v = 0; v < w; v++)
+            sum[v] = vf_add(sum[v], sum[v + w]);
+    }
+    return vf_tree(sum[0]);
+}
+
+#include "backends/cpu/simd/linear/widened.h"
+
+#include "backends/cpu/simd/linear/gemv.h"
+
+#include "backends/cpu/simd/linear/gemv_few.h"
+
+#include "backends/cpu/simd/linear/pack.h"
+
+#include "backends/cpu/simd/linear/gemm.h"
+
+static const struct kvc_linear_kernels kernels = {.few = FEW_LIMIT,
+                                                  .tile_rows = TILE_ROWS,
+                                                  .tile_outputs = TILE_OUTPUTS,
+                                                  .one_row_scratch = one_row_scratch,
+                                                  .one_row_start = one_row_start,
+                                                  .one_row = one_row,
+                                                  .few_rows_scratch = few_rows_scratch,
+                                                  .few_rows = few_rows,
+                                                  .packed_floats = packed_floats,
+                                                  .pack_rows = pack_rows,
+                                                  .panel_scratch = panel_scratch,
+                                                  .panel = panel};
+
+static void linear(struct kvc_device *device, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
+                   struct kvc_span bias, uint32_t rows) {
+    kvc_linear_run((struct kvc_cpu *)(void *)device, &kernels, y, x, w, bias, rows);
+}

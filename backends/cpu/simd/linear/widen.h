@@ -1,0 +1,348 @@
+/* widen.h - weights of every type widened to float32, 32 at a time, as core/base/canon.h defines their values.
+ * Templates over the vectors of lanes_<path>.h; included by template.h.
+ *
+ * A group is 256 weights (fewer at the end of a row for types with blocks below 256). prepare_<type> reads a group's
+ * scales; widen_<type> gives part p (weights 32 p ... 32 p + 31) as LANE_VECTORS vectors. */
+#ifndef KVC_SIMD_LINEAR_WIDEN_H
+#define KVC_SIMD_LINEAR_WIDEN_H
+
+#include "backends/cpu/simd/lanes/unroll.h"
+
+#define LANE_VECTORS (KVC_LANES / LANES)
+#define GROUP 256
+
+struct scales {
+    _Alignas(64) int8_t quant[GROUP]; /* types of several bit fields: put together bytewise */
+    float scale[16];                  /* per part, or per 16 weights; Q4_K, Q5_K: prepare_offset */
+};
+
+/* ---- integers ---- */
+
+#if LANES == 16
+INLINE vi load_u8(const unsigned char *p) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+INLINE vi shift_right(vi a, vi n) { return _mm512_srlv_epi32(a, n); }
+#elif LANES == 8
+INLINE vi load_u8(const unsigned char *p) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+}
+INLINE vi shift_right(vi a, vi n) { return _mm256_srlv_epi32(a, n); }
+#else
+INLINE vi load_u8(const unsigned char *p) {
+    uint32_t four;
+    memcpy(&four, p, sizeof four);
+    return vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(four)))));
+}
+INLINE vi shift_right(vi a, vi n) { return vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a), vnegq_s32(n))); }
+#endif
+
+/* ---- bytes: VB at a time, whatever LANES is ---- */
+
+#if LANES >= 8
+#define VB 32
+typedef __m256i vb;
+INLINE vb vb_load(const unsigned char *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
+INLINE void vb_store(int8_t *p, vb a) { _mm256_storeu_si256((__m256i *)(void *)p, a); }
+INLINE vb vb_bits(vb a, int shift, int mask) { /* of each byte */
+    return _mm256_and_si256(_mm256_srl_epi16(a, _mm_cvtsi32_si128(shift)), _mm256_set1_epi8((char)mask));
+}
+INLINE vb vb_join(vb low, vb high, int shift) { /* low | high << shift; no bit leaves its byte */
+    return _mm256_or_si256(low, _mm256_sll_epi16(high, _mm_cvtsi32_si128(shift)));
+}
+INLINE vb vb_less(vb a, int n) { return _mm256_sub_epi8(a, _mm256_set1_epi8((char)n)); }
+#else
+#define VB 16
+typedef uint8x16_t vb;
+INLINE vb vb_load(const unsigned char *p) { return vld1q_u8(p); }
+INLINE void vb_store(int8_t *p, vb a) { vst1q_s8(p, vreinterpretq_s8_u8(a)); }
+INLINE vb vb_bits(vb a, int shift, int mask) {
+    return vandq_u8(vshlq_u8(a, vdupq_n_s8((int8_t)-shift)), vdupq_n_u8((uint8_t)mask));
+}
+INLINE vb vb_join(vb low, vb high, int shift) { return vorrq_u8(low, vshlq_u8(high, vdupq_n_s8((int8_t)shift))); }
+INLINE vb vb_less(vb a, int n) { return vsubq_u8(a, vdupq_n_u8((uint8_t)n)); }
+#endif
+
+INLINE vi bits_of(vi a, int shift, int mask) { return vi_and(shift_right(a, vi_set(shift)), vi_set(mask)); }
+
+/* Bytes i ... i + LANES - 1 of sixteen, given as four words. */
+INLINE vi bytes_of(const uint32_t *words, int i) {
+#if LANES == 16 /* not through memory: a load wider than the stores before it waits for them */
+    (void)i;
+    return _mm512_cvtepu8_epi32(_mm_set_epi64x((long long)((uint64_t)words[3] << 32 | words[2]),
+                                               (long long)((uint64_t)words[1] << 32 | words[0])));
+#elif LANES == 8
+    return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)((uint64_t)words[i / 4 + 1] << 32 | words[i / 4])));
+#else
+    return load_u8((const unsigned char *)words + i);
+#endif
+}
+
+INLINE uint32_t load_u32(const unsigned char *p) {
+    uint32_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+/* ---- plain types ---- */
+
+#define prepare_f32(s, g, parts) ((void)(s))
+#define prepare_f16(s, g, parts) ((void)(s))
+#define prepare_bf16(s, g, parts) ((void)(s))
+#define part_bytes_f32 128
+#define part_bytes_f16 64
+#define part_bytes_bf16 64
+
+INLINE void widen_f32(vf *w, const unsigned char *g, int p, const struct scales *s) {
+    (void)s;
+    UNROLL
+    for (int v = 0; v < LANE_VECTORS; v++)
+        w[v] = vf_load((const float *)(const void *)(g + p * 128) + v * LANES);
+}
+INLINE void widen_f16(vf *w, const unsigned char *g, int p, const struct scales *s) {
+    (void)s;
+    UNROLL
+    for (int v = 0; v < LANE_VECTORS; v++)
+        w[v] = vf_load_f16(g + p * 64 + v * LANES * 2);
+}
+INLINE void widen_bf16(vf *w, const unsigned char *g, int p, const struct scales *s) {
+    (void)s;
+    UNROLL
+    for (int v = 0; v < LANE_VECTORS; v++)
+        w[v] = vf_load_bf16(g + p * 64 + v * LANES * 2);
+}
+
+/* ---- blocks of 32 with one scale ---- */
+
+/* The scales of `parts` blocks, stride bytes apart. */
+INLINE void prepare_halves(struct scales *s, const unsigned char *g, int parts, size_t stride) {
+#if LANES >= 8
+    if (parts == 8) { /* put together in general registers: the vector units have enough to do */
+        uint64_t half[8];
+        UNROLL
+        for (int p = 0; p < 8; p++) {
+            uint16_t h;
+            memcpy(&h, g + (size_t)p * stride, sizeof h);
+            half[p] = h;
+        }
+        uint64_t low = half[0] | half[1] << 16 | half[2] << 32 | half[3] << 48;
+        uint64_t high = half[4] | half[5] << 16 | half[6] << 32 | half[7] << 48;
+        __asm__("" : "+r"(low), "+r"(high)); /* and not put together otherwise by the compiler */
+        _mm256_storeu_ps(s->scale, _mm256_cvtph_ps(_mm_set_epi64x((long long)high, (long long)low)));
+        return;
+    }
+#endif
+    for (int p = 0; p < parts; p++)
+        s->scale[p] = half_load(g + (size_t)p * stride);
+}
+
+#define part_bytes_q8_0 34
+#define part_bytes_q4_0 18
+#define part_bytes_q5_0 22
+#define prepare_q8_0(s, g, parts) prepare_halves(s, g, parts, 34)
+#define prepare_q4_0(s, g, parts) prepare_halves(s, g, parts, 18)
+
+INLINE void widen_q8_0(vf *w, const unsigned char *g, int p, const struct scales *s) {
+    UNROLL
+    for (int v = 0; v < LANE_VECTORS; v++)
+        w[v] = vf_mul_by(vf_load_i8(g + p * 34 + 2 + v * LANES), &s->scale[p]);
+}
+
+INLINE void widen_q4_0(vf *w, const unsigned char *g, int p, const struct scales *s) {
+#if LANES == 16
+    /* The 16 values a block can hold, looked up by the low four bits of each index. */
+    vf value = vf_mul_by(_mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7), &s->scale[p]);
+    vi q = load_u8(g + p * 18 + 2);
+    w[0] = _mm512_permutexvar_ps(q, value);
+    w[1] = _mm512_permutexvar_ps(_mm512_srli_epi32(q, 4), value);
+#else
+    vf d = vf_set(s->scale[p]);
+    UNROLL
+    for (int v = 0; v < LANE_VECTORS; v++) {
+        vi q = bits_of(load_u8(g + p * 18 + 2 + v * LANES % 16), v * LANES / 16 * 4, 15);
+        w[v] = vf_mul(d, vf_from_int(vi_sub(q, vi_set(8))));
+    }
+#endif
+}
+
+/* The 32 quants of a block, less 16. */
+INLINE void unpack_q5_0(int8_t *to, const unsigned char *block) {
+#if LANES >= 8
+    const __m256i byte = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, /* of `high`, by element */
+                                          2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
+    const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201u);
+    __m256i high = _mm256_shuffle_epi8(_mm256_set1_epi32((int)load_u32(block + 2)), byte);
+    high = _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(high, bit), bit), _mm256_set1_epi8(16));
+    __m128i q = _mm_loadu_si128((const __m128i *)(const void *)(block + 6));
+    __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(q), _mm_srli_epi16(q, 4), 1);
+    both = _mm256_and_si256(both, _mm256_set1_epi8(15));
+    vb_store(to, vb_less(_mm256_or_si256(both, high), 16));
+#else
+    static const uint8_t bits[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+    vb q = vb_load(block + 6), bit = vld1q_u8(bits);
+    UNROLL
+    for (int i = 0; i < 2; i++) {
+        vb high = vcombine_u8(vdup_n_u8(block[2 + 2 * i]), vdup_n_u8(block[3 + 2 * i]));
+        high = vandq_u8(vtstq_u8(high, bit), vdupq_n_u8(16));
+        vb_store(to + 16 * i, vb_less(vorrq_u8(vb_bits(q, 4 * i, 15), high), 16));
+    }
+#endif
+}
+INLINE void prepare_q5_0(struct scales *s, const unsigned char *g, int parts) {
+    prepare_halves(s, g, parts, part_bytes_q5_0);
+    for (int p = 0; p < parts; p++)
+        unpack_q5_0(s->quant + p * 32, g + (size_t)p * part_bytes_q5_0);
+}
+INLINE void widen_q5_0(vf *w, const unsigned char *g, int p, const struct scales *s) {
+    (void)g;
+    UNROLL
+    for (int v = 0; v < LANE_VECTORS; v++)
+        w[v] = vf_mul_by(vf_load_stored_i8(s->quant + p * 32 + v * LANES), &s->scale[p]);
+}
+
+/* ---- blocks of 256 ---- */
+
+#define group_bytes_q3_k 110
+#define group_bytes_q4_k 144
+#define group_bytes_q5_k 176
+#define group_bytes_q6_k 210
+
+INLINE void prepare_q3_k(struct scales *s, const unsigned char *g, int parts) {
+    const unsigned char *b = g + offsetof(struct kvc_block_q3_k, scale);
+    uint32_t a0 = load_u32(b), a1 = load_u32(b + 4), a2 = load_u32(b + 8), four = 0x0f0f0f0fu, two = 0x03030303u;
+    uint32_t sixteen[4] = {(a0 & four) | (a2 & two) << 4, (a1 & four) | (a2 >> 2 & two) << 4,
+                           (a0 >> 4 & four) | (a2 >> 4 & two) << 4, (a1 >> 4 & four) | (a2 >> 6 & two) << 4};
+    vf d = vf_set(half_load(g + offsetof(struct kvc_block_q3_k, d)));
+    (void)parts;
+    UNROLL
+    for (int i = 0; i < 16; i += LANES) {
+        vi scale = vi_sub(bytes_of(sixteen, i), vi_set(32));
+        vf_store(s->scale + i, vf_mul(d, vf_from_int(scale)));
+    }
+    UNROLL
+    for (int i = 0; i < 32; i += VB) {
+        vb high = vb_load(g + offsetof(struct kvc_block_q3_k, high) + i);
+        UNROLL
+        for (int p = 0; p < 8; p++) {
+            vb q = vb_bits(vb_load(g + offsetof(struct kvc_block_q3_k, q) + p / 4 * 32 + i), p % 4 * 2, 3);
+            vb_store(s->quant + p * 32 + i, vb_less(vb_join(q, vb_bits(high, p, 1), 2), 4));
+        }
+    }
+}
+INLINE void widen_q3_k(vf *w, const unsigned char *g, int p, const struct scales *s) {
+    (void)g;
+    UNROLL
+    for (int v = 0; v < LANE_VECTORS; v++)
+        w[v] = vf_mul_by(vf_load_stored_i8(s->quant + p * 32 + v * LANES), &s->scale[2 * p + v * LANES / 16]);
+}
+
+/* Q4_K and Q5_K begin alike: d, dmin, 12 bytes of 6-bit scales and minima. They come as 4 scales, 4 minima, 4 scales,
+ * 4 minima. */
+#define OFFSET_SCALE(p) ((p) + (p) / 4 * 4)
+#define OFFSET_MIN(p) (4 + (p) + (p) / 4 * 4)
+INLINE void prepare_offset(struct scales *s, const unsigned char *g) {
+    const unsigned char *b = g + offsetof(struct kvc_block_q4_k, scale);
+    const uint64_t six = 0x3f3f3f3f3f3f3f3fu, two = 0x3030303030303030u;
+    uint64_t both = load_u32(b) | (uint64_t)load_u32(b + 4) << 32, low = load_u32(b + 8);
+    uint64_t first = both & six, second = (both >> 2 & two) | ((low | low << 28) & 0x0f0f0f0f0f0f0f0fu);
+#if LANES == 16
+    const __m512i pattern = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1);
+    __asm__("" : "+r"(first), "+r"(second)); /* as in prepare_halves */
+    vf d = _mm512_castps128_ps512(_mm_cvtph_ps(_mm_cvtsi32_si128((int)load_u32(g))));
+    vf scale = vf_from_int(_mm512_cvtepu8_epi32(_mm_set_epi64x((long long)second, (long long)first)));
+    vf_store(s->scale, vf_mul(_mm512_permutexvar_ps(pattern, d), scale));
+#else
+    const uint32_t sixteen[4] = {(uint32_t)first, (uint32_t)(first >> 32), (uint32_t)second, (uint32_t)(second >> 32)};
+    vf d = vf_set(half_load(g)), dmin = vf_set(half_load(g + offsetof(struct kvc_block_q4_k, dmin)));
+    UNROLL
+    for (int i = 0; i < 16; i += LANES) {
+#if LANES == 8
+        vf_store(s->scale + i, vf_mul(_mm256_blend_ps(d, dmin, 0xf0), vf_from_int(bytes_of(sixteen, i))));
+#else
+        vf_store(s->scale + i, vf_mul(i % 8 < 4 ? d : dmin, vf_from_int(bytes_of(sixteen, i))));
+#endif
+    }
+#endif
+}
+INLINE vf offset_value(vf quant, int p, const struct scales *s) {
+#if LANES == 16 /* the product is exact (11 + 6 + 5 bits, never denormal), so this rounds as the fma does */
+    return vf_sub_by(vf_mul_by(quant, &s->scale[OFFSET_SCALE(p)]), &s->scale[OFFSET_MIN(p)]);
+#else
+    return vf_fma(vf_set(s->scale[OFFSET_SCALE(p)]), quant, vf_set(-s->scale[OFFSET_MIN(p)]));
+#endif
+}
+INLINE void widen_offset(vf *w, int p, const struct scales *s) {
+    UNROLL
+    for (int v = 0; v < LANE_VECTORS; v++)
+        w[v] = offset_value(vf_load_stored_i8(s->quant + p * 32 + v * LANES), p, s);
+}
+
+INLINE void prepare_q4_k(struct scales *s, const unsigned char *g, int parts) {
+    (void)parts;
+    prepare_offset(s, g);
+#if LANES != 16
+    UNROLL
+    for (int i = 0; i < 128; i += VB) {
+        vb q = vb_load(g + offsetof(struct kvc_block_q4_k, q) + i);
+        vb_store(s->quant + i / 32 * 64 + i % 32, vb_bits(q, 0, 15));
+        vb_store(s->quant + i / 32 * 64 + 32 + i % 32, vb_bits(q, 4, 15));
+    }
+#endif
+}
+INLINE void widen_q4_k(vf *w, const unsigned char *g, int p, const struct scales *s) {
+#if LANES == 16 /* the 16 values of a part, looked up by the low four bits of each index */
+    const unsigned char *low = g + offsetof(struct kvc_block_q4_k, q) + p / 2 * 32;
+    vf value = offset_value(_mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), p, s);
+    UNROLL
+    for (int v = 0; v < 2; v++) {
+        vi q = load_u8(low + v * LANES); /* the compiler keeps it for the next part */
+        w[v] = _mm512_permutexvar_ps(p % 2 ? _mm512_srli_epi32(q, 4) : q, value);
+    }
+#else
+    (void)g;
+    widen_offset(w, p, s);
+#endif
+}
+
+INLINE void prepare_q5_k(struct scales *s, const unsigned char *g, int parts) {
+    (void)parts;
+    prepare_offset(s, g);
+    UNROLL
+    for (int i = 0; i < 32; i += VB) {
+        vb high = vb_load(g + offsetof(struct kvc_block_q5_k, high) + i);
+        UNROLL
+        for (int p = 0; p < 8; p++) {
+            vb q = vb_bits(vb_load(g + offsetof(struct kvc_block_q5_k, q) + p / 2 * 32 + i), p % 2 * 4, 15);
+            vb_store(s->quant + p * 32 + i, vb_join(q, vb_bits(high, p, 1), 4));
+        }
+    }
+}
+INLINE void widen_q5_k(vf *w, const unsigned char *g, int p, const struct scales *s) {
+    (void)g;
+    widen_offset(w, p, s);
+}
+
+INLINE void prepare_q6_k(struct scales *s, const unsigned char *g, int parts) {
+    vf d = vf_set(half_load(g + offsetof(struct kvc_block_q6_k, d)));
+    (void)parts;
+    UNROLL
+    for (int i = 0; i < 16; i += LANES)
+        vf_store(s->scale + i, vf_mul(d, vf_load_i8(g + offsetof(struct kvc_block_q6_k, scale) + i)));
+    UNROLL
+    for (int p = 0; p < 8; p++) {
+        UNROLL
+        for (int i = 0; i < 32; i += VB) {
+            vb q = vb_bits(vb_load(g + p / 4 * 64 + p % 2 * 32 + i), p % 4 / 2 * 4, 15);
+            vb high = vb_bits(vb_load(g + offsetof(struct kvc_block_q6_k, high) + p / 4 * 32 + i), p % 4 * 2, 3);
+            vb_store(s->quant + p * 32 + i, vb_less(vb_join(q, high, 4), 32));
+        }
+    }
+}
+INLINE void widen_q6_k(vf *w, const unsigned char *g, int p, const struct scales *s) {
+    (void)g;
+    UNROLL
+    for (int v = 0; v < LANE_VECTORS; v++)
+        w[v] = vf_mul_by(vf_load_stored_i8(s->quant + p * 32 + v * LANES), &s->scale[2 * p + v * LANES / 16]);
+}
+
+#endif

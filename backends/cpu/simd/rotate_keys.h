@@ -1,0 +1,62 @@
+/* rotate_keys.h - template: keys are rotated anew, to their places in the cache. */
+#ifndef KVC_SIMD_ROTATE_KEYS_H
+#define KVC_SIMD_ROTATE_KEYS_H
+
+#include "backends/cpu/simd/cache.h"
+#include "backends/cpu/simd/rows.h"
+
+#define TURN_ENTRIES 16u /* read together, so that a line of a column is used whole where slots are neighbours */
+
+struct turn_job {
+    struct kvc_cpu *cpu;
+    const struct kvc_lists *lists;
+    const float *cosine, *sine;
+    uint32_t first, rotary, tiles; /* tiles: of KVC_TILE ranks, of the fullest head */
+    bool interleaved;
+};
+
+/* One tile of one head's ranks. */
+static void turn_task(void *argument, size_t task, unsigned thread) {
+    const struct turn_job *job = argument;
+    const struct kvc_lists *lists = job->lists;
+    const uint32_t h = (uint32_t)(task / job->tiles), from = (uint32_t)(task % job->tiles) * KVC_TILE;
+    const uint32_t count = ((const uint32_t *)lists->count->data)[h], d = lists->format.head_size;
+    const uint32_t end = count < from + KVC_TILE ? count : from + KVC_TILE, half = job->rotary / 2;
+    const size_t slots = slots_of(lists, h);
+    const float *columns = state_of(lists, h) + job->first * slots;
+    float *x = kvc_cpu_scratch(job->cpu, thread, (TURN_ENTRIES + 1) * d * sizeof *x), *y = x + TURN_ENTRIES * d;
+    uint64_t saturated = 0;
+    for (uint32_t r = from; x && r < end; r += TURN_ENTRIES) {
+        const uint32_t some = end - r < TURN_ENTRIES ? end - r : TURN_ENTRIES;
+        uint32_t slot[TURN_ENTRIES];
+        for (uint32_t i = 0; i < some; i++)
+            slot[i] = kvc_list_slot(lists, h, r + i);
+        for (uint32_t c = 0; c < d; c++)
+            for (uint32_t i = 0; i < some; i++)
+                x[i * d + c] = columns[c * slots + slot[i]];
+        for (uint32_t i = 0; i < some; i++) {
+            const size_t row = (size_t)(r + i) * half;
+            rope_head(y, x + i * d, job->cosine + row, job->sine + row, d, job->rotary, job->interleaved);
+            saturated += store_row(&lists->format, kvc_list_key(lists, h, slot[i]), y);
+        }
+    }
+    if (saturated)
+        __atomic_fetch_add(&job->cpu->device.saturated, saturated, __ATOMIC_RELAXED);
+}
+
+static void turn_keys(struct kvc_device *device, const struct kvc_lists *lists, uint32_t first, struct kvc_span cosine,
+                      struct kvc_span sine, uint32_t rotary, bool interleaved) {
+    struct turn_job job = {
+        (struct kvc_cpu *)device, lists, kvc_span_data(cosine), kvc_span_data(sine), first, rotary, 0, interleaved};
+    double work = 0.0;
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        const uint32_t count = ((const uint32_t *)lists->count->data)[h], tiles = (count + KVC_TILE - 1) / KVC_TILE;
+        job.tiles = tiles > job.tiles ? tiles : job.tiles;
+        work += (double)count * lists->format.head_size * 2;
+    }
+    memo_forget(job.cpu, lists);
+    if (job.tiles)
+        kvc_threads_run(threads_for(job.cpu, work), (size_t)job.tiles * lists->kv_heads, turn_task, &job);
+}
+
+#endif

@@ -1,0 +1,72 @@
+/* noise_table.h - template: keyformer's noise of the entries that a decode step meets. It depends on the seed, the
+ * layer, the query head and the key's position only, and most entries are those of the step before: what was computed
+ * is kept by slot with the position it belongs to, so that no change of the lists can make it wrong. */
+#ifndef KVC_SIMD_SCORES_NOISE_TABLE_H
+#define KVC_SIMD_SCORES_NOISE_TABLE_H
+
+#include "backends/cpu/simd/attention/entries.h"
+
+#define NOISE_RECORDS 512u
+#define NOISE_BYTES ((size_t)64 << 20) /* at most; noise of more is computed each time */
+
+struct noise_record {
+    const struct kvc_lists *lists;
+    uint64_t seed;
+    uint32_t layer, heads, kv_heads, slots; /* slots of all heads */
+    size_t at;                              /* in values: [slots, 1 + G] position + 1, noise */
+};
+
+struct noise_table {
+    size_t used, room;        /* floats */
+    uint32_t records, missed; /* missed: lists that found no room */
+    struct noise_record record[NOISE_RECORDS];
+    float values[];
+};
+
+static struct noise_table *grow_noise(struct kvc_cpu *cpu, size_t floats) {
+    const size_t bytes = sizeof(struct noise_table) + floats * sizeof(float);
+    kvc_host_free(cpu->noise, cpu->noise_bytes);
+    kvc_cpu_count(cpu, KVC_MEMORY_SCRATCH, -(int64_t)cpu->noise_bytes);
+    cpu->noise_bytes = 0;
+    cpu->noise = kvc_host_alloc(bytes);
+    if (!cpu->noise)
+        return NULL; /* it only saves time */
+    cpu->noise_bytes = bytes;
+    kvc_cpu_count(cpu, KVC_MEMORY_SCRATCH, (int64_t)bytes);
+    ((struct noise_table *)cpu->noise)->room = floats;
+    return cpu->noise;
+}
+
+/* Where the lists' noise is kept, or NULL. */
+static float *noise_of(struct kvc_cpu *cpu, const struct kvc_lists *lists, uint32_t heads,
+                       const struct kvc_noise *noise) {
+    const uint32_t slots = lists->host_base[lists->kv_heads];
+    const size_t floats = (size_t)slots * (1 + heads / lists->kv_heads);
+    struct noise_table *table = cpu->noise;
+    for (uint32_t i = 0; table && i < table->records; i++) {
+        const struct noise_record *r = &table->record[i];
+        if (r->lists == lists && r->seed == noise->seed && r->layer == noise->layer && r->heads == heads &&
+            r->kv_heads == lists->kv_heads && r->slots == slots)
+            return table->values + r->at;
+    }
+    if (!table || table->records == NOISE_RECORDS || floats > table->room - table->used) {
+        const size_t had = table ? table->room : 0;
+        const bool grows =
+            had + floats <= NOISE_BYTES / 2 / sizeof(float) && (!table || table->records < NOISE_RECORDS);
+        if (!grows && (!table || floats > table->room || table->missed++ < 4 * NOISE_RECORDS))
+            return NULL;
+        if (grows)
+            table = grow_noise(cpu, 2 * had + 2 * floats);
+        if (!table)
+            return NULL;
+        /* what it held is made again: some of its lists may be long gone */
+        memset(table->values, 0, table->used * sizeof(float));
+        table->used = table->records = table->missed = 0;
+    }
+    table->record[table->records++] =
+        (struct noise_record){lists, noise->seed, noise->layer, heads, lists->kv_heads, slots, table->used};
+    table->used += floats;
+    return table->values + table->used - floats;
+}
+
+#endif

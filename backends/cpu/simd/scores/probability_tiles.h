@@ -1,0 +1,230 @@
+/* probability_tiles.h - template: the scores of queries with the entries of their session, tile by tile, for what
+ * policies look at. A consumer (rings.h, mass.h) starts with a struct weights_job and says what becomes of them.
+ *
+ * A task is a run of tiles of one KV head; with a read list it is all of them. */
+#ifndef KVC_SIMD_SCORES_PROBABILITY_TILES_H
+#define KVC_SIMD_SCORES_PROBABILITY_TILES_H
+
+#include "backends/cpu/simd/attention/many.h"
+#include "backends/cpu/simd/bump.h"
+#include "backends/cpu/simd/scores/score_memo.h"
+
+struct weights_job;
+
+/* What a consumer sees: a tile of n places of head h from place `first` on, or at both ends of a task no tile. */
+struct weights_tile {
+    const struct weights_job *job;
+    const struct head_entries *head;
+    uint32_t h, first, n;
+    float *own;                    /* `own` floats of the task */
+    const struct seen_range *seen; /* [queries] */
+};
+
+struct weights_job {
+    struct kvc_cpu *cpu;
+    const struct kvc_weight_rows *rows;
+    size_t own;         /* floats that the consumer wants for each task */
+    size_t shared;      /* and for all of them, kept until the next operation */
+    float *shared_room; /* where those lie */
+    /* Once a task, NULL: nothing. Ranks low .. high - 1 are this task's. */
+    void (*start)(const struct weights_tile *, uint32_t low, uint32_t high);
+    void (*begin)(const struct weights_tile *); /* of a tile; NULL: nothing */
+    /* The query sees places `seen` in all and places `in` of the tile; s: its heads' scores of the tile's places,
+     * s_stride apart, readable to the end of the tile, those outside `in` undefined. Queries come ascending. */
+    void (*take)(const struct weights_tile *, uint32_t query, struct seen_range seen, struct seen_range in,
+                 const float *s, size_t s_stride);
+    void (*finish)(const struct weights_tile *); /* of a tile; NULL: nothing */
+    void (*end)(const struct weights_tile *);    /* of a task, which then is a whole head; NULL: nothing */
+    const float *known;                          /* NULL, or the one query's scores, [H, known_stride] by place */
+    uint32_t known_stride;
+    bool by_slot; /* the order of the places does not matter where all are seen */
+    float cost;   /* vector operations for a vector of scores, the dots left out */
+    /* set by weights_run */
+    uint32_t group, d, splits;     /* splits: tasks per head */
+    uint32_t blocks_most, at_once; /* at_once: queries times heads scored together */
+    float scale;
+    bool many;
+};
+
+struct weights_work {
+    const unsigned char **block, **keys;
+    struct seen_range *seen, *in; /* [queries], [at_once] */
+    uint16_t *place;
+    float *q, *wide, *s, *packed_keys, *own;
+};
+
+static size_t lay_out_weights(const struct weights_job *job, struct weights_work *work, unsigned char *base) {
+    struct carving at = {base, 0};
+    const size_t d = job->d, f = sizeof(float), queries = (size_t)job->rows->queries * job->group;
+    work->block = carve(&at, job->blocks_most * sizeof *work->block);
+    work->keys = carve(&at, KVC_TILE * sizeof *work->keys);
+    work->seen = carve(&at, job->rows->queries * sizeof *work->seen);
+    work->in = carve(&at, (job->at_once + SCORE_QUERIES) * sizeof *work->in);
+    work->place = carve(&at, packed_size(d) * sizeof *work->place);
+    work->q = carve(&at, (queries + SCORE_QUERIES) * packed_size(d) * f);
+    work->wide = carve(&at, LANES * padded_size(d) * f);
+    work->s = carve(&at, (size_t)(job->at_once + SCORE_QUERIES) * KVC_TILE * f);
+    work->packed_keys = carve(&at, job->many ? packed_size(d) * KVC_TILE * f : 0);
+    work->own = carve(&at, job->own * f);
+    return at.used;
+}
+
+/* Entries of the head at positions above `position`. */
+static uint32_t entries_later(const struct head_entries *head, int32_t position) {
+    uint32_t low = 0, high = head->count;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (slot_position(head, head->order ? head->order[middle] : middle) <= position)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return head->count - low;
+}
+
+/* What each query sees; returns whether all see everything. */
+static bool all_seen(const struct weights_job *job, const struct head_entries *head, struct seen_range *seen) {
+    const struct kvc_weight_rows *rows = job->rows;
+    const int32_t *positions = kvc_span_data(rows->positions);
+    const uint32_t *later = rows->later.buffer ? kvc_span_data(rows->later) : NULL;
+    bool all = true;
+    for (uint32_t i = 0; i < rows->queries; i++) {
+        seen[i] = head_seen(head, positions[i], later ? later[i] : entries_later(head, positions[i]), rows->window);
+        all = all && seen[i].low == 0 && seen[i].high == head->places;
+    }
+    return all;
+}
+
+static void pack_weight_queries(const struct weights_job *job, uint32_t h, const struct weights_work *work) {
+    const uint32_t d = job->d, group = job->group, queries = job->rows->queries;
+    const size_t size = job->many ? packed_size(d) : padded_size(d);
+    const float *q = (const float *)kvc_span_data(job->rows->q) + (size_t)h * group * d;
+    for (size_t c = 0; job->many && c < packed_size(d); c++)
+        work->place[c] = (uint16_t)packed_place(c, d);
+    for (uint32_t n = 0; n < queries * group; n += job->many ? SCORE_QUERIES : 1) {
+        const float *some[SCORE_QUERIES] = {NULL};
+        for (uint32_t j = n; j < n + SCORE_QUERIES && j < queries * group; j++)
+            some[j - n] = q + ((size_t)(j / group) * job->rows->heads + j % group) * d;
+        if (job->many)
+            pack_queries(some, d, work->place, work->q + n * size);
+        else
+            pad_query(work->q + n * size, some[0], d);
+    }
+}
+
+/* One tile, all queries. */
+static void weights_of_tile(const struct weights_tile *tile, const struct weights_work *work) {
+    const struct weights_job *job = tile->job;
+    const uint32_t group = job->group, queries = job->rows->queries, d = job->d, step = job->at_once / group;
+    const size_t size = job->many ? packed_size(d) : padded_size(d);
+    const enum kvc_type type = job->rows->lists->format.type;
+    if (!job->known)
+        head_keys(tile->head, tile->first, tile->n, work->keys);
+    if (job->many)
+        pack_keys(type, work->keys, 0, tile->n, d, work->place, work->packed_keys);
+    for (uint32_t i = 0; i < queries; i += step) {
+        const uint32_t some = queries - i < step ? queries - i : step;
+        for (uint32_t j = 0; j < some * group; j++)
+            work->in[j] = seen_in_tile(work->seen[i + j / group], tile->first);
+        if (job->many)
+            many_scores(work->packed_keys, work->q + (size_t)i * group * size, some * group, work->in, d, job->scale,
+                        work->s);
+        else if (!job->known)
+            few_scores(type, work->keys, 0, 0, 0, tile->n, tile->n, work->q + (size_t)i * group * size, some * group, d,
+                       job->scale, work->wide, work->s);
+        for (uint32_t j = 0; j < some; j++) {
+            const float *s = job->known ? job->known + (size_t)tile->h * group * job->known_stride + tile->first
+                                        : work->s + (size_t)j * group * KVC_TILE;
+            job->take(tile, i + j, work->seen[i + j], work->in[j * group], s,
+                      job->known ? job->known_stride : KVC_TILE);
+        }
+    }
+}
+
+static void weights_task(void *argument, size_t task, unsigned thread) {
+    const struct weights_job *job = argument;
+    const struct kvc_weight_rows *rows = job->rows;
+    const uint32_t h = (uint32_t)(task / job->splits), split = (uint32_t)(task % job->splits);
+    const size_t front = thread == 0 ? job->shared * sizeof(float) : 0;
+    struct weights_work work;
+    const size_t bytes = lay_out_weights(job, &work, NULL);
+    unsigned char *scratch = kvc_cpu_scratch(job->cpu, thread, front + bytes);
+    if (!scratch)
+        return;
+    lay_out_weights(job, &work, scratch + front);
+    struct head_entries head = head_open(rows->lists, rows->reads, h, work.block);
+    const bool all = all_seen(job, &head, work.seen);
+    if (job->by_slot && !job->known && head.order && !head.rank && all &&
+        slots_in_use(head.order, head.count) == head.count)
+        head.order = NULL; /* everything is seen and goes by slot: so can we */
+    const uint32_t tiles = (head.places + KVC_TILE - 1) / KVC_TILE;
+    const uint32_t from = (uint32_t)((uint64_t)tiles * split / job->splits);
+    const uint32_t to = (uint32_t)((uint64_t)tiles * (split + 1) / job->splits);
+    struct weights_tile tile = {job, &head, h, 0, 0, work.own, work.seen};
+    const uint32_t low = head.rank ? 0 : from * KVC_TILE;
+    const uint32_t high = head.rank || to == tiles ? head.count : to * KVC_TILE;
+    if (low < high && job->start)
+        job->start(&tile, low, high);
+    if (from == to)
+        return;
+    if (!job->known)
+        pack_weight_queries(job, h, &work);
+    for (uint32_t t = from; t < to; t++) {
+        tile.first = t * KVC_TILE;
+        tile.n = head.places - tile.first < KVC_TILE ? head.places - tile.first : KVC_TILE;
+        if (job->begin)
+            job->begin(&tile);
+        weights_of_tile(&tile, &work);
+        if (job->finish)
+            job->finish(&tile);
+    }
+    if (job->end)
+        job->end(&tile);
+}
+
+/* Sets the job up and makes its shared room; false: no memory, noted. */
+static bool weights_prepare(struct weights_job *job) {
+    const struct kvc_weight_rows *rows = job->rows;
+    struct weights_work work;
+    if (!job->known && rows->queries == 1 && !rows->reads)
+        job->known =
+            memo_find(job->cpu, rows->lists, kvc_span_data(rows->q), rows->heads, rows->head_size, &job->known_stride);
+    job->group = rows->heads / rows->kv_heads;
+    job->d = rows->head_size;
+    job->scale = kvc_attention_scale(job->d);
+    job->many = (uint64_t)rows->queries * job->group > FEW_QUERIES && !job->known;
+    /* a multiple of the group, and where queries are packed of SCORE_QUERIES heads, so that blocks begin together */
+    const uint32_t whole = job->many ? job->group * (job->group % SCORE_QUERIES ? SCORE_QUERIES : 1) : job->group;
+    job->at_once = !job->many                ? rows->queries * job->group
+                   : whole < QUERIES_AT_ONCE ? QUERIES_AT_ONCE / whole * whole
+                                             : whole;
+    for (uint32_t h = 0; h < rows->kv_heads; h++) {
+        const uint32_t blocks = (uint32_t)head_block_count(rows->lists, h);
+        job->blocks_most = blocks > job->blocks_most ? blocks : job->blocks_most;
+    }
+    job->shared = (job->shared + 15) / 16 * 16;
+    const size_t bytes = job->shared * sizeof(float);
+    unsigned char *scratch = kvc_cpu_scratch(job->cpu, 0, bytes + lay_out_weights(job, &work, NULL));
+    job->shared_room = (float *)(void *)scratch;
+    return scratch != NULL;
+}
+
+static void weights_run(struct weights_job *job) {
+    const struct kvc_weight_rows *rows = job->rows;
+    uint32_t tiles = 0;
+    double work = 0.0;
+    for (uint32_t h = 0; h < rows->kv_heads; h++) {
+        const uint32_t n = ((const uint32_t *)rows->lists->count->data)[h], mine = (n + KVC_TILE - 1) / KVC_TILE;
+        tiles = mine > tiles ? mine : tiles;
+        work += 1.5 * n * job->group * rows->queries * ((job->known ? 0 : job->d) + (double)job->cost) / LANES;
+    }
+    struct kvc_threads *threads = threads_for(job->cpu, work);
+    const uint32_t wanted = 4 * kvc_threads_count(threads), each = (wanted + rows->kv_heads - 1) / rows->kv_heads;
+    job->splits = !threads || rows->reads || tiles == 0 ? 1 : each < tiles ? each : tiles;
+    /* tiles of ranks share the cache lines of their slots: such heads are split only where they are too few */
+    if (job->end || (job->by_slot && rows->lists->order && rows->kv_heads >= kvc_threads_count(threads)))
+        job->splits = 1;
+    kvc_threads_run(threads, (size_t)rows->kv_heads * job->splits, weights_task, job);
+}
+
+#endif

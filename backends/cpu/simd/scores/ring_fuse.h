@@ -1,0 +1,150 @@
+/* ring_fuse.h - template: the ring's rows fused into scores.
+ *
+ * Rows lie by slot, one behind another, and adding them up is a matter of reading them once: whole rows are fused, the
+ * slots not in use too, because memory is read fastest without gaps; then they are brought into the order of ranks.
+ * Rows of logits are brought there first, for their softmax. */
+#ifndef KVC_SIMD_SCORES_RING_FUSE_H
+#define KVC_SIMD_SCORES_RING_FUSE_H
+
+#include "backends/cpu/simd/bump.h"
+#include "backends/cpu/simd/attention/softmax_tile.h"
+
+struct fuse_job {
+    struct kvc_cpu *cpu;
+    const struct kvc_lists *lists;
+    uint32_t column, ring, filled, slots_most;
+    int64_t now, recent;
+    enum kvc_row_kind kind;
+    enum kvc_fusion fusion;
+    float *scores;
+    uint32_t stride;
+};
+
+/* How many entries of head h are older than a position; they come first. */
+static uint32_t ranks_before(const struct kvc_lists *lists, uint32_t h, int64_t position) {
+    uint32_t low = 0, high = ((const uint32_t *)lists->count->data)[h];
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (kvc_list_position(lists, h, kvc_list_slot(lists, h, middle)) < position)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* F [count] = F + row, one addition each, or the maxima in that order; `first`: F has no value yet. */
+INLINE void fuse_row_of(float *F, const float *row, size_t count, bool sum, bool first) {
+    size_t s = 0;
+    for (; s + LANES <= count; s += LANES) {
+        const vf x = vf_load(row + s);
+        vf_store(F + s, sum ? vf_add(first ? vf_zero() : vf_load(F + s), x) : first ? x : vf_max(vf_load(F + s), x));
+    }
+    for (; s < count; s++)
+        F[s] = sum ? (first ? 0.0f : F[s]) + row[s] : first ? row[s] : kvc_max(F[s], row[s]);
+}
+
+static void fuse_row(float *F, const float *row, size_t count, enum kvc_fusion fusion, bool first) {
+    if (fusion == KVC_FUSE_SUM && !first)
+        fuse_row_of(F, row, count, true, false);
+    else if (fusion == KVC_FUSE_SUM)
+        fuse_row_of(F, row, count, true, true);
+    else if (!first)
+        fuse_row_of(F, row, count, false, false);
+    else
+        fuse_row_of(F, row, count, false, true);
+}
+
+/* logits [n], by rank, become exp(s - M) / L: M and L merged from tiles as attention does; minus infinity, of what was
+ * not seen, becomes 0. tile [KVC_TILE] scratch. */
+static void softmax_row(float *logits, uint32_t n, float *tile, float *maxima, float *sums) {
+    float M = -kvc_infinity(), L = 0.0f;
+    bool seen = false;
+    for (uint32_t first = 0, t = 0; first < n; first += KVC_TILE, t++) {
+        const uint32_t some = n - first < KVC_TILE ? n - first : KVC_TILE;
+        memcpy(tile, logits + first, some * sizeof *tile);
+        maxima[t] = softmax_tile(tile, 0, some, &sums[t]);
+        M = kvc_max(M, maxima[t]);
+        seen = seen || maxima[t] != -kvc_infinity();
+    }
+    if (!seen) {
+        memset(logits, 0, n * sizeof *logits);
+        return;
+    }
+    for (uint32_t first = 0, t = 0; first < n; first += KVC_TILE, t++)
+        if (maxima[t] != -kvc_infinity())
+            L = kvc_fma(kvc_exp(maxima[t] - M), sums[t], L);
+    const vf most = vf_set(M), whole = vf_set(L);
+    for (uint32_t e = 0; e < n; e += LANES) {
+        const vf x = vf_div(exp_any(vf_sub(vf_part_load(logits + e, n - e), most)), whole);
+        vf_part_store(logits + e, x, n - e);
+    }
+}
+
+static void fuse_task(void *argument, size_t task, unsigned thread) {
+    const struct fuse_job *job = argument;
+    const struct kvc_lists *lists = job->lists;
+    const uint32_t h = (uint32_t)task, base = lists->host_base[h], slots = lists->host_base[h + 1] - base;
+    const uint32_t count = ((const uint32_t *)lists->count->data)[h];
+    const uint32_t *order = lists->order ? (const uint32_t *)lists->order->data + base : NULL;
+    const float *state = (const float *)lists->state->data + (size_t)lists->columns * base;
+    float *scores = job->scores + (size_t)h * job->stride;
+    struct carving at = {NULL, 0};
+    const uint32_t old = ranks_before(lists, h, job->recent);
+    memset(scores + old, 0, (count - old) * sizeof *scores);
+    if (old == 0 || job->filled == 0) {
+        memset(scores, 0, old * sizeof *scores);
+        return;
+    }
+    at.base = kvc_cpu_scratch(job->cpu, thread,
+                              ((size_t)job->slots_most * 2 + KVC_TILE) * sizeof(float) + 4096 +
+                                  kvc_slots_blocks(job->slots_most) * 2 * sizeof(float));
+    if (!at.base)
+        return;
+    float *fused = carve(&at, (size_t)job->slots_most * sizeof *fused);
+    float *row = carve(&at, (size_t)job->slots_most * sizeof *row), *tile = carve(&at, KVC_TILE * sizeof *tile);
+    float *maxima = carve(&at, kvc_slots_blocks(job->slots_most) * sizeof *maxima);
+    float *sums = carve(&at, kvc_slots_blocks(job->slots_most) * sizeof *sums);
+    const bool by_slot = job->kind != KVC_ROW_LOGITS && slots <= 2 * count + KVC_TILE;
+    float *F = by_slot ? fused : scores;
+    for (uint32_t i = 0; i < job->filled; i++) {
+        const float *ring_row = state + (size_t)(job->column + (job->now - job->filled + i) % job->ring) * slots;
+        if (!by_slot) {
+            for (uint32_t r = 0; r < old; r++)
+                row[r] = ring_row[order ? order[r] : r];
+            if (job->kind == KVC_ROW_LOGITS)
+                softmax_row(row, old, tile, maxima, sums);
+            ring_row = row;
+        }
+        fuse_row(F, ring_row, by_slot ? slots : old, job->fusion, i == 0);
+    }
+    if (by_slot)
+        for (uint32_t r = 0; r < old; r++)
+            scores[r] = fused[order ? order[r] : r];
+}
+
+static void ring_fuse(struct kvc_device *device, const struct kvc_lists *lists, uint32_t first, uint32_t ring,
+                      uint32_t filled, int64_t now, enum kvc_row_kind kind, enum kvc_fusion fusion, int64_t recent,
+                      struct kvc_span scores, uint32_t stride) {
+    struct fuse_job job = {.cpu = (struct kvc_cpu *)device,
+                           .lists = lists,
+                           .column = first,
+                           .ring = ring,
+                           .filled = filled,
+                           .now = now,
+                           .recent = recent,
+                           .kind = kind,
+                           .fusion = fusion,
+                           .scores = kvc_span_data(scores),
+                           .stride = stride};
+    double work = 0.0;
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        const uint32_t slots = lists->host_base[h + 1] - lists->host_base[h];
+        job.slots_most = slots > job.slots_most ? slots : job.slots_most;
+        work +=
+            (double)((const uint32_t *)lists->count->data)[h] * filled * (kind == KVC_ROW_LOGITS ? 60.0 : 5.0) / LANES;
+    }
+    kvc_threads_run(threads_for(job.cpu, work), lists->kv_heads, fuse_task, &job);
+}
+
+#endif

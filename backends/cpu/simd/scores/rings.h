@@ -1,0 +1,161 @@
+/* rings.h - template: rings of recent queries' rows: ring_write. */
+#ifndef KVC_SIMD_SCORES_RINGS_H
+#define KVC_SIMD_SCORES_RINGS_H
+
+#include "backends/cpu/simd/scores/probability_tiles.h"
+
+struct ring_job {
+    struct weights_job job; /* first; own: a tile's values, and counts */
+    uint32_t column, ring;
+    enum kvc_row_kind kind;
+};
+
+/* value[e] = sum over the group's heads, from 0 and ascending, of exp(s - M) / L, of s, or of 1 where the
+ * weight is below `least`; few[e], not NULL: of weights the latter as well. Rows of s lie s_stride apart and reach to
+ * the end of the tile. */
+static void group_values(const float *s, size_t s_stride, uint32_t low, uint32_t high, uint32_t group,
+                         const float *maximum, const float *sum, enum kvc_row_kind kind, float least, float *value,
+                         float *few) {
+    for (uint32_t e = low; e < high; e += LANES) {
+        vf total = vf_zero(), count = vf_zero();
+        const bool whole = e + LANES <= KVC_TILE;
+        for (uint32_t g = 0; g < group; g++) {
+            const float *from = s + g * s_stride + e;
+            vf x = whole ? vf_load(from) : vf_part_load(from, KVC_TILE - e);
+            if (kind != KVC_ROW_LOGITS)
+                x = vf_div(exp_any(vf_sub(x, vf_set(maximum[g]))), vf_set(sum[g]));
+            if (kind == KVC_ROW_LOW)
+                x = vf_select(vf_less(x, vf_set(least)), vf_set(1.0f), vf_zero());
+            if (few)
+                count = vf_add(count, vf_select(vf_less(x, vf_set(least)), vf_set(1.0f), vf_zero()));
+            total = vf_add(total, x);
+        }
+        if (e + LANES <= high)
+            vf_store(value + e, total);
+        else
+            vf_part_store(value + e, total, high - e);
+        if (few && e + LANES <= high)
+            vf_store(few + e, count);
+        else if (few)
+            vf_part_store(few + e, count, high - e);
+    }
+}
+
+INLINE const struct ring_job *ring_of(const struct weights_tile *tile) {
+    return (const struct ring_job *)(const void *)tile->job;
+}
+
+/* State column `column` of the ring's; and which is a query's row. */
+static float *ring_state(const struct weights_tile *tile, uint32_t column) {
+    const struct kvc_lists *lists = tile->job->rows->lists;
+    const uint32_t slots = lists->host_base[tile->h + 1] - lists->host_base[tile->h];
+    return (float *)lists->state->data + (size_t)lists->columns * lists->host_base[tile->h] +
+           (size_t)(ring_of(tile)->column + column) * slots;
+}
+static uint32_t ring_place(const struct weights_tile *tile, uint32_t query) {
+    return (uint32_t)((const int32_t *)kvc_span_data(tile->job->rows->positions))[query] % ring_of(tile)->ring;
+}
+
+/* What a row says of an entry that its query did not see. */
+static float ring_unseen(const struct ring_job *job) { return job->kind == KVC_ROW_LOGITS ? -kvc_infinity() : 0.0f; }
+
+static void fill(float *x, uint32_t n, float value) {
+    for (uint32_t e = 0; e < n; e++)
+        x[e] = value;
+}
+
+/* What is not read counts nothing; what is, is written tile by tile. */
+static void ring_start(const struct weights_tile *tile, uint32_t low, uint32_t high) {
+    const uint32_t *order = tile->head->order;
+    const uint32_t ring = ring_of(tile)->ring;
+    for (uint32_t i = 0; tile->head->rank && i < tile->job->rows->queries; i++) {
+        float *column = ring_state(tile, ring_place(tile, i));
+        for (uint32_t r = low; r < high; r++)
+            column[order ? order[r] : r] = ring_unseen(ring_of(tile));
+        if (ring_of(tile)->kind != KVC_ROW_COUNTS)
+            continue;
+        float *was = ring_state(tile, ring + ring_place(tile, i)), *minus = ring_state(tile, 2 * ring);
+        for (uint32_t r = low, place = 0; r < high; r++) {
+            const uint32_t slot = order ? order[r] : r;
+            if (place < tile->head->places && tile->head->rank[place] == r) {
+                place++;
+                continue;
+            }
+            minus[slot] = minus[slot] + was[slot];
+            was[slot] = 0.0f;
+        }
+    }
+}
+
+/* A row of how many heads had low weights: few [n] of the tile's places, and minus the sum of all such rows. */
+static void write_counts(const struct weights_tile *tile, uint32_t query, const float *few) {
+    const struct head_entries *head = tile->head;
+    const uint32_t ring = ring_of(tile)->ring, first = tile->first, n = tile->n;
+    float *was = ring_state(tile, ring + ring_place(tile, query)), *minus = ring_state(tile, 2 * ring);
+    if (!head->order && !head->rank) {
+        for (uint32_t e = 0; e < n; e += LANES) {
+            float *w = was + first + e, *m = minus + first + e;
+            const vf now = vf_part_load(few + e, n - e);
+            vf_part_store(m, vf_sub(vf_add(vf_part_load(m, n - e), vf_part_load(w, n - e)), now), n - e);
+            vf_part_store(w, now, n - e);
+        }
+        return;
+    }
+    for (uint32_t e = 0; e < n; e++) {
+        if (head_rank(head, first + e) >= head->count)
+            continue;
+        const uint32_t slot = head_slot(head, first + e);
+        minus[slot] = (minus[slot] + was[slot]) - few[e];
+        was[slot] = few[e];
+    }
+}
+
+static void ring_take(const struct weights_tile *tile, uint32_t query, struct seen_range seen, struct seen_range in,
+                      const float *s, size_t s_stride) {
+    const struct ring_job *job = ring_of(tile);
+    const struct kvc_weight_rows *rows = tile->job->rows;
+    const struct head_entries *head = tile->head;
+    const uint32_t group = tile->job->group, first = tile->first, n = tile->n;
+    const size_t cell = (size_t)query * rows->heads + (size_t)tile->h * group;
+    const bool weights = job->kind != KVC_ROW_LOGITS;
+    float *column = ring_state(tile, ring_place(tile, query)), *value = tile->own;
+    float *few = job->kind == KVC_ROW_COUNTS ? value + KVC_TILE : NULL;
+    group_values(s, s_stride, in.low, in.high, group,
+                 weights ? (const float *)kvc_span_data(rows->maximum) + cell : NULL,
+                 weights ? (const float *)kvc_span_data(rows->sum) + cell : NULL, job->kind,
+                 kvc_div(1.0f, (float)(seen.high - seen.low)), value, few);
+    fill(value, in.low, ring_unseen(job));
+    fill(value + in.high, n - in.high, ring_unseen(job));
+    if (few) {
+        memset(few, 0, in.low * sizeof *few);
+        memset(few + in.high, 0, (n - in.high) * sizeof *few);
+        write_counts(tile, query, few);
+    }
+    if (!head->order && !head->rank)
+        memcpy(column + first, value, n * sizeof *value);
+    else if (!head->rank)
+        for (uint32_t e = 0; e < n; e++)
+            column[head->order[first + e]] = value[e];
+    else
+        for (uint32_t e = 0; e < n; e++)
+            if (head_rank(head, first + e) < head->count)
+                column[head_slot(head, first + e)] = value[e];
+}
+
+static void ring_write(struct kvc_device *device, const struct kvc_weight_rows *rows, uint32_t first, uint32_t ring,
+                       enum kvc_row_kind kind) {
+    struct ring_job job = {.job = {.cpu = (struct kvc_cpu *)device,
+                                   .rows = rows,
+                                   .own = (size_t)2 * KVC_TILE,
+                                   .start = ring_start,
+                                   .take = ring_take,
+                                   .by_slot = true,
+                                   .cost = 24.0f},
+                           .column = first,
+                           .ring = ring,
+                           .kind = kind};
+    if (weights_prepare(&job.job))
+        weights_run(&job.job);
+}
+
+#endif

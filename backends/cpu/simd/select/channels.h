@@ -1,0 +1,215 @@
+/* channels.h - template: keys by channel: LANES rows turned into columns, and dots of a few channels whose values lie
+ * side by side, one vector of places or pages at a time. */
+#ifndef KVC_SIMD_SELECT_CHANNELS_H
+#define KVC_SIMD_SELECT_CHANNELS_H
+
+#include "backends/cpu/simd/attention/few.h"
+
+#define DOT_HEADS 4 /* queries at once */
+#if LANES == 8
+#define DOT_VECTORS 2 /* vectors of places at once */
+#else
+#define DOT_VECTORS 4
+#endif
+#define DOT_PLACES (DOT_VECTORS * LANES)
+/* Of a stretch of places about so many channels are added up together: few, in long runs, are read faster. */
+#define STRETCH_CHANNELS 12u
+#define STRETCH_PLACES ((size_t)4096)
+#define STRETCH_OF_ALL ((size_t)8 * DOT_PLACES) /* where all channels are added up together */
+
+/* to[c * stride + i] = channel c of row i, for i < n <= LANES (0 behind, up to LANES) and, of the channels, the vectors
+ * that `wanted` [d / LANES, rounded up] marks (NULL: all). rows [n, padded]. */
+static void turn_rows(const float *rows, size_t padded, uint32_t n, const bool *wanted, float *to, size_t stride) {
+    for (size_t v = 0; v * LANES < padded; v++) {
+        vf block[LANES];
+        if (wanted && !wanted[v])
+            continue;
+        UNROLL
+        for (uint32_t i = 0; i < LANES; i++)
+            block[i] = i < n ? vf_load(rows + i * padded + v * LANES) : vf_zero();
+        vf_transpose(block);
+        UNROLL
+        for (uint32_t i = 0; i < LANES; i++)
+            vf_store(to + (v * LANES + i) * stride, block[i]);
+    }
+}
+
+/* One channel: where its values begin, those for negative queries (bounds only), and q of DOT_HEADS heads. */
+struct dot_channel {
+    const unsigned char *high, *low;
+    float q[DOT_HEADS];
+};
+
+INLINE vf channel_load(enum kvc_type type, const unsigned char *from, size_t place) {
+    return type == KVC_F16 ? vf_load_f16(from + 2 * place) : vf_load((const float *)(const void *)from + place);
+}
+INLINE vf channel_part_load(enum kvc_type type, const unsigned char *from, size_t place, size_t n) {
+    return type == KVC_F16 ? vf_part_load_f16(from + 2 * place, n)
+                           : vf_part_load((const float *)(const void *)from + place, n);
+}
+
+/* What will be wanted next: places from .. to - 1 of channels, one after the other; next in turn is `place`. */
+struct dot_ahead {
+    const struct dot_channel *channel, *end;
+    size_t from, to, place;
+};
+
+INLINE void ask_dots(enum kvc_type type, bool bound, struct dot_ahead *ahead) {
+    const size_t size = type == KVC_F16 ? 2 : 4;
+    if (ahead->channel == ahead->end)
+        return;
+    for (size_t b = 0; b < DOT_PLACES * size; b += 64) {
+        __builtin_prefetch(ahead->channel->high + ahead->place * size + b, 0, 2);
+        if (bound)
+            __builtin_prefetch(ahead->channel->low + ahead->place * size + b, 0, 2);
+    }
+    ahead->place += DOT_PLACES;
+    if (ahead->place >= ahead->to) {
+        ahead->place = ahead->from;
+        ahead->channel++;
+    }
+}
+
+/* out[h][place + ...] = (over channels ascending: fma(q, x, sum), from 0, or where not `begin` from what is there),
+ * and at the `end` times factor[h] (but of bounds), for n <= DOT_PLACES places; part: n is not DOT_PLACES. top and nan,
+ * at the end, but of bounds: the largest so far, whether there was a NaN. */
+INLINE void dot_strip(enum kvc_type type, bool bound, unsigned heads, bool part, const struct dot_channel *channels,
+                      uint32_t dims, bool begin, bool end, size_t place, uint32_t n, struct dot_ahead *ahead,
+                      const float *factor, float *const *out, vf *top, vm *nan) {
+    vf sum[DOT_HEADS][DOT_VECTORS];
+    UNROLL
+    for (unsigned h = 0; h < heads; h++)
+        UNROLL
+    for (unsigned v = 0; v < DOT_VECTORS; v++)
+        sum[h][v] = begin  ? vf_zero()
+                    : part ? vf_part_load(out[h] + place + v * LANES, n > v * LANES ? n - v * LANES : 0)
+                           : vf_load(out[h] + place + v * LANES);
+    for (uint32_t i = 0; i < dims; i++) {
+        const struct dot_channel *channel = &channels[i];
+        vf x[DOT_VECTORS], y[DOT_VECTORS];
+        ask_dots(type, bound, ahead);
+        UNROLL
+        for (unsigned v = 0; v < DOT_VECTORS; v++) {
+            const size_t at = place + v * LANES, left = part ? (n > v * LANES ? n - v * LANES : 0) : LANES;
+            x[v] = part ? channel_part_load(type, channel->high, at, left) : channel_load(type, channel->high, at);
+            if (bound)
+                y[v] = part ? channel_part_load(type, channel->low, at, left) : channel_load(type, channel->low, at);
+        }
+        UNROLL
+        for (unsigned h = 0; h < heads; h++) {
+            const vf q = vf_set(channel->q[h]);
+            const vm negative = vf_less(q, vf_zero());
+            UNROLL
+            for (unsigned v = 0; v < DOT_VECTORS; v++)
+                sum[h][v] = bound ? vf_fma(q, vf_select(negative, y[v], x[v]), sum[h][v])
+                                  : vf_fma_by(x[v], &channel->q[h], sum[h][v]);
+        }
+    }
+    UNROLL
+    for (unsigned h = 0; h < heads; h++) {
+        float *const to = out[h] + place;
+        const vf share = vf_set(factor[h]);
+        UNROLL
+        for (unsigned v = 0; v < DOT_VECTORS; v++) {
+            const size_t left = part ? (n > v * LANES ? n - v * LANES : 0) : LANES;
+            if (end && !bound)
+                sum[h][v] = vf_mul(sum[h][v], share);
+            if (left >= LANES)
+                vf_store(to + v * LANES, sum[h][v]);
+            else if (left > 0)
+                vf_part_store(to + v * LANES, sum[h][v], left);
+            if (part && end && !bound) /* what is not there is no larger, and no NaN */
+                sum[h][v] = vf_select(vm_first(left), sum[h][v], vf_set(-kvc_infinity()));
+        }
+        if (!end || bound)
+            continue;
+        UNROLL
+        for (unsigned v = 0; v < DOT_VECTORS; v += 2) {
+            top[h] = vf_max(vf_max(sum[h][v], sum[h][v + 1]), top[h]);
+            nan[h] = vm_or(nan[h], vf_unordered(sum[h][v], sum[h][v + 1]));
+        }
+    }
+}
+
+/* The larger of `most` and of what the vector holds, NaN where there was one. */
+static float larger(float most, vf top, vm nan) {
+    float lane[LANES];
+    vf_store(lane, top);
+    for (unsigned i = 0; i < LANES; i++)
+        most = kvc_is_nan(most) ? most : kvc_max(lane[i], most);
+    return vm_bits(nan) ? kvc_nan() : most;
+}
+
+/* A stretch of places at a time, and of it a few channels at a time: what comes next is asked for meanwhile. */
+INLINE void dots_of(enum kvc_type type, bool bound, unsigned heads, const struct dot_channel *channels, uint32_t dims,
+                    size_t from, size_t to, const float *factor, float *const *out, float *most) {
+    const bool together =
+        to - from < DOT_PLACES || dims < STRETCH_CHANNELS || (bound && LANES < 16); /* bound: slower */
+    const uint32_t parts = together ? 1 : (dims + STRETCH_CHANNELS / 2) / STRETCH_CHANNELS;
+    const size_t stretch = parts == 1 ? STRETCH_OF_ALL : STRETCH_PLACES;
+    vf top[DOT_HEADS];
+    vm nan[DOT_HEADS];
+    float *to_of[DOT_HEADS]; /* `out` itself could be what is stored, to the compiler */
+    UNROLL
+    for (unsigned h = 0; h < heads; h++) {
+        to_of[h] = out[h];
+        top[h] = vf_set(-kvc_infinity());
+        nan[h] = vf_is_nan(vf_zero());
+    }
+    for (size_t first = from, last; first < to; first = last) {
+        last = to - first < stretch ? to : first + stretch;
+        for (uint32_t part = 0; part < parts; part++) {
+            const uint32_t low = dims * part / parts, high = dims * (part + 1) / parts;
+            const bool begin = part == 0, end = part + 1 == parts;
+            const size_t after = to - last < stretch ? to : last + stretch;
+            struct dot_ahead ahead = {channels, channels + (after > last ? dims / parts : 0), last, after, last};
+            if (!end)
+                ahead = (struct dot_ahead){channels + high, channels + dims * (part + 2) / parts, first, last, first};
+            size_t place = first;
+            for (; place + DOT_PLACES <= last; place += DOT_PLACES)
+                dot_strip(type, bound, heads, false, channels + low, high - low, begin, end, place, DOT_PLACES, &ahead,
+                          factor, to_of, top, nan);
+            if (place < last)
+                dot_strip(type, bound, heads, true, channels + low, high - low, begin, end, place,
+                          (uint32_t)(last - place), &ahead, factor, to_of, top, nan);
+        }
+    }
+    UNROLL
+    for (unsigned h = 0; h < heads; h++)
+        most[h] = larger(most[h], top[h], nan[h]);
+}
+
+#define DOTS_OF(name, type, bound, heads)                                                                              \
+    static NEVER_INLINE void name(const struct dot_channel *channels, uint32_t dims, size_t from, size_t to,           \
+                                  const float *factor, float *const *out, float *most) {                               \
+        dots_of(type, bound, heads, channels, dims, from, to, factor, out, most);                                      \
+    }
+DOTS_OF(dots_f16_1, KVC_F16, false, 1)
+DOTS_OF(dots_f16_2, KVC_F16, false, 2)
+DOTS_OF(dots_f16_3, KVC_F16, false, 3)
+DOTS_OF(dots_f16_4, KVC_F16, false, 4)
+DOTS_OF(dots_f32_1, KVC_F32, false, 1)
+DOTS_OF(dots_f32_2, KVC_F32, false, 2)
+DOTS_OF(dots_f32_3, KVC_F32, false, 3)
+DOTS_OF(dots_f32_4, KVC_F32, false, 4)
+DOTS_OF(bounds_f16_1, KVC_F16, true, 1)
+DOTS_OF(bounds_f16_2, KVC_F16, true, 2)
+DOTS_OF(bounds_f16_3, KVC_F16, true, 3)
+DOTS_OF(bounds_f16_4, KVC_F16, true, 4)
+DOTS_OF(bounds_f32_1, KVC_F32, true, 1)
+DOTS_OF(bounds_f32_2, KVC_F32, true, 2)
+DOTS_OF(bounds_f32_3, KVC_F32, true, 3)
+DOTS_OF(bounds_f32_4, KVC_F32, true, 4)
+
+/* out[h][from .. to-1] of up to DOT_HEADS heads; most[h], but of bounds, becomes the largest of itself and these. */
+static void channel_dots(enum kvc_type type, bool bound, unsigned heads, const struct dot_channel *channels,
+                         uint32_t dims, size_t from, size_t to, const float *factor, float *const *out, float *most) {
+    typedef void dots_fn(const struct dot_channel *, uint32_t, size_t, size_t, const float *, float *const *, float *);
+    static dots_fn *const table[2][2][DOT_HEADS] = {
+        {{dots_f32_1, dots_f32_2, dots_f32_3, dots_f32_4}, {dots_f16_1, dots_f16_2, dots_f16_3, dots_f16_4}},
+        {{bounds_f32_1, bounds_f32_2, bounds_f32_3, bounds_f32_4},
+         {bounds_f16_1, bounds_f16_2, bounds_f16_3, bounds_f16_4}}};
+    table[bound][type == KVC_F16][heads - 1](channels, dims, from, to, factor, out, most);
+}
+
+#endif

@@ -1,0 +1,333 @@
+/* keep.h - template: from scores to entries: pool, group_scores, keep and shares. */
+#ifndef KVC_SIMD_SELECT_KEEP_H
+#define KVC_SIMD_SELECT_KEEP_H
+
+#include "backends/cpu/simd/bump.h"
+#include "backends/cpu/simd/attention/entries.h"
+
+/* ---- pool ---- */
+
+struct pool_job {
+    const struct kvc_lists *lists;
+    float *out;
+    const float *in;
+    uint32_t rows, stride, kernel; /* rows of scores per head */
+    uint64_t tail;
+    enum kvc_pooling pooling;
+};
+
+/* One value near an end of x [n]. */
+static float pool_one(const float *x, uint32_t n, uint32_t r, uint32_t kernel, enum kvc_pooling pooling) {
+    const uint32_t half = kernel / 2;
+    const uint32_t first = r > half ? r - half : 0, last = n - 1 - r > half ? r + half : n - 1;
+    float value = pooling == KVC_POOL_MAX ? x[first] : 0.0f;
+    for (uint32_t i = first; i <= last; i++)
+        value = pooling == KVC_POOL_MAX ? kvc_max(value, x[i]) : value + x[i];
+    return pooling == KVC_POOL_MAX ? value : kvc_div(value, (float)kernel);
+}
+
+static void pool_task(void *argument, size_t task, unsigned thread) {
+    const struct pool_job *job = argument;
+    const uint32_t count = ((const uint32_t *)job->lists->count->data)[task / job->rows], half = job->kernel / 2;
+    const uint32_t n = job->tail < count ? count - (uint32_t)job->tail : 0;
+    const float *x = job->in + task * job->stride;
+    float *y = job->out + task * job->stride;
+    uint32_t r = 0;
+    (void)thread;
+    for (; r < n && (r < half || r + half >= n); r++)
+        y[r] = pool_one(x, n, r, job->kernel, job->pooling);
+    for (; (uint64_t)r + LANES + half <= n; r += LANES) {
+        const float *from = x + (r - half);
+        vf value = job->pooling == KVC_POOL_MAX ? vf_load(from) : vf_zero();
+        if (job->pooling == KVC_POOL_MAX) {
+            for (uint32_t i = 1; i < job->kernel; i++)
+                value = vf_max(value, vf_load(from + i));
+        } else {
+            for (uint32_t i = 0; i < job->kernel; i++)
+                value = vf_add(value, vf_load(from + i));
+            value = vf_div(value, vf_set((float)job->kernel));
+        }
+        vf_store(y + r, value);
+    }
+    for (; r < n; r++)
+        y[r] = pool_one(x, n, r, job->kernel, job->pooling);
+    memset(y + n, 0, (count - n) * sizeof *y);
+}
+
+static void pool(struct kvc_device *device, const struct kvc_lists *lists, uint32_t rows, struct kvc_span out,
+                 struct kvc_span in, uint32_t stride, uint64_t tail, uint32_t kernel, enum kvc_pooling pooling) {
+    struct pool_job job = {lists, kvc_span_data(out), kvc_span_data(in), rows, stride, kernel, tail, pooling};
+    double work = 0.0;
+    for (uint32_t h = 0; h < lists->kv_heads; h++)
+        work += (double)((const uint32_t *)lists->count->data)[h] * rows * (kernel + 4.0) / LANES;
+    kvc_threads_run(threads_for((struct kvc_cpu *)device, work), (size_t)lists->kv_heads * rows, pool_task, &job);
+}
+
+/* ---- group_scores ---- */
+
+struct group_job {
+    const struct kvc_lists *lists;
+    float *out;
+    const float *in;
+    uint32_t rows, stride;
+    float divisor;
+};
+
+static void group_task(void *argument, size_t h, unsigned thread) {
+    const struct group_job *job = argument;
+    const uint32_t count = ((const uint32_t *)job->lists->count->data)[h];
+    const float *x = job->in + h * job->rows * job->stride;
+    float *y = job->out + h * job->stride;
+    (void)thread;
+    for (uint32_t r = 0; r < count; r += LANES) {
+        vf sum = vf_zero();
+        for (uint32_t g = 0; g < job->rows; g++)
+            sum = vf_add(sum, vf_part_load(x + (size_t)g * job->stride + r, count - r));
+        vf_part_store(y + r, vf_div(sum, vf_set(job->divisor)), count - r);
+    }
+}
+
+static void group_scores(struct kvc_device *device, const struct kvc_lists *lists, uint32_t rows, struct kvc_span out,
+                         struct kvc_span in, uint32_t stride, float divisor) {
+    struct group_job job = {lists, kvc_span_data(out), kvc_span_data(in), rows, stride, divisor};
+    double work = 0.0;
+    for (uint32_t h = 0; h < lists->kv_heads; h++)
+        work += (double)((const uint32_t *)lists->count->data)[h] * (2.0 * rows + 6.0) / LANES;
+    kvc_threads_run(threads_for((struct kvc_cpu *)device, work), lists->kv_heads, group_task, &job);
+}
+
+/* ---- keep ---- */
+
+struct keep_job {
+    struct kvc_cpu *cpu;
+    const struct kvc_lists *lists;
+    const struct kvc_keep *rules;
+    uint32_t rule_count;
+    const float *scores, *ties; /* [H_kv, stride] or NULL */
+    uint32_t stride, count_most;
+    struct kvc_read_list *kept;
+};
+
+/* kvc_score_key with its highest bit turned, so that signed comparison orders it. */
+INLINE vi score_keys(vf score) {
+    const vi bits = vf_bits(vf_add(score, vf_zero()));
+    const vi key = vi_xor(bits, vi_and(vi_sign(bits), vi_set(INT32_MAX)));
+    return vi_select(vf_is_nan(score), vi_set(INT32_MIN), key);
+}
+
+/* How many of keys [n] are above `bound`; padding up to a whole vector is INT32_MIN. */
+static uint32_t count_above(const int32_t *keys, uint32_t n, int32_t bound) {
+    vi total = vi_set(0);
+    const vi limit = vi_set(bound), one = vi_set(1), none = vi_set(0);
+    for (uint32_t i = 0; i < n; i += LANES)
+        total = vi_add(total, vi_select(vi_greater(vi_load(keys + i), limit), one, none));
+    int32_t lane[LANES];
+    uint32_t sum = 0;
+    vi_store(lane, total);
+    UNROLL
+    for (unsigned i = 0; i < LANES; i++)
+        sum += (uint32_t)lane[i];
+    return sum;
+}
+
+/* The top-th highest of keys [n], 0 < top <= n: the highest bound that at least `top` keys reach, bit by bit. */
+static int32_t threshold(const int32_t *keys, uint32_t n, uint32_t top) {
+    uint32_t found = 0; /* as an unsigned key */
+    for (int bit = 31; bit >= 0; bit--) {
+        const uint32_t tried = found | 1u << bit;
+        if (count_above(keys, n, (int32_t)((tried - 1) ^ 0x80000000u)) >= top)
+            found = tried;
+    }
+    return (int32_t)(found ^ 0x80000000u);
+}
+
+/* keys [n, padded] of scores [n]. */
+static void make_keys(int32_t *keys, const float *scores, uint32_t n) {
+    uint32_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        vi_store(keys + i, score_keys(vf_load(scores + i)));
+    if (i < n) {
+        vi_store(keys + i, score_keys(vf_part_load(scores + i, n - i)));
+        for (uint32_t j = n; j < i + LANES; j++)
+            keys[j] = INT32_MIN;
+    }
+}
+
+/* The lowest of keys [n]; of equal ones the last. */
+static uint32_t last_lowest(const int32_t *keys, uint32_t n) {
+    vi low = vi_set(INT32_MAX);
+    uint32_t i = 0;
+    int32_t lane[LANES], least = INT32_MAX;
+    for (; i + LANES <= n; i += LANES) {
+        const vi x = vi_load(keys + i);
+        low = vi_select(vi_greater(low, x), x, low);
+    }
+    vi_store(lane, low);
+    UNROLL
+    for (unsigned j = 0; j < LANES; j++)
+        least = lane[j] < least ? lane[j] : least;
+    for (; i < n; i++)
+        least = keys[i] < least ? keys[i] : least;
+    for (i = n; i % LANES != 0; i--)
+        if (keys[i - 1] == least)
+            return i - 1;
+    for (; i > 0; i -= LANES) {
+        const unsigned bits = vm_bits(vi_equal(vi_load(keys + i - LANES), vi_set(least)));
+        if (bits)
+            return i - LANES + (31u - (unsigned)__builtin_clz(bits));
+    }
+    return 0;
+}
+
+/* ranks[0 .. n-1] = first, first + 1, ... */
+static uint32_t *count_up(uint32_t *ranks, uint32_t first, uint32_t n) {
+    uint32_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        vi_store(ranks + i, vi_add(vi_ascending(), vi_set((int32_t)(first + i))));
+    for (; i < n; i++)
+        ranks[i] = first + i;
+    return ranks + n;
+}
+
+/* Writes low + i of the `top` highest of keys [n], 0 < top < n: of those that just reach the bound the first few, or
+ * where ties [n] are given those with the highest ties. tie_keys: room for n. */
+static uint32_t *write_top(uint32_t *next, uint32_t low, const int32_t *keys, uint32_t n, uint32_t top,
+                           const float *ties, int32_t *tie_keys) {
+    const int32_t bound = threshold(keys, n, top);
+    const uint32_t *full = next + top;
+    uint32_t equal = top - count_above(keys, n, bound), tied = 0;
+    int32_t tie_bound = INT32_MIN;
+    for (uint32_t i = 0; ties && i < n; i++)
+        if (keys[i] == bound)
+            ((float *)(void *)tie_keys)[tied++] = ties[i];
+    if (tied > equal) {
+        make_keys(tie_keys, (const float *)(const void *)tie_keys, tied);
+        tie_bound = threshold(tie_keys, tied, equal);
+        equal -= count_above(tie_keys, tied, tie_bound);
+        tied = 0;
+    } else {
+        ties = NULL;
+    }
+    for (uint32_t i = 0; next < full; i++) {
+        bool reaches = keys[i] == bound;
+        if (reaches && ties) {
+            const int32_t tie = tie_keys[tied++];
+            reaches = tie > tie_bound || (tie == tie_bound && equal > 0);
+            equal -= reaches && tie == tie_bound;
+        } else if (reaches) {
+            reaches = equal > 0;
+            equal -= reaches;
+        }
+        *next = low + i;
+        next += keys[i] > bound || reaches;
+    }
+    return next;
+}
+
+static void keep_task(void *argument, size_t task, unsigned thread) {
+    const struct keep_job *job = argument;
+    const uint32_t h = (uint32_t)task;
+    const struct kvc_keep *rule = &job->rules[job->rule_count > 1 ? h : 0];
+    const uint32_t count = ((const uint32_t *)job->lists->count->data)[h];
+    uint32_t *ranks = (uint32_t *)job->kept->rank->data + (size_t)h * job->kept->stride, *next = ranks;
+    uint32_t low = rule->first < count ? (uint32_t)rule->first : count;
+    uint32_t high = rule->tail < count ? count - (uint32_t)rule->tail : 0, recent = 0, end = count;
+    while (recent < end) {
+        const uint32_t middle = recent + (end - recent) / 2;
+        if (kvc_list_position(job->lists, h, kvc_list_slot(job->lists, h, middle)) >= rule->recent)
+            end = middle;
+        else
+            recent = middle + 1;
+    }
+    high = recent < high ? recent : high;
+    if (high < low || count <= rule->limit)
+        high = low;
+    const uint32_t candidates = high - low, forced = count - candidates;
+    uint64_t top = rule->top;
+    if (rule->fill > forced && top < rule->fill - forced)
+        top = rule->fill - forced;
+    next = count_up(next, 0, low);
+    if (top >= candidates) {
+        next = count_up(next, low, candidates);
+    } else if (!job->scores) {
+        next = count_up(next, low, (uint32_t)top);
+    } else if (top > 0) {
+        const float *score = job->scores + (size_t)h * job->stride + low;
+        const float *ties = job->ties ? job->ties + (size_t)h * job->stride + low : NULL;
+        const size_t room = (size_t)job->count_most + LANES;
+        int32_t *keys = kvc_cpu_scratch(job->cpu, thread, (ties ? 2 : 1) * room * sizeof *keys);
+        if (!keys)
+            return;
+        make_keys(keys, score, candidates);
+        if (top == candidates - 1 && !ties) { /* one goes */
+            const uint32_t gone = last_lowest(keys, candidates);
+            next = count_up(next, low, gone);
+            next = count_up(next, low + gone + 1, candidates - gone - 1);
+        } else {
+            next = write_top(next, low, keys, candidates, (uint32_t)top, ties, keys + room);
+        }
+    }
+    next = count_up(next, high, count - high);
+    ((uint32_t *)job->kept->count->data)[h] = (uint32_t)(next - ranks);
+}
+
+static void keep(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_keep *rules,
+                 uint32_t rule_count, struct kvc_span scores, struct kvc_span ties, uint32_t stride,
+                 struct kvc_read_list *kept) {
+    struct keep_job job = {.cpu = (struct kvc_cpu *)device,
+                           .lists = lists,
+                           .rules = rules,
+                           .rule_count = rule_count,
+                           .scores = scores.buffer ? (const float *)kvc_span_data(scores) : NULL,
+                           .ties = ties.buffer ? (const float *)kvc_span_data(ties) : NULL,
+                           .stride = stride,
+                           .kept = kept};
+    double work = 0.0;
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        const uint32_t count = ((const uint32_t *)lists->count->data)[h];
+        const struct kvc_keep *rule = &rules[rule_count > 1 ? h : 0];
+        const uint64_t stay = rule->top + rule->first + rule->tail;
+        job.count_most = count > job.count_most ? count : job.count_most;
+        work += count * (job.scores && stay + 64 < count ? 64.0 : 4.0) / LANES;
+    }
+    kvc_threads_run(threads_for(job.cpu, work), lists->kv_heads, keep_task, &job);
+}
+
+/* ---- shares ---- */
+
+static void shares(struct kvc_device *device, const struct kvc_lists *lists, struct kvc_span scores, uint32_t stride,
+                   uint64_t tail, uint64_t slots, struct kvc_span out) {
+    uint32_t *share = kvc_span_data(out), all = 0;
+    size_t padded = 0;
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        const uint32_t count = ((const uint32_t *)lists->count->data)[h];
+        share[h] = tail < count ? count - (uint32_t)tail : 0; /* at first all that there are */
+        all += share[h];
+        padded += (share[h] + LANES - 1) / LANES * LANES;
+    }
+    if (slots >= all)
+        return;
+    if (slots == 0) {
+        memset(share, 0, lists->kv_heads * sizeof *share);
+        return;
+    }
+    int32_t *keys = kvc_cpu_scratch((struct kvc_cpu *)device, 0, padded * sizeof *keys), *mine = keys;
+    if (!keys)
+        return;
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        make_keys(mine, (const float *)kvc_span_data(scores) + (size_t)h * stride, share[h]);
+        mine += (share[h] + LANES - 1) / LANES * LANES;
+    }
+    const int32_t bound = threshold(keys, (uint32_t)padded, (uint32_t)slots);
+    uint32_t equal = (uint32_t)slots - count_above(keys, (uint32_t)padded, bound);
+    mine = keys;
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        const uint32_t n = share[h], above = count_above(mine, n, bound);
+        const uint32_t reach = (bound == INT32_MIN ? n : count_above(mine, n, bound - 1)) - above;
+        share[h] = above + (reach < equal ? reach : equal);
+        equal -= reach < equal ? reach : equal;
+        mine += (n + LANES - 1) / LANES * LANES;
+    }
+}
+
+#endif

@@ -1,0 +1,77 @@
+/* select_job.h - template: what a call of select_scores is cut into, a thread's scratch, a head. */
+#ifndef KVC_SIMD_SELECT_SELECT_JOB_H
+#define KVC_SIMD_SELECT_SELECT_JOB_H
+
+#include "backends/cpu/simd/select/select_reads.h"
+#include "backends/cpu/stealing.h"
+
+struct choose_job {
+    struct kvc_cpu *cpu;
+    const struct kvc_select_scores *call;
+    const struct kvc_select_reads *reads; /* NULL: only scores */
+    uint32_t group, d, splits, step;      /* step: 0 all, or 1 to 3 */
+    uint32_t units_most, tiles_most, blocks_most;
+    bool paged; /* the scores are of pages */
+    unsigned char *shared;
+    size_t shared_bytes;
+    struct choose_ahead *ahead; /* [threads], with reads */
+};
+
+/* Of one head where splits is 1, else of all. Query head h, unit i: e[h * row + i]. */
+struct choose_values {
+    float *e, *most, *sum; /* [heads, row], [heads, splits]: NaN where there is one, [heads, tiles] */
+};
+
+struct choose_work {
+    const unsigned char **block, **keys; /* [2, blocks]: of this head and of the one before; [2 * KVC_TILE] */
+    float *q, *wide, *s, *turned;        /* [G, padded], [LANES, padded], [G, KVC_TILE], [padded, LANES] */
+    int32_t *channel_keys;               /* [d, and a vector] */
+    uint32_t *channel;                   /* [dims] */
+    struct dot_channel *dots;            /* [d] */
+    float *factor, *most;                /* [G]; factor then is what exponentials are multiplied by */
+    int32_t *read_keys;                  /* of read_head */
+    struct choose_values own;
+};
+
+INLINE size_t choose_row(const struct choose_job *job) {
+    return ((size_t)job->units_most + KVC_LANES - 1) / KVC_LANES * KVC_LANES + KVC_LANES;
+}
+
+static struct choose_values carve_values(struct carving *at, const struct choose_job *job, size_t heads) {
+    struct choose_values values;
+    values.e = carve(at, heads * choose_row(job) * sizeof(float));
+    values.most = carve(at, heads * job->splits * sizeof(float));
+    values.sum = carve(at, heads * job->tiles_most * sizeof(float));
+    return values;
+}
+
+static size_t lay_out_choose(const struct choose_job *job, struct choose_work *work, unsigned char *base) {
+    struct carving at = {base, 0};
+    const size_t d = padded_size(job->d), f = sizeof(float);
+    work->block = carve(&at, 2 * (size_t)job->blocks_most * sizeof *work->block);
+    work->keys = carve(&at, 2 * KVC_TILE * sizeof *work->keys);
+    work->q = carve(&at, job->group * d * f);
+    work->wide = carve(&at, LANES * d * f);
+    work->s = carve(&at, (size_t)job->group * KVC_TILE * f);
+    work->turned = carve(&at, LANES * d * f);
+    work->channel_keys = carve(&at, (d + LANES) * sizeof(int32_t));
+    work->channel = carve(&at, d * sizeof(uint32_t));
+    work->dots = carve(&at, d * sizeof *work->dots);
+    work->factor = carve(&at, job->group * f);
+    work->most = carve(&at, job->group * f);
+    work->read_keys = carve(&at, job->reads ? 3 * keys_room(job->units_most) * sizeof(int32_t) : 0);
+    work->own = job->splits == 1 ? carve_values(&at, job, job->group) : (struct choose_values){NULL, NULL, NULL};
+    return at.used;
+}
+
+/* A head of a call. */
+struct choose_head {
+    struct head_entries entries;
+    uint32_t h, page, units;     /* page: places of a unit */
+    uint32_t low, first;         /* the first place that is seen, the first unit with one */
+    struct choose_values values; /* of its first query head */
+    float *scores, *weights;     /* where they go; weights NULL: nowhere */
+    size_t weight_stride;
+};
+
+#endif

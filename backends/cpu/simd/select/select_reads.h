@@ -1,0 +1,337 @@
+/* select_reads.h - template: select_reads: the best places, or those of the best pages, as ascending read lists. */
+#ifndef KVC_SIMD_SELECT_SELECT_READS_H
+#define KVC_SIMD_SELECT_SELECT_READS_H
+
+#include "backends/cpu/simd/select/pages.h"
+#include "backends/cpu/simd/select/keep.h"
+
+#define SAMPLE 512u
+
+/* threshold where it is known to lie from low to high: their common bits are its own. */
+static int32_t threshold_between(const int32_t *keys, uint32_t n, uint32_t top, int32_t low, int32_t high) {
+    if (low == high)
+        return low;
+    const int first = 31 - __builtin_clz((uint32_t)low ^ (uint32_t)high);
+    uint32_t found = ((uint32_t)low ^ 0x80000000u) & ~(uint32_t)((2ull << first) - 1);
+    for (int bit = first; bit >= 0; bit--) {
+        const uint32_t tried = found | 1u << bit;
+        if (count_above(keys, n, (int32_t)((tried - 1) ^ 0x80000000u)) >= top)
+            found = tried;
+    }
+    return (int32_t)(found ^ 0x80000000u);
+}
+
+/* Those of keys [n] that lie from low to high, in their order, padded with INT32_MIN; `to` may be `keys`. */
+static uint32_t keys_between(const int32_t *keys, uint32_t n, int32_t low, int32_t high, int32_t *to) {
+    const vi lowest = vi_set(low), highest = vi_set(high);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < n; i += LANES) {
+        const vi x = vi_load(keys + i);
+        const unsigned out = vm_bits(vm_or(vi_greater(lowest, x), vi_greater(x, highest)));
+        count += vi_append(to + count, x, vm_bits(vm_first(n - i)) & ~out);
+    }
+    for (uint32_t i = count; i % LANES != 0; i++)
+        to[i] = INT32_MIN;
+    return count;
+}
+
+/* The same as threshold_between: of keys [n] only those that it may still be are looked at. rest: room as keys has. */
+static int32_t threshold_among(const int32_t *keys, uint32_t n, uint32_t top, int32_t low, int32_t high,
+                               int32_t *rest) {
+    top -= count_above(keys, n, high);
+    n = keys_between(keys, n, low, high, rest);
+    while (low < high && n > 4 * LANES) {
+        const int first = 31 - __builtin_clz((uint32_t)low ^ (uint32_t)high); /* middle: from here on it is 1 */
+        const uint32_t below = (uint32_t)high & ~((1u << first) - 1);
+        const int32_t middle = first == 31 ? 0 : (int32_t)below;
+        const uint32_t above = count_above(rest, n, middle - 1);
+        if (above >= top) {
+            low = middle;
+        } else {
+            high = middle - 1;
+            top -= above;
+        }
+        n = keys_between(rest, n, low, high, rest);
+    }
+    return threshold_between(rest, n, top, low, high);
+}
+
+/* What a thread asks for while it does what wants no memory: entries that it chose for the head before, from place
+ * `next` on, and bytes at .. end - 1 of each of the channels [dims] of the head that it comes to next, a piece of each
+ * in turns. */
+struct choose_ahead {
+    struct head_entries chosen;
+    uint32_t next, dims, channel;
+    const struct dot_channel *channels;
+    size_t at, end;
+    unsigned heads; /* that the thread has chosen for */
+};
+
+#define ENTRIES_AT_ONCE 4u
+#define CHANNEL_BYTES_AT_ONCE 1024u
+#define CHANNEL_BYTES_AHEAD ((size_t)256 << 10) /* beside what this head has in the cache */
+
+static void ask_ahead(struct choose_ahead *ahead) {
+    if (!ahead)
+        return;
+    for (unsigned i = 0; i < ENTRIES_AT_ONCE && ahead->next < ahead->chosen.places; i++) {
+        const unsigned char *key = slot_key(&ahead->chosen, head_slot(&ahead->chosen, ahead->next++));
+        prefetch_row_later(key, ahead->chosen.row_bytes);
+        prefetch_row_later(key + KVC_TILE * ahead->chosen.row_bytes, ahead->chosen.row_bytes);
+    }
+    if (ahead->at + CHANNEL_BYTES_AT_ONCE > ahead->end)
+        return;
+    const unsigned char *from = ahead->channels[ahead->channel].high + ahead->at;
+    UNROLL
+    for (size_t b = 0; b < CHANNEL_BYTES_AT_ONCE; b += 64)
+        __builtin_prefetch(from + b, 0, 2);
+    if (++ahead->channel == ahead->dims) {
+        ahead->channel = 0;
+        ahead->at += CHANNEL_BYTES_AT_ONCE;
+    }
+}
+
+/* Where scores come from: that of unit i (a place or page) is the sum over rows r ascending, from 0, of
+ * e[r * stride + i] * factor[r]. */
+struct unit_scores {
+    const float *e, *factor;
+    size_t stride;
+    uint32_t rows;
+    struct choose_ahead *ahead; /* asked for meanwhile; or NULL */
+};
+
+/* Units among which the best ones are, ascending, and their keys; padded with INT32_MIN up to a whole vector. The last
+ * of the best has a key from low to high. */
+struct candidates {
+    int32_t *key, *unit; /* [keys_room] */
+    uint32_t count;
+    int32_t low, high;
+};
+
+/* Room for the keys of n units. */
+INLINE size_t keys_room(uint32_t n) { return ((size_t)n + 3 * LANES) / LANES * LANES; }
+
+/* The units from i on, n of a vector or fewer, whose scores are not below `low`, and with `any` the others too: of each
+ * its score and its number. */
+INLINE uint32_t add_candidates(const float *e, size_t stride, uint32_t rows, const float *factor, uint32_t i,
+                               uint32_t n, vf low, bool any, int32_t *key, int32_t *unit) {
+    vf total = vf_mul(n < LANES ? vf_part_load(e + i, n) : vf_load(e + i), vf_set(factor[0]));
+    for (uint32_t r = 1; r < rows; r++) {
+        e += stride;
+        total = vf_add(total, vf_mul(n < LANES ? vf_part_load(e + i, n) : vf_load(e + i), vf_set(factor[r])));
+    }
+    const unsigned bits = (any ? ~0u : vm_bits(vf_reaches(total, low))) & (unsigned)((1ull << n) - 1);
+    vi_append(key, vf_bits(total), bits);
+    return vi_append(unit, vi_add(vi_ascending(), vi_set((int32_t)i)), bits);
+}
+
+/* The number that a key other than INT32_MIN stands for. */
+static float key_score(int32_t key) { return kvc_from_bits((uint32_t)key ^ ((uint32_t)(key >> 31) & INT32_MAX)); }
+
+INLINE uint32_t all_candidates(const struct unit_scores *scores, uint32_t rows, uint32_t n,
+                               const struct candidates *to) {
+    const bool any = to->low == INT32_MIN;
+    const vf low = vf_set(any ? 0.0f : key_score(to->low));
+    const float *const e = scores->e; /* all of it by value: what is appended could be any of it, to the compiler */
+    const size_t stride = scores->stride;
+    int32_t *const key = to->key, *const unit = to->unit;
+    float few[4] = {0.0f};
+    for (uint32_t r = 0; r < rows && r < 4; r++)
+        few[r] = scores->factor[r];
+    const float *const factor = rows <= 4 ? few : scores->factor;
+    uint32_t count = 0, i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        if (i % KVC_TILE == 0)
+            ask_ahead(scores->ahead);
+        count += add_candidates(e, stride, rows, factor, i, LANES, low, any, key + count, unit + count);
+    }
+    if (i < n)
+        count += add_candidates(e, stride, rows, factor, i, n - i, low, any, key + count, unit + count);
+    for (i = 0; i < count; i += LANES)
+        vi_store(key + i, score_keys(vf_from_bits(vi_load(key + i))));
+    return count;
+}
+
+/* Finds what the best `top`, or top + more, of n units are among: of many, two keys of a sample bracket the last. */
+static void find_candidates(const struct unit_scores *scores, uint32_t n, uint32_t top, uint32_t more,
+                            struct candidates *to) {
+    to->low = INT32_MIN;
+    to->high = INT32_MAX;
+    if (n >= 4 * SAMPLE && top < n) {
+        const uint32_t expected = (uint32_t)((uint64_t)top * SAMPLE / n);
+        uint32_t margin = 4;
+        float sample[SAMPLE];
+        while (margin * margin < 9 * expected)
+            margin++;
+        for (uint32_t i = 0; i < SAMPLE; i++) {
+            const float *e = scores->e + (uint64_t)i * n / SAMPLE;
+            float total = 0.0f;
+            for (uint32_t r = 0; r < scores->rows; r++)
+                total = total + e[r * scores->stride] * scores->factor[r];
+            sample[i] = total;
+        }
+        make_keys(to->key, sample, SAMPLE);
+        if (expected + margin < SAMPLE)
+            to->low = threshold(to->key, SAMPLE, expected + margin);
+        if (expected > margin)
+            to->high = threshold_between(to->key, SAMPLE, expected - margin, to->low, INT32_MAX);
+    }
+    for (;;) {
+        to->count = scores->rows == 1   ? all_candidates(scores, 1, n, to)
+                    : scores->rows == 3 ? all_candidates(scores, 3, n, to)
+                    : scores->rows == 4 ? all_candidates(scores, 4, n, to)
+                                        : all_candidates(scores, scores->rows, n, to);
+        if (to->count >= top + more)
+            break;
+        to->low = INT32_MIN; /* the sample misled */
+    }
+    for (uint32_t i = to->count; i % LANES != 0; i++)
+        to->key[i] = INT32_MIN;
+    if (count_above(to->key, to->count, to->high) >= top)
+        to->high = INT32_MAX;
+}
+
+/* Writes the places of the `top` best candidates, each `page` places, ascending. Those whose key is `bound` count from
+ * the lowest; `cut`: places that the last of them gives up. The candidates are used up. */
+static uint32_t *write_units(const struct candidates *from, uint32_t top, uint32_t page, uint32_t places, uint32_t cut,
+                             int32_t bound, uint32_t *next) {
+    uint32_t equal = top - count_above(from->key, from->count, bound), chosen = 0, last = UINT32_MAX;
+    const vi bounds = vi_set(bound);
+    for (uint32_t i = 0; i < from->count; i += LANES) {
+        const vi x = vi_load(from->key + i), unit = vi_load(from->unit + i);
+        unsigned bits = vm_bits(vi_greater(x, bounds));
+        unsigned same = equal ? vm_bits(vi_equal(x, bounds)) & vm_bits(vm_first(from->count - i)) : 0;
+        for (; same && equal > 0; same &= same - 1) {
+            bits |= same & -same;
+            if (--equal == 0)
+                last = (uint32_t)from->unit[i + (unsigned)__builtin_ctz(same)];
+        }
+        chosen += vi_append(from->unit + chosen, unit, bits); /* behind what was read */
+    }
+    if (page == 1) {
+        memcpy(next, from->unit, chosen * sizeof *next);
+        return next + chosen;
+    }
+    for (uint32_t i = 0; i < chosen; i++) {
+        const uint32_t unit = (uint32_t)from->unit[i], first = unit * page;
+        const uint32_t count = (places - first < page ? places - first : page) - (unit == last ? cut : 0);
+        if (page <= LANES && first + LANES <= places) { /* room: what is written is ascending */
+            vi_store(next, vi_add(vi_ascending(), vi_set((int32_t)first)));
+            next += count;
+        } else {
+            next = count_up(next, first, count);
+        }
+    }
+    return next;
+}
+
+/* Those of n places, or of the pages that they lie in, that are read, ascending, into next. keys [3, keys_room]. */
+static uint32_t *choose_places(const struct kvc_select_reads *call, const struct unit_scores *scores, uint32_t places,
+                               int32_t *keys, uint32_t *next) {
+    const uint32_t page = call->pages ? call->pages->page : 1, units = (places + page - 1) / page;
+    const uint32_t local = call->local < places ? (uint32_t)call->local : places, n = units - local;
+    const uint64_t wanted = call->top > local ? call->top - local : 0; /* units, or places of pages */
+    const uint32_t last = places - (units - 1) * page;                 /* places of the last unit */
+    uint64_t top = call->whole ? wanted : (wanted + page - 1) / page;
+    if (wanted >= (call->whole || page == 1 ? n : places)) {
+        next = count_up(next, 0, places - local);
+    } else if (wanted > 0) {
+        const bool partial = !call->whole && last < page; /* the last page: one page more may be needed */
+        struct candidates from = {.key = keys, .unit = keys + keys_room(n)};
+        uint32_t cut = 0;
+        find_candidates(scores, n, (uint32_t)top, partial && top < n, &from);
+        int32_t *rest = from.unit + keys_room(n);
+        int32_t bound = threshold_among(from.key, from.count, (uint32_t)top, from.low, from.high, rest);
+        if (!call->whole && page > 1) {
+            uint32_t before = (uint32_t)top; /* pages before the last, by the rule: of more than `top` not counted */
+            if (partial && (uint32_t)from.unit[from.count - 1] == n - 1) {
+                before = 0;
+                for (uint32_t i = 0; i + 1 < from.count; i++)
+                    before += from.key[i] >= from.key[from.count - 1];
+            }
+            if (before < top && (top - 1) * page + last < wanted)
+                bound = threshold_among(from.key, from.count, (uint32_t)++top, from.low, from.high, rest);
+            cut = (uint32_t)(top * page - (before < top ? page - last : 0) - wanted);
+        }
+        next = write_units(&from, (uint32_t)top, page, places, cut, bound, next);
+    }
+    return count_up(next, places - local, local);
+}
+
+/* What a query head's reads weigh: the weights of ranks [count] times factor, over lanes and their tree. */
+static float weight_of_reads(const uint32_t *rank, uint32_t count, const float *weight, float factor,
+                             struct choose_ahead *ahead) {
+    float some[KVC_TILE]; /* so many that the first are stored by the time they are loaded */
+    vf lane[FOLD];
+    UNROLL
+    for (unsigned f = 0; f < FOLD; f++)
+        lane[f] = vf_zero();
+    for (uint32_t i = 0; i < count; i += KVC_TILE) {
+        const uint32_t n = count - i < KVC_TILE ? count - i : KVC_TILE;
+        ask_ahead(ahead);
+        for (uint32_t j = 0; j < n; j++)
+            some[j] = weight[rank[i + j]];
+        for (uint32_t j = n; j % KVC_LANES != 0; j++)
+            some[j] = -0.0f; /* adding it changes nothing */
+        for (uint32_t j = 0; j < n; j += KVC_LANES)
+            UNROLL
+        for (unsigned f = 0; f < FOLD; f++)
+            lane[f] = vf_add(lane[f], vf_mul(vf_load(some + j + f * LANES), vf_set(factor)));
+    }
+    return sum_lanes(lane);
+}
+
+/* The reads of head h, and its heads' alpha; weights by place, rows weight_stride apart, to be multiplied by
+ * factor [G]. */
+static void read_head(const struct kvc_select_reads *call, uint32_t h, const struct unit_scores *scores,
+                      const float *weights, size_t weight_stride, const float *factor, int32_t *keys) {
+    const uint32_t places = places_of(call->lists, call->view, h), group = call->heads / call->lists->kv_heads;
+    uint32_t *rank = (uint32_t *)call->reads->rank->data + (size_t)h * call->reads->stride;
+    const bool all = places <= call->budget;
+    const uint32_t *next = all ? count_up(rank, 0, places) : choose_places(call, scores, places, keys, rank);
+    const uint32_t count = (uint32_t)(next - rank);
+    ((uint32_t *)call->reads->count->data)[h] = count;
+    struct choose_ahead *ahead = scores ? scores->ahead : NULL;
+    for (uint32_t g = 0; call->alpha.buffer && g < group; g++)
+        ((float *)kvc_span_data(call->alpha))[h * group + g] =
+            all ? 1.0f : weight_of_reads(rank, count, weights + g * weight_stride, factor ? factor[g] : 1.0f, ahead);
+    if (call->view) {
+        const uint32_t *view = (const uint32_t *)call->view->rank->data + (size_t)h * call->view->stride;
+        for (uint32_t i = 0; i < count; i++)
+            rank[i] = view[rank[i]];
+    }
+}
+
+struct reads_job {
+    struct kvc_cpu *cpu;
+    const struct kvc_select_reads *call;
+    uint32_t most;
+};
+
+static void reads_task(void *argument, size_t task, unsigned thread) {
+    const struct reads_job *job = argument;
+    const struct kvc_select_reads *call = job->call;
+    const uint32_t group = call->heads / call->lists->kv_heads;
+    int32_t *keys = kvc_cpu_scratch(job->cpu, thread, 3 * keys_room(job->most) * sizeof *keys);
+    const float *weights = call->alpha.buffer ? kvc_span_data(call->weights) : NULL, once = 1.0f;
+    const struct unit_scores scores = {(const float *)kvc_span_data(call->scores) + task * call->stride, &once, 0, 1,
+                                       NULL};
+    if (!keys)
+        return;
+    read_head(call, (uint32_t)task, &scores, weights ? weights + task * group * call->stride : NULL, call->stride, NULL,
+              keys);
+}
+
+static void select_reads(struct kvc_device *device, const struct kvc_select_reads *call) {
+    struct reads_job job = {(struct kvc_cpu *)device, call, 0};
+    double work = 0.0;
+    for (uint32_t h = 0; h < call->lists->kv_heads; h++) {
+        const uint32_t places = places_of(call->lists, call->view, h);
+        job.most = places > job.most ? places : job.most;
+        work += (places > call->budget ? 16.0 : 1.0) * places / LANES / (call->pages ? call->pages->page : 1) +
+                (double)(call->top < places ? call->top : places);
+    }
+    kvc_threads_run(threads_for(job.cpu, work), call->lists->kv_heads, reads_task, &job);
+}
+
+#endif

@@ -1,0 +1,176 @@
+/* select_scores.h - template: how a query scores the places or pages of a head. */
+#ifndef KVC_SIMD_SELECT_SELECT_SCORES_H
+#define KVC_SIMD_SELECT_SELECT_SCORES_H
+
+#include "backends/cpu/simd/select/select_job.h"
+
+/* The `dims` channels of the head's queries [G, d], ascending. */
+static void find_channels(const struct choose_job *job, struct choose_work *work, const float *q) {
+    const uint32_t d = job->d, dims = job->call->dims;
+    uint32_t found = 0, equal;
+    int32_t bound;
+    for (uint32_t c = 0; c < padded_size(d); c += LANES) {
+        vf sum = vf_zero();
+        for (uint32_t g = 0; g < job->group; g++)
+            sum = vf_add(sum,
+                         vf_from_bits(vi_and(vf_bits(vf_part_load(q + (size_t)g * d + c, d - c)), vi_set(INT32_MAX))));
+        vi_store(work->channel_keys + c, score_keys(sum));
+    }
+    for (uint32_t c = d; c < padded_size(d) + LANES; c++)
+        work->channel_keys[c] = INT32_MIN;
+    bound = threshold(work->channel_keys, d, dims);
+    equal = dims - count_above(work->channel_keys, d, bound);
+    for (uint32_t c = 0; found < dims; c++) {
+        const bool reaches = work->channel_keys[c] == bound && equal > 0;
+        work->channel[found] = c;
+        found += work->channel_keys[c] > bound || reaches;
+        equal -= reaches;
+    }
+}
+
+static float magnitude(float x) { return kvc_from_bits(kvc_bits(x) & 0x7fffffffu); }
+
+/* What a head's dots of some channels are multiplied by. */
+static float channel_factor(const struct choose_job *job, const struct choose_work *work, const float *q) {
+    float a = 0.0f, b = 0.0f;
+    for (uint32_t i = 0; i < job->call->dims; i++)
+        a = a + magnitude(q[work->channel[i]]);
+    for (uint32_t c = 0; c < job->d; c++)
+        b = b + magnitude(q[c]);
+    if (a == 0.0f || b == 0.0f)
+        return 0.0f;
+    return kvc_div(1.0f, kvc_sqrt((float)job->d * kvc_div(a, b)));
+}
+
+/* Which sides of a channel bounds need: 1 low, 2 high. */
+static unsigned sides_of(const struct choose_job *job, const float *q, uint32_t c) {
+    unsigned sides = 0;
+    for (uint32_t g = 0; g < job->group; g++)
+        sides |= q[(size_t)g * job->d + c] < 0.0f ? 1u : 2u;
+    return sides;
+}
+
+/* Where the chosen channels lie in pages, or in `turned`. */
+static uint32_t point_channels(const struct choose_job *job, struct choose_work *work, uint32_t h, const float *q) {
+    const struct kvc_select_scores *call = job->call;
+    const bool bound = call->kind == KVC_SCORE_PAGE_BOUND;
+    const uint32_t dims = bound ? job->d : call->dims;
+    for (uint32_t i = 0; i < dims; i++) {
+        const uint32_t c = bound ? i : work->channel[i];
+        float sum = 0.0f;
+        if (!call->pages) {
+            work->dots[i].high = work->dots[i].low = (unsigned char *)(work->turned + (size_t)c * LANES);
+            continue;
+        }
+        const size_t from = ((size_t)h * job->d + c) * call->pages->stride * (call->pages->type == KVC_F16 ? 2 : 4);
+        work->dots[i].high = (const unsigned char *)call->pages->high->data + from;
+        work->dots[i].low = call->pages->low ? (const unsigned char *)call->pages->low->data + from : NULL;
+        if (bound) { /* the side that no head needs is not read */
+            const unsigned sides = sides_of(job, q, c);
+            work->dots[i].high = sides & 2u ? work->dots[i].high : work->dots[i].low;
+            work->dots[i].low = sides & 1u ? work->dots[i].low : work->dots[i].high;
+            continue;
+        }
+        for (uint32_t g = 0; g < job->group; g++)
+            sum = sum + q[(size_t)g * job->d + c];
+        if (call->kind == KVC_SCORE_PAGE_CHANNELS && sum < 0.0f)
+            work->dots[i].high = work->dots[i].low;
+    }
+    return dims;
+}
+
+/* e of units from .. to-1 for the heads g .. g + some - 1; keys that no pages hold are turned on the way. */
+static void dots_of_heads(const struct choose_job *job, const struct choose_work *work, const struct choose_head *head,
+                          uint32_t dims, uint32_t g, unsigned some, uint32_t from, uint32_t to, const bool *wanted,
+                          float *most) {
+    const struct kvc_select_scores *call = job->call;
+    const size_t row = choose_row(job), padded = padded_size(job->d);
+    const enum kvc_type type = call->lists->format.type;
+    float *out[DOT_HEADS];
+    for (unsigned i = 0; i < some; i++)
+        out[i] = head->values.e + (g + i) * row;
+    if (call->pages) {
+        channel_dots(call->pages->type, call->kind == KVC_SCORE_PAGE_BOUND, some, work->dots, dims, from, to,
+                     work->factor + g, out, most);
+        return;
+    }
+    for (uint32_t p = from; p < to; p += LANES) {
+        const uint32_t n = to - p < LANES ? to - p : LANES;
+        head_keys(&head->entries, p, n, work->keys);
+        for (uint32_t i = 0; i < n; i++)
+            widen_row(type, work->wide + i * padded, work->keys[i], job->d);
+        turn_rows(work->wide, padded, n, wanted, work->turned, LANES);
+        for (unsigned i = 0; i < some; i++)
+            out[i] = head->values.e + (g + i) * row + p;
+        channel_dots(KVC_F32, false, some, work->dots, dims, 0, n, work->factor + g, out, most);
+    }
+}
+
+/* The largest of x [from .. to-1], -inf of none, NaN where there is one. */
+static float largest(const float *x, uint32_t from, uint32_t to) {
+    vf top = vf_set(-kvc_infinity());
+    vm nan = vf_is_nan(top);
+    float lane[LANES], most = -kvc_infinity();
+    uint32_t i = from;
+    for (; i + LANES <= to; i += LANES) {
+        const vf y = vf_load(x + i);
+        nan = vm_or(nan, vf_is_nan(y));
+        top = vf_max(top, y);
+    }
+    vf_store(lane, top);
+    UNROLL
+    for (unsigned j = 0; j < LANES; j++)
+        most = kvc_max(lane[j], most);
+    for (; i < to; i++) {
+        if (kvc_is_nan(x[i]))
+            return x[i];
+        most = kvc_max(x[i], most);
+    }
+    return vm_bits(nan) ? kvc_nan() : most;
+}
+
+/* Scores of the units from .. to-1, which are seen, and the largest [G] of them (not of bounds). */
+static void score_units(const struct choose_job *job, struct choose_work *work, const struct choose_head *head,
+                        uint32_t from, uint32_t to, float *most) {
+    const struct kvc_select_scores *call = job->call;
+    const uint32_t group = job->group, d = job->d;
+    const float *q = (const float *)kvc_span_data(call->q) + (size_t)head->h * group * d;
+    if (call->kind == KVC_SCORE_EXACT) {
+        for (uint32_t g = 0; g < group; g++)
+            pad_query(work->q + g * padded_size(d), q + (size_t)g * d, d);
+        for (uint32_t p = from, n, known = 0; p < to; p += n) { /* known: keys set, of this tile and of the next */
+            const uint32_t more = to - p < 2 * KVC_TILE ? to - p : 2 * KVC_TILE;
+            n = KVC_TILE - p % KVC_TILE < to - p ? KVC_TILE - p % KVC_TILE : to - p;
+            head_keys(&head->entries, p + known, more - known, work->keys + known);
+            known = more;
+            few_scores(call->lists->format.type, work->keys, 0, 0, 0, n, known, work->q, group, d,
+                       kvc_attention_scale(d), work->wide, work->s);
+            known -= n;
+            memmove(work->keys, work->keys + n, known * sizeof *work->keys);
+            for (uint32_t g = 0; g < group; g++)
+                memcpy(head->values.e + g * choose_row(job) + p, work->s + (size_t)g * KVC_TILE, n * sizeof(float));
+        }
+        for (uint32_t g = 0; g < group; g++)
+            most[g] = largest(head->values.e + g * choose_row(job), from, to);
+        return;
+    }
+    bool wanted[256] = {false}; /* d / LANES of them; larger heads have all */
+    if (call->kind != KVC_SCORE_PAGE_BOUND)
+        find_channels(job, work, q);
+    for (uint32_t g = 0; g < group && call->kind != KVC_SCORE_PAGE_BOUND; g++)
+        work->factor[g] = channel_factor(job, work, q + (size_t)g * d);
+    const uint32_t dims = point_channels(job, work, head->h, q);
+    for (uint32_t i = 0; i < dims && d <= 256; i++)
+        wanted[(call->kind == KVC_SCORE_PAGE_BOUND ? i : work->channel[i]) / LANES] = true;
+    for (uint32_t g = 0; g < group;) {
+        const unsigned some = group - g < DOT_HEADS ? group - g : DOT_HEADS;
+        for (uint32_t i = 0; i < dims; i++)
+            for (unsigned j = 0; j < some; j++)
+                work->dots[i].q[j] =
+                    q[(size_t)(g + j) * d + (call->kind == KVC_SCORE_PAGE_BOUND ? i : work->channel[i])];
+        dots_of_heads(job, work, head, dims, g, some, from, to, d <= 256 ? wanted : NULL, most + g);
+        g += some;
+    }
+}
+
+#endif

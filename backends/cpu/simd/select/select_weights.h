@@ -1,0 +1,121 @@
+/* select_weights.h - template: exponentials of a head's scores, and the weights and their group sum made of them. */
+#ifndef KVC_SIMD_SELECT_SELECT_WEIGHTS_H
+#define KVC_SIMD_SELECT_SELECT_WEIGHTS_H
+
+#include "backends/cpu/simd/select/select_job.h"
+
+/* Places of a unit that are seen. */
+static float seen_places(const struct choose_head *head, uint32_t unit) {
+    const uint64_t from = (uint64_t)unit * head->page, to = from + head->page;
+    const uint64_t low = head->low > from ? head->low : from;
+    const uint64_t high = to < head->entries.places ? to : head->entries.places;
+    return high > low ? (float)(high - low) : 0.0f;
+}
+
+/* e of one tile's units low .. high - 1 from scores: exp(s - M); returns the tile's sum. */
+static float tile_exponentials(const struct choose_head *head, float *e, uint32_t low, uint32_t high, float M) {
+    const uint32_t from = low / KVC_LANES * KVC_LANES, to = (high + KVC_LANES - 1) / KVC_LANES * KVC_LANES;
+    const vf places = vf_set((float)head->page);
+    vf lane[FOLD];
+    UNROLL
+    for (unsigned f = 0; f < FOLD; f++)
+        lane[f] = vf_zero();
+    if (from > head->first && to < head->units) { /* all are whole */
+        exps_and_sums(e + from, to - from, M, head->page == 1 ? NULL : &places, lane);
+        return sum_lanes(lane);
+    }
+    for (uint32_t i = from; i < low; i++)
+        e[i] = -kvc_infinity();
+    for (uint32_t i = high; i < to; i++) /* the row has room */
+        e[i] = -kvc_infinity();
+    exps_below(e + from, to - from, M);
+    for (uint32_t i = from; i < to; i += KVC_LANES) {
+        const bool whole = i > head->first && i + KVC_LANES < head->units;
+        float edge[KVC_LANES];
+        for (uint32_t j = 0; !whole && j < KVC_LANES; j++)
+            edge[j] = seen_places(head, i + j);
+        UNROLL
+        for (unsigned f = 0; f < FOLD; f++) {
+            const vf x = vf_load(e + i + f * LANES);
+            lane[f] = vf_fma(whole ? places : vf_load(edge + f * LANES), x, lane[f]);
+        }
+    }
+    return sum_lanes(lane);
+}
+
+static void exponentials(const struct choose_job *job, const struct choose_head *head, uint32_t from, uint32_t to,
+                         struct choose_ahead *ahead) {
+    for (uint32_t g = 0; g < job->group; g++) {
+        float M = -kvc_infinity(), *e = head->values.e + g * choose_row(job);
+        bool nan = false;
+        for (uint32_t i = 0; i < job->splits; i++) {
+            const float most = head->values.most[g * job->splits + i];
+            nan = nan || kvc_is_nan(most);
+            M = kvc_max(M, most);
+        }
+        for (uint32_t t = from / KVC_TILE; (uint64_t)t * KVC_TILE < to; t++) {
+            const uint32_t low = head->first > t * KVC_TILE ? head->first : t * KVC_TILE;
+            const uint32_t high = to < (t + 1) * KVC_TILE ? to : (t + 1) * KVC_TILE;
+            float *sum = &head->values.sum[g * job->tiles_most + t];
+            ask_ahead(ahead);
+            if (low >= high)
+                *sum = 0.0f;
+            else if (nan || M - M != 0.0f) /* infinite: inf - inf comes up */
+                *sum = kvc_nan();
+            else
+                *sum = tile_exponentials(head, e, low, high, M);
+        }
+    }
+}
+
+/* ---- weights ---- */
+
+/* What each query head's exponentials are multiplied by; e of what is not seen. */
+static void head_shares(const struct choose_job *job, const struct choose_head *head, float *share, uint32_t from,
+                        uint32_t to) {
+    const struct kvc_select_scores *call = job->call;
+    const bool bound = call->kind == KVC_SCORE_PAGE_BOUND;
+    const size_t row = choose_row(job);
+    for (; from < to && from < head->first; from++)
+        for (uint32_t g = 0; g < job->group; g++)
+            head->values.e[g * row + from] = bound ? -kvc_infinity() : 0.0f;
+    for (uint32_t g = 0; g < job->group; g++) {
+        float L = 0.0f;
+        for (uint32_t t = 0; !bound && (uint64_t)t * KVC_TILE < head->units; t++)
+            L = L + head->values.sum[g * job->tiles_most + t];
+        share[g] = bound ? 1.0f : kvc_div(1.0f, L);
+        for (uint32_t i = from; i < to && kvc_is_nan(share[g]); i++)
+            head->values.e[g * row + i] = kvc_nan();
+        share[g] = kvc_is_nan(share[g]) || L == 0.0f ? 1.0f : share[g]; /* what is not seen has weight 0 even so */
+    }
+}
+
+/* Scores, and where they are wanted weights, of the units from .. to-1. */
+static void group_weights(const struct choose_job *job, const struct choose_head *head, const float *share,
+                          uint32_t from, uint32_t to) {
+    const size_t row = choose_row(job), stride = head->weight_stride;
+    float *scores = head->scores, *weights = head->weights;
+    uint32_t i = from;
+    for (; i + LANES <= to; i += LANES) {
+        vf total = vf_zero();
+        for (uint32_t g = 0; g < job->group; g++) {
+            const vf w = vf_mul(vf_load(head->values.e + g * row + i), vf_set(share[g]));
+            total = vf_add(total, w);
+            if (weights)
+                vf_store(weights + g * stride + i, w);
+        }
+        vf_store(scores + i, total);
+    }
+    for (; i < to; i++) {
+        float total = 0.0f;
+        for (uint32_t g = 0; g < job->group; g++) {
+            const float w = head->values.e[g * row + i] * share[g];
+            total = total + w;
+            if (weights)
+                weights[g * stride + i] = w;
+        }
+        scores[i] = total;
+    }
+}
+
+#endif

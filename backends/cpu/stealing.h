@@ -1,0 +1,57 @@
+/* stealing.h - tasks of a job that a thread knows beforehand: thread t of T takes t, t + T, ..., then what others have
+ * left. What it will do next can be asked for while it works, and jobs with the same tasks find their data in its
+ * cache. */
+#ifndef KVC_BACKENDS_CPU_STEALING_H
+#define KVC_BACKENDS_CPU_STEALING_H
+
+#include <stdatomic.h>
+
+#include "backends/cpu/cpu.h"
+
+struct kvc_turns {
+    _Alignas(64) _Atomic size_t taken; /* of a thread's own tasks; a thread that found none left counts on */
+};
+
+/* Before a job, by its caller. */
+static inline void turns_begin(struct kvc_cpu *cpu) {
+    for (unsigned t = 0; t < kvc_threads_count(cpu->threads); t++)
+        atomic_store(&cpu->turns[t].taken, 0);
+}
+
+/* A task of 0 .. tasks - 1 that nobody has taken. No more calls than tasks. */
+static inline size_t turns_take(struct kvc_cpu *cpu, size_t tasks, unsigned thread) {
+    const unsigned count = kvc_threads_count(cpu->threads);
+    for (unsigned t = thread;; t = t + 1 < count ? t + 1 : 0) {
+        const size_t task = t + count * atomic_fetch_add(&cpu->turns[t].taken, 1);
+        if (task < tasks)
+            return task;
+    }
+}
+
+/* The task that the thread will most likely take next; not below `tasks`: none. */
+static inline size_t turns_next(struct kvc_cpu *cpu, unsigned thread) {
+    return thread + kvc_threads_count(cpu->threads) * atomic_load(&cpu->turns[thread].taken);
+}
+
+struct kvc_turns_job {
+    struct kvc_cpu *cpu;
+    size_t tasks;
+    kvc_task_fn *run;
+    void *argument;
+};
+
+static inline void turns_task(void *argument, size_t ticket, unsigned thread) {
+    const struct kvc_turns_job *job = argument;
+    (void)ticket;
+    job->run(job->argument, turns_take(job->cpu, job->tasks, thread), thread);
+}
+
+/* kvc_threads_run, in turns. threads: cpu->threads, or NULL. */
+static inline void turns_run(struct kvc_cpu *cpu, struct kvc_threads *threads, size_t tasks, kvc_task_fn *run,
+                             void *argument) {
+    struct kvc_turns_job job = {cpu, tasks, run, argument};
+    turns_begin(cpu);
+    kvc_threads_run(threads, tasks, turns_task, &job);
+}
+
+#endif

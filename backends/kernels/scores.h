@@ -1,0 +1,385 @@
+/* scores.h - the attention weights policies look at: sums over a window, moments, sums over all queries so far,
+ * rings of rows, state columns as scores. */
+
+/* maximum and sum: of row i at i * step. */
+#define KVC_WEIGHT_ROWS                                                                                                \
+    KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(const float, q), KVC_SPAN(const float, maximum),                      \
+        KVC_SPAN(const float, sum), kvc_u64 step, KVC_SPAN(const kvc_i32, positions), KVC_SPAN(const kvc_u32, later),  \
+        kvc_u32 queries, kvc_u32 heads, kvc_u32 kv_heads, kvc_u32 window, float scale, kvc_u64 seed, kvc_u32 layer,    \
+        float tau
+
+/* Whether a query sees the entry of a rank at position `at`; without `later` it sees those up to its own position. */
+KVC_DEVICE kvc_u32 kvc_sees(const struct kvc_head_view *head, kvc_u32 rank, kvc_i64 at, kvc_i32 position,
+                            KVC_GLOBAL const kvc_u32 *later, kvc_u32 window) {
+    kvc_u32 visible = later ? (head->count > *later ? head->count - *later : 0) : head->count;
+    return rank < visible && (later || at <= (kvc_i64)position) &&
+           (!window || at > (kvc_i64)position - (kvc_i64)window);
+}
+
+/* Whether a read list holds a rank. */
+KVC_DEVICE kvc_u32 kvc_listed(KVC_GLOBAL const kvc_u32 *ranks, kvc_u32 count, kvc_u32 rank) {
+    kvc_u32 low = 0, high = count;
+    while (low < high) {
+        kvc_u32 middle = (low + high) / 2;
+        if (ranks[middle] < rank)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < count && ranks[low] == rank;
+}
+
+/* keyformer's score, or the score itself where tau is 0. */
+KVC_DEVICE float kvc_noisy(float s, kvc_u64 seed, kvc_u32 layer, kvc_u32 head, kvc_i32 position, float tau) {
+    return tau != 0.0f ? kvc_div(s + kvc_gumbel(seed, layer, head, position), tau) : s;
+}
+
+/* Grid: tiles of the ranks of the fullest head, heads (or query heads: by_head). */
+KVC_GROUP_KERNEL(weight_rows)
+(KVC_WEIGHT_ROWS, kvc_u32 mode, kvc_u32 by_head, KVC_SPAN(float, scores), kvc_u32 stride, kvc_u32 first_column,
+ kvc_u32 ring, KVC_GLOBAL float *low, kvc_u64 tail, float gamma) {
+    KVC_SHARED float room[KVC_SUM_ROOM];
+    kvc_u32 group = heads / kv_heads, h = by_head ? KVC_GROUP_ID(1) / group : KVC_GROUP_ID(1);
+    kvc_u32 first = KVC_GROUP_ID(0) * KVC_TILE, worker = KVC_LOCAL_ID() % KVC_WORKERS;
+    kvc_u32 query_head = by_head ? KVC_GROUP_ID(1) : h * group, members = by_head ? 1 : group;
+    const float one = KVC_ONE(heads);
+    KVC_OPEN_ARENA(arena);
+    KVC_OPEN_HEAD(head, l, h);
+    for (kvc_u32 from = 0; from < KVC_TILE && first + from < head.count; from += KVC_TEAMS) {
+        kvc_u32 rank = first + from + KVC_LOCAL_ID() / KVC_WORKERS, here = rank < head.count;
+        kvc_u32 slot = here ? kvc_head_slot(&head, rank) : 0;
+        kvc_u32 listed = here && (!read_count || kvc_listed(read_rank + (kvc_u64)h * read_stride, read_count[h], rank));
+        kvc_bytes key = listed ? (kvc_bytes)kvc_head_key(&arena, &head, slot) : (kvc_bytes)0;
+        kvc_i32 at = here ? kvc_head_position(&head, slot) : 0;
+        float total = 0.0f, older = 0.0f, newer = 0.0f, mean = 0.0f, variance = 0.0f, dispersion = 0.0f;
+        if (mode == KVC_ACCUMULATE && here) {
+            older = kvc_head_column(&head, first_column)[slot];
+            newer = kvc_head_column(&head, first_column + 1)[slot];
+        }
+        for (kvc_u32 pass = 0; pass < (mode == KVC_MOMENTS ? 2u : 1u); pass++) {
+            for (kvc_u32 query = 0; query < queries; query++) {
+                kvc_i32 position = positions_buffer[positions_offset + query];
+                kvc_u32 seen = listed && kvc_sees(&head, rank, at, position,
+                                                  later_buffer ? later_buffer + later_offset + query : 0, window);
+                float value = 0.0f, few = 0.0f;
+                for (kvc_u32 g = query_head; g < query_head + members; g++) {
+                    kvc_u64 row = (kvc_u64)query * heads + g;
+                    float x = kvc_part_sum(kvc_part_dot_entry(entry_type, q_buffer + q_offset + row * head_size,
+                                                              seen ? key : (kvc_bytes)0, head_size),
+                                           room) *
+                              scale;
+                    if (mode != KVC_RING_LOGITS)
+                        x = kvc_div(kvc_exp(kvc_noisy(x, seed, layer, g, at, tau) -
+                                            maximum_buffer[maximum_offset + row * step]),
+                                    sum_buffer[sum_offset + row * step]);
+                    if (mode == KVC_RING_LOW)
+                        x = x < low[(kvc_u64)query * kv_heads + h] ? 1.0f : 0.0f;
+                    if (mode == KVC_RING_COUNTS)
+                        few = kvc_plus(few, x < low[(kvc_u64)query * kv_heads + h] ? 1.0f : 0.0f, one);
+                    value = kvc_plus(value, x, one);
+                }
+                if (mode == KVC_MOMENTS) { /* of one head: what is not seen counts 0 */
+                    value = seen ? value : 0.0f;
+                    if (pass == 0) {
+                        mean = kvc_plus(mean, value, one);
+                        dispersion = kvc_plus(dispersion, -(value * kvc_log(value + 1e-10f)), one);
+                    } else {
+                        variance = kvc_fma(value - mean, value - mean, variance);
+                    }
+                } else if (mode == KVC_MASS) {
+                    if (seen)
+                        total = kvc_plus(total, value, one);
+                } else if (mode == KVC_ACCUMULATE) {
+                    if (position % (kvc_i32)KVC_TILE == 0) {
+                        older = kvc_plus(older, newer, one);
+                        newer = 0.0f;
+                    }
+                    if (seen)
+                        newer = kvc_plus(newer, value, one);
+                } else if (here && worker == 0) {
+                    kvc_head_column(&head, first_column + (kvc_u32)position % ring)[slot] = seen ? value
+                                                                                            : mode == KVC_RING_LOGITS
+                                                                                                ? -kvc_infinity()
+                                                                                                : 0.0f;
+                    if (mode == KVC_RING_COUNTS) {
+                        KVC_GLOBAL float *was =
+                            kvc_head_column(&head, first_column + ring + (kvc_u32)position % ring) + slot;
+                        KVC_GLOBAL float *minus = kvc_head_column(&head, first_column + 2 * ring) + slot;
+                        few = seen ? few : 0.0f;
+                        *minus = kvc_plus(kvc_plus(*minus, *was, one), -few, one);
+                        *was = few;
+                    }
+                }
+            }
+            if (pass == 0)
+                mean = kvc_div(mean, (float)queries);
+        }
+        if (!here || worker != 0)
+            continue;
+        if (mode == KVC_MASS)
+            scores_buffer[scores_offset + (kvc_u64)KVC_GROUP_ID(1) * stride + rank] = total;
+        if (mode == KVC_ACCUMULATE) {
+            kvc_head_column(&head, first_column)[slot] = older;
+            kvc_head_column(&head, first_column + 1)[slot] = newer;
+        }
+        if (mode == KVC_MOMENTS) {
+            kvc_u32 counts = rank + tail < head.count;
+            variance = queries > 1 ? kvc_div(variance, (float)(queries - 1)) : 0.0f;
+            scores_buffer[scores_offset + (kvc_u64)query_head * stride + rank] =
+                counts ? kvc_fma(gamma, variance, mean) : 0.0f;
+            low[(kvc_u64)query_head * 2 * stride + rank] = dispersion;
+            low[((kvc_u64)query_head * 2 + 1) * stride + rank] = variance;
+        }
+    }
+}
+
+/* One work-item a query head and total: the sum over lanes rank % 32 and the tree, to where its first rank's was. */
+KVC_KERNEL(moment_lanes)
+(KVC_GLOBAL const kvc_u32 *count, kvc_u32 heads, kvc_u32 kv_heads, kvc_u64 tail, KVC_GLOBAL float *values,
+ kvc_u32 stride) {
+    kvc_u64 i = KVC_GLOBAL_ID();
+    kvc_u32 ranks;
+    float lane[32], one = KVC_ONE(heads);
+    if (i >= 2 * (kvc_u64)heads)
+        return;
+    ranks = count[i / 2 / (heads / kv_heads)];
+    ranks = ranks > tail ? ranks - (kvc_u32)tail : 0;
+    for (int j = 0; j < 32; j++)
+        lane[j] = 0.0f;
+    for (kvc_u32 r = 0; r < ranks; r++)
+        lane[r % 32] = kvc_plus(lane[r % 32], values[i * stride + r], one);
+    KVC_TREE32(lane);
+    values[i * stride] = lane[0];
+}
+KVC_KERNEL(moment_totals)(kvc_u32 heads, KVC_GLOBAL const float *values, kvc_u32 stride, KVC_SPAN(float, totals)) {
+    kvc_u64 which = KVC_GLOBAL_ID();
+    float total = 0.0f, one = KVC_ONE(heads);
+    if (which >= 2)
+        return;
+    for (kvc_u32 g = 0; g < heads; g++)
+        total = kvc_plus(total, values[((kvc_u64)g * 2 + which) * stride], one);
+    totals_buffer[totals_offset + which] = total;
+}
+
+/* Grid: KV heads, queries. low [queries, kv_heads] = 1 / the entries that the query sees. */
+KVC_GROUP_KERNEL(seen_shares)
+(KVC_LISTS(l), KVC_READS, KVC_SPAN(const kvc_i32, positions), KVC_SPAN(const kvc_u32, later), kvc_u32 window,
+ KVC_GLOBAL float *low, kvc_u32 kv_heads) {
+    KVC_SHARED kvc_u32 room[KVC_GROUP];
+    kvc_u32 h = KVC_GROUP_ID(0), query = KVC_GROUP_ID(1), places, seen = 0, all;
+    KVC_OPEN_HEAD(head, l, h);
+    places = read_count ? read_count[h] : head.count;
+    for (kvc_u32 from = 0; from < places; from += KVC_GROUP) {
+        kvc_u32 place = from + KVC_LOCAL_ID(), rank = 0, sees = 0;
+        if (place < places) {
+            rank = read_count ? read_rank[(kvc_u64)h * read_stride + place] : place;
+            sees = rank < head.count && kvc_sees(&head, rank, kvc_head_position(&head, kvc_head_slot(&head, rank)),
+                                                 positions_buffer[positions_offset + query],
+                                                 later_buffer ? later_buffer + later_offset + query : 0, window);
+        }
+        kvc_group_before(sees, &all, room);
+        seen += all;
+    }
+    if (KVC_LOCAL_ID() == 0)
+        low[(kvc_u64)query * kv_heads + h] = kvc_div(1.0f, (float)seen);
+}
+
+/* Grid: tiles of places, query heads, queries. m and l of one tile of one query's noisy scores, l = -1 where it sees
+ * none: [queries, H, tiles] pairs. */
+KVC_GROUP_KERNEL(noise_tiles)(KVC_WEIGHT_ROWS, KVC_GLOBAL float *tiles, kvc_u32 stride) {
+    KVC_SHARED float room[KVC_SUM_ROOM];
+    KVC_SHARED float score[KVC_TILE], lanes[32], most[32];
+    KVC_SHARED kvc_u32 sees[KVC_TILE];
+    kvc_u32 g = KVC_GROUP_ID(1), h = g / (heads / kv_heads), query = KVC_GROUP_ID(2);
+    kvc_u32 first = KVC_GROUP_ID(0) * KVC_TILE, count, places;
+    kvc_u64 row = (kvc_u64)query * heads + g;
+    kvc_i32 position = positions_buffer[positions_offset + query];
+    KVC_OPEN_ARENA(arena);
+    KVC_OPEN_HEAD(head, l, h);
+    places = read_count ? read_count[h] : head.count;
+    count = places > first ? (places - first < KVC_TILE ? places - first : KVC_TILE) : 0;
+    for (kvc_u32 from = 0; from < count; from += KVC_TEAMS) {
+        kvc_u32 j = from + KVC_LOCAL_ID() / KVC_WORKERS, place = first + j;
+        kvc_u32 rank = j < count ? (read_count ? read_rank[(kvc_u64)h * read_stride + place] : place) : 0;
+        kvc_u32 here = j < count && rank < head.count, slot = here ? kvc_head_slot(&head, rank) : 0;
+        kvc_i32 at = here ? kvc_head_position(&head, slot) : 0;
+        kvc_u32 seen =
+            here && kvc_sees(&head, rank, at, position, later_buffer ? later_buffer + later_offset + query : 0, window);
+        float s = kvc_part_sum(kvc_part_dot_entry(entry_type, q_buffer + q_offset + row * head_size,
+                                                  seen ? (kvc_bytes)kvc_head_key(&arena, &head, slot) : (kvc_bytes)0,
+                                                  head_size),
+                               room) *
+                  scale;
+        if (j < count && KVC_LOCAL_ID() % KVC_WORKERS == 0) {
+            score[j] = kvc_noisy(s, seed, layer, g, at, tau);
+            sees[j] = seen;
+        }
+    }
+    KVC_BARRIER();
+    for (kvc_u32 i = KVC_LOCAL_ID(); i < 32; i += KVC_GROUP) {
+        float m = -kvc_infinity();
+        lanes[i] = -1.0f;
+        for (kvc_u32 j = i; j < count; j += 32)
+            if (sees[j]) {
+                m = kvc_max(m, score[j]);
+                lanes[i] = 0.0f;
+            }
+        most[i] = m;
+    }
+    KVC_BARRIER();
+    if (KVC_LOCAL_ID() == 0) {
+        kvc_u32 any = 0;
+        for (kvc_u32 i = 0; i < 32; i++) {
+            any |= lanes[i] == 0.0f;
+            most[0] = kvc_max(most[0], most[i]);
+        }
+        room[0] = any ? 1.0f : 0.0f;
+    }
+    KVC_BARRIER();
+    for (kvc_u32 i = KVC_LOCAL_ID(); i < 32; i += KVC_GROUP) {
+        float lane = 0.0f, one = KVC_ONE(heads);
+        for (kvc_u32 j = i; j < count; j += 32)
+            if (sees[j])
+                lane = kvc_plus(lane, kvc_exp(score[j] - most[0]), one);
+        lanes[i] = lane;
+    }
+    KVC_BARRIER();
+    if (KVC_LOCAL_ID() == 0) {
+        KVC_GLOBAL float *to = tiles + (row * stride + KVC_GROUP_ID(0)) * 2;
+        KVC_TREE32(lanes);
+        to[0] = most[0];
+        to[1] = room[0] != 0.0f ? lanes[0] : -1.0f;
+    }
+}
+
+#if KVC_WORKERS == 1
+/* Whether the 16 entries from a rank on lie in neighbouring slots, from *slot on. */
+KVC_DEVICE bool kvc_neighbours(const struct kvc_head_view *head, kvc_u64 rank, kvc_u64 *slot) {
+    const uint16 place = (uint16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    *slot = kvc_head_slot(head, (kvc_u32)rank);
+    return !head->order || all(vload16(0, head->order + rank) == (uint16)((kvc_u32)*slot) + place);
+}
+#endif
+
+/* Grid: runs of the fullest head's ranks, heads. scores = the sum of `columns` columns from the first on; or the way
+ * back. */
+KVC_KERNEL(column_scores)(KVC_LISTS(l), kvc_u32 first, kvc_u32 columns, KVC_SPAN(float, scores), kvc_u32 stride) {
+    KVC_OPEN_HEAD(head, l, KVC_GROUP_ID(1));
+    KVC_GLOBAL float *score = scores_buffer + scores_offset + (kvc_u64)KVC_GROUP_ID(1) * stride;
+    KVC_GLOBAL const float *column = kvc_head_column(&head, first);
+    const float one = KVC_ONE(columns);
+    kvc_u64 r = KVC_GLOBAL_ID() * KVC_RUN, end = r + KVC_RUN < head.count ? r + KVC_RUN : head.count, slot;
+#if KVC_WORKERS == 1
+    for (; r + 16 <= end && kvc_neighbours(&head, r, &slot); r += 16) {
+        float16 sum = vload16(0, column + slot);
+        for (kvc_u64 c = 1; c < columns; c++)
+            sum = kvc_plus16(sum, vload16(0, column + c * head.slots + slot), one);
+        vstore16(sum, 0, score + r);
+    }
+#endif
+    for (; r < end; r++) {
+        slot = kvc_head_slot(&head, (kvc_u32)r);
+        float sum = column[slot];
+        for (kvc_u64 c = 1; c < columns; c++)
+            sum = kvc_plus(sum, column[c * head.slots + slot], one);
+        score[r] = sum;
+    }
+}
+KVC_KERNEL(scores_column)(KVC_LISTS(l), kvc_u32 column, KVC_SPAN(const float, scores), kvc_u32 stride) {
+    KVC_OPEN_HEAD(head, l, KVC_GROUP_ID(1));
+    KVC_GLOBAL const float *score = scores_buffer + scores_offset + (kvc_u64)KVC_GROUP_ID(1) * stride;
+    KVC_GLOBAL float *to = kvc_head_column(&head, column);
+    kvc_u64 r = KVC_GLOBAL_ID() * KVC_RUN, end = r + KVC_RUN < head.count ? r + KVC_RUN : head.count;
+#if KVC_WORKERS == 1
+    for (kvc_u64 slot; r + 16 <= end && kvc_neighbours(&head, r, &slot); r += 16)
+        vstore16(vload16(0, score + r), 0, to + slot);
+#endif
+    for (; r < end; r++)
+        to[kvc_head_slot(&head, (kvc_u32)r)] = score[r];
+}
+
+/* ---- rings ---- */
+
+/* Which column is row i of the ring's newest `filled` rows before now. */
+KVC_DEVICE kvc_u32 kvc_ring_column(kvc_i64 now, kvc_u32 filled, kvc_u32 i, kvc_u32 ring) {
+    return (kvc_u32)((now - (kvc_i64)filled + (kvc_i64)i) % (kvc_i64)ring);
+}
+
+/* Grid: tiles, rows of the ring, heads. m and l of one tile of one row's logits over the entries older than recent;
+ * l = -1: none is that was seen. tiles: [heads][filled][stride] pairs. */
+KVC_KERNEL(ring_tiles)
+(KVC_LISTS(l), kvc_u32 first_column, kvc_u32 ring, kvc_u32 filled, kvc_i64 now, kvc_i64 recent, KVC_GLOBAL float *tiles,
+ kvc_u32 stride) {
+    kvc_u64 tile = KVC_GLOBAL_ID();
+    kvc_u32 i = KVC_GROUP_ID(1), h = KVC_GROUP_ID(2), first = (kvc_u32)tile * KVC_TILE, end, any = 0;
+    KVC_GLOBAL float *to = tiles + (((kvc_u64)h * filled + i) * stride + tile) * 2;
+    KVC_GLOBAL const float *row;
+    float m = -kvc_infinity(), lane[32], one = KVC_ONE(ring);
+    KVC_OPEN_HEAD(head, l, h);
+    if (tile >= stride)
+        return;
+    end = first >= head.count ? first : head.count - first < KVC_TILE ? head.count : first + KVC_TILE;
+    row = kvc_head_column(&head, first_column + kvc_ring_column(now, filled, i, ring));
+    for (kvc_u32 r = first; r < end; r++) {
+        kvc_u32 slot = kvc_head_slot(&head, r);
+        if (kvc_head_position(&head, slot) < recent) {
+            m = kvc_max(m, row[slot]);
+            any |= row[slot] != -kvc_infinity();
+        }
+    }
+    for (int j = 0; j < 32; j++)
+        lane[j] = 0.0f;
+    for (kvc_u32 r = first; any && r < end; r++) {
+        kvc_u32 slot = kvc_head_slot(&head, r);
+        if (kvc_head_position(&head, slot) < recent)
+            lane[r % 32] = kvc_plus(lane[r % 32], kvc_exp(row[slot] - m), one);
+    }
+    KVC_TREE32(lane);
+    to[0] = m;
+    to[1] = any ? lane[0] : -1.0f;
+}
+
+/* A work-item a row of one head: M and L into the row's first tile. */
+KVC_KERNEL(ring_merge)(KVC_GLOBAL float *tiles, kvc_u32 stride, kvc_u32 rows) {
+    kvc_u64 row = KVC_GLOBAL_ID();
+    KVC_GLOBAL float *tile = tiles + row * stride * 2;
+    float M = -kvc_infinity(), L = 0.0f;
+    if (row >= rows)
+        return;
+    for (kvc_u32 t = 0; t < stride; t++)
+        if (tile[2 * t + 1] != -1.0f)
+            M = kvc_max(M, tile[2 * t]);
+    for (kvc_u32 t = 0; t < stride; t++)
+        if (tile[2 * t + 1] != -1.0f)
+            L = kvc_fma(kvc_exp(tile[2 * t] - M), tile[2 * t + 1], L);
+    tile[0] = M;
+    tile[1] = L;
+}
+
+/* Grid: runs of the fullest head's ranks, heads. tiles 0: kind weights. */
+KVC_KERNEL(ring_fuse)
+(KVC_LISTS(l), kvc_u32 first_column, kvc_u32 ring, kvc_u32 filled, kvc_i64 now, kvc_i64 recent, kvc_u32 by_sum,
+ KVC_GLOBAL const float *tiles, kvc_u32 tile_stride, KVC_SPAN(float, scores), kvc_u32 stride) {
+    kvc_u32 h = KVC_GROUP_ID(1), column = kvc_ring_column(now, filled, 0, ring), n = 0;
+    kvc_u32 slot[KVC_RUN], fused[KVC_RUN];
+    float F[KVC_RUN], one = KVC_ONE(ring);
+    KVC_OPEN_HEAD(head, l, h);
+    KVC_EACH_OF_RUN(rank, head.count) {
+        slot[n] = kvc_head_slot(&head, (kvc_u32)rank);
+        fused[n] = kvc_head_position(&head, slot[n]) < recent;
+        F[n++] = 0.0f;
+    }
+    for (kvc_u32 i = 0; i < filled && n; i++, column = column + 1 == ring ? 0 : column + 1) {
+        KVC_GLOBAL const float *values = kvc_head_column(&head, first_column + column);
+        for (kvc_u32 j = 0; j < n; j++) {
+            float value = values[slot[j]];
+            if (tiles) {
+                KVC_GLOBAL const float *row = tiles + ((kvc_u64)h * filled + i) * tile_stride * 2;
+                value = row[1] == 0.0f ? 0.0f : kvc_div(kvc_exp(value - row[0]), row[1]);
+            }
+            F[j] = by_sum ? kvc_plus(F[j], value, one) : i == 0 ? value : kvc_max(F[j], value);
+        }
+    }
+    for (kvc_u32 j = 0; j < n; j++)
+        scores_buffer[scores_offset + (kvc_u64)h * stride + KVC_GLOBAL_ID() * KVC_RUN + j] = fused[j] ? F[j] : 0.0f;
+}

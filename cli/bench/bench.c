@@ -1,0 +1,321 @@
+/* bench.c - kvcull bench: speed and memory of a model with several policies, as ratios measured in the same run. */
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/bench/bench.h"
+
+/* The bytes of weights that one step reads: all but an input embedding that is not also the output matrix. The share
+ * of that table is taken from the count of parameters. */
+static uint64_t step_bytes(const struct kvc_model_info *info) {
+    double table = (double)info->vocab * info->hidden;
+    double heads = (double)(info->heads + info->kv_heads) * 2 * info->head_size * info->hidden;
+    double body = (heads + 3.0 * info->hidden * info->feed_forward) * info->layers;
+    bool apart = (double)info->parameters > body + 1.5 * table;
+
+    if (!apart || info->parameters == 0)
+        return info->weight_bytes;
+    return (uint64_t)((double)info->weight_bytes * (1 - table / (double)info->parameters));
+}
+
+static unsigned available_threads(const struct bench_arguments *a) {
+    cpu_set_t set;
+
+    if (a->common.threads > 0)
+        return (unsigned)a->common.threads;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
+        return (unsigned)CPU_COUNT(&set);
+    return 1;
+}
+
+/* A process that removes the folder when *hold is closed, or when this process ends, however it does; -1: none. */
+static pid_t watch_folder(const char *folder, int *hold) {
+    int ends[2];
+
+    *hold = -1;
+    if (pipe(ends) != 0)
+        return -1;
+    const pid_t watcher = fork();
+    if (watcher == 0) {
+        char byte;
+
+        close(ends[1]);
+        signal(SIGINT, SIG_IGN); /* which a terminal sends to both */
+        signal(SIGQUIT, SIG_IGN);
+        signal(SIGHUP, SIG_IGN);
+        signal(SIGTERM, SIG_IGN);
+        while (read(ends[0], &byte, 1) > 0) {
+        }
+        execlp("rm", "rm", "-rf", "--", folder, (char *)NULL);
+        _exit(1);
+    }
+    close(ends[0]);
+    if (watcher < 0)
+        close(ends[1]);
+    else
+        *hold = ends[1];
+    return watcher;
+}
+
+/* A random model of the shape in a file that goes away by itself: it has no name once it is open. */
+static int open_shape(struct bench *bench, const char *shape, enum kvc_type type) {
+    const char *folder = getenv("TMPDIR");
+    char path[4096], file[4096 + 16];
+    struct kvc_error error;
+    int status = KVC_OK, hold;
+
+    if (!folder || !folder[0])
+        folder = "/tmp";
+    if (snprintf(path, sizeof path, "%s/kvcull-XXXXXX", folder) >= (int)sizeof path || !mkdtemp(path))
+        return cli_error(bench->command, KVC_RESOURCE,
+                         "%s: cannot make a folder there; set TMPDIR to a folder with "
+                         "room for the model",
+                         folder);
+    const pid_t watcher = watch_folder(path, &hold);
+    snprintf(file, sizeof file, "%s/model.gguf", path);
+    if (!bench->a->common.quiet)
+        fprintf(stderr, "making a random model of shape %s\n", shape);
+    if (kvc_make_model(shape, type, (uint64_t)bench->a->seed, file, &error) != KVC_OK) {
+        status = cli_report(bench->command, &error);
+    } else {
+        double start = cli_seconds();
+
+        if (kvc_model_open(bench->engine, file, &bench->model, &error) != KVC_OK)
+            status = cli_report(bench->command, &error);
+        bench->load_seconds = cli_seconds() - start;
+    }
+    unlink(file);
+    rmdir(path);
+    if (watcher > 0) {
+        close(hold);
+        waitpid(watcher, NULL, 0);
+    }
+    return status;
+}
+
+static int note_copy(void *user, const struct kvc_ceilings *ceilings, const struct kvc_measured *row) {
+    (void)row;
+    *(double *)user = ceilings->copy;
+    return 1;
+}
+
+/* Of a device's own memory: what a large copy reads and writes, before the model takes its room. */
+static void measure_device(struct bench *bench) {
+    const struct cli_common *common = &bench->a->common;
+    const struct kvc_engine_options options = {common->backend, (int)common->threads, KVC_MATH_EXACT};
+    const struct kvc_measure_options what = {NULL, "add", 0};
+    struct kvc_error error;
+    double copy = 0;
+
+    if ((strncmp(common->backend, "opencl", 6) == 0 || strncmp(common->backend, "cuda", 4) == 0) &&
+        kvc_measure_operations(&options, &what, note_copy, &copy, &error) == KVC_OK)
+        bench->bandwidth = copy;
+}
+
+static int open_all(struct bench *bench) {
+    struct bench_arguments *a = bench->a;
+    int status = cli_open_engine(bench->command, &a->common, &bench->engine);
+    struct kvc_error error;
+
+    if (status == KVC_OK)
+        status = cli_check_policies(bench->command, bench->engine, &a->specs);
+    if (status != KVC_OK)
+        return status;
+    measure_device(bench);
+    if (a->shape) {
+        status = open_shape(bench, a->shape, a->type);
+    } else {
+        double start = cli_seconds();
+
+        if (kvc_model_open(bench->engine, a->model, &bench->model, &error) != KVC_OK)
+            status = cli_report(bench->command, &error);
+        bench->load_seconds = cli_seconds() - start;
+    }
+    if (status != KVC_OK)
+        return status;
+    bench->weight_bytes = step_bytes(kvc_model_info(bench->model));
+    cli_leave_out(bench->command, bench->engine, bench->model, &bench->a->specs);
+    return bench->a->specs.count ? KVC_OK : cli_error(bench->command, KVC_USAGE, "no policy suits the model");
+}
+
+/* Reads every weight once, so that no measurement waits for the disk. */
+static int warm_up(struct bench *bench) {
+    struct kvc_session_options options;
+    struct kvc_session *session = NULL;
+    struct kvc_error error;
+    int32_t token = 0;
+    int status = KVC_OK;
+
+    cli_session_options(&bench->a->common, NULL, &options);
+    if (kvc_session_open(bench->model, &options, &session, &error) != KVC_OK ||
+        kvc_session_prompt(session, &token, 1, NULL, NULL, &error) != KVC_OK)
+        status = cli_report(bench->command, &error);
+    kvc_session_close(session);
+    return status;
+}
+
+static void measure_bandwidth(struct bench *bench) {
+    double found = bench_bandwidth(bench->threads);
+
+    if (found > bench->bandwidth)
+        bench->bandwidth = found;
+}
+
+static int measure(struct bench *bench) {
+    const struct bench_arguments *a = bench->a;
+    const bool prompts = !a->fill || a->generate == 0;
+    size_t specs = a->specs.count, pairs = specs * a->prompts.count, prefills = prompts ? pairs : 0, decodes = 0;
+    struct bench_prefill *prefill = calloc(pairs, sizeof *prefill);
+    struct bench_decode *decode;
+    int status = KVC_OK;
+
+    if (a->generate > 0)
+        decodes = pairs * a->batches.count;
+    decode = calloc(decodes ? decodes : 1, sizeof *decode);
+    if (!prefill || !decode)
+        status = cli_no_memory(bench->command);
+    if (status == KVC_OK)
+        status = warm_up(bench);
+    measure_bandwidth(bench);
+    for (size_t p = 0; p < a->prompts.count && prompts && status == KVC_OK; p++)
+        status = bench_run_prefill(bench, a->prompts.items[p], prefill + p * specs);
+    for (size_t p = 0; p < a->prompts.count && decodes; p++)
+        for (size_t b = 0; b < a->batches.count && status == KVC_OK; b++)
+            status = bench_run_decode(bench, a->prompts.items[p], a->batches.items[b],
+                                      decode + (p * a->batches.count + b) * specs);
+    if (decodes && status == KVC_OK)
+        measure_bandwidth(bench);
+    if (status == KVC_OK && a->common.json)
+        status = bench_print_json(bench, prefill, prefills, decode, decodes);
+    else if (status == KVC_OK)
+        status = bench_print(bench, prefill, prefills, decode, decodes);
+    for (size_t i = 0; prefill && i < prefills; i++)
+        free(prefill[i].seconds);
+    for (size_t i = 0; decode && i < decodes; i++)
+        free(decode[i].seconds);
+    free(prefill);
+    free(decode);
+    return status;
+}
+
+static bool same_counts(const struct cli_counts *a, const struct cli_counts *b) {
+    return a->count == b->count && memcmp(a->items, b->items, a->count * sizeof *a->items) == 0;
+}
+
+/* The first option that was given and that --ops has no use for; NULL: none. */
+static const char *other_option(const struct bench_arguments *a, const struct bench_arguments *standard) {
+    const struct {
+        const char *name;
+        bool given;
+    } others[] = {{"-m", a->model != NULL},
+                  {"--shape", a->shape != NULL},
+                  {"--type", a->type != standard->type},
+                  {"--kv", a->specs.count > 0},
+                  {"--prompt", !same_counts(&a->prompts, &standard->prompts)},
+                  {"--gen", a->generate != standard->generate},
+                  {"--batch", !same_counts(&a->batches, &standard->batches)},
+                  {"--fill", a->fill},
+                  {"--repeat", a->repeat != standard->repeat},
+                  {"--seed", a->seed != standard->seed},
+                  {"--math fast", strcmp(a->common.math, standard->common.math) != 0},
+                  {"--kv-type", a->common.cache_type != standard->common.cache_type},
+                  {"--ctx", a->common.context != standard->common.context},
+                  {"--chunk", a->common.chunk != standard->common.chunk}};
+
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (others[i].given)
+            return others[i].name;
+    return NULL;
+}
+
+int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
+    struct bench_arguments a = {
+        .type = KVC_F16, .prompts = {{512}, 1}, .batches = {{1}, 1}, .generate = 64, .repeat = 3, .seed = 1};
+    const struct cli_option options[] = {
+        {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &a.model, 0, 0, NULL},
+        {CLI_TEXT, 0, "shape", "NAME",
+         "instead of a model: random weights of this geometry, made in TMPDIR and removed; "
+         "`kvcull info shapes` lists them",
+         &a.shape, 0, 0, NULL},
+        {CLI_TYPE, 0, "type", "TYPE", "of the weights of --shape", &a.type, 0, 0,
+         "f32|f16|bf16|q8_0|q4_0|q5_0|q3_k|q4_k|q5_k|q6_k"},
+        {CLI_TEXTS, 0, "kv", "SPEC",
+         "a policy, or all methods; several take turns and are compared with the first (full)", &a.specs, 0, 0, NULL},
+        {CLI_COUNTS, 0, "prompt", "N,..", "tokens of a prompt", &a.prompts, 1, 1073741824, NULL},
+        {CLI_INT, 0, "gen", "N", "decode steps; 0: prefill only", &a.generate, 0, 1073741824, NULL},
+        {CLI_COUNTS, 0, "batch", "B,..", "sessions that decode together", &a.batches, 1, 4096, NULL},
+        {CLI_FLAG, 0, "fill", NULL,
+         "no prompt is computed: caches are filled with random entries, and the policy's prompt stage looks at them "
+         "from random queries; only decode is timed, or with --gen 0 the filling, that is what the stage takes, and "
+         "the attention of the last --chunk rows where it looks from any",
+         &a.fill, 0, 0, NULL},
+        {CLI_INT, 0, "repeat", "N", "prefills of each policy", &a.repeat, 1, 1000, NULL},
+        {CLI_FLAG, 0, "ops", NULL,
+         "instead of a model: every operation of the backend, in bytes and flops per second, beside what its device "
+         "can do: a large copy, a loop of multiply-adds, a library's matrix product",
+         &a.ops, 0, 0, NULL},
+        {CLI_TEXT, 0, "beside", "NAME", "with --ops: time the same calls on this backend too; exit 1 if any is slower",
+         &a.beside, 0, 0, NULL},
+        {CLI_TEXT, 0, "only", "OPERATION", "with --ops: this one", &a.only, 0, 0, NULL},
+        {CLI_INT, 0, "entries", "N",
+         "with --ops: instead, what a context of N entries costs in a layer of eight billion parameters: a decode "
+         "step's linear layer and its attention over heads of different lengths, a chunk's prefill, the selection of "
+         "what a prompt leaves in the cache",
+         &a.entries, KVC_MEASURE_LEAST, KVC_MEASURE_MOST, NULL},
+        {CLI_INT, 0, "seed", "S", "of the tokens and of the weights of --shape", &a.seed, 0, 9007199254740992.0, NULL},
+        CLI_ENGINE_OPTIONS(&a.common),
+        CLI_SESSION_OPTIONS(&a.common),
+        CLI_OUTPUT_OPTIONS(&a.common),
+        {.kind = CLI_END}};
+    struct bench_arguments standard_arguments;
+    struct bench bench = {.command = command, .a = &a};
+    struct cli_given full = {0, "full"};
+    const struct cli_texts standard = {&full, 1};
+    struct cli_texts specs = {NULL, 0};
+    int status;
+
+    cli_common_defaults(&a.common);
+    standard_arguments = a;
+    status = cli_parse(command, options, argc, argv, NULL);
+    if (status != CLI_GO) {
+        cli_texts_free(&a.specs);
+        return status;
+    }
+    if (a.ops || a.beside || a.only || a.entries) {
+        const char *const other = other_option(&a, &standard_arguments);
+
+        if (!a.ops)
+            status = cli_error(command, KVC_USAGE, "--beside, --only and --entries go with --ops");
+        else if (other)
+            status =
+                cli_error(command, KVC_USAGE,
+                          "--ops takes no %s: it measures operations of a backend, without a model or a policy", other);
+        else
+            status = bench_ops(command, &a);
+        cli_texts_free(&a.specs);
+        return status;
+    }
+    /* budgets of "all": a quarter of the first prompt */
+    status = cli_all_specs(command, a.specs.count ? &a.specs : &standard, a.prompts.items[0] / 4 + 1, &specs);
+    cli_texts_free(&a.specs);
+    a.specs = specs;
+    if (status == KVC_OK) {
+        bench.threads = available_threads(&a);
+        if ((a.model != NULL) == (a.shape != NULL))
+            status = cli_error(command, KVC_USAGE,
+                               "give either -m MODEL or --shape NAME; `kvcull info shapes` lists "
+                               "the shapes");
+        else
+            status = open_all(&bench);
+        if (status == KVC_OK)
+            status = measure(&bench);
+        kvc_model_close(bench.model);
+        kvc_engine_close(bench.engine);
+    }
+    cli_specs_free(&a.specs);
+    return status;
+}

@@ -1,0 +1,74 @@
+/* bench.h - the parts of kvcull bench. */
+#ifndef KVC_CLI_BENCH_BENCH_H
+#define KVC_CLI_BENCH_BENCH_H
+
+#include "cli/cli.h"
+
+struct bench_arguments {
+    struct cli_common common;
+    const char *model, *shape;
+    const char *beside, *only; /* of --ops */
+    bool ops, fill;
+    enum kvc_type type;
+    struct cli_texts specs;
+    struct cli_counts prompts, batches;
+    int64_t generate, repeat, seed, entries; /* entries: of --ops */
+};
+
+struct bench { /* what is measured, and what the measurements share */
+    const struct cli_command *command;
+    struct bench_arguments *a;
+    struct kvc_engine *engine;
+    struct kvc_model *model;
+    uint64_t weight_bytes; /* read by one step */
+    double load_seconds;
+    double bandwidth; /* bytes per second, the best so far */
+    unsigned threads;
+};
+
+struct bench_prefill { /* one policy at one prompt length */
+    const char *spec;
+    uint64_t prompt;
+    double *seconds; /* [repeat] */
+    double median, best;
+    double relative; /* to the first policy: the median of the ratios round by round */
+    uint64_t peak_bytes, kept_bytes, layer_bytes, hidden_bytes;
+    uint64_t entry_bytes;   /* keys and values of the entries kept */
+    uint64_t expected_peak; /* by the estimate */
+    enum kvc_expected peak_kind;
+    double expected_entry_bytes; /* by the methods' formulas */
+    enum kvc_expected entry_kind;
+};
+
+enum { BENCH_POINTS = 3, BENCH_QUARTERS = 4 };
+struct bench_decode { /* one policy at one batch size */
+    const char *spec;
+    uint64_t prompt, batch;
+    double *seconds; /* [generate] of one step */
+    double median, mean, quarter[BENCH_QUARTERS];
+    double relative;                   /* to the first policy: the median of the ratios step by step */
+    uint64_t read_bytes, select_bytes; /* of the cache, per step; of these, to choose what to read */
+    double expected_read_bytes;        /* by the methods' formulas */
+    enum kvc_expected read_kind;
+    uint64_t cache[BENCH_POINTS], resident[BENCH_POINTS]; /* at the first, middle and last step */
+    uint64_t peak_bytes;
+};
+
+/* The best of several sweeps over memory that no cache holds, with so many threads; bytes per second, 0: no memory. */
+double bench_bandwidth(unsigned threads);
+/* Anonymous resident memory of this process; 0: not known. */
+uint64_t bench_resident(void);
+
+/* Both fill results [prompts or batches, specs] that the caller frees with bench_free_...; an exit status. */
+int bench_run_prefill(struct bench *bench, uint64_t prompt, struct bench_prefill *results);
+int bench_run_decode(struct bench *bench, uint64_t prompt, uint64_t batch, struct bench_decode *results);
+
+int bench_print(const struct bench *bench, const struct bench_prefill *prefill, size_t prefills,
+                const struct bench_decode *decode, size_t decodes);
+int bench_print_json(const struct bench *bench, const struct bench_prefill *prefill, size_t prefills,
+                     const struct bench_decode *decode, size_t decodes);
+
+/* --ops: every operation of a backend beside what its device can do, and beside another backend. */
+int bench_ops(const struct cli_command *command, const struct bench_arguments *arguments);
+
+#endif

@@ -1,0 +1,159 @@
+/* info.c - kvcull info: this build, its backends, the methods, a model. */
+#include <string.h>
+
+#include "cli/info/info.h"
+
+/* The devices of the i-th backend, a line each; an empty list where there is only one to choose. */
+static json_t *devices(size_t i) {
+    json_t *list = json_array();
+    char text[256];
+
+    for (size_t d = 0; list && kvc_backend_device(i, d, text, sizeof text); d++)
+        if (json_array_append_new(list, json_string(text)) != 0) {
+            json_decref(list);
+            list = NULL;
+        }
+    return list;
+}
+
+/* On a line each: what it is; what it can; its driver. */
+static void print_device(const char *backend, const char *text, bool first) {
+    printf("%s%s:", first ? "\n" : "", backend);
+    for (const char *rest; (rest = strstr(text, "; ")) != NULL; text = rest + 2)
+        printf("%.*s\n    ", (int)(rest - text), text);
+    printf("%s\n", text);
+}
+
+static int backends(const struct cli_command *command, const struct info_arguments *a) {
+    struct kvc_backend_info info;
+    struct cli_table *table;
+    char text[256];
+    int status;
+
+    if (a->common.json) {
+        json_t *root = json_object(), *list = json_array();
+
+        for (size_t i = 0; list && kvc_backend(i, &info); i++) {
+            json_t *one = json_object();
+
+            cli_json_set(one, "name", json_string(info.name));
+            cli_json_set(one, "usable", json_boolean(info.usable));
+            cli_json_set(one, "detail", json_string(info.detail));
+            cli_json_set(one, "missing", json_string(info.missing));
+            cli_json_set(one, "devices", devices(i));
+            if (json_array_append_new(list, one) != 0) {
+                json_decref(list);
+                list = NULL;
+            }
+        }
+        cli_json_set(root, "backends", list);
+        return cli_json_print(command, root, stdout);
+    }
+    table = cli_table_open("<backend|<usable|<left to ref|<detail");
+    for (size_t i = 0; kvc_backend(i, &info); i++) {
+        cli_cell(table, "%s", info.name);
+        cli_cell(table, "%s", info.usable ? "yes" : "no");
+        cli_cell(table, "%s", info.missing);
+        cli_cell(table, "%s", info.detail);
+    }
+    status = cli_table_print(command, table, stdout);
+    cli_table_free(table);
+    for (size_t i = 0; status == KVC_OK && kvc_backend(i, &info); i++)
+        for (size_t d = 0; kvc_backend_device(i, d, text, sizeof text); d++)
+            print_device(info.name, text, d == 0);
+    return status == KVC_OK ? cli_flush(command) : status;
+}
+
+int cli_names(const struct cli_command *command, const struct cli_common *common, const char *heading, const char *key,
+              bool (*next)(size_t, const char **, const char **)) {
+    const char *name, *summary;
+    struct cli_table *table;
+    int status;
+
+    if (common->json) {
+        json_t *root = json_object(), *list = json_array();
+
+        for (size_t i = 0; list && next(i, &name, &summary); i++) {
+            json_t *one = json_object();
+
+            cli_json_set(one, "name", json_string(name));
+            cli_json_set(one, "summary", json_string(summary));
+            if (json_array_append_new(list, one) != 0) {
+                json_decref(list);
+                list = NULL;
+            }
+        }
+        cli_json_set(root, key, list);
+        return cli_json_print(command, root, stdout);
+    }
+    table = cli_table_open(heading);
+    for (size_t i = 0; next(i, &name, &summary); i++) {
+        cli_cell(table, "%s", name);
+        cli_cell(table, "%s", summary);
+    }
+    status = cli_table_print(command, table, stdout);
+    cli_table_free(table);
+    return status == KVC_OK ? cli_flush(command) : status;
+}
+
+static int overview(const struct cli_command *command, const struct info_arguments *a) {
+    if (!a->common.json)
+        printf("kvcull %s, arithmetic %d\n\n", KVC_VERSION, KVC_ARITHMETIC_VERSION);
+    return backends(command, a);
+}
+
+int kvc_cli_info(const struct cli_command *command, int argc, char **argv) {
+    struct info_arguments a = {.generate = 256};
+    const struct cli_option options[] = {
+        {CLI_GROUP, 0, "Will it fit", NULL, NULL, NULL, 0, 0, NULL},
+        {CLI_INT, 0, "prompt", "N", "tokens of the prompt; 0: the trained length", &a.prompt, 0, 1073741824, NULL},
+        {CLI_INT, 0, "gen", "N", "tokens generated after it", &a.generate, 0, 1073741824, NULL},
+        {CLI_TEXTS, 0, "kv", "SPEC", "a policy; several are compared", &a.specs, 0, 0, NULL},
+        {CLI_TYPE, 0, "kv-type", "TYPE", "how cache entries are stored", &a.common.cache_type, 0, 0, "f32|f16|q8_0"},
+        {CLI_BYTES, 0, "mem", "SIZE",
+         "memory that may be used, 8G say; exit status 1 where it does not fit (what the "
+         "machine, control groups and ulimit leave)",
+         &a.memory, 0, 0, NULL},
+        {CLI_GROUP, 0, "Output", NULL, NULL, NULL, 0, 0, NULL},
+        {CLI_FLAG, 0, "man", NULL, "the methods as a manual page", &a.man, 0, 0, NULL},
+        {CLI_FLAG, 0, "markdown", NULL, "the methods as Markdown", &a.markdown, 0, 0, NULL},
+        {CLI_FLAG, 0, "json", NULL, "print JSON", &a.common.json, 0, 0, NULL},
+        {CLI_FLAG, 'q', "quiet", NULL, "tables only", &a.common.quiet, 0, 0, NULL},
+        {.kind = CLI_END}};
+    struct cli_words words = {NULL, 0};
+    struct cli_given full = {0, "full"};
+    const char *what;
+    bool given;
+    int status;
+
+    cli_common_defaults(&a.common);
+    a.common.backend = "ref"; /* nothing is computed, no weight is moved to a device */
+    status = cli_parse(command, options, argc, argv, &words);
+    given = a.specs.count > 0;
+    if (!given)
+        a.specs = (struct cli_texts){&full, 1};
+    what = words.count ? words.items[0] : NULL;
+    if (status == CLI_GO && words.count > (what && strcmp(what, "methods") == 0 ? 2 : 1))
+        status = cli_error(command, KVC_USAGE,
+                           "%s: one thing at a time; give backends, methods [NAME], shapes, "
+                           "templates or a MODEL",
+                           words.items[words.count - 1]);
+    if (status == CLI_GO) {
+        if (!what)
+            status = overview(command, &a);
+        else if (strcmp(what, "backends") == 0)
+            status = backends(command, &a);
+        else if (strcmp(what, "methods") == 0)
+            status = info_methods(command, &a, words.count > 1 ? words.items[1] : NULL);
+        else if (strcmp(what, "shapes") == 0)
+            status = cli_names(command, &a.common, "<shape|<geometry", "shapes", kvc_shape);
+        else if (strcmp(what, "templates") == 0)
+            status = cli_names(command, &a.common, "<template|<models", "templates", kvc_chat_template);
+        else
+            status = info_model(command, &a, what);
+    }
+    if (given)
+        cli_texts_free(&a.specs);
+    cli_words_free(&words);
+    return status;
+}

@@ -1,0 +1,48 @@
+/* info.h - the parts of kvcull info. */
+#ifndef KVC_CLI_INFO_INFO_H
+#define KVC_CLI_INFO_INFO_H
+
+#include "cli/cli.h"
+
+struct info_arguments {
+    struct cli_common common;
+    struct cli_texts specs;
+    int64_t prompt, generate;
+    uint64_t memory; /* 0: what info_room finds */
+    bool man, markdown;
+};
+
+int info_methods(const struct cli_command *command, const struct info_arguments *arguments, const char *name);
+int info_method_manual(const struct cli_command *command, const struct kvc_engine *engine);
+int info_method_markdown(const struct cli_command *command, const struct kvc_engine *engine);
+int info_model(const struct cli_command *command, const struct info_arguments *arguments, const char *path);
+
+struct info_room {
+    uint64_t bytes;  /* UINT64_MAX: not known */
+    char from[4400]; /* what leaves no more: "the machine", "memory.max of /sys/fs/cgroup/job" */
+};
+/* The memory that is left here. root: "" or, for tests, a folder that stands for "/"; mapped: bytes of files that this
+ * process has mapped already and that are asked for once more. */
+void info_room(const char *root, uint64_t mapped, struct info_room *room);
+
+/* A text of every class: those in front of its options and those behind, ended by a row without key. */
+struct info_part {
+    const char *key, *title;
+    size_t offset;
+};
+extern const struct info_part info_before[], info_after[];
+const char *info_text(const struct kvc_policy_class *policy, const struct info_part *part); /* "" where it has none */
+
+/* What holds for every method (rules.c); tables end with a row without name. */
+struct info_rule {
+    const char *name, *text;
+};
+extern const struct info_rule info_words[], info_stage_rules[], info_rules[];
+extern const char info_joining[];
+
+/* "prompt, decode" */
+void info_stages(unsigned stages, char text[64]);
+/* What an option takes: "1..4096", "tokens or a share as 10%", "sum|max". */
+void info_range(const struct kvc_option *option, char text[96]);
+
+#endif

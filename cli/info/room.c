@@ -1,0 +1,173 @@
+/* room.c - how much memory is left for this process: what the machine, its control groups and its own limits
+ * leave, the least of them. What cannot be read limits nothing.
+ *
+ * A control group's limit is for all that lies in it, its groups included, so each one up to the root counts, less what
+ * is used there. Pages of files are not counted as used: the kernel takes them back before it refuses memory, as those
+ * that it counts in MemAvailable. Swap is not counted on. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/info/info.h"
+
+struct place { /* a file under `root`, or a line of it */
+    const char *root, *folder, *name;
+};
+
+/* The number behind key on a line of a file, or on its first line where key is NULL; false: there is none ("max"). */
+static bool number(struct place place, const char *key, uint64_t *value) {
+    char path[4096 + 512], line[512];
+    FILE *stream = NULL;
+    bool found = false;
+
+    if (snprintf(path, sizeof path, "%s%s/%s", place.root, place.folder, place.name) < (int)sizeof path)
+        stream = fopen(path, "r");
+    while (stream && !found && fgets(line, sizeof line, stream)) {
+        const size_t skip = key ? strlen(key) : 0;
+        const char *at = line + skip;
+
+        if (key && (strncmp(line, key, skip) != 0 || !strchr(" :\t", *at)))
+            continue;
+        at += strspn(at, " :\t");
+        found = *at >= '0' && *at <= '9';
+        if (found)
+            *value = strtoull(at, NULL, 10);
+        else if (!key)
+            break;
+    }
+    if (stream)
+        fclose(stream);
+    return found;
+}
+
+static void lower(struct info_room *room, uint64_t limit, uint64_t used, const char *name, const char *folder) {
+    const uint64_t left = limit > used ? limit - used : 0;
+
+    if (left < room->bytes) {
+        room->bytes = left;
+        snprintf(room->from, sizeof room->from, "%s%s%s", name, folder[0] ? " of " : "", folder);
+    }
+}
+
+static const struct version { /* of control groups */
+    const char *system, *controller, *limits[2], *used, *files[2];
+} versions[] = {{"cgroup2", "", {"memory.max", "memory.high"}, "memory.current", {"inactive_file", "active_file"}},
+                {"cgroup",
+                 "memory",
+                 {"memory.limit_in_bytes", NULL},
+                 "memory.usage_in_bytes",
+                 {"total_inactive_file", "total_active_file"}}};
+
+static void group(struct info_room *room, const char *root, const char *folder, const struct version *version) {
+    uint64_t used = 0, files = 0, limit, one;
+
+    (void)number((struct place){root, folder, version->used}, NULL, &used);
+    for (size_t i = 0; i < 2; i++)
+        if (number((struct place){root, folder, "memory.stat"}, version->files[i], &one))
+            files += one;
+    used -= files < used ? files : used;
+    for (size_t i = 0; i < 2 && version->limits[i]; i++)
+        if (number((struct place){root, folder, version->limits[i]}, NULL, &limit))
+            lower(room, limit, used, version->limits[i], folder);
+    /* of version 1: the least one up to the root, also where those above cannot be seen */
+    if (number((struct place){root, folder, "memory.stat"}, "hierarchical_memory_limit", &limit))
+        lower(room, limit, used, "hierarchical_memory_limit", folder);
+}
+
+/* The group and those above it, up to where they are mounted. */
+static void groups(struct info_room *room, const char *root, const char *mount, const char *path,
+                   const struct version *version) {
+    char folder[4096];
+    uint64_t inherited;
+
+    if (strstr(path, "/..") || strcmp(path, "/") == 0)
+        path = "";
+    if (snprintf(folder, sizeof folder, "%s%s", mount, path) >= (int)sizeof folder)
+        return;
+    for (;;) {
+        char *slash = strrchr(folder, '/');
+
+        group(room, root, folder, version);
+        if (!slash || strlen(folder) <= strlen(mount))
+            return;
+        *slash = '\0';
+        if (number((struct place){root, folder, "memory.use_hierarchy"}, NULL, &inherited) && inherited == 0)
+            return; /* old kernels: its limit is not for those below */
+    }
+}
+
+static bool is_listed(const char *list, const char *word) {
+    const size_t bytes = strlen(word);
+
+    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        if (strncmp(at, word, bytes) == 0 && (at[bytes] == ',' || at[bytes] == '\0'))
+            return true;
+    return false;
+}
+
+/* Where that version is mounted; top: the group that is seen there. "" where it is not. */
+static void find_mount(const char *root, const struct version *version, char mount[4096], char top[4096]) {
+    char path[4096 + 512], line[16384], system[64], options[4096], *end;
+    FILE *stream = NULL;
+
+    mount[0] = '\0';
+    if (snprintf(path, sizeof path, "%s/proc/self/mountinfo", root) < (int)sizeof path)
+        stream = fopen(path, "r");
+    while (stream && !mount[0] && fgets(line, sizeof line, stream))
+        if ((end = strstr(line, " - ")) && sscanf(end, " - %63s %*s %4095s", system, options) == 2 &&
+            strcmp(system, version->system) == 0 &&
+            (!version->controller[0] || is_listed(options, version->controller)) &&
+            sscanf(line, "%*s %*s %*s %4095s %4095s", top, mount) != 2)
+            mount[0] = '\0';
+    if (stream)
+        fclose(stream);
+}
+
+static void control_groups(struct info_room *room, const char *root) {
+    char path[4096 + 512], line[8192], mount[4096], top[4096];
+    FILE *stream = NULL;
+
+    if (snprintf(path, sizeof path, "%s/proc/self/cgroup", root) < (int)sizeof path)
+        stream = fopen(path, "r");
+    while (stream && fgets(line, sizeof line, stream)) { /* number:controllers:path */
+        char *controllers = strchr(line, ':'), *own = controllers ? strchr(controllers + 1, ':') : NULL;
+
+        if (!own)
+            continue;
+        *controllers++ = '\0';
+        *own++ = '\0';
+        own[strcspn(own, "\n")] = '\0';
+        for (size_t i = 0; i < 2; i++) {
+            const struct version *version = &versions[i];
+            const bool this = version->controller[0] ? is_listed(controllers, version->controller)
+                                                     : controllers[0] == '\0' && strcmp(line, "0") == 0;
+
+            if (this)
+                find_mount(root, version, mount, top);
+            if (this && mount[0]) {
+                const size_t above = strcmp(top, "/") == 0 ? 0 : strlen(top);
+                const bool inside = strncmp(own, top, above) == 0 && (own[above] == '/' || own[above] == '\0');
+
+                groups(room, root, mount, inside ? own + above : "", version);
+            }
+        }
+    }
+    if (stream)
+        fclose(stream);
+}
+
+void info_room(const char *root, uint64_t mapped, struct info_room *room) {
+    const struct place status = {root, "/proc/self", "status"}, limits = {root, "/proc/self", "limits"};
+    uint64_t size = 0, limit;
+
+    *room = (struct info_room){UINT64_MAX, ""};
+    if (number((struct place){root, "/proc", "meminfo"}, "MemAvailable", &size))
+        lower(room, size * 1024, 0, "the machine", "");
+    control_groups(room, root);
+    /* The mapped weights are part of the address space already, and never of the data. */
+    if (number(limits, "Max address space", &limit) && number(status, "VmSize", &size))
+        lower(room, limit > UINT64_MAX - mapped ? limit : limit + mapped, size * 1024, "the address space (ulimit -v)",
+              "");
+    if (number(limits, "Max data size", &limit) && number(status, "VmData", &size))
+        lower(room, limit > UINT64_MAX - mapped ? limit : limit + mapped, size * 1024, "the data segment (ulimit -d)",
+              "");
+}

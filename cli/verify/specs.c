@@ -1,0 +1,214 @@
+/* specs.c - lists of policies: "all" is every method; kvcull verify also runs every choice of their options. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/verify/verify.h"
+
+static int add_spec(const struct cli_command *command, struct cli_texts *specs, const char *text) {
+    struct cli_given *items = realloc(specs->items, (specs->count + 1) * sizeof *items);
+    char *copy = strdup(text);
+
+    if (items)
+        specs->items = items;
+    if (!items || !copy) {
+        free(copy);
+        return cli_no_memory(command);
+    }
+    items[specs->count++] = (struct cli_given){0, copy};
+    return KVC_OK;
+}
+
+void cli_specs_free(struct cli_texts *specs) {
+    for (size_t i = 0; i < specs->count; i++)
+        free((char *)(uintptr_t)specs->items[i].text);
+    cli_texts_free(specs);
+}
+
+void cli_leave_out(const struct cli_command *command, const struct kvc_engine *engine, const struct kvc_model *model,
+                   struct cli_texts *specs) {
+    const struct kvc_model_info *info = kvc_model_info(model);
+    const struct kvc_geometry geometry = {info->layers, info->heads, info->kv_heads, info->head_size};
+    size_t kept = 0;
+
+    for (size_t i = 0; i < specs->count; i++) {
+        struct kvc_formula formula;
+        struct kvc_error error;
+
+        if (specs->items[i].letter == '*' &&
+            kvc_formula(engine, specs->items[i].text, &geometry, KVC_F16, 1, 0, &formula, &error) != KVC_OK) {
+            cli_warn(command, "%s is left out: %s", specs->items[i].text, error.text);
+            free((char *)(uintptr_t)specs->items[i].text);
+            continue;
+        }
+        specs->items[kept++] = specs->items[i];
+    }
+    specs->count = kept;
+}
+
+/* Adds the spec where it is valid; one that is not (a method that needs a file, say) is left out with a word. */
+static int add_valid(const struct cli_command *command, const struct kvc_engine *engine, const char *spec,
+                     struct cli_texts *specs) {
+    struct kvc_error error;
+
+    if (kvc_policy_check(engine, spec, &error) == KVC_OK) {
+        const int status = add_spec(command, specs, spec);
+
+        if (status == KVC_OK)
+            specs->items[specs->count - 1].letter = '*';
+        return status;
+    }
+    cli_warn(command, "%s is left out: %s", spec, error.text);
+    return KVC_OK;
+}
+
+/* "name:budget=...", with every budget and file that a method must be given. */
+static void method_spec(const struct kvc_policy_class *policy, uint64_t budget, char *spec, size_t room) {
+    snprintf(spec, room, "%s", policy->name);
+    for (const struct kvc_option *option = policy->options; option && option->name; option++) {
+        const char *join = strchr(spec, ':') ? "," : ":";
+        size_t n = strlen(spec);
+
+        if (option->kind == KVC_OPTION_BUDGET && (!option->standard || strcmp(option->name, "budget") == 0))
+            snprintf(spec + n, room - n, "%s%s=%llu", join, option->name, (unsigned long long)budget);
+        else if (option->kind == KVC_OPTION_TEXT && !option->standard && option->choices) /* a word for any model */
+            snprintf(spec + n, room - n, "%s%s=%s", join, option->name, option->choices);
+    }
+}
+
+int cli_all_specs(const struct cli_command *command, const struct cli_texts *given, uint64_t budget,
+                  struct cli_texts *specs) {
+    struct kvc_engine_options options = {.backend = "ref"};
+    const struct kvc_policy_class *policy;
+    struct kvc_engine *engine = NULL;
+    struct kvc_error error;
+    int status = KVC_OK;
+
+    if (kvc_engine_open(&options, &engine, &error) != KVC_OK)
+        return cli_report(command, &error);
+    for (size_t i = 0; i < given->count && status == KVC_OK; i++) {
+        if (strcmp(given->items[i].text, "all") != 0)
+            status = add_spec(command, specs, given->items[i].text);
+        for (size_t k = 0; strcmp(given->items[i].text, "all") == 0 && status == KVC_OK; k++) {
+            char spec[256];
+
+            if ((policy = kvc_policy(engine, k)) == NULL)
+                break;
+            method_spec(policy, budget, spec, sizeof spec);
+            status = add_valid(command, engine, spec, specs);
+        }
+    }
+    kvc_engine_close(engine);
+    return status;
+}
+
+/* A budget that the prompt exceeds, and above the usual windows where the prompt is long enough. */
+static unsigned long long budget(const struct verify_arguments *a) {
+    unsigned long long third = (unsigned long long)a->prompt / 3;
+
+    return third < 40 ? 40 : third;
+}
+
+/* What a method needs beside a budget on a model of few layers and a short prompt: its own defaults are for large ones.
+ */
+static const char *for_small(const char *method) {
+    static const char *const options[][2] = {{"lacache", ",span=2,sinks=4"},
+                                             {"fastkv", ",tsp=48"},
+                                             {"duo", ",sinks=4,recent=40"},
+                                             {"dapq", ",kernel=5"},
+                                             {"take", ",chunk=64,probe=8"}};
+
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+        if (strcmp(method, options[i][0]) == 0)
+            return options[i][1];
+    return "";
+}
+
+/* Hashes are stored of policies alone, not of files beside them. */
+static bool brings_file(const struct verify_arguments *a) { return !a->write && strcmp(a->against, "stored") != 0; }
+
+/* A method with what it needs, then with each other choice of its options. */
+static int add_method(const struct cli_command *command, const struct verify_arguments *a,
+                      const struct kvc_engine *engine, const struct kvc_policy_class *policy, struct cli_texts *specs) {
+    const struct kvc_option *option;
+    char spec[256];
+    int status;
+
+    method_spec(policy, budget(a), spec, sizeof spec);
+    snprintf(spec + strlen(spec), sizeof spec - strlen(spec), "%s", for_small(policy->name));
+    status = add_valid(command, engine, spec, specs);
+    for (option = policy->options; option && option->name && status == KVC_OK; option++) {
+        const char *choice = option->kind == KVC_OPTION_CHOICE ? option->choices : NULL;
+
+        while (choice && *choice && status == KVC_OK) {
+            size_t n = strcspn(choice, "|");
+            char with[320];
+
+            bool standard = option->standard && strlen(option->standard) == n && !memcmp(option->standard, choice, n);
+            bool file = n == 4 && !memcmp("file", choice, n);
+
+            if (!standard && (!file || brings_file(a))) {
+                snprintf(with, sizeof with, "%s%s%s=%.*s%s", spec, strchr(spec, ':') ? "," : ":", option->name, (int)n,
+                         choice, file ? VERIFY_FILE : "");
+                status = add_valid(command, engine, with, specs);
+            }
+            choice += n + (choice[n] == '|');
+        }
+    }
+    return status;
+}
+
+static int fill(const struct cli_command *command, const struct verify_arguments *a, const struct kvc_engine *engine,
+                struct cli_texts *specs) {
+    /* A share, an interval and a layer's exception: what the parts alone do not try; and a pair of each kind that may
+     * be joined (tests/core/test_policy.c has the table). */
+    static const char *const joined[] = {"snapkv:budget=%llu+morphkv:budget=%llu",
+                                         "adakv:budget=%llu+scissorhands:budget=%llu",
+                                         "snapkv:budget=%llu,skip_layers=1+streaming:budget=%llu",
+                                         "morphkv:budget=%llu,every=3",
+                                         "fastkv:budget=%llu,tsp=48+h2o:budget=%llu",
+                                         "take:budget=%llu,chunk=64,probe=8+pyramidkv:budget=%llu",
+                                         "take:budget=%llu,chunk=64,probe=8+morphkv:budget=%llu",
+                                         "take:budget=%llu,chunk=64,probe=8+quest:budget=%llu",
+                                         "take:budget=%llu,chunk=64,probe=8+rocketkv:budget=%llu",
+                                         "cake:budget=%llu+fastkv:budget=%llu,tsp=48",
+                                         "fastkv:budget=%llu,tsp=48+sparq:budget=%llu",
+                                         "rocketkv:budget=%llu+fastkv:budget=%llu,tsp=48",
+                                         "adakv:budget=%llu+quest:budget=%llu",
+                                         "lacache:budget=%llu,span=2,sinks=4,positions=cache+hsa:budget=%llu",
+                                         "rocketkv-mt:budget=%llu+keyformer:budget=%llu",
+                                         "dapq:budget=%llu,kernel=5+hsa:budget=%llu+tova:budget=%llu"};
+    bool all = a->specs.count == 0;
+    const struct kvc_policy_class *policy;
+    int status = KVC_OK;
+
+    for (size_t i = 0; i < a->specs.count && status == KVC_OK; i++) {
+        if (strcmp(a->specs.items[i].text, "all") == 0)
+            all = true;
+        else
+            status = add_spec(command, specs, a->specs.items[i].text);
+    }
+    if (status == KVC_OK)
+        status = cli_check_policies(command, engine, specs);
+    for (size_t i = 0; all && status == KVC_OK && (policy = kvc_policy(engine, i)) != NULL; i++)
+        status = add_method(command, a, engine, policy, specs);
+    for (size_t i = 0; all && status == KVC_OK && i < sizeof joined / sizeof joined[0]; i++) {
+        char spec[128];
+
+        snprintf(spec, sizeof spec, joined[i], budget(a), budget(a), budget(a));
+        status = add_valid(command, engine, spec, specs);
+    }
+    return status;
+}
+
+int verify_specs(const struct cli_command *command, const struct verify_arguments *a, struct cli_texts *specs) {
+    struct cli_common common = a->common;
+    struct kvc_engine *engine;
+    int status;
+
+    common.backend = "ref";
+    status = cli_open_engine(command, &common, &engine);
+    if (status == KVC_OK)
+        status = fill(command, a, engine, specs);
+    kvc_engine_close(engine);
+    return status;
+}

@@ -1,0 +1,449 @@
+/* canon.h - the arithmetic of the project: what every backend must compute, to the bit.
+ *
+ * Included by C, OpenCL C 1.2 and CUDA C alike, so: functions that take and return values, and macros; no pointers.
+ * Every operation below is one IEEE 754 binary32 operation, rounded to nearest even, in the order written; kvc_fma
+ * rounds once. A SIMD version is right when it does the same operations per lane, whatever instructions it uses.
+ * NaNs: which NaN comes out is not defined; checks treat all NaNs as equal and hashes see 0x7fc00000.
+ */
+#ifndef KVC_CORE_BASE_CANON_H
+#define KVC_CORE_BASE_CANON_H
+
+#if defined(__FAST_MATH__) || defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ + 0
+#error "kvcull's results are exact: compile without -ffast-math (after -Ofast, add -fno-fast-math)"
+#endif
+
+#if defined(__OPENCL_VERSION__) /* ---- OpenCL C ---- */
+#pragma OPENCL FP_CONTRACT OFF
+typedef uchar kvc_u8;
+typedef char kvc_i8;
+typedef ushort kvc_u16;
+typedef uint kvc_u32;
+typedef int kvc_i32;
+typedef ulong kvc_u64;
+#define KVC_INLINE static inline
+KVC_INLINE float kvc_from_bits(kvc_u32 bits) { return as_float(bits); }
+KVC_INLINE kvc_u32 kvc_bits(float x) { return as_uint(x); }
+KVC_INLINE float kvc_fma(float a, float b, float c) { return fma(a, b, c); }
+/* The host defines these two where the device's own are not correctly rounded. */
+#ifndef KVC_OPENCL_DIV
+#define KVC_OPENCL_DIV(a, b) ((a) / (b))
+#endif
+#ifndef KVC_OPENCL_SQRT
+#define KVC_OPENCL_SQRT(a) sqrt(a)
+#endif
+KVC_INLINE float kvc_div(float a, float b) { return KVC_OPENCL_DIV(a, b); }
+KVC_INLINE float kvc_sqrt(float a) { return KVC_OPENCL_SQRT(a); }
+#else
+#include <float.h>
+#include <stdint.h>
+#if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD != 0
+#error "kvcull's results are exact: float expressions must be evaluated in float (on 32-bit x86: -msse2 -mfpmath=sse)"
+#endif
+typedef uint8_t kvc_u8;
+typedef int8_t kvc_i8;
+typedef uint16_t kvc_u16;
+typedef uint32_t kvc_u32;
+typedef int32_t kvc_i32;
+typedef uint64_t kvc_u64;
+#if defined(__CUDACC__) /* ---- CUDA C ---- */
+#define KVC_INLINE static __host__ __device__ __forceinline__
+#else /* ---- C ---- */
+#define KVC_INLINE static inline
+#endif
+#if defined(__CUDA_ARCH__)
+KVC_INLINE float kvc_from_bits(kvc_u32 bits) { return __uint_as_float(bits); }
+KVC_INLINE kvc_u32 kvc_bits(float x) { return __float_as_uint(x); }
+KVC_INLINE float kvc_fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+KVC_INLINE float kvc_div(float a, float b) { return __fdiv_rn(a, b); }
+KVC_INLINE float kvc_sqrt(float a) { return __fsqrt_rn(a); }
+#else
+KVC_INLINE float kvc_from_bits(kvc_u32 bits) {
+    union {
+        kvc_u32 u;
+        float f;
+    } v;
+    v.u = bits;
+    return v.f;
+}
+KVC_INLINE kvc_u32 kvc_bits(float x) {
+    union {
+        kvc_u32 u;
+        float f;
+    } v;
+    v.f = x;
+    return v.u;
+}
+KVC_INLINE float kvc_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+KVC_INLINE float kvc_div(float a, float b) { return a / b; }
+KVC_INLINE float kvc_sqrt(float a) { return __builtin_sqrtf(a); }
+#endif
+#endif
+
+#define KVC_LANES 32
+#define KVC_NAN_BITS 0x7fc00000u
+#define KVC_INFINITY_BITS 0x7f800000u
+
+KVC_INLINE int kvc_is_nan(float x) { return (kvc_bits(x) & 0x7fffffffu) > KVC_INFINITY_BITS; }
+KVC_INLINE float kvc_nan(void) { return kvc_from_bits(KVC_NAN_BITS); }
+KVC_INLINE float kvc_infinity(void) { return kvc_from_bits(KVC_INFINITY_BITS); }
+/* What hashes and comparisons see of a value. */
+KVC_INLINE kvc_u32 kvc_hash_bits(float x) { return kvc_is_nan(x) ? KVC_NAN_BITS : kvc_bits(x); }
+
+/* In this order: a NaN on either side gives b, and of two zeros b wins. */
+KVC_INLINE float kvc_max(float a, float b) { return a > b ? a : b; }
+
+/* The sum of 32 lanes, left in lane[0]; lane is an array of any address space. */
+#define KVC_TREE32(lane)                                                                                               \
+    do {                                                                                                               \
+        for (int kvc_w = KVC_LANES / 2; kvc_w > 0; kvc_w /= 2)                                                         \
+            for (int kvc_i = 0; kvc_i < kvc_w; kvc_i++)                                                                \
+                (lane)[kvc_i] = (lane)[kvc_i] + (lane)[kvc_i + kvc_w];                                                 \
+    } while (0)
+
+/* Nearest integer, halves to even, for |x| <= 2^22: at 1.5 * 2^23 a float's unit is 1. -0 and (-0.5, 0) give +0. */
+#define KVC_ROUND_MAGIC 12582912.0f
+KVC_INLINE float kvc_rint(float x) { return (x + KVC_ROUND_MAGIC) - KVC_ROUND_MAGIC; }
+
+/* ---- exponential -------------------------------------------------------------------------------------------- */
+
+/* exp(x) for -87 <= x <= KVC_EXP_HIGH, with a small correction `tail` added to x: n = rint(x / ln 2),
+ * r = x - n ln 2 in two steps (the first is exact), 1 + r + r^2 (C2 + C3 r + ... + C6 r^4), times 2^n by an addition
+ * to the exponent field. That is an exact scaling: at n = 128 the polynomial is below 1, at n = -126 above 1, so
+ * no result is infinite or denormal. */
+#define KVC_EXP_LOW (-87.0f)
+#define KVC_EXP_HIGH 88.72283172607421875f /* the largest x with a finite exp(x), 0x42b17217 */
+#define KVC_LOG2E 1.44269502162933349609375f
+#define KVC_LN2_HIGH 0.693145751953125f /* 16 bits: times n it is exact */
+#define KVC_LN2_LOW 1.428606820309417e-06f
+#define KVC_EXP_C2 0.49999994f
+#define KVC_EXP_C3 0.1666652f
+#define KVC_EXP_C4 0.041668396f
+#define KVC_EXP_C5 0.008368801f
+#define KVC_EXP_C6 0.0013814379f
+
+KVC_INLINE float kvc_exp_core(float x, float tail) {
+    float t = kvc_fma(x, KVC_LOG2E, KVC_ROUND_MAGIC), n = t - KVC_ROUND_MAGIC, r, p;
+    r = kvc_fma(-n, KVC_LN2_HIGH, x);
+    r = kvc_fma(-n, KVC_LN2_LOW, r);
+    r = r + tail;
+    p = kvc_fma(KVC_EXP_C6, r, KVC_EXP_C5);
+    p = kvc_fma(p, r, KVC_EXP_C4);
+    p = kvc_fma(p, r, KVC_EXP_C3);
+    p = kvc_fma(p, r, KVC_EXP_C2);
+    p = kvc_fma(p, r, 1.0f);
+    p = kvc_fma(p, r, 1.0f);
+    return kvc_from_bits(kvc_bits(p) + (kvc_bits(t) << 23)); /* the low bits of t are n */
+}
+
+/* exp(x): +0 below -87, +inf above KVC_EXP_HIGH, NaN for NaN, exp(0) = 1 exactly; at most 1.5 ulp off (tested).
+ * For x <= 0 (softmax) the second test can be left out. SIMD needs no tail: r + 0 changes only the sign of a zero r,
+ * which changes nothing. */
+KVC_INLINE float kvc_exp(float x) {
+    if (x < KVC_EXP_LOW)
+        return 0.0f;
+    if (x > KVC_EXP_HIGH)
+        return kvc_infinity();
+    if (kvc_is_nan(x))
+        return x;
+    return kvc_exp_core(x, 0.0f);
+}
+
+/* x / (1 + exp(-x)): -0 for x < -88.7 (x divided by +inf), NaN for NaN and -inf. */
+KVC_INLINE float kvc_silu(float x) { return kvc_div(x, 1.0f + kvc_exp(-x)); }
+
+/* ---- logarithms and powers ---------------------------------------------------------------------------------- */
+
+struct kvc_pair { /* hi + lo, |lo| at most half a unit of hi */
+    float hi, lo;
+};
+
+/* a + b as a pair, for |a| >= |b| or a = 0. */
+KVC_INLINE struct kvc_pair kvc_pair_add(float a, float b) {
+    struct kvc_pair s;
+    s.hi = a + b;
+    s.lo = b - (s.hi - a);
+    return s;
+}
+
+/* ln(x) for finite x > 0, relative error below 2^-32. x = 2^e m with sqrt(1/2) <= m < sqrt(2), s = (m-1)/(m+1) as a
+ * pair, ln m = 2s + s^3 (2/3 + z (D1 + D2 z + D3 z^2 + D4 z^3)), z = s^2; ln 2 in three parts, of which e times the
+ * first two is exact. */
+KVC_INLINE struct kvc_pair kvc_log_pair(float x) {
+    kvc_u32 bits = kvc_bits(x);
+    float e = 0.0f, m, f, g, g_low, s, s_low, z, z_low, u, y, y_low, c, c_low, t, t_low, low;
+    kvc_i32 k;
+    struct kvc_pair a, sum;
+    if (bits < 0x00800000u) { /* denormal */
+        bits = kvc_bits(x * 16777216.0f);
+        e = -24.0f;
+    }
+    k = (kvc_i32)((bits + (0x3f800000u - 0x3f3504f3u)) >> 23) - 127;
+    e = e + (float)k;
+    m = kvc_from_bits(bits - ((kvc_u32)k << 23));
+    f = m - 1.0f;
+    g = m + 1.0f;
+    t = g - m;
+    g_low = (m - (g - t)) + (1.0f - t);
+    s = kvc_div(f, g);
+    s_low = kvc_div(kvc_fma(-s, g_low, kvc_fma(-s, g, f)), g);
+    z = s * s;
+    z_low = kvc_fma(2.0f * s, s_low, kvc_fma(s, s, -z));
+    u = kvc_fma(0.19475395f, z, 0.22184582f);
+    u = kvc_fma(u, z, 0.28571883f);
+    u = kvc_fma(u, z, 0.39999998f);
+    u = kvc_fma(u, z, -1.9868216e-08f); /* 2/3 - (float)(2/3) */
+    a = kvc_pair_add(0.6666667f, u);
+    y = z * a.hi;
+    y_low = kvc_fma(z, a.hi, -y) + kvc_fma(z_low, a.hi, z * a.lo);
+    c = s * y;
+    c_low = kvc_fma(s, y, -c) + kvc_fma(s_low, y, s * y_low);
+    a = kvc_pair_add(2.0f * s, c);
+    low = a.lo + kvc_fma(2.0f, s_low, c_low);
+    sum = kvc_pair_add(e * 0.693145751953125f, a.hi);
+    t_low = kvc_fma(e, 1.619850954759360917e-11f, low);
+    t = e * 1.4285906217992305756e-06f;
+    low = sum.lo + t + t_low;
+    return kvc_pair_add(sum.hi, low);
+}
+
+/* ln(0) = -inf, ln(+inf) = +inf, NaN below 0; at most 1 ulp off. */
+KVC_INLINE float kvc_log(float x) {
+    if (!(x > 0.0f))
+        return x == 0.0f ? -kvc_infinity() : kvc_nan();
+    if (x > FLT_MAX)
+        return x;
+    return kvc_log_pair(x).hi;
+}
+
+/* As kvc_log, to base 2; exact for powers of two. */
+KVC_INLINE float kvc_log2(float x) {
+    struct kvc_pair a;
+    float h;
+    if (!(x > 0.0f))
+        return x == 0.0f ? -kvc_infinity() : kvc_nan();
+    if (x > FLT_MAX)
+        return x;
+    a = kvc_log_pair(x);
+    h = a.hi * KVC_LOG2E;
+    return h + kvc_fma(a.lo, KVC_LOG2E, kvc_fma(a.hi, 1.925963e-08f, kvc_fma(a.hi, KVC_LOG2E, -h)));
+}
+
+/* x^y for x >= 0, at most 1.5 ulp off; 0 below exp(-87). x^0 = 1^y = 1, NaN for x < 0, otherwise as C's powf. */
+KVC_INLINE float kvc_pow(float x, float y) {
+    struct kvc_pair a;
+    float h, low;
+    if (y == 0.0f || x == 1.0f)
+        return 1.0f;
+    if (kvc_is_nan(x) || kvc_is_nan(y) || x < 0.0f)
+        return kvc_nan();
+    if (x == 0.0f)
+        return y > 0.0f ? 0.0f : kvc_infinity();
+    if (x > FLT_MAX)
+        return y > 0.0f ? x : 0.0f;
+    a = kvc_log_pair(x);
+    h = y * a.hi;
+    if (h < KVC_EXP_LOW)
+        return 0.0f;
+    if (h > KVC_EXP_HIGH)
+        return kvc_infinity();
+    low = kvc_fma(y, a.lo, kvc_fma(y, a.hi, -h));
+    return kvc_exp_core(h, low);
+}
+
+/* What attention scores are multiplied by; made by the host, passed to kernels. */
+#if !defined(__OPENCL_VERSION__)
+KVC_INLINE float kvc_attention_scale(kvc_u32 head_size) { return (float)(1.0 / __builtin_sqrt((double)head_size)); }
+#endif
+
+/* ---- half precision ----------------------------------------------------------------------------------------- */
+
+KVC_INLINE float kvc_f16_to_f32(kvc_u16 h) {
+    kvc_u32 sign = ((kvc_u32)h & 0x8000u) << 16, a = (kvc_u32)h & 0x7fffu;
+    if (a >= 0x7c00u)
+        return kvc_from_bits(sign | 0x7f800000u | (a & 0x3ffu) << 13);
+    if (a >= 0x0400u)
+        return kvc_from_bits(sign | ((a << 13) + 0x38000000u));
+    return kvc_from_bits(sign | kvc_bits((float)a * 5.9604644775390625e-8f)); /* a * 2^-24, exact */
+}
+
+/* Nearest even; from 65520 on infinity; a NaN stays a NaN. */
+KVC_INLINE kvc_u16 kvc_f32_to_f16(float x) {
+    kvc_u32 bits = kvc_bits(x), sign = (bits >> 16) & 0x8000u, a = bits & 0x7fffffffu, h;
+    if (a > KVC_INFINITY_BITS)
+        h = 0x7e00u | ((a >> 13) & 0x3ffu);
+    else if (a >= 0x477ff000u)
+        h = 0x7c00u;
+    else if (a >= 0x38800000u)
+        h = (a - 0x38000000u + 0xfffu + ((a >> 13) & 1u)) >> 13;
+    else /* below 2^-14 the unit is 2^-24, as it is in [0.5, 1) of binary32 */
+        h = kvc_bits(kvc_from_bits(a) + 0.5f) - 0x3f000000u;
+    return (kvc_u16)(sign | h);
+}
+
+/* Cache entries: what would become infinite, infinities included, is stored as +-65504 and counted. A NaN stays. */
+KVC_INLINE int kvc_f16_saturates(float x) {
+    kvc_u32 a = kvc_bits(x) & 0x7fffffffu;
+    return a >= 0x477ff000u && a <= KVC_INFINITY_BITS;
+}
+KVC_INLINE kvc_u16 kvc_f16_store(float x) {
+    return kvc_f16_saturates(x) ? (kvc_u16)(((kvc_bits(x) >> 16) & 0x8000u) | 0x7bffu) : kvc_f32_to_f16(x);
+}
+
+KVC_INLINE float kvc_bf16_to_f32(kvc_u16 h) { return kvc_from_bits((kvc_u32)h << 16); }
+KVC_INLINE kvc_u16 kvc_f32_to_bf16(float x) {
+    kvc_u32 bits = kvc_bits(x);
+    if (kvc_is_nan(x))
+        return (kvc_u16)((bits >> 16) | 0x40u);
+    return (kvc_u16)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+/* ---- Q8_0 cache entries ------------------------------------------------------------------------------------- */
+
+/* A group of at most 32 channels: scale = f16(amax / 127), amax = max |x| over the values that are not NaN (from 0;
+ * any order gives the same). The scale saturates as an F16 entry does, and is then counted once. quant =
+ * rint(x / scale), first clamped to -127..127: that bites only where the scale saturated or, below 2^-14, was rounded
+ * down by much. Scale 0 gives zero quants. A group that holds a NaN stores KVC_Q8_NAN_SCALE and zero quants, so that
+ * it reads as NaN throughout. Read: scale * quant, exact. */
+#define KVC_Q8_GROUP 32
+#define KVC_Q8_NAN_SCALE 0x7e00u
+KVC_INLINE float kvc_q8_amax(float amax, float x) { return kvc_max(kvc_from_bits(kvc_bits(x) & 0x7fffffffu), amax); }
+KVC_INLINE kvc_u16 kvc_q8_scale(float amax) { return kvc_f16_store(kvc_div(amax, 127.0f)); }
+KVC_INLINE int kvc_q8_saturates(float amax) { return kvc_f16_saturates(kvc_div(amax, 127.0f)); }
+KVC_INLINE kvc_i8 kvc_q8_quant(float x, float scale) {
+    float v;
+    if (scale == 0.0f || kvc_is_nan(scale))
+        return 0;
+    v = kvc_div(x, scale);
+    v = v > 127.0f ? 127.0f : v;
+    v = v < -127.0f ? -127.0f : v;
+    return (kvc_i8)kvc_rint(v);
+}
+
+/* ---- weights ------------------------------------------------------------------------------------------------ */
+
+/* Blocks as GGUF files hold them, little-endian. A weight's value is given by the macros below from its block, the
+ * element's number e inside the block, and the scales widened from F16 (d, dmin). All products are exact in binary32
+ * (11 bits of scale, at most 7 of sub-scale, at most 6 of quant), except beside denormal results; Q4_K and Q5_K then
+ * round once, in the fma. */
+struct kvc_block_q8_0 { /* 32 values: d * q */
+    kvc_u8 d[2];
+    kvc_i8 q[32];
+};
+struct kvc_block_q4_0 { /* 32: d * (q - 8); byte i holds e = i (low half) and e = i + 16 */
+    kvc_u8 d[2];
+    kvc_u8 q[16];
+};
+struct kvc_block_q5_0 { /* 32: d * (q - 16); as Q4_0, the fifth bit is bit e of high */
+    kvc_u8 d[2];
+    kvc_u8 high[4];
+    kvc_u8 q[16];
+};
+struct kvc_block_q3_k { /* 256: (d * (scale - 32)) * (q - 4), 16 sub-blocks of 16 */
+    kvc_u8 high[32];
+    kvc_u8 q[64];
+    kvc_u8 scale[12];
+    kvc_u8 d[2];
+};
+struct kvc_block_q4_k { /* 256: fma(d * scale, q, -(dmin * min)), 8 sub-blocks of 32 */
+    kvc_u8 d[2], dmin[2];
+    kvc_u8 scale[12];
+    kvc_u8 q[128];
+};
+struct kvc_block_q5_k { /* 256: as Q4_K with a fifth bit */
+    kvc_u8 d[2], dmin[2];
+    kvc_u8 scale[12];
+    kvc_u8 high[32];
+    kvc_u8 q[128];
+};
+struct kvc_block_q6_k { /* 256: (d * scale) * (q - 32), 16 sub-blocks of 16 */
+    kvc_u8 low[128];
+    kvc_u8 high[64];
+    kvc_i8 scale[16];
+    kvc_u8 d[2];
+};
+
+#define KVC_LOAD_U16(bytes) ((kvc_u16)((bytes)[0] | (bytes)[1] << 8)) /* also of BF16 and F16 elements as bytes */
+
+/* Quants as integers, already centred. b: a block as an lvalue, e: element in the block. */
+#define KVC_Q4_0_QUANT(b, e) ((int)((b).q[(e) % 16] >> ((e) / 16 * 4) & 15) - 8)
+#define KVC_Q5_0_QUANT(b, e)                                                                                           \
+    ((int)(((b).q[(e) % 16] >> ((e) / 16 * 4) & 15) | ((b).high[(e) / 8] >> ((e) % 8) & 1) << 4) - 16)
+#define KVC_Q3_K_QUANT(b, e)                                                                                           \
+    ((int)(((b).q[(e) / 128 * 32 + (e) % 32] >> ((e) % 128 / 32 * 2) & 3) | ((b).high[(e) % 32] >> ((e) / 32) & 1)     \
+                                                                                << 2) -                                \
+     4)
+#define KVC_Q4_K_QUANT(b, e) ((int)((b).q[(e) / 64 * 32 + (e) % 32] >> ((e) / 32 % 2 * 4) & 15))
+#define KVC_Q5_K_QUANT(b, e)                                                                                           \
+    ((int)(((b).q[(e) / 64 * 32 + (e) % 32] >> ((e) / 32 % 2 * 4) & 15) | ((b).high[(e) % 32] >> ((e) / 32) & 1) << 4))
+#define KVC_Q6_K_QUANT(b, e)                                                                                           \
+    ((int)(((b).low[(e) / 128 * 64 + (e) % 64] >> ((e) % 128 / 64 * 4) & 15) |                                         \
+           ((b).high[(e) / 128 * 32 + (e) % 32] >> ((e) % 128 / 32 * 2) & 3) << 4) -                                   \
+     32)
+/* Sub-block scales as integers; s: sub-block, e / 16 for Q3_K and Q6_K, e / 32 for Q4_K and Q5_K. */
+#define KVC_Q3_K_SCALE(b, s)                                                                                           \
+    ((int)(((b).scale[(s) % 8] >> ((s) / 8 * 4) & 15) | ((b).scale[8 + (s) % 4] >> ((s) / 4 * 2) & 3) << 4) - 32)
+#define KVC_Q4_K_SCALE(b, s)                                                                                           \
+    ((int)((s) < 4 ? (b).scale[(s) % 4] & 63 : ((b).scale[(s) % 4 + 8] & 15) | ((b).scale[(s) % 4] >> 6) << 4))
+#define KVC_Q4_K_MIN(b, s)                                                                                             \
+    ((int)((s) < 4 ? (b).scale[(s) % 4 + 4] & 63 : ((b).scale[(s) % 4 + 8] >> 4) | ((b).scale[(s) % 4 + 4] >> 6) << 4))
+
+/* Values: scaled (d times an integer scale times an integer quant), and with a minimum. */
+KVC_INLINE float kvc_weight_scaled(float d, int scale, int quant) { return (d * (float)scale) * (float)quant; }
+KVC_INLINE float kvc_weight_offset(float d, float dmin, int scale, int min, int quant) {
+    return kvc_fma(d * (float)scale, (float)quant, -(dmin * (float)min));
+}
+#define KVC_Q8_0_VALUE(b, e, d) ((d) * (float)(b).q[e])
+#define KVC_Q4_0_VALUE(b, e, d) ((d) * (float)KVC_Q4_0_QUANT(b, e))
+#define KVC_Q5_0_VALUE(b, e, d) ((d) * (float)KVC_Q5_0_QUANT(b, e))
+#define KVC_Q3_K_VALUE(b, e, d) kvc_weight_scaled(d, KVC_Q3_K_SCALE(b, (e) / 16), KVC_Q3_K_QUANT(b, e))
+#define KVC_Q6_K_VALUE(b, e, d) kvc_weight_scaled(d, (b).scale[(e) / 16], KVC_Q6_K_QUANT(b, e))
+#define KVC_Q4_K_VALUE(b, e, d, dmin)                                                                                  \
+    kvc_weight_offset(d, dmin, KVC_Q4_K_SCALE(b, (e) / 32), KVC_Q4_K_MIN(b, (e) / 32), KVC_Q4_K_QUANT(b, e))
+#define KVC_Q5_K_VALUE(b, e, d, dmin)                                                                                  \
+    kvc_weight_offset(d, dmin, KVC_Q4_K_SCALE(b, (e) / 32), KVC_Q4_K_MIN(b, (e) / 32), KVC_Q5_K_QUANT(b, e))
+
+/* ---- order and chance --------------------------------------------------------------------------------------- */
+
+/* Higher score, higher key; -0 equals +0; NaN is below everything. Equal keys: the lower index wins. */
+KVC_INLINE kvc_u32 kvc_score_key(float score) {
+    kvc_u32 bits = kvc_bits(score + 0.0f);
+    if (kvc_is_nan(score))
+        return 0u;
+    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+
+/* Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011): four words from a counter and a key. */
+struct kvc_philox {
+    kvc_u32 word[4];
+};
+KVC_INLINE struct kvc_philox kvc_philox4x32(kvc_u32 c0, kvc_u32 c1, kvc_u32 c2, kvc_u32 c3, kvc_u64 seed) {
+    kvc_u32 k0 = (kvc_u32)seed, k1 = (kvc_u32)(seed >> 32);
+    struct kvc_philox out;
+    for (int i = 0; i < 10; i++) {
+        kvc_u64 a = (kvc_u64)c0 * 0xD2511F53u, b = (kvc_u64)c2 * 0xCD9E8D57u;
+        c0 = (kvc_u32)(b >> 32) ^ c1 ^ k0;
+        c1 = (kvc_u32)b;
+        c2 = (kvc_u32)(a >> 32) ^ c3 ^ k1;
+        c3 = (kvc_u32)a;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out.word[0] = c0;
+    out.word[1] = c1;
+    out.word[2] = c2;
+    out.word[3] = c3;
+    return out;
+}
+
+/* keyformer's noise, one draw per key: g = -log(-log(u)), u = (x >> 8) / 2^24 + 2^-25, x the first word of Philox with
+ * counter (layer, query head, position, 0). u needs 25 bits: it is a pair, and log(u) is taken of both parts. */
+KVC_INLINE float kvc_gumbel_of(kvc_u32 x) {
+    struct kvc_pair u = kvc_pair_add((float)(x >> 8) * 5.9604644775390625e-8f, 2.98023223876953125e-8f), l;
+    l = kvc_log_pair(u.hi);
+    return -kvc_log_pair(-(l.hi + (l.lo + kvc_div(u.lo, u.hi)))).hi;
+}
+KVC_INLINE float kvc_gumbel(kvc_u64 seed, kvc_u32 layer, kvc_u32 head, kvc_i32 position) {
+    return kvc_gumbel_of(kvc_philox4x32(layer, head, (kvc_u32)position, 0u, seed).word[0]);
+}
+
+#endif

@@ -1,0 +1,113 @@
+/* verify.h - what the checks of all operations share: two devices side by side, made-up inputs, comparison of bits. */
+#ifndef KVC_CORE_CHECK_VERIFY_H
+#define KVC_CORE_CHECK_VERIFY_H
+
+#include "core/base/canon.h"
+#include "core/base/ops.h"
+
+/* What made-up values look like. Wild ones hold NaNs, infinities and numbers at both ends of the range here and there;
+ * every other kind is finite. */
+enum kvc_flavour { KVC_PLAIN, KVC_TIES, KVC_TINY, KVC_HUGE, KVC_WILD, KVC_FLAVOURS };
+
+struct kvc_verify {
+    struct kvc_device *device[2]; /* the reference, the one under test */
+    int first;                    /* of the two; 1: the one under test alone, nothing is compared */
+    bool small;                   /* short rows and few entries, for an interpreter of kernels */
+    uint64_t random;              /* state of the generator: the same inputs on every machine */
+    struct kvc_verify_row row;    /* of the operation being checked */
+    struct kvc_hash *hash;
+    char shape[96];         /* of the case being checked */
+    enum kvc_status status; /* no memory: stop */
+    struct kvc_error error;
+    void *held[256]; /* host memory of this case */
+    struct kvc_buffer *buffers[256][2];
+    size_t held_count, buffer_count;
+};
+
+/* A buffer on each device. The first is NULL where there is no reference; so is lists[0] below. */
+struct kvc_twin {
+    struct kvc_buffer *buffer[2];
+};
+
+/* Lists on each device that hold the same. The host's arrays are what was put there at first. */
+struct kvc_twin_lists {
+    struct kvc_lists lists[2];
+    uint32_t *slots, *count; /* [H_kv] */
+    uint32_t most;           /* entries of the fullest head */
+    uint32_t all_slots;
+    int32_t now; /* above every position */
+};
+
+struct kvc_lists_shape {
+    enum kvc_type type;
+    uint32_t kv_heads, head_size, columns;
+    uint32_t most_blocks;     /* blocks of a head, 1 to this many */
+    bool ordered;             /* with order lists, scrambled */
+    enum kvc_flavour flavour; /* of keys and values */
+};
+
+/* A random shape, described in v->shape; what one operation adds to the description is given as a format of two
+ * unsigned numbers. */
+struct kvc_lists_shape kvc_verify_shape(struct kvc_verify *v, uint32_t columns, uint32_t most_blocks, bool ordered);
+void kvc_verify_describe(struct kvc_verify *v, const char *format, unsigned a, unsigned b);
+/* Query heads that share a KV head: 1, 4, 7 or 8; small: 1 to 3. */
+uint32_t kvc_verify_group(struct kvc_verify *v);
+/* F32, F16 or Q8_0. */
+enum kvc_type kvc_verify_entry_type(struct kvc_verify *v);
+
+/* No two draws in one expression or call: their order would be the compiler's choice. */
+uint32_t kvc_verify_draw(struct kvc_verify *v);                                 /* 32 random bits */
+uint32_t kvc_verify_range(struct kvc_verify *v, uint32_t least, uint32_t most); /* both included */
+#define kvc_verify_pick(v, array) ((array)[kvc_verify_range(v, 0, sizeof(array) / sizeof((array)[0]) - 1)])
+
+/* Host memory and buffers that live until the case ends. NULL, and v->status set, where there is no memory. */
+void *kvc_verify_alloc(struct kvc_verify *v, size_t bytes);
+void kvc_verify_release(struct kvc_verify *v, size_t held); /* frees host memory got since held_count was held */
+float *kvc_verify_values(struct kvc_verify *v, size_t n, enum kvc_flavour flavour);
+enum kvc_flavour kvc_verify_flavour(struct kvc_verify *v);                                 /* mostly plain */
+struct kvc_twin kvc_verify_twin(struct kvc_verify *v, size_t bytes, const void *contents); /* NULL: zeros */
+struct kvc_twin kvc_verify_twin_values(struct kvc_verify *v, size_t n, enum kvc_flavour flavour);
+static inline struct kvc_span kvc_verify_span(struct kvc_twin twin, int side) {
+    struct kvc_span span = {twin.buffer[side], 0};
+    return span;
+}
+
+void kvc_verify_lists(struct kvc_verify *v, const struct kvc_lists_shape *shape, struct kvc_twin_lists *out);
+void kvc_verify_lists_free(struct kvc_verify *v, struct kvc_twin_lists *lists);
+/* Ascending ranks below count, for each head; a share of them, or all, or none. */
+void kvc_verify_read_lists(struct kvc_verify *v, const struct kvc_twin_lists *lists, struct kvc_read_list out[2]);
+
+/* Compare n values, or 32-bit integers, of the two buffers from offset (in values) on. */
+void kvc_verify_compare(struct kvc_verify *v, struct kvc_twin twin, size_t offset, size_t n, const char *what);
+void kvc_verify_compare_words(struct kvc_verify *v, struct kvc_twin twin, size_t offset, size_t n, const char *what);
+void kvc_verify_compare_host(struct kvc_verify *v, const float *ref, const float *other, size_t n, const char *what);
+void kvc_verify_compare_number(struct kvc_verify *v, const uint64_t number[2], const char *what);
+/* Read lists: counts [heads], ranks [heads, stride] up to each count. */
+void kvc_verify_compare_reads(struct kvc_verify *v, struct kvc_twin counts, struct kvc_twin ranks, uint32_t heads,
+                              uint32_t stride);
+/* [heads] counts of the reference, or of the one that is alone; NULL: no memory. */
+uint32_t *kvc_verify_counts(struct kvc_verify *v, struct kvc_twin counts, uint32_t heads);
+/* Everything that lists hold. */
+void kvc_verify_compare_lists(struct kvc_verify *v, const struct kvc_twin_lists *lists);
+
+typedef void kvc_verify_case_fn(struct kvc_verify *v);
+struct kvc_verify_operation {
+    const char *name;
+    kvc_verify_case_fn *one_case;
+    unsigned cases; /* at effort 1 */
+};
+/* Tables that end with name NULL, in verify_memory.c, verify_rows.c, ... */
+extern const struct kvc_verify_operation kvc_verify_memory[], kvc_verify_rows[], kvc_verify_cache[],
+    kvc_verify_weights[], kvc_verify_scores[], kvc_verify_select[];
+
+/* Puts a table in front of the device's own (verify_break.c): one operation's results get a wrong bit, entry or count,
+ * always one that is safe to go on with. memory: also those that move bytes, which a run could not survive. kvc_mend,
+ * or closing the device, takes it away again. */
+enum kvc_status kvc_break(struct kvc_device *device, const char *operation, bool memory, struct kvc_error *error);
+void kvc_mend(struct kvc_device *device);
+
+/* kvc_verify_operations for tests. */
+enum kvc_status kvc_verify_some(const char *backend, int threads, unsigned effort, const char *only, kvc_verify_fn *row,
+                                void *user, struct kvc_error *error);
+
+#endif

@@ -1,0 +1,307 @@
+/* verify_cache.c - cases of the operations on lists: append, drop, identity, evict, keep_keys, turn_keys, relayout,
+ * entries, attention. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/check/verify.h"
+
+static struct kvc_lists_shape draw_shape(struct kvc_verify *v, bool ordered) {
+    uint32_t columns = kvc_verify_range(v, 0, 3);
+    return kvc_verify_shape(v, columns, 5, ordered);
+}
+
+static void append_case(struct kvc_verify *v) {
+    struct kvc_lists_shape shape = draw_shape(v, kvc_verify_range(v, 0, 2) > 0);
+    struct kvc_twin_lists lists[3];
+    struct kvc_segment segments[3][2];
+    uint32_t count = kvc_verify_range(v, 1, 3), rows = 0, made = 0;
+    struct kvc_twin k, values, positions;
+    uint64_t saturated[2];
+    int32_t *position;
+    memset(lists, 0, sizeof lists);
+    for (; made < count && v->status == KVC_OK; made++) {
+        uint32_t room = UINT32_MAX, stored;
+        shape.type = kvc_verify_entry_type(v);
+        kvc_verify_lists(v, &shape, &lists[made]);
+        for (uint32_t h = 0; v->status == KVC_OK && h < shape.kv_heads; h++)
+            if (lists[made].slots[h] - lists[made].count[h] < room)
+                room = lists[made].slots[h] - lists[made].count[h];
+        stored = kvc_verify_range(v, 0, room < 30 ? room : 30);
+        for (int side = v->first; side < 2; side++) {
+            memset(&segments[made][side], 0, sizeof segments[made][side]);
+            segments[made][side].lists = &lists[made].lists[side];
+            segments[made][side].row = rows;
+            segments[made][side].stored = stored;
+            segments[made][side].rows = stored + made; /* some probes behind */
+        }
+        rows += stored + made;
+    }
+    kvc_verify_describe(v, ", segments %u, rows %u", count, rows);
+    position = kvc_verify_alloc(v, (rows + 1) * sizeof *position);
+    for (uint32_t i = 0; position && i < rows; i++)
+        position[i] = (int32_t)(5000 + i);
+    positions = kvc_verify_twin(v, (rows + 1) * sizeof *position, position);
+    k = kvc_verify_twin_values(v, (size_t)rows * shape.kv_heads * shape.head_size + 1, kvc_verify_flavour(v));
+    values = kvc_verify_twin_values(v, (size_t)rows * shape.kv_heads * shape.head_size + 1, kvc_verify_flavour(v));
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
+        struct kvc_segment here[3];
+        for (uint32_t i = 0; i < count; i++)
+            here[i] = segments[i][side];
+        v->status = v->device[side]->ops->sync(v->device[side], &v->error);
+        saturated[side] = v->device[side]->saturated;
+        v->device[side]->ops->append(v->device[side], here, count, kvc_verify_span(k, side),
+                                     kvc_verify_span(values, side), kvc_verify_span(positions, side));
+        v->status = v->device[side]->ops->sync(v->device[side], &v->error);
+        saturated[side] = v->device[side]->saturated - saturated[side];
+    }
+    if (v->status == KVC_OK) {
+        for (uint32_t i = 0; i < count; i++)
+            kvc_verify_compare_lists(v, &lists[i]);
+        kvc_verify_compare_number(v, saturated, "saturated");
+    }
+    for (uint32_t i = 0; i < made; i++)
+        kvc_verify_lists_free(v, &lists[i]);
+}
+
+static void drop_case(struct kvc_verify *v) {
+    struct kvc_lists_shape shape = draw_shape(v, kvc_verify_range(v, 0, 1));
+    struct kvc_twin_lists lists;
+    uint32_t rows = kvc_verify_range(v, 0, 40);
+    kvc_verify_lists(v, &shape, &lists);
+    kvc_verify_describe(v, ", rows %u", rows, 0);
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->drop(v->device[side], &lists.lists[side], rows);
+    if (v->status == KVC_OK)
+        kvc_verify_compare_lists(v, &lists);
+    kvc_verify_lists_free(v, &lists);
+}
+
+static void identity_case(struct kvc_verify *v) {
+    struct kvc_lists_shape shape = draw_shape(v, true);
+    struct kvc_twin_lists lists;
+    kvc_verify_lists(v, &shape, &lists);
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->identity(v->device[side], &lists.lists[side]);
+    if (v->status == KVC_OK)
+        kvc_verify_compare_lists(v, &lists);
+    kvc_verify_lists_free(v, &lists);
+}
+
+static void evict_case(struct kvc_verify *v) {
+    struct kvc_lists_shape shape = draw_shape(v, true);
+    struct kvc_twin_lists lists;
+    struct kvc_read_list kept[2];
+    kvc_verify_lists(v, &shape, &lists);
+    kvc_verify_read_lists(v, &lists, kept);
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->evict(v->device[side], &lists.lists[side], &kept[side]);
+    if (v->status == KVC_OK)
+        kvc_verify_compare_lists(v, &lists);
+    kvc_verify_lists_free(v, &lists);
+}
+
+/* keep_keys, or turn_keys with what the columns hold. */
+static void keys_case(struct kvc_verify *v, bool turn) {
+    struct kvc_lists_shape shape = kvc_verify_shape(v, 0, 4, kvc_verify_range(v, 0, 2) > 0);
+    const uint32_t d = shape.head_size, first = kvc_verify_range(v, 0, 2);
+    const uint32_t half = kvc_verify_range(v, d > 1 ? 1 : 0, d / 2);
+    const bool interleaved = kvc_verify_range(v, 0, 1);
+    struct kvc_twin_lists lists;
+    struct kvc_twin k, cosine, sine;
+    uint32_t rows = UINT32_MAX;
+    shape.columns = first + d + kvc_verify_range(v, 0, 1);
+    shape.type = kvc_verify_entry_type(v);
+    kvc_verify_lists(v, &shape, &lists);
+    for (uint32_t h = 0; v->status == KVC_OK && h < shape.kv_heads; h++)
+        rows = lists.count[h] < rows ? lists.count[h] : rows;
+    rows = kvc_verify_range(v, 0, rows < 40 ? rows : 40);
+    kvc_verify_describe(v, ", first %u, rows %u", first, rows);
+    kvc_verify_describe(v, ", half %u, interleaved %u", half, interleaved);
+    k = kvc_verify_twin_values(v, (size_t)rows * shape.kv_heads * d + 1, kvc_verify_flavour(v));
+    cosine = kvc_verify_twin_values(v, (size_t)lists.most * half + 1, KVC_PLAIN);
+    sine = kvc_verify_twin_values(v, (size_t)lists.most * half + 1, KVC_PLAIN);
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
+        const struct kvc_ops *ops = v->device[side]->ops;
+        if (turn)
+            ops->turn_keys(v->device[side], &lists.lists[side], first, kvc_verify_span(cosine, side),
+                           kvc_verify_span(sine, side), 2 * half, interleaved);
+        else
+            ops->keep_keys(v->device[side], &lists.lists[side], first, kvc_verify_span(k, side), rows);
+        v->status = ops->sync(v->device[side], &v->error);
+    }
+    if (v->status == KVC_OK)
+        kvc_verify_compare_lists(v, &lists);
+    kvc_verify_lists_free(v, &lists);
+}
+
+static void keep_keys_case(struct kvc_verify *v) { keys_case(v, false); }
+static void turn_keys_case(struct kvc_verify *v) { keys_case(v, true); }
+
+/* The lists again with other numbers of slots per head: dst's buffers, and the blocks it has more than src. */
+static bool make_destination(struct kvc_verify *v, const struct kvc_twin_lists *src, bool ordered,
+                             struct kvc_twin_lists *dst) {
+    const struct kvc_lists *from = &src->lists[1];
+    uint32_t heads = from->kv_heads, all = 0;
+    uint32_t *base = kvc_verify_alloc(v, (heads + 1) * sizeof *base);
+    struct kvc_twin bases, counts, blocks, order = {{NULL, NULL}}, position = {{NULL, NULL}}, state = {{NULL, NULL}};
+    if (!base)
+        return false;
+    *dst = *src;
+    for (uint32_t h = 0; h < heads; h++) {
+        uint32_t least = (src->count[h] + KVC_TILE - 1) / KVC_TILE;
+        base[h] = all;
+        all += KVC_TILE * kvc_verify_range(v, least ? least : 1, least + 3);
+    }
+    base[heads] = dst->all_slots = all;
+    bases = kvc_verify_twin(v, (heads + 1) * sizeof *base, base);
+    counts = kvc_verify_twin(v, heads * sizeof(uint32_t), NULL);
+    blocks = kvc_verify_twin(v, kvc_first_block(all, heads) * sizeof(uint32_t), NULL);
+    if (ordered) {
+        order = kvc_verify_twin(v, all * sizeof(uint32_t), NULL);
+        position = kvc_verify_twin(v, all * sizeof(int32_t), NULL);
+    }
+    if (from->columns)
+        state = kvc_verify_twin(v, (size_t)from->columns * all * sizeof(float), NULL);
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
+        const struct kvc_ops *ops = v->device[side]->ops;
+        struct kvc_lists *lists = &dst->lists[side];
+        lists->host_base = base;
+        lists->base = bases.buffer[side];
+        lists->count = counts.buffer[side];
+        lists->blocks = blocks.buffer[side];
+        lists->order = order.buffer[side];
+        lists->position = position.buffer[side];
+        lists->state = state.buffer[side];
+        for (uint32_t h = 0; h < heads; h++) {
+            uint32_t had = src->slots[h] / KVC_TILE, has = (base[h + 1] - base[h]) / KVC_TILE, number;
+            for (uint32_t i = had; i < has && v->status == KVC_OK; i++) {
+                v->status = ops->arena_take(v->device[side], lists->arena, 1, &number, &v->error);
+                ops->upload(v->device[side], (struct kvc_span){lists->blocks, (kvc_first_block(base[h], h) + i) * 4},
+                            &number, 4);
+            }
+        }
+    }
+    return v->status == KVC_OK;
+}
+
+static void relayout_case(struct kvc_verify *v) {
+    struct kvc_lists_shape shape = draw_shape(v, kvc_verify_range(v, 0, 3) > 0);
+    struct kvc_twin_lists src, dst;
+    kvc_verify_lists(v, &shape, &src);
+    if (v->status == KVC_OK && make_destination(v, &src, shape.ordered || kvc_verify_range(v, 0, 1), &dst)) {
+        for (int side = v->first; side < 2; side++)
+            v->device[side]->ops->relayout(v->device[side], &dst.lists[side], &src.lists[side]);
+        kvc_verify_compare_lists(v, &dst);
+    }
+    kvc_verify_lists_free(v, &src);
+}
+
+static void entries_case(struct kvc_verify *v) {
+    struct kvc_lists_shape shape = draw_shape(v, kvc_verify_range(v, 0, 1));
+    struct kvc_twin_lists lists;
+    kvc_verify_lists(v, &shape, &lists);
+    if (v->status == KVC_OK)
+        kvc_verify_compare_lists(v, &lists);
+    kvc_verify_lists_free(v, &lists);
+}
+
+/* ---- attention ---- */
+
+#define MOST_ROWS 210
+
+struct attention_case {
+    struct kvc_twin_lists lists[3];
+    struct kvc_read_list reads[3][2];
+    struct kvc_segment segments[2][3];
+    uint64_t bytes_read[2][3];
+    uint32_t segment_count, rows;
+    int32_t *position;
+    uint32_t *later;
+};
+
+/* One session's rows: a decode step, a chunk of a prompt, rows that see less or more, a read list. */
+static void add_segment(struct kvc_verify *v, struct attention_case *c, struct kvc_lists_shape *shape) {
+    uint32_t i = c->segment_count++, rows = kvc_verify_range(v, 0, 2) ? kvc_verify_range(v, 1, 5) : 1, kind;
+    bool reads = kvc_verify_range(v, 0, 3) == 0;
+    if (kvc_verify_range(v, 0, 9) == 0)
+        rows = kvc_verify_range(v, 1, v->small ? 9 : 70);
+    shape->type = kvc_verify_entry_type(v);
+    shape->ordered = kvc_verify_range(v, 0, 2) > 0;
+    kvc_verify_lists(v, shape, &c->lists[i]);
+    if (reads && v->status == KVC_OK) {
+        kvc_verify_read_lists(v, &c->lists[i], c->reads[i]);
+        rows = 1;
+    }
+    kind = kvc_verify_range(v, 0, 3);
+    for (uint32_t row = 0; row < rows; row++) {
+        c->later[c->rows + row] = kind < 2 ? rows - 1 - row : kvc_verify_range(v, 0, kind == 2 ? 3 : 600);
+        c->position[c->rows + row] =
+            c->lists[i].now - (int32_t)(kind < 2 ? rows - 1 - row : kvc_verify_range(v, 0, 20));
+    }
+    for (int side = v->first; side < 2; side++)
+        c->segments[side][i] = (struct kvc_segment){
+            &c->lists[i].lists[side], reads ? &c->reads[i][side] : NULL, c->rows, rows, rows, &c->bytes_read[side][i]};
+    c->rows += rows;
+}
+
+static void attention_case(struct kvc_verify *v) {
+    struct attention_case c;
+    struct kvc_lists_shape shape = draw_shape(v, false);
+    uint32_t count = kvc_verify_range(v, 0, 2) ? 1 : kvc_verify_range(v, 1, 3), heads, window = 0;
+    struct kvc_twin q, out, maximum = {{NULL, NULL}}, sum = {{NULL, NULL}}, positions, later;
+    bool wants = kvc_verify_range(v, 0, 1);
+    memset(&c, 0, sizeof c);
+    heads = shape.kv_heads * kvc_verify_group(v);
+    c.position = kvc_verify_alloc(v, MOST_ROWS * sizeof *c.position);
+    c.later = kvc_verify_alloc(v, MOST_ROWS * sizeof *c.later);
+    for (uint32_t i = 0; i < count && v->status == KVC_OK; i++)
+        add_segment(v, &c, &shape);
+    if (kvc_verify_range(v, 0, 2) == 0)
+        window = kvc_verify_range(v, 1, (uint32_t)c.lists[0].now + 3);
+    kvc_verify_describe(v, ", heads %u, rows %u", heads, c.rows);
+    kvc_verify_describe(v, ", segments %u, window %u", c.segment_count, window);
+    q = kvc_verify_twin_values(v, (size_t)c.rows * heads * shape.head_size, kvc_verify_flavour(v));
+    out = kvc_verify_twin(v, (size_t)c.rows * heads * shape.head_size * sizeof(float), NULL);
+    positions = kvc_verify_twin(v, MOST_ROWS * sizeof *c.position, c.position);
+    later = kvc_verify_twin(v, MOST_ROWS * sizeof *c.later, c.later);
+    if (wants) {
+        maximum = kvc_verify_twin(v, (size_t)c.rows * heads * sizeof(float), NULL);
+        sum = kvc_verify_twin(v, (size_t)c.rows * heads * sizeof(float), NULL);
+    }
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
+        struct kvc_attention a = {.segments = c.segments[side],
+                                  .segment_count = c.segment_count,
+                                  .heads = heads,
+                                  .kv_heads = shape.kv_heads,
+                                  .head_size = shape.head_size,
+                                  .window = window,
+                                  .q = kvc_verify_span(q, side),
+                                  .out = kvc_verify_span(out, side),
+                                  .maximum = kvc_verify_span(maximum, side),
+                                  .sum = kvc_verify_span(sum, side),
+                                  .positions = kvc_verify_span(positions, side),
+                                  .later = kvc_verify_span(later, side)};
+        v->device[side]->ops->attention(v->device[side], &a);
+        v->status = v->device[side]->ops->sync(v->device[side], &v->error);
+    }
+    if (v->status == KVC_OK) {
+        kvc_verify_compare(v, out, 0, (size_t)c.rows * heads * shape.head_size, "out");
+        if (wants) {
+            kvc_verify_compare(v, maximum, 0, (size_t)c.rows * heads, "M");
+            kvc_verify_compare(v, sum, 0, (size_t)c.rows * heads, "L");
+        }
+        for (uint32_t i = 0; i < c.segment_count; i++) {
+            const uint64_t bytes[2] = {c.bytes_read[0][i], c.bytes_read[1][i]};
+            kvc_verify_compare_number(v, bytes, "bytes_read");
+        }
+    }
+    for (uint32_t i = 0; i < c.segment_count; i++)
+        kvc_verify_lists_free(v, &c.lists[i]);
+}
+
+const struct kvc_verify_operation kvc_verify_cache[] = {
+    {"append", append_case, 8},        {"drop", drop_case, 2},
+    {"attention", attention_case, 50}, {"identity", identity_case, 2},
+    {"evict", evict_case, 6},          {"relayout", relayout_case, 6},
+    {"keep_keys", keep_keys_case, 4},  {"turn_keys", turn_keys_case, 8},
+    {"entries", entries_case, 2},      {NULL, NULL, 0}};

@@ -1,0 +1,281 @@
+/* verify_rows.c - cases of the operations on rows: embed, norm, linear, rope, gated_silu, add, blend, repeat_heads,
+ * gather, and the loop of fused multiply-adds. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/types.h"
+#include "core/check/verify.h"
+
+static const uint32_t any_width[] = {1,   2,   3,   5,   7,   8,    15,   16,   17,   31,   32,   33,   48,   63,
+                                     64,  65,  80,  96,  100, 127,  128,  129,  172,  255,  256,  257,  288,  300,
+                                     511, 512, 513, 768, 896, 1000, 1023, 1024, 1025, 1536, 2048, 3000, 4096, 5000};
+#define SMALL_WIDTHS 16 /* of any_width, from its front */
+static const uint32_t head_sizes[] = {8, 64, 80, 96, 128, 256, 8, 64, 80, 96, 128, 256, 2, 20, 36};
+
+static uint32_t draw_any(struct kvc_verify *v) {
+    return v->small ? any_width[kvc_verify_range(v, 0, SMALL_WIDTHS - 1)] : kvc_verify_pick(v, any_width);
+}
+
+/* Rows of a batch: 1 and few most often, up to 70. */
+static uint32_t draw_rows(struct kvc_verify *v) {
+    static const uint32_t rows[] = {1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 23, 24, 25, 31, 32, 33, 48};
+    if (v->small)
+        return kvc_verify_range(v, 0, 7) ? kvc_verify_range(v, 1, 5) : kvc_verify_range(v, 6, 18);
+    return kvc_verify_range(v, 0, 7) ? kvc_verify_pick(v, rows) : kvc_verify_range(v, 1, 70);
+}
+
+/* A width that fits the type's blocks. */
+static uint32_t draw_width(struct kvc_verify *v, enum kvc_type type) {
+    uint32_t block = kvc_type_block(type).elements, width = draw_any(v);
+    return block == 1 ? width : block == 32 ? (width + 31) / 32 * 32 : kvc_verify_range(v, 1, v->small ? 2 : 20) * 256;
+}
+
+static void put_half(unsigned char *at, kvc_u16 half) {
+    at[0] = (unsigned char)(half & 0xff);
+    at[1] = (unsigned char)(half >> 8);
+}
+
+/* Random bits of a block, with scales of an ordinary size; wild ones may be anything. */
+static void make_block(struct kvc_verify *v, enum kvc_type type, unsigned char *block, uint32_t bytes, bool wild) {
+    /* Where the F16 scales lie: at the front, or in Q3_K and Q6_K at the end. */
+    uint32_t scale = type == KVC_Q3_K || type == KVC_Q6_K ? bytes - 2 : 0;
+    uint32_t scales = type == KVC_Q4_K || type == KVC_Q5_K ? 2 : 1;
+    for (uint32_t i = 0; i < bytes; i++)
+        block[i] = (unsigned char)kvc_verify_draw(v);
+    for (uint32_t i = 0; i < scales; i++)
+        if (!wild || kvc_verify_range(v, 0, 15)) {
+            uint32_t bits = kvc_verify_draw(v), exponent = kvc_verify_range(v, 1, 9);
+            put_half(block + scale + 2 * i, (kvc_u16)((bits & 0x83ff) | exponent << 10));
+        }
+}
+
+/* outputs rows of inputs values, in memory that starts at an odd multiple of the type's smallest unit. */
+static const unsigned char *make_matrix(struct kvc_verify *v, enum kvc_type type, uint32_t outputs, uint32_t inputs,
+                                        enum kvc_flavour flavour) {
+    struct kvc_type_block block = kvc_type_block(type);
+    size_t row = kvc_type_row_bytes(type, inputs), unit = type == KVC_F32 ? 4 : 2;
+    unsigned char *at = kvc_verify_alloc(v, outputs * row + unit);
+    if (!at)
+        return NULL;
+    at += kvc_verify_range(v, 0, 1) ? unit : 0;
+    if (block.elements > 1) {
+        for (size_t i = 0; i < outputs * row / block.bytes; i++)
+            make_block(v, type, at + i * block.bytes, block.bytes, flavour == KVC_WILD);
+        return at;
+    }
+    for (uint32_t n = 0; n < outputs; n++) {
+        uint32_t held = (uint32_t)v->held_count;
+        const float *values = kvc_verify_values(v, inputs, flavour);
+        for (uint32_t k = 0; values && k < inputs; k++) {
+            unsigned char *to = at + n * row + (size_t)k * block.bytes;
+            if (type == KVC_F32)
+                memcpy(to, &values[k], 4);
+            else
+                put_half(to, type == KVC_F16 ? kvc_f32_to_f16(values[k]) : kvc_f32_to_bf16(values[k]));
+        }
+        kvc_verify_release(v, held);
+    }
+    return at;
+}
+
+static bool make_weight(struct kvc_verify *v, enum kvc_type type, uint32_t outputs, uint32_t inputs,
+                        enum kvc_flavour flavour, struct kvc_weight *weight[2]) {
+    const unsigned char *host = make_matrix(v, type, outputs, inputs, flavour);
+    weight[0] = weight[1] = NULL;
+    for (int side = v->first; side < 2 && host && v->status == KVC_OK; side++)
+        v->status =
+            v->device[side]->ops->weight_create(v->device[side], type, outputs, inputs, host, &weight[side], &v->error);
+    return v->status == KVC_OK;
+}
+
+static void free_weight(struct kvc_verify *v, struct kvc_weight *weight[2]) {
+    for (int side = v->first; side < 2; side++)
+        if (weight[side])
+            v->device[side]->ops->weight_free(v->device[side], weight[side]);
+}
+
+static void linear_case(struct kvc_verify *v) {
+    static const uint32_t outputs[] = {1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 15, 16, 17, 24, 31, 33, 47, 64, 65, 100};
+    enum kvc_type type = (enum kvc_type)(v->row.cases % KVC_TYPES);
+    uint32_t K = draw_width(v, type), rows = draw_rows(v), N = kvc_verify_pick(v, outputs);
+    const uint32_t most = v->small ? 3000 : 20000000;
+    enum kvc_flavour flavour = kvc_verify_flavour(v);
+    struct kvc_weight *weight[2];
+    struct kvc_twin x, y, bias = {{NULL, NULL}};
+    if (kvc_verify_range(v, 0, 9) == 0)
+        N = kvc_verify_range(v, 200, 700); /* enough to be split among threads and tiles */
+    if (v->row.cases % 16 == 15)
+        rows = kvc_verify_range(v, 71, v->small ? 75 : 700); /* a chunk of a prompt */
+    if ((uint64_t)K * N * rows > most) /* a big matrix for few rows, or many rows of a small one */
+        N = most / (K * rows) + 1;
+    snprintf(v->shape, sizeof v->shape, "%s, K %u, N %u, rows %u, flavour %d", kvc_type_name(type), (unsigned)K,
+             (unsigned)N, (unsigned)rows, (int)flavour);
+    x = kvc_verify_twin_values(v, (size_t)rows * K, flavour);
+    y = kvc_verify_twin(v, (size_t)rows * N * sizeof(float), NULL);
+    if (kvc_verify_range(v, 0, 1))
+        bias = kvc_verify_twin_values(v, N, flavour);
+    if (v->status == KVC_OK && make_weight(v, type, N, K, kvc_verify_flavour(v), weight)) {
+        for (int side = v->first; side < 2; side++)
+            v->device[side]->ops->linear(v->device[side], kvc_verify_span(y, side), kvc_verify_span(x, side),
+                                         weight[side], kvc_verify_span(bias, side), rows);
+        kvc_verify_compare(v, y, 0, (size_t)rows * N, "y");
+        free_weight(v, weight);
+    }
+}
+
+static void embed_case(struct kvc_verify *v) {
+    enum kvc_type type = (enum kvc_type)(v->row.cases % KVC_TYPES);
+    uint32_t K = draw_width(v, type), rows = draw_rows(v), vocab = kvc_verify_range(v, 1, 40);
+    struct kvc_weight *weight[2];
+    struct kvc_twin tokens, out;
+    int32_t *token = kvc_verify_alloc(v, rows * sizeof *token);
+    for (uint32_t i = 0; token && i < rows; i++)
+        token[i] = (int32_t)kvc_verify_range(v, 0, vocab - 1);
+    snprintf(v->shape, sizeof v->shape, "%s, K %u, rows %u", kvc_type_name(type), (unsigned)K, (unsigned)rows);
+    tokens = kvc_verify_twin(v, rows * sizeof *token, token);
+    out = kvc_verify_twin(v, (size_t)rows * K * sizeof(float), NULL);
+    if (v->status == KVC_OK && make_weight(v, type, vocab, K, kvc_verify_flavour(v), weight)) {
+        for (int side = v->first; side < 2; side++)
+            v->device[side]->ops->embed(v->device[side], kvc_verify_span(out, side), weight[side],
+                                        kvc_verify_span(tokens, side), rows);
+        kvc_verify_compare(v, out, 0, (size_t)rows * K, "out");
+        free_weight(v, weight);
+    }
+}
+
+static void norm_case(struct kvc_verify *v) {
+    static const float eps[] = {1e-5f, 1e-6f, 0.0f};
+    uint32_t K = draw_any(v), rows = draw_rows(v);
+    enum kvc_flavour flavour = kvc_verify_flavour(v);
+    bool in_place = kvc_verify_range(v, 0, 1);
+    float e = kvc_verify_pick(v, eps);
+    struct kvc_twin x = kvc_verify_twin_values(v, (size_t)rows * K, flavour),
+                    w = kvc_verify_twin_values(v, K, KVC_PLAIN);
+    struct kvc_twin y = in_place ? x : kvc_verify_twin(v, (size_t)rows * K * sizeof(float), NULL);
+    snprintf(v->shape, sizeof v->shape, "K %u, rows %u, flavour %d%s", (unsigned)K, (unsigned)rows, (int)flavour,
+             in_place ? ", in place" : "");
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->norm(v->device[side], kvc_verify_span(y, side), kvc_verify_span(x, side),
+                                   kvc_verify_span(w, side), rows, K, e);
+    if (v->status == KVC_OK)
+        kvc_verify_compare(v, y, 0, (size_t)rows * K, "y");
+}
+
+static void rope_case(struct kvc_verify *v) {
+    uint32_t d = kvc_verify_pick(v, head_sizes), rows = draw_rows(v), heads = kvc_verify_range(v, 1, 9);
+    uint32_t rotary = kvc_verify_range(v, 0, 1) ? d : 2 * kvc_verify_range(v, 1, d / 2);
+    bool interleaved = kvc_verify_range(v, 0, 1), in_place = !interleaved && kvc_verify_range(v, 0, 1);
+    enum kvc_flavour flavour = kvc_verify_flavour(v);
+    size_t n = (size_t)rows * heads * d;
+    struct kvc_twin x = kvc_verify_twin_values(v, n, flavour);
+    struct kvc_twin c = kvc_verify_twin_values(v, (size_t)rows * (rotary / 2), KVC_PLAIN);
+    struct kvc_twin s = kvc_verify_twin_values(v, (size_t)rows * (rotary / 2), KVC_PLAIN);
+    struct kvc_twin y = in_place ? x : kvc_verify_twin(v, n * sizeof(float), NULL);
+    snprintf(v->shape, sizeof v->shape, "d %u, rotary %u, heads %u, rows %u%s%s", (unsigned)d, (unsigned)rotary,
+             (unsigned)heads, (unsigned)rows, interleaved ? ", interleaved" : "", in_place ? ", in place" : "");
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->rope(v->device[side], kvc_verify_span(y, side), kvc_verify_span(x, side),
+                                   kvc_verify_span(c, side), kvc_verify_span(s, side), rows, heads, d, rotary,
+                                   interleaved);
+    if (v->status == KVC_OK)
+        kvc_verify_compare(v, y, 0, n, "y");
+}
+
+static void gated_silu_case(struct kvc_verify *v) {
+    uint32_t rows = draw_rows(v), width = draw_any(v);
+    size_t n = (size_t)rows * width;
+    enum kvc_flavour flavour = kvc_verify_flavour(v);
+    float *values = kvc_verify_values(v, n, flavour);
+    struct kvc_twin gate, up = kvc_verify_twin_values(v, n, kvc_verify_flavour(v)), y;
+    if (flavour == KVC_PLAIN) /* the whole range of exp */
+        for (size_t i = 0; values && i < n; i++)
+            values[i] = values[i] * 32.0f;
+    gate = kvc_verify_twin(v, n * sizeof(float), values);
+    y = kvc_verify_range(v, 0, 1) ? gate : kvc_verify_twin(v, n * sizeof(float), NULL);
+    snprintf(v->shape, sizeof v->shape, "n %zu, flavour %d", n, (int)flavour);
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->gated_silu(v->device[side], kvc_verify_span(y, side), kvc_verify_span(gate, side),
+                                         kvc_verify_span(up, side), n);
+    if (v->status == KVC_OK)
+        kvc_verify_compare(v, y, 0, n, "y");
+}
+
+static void add_case(struct kvc_verify *v) {
+    uint32_t rows = draw_rows(v), width = draw_any(v);
+    size_t n = (size_t)rows * width;
+    struct kvc_twin y = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
+    struct kvc_twin x = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
+    snprintf(v->shape, sizeof v->shape, "n %zu", n);
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->add(v->device[side], kvc_verify_span(y, side), kvc_verify_span(x, side), n);
+    if (v->status == KVC_OK)
+        kvc_verify_compare(v, y, 0, n, "y");
+}
+
+static void blend_case(struct kvc_verify *v) {
+    static const float share[] = {0.32f, 0.2f, 0.0f, 1.0f, 0.999f};
+    uint32_t rows = draw_rows(v), width = draw_any(v);
+    size_t n = (size_t)rows * width;
+    float s = kvc_verify_pick(v, share);
+    struct kvc_twin y = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
+    struct kvc_twin x = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
+    snprintf(v->shape, sizeof v->shape, "n %zu, share %g", n, (double)s);
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->blend(v->device[side], kvc_verify_span(y, side), kvc_verify_span(x, side), s, n);
+    if (v->status == KVC_OK)
+        kvc_verify_compare(v, y, 0, n, "y");
+}
+
+static void repeat_heads_case(struct kvc_verify *v) {
+    uint32_t rows = draw_rows(v), heads = kvc_verify_range(v, 1, 9), copies = kvc_verify_group(v);
+    uint32_t d = kvc_verify_pick(v, head_sizes);
+    size_t n = (size_t)rows * heads * d;
+    struct kvc_twin x = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
+    struct kvc_twin out = kvc_verify_twin(v, n * copies * sizeof(float), NULL);
+    snprintf(v->shape, sizeof v->shape, "rows %u, heads %u, copies %u, d %u", (unsigned)rows, (unsigned)heads,
+             (unsigned)copies, (unsigned)d);
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->repeat_heads(v->device[side], kvc_verify_span(out, side), kvc_verify_span(x, side), rows,
+                                           heads, copies, d);
+    if (v->status == KVC_OK)
+        kvc_verify_compare(v, out, 0, n * copies, "out");
+}
+
+static void gather_case(struct kvc_verify *v) {
+    uint32_t width = draw_any(v), from = draw_rows(v), rows = draw_rows(v);
+    uint32_t *index = kvc_verify_alloc(v, rows * sizeof *index);
+    struct kvc_twin x = kvc_verify_twin_values(v, (size_t)from * width, kvc_verify_flavour(v)), indices;
+    struct kvc_twin out = kvc_verify_twin(v, (size_t)rows * width * sizeof(float), NULL);
+    for (uint32_t i = 0; index && i < rows; i++)
+        index[i] = kvc_verify_range(v, 0, from - 1);
+    indices = kvc_verify_twin(v, rows * sizeof *index, index);
+    snprintf(v->shape, sizeof v->shape, "width %u, rows %u of %u", (unsigned)width, (unsigned)rows, (unsigned)from);
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->gather(v->device[side], kvc_verify_span(out, side), kvc_verify_span(x, side),
+                                     kvc_verify_span(indices, side), rows, width);
+    if (v->status == KVC_OK)
+        kvc_verify_compare(v, out, 0, (size_t)rows * width, "out");
+}
+
+static void fma_loop_case(struct kvc_verify *v) {
+    const size_t n = 128 * (size_t)kvc_verify_range(v, 1, v->small ? 2 : 130);
+    const uint32_t rounds = kvc_verify_range(v, 0, 40);
+    struct kvc_twin x = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
+    snprintf(v->shape, sizeof v->shape, "n %zu, rounds %u", n, (unsigned)rounds);
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->fma_loop(v->device[side], kvc_verify_span(x, side), n, rounds);
+    if (v->status == KVC_OK)
+        kvc_verify_compare(v, x, 0, n, "x");
+}
+
+const struct kvc_verify_operation kvc_verify_rows[] = {{"linear", linear_case, 60},
+                                                       {"embed", embed_case, 15},
+                                                       {"norm", norm_case, 40},
+                                                       {"rope", rope_case, 30},
+                                                       {"gated_silu", gated_silu_case, 15},
+                                                       {"add", add_case, 8},
+                                                       {"blend", blend_case, 8},
+                                                       {"repeat_heads", repeat_heads_case, 8},
+                                                       {"gather", gather_case, 8},
+                                                       {"fma_loop", fma_loop_case, 8},
+                                                       {NULL, NULL, 0}};

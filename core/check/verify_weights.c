@@ -1,0 +1,191 @@
+/* verify_weights.c - cases of the attention weights that policies look at: window_mass, window_moments, accumulate,
+ * ring_write. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/check/verify.h"
+
+/* Queries of one session. */
+struct rows_case {
+    struct kvc_twin_lists lists;
+    struct kvc_read_list reads[2];
+    struct kvc_weight_rows rows[2];
+};
+
+/* Queries of one session, with the M and L that the reference's attention gives for them. blind: some may see nothing.
+ */
+static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_queries, bool blind, struct rows_case *c) {
+    struct kvc_lists_shape shape = kvc_verify_shape(v, columns, 4, kvc_verify_range(v, 0, 2) > 0);
+    const uint32_t many = v->small && most_queries > 3 ? 3 : most_queries;
+    uint32_t queries = kvc_verify_range(v, 0, 2) ? kvc_verify_range(v, 1, many) : 1;
+    uint32_t heads = shape.kv_heads * kvc_verify_group(v);
+    uint32_t window;
+    bool reads = kvc_verify_range(v, 0, 3) == 0, after_attention = kvc_verify_range(v, 0, 1);
+    size_t n = (size_t)queries * heads * shape.head_size;
+    int32_t *position = kvc_verify_alloc(v, queries * sizeof *position);
+    uint32_t *later = kvc_verify_alloc(v, queries * sizeof *later);
+    float *M = kvc_verify_alloc(v, (size_t)queries * heads * sizeof *M);
+    float *L = kvc_verify_alloc(v, (size_t)queries * heads * sizeof *L);
+    struct kvc_twin q, out, maximum, sum, positions, laters;
+    memset(c, 0, sizeof *c);
+    if (!position || !later || !M || !L)
+        return false;
+    kvc_verify_lists(v, &shape, &c->lists);
+    if (reads && v->status == KVC_OK) {
+        kvc_verify_read_lists(v, &c->lists, c->reads);
+        queries = 1;
+    }
+    for (uint32_t i = 0; i < queries; i++) {
+        position[i] = c->lists.now - (int32_t)(queries - 1 - i) + (int32_t)most_queries; /* never negative */
+        later[i] = queries - 1 - i;
+    }
+    if (blind && !kvc_verify_range(v, 0, 3)) /* some see nothing */
+        for (uint32_t i = 0; i < queries; i++)
+            later[i] = kvc_verify_range(v, 0, 1) ? UINT32_MAX : later[i];
+    window = kvc_verify_range(v, 0, 2) ? 0 : kvc_verify_range(v, most_queries, (uint32_t)c->lists.now + 80);
+    kvc_verify_describe(v, ", heads %u, queries %u", heads, queries);
+    q = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
+    out = kvc_verify_twin(v, n * sizeof(float), NULL);
+    maximum = kvc_verify_twin(v, (size_t)queries * heads * sizeof *M, NULL);
+    sum = kvc_verify_twin(v, (size_t)queries * heads * sizeof *L, NULL);
+    positions = kvc_verify_twin(v, queries * sizeof *position, position);
+    laters = kvc_verify_twin(v, queries * sizeof *later, later);
+    if (v->status != KVC_OK)
+        return false;
+    for (int side = v->first; side < 2; side++)
+        c->rows[side] = (struct kvc_weight_rows){&c->lists.lists[side],
+                                                 reads ? &c->reads[side] : NULL,
+                                                 queries,
+                                                 heads,
+                                                 shape.kv_heads,
+                                                 shape.head_size,
+                                                 window,
+                                                 kvc_verify_span(q, side),
+                                                 kvc_verify_span(maximum, side),
+                                                 kvc_verify_span(sum, side),
+                                                 kvc_verify_span(positions, side),
+                                                 kvc_verify_span(laters, side)};
+    /* Weights often follow the attention of the same rows, and a backend may keep what that computed. */
+    for (int side = v->first; side < (after_attention || v->first ? 2 : 1); side++) {
+        struct kvc_segment segment = {&c->lists.lists[side], c->rows[side].reads, 0, queries, queries, NULL};
+        struct kvc_attention a = {.segments = &segment,
+                                  .segment_count = 1,
+                                  .heads = heads,
+                                  .kv_heads = shape.kv_heads,
+                                  .head_size = shape.head_size,
+                                  .window = window,
+                                  .q = c->rows[side].q,
+                                  .out = kvc_verify_span(out, side),
+                                  .maximum = c->rows[side].maximum,
+                                  .sum = c->rows[side].sum,
+                                  .positions = c->rows[side].positions,
+                                  .later = c->rows[side].later};
+        v->device[side]->ops->attention(v->device[side], &a);
+    }
+    v->device[v->first]->ops->download(v->device[v->first], M, c->rows[v->first].maximum, queries * heads * sizeof *M);
+    v->device[v->first]->ops->download(v->device[v->first], L, c->rows[v->first].sum, queries * heads * sizeof *L);
+    v->device[1]->ops->upload(v->device[1], c->rows[1].maximum, M, (size_t)queries * heads * sizeof *M);
+    v->device[1]->ops->upload(v->device[1], c->rows[1].sum, L, (size_t)queries * heads * sizeof *L);
+    return true;
+}
+
+/* Half of the time what a query sees goes by its position, which is then somewhere among those of the entries. */
+static void by_position(struct kvc_verify *v, struct rows_case *c) {
+    uint32_t queries = c->rows[1].queries;
+    int32_t *position = kvc_verify_alloc(v, queries * sizeof *position);
+    struct kvc_twin positions;
+    if (!position || kvc_verify_range(v, 0, 1))
+        return;
+    position[0] = (int32_t)kvc_verify_range(v, 0, (uint32_t)c->lists.now);
+    for (uint32_t i = 1; i < queries; i++)
+        position[i] = position[i - 1] + 1;
+    kvc_verify_describe(v, ", by position from %u", (unsigned)position[0], 0);
+    positions = kvc_verify_twin(v, queries * sizeof *position, position);
+    for (int side = v->first; side < 2; side++) {
+        c->rows[side].positions = kvc_verify_span(positions, side);
+        c->rows[side].later.buffer = NULL;
+    }
+}
+
+static void window_mass_case(struct kvc_verify *v) {
+    struct rows_case c;
+    if (make_rows(v, 0, 32, false, &c)) {
+        uint32_t stride = c.lists.most + kvc_verify_range(v, 1, 4), heads = c.rows[1].heads;
+        bool by_head = kvc_verify_range(v, 0, 1);
+        uint32_t rows = by_head ? heads : c.lists.lists[1].kv_heads;
+        struct kvc_twin scores = kvc_verify_twin(v, (size_t)heads * stride * sizeof(float), NULL);
+        by_position(v, &c);
+        for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+            v->device[side]->ops->window_mass(v->device[side], &c.rows[side], kvc_verify_span(scores, side), stride,
+                                              by_head);
+        for (uint32_t h = 0; h < rows && v->status == KVC_OK; h++)
+            kvc_verify_compare(v, scores, (size_t)h * stride, c.lists.count[h * c.lists.lists[1].kv_heads / rows],
+                               "scores");
+    }
+    kvc_verify_lists_free(v, &c.lists);
+}
+
+static void window_moments_case(struct kvc_verify *v) {
+    struct rows_case c;
+    if (make_rows(v, 0, 32, false, &c)) {
+        uint32_t stride = c.lists.most + kvc_verify_range(v, 1, 4), heads = c.rows[1].heads;
+        uint64_t tail = kvc_verify_range(v, 0, 3) ? kvc_verify_range(v, 0, 40) : kvc_verify_range(v, 0, 1000);
+        float gamma = kvc_verify_range(v, 0, 2) ? 200.0f : (float)kvc_verify_range(v, 0, 3);
+        struct kvc_twin scores = kvc_verify_twin(v, (size_t)heads * stride * sizeof(float), NULL);
+        struct kvc_twin totals = kvc_verify_twin(v, 2 * sizeof(float), NULL);
+        by_position(v, &c);
+        kvc_verify_describe(v, ", tail %u", (unsigned)tail, 0);
+        for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+            v->device[side]->ops->window_moments(v->device[side], &c.rows[side], tail, gamma,
+                                                 kvc_verify_span(scores, side), stride, kvc_verify_span(totals, side));
+        for (uint32_t h = 0; h < heads && v->status == KVC_OK; h++)
+            kvc_verify_compare(v, scores, (size_t)h * stride, c.lists.count[h * c.lists.lists[1].kv_heads / heads],
+                               "scores");
+        if (v->status == KVC_OK)
+            kvc_verify_compare(v, totals, 0, 2, "totals");
+    }
+    kvc_verify_lists_free(v, &c.lists);
+}
+
+static void accumulate_case(struct kvc_verify *v) {
+    struct rows_case c;
+    uint32_t column = kvc_verify_range(v, 0, 2), more = kvc_verify_range(v, 0, 1);
+    uint32_t most = kvc_verify_range(v, 0, 3) ? 40 : 400;
+    if (make_rows(v, column + 2 + more, most, false, &c)) {
+        struct kvc_noise noise = {kvc_verify_draw(v), kvc_verify_range(v, 0, 40), 1.0f};
+        bool noisy = kvc_verify_range(v, 0, 1);
+        if (kvc_verify_range(v, 0, 1))
+            noise.seed <<= 20;
+        if (kvc_verify_range(v, 0, 2))
+            noise.tau += (float)kvc_verify_range(v, 0, 64) / 64.0f;
+        by_position(v, &c);
+        if (noisy)
+            kvc_verify_describe(v, ", noise of %u in layer %u", (unsigned)noise.seed, noise.layer);
+        for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+            v->device[side]->ops->accumulate(v->device[side], &c.rows[side], column, noisy ? &noise : NULL);
+        if (v->status == KVC_OK)
+            kvc_verify_compare_lists(v, &c.lists);
+    }
+    kvc_verify_lists_free(v, &c.lists);
+}
+
+static const enum kvc_row_kind kinds[] = {KVC_ROW_WEIGHTS, KVC_ROW_LOGITS, KVC_ROW_LOW, KVC_ROW_COUNTS};
+
+static void ring_write_case(struct kvc_verify *v) {
+    struct rows_case c;
+    uint32_t ring = kvc_verify_range(v, 1, 9), first = kvc_verify_range(v, 0, 2);
+    enum kvc_row_kind kind = kvc_verify_pick(v, kinds);
+    if (make_rows(v, first + (kind == KVC_ROW_COUNTS ? 2 * ring + 1 : ring), ring, true, &c)) {
+        by_position(v, &c);
+        for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+            v->device[side]->ops->ring_write(v->device[side], &c.rows[side], first, ring, kind);
+        kvc_verify_compare_lists(v, &c.lists);
+    }
+    kvc_verify_lists_free(v, &c.lists);
+}
+
+const struct kvc_verify_operation kvc_verify_weights[] = {{"window_mass", window_mass_case, 20},
+                                                          {"window_moments", window_moments_case, 15},
+                                                          {"accumulate", accumulate_case, 20},
+                                                          {"ring_write", ring_write_case, 15},
+                                                          {NULL, NULL, 0}};

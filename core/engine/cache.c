@@ -1,0 +1,406 @@
+/* cache.c - grows and shrinks the lists of one session. Keys and values never move while a head grows: it only gets
+ * more blocks. They move when it shrinks, and then only those in blocks that go back. */
+#include "core/engine/cache.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+uint32_t kvc_entry_row_bytes(enum kvc_type type, uint32_t head_size) {
+    switch (type) {
+    case KVC_F32:
+        return 4 * head_size;
+    case KVC_F16:
+        return 2 * head_size;
+    case KVC_Q8_0:
+        return 2 * ((head_size + 31) / 32) + head_size;
+    default:
+        return 0;
+    }
+}
+
+static uint64_t block_bytes(const struct kvc_entry_format *format) { return 2ull * KVC_TILE * format->row_bytes; }
+
+static uint64_t entry_bytes(const struct kvc_entry_format *format) { return 2ull * format->row_bytes; }
+
+uint64_t kvc_cache_head_bytes(const struct kvc_entry_format *format, uint64_t entries) {
+    return (entries + KVC_TILE - 1) / KVC_TILE * block_bytes(format);
+}
+
+uint64_t kvc_cache_slots(uint64_t entries, uint64_t step_most) {
+    if (entries == step_most && entries > 1 && entries % KVC_TILE == 1)
+        return entries - 1 + KVC_SPARE_SLOTS;
+    return (entries + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
+}
+
+static uint32_t slots(const struct kvc_lists *lists) {
+    return lists->host_base ? lists->host_base[lists->kv_heads] : 0;
+}
+
+static uint32_t head_slots(const struct kvc_lists *lists, uint32_t h) {
+    return lists->host_base ? lists->host_base[h + 1] - lists->host_base[h] : 0;
+}
+
+enum kvc_status kvc_cache_open(struct kvc_device *device, struct kvc_spares *store,
+                               const struct kvc_entry_format *format, uint32_t layers, const uint32_t *heads,
+                               uint64_t limit_bytes, struct kvc_cache *cache, struct kvc_error *error) {
+    memset(cache, 0, sizeof *cache);
+    cache->device = device;
+    cache->store = store;
+    cache->format = *format;
+    cache->limit_bytes = limit_bytes;
+    cache->layer = calloc(layers, sizeof *cache->layer);
+    if (!cache->layer)
+        return kvc_fail(error, KVC_RESOURCE, "cache: no memory for the lists of %u layers", layers);
+    cache->layers = layers;
+    for (uint32_t l = 0; l < layers; l++) {
+        struct kvc_lists *lists = &cache->layer[l].lists;
+        cache->layer[l].before = kvc_cache_lists(cache);
+        lists->kv_heads = heads[l];
+        lists->format = *format;
+        lists->arena = store->arena;
+        cache->layer[l].count = calloc(heads[l], sizeof(uint32_t));
+        if (!cache->layer[l].count) {
+            kvc_cache_close(cache);
+            return kvc_fail(error, KVC_RESOURCE, "cache: no memory for the lists of %u layers", layers);
+        }
+    }
+    return KVC_OK;
+}
+
+/* Frees the arrays of a layer, not its blocks. */
+static void free_arrays(struct kvc_cache *cache, struct kvc_cache_layer *layer) {
+    const struct kvc_ops *ops = cache->device->ops;
+    struct kvc_lists *lists = &layer->lists;
+    ops->buffer_free(cache->device, lists->base);
+    ops->buffer_free(cache->device, lists->count);
+    ops->buffer_free(cache->device, lists->blocks);
+    ops->buffer_free(cache->device, lists->order);
+    ops->buffer_free(cache->device, lists->position);
+    ops->buffer_free(cache->device, lists->state);
+    free(lists->host_base);
+    free(layer->blocks);
+    cache->state_bytes -= layer->state_bytes;
+    layer->state_bytes = 0;
+}
+
+/* What head h owns beyond its first `stay` slots. */
+static uint64_t give_head(struct kvc_cache *cache, const struct kvc_cache_layer *layer, uint32_t h, uint32_t stay) {
+    const uint32_t had = head_slots(&layer->lists, h), whole = had / KVC_TILE, from = stay / KVC_TILE;
+    const uint32_t *names = layer->blocks + kvc_first_block(layer->lists.host_base[h], h);
+    if (stay == had)
+        return 0;
+    if (whole > from)
+        cache->device->ops->arena_give(cache->device, cache->store->arena, whole - from, names + from);
+    if (had % KVC_TILE)
+        kvc_spares_give(cache->store, 1, names + whole);
+    return (kvc_slots_hold(had) - stay) * entry_bytes(&cache->format);
+}
+
+void kvc_cache_close(struct kvc_cache *cache) {
+    for (uint32_t l = 0; cache->layer && l < cache->layers; l++) {
+        struct kvc_cache_layer *layer = &cache->layer[l];
+        for (uint32_t h = 0; layer->blocks && h < layer->lists.kv_heads; h++)
+            give_head(cache, layer, h, 0);
+        free_arrays(cache, layer);
+        free(layer->count);
+    }
+    if (cache->layer)
+        cache->device->ops->arena_trim(cache->device, cache->store->arena);
+    free(cache->layer);
+    memset(cache, 0, sizeof *cache);
+}
+
+/* Whether so many bytes more are within the session's limit. */
+static enum kvc_status check_limit(const struct kvc_cache *cache, uint64_t bytes, struct kvc_error *error) {
+    const uint64_t held = cache->cache_bytes + cache->state_bytes;
+    if (!cache->limit_bytes || (held <= cache->limit_bytes && bytes <= cache->limit_bytes - held))
+        return KVC_OK;
+    return kvc_fail(error, KVC_RESOURCE,
+                    "cache: the session's limit of %llu bytes is reached (%llu held, %llu more asked for)",
+                    (unsigned long long)cache->limit_bytes, (unsigned long long)held, (unsigned long long)bytes);
+}
+
+static void note_peak(struct kvc_cache *cache) {
+    if (cache->cache_bytes + cache->state_bytes > cache->peak_bytes)
+        cache->peak_bytes = cache->cache_bytes + cache->state_bytes;
+}
+
+static enum kvc_status make_buffer(struct kvc_cache *cache, struct kvc_cache_layer *layer, size_t bytes,
+                                   struct kvc_buffer **buffer, struct kvc_error *error) {
+    enum kvc_status status = check_limit(cache, bytes, error);
+    if (status == KVC_OK)
+        status = cache->device->ops->buffer_create(cache->device, KVC_MEMORY_STATE, bytes, buffer, error);
+    if (status == KVC_OK) {
+        layer->state_bytes += bytes;
+        cache->state_bytes += bytes;
+    }
+    return status;
+}
+
+enum kvc_status kvc_cache_state_create(struct kvc_cache *cache, size_t bytes, struct kvc_buffer **buffer,
+                                       struct kvc_error *error) {
+    struct kvc_cache_layer none = {.count = NULL};
+    const enum kvc_status status = make_buffer(cache, &none, bytes, buffer, error);
+    if (status == KVC_OK)
+        note_peak(cache);
+    return status;
+}
+
+void kvc_cache_state_free(struct kvc_cache *cache, size_t bytes, struct kvc_buffer *buffer) {
+    if (!buffer)
+        return;
+    cache->device->ops->buffer_free(cache->device, buffer);
+    cache->state_bytes -= bytes;
+}
+
+/* Arrays of a layer whose heads own base[h+1] - base[h] slots. made->blocks is filled by the caller. */
+static enum kvc_status make_arrays(struct kvc_cache *cache, const uint32_t *base, uint32_t heads, uint32_t columns,
+                                   bool ordered, struct kvc_cache_layer *made, struct kvc_error *error) {
+    const struct kvc_ops *ops = cache->device->ops;
+    const size_t all = base[heads], named = kvc_first_block(base[heads], heads);
+    struct kvc_lists *lists = &made->lists;
+    lists->kv_heads = heads;
+    lists->columns = columns;
+    lists->format = cache->format;
+    lists->arena = cache->store->arena;
+    lists->host_base = malloc((heads + 1) * sizeof(uint32_t));
+    made->blocks = calloc(named, sizeof(uint32_t));
+    if (!lists->host_base || !made->blocks)
+        return kvc_fail(error, KVC_RESOURCE, "cache: no memory for a block table");
+    memcpy(lists->host_base, base, (heads + 1) * sizeof(uint32_t));
+    enum kvc_status status = make_buffer(cache, made, (heads + 1) * sizeof(uint32_t), &lists->base, error);
+    if (status == KVC_OK)
+        status = make_buffer(cache, made, heads * sizeof(uint32_t), &lists->count, error);
+    if (status == KVC_OK)
+        status = make_buffer(cache, made, named * sizeof(uint32_t), &lists->blocks, error);
+    if (status == KVC_OK && ordered)
+        status = make_buffer(cache, made, all * sizeof(uint32_t), &lists->order, error);
+    if (status == KVC_OK && ordered)
+        status = make_buffer(cache, made, all * sizeof(int32_t), &lists->position, error);
+    if (status == KVC_OK && columns > 0) {
+        if (all > SIZE_MAX / sizeof(float) / columns)
+            return kvc_fail(error, KVC_RESOURCE, "cache: %u state columns of %zu entries are too many", columns, all);
+        status = make_buffer(cache, made, columns * all * sizeof(float), &lists->state, error);
+    }
+    if (status == KVC_OK)
+        ops->upload(cache->device, (struct kvc_span){lists->base, 0}, base, (heads + 1) * sizeof(uint32_t));
+    return status;
+}
+
+/* What heads take that get other slots: blocks and spare places. */
+struct fresh {
+    uint32_t blocks, spares;
+    uint32_t *block, *spare;
+};
+
+static enum kvc_status take(struct kvc_cache *cache, const struct kvc_lists *old, const uint32_t *base,
+                            struct fresh *fresh, struct kvc_error *error) {
+    for (uint32_t h = 0; h < old->kv_heads; h++) {
+        const uint32_t then = base[h + 1] - base[h], stay = kvc_slots_kept(then, head_slots(old, h));
+        fresh->blocks += then / KVC_TILE - stay / KVC_TILE;
+        fresh->spares += then != stay && then % KVC_TILE;
+    }
+    const uint64_t bytes = fresh->blocks * block_bytes(&cache->format) + fresh->spares * entry_bytes(&cache->format);
+    fresh->block = malloc(((size_t)fresh->blocks + fresh->spares) * sizeof(uint32_t) + 1);
+    if (!fresh->block)
+        return kvc_fail(error, KVC_RESOURCE, "cache: no memory for a block list");
+    fresh->spare = fresh->block + fresh->blocks;
+    enum kvc_status status = bytes ? check_limit(cache, bytes, error) : KVC_OK;
+    if (status == KVC_OK && fresh->blocks > 0)
+        status = cache->device->ops->arena_take(cache->device, cache->store->arena, fresh->blocks, fresh->block, error);
+    if (status == KVC_OK) {
+        status = kvc_spares_take(cache->store, fresh->spares, fresh->spare, error);
+        if (status != KVC_OK && fresh->blocks > 0)
+            cache->device->ops->arena_give(cache->device, cache->store->arena, fresh->blocks, fresh->block);
+    }
+    if (status == KVC_OK)
+        cache->cache_bytes += bytes;
+    return status;
+}
+
+/* Gives every head the slots of base, taking or giving blocks; columns and order as asked. */
+static enum kvc_status relayout(struct kvc_cache *cache, struct kvc_cache_layer *layer, const uint32_t *base,
+                                uint32_t columns, bool ordered, struct kvc_error *error) {
+    const struct kvc_ops *ops = cache->device->ops;
+    const uint32_t heads = layer->lists.kv_heads;
+    const struct kvc_lists *old = &layer->lists;
+    struct fresh fresh = {.blocks = 0};
+    struct kvc_cache_layer made = {
+        .count = layer->count, .behind = layer->behind, .before = layer->before, .step_most = layer->step_most};
+    enum kvc_status status = make_arrays(cache, base, heads, columns, ordered, &made, error);
+    if (status == KVC_OK)
+        status = take(cache, old, base, &fresh, error);
+    if (status != KVC_OK) {
+        free_arrays(cache, &made);
+        free(fresh.block);
+        return status;
+    }
+    const uint32_t *block = fresh.block, *spare = fresh.spare;
+    for (uint32_t h = 0; h < heads; h++) {
+        const uint32_t had = head_slots(old, h), then = base[h + 1] - base[h], stay = kvc_slots_kept(then, had);
+        uint32_t *names = made.blocks + kvc_first_block(base[h], h);
+        if (stay > 0)
+            memcpy(names, layer->blocks + kvc_first_block(old->host_base[h], h),
+                   kvc_slots_blocks(stay) * sizeof *names);
+        for (uint32_t b = stay / KVC_TILE; then != stay && b < then / KVC_TILE; b++)
+            names[b] = *block++;
+        if (then != stay && then % KVC_TILE)
+            names[then / KVC_TILE] = *spare++;
+    }
+    ops->upload(cache->device, (struct kvc_span){made.lists.blocks, 0}, made.blocks,
+                kvc_first_block(base[heads], heads) * sizeof(uint32_t));
+    if (old->host_base) {
+        ops->relayout(cache->device, &made.lists, old);
+    } else if (ordered) {
+        ops->identity(cache->device, &made.lists);
+    }
+    note_peak(cache);
+    for (uint32_t h = 0; h < heads && old->host_base; h++)
+        cache->cache_bytes -= give_head(cache, layer, h, kvc_slots_kept(base[h + 1] - base[h], head_slots(old, h)));
+    free_arrays(cache, layer);
+    *layer = made;
+    free(fresh.block);
+    return KVC_OK;
+}
+
+enum kvc_status kvc_cache_reserve(struct kvc_cache *cache, uint32_t l, uint64_t rows, uint32_t columns,
+                                  struct kvc_error *error) {
+    struct kvc_cache_layer *layer = &cache->layer[l];
+    const uint32_t heads = layer->lists.kv_heads;
+    bool enough = layer->lists.host_base != NULL;
+    for (uint32_t h = 0; h < heads; h++) {
+        if (layer->count[h] + rows > kvc_slots_hold(head_slots(&layer->lists, h)))
+            enough = false;
+    }
+    if (enough)
+        return KVC_OK;
+    uint32_t *base = malloc((heads + 1) * sizeof(uint32_t));
+    if (!base)
+        return kvc_fail(error, KVC_RESOURCE, "cache: no memory for a block table");
+    uint64_t all = 0;
+    for (uint32_t h = 0; h < heads; h++) {
+        const uint64_t need = kvc_cache_slots(layer->count[h] + rows, layer->step_most);
+        const uint64_t have = head_slots(&layer->lists, h);
+        base[h] = (uint32_t)all;
+        all += need > have ? need : have;
+        if (all > UINT32_MAX - KVC_TILE) {
+            free(base);
+            return kvc_fail(error, KVC_RESOURCE, "cache: %llu entries in one layer are too many",
+                            (unsigned long long)all);
+        }
+    }
+    base[heads] = (uint32_t)all;
+    const enum kvc_status status = relayout(cache, layer, base, columns, layer->lists.order != NULL, error);
+    free(base);
+    return status;
+}
+
+void kvc_cache_appended(struct kvc_cache *cache, uint32_t l, uint32_t rows) {
+    for (uint32_t h = 0; h < cache->layer[l].lists.kv_heads; h++)
+        cache->layer[l].count[h] += rows;
+}
+
+void kvc_cache_drop(struct kvc_cache *cache, uint32_t l, uint32_t rows) {
+    cache->device->ops->drop(cache->device, &cache->layer[l].lists, rows);
+    for (uint32_t h = 0; h < cache->layer[l].lists.kv_heads; h++)
+        cache->layer[l].count[h] -= rows;
+}
+
+enum kvc_status kvc_cache_make_order(struct kvc_cache *cache, uint32_t l, struct kvc_error *error) {
+    struct kvc_cache_layer *layer = &cache->layer[l];
+    struct kvc_lists *lists = &layer->lists;
+    if (lists->order)
+        return KVC_OK;
+    const size_t all = slots(lists);
+    enum kvc_status status = make_buffer(cache, layer, all * sizeof(uint32_t), &lists->order, error);
+    if (status == KVC_OK)
+        status = make_buffer(cache, layer, all * sizeof(int32_t), &lists->position, error);
+    if (status != KVC_OK) {
+        if (lists->order) {
+            layer->state_bytes -= all * sizeof(uint32_t);
+            cache->state_bytes -= all * sizeof(uint32_t);
+        }
+        cache->device->ops->buffer_free(cache->device, lists->order);
+        lists->order = NULL;
+        return status;
+    }
+    note_peak(cache);
+    cache->device->ops->identity(cache->device, lists);
+    return KVC_OK;
+}
+
+void kvc_cache_evicted(struct kvc_cache *cache, uint32_t l, struct kvc_span to) {
+    struct kvc_cache_layer *layer = &cache->layer[l];
+    layer->behind = true;
+    if (!to.buffer) {
+        kvc_cache_catch_up(cache, l);
+        return;
+    }
+    to.offset += layer->before * sizeof(uint32_t);
+    cache->device->ops->copy(cache->device, to, (struct kvc_span){layer->lists.count, 0},
+                             layer->lists.kv_heads * sizeof(uint32_t));
+}
+
+void kvc_cache_catch_up(const struct kvc_cache *cache, uint32_t l) {
+    struct kvc_cache_layer *layer = &cache->layer[l];
+    if (layer->behind)
+        cache->device->ops->download(cache->device, layer->count, (struct kvc_span){layer->lists.count, 0},
+                                     layer->lists.kv_heads * sizeof(uint32_t));
+    layer->behind = false;
+}
+
+bool kvc_cache_is_behind(const struct kvc_cache *cache) {
+    for (uint32_t l = 0; l < cache->layers; l++)
+        if (cache->layer[l].behind)
+            return true;
+    return false;
+}
+
+void kvc_cache_take_counts(struct kvc_cache *cache, const uint32_t *counts) {
+    for (uint32_t l = 0; l < cache->layers; l++) {
+        struct kvc_cache_layer *layer = &cache->layer[l];
+        if (layer->behind)
+            memcpy(layer->count, counts + layer->before, layer->lists.kv_heads * sizeof *counts);
+        layer->behind = false;
+    }
+}
+
+uint32_t kvc_cache_lists(const struct kvc_cache *cache) {
+    uint32_t all = 0;
+    for (uint32_t l = 0; l < cache->layers; l++)
+        all += cache->layer[l].lists.kv_heads;
+    return all;
+}
+
+enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t l, uint32_t surplus, uint32_t many,
+                                 struct kvc_error *error) {
+    struct kvc_cache_layer *layer = &cache->layer[l];
+    const uint32_t heads = layer->lists.kv_heads;
+    if (!layer->lists.order)
+        return KVC_OK; /* nothing was evicted */
+    uint32_t *base = malloc((heads + 1) * sizeof(uint32_t));
+    if (!base)
+        return kvc_fail(error, KVC_RESOURCE, "cache: no memory for a block table");
+    bool worth = false;
+    base[0] = 0;
+    for (uint32_t h = 0; h < heads; h++) {
+        const uint32_t have = head_slots(&layer->lists, h);
+        const uint64_t wanted = kvc_cache_slots((uint64_t)layer->count[h] + surplus, layer->step_most);
+        const uint32_t need = wanted < have ? (uint32_t)wanted : have;
+        if (have / KVC_TILE - need / KVC_TILE >= many)
+            worth = true;
+        base[h + 1] = base[h] + need;
+    }
+    const enum kvc_status status = worth ? relayout(cache, layer, base, layer->lists.columns, true, error) : KVC_OK;
+    free(base);
+    return status;
+}
+
+uint32_t kvc_cache_most(const struct kvc_cache *cache, uint32_t l) {
+    uint32_t most = 0;
+    for (uint32_t h = 0; h < cache->layer[l].lists.kv_heads; h++) {
+        if (cache->layer[l].count[h] > most)
+            most = cache->layer[l].count[h];
+    }
+    return most;
+}

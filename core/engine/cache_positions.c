@@ -1,0 +1,116 @@
+/* cache_positions.c - keys at their places in the cache instead of their positions in the text (rule 2 of
+ * docs/methods.md, positions=cache): in a layer where such a method acts, the entry of rank r holds the key of a token
+ * at position r, and a query stands at the rank of its own entry. Keys before their rotation are kept in state columns,
+ * and all of a layer's are rotated anew when an eviction has changed the ranks. Until the first one ranks are
+ * positions, and nothing differs. */
+#include "core/engine/session.h"
+
+#include <stdlib.h>
+
+static bool turned(const struct kvc_session *session, uint32_t layer) {
+    return session->cache.layer[layer].lists.order && kvc_policy_turner(session->policy, layer);
+}
+
+/* The columns of the unrotated keys come behind those of the methods. */
+static uint32_t first_column(const struct kvc_session *session, uint32_t layer) {
+    return kvc_policy_columns(session->policy, layer);
+}
+
+/* Rows of cosine and sine for so many ranks. */
+static enum kvc_status reserve(struct kvc_session *session, uint64_t ranks, struct kvc_error *error) {
+    struct kvc_device *device = session->runner->device;
+    const struct kvc_rope *rope = &session->runner->network->rope;
+    struct kvc_places *places = &session->places;
+    if (ranks <= places->ranks)
+        return KVC_OK;
+    const size_t rows = (size_t)(ranks + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
+    const size_t bytes = rows * (rope->rotary / 2) * sizeof(float);
+    enum kvc_status status = kvc_room_reserve(device, &places->cosine, bytes, error);
+    if (status == KVC_OK)
+        status = kvc_room_reserve(device, &places->sine, bytes, error);
+    int32_t *positions = malloc(rows * sizeof *positions);
+    bool *long_factors = malloc(rows * sizeof *long_factors);
+    float *host = malloc(bytes + 1);
+    if (status == KVC_OK && (!positions || !long_factors || !host))
+        status = kvc_fail(error, KVC_RESOURCE, "session: no memory to rotate %zu keys", rows);
+    for (size_t i = 0; i < rows && status == KVC_OK; i++) {
+        positions[i] = (int32_t)i;
+        long_factors[i] = session->long_rope;
+    }
+    for (int sine = 0; sine < 2 && status == KVC_OK; sine++) {
+        kvc_rope_rows(rope, positions, long_factors, (uint32_t)rows, sine == 1, host);
+        device->ops->upload(device, kvc_room_at(sine ? &places->sine : &places->cosine, 0), host, bytes);
+    }
+    places->ranks = status == KVC_OK ? rows : 0;
+    free(positions);
+    free(long_factors);
+    free(host);
+    return status;
+}
+
+enum kvc_status kvc_places_reserve(struct kvc_session *session, uint64_t rows, struct kvc_error *error) {
+    uint64_t most = 0;
+    for (uint32_t l = 0; l < session->cache.layers; l++) {
+        const uint64_t ranks = kvc_policy_turner(session->policy, l) ? kvc_cache_most(&session->cache, l) + rows : 0;
+        most = ranks > most ? ranks : most;
+    }
+    return most ? reserve(session, most, error) : KVC_OK;
+}
+
+void kvc_places_rotate(struct kvc_session *session, uint32_t layer, const struct kvc_part *part) {
+    struct kvc_runner *runner = session->runner;
+    struct kvc_device *device = runner->device;
+    const struct kvc_geometry *g = &runner->geometry;
+    const struct kvc_rope *rope = &runner->network->rope;
+    if (!turned(session, layer))
+        return;
+    const size_t rank = session->cache.layer[layer].count[0] * (size_t)(rope->rotary / 2) * sizeof(float);
+    const size_t row = part->row * (size_t)g->head_size * sizeof(float);
+    const struct kvc_span cosine = kvc_room_at(&session->places.cosine, rank);
+    const struct kvc_span sine = kvc_room_at(&session->places.sine, rank);
+    device->ops->rope(device, kvc_room_at(&runner->q, row * g->heads), kvc_room_at(&runner->q_raw, row * g->heads),
+                      cosine, sine, part->rows, g->heads, g->head_size, rope->rotary, rope->interleaved);
+    device->ops->rope(device, kvc_room_at(&runner->k, row * g->kv_heads),
+                      kvc_room_at(&runner->k_raw, row * g->kv_heads), cosine, sine, part->rows, g->kv_heads,
+                      g->head_size, rope->rotary, rope->interleaved);
+}
+
+void kvc_places_keep(struct kvc_session *session, uint32_t layer, const struct kvc_part *part) {
+    struct kvc_runner *runner = session->runner;
+    const struct kvc_geometry *g = &runner->geometry;
+    if (!kvc_policy_turner(session->policy, layer))
+        return;
+    const size_t row = part->row * (size_t)g->kv_heads * g->head_size * sizeof(float);
+    runner->device->ops->keep_keys(runner->device, &session->cache.layer[layer].lists, first_column(session, layer),
+                                   kvc_room_at(&runner->k_raw, row), part->stored);
+}
+
+enum kvc_status kvc_places_turn(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {
+    struct kvc_device *device = session->runner->device;
+    if (!turned(session, layer))
+        return KVC_OK;
+    const struct kvc_rope *rope = &session->runner->network->rope;
+    const enum kvc_status status = reserve(session, kvc_cache_most(&session->cache, layer), error);
+    if (status == KVC_OK)
+        device->ops->turn_keys(device, &session->cache.layer[layer].lists, first_column(session, layer),
+                               kvc_room_at(&session->places.cosine, 0), kvc_room_at(&session->places.sine, 0),
+                               rope->rotary, rope->interleaved);
+    return status;
+}
+
+enum kvc_status kvc_places_check(const struct kvc_policy *policy, const struct kvc_network *network, uint32_t layers,
+                                 struct kvc_error *error) {
+    for (uint32_t l = 0; l < layers; l++) {
+        const struct kvc_method *method = kvc_policy_turner(policy, l);
+        if (method && !network)
+            return kvc_fail(error, KVC_USAGE,
+                            "policy %s: positions=cache: keys of a replay come rotated; it needs a model",
+                            method->policy->name);
+        if (method && network->layer[l].window)
+            return kvc_fail(error, KVC_USAGE,
+                            "policy %s: positions=cache: layer %u sees its last %u positions only; it needs a model "
+                            "without a sliding window",
+                            method->policy->name, l, network->layer[l].window);
+    }
+    return KVC_OK;
+}

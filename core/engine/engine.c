@@ -1,0 +1,167 @@
+/* engine.c - opens a backend and keeps the list of policies it knows. */
+#include "core/base/backends.h"
+#include "core/engine/engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* "cpu", "ref", a path of one of them ("avx2"), "name:index", or "name:part of a device's name". */
+static enum kvc_status open_device(const char *name, const struct kvc_engine_options *options,
+                                   struct kvc_device **device, struct kvc_error *error) {
+    const char *colon = strchr(name, ':');
+    const size_t length = colon ? (size_t)(colon - name) : strlen(name);
+    const char *part = NULL;
+    unsigned long index = 0;
+    if (colon) {
+        char *end;
+        index = strtoul(colon + 1, &end, 10);
+        if (end == colon + 1 || *end || index > 1023 || colon[1] == '-' || colon[1] == '+') {
+            part = colon + 1;
+            index = 0;
+        }
+    }
+    for (size_t i = 0; kvc_backend_list[i]; i++) {
+        const struct kvc_backend_class *backend = kvc_backend_list[i];
+        if (strlen(backend->name) != length || memcmp(backend->name, name, length) != 0)
+            continue;
+        if (part && (!backend->device || !part[0] || (part[0] >= '0' && part[0] <= '9') || part[0] == '-'))
+            break;
+        return backend->open(part, (unsigned)index, options->threads, options->math, device, error);
+    }
+    if (part)
+        return kvc_fail(error, KVC_USAGE, "backend '%s': '%s' is not a device number from 0 to 1023", name, part);
+    if (!strcmp(name, "avx2") || !strcmp(name, "avx512") || !strcmp(name, "neon")) {
+        for (size_t i = 0; kvc_backend_list[i]; i++) {
+            if (!strcmp(kvc_backend_list[i]->name, "cpu"))
+                return kvc_backend_list[i]->open(name, 0, options->threads, options->math, device, error);
+        }
+    }
+    if ((length == 6 && !memcmp(name, "opencl", 6)) || (length == 4 && !memcmp(name, "cuda", 4)))
+        return kvc_fail(error, KVC_RESOURCE, "backend '%s' is not in this build; 'kvcull info backends' lists what is",
+                        name);
+    if (!strncasecmp(name, "rocm", 4) || !strncasecmp(name, "hip", 3) || !strncasecmp(name, "metal", 5) ||
+        !strncasecmp(name, "vulkan", 6) || !strncasecmp(name, "mps", 3) || !strncasecmp(name, "sycl", 4))
+        return kvc_fail(error, KVC_RESOURCE, "backend '%s': there is none for it; use opencl or cpu", name);
+    return kvc_fail(error, KVC_USAGE, "backend '%s' is unknown; 'kvcull info backends' lists what there is", name);
+}
+
+enum kvc_status kvc_engine_open(const struct kvc_engine_options *options, struct kvc_engine **engine,
+                                struct kvc_error *error) {
+    const struct kvc_engine_options standard = {0};
+    *engine = NULL;
+    if (!options)
+        options = &standard;
+    if (options->threads < 0 || options->threads > 1024)
+        return kvc_fail(error, KVC_USAGE, "threads=%d: must be 0 (one per core) to 1024", options->threads);
+    if ((unsigned)options->math > KVC_MATH_FAST)
+        return kvc_fail(error, KVC_USAGE, "math=%u: must be KVC_MATH_EXACT or KVC_MATH_FAST", (unsigned)options->math);
+    struct kvc_engine *made = calloc(1, sizeof *made);
+    if (!made)
+        return kvc_fail(error, KVC_RESOURCE, "engine: no memory for %zu bytes", sizeof *made);
+    while (kvc_policy_list[made->policy_count])
+        made->policy_count++;
+    made->policies = malloc((made->policy_count + 1) * sizeof *made->policies);
+    if (!made->policies) {
+        free(made);
+        return kvc_fail(error, KVC_RESOURCE, "engine: no memory for the list of policies");
+    }
+    memcpy(made->policies, kvc_policy_list, (made->policy_count + 1) * sizeof *made->policies);
+    const enum kvc_status status =
+        open_device(options->backend ? options->backend : "cpu", options, &made->device, error);
+    if (status != KVC_OK) {
+        kvc_engine_close(made);
+        return status;
+    }
+    snprintf(made->backend_name, sizeof made->backend_name, "%s", made->device->name);
+    *engine = made;
+    return KVC_OK;
+}
+
+void kvc_engine_close(struct kvc_engine *engine) {
+    if (!engine)
+        return;
+    if (engine->device)
+        engine->device->ops->close(engine->device);
+    free(engine->policies);
+    free(engine);
+}
+
+void kvc_engine_memory(const struct kvc_engine *engine, struct kvc_memory *memory) { *memory = engine->device->memory; }
+
+void kvc_engine_reset_peaks(struct kvc_engine *engine) {
+    struct kvc_memory *memory = &engine->device->memory;
+    memcpy(memory->peak, memory->now, sizeof memory->peak);
+    memory->peak_total = memory->now_total;
+}
+
+const char *kvc_engine_backend(const struct kvc_engine *engine) { return engine->backend_name; }
+
+const struct kvc_policy_class *kvc_engine_find_policy(const struct kvc_engine *engine, const char *name,
+                                                      size_t length) {
+    for (size_t i = 0; i < engine->policy_count; i++) {
+        const char *known = engine->policies[i]->name;
+        if (strlen(known) == length && !memcmp(known, name, length))
+            return engine->policies[i];
+    }
+    return NULL;
+}
+
+/* What parsing and the manual take for granted of an option table. */
+static enum kvc_status check_options(const struct kvc_policy_class *policy, struct kvc_error *error) {
+    const struct kvc_option *common = kvc_common_options();
+    for (const struct kvc_option *o = policy->options; o && o->name; o++) {
+        if (!o->name[0] || strpbrk(o->name, ":,+=/\" "))
+            return kvc_fail(error, KVC_USAGE, "policy '%s': an option's name is letters, digits and '_'", policy->name);
+        if ((unsigned)o->kind > KVC_OPTION_TEXT)
+            return kvc_fail(error, KVC_USAGE, "policy '%s': option '%s' is of kind %u: there is none", policy->name,
+                            o->name, (unsigned)o->kind);
+        if (!o->help || (o->kind == KVC_OPTION_CHOICE && !o->choices))
+            return kvc_fail(error, KVC_USAGE, "policy '%s': option '%s' has no help or no choices", policy->name,
+                            o->name);
+        for (size_t i = 0; common[i].name; i++) {
+            if (!strcmp(common[i].name, o->name))
+                return kvc_fail(error, KVC_USAGE, "policy '%s': every method has an option '%s'", policy->name,
+                                o->name);
+        }
+        for (const struct kvc_option *other = policy->options; other != o; other++) {
+            if (!strcmp(other->name, o->name))
+                return kvc_fail(error, KVC_USAGE, "policy '%s': two options '%s'", policy->name, o->name);
+        }
+    }
+    return KVC_OK;
+}
+
+enum kvc_status kvc_engine_register(struct kvc_engine *engine, const struct kvc_policy_class *policy,
+                                    struct kvc_error *error) {
+    if (!policy->name || !policy->name[0] || strpbrk(policy->name, ":,+=/\" "))
+        return kvc_fail(error, KVC_USAGE, "policy: a name is letters, digits, '-' and '_'");
+    if (kvc_engine_find_policy(engine, policy->name, strlen(policy->name)))
+        return kvc_fail(error, KVC_USAGE, "policy '%s' is registered already", policy->name);
+    if ((unsigned)policy->ragged > KVC_RAGGED_LAYERS)
+        return kvc_fail(error, KVC_USAGE, "policy '%s': ragged %u: must be a value of enum kvc_ragged", policy->name,
+                        (unsigned)policy->ragged);
+    const unsigned functions = (policy->chunk && policy->chunking ? (unsigned)KVC_STAGE_CHUNK : 0u) |
+                               (policy->prompt ? (unsigned)KVC_STAGE_PROMPT : 0u) |
+                               (policy->propagate ? (unsigned)KVC_STAGE_PROPAGATE : 0u) |
+                               (policy->select || policy->sizes ? (unsigned)KVC_STAGE_SELECT : 0u) |
+                               (policy->decode ? (unsigned)KVC_STAGE_DECODE : 0u);
+    if (policy->stages & ~functions)
+        return kvc_fail(error, KVC_USAGE, "policy '%s' names a stage it has no function for", policy->name);
+    const enum kvc_status status = check_options(policy, error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_policy_class **grown =
+        realloc(engine->policies, (engine->policy_count + 2) * sizeof *engine->policies);
+    if (!grown)
+        return kvc_fail(error, KVC_RESOURCE, "policy '%s': no memory for the list", policy->name);
+    engine->policies = grown;
+    grown[engine->policy_count++] = policy;
+    grown[engine->policy_count] = NULL;
+    return KVC_OK;
+}
+
+const struct kvc_policy_class *kvc_policy(const struct kvc_engine *engine, size_t i) {
+    return i < engine->policy_count ? engine->policies[i] : NULL;
+}

@@ -1,0 +1,19 @@
+/* engine.h - the engine object: an open device and the policies it knows. */
+#ifndef KVC_CORE_ENGINE_ENGINE_H
+#define KVC_CORE_ENGINE_ENGINE_H
+
+#include "core/base/ops.h"
+
+struct kvc_engine {
+    struct kvc_device *device;
+    char backend_name[128];
+    const struct kvc_policy_class **policies; /* NULL-terminated */
+    size_t policy_count;
+};
+
+/* The built-in policies, a const table ending in NULL (policies/list.c). */
+extern const struct kvc_policy_class *const kvc_policy_list[];
+
+const struct kvc_policy_class *kvc_engine_find_policy(const struct kvc_engine *engine, const char *name, size_t length);
+
+#endif

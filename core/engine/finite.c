@@ -1,0 +1,85 @@
+/* finite.c - values that are no numbers: whether there are any, and the layer whose output has the first. One NaN in a
+ * model's weights, or an overflow, makes every later value NaN; nothing that is then computed means anything. */
+#include "core/engine/finite.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOCK 64u /* a constant count, which compilers make vectors of */
+
+/* Whether an exponent is all ones: adding one to it then carries into the sign's place. */
+static uint32_t carries(const float *values, size_t count) {
+    uint32_t carried = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, values + i, sizeof bits);
+        carried |= (bits & 0x7fffffffu) + 0x00800000u;
+    }
+    return carried >> 31;
+}
+
+bool kvc_finite(const float *values, size_t count) {
+    for (; count >= BLOCK; values += BLOCK, count -= BLOCK)
+        if (carries(values, BLOCK))
+            return false;
+    return !carries(values, count);
+}
+
+#define NOT_FINITE "position %llu: the logits are not finite (NaN or infinity): "
+#define MUST_BE "the model's weights must be finite, and not overflow float32"
+
+enum kvc_status kvc_finite_hidden(struct kvc_runner *runner, const struct kvc_batch *batch, int64_t layer, uint32_t row,
+                                  uint32_t rows, uint64_t position, struct kvc_error *error) {
+    struct kvc_device *device = runner->device;
+    const size_t hidden = runner->network->hidden, bytes = hidden * sizeof(float);
+    const uint32_t block = rows < BLOCK ? rows : BLOCK;
+    float *values = malloc(block * bytes);
+    if (!values)
+        return kvc_fail(error, KVC_RESOURCE, "session: no memory for %u rows of hidden states", block);
+    enum kvc_status status = KVC_OK;
+    for (uint32_t from = 0; from < rows && status == KVC_OK; from += block) {
+        const uint32_t some = rows - from < block ? rows - from : block;
+        device->ops->download(device, values, kvc_room_at(&batch->hidden, (row + from) * bytes), some * bytes);
+        status = device->ops->sync(device, error);
+        for (uint32_t i = 0; i < some && status == KVC_OK; i++) {
+            const unsigned long long at = position + from + i;
+            if (kvc_finite(values + i * hidden, hidden))
+                continue;
+            status = layer < 0 ? kvc_fail(error, KVC_INPUT, NOT_FINITE "the token's embedding is not; " MUST_BE, at)
+                               : kvc_fail(error, KVC_INPUT,
+                                          NOT_FINITE "layer %u, of 0 to %u, is the first whose output is not; " MUST_BE,
+                                          at, (unsigned)layer, runner->network->layers - 1);
+        }
+    }
+    free(values);
+    return status;
+}
+
+enum kvc_status kvc_finite_logits(const struct kvc_runner *runner, const float *logits, uint64_t position,
+                                  struct kvc_error *error) {
+    if (kvc_finite(logits, runner->network->vocab))
+        return KVC_OK;
+    return kvc_fail(error, KVC_INPUT, NOT_FINITE "every layer's output is, the output matrix makes them so; " MUST_BE,
+                    (unsigned long long)position);
+}
+
+void kvc_finite_step(struct kvc_runner *runner, struct kvc_session *session, uint32_t row, const float *logits) {
+    struct kvc_batch *batch = &runner->step;
+    const struct kvc_part part = {session, 0, 1, 0, KVC_ROWS_PROBE}; /* the row's entry is there already */
+    const uint64_t position = session->tokens;
+    struct kvc_error *error = &session->failure;
+    if (kvc_finite(logits, runner->network->vocab))
+        return;
+    session->failed = true; /* so its policy and whoever watches it hear nothing of what follows */
+    enum kvc_status status = kvc_places_reserve(session, 1, error);
+    if (status == KVC_OK) {
+        kvc_runner_embed(runner, batch);
+        status = kvc_finite_hidden(runner, batch, -1, row, 1, position, error);
+    }
+    for (uint32_t l = 0; l < runner->network->layers && status == KVC_OK; l++) {
+        kvc_runner_layer(runner, batch, l, row, 1, &part, 1);
+        status = kvc_finite_hidden(runner, batch, l, row, 1, position, error);
+    }
+    if (status == KVC_OK)
+        (void)kvc_finite_logits(runner, logits, position, error);
+}

@@ -1,0 +1,48 @@
+/* network.h - what the runner needs to know of a model: geometry and weights. Names of families stay in models/. */
+#ifndef KVC_CORE_ENGINE_NETWORK_H
+#define KVC_CORE_ENGINE_NETWORK_H
+
+#include "core/base/ops.h"
+
+/* A norm or bias vector on the device; buffer NULL where the model has none. */
+struct kvc_layer {
+    struct kvc_span attention_norm;        /* [hidden] */
+    struct kvc_weight *q, *k, *v, *output; /* [H*d, hidden], [H_kv*d, hidden] twice, [hidden, H*d] */
+    struct kvc_span q_bias, k_bias, v_bias, output_bias;
+    struct kvc_span q_norm, k_norm;      /* [d], applied to each head before RoPE */
+    struct kvc_span feed_norm;           /* [hidden] */
+    struct kvc_weight *gate, *up, *down; /* [feed_forward, hidden] twice, [hidden, feed_forward] */
+    struct kvc_span gate_bias, up_bias, down_bias;
+    uint32_t window; /* sliding window of this layer, 0: none */
+};
+
+/* Rotary frequencies after the model's scaling, float32 as transformers computes them. */
+struct kvc_rope {
+    uint32_t rotary;       /* channels of a head that turn, even */
+    bool interleaved;      /* pairs in the projections' outputs are (2i, 2i+1) */
+    float *frequency;      /* [rotary/2] */
+    float *long_frequency; /* [rotary/2] or NULL: longrope, for contexts above original_context */
+    uint64_t original_context;
+    float attention_factor, long_attention_factor; /* cos and sin are multiplied by it */
+};
+
+struct kvc_network {
+    uint32_t layers, hidden, heads, kv_heads, head_size, feed_forward, vocab;
+    uint64_t trained_context;
+    float norm_eps;
+    struct kvc_rope rope;
+    struct kvc_weight *embedding; /* [vocab, hidden] */
+    struct kvc_layer *layer;      /* [layers] */
+    struct kvc_span final_norm;   /* [hidden] */
+    struct kvc_weight *head;      /* [vocab, hidden]; the embedding itself where tied */
+    /* Owners, freed by kvc_network_free. */
+    struct kvc_weight **weights;
+    size_t weight_count;
+    struct kvc_buffer **buffers;
+    size_t buffer_count;
+};
+
+/* Frees every weight and buffer and the arrays; the struct itself belongs to the caller. */
+void kvc_network_free(struct kvc_device *device, struct kvc_network *network);
+
+#endif

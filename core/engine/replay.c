@@ -1,0 +1,325 @@
+/* replay.c - a policy on tensors from anywhere: attention, cache and stages without a model. */
+#include "core/base/float.h"
+#include "core/engine/session.h"
+
+#include <stdlib.h>
+
+/* What the caller gave of one layer of the turn under way. */
+struct layer_rows {
+    const float *q, *k, *v; /* [rows, H, d], [rows, H_kv, d] twice */
+    float *out;             /* [rows, H, d] or NULL */
+    const float *pseudo_q, *pseudo_k;
+    const float **probe; /* [probe_chunks] */
+    uint32_t pseudo_rows, probe_chunks;
+};
+
+struct kvc_replay {
+    struct kvc_runner *runner;
+    struct kvc_session *session;
+    struct layer_rows *layer; /* [layers] */
+    uint32_t next_layer;
+    uint32_t probe_rows; /* of every probe given; 0: none yet */
+    uint64_t rows;       /* of the prompt under way */
+    bool failed;         /* a layer broke off: unusable */
+    kvc_chunk_fn *chunk_done;
+    void *user;
+};
+
+enum kvc_status kvc_replay_open(struct kvc_engine *engine, const struct kvc_geometry *geometry,
+                                const struct kvc_session_options *options, struct kvc_replay **replay,
+                                struct kvc_error *error) {
+    *replay = NULL;
+    enum kvc_status status = kvc_geometry_check(geometry, "replay", error);
+    if (status != KVC_OK)
+        return status;
+    struct kvc_replay *made = calloc(1, sizeof *made);
+    if (!made)
+        return kvc_fail(error, KVC_RESOURCE, "replay: no memory");
+    made->layer = calloc(geometry->layers, sizeof *made->layer);
+    status = made->layer ? kvc_runner_open(engine, NULL, geometry, &made->runner, error)
+                         : kvc_fail(error, KVC_RESOURCE, "replay: no memory");
+    if (status == KVC_OK)
+        status = kvc_session_create_bare(made->runner, options, &made->session, error);
+    if (status != KVC_OK) {
+        kvc_replay_close(made);
+        return status;
+    }
+    *replay = made;
+    return KVC_OK;
+}
+
+void kvc_replay_close(struct kvc_replay *replay) {
+    if (!replay)
+        return;
+    for (uint32_t l = 0; replay->layer && replay->runner && l < replay->runner->geometry.layers; l++)
+        free(replay->layer[l].probe);
+    kvc_session_close(replay->session);
+    kvc_runner_close(replay->runner);
+    free(replay->layer);
+    free(replay);
+}
+
+const struct kvc_session *kvc_replay_session(const struct kvc_replay *replay) { return replay->session; }
+
+static struct kvc_span whole(const struct kvc_room *room) { return kvc_room_at(room, 0); }
+
+void kvc_replay_on_chunk(struct kvc_replay *replay, kvc_chunk_fn *done, void *user) {
+    replay->chunk_done = done;
+    replay->user = user;
+}
+
+/* ---- rows that are already there, in place of a network's ---- */
+
+/* Rows of x, `width` floats each, to row `to` of a scratch buffer. */
+static void put(struct kvc_replay *replay, const struct kvc_room *room, uint32_t to, const float *x, size_t rows,
+                size_t width) {
+    struct kvc_device *device = replay->runner->device;
+    device->ops->upload(device, kvc_room_at(room, to * width * sizeof(float)), x, rows * width * sizeof(float));
+}
+
+static enum kvc_status load_rows(void *user, const int32_t *tokens, const int32_t *positions, const uint32_t *later,
+                                 uint32_t rows, struct kvc_error *error) {
+    struct kvc_runner *runner = ((struct kvc_replay *)user)->runner;
+    (void)tokens;
+    const enum kvc_status status = kvc_batch_fill(runner, &runner->prompt, NULL, positions, NULL, rows, error);
+    if (status == KVC_OK)
+        runner->device->ops->upload(runner->device, whole(&runner->prompt.later), later, rows * sizeof *later);
+    return status;
+}
+
+static enum kvc_status compute_rows(void *user, uint32_t layer, uint32_t row, const struct kvc_part *part,
+                                    struct kvc_error *error) {
+    struct kvc_replay *replay = user;
+    struct kvc_runner *runner = replay->runner;
+    struct kvc_session *session = replay->session;
+    struct kvc_device *device = runner->device;
+    const struct kvc_geometry *g = &runner->geometry;
+    const struct layer_rows *given = &replay->layer[layer];
+    const size_t wide = (size_t)g->heads * g->head_size, narrow = (size_t)g->kv_heads * g->head_size;
+    if (part->kind == KVC_ROWS_PSEUDO) {
+        if (given->pseudo_rows != part->rows)
+            return kvc_fail(error, KVC_INPUT, "replay: %u pseudo rows in layer %u: must be %u", given->pseudo_rows,
+                            layer, part->rows);
+        put(replay, &runner->q, 0, given->pseudo_q, part->rows, wide);
+        put(replay, &runner->k, 0, given->pseudo_k, part->rows, narrow);
+        device->ops->zero(device, whole(&runner->v), part->rows * narrow * sizeof(float));
+    } else if (part->kind == KVC_ROWS_PROBE) {
+        const uint32_t chunk = session->chunk_from / session->chunking.chunk;
+        if (chunk >= given->probe_chunks || !given->probe[chunk] || replay->probe_rows != part->rows)
+            return kvc_fail(error, KVC_INPUT, "replay: layer %u, chunk %u: %u probe queries must come with the prompt",
+                            layer, chunk, part->rows);
+        put(replay, &runner->q, 0, given->probe[chunk], part->rows, wide);
+    } else {
+        for (uint32_t i = 0; i < part->rows; i++) {
+            const uint32_t at = session->chunk_from + row + i;
+            const size_t from = session->going ? session->going[at] : at;
+            const size_t some = session->going ? 1 : part->rows;
+            put(replay, &runner->q, i, given->q + from * wide, some, wide);
+            put(replay, &runner->k, i, given->k + from * narrow, some, narrow);
+            put(replay, &runner->v, i, given->v + from * narrow, some, narrow);
+            if (!session->going)
+                break;
+        }
+    }
+    kvc_runner_attend(runner, &runner->prompt, layer, row, part, 1);
+    for (uint32_t i = 0; part->kind == KVC_ROWS_PROMPT && given->out && i < part->rows; i++) {
+        const uint32_t at = session->chunk_from + row + i;
+        const size_t to = session->going ? session->going[at] : at, some = session->going ? 1 : part->rows;
+        device->ops->download(device, given->out + to * wide, kvc_room_at(&runner->attended, i * wide * sizeof(float)),
+                              some * wide * sizeof(float));
+        if (!session->going)
+            break;
+    }
+    return device->ops->sync(device, error);
+}
+
+/* The rows are found by session->going. */
+static enum kvc_status cut_rows(void *user, const uint32_t *index, uint32_t rows, struct kvc_error *error) {
+    (void)user, (void)index, (void)rows, (void)error;
+    return KVC_OK;
+}
+
+static struct kvc_turn_rows rows_of(struct kvc_replay *replay) {
+    return (struct kvc_turn_rows){replay, NULL, replay->layer[0].pseudo_rows, load_rows, compute_rows, cut_rows};
+}
+
+static enum kvc_status check_layer(const struct kvc_replay *replay, uint32_t layer, struct kvc_error *error) {
+    if (replay->failed)
+        return kvc_fail(error, KVC_USAGE, "replay: an earlier layer failed; close it and open another");
+    if (layer == replay->next_layer)
+        return KVC_OK;
+    return kvc_fail(error, KVC_USAGE, "replay: layer %u comes before layer %u", layer, replay->next_layer);
+}
+
+/* Everything, chunk by chunk: all layers have been given. */
+static enum kvc_status run_chunks(struct kvc_replay *replay, uint32_t rows, struct kvc_error *error) {
+    struct kvc_session *session = replay->session;
+    const struct kvc_turn_rows by = rows_of(replay);
+    const uint32_t chunk = session->chunking.chunk;
+    enum kvc_status status = KVC_OK;
+    for (uint32_t from = 0; from < rows && status == KVC_OK; from += chunk) {
+        status = kvc_turn_begin_pass(session, &by, from, rows - from < chunk ? rows - from : chunk, error);
+        for (uint32_t l = 0; l < session->cache.layers && status == KVC_OK; l++)
+            status = kvc_turn_layer(session, &by, l, error);
+        if (status == KVC_OK && replay->chunk_done && replay->chunk_done(replay->user, from / chunk))
+            status = kvc_fail(error, KVC_USAGE, "replay: stopped by the caller");
+        if (rows - from <= chunk)
+            break;
+    }
+    return status;
+}
+
+static enum kvc_status prompt_layer(struct kvc_replay *replay, uint32_t layer, uint32_t rows, struct kvc_error *error) {
+    struct kvc_session *session = replay->session;
+    struct kvc_runner *runner = replay->runner;
+    const struct kvc_turn_rows by = rows_of(replay);
+    const bool last = layer + 1 == runner->geometry.layers;
+    enum kvc_status status = KVC_OK;
+    if (layer == 0) {
+        status = kvc_turn_begin(session, rows, error);
+        if (status == KVC_OK)
+            status = kvc_runner_reserve(runner, kvc_turn_rows_most(session, rows), 1, error);
+        if (status == KVC_OK && !session->chunking.chunk)
+            status = kvc_turn_begin_pass(session, &by, 0, rows, error);
+        replay->rows = rows;
+    }
+    if (status == KVC_OK && !session->chunking.chunk)
+        status = kvc_turn_layer(session, &by, layer, error);
+    else if (status == KVC_OK && last)
+        status = run_chunks(replay, rows, error);
+    if (status == KVC_OK)
+        status = runner->device->ops->sync(runner->device, error);
+    if (status == KVC_OK && last) {
+        kvc_turn_end(session);
+        kvc_batch_free(runner, &runner->prompt);
+        for (uint32_t l = 0; l < runner->geometry.layers; l++) {
+            free(replay->layer[l].probe);
+            replay->layer[l] = (struct layer_rows){.q = NULL};
+        }
+        replay->probe_rows = 0;
+    }
+    if (status == KVC_OK)
+        replay->next_layer = (layer + 1) % runner->geometry.layers;
+    return status;
+}
+
+/* Before a layer's prompt. */
+static enum kvc_status check_extra(const struct kvc_replay *replay, uint32_t layer, uint32_t rows,
+                                   struct kvc_error *error) {
+    if (replay->failed)
+        return kvc_fail(error, KVC_USAGE, "replay: an earlier layer failed; close it and open another");
+    if (layer >= replay->runner->geometry.layers || rows == 0 || rows > INT32_MAX)
+        return kvc_fail(error, KVC_USAGE, "replay: %u rows of layer %u: there are %u layers", rows, layer,
+                        replay->runner->geometry.layers);
+    return KVC_OK;
+}
+
+enum kvc_status kvc_replay_pseudo(struct kvc_replay *replay, uint32_t layer, const float *q, const float *k,
+                                  uint32_t rows, struct kvc_error *error) {
+    const enum kvc_status status = check_extra(replay, layer, rows, error);
+    if (status != KVC_OK)
+        return status;
+    replay->layer[layer].pseudo_q = q;
+    replay->layer[layer].pseudo_k = k;
+    replay->layer[layer].pseudo_rows = rows;
+    return KVC_OK;
+}
+
+enum kvc_status kvc_replay_probe(struct kvc_replay *replay, uint32_t layer, uint32_t chunk, const float *q,
+                                 uint32_t rows, struct kvc_error *error) {
+    enum kvc_status status = check_extra(replay, layer, rows, error);
+    if (status != KVC_OK)
+        return status;
+    struct layer_rows *given = &replay->layer[layer];
+    if (replay->probe_rows && rows != replay->probe_rows)
+        return kvc_fail(error, KVC_INPUT, "replay: layer %u, chunk %u: %u probe queries; those before have %u", layer,
+                        chunk, rows, replay->probe_rows);
+    if (chunk >= INT32_MAX)
+        return kvc_fail(error, KVC_USAGE, "replay: probe of chunk %u: must be below %d", chunk, INT32_MAX);
+    if (chunk >= given->probe_chunks) {
+        const float **grown = realloc(given->probe, (chunk + 1ull) * sizeof *grown);
+        if (!grown)
+            return kvc_fail(error, KVC_RESOURCE, "replay: no memory for the probes of %u chunks", chunk + 1);
+        given->probe = grown;
+        while (given->probe_chunks <= chunk)
+            grown[given->probe_chunks++] = NULL;
+    }
+    given->probe[chunk] = q;
+    replay->probe_rows = rows;
+    return KVC_OK;
+}
+
+enum kvc_status kvc_replay_prompt(struct kvc_replay *replay, uint32_t layer, const float *q, const float *k,
+                                  const float *v, uint64_t rows, float *out, struct kvc_error *error) {
+    enum kvc_status status = check_layer(replay, layer, error);
+    if (status != KVC_OK)
+        return status;
+    if (rows == 0 || rows > INT32_MAX || (layer > 0 && (rows != replay->rows || !replay->session->in_prompt)))
+        return kvc_fail(error, KVC_USAGE,
+                        "replay: %llu prompt rows in layer %u: must be the same in all layers, 1 to %d",
+                        (unsigned long long)rows, layer, INT32_MAX);
+    const uint64_t environment = kvc_float_open();
+    struct layer_rows *given = &replay->layer[layer];
+    given->q = q;
+    given->k = k;
+    given->v = v;
+    given->out = out;
+    status = prompt_layer(replay, layer, (uint32_t)rows, error);
+    kvc_float_close(environment);
+    replay->failed = status != KVC_OK;
+    return status;
+}
+
+static enum kvc_status step_layer(struct kvc_replay *replay, uint32_t layer, const float *q, const float *k,
+                                  const float *v, float *out, struct kvc_error *error) {
+    struct kvc_session *session = replay->session;
+    struct kvc_runner *runner = replay->runner;
+    const struct kvc_part part = {session, 0, 1, 1, KVC_ROWS_STEP};
+    enum kvc_status status = KVC_OK;
+    if (layer == 0) {
+        status = kvc_session_begin_step(session, error);
+        if (status == KVC_OK)
+            status = kvc_runner_reserve(runner, 1, 1, error);
+        if (status == KVC_OK)
+            status = kvc_step_reserve_counts(runner, &part, 1, error);
+        const int32_t position = (int32_t)session->tokens;
+        if (status == KVC_OK)
+            status = kvc_batch_fill(runner, &runner->step, NULL, &position, NULL, 1, error);
+        if (status == KVC_OK)
+            runner->device->ops->zero(runner->device, whole(&runner->step.later), sizeof(uint32_t));
+    }
+    if (status == KVC_OK) {
+        const struct kvc_geometry *g = &runner->geometry;
+        const size_t wide = (size_t)g->heads * g->head_size, narrow = (size_t)g->kv_heads * g->head_size;
+        put(replay, &runner->q, 0, q, 1, wide);
+        put(replay, &runner->k, 0, k, 1, narrow);
+        put(replay, &runner->v, 0, v, 1, narrow);
+        kvc_runner_attend(runner, &runner->step, layer, 0, &part, 1);
+        if (out)
+            runner->device->ops->download(runner->device, out, whole(&runner->attended), wide * sizeof(float));
+        if (layer + 1 == g->layers)
+            kvc_step_take_counts(runner, &part, 1);
+        status = runner->device->ops->sync(runner->device, error);
+    }
+    if (status == KVC_OK && session->failed)
+        status = kvc_fail(error, session->failure.status, "%s", session->failure.text);
+    if (status == KVC_OK && layer + 1 == runner->geometry.layers)
+        kvc_session_end_step(session);
+    if (status == KVC_OK)
+        replay->next_layer = (layer + 1) % runner->geometry.layers;
+    return status;
+}
+
+enum kvc_status kvc_replay_step(struct kvc_replay *replay, uint32_t layer, const float *q, const float *k,
+                                const float *v, float *out, struct kvc_error *error) {
+    enum kvc_status status = check_layer(replay, layer, error);
+    if (status != KVC_OK)
+        return status;
+    if (replay->session->in_prompt || replay->session->tokens == 0)
+        return kvc_fail(error, KVC_USAGE, "replay: a step before the prompt has passed every layer");
+    const uint64_t environment = kvc_float_open();
+    status = step_layer(replay, layer, q, k, v, out, error);
+    kvc_float_close(environment);
+    replay->failed = status != KVC_OK;
+    return status;
+}

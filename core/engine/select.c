@@ -1,0 +1,398 @@
+/* select.c - what a decode step reads: pages, sums of values and views of the entries, read lists, and what reading
+ * them costs. */
+#include "core/engine/session.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct kvc_device *device_of(const struct kvc_session *session) { return session->runner->device; }
+
+/* ---- what is kept from step to step ---- */
+
+static void free_pages(struct kvc_session *session, struct kvc_select_layer *select) {
+    kvc_cache_state_free(&session->cache, select->page_bytes, select->pages.low);
+    kvc_cache_state_free(&session->cache, select->page_bytes, select->pages.high);
+    select->pages = (struct kvc_pages){.page = 0};
+    select->pages_right = false;
+}
+
+static size_t sum_bytes(const struct kvc_session *session, uint32_t layer) {
+    return (size_t)session->cache.layer[layer].lists.kv_heads * session->cache.format.head_size * sizeof(float);
+}
+
+void kvc_select_drop_view(struct kvc_session *session, uint32_t layer) {
+    struct kvc_select_layer *select = &session->select[layer];
+    const size_t counts = session->cache.layer[layer].lists.kv_heads * sizeof(uint32_t);
+    kvc_cache_state_free(&session->cache, counts, select->view.count);
+    kvc_cache_state_free(&session->cache, select->rank_bytes, select->view.rank);
+    free(select->view_count);
+    select->view = (struct kvc_read_list){.count = NULL};
+    select->view_count = NULL;
+    select->pages_right = select->sums_right = select->view_behind = false;
+}
+
+void kvc_select_close(struct kvc_session *session) {
+    struct kvc_device *device = device_of(session);
+    struct kvc_room *rooms[] = {&session->read_rank, &session->read_count, &session->select_scores,
+                                &session->select_weights, &session->alpha};
+    for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
+        kvc_room_free(device, rooms[i]);
+    for (uint32_t l = 0; session->select && l < session->cache.layers; l++) {
+        kvc_select_drop_view(session, l);
+        free_pages(session, &session->select[l]);
+        kvc_cache_state_free(&session->cache, sum_bytes(session, l), session->select[l].sums);
+    }
+}
+
+void kvc_select_evicted(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *kept) {
+    struct kvc_select_layer *select = &session->select[layer];
+    const struct kvc_cache_layer *lists = &session->cache.layer[layer];
+    const struct kvc_span count = {select->view.count, 0};
+    const struct kvc_ops *ops = device_of(session)->ops;
+    struct kvc_span to = session->counts;
+    const size_t bytes = lists->lists.kv_heads * sizeof(uint32_t);
+    select->pages_right = select->sums_right = false;
+    if (!select->view.rank)
+        return;
+    ops->view_evict(device_of(session), &lists->lists, kept, &select->view);
+    if (session->in_prompt) {
+        ops->download(device_of(session), select->view_count, count, bytes);
+        return;
+    }
+    to.offset += (kvc_cache_lists(&session->cache) + lists->before) * sizeof(uint32_t);
+    ops->copy(device_of(session), to, count, bytes);
+    select->view_behind = true;
+}
+
+bool kvc_select_is_behind(const struct kvc_session *session) {
+    for (uint32_t l = 0; l < session->cache.layers; l++)
+        if (session->select[l].view_behind)
+            return true;
+    return false;
+}
+
+void kvc_select_take_counts(struct kvc_session *session, const uint32_t *counts) {
+    for (uint32_t l = 0; l < session->cache.layers; l++) {
+        struct kvc_select_layer *select = &session->select[l];
+        const struct kvc_cache_layer *lists = &session->cache.layer[l];
+        if (select->view_behind)
+            memcpy(select->view_count, counts + lists->before, lists->lists.kv_heads * sizeof *counts);
+        select->view_behind = false;
+    }
+}
+
+enum kvc_status kvc_select_reserve(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {
+    struct kvc_select_layer *select = &session->select[layer];
+    struct kvc_cache *cache = &session->cache;
+    struct kvc_device *device = device_of(session);
+    const uint32_t heads = cache->layer[layer].lists.kv_heads;
+    const uint64_t most = kvc_cache_most(cache, layer) + 1ull;
+    if (select->view.rank && most <= select->view.stride)
+        return KVC_OK;
+    const uint32_t stride = (uint32_t)((most + KVC_TILE - 1) / KVC_TILE * KVC_TILE);
+    const size_t bytes = (size_t)heads * stride * sizeof(uint32_t);
+    struct kvc_buffer *rank;
+    enum kvc_status status = KVC_OK;
+    if (!select->view_count) {
+        select->view_count = calloc(heads, sizeof *select->view_count);
+        if (!select->view_count)
+            return kvc_fail(error, KVC_RESOURCE, "select: no memory for a view of %u heads", heads);
+        status = kvc_cache_state_create(cache, heads * sizeof(uint32_t), &select->view.count, error);
+    }
+    if (status == KVC_OK)
+        status = kvc_cache_state_create(cache, bytes, &rank, error);
+    if (status != KVC_OK)
+        return status;
+    for (uint32_t h = 0; h < heads && select->view.rank; h++)
+        if (select->view_count[h])
+            device->ops->copy(device, (struct kvc_span){rank, (size_t)h * stride * sizeof(uint32_t)},
+                              (struct kvc_span){select->view.rank, (size_t)h * select->view.stride * sizeof(uint32_t)},
+                              select->view_count[h] * sizeof(uint32_t));
+    kvc_cache_state_free(cache, select->rank_bytes, select->view.rank);
+    select->view.rank = rank;
+    select->view.stride = stride;
+    select->rank_bytes = bytes;
+    return KVC_OK;
+}
+
+void kvc_select_appended(struct kvc_session *session, uint32_t layer) {
+    struct kvc_select_layer *select = &session->select[layer];
+    const struct kvc_lists *lists = &session->cache.layer[layer].lists;
+    select->fresh++;
+    if (!select->view.rank)
+        return;
+    device_of(session)->ops->view_append(device_of(session), lists, &select->view, 1);
+    for (uint32_t h = 0; h < lists->kv_heads; h++)
+        select->view_count[h]++;
+}
+
+/* Places of a head: entries, or those in the view. */
+static uint32_t places(const struct kvc_session *session, uint32_t layer, uint32_t h) {
+    const struct kvc_select_layer *select = &session->select[layer];
+    return select->view.rank ? select->view_count[h] : session->cache.layer[layer].count[h];
+}
+
+/* Room for pages of `page` places, of `most` places in all. */
+static enum kvc_status reserve_pages(struct kvc_session *session, uint32_t layer, uint32_t page, bool low,
+                                     uint32_t most, struct kvc_error *error) {
+    struct kvc_select_layer *select = &session->select[layer];
+    struct kvc_cache *cache = &session->cache;
+    const uint32_t count = most / page + (most % page > 0);
+    if (select->pages.page == page && select->pages.stride >= count && (!low || select->pages.low))
+        return KVC_OK;
+    const enum kvc_type type = cache->format.type == KVC_F16 ? KVC_F16 : KVC_F32;
+    const uint32_t stride = ((count + count / 64) / 64 + 1) * 64; /* growing fills all of them anew */
+    const size_t value = type == KVC_F16 ? 2 : 4;
+    free_pages(session, select);
+    select->page_bytes = (size_t)cache->layer[layer].lists.kv_heads * stride * cache->format.head_size * value;
+    enum kvc_status status = kvc_cache_state_create(cache, select->page_bytes, &select->pages.high, error);
+    if (status == KVC_OK && low)
+        status = kvc_cache_state_create(cache, select->page_bytes, &select->pages.low, error);
+    if (status != KVC_OK)
+        return status;
+    select->pages.page = page;
+    select->pages.stride = stride;
+    select->pages.type = type;
+    return KVC_OK;
+}
+
+/* Pages over all places as they are now. */
+static void update_pages(struct kvc_session *session, uint32_t layer) {
+    struct kvc_select_layer *select = &session->select[layer];
+    const uint32_t rows = select->pages_right ? select->fresh : UINT32_MAX;
+    if (rows)
+        device_of(session)->ops->pages_update(device_of(session), &session->cache.layer[layer].lists,
+                                              select->view.rank ? &select->view : NULL, &select->pages, rows);
+    select->pages_right = true;
+}
+
+static void update_sums(struct kvc_session *session, uint32_t layer) {
+    struct kvc_select_layer *select = &session->select[layer];
+    const uint32_t rows = select->sums_right ? select->fresh : UINT32_MAX;
+    if (rows)
+        device_of(session)->ops->value_sums(device_of(session), &session->cache.layer[layer].lists,
+                                            select->view.rank ? &select->view : NULL,
+                                            (struct kvc_span){select->sums, 0}, rows);
+    select->sums_right = true;
+}
+
+/* ---- choosing ---- */
+
+static enum kvc_status check(const struct kvc_stage *stage, const struct kvc_select *select, struct kvc_error *error) {
+    const bool paged = select->kind == KVC_SELECT_PAGE_CHANNELS || select->kind == KVC_SELECT_PAGE_BOUND;
+    const bool channels = select->kind == KVC_SELECT_CHANNELS || select->kind == KVC_SELECT_PAGE_CHANNELS;
+    if ((unsigned)select->kind > KVC_SELECT_PAGE_BOUND)
+        return kvc_fail(error, KVC_USAGE, "policy: a selection of kind %u: must be a value of enum kvc_select_kind",
+                        (unsigned)select->kind);
+    if (stage->queries != 1 || stage->session->in_prompt)
+        return kvc_fail(error, KVC_USAGE, "policy: entries to read are chosen in a decode step only");
+    if (select->top == 0 || (paged && select->page == 0))
+        return kvc_fail(error, KVC_USAGE, "policy: none of %s are to be read", paged ? "the pages" : "the entries");
+    if (channels && (select->dims == 0 || select->dims > stage->info.head_size))
+        return kvc_fail(error, KVC_USAGE, "policy: %u channels are to be looked at: must be 1 to %u", select->dims,
+                        stage->info.head_size);
+    return KVC_OK;
+}
+
+static bool by_page(const struct kvc_select *select) {
+    return select->kind == KVC_SELECT_PAGE_CHANNELS || select->kind == KVC_SELECT_PAGE_BOUND;
+}
+
+static uint32_t most_places(const struct kvc_session *session, uint32_t layer) {
+    uint32_t most = 0;
+    for (uint32_t h = 0; h < session->cache.layer[layer].lists.kv_heads; h++) {
+        const uint32_t n = places(session, layer, h);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+/* Scores, lists and pages for choosing among `most` places. */
+static enum kvc_status reserve(struct kvc_session *session, uint32_t layer, const struct kvc_select *select,
+                               uint32_t most, struct kvc_error *error) {
+    struct kvc_device *device = device_of(session);
+    struct kvc_select_layer *kept = &session->select[layer];
+    const uint32_t H = session->runner->geometry.heads, heads = session->cache.layer[layer].lists.kv_heads;
+    const uint32_t stride = (most + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
+    const size_t row = (size_t)stride * sizeof(float);
+    const bool weights = select->mean_value;
+    enum kvc_status status = KVC_OK;
+    if (by_page(select) || (select->kind == KVC_SELECT_CHANNELS && select->page))
+        status = reserve_pages(session, layer, by_page(select) ? select->page : 1, by_page(select), most, error);
+    if (status == KVC_OK && weights && !kept->sums) {
+        status = kvc_cache_state_create(&session->cache, sum_bytes(session, layer), &kept->sums, error);
+        kept->sums_right = false;
+    }
+    if (status == KVC_OK)
+        status = kvc_room_reserve(device, &session->select_scores, heads * row, error);
+    if (status == KVC_OK)
+        status = kvc_room_reserve(device, &session->read_rank, heads * row, error);
+    if (status == KVC_OK)
+        status = kvc_room_reserve(device, &session->read_count, heads * sizeof(uint32_t), error);
+    if (status == KVC_OK && weights)
+        status = kvc_room_reserve(device, &session->select_weights, H * row, error);
+    if (status == KVC_OK && weights)
+        status = kvc_room_reserve(device, &session->alpha, H * sizeof(float), error);
+    return status;
+}
+
+enum kvc_status kvc_select_prepare(struct kvc_session *session, uint32_t layer, const struct kvc_select *select,
+                                   uint32_t *stride, struct kvc_error *error) {
+    const uint32_t most = most_places(session, layer) + 1;
+    if (most <= select->budget || (by_page(select) && !select->page)) /* reads all; or will be refused */
+        return KVC_OK;
+    *stride = (most + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
+    return reserve(session, layer, select, most, error);
+}
+
+static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *select, uint32_t most,
+                              struct kvc_error *error) {
+    static const enum kvc_score_kind kinds[] = {KVC_SCORE_EXACT, KVC_SCORE_CHANNELS, KVC_SCORE_PAGE_CHANNELS,
+                                                KVC_SCORE_PAGE_BOUND};
+    struct kvc_session *session = stage->session;
+    struct kvc_device *device = device_of(session);
+    struct kvc_select_layer *layer = &session->select[stage->layer];
+    const struct kvc_read_list *view = layer->view.rank ? &layer->view : NULL;
+    const struct kvc_lists *lists = &kvc_stage_lists(stage)->lists;
+    const struct kvc_network *network = session->runner->network;
+    const bool paged = by_page(select) || (select->kind == KVC_SELECT_CHANNELS && select->page);
+    const uint32_t stride = (most + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
+    const enum kvc_status status = reserve(session, stage->layer, select, most, error);
+    if (status != KVC_OK)
+        return status;
+    if (paged)
+        update_pages(session, stage->layer);
+    if (select->mean_value)
+        update_sums(session, stage->layer);
+    layer->fresh = 0;
+    layer->pages_right = layer->pages_right && paged;
+    layer->sums_right = layer->sums_right && select->mean_value;
+    const struct kvc_span none = {NULL, 0}, scores = kvc_room_at(&session->select_scores, 0);
+    const struct kvc_span weights = select->mean_value ? kvc_room_at(&session->select_weights, 0) : none;
+    session->chosen = (struct kvc_read_list){session->read_count.buffer, session->read_rank.buffer, stride};
+    const struct kvc_select_scores job = {.lists = lists,
+                                          .view = view,
+                                          .pages = paged ? &layer->pages : NULL,
+                                          .kind = kinds[select->kind],
+                                          .dims = select->dims,
+                                          .heads = stage->info.heads,
+                                          .head_size = stage->info.head_size,
+                                          .budget = select->budget,
+                                          .window = network ? network->layer[stage->layer].window : 0,
+                                          .q = stage->q,
+                                          .positions = stage->positions,
+                                          .scores = scores,
+                                          .weights = weights,
+                                          .stride = stride,
+                                          .bytes_read = &session->select_bytes}; /* it is told at the next sync */
+    const struct kvc_select_reads reads = {.lists = lists,
+                                           .view = view,
+                                           .pages = by_page(select) ? job.pages : NULL,
+                                           .whole = select->kind == KVC_SELECT_PAGE_BOUND,
+                                           .heads = stage->info.heads,
+                                           .budget = select->budget,
+                                           .top = select->top,
+                                           .local = select->local,
+                                           .scores = scores,
+                                           .weights = weights,
+                                           .alpha = select->mean_value ? kvc_room_at(&session->alpha, 0) : none,
+                                           .stride = stride,
+                                           .reads = &session->chosen};
+    if (device->ops->select_scores_reads) {
+        device->ops->select_scores_reads(device, &job, &reads);
+    } else {
+        device->ops->select_scores(device, &job);
+        device->ops->select_reads(device, &reads);
+    }
+    if (select->mean_value)
+        session->select_bytes += sum_bytes(session, stage->layer);
+    stage->chosen = &session->chosen;
+    stage->mean_value = select->mean_value;
+    return KVC_OK;
+}
+
+enum kvc_status kvc_stage_select(struct kvc_stage *stage, const struct kvc_select *select, struct kvc_error *error) {
+    struct kvc_session *session = stage->session;
+    struct kvc_select_layer *layer = &session->select[stage->layer];
+    const enum kvc_status status = check(stage, select, error);
+    if (status != KVC_OK)
+        return status;
+    const uint32_t most = most_places(session, stage->layer);
+    if (most > select->budget)
+        return choose(stage, select, most, error);
+    stage->chosen = layer->view.rank ? &layer->view : NULL;
+    return KVC_OK;
+}
+
+const struct kvc_read_list *kvc_session_select(struct kvc_session *session, const struct kvc_batch *batch,
+                                               uint32_t layer, uint32_t batch_row, uint32_t row) {
+    struct kvc_runner *runner = session->runner;
+    const struct kvc_geometry *g = &runner->geometry;
+    session->mixing = false;
+    if (session->in_prompt || session->failed || !kvc_policy_holder(session->policy, KVC_STAGE_SELECT))
+        return NULL;
+    struct kvc_stage stage = kvc_stage_make(session, layer);
+    stage.queries = 1;
+    stage.q = kvc_room_at(&runner->q, (size_t)row * g->heads * g->head_size * sizeof(float));
+    stage.positions = kvc_room_at(&batch->positions, batch_row * sizeof(int32_t));
+    stage.later = kvc_room_at(&batch->later, batch_row * sizeof(uint32_t));
+    if (kvc_stage_run_select(&stage, &session->failure) != KVC_OK) {
+        session->failed = true;
+        return NULL;
+    }
+    session->mixing = stage.mean_value;
+    return stage.chosen;
+}
+
+/* ---- what was read, for those who ask ---- */
+
+enum kvc_status kvc_select_record(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *reads,
+                                  struct kvc_error *error) {
+    const struct kvc_lists *lists = &session->cache.layer[layer].lists;
+    struct kvc_device *device = device_of(session);
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        struct kvc_recorded *recorded = &session->recorded[(size_t)layer * session->runner->geometry.heads + h];
+        const uint32_t held = session->cache.layer[layer].count[h];
+        if (held > recorded->room) {
+            int32_t *grown = realloc(recorded->positions, held * 2ull * sizeof *grown);
+            if (!grown)
+                return kvc_fail(error, KVC_RESOURCE, "session: no memory to record what is read");
+            recorded->positions = grown;
+            recorded->room = held * 2ull;
+        }
+        enum kvc_status status =
+            kvc_session_positions(session, layer, h, recorded->positions, held, &recorded->count, error);
+        if (status != KVC_OK || !reads) {
+            if (status != KVC_OK)
+                return status;
+            continue;
+        }
+        uint32_t count;
+        device->ops->download(device, &count, (struct kvc_span){reads->count, h * sizeof count}, sizeof count);
+        uint32_t *ranks = malloc(count * sizeof *ranks + 1);
+        if (!ranks)
+            return kvc_fail(error, KVC_RESOURCE, "session: no memory to record what is read");
+        if (count)
+            device->ops->download(device, ranks,
+                                  (struct kvc_span){reads->rank, (size_t)h * reads->stride * sizeof *ranks},
+                                  count * sizeof *ranks);
+        for (uint32_t i = 0; i < count; i++) /* ranks ascend: nothing is overwritten before it is read */
+            recorded->positions[i] = recorded->positions[ranks[i]];
+        recorded->count = count;
+        free(ranks);
+    }
+    return KVC_OK;
+}
+
+enum kvc_status kvc_session_reads(const struct kvc_session *session, uint32_t layer, uint32_t kv_head,
+                                  int32_t *positions, size_t room, size_t *count, struct kvc_error *error) {
+    if (layer >= session->cache.layers || kv_head >= session->cache.layer[layer].lists.kv_heads)
+        return kvc_fail(error, KVC_USAGE, "reads: layer %u, head %u: the session has no such head", layer, kv_head);
+    if (!session->recorded)
+        return kvc_fail(error, KVC_USAGE, "reads: the session was opened without record_reads");
+    const struct kvc_recorded *recorded = &session->recorded[(size_t)layer * session->runner->geometry.heads + kv_head];
+    *count = recorded->count;
+    if (recorded->count && room)
+        memcpy(positions, recorded->positions, (recorded->count < room ? recorded->count : room) * sizeof *positions);
+    return KVC_OK;
+}

@@ -1,0 +1,119 @@
+/* advice.c - what a device with too little memory is missing, and what would fit it. */
+#include "core/forecast/advice.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/engine/engine.h"
+
+struct need {
+    const struct kvc_session *session;
+    uint64_t others, capacity; /* others: bytes held for something else than this session's entries */
+};
+
+/* "1.50 GiB", "7.2 MiB". */
+static const char *size(uint64_t bytes, char text[32]) {
+    const bool large = bytes >= (uint64_t)1 << 30;
+    snprintf(text, 32, large ? "%.2f GiB" : "%.1f MiB", (double)bytes / (large ? 0x1p30 : 0x1p20));
+    return text;
+}
+
+/* Puts new advice where the old one stood, behind the last "; ". */
+static void replace(struct kvc_error *error, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 2, 3)))
+#endif
+    ;
+static void replace(struct kvc_error *error, const char *format, ...) {
+    char *end = error->text + strlen(error->text);
+    for (char *at = error->text; (at = strstr(at, "; ")) != NULL; at++)
+        end = at;
+    const size_t room = (size_t)(error->text + sizeof error->text - end);
+    va_list arguments;
+    va_start(arguments, format);
+    if (room > 2) {
+        memcpy(end, "; ", 3);
+        vsnprintf(end + 2, room - 2, format, arguments);
+    }
+    va_end(arguments);
+}
+
+/* Bytes of all that is on the device when `tokens` tokens have passed; 0: not known. spare: what blocks may take
+ * besides, since they are allocated many at once. */
+static uint64_t needed(const struct need *need, const char *spec, uint64_t tokens, uint64_t *spare) {
+    const struct kvc_session *s = need->session;
+    struct kvc_estimate e;
+    if (kvc_estimate(s->engine, spec, &s->runner->geometry, s->runner->network->hidden, s->cache.format.type, tokens, 0,
+                     &e, NULL) != KVC_OK)
+        return 0;
+    *spare = e.peak_bytes < need->capacity / 4 ? e.peak_bytes : need->capacity / 4;
+    return need->others + e.peak_bytes + e.hidden_bytes;
+}
+
+static bool fits(const struct need *need, const char *spec, uint64_t tokens) {
+    uint64_t spare = 0;
+    const uint64_t bytes = needed(need, spec, tokens, &spare);
+    return bytes && bytes <= need->capacity && spare <= need->capacity - bytes;
+}
+
+/* The most tokens, below `tokens`, that fit. */
+static uint64_t most_tokens(const struct need *need, const char *spec, uint64_t tokens) {
+    uint64_t low = 0, high = tokens;
+    while (high - low > 1) {
+        const uint64_t middle = low + (high - low) / 2;
+        if (fits(need, spec, middle))
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+enum kvc_status kvc_advise(const struct kvc_session *session, uint64_t tokens, enum kvc_status status,
+                           struct kvc_error *error) {
+    struct kvc_device *device = session->runner->device;
+    const uint64_t mine = session->cache.cache_bytes + session->cache.state_bytes;
+    struct need need = {session, 0, device->capacity};
+    char method[64] = "";
+    uint64_t spare, budget = 16;
+    char text[32];
+    if (status != KVC_RESOURCE || !error || !device->refused || !device->capacity || !session->runner->network)
+        return status;
+    device->refused = 0;
+    need.others = device->memory.now_total - device->memory.now[KVC_MEMORY_HIDDEN];
+    need.others -= need.others < mine ? need.others : mine;
+    const uint64_t bytes = needed(&need, session->policy->spec, tokens, &spare);
+    const uint64_t fewer = most_tokens(&need, session->policy->spec, tokens);
+    for (; budget <= tokens; budget *= 2) { /* the largest power of two */
+        char larger[64];
+        snprintf(larger, sizeof larger, "streaming:budget=%llu", (unsigned long long)budget);
+        if (!fits(&need, larger, tokens))
+            break;
+        memcpy(method, larger, sizeof method);
+    }
+    if (!bytes || fits(&need, session->policy->spec, tokens))
+        return status; /* it was something else's size */
+    if (!fewer && !method[0])
+        replace(error, "%llu tokens need %s in all, and no shorter context fits beside the weights",
+                (unsigned long long)tokens, size(bytes, text));
+    else
+        replace(error, "%llu tokens need %s in all; a context of %llu would fit%s%s", (unsigned long long)tokens,
+                size(bytes, text), (unsigned long long)fewer, method[0] ? ", or --kv " : "", method);
+    return status;
+}
+
+enum kvc_status kvc_advise_weights(struct kvc_device *device, uint64_t bytes, uint64_t values, enum kvc_status status,
+                                   struct kvc_error *error) {
+    char text[32], has[32];
+    if (status != KVC_RESOURCE || !error || !device->refused || !device->capacity || !values)
+        return status;
+    device->refused = 0;
+    const double bits = (double)device->capacity * 0.9 * 8 / (double)values;
+    char type[80] = "";
+    if (bits >= 3.5) /* the smallest type, q3_k, has 3.4 */
+        snprintf(type, sizeof type, "a type of at most %.1f bits a weight would fit (kvcull convert), or ", bits);
+    replace(error, "the weights need %s of its %s; %sthe cpu backend%s", size(bytes, text), size(device->capacity, has),
+            type, *type ? "" : " may have room");
+    return status;
+}

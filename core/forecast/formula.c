@@ -1,0 +1,271 @@
+/* formula.c - what a policy should hold and read, from its methods' formulas alone. */
+#include "core/engine/cache.h"
+#include "core/stage/policy.h"
+
+#include <math.h>
+
+struct kvc_method_place kvc_policy_place(const struct kvc_policy *policy, enum kvc_stage_kind stage, uint32_t layer,
+                                         const struct kvc_geometry *g, const struct kvc_entry_format *format) {
+    const struct kvc_method *method = kvc_policy_holder(policy, stage);
+    struct kvc_method_place found = {.method = method && kvc_method_acts(method, layer) ? method : NULL};
+    const uint32_t lists = kvc_policy_heads(policy, layer, g);
+    found.place = (struct kvc_place){.layer = layer,
+                                     .layers = g->layers,
+                                     .kv_heads = lists,
+                                     .group = g->heads / lists,
+                                     .head_size = g->head_size,
+                                     .model_kv_heads = g->kv_heads,
+                                     .entry_bytes = 2.0 * format->row_bytes,
+                                     .element_bytes = (double)format->row_bytes / g->head_size,
+                                     .page_element_bytes = format->type == KVC_F16 ? 2 : 4};
+    for (uint32_t l = 0; method && l < g->layers; l++) {
+        found.place.acting += l < layer && kvc_method_acts(method, l);
+        found.place.actings += kvc_method_acts(method, l);
+    }
+    return found;
+}
+
+uint64_t kvc_policy_whole(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *g,
+                          const struct kvc_entry_format *format) {
+    static const enum kvc_stage_kind stages[] = {KVC_STAGE_PROMPT, KVC_STAGE_DECODE};
+    uint64_t lists = 0;
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
+        const struct kvc_method_place at = kvc_policy_place(policy, stages[i], layer, g, format);
+        if (at.method && at.method->policy->whole)
+            lists = at.method->policy->whole(&at.method->values, &at.place);
+    }
+    return lists;
+}
+
+uint64_t kvc_policy_rows(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *g,
+                         const struct kvc_entry_format *format, uint64_t prompt) {
+    uint64_t rows = prompt;
+    for (uint32_t l = 0; l < layer; l++) {
+        const struct kvc_method_place at = kvc_policy_place(policy, KVC_STAGE_PROPAGATE, l, g, format);
+        if (at.method && at.method->policy->going)
+            rows = at.method->policy->going(&at.method->values, &at.place, rows);
+    }
+    return rows;
+}
+
+double kvc_policy_entries(const struct kvc_method_place *at, bool whole, uint64_t prompt, uint64_t steps) {
+    const struct kvc_policy_class *class = at->method->policy;
+    if (whole && class->whole)
+        return (double)(prompt + steps);
+    if (class->entries)
+        return class->entries(&at->method->values, &at->place, prompt, steps);
+    return class->bound ? (double)class->bound(&at->method->values, prompt, 0) : (double)(prompt + steps);
+}
+
+uint64_t kvc_policy_step_most(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *g,
+                              const struct kvc_entry_format *format, uint64_t held) {
+    const struct kvc_method_place at = kvc_policy_place(policy, KVC_STAGE_DECODE, layer, g, format);
+    const struct kvc_policy_class *class = at.method ? at.method->policy : NULL;
+    const uint64_t steps = INT32_MAX; /* more than there will be */
+    if (class && class->whole)
+        return (uint64_t)kvc_policy_entries(&at, false, held, steps) + 1;
+    return class && class->bound ? class->bound(&at.method->values, held, steps) : 0;
+}
+
+static double least(double a, double b) { return a < b ? a : b; }
+
+/* One kind of lists of a layer in its decode steps. */
+struct course {
+    struct kvc_method_place select, decode;
+    struct kvc_method_place fuller; /* decode, of the fullest lists */
+    uint64_t prompt, after;         /* after: entries of the fullest list when the prompt was over */
+    double lists, held;             /* held: by each of them */
+    double fullest; /* held after the prompt by the layer's fullest lists, where those are others; 0: they are not */
+    bool whole;
+    bool uneven; /* data decides how these fall to the lists: the most they may read is counted */
+};
+
+/* Entries read of a list of which a select method sees n, and the bytes that choosing them costs. most: in the layer's
+ * fullest list. */
+static double reads_of(const struct course *course, double n, double most, double *choose,
+                       struct kvc_formula *formula) {
+    const struct kvc_place *place = &course->select.place;
+    const struct kvc_stage_info info = {.held = course->prompt,
+                                        .after = course->after,
+                                        .entries = (uint64_t)(most + 0.5),
+                                        .head_size = place->head_size};
+    const struct kvc_select select = course->select.method->policy->sizes(&course->select.method->values, &info);
+    const double d = place->head_size, budget = (double)select.budget;
+    double top = (double)select.top, dims = select.dims, pages = select.page ? ceil(n / select.page) : 0;
+    if (course->uneven) { /* some lists read all of theirs, the others choose; one more page; dims that go by n */
+        top = top > budget ? top : budget;
+        dims = least(d, dims + 1.5);
+        pages = select.page ? n / select.page + 1 : 0;
+    } else if (n <= budget) {
+        if (select.mean_value && most > budget) /* with the others' */
+            *choose = d * sizeof(float);
+        return n;
+    }
+    switch (select.kind) {
+    case KVC_SELECT_EXACT:
+        *choose = n * place->entry_bytes / 2;
+        break;
+    case KVC_SELECT_CHANNELS: /* from the keys, or from their copy by channel */
+        *choose = n * dims * (select.page ? place->page_element_bytes : place->element_bytes) +
+                  (select.mean_value ? d * sizeof(float) : 0);
+        break;
+    case KVC_SELECT_PAGE_CHANNELS:
+        *choose = pages * dims * place->page_element_bytes;
+        break;
+    case KVC_SELECT_PAGE_BOUND: /* both sides of a channel in which the signs of the group's queries differ */
+        *choose = pages * d * (place->group > 1 ? 2 : 1) * place->page_element_bytes;
+        if (place->group > 1 || select.page > 1) /* a page that is read may be the last, which is not full */
+            formula->read_kind = KVC_EXPECTED_MOST;
+        return least(n, top * select.page);
+    }
+    return least(n, top);
+}
+
+static void add_steps(struct course *course, uint64_t steps, struct kvc_formula *formula) {
+    const struct kvc_method *select = course->select.method, *decode = course->decode.method;
+    const double after = (double)course->after, entry_bytes = course->select.place.entry_bytes;
+    const double seen =
+        select && select->policy->seen ? (double)select->policy->seen(&select->values, course->prompt) : after;
+    double held = course->held;
+    if (seen < after && decode) { /* the data decide how many of the view's entries go */
+        course->uneven = true;
+        formula->read_kind = KVC_EXPECTED_MOST;
+    }
+    double fullest = course->fullest;
+    for (uint64_t t = 1; t <= steps; t++) {
+        double choose = 0, read = held + 1;
+        if (select && select->policy->sizes) {
+            const double n = seen < after ? least(seen + (double)t, held + 1) : held + 1;
+            read = reads_of(course, n, fullest > 0 && fullest + 1 > n ? fullest + 1 : n, &choose, formula);
+        }
+        formula->read_bytes += course->lists * (read * entry_bytes + choose);
+        formula->select_bytes += course->lists * choose;
+        held = held + 1;
+        fullest += fullest > 0;
+        if (decode)
+            held = least(held, kvc_policy_entries(&course->decode, course->whole, course->prompt, t));
+        if (decode && fullest > 0)
+            fullest = least(fullest, kvc_policy_entries(&course->fuller, true, course->prompt, t));
+    }
+}
+
+/* Whether another method took entries that this one counts on. */
+static bool behind(const struct kvc_method *method, double held, uint64_t prompt) {
+    return method->policy->behind && held < (double)prompt;
+}
+
+/* Entries of a list right after the prompt, and before its prompt stage. */
+static double kept(const struct kvc_policy *policy, uint32_t layer, bool whole, const struct kvc_geometry *g,
+                   const struct kvc_entry_format *format, uint64_t prompt, bool *ragged, double *before) {
+    static const enum kvc_stage_kind stages[] = {KVC_STAGE_CHUNK, KVC_STAGE_PROMPT};
+    double held = (double)kvc_policy_rows(policy, layer, g, format, prompt);
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
+        struct kvc_method_place at = kvc_policy_place(policy, stages[i], layer, g, format);
+        *before = at.place.from = held;
+        at.place.prompts = true;
+        const double left = at.method ? kvc_policy_entries(&at, whole, prompt, 0) : held;
+        *ragged = *ragged || (at.method && at.method->policy->ragged == KVC_RAGGED_HEADS && left < held) ||
+                  (at.method && at.method->policy->ragged == KVC_RAGGED_LAYERS && left < (double)prompt) ||
+                  (at.method && !whole && behind(at.method, held, prompt));
+        held = least(held, left);
+    }
+    return held;
+}
+
+/* Whether the layers that a method acts on have the same methods after it, and as many lists that keep everything. */
+static bool alike(const struct kvc_policy *policy, const struct kvc_method *method, const struct kvc_geometry *g,
+                  const struct kvc_entry_format *format) {
+    static const enum kvc_stage_kind stages[] = {KVC_STAGE_SELECT, KVC_STAGE_DECODE};
+    int64_t first = -1;
+    for (uint32_t l = 0; l < g->layers; l++) {
+        if (!kvc_method_acts(method, l))
+            continue;
+        int64_t here = (int64_t)kvc_policy_whole(policy, l, g, format);
+        for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
+            here = 2 * here + (kvc_policy_place(policy, stages[i], l, g, format).method != NULL);
+        if (first >= 0 && here != first)
+            return false;
+        first = here;
+    }
+    return true;
+}
+
+/* Lists of which some hold more than the mean that a prompt method leaves: the most they may hold, of what there was
+ * before it. Those of one kind, where the layer has two; each list of it. */
+static void deal_out(const struct kvc_policy *policy, const struct kvc_method_place *prompt,
+                     const struct kvc_geometry *g, const struct kvc_entry_format *format, double before,
+                     struct course *course) {
+    const double lists = course->select.place.kv_heads, mean = course->held;
+    if (prompt->method->policy->ragged == KVC_RAGGED_HEADS) {
+        course->after = (uint64_t)least(before, lists * mean);
+        if (course->lists < lists)
+            course->held = least(before, lists / course->lists * mean);
+    } else if (!alike(policy, prompt->method, g, format)) {
+        course->held = least(before, prompt->place.actings * mean);
+    }
+}
+
+static void add_layer(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *g,
+                      const struct kvc_entry_format *format, uint64_t prompt, uint64_t steps,
+                      struct kvc_formula *formula) {
+    struct course course = {.select = kvc_policy_place(policy, KVC_STAGE_SELECT, layer, g, format),
+                            .decode = kvc_policy_place(policy, KVC_STAGE_DECODE, layer, g, format),
+                            .prompt = prompt};
+    const struct kvc_method_place at = kvc_policy_place(policy, KVC_STAGE_PROMPT, layer, g, format);
+    const struct kvc_method *prompt_method = at.method;
+    const uint64_t whole = kvc_policy_whole(policy, layer, g, format);
+    for (int kind = 1; kind >= 0; kind--) { /* the fullest lists first */
+        double before;
+        course.whole = kind == 1;
+        course.lists = (double)(course.whole ? whole : course.select.place.kv_heads - whole);
+        if (course.lists == 0)
+            continue;
+        course.held = kept(policy, layer, course.whole, g, format, prompt, &course.uneven, &before);
+        if (course.held > (double)course.after)
+            course.after = (uint64_t)(course.held + 0.5);
+        if (course.uneven) {
+            course.held += 0.5; /* a list rounds its share */
+            formula->entry_kind = formula->read_kind = KVC_EXPECTED_MOST;
+        }
+        formula->entries += course.held * course.lists;
+        if (course.uneven && prompt_method && prompt_method->policy->ragged)
+            deal_out(policy, &at, g, format, before, &course);
+        if (!course.whole && course.decode.method && course.decode.method != prompt_method &&
+            behind(course.decode.method, course.held, prompt)) {
+            course.uneven = true;
+            formula->read_kind = KVC_EXPECTED_MOST;
+        }
+        course.decode.place.prompts = course.decode.method == prompt_method;
+        course.decode.place.from = course.decode.place.prompts ? before : course.held;
+        course.decode.place.uneven = course.uneven;
+        add_steps(&course, steps, formula);
+        course.fullest = course.held;
+        course.fuller = course.decode;
+    }
+}
+
+enum kvc_status kvc_formula(const struct kvc_engine *engine, const char *spec, const struct kvc_geometry *geometry,
+                            enum kvc_type cache_type, uint64_t prompt, uint64_t steps, struct kvc_formula *formula,
+                            struct kvc_error *error) {
+    struct kvc_policy *policy;
+    const uint32_t row_bytes = kvc_entry_row_bytes(cache_type, geometry->head_size);
+    *formula = (struct kvc_formula){.entries = 0};
+    enum kvc_status status = kvc_geometry_check(geometry, "formula", error);
+    if (status != KVC_OK)
+        return status;
+    if (prompt > INT32_MAX || steps > INT32_MAX)
+        return kvc_fail(error, KVC_USAGE, "formula: %llu + %llu tokens: must be at most %d each",
+                        (unsigned long long)prompt, (unsigned long long)steps, INT32_MAX);
+    if (row_bytes == 0)
+        return kvc_fail(error, KVC_USAGE, "formula: a cache of %s: must be f32, f16 or q8_0",
+                        kvc_type_name(cache_type));
+    status = kvc_policy_parse(engine, spec, &policy, error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_entry_format format = {cache_type, geometry->head_size, row_bytes};
+    status = kvc_policy_check_model(policy, geometry, error);
+    for (uint32_t l = 0; l < geometry->layers && status == KVC_OK; l++)
+        add_layer(policy, l, geometry, &format, prompt, steps, formula);
+    kvc_policy_free(policy);
+    return status;
+}

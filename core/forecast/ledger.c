@@ -1,0 +1,122 @@
+/* ledger.c - counts on paper what cache.c counts (core/forecast/ledger.h). */
+#include "core/forecast/ledger.h"
+#include "core/engine/cache.h"
+
+#include <stdlib.h>
+
+enum kvc_status kvc_ledger_open(struct kvc_ledger *ledger, uint32_t layers, const struct kvc_entry_format *format,
+                                struct kvc_error *error) {
+    *ledger = (struct kvc_ledger){.slot_bytes = 2ull * format->row_bytes, .layers = layers};
+    ledger->layer = calloc(layers, sizeof *ledger->layer);
+    return ledger->layer ? KVC_OK : kvc_fail(error, KVC_RESOURCE, "estimate: no memory for %u layers", layers);
+}
+
+void kvc_ledger_close(struct kvc_ledger *ledger) { free(ledger->layer); }
+
+/* Slots of all lists where data decides what each holds: of all members but one the last block holds one entry. */
+static uint64_t slots_at_most(const struct kvc_ledger_layer *layer, uint64_t more) {
+    const uint64_t all = layer->pool + layer->members * (more + KVC_TILE - 1);
+    const uint64_t slots = all / KVC_TILE * KVC_TILE;
+    return layer->by_layer ? slots * layer->heads / layer->members + 1 : slots;
+}
+
+uint64_t kvc_ledger_arrays(const struct kvc_ledger_layer *layer, uint64_t slots) {
+    const uint64_t each = (layer->ordered ? 8ull : 0) + 4ull * layer->columns; /* order, position; columns */
+    return 4ull * (2ull * layer->heads + 1) + 4ull * (slots / KVC_TILE + layer->heads) + slots * each;
+}
+
+static void note_peak(struct kvc_ledger *ledger) {
+    if (ledger->cache + ledger->state > ledger->peak)
+        ledger->peak = ledger->cache + ledger->state;
+}
+
+void kvc_ledger_state(struct kvc_ledger *ledger, uint64_t more, uint64_t less) {
+    ledger->state += more;
+    note_peak(ledger);
+    ledger->state -= less;
+}
+
+/* Old and new tables exist side by side; `come` entries' places are taken before `go` of old ones are given back. Lists
+ * of different length get their blocks one after the other: the last ones beside all of those before it. */
+static void relayout(struct kvc_ledger *ledger, struct kvc_ledger_layer *layer, uint64_t slots, uint64_t come,
+                     uint64_t go) {
+    const uint64_t arrays = kvc_ledger_arrays(layer, slots),
+                   block = layer->by_layer ? layer->heads * KVC_TILE : KVC_TILE;
+    const bool apart = layer->members && slots > layer->slots + block;
+    const uint64_t more = apart ? kvc_ledger_arrays(layer, slots - block) - layer->arrays : 0;
+    ledger->cache += come * ledger->slot_bytes;
+    kvc_ledger_state(ledger, arrays + more, layer->arrays + more);
+    ledger->cache -= go * ledger->slot_bytes;
+    layer->slots = slots;
+    layer->arrays = arrays;
+}
+
+/* Where data decides what each list holds. */
+static void relayout_pool(struct kvc_ledger *ledger, struct kvc_ledger_layer *layer, uint64_t slots) {
+    const uint64_t had = layer->slots;
+    relayout(ledger, layer, slots, slots > had ? slots - had : 0, slots < had ? had - slots : 0);
+}
+
+static uint64_t in_blocks(uint64_t slots) { return slots - slots % KVC_TILE; }
+
+/* Each list of a kind gets so many slots. */
+static void relayout_each(struct kvc_ledger *ledger, struct kvc_ledger_layer *layer, const uint64_t each[2]) {
+    uint64_t slots = 0, come = 0, go = 0;
+    for (int i = 0; i < 2; i++) {
+        const uint64_t then = each[i], had = layer->each[i], stay = in_blocks(then < had ? then : had);
+        slots += layer->lists[i] * then;
+        if (then != had) { /* a spare place is one entry's */
+            come += layer->lists[i] * (in_blocks(then) - stay + (then % KVC_TILE > 0));
+            go += layer->lists[i] * (in_blocks(had) - stay + (had % KVC_TILE > 0));
+        }
+        layer->each[i] = each[i];
+    }
+    relayout(ledger, layer, slots, come, go);
+}
+
+void kvc_ledger_reserve(struct kvc_ledger *ledger, uint32_t l, uint64_t rows) {
+    struct kvc_ledger_layer *layer = &ledger->layer[l];
+    uint64_t each[2];
+    bool enough = true;
+    if (layer->members) {
+        if (slots_at_most(layer, rows) > layer->slots)
+            relayout_pool(ledger, layer, slots_at_most(layer, rows));
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        const uint64_t need = kvc_cache_slots(layer->count[i] + rows, layer->step_most);
+        each[i] = need > layer->each[i] ? need : layer->each[i];
+        enough = enough && (each[i] == layer->each[i] || !layer->lists[i]);
+    }
+    if (!enough)
+        relayout_each(ledger, layer, each);
+}
+
+void kvc_ledger_order(struct kvc_ledger *ledger, uint32_t l) {
+    struct kvc_ledger_layer *layer = &ledger->layer[l];
+    if (layer->ordered)
+        return;
+    layer->ordered = true;
+    kvc_ledger_state(ledger, layer->slots * 8, 0);
+    layer->arrays += layer->slots * 8;
+}
+
+void kvc_ledger_shrink(struct kvc_ledger *ledger, uint32_t l, uint64_t surplus, uint64_t many) {
+    struct kvc_ledger_layer *layer = &ledger->layer[l];
+    uint64_t each[2];
+    bool worth = false;
+    if (!layer->ordered)
+        return;
+    if (layer->members) {
+        if (many == 1 && slots_at_most(layer, surplus) < layer->slots)
+            relayout_pool(ledger, layer, slots_at_most(layer, surplus));
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        const uint64_t need = kvc_cache_slots(layer->count[i] + surplus, layer->step_most);
+        each[i] = need < layer->each[i] ? need : layer->each[i];
+        worth = worth || (layer->lists[i] && layer->each[i] / KVC_TILE - each[i] / KVC_TILE >= many);
+    }
+    if (worth)
+        relayout_each(ledger, layer, each);
+}

@@ -1,0 +1,412 @@
+/* measure.c - times every operation of a backend beside the ceilings of its device, and beside another backend. */
+#include "core/base/float.h"
+#include "core/measure/measure.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/engine/cache.h"
+#include "core/engine/engine.h"
+#include "core/base/types.h"
+
+#define LOT_SECONDS 0.015 /* of calls between two looks at the clock */
+#define SLOW_SECONDS 0.1  /* one call that takes as long is timed once */
+#define LOTS 3u
+#define MOST_CALLS 1000u
+#define ROUNDS 5u /* of one backend and then the other, */
+#define CLEAR 2.0 /* unless in the first the device is so many times as fast as the other */
+
+static double seconds_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+bool kvc_measure_again(struct kvc_measure *m) {
+    double took;
+    if (m->status == KVC_OK && m->left) {
+        m->left--;
+        return true;
+    }
+    if (m->status == KVC_OK)
+        m->status = m->ops->sync(m->device, &m->error);
+    if (m->status != KVC_OK)
+        return false;
+    took = seconds_now() - m->start;
+    if (m->once && m->calls) {
+        m->best = took;
+        return false;
+    }
+    if (!m->calls || !m->warm) { /* before the first call, and after it: it may have built something */
+        m->warm = m->calls > 0;
+        m->calls = 1;
+    } else {
+        if (m->best == 0 || took / (double)m->calls < m->best)
+            m->best = took / (double)m->calls;
+        if (took < LOT_SECONDS && m->calls < MOST_CALLS && m->lots == 0)
+            m->calls = took * 8 < LOT_SECONDS ? m->calls * 8 : m->calls * 2;
+        else if (++m->lots >= LOTS || took > SLOW_SECONDS)
+            return false;
+    }
+    m->left = m->calls - 1;
+    m->start = seconds_now();
+    return true;
+}
+
+void kvc_measure_counts(struct kvc_measure *m, uint64_t bytes, uint64_t flops, const char *shape, ...) {
+    va_list arguments;
+    va_start(arguments, shape);
+    vsnprintf(m->shape, sizeof m->shape, shape, arguments);
+    va_end(arguments);
+    m->row.bytes = bytes;
+    m->row.flops = flops;
+}
+
+/* ---- operands ---- */
+
+struct kvc_span kvc_measure_space(struct kvc_measure *m, size_t bytes) {
+    struct kvc_span span = {NULL, 0};
+    if (m->status == KVC_OK && m->buffer_count >= sizeof m->buffers / sizeof *m->buffers)
+        m->status = kvc_fail(&m->error, KVC_RESOURCE, "measure: an operation has too many buffers");
+    if (m->status == KVC_OK)
+        m->status = m->ops->buffer_create(m->device, KVC_MEMORY_SCRATCH, bytes, &span.buffer, &m->error);
+    if (m->status == KVC_OK)
+        m->buffers[m->buffer_count++] = span.buffer;
+    return span;
+}
+
+struct kvc_span kvc_measure_put(struct kvc_measure *m, const void *contents, size_t bytes) {
+    struct kvc_span span = kvc_measure_space(m, bytes);
+    if (m->status == KVC_OK)
+        m->ops->upload(m->device, span, contents, bytes);
+    return span;
+}
+
+static void *host_memory(struct kvc_measure *m, size_t bytes) {
+    void *memory = m->status == KVC_OK ? malloc(bytes) : NULL;
+    if (!memory && m->status == KVC_OK)
+        m->status = kvc_fail(&m->error, KVC_RESOURCE, "measure: no memory for %zu bytes", bytes);
+    return memory;
+}
+
+struct kvc_span kvc_measure_numbers(struct kvc_measure *m, size_t n, uint32_t first, uint32_t step) {
+    struct kvc_span span = {NULL, 0};
+    uint32_t *numbers = host_memory(m, n * sizeof *numbers);
+    for (size_t i = 0; numbers && i < n; i++, first += step)
+        numbers[i] = first;
+    if (numbers)
+        span = kvc_measure_put(m, numbers, n * sizeof *numbers);
+    free(numbers);
+    return span;
+}
+
+struct kvc_weight_rows kvc_measure_weight_rows(const struct kvc_lists *lists, uint32_t queries,
+                                               const struct kvc_attention *a) {
+    return (struct kvc_weight_rows){.lists = lists,
+                                    .queries = queries,
+                                    .heads = a->heads,
+                                    .kv_heads = a->kv_heads,
+                                    .head_size = a->head_size,
+                                    .q = a->q,
+                                    .maximum = a->maximum,
+                                    .sum = a->sum,
+                                    .positions = a->positions,
+                                    .later = a->later};
+}
+
+struct kvc_span kvc_measure_values(struct kvc_measure *m, size_t n) {
+    struct kvc_span span = {NULL, 0};
+    float *values = host_memory(m, n * sizeof *values);
+    uint32_t random = 1;
+    for (size_t i = 0; values && i < n; i++) { /* of either sign, up to 2 */
+        random = random * 1664525u + 1013904223u;
+        values[i] = (float)((int32_t)random >> 8) * 0x1p-22f;
+    }
+    if (values)
+        span = kvc_measure_put(m, values, n * sizeof *values);
+    free(values);
+    return span;
+}
+
+const struct kvc_weight *kvc_measure_weight(struct kvc_measure *m, enum kvc_type type, uint64_t N, uint64_t K) {
+    const size_t bytes = (size_t)N * kvc_type_row_bytes(type, K), i = m->weight_count;
+    if (m->status == KVC_OK && i >= sizeof m->weights / sizeof *m->weights)
+        m->status = kvc_fail(&m->error, KVC_RESOURCE, "measure: an operation has too many matrices");
+    void *matrix = host_memory(m, bytes);
+    if (!matrix)
+        return NULL;
+    memset(matrix, 0x2c, bytes); /* an ordinary number in every type, as scale and as value */
+    m->matrices[m->weight_count++] = matrix;
+    m->status = m->ops->weight_create(m->device, type, N, K, matrix, &m->weights[i], &m->error);
+    return m->weights[i];
+}
+
+/* The entries come in in segments, all of the same values. */
+static void fill_lists(struct kvc_measure *m, struct kvc_lists *lists, uint32_t entries) {
+    const uint32_t most = entries < MEASURE_ENTRIES ? entries : MEASURE_ENTRIES;
+    const size_t n = (size_t)most * MEASURE_KV_HEADS * lists->format.head_size;
+    const struct kvc_span values = kvc_measure_values(m, n), positions = kvc_measure_numbers(m, entries, 0, 1);
+    if (m->status == KVC_OK && lists->order)
+        m->ops->identity(m->device, lists);
+    for (uint32_t from = 0; m->status == KVC_OK && from < entries; from += most) {
+        const uint32_t rows = entries - from < most ? entries - from : most;
+        const struct kvc_segment segment = {.lists = lists, .rows = rows, .stored = rows};
+        m->ops->append(m->device, &segment, 1, values, values,
+                       (struct kvc_span){positions.buffer, from * sizeof(uint32_t)});
+    }
+}
+
+struct kvc_lists *kvc_measure_lists(struct kvc_measure *m, enum kvc_type type, uint32_t slots, uint32_t entries,
+                                    uint32_t columns, bool ordered) {
+    if (m->status == KVC_OK && m->list_count >= sizeof m->lists / sizeof *m->lists)
+        m->status = kvc_fail(&m->error, KVC_RESOURCE, "measure: an operation has too many lists");
+    const size_t i = m->list_count < sizeof m->lists / sizeof *m->lists ? m->list_count : 0;
+    struct kvc_lists *lists = &m->lists[i];
+    if (m->status != KVC_OK)
+        return lists;
+    uint32_t *base = m->base[i], all = MEASURE_KV_HEADS * slots;
+    const uint32_t each = slots / KVC_TILE, named = kvc_first_block(all, MEASURE_KV_HEADS);
+    uint32_t *blocks = host_memory(m, named * sizeof *blocks);
+    for (uint32_t h = 0; h <= MEASURE_KV_HEADS; h++)
+        base[h] = h * slots;
+    memset(lists, 0, sizeof *lists);
+    lists->kv_heads = MEASURE_KV_HEADS;
+    lists->columns = columns;
+    lists->format = (struct kvc_entry_format){type, m->head_size, kvc_entry_row_bytes(type, m->head_size)};
+    lists->host_base = base;
+    lists->base = kvc_measure_put(m, base, sizeof m->base[0]).buffer;
+    lists->count = kvc_measure_space(m, MEASURE_KV_HEADS * sizeof *base).buffer;
+    if (ordered) {
+        lists->order = kvc_measure_space(m, all * sizeof *base).buffer;
+        lists->position = kvc_measure_space(m, all * sizeof *base).buffer;
+    }
+    if (columns)
+        lists->state = kvc_measure_space(m, (size_t)columns * all * sizeof(float)).buffer;
+    if (m->status == KVC_OK)
+        m->status = m->ops->arena_create(m->device, &lists->format, &lists->arena, &m->error);
+    if (m->status == KVC_OK) {
+        m->list_count++;
+        for (uint32_t h = 0; h < MEASURE_KV_HEADS && m->status == KVC_OK; h++)
+            m->status =
+                m->ops->arena_take(m->device, lists->arena, each, blocks + kvc_first_block(base[h], h), &m->error);
+    }
+    lists->blocks = kvc_measure_put(m, blocks, named * sizeof *blocks).buffer;
+    free(blocks);
+    if (entries)
+        fill_lists(m, lists, entries);
+    return lists;
+}
+
+struct kvc_read_list kvc_measure_reads(struct kvc_measure *m, uint32_t count, uint32_t entries) {
+    struct kvc_read_list reads = {NULL, NULL, MEASURE_STRIDE};
+    uint32_t *rank = host_memory(m, (size_t)MEASURE_KV_HEADS * MEASURE_STRIDE * sizeof *rank);
+    for (size_t i = 0; rank && i < (size_t)MEASURE_KV_HEADS * MEASURE_STRIDE; i++)
+        rank[i] = (uint32_t)(i % MEASURE_STRIDE < count ? i % MEASURE_STRIDE * entries / count : 0);
+    if (rank) {
+        reads.count = kvc_measure_numbers(m, MEASURE_KV_HEADS, count, 0).buffer;
+        reads.rank = kvc_measure_put(m, rank, (size_t)MEASURE_KV_HEADS * MEASURE_STRIDE * sizeof *rank).buffer;
+    }
+    free(rank);
+    return reads;
+}
+
+static void release(struct kvc_measure *m) {
+    (void)m->ops->sync(m->device, NULL);
+    while (m->list_count)
+        m->ops->arena_free(m->device, m->lists[--m->list_count].arena);
+    while (m->buffer_count)
+        m->ops->buffer_free(m->device, m->buffers[--m->buffer_count]);
+    for (size_t i = 0; i < m->weight_count; i++) {
+        m->ops->weight_free(m->device, m->weights[i]);
+        free(m->matrices[i]);
+    }
+}
+
+/* ---- ceilings ---- */
+
+static void large_copy(struct kvc_measure *m, uint32_t variant) {
+    const size_t bytes = (size_t)128 << 20; /* larger than caches */
+    const struct kvc_span from = kvc_measure_space(m, bytes), to = kvc_measure_space(m, bytes);
+    (void)variant;
+    kvc_measure_counts(m, 2 * bytes, 0, "128 MiB");
+    while (kvc_measure_again(m))
+        m->ops->copy(m->device, to, from, bytes);
+}
+
+static void loop(struct kvc_measure *m, uint32_t variant) {
+    const size_t n = (size_t)1 << 20;
+    const uint32_t rounds = 500;
+    const struct kvc_span x = kvc_measure_values(m, n);
+    (void)variant;
+    kvc_measure_counts(m, 0, 2 * n * rounds, "1048576 values");
+    while (kvc_measure_again(m))
+        m->ops->fma_loop(m->device, x, n, rounds);
+}
+
+static void product(struct kvc_measure *m, uint32_t variant) {
+    const uint32_t N = MEASURE_HIDDEN, K = MEASURE_HIDDEN, rows = MEASURE_ROWS;
+    const struct kvc_span x = kvc_measure_values(m, (size_t)rows * K);
+    const struct kvc_span y = kvc_measure_space(m, (size_t)rows * N * sizeof(float)), none = {NULL, 0};
+    const struct kvc_weight *w = kvc_measure_weight(m, KVC_F32, N, K);
+    (void)variant;
+    kvc_measure_counts(m, 0, 2ull * N * K * rows, "f32");
+    while (kvc_measure_again(m))
+        m->ops->linear(m->device, y, x, w, none, rows);
+}
+
+/* Nothing is moved: what is left is the cost of the call. */
+static void nothing(struct kvc_measure *m, uint32_t variant) {
+    const size_t n = (size_t)1 << 19; /* enough to be dealt out to all there is */
+    const struct kvc_span x = kvc_measure_space(m, n * sizeof(float));
+    (void)variant;
+    while (kvc_measure_again(m))
+        m->ops->fma_loop(m->device, x, n, 0);
+}
+
+static enum kvc_status run(struct kvc_device *device, kvc_measure_operation_fn *operation, uint32_t variant,
+                           struct kvc_measure *m, struct kvc_error *error) {
+    const bool once = m->once;
+    const uint32_t entries = m->entries;
+    memset(m, 0, sizeof *m);
+    m->once = once;
+    m->entries = entries;
+    m->head_size = MEASURE_HEAD_SIZE;
+    m->row.calls = 1;
+    m->device = device;
+    m->ops = device->ops;
+    operation(m, variant);
+    release(m);
+    if (m->status != KVC_OK && error)
+        *error = m->error;
+    return m->status;
+}
+
+static enum kvc_status measure_ceilings(const struct kvc_engine_options *options, struct kvc_device *device,
+                                        struct kvc_measure *m, struct kvc_ceilings *ceilings, struct kvc_error *error) {
+    const struct kvc_engine_options fast = {options->backend, options->threads, KVC_MATH_FAST};
+    struct kvc_engine *engine;
+    enum kvc_status status = run(device, large_copy, 0, m, error);
+    ceilings->copy = (double)m->row.bytes / m->best;
+    if (status == KVC_OK)
+        status = run(device, loop, 0, m, error);
+    ceilings->fma = (double)m->row.flops / m->best;
+    if (status == KVC_OK)
+        status = run(device, nothing, 0, m, error);
+    ceilings->launch = m->best;
+    ceilings->product = 0;
+    if (status == KVC_OK && kvc_engine_open(&fast, &engine, NULL) == KVC_OK) {
+        status = run(engine->device, product, 0, m, error);
+        ceilings->product = (double)m->row.flops / m->best;
+        kvc_engine_close(engine);
+    }
+    return status;
+}
+
+/* ---- all of them ---- */
+
+/* m->row. Both are measured from new operands on, so that memory treats them alike. */
+static enum kvc_status one_round(struct kvc_device *device, struct kvc_device *beside,
+                                 const struct kvc_measure_operation *o, uint32_t variant, struct kvc_measure *m,
+                                 struct kvc_error *error) {
+    double other = 0, launch = 0;
+    enum kvc_status status = KVC_OK;
+    if (beside) {
+        status = run(beside, o->run, variant, m, error);
+        other = m->best;
+    }
+    if (beside && status == KVC_OK) {
+        status = run(device, nothing, 0, m, error);
+        launch = m->best;
+    }
+    if (status == KVC_OK)
+        status = run(device, o->run, variant, m, error);
+    m->row.name = o->name;
+    m->row.shape = m->shape;
+    m->row.seconds = m->best;
+    m->row.beside = other;
+    m->row.launch = launch;
+    return status;
+}
+
+static int by_ratio(const void *a, const void *b) {
+    const struct kvc_measured *x = a, *y = b;
+    const double one = x->seconds * y->beside, other = y->seconds * x->beside;
+    return (one > other) - (one < other);
+}
+
+static enum kvc_status measure_row(struct kvc_device *device, struct kvc_device *beside,
+                                   const struct kvc_measure_operation *o, uint32_t variant, struct kvc_measure *m,
+                                   struct kvc_error *error) {
+    struct kvc_measured round[ROUNDS];
+    unsigned n = 0;
+    enum kvc_status status;
+    do {
+        status = one_round(device, beside, o, variant, m, error);
+        if (status != KVC_OK)
+            return status;
+        round[n++] = m->row;
+    } while (beside && !m->once && n < ROUNDS && round[0].seconds * CLEAR > round[0].beside);
+    qsort(round, n, sizeof *round, by_ratio);
+    m->row = round[n / 2];
+    return KVC_OK;
+}
+
+static enum kvc_status run_tables(struct kvc_device *device, struct kvc_device *beside, const char *only,
+                                  const struct kvc_ceilings *ceilings, struct kvc_measure *m, kvc_measure_fn *row,
+                                  void *user, struct kvc_error *error) {
+    static const struct kvc_measure_operation *const all[] = {kvc_measure_rows, kvc_measure_cache, kvc_measure_policies,
+                                                              NULL};
+    static const struct kvc_measure_operation *const of_long[] = {kvc_measure_long, NULL};
+    bool found = false;
+    for (const struct kvc_measure_operation *const *t = m->entries ? of_long : all; *t; t++)
+        for (const struct kvc_measure_operation *o = *t; o->name; o++) {
+            if (only && strcmp(only, o->name) != 0)
+                continue;
+            found = true;
+            for (uint32_t variant = 0; variant < o->variants; variant++) {
+                const enum kvc_status status = measure_row(device, beside, o, variant, m, error);
+                if (status != KVC_OK)
+                    return status;
+                if (row(user, ceilings, &m->row))
+                    return KVC_OK;
+            }
+        }
+    return found ? KVC_OK : kvc_fail(error, KVC_USAGE, "there is no operation '%s' to measure", only);
+}
+
+enum kvc_status kvc_measure_operations(const struct kvc_engine_options *options, const struct kvc_measure_options *what,
+                                       kvc_measure_fn *row, void *user, struct kvc_error *error) {
+    return kvc_measure_some(options, what, false, row, user, error);
+}
+
+enum kvc_status kvc_measure_some(const struct kvc_engine_options *options, const struct kvc_measure_options *what,
+                                 bool once, kvc_measure_fn *row, void *user, struct kvc_error *error) {
+    const struct kvc_engine_options other = {what->beside, options->threads, KVC_MATH_EXACT};
+    struct kvc_engine *engine = NULL, *second = NULL;
+    struct kvc_ceilings ceilings;
+    if (what->entries && (what->entries < KVC_MEASURE_LEAST || what->entries > KVC_MEASURE_MOST))
+        return kvc_fail(error, KVC_USAGE, "measure: %u entries; must be from %d to %d", what->entries,
+                        KVC_MEASURE_LEAST, KVC_MEASURE_MOST);
+    struct kvc_measure *m = calloc(1, sizeof *m);
+    const uint64_t environment = kvc_float_open();
+    enum kvc_status status =
+        m ? kvc_engine_open(options, &engine, error) : kvc_fail(error, KVC_RESOURCE, "measure: no memory");
+    if (m) {
+        m->once = once;
+        m->entries = what->entries;
+    }
+    if (status == KVC_OK && what->beside)
+        status = kvc_engine_open(&other, &second, error);
+    if (status == KVC_OK)
+        status = measure_ceilings(options, engine->device, m, &ceilings, error);
+    if (status == KVC_OK)
+        status = run_tables(engine->device, second ? second->device : NULL, what->only, &ceilings, m, row, user, error);
+    kvc_engine_close(second);
+    kvc_engine_close(engine);
+    free(m);
+    kvc_float_close(environment);
+    return status;
+}

@@ -1,0 +1,143 @@
+/* measure_cache.c - calls of the operations on cache entries, 8 KV heads of 4096. Where an operation changes what it
+ * starts from, a copy of the counts or lists puts that back before each call, and is counted with it. */
+#include "core/measure/measure.h"
+#include "core/base/types.h"
+
+enum { COUNTS = MEASURE_KV_HEADS * 4, ALL = MEASURE_KV_HEADS * MEASURE_ENTRIES };
+
+static struct kvc_span whole(struct kvc_buffer *buffer) { return (struct kvc_span){buffer, 0}; }
+
+static void append(struct kvc_measure *m, uint32_t variant) {
+    static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
+    const uint32_t rows = MEASURE_ROWS, n = rows * MEASURE_KV_HEADS * MEASURE_HEAD_SIZE;
+    struct kvc_lists *lists = kvc_measure_lists(m, types[variant], MEASURE_ENTRIES, 0, 0, true);
+    const struct kvc_span k = kvc_measure_values(m, n), positions = kvc_measure_numbers(m, rows, 0, 1);
+    const struct kvc_span empty = kvc_measure_space(m, COUNTS);
+    const struct kvc_segment segment = {.lists = lists, .rows = rows, .stored = rows};
+    if (m->status == KVC_OK)
+        m->ops->identity(m->device, lists);
+    kvc_measure_counts(m, 2ull * n * 4 + 2ull * rows * MEASURE_KV_HEADS * lists->format.row_bytes, 0, "%s, %u rows",
+                       kvc_type_name(types[variant]), (unsigned)rows);
+    m->row.calls = 2;
+    while (kvc_measure_again(m)) {
+        m->ops->copy(m->device, whole(lists->count), empty, COUNTS);
+        m->ops->append(m->device, &segment, 1, k, k, positions);
+    }
+}
+
+static void drop(struct kvc_measure *m, uint32_t variant) {
+    struct kvc_lists *lists = kvc_measure_lists(m, KVC_F16, MEASURE_ENTRIES, MEASURE_ENTRIES, 0, true);
+    (void)variant;
+    kvc_measure_counts(m, 2 * COUNTS, 0, "0 rows");
+    while (kvc_measure_again(m))
+        m->ops->drop(m->device, lists, 0);
+}
+
+/* One row of a decode step, all entries or some read; the rows of a chunk. */
+static void attention(struct kvc_measure *m, uint32_t variant) {
+    static const struct {
+        enum kvc_type type;
+        uint32_t rows, read;
+    } cases[] = {{KVC_F32, 1, 0}, {KVC_F16, 1, 0}, {KVC_Q8_0, 1, 0}, {KVC_F16, 1, 512}, {KVC_F16, 32, 0}};
+    const enum kvc_type type = cases[variant].type;
+    const uint32_t rows = cases[variant].rows, n = cases[variant].read ? cases[variant].read : MEASURE_ENTRIES;
+    const size_t values = (size_t)rows * MEASURE_HEADS * MEASURE_HEAD_SIZE;
+    struct kvc_lists *lists = kvc_measure_lists(m, type, MEASURE_ENTRIES, MEASURE_ENTRIES, 0, false);
+    const struct kvc_read_list reads = kvc_measure_reads(m, n, MEASURE_ENTRIES);
+    const struct kvc_segment segment = {
+        .lists = lists, .reads = cases[variant].read ? &reads : NULL, .rows = rows, .stored = rows};
+    const struct kvc_attention a = {.segments = &segment,
+                                    .segment_count = 1,
+                                    .heads = MEASURE_HEADS,
+                                    .kv_heads = MEASURE_KV_HEADS,
+                                    .head_size = MEASURE_HEAD_SIZE,
+                                    .q = kvc_measure_values(m, values),
+                                    .out = kvc_measure_space(m, values * 4),
+                                    .positions = kvc_measure_numbers(m, rows, MEASURE_ENTRIES - rows, 1),
+                                    .later = kvc_measure_numbers(m, rows, rows - 1, UINT32_MAX)};
+    kvc_measure_counts(m, 2ull * n * MEASURE_KV_HEADS * lists->format.row_bytes + 2 * values * 4,
+                       (uint64_t)rows * MEASURE_HEADS * n * (4 * MEASURE_HEAD_SIZE + MEASURE_EXP),
+                       "%s, %u row%s, %u entries", kvc_type_name(type), (unsigned)rows, rows == 1 ? "" : "s",
+                       (unsigned)n);
+    while (kvc_measure_again(m))
+        m->ops->attention(m->device, &a);
+}
+
+static void identity(struct kvc_measure *m, uint32_t variant) {
+    struct kvc_lists *lists = kvc_measure_lists(m, KVC_F16, MEASURE_ENTRIES, MEASURE_ENTRIES, 0, true);
+    (void)variant;
+    kvc_measure_counts(m, 2ull * ALL * 4, 0, "%d entries", MEASURE_ENTRIES);
+    while (kvc_measure_again(m))
+        m->ops->identity(m->device, lists);
+}
+
+static void evict(struct kvc_measure *m, uint32_t variant) {
+    struct kvc_lists *lists = kvc_measure_lists(m, KVC_F16, MEASURE_ENTRIES, MEASURE_ENTRIES, 0, true);
+    const struct kvc_read_list kept = kvc_measure_reads(m, MEASURE_ENTRIES / 4, MEASURE_ENTRIES);
+    const struct kvc_span count = kvc_measure_numbers(m, MEASURE_KV_HEADS, MEASURE_ENTRIES, 0);
+    const struct kvc_span order = kvc_measure_space(m, ALL * 4);
+    (void)variant;
+    if (m->status == KVC_OK)
+        m->ops->copy(m->device, order, whole(lists->order), ALL * 4);
+    kvc_measure_counts(m, 4ull * ALL * 4 + ALL, 0, "%d of %d entries", MEASURE_ENTRIES / 4, MEASURE_ENTRIES);
+    m->row.calls = 3;
+    while (kvc_measure_again(m)) {
+        m->ops->copy(m->device, whole(lists->count), count, COUNTS);
+        m->ops->copy(m->device, whole(lists->order), order, ALL * 4);
+        m->ops->evict(m->device, lists, &kept);
+    }
+}
+
+static void keep_keys(struct kvc_measure *m, uint32_t variant) {
+    const uint32_t rows = MEASURE_ROWS, n = rows * MEASURE_KV_HEADS * MEASURE_HEAD_SIZE;
+    struct kvc_lists *lists = kvc_measure_lists(m, KVC_F16, MEASURE_ENTRIES, MEASURE_ENTRIES, MEASURE_HEAD_SIZE, true);
+    const struct kvc_span k = kvc_measure_values(m, n);
+    (void)variant;
+    kvc_measure_counts(m, 2ull * n * 4, 0, "%u rows", (unsigned)rows);
+    while (kvc_measure_again(m))
+        m->ops->keep_keys(m->device, lists, 0, k, rows);
+}
+
+static void turn_keys(struct kvc_measure *m, uint32_t variant) {
+    const uint64_t n = (uint64_t)ALL * MEASURE_HEAD_SIZE;
+    const size_t angles = (size_t)MEASURE_ENTRIES * MEASURE_HEAD_SIZE / 2;
+    struct kvc_lists *lists = kvc_measure_lists(m, KVC_F16, MEASURE_ENTRIES, MEASURE_ENTRIES, MEASURE_HEAD_SIZE, true);
+    const struct kvc_span cosine = kvc_measure_values(m, angles), sine = kvc_measure_values(m, angles);
+    (void)variant;
+    kvc_measure_counts(m, n * 6 + 2 * angles * 4, 3 * n, "f16, %d entries", MEASURE_ENTRIES);
+    while (kvc_measure_again(m))
+        m->ops->turn_keys(m->device, lists, 0, cosine, sine, MEASURE_HEAD_SIZE, false);
+}
+
+/* Into lists of a quarter of the slots, after an eviction: three quarters of what is left move. */
+static void relayout(struct kvc_measure *m, uint32_t variant) {
+    const uint32_t left = MEASURE_ENTRIES / 4;
+    struct kvc_lists *from = kvc_measure_lists(m, KVC_F16, MEASURE_ENTRIES, MEASURE_ENTRIES, 2, true);
+    const struct kvc_read_list kept = kvc_measure_reads(m, left, MEASURE_ENTRIES);
+    struct kvc_lists *to = kvc_measure_lists(m, KVC_F16, left, 0, 2, true);
+    struct kvc_lists into = *to;
+    (void)variant;
+    into.arena = from->arena;
+    if (m->status == KVC_OK)
+        m->ops->evict(m->device, from, &kept);
+    kvc_measure_counts(m, 2ull * left * MEASURE_KV_HEADS * (3 * from->format.row_bytes / 2 + 16), 0,
+                       "%u entries into %u slots", (unsigned)left, (unsigned)left);
+    while (kvc_measure_again(m))
+        m->ops->relayout(m->device, &into, from);
+}
+
+static void entries(struct kvc_measure *m, uint32_t variant) {
+    const size_t n = (size_t)MEASURE_ENTRIES * MEASURE_HEAD_SIZE;
+    struct kvc_lists *lists = kvc_measure_lists(m, KVC_F16, MEASURE_ENTRIES, MEASURE_ENTRIES, 0, true);
+    const struct kvc_span keys = kvc_measure_space(m, n * 4), values = kvc_measure_space(m, n * 4);
+    (void)variant;
+    kvc_measure_counts(m, 2 * n * 4 + 2 * n * 2, 0, "f16, %d entries of one head", MEASURE_ENTRIES);
+    while (kvc_measure_again(m))
+        m->ops->entries(m->device, lists, 1, keys, values);
+}
+
+const struct kvc_measure_operation kvc_measure_cache[] = {{"append", append, 3},       {"drop", drop, 1},
+                                                          {"attention", attention, 5}, {"identity", identity, 1},
+                                                          {"evict", evict, 1},         {"relayout", relayout, 1},
+                                                          {"entries", entries, 1},     {"keep_keys", keep_keys, 1},
+                                                          {"turn_keys", turn_keys, 1}, {NULL, NULL, 0}};

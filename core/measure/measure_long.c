@@ -1,0 +1,160 @@
+/* measure_long.c - what a long context costs, with `entries` in every head, at the shapes of a model of eight billion
+ * parameters: a decode step's attention over heads of different lengths and its linear layers; a layer's share of a
+ * prompt in the making; choosing what the layer keeps of that prompt. */
+#include "core/measure/measure.h"
+#include "core/base/types.h"
+
+enum {
+    HIDDEN = 4096,
+    FEED_FORWARD = 14336,
+    H = MEASURE_HEADS,
+    HK = MEASURE_KV_HEADS,
+    D = 128,
+    WINDOW = 32,
+    KEPT = 1024
+};
+
+static const struct kvc_span none = {NULL, 0};
+
+static uint32_t whole_tiles(uint64_t entries) { return (uint32_t)((entries + KVC_TILE - 1) / KVC_TILE * KVC_TILE); }
+
+static struct kvc_lists *make_lists(struct kvc_measure *m, uint64_t slots, uint32_t entries, bool ordered) {
+    m->head_size = D;
+    return kvc_measure_lists(m, KVC_F16, whole_tiles(slots), entries, 0, ordered);
+}
+
+/* Rows at the end of lists of `entries`. */
+static struct kvc_attention make_attention(struct kvc_measure *m, const struct kvc_segment *segment, uint32_t entries) {
+    const uint32_t rows = segment->rows;
+    return (struct kvc_attention){.segments = segment,
+                                  .segment_count = 1,
+                                  .heads = H,
+                                  .kv_heads = HK,
+                                  .head_size = D,
+                                  .q = kvc_measure_values(m, (size_t)rows * H * D),
+                                  .out = kvc_measure_space(m, (size_t)rows * H * D * 4),
+                                  .maximum = kvc_measure_space(m, (size_t)rows * H * 4),
+                                  .sum = kvc_measure_space(m, (size_t)rows * H * 4),
+                                  .positions = kvc_measure_numbers(m, rows, entries - rows, 1),
+                                  .later = kvc_measure_numbers(m, rows, rows - 1, UINT32_MAX)};
+}
+
+/* The largest matrix of a layer. */
+static void linear(struct kvc_measure *m, uint32_t variant) {
+    const struct kvc_weight *w = kvc_measure_weight(m, KVC_F16, FEED_FORWARD, HIDDEN);
+    const struct kvc_span x = kvc_measure_values(m, HIDDEN), y = kvc_measure_space(m, FEED_FORWARD * 4);
+    (void)variant;
+    kvc_measure_counts(m, FEED_FORWARD * kvc_type_row_bytes(KVC_F16, HIDDEN) + (FEED_FORWARD + HIDDEN) * 4,
+                       2ull * FEED_FORWARD * HIDDEN, "f16, 1 row, %d to %d", HIDDEN, FEED_FORWARD);
+    while (kvc_measure_again(m))
+        m->ops->linear(m->device, y, x, w, none, 1);
+}
+
+/* Heads have from a quarter to seven quarters of the entries, the mean is all of them. */
+static void attention(struct kvc_measure *m, uint32_t variant) {
+    static const uint32_t quarters[HK] = {1, 7, 4, 2, 6, 3, 5, 4};
+    const uint64_t most = (uint64_t)m->entries * 7 / 4;
+    struct kvc_lists *lists = make_lists(m, most, (uint32_t)most, false);
+    const struct kvc_segment segment = {.lists = lists, .rows = 1, .stored = 1};
+    const struct kvc_attention a = make_attention(m, &segment, (uint32_t)most);
+    uint32_t counts[HK];
+    uint64_t all = 0;
+    (void)variant;
+    for (int h = 0; h < HK; h++)
+        all += counts[h] = (uint32_t)((uint64_t)m->entries * quarters[h] / 4);
+    if (m->status == KVC_OK)
+        m->ops->upload(m->device, (struct kvc_span){lists->count, 0}, counts, sizeof counts);
+    kvc_measure_counts(m, 2 * all * lists->format.row_bytes + 2ull * H * D * 4,
+                       all * MEASURE_GROUP * (4 * D + MEASURE_EXP), "f16, 1 row, heads of %u to %u entries",
+                       (unsigned)counts[0], (unsigned)counts[1]);
+    while (kvc_measure_again(m))
+        m->ops->attention(m->device, &a);
+}
+
+/* One layer of a chunk of a prompt, half of which lies before it: times the number of chunks it is the layer's part. */
+static void prefill(struct kvc_measure *m, uint32_t variant) {
+    const uint32_t rows = m->entries / 2 < MEASURE_ROWS ? m->entries / 2 : MEASURE_ROWS, before = m->entries / 2;
+    const struct kvc_weight *query = kvc_measure_weight(m, KVC_F16, HIDDEN, HIDDEN);
+    const struct kvc_weight *key = kvc_measure_weight(m, KVC_F16, HK * D, HIDDEN);
+    const struct kvc_weight *up = kvc_measure_weight(m, KVC_F16, FEED_FORWARD, HIDDEN);
+    const struct kvc_weight *down = kvc_measure_weight(m, KVC_F16, HIDDEN, FEED_FORWARD);
+    struct kvc_lists *lists = make_lists(m, (uint64_t)before + rows, before, false);
+    const struct kvc_segment segment = {.lists = lists, .rows = rows, .stored = rows};
+    const struct kvc_attention a = make_attention(m, &segment, before + rows);
+    const size_t x_bytes = (size_t)rows * HIDDEN * 4, wide = (size_t)rows * FEED_FORWARD;
+    const struct kvc_span x = kvc_measure_values(m, (size_t)rows * HIDDEN), normed = kvc_measure_space(m, x_bytes);
+    const struct kvc_span raw = kvc_measure_space(m, x_bytes), norm = kvc_measure_values(m, HIDDEN);
+    const struct kvc_span k = kvc_measure_space(m, x_bytes / MEASURE_GROUP), v = kvc_measure_space(m, x_bytes);
+    const struct kvc_span gate = kvc_measure_space(m, wide * 4), high = kvc_measure_space(m, wide * 4);
+    const struct kvc_span cosine = kvc_measure_values(m, (size_t)rows * D / 2);
+    const struct kvc_span sine = kvc_measure_values(m, (size_t)rows * D / 2);
+    const uint64_t weights = HIDDEN * (2ull * HIDDEN + 2ull * HK * D + 3ull * FEED_FORWARD);
+    const uint64_t seen = (uint64_t)rows * before + (uint64_t)rows * (rows + 1) / 2;
+    (void)variant;
+    kvc_measure_counts(m, 2 * weights + 4ull * (before + rows) * HK * D,
+                       2 * rows * weights + seen * H * (4 * D + MEASURE_EXP), "f16, %u rows after %u, one layer",
+                       (unsigned)rows, (unsigned)before);
+    while (kvc_measure_again(m)) {
+        const struct kvc_ops *ops = m->ops;
+        struct kvc_device *device = m->device;
+        ops->norm(device, normed, x, norm, rows, HIDDEN, 1e-5f);
+        ops->linear(device, raw, normed, query, none, rows);
+        ops->rope(device, a.q, raw, cosine, sine, rows, H, D, D, false);
+        ops->linear(device, raw, normed, key, none, rows);
+        ops->rope(device, k, raw, cosine, sine, rows, HK, D, D, false);
+        ops->linear(device, v, normed, key, none, rows);
+        ops->append(device, &segment, 1, k, v, a.positions);
+        ops->attention(device, &a);
+        ops->drop(device, lists, rows);
+        ops->linear(device, raw, a.out, query, none, rows);
+        ops->add(device, normed, raw, (size_t)rows * HIDDEN);
+        ops->norm(device, normed, normed, norm, rows, HIDDEN, 1e-5f);
+        ops->linear(device, gate, normed, up, none, rows);
+        ops->linear(device, high, normed, up, none, rows);
+        ops->gated_silu(device, gate, gate, high, wide);
+        ops->linear(device, raw, gate, down, none, rows);
+        ops->add(device, normed, raw, (size_t)rows * HIDDEN);
+    }
+}
+
+/* As snapkv does it, in one layer: the last queries' mass, pooling, the top entries, eviction, compaction. */
+static void selection(struct kvc_measure *m, uint32_t variant) {
+    const uint32_t n = m->entries, kept = n / 4 < KEPT ? n / 4 : KEPT, window = kept / 2 < WINDOW ? kept / 2 : WINDOW;
+    const struct kvc_keep rule = {.top = kept - window, .tail = window, .recent = INT64_MAX};
+    struct kvc_lists *from = make_lists(m, n, n, true), *to = make_lists(m, kept, 0, true), into = *to;
+    const size_t stride = whole_tiles(n), lists_bytes = HK * stride * 4;
+    const struct kvc_segment segment = {.lists = from, .rows = window, .stored = window};
+    const struct kvc_attention a = make_attention(m, &segment, n);
+    const struct kvc_span scores = kvc_measure_space(m, lists_bytes), pooled = kvc_measure_space(m, lists_bytes);
+    const struct kvc_span order = kvc_measure_space(m, lists_bytes), count = kvc_measure_numbers(m, HK, n, 0);
+    struct kvc_read_list chosen = {kvc_measure_space(m, HK * 4).buffer, kvc_measure_space(m, lists_bytes).buffer,
+                                   (uint32_t)stride};
+    const struct kvc_weight_rows rows = kvc_measure_weight_rows(from, window, &a);
+    (void)variant;
+    into.arena = from->arena;
+    if (m->status == KVC_OK) {
+        m->ops->attention(m->device, &a);
+        m->ops->copy(m->device, order, (struct kvc_span){from->order, 0}, lists_bytes);
+    }
+    kvc_measure_counts(m, (uint64_t)n * HK * (2 * D + 20) + 4ull * kept * HK * 2 * D,
+                       (uint64_t)window * H * n * (2 * D + MEASURE_EXP + 2) + 7ull * n * HK, "%u of %u, %u queries",
+                       (unsigned)kept, (unsigned)n, (unsigned)window);
+    m->row.calls = 7;
+    while (kvc_measure_again(m)) {
+        const struct kvc_ops *ops = m->ops;
+        struct kvc_device *device = m->device;
+        ops->copy(device, (struct kvc_span){from->count, 0}, count, HK * 4);
+        ops->copy(device, (struct kvc_span){from->order, 0}, order, lists_bytes);
+        ops->window_mass(device, &rows, scores, (uint32_t)stride, false);
+        ops->pool(device, from, 1, pooled, scores, (uint32_t)stride, window, 7, KVC_POOL_MAX);
+        ops->keep(device, from, &rule, 1, pooled, none, (uint32_t)stride, &chosen);
+        ops->evict(device, from, &chosen);
+        ops->relayout(device, &into, from);
+    }
+}
+
+const struct kvc_measure_operation kvc_measure_long[] = {{"linear", linear, 1},
+                                                         {"attention", attention, 1},
+                                                         {"prefill", prefill, 1},
+                                                         {"selection", selection, 1},
+                                                         {NULL, NULL, 0}};

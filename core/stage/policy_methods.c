@@ -1,0 +1,176 @@
+/* policy_methods.c - what the methods of a policy ask of a session: layers, queries, state columns, heads, chunks; and
+ * the state they keep themselves. */
+#include "core/stage/policy.h"
+
+#include <stdlib.h>
+
+uint32_t kvc_policy_queries(const struct kvc_policy *policy) {
+    uint32_t most = 0;
+    for (size_t i = 0; i < policy->count; i++) {
+        const struct kvc_method *method = &policy->method[i];
+        const uint32_t queries = method->policy->queries ? method->policy->queries(&method->values) : 0;
+        if (queries > most)
+            most = queries;
+    }
+    struct kvc_chunking chunking;
+    if (kvc_policy_chunking(policy, &chunking) && chunking.probe > most)
+        most = chunking.probe;
+    return most;
+}
+
+static uint32_t columns_of(const struct kvc_method *method, uint32_t layer) {
+    return method->policy->columns && kvc_method_acts(method, layer) ? method->policy->columns(&method->values) : 0;
+}
+
+uint32_t kvc_policy_columns(const struct kvc_policy *policy, uint32_t layer) {
+    uint32_t all = 0;
+    for (size_t i = 0; i < policy->count; i++) {
+        const uint32_t columns = columns_of(&policy->method[i], layer);
+        all = columns > KVC_COLUMNS_MOST - all ? KVC_COLUMNS_MOST : all + columns;
+    }
+    return all;
+}
+
+const struct kvc_method *kvc_policy_turner(const struct kvc_policy *policy, uint32_t layer) {
+    for (size_t i = 0; i < policy->count; i++) {
+        const struct kvc_method *method = &policy->method[i];
+        if (method->policy->turns && method->policy->turns(&method->values) && kvc_method_acts(method, layer))
+            return method;
+    }
+    return NULL;
+}
+
+uint32_t kvc_policy_all_columns(const struct kvc_policy *policy, uint32_t layer, uint32_t head_size) {
+    return kvc_policy_columns(policy, layer) + (kvc_policy_turner(policy, layer) ? head_size : 0);
+}
+
+uint32_t kvc_policy_surplus(const struct kvc_policy *policy, uint32_t layer) {
+    const struct kvc_method *method = kvc_policy_holder(policy, KVC_STAGE_DECODE);
+    if (!method || !kvc_method_acts(method, layer))
+        return 0;
+    return method->policy->surplus ? method->policy->surplus(&method->values) : 1;
+}
+
+uint32_t kvc_policy_heads(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry) {
+    for (size_t i = 0; i < policy->count; i++) {
+        const struct kvc_method *method = &policy->method[i];
+        if (method->policy->per_head && method->policy->per_head(&method->values) && kvc_method_acts(method, layer))
+            return geometry->heads;
+    }
+    return geometry->kv_heads;
+}
+
+bool kvc_policy_chunking(const struct kvc_policy *policy, struct kvc_chunking *chunking) {
+    const struct kvc_method *method = kvc_policy_holder(policy, KVC_STAGE_CHUNK);
+    if (!method)
+        return false;
+    method->policy->chunking(&method->values, chunking);
+    return true;
+}
+
+uint32_t kvc_policy_decider(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry,
+                            const struct kvc_entry_format *format) {
+    const struct kvc_method_place at = kvc_policy_place(policy, KVC_STAGE_CHUNK, layer, geometry, format);
+    return at.method && at.method->policy->decider ? at.method->policy->decider(&at.method->values, &at.place) : layer;
+}
+
+/* ---- where methods act ---- */
+
+static void free_use(struct kvc_method_use *use) {
+    free(use->acts);
+    free(use->place);
+    free(use->column);
+    *use = (struct kvc_method_use){.acts = NULL};
+}
+
+static enum kvc_status place_method(const struct kvc_policy *policy, size_t i, uint32_t layers,
+                                    struct kvc_method_use *use, struct kvc_error *error) {
+    use->acts = calloc(layers, sizeof *use->acts);
+    use->place = calloc(layers, sizeof *use->place);
+    use->column = calloc(layers, sizeof *use->column);
+    if (!use->acts || !use->place || !use->column)
+        return kvc_fail(error, KVC_RESOURCE, "policy: no memory for %u layers", layers);
+    for (uint32_t l = 0; l < layers; l++) {
+        use->acts[l] = kvc_method_acts(&policy->method[i], l);
+        use->place[l] = use->count;
+        use->count += use->acts[l];
+        for (size_t before = 0; before < i; before++)
+            use->column[l] += columns_of(&policy->method[before], l);
+    }
+    return KVC_OK;
+}
+
+static enum kvc_status check_method(const struct kvc_method *method, const struct kvc_geometry *geometry,
+                                    const bool *acts, struct kvc_error *error) {
+    const struct kvc_policy_class *policy = method->policy;
+    return policy->check_model
+               ? kvc_policy_named(policy, policy->check_model(&method->values, geometry, acts, error), error)
+               : KVC_OK;
+}
+
+enum kvc_status kvc_geometry_check(const struct kvc_geometry *g, const char *who, struct kvc_error *error) {
+    if (g->layers && g->heads && g->kv_heads && g->head_size && g->heads % g->kv_heads == 0 && g->layers <= 65536 &&
+        g->heads <= 65536 && g->head_size <= 65536)
+        return KVC_OK;
+    return kvc_fail(
+        error, KVC_USAGE,
+        "%s: %u layers, %u heads over %u KV heads of size %u: must be from 1 to 65536, KV heads dividing heads", who,
+        g->layers, g->heads, g->kv_heads, g->head_size);
+}
+
+enum kvc_status kvc_policy_check_model(const struct kvc_policy *policy, const struct kvc_geometry *geometry,
+                                       struct kvc_error *error) {
+    enum kvc_status status = kvc_policy_check_layers(policy, geometry->layers, error);
+    for (size_t i = 0; i < policy->count && status == KVC_OK; i++) {
+        struct kvc_method_use use = {.acts = NULL};
+        status = place_method(policy, i, geometry->layers, &use, error);
+        if (status == KVC_OK)
+            status = check_method(&policy->method[i], geometry, use.acts, error);
+        free_use(&use);
+    }
+    const struct kvc_entry_format any = {KVC_F16, geometry->head_size, 2 * geometry->head_size};
+    for (uint32_t l = 0; l < geometry->layers && status == KVC_OK; l++) {
+        const uint32_t decider = kvc_policy_decider(policy, l, geometry, &any);
+        if (kvc_policy_columns(policy, l) >= KVC_COLUMNS_MOST)
+            status = kvc_fail(error, KVC_USAGE, "policy: more than %u values of state per entry in layer %u",
+                              KVC_COLUMNS_MOST - 1, l);
+        else if (kvc_policy_heads(policy, l, geometry) != kvc_policy_heads(policy, decider, geometry))
+            status = kvc_fail(error, KVC_USAGE,
+                              "policy: per=head: must hold in both of layers %u and %u, or in neither: the upper one "
+                              "chooses for the lower, list by list",
+                              l, decider);
+    }
+    return status;
+}
+
+enum kvc_status kvc_policy_enter(const struct kvc_policy *policy, const struct kvc_geometry *geometry,
+                                 struct kvc_method_use **use, struct kvc_error *error) {
+    enum kvc_status status = kvc_policy_check_model(policy, geometry, error);
+    *use = NULL;
+    if (status != KVC_OK)
+        return status;
+    struct kvc_method_use *made = calloc(policy->count, sizeof *made);
+    if (!made)
+        return kvc_fail(error, KVC_RESOURCE, "policy: no memory for %zu methods", policy->count);
+    for (size_t i = 0; i < policy->count && status == KVC_OK; i++) {
+        const struct kvc_method *method = &policy->method[i];
+        status = place_method(policy, i, geometry->layers, &made[i], error);
+        if (status == KVC_OK && method->policy->open)
+            status = method->policy->open(&method->values, geometry, &made[i].state, error);
+    }
+    if (status != KVC_OK) {
+        kvc_policy_leave(policy, made);
+        return status;
+    }
+    *use = made;
+    return KVC_OK;
+}
+
+void kvc_policy_leave(const struct kvc_policy *policy, struct kvc_method_use *use) {
+    for (size_t i = 0; use && i < policy->count; i++) {
+        if (policy->method[i].policy->close && use[i].state)
+            policy->method[i].policy->close(use[i].state);
+        free_use(&use[i]);
+    }
+    free(use);
+}

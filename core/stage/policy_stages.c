@@ -1,0 +1,117 @@
+/* policy_stages.c - who holds which stage of a policy, and what cannot be joined. */
+#include "core/stage/policy.h"
+
+#include <string.h>
+
+static enum kvc_status limit_stages(struct kvc_method *method, struct kvc_error *error) {
+    const char *text = kvc_value_text(&method->values, "stages");
+    method->stages = method->policy->stages;
+    if (!strcmp(text, "both"))
+        return KVC_OK;
+    const unsigned two = KVC_STAGE_PROMPT | KVC_STAGE_DECODE;
+    if ((method->stages & two) != two)
+        return kvc_fail(error, KVC_USAGE, "policy %s: stages=%s: only a method of both stages can be limited to one",
+                        method->policy->name, text);
+    method->stages &= ~two;
+    method->stages |= !strcmp(text, "prompt") ? (unsigned)KVC_STAGE_PROMPT : (unsigned)KVC_STAGE_DECODE;
+    return KVC_OK;
+}
+
+/* How readily a method gives up a stage that another wants: 0 not at all, also where it was told which stage to act at;
+ * one of prompt and propagate before one that must have all its stages; one of prompt and decode before these, too. */
+static int readiness(const struct kvc_method *method) {
+    const unsigned stages = method->policy->stages;
+    if (kvc_value_given(&method->values, "stages"))
+        return 0;
+    return stages == (KVC_STAGE_PROMPT | KVC_STAGE_DECODE)      ? 2
+           : stages == (KVC_STAGE_PROMPT | KVC_STAGE_PROPAGATE) ? 1
+                                                                : 0;
+}
+
+static const char *stage_name(unsigned stage) {
+    switch (stage) {
+    case KVC_STAGE_CHUNK:
+        return "chunk";
+    case KVC_STAGE_PROMPT:
+        return "prompt";
+    case KVC_STAGE_PROPAGATE:
+        return "propagate";
+    case KVC_STAGE_SELECT:
+        return "select";
+    default:
+        return "decode";
+    }
+}
+
+/* Who holds a stage: those that must have it choose first, the others take what is free. Two that want it alike clash.
+ */
+static enum kvc_status share_stage(struct kvc_policy *policy, unsigned stage, struct kvc_error *error) {
+    struct kvc_method *holder = NULL;
+    for (int ready = 0; ready <= 2; ready++)
+        for (size_t i = 0; i < policy->count; i++) {
+            struct kvc_method *method = &policy->method[i];
+            if (readiness(method) != ready || !(method->stages & stage))
+                continue;
+            if (holder && readiness(holder) == ready)
+                return kvc_fail(error, KVC_USAGE,
+                                "policy: %s and %s both act at the %s stage; one of them must be left out%s",
+                                holder->policy->name, method->policy->name, stage_name(stage),
+                                ready == 2 ? " or limited by stages=" : "");
+            if (holder)
+                method->stages &= ~stage;
+            else
+                holder = method;
+        }
+    return KVC_OK;
+}
+
+/* A method that turns keys to their places in the cache goes by lists that are alike in all heads, and by queries that
+ * stand where it puts them: only methods that choose what to read may be beside it. */
+static enum kvc_status check_turner(const struct kvc_policy *policy, const struct kvc_method *method,
+                                    struct kvc_error *error) {
+    if (!method->policy->turns || !method->policy->turns(&method->values))
+        return KVC_OK;
+    for (size_t i = 0; i < policy->count; i++)
+        if (&policy->method[i] != method && (policy->method[i].stages & ~(unsigned)KVC_STAGE_SELECT))
+            return kvc_fail(error, KVC_USAGE,
+                            "policy: %s with positions=cache and %s cannot be joined: keys that move with every "
+                            "eviction suit only methods that choose what to read",
+                            method->policy->name, policy->method[i].policy->name);
+    return KVC_OK;
+}
+
+enum kvc_status kvc_policy_share(struct kvc_policy *policy, struct kvc_error *error) {
+    enum kvc_status status = KVC_OK;
+    for (size_t i = 0; i < policy->count && status == KVC_OK; i++)
+        status = limit_stages(&policy->method[i], error);
+    for (unsigned stage = KVC_STAGE_CHUNK; stage <= KVC_STAGE_DECODE && status == KVC_OK; stage <<= 1)
+        status = share_stage(policy, stage, error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_method *chunk = kvc_policy_holder(policy, KVC_STAGE_CHUNK);
+    const struct kvc_method *propagate = kvc_policy_holder(policy, KVC_STAGE_PROPAGATE);
+    if (chunk && propagate)
+        return kvc_fail(
+            error, KVC_USAGE,
+            "policy: %s reads the prompt in chunks, but %s chooses among all of its rows; one of them must be "
+            "left out",
+            chunk->policy->name, propagate->policy->name);
+    for (size_t i = 0; i < policy->count && status == KVC_OK; i++)
+        status = check_turner(policy, &policy->method[i], error);
+    if (status != KVC_OK)
+        return status;
+    for (size_t i = 0; i < policy->count; i++) {
+        if (policy->method[i].policy->stages && !policy->method[i].stages)
+            return kvc_fail(error, KVC_USAGE, "policy: %s has no stage left to act at; the other methods hold both",
+                            policy->method[i].policy->name);
+    }
+    return KVC_OK;
+}
+
+const struct kvc_method *kvc_policy_holder(const struct kvc_policy *policy, enum kvc_stage_kind stage) {
+    for (size_t i = 0; i < policy->count; i++) {
+        if (policy->method[i].stages & (unsigned)stage)
+            return &policy->method[i];
+    }
+    return NULL;
+}

@@ -1,0 +1,240 @@
+/* policy_values.c - the options of a method: their tables, what was given and in which range, the layers it acts on. */
+#include "core/stage/policy.h"
+
+#include <errno.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct kvc_option common_options[] = {
+    {"skip_layers", KVC_OPTION_INT, "0", 0, 1 << 20, NULL, "the first so many layers stay full"},
+    {"layers", KVC_OPTION_TEXT, "all", 0, 0, NULL, "layers it acts on, as 0-3/8; the others stay full"},
+    {"stages", KVC_OPTION_CHOICE, "both", 0, 0, "both|prompt|decode", "limits a method of two stages to one"},
+    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+
+const struct kvc_option *kvc_common_options(void) { return common_options; }
+
+static size_t table_length(const struct kvc_option *options) {
+    size_t n = 0;
+    while (options && options[n].name)
+        n++;
+    return n;
+}
+
+const struct kvc_option *kvc_policy_option(const struct kvc_policy_class *policy, size_t i) {
+    const size_t own = table_length(policy->options);
+    return i < own ? &policy->options[i] : &common_options[i - own];
+}
+
+size_t kvc_policy_options(const struct kvc_policy_class *policy) {
+    return table_length(policy->options) + table_length(common_options);
+}
+
+/* ---- values ---- */
+
+static const struct kvc_value *find_value(const struct kvc_values *values, const char *name) {
+    for (size_t i = 0; i < values->count; i++) {
+        if (!strcmp(kvc_policy_option(values->policy, i)->name, name))
+            return &values->value[i];
+    }
+    return NULL;
+}
+
+int64_t kvc_value_int(const struct kvc_values *values, const char *name) {
+    const struct kvc_value *value = find_value(values, name);
+    return value ? value->integer : 0;
+}
+
+double kvc_value_real(const struct kvc_values *values, const char *name) {
+    const struct kvc_value *value = find_value(values, name);
+    return value ? value->real : 0;
+}
+
+const char *kvc_value_text(const struct kvc_values *values, const char *name) {
+    const struct kvc_value *value = find_value(values, name);
+    return value && value->text ? value->text : "";
+}
+
+bool kvc_value_is_share(const struct kvc_values *values, const char *name) {
+    const struct kvc_value *value = find_value(values, name);
+    return value && value->share;
+}
+
+bool kvc_value_given(const struct kvc_values *values, const char *name) {
+    const struct kvc_value *value = find_value(values, name);
+    return value && value->given;
+}
+
+uint64_t kvc_value_budget(const struct kvc_values *values, const char *name, uint64_t prompt, uint64_t least) {
+    const struct kvc_value *value = find_value(values, name);
+    if (!value)
+        return least;
+    if (!value->share)
+        return (uint64_t)value->integer;
+    const double share = floor((double)prompt * value->real / 100.0 + 0.5);
+    const uint64_t tokens = share < (double)prompt ? (uint64_t)share : prompt;
+    return tokens > least ? tokens : least;
+}
+
+static bool is_choice(const char *choices, const char *text) {
+    const size_t length = strlen(text);
+    for (const char *c = choices; c;) {
+        const char *end = strchr(c, '|');
+        const size_t n = end ? (size_t)(end - c) : strlen(c);
+        if (n == length && n > 0 && !memcmp(c, text, n))
+            return true;
+        c = end ? end + 1 : NULL;
+    }
+    return false;
+}
+
+bool kvc_decimal(const char *text, size_t length, double *number) {
+    char copy[64];
+    bool digit = false;
+    if (length == 0 || length >= sizeof copy)
+        return false;
+    for (size_t i = 0; i < length; i++) {
+        const char c = text[i];
+        if (c >= '0' && c <= '9')
+            digit = true;
+        else if (c != '.' && c != '-' && c != '+' && c != 'e' && c != 'E')
+            return false;
+    }
+    memcpy(copy, text, length);
+    copy[length] = 0;
+    const locale_t plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+    if (!plain)
+        return false;
+    char *end;
+    const locale_t host = uselocale(plain);
+    *number = strtod(copy, &end);
+    uselocale(host);
+    freelocale(plain);
+    return digit && *end == 0 && isfinite(*number);
+}
+
+static enum kvc_status wrong_value(const struct kvc_policy_class *policy, const struct kvc_option *option,
+                                   const char *text, const char *right, struct kvc_error *error) {
+    return kvc_fail(error, KVC_USAGE, "policy %s: %s=%.60s: must be %s", policy->name, option->name, text, right);
+}
+
+enum kvc_status kvc_value_read(const struct kvc_policy_class *policy, const struct kvc_option *option,
+                               struct kvc_value *value, struct kvc_error *error) {
+    const char *text = value->text;
+    size_t length = strlen(text);
+    char right[160];
+    double number;
+    if (length == 0 && !value->given) /* a default that is none */
+        return KVC_OK;
+    switch (option->kind) {
+    case KVC_OPTION_CHOICE:
+        if (is_choice(option->choices, text))
+            return KVC_OK;
+        snprintf(right, sizeof right, "one of %s", option->choices);
+        return wrong_value(policy, option, text, right, error);
+    case KVC_OPTION_TEXT:
+        if (length > 0)
+            return KVC_OK;
+        return wrong_value(policy, option, text, "a text that is not empty", error);
+    case KVC_OPTION_BUDGET:
+        if (length > 0 && text[length - 1] == '%') {
+            value->share = true;
+            if (kvc_decimal(text, length - 1, &number) && number > 0 && number <= 100) {
+                value->real = number;
+                return KVC_OK;
+            }
+            return wrong_value(policy, option, text, "above 0% and at most 100% of the prompt", error);
+        }
+        break;
+    case KVC_OPTION_INT:
+    case KVC_OPTION_REAL:
+        break;
+    }
+    const bool whole = option->kind != KVC_OPTION_REAL;
+    if (kvc_decimal(text, length, &number) && number >= option->minimum && number <= option->maximum &&
+        (!whole || floor(number) == number)) {
+        value->real = number;
+        value->integer = whole ? (int64_t)number : 0;
+        return KVC_OK;
+    }
+    snprintf(right, sizeof right, "a%s number from %.16g to %.16g%s", whole ? " whole" : "", option->minimum,
+             option->maximum, option->kind == KVC_OPTION_BUDGET ? ", or a share of the prompt as 10%" : "");
+    return wrong_value(policy, option, text, right, error);
+}
+
+/* ---- layers=a-b/c ---- */
+
+/* Reads one a or a-b at *text and moves past it and a following '/'. */
+static bool read_layer_range(const char **text, unsigned long *from, unsigned long *to) {
+    char *end;
+    if (**text < '0' || **text > '9')
+        return false;
+    errno = 0;
+    *from = *to = strtoul(*text, &end, 10);
+    if (*end == '-') {
+        if (end[1] < '0' || end[1] > '9')
+            return false;
+        *to = strtoul(end + 1, &end, 10);
+    }
+    if (errno || *to < *from || *to > (1ul << 20))
+        return false;
+    if (*end == '/') {
+        *text = end + 1;
+        return **text != 0;
+    }
+    *text = end;
+    return *end == 0;
+}
+
+bool kvc_layers_are_valid(const char *text) {
+    unsigned long from, to;
+    if (!strcmp(text, "all"))
+        return true;
+    if (!*text)
+        return false;
+    while (*text) {
+        if (!read_layer_range(&text, &from, &to))
+            return false;
+    }
+    return true;
+}
+
+bool kvc_method_acts(const struct kvc_method *method, uint32_t layer) {
+    if ((int64_t)layer < kvc_value_int(&method->values, "skip_layers"))
+        return false;
+    const char *text = kvc_value_text(&method->values, "layers");
+    if (!strcmp(text, "all"))
+        return true;
+    unsigned long from, to;
+    while (*text && read_layer_range(&text, &from, &to)) {
+        if (layer >= from && layer <= to)
+            return true;
+    }
+    return false;
+}
+
+enum kvc_status kvc_policy_check_layers(const struct kvc_policy *policy, uint32_t layers, struct kvc_error *error) {
+    for (size_t i = 0; i < policy->count; i++) {
+        const struct kvc_values *values = &policy->method[i].values;
+        const char *name = values->policy->name, *text = kvc_value_text(values, "layers"), *at = text;
+        const int64_t skip = kvc_value_int(values, "skip_layers");
+        unsigned long from, to;
+        if (skip >= layers)
+            return kvc_fail(error, KVC_USAGE, "policy %s: skip_layers=%lld: must be 0 to %u; there are %u layers", name,
+                            (long long)skip, layers - 1, layers);
+        while (strcmp(text, "all") && *at && read_layer_range(&at, &from, &to)) {
+            if (to >= layers)
+                return kvc_fail(error, KVC_USAGE, "policy %s: layers=%.60s: must lie in 0-%u; there are %u layers",
+                                name, text, layers - 1, layers);
+        }
+        uint32_t first = 0;
+        while (first < layers && !kvc_method_acts(&policy->method[i], first))
+            first++;
+        if (first == layers)
+            return kvc_fail(error, KVC_USAGE, "policy %s: layers=%.60s and skip_layers=%lld leave no layer to act on",
+                            name, text, (long long)skip);
+    }
+    return KVC_OK;
+}

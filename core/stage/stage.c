@@ -1,0 +1,444 @@
+/* stage.c - what a policy's stage function may look at: scores of entries, from queries and from state columns, all on
+ * the backend. */
+#include "core/engine/session.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const struct kvc_stage_info *kvc_stage_info(const struct kvc_stage *stage) { return &stage->info; }
+
+void *kvc_stage_state(const struct kvc_stage *stage) { return stage->use ? stage->use->state : NULL; }
+
+void *kvc_stage_user(const struct kvc_stage *stage) { return stage->user; }
+
+struct kvc_cache_layer *kvc_stage_lists(const struct kvc_stage *stage) {
+    return &stage->session->cache.layer[stage->layer];
+}
+
+static const struct kvc_lists *lists_of(const struct kvc_stage *stage) { return &kvc_stage_lists(stage)->lists; }
+
+static struct kvc_device *device_of(const struct kvc_stage *stage) { return stage->session->runner->device; }
+
+/* Scores go by rank, and an eviction changes the ranks. */
+static enum kvc_status check_before(const struct kvc_stage *stage, struct kvc_error *error) {
+    if (stage->evicted)
+        return kvc_fail(error, KVC_USAGE, "policy: scores are asked for after an eviction");
+    return KVC_OK;
+}
+
+static enum kvc_status make_scores(struct kvc_stage *stage, uint32_t heads, struct kvc_scores **scores,
+                                   struct kvc_error *error) {
+    struct kvc_runner *runner = stage->session->runner;
+    const unsigned n = stage->score_count;
+    const enum kvc_status early = check_before(stage, error);
+    if (early != KVC_OK)
+        return early;
+    if (n == KVC_STAGE_SCORES)
+        return kvc_fail(error, KVC_USAGE, "policy: a stage may hold at most %u score arrays", n);
+    /* whole tiles, so that the buffer of a constant-size policy is made once */
+    const uint64_t stride = (stage->info.entries + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
+    const enum kvc_status status =
+        kvc_room_reserve(runner->device, &runner->scores[n], (size_t)stride * heads * sizeof(float), error);
+    if (status != KVC_OK)
+        return status;
+    stage->scores[n] = (struct kvc_scores){{runner->scores[n].buffer, 0}, (uint32_t)stride, heads};
+    *scores = &stage->scores[n];
+    stage->score_count++;
+    return KVC_OK;
+}
+
+enum kvc_status kvc_stage_scores(struct kvc_stage *stage, struct kvc_scores **scores, struct kvc_error *error) {
+    return make_scores(stage, stage->info.kv_heads, scores, error);
+}
+
+enum kvc_status kvc_stage_head_scores(struct kvc_stage *stage, struct kvc_scores **scores, struct kvc_error *error) {
+    return make_scores(stage, stage->info.heads, scores, error);
+}
+
+struct kvc_weight_rows kvc_stage_rows(const struct kvc_stage *stage, uint32_t count) {
+    const struct kvc_geometry *g = &stage->session->runner->geometry;
+    const struct kvc_network *network = stage->session->runner->network;
+    const size_t skip = stage->queries - count, word = sizeof(float);
+    struct kvc_weight_rows rows = {.lists = lists_of(stage),
+                                   .reads = stage->reads,
+                                   .queries = count,
+                                   .heads = g->heads,
+                                   .kv_heads = stage->info.kv_heads,
+                                   .head_size = g->head_size,
+                                   .window = network ? network->layer[stage->layer].window : 0,
+                                   .q = stage->q,
+                                   .maximum = stage->maximum,
+                                   .sum = stage->sum,
+                                   .positions = stage->positions,
+                                   .later = stage->later};
+    rows.q.offset += skip * g->heads * g->head_size * word;
+    rows.maximum.offset += skip * g->heads * word;
+    rows.sum.offset += skip * g->heads * word;
+    rows.positions.offset += skip * word;
+    rows.later.offset += skip * word;
+    return rows;
+}
+
+enum kvc_status kvc_stage_window_mass(struct kvc_stage *stage, uint32_t window, struct kvc_scores *scores,
+                                      struct kvc_error *error) {
+    const enum kvc_status status = check_before(stage, error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_weight_rows rows = kvc_stage_rows(stage, window < stage->queries ? window : stage->queries);
+    device_of(stage)->ops->window_mass(device_of(stage), &rows, scores->span, scores->stride,
+                                       scores->heads != stage->info.kv_heads);
+    return KVC_OK;
+}
+
+enum kvc_status kvc_stage_pseudo_mass(struct kvc_stage *stage, struct kvc_scores *scores, struct kvc_error *error) {
+    const struct kvc_queries *pseudo = &stage->session->pseudo;
+    const enum kvc_status status = check_before(stage, error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_geometry *g = &stage->session->runner->geometry;
+    const size_t first = kvc_turn_set(stage->session, stage->layer) * pseudo->rows * sizeof(float);
+    struct kvc_stage view = *stage;
+    view.queries = pseudo->rows;
+    view.q = kvc_room_at(&pseudo->q, first * g->heads * g->head_size);
+    view.maximum = kvc_room_at(&pseudo->maximum, first * g->heads);
+    view.sum = kvc_room_at(&pseudo->sum, first * g->heads);
+    view.positions = kvc_room_at(&pseudo->positions, first);
+    view.later = (struct kvc_span){NULL, 0}; /* behind every entry that is left */
+    const struct kvc_weight_rows rows = kvc_stage_rows(&view, pseudo->rows);
+    device_of(stage)->ops->window_mass(device_of(stage), &rows, scores->span, scores->stride,
+                                       scores->heads != stage->info.kv_heads);
+    return KVC_OK;
+}
+
+/* This chunk's probe queries in the stage's layer; in the last chunk the prompt's own last queries. */
+static struct kvc_span probe_queries(const struct kvc_stage *stage, size_t bytes) {
+    const struct kvc_session *session = stage->session;
+    if (!session->last_chunk)
+        return kvc_room_at(&session->probe_now, stage->layer * bytes * session->probes);
+    return kvc_room_at(&session->window.q,
+                       ((size_t)(stage->layer + 1) * session->window.rows - session->probes) * bytes);
+}
+
+enum kvc_status kvc_stage_probe_mass(struct kvc_stage *stage, float alpha, struct kvc_scores *scores,
+                                     struct kvc_error *error) {
+    struct kvc_session *session = stage->session;
+    struct kvc_device *device = device_of(stage);
+    const struct kvc_queries *probing = &session->probing;
+    const struct kvc_geometry *g = &session->runner->geometry;
+    const size_t width = (size_t)g->heads * g->head_size, bytes = width * sizeof(float);
+    const uint32_t probes = session->probes;
+    const enum kvc_status status = check_before(stage, error);
+    if (status != KVC_OK)
+        return status;
+    if (probes == 0)
+        return kvc_fail(error, KVC_USAGE, "policy: a probe's mass is asked for, but there is no probe");
+    const struct kvc_span A = kvc_room_at(&session->probe, stage->layer * bytes * probes);
+    const struct kvc_span Q = probe_queries(stage, bytes);
+    if (session->first_chunk)
+        device->ops->copy(device, A, Q, bytes * probes);
+    else
+        device->ops->blend(device, A, Q, alpha, width * probes);
+    const struct kvc_segment segment = {.lists = &kvc_stage_lists(stage)->lists, .row = 0, .rows = probes, .stored = 0};
+    const struct kvc_attention attention = {.segments = &segment,
+                                            .segment_count = 1,
+                                            .heads = g->heads,
+                                            .kv_heads = stage->info.kv_heads,
+                                            .head_size = g->head_size,
+                                            .q = A,
+                                            .out = kvc_room_at(&probing->q, 0),
+                                            .maximum = kvc_room_at(&probing->maximum, 0),
+                                            .sum = kvc_room_at(&probing->sum, 0),
+                                            .positions = kvc_room_at(&probing->positions, 0),
+                                            .later = kvc_room_at(&probing->later, 0)};
+    device->ops->attention(device, &attention);
+    const struct kvc_weight_rows rows = {.lists = &kvc_stage_lists(stage)->lists,
+                                         .queries = probes,
+                                         .heads = g->heads,
+                                         .kv_heads = stage->info.kv_heads,
+                                         .head_size = g->head_size,
+                                         .q = A,
+                                         .maximum = attention.maximum,
+                                         .sum = attention.sum,
+                                         .positions = attention.positions,
+                                         .later = attention.later};
+    device->ops->window_mass(device, &rows, scores->span, scores->stride, false);
+    device->ops->group_scores(device, lists_of(stage), 1, scores->span, scores->span, scores->stride, (float)probes);
+    return KVC_OK;
+}
+
+enum kvc_status kvc_stage_moments(struct kvc_stage *stage, uint32_t window, uint64_t tail, float gamma,
+                                  struct kvc_scores *scores, float *dispersion, float *variance,
+                                  struct kvc_error *error) {
+    struct kvc_runner *runner = stage->session->runner;
+    float totals[2];
+    enum kvc_status status = check_before(stage, error);
+    if (status == KVC_OK && scores->heads != stage->info.heads)
+        status = kvc_fail(error, KVC_USAGE, "policy: moments go into scores per query head");
+    if (status == KVC_OK)
+        status = kvc_room_reserve(runner->device, &runner->totals, sizeof totals, error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_weight_rows rows = kvc_stage_rows(stage, window < stage->queries ? window : stage->queries);
+    const struct kvc_span at = kvc_room_at(&runner->totals, 0);
+    runner->device->ops->window_moments(runner->device, &rows, tail, gamma, scores->span, scores->stride, at);
+    runner->device->ops->download(runner->device, totals, at, sizeof totals);
+    *dispersion = totals[0];
+    *variance = totals[1];
+    return KVC_OK;
+}
+
+enum kvc_status kvc_stage_pool(struct kvc_stage *stage, struct kvc_scores *scores, uint64_t tail, uint32_t kernel,
+                               enum kvc_pooling pooling, struct kvc_error *error) {
+    struct kvc_device *device = device_of(stage);
+    const enum kvc_status early = check_before(stage, error);
+    if (early != KVC_OK)
+        return early;
+    if (kernel % 2 == 0)
+        return kvc_fail(error, KVC_USAGE, "policy: a pooling kernel of %u: must be odd", kernel);
+    if ((unsigned)pooling > KVC_POOL_AVERAGE)
+        return kvc_fail(error, KVC_USAGE, "policy: pooling %u: must be a value of enum kvc_pooling", (unsigned)pooling);
+    if (kernel == 1)
+        return KVC_OK;
+    struct kvc_scores *pooled = NULL;
+    const enum kvc_status status = make_scores(stage, scores->heads, &pooled, error);
+    if (status != KVC_OK)
+        return status;
+    device->ops->pool(device, lists_of(stage), scores->heads / stage->info.kv_heads, pooled->span, scores->span,
+                      scores->stride, tail, kernel, pooling);
+    /* the pooled scores take the place of the others, whose array is free again */
+    const struct kvc_room room = stage->session->runner->scores[stage->score_count - 1];
+    const size_t mine = (size_t)(scores - stage->scores);
+    stage->session->runner->scores[stage->score_count - 1] = stage->session->runner->scores[mine];
+    stage->session->runner->scores[mine] = room;
+    scores->span = pooled->span;
+    stage->score_count--;
+    return KVC_OK;
+}
+
+enum kvc_status kvc_stage_group(struct kvc_stage *stage, const struct kvc_scores *heads, float divisor,
+                                struct kvc_scores *scores, struct kvc_error *error) {
+    const enum kvc_status status = check_before(stage, error);
+    if (status != KVC_OK)
+        return status;
+    if (scores->heads != stage->info.kv_heads)
+        return kvc_fail(error, KVC_USAGE, "policy: a group's sum goes into scores per list of entries");
+    device_of(stage)->ops->group_scores(device_of(stage), lists_of(stage), heads->heads / stage->info.kv_heads,
+                                        scores->span, heads->span, scores->stride, divisor);
+    return KVC_OK;
+}
+
+/* ---- state columns ---- */
+
+enum kvc_status kvc_stage_columns(const struct kvc_stage *stage, uint32_t first, uint32_t count, uint32_t *at,
+                                  struct kvc_error *error) {
+    const uint32_t all = kvc_policy_columns(stage->session->policy, stage->layer);
+    const uint32_t mine = stage->use ? stage->use->column[stage->layer] : 0;
+    const enum kvc_status status = check_before(stage, error);
+    if (status != KVC_OK)
+        return status;
+    if (count == 0)
+        return kvc_fail(error, KVC_USAGE, "policy: a ring of 0 rows, or a sum of 0 columns");
+    if (first >= all - mine || count > all - mine - first)
+        return kvc_fail(error, KVC_USAGE, "policy: state columns %u to %u; its class asked for %u", first,
+                        first + count - 1, all - mine);
+    *at = mine + first;
+    return KVC_OK;
+}
+
+/* How many of the newest `count` queries are among the last `ring` tokens: others have no place in a ring. */
+static uint32_t in_ring(const struct kvc_stage *stage, uint32_t count, uint32_t ring) {
+    if (count > ring)
+        count = ring;
+    if (count > stage->queries)
+        count = stage->queries;
+    while (stage->host_positions && count > 0 &&
+           (uint64_t)stage->host_positions[stage->queries - count] + ring < stage->info.now)
+        count--;
+    return count;
+}
+
+/* Tokens of the turn that a propagate stage kept away have no query here. Their rows of the ring are emptied, of what
+ * earlier turns left in them: by queries that see nothing. */
+static enum kvc_status empty_rows(const struct kvc_stage *stage, uint32_t column, uint32_t ring, enum kvc_row_kind kind,
+                                  struct kvc_error *error) {
+    const struct kvc_session *session = stage->session;
+    struct kvc_runner *runner = session->runner;
+    struct kvc_device *device = runner->device;
+    const uint64_t first = session->turn > ring ? session->turn - ring : 0;
+    if (!session->in_prompt || !session->going || stage->queries == 0)
+        return KVC_OK;
+    int32_t *positions = malloc(ring * sizeof *positions);
+    uint32_t *later = malloc(ring * sizeof *later), count = 0;
+    enum kvc_status status = positions && later
+                                 ? kvc_room_reserve(device, &runner->totals, 2 * ring * sizeof *later, error)
+                                 : kvc_fail(error, KVC_RESOURCE, "no memory for %u positions", ring);
+    uint32_t next = session->going_rows; /* the oldest of those from `first` on that came */
+    while (status == KVC_OK && next > 0 && session->going[next - 1] >= first)
+        next--;
+    for (uint64_t row = first; row < session->turn && status == KVC_OK; row++) {
+        later[count] = UINT32_MAX;
+        if (session->going[next] == row)
+            next++; /* the last row of a turn always comes */
+        else
+            positions[count++] = (int32_t)(session->tokens + row);
+    }
+    const struct kvc_span at = kvc_room_at(&runner->totals, 0),
+                          unseen = kvc_room_at(&runner->totals, ring * sizeof *later);
+    if (status == KVC_OK && count > 0) {
+        device->ops->upload(device, at, positions, count * sizeof *positions);
+        device->ops->upload(device, unseen, later, count * sizeof *later);
+    }
+    for (uint32_t from = 0; status == KVC_OK && from < count; from += stage->queries) {
+        const uint32_t some = count - from < stage->queries ? count - from : stage->queries;
+        struct kvc_weight_rows rows = kvc_stage_rows(stage, some);
+        rows.positions = (struct kvc_span){at.buffer, at.offset + from * sizeof *positions};
+        rows.later = (struct kvc_span){unseen.buffer, unseen.offset + from * sizeof *later};
+        device->ops->ring_write(device, &rows, column, ring, kind);
+    }
+    free(positions);
+    free(later);
+    return status;
+}
+
+enum kvc_status kvc_stage_ring_write(struct kvc_stage *stage, uint32_t first, uint32_t ring, uint32_t count,
+                                     enum kvc_row_kind kind, struct kvc_error *error) {
+    uint32_t column = 0;
+    if ((unsigned)kind > KVC_ROW_COUNTS)
+        return kvc_fail(error, KVC_USAGE, "policy: rows of kind %u: must be a value of enum kvc_row_kind",
+                        (unsigned)kind);
+    const uint32_t columns = kind == KVC_ROW_COUNTS ? 2 * ring + 1 : ring;
+    const enum kvc_status status = kvc_stage_columns(stage, first, columns, &column, error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_weight_rows rows = kvc_stage_rows(stage, in_ring(stage, count, ring));
+    device_of(stage)->ops->ring_write(device_of(stage), &rows, column, ring, kind);
+    return empty_rows(stage, column, ring, kind, error);
+}
+
+enum kvc_status kvc_stage_ring_fuse(struct kvc_stage *stage, uint32_t first, uint32_t ring, uint32_t filled,
+                                    enum kvc_row_kind kind, enum kvc_fusion fusion, int64_t recent,
+                                    struct kvc_scores *scores, struct kvc_error *error) {
+    uint32_t column = 0;
+    if ((unsigned)kind > KVC_ROW_COUNTS || (unsigned)fusion > KVC_FUSE_MAX)
+        return kvc_fail(error, KVC_USAGE, "policy: rows of kind %u, fusion %u: there is no such %s", (unsigned)kind,
+                        (unsigned)fusion, (unsigned)kind > KVC_ROW_COUNTS ? "kind" : "fusion");
+    const enum kvc_status status = kvc_stage_columns(stage, first, ring, &column, error);
+    if (status != KVC_OK)
+        return status;
+    if (filled > ring || filled > stage->info.now)
+        return kvc_fail(error, KVC_USAGE, "policy: %u rows of a ring of %u after %llu tokens", filled, ring,
+                        (unsigned long long)stage->info.now);
+    device_of(stage)->ops->ring_fuse(device_of(stage), lists_of(stage), column, ring, filled, (int64_t)stage->info.now,
+                                     kind, fusion, recent, scores->span, scores->stride);
+    return KVC_OK;
+}
+
+enum kvc_status kvc_stage_ring_sums(struct kvc_stage *stage, uint32_t first, uint32_t rows, uint32_t sums,
+                                    uint32_t count, struct kvc_error *error) {
+    const uint64_t written = stage->session->in_prompt ? stage->info.turn_tokens : count;
+    const uint64_t newest = stage->info.now - 1, oldest = newest - ((written < rows ? written : rows) - 1);
+    struct kvc_scores *scores = NULL;
+    enum kvc_status status = KVC_OK;
+    for (uint32_t b = 0; b < kvc_ring_blocks(rows) && status == KVC_OK; b++) {
+        const uint32_t from = b * KVC_RING_BLOCK, n = rows - from < KVC_RING_BLOCK ? rows - from : KVC_RING_BLOCK;
+        const uint64_t back = (newest + rows - (from + n - 1)) % rows; /* since the block's last row was written */
+        if (back > newest - oldest)
+            continue;
+        if (!scores)
+            status = kvc_stage_scores(stage, &scores, error);
+        if (status == KVC_OK)
+            status = kvc_stage_column_scores(stage, first + from, n, scores, error);
+        if (status == KVC_OK)
+            status = kvc_stage_scores_column(stage, scores, sums + b, error);
+    }
+    if (scores)
+        stage->score_count--; /* it is free again */
+    return status;
+}
+
+enum kvc_status kvc_stage_accumulate(struct kvc_stage *stage, uint32_t first, float tau, uint64_t seed,
+                                     struct kvc_error *error) {
+    uint32_t column = 0;
+    const enum kvc_status status = kvc_stage_columns(stage, first, 2, &column, error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_noise noise = {seed, stage->layer, tau};
+    const struct kvc_weight_rows rows = kvc_stage_rows(stage, stage->queries);
+    device_of(stage)->ops->accumulate(device_of(stage), &rows, column, tau > 0.0f ? &noise : NULL);
+    return KVC_OK;
+}
+
+enum kvc_status kvc_stage_column_scores(struct kvc_stage *stage, uint32_t first, uint32_t count,
+                                        struct kvc_scores *scores, struct kvc_error *error) {
+    uint32_t column = 0;
+    const enum kvc_status status = kvc_stage_columns(stage, first, count, &column, error);
+    if (status == KVC_OK)
+        device_of(stage)->ops->column_scores(device_of(stage), lists_of(stage), column, count, scores->span,
+                                             scores->stride);
+    return status;
+}
+
+enum kvc_status kvc_stage_scores_column(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t first,
+                                        struct kvc_error *error) {
+    uint32_t column = 0;
+    const enum kvc_status status = kvc_stage_columns(stage, first, 1, &column, error);
+    if (status == KVC_OK)
+        device_of(stage)->ops->scores_column(device_of(stage), lists_of(stage), column, scores->span, scores->stride);
+    return status;
+}
+
+/* ---- to and from the host ---- */
+
+static enum kvc_status check_head(uint32_t head, uint32_t heads, struct kvc_error *error) {
+    if (head < heads)
+        return KVC_OK;
+    return kvc_fail(error, KVC_USAGE, "policy: head %u: must be below %u", head, heads);
+}
+
+/* Scores of one head, and how many entries it has. */
+static enum kvc_status locate(const struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t head,
+                              struct kvc_span *at, size_t *count, struct kvc_error *error) {
+    enum kvc_status status = check_head(head, scores->heads, error);
+    if (status == KVC_OK)
+        status = check_before(stage, error);
+    if (status != KVC_OK)
+        return status;
+    *count = kvc_stage_lists(stage)->count[head / (scores->heads / stage->info.kv_heads)];
+    *at = scores->span;
+    at->offset += (size_t)head * scores->stride * sizeof(float);
+    return KVC_OK;
+}
+
+enum kvc_status kvc_stage_read_scores(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t head,
+                                      float *values, size_t room, size_t *count, struct kvc_error *error) {
+    struct kvc_span from;
+    const enum kvc_status status = locate(stage, scores, head, &from, count, error);
+    if (status != KVC_OK)
+        return status;
+    const size_t some = *count < room ? *count : room;
+    if (some)
+        device_of(stage)->ops->download(device_of(stage), values, from, some * sizeof(float));
+    return KVC_OK;
+}
+
+enum kvc_status kvc_stage_write_scores(struct kvc_stage *stage, struct kvc_scores *scores, uint32_t head,
+                                       const float *values, size_t count, struct kvc_error *error) {
+    struct kvc_span to;
+    size_t most;
+    const enum kvc_status status = locate(stage, scores, head, &to, &most, error);
+    if (status != KVC_OK)
+        return status;
+    if (count > most)
+        return kvc_fail(error, KVC_USAGE, "policy: %zu scores for a head; it has %zu entries", count, most);
+    if (count)
+        device_of(stage)->ops->upload(device_of(stage), to, values, count * sizeof(float));
+    return KVC_OK;
+}
+
+enum kvc_status kvc_stage_read_positions(struct kvc_stage *stage, uint32_t head, int32_t *positions, size_t room,
+                                         size_t *count, struct kvc_error *error) {
+    const enum kvc_status status = check_head(head, stage->info.kv_heads, error);
+    if (status != KVC_OK)
+        return status;
+    return kvc_session_positions(stage->session, stage->layer, head, positions, room, count, error);
+}

@@ -1,0 +1,287 @@
+/* config.c - the numbers that describe a model: their keys in both formats, their ranges, how they must fit together.
+ */
+#include "models/config/config.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define AT(member) offsetof(struct kvc_config, member)
+#define INTEGER(gguf, hf, member, minimum, maximum)                                                                    \
+    { gguf, hf, AT(member), KVC_TOP, false, false, minimum, maximum }
+#define NEEDED(gguf, hf, member, minimum, maximum)                                                                     \
+    { gguf, hf, AT(member), KVC_TOP, false, true, minimum, maximum }
+#define REAL(gguf, hf, member, place, minimum, maximum)                                                                \
+    { gguf, hf, AT(member), place, true, false, minimum, maximum }
+
+/* Generous beyond any model of these families, small enough that no product of two overflows. */
+const struct kvc_config_field kvc_config_fields[] = {
+    NEEDED("block_count", "num_hidden_layers", layers, 1, 4096),
+    NEEDED("embedding_length", "hidden_size", hidden, 1, 1048576),
+    NEEDED("attention.head_count", "num_attention_heads", heads, 1, 4096),
+    INTEGER("attention.head_count_kv", "num_key_value_heads", kv_heads, 1, 4096),
+    INTEGER("attention.key_length", "head_dim", head_size, 2, 4096),
+    NEEDED("feed_forward_length", "intermediate_size", feed_forward, 1, 16777216),
+    INTEGER("vocab_size", NULL, vocab, 1, 16777216),
+    NEEDED(NULL, "vocab_size", vocab, 1, 16777216),
+    INTEGER("context_length", "max_position_embeddings", context, 1, 2147483647),
+    INTEGER("attention.sliding_window", NULL, sliding_window, 0, 2147483647),
+    INTEGER(NULL, "sliding_window", sliding_window, 1, 2147483647),
+    REAL("attention.layer_norm_rms_epsilon", "rms_norm_eps", norm_eps, KVC_TOP, 1e-30, 1),
+    INTEGER("rope.dimension_count", NULL, rope.rotary, 2, 4096),
+    REAL("rope.freq_base", "rope_theta", rope.base, KVC_ROPE_THEN_TOP, 1, 1e30),
+    REAL(NULL, "partial_rotary_factor", rope.partial, KVC_ROPE_THEN_TOP, 1e-3, 1),
+    {"rope.scaling.original_context_length", "original_max_position_embeddings", AT(rope.original_context),
+     KVC_TOP_THEN_ROPE, false, false, 1, 2147483647},
+    REAL("rope.scaling.factor", "factor", rope.factor, KVC_ROPE, 1e-6, 1e9),
+    REAL(NULL, "low_freq_factor", rope.low_factor, KVC_ROPE, 1e-6, 1e9),
+    REAL(NULL, "high_freq_factor", rope.high_factor, KVC_ROPE, 1e-6, 1e9),
+    REAL("rope.scaling.yarn_beta_fast", "beta_fast", rope.beta_fast, KVC_ROPE, 1e-6, 1e9),
+    REAL("rope.scaling.yarn_beta_slow", "beta_slow", rope.beta_slow, KVC_ROPE, 1e-6, 1e9),
+    REAL(NULL, "attention_factor", rope.attention_factor, KVC_ROPE, 1e-6, 1e6),
+    REAL("rope.scaling.attn_factor", NULL, rope.attention_scale, KVC_TOP, 1e-6, 1e6),
+    REAL(NULL, "mscale", rope.mscale, KVC_ROPE, 0, 1e6),
+    REAL(NULL, "mscale_all_dim", rope.mscale_all, KVC_ROPE, 0, 1e6),
+    {0},
+};
+
+static const char *prefix(const struct kvc_config *config, bool gguf, const struct kvc_config_field *field) {
+    if (gguf) {
+        return config->family->gguf;
+    }
+    return field->place == KVC_ROPE ? "rope_scaling" : NULL;
+}
+
+const char *kvc_config_key(const struct kvc_config *config, bool gguf, const struct kvc_config_field *field, char *key,
+                           size_t room) {
+    const char *name = gguf ? field->gguf : field->hf, *before = prefix(config, gguf, field);
+    snprintf(key, room, "%s%s%s", before ? before : "", before ? "." : "", name);
+    return key;
+}
+
+static uint64_t *integer_at(struct kvc_config *config, size_t offset) {
+    return (uint64_t *)(void *)((char *)config + offset);
+}
+
+static double *real_at(struct kvc_config *config, size_t offset) { return (double *)(void *)((char *)config + offset); }
+
+enum kvc_status kvc_config_set(struct kvc_config *config, const struct kvc_config_field *field, bool gguf, double value,
+                               const char *where, struct kvc_error *error) {
+    char key[128];
+    if (!(value >= field->minimum && value <= field->maximum)) {
+        kvc_config_key(config, gguf, field, key, sizeof key);
+        return field->real ? kvc_fail(error, KVC_INPUT, "%s: %s is %g, it must be %g to %g", where, key, value,
+                                      field->minimum, field->maximum)
+                           : kvc_fail(error, KVC_INPUT, "%s: %s is %.0f, it must be %.0f to %.0f", where, key, value,
+                                      field->minimum, field->maximum);
+    }
+    if (!field->real) {
+        *integer_at(config, field->offset) = (uint64_t)value;
+    } else {
+        /* What GGUF can hold is float32: the same numbers from both formats. */
+        *real_at(config, field->offset) = field->gguf ? (double)(float)value : value;
+    }
+    return KVC_OK;
+}
+
+/* The key of the field that fills `offset`, for errors about relations. */
+static const char *key_of(const struct kvc_config *config, bool gguf, size_t offset, char *key, size_t room) {
+    for (const struct kvc_config_field *field = kvc_config_fields; field->gguf || field->hf; field++) {
+        if (field->offset == offset && (gguf ? field->gguf : field->hf)) {
+            return kvc_config_key(config, gguf, field, key, room);
+        }
+    }
+    return "a value";
+}
+
+static enum kvc_status missing(const struct kvc_config *config, bool gguf, size_t offset, const char *why,
+                               const char *where, struct kvc_error *error) {
+    char key[128];
+    return kvc_fail(error, KVC_INPUT, "%s: %s is missing%s", where, key_of(config, gguf, offset, key, sizeof key), why);
+}
+
+static enum kvc_status check_required(const struct kvc_config *config, bool gguf, const char *where,
+                                      struct kvc_error *error) {
+    for (const struct kvc_config_field *field = kvc_config_fields; field->gguf || field->hf; field++) {
+        if (field->required && (gguf ? field->gguf : field->hf) &&
+            *(const uint64_t *)(const void *)((const char *)config + field->offset) == 0) {
+            return missing(config, gguf, field->offset, "", where, error);
+        }
+    }
+    return KVC_OK;
+}
+
+static enum kvc_status complete_heads(struct kvc_config *config, bool gguf, const char *where,
+                                      struct kvc_error *error) {
+    char a[128], b[128];
+    if (config->kv_heads == 0) {
+        config->kv_heads = gguf || config->family->kv_heads == 0 ? config->heads : config->family->kv_heads;
+    }
+    if (config->heads % config->kv_heads != 0) {
+        return kvc_fail(error, KVC_INPUT, "%s: %s is %" PRIu64 ", it must be a multiple of %s, which is %" PRIu64,
+                        where, key_of(config, gguf, AT(heads), a, sizeof a), config->heads,
+                        key_of(config, gguf, AT(kv_heads), b, sizeof b), config->kv_heads);
+    }
+    if (config->head_size == 0 && !gguf) {
+        config->head_size = config->family->head_size;
+    }
+    if (config->head_size == 0) {
+        if (config->hidden % config->heads != 0) {
+            char c[128];
+            return kvc_fail(error, KVC_INPUT,
+                            "%s: %s is %" PRIu64 ", not a multiple of %s, %" PRIu64 "; then %s must "
+                            "be given",
+                            where, key_of(config, gguf, AT(hidden), a, sizeof a), config->hidden,
+                            key_of(config, gguf, AT(heads), b, sizeof b), config->heads,
+                            key_of(config, gguf, AT(head_size), c, sizeof c));
+        }
+        config->head_size = config->hidden / config->heads;
+        if (config->head_size < 2 || config->head_size > 4096) {
+            return kvc_fail(error, KVC_INPUT, "%s: %s / %s gives heads of size %" PRIu64 ", it must be 2 to 4096",
+                            where, key_of(config, gguf, AT(hidden), a, sizeof a),
+                            key_of(config, gguf, AT(heads), b, sizeof b), config->head_size);
+        }
+    }
+    return KVC_OK;
+}
+
+static enum kvc_status complete_rotary(struct kvc_config *config, bool gguf, const char *where,
+                                       struct kvc_error *error) {
+    if (config->rope.rotary == 0) {
+        double partial = config->rope.partial > 0 ? config->rope.partial : 1;
+        config->rope.rotary = (uint64_t)((double)config->head_size * partial);
+    }
+    if (config->rope.rotary < 2 || config->rope.rotary % 2 != 0 || config->rope.rotary > config->head_size) {
+        return kvc_fail(error, KVC_INPUT,
+                        "%s: %s makes %" PRIu64 " channels of a head turn, it must be an even number "
+                        "from 2 to the head size, %" PRIu64,
+                        where, gguf ? "rope.dimension_count" : "partial_rotary_factor or head_dim", config->rope.rotary,
+                        config->head_size);
+    }
+    if (config->rope.base == 0) {
+        config->rope.base = 10000;
+    }
+    return KVC_OK;
+}
+
+/* longrope's two lists, or GGUF's divisors: one number per pair of channels. */
+static enum kvc_status check_list(const char *name, const float *values, uint64_t count, uint64_t expected,
+                                  const char *where, struct kvc_error *error) {
+    if (count != expected) {
+        return kvc_fail(error, KVC_INPUT,
+                        "%s: %s has %" PRIu64 " numbers, it must have %" PRIu64 ", one for each pair "
+                        "of channels that turns",
+                        where, name, count, expected);
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        if (!(values[i] >= 1e-6f && values[i] <= 1e9f)) {
+            return kvc_fail(error, KVC_INPUT, "%s: %s[%" PRIu64 "] is %g, it must be 1e-06 to 1e+09", where, name, i,
+                            (double)values[i]);
+        }
+    }
+    return KVC_OK;
+}
+
+static enum kvc_status complete_scaling(struct kvc_config *config, bool gguf, const char *where,
+                                        struct kvc_error *error) {
+    const enum kvc_rope_kind kind = config->rope.kind;
+    const uint64_t pairs = config->rope.rotary / 2;
+    char key[128], need[64];
+    if (kind == KVC_ROPE_PLAIN) {
+        return KVC_OK;
+    }
+    if (kind == KVC_ROPE_DIVISORS) {
+        return check_list("rope_freqs.weight", config->rope.divisor, config->rope.divisor_count, pairs, where, error);
+    }
+    if (config->rope.original_context == 0) {
+        config->rope.original_context =
+            !gguf && config->family->original_context ? config->family->original_context : config->context;
+    }
+    if (kind == KVC_ROPE_LONGROPE) {
+        if (config->rope.original_context < 2) {
+            return kvc_fail(error, KVC_INPUT, "%s: %s is %" PRIu64 ", longrope needs at least 2", where,
+                            key_of(config, gguf, AT(rope.original_context), key, sizeof key),
+                            config->rope.original_context);
+        }
+        const char *names[2] = {gguf ? "rope_factors_short.weight" : "rope_scaling.short_factor",
+                                gguf ? "rope_factors_long.weight" : "rope_scaling.long_factor"};
+        enum kvc_status status =
+            check_list(names[0], config->rope.short_factor, config->rope.short_count, pairs, where, error);
+        return status ? status
+                      : check_list(names[1], config->rope.long_factor, config->rope.long_count, pairs, where, error);
+    }
+    if (config->rope.factor == 0 && kind == KVC_ROPE_YARN && !gguf) {
+        config->rope.factor = (double)(float)((double)config->context / (double)config->rope.original_context);
+    }
+    snprintf(need, sizeof need, "; rope scaling of type %s needs it", kvc_rope_kind_name(kind));
+    if (config->rope.factor == 0) {
+        return missing(config, gguf, AT(rope.factor), need, where, error);
+    }
+    if (kind == KVC_ROPE_LLAMA3) {
+        if (config->rope.low_factor == 0)
+            return missing(config, gguf, AT(rope.low_factor), need, where, error);
+        if (config->rope.high_factor == 0)
+            return missing(config, gguf, AT(rope.high_factor), need, where, error);
+        if (config->rope.high_factor <= config->rope.low_factor) {
+            return kvc_fail(error, KVC_INPUT,
+                            "%s: rope_scaling.high_freq_factor is %g, it must be greater than "
+                            "low_freq_factor, %g",
+                            where, config->rope.high_factor, config->rope.low_factor);
+        }
+    }
+    if (kind == KVC_ROPE_YARN) {
+        if (config->rope.beta_fast == 0)
+            config->rope.beta_fast = 32;
+        if (config->rope.beta_slow == 0)
+            config->rope.beta_slow = 1;
+        if (config->rope.base <= 1) {
+            return kvc_fail(error, KVC_INPUT, "%s: %s is %g, yarn needs more than 1", where,
+                            key_of(config, gguf, AT(rope.base), key, sizeof key), config->rope.base);
+        }
+    }
+    return KVC_OK;
+}
+
+enum kvc_status kvc_config_complete(struct kvc_config *config, bool gguf, const char *where, struct kvc_error *error) {
+    enum kvc_status status = check_required(config, gguf, where, error);
+    if (!status)
+        status = complete_heads(config, gguf, where, error);
+    if (!status)
+        status = complete_rotary(config, gguf, where, error);
+    if (status) {
+        return status;
+    }
+    if (config->context == 0) {
+        config->context = config->family->context;
+    }
+    if (config->norm_eps == 0) {
+        config->norm_eps = config->family->norm_eps;
+    }
+    status = complete_scaling(config, gguf, where, error);
+    if (!status && config->rope.kind == KVC_ROPE_YARN) {
+        /* Files often keep the length before scaling here. */
+        double scaled = (double)config->rope.original_context * config->rope.factor;
+        if (scaled > (double)config->context && scaled <= 2147483647.0) {
+            config->context = (uint64_t)scaled;
+        }
+    }
+    if (!status && config->rope.kind == KVC_ROPE_DIVISORS) {
+        kvc_rope_recognise(config);
+    }
+    return status ? status : kvc_rope_unify(config, error);
+}
+
+const char *kvc_rope_kind_name(enum kvc_rope_kind kind) {
+    static const char *const names[] = {"plain", "linear", "llama3", "yarn", "longrope", "divisors"};
+    return (unsigned)kind < sizeof names / sizeof *names ? names[kind] : "unknown";
+}
+
+void kvc_config_free(struct kvc_config *config) {
+    free(config->sliding);
+    free(config->rope.short_factor);
+    free(config->rope.long_factor);
+    free(config->rope.divisor);
+    config->sliding = NULL;
+    config->rope.short_factor = config->rope.long_factor = config->rope.divisor = NULL;
+}

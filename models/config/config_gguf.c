@@ -1,0 +1,314 @@
+/* config_gguf.c - fills a model's description from GGUF metadata. libc only. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "models/config/config.h"
+#include "models/files/gguf_file.h"
+
+/* Keys that change the computation in a way this engine does not have, unless they hold this value. */
+static const struct {
+    const char *key;
+    double harmless;
+} unsupported[] = {
+    {"expert_count", 0},
+    {"expert_used_count", 0},
+    {"attn_logit_softcapping", 0},
+    {"final_logit_softcapping", 0},
+    {"attention.scale", 0},
+    {"attention.output_scale", 0},
+    {"attention.temperature_scale", 0},
+    {"attention.clamp_kqv", 0},
+    {"attention.max_alibi_bias", 0},
+    {"attention.q_lora_rank", 0},
+    {"attention.kv_lora_rank", 0},
+    {"attention.key_length_mla", 0},
+    {"attention.value_length_mla", 0},
+    {"attention.shared_kv_layers", 0},
+    {"logit_scale", 0},
+    {"residual_scale", 0},
+    {"embedding_scale", 0},
+    {"nextn_predict_layers", 0},
+    {"rope.scaling.yarn_log_multiplier", 0},
+    {"rope.scaling.yarn_ext_factor", 1},
+    {"rope.scaling.yarn_attn_factor", 1},
+    {"rope.freq_base_swa", 0},
+    {"use_parallel_residual", 0},
+    {"attention.causal", 1},
+};
+
+static enum kvc_status find_family(const struct kvc_gguf *file, const char *where, struct kvc_config *config,
+                                   struct kvc_error *error) {
+    const char *name;
+    size_t bytes;
+    if (!kvc_gguf_string(file, "general.architecture", &name, &bytes)) {
+        return kvc_fail(error, KVC_INPUT, "%s: general.architecture is missing or not a string", where);
+    }
+    for (const struct kvc_family *family = kvc_families; family->gguf; family++) {
+        if (strlen(family->gguf) == bytes && memcmp(family->gguf, name, bytes) == 0) {
+            config->family = family;
+            return KVC_OK;
+        }
+    }
+    char known[80];
+    return kvc_fail(error, KVC_INPUT, "%s: architecture \"%.*s\" is not supported; %s are", where,
+                    (int)(bytes < 80 ? bytes : 80), name, kvc_family_names(true, known, sizeof known));
+}
+
+static void make_key(const struct kvc_config *config, const char *name, char *key, size_t room) {
+    snprintf(key, room, "%s.%s", config->family->gguf, name);
+}
+
+static enum kvc_status refuse_unsupported(const struct kvc_gguf *file, const char *where,
+                                          const struct kvc_config *config, struct kvc_error *error) {
+    char key[128];
+    for (size_t i = 0; i < sizeof unsupported / sizeof *unsupported; i++) {
+        double value;
+        bool flag;
+        make_key(config, unsupported[i].key, key, sizeof key);
+        if (!kvc_gguf_has(file, key)) {
+            continue;
+        }
+        if (kvc_gguf_bool(file, key, &flag)) {
+            value = flag ? 1 : 0;
+        } else if (!kvc_gguf_real(file, key, &value)) {
+            return kvc_fail(error, KVC_INPUT, "%s: %s is not a number", where, key);
+        }
+        if (value != unsupported[i].harmless) {
+            return kvc_fail(error, KVC_INPUT, "%s: %s is %g: a model that uses this is not supported", where, key,
+                            value);
+        }
+    }
+    return KVC_OK;
+}
+
+/* A count may be given for each layer; then all must be equal. */
+static bool read_equal_elements(const struct kvc_gguf *file, const char *key, uint64_t *value, bool *differ) {
+    enum kvc_gguf_type type;
+    uint64_t count, other;
+    if (!kvc_gguf_array(file, key, &type, &count) || count == 0 || !kvc_gguf_array_uint(file, key, 0, value)) {
+        return false;
+    }
+    for (uint64_t i = 1; i < count && !*differ; i++) {
+        if (!kvc_gguf_array_uint(file, key, i, &other)) {
+            return false;
+        }
+        *differ = other != *value;
+    }
+    return true;
+}
+
+static enum kvc_status read_field(const struct kvc_gguf *file, const char *where, const struct kvc_config_field *field,
+                                  struct kvc_config *config, struct kvc_error *error) {
+    char key[128];
+    double real;
+    uint64_t integer;
+    bool differ = false;
+    kvc_config_key(config, true, field, key, sizeof key);
+    if (!kvc_gguf_has(file, key)) {
+        return KVC_OK;
+    }
+    if (field->real) {
+        if (!kvc_gguf_real(file, key, &real)) {
+            return kvc_fail(error, KVC_INPUT, "%s: %s is not a number", where, key);
+        }
+    } else {
+        if (!kvc_gguf_uint(file, key, &integer) && !read_equal_elements(file, key, &integer, &differ)) {
+            return kvc_fail(error, KVC_INPUT, "%s: %s is not an integer of 0 or more", where, key);
+        }
+        if (differ) {
+            return kvc_fail(error, KVC_INPUT, "%s: %s differs between layers: such a model is not supported", where,
+                            key);
+        }
+        real = (double)integer;
+    }
+    return kvc_config_set(config, field, true, real, where, error);
+}
+
+/* Values must be as long as keys. */
+static enum kvc_status check_value_length(const struct kvc_gguf *file, const char *where,
+                                          const struct kvc_config *config, struct kvc_error *error) {
+    char key[128];
+    uint64_t length;
+    make_key(config, "attention.value_length", key, sizeof key);
+    if (kvc_gguf_has(file, key) && (!kvc_gguf_uint(file, key, &length) || length != config->head_size)) {
+        return kvc_fail(error, KVC_INPUT, "%s: %s must be the size of the key heads, %" PRIu64, where, key,
+                        config->head_size);
+    }
+    return KVC_OK;
+}
+
+/* Which layers slide: an array of bool, one for each layer. */
+static enum kvc_status read_sliding(const struct kvc_gguf *file, const char *where, struct kvc_config *config,
+                                    struct kvc_error *error) {
+    char key[128];
+    make_key(config, "attention.sliding_window_pattern", key, sizeof key);
+    const struct kvc_gguf_entry *entry = kvc_gguf_find(file, key);
+    if (!entry || config->sliding_window == 0) {
+        return KVC_OK;
+    }
+    if (entry->type != KVC_GGUF_ARRAY || entry->element != KVC_GGUF_BOOL || entry->count != config->layers) {
+        return kvc_fail(error, KVC_INPUT, "%s: %s must be an array of %" PRIu64 " bools, one for each layer", where,
+                        key, config->layers);
+    }
+    config->sliding = malloc((size_t)config->layers);
+    if (!config->sliding) {
+        return kvc_fail(error, KVC_RESOURCE, "%s: no memory for %" PRIu64 " layers", where, config->layers);
+    }
+    for (uint64_t i = 0; i < config->layers; i++) {
+        config->sliding[i] = entry->data[i] != 0;
+    }
+    return KVC_OK;
+}
+
+/* A float32 vector; *values stays NULL where there is no such tensor. */
+static enum kvc_status read_vector(const struct kvc_gguf *file, const char *where, const char *name, float **values,
+                                   uint64_t *count, struct kvc_error *error) {
+    const struct kvc_file_tensor *tensor = kvc_gguf_tensor(file, name);
+    if (!tensor) {
+        return KVC_OK;
+    }
+    if (tensor->type != KVC_F32 || tensor->dimensions != 1 || tensor->cols > 4096) {
+        return kvc_fail(error, KVC_INPUT, "%s: tensor %s must be an f32 vector of at most 4096 numbers", where, name);
+    }
+    *values = malloc((size_t)tensor->cols * sizeof **values);
+    if (!*values) {
+        return kvc_fail(error, KVC_RESOURCE, "%s: no memory for %s", where, name);
+    }
+    memcpy(*values, tensor->data, (size_t)tensor->cols * sizeof **values);
+    *count = tensor->cols;
+    return KVC_OK;
+}
+
+/* The scaling's kind follows from rope.scaling.type and from the tensors of factors. */
+static enum kvc_status read_scaling(const struct kvc_gguf *file, const char *where, struct kvc_config *config,
+                                    struct kvc_error *error) {
+    static const struct {
+        const char *name;
+        enum kvc_rope_kind kind;
+    } kinds[] = {{"none", KVC_ROPE_PLAIN},
+                 {"linear", KVC_ROPE_LINEAR},
+                 {"yarn", KVC_ROPE_YARN},
+                 {"longrope", KVC_ROPE_LONGROPE}};
+    char key[128];
+    const char *name = "none";
+    size_t bytes = 4, i = 0;
+    make_key(config, "rope.scaling.type", key, sizeof key);
+    if (kvc_gguf_has(file, key) && !kvc_gguf_string(file, key, &name, &bytes)) {
+        return kvc_fail(error, KVC_INPUT, "%s: %s is not a string", where, key);
+    }
+    while (i < sizeof kinds / sizeof *kinds && (strlen(kinds[i].name) != bytes || memcmp(kinds[i].name, name, bytes))) {
+        i++;
+    }
+    if (i == sizeof kinds / sizeof *kinds) {
+        return kvc_fail(error, KVC_INPUT, "%s: %s \"%.*s\" is not supported; none, linear, yarn and longrope are",
+                        where, key, (int)(bytes < 80 ? bytes : 80), name);
+    }
+    config->rope.kind = kinds[i].kind;
+    make_key(config, "rope.scale_linear", key, sizeof key); /* of older files */
+    double linear;
+    if (config->rope.kind == KVC_ROPE_PLAIN && kvc_gguf_real(file, key, &linear) && linear != 1) {
+        if (!(linear >= 1e-6 && linear <= 1e9)) {
+            return kvc_fail(error, KVC_INPUT, "%s: %s is %g, it must be 1e-06 to 1e+09", where, key, linear);
+        }
+        config->rope.kind = KVC_ROPE_LINEAR;
+        config->rope.factor = (double)(float)linear;
+    }
+    enum kvc_status status = read_vector(file, where, "rope_factors_short.weight", &config->rope.short_factor,
+                                         &config->rope.short_count, error);
+    if (!status) {
+        status = read_vector(file, where, "rope_factors_long.weight", &config->rope.long_factor,
+                             &config->rope.long_count, error);
+    }
+    if (!status) {
+        status =
+            read_vector(file, where, "rope_freqs.weight", &config->rope.divisor, &config->rope.divisor_count, error);
+    }
+    if (status) {
+        return status;
+    }
+    const bool two_lists = config->rope.short_factor || config->rope.long_factor;
+    if (two_lists && config->rope.kind == KVC_ROPE_PLAIN) {
+        config->rope.kind = KVC_ROPE_LONGROPE;
+    } else if (config->rope.divisor && config->rope.kind == KVC_ROPE_PLAIN) {
+        config->rope.kind = KVC_ROPE_DIVISORS;
+        return KVC_OK;
+    }
+    if (config->rope.divisor || (two_lists && config->rope.kind != KVC_ROPE_LONGROPE)) {
+        return kvc_fail(error, KVC_INPUT, "%s: rope scaling of type %s together with tensor %s is not supported", where,
+                        kvc_rope_kind_name(config->rope.kind),
+                        config->rope.divisor ? "rope_freqs.weight" : "rope_factors_*.weight");
+    }
+    if (config->rope.kind == KVC_ROPE_LONGROPE && config->rope.factor > 0 && config->rope.factor != 1) {
+        return kvc_fail(error, KVC_INPUT, "%s: longrope together with rope.scaling.factor %g is not supported", where,
+                        config->rope.factor);
+    }
+    return KVC_OK;
+}
+
+static int64_t read_token(const struct kvc_gguf *file, const char *key) {
+    uint64_t token;
+    return kvc_gguf_uint(file, key, &token) && token <= INT32_MAX ? (int64_t)token : -1;
+}
+
+static enum kvc_status refuse_split(const struct kvc_gguf *file, const char *where, struct kvc_error *error) {
+    uint64_t parts;
+    if (!kvc_gguf_uint(file, "split.count", &parts) || parts <= 1) {
+        return KVC_OK;
+    }
+    return kvc_fail(error, KVC_INPUT,
+                    "%s: split.count is %" PRIu64 ": a model in several GGUF files is not supported; merge them first",
+                    where, parts);
+}
+
+static enum kvc_status fill(const struct kvc_gguf *file, const char *where, struct kvc_config *config,
+                            struct kvc_error *error) {
+    enum kvc_status status = find_family(file, where, config, error);
+    if (!status) {
+        status = refuse_split(file, where, error);
+    }
+    if (!status) {
+        status = refuse_unsupported(file, where, config, error);
+    }
+    for (const struct kvc_config_field *field = kvc_config_fields; !status && (field->gguf || field->hf); field++) {
+        if (field->gguf) {
+            status = read_field(file, where, field, config, error);
+        }
+    }
+    if (!status) {
+        status = read_scaling(file, where, config, error);
+    }
+    if (!status) {
+        status = kvc_config_complete(config, true, where, error);
+    }
+    if (!status) {
+        status = check_value_length(file, where, config, error);
+    }
+    if (!status) {
+        status = read_sliding(file, where, config, error);
+    }
+    if (status) {
+        return status;
+    }
+    /* GGUF says by the presence of tensors what config.json says by flags. */
+    config->tied = !kvc_gguf_tensor(file, "output.weight");
+    config->qkv_bias = kvc_gguf_tensor(file, "blk.0.attn_q.bias") || kvc_gguf_tensor(file, "blk.0.attn_k.bias") ||
+                       kvc_gguf_tensor(file, "blk.0.attn_v.bias") || kvc_gguf_tensor(file, "blk.0.attn_qkv.bias") ||
+                       config->family->qkv_bias;
+    config->output_bias = kvc_gguf_tensor(file, "blk.0.attn_output.bias") != NULL;
+    config->feed_bias = kvc_gguf_tensor(file, "blk.0.ffn_down.bias") != NULL;
+    config->bos = read_token(file, "tokenizer.ggml.bos_token_id");
+    config->eos = read_token(file, "tokenizer.ggml.eos_token_id");
+    return KVC_OK;
+}
+
+enum kvc_status kvc_config_from_gguf(const struct kvc_gguf *file, const char *where, struct kvc_config *config,
+                                     struct kvc_error *error) {
+    *config = (struct kvc_config){.bos = -1, .eos = -1};
+    enum kvc_status status = fill(file, where, config, error);
+    if (status) {
+        kvc_config_free(config);
+    }
+    return status;
+}

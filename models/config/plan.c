@@ -1,0 +1,245 @@
+/* plan.c - what a GGUF file of a model holds: its tensors and its metadata. */
+#include "models/config/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/types.h"
+#include "models/config/names.h"
+
+enum { LAYER_TENSORS = 32 }; /* at most, of one layer */
+
+enum kvc_type kvc_plan_type(enum kvc_type asked, uint64_t cols, struct kvc_replaced *replaced) {
+    if (kvc_type_row_bytes(asked, cols)) {
+        return asked;
+    }
+    if (kvc_type_row_bytes(KVC_Q8_0, cols)) {
+        replaced->q8_0++;
+        return KVC_Q8_0;
+    }
+    replaced->f16++;
+    return KVC_F16;
+}
+
+void kvc_plan_note(const struct kvc_replaced *replaced, enum kvc_type asked, struct kvc_error *error) {
+    if (error) {
+        error->status = KVC_OK;
+        error->text[0] = '\0';
+        const size_t q8_0 = replaced->q8_0, f16 = replaced->f16;
+        if (q8_0 + f16 > 0) {
+            const int used = snprintf(error->text, sizeof error->text,
+                                      "%zu matrices have rows that do not fit %s: ", q8_0 + f16, kvc_type_name(asked));
+            char *more = error->text + used;
+            const size_t room = sizeof error->text - (size_t)used;
+            if (q8_0 > 0 && f16 > 0) {
+                snprintf(more, room, "%zu are q8_0, %zu f16", q8_0, f16);
+            } else {
+                snprintf(more, room, "they are %s", q8_0 > 0 ? "q8_0" : "f16");
+            }
+        }
+    }
+}
+
+static struct kvc_planned *add(struct kvc_plan *plan, enum kvc_plan_kind kind, uint64_t rows, uint64_t cols) {
+    struct kvc_planned *tensor = &plan->tensors[plan->count++];
+    *tensor = (struct kvc_planned){.kind = kind, .type = KVC_F32, .dimensions = 1, .shape = {cols, 0}};
+    if (kind == KVC_PLAN_MATRIX) {
+        tensor->dimensions = 2;
+        tensor->shape[0] = rows;
+        tensor->shape[1] = cols;
+    }
+    return tensor;
+}
+
+static void add_whole(struct kvc_plan *plan, enum kvc_plan_kind kind, const char *const *names, uint64_t rows,
+                      uint64_t cols, enum kvc_type type) {
+    struct kvc_planned *tensor = add(plan, kind, rows, cols);
+    snprintf(tensor->name, sizeof tensor->name, "%s", names[1]);
+    snprintf(tensor->hf, sizeof tensor->hf, "%s", names[0]);
+    if (kind == KVC_PLAN_MATRIX) {
+        tensor->type = kvc_plan_type(type, cols, &plan->replaced);
+    }
+}
+
+static void name_layer(struct kvc_planned *tensor, uint32_t layer, const char *gguf, const char *hf,
+                       const char *suffix) {
+    kvc_layer_tensor(tensor->name, sizeof tensor->name, true, layer, gguf, suffix);
+    kvc_layer_tensor(tensor->hf, sizeof tensor->hf, false, layer, hf, suffix);
+}
+
+static bool has_bias(const struct kvc_config *config, enum kvc_bias bias) {
+    return bias == KVC_QKV_BIAS ? config->qkv_bias : bias == KVC_OUTPUT_BIAS ? config->output_bias : config->feed_bias;
+}
+
+static void add_matrix(struct kvc_plan *plan, const struct kvc_config *config, uint32_t layer,
+                       const struct kvc_matrix_name *matrix, enum kvc_type type) {
+    uint64_t rows = 0, turned = 0;
+    for (unsigned p = 0; p < matrix->parts; p++) {
+        rows += kvc_extent(config, matrix->part[p].outputs);
+    }
+    if (config->family->interleaved && matrix->parts == 1) {
+        turned = matrix->part[0].weight == offsetof(struct kvc_layer, q)   ? config->heads
+                 : matrix->part[0].weight == offsetof(struct kvc_layer, k) ? config->kv_heads
+                                                                           : 0;
+    }
+    struct kvc_planned *tensor = add(plan, KVC_PLAN_MATRIX, rows, kvc_extent(config, matrix->inputs));
+    name_layer(tensor, layer, matrix->gguf, matrix->hf, "weight");
+    tensor->type = kvc_plan_type(type, tensor->shape[1], &plan->replaced);
+    tensor->turned = turned;
+    if (has_bias(config, matrix->bias)) {
+        tensor = add(plan, KVC_PLAN_BIAS, 1, rows);
+        name_layer(tensor, layer, matrix->gguf, matrix->hf, "bias");
+        tensor->turned = turned;
+    }
+}
+
+static void add_layer(struct kvc_plan *plan, const struct kvc_config *config, uint32_t layer, enum kvc_type type) {
+    for (const struct kvc_norm_name *norm = kvc_norm_names; norm->gguf; norm++) {
+        if (!norm->per_head || config->family->qk_norm) {
+            name_layer(add(plan, KVC_PLAN_NORM, 1, kvc_extent(config, norm->length)), layer, norm->gguf, norm->hf,
+                       "weight");
+        }
+    }
+    for (const struct kvc_matrix_name *matrix = kvc_matrix_names; matrix->gguf; matrix++) {
+        if (matrix->when == KVC_ALWAYS || (matrix->when == KVC_FUSED) == config->family->fused) {
+            add_matrix(plan, config, layer, matrix, type);
+        }
+    }
+}
+
+static enum kvc_status add_factors(struct kvc_plan *plan, const struct kvc_config *config, const char *name,
+                                   const float *factors, struct kvc_error *error) {
+    const uint64_t pairs = config->rope.rotary / 2;
+    struct kvc_planned *tensor = add(plan, KVC_PLAN_FACTORS, 1, pairs);
+    snprintf(tensor->name, sizeof tensor->name, "%s", name);
+    tensor->factors = malloc((size_t)pairs * sizeof *tensor->factors);
+    if (!tensor->factors) {
+        return kvc_fail(error, KVC_RESOURCE, "no memory for %s", name);
+    }
+    if (factors) {
+        memcpy(tensor->factors, factors, (size_t)pairs * sizeof *factors);
+    } else {
+        kvc_rope_divisors(config, tensor->factors);
+    }
+    return KVC_OK;
+}
+
+static enum kvc_status add_rope(struct kvc_plan *plan, const struct kvc_config *config, struct kvc_error *error) {
+    enum kvc_status status = KVC_OK;
+    if (config->rope.kind == KVC_ROPE_LLAMA3) {
+        status = add_factors(plan, config, "rope_freqs.weight", NULL, error);
+    } else if (config->rope.kind == KVC_ROPE_DIVISORS) {
+        status = add_factors(plan, config, "rope_freqs.weight", config->rope.divisor, error);
+    } else if (config->rope.kind == KVC_ROPE_LONGROPE) {
+        status = add_factors(plan, config, "rope_factors_short.weight", config->rope.short_factor, error);
+        if (!status) {
+            status = add_factors(plan, config, "rope_factors_long.weight", config->rope.long_factor, error);
+        }
+    }
+    return status;
+}
+
+enum kvc_status kvc_plan_build(const struct kvc_config *config, enum kvc_type type, struct kvc_plan *plan,
+                               struct kvc_error *error) {
+    *plan = (struct kvc_plan){0};
+    plan->tensors = calloc((size_t)config->layers * LAYER_TENSORS + 8, sizeof *plan->tensors);
+    if (!plan->tensors) {
+        return kvc_fail(error, KVC_RESOURCE, "no memory for the list of tensors");
+    }
+    add_whole(plan, KVC_PLAN_MATRIX, kvc_embedding_name, config->vocab, config->hidden, type);
+    enum kvc_status status = add_rope(plan, config, error);
+    for (uint32_t l = 0; l < config->layers; l++) {
+        add_layer(plan, config, l, type);
+    }
+    add_whole(plan, KVC_PLAN_NORM, kvc_final_norm_name, 1, config->hidden, type);
+    if (!config->tied) {
+        add_whole(plan, KVC_PLAN_MATRIX, kvc_head_name, config->vocab, config->hidden, type);
+    }
+    if (status) {
+        kvc_plan_free(plan);
+    }
+    return status;
+}
+
+void kvc_plan_free(struct kvc_plan *plan) {
+    for (size_t i = 0; i < plan->count; i++) {
+        free(plan->tensors[i].factors);
+    }
+    free(plan->tensors);
+    *plan = (struct kvc_plan){0};
+}
+
+/* ---- metadata ---- */
+
+/* Llama 3's scaling lies in a tensor; the others' parameters have keys, but a plain model must have none of them. */
+static bool wanted(const struct kvc_config *config, const struct kvc_config_field *field) {
+    if (!field->gguf) {
+        return false;
+    }
+    if (strncmp(field->gguf, "rope.scaling.", 13) != 0) {
+        return true;
+    }
+    switch (config->rope.kind) {
+    case KVC_ROPE_LINEAR:
+        return strcmp(field->gguf, "rope.scaling.factor") == 0;
+    case KVC_ROPE_YARN:
+        return true;
+    case KVC_ROPE_LONGROPE:
+        return strcmp(field->gguf, "rope.scaling.factor") != 0;
+    default:
+        return false;
+    }
+}
+
+static void put_field(const struct kvc_config *config, const struct kvc_config_field *field,
+                      struct kvc_gguf_writer *writer) {
+    char key[128];
+    const void *at = (const char *)config + field->offset;
+    double real = 0;
+    uint64_t integer = 0;
+    kvc_config_key(config, true, field, key, sizeof key);
+    if (field->real) {
+        memcpy(&real, at, sizeof real);
+        if (real != 0) {
+            kvc_gguf_put_float32(writer, key, (float)real);
+        }
+    } else {
+        memcpy(&integer, at, sizeof integer);
+        if (integer != 0) {
+            kvc_gguf_put_uint32(writer, key, (uint32_t)integer);
+        }
+    }
+}
+
+enum kvc_status kvc_plan_metadata(const struct kvc_config *config, const char *name, struct kvc_gguf_writer *writer,
+                                  struct kvc_error *error) {
+    const char *architecture = config->family->gguf;
+    char key[128];
+    if (config->rope.kind == KVC_ROPE_YARN &&
+        (config->rope.keep_fractions || config->rope.mscale != 0 || config->rope.mscale_all != 0)) {
+        return kvc_fail(error, KVC_INPUT, "%s: yarn scaling with truncate=false or mscale has no place in a GGUF file",
+                        name);
+    }
+    kvc_gguf_put_string(writer, "general.architecture", architecture, strlen(architecture));
+    kvc_gguf_put_string(writer, "general.name", name, strlen(name));
+    kvc_gguf_put_uint32(writer, "general.quantization_version", 2);
+    for (const struct kvc_config_field *field = kvc_config_fields; field->gguf || field->hf; field++) {
+        if (wanted(config, field)) {
+            put_field(config, field, writer);
+        }
+    }
+    snprintf(key, sizeof key, "%s.attention.value_length", architecture);
+    kvc_gguf_put_uint32(writer, key, (uint32_t)config->head_size);
+    if (config->rope.kind == KVC_ROPE_LINEAR || config->rope.kind == KVC_ROPE_YARN ||
+        config->rope.kind == KVC_ROPE_LONGROPE) {
+        const char *kind = kvc_rope_kind_name(config->rope.kind);
+        snprintf(key, sizeof key, "%s.rope.scaling.type", architecture);
+        kvc_gguf_put_string(writer, key, kind, strlen(kind));
+    }
+    if (config->sliding) {
+        snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", architecture);
+        kvc_gguf_put_bools(writer, key, config->sliding, (size_t)config->layers);
+    }
+    return KVC_OK;
+}

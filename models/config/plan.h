@@ -1,0 +1,43 @@
+/* plan.h - what a GGUF file of a model holds: its metadata and the list of its tensors, from the model's description.
+ * libc only. */
+#ifndef KVC_MODELS_CONFIG_PLAN_H
+#define KVC_MODELS_CONFIG_PLAN_H
+
+#include "models/config/config.h"
+#include "models/files/gguf_write.h"
+
+enum kvc_plan_kind { KVC_PLAN_MATRIX, KVC_PLAN_NORM, KVC_PLAN_BIAS, KVC_PLAN_FACTORS /* of rotary frequencies */ };
+
+struct kvc_planned {
+    char name[80], hf[80]; /* in GGUF and in Hugging Face files; hf is "" for what comes from config.json */
+    enum kvc_plan_kind kind;
+    enum kvc_type type;
+    uint32_t dimensions;
+    uint64_t shape[2]; /* outermost first */
+    uint64_t turned;   /* heads whose rows come half-split in Hugging Face files and interleaved in GGUF; 0: none */
+    float *factors;    /* values of KVC_PLAN_FACTORS */
+};
+
+struct kvc_replaced { /* matrices whose rows do not fit the asked type, by the type they get instead */
+    size_t q8_0, f16;
+};
+
+struct kvc_plan {
+    struct kvc_planned *tensors;
+    size_t count;
+    struct kvc_replaced replaced;
+};
+
+/* Matrices get the asked type, where their rows fit its blocks; else q8_0 or f16. All others are F32. */
+enum kvc_status kvc_plan_build(const struct kvc_config *config, enum kvc_type type, struct kvc_plan *plan,
+                               struct kvc_error *error);
+void kvc_plan_free(struct kvc_plan *plan);
+enum kvc_type kvc_plan_type(enum kvc_type asked, uint64_t cols, struct kvc_replaced *replaced);
+/* Leaves a note about replaced types in error->text, or an empty one; the status there is KVC_OK. */
+void kvc_plan_note(const struct kvc_replaced *replaced, enum kvc_type asked, struct kvc_error *error);
+
+/* Everything below "<architecture>." and general.*, without the tokenizer. */
+enum kvc_status kvc_plan_metadata(const struct kvc_config *config, const char *name, struct kvc_gguf_writer *writer,
+                                  struct kvc_error *error);
+
+#endif

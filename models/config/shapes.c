@@ -1,0 +1,112 @@
+/* shapes.c - the table of geometries that `mkmodel` and `bench --shape` know. */
+#include "models/config/shapes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* name, summary, family: layers, hidden, heads, kv heads, head size, feed-forward, vocabulary, context, window; tied,
+ * eps, base; scaling, factor, original context; tokenizer */
+static const struct kvc_shape shapes[] = {
+    {"tiny", "odd sizes for tests: 3 layers, head size 24, GQA 3", "llama", 3, 72, 6, 2, 24, 100, 300, 512, 0, true,
+     1e-5f, 10000.0f, KVC_ROPE_PLAIN, 0, 0, "gpt-2"},
+    {"small", "rows of whole blocks for tests: 2 layers, GQA 4", "llama", 2, 256, 8, 2, 32, 512, 512, 2048, 0, false,
+     1e-5f, 10000.0f, KVC_ROPE_PLAIN, 0, 0, "gpt-2"},
+    {"100m", "100 million parameters: 12 layers, GQA 3, tied", "llama", 12, 768, 12, 4, 64, 2048, 32000, 32768, 0, true,
+     1e-5f, 500000.0f, KVC_ROPE_PLAIN, 0, 0, "gpt-2"},
+    {"llama-3.2-1b", "Llama 3.2 1B: 16 layers, GQA 4, tied", "llama", 16, 2048, 32, 8, 64, 8192, 128256, 131072, 0,
+     true, 1e-5f, 500000.0f, KVC_ROPE_LLAMA3, 32, 8192, "llama-bpe"},
+    {"llama-3.2-3b", "Llama 3.2 3B: 28 layers, GQA 3, tied", "llama", 28, 3072, 24, 8, 128, 8192, 128256, 131072, 0,
+     true, 1e-5f, 500000.0f, KVC_ROPE_LLAMA3, 32, 8192, "llama-bpe"},
+    {"llama-3.1-8b", "Llama 3.1 8B: 32 layers, GQA 4", "llama", 32, 4096, 32, 8, 128, 14336, 128256, 131072, 0, false,
+     1e-5f, 500000.0f, KVC_ROPE_LLAMA3, 8, 8192, "llama-bpe"},
+    {"llama-2-7b", "Llama 2 7B: 32 layers, no GQA", "llama", 32, 4096, 32, 32, 128, 11008, 32000, 4096, 0, false, 1e-5f,
+     10000.0f, KVC_ROPE_PLAIN, 0, 0, NULL},
+    {"mistral-7b", "Mistral 7B v0.3: 32 layers, GQA 4", "mistral", 32, 4096, 32, 8, 128, 14336, 32768, 32768, 0, false,
+     1e-5f, 1000000.0f, KVC_ROPE_PLAIN, 0, 0, NULL},
+    {"qwen2.5-0.5b", "Qwen2.5 0.5B: 24 layers, GQA 7, biases, tied", "qwen2", 24, 896, 14, 2, 64, 4864, 151936, 32768,
+     0, true, 1e-6f, 1000000.0f, KVC_ROPE_PLAIN, 0, 0, "qwen2"},
+    {"qwen2.5-7b", "Qwen2.5 7B: 28 layers, GQA 7, biases", "qwen2", 28, 3584, 28, 4, 128, 18944, 152064, 32768, 0,
+     false, 1e-6f, 1000000.0f, KVC_ROPE_PLAIN, 0, 0, "qwen2"},
+    {"qwen3-0.6b", "Qwen3 0.6B: 28 layers, GQA 2, q/k norms, tied", "qwen3", 28, 1024, 16, 8, 128, 3072, 151936, 40960,
+     0, true, 1e-6f, 1000000.0f, KVC_ROPE_PLAIN, 0, 0, "qwen2"},
+    {"qwen3-8b", "Qwen3 8B: 36 layers, GQA 4, q/k norms", "qwen3", 36, 4096, 32, 8, 128, 12288, 151936, 40960, 0, false,
+     1e-6f, 1000000.0f, KVC_ROPE_PLAIN, 0, 0, "qwen2"},
+    {"phi-3.5-mini", "Phi-3.5 mini: 32 layers, no GQA, head size 96, fused projections, longrope", "phi3", 32, 3072, 32,
+     32, 96, 8192, 32064, 131072, 262144, false, 1e-5f, 10000.0f, KVC_ROPE_LONGROPE, 0, 4096, NULL},
+};
+
+bool kvc_shape(size_t i, const char **name, const char **summary) {
+    if (i >= sizeof shapes / sizeof *shapes) {
+        return false;
+    }
+    *name = shapes[i].name;
+    *summary = shapes[i].summary;
+    return true;
+}
+
+const struct kvc_shape *kvc_shape_find(const char *name) {
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        if (strcmp(shapes[i].name, name) == 0) {
+            return &shapes[i];
+        }
+    }
+    return NULL;
+}
+
+/* longrope's factors were found by search and have no formula; these grow as the published ones do, to 2 and 64. */
+static enum kvc_status add_factors(struct kvc_config *config, struct kvc_error *error) {
+    const uint64_t pairs = config->rope.rotary / 2;
+    config->rope.short_factor = malloc((size_t)pairs * sizeof(float));
+    config->rope.long_factor = malloc((size_t)pairs * sizeof(float));
+    if (!config->rope.short_factor || !config->rope.long_factor) {
+        return kvc_fail(error, KVC_RESOURCE, "no memory for %d rotary factors", (int)pairs);
+    }
+    config->rope.short_count = config->rope.long_count = pairs;
+    for (uint64_t i = 0; i < pairs; i++) {
+        float share = (float)i / (float)pairs;
+        config->rope.short_factor[i] = 1.0f + share;
+        config->rope.long_factor[i] = 1.0f + 63.0f * share * share;
+    }
+    return KVC_OK;
+}
+
+enum kvc_status kvc_shape_config(const struct kvc_shape *shape, struct kvc_config *config, struct kvc_error *error) {
+    const struct kvc_family *family = kvc_families;
+    while (family->gguf && strcmp(family->hf, shape->hf) != 0) {
+        family++;
+    }
+    *config = (struct kvc_config){
+        .family = family,
+        .layers = shape->layers,
+        .hidden = shape->hidden,
+        .heads = shape->heads,
+        .kv_heads = shape->kv_heads,
+        .head_size = shape->head_size,
+        .feed_forward = shape->feed_forward,
+        .vocab = shape->vocab,
+        .context = shape->context,
+        .sliding_window = shape->window,
+        .norm_eps = (double)shape->norm_eps,
+        .tied = shape->tied,
+        .qkv_bias = family->qkv_bias,
+        .rope = {.kind = shape->rope,
+                 .base = (double)shape->base,
+                 .rotary = shape->head_size,
+                 .original_context = shape->original_context,
+                 .factor = (double)shape->factor,
+                 .low_factor = 1,
+                 .high_factor = 4},
+        .bos = -1,
+        .eos = -1,
+    };
+    enum kvc_status status = KVC_OK;
+    if (!family->gguf) {
+        status = kvc_fail(error, KVC_USAGE, "shape %s: there is no family %s", shape->name, shape->hf);
+    } else if (shape->rope == KVC_ROPE_LONGROPE) {
+        status = add_factors(config, error);
+    }
+    if (status) {
+        kvc_config_free(config);
+    }
+    return status;
+}

@@ -1,0 +1,102 @@
+/* convert.c - kvc_convert: a GGUF file with the same model's weights in another type. GGUF to GGUF keeps all metadata
+ * and changes matrices only. */
+#include "models/convert/convert.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/base/float.h"
+#include "core/engine/engine.h"
+#include "models/config/plan.h"
+
+/* Norms, biases and rotary factors stay as they are. */
+static enum kvc_type new_type(const struct kvc_file_tensor *tensor, enum kvc_type asked,
+                              struct kvc_replaced *replaced) {
+    if (tensor->dimensions < 2) {
+        return tensor->type;
+    }
+    return kvc_plan_type(asked, tensor->cols, replaced);
+}
+
+static void copy_metadata(const struct kvc_gguf *file, struct kvc_gguf_writer *writer) {
+    const char *key;
+    enum kvc_gguf_type type;
+    for (size_t i = 0; kvc_gguf_key(file, i, &key, &type); i++) {
+        /* This writer has its own alignment, and a file type of the old weights would be wrong. */
+        if (strcmp(key, "general.alignment") != 0 && strcmp(key, "general.file_type") != 0) {
+            uint64_t bytes;
+            const unsigned char *data = kvc_gguf_value_data(file, i, &bytes);
+            kvc_gguf_put_raw(writer, key, type, data, bytes);
+        }
+    }
+    if (!kvc_gguf_has(file, "general.quantization_version")) {
+        kvc_gguf_put_uint32(writer, "general.quantization_version", 2);
+    }
+}
+
+static enum kvc_status convert_file(struct kvc_converter *converter, const struct kvc_gguf *file, const char *to,
+                                    enum kvc_type type, struct kvc_replaced *replaced, struct kvc_error *error) {
+    const size_t count = kvc_gguf_tensor_count(file);
+    enum kvc_type *types = malloc((count + 1) * sizeof *types);
+    if (!types) {
+        return kvc_fail(error, KVC_RESOURCE, "%s: no memory", converter->from);
+    }
+    copy_metadata(file, converter->writer);
+    for (size_t i = 0; i < count; i++) {
+        const struct kvc_file_tensor *tensor = kvc_gguf_tensor_at(file, i);
+        types[i] = new_type(tensor, type, replaced);
+        kvc_gguf_add_tensor(converter->writer, tensor->name, types[i], tensor->dimensions, tensor->shape);
+    }
+    enum kvc_status status = kvc_gguf_writer_begin(converter->writer, to, error);
+    for (size_t i = 0; !status && i < count; i++) {
+        status = kvc_convert_tensor(converter, kvc_gguf_tensor_at(file, i), types[i], 0, 0, i, error);
+    }
+    free(types);
+    return status;
+}
+
+enum kvc_status kvc_convert_gguf(struct kvc_converter *converter, const char *to, enum kvc_type type,
+                                 struct kvc_replaced *replaced, struct kvc_error *error) {
+    struct kvc_gguf *file;
+    struct kvc_config config;
+    enum kvc_status status = kvc_gguf_open(converter->from, &file, error);
+    if (status) {
+        return status;
+    }
+    /* A model that could not be opened is refused before it is written, as a folder's is. */
+    status = kvc_config_from_gguf(file, converter->from, &config, error);
+    if (!status) {
+        kvc_config_free(&config);
+        status = convert_file(converter, file, to, type, replaced, error);
+    }
+    kvc_gguf_close(file);
+    return status;
+}
+
+enum kvc_status kvc_convert(const char *from, const char *to, enum kvc_type type, struct kvc_error *error) {
+    struct stat about;
+    struct kvc_converter converter;
+    struct kvc_replaced replaced = {0, 0};
+    if ((unsigned)type >= KVC_TYPES) {
+        return kvc_fail(error, KVC_USAGE, "%s: type %u: must be a value of enum kvc_type", to, (unsigned)type);
+    }
+    enum kvc_status status = kvc_converter_open(from, &converter, error);
+    if (status) {
+        return status;
+    }
+    const bool folder = stat(from, &about) == 0 && S_ISDIR(about.st_mode);
+    const uint64_t environment = kvc_float_open();
+    status = (folder ? kvc_convert_folder : kvc_convert_gguf)(&converter, to, type, &replaced, error);
+    kvc_float_close(environment);
+    if (!status) {
+        struct kvc_gguf_writer *writer = converter.writer;
+        converter.writer = NULL;
+        status = kvc_gguf_writer_commit(writer, error);
+    }
+    if (!status) {
+        kvc_plan_note(&replaced, type, error);
+    }
+    kvc_converter_close(&converter);
+    return status;
+}

@@ -1,0 +1,33 @@
+/* convert.h - rewrites a tensor in another type while it is copied into a GGUF file. libc only, except folders. */
+#ifndef KVC_MODELS_CONVERT_CONVERT_H
+#define KVC_MODELS_CONVERT_CONVERT_H
+
+#include "core/base/threads.h"
+#include "models/config/plan.h"
+
+struct kvc_converter {
+    struct kvc_threads *threads;
+    struct kvc_gguf_writer *writer;
+    const char *from;    /* the source's path, for errors */
+    unsigned char *rows; /* a chunk of finished rows */
+    float *floats;       /* one row per thread */
+    size_t rows_room, floats_room;
+};
+
+enum kvc_status kvc_converter_open(const char *from, struct kvc_converter *converter, struct kvc_error *error);
+void kvc_converter_close(struct kvc_converter *converter); /* abandons the writer where it is still there */
+
+/* Appends all rows of `tensor` as the writer's tensor `index`, of type `to`. turned: rows are put from half-split into
+ * interleaved order, within each of that many heads, for the first `rotary` rows of a head; 0: they stay. A vector
+ * counts as a column then (biases). */
+enum kvc_status kvc_convert_tensor(struct kvc_converter *converter, const struct kvc_file_tensor *tensor,
+                                   enum kvc_type to, uint64_t turned, uint64_t rotary, size_t index,
+                                   struct kvc_error *error);
+
+/* Both write the file `to`. */
+enum kvc_status kvc_convert_gguf(struct kvc_converter *converter, const char *to, enum kvc_type type,
+                                 struct kvc_replaced *replaced, struct kvc_error *error);
+enum kvc_status kvc_convert_folder(struct kvc_converter *converter, const char *to, enum kvc_type type,
+                                   struct kvc_replaced *replaced, struct kvc_error *error); /* jansson */
+
+#endif

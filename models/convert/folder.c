@@ -1,0 +1,99 @@
+/* folder.c - a Hugging Face folder as a GGUF file: the plan of its configuration says what every tensor is
+ * called in both formats; query and key rows of families that GGUF keeps interleaved are reordered. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "models/convert/convert.h"
+#include "models/convert/text.h"
+#include "models/files/safetensors.h"
+
+static enum kvc_status check_tensor(const struct kvc_converter *converter, const struct kvc_planned *planned,
+                                    const struct kvc_file_tensor *tensor, struct kvc_error *error) {
+    if (!tensor) {
+        return kvc_fail(error, KVC_INPUT, "%s: tensor %s is missing", converter->from, planned->hf);
+    }
+    if (tensor->dimensions != planned->dimensions ||
+        memcmp(tensor->shape, planned->shape, planned->dimensions * sizeof *planned->shape) != 0) {
+        return kvc_fail(error, KVC_INPUT, "%s: tensor %s does not have the shape its config.json asks for",
+                        converter->from, planned->hf);
+    }
+    return KVC_OK;
+}
+
+static enum kvc_status write_tensors(struct kvc_converter *converter, const struct kvc_config *config,
+                                     const struct kvc_plan *plan, const struct kvc_safetensors *file,
+                                     struct kvc_error *error) {
+    enum kvc_status status = KVC_OK;
+    for (size_t i = 0; !status && i < plan->count; i++) {
+        const struct kvc_planned *planned = &plan->tensors[i];
+        if (planned->kind == KVC_PLAN_FACTORS) {
+            status = kvc_gguf_write(converter->writer, i, planned->factors,
+                                    (size_t)planned->shape[0] * sizeof *planned->factors, error);
+            continue;
+        }
+        const struct kvc_file_tensor *tensor = kvc_safetensors_tensor(file, planned->hf);
+        status = kvc_convert_tensor(converter, tensor, planned->type, planned->turned, config->rope.rotary, i, error);
+    }
+    return status;
+}
+
+static enum kvc_status write_file(struct kvc_converter *converter, const struct kvc_config *config,
+                                  const struct kvc_plan *plan, const struct kvc_safetensors *file, const char *to,
+                                  struct kvc_error *error) {
+    size_t length = strlen(converter->from);
+    while (length > 1 && converter->from[length - 1] == '/') {
+        length--;
+    }
+    size_t start = length;
+    while (start > 0 && converter->from[start - 1] != '/') {
+        start--;
+    }
+    char name[200];
+    snprintf(name, sizeof name, "%.*s", (int)(length - start), converter->from + start);
+    enum kvc_status status = kvc_plan_metadata(config, name, converter->writer, error);
+    if (!status) {
+        status = kvc_convert_text(converter->from, config->vocab, converter->writer, error);
+    }
+    for (size_t i = 0; !status && i < plan->count; i++) {
+        const struct kvc_planned *planned = &plan->tensors[i];
+        if (planned->kind != KVC_PLAN_FACTORS) {
+            status = check_tensor(converter, planned, kvc_safetensors_tensor(file, planned->hf), error);
+        }
+        kvc_gguf_add_tensor(converter->writer, planned->name, planned->type, planned->dimensions, planned->shape);
+    }
+    if (!status) {
+        status = kvc_gguf_writer_begin(converter->writer, to, error);
+    }
+    return status ? status : write_tensors(converter, config, plan, file, error);
+}
+
+enum kvc_status kvc_convert_folder(struct kvc_converter *converter, const char *to, enum kvc_type type,
+                                   struct kvc_replaced *replaced, struct kvc_error *error) {
+    struct kvc_config config;
+    struct kvc_plan plan;
+    struct kvc_safetensors *file;
+    const size_t room = strlen(converter->from) + sizeof "/config.json";
+    char *path = malloc(room);
+    if (!path) {
+        return kvc_fail(error, KVC_RESOURCE, "%s: no memory", converter->from);
+    }
+    snprintf(path, room, "%s/config.json", converter->from);
+    enum kvc_status status = kvc_config_from_json(path, &config, error);
+    free(path);
+    if (status) {
+        return status;
+    }
+    status = kvc_plan_build(&config, type, &plan, error);
+    if (!status) {
+        *replaced = plan.replaced;
+        status = kvc_safetensors_open(converter->from, &file, error);
+        if (!status) {
+            status = write_file(converter, &config, &plan, file, to, error);
+            kvc_safetensors_close(file);
+        }
+        kvc_plan_free(&plan);
+    }
+    kvc_config_free(&config);
+    return status;
+}

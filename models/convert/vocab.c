@@ -1,0 +1,168 @@
+/* vocab.c - a tokenizer as the tokenizer.ggml.* keys of a GGUF file, which other programs read, too. */
+#include "models/convert/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "models/tokenizer/parts.h"
+
+#define KEY(name) "tokenizer.ggml." name
+
+enum kind { OTHER, BYTE_LEVEL, SENTENCE_PIECES };
+
+static enum kind kind_of(const struct kvc_tokenizer *t) {
+    if (t->model != KVC_VOCAB_RANKS)
+        return OTHER;
+    if (t->decoder.byte_level && t->splitter_count && t->splitter[t->splitter_count - 1].kind == KVC_STEP_BYTES)
+        return BYTE_LEVEL;
+    return t->byte_fallback && t->decoder.replace[0] ? SENTENCE_PIECES : OTHER;
+}
+
+static int by_rank(const void *a, const void *b) {
+    const struct kvc_merge *x = a, *y = b;
+    return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+/* The merges by rank; malloc'ed. */
+static struct kvc_merge *sorted_merges(const struct kvc_tokenizer *t, size_t *count) {
+    struct kvc_merge *list = malloc((t->merges_size + 1) * sizeof *list);
+    *count = 0;
+    for (size_t i = 0; list && i < t->merges_size; i++)
+        if (t->merges[i].left >= 0)
+            list[(*count)++] = t->merges[i];
+    if (list)
+        qsort(list, *count, sizeof *list, by_rank);
+    return list;
+}
+
+static void put_tokens(const struct kvc_tokenizer *t, struct kvc_gguf_writer *writer) {
+    kvc_gguf_put_strings(writer, KEY("tokens"), t->count);
+    for (size_t i = 0; i < t->count; i++) {
+        const struct kvc_piece *piece = &t->pieces[i];
+        char name[32];
+        if (piece->kind == KVC_TOKEN_ABSENT)
+            kvc_gguf_add_string(writer, name, (size_t)snprintf(name, sizeof name, "[PAD%zu]", i));
+        else
+            kvc_gguf_add_string(writer, t->store.data + piece->spelling, piece->spelling_bytes);
+    }
+}
+
+static bool put_types(const struct kvc_tokenizer *t, bool bytes, struct kvc_gguf_writer *writer) {
+    int32_t *types = malloc((t->count + 1) * sizeof *types);
+    if (!types)
+        return false;
+    for (size_t i = 0; i < t->count; i++)
+        types[i] = t->pieces[i].kind == KVC_TOKEN_ABSENT ? KVC_TOKEN_UNUSED : t->pieces[i].kind;
+    for (int i = 0; bytes && i < 256; i++)
+        if (t->byte_ids[i] >= 0)
+            types[t->byte_ids[i]] = KVC_TOKEN_BYTE;
+    if (bytes && t->unknown >= 0)
+        types[t->unknown] = KVC_TOKEN_UNKNOWN;
+    kvc_gguf_put_int32s(writer, KEY("token_type"), types, t->count);
+    free(types);
+    return true;
+}
+
+static bool put_merges(const struct kvc_tokenizer *t, const struct kvc_merge *merges, size_t count,
+                       struct kvc_gguf_writer *writer) {
+    struct kvc_buffer text = {0};
+    bool fits = true;
+    kvc_gguf_put_strings(writer, KEY("merges"), count);
+    for (size_t i = 0; i < count && fits; i++) {
+        const struct kvc_piece *left = &t->pieces[merges[i].left], *right = &t->pieces[merges[i].right];
+        text.bytes = 0;
+        fits = kvc_buffer_add(&text, t->store.data + left->spelling, left->spelling_bytes) &&
+               kvc_buffer_add(&text, " ", 1) &&
+               kvc_buffer_add(&text, t->store.data + right->spelling, right->spelling_bytes);
+        kvc_gguf_add_string(writer, text.data, text.bytes);
+    }
+    kvc_buffer_free(&text);
+    return fits;
+}
+
+/* Pieces made earlier score higher, as where such a vocabulary is learned; single characters come last. */
+static bool put_scores(const struct kvc_tokenizer *t, const struct kvc_merge *merges, size_t count,
+                       struct kvc_gguf_writer *writer) {
+    float *scores = malloc((t->count + 1) * sizeof *scores);
+    if (!scores)
+        return false;
+    for (size_t i = 0; i < t->count; i++)
+        scores[i] = t->pieces[i].kind == KVC_TOKEN_NORMAL ? -(float)count : 0;
+    for (size_t i = count; i-- > 0;)
+        scores[merges[i].made] = -(float)i;
+    kvc_gguf_put_float32s(writer, KEY("scores"), scores, t->count);
+    free(scores);
+    return true;
+}
+
+static void put_id(struct kvc_gguf_writer *writer, const char *key, int32_t id) {
+    if (id >= 0)
+        kvc_gguf_put_uint32(writer, key, (uint32_t)id);
+}
+
+/* What begins a text; some folders say it only by putting it in front. */
+static int32_t beginning(const struct kvc_tokenizer *t) {
+    return t->bos < 0 && t->prefix.count ? t->prefix.ids[0] : t->bos;
+}
+
+/* A model may end its turn with several tokens; the format has keys for a few. */
+static void put_ids(const struct kvc_tokenizer *t, struct kvc_gguf_writer *writer) {
+    static const char *const keys[] = {KEY("eot_token_id"), KEY("eom_token_id"), KEY("eog_token_id")};
+    size_t used = 0;
+    put_id(writer, KEY("bos_token_id"), beginning(t));
+    put_id(writer, KEY("eos_token_id"), t->eos);
+    put_id(writer, KEY("unknown_token_id"), t->unknown);
+    for (size_t i = 0; i < t->count && used < sizeof keys / sizeof *keys; i++)
+        if (t->pieces[i].ends_turn && (int32_t)i != t->eos)
+            put_id(writer, keys[used++], (int32_t)i);
+    kvc_gguf_put_bool(writer, KEY("add_bos_token"), t->prefix.count > 0 && t->prefix.ids[0] == beginning(t));
+}
+
+/* Whether a byte-level tokenizer read from these keys is this one. The keys do not hold what added tokens do to the
+ * spaces around them, merges of such tokens, a token for what is unknown, or more than one token in front. */
+static bool says_everything(const struct kvc_tokenizer *t, const struct kvc_merge *merges, size_t count) {
+    const struct kvc_decoder *decoder = &t->decoder;
+    bool all = t->unknown < 0 && !t->byte_fallback && !t->added_normalized.count && !decoder->replace[0] &&
+               !decoder->join && !decoder->strip && t->prefix.count <= 1 &&
+               (!t->prefix.count || t->prefix.ids[0] == beginning(t));
+    for (size_t i = 0; i < t->added.count && all; i++) {
+        const struct kvc_added *token = &t->added.tokens[i];
+        const struct kvc_piece *piece = &t->pieces[token->id];
+        all = !token->single_word && !token->strip_left && !token->strip_right &&
+              !(t->ignore_merges &&
+                kvc_vocab_find(t, t->store.data + piece->spelling, piece->spelling_bytes) == token->id);
+    }
+    for (size_t i = 0; i < count && all; i++)
+        all = t->pieces[merges[i].left].kind == KVC_TOKEN_NORMAL &&
+              t->pieces[merges[i].right].kind == KVC_TOKEN_NORMAL && t->pieces[merges[i].made].kind == KVC_TOKEN_NORMAL;
+    return all;
+}
+
+bool kvc_convert_vocab(const struct kvc_tokenizer *tokenizer, struct kvc_gguf_writer *writer, bool *whole) {
+    const enum kind kind = kind_of(tokenizer);
+    const char *const models[] = {"huggingface", "gpt2", "llama"}, *name = NULL;
+    kvc_gguf_put_string(writer, KEY("model"), models[kind], strlen(models[kind]));
+    put_ids(tokenizer, writer);
+    *whole = false;
+    if (kind == OTHER)
+        return true;
+    size_t count, bytes = 0; /* merges; length of name */
+    struct kvc_merge *merges = sorted_merges(tokenizer, &count);
+    bool fits = merges && put_types(tokenizer, kind == SENTENCE_PIECES, writer);
+    put_tokens(tokenizer, writer);
+    if (fits && kind == SENTENCE_PIECES) {
+        const struct kvc_split_step *first = tokenizer->splitter;
+        fits = put_scores(tokenizer, merges, count, writer);
+        kvc_gguf_put_bool(writer, KEY("add_space_prefix"),
+                          (tokenizer->normalizer_count && tokenizer->normalizer->kind == KVC_NORMALIZE_PREPEND) ||
+                              (tokenizer->splitter_count && first->prefix != KVC_PREFIX_NEVER));
+    } else if (fits) {
+        name = kvc_split_name(tokenizer, &bytes);
+        fits = put_merges(tokenizer, merges, count, writer);
+        *whole = name && says_everything(tokenizer, merges, count);
+    }
+    kvc_gguf_put_string(writer, KEY("pre"), name ? name : "default", name ? bytes : strlen("default"));
+    free(merges);
+    return fits;
+}

@@ -1,0 +1,429 @@
+/* gguf.c - opens GGUF v2 and v3 files (the two have the same layout). Nothing in the file is trusted: every length,
+ * count, offset and type is checked against the file's size before it is used, and memory grows only with bytes that
+ * are really there. */
+#include "models/files/gguf.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/types.h"
+#include "models/files/gguf_file.h"
+#include "models/files/tensor_index.h"
+
+enum { LEAST_ENTRY = 8 + 1 + 4 + 1, LEAST_TENSOR = 8 + 1 + 4 + 8 + 4 + 8, LONGEST_KEY = 65535, LONGEST_NAME = 255 };
+
+struct reader {
+    const char *path;
+    const unsigned char *data;
+    uint64_t size, at;
+    struct kvc_error *error;
+};
+
+static enum kvc_status cut_short(const struct reader *in, const char *what) {
+    return kvc_fail(in->error, KVC_INPUT, "%s: ends at byte %" PRIu64 " inside %s; the file is cut short or damaged",
+                    in->path, in->size, what);
+}
+
+static enum kvc_status no_memory(const struct reader *in, const char *what) {
+    return kvc_fail(in->error, KVC_RESOURCE, "%s: no memory for %s", in->path, what);
+}
+
+static bool take(struct reader *in, uint32_t bytes, uint64_t *value) {
+    if (in->size - in->at < bytes) {
+        return false;
+    }
+    *value = kvc_gguf_little(in->data + in->at, bytes);
+    in->at += bytes;
+    return true;
+}
+
+/* Copies a key or tensor name: it goes into messages and is compared as a C string, so control bytes are refused. */
+static enum kvc_status take_name(struct reader *in, const char *what, uint64_t longest, char **name) {
+    uint64_t length;
+    if (!take(in, 8, &length)) {
+        return cut_short(in, what);
+    }
+    if (length == 0 || length > longest) {
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: byte %" PRIu64 ": %s is %" PRIu64 " bytes long, 1 to %" PRIu64 " were expected", in->path,
+                        in->at - 8, what, length, longest);
+    }
+    if (length > in->size - in->at) {
+        return cut_short(in, what);
+    }
+    for (uint64_t i = 0; i < length; i++) {
+        if (in->data[in->at + i] < 0x20 || in->data[in->at + i] == 0x7f) {
+            return kvc_fail(in->error, KVC_INPUT, "%s: byte %" PRIu64 ": %s holds the control byte 0x%02x", in->path,
+                            in->at + i, what, in->data[in->at + i]);
+        }
+    }
+    *name = malloc((size_t)length + 1);
+    if (!*name) {
+        return no_memory(in, what);
+    }
+    memcpy(*name, in->data + in->at, (size_t)length);
+    (*name)[length] = '\0';
+    in->at += length;
+    return KVC_OK;
+}
+
+static enum kvc_status take_string(struct reader *in, const char *key) {
+    uint64_t length;
+    if (!take(in, 8, &length)) {
+        return cut_short(in, key);
+    }
+    if (length > in->size - in->at) {
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: %s: a string of %" PRIu64 " bytes, but only %" PRIu64 " are left in the file", in->path,
+                        key, length, in->size - in->at);
+    }
+    in->at += length;
+    return KVC_OK;
+}
+
+static enum kvc_status take_array(struct reader *in, struct kvc_gguf_entry *entry) {
+    uint64_t element;
+    if (!take(in, 4, &element) || !take(in, 8, &entry->count)) {
+        return cut_short(in, entry->key);
+    }
+    if (element > KVC_GGUF_F64 || element == KVC_GGUF_ARRAY) {
+        return kvc_fail(in->error, KVC_INPUT, "%s: %s: arrays of type %" PRIu64 "%s are not supported", in->path,
+                        entry->key, element, element == KVC_GGUF_ARRAY ? " (array)" : "");
+    }
+    entry->element = (enum kvc_gguf_type)element;
+    entry->data = in->data + in->at;
+    uint64_t left = in->size - in->at;
+    uint32_t size = kvc_gguf_value_size(entry->element);
+    /* A string is at least its 8 bytes of length, so the index below never outgrows the file. */
+    if (entry->count > left / (size ? size : 8)) {
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: %s: an array of %" PRIu64 " %s, but only %" PRIu64 " bytes are left in the file", in->path,
+                        entry->key, entry->count, kvc_gguf_value_name(entry->element), left);
+    }
+    if (size) {
+        in->at += entry->count * size;
+        return KVC_OK;
+    }
+    entry->strings = malloc(((size_t)entry->count + 1) * sizeof *entry->strings);
+    if (!entry->strings) {
+        return no_memory(in, entry->key);
+    }
+    uint64_t start = in->at;
+    for (uint64_t i = 0; i < entry->count; i++) {
+        entry->strings[i] = in->at - start;
+        enum kvc_status status = take_string(in, entry->key);
+        if (status) {
+            return status;
+        }
+    }
+    return KVC_OK;
+}
+
+static enum kvc_status take_entry(struct reader *in, struct kvc_gguf_entry *entry) {
+    enum kvc_status status = take_name(in, "a metadata key", LONGEST_KEY, &entry->key);
+    if (status) {
+        return status;
+    }
+    uint64_t type;
+    if (!take(in, 4, &type)) {
+        return cut_short(in, entry->key);
+    }
+    if (type > KVC_GGUF_F64) {
+        return kvc_fail(in->error, KVC_INPUT, "%s: %s: unknown value type %" PRIu64 ", 0 to 12 were expected", in->path,
+                        entry->key, type);
+    }
+    entry->type = (enum kvc_gguf_type)type;
+    entry->count = 1;
+    entry->value = entry->data = in->data + in->at;
+    if (entry->type == KVC_GGUF_ARRAY) {
+        status = take_array(in, entry);
+    } else if (entry->type == KVC_GGUF_STRING) {
+        entry->data += 8;
+        status = take_string(in, entry->key);
+        if (!status) {
+            entry->count = kvc_gguf_little(entry->value, 8);
+        }
+    } else {
+        uint64_t value;
+        if (!take(in, kvc_gguf_value_size(entry->type), &value)) {
+            return cut_short(in, entry->key);
+        }
+        if (entry->type == KVC_GGUF_BOOL && value > 1) {
+            return kvc_fail(in->error, KVC_INPUT, "%s: %s: a bool of value %" PRIu64 ", 0 or 1 was expected", in->path,
+                            entry->key, value);
+        }
+    }
+    entry->value_bytes = (uint64_t)(in->data + in->at - entry->value);
+    return status;
+}
+
+/* ---- tensors ---- */
+
+static const struct {
+    const char *name;
+    int type; /* enum kvc_type, -1: not supported */
+} file_types[] = {
+    /* by the format's number */
+    [0] = {"f32", KVC_F32},    [1] = {"f16", KVC_F16},    [2] = {"q4_0", KVC_Q4_0},  [3] = {"q4_1", -1},
+    [4] = {"q4_2", -1},        [5] = {"q4_3", -1},        [6] = {"q5_0", KVC_Q5_0},  [7] = {"q5_1", -1},
+    [8] = {"q8_0", KVC_Q8_0},  [9] = {"q8_1", -1},        [10] = {"q2_k", -1},       [11] = {"q3_k", KVC_Q3_K},
+    [12] = {"q4_k", KVC_Q4_K}, [13] = {"q5_k", KVC_Q5_K}, [14] = {"q6_k", KVC_Q6_K}, [15] = {"q8_k", -1},
+    [16] = {"iq2_xxs", -1},    [17] = {"iq2_xs", -1},     [18] = {"iq3_xxs", -1},    [19] = {"iq1_s", -1},
+    [20] = {"iq4_nl", -1},     [21] = {"iq3_s", -1},      [22] = {"iq2_s", -1},      [23] = {"iq4_xs", -1},
+    [24] = {"i8", -1},         [25] = {"i16", -1},        [26] = {"i32", -1},        [27] = {"i64", -1},
+    [28] = {"f64", -1},        [29] = {"iq1_m", -1},      [30] = {"bf16", KVC_BF16}, [34] = {"tq1_0", -1},
+    [35] = {"tq2_0", -1},      [39] = {"mxfp4", -1},
+};
+
+uint32_t kvc_gguf_file_type(enum kvc_type type) {
+    for (uint32_t i = 0; i < sizeof file_types / sizeof file_types[0]; i++) {
+        if (file_types[i].name && file_types[i].type == (int)type) {
+            return i;
+        }
+    }
+    return UINT32_MAX;
+}
+
+/* dims come innermost first; the struct has them outermost first. */
+static enum kvc_status take_shape(struct reader *in, struct kvc_file_tensor *tensor) {
+    uint64_t dimensions;
+    if (!take(in, 4, &dimensions)) {
+        return cut_short(in, tensor->name);
+    }
+    if (dimensions < 1 || dimensions > 4) {
+        return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s has %" PRIu64 " dimensions, 1 to 4 were expected",
+                        in->path, tensor->name, dimensions);
+    }
+    tensor->dimensions = (uint32_t)dimensions;
+    tensor->rows = 1;
+    for (uint32_t i = 0; i < tensor->dimensions; i++) {
+        uint64_t size;
+        if (!take(in, 8, &size)) {
+            return cut_short(in, tensor->name);
+        }
+        if (size == 0) {
+            return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s: dimension %u is 0, at least 1 was expected", in->path,
+                            tensor->name, i);
+        }
+        tensor->shape[tensor->dimensions - 1 - i] = size;
+        if (i == 0) {
+            tensor->cols = size;
+        } else if (size > UINT64_MAX / tensor->rows) {
+            return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s: the product of its dimensions overflows", in->path,
+                            tensor->name);
+        } else {
+            tensor->rows *= size;
+        }
+    }
+    return KVC_OK;
+}
+
+static enum kvc_status take_tensor(struct reader *in, struct kvc_file_tensor *tensor, uint64_t *offset) {
+    char *name = NULL;
+    enum kvc_status status = take_name(in, "a tensor's name", LONGEST_NAME, &name);
+    tensor->name = name;
+    if (!status) {
+        status = take_shape(in, tensor);
+    }
+    if (status) {
+        return status;
+    }
+    uint64_t type;
+    if (!take(in, 4, &type) || !take(in, 8, offset)) {
+        return cut_short(in, tensor->name);
+    }
+    bool known = type < sizeof file_types / sizeof file_types[0] && file_types[type].name;
+    if (!known || file_types[type].type < 0) {
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: tensor %s has type %" PRIu64 " (%s); f32, f16, bf16, q8_0, q4_0, "
+                        "q5_0, q3_k, q4_k, q5_k and q6_k are supported",
+                        in->path, tensor->name, type, known ? file_types[type].name : "unknown");
+    }
+    tensor->type = (enum kvc_type)file_types[type].type;
+    size_t row_bytes = kvc_type_row_bytes(tensor->type, tensor->cols);
+    if (row_bytes == 0) {
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: tensor %s: rows of %" PRIu64 " elements do not fit type %s (blocks "
+                        "of %u)",
+                        in->path, tensor->name, tensor->cols, kvc_type_name(tensor->type),
+                        kvc_type_block(tensor->type).elements);
+    }
+    if (tensor->rows > UINT64_MAX / row_bytes) {
+        return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s: the product of its dimensions overflows", in->path,
+                        tensor->name);
+    }
+    tensor->bytes = tensor->rows * row_bytes;
+    return KVC_OK;
+}
+
+static enum kvc_status place_tensor(const struct reader *in, struct kvc_file_tensor *tensor, uint64_t offset,
+                                    uint64_t start, uint64_t alignment) {
+    if (offset % alignment != 0) {
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: tensor %s starts at offset %" PRIu64 ", not a multiple of the "
+                        "alignment %" PRIu64,
+                        in->path, tensor->name, offset, alignment);
+    }
+    uint64_t room = in->size > start ? in->size - start : 0;
+    if (offset > room || tensor->bytes > room - offset) {
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: tensor %s (%" PRIu64 " bytes at offset %" PRIu64 ") does not lie "
+                        "inside the %" PRIu64 " bytes of tensor data; the file is cut short or damaged",
+                        in->path, tensor->name, tensor->bytes, offset, room);
+    }
+    tensor->data = in->data + start + offset;
+    return KVC_OK;
+}
+
+static enum kvc_status index_entries(const struct reader *in, struct kvc_gguf *file) {
+    struct kvc_named *items = malloc((file->entry_count + 1) * sizeof *items);
+    file->entries_by_key = malloc((file->entry_count + 1) * sizeof *file->entries_by_key);
+    if (!items || !file->entries_by_key) {
+        free(items);
+        return no_memory(in, "the index of metadata");
+    }
+    for (size_t i = 0; i < file->entry_count; i++) {
+        items[i] = (struct kvc_named){file->entries[i].key, NULL, (uint32_t)i};
+    }
+    enum kvc_status status =
+        kvc_sort_names(in->path, items, file->entry_count, "metadata key", file->entries_by_key, in->error);
+    free(items);
+    return status;
+}
+
+/* ---- the file ---- */
+
+static enum kvc_status take_head(struct reader *in, uint64_t *tensors, uint64_t *entries) {
+    uint64_t version;
+    if (in->size < 4 || memcmp(in->data, "GGUF", 4) != 0) {
+        return kvc_fail(in->error, KVC_INPUT, "%s: is not a GGUF file (it does not begin with \"GGUF\")", in->path);
+    }
+    in->at = 4;
+    if (!take(in, 4, &version)) {
+        return cut_short(in, "the header");
+    }
+    if (version != 2 && version != 3) {
+        bool swapped = (version & 0xffff) == 0 && version != 0;
+        return kvc_fail(in->error, KVC_INPUT,
+                        swapped ? "%s: a big-endian GGUF file (version field %08" PRIx64
+                                  "); little-endian files are supported"
+                                : "%s: GGUF version %" PRIu64 "; versions 2 and 3 are supported",
+                        in->path, version);
+    }
+    if (!take(in, 8, tensors) || !take(in, 8, entries)) {
+        return cut_short(in, "the header");
+    }
+    uint64_t left = in->size - in->at;
+    if (*tensors > left / LEAST_TENSOR || *tensors > UINT32_MAX) {
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: a count of %" PRIu64 " tensors cannot fit a file of %" PRIu64 " bytes", in->path, *tensors,
+                        in->size);
+    }
+    if (*entries > left / LEAST_ENTRY || *entries > UINT32_MAX) {
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: a count of %" PRIu64 " metadata keys cannot fit a file of %" PRIu64 " bytes", in->path,
+                        *entries, in->size);
+    }
+    return KVC_OK;
+}
+
+static enum kvc_status find_alignment(const struct reader *in, const struct kvc_gguf *file, uint64_t *alignment) {
+    *alignment = 32;
+    if (!kvc_gguf_has(file, "general.alignment")) {
+        return KVC_OK;
+    }
+    if (!kvc_gguf_uint(file, "general.alignment", alignment) || *alignment < 8 || *alignment > 65536 ||
+        (*alignment & (*alignment - 1)) != 0) {
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: general.alignment is %" PRIu64 ", a power of two from 8 to 65536 "
+                        "was expected",
+                        in->path, *alignment);
+    }
+    return KVC_OK;
+}
+
+static enum kvc_status parse_tensors(struct reader *in, struct kvc_gguf *file, uint64_t *offsets) {
+    uint64_t alignment;
+    enum kvc_status status = find_alignment(in, file, &alignment);
+    if (status) {
+        return status;
+    }
+    for (size_t i = 0; !status && i < file->tensor_count; i++) {
+        status = take_tensor(in, &file->tensors[i], &offsets[i]);
+    }
+    uint64_t start = (in->at + alignment - 1) / alignment * alignment; /* at <= file size < 2^63: no overflow */
+    for (size_t i = 0; !status && i < file->tensor_count; i++) {
+        status = place_tensor(in, &file->tensors[i], offsets[i], start, alignment);
+    }
+    if (!status) {
+        status = kvc_tensor_index(in->path, file->tensors, file->tensor_count, &file->tensors_by_name, in->error);
+    }
+    return status;
+}
+
+static enum kvc_status parse(struct reader *in, struct kvc_gguf *file) {
+    uint64_t tensors = 0, entries = 0;
+    enum kvc_status status = take_head(in, &tensors, &entries);
+    if (status) {
+        return status;
+    }
+    file->entries = calloc((size_t)entries + 1, sizeof *file->entries);
+    file->tensors = calloc((size_t)tensors + 1, sizeof *file->tensors);
+    uint64_t *offsets = calloc((size_t)tensors + 1, sizeof *offsets);
+    if (!file->entries || !file->tensors || !offsets) {
+        free(offsets);
+        return no_memory(in, "the header");
+    }
+    file->entry_count = (size_t)entries;
+    file->tensor_count = (size_t)tensors;
+    for (size_t i = 0; !status && i < file->entry_count; i++) {
+        status = take_entry(in, &file->entries[i]);
+    }
+    if (!status) {
+        status = index_entries(in, file);
+    }
+    if (!status) {
+        status = parse_tensors(in, file, offsets);
+    }
+    free(offsets);
+    return status;
+}
+
+enum kvc_status kvc_gguf_open(const char *path, struct kvc_gguf **out, struct kvc_error *error) {
+    *out = NULL;
+    struct kvc_gguf *file = calloc(1, sizeof *file);
+    if (!file) {
+        return kvc_fail(error, KVC_RESOURCE, "%s: no memory", path);
+    }
+    enum kvc_status status = kvc_map_open(path, &file->map, error);
+    if (!status) {
+        struct reader in = {path, file->map.data, file->map.bytes, 0, error};
+        status = parse(&in, file);
+    }
+    if (status) {
+        kvc_gguf_close(file);
+        return status;
+    }
+    *out = file;
+    return KVC_OK;
+}
+
+void kvc_gguf_close(struct kvc_gguf *file) {
+    if (!file) {
+        return;
+    }
+    for (size_t i = 0; i < file->entry_count; i++) {
+        free(file->entries[i].key);
+        free(file->entries[i].strings);
+    }
+    for (size_t i = 0; i < file->tensor_count; i++) {
+        free((void *)(uintptr_t)file->tensors[i].name);
+    }
+    free(file->entries);
+    free(file->entries_by_key);
+    free(file->tensors);
+    free(file->tensors_by_name);
+    kvc_map_close(&file->map);
+    free(file);
+}

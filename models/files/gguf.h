@@ -1,0 +1,63 @@
+/* gguf.h - reads GGUF v2 and v3 files: mapped, never trusted. libc only. */
+#ifndef KVC_MODELS_FILES_GGUF_H
+#define KVC_MODELS_FILES_GGUF_H
+
+#include "kvcull.h"
+
+struct kvc_gguf;
+
+enum kvc_gguf_type { /* value types as numbered by the format */
+                     KVC_GGUF_U8,
+                     KVC_GGUF_I8,
+                     KVC_GGUF_U16,
+                     KVC_GGUF_I16,
+                     KVC_GGUF_U32,
+                     KVC_GGUF_I32,
+                     KVC_GGUF_F32,
+                     KVC_GGUF_BOOL,
+                     KVC_GGUF_STRING,
+                     KVC_GGUF_ARRAY,
+                     KVC_GGUF_U64,
+                     KVC_GGUF_I64,
+                     KVC_GGUF_F64
+};
+
+/* A tensor of a file (GGUF or safetensors). rows x cols: the last dimension is cols, all others are rows. */
+struct kvc_file_tensor {
+    const char *name; /* NUL-terminated, owned by the file object */
+    enum kvc_type type;
+    uint64_t rows, cols;
+    uint32_t dimensions;
+    uint64_t shape[4]; /* outermost first, as [rows, cols] reads (GGUF stores them the other way round) */
+    const void *data;  /* in the mapping, checked to lie inside the file */
+    uint64_t bytes;
+};
+
+enum kvc_status kvc_gguf_open(const char *path, struct kvc_gguf **file, struct kvc_error *error);
+void kvc_gguf_close(struct kvc_gguf *file);
+size_t kvc_gguf_tensor_count(const struct kvc_gguf *file);
+const struct kvc_file_tensor *kvc_gguf_tensor_at(const struct kvc_gguf *file, size_t i);
+const struct kvc_file_tensor *kvc_gguf_tensor(const struct kvc_gguf *file, const char *name); /* NULL: none */
+
+/* Metadata. false: there is no such key or it has another type (integers convert where the value fits;
+ * kvc_gguf_real takes integers too). */
+bool kvc_gguf_has(const struct kvc_gguf *file, const char *key);
+bool kvc_gguf_uint(const struct kvc_gguf *file, const char *key, uint64_t *value);
+bool kvc_gguf_real(const struct kvc_gguf *file, const char *key, double *value);
+bool kvc_gguf_bool(const struct kvc_gguf *file, const char *key, bool *value);
+bool kvc_gguf_string(const struct kvc_gguf *file, const char *key, const char **text, size_t *bytes); /* no NUL */
+/* Arrays: the element type and count; then single elements (reals: float32 or float64 arrays only). Array strings are
+ * found in constant time. */
+bool kvc_gguf_array(const struct kvc_gguf *file, const char *key, enum kvc_gguf_type *type, uint64_t *count);
+bool kvc_gguf_array_uint(const struct kvc_gguf *file, const char *key, uint64_t i, uint64_t *value);
+bool kvc_gguf_array_int(const struct kvc_gguf *file, const char *key, uint64_t i, int64_t *value);
+bool kvc_gguf_array_real(const struct kvc_gguf *file, const char *key, uint64_t i, double *value);
+bool kvc_gguf_array_string(const struct kvc_gguf *file, const char *key, uint64_t i, const char **text, size_t *bytes);
+/* The i-th key, for copying; false past the last. */
+bool kvc_gguf_key(const struct kvc_gguf *file, size_t i, const char **key, enum kvc_gguf_type *type);
+/* The i-th value as the file has it, lengths included, without its type; NULL past the last. */
+const unsigned char *kvc_gguf_value_data(const struct kvc_gguf *file, size_t i, uint64_t *bytes);
+/* The format's number of a tensor type. */
+uint32_t kvc_gguf_file_type(enum kvc_type type);
+
+#endif

@@ -1,0 +1,150 @@
+/* json.c - parses JSON files that nobody vouches for. */
+#include "models/files/json.h"
+
+#include <string.h>
+
+#include "models/files/map.h"
+
+/* jansson descends recursively; its own limit depends on its version, so the depth is counted before. */
+static bool too_deep(const char *text, size_t bytes) {
+    unsigned depth = 0;
+    bool quoted = false;
+    for (size_t i = 0; i < bytes; i++) {
+        if (quoted) {
+            if (text[i] == '\\') {
+                i++;
+            } else if (text[i] == '"') {
+                quoted = false;
+            }
+        } else if (text[i] == '"') {
+            quoted = true;
+        } else if (text[i] == '{' || text[i] == '[') {
+            if (++depth > KVC_JSON_DEEPEST) {
+                return true;
+            }
+        } else if ((text[i] == '}' || text[i] == ']') && depth > 0) {
+            depth--;
+        }
+    }
+    return false;
+}
+
+/* Bytes of the longest string or number. */
+static size_t longest_token(const char *text, size_t bytes) {
+    size_t longest = 0, run = 0;
+    bool quoted = false;
+    for (size_t i = 0; i < bytes; i++) {
+        run++;
+        if (quoted && text[i] == '\\') {
+            i++;
+            run++;
+        } else if (text[i] == '"') {
+            quoted = !quoted;
+        } else if (!quoted && text[i] && strchr(",:[]{} \t\r\n", text[i])) {
+            run = 0;
+        }
+        longest = run > longest ? run : longest;
+    }
+    return longest;
+}
+
+/* A text as the second of two values of an array; the first is a string of so many spaces. */
+struct padded {
+    const char *text;
+    size_t bytes, spaces, at; /* at: what is read already of all of it */
+};
+
+static size_t read_padded(void *buffer, size_t room, void *data) {
+    struct padded *from = data;
+    const struct {
+        const char *text;
+        size_t bytes;
+    } parts[] = {{"[\"", 2}, {NULL, from->spaces}, {"\",\n", 3}, {from->text, from->bytes}, {"]", 1}};
+    size_t begin = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; begin += parts[i++].bytes) {
+        if (from->at - begin < parts[i].bytes) {
+            const size_t left = begin + parts[i].bytes - from->at, count = left < room ? left : room;
+            if (parts[i].text) {
+                memcpy(buffer, parts[i].text + (from->at - begin), count);
+            } else {
+                memset(buffer, ' ', count);
+            }
+            from->at += count;
+            return count;
+        }
+    }
+    return 0;
+}
+
+/* jansson's scanner keeps the token that it reads in a buffer that doubles. Where that cannot grow it drops a byte and
+ * goes on: a key comes out shorter, a number ends the program by an assertion. So it first reads a string that is
+ * longer than any token, and whose end is not where the buffer doubles; after that nothing is dropped. */
+static json_t *parse(const char *text, size_t bytes) {
+    const size_t longest = longest_token(text, bytes);
+    size_t room = 32;
+    while (room < longest) {
+        room *= 2;
+    }
+    struct padded padded = {text, bytes, room + 6, 0};
+    json_error_t why;
+    json_t *pair = json_load_callback(read_padded, &padded, JSON_REJECT_DUPLICATES, &why);
+    const bool grown = json_string_length(json_array_get(pair, 0)) >= room;
+    json_t *root = grown && json_array_size(pair) == 2 ? json_array_get(pair, 1) : NULL;
+    root = json_is_object(root) || json_is_array(root) ? json_incref(root) : NULL;
+    json_decref(pair);
+    return root;
+}
+
+/* jansson seldom says that memory ran out: it complains of the text, or says nothing. */
+static bool no_memory(const json_error_t *why, const char *text, size_t bytes) {
+    switch (json_error_code(why)) {
+    case json_error_out_of_memory:
+        return true;
+    case json_error_unknown:
+    case json_error_invalid_syntax:
+    case json_error_premature_end_of_input:
+        return kvc_json_well_formed(text, bytes);
+    default:
+        return false;
+    }
+}
+
+enum kvc_status kvc_json_parse(const char *path, const char *text, size_t bytes, json_t **root,
+                               struct kvc_error *error) {
+    *root = NULL;
+    if (too_deep(text, bytes)) {
+        return kvc_fail(error, KVC_INPUT, "%s: the JSON is nested more than %d levels deep", path, KVC_JSON_DEEPEST);
+    }
+    const char *zero = bytes ? memchr(text, '\0', bytes) : NULL;
+    if (zero) { /* jansson passes over one behind a number or a word */
+        return kvc_fail(error, KVC_INPUT, "%s: not valid JSON: byte %zu is 0", path, (size_t)(zero - text));
+    }
+    *root = parse(text, bytes);
+    if (!*root) { /* once more, for the reason */
+        json_error_t why;
+        json_t *again = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &why);
+        json_decref(again);
+        if (again || no_memory(&why, text, bytes)) {
+            return kvc_fail(error, KVC_RESOURCE, "%s: no memory for its JSON", path);
+        }
+        for (char *c = why.text; *c; c++) { /* it quotes the input */
+            if ((unsigned char)*c < 0x20 || *c == 0x7f) {
+                *c = ' ';
+            }
+        }
+        return kvc_fail(error, KVC_INPUT, "%s: not valid JSON: line %d, column %d: %s", path, why.line, why.column,
+                        why.text);
+    }
+    return KVC_OK;
+}
+
+enum kvc_status kvc_json_load(const char *path, json_t **root, struct kvc_error *error) {
+    *root = NULL;
+    struct kvc_map map;
+    enum kvc_status status = kvc_map_open(path, &map, error);
+    if (!status) {
+        status = kvc_json_parse(path, (const char *)map.data, map.bytes, root, error);
+        kvc_map_close(&map);
+    }
+    return status;
+}

@@ -1,0 +1,164 @@
+/* json_check.c - whether a text is JSON, decided without memory: jansson tells a text that is damaged and memory that
+ * has run out by the same errors. What it tells by errors of their own is not looked at: bytes that are not UTF-8,
+ * NULs, keys that come twice, numbers out of range. */
+#include <string.h>
+
+#include "models/files/json.h"
+
+struct cursor {
+    const char *at, *end;
+};
+
+static void skip_space(struct cursor *c) {
+    while (c->at < c->end && (*c->at == ' ' || *c->at == '\t' || *c->at == '\n' || *c->at == '\r')) {
+        c->at++;
+    }
+}
+
+static bool take(struct cursor *c, char wanted) {
+    const bool there = c->at < c->end && *c->at == wanted;
+    c->at += there;
+    return there;
+}
+
+/* Behind \u; -1: not four hexadecimal digits. */
+static int code_unit(struct cursor *c) {
+    int code = 0;
+    for (int i = 0; i < 4; i++, c->at++) {
+        const char *digit = c->at < c->end && *c->at ? strchr("0123456789abcdef0123456789ABCDEF", *c->at) : NULL;
+        if (!digit) {
+            return -1;
+        }
+        code = 16 * code + (int)(digit - "0123456789abcdef0123456789ABCDEF") % 16;
+    }
+    return code;
+}
+
+static bool escape(struct cursor *c) {
+    if (c->at < c->end && *c->at && strchr("\"\\/bfnrt", *c->at)) {
+        c->at++;
+        return true;
+    }
+    if (!take(c, 'u')) {
+        return false;
+    }
+    const int code = code_unit(c);
+    if (code < 0xd800 || code > 0xdfff) {
+        return code >= 0;
+    }
+    if (code > 0xdbff || !take(c, '\\') || !take(c, 'u')) { /* half a pair */
+        return false;
+    }
+    const int low = code_unit(c);
+    return low >= 0xdc00 && low <= 0xdfff;
+}
+
+static bool string(struct cursor *c) {
+    if (!take(c, '"')) {
+        return false;
+    }
+    while (c->at < c->end && *c->at != '"') {
+        if ((unsigned char)*c->at < 0x20) {
+            return false;
+        }
+        if (*c->at++ == '\\' && !escape(c)) {
+            return false;
+        }
+    }
+    return take(c, '"');
+}
+
+static bool digits(struct cursor *c) {
+    const char *begin = c->at;
+    while (c->at < c->end && *c->at >= '0' && *c->at <= '9') {
+        c->at++;
+    }
+    return c->at > begin;
+}
+
+static bool number(struct cursor *c) {
+    take(c, '-');
+    if (!take(c, '0') && !digits(c)) {
+        return false;
+    }
+    if (take(c, '.') && !digits(c)) {
+        return false;
+    }
+    if (take(c, 'e') || take(c, 'E')) {
+        if (!take(c, '+')) {
+            take(c, '-');
+        }
+        return digits(c);
+    }
+    return true;
+}
+
+static bool word(struct cursor *c, const char *text) {
+    const size_t bytes = strlen(text);
+    if ((size_t)(c->end - c->at) < bytes || memcmp(c->at, text, bytes) != 0) {
+        return false;
+    }
+    c->at += bytes;
+    return true;
+}
+
+static bool value(struct cursor *c, unsigned depth);
+
+static bool members(struct cursor *c, char close, unsigned depth) {
+    skip_space(c);
+    if (take(c, close)) {
+        return true;
+    }
+    do {
+        skip_space(c);
+        if (close == '}') {
+            if (!string(c)) {
+                return false;
+            }
+            skip_space(c);
+            if (!take(c, ':')) {
+                return false;
+            }
+        }
+        if (!value(c, depth)) {
+            return false;
+        }
+        skip_space(c);
+    } while (take(c, ','));
+    return take(c, close);
+}
+
+static bool value(struct cursor *c, unsigned depth) {
+    skip_space(c);
+    if (c->at == c->end || depth > KVC_JSON_DEEPEST) {
+        return false;
+    }
+    switch (*c->at) {
+    case '{':
+        c->at++;
+        return members(c, '}', depth + 1);
+    case '[':
+        c->at++;
+        return members(c, ']', depth + 1);
+    case '"':
+        return string(c);
+    case 't':
+        return word(c, "true");
+    case 'f':
+        return word(c, "false");
+    case 'n':
+        return word(c, "null");
+    default:
+        return number(c);
+    }
+}
+
+bool kvc_json_well_formed(const char *text, size_t bytes) {
+    struct cursor c = {text, text + bytes};
+    skip_space(&c);
+    if (c.at == c.end || (*c.at != '{' && *c.at != '[') || !value(&c, 0)) {
+        return false;
+    }
+    skip_space(&c);
+    return c.at == c.end;
+}

@@ -1,0 +1,17 @@
+/* map.h - maps a whole regular file read-only. libc only. */
+#ifndef KVC_MODELS_FILES_MAP_H
+#define KVC_MODELS_FILES_MAP_H
+
+#include "kvcull.h"
+
+struct kvc_map {
+    const unsigned char *data;
+    size_t bytes;
+    struct kvc_held_file *held; /* for handlers of SIGBUS */
+};
+
+/* Directories, devices, unreadable and empty files are KVC_INPUT with a line that says which. */
+enum kvc_status kvc_map_open(const char *path, struct kvc_map *map, struct kvc_error *error);
+void kvc_map_close(struct kvc_map *map); /* a zeroed map is fine */
+
+#endif

@@ -1,0 +1,212 @@
+/* output.c - an output file that appears under its name only when it is complete. */
+#include "models/files/output.h"
+#include "models/files/held_files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Bytes are written in pieces that begin and end where large pages do: a kernel that can then keeps the file in such
+ * pages, and whoever maps it next reads it faster. */
+enum { PIECE = 2 << 20 };
+
+struct kvc_output {
+    int fd;
+    char *target, *temporary;
+    struct kvc_held_file *held; /* the temporary name, for handlers of signals */
+    unsigned char *pending;     /* [PIECE], of which pending_bytes belong at `start` */
+    size_t pending_bytes;
+    uint64_t start;
+};
+
+static enum kvc_status cannot_write(const char *path, int reason, struct kvc_error *error) {
+    return kvc_fail(error, KVC_RESOURCE, "%s: cannot be written: %s", path, strerror(reason));
+}
+
+static void output_free(struct kvc_output *output) {
+    if (output->fd >= 0) {
+        close(output->fd);
+    }
+    kvc_let_go(output->held);
+    free(output->target);
+    free(output->temporary);
+    free(output->pending);
+    free(output);
+}
+
+/* What a symbolic link to a file that is not there points to. NULL: no memory. */
+static char *follow_links(const char *path) {
+    char link[PATH_MAX];
+    char *target = strdup(path);
+    ssize_t bytes;
+    while (target && (bytes = readlink(target, link, sizeof link)) >= 0) {
+        const char *slash = link[0] == '/' ? NULL : strrchr(target, '/');
+        size_t folder = slash ? (size_t)(slash - target) + 1 : 0;
+        char *next = malloc(folder + (size_t)bytes + 1);
+        if (next) {
+            memcpy(next, target, folder);
+            memcpy(next + folder, link, (size_t)bytes);
+            next[folder + (size_t)bytes] = '\0';
+        }
+        free(target);
+        target = next;
+    }
+    return target;
+}
+
+/* Where the file will lie: what a symbolic link points to. Renaming over a device or a pipe would destroy it. */
+static enum kvc_status find_target(struct kvc_output *output, const char *path, struct kvc_error *error) {
+    struct stat about;
+    if (stat(path, &about) == 0) {
+        if (!S_ISREG(about.st_mode)) {
+            return kvc_fail(error, KVC_RESOURCE, "%s: is not a regular file and cannot be replaced by one", path);
+        }
+        if (!(about.st_mode &
+              (S_IWUSR | S_IWGRP | S_IWOTH))) { /* renaming would replace it all the same, for root too */
+            return kvc_fail(error, KVC_RESOURCE, "%s: is write-protected and is not replaced; give another name", path);
+        }
+        output->target = realpath(path, NULL);
+    } else if (errno == ENOENT) { /* and not links in a circle */
+        output->target = follow_links(path);
+    }
+    return output->target ? KVC_OK : cannot_write(path, errno, error);
+}
+
+static enum kvc_status make_temporary(struct kvc_output *output, const char *path, struct kvc_error *error) {
+    size_t room = strlen(output->target) + 40;
+    output->temporary = malloc(room);
+    if (!output->temporary) {
+        return kvc_fail(error, KVC_RESOURCE, "%s: no memory", path);
+    }
+    for (unsigned i = 0; i < 1000; i++) {
+        snprintf(output->temporary, room, "%s.part-%ld-%u", output->target, (long)getpid(), i);
+        output->held = kvc_hold_written(output->temporary); /* first: a signal may come before open returns */
+        if (!output->held) {
+            return kvc_fail(error, KVC_RESOURCE, "%s: no memory", path);
+        }
+        output->fd = open(output->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (output->fd >= 0 || errno != EEXIST) {
+            break;
+        }
+        kvc_let_go(output->held);
+        output->held = NULL;
+    }
+    return output->fd >= 0 ? KVC_OK : cannot_write(path, errno, error);
+}
+
+static enum kvc_status reserve(struct kvc_output *output, const char *path, uint64_t bytes, struct kvc_error *error) {
+    if (bytes > INT64_MAX) {
+        return kvc_fail(error, KVC_RESOURCE, "%s: a file of %" PRIu64 " bytes cannot be written", path, bytes);
+    }
+    int reason = bytes > 0 ? posix_fallocate(output->fd, 0, (off_t)bytes) : 0;
+    if (reason == ENOSPC || reason == EFBIG || reason == EDQUOT) {
+        return kvc_fail(error, KVC_RESOURCE, "%s: no space for %" PRIu64 " bytes: %s", path, bytes, strerror(reason));
+    }
+    return KVC_OK; /* others: a file system that cannot reserve; writing will tell */
+}
+
+enum kvc_status kvc_output_open(const char *path, uint64_t bytes, struct kvc_output **out, struct kvc_error *error) {
+    *out = NULL;
+    struct kvc_output *output = calloc(1, sizeof *output);
+    if (!output) {
+        return kvc_fail(error, KVC_RESOURCE, "%s: no memory", path);
+    }
+    output->fd = -1;
+    output->pending = malloc(PIECE);
+    enum kvc_status status =
+        output->pending ? find_target(output, path, error) : kvc_fail(error, KVC_RESOURCE, "%s: no memory", path);
+    if (!status) {
+        status = make_temporary(output, path, error);
+    }
+    if (status) {
+        output_free(output);
+        return status;
+    }
+    status = reserve(output, path, bytes, error);
+    if (status) {
+        kvc_output_abandon(output);
+        return status;
+    }
+    *out = output;
+    return KVC_OK;
+}
+
+int kvc_output_descriptor(const struct kvc_output *output) { return output->fd; }
+
+static enum kvc_status write_pending(struct kvc_output *output, struct kvc_error *error) {
+    const unsigned char *from = output->pending;
+    while (output->pending_bytes > 0) {
+        ssize_t done = pwrite(output->fd, from, output->pending_bytes, (off_t)output->start);
+        if (done < 0 && errno == EINTR) {
+            continue;
+        }
+        if (done <= 0) {
+            return cannot_write(output->target, done < 0 ? errno : ENOSPC, error);
+        }
+        from += done;
+        output->start += (uint64_t)done;
+        output->pending_bytes -= (size_t)done;
+    }
+    return KVC_OK;
+}
+
+enum kvc_status kvc_output_write(struct kvc_output *output, uint64_t offset, const void *data, size_t bytes,
+                                 struct kvc_error *error) {
+    const unsigned char *from = data;
+    enum kvc_status status = KVC_OK;
+    if (offset != output->start + output->pending_bytes) {
+        status = write_pending(output, error);
+        output->start = offset;
+    }
+    while (!status && bytes > 0) {
+        size_t room = PIECE - (size_t)((output->start + output->pending_bytes) % PIECE);
+        size_t part = bytes < room ? bytes : room;
+        memcpy(output->pending + output->pending_bytes, from, part);
+        output->pending_bytes += part;
+        from += part;
+        bytes -= part;
+        if (part == room) {
+            status = write_pending(output, error);
+        }
+    }
+    return status;
+}
+
+enum kvc_status kvc_output_commit(struct kvc_output *output, struct kvc_error *error) {
+    enum kvc_status status = write_pending(output, error);
+    int reason = 0;
+    if (status) {
+        kvc_output_abandon(output);
+        return status;
+    }
+    /* Some file systems tell of a full disk only here. */
+    if (fsync(output->fd) != 0 && errno != EINVAL && errno != ENOSYS) {
+        reason = errno;
+    }
+    if (close(output->fd) != 0 && !reason) {
+        reason = errno;
+    }
+    output->fd = -1;
+    if (!reason && rename(output->temporary, output->target) != 0) {
+        reason = errno;
+    }
+    if (reason) {
+        status = cannot_write(output->target, reason, error);
+        unlink(output->temporary);
+    }
+    output_free(output);
+    return status;
+}
+
+void kvc_output_abandon(struct kvc_output *output) {
+    if (output) {
+        unlink(output->temporary);
+        output_free(output);
+    }
+}

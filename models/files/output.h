@@ -1,0 +1,10 @@
+/* output.h - an output file that appears under its name only when it is complete; most of it is public. libc only. */
+#ifndef KVC_MODELS_FILES_OUTPUT_H
+#define KVC_MODELS_FILES_OUTPUT_H
+
+#include "kvcull.h"
+
+enum kvc_status kvc_output_write(struct kvc_output *output, uint64_t offset, const void *data, size_t bytes,
+                                 struct kvc_error *error);
+
+#endif

@@ -1,0 +1,182 @@
+/* added.c - tokens that are found in the text before anything else looks at it ("<|eot_id|>"). */
+#include "models/tokenizer/parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int compare_text(const char *a, size_t a_bytes, const char *b, size_t b_bytes) {
+    int order = memcmp(a, b, a_bytes < b_bytes ? a_bytes : b_bytes);
+    return order ? order : a_bytes < b_bytes ? -1 : a_bytes > b_bytes;
+}
+
+enum kvc_status kvc_added_enter(struct kvc_tokenizer *tokenizer, const struct kvc_added *token, const char *text,
+                                size_t bytes, struct kvc_error *error) {
+    struct kvc_added entry = *token;
+    struct kvc_buffer normalized = {0};
+    enum kvc_status status = KVC_OK;
+    if (token->normalized)
+        status = kvc_normalize(tokenizer->normalizer, tokenizer->normalizer_count, text, bytes, &normalized, error);
+    else if (!kvc_buffer_add(&normalized, text, bytes))
+        status = kvc_no_memory(error);
+    if (status != KVC_OK || normalized.bytes == 0) { /* an empty text is never found */
+        kvc_buffer_free(&normalized);
+        return status;
+    }
+    struct kvc_added_list *list = token->normalized ? &tokenizer->added_normalized : &tokenizer->added;
+    void *tokens = list->tokens;
+    entry.at = tokenizer->store.bytes;
+    entry.bytes = normalized.bytes;
+    bool fits = kvc_grow(&tokens, &list->room, list->count, sizeof *list->tokens);
+    list->tokens = tokens;
+    fits = fits && kvc_buffer_add(&tokenizer->store, normalized.data, normalized.bytes);
+    if (fits) {
+        list->begins[(unsigned char)normalized.data[0]] = true;
+        list->tokens[list->count++] = entry;
+    }
+    kvc_buffer_free(&normalized);
+    return fits ? KVC_OK : kvc_no_memory(error);
+}
+
+static int compare(const struct kvc_tokenizer *tokenizer, const struct kvc_added *a, const struct kvc_added *b) {
+    int order = compare_text(tokenizer->store.data + a->at, a->bytes, tokenizer->store.data + b->at, b->bytes);
+    return order ? order : a->id < b->id ? -1 : a->id > b->id;
+}
+
+/* Bottom-up merge sort: qsort has no argument for the store. Returns false where there is no memory. */
+static bool sort_list(const struct kvc_tokenizer *tokenizer, struct kvc_added_list *list) {
+    if (list->count < 2)
+        return true;
+    struct kvc_added *from = list->tokens, *to = malloc(list->count * sizeof *to);
+    if (!to)
+        return false;
+    for (size_t width = 1; width < list->count; width *= 2) {
+        for (size_t at = 0; at < list->count; at += 2 * width) {
+            size_t left = at, middle = at + width < list->count ? at + width : list->count;
+            size_t right = middle, end = middle + width < list->count ? middle + width : list->count;
+            for (size_t k = at; k < end; k++) {
+                bool take_left = left < middle && (right == end || compare(tokenizer, &from[left], &from[right]) <= 0);
+                to[k] = take_left ? from[left++] : from[right++];
+            }
+        }
+        struct kvc_added *swap = from;
+        from = to;
+        to = swap;
+    }
+    list->tokens = from; /* either of the two: the room may have shrunk to the count */
+    list->room = list->count;
+    free(to);
+    return true;
+}
+
+enum kvc_status kvc_added_sort(struct kvc_tokenizer *tokenizer, struct kvc_error *error) {
+    if (!sort_list(tokenizer, &tokenizer->added) || !sort_list(tokenizer, &tokenizer->added_normalized))
+        return kvc_no_memory(error);
+    return KVC_OK;
+}
+
+/* The first place in [low, high) whose text has a byte above `byte` (or_equal: at least `byte`) at offset `depth`;
+ * all of them agree before it. */
+static size_t bound(const struct kvc_tokenizer *tokenizer, const struct kvc_added_list *list, size_t low, size_t high,
+                    size_t depth, int byte) {
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const struct kvc_added *token = &list->tokens[middle];
+        int here = depth < token->bytes ? (unsigned char)tokenizer->store.data[token->at + depth] : -1;
+        if (here < byte)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The longest token that begins at text. */
+static const struct kvc_added *longest_at(const struct kvc_tokenizer *tokenizer, const struct kvc_added_list *list,
+                                          const char *text, size_t bytes, bool special) {
+    size_t low = 0, high = list->count;
+    const struct kvc_added *best = NULL;
+    for (size_t depth = 0; low < high; depth++) {
+        for (size_t i = low; i < high && list->tokens[i].bytes == depth; i++) { /* equal texts stand together */
+            if (special || !list->tokens[i].special) {
+                best = &list->tokens[i];
+                break;
+            }
+        }
+        if (depth == bytes)
+            break;
+        int byte = (unsigned char)text[depth];
+        low = bound(tokenizer, list, low, high, depth, byte);
+        high = bound(tokenizer, list, low, high, depth, byte + 1);
+    }
+    return best;
+}
+
+static bool word_before(const char *text, size_t at) {
+    size_t begin = at;
+    while (begin > 0 && at - begin < 4) {
+        begin--;
+        uint32_t code;
+        if (kvc_utf8_next(text + begin, at - begin, &code) == at - begin && code != KVC_NOT_UTF8)
+            return kvc_is_word(code);
+    }
+    return false;
+}
+
+static bool word_after(const char *text, size_t bytes, size_t at) {
+    uint32_t code;
+    if (at >= bytes)
+        return false;
+    kvc_utf8_next(text + at, bytes - at, &code);
+    return kvc_is_word(code);
+}
+
+static size_t spaces_before(const char *text, size_t from, size_t at) {
+    while (at > from) {
+        size_t begin = at;
+        bool space = false;
+        while (begin > from && at - begin < 4 && !space) {
+            begin--;
+            uint32_t code;
+            space = kvc_utf8_next(text + begin, at - begin, &code) == at - begin && code != KVC_NOT_UTF8 &&
+                    kvc_is_space(code);
+        }
+        if (!space)
+            break;
+        at = begin;
+    }
+    return at;
+}
+
+static size_t spaces_after(const char *text, size_t bytes, size_t at) {
+    while (at < bytes) {
+        uint32_t code;
+        size_t length = kvc_utf8_next(text + at, bytes - at, &code);
+        if (code == KVC_NOT_UTF8 || !kvc_is_space(code))
+            break;
+        at += length;
+    }
+    return at;
+}
+
+const struct kvc_added *kvc_added_find(const struct kvc_tokenizer *tokenizer, const struct kvc_added_list *list,
+                                       const char *text, size_t bytes, size_t from, bool special, size_t *start,
+                                       size_t *end) {
+    for (size_t at = from; list->count && at < bytes;) {
+        const struct kvc_added *token = NULL;
+        if (list->begins[(unsigned char)text[at]])
+            token = longest_at(tokenizer, list, text + at, bytes - at, special);
+        if (!token) {
+            at++;
+            continue;
+        }
+        size_t stop = at + token->bytes;
+        if (token->single_word && (word_before(text, at) || word_after(text, bytes, stop))) {
+            at = stop;
+            continue;
+        }
+        *start = token->strip_left ? spaces_before(text, from, at) : at;
+        *end = token->strip_right ? spaces_after(text, bytes, stop) : stop;
+        return token;
+    }
+    return NULL;
+}

@@ -1,0 +1,226 @@
+/* bpe.c - one word to ids: byte-pair merges by rank or by score, with a heap over a linked list. */
+#include "models/tokenizer/parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct symbol {
+    int32_t id;           /* -1: no piece is spelled so */
+    int32_t before, next; /* -1: none */
+    uint32_t at, bytes;   /* in the word; 0 bytes: merged away */
+};
+
+struct candidate { /* a pair that may merge: `left` and what follows it */
+    double order;  /* lowest first: the rank, or the negated score */
+    int32_t left, made;
+    uint32_t bytes;
+};
+
+struct kvc_bpe {
+    struct symbol *symbols;
+    size_t count, room;
+    struct candidate *heap;
+    size_t heap_count, heap_room;
+};
+
+struct kvc_bpe *kvc_bpe_open(void) {
+    return calloc(1, sizeof(struct kvc_bpe));
+}
+
+void kvc_bpe_close(struct kvc_bpe *scratch) {
+    if (scratch) {
+        free(scratch->symbols);
+        free(scratch->heap);
+        free(scratch);
+    }
+}
+
+static bool before(const struct candidate *a, const struct candidate *b) {
+    return a->order < b->order || (a->order == b->order && a->left < b->left);
+}
+
+static bool push(struct kvc_bpe *scratch, struct candidate candidate) {
+    void *heap = scratch->heap;
+    if (!kvc_grow(&heap, &scratch->heap_room, scratch->heap_count, sizeof *scratch->heap))
+        return false;
+    scratch->heap = heap;
+    size_t at = scratch->heap_count++;
+    while (at > 0 && before(&candidate, &scratch->heap[(at - 1) / 2])) {
+        scratch->heap[at] = scratch->heap[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    scratch->heap[at] = candidate;
+    return true;
+}
+
+static struct candidate pop(struct kvc_bpe *scratch) {
+    struct candidate top = scratch->heap[0], last = scratch->heap[--scratch->heap_count];
+    size_t at = 0;
+    for (;;) {
+        size_t child = 2 * at + 1;
+        if (child >= scratch->heap_count)
+            break;
+        if (child + 1 < scratch->heap_count && before(&scratch->heap[child + 1], &scratch->heap[child]))
+            child++;
+        if (!before(&scratch->heap[child], &last))
+            break;
+        scratch->heap[at] = scratch->heap[child];
+        at = child;
+    }
+    scratch->heap[at] = last;
+    return top;
+}
+
+/* What `left` and the symbol after it would become; false: nothing. */
+static bool pair(const struct kvc_tokenizer *tokenizer, const struct kvc_bpe *scratch, const char *word, int32_t left,
+                 struct candidate *candidate) {
+    if (left < 0 || scratch->symbols[left].next < 0)
+        return false;
+    const struct symbol *a = &scratch->symbols[left], *b = &scratch->symbols[a->next];
+    *candidate = (struct candidate){.left = left, .bytes = a->bytes + b->bytes};
+    if (tokenizer->model == KVC_VOCAB_RANKS) {
+        const struct kvc_merge *merge = kvc_merges_find(tokenizer, a->id, b->id);
+        if (!merge)
+            return false;
+        candidate->order = merge->rank;
+        candidate->made = merge->made;
+        return true;
+    }
+    candidate->made = kvc_vocab_find(tokenizer, word + a->at, candidate->bytes);
+    if (candidate->made < 0)
+        return false;
+    candidate->order = -(double)tokenizer->pieces[candidate->made].score;
+    return true;
+}
+
+static bool merge_all(const struct kvc_tokenizer *tokenizer, struct kvc_bpe *scratch, const char *word) {
+    struct candidate candidate;
+    scratch->heap_count = 0;
+    for (size_t i = 0; i < scratch->count; i++)
+        if (pair(tokenizer, scratch, word, (int32_t)i, &candidate) && !push(scratch, candidate))
+            return false;
+    while (scratch->heap_count) {
+        struct candidate top = pop(scratch);
+        struct symbol *left = &scratch->symbols[top.left];
+        /* An entry is stale when one of its two symbols has merged with something else meanwhile. */
+        if (!left->bytes || !pair(tokenizer, scratch, word, top.left, &candidate) || candidate.made != top.made ||
+            candidate.bytes != top.bytes)
+            continue;
+        struct symbol *right = &scratch->symbols[left->next];
+        left->id = top.made;
+        left->bytes = top.bytes;
+        right->bytes = 0;
+        left->next = right->next;
+        if (left->next >= 0)
+            scratch->symbols[left->next].before = top.left;
+        if (pair(tokenizer, scratch, word, left->before, &candidate) && !push(scratch, candidate))
+            return false;
+        if (pair(tokenizer, scratch, word, top.left, &candidate) && !push(scratch, candidate))
+            return false;
+    }
+    return true;
+}
+
+static bool add_symbol(struct kvc_bpe *scratch, int32_t id, size_t at, size_t bytes) {
+    void *symbols = scratch->symbols;
+    if (!kvc_grow(&symbols, &scratch->room, scratch->count, sizeof *scratch->symbols))
+        return false;
+    scratch->symbols = symbols;
+    int32_t here = (int32_t)scratch->count;
+    if (here > 0)
+        scratch->symbols[here - 1].next = here;
+    scratch->symbols[scratch->count++] =
+        (struct symbol){.id = id, .before = here - 1, .next = -1, .at = (uint32_t)at, .bytes = (uint32_t)bytes};
+    return true;
+}
+
+static bool bytes_known(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++)
+        if (tokenizer->byte_ids[(unsigned char)text[i]] < 0)
+            return false;
+    return true;
+}
+
+static enum kvc_status no_piece(const char *text, size_t bytes, struct kvc_error *error) {
+    char hex[3 * 16 + 1] = "";
+    for (size_t i = 0; i < bytes && i < 16; i++)
+        for (int k = 0; k < 2; k++)
+            hex[3 * i + (size_t)k] = "0123456789abcdef"[((unsigned char)text[i] >> (k ? 0 : 4)) & 15],
+                        hex[3 * i + 2] = ' ';
+    return kvc_fail(error, KVC_INPUT, "tokenizer: the vocabulary has no piece for the bytes %s%sand no unknown token",
+                    hex, bytes > 16 ? "... " : "");
+}
+
+/* The word's characters as symbols: pieces, byte pieces, or the unknown token (runs of it fused where asked). */
+static enum kvc_status first_symbols(const struct kvc_tokenizer *tokenizer, struct kvc_bpe *scratch, const char *word,
+                                     size_t bytes, struct kvc_error *error) {
+    bool after_unknown = false;
+    scratch->count = 0;
+    for (size_t at = 0, length; at < bytes; at += length) {
+        uint32_t code;
+        length = kvc_utf8_next(word + at, bytes - at, &code);
+        int32_t id = kvc_vocab_find(tokenizer, word + at, length);
+        bool fits = true;
+        if (id >= 0 ||
+            tokenizer->model == KVC_VOCAB_SCORES) { /* by scores, pieces of unknown characters may still join */
+            fits = add_symbol(scratch, id, at, length);
+            after_unknown = false;
+        } else if (tokenizer->byte_fallback && bytes_known(tokenizer, word + at, length)) {
+            for (size_t i = 0; i < length && fits; i++)
+                fits = add_symbol(scratch, tokenizer->byte_ids[(unsigned char)word[at + i]], at + i, 1);
+            after_unknown = false;
+        } else if (tokenizer->unknown >= 0) {
+            if (after_unknown && tokenizer->fuse_unknown)
+                scratch->symbols[scratch->count - 1].bytes += (uint32_t)length;
+            else
+                fits = add_symbol(scratch, tokenizer->unknown, at, length);
+            after_unknown = true;
+        } else {
+            return no_piece(word + at, length, error);
+        }
+        if (!fits)
+            return kvc_no_memory(error);
+    }
+    return KVC_OK;
+}
+
+/* A character that no piece has taken: its byte pieces, or the unknown token. */
+static enum kvc_status add_bytes(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes,
+                                 struct kvc_id_list *out, struct kvc_error *error) {
+    bool known = bytes_known(tokenizer, text, bytes);
+    if (!known && tokenizer->unknown < 0)
+        return no_piece(text, bytes, error);
+    for (size_t i = 0; i < (known ? bytes : 1); i++)
+        if (!kvc_id_list_add(out, known ? tokenizer->byte_ids[(unsigned char)text[i]] : tokenizer->unknown))
+            return kvc_no_memory(error);
+    return KVC_OK;
+}
+
+enum kvc_status kvc_bpe_word(const struct kvc_tokenizer *tokenizer, struct kvc_bpe *scratch, const char *word,
+                             size_t bytes, struct kvc_id_list *out, struct kvc_error *error) {
+    if (bytes > INT32_MAX)
+        return kvc_fail(error, KVC_INPUT, "tokenizer: a word of %zu bytes; at most %d are taken", bytes, INT32_MAX);
+    if (tokenizer->model == KVC_VOCAB_WORDS || tokenizer->ignore_merges) {
+        int32_t id = kvc_vocab_find(tokenizer, word, bytes);
+        if (id < 0 && tokenizer->model == KVC_VOCAB_WORDS) {
+            if (tokenizer->unknown < 0)
+                return no_piece(word, bytes, error);
+            id = tokenizer->unknown;
+        }
+        if (id >= 0)
+            return kvc_id_list_add(out, id) ? KVC_OK : kvc_no_memory(error);
+    }
+    enum kvc_status status = first_symbols(tokenizer, scratch, word, bytes, error);
+    if (status != KVC_OK)
+        return status;
+    if (!merge_all(tokenizer, scratch, word))
+        return kvc_no_memory(error);
+    for (int32_t i = scratch->count ? 0 : -1; i >= 0 && status == KVC_OK; i = scratch->symbols[i].next) {
+        const struct symbol *symbol = &scratch->symbols[i];
+        if (symbol->id < 0)
+            status = add_bytes(tokenizer, word + symbol->at, symbol->bytes, out, error);
+        else if (!kvc_id_list_add(out, symbol->id))
+            status = kvc_no_memory(error);
+    }
+    return status;
+}

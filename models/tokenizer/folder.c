@@ -1,0 +1,183 @@
+/* folder.c - a tokenizer from a Hugging Face folder: tokenizer.json and the small files beside it. */
+#include "models/files/json.h"
+#include "models/files/map.h"
+#include "models/tokenizer/json.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static bool missing(const char *path) {
+    struct stat info;
+    return stat(path, &info) != 0 && errno == ENOENT;
+}
+
+static bool join(const char *folder, const char *name, struct kvc_buffer *path) {
+    *path = (struct kvc_buffer){0};
+    return kvc_buffer_add(path, folder, strlen(folder)) && kvc_buffer_add(path, "/", 1) &&
+           kvc_buffer_add(path, name, strlen(name) + 1);
+}
+
+/* *root NULL: there is no such file. */
+static enum kvc_status load(const char *folder, const char *name, json_t **root, struct kvc_error *error) {
+    struct kvc_buffer path;
+    *root = NULL;
+    enum kvc_status status = join(folder, name, &path) ? KVC_OK : kvc_no_memory(error);
+    if (status == KVC_OK && !missing(path.data))
+        status = kvc_json_load(path.data, root, error);
+    kvc_buffer_free(&path);
+    return status;
+}
+
+/* A special token of tokenizer_config.json: its text, or an object with it as "content". */
+static void find_token(const struct kvc_tokenizer *tokenizer, const json_t *config, const char *key, int32_t *id) {
+    const json_t *value = json_object_get(config, key);
+    if (json_is_object(value))
+        value = json_object_get(value, "content");
+    if (*id < 0 && json_is_string(value))
+        *id = kvc_vocab_search(tokenizer, json_string_value(value), json_string_length(value));
+}
+
+/* An id or a list of ids; the first goes to *id where that is -1. */
+static enum kvc_status take_ids(struct kvc_tokenizer *tokenizer, const json_t *value, const char *name, int32_t *id,
+                                bool ends_turn, struct kvc_error *error) {
+    size_t count = json_is_array(value) ? json_array_size(value) : json_is_integer(value) ? 1 : 0;
+    for (size_t i = 0; i < count; i++) {
+        const json_t *one = json_is_array(value) ? json_array_get(value, i) : value;
+        if (!json_is_integer(one) || json_integer_value(one) < 0 ||
+            (uint64_t)json_integer_value(one) >= tokenizer->count)
+            return kvc_fail(error, KVC_INPUT, "%s: a token id is not a whole number below %zu", name, tokenizer->count);
+        int32_t token = (int32_t)json_integer_value(one);
+        if (*id < 0)
+            *id = token;
+        if (ends_turn)
+            tokenizer->pieces[token].ends_turn = true;
+    }
+    return KVC_OK;
+}
+
+static enum kvc_status set_template(struct kvc_tokenizer *tokenizer, const char *text, size_t bytes,
+                                    struct kvc_error *error) {
+    struct kvc_buffer copy = {0};
+    if (!kvc_buffer_add(&copy, text, bytes) || !kvc_buffer_add(&copy, "", 1)) {
+        kvc_buffer_free(&copy);
+        return kvc_no_memory(error);
+    }
+    free(tokenizer->chat_template);
+    tokenizer->chat_template = copy.data;
+    return KVC_OK;
+}
+
+/* The template itself, or a list of {"name", "template"} of which "default" counts. */
+static enum kvc_status read_template(struct kvc_tokenizer *tokenizer, const json_t *value, struct kvc_error *error) {
+    if (json_is_string(value))
+        return set_template(tokenizer, json_string_value(value), json_string_length(value), error);
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const json_t *entry = json_array_get(value, i), *text = json_object_get(entry, "template");
+        const char *name = json_string_value(json_object_get(entry, "name"));
+        if (name && !strcmp(name, "default") && json_is_string(text))
+            return set_template(tokenizer, json_string_value(text), json_string_length(text), error);
+    }
+    return KVC_OK;
+}
+
+/* tokenizer_config.json may overrule what tokenizer.json puts in front. */
+static enum kvc_status set_prefix(struct kvc_tokenizer *tokenizer, const json_t *config, struct kvc_error *error) {
+    const json_t *add = json_object_get(config, "add_bos_token");
+    bool there = tokenizer->prefix.count > 0 && tokenizer->prefix.ids[0] == tokenizer->bos;
+    if (!json_is_boolean(add) || tokenizer->bos < 0 || json_is_true(add) == there)
+        return KVC_OK;
+    if (there) {
+        tokenizer->prefix.count--;
+        memmove(tokenizer->prefix.ids, tokenizer->prefix.ids + 1,
+                tokenizer->prefix.count * sizeof *tokenizer->prefix.ids);
+        return KVC_OK;
+    }
+    if (!kvc_id_list_add(&tokenizer->prefix, tokenizer->bos))
+        return kvc_no_memory(error);
+    memmove(tokenizer->prefix.ids + 1, tokenizer->prefix.ids,
+            (tokenizer->prefix.count - 1) * sizeof *tokenizer->prefix.ids);
+    tokenizer->prefix.ids[0] = tokenizer->bos;
+    return KVC_OK;
+}
+
+static enum kvc_status read_beside(struct kvc_tokenizer *tokenizer, const char *folder, struct kvc_error *error) {
+    static const char *const names[] = {"tokenizer_config.json", "special_tokens_map.json", "generation_config.json",
+                                        "config.json"};
+    enum kvc_status status = KVC_OK;
+    for (size_t i = 0; i < 4 && status == KVC_OK; i++) {
+        json_t *config;
+        status = load(folder, names[i], &config, error);
+        if (status != KVC_OK || !config)
+            continue;
+        if (i < 2) {
+            find_token(tokenizer, config, "bos_token", &tokenizer->bos);
+            find_token(tokenizer, config, "eos_token", &tokenizer->eos);
+        } else {
+            status =
+                take_ids(tokenizer, json_object_get(config, "eos_token_id"), names[i], &tokenizer->eos, true, error);
+            if (status == KVC_OK)
+                status = take_ids(tokenizer, json_object_get(config, "bos_token_id"), names[i], &tokenizer->bos, false,
+                                  error);
+        }
+        if (status == KVC_OK && i == 0)
+            status = set_prefix(tokenizer, config, error);
+        if (status == KVC_OK && i == 0)
+            status = read_template(tokenizer, json_object_get(config, "chat_template"), error);
+        json_decref(config);
+    }
+    if (tokenizer->eos >= 0)
+        tokenizer->pieces[tokenizer->eos].ends_turn = true;
+    return status;
+}
+
+static enum kvc_status read_template_file(struct kvc_tokenizer *tokenizer, const char *folder,
+                                          struct kvc_error *error) {
+    struct kvc_buffer path;
+    struct kvc_map map = {0};
+    enum kvc_status status = join(folder, "chat_template.jinja", &path) ? KVC_OK : kvc_no_memory(error);
+    if (status == KVC_OK && !missing(path.data)) {
+        status = kvc_map_open(path.data, &map, error);
+        if (status == KVC_OK)
+            status = set_template(tokenizer, (const char *)map.data, map.bytes, error);
+        kvc_map_close(&map);
+    }
+    kvc_buffer_free(&path);
+    return status;
+}
+
+enum kvc_status kvc_tokenizer_from_bytes(const char *data, size_t bytes, const char *path, uint64_t vocab,
+                                         struct kvc_tokenizer **tokenizer, struct kvc_error *error) {
+    json_t *root;
+    *tokenizer = NULL;
+    enum kvc_status status = kvc_json_parse(path, data, bytes, &root, error);
+    if (status == KVC_OK) {
+        status = kvc_tokenizer_from_json(root, path, vocab, tokenizer, error);
+        json_decref(root);
+    }
+    return status;
+}
+
+enum kvc_status kvc_tokenizer_from_folder(const char *folder, uint64_t vocab, struct kvc_tokenizer **tokenizer,
+                                          struct kvc_error *error) {
+    struct kvc_buffer path;
+    struct kvc_map map = {0};
+    *tokenizer = NULL;
+    enum kvc_status status = join(folder, "tokenizer.json", &path) ? KVC_OK : kvc_no_memory(error);
+    if (status == KVC_OK)
+        status = kvc_map_open(path.data, &map, error);
+    if (status == KVC_OK)
+        status = kvc_tokenizer_from_bytes((const char *)map.data, map.bytes, path.data, vocab, tokenizer, error);
+    kvc_map_close(&map);
+    kvc_buffer_free(&path);
+    if (status == KVC_OK)
+        status = read_beside(*tokenizer, folder, error);
+    if (status == KVC_OK)
+        status = read_template_file(*tokenizer, folder, error);
+    if (status != KVC_OK) {
+        kvc_tokenizer_close(*tokenizer);
+        *tokenizer = NULL;
+    }
+    return status;
+}

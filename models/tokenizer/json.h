@@ -1,0 +1,23 @@
+/* json.h - the parts of reading a tokenizer from JSON. */
+#ifndef KVC_MODELS_TOKENIZER_JSON_H
+#define KVC_MODELS_TOKENIZER_JSON_H
+
+#include "models/tokenizer/parts.h"
+
+#include <jansson.h>
+
+/* tokenizer.json parsed; path names it in errors. */
+enum kvc_status kvc_tokenizer_from_json(const json_t *root, const char *path, uint64_t vocab,
+                                        struct kvc_tokenizer **tokenizer, struct kvc_error *error);
+/* tokenizer.json as bytes. */
+enum kvc_status kvc_tokenizer_from_bytes(const char *data, size_t bytes, const char *path, uint64_t vocab,
+                                         struct kvc_tokenizer **tokenizer, struct kvc_error *error);
+
+/* "normalizer", "pre_tokenizer" and "decoder" of the file (steps.c). */
+enum kvc_status kvc_json_steps(struct kvc_tokenizer *tokenizer, const json_t *root, const char *path,
+                               struct kvc_error *error);
+/* What a TemplateProcessing puts in front of a single text (steps.c). */
+enum kvc_status kvc_json_prefix(struct kvc_tokenizer *tokenizer, const json_t *processor, const char *path,
+                                struct kvc_error *error);
+
+#endif

@@ -1,0 +1,229 @@
+/* tokenizer.c - encoding and decoding: added tokens, then normalizing, splitting and merging what lies between. */
+#include "models/tokenizer/parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void kvc_tokenizer_close(struct kvc_tokenizer *tokenizer) {
+    if (!tokenizer)
+        return;
+    for (size_t i = 0; i < tokenizer->normalizer_count; i++) {
+        kvc_pattern_free(&tokenizer->normalizer[i].pattern);
+        free(tokenizer->normalizer[i].text);
+    }
+    for (size_t i = 0; i < tokenizer->splitter_count; i++)
+        kvc_pattern_free(&tokenizer->splitter[i].pattern);
+    kvc_buffer_free(&tokenizer->store);
+    free(tokenizer->normalizer);
+    free(tokenizer->splitter);
+    free(tokenizer->pieces);
+    free(tokenizer->lookup);
+    free(tokenizer->merges);
+    free(tokenizer->prefix.ids);
+    free(tokenizer->added.tokens);
+    free(tokenizer->added_normalized.tokens);
+    free(tokenizer->decoder.replace[0]);
+    free(tokenizer->decoder.replace[1]);
+    free(tokenizer->decoder.join);
+    free(tokenizer->chat_template);
+    free(tokenizer);
+}
+
+int32_t kvc_tokenizer_bos(const struct kvc_tokenizer *tokenizer) { return tokenizer->bos; }
+
+int32_t kvc_tokenizer_eos(const struct kvc_tokenizer *tokenizer) { return tokenizer->eos; }
+
+/* NULL: the vocabulary has no such token, or no text stands for it. */
+static const struct kvc_piece *piece_of(const struct kvc_tokenizer *tokenizer, int32_t token) {
+    if (token < 0 || (size_t)token >= tokenizer->count)
+        return NULL;
+    const struct kvc_piece *piece = &tokenizer->pieces[token];
+    return piece->kind == KVC_TOKEN_ABSENT || piece->kind == KVC_TOKEN_UNUSED ? NULL : piece;
+}
+
+bool kvc_tokenizer_ends_turn(const struct kvc_tokenizer *tokenizer, int32_t token) {
+    const struct kvc_piece *piece = piece_of(tokenizer, token);
+    return piece && piece->ends_turn;
+}
+
+const char *kvc_tokenizer_chat_template(const struct kvc_tokenizer *tokenizer) { return tokenizer->chat_template; }
+
+/* ---- encoding ---- */
+
+struct work {
+    const struct kvc_tokenizer *tokenizer;
+    struct kvc_error *error;
+    bool special;
+    struct kvc_buffer normalized;
+    struct kvc_words words;
+    struct kvc_bpe *bpe;
+    struct kvc_id_list out;
+};
+
+/* Normalized text without added tokens. */
+static enum kvc_status encode_plain(struct work *work, const char *text, size_t bytes, bool first) {
+    const struct kvc_tokenizer *tokenizer = work->tokenizer;
+    if (!bytes)
+        return KVC_OK;
+    enum kvc_status status =
+        kvc_split(tokenizer->splitter, tokenizer->splitter_count, text, bytes, first, &work->words, work->error);
+    for (size_t i = 0; i < work->words.count && status == KVC_OK; i++)
+        status = kvc_bpe_word(tokenizer, work->bpe, work->words.text.data + work->words.spans[i].at,
+                              work->words.spans[i].bytes, &work->out, work->error);
+    return status;
+}
+
+/* Text without the added tokens that are found before normalizing. */
+static enum kvc_status encode_part(struct work *work, const char *text, size_t bytes, bool first) {
+    const struct kvc_tokenizer *tokenizer = work->tokenizer;
+    if (!bytes)
+        return KVC_OK;
+    work->normalized.bytes = 0;
+    enum kvc_status status =
+        kvc_normalize(tokenizer->normalizer, tokenizer->normalizer_count, text, bytes, &work->normalized, work->error);
+    size_t done = 0, start, end;
+    const struct kvc_added *token;
+    while (status == KVC_OK &&
+           (token = kvc_added_find(tokenizer, &tokenizer->added_normalized, work->normalized.data,
+                                   work->normalized.bytes, done, work->special, &start, &end)) != NULL) {
+        status = encode_plain(work, work->normalized.data + done, start - done, first && done == 0);
+        if (status == KVC_OK && !kvc_id_list_add(&work->out, token->id))
+            status = kvc_no_memory(work->error);
+        done = end;
+    }
+    if (status == KVC_OK)
+        status = encode_plain(work, work->normalized.data + done, work->normalized.bytes - done, first && done == 0);
+    return status;
+}
+
+static enum kvc_status encode(struct work *work, const char *text, size_t bytes, bool prefix) {
+    const struct kvc_tokenizer *tokenizer = work->tokenizer;
+    work->bpe = kvc_bpe_open();
+    if (!work->bpe)
+        return kvc_no_memory(work->error);
+    for (size_t i = 0; prefix && i < tokenizer->prefix.count; i++)
+        if (!kvc_id_list_add(&work->out, tokenizer->prefix.ids[i]))
+            return kvc_no_memory(work->error);
+    size_t done = 0, start, end;
+    const struct kvc_added *token;
+    while ((token = kvc_added_find(tokenizer, &tokenizer->added, text, bytes, done, work->special, &start, &end)) !=
+           NULL) {
+        enum kvc_status status = encode_part(work, text + done, start - done, done == 0);
+        if (status != KVC_OK)
+            return status;
+        if (!kvc_id_list_add(&work->out, token->id))
+            return kvc_no_memory(work->error);
+        done = end;
+    }
+    return encode_part(work, text + done, bytes - done, done == 0);
+}
+
+enum kvc_status kvc_tokenizer_encode(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes,
+                                     unsigned flags, int32_t **tokens, size_t *count, struct kvc_error *error) {
+    struct work work = {.tokenizer = tokenizer, .error = error, .special = (flags & KVC_TOKENIZE_SPECIAL) != 0};
+    enum kvc_status status = encode(&work, text ? text : "", text ? bytes : 0, (flags & KVC_TOKENIZE_BOS) != 0);
+    kvc_buffer_free(&work.normalized);
+    kvc_words_free(&work.words);
+    kvc_bpe_close(work.bpe);
+    if (status == KVC_OK && !work.out.ids) { /* no tokens at all still give something to free */
+        work.out.ids = malloc(sizeof *work.out.ids);
+        if (!work.out.ids)
+            status = kvc_no_memory(error);
+    }
+    if (status != KVC_OK) {
+        free(work.out.ids);
+        return status;
+    }
+    *tokens = work.out.ids;
+    *count = work.out.count;
+    return KVC_OK;
+}
+
+/* ---- decoding ---- */
+
+static bool is_control(const struct kvc_piece *piece) {
+    return piece->kind == KVC_TOKEN_CONTROL || piece->kind == KVC_TOKEN_UNKNOWN;
+}
+
+/* Where decoded bytes go: as many as fit in `room`, all of them counted. It needs no memory of its own, so that what is
+ * decoded while memory is short is never short of text. */
+struct decoded {
+    char *text;
+    size_t room, bytes;
+    size_t strip; /* spaces still taken off the beginning of the whole text */
+};
+
+static void put(struct decoded *out, const char *data, size_t bytes) {
+    for (; bytes && out->strip && *data == ' '; data++, bytes--)
+        out->strip--;
+    if (bytes)
+        out->strip = 0;
+    if (out->bytes < out->room)
+        memcpy(out->text + out->bytes, data, bytes < out->room - out->bytes ? bytes : out->room - out->bytes);
+    out->bytes += bytes;
+}
+
+/* What one token stands for. */
+static void decode_token(const struct kvc_tokenizer *tokenizer, const struct kvc_piece *piece, bool first,
+                         struct decoded *out) {
+    const struct kvc_decoder *decoder = &tokenizer->decoder;
+    if (!first && decoder->join)
+        put(out, decoder->join, strlen(decoder->join));
+    if (!(first && decoder->first_plain)) {
+        put(out, tokenizer->store.data + piece->text, piece->text_bytes);
+        return;
+    }
+    const char *spelling = tokenizer->store.data + piece->spelling;
+    size_t mark = strlen(decoder->replace[0]);
+    for (size_t at = 0; at < piece->spelling_bytes;) {
+        if (piece->spelling_bytes - at >= mark && !memcmp(spelling + at, decoder->replace[0], mark))
+            at += mark;
+        else
+            put(out, spelling + at++, 1);
+    }
+}
+
+static void decode(const struct kvc_tokenizer *tokenizer, const int32_t *tokens, size_t count, bool special,
+                   struct decoded *out) {
+    bool first = true;
+    out->bytes = 0;
+    out->strip = tokenizer->decoder.strip;
+    for (size_t i = 0; i < count; i++) {
+        const struct kvc_piece *piece = piece_of(tokenizer, tokens[i]);
+        if (!piece || (!special && is_control(piece)))
+            continue; /* rows of an embedding that no text stands for decode to nothing */
+        decode_token(tokenizer, piece, first, out);
+        first = false;
+    }
+}
+
+enum kvc_status kvc_tokenizer_decode(const struct kvc_tokenizer *tokenizer, const int32_t *tokens, size_t count,
+                                     bool special, char **text, size_t *bytes, struct kvc_error *error) {
+    struct decoded out = {NULL, 0, 0, 0};
+    for (size_t i = 0; i < count; i++)
+        if (tokens[i] < 0 || (size_t)tokens[i] >= tokenizer->count)
+            return kvc_fail(error, KVC_USAGE, "token %d at place %zu is outside the vocabulary of %zu", (int)tokens[i],
+                            i, tokenizer->count);
+    decode(tokenizer, tokens, count, special, &out);
+    out.room = out.bytes;
+    out.text = malloc(out.room + 1);
+    if (!out.text)
+        return kvc_no_memory(error);
+    decode(tokenizer, tokens, count, special, &out);
+    out.text[out.bytes] = '\0';
+    *text = out.text;
+    *bytes = out.bytes;
+    return KVC_OK;
+}
+
+enum kvc_status kvc_tokenizer_token_bytes(const struct kvc_tokenizer *tokenizer, int32_t token, bool first, char *text,
+                                          size_t room, size_t *bytes, struct kvc_error *error) {
+    const struct kvc_piece *piece = piece_of(tokenizer, token);
+    struct decoded out = {text, room, 0, first ? tokenizer->decoder.strip : 0};
+    if (token < 0 || (size_t)token >= tokenizer->count)
+        return kvc_fail(error, KVC_USAGE, "token %d is outside the vocabulary of %zu", (int)token, tokenizer->count);
+    if (piece && !is_control(piece))
+        decode_token(tokenizer, piece, first, &out);
+    *bytes = out.bytes;
+    return KVC_OK;
+}

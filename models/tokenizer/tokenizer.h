@@ -1,0 +1,36 @@
+/* tokenizer.h - text to token ids and back: byte-level BPE, SentencePiece-style BPE with byte fallback, WordLevel. */
+#ifndef KVC_MODELS_TOKENIZER_TOKENIZER_H
+#define KVC_MODELS_TOKENIZER_TOKENIZER_H
+
+#include "models/files/gguf.h"
+
+struct kvc_tokenizer;
+
+/* From a GGUF file's tokenizer.ggml.* keys, or from a folder's tokenizer.json (+ tokenizer_config.json,
+ * generation_config.json, special_tokens_map.json, chat_template.jinja where there). vocab: rows of the embedding;
+ * ids at or above it are an error. */
+enum kvc_status kvc_tokenizer_from_gguf(const struct kvc_gguf *file, const char *path, uint64_t vocab,
+                                        struct kvc_tokenizer **tokenizer, struct kvc_error *error);
+enum kvc_status kvc_tokenizer_from_folder(const char *folder, uint64_t vocab, struct kvc_tokenizer **tokenizer,
+                                          struct kvc_error *error);
+void kvc_tokenizer_close(struct kvc_tokenizer *tokenizer);
+
+int32_t kvc_tokenizer_bos(const struct kvc_tokenizer *tokenizer); /* -1: none */
+int32_t kvc_tokenizer_eos(const struct kvc_tokenizer *tokenizer);
+bool kvc_tokenizer_ends_turn(const struct kvc_tokenizer *tokenizer, int32_t token);
+const char *kvc_tokenizer_chat_template(const struct kvc_tokenizer *tokenizer); /* Jinja text, NULL: none */
+
+/* As kvc_tokenize, kvc_detokenize, kvc_token_bytes of kvcull.h. */
+enum kvc_status kvc_tokenizer_encode(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes,
+                                     unsigned flags, int32_t **tokens, size_t *count, struct kvc_error *error);
+enum kvc_status kvc_tokenizer_decode(const struct kvc_tokenizer *tokenizer, const int32_t *tokens, size_t count,
+                                     bool special, char **text, size_t *bytes, struct kvc_error *error);
+enum kvc_status kvc_tokenizer_token_bytes(const struct kvc_tokenizer *tokenizer, int32_t token, bool first, char *text,
+                                          size_t room, size_t *bytes, struct kvc_error *error);
+
+/* Renders messages. name NULL: the tokenizer's own template, recognised among the built-in families. */
+enum kvc_status kvc_chat_render(const struct kvc_tokenizer *tokenizer, const char *name,
+                                const struct kvc_message *messages, size_t count, bool answer, char **text,
+                                struct kvc_error *error);
+
+#endif

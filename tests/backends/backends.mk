@@ -1,0 +1,18 @@
+# backends.mk - tests of backends/: ref beside plain code, every path beside ref. OpenCL's skip where there is no device.
+check_PROGRAMS += \
+	tests/backends/test_attention \
+	tests/backends/test_cache \
+	tests/backends/test_device \
+	tests/backends/test_linear \
+	tests/backends/test_ref \
+	tests/backends/test_ref_attention \
+	tests/backends/test_ref_cache \
+	tests/backends/test_rows \
+	tests/backends/test_scores
+
+if HAVE_OPENCL
+check_PROGRAMS += tests/backends/test_opencl tests/backends/test_opencl_arithmetic
+SHELL_TESTS += tests/backends/test_opencl_methods.sh tests/backends/test_opencl_runs.sh
+endif
+EXTRA_DIST += tests/backends/test_opencl_methods.sh tests/backends/test_opencl_runs.sh tests/backends/opencl.supp \
+	tests/devices/device.sh tests/devices/intel.txt tests/oclgrind/run.sh

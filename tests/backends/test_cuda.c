@@ -1,0 +1,367 @@
+/* test_cuda.c - the CUDA backend on an emulated device: every operation equal to ref to the bit, graphs, memory, and
+ * what it says when something is missing. The emulation is tests/cuda. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <cuda_runtime_api.h>
+
+#include "core/base/backends.h"
+#include "core/engine/engine.h"
+#include "core/base/types.h"
+#include "core/check/verify.h"
+#include "tests/check.h"
+
+extern const struct kvc_backend_class kvc_backend_cuda;
+
+/* The backends of this program, in place of the library's. */
+const struct kvc_backend_class *const kvc_backend_list[] = {&kvc_backend_cuda, &kvc_backend_ref, NULL};
+
+static int print_row(void *user, const struct kvc_verify_row *row) {
+    unsigned *rows = user;
+    ++*rows;
+    if (row->differing)
+        print_error("%s: %llu values differ, %s\n", row->name, (unsigned long long)row->differing, row->first);
+    return 0;
+}
+
+static struct kvc_device *open_device(void) {
+    struct kvc_device *device;
+    kvc_fake_cuda.lost = cudaSuccess;
+    assert_int_equal(kvc_backend_cuda.open(NULL, 0, 1, KVC_MATH_EXACT, &device, NULL), KVC_OK);
+    return device;
+}
+
+static struct kvc_buffer *new_buffer(struct kvc_device *device, size_t bytes) {
+    struct kvc_buffer *buffer;
+    assert_int_equal(device->ops->buffer_create(device, KVC_MEMORY_SCRATCH, bytes, &buffer, NULL), KVC_OK);
+    return buffer;
+}
+
+/* ---- linear layers: every type in every shape ---- */
+
+/* Rows of made-up weights; scales below 2. */
+static void fill_weights(enum kvc_type type, unsigned char *data, size_t bytes) {
+    static const struct {
+        size_t block, scales[2];
+    } of[KVC_TYPES] = {[KVC_F16] = {2, {1, 1}},    [KVC_BF16] = {2, {1, 1}},   [KVC_Q8_0] = {34, {1, 1}},
+                       [KVC_Q4_0] = {18, {1, 1}},  [KVC_Q5_0] = {22, {1, 1}},  [KVC_Q3_K] = {110, {109, 109}},
+                       [KVC_Q4_K] = {144, {1, 3}}, [KVC_Q5_K] = {176, {1, 3}}, [KVC_Q6_K] = {210, {209, 209}},
+                       [KVC_F32] = {4, {3, 3}}};
+    uint32_t random = 1;
+    for (size_t i = 0; i < bytes; i++) {
+        random = random * 1664525u + 1013904223u;
+        data[i] = (unsigned char)(random >> 24);
+        if (i % of[type].block == of[type].scales[0] || i % of[type].block == of[type].scales[1])
+            data[i] &= 0xbf;
+    }
+}
+
+static void one_linear(struct kvc_device *const device[2], enum kvc_type type, uint32_t N, uint32_t K, uint32_t rows) {
+    size_t bytes = kvc_type_row_bytes(type, K) * N, x_count = (size_t)rows * K, y_count = (size_t)rows * N;
+    unsigned char *weights = malloc(bytes);
+    float *x = malloc(x_count * sizeof *x), *y[2] = {malloc(y_count * 4), malloc(y_count * 4)};
+    assert_true(weights && x && y[0] && y[1]);
+    fill_weights(type, weights, bytes);
+    for (size_t i = 0; i < x_count; i++)
+        x[i] = (float)((int)(i * 7919 % 2003) - 1001) / 512.0f;
+    for (int side = 0; side < 2; side++) {
+        const struct kvc_ops *ops = device[side]->ops;
+        struct kvc_span from = {new_buffer(device[side], x_count * 4), 0};
+        struct kvc_span to = {new_buffer(device[side], y_count * 4), 0};
+        struct kvc_weight *w;
+        assert_int_equal(ops->weight_create(device[side], type, N, K, weights, &w, NULL), KVC_OK);
+        ops->upload(device[side], from, x, x_count * 4);
+        ops->linear(device[side], to, from, w, from, rows); /* the bias: x's first row */
+        ops->download(device[side], y[side], to, y_count * 4);
+        assert_int_equal(ops->sync(device[side], NULL), KVC_OK);
+        ops->weight_free(device[side], w);
+        ops->buffer_free(device[side], from.buffer);
+        ops->buffer_free(device[side], to.buffer);
+    }
+    for (size_t i = 0; i < y_count; i++)
+        if (kvc_hash_bits(y[0][i]) != kvc_hash_bits(y[1][i]))
+            fail_msg("%s, %u x %u, %u rows: value %zu is %08x, ref has %08x", kvc_type_name(type), (unsigned)N,
+                     (unsigned)K, (unsigned)rows, i, (unsigned)kvc_bits(y[1][i]), (unsigned)kvc_bits(y[0][i]));
+    assert_false(kvc_is_nan(y[0][0]));
+    free(weights);
+    free(x);
+    free(y[0]);
+    free(y[1]);
+}
+
+static void linear_shapes(void **state) {
+    static const uint32_t rows[] = {1, 3, 7, 70}, outputs[] = {33, 8}, floats[] = {8, 200, 392};
+    static const uint32_t blocks[] = {1, 3, 18};
+    struct kvc_device *device[2];
+    (void)state;
+    assert_int_equal(kvc_backend_ref.open(NULL, 0, 1, KVC_MATH_EXACT, &device[0], NULL), KVC_OK);
+    device[1] = open_device();
+    for (int type = 0; type < KVC_TYPES; type++)
+        for (int i = 0; i < 3; i++)
+            for (int r = 0; r < 4; r++) {
+                uint32_t block = kvc_type_block((enum kvc_type)type).elements;
+                uint32_t K = block == 1 ? floats[i] : block * (block == 256 && i == 2 ? 2 : blocks[i]);
+                one_linear(device, (enum kvc_type)type, K < 33 ? 8 : outputs[r % 2], K, rows[r]);
+            }
+    device[0]->ops->close(device[0]);
+    device[1]->ops->close(device[1]);
+}
+
+/* KVCULL_CUDA_EFFORT: more cases; KVCULL_CUDA_ONLY: one operation. */
+static void operations(void **state) {
+    const char *effort = getenv("KVCULL_CUDA_EFFORT"), *only = getenv("KVCULL_CUDA_ONLY");
+    struct kvc_error error = {KVC_OK, ""};
+    static const char *const more[] = {"linear", "attention", "ring_write"}; /* many kernels each */
+    /* Shared ones that own shapes replace, those of --math=fast, and the one that clears memory on OpenCL's CPUs. */
+    static const char *const unused[] = {"pack_x", "pack_w", "product", "widen", "add_bias", "clear"};
+    const char *never;
+    unsigned rows = 0, missed = 0;
+    enum kvc_status status =
+        kvc_verify_some("cuda", 1, effort ? (unsigned)atoi(effort) : 0, only, print_row, &rows, &error);
+    (void)state;
+    if (status != KVC_OK)
+        print_error("%s\n", error.text);
+    assert_int_equal(status, KVC_OK);
+    assert_true(rows > 0);
+    assert_int_equal(kvc_fake_cuda.allocations, 0); /* nothing is left on the device */
+    if (only)
+        return;
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++)
+        assert_int_equal(kvc_verify_some("cuda", 1, 1, more[i], print_row, &rows, NULL), KVC_OK);
+    for (size_t i = 0; (never = kvc_fake_never_launched(i)) != NULL; i++) {
+        bool may = strncmp(never, "linear_", 7) == 0; /* for rows that are not aligned */
+        for (size_t k = 0; k < sizeof unused / sizeof unused[0]; k++)
+            may = may || strcmp(never, unused[k]) == 0;
+        if (!may)
+            print_error("the kernel %s was never launched\n", never);
+        missed += !may;
+    }
+    assert_int_equal(missed, 0);
+}
+
+/* ---- the host side, on a device whose runtime tells what was asked of it ---- */
+
+enum { VALUES = 100, CALLS = 9 };
+
+/* A step: y = share * y + (1 - share) * x, nine times, and a copy of y to z. */
+static void one_step(struct kvc_device *device, struct kvc_buffer *const b[3], float share, float *result) {
+    struct kvc_span y = {b[0], 0}, x = {b[1], 0}, z = {b[2], 0};
+    for (int i = 0; i < CALLS; i++)
+        device->ops->blend(device, y, x, share, VALUES);
+    device->ops->zero(device, z, VALUES * sizeof(float));
+    device->ops->copy(device, z, y, VALUES * sizeof(float));
+    device->ops->download(device, result, z, VALUES * sizeof(float));
+}
+
+static void graphs(void **state) {
+    struct kvc_device *device = open_device();
+    struct kvc_buffer *b[3] = {new_buffer(device, 400), new_buffer(device, 400), new_buffer(device, 400)};
+    float values[VALUES], result[VALUES], expected = 1.0f;
+    size_t graphs, nodes, before;
+    (void)state;
+    for (int i = 0; i < VALUES; i++)
+        values[i] = 1.0f;
+    device->ops->upload(device, (struct kvc_span){b[0], 0}, values, sizeof values);
+    for (int i = 0; i < VALUES; i++)
+        values[i] = 3.0f;
+    device->ops->upload(device, (struct kvc_span){b[1], 0}, values, sizeof values);
+    before = kvc_fake_cuda.graphs_made;
+    graphs = kvc_fake_cuda.graph_launches;
+    for (int step = 0; step < 6; step++) {
+        float share = step < 4 ? 0.5f : 0.25f;
+        nodes = kvc_fake_cuda.nodes_changed;
+        one_step(device, b, share, result);
+        for (int i = 0; i < CALLS; i++)
+            expected = kvc_fma(share, expected, (1.0f - share) * 3.0f);
+        for (int i = 0; i < VALUES; i++)
+            assert_true(result[i] == expected);
+        if (step == 3) /* the same arguments as before */
+            assert_int_equal(kvc_fake_cuda.nodes_changed - nodes, 0);
+        if (step == 4) /* another share in each launch */
+            assert_int_equal(kvc_fake_cuda.nodes_changed - nodes, CALLS);
+    }
+    assert_int_equal(kvc_fake_cuda.graphs_made - before, 1);
+    assert_int_equal(kvc_fake_cuda.graph_launches - graphs, 5); /* all but the first */
+    for (int i = 0; i < 3; i++)
+        device->ops->buffer_free(device, b[i]);
+    device->ops->close(device);
+    assert_int_equal(kvc_fake_cuda.allocations, 0);
+}
+
+/* ---- whole decode steps ---- */
+
+enum { PROMPT = 30, STEPS = 12, SIDES = 2 };
+
+struct run {
+    struct kvc_engine *engine;
+    struct kvc_model *model;
+    struct kvc_session *session;
+    float *logits;
+};
+
+static void open_run(struct run *run, const char *backend, const char *spec) {
+    const struct kvc_engine_options options = {backend, 1, KVC_MATH_EXACT};
+    const char *source = getenv("top_srcdir");
+    struct kvc_session_options session;
+    struct kvc_error error = {KVC_OK, ""};
+    int32_t tokens[PROMPT];
+    char path[512];
+    snprintf(path, sizeof path, "%s/data/demo", source ? source : ".");
+    kvc_session_defaults(&session);
+    session.policy = spec;
+    if (kvc_engine_open(&options, &run->engine, &error) != KVC_OK ||
+        kvc_model_open(run->engine, path, &run->model, &error) != KVC_OK ||
+        kvc_session_open(run->model, &session, &run->session, &error) != KVC_OK)
+        fail_msg("%s, %s: %s", backend, spec, error.text);
+    run->logits = malloc(kvc_model_info(run->model)->vocab * sizeof *run->logits);
+    assert_non_null(run->logits);
+    for (int i = 0; i < PROMPT; i++)
+        tokens[i] = (int32_t)((unsigned)i * 7919u % kvc_model_info(run->model)->vocab);
+    assert_int_equal(kvc_session_prompt(run->session, tokens, PROMPT, NULL, run->logits, &error), KVC_OK);
+}
+
+static void close_run(struct run *run) {
+    kvc_session_close(run->session);
+    kvc_model_close(run->model);
+    kvc_engine_close(run->engine);
+    free(run->logits);
+}
+
+static void same_logits(const struct run run[SIDES], const char *spec, int step) {
+    for (uint32_t i = 0; i < kvc_model_info(run[0].model)->vocab; i++)
+        if (kvc_hash_bits(run[0].logits[i]) != kvc_hash_bits(run[1].logits[i]))
+            fail_msg("%s, step %d: logit %u is %08x, ref has %08x", spec, step, (unsigned)i,
+                     (unsigned)kvc_bits(run[1].logits[i]), (unsigned)kvc_bits(run[0].logits[i]));
+}
+
+/* A step is one graph: between what goes to the device before it and its logits the host hears nothing. Every sequence
+ * of launches has come before when the last steps are taken. */
+static void whole_step(const char *spec) {
+    struct kvc_session_stats stats[SIDES];
+    struct run run[SIDES];
+    open_run(&run[0], "ref", spec);
+    open_run(&run[1], "cuda", spec);
+    same_logits(run, spec, 0);
+    for (int step = 1; step <= STEPS; step++) {
+        const struct kvc_fake_cuda before = kvc_fake_cuda;
+        const int32_t token = step * 31 % 300;
+        for (int side = 0; side < SIDES; side++)
+            assert_int_equal(kvc_decode(&run[side].session, &token, 1, run[side].logits, NULL, NULL), KVC_OK);
+        same_logits(run, spec, step);
+        if (step < STEPS - 2)
+            continue;
+        if (kvc_fake_cuda.graph_launches - before.graph_launches != 1 || kvc_fake_cuda.alone != before.alone ||
+            kvc_fake_cuda.graphs_made != before.graphs_made || kvc_fake_cuda.allocated != before.allocated ||
+            kvc_fake_cuda.to_device - before.to_device != 4 || kvc_fake_cuda.from_device - before.from_device > 3)
+            fail_msg("%s, step %d: %zu graphs launched, %zu made, %zu kernels alone, %zu allocations, %zu copies to "
+                     "the device, %zu back",
+                     spec, step, kvc_fake_cuda.graph_launches - before.graph_launches,
+                     kvc_fake_cuda.graphs_made - before.graphs_made, kvc_fake_cuda.alone - before.alone,
+                     kvc_fake_cuda.allocated - before.allocated, kvc_fake_cuda.to_device - before.to_device,
+                     kvc_fake_cuda.from_device - before.from_device);
+    }
+    for (int side = 0; side < SIDES; side++)
+        kvc_session_stats(run[side].session, &stats[side]);
+    assert_int_equal(stats[0].entries, stats[1].entries);
+    assert_int_equal(stats[0].read_bytes, stats[1].read_bytes);
+    assert_int_equal(stats[0].select_bytes, stats[1].select_bytes);
+    close_run(&run[0]);
+    close_run(&run[1]);
+    assert_int_equal(kvc_fake_cuda.allocations, 0);
+}
+
+static void whole_steps(void **state) {
+    static const char *const specs[] = {"full",
+                                        "streaming:budget=24",
+                                        "streaming:budget=34,positions=cache", /* evicts from the fifth step on */
+                                        "snapkv:budget=24,window=8",
+                                        "adakv:budget=24,window=8",
+                                        "h2o:budget=24,per=head",
+                                        "morphkv:budget=24,window=2",
+                                        "quest:budget=24",
+                                        "sparq:budget=24",
+                                        "rocketkv-mt:budget=12,window=4+morphkv:budget=24,window=4"};
+    (void)state;
+    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++)
+        whole_step(specs[i]);
+}
+
+/* --math=fast: no cuBLAS that works here, which is said in one line, and nothing is left. */
+static void fast_math(void **state) {
+    struct kvc_error error = {KVC_OK, ""};
+    struct kvc_device *device = NULL;
+    (void)state;
+    if (kvc_backend_cuda.open(NULL, 0, 1, KVC_MATH_FAST, &device, &error) == KVC_OK) {
+        device->ops->close(device);
+    } else {
+        assert_int_equal(error.status, KVC_RESOURCE);
+        assert_non_null(strstr(error.text, "cuBLAS"));
+        assert_null(strchr(error.text, '\n'));
+    }
+    assert_int_equal(kvc_fake_cuda.allocations, 0);
+}
+
+/* The device is lost in the middle: the next sync says so, everything after is refused, nothing is left. */
+static void lost(void **state) {
+    struct kvc_device *device = open_device();
+    struct kvc_buffer *b[3] = {new_buffer(device, 400), new_buffer(device, 400), new_buffer(device, 400)};
+    struct kvc_error error = {KVC_OK, ""};
+    float result[VALUES];
+    (void)state;
+    kvc_fake_cuda.fail_after = 4;
+    one_step(device, b, 0.5f, result);
+    assert_int_equal(device->ops->sync(device, &error), KVC_RESOURCE);
+    assert_non_null(strstr(error.text, "illegal memory access"));
+    assert_null(strchr(error.text, '\n'));
+    one_step(device, b, 0.5f, result);
+    assert_true(result[0] == 0.0f);
+    assert_int_equal(device->ops->sync(device, &error), KVC_RESOURCE);
+    for (int i = 0; i < 3; i++)
+        device->ops->buffer_free(device, b[i]);
+    device->ops->close(device);
+    kvc_fake_cuda.lost = cudaSuccess;
+    assert_int_equal(kvc_fake_cuda.allocations, 0);
+}
+
+static void no_device(void **state) {
+    struct kvc_error error;
+    struct kvc_device *device;
+    char detail[256];
+    (void)state;
+    kvc_fake_cuda.devices = -1;
+    assert_false(kvc_backend_cuda.usable(detail, sizeof detail));
+    assert_string_equal(detail, "no CUDA device: the driver is missing");
+    assert_int_equal(kvc_backend_cuda.open(NULL, 0, 1, KVC_MATH_EXACT, &device, &error), KVC_RESOURCE);
+    assert_non_null(strstr(error.text, "the driver is missing"));
+    kvc_fake_cuda.devices = 0;
+    assert_false(kvc_backend_cuda.usable(detail, sizeof detail));
+    assert_string_equal(detail, "no CUDA device: the driver sees none");
+    kvc_fake_cuda.devices = 1;
+    assert_true(kvc_backend_cuda.usable(detail, sizeof detail));
+    assert_non_null(strstr(detail, "emulated"));
+    assert_int_equal(kvc_backend_cuda.open(NULL, 3, 1, KVC_MATH_EXACT, &device, &error), KVC_RESOURCE);
+    assert_int_equal(kvc_backend_cuda.open("H200", 0, 1, KVC_MATH_EXACT, &device, &error), KVC_RESOURCE);
+    assert_non_null(strstr(error.text, "no device of that name"));
+    assert_int_equal(kvc_backend_cuda.open("EMUL", 0, 1, KVC_MATH_EXACT, &device, &error), KVC_OK);
+    device->ops->close(device);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(linear_shapes), cmocka_unit_test(operations), cmocka_unit_test(graphs),
+        cmocka_unit_test(whole_steps),   cmocka_unit_test(fast_math),  cmocka_unit_test(lost),
+        cmocka_unit_test(no_device),
+    };
+    if (kvc_test_thinned())
+        return 77; /* valgrind takes the emulation's fibers for one stack */
+#if defined(__x86_64__)
+    if (!__builtin_cpu_supports("fma"))
+        return 77; /* the emulation is compiled with it */
+#endif
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,290 @@
+/* test_ref_attention.c - reference attention, and the weights policies look at, against softmax in double precision. */
+#include "tests/backends/ref_fixture.h"
+
+/* ---- attention and weights, against double ---- */
+
+struct rows {
+    struct kvc_lists lists;
+    struct kvc_arena *arena;
+    uint32_t heads, rows, window;
+    const struct kvc_read_list *reads;
+    struct kvc_span q, out, M, L, positions, later, keys[HEADS], values[HEADS];
+};
+
+/* Lists of `entries` entries of which every third is evicted, and rows that look at them. */
+static struct rows make_rows(uint32_t entries, uint32_t group, uint32_t row_count, enum kvc_type type,
+                             uint32_t columns) {
+    struct rows r = {.heads = HEADS * group, .rows = row_count};
+    struct kvc_span k = values((size_t)entries * HEADS * D), v = values((size_t)entries * HEADS * D);
+    uint32_t kept_ranks[SLOTS], n = 0;
+    struct kvc_read_list kept;
+    r.lists = make_lists(type, columns, true, &r.arena);
+    append(&r.lists, entries, 0, k, v);
+    for (uint32_t i = 0; i < entries; i++)
+        if (i % 3 != 1)
+            kept_ranks[n++] = i;
+    kept = ranks(kept_ranks, n, kept_ranks, n > 5 ? n - 5 : n); /* head 1 loses its newest too: ragged */
+    OPS->evict(device, &r.lists, &kept);
+    r.q = values((size_t)row_count * r.heads * D);
+    r.out = buffer((size_t)row_count * r.heads * D * 4);
+    r.M = buffer((size_t)row_count * r.heads * 4);
+    r.L = buffer((size_t)row_count * r.heads * 4);
+    r.positions = buffer(row_count * 4);
+    r.later = buffer(row_count * 4);
+    for (uint32_t i = 0; i < row_count; i++) {
+        ((int32_t *)kvc_span_data(r.positions))[i] = (int32_t)(entries - row_count + i);
+        ((uint32_t *)kvc_span_data(r.later))[i] = row_count - 1 - i;
+    }
+    for (uint32_t h = 0; h < HEADS; h++) {
+        r.keys[h] = buffer(SLOTS * D * 4);
+        r.values[h] = buffer(SLOTS * D * 4);
+        OPS->entries(device, &r.lists, h, r.keys[h], r.values[h]);
+    }
+    return r;
+}
+
+static bool sees(const struct rows *r, uint32_t row, uint32_t h, uint32_t rank) {
+    uint32_t later = ((const uint32_t *)kvc_span_data(r->later))[row];
+    int32_t position = ((const int32_t *)kvc_span_data(r->positions))[row];
+    if (rank + later >= count_of(&r->lists, h))
+        return false;
+    if (r->window && position_of(&r->lists, h, rank) <= position - (int32_t)r->window)
+        return false;
+    if (r->reads) {
+        const uint32_t *list = (const uint32_t *)r->reads->rank->data + (size_t)h * r->reads->stride;
+        for (uint32_t i = 0; i < ((const uint32_t *)r->reads->count->data)[h]; i++)
+            if (list[i] == rank)
+                return true;
+        return false;
+    }
+    return true;
+}
+
+/* Scores and weights of one row and query head in double; 0 where not seen. Returns the entries seen. */
+static uint32_t exact_weights(const struct rows *r, uint32_t row, uint32_t head, double *score, double *weight,
+                              double *M, double *L) {
+    uint32_t h = head / (r->heads / HEADS), n = count_of(&r->lists, h), seen = 0;
+    const float *q = floats(r->q) + ((size_t)row * r->heads + head) * D;
+    *M = -INFINITY;
+    *L = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        score[i] = 0;
+        for (int c = 0; c < D; c++)
+            score[i] += (double)q[c] * floats(r->keys[h])[i * D + (uint32_t)c] / sqrt(D);
+        if (sees(r, row, h, i) && score[i] > *M)
+            *M = score[i];
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        weight[i] = sees(r, row, h, i) ? exp(score[i] - *M) : 0;
+        *L += weight[i];
+        seen += sees(r, row, h, i) ? 1 : 0;
+    }
+    for (uint32_t i = 0; i < n && seen; i++)
+        weight[i] /= *L;
+    return seen;
+}
+
+static void attend(struct rows *r, uint64_t *bytes) {
+    struct kvc_segment segment = {&r->lists, r->reads, 0, r->rows, r->rows, bytes};
+    struct kvc_attention a = {&segment, 1,    r->heads, HEADS,        D,       r->window, r->q,
+                              r->out,   r->M, r->L,     r->positions, r->later};
+    OPS->attention(device, &a);
+}
+
+static void check_attention(struct rows *r) {
+    static double score[SLOTS], weight[SLOTS];
+    uint64_t bytes = 100, seen = 0;
+    attend(r, &bytes);
+    for (uint32_t row = 0; row < r->rows; row++)
+        for (uint32_t head = 0; head < r->heads; head++) {
+            uint32_t h = head / (r->heads / HEADS), n = count_of(&r->lists, h), here;
+            size_t at = (size_t)row * r->heads + head;
+            double M, L;
+            here = exact_weights(r, row, head, score, weight, &M, &L);
+            seen += head % (r->heads / HEADS) == 0 ? here : 0;
+            if (here == 0) {
+                assert_true(floats(r->L)[at] == 0 && isinf(floats(r->M)[at]) && floats(r->M)[at] < 0);
+                assert_true(floats(r->out)[at * D] == 0);
+                continue;
+            }
+            assert_near(floats(r->M)[at], M, 1e-5);
+            assert_near(floats(r->L)[at], L, 1e-5);
+            for (uint32_t c = 0; c < D; c++) {
+                double o = 0;
+                for (uint32_t i = 0; i < n; i++)
+                    o += weight[i] * floats(r->values[h])[i * D + c];
+                assert_near(floats(r->out)[at * D + c], o, 1e-5);
+            }
+        }
+    assert_int_equal(bytes, 100 + seen * 2 * r->lists.format.row_bytes);
+}
+
+static void attention_close(void **state) {
+    static const uint32_t entries[] = {1, 2, 32, 33, 255, 256, 257, 384, 387, 511, 512};
+    static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
+    (void)state;
+    for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
+        struct rows r = make_rows(entries[i], 1 + (uint32_t)i % 3, entries[i] < 4 ? 1 : 4, types[i % 3], 0);
+        check_attention(&r);
+        r.window = 1 + draw(entries[i]);
+        check_attention(&r);
+        end_test(state);
+        OPS->arena_free(device, r.arena);
+    }
+}
+
+static void attention_read_lists(void **state) {
+    uint32_t list[SLOTS], n = 0;
+    struct rows r = make_rows(500, 4, 1, KVC_F16, 0);
+    struct kvc_read_list reads;
+    (void)state;
+    for (uint32_t i = 0; i < 320; i++)
+        if (draw(3))
+            list[n++] = i;
+    reads = ranks(list, n, list, 0); /* head 1 reads nothing */
+    r.reads = &reads;
+    check_attention(&r);
+    for (uint32_t i = 0; i < n; i++) { /* ranks that are read but too new to be seen */
+        ((uint32_t *)kvc_span_data(r.later))[0] = count_of(&r.lists, 0) - list[i];
+        if (i % 40 == 7)
+            check_attention(&r);
+    }
+    OPS->arena_free(device, r.arena);
+}
+
+/* Tiles are tiles of ranks: a masked first tile changes nothing, and the merge starts from what there is. */
+static void attention_masked_tile(void **state) {
+    struct rows r = make_rows(512, 1, 1, KVC_F32, 0);
+    struct kvc_span out;
+    float M;
+    (void)state;
+    r.window = 100; /* the first tile of each head lies before it */
+    check_attention(&r);
+    out = holding(floats(r.out), r.heads * D * 4);
+    M = floats(r.M)[0];
+    for (uint32_t i = 0; i < KVC_TILE; i++) { /* make it overflow: it must not be looked at */
+        memset(kvc_list_key(&r.lists, 0, kvc_list_slot(&r.lists, 0, i)), 0x7f, D * 4);
+        memset(kvc_list_value(&r.lists, 0, kvc_list_slot(&r.lists, 0, i)), 0xff, D * 4);
+    }
+    attend(&r, NULL);
+    assert_memory_equal(floats(out), floats(r.out), r.heads * D * 4);
+    assert_true(floats(r.M)[0] == M);
+    OPS->arena_free(device, r.arena);
+}
+
+static void attention_not_a_number(void **state) {
+    struct rows r = make_rows(20, 1, 1, KVC_F32, 0);
+    float key = NAN;
+    (void)state;
+    memcpy(kvc_list_key(&r.lists, 0, kvc_list_slot(&r.lists, 0, 3)), &key, 4);
+    attend(&r, NULL);
+    assert_true(isnan(floats(r.L)[0]) && isnan(floats(r.M)[0]) && isnan(floats(r.out)[0]));
+    assert_true(!isnan(floats(r.out)[D])); /* the other head */
+    OPS->arena_free(device, r.arena);
+}
+
+static void window_mass_close(void **state) {
+    static double score[SLOTS], weight[SLOTS], sum[SLOTS];
+    uint32_t list[SLOTS], n = 0;
+    struct kvc_read_list reads;
+    (void)state;
+    for (uint32_t group = 1; group <= 4; group += 3) {
+        struct rows r = make_rows(400, group, 9, KVC_F16, 0);
+        struct kvc_span scores = buffer(HEADS * SLOTS * 4);
+        struct kvc_weight_rows w = {&r.lists, NULL, r.rows, r.heads, HEADS, D, 0, r.q, r.M, r.L, r.positions, r.later};
+        if (group == 4) {
+            for (uint32_t i = 0; i < 250; i += 1 + draw(3))
+                list[n++] = i;
+            reads = ranks(list, n, list, n / 2);
+            r.reads = w.reads = &reads;
+        }
+        attend(&r, NULL);
+        OPS->window_mass(device, &w, scores, SLOTS, false);
+        for (uint32_t h = 0; h < HEADS; h++) {
+            memset(sum, 0, sizeof sum);
+            for (uint32_t row = 0; row < r.rows; row++)
+                for (uint32_t g = 0; g < group; g++) {
+                    double M, L;
+                    exact_weights(&r, row, h * group + g, score, weight, &M, &L);
+                    for (uint32_t i = 0; i < count_of(&r.lists, h); i++)
+                        sum[i] += weight[i];
+                }
+            for (uint32_t i = 0; i < count_of(&r.lists, h); i++)
+                assert_near(floats(scores)[h * SLOTS + i], sum[i], 2e-6);
+        }
+        OPS->arena_free(device, r.arena);
+    }
+}
+
+static void rings(void **state) {
+    static double score[SLOTS], weight[SLOTS], rows[4][SLOTS];
+    const uint32_t group = 4, ring = 4, filled = 3, first = 2, columns = first + ring;
+    const int64_t recent = 281; /* a position that is held */
+    (void)state;
+    for (enum kvc_row_kind kind = KVC_ROW_WEIGHTS; kind <= KVC_ROW_LOW; kind++) {
+        struct rows r = make_rows(400, group, filled, KVC_F32, columns);
+        struct kvc_span scores = buffer(HEADS * SLOTS * 4);
+        struct kvc_weight_rows w = {&r.lists, NULL, r.rows, r.heads, HEADS, D, 0, r.q, r.M, r.L, r.positions, r.later};
+        float *column = floats((struct kvc_span){r.lists.state, 0});
+        attend(&r, NULL);
+        for (uint32_t i = 0; i < columns * HEADS * SLOTS; i++)
+            column[i] = -7.0f;
+        OPS->ring_write(device, &w, first, ring, kind);
+        for (uint32_t h = 0; h < HEADS; h++) {
+            uint32_t n = count_of(&r.lists, h);
+            memset(rows, 0, sizeof rows);
+            for (uint32_t row = 0; row < filled; row++) {
+                uint32_t c = (uint32_t)((const int32_t *)kvc_span_data(r.positions))[row] % ring;
+                uint32_t seen = 0;
+                for (uint32_t i = 0; i < n; i++)
+                    seen += sees(&r, row, h, i);
+                for (uint32_t g = 0; g < group; g++) {
+                    double M, L;
+                    exact_weights(&r, row, h * group + g, score, weight, &M, &L);
+                    for (uint32_t i = 0; i < n; i++)
+                        if (!sees(&r, row, h, i))
+                            rows[row][i] = kind == KVC_ROW_LOGITS ? -INFINITY : 0; /* then it counts nothing */
+                        else
+                            rows[row][i] += kind == KVC_ROW_WEIGHTS  ? weight[i]
+                                            : kind == KVC_ROW_LOGITS ? score[i]
+                                                                     : weight[i] < 1.0 / seen;
+                }
+                for (uint32_t i = 0; i < n; i++) {
+                    const float got = column[(columns * h + first + c) * SLOTS + kvc_list_slot(&r.lists, h, i)];
+                    if (isinf(rows[row][i]))
+                        assert_true(got == -INFINITY);
+                    else
+                        assert_near(got, rows[row][i], 2e-6);
+                }
+            }
+            assert_true(column[(columns * h + first + 400 % ring) * SLOTS] == -7.0f); /* the column of no query */
+            assert_true(column[columns * h * SLOTS] == -7.0f);
+            for (uint32_t row = 0; kind == KVC_ROW_LOGITS && row < filled; row++) {
+                double sum = 0; /* softmax over the older entries */
+                for (uint32_t i = 0; i < n; i++)
+                    sum += position_of(&r.lists, h, i) < recent ? exp(rows[row][i]) : 0;
+                for (uint32_t i = 0; i < n; i++)
+                    rows[row][i] = exp(rows[row][i]) / sum;
+            }
+            for (int fusion = 0; fusion < 2; fusion++) {
+                OPS->ring_fuse(device, &r.lists, first, ring, filled, 400, kind, fusion ? KVC_FUSE_MAX : KVC_FUSE_SUM,
+                               recent, scores, SLOTS);
+                for (uint32_t i = 0; i < n; i++) {
+                    double F = 0;
+                    for (uint32_t row = 0; row < filled; row++)
+                        F = fusion ? fmax(F, rows[row][i]) : F + rows[row][i];
+                    assert_near(floats(scores)[h * SLOTS + i], position_of(&r.lists, h, i) < recent ? F : 0, 2e-6);
+                }
+            }
+        }
+        OPS->arena_free(device, r.arena);
+    }
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_teardown(name, end_test)
+    const struct CMUnitTest tests[] = {TEST(attention_close),       TEST(attention_read_lists),
+                                       TEST(attention_masked_tile), TEST(attention_not_a_number),
+                                       TEST(window_mass_close),     TEST(rings)};
+    return cmocka_run_group_tests(tests, open_ref, close_ref);
+}

@@ -1,0 +1,153 @@
+/* test_rows.c - embed, norm, rope, gated_silu, add and gather of every SIMD path against the reference, to the bit. */
+#include "tests/backends/pair.h"
+
+static const enum values kinds[] = {ORDINARY, WIDE, NASTY, BROKEN};
+static enum values any_values(struct pair *pair) { return kinds[below(pair, COUNT(kinds))]; }
+
+/* Sizes around whole vectors and, now and then, large enough for the threads. */
+static uint32_t any_size(struct pair *pair) { return below(pair, 8) ? 1 + below(pair, 200) : 1 + below(pair, 5000); }
+
+static void check_norm(struct pair *pair) {
+    const uint32_t rows = 1 + below(pair, 70), K = any_size(pair);
+    struct both x = both_floats(pair, (size_t)rows * K, any_values(pair)), w = both_floats(pair, K, any_values(pair));
+    struct both y = both_floats(pair, (size_t)rows * K, ORDINARY);
+    const float eps = below(pair, 2) ? 1e-5f : 0.0f;
+    const bool in_place = below(pair, 2);
+    for (int s = 0; s < SIDES; s++)
+        pair->device[s]->ops->norm(pair->device[s], span_of(in_place ? &x : &y, s), span_of(&x, s), span_of(&w, s),
+                                   rows, K, eps);
+    SAME_FLOATS(pair, in_place ? &x : &y, "norm: rows %u, K %u", rows, K);
+    both_free(pair, &x);
+    both_free(pair, &y);
+    both_free(pair, &w);
+}
+
+static void check_rope(struct pair *pair) {
+    const uint32_t rows = 1 + below(pair, 40), heads = 1 + below(pair, 9), d = 1 + below(pair, 256);
+    const uint32_t half = below(pair, 3) ? d / 2 : below(pair, d / 2 + 1);
+    const bool interleaved = below(pair, 2), in_place = !interleaved && below(pair, 2);
+    const size_t n = (size_t)rows * heads * d;
+    struct both x = both_floats(pair, n, any_values(pair)), y = both_floats(pair, n, ORDINARY);
+    struct both cosine = both_floats(pair, (size_t)rows * half, ORDINARY);
+    struct both sine = both_floats(pair, (size_t)rows * half, ORDINARY);
+    for (int s = 0; s < SIDES; s++)
+        pair->device[s]->ops->rope(pair->device[s], span_of(in_place ? &x : &y, s), span_of(&x, s), span_of(&cosine, s),
+                                   span_of(&sine, s), rows, heads, d, 2 * half, interleaved);
+    SAME_FLOATS(pair, in_place ? &x : &y, "rope: rows %u, heads %u, d %u, rotary %u, interleaved %d", rows, heads, d,
+                2 * half, interleaved);
+    both_free(pair, &x);
+    both_free(pair, &y);
+    both_free(pair, &cosine);
+    both_free(pair, &sine);
+}
+
+static void check_values(struct pair *pair) {
+    const size_t n = below(pair, 4) ? any_size(pair) : 100000 + any_size(pair);
+    const enum values kind = any_values(pair);
+    struct both x = both_floats(pair, n, kind), y = both_floats(pair, n, kind), z = both_floats(pair, n, ORDINARY);
+    float *gate = x.on[REF]->data;
+    for (size_t i = 0; i < n && i < 4000; i++) /* around the edges of exp */
+        gate[i] = below(pair, 2) ? gate[i] : (i % 2 ? 88.0f : -88.0f) + gate[i];
+    memcpy(x.on[PATH]->data, gate, n * sizeof *gate);
+    for (int s = 0; s < SIDES; s++)
+        pair->device[s]->ops->gated_silu(pair->device[s], span_of(&z, s), span_of(&x, s), span_of(&y, s), n);
+    SAME_FLOATS(pair, &z, "gated_silu: n %zu", n);
+    for (int s = 0; s < SIDES; s++) {
+        pair->device[s]->ops->gated_silu(pair->device[s], span_of(&x, s), span_of(&x, s), span_of(&y, s), n);
+        pair->device[s]->ops->add(pair->device[s], span_of(&y, s), span_of(&z, s), n);
+    }
+    SAME_FLOATS(pair, &x, "gated_silu in place: n %zu", n);
+    SAME_FLOATS(pair, &y, "add: n %zu", n);
+    both_free(pair, &x);
+    both_free(pair, &y);
+    both_free(pair, &z);
+}
+
+static void check_blend(struct pair *pair) {
+    const size_t n = 1 + below(pair, 20000);
+    const float share = below(pair, 2) ? 0.32f : (float)below(pair, 101) / 100.0f;
+    const enum values kind = any_values(pair);
+    struct both x = both_floats(pair, n, kind), y = both_floats(pair, n, kind);
+    for (int s = 0; s < SIDES; s++)
+        pair->device[s]->ops->blend(pair->device[s], span_of(&y, s), span_of(&x, s), share, n);
+    SAME_FLOATS(pair, &y, "blend: n %zu, share %g", n, (double)share);
+    both_free(pair, &x);
+    both_free(pair, &y);
+}
+
+static void check_gather(struct pair *pair) {
+    const uint32_t from = 1 + below(pair, 100), rows = 1 + below(pair, 70), width = any_size(pair);
+    struct both x = both_floats(pair, (size_t)from * width, any_values(pair));
+    struct both y = both_floats(pair, (size_t)rows * width, ORDINARY);
+    uint32_t index[70];
+    for (uint32_t i = 0; i < rows; i++)
+        index[i] = below(pair, from);
+    struct both which = both_copy(pair, index, rows * sizeof *index);
+    for (int s = 0; s < SIDES; s++)
+        pair->device[s]->ops->gather(pair->device[s], span_of(&y, s), span_of(&x, s), span_of(&which, s), rows, width);
+    SAME_FLOATS(pair, &y, "gather: rows %u, width %u", rows, width);
+    both_free(pair, &x);
+    both_free(pair, &y);
+    both_free(pair, &which);
+}
+
+static void check_embed(struct pair *pair) {
+    for (int t = 0; t < KVC_TYPES; t++) {
+        const enum kvc_type type = (enum kvc_type)t;
+        const uint32_t unit = t >= KVC_Q3_K ? 256 : t > KVC_BF16 ? 32 : 1, vocab = 1 + below(pair, 20);
+        const uint32_t K = unit == 256 ? 256 * (1 + below(pair, 5)) : unit * (1 + below(pair, unit == 1 ? 300 : 20));
+        const uint32_t rows = below(pair, 4) ? 1 + below(pair, 9) : 300;
+        const size_t row_bytes = kvc_type_row_bytes(type, K);
+        unsigned char *table = malloc(vocab * row_bytes);
+        struct both tokens = both_make(pair, rows * 4), y = both_floats(pair, (size_t)rows * K, ORDINARY);
+        assert_non_null(table);
+        for (size_t i = 0; i < vocab * row_bytes; i++)
+            table[i] = (unsigned char)chance(pair);
+        for (uint32_t i = 0; i < rows; i++)
+            ((int32_t *)tokens.on[REF]->data)[i] = (int32_t)below(pair, vocab);
+        memcpy(tokens.on[PATH]->data, tokens.on[REF]->data, tokens.bytes);
+        for (int s = 0; s < SIDES; s++) {
+            struct kvc_weight *weight;
+            struct kvc_error error;
+            struct kvc_device *device = pair->device[s];
+            if (device->ops->weight_create(device, type, vocab, K, table, &weight, &error) != KVC_OK)
+                fail_msg("%s", error.text);
+            device->ops->embed(device, span_of(&y, s), weight, span_of(&tokens, s), rows);
+            device->ops->weight_free(device, weight);
+        }
+        SAME_FLOATS(pair, &y, "embed: %s, K %u, rows %u", kvc_type_name(type), K, rows);
+        both_free(pair, &tokens);
+        both_free(pair, &y);
+        free(table);
+    }
+}
+
+static void test_norm(void **state) {
+    (void)state;
+    on_all(check_norm, 60);
+}
+static void test_rope(void **state) {
+    (void)state;
+    on_all(check_rope, 60);
+}
+static void test_values(void **state) {
+    (void)state;
+    on_all(check_values, 30);
+    on_all(check_blend, 20);
+}
+static void test_gather(void **state) {
+    (void)state;
+    on_all(check_gather, 20);
+}
+static void test_embed(void **state) {
+    (void)state;
+    on_all(check_embed, 3);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_norm),   cmocka_unit_test(test_rope),  cmocka_unit_test(test_values),
+        cmocka_unit_test(test_gather), cmocka_unit_test(test_embed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

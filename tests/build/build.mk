@@ -1,0 +1,19 @@
+# build.mk - tests of the build itself and of the tree: exported symbols, installation, who may include whom.
+BUILD_TESTS = \
+	tests/build/test_format.sh \
+	tests/build/test_globals.sh \
+	tests/build/test_install.sh \
+	tests/build/test_layers.sh \
+	tests/build/test_man.sh \
+	tests/build/test_symbols.sh \
+	tests/build/test_warnings.sh \
+	tests/tools/test_device_report.sh \
+	tests/tools/test_gpu_check.sh
+SHELL_TESTS += $(BUILD_TESTS)
+EXTRA_DIST += $(BUILD_TESTS) tests/build/install_use.cc
+
+# Prints hashes of everything; also built for other machines by tests/cross/run.sh.
+noinst_PROGRAMS += tests/cross/driver
+tests_cross_driver_SOURCES = tests/cross/main.c
+tests_cross_driver_LDADD = libkvc.la $(KVC_LIBS)
+EXTRA_DIST += tests/cross/cross.make tests/cross/lib.sh tests/cross/run.sh tests/cross/compilers.sh tests/cross/heads.tsv

@@ -1,0 +1,13 @@
+#!/bin/sh
+# The library has no variables outside its functions' own, only constant tables and what signals need.
+library=$top_builddir/.libs/libkvc.a
+[ -z "$SANITIZE_FLAGS" ] || { echo "sanitizers add variables of their own"; exit 77; }
+command -v "${OBJDUMP-objdump}" >/dev/null && [ -e "$library" ] || { echo "no objdump or no $library"; exit 77; }
+work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
+${OBJDUMP-objdump} -t "$library" | awk '/ O / && NF > 4 { print $(NF - 2), $NF }' >"$work/objects"
+grep -q 'ro.* kvc_backend_list$' "$work/objects" || { echo "no tables found in $library"; exit 1; }
+# Handlers of signals have nothing but variables: the two lists of models/files/held_files.c, and none besides.
+[ "$(grep -cE '^\.bss kvc_(written|mapped)_files$' "$work/objects")" = 2 ] || { echo "not two lists for signals"; exit 1; }
+# nvcc brings variables of its own: those of the stubs that launch kernels, and the kernels themselves.
+grep -vE '^\.(rodata|data\.rel\.ro)|^\.bss kvc_(written|mapped)_files$|__device_stub__|__cudaFatCubinHandle|__fatDeviceText|nvFatBin|nv_fatbin' "$work/objects" && exit 1
+exit 0

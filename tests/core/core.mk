@@ -1,0 +1,21 @@
+# core.mk - tests of core/: the arithmetic, sessions and steps, policy strings, forecasts, verification, measuring.
+check_PROGRAMS += \
+	tests/core/test_cache_positions \
+	tests/core/test_canon \
+	tests/core/test_finite \
+	tests/core/test_formula \
+	tests/core/test_measure \
+	tests/core/test_no_memory \
+	tests/core/test_policy \
+	tests/core/test_sampler \
+	tests/core/test_session \
+	tests/core/test_spares \
+	tests/core/test_stage \
+	tests/core/test_step \
+	tests/core/test_threads \
+	tests/core/test_trig \
+	tests/core/test_types \
+	tests/core/test_verify
+tests_core_test_no_memory_LDFLAGS = $(AM_LDFLAGS) -static \
+	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup \
+	-Wl,--wrap=aligned_alloc,--wrap=posix_memalign,--wrap=mmap

@@ -1,0 +1,482 @@
+/* test_cache_positions.c - positions=cache: a network whose keys are turned to their places in the cache gives, bit for
+ * bit, what slow, obvious code gives that rotates every key anew for every query; every kind of rotation, several
+ * turns, batches. */
+#include "core/base/canon.h"
+#include "core/engine/session.h"
+#include "core/base/trig.h"
+#include "tests/check.h"
+#include "tests/oracle/scores.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { LAYERS = 3, HIDDEN = 20, HEADS = 4, KV_HEADS = 2, D = 12, FEED = 16, VOCAB = 50 };
+enum { Q = HEADS * D, K = KV_HEADS * D, TOKENS = 160 };
+
+static struct kvc_engine *engine;
+static struct kvc_error error;
+
+/* ---- a small network, whose numbers the test knows ---- */
+
+struct matrix {
+    uint32_t outputs, inputs;
+    float *w; /* [outputs, inputs] */
+};
+
+struct model {
+    struct matrix embedding, head;
+    struct {
+        struct matrix q, k, v, output, gate, up, down;
+        float *attention_norm, *feed_norm, *k_norm; /* k_norm: NULL, or [D], of queries too */
+    } layer[LAYERS];
+    float *final_norm;
+    struct kvc_layer layers[LAYERS];
+    struct kvc_network network;
+    struct kvc_weight *weights[64];
+    struct kvc_buffer *buffers[64];
+};
+
+static float number(uint64_t *random) {
+    *random = *random * 6364136223846793005u + 1442695040888963407u;
+    return (float)((double)(*random >> 40) / (1 << 23) - 1);
+}
+
+static struct kvc_weight *make_matrix(struct model *m, struct matrix *made, uint32_t outputs, uint32_t inputs,
+                                      uint64_t *random) {
+    struct kvc_device *device = engine->device;
+    *made = (struct matrix){outputs, inputs, malloc((size_t)outputs * inputs * sizeof(float))};
+    assert_non_null(made->w);
+    for (size_t i = 0; i < (size_t)outputs * inputs; i++)
+        made->w[i] = 0.6f * number(random);
+    struct kvc_weight **weight = &m->weights[m->network.weight_count++];
+    FINE(device->ops->weight_create(device, KVC_F32, outputs, inputs, made->w, weight, &error));
+    return *weight;
+}
+
+static struct kvc_span make_norm(struct model *m, float **made, uint32_t n, uint64_t *random) {
+    struct kvc_device *device = engine->device;
+    *made = malloc(n * sizeof **made);
+    assert_non_null(*made);
+    for (uint32_t i = 0; i < n; i++)
+        (*made)[i] = 1 + 0.3f * number(random);
+    struct kvc_buffer **buffer = &m->buffers[m->network.buffer_count++];
+    FINE(device->ops->buffer_create(device, KVC_MEMORY_WEIGHTS, n * sizeof **made, buffer, &error));
+    device->ops->upload(device, (struct kvc_span){*buffer, 0}, *made, n * sizeof **made);
+    return (struct kvc_span){*buffer, 0};
+}
+
+static struct model *make_model(const struct kvc_rope *rope, bool norms) {
+    struct model *m = calloc(1, sizeof *m);
+    uint64_t random = 11;
+    assert_non_null(m);
+    m->network = (struct kvc_network){.layers = LAYERS,
+                                      .hidden = HIDDEN,
+                                      .heads = HEADS,
+                                      .kv_heads = KV_HEADS,
+                                      .head_size = D,
+                                      .feed_forward = FEED,
+                                      .vocab = VOCAB,
+                                      .trained_context = 4096,
+                                      .norm_eps = 1e-5f,
+                                      .rope = *rope,
+                                      .layer = m->layers,
+                                      .weights = m->weights,
+                                      .buffers = m->buffers};
+    m->network.embedding = make_matrix(m, &m->embedding, VOCAB, HIDDEN, &random);
+    m->network.head = make_matrix(m, &m->head, VOCAB, HIDDEN, &random);
+    m->network.final_norm = make_norm(m, &m->final_norm, HIDDEN, &random);
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        struct kvc_layer *layer = &m->layers[l];
+        layer->q = make_matrix(m, &m->layer[l].q, Q, HIDDEN, &random);
+        layer->k = make_matrix(m, &m->layer[l].k, K, HIDDEN, &random);
+        layer->v = make_matrix(m, &m->layer[l].v, K, HIDDEN, &random);
+        layer->output = make_matrix(m, &m->layer[l].output, HIDDEN, Q, &random);
+        layer->gate = make_matrix(m, &m->layer[l].gate, FEED, HIDDEN, &random);
+        layer->up = make_matrix(m, &m->layer[l].up, FEED, HIDDEN, &random);
+        layer->down = make_matrix(m, &m->layer[l].down, HIDDEN, FEED, &random);
+        layer->attention_norm = make_norm(m, &m->layer[l].attention_norm, HIDDEN, &random);
+        layer->feed_norm = make_norm(m, &m->layer[l].feed_norm, HIDDEN, &random);
+        if (norms)
+            layer->q_norm = layer->k_norm = make_norm(m, &m->layer[l].k_norm, D, &random);
+    }
+    return m;
+}
+
+static void free_model(struct model *m) {
+    struct kvc_device *device = engine->device;
+    for (size_t i = 0; i < m->network.weight_count; i++)
+        device->ops->weight_free(device, m->weights[i]);
+    for (size_t i = 0; i < m->network.buffer_count; i++)
+        device->ops->buffer_free(device, m->buffers[i]);
+    free(m->embedding.w);
+    free(m->head.w);
+    free(m->final_norm);
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        struct matrix *all[] = {&m->layer[l].q,    &m->layer[l].k,  &m->layer[l].v,   &m->layer[l].output,
+                                &m->layer[l].gate, &m->layer[l].up, &m->layer[l].down};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+            free(all[i]->w);
+        free(m->layer[l].attention_norm);
+        free(m->layer[l].feed_norm);
+        free(m->layer[l].k_norm);
+    }
+    free(m);
+}
+
+/* ---- the obvious code: one token after another, every key rotated anew for every query ---- */
+
+struct text { /* what one session has seen */
+    const struct model *m;
+    enum kvc_type type;
+    bool long_factors;
+    struct tensors shape;
+    struct head heads[LAYERS][KV_HEADS]; /* an entry's k: [D] as stored, then [D] before rotation */
+    uint32_t tokens;
+};
+
+static void multiply(const struct matrix *w, const float *x, float *y) {
+    for (uint32_t i = 0; i < w->outputs; i++)
+        y[i] = obvious_dot(x, w->w + (size_t)i * w->inputs, w->inputs);
+}
+
+static void norm(const float *x, const float *w, uint32_t n, float *y) {
+    const float r = 1.0f / sqrtf(obvious_dot(x, x, n) / (float)n + 1e-5f);
+    for (uint32_t i = 0; i < n; i++)
+        y[i] = x[i] * r * w[i];
+}
+
+static void rotate(const struct text *text, const float *x, uint32_t position, float *y) {
+    const struct kvc_rope *rope = &text->m->network.rope;
+    const float *frequency = text->long_factors ? rope->long_frequency : rope->frequency;
+    const float factor = text->long_factors ? rope->long_attention_factor : rope->attention_factor;
+    const uint32_t half = rope->rotary / 2;
+    memcpy(y, x, D * sizeof *y);
+    for (uint32_t i = 0; i < half; i++) {
+        const float angle = (float)position * frequency[i];
+        const float c = (float)kvc_double_cos(angle) * factor, s = (float)kvc_double_sin(angle) * factor;
+        const float x0 = x[rope->interleaved ? 2 * i : i], x1 = x[rope->interleaved ? 2 * i + 1 : i + half];
+        y[i] = fmaf(-x1, s, x0 * c);
+        y[i + half] = fmaf(x0, s, x1 * c);
+    }
+}
+
+static void attend_row(struct text *text, uint32_t l, const float *q, const float *k, const float *v, float *out) {
+    for (uint32_t h = 0; h < KV_HEADS; h++) {
+        struct head *head = &text->heads[l][h];
+        struct entry *entry = &head->entries[head->count++];
+        float turned[D], s[TOKENS], a[TOKENS];
+        *entry = (struct entry){
+            .position = (int32_t)text->tokens, .k = malloc(2 * D * sizeof(float)), .v = malloc(D * sizeof(float))};
+        assert_true(entry->k && entry->v);
+        memcpy(entry->k + D, k + h * D, D * sizeof *k);
+        obvious_store(text->type, v + h * D, entry->v, D);
+        for (uint32_t r = 0; r < head->count; r++) {
+            rotate(text, head->entries[r].k + D, r, turned);
+            obvious_store(text->type, turned, head->entries[r].k, D);
+        }
+        for (uint32_t g = 0; g < HEADS / KV_HEADS; g++) {
+            const uint32_t query = h * HEADS / KV_HEADS + g;
+            rotate(text, q + query * D, head->count - 1, turned);
+            attend(head->entries, head->count, turned, D, s, a, out + query * D);
+        }
+    }
+}
+
+/* The logits [VOCAB] of the next token. */
+static void obvious_row(struct text *text, int32_t token, float *logits) {
+    const struct model *m = text->m;
+    float x[HIDDEN], y[HIDDEN], q[Q], k[K], v[K], out[Q], gate[FEED], up[FEED];
+    memcpy(x, m->embedding.w + token * HIDDEN, sizeof x);
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        norm(x, m->layer[l].attention_norm, HIDDEN, y);
+        multiply(&m->layer[l].q, y, q);
+        multiply(&m->layer[l].k, y, k);
+        multiply(&m->layer[l].v, y, v);
+        for (uint32_t h = 0; m->layer[l].k_norm && h < HEADS; h++)
+            norm(q + h * D, m->layer[l].k_norm, D, q + h * D);
+        for (uint32_t h = 0; m->layer[l].k_norm && h < KV_HEADS; h++)
+            norm(k + h * D, m->layer[l].k_norm, D, k + h * D);
+        attend_row(text, l, q, k, v, out);
+        multiply(&m->layer[l].output, out, y);
+        for (uint32_t i = 0; i < HIDDEN; i++)
+            x[i] += y[i];
+        norm(x, m->layer[l].feed_norm, HIDDEN, y);
+        multiply(&m->layer[l].gate, y, gate);
+        multiply(&m->layer[l].up, y, up);
+        for (uint32_t i = 0; i < FEED; i++)
+            gate[i] = kvc_silu(gate[i]) * up[i];
+        multiply(&m->layer[l].down, gate, y);
+        for (uint32_t i = 0; i < HIDDEN; i++)
+            x[i] += y[i];
+    }
+    norm(x, m->final_norm, HIDDEN, y);
+    multiply(&m->head, y, logits);
+    text->tokens++;
+}
+
+struct joined {
+    const char *spec;
+    moment_fn *evict; /* NULL: nothing goes */
+    const void *plan;
+};
+
+static void evict_all(struct text *text, const struct joined *method, uint32_t turn) {
+    for (uint32_t l = 0; l < LAYERS && method->evict; l++) {
+        for (uint32_t h = 0; h < KV_HEADS && turn; h++)
+            text->heads[l][h].held = text->heads[l][h].count;
+        const struct moment moment = {&text->shape, text->heads[l], l, text->tokens, turn, turn ? 0 : 1};
+        method->evict(&moment, method->plan);
+    }
+}
+
+static struct text *open_text(const struct model *m, enum kvc_type type, bool long_factors) {
+    struct text *text = calloc(1, sizeof *text);
+    assert_non_null(text);
+    text->m = m;
+    text->type = type;
+    text->long_factors = long_factors;
+    text->shape = (struct tensors){
+        .layers = LAYERS, .heads = HEADS, .kv_heads = KV_HEADS, .lists = KV_HEADS, .d = D, .rows = TOKENS};
+    for (uint32_t i = 0; i < LAYERS * KV_HEADS; i++) {
+        text->heads[i / KV_HEADS][i % KV_HEADS].entries = calloc(TOKENS, sizeof(struct entry));
+        assert_non_null(text->heads[i / KV_HEADS][i % KV_HEADS].entries);
+    }
+    return text;
+}
+
+static void close_text(struct text *text) {
+    for (uint32_t i = 0; i < LAYERS * KV_HEADS; i++) {
+        struct head *head = &text->heads[i / KV_HEADS][i % KV_HEADS];
+        for (uint32_t r = 0; r < head->count; r++) {
+            free(head->entries[r].k);
+            free(head->entries[r].v);
+        }
+        free(head->entries);
+    }
+    free(text);
+}
+
+/* ---- both ---- */
+
+static void same(const float *found, const struct text *text, const float *expected, const char *spec) {
+    if (memcmp(found, expected, VOCAB * sizeof *found))
+        fail_msg("%s, %s: other logits after %u tokens", spec, kvc_type_name(text->type), text->tokens);
+}
+
+/* Streaming's rule with positions=cache is the same as without. */
+static void streaming(const struct moment *m, const void *given) {
+    const struct scores_plan *plan = given;
+    const uint32_t tokens = (uint32_t)floor(m->heads[0].held * (plan->share / 100.0) + 0.5);
+    const uint32_t budget = plan->share ? tokens > plan->sinks ? tokens : plan->sinks + 1 : plan->budget;
+    bool kept[TOKENS];
+    for (uint32_t h = 0; h < KV_HEADS && obvious_acts(plan->left_out, m->layer); h++) {
+        struct head *head = &m->heads[h];
+        for (uint32_t r = 0; r < head->count; r++) {
+            kept[r] = head->count <= budget || r < plan->sinks || r + (budget - plan->sinks) >= head->count;
+            if (!kept[r]) {
+                free(head->entries[r].k);
+                free(head->entries[r].v);
+            }
+        }
+        remove_unkept(head, kept);
+    }
+}
+
+/* lacache forgets whom it drops: what has gone is found again by what is still there. */
+static void lacache(const struct moment *m, const void *plan) {
+    for (uint32_t h = 0; h < KV_HEADS; h++) {
+        struct entry had[TOKENS];
+        struct head *head = &m->heads[h];
+        const uint32_t count = head->count;
+        memcpy(had, head->entries, count * sizeof *had);
+        struct head one[1] = {*head};
+        struct tensors shape = *m->t;
+        shape.lists = 1;
+        const struct moment alone = {&shape, one, m->layer, m->now, m->turn, m->step};
+        obvious_lacache(&alone, plan);
+        *head = one[0];
+        for (uint32_t r = 0, at = 0; r < count; r++) {
+            if (at < head->count && head->entries[at].k == had[r].k) {
+                at++;
+                continue;
+            }
+            free(had[r].k);
+            free(had[r].v);
+        }
+    }
+}
+
+static const struct scores_plan stream_plan = {.budget = 20, .sinks = 3};
+static const struct scores_plan share_plan = {.share = 40, .sinks = 2, .left_out = 1};
+static const struct scores_plan ladder_plan = {.budget = 24, .span = 1, .sinks = 4};
+static const struct joined methods[] = {
+    {"streaming:budget=20,sinks=3,positions=cache", streaming, &stream_plan},
+    {"streaming:budget=40%,sinks=2,skip_layers=1,positions=cache", streaming, &share_plan},
+    {"lacache:budget=24,span=1,sinks=4,positions=cache", lacache, &ladder_plan},
+    {"streaming:budget=20,sinks=3,positions=cache+topk:budget=21", streaming, &stream_plan},
+    {"full", NULL, NULL}};
+enum { METHODS = sizeof methods / sizeof *methods };
+
+static const uint32_t turns[][2] = {{30, 25}, {1, 4}, {17, 12}, {2, 9}}; /* tokens of a prompt, then steps */
+
+struct run {
+    struct kvc_session *session;
+    struct text *text;
+    const struct joined *method;
+};
+
+static struct run open_run(struct model *m, struct kvc_runner **runner, const struct joined *method, enum kvc_type type,
+                           uint32_t chunk, uint64_t context) {
+    struct kvc_session_options options;
+    struct run run = {.method = method};
+    kvc_session_defaults(&options);
+    options.policy = method->spec;
+    options.cache_type = type;
+    options.chunk = chunk;
+    options.context = context;
+    FINE(kvc_session_create(engine, &m->network, runner, &options, &run.session, &error));
+    run.text = open_text(m, type, context > 0);
+    return run;
+}
+
+static void prompt(const struct run *run, const int32_t *tokens, uint32_t count) {
+    float found[VOCAB], expected[VOCAB];
+    FINE(kvc_session_prompt(run->session, tokens, count, NULL, found, &error));
+    for (uint32_t i = 0; i < count; i++)
+        obvious_row(run->text, tokens[i], expected);
+    same(found, run->text, expected, run->method->spec);
+    evict_all(run->text, run->method, count);
+}
+
+/* One step of both, in one batch. */
+static void step(const struct run runs[2], const int32_t tokens[2]) {
+    float found[2 * VOCAB], expected[VOCAB];
+    struct kvc_session *sessions[2] = {runs[0].session, runs[1].session};
+    FINE(kvc_decode(sessions, tokens, 2, found, NULL, &error));
+    for (int i = 0; i < 2; i++) {
+        obvious_row(runs[i].text, tokens[i], expected);
+        same(found + i * VOCAB, runs[i].text, expected, runs[i].method->spec);
+        evict_all(runs[i].text, runs[i].method, 0);
+    }
+}
+
+static void close_run(struct run *run) {
+    kvc_session_close(run->session);
+    close_text(run->text);
+}
+
+/* Two methods in one batch over several turns. */
+static void run_pair(struct model *m, size_t a, size_t b, enum kvc_type type, uint64_t context) {
+    struct kvc_runner *runner = NULL;
+    struct run runs[2] = {open_run(m, &runner, &methods[a], type, 0, context),
+                          open_run(m, &runner, &methods[b], type, 7, context)};
+    int32_t tokens[2 * TOKENS];
+    uint64_t random = a + 10 * b;
+    for (uint32_t i = 0; i < 2 * TOKENS; i++)
+        tokens[i] = (int32_t)((number(&random) + 1) / 2 * (VOCAB - 1));
+    uint32_t at = 0;
+    for (size_t t = 0; t < sizeof turns / sizeof *turns; t++) {
+        prompt(&runs[0], tokens + at, turns[t][0]);
+        prompt(&runs[1], tokens + TOKENS + at, turns[t][0]);
+        at += turns[t][0];
+        for (uint32_t s = 0; s < turns[t][1]; s++, at++)
+            step(runs, (const int32_t[]){tokens[at], tokens[TOKENS + at]});
+    }
+    close_run(&runs[0]);
+    close_run(&runs[1]);
+    kvc_runner_close(runner);
+}
+
+static void test_places(void **state) {
+    (void)state;
+    static float frequency[] = {1.0f, 0.5f, 0.2f, 0.1f, 0.03f, 0.01f},
+                 slow[] = {0.5f, 0.2f, 0.1f, 0.05f, 0.01f, 0.004f};
+    static const struct {
+        uint32_t rotary;
+        bool interleaved, norms, long_factors;
+        float factor;
+    } kinds[] = {{12, false, false, false, 1.0f},
+                 {12, true, true, false, 1.0f},
+                 {8, false, true, false, 1.3f}, /* a part of the channels; yarn's factor */
+                 {4, true, false, false, 1.0f},
+                 {12, false, false, true, 1.1f}}; /* longrope */
+    static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const struct kvc_rope rope = {.rotary = kinds[i].rotary,
+                                      .interleaved = kinds[i].interleaved,
+                                      .frequency = frequency,
+                                      .long_frequency = kinds[i].long_factors ? slow : NULL,
+                                      .original_context = 64,
+                                      .attention_factor = kinds[i].factor,
+                                      .long_attention_factor = 1.2f};
+        struct model *m = make_model(&rope, kinds[i].norms);
+        for (size_t a = 0; a < METHODS; a++) {
+            if (kvc_test_thinned() && a != i % METHODS)
+                continue;
+            run_pair(m, a, (a + 1 + i) % METHODS, types[(a + i) % 3], kinds[i].long_factors ? 100 : 0);
+        }
+        free_model(m);
+    }
+}
+
+/* What suits no method that turns keys is refused in a line that says why. */
+static void test_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *spec, *says, *too;
+    } cases[] = {{"streaming:budget=20,positions=cache+snapkv:budget=64", "streaming", "snapkv"},
+                 {"streaming:budget=20,stages=decode,positions=cache+h2o:budget=30,stages=prompt", "streaming", "h2o"},
+                 {"take:budget=30+streaming:budget=20,positions=cache", "streaming", "take"},
+                 {"lacache:budget=200,positions=cache,stages=decode+dapq:budget=60", "lacache", "dapq"},
+                 {"rocketkv:budget=30+streaming:budget=20,positions=cache", "streaming", "rocketkv"},
+                 {"streaming:budget=20,positions=there", "positions=there", "original|cache"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(kvc_policy_check(engine, cases[i].spec, &error), KVC_USAGE);
+        if (!strstr(error.text, cases[i].says) || !strstr(error.text, cases[i].too))
+            fail_msg("%s: '%s' does not say '%s' and '%s'", cases[i].spec, error.text, cases[i].says, cases[i].too);
+    }
+    FINE(kvc_policy_check(engine, "streaming:budget=20,positions=cache,stages=prompt+quest:budget=8", &error));
+
+    const struct kvc_geometry geometry = {LAYERS, HEADS, KV_HEADS, D};
+    struct kvc_session_options options;
+    struct kvc_replay *replay;
+    kvc_session_defaults(&options);
+    options.policy = methods[0].spec;
+    assert_int_equal(kvc_replay_open(engine, &geometry, &options, &replay, &error), KVC_USAGE);
+    assert_non_null(strstr(error.text, "replay"));
+
+    float frequency[D / 2] = {1};
+    const struct kvc_rope rope = {.rotary = D, .frequency = frequency, .attention_factor = 1};
+    struct model *m = make_model(&rope, false);
+    struct kvc_runner *runner = NULL;
+    struct kvc_session *session;
+    m->layers[1].window = 16;
+    assert_int_equal(kvc_session_create(engine, &m->network, &runner, &options, &session, &error), KVC_USAGE);
+    assert_non_null(strstr(error.text, "layer 1 sees its last 16 positions"));
+    kvc_runner_close(runner);
+    free_model(m);
+}
+
+static int open_engine(void **state) {
+    (void)state;
+    const struct kvc_engine_options options = {getenv("KVCULL_TEST_BACKEND"), 2, KVC_MATH_EXACT};
+    return kvc_engine_open(&options, &engine, &error) == KVC_OK ? 0 : -1;
+}
+
+static int close_engine(void **state) {
+    (void)state;
+    kvc_engine_close(engine);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_places), cmocka_unit_test(test_refused)};
+    return cmocka_run_group_tests(tests, open_engine, close_engine);
+}

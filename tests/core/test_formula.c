@@ -1,0 +1,262 @@
+/* test_formula.c - what methods hold, need in prefill and read in decode steps is what their formulas say, within 1 %:
+ * every method, over shapes, cache types and prompts below, at, above and far above the budget. */
+#include "kvcull.h"
+#include "tests/check.h"
+#include "tests/oracle/oracle.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static struct kvc_engine *engine;
+static struct kvc_error error;
+static unsigned failures;
+
+struct shape {
+    struct kvc_geometry geometry;
+    enum kvc_type type;
+    uint32_t steps;
+    bool costly; /* two prompts are enough */
+};
+
+/* Policies for a budget of 96; every method is there (test_all). */
+static const char *const specs[] = {"full",
+                                    "window:budget=96",
+                                    "streaming:budget=96",
+                                    "h2o:budget=96",
+                                    "h2o:budget=96,per=head",
+                                    "scissorhands:budget=96",
+                                    "keyformer:budget=96",
+                                    "snapkv:budget=96",
+                                    "snapkv:budget=40%,per=head",
+                                    "pyramidkv:budget=96",
+                                    "adakv:budget=96",
+                                    "cake:budget=96",
+                                    "fastkv:budget=96,tsp=200,tsp_layer=0",
+                                    "fastkv:budget=96,tsp=60,tsp_layer=0",
+                                    "lacache:budget=96,span=1,sinks=8",
+                                    "duo:file=%s,sinks=16,recent=80",
+                                    "morphkv:budget=96",
+                                    "morphkv:budget=96,every=7",
+                                    "dapq:budget=96",
+                                    "take:budget=96,chunk=4096",
+                                    "take:budget=96,chunk=150",
+                                    "take:budget=20,chunk=50,warmup_layers=0",
+                                    "take:budget=40,chunk=64,warmup_budget=300,per=head",
+                                    "tova:budget=96",
+                                    "quest:budget=96",
+                                    "quest:budget=96,page=auto",
+                                    "sparq:budget=96",
+                                    "sparq:budget=96,keys=once",
+                                    "sparq:dims=5,topk=20,mean_value=off",
+                                    "hsa:budget=96",
+                                    "hsa:ratio=6",
+                                    "rocketkv:budget=96",
+                                    "rocketkv-mt:budget=96",
+                                    "topk:budget=96",
+                                    "window:budget=96,stages=decode",
+                                    "snapkv:budget=96,layers=1",
+                                    "dapq:budget=96+hsa:budget=40",
+                                    "snapkv:budget=96+morphkv:budget=80",
+                                    "take:budget=96,chunk=100+topk:budget=30",
+                                    "take:budget=96,chunk=100+snapkv:budget=70",
+                                    "take:budget=120,chunk=100+dapq:budget=96,content=random",
+                                    "duo:file=%s,sinks=16,recent=80+topk:budget=110",
+                                    "fastkv:budget=96,tsp=150,tsp_layer=0+sparq:budget=50",
+                                    "adakv:budget=96+window:budget=100",
+                                    "cake:budget=96+quest:budget=40",
+                                    "rocketkv-mt:budget=96+window:budget=80",
+                                    "duo:file=%s,sinks=16,recent=80+sparq:budget=50",
+                                    "dapq:budget=96+duo:file=%s,sinks=16,recent=80",
+                                    "snapkv:budget=96+duo:file=%s,sinks=9,recent=30+hsa:budget=50",
+                                    "take:budget=120,chunk=100+morphkv:budget=80,window=20",
+                                    "fastkv:budget=96,tsp=60,tsp_layer=0+duo:file=%s,sinks=16,recent=40",
+                                    "snapkv:budget=96,per=head+quest:budget=40,page=7",
+                                    "adakv:budget=34",
+                                    "adakv:budget=5,window=4+window:budget=20",
+                                    "cake:budget=129",
+                                    "cake:budget=129+tova:budget=80",
+                                    "morphkv:budget=48,every=8,stages=decode",
+                                    "morphkv:budget=135,every=8",
+                                    "streaming:budget=141",
+                                    "streaming:budget=40,layers=1,stages=prompt",
+                                    "snapkv:budget=90,layers=1,per=head",
+                                    "snapkv:budget=96+lacache:budget=60,span=1,sinks=8",
+                                    "pyramidkv:budget=96+morphkv:budget=60,every=8",
+                                    "adakv:budget=96+lacache:budget=60,span=1,sinks=8",
+                                    "adakv:budget=60,floor=0+morphkv:budget=80,every=100",
+                                    "adakv:budget=96,floor=0+hsa:ratio=4",
+                                    "adakv:budget=96+duo:file=%s,sinks=16,recent=40",
+                                    "cake:budget=96+hsa:ratio=2+tova:budget=90",
+                                    "cake:budget=96+streaming:budget=80,skip_layers=1",
+                                    "rocketkv:budget=30+morphkv:budget=90,every=100",
+                                    "rocketkv-mt:budget=60+morphkv:budget=50,every=50",
+                                    "take:budget=250,chunk=4096+rocketkv-mt:budget=43",
+                                    "take:budget=60,chunk=64,warmup_layers=1+lacache:budget=50,span=1,sinks=8",
+                                    "take:budget=50,chunk=100+cake:budget=50",
+                                    "take:budget=90,chunk=64,per=head+duo:file=%s,sinks=9,recent=40",
+                                    ("duo:file=%s,sinks=16,recent=40,stages=prompt+"
+                                     "sparq:budget=50+h2o:budget=90,stages=decode"),
+                                    "window:budget=40,stages=prompt+duo:file=%s,sinks=9,recent=80+quest:budget=99"};
+
+static void agrees(const char *what, const char *spec, const struct shape *shape, uint32_t prompt, double counted,
+                   double expected, enum kvc_expected kind) {
+    const double off = counted - expected, hundredth = expected / 100;
+    if (kind == KVC_EXPECTED_MOST ? off <= 0.5 : off <= hundredth && off >= -hundredth)
+        return;
+    failures++;
+    print_error("%s, %u layers of %u/%u heads of %u, %s, %u rows: %s %.0f, expected %s %.0f (%+.2f %%)\n", spec,
+                shape->geometry.layers, shape->geometry.heads, shape->geometry.kv_heads, shape->geometry.head_size,
+                kvc_type_name(shape->type), prompt, what, counted, kind == KVC_EXPECTED_MOST ? "at most" : "", expected,
+                100 * off / expected);
+}
+
+/* Scores of duo's heads: every other one streams, none in layer 1. */
+static void write_scores(const char *path, const struct kvc_geometry *g) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (uint32_t l = 0; l < g->layers; l++)
+        for (uint32_t h = 0; h < g->kv_heads; h++)
+            fprintf(file, "%d%c", l == 1 || h % 2, h + 1 < g->kv_heads ? '\t' : '\n');
+    assert_int_equal(fclose(file), 0);
+}
+
+static struct kvc_replay *run_prompt(const char *spec, const struct shape *shape, const struct tensors *t,
+                                     uint32_t prompt) {
+    const struct kvc_geometry *g = &shape->geometry;
+    struct kvc_session_options options;
+    struct kvc_replay *replay;
+    kvc_session_defaults(&options);
+    options.policy = spec;
+    options.cache_type = shape->type;
+    FINE(kvc_replay_open(engine, g, &options, &replay, &error));
+    for (uint32_t l = 0; l < g->layers; l++) {
+        if (strstr(spec, "dapq") && prompt > 96)
+            FINE(kvc_replay_pseudo(replay, l, q_row(t, l, 0), t->k + kv_at(t, l, 0, 0), 32, &error));
+        const char *chunk = strstr(spec, "chunk=");
+        const uint32_t Z = chunk ? (uint32_t)atoi(chunk + 6) : prompt;
+        for (uint32_t c = 0; strstr(spec, "take") && (c + 1) * Z < prompt; c++)
+            FINE(kvc_replay_probe(replay, l, c, q_row(t, l, 1), 32, &error));
+    }
+    for (uint32_t l = 0; l < g->layers; l++)
+        FINE(kvc_replay_prompt(replay, l, q_row(t, l, 0), t->k + kv_at(t, l, 0, 0), t->v + kv_at(t, l, 0, 0), prompt,
+                               NULL, &error));
+    return replay;
+}
+
+static void compare(const char *spec, const struct shape *shape, const struct tensors *t, uint32_t prompt) {
+    const struct kvc_geometry *g = &shape->geometry;
+    struct kvc_replay *replay = run_prompt(spec, shape, t, prompt);
+    struct kvc_session_stats stats;
+    struct kvc_estimate estimate;
+    struct kvc_formula formula;
+#define AGREES(what, counted, expected, kind)                                                                          \
+    agrees(what, spec, shape, prompt, (double)(counted), (double)(expected), kind)
+    kvc_session_stats(kvc_replay_session(replay), &stats);
+    FINE(kvc_formula(engine, spec, g, shape->type, prompt, 0, &formula, &error));
+    FINE(kvc_estimate(engine, spec, g, 8, shape->type, prompt, 0, &estimate, &error));
+    AGREES("entries", stats.entries, formula.entries, formula.entry_kind);
+    AGREES("peak in the prompt", stats.prompt_peak_bytes, estimate.peak_bytes, estimate.kind);
+    AGREES("bytes after the prompt", stats.cache_bytes + stats.state_bytes, estimate.cache_bytes + estimate.state_bytes,
+           estimate.kind);
+    for (uint32_t s = 0; s < shape->steps; s++)
+        for (uint32_t l = 0; l < g->layers; l++)
+            FINE(kvc_replay_step(replay, l, q_row(t, l, prompt + s), t->k + kv_at(t, l, prompt + s, 0),
+                                 t->v + kv_at(t, l, prompt + s, 0), NULL, &error));
+    kvc_session_stats(kvc_replay_session(replay), &stats);
+    FINE(kvc_formula(engine, spec, g, shape->type, prompt, shape->steps, &formula, &error));
+    FINE(kvc_estimate(engine, spec, g, 8, shape->type, prompt, shape->steps, &estimate, &error));
+    AGREES("bytes read", stats.read_bytes, formula.read_bytes, formula.read_kind);
+    AGREES("bytes read to choose", stats.select_bytes, formula.select_bytes, formula.read_kind);
+    if (formula.read_kind == KVC_EXPECTED_MOST && !strchr(spec, '+')) /* one side of every page's channels is read */
+        AGREES("half of the bytes to choose", formula.select_bytes / 2, stats.select_bytes, KVC_EXPECTED_MOST);
+    AGREES("bytes at the end", stats.cache_bytes + stats.state_bytes, estimate.cache_bytes + estimate.state_bytes,
+           estimate.kind);
+    AGREES("peak", stats.peak_bytes, estimate.peak_bytes, estimate.kind);
+    if (estimate.kind == KVC_EXPECTED_EXACT)
+        AGREES("entries of the fullest head", stats.entries_most, estimate.entries, KVC_EXPECTED_MOST);
+    kvc_replay_close(replay);
+#undef AGREES
+}
+
+static void test_all(void **state) {
+    (void)state;
+    static const struct shape shapes[] = {{{3, 6, 2, 24}, KVC_F16, 12, false},
+                                          {{2, 8, 8, 64}, KVC_Q8_0, 3, false},
+                                          {{4, 7, 1, 40}, KVC_F32, 280, true},
+                                          {{12, 12, 4, 64}, KVC_F16, 5, true}};
+    static const uint32_t prompts[] = {40, 96, 97, 130, 256, 500};
+    const char *folder = getenv("TMPDIR");
+    char path[256], spec[400];
+    snprintf(path, sizeof path, "%s/kvcull-duo-%ld.tsv", folder ? folder : "/tmp", (long)getpid());
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        const struct kvc_geometry *g = &shapes[s].geometry;
+        write_scores(path, g);
+        for (size_t p = 0; p < sizeof prompts / sizeof *prompts; p++) {
+            if (shapes[s].costly && prompts[p] != 130 && (prompts[p] != 500 || g->layers > 4))
+                continue;
+            if (kvc_test_thinned() && (shapes[s].costly || prompts[p] > 130))
+                continue;
+            struct tensors t =
+                make_tensors(RANDOM, s, g->layers, g->heads, g->kv_heads, g->head_size, prompts[p] + shapes[s].steps);
+            for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+                if (kvc_test_thinned() && (i + p + 4 * s) % 8) /* every policy once */
+                    continue;
+                snprintf(spec, sizeof spec, specs[i], path);
+                compare(spec, &shapes[s], &t, prompts[p]);
+            }
+            free_tensors(&t);
+        }
+    }
+    remove(path);
+    assert_int_equal(failures, 0);
+    for (size_t i = 0; kvc_policy(engine, i); i++) { /* none was forgotten */
+        const char *name = kvc_policy(engine, i)->name;
+        bool found = false;
+        for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
+            found = found || (!strncmp(specs[s], name, strlen(name)) && strchr(":+", specs[s][strlen(name)]));
+        if (!found)
+            fail_msg("%s: no policy of it is tested here", name);
+    }
+}
+
+static int open_engine(void **state) {
+    (void)state;
+    const struct kvc_engine_options options = {getenv("KVCULL_TEST_BACKEND"), 2, KVC_MATH_EXACT};
+    return kvc_engine_open(&options, &engine, &error) == KVC_OK ? 0 : -1;
+}
+
+static int close_engine(void **state) {
+    (void)state;
+    kvc_engine_close(engine);
+    return 0;
+}
+
+/* Lengths that no run could have, in no time: chunks and thinnings that are all alike count at once. */
+static void test_long(void **state) {
+    (void)state;
+    const struct kvc_geometry geometry = {32, 32, 8, 128};
+    static const char *const takes[] = {"take:budget=4096", "take:budget=96,chunk=1",
+                                        "take:budget=96,chunk=64,layers=0-15"};
+    for (size_t i = 0; i < sizeof takes / sizeof *takes; i++) {
+        struct kvc_estimate some, many, rest;
+        FINE(kvc_estimate(engine, takes[i], &geometry, 8, KVC_F16, 1u << 20, 0, &some, &error));
+        FINE(kvc_estimate(engine, takes[i], &geometry, 8, KVC_F16, 1u << 30, 1u << 30, &many, &error));
+        FINE(kvc_estimate(engine, "lacache:budget=4096", &geometry, 8, KVC_F16, 1u << 30, 1u << 30, &rest, &error));
+        if (i < 2) /* the prompt's length makes no difference */
+            assert_int_equal(some.prompt_peak_bytes, many.prompt_peak_bytes);
+        else
+            assert_true(many.prompt_peak_bytes > 500 * some.prompt_peak_bytes);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all), cmocka_unit_test(test_long)};
+    return cmocka_run_group_tests(tests, open_engine, close_engine);
+}

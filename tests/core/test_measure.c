@@ -1,0 +1,102 @@
+/* test_measure.c - the measurements of operations: every call once, what is told of it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/base/backends.h"
+#include "core/engine/engine.h"
+#include "core/measure/measure.h"
+#include "core/check/verify.h"
+#include "tests/check.h"
+
+enum { MOST = 200 };
+
+struct seen {
+    unsigned rows;
+    char names[MOST][24];
+    uint64_t bytes;
+};
+
+static int note(void *user, const struct kvc_ceilings *ceilings, const struct kvc_measured *row) {
+    struct seen *seen = user;
+    assert_true(ceilings->copy > 0 && ceilings->fma > 0 && ceilings->launch > 0 && ceilings->product >= 0);
+    assert_true(row->seconds > 0 && row->shape[0] && (row->bytes || row->flops));
+    assert_true(seen->rows < MOST);
+    strncpy(seen->names[seen->rows++], row->name, 23);
+    seen->bytes += row->bytes;
+    return 0;
+}
+
+static void every_operation_once(void **state) {
+    static struct seen seen;
+    const struct kvc_engine_options options = {"cpu", 2, KVC_MATH_EXACT};
+    const struct kvc_verify_operation *const tables[] = {kvc_verify_rows, kvc_verify_cache, kvc_verify_weights,
+                                                         kvc_verify_scores, kvc_verify_select};
+    const struct kvc_measure_options all = {NULL, NULL, 0};
+    struct kvc_error error = {KVC_OK, ""};
+    (void)state;
+    if (kvc_measure_some(&options, &all, true, note, &seen, &error) != KVC_OK)
+        fail_msg("%s", error.text);
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
+        for (const struct kvc_verify_operation *o = tables[t]; o->name; o++) {
+            bool found = !strcmp(o->name, "fma_loop"); /* one of the ceilings */
+            for (unsigned i = 0; i < seen.rows; i++)
+                found = found || strcmp(seen.names[i], o->name) == 0;
+            if (!found)
+                fail_msg("%s is verified, but not measured", o->name);
+        }
+}
+
+static int stop(void *user, const struct kvc_ceilings *ceilings, const struct kvc_measured *row) {
+    assert_true(ceilings->copy > 0 && row->beside > 0);
+    ++*(unsigned *)user;
+    return 1;
+}
+
+static enum kvc_status some(const struct kvc_engine_options *options, struct kvc_measure_options what, unsigned *rows,
+                            struct kvc_error *error) {
+    return kvc_measure_some(options, &what, true, stop, rows, error);
+}
+
+/* A short one: what is called is the same. */
+static void a_long_context(void **state) {
+    static struct seen seen;
+    const struct kvc_engine_options options = {"cpu", 2, KVC_MATH_EXACT};
+    const struct kvc_measure_options what = {NULL, NULL, 300};
+    static const char *const names[] = {"linear", "attention", "prefill", "selection"};
+    struct kvc_error error = {KVC_OK, ""};
+    (void)state;
+    if (kvc_measure_some(&options, &what, true, note, &seen, &error) != KVC_OK)
+        fail_msg("%s", error.text);
+    assert_int_equal(seen.rows, 4);
+    for (unsigned i = 0; i < 4; i++)
+        assert_string_equal(seen.names[i], names[i]);
+}
+
+static void beside_another(void **state) {
+    const struct kvc_engine_options options = {"ref", 1, KVC_MATH_EXACT};
+    struct kvc_error error = {KVC_OK, ""};
+    unsigned rows = 0;
+    (void)state;
+    assert_int_equal(some(&options, (struct kvc_measure_options){"cpu", "embed", 0}, &rows, &error), KVC_OK);
+    assert_int_equal(rows, 1);
+    assert_int_equal(some(&options, (struct kvc_measure_options){NULL, "nosuch", 0}, &rows, &error), KVC_USAGE);
+    assert_non_null(strstr(error.text, "'nosuch'"));
+    assert_int_equal(some(&options, (struct kvc_measure_options){"nosuch", NULL, 0}, &rows, &error), KVC_USAGE);
+    assert_int_equal(some(&options, (struct kvc_measure_options){NULL, NULL, 255}, &rows, &error), KVC_USAGE);
+    assert_non_null(strstr(error.text, "from 256"));
+    assert_int_equal(rows, 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_operation_once), cmocka_unit_test(a_long_context),
+                                       cmocka_unit_test(beside_another)};
+    if (kvc_test_thinned())
+        return 77; /* hundreds of megabytes, under valgrind */
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

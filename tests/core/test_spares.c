@@ -1,0 +1,236 @@
+/* test_spares.c - a decode method whose budget fills whole blocks: the entry that a step adds lies in a spare place,
+ * not in a block of its own, and no bit tells. */
+#include "core/engine/cache.h"
+#include "core/engine/session.h"
+#include "tests/core/whole_model.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static char model_path[512];
+static struct kvc_engine *engine;
+static struct kvc_model *model;
+static uint32_t vocab;
+static int32_t tokens[2048];
+static struct kvc_error error;
+
+#define B "%u"
+static const char *const methods[] = {"window:budget=" B,
+                                      "streaming:budget=" B,
+                                      "streaming:budget=" B ",positions=cache",
+                                      "h2o:budget=" B,
+                                      "h2o:budget=" B ",per=head",
+                                      "scissorhands:budget=" B ",history=9",
+                                      "keyformer:budget=" B,
+                                      "tova:budget=" B,
+                                      "morphkv:budget=" B,
+                                      "morphkv:budget=" B ",scores=logits",
+                                      "lacache:budget=" B ",span=2,sinks=8",
+                                      "snapkv:budget=100+tova:budget=" B,
+                                      "snapkv:budget=230+h2o:budget=" B,
+                                      "quest:budget=60+streaming:budget=" B,
+                                      "sparq:budget=60+h2o:budget=" B,
+                                      "rocketkv-mt:budget=60+tova:budget=" B,
+                                      "duo:file=every-other,sinks=6,recent=" B};
+enum { METHODS = sizeof methods / sizeof *methods, PROMPT = 300, STEPS = 170 };
+static size_t after(size_t i) { return i + (kvc_test_thinned() ? 5 : 1); } /* the case to try next */
+/* One block too many goes back after the prompt's stage alone; in a step two do. */
+static size_t prompt_of(size_t method) { return strstr(methods[method], "rocketkv-mt") ? 600 : PROMPT; }
+static int steps(void) { return kvc_test_thinned() ? 5 : STEPS; }
+
+/* duo's option counts without its 6 sinks. */
+static void write_spec(char *spec, size_t room, size_t method, uint32_t budget) {
+    snprintf(spec, room, methods[method], (unsigned)(strstr(methods[method], "duo") ? budget - 6 : budget));
+}
+
+static struct kvc_session *open_prompted(const char *policy, enum kvc_type type, size_t prompt) {
+    struct kvc_session_options options;
+    struct kvc_session *session;
+    kvc_session_defaults(&options);
+    options.policy = policy;
+    options.cache_type = type;
+    FINE(kvc_session_open(model, &options, &session, &error));
+    FINE(kvc_session_prompt(session, tokens, prompt, NULL, NULL, &error));
+    return session;
+}
+
+static uint64_t cache_now(void) {
+    struct kvc_memory memory;
+    kvc_engine_memory(engine, &memory);
+    return memory.now[KVC_MEMORY_CACHE];
+}
+
+/* So many steps, and what the session then holds. */
+static struct kvc_session_stats stats_after(struct kvc_session *session, int count) {
+    struct kvc_session_stats stats;
+    for (int i = 0; i < count; i++)
+        FINE(kvc_decode(&session, &tokens[PROMPT + i], 1, NULL, NULL, &error));
+    kvc_session_stats(session, &stats);
+    return stats;
+}
+
+/* 256 entries hold the blocks that 255 do, and a place a list; all of it is foretold, and given back. */
+static void test_blocks(void **state) {
+    (void)state;
+    static const enum kvc_type types[] = {KVC_F16, KVC_Q8_0, KVC_F32};
+    const struct kvc_model_info *info = kvc_model_info(model);
+    const struct kvc_geometry geometry = {info->layers, info->heads, info->kv_heads, info->head_size};
+    for (size_t m = 0; m < METHODS; m = after(m)) {
+        const enum kvc_type type = types[m % 3];
+        const uint64_t entry = 2ull * kvc_entry_row_bytes(type, info->head_size), block = KVC_TILE * entry;
+        char spec[2][100];
+        struct kvc_session_stats stats[2];
+        struct kvc_estimate expected;
+        for (uint32_t i = 0; i < 2; i++) {
+            write_spec(spec[i], sizeof spec[i], m, KVC_TILE - 1 + i);
+            struct kvc_session *session = open_prompted(spec[i], type, prompt_of(m));
+            stats[i] = stats_after(session, steps());
+            const uint64_t shared = cache_now() - stats[i].cache_bytes; /* the rest of the spare places' block */
+            if (stats[i].cache_bytes % block == 0 ? shared != 0 : shared != block - stats[i].cache_bytes % block)
+                fail_msg("%s: %llu bytes held beside the session's", spec[i], (unsigned long long)shared);
+            kvc_session_close(session);
+            assert_int_equal(cache_now(), 0);
+        }
+        const uint64_t spare = stats[1].cache_bytes - stats[0].cache_bytes;
+        if (stats[0].cache_bytes % block != 0 || spare == 0 || spare % entry != 0 ||
+            spare > (uint64_t)info->layers * info->heads * entry || stats[1].state_bytes > stats[0].state_bytes * 5 / 4)
+            fail_msg("%s holds %llu + %llu bytes, %s %llu + %llu", spec[1], (unsigned long long)stats[1].cache_bytes,
+                     (unsigned long long)stats[1].state_bytes, spec[0], (unsigned long long)stats[0].cache_bytes,
+                     (unsigned long long)stats[0].state_bytes);
+        FINE(kvc_estimate(engine, spec[1], &geometry, info->hidden, type, prompt_of(m), (uint64_t)steps(), &expected,
+                          &error));
+        if (stats[1].cache_bytes != expected.cache_bytes || stats[1].peak_bytes > expected.peak_bytes ||
+            stats[1].peak_bytes < expected.peak_bytes * 99 / 100)
+            if (expected.kind == KVC_EXPECTED_EXACT)
+                fail_msg("%s: %llu bytes, peak %llu; estimated %llu, %llu", spec[1],
+                         (unsigned long long)stats[1].cache_bytes, (unsigned long long)stats[1].peak_bytes,
+                         (unsigned long long)expected.cache_bytes, (unsigned long long)expected.peak_bytes);
+    }
+}
+
+/* The layout of before: room in blocks for whatever comes. */
+static void take_blocks(struct kvc_session *session) {
+    struct kvc_cache *cache = &session->cache;
+    for (uint32_t l = 0; l < cache->layers; l++) {
+        cache->layer[l].step_most = 0;
+        FINE(kvc_cache_reserve(cache, l, 200, cache->layer[l].lists.columns, &error));
+    }
+}
+
+/* Logits, turn by turn, beside those of a session that has blocks: one token, and more than a block's. */
+static void test_bits(void **state) {
+    (void)state;
+    static const struct {
+        size_t prompt;
+        int steps;
+    } turns[] = {{0, 40}, {1, 12}, {2, 3}, {290, 30}};
+    float *logits[2] = {malloc(vocab * sizeof(float)), malloc(vocab * sizeof(float))};
+    assert_true(logits[0] && logits[1]);
+    for (size_t m = 0; m < METHODS; m = after(m)) {
+        char spec[100];
+        struct kvc_session *session[2];
+        write_spec(spec, sizeof spec, m, KVC_TILE);
+        for (int i = 0; i < 2; i++)
+            session[i] = open_prompted(spec, KVC_F16, PROMPT);
+        const int32_t *next = tokens + PROMPT;
+        for (size_t t = 0; t < (kvc_test_thinned() ? 2 : sizeof turns / sizeof *turns); t++) {
+            for (int i = 0; i < 2 && turns[t].prompt; i++)
+                FINE(kvc_session_prompt(session[i], next, turns[t].prompt, NULL, NULL, &error));
+            next += turns[t].prompt;
+            take_blocks(session[1]);
+            for (int s = 0; s < (kvc_test_thinned() ? 3 : turns[t].steps); s++, next++) {
+                for (int i = 0; i < 2; i++)
+                    FINE(kvc_decode(&session[i], next, 1, logits[i], NULL, &error));
+                if (memcmp(logits[0], logits[1], vocab * sizeof(float)) != 0)
+                    fail_msg("%s: turn %zu, step %d: other bits in a spare place", spec, t, s);
+            }
+        }
+        kvc_session_close(session[0]);
+        kvc_session_close(session[1]);
+    }
+    free(logits[0]);
+    free(logits[1]);
+}
+
+/* Sessions share a block; each has its own places, and the last one gives it back. */
+static void test_shared(void **state) {
+    (void)state;
+    const uint64_t block = KVC_TILE * 2ull * kvc_entry_row_bytes(KVC_F16, kvc_model_info(model)->head_size);
+    struct kvc_session *both[2], *alone = open_prompted("tova:budget=256", KVC_F16, PROMPT);
+    float *logits = malloc(3 * vocab * sizeof *logits);
+    assert_non_null(logits);
+    both[0] = open_prompted("tova:budget=256", KVC_F16, PROMPT);
+    both[1] = open_prompted("h2o:budget=256", KVC_F16, PROMPT);
+    const uint64_t lists = kvc_cache_lists(&alone->cache), blocks = alone->cache.cache_bytes / block;
+    assert_int_equal(blocks, lists);
+    assert_int_equal(cache_now(), (3 * blocks + 1) * block);
+    for (int s = 0; s < steps() / 5; s++) {
+        const int32_t next[2] = {tokens[PROMPT + s], tokens[PROMPT + s]};
+        FINE(kvc_decode(both, next, 2, logits, NULL, &error));
+        FINE(kvc_decode(&alone, next, 1, logits + 2 * vocab, NULL, &error));
+        assert_memory_equal(logits, logits + 2 * vocab, vocab * sizeof *logits);
+    }
+    kvc_session_close(both[1]);
+    kvc_session_close(alone);
+    assert_int_equal(cache_now(), (blocks + 1) * block);
+    kvc_session_close(both[0]);
+    assert_int_equal(cache_now(), 0);
+    free(logits);
+}
+
+/* More places than a block has: each once, and a block goes back with its last one. */
+static void test_places(void **state) {
+    (void)state;
+    enum { COUNT = 2 * KVC_TILE + 9 };
+    struct kvc_spares spares = {.device = engine->device};
+    const struct kvc_entry_format format = {KVC_F16, 64, 128};
+    uint32_t names[COUNT], again;
+    FINE(engine->device->ops->arena_create(engine->device, &format, &spares.arena, &error));
+    FINE(kvc_spares_take(&spares, COUNT, names, &error));
+    for (uint32_t i = 0; i < COUNT; i++)
+        for (uint32_t j = 0; j <= i; j++)
+            assert_true(i == j ? (names[i] & KVC_SPARE) != 0 : names[i] != names[j]);
+    assert_int_equal(cache_now(), 3 * KVC_TILE * 256);
+    kvc_spares_give(&spares, 1, &names[300]);
+    FINE(kvc_spares_take(&spares, 1, &again, &error));
+    assert_int_equal(again, names[300]);
+    kvc_spares_give(&spares, KVC_TILE, names);
+    assert_int_equal(cache_now(), 2 * KVC_TILE * 256);
+    kvc_spares_give(&spares, COUNT - KVC_TILE, names + KVC_TILE);
+    assert_int_equal(cache_now(), 0);
+    engine->device->ops->arena_free(engine->device, spares.arena);
+    free(spares.block);
+}
+
+static int open_model(void **state) {
+    (void)state;
+    const struct kvc_engine_options options = {getenv("KVCULL_TEST_BACKEND"), 2, KVC_MATH_EXACT};
+    if (whole_model(KVC_F32, "spares", model_path, sizeof model_path, &error) != KVC_OK ||
+        kvc_engine_open(&options, &engine, &error) != KVC_OK ||
+        kvc_model_open(engine, model_path, &model, &error) != KVC_OK)
+        return -1;
+    vocab = kvc_model_info(model)->vocab;
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
+        tokens[i] = (int32_t)((uint32_t)i * 2654435761u % vocab);
+    return 0;
+}
+
+static int close_model(void **state) {
+    (void)state;
+    kvc_model_close(model);
+    kvc_engine_close(engine);
+    whole_model_remove(model_path);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_blocks), cmocka_unit_test(test_bits),
+                                       cmocka_unit_test(test_shared), cmocka_unit_test(test_places)};
+    return cmocka_run_group_tests(tests, open_model, close_model);
+}

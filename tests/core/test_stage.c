@@ -1,0 +1,501 @@
+/* test_stage.c - policies from outside that misuse what a stage offers, sessions that fail alone, limits on memory, and
+ * replays and estimates with odd arguments: every one is refused in one line and nothing else is harmed. */
+#include "kvcull.h"
+#include "tests/core/whole_model.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static char model_path[512];
+static struct kvc_engine *engine;
+static struct kvc_model *model;
+static uint32_t vocab;
+static int32_t tokens[600];
+static struct kvc_error error;
+
+#define REFUSED(call, status, text_part)                                                                               \
+    do {                                                                                                               \
+        error.text[0] = 0;                                                                                             \
+        assert_int_equal(call, status);                                                                                \
+        if (!strstr(error.text, text_part))                                                                            \
+            fail_msg("%s: \"%s\" does not say \"%s\"", #call, error.text, text_part);                                  \
+    } while (0)
+
+/* ---- a policy that does what its option says, most of it wrong ---- */
+
+static const struct kvc_option options[] = {{"do", KVC_OPTION_INT, "0", 0, 100, NULL, "which of the cases below"},
+                                            {"at", KVC_OPTION_INT, "0", 0, 100, NULL, "decode step in which to do it"},
+                                            {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+
+static uint32_t four(const struct kvc_values *values) {
+    (void)values;
+    return 4;
+}
+
+static enum kvc_status keep_tail(struct kvc_stage *stage, uint64_t tail, const struct kvc_scores *scores,
+                                 struct kvc_error *e) {
+    const struct kvc_keep keep = {.tail = tail, .recent = INT64_MAX, .scores = scores};
+    return kvc_stage_keep(stage, &keep, e);
+}
+
+static enum kvc_status act(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *e) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    struct kvc_scores *scores = NULL, *more;
+    static float host[2000];
+    int32_t positions[8];
+    size_t count;
+    const struct kvc_keep no_scores = {.top = 3, .recent = INT64_MAX};
+    enum kvc_status status = kvc_stage_scores(stage, &scores, e);
+    if (status != KVC_OK)
+        return status;
+    switch (kvc_value_int(values, "do")) {
+    case 1: /* the seventh array */
+        for (int i = 0; i < 6 && status == KVC_OK; i++)
+            status = kvc_stage_scores(stage, &more, e);
+        return status;
+    case 2:
+        return kvc_stage_write_scores(stage, scores, info->kv_heads, host, 1, e);
+    case 3:
+        return kvc_stage_write_scores(stage, scores, 0, host, (size_t)info->entries + 1, e);
+    case 4:
+        return kvc_stage_pool(stage, scores, 0, 4, KVC_POOL_MAX, e);
+    case 5:
+        return kvc_stage_keep(stage, &no_scores, e);
+    case 6:
+        return kvc_stage_ring_write(stage, 0, 5, 5, KVC_ROW_WEIGHTS, e);
+    case 7:
+        return kvc_stage_ring_fuse(stage, 0, 4, 5, KVC_ROW_WEIGHTS, KVC_FUSE_SUM, 0, scores, e);
+    case 8:
+        return kvc_stage_ring_write(stage, 0, 0, 1, KVC_ROW_WEIGHTS, e);
+    case 9: /* what scores are by rank, and ranks have changed */
+    case 10:
+    case 11:
+    case 12:
+    case 13:
+    case 14:
+        FINE(keep_tail(stage, 10, NULL, e));
+        assert_int_equal(info->entries, 10);
+        if (kvc_value_int(values, "do") == 9)
+            return kvc_stage_scores(stage, &more, e);
+        if (kvc_value_int(values, "do") == 10)
+            return kvc_stage_pool(stage, scores, 0, 3, KVC_POOL_MAX, e);
+        if (kvc_value_int(values, "do") == 11)
+            return keep_tail(stage, 5, scores, e);
+        if (kvc_value_int(values, "do") == 12)
+            return kvc_stage_window_mass(stage, 1, scores, e);
+        if (kvc_value_int(values, "do") == 13)
+            return kvc_stage_read_scores(stage, scores, 0, host, 10, &count, e);
+        return kvc_stage_write_scores(stage, scores, 0, host, 1, e);
+    case 15: /* all of this is fine: two evictions, few positions asked for, more than there is kept */
+        FINE(keep_tail(stage, 20, NULL, e));
+        FINE(keep_tail(stage, UINT64_MAX, NULL, e));
+        assert_true(info->entries == 20 || info->turn == 2);
+        FINE(keep_tail(stage, 7, NULL, e));
+        FINE(kvc_stage_read_positions(stage, 1, positions, 2, &count, e));
+        assert_int_equal(count, 7);
+        assert_int_equal(positions[1], (int)info->now - 6);
+        return KVC_OK;
+    case 16: /* nothing is kept */
+        return keep_tail(stage, 0, NULL, e);
+    case 17:
+        return kvc_fail(e, KVC_RESOURCE, "no memory for a wild idea");
+    case 30: /* values that no enum has */
+        return kvc_stage_pool(stage, scores, 0, 3, (enum kvc_pooling)99, e);
+    case 31:
+        return kvc_stage_ring_write(stage, 0, 2, 1, (enum kvc_row_kind)99, e);
+    case 32:
+        return kvc_stage_ring_fuse(stage, 0, 2, 1, (enum kvc_row_kind)99, KVC_FUSE_SUM, 0, scores, e);
+    case 33:
+        return kvc_stage_ring_fuse(stage, 0, 2, 1, KVC_ROW_WEIGHTS, (enum kvc_fusion)99, 0, scores, e);
+    case 34:
+        return kvc_stage_select(stage, &(struct kvc_select){.kind = (enum kvc_select_kind)99, .top = 1}, e);
+    default:
+        return KVC_OK;
+    }
+}
+
+static enum kvc_status decode(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *e) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    return info->step == (uint64_t)kvc_value_int(values, "at") && info->layer == 0 ? act(stage, values, e) : KVC_OK;
+}
+
+static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *e) {
+    return kvc_value_int(values, "at") == 0 ? act(stage, values, e) : KVC_OK;
+}
+
+static enum kvc_status evicting_look(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *e) {
+    (void)values;
+    return keep_tail(stage, 1, NULL, e);
+}
+
+static const struct kvc_policy_class wild = {.name = "wild",
+                                             .summary = "does wrong things",
+                                             .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
+                                             .options = options,
+                                             .queries = four,
+                                             .columns = four,
+                                             .prompt = prompt,
+                                             .decode = decode},
+                                     peeping = {.name = "peeping",
+                                                .summary = "evicts while it should look",
+                                                .stages = KVC_STAGE_PROMPT,
+                                                .observe_prompt = evicting_look,
+                                                .prompt = evicting_look};
+
+static struct kvc_session *open_with(const char *policy, uint64_t limit) {
+    struct kvc_session_options session_options;
+    struct kvc_session *session;
+    kvc_session_defaults(&session_options);
+    session_options.policy = policy;
+    session_options.memory_limit = limit;
+    FINE(kvc_session_open(model, &session_options, &session, &error));
+    return session;
+}
+
+static void test_wrong_stages(void **state) {
+    (void)state;
+    static const char *const says[] = {"",
+                                       "at most 6",
+                                       "head",
+                                       "entries",
+                                       "odd",
+                                       "by score",
+                                       "state columns",
+                                       "a ring of",
+                                       "a ring of 0",
+                                       "after an eviction",
+                                       "after an eviction",
+                                       "before an eviction",
+                                       "after an eviction",
+                                       "after an eviction",
+                                       "after an eviction"};
+    const size_t rows = kvc_test_thinned() ? 40 : 300;
+    for (int i = 1; i < 15; i++) {
+        char spec[40];
+        snprintf(spec, sizeof spec, "wild:do=%d", i);
+        struct kvc_session *session = open_with(spec, 0);
+        REFUSED(kvc_session_prompt(session, tokens, rows, NULL, NULL, &error), KVC_USAGE, says[i]);
+        assert_non_null(strstr(error.text, "policy wild, layer 0"));
+        kvc_session_close(session);
+    }
+    for (int i = 30; i < 35; i++) {
+        static const char *const of[] = {"pooling 99", "kind 99", "kind 99", "fusion 99", "kind 99"};
+        char spec[40];
+        snprintf(spec, sizeof spec, "wild:do=%d", i);
+        struct kvc_session *session = open_with(spec, 0);
+        REFUSED(kvc_session_prompt(session, tokens, rows, NULL, NULL, &error), KVC_USAGE, of[i - 30]);
+        kvc_session_close(session);
+    }
+    struct kvc_session *session = open_with("peeping", 0);
+    REFUSED(kvc_session_prompt(session, tokens, rows, NULL, NULL, &error), KVC_USAGE, "observes");
+    kvc_session_close(session);
+}
+
+static void test_odd_stages(void **state) {
+    (void)state;
+    struct kvc_session_stats stats;
+    float *logits = malloc(vocab * sizeof *logits);
+    assert_non_null(logits);
+    for (int i = 15; i < 17; i++) { /* seven entries; none at all */
+        char spec[40];
+        snprintf(spec, sizeof spec, "wild:do=%d", i);
+        struct kvc_session *session = open_with(spec, 0);
+        FINE(kvc_session_prompt(session, tokens, 300, NULL, NULL, &error));
+        kvc_session_stats(session, &stats);
+        assert_int_equal(stats.entries_most, i == 15 ? 7 : 0);
+        FINE(kvc_decode(&session, tokens, 1, logits, NULL, &error));
+        FINE(kvc_session_prompt(session, tokens, 2, NULL, NULL, &error));
+        kvc_session_stats(session, &stats);
+        assert_int_equal(stats.entries_most, i == 15 ? 7 : 0);
+        kvc_session_close(session);
+    }
+    free(logits);
+}
+
+static void test_register(void **state) {
+    (void)state;
+    static const struct kvc_option common[] = {{"layers", KVC_OPTION_INT, "0", 0, 1, NULL, "h"},
+                                               {NULL, 0, NULL, 0, 0, NULL, NULL}},
+                                   twice[] = {{"a", KVC_OPTION_INT, "0", 0, 1, NULL, "h"},
+                                              {"a", KVC_OPTION_INT, "0", 0, 1, NULL, "h"},
+                                              {NULL, 0, NULL, 0, 0, NULL, NULL}},
+                                   no_choice[] = {{"a", KVC_OPTION_CHOICE, "x", 0, 0, NULL, "h"},
+                                                  {NULL, 0, NULL, 0, 0, NULL, NULL}};
+    static const struct kvc_option no_kind[] = {{"a", (enum kvc_option_kind)99, "x", 0, 0, NULL, "h"},
+                                                {NULL, 0, NULL, 0, 0, NULL, NULL}};
+    struct kvc_policy_class other = wild;
+    REFUSED(kvc_engine_register(engine, &other, &error), KVC_USAGE, "already");
+    other.name = "a:b";
+    REFUSED(kvc_engine_register(engine, &other, &error), KVC_USAGE, "name");
+    other.name = "other";
+    other.stages |= KVC_STAGE_SELECT;
+    REFUSED(kvc_engine_register(engine, &other, &error), KVC_USAGE, "stage");
+    other.stages = KVC_STAGE_PROMPT;
+    other.options = common;
+    REFUSED(kvc_engine_register(engine, &other, &error), KVC_USAGE, "layers");
+    other.options = twice;
+    REFUSED(kvc_engine_register(engine, &other, &error), KVC_USAGE, "two options");
+    other.options = no_choice;
+    REFUSED(kvc_engine_register(engine, &other, &error), KVC_USAGE, "choices");
+    other.options = no_kind;
+    REFUSED(kvc_engine_register(engine, &other, &error), KVC_USAGE, "kind 99");
+    other.options = NULL;
+    other.ragged = (enum kvc_ragged)99;
+    REFUSED(kvc_engine_register(engine, &other, &error), KVC_USAGE, "ragged 99");
+}
+
+/* A geometry is an argument wherever it is one, and so are values that no enum has. */
+static void test_arguments(void **state) {
+    (void)state;
+    const struct kvc_geometry bad[] = {{0, 2, 1, 8}, {2, 3, 2, 8}, {2, 2, 0, 8}, {2, 2, 1, 70000}}, good = {2, 2, 1, 8};
+    const enum kvc_type none = (enum kvc_type)99;
+    const struct kvc_engine_options odd = {.math = (enum kvc_math)99};
+    struct kvc_session_options session_options;
+    struct kvc_session *session;
+    struct kvc_replay *replay;
+    struct kvc_estimate estimate;
+    struct kvc_formula formula;
+    struct kvc_engine *second;
+    int32_t *ids;
+    size_t count;
+    kvc_session_defaults(&session_options);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        REFUSED(kvc_replay_open(engine, &bad[i], &session_options, &replay, &error), KVC_USAGE, "must be from 1");
+        REFUSED(kvc_estimate(engine, "full", &bad[i], 8, KVC_F16, 9, 9, &estimate, &error), KVC_USAGE,
+                "must be from 1");
+        REFUSED(kvc_formula(engine, "full", &bad[i], KVC_F16, 9, 9, &formula, &error), KVC_USAGE, "must be from 1");
+    }
+    REFUSED(kvc_estimate(engine, "full", &good, 8, none, 9, 9, &estimate, &error), KVC_USAGE, "cache of unknown");
+    REFUSED(kvc_formula(engine, "full", &good, none, 9, 9, &formula, &error), KVC_USAGE, "cache of unknown");
+    REFUSED(kvc_engine_open(&odd, &second, &error), KVC_USAGE, "math=99");
+    REFUSED(kvc_convert("none", "out.gguf", none, &error), KVC_USAGE, "type 99");
+    REFUSED(kvc_make_model("tiny", none, 1, "out.gguf", &error), KVC_USAGE, "type 99");
+    REFUSED(kvc_tokenize(model, "a", 1, 99, &ids, &count, &error), KVC_USAGE, "flags 0x63");
+    session_options.cache_type = none;
+    REFUSED(kvc_session_open(model, &session_options, &session, &error), KVC_USAGE, "cache of unknown");
+    REFUSED(kvc_replay_open(engine, &good, &session_options, &replay, &error), KVC_USAGE, "cache of unknown");
+}
+
+/* A policy without memory in the middle of a step: its session ends, the others' logits are what they are alone. */
+static void test_fails_alone(void **state) {
+    (void)state;
+    static const char *const policies[] = {"full", "wild:do=17,at=2", "morphkv:budget=40", "wild"};
+    struct kvc_session *sessions[4], *alone;
+    enum kvc_status statuses[4];
+    float *logits = malloc(4 * vocab * sizeof *logits), *single = malloc(vocab * sizeof *single);
+    const int32_t next[4] = {5, 6, 7, 8};
+    assert_true(logits && single);
+    for (int i = 0; i < 4; i++) {
+        sessions[i] = open_with(policies[i], 0);
+        FINE(kvc_session_prompt(sessions[i], tokens, 100, NULL, NULL, &error));
+    }
+    FINE(kvc_decode(sessions, next, 4, logits, statuses, &error));
+    logits[vocab] = 12345;
+    REFUSED(kvc_decode(sessions, next, 4, logits, statuses, &error), KVC_RESOURCE, "session 1: policy wild, layer 0");
+    assert_true(logits[vocab] == 12345);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(statuses[i], i == 1 ? KVC_RESOURCE : KVC_OK);
+    REFUSED(kvc_decode(&sessions[1], next, 1, logits, NULL, &error), KVC_USAGE, "close it");
+    for (int i = 0; i < 4; i++) {
+        if (i == 1)
+            continue;
+        alone = open_with(policies[i], 0);
+        FINE(kvc_session_prompt(alone, tokens, 100, NULL, NULL, &error));
+        FINE(kvc_decode(&alone, &next[i], 1, NULL, NULL, &error));
+        FINE(kvc_decode(&alone, &next[i], 1, single, NULL, &error));
+        assert_memory_equal(single, logits + (size_t)i * vocab, vocab * sizeof *single);
+        kvc_session_close(alone);
+    }
+    for (int i = 0; i < 4; i++)
+        kvc_session_close(sessions[i]);
+    free(logits);
+    free(single);
+}
+
+/* memory_limit bounds cache and state, at every moment; the peak a run had is enough for it, one byte less is not. */
+static void test_limit(void **state) {
+    (void)state;
+    static const char *const policies[] = {"full", "morphkv:budget=40,window=8", "snapkv:budget=40"};
+    for (size_t p = 0; p < 3; p++) {
+        struct kvc_session_stats stats = {0};
+        for (int run = 0; run < 3; run++) {
+            struct kvc_session *session = open_with(policies[p], stats.peak_bytes - (run == 2));
+            enum kvc_status status =
+                kvc_session_prompt(session, tokens, kvc_test_thinned() ? 270 : 600, NULL, NULL, &error);
+            for (int i = 0; i < 4 && status == KVC_OK; i++)
+                status = kvc_decode(&session, &tokens[i], 1, NULL, NULL, &error);
+            assert_int_equal(status, run == 2 ? KVC_RESOURCE : KVC_OK);
+            if (run == 2)
+                assert_non_null(strstr(error.text, "limit"));
+            if (run == 0)
+                kvc_session_stats(session, &stats);
+            kvc_session_close(session);
+        }
+    }
+}
+
+static void test_replay(void **state) {
+    (void)state;
+    const struct kvc_geometry geometry = {2, 2, 1, 8}, odd = {2, 3, 2, 8};
+    struct kvc_session_options session_options;
+    struct kvc_replay *replay;
+    struct kvc_session_stats stats;
+    static float zeros[200 * 2 * 8];
+    kvc_session_defaults(&session_options);
+    REFUSED(kvc_replay_open(engine, &odd, &session_options, &replay, &error), KVC_USAGE, "dividing");
+    session_options.policy = "wild:do=17,at=2";
+    FINE(kvc_replay_open(engine, &geometry, &session_options, &replay, &error));
+    REFUSED(kvc_replay_step(replay, 0, zeros, zeros, zeros, NULL, &error), KVC_USAGE, "before the prompt");
+    REFUSED(kvc_replay_prompt(replay, 1, zeros, zeros, zeros, 9, NULL, &error), KVC_USAGE, "layer 1");
+    REFUSED(kvc_replay_prompt(replay, 0, zeros, zeros, zeros, 0, NULL, &error), KVC_USAGE, "0 prompt rows");
+    FINE(kvc_replay_prompt(replay, 0, zeros, zeros, zeros, 100, NULL, &error));
+    REFUSED(kvc_replay_prompt(replay, 1, zeros, zeros, zeros, 99, NULL, &error), KVC_USAGE, "99 prompt rows");
+    REFUSED(kvc_replay_step(replay, 1, zeros, zeros, zeros, NULL, &error), KVC_USAGE, "before the prompt");
+    FINE(kvc_replay_prompt(replay, 1, zeros, zeros, zeros, 100, NULL, &error));
+    FINE(kvc_replay_step(replay, 0, zeros, zeros, zeros, NULL, &error));
+    REFUSED(kvc_replay_step(replay, 0, zeros, zeros, zeros, NULL, &error), KVC_USAGE, "layer 0");
+    REFUSED(kvc_replay_prompt(replay, 1, zeros, zeros, zeros, 100, NULL, &error), KVC_USAGE, "prompt rows");
+    FINE(kvc_replay_step(replay, 1, zeros, zeros, zeros, NULL, &error));
+    kvc_session_stats(kvc_replay_session(replay), &stats);
+    assert_int_equal(stats.tokens, 101);
+    assert_true(stats.prompt_peak_bytes > 0 && stats.prompt_peak_bytes <= stats.peak_bytes);
+    REFUSED(kvc_replay_step(replay, 0, zeros, zeros, zeros, NULL, &error), KVC_RESOURCE, "wild idea");
+    REFUSED(kvc_replay_step(replay, 0, zeros, zeros, zeros, NULL, &error), KVC_USAGE, "close it");
+    REFUSED(kvc_replay_prompt(replay, 0, zeros, zeros, zeros, 5, NULL, &error), KVC_USAGE, "close it");
+    kvc_replay_close(replay);
+}
+
+static void test_estimates(void **state) {
+    (void)state;
+    const struct kvc_geometry usual = {32, 32, 8, 128}, huge = {65536, 65536, 1, 65536},
+                              bad[] = {{0, 1, 1, 1}, {1, 3, 2, 8}, {1, 4, 0, 8}, {1, 4, 4, 0}, {1, 65537, 1, 8}};
+    struct kvc_formula formula;
+    struct kvc_estimate estimate;
+    FINE(kvc_estimate(engine, "full", &usual, 4096, KVC_F16, 0, 0, &estimate, &error));
+    assert_int_equal(estimate.cache_bytes, 0);
+    FINE(kvc_estimate(engine, "morphkv:budget=10%", &usual, 4096, KVC_Q8_0, 0, 1, &estimate, &error));
+    assert_int_equal(estimate.entries, 1);
+    FINE(kvc_estimate(engine, "window:budget=100%", &usual, 4096, KVC_F32, INT32_MAX, INT32_MAX, &estimate, &error));
+    assert_int_equal(estimate.entries, (uint64_t)INT32_MAX + 1);
+    REFUSED(kvc_estimate(engine, "full", &usual, 1, KVC_F16, UINT64_MAX, 1, &estimate, &error), KVC_USAGE, "tokens");
+    REFUSED(kvc_estimate(engine, "full", &usual, 1, KVC_F16, 1, 1ull << 31, &estimate, &error), KVC_USAGE, "tokens");
+    REFUSED(kvc_estimate(engine, "full", &usual, 1, KVC_Q4_0, 1, 1, &estimate, &error), KVC_USAGE, "q4_0");
+    REFUSED(kvc_estimate(engine, "full", &huge, 1, KVC_F16, INT32_MAX, 1, &estimate, &error), KVC_USAGE, "2^63");
+    REFUSED(kvc_estimate(engine, "h2o:budget=9,per=head", &huge, 1, KVC_F16, INT32_MAX, 1, &estimate, &error),
+            KVC_USAGE, "2^63");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        REFUSED(kvc_estimate(engine, "full", &bad[i], 1, KVC_F16, 1, 1, &estimate, &error), KVC_USAGE, "dividing");
+        REFUSED(kvc_formula(engine, "full", &bad[i], KVC_F16, 1, 1, &formula, &error), KVC_USAGE, "dividing");
+    }
+    REFUSED(kvc_formula(engine, "full", &usual, KVC_F16, 1, UINT64_MAX, &formula, &error), KVC_USAGE, "tokens");
+    REFUSED(kvc_formula(engine, "take:budget=9,warmup_layers=2+snapkv:budget=40,per=head,layers=0", &usual, KVC_F16, 1,
+                        1, &formula, &error),
+            KVC_USAGE, "per=head: must hold in both of layers 0 and 1, or in neither");
+    REFUSED(kvc_estimate(engine, "nosuch", &usual, 1, KVC_F16, 1, 1, &estimate, &error), KVC_USAGE, "nosuch");
+}
+
+static void test_backends(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        enum kvc_status status;
+    } names[] = {{"", KVC_USAGE},     {"o", KVC_USAGE},      {":0", KVC_USAGE},
+                 {"cpux", KVC_USAGE}, {"cpu:-1", KVC_USAGE}, {"cpu:", KVC_USAGE}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct kvc_engine *other;
+        const struct kvc_engine_options engine_options = {names[i].name, 1, KVC_MATH_EXACT};
+        assert_int_equal(kvc_engine_open(&engine_options, &other, &error), names[i].status);
+    }
+}
+
+static int set_up(void **state) {
+    (void)state;
+    const struct kvc_engine_options engine_options = {NULL, 2, KVC_MATH_EXACT};
+    if (whole_model(KVC_F16, "stage", model_path, sizeof model_path, &error) != KVC_OK ||
+        kvc_engine_open(&engine_options, &engine, &error) != KVC_OK ||
+        kvc_engine_register(engine, &wild, &error) != KVC_OK ||
+        kvc_engine_register(engine, &peeping, &error) != KVC_OK ||
+        kvc_model_open(engine, model_path, &model, &error) != KVC_OK) {
+        print_error("%s\n", error.text);
+        return -1;
+    }
+    vocab = kvc_model_info(model)->vocab;
+    for (uint32_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
+        tokens[i] = (int32_t)(i * 7919 % vocab);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    kvc_model_close(model);
+    kvc_engine_close(engine);
+    whole_model_remove(model_path);
+    return 0;
+}
+
+/* ---- window mass as an outside policy reads it ---- */
+
+static int checked_layers;
+
+/* Each of the window's weight rows sums to 1 over what its query sees, itself included: four rows a head. */
+static enum kvc_status add_up(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *e) {
+    (void)values;
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    static float mass[2000];
+    struct kvc_scores *scores;
+    size_t count;
+    enum kvc_status status = kvc_stage_scores(stage, &scores, e);
+    if (status == KVC_OK)
+        status = kvc_stage_window_mass(stage, 4, scores, e);
+    for (uint32_t h = 0; h < info->kv_heads && status == KVC_OK; h++) {
+        status = kvc_stage_read_scores(stage, scores, h, mass, 2000, &count, e);
+        double sum = 0;
+        for (size_t j = 0; j < count; j++)
+            sum += (double)mass[j];
+        assert_true(count == info->entries && mass[count - 1] > 0);
+        const double expected = 4.0 * info->heads / info->kv_heads;
+        if (sum < expected * (1 - 1e-4) || sum > expected * (1 + 1e-4))
+            fail_msg("layer %u head %u: the window's mass is %g, not %g", info->layer, h, sum, expected);
+    }
+    checked_layers++;
+    return status;
+}
+
+static const struct kvc_policy_class mass_class = {.name = "mass",
+                                                   .summary = "adds up",
+                                                   .options = options,
+                                                   .stages = KVC_STAGE_PROMPT,
+                                                   .queries = four,
+                                                   .prompt = add_up};
+
+static void test_window_mass(void **state) {
+    (void)state;
+    struct kvc_session_options with;
+    struct kvc_session *session;
+    FINE(kvc_engine_register(engine, &mass_class, &error));
+    for (uint32_t chunk = 1; chunk <= 300; chunk += 99) {
+        kvc_session_defaults(&with);
+        with.policy = "mass";
+        with.chunk = chunk;
+        checked_layers = 0;
+        FINE(kvc_session_open(model, &with, &session, &error));
+        FINE(kvc_session_prompt(session, tokens, 290, NULL, NULL, &error));
+        assert_int_equal(checked_layers, kvc_model_info(model)->layers);
+        kvc_session_close(session);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_wrong_stages), cmocka_unit_test(test_odd_stages),
+                                       cmocka_unit_test(test_register),     cmocka_unit_test(test_fails_alone),
+                                       cmocka_unit_test(test_limit),        cmocka_unit_test(test_arguments),
+                                       cmocka_unit_test(test_replay),       cmocka_unit_test(test_estimates),
+                                       cmocka_unit_test(test_backends),     cmocka_unit_test(test_window_mass)};
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

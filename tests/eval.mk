@@ -1,1 +1,0 @@
-# eval.mk - tests of this area: check_PROGRAMS, their sources and test data.

@@ -1,0 +1,278 @@
+/* test_config.c - descriptions of models in folders: hostile or unsupported values are one clear line that names the
+ * key; what an opened model tells of itself. */
+#include "tests/models/config_checks.h"
+
+#include <jansson.h>
+
+/* ---- config.json ---- */
+
+static json_t *load_json(const char *rest) {
+    char path[512];
+    json_error_t why;
+    json_t *root = json_load_file(golden(rest, path, sizeof path), 0, &why);
+    if (!root)
+        fail_msg("%s: %s", path, why.text);
+    return root;
+}
+
+/* Sets key ("a" or "a.b") to JSON text; "" removes it. */
+static void change_json(json_t *root, const char *key, const char *text) {
+    char outer[64];
+    const char *dot = strchr(key, '.');
+    if (dot) {
+        snprintf(outer, sizeof outer, "%.*s", (int)(dot - key), key);
+        root = json_object_get(root, outer);
+        key = dot + 1;
+    }
+    if (!*text) {
+        assert_int_equal(json_object_del(root, key), 0);
+        return;
+    }
+    json_t *value = json_loads(text, JSON_DECODE_ANY, NULL);
+    assert_non_null(value);
+    assert_int_equal(json_object_set_new(root, key, value), 0);
+}
+
+/* clang-format off */
+static const struct json_case {
+    const char *model, *key, *text, *expected;
+} json_cases[] = {
+    {"llama2", "model_type", "\"gemma2\"", "model_type \"gemma2\" is not supported"},
+    {"llama2", "model_type", "", "model_type is missing"},
+    {"llama2", "model_type", "7", "model_type is missing or not a string"},
+    {"llama2", "num_hidden_layers", "1000000000", "num_hidden_layers is 1000000000"},
+    {"llama2", "num_hidden_layers", "0", "num_hidden_layers is 0"},
+    {"llama2", "num_hidden_layers", "-1", "num_hidden_layers is -1"},
+    {"llama2", "num_hidden_layers", "2.5", "num_hidden_layers is not an integer"},
+    {"llama2", "num_hidden_layers", "\"2\"", "num_hidden_layers is not an integer"},
+    {"llama2", "num_hidden_layers", "", "num_hidden_layers is missing"},
+    {"llama2", "num_hidden_layers", "null", "num_hidden_layers is missing"},
+    {"llama2", "hidden_size", "9223372036854775807", "hidden_size is"},
+    {"llama2", "hidden_size", "25", "hidden_size is 25, not a multiple of num_attention_heads"},
+    {"llama2", "num_attention_heads", "0", "num_attention_heads is 0"},
+    {"llama2", "num_attention_heads", "100000", "num_attention_heads is 100000"},
+    {"llama2", "num_attention_heads", "24", "gives heads of size 1"},
+    {"llama2", "num_key_value_heads", "3", "num_attention_heads is 4, it must be a multiple of num_key_value_heads"},
+    {"llama2", "num_key_value_heads", "0", "num_key_value_heads is 0"},
+    {"llama2", "head_dim", "7", "it must be an even number"},
+    {"llama2", "head_dim", "1", "head_dim is 1"},
+    {"llama2", "head_dim", "100000", "head_dim is 100000"},
+    {"llama2", "vocab_size", "0", "vocab_size is 0"},
+    {"llama2", "vocab_size", "99999999999", "vocab_size is 99999999999"},
+    {"llama2", "intermediate_size", "0", "intermediate_size is 0"},
+    {"llama2", "max_position_embeddings", "0", "max_position_embeddings is 0"},
+    {"llama2", "rms_norm_eps", "-1e-5", "rms_norm_eps is -1e-05"},
+    {"llama2", "rms_norm_eps", "0", "rms_norm_eps is 0"},
+    {"llama2", "rope_theta", "0", "rope_theta is 0"},
+    {"llama2", "rope_theta", "-10000", "rope_theta is -10000"},
+    {"llama2", "rope_theta", "\"x\"", "rope_theta is not a number"},
+    {"llama2", "rope_theta", "1e300", "rope_theta is 1e+300"},
+    {"llama2", "partial_rotary_factor", "0.7", "OK"}, /* int(6 * 0.7) channels turn */
+    {"llama2", "partial_rotary_factor", "1.5", "partial_rotary_factor is 1.5"},
+    {"llama2", "partial_rotary_factor", "0.2", "partial_rotary_factor"},
+    {"llama2", "hidden_act", "\"gelu\"", "hidden_act is gelu"},
+    {"llama2", "tie_word_embeddings", "1", "tie_word_embeddings is not true or false"},
+    {"llama2", "quantization_config", "{\"bits\": 4}", "quantization_config"},
+    {"llama2", "num_local_experts", "8", "num_local_experts"},
+    {"llama2", "final_logit_softcapping", "30.0", "final_logit_softcapping"},
+    {"llama2", "final_logit_softcapping", "null", "OK"},
+    {"llama2", "rope_scaling", "[]", "rope_scaling is not an object"},
+    {"llama2", "rope_scaling", "{\"type\": \"dynamic\", \"factor\": 2.0}", "rope_type \"dynamic\" is not supported"},
+    {"llama2", "rope_scaling", "{\"type\": \"su\", \"factor\": 2.0}", "rope_type \"su\" is not supported"},
+    {"llama2", "rope_scaling", "{\"type\": 3}", "rope_type"},
+    {"llama2", "rope_scaling", "{\"full_attention\": {\"rope_type\": \"default\"}}", "kinds of layers"},
+    {"llama2", "rope_scaling", "{\"type\": \"linear\"}", "rope_scaling.factor is missing"},
+    {"llama2", "rope_scaling", "{\"type\": \"linear\", \"factor\": 0}", "rope_scaling.factor is 0"},
+    {"llama2", "rope_scaling", "{\"type\": \"linear\", \"factor\": -2}", "rope_scaling.factor is -2"},
+    {"llama2", "rope_scaling", "{\"type\": \"longrope\"}", "rope_scaling.short_factor must be a list"},
+    {"llama2", "rope_condense_ratio", "8", "OK"},
+    {"llama2", "rope_condense_ratio", "0", "rope_condense_ratio"},
+    {"llama3", "rope_scaling.low_freq_factor", "4.0", "high_freq_factor is 4, it must be greater"},
+    {"llama3", "rope_scaling.low_freq_factor", "", "rope_scaling.low_freq_factor is missing"},
+    {"llama3", "rope_scaling.high_freq_factor", "", "rope_scaling.high_freq_factor is missing"},
+    {"llama3", "rope_scaling.factor", "", "rope_scaling.factor is missing"},
+    {"qwen2-yarn", "rope_scaling.factor", "", "OK"}, /* then from the two lengths */
+    {"qwen2-yarn", "rope_scaling.beta_fast", "0", "rope_scaling.beta_fast is 0"},
+    {"qwen2-yarn", "rope_scaling.original_max_position_embeddings", "0", "original_max_position_embeddings is 0"},
+    {"qwen2-yarn", "rope_theta", "1", "yarn needs more than 1"},
+    {"qwen2-window", "layer_types", "[\"full_attention\"]", "layer_types must be a list of 3 names"},
+    {"qwen2-window", "layer_types", "[\"full_attention\", \"sliding_attention\", \"chunked_attention\"]",
+     "layer_types[2] \"chunked_attention\" is not supported"},
+    {"qwen2-window", "layer_types", "[\"full_attention\", \"sliding_attention\", \"full_attention\"]", "OK"},
+    {"qwen2-window", "sliding_window", "0", "sliding_window is 0"},
+    {"qwen2-window", "max_window_layers", "-3", "max_window_layers is not"},
+    {"qwen2", "layer_types", "[\"full_attention\", \"full_attention\", \"full_attention\", \"sliding_attention\"]",
+     "no sliding_window is in use"},
+    {"mistral-window", "layer_types", "[\"full_attention\", \"sliding_attention\", \"full_attention\"]",
+     "layer_types is not the same for every layer"},
+    {"phi3-longrope", "rope_scaling.long_factor", "[1.0, 2.0]", "rope_scaling.long_factor has 2 numbers, it must have 6"},
+    {"phi3-longrope", "rope_scaling.long_factor", "[1.0, 2.0, 3.0, 4.0, 5.0, 0]", "rope_scaling.long_factor[5]"},
+    {"phi3-longrope", "rope_scaling.short_factor", "\"x\"", "rope_scaling.short_factor must be a list"},
+    {"phi3-longrope", "rope_scaling.long_mscale", "1.2", "long_mscale"},
+    {"phi3-longrope", "original_max_position_embeddings", "1", "longrope needs at least 2"},
+};
+/* clang-format on */
+
+static void bad_json_values_are_named(void **state) {
+    (void)state;
+    char path[512];
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    for (size_t i = 0; i < sizeof json_cases / sizeof *json_cases; i++) {
+        const struct json_case *c = &json_cases[i];
+        char rest[128], what[256];
+        struct kvc_config config;
+        snprintf(rest, sizeof rest, "%s/config.json", c->model);
+        json_t *root = load_json(rest);
+        change_json(root, c->key, c->text);
+        assert_int_equal(json_dump_file(root, path, 0), 0);
+        json_decref(root);
+        snprintf(what, sizeof what, "%s with %s = %.60s", c->model, c->key, c->text);
+        const enum kvc_status status = kvc_config_from_json(path, &config, &error);
+        if (strcmp(c->expected, "OK") == 0) {
+            if (status)
+                fail_msg("%s: %s", what, error.text);
+            kvc_config_free(&config);
+        } else {
+            expect_error(status, c->expected, what);
+        }
+    }
+    assert_int_equal(unlink(path), 0);
+}
+
+static void write_file(const char *path, const char *text) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void files_that_are_no_config(void **state) {
+    (void)state;
+    static const char *const texts[][2] = {{"[1, 2]", "is not a JSON object"},
+                                           {"{\"model_type\": ", "JSON"},
+                                           {"", "empty"},
+                                           {"{}", "model_type is missing"},
+                                           {"{\"a\": 1, \"a\": 2}", "JSON"}};
+    struct kvc_config config;
+    char path[512];
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        write_file(path, texts[i][0]);
+        expect_error(kvc_config_from_json(path, &config, &error), texts[i][1], texts[i][0]);
+    }
+    assert_int_equal(unlink(path), 0);
+    expect_error(kvc_config_from_json(path, &config, &error), path, "no file");
+    expect_error(kvc_config_from_json(folder, &config, &error), folder, "a folder");
+}
+
+/* ---- whole folders ---- */
+
+/* A golden's tensors under a changed config.json. */
+static enum kvc_status open_changed(struct kvc_engine *engine, const char *model, const char *key, const char *text) {
+    char rest[128], path[512], from[512], here[512], weights[512];
+    struct kvc_model *opened;
+    snprintf(rest, sizeof rest, "%s/config.json", model);
+    json_t *root = load_json(rest);
+    change_json(root, key, text);
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    assert_int_equal(json_dump_file(root, path, 0), 0);
+    json_decref(root);
+    snprintf(rest, sizeof rest, "%s/model.safetensors", model);
+    assert_non_null(realpath(golden(rest, from, sizeof from), here));
+    snprintf(weights, sizeof weights, "%s/model.safetensors", folder);
+    assert_int_equal(symlink(here, weights), 0);
+    const enum kvc_status status = kvc_model_open(engine, folder, &opened, &error);
+    kvc_model_close(opened);
+    assert_int_equal(unlink(weights), 0);
+    assert_int_equal(unlink(path), 0);
+    struct kvc_memory memory;
+    kvc_engine_memory(engine, &memory);
+    assert_int_equal(memory.now[KVC_MEMORY_WEIGHTS], 0);
+    return status;
+}
+
+/* clang-format off */
+static const struct json_case folder_cases[] = {
+    {"llama2", "num_hidden_layers", "4", "tensor model.layers.3.input_layernorm.weight is missing"},
+    {"llama2", "num_hidden_layers", "2", "tensor model.layers.2."},
+    {"llama2", "hidden_size", "32", "tensor model.embed_tokens.weight is 61 x 24, it must be 61 x 32"},
+    {"llama2", "vocab_size", "60", "tensor model.embed_tokens.weight is 61 x 24, it must be 60 x 24"},
+    {"llama2", "num_key_value_heads", "2", "tensor model.layers.0.self_attn.k_proj.weight is 24 x 24, it must be 12 x 24"},
+    {"llama2", "intermediate_size", "35", "is 34 x 24, it must be 35 x 24"},
+    {"llama2", "attention_bias", "true", "tensor model.layers.0.self_attn.q_proj.bias is missing"},
+    {"llama2", "tie_word_embeddings", "true", "OK"},
+    {"llama2", "model_type", "\"qwen2\"", "tensor model.layers.0.self_attn.q_proj.bias is missing"},
+    {"llama2", "model_type", "\"phi3\"", "tensor model.layers.0.self_attn.qkv_proj.weight is missing"},
+    {"llama3", "tie_word_embeddings", "false", "tensor lm_head.weight is missing"},
+    {"llama-linear", "mlp_bias", "false", "has no place in a llama model"},
+    {"qwen3", "model_type", "\"llama\"", "_norm.weight has no place in a llama model"},
+    {"qwen3", "head_dim", "", "it must be a vector of 128"}, /* 128 where config.json does not say */
+};
+/* clang-format on */
+
+static void folders_that_do_not_fit(void **state) {
+    (void)state;
+    struct kvc_engine *engine;
+    assert_int_equal(kvc_engine_open(NULL, &engine, &error), KVC_OK);
+    for (size_t i = 0; i < sizeof folder_cases / sizeof *folder_cases; i++) {
+        const struct json_case *c = &folder_cases[i];
+        const enum kvc_status status = open_changed(engine, c->model, c->key, c->text);
+        if (strcmp(c->expected, "OK") == 0) {
+            if (status)
+                fail_msg("%s: %s", c->model, error.text);
+        } else {
+            expect_error(status, c->expected, c->key);
+        }
+    }
+    kvc_engine_close(engine);
+}
+
+/* ---- what an opened model tells of itself ---- */
+
+static void information(void **state) {
+    (void)state;
+    struct kvc_engine *engine;
+    struct kvc_model *model;
+    char path[512];
+    assert_int_equal(kvc_engine_open(NULL, &engine, &error), KVC_OK);
+    assert_int_equal(kvc_model_open(engine, golden("qwen2-window/model.gguf", path, sizeof path), &model, &error),
+                     KVC_OK);
+    const struct kvc_model_info *info = kvc_model_info(model);
+    assert_string_equal(info->format, "gguf");
+    assert_string_equal(info->architecture, "qwen2");
+    assert_string_equal(info->name, "qwen2-window");
+    assert_string_equal(info->path, path);
+    assert_string_equal(info->weight_types, "bf16, f32");
+    assert_string_equal(info->rope, "plain");
+    assert_int_equal(info->sliding_window, 5);
+    assert_int_equal(info->layers, 3);
+    assert_int_equal(info->bos, 1);
+    assert_int_equal(info->eos, 2);
+    assert_int_equal(model->network.layer[0].window, 0);
+    assert_int_equal(model->network.layer[2].window, 5);
+    /* 47 x 32 twice, the last norm; per layer q, k, v, o, their biases, gate, up, down, two norms */
+    const uint64_t matrices = 2 * 47 * 32 + 3 * (2 * 32 * 32 + 2 * 16 * 32 + 3 * 40 * 32);
+    const uint64_t vectors = 32 + 3 * (32 + 16 + 16 + 2 * 32);
+    assert_int_equal(info->parameters, matrices + vectors);
+    assert_int_equal(info->mapped_bytes, 2 * matrices);
+    assert_int_equal(info->weight_bytes, 2 * matrices + 4 * vectors);
+    int32_t *tokens;
+    size_t count;
+    expect_error(kvc_tokenize(model, "x", 1, 0, &tokens, &count, &error), "no tokenizer", "text without a tokenizer");
+    kvc_model_close(model);
+    expect_error(kvc_model_open(engine, golden("llama2/model.safetensors", path, sizeof path), &model, &error),
+                 "give the folder", "a file of a folder");
+    expect_error(kvc_model_open(engine, "/nowhere/model.gguf", &model, &error), "/nowhere/model.gguf", "no file");
+    expect_error(kvc_model_open(engine, folder, &model, &error), folder, "an empty folder");
+    kvc_engine_close(engine);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bad_json_values_are_named),
+        cmocka_unit_test(files_that_are_no_config),
+        cmocka_unit_test(folders_that_do_not_fit),
+        cmocka_unit_test(information),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

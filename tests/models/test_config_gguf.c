@@ -1,0 +1,209 @@
+/* test_config_gguf.c - descriptions of models in GGUF files: a good one with one key changed, each a clear line that
+ * names the key. */
+#include "tests/models/config_checks.h"
+
+#include <math.h>
+
+#include "models/files/gguf_write.h"
+
+/* clang-format off */
+enum change_kind { UINT, REAL, TEXT, FLAG, UINTS, BOOLS, REMOVE, RENAME, DROP, RESHAPE, RETYPE, VECTOR };
+static const struct gguf_case {
+    const char *model;
+    enum change_kind kind;
+    const char *name;    /* the key or tensor */
+    double value;        /* of UINT, REAL, FLAG; how many numbers of UINTS, BOOLS, VECTOR */
+    const char *text;    /* of TEXT; the new name of RENAME */
+    const char *expected;
+} gguf_cases[] = {
+    {"llama2", TEXT, "general.architecture", 0, "gemma", "architecture \"gemma\" is not supported; llama"},
+    {"llama2", REMOVE, "general.architecture", 0, NULL, "general.architecture is missing"},
+    {"llama2", UINT, "llama.block_count", 1e9, NULL, "llama.block_count is 1000000000"},
+    {"llama2", UINT, "llama.block_count", 0, NULL, "llama.block_count is 0"},
+    {"llama2", REAL, "llama.block_count", 3, NULL, "llama.block_count is not an integer"},
+    {"llama2", REMOVE, "llama.block_count", 0, NULL, "llama.block_count is missing"},
+    {"llama2", UINT, "llama.block_count", 2, NULL, "has no place in a llama model of 2 layers"},
+    {"llama2", UINT, "llama.block_count", 4, NULL, "tensor blk.3.attn_norm.weight is missing"},
+    {"llama2", UINT, "llama.attention.head_count", 0, NULL, "llama.attention.head_count is 0"},
+    {"llama2", UINT, "llama.attention.head_count", 5, NULL, "llama.attention.head_count is 5, it must be a multiple of"},
+    {"llama2", UINT, "llama.attention.head_count_kv", 0, NULL, "llama.attention.head_count_kv is 0"},
+    {"llama2", UINT, "llama.attention.head_count_kv", 3, NULL, "llama.attention.head_count_kv, which is 3"},
+    {"llama2", UINTS, "llama.attention.head_count_kv", 3, NULL, "differs between layers"},
+    {"llama2", TEXT, "llama.attention.head_count_kv", 0, "4", "is not an integer"},
+    {"llama2", UINT, "llama.embedding_length", 4294967295.0, NULL, "llama.embedding_length is 4294967295"},
+    {"llama2", UINT, "llama.embedding_length", 32, NULL, "token_embd.weight is 61 x 24, it must be 61 x 32"},
+    {"llama2", UINT, "llama.feed_forward_length", 0, NULL, "llama.feed_forward_length is 0"},
+    {"llama2", UINT, "llama.vocab_size", 62, NULL, "token_embd.weight is 61 x 24, it must be 62 x 24"},
+    {"llama2", REMOVE, "llama.vocab_size", 0, NULL, "OK"},
+    {"llama2", UINT, "llama.rope.dimension_count", 5, NULL, "it must be an even number"},
+    {"llama2", UINT, "llama.rope.dimension_count", 8, NULL, "it must be an even number"},
+    {"llama2", UINT, "llama.rope.dimension_count", 0, NULL, "llama.rope.dimension_count is 0"},
+    {"llama2", UINT, "llama.attention.key_length", 8, NULL, "it must be 32 x 24"},
+    {"llama2", UINT, "llama.attention.value_length", 8, NULL, "llama.attention.value_length must be"},
+    {"llama2", REAL, "llama.rope.freq_base", NAN, NULL, "llama.rope.freq_base is"},
+    {"llama2", REAL, "llama.rope.freq_base", INFINITY, NULL, "llama.rope.freq_base is inf"},
+    {"llama2", REAL, "llama.attention.layer_norm_rms_epsilon", -1, NULL, "layer_norm_rms_epsilon is -1"},
+    {"llama2", UINT, "llama.context_length", 0, NULL, "llama.context_length is 0"},
+    {"llama2", UINT, "llama.attention.sliding_window", 4294967295.0, NULL, "sliding_window is 4294967295"},
+    {"llama2", UINT, "llama.attention.sliding_window", 0, NULL, "OK"},
+    {"llama2", UINT, "split.count", 3, NULL, "split.count is 3"},
+    {"llama2", UINT, "split.count", 1, NULL, "OK"},
+    {"llama2", UINT, "llama.expert_count", 8, NULL, "llama.expert_count is 8"},
+    {"llama2", UINT, "llama.expert_count", 0, NULL, "OK"},
+    {"llama2", REAL, "llama.attn_logit_softcapping", 50, NULL, "llama.attn_logit_softcapping is 50"},
+    {"llama2", FLAG, "llama.use_parallel_residual", 1, NULL, "llama.use_parallel_residual is 1"},
+    {"llama2", REAL, "llama.logit_scale", 0.5, NULL, "llama.logit_scale is 0.5"},
+    {"llama2", TEXT, "llama.rope.scaling.type", 0, "dynamic", "llama.rope.scaling.type \"dynamic\" is not supported"},
+    {"llama2", TEXT, "llama.rope.scaling.type", 0, "linear", "llama.rope.scaling.factor is missing"},
+    {"llama2", TEXT, "llama.rope.scaling.type", 0, "longrope", "rope_factors_short.weight has 0 numbers"},
+    {"llama2", UINT, "llama.rope.scaling.type", 1, NULL, "llama.rope.scaling.type is not a string"},
+    {"llama2", REAL, "llama.rope.scale_linear", 4, NULL, "OK"},
+    {"llama2", REAL, "llama.rope.scale_linear", -4, NULL, "llama.rope.scale_linear is -4"},
+    {"llama2", RENAME, "blk.1.ffn_norm.weight", 0, "blk.1.ffn_nope.weight", "tensor blk.1.ffn_norm.weight is missing"},
+    {"llama2", RENAME, "blk.2.attn_k.weight", 0, "blk.2.attn_q.bias", "tensor blk.2.attn_k.weight is missing"},
+    {"llama2", DROP, "token_embd.weight", 0, NULL, "tensor token_embd.weight is missing"},
+    {"llama2", DROP, "output_norm.weight", 0, NULL, "tensor output_norm.weight is missing"},
+    {"llama2", DROP, "output.weight", 0, NULL, "OK"}, /* tied */
+    {"llama2", RESHAPE, "blk.0.ffn_down.weight", 0, NULL, "is 34 x 24, it must be 24 x 34"},
+    {"llama2", RESHAPE, "blk.0.ffn_norm.weight", 0, NULL, "it must be a vector of 24"},
+    {"qwen2-window", RETYPE, "output_norm.weight", 0, NULL, "is of type q8_0; a norm or bias must be f32, f16 or bf16"},
+    {"llama2", VECTOR, "blk.0.attn_q.scale", 4, NULL, "tensor blk.0.attn_q.scale has no place"},
+    {"llama2", VECTOR, "rope_freqs.weight", 3, NULL, "OK"},
+    {"llama2", VECTOR, "rope_freqs.weight", 4, NULL, "rope_freqs.weight has 4 numbers, it must have 3"},
+    {"llama-linear", VECTOR, "rope_freqs.weight", 3, NULL, "type linear together with tensor rope_freqs.weight"},
+    {"qwen2", DROP, "blk.1.attn_v.bias", 0, NULL, "tensor blk.1.attn_v.bias is missing"},
+    {"qwen2-window", UINTS, "qwen2.attention.sliding_window_pattern", 3, NULL, "must be an array of 3 bools"},
+    {"qwen2-window", BOOLS, "qwen2.attention.sliding_window_pattern", 2, NULL, "must be an array of 3 bools"},
+    {"qwen2-yarn", REAL, "qwen2.rope.scaling.yarn_log_multiplier", 0.1, NULL, "yarn_log_multiplier is 0.1"},
+    {"qwen3", DROP, "blk.0.attn_k_norm.weight", 0, NULL, "tensor blk.0.attn_k_norm.weight is missing"},
+    {"phi3", DROP, "blk.0.attn_qkv.weight", 0, NULL, "tensor blk.0.attn_qkv.weight is missing"},
+    {"phi3-longrope", DROP, "rope_factors_long.weight", 0, NULL, "rope_factors_long.weight has 0 numbers"},
+    {"phi3-longrope", REMOVE, "phi3.rope.scaling.attn_factor", 0, NULL, "OK"},
+    {"phi3-longrope", REAL, "phi3.rope.scaling.factor", 4, NULL, "longrope together with rope.scaling.factor"},
+};
+/* clang-format on */
+
+static void put_change(struct kvc_gguf_writer *writer, const struct gguf_case *c) {
+    static const int32_t counts[] = {1, 2, 4};
+    static const unsigned char flags[] = {0, 1, 1};
+    switch (c->kind) {
+    case UINT:
+        kvc_gguf_put_uint32(writer, c->name, (uint32_t)c->value);
+        break;
+    case REAL:
+        kvc_gguf_put_float32(writer, c->name, (float)c->value);
+        break;
+    case TEXT:
+        kvc_gguf_put_string(writer, c->name, c->text, strlen(c->text));
+        break;
+    case FLAG:
+        kvc_gguf_put_bool(writer, c->name, c->value != 0);
+        break;
+    case UINTS:
+        kvc_gguf_put_int32s(writer, c->name, counts, (size_t)c->value);
+        break;
+    case BOOLS:
+        kvc_gguf_put_bools(writer, c->name, flags, (size_t)c->value);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Writes path as the golden with one change. */
+static void write_changed(const struct gguf_case *c, const char *path) {
+    char rest[128], from[512];
+    struct kvc_gguf *file;
+    snprintf(rest, sizeof rest, "%s/model.gguf", c->model);
+    if (kvc_gguf_open(golden(rest, from, sizeof from), &file, &error))
+        fail_msg("%s", error.text);
+    struct kvc_gguf_writer *writer = kvc_gguf_writer_new();
+    assert_non_null(writer);
+    const char *key;
+    enum kvc_gguf_type type;
+    for (size_t i = 0; kvc_gguf_key(file, i, &key, &type); i++) {
+        uint64_t bytes;
+        const unsigned char *data = kvc_gguf_value_data(file, i, &bytes);
+        if (strcmp(key, c->name) != 0 && strcmp(key, "general.alignment") != 0)
+            kvc_gguf_put_raw(writer, key, type, data, bytes);
+    }
+    put_change(writer, c);
+    const size_t count = kvc_gguf_tensor_count(file);
+    for (size_t i = 0; i < count; i++) {
+        const struct kvc_file_tensor *tensor = kvc_gguf_tensor_at(file, i);
+        const bool same = strcmp(tensor->name, c->name) == 0;
+        uint64_t shape[2] = {tensor->shape[0], tensor->shape[1]};
+        uint32_t dimensions = tensor->dimensions;
+        enum kvc_type element = tensor->type;
+        if (same && c->kind == DROP)
+            continue;
+        if (same && c->kind == RESHAPE) {
+            shape[0] = tensor->cols;
+            shape[1] = tensor->rows;
+            dimensions = 2;
+        }
+        if (same && c->kind == RETYPE) {
+            element = KVC_Q8_0;
+            shape[0] = 32;
+        }
+        kvc_gguf_add_tensor(writer, same && c->kind == RENAME ? c->text : tensor->name, element, dimensions, shape);
+    }
+    const uint64_t length = (uint64_t)c->value;
+    if (c->kind == VECTOR)
+        kvc_gguf_add_tensor(writer, c->name, KVC_F32, 1, &length);
+    if (kvc_gguf_writer_begin(writer, path, &error))
+        fail_msg("%s", error.text);
+    size_t next = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct kvc_file_tensor *tensor = kvc_gguf_tensor_at(file, i);
+        const bool same = strcmp(tensor->name, c->name) == 0;
+        if (same && c->kind == DROP)
+            continue;
+        const size_t bytes = same && c->kind == RETYPE ? 34 : (size_t)tensor->bytes;
+        if (kvc_gguf_write(writer, next++, tensor->data, bytes, &error))
+            fail_msg("%s", error.text);
+    }
+    if (c->kind == VECTOR) {
+        static const float ones[] = {1, 1.5f, 2, 3};
+        assert_int_equal(kvc_gguf_write(writer, next, ones, (size_t)length * sizeof *ones, &error), KVC_OK);
+    }
+    if (kvc_gguf_writer_commit(writer, &error))
+        fail_msg("%s", error.text);
+    kvc_gguf_close(file);
+}
+
+static void bad_gguf_values_are_named(void **state) {
+    (void)state;
+    struct kvc_engine *engine;
+    char path[512];
+    assert_int_equal(kvc_engine_open(NULL, &engine, &error), KVC_OK);
+    snprintf(path, sizeof path, "%s/model.gguf", folder);
+    for (size_t i = 0; i < sizeof gguf_cases / sizeof *gguf_cases; i++) {
+        const struct gguf_case *c = &gguf_cases[i];
+        struct kvc_model *model;
+        struct kvc_memory memory;
+        char what[256];
+        write_changed(c, path);
+        snprintf(what, sizeof what, "%s with %s changed (case %zu)", c->model, c->name, i);
+        const enum kvc_status status = kvc_model_open(engine, path, &model, &error);
+        if (strcmp(c->expected, "OK") == 0) {
+            if (status)
+                fail_msg("%s: %s", what, error.text);
+        } else {
+            expect_error(status, c->expected, what);
+            assert_null(model);
+        }
+        kvc_model_close(model);
+        kvc_engine_memory(engine, &memory);
+        assert_int_equal(memory.now[KVC_MEMORY_WEIGHTS], 0);
+    }
+    assert_int_equal(unlink(path), 0);
+    kvc_engine_close(engine);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bad_gguf_values_are_named),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,172 @@
+/* test_json_check.c - what JSON is, against jansson on mutated texts: the check that needs no memory agrees with it,
+ * and a text that is damaged is never taken for memory that has run out. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "models/files/json.h"
+
+enum { ROOM = 400, ROUNDS = 12000 };
+
+static const char *const seeds[] = {
+    "{}",
+    " [ ] ",
+    "[-0, 0.5, -12.25e+3, 1E9, 7e-2, 10, 9223372036854775807]",
+    "{\"a\": [true, false, null, {\"b\": \"\"}], \"c\": {\"\": [[], {}]}}",
+    "[\"\\u00e9\\u20AC \\ud83d\\ude00\", \"\\\"\\\\\\/\\b\\f\\n\\r\\t\", \"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"]",
+    "{\"added_tokens\":[{\"id\":0,\"content\":\"<s>\"}],\r\n\t\"model\" : {\"vocab\":{\"\\u0120a\":1}, \"merges\":[\"a "
+    "b\"]}}",
+};
+
+/* What makes and breaks JSON; the empty one is a NUL. */
+static const char *const pieces[] = {
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    ":",
+    "\"",
+    "\\",
+    "\\u",
+    "\\u12",
+    "\\ud800",
+    "\\udc00",
+    "\\uDBFF\\uDFFF",
+    "\\u0000",
+    "\\x",
+    "0",
+    "1",
+    "-",
+    ".",
+    "e",
+    "E",
+    "+",
+    "01",
+    "1.",
+    ".5",
+    "1e",
+    "1e999",
+    "-1e+2",
+    "99999999999999999999",
+    "true",
+    "tru",
+    "false",
+    "null",
+    "nul",
+    "NaN",
+    " ",
+    "\t",
+    "\n",
+    "\r",
+    "\v",
+    "\x01",
+    "\x7f",
+    "",
+    "\xff",
+    "\xc3",
+    "\xed\xa0\x80",
+    "\"a\":1",
+    "\"a\"",
+    "//",
+    "\xef\xbb\xbf",
+    "'",
+    "[[",
+    "]]",
+    "{\"a\":",
+    "\\u00e9",
+};
+
+static uint32_t draw(uint64_t *state, size_t below) { /* splitmix64 */
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return (uint32_t)((z ^ (z >> 31)) % below);
+}
+
+/* Puts `count` bytes in the place of `gone` bytes at `at`, where there is room for them. */
+static size_t splice(char *text, size_t bytes, size_t at, size_t gone, const char *with, size_t count) {
+    if (bytes - gone + count > ROOM) {
+        return bytes;
+    }
+    memmove(text + at + count, text + at + gone, bytes - at - gone);
+    memcpy(text + at, with, count);
+    return bytes - gone + count;
+}
+
+static size_t mutate(uint64_t *state, char *text, size_t bytes) {
+    const size_t at = draw(state, bytes + 1), most = bytes - at;
+    const size_t gone = draw(state, (most < 6 ? most : 6) + 1);
+    const char *piece = pieces[draw(state, sizeof pieces / sizeof *pieces)];
+    char copy[ROOM];
+    switch (draw(state, 5)) {
+    case 0:
+        return splice(text, bytes, at, gone, "", 0);
+    case 1:
+        return splice(text, bytes, at, gone, piece, *piece ? strlen(piece) : 1);
+    case 2:
+        return splice(text, bytes, at, 0, piece, *piece ? strlen(piece) : 1);
+    case 3: /* a part once more, elsewhere */
+        memcpy(copy, text + at, gone);
+        return splice(text, bytes, draw(state, bytes + 1), 0, copy, gone);
+    default: {
+        const char byte = (char)draw(state, 256);
+        return splice(text, bytes, at, gone > 0, &byte, 1);
+    }
+    }
+}
+
+/* 1: both say that it is JSON, 0: both that it is not, -1: jansson refuses what the check does not look at. */
+static int compare(const char *text, size_t bytes) {
+    json_error_t why;
+    struct kvc_error error = {0};
+    json_t *right = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &why), *got;
+    const enum kvc_status status = kvc_json_parse("it", text, bytes, &got, &error);
+    const bool well_formed = kvc_json_well_formed(text, bytes);
+    /* jansson passes over a NUL behind a number or a word; nothing else does. */
+    const bool good = right && !memchr(text, '\0', bytes);
+    const bool same = good ? status == KVC_OK && json_equal(got, right) : status == KVC_INPUT;
+    bool looked_at = true;
+    if (!right) {
+        const enum json_error_code code = json_error_code(&why);
+        looked_at = code == json_error_invalid_syntax || code == json_error_premature_end_of_input;
+    }
+    if (!same || (looked_at && well_formed != good)) {
+        fail_msg("'%.*s': jansson says %s, the check %s, the parser %s", (int)bytes, text, right ? "yes" : why.text,
+                 well_formed ? "yes" : "no", status ? error.text : "yes");
+    }
+    const int outcome = good ? 1 : looked_at ? 0 : -1;
+    json_decref(right);
+    json_decref(got);
+    return outcome;
+}
+
+static void agrees_with_jansson(void **state) {
+    (void)state;
+    uint64_t random = 1;
+    unsigned outcomes[3] = {0};
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        const char *seed = seeds[round % (sizeof seeds / sizeof *seeds)];
+        size_t bytes = strlen(seed);
+        char text[ROOM];
+        memcpy(text, seed, bytes);
+        for (uint32_t left = draw(&random, 4); left > 0; left--) {
+            bytes = mutate(&random, text, bytes);
+        }
+        outcomes[1 + compare(text, bytes)]++;
+    }
+    print_message("%u are JSON, %u are not, %u are refused for something else\n", outcomes[2], outcomes[1],
+                  outcomes[0]);
+    assert_true(outcomes[0] > ROUNDS / 100 && outcomes[1] > ROUNDS / 4 && outcomes[2] > ROUNDS / 4);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(agrees_with_jansson)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,240 @@
+/* test_template.c - chat templates against what jinja2 makes of the models' own, and the families' published forms. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "models/tokenizer/json.h"
+#include "models/tokenizer/parts.h"
+#include "tests/models/text_data.h"
+
+/* A tokenizer with nothing but a template and the tokens it writes; "" for none. */
+static struct kvc_tokenizer *make_tokenizer(const char *jinja, const char *bos, const char *eos) {
+    static const char json[] = "{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]}}";
+    struct kvc_tokenizer *tokenizer;
+    struct kvc_error error = {0};
+    if (kvc_tokenizer_from_bytes(json, sizeof json - 1, "test", 2, &tokenizer, &error) != KVC_OK)
+        fail_msg("%s", error.text);
+    assert_true(kvc_vocab_set(tokenizer, 0, bos, strlen(bos), KVC_TOKEN_CONTROL));
+    assert_true(kvc_vocab_set(tokenizer, 1, eos, strlen(eos), KVC_TOKEN_CONTROL));
+    tokenizer->bos = *bos ? 0 : -1;
+    tokenizer->eos = *eos ? 1 : -1;
+    tokenizer->chat_template = jinja ? strdup(jinja) : NULL;
+    return tokenizer;
+}
+
+static bool renders(const struct kvc_tokenizer *tokenizer, const char *name, const struct kvc_message *messages,
+                    size_t count, bool answer, const char *wanted) {
+    char *text = NULL;
+    struct kvc_error error = {0};
+    enum kvc_status status = kvc_chat_render(tokenizer, name, messages, count, answer, &text, &error);
+    bool same = wanted ? status == KVC_OK && !strcmp(text, wanted) : status == KVC_USAGE && error.text[0];
+    if (!same)
+        fprintf(stderr, "%s: got\n%s\nwanted\n%s\n", name ? name : "own template", status == KVC_OK ? text : error.text,
+                wanted ? wanted : "an error");
+    free(text);
+    return same;
+}
+
+static void test_against_jinja(void **state) {
+    (void)state;
+    json_t *expected = data_json("templates/expected.json");
+    assert_non_null(expected);
+    const json_t *conversations = json_object_get(expected, "conversations"), *rows = json_object_get(expected, "rows");
+    const char *shared = getenv("KVCULL_SHARED");
+    size_t failures = 0, recognized = 0, refusals = 0;
+    assert_true(json_array_size(rows) > 200);
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        size_t number = (size_t)json_integer_value(json_object_get(row, "conversation"));
+        const json_t *conversation = json_array_get(conversations, number);
+        struct kvc_message messages[16];
+        size_t count = json_array_size(conversation);
+        assert_true(count <= 16);
+        for (size_t k = 0; k < count; k++) {
+            const json_t *message = json_array_get(conversation, k);
+            messages[k].role = json_string_value(json_object_get(message, "role"));
+            messages[k].content = json_string_value(json_object_get(message, "content"));
+        }
+        const char *family = json_string_value(json_object_get(row, "family"));
+        const char *wanted =
+            json_is_null(json_object_get(row, "text")) /* the template refuses */ ? NULL
+                                                                                  : json_string_value(
+                                                                                        json_object_get(row, "text"));
+        bool answer = json_is_true(json_object_get(row, "answer"));
+        refusals += !wanted;
+        char path[1000];
+        size_t bytes;
+        snprintf(path, sizeof path, "%s/templates/%s", shared ? shared : "../shared",
+                 json_string_value(json_object_get(row, "file")));
+        char *jinja = read_whole(path, &bytes);
+        struct kvc_tokenizer *tokenizer = make_tokenizer(jinja, json_string_value(json_object_get(row, "bos")),
+                                                         json_string_value(json_object_get(row, "eos")));
+        bool same = renders(tokenizer, family, messages, count, answer, wanted);
+        if (jinja)
+            same &= renders(tokenizer, NULL, messages, count, answer, wanted);
+        recognized += jinja != NULL;
+        if (!same)
+            fprintf(stderr, "%s: conversation %zu\n", family, number);
+        failures += !same;
+        kvc_tokenizer_close(tokenizer);
+        free(jinja);
+    }
+    if (!recognized)
+        print_message("the models' own templates are not there: families are chosen by name only\n");
+    json_decref(expected);
+    assert_int_equal(failures, 0);
+    assert_true(refusals > 0);
+}
+
+static const struct kvc_message talk[] = {
+    {"system", "Be kind."}, {"user", "One"}, {"assistant", "Two"}, {"user", "Three"}};
+#define VICUNA_SYSTEM                                                                                                  \
+    "A chat between a curious user and an artificial intelligence assistant. The assistant gives "                     \
+    "helpful, detailed, and polite answers to the user's questions."
+
+/* name, the conversation with its system message and without, both with the opening of the answer */
+static const struct {
+    const char *name, *with_system, *without;
+} forms[] = {
+    {"llama2", "<s>[INST] <<SYS>>\nBe kind.\n<</SYS>>\n\nOne [/INST] Two </s><s>[INST] Three [/INST]",
+     "<s>[INST] One [/INST] Two </s><s>[INST] Three [/INST]"},
+    {"llama3",
+     "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nBe kind.<|eot_id|><|start_header_id|>user"
+     "<|end_header_id|>\n\nOne<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\nTwo<|eot_id|>"
+     "<|start_header_id|>user<|end_header_id|>\n\nThree<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
+     "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nOne<|eot_id|><|start_header_id|>assistant"
+     "<|end_header_id|>\n\nTwo<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nThree<|eot_id|>"
+     "<|start_header_id|>assistant<|end_header_id|>\n\n"},
+    {"mistral-v0.2", "<s>[INST] Be kind.\n\nOne [/INST]Two</s>[INST] Three [/INST]",
+     "<s>[INST] One [/INST]Two</s>[INST] Three [/INST]"},
+    {"mistral-v0.3", "<s>[INST] One[/INST] Two</s>[INST] Be kind.\n\nThree[/INST]",
+     "<s>[INST] One[/INST] Two</s>[INST] Three[/INST]"},
+    {"chatml",
+     "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nOne<|im_end|>\n<|im_start|>assistant\nTwo"
+     "<|im_end|>\n<|im_start|>user\nThree<|im_end|>\n<|im_start|>assistant\n",
+     "<|im_start|>user\nOne<|im_end|>\n<|im_start|>assistant\nTwo<|im_end|>\n<|im_start|>user\nThree<|im_end|>\n"
+     "<|im_start|>assistant\n"},
+    {"qwen2",
+     "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nOne<|im_end|>\n<|im_start|>assistant\nTwo"
+     "<|im_end|>\n<|im_start|>user\nThree<|im_end|>\n<|im_start|>assistant\n",
+     "<|im_start|>system\nYou are a helpful "
+     "assistant.<|im_end|>\n<|im_start|>user\nOne<|im_end|>\n<|im_start|>assistant\n"
+     "Two<|im_end|>\n<|im_start|>user\nThree<|im_end|>\n<|im_start|>assistant\n"},
+    {"phi3",
+     "<s><|system|>\nBe kind.<|end|>\n<|user|>\nOne<|end|>\n<|assistant|>\nTwo<|end|>\n<|user|>\nThree<|end|>\n"
+     "<|assistant|>\n",
+     "<s><|user|>\nOne<|end|>\n<|assistant|>\nTwo<|end|>\n<|user|>\nThree<|end|>\n<|assistant|>\n"},
+    {"phi4",
+     "<|im_start|>system<|im_sep|>Be kind.<|im_end|><|im_start|>user<|im_sep|>One<|im_end|><|im_start|>assistant"
+     "<|im_sep|>Two<|im_end|><|im_start|>user<|im_sep|>Three<|im_end|><|im_start|>assistant<|im_sep|>",
+     "<|im_start|>user<|im_sep|>One<|im_end|><|im_start|>assistant<|im_sep|>Two<|im_end|><|im_start|>user<|im_sep|>"
+     "Three"
+     "<|im_end|><|im_start|>assistant<|im_sep|>"},
+    {"phi4-mini", "<|system|>Be kind.<|end|><|user|>One<|end|><|assistant|>Two<|end|><|user|>Three<|end|><|assistant|>",
+     "<|user|>One<|end|><|assistant|>Two<|end|><|user|>Three<|end|><|assistant|>"},
+    {"vicuna", "<s>Be kind. USER: One ASSISTANT: Two</s>USER: Three ASSISTANT:",
+     "<s>" VICUNA_SYSTEM " USER: One ASSISTANT: Two</s>USER: Three ASSISTANT:"},
+};
+
+static void test_published_forms(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        assert_true(renders(NULL, forms[i].name, talk, 4, true, forms[i].with_system));
+        assert_true(renders(NULL, forms[i].name, talk + 1, 3, true, forms[i].without));
+    }
+}
+
+/* What tells the families apart, in short templates that hold the marks of the real ones. */
+static const struct {
+    const char *jinja, *form, *with_system;
+} marked[] = {
+    {"{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }} '<<SYS>>\\n'", "llama2", NULL},
+    {"'<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n'", "llama3", NULL},
+    {"{{ '[INST] ' + message['content'] + ' [/INST]' }}", "mistral-v0.2", NULL},
+    {"{{- \" [INST] \" + message[\"content\"] + \" [/INST]\" }}", NULL,
+     "<s> [INST] Be kind.\n\nOne [/INST] Two</s> [INST] Three [/INST]"},
+    {"{{- \"[INST] \" + message[\"content\"] + \"[/INST]\" }} {{ \" \" + message[\"content\"]|trim + eos_token}}",
+     "mistral-v0.3", NULL},
+    {"'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>'", "chatml", NULL},
+    {"{{ '<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n' }}", "qwen2", NULL},
+    {"{{ '<|im_start|>system\\nYou are a helpful assistant.<|im_end|>\\n' }}", "qwen2", NULL},
+    {"{{'<|user|>' + '\n' + message['content'] + '<|end|>' + '\n' + '<|assistant|>' + '\n'}}", "phi3", NULL},
+    {"{{'<|user|>' + '\\n' + message['content'] + '<|end|>' + '\\n' + '<|assistant|>' + '\\n'}}", "phi3", NULL},
+    {"{{'<|im_start|>user<|im_sep|>' + message['content'] + '<|im_end|>'}}", "phi4", NULL},
+    {"{{ '<|' + message['role'] + '|>' + message['content'] + '<|end|>' }}", "phi4-mini", NULL},
+    {"{{ 'USER: ' + message['content'] }} 'ASSISTANT:'", "vicuna", NULL},
+};
+
+static void test_recognized(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof marked / sizeof *marked; i++) {
+        const char *with_system = marked[i].with_system, *without = NULL;
+        for (size_t k = 0; k < sizeof forms / sizeof *forms; k++) {
+            if (marked[i].form && !strcmp(forms[k].name, marked[i].form)) {
+                with_system = forms[k].with_system;
+                without = forms[k].without;
+            }
+        }
+        bool llama3 = marked[i].form && !strcmp(marked[i].form, "llama3");
+        bool plain = marked[i].form && !strcmp(marked[i].form, "phi4-mini");
+        struct kvc_tokenizer *tokenizer = make_tokenizer(marked[i].jinja,
+                                                         llama3  ? "<|begin_of_text|>"
+                                                         : plain ? ""
+                                                                 : "<s>",
+                                                         "</s>");
+        if (!renders(tokenizer, NULL, talk, 4, true, with_system) ||
+            (without && !renders(tokenizer, NULL, talk + 1, 3, true, without)))
+            fail_msg("template %zu", i);
+        kvc_tokenizer_close(tokenizer);
+    }
+}
+
+static void test_errors(void **state) {
+    (void)state;
+    struct kvc_tokenizer *none = make_tokenizer(NULL, "", ""),
+                         *strange = make_tokenizer("{{ 'nothing known' }}", "", "");
+    struct kvc_error error = {0};
+    char *text = NULL;
+    const struct kvc_message tool = {"tool", "x"}, empty = {"user", NULL};
+    assert_int_equal(kvc_chat_render(none, NULL, talk, 4, true, &text, &error), KVC_USAGE);
+    assert_non_null(strstr(error.text, "llama3.1"));
+    assert_int_equal(kvc_chat_render(strange, NULL, talk, 4, true, &text, &error), KVC_USAGE);
+    assert_non_null(strstr(error.text, "vicuna"));
+    assert_int_equal(kvc_chat_render(none, "nonsense", talk, 4, true, &text, &error), KVC_USAGE);
+    assert_non_null(strstr(error.text, "nonsense"));
+    assert_int_equal(kvc_chat_render(none, "llama3", talk, 0, true, &text, &error), KVC_USAGE);
+    assert_int_equal(kvc_chat_render(none, "llama3", &tool, 1, true, &text, &error), KVC_USAGE);
+    assert_non_null(strstr(error.text, "tool"));
+    assert_int_equal(kvc_chat_render(none, "llama3", &empty, 1, true, &text, &error), KVC_USAGE);
+    assert_null(text);
+    kvc_tokenizer_close(none);
+    kvc_tokenizer_close(strange);
+    const char *name, *summary;
+    size_t count = 0;
+    while (kvc_chat_template(count, &name, &summary)) {
+        assert_true(*name && *summary);
+        assert_int_equal(kvc_chat_render(NULL, name, talk + 1, 1, true, &text, &error), KVC_OK);
+        free(text);
+        count++;
+    }
+    assert_int_equal(count, 15);
+}
+
+/* A byte that ends a character must not be taken for a space (U+0085, U+00A0), nor bytes that are no character. */
+static void test_trimming(void **state) {
+    (void)state;
+    const struct kvc_message messages[] = {{"user", "\xe3\x80\x80 \xe4\xb8\xa0\xc2\x85\x1f"},
+                                           {"assistant", "\xa0 x \x85"}};
+    assert_true(renders(NULL, "llama2", messages, 2, false, "<s>[INST] \xe4\xb8\xa0 [/INST] \xa0 x \x85 </s>"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_against_jinja), cmocka_unit_test(test_published_forms), cmocka_unit_test(test_recognized),
+        cmocka_unit_test(test_errors),        cmocka_unit_test(test_trimming),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

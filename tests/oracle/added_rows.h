@@ -1,0 +1,71 @@
+/* added_rows.h - for tests of methods that add rows to a prompt: their lists of entries beside a replay's, and what
+ * follows the prompt. */
+#ifndef KVC_TESTS_ORACLE_ADDED_ROWS_H
+#define KVC_TESTS_ORACLE_ADDED_ROWS_H
+
+#include "tests/oracle/select.h"
+
+#include <stddef.h>
+
+/* A call that must do; `spec` and `error` are the caller's. */
+#define SPEC_FINE(call)                                                                                                \
+    do {                                                                                                               \
+        if ((call) != KVC_OK)                                                                                          \
+            fail_msg("%s: %s", spec, error.text);                                                                      \
+    } while (0)
+
+enum { ROWS_SHAPES = 6, ROWS_TYPES = 3, ROWS_DECODES = 5, ROWS_STEPS = 12 };
+extern const uint32_t rows_shapes[ROWS_SHAPES][2]; /* heads, KV heads */
+extern const enum kvc_type rows_types[ROWS_TYPES];
+/* What follows a prompt: nothing, or morphkv, whose ring the prompt's last queries begin; the last one also evicts at
+ * the prompt's end. */
+extern const struct plan rows_decodes[ROWS_DECODES];
+
+struct row_lists { /* of all layers */
+    struct head *heads;
+    struct entry *entries;
+    float **made; /* what append made, of evicted entries too */
+    size_t count, room;
+};
+
+/* Steps behind a turn's prompt: what evicts after each, and what chooses its reads (NULL: all is read). */
+struct row_steps {
+    const struct plan *decode;
+    const struct select_plan *select;
+};
+
+struct kvc_replay *rows_replay(struct kvc_engine *engine, const struct tensors *t, const char *spec, enum kvc_type type,
+                               uint32_t chunk);
+/* The policy string goes on with the layers that the method acts on, if it leaves any out (bits). */
+void rows_add_layers(char *spec, size_t room, uint32_t left_out, uint32_t layers);
+/* And with what follows the prompt. */
+void rows_add_decode(char *spec, size_t room, const struct plan *decode);
+void rows_add_select(char *spec, size_t room, const struct select_plan *plan);
+
+struct row_lists rows_lists(const struct tensors *t);
+void rows_free_lists(struct row_lists *lists);
+void rows_append(struct row_lists *lists, const struct tensors *t, enum kvc_type type, uint32_t l, uint32_t h,
+                 uint32_t row);
+uint32_t rows_fullest(const struct tensors *t, const struct row_lists *lists, uint32_t l); /* entries of that list */
+uint32_t rows_share(uint32_t held, uint32_t share); /* percent of what is held, in tokens */
+
+/* The group's weights of query row q [H, d] over the first n entries of list h, added to the first `counted` scores. */
+void rows_add_weights(const struct tensors *t, const struct head *head, uint32_t h, const float *q, uint32_t n,
+                      uint32_t counted, float *score);
+/* Average or maximum over neighbours within n, the way rule 6 of docs/methods.md says. */
+void rows_pool(float *score, uint32_t n, uint32_t kernel, bool average);
+void rows_keep_top(struct head *head, const float *score, uint32_t most);
+
+/* Before anything is evicted from layer l: rows that were read up to position now - 1, `rows` of them just now. */
+void rows_observe(const struct tensors *t, struct row_lists *lists, uint32_t l, uint32_t now, uint32_t rows,
+                  const struct plan *decode);
+void rows_note_after(const struct tensors *t, struct row_lists *lists); /* the turn's prompt is over */
+/* Decode steps with the rows prompt .. end - 1. */
+void rows_run_steps(struct kvc_replay *replay, const struct tensors *t, struct row_lists *lists,
+                    const struct row_steps *steps, enum kvc_type type, uint32_t prompt, uint32_t end, float *out,
+                    const char *spec);
+/* The session holds the entries of these lists. */
+void rows_compare(const struct kvc_session *session, const struct tensors *t, const struct head *heads,
+                  const char *spec, const char *when);
+
+#endif

@@ -1,0 +1,18 @@
+# policies.mk - tests of policies/: every method beside slow code of its own (tests/oracle), alone and joined.
+check_PROGRAMS += \
+	tests/policies/test_dapq \
+	tests/policies/test_fastkv \
+	tests/policies/test_methods \
+	tests/policies/test_methods_drawn \
+	tests/policies/test_methods_layers \
+	tests/policies/test_methods_mass \
+	tests/policies/test_methods_reads \
+	tests/policies/test_methods_rows \
+	tests/policies/test_methods_scores \
+	tests/policies/test_methods_select \
+	tests/policies/test_methods_take
+
+# Linked to every test; it takes what it uses.
+check_LTLIBRARIES = tests/oracle/liboracle.la
+tests_oracle_liboracle_la_SOURCES = tests/oracle/oracle.c tests/oracle/scores.c tests/oracle/mass.c \
+	tests/oracle/select.c tests/oracle/side_by_side.c tests/oracle/added_rows.c

@@ -1,0 +1,185 @@
+/* test_methods_rows.c - dapq, which adds pseudo rows to a prompt, beside obvious code, alone and with morphkv behind
+ * it; and tova. */
+#include "tests/oracle/added_rows.h"
+#include "tests/check.h"
+#include "tests/oracle/scores.h"
+#include "tests/oracle/side_by_side.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- dapq ---- */
+
+struct dapq {
+    uint32_t prompt, budget, pseudo, kernel;
+    bool average;
+    uint32_t share;    /* percent of what is held, in place of the budget; 0: none */
+    uint32_t left_out; /* a bit for each layer that stays full */
+};
+
+/* What dapq does with a list that has `held` entries when its layer's fullest has `most`. */
+static void dapq_list(const struct tensors *t, const struct tensors *extra, const struct dapq *plan, enum kvc_type type,
+                      struct row_lists *lists, uint32_t l, uint32_t h, uint32_t most) {
+    struct head *head = &lists->heads[l * t->lists + h];
+    const uint32_t n = head->count, budget = plan->share ? rows_share(most, plan->share) : plan->budget;
+    float *score = calloc(n, sizeof *score);
+    assert_non_null(score);
+    for (uint32_t i = 0; i < plan->pseudo && most > budget; i++) {
+        rows_append(lists, extra, type, l, h, i);
+        rows_add_weights(t, head, h, q_row(extra, l, i), n + i + 1, n, score);
+    }
+    head->count = n;
+    rows_pool(score, n, plan->kernel, plan->average);
+    if (most > budget)
+        rows_keep_top(head, score, budget);
+    free(score);
+}
+
+/* The last row's output of each group's first head: the prompt's own rows never see a pseudo entry. */
+static void check_last(const struct tensors *t, const struct head *head, uint32_t l, uint32_t h, uint32_t row,
+                       const float *out) {
+    const uint32_t group = t->heads / t->lists, n = head->count;
+    float *s = malloc(n * sizeof *s), *a = malloc(n * sizeof *a), *whole = malloc(t->d * sizeof *whole);
+    assert_true(s && a && whole);
+    attend(head->entries, n, q_row(t, l, row) + (size_t)h * group * t->d, t->d, s, a, whole);
+    assert_memory_equal(whole, out + (size_t)h * group * t->d, t->d * sizeof *whole);
+    free(s);
+    free(a);
+    free(whole);
+}
+
+static void run_dapq(const struct tensors *t, const struct tensors *extra, const struct dapq *plan,
+                     const struct turn *turns, size_t turn_count, const struct row_steps *steps, enum kvc_type type,
+                     uint32_t chunk) {
+    char spec[240];
+    struct kvc_error error;
+    struct row_lists lists = rows_lists(t);
+    float *out = malloc((size_t)t->rows * t->heads * t->d * sizeof *out);
+    uint32_t now = 0;
+    snprintf(spec, sizeof spec, "dapq:budget=%u%s,pseudo=%u,content=random,kernel=%u,pooling=%s",
+             plan->share ? plan->share : plan->budget, plan->share ? "%" : "", plan->pseudo, plan->kernel,
+             plan->average ? "avg" : "max");
+    rows_add_layers(spec, sizeof spec, plan->left_out, t->layers);
+    rows_add_decode(spec, sizeof spec, steps->decode);
+    if (steps->select)
+        rows_add_select(spec, sizeof spec, steps->select);
+    struct kvc_replay *replay = rows_replay(side_engine(), t, spec, type, chunk);
+    assert_non_null(out);
+    for (size_t k = 0; k < turn_count; k++) {
+        const uint32_t rows = turns[k].prompt, from = now;
+        now += rows;
+        for (uint32_t l = 0; l < t->layers; l++)
+            SPEC_FINE(kvc_replay_pseudo(replay, l, q_row(extra, l, 0), extra->k + kv_at(extra, l, 0, 0), plan->pseudo,
+                                        &error));
+        for (uint32_t l = 0; l < t->layers; l++) {
+            const size_t at = kv_at(t, l, from, 0);
+            SPEC_FINE(kvc_replay_prompt(replay, l, q_row(t, l, from), t->k + at, t->v + at, rows, out, &error));
+            for (uint32_t h = 0; h < t->lists; h++) {
+                for (uint32_t row = from; row < now; row++)
+                    rows_append(&lists, t, type, l, h, row);
+                check_last(t, &lists.heads[l * t->lists + h], l, h, now - 1,
+                           out + (size_t)(rows - 1) * t->heads * t->d);
+            }
+            rows_observe(t, &lists, l, now, rows, steps->decode);
+            const uint32_t most = rows_fullest(t, &lists, l);
+            for (uint32_t h = 0; h < t->lists && obvious_acts(plan->left_out, l); h++)
+                dapq_list(t, extra, plan, type, &lists, l, h, most);
+        }
+        rows_note_after(t, &lists);
+        rows_compare(kvc_replay_session(replay), t, lists.heads, spec, "prompt");
+        rows_run_steps(replay, t, &lists, steps, type, now, now + turns[k].steps, out, spec);
+        now += turns[k].steps;
+    }
+    kvc_replay_close(replay);
+    free(out);
+    rows_free_lists(&lists);
+}
+
+static void test_dapq(void **state) {
+    static const struct dapq plans[] = {{40, 10, 4, 1, false, 0, 0}, {40, 39, 32, 3, true, 0, 0},
+                                        {40, 40, 5, 1, false, 0, 0}, {41, 1, 1, 5, false, 0, 0},
+                                        {300, 64, 8, 7, true, 0, 0}, {1, 1, 3, 1, false, 0, 0},
+                                        {40, 10, 4, 1, false, 0, 1}, {40, 10, 4, 1, false, 0, 2}};
+    (void)state;
+    for (size_t i = 0; i < ROWS_SHAPES; i++)
+        for (size_t p = 0; p < sizeof plans / sizeof *plans; p++)
+            for (enum kind kind = RANDOM; kind < KINDS; kind++) {
+                if ((i + p + kind) % 3 && plans[p].prompt > 100)
+                    continue;
+                if (kvc_test_thinned() && (2 * i + p + kind) % 6)
+                    continue;
+                struct tensors t = make_tensors(kind, 7 + i + p, 2, rows_shapes[i][0], rows_shapes[i][1],
+                                                8 + 8 * (uint32_t)(p % 3), plans[p].prompt + ROWS_STEPS);
+                struct tensors extra = make_tensors(kind, 99 + i, 2, t.heads, t.kv_heads, t.d, plans[p].pseudo);
+                const struct turn turn = {plans[p].prompt, ROWS_STEPS};
+                const struct row_steps steps = {&rows_decodes[(i + p + kind) % ROWS_DECODES], NULL};
+                run_dapq(&t, &extra, &plans[p], &turn, 1, &steps, rows_types[(i + p) % 3], p % 2 ? 7 : 512);
+                free_tensors(&t);
+                free_tensors(&extra);
+            }
+}
+
+/* 300 steps behind it. */
+static void test_dapq_steps(void **state) {
+    static const struct dapq plan = {40, 12, 4, 3, true, 0, 0};
+    const uint32_t steps_after = kvc_test_thinned() ? 40 : 300;
+    (void)state;
+    for (size_t i = 0; i < ROWS_DECODES; i++) {
+        struct tensors t = make_tensors(DRIFT, 7 + i, 2, 4, i % 2 ? 4 : 2, 8, plan.prompt + steps_after);
+        struct tensors extra = make_tensors(DRIFT, 3 + i, 2, t.heads, t.kv_heads, t.d, plan.pseudo);
+        const struct turn turn = {plan.prompt, steps_after};
+        const struct row_steps steps = {&rows_decodes[i], NULL};
+        run_dapq(&t, &extra, &plan, &turn, 1, &steps, rows_types[i % 3], 512);
+        free_tensors(&t);
+        free_tensors(&extra);
+    }
+}
+
+/* Turns whose rows come to a cache that was cut; shares of what is held; reads chosen among what is left. */
+static void test_dapq_turns(void **state) {
+    static const struct turn turns[] = {{50, 6}, {7, 5}, {1, 4}, {40, 6}};
+    static const struct dapq plans[] = {{.budget = 20, .pseudo = 4, .kernel = 3},
+                                        {.share = 30, .pseudo = 5, .kernel = 1},
+                                        {.share = 1, .pseudo = 3, .kernel = 1}};
+    static const struct select_plan hsa = {HSA, .page = 2, .dims = 4, .topk = 9};
+    (void)state;
+    for (size_t i = 0; i < ROWS_SHAPES; i += kvc_test_thinned() ? 4 : 1)
+        for (size_t p = 0; p < sizeof plans / sizeof *plans; p++) {
+            struct tensors t =
+                make_tensors((enum kind)((i + p) % KINDS), 17 + i, 2, rows_shapes[i][0], rows_shapes[i][1], 8, 119);
+            struct tensors extra = make_tensors((enum kind)((i + p) % KINDS), 5 + i, 2, t.heads, t.kv_heads, t.d, 5);
+            const struct row_steps steps = {&rows_decodes[i % 3 ? 0 : 1 + p], i % 2 ? &hsa : NULL};
+            run_dapq(&t, &extra, &plans[p], turns, 4, &steps, rows_types[(i + p) % 3], p % 2 ? 7 : 512);
+            free_tensors(&t);
+            free_tensors(&extra);
+        }
+}
+
+/* ---- tova ---- */
+
+static void test_tova(void **state) {
+    static const uint32_t budgets[] = {2, 40};
+    (void)state;
+    for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i++) {
+        char spec[40];
+        snprintf(spec, sizeof spec, "tova:budget=%u", budgets[i]);
+        const struct scores_plan plan = {.budget = budgets[i]};
+        const struct side side = {.spec = spec, .prompt = obvious_tova, .step = obvious_tova, .plan = &plan};
+        side_run_all(&side, 2);
+        struct tensors t = make_tensors(DRIFT, 3 + i, 1, 4, 2, 8, kvc_test_thinned() ? 90 : 330); /* 300 steps */
+        side_run(&t, 30, &side);
+        free_tensors(&t);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_dapq), cmocka_unit_test(test_dapq_steps),
+                                       cmocka_unit_test(test_dapq_turns), cmocka_unit_test(test_tova)};
+    return cmocka_run_group_tests(tests, side_open, side_close);
+}
