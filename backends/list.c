@@ -20,8 +20,8 @@ bool kvc_backend(size_t i, struct kvc_backend_info *info) {
     return true;
 }
 
-bool kvc_backend_device(size_t backend, size_t device, char *text, size_t room) {
+bool kvc_backend_device(size_t backend, size_t device, char *text, size_t capacity) {
     if (backend >= sizeof kvc_backend_list / sizeof kvc_backend_list[0] - 1 || !kvc_backend_list[backend]->device)
         return false;
-    return kvc_backend_list[backend]->device(device, text, room);
+    return kvc_backend_list[backend]->device(device, text, capacity);
 }

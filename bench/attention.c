@@ -47,7 +47,7 @@ static struct kvc_span make_random(struct bench *b, size_t n) {
 static void release(struct bench *b, struct kvc_span span) { b->device->ops->buffer_free(b->device, span.buffer); }
 
 struct shape {
-    uint32_t heads, kv_heads, d, entries, room, columns;
+    uint32_t heads, kv_heads, d, entries, capacity, columns;
     enum kvc_type type;
     bool permuted;
 };
@@ -55,7 +55,7 @@ struct shape {
 /* One session's layer: lists with `entries` entries a head. */
 static struct kvc_lists make_lists(struct bench *b, const struct shape *shape) {
     const struct kvc_ops *ops = b->device->ops;
-    const uint32_t each = (shape->room + KVC_TILE - 1) / KVC_TILE * KVC_TILE, d = shape->d,
+    const uint32_t each = (shape->capacity + KVC_TILE - 1) / KVC_TILE * KVC_TILE, d = shape->d,
                    slots = each * shape->kv_heads;
     struct kvc_lists lists = {.kv_heads = shape->kv_heads, .columns = shape->columns};
     struct kvc_error error;
@@ -119,7 +119,7 @@ static void free_lists(struct bench *b, struct kvc_lists *lists) {
 
 /* A call over rows of one segment; everything but the segment. */
 struct call {
-    struct kvc_span q, out, maximum, sum, positions, later;
+    struct kvc_span q, out, maximum, sum, positions, causal_offset;
 };
 
 static struct call make_call(struct bench *b, const struct shape *shape, uint32_t rows, bool causal) {
@@ -131,7 +131,7 @@ static struct call make_call(struct bench *b, const struct shape *shape, uint32_
                         make(b, rows * 4)};
     for (uint32_t i = 0; i < rows; i++) {
         ((int32_t *)call.positions.buffer->data)[i] = (int32_t)(shape->entries - rows + i);
-        ((uint32_t *)call.later.buffer->data)[i] = causal ? rows - 1 - i : 0;
+        ((uint32_t *)call.causal_offset.buffer->data)[i] = causal ? rows - 1 - i : 0;
     }
     return call;
 }
@@ -142,7 +142,7 @@ static void free_call(struct bench *b, struct call *call) {
     release(b, call->maximum);
     release(b, call->sum);
     release(b, call->positions);
-    release(b, call->later);
+    release(b, call->causal_offset);
 }
 
 static void attend(struct bench *b, const struct shape *shape, const struct call *call, struct kvc_lists *lists,
@@ -150,7 +150,7 @@ static void attend(struct bench *b, const struct shape *shape, const struct call
     const struct kvc_segment segment = {lists, NULL, 0, rows, rows, NULL};
     const struct kvc_attention attention = {&segment,      1,         shape->heads,    shape->kv_heads,
                                             shape->d,      0,         call->q,         call->out,
-                                            call->maximum, call->sum, call->positions, call->later};
+                                            call->maximum, call->sum, call->positions, call->causal_offset};
     b->device->ops->attention(b->device, &attention);
 }
 
@@ -200,23 +200,24 @@ static void bench_prefill(struct bench *b, const struct shape *shape, uint32_t r
     free_call(b, &call);
 }
 
-static struct kvc_weight_rows rows_of(const struct shape *shape, const struct call *call, const struct kvc_lists *lists,
-                                      uint32_t queries) {
-    return (struct kvc_weight_rows){lists, NULL,    queries,       shape->heads, shape->kv_heads, shape->d,
-                                    0,     call->q, call->maximum, call->sum,    call->positions, call->later};
+static struct kvc_probabilities rows_of(const struct shape *shape, const struct call *call,
+                                        const struct kvc_lists *lists, uint32_t queries) {
+    return (struct kvc_probabilities){
+        lists, NULL,    queries,       shape->heads, shape->kv_heads, shape->d,
+        0,     call->q, call->maximum, call->sum,    call->positions, call->causal_offset};
 }
 
 /* window_mass of 32 queries beside the attention of the last 256 rows of the prompt. */
 static void bench_window_mass(struct bench *b, const struct shape *shape) {
     struct kvc_lists lists = make_lists(b, shape);
     struct call all = make_call(b, shape, 256, true), call = make_call(b, shape, 32, true);
-    struct kvc_span scores = make(b, (size_t)shape->kv_heads * shape->room * 4);
+    struct kvc_span scores = make(b, (size_t)shape->kv_heads * shape->capacity * 4);
     double mass = 1e9, attention = 1e9;
     attend(b, shape, &call, &lists, 32);
     for (int round = 0; round < 6; round++) {
-        const struct kvc_weight_rows rows = rows_of(shape, &call, &lists, 32);
+        const struct kvc_probabilities rows = rows_of(shape, &call, &lists, 32);
         double start = seconds_now();
-        b->device->ops->window_mass(b->device, &rows, scores, shape->room, false);
+        b->device->ops->window_mass(b->device, &rows, scores, shape->capacity, false);
         mass = seconds_now() - start < mass ? seconds_now() - start : mass;
         start = seconds_now();
         attend(b, shape, &all, &lists, 256);
@@ -238,7 +239,7 @@ static void bench_ring(struct bench *b, const struct shape *shape, unsigned laye
     const struct kvc_ops *ops = b->device->ops;
     struct kvc_lists lists[SETS_MOST];
     struct call call = make_call(b, shape, 1, false);
-    const uint32_t stride = shape->room, ring = 32;
+    const uint32_t stride = shape->capacity, ring = 32;
     struct kvc_span scores = make(b, (size_t)shape->kv_heads * stride * 4),
                     k = make_random(b, shape->kv_heads * shape->d);
     struct kvc_read_list kept = {make(b, shape->kv_heads * 4).buffer,
@@ -257,7 +258,7 @@ static void bench_ring(struct bench *b, const struct shape *shape, unsigned laye
         *(int32_t *)call.positions.buffer->data = (int32_t)now;
         for (unsigned l = 0; l < layers; l++) {
             const struct kvc_segment segment = {&lists[l], NULL, 0, 1, 1, NULL};
-            const struct kvc_weight_rows rows = rows_of(shape, &call, &lists[l], 1);
+            const struct kvc_probabilities rows = rows_of(shape, &call, &lists[l], 1);
             const struct kvc_keep rule = {.top = shape->entries - ring, .recent = (int64_t)now + 1 - ring};
             double t[7];
             job.data = weights + l * (weight_bytes / layers);

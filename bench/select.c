@@ -35,7 +35,7 @@ struct bench {
     struct shape shape;
     uint32_t entries;
     uint64_t seed, bytes, sum; /* bytes: read by the step so far */
-    struct kvc_span q, out, positions, later, scores, weights, alpha, sums;
+    struct kvc_span q, out, positions, causal_offset, scores, probabilities, alpha, sums;
     struct kvc_read_list reads;
 };
 
@@ -98,7 +98,7 @@ static void attend(struct bench *b, struct kvc_lists *lists, const struct kvc_re
                                             .q = b->q,
                                             .out = b->out,
                                             .positions = b->positions,
-                                            .later = b->later};
+                                            .causal_offset = b->causal_offset};
     b->device->ops->attention(b->device, &attention);
 }
 
@@ -172,7 +172,7 @@ static void step(struct bench *b, struct kvc_lists *lists, const struct method *
                                              .q = b->q,
                                              .positions = b->positions,
                                              .scores = b->scores,
-                                             .weights = m->mean ? b->weights : (struct kvc_span){NULL, 0},
+                                             .probabilities = m->mean ? b->probabilities : (struct kvc_span){NULL, 0},
                                              .stride = b->reads.stride,
                                              .bytes_read = &b->bytes};
     const struct kvc_select_reads reads = {.lists = lists,
@@ -181,7 +181,7 @@ static void step(struct bench *b, struct kvc_lists *lists, const struct method *
                                            .heads = b->shape.heads,
                                            .top = m->top,
                                            .scores = b->scores,
-                                           .weights = scores.weights,
+                                           .probabilities = scores.weights,
                                            .alpha = m->mean ? b->alpha : (struct kvc_span){NULL, 0},
                                            .stride = b->reads.stride,
                                            .reads = &b->reads};
@@ -248,9 +248,9 @@ static void bench_shape(struct bench *b, const struct shape *shape) {
     b->out = make(b, H * d * 4);
     b->positions = make(b, 4);
     *(int32_t *)b->positions.buffer->data = (int32_t)n - 1;
-    b->later = make(b, 4);
+    b->causal_offset = make(b, 4);
     b->scores = make(b, (size_t)shape->kv_heads * stride * 4);
-    b->weights = make(b, (size_t)H * stride * 4);
+    b->probabilities = make(b, (size_t)H * stride * 4);
     b->alpha = make(b, H * 4);
     b->sums = make(b, (size_t)shape->kv_heads * d * 4);
     b->reads = (struct kvc_read_list){make(b, shape->kv_heads * 4).buffer,
@@ -300,7 +300,8 @@ static void bench_shape(struct bench *b, const struct shape *shape) {
     for (size_t i = 0; i < count; i++)
         print_method(b, &methods[i], median(full), median(all), full_bytes);
     fflush(stdout);
-    struct kvc_span spans[] = {b->q, b->out, b->positions, b->later, b->scores, b->weights, b->alpha, b->sums};
+    struct kvc_span spans[] = {b->q,      b->out,           b->positions, b->causal_offset,
+                               b->scores, b->probabilities, b->alpha,     b->sums};
     for (size_t i = 0; i < sizeof spans / sizeof *spans; i++)
         ops->buffer_free(b->device, spans[i].buffer);
     for (size_t i = 0; i < made; i++) {

@@ -25,13 +25,13 @@ struct arguments {
 
 /* One line of standard input without its newline; *line is grown as getline does. false: the end. A line that ends
  * in a backslash goes on in the next one. */
-static bool read_line(char **line, size_t *room) {
+static bool read_line(char **line, size_t *capacity) {
     char *more = NULL;
-    size_t more_room = 0, held = 0;
+    size_t more_capacity = 0, held = 0;
     ssize_t n;
 
     for (;;) {
-        n = getline(&more, &more_room, stdin);
+        n = getline(&more, &more_capacity, stdin);
         if (n < 0) {
             bool again = interrupted && !feof(stdin);
 
@@ -47,7 +47,7 @@ static bool read_line(char **line, size_t *room) {
         }
         while (n > 0 && (more[n - 1] == '\n' || more[n - 1] == '\r'))
             n--;
-        if (held + (size_t)n + 2 > *room) {
+        if (held + (size_t)n + 2 > *capacity) {
             char *grown = realloc(*line, held + (size_t)n + 2);
 
             if (!grown) {
@@ -55,7 +55,7 @@ static bool read_line(char **line, size_t *room) {
                 return false;
             }
             *line = grown;
-            *room = held + (size_t)n + 2;
+            *capacity = held + (size_t)n + 2;
         }
         if (n > 0)
             memcpy(*line + held, more, (size_t)n);
@@ -75,7 +75,7 @@ static int converse(const struct arguments *arguments, struct cli_generation *ge
     const struct cli_command *command = generation->command;
     bool terminal = isatty(0) == 1 && isatty(2) == 1;
     char *line = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     int status = KVC_OK;
 
     if (terminal && !arguments->common.quiet)
@@ -89,7 +89,7 @@ static int converse(const struct arguments *arguments, struct cli_generation *ge
         interrupted = 0;
         if (terminal)
             fputs("> ", stderr);
-        if (!read_line(&line, &room)) {
+        if (!read_line(&line, &capacity)) {
             if (terminal)
                 fputc('\n', stderr);
             break;

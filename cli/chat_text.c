@@ -16,23 +16,23 @@ struct cli_chat {
     struct kvc_model *model;
     const char *name;
     struct kvc_message *messages; /* contents are owned, roles are not */
-    size_t count, room;
+    size_t count, capacity;
     bool begun; /* the first turn is in the session */
 };
 
 static int add(struct cli_chat *chat, const char *role, const char *content) {
     char *copy = strdup(content);
 
-    if (chat->count == chat->room) {
-        size_t room = chat->room ? 2 * chat->room : 8;
-        struct kvc_message *more = realloc(chat->messages, room * sizeof *more);
+    if (chat->count == chat->capacity) {
+        size_t capacity = chat->capacity ? 2 * chat->capacity : 8;
+        struct kvc_message *more = realloc(chat->messages, capacity * sizeof *more);
 
         if (!more) {
             free(copy);
             return cli_no_memory(chat->command);
         }
         chat->messages = more;
-        chat->room = room;
+        chat->capacity = capacity;
     }
     if (!copy)
         return cli_no_memory(chat->command);

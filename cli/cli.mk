@@ -35,7 +35,7 @@ libkvcli_la_SOURCES = \
 	cli/info/manual.c \
 	cli/info/methods.c \
 	cli/info/model.c \
-	cli/info/room.c \
+	cli/info/available.c \
 	cli/info/rules.c \
 	cli/verify/hashes.c \
 	cli/verify/methods.c \

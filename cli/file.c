@@ -13,7 +13,7 @@ int cli_read_file(const struct cli_command *command, const char *path, char **te
     const char *name = standard ? "standard input" : path;
     FILE *stream = standard ? stdin : fopen(path, "rb");
     const size_t most = (size_t)1 << 30; /* no text is longer; /dev/zero never ends */
-    size_t room = 65536, held = 0;
+    size_t capacity = 65536, held = 0;
     char *buffer;
     struct stat about;
     int status = KVC_OK;
@@ -29,16 +29,16 @@ int cli_read_file(const struct cli_command *command, const char *path, char **te
             fclose(stream);
         return cli_error(command, KVC_INPUT, "%s: is a directory; give a text file", name);
     }
-    buffer = malloc(room + 1);
+    buffer = malloc(capacity + 1);
     while (buffer) {
-        size_t n = fread(buffer + held, 1, room - held, stream);
+        size_t n = fread(buffer + held, 1, capacity - held, stream);
         char *more;
 
         held += n;
-        if (n == 0 || held < room)
+        if (n == 0 || held < capacity)
             if (feof(stream) || ferror(stream))
                 break;
-        if (held < room)
+        if (held < capacity)
             continue;
         if (held >= most) {
             if (!standard)
@@ -46,14 +46,14 @@ int cli_read_file(const struct cli_command *command, const char *path, char **te
             free(buffer);
             return cli_error(command, KVC_INPUT, "%s: is longer than 1 GiB; give a shorter text", name);
         }
-        more = realloc(buffer, 2 * room + 1);
+        more = realloc(buffer, 2 * capacity + 1);
         if (!more) {
             free(buffer);
             buffer = NULL;
             break;
         }
         buffer = more;
-        room *= 2;
+        capacity *= 2;
     }
     if (!buffer) {
         status = cli_no_memory(command);

@@ -81,18 +81,18 @@ void cli_generation_close(struct cli_generation *generation) {
 /* ---- the answer's text ---------------------------------------------------------------------------------------------
  */
 
-static bool grow(struct cli_answer *answer, size_t *room, size_t more) {
+static bool grow(struct cli_answer *answer, size_t *capacity, size_t more) {
     size_t wanted = answer->bytes + more + 1;
     char *text;
 
-    if (wanted <= *room)
+    if (wanted <= *capacity)
         return true;
-    wanted = wanted < 2 * *room ? 2 * *room : wanted;
+    wanted = wanted < 2 * *capacity ? 2 * *capacity : wanted;
     text = realloc(answer->text, wanted);
     if (!text)
         return false;
     answer->text = text;
-    *room = wanted;
+    *capacity = wanted;
     return true;
 }
 
@@ -132,8 +132,8 @@ static size_t find_stop(const struct cli_answer *answer, const struct cli_texts 
 struct writer {
     struct cli_generation *generation;
     struct cli_answer *answer;
-    size_t room, shown; /* bytes of text allocated; bytes on the screen */
-    size_t token_room;
+    size_t capacity, shown; /* bytes of text allocated; bytes on the screen */
+    size_t token_capacity;
     bool first;
 };
 
@@ -157,10 +157,10 @@ static int add_token(struct writer *writer, int32_t token, bool *stopped) {
 
     if (kvc_token_bytes(model, token, writer->first, NULL, 0, &bytes, &error) != KVC_OK)
         return cli_report(writer->generation->command, &error);
-    if (!grow(answer, &writer->room, bytes))
+    if (!grow(answer, &writer->capacity, bytes))
         return cli_no_memory(writer->generation->command);
-    if (kvc_token_bytes(model, token, writer->first, answer->text + before, writer->room - before, &bytes, &error) !=
-        KVC_OK)
+    if (kvc_token_bytes(model, token, writer->first, answer->text + before, writer->capacity - before, &bytes,
+                        &error) != KVC_OK)
         return cli_report(writer->generation->command, &error);
     answer->bytes += bytes;
     answer->text[answer->bytes] = '\0';
@@ -183,7 +183,7 @@ static int add_token(struct writer *writer, int32_t token, bool *stopped) {
  * --------------------------------------------------------------------------------------------------------- */
 
 static int prompt(struct cli_generation *generation, const int32_t *tokens, size_t count) {
-    bool behind = generation->pending >= 0;
+    bool has_pending = generation->pending >= 0;
     int32_t *all = malloc((count + 1) * sizeof *all);
     struct cli_progress progress;
     struct kvc_prompt_options options = {.progress = cli_progress, .user = &progress};
@@ -193,9 +193,9 @@ static int prompt(struct cli_generation *generation, const int32_t *tokens, size
     if (!all)
         return cli_no_memory(generation->command);
     all[0] = generation->pending;
-    memcpy(all + behind, tokens, count * sizeof *all);
-    count += behind;
-    for (size_t i = behind; i < count; i++)
+    memcpy(all + has_pending, tokens, count * sizeof *all);
+    count += has_pending;
+    for (size_t i = has_pending; i < count; i++)
         kvc_sampler_accept(generation->sampler, all[i]);
     status = cli_longrope(generation, all, count);
     if (status != KVC_OK) {
@@ -256,13 +256,13 @@ static int answer_tokens(struct cli_generation *generation, struct writer *write
             return KVC_OK;
         }
         generation->pending = token;
-        if (answer->count == writer->token_room) {
-            int32_t *more = realloc(answer->tokens, 2 * writer->token_room * sizeof *more);
+        if (answer->count == writer->token_capacity) {
+            int32_t *more = realloc(answer->tokens, 2 * writer->token_capacity * sizeof *more);
 
             if (!more)
                 return cli_no_memory(generation->command);
             answer->tokens = more;
-            writer->token_room *= 2;
+            writer->token_capacity *= 2;
         }
         answer->tokens[answer->count++] = token;
         status = add_token(writer, token, &stopped);
@@ -284,8 +284,8 @@ int cli_generate(struct cli_generation *generation, const int32_t *tokens, size_
     uint64_t total;
     int status;
 
-    *answer = (struct cli_answer){.text = malloc(writer.room)};
-    answer->tokens = malloc(writer.token_room * sizeof(int32_t));
+    *answer = (struct cli_answer){.text = malloc(writer.capacity)};
+    answer->tokens = malloc(writer.token_capacity * sizeof(int32_t));
     if (!answer->text || !answer->tokens)
         return cli_no_memory(generation->command);
     answer->text[0] = '\0';

@@ -7,7 +7,7 @@
 enum { WIDTH = 100, HELP_COLUMN = 30 };
 
 /* The target's value before anything was read, as the default; false: nothing worth showing. */
-static bool standard(const struct cli_option *option, char text[64]) {
+static bool defaults(const struct cli_option *option, char text[64]) {
     text[0] = '\0';
     switch (option->kind) {
     case CLI_TEXT:
@@ -121,7 +121,7 @@ void cli_help(const struct cli_command *command, const struct cli_option *option
         snprintf(help, sizeof help, "%s", options->help);
         if (options->choices && !strstr(help, "exact:"))
             snprintf(help + strlen(help), sizeof help - strlen(help), ": %s", options->choices);
-        if (standard(options, value))
+        if (defaults(options, value))
             snprintf(help + strlen(help), sizeof help - strlen(help), " (%s)", value);
         if (strlen(left) + 2 > HELP_COLUMN)
             printf("%s\n%*s", left, HELP_COLUMN, "");
@@ -181,7 +181,7 @@ static void manual_options(const struct cli_option *options) {
         cli_roff_sentence(options->help);
         if (options->choices && !strstr(options->help, "exact:"))
             printf("One of %s.\n", options->choices);
-        if (standard(options, value))
+        if (defaults(options, value))
             printf("The default is %s.\n", value);
     }
     for (size_t i = 0; i < 2; i++)
@@ -225,7 +225,7 @@ static void manual_environment(const char *command) {
          "Where compiled kernels of OpenCL devices are kept, in a folder kvcull (~/.cache). PoCL keeps its own there, "
          "too, and has no device where it cannot."},
         {"bench", "TMPDIR", "Where the random model of --shape is written (/tmp)."},
-        {"verify", "KVCULL_BREAK",
+        {"verify", "KVCULL_INJECT",
          "For tests only, of this command alone: the name of an operation whose results are damaged on the backend "
          "under test (not on ref), as a broken kernel would. The comparison must then find that operation, and whole "
          "runs that use it, different. Nothing else reads this variable."},

@@ -349,8 +349,8 @@ int cli_parse(const struct cli_command *command, const struct cli_option *option
 
 int cli_token_list(const struct cli_command *command, const char *what, const char *text, size_t bytes,
                    enum kvc_status status, int32_t **tokens, size_t *count) {
-    size_t room = 64, n = 0;
-    int32_t *list = malloc(room * sizeof *list);
+    size_t capacity = 64, n = 0;
+    int32_t *list = malloc(capacity * sizeof *list);
 
     *tokens = NULL;
     *count = 0;
@@ -373,15 +373,15 @@ int cli_token_list(const struct cli_command *command, const char *what, const ch
                              "spaces",
                              what, start);
         }
-        if (n == room) {
-            int32_t *more = realloc(list, 2 * room * sizeof *list);
+        if (n == capacity) {
+            int32_t *more = realloc(list, 2 * capacity * sizeof *list);
 
             if (!more) {
                 free(list);
                 return cli_no_memory(command);
             }
             list = more;
-            room *= 2;
+            capacity *= 2;
         }
         list[n++] = (int32_t)value;
     }

@@ -158,13 +158,13 @@ struct output {
     const struct dump *dump;
     FILE *stream;
     int32_t *positions;
-    size_t room;
+    size_t capacity;
     bool first; /* nothing has been written */
     int status;
 };
 
 typedef enum kvc_status list_fn(const struct kvc_session *, uint32_t layer, uint32_t kv_head, int32_t *positions,
-                                size_t room, size_t *count, struct kvc_error *);
+                                size_t capacity, size_t *count, struct kvc_error *);
 
 /* "name": [layer][head][position...] */
 static int write_lists(struct output *o, const char *name, list_fn *list) {
@@ -174,16 +174,16 @@ static int write_lists(struct output *o, const char *name, list_fn *list) {
         for (uint32_t h = 0; h < kvc_session_heads(o->session, l); h++) {
             size_t count = 0;
             struct kvc_error error;
-            enum kvc_status status = list(o->session, l, h, o->positions, o->room, &count, &error);
+            enum kvc_status status = list(o->session, l, h, o->positions, o->capacity, &count, &error);
 
-            if (status == KVC_OK && count > o->room) {
+            if (status == KVC_OK && count > o->capacity) {
                 int32_t *more = realloc(o->positions, 2 * count * sizeof *more);
 
                 if (!more)
                     return cli_no_memory(o->command);
                 o->positions = more;
-                o->room = 2 * count;
-                status = list(o->session, l, h, o->positions, o->room, &count, &error);
+                o->capacity = 2 * count;
+                status = list(o->session, l, h, o->positions, o->capacity, &count, &error);
             }
             if (status != KVC_OK)
                 return cli_error(o->command, status, "%s", error.text);
@@ -299,7 +299,7 @@ static int write_steps(const struct cli_command *command, const struct arguments
     json_t *spec = cli_json_text(a->kv, strlen(a->kv));
     struct cli_progress progress;
 
-    o.positions = malloc(o.room * sizeof *o.positions);
+    o.positions = malloc(o.capacity * sizeof *o.positions);
     int status = out && o.positions && spec ? KVC_OK : cli_no_memory(command);
 
     if (status == KVC_OK) {

@@ -9,7 +9,7 @@
 enum { WIDTH = 100, MOST_COLUMNS = 24, GAP = 2, LEAST_LAST = 20, LEAST_FIRST = 8 };
 
 struct cli_table {
-    size_t columns, cells, room;
+    size_t columns, cells, capacity;
     bool left[MOST_COLUMNS];
     char *heading; /* cut into pieces */
     const char *head[MOST_COLUMNS];
@@ -41,9 +41,9 @@ struct cli_table *cli_table_open(const char *headings) {
 }
 
 static void add(struct cli_table *table, char *text) {
-    if (table->cells == table->room) {
-        size_t room = table->room ? 2 * table->room : 64;
-        char **more = realloc(table->cell, room * sizeof *more);
+    if (table->cells == table->capacity) {
+        size_t capacity = table->capacity ? 2 * table->capacity : 64;
+        char **more = realloc(table->cell, capacity * sizeof *more);
 
         if (!more) {
             table->failed = true;
@@ -51,7 +51,7 @@ static void add(struct cli_table *table, char *text) {
             return;
         }
         table->cell = more;
-        table->room = room;
+        table->capacity = capacity;
     }
     table->cell[table->cells++] = text;
 }

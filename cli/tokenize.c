@@ -14,7 +14,7 @@ struct arguments {
 
 /* All words joined by spaces, -p or -f; *text is malloc'ed. */
 static int input(const struct cli_command *command, const struct arguments *a, char **text, size_t *bytes) {
-    size_t room = 1;
+    size_t capacity = 1;
 
     *text = NULL;
     *bytes = 0;
@@ -26,10 +26,10 @@ static int input(const struct cli_command *command, const struct arguments *a, c
     if (a->file || (a->words.count == 1 && strcmp(a->words.items[0], "-") == 0))
         return cli_read_file(command, a->file ? a->file : "-", text, bytes);
     for (size_t i = 0; i < a->words.count; i++)
-        room += strlen(a->words.items[i]) + 1;
+        capacity += strlen(a->words.items[i]) + 1;
     for (size_t i = 0; i < a->prompts.count; i++)
-        room += strlen(a->prompts.items[i].text) + 1;
-    *text = calloc(room, 1);
+        capacity += strlen(a->prompts.items[i].text) + 1;
+    *text = calloc(capacity, 1);
     if (!*text)
         return cli_no_memory(command);
     for (size_t i = 0; i < a->words.count + a->prompts.count; i++) {
@@ -44,7 +44,7 @@ static int input(const struct cli_command *command, const struct arguments *a, c
 }
 
 /* A piece as people see it: control bytes, and parts of characters, escaped. */
-static void readable(const char *bytes_of, size_t bytes, char *text, size_t room) {
+static void readable(const char *bytes_of, size_t bytes, char *text, size_t capacity) {
     bool whole = true; /* UTF-8 */
     size_t at = 0, n;
 
@@ -52,17 +52,17 @@ static void readable(const char *bytes_of, size_t bytes, char *text, size_t room
         n = cli_character(bytes_of + i, bytes - i);
         whole = n > 0;
     }
-    for (size_t i = 0; i < bytes && at + 8 < room; i++) {
+    for (size_t i = 0; i < bytes && at + 8 < capacity; i++) {
         unsigned char c = (unsigned char)bytes_of[i];
 
         if (c == '\n' || c == '\t' || c == '\r' || c == '\\')
-            at += (size_t)snprintf(text + at, room - at, "\\%c",
+            at += (size_t)snprintf(text + at, capacity - at, "\\%c",
                                    c == '\n'   ? 'n'
                                    : c == '\t' ? 't'
                                    : c == '\r' ? 'r'
                                                : '\\');
         else if (c < 0x20 || c == 0x7f || (c >= 0x80 && !whole))
-            at += (size_t)snprintf(text + at, room - at, "\\x%02x", c);
+            at += (size_t)snprintf(text + at, capacity - at, "\\x%02x", c);
         else
             text[at++] = (char)c;
     }

@@ -46,14 +46,14 @@ libkvc_la_SOURCES += \
 # Operations beside the reference.
 libkvc_la_SOURCES += \
 	core/check/verify.c \
-	core/check/verify_break.c \
+	core/check/verify_inject.c \
 	core/check/verify_cache.c \
 	core/check/verify_lists.c \
 	core/check/verify_memory.c \
 	core/check/verify_rows.c \
 	core/check/verify_scores.c \
 	core/check/verify_select.c \
-	core/check/verify_weights.c
+	core/check/verify_probabilities.c
 
 # Times of operations.
 libkvc_la_SOURCES += \

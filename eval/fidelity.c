@@ -131,8 +131,8 @@ typedef enum kvc_status list_fn(const struct kvc_session *, uint32_t, uint32_t, 
 /* Adds every layer's recall, its heads' mean, to the score. gold [layers, H_kv, count], best first. */
 static int add_recall(struct task *task, const struct kvc_session *session, list_fn *list, struct ranked *gold,
                       double share, double *worst) {
-    const size_t room = task->count + task->steps + 1;
-    int32_t *positions = malloc(room * sizeof *positions);
+    const size_t capacity = task->count + task->steps + 1;
+    int32_t *positions = malloc(capacity * sizeof *positions);
     struct kvc_error error;
     enum kvc_status status = KVC_OK;
     if (!positions)
@@ -142,7 +142,7 @@ static int add_recall(struct task *task, const struct kvc_session *session, list
         for (uint32_t h = 0; h < heads && status == KVC_OK; h++) {
             const uint32_t source = h / (heads / task->kv_heads);
             size_t held = 0;
-            status = list(session, l, h, positions, room, &held, &error);
+            status = list(session, l, h, positions, capacity, &held, &error);
             if (status != KVC_OK)
                 break;
             const double recall =

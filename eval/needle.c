@@ -35,10 +35,10 @@ static void show_prompt(const struct needle_text *text, const struct needle_fact
         while (from > 0 && text->text[from - 1] != ' ')
             from--;
         char *part = NULL;
-        const size_t room = 3 * EDGE + 64;
-        part = malloc(room);
+        const size_t capacity = 3 * EDGE + 64;
+        part = malloc(capacity);
         if (part) {
-            snprintf(part, room, "%.*s ... %.*s ... %.*s", EDGE, text->text, EDGE, text->text + from, EDGE,
+            snprintf(part, capacity, "%.*s ... %.*s ... %.*s", EDGE, text->text, EDGE, text->text + from, EDGE,
                      text->text + length - EDGE);
             cli_wrap(stdout, part, 4);
         }
@@ -60,9 +60,9 @@ struct dialogue {
 /* More tokens: the text and a question at first, then one question after another, as a new turn or within the answer.
  */
 static enum kvc_status read_tokens(struct needle_task *task, struct dialogue *d, const int32_t *tokens, size_t count,
-                                   bool as_turn, struct kvc_error *error) {
+                                   bool as_rotated, struct kvc_error *error) {
     enum kvc_status status = KVC_OK;
-    if (d->pending >= 0 && as_turn) { /* the turn begins with what the last one ended with */
+    if (d->pending >= 0 && as_rotated) { /* the turn begins with what the last one ended with */
         int32_t *all = malloc((count + 1) * sizeof *all);
         if (!all)
             return kvc_fail(error, KVC_RESOURCE, "no memory");
@@ -70,7 +70,7 @@ static enum kvc_status read_tokens(struct needle_task *task, struct dialogue *d,
         memcpy(all + 1, tokens, count * sizeof *all);
         status = kvc_session_prompt(d->session, all, count + 1, NULL, task->logits, error);
         free(all);
-    } else if (as_turn) {
+    } else if (as_rotated) {
         status = kvc_session_prompt(d->session, tokens, count, NULL, task->logits, error);
     } else {
         if (d->pending >= 0)
@@ -248,11 +248,11 @@ static int open_words(struct needle_task *task) {
     char *path = NULL;
     if (task->words_path)
         return needle_words_open(task->command, task->words_path, &task->words);
-    const size_t room = strlen(task->model_path) + 16;
-    path = malloc(room);
+    const size_t capacity = strlen(task->model_path) + 16;
+    path = malloc(capacity);
     if (!path)
         return cli_no_memory(task->command);
-    snprintf(path, room, "%s/words.json", task->model_path);
+    snprintf(path, capacity, "%s/words.json", task->model_path);
     struct stat found;
     int status = KVC_OK;
     if (stat(path, &found)) {

@@ -10,20 +10,20 @@ struct needle_cell *needle_cell_at(const struct needle_task *task, size_t length
 }
 
 /* "morphkv:budget=128,every=8" is method "morphkv:every=8" with budget "128". */
-static void split_budget(const char *spec, char *method, char *budget, size_t room) {
+static void split_budget(const char *spec, char *method, char *budget, size_t capacity) {
     const char *found = strstr(spec, "budget=");
     size_t start = found ? (size_t)(found - spec) : strlen(spec), end = start;
-    snprintf(budget, room, "-");
+    snprintf(budget, capacity, "-");
     if (found) {
         const size_t length = strcspn(found + 7, ",+");
-        snprintf(budget, room, "%.*s", (int)length, found + 7);
+        snprintf(budget, capacity, "%.*s", (int)length, found + 7);
         end = start + 7 + length;
         if (spec[end] == ',')
             end++;
         else if (start > 0)
             start--;
     }
-    snprintf(method, room, "%.*s%s", (int)start, spec, spec + end);
+    snprintf(method, capacity, "%.*s%s", (int)start, spec, spec + end);
 }
 
 static double share(uint64_t part, uint64_t whole) { return whole ? (double)part / (double)whole : 0; }

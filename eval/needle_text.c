@@ -72,22 +72,22 @@ static const char *pick(const struct needle_list *list, uint64_t *random) {
 
 struct sentences {
     char **items;
-    size_t count, room;
+    size_t count, capacity;
 };
 
 /* Takes the sentence (malloc'ed, NULL: there was no memory). */
 static bool push(struct sentences *sentences, char *sentence) {
     if (!sentence)
         return false;
-    if (sentences->count == sentences->room) {
-        const size_t room = sentences->room ? 2 * sentences->room : 64;
-        char **grown = realloc(sentences->items, room * sizeof *grown);
+    if (sentences->count == sentences->capacity) {
+        const size_t capacity = sentences->capacity ? 2 * sentences->capacity : 64;
+        char **grown = realloc(sentences->items, capacity * sizeof *grown);
         if (!grown) {
             free(sentence);
             return false;
         }
         sentences->items = grown;
-        sentences->room = room;
+        sentences->capacity = capacity;
     }
     sentences->items[sentences->count++] = sentence;
     return true;

@@ -25,15 +25,15 @@ void eval_csv_text(FILE *stream, const char *text) {
 
 int eval_write(const struct cli_command *command, const char *folder, const char *name, json_t *json,
                void (*csv)(const void *task, FILE *stream), const void *task) {
-    const size_t room = strlen(folder) + strlen(name) + 8;
-    char *path = malloc(room);
+    const size_t capacity = strlen(folder) + strlen(name) + 8;
+    char *path = malloc(capacity);
     struct cli_file files[2] = {{NULL, NULL, NULL}, {NULL, NULL, NULL}};
     const bool made = mkdir(folder, 0777) == 0;
     int status = path ? KVC_OK : cli_no_memory(command);
     if (status == KVC_OK && !made && errno != EEXIST)
         status = cli_error(command, KVC_RESOURCE, "--out %s: %s", folder, strerror(errno));
     for (int kind = 0; kind < 2 && status == KVC_OK; kind++) {
-        snprintf(path, room, "%s/%s.%s", folder, name, kind ? "csv" : "json");
+        snprintf(path, capacity, "%s/%s.%s", folder, name, kind ? "csv" : "json");
         status = cli_file_open(command, path, &files[kind]);
     }
     if (status == KVC_OK)

@@ -26,12 +26,12 @@ static uint32_t queries(const struct kvc_values *values) {
 
 /* scores of one head, on the host: halved for every `halve` tokens an entry lies back */
 static enum kvc_status fade_head(struct kvc_stage *stage, struct kvc_scores *scores, uint32_t head, double halve,
-                                 float *values, int32_t *positions, size_t room, struct kvc_error *error) {
+                                 float *values, int32_t *positions, size_t capacity, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     size_t count;
-    enum kvc_status status = kvc_stage_read_scores(stage, scores, head, values, room, &count, error);
+    enum kvc_status status = kvc_stage_read_scores(stage, scores, head, values, capacity, &count, error);
     if (status == KVC_OK)
-        status = kvc_stage_read_positions(stage, head, positions, room, &count, error);
+        status = kvc_stage_read_positions(stage, head, positions, capacity, &count, error);
     if (status != KVC_OK)
         return status;
     for (size_t i = 0; i < count; i++) {

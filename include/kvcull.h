@@ -45,7 +45,7 @@ enum kvc_status kvc_fail(struct kvc_error *error, enum kvc_status status, const 
 /* Any bytes as one line to print: control characters and what is not UTF-8 become '?'; where the room is too small, the
  * middle becomes "...". line [room], room >= 1, ends in a NUL and may be text itself. error->text is such a line.
  * Async-signal-safe. */
-void kvc_printable(const char *text, size_t bytes, char *line, size_t room);
+void kvc_printable(const char *text, size_t bytes, char *line, size_t capacity);
 
 /* ---- engine: a backend, its threads, its memory, the known policies ----------------------------------------- */
 
@@ -103,7 +103,7 @@ struct kvc_backend_info {
 /* Asks the i-th backend of this build; false past the last. */
 bool kvc_backend(size_t i, struct kvc_backend_info *info);
 /* Its i-th device, where it may have several, in one line: what "opencl:N" means; false past the last. */
-bool kvc_backend_device(size_t backend, size_t device, char *text, size_t room);
+bool kvc_backend_device(size_t backend, size_t device, char *text, size_t capacity);
 
 /* ---- models ------------------------------------------------------------------------------------------------- */
 
@@ -153,7 +153,7 @@ enum kvc_status kvc_detokenize(const struct kvc_model *model, const int32_t *tok
 /* The bytes one token adds when it follows others, or, first, when none is before it; a token may hold part of a
  * character. *bytes is what it needs; of these at most room are written, and no NUL. It takes no memory. KVC_INPUT: the
  * model has no tokenizer; KVC_USAGE: no such token. */
-enum kvc_status kvc_token_bytes(const struct kvc_model *model, int32_t token, bool first, char *text, size_t room,
+enum kvc_status kvc_token_bytes(const struct kvc_model *model, int32_t token, bool first, char *text, size_t capacity,
                                 size_t *bytes, struct kvc_error *error);
 bool kvc_token_ends_turn(const struct kvc_model *model, int32_t token); /* eos, <|eot_id|>, <|im_end|>, <|end|>, ... */
 
@@ -235,12 +235,12 @@ void kvc_session_stats(const struct kvc_session *session, struct kvc_session_sta
 uint32_t kvc_session_heads(const struct kvc_session *session, uint32_t layer);
 /* Positions held by one of them, ascending: fills at most room; *count says how many there are. */
 enum kvc_status kvc_session_positions(const struct kvc_session *session, uint32_t layer, uint32_t kv_head,
-                                      int32_t *positions, size_t room, size_t *count, struct kvc_error *error);
+                                      int32_t *positions, size_t capacity, size_t *count, struct kvc_error *error);
 
 /* The same for the entries that the last decode step read; all it held where nothing was chosen. For sessions opened
  * with record_reads. */
 enum kvc_status kvc_session_reads(const struct kvc_session *session, uint32_t layer, uint32_t kv_head,
-                                  int32_t *positions, size_t room, size_t *count, struct kvc_error *error);
+                                  int32_t *positions, size_t capacity, size_t *count, struct kvc_error *error);
 
 /* Called in every decode step, layer by layer, with the attention's output [H, d]; NULL: no longer. */
 typedef void kvc_output_fn(void *user, uint32_t layer, const float *output);
@@ -296,7 +296,7 @@ enum kvc_option_kind {
 struct kvc_option { /* one row of a policy's option table; a table ends with name NULL */
     const char *name;
     enum kvc_option_kind kind;
-    const char *standard; /* default as written; NULL: must be given; "": none, a number is then 0 */
+    const char *default_value; /* default as written; NULL: must be given; "": none, a number is then 0 */
     double minimum, maximum;
     const char *choices;
     const char *help;
@@ -401,8 +401,8 @@ enum kvc_status kvc_stage_scores_column(struct kvc_stage *stage, const struct kv
                                         struct kvc_error *error);
 /* Copies one head's scores or positions to the host (waits for the device); returns the head's entries. */
 enum kvc_status kvc_stage_read_scores(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t head,
-                                      float *values, size_t room, size_t *count, struct kvc_error *error);
-enum kvc_status kvc_stage_read_positions(struct kvc_stage *stage, uint32_t head, int32_t *positions, size_t room,
+                                      float *values, size_t capacity, size_t *count, struct kvc_error *error);
+enum kvc_status kvc_stage_read_positions(struct kvc_stage *stage, uint32_t head, int32_t *positions, size_t capacity,
                                          size_t *count, struct kvc_error *error);
 enum kvc_status kvc_stage_write_scores(struct kvc_stage *stage, struct kvc_scores *scores, uint32_t head,
                                        const float *values, size_t count, struct kvc_error *error);
@@ -478,7 +478,7 @@ struct kvc_chunking {
 };
 
 /* One layer as a method's formulas see it. */
-struct kvc_place {
+struct kvc_layer_context {
     uint32_t layer, layers;              /* of the model */
     uint32_t acting, actings;            /* among the layers the method acts on */
     uint32_t kv_heads, group, head_size; /* lists of entries, query heads of each */
@@ -518,18 +518,20 @@ struct kvc_policy_class {
     uint32_t (*surplus)(const struct kvc_values *values); /* entries held above the budget between decode evictions,
                                                              so that room is made once; NULL: 1 */
     bool (*per_head)(const struct kvc_values *values);    /* a list of entries for every query head; NULL: no */
-    bool (*turns)(const struct kvc_values *values);       /* keys are turned to their places in the cache; NULL: no */
+    bool (*cache_positions)(
+        const struct kvc_values *values); /* keys are turned to their places in the cache; NULL: no */
     /* Most entries a head holds after prompt (steps 0) or after so many decode steps; for "will it fit". */
     uint64_t (*bound)(const struct kvc_values *values, uint64_t prompt, uint64_t steps);
     /* The method's formulas, for `kvcull bench`: entries of a head, in the mean over the layer's heads, after the
      * prompt or after so many decode steps, where there were so many (place->from); NULL: bound(prompt, 0). */
-    double (*entries)(const struct kvc_values *values, const struct kvc_place *place, uint64_t prompt, uint64_t steps);
+    double (*entries)(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
+                      uint64_t steps);
     /* Of the layer's heads, how many keep everything; the others keep `entries`. NULL: none. */
-    uint32_t (*whole)(const struct kvc_values *values, const struct kvc_place *place);
+    uint32_t (*whole)(const struct kvc_values *values, const struct kvc_layer_context *context);
     /* What the data decides of it: `entries` is then a mean. */
     enum kvc_ragged ragged;
     /* Behind another method that evicts, data decides how many entries it leaves: `entries` is then the most. */
-    bool behind;
+    bool follows;
     /* What a step reads, from the info's held, after, entries and head_size; in place of `select` where that is all. */
     struct kvc_select (*sizes)(const struct kvc_values *values, const struct kvc_stage_info *info);
     /* Entries of the view that the prompt stage leaves; NULL: all it leaves. */
@@ -537,10 +539,10 @@ struct kvc_policy_class {
     void (*chunking)(const struct kvc_values *values, struct kvc_chunking *chunking); /* with KVC_STAGE_CHUNK */
     /* Entries a head keeps between the chunks; NULL: bound(prompt, 0). And the layer at whose turn it evicts them, this
      * one or one above it; NULL: this one. */
-    uint64_t (*between)(const struct kvc_values *values, const struct kvc_place *place, uint64_t prompt);
-    uint32_t (*decider)(const struct kvc_values *values, const struct kvc_place *place);
+    uint64_t (*between)(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt);
+    uint32_t (*decider)(const struct kvc_values *values, const struct kvc_layer_context *context);
     /* With KVC_STAGE_PROPAGATE: how many of `rows` reach the layer above. */
-    uint64_t (*going)(const struct kvc_values *values, const struct kvc_place *place, uint64_t rows);
+    uint64_t (*propagated)(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t rows);
     /* Pseudo tokens to run behind the prompt: how many (0: none this turn), the distance of the first one's position
      * from the prompt's end, and, where tokens is not NULL, which. */
     uint32_t (*pseudo)(const struct kvc_values *values, const struct kvc_turn *turn, uint32_t *offset, int32_t *tokens);
@@ -707,14 +709,14 @@ struct kvc_verify_options {
     bool alone;         /* ref is not run: results are hashed, for comparison with stored hashes, not compared */
     bool small;         /* short rows and few entries: for an interpreter of kernels, such as Oclgrind */
     const char *only;   /* one operation; NULL: all */
-    const char *broken; /* for tests: this operation's results are damaged behind the backend's back; NULL: none */
+    const char *inject; /* for tests: this operation's results are damaged behind the backend's back; NULL: none */
 };
 /* Calls row for every operation. KVC_DIFFERS when anything differed. */
 enum kvc_status kvc_verify_operations(const struct kvc_verify_options *options, kvc_verify_fn *row, void *user,
                                       struct kvc_error *error);
 const char *kvc_verify_operation(size_t i); /* the i-th operation's name; NULL past the last */
 /* For tests: damages one operation's results in everything that is opened from the engine from now on. */
-enum kvc_status kvc_verify_break(struct kvc_engine *engine, const char *operation, struct kvc_error *error);
+enum kvc_status kvc_verify_inject(struct kvc_engine *engine, const char *operation, struct kvc_error *error);
 
 /* ---- measure: a backend's operations beside what its device can do --------------------------------------------- */
 

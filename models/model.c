@@ -17,8 +17,8 @@ static bool is_folder(const char *path) {
 }
 
 static bool folder_has(const char *folder, const char *name, enum kvc_status *status, struct kvc_error *error) {
-    const size_t room = strlen(folder) + strlen(name) + 2;
-    char *path = malloc(room);
+    const size_t capacity = strlen(folder) + strlen(name) + 2;
+    char *path = malloc(capacity);
     if (!path) {
         *status = kvc_fail(error, KVC_RESOURCE, "%s: no memory", folder);
         return false;

@@ -57,7 +57,7 @@ libkvc_la_SOURCES += \
 # Writing model files.
 libkvc_la_SOURCES += \
 	models/convert/convert.c \
-	models/convert/dequantize.c \
+	models/convert/widen.c \
 	models/convert/folder.c \
 	models/convert/make_model.c \
 	models/convert/quantize.c \

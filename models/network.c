@@ -30,7 +30,7 @@ struct loader {
     size_t used_count;
     /* Norms and biases of one layer on their way into one buffer. */
     float *floats;
-    size_t float_count, float_room;
+    size_t float_count, float_capacity;
     struct kvc_span *spans[LAYER_SPANS];
     size_t span_count;
 };
@@ -120,14 +120,14 @@ static enum kvc_status load_vector(struct loader *in, const char *name, uint64_t
 
 static enum kvc_status add_floats(struct loader *in, const float *values, size_t count, struct kvc_span *span) {
     const size_t padded = (count + VECTOR_ALIGNMENT - 1) / VECTOR_ALIGNMENT * VECTOR_ALIGNMENT;
-    if (in->float_count + padded > in->float_room) {
-        const size_t room = 2 * (in->float_count + padded);
-        float *floats = realloc(in->floats, room * sizeof *floats);
+    if (in->float_count + padded > in->float_capacity) {
+        const size_t capacity = 2 * (in->float_count + padded);
+        float *floats = realloc(in->floats, capacity * sizeof *floats);
         if (!floats) {
             return no_memory(in);
         }
         in->floats = floats;
-        in->float_room = room;
+        in->float_capacity = capacity;
     }
     memcpy(in->floats + in->float_count, values, count * sizeof *values);
     memset(in->floats + in->float_count + count, 0, (padded - count) * sizeof *values);

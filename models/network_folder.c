@@ -28,12 +28,12 @@ enum kvc_status kvc_network_from_folder(struct kvc_device *device, const struct 
                                         struct kvc_error *error) {
     *network = (struct kvc_network){0};
     *info = (struct kvc_model_info){0};
-    const size_t room = strlen(folder) + sizeof "/config.json";
-    char *path = malloc(room);
+    const size_t capacity = strlen(folder) + sizeof "/config.json";
+    char *path = malloc(capacity);
     if (!path) {
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory", folder);
     }
-    snprintf(path, room, "%s/config.json", folder);
+    snprintf(path, capacity, "%s/config.json", folder);
     struct kvc_config config;
     enum kvc_status status = kvc_config_from_json(path, &config, error);
     free(path);

@@ -24,11 +24,11 @@ enum kvc_status kvc_detokenize(const struct kvc_model *model, const int32_t *tok
     return kvc_tokenizer_decode(model->tokenizer, tokens, count, special, text, bytes, error);
 }
 
-enum kvc_status kvc_token_bytes(const struct kvc_model *model, int32_t token, bool first, char *text, size_t room,
+enum kvc_status kvc_token_bytes(const struct kvc_model *model, int32_t token, bool first, char *text, size_t capacity,
                                 size_t *bytes, struct kvc_error *error) {
     if (!model->tokenizer)
         return no_tokenizer(model, error);
-    return kvc_tokenizer_token_bytes(model->tokenizer, token, first, text, room, bytes, error);
+    return kvc_tokenizer_token_bytes(model->tokenizer, token, first, text, capacity, bytes, error);
 }
 
 bool kvc_token_ends_turn(const struct kvc_model *model, int32_t token) {

@@ -27,7 +27,7 @@ static const struct kvc_option options[] = {
 
 /* Which heads stream [layers, heads]. */
 struct duo {
-    size_t layers, heads, room;
+    size_t layers, heads, capacity;
     float *score;
     bool *streams;
 };
@@ -54,11 +54,11 @@ static enum kvc_status read_text(const char *path, char **text, struct kvc_error
     if (!file)
         return kvc_fail(error, KVC_INPUT, "policy duo: file=%.200s: %s", path, strerror(errno));
     enum kvc_status status = KVC_OK;
-    const size_t room = (size_t)about.st_size;
-    *text = malloc(room + 1);
+    const size_t capacity = (size_t)about.st_size;
+    *text = malloc(capacity + 1);
     if (!*text)
-        status = kvc_fail(error, KVC_RESOURCE, "policy duo: no memory for %zu bytes", room + 1);
-    const size_t length = *text ? fread(*text, 1, room, file) : 0;
+        status = kvc_fail(error, KVC_RESOURCE, "policy duo: no memory for %zu bytes", capacity + 1);
+    const size_t length = *text ? fread(*text, 1, capacity, file) : 0;
     if (*text)
         (*text)[length] = 0;
     if (status == KVC_OK && (ferror(file) || strlen(*text) != length))
@@ -77,11 +77,11 @@ static enum kvc_status read_line(struct duo *duo, const char *path, char *line, 
             return kvc_fail(error, KVC_INPUT,
                             "policy duo: file=%.200s: line %zu: '%.20s': must be a number from -1e9 to 1e9", path,
                             duo->layers + 1, at);
-        if (duo->layers * duo->heads + count == duo->room) {
-            duo->room = 2 * duo->room + 64;
-            float *grown = realloc(duo->score, duo->room * sizeof *grown);
+        if (duo->layers * duo->heads + count == duo->capacity) {
+            duo->capacity = 2 * duo->capacity + 64;
+            float *grown = realloc(duo->score, duo->capacity * sizeof *grown);
             if (!grown)
-                return kvc_fail(error, KVC_RESOURCE, "policy duo: no memory for %zu scores", duo->room);
+                return kvc_fail(error, KVC_RESOURCE, "policy duo: no memory for %zu scores", duo->capacity);
             duo->score = grown;
         }
         duo->score[duo->layers * duo->heads + count++] = (float)value;
@@ -223,22 +223,23 @@ static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t
 }
 
 /* Of a head that streams. */
-static double entries(const struct kvc_values *values, const struct kvc_place *place, uint64_t prompt, uint64_t steps) {
+static double entries(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
+                      uint64_t steps) {
     const uint64_t all = prompt + steps;
     const uint64_t some = (uint64_t)kvc_value_int(values, "sinks") + (uint64_t)kvc_value_int(values, "recent");
-    (void)place;
+    (void)context;
     return (double)(all < some ? all : some);
 }
 
 /* Lists of the heads that do not; all, where the file cannot be read: an estimate must not be too low. */
-static uint32_t whole(const struct kvc_values *values, const struct kvc_place *place) {
+static uint32_t whole(const struct kvc_values *values, const struct kvc_layer_context *context) {
     struct duo *duo;
     size_t streaming = 0;
-    if (load(values, place->layers, place->model_kv_heads, &duo, NULL) != KVC_OK)
-        return place->kv_heads;
-    for (size_t h = 0; place->layer < duo->layers && h < duo->heads; h++)
-        streaming += duo->streams[place->layer * duo->heads + h];
-    const size_t lists = (duo->heads - streaming) * place->kv_heads / duo->heads;
+    if (load(values, context->layers, context->model_kv_heads, &duo, NULL) != KVC_OK)
+        return context->kv_heads;
+    for (size_t h = 0; context->layer < duo->layers && h < duo->heads; h++)
+        streaming += duo->streams[context->layer * duo->heads + h];
+    const size_t lists = (duo->heads - streaming) * context->kv_heads / duo->heads;
     close_state(duo);
     return (uint32_t)lists;
 }
@@ -289,7 +290,7 @@ const struct kvc_policy_class kvc_policy_duo = {
     .close = close_state,
     .bound = bound,
     .entries = entries,
-    .behind = true,
+    .follows = true,
     .whole = whole,
     .prompt = evict,
     .decode = evict};

@@ -43,9 +43,9 @@ static enum kvc_status check_model(const struct kvc_values *values, const struct
     return KVC_OK;
 }
 
-static uint64_t going(const struct kvc_values *values, const struct kvc_place *place, uint64_t rows) {
+static uint64_t propagated(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t rows) {
     const uint64_t tsp = (uint64_t)kvc_value_int(values, "tsp");
-    return place->layer == tsp_layer(values, place->layers) && rows > tsp ? tsp : rows;
+    return context->layer == tsp_layer(values, context->layers) && rows > tsp ? tsp : rows;
 }
 
 /* Window mass, pooled for each query head by itself, then summed over the groups. */
@@ -172,6 +172,6 @@ const struct kvc_policy_class kvc_policy_fastkv = {
     .check_model = check_model,
     .queries = kvc_window_queries,
     .bound = kvc_window_bound,
-    .going = going,
+    .propagated = propagated,
     .propagate = propagate,
     .prompt = prompt};

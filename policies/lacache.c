@@ -120,17 +120,17 @@ static uint64_t thin(uint32_t *list, uint64_t n, uint64_t first, uint64_t blocks
 static uint64_t compact(const struct ladder *ladder, uint64_t most, uint64_t layer, uint64_t n, uint64_t *cursor,
                         uint32_t *list) {
     const uint64_t stay = ladder->stay, gone = ladder->gone, need = n - most;
-    const uint64_t room = most > *cursor + ladder->layers ? (most - *cursor - ladder->layers) / stay : 0;
+    const uint64_t capacity = most > *cursor + ladder->layers ? (most - *cursor - ladder->layers) / stay : 0;
     for (uint64_t r = 0; list && r < n; r++)
         list[r] = (uint32_t)r;
-    if (need <= room * gone) {
+    if (need <= capacity * gone) {
         const uint64_t blocks = divide_up(need, gone);
         n = thin(list, n, *cursor, blocks, ladder->block, layer % (gone + 1), stay, 1);
         *cursor += blocks * stay;
         return n;
     }
-    n = thin(list, n, *cursor, room, ladder->block, layer % (gone + 1), stay, 1);
-    const uint64_t rest = need - room * gone, within = (most - ladder->sinks - ladder->layers) / stay * gone;
+    n = thin(list, n, *cursor, capacity, ladder->block, layer % (gone + 1), stay, 1);
+    const uint64_t rest = need - capacity * gone, within = (most - ladder->sinks - ladder->layers) / stay * gone;
     const uint64_t times = divide_up(rest, within), block = ladder->block + (times - 1) * (ladder->block - 1);
     const uint64_t blocks = divide_up(rest, block - stay);
     n = thin(list, n, ladder->sinks, blocks, block, layer % (block - stay + 1), stay, times);
@@ -140,13 +140,14 @@ static uint64_t compact(const struct ladder *ladder, uint64_t most, uint64_t lay
 
 /* The size a layer has after so many steps: from thinning to thinning, which come again and again. Behind lists of
  * which each holds something else thinnings come at any time: no list is then longer than just before one. */
-static double entries(const struct kvc_values *values, const struct kvc_place *place, uint64_t prompt, uint64_t steps) {
-    const struct ladder ladder = make_ladder(values, place->actings);
+static double entries(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
+                      uint64_t steps) {
+    const struct ladder ladder = make_ladder(values, context->actings);
     const uint64_t most = kvc_budget(values, prompt, least_budget(&ladder) - 1) + ladder.gone / 2;
-    uint64_t n = (uint64_t)(place->from + 0.5), cursor = ladder.sinks, left = steps;
-    if (place->uneven)
-        return fmin(place->from + (double)steps, (double)most);
-    if (!place->prompts && left > 0) { /* a step brings an entry before any goes */
+    uint64_t n = (uint64_t)(context->from + 0.5), cursor = ladder.sinks, left = steps;
+    if (context->uneven)
+        return fmin(context->from + (double)steps, (double)most);
+    if (!context->prompts && left > 0) { /* a step brings an entry before any goes */
         n++;
         left--;
     }
@@ -155,7 +156,7 @@ static double entries(const struct kvc_values *values, const struct kvc_place *p
     } seen = {.cursor = UINT64_MAX};
     for (uint64_t thinnings = 1, remembered = 1;; thinnings++) {
         if (n > most)
-            n = compact(&ladder, most, place->acting, n, &cursor, NULL);
+            n = compact(&ladder, most, context->acting, n, &cursor, NULL);
         if (n == seen.n && cursor == seen.cursor && seen.left > left)
             left %= seen.left - left;
         if (left == 0)
@@ -164,7 +165,7 @@ static double entries(const struct kvc_values *values, const struct kvc_place *p
             seen.n = n, seen.cursor = cursor, seen.left = left;
             remembered *= 2;
         }
-        const uint64_t room = n > most ? 1 : most + 1 - n, some = room < left ? room : left;
+        const uint64_t capacity = n > most ? 1 : most + 1 - n, some = capacity < left ? capacity : left;
         n += some;
         left -= some;
     }
@@ -250,7 +251,7 @@ const struct kvc_policy_class kvc_policy_lacache = {
     .check_model = check_model,
     .open = open_state,
     .close = free,
-    .turns = kvc_positions_in_cache,
+    .cache_positions = kvc_positions_in_cache,
     .bound = bound,
     .entries = entries,
     .prompt = evict_prompt,

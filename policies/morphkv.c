@@ -44,10 +44,11 @@ static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t
 }
 
 /* A list grows up to the n-th step, whatever it held before. */
-static double entries(const struct kvc_values *values, const struct kvc_place *place, uint64_t prompt, uint64_t steps) {
+static double entries(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
+                      uint64_t steps) {
     const double budget = (double)budget_of(values, prompt);
     const uint64_t since = steps % surplus(values), last = steps - since;
-    const double first = place->prompts ? fmin(place->from, budget) : place->from;
+    const double first = context->prompts ? fmin(context->from, budget) : context->from;
     return (last ? fmin(first + (double)last, budget) : first) + (double)since;
 }
 
@@ -129,7 +130,7 @@ const struct kvc_policy_class kvc_policy_morphkv = {
     .surplus = surplus,
     .bound = bound,
     .entries = entries,
-    .behind = true,
+    .follows = true,
     .observe_prompt = observe,
     .prompt = evict,
     .decode = decode};

@@ -34,9 +34,11 @@ static uint64_t kept_by(const struct kvc_values *values, uint64_t held, uint64_t
            window;
 }
 
-static double entries(const struct kvc_values *values, const struct kvc_place *place, uint64_t prompt, uint64_t steps) {
+static double entries(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
+                      uint64_t steps) {
     const uint64_t window = kvc_window_queries(values);
-    return (double)(kept_by(values, prompt, window < prompt ? window : prompt, place->acting, place->actings) + steps);
+    return (double)(kept_by(values, prompt, window < prompt ? window : prompt, context->acting, context->actings) +
+                    steps);
 }
 
 static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {

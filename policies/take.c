@@ -72,15 +72,15 @@ static void chunking(const struct kvc_values *values, struct kvc_chunking *chunk
 
 static bool per_head(const struct kvc_values *values) { return !strcmp(kvc_value_text(values, "per"), "head"); }
 
-static uint64_t between(const struct kvc_values *values, const struct kvc_place *place, uint64_t prompt) {
-    return place->layer < warmup_layers(values, place->layers) ? warmup_budget(values, prompt)
-                                                               : budget_of(values, prompt);
+static uint64_t between(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt) {
+    return context->layer < warmup_layers(values, context->layers) ? warmup_budget(values, prompt)
+                                                                   : budget_of(values, prompt);
 }
 
 /* The layers below W-1 keep what it chooses. */
-static uint32_t decider(const struct kvc_values *values, const struct kvc_place *place) {
-    const uint32_t W = warmup_layers(values, place->layers);
-    return place->layer < W ? W - 1 : place->layer;
+static uint32_t decider(const struct kvc_values *values, const struct kvc_layer_context *context) {
+    const uint32_t W = warmup_layers(values, context->layers);
+    return context->layer < W ? W - 1 : context->layer;
 }
 
 static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {

@@ -73,7 +73,7 @@ static enum kvc_status find_path(const char *name, const char *where, enum kvc_c
 }
 
 /* The path that was asked for, by name, by KVCULL_CPU, or else the best one. */
-static enum kvc_status choose_path(const char *name, enum kvc_cpu_path *path, struct kvc_error *error) {
+static enum kvc_status select_path(const char *name, enum kvc_cpu_path *path, struct kvc_error *error) {
     const char *variable = getenv("KVCULL_CPU");
     *path = KVC_CPU_REF;
     if (name)
@@ -133,7 +133,7 @@ static void close_device(struct kvc_device *device) {
     kvc_threads_close(cpu->threads);
     free(cpu->scratch);
     free(cpu->scratch_bytes);
-    free(cpu->turns);
+    free(cpu->stealing);
     pthread_mutex_destroy(&cpu->lock);
     free(cpu);
 }
@@ -164,8 +164,8 @@ static enum kvc_status open_path(const char *backend, enum kvc_cpu_path path, in
     count = kvc_threads_count(cpu->threads);
     cpu->scratch = calloc(count, sizeof *cpu->scratch);
     cpu->scratch_bytes = calloc(count, sizeof *cpu->scratch_bytes);
-    cpu->turns = aligned_alloc(_Alignof(struct kvc_turns), count * sizeof *cpu->turns);
-    if (!cpu->scratch || !cpu->scratch_bytes || !cpu->turns) {
+    cpu->stealing = aligned_alloc(_Alignof(struct kvc_stealing), count * sizeof *cpu->stealing);
+    if (!cpu->scratch || !cpu->scratch_bytes || !cpu->stealing) {
         close_device(&cpu->device);
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory for a device", backend);
     }
@@ -187,18 +187,18 @@ static enum kvc_status open_path(const char *backend, enum kvc_cpu_path path, in
 
 /* ---- the backend "cpu" ---- */
 
-static bool cpu_usable(char *detail, size_t room) {
+static bool cpu_usable(char *detail, size_t capacity) {
     struct kvc_error error;
     enum kvc_cpu_path path;
-    bool usable = choose_path(NULL, &path, &error) == KVC_OK;
-    snprintf(detail, room, "%s", usable ? path_names[path] : error.text);
+    bool usable = select_path(NULL, &path, &error) == KVC_OK;
+    snprintf(detail, capacity, "%s", usable ? path_names[path] : error.text);
     return usable;
 }
 
 static enum kvc_status cpu_open(const char *path, unsigned index, int threads, enum kvc_math math,
                                 struct kvc_device **device, struct kvc_error *error) {
     enum kvc_cpu_path chosen;
-    enum kvc_status status = choose_path(path, &chosen, error);
+    enum kvc_status status = select_path(path, &chosen, error);
     *device = NULL;
     if (status != KVC_OK)
         return status;
@@ -208,7 +208,7 @@ static enum kvc_status cpu_open(const char *path, unsigned index, int threads, e
 }
 
 /* The operations that a path should have and takes from ref, as a list of names. */
-static void list_missing(enum kvc_cpu_path path, char *text, size_t room) {
+static void list_missing(enum kvc_cpu_path path, char *text, size_t capacity) {
     struct kvc_ops ref, table;
     size_t length = 0;
     memset(&ref, 0, sizeof ref);
@@ -220,22 +220,22 @@ static void list_missing(enum kvc_cpu_path path, char *text, size_t room) {
 #undef KVC_SAME
     text[0] = '\0';
 #define KVC_LIST(name)                                                                                                 \
-    if (table.name == ref.name && length < room)                                                                       \
-        length += (size_t)snprintf(text + length, room - length, "%s%s", length ? ", " : "", #name);
+    if (table.name == ref.name && length < capacity)                                                                   \
+        length += (size_t)snprintf(text + length, capacity - length, "%s%s", length ? ", " : "", #name);
     KVC_REF_OPERATIONS(KVC_LIST)
 #undef KVC_LIST
     if (length == 0)
-        snprintf(text, room, "none");
+        snprintf(text, capacity, "none");
 }
 
-static void cpu_missing(char *text, size_t room) {
+static void cpu_missing(char *text, size_t capacity) {
     enum kvc_cpu_path path;
-    if (choose_path(NULL, &path, NULL) != KVC_OK)
+    if (select_path(NULL, &path, NULL) != KVC_OK)
         path = best_path();
     if (path == KVC_CPU_REF)
-        snprintf(text, room, "none");
+        snprintf(text, capacity, "none");
     else
-        list_missing(path, text, room);
+        list_missing(path, text, capacity);
 }
 
 const struct kvc_backend_class kvc_backend_cpu = {
@@ -244,8 +244,8 @@ const struct kvc_backend_class kvc_backend_cpu = {
 /* ---- the backend "ref": the same device with the reference operations only, on the caller's thread ---- */
 
 /* The path "plain" is ref without fused multiply-add instructions, for the check that both builds agree. */
-static bool ref_usable(char *detail, size_t room) {
-    snprintf(detail, room, "plain C%s", path_runs(KVC_CPU_AVX2) ? ", fused multiply-add" : "");
+static bool ref_usable(char *detail, size_t capacity) {
+    snprintf(detail, capacity, "plain C%s", path_runs(KVC_CPU_AVX2) ? ", fused multiply-add" : "");
     return true;
 }
 
@@ -265,7 +265,7 @@ static enum kvc_status ref_open(const char *path, unsigned index, int threads, e
     return status;
 }
 
-static void ref_missing(char *text, size_t room) { snprintf(text, room, "none"); }
+static void ref_missing(char *text, size_t capacity) { snprintf(text, capacity, "none"); }
 
 const struct kvc_backend_class kvc_backend_ref = {
     .name = "ref", .usable = ref_usable, .open = ref_open, .missing = ref_missing};

@@ -37,8 +37,8 @@ struct kvc_cpu {
                   int lda, const float *b, int ldb, float beta, float *c, int ldc);
     void **scratch; /* per thread, grown by kvc_cpu_scratch */
     size_t *scratch_bytes;
-    struct kvc_turns *turns; /* per thread */
-    void *memo;              /* a SIMD path's own, kept between calls; kvc_host_alloc, freed with the device */
+    struct kvc_stealing *stealing; /* per thread */
+    void *memo;                    /* a SIMD path's own, kept between calls; kvc_host_alloc, freed with the device */
     size_t memo_bytes;
     void *noise; /* as memo: keyformer's noise */
     size_t noise_bytes;

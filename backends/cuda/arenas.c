@@ -14,7 +14,7 @@
 struct kvc_cuda_allocation {
     struct kvc_cuda_allocation *next; /* of its kind */
     unsigned char *data;
-    size_t bytes, piece_count, piece_room;
+    size_t bytes, piece_count, piece_capacity;
     struct piece { /* ascending, all of the allocation */
         size_t first, bytes;
         bool taken;
@@ -27,7 +27,7 @@ static struct kvc_cuda_allocation *add(struct kvc_cuda_allocation **arena, size_
     void *data = NULL;
     if (!made)
         return NULL;
-    made->piece_count = made->piece_room = 1;
+    made->piece_count = made->piece_capacity = 1;
     made->piece = malloc(sizeof *made->piece);
     if (!made->piece || cudaMalloc(&data, bytes) != cudaSuccess) {
         (void)cudaGetLastError(); /* the caller says how much is missing */
@@ -51,13 +51,13 @@ static void release(struct kvc_cuda_allocation *allocation) {
 
 static bool room_for_one_more(struct kvc_cuda_allocation *allocation) {
     struct piece *grown;
-    if (allocation->piece_count < allocation->piece_room)
+    if (allocation->piece_count < allocation->piece_capacity)
         return true;
-    grown = realloc(allocation->piece, 2 * allocation->piece_room * sizeof *grown);
+    grown = realloc(allocation->piece, 2 * allocation->piece_capacity * sizeof *grown);
     if (!grown)
         return false;
     allocation->piece = grown;
-    allocation->piece_room *= 2;
+    allocation->piece_capacity *= 2;
     return true;
 }
 

@@ -32,37 +32,37 @@ static int count_devices(const char **why) {
 }
 
 /* "NVIDIA H200, 139.8 GiB, compute 9.0". */
-static cudaError_t describe(int index, char *text, size_t room, uint64_t *bytes) {
+static cudaError_t describe(int index, char *text, size_t capacity, uint64_t *bytes) {
     struct cudaDeviceProp properties;
     cudaError_t result = cudaGetDeviceProperties(&properties, index);
     if (result != cudaSuccess) {
         (void)cudaGetLastError();
-        snprintf(text, room, "does not answer: %s", cudaGetErrorString(result));
+        snprintf(text, capacity, "does not answer: %s", cudaGetErrorString(result));
         return result;
     }
     *bytes = properties.totalGlobalMem;
-    snprintf(text, room, "%.64s, %.1f GiB, compute %d.%d", properties.name,
+    snprintf(text, capacity, "%.64s, %.1f GiB, compute %d.%d", properties.name,
              (double)properties.totalGlobalMem / 1073741824.0, properties.major, properties.minor);
     return cudaSuccess;
 }
 
-static bool cuda_device(size_t i, char *text, size_t room) {
+static bool cuda_device(size_t i, char *text, size_t capacity) {
     const char *why = "";
     uint64_t bytes;
     int length;
     if (i >= (size_t)count_devices(&why))
         return false;
-    length = snprintf(text, room, "%zu: ", i);
-    if (length > 0 && (size_t)length < room)
-        (void)describe((int)i, text + length, room - (size_t)length, &bytes);
+    length = snprintf(text, capacity, "%zu: ", i);
+    if (length > 0 && (size_t)length < capacity)
+        (void)describe((int)i, text + length, capacity - (size_t)length, &bytes);
     return true;
 }
 
-static bool cuda_usable(char *detail, size_t room) {
+static bool cuda_usable(char *detail, size_t capacity) {
     const char *why = "";
     if (count_devices(&why) > 0)
-        return cuda_device(0, detail, room);
-    snprintf(detail, room, "no CUDA device: %s", why);
+        return cuda_device(0, detail, capacity);
+    snprintf(detail, capacity, "no CUDA device: %s", why);
     return false;
 }
 
@@ -255,7 +255,7 @@ static enum kvc_status cuda_open(const char *path, unsigned index, int threads, 
     return KVC_OK;
 }
 
-static void cuda_missing(char *text, size_t room) { snprintf(text, room, "none"); }
+static void cuda_missing(char *text, size_t capacity) { snprintf(text, capacity, "none"); }
 
 const struct kvc_backend_class kvc_backend_cuda = {
     .name = "cuda", .usable = cuda_usable, .open = cuda_open, .missing = cuda_missing, .device = cuda_device};

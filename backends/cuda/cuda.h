@@ -35,7 +35,7 @@ struct kvc_cuda_graph { /* a sequence of calls that came twice */
 struct kvc_cuda_queue {
     struct kvc_cuda_call *calls;
     uint64_t *values;
-    uint32_t call_count, value_count, room; /* room: values there is room for */
+    uint32_t call_count, value_count, capacity; /* room: values there is room for */
     bool graphs_off;
     uint64_t seen[16]; /* keys of sequences sent without a graph */
     uint32_t seen_next;

@@ -31,21 +31,21 @@ static void fast_linear(struct kvc_device *device, struct kvc_span y, struct kvc
     struct kvc_offload *offload = &cuda->offload;
     uint64_t K = w->inputs, N = w->outputs, at_once = FAST_WIDENED_BYTES / (K * 4);
     const float one = 1.0f, zero = 0.0f;
-    struct kvc_buffer *spare;
+    struct kvc_buffer *workspace;
     at_once = at_once < 1 ? 1 : at_once > N ? N : at_once;
     if (rows < FAST_ROWS || K > INT32_MAX || N > INT32_MAX || rows > INT32_MAX) { /* cuBLAS counts in int */
         kvc_cuda_linear(device, y, x, w, bias, rows);
         return;
     }
-    spare = kvc_offload_spare(offload, at_once * K * 4);
-    if (!spare)
+    workspace = kvc_offload_workspace(offload, at_once * K * 4);
+    if (!workspace)
         return;
     for (uint32_t i = 0; i < w->pieces; i++) {
         uint64_t before = i * w->piece_rows, count = N - before < w->piece_rows ? N - before : w->piece_rows;
         for (uint64_t from = 0; from < count; from += at_once) {
             uint64_t here = count - from < at_once ? count - from : at_once;
             struct kvc_launch widen = kvc_launch_of(KVC_KERNEL_widen);
-            kvc_launch_span(&widen, (struct kvc_span){spare, 0});
+            kvc_launch_span(&widen, (struct kvc_span){workspace, 0});
             kvc_launch_handle(&widen, w->piece[i]);
             kvc_launch_wide(&widen, w->row_bytes);
             kvc_launch_word(&widen, w->type);
@@ -56,8 +56,8 @@ static void fast_linear(struct kvc_device *device, struct kvc_span y, struct kvc
             kvc_cuda_send(cuda);
             if (!offload->lost &&
                 cuda->fast->sgemm(cuda->fast->handle, 1, 0, (int)here, (int)rows, (int)K, &one,
-                                  (const float *)spare->handle, (int)K, (const float *)(void *)kvc_cuda_data(x), (int)K,
-                                  &zero, (float *)(void *)kvc_cuda_data(y) + before + from, (int)N) != 0)
+                                  (const float *)workspace->handle, (int)K, (const float *)(void *)kvc_cuda_data(x),
+                                  (int)K, &zero, (float *)(void *)kvc_cuda_data(y) + before + from, (int)N) != 0)
                 kvc_offload_failed(offload, KVC_RESOURCE, "cuBLAS failed");
         }
     }

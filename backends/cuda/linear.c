@@ -23,13 +23,13 @@ static void many_rows(struct kvc_offload *offload, struct kvc_span y, struct kvc
     uint32_t block = rows > 64 ? 128 : 32;
     uint64_t K = w->inputs, steps = round_up(K, 32) / 32, count = kvc_offload_piece_rows(w, piece), line = steps * 128;
     uint64_t at_once = KVC_PACKED_BYTES / line / 128 * 128, x_bytes = round_up(rows, block) * line;
-    struct kvc_buffer *spare;
+    struct kvc_buffer *workspace;
     struct kvc_launch pack = kvc_cuda_own(KVC_CUDA_many_pack_x);
     at_once = at_once < 128 ? 128 : at_once > round_up(count, 128) ? round_up(count, 128) : at_once;
-    spare = kvc_offload_spare(offload, x_bytes + at_once * line);
-    if (!spare)
+    workspace = kvc_offload_workspace(offload, x_bytes + at_once * line);
+    if (!workspace)
         return;
-    kvc_launch_handle(&pack, spare->handle);
+    kvc_launch_handle(&pack, workspace->handle);
     kvc_launch_handle(&pack, kvc_cuda_data(x));
     kvc_launch_wide(&pack, K);
     kvc_launch_word(&pack, rows);
@@ -38,7 +38,7 @@ static void many_rows(struct kvc_offload *offload, struct kvc_span y, struct kvc
     for (uint64_t from = 0; from < count; from += at_once) {
         uint64_t here = count - from < at_once ? count - from : at_once;
         struct kvc_launch product = kvc_cuda_own(block == 128 ? KVC_CUDA_many_product_128 : KVC_CUDA_many_product_32);
-        unsigned char *packed = (unsigned char *)spare->handle + x_bytes;
+        unsigned char *packed = (unsigned char *)workspace->handle + x_bytes;
         pack = kvc_cuda_own(KVC_CUDA_many_pack_w);
         kvc_launch_handle(&pack, packed);
         kvc_launch_handle(&pack, w->piece[piece]);
@@ -49,7 +49,7 @@ static void many_rows(struct kvc_offload *offload, struct kvc_span y, struct kvc
         kvc_launch_wide(&pack, here);
         kvc_launch_items(offload, &pack, here * steps, 1, 1);
         kvc_launch_handle(&product, kvc_cuda_data(y));
-        kvc_launch_handle(&product, spare->handle);
+        kvc_launch_handle(&product, workspace->handle);
         kvc_launch_handle(&product, packed);
         kvc_launch_wide(&product, K);
         kvc_launch_wide(&product, w->outputs);

@@ -14,9 +14,9 @@
 bool kvc_cuda_queue_open(struct kvc_cuda *cuda) {
     struct kvc_cuda_queue *queue = &cuda->queue;
     const char *variable = getenv("KVCULL_CUDA_GRAPHS");
-    queue->room = KVC_CALLS * 48;
+    queue->capacity = KVC_CALLS * 48;
     queue->calls = malloc(KVC_CALLS * sizeof *queue->calls);
-    queue->values = malloc(queue->room * sizeof *queue->values);
+    queue->values = malloc(queue->capacity * sizeof *queue->values);
     queue->graphs_off = variable && strcmp(variable, "0") == 0;
     return queue->calls && queue->values;
 }
@@ -44,7 +44,7 @@ void kvc_cuda_queue_close(struct kvc_cuda *cuda) {
 static struct kvc_cuda_call *next_call(struct kvc_cuda *cuda, uint32_t count) {
     struct kvc_cuda_queue *queue = &cuda->queue;
     struct kvc_cuda_call *call;
-    if (queue->call_count == KVC_CALLS || queue->room - queue->value_count < count)
+    if (queue->call_count == KVC_CALLS || queue->capacity - queue->value_count < count)
         kvc_cuda_send(cuda);
     call = &queue->calls[queue->call_count++];
     memset(call, 0, sizeof *call);

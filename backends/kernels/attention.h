@@ -5,21 +5,21 @@
 
 #define KVC_ATTENTION                                                                                                  \
     KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(const float, q), KVC_SPAN(const kvc_i32, positions),                  \
-        KVC_SPAN(const kvc_u32, later), kvc_u32 row, kvc_u32 heads, kvc_u32 kv_heads, kvc_u32 window, float scale,     \
-        KVC_SPAN(float, tile_m), KVC_SPAN(float, tile_l), KVC_SPAN(float, tile_o), kvc_u32 tiles,                      \
-        KVC_GLOBAL kvc_u32 *notes, kvc_u32 read_note
+        KVC_SPAN(const kvc_u32, causal_offset), kvc_u32 row, kvc_u32 heads, kvc_u32 kv_heads, kvc_u32 window,          \
+        float scale, KVC_SPAN(float, tile_m), KVC_SPAN(float, tile_l), KVC_SPAN(float, tile_o), kvc_u32 tiles,         \
+        KVC_GLOBAL kvc_u32 *status_words, kvc_u32 read_word
 #define KVC_OPEN_TILES                                                                                                 \
     KVC_OPEN(float, tile_m);                                                                                           \
     KVC_OPEN(float, tile_l);                                                                                           \
     KVC_OPEN(float, tile_o)
 
-/* Grid: tiles, KV heads, rows. row: the batch row of the launch's first. read_note: 0, or where to add entries read. */
+/* Grid: tiles, KV heads, rows. row: the batch row of the launch's first. read_word: 0, or where to add entries read. */
 #if KVC_WORKERS != 1
 
 #define KVC_HEADS 4 /* at once: 32 work-items each for the sum of the weights */
 #define KVC_ATTENTION_TILE(name, type)                                                                                 \
     KVC_GROUP_KERNEL(attention_tile_##name)(KVC_ATTENTION) {                                                           \
-        KVC_SHARED float room[KVC_SUM_ROOM];                                                                           \
+        KVC_SHARED float shared_sum[KVC_SUM_ROOM];                                                                     \
         KVC_SHARED kvc_bytes keys[KVC_TILE];                                                                           \
         KVC_SHARED float score[KVC_HEADS][KVC_TILE], most[KVC_HEADS][32], lanes[KVC_HEADS][32];                        \
         KVC_SHARED kvc_u32 read[1];                                                                                    \
@@ -30,7 +30,8 @@
         KVC_OPEN_TILES;                                                                                                \
         KVC_OPEN_ARENA(arena);                                                                                         \
         KVC_OPEN_HEAD(head, l, h);                                                                                     \
-        view = kvc_query_view_of(&head, read_count, read_rank, read_stride, h, later_buffer[later_offset + row + i],   \
+        view = kvc_query_view_of(&head, read_count, read_rank, read_stride, h,                                         \
+                                 causal_offset_buffer[causal_offset_offset + row + i],                                 \
                                  positions_buffer[positions_offset + row + i], window);                                \
         count = view.places > first ? view.places - first : 0;                                                         \
         count = count < KVC_TILE ? count : KVC_TILE;                                                                   \
@@ -49,8 +50,8 @@
                 tile_l[(at + g) * tiles + KVC_GROUP_ID(0)] = -1.0f;                                                    \
             return;                                                                                                    \
         }                                                                                                              \
-        if (id == 0 && read_note)                                                                                      \
-            KVC_ADD_GLOBAL(notes + read_note, read[0]);                                                                \
+        if (id == 0 && read_word)                                                                                      \
+            KVC_ADD_GLOBAL(status_words + read_word, read[0]);                                                         \
         for (kvc_u32 g0 = 0; g0 < group; g0 += KVC_HEADS) {                                                            \
             kvc_u32 here = group - g0 < KVC_HEADS ? group - g0 : KVC_HEADS, lane = id % 32, mine = id / 32;            \
             KVC_GLOBAL const float *queries =                                                                          \
@@ -75,7 +76,7 @@
                             sum[g], d - k);                                                                            \
                 }                                                                                                      \
                 for (int g = 0; g < KVC_HEADS; g++) { /* all of them, so that barriers stand in no condition */        \
-                    float s = kvc_part_sum(sum[g], room) * scale;                                                      \
+                    float s = kvc_part_sum(sum[g], shared_sum) * scale;                                                \
                     if (worker == 0 && (kvc_u32)g < here)                                                              \
                         score[g][j] = s;                                                                               \
                 }                                                                                                      \
@@ -175,7 +176,8 @@ KVC_DEVICE float16 kvc_max16(float16 a, float16 b) { return select(b, a, a > b);
         KVC_OPEN_TILES;                                                                                                \
         KVC_OPEN_ARENA(arena);                                                                                         \
         KVC_OPEN_HEAD(head, l, h);                                                                                     \
-        view = kvc_query_view_of(&head, read_count, read_rank, read_stride, h, later_buffer[later_offset + row + i],   \
+        view = kvc_query_view_of(&head, read_count, read_rank, read_stride, h,                                         \
+                                 causal_offset_buffer[causal_offset_offset + row + i],                                 \
                                  positions_buffer[positions_offset + row + i], window);                                \
         count = view.places > first ? view.places - first : 0;                                                         \
         count = count < KVC_TILE ? count : KVC_TILE;                                                                   \
@@ -191,8 +193,8 @@ KVC_DEVICE float16 kvc_max16(float16 a, float16 b) { return select(b, a, a > b);
                 tile_l[(at + g) * tiles + KVC_GROUP_ID(0)] = -1.0f;                                                    \
             return;                                                                                                    \
         }                                                                                                              \
-        if (read_note)                                                                                                 \
-            KVC_ADD_GLOBAL(notes + read_note, read);                                                                   \
+        if (read_word)                                                                                                 \
+            KVC_ADD_GLOBAL(status_words + read_word, read);                                                            \
         for (kvc_u32 g0 = 0; g0 < group; g0 += KVC_HEADS) {                                                            \
             kvc_u32 here = group - g0 < KVC_HEADS ? group - g0 : KVC_HEADS, c = 0;                                     \
             KVC_GLOBAL const float *queries =                                                                          \

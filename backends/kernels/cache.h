@@ -1,9 +1,9 @@
 /* cache.h - changing lists: append, drop, identity, evict, relayout; and reading them: entries. */
 
-KVC_DEVICE void kvc_note_failure(KVC_GLOBAL kvc_u32 *notes, kvc_u32 what, kvc_u32 a, kvc_u32 b) {
-    notes[KVC_NOTE_FAILURE] = what;
-    notes[KVC_NOTE_FAILURE + 1] = a;
-    notes[KVC_NOTE_FAILURE + 2] = b;
+KVC_DEVICE void kvc_status_failure(KVC_GLOBAL kvc_u32 *status_words, kvc_u32 what, kvc_u32 a, kvc_u32 b) {
+    status_words[KVC_STATUS_FAILURE] = what;
+    status_words[KVC_STATUS_FAILURE + 1] = a;
+    status_words[KVC_STATUS_FAILURE + 2] = b;
 }
 
 KVC_DEVICE void kvc_store_half(KVC_GLOBAL kvc_u8 *at, kvc_u16 half_bits) { *(KVC_GLOBAL kvc_u16 *)at = half_bits; }
@@ -48,14 +48,14 @@ KVC_DEVICE kvc_u32 kvc_store_entry(const struct kvc_arena_view *arena, KVC_GLOBA
 /* A group a head: rows first..first+stored-1. */
 KVC_GROUP_KERNEL(append)
 (KVC_LISTS(l), KVC_ARENA, KVC_SPAN(const float, k), KVC_SPAN(const float, v), KVC_SPAN(const kvc_i32, positions),
- kvc_u32 first, kvc_u32 stored, kvc_u32 kv_heads, KVC_GLOBAL kvc_u32 *notes) {
-    kvc_u32 h = KVC_GROUP_ID(0), saturated = 0, room;
+ kvc_u32 first, kvc_u32 stored, kvc_u32 kv_heads, KVC_GLOBAL kvc_u32 *status_words) {
+    kvc_u32 h = KVC_GROUP_ID(0), saturated = 0, capacity;
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
-    room = kvc_room_of_slots(head.slots) - head.count;
-    if (stored > room) {
-        kvc_note_failure(notes, KVC_FAILED_APPEND, h, kvc_room_of_slots(head.slots));
-        stored = room;
+    capacity = kvc_slots_capacity(head.slots) - head.count;
+    if (stored > capacity) {
+        kvc_status_failure(status_words, KVC_FAILED_APPEND, h, kvc_slots_capacity(head.slots));
+        stored = capacity;
     }
     for (kvc_u32 i = 0; i < stored; i++) {
         kvc_u32 slot = kvc_head_slot(&head, head.count + i);
@@ -70,7 +70,7 @@ KVC_GROUP_KERNEL(append)
             head.position[slot] = positions_buffer[positions_offset + first + i];
     }
     if (saturated)
-        KVC_ADD_GLOBAL(notes + KVC_NOTE_SATURATED, saturated);
+        KVC_ADD_GLOBAL(status_words + KVC_STATUS_SATURATED, saturated);
     KVC_BARRIER(); /* all have read the count */
     if (KVC_LOCAL_ID() == 0)
         l_count[h] = head.count + stored;
@@ -110,15 +110,15 @@ KVC_DEVICE kvc_u32 kvc_ranks_below(KVC_GLOBAL const kvc_u32 *ranks, kvc_u32 coun
 }
 
 /* A group a head. spare: as many words as there are slots. */
-KVC_GROUP_KERNEL(evict)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL kvc_u32 *spare, KVC_GLOBAL kvc_u32 *notes) {
+KVC_GROUP_KERNEL(evict)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL kvc_u32 *workspace, KVC_GLOBAL kvc_u32 *status_words) {
     kvc_u32 h = KVC_GROUP_ID(0), kept = read_count[h], low = 0;
     KVC_GLOBAL const kvc_u32 *ranks = read_rank + (kvc_u64)h * read_stride;
     KVC_OPEN_HEAD(head, l, h);
-    KVC_GLOBAL kvc_u32 *was = spare + head.base;
+    KVC_GLOBAL kvc_u32 *was = workspace + head.base;
     if (kept == head.count)
         return;
     if (!head.order) {
-        kvc_note_failure(notes, KVC_FAILED_EVICT, h, 0);
+        kvc_status_failure(status_words, KVC_FAILED_EVICT, h, 0);
         return;
     }
 #if KVC_WORKERS == 1
@@ -160,7 +160,7 @@ KVC_KERNEL(keep_keys)
 
 /* Grid: pairs of channels of the head's most entries, heads. A work-item a pair, or two channels behind the rotary
  * ones. turned: d values for each rank. */
-KVC_KERNEL(turn_rows)
+KVC_KERNEL(rotate_rows)
 (KVC_LISTS(l), kvc_u32 first, KVC_SPAN(const float, cosine), KVC_SPAN(const float, sine), KVC_GLOBAL float *turned,
  kvc_u32 d, kvc_u32 rotary, kvc_u32 interleaved) {
     kvc_u32 pairs = (d + 1) / 2, half_size = rotary / 2, slot;
@@ -189,7 +189,8 @@ KVC_KERNEL(turn_rows)
 }
 
 /* Grid: groups of 16 ranks each, heads. */
-KVC_GROUP_KERNEL(store_keys)(KVC_LISTS(l), KVC_ARENA, KVC_GLOBAL const float *turned, KVC_GLOBAL kvc_u32 *notes) {
+KVC_GROUP_KERNEL(store_keys)
+(KVC_LISTS(l), KVC_ARENA, KVC_GLOBAL const float *turned, KVC_GLOBAL kvc_u32 *status_words) {
     kvc_u32 saturated = 0;
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, KVC_GROUP_ID(1));
@@ -200,7 +201,7 @@ KVC_GROUP_KERNEL(store_keys)(KVC_LISTS(l), KVC_ARENA, KVC_GLOBAL const float *tu
                                          turned + (kvc_u64)(head.base + rank) * head_size);
     }
     if (saturated)
-        KVC_ADD_GLOBAL(notes + KVC_NOTE_SATURATED, saturated);
+        KVC_ADD_GLOBAL(status_words + KVC_STATUS_SATURATED, saturated);
 }
 
 KVC_DEVICE void kvc_copy_entry(const struct kvc_arena_view *arena, KVC_GLOBAL kvc_u8 *to,
@@ -213,15 +214,15 @@ KVC_DEVICE void kvc_copy_entry(const struct kvc_arena_view *arena, KVC_GLOBAL kv
 
 /* A group a head. spare: three words for each of dst's slots. */
 KVC_GROUP_KERNEL(relayout)
-(KVC_LISTS(dst), KVC_LISTS(src), KVC_ARENA, KVC_GLOBAL kvc_u32 *spare, KVC_GLOBAL kvc_u32 *notes) {
-    KVC_SHARED kvc_u32 room[KVC_GROUP];
+(KVC_LISTS(dst), KVC_LISTS(src), KVC_ARENA, KVC_GLOBAL kvc_u32 *workspace, KVC_GLOBAL kvc_u32 *status_words) {
+    KVC_SHARED kvc_u32 capacity[KVC_GROUP];
     kvc_u32 h = KVC_GROUP_ID(0), stay, free_slots = 0, moved = 0;
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(from, src, h);
     KVC_OPEN_HEAD(to, dst, h);
-    KVC_GLOBAL kvc_u32 *used = spare + 3 * (kvc_u64)to.base, *unused = used + to.slots, *place = unused + to.slots;
-    if (from.count > kvc_room_of_slots(to.slots)) {
-        kvc_note_failure(notes, KVC_FAILED_RELAYOUT, from.count, to.slots);
+    KVC_GLOBAL kvc_u32 *used = workspace + 3 * (kvc_u64)to.base, *unused = used + to.slots, *place = unused + to.slots;
+    if (from.count > kvc_slots_capacity(to.slots)) {
+        kvc_status_failure(status_words, KVC_FAILED_RELAYOUT, from.count, to.slots);
         return;
     }
     stay = to.slots == from.slots ? to.slots : (to.slots < from.slots ? to.slots : from.slots) / KVC_TILE * KVC_TILE;
@@ -239,7 +240,7 @@ KVC_GROUP_KERNEL(relayout)
     for (kvc_u32 first = 0; first < to.slots; first += KVC_GROUP) { /* the unused slots, ascending */
         kvc_u32 slot = first + KVC_LOCAL_ID(), all;
         kvc_u32 is_free = slot < to.slots && !used[slot];
-        kvc_u32 before = kvc_group_before(is_free, &all, room);
+        kvc_u32 before = kvc_group_before(is_free, &all, capacity);
         if (is_free)
             unused[free_slots + before] = slot;
         free_slots += all;
@@ -249,7 +250,7 @@ KVC_GROUP_KERNEL(relayout)
         kvc_u32 rank = first + KVC_LOCAL_ID(), all;
         kvc_u32 slot = rank < from.count ? kvc_head_slot(&from, rank) : 0;
         kvc_u32 moves = slot >= stay;
-        kvc_u32 before = kvc_group_before(moves, &all, room);
+        kvc_u32 before = kvc_group_before(moves, &all, capacity);
         if (rank < from.count)
             place[rank] = moves ? unused[moved + before] : slot;
         moved += all;

@@ -67,11 +67,11 @@ KVC_KERNEL(check_windows)(KVC_SPAN(const float, x), KVC_SPAN(float, out), kvc_u3
 /* Grid: n. out [n, 4], group i from x[i] on: length values; every fourth of as many; the products of neighbours; dot32
  * of length / 2 values with those behind them. */
 KVC_GROUP_KERNEL(check_sums)(KVC_SPAN(const float, x), KVC_SPAN(float, out), kvc_u32 length) {
-    KVC_SHARED float room[KVC_SUM_ROOM];
+    KVC_SHARED float shared_sum[KVC_SUM_ROOM];
     kvc_u32 i = KVC_GROUP_ID(0);
     KVC_GLOBAL const float *x = x_buffer + x_offset + i;
     KVC_GLOBAL float *to = out_buffer + out_offset + 4 * (kvc_u64)i;
-    float dot = kvc_dot_floats(x, x + length / 2, length / 2, room);
+    float dot = kvc_dot_floats(x, x + length / 2, length / 2, shared_sum);
     if (KVC_LOCAL_ID() == 0) {
         float sum = 0.0f;
         for (kvc_u32 k = 0; k < length; k++)

@@ -94,7 +94,7 @@ KVC_GROUP_KERNEL(keep)
  kvc_i64 recent, KVC_SPAN(const float, scores), KVC_SPAN(const float, ties), kvc_u32 stride,
  KVC_GLOBAL kvc_u32 *kept_count, KVC_GLOBAL kvc_u32 *kept_rank, kvc_u32 kept_stride) {
     KVC_SHARED kvc_u32 digits[256];
-    KVC_SHARED kvc_u32 room[KVC_GROUP];
+    KVC_SHARED kvc_u32 shared_sum[KVC_GROUP];
     kvc_u32 h = first_head + KVC_GROUP_ID(0), forced = 0, kept = 0, equal_taken = 0, need;
     kvc_u64 threshold = 0;
     KVC_GLOBAL const float *score = scores_buffer ? scores_buffer + scores_offset + (kvc_u64)h * stride : 0;
@@ -103,7 +103,7 @@ KVC_GROUP_KERNEL(keep)
     KVC_OPEN_HEAD(head, l, h);
     for (kvc_u32 from = 0; from < head.count; from += KVC_GROUP) {
         kvc_u32 rank = from + KVC_LOCAL_ID(), all;
-        kvc_group_before(rank < head.count && kvc_is_forced(&head, rank, first, tail, limit, recent), &all, room);
+        kvc_group_before(rank < head.count && kvc_is_forced(&head, rank, first, tail, limit, recent), &all, shared_sum);
         forced += all;
     }
     if (fill > forced && top < fill - forced)
@@ -128,11 +128,11 @@ KVC_GROUP_KERNEL(keep)
         kvc_u64 key = here ? kvc_tied_key(score, tie, rank) : 0;
         keeps = here && kvc_is_forced(&head, rank, first, tail, limit, recent);
         is_equal = here && !keeps && key == threshold;
-        before = kvc_group_before(is_equal, &all, room);
+        before = kvc_group_before(is_equal, &all, shared_sum);
         if (here && !keeps && need)
             keeps = is_equal ? equal_taken + before < need : key > threshold;
         equal_taken += all;
-        before = kvc_group_before(keeps, &all, room);
+        before = kvc_group_before(keeps, &all, shared_sum);
         if (keeps)
             ranks[kept + before] = rank;
         kept += all;

@@ -9,7 +9,7 @@
 /* w: rows first..first+count-1 of the matrix. */
 #define KVC_LINEAR_FEW(name, type)                                                                                     \
     KVC_GROUP_KERNEL(linear_##name)(KVC_LINEAR_ARGUMENTS) {                                                            \
-        KVC_SHARED float room[KVC_SUM_ROOM];                                                                           \
+        KVC_SHARED float shared_sum[KVC_SUM_ROOM];                                                                     \
         kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS, row = KVC_GROUP_ID(1) * KVC_FEW;                                \
         kvc_u32 left = (kvc_u32)(K % 32), here = rows - row < KVC_FEW ? rows - row : KVC_FEW;                          \
         KVC_GLOBAL const float *x = x_buffer + x_offset + row * K;                                                     \
@@ -40,7 +40,7 @@
                         kvc_part_floats_tail(x + ((kvc_u32)i < here ? i : 0) * K + k, worker, left), p, sum[i], left); \
             }                                                                                                          \
             for (int i = 0; i < KVC_FEW; i++) { /* all of them, so that barriers stand in no condition */              \
-                float value = kvc_part_sum(sum[i], room);                                                              \
+                float value = kvc_part_sum(sum[i], shared_sum);                                                        \
                 if ((kvc_u32)i < here && worker == 0 && n < count)                                                     \
                     y_buffer[y_offset + (kvc_u64)(row + i) * N + first + n] =                                          \
                         bias_buffer ? value + bias_buffer[bias_offset + first + n] : value;                            \

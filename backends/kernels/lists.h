@@ -54,7 +54,7 @@ KVC_DEVICE KVC_GLOBAL kvc_u8 *kvc_arena_block(const struct kvc_arena_view *arena
         kvc_u32 prefix##_columns
 
 /* Entries that fit into so many slots of a head. */
-KVC_DEVICE kvc_u32 kvc_room_of_slots(kvc_u32 slots) { return slots - slots % KVC_TILE + (slots % KVC_TILE > 0); }
+KVC_DEVICE kvc_u32 kvc_slots_capacity(kvc_u32 slots) { return slots - slots % KVC_TILE + (slots % KVC_TILE > 0); }
 
 struct kvc_head_view { /* one head of one layer */
     kvc_u32 base, slots, count, columns;
@@ -103,9 +103,9 @@ struct kvc_query_view {
 KVC_DEVICE struct kvc_query_view kvc_query_view_of(const struct kvc_head_view *head,
                                                    KVC_GLOBAL const kvc_u32 *read_count,
                                                    KVC_GLOBAL const kvc_u32 *read_rank, kvc_u32 read_stride, kvc_u32 h,
-                                                   kvc_u32 later, kvc_i32 position, kvc_u32 window) {
+                                                   kvc_u32 causal_offset, kvc_i32 position, kvc_u32 window) {
     struct kvc_query_view view;
-    view.visible = head->count > later ? head->count - later : 0;
+    view.visible = head->count > causal_offset ? head->count - causal_offset : 0;
     view.ranks = read_count ? read_rank + (kvc_u64)h * read_stride : 0;
     view.places = read_count ? read_count[h] : view.visible;
     view.oldest = window ? (kvc_i64)position - (kvc_i64)window + 1 : KVC_NO_WINDOW;

@@ -19,7 +19,7 @@ KVC_GROUP_KERNEL(view_append)
 /* A group a head: of the view, in place, what is among the ranks kept (KVC_READS), by where it is there. */
 KVC_GROUP_KERNEL(view_evict)
 (KVC_READS, KVC_GLOBAL kvc_u32 *view_count, KVC_GLOBAL kvc_u32 *view_rank, kvc_u32 view_stride) {
-    KVC_SHARED kvc_u32 room[KVC_GROUP];
+    KVC_SHARED kvc_u32 shared_sum[KVC_GROUP];
     kvc_u32 h = KVC_GROUP_ID(0), kept = read_count[h], seen = view_count[h], low = 0, left = 0;
     KVC_GLOBAL const kvc_u32 *ranks = read_rank + (kvc_u64)h * read_stride;
     KVC_GLOBAL kvc_u32 *view = view_rank + (kvc_u64)h * view_stride;
@@ -29,7 +29,7 @@ KVC_GROUP_KERNEL(view_evict)
             low = kvc_ranks_below(ranks, kept, view[i], low);
             stays = low < kept && ranks[low] == view[i];
         }
-        before = kvc_group_before(stays, &all, room); /* all have read theirs */
+        before = kvc_group_before(stays, &all, shared_sum); /* all have read theirs */
         if (stays)
             view[left + before] = low;
         left += all;

@@ -141,7 +141,7 @@ KVC_DEVICE float kvc_part_tree(struct kvc_part p) {
     return d.lo + d.hi;
 }
 #define KVC_SUM_ROOM 1 /* floats a group shares for kvc_part_sum */
-KVC_DEVICE float kvc_part_sum(struct kvc_part p, KVC_LOCAL float *room) { return kvc_part_tree(p); }
+KVC_DEVICE float kvc_part_sum(struct kvc_part p, KVC_LOCAL float *shared_sum) { return kvc_part_tree(p); }
 
 #else
 
@@ -163,8 +163,7 @@ KVC_DEVICE struct kvc_part kvc_part_fma(struct kvc_part a, struct kvc_part b, st
 KVC_DEVICE struct kvc_part kvc_part_fma_tail(struct kvc_part a, struct kvc_part b, struct kvc_part sum, kvc_u32 count) {
     kvc_i32 left = (kvc_i32)count - (kvc_i32)(KVC_LOCAL_ID() % KVC_WORKERS * KVC_LANES_EACH);
     for (int i = 0; i < KVC_LANES_EACH; i++)
-        if (i < left)
-            sum.lane[i] = kvc_fma(a.lane[i], b.lane[i], sum.lane[i]);
+        sum.lane[i] = i < left ? kvc_fma(a.lane[i], b.lane[i], sum.lane[i]) : sum.lane[i];
     return sum;
 }
 /* Memory is read in vectors of 16 bytes where it lies so. */
@@ -205,8 +204,8 @@ KVC_DEVICE struct kvc_part kvc_part_floats_tail(KVC_GLOBAL const float *x, kvc_u
 /* The sum of a team's 32 lanes, for each of its work-items. Every work-item of the group calls it at the same time. */
 #if defined(__CUDACC__)
 #define KVC_SUM_ROOM 1
-KVC_DEVICE float kvc_part_sum(struct kvc_part p, KVC_LOCAL float *room) {
-    (void)room;
+KVC_DEVICE float kvc_part_sum(struct kvc_part p, KVC_LOCAL float *shared_sum) {
+    (void)shared_sum;
     for (int w = 2; w > 0; w /= 2) /* lanes i + 16, then i + 8 */
         for (int i = 0; i < KVC_LANES_EACH; i++)
             p.lane[i] = p.lane[i] + __shfl_down_sync(0xffffffffu, p.lane[i], w, KVC_WORKERS);
@@ -217,9 +216,9 @@ KVC_DEVICE float kvc_part_sum(struct kvc_part p, KVC_LOCAL float *room) {
 }
 #else
 #define KVC_SUM_ROOM (KVC_GROUP * KVC_LANES_EACH)
-KVC_DEVICE float kvc_part_sum(struct kvc_part p, KVC_LOCAL float *room) {
+KVC_DEVICE float kvc_part_sum(struct kvc_part p, KVC_LOCAL float *shared_sum) {
     kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS;
-    KVC_LOCAL float *team = room + KVC_LOCAL_ID() / KVC_WORKERS * 32;
+    KVC_LOCAL float *team = shared_sum + KVC_LOCAL_ID() / KVC_WORKERS * 32;
     float sum;
     for (int i = 0; i < KVC_LANES_EACH; i++)
         team[worker * KVC_LANES_EACH + i] = p.lane[i];
@@ -243,7 +242,7 @@ KVC_DEVICE float kvc_part_sum(struct kvc_part p, KVC_LOCAL float *room) {
 
 /* dot32(a, b) over K values, by a team; all work-items of the group take part. */
 KVC_DEVICE float kvc_dot_floats(KVC_GLOBAL const float *a, KVC_GLOBAL const float *b, kvc_u64 K,
-                                KVC_LOCAL float *room) {
+                                KVC_LOCAL float *shared_sum) {
     kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS;
     struct kvc_part sum = kvc_part_zero();
     kvc_u64 k = 0;
@@ -252,28 +251,28 @@ KVC_DEVICE float kvc_dot_floats(KVC_GLOBAL const float *a, KVC_GLOBAL const floa
     if (k < K)
         sum = kvc_part_fma_tail(kvc_part_floats_tail(a + k, worker, (kvc_u32)(K - k)),
                                 kvc_part_floats_tail(b + k, worker, (kvc_u32)(K - k)), sum, (kvc_u32)(K - k));
-    return kvc_part_sum(sum, room);
+    return kvc_part_sum(sum, shared_sum);
 }
 
 /* ---- ordered placing: the group's work-items each have 0 or 1, in order ---- */
 
 /* How many work-items before this one have flag, and in *all how many of the group. room: KVC_GROUP words. */
-KVC_DEVICE kvc_u32 kvc_group_before(kvc_u32 flag, kvc_u32 *all, KVC_LOCAL kvc_u32 *room) {
+KVC_DEVICE kvc_u32 kvc_group_before(kvc_u32 flag, kvc_u32 *all, KVC_LOCAL kvc_u32 *shared_sum) {
 #if KVC_GROUP == 1
     *all = flag;
     return 0;
 #else
     kvc_u32 i = KVC_LOCAL_ID(), sum;
-    room[i] = flag;
+    shared_sum[i] = flag;
     KVC_BARRIER();
     for (kvc_u32 w = 1; w < KVC_GROUP; w *= 2) {
-        kvc_u32 other = i >= w ? room[i - w] : 0;
+        kvc_u32 other = i >= w ? shared_sum[i - w] : 0;
         KVC_BARRIER();
-        room[i] += other;
+        shared_sum[i] += other;
         KVC_BARRIER();
     }
-    sum = room[i];
-    *all = room[KVC_GROUP - 1];
+    sum = shared_sum[i];
+    *all = shared_sum[KVC_GROUP - 1];
     KVC_BARRIER();
     return sum - flag;
 #endif

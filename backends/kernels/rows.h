@@ -57,11 +57,11 @@ KVC_KERNEL(add_bias)(KVC_SPAN(float, y), KVC_SPAN(const float, bias), kvc_u64 N,
 
 /* A group a row. */
 KVC_GROUP_KERNEL(norm)(KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, w), kvc_u32 K, float eps) {
-    KVC_SHARED float room[KVC_SUM_ROOM];
+    KVC_SHARED float shared_sum[KVC_SUM_ROOM];
     KVC_OPEN(const float, w);
     KVC_GLOBAL const float *x = x_buffer + x_offset + (kvc_u64)KVC_GROUP_ID(0) * K;
     KVC_GLOBAL float *y = y_buffer + y_offset + (kvc_u64)KVC_GROUP_ID(0) * K;
-    float sum = kvc_dot_floats(x, x, K, room); /* every team computes it; so that none waits for another */
+    float sum = kvc_dot_floats(x, x, K, shared_sum); /* every team computes it; so that none waits for another */
     float r = kvc_div(1.0f, kvc_sqrt(kvc_div(sum, (float)K) + eps));
     KVC_BARRIER(); /* y may be x */
     for (kvc_u32 k = KVC_LOCAL_ID(); k < K; k += KVC_GROUP)

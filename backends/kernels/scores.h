@@ -4,15 +4,15 @@
 /* maximum and sum: of row i at i * step. */
 #define KVC_WEIGHT_ROWS                                                                                                \
     KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(const float, q), KVC_SPAN(const float, maximum),                      \
-        KVC_SPAN(const float, sum), kvc_u64 step, KVC_SPAN(const kvc_i32, positions), KVC_SPAN(const kvc_u32, later),  \
-        kvc_u32 queries, kvc_u32 heads, kvc_u32 kv_heads, kvc_u32 window, float scale, kvc_u64 seed, kvc_u32 layer,    \
-        float tau
+        KVC_SPAN(const float, sum), kvc_u64 step, KVC_SPAN(const kvc_i32, positions),                                  \
+        KVC_SPAN(const kvc_u32, causal_offset), kvc_u32 queries, kvc_u32 heads, kvc_u32 kv_heads, kvc_u32 window,      \
+        float scale, kvc_u64 seed, kvc_u32 layer, float tau
 
 /* Whether a query sees the entry of a rank at position `at`; without `later` it sees those up to its own position. */
 KVC_DEVICE kvc_u32 kvc_sees(const struct kvc_head_view *head, kvc_u32 rank, kvc_i64 at, kvc_i32 position,
-                            KVC_GLOBAL const kvc_u32 *later, kvc_u32 window) {
-    kvc_u32 visible = later ? (head->count > *later ? head->count - *later : 0) : head->count;
-    return rank < visible && (later || at <= (kvc_i64)position) &&
+                            KVC_GLOBAL const kvc_u32 *causal_offset, kvc_u32 window) {
+    kvc_u32 visible = causal_offset ? (head->count > *causal_offset ? head->count - *causal_offset : 0) : head->count;
+    return rank < visible && (causal_offset || at <= (kvc_i64)position) &&
            (!window || at > (kvc_i64)position - (kvc_i64)window);
 }
 
@@ -35,10 +35,10 @@ KVC_DEVICE float kvc_noisy(float s, kvc_u64 seed, kvc_u32 layer, kvc_u32 head, k
 }
 
 /* Grid: tiles of the ranks of the fullest head, heads (or query heads: by_head). */
-KVC_GROUP_KERNEL(weight_rows)
+KVC_GROUP_KERNEL(probabilities)
 (KVC_WEIGHT_ROWS, kvc_u32 mode, kvc_u32 by_head, KVC_SPAN(float, scores), kvc_u32 stride, kvc_u32 first_column,
  kvc_u32 ring, KVC_GLOBAL float *low, kvc_u64 tail, float gamma) {
-    KVC_SHARED float room[KVC_SUM_ROOM];
+    KVC_SHARED float shared_sum[KVC_SUM_ROOM];
     kvc_u32 group = heads / kv_heads, h = by_head ? KVC_GROUP_ID(1) / group : KVC_GROUP_ID(1);
     kvc_u32 first = KVC_GROUP_ID(0) * KVC_TILE, worker = KVC_LOCAL_ID() % KVC_WORKERS;
     kvc_u32 query_head = by_head ? KVC_GROUP_ID(1) : h * group, members = by_head ? 1 : group;
@@ -59,14 +59,16 @@ KVC_GROUP_KERNEL(weight_rows)
         for (kvc_u32 pass = 0; pass < (mode == KVC_MOMENTS ? 2u : 1u); pass++) {
             for (kvc_u32 query = 0; query < queries; query++) {
                 kvc_i32 position = positions_buffer[positions_offset + query];
-                kvc_u32 seen = listed && kvc_sees(&head, rank, at, position,
-                                                  later_buffer ? later_buffer + later_offset + query : 0, window);
+                kvc_u32 seen =
+                    listed &&
+                    kvc_sees(&head, rank, at, position,
+                             causal_offset_buffer ? causal_offset_buffer + causal_offset_offset + query : 0, window);
                 float value = 0.0f, few = 0.0f;
                 for (kvc_u32 g = query_head; g < query_head + members; g++) {
                     kvc_u64 row = (kvc_u64)query * heads + g;
                     float x = kvc_part_sum(kvc_part_dot_entry(entry_type, q_buffer + q_offset + row * head_size,
                                                               seen ? key : (kvc_bytes)0, head_size),
-                                           room) *
+                                           shared_sum) *
                               scale;
                     if (mode != KVC_RING_LOGITS)
                         x = kvc_div(kvc_exp(kvc_noisy(x, seed, layer, g, at, tau) -
@@ -163,9 +165,9 @@ KVC_KERNEL(moment_totals)(kvc_u32 heads, KVC_GLOBAL const float *values, kvc_u32
 
 /* Grid: KV heads, queries. low [queries, kv_heads] = 1 / the entries that the query sees. */
 KVC_GROUP_KERNEL(seen_shares)
-(KVC_LISTS(l), KVC_READS, KVC_SPAN(const kvc_i32, positions), KVC_SPAN(const kvc_u32, later), kvc_u32 window,
+(KVC_LISTS(l), KVC_READS, KVC_SPAN(const kvc_i32, positions), KVC_SPAN(const kvc_u32, causal_offset), kvc_u32 window,
  KVC_GLOBAL float *low, kvc_u32 kv_heads) {
-    KVC_SHARED kvc_u32 room[KVC_GROUP];
+    KVC_SHARED kvc_u32 shared_sum[KVC_GROUP];
     kvc_u32 h = KVC_GROUP_ID(0), query = KVC_GROUP_ID(1), places, seen = 0, all;
     KVC_OPEN_HEAD(head, l, h);
     places = read_count ? read_count[h] : head.count;
@@ -173,11 +175,12 @@ KVC_GROUP_KERNEL(seen_shares)
         kvc_u32 place = from + KVC_LOCAL_ID(), rank = 0, sees = 0;
         if (place < places) {
             rank = read_count ? read_rank[(kvc_u64)h * read_stride + place] : place;
-            sees = rank < head.count && kvc_sees(&head, rank, kvc_head_position(&head, kvc_head_slot(&head, rank)),
-                                                 positions_buffer[positions_offset + query],
-                                                 later_buffer ? later_buffer + later_offset + query : 0, window);
+            sees = rank < head.count &&
+                   kvc_sees(&head, rank, kvc_head_position(&head, kvc_head_slot(&head, rank)),
+                            positions_buffer[positions_offset + query],
+                            causal_offset_buffer ? causal_offset_buffer + causal_offset_offset + query : 0, window);
         }
-        kvc_group_before(sees, &all, room);
+        kvc_group_before(sees, &all, shared_sum);
         seen += all;
     }
     if (KVC_LOCAL_ID() == 0)
@@ -187,7 +190,7 @@ KVC_GROUP_KERNEL(seen_shares)
 /* Grid: tiles of places, query heads, queries. m and l of one tile of one query's noisy scores, l = -1 where it sees
  * none: [queries, H, tiles] pairs. */
 KVC_GROUP_KERNEL(noise_tiles)(KVC_WEIGHT_ROWS, KVC_GLOBAL float *tiles, kvc_u32 stride) {
-    KVC_SHARED float room[KVC_SUM_ROOM];
+    KVC_SHARED float shared_sum[KVC_SUM_ROOM];
     KVC_SHARED float score[KVC_TILE], lanes[32], most[32];
     KVC_SHARED kvc_u32 sees[KVC_TILE];
     kvc_u32 g = KVC_GROUP_ID(1), h = g / (heads / kv_heads), query = KVC_GROUP_ID(2);
@@ -204,11 +207,12 @@ KVC_GROUP_KERNEL(noise_tiles)(KVC_WEIGHT_ROWS, KVC_GLOBAL float *tiles, kvc_u32 
         kvc_u32 here = j < count && rank < head.count, slot = here ? kvc_head_slot(&head, rank) : 0;
         kvc_i32 at = here ? kvc_head_position(&head, slot) : 0;
         kvc_u32 seen =
-            here && kvc_sees(&head, rank, at, position, later_buffer ? later_buffer + later_offset + query : 0, window);
+            here && kvc_sees(&head, rank, at, position,
+                             causal_offset_buffer ? causal_offset_buffer + causal_offset_offset + query : 0, window);
         float s = kvc_part_sum(kvc_part_dot_entry(entry_type, q_buffer + q_offset + row * head_size,
                                                   seen ? (kvc_bytes)kvc_head_key(&arena, &head, slot) : (kvc_bytes)0,
                                                   head_size),
-                               room) *
+                               shared_sum) *
                   scale;
         if (j < count && KVC_LOCAL_ID() % KVC_WORKERS == 0) {
             score[j] = kvc_noisy(s, seed, layer, g, at, tau);
@@ -233,7 +237,7 @@ KVC_GROUP_KERNEL(noise_tiles)(KVC_WEIGHT_ROWS, KVC_GLOBAL float *tiles, kvc_u32 
             any |= lanes[i] == 0.0f;
             most[0] = kvc_max(most[0], most[i]);
         }
-        room[0] = any ? 1.0f : 0.0f;
+        shared_sum[0] = any ? 1.0f : 0.0f;
     }
     KVC_BARRIER();
     for (kvc_u32 i = KVC_LOCAL_ID(); i < 32; i += KVC_GROUP) {
@@ -248,7 +252,7 @@ KVC_GROUP_KERNEL(noise_tiles)(KVC_WEIGHT_ROWS, KVC_GLOBAL float *tiles, kvc_u32 
         KVC_GLOBAL float *to = tiles + (row * stride + KVC_GROUP_ID(0)) * 2;
         KVC_TREE32(lanes);
         to[0] = most[0];
-        to[1] = room[0] != 0.0f ? lanes[0] : -1.0f;
+        to[1] = shared_sum[0] != 0.0f ? lanes[0] : -1.0f;
     }
 }
 

@@ -77,8 +77,8 @@ KVC_DEVICE kvc_u32 kvc_sides_of(KVC_GLOBAL const float *q, kvc_u32 group, kvc_u3
 KVC_GROUP_KERNEL(select_units)
 (KVC_SELECT, float scale, KVC_SPAN(const kvc_u32, channels), KVC_SPAN(const kvc_u32, positives),
  KVC_SPAN(const float, factors), KVC_SPAN(float, score), KVC_SPAN(kvc_u32, seen), kvc_u32 stride,
- KVC_GLOBAL kvc_u32 *notes, kvc_u32 read_note) {
-    KVC_SHARED float room[KVC_SUM_ROOM];
+ KVC_GLOBAL kvc_u32 *status_words, kvc_u32 read_word) {
+    KVC_SHARED float shared_sum[KVC_SUM_ROOM];
     KVC_OPEN(const kvc_u32, channels);
     KVC_OPEN(const kvc_u32, positives);
     KVC_OPEN(const float, factors);
@@ -115,7 +115,7 @@ KVC_GROUP_KERNEL(select_units)
             KVC_GLOBAL const float *query = q_buffer + q_offset + ((kvc_u64)h * group + g) * d;
             float dot = 0.0f;
             if (kind == KVC_UNITS_EXACT) {
-                dot = kvc_part_sum(kvc_part_dot_entry(entry_type, query, key, d), room) * scale;
+                dot = kvc_part_sum(kvc_part_dot_entry(entry_type, query, key, d), shared_sum) * scale;
             } else if (n && leads && kind == KVC_UNITS_PAGE_BOUND) {
                 for (kvc_u32 c = 0; c < d; c++)
                     dot = kvc_fma(query[c],
@@ -140,8 +140,8 @@ KVC_GROUP_KERNEL(select_units)
     }
     if (read && kind == KVC_UNITS_PAGE_BOUND)
         read *= kvc_sides_of(q_buffer + q_offset + (kvc_u64)h * group * d, group, d);
-    if (read && read_note)
-        KVC_ADD_GLOBAL(notes + read_note + h, read);
+    if (read && read_word)
+        KVC_ADD_GLOBAL(status_words + read_word + h, read);
 }
 
 /* How many units a KV head has; 0: it is passed over. */
@@ -216,11 +216,11 @@ KVC_KERNEL(select_sums)
  * shape of the list; lanes [H, 32]. */
 KVC_GROUP_KERNEL(select_reads)
 (KVC_LISTS(l), KVC_READS, kvc_u32 page_size, kvc_u32 whole, kvc_u32 group, kvc_u64 budget, kvc_u64 top, kvc_u64 newest,
- KVC_SPAN(const float, scores), KVC_SPAN(const float, weights), KVC_SPAN(float, alpha), kvc_u32 stride,
+ KVC_SPAN(const float, scores), KVC_SPAN(const float, probabilities), KVC_SPAN(float, alpha), kvc_u32 stride,
  KVC_GLOBAL kvc_u32 *kept_count, KVC_GLOBAL kvc_u32 *kept_rank, kvc_u32 kept_stride, KVC_SPAN(kvc_u32, taken),
  KVC_SPAN(kvc_u32, chosen), KVC_SPAN(float, lanes)) {
     KVC_SHARED kvc_u32 digits[256];
-    KVC_SHARED kvc_u32 room[KVC_GROUP];
+    KVC_SHARED kvc_u32 shared_sum[KVC_GROUP];
     KVC_OPEN(kvc_u32, taken);
     KVC_OPEN(kvc_u32, chosen);
     KVC_OPEN(float, lanes);
@@ -256,7 +256,7 @@ KVC_GROUP_KERNEL(select_reads)
             key = kvc_score_key(score[u]);
             is_equal = key == threshold;
         }
-        before = equal_taken + kvc_group_before(is_equal ? size : 0, &all, room);
+        before = equal_taken + kvc_group_before(is_equal ? size : 0, &all, shared_sum);
         if (u < candidates && need && !is_equal)
             takes = key > threshold ? size : 0;
         else if (is_equal)
@@ -271,7 +271,7 @@ KVC_GROUP_KERNEL(select_reads)
     for (kvc_u32 from = 0; from < places; from += KVC_GROUP) {
         kvc_u32 place = from + KVC_LOCAL_ID(), all, before;
         kvc_u32 reads = place < places && (all_read || place % page_size < taken_of[place / page_size]);
-        before = kvc_group_before(reads, &all, room);
+        before = kvc_group_before(reads, &all, shared_sum);
         if (reads) {
             ranks[kept + before] = read_count ? read_rank[(kvc_u64)h * read_stride + place] : place;
             places_read[kept + before] = place;
@@ -284,7 +284,8 @@ KVC_GROUP_KERNEL(select_reads)
         return;
     KVC_BARRIER();
     for (kvc_u32 i = KVC_LOCAL_ID(); i < group * 32; i += KVC_GROUP) {
-        KVC_GLOBAL const float *weight = weights_buffer + weights_offset + ((kvc_u64)h * group + i / 32) * stride;
+        KVC_GLOBAL const float *weight =
+            probabilities_buffer + probabilities_offset + ((kvc_u64)h * group + i / 32) * stride;
         float lane = 0.0f, one = KVC_ONE(group);
         for (kvc_u32 j = i % 32; !all_read && j < kept; j += 32)
             lane = kvc_plus(lane, weight[places_read[j]], one);

@@ -3,10 +3,10 @@
 #define KVC_BACKENDS_KERNELS_SHARED_H
 
 /* The device's notes to the host: 32-bit words, read and cleared by the next sync. */
-#define KVC_NOTE_FAILURE 0u /* one of KVC_FAILED_*, with two numbers behind it */
-#define KVC_NOTE_SATURATED 3u
-#define KVC_NOTE_READ 8u /* from here on: entries read, one word for each list or launch that is counted */
-#define KVC_NOTES 65536u
+#define KVC_STATUS_FAILURE 0u /* one of KVC_FAILED_*, with two numbers behind it */
+#define KVC_STATUS_SATURATED 3u
+#define KVC_STATUS_READ 8u /* from here on: entries read, one word for each list or launch that is counted */
+#define KVC_STATUS_WORDS 65536u
 
 #define KVC_FAILED_APPEND 1u   /* no free slot: head, slots */
 #define KVC_FAILED_EVICT 2u    /* no order: head, 0 */
@@ -28,7 +28,7 @@
 #define KVC_PACK_X_OF(workers) ((workers) == 1 ? 8u : 32u)
 #define KVC_PACK_W_OF(workers) ((workers) == 1 ? 32u : 64u)
 
-/* What weight_rows makes of the rows. */
+/* What probabilities makes of the rows. */
 #define KVC_MASS 0u        /* column sums into scores */
 #define KVC_RING 1u        /* a row into state column first + position % ring: of weights, */
 #define KVC_RING_LOGITS 2u /* of scores, */

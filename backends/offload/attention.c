@@ -5,18 +5,18 @@
 
 /* spare: m, l and o of every tile. */
 static void some_rows(struct kvc_offload *offload, const struct kvc_attention *a, const struct kvc_segment *segment,
-                      uint32_t row, uint32_t rows, uint32_t tiles, struct kvc_buffer *spare, uint32_t read_note,
+                      uint32_t row, uint32_t rows, uint32_t tiles, struct kvc_buffer *workspace, uint32_t read_word,
                       const struct kvc_attention_shape *shape) {
     uint64_t heads = (uint64_t)rows * a->heads * tiles;
     struct kvc_launch tile = kvc_launch_of(KVC_KERNEL_attention_tile_f32);
     struct kvc_launch merge = kvc_launch_of(KVC_KERNEL_attention_merge);
-    const struct kvc_span parts[3] = {{spare, 0}, {spare, (size_t)heads * 4}, {spare, (size_t)heads * 8}};
+    const struct kvc_span parts[3] = {{workspace, 0}, {workspace, (size_t)heads * 4}, {workspace, (size_t)heads * 8}};
     kvc_launch_lists(&tile, segment->lists);
     kvc_launch_arena(&tile, segment->lists->arena);
     kvc_launch_reads(&tile, segment->reads);
     kvc_launch_span(&tile, a->q);
     kvc_launch_span(&tile, a->positions);
-    kvc_launch_span(&tile, a->later);
+    kvc_launch_span(&tile, a->causal_offset);
     kvc_launch_word(&tile, row);
     kvc_launch_word(&tile, a->heads);
     kvc_launch_word(&tile, a->kv_heads);
@@ -25,8 +25,8 @@ static void some_rows(struct kvc_offload *offload, const struct kvc_attention *a
     for (int i = 0; i < 3; i++)
         kvc_launch_span(&tile, parts[i]);
     kvc_launch_word(&tile, tiles);
-    kvc_launch_buffer(&tile, &offload->notes);
-    kvc_launch_word(&tile, read_note);
+    kvc_launch_buffer(&tile, &offload->status_words);
+    kvc_launch_word(&tile, read_word);
     shape->tile(offload, &tile, a, segment->lists->format.type, rows, tiles);
     for (int i = 0; i < 3; i++)
         kvc_launch_span(&merge, parts[i]);
@@ -49,12 +49,12 @@ void kvc_offload_attend(struct kvc_offload *offload, const struct kvc_attention 
     at_once = at_once < 1 ? 1 : at_once > segment->rows ? segment->rows : at_once > 4096 ? 4096 : at_once;
     for (uint32_t row = 0; row < segment->rows; row += (uint32_t)at_once) {
         uint32_t rows = segment->rows - row < at_once ? segment->rows - row : (uint32_t)at_once;
-        struct kvc_buffer *spare = kvc_offload_spare(offload, at_once * row_bytes);
+        struct kvc_buffer *workspace = kvc_offload_workspace(offload, at_once * row_bytes);
         uint64_t entry_bytes = 2 * (uint64_t)segment->lists->format.row_bytes;
-        if (!spare)
+        if (!workspace)
             return;
-        some_rows(offload, a, segment, segment->row + row, rows, tiles, spare,
-                  kvc_offload_read_notes(offload, 1, segment->bytes_read, entry_bytes, 1), shape);
+        some_rows(offload, a, segment, segment->row + row, rows, tiles, workspace,
+                  kvc_offload_read_status(offload, 1, segment->bytes_read, entry_bytes, 1), shape);
     }
 }
 

@@ -18,8 +18,8 @@ static void append(struct kvc_device *device, const struct kvc_segment *segments
         kvc_launch_word(&launch, segments[i].row);
         kvc_launch_word(&launch, segments[i].stored);
         kvc_launch_word(&launch, segments[i].lists->kv_heads);
-        kvc_launch_buffer(&launch, &of(device)->notes);
-        of(device)->noted = true;
+        kvc_launch_buffer(&launch, &of(device)->status_words);
+        of(device)->status_written = true;
         kvc_launch_groups(of(device), &launch, segments[i].lists->kv_heads, 1, 1);
     }
 }
@@ -39,15 +39,15 @@ static void identity(struct kvc_device *device, struct kvc_lists *lists) {
 }
 
 static void evict(struct kvc_device *device, struct kvc_lists *lists, const struct kvc_read_list *kept) {
-    struct kvc_buffer *spare = kvc_offload_spare(of(device), (uint64_t)lists->host_base[lists->kv_heads] * 4);
+    struct kvc_buffer *workspace = kvc_offload_workspace(of(device), (uint64_t)lists->host_base[lists->kv_heads] * 4);
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_evict);
-    if (!spare)
+    if (!workspace)
         return;
     kvc_launch_lists(&launch, lists);
     kvc_launch_reads(&launch, kept);
-    kvc_launch_buffer(&launch, spare);
-    kvc_launch_buffer(&launch, &of(device)->notes);
-    of(device)->noted = true;
+    kvc_launch_buffer(&launch, workspace);
+    kvc_launch_buffer(&launch, &of(device)->status_words);
+    of(device)->status_written = true;
     kvc_launch_groups(of(device), &launch, lists->kv_heads, 1, 1);
 }
 
@@ -70,38 +70,39 @@ static void keep_keys(struct kvc_device *device, const struct kvc_lists *lists, 
 static void turn_keys(struct kvc_device *device, const struct kvc_lists *lists, uint32_t first, struct kvc_span cosine,
                       struct kvc_span sine, uint32_t rotary, bool interleaved) {
     const uint64_t d = lists->format.head_size, most = kvc_offload_most_slots(lists);
-    struct kvc_buffer *spare = kvc_offload_spare(of(device), lists->host_base[lists->kv_heads] * d * sizeof(float));
-    struct kvc_launch turn = kvc_launch_of(KVC_KERNEL_turn_rows), store = kvc_launch_of(KVC_KERNEL_store_keys);
-    if (!spare || most == 0)
+    struct kvc_buffer *workspace =
+        kvc_offload_workspace(of(device), lists->host_base[lists->kv_heads] * d * sizeof(float));
+    struct kvc_launch rotate = kvc_launch_of(KVC_KERNEL_rotate_rows), store = kvc_launch_of(KVC_KERNEL_store_keys);
+    if (!workspace || most == 0)
         return;
-    kvc_launch_lists(&turn, lists);
-    kvc_launch_word(&turn, first);
-    kvc_launch_span(&turn, cosine);
-    kvc_launch_span(&turn, sine);
-    kvc_launch_buffer(&turn, spare);
-    kvc_launch_word(&turn, lists->format.head_size);
-    kvc_launch_word(&turn, rotary);
-    kvc_launch_word(&turn, interleaved);
-    kvc_launch_items(of(device), &turn, most * ((d + 1) / 2), lists->kv_heads, 1);
+    kvc_launch_lists(&rotate, lists);
+    kvc_launch_word(&rotate, first);
+    kvc_launch_span(&rotate, cosine);
+    kvc_launch_span(&rotate, sine);
+    kvc_launch_buffer(&rotate, workspace);
+    kvc_launch_word(&rotate, lists->format.head_size);
+    kvc_launch_word(&rotate, rotary);
+    kvc_launch_word(&rotate, interleaved);
+    kvc_launch_items(of(device), &rotate, most * ((d + 1) / 2), lists->kv_heads, 1);
     kvc_launch_lists(&store, lists);
     kvc_launch_arena(&store, lists->arena);
-    kvc_launch_buffer(&store, spare);
-    kvc_launch_buffer(&store, &of(device)->notes);
-    of(device)->noted = true;
+    kvc_launch_buffer(&store, workspace);
+    kvc_launch_buffer(&store, &of(device)->status_words);
+    of(device)->status_written = true;
     kvc_launch_groups(of(device), &store, (uint32_t)(most / 16), lists->kv_heads, 1);
 }
 
 static void relayout(struct kvc_device *device, struct kvc_lists *dst, const struct kvc_lists *src) {
-    struct kvc_buffer *spare = kvc_offload_spare(of(device), (uint64_t)dst->host_base[dst->kv_heads] * 3 * 4);
+    struct kvc_buffer *workspace = kvc_offload_workspace(of(device), (uint64_t)dst->host_base[dst->kv_heads] * 3 * 4);
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_relayout);
-    if (!spare)
+    if (!workspace)
         return;
     kvc_launch_lists(&launch, dst);
     kvc_launch_lists(&launch, src);
     kvc_launch_arena(&launch, src->arena);
-    kvc_launch_buffer(&launch, spare);
-    kvc_launch_buffer(&launch, &of(device)->notes);
-    of(device)->noted = true;
+    kvc_launch_buffer(&launch, workspace);
+    kvc_launch_buffer(&launch, &of(device)->status_words);
+    of(device)->status_written = true;
     kvc_launch_groups(of(device), &launch, dst->kv_heads, 1, 1);
 }
 

@@ -121,15 +121,15 @@ static void compare(const float *in, const float *out, struct finding *found) {
 }
 
 /* out [n] = the operations of in [n, 3]; the spare buffer has room for both. */
-static void compute(struct kvc_offload *offload, struct kvc_buffer *spare, const float *in, float *out) {
+static void compute(struct kvc_offload *offload, struct kvc_buffer *workspace, const float *in, float *out) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_check);
     const size_t bytes = KVC_CASES * 3 * sizeof *in;
-    offload->driver->write(offload, spare->handle, 0, in, bytes);
-    kvc_launch_span(&launch, (struct kvc_span){spare, 0});
-    kvc_launch_span(&launch, (struct kvc_span){spare, bytes});
+    offload->driver->write(offload, workspace->handle, 0, in, bytes);
+    kvc_launch_span(&launch, (struct kvc_span){workspace, 0});
+    kvc_launch_span(&launch, (struct kvc_span){workspace, bytes});
     kvc_launch_word(&launch, KVC_CASES);
     kvc_launch_items(offload, &launch, KVC_CASES, 1, 1);
-    offload->driver->read(offload, out, spare->handle, bytes, KVC_CASES * KVC_OPERATIONS * sizeof *out);
+    offload->driver->read(offload, out, workspace->handle, bytes, KVC_CASES * KVC_OPERATIONS * sizeof *out);
 }
 
 /* ---- sums ---- */
@@ -155,7 +155,7 @@ static float dot_of(const float *a, const float *b, size_t n) {
 }
 
 /* Sums as pool and as select_scores have them, chains of fma and dot products, each from another value on. */
-static void check_sums(struct kvc_offload *offload, struct kvc_buffer *spare, float *x, float *out,
+static void check_sums(struct kvc_offload *offload, struct kvc_buffer *workspace, float *x, float *out,
                        struct finding *found) {
     static const char *const what[] = {"a window of %u values", "a sum of %u values",
                                        "a sum of %u values, every fourth", "a sum of %u products",
@@ -165,17 +165,17 @@ static void check_sums(struct kvc_offload *offload, struct kvc_buffer *spare, fl
     const uint32_t count = offload->few_checks ? 1 : KVC_WINDOWS;
     for (size_t i = 0; i < KVC_VALUES; i++) /* up to 1, of either sign */
         x[i] = (float)(kvc_i32)kvc_philox4x32((kvc_u32)i, 1u, 0u, 0u, 20u).word[0] * 4.6566128730773925781e-10f;
-    offload->driver->write(offload, spare->handle, 0, x, bytes);
-    kvc_launch_span(&windows, (struct kvc_span){spare, 0});
-    kvc_launch_span(&windows, (struct kvc_span){spare, bytes});
+    offload->driver->write(offload, workspace->handle, 0, x, bytes);
+    kvc_launch_span(&windows, (struct kvc_span){workspace, 0});
+    kvc_launch_span(&windows, (struct kvc_span){workspace, bytes});
     kvc_launch_word(&windows, count);
     kvc_launch_word(&windows, KVC_LENGTH);
     kvc_launch_runs(offload, &windows, count, 1);
-    kvc_launch_span(&sums, (struct kvc_span){spare, 0});
-    kvc_launch_span(&sums, (struct kvc_span){spare, bytes + KVC_WINDOWS * sizeof *out});
+    kvc_launch_span(&sums, (struct kvc_span){workspace, 0});
+    kvc_launch_span(&sums, (struct kvc_span){workspace, bytes + KVC_WINDOWS * sizeof *out});
     kvc_launch_word(&sums, KVC_LENGTH);
     kvc_launch_groups(offload, &sums, count, 1, 1);
-    offload->driver->read(offload, out, spare->handle, bytes, KVC_SUMS * sizeof *out);
+    offload->driver->read(offload, out, workspace->handle, bytes, KVC_SUMS * sizeof *out);
     for (size_t i = 0; i < count && !found->wrong; i++) {
         const float right[] = {sum_of(x + i, KVC_LENGTH, 1), sum_of(x + i, KVC_LENGTH, 1),
                                sum_of(x + i, KVC_LENGTH / 4, 4), 0.0f,
@@ -197,25 +197,26 @@ static void check_sums(struct kvc_offload *offload, struct kvc_buffer *spare, fl
 
 enum kvc_status kvc_offload_check(struct kvc_offload *offload, bool *only_division, struct kvc_error *error) {
     float *in = malloc(KVC_CASES * (3 + KVC_OPERATIONS) * sizeof *in), *out = in ? in + KVC_CASES * 3 : NULL;
-    struct kvc_buffer *spare = in ? kvc_offload_spare(offload, KVC_CASES * (3 + KVC_OPERATIONS) * sizeof *in) : NULL;
+    struct kvc_buffer *workspace =
+        in ? kvc_offload_workspace(offload, KVC_CASES * (3 + KVC_OPERATIONS) * sizeof *in) : NULL;
     struct finding found = {.wrong = false};
     enum kvc_status status = KVC_RESOURCE;
     if (only_division)
         *only_division = false;
-    if (!spare) {
+    if (!workspace) {
         free(in);
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory for the self-test", offload->device.name);
     }
     for (size_t round = 0; round < (offload->few_checks ? 1 : KVC_ROUNDS); round++) {
         for (size_t i = 0; i < KVC_CASES; i++)
             make_case(round * KVC_CASES + i, in + 3 * i);
-        compute(offload, spare, in, out);
+        compute(offload, workspace, in, out);
         if (offload->failure == KVC_OK)
             compare(in, out, &found);
     }
     if (!found.wrong || found.of_division) {
         struct finding of_sums = {.wrong = false};
-        check_sums(offload, spare, in, out, &of_sums);
+        check_sums(offload, workspace, in, out, &of_sums);
         if (of_sums.wrong)
             found = of_sums;
     }

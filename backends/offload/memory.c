@@ -38,35 +38,36 @@ static enum kvc_status buffer_create(struct kvc_device *device, enum kvc_memory_
     return KVC_OK;
 }
 
-void kvc_offload_take_notes(struct kvc_offload *offload) {
-    uint32_t *notes = offload->host_notes, words = KVC_NOTE_READ + offload->read_count;
-    if (!offload->noted)
+void kvc_offload_take_status(struct kvc_offload *offload) {
+    uint32_t *status_words = offload->host_status, words = KVC_STATUS_READ + offload->read_count;
+    if (!offload->status_written)
         return;
-    memset(notes, 0, words * sizeof *notes);
-    offload->driver->read(offload, notes, offload->notes.handle, 0, words * sizeof *notes);
-    offload->driver->zero(offload, offload->notes.handle, 0, words * sizeof *notes);
+    memset(status_words, 0, words * sizeof *status_words);
+    offload->driver->read(offload, status_words, offload->status_words.handle, 0, words * sizeof *status_words);
+    offload->driver->zero(offload, offload->status_words.handle, 0, words * sizeof *status_words);
     if (!offload->lost) {
         for (uint32_t i = 0; i < offload->read_count; i++)
-            *offload->reads[i].to += notes[KVC_NOTE_READ + i] * offload->reads[i].bytes / offload->reads[i].divisor;
-        offload->device.saturated += notes[KVC_NOTE_SATURATED];
+            *offload->reads[i].to +=
+                status_words[KVC_STATUS_READ + i] * offload->reads[i].bytes / offload->reads[i].divisor;
+        offload->device.saturated += status_words[KVC_STATUS_SATURATED];
     }
-    switch (notes[KVC_NOTE_FAILURE]) {
+    switch (status_words[KVC_STATUS_FAILURE]) {
     case KVC_FAILED_APPEND:
         kvc_offload_failed(offload, KVC_RESOURCE, "append: head %u has no free slot among %u",
-                           notes[KVC_NOTE_FAILURE + 1], notes[KVC_NOTE_FAILURE + 2]);
+                           status_words[KVC_STATUS_FAILURE + 1], status_words[KVC_STATUS_FAILURE + 2]);
         break;
     case KVC_FAILED_EVICT:
         kvc_offload_failed(offload, KVC_RESOURCE, "evict: the lists have no order yet");
         break;
     case KVC_FAILED_RELAYOUT:
         kvc_offload_failed(offload, KVC_RESOURCE, "relayout: %u entries do not fit %u slots",
-                           notes[KVC_NOTE_FAILURE + 1], notes[KVC_NOTE_FAILURE + 2]);
+                           status_words[KVC_STATUS_FAILURE + 1], status_words[KVC_STATUS_FAILURE + 2]);
         break;
     default:
         break;
     }
     offload->read_count = 0;
-    offload->noted = false;
+    offload->status_written = false;
 }
 
 static void buffer_free(struct kvc_device *device, struct kvc_buffer *buffer) {
@@ -74,7 +75,7 @@ static void buffer_free(struct kvc_device *device, struct kvc_buffer *buffer) {
     if (!buffer)
         return;
     if (offload->read_count) /* the session that counts what it reads may be going */
-        kvc_offload_take_notes(offload);
+        kvc_offload_take_status(offload);
     offload->driver->release(offload, buffer->handle);
     kvc_offload_count(offload, buffer->kind, -(int64_t)buffer->bytes);
     free(buffer);
@@ -114,7 +115,7 @@ static enum kvc_status sync(struct kvc_device *device, struct kvc_error *error) 
     struct kvc_offload *offload = of(device);
     enum kvc_status status;
     if (!offload->lost) {
-        kvc_offload_take_notes(offload);
+        kvc_offload_take_status(offload);
         offload->driver->finish(offload);
     }
     status = offload->failure;

@@ -9,18 +9,18 @@
 enum kvc_status kvc_offload_open(struct kvc_offload *offload, struct kvc_error *error) {
     bool borrowed;
     enum kvc_status status;
-    offload->reads = calloc(KVC_NOTES - KVC_NOTE_READ, sizeof *offload->reads);
-    offload->host_notes = malloc(KVC_NOTES * sizeof *offload->host_notes);
-    if (!offload->reads || !offload->host_notes)
+    offload->reads = calloc(KVC_STATUS_WORDS - KVC_STATUS_READ, sizeof *offload->reads);
+    offload->host_status = malloc(KVC_STATUS_WORDS * sizeof *offload->host_status);
+    if (!offload->reads || !offload->host_status)
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory for a device", offload->device.name);
-    status = kvc_offload_allocate(offload, KVC_MEMORY_SCRATCH, KVC_NOTES * sizeof(uint32_t), NULL,
-                                  &offload->notes.handle, &borrowed, error);
+    status = kvc_offload_allocate(offload, KVC_MEMORY_SCRATCH, KVC_STATUS_WORDS * sizeof(uint32_t), NULL,
+                                  &offload->status_words.handle, &borrowed, error);
     if (status != KVC_OK)
         return status;
-    offload->notes.bytes = KVC_NOTES * sizeof(uint32_t);
-    offload->notes.kind = KVC_MEMORY_SCRATCH;
-    offload->driver->zero(offload, offload->notes.handle, 0, offload->notes.bytes);
-    kvc_offload_count(offload, KVC_MEMORY_SCRATCH, (int64_t)offload->notes.bytes);
+    offload->status_words.bytes = KVC_STATUS_WORDS * sizeof(uint32_t);
+    offload->status_words.kind = KVC_MEMORY_SCRATCH;
+    offload->driver->zero(offload, offload->status_words.handle, 0, offload->status_words.bytes);
+    kvc_offload_count(offload, KVC_MEMORY_SCRATCH, (int64_t)offload->status_words.bytes);
     kvc_offload_fill_memory(&offload->table);
     kvc_offload_fill_arena(&offload->table);
     kvc_offload_fill_rows(&offload->table);
@@ -38,12 +38,12 @@ enum kvc_status kvc_offload_open(struct kvc_offload *offload, struct kvc_error *
 
 void kvc_offload_close(struct kvc_device *device) {
     struct kvc_offload *offload = (struct kvc_offload *)device;
-    if (offload->spare.handle)
-        offload->driver->release(offload, offload->spare.handle);
-    if (offload->notes.handle)
-        offload->driver->release(offload, offload->notes.handle);
+    if (offload->workspace.handle)
+        offload->driver->release(offload, offload->workspace.handle);
+    if (offload->status_words.handle)
+        offload->driver->release(offload, offload->status_words.handle);
     free(offload->reads);
-    free(offload->host_notes);
+    free(offload->host_status);
     offload->driver->close(offload);
 }
 
@@ -84,42 +84,42 @@ enum kvc_status kvc_offload_allocate(struct kvc_offload *offload, enum kvc_memor
     return status;
 }
 
-struct kvc_buffer *kvc_offload_spare(struct kvc_offload *offload, uint64_t bytes) {
-    struct kvc_buffer *spare = &offload->spare;
+struct kvc_buffer *kvc_offload_workspace(struct kvc_offload *offload, uint64_t bytes) {
+    struct kvc_buffer *workspace = &offload->workspace;
     struct kvc_error error = {KVC_OK, ""};
     bool borrowed;
-    if (spare->handle && spare->bytes >= bytes)
-        return spare;
-    if (spare->handle) {
-        offload->driver->release(offload, spare->handle);
-        kvc_offload_count(offload, KVC_MEMORY_SCRATCH, -(int64_t)spare->bytes);
-        spare->handle = NULL;
+    if (workspace->handle && workspace->bytes >= bytes)
+        return workspace;
+    if (workspace->handle) {
+        offload->driver->release(offload, workspace->handle);
+        kvc_offload_count(offload, KVC_MEMORY_SCRATCH, -(int64_t)workspace->bytes);
+        workspace->handle = NULL;
     }
     bytes = (bytes + bytes / 2 + 65535) / 65536 * 65536; /* some more, so that it need not grow at every step */
-    if (bytes > SIZE_MAX || kvc_offload_allocate(offload, KVC_MEMORY_SCRATCH, (size_t)bytes, NULL, &spare->handle,
+    if (bytes > SIZE_MAX || kvc_offload_allocate(offload, KVC_MEMORY_SCRATCH, (size_t)bytes, NULL, &workspace->handle,
                                                  &borrowed, &error) != KVC_OK) {
         const size_t name = strlen(offload->device.name); /* the next sync puts it in front */
         const bool named = !strncmp(error.text, offload->device.name, name) && !strncmp(error.text + name, ": ", 2);
-        spare->handle = NULL;
+        workspace->handle = NULL;
         kvc_offload_failed(offload, KVC_RESOURCE, "%s",
                            error.status ? error.text + (named ? name + 2 : 0) : "too much scratch memory");
         return NULL;
     }
-    spare->bytes = (size_t)bytes;
-    spare->kind = KVC_MEMORY_SCRATCH;
+    workspace->bytes = (size_t)bytes;
+    workspace->kind = KVC_MEMORY_SCRATCH;
     kvc_offload_count(offload, KVC_MEMORY_SCRATCH, (int64_t)bytes);
-    return spare;
+    return workspace;
 }
 
-uint32_t kvc_offload_read_notes(struct kvc_offload *offload, uint32_t count, uint64_t *to, uint64_t bytes,
-                                uint64_t divisor) {
+uint32_t kvc_offload_read_status(struct kvc_offload *offload, uint32_t count, uint64_t *to, uint64_t bytes,
+                                 uint64_t divisor) {
     uint32_t first;
-    if (!to || count > KVC_NOTES - KVC_NOTE_READ)
+    if (!to || count > KVC_STATUS_WORDS - KVC_STATUS_READ)
         return 0;
-    if (offload->read_count > KVC_NOTES - KVC_NOTE_READ - count)
-        kvc_offload_take_notes(offload);
-    first = KVC_NOTE_READ + offload->read_count;
-    offload->noted = true;
+    if (offload->read_count > KVC_STATUS_WORDS - KVC_STATUS_READ - count)
+        kvc_offload_take_status(offload);
+    first = KVC_STATUS_READ + offload->read_count;
+    offload->status_written = true;
     for (uint32_t i = 0; i < count; i++)
         offload->reads[offload->read_count++] = (struct kvc_offload_read){to, bytes, divisor};
     return first;

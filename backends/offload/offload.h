@@ -41,7 +41,7 @@
     apply(identity) \
     apply(evict) \
     apply(keep_keys) \
-    apply(turn_rows) \
+    apply(rotate_rows) \
     apply(store_keys) \
     apply(relayout) \
     apply(entries) \
@@ -49,7 +49,7 @@
     apply(attention_tile_f16) \
     apply(attention_tile_q8_0) \
     apply(attention_merge) \
-    apply(weight_rows) \
+    apply(probabilities) \
     apply(moment_lanes) \
     apply(moment_totals) \
     apply(seen_shares) \
@@ -145,13 +145,13 @@ struct kvc_offload {
     enum kvc_status failure; /* first since the last sync */
     char failure_text[300];
     bool lost; /* the device; nothing more is asked of it */
-    struct kvc_buffer notes;
-    uint32_t *host_notes;           /* [KVC_NOTES] */
-    bool noted;                     /* something was launched that writes notes */
-    struct kvc_offload_read *reads; /* [KVC_NOTES - KVC_NOTE_READ]: where each count of entries goes */
+    struct kvc_buffer status_words;
+    uint32_t *host_status;          /* [KVC_STATUS_WORDS] */
+    bool status_written;            /* something was launched that writes notes */
+    struct kvc_offload_read *reads; /* [KVC_STATUS_WORDS - KVC_STATUS_READ]: where each count of entries goes */
     uint32_t read_count;
-    struct kvc_buffer spare;  /* scratch of one operation, grown when it must */
-    uint64_t widest, largest; /* of the weights: bytes of a row and of all rows of an allocation, as float32 */
+    struct kvc_buffer workspace; /* scratch of one operation, grown when it must */
+    uint64_t widest, largest;    /* of the weights: bytes of a row and of all rows of an allocation, as float32 */
 };
 
 /* All but allocate note what goes wrong with kvc_offload_failed. */
@@ -186,14 +186,14 @@ void kvc_offload_failed(struct kvc_offload *offload, enum kvc_status status, con
 #endif
     ;
 /* Adds what attention has read so far to where it is wanted, and takes the kernels' other notes. */
-void kvc_offload_take_notes(struct kvc_offload *offload);
+void kvc_offload_take_status(struct kvc_offload *offload);
 void kvc_offload_count(struct kvc_offload *offload, enum kvc_memory_kind kind, int64_t bytes);
 /* At least so many bytes for the operation being queued; NULL, noted: no memory. */
-struct kvc_buffer *kvc_offload_spare(struct kvc_offload *offload, uint64_t bytes);
+struct kvc_buffer *kvc_offload_workspace(struct kvc_offload *offload, uint64_t bytes);
 /* The first of `count` neighbouring notes where a launch may add up what it reads; each is added to *to as described
  * above. 0: nowhere (to is NULL). */
-uint32_t kvc_offload_read_notes(struct kvc_offload *offload, uint32_t count, uint64_t *to, uint64_t bytes,
-                                uint64_t divisor);
+uint32_t kvc_offload_read_status(struct kvc_offload *offload, uint32_t count, uint64_t *to, uint64_t bytes,
+                                 uint64_t divisor);
 
 /* Building a launch: arguments in the kernel's order. */
 struct kvc_launch kvc_launch_of(enum kvc_kernel kernel);

@@ -8,7 +8,7 @@
 static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 /* As linear.c, rows.c and fast.c ask for it. */
-static uint64_t of_weights(const struct kvc_offload *offload, uint64_t rows) {
+static uint64_t of_probabilities(const struct kvc_offload *offload, uint64_t rows) {
     const uint64_t least = 128 * offload->widest, packed = most(least, KVC_PACKED_BYTES);
     if (rows < KVC_PACKS_FROM)
         return 0;
@@ -21,7 +21,7 @@ static uint64_t of_lists(const struct kvc_step_shape *s) {
     const uint64_t places = most(kvc_offload_most_slots(s->lists), s->places),
                    tiles = (places + KVC_TILE - 1) / KVC_TILE;
     uint64_t words = s->heads * tiles * (2 + d);
-    words = most(words, slots * (s->turns ? d : 1));
+    words = most(words, slots * (s->rotates ? d : 1));
     words = most(words, kv_heads * most(1, s->lists->columns) * tiles * 2); /* a ring's rows in tiles */
     if (s->places) {
         words = most(words, 3 * kv_heads * d + 2 * (uint64_t)s->heads + (kv_heads + s->heads) * s->places);
@@ -33,9 +33,9 @@ static uint64_t of_lists(const struct kvc_step_shape *s) {
 enum kvc_status kvc_offload_prepare(struct kvc_device *device, const struct kvc_step_shape *step,
                                     struct kvc_error *error) {
     struct kvc_offload *offload = (struct kvc_offload *)device;
-    const uint64_t bytes = step->lists ? of_lists(step) : of_weights(offload, step->rows);
+    const uint64_t bytes = step->lists ? of_lists(step) : of_probabilities(offload, step->rows);
     enum kvc_status status;
-    if (bytes == 0 || kvc_offload_spare(offload, bytes))
+    if (bytes == 0 || kvc_offload_workspace(offload, bytes))
         return KVC_OK;
     status = offload->failure;
     if (!offload->lost)

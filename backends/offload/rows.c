@@ -154,11 +154,11 @@ static void many_rows(struct kvc_offload *offload, struct kvc_span y, struct kvc
     uint64_t at_once = KVC_PACKED_BYTES / (padded * 4) / block_w * block_w;
     at_once = at_once < block_w ? block_w : at_once > round_up(count, block_w) ? round_up(count, block_w) : at_once;
     uint64_t x_bytes = round_up(rows, block_x) * padded * 4;
-    struct kvc_buffer *spare = kvc_offload_spare(offload, x_bytes + at_once * padded * 4);
+    struct kvc_buffer *workspace = kvc_offload_workspace(offload, x_bytes + at_once * padded * 4);
     struct kvc_launch pack = kvc_launch_of(KVC_KERNEL_pack_x);
-    if (!spare)
+    if (!workspace)
         return;
-    kvc_launch_span(&pack, (struct kvc_span){spare, 0});
+    kvc_launch_span(&pack, (struct kvc_span){workspace, 0});
     kvc_launch_span(&pack, x);
     kvc_launch_wide(&pack, K);
     kvc_launch_wide(&pack, rows);
@@ -167,7 +167,7 @@ static void many_rows(struct kvc_offload *offload, struct kvc_span y, struct kvc
         uint64_t here = count - from < at_once ? count - from : at_once;
         struct kvc_launch product = kvc_launch_of(KVC_KERNEL_product);
         pack = kvc_launch_of(KVC_KERNEL_pack_w);
-        kvc_launch_span(&pack, (struct kvc_span){spare, (size_t)x_bytes});
+        kvc_launch_span(&pack, (struct kvc_span){workspace, (size_t)x_bytes});
         kvc_launch_handle(&pack, w->piece[piece]);
         kvc_launch_wide(&pack, w->row_bytes);
         kvc_launch_word(&pack, w->type);
@@ -176,8 +176,8 @@ static void many_rows(struct kvc_offload *offload, struct kvc_span y, struct kvc
         kvc_launch_wide(&pack, here);
         kvc_launch_items(offload, &pack, round_up(here, each) / each * (padded / 32), 1, 1);
         kvc_launch_span(&product, y);
-        kvc_launch_span(&product, (struct kvc_span){spare, 0});
-        kvc_launch_span(&product, (struct kvc_span){spare, (size_t)x_bytes});
+        kvc_launch_span(&product, (struct kvc_span){workspace, 0});
+        kvc_launch_span(&product, (struct kvc_span){workspace, (size_t)x_bytes});
         kvc_launch_wide(&product, K);
         kvc_launch_wide(&product, w->outputs);
         kvc_launch_wide(&product, piece * w->piece_rows + from);

@@ -91,7 +91,7 @@ static void mix_mean(struct kvc_device *device, const struct kvc_lists *lists, c
 
 /* Spare memory of one call, in words from `at`. */
 struct parts {
-    struct kvc_buffer *spare;
+    struct kvc_buffer *workspace;
     uint64_t keys, channels, positives, factors, share, seen, score;
 };
 
@@ -104,14 +104,14 @@ static bool make_parts(struct kvc_offload *offload, const struct kvc_select_scor
     KVC_PART(factors, s->heads);
     KVC_PART(share, s->heads);
     KVC_PART(seen, kv_heads * s->stride);
-    KVC_PART(score, s->weights.buffer ? 0 : (uint64_t)s->heads * s->stride);
+    KVC_PART(score, s->probabilities.buffer ? 0 : (uint64_t)s->heads * s->stride);
 #undef KVC_PART
-    parts->spare = kvc_offload_spare(offload, at * 4);
-    return parts->spare != NULL;
+    parts->workspace = kvc_offload_workspace(offload, at * 4);
+    return parts->workspace != NULL;
 }
 
 static struct kvc_span part(const struct parts *parts, uint64_t at) {
-    return (struct kvc_span){parts->spare, (size_t)(at * 4)};
+    return (struct kvc_span){parts->workspace, (size_t)(at * 4)};
 }
 
 /* What one unit that is seen costs, times *divisor. */
@@ -160,8 +160,8 @@ static void score_units(struct kvc_offload *offload, const struct kvc_select_sco
     kvc_launch_span(&launch, score);
     kvc_launch_span(&launch, part(parts, parts->seen));
     kvc_launch_word(&launch, s->stride);
-    kvc_launch_buffer(&launch, &offload->notes);
-    kvc_launch_word(&launch, kvc_offload_read_notes(offload, s->lists->kv_heads, s->bytes_read, bytes, divisor));
+    kvc_launch_buffer(&launch, &offload->status_words);
+    kvc_launch_word(&launch, kvc_offload_read_status(offload, s->lists->kv_heads, s->bytes_read, bytes, divisor));
     kvc_launch_groups(offload, &launch, (units + KVC_TILE - 1) / KVC_TILE, s->lists->kv_heads, 1);
 }
 
@@ -179,7 +179,7 @@ static void select_scores(struct kvc_device *device, const struct kvc_select_sco
     if (!make_parts(offload, s, &parts))
         return;
     units = units < s->stride ? units : s->stride;
-    score = s->weights.buffer ? s->weights : part(&parts, parts.score);
+    score = s->probabilities.buffer ? s->probabilities : part(&parts, parts.score);
     if (some) {
         struct kvc_launch channels = kvc_launch_of(KVC_KERNEL_select_channels);
         kvc_launch_span(&channels, s->q);
@@ -221,8 +221,8 @@ static void select_reads(struct kvc_device *device, const struct kvc_select_read
     struct kvc_offload *offload = of(device);
     const uint64_t kv_heads = s->lists->kv_heads, taken = kv_heads * s->stride, chosen = kv_heads * s->reads->stride;
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_select_reads);
-    struct kvc_buffer *spare = kvc_offload_spare(offload, (taken + chosen + (uint64_t)s->heads * 32) * 4);
-    if (!spare)
+    struct kvc_buffer *workspace = kvc_offload_workspace(offload, (taken + chosen + (uint64_t)s->heads * 32) * 4);
+    if (!workspace)
         return;
     kvc_launch_lists(&launch, s->lists);
     kvc_launch_reads(&launch, s->view);
@@ -233,13 +233,13 @@ static void select_reads(struct kvc_device *device, const struct kvc_select_read
     kvc_launch_wide(&launch, s->top);
     kvc_launch_wide(&launch, s->local);
     kvc_launch_span(&launch, s->scores);
-    kvc_launch_span(&launch, s->weights);
+    kvc_launch_span(&launch, s->probabilities);
     kvc_launch_span(&launch, s->alpha);
     kvc_launch_word(&launch, s->stride);
     kvc_launch_reads(&launch, s->reads);
-    kvc_launch_span(&launch, (struct kvc_span){spare, 0});
-    kvc_launch_span(&launch, (struct kvc_span){spare, (size_t)taken * 4});
-    kvc_launch_span(&launch, (struct kvc_span){spare, (size_t)(taken + chosen) * 4});
+    kvc_launch_span(&launch, (struct kvc_span){workspace, 0});
+    kvc_launch_span(&launch, (struct kvc_span){workspace, (size_t)taken * 4});
+    kvc_launch_span(&launch, (struct kvc_span){workspace, (size_t)(taken + chosen) * 4});
     kvc_launch_groups(offload, &launch, s->lists->kv_heads, 1, 1);
 }
 

@@ -4,11 +4,11 @@
 
 #include "backends/opencl/opencl.h"
 
-static void text_of(cl_device_id id, cl_device_info what, char *text, size_t room) {
+static void text_of(cl_device_id id, cl_device_info what, char *text, size_t capacity) {
     size_t length = 0;
-    if (clGetDeviceInfo(id, what, room, text, &length) != CL_SUCCESS || length == 0 || length > room)
-        snprintf(text, room, "unknown");
-    text[room - 1] = '\0';
+    if (clGetDeviceInfo(id, what, capacity, text, &length) != CL_SUCCESS || length == 0 || length > capacity)
+        snprintf(text, capacity, "unknown");
+    text[capacity - 1] = '\0';
 }
 
 static bool look(cl_platform_id platform, cl_device_id id, struct kvc_opencl_device *device) {
@@ -76,9 +76,9 @@ const char *kvc_opencl_none(void) {
     return "there is a driver, but it finds no device";
 }
 
-void kvc_opencl_describe(const struct kvc_opencl_device *device, size_t index, char *text, size_t room) {
+void kvc_opencl_describe(const struct kvc_opencl_device *device, size_t index, char *text, size_t capacity) {
     snprintf(
-        text, room,
+        text, capacity,
         "%zu: %.50s, %.30s, %.1f GiB; fma %s, denormals %s, division %s, F16 storage yes%s; shape %s, driver %.32s",
         index, device->name, device->platform_name, (double)device->memory / 1073741824.0,
         device->fma ? "yes" : "not claimed", device->denormals ? "yes" : "not claimed",

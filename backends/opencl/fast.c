@@ -17,13 +17,13 @@ typedef CLBlastStatusCode sgemm_fn(CLBlastLayout, CLBlastTranspose, CLBlastTrans
 
 /* Outputs from .. from + count - 1 of one piece. */
 static void some_outputs(struct kvc_opencl *opencl, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
-                         uint32_t piece, uint64_t from, uint64_t count, uint32_t rows, struct kvc_buffer *spare) {
+                         uint32_t piece, uint64_t from, uint64_t count, uint32_t rows, struct kvc_buffer *workspace) {
     struct kvc_launch widen = kvc_launch_of(KVC_KERNEL_widen);
     const size_t K = (size_t)w->inputs, N = (size_t)w->outputs;
     CLBlastStatusCode code;
     sgemm_fn *sgemm;
     memcpy(&sgemm, &opencl->sgemm, sizeof sgemm); /* ISO C has no cast from object to function pointers */
-    kvc_launch_span(&widen, (struct kvc_span){spare, 0});
+    kvc_launch_span(&widen, (struct kvc_span){workspace, 0});
     kvc_launch_handle(&widen, w->piece[piece]);
     kvc_launch_wide(&widen, w->row_bytes);
     kvc_launch_word(&widen, w->type);
@@ -34,7 +34,7 @@ static void some_outputs(struct kvc_opencl *opencl, struct kvc_span y, struct kv
     if (opencl->offload.lost)
         return;
     code = sgemm(CLBlastLayoutRowMajor, CLBlastTransposeNo, CLBlastTransposeYes, rows, (size_t)count, K, 1.0f,
-                 x.buffer->handle, x.offset / 4, K, spare->handle, 0, K, 0.0f, y.buffer->handle,
+                 x.buffer->handle, x.offset / 4, K, workspace->handle, 0, K, 0.0f, y.buffer->handle,
                  y.offset / 4 + (size_t)(piece * w->piece_rows + from), N, &opencl->queue, NULL);
     if (code != CLBlastSuccess)
         kvc_offload_failed(&opencl->offload, KVC_RESOURCE, "CLBlast failed (error %d); --math exact does without it",
@@ -45,18 +45,19 @@ static void fast_linear(struct kvc_device *device, struct kvc_span y, struct kvc
                         struct kvc_span bias, uint32_t rows) {
     struct kvc_opencl *opencl = (struct kvc_opencl *)device;
     uint64_t at_once = FAST_BYTES / 4 / w->inputs;
-    struct kvc_buffer *spare;
+    struct kvc_buffer *workspace;
     at_once = at_once < 1 ? 1 : at_once > w->outputs ? w->outputs : at_once;
     if (rows < FAST_ROWS) {
         kvc_offload_linear(device, y, x, w, bias, rows);
         return;
     }
-    spare = kvc_offload_spare(&opencl->offload, at_once * w->inputs * 4);
-    for (uint32_t piece = 0; spare && piece < w->pieces; piece++) {
+    workspace = kvc_offload_workspace(&opencl->offload, at_once * w->inputs * 4);
+    for (uint32_t piece = 0; workspace && piece < w->pieces; piece++) {
         uint64_t first = piece * w->piece_rows;
         uint64_t count = w->outputs - first < w->piece_rows ? w->outputs - first : w->piece_rows;
         for (uint64_t from = 0; from < count; from += at_once)
-            some_outputs(opencl, y, x, w, piece, from, count - from < at_once ? count - from : at_once, rows, spare);
+            some_outputs(opencl, y, x, w, piece, from, count - from < at_once ? count - from : at_once, rows,
+                         workspace);
     }
     if (bias.buffer) {
         struct kvc_launch add = kvc_launch_of(KVC_KERNEL_add_bias);

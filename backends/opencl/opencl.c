@@ -8,23 +8,23 @@
 #include "core/base/backends.h"
 #include "core/base/float.h"
 
-static bool usable(char *detail, size_t room) {
+static bool usable(char *detail, size_t capacity) {
     struct kvc_opencl_device *devices = malloc(KVC_OPENCL_DEVICES * sizeof *devices);
     size_t count = devices ? kvc_opencl_devices(devices) : 0;
     if (count)
-        snprintf(detail, room, "%zu device%s, %s%.40s", count, count == 1 ? "" : "s",
+        snprintf(detail, capacity, "%zu device%s, %s%.40s", count, count == 1 ? "" : "s",
                  count == 1 ? "" : "the first: ", devices[0].name);
     else
-        snprintf(detail, room, "no OpenCL device here (%s)", kvc_opencl_none());
+        snprintf(detail, capacity, "no OpenCL device here (%s)", kvc_opencl_none());
     free(devices);
     return count > 0;
 }
 
-static bool device(size_t i, char *detail, size_t room) {
+static bool device(size_t i, char *detail, size_t capacity) {
     struct kvc_opencl_device *devices = malloc(KVC_OPENCL_DEVICES * sizeof *devices);
     size_t count = devices ? kvc_opencl_devices(devices) : 0;
     if (i < count)
-        kvc_opencl_describe(&devices[i], i, detail, room);
+        kvc_opencl_describe(&devices[i], i, detail, capacity);
     free(devices);
     return i < count;
 }
@@ -64,7 +64,7 @@ static enum kvc_status choose(const char *name, unsigned index, struct kvc_openc
 
 /* The device's shape and options. For tests: KVCULL_OPENCL_SHAPE=gpu or broken, KVCULL_OPENCL_DIVISION=corrected, and
  * KVCULL_OPENCL_LACKS=fma, denormals, division or order (backends/kernels/check.h). */
-static void compile_options(struct kvc_opencl *opencl, char *options, size_t room) {
+static void compile_options(struct kvc_opencl *opencl, char *options, size_t capacity) {
     const char *shape = getenv("KVCULL_OPENCL_SHAPE"), *division = getenv("KVCULL_OPENCL_DIVISION");
     const char *lacks = getenv("KVCULL_OPENCL_LACKS");
     bool cpu = opencl->found.type & CL_DEVICE_TYPE_CPU;
@@ -73,11 +73,11 @@ static void compile_options(struct kvc_opencl *opencl, char *options, size_t roo
     if (division && strcmp(division, "corrected") == 0)
         opencl->found.division = false;
     opencl->offload.workers = cpu ? 1 : 4;
-    snprintf(options, room, "-cl-std=CL1.2 -DKVC_WORKERS=%u%s",
+    snprintf(options, capacity, "-cl-std=CL1.2 -DKVC_WORKERS=%u%s",
              shape && strcmp(shape, "broken") == 0 ? 3 : opencl->offload.workers,
              opencl->found.division ? " -cl-fp32-correctly-rounded-divide-sqrt" : " -DKVC_CORRECTED");
     if (lacks && strspn(lacks, "abcdefghijklmnopqrstuvwxyz") == strlen(lacks) && strlen(lacks) < 20)
-        snprintf(options + strlen(options), room - strlen(options), " -DKVC_LACKS_%s", lacks);
+        snprintf(options + strlen(options), capacity - strlen(options), " -DKVC_LACKS_%s", lacks);
 }
 
 static enum kvc_status open_queue(struct kvc_opencl *opencl, struct kvc_error *error) {
@@ -161,7 +161,7 @@ static enum kvc_status open_device(const char *path, unsigned index, int threads
     return KVC_OK;
 }
 
-static void missing(char *text, size_t room) { snprintf(text, room, "none"); }
+static void missing(char *text, size_t capacity) { snprintf(text, capacity, "none"); }
 
 const struct kvc_backend_class kvc_backend_opencl = {
     .name = "opencl", .usable = usable, .open = open_device, .missing = missing, .device = device};

@@ -26,7 +26,7 @@ size_t kvc_opencl_devices(struct kvc_opencl_device *devices);
 /* Why there is no device at all, and what would help. */
 const char *kvc_opencl_none(void);
 /* What a device can and cannot do, in one line. */
-void kvc_opencl_describe(const struct kvc_opencl_device *device, size_t index, char *text, size_t room);
+void kvc_opencl_describe(const struct kvc_opencl_device *device, size_t index, char *text, size_t capacity);
 
 union kvc_opencl_argument {
     void *handle;

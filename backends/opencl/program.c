@@ -38,16 +38,16 @@ static uint64_t cache_key(const struct kvc_opencl *opencl, const char *options) 
 }
 
 /* The folder, made where it is missing; false: there is none. */
-static bool cache_folder(char *path, size_t room) {
+static bool cache_folder(char *path, size_t capacity) {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     int length;
     if (xdg && xdg[0] == '/')
-        length = snprintf(path, room, "%s", xdg);
+        length = snprintf(path, capacity, "%s", xdg);
     else if (home && home[0] == '/')
-        length = snprintf(path, room, "%s/.cache", home);
+        length = snprintf(path, capacity, "%s/.cache", home);
     else
         return false;
-    if (length < 0 || (size_t)length + 64 >= room)
+    if (length < 0 || (size_t)length + 64 >= capacity)
         return false;
     mkdir(path, 0700);
     strcat(path, "/kvcull");

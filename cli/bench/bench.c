@@ -207,24 +207,24 @@ static bool same_counts(const struct cli_counts *a, const struct cli_counts *b) 
 }
 
 /* The first option that was given and that --ops has no use for; NULL: none. */
-static const char *other_option(const struct bench_arguments *a, const struct bench_arguments *standard) {
+static const char *other_option(const struct bench_arguments *a, const struct bench_arguments *defaults) {
     const struct {
         const char *name;
         bool given;
     } others[] = {{"-m", a->model != NULL},
                   {"--shape", a->shape != NULL},
-                  {"--type", a->type != standard->type},
+                  {"--type", a->type != defaults->type},
                   {"--kv", a->specs.count > 0},
-                  {"--prompt", !same_counts(&a->prompts, &standard->prompts)},
-                  {"--gen", a->generate != standard->generate},
-                  {"--batch", !same_counts(&a->batches, &standard->batches)},
+                  {"--prompt", !same_counts(&a->prompts, &defaults->prompts)},
+                  {"--gen", a->generate != defaults->generate},
+                  {"--batch", !same_counts(&a->batches, &defaults->batches)},
                   {"--fill", a->fill},
-                  {"--repeat", a->repeat != standard->repeat},
-                  {"--seed", a->seed != standard->seed},
-                  {"--math fast", strcmp(a->common.math, standard->common.math) != 0},
-                  {"--kv-type", a->common.cache_type != standard->common.cache_type},
-                  {"--ctx", a->common.context != standard->common.context},
-                  {"--chunk", a->common.chunk != standard->common.chunk}};
+                  {"--repeat", a->repeat != defaults->repeat},
+                  {"--seed", a->seed != defaults->seed},
+                  {"--math fast", strcmp(a->common.math, defaults->common.math) != 0},
+                  {"--kv-type", a->common.cache_type != defaults->common.cache_type},
+                  {"--ctx", a->common.context != defaults->common.context},
+                  {"--chunk", a->common.chunk != defaults->common.chunk}};
 
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (others[i].given)
@@ -274,7 +274,7 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
     struct bench_arguments standard_arguments;
     struct bench bench = {.command = command, .a = &a};
     struct cli_given full = {0, "full"};
-    const struct cli_texts standard = {&full, 1};
+    const struct cli_texts defaults = {&full, 1};
     struct cli_texts specs = {NULL, 0};
     int status;
 
@@ -300,7 +300,7 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
         return status;
     }
     /* budgets of "all": a quarter of the first prompt */
-    status = cli_all_specs(command, a.specs.count ? &a.specs : &standard, a.prompts.items[0] / 4 + 1, &specs);
+    status = cli_all_specs(command, a.specs.count ? &a.specs : &defaults, a.prompts.items[0] / 4 + 1, &specs);
     cli_texts_free(&a.specs);
     a.specs = specs;
     if (status == KVC_OK) {

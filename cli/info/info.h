@@ -8,7 +8,7 @@ struct info_arguments {
     struct cli_common common;
     struct cli_texts specs;
     int64_t prompt, generate;
-    uint64_t memory; /* 0: what info_room finds */
+    uint64_t memory; /* 0: what info_available finds */
     bool man, markdown;
 };
 
@@ -17,13 +17,13 @@ int info_method_manual(const struct cli_command *command, const struct kvc_engin
 int info_method_markdown(const struct cli_command *command, const struct kvc_engine *engine);
 int info_model(const struct cli_command *command, const struct info_arguments *arguments, const char *path);
 
-struct info_room {
+struct info_available {
     uint64_t bytes;  /* UINT64_MAX: not known */
     char from[4400]; /* what leaves no more: "the machine", "memory.max of /sys/fs/cgroup/job" */
 };
 /* The memory that is left here. root: "" or, for tests, a folder that stands for "/"; mapped: bytes of files that this
  * process has mapped already and that are asked for once more. */
-void info_room(const char *root, uint64_t mapped, struct info_room *room);
+void info_available(const char *root, uint64_t mapped, struct info_available *capacity);
 
 /* A text of every class: those in front of its options and those behind, ended by a row without key. */
 struct info_part {

@@ -19,9 +19,9 @@ static void roff_options(const struct kvc_option *options) {
             printf("One of %s.\n", range);
         else if (options->kind != KVC_OPTION_TEXT)
             printf("It takes %s.\n", range);
-        if (options->standard && options->standard[0])
-            printf("The default is %s.\n", options->standard);
-        else if (!options->standard)
+        if (options->default_value && options->default_value[0])
+            printf("The default is %s.\n", options->default_value);
+        else if (!options->default_value)
             printf("It must be given.\n");
     }
     printf(".El\n");
@@ -107,7 +107,7 @@ static void markdown_options(const struct kvc_option *options) {
 
         info_range(options, range);
         printf("| `%s` | %s | ", options->name,
-               options->standard ? options->standard[0] ? options->standard : "-" : "(needed)");
+               options->default_value ? options->default_value[0] ? options->default_value : "-" : "(needed)");
         cell(range);
         printf(" | ");
         cell(options->help ? options->help : "");

@@ -15,11 +15,11 @@ void info_stages(unsigned stages, char text[64]) {
         snprintf(text, 64, "none");
 }
 
-static void bound(double value, char *text, size_t room) {
+static void bound(double value, char *text, size_t capacity) {
     if (value == floor(value) && fabs(value) < 1e15)
-        snprintf(text, room, "%.0f", value);
+        snprintf(text, capacity, "%.0f", value);
     else
-        snprintf(text, room, "%g", value);
+        snprintf(text, capacity, "%g", value);
 }
 
 void info_range(const struct kvc_option *option, char text[96]) {
@@ -68,7 +68,8 @@ static int option_table(const struct cli_command *command, const struct kvc_opti
 
         info_range(options, range);
         cli_cell(table, "    %s", options->name);
-        cli_cell(table, "%s", options->standard ? options->standard[0] ? options->standard : "-" : "(needed)");
+        cli_cell(table, "%s",
+                 options->default_value ? options->default_value[0] ? options->default_value : "-" : "(needed)");
         cli_cell(table, "%s", range);
         cli_cell(table, "%s", options->help ? options->help : "");
     }
@@ -108,7 +109,7 @@ static json_t *options_json(const struct kvc_option *options) {
 
         cli_json_set(one, "name", json_string(options->name));
         cli_json_set(one, "kind", json_string(kinds[options->kind]));
-        cli_json_set(one, "default", options->standard ? json_string(options->standard) : json_null());
+        cli_json_set(one, "default", options->default_value ? json_string(options->default_value) : json_null());
         if (options->kind == KVC_OPTION_INT || options->kind == KVC_OPTION_REAL) {
             cli_json_set(one, "minimum", json_real(options->minimum));
             cli_json_set(one, "maximum", json_real(options->maximum));

@@ -139,21 +139,21 @@ static json_t *fit_json(const char *spec, const struct fit *fit) {
 }
 
 static int print_fits(const struct cli_command *command, const struct info_arguments *a, const struct fit *fits,
-                      uint64_t prompt, const struct info_room *room) {
+                      uint64_t prompt, const struct info_available *capacity) {
     struct cli_table *table = cli_table_open("<policy|entries|cache|state|peak|hidden|total|<fits|longest prompt");
     char text[32], number[2][32];
     int status;
 
     printf("\nAfter a prompt of %s tokens and %s generated ones, %s entries; %s %s\n", cli_number(prompt, number[0]),
            cli_number((uint64_t)a->generate, number[1]), kvc_type_name(a->common.cache_type),
-           room->bytes == UINT64_MAX ? "what" : cli_bytes(room->bytes, text),
-           a->memory                   ? "may be used"
-           : room->bytes == UINT64_MAX ? "is free here is not known"
-                                       : "are free here");
-    if (!a->memory && strcmp(room->from, "the machine") != 0 && room->from[0]) {
-        char line[sizeof room->from + 32];
+           capacity->bytes == UINT64_MAX ? "what" : cli_bytes(capacity->bytes, text),
+           a->memory                       ? "may be used"
+           : capacity->bytes == UINT64_MAX ? "is free here is not known"
+                                           : "are free here");
+    if (!a->memory && strcmp(capacity->from, "the machine") != 0 && capacity->from[0]) {
+        char line[sizeof capacity->from + 32];
 
-        snprintf(line, sizeof line, "Free: limited by %s", room->from);
+        snprintf(line, sizeof line, "Free: limited by %s", capacity->from);
         kvc_printable(line, strlen(line), line, sizeof line);
         cli_wrap(stdout, line, 0);
     }
@@ -181,7 +181,7 @@ int info_model(const struct cli_command *command, const struct info_arguments *a
     struct kvc_model *model;
     struct kvc_error error;
     const struct kvc_model_info *info;
-    struct info_room room = {a->memory, "--mem"};
+    struct info_available capacity = {a->memory, "--mem"};
     uint64_t prompt;
     struct fit *fits = calloc(a->specs.count, sizeof *fits);
     json_t *root = NULL, *list = NULL;
@@ -194,13 +194,13 @@ int info_model(const struct cli_command *command, const struct info_arguments *a
     }
     info = kvc_model_info(model);
     if (!a->memory)
-        info_room("", info->mapped_bytes, &room);
+        info_available("", info->mapped_bytes, &capacity);
     prompt = a->prompt ? (uint64_t)a->prompt : info->trained_context ? info->trained_context : 4096;
     for (size_t i = 0; i < a->specs.count && status == KVC_OK; i++) {
         const char *spec = a->specs.items[i].text;
 
-        if (longest(engine, info, spec, a, room.bytes, &fits[i].longest, &error) != KVC_OK ||
-            estimate(engine, info, spec, a, prompt, room.bytes, &fits[i], &error) != KVC_OK)
+        if (longest(engine, info, spec, a, capacity.bytes, &fits[i].longest, &error) != KVC_OK ||
+            estimate(engine, info, spec, a, prompt, capacity.bytes, &fits[i], &error) != KVC_OK)
             status = cli_report(command, &error);
         all = all && fits[i].fits;
     }
@@ -214,14 +214,15 @@ int info_model(const struct cli_command *command, const struct info_arguments *a
             }
         cli_json_set(root, "prompt", json_integer((json_int_t)prompt));
         cli_json_set(root, "generate", json_integer((json_int_t)a->generate));
-        cli_json_set(root, "memory", room.bytes == UINT64_MAX ? json_null() : json_integer((json_int_t)room.bytes));
-        cli_json_set(root, "memory_from", cli_json_text(room.from, strlen(room.from)));
+        cli_json_set(root, "memory",
+                     capacity.bytes == UINT64_MAX ? json_null() : json_integer((json_int_t)capacity.bytes));
+        cli_json_set(root, "memory_from", cli_json_text(capacity.from, strlen(capacity.from)));
         cli_json_set(root, "policies", list);
         status = cli_json_print(command, root, stdout);
     } else if (status == KVC_OK) {
         status = print_model(command, model);
         if (status == KVC_OK)
-            status = print_fits(command, a, fits, prompt, &room);
+            status = print_fits(command, a, fits, prompt, &capacity);
     }
     if (status == KVC_OK && a->memory && !all)
         status = KVC_DIFFERS;

@@ -22,7 +22,7 @@ struct runs {
     size_t first, count; /* first 1: the backends run alone */
     uint32_t vocab, layers;
     int32_t *positions[2];
-    size_t room;
+    size_t capacity;
     char *opened; /* the policy under way as sessions are opened with it */
 };
 
@@ -68,25 +68,25 @@ static void compare_logits(const struct runs *runs, struct run *run, const char 
 }
 
 typedef enum kvc_status entries_fn(const struct kvc_session *session, uint32_t layer, uint32_t head, int32_t *positions,
-                                   size_t room, size_t *count, struct kvc_error *error);
+                                   size_t capacity, size_t *count, struct kvc_error *error);
 
 static int read_positions(struct runs *runs, const struct run *run, entries_fn *entries, uint32_t layer, uint32_t head,
                           int which, size_t *count) {
     struct kvc_error error;
-    enum kvc_status status = entries(run->session, layer, head, runs->positions[which], runs->room, count, &error);
+    enum kvc_status status = entries(run->session, layer, head, runs->positions[which], runs->capacity, count, &error);
 
-    while (status == KVC_OK && *count > runs->room) {
-        size_t room = 2 * *count;
+    while (status == KVC_OK && *count > runs->capacity) {
+        size_t capacity = 2 * *count;
 
         for (size_t i = 0; i < 2; i++) {
-            int32_t *more = realloc(runs->positions[i], room * sizeof *more);
+            int32_t *more = realloc(runs->positions[i], capacity * sizeof *more);
 
             if (!more)
                 return cli_no_memory(runs->command);
             runs->positions[i] = more;
         }
-        runs->room = room;
-        status = entries(run->session, layer, head, runs->positions[which], room, count, &error);
+        runs->capacity = capacity;
+        status = entries(run->session, layer, head, runs->positions[which], capacity, count, &error);
     }
     return status == KVC_OK ? KVC_OK : cli_error(runs->command, status, "%s", error.text);
 }
@@ -258,7 +258,7 @@ static int run_policy(struct runs *runs, const char *spec) {
 static int name_file(struct runs *runs, const struct cli_given *given) {
     const char *ending = strstr(given->text, VERIFY_FILE);
     char *path = NULL;
-    size_t room = strlen(given->text) + 1;
+    size_t capacity = strlen(given->text) + 1;
     int status = KVC_OK;
 
     free(runs->opened);
@@ -267,14 +267,14 @@ static int name_file(struct runs *runs, const struct cli_given *given) {
         status = cli_data_path(runs->command, "tokens.txt", &path);
     if (status != KVC_OK)
         return status;
-    room += path ? strlen(path) : 0;
-    runs->opened = malloc(room);
+    capacity += path ? strlen(path) : 0;
+    runs->opened = malloc(capacity);
     if (!runs->opened)
         status = cli_no_memory(runs->command);
     else if (path)
-        snprintf(runs->opened, room, "%.*s,file=\"%s\"", (int)(ending - given->text), given->text, path);
+        snprintf(runs->opened, capacity, "%.*s,file=\"%s\"", (int)(ending - given->text), given->text, path);
     else
-        snprintf(runs->opened, room, "%s", given->text);
+        snprintf(runs->opened, capacity, "%s", given->text);
     free(path);
     return status;
 }
@@ -321,7 +321,7 @@ static int open_runs(struct runs *runs, const char *path, const char *const *bac
         status = cli_open_model(runs->command, &common, path, NULL, &run->engine, &run->model);
         if (status != KVC_OK)
             return status;
-        if (r > 0 && runs->a->broken && kvc_verify_break(run->engine, runs->a->broken, &error) != KVC_OK)
+        if (r > 0 && runs->a->inject && kvc_verify_inject(run->engine, runs->a->inject, &error) != KVC_OK)
             return cli_report(runs->command, &error);
         runs->vocab = kvc_model_info(run->model)->vocab;
         run->logits = malloc((size_t)runs->vocab * sizeof *run->logits);
@@ -329,9 +329,9 @@ static int open_runs(struct runs *runs, const char *path, const char *const *bac
             return cli_no_memory(runs->command);
     }
     runs->layers = kvc_model_info(runs->run[0].model)->layers;
-    runs->room = (size_t)(runs->a->prompt + runs->a->steps);
+    runs->capacity = (size_t)(runs->a->prompt + runs->a->steps);
     for (size_t i = 0; i < 2; i++) {
-        runs->positions[i] = malloc(runs->room * sizeof *runs->positions[i]);
+        runs->positions[i] = malloc(runs->capacity * sizeof *runs->positions[i]);
         if (!runs->positions[i])
             return cli_no_memory(runs->command);
     }

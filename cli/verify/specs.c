@@ -62,16 +62,17 @@ static int add_valid(const struct cli_command *command, const struct kvc_engine 
 }
 
 /* "name:budget=...", with every budget and file that a method must be given. */
-static void method_spec(const struct kvc_policy_class *policy, uint64_t budget, char *spec, size_t room) {
-    snprintf(spec, room, "%s", policy->name);
+static void method_spec(const struct kvc_policy_class *policy, uint64_t budget, char *spec, size_t capacity) {
+    snprintf(spec, capacity, "%s", policy->name);
     for (const struct kvc_option *option = policy->options; option && option->name; option++) {
         const char *join = strchr(spec, ':') ? "," : ":";
         size_t n = strlen(spec);
 
-        if (option->kind == KVC_OPTION_BUDGET && (!option->standard || strcmp(option->name, "budget") == 0))
-            snprintf(spec + n, room - n, "%s%s=%llu", join, option->name, (unsigned long long)budget);
-        else if (option->kind == KVC_OPTION_TEXT && !option->standard && option->choices) /* a word for any model */
-            snprintf(spec + n, room - n, "%s%s=%s", join, option->name, option->choices);
+        if (option->kind == KVC_OPTION_BUDGET && (!option->default_value || strcmp(option->name, "budget") == 0))
+            snprintf(spec + n, capacity - n, "%s%s=%llu", join, option->name, (unsigned long long)budget);
+        else if (option->kind == KVC_OPTION_TEXT && !option->default_value &&
+                 option->choices) /* a word for any model */
+            snprintf(spec + n, capacity - n, "%s%s=%s", join, option->name, option->choices);
     }
 }
 
@@ -143,10 +144,11 @@ static int add_method(const struct cli_command *command, const struct verify_arg
             size_t n = strcspn(choice, "|");
             char with[320];
 
-            bool standard = option->standard && strlen(option->standard) == n && !memcmp(option->standard, choice, n);
+            bool default_value = option->default_value && strlen(option->default_value) == n &&
+                                 !memcmp(option->default_value, choice, n);
             bool file = n == 4 && !memcmp("file", choice, n);
 
-            if (!standard && (!file || brings_file(a))) {
+            if (!default_value && (!file || brings_file(a))) {
                 snprintf(with, sizeof with, "%s%s%s=%.*s%s", spec, strchr(spec, ':') ? "," : ":", option->name, (int)n,
                          choice, file ? VERIFY_FILE : "");
                 status = add_valid(command, engine, with, specs);

@@ -203,7 +203,7 @@ static int one_backend(const struct verify_arguments *a, const char *backend, st
                                          .threads = (int)a->common.threads,
                                          .effort = (unsigned)a->effort,
                                          .small = a->small,
-                                         .broken = a->broken,
+                                         .inject = a->inject,
                                          .alone = report->stored || report->writing};
     struct kvc_error error;
     enum kvc_status result = kvc_verify_operations(&options, options.alone ? add_alone : add_beside, &pass, &error);
@@ -236,16 +236,16 @@ static int verify_operations(const struct verify_arguments *a, const char *const
 static int check_broken(const struct cli_command *command, const struct verify_arguments *a) {
     const char *name;
 
-    if (a->broken && a->write)
-        return cli_error(command, KVC_USAGE, "KVCULL_BREAK=%s: must not be set with --write-hashes", a->broken);
-    for (size_t i = 0; a->broken && (name = kvc_verify_operation(i)) != NULL; i++)
-        if (strcmp(a->broken, name) == 0) {
-            cli_warn(command, "KVCULL_BREAK is set: %s gives wrong results, as a test", name);
+    if (a->inject && a->write)
+        return cli_error(command, KVC_USAGE, "KVCULL_INJECT=%s: must not be set with --write-hashes", a->inject);
+    for (size_t i = 0; a->inject && (name = kvc_verify_operation(i)) != NULL; i++)
+        if (strcmp(a->inject, name) == 0) {
+            cli_warn(command, "KVCULL_INJECT is set: %s gives wrong results, as a test", name);
             return KVC_OK;
         }
-    if (a->broken)
+    if (a->inject)
         return cli_error(command, KVC_USAGE,
-                         "KVCULL_BREAK=%s: must be an operation that --only operations lists, or not set", a->broken);
+                         "KVCULL_INJECT=%s: must be an operation that --only operations lists, or not set", a->inject);
     return KVC_OK;
 }
 
@@ -293,8 +293,12 @@ static int verify(const struct cli_command *command, const struct verify_argumen
 }
 
 int kvc_cli_verify(const struct cli_command *command, int argc, char **argv) {
-    struct verify_arguments a = {
-        .backend = "all", .against = "ref", .broken = getenv("KVCULL_BREAK"), .prompt = 200, .steps = 64, .effort = 10};
+    struct verify_arguments a = {.backend = "all",
+                                 .against = "ref",
+                                 .inject = getenv("KVCULL_INJECT"),
+                                 .prompt = 200,
+                                 .steps = 64,
+                                 .effort = 10};
     const struct cli_option options[] = {
         {CLI_TEXT, 0, "backend", "NAME",
          "what to compare with ref: all that can be used here, or one: cpu, avx2, avx512, "
@@ -324,8 +328,8 @@ int kvc_cli_verify(const struct cli_command *command, int argc, char **argv) {
         {.kind = CLI_END}};
     int status;
 
-    if (a.broken && !a.broken[0])
-        a.broken = NULL;
+    if (a.inject && !a.inject[0])
+        a.inject = NULL;
     cli_common_defaults(&a.common);
     status = cli_parse(command, options, argc, argv, NULL);
     if (status == CLI_GO)

@@ -9,7 +9,7 @@ struct verify_arguments {
     const char *model;
     const char *backend, *only;  /* only: NULL, "operations" or "methods" */
     const char *against, *write; /* "ref" or "stored"; a file to write the stored hashes to, or NULL */
-    const char *broken;          /* KVCULL_BREAK, or NULL */
+    const char *inject;          /* KVCULL_INJECT, or NULL */
     struct cli_texts specs;
     int64_t prompt, steps, effort;
     bool small;

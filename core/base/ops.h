@@ -117,16 +117,17 @@ struct kvc_attention {
     struct kvc_span maximum;   /* M [rows, H], buffer NULL where not wanted */
     struct kvc_span sum;       /* L [rows, H], with maximum */
     struct kvc_span positions; /* int32 [rows] */
-    struct kvc_span later;     /* uint32 [rows]: entries at the end of the session's lists that this row must not see */
+    struct kvc_span
+        causal_offset; /* uint32 [rows]: entries at the end of the session's lists that this row must not see */
 };
 
 /* Weight rows of `queries` queries of one session and layer, from q and the M and L its attention returned. */
-struct kvc_weight_rows {
+struct kvc_probabilities {
     const struct kvc_lists *lists;
     const struct kvc_read_list *reads; /* NULL: all; entries not read count 0 */
     uint32_t queries, heads, kv_heads, head_size, window;
-    struct kvc_span q, maximum, sum;  /* [queries, H, d], [queries, H], [queries, H] */
-    struct kvc_span positions, later; /* int32, uint32 [queries]; later counts from the lists as they are now */
+    struct kvc_span q, maximum, sum;          /* [queries, H, d], [queries, H], [queries, H] */
+    struct kvc_span positions, causal_offset; /* int32, uint32 [queries]; later counts from the lists as they are now */
 };
 
 /* Keyformer's weights instead of attention's: softmax over the same entries of (s + g) / tau, where
@@ -178,9 +179,9 @@ struct kvc_select_scores {
     enum kvc_score_kind kind;
     uint32_t dims, heads, head_size, window;
     uint64_t budget;
-    struct kvc_span q, positions; /* [H, d], int32 [1] */
-    struct kvc_span scores;       /* [lists' heads, stride], by place or page */
-    struct kvc_span weights;      /* [H, stride]: each query head's own weights; buffer NULL where not wanted */
+    struct kvc_span q, positions;  /* [H, d], int32 [1] */
+    struct kvc_span scores;        /* [lists' heads, stride], by place or page */
+    struct kvc_span probabilities; /* [H, stride]: each query head's own weights; buffer NULL where not wanted */
     uint32_t stride;
     uint64_t *bytes_read; /* NULL, or gets += what was read of the heads that were not passed over. A place costs: exact
                              row_bytes; channels dims * row_bytes / d (in all, rounded down), from pages dims elements
@@ -200,7 +201,7 @@ struct kvc_select_reads {
     bool whole;
     uint32_t heads;
     uint64_t budget, top, local;
-    struct kvc_span scores, weights, alpha;
+    struct kvc_span scores, probabilities, alpha;
     uint32_t stride;
     struct kvc_read_list *reads;
 };
@@ -210,7 +211,7 @@ struct kvc_select_reads {
 struct kvc_step_shape {
     const struct kvc_lists *lists;
     uint32_t rows, heads, head_size, places; /* places: stride of the read lists, 0 where everything is read */
-    bool turns;                              /* keys are turned to their places */
+    bool rotates;                            /* keys are turned to their places */
 };
 
 struct kvc_ops {
@@ -318,14 +319,14 @@ struct kvc_ops {
     /* Column sums: scores[h, rank] = sum over queries ascending of (sum over the group's heads ascending of a).
      * by_head: each query head's own a, scores [H, stride]. Where later.buffer is NULL a query sees the entries at
      * positions up to its own. */
-    void (*window_mass)(struct kvc_device *, const struct kvc_weight_rows *, struct kvc_span scores, uint32_t stride,
+    void (*window_mass)(struct kvc_device *, const struct kvc_probabilities *, struct kvc_span scores, uint32_t stride,
                         bool by_head);
     /* Of each query head h and rank below count - tail, over the n = queries weights a_i (0 where not seen):
      * mean = (sum ascending of a_i, from 0) / n; variance = (sum ascending of fma(e, e, sum), e = a_i - mean) / (n -
      * 1), 0 where n is 1; scores[h, rank] = fma(gamma, variance, mean), 0 in the tail. dispersion of the rank = sum
      * ascending of -(a_i * kvc_log(a_i + 1e-10f)), from 0. totals float32 [2]: the ranks' dispersion and variance,
      * summed over lanes rank % 32 and the tree for each head, then over heads ascending, from 0. scores [H, stride]. */
-    void (*window_moments)(struct kvc_device *, const struct kvc_weight_rows *, uint64_t tail, float gamma,
+    void (*window_moments)(struct kvc_device *, const struct kvc_probabilities *, uint64_t tail, float gamma,
                            struct kvc_span scores, uint32_t stride, struct kvc_span totals);
     /* Adds queries to the two state columns `column` and `column + 1` of every entry: before a query at a position
      * divisible by KVC_TILE: column += column+1, column+1 = 0 for all entries; then column+1 += the group sum (heads
@@ -333,14 +334,14 @@ struct kvc_ops {
      * otherwise those of struct kvc_noise, whose M and L are taken here over what the query saw, (s + g) / tau in place
      * of s, with attention's tiles and merge (maximum and sum may be NULL then). Column sums over all queries so far,
      * in tiles of KVC_TILE queries by position, are column + (column+1). */
-    void (*accumulate)(struct kvc_device *, const struct kvc_weight_rows *, uint32_t column,
+    void (*accumulate)(struct kvc_device *, const struct kvc_probabilities *, uint32_t column,
                        const struct kvc_noise *noise);
     /* One row per query into state column first + (position % ring) of every entry, 0 (logits: -inf) if not seen.
      * Weights: the group sum of exp(s - M) / L; logits: the group sum of s (maximum and sum may be NULL then); low: how
      * many of the group's heads have exp(s - M) / L < 1 / n, n the entries this query saw. Group sums start from 0.
      * counts: a row of weights, a row of low into first + ring + (position % ring), and column first + 2 * ring +=
      * what was there before, -= what is there now: it stays minus the sum of the rows of low. */
-    void (*ring_write)(struct kvc_device *, const struct kvc_weight_rows *, uint32_t first, uint32_t ring,
+    void (*ring_write)(struct kvc_device *, const struct kvc_probabilities *, uint32_t first, uint32_t ring,
                        enum kvc_row_kind kind);
     /* F[k] over the ring's newest `filled` rows (those of positions now-filled .. now-1, in that order), from 0 by
      * addition, or by max(F, row) from the first row. Entries at positions >= recent get 0. Kind logits: each row is
@@ -415,13 +416,13 @@ struct kvc_ops {
 /* A backend as core sees it. Adding one: one folder and one line in backends/list.c. */
 struct kvc_backend_class {
     const char *name;
-    bool (*usable)(char *detail, size_t room); /* detail: the path, or one line why not */
+    bool (*usable)(char *detail, size_t capacity); /* detail: the path, or one line why not */
     /* index: the N of "opencl:N", 0 otherwise; path: NULL, or a path of this backend ("avx2"), or part of the name of a
      * device ("opencl:mali"). */
     enum kvc_status (*open)(const char *path, unsigned index, int threads, enum kvc_math math, struct kvc_device **,
                             struct kvc_error *);
-    void (*missing)(char *text, size_t room);            /* operations filled from ref, "none" where there are none */
-    bool (*device)(size_t i, char *detail, size_t room); /* the i-th device; NULL: there is one */
+    void (*missing)(char *text, size_t capacity); /* operations filled from ref, "none" where there are none */
+    bool (*device)(size_t i, char *detail, size_t capacity); /* the i-th device; NULL: there is one */
 };
 
 #endif

@@ -23,12 +23,12 @@ static size_t character(const unsigned char *text, size_t left) {
     return code < least[bytes] || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff) ? 0 : bytes;
 }
 
-void kvc_printable(const char *text, size_t bytes, char *line, size_t room) {
+void kvc_printable(const char *text, size_t bytes, char *line, size_t capacity) {
     static const char gap[] = "...";
-    const bool cut = bytes >= room && room > 2 * sizeof gap;
+    const bool cut = bytes >= capacity && capacity > 2 * sizeof gap;
     /* What names the place is at the beginning and may be long (a path), the reason is at the end. */
-    const size_t head = cut ? room / 5 : room - 1;
-    const size_t tail = cut ? bytes - (room - sizeof gap - head) : bytes;
+    const size_t head = cut ? capacity / 5 : capacity - 1;
+    const size_t tail = cut ? bytes - (capacity - sizeof gap - head) : bytes;
     size_t used = 0, wide;
     bool skipped = false;
     for (size_t i = 0; i < bytes; i += wide) {

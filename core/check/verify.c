@@ -28,7 +28,7 @@ static void end_case(struct kvc_verify *v) {
 static enum kvc_status run_operation(struct kvc_verify *v, const struct kvc_verify_operation *operation,
                                      const struct kvc_verify_options *options) {
     unsigned cases = options->effort ? operation->cases * options->effort : operation->cases / 8 + 1;
-    bool broken = options->broken && strcmp(options->broken, operation->name) == 0;
+    bool inject = options->inject && strcmp(options->inject, operation->name) == 0;
     memset(&v->row, 0, sizeof v->row);
     v->row.kind = "operation";
     v->row.name = operation->name;
@@ -36,16 +36,16 @@ static enum kvc_status run_operation(struct kvc_verify *v, const struct kvc_veri
     v->hash = kvc_hash_open();
     if (!v->hash)
         return kvc_fail(&v->error, KVC_RESOURCE, "verify: no memory for a hash");
-    if (broken)
-        v->status = kvc_break(v->device[1], options->broken, true, &v->error);
+    if (inject)
+        v->status = kvc_inject(v->device[1], options->inject, true, &v->error);
     for (unsigned i = 0; i < cases && v->status == KVC_OK; i++) {
         v->shape[0] = '\0';
         operation->one_case(v);
         end_case(v);
         v->row.cases++;
     }
-    if (broken)
-        kvc_mend(v->device[1]);
+    if (inject)
+        kvc_inject_end(v->device[1]);
     v->row.hash = kvc_hash_value(v->hash);
     kvc_hash_close(v->hash);
     return v->status;
@@ -96,9 +96,9 @@ static enum kvc_status check_name(const char *name, const char *what, struct kvc
                     name);
 }
 
-enum kvc_status kvc_verify_break(struct kvc_engine *engine, const char *operation, struct kvc_error *error) {
+enum kvc_status kvc_verify_inject(struct kvc_engine *engine, const char *operation, struct kvc_error *error) {
     const enum kvc_status status = check_name(operation, "to break", error);
-    return status == KVC_OK && operation ? kvc_break(engine->device, operation, false, error) : status;
+    return status == KVC_OK && operation ? kvc_inject(engine->device, operation, false, error) : status;
 }
 
 enum kvc_status kvc_verify_operations(const struct kvc_verify_options *options, kvc_verify_fn *row, void *user,
@@ -108,7 +108,7 @@ enum kvc_status kvc_verify_operations(const struct kvc_verify_options *options, 
     bool differs = false, stopped = false;
     enum kvc_status status = check_name(options->only, "only", error);
     if (status == KVC_OK)
-        status = check_name(options->broken, "to break", error);
+        status = check_name(options->inject, "to break", error);
     if (status != KVC_OK)
         return status;
     struct kvc_verify *v = calloc(1, sizeof *v);

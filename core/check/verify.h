@@ -100,11 +100,11 @@ struct kvc_verify_operation {
 extern const struct kvc_verify_operation kvc_verify_memory[], kvc_verify_rows[], kvc_verify_cache[],
     kvc_verify_weights[], kvc_verify_scores[], kvc_verify_select[];
 
-/* Puts a table in front of the device's own (verify_break.c): one operation's results get a wrong bit, entry or count,
- * always one that is safe to go on with. memory: also those that move bytes, which a run could not survive. kvc_mend,
- * or closing the device, takes it away again. */
-enum kvc_status kvc_break(struct kvc_device *device, const char *operation, bool memory, struct kvc_error *error);
-void kvc_mend(struct kvc_device *device);
+/* Puts a table in front of the device's own (verify_inject.c): one operation's results get a wrong bit, entry or count,
+ * always one that is safe to go on with. memory: also those that move bytes, which a run could not survive.
+ * kvc_inject_end, or closing the device, takes it away again. */
+enum kvc_status kvc_inject(struct kvc_device *device, const char *operation, bool memory, struct kvc_error *error);
+void kvc_inject_end(struct kvc_device *device);
 
 /* kvc_verify_operations for tests. */
 enum kvc_status kvc_verify_some(const char *backend, int threads, unsigned effort, const char *only, kvc_verify_fn *row,

@@ -20,13 +20,13 @@ static void append_case(struct kvc_verify *v) {
     int32_t *position;
     memset(lists, 0, sizeof lists);
     for (; made < count && v->status == KVC_OK; made++) {
-        uint32_t room = UINT32_MAX, stored;
+        uint32_t capacity = UINT32_MAX, stored;
         shape.type = kvc_verify_entry_type(v);
         kvc_verify_lists(v, &shape, &lists[made]);
         for (uint32_t h = 0; v->status == KVC_OK && h < shape.kv_heads; h++)
-            if (lists[made].slots[h] - lists[made].count[h] < room)
-                room = lists[made].slots[h] - lists[made].count[h];
-        stored = kvc_verify_range(v, 0, room < 30 ? room : 30);
+            if (lists[made].slots[h] - lists[made].count[h] < capacity)
+                capacity = lists[made].slots[h] - lists[made].count[h];
+        stored = kvc_verify_range(v, 0, capacity < 30 ? capacity : 30);
         for (int side = v->first; side < 2; side++) {
             memset(&segments[made][side], 0, sizeof segments[made][side]);
             segments[made][side].lists = &lists[made].lists[side];
@@ -216,7 +216,7 @@ struct attention_case {
     uint64_t bytes_read[2][3];
     uint32_t segment_count, rows;
     int32_t *position;
-    uint32_t *later;
+    uint32_t *causal_offset;
 };
 
 /* One session's rows: a decode step, a chunk of a prompt, rows that see less or more, a read list. */
@@ -234,7 +234,7 @@ static void add_segment(struct kvc_verify *v, struct attention_case *c, struct k
     }
     kind = kvc_verify_range(v, 0, 3);
     for (uint32_t row = 0; row < rows; row++) {
-        c->later[c->rows + row] = kind < 2 ? rows - 1 - row : kvc_verify_range(v, 0, kind == 2 ? 3 : 600);
+        c->causal_offset[c->rows + row] = kind < 2 ? rows - 1 - row : kvc_verify_range(v, 0, kind == 2 ? 3 : 600);
         c->position[c->rows + row] =
             c->lists[i].now - (int32_t)(kind < 2 ? rows - 1 - row : kvc_verify_range(v, 0, 20));
     }
@@ -248,12 +248,12 @@ static void attention_case(struct kvc_verify *v) {
     struct attention_case c;
     struct kvc_lists_shape shape = draw_shape(v, false);
     uint32_t count = kvc_verify_range(v, 0, 2) ? 1 : kvc_verify_range(v, 1, 3), heads, window = 0;
-    struct kvc_twin q, out, maximum = {{NULL, NULL}}, sum = {{NULL, NULL}}, positions, later;
+    struct kvc_twin q, out, maximum = {{NULL, NULL}}, sum = {{NULL, NULL}}, positions, causal_offset;
     bool wants = kvc_verify_range(v, 0, 1);
     memset(&c, 0, sizeof c);
     heads = shape.kv_heads * kvc_verify_group(v);
     c.position = kvc_verify_alloc(v, MOST_ROWS * sizeof *c.position);
-    c.later = kvc_verify_alloc(v, MOST_ROWS * sizeof *c.later);
+    c.causal_offset = kvc_verify_alloc(v, MOST_ROWS * sizeof *c.causal_offset);
     for (uint32_t i = 0; i < count && v->status == KVC_OK; i++)
         add_segment(v, &c, &shape);
     if (kvc_verify_range(v, 0, 2) == 0)
@@ -263,7 +263,7 @@ static void attention_case(struct kvc_verify *v) {
     q = kvc_verify_twin_values(v, (size_t)c.rows * heads * shape.head_size, kvc_verify_flavour(v));
     out = kvc_verify_twin(v, (size_t)c.rows * heads * shape.head_size * sizeof(float), NULL);
     positions = kvc_verify_twin(v, MOST_ROWS * sizeof *c.position, c.position);
-    later = kvc_verify_twin(v, MOST_ROWS * sizeof *c.later, c.later);
+    causal_offset = kvc_verify_twin(v, MOST_ROWS * sizeof *c.causal_offset, c.causal_offset);
     if (wants) {
         maximum = kvc_verify_twin(v, (size_t)c.rows * heads * sizeof(float), NULL);
         sum = kvc_verify_twin(v, (size_t)c.rows * heads * sizeof(float), NULL);
@@ -280,7 +280,7 @@ static void attention_case(struct kvc_verify *v) {
                                   .maximum = kvc_verify_span(maximum, side),
                                   .sum = kvc_verify_span(sum, side),
                                   .positions = kvc_verify_span(positions, side),
-                                  .later = kvc_verify_span(later, side)};
+                                  .causal_offset = kvc_verify_span(causal_offset, side)};
         v->device[side]->ops->attention(v->device[side], &a);
         v->status = v->device[side]->ops->sync(v->device[side], &v->error);
     }

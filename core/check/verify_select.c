@@ -191,7 +191,7 @@ struct choice {
     uint32_t page, dims, window, budget, top, local, stride;
     bool by_page, weighted, mixed; /* mixed: alpha is wanted */
     uint64_t bytes[2];
-    struct kvc_twin q, positions, scores, weights, alpha, counts, ranks;
+    struct kvc_twin q, positions, scores, probabilities, alpha, counts, ranks;
     struct kvc_read_list reads[2];
 };
 
@@ -219,8 +219,8 @@ static void make_choice(struct kvc_verify *v, struct select_case *c, bool given,
     o->positions = kvc_verify_twin(v, sizeof c->lists.now, &c->lists.now);
     o->scores = given ? kvc_verify_twin_values(v, n, kvc_verify_flavour(v)) : kvc_verify_twin(v, n * 4, NULL);
     if (o->weighted)
-        o->weights = given ? kvc_verify_twin_values(v, (size_t)c->heads * o->stride, KVC_PLAIN)
-                           : kvc_verify_twin(v, (size_t)c->heads * o->stride * sizeof(float), NULL);
+        o->probabilities = given ? kvc_verify_twin_values(v, (size_t)c->heads * o->stride, KVC_PLAIN)
+                                 : kvc_verify_twin(v, (size_t)c->heads * o->stride * sizeof(float), NULL);
     if (o->mixed)
         o->alpha = kvc_verify_twin(v, c->heads * sizeof(float), NULL);
     o->counts = kvc_verify_twin(v, heads * sizeof(uint32_t), NULL);
@@ -244,7 +244,7 @@ static struct kvc_select_scores scores_call(const struct select_case *c, struct 
                                       .q = kvc_verify_span(o->q, side),
                                       .positions = kvc_verify_span(o->positions, side),
                                       .scores = kvc_verify_span(o->scores, side),
-                                      .weights = kvc_verify_span(o->weights, side),
+                                      .probabilities = kvc_verify_span(o->probabilities, side),
                                       .stride = o->stride,
                                       .bytes_read = &o->bytes[side]};
 }
@@ -259,7 +259,7 @@ static struct kvc_select_reads reads_call(const struct select_case *c, struct ch
                                      .top = o->top,
                                      .local = o->local,
                                      .scores = kvc_verify_span(o->scores, side),
-                                     .weights = kvc_verify_span(o->weights, side),
+                                     .probabilities = kvc_verify_span(o->probabilities, side),
                                      .alpha = kvc_verify_span(o->alpha, side),
                                      .stride = o->stride,
                                      .reads = &o->reads[side]};
@@ -288,7 +288,7 @@ static void select_scores_case(struct kvc_verify *v) {
                 continue;
             kvc_verify_compare(v, o.scores, (size_t)h * o.stride, units, "scores");
             for (uint32_t g = h * group; o.weighted && g < (h + 1) * group; g++)
-                kvc_verify_compare(v, o.weights, (size_t)g * o.stride, units, "weights");
+                kvc_verify_compare(v, o.probabilities, (size_t)g * o.stride, units, "weights");
         }
         kvc_verify_compare_number(v, o.bytes, "bytes_read");
     }

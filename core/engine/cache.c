@@ -226,7 +226,7 @@ static enum kvc_status relayout(struct kvc_cache *cache, struct kvc_cache_layer 
     const struct kvc_lists *old = &layer->lists;
     struct fresh fresh = {.blocks = 0};
     struct kvc_cache_layer made = {
-        .count = layer->count, .behind = layer->behind, .before = layer->before, .step_most = layer->step_most};
+        .count = layer->count, .stale = layer->stale, .before = layer->before, .step_most = layer->step_most};
     enum kvc_status status = make_arrays(cache, base, heads, columns, ordered, &made, error);
     if (status == KVC_OK)
         status = take(cache, old, base, &fresh, error);
@@ -331,7 +331,7 @@ enum kvc_status kvc_cache_make_order(struct kvc_cache *cache, uint32_t l, struct
 
 void kvc_cache_evicted(struct kvc_cache *cache, uint32_t l, struct kvc_span to) {
     struct kvc_cache_layer *layer = &cache->layer[l];
-    layer->behind = true;
+    layer->stale = true;
     if (!to.buffer) {
         kvc_cache_catch_up(cache, l);
         return;
@@ -343,15 +343,15 @@ void kvc_cache_evicted(struct kvc_cache *cache, uint32_t l, struct kvc_span to) 
 
 void kvc_cache_catch_up(const struct kvc_cache *cache, uint32_t l) {
     struct kvc_cache_layer *layer = &cache->layer[l];
-    if (layer->behind)
+    if (layer->stale)
         cache->device->ops->download(cache->device, layer->count, (struct kvc_span){layer->lists.count, 0},
                                      layer->lists.kv_heads * sizeof(uint32_t));
-    layer->behind = false;
+    layer->stale = false;
 }
 
-bool kvc_cache_is_behind(const struct kvc_cache *cache) {
+bool kvc_cache_is_stale(const struct kvc_cache *cache) {
     for (uint32_t l = 0; l < cache->layers; l++)
-        if (cache->layer[l].behind)
+        if (cache->layer[l].stale)
             return true;
     return false;
 }
@@ -359,9 +359,9 @@ bool kvc_cache_is_behind(const struct kvc_cache *cache) {
 void kvc_cache_take_counts(struct kvc_cache *cache, const uint32_t *counts) {
     for (uint32_t l = 0; l < cache->layers; l++) {
         struct kvc_cache_layer *layer = &cache->layer[l];
-        if (layer->behind)
+        if (layer->stale)
             memcpy(layer->count, counts + layer->before, layer->lists.kv_heads * sizeof *counts);
-        layer->behind = false;
+        layer->stale = false;
     }
 }
 

@@ -9,7 +9,7 @@
 struct kvc_cache_layer {
     struct kvc_lists lists;
     uint32_t *count;    /* [lists.kv_heads], the host's copy of lists.count */
-    bool behind;        /* an eviction has made the lists shorter than count says */
+    bool stale;         /* an eviction has made the lists shorter than count says */
     uint32_t before;    /* lists of the layers below */
     uint32_t *blocks;   /* the host's copy of lists.blocks */
     uint64_t step_most; /* entries that a list has within decode steps and never between them; 0: not known */
@@ -57,7 +57,7 @@ enum kvc_status kvc_cache_make_order(struct kvc_cache *cache, uint32_t layer, st
 void kvc_cache_evicted(struct kvc_cache *cache, uint32_t layer, struct kvc_span to);
 /* Fetches the counts of a layer that are behind; what the host knows of the cache changes, the cache does not. */
 void kvc_cache_catch_up(const struct kvc_cache *cache, uint32_t layer);
-bool kvc_cache_is_behind(const struct kvc_cache *cache);
+bool kvc_cache_is_stale(const struct kvc_cache *cache);
 /* What the evictions left in `to`, on the host now. */
 void kvc_cache_take_counts(struct kvc_cache *cache, const uint32_t *counts);
 uint32_t kvc_cache_lists(const struct kvc_cache *cache); /* of all layers */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 static bool turned(const struct kvc_session *session, uint32_t layer) {
-    return session->cache.layer[layer].lists.order && kvc_policy_turner(session->policy, layer);
+    return session->cache.layer[layer].lists.order && kvc_policy_cache_positions(session->policy, layer);
 }
 
 /* The columns of the unrotated keys come behind those of the methods. */
@@ -20,14 +20,14 @@ static uint32_t first_column(const struct kvc_session *session, uint32_t layer) 
 static enum kvc_status reserve(struct kvc_session *session, uint64_t ranks, struct kvc_error *error) {
     struct kvc_device *device = session->runner->device;
     const struct kvc_rope *rope = &session->runner->network->rope;
-    struct kvc_places *places = &session->places;
-    if (ranks <= places->ranks)
+    struct kvc_cache_positions *cache_positions = &session->cache_positions;
+    if (ranks <= cache_positions->ranks)
         return KVC_OK;
     const size_t rows = (size_t)(ranks + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
     const size_t bytes = rows * (rope->rotary / 2) * sizeof(float);
-    enum kvc_status status = kvc_room_reserve(device, &places->cosine, bytes, error);
+    enum kvc_status status = kvc_growable_reserve(device, &cache_positions->cosine, bytes, error);
     if (status == KVC_OK)
-        status = kvc_room_reserve(device, &places->sine, bytes, error);
+        status = kvc_growable_reserve(device, &cache_positions->sine, bytes, error);
     int32_t *positions = malloc(rows * sizeof *positions);
     bool *long_factors = malloc(rows * sizeof *long_factors);
     float *host = malloc(bytes + 1);
@@ -39,25 +39,27 @@ static enum kvc_status reserve(struct kvc_session *session, uint64_t ranks, stru
     }
     for (int sine = 0; sine < 2 && status == KVC_OK; sine++) {
         kvc_rope_rows(rope, positions, long_factors, (uint32_t)rows, sine == 1, host);
-        device->ops->upload(device, kvc_room_at(sine ? &places->sine : &places->cosine, 0), host, bytes);
+        device->ops->upload(device, kvc_growable_at(sine ? &cache_positions->sine : &cache_positions->cosine, 0), host,
+                            bytes);
     }
-    places->ranks = status == KVC_OK ? rows : 0;
+    cache_positions->ranks = status == KVC_OK ? rows : 0;
     free(positions);
     free(long_factors);
     free(host);
     return status;
 }
 
-enum kvc_status kvc_places_reserve(struct kvc_session *session, uint64_t rows, struct kvc_error *error) {
+enum kvc_status kvc_cache_positions_reserve(struct kvc_session *session, uint64_t rows, struct kvc_error *error) {
     uint64_t most = 0;
     for (uint32_t l = 0; l < session->cache.layers; l++) {
-        const uint64_t ranks = kvc_policy_turner(session->policy, l) ? kvc_cache_most(&session->cache, l) + rows : 0;
+        const uint64_t ranks =
+            kvc_policy_cache_positions(session->policy, l) ? kvc_cache_most(&session->cache, l) + rows : 0;
         most = ranks > most ? ranks : most;
     }
     return most ? reserve(session, most, error) : KVC_OK;
 }
 
-void kvc_places_rotate(struct kvc_session *session, uint32_t layer, const struct kvc_part *part) {
+void kvc_cache_positions_rotate(struct kvc_session *session, uint32_t layer, const struct kvc_part *part) {
     struct kvc_runner *runner = session->runner;
     struct kvc_device *device = runner->device;
     const struct kvc_geometry *g = &runner->geometry;
@@ -66,26 +68,27 @@ void kvc_places_rotate(struct kvc_session *session, uint32_t layer, const struct
         return;
     const size_t rank = session->cache.layer[layer].count[0] * (size_t)(rope->rotary / 2) * sizeof(float);
     const size_t row = part->row * (size_t)g->head_size * sizeof(float);
-    const struct kvc_span cosine = kvc_room_at(&session->places.cosine, rank);
-    const struct kvc_span sine = kvc_room_at(&session->places.sine, rank);
-    device->ops->rope(device, kvc_room_at(&runner->q, row * g->heads), kvc_room_at(&runner->q_raw, row * g->heads),
-                      cosine, sine, part->rows, g->heads, g->head_size, rope->rotary, rope->interleaved);
-    device->ops->rope(device, kvc_room_at(&runner->k, row * g->kv_heads),
-                      kvc_room_at(&runner->k_raw, row * g->kv_heads), cosine, sine, part->rows, g->kv_heads,
+    const struct kvc_span cosine = kvc_growable_at(&session->cache_positions.cosine, rank);
+    const struct kvc_span sine = kvc_growable_at(&session->cache_positions.sine, rank);
+    device->ops->rope(device, kvc_growable_at(&runner->q, row * g->heads),
+                      kvc_growable_at(&runner->q_raw, row * g->heads), cosine, sine, part->rows, g->heads, g->head_size,
+                      rope->rotary, rope->interleaved);
+    device->ops->rope(device, kvc_growable_at(&runner->k, row * g->kv_heads),
+                      kvc_growable_at(&runner->k_raw, row * g->kv_heads), cosine, sine, part->rows, g->kv_heads,
                       g->head_size, rope->rotary, rope->interleaved);
 }
 
-void kvc_places_keep(struct kvc_session *session, uint32_t layer, const struct kvc_part *part) {
+void kvc_cache_positions_keep(struct kvc_session *session, uint32_t layer, const struct kvc_part *part) {
     struct kvc_runner *runner = session->runner;
     const struct kvc_geometry *g = &runner->geometry;
-    if (!kvc_policy_turner(session->policy, layer))
+    if (!kvc_policy_cache_positions(session->policy, layer))
         return;
     const size_t row = part->row * (size_t)g->kv_heads * g->head_size * sizeof(float);
     runner->device->ops->keep_keys(runner->device, &session->cache.layer[layer].lists, first_column(session, layer),
-                                   kvc_room_at(&runner->k_raw, row), part->stored);
+                                   kvc_growable_at(&runner->k_raw, row), part->stored);
 }
 
-enum kvc_status kvc_places_turn(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {
+enum kvc_status kvc_cache_positions_renew(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {
     struct kvc_device *device = session->runner->device;
     if (!turned(session, layer))
         return KVC_OK;
@@ -93,15 +96,15 @@ enum kvc_status kvc_places_turn(struct kvc_session *session, uint32_t layer, str
     const enum kvc_status status = reserve(session, kvc_cache_most(&session->cache, layer), error);
     if (status == KVC_OK)
         device->ops->turn_keys(device, &session->cache.layer[layer].lists, first_column(session, layer),
-                               kvc_room_at(&session->places.cosine, 0), kvc_room_at(&session->places.sine, 0),
-                               rope->rotary, rope->interleaved);
+                               kvc_growable_at(&session->cache_positions.cosine, 0),
+                               kvc_growable_at(&session->cache_positions.sine, 0), rope->rotary, rope->interleaved);
     return status;
 }
 
-enum kvc_status kvc_places_check(const struct kvc_policy *policy, const struct kvc_network *network, uint32_t layers,
-                                 struct kvc_error *error) {
+enum kvc_status kvc_cache_positions_check(const struct kvc_policy *policy, const struct kvc_network *network,
+                                          uint32_t layers, struct kvc_error *error) {
     for (uint32_t l = 0; l < layers; l++) {
-        const struct kvc_method *method = kvc_policy_turner(policy, l);
+        const struct kvc_method *method = kvc_policy_cache_positions(policy, l);
         if (method && !network)
             return kvc_fail(error, KVC_USAGE,
                             "policy %s: positions=cache: keys of a replay come rotated; it needs a model",

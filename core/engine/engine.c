@@ -49,10 +49,10 @@ static enum kvc_status open_device(const char *name, const struct kvc_engine_opt
 
 enum kvc_status kvc_engine_open(const struct kvc_engine_options *options, struct kvc_engine **engine,
                                 struct kvc_error *error) {
-    const struct kvc_engine_options standard = {0};
+    const struct kvc_engine_options defaults = {0};
     *engine = NULL;
     if (!options)
-        options = &standard;
+        options = &defaults;
     if (options->threads < 0 || options->threads > 1024)
         return kvc_fail(error, KVC_USAGE, "threads=%d: must be 0 (one per core) to 1024", options->threads);
     if ((unsigned)options->math > KVC_MATH_FAST)

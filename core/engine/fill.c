@@ -23,19 +23,19 @@ enum kvc_status kvc_fill_open(struct kvc_fill *fill, struct kvc_session *session
         return kvc_fail(error, KVC_RESOURCE, "session: no memory for %zu made-up values", count);
     for (size_t i = 0; i < count; i++)
         values[i] = (float)((int32_t)draw(fill) >> 8) * 0x1p-22f;
-    const enum kvc_status status = kvc_room_reserve(device, &fill->values, count * sizeof *values, error);
+    const enum kvc_status status = kvc_growable_reserve(device, &fill->values, count * sizeof *values, error);
     if (status == KVC_OK)
-        device->ops->upload(device, kvc_room_at(&fill->values, 0), values, count * sizeof *values);
+        device->ops->upload(device, kvc_growable_at(&fill->values, 0), values, count * sizeof *values);
     free(values);
     return status;
 }
 
 void kvc_fill_close(struct kvc_fill *fill, struct kvc_session *session) {
-    kvc_room_free(session->runner->device, &fill->values);
+    kvc_growable_free(session->runner->device, &fill->values);
 }
 
 static struct kvc_span stretch(struct kvc_fill *fill) {
-    return kvc_room_at(&fill->values, (size_t)(draw(fill) % STEPS) * STEP * sizeof(float));
+    return kvc_growable_at(&fill->values, (size_t)(draw(fill) % STEPS) * STEP * sizeof(float));
 }
 
 void kvc_fill_rows(struct kvc_fill *fill, uint32_t layer, uint32_t row, const struct kvc_part *part) {
@@ -46,19 +46,19 @@ void kvc_fill_rows(struct kvc_fill *fill, uint32_t layer, uint32_t row, const st
     struct kvc_lists *lists = &session->cache.layer[layer].lists;
     const size_t wide = (size_t)part->rows * g->heads * g->head_size * sizeof(float);
     const size_t narrow = (size_t)part->rows * g->kv_heads * g->head_size * sizeof(float);
-    const uint64_t rows = session->going ? session->going_rows : session->turn;
-    device->ops->copy(device, kvc_room_at(&runner->k_raw, 0), stretch(fill), narrow); /* for keys kept unturned */
+    const uint64_t rows = session->kept_rows ? session->kept_row_count : session->turn;
+    device->ops->copy(device, kvc_growable_at(&runner->k_raw, 0), stretch(fill), narrow); /* for keys kept unturned */
     if (part->kind != KVC_ROWS_PROMPT ||
         (uint64_t)session->chunk_from + row + part->rows > rows - session->window.rows) {
-        device->ops->copy(device, kvc_room_at(&runner->q, 0), stretch(fill), wide);
-        device->ops->copy(device, kvc_room_at(&runner->k, 0), stretch(fill), narrow);
-        device->ops->copy(device, kvc_room_at(&runner->v, 0), stretch(fill), narrow);
+        device->ops->copy(device, kvc_growable_at(&runner->q, 0), stretch(fill), wide);
+        device->ops->copy(device, kvc_growable_at(&runner->k, 0), stretch(fill), narrow);
+        device->ops->copy(device, kvc_growable_at(&runner->v, 0), stretch(fill), narrow);
         kvc_runner_attend(runner, &runner->prompt, layer, row, part, 1);
         return;
     }
     const struct kvc_segment segment = {.lists = lists, .rows = part->rows, .stored = part->stored};
     device->ops->append(device, &segment, 1, stretch(fill), stretch(fill),
-                        kvc_room_at(&runner->prompt.positions, row * sizeof(int32_t)));
+                        kvc_growable_at(&runner->prompt.positions, row * sizeof(int32_t)));
     kvc_cache_appended(&session->cache, layer, part->stored);
-    kvc_places_keep(session, layer, part);
+    kvc_cache_positions_keep(session, layer, part);
 }

@@ -5,7 +5,7 @@
 #include "core/engine/session.h"
 
 struct kvc_fill {
-    struct kvc_room values; /* random, from -2 to 2 */
+    struct kvc_growable values; /* random, from -2 to 2 */
     uint64_t random;
 };
 

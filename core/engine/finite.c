@@ -39,7 +39,7 @@ enum kvc_status kvc_finite_hidden(struct kvc_runner *runner, const struct kvc_ba
     enum kvc_status status = KVC_OK;
     for (uint32_t from = 0; from < rows && status == KVC_OK; from += block) {
         const uint32_t some = rows - from < block ? rows - from : block;
-        device->ops->download(device, values, kvc_room_at(&batch->hidden, (row + from) * bytes), some * bytes);
+        device->ops->download(device, values, kvc_growable_at(&batch->hidden, (row + from) * bytes), some * bytes);
         status = device->ops->sync(device, error);
         for (uint32_t i = 0; i < some && status == KVC_OK; i++) {
             const unsigned long long at = position + from + i;
@@ -71,7 +71,7 @@ void kvc_finite_step(struct kvc_runner *runner, struct kvc_session *session, uin
     if (kvc_finite(logits, runner->network->vocab))
         return;
     session->failed = true; /* so its policy and whoever watches it hear nothing of what follows */
-    enum kvc_status status = kvc_places_reserve(session, 1, error);
+    enum kvc_status status = kvc_cache_positions_reserve(session, 1, error);
     if (status == KVC_OK) {
         kvc_runner_embed(runner, batch);
         status = kvc_finite_hidden(runner, batch, -1, row, 1, position, error);

@@ -19,7 +19,7 @@ enum kvc_status kvc_stage_layer(struct kvc_stage *stage, uint32_t layer, struct 
     stage->info.kv_heads = kvc_stage_lists(stage)->lists.kv_heads;
     stage->info.entries = kvc_cache_most(&stage->session->cache, layer);
     stage->info.held = stage->session->held[layer];
-    stage->info.acting = stage->use ? stage->use->place[layer] : layer;
+    stage->info.acting = stage->use ? stage->use->context[layer] : layer;
     stage->queries = 0;
     stage->score_count = 0;
     stage->evicted = false;
@@ -46,9 +46,9 @@ static enum kvc_status reserve_kept(struct kvc_stage *stage, struct kvc_read_lis
     const uint32_t heads = stage->info.kv_heads;
     const uint32_t stride = (uint32_t)((stage->info.entries + KVC_TILE - 1) / KVC_TILE * KVC_TILE);
     enum kvc_status status =
-        kvc_room_reserve(runner->device, &runner->kept_rank, (size_t)stride * heads * sizeof(uint32_t), error);
+        kvc_growable_reserve(runner->device, &runner->kept_rank, (size_t)stride * heads * sizeof(uint32_t), error);
     if (status == KVC_OK)
-        status = kvc_room_reserve(runner->device, &runner->kept_count, heads * sizeof(uint32_t), error);
+        status = kvc_growable_reserve(runner->device, &runner->kept_count, heads * sizeof(uint32_t), error);
     *kept = (struct kvc_read_list){runner->kept_count.buffer, runner->kept_rank.buffer, stride};
     return status;
 }
@@ -65,7 +65,7 @@ static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_read_list
     session->touched[stage->layer] = true;
     stage->evicted = true;
     stage->info.entries = kvc_cache_most(&session->cache, stage->layer);
-    return kvc_places_turn(session, stage->layer, error);
+    return kvc_cache_positions_renew(session, stage->layer, error);
 }
 
 static void apply_rules(struct kvc_stage *stage, const struct kvc_keep *rules, uint32_t count,
@@ -222,21 +222,21 @@ enum kvc_status kvc_stage_plan(struct kvc_stage *stage, uint32_t head, const uin
                             (unsigned long long)stage->info.entries - 1);
     planned->rank.kind = planned->count.kind = KVC_MEMORY_SCRATCH;
     planned->stride = (uint32_t)((stage->info.entries + KVC_TILE - 1) / KVC_TILE * KVC_TILE);
-    enum kvc_status status = kvc_room_reserve(device, &planned->rank, words * planned->stride, error);
+    enum kvc_status status = kvc_growable_reserve(device, &planned->rank, words * planned->stride, error);
     if (status == KVC_OK)
-        status = kvc_room_reserve(device, &planned->count, words, error);
+        status = kvc_growable_reserve(device, &planned->count, words, error);
     if (status != KVC_OK)
         return status;
-    device->ops->upload(device, kvc_room_at(&planned->count, head * sizeof count), &count, sizeof count);
+    device->ops->upload(device, kvc_growable_at(&planned->count, head * sizeof count), &count, sizeof count);
     if (count)
-        device->ops->upload(device, kvc_room_at(&planned->rank, (size_t)head * planned->stride * sizeof *ranks), ranks,
-                            count * sizeof *ranks);
+        device->ops->upload(device, kvc_growable_at(&planned->rank, (size_t)head * planned->stride * sizeof *ranks),
+                            ranks, count * sizeof *ranks);
     return KVC_OK;
 }
 
 void kvc_stage_forget_plan(struct kvc_session *session, uint32_t layer) {
-    kvc_room_free(session->runner->device, &session->planned[layer].rank);
-    kvc_room_free(session->runner->device, &session->planned[layer].count);
+    kvc_growable_free(session->runner->device, &session->planned[layer].rank);
+    kvc_growable_free(session->runner->device, &session->planned[layer].count);
 }
 
 enum kvc_status kvc_stage_keep_planned(struct kvc_stage *stage, struct kvc_error *error) {
@@ -262,10 +262,10 @@ enum kvc_status kvc_stage_shares(struct kvc_stage *stage, const struct kvc_score
     const size_t bytes = stage->info.kv_heads * sizeof *shares;
     if (stage->evicted || scores->heads != stage->info.kv_heads)
         return kvc_fail(error, KVC_USAGE, "policy: shares go by scores per list, from before an eviction");
-    const enum kvc_status status = kvc_room_reserve(device, &runner->totals, bytes, error);
+    const enum kvc_status status = kvc_growable_reserve(device, &runner->totals, bytes, error);
     if (status != KVC_OK)
         return status;
-    const struct kvc_span at = kvc_room_at(&runner->totals, 0);
+    const struct kvc_span at = kvc_growable_at(&runner->totals, 0);
     device->ops->shares(device, &kvc_stage_lists(stage)->lists, scores->span, scores->stride, tail, slots, at);
     device->ops->download(device, shares, at, bytes);
     return KVC_OK;
@@ -303,13 +303,13 @@ enum kvc_status kvc_stage_go_on(struct kvc_stage *stage, const uint32_t *rows, u
                         count, (unsigned long long)had);
     if (count == had || stage->layer + 1 == session->cache.layers) /* above the last layer there is none */
         return KVC_OK;
-    uint32_t *going = malloc(count * sizeof *going);
-    if (!going)
+    uint32_t *kept_rows = malloc(count * sizeof *kept_rows);
+    if (!kept_rows)
         return kvc_fail(error, KVC_RESOURCE, "policy: no memory for %u rows", count);
     for (uint32_t i = 0; i < count; i++)
-        going[i] = session->going ? session->going[rows[i]] : rows[i];
-    free(session->next_going);
-    session->next_going = going;
+        kept_rows[i] = session->kept_rows ? session->kept_rows[rows[i]] : rows[i];
+    free(session->next_kept_rows);
+    session->next_kept_rows = kept_rows;
     session->next_rows = count;
     return KVC_OK;
 }
@@ -320,7 +320,7 @@ typedef enum kvc_status stage_fn(struct kvc_stage *, const struct kvc_values *, 
 
 struct kvc_stage kvc_stage_make(struct kvc_session *session, uint32_t layer) {
     const struct kvc_geometry *g = &session->runner->geometry;
-    const uint64_t rows = session->going ? session->going_rows : session->turn;
+    const uint64_t rows = session->kept_rows ? session->kept_row_count : session->turn;
     const uint64_t in = session->in_prompt ? session->chunking.chunk && !session->last_chunk
                                                  ? (uint64_t)session->chunk_from + session->chunk_rows
                                                  : session->turn
@@ -344,12 +344,12 @@ struct kvc_stage kvc_stage_make(struct kvc_session *session, uint32_t layer) {
 }
 
 /* A stage as method i of the policy sees it. */
-static struct kvc_stage stage_of(const struct kvc_stage *standard, size_t i) {
-    const struct kvc_method *method = &standard->session->policy->method[i];
-    struct kvc_stage stage = *standard;
+static struct kvc_stage stage_of(const struct kvc_stage *defaults, size_t i) {
+    const struct kvc_method *method = &defaults->session->policy->method[i];
+    struct kvc_stage stage = *defaults;
     stage.use = &stage.session->use[i];
     stage.user = method->policy->user;
-    stage.info.acting = stage.use->place[stage.layer];
+    stage.info.acting = stage.use->context[stage.layer];
     stage.info.actings = stage.use->count;
     stage.info.owns_prompt = method->stages & KVC_STAGE_PROMPT;
     stage.info.owns_decode = method->stages & KVC_STAGE_DECODE;
@@ -357,23 +357,23 @@ static struct kvc_stage stage_of(const struct kvc_stage *standard, size_t i) {
     return stage;
 }
 
-static enum kvc_status run_method(struct kvc_stage *standard, size_t i, stage_fn *run, bool looks_only,
+static enum kvc_status run_method(struct kvc_stage *defaults, size_t i, stage_fn *run, bool looks_only,
                                   struct kvc_error *error) {
-    const struct kvc_method *method = &standard->session->policy->method[i];
-    struct kvc_stage stage = stage_of(standard, i);
+    const struct kvc_method *method = &defaults->session->policy->method[i];
+    struct kvc_stage stage = stage_of(defaults, i);
     struct kvc_error cause = {KVC_OK, ""};
     stage.looks_only = looks_only;
     const enum kvc_status status = run(&stage, &method->values, &cause);
-    standard->chosen = stage.chosen;
-    standard->chose = stage.chose;
-    standard->mean_value = stage.mean_value;
+    defaults->chosen = stage.chosen;
+    defaults->chose = stage.chose;
+    defaults->mean_value = stage.mean_value;
     if (status == KVC_OK)
         return KVC_OK;
-    return kvc_fail(error, status, "policy %s, layer %u: %s", method->policy->name, standard->layer, cause.text);
+    return kvc_fail(error, status, "policy %s, layer %u: %s", method->policy->name, defaults->layer, cause.text);
 }
 
 /* A function of every method that has it. */
-static enum kvc_status run_lookers(struct kvc_stage *stage, size_t member, struct kvc_error *error) {
+static enum kvc_status run_observers(struct kvc_stage *stage, size_t member, struct kvc_error *error) {
     const struct kvc_policy *policy = stage->session->policy;
     enum kvc_status status = KVC_OK;
     for (size_t i = 0; i < policy->count && status == KVC_OK; i++) {
@@ -402,7 +402,7 @@ static enum kvc_status run_holder(struct kvc_stage *stage, enum kvc_stage_kind k
 #define MEMBER(name) offsetof(struct kvc_policy_class, name)
 
 enum kvc_status kvc_stage_run_attended(struct kvc_stage *stage, struct kvc_error *error) {
-    return run_lookers(stage, MEMBER(attended), error);
+    return run_observers(stage, MEMBER(attended), error);
 }
 
 enum kvc_status kvc_stage_run_chunk(struct kvc_stage *stage, struct kvc_error *error) {
@@ -411,7 +411,7 @@ enum kvc_status kvc_stage_run_chunk(struct kvc_stage *stage, struct kvc_error *e
 
 enum kvc_status kvc_stage_run_prompt(struct kvc_stage *stage, struct kvc_error *error) {
     /* lookers first, and what decides which rows go on: they must see the entries that the stage's holder will evict */
-    enum kvc_status status = run_lookers(stage, MEMBER(observe_prompt), error);
+    enum kvc_status status = run_observers(stage, MEMBER(observe_prompt), error);
     if (status == KVC_OK)
         status = run_holder(stage, KVC_STAGE_PROPAGATE, MEMBER(propagate), true, error);
     return status == KVC_OK ? run_holder(stage, KVC_STAGE_PROMPT, MEMBER(prompt), false, error) : status;
@@ -454,26 +454,26 @@ static enum kvc_status reserve_decode(struct kvc_stage *stage, struct kvc_error 
 
 /* Whether the step may be the layer's first that evicts: by the method's own formulas. */
 static bool may_evict(const struct kvc_session *session, uint32_t layer, uint64_t entries) {
-    struct kvc_method_place at =
-        kvc_policy_place(session->policy, KVC_STAGE_DECODE, layer, &session->runner->geometry, &session->cache.format);
+    struct kvc_method_layer at = kvc_policy_method_at(session->policy, KVC_STAGE_DECODE, layer,
+                                                      &session->runner->geometry, &session->cache.format);
     const uint64_t held = session->held[layer];
     if (session->planned[layer].nothing_goes)
         return false;
     if (at.method->policy->bound && entries <= at.method->policy->bound(&at.method->values, held, 0))
         return false;
-    at.place.from = entries > session->step ? (double)(entries - session->step) : 0;
+    at.context.from = entries > session->step ? (double)(entries - session->step) : 0;
     return kvc_policy_entries(&at, false, held, session->step) < (double)entries;
 }
 
 enum kvc_status kvc_stage_prepare(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {
     const struct kvc_policy *policy = session->policy;
-    const struct kvc_stage standard = kvc_stage_make(session, layer);
+    const struct kvc_stage defaults = kvc_stage_make(session, layer);
     enum kvc_status status = KVC_OK;
     uint32_t places = session->select[layer].view.stride;
     for (size_t i = 0; i < policy->count && status == KVC_OK; i++) {
         const struct kvc_method *method = &policy->method[i];
         const struct kvc_policy_class *class = method->policy;
-        struct kvc_stage stage = stage_of(&standard, i);
+        struct kvc_stage stage = stage_of(&defaults, i);
         if (!stage.use->acts[layer])
             continue;
         stage.info.entries++; /* the step's */
@@ -500,6 +500,6 @@ enum kvc_status kvc_stage_prepare(struct kvc_session *session, uint32_t layer, s
                                          .heads = g->heads,
                                          .head_size = g->head_size,
                                          .places = places,
-                                         .turns = kvc_policy_turner(policy, layer) != NULL};
+                                         .rotates = kvc_policy_cache_positions(policy, layer) != NULL};
     return ops->prepare(session->runner->device, &shape, error);
 }

@@ -25,22 +25,22 @@ static enum kvc_status reserve_queries(struct kvc_session *session, struct kvc_q
     const struct kvc_geometry *g = &session->runner->geometry;
     const size_t words = (size_t)rows * sizeof(float);
     struct kvc_device *device = device_of(session);
-    enum kvc_status status = kvc_room_reserve(device, &queries->q, words * g->heads * g->head_size * copies, error);
+    enum kvc_status status = kvc_growable_reserve(device, &queries->q, words * g->heads * g->head_size * copies, error);
     if (status == KVC_OK)
-        status = kvc_room_reserve(device, &queries->maximum, words * g->heads * copies, error);
+        status = kvc_growable_reserve(device, &queries->maximum, words * g->heads * copies, error);
     if (status == KVC_OK)
-        status = kvc_room_reserve(device, &queries->sum, words * g->heads * copies, error);
+        status = kvc_growable_reserve(device, &queries->sum, words * g->heads * copies, error);
     if (status == KVC_OK)
-        status = kvc_room_reserve(device, &queries->positions, words * copies, error);
+        status = kvc_growable_reserve(device, &queries->positions, words * copies, error);
     if (status == KVC_OK)
-        status = kvc_room_reserve(device, &queries->later, words, error);
+        status = kvc_growable_reserve(device, &queries->causal_offset, words, error);
     queries->rows = rows;
     return status;
 }
 
 /* Position of row i of those that go on. */
 static int32_t position_of(const struct kvc_session *session, uint32_t i) {
-    return (int32_t)(session->tokens + (session->going ? session->going[i] : i));
+    return (int32_t)(session->tokens + (session->kept_rows ? session->kept_rows[i] : i));
 }
 
 /* The last queries of `rows` rows, and their place behind each other. */
@@ -52,19 +52,19 @@ static enum kvc_status set_window(struct kvc_session *session, uint32_t rows, st
         return KVC_OK;
     enum kvc_status status = reserve_queries(session, window, count, sets(session), error);
     int32_t *positions = realloc(session->window_positions, count * sizeof *positions);
-    uint32_t *later = malloc(count * sizeof *later);
+    uint32_t *causal_offset = malloc(count * sizeof *causal_offset);
     if (positions)
         session->window_positions = positions;
-    if (status == KVC_OK && (!positions || !later))
+    if (status == KVC_OK && (!positions || !causal_offset))
         status = kvc_fail(error, KVC_RESOURCE, "session: no memory for a window of %u queries", count);
     for (uint32_t i = 0; i < count && status == KVC_OK; i++) {
         positions[i] = position_of(session, rows - count + i);
-        later[i] = count - 1 - i;
+        causal_offset[i] = count - 1 - i;
     }
     if (status == KVC_OK)
-        device_of(session)->ops->upload(device_of(session), kvc_room_at(&window->later, 0), later,
-                                        count * sizeof *later);
-    free(later);
+        device_of(session)->ops->upload(device_of(session), kvc_growable_at(&window->causal_offset, 0), causal_offset,
+                                        count * sizeof *causal_offset);
+    free(causal_offset);
     return status;
 }
 
@@ -74,14 +74,14 @@ static enum kvc_status reserve_probe(struct kvc_session *session, struct kvc_err
     struct kvc_device *device = device_of(session);
     const uint32_t probes = session->probes;
     const size_t bytes = (size_t)g->layers * probes * g->heads * g->head_size * sizeof(float);
-    enum kvc_status status = kvc_room_reserve(device, &session->probe, bytes, error);
+    enum kvc_status status = kvc_growable_reserve(device, &session->probe, bytes, error);
     if (status == KVC_OK)
-        status = kvc_room_reserve(device, &session->probe_now, bytes, error);
+        status = kvc_growable_reserve(device, &session->probe_now, bytes, error);
     if (status == KVC_OK)
         status = reserve_queries(session, &session->probing, probes, 1, error);
     if (status == KVC_OK) { /* it sees every entry, wherever it stands */
-        device->ops->zero(device, kvc_room_at(&session->probing.later, 0), probes * sizeof(uint32_t));
-        device->ops->zero(device, kvc_room_at(&session->probing.positions, 0), probes * sizeof(int32_t));
+        device->ops->zero(device, kvc_growable_at(&session->probing.causal_offset, 0), probes * sizeof(uint32_t));
+        device->ops->zero(device, kvc_growable_at(&session->probing.positions, 0), probes * sizeof(int32_t));
     }
     return status;
 }
@@ -101,7 +101,7 @@ enum kvc_status kvc_turn_begin(struct kvc_session *session, uint64_t rows, struc
     if (status == KVC_OK && session->probes)
         status = reserve_probe(session, error);
     if (status == KVC_OK)
-        status = kvc_places_reserve(session, rows, error);
+        status = kvc_cache_positions_reserve(session, rows, error);
     if (status != KVC_OK)
         return status;
     for (uint32_t l = 0; l < session->cache.layers; l++) {
@@ -122,15 +122,15 @@ enum kvc_status kvc_turn_begin(struct kvc_session *session, uint64_t rows, struc
 
 void kvc_turn_end(struct kvc_session *session) {
     struct kvc_device *device = device_of(session);
-    struct kvc_room *rooms[] = {&session->probe, &session->probe_now};
-    for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
-        kvc_room_free(device, rooms[i]);
+    struct kvc_growable *buffers[] = {&session->probe, &session->probe_now};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        kvc_growable_free(device, buffers[i]);
     session->tokens += session->turn;
     session->prompt_peak = session->cache.peak_bytes;
     session->in_prompt = false;
     session->failed = false;
-    free(session->going);
-    session->going = NULL;
+    free(session->kept_rows);
+    session->kept_rows = NULL;
     device->ops->arena_trim(device, session->cache.store->arena);
 }
 
@@ -197,36 +197,36 @@ static enum kvc_status load(struct kvc_session *session, const struct kvc_turn_r
                             const int32_t *pseudo_tokens, struct kvc_error *error) {
     const uint32_t rows = session->chunk_rows, extra = extra_rows(session), all = rows + extra;
     int32_t *tokens = malloc(all * sizeof *tokens), *positions = malloc(all * sizeof *positions);
-    uint32_t *later = malloc(all * sizeof *later);
-    enum kvc_status status = tokens && positions && later
+    uint32_t *causal_offset = malloc(all * sizeof *causal_offset);
+    enum kvc_status status = tokens && positions && causal_offset
                                  ? KVC_OK
                                  : kvc_fail(error, KVC_RESOURCE, "session: no memory for %u positions", all);
     for (uint32_t i = 0; i < rows && status == KVC_OK; i++) {
         const uint32_t row = session->chunk_from + i, in_chunk = i % session->chunk;
         const uint32_t left = rows - (i - in_chunk), end = left < session->chunk ? left : session->chunk;
         positions[i] = position_of(session, row);
-        tokens[i] = by->tokens ? by->tokens[session->going ? session->going[row] : row] : 0;
-        later[i] = end - 1 - in_chunk;
+        tokens[i] = by->tokens ? by->tokens[session->kept_rows ? session->kept_rows[row] : row] : 0;
+        causal_offset[i] = end - 1 - in_chunk;
     }
     for (uint32_t i = 0; i < extra && status == KVC_OK; i++) {
         const uint64_t probe = session->turn - session->probes + i; /* its row in the turn */
         if (session->last_chunk) {
             tokens[rows + i] = pseudo_tokens ? pseudo_tokens[i] : 0;
             positions[rows + i] = (int32_t)(session->tokens + session->turn + offset + i);
-            later[rows + i] = extra - 1 - i;
+            causal_offset[rows + i] = extra - 1 - i;
         } else {
             tokens[rows + i] = by->tokens ? by->tokens[probe] : 0;
             positions[rows + i] = session->chunking.at_end
                                       ? (int32_t)(session->tokens + probe)
                                       : position_of(session, session->chunk_from + rows - 1) + 1 + (int32_t)i;
-            later[rows + i] = 0;
+            causal_offset[rows + i] = 0;
         }
     }
     if (status == KVC_OK)
-        status = by->load(by->user, by->tokens ? tokens : NULL, positions, later, all, error);
+        status = by->load(by->user, by->tokens ? tokens : NULL, positions, causal_offset, all, error);
     free(tokens);
     free(positions);
-    free(later);
+    free(causal_offset);
     return status;
 }
 
@@ -257,11 +257,12 @@ static struct kvc_stage window_stage(struct kvc_session *session, uint32_t layer
     const size_t first = window->rows * kvc_turn_set(session, layer) * sizeof(float);
     struct kvc_stage stage = kvc_stage_make(session, layer);
     stage.queries = window->rows;
-    stage.q = kvc_room_at(&window->q, first * g->heads * g->head_size);
-    stage.maximum = kvc_room_at(&window->maximum, first * g->heads);
-    stage.sum = kvc_room_at(&window->sum, first * g->heads);
-    stage.positions = kvc_room_at(&window->positions, first);
-    stage.later = session->chunking.chunk ? (struct kvc_span){NULL, 0} : kvc_room_at(&window->later, 0);
+    stage.q = kvc_growable_at(&window->q, first * g->heads * g->head_size);
+    stage.maximum = kvc_growable_at(&window->maximum, first * g->heads);
+    stage.sum = kvc_growable_at(&window->sum, first * g->heads);
+    stage.positions = kvc_growable_at(&window->positions, first);
+    stage.causal_offset =
+        session->chunking.chunk ? (struct kvc_span){NULL, 0} : kvc_growable_at(&window->causal_offset, 0);
     stage.host_positions = session->window_positions;
     return stage;
 }
@@ -284,17 +285,17 @@ static enum kvc_status cut(struct kvc_session *session, const struct kvc_turn_ro
     uint32_t *index = malloc((rows + extra) * sizeof *index);
     if (!index)
         return kvc_fail(error, KVC_RESOURCE, "session: no memory for %u rows", rows + extra);
-    for (uint32_t i = 0, at = 0; i < rows; i++) { /* next_going as indices into what there was */
-        while ((session->going ? session->going[at] : at) != session->next_going[i])
+    for (uint32_t i = 0, at = 0; i < rows; i++) { /* next_kept_rows as indices into what there was */
+        while ((session->kept_rows ? session->kept_rows[at] : at) != session->next_kept_rows[i])
             at++;
         index[i] = at;
     }
     for (uint32_t i = 0; i < extra; i++)
         index[rows + i] = had + i;
-    free(session->going);
-    session->going = session->next_going;
-    session->going_rows = session->chunk_rows = rows;
-    session->next_going = NULL;
+    free(session->kept_rows);
+    session->kept_rows = session->next_kept_rows;
+    session->kept_row_count = session->chunk_rows = rows;
+    session->next_kept_rows = NULL;
     enum kvc_status status = by->cut(by->user, index, rows + extra, error);
     free(index);
     if (status == KVC_OK)
@@ -304,7 +305,7 @@ static enum kvc_status cut(struct kvc_session *session, const struct kvc_turn_ro
 
 static enum kvc_status end_prompt(struct kvc_session *session, const struct kvc_turn_rows *by, uint32_t layer,
                                   struct kvc_error *error) {
-    const uint64_t away = session->turn - (session->going ? session->going_rows : session->turn);
+    const uint64_t away = session->turn - (session->kept_rows ? session->kept_row_count : session->turn);
     if (!session->chunking.chunk)
         session->held[layer] = kvc_cache_most(&session->cache, layer) + away;
     session->cache.layer[layer].step_most = kvc_policy_step_most(session->policy, layer, &session->runner->geometry,
@@ -315,7 +316,7 @@ static enum kvc_status end_prompt(struct kvc_session *session, const struct kvc_
         session->after[l] = kvc_cache_most(&session->cache, l);
     if (status == KVC_OK)
         status = shrink(session, layer, error);
-    if (status == KVC_OK && session->next_going)
+    if (status == KVC_OK && session->next_kept_rows)
         status = cut(session, by, error);
     return status;
 }
@@ -338,7 +339,7 @@ enum kvc_status kvc_turn_layer(struct kvc_session *session, const struct kvc_tur
     enum kvc_status status =
         kvc_cache_reserve(&session->cache, layer, (uint64_t)rows + stored,
                           kvc_policy_all_columns(session->policy, layer, session->cache.format.head_size), error);
-    if (status == KVC_OK && session->going) /* positions are not those that ranks would say */
+    if (status == KVC_OK && session->kept_rows) /* positions are not those that ranks would say */
         status = kvc_cache_make_order(&session->cache, layer, error);
     for (uint32_t row = 0; row < rows && status == KVC_OK;) {
         const uint32_t some = rows - row < session->chunk ? rows - row : session->chunk;
@@ -373,12 +374,13 @@ static void keep_queries(struct kvc_session *session, const struct kvc_batch *ba
     struct kvc_device *device = runner->device;
     const struct kvc_geometry *g = &runner->geometry;
     const size_t word = sizeof(float), m = g->heads * word, q = m * g->head_size;
-    device->ops->copy(device, kvc_room_at(&queries->q, to * q), kvc_room_at(&runner->q, from * q), count * q);
-    device->ops->copy(device, kvc_room_at(&queries->maximum, to * m), kvc_room_at(&runner->maximum, from * m),
+    device->ops->copy(device, kvc_growable_at(&queries->q, to * q), kvc_growable_at(&runner->q, from * q), count * q);
+    device->ops->copy(device, kvc_growable_at(&queries->maximum, to * m), kvc_growable_at(&runner->maximum, from * m),
                       count * m);
-    device->ops->copy(device, kvc_room_at(&queries->sum, to * m), kvc_room_at(&runner->sum, from * m), count * m);
-    device->ops->copy(device, kvc_room_at(&queries->positions, to * word),
-                      kvc_room_at(&batch->positions, batch_row * word), count * word);
+    device->ops->copy(device, kvc_growable_at(&queries->sum, to * m), kvc_growable_at(&runner->sum, from * m),
+                      count * m);
+    device->ops->copy(device, kvc_growable_at(&queries->positions, to * word),
+                      kvc_growable_at(&batch->positions, batch_row * word), count * word);
 }
 
 void kvc_turn_attended(struct kvc_session *session, const struct kvc_batch *batch, uint32_t layer,
@@ -392,13 +394,14 @@ void kvc_turn_attended(struct kvc_session *session, const struct kvc_batch *batc
         return;
     }
     if (part->kind == KVC_ROWS_PROBE) {
-        runner->device->ops->copy(runner->device, kvc_room_at(&session->probe_now, (size_t)layer * session->probes * q),
-                                  kvc_room_at(&runner->q, part->row * q), part->rows * q);
+        runner->device->ops->copy(runner->device,
+                                  kvc_growable_at(&session->probe_now, (size_t)layer * session->probes * q),
+                                  kvc_growable_at(&runner->q, part->row * q), part->rows * q);
         return;
     }
     /* those among the last window->rows */
     struct kvc_queries *window = &session->window;
-    const uint64_t rows = session->going ? session->going_rows : session->turn, first = rows - window->rows;
+    const uint64_t rows = session->kept_rows ? session->kept_row_count : session->turn, first = rows - window->rows;
     const uint64_t at = (uint64_t)session->chunk_from + batch_row, end = at + part->rows;
     if (end > first) {
         const uint32_t skip = (uint32_t)(first > at ? first - at : 0);
@@ -408,11 +411,11 @@ void kvc_turn_attended(struct kvc_session *session, const struct kvc_batch *batc
     }
     struct kvc_stage stage = kvc_stage_make(session, layer);
     stage.queries = part->rows;
-    stage.q = kvc_room_at(&runner->q, part->row * q);
-    stage.maximum = kvc_room_at(&runner->maximum, part->row * m);
-    stage.sum = kvc_room_at(&runner->sum, part->row * m);
-    stage.positions = kvc_room_at(&batch->positions, batch_row * word);
-    stage.later = kvc_room_at(&batch->later, batch_row * word);
+    stage.q = kvc_growable_at(&runner->q, part->row * q);
+    stage.maximum = kvc_growable_at(&runner->maximum, part->row * m);
+    stage.sum = kvc_growable_at(&runner->sum, part->row * m);
+    stage.positions = kvc_growable_at(&batch->positions, batch_row * word);
+    stage.causal_offset = kvc_growable_at(&batch->causal_offset, batch_row * word);
     if (session->failure.status == KVC_OK)
         session->failure.status = kvc_stage_run_attended(&stage, &session->failure);
 }

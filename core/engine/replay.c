@@ -61,7 +61,7 @@ void kvc_replay_close(struct kvc_replay *replay) {
 
 const struct kvc_session *kvc_replay_session(const struct kvc_replay *replay) { return replay->session; }
 
-static struct kvc_span whole(const struct kvc_room *room) { return kvc_room_at(room, 0); }
+static struct kvc_span whole(const struct kvc_growable *growable) { return kvc_growable_at(growable, 0); }
 
 void kvc_replay_on_chunk(struct kvc_replay *replay, kvc_chunk_fn *done, void *user) {
     replay->chunk_done = done;
@@ -71,19 +71,20 @@ void kvc_replay_on_chunk(struct kvc_replay *replay, kvc_chunk_fn *done, void *us
 /* ---- rows that are already there, in place of a network's ---- */
 
 /* Rows of x, `width` floats each, to row `to` of a scratch buffer. */
-static void put(struct kvc_replay *replay, const struct kvc_room *room, uint32_t to, const float *x, size_t rows,
-                size_t width) {
+static void put(struct kvc_replay *replay, const struct kvc_growable *growable, uint32_t to, const float *x,
+                size_t rows, size_t width) {
     struct kvc_device *device = replay->runner->device;
-    device->ops->upload(device, kvc_room_at(room, to * width * sizeof(float)), x, rows * width * sizeof(float));
+    device->ops->upload(device, kvc_growable_at(growable, to * width * sizeof(float)), x, rows * width * sizeof(float));
 }
 
-static enum kvc_status load_rows(void *user, const int32_t *tokens, const int32_t *positions, const uint32_t *later,
-                                 uint32_t rows, struct kvc_error *error) {
+static enum kvc_status load_rows(void *user, const int32_t *tokens, const int32_t *positions,
+                                 const uint32_t *causal_offset, uint32_t rows, struct kvc_error *error) {
     struct kvc_runner *runner = ((struct kvc_replay *)user)->runner;
     (void)tokens;
     const enum kvc_status status = kvc_batch_fill(runner, &runner->prompt, NULL, positions, NULL, rows, error);
     if (status == KVC_OK)
-        runner->device->ops->upload(runner->device, whole(&runner->prompt.later), later, rows * sizeof *later);
+        runner->device->ops->upload(runner->device, whole(&runner->prompt.causal_offset), causal_offset,
+                                    rows * sizeof *causal_offset);
     return status;
 }
 
@@ -112,22 +113,23 @@ static enum kvc_status compute_rows(void *user, uint32_t layer, uint32_t row, co
     } else {
         for (uint32_t i = 0; i < part->rows; i++) {
             const uint32_t at = session->chunk_from + row + i;
-            const size_t from = session->going ? session->going[at] : at;
-            const size_t some = session->going ? 1 : part->rows;
+            const size_t from = session->kept_rows ? session->kept_rows[at] : at;
+            const size_t some = session->kept_rows ? 1 : part->rows;
             put(replay, &runner->q, i, given->q + from * wide, some, wide);
             put(replay, &runner->k, i, given->k + from * narrow, some, narrow);
             put(replay, &runner->v, i, given->v + from * narrow, some, narrow);
-            if (!session->going)
+            if (!session->kept_rows)
                 break;
         }
     }
     kvc_runner_attend(runner, &runner->prompt, layer, row, part, 1);
     for (uint32_t i = 0; part->kind == KVC_ROWS_PROMPT && given->out && i < part->rows; i++) {
         const uint32_t at = session->chunk_from + row + i;
-        const size_t to = session->going ? session->going[at] : at, some = session->going ? 1 : part->rows;
-        device->ops->download(device, given->out + to * wide, kvc_room_at(&runner->attended, i * wide * sizeof(float)),
+        const size_t to = session->kept_rows ? session->kept_rows[at] : at, some = session->kept_rows ? 1 : part->rows;
+        device->ops->download(device, given->out + to * wide,
+                              kvc_growable_at(&runner->attended, i * wide * sizeof(float)),
                               some * wide * sizeof(float));
-        if (!session->going)
+        if (!session->kept_rows)
             break;
     }
     return device->ops->sync(device, error);
@@ -286,7 +288,7 @@ static enum kvc_status step_layer(struct kvc_replay *replay, uint32_t layer, con
         if (status == KVC_OK)
             status = kvc_batch_fill(runner, &runner->step, NULL, &position, NULL, 1, error);
         if (status == KVC_OK)
-            runner->device->ops->zero(runner->device, whole(&runner->step.later), sizeof(uint32_t));
+            runner->device->ops->zero(runner->device, whole(&runner->step.causal_offset), sizeof(uint32_t));
     }
     if (status == KVC_OK) {
         const struct kvc_geometry *g = &runner->geometry;

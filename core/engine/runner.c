@@ -10,40 +10,40 @@
 
 static const struct kvc_span none = {NULL, 0};
 
-static struct kvc_span at(const struct kvc_room *room, size_t row, size_t width) {
-    return (struct kvc_span){room->buffer, row * width * sizeof(float)};
+static struct kvc_span at(const struct kvc_growable *growable, size_t row, size_t width) {
+    return (struct kvc_span){growable->buffer, row * width * sizeof(float)};
 }
 
-enum kvc_status kvc_room_reserve(struct kvc_device *device, struct kvc_room *room, size_t bytes,
-                                 struct kvc_error *error) {
-    if (bytes <= room->bytes)
+enum kvc_status kvc_growable_reserve(struct kvc_device *device, struct kvc_growable *growable, size_t bytes,
+                                     struct kvc_error *error) {
+    if (bytes <= growable->bytes)
         return KVC_OK;
     struct kvc_buffer *buffer;
-    device->ops->buffer_free(device, room->buffer);
-    room->buffer = NULL;
-    room->bytes = 0;
-    const enum kvc_status status = device->ops->buffer_create(device, room->kind, bytes, &buffer, error);
+    device->ops->buffer_free(device, growable->buffer);
+    growable->buffer = NULL;
+    growable->bytes = 0;
+    const enum kvc_status status = device->ops->buffer_create(device, growable->kind, bytes, &buffer, error);
     if (status != KVC_OK)
         return status;
-    room->buffer = buffer;
-    room->bytes = bytes;
+    growable->buffer = buffer;
+    growable->bytes = bytes;
     return KVC_OK;
 }
 
-void kvc_room_free(struct kvc_device *device, struct kvc_room *room) {
-    device->ops->buffer_free(device, room->buffer);
-    room->buffer = NULL;
-    room->bytes = 0;
+void kvc_growable_free(struct kvc_device *device, struct kvc_growable *growable) {
+    device->ops->buffer_free(device, growable->buffer);
+    growable->buffer = NULL;
+    growable->bytes = 0;
 }
 
 /* All scratch rooms that hold one row of floats per batch row, with their widths. */
-static size_t list_rooms(struct kvc_runner *runner, struct kvc_room **rooms, size_t *widths) {
+static size_t list_buffers(struct kvc_runner *runner, struct kvc_growable **buffers, size_t *widths) {
     const struct kvc_geometry *g = &runner->geometry;
     const size_t q_width = (size_t)g->heads * g->head_size, k_width = (size_t)g->kv_heads * g->head_size;
     const struct kvc_network *network = runner->network;
     const size_t hidden = network ? network->hidden : 0, feed = network ? network->feed_forward : 0;
     size_t n = 0;
-#define ROOM(name, width) (rooms[n] = &runner->name, widths[n] = (width), n++)
+#define ROOM(name, width) (buffers[n] = &runner->name, widths[n] = (width), n++)
     ROOM(q, q_width);
     ROOM(k, k_width);
     ROOM(v, k_width);
@@ -76,13 +76,13 @@ enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_netw
     made->device = engine->device;
     made->network = network;
     made->geometry = *geometry;
-    struct kvc_room *rooms[14];
+    struct kvc_growable *buffers[14];
     size_t widths[14];
     made->per_head = true; /* list them all */
-    const size_t n = list_rooms(made, rooms, widths);
+    const size_t n = list_buffers(made, buffers, widths);
     made->per_head = false;
     for (size_t i = 0; i < n; i++)
-        rooms[i]->kind = KVC_MEMORY_SCRATCH;
+        buffers[i]->kind = KVC_MEMORY_SCRATCH;
     made->last.kind = made->logits.kind = made->counts.kind = KVC_MEMORY_SCRATCH;
     made->kept_rank.kind = made->kept_count.kind = made->totals.kind = KVC_MEMORY_SCRATCH;
     for (size_t i = 0; i < sizeof made->scores / sizeof *made->scores; i++)
@@ -91,7 +91,7 @@ enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_netw
     for (size_t i = 0; i < 2; i++) {
         struct kvc_batch *batch = batches[i];
         batch->hidden.kind = KVC_MEMORY_HIDDEN;
-        batch->positions.kind = batch->tokens.kind = batch->later.kind = KVC_MEMORY_SCRATCH;
+        batch->positions.kind = batch->tokens.kind = batch->causal_offset.kind = KVC_MEMORY_SCRATCH;
         batch->cosine.kind = batch->sine.kind = KVC_MEMORY_SCRATCH;
     }
     *runner = made;
@@ -99,28 +99,28 @@ enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_netw
 }
 
 void kvc_batch_free(struct kvc_runner *runner, struct kvc_batch *batch) {
-    struct kvc_room *rooms[] = {&batch->positions, &batch->tokens, &batch->later,
-                                &batch->cosine,    &batch->sine,   &batch->hidden};
-    for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
-        kvc_room_free(runner->device, rooms[i]);
+    struct kvc_growable *buffers[] = {&batch->positions, &batch->tokens, &batch->causal_offset,
+                                      &batch->cosine,    &batch->sine,   &batch->hidden};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        kvc_growable_free(runner->device, buffers[i]);
     batch->rows = 0;
 }
 
 void kvc_runner_close(struct kvc_runner *runner) {
     if (!runner)
         return;
-    struct kvc_room *rooms[14];
+    struct kvc_growable *buffers[14];
     size_t widths[14];
     runner->per_head = true; /* list them all */
-    const size_t n = list_rooms(runner, rooms, widths);
+    const size_t n = list_buffers(runner, buffers, widths);
     for (size_t i = 0; i < n; i++)
-        kvc_room_free(runner->device, rooms[i]);
-    struct kvc_room *others[] = {&runner->last,      &runner->logits,     &runner->counts,
-                                 &runner->kept_rank, &runner->kept_count, &runner->totals};
+        kvc_growable_free(runner->device, buffers[i]);
+    struct kvc_growable *others[] = {&runner->last,      &runner->logits,     &runner->counts,
+                                     &runner->kept_rank, &runner->kept_count, &runner->totals};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        kvc_room_free(runner->device, others[i]);
+        kvc_growable_free(runner->device, others[i]);
     for (size_t i = 0; i < sizeof runner->scores / sizeof *runner->scores; i++)
-        kvc_room_free(runner->device, &runner->scores[i]);
+        kvc_growable_free(runner->device, &runner->scores[i]);
     kvc_batch_free(runner, &runner->prompt);
     kvc_batch_free(runner, &runner->step);
     for (size_t i = 0; i < 3; i++) {
@@ -144,7 +144,7 @@ enum kvc_status kvc_runner_store(struct kvc_runner *runner, const struct kvc_ent
 }
 
 enum kvc_status kvc_runner_reserve(struct kvc_runner *runner, uint32_t rows, size_t parts, struct kvc_error *error) {
-    if (parts > runner->segment_room) {
+    if (parts > runner->segment_capacity) {
         struct kvc_segment *grown = realloc(runner->segments, parts * sizeof *grown);
         if (!grown)
             return kvc_fail(error, KVC_RESOURCE, "runner: no memory for %zu segments", parts);
@@ -153,14 +153,14 @@ enum kvc_status kvc_runner_reserve(struct kvc_runner *runner, uint32_t rows, siz
         if (!reads)
             return kvc_fail(error, KVC_RESOURCE, "runner: no memory for %zu segments", parts);
         runner->reads = reads;
-        runner->segment_room = parts;
+        runner->segment_capacity = parts;
     }
-    struct kvc_room *rooms[14];
+    struct kvc_growable *buffers[14];
     size_t widths[14];
-    const size_t n = list_rooms(runner, rooms, widths);
+    const size_t n = list_buffers(runner, buffers, widths);
     enum kvc_status status = KVC_OK;
     for (size_t i = 0; i < n && status == KVC_OK; i++)
-        status = kvc_room_reserve(runner->device, rooms[i], (size_t)rows * widths[i] * sizeof(float), error);
+        status = kvc_growable_reserve(runner->device, buffers[i], (size_t)rows * widths[i] * sizeof(float), error);
     return status;
 }
 
@@ -184,9 +184,9 @@ enum kvc_status kvc_batch_fill(struct kvc_runner *runner, struct kvc_batch *batc
                                struct kvc_error *error) {
     struct kvc_device *device = runner->device;
     const struct kvc_network *network = runner->network;
-    enum kvc_status status = kvc_room_reserve(device, &batch->positions, rows * sizeof(int32_t), error);
+    enum kvc_status status = kvc_growable_reserve(device, &batch->positions, rows * sizeof(int32_t), error);
     if (status == KVC_OK)
-        status = kvc_room_reserve(device, &batch->later, rows * sizeof(uint32_t), error);
+        status = kvc_growable_reserve(device, &batch->causal_offset, rows * sizeof(uint32_t), error);
     if (status != KVC_OK)
         return status;
     batch->rows = rows;
@@ -194,19 +194,19 @@ enum kvc_status kvc_batch_fill(struct kvc_runner *runner, struct kvc_batch *batc
     if (!network)
         return KVC_OK;
     const size_t half = network->rope.rotary / 2, bytes = rows * half * sizeof(float);
-    status = kvc_room_reserve(device, &batch->tokens, rows * sizeof(int32_t), error);
+    status = kvc_growable_reserve(device, &batch->tokens, rows * sizeof(int32_t), error);
     if (status == KVC_OK)
-        status = kvc_room_reserve(device, &batch->cosine, bytes, error);
+        status = kvc_growable_reserve(device, &batch->cosine, bytes, error);
     if (status == KVC_OK)
-        status = kvc_room_reserve(device, &batch->sine, bytes, error);
+        status = kvc_growable_reserve(device, &batch->sine, bytes, error);
     if (status == KVC_OK)
-        status = kvc_room_reserve(device, &batch->hidden, (size_t)rows * network->hidden * sizeof(float), error);
+        status = kvc_growable_reserve(device, &batch->hidden, (size_t)rows * network->hidden * sizeof(float), error);
     if (status != KVC_OK)
         return status;
-    if (rows * half > runner->host_room) {
+    if (rows * half > runner->host_capacity) {
         free(runner->host_rows);
         runner->host_rows = malloc(bytes);
-        runner->host_room = runner->host_rows ? rows * half : 0;
+        runner->host_capacity = runner->host_rows ? rows * half : 0;
         if (!runner->host_rows)
             return kvc_fail(error, KVC_RESOURCE, "runner: no memory for %zu bytes", bytes);
     }
@@ -260,7 +260,7 @@ static void attend_lists(struct kvc_runner *runner, const struct kvc_batch *batc
         if (session->cache.layer[layer].lists.kv_heads != lists)
             continue;
         kvc_cache_appended(&session->cache, layer, parts[i].stored);
-        kvc_places_keep(session, layer, &parts[i]);
+        kvc_cache_positions_keep(session, layer, &parts[i]);
         if (parts[i].kind == KVC_ROWS_STEP)
             kvc_select_appended(session, layer);
         runner->reads[i] = kvc_session_select(session, batch, layer, row + parts[i].row, parts[i].row);
@@ -277,7 +277,7 @@ static void attend_lists(struct kvc_runner *runner, const struct kvc_batch *batc
                                             .maximum = at(&runner->maximum, 0, 0),
                                             .sum = at(&runner->sum, 0, 0),
                                             .positions = positions,
-                                            .later = {batch->later.buffer, row * sizeof(uint32_t)}};
+                                            .causal_offset = {batch->causal_offset.buffer, row * sizeof(uint32_t)}};
     ops->attention(device, &attention);
 }
 
@@ -295,29 +295,29 @@ enum kvc_status kvc_runner_cut(struct kvc_runner *runner, struct kvc_batch *batc
                                struct kvc_error *error) {
     struct kvc_device *device = runner->device;
     const uint32_t hidden = runner->network->hidden;
-    struct kvc_room kept = {.kind = KVC_MEMORY_HIDDEN}, indices = {.kind = KVC_MEMORY_SCRATCH};
-    enum kvc_status status = kvc_room_reserve(device, &kept, (size_t)rows * hidden * sizeof(float), error);
+    struct kvc_growable kept = {.kind = KVC_MEMORY_HIDDEN}, indices = {.kind = KVC_MEMORY_SCRATCH};
+    enum kvc_status status = kvc_growable_reserve(device, &kept, (size_t)rows * hidden * sizeof(float), error);
     if (status == KVC_OK)
-        status = kvc_room_reserve(device, &indices, rows * sizeof *index, error);
+        status = kvc_growable_reserve(device, &indices, rows * sizeof *index, error);
     if (status == KVC_OK) {
         device->ops->upload(device, at(&indices, 0, 0), index, rows * sizeof *index);
         device->ops->gather(device, at(&kept, 0, 0), at(&batch->hidden, 0, 0), at(&indices, 0, 0), rows, hidden);
         status = device->ops->sync(device, error);
     }
-    kvc_room_free(device, &indices);
+    kvc_growable_free(device, &indices);
     if (status != KVC_OK) {
-        kvc_room_free(device, &kept);
+        kvc_growable_free(device, &kept);
         return status;
     }
-    kvc_room_free(device, &batch->hidden);
+    kvc_growable_free(device, &batch->hidden);
     batch->hidden = kept;
     return KVC_OK;
 }
 
 /* A projection of one layer's queries or keys: linear, then the per-head norm where there is one, then RoPE. */
-static void project_and_turn(struct kvc_runner *runner, const struct kvc_batch *batch, uint32_t row, uint32_t rows,
-                             const struct kvc_weight *weight, struct kvc_span bias, struct kvc_span norm,
-                             uint32_t heads, const struct kvc_room *raw, const struct kvc_room *out) {
+static void project_and_rotate(struct kvc_runner *runner, const struct kvc_batch *batch, uint32_t row, uint32_t rows,
+                               const struct kvc_weight *weight, struct kvc_span bias, struct kvc_span norm,
+                               uint32_t heads, const struct kvc_growable *raw, const struct kvc_growable *out) {
     struct kvc_device *device = runner->device;
     const struct kvc_ops *ops = device->ops;
     const struct kvc_network *network = runner->network;
@@ -340,12 +340,12 @@ void kvc_runner_layer(struct kvc_runner *runner, struct kvc_batch *batch, uint32
     const struct kvc_span gate = at(&runner->gate, 0, 0), up = at(&runner->up, 0, 0);
 
     ops->norm(device, normed, x, layer->attention_norm, rows, network->hidden, network->norm_eps);
-    project_and_turn(runner, batch, row, rows, layer->q, layer->q_bias, layer->q_norm, network->heads, &runner->q_raw,
-                     &runner->q);
-    project_and_turn(runner, batch, row, rows, layer->k, layer->k_bias, layer->k_norm, network->kv_heads,
-                     &runner->k_raw, &runner->k);
+    project_and_rotate(runner, batch, row, rows, layer->q, layer->q_bias, layer->q_norm, network->heads, &runner->q_raw,
+                       &runner->q);
+    project_and_rotate(runner, batch, row, rows, layer->k, layer->k_bias, layer->k_norm, network->kv_heads,
+                       &runner->k_raw, &runner->k);
     for (size_t i = 0; i < part_count; i++)
-        kvc_places_rotate(parts[i].session, l, &parts[i]);
+        kvc_cache_positions_rotate(parts[i].session, l, &parts[i]);
     ops->linear(device, at(&runner->v, 0, 0), normed, layer->v, layer->v_bias, rows);
     kvc_runner_attend(runner, batch, l, row, parts, part_count);
     ops->linear(device, projected, at(&runner->attended, 0, 0), layer->output, layer->output_bias, rows);
@@ -363,9 +363,9 @@ enum kvc_status kvc_runner_reserve_logits(struct kvc_runner *runner, uint32_t ro
     struct kvc_device *device = runner->device;
     const struct kvc_network *network = runner->network;
     enum kvc_status status =
-        kvc_room_reserve(device, &runner->last, (size_t)rows * network->hidden * sizeof(float), error);
+        kvc_growable_reserve(device, &runner->last, (size_t)rows * network->hidden * sizeof(float), error);
     if (status == KVC_OK)
-        status = kvc_room_reserve(device, &runner->logits, (size_t)rows * network->vocab * sizeof(float), error);
+        status = kvc_growable_reserve(device, &runner->logits, (size_t)rows * network->vocab * sizeof(float), error);
     return status;
 }
 

@@ -12,23 +12,23 @@
 struct kvc_session;
 
 /* A buffer that is made again when it is too small. */
-struct kvc_room {
+struct kvc_growable {
     struct kvc_buffer *buffer;
     size_t bytes;
     enum kvc_memory_kind kind;
 };
-enum kvc_status kvc_room_reserve(struct kvc_device *device, struct kvc_room *room, size_t bytes,
-                                 struct kvc_error *error);
-void kvc_room_free(struct kvc_device *device, struct kvc_room *room);
-static inline struct kvc_span kvc_room_at(const struct kvc_room *room, size_t bytes) {
-    return (struct kvc_span){room->buffer, bytes};
+enum kvc_status kvc_growable_reserve(struct kvc_device *device, struct kvc_growable *growable, size_t bytes,
+                                     struct kvc_error *error);
+void kvc_growable_free(struct kvc_device *device, struct kvc_growable *growable);
+static inline struct kvc_span kvc_growable_at(const struct kvc_growable *growable, size_t bytes) {
+    return (struct kvc_span){growable->buffer, bytes};
 }
 
 /* What every row of a batch carries: positions int32, tokens int32, cosine and sine [rows, rotary/2], hidden states
  * [rows, hidden], and how many entries at the end of its session's lists it must not see. */
 struct kvc_batch {
     uint32_t rows;
-    struct kvc_room positions, tokens, later, cosine, sine, hidden;
+    struct kvc_growable positions, tokens, causal_offset, cosine, sine, hidden;
 };
 
 /* What rows are: a prompt's own, those that a method adds to it, or a decode step's. */
@@ -47,21 +47,21 @@ struct kvc_runner {
     const struct kvc_network *network; /* NULL: replay */
     struct kvc_geometry geometry;
     struct kvc_spares store[3]; /* arenas of F32, F16, Q8_0; made when first asked for */
-    struct kvc_room normed, q_raw, k_raw, q, k, v, attended, projected, gate, up, maximum, sum, last, logits;
-    struct kvc_room k_heads, v_heads;                         /* repeated for caches with a list per query head */
-    bool per_head;                                            /* some session has such a cache */
-    struct kvc_room scores[6], kept_rank, kept_count, totals; /* of stages */
+    struct kvc_growable normed, q_raw, k_raw, q, k, v, attended, projected, gate, up, maximum, sum, last, logits;
+    struct kvc_growable k_heads, v_heads;                         /* repeated for caches with a list per query head */
+    bool per_head;                                                /* some session has such a cache */
+    struct kvc_growable scores[6], kept_rank, kept_count, totals; /* of stages */
     uint32_t kept_stride;
     struct kvc_segment *segments;
     const struct kvc_read_list **reads; /* of the parts under way */
-    size_t segment_room;
+    size_t segment_capacity;
     struct kvc_batch prompt, step;
-    struct kvc_room
+    struct kvc_growable
         counts; /* of a decode step's sessions: uint32, all lists and their views, one session after another */
     uint32_t *host_counts;
-    size_t count_room;
+    size_t count_capacity;
     float *host_rows; /* cosine or sine rows on their way to the device */
-    size_t host_room;
+    size_t host_capacity;
 };
 
 /* network NULL: for replay, with the geometry alone. */

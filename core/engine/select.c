@@ -28,15 +28,15 @@ void kvc_select_drop_view(struct kvc_session *session, uint32_t layer) {
     free(select->view_count);
     select->view = (struct kvc_read_list){.count = NULL};
     select->view_count = NULL;
-    select->pages_right = select->sums_right = select->view_behind = false;
+    select->pages_right = select->sums_right = select->view_stale = false;
 }
 
 void kvc_select_close(struct kvc_session *session) {
     struct kvc_device *device = device_of(session);
-    struct kvc_room *rooms[] = {&session->read_rank, &session->read_count, &session->select_scores,
-                                &session->select_weights, &session->alpha};
-    for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
-        kvc_room_free(device, rooms[i]);
+    struct kvc_growable *buffers[] = {&session->read_rank, &session->read_count, &session->select_scores,
+                                      &session->select_probabilities, &session->alpha};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        kvc_growable_free(device, buffers[i]);
     for (uint32_t l = 0; session->select && l < session->cache.layers; l++) {
         kvc_select_drop_view(session, l);
         free_pages(session, &session->select[l]);
@@ -61,12 +61,12 @@ void kvc_select_evicted(struct kvc_session *session, uint32_t layer, const struc
     }
     to.offset += (kvc_cache_lists(&session->cache) + lists->before) * sizeof(uint32_t);
     ops->copy(device_of(session), to, count, bytes);
-    select->view_behind = true;
+    select->view_stale = true;
 }
 
-bool kvc_select_is_behind(const struct kvc_session *session) {
+bool kvc_select_is_stale(const struct kvc_session *session) {
     for (uint32_t l = 0; l < session->cache.layers; l++)
-        if (session->select[l].view_behind)
+        if (session->select[l].view_stale)
             return true;
     return false;
 }
@@ -75,9 +75,9 @@ void kvc_select_take_counts(struct kvc_session *session, const uint32_t *counts)
     for (uint32_t l = 0; l < session->cache.layers; l++) {
         struct kvc_select_layer *select = &session->select[l];
         const struct kvc_cache_layer *lists = &session->cache.layer[l];
-        if (select->view_behind)
+        if (select->view_stale)
             memcpy(select->view_count, counts + lists->before, lists->lists.kv_heads * sizeof *counts);
-        select->view_behind = false;
+        select->view_stale = false;
     }
 }
 
@@ -127,7 +127,7 @@ void kvc_select_appended(struct kvc_session *session, uint32_t layer) {
 }
 
 /* Places of a head: entries, or those in the view. */
-static uint32_t places(const struct kvc_session *session, uint32_t layer, uint32_t h) {
+static uint32_t places_in(const struct kvc_session *session, uint32_t layer, uint32_t h) {
     const struct kvc_select_layer *select = &session->select[layer];
     return select->view.rank ? select->view_count[h] : session->cache.layer[layer].count[h];
 }
@@ -201,7 +201,7 @@ static bool by_page(const struct kvc_select *select) {
 static uint32_t most_places(const struct kvc_session *session, uint32_t layer) {
     uint32_t most = 0;
     for (uint32_t h = 0; h < session->cache.layer[layer].lists.kv_heads; h++) {
-        const uint32_t n = places(session, layer, h);
+        const uint32_t n = places_in(session, layer, h);
         most = n > most ? n : most;
     }
     return most;
@@ -215,24 +215,24 @@ static enum kvc_status reserve(struct kvc_session *session, uint32_t layer, cons
     const uint32_t H = session->runner->geometry.heads, heads = session->cache.layer[layer].lists.kv_heads;
     const uint32_t stride = (most + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
     const size_t row = (size_t)stride * sizeof(float);
-    const bool weights = select->mean_value;
+    const bool probabilities = select->mean_value;
     enum kvc_status status = KVC_OK;
     if (by_page(select) || (select->kind == KVC_SELECT_CHANNELS && select->page))
         status = reserve_pages(session, layer, by_page(select) ? select->page : 1, by_page(select), most, error);
-    if (status == KVC_OK && weights && !kept->sums) {
+    if (status == KVC_OK && probabilities && !kept->sums) {
         status = kvc_cache_state_create(&session->cache, sum_bytes(session, layer), &kept->sums, error);
         kept->sums_right = false;
     }
     if (status == KVC_OK)
-        status = kvc_room_reserve(device, &session->select_scores, heads * row, error);
+        status = kvc_growable_reserve(device, &session->select_scores, heads * row, error);
     if (status == KVC_OK)
-        status = kvc_room_reserve(device, &session->read_rank, heads * row, error);
+        status = kvc_growable_reserve(device, &session->read_rank, heads * row, error);
     if (status == KVC_OK)
-        status = kvc_room_reserve(device, &session->read_count, heads * sizeof(uint32_t), error);
-    if (status == KVC_OK && weights)
-        status = kvc_room_reserve(device, &session->select_weights, H * row, error);
-    if (status == KVC_OK && weights)
-        status = kvc_room_reserve(device, &session->alpha, H * sizeof(float), error);
+        status = kvc_growable_reserve(device, &session->read_count, heads * sizeof(uint32_t), error);
+    if (status == KVC_OK && probabilities)
+        status = kvc_growable_reserve(device, &session->select_probabilities, H * row, error);
+    if (status == KVC_OK && probabilities)
+        status = kvc_growable_reserve(device, &session->alpha, H * sizeof(float), error);
     return status;
 }
 
@@ -267,8 +267,9 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
     layer->fresh = 0;
     layer->pages_right = layer->pages_right && paged;
     layer->sums_right = layer->sums_right && select->mean_value;
-    const struct kvc_span none = {NULL, 0}, scores = kvc_room_at(&session->select_scores, 0);
-    const struct kvc_span weights = select->mean_value ? kvc_room_at(&session->select_weights, 0) : none;
+    const struct kvc_span none = {NULL, 0}, scores = kvc_growable_at(&session->select_scores, 0);
+    const struct kvc_span probabilities =
+        select->mean_value ? kvc_growable_at(&session->select_probabilities, 0) : none;
     session->chosen = (struct kvc_read_list){session->read_count.buffer, session->read_rank.buffer, stride};
     const struct kvc_select_scores job = {.lists = lists,
                                           .view = view,
@@ -282,7 +283,7 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
                                           .q = stage->q,
                                           .positions = stage->positions,
                                           .scores = scores,
-                                          .weights = weights,
+                                          .probabilities = probabilities,
                                           .stride = stride,
                                           .bytes_read = &session->select_bytes}; /* it is told at the next sync */
     const struct kvc_select_reads reads = {.lists = lists,
@@ -294,8 +295,8 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
                                            .top = select->top,
                                            .local = select->local,
                                            .scores = scores,
-                                           .weights = weights,
-                                           .alpha = select->mean_value ? kvc_room_at(&session->alpha, 0) : none,
+                                           .probabilities = probabilities,
+                                           .alpha = select->mean_value ? kvc_growable_at(&session->alpha, 0) : none,
                                            .stride = stride,
                                            .reads = &session->chosen};
     if (device->ops->select_scores_reads) {
@@ -333,9 +334,9 @@ const struct kvc_read_list *kvc_session_select(struct kvc_session *session, cons
         return NULL;
     struct kvc_stage stage = kvc_stage_make(session, layer);
     stage.queries = 1;
-    stage.q = kvc_room_at(&runner->q, (size_t)row * g->heads * g->head_size * sizeof(float));
-    stage.positions = kvc_room_at(&batch->positions, batch_row * sizeof(int32_t));
-    stage.later = kvc_room_at(&batch->later, batch_row * sizeof(uint32_t));
+    stage.q = kvc_growable_at(&runner->q, (size_t)row * g->heads * g->head_size * sizeof(float));
+    stage.positions = kvc_growable_at(&batch->positions, batch_row * sizeof(int32_t));
+    stage.causal_offset = kvc_growable_at(&batch->causal_offset, batch_row * sizeof(uint32_t));
     if (kvc_stage_run_select(&stage, &session->failure) != KVC_OK) {
         session->failed = true;
         return NULL;
@@ -353,12 +354,12 @@ enum kvc_status kvc_select_record(struct kvc_session *session, uint32_t layer, c
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         struct kvc_recorded *recorded = &session->recorded[(size_t)layer * session->runner->geometry.heads + h];
         const uint32_t held = session->cache.layer[layer].count[h];
-        if (held > recorded->room) {
+        if (held > recorded->capacity) {
             int32_t *grown = realloc(recorded->positions, held * 2ull * sizeof *grown);
             if (!grown)
                 return kvc_fail(error, KVC_RESOURCE, "session: no memory to record what is read");
             recorded->positions = grown;
-            recorded->room = held * 2ull;
+            recorded->capacity = held * 2ull;
         }
         enum kvc_status status =
             kvc_session_positions(session, layer, h, recorded->positions, held, &recorded->count, error);
@@ -385,14 +386,15 @@ enum kvc_status kvc_select_record(struct kvc_session *session, uint32_t layer, c
 }
 
 enum kvc_status kvc_session_reads(const struct kvc_session *session, uint32_t layer, uint32_t kv_head,
-                                  int32_t *positions, size_t room, size_t *count, struct kvc_error *error) {
+                                  int32_t *positions, size_t capacity, size_t *count, struct kvc_error *error) {
     if (layer >= session->cache.layers || kv_head >= session->cache.layer[layer].lists.kv_heads)
         return kvc_fail(error, KVC_USAGE, "reads: layer %u, head %u: the session has no such head", layer, kv_head);
     if (!session->recorded)
         return kvc_fail(error, KVC_USAGE, "reads: the session was opened without record_reads");
     const struct kvc_recorded *recorded = &session->recorded[(size_t)layer * session->runner->geometry.heads + kv_head];
     *count = recorded->count;
-    if (recorded->count && room)
-        memcpy(positions, recorded->positions, (recorded->count < room ? recorded->count : room) * sizeof *positions);
+    if (recorded->count && capacity)
+        memcpy(positions, recorded->positions,
+               (recorded->count < capacity ? recorded->count : capacity) * sizeof *positions);
     return KVC_OK;
 }

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STANDARD_CHUNK 512u
+#define DEFAULT_CHUNK 512u
 
 void kvc_session_defaults(struct kvc_session_options *options) {
     memset(options, 0, sizeof *options);
@@ -20,21 +20,28 @@ void kvc_session_defaults(struct kvc_session_options *options) {
 /* Everything a session makes as it goes, with the kind it is counted under. */
 static void set_kinds(struct kvc_session *session) {
     struct kvc_queries *queries[] = {&session->window, &session->pseudo, &session->probing};
-    struct kvc_room *rooms[] = {&session->read_rank,      &session->read_count,    &session->select_scores,
-                                &session->select_weights, &session->alpha,         &session->probe,
-                                &session->probe_now,      &session->places.cosine, &session->places.sine};
+    struct kvc_growable *buffers[] = {&session->read_rank,
+                                      &session->read_count,
+                                      &session->select_scores,
+                                      &session->select_probabilities,
+                                      &session->alpha,
+                                      &session->probe,
+                                      &session->probe_now,
+                                      &session->cache_positions.cosine,
+                                      &session->cache_positions.sine};
     for (size_t i = 0; i < sizeof queries / sizeof *queries; i++) {
         queries[i]->q.kind = queries[i]->maximum.kind = queries[i]->sum.kind = KVC_MEMORY_SCRATCH;
-        queries[i]->positions.kind = queries[i]->later.kind = KVC_MEMORY_SCRATCH;
+        queries[i]->positions.kind = queries[i]->causal_offset.kind = KVC_MEMORY_SCRATCH;
     }
-    for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
-        rooms[i]->kind = KVC_MEMORY_SCRATCH;
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        buffers[i]->kind = KVC_MEMORY_SCRATCH;
 }
 
 static void free_queries(struct kvc_device *device, struct kvc_queries *queries) {
-    struct kvc_room *rooms[] = {&queries->q, &queries->maximum, &queries->sum, &queries->positions, &queries->later};
-    for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
-        kvc_room_free(device, rooms[i]);
+    struct kvc_growable *buffers[] = {&queries->q, &queries->maximum, &queries->sum, &queries->positions,
+                                      &queries->causal_offset};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        kvc_growable_free(device, buffers[i]);
 }
 
 /* The cache, and what is noted of each layer. */
@@ -68,10 +75,10 @@ static enum kvc_status open_layers(struct kvc_session *session, struct kvc_spare
 
 static enum kvc_status create(struct kvc_runner *runner, const struct kvc_session_options *options,
                               struct kvc_session **session, struct kvc_error *error) {
-    struct kvc_session_options standard;
+    struct kvc_session_options defaults;
     if (!options) {
-        kvc_session_defaults(&standard);
-        options = &standard;
+        kvc_session_defaults(&defaults);
+        options = &defaults;
     }
     const struct kvc_geometry *g = &runner->geometry;
     if (options->cache_type != KVC_F32 && options->cache_type != KVC_F16 && options->cache_type != KVC_Q8_0)
@@ -82,7 +89,7 @@ static enum kvc_status create(struct kvc_runner *runner, const struct kvc_sessio
         return kvc_fail(error, KVC_RESOURCE, "session: no memory");
     made->engine = runner->engine;
     made->runner = runner;
-    made->chunk = options->chunk ? options->chunk : STANDARD_CHUNK;
+    made->chunk = options->chunk ? options->chunk : DEFAULT_CHUNK;
     made->context = options->context;
     made->seed = options->seed;
     made->expected = options->expected;
@@ -93,9 +100,9 @@ static enum kvc_status create(struct kvc_runner *runner, const struct kvc_sessio
     struct kvc_spares *store;
     enum kvc_status status = kvc_policy_parse(runner->engine, options->policy, &made->policy, error);
     if (status == KVC_OK)
-        status = kvc_policy_enter(made->policy, g, &made->use, error);
+        status = kvc_policy_open(made->policy, g, &made->use, error);
     if (status == KVC_OK)
-        status = kvc_places_check(made->policy, runner->network, g->layers, error);
+        status = kvc_cache_positions_check(made->policy, runner->network, g->layers, error);
     if (status == KVC_OK)
         status = kvc_runner_store(runner, &format, &store, error);
     if (status == KVC_OK)
@@ -132,9 +139,10 @@ void kvc_session_close(struct kvc_session *session) {
         return;
     struct kvc_device *device = session->runner->device;
     const struct kvc_geometry *g = &session->runner->geometry;
-    struct kvc_room *rooms[] = {&session->probe, &session->probe_now, &session->places.cosine, &session->places.sine};
-    for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
-        kvc_room_free(device, rooms[i]);
+    struct kvc_growable *buffers[] = {&session->probe, &session->probe_now, &session->cache_positions.cosine,
+                                      &session->cache_positions.sine};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        kvc_growable_free(device, buffers[i]);
     free_queries(device, &session->window);
     free_queries(device, &session->pseudo);
     free_queries(device, &session->probing);
@@ -146,7 +154,7 @@ void kvc_session_close(struct kvc_session *session) {
         kvc_cache_close(&session->cache);
     }
     if (session->policy)
-        kvc_policy_leave(session->policy, session->use);
+        kvc_policy_close(session->policy, session->use);
     kvc_policy_free(session->policy);
     for (size_t i = 0; session->recorded && i < (size_t)g->layers * g->heads; i++)
         free(session->recorded[i].positions);
@@ -154,8 +162,8 @@ void kvc_session_close(struct kvc_session *session) {
     free(session->output_row);
     free(session->window_positions);
     free(session->pseudo_tokens);
-    free(session->going);
-    free(session->next_going);
+    free(session->kept_rows);
+    free(session->next_kept_rows);
     free(session->held);
     free(session->after);
     free(session->touched);
@@ -219,8 +227,8 @@ struct prompt {
     struct kvc_fill *fill; /* NULL: the network computes the rows */
 };
 
-static enum kvc_status load_rows(void *user, const int32_t *tokens, const int32_t *positions, const uint32_t *later,
-                                 uint32_t rows, struct kvc_error *error) {
+static enum kvc_status load_rows(void *user, const int32_t *tokens, const int32_t *positions,
+                                 const uint32_t *causal_offset, uint32_t rows, struct kvc_error *error) {
     struct kvc_session *session = ((struct prompt *)user)->session;
     struct kvc_runner *runner = session->runner;
     bool *long_factors = malloc(rows * sizeof *long_factors);
@@ -230,7 +238,8 @@ static enum kvc_status load_rows(void *user, const int32_t *tokens, const int32_
     const enum kvc_status status =
         kvc_batch_fill(runner, &runner->prompt, tokens, positions, long_factors, rows, error);
     if (status == KVC_OK)
-        runner->device->ops->upload(runner->device, kvc_room_at(&runner->prompt.later, 0), later, rows * sizeof *later);
+        runner->device->ops->upload(runner->device, kvc_growable_at(&runner->prompt.causal_offset, 0), causal_offset,
+                                    rows * sizeof *causal_offset);
     free(long_factors);
     return status;
 }
@@ -246,7 +255,7 @@ static enum kvc_status check_rows(const struct prompt *prompt, int64_t layer, ui
     struct kvc_runner *runner = session->runner;
     const uint32_t from = all ? row : row + rows - 1;
     const uint64_t begin = session->tokens + session->chunk_from;
-    const uint64_t position = session->going ? session->tokens + session->going[from] : begin + from;
+    const uint64_t position = session->kept_rows ? session->tokens + session->kept_rows[from] : begin + from;
     const enum kvc_status status =
         kvc_finite_hidden(runner, &runner->prompt, layer, from, all ? rows : 1, position, error);
     if (status == KVC_INPUT && layer == 0) { /* it may have read another row's embedding */
@@ -271,10 +280,10 @@ static enum kvc_status compute_rows(void *user, uint32_t layer, uint32_t row, co
         return KVC_OK;
     status = check_rows(prompt, layer, row, part->rows, error);
     if (status == KVC_OK && layer == layers - 1 && options && options->row) {
-        if (session->going)
+        if (session->kept_rows)
             status = kvc_fail(error, KVC_USAGE,
                               "prompt: the logits of every row are asked for, but policy %s lets %u of %llu rows go on",
-                              session->policy->spec, session->going_rows, (unsigned long long)session->turn);
+                              session->policy->spec, session->kept_row_count, (unsigned long long)session->turn);
         else
             status = report_rows(session, row, part->rows, options, prompt->row_logits, error);
     }
@@ -417,7 +426,7 @@ uint32_t kvc_session_heads(const struct kvc_session *session, uint32_t layer) {
 }
 
 enum kvc_status kvc_session_positions(const struct kvc_session *session, uint32_t layer, uint32_t kv_head,
-                                      int32_t *positions, size_t room, size_t *count, struct kvc_error *error) {
+                                      int32_t *positions, size_t capacity, size_t *count, struct kvc_error *error) {
     const struct kvc_cache *cache = &session->cache;
     if (layer >= cache->layers || kv_head >= cache->layer[layer].lists.kv_heads)
         return kvc_fail(error, KVC_USAGE, "positions: layer %u, head %u; the model has layers 0 to %u, heads 0 to %u",
@@ -426,7 +435,7 @@ enum kvc_status kvc_session_positions(const struct kvc_session *session, uint32_
     const struct kvc_lists *lists = &cache->layer[layer].lists;
     kvc_cache_catch_up(cache, layer);
     *count = cache->layer[layer].count[kv_head];
-    const size_t some = *count < room ? *count : room;
+    const size_t some = *count < capacity ? *count : capacity;
     if (!lists->order || some == 0) {
         for (size_t i = 0; i < some; i++)
             positions[i] = (int32_t)i;

@@ -10,7 +10,7 @@
 /* Queries of a prompt that policies look at in the layer being computed: rotated q [rows, H, d], M and L [rows, H]. */
 struct kvc_queries {
     uint32_t rows;
-    struct kvc_room q, maximum, sum, positions, later;
+    struct kvc_growable q, maximum, sum, positions, causal_offset;
 };
 
 /* What select methods keep of a layer beside its entries, counted as state. */
@@ -18,7 +18,7 @@ struct kvc_select_layer {
     struct kvc_pages pages;
     struct kvc_read_list view; /* rank NULL: none */
     uint32_t *view_count;      /* [heads], the host's copy */
-    bool view_behind;          /* an eviction has made the view shorter than view_count says */
+    bool view_stale;           /* an eviction has made the view shorter than view_count says */
     struct kvc_buffer *sums;   /* float32 [heads, d]: values of all places added up */
     size_t page_bytes, rank_bytes;
     bool pages_right, sums_right; /* false: to be made anew */
@@ -28,18 +28,18 @@ struct kvc_select_layer {
 /* What the last decode step read, on the host: of one head. */
 struct kvc_recorded {
     int32_t *positions;
-    size_t count, room;
+    size_t count, capacity;
 };
 
 /* Rows of cosine and sine of ranks, where a method turns keys to their places (cache_positions.c). */
-struct kvc_places {
-    struct kvc_room cosine, sine; /* [ranks, rotary/2] */
+struct kvc_cache_positions {
+    struct kvc_growable cosine, sine; /* [ranks, rotary/2] */
     uint64_t ranks;
 };
 
 /* Ranks that a step of a layer will keep, as its policy said before it. */
 struct kvc_planned {
-    struct kvc_room rank, count;
+    struct kvc_growable rank, count;
     uint32_t stride;
     bool nothing_goes; /* every list of the layer keeps all */
 };
@@ -68,17 +68,17 @@ struct kvc_session {
     struct kvc_error failure; /* of the policy in a decode step, with failed */
 
     /* the turn under way (prompt.c) */
-    struct kvc_chunking chunking; /* chunk 0: the prompt is not cut */
-    struct kvc_queries window;    /* the last queries; one set for each layer where the prompt is cut into chunks */
-    struct kvc_queries pseudo;    /* the pseudo rows, likewise */
-    int32_t *window_positions;    /* [window.rows], the host's copy */
-    struct kvc_room probe;        /* accumulated probe [layers, probes, H, d] */
-    struct kvc_room probe_now;    /* this chunk's probe queries [layers, probes, H, d] */
-    struct kvc_queries probing;   /* out, M and L of the accumulated probe's attention */
+    struct kvc_chunking chunking;  /* chunk 0: the prompt is not cut */
+    struct kvc_queries window;     /* the last queries; one set for each layer where the prompt is cut into chunks */
+    struct kvc_queries pseudo;     /* the pseudo rows, likewise */
+    int32_t *window_positions;     /* [window.rows], the host's copy */
+    struct kvc_growable probe;     /* accumulated probe [layers, probes, H, d] */
+    struct kvc_growable probe_now; /* this chunk's probe queries [layers, probes, H, d] */
+    struct kvc_queries probing;    /* out, M and L of the accumulated probe's attention */
     uint32_t probes;
-    uint32_t *going; /* rows of the turn that still go on; NULL: all */
-    uint32_t going_rows;
-    uint32_t *next_going; /* as the propagate stage decided in the layer under way; NULL: as before */
+    uint32_t *kept_rows; /* rows of the turn that still go on; NULL: all */
+    uint32_t kept_row_count;
+    uint32_t *next_kept_rows; /* as the propagate stage decided in the layer under way; NULL: as before */
     uint32_t next_rows;
     uint32_t chunk_from, chunk_rows; /* rows of the turn (or of going) in the pass under way */
     bool last_chunk, first_chunk;
@@ -89,11 +89,11 @@ struct kvc_session {
     struct kvc_span counts; /* of runner->counts: where a decode step's evictions leave the counts of lists and views */
 
     struct kvc_planned *planned; /* [layers] */
-    struct kvc_places places;
+    struct kvc_cache_positions cache_positions;
 
     /* decode steps (select.c) */
     struct kvc_select_layer *select; /* [layers] */
-    struct kvc_room read_rank, read_count, select_scores, select_weights, alpha;
+    struct kvc_growable read_rank, read_count, select_scores, select_probabilities, alpha;
     struct kvc_read_list chosen; /* by the row under way, in read_rank and read_count */
     bool mixing;                 /* the row under way gets the mean value of what it does not read */
     kvc_output_fn *output;       /* NULL, or told what each layer's attention gives in a decode step */
@@ -124,7 +124,7 @@ struct kvc_turn_rows {
     /* Pseudo rows that came with a replay. */
     uint32_t pseudo;
     /* The rows of a pass are known: tokens (NULL in a replay), positions and later of its `rows` rows. */
-    enum kvc_status (*load)(void *user, const int32_t *tokens, const int32_t *positions, const uint32_t *later,
+    enum kvc_status (*load)(void *user, const int32_t *tokens, const int32_t *positions, const uint32_t *causal_offset,
                             uint32_t rows, struct kvc_error *error);
     /* Rows row .. row+rows-1 of the pass through one layer, attention and all. */
     enum kvc_status (*compute)(void *user, uint32_t layer, uint32_t row, const struct kvc_part *part,
@@ -179,7 +179,7 @@ void kvc_select_close(struct kvc_session *session);
 /* Only the ranks `kept` of the layer's lists are left, and are numbered anew: so is its view; pages and sums are to be
  * made anew. In a step the host has the view's counts at its end, as it has the lists'. */
 void kvc_select_evicted(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *kept);
-bool kvc_select_is_behind(const struct kvc_session *session);
+bool kvc_select_is_stale(const struct kvc_session *session);
 void kvc_select_take_counts(struct kvc_session *session, const uint32_t *counts); /* behind those of all lists */
 void kvc_select_drop_view(struct kvc_session *session, uint32_t layer);
 /* One entry more in every head of the layer: it joins the view. */
@@ -196,16 +196,16 @@ enum kvc_status kvc_select_record(struct kvc_session *session, uint32_t layer, c
 /* ---- keys at their places in the cache (cache_positions.c) ---- */
 
 /* KVC_USAGE where the policy turns keys that it cannot: of a replay (network NULL), of layers with a sliding window. */
-enum kvc_status kvc_places_check(const struct kvc_policy *policy, const struct kvc_network *network, uint32_t layers,
-                                 struct kvc_error *error);
+enum kvc_status kvc_cache_positions_check(const struct kvc_policy *policy, const struct kvc_network *network,
+                                          uint32_t layers, struct kvc_error *error);
 /* Before `rows` more rows pass. */
-enum kvc_status kvc_places_reserve(struct kvc_session *session, uint64_t rows, struct kvc_error *error);
+enum kvc_status kvc_cache_positions_reserve(struct kvc_session *session, uint64_t rows, struct kvc_error *error);
 /* A part's queries and keys, in runner->q and k, stand at the ranks that they are about to have. */
-void kvc_places_rotate(struct kvc_session *session, uint32_t layer, const struct kvc_part *part);
+void kvc_cache_positions_rotate(struct kvc_session *session, uint32_t layer, const struct kvc_part *part);
 /* Its entries have been appended: their keys before rotation are kept. */
-void kvc_places_keep(struct kvc_session *session, uint32_t layer, const struct kvc_part *part);
+void kvc_cache_positions_keep(struct kvc_session *session, uint32_t layer, const struct kvc_part *part);
 /* Ranks have changed. */
-enum kvc_status kvc_places_turn(struct kvc_session *session, uint32_t layer, struct kvc_error *error);
+enum kvc_status kvc_cache_positions_renew(struct kvc_session *session, uint32_t layer, struct kvc_error *error);
 
 /* ---- the stage object that policy functions get ---- */
 
@@ -225,7 +225,7 @@ struct kvc_stage {
     /* the queries it may look at, oldest first; later counts from the lists as they are before any eviction, and has no
      * buffer where visibility goes by position */
     uint32_t queries;
-    struct kvc_span q, maximum, sum, positions, later;
+    struct kvc_span q, maximum, sum, positions, causal_offset;
     const int32_t *host_positions;     /* of the queries, NULL in a decode step */
     const struct kvc_read_list *reads; /* what the step's query read */
     uint64_t first_position;           /* of a decode step's query */
@@ -251,8 +251,8 @@ enum kvc_status kvc_stage_run_decode(struct kvc_stage *stage, struct kvc_error *
  * where that can be known; and the policy's plan. */
 enum kvc_status kvc_stage_prepare(struct kvc_session *session, uint32_t layer, struct kvc_error *error);
 void kvc_stage_forget_plan(struct kvc_session *session, uint32_t layer);
-/* The rows of kvc_weight_rows of the stage's newest `count` queries. */
-struct kvc_weight_rows kvc_stage_rows(const struct kvc_stage *stage, uint32_t count);
+/* The rows of kvc_probabilities of the stage's newest `count` queries. */
+struct kvc_probabilities kvc_stage_rows(const struct kvc_stage *stage, uint32_t count);
 struct kvc_cache_layer *kvc_stage_lists(const struct kvc_stage *stage);
 /* The first of the class's `count` columns from `first` on, among those of all methods. */
 enum kvc_status kvc_stage_columns(const struct kvc_stage *stage, uint32_t first, uint32_t count, uint32_t *at,

@@ -24,7 +24,7 @@ enum kvc_status kvc_session_begin_step(struct kvc_session *session, struct kvc_e
             return status;
     }
     session->step++;
-    enum kvc_status status = kvc_places_reserve(session, 1, error);
+    enum kvc_status status = kvc_cache_positions_reserve(session, 1, error);
     for (uint32_t l = 0; l < session->cache.layers && status == KVC_OK; l++)
         status = kvc_stage_prepare(session, l, error);
     session->step -= status != KVC_OK;
@@ -46,11 +46,11 @@ static enum kvc_status decode_stage(struct kvc_session *session, const struct kv
     const size_t m = g->heads * sizeof(float);
     struct kvc_stage stage = kvc_stage_make(session, layer);
     stage.queries = 1;
-    stage.q = kvc_room_at(&runner->q, row * m * g->head_size);
-    stage.maximum = kvc_room_at(&runner->maximum, row * m);
-    stage.sum = kvc_room_at(&runner->sum, row * m);
-    stage.positions = kvc_room_at(&batch->positions, batch_row * sizeof(int32_t));
-    stage.later = kvc_room_at(&batch->later, batch_row * sizeof(uint32_t));
+    stage.q = kvc_growable_at(&runner->q, row * m * g->head_size);
+    stage.maximum = kvc_growable_at(&runner->maximum, row * m);
+    stage.sum = kvc_growable_at(&runner->sum, row * m);
+    stage.positions = kvc_growable_at(&batch->positions, batch_row * sizeof(int32_t));
+    stage.causal_offset = kvc_growable_at(&batch->causal_offset, batch_row * sizeof(uint32_t));
     stage.reads = reads;
     return kvc_stage_run_decode(&stage, &session->failure);
 }
@@ -69,13 +69,14 @@ void kvc_session_attended(struct kvc_session *session, const struct kvc_batch *b
         const struct kvc_select_layer *select = &session->select[layer];
         const size_t bytes = (size_t)g->heads * g->head_size * sizeof(float);
         device->ops->mix_mean(device, &session->cache.layer[layer].lists, select->view.rank ? &select->view : NULL,
-                              reads, g->heads, g->head_size, kvc_room_at(&session->runner->attended, part->row * bytes),
-                              kvc_room_at(&session->alpha, 0), (struct kvc_span){select->sums, 0});
+                              reads, g->heads, g->head_size,
+                              kvc_growable_at(&session->runner->attended, part->row * bytes),
+                              kvc_growable_at(&session->alpha, 0), (struct kvc_span){select->sums, 0});
     }
     if (session->output) {
         const size_t bytes = (size_t)g->heads * g->head_size * sizeof(float);
-        device->ops->download(device, session->output_row, kvc_room_at(&session->runner->attended, part->row * bytes),
-                              bytes);
+        device->ops->download(device, session->output_row,
+                              kvc_growable_at(&session->runner->attended, part->row * bytes), bytes);
         session->output(session->output_user, layer, session->output_row);
     }
     enum kvc_status status = KVC_OK;
@@ -94,18 +95,18 @@ enum kvc_status kvc_step_reserve_counts(struct kvc_runner *runner, const struct 
     size_t all = 0;
     for (size_t i = 0; i < part_count; i++)
         all += count_words(parts[i].session);
-    if (all > runner->count_room) {
+    if (all > runner->count_capacity) {
         free(runner->host_counts);
         runner->host_counts = malloc(all * sizeof *runner->host_counts);
-        runner->count_room = runner->host_counts ? all : 0;
+        runner->count_capacity = runner->host_counts ? all : 0;
         if (!runner->host_counts)
             return kvc_fail(error, KVC_RESOURCE, "decode: no memory for the counts of %zu lists", all);
     }
     const enum kvc_status status =
-        kvc_room_reserve(runner->device, &runner->counts, all * sizeof *runner->host_counts, error);
+        kvc_growable_reserve(runner->device, &runner->counts, all * sizeof *runner->host_counts, error);
     all = 0;
     for (size_t i = 0; i < part_count && status == KVC_OK; i++) {
-        parts[i].session->counts = kvc_room_at(&runner->counts, all * sizeof *runner->host_counts);
+        parts[i].session->counts = kvc_growable_at(&runner->counts, all * sizeof *runner->host_counts);
         all += count_words(parts[i].session);
     }
     return status;
@@ -128,13 +129,13 @@ static void shrink(struct kvc_session *session) {
 
 void kvc_step_take_counts(struct kvc_runner *runner, const struct kvc_part *parts, size_t part_count) {
     size_t all = 0;
-    bool behind = false;
+    bool stale = false;
     for (size_t i = 0; i < part_count; i++) {
         all += count_words(parts[i].session);
-        behind = behind || kvc_cache_is_behind(&parts[i].session->cache) || kvc_select_is_behind(parts[i].session);
+        stale = stale || kvc_cache_is_stale(&parts[i].session->cache) || kvc_select_is_stale(parts[i].session);
     }
-    if (behind)
-        runner->device->ops->download(runner->device, runner->host_counts, kvc_room_at(&runner->counts, 0),
+    if (stale)
+        runner->device->ops->download(runner->device, runner->host_counts, kvc_growable_at(&runner->counts, 0),
                                       all * sizeof *runner->host_counts);
     for (size_t i = 0; i < part_count; i++) {
         struct kvc_session *session = parts[i].session;
@@ -200,7 +201,7 @@ static enum kvc_status run_step(struct kvc_runner *runner, const struct step *st
                                 struct kvc_error *error) {
     struct kvc_device *device = runner->device;
     struct kvc_batch *batch = &runner->step;
-    device->ops->zero(device, kvc_room_at(&batch->later, 0), step->count * sizeof(uint32_t));
+    device->ops->zero(device, kvc_growable_at(&batch->causal_offset, 0), step->count * sizeof(uint32_t));
     kvc_runner_embed(runner, batch);
     for (uint32_t l = 0; l < runner->network->layers; l++)
         kvc_runner_layer(runner, batch, l, 0, step->count, step->parts, step->count);

@@ -29,12 +29,12 @@ static void replace(struct kvc_error *error, const char *format, ...) {
     char *end = error->text + strlen(error->text);
     for (char *at = error->text; (at = strstr(at, "; ")) != NULL; at++)
         end = at;
-    const size_t room = (size_t)(error->text + sizeof error->text - end);
+    const size_t capacity = (size_t)(error->text + sizeof error->text - end);
     va_list arguments;
     va_start(arguments, format);
-    if (room > 2) {
+    if (capacity > 2) {
         memcpy(end, "; ", 3);
-        vsnprintf(end + 2, room - 2, format, arguments);
+        vsnprintf(end + 2, capacity - 2, format, arguments);
     }
     va_end(arguments);
 }

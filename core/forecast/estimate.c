@@ -49,8 +49,8 @@ struct estimate {
     bool uneven;               /* data decides how entries fall to heads or layers */
 };
 
-static struct kvc_method_place place(const struct estimate *e, enum kvc_stage_kind stage, uint32_t layer) {
-    return kvc_policy_place(e->policy, stage, layer, e->g, &e->format);
+static struct kvc_method_layer context(const struct estimate *e, enum kvc_stage_kind stage, uint32_t layer) {
+    return kvc_policy_method_at(e->policy, stage, layer, e->g, &e->format);
 }
 
 /* Which kind of a layer's lists is the fullest. */
@@ -87,9 +87,9 @@ static bool thin(struct estimate *e, uint32_t l, const double kept[2]) {
 }
 
 /* The layers so far share what all of them will have: none may hold it but all together. */
-static void thin_layers(struct estimate *e, uint32_t l, const struct kvc_method_place *at, double mean) {
+static void thin_layers(struct estimate *e, uint32_t l, const struct kvc_method_layer *at, double mean) {
     struct kvc_ledger *ledger = &e->ledger;
-    const uint64_t so_far = at->place.acting + 1, all = (uint64_t)(mean * at->place.actings + 0.999);
+    const uint64_t so_far = at->context.acting + 1, all = (uint64_t)(mean * at->context.actings + 0.999);
     e->uneven = e->uneven || mean < (double)e->prompt; /* also where another method has left no more than that */
     if (mean >= (double)ledger->layer[l].count[0])
         return;
@@ -107,10 +107,10 @@ static void thin_layers(struct estimate *e, uint32_t l, const struct kvc_method_
     kvc_ledger_state(ledger, tables, tables); /* of whichever shrinks first */
 }
 
-static void kept_by(const struct estimate *e, struct kvc_method_place *at, const double from[2], uint64_t steps,
+static void kept_by(const struct estimate *e, struct kvc_method_layer *at, const double from[2], uint64_t steps,
                     double kept[2]) {
     for (int whole = 0; whole < 2; whole++) {
-        at->place.from = from[whole];
+        at->context.from = from[whole];
         kept[whole] = kvc_policy_entries(at, whole == 1, e->prompt, steps);
     }
 }
@@ -121,19 +121,19 @@ static void note_counts(const struct estimate *e, uint32_t l, double counts[2]) 
 }
 
 /* Another method has taken entries that this one counts on. */
-static void note_behind(struct estimate *e, uint32_t l, const struct kvc_method *method) {
-    if (method && method->policy->behind && e->ledger.layer[l].count[0] < e->prompt)
+static void note_stale(struct estimate *e, uint32_t l, const struct kvc_method *method) {
+    if (method && method->policy->follows && e->ledger.layer[l].count[0] < e->prompt)
         e->uneven = true;
 }
 
 static void thin_after_prompt(struct estimate *e, uint32_t l) {
-    struct kvc_method_place at = place(e, KVC_STAGE_PROMPT, l);
-    const struct kvc_method *later = place(e, KVC_STAGE_DECODE, l).method;
+    struct kvc_method_layer at = context(e, KVC_STAGE_PROMPT, l);
+    const struct kvc_method *causal_offset = context(e, KVC_STAGE_DECODE, l).method;
     struct kvc_ledger_layer *layer = &e->ledger.layer[l];
     double kept[2];
-    note_behind(e, l, at.method);
+    note_stale(e, l, at.method);
     note_counts(e, l, e->from[l]);
-    at.place.prompts = true;
+    at.context.prompts = true;
     if (at.method)
         kept_by(e, &at, e->from[l], 0, kept);
     if (at.method && at.method->policy->ragged == KVC_RAGGED_LAYERS) {
@@ -144,16 +144,16 @@ static void thin_after_prompt(struct estimate *e, uint32_t l) {
         layer->pool += layer->members / 2 + 1; /* each head rounds its share */
         e->uneven = true;
     }
-    if (later == at.method)
+    if (causal_offset == at.method)
         return;
     note_counts(e, l, e->from[l]);
-    note_behind(e, l, later);
+    note_stale(e, l, causal_offset);
 }
 
 /* What the chunk stage does with a layer, worked out once. */
 static void plan_chunks(struct estimate *e) {
     for (uint32_t l = 0; l < e->g->layers; l++) {
-        struct kvc_method_place at = place(e, KVC_STAGE_CHUNK, l);
+        struct kvc_method_layer at = context(e, KVC_STAGE_CHUNK, l);
         struct chunk_plan *plan = &e->chunks[l];
         plan->decider = kvc_policy_decider(e->policy, l, e->g, &e->format);
         if (!at.method)
@@ -163,7 +163,7 @@ static void plan_chunks(struct estimate *e) {
         kept_by(e, &at, (double[]){(double)e->prompt, (double)e->prompt}, 0, plan->last);
         memcpy(plan->between, plan->last, sizeof plan->between);
         if (class->between)
-            plan->between[0] = plan->between[1] = (double)class->between(&at.method->values, &at.place, e->prompt);
+            plan->between[0] = plan->between[1] = (double)class->between(&at.method->values, &at.context, e->prompt);
     }
 }
 
@@ -175,7 +175,7 @@ static void thin_after_chunk(struct estimate *e, uint32_t l, bool last) {
 }
 
 static void make_view(struct estimate *e, uint32_t l) {
-    const struct kvc_method_place at = place(e, KVC_STAGE_PROMPT, l);
+    const struct kvc_method_layer at = context(e, KVC_STAGE_PROMPT, l);
     const struct kvc_ledger_layer *layer = &e->ledger.layer[l];
     if (!at.method || !at.method->policy->seen)
         return;
@@ -242,15 +242,15 @@ static void prefill(struct estimate *e) {
 /* ---- decode steps ---- */
 
 /* The decode method of a layer, and what its formula goes by. */
-static struct kvc_method_place decoder(const struct estimate *e, uint32_t l) {
-    struct kvc_method_place at = place(e, KVC_STAGE_DECODE, l);
-    at.place.prompts = at.method == place(e, KVC_STAGE_PROMPT, l).method;
-    at.place.uneven = e->ledger.layer[l].members > 0;
+static struct kvc_method_layer decoder(const struct estimate *e, uint32_t l) {
+    struct kvc_method_layer at = context(e, KVC_STAGE_DECODE, l);
+    at.context.prompts = at.method == context(e, KVC_STAGE_PROMPT, l).method;
+    at.context.uneven = e->ledger.layer[l].members > 0;
     return at;
 }
 
 static void step(struct estimate *e, uint32_t l, uint64_t steps) {
-    struct kvc_method_place at = decoder(e, l);
+    struct kvc_method_layer at = decoder(e, l);
     double kept[2];
     if (!at.method)
         return;
@@ -260,7 +260,7 @@ static void step(struct estimate *e, uint32_t l, uint64_t steps) {
 
 /* The most that lists of a kind hold up to the last of so many steps, of which `over` are. */
 static uint64_t most_held(const struct estimate *e, uint32_t l, int whole, uint64_t steps, uint64_t over) {
-    struct kvc_method_place at = decoder(e, l);
+    struct kvc_method_layer at = decoder(e, l);
     const uint64_t now = e->ledger.layer[l].count[whole], grown = now + steps - over;
     uint64_t most = grown;
     if (at.method && at.method->policy->whole)
@@ -268,8 +268,8 @@ static uint64_t most_held(const struct estimate *e, uint32_t l, int whole, uint6
     else if (at.method && at.method->policy->bound)
         most = at.method->policy->bound(&at.method->values, e->prompt, steps);
     if (at.method && at.method->policy->entries && !(whole && at.method->policy->whole)) {
-        at.place.from = e->from[l][whole]; /* of this layer, where `bound` is the layers' mean */
-        at.place.uneven = true;
+        at.context.from = e->from[l][whole]; /* of this layer, where `bound` is the layers' mean */
+        at.context.uneven = true;
         const uint64_t last = (uint64_t)kvc_policy_entries(&at, false, e->prompt, steps) + 1;
         most = last > most ? last : most;
     }
@@ -278,8 +278,8 @@ static uint64_t most_held(const struct estimate *e, uint32_t l, int whole, uint6
 
 /* Whether lists of a kind are evicted from up to the last step, of which `over` are. */
 static bool thinned(const struct estimate *e, uint32_t l, int whole, uint64_t steps, uint64_t over) {
-    struct kvc_method_place at = decoder(e, l);
-    at.place.from = e->from[l][whole];
+    struct kvc_method_layer at = decoder(e, l);
+    at.context.from = e->from[l][whole];
     return at.method && e->ledger.layer[l].lists[whole] &&
            kvc_policy_entries(&at, whole == 1, e->prompt, steps) <
                (double)(e->ledger.layer[l].count[whole] + steps - over);
@@ -297,7 +297,7 @@ static void keep_ranks(struct estimate *e, uint32_t l, uint64_t n) {
 /* Pages and sums that choosing what to read needs, once there are more entries than its budget: of `first` entries, and
  * growing from there, of n. */
 static void keep_pages(struct estimate *e, uint32_t l, uint64_t first, uint64_t n) {
-    const struct kvc_method_place at = place(e, KVC_STAGE_SELECT, l);
+    const struct kvc_method_layer at = context(e, KVC_STAGE_SELECT, l);
     const struct kvc_ledger_layer *layer = &e->ledger.layer[l];
     if (!at.method || !at.method->policy->sizes)
         return;
@@ -305,7 +305,7 @@ static void keep_pages(struct estimate *e, uint32_t l, uint64_t first, uint64_t 
     const struct kvc_stage_info info = {
         .held = e->prompt, .after = e->after[l], .entries = n, .head_size = e->g->head_size};
     const struct kvc_select select = at.method->policy->sizes(&at.method->values, &info);
-    const uint64_t each = (uint64_t)layer->heads * e->g->head_size, value = (uint64_t)at.place.page_element_bytes;
+    const uint64_t each = (uint64_t)layer->heads * e->g->head_size, value = (uint64_t)at.context.page_element_bytes;
     const bool paged = select.kind == KVC_SELECT_PAGE_CHANNELS || select.kind == KVC_SELECT_PAGE_BOUND;
     uint64_t bytes = select.mean_value ? each * sizeof(float) : 0;
     if (n <= select.budget)
@@ -415,7 +415,7 @@ static void decode(struct estimate *e, uint64_t steps) {
     for (uint32_t l = 0; l < e->g->layers; l++) {
         const struct kvc_ledger_layer *layer = &ledger->layer[l];
         keep_ranks(e, l, most_in(layer));
-        e->uneven = e->uneven || (e->view[l] && place(e, KVC_STAGE_DECODE, l).method); /* whose entries go? */
+        e->uneven = e->uneven || (e->view[l] && context(e, KVC_STAGE_DECODE, l).method); /* whose entries go? */
         keep_pages_in(e, l, steps, most_in(layer));
     }
 }
@@ -503,7 +503,7 @@ enum kvc_status kvc_estimate(const struct kvc_engine *engine, const char *spec, 
         status = kvc_policy_parse(engine, spec, &policy, error);
     if (status != KVC_OK)
         return status;
-    status = kvc_policy_enter(policy, geometry, &use, error);
+    status = kvc_policy_open(policy, geometry, &use, error);
     if (status != KVC_OK) {
         kvc_policy_free(policy);
         return status;
@@ -522,7 +522,7 @@ enum kvc_status kvc_estimate(const struct kvc_engine *engine, const char *spec, 
     if (status == KVC_OK)
         run(&made, generated, estimate);
     close_estimate(&made);
-    kvc_policy_leave(policy, use);
+    kvc_policy_close(policy, use);
     kvc_policy_free(policy);
     return status;
 }

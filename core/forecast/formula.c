@@ -4,23 +4,23 @@
 
 #include <math.h>
 
-struct kvc_method_place kvc_policy_place(const struct kvc_policy *policy, enum kvc_stage_kind stage, uint32_t layer,
-                                         const struct kvc_geometry *g, const struct kvc_entry_format *format) {
+struct kvc_method_layer kvc_policy_method_at(const struct kvc_policy *policy, enum kvc_stage_kind stage, uint32_t layer,
+                                             const struct kvc_geometry *g, const struct kvc_entry_format *format) {
     const struct kvc_method *method = kvc_policy_holder(policy, stage);
-    struct kvc_method_place found = {.method = method && kvc_method_acts(method, layer) ? method : NULL};
+    struct kvc_method_layer found = {.method = method && kvc_method_acts(method, layer) ? method : NULL};
     const uint32_t lists = kvc_policy_heads(policy, layer, g);
-    found.place = (struct kvc_place){.layer = layer,
-                                     .layers = g->layers,
-                                     .kv_heads = lists,
-                                     .group = g->heads / lists,
-                                     .head_size = g->head_size,
-                                     .model_kv_heads = g->kv_heads,
-                                     .entry_bytes = 2.0 * format->row_bytes,
-                                     .element_bytes = (double)format->row_bytes / g->head_size,
-                                     .page_element_bytes = format->type == KVC_F16 ? 2 : 4};
+    found.context = (struct kvc_layer_context){.layer = layer,
+                                               .layers = g->layers,
+                                               .kv_heads = lists,
+                                               .group = g->heads / lists,
+                                               .head_size = g->head_size,
+                                               .model_kv_heads = g->kv_heads,
+                                               .entry_bytes = 2.0 * format->row_bytes,
+                                               .element_bytes = (double)format->row_bytes / g->head_size,
+                                               .page_element_bytes = format->type == KVC_F16 ? 2 : 4};
     for (uint32_t l = 0; method && l < g->layers; l++) {
-        found.place.acting += l < layer && kvc_method_acts(method, l);
-        found.place.actings += kvc_method_acts(method, l);
+        found.context.acting += l < layer && kvc_method_acts(method, l);
+        found.context.actings += kvc_method_acts(method, l);
     }
     return found;
 }
@@ -30,9 +30,9 @@ uint64_t kvc_policy_whole(const struct kvc_policy *policy, uint32_t layer, const
     static const enum kvc_stage_kind stages[] = {KVC_STAGE_PROMPT, KVC_STAGE_DECODE};
     uint64_t lists = 0;
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
-        const struct kvc_method_place at = kvc_policy_place(policy, stages[i], layer, g, format);
+        const struct kvc_method_layer at = kvc_policy_method_at(policy, stages[i], layer, g, format);
         if (at.method && at.method->policy->whole)
-            lists = at.method->policy->whole(&at.method->values, &at.place);
+            lists = at.method->policy->whole(&at.method->values, &at.context);
     }
     return lists;
 }
@@ -41,25 +41,25 @@ uint64_t kvc_policy_rows(const struct kvc_policy *policy, uint32_t layer, const 
                          const struct kvc_entry_format *format, uint64_t prompt) {
     uint64_t rows = prompt;
     for (uint32_t l = 0; l < layer; l++) {
-        const struct kvc_method_place at = kvc_policy_place(policy, KVC_STAGE_PROPAGATE, l, g, format);
-        if (at.method && at.method->policy->going)
-            rows = at.method->policy->going(&at.method->values, &at.place, rows);
+        const struct kvc_method_layer at = kvc_policy_method_at(policy, KVC_STAGE_PROPAGATE, l, g, format);
+        if (at.method && at.method->policy->propagated)
+            rows = at.method->policy->propagated(&at.method->values, &at.context, rows);
     }
     return rows;
 }
 
-double kvc_policy_entries(const struct kvc_method_place *at, bool whole, uint64_t prompt, uint64_t steps) {
+double kvc_policy_entries(const struct kvc_method_layer *at, bool whole, uint64_t prompt, uint64_t steps) {
     const struct kvc_policy_class *class = at->method->policy;
     if (whole && class->whole)
         return (double)(prompt + steps);
     if (class->entries)
-        return class->entries(&at->method->values, &at->place, prompt, steps);
+        return class->entries(&at->method->values, &at->context, prompt, steps);
     return class->bound ? (double)class->bound(&at->method->values, prompt, 0) : (double)(prompt + steps);
 }
 
 uint64_t kvc_policy_step_most(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *g,
                               const struct kvc_entry_format *format, uint64_t held) {
-    const struct kvc_method_place at = kvc_policy_place(policy, KVC_STAGE_DECODE, layer, g, format);
+    const struct kvc_method_layer at = kvc_policy_method_at(policy, KVC_STAGE_DECODE, layer, g, format);
     const struct kvc_policy_class *class = at.method ? at.method->policy : NULL;
     const uint64_t steps = INT32_MAX; /* more than there will be */
     if (class && class->whole)
@@ -71,8 +71,8 @@ static double least(double a, double b) { return a < b ? a : b; }
 
 /* One kind of lists of a layer in its decode steps. */
 struct course {
-    struct kvc_method_place select, decode;
-    struct kvc_method_place fuller; /* decode, of the fullest lists */
+    struct kvc_method_layer select, decode;
+    struct kvc_method_layer fuller; /* decode, of the fullest lists */
     uint64_t prompt, after;         /* after: entries of the fullest list when the prompt was over */
     double lists, held;             /* held: by each of them */
     double fullest; /* held after the prompt by the layer's fullest lists, where those are others; 0: they are not */
@@ -84,13 +84,13 @@ struct course {
  * fullest list. */
 static double reads_of(const struct course *course, double n, double most, double *choose,
                        struct kvc_formula *formula) {
-    const struct kvc_place *place = &course->select.place;
+    const struct kvc_layer_context *context = &course->select.context;
     const struct kvc_stage_info info = {.held = course->prompt,
                                         .after = course->after,
                                         .entries = (uint64_t)(most + 0.5),
-                                        .head_size = place->head_size};
+                                        .head_size = context->head_size};
     const struct kvc_select select = course->select.method->policy->sizes(&course->select.method->values, &info);
-    const double d = place->head_size, budget = (double)select.budget;
+    const double d = context->head_size, budget = (double)select.budget;
     double top = (double)select.top, dims = select.dims, pages = select.page ? ceil(n / select.page) : 0;
     if (course->uneven) { /* some lists read all of theirs, the others choose; one more page; dims that go by n */
         top = top > budget ? top : budget;
@@ -103,18 +103,18 @@ static double reads_of(const struct course *course, double n, double most, doubl
     }
     switch (select.kind) {
     case KVC_SELECT_EXACT:
-        *choose = n * place->entry_bytes / 2;
+        *choose = n * context->entry_bytes / 2;
         break;
     case KVC_SELECT_CHANNELS: /* from the keys, or from their copy by channel */
-        *choose = n * dims * (select.page ? place->page_element_bytes : place->element_bytes) +
+        *choose = n * dims * (select.page ? context->page_element_bytes : context->element_bytes) +
                   (select.mean_value ? d * sizeof(float) : 0);
         break;
     case KVC_SELECT_PAGE_CHANNELS:
-        *choose = pages * dims * place->page_element_bytes;
+        *choose = pages * dims * context->page_element_bytes;
         break;
     case KVC_SELECT_PAGE_BOUND: /* both sides of a channel in which the signs of the group's queries differ */
-        *choose = pages * d * (place->group > 1 ? 2 : 1) * place->page_element_bytes;
-        if (place->group > 1 || select.page > 1) /* a page that is read may be the last, which is not full */
+        *choose = pages * d * (context->group > 1 ? 2 : 1) * context->page_element_bytes;
+        if (context->group > 1 || select.page > 1) /* a page that is read may be the last, which is not full */
             formula->read_kind = KVC_EXPECTED_MOST;
         return least(n, top * select.page);
     }
@@ -123,7 +123,7 @@ static double reads_of(const struct course *course, double n, double most, doubl
 
 static void add_steps(struct course *course, uint64_t steps, struct kvc_formula *formula) {
     const struct kvc_method *select = course->select.method, *decode = course->decode.method;
-    const double after = (double)course->after, entry_bytes = course->select.place.entry_bytes;
+    const double after = (double)course->after, entry_bytes = course->select.context.entry_bytes;
     const double seen =
         select && select->policy->seen ? (double)select->policy->seen(&select->values, course->prompt) : after;
     double held = course->held;
@@ -150,8 +150,8 @@ static void add_steps(struct course *course, uint64_t steps, struct kvc_formula 
 }
 
 /* Whether another method took entries that this one counts on. */
-static bool behind(const struct kvc_method *method, double held, uint64_t prompt) {
-    return method->policy->behind && held < (double)prompt;
+static bool follows(const struct kvc_method *method, double held, uint64_t prompt) {
+    return method->policy->follows && held < (double)prompt;
 }
 
 /* Entries of a list right after the prompt, and before its prompt stage. */
@@ -160,13 +160,13 @@ static double kept(const struct kvc_policy *policy, uint32_t layer, bool whole, 
     static const enum kvc_stage_kind stages[] = {KVC_STAGE_CHUNK, KVC_STAGE_PROMPT};
     double held = (double)kvc_policy_rows(policy, layer, g, format, prompt);
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
-        struct kvc_method_place at = kvc_policy_place(policy, stages[i], layer, g, format);
-        *before = at.place.from = held;
-        at.place.prompts = true;
+        struct kvc_method_layer at = kvc_policy_method_at(policy, stages[i], layer, g, format);
+        *before = at.context.from = held;
+        at.context.prompts = true;
         const double left = at.method ? kvc_policy_entries(&at, whole, prompt, 0) : held;
         *ragged = *ragged || (at.method && at.method->policy->ragged == KVC_RAGGED_HEADS && left < held) ||
                   (at.method && at.method->policy->ragged == KVC_RAGGED_LAYERS && left < (double)prompt) ||
-                  (at.method && !whole && behind(at.method, held, prompt));
+                  (at.method && !whole && follows(at.method, held, prompt));
         held = least(held, left);
     }
     return held;
@@ -182,7 +182,7 @@ static bool alike(const struct kvc_policy *policy, const struct kvc_method *meth
             continue;
         int64_t here = (int64_t)kvc_policy_whole(policy, l, g, format);
         for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
-            here = 2 * here + (kvc_policy_place(policy, stages[i], l, g, format).method != NULL);
+            here = 2 * here + (kvc_policy_method_at(policy, stages[i], l, g, format).method != NULL);
         if (first >= 0 && here != first)
             return false;
         first = here;
@@ -192,32 +192,32 @@ static bool alike(const struct kvc_policy *policy, const struct kvc_method *meth
 
 /* Lists of which some hold more than the mean that a prompt method leaves: the most they may hold, of what there was
  * before it. Those of one kind, where the layer has two; each list of it. */
-static void deal_out(const struct kvc_policy *policy, const struct kvc_method_place *prompt,
+static void deal_out(const struct kvc_policy *policy, const struct kvc_method_layer *prompt,
                      const struct kvc_geometry *g, const struct kvc_entry_format *format, double before,
                      struct course *course) {
-    const double lists = course->select.place.kv_heads, mean = course->held;
+    const double lists = course->select.context.kv_heads, mean = course->held;
     if (prompt->method->policy->ragged == KVC_RAGGED_HEADS) {
         course->after = (uint64_t)least(before, lists * mean);
         if (course->lists < lists)
             course->held = least(before, lists / course->lists * mean);
     } else if (!alike(policy, prompt->method, g, format)) {
-        course->held = least(before, prompt->place.actings * mean);
+        course->held = least(before, prompt->context.actings * mean);
     }
 }
 
 static void add_layer(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *g,
                       const struct kvc_entry_format *format, uint64_t prompt, uint64_t steps,
                       struct kvc_formula *formula) {
-    struct course course = {.select = kvc_policy_place(policy, KVC_STAGE_SELECT, layer, g, format),
-                            .decode = kvc_policy_place(policy, KVC_STAGE_DECODE, layer, g, format),
+    struct course course = {.select = kvc_policy_method_at(policy, KVC_STAGE_SELECT, layer, g, format),
+                            .decode = kvc_policy_method_at(policy, KVC_STAGE_DECODE, layer, g, format),
                             .prompt = prompt};
-    const struct kvc_method_place at = kvc_policy_place(policy, KVC_STAGE_PROMPT, layer, g, format);
+    const struct kvc_method_layer at = kvc_policy_method_at(policy, KVC_STAGE_PROMPT, layer, g, format);
     const struct kvc_method *prompt_method = at.method;
     const uint64_t whole = kvc_policy_whole(policy, layer, g, format);
     for (int kind = 1; kind >= 0; kind--) { /* the fullest lists first */
         double before;
         course.whole = kind == 1;
-        course.lists = (double)(course.whole ? whole : course.select.place.kv_heads - whole);
+        course.lists = (double)(course.whole ? whole : course.select.context.kv_heads - whole);
         if (course.lists == 0)
             continue;
         course.held = kept(policy, layer, course.whole, g, format, prompt, &course.uneven, &before);
@@ -231,13 +231,13 @@ static void add_layer(const struct kvc_policy *policy, uint32_t layer, const str
         if (course.uneven && prompt_method && prompt_method->policy->ragged)
             deal_out(policy, &at, g, format, before, &course);
         if (!course.whole && course.decode.method && course.decode.method != prompt_method &&
-            behind(course.decode.method, course.held, prompt)) {
+            follows(course.decode.method, course.held, prompt)) {
             course.uneven = true;
             formula->read_kind = KVC_EXPECTED_MOST;
         }
-        course.decode.place.prompts = course.decode.method == prompt_method;
-        course.decode.place.from = course.decode.place.prompts ? before : course.held;
-        course.decode.place.uneven = course.uneven;
+        course.decode.context.prompts = course.decode.method == prompt_method;
+        course.decode.context.from = course.decode.context.prompts ? before : course.held;
+        course.decode.context.uneven = course.uneven;
         add_steps(&course, steps, formula);
         course.fullest = course.held;
         course.fuller = course.decode;

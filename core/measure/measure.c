@@ -103,18 +103,18 @@ struct kvc_span kvc_measure_numbers(struct kvc_measure *m, size_t n, uint32_t fi
     return span;
 }
 
-struct kvc_weight_rows kvc_measure_weight_rows(const struct kvc_lists *lists, uint32_t queries,
-                                               const struct kvc_attention *a) {
-    return (struct kvc_weight_rows){.lists = lists,
-                                    .queries = queries,
-                                    .heads = a->heads,
-                                    .kv_heads = a->kv_heads,
-                                    .head_size = a->head_size,
-                                    .q = a->q,
-                                    .maximum = a->maximum,
-                                    .sum = a->sum,
-                                    .positions = a->positions,
-                                    .later = a->later};
+struct kvc_probabilities kvc_measure_probabilities(const struct kvc_lists *lists, uint32_t queries,
+                                                   const struct kvc_attention *a) {
+    return (struct kvc_probabilities){.lists = lists,
+                                      .queries = queries,
+                                      .heads = a->heads,
+                                      .kv_heads = a->kv_heads,
+                                      .head_size = a->head_size,
+                                      .q = a->q,
+                                      .maximum = a->maximum,
+                                      .sum = a->sum,
+                                      .positions = a->positions,
+                                      .causal_offset = a->causal_offset};
 }
 
 struct kvc_span kvc_measure_values(struct kvc_measure *m, size_t n) {

@@ -54,7 +54,7 @@ static void attention(struct kvc_measure *m, uint32_t variant) {
                                     .q = kvc_measure_values(m, values),
                                     .out = kvc_measure_space(m, values * 4),
                                     .positions = kvc_measure_numbers(m, rows, MEASURE_ENTRIES - rows, 1),
-                                    .later = kvc_measure_numbers(m, rows, rows - 1, UINT32_MAX)};
+                                    .causal_offset = kvc_measure_numbers(m, rows, rows - 1, UINT32_MAX)};
     kvc_measure_counts(m, 2ull * n * MEASURE_KV_HEADS * lists->format.row_bytes + 2 * values * 4,
                        (uint64_t)rows * MEASURE_HEADS * n * (4 * MEASURE_HEAD_SIZE + MEASURE_EXP),
                        "%s, %u row%s, %u entries", kvc_type_name(type), (unsigned)rows, rows == 1 ? "" : "s",

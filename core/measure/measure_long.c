@@ -36,7 +36,7 @@ static struct kvc_attention make_attention(struct kvc_measure *m, const struct k
                                   .maximum = kvc_measure_space(m, (size_t)rows * H * 4),
                                   .sum = kvc_measure_space(m, (size_t)rows * H * 4),
                                   .positions = kvc_measure_numbers(m, rows, entries - rows, 1),
-                                  .later = kvc_measure_numbers(m, rows, rows - 1, UINT32_MAX)};
+                                  .causal_offset = kvc_measure_numbers(m, rows, rows - 1, UINT32_MAX)};
 }
 
 /* The largest matrix of a layer. */
@@ -129,7 +129,7 @@ static void selection(struct kvc_measure *m, uint32_t variant) {
     const struct kvc_span order = kvc_measure_space(m, lists_bytes), count = kvc_measure_numbers(m, HK, n, 0);
     struct kvc_read_list chosen = {kvc_measure_space(m, HK * 4).buffer, kvc_measure_space(m, lists_bytes).buffer,
                                    (uint32_t)stride};
-    const struct kvc_weight_rows rows = kvc_measure_weight_rows(from, window, &a);
+    const struct kvc_probabilities rows = kvc_measure_probabilities(from, window, &a);
     (void)variant;
     into.arena = from->arena;
     if (m->status == KVC_OK) {

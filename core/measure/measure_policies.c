@@ -17,7 +17,7 @@ enum {
 static const struct kvc_span none = {NULL, 0};
 
 /* Queries at the end of the lists, with the M and L of their attention. */
-static struct kvc_weight_rows make_rows(struct kvc_measure *m, const struct kvc_lists *lists, uint32_t queries) {
+static struct kvc_probabilities make_rows(struct kvc_measure *m, const struct kvc_lists *lists, uint32_t queries) {
     const size_t values = (size_t)queries * H * D;
     const struct kvc_segment segment = {
         .lists = (struct kvc_lists *)(uintptr_t)lists, .rows = queries, .stored = queries};
@@ -31,10 +31,10 @@ static struct kvc_weight_rows make_rows(struct kvc_measure *m, const struct kvc_
                                     .maximum = kvc_measure_space(m, (size_t)queries * H * 4),
                                     .sum = kvc_measure_space(m, (size_t)queries * H * 4),
                                     .positions = kvc_measure_numbers(m, queries, N - queries, 1),
-                                    .later = kvc_measure_numbers(m, queries, queries - 1, UINT32_MAX)};
+                                    .causal_offset = kvc_measure_numbers(m, queries, queries - 1, UINT32_MAX)};
     if (m->status == KVC_OK)
         m->ops->attention(m->device, &a);
-    return kvc_measure_weight_rows(lists, queries, &a);
+    return kvc_measure_probabilities(lists, queries, &a);
 }
 
 static struct kvc_lists *make_lists(struct kvc_measure *m, uint32_t columns) {
@@ -44,7 +44,7 @@ static struct kvc_lists *make_lists(struct kvc_measure *m, uint32_t columns) {
 static uint64_t key_bytes(void) { return (uint64_t)ALL * D * 2; }
 
 static void window_mass(struct kvc_measure *m, uint32_t by_head) {
-    const struct kvc_weight_rows rows = make_rows(m, make_lists(m, 0), WINDOW);
+    const struct kvc_probabilities rows = make_rows(m, make_lists(m, 0), WINDOW);
     const struct kvc_span scores = kvc_measure_space(m, (size_t)H * STRIDE * 4);
     kvc_measure_counts(m, key_bytes() + 4ull * N * (unsigned)(by_head ? H : HK), (uint64_t)WINDOW * H * N * (SCORE + 2),
                        "%d queries%s", WINDOW, by_head ? ", by head" : "");
@@ -53,7 +53,7 @@ static void window_mass(struct kvc_measure *m, uint32_t by_head) {
 }
 
 static void window_moments(struct kvc_measure *m, uint32_t variant) {
-    const struct kvc_weight_rows rows = make_rows(m, make_lists(m, 0), WINDOW);
+    const struct kvc_probabilities rows = make_rows(m, make_lists(m, 0), WINDOW);
     const struct kvc_span scores = kvc_measure_space(m, (size_t)H * STRIDE * 4), totals = kvc_measure_space(m, 8);
     (void)variant;
     kvc_measure_counts(m, key_bytes() + H * N * 4ull, (uint64_t)WINDOW * H * N * (SCORE + MEASURE_EXP + 6),
@@ -66,7 +66,7 @@ static void window_moments(struct kvc_measure *m, uint32_t variant) {
 static void accumulate(struct kvc_measure *m, uint32_t variant) {
     static const struct kvc_noise noise = {1, 3, 1.5f};
     const uint32_t queries = variant == 1 ? 64 : 1;
-    const struct kvc_weight_rows rows = make_rows(m, make_lists(m, 2), queries);
+    const struct kvc_probabilities rows = make_rows(m, make_lists(m, 2), queries);
     kvc_measure_counts(m, key_bytes() + 2ull * ALL * 4,
                        (uint64_t)queries * H * N * (unsigned)(SCORE + (variant == 2 ? 3 * MEASURE_EXP : 2)),
                        "%u quer%s%s", (unsigned)queries, queries == 1 ? "y" : "ies", variant == 2 ? ", noise" : "");
@@ -77,7 +77,7 @@ static void accumulate(struct kvc_measure *m, uint32_t variant) {
 static const char *const kinds[] = {"weights", "logits", "low"};
 
 static void ring_write(struct kvc_measure *m, uint32_t kind) {
-    const struct kvc_weight_rows rows = make_rows(m, make_lists(m, WINDOW), 1);
+    const struct kvc_probabilities rows = make_rows(m, make_lists(m, WINDOW), 1);
     kvc_measure_counts(m, key_bytes() + ALL * 4ull, (uint64_t)H * N * SCORE, "1 query, %s", kinds[kind]);
     while (kvc_measure_again(m))
         m->ops->ring_write(m->device, &rows, 0, WINDOW, (enum kvc_row_kind)kind);
@@ -257,7 +257,7 @@ static void make_selection(struct kvc_measure *m, const struct select_case *c, s
                                            .q = kvc_measure_values(m, H * D),
                                            .positions = kvc_measure_numbers(m, 1, N - 1, 0),
                                            .scores = kvc_measure_space(m, (size_t)HK * STRIDE * 4),
-                                           .weights = none,
+                                           .probabilities = none,
                                            .stride = STRIDE};
     s->reads = (struct kvc_select_reads){.lists = lists,
                                          .pages = c->page > 1 ? &s->pages : NULL,

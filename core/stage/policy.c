@@ -91,10 +91,10 @@ static enum kvc_status finish_values(struct kvc_values *values, struct kvc_error
         const struct kvc_option *option = kvc_policy_option(policy, i);
         struct kvc_value *value = &values->value[i];
         if (!value->text) {
-            if (!option->standard)
+            if (!option->default_value)
                 return kvc_fail(error, KVC_USAGE, "policy %s: %s= is missing: %s", policy->name, option->name,
                                 option->help);
-            value->text = strdup(option->standard);
+            value->text = strdup(option->default_value);
             if (!value->text)
                 return kvc_fail(error, KVC_RESOURCE, "policy %s: no memory", policy->name);
         }

@@ -61,17 +61,17 @@ bool kvc_method_acts(const struct kvc_method *method, uint32_t layer);
 
 /* Where a method acts, worked out once per session. */
 struct kvc_method_use {
-    bool *acts;       /* [layers] */
-    uint32_t *place;  /* [layers]: its place among the layers the method acts on */
-    uint32_t *column; /* [layers]: its first state column */
-    uint32_t count;   /* layers it acts on */
-    void *state;      /* of the class's open */
+    bool *acts;        /* [layers] */
+    uint32_t *context; /* [layers]: its place among the layers the method acts on */
+    uint32_t *column;  /* [layers]: its first state column */
+    uint32_t count;    /* layers it acts on */
+    void *state;       /* of the class's open */
 };
 
-/* Checks the methods against the geometry and opens them: use [policy->count], to be closed with kvc_policy_leave. */
-enum kvc_status kvc_policy_enter(const struct kvc_policy *policy, const struct kvc_geometry *geometry,
-                                 struct kvc_method_use **use, struct kvc_error *error);
-void kvc_policy_leave(const struct kvc_policy *policy, struct kvc_method_use *use);
+/* Checks the methods against the geometry and opens them: use [policy->count], to be closed with kvc_policy_close. */
+enum kvc_status kvc_policy_open(const struct kvc_policy *policy, const struct kvc_geometry *geometry,
+                                struct kvc_method_use **use, struct kvc_error *error);
+void kvc_policy_close(const struct kvc_policy *policy, struct kvc_method_use *use);
 /* Counts from 1 to 65536, KV heads dividing heads, or KVC_USAGE; `who` begins the error. */
 enum kvc_status kvc_geometry_check(const struct kvc_geometry *geometry, const char *who, struct kvc_error *error);
 /* What every class can say of the geometry without opening anything. */
@@ -83,17 +83,18 @@ uint32_t kvc_policy_columns(const struct kvc_policy *policy, uint32_t layer); /*
 /* The same, and those of the keys before they are rotated where a method turns them: these come last. */
 uint32_t kvc_policy_all_columns(const struct kvc_policy *policy, uint32_t layer, uint32_t head_size);
 /* The method that turns a layer's keys to their places in the cache; NULL: none does. */
-const struct kvc_method *kvc_policy_turner(const struct kvc_policy *policy, uint32_t layer);
+const struct kvc_method *kvc_policy_cache_positions(const struct kvc_policy *policy, uint32_t layer);
 uint32_t kvc_policy_surplus(const struct kvc_policy *policy, uint32_t layer);
 /* Lists of entries in a layer: the model's KV heads, or its query heads. */
 uint32_t kvc_policy_heads(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry);
 /* A method and the layer it acts in; method NULL: none holds the stage there. */
-struct kvc_method_place {
+struct kvc_method_layer {
     const struct kvc_method *method;
-    struct kvc_place place;
+    struct kvc_layer_context context;
 };
-struct kvc_method_place kvc_policy_place(const struct kvc_policy *policy, enum kvc_stage_kind stage, uint32_t layer,
-                                         const struct kvc_geometry *geometry, const struct kvc_entry_format *format);
+struct kvc_method_layer kvc_policy_method_at(const struct kvc_policy *policy, enum kvc_stage_kind stage, uint32_t layer,
+                                             const struct kvc_geometry *geometry,
+                                             const struct kvc_entry_format *format);
 /* Of a layer's lists, how many keep everything whatever the others do. */
 uint64_t kvc_policy_whole(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry,
                           const struct kvc_entry_format *format);
@@ -102,7 +103,7 @@ uint64_t kvc_policy_rows(const struct kvc_policy *policy, uint32_t layer, const 
                          const struct kvc_entry_format *format, uint64_t prompt);
 /* By a method's formula: entries of a list after the prompt or so many steps, of one that keeps everything (whole) or
  * of the others in the mean. */
-double kvc_policy_entries(const struct kvc_method_place *at, bool whole, uint64_t prompt, uint64_t steps);
+double kvc_policy_entries(const struct kvc_method_layer *at, bool whole, uint64_t prompt, uint64_t steps);
 /* By the decode method's formula: entries that a list it evicts from has within decode steps and never between them, N
  * being `held`; 0: no method says. */
 uint64_t kvc_policy_step_most(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry,

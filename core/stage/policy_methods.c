@@ -31,17 +31,18 @@ uint32_t kvc_policy_columns(const struct kvc_policy *policy, uint32_t layer) {
     return all;
 }
 
-const struct kvc_method *kvc_policy_turner(const struct kvc_policy *policy, uint32_t layer) {
+const struct kvc_method *kvc_policy_cache_positions(const struct kvc_policy *policy, uint32_t layer) {
     for (size_t i = 0; i < policy->count; i++) {
         const struct kvc_method *method = &policy->method[i];
-        if (method->policy->turns && method->policy->turns(&method->values) && kvc_method_acts(method, layer))
+        if (method->policy->cache_positions && method->policy->cache_positions(&method->values) &&
+            kvc_method_acts(method, layer))
             return method;
     }
     return NULL;
 }
 
 uint32_t kvc_policy_all_columns(const struct kvc_policy *policy, uint32_t layer, uint32_t head_size) {
-    return kvc_policy_columns(policy, layer) + (kvc_policy_turner(policy, layer) ? head_size : 0);
+    return kvc_policy_columns(policy, layer) + (kvc_policy_cache_positions(policy, layer) ? head_size : 0);
 }
 
 uint32_t kvc_policy_surplus(const struct kvc_policy *policy, uint32_t layer) {
@@ -70,29 +71,30 @@ bool kvc_policy_chunking(const struct kvc_policy *policy, struct kvc_chunking *c
 
 uint32_t kvc_policy_decider(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry,
                             const struct kvc_entry_format *format) {
-    const struct kvc_method_place at = kvc_policy_place(policy, KVC_STAGE_CHUNK, layer, geometry, format);
-    return at.method && at.method->policy->decider ? at.method->policy->decider(&at.method->values, &at.place) : layer;
+    const struct kvc_method_layer at = kvc_policy_method_at(policy, KVC_STAGE_CHUNK, layer, geometry, format);
+    return at.method && at.method->policy->decider ? at.method->policy->decider(&at.method->values, &at.context)
+                                                   : layer;
 }
 
 /* ---- where methods act ---- */
 
 static void free_use(struct kvc_method_use *use) {
     free(use->acts);
-    free(use->place);
+    free(use->context);
     free(use->column);
     *use = (struct kvc_method_use){.acts = NULL};
 }
 
-static enum kvc_status place_method(const struct kvc_policy *policy, size_t i, uint32_t layers,
-                                    struct kvc_method_use *use, struct kvc_error *error) {
+static enum kvc_status use_method(const struct kvc_policy *policy, size_t i, uint32_t layers,
+                                  struct kvc_method_use *use, struct kvc_error *error) {
     use->acts = calloc(layers, sizeof *use->acts);
-    use->place = calloc(layers, sizeof *use->place);
+    use->context = calloc(layers, sizeof *use->context);
     use->column = calloc(layers, sizeof *use->column);
-    if (!use->acts || !use->place || !use->column)
+    if (!use->acts || !use->context || !use->column)
         return kvc_fail(error, KVC_RESOURCE, "policy: no memory for %u layers", layers);
     for (uint32_t l = 0; l < layers; l++) {
         use->acts[l] = kvc_method_acts(&policy->method[i], l);
-        use->place[l] = use->count;
+        use->context[l] = use->count;
         use->count += use->acts[l];
         for (size_t before = 0; before < i; before++)
             use->column[l] += columns_of(&policy->method[before], l);
@@ -123,7 +125,7 @@ enum kvc_status kvc_policy_check_model(const struct kvc_policy *policy, const st
     enum kvc_status status = kvc_policy_check_layers(policy, geometry->layers, error);
     for (size_t i = 0; i < policy->count && status == KVC_OK; i++) {
         struct kvc_method_use use = {.acts = NULL};
-        status = place_method(policy, i, geometry->layers, &use, error);
+        status = use_method(policy, i, geometry->layers, &use, error);
         if (status == KVC_OK)
             status = check_method(&policy->method[i], geometry, use.acts, error);
         free_use(&use);
@@ -143,8 +145,8 @@ enum kvc_status kvc_policy_check_model(const struct kvc_policy *policy, const st
     return status;
 }
 
-enum kvc_status kvc_policy_enter(const struct kvc_policy *policy, const struct kvc_geometry *geometry,
-                                 struct kvc_method_use **use, struct kvc_error *error) {
+enum kvc_status kvc_policy_open(const struct kvc_policy *policy, const struct kvc_geometry *geometry,
+                                struct kvc_method_use **use, struct kvc_error *error) {
     enum kvc_status status = kvc_policy_check_model(policy, geometry, error);
     *use = NULL;
     if (status != KVC_OK)
@@ -154,19 +156,19 @@ enum kvc_status kvc_policy_enter(const struct kvc_policy *policy, const struct k
         return kvc_fail(error, KVC_RESOURCE, "policy: no memory for %zu methods", policy->count);
     for (size_t i = 0; i < policy->count && status == KVC_OK; i++) {
         const struct kvc_method *method = &policy->method[i];
-        status = place_method(policy, i, geometry->layers, &made[i], error);
+        status = use_method(policy, i, geometry->layers, &made[i], error);
         if (status == KVC_OK && method->policy->open)
             status = method->policy->open(&method->values, geometry, &made[i].state, error);
     }
     if (status != KVC_OK) {
-        kvc_policy_leave(policy, made);
+        kvc_policy_close(policy, made);
         return status;
     }
     *use = made;
     return KVC_OK;
 }
 
-void kvc_policy_leave(const struct kvc_policy *policy, struct kvc_method_use *use) {
+void kvc_policy_close(const struct kvc_policy *policy, struct kvc_method_use *use) {
     for (size_t i = 0; use && i < policy->count; i++) {
         if (policy->method[i].policy->close && use[i].state)
             policy->method[i].policy->close(use[i].state);

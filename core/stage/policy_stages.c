@@ -69,7 +69,7 @@ static enum kvc_status share_stage(struct kvc_policy *policy, unsigned stage, st
  * stand where it puts them: only methods that choose what to read may be beside it. */
 static enum kvc_status check_turner(const struct kvc_policy *policy, const struct kvc_method *method,
                                     struct kvc_error *error) {
-    if (!method->policy->turns || !method->policy->turns(&method->values))
+    if (!method->policy->cache_positions || !method->policy->cache_positions(&method->values))
         return KVC_OK;
     for (size_t i = 0; i < policy->count; i++)
         if (&policy->method[i] != method && (policy->method[i].stages & ~(unsigned)KVC_STAGE_SELECT))

@@ -38,7 +38,7 @@ static enum kvc_status make_scores(struct kvc_stage *stage, uint32_t heads, stru
     /* whole tiles, so that the buffer of a constant-size policy is made once */
     const uint64_t stride = (stage->info.entries + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
     const enum kvc_status status =
-        kvc_room_reserve(runner->device, &runner->scores[n], (size_t)stride * heads * sizeof(float), error);
+        kvc_growable_reserve(runner->device, &runner->scores[n], (size_t)stride * heads * sizeof(float), error);
     if (status != KVC_OK)
         return status;
     stage->scores[n] = (struct kvc_scores){{runner->scores[n].buffer, 0}, (uint32_t)stride, heads};
@@ -55,27 +55,27 @@ enum kvc_status kvc_stage_head_scores(struct kvc_stage *stage, struct kvc_scores
     return make_scores(stage, stage->info.heads, scores, error);
 }
 
-struct kvc_weight_rows kvc_stage_rows(const struct kvc_stage *stage, uint32_t count) {
+struct kvc_probabilities kvc_stage_rows(const struct kvc_stage *stage, uint32_t count) {
     const struct kvc_geometry *g = &stage->session->runner->geometry;
     const struct kvc_network *network = stage->session->runner->network;
     const size_t skip = stage->queries - count, word = sizeof(float);
-    struct kvc_weight_rows rows = {.lists = lists_of(stage),
-                                   .reads = stage->reads,
-                                   .queries = count,
-                                   .heads = g->heads,
-                                   .kv_heads = stage->info.kv_heads,
-                                   .head_size = g->head_size,
-                                   .window = network ? network->layer[stage->layer].window : 0,
-                                   .q = stage->q,
-                                   .maximum = stage->maximum,
-                                   .sum = stage->sum,
-                                   .positions = stage->positions,
-                                   .later = stage->later};
+    struct kvc_probabilities rows = {.lists = lists_of(stage),
+                                     .reads = stage->reads,
+                                     .queries = count,
+                                     .heads = g->heads,
+                                     .kv_heads = stage->info.kv_heads,
+                                     .head_size = g->head_size,
+                                     .window = network ? network->layer[stage->layer].window : 0,
+                                     .q = stage->q,
+                                     .maximum = stage->maximum,
+                                     .sum = stage->sum,
+                                     .positions = stage->positions,
+                                     .causal_offset = stage->causal_offset};
     rows.q.offset += skip * g->heads * g->head_size * word;
     rows.maximum.offset += skip * g->heads * word;
     rows.sum.offset += skip * g->heads * word;
     rows.positions.offset += skip * word;
-    rows.later.offset += skip * word;
+    rows.causal_offset.offset += skip * word;
     return rows;
 }
 
@@ -84,7 +84,7 @@ enum kvc_status kvc_stage_window_mass(struct kvc_stage *stage, uint32_t window, 
     const enum kvc_status status = check_before(stage, error);
     if (status != KVC_OK)
         return status;
-    const struct kvc_weight_rows rows = kvc_stage_rows(stage, window < stage->queries ? window : stage->queries);
+    const struct kvc_probabilities rows = kvc_stage_rows(stage, window < stage->queries ? window : stage->queries);
     device_of(stage)->ops->window_mass(device_of(stage), &rows, scores->span, scores->stride,
                                        scores->heads != stage->info.kv_heads);
     return KVC_OK;
@@ -99,12 +99,12 @@ enum kvc_status kvc_stage_pseudo_mass(struct kvc_stage *stage, struct kvc_scores
     const size_t first = kvc_turn_set(stage->session, stage->layer) * pseudo->rows * sizeof(float);
     struct kvc_stage view = *stage;
     view.queries = pseudo->rows;
-    view.q = kvc_room_at(&pseudo->q, first * g->heads * g->head_size);
-    view.maximum = kvc_room_at(&pseudo->maximum, first * g->heads);
-    view.sum = kvc_room_at(&pseudo->sum, first * g->heads);
-    view.positions = kvc_room_at(&pseudo->positions, first);
-    view.later = (struct kvc_span){NULL, 0}; /* behind every entry that is left */
-    const struct kvc_weight_rows rows = kvc_stage_rows(&view, pseudo->rows);
+    view.q = kvc_growable_at(&pseudo->q, first * g->heads * g->head_size);
+    view.maximum = kvc_growable_at(&pseudo->maximum, first * g->heads);
+    view.sum = kvc_growable_at(&pseudo->sum, first * g->heads);
+    view.positions = kvc_growable_at(&pseudo->positions, first);
+    view.causal_offset = (struct kvc_span){NULL, 0}; /* behind every entry that is left */
+    const struct kvc_probabilities rows = kvc_stage_rows(&view, pseudo->rows);
     device_of(stage)->ops->window_mass(device_of(stage), &rows, scores->span, scores->stride,
                                        scores->heads != stage->info.kv_heads);
     return KVC_OK;
@@ -114,9 +114,9 @@ enum kvc_status kvc_stage_pseudo_mass(struct kvc_stage *stage, struct kvc_scores
 static struct kvc_span probe_queries(const struct kvc_stage *stage, size_t bytes) {
     const struct kvc_session *session = stage->session;
     if (!session->last_chunk)
-        return kvc_room_at(&session->probe_now, stage->layer * bytes * session->probes);
-    return kvc_room_at(&session->window.q,
-                       ((size_t)(stage->layer + 1) * session->window.rows - session->probes) * bytes);
+        return kvc_growable_at(&session->probe_now, stage->layer * bytes * session->probes);
+    return kvc_growable_at(&session->window.q,
+                           ((size_t)(stage->layer + 1) * session->window.rows - session->probes) * bytes);
 }
 
 enum kvc_status kvc_stage_probe_mass(struct kvc_stage *stage, float alpha, struct kvc_scores *scores,
@@ -132,7 +132,7 @@ enum kvc_status kvc_stage_probe_mass(struct kvc_stage *stage, float alpha, struc
         return status;
     if (probes == 0)
         return kvc_fail(error, KVC_USAGE, "policy: a probe's mass is asked for, but there is no probe");
-    const struct kvc_span A = kvc_room_at(&session->probe, stage->layer * bytes * probes);
+    const struct kvc_span A = kvc_growable_at(&session->probe, stage->layer * bytes * probes);
     const struct kvc_span Q = probe_queries(stage, bytes);
     if (session->first_chunk)
         device->ops->copy(device, A, Q, bytes * probes);
@@ -145,22 +145,22 @@ enum kvc_status kvc_stage_probe_mass(struct kvc_stage *stage, float alpha, struc
                                             .kv_heads = stage->info.kv_heads,
                                             .head_size = g->head_size,
                                             .q = A,
-                                            .out = kvc_room_at(&probing->q, 0),
-                                            .maximum = kvc_room_at(&probing->maximum, 0),
-                                            .sum = kvc_room_at(&probing->sum, 0),
-                                            .positions = kvc_room_at(&probing->positions, 0),
-                                            .later = kvc_room_at(&probing->later, 0)};
+                                            .out = kvc_growable_at(&probing->q, 0),
+                                            .maximum = kvc_growable_at(&probing->maximum, 0),
+                                            .sum = kvc_growable_at(&probing->sum, 0),
+                                            .positions = kvc_growable_at(&probing->positions, 0),
+                                            .causal_offset = kvc_growable_at(&probing->causal_offset, 0)};
     device->ops->attention(device, &attention);
-    const struct kvc_weight_rows rows = {.lists = &kvc_stage_lists(stage)->lists,
-                                         .queries = probes,
-                                         .heads = g->heads,
-                                         .kv_heads = stage->info.kv_heads,
-                                         .head_size = g->head_size,
-                                         .q = A,
-                                         .maximum = attention.maximum,
-                                         .sum = attention.sum,
-                                         .positions = attention.positions,
-                                         .later = attention.later};
+    const struct kvc_probabilities rows = {.lists = &kvc_stage_lists(stage)->lists,
+                                           .queries = probes,
+                                           .heads = g->heads,
+                                           .kv_heads = stage->info.kv_heads,
+                                           .head_size = g->head_size,
+                                           .q = A,
+                                           .maximum = attention.maximum,
+                                           .sum = attention.sum,
+                                           .positions = attention.positions,
+                                           .causal_offset = attention.causal_offset};
     device->ops->window_mass(device, &rows, scores->span, scores->stride, false);
     device->ops->group_scores(device, lists_of(stage), 1, scores->span, scores->span, scores->stride, (float)probes);
     return KVC_OK;
@@ -175,11 +175,11 @@ enum kvc_status kvc_stage_moments(struct kvc_stage *stage, uint32_t window, uint
     if (status == KVC_OK && scores->heads != stage->info.heads)
         status = kvc_fail(error, KVC_USAGE, "policy: moments go into scores per query head");
     if (status == KVC_OK)
-        status = kvc_room_reserve(runner->device, &runner->totals, sizeof totals, error);
+        status = kvc_growable_reserve(runner->device, &runner->totals, sizeof totals, error);
     if (status != KVC_OK)
         return status;
-    const struct kvc_weight_rows rows = kvc_stage_rows(stage, window < stage->queries ? window : stage->queries);
-    const struct kvc_span at = kvc_room_at(&runner->totals, 0);
+    const struct kvc_probabilities rows = kvc_stage_rows(stage, window < stage->queries ? window : stage->queries);
+    const struct kvc_span at = kvc_growable_at(&runner->totals, 0);
     runner->device->ops->window_moments(runner->device, &rows, tail, gamma, scores->span, scores->stride, at);
     runner->device->ops->download(runner->device, totals, at, sizeof totals);
     *dispersion = totals[0];
@@ -206,7 +206,7 @@ enum kvc_status kvc_stage_pool(struct kvc_stage *stage, struct kvc_scores *score
     device->ops->pool(device, lists_of(stage), scores->heads / stage->info.kv_heads, pooled->span, scores->span,
                       scores->stride, tail, kernel, pooling);
     /* the pooled scores take the place of the others, whose array is free again */
-    const struct kvc_room room = stage->session->runner->scores[stage->score_count - 1];
+    const struct kvc_growable room = stage->session->runner->scores[stage->score_count - 1];
     const size_t mine = (size_t)(scores - stage->scores);
     stage->session->runner->scores[stage->score_count - 1] = stage->session->runner->scores[mine];
     stage->session->runner->scores[mine] = room;
@@ -265,38 +265,39 @@ static enum kvc_status empty_rows(const struct kvc_stage *stage, uint32_t column
     struct kvc_runner *runner = session->runner;
     struct kvc_device *device = runner->device;
     const uint64_t first = session->turn > ring ? session->turn - ring : 0;
-    if (!session->in_prompt || !session->going || stage->queries == 0)
+    if (!session->in_prompt || !session->kept_rows || stage->queries == 0)
         return KVC_OK;
     int32_t *positions = malloc(ring * sizeof *positions);
-    uint32_t *later = malloc(ring * sizeof *later), count = 0;
-    enum kvc_status status = positions && later
-                                 ? kvc_room_reserve(device, &runner->totals, 2 * ring * sizeof *later, error)
-                                 : kvc_fail(error, KVC_RESOURCE, "no memory for %u positions", ring);
-    uint32_t next = session->going_rows; /* the oldest of those from `first` on that came */
-    while (status == KVC_OK && next > 0 && session->going[next - 1] >= first)
+    uint32_t *causal_offset = malloc(ring * sizeof *causal_offset), count = 0;
+    enum kvc_status status =
+        positions && causal_offset
+            ? kvc_growable_reserve(device, &runner->totals, 2 * ring * sizeof *causal_offset, error)
+            : kvc_fail(error, KVC_RESOURCE, "no memory for %u positions", ring);
+    uint32_t next = session->kept_row_count; /* the oldest of those from `first` on that came */
+    while (status == KVC_OK && next > 0 && session->kept_rows[next - 1] >= first)
         next--;
     for (uint64_t row = first; row < session->turn && status == KVC_OK; row++) {
-        later[count] = UINT32_MAX;
-        if (session->going[next] == row)
+        causal_offset[count] = UINT32_MAX;
+        if (session->kept_rows[next] == row)
             next++; /* the last row of a turn always comes */
         else
             positions[count++] = (int32_t)(session->tokens + row);
     }
-    const struct kvc_span at = kvc_room_at(&runner->totals, 0),
-                          unseen = kvc_room_at(&runner->totals, ring * sizeof *later);
+    const struct kvc_span at = kvc_growable_at(&runner->totals, 0),
+                          unseen = kvc_growable_at(&runner->totals, ring * sizeof *causal_offset);
     if (status == KVC_OK && count > 0) {
         device->ops->upload(device, at, positions, count * sizeof *positions);
-        device->ops->upload(device, unseen, later, count * sizeof *later);
+        device->ops->upload(device, unseen, causal_offset, count * sizeof *causal_offset);
     }
     for (uint32_t from = 0; status == KVC_OK && from < count; from += stage->queries) {
         const uint32_t some = count - from < stage->queries ? count - from : stage->queries;
-        struct kvc_weight_rows rows = kvc_stage_rows(stage, some);
+        struct kvc_probabilities rows = kvc_stage_rows(stage, some);
         rows.positions = (struct kvc_span){at.buffer, at.offset + from * sizeof *positions};
-        rows.later = (struct kvc_span){unseen.buffer, unseen.offset + from * sizeof *later};
+        rows.causal_offset = (struct kvc_span){unseen.buffer, unseen.offset + from * sizeof *causal_offset};
         device->ops->ring_write(device, &rows, column, ring, kind);
     }
     free(positions);
-    free(later);
+    free(causal_offset);
     return status;
 }
 
@@ -310,7 +311,7 @@ enum kvc_status kvc_stage_ring_write(struct kvc_stage *stage, uint32_t first, ui
     const enum kvc_status status = kvc_stage_columns(stage, first, columns, &column, error);
     if (status != KVC_OK)
         return status;
-    const struct kvc_weight_rows rows = kvc_stage_rows(stage, in_ring(stage, count, ring));
+    const struct kvc_probabilities rows = kvc_stage_rows(stage, in_ring(stage, count, ring));
     device_of(stage)->ops->ring_write(device_of(stage), &rows, column, ring, kind);
     return empty_rows(stage, column, ring, kind, error);
 }
@@ -363,7 +364,7 @@ enum kvc_status kvc_stage_accumulate(struct kvc_stage *stage, uint32_t first, fl
     if (status != KVC_OK)
         return status;
     const struct kvc_noise noise = {seed, stage->layer, tau};
-    const struct kvc_weight_rows rows = kvc_stage_rows(stage, stage->queries);
+    const struct kvc_probabilities rows = kvc_stage_rows(stage, stage->queries);
     device_of(stage)->ops->accumulate(device_of(stage), &rows, column, tau > 0.0f ? &noise : NULL);
     return KVC_OK;
 }

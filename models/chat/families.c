@@ -6,7 +6,7 @@
 #include <string.h>
 
 static void put_bytes(struct kvc_chat *chat, const char *text, size_t bytes) {
-    if (!chat->full && !kvc_buffer_add(chat->out, text, bytes))
+    if (!chat->full && !kvc_text_add(chat->out, text, bytes))
         chat->full = true;
 }
 
@@ -55,13 +55,13 @@ static enum kvc_status check_turns(const struct kvc_chat *chat, size_t first, co
 /* System message and first question are trimmed as one text. */
 static void llama2_opening(struct kvc_chat *chat, const char *system, const char *question) {
     const char *const parts[4] = {"<<SYS>>\n", system, "\n<</SYS>>\n\n", question};
-    struct kvc_buffer whole = {0};
+    struct kvc_text whole = {0};
     for (int i = 0; i < 4; i++)
-        chat->full |= !kvc_buffer_add(&whole, parts[i], strlen(parts[i]));
-    chat->full |= !kvc_buffer_add(&whole, "", 1);
+        chat->full |= !kvc_text_add(&whole, parts[i], strlen(parts[i]));
+    chat->full |= !kvc_text_add(&whole, "", 1);
     if (!chat->full)
         put_trimmed(chat, whole.data);
-    kvc_buffer_free(&whole);
+    kvc_text_free(&whole);
 }
 
 static enum kvc_status render_llama2(struct kvc_chat *chat) {
@@ -192,9 +192,9 @@ static void chatml_message(struct kvc_chat *chat, const char *role, const char *
     put(chat, "<|im_end|>\n");
 }
 
-static enum kvc_status render_chatml_with(struct kvc_chat *chat, const char *standard, size_t bytes) {
-    if (standard && !is_role(&chat->messages[0], "system"))
-        chatml_message(chat, "system", standard, bytes);
+static enum kvc_status render_chatml_with(struct kvc_chat *chat, const char *defaults, size_t bytes) {
+    if (defaults && !is_role(&chat->messages[0], "system"))
+        chatml_message(chat, "system", defaults, bytes);
     for (size_t i = 0; i < chat->count; i++)
         chatml_message(chat, chat->messages[i].role, chat->messages[i].content, strlen(chat->messages[i].content));
     if (chat->answer)
@@ -225,18 +225,18 @@ static const char *standard_system(const char *jinja, size_t *bytes) {
 
 static enum kvc_status render_chatml(struct kvc_chat *chat) {
     size_t bytes = 0;
-    const char *standard = standard_system(chat->jinja, &bytes);
-    return render_chatml_with(chat, standard, bytes);
+    const char *defaults = standard_system(chat->jinja, &bytes);
+    return render_chatml_with(chat, defaults, bytes);
 }
 
 static enum kvc_status render_qwen2(struct kvc_chat *chat) {
-    static const char standard[] = "You are a helpful assistant.";
-    return render_chatml_with(chat, standard, sizeof standard - 1);
+    static const char defaults[] = "You are a helpful assistant.";
+    return render_chatml_with(chat, defaults, sizeof defaults - 1);
 }
 
 static enum kvc_status render_qwen25(struct kvc_chat *chat) {
-    static const char standard[] = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.";
-    return render_chatml_with(chat, standard, sizeof standard - 1);
+    static const char defaults[] = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.";
+    return render_chatml_with(chat, defaults, sizeof defaults - 1);
 }
 
 static const char *last_of(const char *text, const char *part) {

@@ -43,12 +43,12 @@ static const struct kvc_chat_family *by_name(const char *name) {
 
 /* *family NULL: none of them. */
 static enum kvc_status by_text(const char *jinja, const struct kvc_chat_family **family, struct kvc_error *error) {
-    struct kvc_buffer text = {0}; /* real line ends and \\n in the template's strings mean the same */
+    struct kvc_text text = {0}; /* real line ends and \\n in the template's strings mean the same */
     bool fits = true;
     for (; *jinja && fits; jinja++)
-        fits = *jinja == '\n' ? kvc_buffer_add(&text, "\\n", 2) : kvc_buffer_add(&text, jinja, 1);
-    if (!fits || !kvc_buffer_add(&text, "", 1)) {
-        kvc_buffer_free(&text);
+        fits = *jinja == '\n' ? kvc_text_add(&text, "\\n", 2) : kvc_text_add(&text, jinja, 1);
+    if (!fits || !kvc_text_add(&text, "", 1)) {
+        kvc_text_free(&text);
         return kvc_no_memory(error);
     }
     *family = NULL;
@@ -59,7 +59,7 @@ static enum kvc_status by_text(const char *jinja, const struct kvc_chat_family *
         if (all)
             *family = by_name(marks[i].name);
     }
-    kvc_buffer_free(&text);
+    kvc_text_free(&text);
     return KVC_OK;
 }
 
@@ -80,18 +80,18 @@ static enum kvc_status unknown(struct kvc_error *error, const char *what, const 
 }
 
 /* The text of a token as the template writes it; standard where there is no tokenizer to ask. */
-static enum kvc_status token_text(const struct kvc_tokenizer *tokenizer, int32_t token, const char *standard,
+static enum kvc_status token_text(const struct kvc_tokenizer *tokenizer, int32_t token, const char *defaults,
                                   char **text, struct kvc_error *error) {
-    size_t bytes = strlen(standard);
+    size_t bytes = strlen(defaults);
     if (tokenizer) {
         const struct kvc_piece *piece = token >= 0 ? &tokenizer->pieces[token] : NULL;
-        standard = piece ? tokenizer->store.data + piece->spelling : "";
+        defaults = piece ? tokenizer->store.data + piece->spelling : "";
         bytes = piece ? piece->spelling_bytes : 0;
     }
     *text = malloc(bytes + 1);
     if (!*text)
         return kvc_no_memory(error);
-    memcpy(*text, standard, bytes);
+    memcpy(*text, defaults, bytes);
     (*text)[bytes] = 0;
     return KVC_OK;
 }
@@ -128,7 +128,7 @@ enum kvc_status kvc_chat_render(const struct kvc_tokenizer *tokenizer, const cha
         return name ? unknown(error, "no chat template is called ", name)
                     : unknown(error, "the model's chat template is not one of the known families'; name one", "");
     char *bos = NULL, *eos = NULL;
-    struct kvc_buffer out = {0};
+    struct kvc_text out = {0};
     status = token_text(tokenizer, tokenizer ? tokenizer->bos : -1, family->bos, &bos, error);
     if (status == KVC_OK)
         status = token_text(tokenizer, tokenizer ? tokenizer->eos : -1, family->eos, &eos, error);
@@ -142,13 +142,13 @@ enum kvc_status kvc_chat_render(const struct kvc_tokenizer *tokenizer, const cha
                                 .out = &out,
                                 .error = error};
         status = family->render(&chat);
-        if (status == KVC_OK && (chat.full || !kvc_buffer_add(&out, "", 1)))
+        if (status == KVC_OK && (chat.full || !kvc_text_add(&out, "", 1)))
             status = kvc_no_memory(error);
     }
     free(bos);
     free(eos);
     if (status != KVC_OK) {
-        kvc_buffer_free(&out);
+        kvc_text_free(&out);
         return status;
     }
     *text = out.data;

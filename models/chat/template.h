@@ -10,7 +10,7 @@ struct kvc_chat {
     bool answer;
     const char *bos, *eos; /* "" where the model has none */
     const char *jinja;     /* NULL: chosen by name */
-    struct kvc_buffer *out;
+    struct kvc_text *out;
     bool full; /* there was no memory */
     struct kvc_error *error;
 };

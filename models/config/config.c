@@ -54,9 +54,9 @@ static const char *prefix(const struct kvc_config *config, bool gguf, const stru
 }
 
 const char *kvc_config_key(const struct kvc_config *config, bool gguf, const struct kvc_config_field *field, char *key,
-                           size_t room) {
+                           size_t capacity) {
     const char *name = gguf ? field->gguf : field->hf, *before = prefix(config, gguf, field);
-    snprintf(key, room, "%s%s%s", before ? before : "", before ? "." : "", name);
+    snprintf(key, capacity, "%s%s%s", before ? before : "", before ? "." : "", name);
     return key;
 }
 
@@ -86,10 +86,10 @@ enum kvc_status kvc_config_set(struct kvc_config *config, const struct kvc_confi
 }
 
 /* The key of the field that fills `offset`, for errors about relations. */
-static const char *key_of(const struct kvc_config *config, bool gguf, size_t offset, char *key, size_t room) {
+static const char *key_of(const struct kvc_config *config, bool gguf, size_t offset, char *key, size_t capacity) {
     for (const struct kvc_config_field *field = kvc_config_fields; field->gguf || field->hf; field++) {
         if (field->offset == offset && (gguf ? field->gguf : field->hf)) {
-            return kvc_config_key(config, gguf, field, key, room);
+            return kvc_config_key(config, gguf, field, key, capacity);
         }
     }
     return "a value";

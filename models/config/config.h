@@ -29,7 +29,7 @@ struct kvc_family {
 };
 extern const struct kvc_family kvc_families[]; /* ends with gguf NULL */
 /* Their names in GGUF files or in config.json, for messages: "llama, qwen2, qwen3 and phi3"; text is returned. */
-char *kvc_family_names(bool gguf, char *text, size_t room);
+char *kvc_family_names(bool gguf, char *text, size_t capacity);
 
 enum kvc_rope_kind {
     KVC_ROPE_PLAIN,
@@ -89,7 +89,7 @@ void kvc_config_free(struct kvc_config *config);
 enum kvc_status kvc_config_complete(struct kvc_config *config, bool gguf, const char *where, struct kvc_error *error);
 /* A field's key as the format writes it: "llama.block_count" or "num_hidden_layers". Returns key. */
 const char *kvc_config_key(const struct kvc_config *config, bool gguf, const struct kvc_config_field *field, char *key,
-                           size_t room);
+                           size_t capacity);
 
 /* Frequencies in float32 as transformers computes them. On failure nothing is left to free. */
 enum kvc_status kvc_rope_build(const struct kvc_config *config, bool interleaved, struct kvc_rope *rope,

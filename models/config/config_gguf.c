@@ -56,8 +56,8 @@ static enum kvc_status find_family(const struct kvc_gguf *file, const char *wher
                     (int)(bytes < 80 ? bytes : 80), name, kvc_family_names(true, known, sizeof known));
 }
 
-static void make_key(const struct kvc_config *config, const char *name, char *key, size_t room) {
-    snprintf(key, room, "%s.%s", config->family->gguf, name);
+static void make_key(const struct kvc_config *config, const char *name, char *key, size_t capacity) {
+    snprintf(key, capacity, "%s.%s", config->family->gguf, name);
 }
 
 static enum kvc_status refuse_unsupported(const struct kvc_gguf *file, const char *where,

@@ -22,7 +22,7 @@ const struct kvc_family kvc_families[] = {
 };
 /* clang-format on */
 
-char *kvc_family_names(bool gguf, char *text, size_t room) {
+char *kvc_family_names(bool gguf, char *text, size_t capacity) {
     const char *last = NULL; /* rows of one GGUF name stand together */
     text[0] = 0;
     for (const struct kvc_family *family = kvc_families; family->gguf; family++) {
@@ -32,7 +32,7 @@ char *kvc_family_names(bool gguf, char *text, size_t room) {
             while (next->gguf && !strcmp(gguf ? next->gguf : next->hf, name))
                 next++;
             const size_t used = strlen(text);
-            snprintf(text + used, room - used, "%s%s", !last ? "" : next->gguf ? ", " : " and ", name);
+            snprintf(text + used, capacity - used, "%s%s", !last ? "" : next->gguf ? ", " : " and ", name);
         }
         last = name;
     }

@@ -68,6 +68,6 @@ bool kvc_tensor_ignored(const char *name, bool gguf, const struct kvc_config *co
     return ends_with(name, ".rotary_emb.inv_freq") || (config->tied && strcmp(name, "lm_head.weight") == 0);
 }
 
-void kvc_layer_tensor(char *name, size_t room, bool gguf, uint32_t layer, const char *stem, const char *suffix) {
-    snprintf(name, room, "%s.%u.%s.%s", gguf ? "blk" : "model.layers", (unsigned)layer, stem, suffix);
+void kvc_layer_tensor(char *name, size_t capacity, bool gguf, uint32_t layer, const char *stem, const char *suffix) {
+    snprintf(name, capacity, "%s.%u.%s.%s", gguf ? "blk" : "model.layers", (unsigned)layer, stem, suffix);
 }

@@ -43,6 +43,6 @@ extern const char *const kvc_embedding_name[2], *const kvc_final_norm_name[2], *
 bool kvc_tensor_ignored(const char *name, bool gguf, const struct kvc_config *config);
 
 /* "blk.3.attn_q.weight" or "model.layers.3.self_attn.q_proj.weight". */
-void kvc_layer_tensor(char *name, size_t room, bool gguf, uint32_t layer, const char *stem, const char *suffix);
+void kvc_layer_tensor(char *name, size_t capacity, bool gguf, uint32_t layer, const char *stem, const char *suffix);
 
 #endif

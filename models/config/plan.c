@@ -31,11 +31,11 @@ void kvc_plan_note(const struct kvc_replaced *replaced, enum kvc_type asked, str
             const int used = snprintf(error->text, sizeof error->text,
                                       "%zu matrices have rows that do not fit %s: ", q8_0 + f16, kvc_type_name(asked));
             char *more = error->text + used;
-            const size_t room = sizeof error->text - (size_t)used;
+            const size_t capacity = sizeof error->text - (size_t)used;
             if (q8_0 > 0 && f16 > 0) {
-                snprintf(more, room, "%zu are q8_0, %zu f16", q8_0, f16);
+                snprintf(more, capacity, "%zu are q8_0, %zu f16", q8_0, f16);
             } else {
-                snprintf(more, room, "they are %s", q8_0 > 0 ? "q8_0" : "f16");
+                snprintf(more, capacity, "they are %s", q8_0 > 0 ? "q8_0" : "f16");
             }
         }
     }

@@ -11,7 +11,7 @@ struct kvc_converter {
     const char *from;    /* the source's path, for errors */
     unsigned char *rows; /* a chunk of finished rows */
     float *floats;       /* one row per thread */
-    size_t rows_room, floats_room;
+    size_t rows_capacity, floats_capacity;
 };
 
 enum kvc_status kvc_converter_open(const char *from, struct kvc_converter *converter, struct kvc_error *error);

@@ -73,12 +73,12 @@ enum kvc_status kvc_convert_folder(struct kvc_converter *converter, const char *
     struct kvc_config config;
     struct kvc_plan plan;
     struct kvc_safetensors *file;
-    const size_t room = strlen(converter->from) + sizeof "/config.json";
-    char *path = malloc(room);
+    const size_t capacity = strlen(converter->from) + sizeof "/config.json";
+    char *path = malloc(capacity);
     if (!path) {
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory", converter->from);
     }
-    snprintf(path, room, "%s/config.json", converter->from);
+    snprintf(path, capacity, "%s/config.json", converter->from);
     enum kvc_status status = kvc_config_from_json(path, &config, error);
     free(path);
     if (status) {

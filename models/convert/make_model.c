@@ -51,14 +51,14 @@ static void byte_character(unsigned byte, char *text) {
 }
 
 /* A number as syllables, behind the space of the vocabulary's kind: every number another word. */
-static void make_word(const char *space, uint32_t number, char *text, size_t room) {
+static void make_word(const char *space, uint32_t number, char *text, size_t capacity) {
     static const char consonants[] = "bdfghjklmnprstvwxzcq", vowels[] = "aeiou";
-    size_t used = (size_t)snprintf(text, room, "%s", space);
+    size_t used = (size_t)snprintf(text, capacity, "%s", space);
     do {
         text[used++] = consonants[number % 100 / 5];
         text[used++] = vowels[number % 5];
         number /= 100;
-    } while (number > 0 && used + 3 < room);
+    } while (number > 0 && used + 3 < capacity);
     text[used] = '\0';
 }
 

@@ -64,24 +64,24 @@ static void convert_row(void *argument, size_t i, unsigned thread) {
         return;
     }
     float *values = task->floats + thread * (size_t)task->cols;
-    kvc_dequantize_row(task->tensor->type, from, task->cols, values);
+    kvc_widen_row(task->tensor->type, from, task->cols, values);
     if (!kvc_quantize_row(task->to, values, task->cols, to)) {
         atomic_store(&task->failed, true);
     }
 }
 
-static enum kvc_status make_room(struct kvc_converter *converter, size_t rows_bytes, uint64_t cols,
-                                 struct kvc_error *error) {
+static enum kvc_status make_capacity(struct kvc_converter *converter, size_t rows_bytes, uint64_t cols,
+                                     struct kvc_error *error) {
     const size_t floats = (size_t)cols * kvc_threads_count(converter->threads);
-    if (rows_bytes > converter->rows_room) {
+    if (rows_bytes > converter->rows_capacity) {
         free(converter->rows);
         converter->rows = malloc(rows_bytes);
-        converter->rows_room = converter->rows ? rows_bytes : 0;
+        converter->rows_capacity = converter->rows ? rows_bytes : 0;
     }
-    if (floats > converter->floats_room) {
+    if (floats > converter->floats_capacity) {
         free(converter->floats);
         converter->floats = floats <= SIZE_MAX / sizeof(float) ? malloc(floats * sizeof(float)) : NULL;
-        converter->floats_room = converter->floats ? floats : 0;
+        converter->floats_capacity = converter->floats ? floats : 0;
     }
     return converter->rows && converter->floats
                ? KVC_OK
@@ -105,7 +105,7 @@ enum kvc_status kvc_convert_tensor(struct kvc_converter *converter, const struct
                         .rotary = rotary};
     const uint64_t at_once = task.to_bytes < CHUNK ? CHUNK / task.to_bytes : 1;
     enum kvc_status status =
-        make_room(converter, (size_t)(at_once < rows ? at_once : rows) * task.to_bytes, cols, error);
+        make_capacity(converter, (size_t)(at_once < rows ? at_once : rows) * task.to_bytes, cols, error);
     task.rows = converter->rows;
     task.floats = converter->floats;
     for (; !status && task.first < rows; task.first += at_once) {

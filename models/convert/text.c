@@ -32,12 +32,12 @@ enum kvc_status kvc_convert_text(const char *folder, uint64_t vocab, struct kvc_
     struct stat about;
     struct kvc_map json;
     struct kvc_tokenizer *tokenizer = NULL;
-    const size_t room = strlen(folder) + sizeof "/tokenizer.json";
-    char *path = malloc(room);
+    const size_t capacity = strlen(folder) + sizeof "/tokenizer.json";
+    char *path = malloc(capacity);
     if (!path) {
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory", folder);
     }
-    snprintf(path, room, "%s/tokenizer.json", folder);
+    snprintf(path, capacity, "%s/tokenizer.json", folder);
     if (stat(path, &about) != 0) {
         free(path);
         return KVC_OK;

@@ -66,18 +66,18 @@ static bool put_types(const struct kvc_tokenizer *t, bool bytes, struct kvc_gguf
 
 static bool put_merges(const struct kvc_tokenizer *t, const struct kvc_merge *merges, size_t count,
                        struct kvc_gguf_writer *writer) {
-    struct kvc_buffer text = {0};
+    struct kvc_text text = {0};
     bool fits = true;
     kvc_gguf_put_strings(writer, KEY("merges"), count);
     for (size_t i = 0; i < count && fits; i++) {
         const struct kvc_piece *left = &t->pieces[merges[i].left], *right = &t->pieces[merges[i].right];
         text.bytes = 0;
-        fits = kvc_buffer_add(&text, t->store.data + left->spelling, left->spelling_bytes) &&
-               kvc_buffer_add(&text, " ", 1) &&
-               kvc_buffer_add(&text, t->store.data + right->spelling, right->spelling_bytes);
+        fits = kvc_text_add(&text, t->store.data + left->spelling, left->spelling_bytes) &&
+               kvc_text_add(&text, " ", 1) &&
+               kvc_text_add(&text, t->store.data + right->spelling, right->spelling_bytes);
         kvc_gguf_add_string(writer, text.data, text.bytes);
     }
-    kvc_buffer_free(&text);
+    kvc_text_free(&text);
     return fits;
 }
 

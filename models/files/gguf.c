@@ -265,12 +265,12 @@ static enum kvc_status place_tensor(const struct reader *in, struct kvc_file_ten
                         "alignment %" PRIu64,
                         in->path, tensor->name, offset, alignment);
     }
-    uint64_t room = in->size > start ? in->size - start : 0;
-    if (offset > room || tensor->bytes > room - offset) {
+    uint64_t capacity = in->size > start ? in->size - start : 0;
+    if (offset > capacity || tensor->bytes > capacity - offset) {
         return kvc_fail(in->error, KVC_INPUT,
                         "%s: tensor %s (%" PRIu64 " bytes at offset %" PRIu64 ") does not lie "
                         "inside the %" PRIu64 " bytes of tensor data; the file is cut short or damaged",
-                        in->path, tensor->name, tensor->bytes, offset, room);
+                        in->path, tensor->name, tensor->bytes, offset, capacity);
     }
     tensor->data = in->data + start + offset;
     return KVC_OK;

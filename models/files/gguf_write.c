@@ -13,7 +13,7 @@ enum { ALIGNMENT = 32 };
 
 struct bytes { /* grows; failed once there was no memory */
     unsigned char *data;
-    size_t used, room;
+    size_t used, capacity;
     bool failed;
 };
 
@@ -26,7 +26,7 @@ struct kvc_gguf_writer {
     struct bytes entries, infos; /* the two parts of the header behind its counts */
     uint64_t entry_count;
     struct written_tensor *tensors;
-    size_t tensor_count, tensor_room;
+    size_t tensor_count, tensor_capacity;
     uint64_t data_bytes, data_start;
     bool invalid; /* a shape that does not fit its type, or overflows */
     struct kvc_output *output;
@@ -36,18 +36,18 @@ static void put(struct bytes *to, const void *data, size_t count) {
     if (to->failed) {
         return;
     }
-    if (count > to->room - to->used) {
-        size_t room = to->room < 4096 ? 4096 : to->room;
-        while (room - to->used < count && room <= SIZE_MAX / 2) {
-            room *= 2;
+    if (count > to->capacity - to->used) {
+        size_t capacity = to->capacity < 4096 ? 4096 : to->capacity;
+        while (capacity - to->used < count && capacity <= SIZE_MAX / 2) {
+            capacity *= 2;
         }
-        unsigned char *grown = room - to->used < count ? NULL : realloc(to->data, room);
+        unsigned char *grown = capacity - to->used < count ? NULL : realloc(to->data, capacity);
         if (!grown) {
             to->failed = true;
             return;
         }
         to->data = grown;
-        to->room = room;
+        to->capacity = capacity;
     }
     if (count > 0) {
         memcpy(to->data + to->used, data, count);
@@ -167,15 +167,15 @@ static void describe_tensor(struct kvc_gguf_writer *writer, struct written_tenso
 
 size_t kvc_gguf_add_tensor(struct kvc_gguf_writer *writer, const char *name, enum kvc_type type, uint32_t dimensions,
                            const uint64_t *shape) {
-    if (writer->tensor_count == writer->tensor_room) {
-        size_t room = writer->tensor_room * 2 + 64;
-        struct written_tensor *grown = realloc(writer->tensors, room * sizeof *grown);
+    if (writer->tensor_count == writer->tensor_capacity) {
+        size_t capacity = writer->tensor_capacity * 2 + 64;
+        struct written_tensor *grown = realloc(writer->tensors, capacity * sizeof *grown);
         if (!grown) {
             writer->infos.failed = true;
             return 0;
         }
         writer->tensors = grown;
-        writer->tensor_room = room;
+        writer->tensor_capacity = capacity;
     }
     struct written_tensor *tensor = &writer->tensors[writer->tensor_count];
     *tensor = (struct written_tensor){strdup(name), 0, 0, 0};

@@ -54,7 +54,7 @@ struct padded {
     size_t bytes, spaces, at; /* at: what is read already of all of it */
 };
 
-static size_t read_padded(void *buffer, size_t room, void *data) {
+static size_t read_padded(void *buffer, size_t capacity, void *data) {
     struct padded *from = data;
     const struct {
         const char *text;
@@ -63,7 +63,7 @@ static size_t read_padded(void *buffer, size_t room, void *data) {
     size_t begin = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; begin += parts[i++].bytes) {
         if (from->at - begin < parts[i].bytes) {
-            const size_t left = begin + parts[i].bytes - from->at, count = left < room ? left : room;
+            const size_t left = begin + parts[i].bytes - from->at, count = left < capacity ? left : capacity;
             if (parts[i].text) {
                 memcpy(buffer, parts[i].text + (from->at - begin), count);
             } else {
@@ -81,14 +81,14 @@ static size_t read_padded(void *buffer, size_t room, void *data) {
  * longer than any token, and whose end is not where the buffer doubles; after that nothing is dropped. */
 static json_t *parse(const char *text, size_t bytes) {
     const size_t longest = longest_token(text, bytes);
-    size_t room = 32;
-    while (room < longest) {
-        room *= 2;
+    size_t capacity = 32;
+    while (capacity < longest) {
+        capacity *= 2;
     }
-    struct padded padded = {text, bytes, room + 6, 0};
+    struct padded padded = {text, bytes, capacity + 6, 0};
     json_error_t why;
     json_t *pair = json_load_callback(read_padded, &padded, JSON_REJECT_DUPLICATES, &why);
-    const bool grown = json_string_length(json_array_get(pair, 0)) >= room;
+    const bool grown = json_string_length(json_array_get(pair, 0)) >= capacity;
     json_t *root = grown && json_array_size(pair) == 2 ? json_array_get(pair, 1) : NULL;
     root = json_is_object(root) || json_is_array(root) ? json_incref(root) : NULL;
     json_decref(pair);

@@ -79,13 +79,13 @@ static enum kvc_status find_target(struct kvc_output *output, const char *path, 
 }
 
 static enum kvc_status make_temporary(struct kvc_output *output, const char *path, struct kvc_error *error) {
-    size_t room = strlen(output->target) + 40;
-    output->temporary = malloc(room);
+    size_t capacity = strlen(output->target) + 40;
+    output->temporary = malloc(capacity);
     if (!output->temporary) {
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory", path);
     }
     for (unsigned i = 0; i < 1000; i++) {
-        snprintf(output->temporary, room, "%s.part-%ld-%u", output->target, (long)getpid(), i);
+        snprintf(output->temporary, capacity, "%s.part-%ld-%u", output->target, (long)getpid(), i);
         output->held = kvc_hold_written(output->temporary); /* first: a signal may come before open returns */
         if (!output->held) {
             return kvc_fail(error, KVC_RESOURCE, "%s: no memory", path);
@@ -165,13 +165,13 @@ enum kvc_status kvc_output_write(struct kvc_output *output, uint64_t offset, con
         output->start = offset;
     }
     while (!status && bytes > 0) {
-        size_t room = PIECE - (size_t)((output->start + output->pending_bytes) % PIECE);
-        size_t part = bytes < room ? bytes : room;
+        size_t capacity = PIECE - (size_t)((output->start + output->pending_bytes) % PIECE);
+        size_t part = bytes < capacity ? bytes : capacity;
         memcpy(output->pending + output->pending_bytes, from, part);
         output->pending_bytes += part;
         from += part;
         bytes -= part;
-        if (part == room) {
+        if (part == capacity) {
             status = write_pending(output, error);
         }
     }

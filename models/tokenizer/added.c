@@ -9,31 +9,31 @@ static int compare_text(const char *a, size_t a_bytes, const char *b, size_t b_b
     return order ? order : a_bytes < b_bytes ? -1 : a_bytes > b_bytes;
 }
 
-enum kvc_status kvc_added_enter(struct kvc_tokenizer *tokenizer, const struct kvc_added *token, const char *text,
-                                size_t bytes, struct kvc_error *error) {
+enum kvc_status kvc_added_insert(struct kvc_tokenizer *tokenizer, const struct kvc_added *token, const char *text,
+                                 size_t bytes, struct kvc_error *error) {
     struct kvc_added entry = *token;
-    struct kvc_buffer normalized = {0};
+    struct kvc_text normalized = {0};
     enum kvc_status status = KVC_OK;
     if (token->normalized)
         status = kvc_normalize(tokenizer->normalizer, tokenizer->normalizer_count, text, bytes, &normalized, error);
-    else if (!kvc_buffer_add(&normalized, text, bytes))
+    else if (!kvc_text_add(&normalized, text, bytes))
         status = kvc_no_memory(error);
     if (status != KVC_OK || normalized.bytes == 0) { /* an empty text is never found */
-        kvc_buffer_free(&normalized);
+        kvc_text_free(&normalized);
         return status;
     }
     struct kvc_added_list *list = token->normalized ? &tokenizer->added_normalized : &tokenizer->added;
     void *tokens = list->tokens;
     entry.at = tokenizer->store.bytes;
     entry.bytes = normalized.bytes;
-    bool fits = kvc_grow(&tokens, &list->room, list->count, sizeof *list->tokens);
+    bool fits = kvc_grow(&tokens, &list->capacity, list->count, sizeof *list->tokens);
     list->tokens = tokens;
-    fits = fits && kvc_buffer_add(&tokenizer->store, normalized.data, normalized.bytes);
+    fits = fits && kvc_text_add(&tokenizer->store, normalized.data, normalized.bytes);
     if (fits) {
         list->begins[(unsigned char)normalized.data[0]] = true;
         list->tokens[list->count++] = entry;
     }
-    kvc_buffer_free(&normalized);
+    kvc_text_free(&normalized);
     return fits ? KVC_OK : kvc_no_memory(error);
 }
 
@@ -63,7 +63,7 @@ static bool sort_list(const struct kvc_tokenizer *tokenizer, struct kvc_added_li
         to = swap;
     }
     list->tokens = from; /* either of the two: the room may have shrunk to the count */
-    list->room = list->count;
+    list->capacity = list->count;
     free(to);
     return true;
 }

@@ -18,9 +18,9 @@ struct candidate { /* a pair that may merge: `left` and what follows it */
 
 struct kvc_bpe {
     struct symbol *symbols;
-    size_t count, room;
+    size_t count, capacity;
     struct candidate *heap;
-    size_t heap_count, heap_room;
+    size_t heap_count, heap_capacity;
 };
 
 struct kvc_bpe *kvc_bpe_open(void) {
@@ -41,7 +41,7 @@ static bool before(const struct candidate *a, const struct candidate *b) {
 
 static bool push(struct kvc_bpe *scratch, struct candidate candidate) {
     void *heap = scratch->heap;
-    if (!kvc_grow(&heap, &scratch->heap_room, scratch->heap_count, sizeof *scratch->heap))
+    if (!kvc_grow(&heap, &scratch->heap_capacity, scratch->heap_count, sizeof *scratch->heap))
         return false;
     scratch->heap = heap;
     size_t at = scratch->heap_count++;
@@ -123,7 +123,7 @@ static bool merge_all(const struct kvc_tokenizer *tokenizer, struct kvc_bpe *scr
 
 static bool add_symbol(struct kvc_bpe *scratch, int32_t id, size_t at, size_t bytes) {
     void *symbols = scratch->symbols;
-    if (!kvc_grow(&symbols, &scratch->room, scratch->count, sizeof *scratch->symbols))
+    if (!kvc_grow(&symbols, &scratch->capacity, scratch->count, sizeof *scratch->symbols))
         return false;
     scratch->symbols = symbols;
     int32_t here = (int32_t)scratch->count;

@@ -13,20 +13,20 @@ static bool missing(const char *path) {
     return stat(path, &info) != 0 && errno == ENOENT;
 }
 
-static bool join(const char *folder, const char *name, struct kvc_buffer *path) {
-    *path = (struct kvc_buffer){0};
-    return kvc_buffer_add(path, folder, strlen(folder)) && kvc_buffer_add(path, "/", 1) &&
-           kvc_buffer_add(path, name, strlen(name) + 1);
+static bool join(const char *folder, const char *name, struct kvc_text *path) {
+    *path = (struct kvc_text){0};
+    return kvc_text_add(path, folder, strlen(folder)) && kvc_text_add(path, "/", 1) &&
+           kvc_text_add(path, name, strlen(name) + 1);
 }
 
 /* *root NULL: there is no such file. */
 static enum kvc_status load(const char *folder, const char *name, json_t **root, struct kvc_error *error) {
-    struct kvc_buffer path;
+    struct kvc_text path;
     *root = NULL;
     enum kvc_status status = join(folder, name, &path) ? KVC_OK : kvc_no_memory(error);
     if (status == KVC_OK && !missing(path.data))
         status = kvc_json_load(path.data, root, error);
-    kvc_buffer_free(&path);
+    kvc_text_free(&path);
     return status;
 }
 
@@ -59,9 +59,9 @@ static enum kvc_status take_ids(struct kvc_tokenizer *tokenizer, const json_t *v
 
 static enum kvc_status set_template(struct kvc_tokenizer *tokenizer, const char *text, size_t bytes,
                                     struct kvc_error *error) {
-    struct kvc_buffer copy = {0};
-    if (!kvc_buffer_add(&copy, text, bytes) || !kvc_buffer_add(&copy, "", 1)) {
-        kvc_buffer_free(&copy);
+    struct kvc_text copy = {0};
+    if (!kvc_text_add(&copy, text, bytes) || !kvc_text_add(&copy, "", 1)) {
+        kvc_text_free(&copy);
         return kvc_no_memory(error);
     }
     free(tokenizer->chat_template);
@@ -134,7 +134,7 @@ static enum kvc_status read_beside(struct kvc_tokenizer *tokenizer, const char *
 
 static enum kvc_status read_template_file(struct kvc_tokenizer *tokenizer, const char *folder,
                                           struct kvc_error *error) {
-    struct kvc_buffer path;
+    struct kvc_text path;
     struct kvc_map map = {0};
     enum kvc_status status = join(folder, "chat_template.jinja", &path) ? KVC_OK : kvc_no_memory(error);
     if (status == KVC_OK && !missing(path.data)) {
@@ -143,7 +143,7 @@ static enum kvc_status read_template_file(struct kvc_tokenizer *tokenizer, const
             status = set_template(tokenizer, (const char *)map.data, map.bytes, error);
         kvc_map_close(&map);
     }
-    kvc_buffer_free(&path);
+    kvc_text_free(&path);
     return status;
 }
 
@@ -161,7 +161,7 @@ enum kvc_status kvc_tokenizer_from_bytes(const char *data, size_t bytes, const c
 
 enum kvc_status kvc_tokenizer_from_folder(const char *folder, uint64_t vocab, struct kvc_tokenizer **tokenizer,
                                           struct kvc_error *error) {
-    struct kvc_buffer path;
+    struct kvc_text path;
     struct kvc_map map = {0};
     *tokenizer = NULL;
     enum kvc_status status = join(folder, "tokenizer.json", &path) ? KVC_OK : kvc_no_memory(error);
@@ -170,7 +170,7 @@ enum kvc_status kvc_tokenizer_from_folder(const char *folder, uint64_t vocab, st
     if (status == KVC_OK)
         status = kvc_tokenizer_from_bytes((const char *)map.data, map.bytes, path.data, vocab, tokenizer, error);
     kvc_map_close(&map);
-    kvc_buffer_free(&path);
+    kvc_text_free(&path);
     if (status == KVC_OK)
         status = read_beside(*tokenizer, folder, error);
     if (status == KVC_OK)

@@ -72,7 +72,7 @@ static enum kvc_status read_pieces(struct source *source, struct kvc_tokenizer *
             return kvc_no_memory(error);
         tokenizer->pieces[i].score = (float)score;
         if (kind == KVC_TOKEN_NORMAL)
-            kvc_vocab_enter(tokenizer, (int32_t)i);
+            kvc_vocab_insert(tokenizer, (int32_t)i);
     }
     return KVC_OK;
 }
@@ -94,8 +94,8 @@ static enum kvc_status read_merges(struct source *source, struct kvc_tokenizer *
             return kvc_fail(source->error, KVC_INPUT, "%s: merge %llu is not two pieces with a space between",
                             source->path, (unsigned long long)i);
         size_t left = (size_t)(space - text);
-        enum kvc_status status = kvc_merges_enter(tokenizer, text, left, space + 1, bytes - left - 1, (uint32_t)i,
-                                                  source->path, source->error);
+        enum kvc_status status = kvc_merges_insert(tokenizer, text, left, space + 1, bytes - left - 1, (uint32_t)i,
+                                                   source->path, source->error);
         if (status != KVC_OK)
             return status;
     }
@@ -243,7 +243,7 @@ static enum kvc_status add_tokens(struct source *source, struct kvc_tokenizer *t
         struct kvc_added token = {.id = (int32_t)i, .special = piece->kind != KVC_TOKEN_USER};
         token.strip_right = phi3 && bytes > 3 && !memcmp(text, "<|", 2) && !text_is(text, bytes, "<|endoftext|>");
         token.strip_right |= phi3 && text_is(text, bytes, "</s>");
-        enum kvc_status status = kvc_added_enter(tokenizer, &token, text, bytes, source->error);
+        enum kvc_status status = kvc_added_insert(tokenizer, &token, text, bytes, source->error);
         if (status != KVC_OK)
             return status;
     }

@@ -53,7 +53,7 @@ static enum kvc_status read_vocab(struct kvc_tokenizer *tokenizer, const json_t 
                             key);
         if (!kvc_vocab_set(tokenizer, id, key, strlen(key), KVC_TOKEN_NORMAL))
             return kvc_no_memory(error);
-        kvc_vocab_enter(tokenizer, id);
+        kvc_vocab_insert(tokenizer, id);
     }
     return KVC_OK;
 }
@@ -87,7 +87,7 @@ static enum kvc_status read_merges(struct kvc_tokenizer *tokenizer, const json_t
         if (!right)
             return kvc_fail(error, KVC_INPUT, "%s: merge %zu is not a pair of pieces", path, i);
         enum kvc_status status =
-            kvc_merges_enter(tokenizer, left, left_bytes, right, right_bytes, (uint32_t)i, path, error);
+            kvc_merges_insert(tokenizer, left, left_bytes, right, right_bytes, (uint32_t)i, path, error);
         if (status != KVC_OK)
             return status;
     }
@@ -117,7 +117,7 @@ static enum kvc_status read_added(struct kvc_tokenizer *tokenizer, const json_t 
         if (piece->kind == KVC_TOKEN_ABSENT && !kvc_vocab_set(tokenizer, id, text, bytes, KVC_TOKEN_USER))
             return kvc_no_memory(error);
         piece->kind = token.special ? KVC_TOKEN_CONTROL : KVC_TOKEN_USER;
-        enum kvc_status status = kvc_added_enter(tokenizer, &token, text, bytes, error);
+        enum kvc_status status = kvc_added_insert(tokenizer, &token, text, bytes, error);
         if (status != KVC_OK)
             return status;
     }

@@ -6,21 +6,21 @@
 
 /* ---- growing buffers; the functions that add return false where there is no memory ---- */
 
-struct kvc_buffer {
+struct kvc_text {
     char *data;
-    size_t bytes, room;
+    size_t bytes, capacity;
 };
-bool kvc_buffer_add(struct kvc_buffer *buffer, const char *data, size_t bytes);
-void kvc_buffer_free(struct kvc_buffer *buffer);
+bool kvc_text_add(struct kvc_text *buffer, const char *data, size_t bytes);
+void kvc_text_free(struct kvc_text *buffer);
 
 struct kvc_id_list {
     int32_t *ids;
-    size_t count, room;
+    size_t count, capacity;
 };
 bool kvc_id_list_add(struct kvc_id_list *list, int32_t id);
 
 /* Grows an array of `size`-byte elements so that one more fits behind `count`. */
-bool kvc_grow(void **array, size_t *room, size_t count, size_t size);
+bool kvc_grow(void **array, size_t *capacity, size_t count, size_t size);
 
 /* ---- Unicode (unicode.c) ---- */
 
@@ -90,7 +90,7 @@ struct kvc_normalize_step {
 };
 /* Adds the normalized text to out. */
 enum kvc_status kvc_normalize(const struct kvc_normalize_step *steps, size_t count, const char *text, size_t bytes,
-                              struct kvc_buffer *out, struct kvc_error *error);
+                              struct kvc_text *out, struct kvc_error *error);
 
 /* ---- pre-tokenizing: cutting normalized text into words (split.c) ---- */
 
@@ -121,9 +121,9 @@ struct kvc_span {
     size_t at, bytes;
 };
 struct kvc_words {
-    struct kvc_buffer text;
+    struct kvc_text text;
     struct kvc_span *spans;
-    size_t count, room;
+    size_t count, capacity;
 };
 /* first: the text stands at the very beginning of what is encoded. */
 enum kvc_status kvc_split(const struct kvc_split_step *steps, size_t count, const char *text, size_t bytes, bool first,
@@ -160,7 +160,7 @@ struct kvc_added { /* a token found in the text before anything else looks at it
 };
 struct kvc_added_list {
     struct kvc_added *tokens; /* sorted by text */
-    size_t count, room;
+    size_t count, capacity;
     bool begins[256]; /* some token begins with this byte */
 };
 
@@ -180,7 +180,7 @@ struct kvc_decoder {
 };
 
 struct kvc_tokenizer {
-    struct kvc_buffer store;
+    struct kvc_text store;
     struct kvc_piece *pieces; /* [count], by id */
     size_t count;
     int32_t *lookup; /* [lookup_size], a power of two: spelling -> id, -1 empty */
@@ -210,16 +210,16 @@ bool kvc_vocab_set(struct kvc_tokenizer *tokenizer, int32_t id, const char *spel
                    enum kvc_token_kind kind);
 /* Makes room in the lookup for `count` spellings, then enters them one by one; of equal ones the first stays. */
 bool kvc_vocab_reserve(struct kvc_tokenizer *tokenizer, size_t count);
-void kvc_vocab_enter(struct kvc_tokenizer *tokenizer, int32_t id);
+void kvc_vocab_insert(struct kvc_tokenizer *tokenizer, int32_t id);
 int32_t kvc_vocab_find(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes); /* -1: none */
 /* Any piece, control tokens too, by walking all of them: for loading. */
 int32_t kvc_vocab_search(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes);
 bool kvc_merges_reserve(struct kvc_tokenizer *tokenizer, size_t count);
 /* `left` and `right` with their spelling; KVC_INPUT where one of the three pieces is unknown. A later equal pair
  * replaces an earlier one. */
-enum kvc_status kvc_merges_enter(struct kvc_tokenizer *tokenizer, const char *left, size_t left_bytes,
-                                 const char *right, size_t right_bytes, uint32_t rank, const char *where,
-                                 struct kvc_error *error);
+enum kvc_status kvc_merges_insert(struct kvc_tokenizer *tokenizer, const char *left, size_t left_bytes,
+                                  const char *right, size_t right_bytes, uint32_t rank, const char *where,
+                                  struct kvc_error *error);
 const struct kvc_merge *kvc_merges_find(const struct kvc_tokenizer *tokenizer, int32_t left, int32_t right);
 /* After all pieces and the decoder are there: decoded texts, byte ids, known ends of a turn. */
 enum kvc_status kvc_vocab_finish(struct kvc_tokenizer *tokenizer, struct kvc_error *error);
@@ -227,8 +227,8 @@ enum kvc_status kvc_vocab_finish(struct kvc_tokenizer *tokenizer, struct kvc_err
 /* ---- added tokens (added.c) ---- */
 
 /* Enters a token; `text` is normalized here where the token says so. Then sort once. */
-enum kvc_status kvc_added_enter(struct kvc_tokenizer *tokenizer, const struct kvc_added *token, const char *text,
-                                size_t bytes, struct kvc_error *error);
+enum kvc_status kvc_added_insert(struct kvc_tokenizer *tokenizer, const struct kvc_added *token, const char *text,
+                                 size_t bytes, struct kvc_error *error);
 enum kvc_status kvc_added_sort(struct kvc_tokenizer *tokenizer, struct kvc_error *error);
 /* The next token in text at or after `from`: *start..*end is what it takes of the text, spaces it strips included.
  * NULL: none. special: control tokens count too. */

@@ -71,7 +71,7 @@ const char *kvc_split_name(const struct kvc_tokenizer *tokenizer, size_t *bytes)
     "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 
 /* \s and \S become explicit: pcre2's own also hold U+180E, which has not been a space since Unicode 6.3. */
-static bool translate(const char *expression, size_t bytes, struct kvc_buffer *out) {
+static bool translate(const char *expression, size_t bytes, struct kvc_text *out) {
     bool inside = false;
     bool fits = true;
     for (size_t i = 0; i < bytes && fits; i++) {
@@ -79,12 +79,12 @@ static bool translate(const char *expression, size_t bytes, struct kvc_buffer *o
         if (c == '\\' && i + 1 < bytes) {
             char next = expression[++i];
             if (next == 's')
-                fits = inside ? kvc_buffer_add(out, SPACES, sizeof SPACES - 1)
-                              : kvc_buffer_add(out, "[" SPACES "]", sizeof SPACES + 1);
+                fits = inside ? kvc_text_add(out, SPACES, sizeof SPACES - 1)
+                              : kvc_text_add(out, "[" SPACES "]", sizeof SPACES + 1);
             else if (next == 'S' && !inside)
-                fits = kvc_buffer_add(out, "[^" SPACES "]", sizeof SPACES + 2);
+                fits = kvc_text_add(out, "[^" SPACES "]", sizeof SPACES + 2);
             else
-                fits = kvc_buffer_add(out, expression + i - 1, 2);
+                fits = kvc_text_add(out, expression + i - 1, 2);
             continue;
         }
         size_t take = 1;
@@ -99,7 +99,7 @@ static bool translate(const char *expression, size_t bytes, struct kvc_buffer *o
         } else if (c == ']') {
             inside = false;
         }
-        fits = kvc_buffer_add(out, expression + i, take);
+        fits = kvc_text_add(out, expression + i, take);
         i += take - 1;
     }
     return fits;
@@ -121,12 +121,12 @@ static uint32_t most_repeats(const char *expression, size_t bytes) {
 
 enum kvc_status kvc_pattern_compile(const char *expression, size_t bytes, const char *where,
                                     struct kvc_pattern *pattern, struct kvc_error *error) {
-    struct kvc_buffer text = {0};
+    struct kvc_text text = {0};
     if (bytes > 100000)
         return kvc_fail(error, KVC_INPUT, "%s: a pattern of %zu bytes; at most 100000 are taken", where, bytes);
     pattern->expression = malloc(bytes + 1);
-    if (!pattern->expression || !translate(expression, bytes, &text) || !kvc_buffer_add(&text, "", 1)) {
-        kvc_buffer_free(&text);
+    if (!pattern->expression || !translate(expression, bytes, &text) || !kvc_text_add(&text, "", 1)) {
+        kvc_text_free(&text);
         kvc_pattern_free(pattern);
         return kvc_no_memory(error);
     }
@@ -134,7 +134,7 @@ enum kvc_status kvc_pattern_compile(const char *expression, size_t bytes, const 
     pattern->expression[memchr(expression, 0, bytes) ? 0 : bytes] = 0;
     pcre2_compile_context *context = pcre2_compile_context_create(NULL);
     if (!context) {
-        kvc_buffer_free(&text);
+        kvc_text_free(&text);
         kvc_pattern_free(pattern);
         return kvc_no_memory(error);
     }
@@ -147,7 +147,7 @@ enum kvc_status kvc_pattern_compile(const char *expression, size_t bytes, const 
         pattern->counted =
             pcre2_compile((PCRE2_SPTR)text.data, text.bytes - 1, options | PCRE2_AUTO_CALLOUT, &code, &offset, context);
     pcre2_compile_context_free(context);
-    kvc_buffer_free(&text);
+    kvc_text_free(&text);
     if (!pattern->counted) {
         char reason[120] = "";
         kvc_pattern_free(pattern);
@@ -182,7 +182,7 @@ void kvc_pattern_free(struct kvc_pattern *pattern) {
 /* ---- splitting ---- */
 
 void kvc_words_free(struct kvc_words *words) {
-    kvc_buffer_free(&words->text);
+    kvc_text_free(&words->text);
     free(words->spans);
     *words = (struct kvc_words){0};
 }
@@ -191,7 +191,7 @@ static bool add_span(struct kvc_words *words, size_t at, size_t bytes) {
     if (!bytes)
         return true;
     void *spans = words->spans;
-    if (!kvc_grow(&spans, &words->room, words->count, sizeof *words->spans))
+    if (!kvc_grow(&spans, &words->capacity, words->count, sizeof *words->spans))
         return false;
     words->spans = spans;
     words->spans[words->count++] = (struct kvc_span){at, bytes};
@@ -280,22 +280,22 @@ static bool rewrite_word(const struct kvc_split_step *step, const char *text, si
     size_t begin = out->text.bytes;
     bool fits = true;
     if (step->kind == KVC_STEP_PREFIX_SPACE) {
-        fits = (text[0] == ' ' || kvc_buffer_add(&out->text, " ", 1)) && kvc_buffer_add(&out->text, text, bytes);
+        fits = (text[0] == ' ' || kvc_text_add(&out->text, " ", 1)) && kvc_text_add(&out->text, text, bytes);
         return fits && add_span(out, begin, out->text.bytes - begin);
     }
     if (step->kind == KVC_STEP_BYTES) {
         for (size_t i = 0; i < bytes && fits; i++) {
             char spelled[4];
-            fits = kvc_buffer_add(&out->text, spelled, kvc_utf8_put(kvc_byte_to_char((unsigned char)text[i]), spelled));
+            fits = kvc_text_add(&out->text, spelled, kvc_utf8_put(kvc_byte_to_char((unsigned char)text[i]), spelled));
         }
         return fits && add_span(out, begin, out->text.bytes - begin);
     }
     bool marked = text[0] == ' ' || (bytes >= step->mark_bytes && !memcmp(text, step->mark, step->mark_bytes));
     if (!marked && (step->prefix == KVC_PREFIX_ALWAYS || (step->prefix == KVC_PREFIX_FIRST && first)))
-        fits = kvc_buffer_add(&out->text, step->mark, step->mark_bytes);
+        fits = kvc_text_add(&out->text, step->mark, step->mark_bytes);
     for (size_t i = 0; i < bytes && fits; i++)
-        fits = text[i] == ' ' ? kvc_buffer_add(&out->text, step->mark, step->mark_bytes)
-                              : kvc_buffer_add(&out->text, text + i, 1);
+        fits = text[i] == ' ' ? kvc_text_add(&out->text, step->mark, step->mark_bytes)
+                              : kvc_text_add(&out->text, text + i, 1);
     return fits && add_span(out, begin, out->text.bytes - begin);
 }
 
@@ -303,7 +303,7 @@ enum kvc_status kvc_split(const struct kvc_split_step *steps, size_t count, cons
                           struct kvc_words *words, struct kvc_error *error) {
     words->text.bytes = 0;
     words->count = 0;
-    if (!kvc_buffer_add(&words->text, text, bytes) || !add_span(words, 0, bytes))
+    if (!kvc_text_add(&words->text, text, bytes) || !add_span(words, 0, bytes))
         return kvc_no_memory(error);
     struct kvc_words next = {0};
     enum kvc_status status = KVC_OK;
@@ -321,7 +321,7 @@ enum kvc_status kvc_split(const struct kvc_split_step *steps, size_t count, cons
         *words = next;
         next = swap;
         if (steps[i].kind == KVC_STEP_SPLIT) { /* the text itself is the same */
-            struct kvc_buffer same = next.text;
+            struct kvc_text same = next.text;
             next.text = words->text;
             words->text = same;
         }

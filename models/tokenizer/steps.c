@@ -15,9 +15,9 @@ static const char *type_of(const json_t *object) {
     return type ? type : "";
 }
 
-static bool flag_or(const json_t *object, const char *key, bool standard) {
+static bool flag_or(const json_t *object, const char *key, bool defaults) {
     const json_t *value = json_object_get(object, key);
-    return json_is_boolean(value) ? json_is_true(value) : standard;
+    return json_is_boolean(value) ? json_is_true(value) : defaults;
 }
 
 static char *copy_text(const char *text, size_t bytes) {
@@ -73,8 +73,8 @@ static enum kvc_status read_normalizer(struct kvc_tokenizer *tokenizer, const js
     if (k == sizeof kinds / sizeof *kinds)
         return unsupported(path, "normalizer", type, error);
     void *steps = tokenizer->normalizer; /* room for one more, so that nothing is lost below */
-    size_t room = tokenizer->normalizer_count;
-    if (!kvc_grow(&steps, &room, tokenizer->normalizer_count, sizeof step))
+    size_t capacity = tokenizer->normalizer_count;
+    if (!kvc_grow(&steps, &capacity, tokenizer->normalizer_count, sizeof step))
         return kvc_no_memory(error);
     tokenizer->normalizer = steps;
     step.kind = kinds[k].kind;
@@ -101,8 +101,8 @@ static enum kvc_status read_normalizer(struct kvc_tokenizer *tokenizer, const js
 static enum kvc_status add_split(struct kvc_tokenizer *tokenizer, const struct kvc_split_step *step,
                                  struct kvc_error *error) {
     void *steps = tokenizer->splitter;
-    size_t room = tokenizer->splitter_count;
-    if (!kvc_grow(&steps, &room, tokenizer->splitter_count, sizeof *step)) {
+    size_t capacity = tokenizer->splitter_count;
+    if (!kvc_grow(&steps, &capacity, tokenizer->splitter_count, sizeof *step)) {
         struct kvc_pattern pattern = step->pattern;
         kvc_pattern_free(&pattern);
         return kvc_no_memory(error);

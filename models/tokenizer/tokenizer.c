@@ -13,7 +13,7 @@ void kvc_tokenizer_close(struct kvc_tokenizer *tokenizer) {
     }
     for (size_t i = 0; i < tokenizer->splitter_count; i++)
         kvc_pattern_free(&tokenizer->splitter[i].pattern);
-    kvc_buffer_free(&tokenizer->store);
+    kvc_text_free(&tokenizer->store);
     free(tokenizer->normalizer);
     free(tokenizer->splitter);
     free(tokenizer->pieces);
@@ -54,7 +54,7 @@ struct work {
     const struct kvc_tokenizer *tokenizer;
     struct kvc_error *error;
     bool special;
-    struct kvc_buffer normalized;
+    struct kvc_text normalized;
     struct kvc_words words;
     struct kvc_bpe *bpe;
     struct kvc_id_list out;
@@ -122,7 +122,7 @@ enum kvc_status kvc_tokenizer_encode(const struct kvc_tokenizer *tokenizer, cons
                                      unsigned flags, int32_t **tokens, size_t *count, struct kvc_error *error) {
     struct work work = {.tokenizer = tokenizer, .error = error, .special = (flags & KVC_TOKENIZE_SPECIAL) != 0};
     enum kvc_status status = encode(&work, text ? text : "", text ? bytes : 0, (flags & KVC_TOKENIZE_BOS) != 0);
-    kvc_buffer_free(&work.normalized);
+    kvc_text_free(&work.normalized);
     kvc_words_free(&work.words);
     kvc_bpe_close(work.bpe);
     if (status == KVC_OK && !work.out.ids) { /* no tokens at all still give something to free */
@@ -149,7 +149,7 @@ static bool is_control(const struct kvc_piece *piece) {
  * decoded while memory is short is never short of text. */
 struct decoded {
     char *text;
-    size_t room, bytes;
+    size_t capacity, bytes;
     size_t strip; /* spaces still taken off the beginning of the whole text */
 };
 
@@ -158,8 +158,8 @@ static void put(struct decoded *out, const char *data, size_t bytes) {
         out->strip--;
     if (bytes)
         out->strip = 0;
-    if (out->bytes < out->room)
-        memcpy(out->text + out->bytes, data, bytes < out->room - out->bytes ? bytes : out->room - out->bytes);
+    if (out->bytes < out->capacity)
+        memcpy(out->text + out->bytes, data, bytes < out->capacity - out->bytes ? bytes : out->capacity - out->bytes);
     out->bytes += bytes;
 }
 
@@ -205,8 +205,8 @@ enum kvc_status kvc_tokenizer_decode(const struct kvc_tokenizer *tokenizer, cons
             return kvc_fail(error, KVC_USAGE, "token %d at place %zu is outside the vocabulary of %zu", (int)tokens[i],
                             i, tokenizer->count);
     decode(tokenizer, tokens, count, special, &out);
-    out.room = out.bytes;
-    out.text = malloc(out.room + 1);
+    out.capacity = out.bytes;
+    out.text = malloc(out.capacity + 1);
     if (!out.text)
         return kvc_no_memory(error);
     decode(tokenizer, tokens, count, special, &out);
@@ -217,9 +217,9 @@ enum kvc_status kvc_tokenizer_decode(const struct kvc_tokenizer *tokenizer, cons
 }
 
 enum kvc_status kvc_tokenizer_token_bytes(const struct kvc_tokenizer *tokenizer, int32_t token, bool first, char *text,
-                                          size_t room, size_t *bytes, struct kvc_error *error) {
+                                          size_t capacity, size_t *bytes, struct kvc_error *error) {
     const struct kvc_piece *piece = piece_of(tokenizer, token);
-    struct decoded out = {text, room, 0, first ? tokenizer->decoder.strip : 0};
+    struct decoded out = {text, capacity, 0, first ? tokenizer->decoder.strip : 0};
     if (token < 0 || (size_t)token >= tokenizer->count)
         return kvc_fail(error, KVC_USAGE, "token %d is outside the vocabulary of %zu", (int)token, tokenizer->count);
     if (piece && !is_control(piece))

@@ -26,7 +26,7 @@ enum kvc_status kvc_tokenizer_encode(const struct kvc_tokenizer *tokenizer, cons
 enum kvc_status kvc_tokenizer_decode(const struct kvc_tokenizer *tokenizer, const int32_t *tokens, size_t count,
                                      bool special, char **text, size_t *bytes, struct kvc_error *error);
 enum kvc_status kvc_tokenizer_token_bytes(const struct kvc_tokenizer *tokenizer, int32_t token, bool first, char *text,
-                                          size_t room, size_t *bytes, struct kvc_error *error);
+                                          size_t capacity, size_t *bytes, struct kvc_error *error);
 
 /* Renders messages. name NULL: the tokenizer's own template, recognised among the built-in families. */
 enum kvc_status kvc_chat_render(const struct kvc_tokenizer *tokenizer, const char *name,

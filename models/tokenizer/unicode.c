@@ -94,13 +94,13 @@ int kvc_char_to_byte(uint32_t code) {
     return (code >= 33 && code <= 126) || (code >= 161 && code <= 255 && code != 173) ? (int)code : -1;
 }
 
-static bool add_code(struct kvc_buffer *out, uint32_t code) {
+static bool add_code(struct kvc_text *out, uint32_t code) {
     char text[4];
-    return kvc_buffer_add(out, text, kvc_utf8_put(code, text));
+    return kvc_text_add(out, text, kvc_utf8_put(code, text));
 }
 
 /* Well-formed runs are normalized, other bytes stay. Nothing below U+0300 changes under NFC. */
-static bool normalize_form(enum kvc_normalize_kind kind, const char *text, size_t bytes, struct kvc_buffer *out) {
+static bool normalize_form(enum kvc_normalize_kind kind, const char *text, size_t bytes, struct kvc_text *out) {
     int options = UTF8PROC_STABLE |
                   (kind == KVC_NORMALIZE_NFC || kind == KVC_NORMALIZE_NFKC ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE);
     if (kind == KVC_NORMALIZE_NFKC || kind == KVC_NORMALIZE_NFKD)
@@ -118,7 +118,7 @@ static bool normalize_form(enum kvc_normalize_kind kind, const char *text, size_
             end += length;
         }
         if (end == at) { /* a byte that is no character */
-            if (!kvc_buffer_add(out, text + at, 1))
+            if (!kvc_text_add(out, text + at, 1))
                 return false;
             at++;
             continue;
@@ -127,11 +127,11 @@ static bool normalize_form(enum kvc_normalize_kind kind, const char *text, size_
             utf8proc_uint8_t *made = NULL;
             utf8proc_ssize_t length = utf8proc_map((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(end - at),
                                                    &made, (utf8proc_option_t)options);
-            bool fits = length >= 0 && kvc_buffer_add(out, (const char *)made, (size_t)length);
+            bool fits = length >= 0 && kvc_text_add(out, (const char *)made, (size_t)length);
             free(made);
             if (!fits)
                 return false;
-        } else if (!kvc_buffer_add(out, text + at, end - at)) {
+        } else if (!kvc_text_add(out, text + at, end - at)) {
             return false;
         }
         at = end;
@@ -139,13 +139,13 @@ static bool normalize_form(enum kvc_normalize_kind kind, const char *text, size_
     return true;
 }
 
-static bool lowercase(const char *text, size_t bytes, struct kvc_buffer *out) {
+static bool lowercase(const char *text, size_t bytes, struct kvc_text *out) {
     for (size_t at = 0; at < bytes;) {
         uint32_t code;
         size_t length = kvc_utf8_next(text + at, bytes - at, &code);
         bool fits;
         if (code == KVC_NOT_UTF8)
-            fits = kvc_buffer_add(out, text + at, 1);
+            fits = kvc_text_add(out, text + at, 1);
         else if (code == 0x130) /* the one letter whose small form is two characters */
             fits = add_code(out, 'i') && add_code(out, 0x307);
         else
@@ -162,7 +162,7 @@ static enum kvc_status too_long(size_t most, struct kvc_error *error) {
 }
 
 static enum kvc_status replace(const struct kvc_normalize_step *step, const char *text, size_t bytes, size_t most,
-                               struct kvc_buffer *out, struct kvc_error *error) {
+                               struct kvc_text *out, struct kvc_error *error) {
     struct kvc_subject subject;
     if (!kvc_subject_open(&subject, text, bytes))
         return kvc_no_memory(error);
@@ -182,18 +182,18 @@ static enum kvc_status replace(const struct kvc_normalize_step *step, const char
             from = start + kvc_utf8_next(text + start, bytes - start, &code);
             continue;
         }
-        fits = kvc_buffer_add(out, text + at, start - at) && kvc_buffer_add(out, step->text, step->text_bytes);
+        fits = kvc_text_add(out, text + at, start - at) && kvc_text_add(out, step->text, step->text_bytes);
         at = from = end;
         if (out->bytes > most)
             status = too_long(most, error);
     }
     kvc_subject_close(&subject);
-    if (status == KVC_OK && (!fits || !kvc_buffer_add(out, text + at, bytes - at)))
+    if (status == KVC_OK && (!fits || !kvc_text_add(out, text + at, bytes - at)))
         return kvc_no_memory(error);
     return status;
 }
 
-static bool strip(const struct kvc_normalize_step *step, const char *text, size_t bytes, struct kvc_buffer *out) {
+static bool strip(const struct kvc_normalize_step *step, const char *text, size_t bytes, struct kvc_text *out) {
     size_t first = 0, last = 0;
     bool seen = false;
     for (size_t at = 0; at < bytes;) {
@@ -211,14 +211,14 @@ static bool strip(const struct kvc_normalize_step *step, const char *text, size_
         first = last = step->left ? bytes : 0;
     size_t from = step->left ? first : 0;
     size_t to = step->right ? last : bytes;
-    return kvc_buffer_add(out, text + from, to > from ? to - from : 0);
+    return kvc_text_add(out, text + from, to > from ? to - from : 0);
 }
 
 enum kvc_status kvc_normalize(const struct kvc_normalize_step *steps, size_t count, const char *text, size_t bytes,
-                              struct kvc_buffer *out, struct kvc_error *error) {
-    struct kvc_buffer now = {0}, next = {0};
+                              struct kvc_text *out, struct kvc_error *error) {
+    struct kvc_text now = {0}, next = {0};
     enum kvc_status status = KVC_OK;
-    bool fits = kvc_buffer_add(&now, text, bytes);
+    bool fits = kvc_text_add(&now, text, bytes);
     /* No real normalizer comes near this; a hostile file's replacements could double the text again and again. */
     size_t most = bytes < SIZE_MAX / 128 ? bytes * 64 + ((size_t)1 << 20) : SIZE_MAX;
     for (size_t i = 0; i < count && fits && status == KVC_OK; i++) {
@@ -229,8 +229,8 @@ enum kvc_status kvc_normalize(const struct kvc_normalize_step *steps, size_t cou
             fits = lowercase(now.data, now.bytes, &next);
             break;
         case KVC_NORMALIZE_PREPEND:
-            fits = (!now.bytes || kvc_buffer_add(&next, step->text, step->text_bytes)) &&
-                   kvc_buffer_add(&next, now.data, now.bytes);
+            fits = (!now.bytes || kvc_text_add(&next, step->text, step->text_bytes)) &&
+                   kvc_text_add(&next, now.data, now.bytes);
             break;
         case KVC_NORMALIZE_REPLACE:
             status = replace(step, now.data, now.bytes, most, &next, error);
@@ -242,15 +242,15 @@ enum kvc_status kvc_normalize(const struct kvc_normalize_step *steps, size_t cou
             fits = normalize_form(step->kind, now.data, now.bytes, &next);
             break;
         }
-        struct kvc_buffer swap = now;
+        struct kvc_text swap = now;
         now = next;
         next = swap;
         if (status == KVC_OK && fits && now.bytes > most)
             status = too_long(most, error);
     }
-    if (status == KVC_OK && (!fits || !kvc_buffer_add(out, now.data, now.bytes)))
+    if (status == KVC_OK && (!fits || !kvc_text_add(out, now.data, now.bytes)))
         status = kvc_no_memory(error);
-    kvc_buffer_free(&now);
-    kvc_buffer_free(&next);
+    kvc_text_free(&now);
+    kvc_text_free(&next);
     return status;
 }

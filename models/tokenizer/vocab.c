@@ -8,30 +8,30 @@ enum kvc_status kvc_no_memory(struct kvc_error *error) {
     return kvc_fail(error, KVC_RESOURCE, "tokenizer: out of memory");
 }
 
-bool kvc_grow(void **array, size_t *room, size_t count, size_t size) {
-    if (count < *room)
+bool kvc_grow(void **array, size_t *capacity, size_t count, size_t size) {
+    if (count < *capacity)
         return true;
-    if (*room > SIZE_MAX / 2 / size - 8)
+    if (*capacity > SIZE_MAX / 2 / size - 8)
         return false;
-    size_t next = *room * 2 + 8;
+    size_t next = *capacity * 2 + 8;
     void *grown = realloc(*array, next * size);
     if (!grown)
         return false;
     *array = grown;
-    *room = next;
+    *capacity = next;
     return true;
 }
 
-bool kvc_buffer_add(struct kvc_buffer *buffer, const char *data, size_t bytes) {
+bool kvc_text_add(struct kvc_text *buffer, const char *data, size_t bytes) {
     if (bytes > SIZE_MAX / 4 || buffer->bytes > SIZE_MAX / 4)
         return false;
-    if (buffer->bytes + bytes > buffer->room || !buffer->data) {
-        size_t room = (buffer->bytes + bytes) + (buffer->bytes + bytes) / 2 + 64;
-        char *grown = realloc(buffer->data, room);
+    if (buffer->bytes + bytes > buffer->capacity || !buffer->data) {
+        size_t capacity = (buffer->bytes + bytes) + (buffer->bytes + bytes) / 2 + 64;
+        char *grown = realloc(buffer->data, capacity);
         if (!grown)
             return false;
         buffer->data = grown;
-        buffer->room = room;
+        buffer->capacity = capacity;
     }
     if (bytes)
         memcpy(buffer->data + buffer->bytes, data, bytes);
@@ -39,14 +39,14 @@ bool kvc_buffer_add(struct kvc_buffer *buffer, const char *data, size_t bytes) {
     return true;
 }
 
-void kvc_buffer_free(struct kvc_buffer *buffer) {
+void kvc_text_free(struct kvc_text *buffer) {
     free(buffer->data);
-    *buffer = (struct kvc_buffer){0};
+    *buffer = (struct kvc_text){0};
 }
 
 bool kvc_id_list_add(struct kvc_id_list *list, int32_t id) {
     void *ids = list->ids;
-    if (!kvc_grow(&ids, &list->room, list->count, sizeof *list->ids))
+    if (!kvc_grow(&ids, &list->capacity, list->count, sizeof *list->ids))
         return false;
     list->ids = ids;
     list->ids[list->count++] = id;
@@ -87,7 +87,7 @@ enum kvc_status kvc_vocab_open(size_t count, struct kvc_tokenizer **tokenizer, s
     made->unknown = made->bos = made->eos = -1;
     for (int i = 0; i < 256; i++)
         made->byte_ids[i] = -1;
-    if (!made->pieces || !kvc_buffer_add(&made->store, "", 0)) {
+    if (!made->pieces || !kvc_text_add(&made->store, "", 0)) {
         kvc_tokenizer_close(made);
         return kvc_no_memory(error);
     }
@@ -103,7 +103,7 @@ bool kvc_vocab_set(struct kvc_tokenizer *tokenizer, int32_t id, const char *spel
     piece->spelling = tokenizer->store.bytes;
     piece->spelling_bytes = (uint32_t)bytes;
     piece->kind = (uint8_t)kind;
-    return kvc_buffer_add(&tokenizer->store, spelling, bytes);
+    return kvc_text_add(&tokenizer->store, spelling, bytes);
 }
 
 bool kvc_vocab_reserve(struct kvc_tokenizer *tokenizer, size_t count) {
@@ -132,7 +132,7 @@ static size_t lookup_place(const struct kvc_tokenizer *tokenizer, const char *te
     }
 }
 
-void kvc_vocab_enter(struct kvc_tokenizer *tokenizer, int32_t id) {
+void kvc_vocab_insert(struct kvc_tokenizer *tokenizer, int32_t id) {
     const struct kvc_piece *piece = &tokenizer->pieces[id];
     size_t at = lookup_place(tokenizer, tokenizer->store.data + piece->spelling, piece->spelling_bytes);
     if (tokenizer->lookup[at] < 0)
@@ -186,20 +186,20 @@ const struct kvc_merge *kvc_merges_find(const struct kvc_tokenizer *tokenizer, i
     return merge->left < 0 ? NULL : merge;
 }
 
-enum kvc_status kvc_merges_enter(struct kvc_tokenizer *tokenizer, const char *left, size_t left_bytes,
-                                 const char *right, size_t right_bytes, uint32_t rank, const char *where,
-                                 struct kvc_error *error) {
+enum kvc_status kvc_merges_insert(struct kvc_tokenizer *tokenizer, const char *left, size_t left_bytes,
+                                  const char *right, size_t right_bytes, uint32_t rank, const char *where,
+                                  struct kvc_error *error) {
     struct kvc_merge merge = {.left = kvc_vocab_find(tokenizer, left, left_bytes),
                               .right = kvc_vocab_find(tokenizer, right, right_bytes),
                               .made = -1,
                               .rank = rank};
-    struct kvc_buffer joined = {0};
-    if (!kvc_buffer_add(&joined, left, left_bytes) || !kvc_buffer_add(&joined, right, right_bytes)) {
-        kvc_buffer_free(&joined);
+    struct kvc_text joined = {0};
+    if (!kvc_text_add(&joined, left, left_bytes) || !kvc_text_add(&joined, right, right_bytes)) {
+        kvc_text_free(&joined);
         return kvc_no_memory(error);
     }
     merge.made = kvc_vocab_find(tokenizer, joined.data, joined.bytes);
-    kvc_buffer_free(&joined);
+    kvc_text_free(&joined);
     if (merge.left < 0 || merge.right < 0 || merge.made < 0)
         return kvc_fail(error, KVC_INPUT, "%s: merge %u names a piece that the vocabulary does not have", where, rank);
     tokenizer->merges[merge_place(tokenizer, merge.left, merge.right)] = merge;
@@ -225,7 +225,7 @@ static int byte_piece(const char *text, size_t bytes) {
 }
 
 /* A byte-level spelling back to bytes; false in *all where some character stands for no byte. */
-static bool spell_bytes(struct kvc_buffer *out, const char *spelling, size_t bytes, bool *all) {
+static bool spell_bytes(struct kvc_text *out, const char *spelling, size_t bytes, bool *all) {
     *all = true;
     for (size_t at = 0; at < bytes;) {
         uint32_t code;
@@ -236,25 +236,24 @@ static bool spell_bytes(struct kvc_buffer *out, const char *spelling, size_t byt
             return true;
         }
         char c = (char)(unsigned char)byte;
-        if (!kvc_buffer_add(out, &c, 1))
+        if (!kvc_text_add(out, &c, 1))
             return false;
     }
     return true;
 }
 
-static bool spell_replaced(struct kvc_buffer *out, const char *spelling, size_t bytes, const char *from,
-                           const char *to) {
+static bool spell_replaced(struct kvc_text *out, const char *spelling, size_t bytes, const char *from, const char *to) {
     size_t from_bytes = strlen(from), to_bytes = strlen(to);
     for (size_t at = 0; at < bytes;) {
         bool here = bytes - at >= from_bytes && !memcmp(spelling + at, from, from_bytes);
-        if (!kvc_buffer_add(out, here ? to : spelling + at, here ? to_bytes : 1))
+        if (!kvc_text_add(out, here ? to : spelling + at, here ? to_bytes : 1))
             return false;
         at += here ? from_bytes : 1;
     }
     return true;
 }
 
-static bool decode_piece(const struct kvc_tokenizer *tokenizer, const struct kvc_piece *piece, struct kvc_buffer *out) {
+static bool decode_piece(const struct kvc_tokenizer *tokenizer, const struct kvc_piece *piece, struct kvc_text *out) {
     const struct kvc_decoder *decoder = &tokenizer->decoder;
     const char *spelling = tokenizer->store.data + piece->spelling;
     size_t bytes = piece->spelling_bytes;
@@ -262,7 +261,7 @@ static bool decode_piece(const struct kvc_tokenizer *tokenizer, const struct kvc
     int byte = byte_piece(spelling, bytes);
     if (byte >= 0 && (decoder->byte_fallback || piece->kind == KVC_TOKEN_BYTE)) {
         char c = (char)(unsigned char)byte;
-        return kvc_buffer_add(out, &c, 1);
+        return kvc_text_add(out, &c, 1);
     }
     if (decoder->byte_level) {
         bool all;
@@ -274,7 +273,7 @@ static bool decode_piece(const struct kvc_tokenizer *tokenizer, const struct kvc
     } else if (decoder->replace[0]) {
         return spell_replaced(out, spelling, bytes, decoder->replace[0], decoder->replace[1]);
     }
-    return kvc_buffer_add(out, spelling, bytes);
+    return kvc_text_add(out, spelling, bytes);
 }
 
 /* What models write when they have said what they had to say. */
@@ -283,13 +282,13 @@ static const char *const turn_ends[] = {
     "<|endoftext|>", "<end_of_turn>", "<|end_of_turn|>", "<|eot|>",         "<EOT>",      NULL};
 
 enum kvc_status kvc_vocab_finish(struct kvc_tokenizer *tokenizer, struct kvc_error *error) {
-    struct kvc_buffer text = {0};
+    struct kvc_text text = {0};
     for (size_t i = 0; i < tokenizer->count; i++) {
         struct kvc_piece *piece = &tokenizer->pieces[i];
         if (piece->kind == KVC_TOKEN_ABSENT)
             continue;
         if (!decode_piece(tokenizer, piece, &text)) {
-            kvc_buffer_free(&text);
+            kvc_text_free(&text);
             return kvc_no_memory(error);
         }
         piece->text_bytes = (uint32_t)text.bytes;
@@ -298,8 +297,8 @@ enum kvc_status kvc_vocab_finish(struct kvc_tokenizer *tokenizer, struct kvc_err
             piece->text = piece->spelling;
         } else {
             piece->text = tokenizer->store.bytes;
-            if (!kvc_buffer_add(&tokenizer->store, text.data, text.bytes)) {
-                kvc_buffer_free(&text);
+            if (!kvc_text_add(&tokenizer->store, text.data, text.bytes)) {
+                kvc_text_free(&text);
                 return kvc_no_memory(error);
             }
         }
@@ -311,6 +310,6 @@ enum kvc_status kvc_vocab_finish(struct kvc_tokenizer *tokenizer, struct kvc_err
             if (piece->spelling_bytes == strlen(turn_ends[k]) && !memcmp(spelling, turn_ends[k], piece->spelling_bytes))
                 piece->ends_turn = true;
     }
-    kvc_buffer_free(&text);
+    kvc_text_free(&text);
     return KVC_OK;
 }

@@ -16,7 +16,7 @@ static void check_attention(struct pair *pair, const struct attention_case *c) {
     struct both out = both_floats(pair, (size_t)batch * H * d, ORDINARY);
     struct both maximum = both_floats(pair, (size_t)batch * H, ORDINARY);
     struct both sum = both_floats(pair, (size_t)batch * H, ORDINARY);
-    struct both positions = both_make(pair, batch * 4), later = both_make(pair, batch * 4);
+    struct both positions = both_make(pair, batch * 4), causal_offset = both_make(pair, batch * 4);
     struct both_lists *lists[4];
     struct both_reads reads[4];
     uint64_t read[SIDES][4] = {{0}};
@@ -31,12 +31,12 @@ static void check_attention(struct pair *pair, const struct attention_case *c) {
             reads[i] = reads_make(pair, &c->shape, c->read_percent);
         for (uint32_t r = 0; r < c->rows; r++) {
             const uint32_t row = i * c->rows + r;
-            ((uint32_t *)later.on[REF]->data)[row] =
+            ((uint32_t *)causal_offset.on[REF]->data)[row] =
                 (c->causal ? c->rows - 1 - r : 0) + (c->hidden_most ? below(pair, c->hidden_most) : 0);
             ((int32_t *)positions.on[REF]->data)[row] = (int32_t)(c->shape.count[0] + r);
         }
     }
-    memcpy(later.on[PATH]->data, later.on[REF]->data, later.bytes);
+    memcpy(causal_offset.on[PATH]->data, causal_offset.on[REF]->data, causal_offset.bytes);
     memcpy(positions.on[PATH]->data, positions.on[REF]->data, positions.bytes);
     for (int s = 0; s < SIDES; s++) {
         struct kvc_segment segments[4];
@@ -54,7 +54,7 @@ static void check_attention(struct pair *pair, const struct attention_case *c) {
                                            .maximum = {c->wants_sums ? maximum.on[s] : NULL, 0},
                                            .sum = {c->wants_sums ? sum.on[s] : NULL, 0},
                                            .positions = span_of(&positions, s),
-                                           .later = span_of(&later, s)};
+                                           .causal_offset = span_of(&causal_offset, s)};
         pair->device[s]->ops->attention(pair->device[s], &call);
     }
     SAME_FLOATS(pair, &out, "%s: out", what);
@@ -73,7 +73,7 @@ static void check_attention(struct pair *pair, const struct attention_case *c) {
     both_free(pair, &maximum);
     both_free(pair, &sum);
     both_free(pair, &positions);
-    both_free(pair, &later);
+    both_free(pair, &causal_offset);
 }
 
 static const uint32_t head_sizes[] = {8, 64, 80, 96, 128, 256};

@@ -95,7 +95,7 @@ static int remember(void *user, const struct kvc_verify_row *row) {
 }
 
 static void finds_a_flipped_bit(void **state) {
-    const struct kvc_verify_options options = {.backend = "opencl", .only = "norm", .broken = "norm"};
+    const struct kvc_verify_options options = {.backend = "opencl", .only = "norm", .inject = "norm"};
     struct kvc_verify_row row = {.differing = 0};
     (void)state;
     needs_device();

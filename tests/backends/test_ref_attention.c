@@ -8,7 +8,7 @@ struct rows {
     struct kvc_arena *arena;
     uint32_t heads, rows, window;
     const struct kvc_read_list *reads;
-    struct kvc_span q, out, M, L, positions, later, keys[HEADS], values[HEADS];
+    struct kvc_span q, out, M, L, positions, causal_offset, keys[HEADS], values[HEADS];
 };
 
 /* Lists of `entries` entries of which every third is evicted, and rows that look at them. */
@@ -30,10 +30,10 @@ static struct rows make_rows(uint32_t entries, uint32_t group, uint32_t row_coun
     r.M = buffer((size_t)row_count * r.heads * 4);
     r.L = buffer((size_t)row_count * r.heads * 4);
     r.positions = buffer(row_count * 4);
-    r.later = buffer(row_count * 4);
+    r.causal_offset = buffer(row_count * 4);
     for (uint32_t i = 0; i < row_count; i++) {
         ((int32_t *)kvc_span_data(r.positions))[i] = (int32_t)(entries - row_count + i);
-        ((uint32_t *)kvc_span_data(r.later))[i] = row_count - 1 - i;
+        ((uint32_t *)kvc_span_data(r.causal_offset))[i] = row_count - 1 - i;
     }
     for (uint32_t h = 0; h < HEADS; h++) {
         r.keys[h] = buffer(SLOTS * D * 4);
@@ -44,9 +44,9 @@ static struct rows make_rows(uint32_t entries, uint32_t group, uint32_t row_coun
 }
 
 static bool sees(const struct rows *r, uint32_t row, uint32_t h, uint32_t rank) {
-    uint32_t later = ((const uint32_t *)kvc_span_data(r->later))[row];
+    uint32_t causal_offset = ((const uint32_t *)kvc_span_data(r->causal_offset))[row];
     int32_t position = ((const int32_t *)kvc_span_data(r->positions))[row];
-    if (rank + later >= count_of(&r->lists, h))
+    if (rank + causal_offset >= count_of(&r->lists, h))
         return false;
     if (r->window && position_of(&r->lists, h, rank) <= position - (int32_t)r->window)
         return false;
@@ -86,8 +86,8 @@ static uint32_t exact_weights(const struct rows *r, uint32_t row, uint32_t head,
 
 static void attend(struct rows *r, uint64_t *bytes) {
     struct kvc_segment segment = {&r->lists, r->reads, 0, r->rows, r->rows, bytes};
-    struct kvc_attention a = {&segment, 1,    r->heads, HEADS,        D,       r->window, r->q,
-                              r->out,   r->M, r->L,     r->positions, r->later};
+    struct kvc_attention a = {&segment, 1,    r->heads,     HEADS,           D, r->window, r->q, r->out,
+                              r->M,     r->L, r->positions, r->causal_offset};
     OPS->attention(device, &a);
 }
 
@@ -145,7 +145,7 @@ static void attention_read_lists(void **state) {
     r.reads = &reads;
     check_attention(&r);
     for (uint32_t i = 0; i < n; i++) { /* ranks that are read but too new to be seen */
-        ((uint32_t *)kvc_span_data(r.later))[0] = count_of(&r.lists, 0) - list[i];
+        ((uint32_t *)kvc_span_data(r.causal_offset))[0] = count_of(&r.lists, 0) - list[i];
         if (i % 40 == 7)
             check_attention(&r);
     }
@@ -191,7 +191,8 @@ static void window_mass_close(void **state) {
     for (uint32_t group = 1; group <= 4; group += 3) {
         struct rows r = make_rows(400, group, 9, KVC_F16, 0);
         struct kvc_span scores = buffer(HEADS * SLOTS * 4);
-        struct kvc_weight_rows w = {&r.lists, NULL, r.rows, r.heads, HEADS, D, 0, r.q, r.M, r.L, r.positions, r.later};
+        struct kvc_probabilities w = {&r.lists, NULL, r.rows, r.heads, HEADS,       D,
+                                      0,        r.q,  r.M,    r.L,     r.positions, r.causal_offset};
         if (group == 4) {
             for (uint32_t i = 0; i < 250; i += 1 + draw(3))
                 list[n++] = i;
@@ -224,7 +225,8 @@ static void rings(void **state) {
     for (enum kvc_row_kind kind = KVC_ROW_WEIGHTS; kind <= KVC_ROW_LOW; kind++) {
         struct rows r = make_rows(400, group, filled, KVC_F32, columns);
         struct kvc_span scores = buffer(HEADS * SLOTS * 4);
-        struct kvc_weight_rows w = {&r.lists, NULL, r.rows, r.heads, HEADS, D, 0, r.q, r.M, r.L, r.positions, r.later};
+        struct kvc_probabilities w = {&r.lists, NULL, r.rows, r.heads, HEADS,       D,
+                                      0,        r.q,  r.M,    r.L,     r.positions, r.causal_offset};
         float *column = floats((struct kvc_span){r.lists.state, 0});
         attend(&r, NULL);
         for (uint32_t i = 0; i < columns * HEADS * SLOTS; i++)

@@ -117,7 +117,7 @@ static void evict_of_a_view(void **state) {
     OPS->arena_free(device, arena);
 }
 
-static void append_without_room(void **state) {
+static void append_without_capacity(void **state) {
     struct kvc_arena *arena;
     struct kvc_lists lists = make_lists(KVC_F16, 0, false, &arena);
     struct kvc_span k = values((SLOTS + 1) * HEADS * D);
@@ -186,7 +186,7 @@ static void relayout_shrinks(void **state) {
 
 int main(void) {
 #define TEST(name) cmocka_unit_test_teardown(name, end_test)
-    const struct CMUnitTest tests[] = {TEST(append_rounds),   TEST(append_not_a_number), TEST(evict_and_reuse),
-                                       TEST(evict_of_a_view), TEST(append_without_room), TEST(relayout_shrinks)};
+    const struct CMUnitTest tests[] = {TEST(append_rounds),   TEST(append_not_a_number),     TEST(evict_and_reuse),
+                                       TEST(evict_of_a_view), TEST(append_without_capacity), TEST(relayout_shrinks)};
     return cmocka_run_group_tests(tests, open_ref, close_ref);
 }

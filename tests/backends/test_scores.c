@@ -40,7 +40,7 @@ struct rows_case {
     struct lists_shape shape;
     struct both_lists *lists;
     struct both_reads reads;
-    struct both q, maximum, sum, positions, later;
+    struct both q, maximum, sum, positions, causal_offset;
     uint32_t group, queries, window, read_percent;
     bool by_position; /* without `later` */
 };
@@ -57,7 +57,7 @@ static struct rows_case make_case(struct pair *pair, uint32_t columns, uint32_t 
     c.maximum = both_floats(pair, cells, c.shape.values);
     c.sum = both_floats(pair, cells, ORDINARY);
     c.positions = both_make(pair, queries * 4);
-    c.later = both_make(pair, queries * 4);
+    c.causal_offset = both_make(pair, queries * 4);
     c.window = below(pair, 4) ? 0 : 1 + below(pair, 600);
     c.read_percent = below(pair, 5) ? 0 : 50;
     if (c.read_percent)
@@ -66,26 +66,27 @@ static struct rows_case make_case(struct pair *pair, uint32_t columns, uint32_t 
     const uint32_t first = below(pair, 2) ? c.shape.count[0] : below(pair, 1400);
     for (uint32_t i = 0; i < queries; i++) {
         ((int32_t *)c.positions.on[REF]->data)[i] = (int32_t)(first + i);
-        ((uint32_t *)c.later.on[REF]->data)[i] = queries == 1 && below(pair, 2) ? 0 : queries - 1 - i;
+        ((uint32_t *)c.causal_offset.on[REF]->data)[i] = queries == 1 && below(pair, 2) ? 0 : queries - 1 - i;
     }
     memcpy(c.positions.on[PATH]->data, c.positions.on[REF]->data, c.positions.bytes);
-    memcpy(c.later.on[PATH]->data, c.later.on[REF]->data, c.later.bytes);
+    memcpy(c.causal_offset.on[PATH]->data, c.causal_offset.on[REF]->data, c.causal_offset.bytes);
     return c;
 }
 
-static struct kvc_weight_rows rows_of(const struct rows_case *c, int s) {
-    return (struct kvc_weight_rows){.lists = &c->lists->on[s],
-                                    .reads = c->read_percent ? &c->reads.on[s] : NULL,
-                                    .queries = c->queries,
-                                    .heads = c->shape.kv_heads * c->group,
-                                    .kv_heads = c->shape.kv_heads,
-                                    .head_size = c->shape.head_size,
-                                    .window = c->window,
-                                    .q = span_of(&c->q, s),
-                                    .maximum = span_of(&c->maximum, s),
-                                    .sum = span_of(&c->sum, s),
-                                    .positions = span_of(&c->positions, s),
-                                    .later = c->by_position ? (struct kvc_span){NULL, 0} : span_of(&c->later, s)};
+static struct kvc_probabilities rows_of(const struct rows_case *c, int s) {
+    return (struct kvc_probabilities){.lists = &c->lists->on[s],
+                                      .reads = c->read_percent ? &c->reads.on[s] : NULL,
+                                      .queries = c->queries,
+                                      .heads = c->shape.kv_heads * c->group,
+                                      .kv_heads = c->shape.kv_heads,
+                                      .head_size = c->shape.head_size,
+                                      .window = c->window,
+                                      .q = span_of(&c->q, s),
+                                      .maximum = span_of(&c->maximum, s),
+                                      .sum = span_of(&c->sum, s),
+                                      .positions = span_of(&c->positions, s),
+                                      .causal_offset =
+                                          c->by_position ? (struct kvc_span){NULL, 0} : span_of(&c->causal_offset, s)};
 }
 
 static void free_case(struct pair *pair, struct rows_case *c) {
@@ -96,7 +97,7 @@ static void free_case(struct pair *pair, struct rows_case *c) {
     both_free(pair, &c->maximum);
     both_free(pair, &c->sum);
     both_free(pair, &c->positions);
-    both_free(pair, &c->later);
+    both_free(pair, &c->causal_offset);
 }
 
 static void check_window_mass(struct pair *pair) {
@@ -105,7 +106,7 @@ static void check_window_mass(struct pair *pair) {
     const bool by_head = below(pair, 2);
     struct both scores = both_floats(pair, (size_t)stride * c.shape.kv_heads * c.group, ORDINARY);
     for (int s = 0; s < SIDES; s++) {
-        const struct kvc_weight_rows rows = rows_of(&c, s);
+        const struct kvc_probabilities rows = rows_of(&c, s);
         pair->device[s]->ops->window_mass(pair->device[s], &rows, span_of(&scores, s), stride, by_head);
     }
     SAME_FLOATS(pair, &scores, "window_mass: queries %u, G %u, d %u, entries %u, read %u%%, by head %d, by position %d",
@@ -122,7 +123,7 @@ static void check_window_moments(struct pair *pair) {
     struct both scores = both_floats(pair, (size_t)stride * c.shape.kv_heads * c.group, ORDINARY);
     struct both totals = both_floats(pair, 2, ORDINARY);
     for (int s = 0; s < SIDES; s++) {
-        const struct kvc_weight_rows rows = rows_of(&c, s);
+        const struct kvc_probabilities rows = rows_of(&c, s);
         pair->device[s]->ops->window_moments(pair->device[s], &rows, tail, gamma, span_of(&scores, s), stride,
                                              span_of(&totals, s));
     }
@@ -143,7 +144,7 @@ static void check_accumulate(struct pair *pair) {
     const struct kvc_noise noise = {below(pair, 2) ? 0 : 0x0123456789abcdefu * chance(pair), below(pair, 80),
                                     below(pair, 3) ? 1.0f + (float)below(pair, 100) / 64.0f : 0.03125f};
     for (int s = 0; s < SIDES; s++) {
-        struct kvc_weight_rows rows = rows_of(&c, s);
+        struct kvc_probabilities rows = rows_of(&c, s);
         if (noisy)
             rows.maximum.buffer = rows.sum.buffer = NULL;
         pair->device[s]->ops->accumulate(pair->device[s], &rows, column, noisy ? &noise : NULL);
@@ -165,7 +166,7 @@ static void check_ring(struct pair *pair) {
     const int64_t now = (int64_t)ring + below(pair, 1000), recent = (int64_t)below(pair, 1400) - 100;
     struct both scores = both_floats(pair, (size_t)stride * c.shape.kv_heads, ORDINARY);
     for (int s = 0; s < SIDES; s++) {
-        const struct kvc_weight_rows rows = rows_of(&c, s);
+        const struct kvc_probabilities rows = rows_of(&c, s);
         pair->device[s]->ops->ring_write(pair->device[s], &rows, first, ring, kind);
     }
     same_lists(pair, c.lists, "ring_write");
@@ -192,7 +193,7 @@ static void attend(struct pair *pair, const struct rows_case *c, struct both *ou
                                            .maximum = span_of(&c->maximum, s),
                                            .sum = span_of(&c->sum, s),
                                            .positions = span_of(&c->positions, s),
-                                           .later = span_of(&c->later, s)};
+                                           .causal_offset = span_of(&c->causal_offset, s)};
         pair->device[s]->ops->attention(pair->device[s], &call);
     }
 }
@@ -200,7 +201,7 @@ static void attend(struct pair *pair, const struct rows_case *c, struct both *ou
 static void write_ring(struct pair *pair, const struct rows_case *c, const char *when) {
     const enum kvc_row_kind kind = kinds[below(pair, COUNT(kinds))];
     for (int s = 0; s < SIDES; s++) {
-        const struct kvc_weight_rows rows = rows_of(c, s);
+        const struct kvc_probabilities rows = rows_of(c, s);
         pair->device[s]->ops->ring_write(pair->device[s], &rows, 0, 4, kind);
     }
     same_lists(pair, c->lists, when);
@@ -218,9 +219,9 @@ static void check_after_attention(struct pair *pair) {
     const uint32_t change = below(pair, c.shape.permuted ? 5 : 3);
     struct both_reads kept = reads_make(pair, &c.shape, 90);
     struct both k = both_floats(pair, (size_t)c.shape.kv_heads * d, c.shape.values);
-    bool room = true;
+    bool capacity = true;
     for (uint32_t h = 0; h < c.shape.kv_heads; h++)
-        room = room && c.shape.count[h] % KVC_TILE != 0;
+        capacity = capacity && c.shape.count[h] % KVC_TILE != 0;
     for (int s = 0; s < SIDES; s++) {
         struct kvc_device *device = pair->device[s];
         const struct kvc_segment segment = {&c.lists->on[s], NULL, 0, 1, 1, NULL};
@@ -229,7 +230,7 @@ static void check_after_attention(struct pair *pair) {
             q[c.q.bytes / 4 - 1] = 0.25f;
         } else if (change == 1) { /* an entry leaves, another takes its place */
             device->ops->drop(device, &c.lists->on[s], 1);
-            if (room)
+            if (capacity)
                 device->ops->append(device, &segment, 1, span_of(&k, s), span_of(&k, s), span_of(&c.positions, s));
         } else if (change == 3) {
             device->ops->evict(device, &c.lists->on[s], &kept.on[s]);

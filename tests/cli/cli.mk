@@ -1,6 +1,6 @@
 # cli.mk - tests of the program, as a user runs it, and what they use.
-check_PROGRAMS += tests/cli/test_info_room tests/cli/test_parts tests/cli/test_signals
-tests_cli_test_info_room_LDADD = libkvcli.la $(KVC_TEST_LIBS)
+check_PROGRAMS += tests/cli/test_info_available tests/cli/test_parts tests/cli/test_signals
+tests_cli_test_info_available_LDADD = libkvcli.la $(KVC_TEST_LIBS)
 tests_cli_test_parts_LDADD = libkvcli.la $(KVC_TEST_LIBS)
 tests_cli_test_signals_LDADD = libkvcli.la $(KVC_TEST_LIBS)
 
@@ -27,7 +27,7 @@ CLI_TESTS = \
 	tests/cli/test_longrope.sh \
 	tests/cli/test_memory.sh \
 	tests/cli/test_outputs.sh \
-	tests/cli/test_room.sh \
+	tests/cli/test_available.sh \
 	tests/cli/test_run.sh \
 	tests/cli/test_verify.sh
 SHELL_TESTS += $(CLI_TESTS)

@@ -162,9 +162,9 @@ static void lines_are_printable(void **state) {
     for (size_t n = 0; n < 40; n++) { /* characters stay whole wherever it is cut */
         for (size_t i = 0; i < n; i++)
             memcpy(text + 3 * i, "\xe2\x82\xac", 3);
-        for (size_t room = 1; room < 64; room++) {
-            kvc_printable(text, 3 * n, line, room);
-            assert_true(strlen(line) < room);
+        for (size_t capacity = 1; capacity < 64; capacity++) {
+            kvc_printable(text, 3 * n, line, capacity);
+            assert_true(strlen(line) < capacity);
             assert_null(strchr(line, '?'));
             for (char *c = line; *c; c += *c == '.' ? 1 : 3)
                 assert_true(*c == '.' || memcmp(c, "\xe2\x82\xac", 3) == 0);

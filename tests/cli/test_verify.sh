@@ -37,7 +37,7 @@ operations=$(sed -n 's/^ *"name": "\(.*\)",$/\1/p' "$work/out")
 that 'there are operations' [ "$(echo $operations | wc -w)" -ge 39 ]
 sanitized && operations=$(echo $operations | tr ' ' '\n' | awk 'NR % 5 == 1')
 for operation in $operations; do
-    KVCULL_BREAK=$operation kv verify --only operations --backend cpu --effort 0 --json -q >"$work/out" 2>"$work/err"
+    KVCULL_INJECT=$operation kv verify --only operations --backend cpu --effort 0 --json -q >"$work/out" 2>"$work/err"
     that "$operation broken: status 1" [ $? = 1 ]
     found=$(awk '/"name":/ { name = $2 } /"differing":/ && $2 + 0 > 0 { print name }' "$work/out")
     that "$operation broken: $found is found" [ "$found" = "\"$operation\"," ]
@@ -45,27 +45,27 @@ for operation in $operations; do
 done
 # --small finds each of them as well, in other cases.
 for operation in $operations; do
-    KVCULL_BREAK=$operation kv verify --only operations --backend cpu --effort 1 --small --json -q >"$work/out" 2>"$work/err"
+    KVCULL_INJECT=$operation kv verify --only operations --backend cpu --effort 1 --small --json -q >"$work/out" 2>"$work/err"
     that "$operation broken, small: status 1" [ $? = 1 ]
     found=$(awk '/"name":/ { name = $2 } /"differing":/ && $2 + 0 > 0 { print name }' "$work/out")
     that "$operation broken, small: $found is found" [ "$found" = "\"$operation\"," ]
 done
-KVCULL_BREAK=linear kv verify --only operations --backend cpu --effort 0 >"$work/out" 2>"$work/err"
+KVCULL_INJECT=linear kv verify --only operations --backend cpu --effort 0 >"$work/out" 2>"$work/err"
 that 'a broken operation: status 1' [ $? = 1 ]
 has '^DIFFERENT: .*the first: cpu, operation linear: '
 narrow_but_last() { sed '$d' "$work/out" >"$work/table"; mv "$work/table" "$work/out"; narrow; }
 narrow_but_last
-KVCULL_BREAK=nosuch fails 2 KVCULL_BREAK=nosuch verify --only operations -q
-KVCULL_BREAK=norm fails 2 'must not be set' verify --write-hashes "$work/hashes" -q
+KVCULL_INJECT=nosuch fails 2 KVCULL_INJECT=nosuch verify --only operations -q
+KVCULL_INJECT=norm fails 2 'must not be set' verify --write-hashes "$work/hashes" -q
 that 'nothing is written then' [ ! -e "$work/hashes" ]
 
 # In whole runs a changed read list is counted, and nothing else of a method that only reads.
-KVCULL_BREAK=select_reads kv verify --only methods --backend cpu --kv 'quest:budget=66' --gen 5 --json -q \
+KVCULL_INJECT=select_reads kv verify --only methods --backend cpu --kv 'quest:budget=66' --gen 5 --json -q \
     >"$work/out" 2>"$work/err"
 that 'a changed read list: status 1' [ $? = 1 ]
 that 'what is read differs' [ "$(json rows.0.read_differing)" -gt 0 ]
 that 'what is kept does not' [ "$(json rows.0.kept_differing)" = 0 ]
-KVCULL_BREAK=keep kv verify --only methods --backend cpu --kv 'snapkv:budget=66' --gen 5 --json -q \
+KVCULL_INJECT=keep kv verify --only methods --backend cpu --kv 'snapkv:budget=66' --gen 5 --json -q \
     >"$work/out" 2>"$work/err"
 that 'changed entries: status 1' [ $? = 1 ]
 that 'what is kept differs' [ "$(json rows.0.kept_differing)" -gt 0 ]
@@ -73,7 +73,7 @@ that 'what is attended differs, too' [ "$(json rows.0.read_differing)" -gt 0 ]
 that 'and the logits' [ "$(json rows.0.differing_bits)" -gt 0 ]
 has 'is kept by one only'
 # Against stored hashes a broken operation is found and located as well.
-KVCULL_BREAK=zero kv verify --only operations --backend cpu --against stored --json -q >"$work/out" 2>"$work/err"
+KVCULL_INJECT=zero kv verify --only operations --backend cpu --against stored --json -q >"$work/out" 2>"$work/err"
 that 'broken, against stored hashes: status 1' [ $? = 1 ]
 has '"first": "cpu, operation zero: .*ref has'
 

@@ -143,11 +143,11 @@ struct text { /* what one session has seen */
 
 static void multiply(const struct matrix *w, const float *x, float *y) {
     for (uint32_t i = 0; i < w->outputs; i++)
-        y[i] = obvious_dot(x, w->w + (size_t)i * w->inputs, w->inputs);
+        y[i] = oracle_dot(x, w->w + (size_t)i * w->inputs, w->inputs);
 }
 
 static void norm(const float *x, const float *w, uint32_t n, float *y) {
-    const float r = 1.0f / sqrtf(obvious_dot(x, x, n) / (float)n + 1e-5f);
+    const float r = 1.0f / sqrtf(oracle_dot(x, x, n) / (float)n + 1e-5f);
     for (uint32_t i = 0; i < n; i++)
         y[i] = x[i] * r * w[i];
 }
@@ -176,10 +176,10 @@ static void attend_row(struct text *text, uint32_t l, const float *q, const floa
             .position = (int32_t)text->tokens, .k = malloc(2 * D * sizeof(float)), .v = malloc(D * sizeof(float))};
         assert_true(entry->k && entry->v);
         memcpy(entry->k + D, k + h * D, D * sizeof *k);
-        obvious_store(text->type, v + h * D, entry->v, D);
+        oracle_store(text->type, v + h * D, entry->v, D);
         for (uint32_t r = 0; r < head->count; r++) {
             rotate(text, head->entries[r].k + D, r, turned);
-            obvious_store(text->type, turned, head->entries[r].k, D);
+            oracle_store(text->type, turned, head->entries[r].k, D);
         }
         for (uint32_t g = 0; g < HEADS / KV_HEADS; g++) {
             const uint32_t query = h * HEADS / KV_HEADS + g;
@@ -190,7 +190,7 @@ static void attend_row(struct text *text, uint32_t l, const float *q, const floa
 }
 
 /* The logits [VOCAB] of the next token. */
-static void obvious_row(struct text *text, int32_t token, float *logits) {
+static void oracle_row(struct text *text, int32_t token, float *logits) {
     const struct model *m = text->m;
     float x[HIDDEN], y[HIDDEN], q[Q], k[K], v[K], out[Q], gate[FEED], up[FEED];
     memcpy(x, m->embedding.w + token * HIDDEN, sizeof x);
@@ -276,7 +276,7 @@ static void streaming(const struct moment *m, const void *given) {
     const uint32_t tokens = (uint32_t)floor(m->heads[0].held * (plan->share / 100.0) + 0.5);
     const uint32_t budget = plan->share ? tokens > plan->sinks ? tokens : plan->sinks + 1 : plan->budget;
     bool kept[TOKENS];
-    for (uint32_t h = 0; h < KV_HEADS && obvious_acts(plan->left_out, m->layer); h++) {
+    for (uint32_t h = 0; h < KV_HEADS && oracle_acts(plan->left_out, m->layer); h++) {
         struct head *head = &m->heads[h];
         for (uint32_t r = 0; r < head->count; r++) {
             kept[r] = head->count <= budget || r < plan->sinks || r + (budget - plan->sinks) >= head->count;
@@ -300,7 +300,7 @@ static void lacache(const struct moment *m, const void *plan) {
         struct tensors shape = *m->t;
         shape.lists = 1;
         const struct moment alone = {&shape, one, m->layer, m->now, m->turn, m->step};
-        obvious_lacache(&alone, plan);
+        oracle_lacache(&alone, plan);
         *head = one[0];
         for (uint32_t r = 0, at = 0; r < count; r++) {
             if (at < head->count && head->entries[at].k == had[r].k) {
@@ -350,7 +350,7 @@ static void prompt(const struct run *run, const int32_t *tokens, uint32_t count)
     float found[VOCAB], expected[VOCAB];
     FINE(kvc_session_prompt(run->session, tokens, count, NULL, found, &error));
     for (uint32_t i = 0; i < count; i++)
-        obvious_row(run->text, tokens[i], expected);
+        oracle_row(run->text, tokens[i], expected);
     same(found, run->text, expected, run->method->spec);
     evict_all(run->text, run->method, count);
 }
@@ -361,7 +361,7 @@ static void step(const struct run runs[2], const int32_t tokens[2]) {
     struct kvc_session *sessions[2] = {runs[0].session, runs[1].session};
     FINE(kvc_decode(sessions, tokens, 2, found, NULL, &error));
     for (int i = 0; i < 2; i++) {
-        obvious_row(runs[i].text, tokens[i], expected);
+        oracle_row(runs[i].text, tokens[i], expected);
         same(found + i * VOCAB, runs[i].text, expected, runs[i].method->spec);
         evict_all(runs[i].text, runs[i].method, 0);
     }

@@ -19,9 +19,9 @@
 static uint64_t calls, failing; /* the failing-th call fails; 0: none */
 static char model_path[256];
 
-static const char *demo_path(char *path, size_t room) {
+static const char *demo_path(char *path, size_t capacity) {
     const char *source = getenv("top_srcdir");
-    snprintf(path, room, "%s/data/demo", source ? source : ".");
+    snprintf(path, capacity, "%s/data/demo", source ? source : ".");
     return path;
 }
 

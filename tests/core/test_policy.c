@@ -232,8 +232,8 @@ static const struct {
     {"full", "skip_layers", "0", "-1", MILLION, "1048577", "", NULL},
 };
 
-static void limit_spec(char *spec, size_t room, size_t i, const char *value, const char *with) {
-    snprintf(spec, room, "%s:%s=%s%s%s", limits[i].method, limits[i].option, value, *with ? "," : "", with);
+static void limit_spec(char *spec, size_t capacity, size_t i, const char *value, const char *with) {
+    snprintf(spec, capacity, "%s:%s=%s%s%s", limits[i].method, limits[i].option, value, *with ? "," : "", with);
 }
 
 static void test_limits(void **state) {

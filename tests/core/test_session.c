@@ -291,7 +291,7 @@ static void test_blocks_go_back(void **state) {
     static const struct {
         const char *policy;
         size_t prompt;
-        uint64_t then, later; /* blocks per head after the prompt, and after a step */
+        uint64_t then, causal_offset; /* blocks per head after the prompt, and after a step */
     } cases[] = {{"snapkv:budget=200", 300, 1, 1},
                  {"snapkv:budget=500+window:budget=100", 600, 2, 2},
                  {"snapkv:budget=700+window:budget=100", 800, 3, 1}};
@@ -309,7 +309,7 @@ static void test_blocks_go_back(void **state) {
         FINE(kvc_decode(&session, &tokens[0], 1, NULL, NULL, &error));
         kvc_session_stats(session, &stats);
         kvc_engine_memory(engine, &memory);
-        assert_int_equal(stats.cache_bytes, cases[c].later * blocks);
+        assert_int_equal(stats.cache_bytes, cases[c].causal_offset * blocks);
         assert_int_equal(memory.now[KVC_MEMORY_CACHE], stats.cache_bytes);
         kvc_session_close(session);
     }

@@ -45,8 +45,8 @@ static size_t prompt_of(size_t method) { return strstr(methods[method], "rocketk
 static int steps(void) { return kvc_test_thinned() ? 5 : STEPS; }
 
 /* duo's option counts without its 6 sinks. */
-static void write_spec(char *spec, size_t room, size_t method, uint32_t budget) {
-    snprintf(spec, room, methods[method], (unsigned)(strstr(methods[method], "duo") ? budget - 6 : budget));
+static void write_spec(char *spec, size_t capacity, size_t method, uint32_t budget) {
+    snprintf(spec, capacity, methods[method], (unsigned)(strstr(methods[method], "duo") ? budget - 6 : budget));
 }
 
 static struct kvc_session *open_prompted(const char *policy, enum kvc_type type, size_t prompt) {

@@ -91,8 +91,8 @@ static enum kvc_status counting_open(const char *path, unsigned index, int threa
     return KVC_OK;
 }
 
-static bool always(char *detail, size_t room) {
-    snprintf(detail, room, "cpu, counted");
+static bool always(char *detail, size_t capacity) {
+    snprintf(detail, capacity, "cpu, counted");
     return true;
 }
 

@@ -110,7 +110,7 @@ static void opens_and_closes(void **state) {
     }
 }
 
-struct turns_job {
+struct stealing_job {
     struct kvc_cpu *cpu;
     size_t tasks;
     _Atomic unsigned *runs;
@@ -118,7 +118,7 @@ struct turns_job {
 };
 
 static void one_turn(void *argument, size_t task, unsigned thread) {
-    struct turns_job *job = argument;
+    struct stealing_job *job = argument;
     if (task >= job->tasks)
         return;
     atomic_fetch_add(&job->runs[task], 1);
@@ -129,14 +129,14 @@ static void every_turn_once(void **state) {
     static const size_t counts[] = {1, 2, 3, 7, 64, 1000};
     (void)state;
     for (int threads = 1; threads <= 5; threads += 2) {
-        struct kvc_turns turns[5];
-        struct kvc_cpu cpu = {.turns = turns};
+        struct kvc_stealing turns[5];
+        struct kvc_cpu cpu = {.stealing = turns};
         assert_int_equal(kvc_threads_open(threads, &cpu.threads, NULL), KVC_OK);
         for (unsigned round = 0; round < 120; round++) {
             const size_t tasks = counts[round % (sizeof counts / sizeof counts[0])];
-            struct turns_job job = {&cpu, tasks, calloc(tasks, sizeof *job.runs), 0, 0};
+            struct stealing_job job = {&cpu, tasks, calloc(tasks, sizeof *job.runs), 0, 0};
             assert_non_null(job.runs);
-            turns_run(&cpu, cpu.threads, tasks, one_turn, &job);
+            stealing_run(&cpu, cpu.threads, tasks, one_turn, &job);
             for (size_t i = 0; i < tasks; i++)
                 assert_int_equal(job.runs[i], 1);
             assert_int_equal(job.own + job.stolen, tasks);
@@ -147,19 +147,19 @@ static void every_turn_once(void **state) {
 }
 
 /* A thread takes its own tasks first, as it was told it would, then those of the threads behind it. */
-static void turns_as_foretold(void **state) {
+static void stealing_in_order(void **state) {
     static const size_t expected[] = {1, 4, 7, 2, 5, 0, 3, 6};
-    struct kvc_turns turns[3];
-    struct kvc_cpu cpu = {.turns = turns};
+    struct kvc_stealing turns[3];
+    struct kvc_cpu cpu = {.stealing = turns};
     (void)state;
     assert_int_equal(kvc_threads_open(3, &cpu.threads, NULL), KVC_OK);
-    turns_begin(&cpu);
+    stealing_begin(&cpu);
     for (size_t i = 0; i < 8; i++) {
         if (i < 3)
-            assert_int_equal(turns_next(&cpu, 1), expected[i]);
+            assert_int_equal(stealing_next(&cpu, 1), expected[i]);
         else
-            assert_true(turns_next(&cpu, 1) >= 8);
-        assert_int_equal(turns_take(&cpu, 8, 1), expected[i]);
+            assert_true(stealing_next(&cpu, 1) >= 8);
+        assert_int_equal(stealing_take(&cpu, 8, 1), expected[i]);
     }
     kvc_threads_close(cpu.threads);
 }
@@ -168,6 +168,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_task_once),  cmocka_unit_test(waits_for_the_last),
                                        cmocka_unit_test(without_a_pool),   cmocka_unit_test(counts),
                                        cmocka_unit_test(opens_and_closes), cmocka_unit_test(every_turn_once),
-                                       cmocka_unit_test(turns_as_foretold)};
+                                       cmocka_unit_test(stealing_in_order)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

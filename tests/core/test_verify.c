@@ -76,7 +76,7 @@ static void finds_every_broken_operation(void **state) {
     size_t i = 0;
     (void)state;
     for (; (name = kvc_verify_operation(i)) != NULL; i++) {
-        const struct kvc_verify_options options = {.effort = kvc_test_thinned() ? 0 : 1, .only = name, .broken = name};
+        const struct kvc_verify_options options = {.effort = kvc_test_thinned() ? 0 : 1, .only = name, .inject = name};
         struct kvc_verify_row row = {.differing = 0};
         struct kvc_error error;
         if (kvc_verify_operations(&options, remember, &row, &error) != KVC_DIFFERS)
@@ -101,7 +101,7 @@ static void others_are_not_touched(void **state) {
     if (kvc_test_thinned())
         skip();
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const struct kvc_verify_options options = {.broken = names[i]};
+        const struct kvc_verify_options options = {.inject = names[i]};
         char name[16];
         memcpy(name, names[i], sizeof name);
         assert_int_equal(kvc_verify_operations(&options, one_differs, name, NULL), KVC_DIFFERS);
@@ -109,7 +109,7 @@ static void others_are_not_touched(void **state) {
 }
 
 static void unknown_operation(void **state) {
-    struct kvc_verify_options options = {.broken = "nosuch"};
+    struct kvc_verify_options options = {.inject = "nosuch"};
     struct kvc_engine *engine;
     struct kvc_error error;
     (void)state;
@@ -118,8 +118,8 @@ static void unknown_operation(void **state) {
     options = (struct kvc_verify_options){.only = "nosuch"};
     assert_int_equal(kvc_verify_operations(&options, NULL, NULL, &error), KVC_USAGE);
     assert_int_equal(kvc_engine_open(NULL, &engine, &error), KVC_OK);
-    assert_int_equal(kvc_verify_break(engine, "nosuch", &error), KVC_USAGE);
-    assert_int_equal(kvc_verify_break(engine, "linear", &error), KVC_OK);
+    assert_int_equal(kvc_verify_inject(engine, "nosuch", &error), KVC_USAGE);
+    assert_int_equal(kvc_verify_inject(engine, "linear", &error), KVC_OK);
     kvc_engine_close(engine);
 }
 

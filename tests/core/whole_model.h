@@ -9,14 +9,14 @@
 
 /* A random one in a file of its own; under valgrind, which takes 40 ns for every fused multiply-add, one of the tree's
  * that has a fifth of the weights. */
-static inline enum kvc_status whole_model(enum kvc_type type, const char *test, char *path, size_t room,
+static inline enum kvc_status whole_model(enum kvc_type type, const char *test, char *path, size_t capacity,
                                           struct kvc_error *error) {
     const char *folder = getenv("TMPDIR"), *source = getenv("top_srcdir");
     if (kvc_test_thinned()) {
-        snprintf(path, room, "%s/tests/data/golden/qwen3/model.gguf", source ? source : ".");
+        snprintf(path, capacity, "%s/tests/data/golden/qwen3/model.gguf", source ? source : ".");
         return KVC_OK;
     }
-    snprintf(path, room, "%s/kvcull-%s-%ld.gguf", folder ? folder : "/tmp", test, (long)getpid());
+    snprintf(path, capacity, "%s/kvcull-%s-%ld.gguf", folder ? folder : "/tmp", test, (long)getpid());
     return kvc_make_model("tiny", type, 3, path, error);
 }
 

@@ -22,7 +22,7 @@ struct fiber {
     enum state state;
     bool made;
     void *watched; /* the thread sanitizer's */
-    unsigned block_turn, warp_turn;
+    unsigned block_rotate, warp_transpose;
     struct copy copies[COPIES]; /* under way */
     unsigned first_copy, copy_count, group_count, group_end[COPIES];
 };
@@ -106,8 +106,8 @@ KVC_UNWATCHED static void step(unsigned thread) {
 
 KVC_UNWATCHED static void wait_at(enum state state) {
     struct fiber *fiber = &fibers[running];
-    char *clock =
-        state == AT_BLOCK ? &block_clock[fiber->block_turn++ % 2] : &warp_clock[running / 32][fiber->warp_turn++ % 2];
+    char *clock = state == AT_BLOCK ? &block_clock[fiber->block_rotate++ % 2]
+                                    : &warp_clock[running / 32][fiber->warp_transpose++ % 2];
     fiber->state = state;
     __tsan_release(clock);
     go(fiber, &scheduler);
@@ -201,7 +201,7 @@ KVC_UNWATCHED static void run_block(unsigned threads) {
     for (unsigned i = 0; i < threads; i++) {
         fibers[i].state = RUNS;
         fibers[i].first_copy = fibers[i].copy_count = fibers[i].group_count = 0;
-        fibers[i].block_turn = fibers[i].warp_turn = 0;
+        fibers[i].block_rotate = fibers[i].warp_transpose = 0;
     }
     if (random_below(64) == 0) /* what a block finds in shared memory is nothing it may use */
         memset(__start_kvc_shared, 0x7f, (size_t)(__stop_kvc_shared - __start_kvc_shared));

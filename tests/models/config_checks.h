@@ -19,9 +19,9 @@
 
 static struct kvc_error error;
 
-static inline const char *golden(const char *rest, char *path, size_t room) {
+static inline const char *golden(const char *rest, char *path, size_t capacity) {
     const char *folder = getenv("top_srcdir");
-    snprintf(path, room, "%s/tests/data/golden/%s", folder ? folder : ".", rest);
+    snprintf(path, capacity, "%s/tests/data/golden/%s", folder ? folder : ".", rest);
     return path;
 }
 

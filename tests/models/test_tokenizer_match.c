@@ -39,7 +39,7 @@ static const char *expression_of(size_t i) {
 }
 
 /* Runs of one character, of lengths about those at which the first try ends, and single ones between them. */
-static size_t draw_text(uint64_t *random, char *text, size_t room) {
+static size_t draw_text(uint64_t *random, char *text, size_t capacity) {
     static const char *const pieces[] = {" ",  "a",    "b", "x",           "\n", "7", "\xc3\xa9", "\xe4\xb8\xad",
                                          "'s", "\r\n", ".", "\xe2\x80\x83"};
     size_t bytes = 0;
@@ -50,7 +50,7 @@ static size_t draw_text(uint64_t *random, char *text, size_t room) {
         for (size_t i = kind == 0   ? 1
                         : kind == 1 ? 61 / length + more
                                     : 20 * more;
-             i > 0 && bytes + length < room; i--) {
+             i > 0 && bytes + length < capacity; i--) {
             memcpy(text + bytes, piece, length);
             bytes += length;
         }

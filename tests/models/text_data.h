@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static inline void data_path(char *path, size_t room, const char *name) {
+static inline void data_path(char *path, size_t capacity, const char *name) {
     const char *top = getenv("top_srcdir");
-    snprintf(path, room, "%s/tests/data/%s", top ? top : ".", name);
+    snprintf(path, capacity, "%s/tests/data/%s", top ? top : ".", name);
 }
 
 /* A malloc'ed copy of a file with a NUL behind it; NULL where it cannot be read. */

@@ -76,9 +76,9 @@ static inline bool same_text(const struct kvc_tokenizer *tokenizer, const int32_
     return same;
 }
 
-static inline size_t take_ids(const json_t *list, int32_t *ids, size_t room) {
+static inline size_t take_ids(const json_t *list, int32_t *ids, size_t capacity) {
     size_t count = json_array_size(list);
-    assert_true(count <= room);
+    assert_true(count <= capacity);
     for (size_t i = 0; i < count; i++)
         ids[i] = (int32_t)json_integer_value(json_array_get(list, i));
     return count;

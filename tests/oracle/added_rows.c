@@ -75,12 +75,12 @@ void rows_compare(const struct kvc_session *session, const struct tensors *t, co
 }
 
 struct row_lists rows_lists(const struct tensors *t) {
-    const size_t n = (size_t)t->layers * t->lists, room = t->rows + 64;
-    struct row_lists lists = {calloc(n, sizeof(struct head)), calloc(n * room, sizeof(struct entry)),
-                              malloc(n * room * sizeof(float *)), 0, n * room};
+    const size_t n = (size_t)t->layers * t->lists, capacity = t->rows + 64;
+    struct row_lists lists = {calloc(n, sizeof(struct head)), calloc(n * capacity, sizeof(struct entry)),
+                              malloc(n * capacity * sizeof(float *)), 0, n * capacity};
     assert_true(lists.heads && lists.entries && lists.made);
     for (size_t i = 0; i < n; i++)
-        lists.heads[i].entries = lists.entries + i * room;
+        lists.heads[i].entries = lists.entries + i * capacity;
     return lists;
 }
 
@@ -96,7 +96,7 @@ void rows_append(struct row_lists *lists, const struct tensors *t, enum kvc_type
                  uint32_t row) {
     struct head *head = &lists->heads[l * t->lists + h];
     append(head, t, type, l, h, row);
-    assert_true(lists->count < lists->room);
+    assert_true(lists->count < lists->capacity);
     lists->made[lists->count++] = head->entries[head->count - 1].k;
 }
 
@@ -115,44 +115,44 @@ struct kvc_replay *rows_replay(struct kvc_engine *engine, const struct tensors *
     return replay;
 }
 
-void rows_add_layers(char *spec, size_t room, uint32_t left_out, uint32_t layers) {
+void rows_add_layers(char *spec, size_t capacity, uint32_t left_out, uint32_t layers) {
     const char *between = ",layers=";
     for (uint32_t l = 0; l < layers && left_out; l++)
-        if (obvious_acts(left_out, l)) {
+        if (oracle_acts(left_out, l)) {
             const size_t used = strlen(spec);
-            snprintf(spec + used, room - used, "%s%u", between, l);
+            snprintf(spec + used, capacity - used, "%s%u", between, l);
             between = "/";
         }
 }
 
-void rows_add_decode(char *spec, size_t room, const struct plan *decode) {
+void rows_add_decode(char *spec, size_t capacity, const struct plan *decode) {
     const size_t used = strlen(spec);
     if (decode->decode == MORPHKV)
-        snprintf(spec + used, room - used, "+morphkv:budget=%u,window=%u,every=%u,fusion=%s,scores=%s",
+        snprintf(spec + used, capacity - used, "+morphkv:budget=%u,window=%u,every=%u,fusion=%s,scores=%s",
                  decode->decode_budget, decode->decode_window, decode->every, decode->max_fusion ? "max" : "sum",
                  decode->logits ? "logits" : "weights");
 }
 
-void rows_add_select(char *spec, size_t room, const struct select_plan *plan) {
+void rows_add_select(char *spec, size_t capacity, const struct select_plan *plan) {
     const size_t used = strlen(spec);
     spec += used;
-    room -= used;
+    capacity -= used;
     switch (plan->method) {
     case TOPK:
-        snprintf(spec, room, "+topk:budget=%u", plan->budget);
+        snprintf(spec, capacity, "+topk:budget=%u", plan->budget);
         break;
     case QUEST:
-        snprintf(spec, room, "+quest:budget=%u,page=%u", plan->budget, plan->page);
+        snprintf(spec, capacity, "+quest:budget=%u,page=%u", plan->budget, plan->page);
         break;
     case SPARQ:
-        snprintf(spec, room, "+sparq:dims=%u,topk=%u", plan->dims, plan->topk);
+        snprintf(spec, capacity, "+sparq:dims=%u,topk=%u", plan->dims, plan->topk);
         break;
     case HSA:
-        snprintf(spec, room, "+hsa:page=%u,dims=%u,topk=%u", plan->page, plan->dims, plan->topk);
+        snprintf(spec, capacity, "+hsa:page=%u,dims=%u,topk=%u", plan->page, plan->dims, plan->topk);
         break;
     case ROCKET:
     case ROCKET_MT:
-        snprintf(spec, room, "+rocketkv%s:budget=%u,window=%u,kernel=%u", plan->method == ROCKET ? "" : "-mt",
+        snprintf(spec, capacity, "+rocketkv%s:budget=%u,window=%u,kernel=%u", plan->method == ROCKET ? "" : "-mt",
                  plan->budget, plan->window, plan->kernel);
     }
 }
@@ -160,7 +160,7 @@ void rows_add_select(char *spec, size_t room, const struct select_plan *plan) {
 void rows_observe(const struct tensors *t, struct row_lists *lists, uint32_t l, uint32_t now, uint32_t rows,
                   const struct plan *decode) {
     const struct moment moment = {t, lists->heads + (size_t)l * t->lists, l, now, rows, 0};
-    obvious_look(&moment, decode);
+    oracle_look(&moment, decode);
 }
 
 uint32_t rows_fullest(const struct tensors *t, const struct row_lists *lists, uint32_t l) {
@@ -193,8 +193,8 @@ void rows_run_steps(struct kvc_replay *replay, const struct tensors *t, struct r
             for (uint32_t h = 0; h < t->lists; h++)
                 rows_append(lists, t, type, l, h, row);
             for (uint32_t h = 0; h < t->lists && steps->select; h++)
-                side_compare_choice(kvc_replay_session(replay), &moment, h, obvious_select, steps->select, out, spec);
-            obvious_step(&moment, steps->decode);
+                side_compare_choice(kvc_replay_session(replay), &moment, h, oracle_select, steps->select, out, spec);
+            oracle_step(&moment, steps->decode);
             for (uint32_t h = 0; h < t->lists; h++)
                 for (uint32_t j = 0; j < moment.heads[h].count; j++)
                     moment.heads[h].entries[j].unread = false;

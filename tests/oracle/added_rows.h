@@ -25,7 +25,7 @@ struct row_lists { /* of all layers */
     struct head *heads;
     struct entry *entries;
     float **made; /* what append made, of evicted entries too */
-    size_t count, room;
+    size_t count, capacity;
 };
 
 /* Steps behind a turn's prompt: what evicts after each, and what chooses its reads (NULL: all is read). */
@@ -37,10 +37,10 @@ struct row_steps {
 struct kvc_replay *rows_replay(struct kvc_engine *engine, const struct tensors *t, const char *spec, enum kvc_type type,
                                uint32_t chunk);
 /* The policy string goes on with the layers that the method acts on, if it leaves any out (bits). */
-void rows_add_layers(char *spec, size_t room, uint32_t left_out, uint32_t layers);
+void rows_add_layers(char *spec, size_t capacity, uint32_t left_out, uint32_t layers);
 /* And with what follows the prompt. */
-void rows_add_decode(char *spec, size_t room, const struct plan *decode);
-void rows_add_select(char *spec, size_t room, const struct select_plan *plan);
+void rows_add_decode(char *spec, size_t capacity, const struct plan *decode);
+void rows_add_select(char *spec, size_t capacity, const struct select_plan *plan);
 
 struct row_lists rows_lists(const struct tensors *t);
 void rows_free_lists(struct row_lists *lists);

@@ -43,7 +43,7 @@ static void keep_top(struct head *head, const float *scores, uint32_t many, uint
 
 static float noise_of(const struct mass_plan *plan, uint32_t layer, uint32_t head, int32_t position) {
     const uint32_t counter[4] = {layer, head, (uint32_t)position, 0};
-    const double u = (obvious_philox(counter, plan->seed) >> 8) / 16777216.0 + 1.0 / 33554432.0;
+    const double u = (oracle_philox(counter, plan->seed) >> 8) / 16777216.0 + 1.0 / 33554432.0;
     return (float)-log(-log(u));
 }
 
@@ -102,9 +102,9 @@ static void add_query(const struct moment *m, const struct mass_plan *plan, uint
     free(row);
 }
 
-void obvious_mass_look(const struct moment *m, const void *p) {
+void oracle_mass_look(const struct moment *m, const void *p) {
     const struct mass_plan *plan = p;
-    for (uint32_t h = 0; h < m->t->lists && obvious_acts(plan->left_out, m->layer); h++)
+    for (uint32_t h = 0; h < m->t->lists && oracle_acts(plan->left_out, m->layer); h++)
         for (uint32_t j = 0; j < m->heads[h].count; j++) {
             const uint32_t position = (uint32_t)m->heads[h].entries[j].position;
             if (position + m->turn >= m->now)
@@ -125,10 +125,10 @@ static float sum_of(const struct entry *e, uint32_t now) {
     return older + tile;
 }
 
-void obvious_mass(const struct moment *m, const void *p) {
+void oracle_mass(const struct moment *m, const void *p) {
     const struct mass_plan *plan = p;
     const uint32_t B = budget_of(plan, m, plan->recent + 1), recent = plan->recent ? plan->recent : B / 2;
-    for (uint32_t h = 0; h < m->t->lists && obvious_acts(plan->left_out, m->layer); h++) {
+    for (uint32_t h = 0; h < m->t->lists && oracle_acts(plan->left_out, m->layer); h++) {
         struct head *head = &m->heads[h];
         float *sums = zeros(head->count, sizeof *sums);
         for (uint32_t j = 0; j < head->count && head->count > B; j++)
@@ -150,13 +150,13 @@ void obvious_mass(const struct moment *m, const void *p) {
     }
 }
 
-void obvious_mass_step(const struct moment *m, const void *p) {
+void oracle_mass_step(const struct moment *m, const void *p) {
     const struct mass_plan *plan = p;
     const double done = plan->steps > m->step ? (double)m->step / plan->steps : 1;
     const float tau = (float)(plan->tau_init + (plan->tau_end - plan->tau_init) * done);
-    for (uint32_t h = 0; h < m->t->lists && obvious_acts(plan->left_out, m->layer); h++)
+    for (uint32_t h = 0; h < m->t->lists && oracle_acts(plan->left_out, m->layer); h++)
         add_query(m, plan, h, m->now - 1, m->heads[h].count, tau);
-    obvious_mass(m, p);
+    oracle_mass(m, p);
 }
 
 /* ---- cake ---- */
@@ -172,7 +172,7 @@ static float pooled_at(const float *x, int64_t n, int64_t j, const struct mass_p
 }
 
 /* Weights [w, n] that the last w queries of query head g give the entries of list h; 0 where one does not see. */
-static float *window_weights(const struct moment *m, uint32_t h, uint32_t g, uint32_t w) {
+static float *window_probabilities(const struct moment *m, uint32_t h, uint32_t g, uint32_t w) {
     const struct head *head = &m->heads[h];
     const uint32_t n = head->count, d = m->t->d;
     float *weights = zeros((size_t)w * n, sizeof *weights), *s = zeros(n, sizeof *s);
@@ -197,7 +197,7 @@ static void cake_scores(const struct moment *m, const struct mass_plan *plan, ui
     const uint32_t n = head->count, older = n - w, group = m->t->heads / m->t->lists;
     float *total = zeros(n, sizeof *total);
     for (uint32_t g = h * group; g < (h + 1) * group; g++) {
-        float *a = window_weights(m, h, g, w), *score = zeros(n, sizeof *score);
+        float *a = window_probabilities(m, h, g, w), *score = zeros(n, sizeof *score);
         float disp[32] = {0}, var[32] = {0};
         for (uint32_t j = 0; j < older; j++) {
             float mean = 0, spread = 0, entropy = 0;
@@ -256,12 +256,12 @@ static void cake_budgets(const struct cake_seen *seen, uint32_t layers, int64_t 
     }
 }
 
-void obvious_cake(const struct moment *m, const void *p) {
+void oracle_cake(const struct moment *m, const void *p) {
     const struct mass_plan *plan = p;
     const uint32_t w = least(plan->window, m->turn), lists = m->t->lists;
-    if (!obvious_acts(plan->left_out, m->layer))
+    if (!oracle_acts(plan->left_out, m->layer))
         return;
-    const uint32_t here = obvious_acting(plan->left_out, m->layer);
+    const uint32_t here = oracle_acting(plan->left_out, m->layer);
     float dispersion = 0, variance = 0;
     if (here == 0)
         plan->seen->mean = budget_of(plan, m, plan->window + 1) - w;
@@ -275,10 +275,10 @@ void obvious_cake(const struct moment *m, const void *p) {
     if (within)
         return;
     int64_t b[32];
-    cake_budgets(plan->seen, here + 1, (int64_t)obvious_acting(plan->left_out, m->t->layers) * plan->seen->mean, b);
+    cake_budgets(plan->seen, here + 1, (int64_t)oracle_acting(plan->left_out, m->t->layers) * plan->seen->mean, b);
     for (uint32_t layer = 0; layer <= m->layer; layer++)
-        for (uint32_t h = 0; h < lists && obvious_acts(plan->left_out, layer); h++) {
-            const uint32_t l = obvious_acting(plan->left_out, layer);
+        for (uint32_t h = 0; h < lists && oracle_acts(plan->left_out, layer); h++) {
+            const uint32_t l = oracle_acting(plan->left_out, layer);
             struct head *head = m->heads - (size_t)(m->layer - layer) * lists + h;
             float *scores = zeros(head->count, sizeof *scores);
             for (uint32_t j = 0; j < head->count; j++)
@@ -296,7 +296,7 @@ static float *fastkv_scores(const struct moment *m, const struct mass_plan *plan
     const uint32_t n = m->heads[h].count, older = n - w, group = m->t->heads / m->t->lists;
     float *scores = zeros(n, sizeof *scores);
     for (uint32_t g = h * group; g < (h + 1) * group; g++) {
-        float *a = window_weights(m, h, g, w), *mass = zeros(n, sizeof *mass);
+        float *a = window_probabilities(m, h, g, w), *mass = zeros(n, sizeof *mass);
         for (uint32_t i = 0; i < w; i++)
             for (uint32_t j = 0; j < n; j++)
                 mass[j] += a[(size_t)i * n + j];
@@ -326,16 +326,16 @@ static void fastkv_cut(const struct moment *m, const struct mass_plan *plan, uin
     mark_top(total, candidate, rows, plan->tsp - w, goes);
     for (uint32_t l = m->layer + 1; l < m->t->layers; l++)
         for (uint32_t i = 0; i < rows; i++)
-            m->t->going[(size_t)l * m->t->rows + first + i] = goes[i];
+            m->t->kept_rows[(size_t)l * m->t->rows + first + i] = goes[i];
     free(total);
     free(goes);
     free(candidate);
 }
 
-void obvious_fastkv(const struct moment *m, const void *p) {
+void oracle_fastkv(const struct moment *m, const void *p) {
     const struct mass_plan *plan = p;
     const uint32_t w = least(plan->window, m->turn), B = budget_of(plan, m, plan->window + 1);
-    if (!obvious_acts(plan->left_out, m->layer))
+    if (!oracle_acts(plan->left_out, m->layer))
         return;
     if (m->layer == plan->tsp_layer && m->turn > plan->tsp)
         fastkv_cut(m, plan, w);

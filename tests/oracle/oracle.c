@@ -71,7 +71,7 @@ void free_tensors(struct tensors *t) {
 
 /* ---- the obvious code ---- */
 
-void obvious_store(enum kvc_type type, const float *from, float *to, uint32_t d) {
+void oracle_store(enum kvc_type type, const float *from, float *to, uint32_t d) {
     for (uint32_t c = 0; c < d; c++)
         to[c] = type == KVC_F16 ? kvc_f16_to_f32(kvc_f16_store(from[c])) : from[c];
     if (type != KVC_Q8_0)
@@ -87,7 +87,7 @@ void obvious_store(enum kvc_type type, const float *from, float *to, uint32_t d)
     }
 }
 
-float obvious_dot(const float *a, const float *b, uint32_t n) {
+float oracle_dot(const float *a, const float *b, uint32_t n) {
     float lane[32] = {0};
     for (uint32_t k = 0; k < n; k++)
         lane[k % 32] = fmaf(a[k], b[k], lane[k % 32]);
@@ -97,16 +97,16 @@ float obvious_dot(const float *a, const float *b, uint32_t n) {
     return lane[0];
 }
 
-bool obvious_acts(uint32_t left_out, uint32_t l) { return (left_out >> l & 1) == 0; }
+bool oracle_acts(uint32_t left_out, uint32_t l) { return (left_out >> l & 1) == 0; }
 
-uint32_t obvious_acting(uint32_t left_out, uint32_t l) {
+uint32_t oracle_acting(uint32_t left_out, uint32_t l) {
     uint32_t n = 0;
     for (uint32_t below = 0; below < l; below++)
-        n += obvious_acts(left_out, below);
+        n += oracle_acts(left_out, below);
     return n;
 }
 
-uint32_t obvious_philox(const uint32_t counter[4], uint64_t seed) {
+uint32_t oracle_philox(const uint32_t counter[4], uint64_t seed) {
     uint32_t c[4] = {counter[0], counter[1], counter[2], counter[3]}, key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
     for (int round = 0; round < 10; round++) {
         const uint64_t first = 0xD2511F53ull * c[0], second = 0xCD9E8D57ull * c[2];
@@ -133,7 +133,7 @@ static void attend_to(const struct entry *entries, uint32_t n, const float *q, u
         const uint32_t first = 256 * t, end = first + 256 < n ? first + 256 : n;
         float lane[32] = {0};
         for (uint32_t j = first; j < end; j++) {
-            s[j] = obvious_dot(q, entries[j].k, d) * scale;
+            s[j] = oracle_dot(q, entries[j].k, d) * scale;
             if (j == first || s[j] > m[t])
                 m[t] = s[j];
         }
@@ -280,7 +280,8 @@ static void snapkv(const struct moment *m, uint32_t h, const struct plan *plan, 
 /* A query that did not reach the layer gives nothing to any entry. */
 static void write_ring(const struct tensors *t, struct head *head, uint32_t l, uint32_t h, const struct plan *plan,
                        uint32_t window, uint32_t position) {
-    const uint32_t n = t->going && !t->going[(size_t)l * t->rows + position] ? 0 : entries_up_to(head, position);
+    const uint32_t n =
+        t->kept_rows && !t->kept_rows[(size_t)l * t->rows + position] ? 0 : entries_up_to(head, position);
     float *row = malloc((n + 1) * sizeof *row);
     assert_non_null(row);
     if (n > 0)
@@ -355,8 +356,8 @@ void append(struct head *head, const struct tensors *t, enum kvc_type type, uint
     e->weight = e->v + t->d;
     e->low = e->weight + t->rows;
     const uint32_t kv_head = h * t->kv_heads / t->lists;
-    obvious_store(type, t->k + kv_at(t, l, row, kv_head), e->k, t->d);
-    obvious_store(type, t->v + kv_at(t, l, row, kv_head), e->v, t->d);
+    oracle_store(type, t->k + kv_at(t, l, row, kv_head), e->k, t->d);
+    oracle_store(type, t->v + kv_at(t, l, row, kv_head), e->v, t->d);
 }
 
 /* The budget of one stage, of a head that held so many entries when the last prompt was in. */
@@ -392,19 +393,19 @@ static void evict_of_head(const struct moment *m, uint32_t h, const struct plan 
         morphkv(head, plan, budget, plan->window, m->now, plan->decode == MORPHKV ? m->now : m->turn);
 }
 
-void obvious_look(const struct moment *m, const void *plan) {
-    for (uint32_t h = 0; h < m->t->lists && obvious_acts(((const struct plan *)plan)->left_out, m->layer); h++)
+void oracle_look(const struct moment *m, const void *plan) {
+    for (uint32_t h = 0; h < m->t->lists && oracle_acts(((const struct plan *)plan)->left_out, m->layer); h++)
         look_of_head(m, h, plan);
 }
 
-void obvious_evict(const struct moment *m, const void *plan) {
-    for (uint32_t h = 0; h < m->t->lists && obvious_acts(((const struct plan *)plan)->left_out, m->layer); h++)
+void oracle_evict(const struct moment *m, const void *plan) {
+    for (uint32_t h = 0; h < m->t->lists && oracle_acts(((const struct plan *)plan)->left_out, m->layer); h++)
         evict_of_head(m, h, plan);
 }
 
-void obvious_prompt(const struct moment *m, const void *plan) {
-    obvious_look(m, plan);
-    obvious_evict(m, plan);
+void oracle_prompt(const struct moment *m, const void *plan) {
+    oracle_look(m, plan);
+    oracle_evict(m, plan);
 }
 
 static void step_of_head(const struct moment *m, uint32_t h, const struct plan *plan) {
@@ -423,7 +424,7 @@ static void step_of_head(const struct moment *m, uint32_t h, const struct plan *
         keep_ends(head, plan->sinks, budget - plan->sinks);
 }
 
-void obvious_step(const struct moment *m, const void *plan) {
-    for (uint32_t h = 0; h < m->t->lists && obvious_acts(((const struct plan *)plan)->left_out, m->layer); h++)
+void oracle_step(const struct moment *m, const void *plan) {
+    for (uint32_t h = 0; h < m->t->lists && oracle_acts(((const struct plan *)plan)->left_out, m->layer); h++)
         step_of_head(m, h, plan);
 }

@@ -11,7 +11,7 @@ struct tensors {
     uint32_t layers, heads, kv_heads, d, rows;
     uint32_t lists;   /* of entries in a layer: kv_heads, or heads for a policy with per=head */
     float *q, *k, *v; /* [layers, rows, heads, d] or kv_heads */
-    bool *going;      /* NULL, or [layers, rows]: the rows of prompts that reach a layer */
+    bool *kept_rows;  /* NULL, or [layers, rows]: the rows of prompts that reach a layer */
 };
 
 float *q_row(const struct tensors *t, uint32_t l, uint32_t row);
@@ -63,13 +63,13 @@ struct plan { /* one method, as its options say */
 };
 
 /* Of layers that a method leaves out: whether it acts on layer l, and on how many below l. */
-bool obvious_acts(uint32_t left_out, uint32_t l);
-uint32_t obvious_acting(uint32_t left_out, uint32_t l);
+bool oracle_acts(uint32_t left_out, uint32_t l);
+uint32_t oracle_acting(uint32_t left_out, uint32_t l);
 /* x [d] as a cache of the type gives it back; the 32-lane dot product. */
-void obvious_store(enum kvc_type type, const float *from, float *to, uint32_t d);
-float obvious_dot(const float *a, const float *b, uint32_t n);
+void oracle_store(enum kvc_type type, const float *from, float *to, uint32_t d);
+float oracle_dot(const float *a, const float *b, uint32_t n);
 /* Philox4x32-10 as its paper has it; the first word. */
-uint32_t obvious_philox(const uint32_t counter[4], uint64_t seed);
+uint32_t oracle_philox(const uint32_t counter[4], uint64_t seed);
 /* Weights a[j] and logits s[j] of one query over the first n entries, 0 and minus infinity of those it did not read,
  * and its output when out is not NULL. */
 void attend(const struct entry *entries, uint32_t n, const float *q, uint32_t d, float *s, float *a, float *out);
@@ -85,6 +85,6 @@ void mark_top(const float *score, const bool *candidate, uint32_t n, uint32_t ma
 uint32_t entries_up_to(const struct head *head, uint32_t position); /* how many, the newest at that position */
 void remove_unkept(struct head *head, const bool *kept);
 /* What the methods of a struct plan keep; after a prompt they look (rows for a ring), then evict. */
-moment_fn obvious_look, obvious_evict, obvious_prompt, obvious_step;
+moment_fn oracle_look, oracle_evict, oracle_prompt, oracle_step;
 
 #endif

@@ -39,11 +39,11 @@ static void keep_top(struct head *head, const float *scores, uint32_t many, uint
     free(candidate);
 }
 
-void obvious_pyramidkv(const struct moment *m, const void *p) {
+void oracle_pyramidkv(const struct moment *m, const void *p) {
     const struct scores_plan *plan = p;
     const uint32_t N = m->heads[0].held, w = least(plan->window, m->turn), B = budget_of(plan, m, plan->window + 1);
-    const uint32_t L = obvious_acting(plan->left_out, m->t->layers);
-    if (!obvious_acts(plan->left_out, m->layer))
+    const uint32_t L = oracle_acting(plan->left_out, m->t->layers);
+    if (!oracle_acts(plan->left_out, m->layer))
         return;
     long double low = (long double)(B - w) / plan->beta, high = 2 * (long double)(B - w) - low;
     if (high > N - w) {
@@ -54,7 +54,7 @@ void obvious_pyramidkv(const struct moment *m, const void *p) {
     if (L == 1)
         mine = B - w;
     else
-        mine -= obvious_acting(plan->left_out, m->layer) * (high - low) / (L - 1);
+        mine -= oracle_acting(plan->left_out, m->layer) * (high - low) / (L - 1);
     const uint32_t keep = (uint32_t)floorl(mine + 0.5L + 1e-9L);
     for (uint32_t h = 0; h < m->t->lists; h++) {
         if (m->heads[h].count <= keep + w)
@@ -65,10 +65,10 @@ void obvious_pyramidkv(const struct moment *m, const void *p) {
     }
 }
 
-void obvious_adakv(const struct moment *m, const void *p) {
+void oracle_adakv(const struct moment *m, const void *p) {
     const struct scores_plan *plan = p;
     const uint32_t w = least(plan->window, m->turn), B = budget_of(plan, m, plan->window + 1), lists = m->t->lists;
-    if (!obvious_acts(plan->left_out, m->layer) || fullest(m) <= B)
+    if (!oracle_acts(plan->left_out, m->layer) || fullest(m) <= B)
         return;
     float *scores[64];
     bool *taken[64];
@@ -122,12 +122,12 @@ static void look(const struct moment *m, uint32_t h, uint32_t position, uint32_t
     free(a);
 }
 
-void obvious_scissorhands_look(const struct moment *m, const void *p) {
+void oracle_scissorhands_look(const struct moment *m, const void *p) {
     const struct scores_plan *plan = p;
     const uint32_t rows = least(m->turn, plan->history);
-    for (uint32_t h = 0; h < m->t->lists && obvious_acts(plan->left_out, m->layer); h++)
+    for (uint32_t h = 0; h < m->t->lists && oracle_acts(plan->left_out, m->layer); h++)
         for (uint32_t position = m->now - rows; position < m->now; position++)
-            if (!m->t->going || m->t->going[(size_t)m->layer * m->t->rows + position])
+            if (!m->t->kept_rows || m->t->kept_rows[(size_t)m->layer * m->t->rows + position])
                 look(m, h, position, entries_up_to(&m->heads[h], position));
 }
 
@@ -161,15 +161,15 @@ static void drop_highest(const struct moment *m, const struct scores_plan *plan,
     }
 }
 
-void obvious_scissorhands(const struct moment *m, const void *p) {
+void oracle_scissorhands(const struct moment *m, const void *p) {
     const struct scores_plan *plan = p;
-    for (uint32_t h = 0; h < m->t->lists && obvious_acts(plan->left_out, m->layer); h++)
+    for (uint32_t h = 0; h < m->t->lists && oracle_acts(plan->left_out, m->layer); h++)
         drop_highest(m, plan, h, plan->prompt_only ? m->turn : m->now);
 }
 
-void obvious_scissorhands_step(const struct moment *m, const void *p) {
+void oracle_scissorhands_step(const struct moment *m, const void *p) {
     const struct scores_plan *plan = p;
-    for (uint32_t h = 0; h < m->t->lists && obvious_acts(plan->left_out, m->layer); h++) {
+    for (uint32_t h = 0; h < m->t->lists && oracle_acts(plan->left_out, m->layer); h++) {
         look(m, h, m->now - 1, m->heads[h].count);
         drop_highest(m, plan, h, m->now);
     }
@@ -194,13 +194,13 @@ static void climb(struct head *head, uint32_t first, uint32_t shift, uint32_t wb
     free(kept);
 }
 
-void obvious_lacache(const struct moment *m, const void *p) {
+void oracle_lacache(const struct moment *m, const void *p) {
     const struct scores_plan *plan = p;
-    const uint32_t L = obvious_acting(plan->left_out, m->t->layers), l = obvious_acting(plan->left_out, m->layer);
+    const uint32_t L = oracle_acting(plan->left_out, m->t->layers), l = oracle_acting(plan->left_out, m->layer);
     const uint32_t span = plan->span, overlap = plan->overlap, sinks = plan->sinks;
     const uint32_t wb = 1 + divide_up(L - span, span - overlap), wa = least(divide_up(span, span - overlap), wb);
     const uint32_t red = wb - wa;
-    if (!obvious_acts(plan->left_out, m->layer))
+    if (!oracle_acts(plan->left_out, m->layer))
         return;
     uint32_t possible = 1; /* budget: the room is not negative, and holds what one block keeps */
     while (possible + red / 2 < sinks + L || (possible + red / 2 - sinks - L) / wa == 0)
@@ -211,15 +211,15 @@ void obvious_lacache(const struct moment *m, const void *p) {
         if (head->count <= C)
             continue;
         head->cursor = most(head->cursor, sinks);
-        const uint32_t need = head->count - C, room = C > head->cursor + L ? C - head->cursor - L : 0;
-        const uint32_t can = room / wa * red;
+        const uint32_t need = head->count - C, capacity = C > head->cursor + L ? C - head->cursor - L : 0;
+        const uint32_t can = capacity / wa * red;
         if (need <= can) {
             const uint32_t inc = divide_up(need, red) * wa;
             climb(head, head->cursor, l % (red + 1), wb, inc / wa, wa, 1);
             head->cursor += inc;
             continue;
         }
-        climb(head, head->cursor, l % (red + 1), wb, room / wa, wa, 1);
+        climb(head, head->cursor, l % (red + 1), wb, capacity / wa, wa, 1);
         const uint32_t rest = need - can, within = (C - sinks - L) / wa * red, times = divide_up(rest, within);
         const uint32_t wb2 = wb + (times - 1) * (wb - 1), red2 = wb2 - wa, inc2 = divide_up(rest, red2) * wa;
         climb(head, sinks, l % (red2 + 1), wb2, inc2 / wa, wa, times);
@@ -230,9 +230,9 @@ void obvious_lacache(const struct moment *m, const void *p) {
 
 /* ---- duo ---- */
 
-void obvious_duo(const struct moment *m, const void *p) {
+void oracle_duo(const struct moment *m, const void *p) {
     const struct scores_plan *plan = p;
-    for (uint32_t h = 0; h < m->t->lists && obvious_acts(plan->left_out, m->layer); h++) {
+    for (uint32_t h = 0; h < m->t->lists && oracle_acts(plan->left_out, m->layer); h++) {
         const uint32_t kv_head = h * m->t->kv_heads / m->t->lists;
         struct head *head = &m->heads[h];
         if (plan->scores[m->layer * m->t->kv_heads + kv_head] >= plan->threshold ||
@@ -249,10 +249,10 @@ void obvious_duo(const struct moment *m, const void *p) {
 
 /* ---- tova ---- */
 
-void obvious_tova(const struct moment *m, const void *p) {
+void oracle_tova(const struct moment *m, const void *p) {
     const struct scores_plan *plan = p;
     const uint32_t budget = budget_of(plan, m, 2);
-    for (uint32_t h = 0; h < m->t->lists && obvious_acts(plan->left_out, m->layer); h++) {
+    for (uint32_t h = 0; h < m->t->lists && oracle_acts(plan->left_out, m->layer); h++) {
         struct head *head = &m->heads[h];
         const uint32_t n = head->count;
         float *score = calloc(n, sizeof *score);

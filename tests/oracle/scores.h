@@ -19,10 +19,10 @@ struct scores_plan { /* one method, as its options say */
     float threshold;
 };
 
-moment_fn obvious_pyramidkv, obvious_adakv;
-moment_fn obvious_scissorhands_look, obvious_scissorhands, obvious_scissorhands_step;
-moment_fn obvious_lacache, obvious_duo;
-moment_fn obvious_tova;
+moment_fn oracle_pyramidkv, oracle_adakv;
+moment_fn oracle_scissorhands_look, oracle_scissorhands, oracle_scissorhands_step;
+moment_fn oracle_lacache, oracle_duo;
+moment_fn oracle_tova;
 
 /* What looks at the prompt, what evicts after it, what evicts after a step; each with its plan; NULL: none. */
 struct parts {

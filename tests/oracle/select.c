@@ -170,7 +170,7 @@ static void bound_scores(struct places *p, const float *q, uint32_t group, uint3
         }
 }
 
-bool obvious_select(const struct moment *m, uint32_t h, bool *read, float *alpha, const void *given) {
+bool oracle_select(const struct moment *m, uint32_t h, bool *read, float *alpha, const void *given) {
     const struct select_plan *plan = given;
     const struct head *head = &m->heads[h];
     const struct sizes sizes = sizes_of(m, plan);
@@ -186,7 +186,7 @@ bool obvious_select(const struct moment *m, uint32_t h, bool *read, float *alpha
             at[p->count] = j;
             p->entry[p->count++] = &head->entries[j];
         }
-    if (p->count <= sizes.all || !obvious_acts(plan->left_out, m->layer)) {
+    if (p->count <= sizes.all || !oracle_acts(plan->left_out, m->layer)) {
         for (uint32_t i = 0; i < p->count; i++)
             read[at[i]] = true;
         free(p);
@@ -280,7 +280,7 @@ void select_prompt(const struct moment *m, const void *given) {
     const struct select_plan *plan = given;
     if (plan->prompt)
         plan->prompt(m, plan->prompt_plan);
-    else if ((plan->method == ROCKET || plan->method == ROCKET_MT) && obvious_acts(plan->left_out, m->layer))
+    else if ((plan->method == ROCKET || plan->method == ROCKET_MT) && oracle_acts(plan->left_out, m->layer))
         rocket_prompt(m, plan);
 }
 

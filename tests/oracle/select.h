@@ -19,7 +19,7 @@ struct select_plan { /* one method, as its options say; 0: not given */
     uint32_t left_out; /* a bit for each layer that stays full */
 };
 
-select_fn obvious_select;
+select_fn oracle_select;
 uint32_t rocket_keeps(const struct moment *moment, const struct select_plan *plan); /* rocketkv's first stage */
 /* What the prompt stage keeps (rocketkv's own, or what it is joined with), and the decode stage of what it is joined
  * with. */

@@ -73,7 +73,7 @@ static struct head *append_to(struct both *both, uint32_t l, uint32_t h, uint32_
 }
 
 static bool reaches(const struct tensors *t, uint32_t l, uint32_t row) {
-    return !t->going || t->going[(size_t)l * t->rows + row];
+    return !t->kept_rows || t->kept_rows[(size_t)l * t->rows + row];
 }
 
 /* Asks the obvious code what a layer keeps. */
@@ -309,13 +309,13 @@ void side_run_kinds(const struct side *side, uint32_t layers, const struct turn 
                 continue;
             struct tensors t = make_tensors(kind, 17 * i + 3, layers, some[i][0], some[i][1], some[i][2], rows);
             struct side one = *side;
-            t.going = malloc((size_t)layers * rows);
-            assert_non_null(t.going);
-            memset(t.going, true, (size_t)layers * rows);
+            t.kept_rows = malloc((size_t)layers * rows);
+            assert_non_null(t.kept_rows);
+            memset(t.kept_rows, true, (size_t)layers * rows);
             one.type = types[i % 3];
             one.chunk = chunks[(i + (uint32_t)kind) % 4];
             side_run_turns(&t, turns, turn_count, &one);
-            free(t.going);
+            free(t.kept_rows);
             free_tensors(&t);
         }
 }

@@ -68,16 +68,16 @@ static void draw_layers(struct drawn *d, uint32_t least) {
     d->left_out = which == 0 ? (1u << below(d->layers - least + 1)) - 1 : 0;
     for (uint32_t tries = 0; which == 1 && tries < 20 && d->left_out == 0; tries++) {
         const uint32_t some = below(all + 1);
-        d->left_out = obvious_acting(some, d->layers) >= least ? some : 0;
+        d->left_out = oracle_acting(some, d->layers) >= least ? some : 0;
     }
     if (which == 0)
-        say(d, ",skip_layers=%u", d->layers - obvious_acting(d->left_out, d->layers));
+        say(d, ",skip_layers=%u", d->layers - oracle_acting(d->left_out, d->layers));
     const char *between = ",layers=";
     for (uint32_t l = 0; l < d->layers && which == 1; l++) {
         uint32_t last = l;
-        if (!obvious_acts(d->left_out, l))
+        if (!oracle_acts(d->left_out, l))
             continue;
-        while (last + 1 < d->layers && obvious_acts(d->left_out, last + 1))
+        while (last + 1 < d->layers && oracle_acts(d->left_out, last + 1))
             last++;
         say(d, last > l ? "%s%u-%u" : "%s%u", between, l, last);
         between = "/";
@@ -110,7 +110,7 @@ static void use_plan(struct drawn *d) {
     d->plan.budget = d->plan.decode_budget = d->budget;
     d->plan.share = d->share;
     d->plan.left_out = d->left_out;
-    d->side = (struct side){.prompt = obvious_prompt, .step = obvious_step, .plan = &d->plan};
+    d->side = (struct side){.prompt = oracle_prompt, .step = oracle_step, .plan = &d->plan};
 }
 
 static void use_parts(struct drawn *d, const struct parts *parts) {
@@ -124,7 +124,7 @@ static void use_parts(struct drawn *d, const struct parts *parts) {
 static void use_select(struct drawn *d, enum choice method) {
     d->select.method = method;
     d->select.left_out = d->left_out;
-    d->side = (struct side){.prompt = select_prompt, .step = select_step, .plan = &d->select, .select = obvious_select};
+    d->side = (struct side){.prompt = select_prompt, .step = select_step, .plan = &d->select, .select = oracle_select};
 }
 
 /* ---- the methods ---- */
@@ -178,7 +178,7 @@ static void draw_pyramidkv(struct drawn *d) {
     begin(d, "pyramidkv", d->scores.window + 1);
     say(d, ",window=%u,beta=%u", d->scores.window, d->scores.beta);
     d->scores.kernel = draw_kernel(d, &d->scores.average);
-    use_parts(d, &(struct parts){.prompt = obvious_pyramidkv, .prompt_plan = &d->scores});
+    use_parts(d, &(struct parts){.prompt = oracle_pyramidkv, .prompt_plan = &d->scores});
 }
 
 static void draw_adakv(struct drawn *d) {
@@ -188,7 +188,7 @@ static void draw_adakv(struct drawn *d) {
     begin(d, "adakv", d->scores.window + 1);
     say(d, ",window=%u,floor=%g", d->scores.window, d->scores.floor);
     d->scores.kernel = draw_kernel(d, &d->scores.average);
-    use_parts(d, &(struct parts){.prompt = obvious_adakv, .prompt_plan = &d->scores});
+    use_parts(d, &(struct parts){.prompt = oracle_adakv, .prompt_plan = &d->scores});
 }
 
 static void draw_scissorhands(struct drawn *d) {
@@ -199,8 +199,8 @@ static void draw_scissorhands(struct drawn *d) {
     if (d->scores.recent)
         say(d, ",recent=%u", d->scores.recent);
     const struct scores_plan *plan = &d->scores;
-    use_parts(d, &(struct parts){obvious_scissorhands_look, obvious_scissorhands, obvious_scissorhands_step, plan, plan,
-                                 plan});
+    use_parts(
+        d, &(struct parts){oracle_scissorhands_look, oracle_scissorhands, oracle_scissorhands_step, plan, plan, plan});
     if (d->both || below(4))
         return;
     d->scores.prompt_only = true;
@@ -214,7 +214,7 @@ static void draw_mass(struct drawn *d, const char *name) {
     if (d->mass.recent)
         say(d, ",recent=%u", d->mass.recent);
     const struct mass_plan *plan = &d->mass;
-    use_parts(d, &(struct parts){obvious_mass_look, obvious_mass, obvious_mass_step, plan, plan, plan});
+    use_parts(d, &(struct parts){oracle_mass_look, oracle_mass, oracle_mass_step, plan, plan, plan});
 }
 
 static void draw_h2o(struct drawn *d) {
@@ -245,7 +245,7 @@ static void draw_cake(struct drawn *d) {
     begin(d, "cake", d->mass.window + 1);
     say(d, ",window=%u,gamma=%.0f,tau1=%g,tau2=%g", d->mass.window, d->mass.gamma, d->mass.tau1, d->mass.tau2);
     d->mass.kernel = draw_kernel(d, &d->mass.average);
-    use_parts(d, &(struct parts){.prompt = obvious_cake, .prompt_plan = &d->mass});
+    use_parts(d, &(struct parts){.prompt = oracle_cake, .prompt_plan = &d->mass});
 }
 
 static void draw_fastkv(struct drawn *d) {
@@ -254,11 +254,11 @@ static void draw_fastkv(struct drawn *d) {
     d->mass.tsp = between(d->mass.window + 1, d->mass.window + 90);
     do
         d->mass.tsp_layer = between(0, d->layers - 1);
-    while (!obvious_acts(d->left_out, d->mass.tsp_layer));
+    while (!oracle_acts(d->left_out, d->mass.tsp_layer));
     say(d, ",window=%u,tsp=%u,tsp_layer=%u", d->mass.window, d->mass.tsp, d->mass.tsp_layer);
     d->mass.kernel = draw_kernel(d, &d->mass.average);
     d->cut_rows = true;
-    use_parts(d, &(struct parts){.prompt = obvious_fastkv, .prompt_plan = &d->mass});
+    use_parts(d, &(struct parts){.prompt = oracle_fastkv, .prompt_plan = &d->mass});
 }
 
 static void draw_lacache(struct drawn *d) {
@@ -266,7 +266,7 @@ static void draw_lacache(struct drawn *d) {
     d->layers = d->layers > 1 ? d->layers : 2;
     say(d, "lacache:positions=original");
     draw_layers(d, 2);
-    const uint32_t L = obvious_acting(d->left_out, d->layers);
+    const uint32_t L = oracle_acting(d->left_out, d->layers);
     uint32_t wb, wa;
     do {
         plan->span = between(1, L - 1);
@@ -281,7 +281,7 @@ static void draw_lacache(struct drawn *d) {
     d->share = below(4) ? 0 : ONE_OF(1, 33, 50, 100);
     say(d, ",span=%u,overlap=%u,sinks=%u,budget=%u%s", plan->span, plan->overlap, plan->sinks,
         d->share ? d->share : d->budget, d->share ? "%" : "");
-    use_parts(d, &(struct parts){NULL, obvious_lacache, obvious_lacache, NULL, plan, plan});
+    use_parts(d, &(struct parts){NULL, oracle_lacache, oracle_lacache, NULL, plan, plan});
 }
 
 static void draw_duo(struct drawn *d) {
@@ -305,12 +305,12 @@ static void draw_duo(struct drawn *d) {
     say(d, "duo:file=\"%s\",threshold=%.1f,sinks=%u,recent=%u", d->path, (double)d->scores.threshold, d->scores.sinks,
         d->scores.recent);
     draw_layers(d, 1);
-    use_parts(d, &(struct parts){NULL, obvious_duo, obvious_duo, NULL, &d->scores, &d->scores});
+    use_parts(d, &(struct parts){NULL, oracle_duo, oracle_duo, NULL, &d->scores, &d->scores});
 }
 
 static void draw_tova(struct drawn *d) {
     begin(d, "tova", 2);
-    use_parts(d, &(struct parts){NULL, obvious_tova, obvious_tova, NULL, &d->scores, &d->scores});
+    use_parts(d, &(struct parts){NULL, oracle_tova, oracle_tova, NULL, &d->scores, &d->scores});
 }
 
 static void draw_topk(struct drawn *d) {
@@ -417,22 +417,22 @@ static void run(struct drawn *d, uint32_t steps) {
     struct tensors t = make_tensors((enum kind)below(KINDS), random_state, d->layers, d->heads, d->kv_heads, 8, rows);
     t.lists = d->per_head ? t.heads : t.kv_heads;
     if (d->cut_rows) {
-        t.going = malloc((size_t)t.layers * rows);
-        assert_non_null(t.going);
-        memset(t.going, true, (size_t)t.layers * rows);
+        t.kept_rows = malloc((size_t)t.layers * rows);
+        assert_non_null(t.kept_rows);
+        memset(t.kept_rows, true, (size_t)t.layers * rows);
     }
     d->side.spec = d->spec;
     d->side.per_head = d->per_head;
     d->side.type = types[below(3)];
     d->side.chunk = ONE_OF(0, 1, 7, 33);
     side_run_turns(&t, turns, count, &d->side);
-    free(t.going);
+    free(t.kept_rows);
     free_tensors(&t);
 }
 
-static uint64_t draws(uint64_t standard) {
+static uint64_t draws(uint64_t defaults) {
     const char *more = getenv("KVCULL_TEST_DRAWS");
-    return more ? strtoull(more, NULL, 10) : kvc_test_thinned() ? 1 : standard;
+    return more ? strtoull(more, NULL, 10) : kvc_test_thinned() ? 1 : defaults;
 }
 
 static void test_alone(void **state) {
@@ -467,15 +467,15 @@ struct joined {
 
 static void joined_prompt(const struct moment *m, const void *p) {
     const struct joined *joined = p;
-    const struct drawn *before = &joined->prompt, *behind = &joined->decode;
+    const struct drawn *before = &joined->prompt, *follows = &joined->decode;
     if (!before->spec[0]) {
-        behind->side.prompt(m, behind->side.plan);
+        follows->side.prompt(m, follows->side.plan);
         return;
     }
-    if (behind->side.plan == &behind->parts && behind->parts.look)
-        behind->parts.look(m, behind->parts.look_plan);
-    if (behind->side.plan == &behind->plan)
-        obvious_look(m, &joined->decode_plan);
+    if (follows->side.plan == &follows->parts && follows->parts.look)
+        follows->parts.look(m, follows->parts.look_plan);
+    if (follows->side.plan == &follows->plan)
+        oracle_look(m, &joined->decode_plan);
     before->side.prompt(m, before->side.plan);
 }
 
@@ -487,7 +487,7 @@ static void joined_step(const struct moment *m, const void *p) {
 
 static bool joined_select(const struct moment *m, uint32_t h, bool *read, float *alpha, const void *p) {
     const struct joined *joined = p;
-    return obvious_select(m, h, read, alpha, joined->select.spec[0] ? &joined->select.select : &joined->prompt.select);
+    return oracle_select(m, h, read, alpha, joined->select.spec[0] ? &joined->select.select : &joined->prompt.select);
 }
 
 static void join(struct drawn *whole, struct drawn *one, draw_fn *draw) {
@@ -501,13 +501,13 @@ static void join(struct drawn *whole, struct drawn *one, draw_fn *draw) {
     whole->budget = whole->budget == 0 || below(2) ? one->budget : whole->budget;
 }
 
-static void run_joined(draw_fn *before, draw_fn *behind, draw_fn *select, uint64_t seed) {
+static void run_joined(draw_fn *before, draw_fn *follows, draw_fn *select, uint64_t seed) {
     struct drawn d;
     struct joined *joined = calloc(1, sizeof *joined);
     assert_non_null(joined);
     begin_draws(&d, seed, 2 + (uint32_t)(seed % (MOST_LAYERS - 1)));
     join(&d, &joined->prompt, before);
-    join(&d, &joined->decode, behind);
+    join(&d, &joined->decode, follows);
     join(&d, &joined->select, select);
     joined->decode_plan = joined->decode.plan;
     joined->decode_plan.prompt = FULL;
@@ -522,18 +522,18 @@ static void run_joined(draw_fn *before, draw_fn *behind, draw_fn *select, uint64
 static void test_joined(void **state) {
     static draw_fn *const before[] = {NULL,      draw_snapkv, draw_pyramidkv, draw_adakv,
                                       draw_cake, draw_fastkv, draw_rocketkv,  draw_rocketkv_mt};
-    static draw_fn *const behind[] = {draw_window,    draw_streaming, draw_morphkv, draw_scissorhands, draw_h2o,
-                                      draw_keyformer, draw_lacache,   draw_duo,     draw_tova};
+    static draw_fn *const follows[] = {draw_window,    draw_streaming, draw_morphkv, draw_scissorhands, draw_h2o,
+                                       draw_keyformer, draw_lacache,   draw_duo,     draw_tova};
     static draw_fn *const select[] = {NULL, draw_topk, draw_quest, draw_sparq, draw_hsa};
     (void)state;
     uint64_t n = 0;
     for (size_t a = 0; a < sizeof before / sizeof *before; a++)
-        for (size_t b = 0; b < sizeof behind / sizeof *behind; b++)
+        for (size_t b = 0; b < sizeof follows / sizeof *follows; b++)
             for (size_t c = 0; c < sizeof select / sizeof *select; c++) {
                 const bool rocket = before[a] == draw_rocketkv || before[a] == draw_rocketkv_mt;
                 if (!(rocket && select[c]) && (before[a] || select[c]) && (!kvc_test_thinned() || n % 31 == 0))
                     for (uint64_t i = 0; i < draws(1); i++)
-                        run_joined(before[a], behind[b], select[c], 1000 * n + i);
+                        run_joined(before[a], follows[b], select[c], 1000 * n + i);
                 n++;
             }
 }

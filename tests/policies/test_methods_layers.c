@@ -34,7 +34,7 @@ static void run_rows(const char *spec, const struct parts *parts, uint32_t layer
 static void run_cake(const char *spec, struct mass_plan plan, uint32_t layers) {
     struct cake_seen seen = {.mean = 0};
     plan.seen = &seen;
-    const struct parts parts = {.prompt = obvious_cake, .prompt_plan = &plan};
+    const struct parts parts = {.prompt = oracle_cake, .prompt_plan = &plan};
     run_parts(spec, &parts, layers);
 }
 
@@ -69,7 +69,7 @@ static void test_cake_shares(void **state) {
     struct mass_plan plan = cake_standard;
     (void)state;
     plan.window = 4, plan.seen = &seen;
-    const struct parts parts = {.prompt = obvious_cake, .prompt_plan = &plan};
+    const struct parts parts = {.prompt = oracle_cake, .prompt_plan = &plan};
     const struct side side = side_of("cake:budget=40,window=4", &parts);
     for (size_t i = 0; i < sizeof prompts / sizeof *prompts; i++)
         for (uint64_t seed = 0; seed < 6; seed++) {
@@ -85,7 +85,7 @@ static void test_cake_shares(void **state) {
 static void test_fastkv(void **state) {
     (void)state;
     struct mass_plan plan = {.budget = 40, .window = 8, .kernel = 7, .average = true, .tsp = 2048, .tsp_layer = 1};
-    const struct parts parts = {.prompt = obvious_fastkv, .prompt_plan = &plan};
+    const struct parts parts = {.prompt = oracle_fastkv, .prompt_plan = &plan};
     run_parts("fastkv:budget=40", &parts, 4); /* prompts below tsp */
     struct turn turn = {90, 12};
     plan.tsp = 60;
@@ -124,17 +124,17 @@ static void test_pairs(void **state) {
         .budget = 40, .window = 8, .kernel = 7, .average = true, .tsp = 50, .tsp_layer = 0};
     const struct mass_plan rows_only = {.window = 8, .kernel = 7, .average = true, .tsp = 50, .tsp_layer = 0};
     cake.window = 8, cake.seen = &seen;
-    struct parts parts = {obvious_prompt, obvious_cake, obvious_step, &morphkv, &cake, &morphkv};
+    struct parts parts = {oracle_prompt, oracle_cake, oracle_step, &morphkv, &cake, &morphkv};
     run_rows("cake:budget=40,window=8+morphkv:budget=30,window=8", &parts, 3, &turn);
-    parts = (struct parts){NULL, obvious_cake, obvious_step, NULL, &cake, &streaming};
+    parts = (struct parts){NULL, oracle_cake, oracle_step, NULL, &cake, &streaming};
     run_rows("cake:budget=40,window=8+streaming:budget=30", &parts, 2, &turn);
-    parts = (struct parts){obvious_mass_look, obvious_cake, obvious_mass_step, &h2o, &cake, &h2o};
+    parts = (struct parts){oracle_mass_look, oracle_cake, oracle_mass_step, &h2o, &cake, &h2o};
     run_rows("cake:budget=40,window=8+h2o:budget=30", &parts, 2, &turn);
-    parts = (struct parts){obvious_prompt, obvious_fastkv, obvious_step, &morphkv, &fastkv, &morphkv};
+    parts = (struct parts){oracle_prompt, oracle_fastkv, oracle_step, &morphkv, &fastkv, &morphkv};
     run_rows("fastkv:budget=40,tsp=50+morphkv:budget=30,window=8", &parts, 3, &turn);
-    parts = (struct parts){obvious_mass_look, obvious_fastkv, obvious_mass_step, &h2o, &fastkv, &h2o};
+    parts = (struct parts){oracle_mass_look, oracle_fastkv, oracle_mass_step, &h2o, &fastkv, &h2o};
     run_rows("fastkv:budget=40,tsp=50+h2o:budget=30", &parts, 2, &turn);
-    parts = (struct parts){obvious_fastkv, obvious_prompt, obvious_step, &rows_only, &snapkv, &snapkv};
+    parts = (struct parts){oracle_fastkv, oracle_prompt, oracle_step, &rows_only, &snapkv, &snapkv};
     run_rows("snapkv:budget=40,window=8+fastkv:budget=99,tsp=50", &parts, 3, &turn);
 }
 
@@ -146,11 +146,11 @@ static void run_rings(const char *spec, const struct parts *parts, uint64_t n) {
         struct tensors t = make_tensors((enum kind)(i % KINDS), 9 + i, 2, shapes[i % 4][0], shapes[i % 4][1], 16, 196);
         struct side side = side_of(spec, parts);
         side.type = types[i % 3];
-        t.going = malloc(2 * 196);
-        assert_non_null(t.going);
-        memset(t.going, true, 2 * 196);
+        t.kept_rows = malloc(2 * 196);
+        assert_non_null(t.kept_rows);
+        memset(t.kept_rows, true, 2 * 196);
         side_run_turns(&t, turns, sizeof turns / sizeof *turns, &side);
-        free(t.going);
+        free(t.kept_rows);
         free_tensors(&t);
     }
 }
@@ -176,18 +176,18 @@ static void test_rings(void **state) {
             plan.window = plan.decode_window = 32;
             plan.decode_budget = prompt ? UINT32_MAX : 40;
             if (prompt)
-                parts = (struct parts){obvious_fastkv, obvious_prompt, obvious_step, &cut, &plan, &plan};
+                parts = (struct parts){oracle_fastkv, oracle_prompt, oracle_step, &cut, &plan, &plan};
             else
-                parts = (struct parts){obvious_prompt, obvious_fastkv, obvious_step, &plan, &fastkv, &plan};
+                parts = (struct parts){oracle_prompt, oracle_fastkv, oracle_step, &plan, &fastkv, &plan};
             snprintf(spec, sizeof spec, "fastkv:budget=44,tsp=12,tsp_layer=0+morphkv:budget=40,window=32%s%s",
                      morphkv[i], prompt ? ",stages=prompt" : "");
             run_rings(spec, &parts, 3 * i + prompt);
         }
     parts = (struct parts){
-        obvious_scissorhands_look, obvious_fastkv, obvious_scissorhands_step, &scissorhands, &fastkv, &scissorhands};
+        oracle_scissorhands_look, oracle_fastkv, oracle_scissorhands_step, &scissorhands, &fastkv, &scissorhands};
     run_rings("fastkv:budget=44,tsp=12,tsp_layer=0+scissorhands:budget=40,history=32", &parts, 1);
-    struct parts both = {obvious_fastkv, obvious_scissorhands_look, NULL, &cut, &prompt_only, NULL};
-    struct parts last = {parts_prompt, obvious_scissorhands, NULL, &both, &prompt_only, NULL};
+    struct parts both = {oracle_fastkv, oracle_scissorhands_look, NULL, &cut, &prompt_only, NULL};
+    struct parts last = {parts_prompt, oracle_scissorhands, NULL, &both, &prompt_only, NULL};
     run_rings("fastkv:budget=44,tsp=12,tsp_layer=0+scissorhands:budget=40,history=32,stages=prompt", &last, 2);
 }
 
@@ -209,12 +209,12 @@ static void test_turns(void **state) {
     const struct {
         const char *spec;
         struct parts parts;
-    } cases[] = {{"cake:budget=40,window=8", {.prompt = obvious_cake, .prompt_plan = &cake}},
-                 {"cake:budget=40%,window=8", {.prompt = obvious_cake, .prompt_plan = &cake_share}},
-                 {"cake:budget=40,window=8+h2o:budget=40",
-                  {obvious_mass_look, obvious_cake, obvious_mass_step, &h2o, &cake, &h2o}},
-                 {"fastkv:budget=30,tsp=40,tsp_layer=0", {.prompt = obvious_fastkv, .prompt_plan = &fastkv}},
-                 {"fastkv:budget=70%,tsp=20,tsp_layer=1", {.prompt = obvious_fastkv, .prompt_plan = &fastkv_share}}};
+    } cases[] = {
+        {"cake:budget=40,window=8", {.prompt = oracle_cake, .prompt_plan = &cake}},
+        {"cake:budget=40%,window=8", {.prompt = oracle_cake, .prompt_plan = &cake_share}},
+        {"cake:budget=40,window=8+h2o:budget=40", {oracle_mass_look, oracle_cake, oracle_mass_step, &h2o, &cake, &h2o}},
+        {"fastkv:budget=30,tsp=40,tsp_layer=0", {.prompt = oracle_fastkv, .prompt_plan = &fastkv}},
+        {"fastkv:budget=70%,tsp=20,tsp_layer=1", {.prompt = oracle_fastkv, .prompt_plan = &fastkv_share}}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         const struct side side = side_of(cases[c].spec, &cases[c].parts);
         side_run_kinds(&side, 3, turns, sizeof turns / sizeof *turns);

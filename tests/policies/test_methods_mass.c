@@ -21,7 +21,7 @@ static void run_parts(const char *spec, const struct parts *parts, uint32_t laye
 }
 
 static struct parts mass(const struct mass_plan *plan) {
-    return (struct parts){obvious_mass_look, obvious_mass, obvious_mass_step, plan, plan, plan};
+    return (struct parts){oracle_mass_look, oracle_mass, oracle_mass_step, plan, plan, plan};
 }
 
 static void run_mass(const char *spec, const struct mass_plan *plan, uint32_t layers) {
@@ -87,8 +87,8 @@ struct two {
 /* Two methods look at the same prompt; the obvious code of the second evicts nothing there. */
 static void both_look(const struct moment *m, const void *p) {
     const struct two *two = p;
-    obvious_mass_look(m, two->mass);
-    obvious_prompt(m, two->plan);
+    oracle_mass_look(m, two->mass);
+    oracle_prompt(m, two->plan);
 }
 
 static void test_pairs(void **state) {
@@ -100,14 +100,14 @@ static void test_pairs(void **state) {
     const struct mass_plan h2o = {.budget = 30};
     const struct mass_plan keyformer = {.budget = 30, .noise = true, .tau_init = 1, .tau_end = 2, .seed = 1};
     const struct scores_plan ada = {.budget = 40, .window = 8, .kernel = 7, .floor = 0.2};
-    struct parts parts = {obvious_mass_look, obvious_prompt, obvious_mass_step, &h2o, &snapkv, &h2o};
+    struct parts parts = {oracle_mass_look, oracle_prompt, oracle_mass_step, &h2o, &snapkv, &h2o};
     run_parts("snapkv:budget=40,window=8+h2o:budget=30", &parts, 1, false);
     run_parts("h2o:budget=30,per=head+snapkv:budget=40,window=8", &parts, 1, true);
-    parts = (struct parts){obvious_mass_look, obvious_adakv, obvious_mass_step, &keyformer, &ada, &keyformer};
+    parts = (struct parts){oracle_mass_look, oracle_adakv, oracle_mass_step, &keyformer, &ada, &keyformer};
     run_parts("adakv:budget=40,window=8+keyformer:budget=30,seed=1", &parts, 1, false);
-    parts = (struct parts){obvious_mass_look, obvious_mass, obvious_step, &h2o, &h2o, &streaming};
+    parts = (struct parts){oracle_mass_look, oracle_mass, oracle_step, &h2o, &h2o, &streaming};
     run_parts("h2o:budget=30,stages=prompt+streaming:budget=30", &parts, 1, false);
-    parts = (struct parts){both_look, obvious_mass, obvious_step, &(struct two){&h2o, &morphkv}, &h2o, &morphkv};
+    parts = (struct parts){both_look, oracle_mass, oracle_step, &(struct two){&h2o, &morphkv}, &h2o, &morphkv};
     run_parts("h2o:budget=30,stages=prompt+morphkv:budget=30,window=8", &parts, 1, false);
 }
 
@@ -132,7 +132,7 @@ static void test_turns(void **state) {
                  {"keyformer:budget=40,tau_end=3,steps=12,seed=8", mass(&keyformer)},
                  {"keyformer:budget=50%,seed=8", mass(&keyformer_share)},
                  {"snapkv:budget=40,window=8+h2o:budget=40",
-                  {obvious_mass_look, obvious_prompt, obvious_mass_step, &h2o, &snapkv, &h2o}}};
+                  {oracle_mass_look, oracle_prompt, oracle_mass_step, &h2o, &snapkv, &h2o}}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         const struct side side = side_of(cases[c].spec, &cases[c].parts);
         side_run_kinds(&side, 2, turns, sizeof turns / sizeof *turns);

@@ -88,7 +88,7 @@ static void run_dapq(const struct tensors *t, const struct tensors *extra, const
             }
             rows_observe(t, &lists, l, now, rows, steps->decode);
             const uint32_t most = rows_fullest(t, &lists, l);
-            for (uint32_t h = 0; h < t->lists && obvious_acts(plan->left_out, l); h++)
+            for (uint32_t h = 0; h < t->lists && oracle_acts(plan->left_out, l); h++)
                 dapq_list(t, extra, plan, type, &lists, l, h, most);
         }
         rows_note_after(t, &lists);
@@ -170,7 +170,7 @@ static void test_tova(void **state) {
         char spec[40];
         snprintf(spec, sizeof spec, "tova:budget=%u", budgets[i]);
         const struct scores_plan plan = {.budget = budgets[i]};
-        const struct side side = {.spec = spec, .prompt = obvious_tova, .step = obvious_tova, .plan = &plan};
+        const struct side side = {.spec = spec, .prompt = oracle_tova, .step = oracle_tova, .plan = &plan};
         side_run_all(&side, 2);
         struct tensors t = make_tensors(DRIFT, 3 + i, 1, 4, 2, 8, kvc_test_thinned() ? 90 : 330); /* 300 steps */
         side_run(&t, 30, &side);

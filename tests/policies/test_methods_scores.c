@@ -29,7 +29,7 @@ static void run_both(const char *spec, moment_fn *evict, const struct scores_pla
 }
 
 static struct parts scissorhands(const struct scores_plan *plan) {
-    return (struct parts){obvious_scissorhands_look, obvious_scissorhands, obvious_scissorhands_step, plan, plan, plan};
+    return (struct parts){oracle_scissorhands_look, oracle_scissorhands, oracle_scissorhands_step, plan, plan, plan};
 }
 
 static void run_parts(const char *spec, const struct parts *parts, uint32_t layers) {
@@ -39,26 +39,26 @@ static void run_parts(const char *spec, const struct parts *parts, uint32_t laye
 static void test_pyramidkv(void **state) {
     (void)state;
     struct scores_plan plan = {.budget = 40, .window = 32, .kernel = 7, .beta = 20};
-    run_prompt("pyramidkv:budget=40", obvious_pyramidkv, &plan, 3);
+    run_prompt("pyramidkv:budget=40", oracle_pyramidkv, &plan, 3);
     plan.window = 8, plan.beta = 3, plan.average = true, plan.kernel = 5;
-    run_prompt("pyramidkv:budget=40,window=8,beta=3,pooling=avg,kernel=5", obvious_pyramidkv, &plan, 4);
+    run_prompt("pyramidkv:budget=40,window=8,beta=3,pooling=avg,kernel=5", oracle_pyramidkv, &plan, 4);
     plan.beta = 1, plan.window = 39, plan.kernel = 1;
-    run_prompt("pyramidkv:budget=40,window=39,beta=1,kernel=1", obvious_pyramidkv, &plan, 2);
+    run_prompt("pyramidkv:budget=40,window=39,beta=1,kernel=1", oracle_pyramidkv, &plan, 2);
     plan.beta = 1000, plan.window = 1, plan.left_out = 1;
-    run_prompt("pyramidkv:budget=40,window=1,beta=1000,kernel=1,skip_layers=1", obvious_pyramidkv, &plan, 4);
-    run_prompt("pyramidkv:budget=40,window=1,beta=1000,kernel=1,skip_layers=1", obvious_pyramidkv, &plan, 2);
+    run_prompt("pyramidkv:budget=40,window=1,beta=1000,kernel=1,skip_layers=1", oracle_pyramidkv, &plan, 4);
+    run_prompt("pyramidkv:budget=40,window=1,beta=1000,kernel=1,skip_layers=1", oracle_pyramidkv, &plan, 2);
 }
 
 static void test_adakv(void **state) {
     (void)state;
     struct scores_plan plan = {.budget = 40, .window = 32, .kernel = 7, .floor = 0.2};
-    run_prompt("adakv:budget=40", obvious_adakv, &plan, 2);
+    run_prompt("adakv:budget=40", oracle_adakv, &plan, 2);
     plan.window = 8, plan.floor = 0, plan.average = true;
-    run_prompt("adakv:budget=40,window=8,floor=0,pooling=avg", obvious_adakv, &plan, 2);
+    run_prompt("adakv:budget=40,window=8,floor=0,pooling=avg", oracle_adakv, &plan, 2);
     plan.floor = 1;
-    run_prompt("adakv:budget=40,window=8,floor=1,pooling=avg", obvious_adakv, &plan, 1);
+    run_prompt("adakv:budget=40,window=8,floor=1,pooling=avg", oracle_adakv, &plan, 1);
     plan.window = 1, plan.kernel = 1, plan.floor = 0.35, plan.left_out = 1;
-    run_prompt("adakv:budget=40,window=1,kernel=1,floor=0.35,skip_layers=1", obvious_adakv, &plan, 2);
+    run_prompt("adakv:budget=40,window=1,kernel=1,floor=0.35,skip_layers=1", oracle_adakv, &plan, 2);
 }
 
 static void test_scissorhands(void **state) {
@@ -78,13 +78,13 @@ static void test_scissorhands(void **state) {
 static void test_lacache(void **state) {
     (void)state;
     struct scores_plan plan = {.budget = 40, .span = 1, .sinks = 4};
-    run_both("lacache:budget=40,span=1,sinks=4", obvious_lacache, &plan, 2);
+    run_both("lacache:budget=40,span=1,sinks=4", oracle_lacache, &plan, 2);
     plan.span = 2, plan.overlap = 1;
-    run_both("lacache:budget=40,span=2,overlap=1,sinks=4", obvious_lacache, &plan, 5);
+    run_both("lacache:budget=40,span=2,overlap=1,sinks=4", oracle_lacache, &plan, 5);
     plan.span = 3, plan.overlap = 0, plan.sinks = 0, plan.left_out = 1;
-    run_both("lacache:budget=40,span=3,sinks=0,skip_layers=1", obvious_lacache, &plan, 6);
+    run_both("lacache:budget=40,span=3,sinks=0,skip_layers=1", oracle_lacache, &plan, 6);
     plan.span = 4, plan.overlap = 2, plan.sinks = 30, plan.left_out = 0; /* wb 3, wa 2: the least budget */
-    run_both("lacache:budget=40,span=4,overlap=2,sinks=30", obvious_lacache, &plan, 8);
+    run_both("lacache:budget=40,span=4,overlap=2,sinks=30", oracle_lacache, &plan, 8);
 }
 
 /* A ladder as a large model has it, and decoding for long. */
@@ -94,7 +94,7 @@ static void test_long(void **state) {
     struct scores_plan ladder = {.budget = 64, .span = 6, .overlap = 2, .sinks = 8};
     struct scores_plan counts = {.budget = 30, .history = 20};
     const struct parts lacache = {
-        .prompt = obvious_lacache, .step = obvious_lacache, .prompt_plan = &ladder, .step_plan = &ladder};
+        .prompt = oracle_lacache, .step = oracle_lacache, .prompt_plan = &ladder, .step_plan = &ladder};
     const struct parts hands = scissorhands(&counts);
     struct tensors t = make_tensors(DRIFT, 3, 14, 1, 1, 8, 350);
     side_run_turns(&t, &turn, 1,
@@ -152,7 +152,7 @@ static void run_duo(const char *spec, uint32_t layers, const struct tensors *t, 
 static void test_duo(void **state) {
     (void)state;
     struct scores_plan plan = {.sinks = 4, .recent = 20, .scores = head_scores, .threshold = 0.5f};
-    const struct parts parts = {.prompt = obvious_duo, .step = obvious_duo, .prompt_plan = &plan, .step_plan = &plan};
+    const struct parts parts = {.prompt = oracle_duo, .step = oracle_duo, .prompt_plan = &plan, .step_plan = &plan};
     for (enum kind kind = RANDOM; kind < KINDS; kind++) {
         struct tensors t = make_tensors(kind, 9 + (uint64_t)kind, 2, 8, 4, 8, 80);
         plan.sinks = 4, plan.recent = 20, plan.threshold = 0.5f;
@@ -180,7 +180,7 @@ static void test_duo_more(void **state) {
     static const uint32_t heads[][3] = {{1, 1, 2}, {4, 4, 3}, {7, 1, 3}, {14, 7, 1}, {12, 12, 2}, {16, 2, 2}};
     static const struct turn turns[] = {{40, 6}, {9, 4}, {1, 3}, {30, 5}}, whole = {30, 300};
     struct scores_plan plan = {.sinks = 3, .recent = 12, .threshold = 0.5f};
-    const struct parts parts = {.prompt = obvious_duo, .step = obvious_duo, .prompt_plan = &plan, .step_plan = &plan};
+    const struct parts parts = {.prompt = oracle_duo, .step = oracle_duo, .prompt_plan = &plan, .step_plan = &plan};
     float scores[3 * 12];
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
         const uint32_t layers = heads[i][2];
@@ -204,16 +204,16 @@ static void test_per_head(void **state) {
     (void)state;
     struct plan plan = {SNAPKV, FULL, .budget = 40, .window = 8, .kernel = 7, .decode_budget = UINT32_MAX};
     side_run_all(&(struct side){.spec = "snapkv:budget=40,window=8,per=head",
-                                .prompt = obvious_prompt,
-                                .step = obvious_step,
+                                .prompt = oracle_prompt,
+                                .step = oracle_step,
                                 .plan = &plan,
                                 .per_head = true},
                  2);
     plan = (struct plan){SNAPKV,      MORPHKV,    .budget = 40,        .window = 8,
                          .kernel = 7, .every = 2, .decode_budget = 30, .decode_window = 10};
     side_run_all(&(struct side){.spec = "snapkv:budget=40,window=8,per=head+morphkv:budget=30,window=10,every=2",
-                                .prompt = obvious_prompt,
-                                .step = obvious_step,
+                                .prompt = oracle_prompt,
+                                .step = oracle_step,
                                 .plan = &plan,
                                 .per_head = true},
                  1);
@@ -230,24 +230,23 @@ static void test_pairs(void **state) {
     const struct scores_plan window = {.budget = 40, .window = 8, .kernel = 7, .floor = 0.2, .beta = 20};
     const struct scores_plan counts = {.budget = 30, .history = 9};
     const struct scores_plan ladder = {.budget = 30, .span = 2, .sinks = 4};
-    struct parts parts = {obvious_prompt, obvious_adakv, obvious_step, &morphkv, &window, &morphkv};
+    struct parts parts = {oracle_prompt, oracle_adakv, oracle_step, &morphkv, &window, &morphkv};
     run_parts("adakv:budget=40,window=8+morphkv:budget=30,window=10", &parts, 2);
-    parts = (struct parts){NULL, obvious_pyramidkv, obvious_step, NULL, &window, &streaming};
+    parts = (struct parts){NULL, oracle_pyramidkv, oracle_step, NULL, &window, &streaming};
     run_parts("pyramidkv:budget=40,window=8+streaming:budget=30", &parts, 3);
     parts =
-        (struct parts){obvious_scissorhands_look, obvious_prompt, obvious_scissorhands_step, &counts, &snapkv, &counts};
+        (struct parts){oracle_scissorhands_look, oracle_prompt, oracle_scissorhands_step, &counts, &snapkv, &counts};
     run_parts("scissorhands:budget=30,history=9+snapkv:budget=40,window=8", &parts, 1);
-    parts =
-        (struct parts){obvious_scissorhands_look, obvious_adakv, obvious_scissorhands_step, &counts, &window, &counts};
+    parts = (struct parts){oracle_scissorhands_look, oracle_adakv, oracle_scissorhands_step, &counts, &window, &counts};
     run_parts("adakv:budget=40,window=8+scissorhands:budget=30,history=9", &parts, 1);
-    parts = (struct parts){NULL, obvious_adakv, obvious_lacache, NULL, &window, &ladder};
+    parts = (struct parts){NULL, oracle_adakv, oracle_lacache, NULL, &window, &ladder};
     run_parts("adakv:budget=40,window=8+lacache:budget=30,span=2,sinks=4", &parts, 4);
     const struct scores_plan duo = {.sinks = 4, .recent = 15, .scores = head_scores, .threshold = 0.5f};
     struct tensors t = make_tensors(PLANTED, 12, 2, 8, 2, 16, 90);
-    parts = (struct parts){NULL, obvious_adakv, obvious_duo, NULL, &window, &duo};
+    parts = (struct parts){NULL, oracle_adakv, oracle_duo, NULL, &window, &duo};
     run_duo("adakv:budget=40,window=8+duo:file=\"%s\",sinks=4,recent=15", 2, &t, 60, &parts, false);
     t.lists = t.heads;
-    parts = (struct parts){NULL, obvious_prompt, obvious_duo, NULL, &snapkv, &duo};
+    parts = (struct parts){NULL, oracle_prompt, oracle_duo, NULL, &snapkv, &duo};
     run_duo("snapkv:per=head,budget=40,window=8+duo:file=\"%s\",sinks=4,recent=15", 2, &t, 60, &parts, true);
     free_tensors(&t);
 }
@@ -258,13 +257,13 @@ static void test_shares(void **state) {
     (void)state;
     struct scores_plan plan = {
         .share = 10, .window = 8, .kernel = 7, .floor = 0.2, .beta = 20, .history = 9, .span = 1};
-    struct parts parts = {.prompt = obvious_pyramidkv, .prompt_plan = &plan};
+    struct parts parts = {.prompt = oracle_pyramidkv, .prompt_plan = &plan};
     struct side side = nothing;
     struct tensors t = make_tensors(RANDOM, 5, 2, 4, 2, 16, 240);
     side.prompt = parts_prompt, side.step = parts_step, side.plan = &parts;
     side.spec = "pyramidkv:budget=10%,window=8";
     side_run(&t, 205, &side);
-    parts.prompt = obvious_adakv;
+    parts.prompt = oracle_adakv;
     side.spec = "adakv:budget=10%,window=8";
     side_run(&t, 205, &side);
     plan.share = 1;
@@ -277,8 +276,7 @@ static void test_shares(void **state) {
     plan.recent = 0, plan.share = 25;
     side.spec = "scissorhands:budget=25%,history=9";
     side_run(&t, 205, &side);
-    parts =
-        (struct parts){.prompt = obvious_lacache, .step = obvious_lacache, .prompt_plan = &plan, .step_plan = &plan};
+    parts = (struct parts){.prompt = oracle_lacache, .step = oracle_lacache, .prompt_plan = &plan, .step_plan = &plan};
     plan.sinks = 6;
     side.spec = "lacache:budget=25%,span=1,sinks=6";
     side_run(&t, 205, &side);
@@ -302,21 +300,21 @@ static void test_turns(void **state) {
     const struct {
         const char *spec;
         struct parts parts;
-    } cases[] = {{"pyramidkv:budget=40,window=8,beta=4", {.prompt = obvious_pyramidkv, .prompt_plan = &window}},
-                 {"pyramidkv:budget=30%,window=8,beta=4", {.prompt = obvious_pyramidkv, .prompt_plan = &window_share}},
-                 {"adakv:budget=40,window=8", {.prompt = obvious_adakv, .prompt_plan = &window}},
-                 {"adakv:budget=30%,window=8", {.prompt = obvious_adakv, .prompt_plan = &window_share}},
+    } cases[] = {{"pyramidkv:budget=40,window=8,beta=4", {.prompt = oracle_pyramidkv, .prompt_plan = &window}},
+                 {"pyramidkv:budget=30%,window=8,beta=4", {.prompt = oracle_pyramidkv, .prompt_plan = &window_share}},
+                 {"adakv:budget=40,window=8", {.prompt = oracle_adakv, .prompt_plan = &window}},
+                 {"adakv:budget=30%,window=8", {.prompt = oracle_adakv, .prompt_plan = &window_share}},
                  {"scissorhands:budget=40,history=12,recent=5", scissorhands(&counts)},
                  {"scissorhands:budget=60%,history=12", scissorhands(&counts_share)},
                  {"scissorhands:budget=40,history=12,stages=prompt",
-                  {obvious_scissorhands_look, obvious_scissorhands, NULL, &counts_prompt, &counts_prompt, NULL}},
+                  {oracle_scissorhands_look, oracle_scissorhands, NULL, &counts_prompt, &counts_prompt, NULL}},
                  {"snapkv:budget=40,window=8+scissorhands:budget=40,history=12,recent=5",
-                  {obvious_scissorhands_look, obvious_prompt, obvious_scissorhands_step, &counts, &snapkv, &counts}},
-                 {"lacache:budget=40,span=1,sinks=4", {NULL, obvious_lacache, obvious_lacache, NULL, &ladder, &ladder}},
+                  {oracle_scissorhands_look, oracle_prompt, oracle_scissorhands_step, &counts, &snapkv, &counts}},
+                 {"lacache:budget=40,span=1,sinks=4", {NULL, oracle_lacache, oracle_lacache, NULL, &ladder, &ladder}},
                  {"lacache:budget=50%,span=1,sinks=4",
-                  {NULL, obvious_lacache, obvious_lacache, NULL, &ladder_share, &ladder_share}},
+                  {NULL, oracle_lacache, oracle_lacache, NULL, &ladder_share, &ladder_share}},
                  {"adakv:budget=40,window=8+lacache:budget=40,span=1,sinks=4",
-                  {NULL, obvious_adakv, obvious_lacache, NULL, &window, &ladder}}};
+                  {NULL, oracle_adakv, oracle_lacache, NULL, &window, &ladder}}};
     static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         struct tensors t = make_tensors(c % 2 ? PLANTED : RANDOM, 77 + c, 2, 4, 2, 16, 159);

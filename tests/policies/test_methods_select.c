@@ -20,7 +20,7 @@
 static void run_all(const char *spec, const struct select_plan *plan) {
     side_run_all(
         &(struct side){
-            .spec = spec, .prompt = select_prompt, .step = select_step, .plan = plan, .select = obvious_select},
+            .spec = spec, .prompt = select_prompt, .step = select_step, .plan = plan, .select = oracle_select},
         2);
 }
 
@@ -32,7 +32,7 @@ static void run(enum kind kind, uint32_t prompt, uint32_t rows, const char *spec
                             .step = select_step,
                             .plan = plan,
                             .type = KVC_F16,
-                            .select = obvious_select});
+                            .select = oracle_select});
     free_tensors(&t);
 }
 
@@ -95,16 +95,16 @@ static void test_pairs(void **state) {
     const struct plan late = {STREAMING, WINDOW, .budget = 40, .sinks = 4, .decode_budget = 44};
     const struct scores_plan ada = {.budget = 40, .window = 8, .kernel = 7, .floor = 0.2};
     run_all("snapkv:budget=40,window=8+quest:budget=16,page=3",
-            &(struct select_plan){QUEST, .budget = 16, .page = 3, .prompt = obvious_prompt, .prompt_plan = &snap});
+            &(struct select_plan){QUEST, .budget = 16, .page = 3, .prompt = oracle_prompt, .prompt_plan = &snap});
     run_all("snapkv:budget=40,window=8+sparq:budget=20",
-            &(struct select_plan){SPARQ, .budget = 20, .prompt = obvious_prompt, .prompt_plan = &snap});
+            &(struct select_plan){SPARQ, .budget = 20, .prompt = oracle_prompt, .prompt_plan = &snap});
     run_all("adakv:budget=40,window=8+quest:budget=16,page=3",
-            &(struct select_plan){QUEST, .budget = 16, .page = 3, .prompt = obvious_adakv, .prompt_plan = &ada});
+            &(struct select_plan){QUEST, .budget = 16, .page = 3, .prompt = oracle_adakv, .prompt_plan = &ada});
     run_all("streaming:budget=40+hsa:budget=10",
-            &(struct select_plan){HSA, .budget = 10, .prompt = obvious_prompt, .step = obvious_step,
+            &(struct select_plan){HSA, .budget = 10, .prompt = oracle_prompt, .step = oracle_step,
                                   .prompt_plan = &stream, .step_plan = &stream});
     run_all("streaming:budget=40,stages=prompt+window:budget=44,stages=decode+sparq:dims=3,topk=9",
-            &(struct select_plan){SPARQ, .dims = 3, .topk = 9, .prompt = obvious_prompt, .step = obvious_step,
+            &(struct select_plan){SPARQ, .dims = 3, .topk = 9, .prompt = oracle_prompt, .step = oracle_step,
                                   .prompt_plan = &late, .step_plan = &late});
 }
 
@@ -129,14 +129,14 @@ static void test_long(void **state) {
                                 .step = select_step,
                                 .plan = &steps300[c].plan,
                                 .type = KVC_F16,
-                                .select = obvious_select});
+                                .select = oracle_select});
         free_tensors(&t);
     }
     run(PLANTED, 150, 450, "rocketkv:budget=40,window=8",
         &(struct select_plan){ROCKET, .budget = 40, .split = -1, .window = 8, .kernel = 63});
     run(RANDOM, 50, 350, "hsa:page=3,dims=5,topk=20", &(struct select_plan){HSA, .page = 3, .dims = 5, .topk = 20});
     run(DRIFT, 120, 300, "streaming:budget=100+quest:budget=40,page=4",
-        &(struct select_plan){QUEST, .budget = 40, .page = 4, .prompt = obvious_prompt, .step = obvious_step,
+        &(struct select_plan){QUEST, .budget = 40, .page = 4, .prompt = oracle_prompt, .step = oracle_step,
                               .prompt_plan = &stream, .step_plan = &stream});
 }
 
@@ -164,7 +164,7 @@ static void test_turns(void **state) {
                                   .plan = &cases[c].plan,
                                   .type = c % 3 ? KVC_F16 : KVC_Q8_0,
                                   .chunk = 9,
-                                  .select = obvious_select};
+                                  .select = oracle_select};
         side_run_turns(&t, turns, sizeof turns / sizeof *turns, &side);
         free_tensors(&t);
     }

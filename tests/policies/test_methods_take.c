@@ -68,7 +68,7 @@ static void take_layer(struct chunks *c, uint32_t l, uint32_t p, bool last) {
         take_scores(c, l, h, p, score);
         rows_keep_top(head, score, budget);
         for (uint32_t below = 0; l + 1 == W && below < l; below++) {
-            if (!obvious_acts(plan->left_out, below))
+            if (!oracle_acts(plan->left_out, below))
                 continue;
             struct head *other = &c->lists.heads[below * t->lists + h];
             bool *kept = calloc(other->count, 1);
@@ -161,7 +161,7 @@ static void take_chunk(struct chunks *c, uint32_t chunk) {
             for (uint32_t x = 0; x < t->heads * t->d; x++)
                 A[x] = chunk == 0 ? Q[x] : fmaf(plan->alpha, A[x], (1 - plan->alpha) * Q[x]);
         }
-        if (l + 1 >= plan->warmup_layers && obvious_acts(plan->left_out, l))
+        if (l + 1 >= plan->warmup_layers && oracle_acts(plan->left_out, l))
             take_layer(c, l, p, last);
     }
     for (uint32_t l = 0; l < t->layers && last; l++) { /* the prompt stage: when every layer has what the chunks left */
@@ -169,7 +169,7 @@ static void take_chunk(struct chunks *c, uint32_t chunk) {
         if (window_of(c))
             filter_layer(c, l);
         else
-            obvious_evict(&moment, c->steps->decode);
+            oracle_evict(&moment, c->steps->decode);
     }
 }
 

@@ -88,7 +88,7 @@ esac
 exec "$program" "\$@"
 END
 chmod +x "$work/kvcull"
-KVCULL_BREAK=norm report "$work/kvcull" $few
+KVCULL_INJECT=norm report "$work/kvcull" $few
 that 'other bits are 1' [ $status = 1 ]
 that 'which operation' [ -n "$(cell 7 | grep '^ norm: [1-9][0-9]* differ ')" ]
 KVCULL_OPENCL_LACKS=fma report "$program" $few

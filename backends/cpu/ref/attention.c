@@ -92,11 +92,12 @@ static uint64_t one_row(struct kvc_cpu *cpu, const struct kvc_attention *a, cons
                         uint32_t row) {
     uint32_t group = a->heads / a->kv_heads, d = a->head_size;
     const int32_t *position = kvc_span_data(a->positions);
-    const uint32_t *later = kvc_span_data(a->later);
+    const uint32_t *causal_offset = kvc_span_data(a->causal_offset);
     float scale = kvc_attention_scale(d);
     uint64_t read = 0;
     for (uint32_t h = 0; h < a->kv_heads; h++) {
-        struct kvc_view view = kvc_view_of(segment->lists, segment->reads, h, later[row], position[row], a->window);
+        struct kvc_view view =
+            kvc_view_of(segment->lists, segment->reads, h, causal_offset[row], position[row], a->window);
         size_t tiles = ((size_t)view.places + KVC_TILE - 1) / KVC_TILE, at = (size_t)row * a->heads + h * group;
         const float *q = (const float *)kvc_span_data(a->q) + at * d;
         struct work w = {.group = group, .head_size = d};

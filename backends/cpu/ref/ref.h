@@ -102,13 +102,13 @@ void KVC_REF(turn_keys)(struct kvc_device *, const struct kvc_lists *, uint32_t 
 void KVC_REF(relayout)(struct kvc_device *, struct kvc_lists *dst, const struct kvc_lists *src);
 void KVC_REF(entries)(struct kvc_device *, const struct kvc_lists *, uint32_t h, struct kvc_span keys,
                       struct kvc_span values);
-void KVC_REF(window_mass)(struct kvc_device *, const struct kvc_weight_rows *, struct kvc_span scores, uint32_t stride,
-                          bool by_head);
-void KVC_REF(window_moments)(struct kvc_device *, const struct kvc_weight_rows *, uint64_t tail, float gamma,
+void KVC_REF(window_mass)(struct kvc_device *, const struct kvc_probabilities *, struct kvc_span scores,
+                          uint32_t stride, bool by_head);
+void KVC_REF(window_moments)(struct kvc_device *, const struct kvc_probabilities *, uint64_t tail, float gamma,
                              struct kvc_span scores, uint32_t stride, struct kvc_span totals);
-void KVC_REF(accumulate)(struct kvc_device *, const struct kvc_weight_rows *, uint32_t column,
+void KVC_REF(accumulate)(struct kvc_device *, const struct kvc_probabilities *, uint32_t column,
                          const struct kvc_noise *noise);
-void KVC_REF(ring_write)(struct kvc_device *, const struct kvc_weight_rows *, uint32_t first, uint32_t ring,
+void KVC_REF(ring_write)(struct kvc_device *, const struct kvc_probabilities *, uint32_t first, uint32_t ring,
                          enum kvc_row_kind kind);
 void KVC_REF(ring_fuse)(struct kvc_device *, const struct kvc_lists *, uint32_t first, uint32_t ring, uint32_t filled,
                         int64_t now, enum kvc_row_kind kind, enum kvc_fusion fusion, int64_t recent,
@@ -191,9 +191,9 @@ struct kvc_view {
 };
 
 static inline struct kvc_view kvc_view_of(const struct kvc_lists *lists, const struct kvc_read_list *reads, uint32_t h,
-                                          uint32_t later, int32_t position, uint32_t window) {
+                                          uint32_t causal_offset, int32_t position, uint32_t window) {
     struct kvc_view view = {lists, NULL, h, 0, kvc_list_count(lists, h), INT64_MIN};
-    view.visible = view.visible > later ? view.visible - later : 0;
+    view.visible = view.visible > causal_offset ? view.visible - causal_offset : 0;
     view.places = view.visible;
     if (reads) {
         view.ranks = (const uint32_t *)reads->rank->data + (size_t)h * reads->stride;
@@ -205,16 +205,16 @@ static inline struct kvc_view kvc_view_of(const struct kvc_lists *lists, const s
 }
 
 /* The same for one query of weight rows; without `later` it sees the entries at positions up to its own. */
-static inline struct kvc_view kvc_view_of_query(const struct kvc_weight_rows *w, uint32_t query, uint32_t h) {
+static inline struct kvc_view kvc_view_of_query(const struct kvc_probabilities *w, uint32_t query, uint32_t h) {
     int32_t position = ((const int32_t *)kvc_span_data(w->positions))[query];
-    uint32_t later = 0, count = kvc_list_count(w->lists, h);
-    if (w->later.buffer)
-        later = ((const uint32_t *)kvc_span_data(w->later))[query];
+    uint32_t causal_offset = 0, count = kvc_list_count(w->lists, h);
+    if (w->causal_offset.buffer)
+        causal_offset = ((const uint32_t *)kvc_span_data(w->causal_offset))[query];
     else
-        while (later < count &&
-               kvc_list_position(w->lists, h, kvc_list_slot(w->lists, h, count - 1 - later)) > position)
-            later++;
-    return kvc_view_of(w->lists, w->reads, h, later, position, w->window);
+        while (causal_offset < count &&
+               kvc_list_position(w->lists, h, kvc_list_slot(w->lists, h, count - 1 - causal_offset)) > position)
+            causal_offset++;
+    return kvc_view_of(w->lists, w->reads, h, causal_offset, position, w->window);
 }
 
 /* The slot at a place, or UINT32_MAX where the entry is masked. */

@@ -3,7 +3,7 @@
 
 /* The group's value of one query at one entry: the sum over its heads, from 0 and ascending, of the weights
  * exp(s - M) / L, of the scores s, or of 1 where the weight is below `low`. */
-static float group_value(const struct kvc_weight_rows *w, uint32_t query, uint32_t h, const float *key,
+static float group_value(const struct kvc_probabilities *w, uint32_t query, uint32_t h, const float *key,
                          enum kvc_row_kind kind, float low) {
     uint32_t group = w->heads / w->kv_heads, d = w->head_size;
     size_t at = (size_t)query * w->heads + (size_t)h * group;
@@ -22,7 +22,7 @@ static float group_value(const struct kvc_weight_rows *w, uint32_t query, uint32
     return value;
 }
 
-void KVC_REF(ring_write)(struct kvc_device *device, const struct kvc_weight_rows *w, uint32_t first, uint32_t ring,
+void KVC_REF(ring_write)(struct kvc_device *device, const struct kvc_probabilities *w, uint32_t first, uint32_t ring,
                          enum kvc_row_kind kind) {
     float *key = kvc_cpu_scratch((struct kvc_cpu *)device, 0, w->head_size * sizeof *key);
     if (!key)

@@ -17,7 +17,7 @@ static uint32_t most_entries(const struct kvc_lists *lists) {
 }
 
 /* Room for a row, and `more` floats behind it (*rest); false: no memory, noted. */
-static bool make_row(struct kvc_device *device, const struct kvc_weight_rows *w, size_t more, struct row *row,
+static bool make_row(struct kvc_device *device, const struct kvc_probabilities *w, size_t more, struct row *row,
                      float **rest) {
     const size_t most = most_entries(w->lists), group = w->heads / w->kv_heads;
     row->a = kvc_cpu_scratch((struct kvc_cpu *)device, 0, ((group + 1) * most + w->head_size + more) * sizeof(float));
@@ -58,7 +58,7 @@ static void softmax_of(const struct row *row, const float *x, float *maximum, fl
 }
 
 /* What head h's group gives every entry that the query sees. */
-static void take_row(const struct kvc_weight_rows *w, uint32_t query, uint32_t h, const struct kvc_noise *noise,
+static void take_row(const struct kvc_probabilities *w, uint32_t query, uint32_t h, const struct kvc_noise *noise,
                      struct row *row) {
     const uint32_t group = w->heads / w->kv_heads, d = w->head_size;
     const size_t at = (size_t)query * w->heads + (size_t)h * group;
@@ -103,7 +103,7 @@ static float row_sum(const struct row *row, uint32_t from, uint32_t to, uint32_t
 
 static uint32_t place_rank(const struct row *row, uint32_t j) { return row->view.ranks ? row->view.ranks[j] : j; }
 
-void KVC_REF(window_mass)(struct kvc_device *device, const struct kvc_weight_rows *w, struct kvc_span scores,
+void KVC_REF(window_mass)(struct kvc_device *device, const struct kvc_probabilities *w, struct kvc_span scores,
                           uint32_t stride, bool by_head) {
     const uint32_t group = w->heads / w->kv_heads, rows = by_head ? group : 1, each = by_head ? 1 : group;
     struct row row;
@@ -143,7 +143,7 @@ static float moments_of(const float *a, uint32_t n, float gamma, float *dispersi
     return kvc_fma(gamma, *variance, mean);
 }
 
-void KVC_REF(window_moments)(struct kvc_device *device, const struct kvc_weight_rows *w, uint64_t tail, float gamma,
+void KVC_REF(window_moments)(struct kvc_device *device, const struct kvc_probabilities *w, uint64_t tail, float gamma,
                              struct kvc_span scores, uint32_t stride, struct kvc_span totals) {
     const uint32_t group = w->heads / w->kv_heads, queries = w->queries;
     float *total = kvc_span_data(totals), *table; /* [G, entries, queries] */
@@ -182,7 +182,7 @@ void KVC_REF(window_moments)(struct kvc_device *device, const struct kvc_weight_
     }
 }
 
-void KVC_REF(accumulate)(struct kvc_device *device, const struct kvc_weight_rows *w, uint32_t column,
+void KVC_REF(accumulate)(struct kvc_device *device, const struct kvc_probabilities *w, uint32_t column,
                          const struct kvc_noise *noise) {
     struct row row;
     float *none;

@@ -26,7 +26,7 @@ static uint64_t sort_key(float score, uint32_t index) {
     return (uint64_t)kvc_score_key(score) << 32 | (UINT32_MAX - index);
 }
 
-static void choose_channels(struct scored *s, uint64_t *order) {
+static void select_channels(struct scored *s, uint64_t *order) {
     uint32_t found = 0;
     bool *chosen = (bool *)s->score; /* not used yet */
     for (uint32_t c = 0; c < s->d; c++) {
@@ -177,7 +177,7 @@ void KVC_REF(select_scores)(struct kvc_device *device, const struct kvc_select_s
         s.score = s.key + d;
         s.positive = (bool *)(s.score + s.units + d);
         if (call->kind == KVC_SCORE_CHANNELS || call->kind == KVC_SCORE_PAGE_CHANNELS)
-            choose_channels(&s, order);
+            select_channels(&s, order);
         for (uint32_t i = 0; i < s.units; i++)
             scores[i] = 0.0f;
         for (uint32_t g = 0; g < group; g++) {
@@ -193,8 +193,8 @@ void KVC_REF(select_scores)(struct kvc_device *device, const struct kvc_select_s
             for (uint32_t i = 0; i < s.units; i++)
                 scores[i] =
                     seen(&s, i) || call->kind != KVC_SCORE_PAGE_BOUND ? scores[i] + s.score[i] : -kvc_infinity();
-            if (call->weights.buffer)
-                memcpy((float *)kvc_span_data(call->weights) + ((size_t)h * group + g) * call->stride, s.score,
+            if (call->probabilities.buffer)
+                memcpy((float *)kvc_span_data(call->probabilities) + ((size_t)h * group + g) * call->stride, s.score,
                        s.units * sizeof(float));
         }
         if (call->bytes_read)
@@ -242,7 +242,8 @@ void KVC_REF(select_reads)(struct kvc_device *device, const struct kvc_select_re
                 rank[count++] = view.ranks ? view.ranks[p] : p;
         ((uint32_t *)call->reads->count->data)[h] = count;
         for (uint32_t g = h * group; call->alpha.buffer && g < (h + 1) * group; g++) {
-            const float *weight = all ? NULL : (const float *)kvc_span_data(call->weights) + (size_t)g * call->stride;
+            const float *weight =
+                all ? NULL : (const float *)kvc_span_data(call->probabilities) + (size_t)g * call->stride;
             float lane[KVC_LANES] = {0};
             for (uint32_t p = 0, i = 0; weight && p < view.places; p++)
                 if (read[p]) {

@@ -4,12 +4,12 @@
 
 #include <stddef.h>
 
-struct carving {
+struct bump {
     unsigned char *base; /* NULL: only counts the bytes */
     size_t used;
 };
 
-static inline void *carve(struct carving *from, size_t bytes) {
+static inline void *bump_take(struct bump *from, size_t bytes) {
     unsigned char *here = from->base ? from->base + from->used : NULL;
     from->used += (bytes + 63) / 64 * 64;
     return here;

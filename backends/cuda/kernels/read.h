@@ -54,10 +54,10 @@ template <kvc_u32 type, int Q>
 KVC_DEVICE void kvc_read_tile(kvc_u8 *shared, kvc_bytes *keys, float (*score)[KVC_TILE], kvc_u32 (*seen)[KVC_TILE / 32],
                               kvc_u32 *reads, const struct kvc_arena_view &arena, const struct kvc_head_view &head,
                               const kvc_u32 *read_count, const kvc_u32 *read_rank, kvc_u32 read_stride, const float *q,
-                              const kvc_i32 *positions, const kvc_u32 *later, kvc_u32 row, kvc_u32 rows,
+                              const kvc_i32 *positions, const kvc_u32 *causal_offset, kvc_u32 row, kvc_u32 rows,
                               kvc_u32 rows_each, kvc_u32 heads, kvc_u32 kv_heads, kvc_u32 window, float scale,
-                              float *tile_m, float *tile_l, float *tile_o, kvc_u32 tiles, kvc_u32 *notes,
-                              kvc_u32 read_note) {
+                              float *tile_m, float *tile_l, float *tile_o, kvc_u32 tiles, kvc_u32 *status_words,
+                              kvc_u32 read_word) {
     kvc_u32 id = KVC_LOCAL_ID(), worker = id % 4, lane = id % 32, h = KVC_GROUP_ID(1), tile = KVC_GROUP_ID(0);
     kvc_u32 group = heads / kv_heads, d = arena.head_size, first = tile * KVC_TILE, i0 = KVC_GROUP_ID(2) * rows_each;
     kvc_u32 here = rows - i0 < rows_each ? rows - i0 : rows_each; /* rows of this block */
@@ -77,8 +77,9 @@ KVC_DEVICE void kvc_read_tile(kvc_u8 *shared, kvc_bytes *keys, float (*score)[KV
     for (kvc_u32 j = id; j < KVC_TILE; j += KVC_GROUP) { /* whole warps */
         kvc_u32 slot = KVC_MASKED;
         for (kvc_u32 r = 0; r < here; r++) {
-            struct kvc_query_view view = kvc_query_view_of(&head, read_count, read_rank, read_stride, h,
-                                                           later[row + i0 + r], positions[row + i0 + r], window);
+            struct kvc_query_view view =
+                kvc_query_view_of(&head, read_count, read_rank, read_stride, h, causal_offset[row + i0 + r],
+                                  positions[row + i0 + r], window);
             kvc_u32 mine = first + j < view.places ? kvc_query_slot(&view, &head, first + j) : KVC_MASKED;
             kvc_u32 bits = __ballot_sync(0xffffffffu, mine != KVC_MASKED);
             slot = mine != KVC_MASKED ? mine : slot;
@@ -100,8 +101,8 @@ KVC_DEVICE void kvc_read_tile(kvc_u8 *shared, kvc_bytes *keys, float (*score)[KV
         }
         if (any == 0)
             return; /* the same for the whole block */
-        if (id == 0 && read_note)
-            atomicAdd(notes + read_note, any);
+        if (id == 0 && read_word)
+            atomicAdd(status_words + read_word, any);
     }
     for (kvc_u32 w = 0; w < KVC_TILE / 32; w++) /* behind the last entry that is seen nothing is read */
         for (kvc_u32 r = 0; r < here; r++)
@@ -237,9 +238,10 @@ KVC_DEVICE void kvc_read_tile(kvc_u8 *shared, kvc_bytes *keys, float (*score)[KV
         KVC_OPEN_ARENA(arena);                                                                                         \
         KVC_OPEN_HEAD(head, l, KVC_GROUP_ID(1));                                                                       \
         kvc_read_tile<type, Q>(shared, keys, score, seen, reads, arena, head, read_count, read_rank, read_stride,      \
-                               q_buffer + q_offset, positions_buffer + positions_offset, later_buffer + later_offset,  \
-                               row, rows, rows_each, heads, kv_heads, window, scale, tile_m_buffer + tile_m_offset,    \
-                               tile_l_buffer + tile_l_offset, tile_o_buffer + tile_o_offset, tiles, notes, read_note); \
+                               q_buffer + q_offset, positions_buffer + positions_offset,                               \
+                               causal_offset_buffer + causal_offset_offset, row, rows, rows_each, heads, kv_heads,     \
+                               window, scale, tile_m_buffer + tile_m_offset, tile_l_buffer + tile_l_offset,            \
+                               tile_o_buffer + tile_o_offset, tiles, status_words, read_word);                         \
     }
 KVC_READ_KERNEL(f32, KVC_K_F32, 8)
 KVC_READ_KERNEL(f16, KVC_K_F16, 8)

@@ -52,32 +52,32 @@ struct attention_job {
     float scale;
 };
 
-static struct tile_results carve_results(struct carving *at, const struct attention_job *job) {
+static struct tile_results bump_results(struct bump *at, const struct attention_job *job) {
     const size_t cells = job->cells_most;
     struct tile_results results;
-    results.m = carve(at, cells * sizeof(float));
-    results.l = carve(at, cells * sizeof(float));
-    results.o = carve(at, cells * value_size(job->d) * sizeof(float));
+    results.m = bump_take(at, cells * sizeof(float));
+    results.l = bump_take(at, cells * sizeof(float));
+    results.o = bump_take(at, cells * value_size(job->d) * sizeof(float));
     return results;
 }
 
 /* Lays out a thread's scratch from base on; returns its bytes. */
 static size_t lay_out(const struct attention_job *job, struct attention_work *work, unsigned char *base) {
-    struct carving at = {base, 0};
+    struct bump at = {base, 0};
     const size_t d = job->d, queries = job->queries_most, f = sizeof(float);
-    work->block = carve(&at, job->blocks_most * sizeof *work->block);
-    work->keys = carve(&at, 2 * KVC_TILE * sizeof *work->keys);
-    work->seen = carve(&at, job->rows_most * sizeof *work->seen);
-    work->in = carve(&at, queries * sizeof *work->in);
-    work->place = carve(&at, packed_size(d) * sizeof *work->place);
-    work->q = carve(&at, (queries + SCORE_QUERIES) * packed_size(d) * f);
-    work->wide = carve(&at, LANES * padded_size(d) * f);
-    work->sum = carve(&at, value_size(d) * f);
+    work->block = bump_take(&at, job->blocks_most * sizeof *work->block);
+    work->keys = bump_take(&at, 2 * KVC_TILE * sizeof *work->keys);
+    work->seen = bump_take(&at, job->rows_most * sizeof *work->seen);
+    work->in = bump_take(&at, queries * sizeof *work->in);
+    work->place = bump_take(&at, packed_size(d) * sizeof *work->place);
+    work->q = bump_take(&at, (queries + SCORE_QUERIES) * packed_size(d) * f);
+    work->wide = bump_take(&at, LANES * padded_size(d) * f);
+    work->sum = bump_take(&at, value_size(d) * f);
     const size_t score_rows = job->any_many ? QUERIES_AT_ONCE : FEW_QUERIES;
-    work->s = carve(&at, score_rows * KVC_TILE * f);
-    work->packed_keys = carve(&at, job->any_many ? packed_size(d) * KVC_TILE * f : 0);
-    work->packed_values = carve(&at, job->any_many ? value_size(d) * KVC_TILE * f : 0);
-    work->own = job->split ? (struct tile_results){NULL, NULL, NULL} : carve_results(&at, job);
+    work->s = bump_take(&at, score_rows * KVC_TILE * f);
+    work->packed_keys = bump_take(&at, job->any_many ? packed_size(d) * KVC_TILE * f : 0);
+    work->packed_values = bump_take(&at, job->any_many ? value_size(d) * KVC_TILE * f : 0);
+    work->own = job->split ? (struct tile_results){NULL, NULL, NULL} : bump_results(&at, job);
     return at.used;
 }
 
@@ -178,18 +178,18 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
     lay_out(job, &work, scratch + shared);
     struct tile_results results = work.own;
     if (job->split) {
-        struct carving at = {job->shared + unit.number * job->shared_bytes, 0};
-        results = carve_results(&at, job);
+        struct bump at = {job->shared + unit.number * job->shared_bytes, 0};
+        results = bump_results(&at, job);
     }
 
     const struct head_entries head = head_open(lists, unit.segment->reads, unit.head, work.block);
     const size_t fill = fill_bytes(&head);
     const int32_t *positions = (const int32_t *)kvc_span_data(call->positions) + unit.segment->row + unit.row;
-    const uint32_t *later = (const uint32_t *)kvc_span_data(call->later) + unit.segment->row + unit.row;
+    const uint32_t *causal_offset = (const uint32_t *)kvc_span_data(call->causal_offset) + unit.segment->row + unit.row;
     uint32_t low = head.places, high = 0;
     uint64_t read = 0;
     for (uint32_t r = 0; r < unit.rows; r++) {
-        const struct seen_range seen = head_seen(&head, positions[r], later[r], call->window);
+        const struct seen_range seen = head_seen(&head, positions[r], causal_offset[r], call->window);
         work.seen[r] = seen;
         if (seen.low < seen.high) {
             low = seen.low < low ? seen.low : low;
@@ -309,14 +309,15 @@ static double plan_attention(struct attention_job *job, unsigned threads) {
 /* Prepares a record for every single row that sees all of its lists. */
 static struct score_memo *plan_memo(const struct attention_job *job) {
     const struct kvc_attention *call = job->call;
-    const uint32_t *later = kvc_span_data(call->later);
+    const uint32_t *causal_offset = kvc_span_data(call->causal_offset);
     const size_t q_size = (size_t)call->heads * call->head_size;
     struct score_memo *memo = NULL;
     for (int made = 0; made < 2; made++) { /* counts, then fills in */
         size_t values = 0, wanted = 0;
         for (size_t i = 0; i < call->segment_count; i++) {
             const struct kvc_segment *segment = &call->segments[i];
-            if (segment->rows != 1 || segment->reads || call->window || job->plan[i].many || later[segment->row])
+            if (segment->rows != 1 || segment->reads || call->window || job->plan[i].many ||
+                causal_offset[segment->row])
                 continue;
             const uint32_t stride = memo_stride(job->plan[i].tiles * KVC_TILE);
             const struct score_record record = {segment->lists,
@@ -359,9 +360,9 @@ static void attention(struct kvc_device *device, const struct kvc_attention *cal
     size_t units = 0, counters = 0;
     if (job.split) {
         const struct segment_plan *last = &job.plan[call->segment_count - 1];
-        struct carving at = {NULL, 0};
+        struct bump at = {NULL, 0};
         units = last->first_unit + (size_t)last->blocks * call->kv_heads;
-        carve_results(&at, &job);
+        bump_results(&at, &job);
         job.shared_bytes = at.used;
         counters = (units * sizeof *job.unfinished + 63) / 64 * 64;
     }
@@ -380,7 +381,7 @@ static void attention(struct kvc_device *device, const struct kvc_attention *cal
             atomic_init(&job.unfinished[unit++], job.plan[i].splits);
     job.memo = plan_memo(&job);
     /* a head that select has just chosen from is read by the thread that asked for its entries */
-    turns_run(cpu, threads_for(cpu, vectors), job.tasks, attention_task, &job);
+    stealing_run(cpu, threads_for(cpu, vectors), job.tasks, attention_task, &job);
 }
 
 #endif

@@ -47,7 +47,7 @@ INLINE vf exp_not_above_zero(vf x) {
 
 /* x [vectors], of which none is above `most`, becomes exp(x - most). lane: NULL, or lane[i % FOLD] = places * vector i
  * + lane[i % FOLD], ascending; places NULL: 1. */
-INLINE void exps_in_turns(float *x, unsigned vectors, float most, const vf *places, vf *lane) {
+INLINE void exps_interleaved(float *x, unsigned vectors, float most, const vf *places, vf *lane) {
     UNROLL
     for (unsigned i = 0; i < vectors; i += 4) {
         const unsigned n = vectors - i < 4 ? vectors - i : 4;
@@ -72,9 +72,9 @@ INLINE void exps_and_sums(float *x, uint32_t n, float most, const vf *places, vf
     const uint32_t step = FOLD < 4 ? 4 * LANES : KVC_LANES;
     uint32_t i = 0;
     for (; i + step <= n; i += step)
-        exps_in_turns(x + i, step / LANES, most, places, lane);
+        exps_interleaved(x + i, step / LANES, most, places, lane);
     for (; i < n; i += KVC_LANES)
-        exps_in_turns(x + i, FOLD, most, places, lane);
+        exps_interleaved(x + i, FOLD, most, places, lane);
 }
 
 static inline void exps_below(float *x, uint32_t n, float most) { exps_and_sums(x, n, most, NULL, NULL); }
@@ -141,14 +141,14 @@ static inline size_t head_block_count(const struct kvc_lists *lists, uint32_t h)
 }
 
 static inline struct head_entries head_open(const struct kvc_lists *lists, const struct kvc_read_list *reads,
-                                            uint32_t h, const unsigned char **room) {
+                                            uint32_t h, const unsigned char **capacity) {
     const uint32_t base = lists->host_base[h];
     const uint32_t *blocks = (const uint32_t *)lists->blocks->data + kvc_first_block(base, h);
     const size_t n = head_block_count(lists, h);
     struct head_entries head = {
         .order = lists->order ? (const uint32_t *)lists->order->data + base : NULL,
         .position = lists->position ? (const int32_t *)lists->position->data + base : NULL,
-        .block = room,
+        .block = capacity,
         .count = ((const uint32_t *)lists->count->data)[h],
         .row_bytes = lists->format.row_bytes,
     };
@@ -158,7 +158,7 @@ static inline struct head_entries head_open(const struct kvc_lists *lists, const
         head.places = ((const uint32_t *)reads->count->data)[h];
     }
     for (size_t i = 0; i < n; i++)
-        room[i] = kvc_cpu_block(lists->arena, blocks[i]);
+        capacity[i] = kvc_cpu_block(lists->arena, blocks[i]);
     return head;
 }
 
@@ -217,9 +217,9 @@ struct seen_range {
     uint32_t low, high;
 };
 
-static inline struct seen_range head_seen(const struct head_entries *head, int32_t position, uint32_t later,
+static inline struct seen_range head_seen(const struct head_entries *head, int32_t position, uint32_t causal_offset,
                                           uint32_t window) {
-    const uint32_t ranks = later < head->count ? head->count - later : 0;
+    const uint32_t ranks = causal_offset < head->count ? head->count - causal_offset : 0;
     struct seen_range seen = {0, head->places};
     if (head->rank) { /* first place with rank >= ranks */
         uint32_t low = 0;

@@ -19,7 +19,7 @@ typedef __m256i vm; /* all ones or all zeros per lane */
 static inline vf vf_load(const float *p) { return _mm256_loadu_ps(p); }
 static inline void vf_store(float *p, vf a) { _mm256_storeu_ps(p, a); }
 /* Past the caches, to an aligned vector; in order only behind vf_stores_done. */
-static inline void vf_store_around(float *p, vf a) { _mm256_stream_ps(p, a); }
+static inline void vf_store_nontemporal(float *p, vf a) { _mm256_stream_ps(p, a); }
 static inline void vf_stores_done(void) { _mm_sfence(); }
 static inline vf vf_set(float x) { return _mm256_set1_ps(x); }
 static inline vf vf_zero(void) { return _mm256_setzero_ps(); }

@@ -24,7 +24,7 @@ typedef __mmask16 vm;
 static inline vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
 static inline void vf_store(float *p, vf a) { _mm512_storeu_ps(p, a); }
 /* Past the caches, to an aligned vector; in order only behind vf_stores_done. */
-static inline void vf_store_around(float *p, vf a) { _mm512_stream_ps(p, a); }
+static inline void vf_store_nontemporal(float *p, vf a) { _mm512_stream_ps(p, a); }
 static inline void vf_stores_done(void) { _mm_sfence(); }
 static inline vf vf_set(float x) { return _mm512_set1_ps(x); }
 static inline vf vf_zero(void) { return _mm512_setzero_ps(); }

@@ -37,7 +37,7 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
  * group, total(...) adds the lanes. */
 #define AHEAD 4096
 #define ONE_ROW(type, streams, bytes, fetched, sum_group, early, rest, total)                                          \
-    static void one_row_##type(const struct kvc_linear_call *call, size_t first, size_t last) {                        \
+    static void gemv_##type(const struct kvc_linear_call *call, size_t first, size_t last) {                           \
         enum { outputs = streams };                                                                                    \
         const float *x = call->x;                                                                                      \
         size_t stretch = (last - first + outputs - 1) / outputs | 1;                                                   \
@@ -139,9 +139,9 @@ ONE_ROW(q6_k, ONE_ROW_STREAMS, group_bytes_q6_k, group_bytes_q6_k, IN_TURN, 0, R
 #if LANES == 16
 ONE_ROW(q4_0_shifted, ONE_ROW_STREAMS, 8 * part_bytes_q4_0, 8 * part_bytes_q4_0, PIPELINED, EARLY, REST_PARTS,
         total_q4_0_shifted)
-#define one_row_q4_0 one_row_q4_0_shifted
-static size_t one_row_scratch(const struct kvc_linear_call *call) { return call->type == KVC_Q4_0 ? call->K : 0; }
-static void one_row_start(struct kvc_linear_call *call, float *scratch) {
+#define gemv_q4_0 gemv_q4_0_shifted
+static size_t gemv_scratch(const struct kvc_linear_call *call) { return call->type == KVC_Q4_0 ? call->K : 0; }
+static void gemv_start(struct kvc_linear_call *call, float *scratch) {
     if (call->type != KVC_Q4_0)
         return;
     for (size_t k = 0; k < call->K; k += KVC_LANES) {
@@ -154,14 +154,14 @@ static void one_row_start(struct kvc_linear_call *call, float *scratch) {
 }
 #else
 ONE_ROW(q4_0, ONE_ROW_STREAMS, 8 * part_bytes_q4_0, 8 * part_bytes_q4_0, PIPELINED, EARLY, REST_PARTS, sum_lanes)
-static size_t one_row_scratch(const struct kvc_linear_call *call) { return (void)call, (size_t)0; }
-static void one_row_start(struct kvc_linear_call *call, float *scratch) { (void)call, (void)scratch; }
+static size_t gemv_scratch(const struct kvc_linear_call *call) { return (void)call, (size_t)0; }
+static void gemv_start(struct kvc_linear_call *call, float *scratch) { (void)call, (void)scratch; }
 #endif
 
-static void one_row(const struct kvc_linear_call *call, size_t first, size_t last) {
+static void gemv(const struct kvc_linear_call *call, size_t first, size_t last) {
     static void (*const by_type[KVC_TYPES])(const struct kvc_linear_call *, size_t, size_t) = {
-        [KVC_F32] = one_row_f32,   [KVC_F16] = one_row_f16,   [KVC_BF16] = one_row_bf16, [KVC_Q8_0] = one_row_q8_0,
-        [KVC_Q4_0] = one_row_q4_0, [KVC_Q5_0] = one_row_q5_0, [KVC_Q3_K] = one_row_q3_k, [KVC_Q4_K] = one_row_q4_k,
-        [KVC_Q5_K] = one_row_q5_k, [KVC_Q6_K] = one_row_q6_k};
+        [KVC_F32] = gemv_f32,   [KVC_F16] = gemv_f16,   [KVC_BF16] = gemv_bf16, [KVC_Q8_0] = gemv_q8_0,
+        [KVC_Q4_0] = gemv_q4_0, [KVC_Q5_0] = gemv_q5_0, [KVC_Q3_K] = gemv_q3_k, [KVC_Q4_K] = gemv_q4_k,
+        [KVC_Q5_K] = gemv_q5_k, [KVC_Q6_K] = gemv_q6_k};
     by_type[call->type](call, first, last);
 }

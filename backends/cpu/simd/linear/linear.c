@@ -25,7 +25,7 @@ static void side_by_side(void *argument, size_t task, unsigned thread) {
     size_t N = s->call.N, first = N / s->parts * task + smaller(task, N % s->parts);
     size_t last = first + N / s->parts + (task < N % s->parts);
     if (s->call.rows == 1) {
-        s->kernels->one_row(&s->call, first, last);
+        s->kernels->gemv(&s->call, first, last);
         return;
     }
     float *scratch = scratch_of(s, thread);
@@ -74,14 +74,14 @@ void kvc_linear_run(struct kvc_cpu *cpu, const struct kvc_linear_kernels *kernel
     if (rows == 1 || rows <= kernels->few) {
         /* Contiguous outputs for each thread; a few parts each, so that a thread that starts late holds up nobody. */
         s.parts = threads == 1 ? 1 : smaller(4 * threads, (s.call.N + 63) / 64);
-        s.scratch = rows == 1 ? kernels->one_row_scratch(&s.call) : kernels->few_rows_scratch(&s.call);
+        s.scratch = rows == 1 ? kernels->gemv_scratch(&s.call) : kernels->few_rows_scratch(&s.call);
         if (s.scratch > 0) {
             s.own = kvc_cpu_scratch(cpu, 0, s.scratch * sizeof(float));
             if (!s.own)
                 return;
         }
         if (rows == 1)
-            kernels->one_row_start(&s.call, s.own);
+            kernels->gemv_start(&s.call, s.own);
         kvc_threads_run(cpu->threads, s.parts, side_by_side, &s);
         return;
     }

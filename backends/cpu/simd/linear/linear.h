@@ -26,9 +26,9 @@ struct kvc_linear_kernels {
 
     /* Outputs first .. last - 1 of one row, or of at most `few` rows. Before one row's, its x may be written to scratch
      * in another order, which stays until all are done. */
-    size_t (*one_row_scratch)(const struct kvc_linear_call *call); /* floats */
-    void (*one_row_start)(struct kvc_linear_call *call, float *scratch);
-    void (*one_row)(const struct kvc_linear_call *call, size_t first, size_t last);
+    size_t (*gemv_scratch)(const struct kvc_linear_call *call); /* floats */
+    void (*gemv_start)(struct kvc_linear_call *call, float *scratch);
+    void (*gemv)(const struct kvc_linear_call *call, size_t first, size_t last);
     size_t (*few_rows_scratch)(const struct kvc_linear_call *call); /* floats */
     void (*few_rows)(const struct kvc_linear_call *call, size_t first, size_t last, float *scratch);
 

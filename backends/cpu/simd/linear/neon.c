@@ -9,7 +9,7 @@
 #define FEW_ROWS 4
 #define FEW_OUTPUTS 6
 #define FEW_LIMIT 16
-#define AROUND_FROM SIZE_MAX
+#define NONTEMPORAL_FROM SIZE_MAX
 #include "backends/cpu/simd/linear/template.h"
 
 void kvc_fill_linear_neon(struct kvc_ops *table) { table->linear = linear; }

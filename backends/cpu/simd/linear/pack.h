@@ -51,18 +51,18 @@ static size_t packed_floats(const struct kvc_linear_call *call) {
  * that are written: STAGE steps of all lanes are put together first, so that every store is a whole vector. */
 #define STAGE 8
 #define STAGE_LANE (STAGE * TILE_ROWS + LANE_GAP)
-#ifndef AROUND_FROM
-#define AROUND_FROM ((size_t)1 << 20) /* bytes */
+#ifndef NONTEMPORAL_FROM
+#define NONTEMPORAL_FROM ((size_t)1 << 20) /* bytes */
 #endif
 
 static void pack_rows(const struct kvc_linear_call *call, size_t tile, float *packed) {
     _Alignas(64) float stage[KVC_LANES * STAGE_LANE];
     size_t depth = depth_of(call), lane_floats = rows_lane_floats(call), K = call->K;
     float *to = packed + tile * KVC_LANES * lane_floats;
-    bool around = packed_floats(call) * sizeof(float) >= AROUND_FROM && depth % STAGE == 0;
+    bool nontemporal = packed_floats(call) * sizeof(float) >= NONTEMPORAL_FROM && depth % STAGE == 0;
     for (size_t k0 = 0; k0 < depth; k0 += STAGE) {
-        size_t steps = at_most(STAGE, depth - k0), stride = around ? STAGE_LANE : lane_floats;
-        float *near = around ? stage : to + k0 * TILE_ROWS;
+        size_t steps = at_most(STAGE, depth - k0), stride = nontemporal ? STAGE_LANE : lane_floats;
+        float *near = nontemporal ? stage : to + k0 * TILE_ROWS;
         for (size_t r0 = 0; r0 < TILE_ROWS; r0 += LANES) { /* rows below the last repeat it; their sums are not kept */
             size_t rows = at_most(LANES, TILE_ROWS - r0);
             const float *from[LANES];
@@ -89,11 +89,12 @@ static void pack_rows(const struct kvc_linear_call *call, size_t tile, float *pa
                 }
             }
         }
-        for (size_t lane = 0; around && lane < KVC_LANES; lane++)
+        for (size_t lane = 0; nontemporal && lane < KVC_LANES; lane++)
             for (size_t i = 0; i < STAGE * TILE_ROWS; i += LANES)
-                vf_store_around(to + lane * lane_floats + k0 * TILE_ROWS + i, vf_load(stage + lane * STAGE_LANE + i));
+                vf_store_nontemporal(to + lane * lane_floats + k0 * TILE_ROWS + i,
+                                     vf_load(stage + lane * STAGE_LANE + i));
     }
-    if (around)
+    if (nontemporal)
         vf_stores_done();
 }
 

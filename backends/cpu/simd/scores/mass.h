@@ -8,9 +8,9 @@
 
 /* What one sum is made of: a KV head's whole group, or one query head of it. */
 struct mass_job {
-    struct weights_job job; /* first; own: sums [parts, KVC_TILE], noise and noisy scores [G, KVC_TILE] */
-    uint32_t parts;         /* sums per KV head */
-    float *scores;          /* window_mass: [H_kv * parts, stride]; NULL: they go to a state column */
+    struct probabilities_job job; /* first; own: sums [parts, KVC_TILE], noise and noisy scores [G, KVC_TILE] */
+    uint32_t parts;               /* sums per KV head */
+    float *scores;                /* window_mass: [H_kv * parts, stride]; NULL: they go to a state column */
     uint32_t stride, column;
     bool fold;                      /* column += column + 1 first */
     const float *maximum, *sum;     /* [queries, H] */
@@ -22,45 +22,45 @@ struct mass_job {
     float *noisy;                   /* NULL, or keeps those of one query: [H, tiles * KVC_TILE] by place */
 };
 
-INLINE const struct mass_job *mass_of(const struct weights_tile *tile) {
+INLINE const struct mass_job *mass_of(const struct probabilities_tile *tile) {
     return (const struct mass_job *)(const void *)tile->job;
 }
 
-static float *state_column(const struct weights_tile *tile, uint32_t column) {
+static float *state_column(const struct probabilities_tile *tile, uint32_t column) {
     const struct kvc_lists *lists = tile->job->rows->lists;
     const uint32_t base = lists->host_base[tile->h], slots = lists->host_base[tile->h + 1] - base;
     return (float *)lists->state->data + (size_t)lists->columns * base + (size_t)column * slots;
 }
 
 /* Asks for floats x [n], which were last used a step ago: by now they lie in memory. */
-static void ask_for(const void *x, size_t n) {
+static void prefetch_floats(const void *x, size_t n) {
     for (size_t i = 0; i < n; i += 16)
         __builtin_prefetch((const float *)x + i);
 }
 
 /* Where part i of the KV head is summed up, by rank or by slot. */
-static float *mass_target(const struct weights_tile *tile, uint32_t i) {
+static float *mass_target(const struct probabilities_tile *tile, uint32_t i) {
     const struct mass_job *mass = mass_of(tile);
     return mass->scores ? mass->scores + ((size_t)tile->h * mass->parts + i) * mass->stride
                         : state_column(tile, mass->column + 1);
 }
 
 /* The tile's places lie there as they are. */
-INLINE bool mass_direct(const struct weights_tile *tile) {
+INLINE bool mass_direct(const struct probabilities_tile *tile) {
     return !tile->head->rank && (mass_of(tile)->scores || !tile->head->order);
 }
 
-INLINE uint32_t mass_index(const struct weights_tile *tile, uint32_t e) {
+INLINE uint32_t mass_index(const struct probabilities_tile *tile, uint32_t e) {
     return mass_of(tile)->scores ? head_rank(tile->head, tile->first + e) : head_slot(tile->head, tile->first + e);
 }
 
-static float *mass_sums(const struct weights_tile *tile, uint32_t i) {
+static float *mass_sums(const struct probabilities_tile *tile, uint32_t i) {
     return mass_direct(tile) ? mass_target(tile, i) + tile->first : tile->own + (size_t)i * KVC_TILE;
 }
 
 /* Of a decode step: what was last used a step ago lies in memory by now, and where ranks lie scattered over the slots
  * nothing but this asks for it in time. Part i of n of a head's slots. */
-static void ask_for_slots(const struct weights_tile *tile, uint32_t i, uint32_t n) {
+static void prefetch_slots(const struct probabilities_tile *tile, uint32_t i, uint32_t n) {
     const struct mass_job *mass = mass_of(tile);
     const struct kvc_lists *lists = tile->job->rows->lists;
     const uint32_t base = lists->host_base[tile->h], slots = lists->host_base[tile->h + 1] - base;
@@ -68,19 +68,19 @@ static void ask_for_slots(const struct weights_tile *tile, uint32_t i, uint32_t 
         slots > 2 * tile->head->count + KVC_TILE)
         return;
     const size_t from = (size_t)slots * i / n, some = (size_t)slots * (i + 1) / n - from, each = 1 + tile->job->group;
-    ask_for(state_column(tile, mass->column + 1) + from, some);
+    prefetch_floats(state_column(tile, mass->column + 1) + from, some);
     if (mass->known) {
-        ask_for(tile->head->position + from, some);
-        ask_for(mass->known + each * (base + from), each * some);
+        prefetch_floats(tile->head->position + from, some);
+        prefetch_floats(mass->known + each * (base + from), each * some);
     }
 }
 
 /* Sums start at 0, or go on. */
-static void mass_start(const struct weights_tile *tile, uint32_t low, uint32_t high) {
+static void mass_start(const struct probabilities_tile *tile, uint32_t low, uint32_t high) {
     const struct mass_job *mass = mass_of(tile);
     for (uint32_t i = 0; mass->scores && i < mass->parts; i++)
         memset(mass_target(tile, i) + low, 0, (high - low) * sizeof(float));
-    ask_for_slots(tile, 0, mass->whole ? mass->tiles : 1);
+    prefetch_slots(tile, 0, mass->whole ? mass->tiles : 1);
     if (mass->scores || !mass->fold)
         return;
     float *older = state_column(tile, mass->column), *newer = state_column(tile, mass->column + 1);
@@ -92,7 +92,7 @@ static void mass_start(const struct weights_tile *tile, uint32_t low, uint32_t h
 }
 
 /* The noise of the tile's keys for each head of the group. */
-static void make_noise(const struct weights_tile *tile) {
+static void make_noise(const struct probabilities_tile *tile) {
     const struct mass_job *mass = mass_of(tile);
     float *noise = tile->own + (size_t)mass->parts * KVC_TILE;
     const uint32_t group = tile->job->group;
@@ -127,31 +127,32 @@ static void make_noise(const struct weights_tile *tile) {
 
 /* Of noisy scores of one query and group: maxima and sums [tiles, G], rows `apart` apart, and where kept they all,
  * [G, tiles * KVC_TILE]. */
-struct noisy_room {
+struct noisy_capacity {
     float *maximum, *sum, *kept;
     size_t apart;
 };
 
-INLINE struct noisy_room noisy_room(const struct weights_tile *tile, uint32_t query) {
+INLINE struct noisy_capacity noisy_capacity(const struct probabilities_tile *tile, uint32_t query) {
     const struct mass_job *mass = mass_of(tile);
-    const struct kvc_weight_rows *rows = tile->job->rows;
+    const struct kvc_probabilities *rows = tile->job->rows;
     const size_t group = tile->job->group, first = tile->h * group, cell = (size_t)query * rows->heads + first;
     const size_t row = (size_t)mass->tiles * KVC_TILE;
     if (mass->whole) {
         float *own = tile->own + (mass->parts + 2 * group) * KVC_TILE;
-        return (struct noisy_room){own + group * row, own + group * (row + mass->tiles), own, group};
+        return (struct noisy_capacity){own + group * row, own + group * (row + mass->tiles), own, group};
     }
-    return (struct noisy_room){mass->tile_maximum + cell, mass->tile_sum + cell,
-                               mass->noisy ? mass->noisy + first * row : NULL, (size_t)rows->queries * rows->heads};
+    return (struct noisy_capacity){mass->tile_maximum + cell, mass->tile_sum + cell,
+                                   mass->noisy ? mass->noisy + first * row : NULL, (size_t)rows->queries * rows->heads};
 }
 
 /* x [G, KVC_TILE] = (s + noise) / tau at places in; returns x. */
-static float *noisy_scores(const struct weights_tile *tile, struct seen_range in, const float *s, size_t s_stride) {
+static float *noisy_scores(const struct probabilities_tile *tile, struct seen_range in, const float *s,
+                           size_t s_stride) {
     const struct mass_job *mass = mass_of(tile);
     const float *noise = tile->own + (size_t)mass->parts * KVC_TILE;
     float *x = tile->own + (size_t)(mass->parts + tile->job->group) * KVC_TILE;
     const vf tau = vf_set(mass->noise->tau);
-    float *kept = mass->whole || mass->noisy ? noisy_room(tile, 0).kept + tile->first : NULL;
+    float *kept = mass->whole || mass->noisy ? noisy_capacity(tile, 0).kept + tile->first : NULL;
     for (uint32_t g = 0; g < tile->job->group; g++) {
         for (uint32_t e = in.low / LANES * LANES; e < in.high; e += LANES) {
             const vf y = vf_div(vf_add(vf_load(s + g * s_stride + e), vf_load(noise + g * KVC_TILE + e)), tau);
@@ -164,9 +165,11 @@ static float *noisy_scores(const struct weights_tile *tile, struct seen_range in
 }
 
 /* Sums of several queries are fetched first and put back behind them. */
-INLINE bool mass_fetched(const struct weights_tile *tile) { return !mass_direct(tile) && tile->job->rows->queries > 1; }
+INLINE bool mass_fetched(const struct probabilities_tile *tile) {
+    return !mass_direct(tile) && tile->job->rows->queries > 1;
+}
 
-static void mass_begin(const struct weights_tile *tile) {
+static void mass_begin(const struct probabilities_tile *tile) {
     const struct mass_job *mass = mass_of(tile);
     if (mass->noise)
         make_noise(tile);
@@ -178,7 +181,7 @@ static void mass_begin(const struct weights_tile *tile) {
     }
 }
 
-static void mass_finish(const struct weights_tile *tile) {
+static void mass_finish(const struct probabilities_tile *tile) {
     for (uint32_t i = 0; mass_fetched(tile) && i < mass_of(tile)->parts; i++) {
         const float *sums = mass_sums(tile, i);
         float *to = mass_target(tile, i);
@@ -206,7 +209,7 @@ static void add_weights(float *to, const float *s, size_t s_stride, uint32_t low
 }
 
 /* The query's weights from its group's scores s, M and L. */
-static void add_query(const struct weights_tile *tile, struct seen_range in, const float *s, size_t s_stride,
+static void add_query(const struct probabilities_tile *tile, struct seen_range in, const float *s, size_t s_stride,
                       const float *maximum, const float *sum) {
     const struct mass_job *mass = mass_of(tile);
     const uint32_t group = tile->job->group, each = group / mass->parts;
@@ -224,8 +227,8 @@ static void add_query(const struct weights_tile *tile, struct seen_range in, con
     }
 }
 
-static void mass_take(const struct weights_tile *tile, uint32_t query, struct seen_range seen, struct seen_range in,
-                      const float *s, size_t s_stride) {
+static void mass_take(const struct probabilities_tile *tile, uint32_t query, struct seen_range seen,
+                      struct seen_range in, const float *s, size_t s_stride) {
     const struct mass_job *mass = mass_of(tile);
     const size_t cell = (size_t)query * tile->job->rows->heads + (size_t)tile->h * tile->job->group;
     (void)seen;
@@ -238,42 +241,42 @@ static void mass_take(const struct weights_tile *tile, uint32_t query, struct se
     add_query(tile, in, s, s_stride, mass->maximum + cell, mass->sum + cell);
 }
 
-static void window_mass(struct kvc_device *device, const struct kvc_weight_rows *rows, struct kvc_span scores,
+static void window_mass(struct kvc_device *device, const struct kvc_probabilities *rows, struct kvc_span scores,
                         uint32_t stride, bool by_head) {
     struct mass_job mass = {.parts = by_head ? rows->heads / rows->kv_heads : 1,
                             .scores = kvc_span_data(scores),
                             .stride = stride,
                             .maximum = kvc_span_data(rows->maximum),
                             .sum = kvc_span_data(rows->sum)};
-    mass.job = (struct weights_job){.cpu = (struct kvc_cpu *)device,
-                                    .rows = rows,
-                                    .own = (size_t)mass.parts * KVC_TILE,
-                                    .start = mass_start,
-                                    .begin = mass_begin,
-                                    .take = mass_take,
-                                    .finish = mass_finish,
-                                    .cost = 24.0f};
-    if (weights_prepare(&mass.job))
-        weights_run(&mass.job);
+    mass.job = (struct probabilities_job){.cpu = (struct kvc_cpu *)device,
+                                          .rows = rows,
+                                          .own = (size_t)mass.parts * KVC_TILE,
+                                          .start = mass_start,
+                                          .begin = mass_begin,
+                                          .take = mass_take,
+                                          .finish = mass_finish,
+                                          .cost = 24.0f};
+    if (probabilities_prepare(&mass.job))
+        probabilities_run(&mass.job);
 }
 
 /* ---- noise: M and L are not those of attention ---- */
 
 /* Maximum and sum of the noisy scores of one query in one tile; sum 0: it sees nothing there. */
-static void noise_take(const struct weights_tile *tile, uint32_t query, struct seen_range seen, struct seen_range in,
-                       const float *s, size_t s_stride) {
+static void noise_take(const struct probabilities_tile *tile, uint32_t query, struct seen_range seen,
+                       struct seen_range in, const float *s, size_t s_stride) {
     const struct mass_job *mass = mass_of(tile);
-    const struct noisy_room room = noisy_room(tile, query);
+    const struct noisy_capacity kept_scores = noisy_capacity(tile, query);
     const uint32_t group = tile->job->group;
-    const size_t cell = tile->first / KVC_TILE * room.apart;
+    const size_t cell = tile->first / KVC_TILE * kept_scores.apart;
     (void)seen;
     float *x = noisy_scores(tile, in, s, s_stride);
     for (uint32_t g = 0; g < group; g++, x += KVC_TILE) {
-        room.sum[cell + g] = 0.0f;
+        kept_scores.sum[cell + g] = 0.0f;
         if (mass->whole) /* while there is something else to do, what the next tile needs */
-            ask_for_slots(tile, (tile->first / KVC_TILE + 1) * group + g, mass->tiles * group);
+            prefetch_slots(tile, (tile->first / KVC_TILE + 1) * group + g, mass->tiles * group);
         if (in.low < in.high)
-            room.maximum[cell + g] = softmax_tile(x, in.low, in.high, &room.sum[cell + g]);
+            kept_scores.maximum[cell + g] = softmax_tile(x, in.low, in.high, &kept_scores.sum[cell + g]);
     }
 }
 
@@ -291,7 +294,7 @@ static void merge_tiles(float *maximum, float *sum, size_t tiles, size_t apart) 
 }
 
 static void merge_noise(const struct mass_job *mass) {
-    const struct kvc_weight_rows *rows = mass->job.rows;
+    const struct kvc_probabilities *rows = mass->job.rows;
     const struct kvc_buffer *counts = rows->reads ? rows->reads->count : rows->lists->count;
     const size_t cells = (size_t)rows->queries * rows->heads;
     for (size_t cell = 0; cell < cells; cell++) {
@@ -303,26 +306,27 @@ static void merge_noise(const struct mass_job *mass) {
 }
 
 /* Of one query, all tiles of whose head are one task: its weights follow at once. */
-static void noise_end(const struct weights_tile *last) {
-    const struct noisy_room room = noisy_room(last, 0);
-    struct weights_tile tile = *last;
+static void noise_end(const struct probabilities_tile *last) {
+    const struct noisy_capacity kept_scores = noisy_capacity(last, 0);
+    struct probabilities_tile tile = *last;
     for (uint32_t g = 0; g < last->job->group; g++)
-        merge_tiles(room.maximum + g, room.sum + g, (last->head->places + KVC_TILE - 1) / KVC_TILE, room.apart);
+        merge_tiles(kept_scores.maximum + g, kept_scores.sum + g, (last->head->places + KVC_TILE - 1) / KVC_TILE,
+                    kept_scores.apart);
     for (tile.first = 0; tile.first < tile.head->places; tile.first += KVC_TILE)
-        add_query(&tile, seen_in_tile(tile.seen[0], tile.first), room.kept + tile.first,
-                  (size_t)mass_of(last)->tiles * KVC_TILE, room.maximum, room.sum);
+        add_query(&tile, seen_in_tile(tile.seen[0], tile.first), kept_scores.kept + tile.first,
+                  (size_t)mass_of(last)->tiles * KVC_TILE, kept_scores.maximum, kept_scores.sum);
 }
 
 /* Finds M and L of the noisy scores; of a single query also keeps these, so that they are not made twice. */
 static void noise_run(struct mass_job *mass) {
-    const struct kvc_weight_rows *rows = mass->job.rows;
+    const struct kvc_probabilities *rows = mass->job.rows;
     const size_t cells = mass->tiles * (size_t)rows->queries * rows->heads;
-    mass->tile_maximum = mass->job.shared_room;
+    mass->tile_maximum = mass->job.shared_capacity;
     mass->tile_sum = mass->tile_maximum + cells;
     mass->noisy = rows->queries == 1 ? mass->tile_sum + cells : NULL;
     mass->job.begin = make_noise;
     mass->job.take = noise_take;
-    weights_run(&mass->job);
+    probabilities_run(&mass->job);
     merge_noise(mass);
     mass->job.start = NULL;
     mass->maximum = mass->tile_maximum;
@@ -341,11 +345,11 @@ static void noise_run_whole(struct mass_job *mass) {
     mass->job.begin = make_noise;
     mass->job.take = noise_take;
     mass->job.end = noise_end;
-    weights_run(&mass->job);
+    probabilities_run(&mass->job);
 }
 
 /* Queries of which none but the first is at a position where columns are folded. */
-static void accumulate_some(struct kvc_cpu *cpu, const struct kvc_weight_rows *rows, uint32_t column, bool fold,
+static void accumulate_some(struct kvc_cpu *cpu, const struct kvc_probabilities *rows, uint32_t column, bool fold,
                             const struct kvc_noise *noise) {
     const uint32_t group = rows->heads / rows->kv_heads;
     struct mass_job mass = {.parts = 1, .column = column, .fold = fold, .noise = noise};
@@ -355,12 +359,12 @@ static void accumulate_some(struct kvc_cpu *cpu, const struct kvc_weight_rows *r
         mass.tiles = mine > mass.tiles ? mine : mass.tiles;
     }
     mass.whole = noise && rows->queries == 1 && rows->kv_heads >= kvc_threads_count(cpu->threads);
-    mass.job = (struct weights_job){.cpu = cpu,
-                                    .rows = rows,
-                                    .own = KVC_TILE,
-                                    .start = mass_start,
-                                    .by_slot = rows->queries == 1 && !noise,
-                                    .cost = 24.0f};
+    mass.job = (struct probabilities_job){.cpu = cpu,
+                                          .rows = rows,
+                                          .own = KVC_TILE,
+                                          .start = mass_start,
+                                          .by_slot = rows->queries == 1 && !noise,
+                                          .cost = 24.0f};
     if (noise) {
         mass.job.own += (size_t)2 * group * KVC_TILE;
         const size_t all = mass.tiles * (2 + (size_t)(rows->queries == 1 ? KVC_TILE : 0));
@@ -368,7 +372,7 @@ static void accumulate_some(struct kvc_cpu *cpu, const struct kvc_weight_rows *r
         mass.job.shared = mass.whole ? 0 : all * rows->queries * rows->heads;
         mass.job.cost += 200.0f / (float)rows->queries;
     }
-    if (!weights_prepare(&mass.job))
+    if (!probabilities_prepare(&mass.job))
         return;
     if (noise && rows->queries == 1)
         mass.known = noise_of(cpu, rows->lists, rows->heads, noise);
@@ -385,15 +389,15 @@ static void accumulate_some(struct kvc_cpu *cpu, const struct kvc_weight_rows *r
     mass.job.begin = mass_begin;
     mass.job.take = mass_take;
     mass.job.finish = mass_finish;
-    weights_run(&mass.job);
+    probabilities_run(&mass.job);
 }
 
-static void accumulate(struct kvc_device *device, const struct kvc_weight_rows *rows, uint32_t column,
+static void accumulate(struct kvc_device *device, const struct kvc_probabilities *rows, uint32_t column,
                        const struct kvc_noise *noise) {
     const int32_t *positions = kvc_span_data(rows->positions);
     const size_t f = sizeof(float), heads = rows->heads;
     for (uint32_t from = 0, to; from < rows->queries; from = to) {
-        struct kvc_weight_rows some = *rows;
+        struct kvc_probabilities some = *rows;
         for (to = from + 1; to < rows->queries && to - from < KVC_TILE && positions[to] % (int32_t)KVC_TILE != 0; to++)
             ;
         some.queries = to - from;
@@ -401,7 +405,7 @@ static void accumulate(struct kvc_device *device, const struct kvc_weight_rows *
         some.maximum.offset += from * heads * f;
         some.sum.offset += from * heads * f;
         some.positions.offset += from * sizeof(int32_t);
-        some.later.offset += from * sizeof(uint32_t);
+        some.causal_offset.offset += from * sizeof(uint32_t);
         accumulate_some((struct kvc_cpu *)device, &some, column, positions[from] % (int32_t)KVC_TILE == 0, noise);
     }
 }

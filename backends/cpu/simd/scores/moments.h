@@ -6,28 +6,28 @@
 #include "backends/cpu/simd/scores/probability_tiles.h"
 
 struct moments_job {
-    struct weights_job job;       /* first; own: weights [G, queries, KVC_TILE]; shared: the two below */
+    struct probabilities_job job; /* first; own: weights [G, queries, KVC_TILE]; shared: the two below */
     float *dispersion, *variance; /* [H, room] by rank */
     float *scores;                /* [H, stride] */
-    uint32_t stride, room;
+    uint32_t stride, capacity;
     uint64_t tail;
     float gamma;
 };
 
-INLINE const struct moments_job *moments_of(const struct weights_tile *tile) {
+INLINE const struct moments_job *moments_of(const struct probabilities_tile *tile) {
     return (const struct moments_job *)(const void *)tile->job;
 }
 
-static void moments_start(const struct weights_tile *tile, uint32_t low, uint32_t high) {
+static void moments_start(const struct probabilities_tile *tile, uint32_t low, uint32_t high) {
     const struct moments_job *job = moments_of(tile);
     for (uint32_t g = 0; g < tile->job->group; g++)
         memset(job->scores + ((size_t)tile->h * tile->job->group + g) * job->stride + low, 0,
                (high - low) * sizeof(float));
 }
 
-static void moments_take(const struct weights_tile *tile, uint32_t query, struct seen_range seen, struct seen_range in,
-                         const float *s, size_t s_stride) {
-    const struct kvc_weight_rows *rows = tile->job->rows;
+static void moments_take(const struct probabilities_tile *tile, uint32_t query, struct seen_range seen,
+                         struct seen_range in, const float *s, size_t s_stride) {
+    const struct kvc_probabilities *rows = tile->job->rows;
     const size_t cell = (size_t)query * rows->heads + (size_t)tile->h * tile->job->group;
     (void)seen;
     for (uint32_t g = 0; g < tile->job->group; g++) {
@@ -60,7 +60,7 @@ INLINE vf moments_vector(const float *a, uint32_t n, float gamma, vf *dispersion
     return vf_fma(vf_set(gamma), v, mean);
 }
 
-static void moments_finish(const struct weights_tile *tile) {
+static void moments_finish(const struct probabilities_tile *tile) {
     const struct moments_job *job = moments_of(tile);
     const struct head_entries *head = tile->head;
     const uint32_t limit = head->count > job->tail ? (uint32_t)(head->count - job->tail) : 0;
@@ -78,8 +78,8 @@ static void moments_finish(const struct weights_tile *tile) {
                 if (rank >= limit)
                     break;
                 job->scores[(size_t)h * job->stride + rank] = score[i];
-                job->dispersion[(size_t)h * job->room + rank] = dispersion[i];
-                job->variance[(size_t)h * job->room + rank] = variance[i];
+                job->dispersion[(size_t)h * job->capacity + rank] = dispersion[i];
+                job->variance[(size_t)h * job->capacity + rank] = variance[i];
             }
         }
     }
@@ -98,33 +98,33 @@ static float sum_by_lanes(const float *x, uint32_t n) {
     return sum_lanes(lane);
 }
 
-static void window_moments(struct kvc_device *device, const struct kvc_weight_rows *rows, uint64_t tail, float gamma,
+static void window_moments(struct kvc_device *device, const struct kvc_probabilities *rows, uint64_t tail, float gamma,
                            struct kvc_span scores, uint32_t stride, struct kvc_span totals) {
     struct moments_job job = {.scores = kvc_span_data(scores), .stride = stride, .tail = tail, .gamma = gamma};
     float *total = kvc_span_data(totals);
     for (uint32_t h = 0; h < rows->kv_heads; h++) {
         const uint32_t count = ((const uint32_t *)rows->lists->count->data)[h];
-        const uint32_t room = (count + KVC_LANES - 1) / KVC_LANES * KVC_LANES;
-        job.room = room > job.room ? room : job.room;
+        const uint32_t capacity = (count + KVC_LANES - 1) / KVC_LANES * KVC_LANES;
+        job.capacity = capacity > job.capacity ? capacity : job.capacity;
     }
-    job.job = (struct weights_job){.cpu = (struct kvc_cpu *)device,
-                                   .rows = rows,
-                                   .own = (size_t)(rows->heads / rows->kv_heads) * rows->queries * KVC_TILE,
-                                   .shared = (size_t)2 * rows->heads * job.room,
-                                   .start = moments_start,
-                                   .take = moments_take,
-                                   .finish = moments_finish,
-                                   .cost = 90.0f};
-    if (!weights_prepare(&job.job))
+    job.job = (struct probabilities_job){.cpu = (struct kvc_cpu *)device,
+                                         .rows = rows,
+                                         .own = (size_t)(rows->heads / rows->kv_heads) * rows->queries * KVC_TILE,
+                                         .shared = (size_t)2 * rows->heads * job.capacity,
+                                         .start = moments_start,
+                                         .take = moments_take,
+                                         .finish = moments_finish,
+                                         .cost = 90.0f};
+    if (!probabilities_prepare(&job.job))
         return;
-    job.dispersion = job.job.shared_room;
-    job.variance = job.dispersion + (size_t)rows->heads * job.room;
-    memset(job.dispersion, 0, (size_t)2 * rows->heads * job.room * sizeof(float));
-    weights_run(&job.job);
+    job.dispersion = job.job.shared_capacity;
+    job.variance = job.dispersion + (size_t)rows->heads * job.capacity;
+    memset(job.dispersion, 0, (size_t)2 * rows->heads * job.capacity * sizeof(float));
+    probabilities_run(&job.job);
     total[0] = total[1] = 0.0f;
     for (uint32_t h = 0; h < rows->heads; h++) {
-        total[0] = total[0] + sum_by_lanes(job.dispersion + (size_t)h * job.room, job.room);
-        total[1] = total[1] + sum_by_lanes(job.variance + (size_t)h * job.room, job.room);
+        total[0] = total[0] + sum_by_lanes(job.dispersion + (size_t)h * job.capacity, job.capacity);
+        total[1] = total[1] + sum_by_lanes(job.variance + (size_t)h * job.capacity, job.capacity);
     }
 }
 

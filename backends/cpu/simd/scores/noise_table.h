@@ -17,7 +17,7 @@ struct noise_record {
 };
 
 struct noise_table {
-    size_t used, room;        /* floats */
+    size_t used, capacity;    /* floats */
     uint32_t records, missed; /* missed: lists that found no room */
     struct noise_record record[NOISE_RECORDS];
     float values[];
@@ -33,7 +33,7 @@ static struct noise_table *grow_noise(struct kvc_cpu *cpu, size_t floats) {
         return NULL; /* it only saves time */
     cpu->noise_bytes = bytes;
     kvc_cpu_count(cpu, KVC_MEMORY_SCRATCH, (int64_t)bytes);
-    ((struct noise_table *)cpu->noise)->room = floats;
+    ((struct noise_table *)cpu->noise)->capacity = floats;
     return cpu->noise;
 }
 
@@ -49,11 +49,11 @@ static float *noise_of(struct kvc_cpu *cpu, const struct kvc_lists *lists, uint3
             r->kv_heads == lists->kv_heads && r->slots == slots)
             return table->values + r->at;
     }
-    if (!table || table->records == NOISE_RECORDS || floats > table->room - table->used) {
-        const size_t had = table ? table->room : 0;
+    if (!table || table->records == NOISE_RECORDS || floats > table->capacity - table->used) {
+        const size_t had = table ? table->capacity : 0;
         const bool grows =
             had + floats <= NOISE_BYTES / 2 / sizeof(float) && (!table || table->records < NOISE_RECORDS);
-        if (!grows && (!table || floats > table->room || table->missed++ < 4 * NOISE_RECORDS))
+        if (!grows && (!table || floats > table->capacity || table->missed++ < 4 * NOISE_RECORDS))
             return NULL;
         if (grows)
             table = grow_noise(cpu, 2 * had + 2 * floats);

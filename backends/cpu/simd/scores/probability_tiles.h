@@ -1,5 +1,5 @@
 /* probability_tiles.h - template: the scores of queries with the entries of their session, tile by tile, for what
- * policies look at. A consumer (rings.h, mass.h) starts with a struct weights_job and says what becomes of them.
+ * policies look at. A consumer (rings.h, mass.h) starts with a struct probabilities_job and says what becomes of them.
  *
  * A task is a run of tiles of one KV head; with a read list it is all of them. */
 #ifndef KVC_SIMD_SCORES_PROBABILITY_TILES_H
@@ -9,63 +9,64 @@
 #include "backends/cpu/simd/bump.h"
 #include "backends/cpu/simd/scores/score_memo.h"
 
-struct weights_job;
+struct probabilities_job;
 
 /* What a consumer sees: a tile of n places of head h from place `first` on, or at both ends of a task no tile. */
-struct weights_tile {
-    const struct weights_job *job;
+struct probabilities_tile {
+    const struct probabilities_job *job;
     const struct head_entries *head;
     uint32_t h, first, n;
     float *own;                    /* `own` floats of the task */
     const struct seen_range *seen; /* [queries] */
 };
 
-struct weights_job {
+struct probabilities_job {
     struct kvc_cpu *cpu;
-    const struct kvc_weight_rows *rows;
-    size_t own;         /* floats that the consumer wants for each task */
-    size_t shared;      /* and for all of them, kept until the next operation */
-    float *shared_room; /* where those lie */
+    const struct kvc_probabilities *rows;
+    size_t own;             /* floats that the consumer wants for each task */
+    size_t shared;          /* and for all of them, kept until the next operation */
+    float *shared_capacity; /* where those lie */
     /* Once a task, NULL: nothing. Ranks low .. high - 1 are this task's. */
-    void (*start)(const struct weights_tile *, uint32_t low, uint32_t high);
-    void (*begin)(const struct weights_tile *); /* of a tile; NULL: nothing */
+    void (*start)(const struct probabilities_tile *, uint32_t low, uint32_t high);
+    void (*begin)(const struct probabilities_tile *); /* of a tile; NULL: nothing */
     /* The query sees places `seen` in all and places `in` of the tile; s: its heads' scores of the tile's places,
      * s_stride apart, readable to the end of the tile, those outside `in` undefined. Queries come ascending. */
-    void (*take)(const struct weights_tile *, uint32_t query, struct seen_range seen, struct seen_range in,
+    void (*take)(const struct probabilities_tile *, uint32_t query, struct seen_range seen, struct seen_range in,
                  const float *s, size_t s_stride);
-    void (*finish)(const struct weights_tile *); /* of a tile; NULL: nothing */
-    void (*end)(const struct weights_tile *);    /* of a task, which then is a whole head; NULL: nothing */
-    const float *known;                          /* NULL, or the one query's scores, [H, known_stride] by place */
+    void (*finish)(const struct probabilities_tile *); /* of a tile; NULL: nothing */
+    void (*end)(const struct probabilities_tile *);    /* of a task, which then is a whole head; NULL: nothing */
+    const float *known;                                /* NULL, or the one query's scores, [H, known_stride] by place */
     uint32_t known_stride;
     bool by_slot; /* the order of the places does not matter where all are seen */
     float cost;   /* vector operations for a vector of scores, the dots left out */
-    /* set by weights_run */
+    /* set by probabilities_run */
     uint32_t group, d, splits;     /* splits: tasks per head */
     uint32_t blocks_most, at_once; /* at_once: queries times heads scored together */
     float scale;
     bool many;
 };
 
-struct weights_work {
+struct probabilities_work {
     const unsigned char **block, **keys;
     struct seen_range *seen, *in; /* [queries], [at_once] */
     uint16_t *place;
     float *q, *wide, *s, *packed_keys, *own;
 };
 
-static size_t lay_out_weights(const struct weights_job *job, struct weights_work *work, unsigned char *base) {
-    struct carving at = {base, 0};
+static size_t lay_out_weights(const struct probabilities_job *job, struct probabilities_work *work,
+                              unsigned char *base) {
+    struct bump at = {base, 0};
     const size_t d = job->d, f = sizeof(float), queries = (size_t)job->rows->queries * job->group;
-    work->block = carve(&at, job->blocks_most * sizeof *work->block);
-    work->keys = carve(&at, KVC_TILE * sizeof *work->keys);
-    work->seen = carve(&at, job->rows->queries * sizeof *work->seen);
-    work->in = carve(&at, (job->at_once + SCORE_QUERIES) * sizeof *work->in);
-    work->place = carve(&at, packed_size(d) * sizeof *work->place);
-    work->q = carve(&at, (queries + SCORE_QUERIES) * packed_size(d) * f);
-    work->wide = carve(&at, LANES * padded_size(d) * f);
-    work->s = carve(&at, (size_t)(job->at_once + SCORE_QUERIES) * KVC_TILE * f);
-    work->packed_keys = carve(&at, job->many ? packed_size(d) * KVC_TILE * f : 0);
-    work->own = carve(&at, job->own * f);
+    work->block = bump_take(&at, job->blocks_most * sizeof *work->block);
+    work->keys = bump_take(&at, KVC_TILE * sizeof *work->keys);
+    work->seen = bump_take(&at, job->rows->queries * sizeof *work->seen);
+    work->in = bump_take(&at, (job->at_once + SCORE_QUERIES) * sizeof *work->in);
+    work->place = bump_take(&at, packed_size(d) * sizeof *work->place);
+    work->q = bump_take(&at, (queries + SCORE_QUERIES) * packed_size(d) * f);
+    work->wide = bump_take(&at, LANES * padded_size(d) * f);
+    work->s = bump_take(&at, (size_t)(job->at_once + SCORE_QUERIES) * KVC_TILE * f);
+    work->packed_keys = bump_take(&at, job->many ? packed_size(d) * KVC_TILE * f : 0);
+    work->own = bump_take(&at, job->own * f);
     return at.used;
 }
 
@@ -83,19 +84,21 @@ static uint32_t entries_later(const struct head_entries *head, int32_t position)
 }
 
 /* What each query sees; returns whether all see everything. */
-static bool all_seen(const struct weights_job *job, const struct head_entries *head, struct seen_range *seen) {
-    const struct kvc_weight_rows *rows = job->rows;
+static bool all_seen(const struct probabilities_job *job, const struct head_entries *head, struct seen_range *seen) {
+    const struct kvc_probabilities *rows = job->rows;
     const int32_t *positions = kvc_span_data(rows->positions);
-    const uint32_t *later = rows->later.buffer ? kvc_span_data(rows->later) : NULL;
+    const uint32_t *causal_offset = rows->causal_offset.buffer ? kvc_span_data(rows->causal_offset) : NULL;
     bool all = true;
     for (uint32_t i = 0; i < rows->queries; i++) {
-        seen[i] = head_seen(head, positions[i], later ? later[i] : entries_later(head, positions[i]), rows->window);
+        seen[i] = head_seen(head, positions[i], causal_offset ? causal_offset[i] : entries_later(head, positions[i]),
+                            rows->window);
         all = all && seen[i].low == 0 && seen[i].high == head->places;
     }
     return all;
 }
 
-static void pack_weight_queries(const struct weights_job *job, uint32_t h, const struct weights_work *work) {
+static void pack_weight_queries(const struct probabilities_job *job, uint32_t h,
+                                const struct probabilities_work *work) {
     const uint32_t d = job->d, group = job->group, queries = job->rows->queries;
     const size_t size = job->many ? packed_size(d) : padded_size(d);
     const float *q = (const float *)kvc_span_data(job->rows->q) + (size_t)h * group * d;
@@ -113,8 +116,8 @@ static void pack_weight_queries(const struct weights_job *job, uint32_t h, const
 }
 
 /* One tile, all queries. */
-static void weights_of_tile(const struct weights_tile *tile, const struct weights_work *work) {
-    const struct weights_job *job = tile->job;
+static void probabilities_of_tile(const struct probabilities_tile *tile, const struct probabilities_work *work) {
+    const struct probabilities_job *job = tile->job;
     const uint32_t group = job->group, queries = job->rows->queries, d = job->d, step = job->at_once / group;
     const size_t size = job->many ? packed_size(d) : padded_size(d);
     const enum kvc_type type = job->rows->lists->format.type;
@@ -141,12 +144,12 @@ static void weights_of_tile(const struct weights_tile *tile, const struct weight
     }
 }
 
-static void weights_task(void *argument, size_t task, unsigned thread) {
-    const struct weights_job *job = argument;
-    const struct kvc_weight_rows *rows = job->rows;
+static void probabilities_task(void *argument, size_t task, unsigned thread) {
+    const struct probabilities_job *job = argument;
+    const struct kvc_probabilities *rows = job->rows;
     const uint32_t h = (uint32_t)(task / job->splits), split = (uint32_t)(task % job->splits);
     const size_t front = thread == 0 ? job->shared * sizeof(float) : 0;
-    struct weights_work work;
+    struct probabilities_work work;
     const size_t bytes = lay_out_weights(job, &work, NULL);
     unsigned char *scratch = kvc_cpu_scratch(job->cpu, thread, front + bytes);
     if (!scratch)
@@ -160,7 +163,7 @@ static void weights_task(void *argument, size_t task, unsigned thread) {
     const uint32_t tiles = (head.places + KVC_TILE - 1) / KVC_TILE;
     const uint32_t from = (uint32_t)((uint64_t)tiles * split / job->splits);
     const uint32_t to = (uint32_t)((uint64_t)tiles * (split + 1) / job->splits);
-    struct weights_tile tile = {job, &head, h, 0, 0, work.own, work.seen};
+    struct probabilities_tile tile = {job, &head, h, 0, 0, work.own, work.seen};
     const uint32_t low = head.rank ? 0 : from * KVC_TILE;
     const uint32_t high = head.rank || to == tiles ? head.count : to * KVC_TILE;
     if (low < high && job->start)
@@ -174,7 +177,7 @@ static void weights_task(void *argument, size_t task, unsigned thread) {
         tile.n = head.places - tile.first < KVC_TILE ? head.places - tile.first : KVC_TILE;
         if (job->begin)
             job->begin(&tile);
-        weights_of_tile(&tile, &work);
+        probabilities_of_tile(&tile, &work);
         if (job->finish)
             job->finish(&tile);
     }
@@ -183,9 +186,9 @@ static void weights_task(void *argument, size_t task, unsigned thread) {
 }
 
 /* Sets the job up and makes its shared room; false: no memory, noted. */
-static bool weights_prepare(struct weights_job *job) {
-    const struct kvc_weight_rows *rows = job->rows;
-    struct weights_work work;
+static bool probabilities_prepare(struct probabilities_job *job) {
+    const struct kvc_probabilities *rows = job->rows;
+    struct probabilities_work work;
     if (!job->known && rows->queries == 1 && !rows->reads)
         job->known =
             memo_find(job->cpu, rows->lists, kvc_span_data(rows->q), rows->heads, rows->head_size, &job->known_stride);
@@ -205,12 +208,12 @@ static bool weights_prepare(struct weights_job *job) {
     job->shared = (job->shared + 15) / 16 * 16;
     const size_t bytes = job->shared * sizeof(float);
     unsigned char *scratch = kvc_cpu_scratch(job->cpu, 0, bytes + lay_out_weights(job, &work, NULL));
-    job->shared_room = (float *)(void *)scratch;
+    job->shared_capacity = (float *)(void *)scratch;
     return scratch != NULL;
 }
 
-static void weights_run(struct weights_job *job) {
-    const struct kvc_weight_rows *rows = job->rows;
+static void probabilities_run(struct probabilities_job *job) {
+    const struct kvc_probabilities *rows = job->rows;
     uint32_t tiles = 0;
     double work = 0.0;
     for (uint32_t h = 0; h < rows->kv_heads; h++) {
@@ -224,7 +227,7 @@ static void weights_run(struct weights_job *job) {
     /* tiles of ranks share the cache lines of their slots: such heads are split only where they are too few */
     if (job->end || (job->by_slot && rows->lists->order && rows->kv_heads >= kvc_threads_count(threads)))
         job->splits = 1;
-    kvc_threads_run(threads, (size_t)rows->kv_heads * job->splits, weights_task, job);
+    kvc_threads_run(threads, (size_t)rows->kv_heads * job->splits, probabilities_task, job);
 }
 
 #endif

@@ -89,7 +89,7 @@ static void fuse_task(void *argument, size_t task, unsigned thread) {
     const uint32_t *order = lists->order ? (const uint32_t *)lists->order->data + base : NULL;
     const float *state = (const float *)lists->state->data + (size_t)lists->columns * base;
     float *scores = job->scores + (size_t)h * job->stride;
-    struct carving at = {NULL, 0};
+    struct bump at = {NULL, 0};
     const uint32_t old = ranks_before(lists, h, job->recent);
     memset(scores + old, 0, (count - old) * sizeof *scores);
     if (old == 0 || job->filled == 0) {
@@ -101,10 +101,10 @@ static void fuse_task(void *argument, size_t task, unsigned thread) {
                                   kvc_slots_blocks(job->slots_most) * 2 * sizeof(float));
     if (!at.base)
         return;
-    float *fused = carve(&at, (size_t)job->slots_most * sizeof *fused);
-    float *row = carve(&at, (size_t)job->slots_most * sizeof *row), *tile = carve(&at, KVC_TILE * sizeof *tile);
-    float *maxima = carve(&at, kvc_slots_blocks(job->slots_most) * sizeof *maxima);
-    float *sums = carve(&at, kvc_slots_blocks(job->slots_most) * sizeof *sums);
+    float *fused = bump_take(&at, (size_t)job->slots_most * sizeof *fused);
+    float *row = bump_take(&at, (size_t)job->slots_most * sizeof *row), *tile = bump_take(&at, KVC_TILE * sizeof *tile);
+    float *maxima = bump_take(&at, kvc_slots_blocks(job->slots_most) * sizeof *maxima);
+    float *sums = bump_take(&at, kvc_slots_blocks(job->slots_most) * sizeof *sums);
     const bool by_slot = job->kind != KVC_ROW_LOGITS && slots <= 2 * count + KVC_TILE;
     float *F = by_slot ? fused : scores;
     for (uint32_t i = 0; i < job->filled; i++) {

@@ -5,7 +5,7 @@
 #include "backends/cpu/simd/scores/probability_tiles.h"
 
 struct ring_job {
-    struct weights_job job; /* first; own: a tile's values, and counts */
+    struct probabilities_job job; /* first; own: a tile's values, and counts */
     uint32_t column, ring;
     enum kvc_row_kind kind;
 };
@@ -41,18 +41,18 @@ static void group_values(const float *s, size_t s_stride, uint32_t low, uint32_t
     }
 }
 
-INLINE const struct ring_job *ring_of(const struct weights_tile *tile) {
+INLINE const struct ring_job *ring_of(const struct probabilities_tile *tile) {
     return (const struct ring_job *)(const void *)tile->job;
 }
 
 /* State column `column` of the ring's; and which is a query's row. */
-static float *ring_state(const struct weights_tile *tile, uint32_t column) {
+static float *ring_state(const struct probabilities_tile *tile, uint32_t column) {
     const struct kvc_lists *lists = tile->job->rows->lists;
     const uint32_t slots = lists->host_base[tile->h + 1] - lists->host_base[tile->h];
     return (float *)lists->state->data + (size_t)lists->columns * lists->host_base[tile->h] +
            (size_t)(ring_of(tile)->column + column) * slots;
 }
-static uint32_t ring_place(const struct weights_tile *tile, uint32_t query) {
+static uint32_t ring_place(const struct probabilities_tile *tile, uint32_t query) {
     return (uint32_t)((const int32_t *)kvc_span_data(tile->job->rows->positions))[query] % ring_of(tile)->ring;
 }
 
@@ -65,7 +65,7 @@ static void fill(float *x, uint32_t n, float value) {
 }
 
 /* What is not read counts nothing; what is, is written tile by tile. */
-static void ring_start(const struct weights_tile *tile, uint32_t low, uint32_t high) {
+static void ring_start(const struct probabilities_tile *tile, uint32_t low, uint32_t high) {
     const uint32_t *order = tile->head->order;
     const uint32_t ring = ring_of(tile)->ring;
     for (uint32_t i = 0; tile->head->rank && i < tile->job->rows->queries; i++) {
@@ -88,7 +88,7 @@ static void ring_start(const struct weights_tile *tile, uint32_t low, uint32_t h
 }
 
 /* A row of how many heads had low weights: few [n] of the tile's places, and minus the sum of all such rows. */
-static void write_counts(const struct weights_tile *tile, uint32_t query, const float *few) {
+static void write_counts(const struct probabilities_tile *tile, uint32_t query, const float *few) {
     const struct head_entries *head = tile->head;
     const uint32_t ring = ring_of(tile)->ring, first = tile->first, n = tile->n;
     float *was = ring_state(tile, ring + ring_place(tile, query)), *minus = ring_state(tile, 2 * ring);
@@ -110,19 +110,19 @@ static void write_counts(const struct weights_tile *tile, uint32_t query, const 
     }
 }
 
-static void ring_take(const struct weights_tile *tile, uint32_t query, struct seen_range seen, struct seen_range in,
-                      const float *s, size_t s_stride) {
+static void ring_take(const struct probabilities_tile *tile, uint32_t query, struct seen_range seen,
+                      struct seen_range in, const float *s, size_t s_stride) {
     const struct ring_job *job = ring_of(tile);
-    const struct kvc_weight_rows *rows = tile->job->rows;
+    const struct kvc_probabilities *rows = tile->job->rows;
     const struct head_entries *head = tile->head;
     const uint32_t group = tile->job->group, first = tile->first, n = tile->n;
     const size_t cell = (size_t)query * rows->heads + (size_t)tile->h * group;
-    const bool weights = job->kind != KVC_ROW_LOGITS;
+    const bool probabilities = job->kind != KVC_ROW_LOGITS;
     float *column = ring_state(tile, ring_place(tile, query)), *value = tile->own;
     float *few = job->kind == KVC_ROW_COUNTS ? value + KVC_TILE : NULL;
     group_values(s, s_stride, in.low, in.high, group,
-                 weights ? (const float *)kvc_span_data(rows->maximum) + cell : NULL,
-                 weights ? (const float *)kvc_span_data(rows->sum) + cell : NULL, job->kind,
+                 probabilities ? (const float *)kvc_span_data(rows->maximum) + cell : NULL,
+                 probabilities ? (const float *)kvc_span_data(rows->sum) + cell : NULL, job->kind,
                  kvc_div(1.0f, (float)(seen.high - seen.low)), value, few);
     fill(value, in.low, ring_unseen(job));
     fill(value + in.high, n - in.high, ring_unseen(job));
@@ -142,7 +142,7 @@ static void ring_take(const struct weights_tile *tile, uint32_t query, struct se
                 column[head_slot(head, first + e)] = value[e];
 }
 
-static void ring_write(struct kvc_device *device, const struct kvc_weight_rows *rows, uint32_t first, uint32_t ring,
+static void ring_write(struct kvc_device *device, const struct kvc_probabilities *rows, uint32_t first, uint32_t ring,
                        enum kvc_row_kind kind) {
     struct ring_job job = {.job = {.cpu = (struct kvc_cpu *)device,
                                    .rows = rows,
@@ -154,8 +154,8 @@ static void ring_write(struct kvc_device *device, const struct kvc_weight_rows *
                            .column = first,
                            .ring = ring,
                            .kind = kind};
-    if (weights_prepare(&job.job))
-        weights_run(&job.job);
+    if (probabilities_prepare(&job.job))
+        probabilities_run(&job.job);
 }
 
 #endif

@@ -19,7 +19,7 @@
 
 /* to[c * stride + i] = channel c of row i, for i < n <= LANES (0 behind, up to LANES) and, of the channels, the vectors
  * that `wanted` [d / LANES, rounded up] marks (NULL: all). rows [n, padded]. */
-static void turn_rows(const float *rows, size_t padded, uint32_t n, const bool *wanted, float *to, size_t stride) {
+static void transpose_rows(const float *rows, size_t padded, uint32_t n, const bool *wanted, float *to, size_t stride) {
     for (size_t v = 0; v * LANES < padded; v++) {
         vf block[LANES];
         if (wanted && !wanted[v])
@@ -54,7 +54,7 @@ struct dot_ahead {
     size_t from, to, place;
 };
 
-INLINE void ask_dots(enum kvc_type type, bool bound, struct dot_ahead *ahead) {
+INLINE void prefetch_dots(enum kvc_type type, bool bound, struct dot_ahead *ahead) {
     const size_t size = type == KVC_F16 ? 2 : 4;
     if (ahead->channel == ahead->end)
         return;
@@ -87,7 +87,7 @@ INLINE void dot_strip(enum kvc_type type, bool bound, unsigned heads, bool part,
     for (uint32_t i = 0; i < dims; i++) {
         const struct dot_channel *channel = &channels[i];
         vf x[DOT_VECTORS], y[DOT_VECTORS];
-        ask_dots(type, bound, ahead);
+        prefetch_dots(type, bound, ahead);
         UNROLL
         for (unsigned v = 0; v < DOT_VECTORS; v++) {
             const size_t at = place + v * LANES, left = part ? (n > v * LANES ? n - v * LANES : 0) : LANES;

@@ -254,8 +254,8 @@ static void keep_task(void *argument, size_t task, unsigned thread) {
     } else if (top > 0) {
         const float *score = job->scores + (size_t)h * job->stride + low;
         const float *ties = job->ties ? job->ties + (size_t)h * job->stride + low : NULL;
-        const size_t room = (size_t)job->count_most + LANES;
-        int32_t *keys = kvc_cpu_scratch(job->cpu, thread, (ties ? 2 : 1) * room * sizeof *keys);
+        const size_t capacity = (size_t)job->count_most + LANES;
+        int32_t *keys = kvc_cpu_scratch(job->cpu, thread, (ties ? 2 : 1) * capacity * sizeof *keys);
         if (!keys)
             return;
         make_keys(keys, score, candidates);
@@ -264,7 +264,7 @@ static void keep_task(void *argument, size_t task, unsigned thread) {
             next = count_up(next, low, gone);
             next = count_up(next, low + gone + 1, candidates - gone - 1);
         } else {
-            next = write_top(next, low, keys, candidates, (uint32_t)top, ties, keys + room);
+            next = write_top(next, low, keys, candidates, (uint32_t)top, ties, keys + capacity);
         }
     }
     next = count_up(next, high, count - high);

@@ -159,12 +159,12 @@ static void keep_ring_task(void *argument, size_t task, unsigned thread) {
         next = count_up(ranks, 0, count);
     } else {
         const struct ring_head head = open_ring_head(job, h);
-        const size_t room = ((size_t)job->slots_most + 2 * LANES) * sizeof(float);
-        struct carving at = {kvc_cpu_scratch(job->cpu, thread, 3 * room + 4096), 0};
+        const size_t capacity = ((size_t)job->slots_most + 2 * LANES) * sizeof(float);
+        struct bump at = {kvc_cpu_scratch(job->cpu, thread, 3 * capacity + 4096), 0};
         if (!at.base)
             return;
-        float *sums = carve(&at, room), *near = carve(&at, room);
-        int32_t *keys = carve(&at, room);
+        float *sums = bump_take(&at, capacity), *near = bump_take(&at, capacity);
+        int32_t *keys = bump_take(&at, capacity);
         const uint32_t gone =
             lowest_rank(&head, job->scores ? job->scores + (size_t)h * job->stride : NULL, sums, keys, near);
         next = count_up(ranks, 0, gone);

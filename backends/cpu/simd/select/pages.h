@@ -24,18 +24,18 @@ struct pages_work {
 };
 
 static size_t lay_out_pages(const struct pages_job *job, struct pages_work *work, unsigned char *base) {
-    struct carving at = {base, 0};
+    struct bump at = {base, 0};
     const size_t bytes = LANES * padded_size(job->lists->format.head_size) * sizeof(float);
-    work->block = carve(&at, job->blocks_most * sizeof *work->block);
-    work->low = carve(&at, bytes);
-    work->high = carve(&at, bytes);
-    work->turned = carve(&at, bytes);
+    work->block = bump_take(&at, job->blocks_most * sizeof *work->block);
+    work->low = bump_take(&at, bytes);
+    work->high = bump_take(&at, bytes);
+    work->turned = bump_take(&at, bytes);
     return at.used;
 }
 
 /* One key enters the page it is not the first of, or all of one page if it is. */
-static void enter_page(const struct kvc_pages *pages, struct kvc_buffer *buffer, bool high, size_t at, float x,
-                       bool first) {
+static void add_to_page(const struct kvc_pages *pages, struct kvc_buffer *buffer, bool high, size_t at, float x,
+                        bool first) {
     if (pages->type == KVC_F32) {
         float *value = (float *)buffer->data + at;
         *value = first || (high ? x > *value : x < *value) ? x : *value;
@@ -47,7 +47,7 @@ static void enter_page(const struct kvc_pages *pages, struct kvc_buffer *buffer,
     }
 }
 
-static void enter_key(const struct pages_job *job, uint32_t h, uint32_t place, const float *key) {
+static void add_key(const struct pages_job *job, uint32_t h, uint32_t place, const float *key) {
     const struct kvc_pages *pages = job->pages;
     const uint32_t d = job->lists->format.head_size, page = place / pages->page;
     const size_t from = (size_t)h * d * pages->stride + page, size = pages->type == KVC_F16 ? 2 : 4;
@@ -59,7 +59,7 @@ static void enter_key(const struct pages_job *job, uint32_t h, uint32_t place, c
     for (int side = 0; side < 2; side++) {
         struct kvc_buffer *buffer = side ? pages->high : pages->low;
         for (uint32_t c = 0; buffer && c < d; c++)
-            enter_page(pages, buffer, side, from + (size_t)c * pages->stride, key[c], place % pages->page == 0);
+            add_to_page(pages, buffer, side, from + (size_t)c * pages->stride, key[c], place % pages->page == 0);
     }
 }
 
@@ -86,7 +86,7 @@ static void one_page(enum kvc_type type, const struct head_entries *head, uint32
 static void store_pages(const struct pages_job *job, const struct kvc_buffer *buffer, uint32_t h, uint32_t page,
                         uint32_t n, const float *rows, float *turned) {
     const size_t d = job->lists->format.head_size, stride = job->pages->stride;
-    turn_rows(rows, padded_size(d), n, NULL, turned, LANES);
+    transpose_rows(rows, padded_size(d), n, NULL, turned, LANES);
     for (size_t c = 0; c < d; c++) {
         const size_t at = ((size_t)h * d + c) * stride + page;
         if (job->pages->type == KVC_F32) {
@@ -117,12 +117,12 @@ static void pages_task(void *argument, size_t task, unsigned thread) {
     for (; place < places && place % page != 0; place++) /* of a page that has begun; splits is 1 */
         if (split == 0) {
             widen_row(type, work.low, slot_key(&head, head_slot(&head, place)), d);
-            enter_key(job, h, place, work.low);
+            add_key(job, h, place, work.low);
         }
     if (places - place <= 1) { /* a page that begins, or nothing more: the usual step */
         if (split == 0 && place < places) {
             widen_row(type, work.low, slot_key(&head, head_slot(&head, place)), d);
-            enter_key(job, h, place, work.low);
+            add_key(job, h, place, work.low);
         }
         return;
     }

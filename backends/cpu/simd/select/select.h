@@ -13,10 +13,10 @@
 #include "backends/cpu/simd/select/select_weights.h"
 
 /* room [blocks]: of the entries. */
-static struct choose_head open_choose(const struct choose_job *job, const struct choose_work *work, uint32_t h,
-                                      const unsigned char **room) {
+static struct select_head open_choose(const struct select_job *job, const struct select_work *work, uint32_t h,
+                                      const unsigned char **capacity) {
     const struct kvc_select_scores *call = job->call;
-    struct choose_head head = {.entries = head_open(call->lists, call->view, h, room), .h = h, .page = 1};
+    struct select_head head = {.entries = head_open(call->lists, call->view, h, capacity), .h = h, .page = 1};
     const struct seen_range seen =
         head_seen(&head.entries, *(const int32_t *)kvc_span_data(call->positions), 0, call->window);
     head.page = job->paged ? call->pages->page : 1;
@@ -27,20 +27,20 @@ static struct choose_head open_choose(const struct choose_job *job, const struct
     head.weight_stride = call->stride;
     if (!job->reads) { /* else they are made as they are wanted */
         head.scores = (float *)kvc_span_data(call->scores) + (size_t)h * call->stride;
-        if (call->weights.buffer)
-            head.weights = (float *)kvc_span_data(call->weights) + (size_t)h * job->group * call->stride;
+        if (call->probabilities.buffer)
+            head.probabilities = (float *)kvc_span_data(call->probabilities) + (size_t)h * job->group * call->stride;
     }
     if (job->splits > 1) {
-        struct carving at = {job->shared, 0};
-        head.values = carve_values(&at, job, call->heads);
-        head.values.e += (size_t)h * job->group * choose_row(job);
+        struct bump at = {job->shared, 0};
+        head.values = bump_values(&at, job, call->heads);
+        head.values.e += (size_t)h * job->group * select_row(job);
         head.values.most += (size_t)h * job->group * job->splits;
         head.values.sum += (size_t)h * job->group * job->tiles_most;
     }
     return head;
 }
 
-static void count_bytes(const struct choose_job *job, const struct choose_head *head) {
+static void count_bytes(const struct select_job *job, const struct select_head *head) {
     const struct kvc_select_scores *call = job->call;
     const float *q = (const float *)kvc_span_data(call->q) + (size_t)head->h * job->group * job->d;
     const uint64_t n = head->units - head->first, row = call->lists->format.row_bytes;
@@ -56,10 +56,10 @@ static void count_bytes(const struct choose_job *job, const struct choose_head *
 }
 
 /* Channels of the head that the thread comes to next, to be asked for; work's own are done with. */
-static void find_ahead(const struct choose_job *job, struct choose_work *work, const struct choose_head *now,
-                       unsigned thread, struct choose_ahead *ahead) {
+static void find_ahead(const struct select_job *job, struct select_work *work, const struct select_head *now,
+                       unsigned thread, struct select_prefetch *ahead) {
     const struct kvc_select_scores *call = job->call;
-    const size_t h = turns_next(job->cpu, thread);
+    const size_t h = stealing_next(job->cpu, thread);
     ahead->at = ahead->end = 0;
     if (h >= call->lists->kv_heads || !call->pages || call->kind == KVC_SCORE_PAGE_BOUND)
         return;
@@ -78,12 +78,12 @@ static void find_ahead(const struct choose_job *job, struct choose_work *work, c
     ahead->end = ahead->end < end ? ahead->end : end;
 }
 
-static void choose_task(void *argument, size_t task, unsigned thread) {
-    const struct choose_job *job = argument;
+static void select_task(void *argument, size_t task, unsigned thread) {
+    const struct select_job *job = argument;
     const struct kvc_select_scores *call = job->call;
-    struct choose_ahead *ahead = job->ahead ? &job->ahead[thread] : NULL;
+    struct select_prefetch *ahead = job->ahead ? &job->ahead[thread] : NULL;
     const uint32_t h = (uint32_t)(task / job->splits), split = (uint32_t)(task % job->splits);
-    struct choose_work work;
+    struct select_work work;
     const size_t shared = thread == 0 ? job->shared_bytes : 0, own = lay_out_choose(job, &work, NULL);
     if (places_of(call->lists, call->view, h) <= call->budget) {
         if (job->reads)
@@ -94,7 +94,7 @@ static void choose_task(void *argument, size_t task, unsigned thread) {
     if (!scratch)
         return;
     lay_out_choose(job, &work, scratch + shared);
-    const struct choose_head head =
+    const struct select_head head =
         open_choose(job, &work, h, work.block + (ahead && ahead->heads++ % 2 ? job->blocks_most : 0));
     const uint32_t tiles = (head.units + KVC_TILE - 1) / KVC_TILE;
     const uint32_t from = (uint32_t)((uint64_t)tiles * split / job->splits) * KVC_TILE;
@@ -116,7 +116,7 @@ static void choose_task(void *argument, size_t task, unsigned thread) {
     if (job->step == 0 || job->step == 3)
         head_shares(job, &head, work.factor, from, to);
     if (job->reads) {
-        const struct unit_scores scores = {head.values.e, work.factor, choose_row(job), job->group, ahead};
+        const struct unit_scores scores = {head.values.e, work.factor, select_row(job), job->group, ahead};
         read_head(job->reads, h, &scores, scores.e, scores.stride, work.factor, work.read_keys);
         ahead->chosen = head.entries;
         ahead->chosen.rank = (const uint32_t *)job->reads->reads->rank->data + (size_t)h * job->reads->reads->stride;
@@ -131,7 +131,7 @@ static void choose_task(void *argument, size_t task, unsigned thread) {
 
 static void run_choose(struct kvc_device *device, const struct kvc_select_scores *call,
                        const struct kvc_select_reads *reads) {
-    struct choose_job job = {.cpu = (struct kvc_cpu *)device,
+    struct select_job job = {.cpu = (struct kvc_cpu *)device,
                              .call = call,
                              .reads = reads,
                              .group = call->heads / call->lists->kv_heads,
@@ -139,7 +139,7 @@ static void run_choose(struct kvc_device *device, const struct kvc_select_scores
                              .splits = 1,
                              .paged = call->kind >= KVC_SCORE_PAGE_CHANNELS};
     const uint32_t heads = call->lists->kv_heads, page = job.paged ? call->pages->page : 1;
-    struct choose_work work;
+    struct select_work work;
     double vectors = 0.0;
     for (uint32_t h = 0; h < heads; h++) {
         const uint32_t blocks = (uint32_t)head_block_count(call->lists, h);
@@ -160,22 +160,22 @@ static void run_choose(struct kvc_device *device, const struct kvc_select_scores
         if (reads) {
             job.shared_bytes = (count * sizeof *job.ahead + 63) / 64 * 64;
             job.shared = kvc_cpu_scratch(job.cpu, 0, job.shared_bytes + lay_out_choose(&job, &work, NULL));
-            job.ahead = (struct choose_ahead *)(void *)job.shared;
+            job.ahead = (struct select_prefetch *)(void *)job.shared;
             if (!job.ahead)
                 return;
             memset(job.ahead, 0, job.shared_bytes);
         }
-        turns_run(job.cpu, threads, heads, choose_task, &job);
+        stealing_run(job.cpu, threads, heads, select_task, &job);
         return;
     }
-    struct carving at = {NULL, 0};
+    struct bump at = {NULL, 0};
     job.reads = NULL;
-    carve_values(&at, &job, call->heads);
+    bump_values(&at, &job, call->heads);
     job.shared_bytes = at.used;
     /* all of it at once: it must stay where it is through the three steps */
     job.shared = kvc_cpu_scratch(job.cpu, 0, job.shared_bytes + lay_out_choose(&job, &work, NULL));
     for (job.step = 1; job.shared && job.step <= 3; job.step++)
-        turns_run(job.cpu, threads, (size_t)heads * job.splits, choose_task, &job);
+        stealing_run(job.cpu, threads, (size_t)heads * job.splits, select_task, &job);
     if (reads)
         select_reads(device, reads);
 }

@@ -5,7 +5,7 @@
 #include "backends/cpu/simd/select/select_reads.h"
 #include "backends/cpu/stealing.h"
 
-struct choose_job {
+struct select_job {
     struct kvc_cpu *cpu;
     const struct kvc_select_scores *call;
     const struct kvc_select_reads *reads; /* NULL: only scores */
@@ -14,15 +14,15 @@ struct choose_job {
     bool paged; /* the scores are of pages */
     unsigned char *shared;
     size_t shared_bytes;
-    struct choose_ahead *ahead; /* [threads], with reads */
+    struct select_prefetch *ahead; /* [threads], with reads */
 };
 
 /* Of one head where splits is 1, else of all. Query head h, unit i: e[h * row + i]. */
-struct choose_values {
+struct select_values {
     float *e, *most, *sum; /* [heads, row], [heads, splits]: NaN where there is one, [heads, tiles] */
 };
 
-struct choose_work {
+struct select_work {
     const unsigned char **block, **keys; /* [2, blocks]: of this head and of the one before; [2 * KVC_TILE] */
     float *q, *wide, *s, *turned;        /* [G, padded], [LANES, padded], [G, KVC_TILE], [padded, LANES] */
     int32_t *channel_keys;               /* [d, and a vector] */
@@ -30,47 +30,47 @@ struct choose_work {
     struct dot_channel *dots;            /* [d] */
     float *factor, *most;                /* [G]; factor then is what exponentials are multiplied by */
     int32_t *read_keys;                  /* of read_head */
-    struct choose_values own;
+    struct select_values own;
 };
 
-INLINE size_t choose_row(const struct choose_job *job) {
+INLINE size_t select_row(const struct select_job *job) {
     return ((size_t)job->units_most + KVC_LANES - 1) / KVC_LANES * KVC_LANES + KVC_LANES;
 }
 
-static struct choose_values carve_values(struct carving *at, const struct choose_job *job, size_t heads) {
-    struct choose_values values;
-    values.e = carve(at, heads * choose_row(job) * sizeof(float));
-    values.most = carve(at, heads * job->splits * sizeof(float));
-    values.sum = carve(at, heads * job->tiles_most * sizeof(float));
+static struct select_values bump_values(struct bump *at, const struct select_job *job, size_t heads) {
+    struct select_values values;
+    values.e = bump_take(at, heads * select_row(job) * sizeof(float));
+    values.most = bump_take(at, heads * job->splits * sizeof(float));
+    values.sum = bump_take(at, heads * job->tiles_most * sizeof(float));
     return values;
 }
 
-static size_t lay_out_choose(const struct choose_job *job, struct choose_work *work, unsigned char *base) {
-    struct carving at = {base, 0};
+static size_t lay_out_choose(const struct select_job *job, struct select_work *work, unsigned char *base) {
+    struct bump at = {base, 0};
     const size_t d = padded_size(job->d), f = sizeof(float);
-    work->block = carve(&at, 2 * (size_t)job->blocks_most * sizeof *work->block);
-    work->keys = carve(&at, 2 * KVC_TILE * sizeof *work->keys);
-    work->q = carve(&at, job->group * d * f);
-    work->wide = carve(&at, LANES * d * f);
-    work->s = carve(&at, (size_t)job->group * KVC_TILE * f);
-    work->turned = carve(&at, LANES * d * f);
-    work->channel_keys = carve(&at, (d + LANES) * sizeof(int32_t));
-    work->channel = carve(&at, d * sizeof(uint32_t));
-    work->dots = carve(&at, d * sizeof *work->dots);
-    work->factor = carve(&at, job->group * f);
-    work->most = carve(&at, job->group * f);
-    work->read_keys = carve(&at, job->reads ? 3 * keys_room(job->units_most) * sizeof(int32_t) : 0);
-    work->own = job->splits == 1 ? carve_values(&at, job, job->group) : (struct choose_values){NULL, NULL, NULL};
+    work->block = bump_take(&at, 2 * (size_t)job->blocks_most * sizeof *work->block);
+    work->keys = bump_take(&at, 2 * KVC_TILE * sizeof *work->keys);
+    work->q = bump_take(&at, job->group * d * f);
+    work->wide = bump_take(&at, LANES * d * f);
+    work->s = bump_take(&at, (size_t)job->group * KVC_TILE * f);
+    work->turned = bump_take(&at, LANES * d * f);
+    work->channel_keys = bump_take(&at, (d + LANES) * sizeof(int32_t));
+    work->channel = bump_take(&at, d * sizeof(uint32_t));
+    work->dots = bump_take(&at, d * sizeof *work->dots);
+    work->factor = bump_take(&at, job->group * f);
+    work->most = bump_take(&at, job->group * f);
+    work->read_keys = bump_take(&at, job->reads ? 3 * keys_capacity(job->units_most) * sizeof(int32_t) : 0);
+    work->own = job->splits == 1 ? bump_values(&at, job, job->group) : (struct select_values){NULL, NULL, NULL};
     return at.used;
 }
 
 /* A head of a call. */
-struct choose_head {
+struct select_head {
     struct head_entries entries;
-    uint32_t h, page, units;     /* page: places of a unit */
-    uint32_t low, first;         /* the first place that is seen, the first unit with one */
-    struct choose_values values; /* of its first query head */
-    float *scores, *weights;     /* where they go; weights NULL: nowhere */
+    uint32_t h, page, units;       /* page: places of a unit */
+    uint32_t low, first;           /* the first place that is seen, the first unit with one */
+    struct select_values values;   /* of its first query head */
+    float *scores, *probabilities; /* where they go; weights NULL: nowhere */
     size_t weight_stride;
 };
 

@@ -59,7 +59,7 @@ static int32_t threshold_among(const int32_t *keys, uint32_t n, uint32_t top, in
 /* What a thread asks for while it does what wants no memory: entries that it chose for the head before, from place
  * `next` on, and bytes at .. end - 1 of each of the channels [dims] of the head that it comes to next, a piece of each
  * in turns. */
-struct choose_ahead {
+struct select_prefetch {
     struct head_entries chosen;
     uint32_t next, dims, channel;
     const struct dot_channel *channels;
@@ -71,7 +71,7 @@ struct choose_ahead {
 #define CHANNEL_BYTES_AT_ONCE 1024u
 #define CHANNEL_BYTES_AHEAD ((size_t)256 << 10) /* beside what this head has in the cache */
 
-static void ask_ahead(struct choose_ahead *ahead) {
+static void prefetch_next(struct select_prefetch *ahead) {
     if (!ahead)
         return;
     for (unsigned i = 0; i < ENTRIES_AT_ONCE && ahead->next < ahead->chosen.places; i++) {
@@ -97,7 +97,7 @@ struct unit_scores {
     const float *e, *factor;
     size_t stride;
     uint32_t rows;
-    struct choose_ahead *ahead; /* asked for meanwhile; or NULL */
+    struct select_prefetch *ahead; /* asked for meanwhile; or NULL */
 };
 
 /* Units among which the best ones are, ascending, and their keys; padded with INT32_MIN up to a whole vector. The last
@@ -109,7 +109,7 @@ struct candidates {
 };
 
 /* Room for the keys of n units. */
-INLINE size_t keys_room(uint32_t n) { return ((size_t)n + 3 * LANES) / LANES * LANES; }
+INLINE size_t keys_capacity(uint32_t n) { return ((size_t)n + 3 * LANES) / LANES * LANES; }
 
 /* The units from i on, n of a vector or fewer, whose scores are not below `low`, and with `any` the others too: of each
  * its score and its number. */
@@ -142,7 +142,7 @@ INLINE uint32_t all_candidates(const struct unit_scores *scores, uint32_t rows, 
     uint32_t count = 0, i = 0;
     for (; i + LANES <= n; i += LANES) {
         if (i % KVC_TILE == 0)
-            ask_ahead(scores->ahead);
+            prefetch_next(scores->ahead);
         count += add_candidates(e, stride, rows, factor, i, LANES, low, any, key + count, unit + count);
     }
     if (i < n)
@@ -226,7 +226,7 @@ static uint32_t *write_units(const struct candidates *from, uint32_t top, uint32
 }
 
 /* Those of n places, or of the pages that they lie in, that are read, ascending, into next. keys [3, keys_room]. */
-static uint32_t *choose_places(const struct kvc_select_reads *call, const struct unit_scores *scores, uint32_t places,
+static uint32_t *select_places(const struct kvc_select_reads *call, const struct unit_scores *scores, uint32_t places,
                                int32_t *keys, uint32_t *next) {
     const uint32_t page = call->pages ? call->pages->page : 1, units = (places + page - 1) / page;
     const uint32_t local = call->local < places ? (uint32_t)call->local : places, n = units - local;
@@ -237,10 +237,10 @@ static uint32_t *choose_places(const struct kvc_select_reads *call, const struct
         next = count_up(next, 0, places - local);
     } else if (wanted > 0) {
         const bool partial = !call->whole && last < page; /* the last page: one page more may be needed */
-        struct candidates from = {.key = keys, .unit = keys + keys_room(n)};
+        struct candidates from = {.key = keys, .unit = keys + keys_capacity(n)};
         uint32_t cut = 0;
         find_candidates(scores, n, (uint32_t)top, partial && top < n, &from);
-        int32_t *rest = from.unit + keys_room(n);
+        int32_t *rest = from.unit + keys_capacity(n);
         int32_t bound = threshold_among(from.key, from.count, (uint32_t)top, from.low, from.high, rest);
         if (!call->whole && page > 1) {
             uint32_t before = (uint32_t)top; /* pages before the last, by the rule: of more than `top` not counted */
@@ -260,7 +260,7 @@ static uint32_t *choose_places(const struct kvc_select_reads *call, const struct
 
 /* What a query head's reads weigh: the weights of ranks [count] times factor, over lanes and their tree. */
 static float weight_of_reads(const uint32_t *rank, uint32_t count, const float *weight, float factor,
-                             struct choose_ahead *ahead) {
+                             struct select_prefetch *ahead) {
     float some[KVC_TILE]; /* so many that the first are stored by the time they are loaded */
     vf lane[FOLD];
     UNROLL
@@ -268,7 +268,7 @@ static float weight_of_reads(const uint32_t *rank, uint32_t count, const float *
         lane[f] = vf_zero();
     for (uint32_t i = 0; i < count; i += KVC_TILE) {
         const uint32_t n = count - i < KVC_TILE ? count - i : KVC_TILE;
-        ask_ahead(ahead);
+        prefetch_next(ahead);
         for (uint32_t j = 0; j < n; j++)
             some[j] = weight[rank[i + j]];
         for (uint32_t j = n; j % KVC_LANES != 0; j++)
@@ -284,17 +284,18 @@ static float weight_of_reads(const uint32_t *rank, uint32_t count, const float *
 /* The reads of head h, and its heads' alpha; weights by place, rows weight_stride apart, to be multiplied by
  * factor [G]. */
 static void read_head(const struct kvc_select_reads *call, uint32_t h, const struct unit_scores *scores,
-                      const float *weights, size_t weight_stride, const float *factor, int32_t *keys) {
+                      const float *probabilities, size_t weight_stride, const float *factor, int32_t *keys) {
     const uint32_t places = places_of(call->lists, call->view, h), group = call->heads / call->lists->kv_heads;
     uint32_t *rank = (uint32_t *)call->reads->rank->data + (size_t)h * call->reads->stride;
     const bool all = places <= call->budget;
-    const uint32_t *next = all ? count_up(rank, 0, places) : choose_places(call, scores, places, keys, rank);
+    const uint32_t *next = all ? count_up(rank, 0, places) : select_places(call, scores, places, keys, rank);
     const uint32_t count = (uint32_t)(next - rank);
     ((uint32_t *)call->reads->count->data)[h] = count;
-    struct choose_ahead *ahead = scores ? scores->ahead : NULL;
+    struct select_prefetch *ahead = scores ? scores->ahead : NULL;
     for (uint32_t g = 0; call->alpha.buffer && g < group; g++)
         ((float *)kvc_span_data(call->alpha))[h * group + g] =
-            all ? 1.0f : weight_of_reads(rank, count, weights + g * weight_stride, factor ? factor[g] : 1.0f, ahead);
+            all ? 1.0f
+                : weight_of_reads(rank, count, probabilities + g * weight_stride, factor ? factor[g] : 1.0f, ahead);
     if (call->view) {
         const uint32_t *view = (const uint32_t *)call->view->rank->data + (size_t)h * call->view->stride;
         for (uint32_t i = 0; i < count; i++)
@@ -312,14 +313,14 @@ static void reads_task(void *argument, size_t task, unsigned thread) {
     const struct reads_job *job = argument;
     const struct kvc_select_reads *call = job->call;
     const uint32_t group = call->heads / call->lists->kv_heads;
-    int32_t *keys = kvc_cpu_scratch(job->cpu, thread, 3 * keys_room(job->most) * sizeof *keys);
-    const float *weights = call->alpha.buffer ? kvc_span_data(call->weights) : NULL, once = 1.0f;
+    int32_t *keys = kvc_cpu_scratch(job->cpu, thread, 3 * keys_capacity(job->most) * sizeof *keys);
+    const float *probabilities = call->alpha.buffer ? kvc_span_data(call->probabilities) : NULL, once = 1.0f;
     const struct unit_scores scores = {(const float *)kvc_span_data(call->scores) + task * call->stride, &once, 0, 1,
                                        NULL};
     if (!keys)
         return;
-    read_head(call, (uint32_t)task, &scores, weights ? weights + task * group * call->stride : NULL, call->stride, NULL,
-              keys);
+    read_head(call, (uint32_t)task, &scores, probabilities ? probabilities + task * group * call->stride : NULL,
+              call->stride, NULL, keys);
 }
 
 static void select_reads(struct kvc_device *device, const struct kvc_select_reads *call) {

@@ -5,7 +5,7 @@
 #include "backends/cpu/simd/select/select_job.h"
 
 /* The `dims` channels of the head's queries [G, d], ascending. */
-static void find_channels(const struct choose_job *job, struct choose_work *work, const float *q) {
+static void find_channels(const struct select_job *job, struct select_work *work, const float *q) {
     const uint32_t d = job->d, dims = job->call->dims;
     uint32_t found = 0, equal;
     int32_t bound;
@@ -31,7 +31,7 @@ static void find_channels(const struct choose_job *job, struct choose_work *work
 static float magnitude(float x) { return kvc_from_bits(kvc_bits(x) & 0x7fffffffu); }
 
 /* What a head's dots of some channels are multiplied by. */
-static float channel_factor(const struct choose_job *job, const struct choose_work *work, const float *q) {
+static float channel_factor(const struct select_job *job, const struct select_work *work, const float *q) {
     float a = 0.0f, b = 0.0f;
     for (uint32_t i = 0; i < job->call->dims; i++)
         a = a + magnitude(q[work->channel[i]]);
@@ -43,7 +43,7 @@ static float channel_factor(const struct choose_job *job, const struct choose_wo
 }
 
 /* Which sides of a channel bounds need: 1 low, 2 high. */
-static unsigned sides_of(const struct choose_job *job, const float *q, uint32_t c) {
+static unsigned sides_of(const struct select_job *job, const float *q, uint32_t c) {
     unsigned sides = 0;
     for (uint32_t g = 0; g < job->group; g++)
         sides |= q[(size_t)g * job->d + c] < 0.0f ? 1u : 2u;
@@ -51,7 +51,7 @@ static unsigned sides_of(const struct choose_job *job, const float *q, uint32_t 
 }
 
 /* Where the chosen channels lie in pages, or in `turned`. */
-static uint32_t point_channels(const struct choose_job *job, struct choose_work *work, uint32_t h, const float *q) {
+static uint32_t point_channels(const struct select_job *job, struct select_work *work, uint32_t h, const float *q) {
     const struct kvc_select_scores *call = job->call;
     const bool bound = call->kind == KVC_SCORE_PAGE_BOUND;
     const uint32_t dims = bound ? job->d : call->dims;
@@ -80,11 +80,11 @@ static uint32_t point_channels(const struct choose_job *job, struct choose_work 
 }
 
 /* e of units from .. to-1 for the heads g .. g + some - 1; keys that no pages hold are turned on the way. */
-static void dots_of_heads(const struct choose_job *job, const struct choose_work *work, const struct choose_head *head,
+static void dots_of_heads(const struct select_job *job, const struct select_work *work, const struct select_head *head,
                           uint32_t dims, uint32_t g, unsigned some, uint32_t from, uint32_t to, const bool *wanted,
                           float *most) {
     const struct kvc_select_scores *call = job->call;
-    const size_t row = choose_row(job), padded = padded_size(job->d);
+    const size_t row = select_row(job), padded = padded_size(job->d);
     const enum kvc_type type = call->lists->format.type;
     float *out[DOT_HEADS];
     for (unsigned i = 0; i < some; i++)
@@ -99,7 +99,7 @@ static void dots_of_heads(const struct choose_job *job, const struct choose_work
         head_keys(&head->entries, p, n, work->keys);
         for (uint32_t i = 0; i < n; i++)
             widen_row(type, work->wide + i * padded, work->keys[i], job->d);
-        turn_rows(work->wide, padded, n, wanted, work->turned, LANES);
+        transpose_rows(work->wide, padded, n, wanted, work->turned, LANES);
         for (unsigned i = 0; i < some; i++)
             out[i] = head->values.e + (g + i) * row + p;
         channel_dots(KVC_F32, false, some, work->dots, dims, 0, n, work->factor + g, out, most);
@@ -130,7 +130,7 @@ static float largest(const float *x, uint32_t from, uint32_t to) {
 }
 
 /* Scores of the units from .. to-1, which are seen, and the largest [G] of them (not of bounds). */
-static void score_units(const struct choose_job *job, struct choose_work *work, const struct choose_head *head,
+static void score_units(const struct select_job *job, struct select_work *work, const struct select_head *head,
                         uint32_t from, uint32_t to, float *most) {
     const struct kvc_select_scores *call = job->call;
     const uint32_t group = job->group, d = job->d;
@@ -148,10 +148,10 @@ static void score_units(const struct choose_job *job, struct choose_work *work, 
             known -= n;
             memmove(work->keys, work->keys + n, known * sizeof *work->keys);
             for (uint32_t g = 0; g < group; g++)
-                memcpy(head->values.e + g * choose_row(job) + p, work->s + (size_t)g * KVC_TILE, n * sizeof(float));
+                memcpy(head->values.e + g * select_row(job) + p, work->s + (size_t)g * KVC_TILE, n * sizeof(float));
         }
         for (uint32_t g = 0; g < group; g++)
-            most[g] = largest(head->values.e + g * choose_row(job), from, to);
+            most[g] = largest(head->values.e + g * select_row(job), from, to);
         return;
     }
     bool wanted[256] = {false}; /* d / LANES of them; larger heads have all */

@@ -1,11 +1,12 @@
-/* select_weights.h - template: exponentials of a head's scores, and the weights and their group sum made of them. */
+/* select_probabilities.h - template: exponentials of a head's scores, and the weights and their group sum made of them.
+ */
 #ifndef KVC_SIMD_SELECT_SELECT_WEIGHTS_H
 #define KVC_SIMD_SELECT_SELECT_WEIGHTS_H
 
 #include "backends/cpu/simd/select/select_job.h"
 
 /* Places of a unit that are seen. */
-static float seen_places(const struct choose_head *head, uint32_t unit) {
+static float seen_places(const struct select_head *head, uint32_t unit) {
     const uint64_t from = (uint64_t)unit * head->page, to = from + head->page;
     const uint64_t low = head->low > from ? head->low : from;
     const uint64_t high = to < head->entries.places ? to : head->entries.places;
@@ -13,7 +14,7 @@ static float seen_places(const struct choose_head *head, uint32_t unit) {
 }
 
 /* e of one tile's units low .. high - 1 from scores: exp(s - M); returns the tile's sum. */
-static float tile_exponentials(const struct choose_head *head, float *e, uint32_t low, uint32_t high, float M) {
+static float tile_exponentials(const struct select_head *head, float *e, uint32_t low, uint32_t high, float M) {
     const uint32_t from = low / KVC_LANES * KVC_LANES, to = (high + KVC_LANES - 1) / KVC_LANES * KVC_LANES;
     const vf places = vf_set((float)head->page);
     vf lane[FOLD];
@@ -43,10 +44,10 @@ static float tile_exponentials(const struct choose_head *head, float *e, uint32_
     return sum_lanes(lane);
 }
 
-static void exponentials(const struct choose_job *job, const struct choose_head *head, uint32_t from, uint32_t to,
-                         struct choose_ahead *ahead) {
+static void exponentials(const struct select_job *job, const struct select_head *head, uint32_t from, uint32_t to,
+                         struct select_prefetch *ahead) {
     for (uint32_t g = 0; g < job->group; g++) {
-        float M = -kvc_infinity(), *e = head->values.e + g * choose_row(job);
+        float M = -kvc_infinity(), *e = head->values.e + g * select_row(job);
         bool nan = false;
         for (uint32_t i = 0; i < job->splits; i++) {
             const float most = head->values.most[g * job->splits + i];
@@ -57,7 +58,7 @@ static void exponentials(const struct choose_job *job, const struct choose_head 
             const uint32_t low = head->first > t * KVC_TILE ? head->first : t * KVC_TILE;
             const uint32_t high = to < (t + 1) * KVC_TILE ? to : (t + 1) * KVC_TILE;
             float *sum = &head->values.sum[g * job->tiles_most + t];
-            ask_ahead(ahead);
+            prefetch_next(ahead);
             if (low >= high)
                 *sum = 0.0f;
             else if (nan || M - M != 0.0f) /* infinite: inf - inf comes up */
@@ -71,11 +72,11 @@ static void exponentials(const struct choose_job *job, const struct choose_head 
 /* ---- weights ---- */
 
 /* What each query head's exponentials are multiplied by; e of what is not seen. */
-static void head_shares(const struct choose_job *job, const struct choose_head *head, float *share, uint32_t from,
+static void head_shares(const struct select_job *job, const struct select_head *head, float *share, uint32_t from,
                         uint32_t to) {
     const struct kvc_select_scores *call = job->call;
     const bool bound = call->kind == KVC_SCORE_PAGE_BOUND;
-    const size_t row = choose_row(job);
+    const size_t row = select_row(job);
     for (; from < to && from < head->first; from++)
         for (uint32_t g = 0; g < job->group; g++)
             head->values.e[g * row + from] = bound ? -kvc_infinity() : 0.0f;
@@ -91,18 +92,18 @@ static void head_shares(const struct choose_job *job, const struct choose_head *
 }
 
 /* Scores, and where they are wanted weights, of the units from .. to-1. */
-static void group_weights(const struct choose_job *job, const struct choose_head *head, const float *share,
+static void group_weights(const struct select_job *job, const struct select_head *head, const float *share,
                           uint32_t from, uint32_t to) {
-    const size_t row = choose_row(job), stride = head->weight_stride;
-    float *scores = head->scores, *weights = head->weights;
+    const size_t row = select_row(job), stride = head->weight_stride;
+    float *scores = head->scores, *probabilities = head->probabilities;
     uint32_t i = from;
     for (; i + LANES <= to; i += LANES) {
         vf total = vf_zero();
         for (uint32_t g = 0; g < job->group; g++) {
             const vf w = vf_mul(vf_load(head->values.e + g * row + i), vf_set(share[g]));
             total = vf_add(total, w);
-            if (weights)
-                vf_store(weights + g * stride + i, w);
+            if (probabilities)
+                vf_store(probabilities + g * stride + i, w);
         }
         vf_store(scores + i, total);
     }
@@ -111,8 +112,8 @@ static void group_weights(const struct choose_job *job, const struct choose_head
         for (uint32_t g = 0; g < job->group; g++) {
             const float w = head->values.e[g * row + i] * share[g];
             total = total + w;
-            if (weights)
-                weights[g * stride + i] = w;
+            if (probabilities)
+                probabilities[g * stride + i] = w;
         }
         scores[i] = total;
     }

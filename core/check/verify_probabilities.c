@@ -1,5 +1,5 @@
-/* verify_weights.c - cases of the attention weights that policies look at: window_mass, window_moments, accumulate,
- * ring_write. */
+/* verify_probabilities.c - cases of the attention weights that policies look at: window_mass, window_moments,
+ * accumulate, ring_write. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 struct rows_case {
     struct kvc_twin_lists lists;
     struct kvc_read_list reads[2];
-    struct kvc_weight_rows rows[2];
+    struct kvc_probabilities rows[2];
 };
 
 /* Queries of one session, with the M and L that the reference's attention gives for them. blind: some may see nothing.
@@ -23,12 +23,12 @@ static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_quer
     bool reads = kvc_verify_range(v, 0, 3) == 0, after_attention = kvc_verify_range(v, 0, 1);
     size_t n = (size_t)queries * heads * shape.head_size;
     int32_t *position = kvc_verify_alloc(v, queries * sizeof *position);
-    uint32_t *later = kvc_verify_alloc(v, queries * sizeof *later);
+    uint32_t *causal_offset = kvc_verify_alloc(v, queries * sizeof *causal_offset);
     float *M = kvc_verify_alloc(v, (size_t)queries * heads * sizeof *M);
     float *L = kvc_verify_alloc(v, (size_t)queries * heads * sizeof *L);
-    struct kvc_twin q, out, maximum, sum, positions, laters;
+    struct kvc_twin q, out, maximum, sum, positions, causal_offsets;
     memset(c, 0, sizeof *c);
-    if (!position || !later || !M || !L)
+    if (!position || !causal_offset || !M || !L)
         return false;
     kvc_verify_lists(v, &shape, &c->lists);
     if (reads && v->status == KVC_OK) {
@@ -37,11 +37,11 @@ static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_quer
     }
     for (uint32_t i = 0; i < queries; i++) {
         position[i] = c->lists.now - (int32_t)(queries - 1 - i) + (int32_t)most_queries; /* never negative */
-        later[i] = queries - 1 - i;
+        causal_offset[i] = queries - 1 - i;
     }
     if (blind && !kvc_verify_range(v, 0, 3)) /* some see nothing */
         for (uint32_t i = 0; i < queries; i++)
-            later[i] = kvc_verify_range(v, 0, 1) ? UINT32_MAX : later[i];
+            causal_offset[i] = kvc_verify_range(v, 0, 1) ? UINT32_MAX : causal_offset[i];
     window = kvc_verify_range(v, 0, 2) ? 0 : kvc_verify_range(v, most_queries, (uint32_t)c->lists.now + 80);
     kvc_verify_describe(v, ", heads %u, queries %u", heads, queries);
     q = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
@@ -49,22 +49,22 @@ static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_quer
     maximum = kvc_verify_twin(v, (size_t)queries * heads * sizeof *M, NULL);
     sum = kvc_verify_twin(v, (size_t)queries * heads * sizeof *L, NULL);
     positions = kvc_verify_twin(v, queries * sizeof *position, position);
-    laters = kvc_verify_twin(v, queries * sizeof *later, later);
+    causal_offsets = kvc_verify_twin(v, queries * sizeof *causal_offset, causal_offset);
     if (v->status != KVC_OK)
         return false;
     for (int side = v->first; side < 2; side++)
-        c->rows[side] = (struct kvc_weight_rows){&c->lists.lists[side],
-                                                 reads ? &c->reads[side] : NULL,
-                                                 queries,
-                                                 heads,
-                                                 shape.kv_heads,
-                                                 shape.head_size,
-                                                 window,
-                                                 kvc_verify_span(q, side),
-                                                 kvc_verify_span(maximum, side),
-                                                 kvc_verify_span(sum, side),
-                                                 kvc_verify_span(positions, side),
-                                                 kvc_verify_span(laters, side)};
+        c->rows[side] = (struct kvc_probabilities){&c->lists.lists[side],
+                                                   reads ? &c->reads[side] : NULL,
+                                                   queries,
+                                                   heads,
+                                                   shape.kv_heads,
+                                                   shape.head_size,
+                                                   window,
+                                                   kvc_verify_span(q, side),
+                                                   kvc_verify_span(maximum, side),
+                                                   kvc_verify_span(sum, side),
+                                                   kvc_verify_span(positions, side),
+                                                   kvc_verify_span(causal_offsets, side)};
     /* Weights often follow the attention of the same rows, and a backend may keep what that computed. */
     for (int side = v->first; side < (after_attention || v->first ? 2 : 1); side++) {
         struct kvc_segment segment = {&c->lists.lists[side], c->rows[side].reads, 0, queries, queries, NULL};
@@ -79,7 +79,7 @@ static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_quer
                                   .maximum = c->rows[side].maximum,
                                   .sum = c->rows[side].sum,
                                   .positions = c->rows[side].positions,
-                                  .later = c->rows[side].later};
+                                  .causal_offset = c->rows[side].causal_offset};
         v->device[side]->ops->attention(v->device[side], &a);
     }
     v->device[v->first]->ops->download(v->device[v->first], M, c->rows[v->first].maximum, queries * heads * sizeof *M);
@@ -103,7 +103,7 @@ static void by_position(struct kvc_verify *v, struct rows_case *c) {
     positions = kvc_verify_twin(v, queries * sizeof *position, position);
     for (int side = v->first; side < 2; side++) {
         c->rows[side].positions = kvc_verify_span(positions, side);
-        c->rows[side].later.buffer = NULL;
+        c->rows[side].causal_offset.buffer = NULL;
     }
 }
 

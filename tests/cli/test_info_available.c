@@ -1,4 +1,4 @@
-/* test_info_room.c - what is left of memory under control groups and limits, from trees that stand for "/". */
+/* test_info_available.c - what is left of memory under control groups and limits, from trees that stand for "/". */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,9 +17,9 @@ enum { MB = 1000000 };
 static void new_root(char root[64]) {
     char command[128];
 
-    snprintf(command, sizeof command, "rm -rf test_info_room.root");
+    snprintf(command, sizeof command, "rm -rf test_info_available.root");
     assert_int_equal(system(command), 0);
-    snprintf(root, 64, "test_info_room.root");
+    snprintf(root, 64, "test_info_available.root");
 }
 
 static void put(const char *root, const char *path, const char *text) {
@@ -51,11 +51,11 @@ static const char v2_mounts[] = "30 23 0:27 / /proc rw - proc proc rw\n"
                                 "31 23 0:28 / /sys/fs/cgroup rw shared:4 master:1 - cgroup2 cgroup2 rw,nsdelegate\n";
 
 static void expect(const char *root, uint64_t bytes, const char *from) {
-    struct info_room room;
+    struct info_available capacity;
 
-    info_room(root, 0, &room);
-    assert_string_equal(room.from, from);
-    assert_int_equal(room.bytes, bytes);
+    info_available(root, 0, &capacity);
+    assert_string_equal(capacity.from, from);
+    assert_int_equal(capacity.bytes, bytes);
 }
 
 static void nothing_is_known(void **state) {
@@ -183,7 +183,7 @@ static void absurd_contents(void **state) {
 
 static void limits_of_the_process(void **state) {
     char root[64];
-    struct info_room room;
+    struct info_available capacity;
 
     (void)state;
     machine(root);
@@ -201,8 +201,8 @@ static void limits_of_the_process(void **state) {
         "Max data size             unlimited            unlimited            bytes     \n"
         "Max address space         204800000            unlimited            bytes     \n");
     expect(root, 100000 * 1024, "the address space (ulimit -v)");
-    info_room(root, 7, &room); /* the weights lie in it already */
-    assert_int_equal(room.bytes, 100000 * 1024 + 7);
+    info_available(root, 7, &capacity); /* the weights lie in it already */
+    assert_int_equal(capacity.bytes, 100000 * 1024 + 7);
 }
 
 int main(void) {
@@ -212,5 +212,5 @@ int main(void) {
         cmocka_unit_test(absurd_contents),    cmocka_unit_test(limits_of_the_process)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
-    return system("rm -rf test_info_room.root") == 0 ? failed : 1;
+    return system("rm -rf test_info_available.root") == 0 ? failed : 1;
 }

@@ -1,4 +1,4 @@
-/* room.c - how much memory is left for this process: what the machine, its control groups and its own limits
+/* available.c - how much memory is left for this process: what the machine, its control groups and its own limits
  * leave, the least of them. What cannot be read limits nothing.
  *
  * A control group's limit is for all that lies in it, its groups included, so each one up to the root counts, less what
@@ -39,12 +39,13 @@ static bool number(struct place place, const char *key, uint64_t *value) {
     return found;
 }
 
-static void lower(struct info_room *room, uint64_t limit, uint64_t used, const char *name, const char *folder) {
+static void lower(struct info_available *capacity, uint64_t limit, uint64_t used, const char *name,
+                  const char *folder) {
     const uint64_t left = limit > used ? limit - used : 0;
 
-    if (left < room->bytes) {
-        room->bytes = left;
-        snprintf(room->from, sizeof room->from, "%s%s%s", name, folder[0] ? " of " : "", folder);
+    if (left < capacity->bytes) {
+        capacity->bytes = left;
+        snprintf(capacity->from, sizeof capacity->from, "%s%s%s", name, folder[0] ? " of " : "", folder);
     }
 }
 
@@ -57,7 +58,8 @@ static const struct version { /* of control groups */
                  "memory.usage_in_bytes",
                  {"total_inactive_file", "total_active_file"}}};
 
-static void group(struct info_room *room, const char *root, const char *folder, const struct version *version) {
+static void group(struct info_available *capacity, const char *root, const char *folder,
+                  const struct version *version) {
     uint64_t used = 0, files = 0, limit, one;
 
     (void)number((struct place){root, folder, version->used}, NULL, &used);
@@ -67,14 +69,14 @@ static void group(struct info_room *room, const char *root, const char *folder, 
     used -= files < used ? files : used;
     for (size_t i = 0; i < 2 && version->limits[i]; i++)
         if (number((struct place){root, folder, version->limits[i]}, NULL, &limit))
-            lower(room, limit, used, version->limits[i], folder);
+            lower(capacity, limit, used, version->limits[i], folder);
     /* of version 1: the least one up to the root, also where those above cannot be seen */
     if (number((struct place){root, folder, "memory.stat"}, "hierarchical_memory_limit", &limit))
-        lower(room, limit, used, "hierarchical_memory_limit", folder);
+        lower(capacity, limit, used, "hierarchical_memory_limit", folder);
 }
 
 /* The group and those above it, up to where they are mounted. */
-static void groups(struct info_room *room, const char *root, const char *mount, const char *path,
+static void groups(struct info_available *capacity, const char *root, const char *mount, const char *path,
                    const struct version *version) {
     char folder[4096];
     uint64_t inherited;
@@ -86,7 +88,7 @@ static void groups(struct info_room *room, const char *root, const char *mount, 
     for (;;) {
         char *slash = strrchr(folder, '/');
 
-        group(room, root, folder, version);
+        group(capacity, root, folder, version);
         if (!slash || strlen(folder) <= strlen(mount))
             return;
         *slash = '\0';
@@ -122,7 +124,7 @@ static void find_mount(const char *root, const struct version *version, char mou
         fclose(stream);
 }
 
-static void control_groups(struct info_room *room, const char *root) {
+static void control_groups(struct info_available *capacity, const char *root) {
     char path[4096 + 512], line[8192], mount[4096], top[4096];
     FILE *stream = NULL;
 
@@ -147,7 +149,7 @@ static void control_groups(struct info_room *room, const char *root) {
                 const size_t above = strcmp(top, "/") == 0 ? 0 : strlen(top);
                 const bool inside = strncmp(own, top, above) == 0 && (own[above] == '/' || own[above] == '\0');
 
-                groups(room, root, mount, inside ? own + above : "", version);
+                groups(capacity, root, mount, inside ? own + above : "", version);
             }
         }
     }
@@ -155,19 +157,19 @@ static void control_groups(struct info_room *room, const char *root) {
         fclose(stream);
 }
 
-void info_room(const char *root, uint64_t mapped, struct info_room *room) {
+void info_available(const char *root, uint64_t mapped, struct info_available *capacity) {
     const struct place status = {root, "/proc/self", "status"}, limits = {root, "/proc/self", "limits"};
     uint64_t size = 0, limit;
 
-    *room = (struct info_room){UINT64_MAX, ""};
+    *capacity = (struct info_available){UINT64_MAX, ""};
     if (number((struct place){root, "/proc", "meminfo"}, "MemAvailable", &size))
-        lower(room, size * 1024, 0, "the machine", "");
-    control_groups(room, root);
+        lower(capacity, size * 1024, 0, "the machine", "");
+    control_groups(capacity, root);
     /* The mapped weights are part of the address space already, and never of the data. */
     if (number(limits, "Max address space", &limit) && number(status, "VmSize", &size))
-        lower(room, limit > UINT64_MAX - mapped ? limit : limit + mapped, size * 1024, "the address space (ulimit -v)",
-              "");
+        lower(capacity, limit > UINT64_MAX - mapped ? limit : limit + mapped, size * 1024,
+              "the address space (ulimit -v)", "");
     if (number(limits, "Max data size", &limit) && number(status, "VmData", &size))
-        lower(room, limit > UINT64_MAX - mapped ? limit : limit + mapped, size * 1024, "the data segment (ulimit -d)",
-              "");
+        lower(capacity, limit > UINT64_MAX - mapped ? limit : limit + mapped, size * 1024,
+              "the data segment (ulimit -d)", "");
 }

@@ -1,4 +1,4 @@
-/* verify_break.c - for tests: a table in front of a device's own in which one operation gives a wrong result, as a
+/* verify_inject.c - for tests: a table in front of a device's own in which one operation gives a wrong result, as a
  * broken kernel would: a flipped bit, another rank, a missing entry. Whatever is damaged stays safe to use: indices
  * remain within their lists. */
 #include <stdlib.h>
@@ -6,19 +6,19 @@
 
 #include "core/check/verify.h"
 
-struct broken {
+struct inject {
     struct kvc_ops ops; /* the device's ops points here */
     const struct kvc_ops *real;
 };
 
 /* Within an operation the device has its own table, and the damage is done through it. */
 static const struct kvc_ops *enter(struct kvc_device *device) {
-    const struct kvc_ops *broken = device->ops;
-    device->ops = ((const struct broken *)(const void *)broken)->real;
-    return broken;
+    const struct kvc_ops *inject = device->ops;
+    device->ops = ((const struct inject *)(const void *)inject)->real;
+    return inject;
 }
 
-static void leave(struct kvc_device *device, const struct kvc_ops *broken) { device->ops = broken; }
+static void leave(struct kvc_device *device, const struct kvc_ops *inject) { device->ops = inject; }
 
 /* ---- damage ------------------------------------------------------------------------------------------------------ */
 
@@ -127,57 +127,57 @@ static void flip_last_byte(struct kvc_device *device, struct kvc_span span, size
 
 /* ---- the operations ---------------------------------------------------------------------------------------------- */
 
-static void broken_close(struct kvc_device *device) {
-    kvc_mend(device);
+static void inject_close(struct kvc_device *device) {
+    kvc_inject_end(device);
     device->ops->close(device);
 }
 
-static enum kvc_status broken_buffer_create(struct kvc_device *device, enum kvc_memory_kind kind, size_t bytes,
+static enum kvc_status inject_buffer_create(struct kvc_device *device, enum kvc_memory_kind kind, size_t bytes,
                                             struct kvc_buffer **buffer, struct kvc_error *error) {
-    const struct kvc_ops *broken = enter(device);
+    const struct kvc_ops *inject = enter(device);
     const enum kvc_status status = device->ops->buffer_create(device, kind, bytes, buffer, error);
     if (status == KVC_OK)
         flip_last_byte(device, all_of(*buffer), bytes);
-    leave(device, broken);
+    leave(device, inject);
     return status;
 }
 
-static void broken_upload(struct kvc_device *device, struct kvc_span to, const void *from, size_t bytes) {
-    const struct kvc_ops *broken = enter(device);
+static void inject_upload(struct kvc_device *device, struct kvc_span to, const void *from, size_t bytes) {
+    const struct kvc_ops *inject = enter(device);
     device->ops->upload(device, to, from, bytes);
     flip_last_byte(device, to, bytes);
-    leave(device, broken);
+    leave(device, inject);
 }
 
-static void broken_download(struct kvc_device *device, void *to, struct kvc_span from, size_t bytes) {
-    const struct kvc_ops *broken = enter(device);
+static void inject_download(struct kvc_device *device, void *to, struct kvc_span from, size_t bytes) {
+    const struct kvc_ops *inject = enter(device);
     device->ops->download(device, to, from, bytes);
     if (bytes)
         ((unsigned char *)to)[bytes - 1] ^= 1;
-    leave(device, broken);
+    leave(device, inject);
 }
 
-static void broken_copy(struct kvc_device *device, struct kvc_span to, struct kvc_span from, size_t bytes) {
-    const struct kvc_ops *broken = enter(device);
+static void inject_copy(struct kvc_device *device, struct kvc_span to, struct kvc_span from, size_t bytes) {
+    const struct kvc_ops *inject = enter(device);
     device->ops->copy(device, to, from, bytes);
     flip_last_byte(device, to, bytes);
-    leave(device, broken);
+    leave(device, inject);
 }
 
-static void broken_zero(struct kvc_device *device, struct kvc_span span, size_t bytes) {
-    const struct kvc_ops *broken = enter(device);
+static void inject_zero(struct kvc_device *device, struct kvc_span span, size_t bytes) {
+    const struct kvc_ops *inject = enter(device);
     device->ops->zero(device, span, bytes);
     flip_last_byte(device, span, bytes);
-    leave(device, broken);
+    leave(device, inject);
 }
 
 /* An operation that writes rows of numbers: `damage` follows the real one. */
 #define KVC_BROKEN(name, arguments, call, damage)                                                                      \
-    static void broken_##name arguments {                                                                              \
-        const struct kvc_ops *broken = enter(device);                                                                  \
+    static void inject_##name arguments {                                                                              \
+        const struct kvc_ops *inject = enter(device);                                                                  \
         device->ops->name call;                                                                                        \
         damage;                                                                                                        \
-        leave(device, broken);                                                                                         \
+        leave(device, inject);                                                                                         \
     }
 
 /* clang-format off */
@@ -224,9 +224,9 @@ KVC_BROKEN(keep_keys, (struct kvc_device *device, const struct kvc_lists *lists,
            (device, lists, first, k, rows), if (rows) flip_state(device, lists, first))
 
 /* The newest entry's first channel is taken for another number. */
-static void broken_turn_keys(struct kvc_device *device, const struct kvc_lists *lists, uint32_t first,
+static void inject_turn_keys(struct kvc_device *device, const struct kvc_lists *lists, uint32_t first,
                              struct kvc_span cosine, struct kvc_span sine, uint32_t rotary, bool interleaved) {
-    const struct kvc_ops *broken = enter(device);
+    const struct kvc_ops *inject = enter(device);
     struct newest newest;
     const bool any = find_newest(device, lists, &newest);
     const size_t at = lists->columns * newest.base + first * (size_t)newest.slots + newest.slot;
@@ -236,7 +236,7 @@ static void broken_turn_keys(struct kvc_device *device, const struct kvc_lists *
     device->ops->turn_keys(device, lists, first, cosine, sine, rotary, interleaved);
     if (any)
         put_word(device, all_of(lists->state), at, word);
-    leave(device, broken);
+    leave(device, inject);
 }
 KVC_BROKEN(relayout, (struct kvc_device *device, struct kvc_lists *dst, const struct kvc_lists *src),
            (device, dst, src), if (dst->order) swap_slots(device, dst); else take_one(device, dst))
@@ -245,18 +245,18 @@ KVC_BROKEN(entries, (struct kvc_device *device, const struct kvc_lists *lists, u
            (device, lists, h, keys, values),
            if (word_at(device, all_of(lists->count), h)) flip(device, keys.buffer ? keys : values, 0))
 
-KVC_BROKEN(window_mass, (struct kvc_device *device, const struct kvc_weight_rows *rows, struct kvc_span scores,
+KVC_BROKEN(window_mass, (struct kvc_device *device, const struct kvc_probabilities *rows, struct kvc_span scores,
                          uint32_t stride, bool by_head),
            (device, rows, scores, stride, by_head),
            flip_score(device, rows->lists, scores, stride, by_head ? rows->heads / rows->lists->kv_heads : 1))
-KVC_BROKEN(window_moments, (struct kvc_device *device, const struct kvc_weight_rows *rows, uint64_t tail, float gamma,
+KVC_BROKEN(window_moments, (struct kvc_device *device, const struct kvc_probabilities *rows, uint64_t tail, float gamma,
                             struct kvc_span scores, uint32_t stride, struct kvc_span totals),
            (device, rows, tail, gamma, scores, stride, totals),
            flip_score(device, rows->lists, scores, stride, rows->heads / rows->lists->kv_heads))
-KVC_BROKEN(accumulate, (struct kvc_device *device, const struct kvc_weight_rows *rows, uint32_t column,
+KVC_BROKEN(accumulate, (struct kvc_device *device, const struct kvc_probabilities *rows, uint32_t column,
                         const struct kvc_noise *noise),
            (device, rows, column, noise), flip_state(device, rows->lists, column + 1))
-KVC_BROKEN(ring_write, (struct kvc_device *device, const struct kvc_weight_rows *rows, uint32_t first, uint32_t ring,
+KVC_BROKEN(ring_write, (struct kvc_device *device, const struct kvc_probabilities *rows, uint32_t first, uint32_t ring,
                         enum kvc_row_kind kind),
            (device, rows, first, ring, kind), flip_state(device, rows->lists, first))
 KVC_BROKEN(ring_fuse, (struct kvc_device *device, const struct kvc_lists *lists, uint32_t first, uint32_t ring,
@@ -308,9 +308,9 @@ KVC_BROKEN(mix_mean, (struct kvc_device *device, const struct kvc_lists *lists, 
            (device, lists, view, reads, heads, d, out, alpha, sums), flip(device, out, 0))
 /* clang-format on */
 
-static void broken_select_scores_reads(struct kvc_device *device, const struct kvc_select_scores *scores,
+static void inject_select_scores_reads(struct kvc_device *device, const struct kvc_select_scores *scores,
                                        const struct kvc_select_reads *reads) {
-    const struct kvc_ops *broken = enter(device);
+    const struct kvc_ops *inject = enter(device);
     if (device->ops->select_scores_reads) {
         device->ops->select_scores_reads(device, scores, reads);
     } else {
@@ -318,13 +318,13 @@ static void broken_select_scores_reads(struct kvc_device *device, const struct k
         device->ops->select_reads(device, reads);
     }
     change_rank(device, reads->lists, reads->reads);
-    leave(device, broken);
+    leave(device, inject);
 }
 
-static void broken_keep_ring(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_keep *rule,
+static void inject_keep_ring(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_keep *rule,
                              const struct kvc_ring *ring, struct kvc_span scores, struct kvc_span fused,
                              uint32_t stride, struct kvc_read_list *kept) {
-    const struct kvc_ops *broken = enter(device);
+    const struct kvc_ops *inject = enter(device);
     const struct kvc_span none = {NULL, 0};
     if (device->ops->keep_ring) {
         device->ops->keep_ring(device, lists, rule, ring, scores, fused, stride, kept);
@@ -335,13 +335,13 @@ static void broken_keep_ring(struct kvc_device *device, const struct kvc_lists *
                           kept);
     }
     change_rank(device, lists, kept);
-    leave(device, broken);
+    leave(device, inject);
 }
 
 /* The first channel of what is stored, of the newest row of each segment: the key is 1, or 2 where it was 1. */
-static void broken_append(struct kvc_device *device, const struct kvc_segment *segments, size_t segment_count,
+static void inject_append(struct kvc_device *device, const struct kvc_segment *segments, size_t segment_count,
                           struct kvc_span k, struct kvc_span v, struct kvc_span positions) {
-    const struct kvc_ops *broken = enter(device);
+    const struct kvc_ops *inject = enter(device);
     const struct kvc_lists *lists = segments[0].lists;
     const size_t width = (size_t)lists->kv_heads * lists->format.head_size;
     struct kvc_buffer *copy = NULL;
@@ -363,7 +363,7 @@ static void broken_append(struct kvc_device *device, const struct kvc_segment *s
     device->ops->append(device, segments, segment_count, k, v, positions);
     device->ops->sync(device, NULL);
     device->ops->buffer_free(device, copy);
-    leave(device, broken);
+    leave(device, inject);
 }
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
@@ -372,7 +372,7 @@ static void broken_append(struct kvc_device *device, const struct kvc_segment *s
 static bool replace(struct kvc_ops *ops, const char *name, bool memory) {
 #define KVC_REPLACE(operation)                                                                                         \
     if (strcmp(name, #operation) == 0) {                                                                               \
-        ops->operation = broken_##operation;                                                                           \
+        ops->operation = inject_##operation;                                                                           \
         return true;                                                                                                   \
     }
     if (memory) {
@@ -427,25 +427,25 @@ static bool replace(struct kvc_ops *ops, const char *name, bool memory) {
     return false;
 }
 
-enum kvc_status kvc_break(struct kvc_device *device, const char *operation, bool memory, struct kvc_error *error) {
-    struct broken *broken = malloc(sizeof *broken);
-    if (!broken)
+enum kvc_status kvc_inject(struct kvc_device *device, const char *operation, bool memory, struct kvc_error *error) {
+    struct inject *inject = malloc(sizeof *inject);
+    if (!inject)
         return kvc_fail(error, KVC_RESOURCE, "verify: no memory to break an operation");
-    broken->ops = *device->ops;
-    broken->real = device->ops;
-    broken->ops.close = broken_close;
-    if (!replace(&broken->ops, operation, memory)) {
-        free(broken);
+    inject->ops = *device->ops;
+    inject->real = device->ops;
+    inject->ops.close = inject_close;
+    if (!replace(&inject->ops, operation, memory)) {
+        free(inject);
         return KVC_OK;
     }
-    device->ops = &broken->ops;
+    device->ops = &inject->ops;
     return KVC_OK;
 }
 
-void kvc_mend(struct kvc_device *device) {
-    struct broken *broken = (struct broken *)(uintptr_t)device->ops;
-    if (device->ops->close != broken_close)
+void kvc_inject_end(struct kvc_device *device) {
+    struct inject *inject = (struct inject *)(uintptr_t)device->ops;
+    if (device->ops->close != inject_close)
         return;
-    device->ops = broken->real;
-    free(broken);
+    device->ops = inject->real;
+    free(inject);
 }

@@ -1,4 +1,4 @@
-/* dequantize.c - stored rows to float32, by the formulas of core/base/canon.h. */
+/* widen.c - stored rows to float32, by the formulas of core/base/canon.h. */
 #include <string.h>
 
 #include "core/base/canon.h"
@@ -60,7 +60,7 @@ static void block_q6_k(const unsigned char *from, float *x) {
     }
 }
 
-void kvc_dequantize_row(enum kvc_type type, const void *row, uint64_t K, float *values) {
+void kvc_widen_row(enum kvc_type type, const void *row, uint64_t K, float *values) {
     static void (*const block[KVC_TYPES])(const unsigned char *, float *) = {
         [KVC_Q8_0] = block_q8_0, [KVC_Q4_0] = block_q4_0, [KVC_Q5_0] = block_q5_0, [KVC_Q3_K] = block_q3_k,
         [KVC_Q4_K] = block_q4_k, [KVC_Q5_K] = block_q5_k, [KVC_Q6_K] = block_q6_k,
