@@ -2,7 +2,8 @@
 # What nvcc makes of the kernels: its PTX holds no fused multiply-add that the source does not name, nothing that flushes
 # denormals, no approximation and nothing that the assembler may fuse, for each architecture of this build
 # (KVCULL_PTX_ARCH="80 90" names others, "default" those of configure that the compiler knows). The flags are those of
-# the build. First, wrong flags and sources must be found.
+# the build. First, wrong flags and sources must be found. Where the toolkit has nvdisasm, or KVCULL_NVDISASM names one,
+# the assembler's output (SASS) is read too.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 command=$(make -s -n -W "$source/backends/cuda/kernels.cu" -C "$build" backends/cuda/kernels.lo 2>/dev/null |
@@ -32,6 +33,17 @@ mutant() { # TITLE PATTERN EXPRESSION FLAGS...
     shift 3
     ptx "${archs%%[!0-9]*}" "$work/mutant.cu" "$@" && that "$title" grep -q "$pattern" "$work/out"
 }
+nvdisasm=${KVCULL_NVDISASM-$(command -v nvdisasm || command -v "$(dirname "$(command -v "$nvcc")")/nvdisasm")}
+# sass ARCH FILE FLAGS...: the same of what the assembler makes.
+sass() {
+    arch=$1 file=$2
+    shift 2
+    # shellcheck disable=SC2086
+    "$nvcc" $flags "$@" -arch="sm_$arch" -lineinfo -cubin -I"$source" -I"$source/include" -o "$work/cubin" "$file" \
+        >"$work/err" 2>&1 && "$nvdisasm" -g -c "$work/cubin" >"$work/sass" 2>>"$work/err" ||
+        { bad "nvcc or nvdisasm: $file"; : >"$work/out"; return 1; }
+    awk -f "$source/tests/cuda/sass.awk" "$work/sass" >"$work/out" 2>"$work/err"
+}
 archs=$(echo $archs)
 mutant 'a contraction is found' 'where the source names none' 'a * b + c' -fmad=true
 mutant 'what may be fused later is found' 'may be fused' 'a + b' -fmad=true
@@ -43,11 +55,24 @@ ptx_right() { printf 'extern "C" __global__ void kernel(float *x) { x[3] = __fma
     >"$work/right.cu"; ptx "${archs%%[!0-9]*}" "$work/right.cu"; }
 ptx_right && that 'a right one passes' [ ! -s "$work/out" ]
 that 'and its fma was seen' grep -q '1 fused' "$work/err"
+if [ -n "$nvdisasm" ]; then
+    mutant_sass() { # TITLE PATTERN EXPRESSION FLAGS...
+        mutant "$@"
+        title=$1 pattern=$2
+        shift 3
+        sass "${archs%%[!0-9]*}" "$work/mutant.cu" "$@" && that "$title, in SASS" grep -q "$pattern" "$work/out"
+    }
+    mutant_sass 'a contraction is found' 'where the source names none' 'a * b + c' -fmad=true
+    mutant_sass 'flushing is found' 'flushes denormals' 'a * b' -ftz=true
+    sass "${archs%%[!0-9]*}" "$work/right.cu" && that 'a right one passes, in SASS' [ ! -s "$work/out" ]
+fi
 
 for arch in $archs; do
     ptx "$arch" "$source/backends/cuda/kernels.cu" || continue
     that "$arch: as the source says" [ ! -s "$work/out" ]
     that "$arch: every kernel" [ "$(sed -n 's/looked at \([0-9]*\) kernels.*/\1/p' "$work/err")" -ge 40 ]
     that "$arch: with fused multiply-adds" [ "$(sed -n 's/.*, \([0-9]*\) fused.*/\1/p' "$work/err")" -gt 0 ]
+    [ -n "$nvdisasm" ] && sass "$arch" "$source/backends/cuda/kernels.cu" || continue
+    that "$arch: as the source says, in SASS" [ ! -s "$work/out" ]
 done
 finish

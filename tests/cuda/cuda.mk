@@ -1,6 +1,6 @@
 # cuda.mk - the CUDA backend on an emulated device, and on a real one where there is one.
 
-EXTRA_DIST += tests/cuda/emulation.cc tests/cuda/ptx.awk tests/backends/test_cuda_device.sh tests/backends/test_cuda_ptx.sh
+EXTRA_DIST += tests/cuda/emulation.cc tests/cuda/ptx.awk tests/cuda/sass.awk tests/backends/test_cuda_device.sh tests/backends/test_cuda_ptx.sh
 if HAVE_CUDA
 SHELL_TESTS += tests/backends/test_cuda_device.sh tests/backends/test_cuda_ptx.sh
 endif
