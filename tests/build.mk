@@ -7,4 +7,4 @@ noinst_PROGRAMS += tests/cross/driver
 tests_cross_driver_SOURCES = tests/cross/main.c
 tests_cross_driver_LDADD = libkvc.la $(KVC_LIBS)
 EXTRA_DIST += tests/cross/cross.make tests/cross/lib.sh tests/cross/run.sh tests/cross/compilers.sh tests/cross/heads.tsv tests/install_use.cc \
-	tests/oclgrind/run.sh
+	tests/oclgrind/run.sh tests/oclgrind/host_writes.c
