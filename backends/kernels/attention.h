@@ -186,6 +186,8 @@ KVC_DEVICE float16 kvc_max16(float16 a, float16 b) { return select(b, a, a > b);
             kvc_u32 slot = j < count ? kvc_query_slot(&view, &head, first + j) : KVC_MASKED;                           \
             keys[j] = slot != KVC_MASKED ? (kvc_bytes)kvc_head_key(&arena, &head, slot) : (kvc_bytes)0;                \
             ((int *)masked)[j] = slot == KVC_MASKED ? -1 : 0;                                                          \
+            for (int g = 0; slot == KVC_MASKED && g < KVC_HEADS; g++)                                                  \
+                ((float *)score[g])[j] = 0.0f; /* read below, and left out */                                          \
             read += slot != KVC_MASKED;                                                                                \
         }                                                                                                              \
         if (read == 0) {                                                                                               \

@@ -74,13 +74,20 @@ KVC_DEVICE kvc_u32 kvc_is_forced(const struct kvc_head_view *head, kvc_u32 rank,
            kvc_head_position(head, kvc_head_slot(head, rank)) >= recent;
 }
 
+#define KVC_DIGITS 258 /* counts of 256 digits, and the two words that one work-item finds for the group */
 /* The eight bits of the threshold's key at `shift`, from how many candidates have which: the `need` highest are those
- * above the digit found, and some of those at it; *need becomes how many. */
-KVC_DEVICE kvc_u32 kvc_find_digit(KVC_LOCAL const kvc_u32 *digits, kvc_u32 *need) {
-    kvc_u32 digit = 255;
-    while (digit > 0 && digits[digit] < *need)
-        *need -= digits[digit--];
-    return digit;
+ * above the digit found, and some of those at it; *need becomes how many. All work-items of the group take part. */
+KVC_DEVICE kvc_u32 kvc_find_digit(KVC_LOCAL kvc_u32 *digits, kvc_u32 *need) {
+    if (KVC_LOCAL_ID() == 0) {
+        kvc_u32 digit = 255, left = *need;
+        while (digit > 0 && digits[digit] < left)
+            left -= digits[digit--];
+        digits[256] = digit;
+        digits[257] = left;
+    }
+    KVC_BARRIER();
+    *need = digits[257];
+    return digits[256];
 }
 
 KVC_DEVICE kvc_u64 kvc_tied_key(KVC_GLOBAL const float *score, KVC_GLOBAL const float *tie, kvc_u64 rank) {
@@ -93,7 +100,7 @@ KVC_GROUP_KERNEL(keep)
 (KVC_LISTS(l), kvc_u32 first_head, kvc_u64 first, kvc_u64 tail, kvc_u64 top, kvc_u64 fill, kvc_u64 limit,
  kvc_i64 recent, KVC_SPAN(const float, scores), KVC_SPAN(const float, ties), kvc_u32 stride,
  KVC_GLOBAL kvc_u32 *kept_count, KVC_GLOBAL kvc_u32 *kept_rank, kvc_u32 kept_stride) {
-    KVC_SHARED kvc_u32 digits[256];
+    KVC_SHARED kvc_u32 digits[KVC_DIGITS];
     KVC_SHARED kvc_u32 shared_sum[KVC_GROUP];
     kvc_u32 h = first_head + KVC_GROUP_ID(0), forced = 0, kept = 0, equal_taken = 0, need;
     kvc_u64 threshold = 0;
@@ -145,7 +152,7 @@ KVC_GROUP_KERNEL(keep)
 KVC_GROUP_KERNEL(shares)
 (KVC_LISTS(l), kvc_u32 kv_heads, KVC_SPAN(const float, scores), kvc_u32 stride, kvc_u64 tail, kvc_u64 slots,
  KVC_SPAN(kvc_u32, shares)) {
-    KVC_SHARED kvc_u32 digits[256];
+    KVC_SHARED kvc_u32 digits[KVC_DIGITS];
     KVC_SHARED kvc_u32 above[1], level[1];
     KVC_OPEN(kvc_u32, shares);
     kvc_u32 threshold = 0, need;

@@ -80,8 +80,8 @@ KVC_KERNEL(pack_x)(KVC_SPAN(float, packed), KVC_SPAN(const float, x), kvc_u64 K,
 #if KVC_WORKERS == 1
 /* Turns 16 vectors of 16: four times, vector 2i and 2i + 1 make i of their even and i + 8 of their odd elements. */
 #define KVC_EVENS(to, from, i)                                                                                         \
-    to[i] = (float16)(from[2 * (i)].even, from[2 * (i) + 1].even);                                                     \
-    to[(i) + 8] = (float16)(from[2 * (i)].odd, from[2 * (i) + 1].odd);
+    to[i] = KVC_EVEN16(from[2 * (i)], from[2 * (i) + 1]);                                                              \
+    to[(i) + 8] = KVC_ODD16(from[2 * (i)], from[2 * (i) + 1]);
 #define KVC_TURN_ONCE(to, from)                                                                                        \
     KVC_EVENS(to, from, 0)                                                                                             \
     KVC_EVENS(to, from, 1)                                                                                             \

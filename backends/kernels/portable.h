@@ -96,6 +96,22 @@ KVC_DEVICE float16 kvc_plus16(float16 sum, float16 x, float one) { return fma(x,
 
 #if KVC_WORKERS == 1 /* OpenCL only */
 
+/* Parts of vectors. KVC_BY_ELEMENT: without shuffles, for Oclgrind, whose check for uninitialized reads has wrong those
+ * that name element 11 of a vector or join two (tests/oclgrind/run.sh). */
+#ifndef KVC_BY_ELEMENT
+#define KVC_LOW8(v) (v).lo
+#define KVC_HIGH8(v) (v).hi
+#define KVC_EVEN16(a, b) (float16)((a).even, (b).even)
+#define KVC_ODD16(a, b) (float16)((a).odd, (b).odd)
+#else
+#define KVC_LOW8(v) (float8)(v.s0, v.s1, v.s2, v.s3, v.s4, v.s5, v.s6, v.s7)
+#define KVC_HIGH8(v) (float8)(v.s8, v.s9, v.sa, v.sb, v.sc, v.sd, v.se, v.sf)
+#define KVC_EVENS8(v) v.s0, v.s2, v.s4, v.s6, v.s8, v.sa, v.sc, v.se
+#define KVC_ODDS8(v) v.s1, v.s3, v.s5, v.s7, v.s9, v.sb, v.sd, v.sf
+#define KVC_EVEN16(a, b) (float16)(KVC_EVENS8(a), KVC_EVENS8(b))
+#define KVC_ODD16(a, b) (float16)(KVC_ODDS8(a), KVC_ODDS8(b))
+#endif
+
 struct kvc_part {
     float16 low, high;
 };
@@ -135,7 +151,7 @@ KVC_DEVICE struct kvc_part kvc_part_floats_tail(KVC_GLOBAL const float *x, kvc_u
 }
 KVC_DEVICE float kvc_part_tree(struct kvc_part p) {
     float16 a = p.low + p.high;
-    float8 b = a.lo + a.hi;
+    float8 b = KVC_LOW8(a) + KVC_HIGH8(a);
     float4 c = b.lo + b.hi;
     float2 d = c.lo + c.hi;
     return d.lo + d.hi;

@@ -86,7 +86,7 @@ KVC_KERNEL(rope)
         float16 c = vload16(0, cosines + i), s = vload16(0, sines + i);
         float16 a = vload16(0, interleaved ? x + 2 * i : x + i);
         float16 b = vload16(0, interleaved ? x + 2 * i + 16 : x + i + half_size);
-        float16 x0 = interleaved ? (float16)(a.even, b.even) : a, x1 = interleaved ? (float16)(a.odd, b.odd) : b;
+        float16 x0 = interleaved ? KVC_EVEN16(a, b) : a, x1 = interleaved ? KVC_ODD16(a, b) : b;
         vstore16(fma(-x1, s, x0 * c), 0, y + i);
         vstore16(fma(x0, s, x1 * c), 0, y + i + half_size);
     }

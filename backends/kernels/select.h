@@ -219,7 +219,7 @@ KVC_GROUP_KERNEL(select_reads)
  KVC_SPAN(const float, scores), KVC_SPAN(const float, probabilities), KVC_SPAN(float, alpha), kvc_u32 stride,
  KVC_GLOBAL kvc_u32 *kept_count, KVC_GLOBAL kvc_u32 *kept_rank, kvc_u32 kept_stride, KVC_SPAN(kvc_u32, taken),
  KVC_SPAN(kvc_u32, chosen), KVC_SPAN(float, lanes)) {
-    KVC_SHARED kvc_u32 digits[256];
+    KVC_SHARED kvc_u32 digits[KVC_DIGITS];
     KVC_SHARED kvc_u32 shared_sum[KVC_GROUP];
     KVC_OPEN(kvc_u32, taken);
     KVC_OPEN(kvc_u32, chosen);

@@ -114,21 +114,10 @@ static bool zero_by_kernel(struct kvc_opencl *opencl, void *handle, size_t offse
     return true;
 }
 
-/* For tests: Oclgrind sees neither native kernels nor fills write, and takes the memory for uninitialized. */
-static bool zero_by_write(struct kvc_offload *offload, void *handle, size_t offset, size_t bytes) {
-    void *zeros = of(offload)->plain_zero ? calloc(1, bytes ? bytes : 1) : NULL;
-    if (zeros)
-        write_buffer(offload, handle, offset, zeros, bytes);
-    free(zeros);
-    return zeros != NULL;
-}
-
 static void zero(struct kvc_offload *offload, void *handle, size_t offset, size_t bytes) {
     const cl_uint16 word = {{0}}; /* a wide pattern: drivers fill with it as it is */
     const size_t width = offset % sizeof word == 0 && bytes >= sizeof word ? sizeof word : 4;
     size_t whole = offset % 4 ? 0 : bytes / width * width;
-    if (zero_by_write(offload, handle, offset, bytes))
-        return;
     if (!offload->lost &&
         (zero_by_kernel(of(offload), handle, offset, bytes) || zero_natively(of(offload), handle, offset, bytes)))
         return;

@@ -95,8 +95,6 @@ static enum kvc_status open_queue(struct kvc_opencl *opencl, struct kvc_error *e
     opencl->in_place = (opencl->found.type & CL_DEVICE_TYPE_CPU) && unified && !getenv("KVCULL_OPENCL_MEMORY");
     clGetDeviceInfo(opencl->found.id, CL_DEVICE_EXECUTION_CAPABILITIES, sizeof runs, &runs, NULL);
     opencl->native = (opencl->found.type & CL_DEVICE_TYPE_CPU) && (runs & CL_EXEC_NATIVE_KERNEL);
-    opencl->plain_zero = getenv("KVCULL_OPENCL_ZERO") != NULL;
-    opencl->offload.few_checks = getenv("KVCULL_OPENCL_CHECKS") != NULL; /* for tests */
     return KVC_OK;
 }
 
@@ -122,7 +120,7 @@ static enum kvc_status open_device(const char *path, unsigned index, int threads
                                    struct kvc_device **opened, struct kvc_error *error) {
     struct kvc_opencl *opencl = calloc(1, sizeof *opencl);
     const char *lose = getenv("KVCULL_OPENCL_LOSE"), *most = getenv("KVCULL_OPENCL_MOST"); /* for tests */
-    const char *memory = getenv("KVCULL_OPENCL_MEMORY");
+    const char *memory = getenv("KVCULL_OPENCL_MEMORY"), *checks = getenv("KVCULL_OPENCL_CHECKS");
     enum kvc_status status;
     uint64_t environment;
     (void)threads; /* the driver's */
@@ -131,6 +129,7 @@ static enum kvc_status open_device(const char *path, unsigned index, int threads
         return kvc_fail(error, KVC_RESOURCE, "opencl: no memory for a device");
     opencl->offload.driver = &kvc_opencl_driver;
     opencl->lose_after = lose ? (unsigned)strtoul(lose, NULL, 10) : 0;
+    opencl->offload.few_checks = checks != NULL;
     status = choose(path, index, &opencl->found, error);
     if (status == KVC_OK && !opencl->found.compiler)
         status = kvc_fail(error, KVC_RESOURCE, "opencl: the driver of %s has no compiler", opencl->found.name);
@@ -147,7 +146,7 @@ static enum kvc_status open_device(const char *path, unsigned index, int threads
     status = build(opencl, error);
     if (status == KVC_OK)
         status = kvc_offload_open(&opencl->offload, error);
-    if (status == KVC_OK && math != KVC_MATH_FAST)
+    if (status == KVC_OK && math != KVC_MATH_FAST && !(checks && strcmp(checks, "none") == 0))
         status = check(opencl, error);
     if (status == KVC_OK && math == KVC_MATH_FAST)
         status = kvc_opencl_fill_fast(opencl, error);

@@ -43,7 +43,6 @@ struct kvc_opencl {
     union kvc_opencl_argument last[KVC_KERNELS][KVC_ARGUMENTS]; /* as set by the last launch, of which */
     unsigned known[KVC_KERNELS];                                /* so many hold still */
     bool native;         /* functions of the host can be commands, and the memory is the host's */
-    bool plain_zero;     /* for tests: KVCULL_OPENCL_ZERO */
     bool in_place;       /* the host's memory is the device's: weights stay where they are mapped */
     void *sgemm;         /* --math=fast: CLBlast's */
     unsigned lose_after; /* KVCULL_OPENCL_LOSE, for tests: launches until the device is lost; 0: never */

@@ -29,6 +29,8 @@ static enum kvc_status run_operation(struct kvc_verify *v, const struct kvc_veri
                                      const struct kvc_verify_options *options) {
     unsigned cases = options->effort ? operation->cases * options->effort : operation->cases / 8 + 1;
     bool inject = options->inject && strcmp(options->inject, operation->name) == 0;
+    if (v->small && cases < 3) /* in the only case of a few entries, all of them may be kept or none */
+        cases = 3;
     memset(&v->row, 0, sizeof v->row);
     v->row.kind = "operation";
     v->row.name = operation->name;

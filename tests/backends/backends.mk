@@ -15,4 +15,4 @@ check_PROGRAMS += tests/backends/test_opencl tests/backends/test_opencl_arithmet
 SHELL_TESTS += tests/backends/test_opencl_methods.sh tests/backends/test_opencl_runs.sh
 endif
 EXTRA_DIST += tests/backends/test_opencl_methods.sh tests/backends/test_opencl_runs.sh tests/backends/opencl.supp \
-	tests/devices/device.sh tests/devices/intel.txt tests/oclgrind/run.sh
+	tests/devices/device.sh tests/devices/intel.txt tests/oclgrind/run.sh tests/oclgrind/host_writes.c

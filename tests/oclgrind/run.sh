@@ -1,33 +1,38 @@
 #!/bin/sh
-# run.sh BUILD - operations and methods under Oclgrind, an interpreter of OpenCL kernels that reports data races and
-# accesses outside of buffers. Prints a line "ok NAME" or "not ok NAME: WHY" for each
+# run.sh BUILD - operations and methods under Oclgrind, an interpreter of OpenCL kernels that reports data races, reads
+# of what nobody wrote and accesses outside of buffers. Prints a line "ok NAME" or "not ok NAME: WHY" for each
 # part: bits are compared with ref's, and any word of Oclgrind's is a failure. Operations get small cases
 # (verify --small); methods run on made-up keys (replay), because the linear layers of a model would take hours here.
 # The kernels are given without optimization, so that what is read and written is what the source says; optimized ones
 # hold llvm.usub.sat (of a > b ? a - b : 0), which Oclgrind does not know.
+#
+# Reads of what nobody wrote are reported wrongly, or not at all, after most of what the host does to memory; what
+# host_writes.c says of that it mends. One thing more is wrong inside of kernels: Oclgrind 21.10 takes element 11 of a
+# shuffled vector for undefined, and reads behind the vector where a shuffle leaves elements undefined. So
+# KVC_BY_ELEMENT has kernels without shuffles (backends/kernels/portable.h). No report is filtered.
 build=${1:?BUILD} top=$(cd "$(dirname "$0")/../.." && pwd)
 build=$(cd "$build" && pwd) || exit 4
-kvcull=$build/kvcull
+kvcull=$build/.libs/kvcull # itself, not libtool's script, which would be run under all this as well
+[ -x "$kvcull" ] || kvcull=$build/kvcull
 work=$(mktemp -d) || exit 4
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
-XDG_CACHE_HOME=$work/cache KVCULL_OPENCL_ZERO=write KVCULL_OPENCL_CHECKS=few KVCULL_DATA=$top/data
-export XDG_CACHE_HOME KVCULL_OPENCL_ZERO KVCULL_OPENCL_CHECKS KVCULL_DATA
+LD_LIBRARY_PATH=$build/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} XDG_CACHE_HOME=$work/cache KVCULL_DATA=$top/data
+OCLGRIND_BUILD_OPTIONS='-O0 -DKVC_BY_ELEMENT'
+export LD_LIBRARY_PATH XDG_CACHE_HOME KVCULL_DATA OCLGRIND_BUILD_OPTIONS
 mkdir -p "$work/cache"
-small='verify --backend opencl --only operations --small --effort 0 -q'
+between=$work/host_writes.so
+${CC:-cc} -shared -fPIC -O2 -D_GNU_SOURCE "$top/tests/oclgrind/host_writes.c" -o "$between" -ldl || exit 4
 
-# simulated LOG SHAPE CHECKS COMMAND...: CHECKS are options of oclgrind's.
+# simulated LOG SHAPE SELFTEST COMMAND...: the self-test of a device runs with operations, and is not repeated for methods.
 simulated() {
-    log=$1 shape=$2 checks=$3
+    log=$1
+    KVCULL_OPENCL_SHAPE=$2 KVCULL_OPENCL_CHECKS=$3
+    export KVCULL_OPENCL_SHAPE KVCULL_OPENCL_CHECKS
     shift 3
-    # shellcheck disable=SC2086
-    KVCULL_OPENCL_SHAPE=$shape oclgrind --max-errors 20 $checks --log "$log" "$kvcull" "$@"
-}
-# Oclgrind's options for builds are one word.
-checked() {
-    OCLGRIND_BUILD_OPTIONS=-O0
-    export OCLGRIND_BUILD_OPTIONS
-    simulated "$@"
+    # shellcheck disable=SC2016
+    oclgrind --data-races --uninitialized --num-threads 1 --max-errors ${most_errors:-20} --log "$log" \
+        sh -c 'LD_PRELOAD=$0:$LD_PRELOAD exec "$@"' "$between" "$kvcull" "$@"
 }
 
 # judge NAME STATUS LOG ERRORS: the verdict on one run.
@@ -41,57 +46,76 @@ judge() {
     fi
 }
 
-operations() { # SHAPE CHECKS
-    checked "$work/$1.log" "$1" "$2" $small >"$work/$1.out" 2>&1
+operations() { # SHAPE
+    simulated "$work/$1.log" "$1" few verify --backend opencl --only operations --small --effort 0 -q \
+        >"$work/$1.out" 2>&1
     judge "operations, $1 shape" $? "$work/$1.log" "$work/$1.out"
 }
 
-# Every method that the program has; one that is not in this list fails. A dump of 2 layers, 2 query heads on one KV
-# head; 6 rows are the prompt, one is a decode step.
-specs='full window:budget=5 streaming:budget=5,sinks=1 h2o:budget=5 scissorhands:budget=5,history=3 keyformer:budget=5
-    snapkv:budget=5,window=2,kernel=3 pyramidkv:budget=5,window=2,kernel=3 adakv:budget=5,window=2,kernel=3
-    cake:budget=5,window=2,kernel=3 fastkv:budget=5,window=2,kernel=3,tsp=6 lacache:budget=6,span=1,sinks=1
-    duo:file=every-other,sinks=1,recent=3 morphkv:budget=5,window=3 dapq:budget=5,pseudo=3,head=1
-    take:budget=5,chunk=5,probe=2,kernel=3 tova:budget=5 quest:budget=4,page=2 sparq:budget=4 hsa:page=2,dims=3,topk=2
-    rocketkv:budget=5,window=2,kernel=3 rocketkv-mt:budget=5,window=2,kernel=3 topk:budget=4'
+# Every method that the program has, some joined; one that is in none of these fails. A dump of 2 layers, 2 query heads
+# on one KV head; 5 rows are the prompt, one is a decode step.
+specs='full window:budget=4 streaming:budget=4,sinks=1 h2o:budget=4 scissorhands:budget=4,history=3 keyformer:budget=4
+    snapkv:budget=4,window=2,kernel=3+morphkv:budget=4,window=2 pyramidkv:budget=4,window=2,kernel=3+tova:budget=4
+    adakv:budget=4,window=2,kernel=3+sparq:budget=3 cake:budget=4,window=2,kernel=3+hsa:page=2,dims=3,topk=2
+    dapq:budget=4,pseudo=3,head=1+topk:budget=3 fastkv:budget=4,window=2,kernel=3,tsp=4 lacache:budget=4,span=1,sinks=1
+    duo:file=every-other,sinks=1,recent=2 take:budget=4,chunk=4,probe=2,kernel=3+quest:budget=3,page=2
+    rocketkv:budget=4,window=2,kernel=3 rocketkv-mt:budget=4,window=2,kernel=3'
 dump=$work/dump.safetensors
-methods() {
-    "$build/tests/cli/make_dump" "$dump" 2 7 2 1 4 $(for l in 0 1; do
-        echo "layers.$l.pseudo_q:3:2:4 layers.$l.pseudo_k:3:1:4 layers.$l.probe_q.0:2:2:4 layers.$l.probe_q.1:2:2:4"
-    done) || exit 4
+"$build/tests/cli/make_dump" "$dump" 2 6 2 1 4 $(for l in 0 1; do
+    echo "layers.$l.pseudo_q:3:2:4 layers.$l.pseudo_k:3:1:4 layers.$l.probe_q.0:2:2:4 layers.$l.probe_q.1:2:2:4"
+done) || exit 4
+
+method() { # SPEC
+    at=$work/$1
+    mkdir "$at"
+    run="replay --kv $1 --prompt 5 --in $dump -q"
+    "$kvcull" $run --backend ref --out "$at/ref.json" --attn "$at/ref.out" >"$at/out" 2>&1 ||
+        { echo "not ok method $1: ref: $(tail -n 1 "$at/out")"; return; }
+    simulated "$at/log" gpu none $run --backend opencl --out "$at/json" --attn "$at/tensors" >"$at/out" 2>&1
+    status=$?
+    if [ $status = 0 ] && ! { cmp -s "$at/ref.json" "$at/json" && cmp -s "$at/ref.out" "$at/tensors"; }; then
+        echo "not ok method $1: other bits than ref's"
+    else
+        judge "method $1" $status "$at/log" "$at/out"
+    fi
+}
+
+all_methods() {
     "$kvcull" info methods --json | sed -n '/^  "methods": \[/,/^  \]/s/^      "name": "\([a-z0-9-]*\)".*/\1/p' >"$work/names"
     for name in $(cat "$work/names"); do
-        spec=
-        for one in $specs; do case $one in "$name" | "$name:"*) spec=$one ;; esac; done
-        [ -n "$spec" ] || { echo "not ok method $name: it is not in the list of tests/oclgrind/run.sh"; continue; }
-        run="replay --kv $spec --prompt 6 --in $dump -q"
-        "$kvcull" $run --backend ref --out "$work/ref.json" --attn "$work/ref.out" >"$work/m.out" 2>&1 ||
-            { echo "not ok method $name: ref: $(tail -n 1 "$work/m.out")"; continue; }
-        checked "$work/m.log" gpu --data-races $run --backend opencl --out "$work/m.json" \
-            --attn "$work/m.tensors" >"$work/m.out" 2>&1
-        status=$?
-        if [ $status = 0 ] && ! { cmp -s "$work/ref.json" "$work/m.json" && cmp -s "$work/ref.out" "$work/m.tensors"; }; then
-            echo "not ok method $name: other bits than ref's"
-        else
-            judge "method $name" $status "$work/m.log" "$work/m.out"
-        fi
+        echo $specs | tr ' +' '\n\n' | grep -q "^$name\(:\|\$\)" ||
+            echo "not ok method $name: it is not in the list of tests/oclgrind/run.sh"
     done
-    [ "$(wc -l <"$work/names")" -ge 20 ] || echo 'not ok methods: info methods lists fewer than 20'
+    [ "$(wc -l <"$work/names")" -ge 20 ] && echo 'ok every method' || echo 'not ok: info methods lists fewer than 20'
 }
 
-# Kernels without their barriers: races must be found, or nothing above means anything.
+# broken NAME WORD: a run that is broken on purpose must be reported, or nothing above means anything.
 broken() {
-    mkdir "$work/broken"
-    XDG_CACHE_HOME=$work/broken OCLGRIND_BUILD_OPTIONS='-O0 -DKVC_BARRIER()='
-    export XDG_CACHE_HOME OCLGRIND_BUILD_OPTIONS
-    simulated "$work/b.log" gpu '--data-races --max-errors 100000' replay --kv full --prompt 6 --in "$dump" -q \
-        --backend opencl --out "$work/b.json" >"$work/b.out" 2>&1
-    grep -q 'data race' "$work/b.log" && echo 'ok races are found' || echo 'not ok kernels without barriers: no race found'
+    mkdir "$work/broken-$2"
+    XDG_CACHE_HOME=$work/broken-$2 most_errors=100000
+    export XDG_CACHE_HOME
+    simulated "$work/$2.log" gpu none replay --kv full --prompt 5 --in "$dump" -q --backend opencl \
+        --out "$work/$2.json" >"$work/$2.out" 2>&1
+    grep -q "$2" "$work/$2.log" && echo "ok $1" || echo "not ok $1: nothing found"
 }
+# Kernels without their barriers.
+races() { (OCLGRIND_BUILD_OPTIONS="$OCLGRIND_BUILD_OPTIONS -DKVC_BARRIER()=" && broken 'races are found' 'data race'); }
+# Buffers that are not cleared when they are made.
+unwritten() { (OMIT_FILLS=1 && export OMIT_FILLS && broken 'reads of what nobody wrote are found' ninitialized); }
 
-operations gpu --data-races >"$work/gpu.verdict" &
-methods
-broken
-operations cpu --data-races
-wait $!
-cat "$work/gpu.verdict"
+# Two at a time, or as many as there are cores, each takes the next part that no other has taken.
+worker() {
+    for part in 'operations gpu' 'operations cpu' races unwritten all_methods $specs; do
+        mkdir "$work/part $part" 2>/dev/null || continue
+        case $part in
+        operations* | races | unwritten | all_methods) $part ;;
+        *) method $part ;;
+        esac >"$work/part $part/verdict"
+    done
+}
+cores=$(nproc 2>/dev/null || echo 2)
+[ $cores -gt 2 ] || cores=2
+while [ $((cores -= 1)) -gt 0 ]; do worker & done
+worker
+wait
+cat "$work"/part*/verdict
