@@ -65,5 +65,8 @@ uint32_t kvc_cache_lists(const struct kvc_cache *cache); /* of all layers */
 enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t layer, uint32_t surplus, uint32_t many,
                                  struct kvc_error *error);
 uint32_t kvc_cache_most(const struct kvc_cache *cache, uint32_t layer); /* entries of the fullest head */
+/* Positions of a head's entries by rank, at most `capacity` of its `count`. */
+enum kvc_status kvc_cache_read_positions(const struct kvc_cache *cache, uint32_t layer, uint32_t head,
+                                         int32_t *positions, size_t capacity, size_t *count, struct kvc_error *error);
 
 #endif

@@ -62,24 +62,3 @@ enum kvc_status kvc_finite_logits(const struct kvc_runner *runner, const float *
     return kvc_fail(error, KVC_INPUT, NOT_FINITE "every layer's output is, the output matrix makes them so; " MUST_BE,
                     (unsigned long long)position);
 }
-
-void kvc_finite_step(struct kvc_runner *runner, struct kvc_session *session, uint32_t row, const float *logits) {
-    struct kvc_batch *batch = &runner->step;
-    const struct kvc_part part = {session, 0, 1, 0, KVC_ROWS_PROBE}; /* the row's entry is there already */
-    const uint64_t position = session->tokens;
-    struct kvc_error *error = &session->failure;
-    if (kvc_finite(logits, runner->network->vocab))
-        return;
-    session->failed = true; /* so its policy and whoever watches it hear nothing of what follows */
-    enum kvc_status status = kvc_cache_positions_reserve(session, 1, error);
-    if (status == KVC_OK) {
-        kvc_runner_embed(runner, batch);
-        status = kvc_finite_hidden(runner, batch, -1, row, 1, position, error);
-    }
-    for (uint32_t l = 0; l < runner->network->layers && status == KVC_OK; l++) {
-        kvc_runner_layer(runner, batch, l, row, 1, &part, 1);
-        status = kvc_finite_hidden(runner, batch, l, row, 1, position, error);
-    }
-    if (status == KVC_OK)
-        (void)kvc_finite_logits(runner, logits, position, error);
-}

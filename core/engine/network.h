@@ -45,4 +45,8 @@ struct kvc_network {
 /* Frees every weight and buffer and the arrays; the struct itself belongs to the caller. */
 void kvc_network_free(struct kvc_device *device, struct kvc_network *network);
 
+/* KVC_USAGE where a token is not in the vocabulary. */
+enum kvc_status kvc_network_check_tokens(const struct kvc_network *network, const int32_t *tokens, size_t count,
+                                         struct kvc_error *error);
+
 #endif
