@@ -42,6 +42,7 @@ libkvc_la_SOURCES += \
 # Policy strings, and what a stage function may call.
 libkvc_la_SOURCES += \
 	core/stage/policy.c \
+	core/stage/policy_layers.c \
 	core/stage/policy_methods.c \
 	core/stage/policy_stages.c \
 	core/stage/policy_values.c \

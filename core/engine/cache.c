@@ -14,7 +14,7 @@ uint32_t kvc_entry_row_bytes(enum kvc_type type, uint32_t head_size) {
     case KVC_F16:
         return 2 * head_size;
     case KVC_Q8_0:
-        return 2 * ((head_size + 31) / 32) + head_size;
+        return 2 * (uint32_t)kvc_divide_up(head_size, 32) + head_size;
     default:
         return 0;
     }
@@ -284,7 +284,7 @@ enum kvc_status kvc_cache_reserve(struct kvc_cache *cache, uint32_t l, uint64_t 
         const uint64_t need = kvc_cache_slots(layer->count[h] + rows, layer->step_most);
         const uint64_t have = head_slots(&layer->lists, h);
         base[h] = (uint32_t)all;
-        all += need > have ? need : have;
+        all += kvc_max_u64(need, have);
         if (all > UINT32_MAX - KVC_TILE) {
             free(base);
             return kvc_fail(error, KVC_RESOURCE, "cache: %llu entries in one layer are too many",
@@ -388,7 +388,7 @@ enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t l, uint32_t s
     for (uint32_t h = 0; h < heads; h++) {
         const uint32_t have = head_slots(&layer->lists, h);
         const uint64_t wanted = kvc_cache_slots((uint64_t)layer->count[h] + surplus, layer->step_most);
-        const uint32_t need = wanted < have ? (uint32_t)wanted : have;
+        const uint32_t need = (uint32_t)kvc_min_u64(wanted, have);
         if (have / KVC_TILE - need / KVC_TILE >= many)
             worth = true;
         base[h + 1] = base[h] + need;
@@ -411,7 +411,7 @@ enum kvc_status kvc_cache_read_positions(const struct kvc_cache *cache, uint32_t
     const struct kvc_lists *lists = &cache->layer[l].lists;
     kvc_cache_catch_up(cache, l);
     *count = cache->layer[l].count[head];
-    const size_t some = *count < capacity ? *count : capacity;
+    const size_t some = kvc_min_u64(*count, capacity);
     if (!lists->order || some == 0) {
         for (size_t i = 0; i < some; i++)
             positions[i] = (int32_t)i;

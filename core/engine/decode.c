@@ -20,6 +20,24 @@ struct participants {
     uint32_t count;
 };
 
+static bool make_room(struct participants *participants, size_t count) {
+    *participants = (struct participants){.session = malloc(count * sizeof *participants->session),
+                                          .row = malloc(count * sizeof *participants->row),
+                                          .token = malloc(count * sizeof *participants->token),
+                                          .position = malloc(count * sizeof *participants->position),
+                                          .long_factors = malloc(count * sizeof *participants->long_factors)};
+    return participants->session && participants->row && participants->token && participants->position &&
+           participants->long_factors;
+}
+
+static void free_room(struct participants *participants) {
+    free(participants->session);
+    free(participants->row);
+    free(participants->token);
+    free(participants->position);
+    free(participants->long_factors);
+}
+
 static enum kvc_status fail_all(enum kvc_status *statuses, size_t count, enum kvc_status status) {
     for (size_t i = 0; statuses && i < count; i++)
         statuses[i] = status;
@@ -158,46 +176,26 @@ static enum kvc_status take_step(struct kvc_runner *runner, const struct partici
     return first;
 }
 
+/* The first session that cannot take part is the first failure; the others take the step. */
 static enum kvc_status decode(struct kvc_session *const *sessions, const int32_t *tokens, size_t count, float *logits,
-                              enum kvc_status *statuses, struct kvc_error *error) {
-    struct kvc_runner *runner = sessions[0]->runner;
-    if (!runner->network)
-        return fail_all(statuses, count, kvc_fail(error, KVC_USAGE, "decode: a replayed session has no model"));
-    struct participants participants = {.session = malloc(count * sizeof *participants.session),
-                                        .row = malloc(count * sizeof *participants.row),
-                                        .token = malloc(count * sizeof *participants.token),
-                                        .position = malloc(count * sizeof *participants.position),
-                                        .long_factors = malloc(count * sizeof *participants.long_factors)};
+                              enum kvc_status *statuses, struct participants *participants, struct kvc_error *error) {
     enum kvc_status first = KVC_OK;
-    if (!participants.session || !participants.row || !participants.token || !participants.position ||
-        !participants.long_factors) {
-        first = fail_all(statuses, count, kvc_fail(error, KVC_RESOURCE, "decode: no memory for %zu rows", count));
-    } else {
-        for (size_t i = 0; i < count; i++) {
-            struct kvc_error cause;
-            enum kvc_status status = join(&participants, sessions[i], i, tokens[i], runner, &cause);
-            status = kvc_advise(sessions[i], sessions[i]->tokens + 1, status, &cause);
-            if (statuses)
-                statuses[i] = status;
-            if (status != KVC_OK && first == KVC_OK) {
-                first = status;
-                if (error)
-                    *error = cause;
-            }
-        }
-        const enum kvc_status status =
-            participants.count ? take_step(runner, &participants, logits, statuses, first ? NULL : error) : KVC_OK;
-        if (first == KVC_OK)
-            kvc_advise(sessions[0], sessions[0]->tokens + 1, status, error);
-        if (first == KVC_OK)
+    for (size_t i = 0; i < count; i++) {
+        struct kvc_error cause;
+        enum kvc_status status = join(participants, sessions[i], i, tokens[i], sessions[0]->runner, &cause);
+        status = kvc_advise(sessions[i], sessions[i]->tokens + 1, status, &cause);
+        if (statuses)
+            statuses[i] = status;
+        if (status != KVC_OK && first == KVC_OK) {
             first = status;
+            if (error)
+                *error = cause;
+        }
     }
-    free(participants.session);
-    free(participants.row);
-    free(participants.token);
-    free(participants.position);
-    free(participants.long_factors);
-    return first;
+    if (participants->count == 0)
+        return first;
+    const enum kvc_status status = take_step(sessions[0]->runner, participants, logits, statuses, first ? NULL : error);
+    return first == KVC_OK ? kvc_advise(sessions[0], sessions[0]->tokens + 1, status, error) : first;
 }
 
 enum kvc_status kvc_decode(struct kvc_session *const *sessions, const int32_t *tokens, size_t count, float *logits,
@@ -207,8 +205,15 @@ enum kvc_status kvc_decode(struct kvc_session *const *sessions, const int32_t *t
     if (count > SESSIONS_MOST)
         return fail_all(statuses, count,
                         kvc_fail(error, KVC_USAGE, "decode: %zu sessions; at most %u at once", count, SESSIONS_MOST));
+    if (!sessions[0]->runner->network)
+        return fail_all(statuses, count, kvc_fail(error, KVC_USAGE, "decode: a replayed session has no model"));
+    struct participants participants;
     const uint64_t environment = kvc_float_open();
-    const enum kvc_status status = decode(sessions, tokens, count, logits, statuses, error);
+    const enum kvc_status status =
+        make_room(&participants, count)
+            ? decode(sessions, tokens, count, logits, statuses, &participants, error)
+            : fail_all(statuses, count, kvc_fail(error, KVC_RESOURCE, "decode: no memory for %zu rows", count));
+    free_room(&participants);
     kvc_float_close(environment);
     return status;
 }

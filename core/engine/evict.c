@@ -10,6 +10,7 @@
 
 static const struct kvc_span none = {NULL, 0};
 
+/* Whether the stage may evict, and by these rules. */
 static enum kvc_status check_keep(const struct kvc_stage *stage, const struct kvc_keep *rules, uint32_t count,
                                   struct kvc_error *error) {
     if (stage->looks_only)
@@ -34,6 +35,7 @@ enum kvc_status kvc_evict_reserve(struct kvc_stage *stage, struct kvc_read_list 
     return status;
 }
 
+/* Only the ranks `kept` of the layer stay. */
 static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_read_list *kept, struct kvc_error *error) {
     struct kvc_session *session = stage->session;
     struct kvc_device *device = session->runner->device;
@@ -49,6 +51,7 @@ static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_read_list
     return kvc_cache_positions_renew(session, stage->layer, error);
 }
 
+/* The ranks that the rules keep: one rule for all lists, or one for each. */
 static void apply_rules(struct kvc_stage *stage, const struct kvc_keep *rules, uint32_t count,
                         struct kvc_read_list *kept) {
     struct kvc_device *device = stage->session->runner->device;
@@ -106,9 +109,17 @@ enum kvc_status kvc_stage_keep_ring(struct kvc_stage *stage, const struct kvc_ke
     return evict(stage, &kept, error);
 }
 
+/* The ranks of one list, from the host. */
+static void upload_kept(struct kvc_device *device, const struct kvc_read_list *kept, uint32_t list,
+                        const uint32_t *ranks, uint32_t count) {
+    device->ops->upload(device, (struct kvc_span){kept->count, list * sizeof count}, &count, sizeof count);
+    if (count)
+        device->ops->upload(device, (struct kvc_span){kept->rank, (size_t)list * kept->stride * sizeof *ranks}, ranks,
+                            count * sizeof *ranks);
+}
+
 enum kvc_status kvc_stage_keep_ranks(struct kvc_stage *stage, const uint32_t *ranks, uint32_t count,
                                      struct kvc_error *error) {
-    struct kvc_device *device = stage->session->runner->device;
     const struct kvc_keep nothing = {.recent = INT64_MAX};
     const uint32_t heads = stage->info.kv_heads;
     struct kvc_read_list kept;
@@ -125,12 +136,8 @@ enum kvc_status kvc_stage_keep_ranks(struct kvc_stage *stage, const uint32_t *ra
         status = kvc_evict_reserve(stage, &kept, error);
     if (status != KVC_OK)
         return status;
-    for (uint32_t h = 0; h < heads; h++) {
-        device->ops->upload(device, (struct kvc_span){kept.count, h * sizeof count}, &count, sizeof count);
-        if (count)
-            device->ops->upload(device, (struct kvc_span){kept.rank, (size_t)h * kept.stride * sizeof *ranks}, ranks,
-                                count * sizeof *ranks);
-    }
+    for (uint32_t h = 0; h < heads; h++)
+        upload_kept(stage->session->runner->device, &kept, h, ranks, count);
     stage->session->runner->stage.kept_stride = kept.stride;
     return evict(stage, &kept, error);
 }
@@ -150,7 +157,6 @@ static uint32_t ranks_at(const int32_t *held, size_t held_count, const int32_t *
 
 enum kvc_status kvc_stage_keep_positions(struct kvc_stage *stage, const int32_t *const *positions, const size_t *counts,
                                          struct kvc_error *error) {
-    struct kvc_device *device = stage->session->runner->device;
     const struct kvc_keep nothing = {.recent = INT64_MAX};
     const size_t most = stage->info.entries;
     int32_t *held = malloc(most * sizeof *held + 1);
@@ -165,11 +171,8 @@ enum kvc_status kvc_stage_keep_positions(struct kvc_stage *stage, const int32_t 
         status = kvc_stage_read_positions(stage, h, held, most, &count, error);
         if (status != KVC_OK)
             break;
-        const uint32_t n = ranks_at(held, count, positions[h], counts[h], ranks);
-        device->ops->upload(device, (struct kvc_span){kept.count, h * sizeof n}, &n, sizeof n);
-        if (n)
-            device->ops->upload(device, (struct kvc_span){kept.rank, (size_t)h * kept.stride * sizeof *ranks}, ranks,
-                                n * sizeof *ranks);
+        upload_kept(stage->session->runner->device, &kept, h, ranks,
+                    ranks_at(held, count, positions[h], counts[h], ranks));
     }
     free(held);
     free(ranks);
@@ -209,10 +212,8 @@ enum kvc_status kvc_stage_plan(struct kvc_stage *stage, uint32_t head, const uin
         status = kvc_growable_reserve(device, &planned->count, words, error);
     if (status != KVC_OK)
         return status;
-    device->ops->upload(device, kvc_growable_at(&planned->count, head * sizeof count), &count, sizeof count);
-    if (count)
-        device->ops->upload(device, kvc_growable_at(&planned->rank, (size_t)head * planned->stride * sizeof *ranks),
-                            ranks, count * sizeof *ranks);
+    const struct kvc_read_list kept = {planned->count.buffer, planned->rank.buffer, planned->stride};
+    upload_kept(device, &kept, head, ranks, count);
     return KVC_OK;
 }
 
@@ -236,6 +237,8 @@ enum kvc_status kvc_stage_keep_planned(struct kvc_stage *stage, struct kvc_error
         kvc_evict_forget_plan(session, stage->layer);
     return status;
 }
+
+/* ---- a view: entries that a method reads among, none of which goes ---- */
 
 enum kvc_status kvc_stage_view(struct kvc_stage *stage, const struct kvc_keep *rule, struct kvc_error *error) {
     struct kvc_session *session = stage->session;

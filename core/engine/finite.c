@@ -2,6 +2,8 @@
  * model's weights, or an overflow, makes every later value NaN; nothing that is then computed means anything. */
 #include "core/engine/finite.h"
 
+#include "core/base/integers.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,13 +34,13 @@ enum kvc_status kvc_finite_hidden(struct kvc_runner *runner, const struct kvc_ba
                                   uint32_t rows, uint64_t position, struct kvc_error *error) {
     struct kvc_device *device = runner->device;
     const size_t hidden = runner->network->hidden, bytes = hidden * sizeof(float);
-    const uint32_t block = rows < BLOCK ? rows : BLOCK;
+    const uint32_t block = kvc_min_u32(rows, BLOCK);
     float *values = malloc(block * bytes);
     if (!values)
         return kvc_fail(error, KVC_RESOURCE, "session: no memory for %u rows of hidden states", block);
     enum kvc_status status = KVC_OK;
     for (uint32_t from = 0; from < rows && status == KVC_OK; from += block) {
-        const uint32_t some = rows - from < block ? rows - from : block;
+        const uint32_t some = kvc_min_u32(rows - from, block);
         device->ops->download(device, values, kvc_growable_at(&batch->hidden, (row + from) * bytes), some * bytes);
         status = device->ops->sync(device, error);
         for (uint32_t i = 0; i < some && status == KVC_OK; i++) {

@@ -138,7 +138,7 @@ static struct kvc_stage window_stage(struct kvc_session *session, uint32_t layer
 
 static enum kvc_status end_prompt(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
                                   struct kvc_error *error) {
-    const uint64_t away = session->turn - (kvc_session_rows(session));
+    const uint64_t away = session->turn - kvc_session_rows(session);
     if (!session->prompt.chunking.chunk)
         session->held[layer] = kvc_cache_most(&session->cache, layer) + away;
     session->cache.layer[layer].step_most = kvc_policy_step_most(session->policy, layer, &session->runner->geometry,

@@ -33,6 +33,20 @@ static bool may_evict(const struct kvc_session *session, uint32_t layer, uint64_
     return kvc_policy_entries(&at, false, held, session->step) < (double)entries;
 }
 
+/* The device's scratch memory for the step's operations in a layer; places: the most that are read or chosen among. */
+static enum kvc_status prepare_device(struct kvc_session *session, uint32_t layer, uint32_t places,
+                                      struct kvc_error *error) {
+    const struct kvc_ops *ops = session->runner->device->ops;
+    const struct kvc_geometry *g = &session->runner->geometry;
+    const struct kvc_step_shape shape = {.lists = &session->cache.layer[layer].lists,
+                                         .heads = g->heads,
+                                         .head_size = g->head_size,
+                                         .places = places,
+                                         .rotates = kvc_policy_cache_positions(session->policy, layer) != NULL};
+    return ops->prepare ? ops->prepare(session->runner->device, &shape, error) : KVC_OK;
+}
+
+/* What the layer's select and decode stages will ask for; a method's plan; the device's own. */
 static enum kvc_status prepare_layer(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {
     const struct kvc_policy *policy = session->policy;
     const struct kvc_stage defaults = kvc_stage_make(session, layer);
@@ -60,16 +74,7 @@ static enum kvc_status prepare_layer(struct kvc_session *session, uint32_t layer
         if (status == KVC_OK && class->plan)
             status = class->plan(&stage, &method->values, error);
     }
-    const struct kvc_ops *ops = session->runner->device->ops;
-    if (status != KVC_OK || !ops->prepare)
-        return status;
-    const struct kvc_geometry *g = &session->runner->geometry;
-    const struct kvc_step_shape shape = {.lists = &session->cache.layer[layer].lists,
-                                         .heads = g->heads,
-                                         .head_size = g->head_size,
-                                         .places = places,
-                                         .rotates = kvc_policy_cache_positions(policy, layer) != NULL};
-    return ops->prepare(session->runner->device, &shape, error);
+    return status == KVC_OK ? prepare_device(session, layer, places, error) : status;
 }
 
 enum kvc_status kvc_step_begin(struct kvc_session *session, struct kvc_error *error) {

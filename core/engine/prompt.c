@@ -202,11 +202,9 @@ static enum kvc_status run_prompt(struct kvc_session *session, const int32_t *to
         prompt.fill = &fill;
         status = kvc_fill_open(&fill, session, kvc_prompt_rows_most(session, count), error);
     }
-    const uint32_t step = session->prompt.chunking.chunk && session->prompt.chunking.chunk < count
-                              ? session->prompt.chunking.chunk
-                              : count;
-    for (uint32_t from = 0; from < count && status == KVC_OK; from += step)
-        status = run_pass(&prompt, &source, from, kvc_min_u32(count - from, step), error);
+    const uint32_t chunk = session->prompt.chunking.chunk, pass = chunk ? kvc_min_u32(chunk, count) : count;
+    for (uint32_t from = 0; from < count && status == KVC_OK; from += pass)
+        status = run_pass(&prompt, &source, from, kvc_min_u32(count - from, pass), error);
     if (status == KVC_OK && logits)
         status = kvc_runner_logits(runner, &runner->prompt, session->prompt.chunk_rows - 1, 1, logits, error);
     if (status == KVC_OK)

@@ -1,6 +1,7 @@
 /* record.c - what a session tells of its decode steps: what each layer's attention gave, and what was read. */
 #include "core/engine/record.h"
 
+#include "core/base/integers.h"
 #include "core/engine/session.h"
 
 #include <stdlib.h>
@@ -87,7 +88,6 @@ enum kvc_status kvc_session_reads(const struct kvc_session *session, uint32_t la
         &session->record.recorded[(size_t)layer * session->runner->geometry.heads + kv_head];
     *count = recorded->count;
     if (recorded->count && capacity)
-        memcpy(positions, recorded->positions,
-               (recorded->count < capacity ? recorded->count : capacity) * sizeof *positions);
+        memcpy(positions, recorded->positions, kvc_min_u64(recorded->count, capacity) * sizeof *positions);
     return KVC_OK;
 }

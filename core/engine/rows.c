@@ -48,7 +48,7 @@ static int32_t position_of(const struct kvc_session *session, uint32_t i) {
 
 enum kvc_status kvc_prompt_set_window(struct kvc_session *session, uint32_t rows, struct kvc_error *error) {
     struct kvc_queries *window = &session->prompt.window;
-    const uint32_t wanted = kvc_policy_queries(session->policy), count = wanted < rows ? wanted : rows;
+    const uint32_t wanted = kvc_policy_queries(session->policy), count = kvc_min_u32(wanted, rows);
     window->rows = count;
     if (count == 0)
         return KVC_OK;
@@ -99,7 +99,7 @@ enum kvc_status kvc_prompt_begin(struct kvc_session *session, uint64_t rows, str
                         (unsigned long long)session->tokens, INT32_MAX);
     session->prompt.chunking = (struct kvc_chunking){.chunk = 0};
     kvc_policy_chunking(session->policy, &session->prompt.chunking);
-    session->prompt.probes = session->prompt.chunking.probe < rows ? session->prompt.chunking.probe : (uint32_t)rows;
+    session->prompt.probes = (uint32_t)kvc_min_u64(session->prompt.chunking.probe, rows);
     enum kvc_status status = kvc_prompt_set_window(session, (uint32_t)rows, error);
     if (status == KVC_OK && session->prompt.probes)
         status = reserve_probe(session, error);
@@ -138,20 +138,17 @@ void kvc_prompt_end(struct kvc_session *session) {
 }
 
 uint32_t kvc_prompt_rows_most(const struct kvc_session *session, uint64_t rows) {
-    uint32_t most = session->chunk < rows ? session->chunk : (uint32_t)rows;
+    uint32_t most = (uint32_t)kvc_min_u64(session->chunk, rows);
     struct kvc_chunking chunking;
     if (kvc_policy_chunking(session->policy, &chunking)) {
-        if (chunking.chunk < most)
-            most = chunking.chunk;
-        if (chunking.probe > most)
-            most = chunking.probe;
+        most = kvc_max_u32(kvc_min_u32(most, chunking.chunk), chunking.probe);
     }
     const struct kvc_method *method = pseudo_method(session);
     const struct kvc_turn turn = {NULL, rows, INT32_MAX, session->seed,
                                   method ? session->use[method - session->policy->method].state : NULL};
     uint32_t offset;
     const uint32_t pseudo = method ? method->policy->pseudo(&method->values, &turn, &offset, NULL) : 0;
-    return pseudo > most ? pseudo : most;
+    return kvc_max_u32(pseudo, most);
 }
 
 /* ---- the rows of a pass ---- */
@@ -205,7 +202,7 @@ enum kvc_status kvc_pass_load(struct kvc_session *session, const struct kvc_row_
                                  : kvc_fail(error, KVC_RESOURCE, "session: no memory for %u positions", all);
     for (uint32_t i = 0; i < rows && status == KVC_OK; i++) {
         const uint32_t row = session->prompt.chunk_from + i, in_chunk = i % session->chunk;
-        const uint32_t left = rows - (i - in_chunk), end = left < session->chunk ? left : session->chunk;
+        const uint32_t left = rows - (i - in_chunk), end = kvc_min_u32(left, session->chunk);
         positions[i] = position_of(session, row);
         tokens[i] = source->tokens ? source->tokens[kvc_session_row(session, row)] : 0;
         causal_offset[i] = end - 1 - in_chunk;

@@ -32,24 +32,29 @@ struct kvc_runner {
     bool per_head;              /* some session's cache has a list per query head */
 
     /* float32, of the rows that pass a layer; H query heads of d channels, H_kv key-value heads */
-    struct kvc_growable normed;       /* [rows, hidden] */
-    struct kvc_growable q_raw, k_raw; /* [rows, H, d], [rows, H_kv, d]: before rotation */
-    struct kvc_growable q;            /* [rows, H, d] */
-    struct kvc_growable k, v;         /* [rows, H_kv, d] */
-    struct kvc_growable k_heads;      /* [rows, H, d]: k and v repeated, for lists per query head */
-    struct kvc_growable v_heads;
-    struct kvc_growable attended;     /* [rows, H, d] */
-    struct kvc_growable maximum, sum; /* [rows, H] */
-    struct kvc_growable projected;    /* [rows, hidden] */
-    struct kvc_growable gate, up;     /* [rows, feed_forward] */
-    struct kvc_growable last;         /* [logit rows, hidden] */
-    struct kvc_growable logits;       /* [logit rows, vocab] */
+    struct kvc_growable normed;    /* [rows, hidden] */
+    struct kvc_growable q_raw;     /* [rows, H, d]: before rotation */
+    struct kvc_growable k_raw;     /* [rows, H_kv, d]: likewise */
+    struct kvc_growable q;         /* [rows, H, d] */
+    struct kvc_growable k;         /* [rows, H_kv, d] */
+    struct kvc_growable v;         /* [rows, H_kv, d] */
+    struct kvc_growable k_heads;   /* [rows, H, d]: k repeated, for lists per query head */
+    struct kvc_growable v_heads;   /* [rows, H, d]: v likewise */
+    struct kvc_growable attended;  /* [rows, H, d] */
+    struct kvc_growable maximum;   /* [rows, H]: M of attention */
+    struct kvc_growable sum;       /* [rows, H]: L */
+    struct kvc_growable projected; /* [rows, hidden] */
+    struct kvc_growable gate;      /* [rows, feed_forward] */
+    struct kvc_growable up;        /* [rows, feed_forward] */
+    struct kvc_growable last;      /* [logit rows, hidden] */
+    struct kvc_growable logits;    /* [logit rows, vocab] */
     struct kvc_stage_scratch stage;
 
     struct kvc_segment *segments; /* [segment_capacity]: of the rows that pass a layer */
     struct kvc_segment *alike;    /* [segment_capacity]: those whose lists are as many */
     size_t segment_capacity;
-    struct kvc_batch prompt, step;
+    struct kvc_batch prompt;    /* rows of the pass under way */
+    struct kvc_batch step;      /* rows of the decode step under way */
     struct kvc_growable counts; /* uint32 [count_capacity]: of all lists and views of a step's sessions */
     uint32_t *host_counts;      /* the same */
     size_t count_capacity;

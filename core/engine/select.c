@@ -140,7 +140,7 @@ static enum kvc_status reserve_pages(struct kvc_session *session, uint32_t layer
                                      uint32_t most, struct kvc_error *error) {
     struct kvc_select_layer *select = &session->select.layer[layer];
     struct kvc_cache *cache = &session->cache;
-    const uint32_t count = most / page + (most % page > 0);
+    const uint32_t count = (uint32_t)kvc_divide_up(most, page);
     if (select->pages.page == page && select->pages.stride >= count && (!low || select->pages.low))
         return KVC_OK;
     const enum kvc_type type = cache->format.type == KVC_F16 ? KVC_F16 : KVC_F32;
@@ -204,8 +204,7 @@ static bool by_page(const struct kvc_select *select) {
 static uint32_t most_places(const struct kvc_session *session, uint32_t layer) {
     uint32_t most = 0;
     for (uint32_t h = 0; h < session->cache.layer[layer].lists.kv_heads; h++) {
-        const uint32_t n = places_in(session, layer, h);
-        most = n > most ? n : most;
+        most = kvc_max_u32(most, places_in(session, layer, h));
     }
     return most;
 }

@@ -1,6 +1,8 @@
 /* session.c - sessions: opening and closing them, and what each has seen and holds. */
 #include "core/engine/session.h"
 
+#include "core/base/integers.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -174,7 +176,7 @@ void kvc_session_stats(const struct kvc_session *session, struct kvc_session_sta
     stats->entry_bytes = 2ull * cache->format.row_bytes;
     stats->cache_bytes = cache->cache_bytes;
     stats->state_bytes = cache->state_bytes;
-    stats->peak_bytes = cache->peak_bytes > session->sums.peak_before ? cache->peak_bytes : session->sums.peak_before;
+    stats->peak_bytes = kvc_max_u64(cache->peak_bytes, session->sums.peak_before);
     stats->prompt_peak_bytes = session->sums.prompt_peak;
     stats->full_bytes =
         kvc_cache_head_bytes(&cache->format, session->tokens) * cache->layers * session->runner->geometry.kv_heads;

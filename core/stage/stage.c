@@ -94,7 +94,7 @@ enum kvc_status kvc_stage_window_mass(struct kvc_stage *stage, uint32_t window, 
     const enum kvc_status status = check_before(stage, error);
     if (status != KVC_OK)
         return status;
-    const struct kvc_probabilities rows = kvc_stage_rows(stage, window < stage->queries ? window : stage->queries);
+    const struct kvc_probabilities rows = kvc_stage_rows(stage, kvc_min_u32(window, stage->queries));
     device_of(stage)->ops->window_mass(device_of(stage), &rows, scores->span, scores->stride,
                                        scores->heads != stage->info.kv_heads);
     return KVC_OK;
@@ -188,7 +188,7 @@ enum kvc_status kvc_stage_moments(struct kvc_stage *stage, uint32_t window, uint
         status = kvc_growable_reserve(runner->device, &runner->stage.totals, sizeof totals, error);
     if (status != KVC_OK)
         return status;
-    const struct kvc_probabilities rows = kvc_stage_rows(stage, window < stage->queries ? window : stage->queries);
+    const struct kvc_probabilities rows = kvc_stage_rows(stage, kvc_min_u32(window, stage->queries));
     const struct kvc_span at = kvc_growable_at(&runner->stage.totals, 0);
     runner->device->ops->window_moments(runner->device, &rows, tail, gamma, scores->span, scores->stride, at);
     runner->device->ops->download(runner->device, totals, at, sizeof totals);
@@ -273,10 +273,7 @@ enum kvc_status kvc_stage_columns(const struct kvc_stage *stage, uint32_t first,
 
 /* How many of the newest `count` queries are among the last `ring` tokens: others have no place in a ring. */
 static uint32_t in_ring(const struct kvc_stage *stage, uint32_t count, uint32_t ring) {
-    if (count > ring)
-        count = ring;
-    if (count > stage->queries)
-        count = stage->queries;
+    count = kvc_min_u32(kvc_min_u32(count, ring), stage->queries);
     while (stage->host_positions && count > 0 &&
            (uint64_t)stage->host_positions[stage->queries - count] + ring < stage->info.now)
         count--;
@@ -316,7 +313,7 @@ static enum kvc_status empty_rows(const struct kvc_stage *stage, uint32_t column
         device->ops->upload(device, unseen, causal_offset, count * sizeof *causal_offset);
     }
     for (uint32_t from = 0; status == KVC_OK && from < count; from += stage->queries) {
-        const uint32_t some = count - from < stage->queries ? count - from : stage->queries;
+        const uint32_t some = kvc_min_u32(count - from, stage->queries);
         struct kvc_probabilities rows = kvc_stage_rows(stage, some);
         rows.positions = (struct kvc_span){at.buffer, at.offset + from * sizeof *positions};
         rows.causal_offset = (struct kvc_span){unseen.buffer, unseen.offset + from * sizeof *causal_offset};
@@ -363,11 +360,11 @@ enum kvc_status kvc_stage_ring_fuse(struct kvc_stage *stage, uint32_t first, uin
 enum kvc_status kvc_stage_ring_sums(struct kvc_stage *stage, uint32_t first, uint32_t rows, uint32_t sums,
                                     uint32_t count, struct kvc_error *error) {
     const uint64_t written = stage->session->in_prompt ? stage->info.turn_tokens : count;
-    const uint64_t newest = stage->info.now - 1, oldest = newest - ((written < rows ? written : rows) - 1);
+    const uint64_t newest = stage->info.now - 1, oldest = newest - (kvc_min_u64(written, rows) - 1);
     struct kvc_scores *scores = NULL;
     enum kvc_status status = KVC_OK;
     for (uint32_t b = 0; b < kvc_ring_blocks(rows) && status == KVC_OK; b++) {
-        const uint32_t from = b * KVC_RING_BLOCK, n = rows - from < KVC_RING_BLOCK ? rows - from : KVC_RING_BLOCK;
+        const uint32_t from = b * KVC_RING_BLOCK, n = kvc_min_u32(rows - from, KVC_RING_BLOCK);
         const uint64_t back = (newest + rows - (from + n - 1)) % rows; /* since the block's last row was written */
         if (back > newest - oldest)
             continue;
@@ -442,7 +439,7 @@ enum kvc_status kvc_stage_read_scores(struct kvc_stage *stage, const struct kvc_
     const enum kvc_status status = locate(stage, scores, head, &from, count, error);
     if (status != KVC_OK)
         return status;
-    const size_t some = *count < room ? *count : room;
+    const size_t some = kvc_min_u64(*count, room);
     if (some)
         device_of(stage)->ops->download(device_of(stage), values, from, some * sizeof(float));
     return KVC_OK;
