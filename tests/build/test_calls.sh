@@ -2,9 +2,15 @@
 # Calls between the files of core/ run one way: no file calls another that, through whatever files, calls it. Read from
 # what the compiler made: a function that an object file of core/ lacks and another one has is a call from file to file.
 # Calls by function pointer (operations of a backend, functions of a policy) are none of these.
+build=$(cd "$top_builddir" && pwd)
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
-objects=$(cd "$top_builddir" && find core -name '*.o' ! -path '*/.libs/*' | sort)
-[ -n "$objects" ] || objects=$(cd "$top_builddir" && find core -name '*.o' | sort)
+# Of each source one object, wherever libtool puts it: an older build's object has no source any more.
+objects=$(cd "$top_srcdir" && find core -name '*.c' | sort | while read -r source; do
+    plain=${source%.c}.o shared=${source%/*}/.libs/$(basename "$source" .c).o
+    for object in "$plain" "$shared"; do
+        [ -e "$build/$object" ] && echo "$object" && break
+    done
+done)
 command -v "${NM-nm}" >/dev/null && [ -n "$objects" ] || { echo "no nm, or no object files of core/"; exit 77; }
 
 # calls FILE: "caller callee name", of the object files in FILE, lines "FILE has NAME" or "FILE lacks NAME".
@@ -35,8 +41,8 @@ printf '%s\n' 'a b f' 'b c g' 'c b h' 'c d i' | circles >"$work/found"
 printf '%s\n' 'b c g' 'c b h' | cmp -s - "$work/found" || { echo "a circle of two is not found"; exit 1; }
 
 for object in $objects; do
-    "${NM-nm}" -P "$top_builddir/$object" |
-        awk -v file="${object%.o}" '$2 == "T" { print file, "has", $1 } $2 == "U" { print file, "lacks", $1 }'
+    "${NM-nm}" -P "$build/$object" |
+        awk -v file="$(echo "${object%.o}" | sed 's,/[.]libs/,/,')" '$2 == "T" { print file, "has", $1 } $2 == "U" { print file, "lacks", $1 }'
 done >"$work/symbols"
 calls "$work/symbols" >"$work/calls"
 [ "$(wc -l <"$work/calls")" -gt 100 ] || { echo "hardly a call between files of core/ is found"; exit 1; }
