@@ -10,31 +10,44 @@ libkvc_la_SOURCES += \
 	core/base/trig.c \
 	core/base/types.c
 
-# Sessions, prompts, decode steps, the cache.
+# What computes: the operations of a forward pass, the lists of entries.
 libkvc_la_SOURCES += \
+	core/engine/batch.c \
 	core/engine/cache.c \
-	core/engine/cache_positions.c \
 	core/engine/engine.c \
-	core/engine/fill.c \
 	core/engine/finite.c \
-	core/engine/keep.c \
+	core/engine/growable.c \
 	core/engine/network.c \
-	core/engine/prompt.c \
-	core/engine/replay.c \
 	core/engine/runner.c \
 	core/engine/sampler.c \
+	core/engine/spares.c
+
+# Sessions: what they hold, prompts (prompt.c, pass.c), decode steps (decode.c, step.c), evictions (evict.c).
+libkvc_la_SOURCES += \
+	core/engine/cache_positions.c \
+	core/engine/decode.c \
+	core/engine/evict.c \
+	core/engine/fill.c \
+	core/engine/pass.c \
+	core/engine/prepare_step.c \
+	core/engine/prompt.c \
+	core/engine/prune_rows.c \
+	core/engine/record.c \
+	core/engine/replay.c \
+	core/engine/rows.c \
 	core/engine/select.c \
 	core/engine/session.c \
-	core/engine/spares.c \
 	core/engine/step.c
 
 # Policy strings, and what a stage function may call.
 libkvc_la_SOURCES += \
 	core/stage/policy.c \
+	core/stage/policy_layers.c \
 	core/stage/policy_methods.c \
 	core/stage/policy_stages.c \
 	core/stage/policy_values.c \
-	core/stage/stage.c
+	core/stage/stage.c \
+	core/stage/stage_call.c
 
 # What a policy will need, worked out beforehand.
 libkvc_la_SOURCES += \

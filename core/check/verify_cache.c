@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/integers.h"
 #include "core/check/verify.h"
 
 static struct kvc_lists_shape draw_shape(struct kvc_verify *v, bool ordered) {
@@ -148,7 +149,7 @@ static bool make_destination(struct kvc_verify *v, const struct kvc_twin_lists *
         return false;
     *dst = *src;
     for (uint32_t h = 0; h < heads; h++) {
-        uint32_t least = (src->count[h] + KVC_TILE - 1) / KVC_TILE;
+        uint32_t least = (uint32_t)kvc_divide_up(src->count[h], KVC_TILE);
         base[h] = all;
         all += KVC_TILE * kvc_verify_range(v, least ? least : 1, least + 3);
     }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/integers.h"
 #include "core/base/types.h"
 #include "core/check/verify.h"
 
@@ -27,7 +28,9 @@ static uint32_t draw_rows(struct kvc_verify *v) {
 /* A width that fits the type's blocks. */
 static uint32_t draw_width(struct kvc_verify *v, enum kvc_type type) {
     uint32_t block = kvc_type_block(type).elements, width = draw_any(v);
-    return block == 1 ? width : block == 32 ? (width + 31) / 32 * 32 : kvc_verify_range(v, 1, v->small ? 2 : 20) * 256;
+    return block == 1    ? width
+           : block == 32 ? (uint32_t)kvc_round_up(width, 32)
+                         : kvc_verify_range(v, 1, v->small ? 2 : 20) * 256;
 }
 
 static void put_half(unsigned char *at, kvc_u16 half) {

@@ -2,6 +2,8 @@
  * more blocks. They move when it shrinks, and then only those in blocks that go back. */
 #include "core/engine/cache.h"
 
+#include "core/base/integers.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +14,7 @@ uint32_t kvc_entry_row_bytes(enum kvc_type type, uint32_t head_size) {
     case KVC_F16:
         return 2 * head_size;
     case KVC_Q8_0:
-        return 2 * ((head_size + 31) / 32) + head_size;
+        return 2 * (uint32_t)kvc_divide_up(head_size, 32) + head_size;
     default:
         return 0;
     }
@@ -23,13 +25,13 @@ static uint64_t block_bytes(const struct kvc_entry_format *format) { return 2ull
 static uint64_t entry_bytes(const struct kvc_entry_format *format) { return 2ull * format->row_bytes; }
 
 uint64_t kvc_cache_head_bytes(const struct kvc_entry_format *format, uint64_t entries) {
-    return (entries + KVC_TILE - 1) / KVC_TILE * block_bytes(format);
+    return kvc_divide_up(entries, KVC_TILE) * block_bytes(format);
 }
 
 uint64_t kvc_cache_slots(uint64_t entries, uint64_t step_most) {
     if (entries == step_most && entries > 1 && entries % KVC_TILE == 1)
         return entries - 1 + KVC_SPARE_SLOTS;
-    return (entries + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
+    return kvc_round_up(entries, KVC_TILE);
 }
 
 static uint32_t slots(const struct kvc_lists *lists) {
@@ -282,7 +284,7 @@ enum kvc_status kvc_cache_reserve(struct kvc_cache *cache, uint32_t l, uint64_t 
         const uint64_t need = kvc_cache_slots(layer->count[h] + rows, layer->step_most);
         const uint64_t have = head_slots(&layer->lists, h);
         base[h] = (uint32_t)all;
-        all += need > have ? need : have;
+        all += kvc_max_u64(need, have);
         if (all > UINT32_MAX - KVC_TILE) {
             free(base);
             return kvc_fail(error, KVC_RESOURCE, "cache: %llu entries in one layer are too many",
@@ -386,7 +388,7 @@ enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t l, uint32_t s
     for (uint32_t h = 0; h < heads; h++) {
         const uint32_t have = head_slots(&layer->lists, h);
         const uint64_t wanted = kvc_cache_slots((uint64_t)layer->count[h] + surplus, layer->step_most);
-        const uint32_t need = wanted < have ? (uint32_t)wanted : have;
+        const uint32_t need = (uint32_t)kvc_min_u64(wanted, have);
         if (have / KVC_TILE - need / KVC_TILE >= many)
             worth = true;
         base[h + 1] = base[h] + need;
@@ -399,8 +401,37 @@ enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t l, uint32_t s
 uint32_t kvc_cache_most(const struct kvc_cache *cache, uint32_t l) {
     uint32_t most = 0;
     for (uint32_t h = 0; h < cache->layer[l].lists.kv_heads; h++) {
-        if (cache->layer[l].count[h] > most)
-            most = cache->layer[l].count[h];
+        most = kvc_max_u32(most, cache->layer[l].count[h]);
     }
     return most;
+}
+
+enum kvc_status kvc_cache_read_positions(const struct kvc_cache *cache, uint32_t l, uint32_t head, int32_t *positions,
+                                         size_t capacity, size_t *count, struct kvc_error *error) {
+    const struct kvc_lists *lists = &cache->layer[l].lists;
+    kvc_cache_catch_up(cache, l);
+    *count = cache->layer[l].count[head];
+    const size_t some = kvc_min_u64(*count, capacity);
+    if (!lists->order || some == 0) {
+        for (size_t i = 0; i < some; i++)
+            positions[i] = (int32_t)i;
+        return KVC_OK;
+    }
+    struct kvc_device *device = cache->device;
+    const size_t first = lists->host_base[head] * sizeof(uint32_t);
+    const size_t slots = lists->host_base[head + 1] - lists->host_base[head];
+    uint32_t *order = malloc(slots * sizeof(uint32_t) + 1);
+    int32_t *by_slot = malloc(slots * sizeof(int32_t) + 1);
+    enum kvc_status status = KVC_OK;
+    if (order && by_slot) {
+        device->ops->download(device, order, (struct kvc_span){lists->order, first}, slots * sizeof(uint32_t));
+        device->ops->download(device, by_slot, (struct kvc_span){lists->position, first}, slots * sizeof(int32_t));
+        for (size_t i = 0; i < some; i++)
+            positions[i] = by_slot[order[i]];
+    } else {
+        status = kvc_fail(error, KVC_RESOURCE, "positions: no memory for %zu entries", *count);
+    }
+    free(order);
+    free(by_slot);
+    return status;
 }

@@ -21,8 +21,11 @@ struct kvc_cache {
     struct kvc_spares *store; /* not owned */
     struct kvc_entry_format format;
     uint32_t layers;
-    struct kvc_cache_layer *layer;
-    uint64_t cache_bytes, state_bytes, peak_bytes, limit_bytes; /* limit 0: none */
+    struct kvc_cache_layer *layer; /* [layers] */
+    uint64_t cache_bytes;          /* of blocks and spare places */
+    uint64_t state_bytes;          /* of everything beside them */
+    uint64_t peak_bytes;           /* the most of both */
+    uint64_t limit_bytes;          /* 0: none */
 };
 
 uint32_t kvc_entry_row_bytes(enum kvc_type type, uint32_t head_size);
@@ -65,5 +68,8 @@ uint32_t kvc_cache_lists(const struct kvc_cache *cache); /* of all layers */
 enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t layer, uint32_t surplus, uint32_t many,
                                  struct kvc_error *error);
 uint32_t kvc_cache_most(const struct kvc_cache *cache, uint32_t layer); /* entries of the fullest head */
+/* Positions of a head's entries by rank, at most `capacity` of its `count`. */
+enum kvc_status kvc_cache_read_positions(const struct kvc_cache *cache, uint32_t layer, uint32_t head,
+                                         int32_t *positions, size_t capacity, size_t *count, struct kvc_error *error);
 
 #endif

@@ -3,6 +3,9 @@
  * at position r, and a query stands at the rank of its own entry. Keys before their rotation are kept in state columns,
  * and all of a layer's are rotated anew when an eviction has changed the ranks. Until the first one ranks are
  * positions, and nothing differs. */
+#include "core/engine/cache_positions.h"
+
+#include "core/base/integers.h"
 #include "core/engine/session.h"
 
 #include <stdlib.h>
@@ -23,7 +26,7 @@ static enum kvc_status reserve(struct kvc_session *session, uint64_t ranks, stru
     struct kvc_cache_positions *cache_positions = &session->cache_positions;
     if (ranks <= cache_positions->ranks)
         return KVC_OK;
-    const size_t rows = (size_t)(ranks + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
+    const size_t rows = (size_t)kvc_round_up(ranks, KVC_TILE);
     const size_t bytes = rows * (rope->rotary / 2) * sizeof(float);
     enum kvc_status status = kvc_growable_reserve(device, &cache_positions->cosine, bytes, error);
     if (status == KVC_OK)
@@ -54,12 +57,12 @@ enum kvc_status kvc_cache_positions_reserve(struct kvc_session *session, uint64_
     for (uint32_t l = 0; l < session->cache.layers; l++) {
         const uint64_t ranks =
             kvc_policy_cache_positions(session->policy, l) ? kvc_cache_most(&session->cache, l) + rows : 0;
-        most = ranks > most ? ranks : most;
+        most = kvc_max_u64(most, ranks);
     }
     return most ? reserve(session, most, error) : KVC_OK;
 }
 
-void kvc_cache_positions_rotate(struct kvc_session *session, uint32_t layer, const struct kvc_part *part) {
+void kvc_cache_positions_rotate(struct kvc_session *session, uint32_t layer, uint32_t row, uint32_t rows) {
     struct kvc_runner *runner = session->runner;
     struct kvc_device *device = runner->device;
     const struct kvc_geometry *g = &runner->geometry;
@@ -67,25 +70,24 @@ void kvc_cache_positions_rotate(struct kvc_session *session, uint32_t layer, con
     if (!turned(session, layer))
         return;
     const size_t rank = session->cache.layer[layer].count[0] * (size_t)(rope->rotary / 2) * sizeof(float);
-    const size_t row = part->row * (size_t)g->head_size * sizeof(float);
+    const size_t q = row * (size_t)g->heads * g->head_size * sizeof(float);
+    const size_t k = row * (size_t)g->kv_heads * g->head_size * sizeof(float);
     const struct kvc_span cosine = kvc_growable_at(&session->cache_positions.cosine, rank);
     const struct kvc_span sine = kvc_growable_at(&session->cache_positions.sine, rank);
-    device->ops->rope(device, kvc_growable_at(&runner->q, row * g->heads),
-                      kvc_growable_at(&runner->q_raw, row * g->heads), cosine, sine, part->rows, g->heads, g->head_size,
-                      rope->rotary, rope->interleaved);
-    device->ops->rope(device, kvc_growable_at(&runner->k, row * g->kv_heads),
-                      kvc_growable_at(&runner->k_raw, row * g->kv_heads), cosine, sine, part->rows, g->kv_heads,
-                      g->head_size, rope->rotary, rope->interleaved);
+    device->ops->rope(device, kvc_growable_at(&runner->q, q), kvc_growable_at(&runner->q_raw, q), cosine, sine, rows,
+                      g->heads, g->head_size, rope->rotary, rope->interleaved);
+    device->ops->rope(device, kvc_growable_at(&runner->k, k), kvc_growable_at(&runner->k_raw, k), cosine, sine, rows,
+                      g->kv_heads, g->head_size, rope->rotary, rope->interleaved);
 }
 
-void kvc_cache_positions_keep(struct kvc_session *session, uint32_t layer, const struct kvc_part *part) {
+void kvc_cache_positions_keep(struct kvc_session *session, uint32_t layer, uint32_t row, uint32_t stored) {
     struct kvc_runner *runner = session->runner;
     const struct kvc_geometry *g = &runner->geometry;
     if (!kvc_policy_cache_positions(session->policy, layer))
         return;
-    const size_t row = part->row * (size_t)g->kv_heads * g->head_size * sizeof(float);
+    const size_t k_raw = row * (size_t)g->kv_heads * g->head_size * sizeof(float);
     runner->device->ops->keep_keys(runner->device, &session->cache.layer[layer].lists, first_column(session, layer),
-                                   kvc_growable_at(&runner->k_raw, row), part->stored);
+                                   kvc_growable_at(&runner->k_raw, k_raw), stored);
 }
 
 enum kvc_status kvc_cache_positions_renew(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {

@@ -38,27 +38,25 @@ static struct kvc_span stretch(struct kvc_fill *fill) {
     return kvc_growable_at(&fill->values, (size_t)(draw(fill) % STEPS) * STEP * sizeof(float));
 }
 
-void kvc_fill_rows(struct kvc_fill *fill, uint32_t layer, uint32_t row, const struct kvc_part *part) {
-    struct kvc_session *session = part->session;
+void kvc_fill_project(struct kvc_fill *fill, struct kvc_session *session, const struct kvc_part *part,
+                      struct kvc_projected *projected) {
     struct kvc_runner *runner = session->runner;
     struct kvc_device *device = runner->device;
     const struct kvc_geometry *g = &runner->geometry;
-    struct kvc_lists *lists = &session->cache.layer[layer].lists;
+    const struct kvc_span q = kvc_growable_at(&runner->q, 0);
+    const struct kvc_span k = kvc_growable_at(&runner->k, 0), v = kvc_growable_at(&runner->v, 0);
     const size_t wide = (size_t)part->rows * g->heads * g->head_size * sizeof(float);
     const size_t narrow = (size_t)part->rows * g->kv_heads * g->head_size * sizeof(float);
-    const uint64_t rows = session->kept_rows ? session->kept_row_count : session->turn;
+    const uint64_t window = kvc_session_rows(session) - session->prompt.window.rows;      /* its first row */
     device->ops->copy(device, kvc_growable_at(&runner->k_raw, 0), stretch(fill), narrow); /* for keys kept unturned */
-    if (part->kind != KVC_ROWS_PROMPT ||
-        (uint64_t)session->chunk_from + row + part->rows > rows - session->window.rows) {
-        device->ops->copy(device, kvc_growable_at(&runner->q, 0), stretch(fill), wide);
-        device->ops->copy(device, kvc_growable_at(&runner->k, 0), stretch(fill), narrow);
-        device->ops->copy(device, kvc_growable_at(&runner->v, 0), stretch(fill), narrow);
-        kvc_runner_attend(runner, &runner->prompt, layer, row, part, 1);
+    if (part->kind != KVC_ROWS_PROMPT || (uint64_t)session->prompt.chunk_from + part->row + part->rows > window) {
+        device->ops->copy(device, q, stretch(fill), wide);
+        device->ops->copy(device, k, stretch(fill), narrow);
+        device->ops->copy(device, v, stretch(fill), narrow);
+        *projected = (struct kvc_projected){.k = k, .v = v};
         return;
     }
-    const struct kvc_segment segment = {.lists = lists, .rows = part->rows, .stored = part->stored};
-    device->ops->append(device, &segment, 1, stretch(fill), stretch(fill),
-                        kvc_growable_at(&runner->prompt.positions, row * sizeof(int32_t)));
-    kvc_cache_appended(&session->cache, layer, part->stored);
-    kvc_cache_positions_keep(session, layer, part);
+    projected->v = stretch(fill);
+    projected->k = stretch(fill);
+    projected->entries_only = true;
 }

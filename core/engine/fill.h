@@ -13,8 +13,9 @@ struct kvc_fill {
 enum kvc_status kvc_fill_open(struct kvc_fill *fill, struct kvc_session *session, uint32_t rows,
                               struct kvc_error *error);
 void kvc_fill_close(struct kvc_fill *fill, struct kvc_session *session);
-/* What kvc_runner_layer does to the cache, with rows of random keys and values. Only rows that the policy's prompt
- * stage looks at, and those beside them in their part, attend. */
-void kvc_fill_rows(struct kvc_fill *fill, uint32_t layer, uint32_t row, const struct kvc_part *part);
+/* Random queries, keys and values of a part. Only rows that the policy's prompt stage looks at, and those beside them
+ * in their part, attend. */
+void kvc_fill_project(struct kvc_fill *fill, struct kvc_session *session, const struct kvc_part *part,
+                      struct kvc_projected *projected);
 
 #endif

@@ -2,6 +2,8 @@
  * model's weights, or an overflow, makes every later value NaN; nothing that is then computed means anything. */
 #include "core/engine/finite.h"
 
+#include "core/base/integers.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,13 +34,13 @@ enum kvc_status kvc_finite_hidden(struct kvc_runner *runner, const struct kvc_ba
                                   uint32_t rows, uint64_t position, struct kvc_error *error) {
     struct kvc_device *device = runner->device;
     const size_t hidden = runner->network->hidden, bytes = hidden * sizeof(float);
-    const uint32_t block = rows < BLOCK ? rows : BLOCK;
+    const uint32_t block = kvc_min_u32(rows, BLOCK);
     float *values = malloc(block * bytes);
     if (!values)
         return kvc_fail(error, KVC_RESOURCE, "session: no memory for %u rows of hidden states", block);
     enum kvc_status status = KVC_OK;
     for (uint32_t from = 0; from < rows && status == KVC_OK; from += block) {
-        const uint32_t some = rows - from < block ? rows - from : block;
+        const uint32_t some = kvc_min_u32(rows - from, block);
         device->ops->download(device, values, kvc_growable_at(&batch->hidden, (row + from) * bytes), some * bytes);
         status = device->ops->sync(device, error);
         for (uint32_t i = 0; i < some && status == KVC_OK; i++) {
@@ -61,25 +63,4 @@ enum kvc_status kvc_finite_logits(const struct kvc_runner *runner, const float *
         return KVC_OK;
     return kvc_fail(error, KVC_INPUT, NOT_FINITE "every layer's output is, the output matrix makes them so; " MUST_BE,
                     (unsigned long long)position);
-}
-
-void kvc_finite_step(struct kvc_runner *runner, struct kvc_session *session, uint32_t row, const float *logits) {
-    struct kvc_batch *batch = &runner->step;
-    const struct kvc_part part = {session, 0, 1, 0, KVC_ROWS_PROBE}; /* the row's entry is there already */
-    const uint64_t position = session->tokens;
-    struct kvc_error *error = &session->failure;
-    if (kvc_finite(logits, runner->network->vocab))
-        return;
-    session->failed = true; /* so its policy and whoever watches it hear nothing of what follows */
-    enum kvc_status status = kvc_cache_positions_reserve(session, 1, error);
-    if (status == KVC_OK) {
-        kvc_runner_embed(runner, batch);
-        status = kvc_finite_hidden(runner, batch, -1, row, 1, position, error);
-    }
-    for (uint32_t l = 0; l < runner->network->layers && status == KVC_OK; l++) {
-        kvc_runner_layer(runner, batch, l, row, 1, &part, 1);
-        status = kvc_finite_hidden(runner, batch, l, row, 1, position, error);
-    }
-    if (status == KVC_OK)
-        (void)kvc_finite_logits(runner, logits, position, error);
 }

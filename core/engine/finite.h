@@ -2,7 +2,7 @@
 #ifndef KVC_CORE_ENGINE_FINITE_H
 #define KVC_CORE_ENGINE_FINITE_H
 
-#include "core/engine/session.h"
+#include "core/engine/runner.h"
 
 /* Neither NaN nor infinite, all of them. */
 bool kvc_finite(const float *values, size_t count);
@@ -14,8 +14,5 @@ enum kvc_status kvc_finite_hidden(struct kvc_runner *runner, const struct kvc_ba
 /* Logits of one row whose hidden states were finite: KVC_INPUT, naming the output matrix, where they are not. */
 enum kvc_status kvc_finite_logits(const struct kvc_runner *runner, const float *logits, uint64_t position,
                                   struct kvc_error *error);
-/* The same of a row of the step that has just been computed: where they are not, the session has failed. The row is
- * then computed once more, over what the session holds now, to find the layer. */
-void kvc_finite_step(struct kvc_runner *runner, struct kvc_session *session, uint32_t row, const float *logits);
 
 #endif

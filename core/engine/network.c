@@ -1,4 +1,4 @@
-/* network.c - frees what a network holds. */
+/* network.c - what a network holds: frees it, and says which tokens it knows. */
 #include "core/engine/network.h"
 
 #include <stdlib.h>
@@ -14,4 +14,14 @@ void kvc_network_free(struct kvc_device *device, struct kvc_network *network) {
     free(network->rope.frequency);
     free(network->rope.long_frequency);
     *network = (struct kvc_network){0};
+}
+
+enum kvc_status kvc_network_check_tokens(const struct kvc_network *network, const int32_t *tokens, size_t count,
+                                         struct kvc_error *error) {
+    for (size_t i = 0; i < count; i++) {
+        if (tokens[i] < 0 || (uint32_t)tokens[i] >= network->vocab)
+            return kvc_fail(error, KVC_USAGE, "token %zu is %ld: must be from 0 to %u", i, (long)tokens[i],
+                            network->vocab - 1);
+    }
+    return KVC_OK;
 }

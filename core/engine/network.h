@@ -6,14 +6,25 @@
 
 /* A norm or bias vector on the device; buffer NULL where the model has none. */
 struct kvc_layer {
-    struct kvc_span attention_norm;        /* [hidden] */
-    struct kvc_weight *q, *k, *v, *output; /* [H*d, hidden], [H_kv*d, hidden] twice, [hidden, H*d] */
-    struct kvc_span q_bias, k_bias, v_bias, output_bias;
-    struct kvc_span q_norm, k_norm;      /* [d], applied to each head before RoPE */
-    struct kvc_span feed_norm;           /* [hidden] */
-    struct kvc_weight *gate, *up, *down; /* [feed_forward, hidden] twice, [hidden, feed_forward] */
-    struct kvc_span gate_bias, up_bias, down_bias;
-    uint32_t window; /* sliding window of this layer, 0: none */
+    struct kvc_span attention_norm; /* [hidden] */
+    struct kvc_weight *q;           /* [H*d, hidden] */
+    struct kvc_weight *k;           /* [H_kv*d, hidden] */
+    struct kvc_weight *v;           /* [H_kv*d, hidden] */
+    struct kvc_weight *output;      /* [hidden, H*d] */
+    struct kvc_span q_bias;         /* [H*d] */
+    struct kvc_span k_bias;         /* [H_kv*d] */
+    struct kvc_span v_bias;         /* [H_kv*d] */
+    struct kvc_span output_bias;    /* [hidden] */
+    struct kvc_span q_norm;         /* [d], applied to each head before RoPE */
+    struct kvc_span k_norm;         /* [d], likewise */
+    struct kvc_span feed_norm;      /* [hidden] */
+    struct kvc_weight *gate;        /* [feed_forward, hidden] */
+    struct kvc_weight *up;          /* [feed_forward, hidden] */
+    struct kvc_weight *down;        /* [hidden, feed_forward] */
+    struct kvc_span gate_bias;      /* [feed_forward] */
+    struct kvc_span up_bias;        /* [feed_forward] */
+    struct kvc_span down_bias;      /* [hidden] */
+    uint32_t window;                /* sliding window of this layer, 0: none */
 };
 
 /* Rotary frequencies after the model's scaling, float32 as transformers computes them. */
@@ -23,11 +34,18 @@ struct kvc_rope {
     float *frequency;      /* [rotary/2] */
     float *long_frequency; /* [rotary/2] or NULL: longrope, for contexts above original_context */
     uint64_t original_context;
-    float attention_factor, long_attention_factor; /* cos and sin are multiplied by it */
+    float attention_factor; /* cos and sin are multiplied by it */
+    float long_attention_factor;
 };
 
 struct kvc_network {
-    uint32_t layers, hidden, heads, kv_heads, head_size, feed_forward, vocab;
+    uint32_t layers;
+    uint32_t hidden;
+    uint32_t heads;     /* H */
+    uint32_t kv_heads;  /* H_kv */
+    uint32_t head_size; /* d */
+    uint32_t feed_forward;
+    uint32_t vocab;
     uint64_t trained_context;
     float norm_eps;
     struct kvc_rope rope;
@@ -44,5 +62,9 @@ struct kvc_network {
 
 /* Frees every weight and buffer and the arrays; the struct itself belongs to the caller. */
 void kvc_network_free(struct kvc_device *device, struct kvc_network *network);
+
+/* KVC_USAGE where a token is not in the vocabulary. */
+enum kvc_status kvc_network_check_tokens(const struct kvc_network *network, const int32_t *tokens, size_t count,
+                                         struct kvc_error *error);
 
 #endif

@@ -1,6 +1,9 @@
 /* replay.c - a policy on tensors from anywhere: attention, cache and stages without a model. */
 #include "core/base/float.h"
-#include "core/engine/session.h"
+#include "core/base/integers.h"
+#include "core/engine/pass.h"
+#include "core/engine/prepare_step.h"
+#include "core/engine/step.h"
 
 #include <stdlib.h>
 
@@ -88,8 +91,16 @@ static enum kvc_status load_rows(void *user, const int32_t *tokens, const int32_
     return status;
 }
 
-static enum kvc_status compute_rows(void *user, uint32_t layer, uint32_t row, const struct kvc_part *part,
-                                    struct kvc_error *error) {
+/* The first of part's rows that follow each other in what the caller gave, behind the i-th; how many they are. */
+static size_t neighbours(const struct kvc_session *session, const struct kvc_part *part, uint32_t i, size_t *from) {
+    const uint32_t at = session->prompt.chunk_from + part->row + i;
+    *from = kvc_session_row(session, at);
+    return session->prompt.kept_rows ? 1 : part->rows;
+}
+
+/* The given q, k and v of a part's rows, into the runner. */
+static enum kvc_status give_rows(void *user, uint32_t layer, const struct kvc_part *part,
+                                 struct kvc_projected *projected, struct kvc_error *error) {
     struct kvc_replay *replay = user;
     struct kvc_runner *runner = replay->runner;
     struct kvc_session *session = replay->session;
@@ -97,6 +108,8 @@ static enum kvc_status compute_rows(void *user, uint32_t layer, uint32_t row, co
     const struct kvc_geometry *g = &runner->geometry;
     const struct layer_rows *given = &replay->layer[layer];
     const size_t wide = (size_t)g->heads * g->head_size, narrow = (size_t)g->kv_heads * g->head_size;
+    projected->k = whole(&runner->k);
+    projected->v = whole(&runner->v);
     if (part->kind == KVC_ROWS_PSEUDO) {
         if (given->pseudo_rows != part->rows)
             return kvc_fail(error, KVC_INPUT, "replay: %u pseudo rows in layer %u: must be %u", given->pseudo_rows,
@@ -105,44 +118,53 @@ static enum kvc_status compute_rows(void *user, uint32_t layer, uint32_t row, co
         put(replay, &runner->k, 0, given->pseudo_k, part->rows, narrow);
         device->ops->zero(device, whole(&runner->v), part->rows * narrow * sizeof(float));
     } else if (part->kind == KVC_ROWS_PROBE) {
-        const uint32_t chunk = session->chunk_from / session->chunking.chunk;
+        const uint32_t chunk = session->prompt.chunk_from / session->prompt.chunking.chunk;
         if (chunk >= given->probe_chunks || !given->probe[chunk] || replay->probe_rows != part->rows)
             return kvc_fail(error, KVC_INPUT, "replay: layer %u, chunk %u: %u probe queries must come with the prompt",
                             layer, chunk, part->rows);
         put(replay, &runner->q, 0, given->probe[chunk], part->rows, wide);
     } else {
-        for (uint32_t i = 0; i < part->rows; i++) {
-            const uint32_t at = session->chunk_from + row + i;
-            const size_t from = session->kept_rows ? session->kept_rows[at] : at;
-            const size_t some = session->kept_rows ? 1 : part->rows;
+        for (uint32_t i = 0, some; i < part->rows; i += some) {
+            size_t from;
+            some = (uint32_t)neighbours(session, part, i, &from);
             put(replay, &runner->q, i, given->q + from * wide, some, wide);
             put(replay, &runner->k, i, given->k + from * narrow, some, narrow);
             put(replay, &runner->v, i, given->v + from * narrow, some, narrow);
-            if (!session->kept_rows)
-                break;
         }
     }
-    kvc_runner_attend(runner, &runner->prompt, layer, row, part, 1);
-    for (uint32_t i = 0; part->kind == KVC_ROWS_PROMPT && given->out && i < part->rows; i++) {
-        const uint32_t at = session->chunk_from + row + i;
-        const size_t to = session->kept_rows ? session->kept_rows[at] : at, some = session->kept_rows ? 1 : part->rows;
+    return KVC_OK;
+}
+
+/* What their attention gave, to the caller. */
+static enum kvc_status take_rows(void *user, uint32_t layer, const struct kvc_part *part, struct kvc_error *error) {
+    struct kvc_replay *replay = user;
+    struct kvc_device *device = replay->runner->device;
+    const struct kvc_geometry *g = &replay->runner->geometry;
+    const struct layer_rows *given = &replay->layer[layer];
+    const size_t wide = (size_t)g->heads * g->head_size;
+    for (uint32_t i = 0, some; part->kind == KVC_ROWS_PROMPT && given->out && i < part->rows; i += some) {
+        size_t to;
+        some = (uint32_t)neighbours(replay->session, part, i, &to);
         device->ops->download(device, given->out + to * wide,
-                              kvc_growable_at(&runner->attended, i * wide * sizeof(float)),
+                              kvc_growable_at(&replay->runner->attended, i * wide * sizeof(float)),
                               some * wide * sizeof(float));
-        if (!session->kept_rows)
-            break;
     }
     return device->ops->sync(device, error);
 }
 
-/* The rows are found by session->going. */
-static enum kvc_status cut_rows(void *user, const uint32_t *index, uint32_t rows, struct kvc_error *error) {
+/* The rows that go on are found by session->prompt.kept_rows. */
+static enum kvc_status gather_rows(void *user, const uint32_t *index, uint32_t rows, struct kvc_error *error) {
     (void)user, (void)index, (void)rows, (void)error;
     return KVC_OK;
 }
 
-static struct kvc_turn_rows rows_of(struct kvc_replay *replay) {
-    return (struct kvc_turn_rows){replay, NULL, replay->layer[0].pseudo_rows, load_rows, compute_rows, cut_rows};
+static struct kvc_row_source source_of(struct kvc_replay *replay) {
+    return (struct kvc_row_source){.user = replay,
+                                   .pseudo = replay->layer[0].pseudo_rows,
+                                   .load = load_rows,
+                                   .project = give_rows,
+                                   .feed_forward = take_rows,
+                                   .gather = gather_rows};
 }
 
 static enum kvc_status check_layer(const struct kvc_replay *replay, uint32_t layer, struct kvc_error *error) {
@@ -156,13 +178,13 @@ static enum kvc_status check_layer(const struct kvc_replay *replay, uint32_t lay
 /* Everything, chunk by chunk: all layers have been given. */
 static enum kvc_status run_chunks(struct kvc_replay *replay, uint32_t rows, struct kvc_error *error) {
     struct kvc_session *session = replay->session;
-    const struct kvc_turn_rows by = rows_of(replay);
-    const uint32_t chunk = session->chunking.chunk;
+    const struct kvc_row_source source = source_of(replay);
+    const uint32_t chunk = session->prompt.chunking.chunk;
     enum kvc_status status = KVC_OK;
     for (uint32_t from = 0; from < rows && status == KVC_OK; from += chunk) {
-        status = kvc_turn_begin_pass(session, &by, from, rows - from < chunk ? rows - from : chunk, error);
+        status = kvc_pass_begin(session, &source, from, kvc_min_u32(rows - from, chunk), error);
         for (uint32_t l = 0; l < session->cache.layers && status == KVC_OK; l++)
-            status = kvc_turn_layer(session, &by, l, error);
+            status = kvc_pass_layer(session, &source, l, error);
         if (status == KVC_OK && replay->chunk_done && replay->chunk_done(replay->user, from / chunk))
             status = kvc_fail(error, KVC_USAGE, "replay: stopped by the caller");
         if (rows - from <= chunk)
@@ -174,25 +196,25 @@ static enum kvc_status run_chunks(struct kvc_replay *replay, uint32_t rows, stru
 static enum kvc_status prompt_layer(struct kvc_replay *replay, uint32_t layer, uint32_t rows, struct kvc_error *error) {
     struct kvc_session *session = replay->session;
     struct kvc_runner *runner = replay->runner;
-    const struct kvc_turn_rows by = rows_of(replay);
+    const struct kvc_row_source source = source_of(replay);
     const bool last = layer + 1 == runner->geometry.layers;
     enum kvc_status status = KVC_OK;
     if (layer == 0) {
-        status = kvc_turn_begin(session, rows, error);
+        status = kvc_prompt_begin(session, rows, error);
         if (status == KVC_OK)
-            status = kvc_runner_reserve(runner, kvc_turn_rows_most(session, rows), 1, error);
-        if (status == KVC_OK && !session->chunking.chunk)
-            status = kvc_turn_begin_pass(session, &by, 0, rows, error);
+            status = kvc_runner_reserve(runner, kvc_prompt_rows_most(session, rows), 1, error);
+        if (status == KVC_OK && !session->prompt.chunking.chunk)
+            status = kvc_pass_begin(session, &source, 0, rows, error);
         replay->rows = rows;
     }
-    if (status == KVC_OK && !session->chunking.chunk)
-        status = kvc_turn_layer(session, &by, layer, error);
+    if (status == KVC_OK && !session->prompt.chunking.chunk)
+        status = kvc_pass_layer(session, &source, layer, error);
     else if (status == KVC_OK && last)
         status = run_chunks(replay, rows, error);
     if (status == KVC_OK)
         status = runner->device->ops->sync(runner->device, error);
     if (status == KVC_OK && last) {
-        kvc_turn_end(session);
+        kvc_prompt_end(session);
         kvc_batch_free(runner, &runner->prompt);
         for (uint32_t l = 0; l < runner->geometry.layers; l++) {
             free(replay->layer[l].probe);
@@ -276,14 +298,14 @@ static enum kvc_status step_layer(struct kvc_replay *replay, uint32_t layer, con
                                   const float *v, float *out, struct kvc_error *error) {
     struct kvc_session *session = replay->session;
     struct kvc_runner *runner = replay->runner;
-    const struct kvc_part part = {session, 0, 1, 1, KVC_ROWS_STEP};
+    const struct kvc_step step = {.runner = runner, .session = &session, .count = 1, .stored = 1};
     enum kvc_status status = KVC_OK;
     if (layer == 0) {
-        status = kvc_session_begin_step(session, error);
+        status = kvc_step_begin(session, error);
         if (status == KVC_OK)
             status = kvc_runner_reserve(runner, 1, 1, error);
         if (status == KVC_OK)
-            status = kvc_step_reserve_counts(runner, &part, 1, error);
+            status = kvc_step_reserve_counts(runner, &session, 1, error);
         const int32_t position = (int32_t)session->tokens;
         if (status == KVC_OK)
             status = kvc_batch_fill(runner, &runner->step, NULL, &position, NULL, 1, error);
@@ -296,17 +318,17 @@ static enum kvc_status step_layer(struct kvc_replay *replay, uint32_t layer, con
         put(replay, &runner->q, 0, q, 1, wide);
         put(replay, &runner->k, 0, k, 1, narrow);
         put(replay, &runner->v, 0, v, 1, narrow);
-        kvc_runner_attend(runner, &runner->step, layer, 0, &part, 1);
+        kvc_step_layer(&step, layer);
         if (out)
             runner->device->ops->download(runner->device, out, whole(&runner->attended), wide * sizeof(float));
         if (layer + 1 == g->layers)
-            kvc_step_take_counts(runner, &part, 1);
+            kvc_step_take_counts(runner, &session, 1);
         status = runner->device->ops->sync(runner->device, error);
     }
     if (status == KVC_OK && session->failed)
         status = kvc_fail(error, session->failure.status, "%s", session->failure.text);
     if (status == KVC_OK && layer + 1 == runner->geometry.layers)
-        kvc_session_end_step(session);
+        kvc_step_end(session);
     if (status == KVC_OK)
         replay->next_layer = (layer + 1) % runner->geometry.layers;
     return status;

@@ -1,39 +1,17 @@
-/* runner.c - the forward pass: embed, layers, logits. Every row takes the same path whether it belongs to a prompt or
- * to a decode step, alone or in a batch. */
+/* runner.c - the operations of a forward pass: embed, project, append, attend, feed forward, logits. Every row takes
+ * the same path whether it belongs to a prompt or to a decode step, alone or in a batch. Nothing here calls what is
+ * above it: step.c and pass.c call these in their order. */
 #include "core/engine/runner.h"
 
-#include "core/engine/session.h"
-#include "core/base/trig.h"
-
 #include <stdlib.h>
-#include <string.h>
 
 static const struct kvc_span none = {NULL, 0};
 
+#define ROOMS 14u /* rows of floats for a batch's rows */
+
+/* Row `row` of rows of `width` floats. */
 static struct kvc_span at(const struct kvc_growable *growable, size_t row, size_t width) {
     return (struct kvc_span){growable->buffer, row * width * sizeof(float)};
-}
-
-enum kvc_status kvc_growable_reserve(struct kvc_device *device, struct kvc_growable *growable, size_t bytes,
-                                     struct kvc_error *error) {
-    if (bytes <= growable->bytes)
-        return KVC_OK;
-    struct kvc_buffer *buffer;
-    device->ops->buffer_free(device, growable->buffer);
-    growable->buffer = NULL;
-    growable->bytes = 0;
-    const enum kvc_status status = device->ops->buffer_create(device, growable->kind, bytes, &buffer, error);
-    if (status != KVC_OK)
-        return status;
-    growable->buffer = buffer;
-    growable->bytes = bytes;
-    return KVC_OK;
-}
-
-void kvc_growable_free(struct kvc_device *device, struct kvc_growable *growable) {
-    device->ops->buffer_free(device, growable->buffer);
-    growable->buffer = NULL;
-    growable->bytes = 0;
 }
 
 /* All scratch rooms that hold one row of floats per batch row, with their widths. */
@@ -76,51 +54,40 @@ enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_netw
     made->device = engine->device;
     made->network = network;
     made->geometry = *geometry;
-    struct kvc_growable *buffers[14];
-    size_t widths[14];
+    struct kvc_growable *buffers[ROOMS];
+    size_t widths[ROOMS];
     made->per_head = true; /* list them all */
     const size_t n = list_buffers(made, buffers, widths);
     made->per_head = false;
     for (size_t i = 0; i < n; i++)
         buffers[i]->kind = KVC_MEMORY_SCRATCH;
     made->last.kind = made->logits.kind = made->counts.kind = KVC_MEMORY_SCRATCH;
-    made->kept_rank.kind = made->kept_count.kind = made->totals.kind = KVC_MEMORY_SCRATCH;
-    for (size_t i = 0; i < sizeof made->scores / sizeof *made->scores; i++)
-        made->scores[i].kind = KVC_MEMORY_SCRATCH;
-    struct kvc_batch *batches[] = {&made->prompt, &made->step};
-    for (size_t i = 0; i < 2; i++) {
-        struct kvc_batch *batch = batches[i];
-        batch->hidden.kind = KVC_MEMORY_HIDDEN;
-        batch->positions.kind = batch->tokens.kind = batch->causal_offset.kind = KVC_MEMORY_SCRATCH;
-        batch->cosine.kind = batch->sine.kind = KVC_MEMORY_SCRATCH;
-    }
+    struct kvc_stage_scratch *stage = &made->stage;
+    stage->kept_rank.kind = stage->kept_count.kind = stage->totals.kind = KVC_MEMORY_SCRATCH;
+    for (size_t i = 0; i < KVC_STAGE_SCORES; i++)
+        stage->scores[i].kind = KVC_MEMORY_SCRATCH;
+    kvc_batch_set_kinds(&made->prompt);
+    kvc_batch_set_kinds(&made->step);
     *runner = made;
     return KVC_OK;
-}
-
-void kvc_batch_free(struct kvc_runner *runner, struct kvc_batch *batch) {
-    struct kvc_growable *buffers[] = {&batch->positions, &batch->tokens, &batch->causal_offset,
-                                      &batch->cosine,    &batch->sine,   &batch->hidden};
-    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
-        kvc_growable_free(runner->device, buffers[i]);
-    batch->rows = 0;
 }
 
 void kvc_runner_close(struct kvc_runner *runner) {
     if (!runner)
         return;
-    struct kvc_growable *buffers[14];
-    size_t widths[14];
+    struct kvc_growable *buffers[ROOMS];
+    size_t widths[ROOMS];
     runner->per_head = true; /* list them all */
     const size_t n = list_buffers(runner, buffers, widths);
     for (size_t i = 0; i < n; i++)
         kvc_growable_free(runner->device, buffers[i]);
-    struct kvc_growable *others[] = {&runner->last,      &runner->logits,     &runner->counts,
-                                     &runner->kept_rank, &runner->kept_count, &runner->totals};
+    struct kvc_growable *others[] = {
+        &runner->last,        &runner->logits, &runner->counts, &runner->stage.kept_rank, &runner->stage.kept_count,
+        &runner->stage.totals};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         kvc_growable_free(runner->device, others[i]);
-    for (size_t i = 0; i < sizeof runner->scores / sizeof *runner->scores; i++)
-        kvc_growable_free(runner->device, &runner->scores[i]);
+    for (size_t i = 0; i < KVC_STAGE_SCORES; i++)
+        kvc_growable_free(runner->device, &runner->stage.scores[i]);
     kvc_batch_free(runner, &runner->prompt);
     kvc_batch_free(runner, &runner->step);
     for (size_t i = 0; i < 3; i++) {
@@ -129,7 +96,7 @@ void kvc_runner_close(struct kvc_runner *runner) {
         free(runner->store[i].block);
     }
     free(runner->segments);
-    free(runner->reads);
+    free(runner->alike);
     free(runner->host_rows);
     free(runner->host_counts);
     free(runner);
@@ -143,20 +110,19 @@ enum kvc_status kvc_runner_store(struct kvc_runner *runner, const struct kvc_ent
     return found->arena ? KVC_OK : runner->device->ops->arena_create(runner->device, format, &found->arena, error);
 }
 
-enum kvc_status kvc_runner_reserve(struct kvc_runner *runner, uint32_t rows, size_t parts, struct kvc_error *error) {
-    if (parts > runner->segment_capacity) {
-        struct kvc_segment *grown = realloc(runner->segments, parts * sizeof *grown);
-        if (!grown)
-            return kvc_fail(error, KVC_RESOURCE, "runner: no memory for %zu segments", parts);
-        runner->segments = grown;
-        const struct kvc_read_list **reads = realloc(runner->reads, parts * sizeof *reads);
-        if (!reads)
-            return kvc_fail(error, KVC_RESOURCE, "runner: no memory for %zu segments", parts);
-        runner->reads = reads;
-        runner->segment_capacity = parts;
+enum kvc_status kvc_runner_reserve(struct kvc_runner *runner, uint32_t rows, size_t segments, struct kvc_error *error) {
+    if (segments > runner->segment_capacity) {
+        struct kvc_segment **arrays[] = {&runner->segments, &runner->alike};
+        for (size_t i = 0; i < 2; i++) {
+            struct kvc_segment *grown = realloc(*arrays[i], segments * sizeof *grown);
+            if (!grown)
+                return kvc_fail(error, KVC_RESOURCE, "runner: no memory for %zu segments", segments);
+            *arrays[i] = grown;
+        }
+        runner->segment_capacity = segments;
     }
-    struct kvc_growable *buffers[14];
-    size_t widths[14];
+    struct kvc_growable *buffers[ROOMS];
+    size_t widths[ROOMS];
     const size_t n = list_buffers(runner, buffers, widths);
     enum kvc_status status = KVC_OK;
     for (size_t i = 0; i < n && status == KVC_OK; i++)
@@ -164,154 +130,19 @@ enum kvc_status kvc_runner_reserve(struct kvc_runner *runner, uint32_t rows, siz
     return status;
 }
 
-void kvc_rope_rows(const struct kvc_rope *rope, const int32_t *positions, const bool *long_factors, uint32_t rows,
-                   bool sine, float *out) {
-    const uint32_t half = rope->rotary / 2;
-    for (uint32_t i = 0; i < rows; i++) {
-        const bool long_row = long_factors && long_factors[i] && rope->long_frequency;
-        const float *frequency = long_row ? rope->long_frequency : rope->frequency;
-        const float factor = long_row ? rope->long_attention_factor : rope->attention_factor;
-        for (uint32_t c = 0; c < half; c++) {
-            const float angle = (float)positions[i] * frequency[c];
-            const double value = sine ? kvc_double_sin((double)angle) : kvc_double_cos((double)angle);
-            out[(size_t)i * half + c] = (float)value * factor;
-        }
-    }
-}
-
-enum kvc_status kvc_batch_fill(struct kvc_runner *runner, struct kvc_batch *batch, const int32_t *tokens,
-                               const int32_t *positions, const bool *long_factors, uint32_t rows,
-                               struct kvc_error *error) {
+enum kvc_status kvc_runner_reserve_logits(struct kvc_runner *runner, uint32_t rows, struct kvc_error *error) {
     struct kvc_device *device = runner->device;
     const struct kvc_network *network = runner->network;
-    enum kvc_status status = kvc_growable_reserve(device, &batch->positions, rows * sizeof(int32_t), error);
+    enum kvc_status status =
+        kvc_growable_reserve(device, &runner->last, (size_t)rows * network->hidden * sizeof(float), error);
     if (status == KVC_OK)
-        status = kvc_growable_reserve(device, &batch->causal_offset, rows * sizeof(uint32_t), error);
-    if (status != KVC_OK)
-        return status;
-    batch->rows = rows;
-    device->ops->upload(device, at(&batch->positions, 0, 0), positions, rows * sizeof(int32_t));
-    if (!network)
-        return KVC_OK;
-    const size_t half = network->rope.rotary / 2, bytes = rows * half * sizeof(float);
-    status = kvc_growable_reserve(device, &batch->tokens, rows * sizeof(int32_t), error);
-    if (status == KVC_OK)
-        status = kvc_growable_reserve(device, &batch->cosine, bytes, error);
-    if (status == KVC_OK)
-        status = kvc_growable_reserve(device, &batch->sine, bytes, error);
-    if (status == KVC_OK)
-        status = kvc_growable_reserve(device, &batch->hidden, (size_t)rows * network->hidden * sizeof(float), error);
-    if (status != KVC_OK)
-        return status;
-    if (rows * half > runner->host_capacity) {
-        free(runner->host_rows);
-        runner->host_rows = malloc(bytes);
-        runner->host_capacity = runner->host_rows ? rows * half : 0;
-        if (!runner->host_rows)
-            return kvc_fail(error, KVC_RESOURCE, "runner: no memory for %zu bytes", bytes);
-    }
-    device->ops->upload(device, at(&batch->tokens, 0, 0), tokens, rows * sizeof(int32_t));
-    kvc_rope_rows(&network->rope, positions, long_factors, rows, false, runner->host_rows);
-    device->ops->upload(device, at(&batch->cosine, 0, 0), runner->host_rows, bytes);
-    kvc_rope_rows(&network->rope, positions, long_factors, rows, true, runner->host_rows);
-    device->ops->upload(device, at(&batch->sine, 0, 0), runner->host_rows, bytes);
-    return KVC_OK;
+        status = kvc_growable_reserve(device, &runner->logits, (size_t)rows * network->vocab * sizeof(float), error);
+    return status;
 }
 
 void kvc_runner_embed(struct kvc_runner *runner, struct kvc_batch *batch) {
     runner->device->ops->embed(runner->device, at(&batch->hidden, 0, 0), runner->network->embedding,
                                at(&batch->tokens, 0, 0), batch->rows);
-}
-
-/* append + attention of the parts whose caches have `lists` lists of entries in this layer. */
-static void attend_lists(struct kvc_runner *runner, const struct kvc_batch *batch, uint32_t layer, uint32_t row,
-                         const struct kvc_part *parts, size_t part_count, uint32_t lists) {
-    struct kvc_device *device = runner->device;
-    const struct kvc_ops *ops = device->ops;
-    const struct kvc_geometry *g = &runner->geometry;
-    struct kvc_span k = at(&runner->k, 0, 0), v = at(&runner->v, 0, 0);
-    size_t n = 0;
-    uint32_t rows = 0;
-    for (size_t i = 0; i < part_count; i++) {
-        struct kvc_session *session = parts[i].session;
-        if (session->cache.layer[layer].lists.kv_heads != lists)
-            continue;
-        runner->segments[n++] = (struct kvc_segment){.lists = &session->cache.layer[layer].lists,
-                                                     .row = parts[i].row,
-                                                     .rows = parts[i].rows,
-                                                     .stored = parts[i].stored,
-                                                     .bytes_read = session->in_prompt ? NULL : &session->read_bytes};
-        rows = parts[i].row + parts[i].rows;
-    }
-    if (n == 0)
-        return;
-    if (lists != g->kv_heads) {
-        const uint32_t copies = lists / g->kv_heads;
-        ops->repeat_heads(device, at(&runner->k_heads, 0, 0), k, rows, g->kv_heads, copies, g->head_size);
-        ops->repeat_heads(device, at(&runner->v_heads, 0, 0), v, rows, g->kv_heads, copies, g->head_size);
-        k = at(&runner->k_heads, 0, 0);
-        v = at(&runner->v_heads, 0, 0);
-    }
-    const struct kvc_span positions = {batch->positions.buffer, row * sizeof(int32_t)};
-    ops->append(device, runner->segments, n, k, v, positions);
-    n = 0;
-    for (size_t i = 0; i < part_count; i++) {
-        struct kvc_session *session = parts[i].session;
-        if (session->cache.layer[layer].lists.kv_heads != lists)
-            continue;
-        kvc_cache_appended(&session->cache, layer, parts[i].stored);
-        kvc_cache_positions_keep(session, layer, &parts[i]);
-        if (parts[i].kind == KVC_ROWS_STEP)
-            kvc_select_appended(session, layer);
-        runner->reads[i] = kvc_session_select(session, batch, layer, row + parts[i].row, parts[i].row);
-        runner->segments[n++].reads = runner->reads[i];
-    }
-    const struct kvc_attention attention = {.segments = runner->segments,
-                                            .segment_count = n,
-                                            .heads = g->heads,
-                                            .kv_heads = lists,
-                                            .head_size = g->head_size,
-                                            .window = runner->network ? runner->network->layer[layer].window : 0,
-                                            .q = at(&runner->q, 0, 0),
-                                            .out = at(&runner->attended, 0, 0),
-                                            .maximum = at(&runner->maximum, 0, 0),
-                                            .sum = at(&runner->sum, 0, 0),
-                                            .positions = positions,
-                                            .causal_offset = {batch->causal_offset.buffer, row * sizeof(uint32_t)}};
-    ops->attention(device, &attention);
-}
-
-void kvc_runner_attend(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t layer, uint32_t row,
-                       const struct kvc_part *parts, size_t part_count) {
-    const struct kvc_geometry *g = &runner->geometry;
-    attend_lists(runner, batch, layer, row, parts, part_count, g->kv_heads);
-    if (runner->per_head && g->heads != g->kv_heads)
-        attend_lists(runner, batch, layer, row, parts, part_count, g->heads);
-    for (size_t i = 0; i < part_count; i++)
-        kvc_session_attended(parts[i].session, batch, layer, &parts[i], row + parts[i].row, runner->reads[i]);
-}
-
-enum kvc_status kvc_runner_cut(struct kvc_runner *runner, struct kvc_batch *batch, const uint32_t *index, uint32_t rows,
-                               struct kvc_error *error) {
-    struct kvc_device *device = runner->device;
-    const uint32_t hidden = runner->network->hidden;
-    struct kvc_growable kept = {.kind = KVC_MEMORY_HIDDEN}, indices = {.kind = KVC_MEMORY_SCRATCH};
-    enum kvc_status status = kvc_growable_reserve(device, &kept, (size_t)rows * hidden * sizeof(float), error);
-    if (status == KVC_OK)
-        status = kvc_growable_reserve(device, &indices, rows * sizeof *index, error);
-    if (status == KVC_OK) {
-        device->ops->upload(device, at(&indices, 0, 0), index, rows * sizeof *index);
-        device->ops->gather(device, at(&kept, 0, 0), at(&batch->hidden, 0, 0), at(&indices, 0, 0), rows, hidden);
-        status = device->ops->sync(device, error);
-    }
-    kvc_growable_free(device, &indices);
-    if (status != KVC_OK) {
-        kvc_growable_free(device, &kept);
-        return status;
-    }
-    kvc_growable_free(device, &batch->hidden);
-    batch->hidden = kept;
-    return KVC_OK;
 }
 
 /* A projection of one layer's queries or keys: linear, then the per-head norm where there is one, then RoPE. */
@@ -329,8 +160,95 @@ static void project_and_rotate(struct kvc_runner *runner, const struct kvc_batch
               heads, d, network->rope.rotary, network->rope.interleaved);
 }
 
-void kvc_runner_layer(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t l, uint32_t row, uint32_t rows,
-                      const struct kvc_part *parts, size_t part_count) {
+void kvc_runner_project_queries_keys(struct kvc_runner *runner, const struct kvc_batch *batch, uint32_t l, uint32_t row,
+                                     uint32_t rows) {
+    struct kvc_device *device = runner->device;
+    const struct kvc_network *network = runner->network;
+    const struct kvc_layer *layer = &network->layer[l];
+    device->ops->norm(device, at(&runner->normed, 0, 0), at(&batch->hidden, row, network->hidden),
+                      layer->attention_norm, rows, network->hidden, network->norm_eps);
+    project_and_rotate(runner, batch, row, rows, layer->q, layer->q_bias, layer->q_norm, network->heads, &runner->q_raw,
+                       &runner->q);
+    project_and_rotate(runner, batch, row, rows, layer->k, layer->k_bias, layer->k_norm, network->kv_heads,
+                       &runner->k_raw, &runner->k);
+}
+
+void kvc_runner_project_values(struct kvc_runner *runner, uint32_t l, uint32_t rows) {
+    const struct kvc_layer *layer = &runner->network->layer[l];
+    runner->device->ops->linear(runner->device, at(&runner->v, 0, 0), at(&runner->normed, 0, 0), layer->v,
+                                layer->v_bias, rows);
+}
+
+/* Those of the segments that have so many lists, in their order: sessions of one batch may differ in this. */
+static size_t find_alike(struct kvc_runner *runner, const struct kvc_segment *segments, size_t count, uint32_t lists) {
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++)
+        if (segments[i].lists->kv_heads == lists)
+            runner->alike[n++] = segments[i];
+    return n;
+}
+
+/* Appends to the segments that have a list per query head: keys and values of a group's head go to each of its lists.
+ */
+static void append_repeated(struct kvc_runner *runner, size_t n, struct kvc_span k, struct kvc_span v,
+                            struct kvc_span positions) {
+    struct kvc_device *device = runner->device;
+    const struct kvc_geometry *g = &runner->geometry;
+    const struct kvc_span k_heads = at(&runner->k_heads, 0, 0), v_heads = at(&runner->v_heads, 0, 0);
+    const uint32_t rows = runner->alike[n - 1].row + runner->alike[n - 1].rows, copies = g->heads / g->kv_heads;
+    device->ops->repeat_heads(device, k_heads, k, rows, g->kv_heads, copies, g->head_size);
+    device->ops->repeat_heads(device, v_heads, v, rows, g->kv_heads, copies, g->head_size);
+    device->ops->append(device, runner->alike, n, k_heads, v_heads, positions);
+}
+
+void kvc_runner_append(struct kvc_runner *runner, const struct kvc_segment *segments, size_t count, struct kvc_span k,
+                       struct kvc_span v, struct kvc_span positions) {
+    const struct kvc_geometry *g = &runner->geometry;
+    size_t n = find_alike(runner, segments, count, g->kv_heads);
+    if (n)
+        runner->device->ops->append(runner->device, runner->alike, n, k, v, positions);
+    n = n < count ? find_alike(runner, segments, count, g->heads) : 0;
+    if (n)
+        append_repeated(runner, n, k, v, positions);
+}
+
+void kvc_runner_attend(struct kvc_runner *runner, const struct kvc_batch *batch, uint32_t layer, uint32_t row,
+                       const struct kvc_segment *segments, size_t count) {
+    const struct kvc_geometry *g = &runner->geometry;
+    const uint32_t lists[] = {g->kv_heads, g->heads};
+    for (size_t i = 0, done = 0; i < 2 && done < count; i++) {
+        const size_t n = find_alike(runner, segments, count, lists[i]);
+        const struct kvc_attention attention = {.segments = runner->alike,
+                                                .segment_count = n,
+                                                .heads = g->heads,
+                                                .kv_heads = lists[i],
+                                                .head_size = g->head_size,
+                                                .window = runner->network ? runner->network->layer[layer].window : 0,
+                                                .q = at(&runner->q, 0, 0),
+                                                .out = at(&runner->attended, 0, 0),
+                                                .maximum = at(&runner->maximum, 0, 0),
+                                                .sum = at(&runner->sum, 0, 0),
+                                                .positions = kvc_growable_at(&batch->positions, row * sizeof(int32_t)),
+                                                .causal_offset =
+                                                    kvc_growable_at(&batch->causal_offset, row * sizeof(uint32_t))};
+        if (n)
+            runner->device->ops->attention(runner->device, &attention);
+        done += n;
+    }
+}
+
+void kvc_runner_project_output(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t l, uint32_t row,
+                               uint32_t rows) {
+    struct kvc_device *device = runner->device;
+    const struct kvc_network *network = runner->network;
+    const struct kvc_layer *layer = &network->layer[l];
+    const struct kvc_span projected = at(&runner->projected, 0, 0);
+    device->ops->linear(device, projected, at(&runner->attended, 0, 0), layer->output, layer->output_bias, rows);
+    device->ops->add(device, at(&batch->hidden, row, network->hidden), projected, (size_t)rows * network->hidden);
+}
+
+void kvc_runner_feed_forward(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t l, uint32_t row,
+                             uint32_t rows) {
     struct kvc_device *device = runner->device;
     const struct kvc_ops *ops = device->ops;
     const struct kvc_network *network = runner->network;
@@ -338,35 +256,12 @@ void kvc_runner_layer(struct kvc_runner *runner, struct kvc_batch *batch, uint32
     const struct kvc_span x = at(&batch->hidden, row, network->hidden), normed = at(&runner->normed, 0, 0);
     const struct kvc_span projected = at(&runner->projected, 0, 0);
     const struct kvc_span gate = at(&runner->gate, 0, 0), up = at(&runner->up, 0, 0);
-
-    ops->norm(device, normed, x, layer->attention_norm, rows, network->hidden, network->norm_eps);
-    project_and_rotate(runner, batch, row, rows, layer->q, layer->q_bias, layer->q_norm, network->heads, &runner->q_raw,
-                       &runner->q);
-    project_and_rotate(runner, batch, row, rows, layer->k, layer->k_bias, layer->k_norm, network->kv_heads,
-                       &runner->k_raw, &runner->k);
-    for (size_t i = 0; i < part_count; i++)
-        kvc_cache_positions_rotate(parts[i].session, l, &parts[i]);
-    ops->linear(device, at(&runner->v, 0, 0), normed, layer->v, layer->v_bias, rows);
-    kvc_runner_attend(runner, batch, l, row, parts, part_count);
-    ops->linear(device, projected, at(&runner->attended, 0, 0), layer->output, layer->output_bias, rows);
-    ops->add(device, x, projected, (size_t)rows * network->hidden);
-
     ops->norm(device, normed, x, layer->feed_norm, rows, network->hidden, network->norm_eps);
     ops->linear(device, gate, normed, layer->gate, layer->gate_bias, rows);
     ops->linear(device, up, normed, layer->up, layer->up_bias, rows);
     ops->gated_silu(device, gate, gate, up, (size_t)rows * network->feed_forward);
     ops->linear(device, projected, gate, layer->down, layer->down_bias, rows);
     ops->add(device, x, projected, (size_t)rows * network->hidden);
-}
-
-enum kvc_status kvc_runner_reserve_logits(struct kvc_runner *runner, uint32_t rows, struct kvc_error *error) {
-    struct kvc_device *device = runner->device;
-    const struct kvc_network *network = runner->network;
-    enum kvc_status status =
-        kvc_growable_reserve(device, &runner->last, (size_t)rows * network->hidden * sizeof(float), error);
-    if (status == KVC_OK)
-        status = kvc_growable_reserve(device, &runner->logits, (size_t)rows * network->vocab * sizeof(float), error);
-    return status;
 }
 
 enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t first, uint32_t count,

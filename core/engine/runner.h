@@ -1,44 +1,26 @@
-/* runner.h - computes batches of rows: one layer of a network over neighbouring rows of one or more sessions, and the
- * attention part alone for replay. Owns the scratch buffers, which grow to the largest batch and are kept. */
+/* runner.h - computes: the operations of a forward pass over rows of a batch, in the order in which a layer calls them.
+ * It knows lists of entries and rows, no session. Owns the scratch buffers, which grow to the largest batch and stay.
+ */
 #ifndef KVC_CORE_ENGINE_RUNNER_H
 #define KVC_CORE_ENGINE_RUNNER_H
 
+#include "core/engine/batch.h"
 #include "core/engine/engine.h"
+#include "core/engine/growable.h"
 #include "core/engine/network.h"
 #include "core/engine/spares.h"
 
 #define KVC_LOGIT_ROWS 64u
 
-struct kvc_session;
+#define KVC_STAGE_SCORES 6u
 
-/* A buffer that is made again when it is too small. */
-struct kvc_growable {
-    struct kvc_buffer *buffer;
-    size_t bytes;
-    enum kvc_memory_kind kind;
-};
-enum kvc_status kvc_growable_reserve(struct kvc_device *device, struct kvc_growable *growable, size_t bytes,
-                                     struct kvc_error *error);
-void kvc_growable_free(struct kvc_device *device, struct kvc_growable *growable);
-static inline struct kvc_span kvc_growable_at(const struct kvc_growable *growable, size_t bytes) {
-    return (struct kvc_span){growable->buffer, bytes};
-}
-
-/* What every row of a batch carries: positions int32, tokens int32, cosine and sine [rows, rotary/2], hidden states
- * [rows, hidden], and how many entries at the end of its session's lists it must not see. */
-struct kvc_batch {
-    uint32_t rows;
-    struct kvc_growable positions, tokens, causal_offset, cosine, sine, hidden;
-};
-
-/* What rows are: a prompt's own, those that a method adds to it, or a decode step's. */
-enum kvc_rows_kind { KVC_ROWS_PROMPT, KVC_ROWS_PSEUDO, KVC_ROWS_PROBE, KVC_ROWS_STEP };
-
-/* Neighbouring rows of one session; the first `stored` get entries. */
-struct kvc_part {
-    struct kvc_session *session;
-    uint32_t row, rows, stored;
-    enum kvc_rows_kind kind;
+/* Scratch of policies' stages, of the stage under way. */
+struct kvc_stage_scratch {
+    struct kvc_growable scores[KVC_STAGE_SCORES]; /* float32 [heads, stride] each */
+    struct kvc_growable kept_rank;                /* uint32 [lists, kept_stride]: what the last eviction kept */
+    struct kvc_growable kept_count;               /* uint32 [lists] */
+    struct kvc_growable totals;                   /* a few numbers on their way to the host */
+    uint32_t kept_stride;
 };
 
 struct kvc_runner {
@@ -47,20 +29,36 @@ struct kvc_runner {
     const struct kvc_network *network; /* NULL: replay */
     struct kvc_geometry geometry;
     struct kvc_spares store[3]; /* arenas of F32, F16, Q8_0; made when first asked for */
-    struct kvc_growable normed, q_raw, k_raw, q, k, v, attended, projected, gate, up, maximum, sum, last, logits;
-    struct kvc_growable k_heads, v_heads;                         /* repeated for caches with a list per query head */
-    bool per_head;                                                /* some session has such a cache */
-    struct kvc_growable scores[6], kept_rank, kept_count, totals; /* of stages */
-    uint32_t kept_stride;
-    struct kvc_segment *segments;
-    const struct kvc_read_list **reads; /* of the parts under way */
+    bool per_head;              /* some session's cache has a list per query head */
+
+    /* float32, of the rows that pass a layer; H query heads of d channels, H_kv key-value heads */
+    struct kvc_growable normed;    /* [rows, hidden] */
+    struct kvc_growable q_raw;     /* [rows, H, d]: before rotation */
+    struct kvc_growable k_raw;     /* [rows, H_kv, d]: likewise */
+    struct kvc_growable q;         /* [rows, H, d] */
+    struct kvc_growable k;         /* [rows, H_kv, d] */
+    struct kvc_growable v;         /* [rows, H_kv, d] */
+    struct kvc_growable k_heads;   /* [rows, H, d]: k repeated, for lists per query head */
+    struct kvc_growable v_heads;   /* [rows, H, d]: v likewise */
+    struct kvc_growable attended;  /* [rows, H, d] */
+    struct kvc_growable maximum;   /* [rows, H]: M of attention */
+    struct kvc_growable sum;       /* [rows, H]: L */
+    struct kvc_growable projected; /* [rows, hidden] */
+    struct kvc_growable gate;      /* [rows, feed_forward] */
+    struct kvc_growable up;        /* [rows, feed_forward] */
+    struct kvc_growable last;      /* [logit rows, hidden] */
+    struct kvc_growable logits;    /* [logit rows, vocab] */
+    struct kvc_stage_scratch stage;
+
+    struct kvc_segment *segments; /* [segment_capacity]: of the rows that pass a layer */
+    struct kvc_segment *alike;    /* [segment_capacity]: those whose lists are as many */
     size_t segment_capacity;
-    struct kvc_batch prompt, step;
-    struct kvc_growable
-        counts; /* of a decode step's sessions: uint32, all lists and their views, one session after another */
-    uint32_t *host_counts;
+    struct kvc_batch prompt;    /* rows of the pass under way */
+    struct kvc_batch step;      /* rows of the decode step under way */
+    struct kvc_growable counts; /* uint32 [count_capacity]: of all lists and views of a step's sessions */
+    uint32_t *host_counts;      /* the same */
     size_t count_capacity;
-    float *host_rows; /* cosine or sine rows on their way to the device */
+    float *host_rows; /* [host_capacity]: cosine or sine rows on their way to the device */
     size_t host_capacity;
 };
 
@@ -73,35 +71,32 @@ void kvc_runner_close(struct kvc_runner *runner);
 enum kvc_status kvc_runner_store(struct kvc_runner *runner, const struct kvc_entry_format *format,
                                  struct kvc_spares **store, struct kvc_error *error);
 
-/* Scratch for chunks of so many rows that belong to so many parts, and for so many rows of logits at once. */
-enum kvc_status kvc_runner_reserve(struct kvc_runner *runner, uint32_t rows, size_t parts, struct kvc_error *error);
+/* Scratch for so many rows at once, in so many segments, and for so many rows of logits. */
+enum kvc_status kvc_runner_reserve(struct kvc_runner *runner, uint32_t rows, size_t segments, struct kvc_error *error);
 enum kvc_status kvc_runner_reserve_logits(struct kvc_runner *runner, uint32_t rows, struct kvc_error *error);
 
-/* Uploads tokens and positions of a batch and makes its cosine and sine rows; long_factors[i] chooses longrope's long
- * factors for row i (NULL: none). With a network only. */
-enum kvc_status kvc_batch_fill(struct kvc_runner *runner, struct kvc_batch *batch, const int32_t *tokens,
-                               const int32_t *positions, const bool *long_factors, uint32_t rows,
-                               struct kvc_error *error);
-void kvc_batch_free(struct kvc_runner *runner, struct kvc_batch *batch);
+/* ---- the operations, in the order of a forward pass; scratch for the rows has been reserved ---- */
 
-/* Rows of cosine, or sine, [rows, rotary/2]: angle = position * frequency in float32, then times the attention factor.
- */
-void kvc_rope_rows(const struct kvc_rope *rope, const int32_t *positions, const bool *long_factors, uint32_t rows,
-                   bool sine, float *out);
-
-/* hidden[row...] = embedding of the batch's tokens. */
+/* hidden [rows, hidden] = the embeddings of the batch's tokens. */
 void kvc_runner_embed(struct kvc_runner *runner, struct kvc_batch *batch);
-/* One layer over the batch's rows row..row+rows-1, which the parts cover (part rows count from `row`). Runs each
- * session's look at its rows (kvc_session_attended). The scratch for them has been reserved. */
-void kvc_runner_layer(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t layer, uint32_t row, uint32_t rows,
-                      const struct kvc_part *parts, size_t part_count);
-/* append + attention + kvc_session_attended on q, k, v that lie in runner->q, k, v; into runner->attended. */
-void kvc_runner_attend(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t layer, uint32_t row,
-                       const struct kvc_part *parts, size_t part_count);
-/* Only the rows `index` [rows] of the batch's hidden states go on. */
-enum kvc_status kvc_runner_cut(struct kvc_runner *runner, struct kvc_batch *batch, const uint32_t *index, uint32_t rows,
-                               struct kvc_error *error);
-/* Logits of the batch's rows first .. first+count-1, to the host. At most KVC_LOGIT_ROWS at a time. */
+/* Rows row .. row+rows-1 of the batch: q_raw, q, k_raw and k of a layer, rotated to the rows' positions. */
+void kvc_runner_project_queries_keys(struct kvc_runner *runner, const struct kvc_batch *batch, uint32_t layer,
+                                     uint32_t row, uint32_t rows);
+/* v of the rows that were projected last. */
+void kvc_runner_project_values(struct kvc_runner *runner, uint32_t layer, uint32_t rows);
+/* Stored rows of the segments become entries of their lists. k, v [rows, H_kv, d], positions int32 [rows]. */
+void kvc_runner_append(struct kvc_runner *runner, const struct kvc_segment *segments, size_t count, struct kvc_span k,
+                       struct kvc_span v, struct kvc_span positions);
+/* attended, maximum and sum of the segments' rows, from q; row: the batch's that is row 0 of the segments. */
+void kvc_runner_attend(struct kvc_runner *runner, const struct kvc_batch *batch, uint32_t layer, uint32_t row,
+                       const struct kvc_segment *segments, size_t count);
+/* hidden += the output projection of attended. */
+void kvc_runner_project_output(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t layer, uint32_t row,
+                               uint32_t rows);
+/* hidden += the feed-forward network of the normed hidden. */
+void kvc_runner_feed_forward(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t layer, uint32_t row,
+                             uint32_t rows);
+/* Logits [count, vocab] of the batch's rows first .. first+count-1, to the host. At most KVC_LOGIT_ROWS at a time. */
 enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t first, uint32_t count,
                                   float *logits, struct kvc_error *error);
 

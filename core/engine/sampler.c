@@ -1,5 +1,6 @@
 /* sampler.c - picks the next token: penalty, top-k, temperature, softmax, top-p, min-p, one draw. The same logits and
  * seed give the same token on every machine. */
+#include "core/base/integers.h"
 #include "core/base/float.h"
 #include "core/base/canon.h"
 #include "core/engine/engine.h"
@@ -89,7 +90,7 @@ static float penalised(const struct kvc_sampler *sampler, const float *logits, u
 
 static void mark_recent(struct kvc_sampler *sampler, bool mark) {
     const uint64_t last = sampler->options.repeat_last;
-    const uint64_t count = sampler->accepted < last ? sampler->accepted : last;
+    const uint64_t count = kvc_min_u64(sampler->accepted, last);
     for (uint64_t i = 0; i < count; i++) {
         const int32_t token = sampler->recent[i];
         if (token >= 0 && (uint32_t)token < sampler->vocab)

@@ -1,6 +1,9 @@
 /* select.c - what a decode step reads: pages, sums of values and views of the entries, read lists, and what reading
  * them costs. */
-#include "core/engine/session.h"
+#include "core/engine/select.h"
+
+#include "core/base/integers.h"
+#include "core/stage/stage.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +24,7 @@ static size_t sum_bytes(const struct kvc_session *session, uint32_t layer) {
 }
 
 void kvc_select_drop_view(struct kvc_session *session, uint32_t layer) {
-    struct kvc_select_layer *select = &session->select[layer];
+    struct kvc_select_layer *select = &session->select.layer[layer];
     const size_t counts = session->cache.layer[layer].lists.kv_heads * sizeof(uint32_t);
     kvc_cache_state_free(&session->cache, counts, select->view.count);
     kvc_cache_state_free(&session->cache, select->rank_bytes, select->view.rank);
@@ -33,23 +36,23 @@ void kvc_select_drop_view(struct kvc_session *session, uint32_t layer) {
 
 void kvc_select_close(struct kvc_session *session) {
     struct kvc_device *device = device_of(session);
-    struct kvc_growable *buffers[] = {&session->read_rank, &session->read_count, &session->select_scores,
-                                      &session->select_probabilities, &session->alpha};
+    struct kvc_growable *buffers[] = {&session->select.read_rank, &session->select.read_count, &session->select.scores,
+                                      &session->select.probabilities, &session->select.alpha};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         kvc_growable_free(device, buffers[i]);
-    for (uint32_t l = 0; session->select && l < session->cache.layers; l++) {
+    for (uint32_t l = 0; session->select.layer && l < session->cache.layers; l++) {
         kvc_select_drop_view(session, l);
-        free_pages(session, &session->select[l]);
-        kvc_cache_state_free(&session->cache, sum_bytes(session, l), session->select[l].sums);
+        free_pages(session, &session->select.layer[l]);
+        kvc_cache_state_free(&session->cache, sum_bytes(session, l), session->select.layer[l].sums);
     }
 }
 
 void kvc_select_evicted(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *kept) {
-    struct kvc_select_layer *select = &session->select[layer];
+    struct kvc_select_layer *select = &session->select.layer[layer];
     const struct kvc_cache_layer *lists = &session->cache.layer[layer];
     const struct kvc_span count = {select->view.count, 0};
     const struct kvc_ops *ops = device_of(session)->ops;
-    struct kvc_span to = session->counts;
+    struct kvc_span to = session->evictions.counts;
     const size_t bytes = lists->lists.kv_heads * sizeof(uint32_t);
     select->pages_right = select->sums_right = false;
     if (!select->view.rank)
@@ -66,14 +69,14 @@ void kvc_select_evicted(struct kvc_session *session, uint32_t layer, const struc
 
 bool kvc_select_is_stale(const struct kvc_session *session) {
     for (uint32_t l = 0; l < session->cache.layers; l++)
-        if (session->select[l].view_stale)
+        if (session->select.layer[l].view_stale)
             return true;
     return false;
 }
 
 void kvc_select_take_counts(struct kvc_session *session, const uint32_t *counts) {
     for (uint32_t l = 0; l < session->cache.layers; l++) {
-        struct kvc_select_layer *select = &session->select[l];
+        struct kvc_select_layer *select = &session->select.layer[l];
         const struct kvc_cache_layer *lists = &session->cache.layer[l];
         if (select->view_stale)
             memcpy(select->view_count, counts + lists->before, lists->lists.kv_heads * sizeof *counts);
@@ -82,14 +85,14 @@ void kvc_select_take_counts(struct kvc_session *session, const uint32_t *counts)
 }
 
 enum kvc_status kvc_select_reserve(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {
-    struct kvc_select_layer *select = &session->select[layer];
+    struct kvc_select_layer *select = &session->select.layer[layer];
     struct kvc_cache *cache = &session->cache;
     struct kvc_device *device = device_of(session);
     const uint32_t heads = cache->layer[layer].lists.kv_heads;
     const uint64_t most = kvc_cache_most(cache, layer) + 1ull;
     if (select->view.rank && most <= select->view.stride)
         return KVC_OK;
-    const uint32_t stride = (uint32_t)((most + KVC_TILE - 1) / KVC_TILE * KVC_TILE);
+    const uint32_t stride = (uint32_t)kvc_round_up(most, KVC_TILE);
     const size_t bytes = (size_t)heads * stride * sizeof(uint32_t);
     struct kvc_buffer *rank;
     enum kvc_status status = KVC_OK;
@@ -116,7 +119,7 @@ enum kvc_status kvc_select_reserve(struct kvc_session *session, uint32_t layer, 
 }
 
 void kvc_select_appended(struct kvc_session *session, uint32_t layer) {
-    struct kvc_select_layer *select = &session->select[layer];
+    struct kvc_select_layer *select = &session->select.layer[layer];
     const struct kvc_lists *lists = &session->cache.layer[layer].lists;
     select->fresh++;
     if (!select->view.rank)
@@ -128,16 +131,16 @@ void kvc_select_appended(struct kvc_session *session, uint32_t layer) {
 
 /* Places of a head: entries, or those in the view. */
 static uint32_t places_in(const struct kvc_session *session, uint32_t layer, uint32_t h) {
-    const struct kvc_select_layer *select = &session->select[layer];
+    const struct kvc_select_layer *select = &session->select.layer[layer];
     return select->view.rank ? select->view_count[h] : session->cache.layer[layer].count[h];
 }
 
 /* Room for pages of `page` places, of `most` places in all. */
 static enum kvc_status reserve_pages(struct kvc_session *session, uint32_t layer, uint32_t page, bool low,
                                      uint32_t most, struct kvc_error *error) {
-    struct kvc_select_layer *select = &session->select[layer];
+    struct kvc_select_layer *select = &session->select.layer[layer];
     struct kvc_cache *cache = &session->cache;
-    const uint32_t count = most / page + (most % page > 0);
+    const uint32_t count = (uint32_t)kvc_divide_up(most, page);
     if (select->pages.page == page && select->pages.stride >= count && (!low || select->pages.low))
         return KVC_OK;
     const enum kvc_type type = cache->format.type == KVC_F16 ? KVC_F16 : KVC_F32;
@@ -158,7 +161,7 @@ static enum kvc_status reserve_pages(struct kvc_session *session, uint32_t layer
 
 /* Pages over all places as they are now. */
 static void update_pages(struct kvc_session *session, uint32_t layer) {
-    struct kvc_select_layer *select = &session->select[layer];
+    struct kvc_select_layer *select = &session->select.layer[layer];
     const uint32_t rows = select->pages_right ? select->fresh : UINT32_MAX;
     if (rows)
         device_of(session)->ops->pages_update(device_of(session), &session->cache.layer[layer].lists,
@@ -167,7 +170,7 @@ static void update_pages(struct kvc_session *session, uint32_t layer) {
 }
 
 static void update_sums(struct kvc_session *session, uint32_t layer) {
-    struct kvc_select_layer *select = &session->select[layer];
+    struct kvc_select_layer *select = &session->select.layer[layer];
     const uint32_t rows = select->sums_right ? select->fresh : UINT32_MAX;
     if (rows)
         device_of(session)->ops->value_sums(device_of(session), &session->cache.layer[layer].lists,
@@ -201,8 +204,7 @@ static bool by_page(const struct kvc_select *select) {
 static uint32_t most_places(const struct kvc_session *session, uint32_t layer) {
     uint32_t most = 0;
     for (uint32_t h = 0; h < session->cache.layer[layer].lists.kv_heads; h++) {
-        const uint32_t n = places_in(session, layer, h);
-        most = n > most ? n : most;
+        most = kvc_max_u32(most, places_in(session, layer, h));
     }
     return most;
 }
@@ -211,9 +213,9 @@ static uint32_t most_places(const struct kvc_session *session, uint32_t layer) {
 static enum kvc_status reserve(struct kvc_session *session, uint32_t layer, const struct kvc_select *select,
                                uint32_t most, struct kvc_error *error) {
     struct kvc_device *device = device_of(session);
-    struct kvc_select_layer *kept = &session->select[layer];
+    struct kvc_select_layer *kept = &session->select.layer[layer];
     const uint32_t H = session->runner->geometry.heads, heads = session->cache.layer[layer].lists.kv_heads;
-    const uint32_t stride = (most + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
+    const uint32_t stride = (uint32_t)kvc_round_up(most, KVC_TILE);
     const size_t row = (size_t)stride * sizeof(float);
     const bool probabilities = select->mean_value;
     enum kvc_status status = KVC_OK;
@@ -224,15 +226,15 @@ static enum kvc_status reserve(struct kvc_session *session, uint32_t layer, cons
         kept->sums_right = false;
     }
     if (status == KVC_OK)
-        status = kvc_growable_reserve(device, &session->select_scores, heads * row, error);
+        status = kvc_growable_reserve(device, &session->select.scores, heads * row, error);
     if (status == KVC_OK)
-        status = kvc_growable_reserve(device, &session->read_rank, heads * row, error);
+        status = kvc_growable_reserve(device, &session->select.read_rank, heads * row, error);
     if (status == KVC_OK)
-        status = kvc_growable_reserve(device, &session->read_count, heads * sizeof(uint32_t), error);
+        status = kvc_growable_reserve(device, &session->select.read_count, heads * sizeof(uint32_t), error);
     if (status == KVC_OK && probabilities)
-        status = kvc_growable_reserve(device, &session->select_probabilities, H * row, error);
+        status = kvc_growable_reserve(device, &session->select.probabilities, H * row, error);
     if (status == KVC_OK && probabilities)
-        status = kvc_growable_reserve(device, &session->alpha, H * sizeof(float), error);
+        status = kvc_growable_reserve(device, &session->select.alpha, H * sizeof(float), error);
     return status;
 }
 
@@ -241,7 +243,7 @@ enum kvc_status kvc_select_prepare(struct kvc_session *session, uint32_t layer, 
     const uint32_t most = most_places(session, layer) + 1;
     if (most <= select->budget || (by_page(select) && !select->page)) /* reads all; or will be refused */
         return KVC_OK;
-    *stride = (most + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
+    *stride = (uint32_t)kvc_round_up(most, KVC_TILE);
     return reserve(session, layer, select, most, error);
 }
 
@@ -251,12 +253,12 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
                                                 KVC_SCORE_PAGE_BOUND};
     struct kvc_session *session = stage->session;
     struct kvc_device *device = device_of(session);
-    struct kvc_select_layer *layer = &session->select[stage->layer];
+    struct kvc_select_layer *layer = &session->select.layer[stage->layer];
     const struct kvc_read_list *view = layer->view.rank ? &layer->view : NULL;
     const struct kvc_lists *lists = &kvc_stage_lists(stage)->lists;
     const struct kvc_network *network = session->runner->network;
     const bool paged = by_page(select) || (select->kind == KVC_SELECT_CHANNELS && select->page);
-    const uint32_t stride = (most + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
+    const uint32_t stride = (uint32_t)kvc_round_up(most, KVC_TILE);
     const enum kvc_status status = reserve(session, stage->layer, select, most, error);
     if (status != KVC_OK)
         return status;
@@ -267,10 +269,11 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
     layer->fresh = 0;
     layer->pages_right = layer->pages_right && paged;
     layer->sums_right = layer->sums_right && select->mean_value;
-    const struct kvc_span none = {NULL, 0}, scores = kvc_growable_at(&session->select_scores, 0);
+    const struct kvc_span none = {NULL, 0}, scores = kvc_growable_at(&session->select.scores, 0);
     const struct kvc_span probabilities =
-        select->mean_value ? kvc_growable_at(&session->select_probabilities, 0) : none;
-    session->chosen = (struct kvc_read_list){session->read_count.buffer, session->read_rank.buffer, stride};
+        select->mean_value ? kvc_growable_at(&session->select.probabilities, 0) : none;
+    session->select.chosen =
+        (struct kvc_read_list){session->select.read_count.buffer, session->select.read_rank.buffer, stride};
     const struct kvc_select_scores job = {.lists = lists,
                                           .view = view,
                                           .pages = paged ? &layer->pages : NULL,
@@ -285,7 +288,7 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
                                           .scores = scores,
                                           .probabilities = probabilities,
                                           .stride = stride,
-                                          .bytes_read = &session->select_bytes}; /* it is told at the next sync */
+                                          .bytes_read = &session->sums.select_bytes}; /* it is told at the next sync */
     const struct kvc_select_reads reads = {.lists = lists,
                                            .view = view,
                                            .pages = by_page(select) ? job.pages : NULL,
@@ -296,9 +299,10 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
                                            .local = select->local,
                                            .scores = scores,
                                            .probabilities = probabilities,
-                                           .alpha = select->mean_value ? kvc_growable_at(&session->alpha, 0) : none,
+                                           .alpha =
+                                               select->mean_value ? kvc_growable_at(&session->select.alpha, 0) : none,
                                            .stride = stride,
-                                           .reads = &session->chosen};
+                                           .reads = &session->select.chosen};
     if (device->ops->select_scores_reads) {
         device->ops->select_scores_reads(device, &job, &reads);
     } else {
@@ -306,15 +310,15 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
         device->ops->select_reads(device, &reads);
     }
     if (select->mean_value)
-        session->select_bytes += sum_bytes(session, stage->layer);
-    stage->chosen = &session->chosen;
+        session->sums.select_bytes += sum_bytes(session, stage->layer);
+    stage->chosen = &session->select.chosen;
     stage->mean_value = select->mean_value;
     return KVC_OK;
 }
 
 enum kvc_status kvc_stage_select(struct kvc_stage *stage, const struct kvc_select *select, struct kvc_error *error) {
     struct kvc_session *session = stage->session;
-    struct kvc_select_layer *layer = &session->select[stage->layer];
+    struct kvc_select_layer *layer = &session->select.layer[stage->layer];
     const enum kvc_status status = check(stage, select, error);
     if (status != KVC_OK)
         return status;
@@ -325,76 +329,14 @@ enum kvc_status kvc_stage_select(struct kvc_stage *stage, const struct kvc_selec
     return KVC_OK;
 }
 
-const struct kvc_read_list *kvc_session_select(struct kvc_session *session, const struct kvc_batch *batch,
-                                               uint32_t layer, uint32_t batch_row, uint32_t row) {
-    struct kvc_runner *runner = session->runner;
-    const struct kvc_geometry *g = &runner->geometry;
-    session->mixing = false;
-    if (session->in_prompt || session->failed || !kvc_policy_holder(session->policy, KVC_STAGE_SELECT))
-        return NULL;
-    struct kvc_stage stage = kvc_stage_make(session, layer);
-    stage.queries = 1;
-    stage.q = kvc_growable_at(&runner->q, (size_t)row * g->heads * g->head_size * sizeof(float));
-    stage.positions = kvc_growable_at(&batch->positions, batch_row * sizeof(int32_t));
-    stage.causal_offset = kvc_growable_at(&batch->causal_offset, batch_row * sizeof(uint32_t));
-    if (kvc_stage_run_select(&stage, &session->failure) != KVC_OK) {
-        session->failed = true;
-        return NULL;
-    }
-    session->mixing = stage.mean_value;
-    return stage.chosen;
-}
-
-/* ---- what was read, for those who ask ---- */
-
-enum kvc_status kvc_select_record(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *reads,
-                                  struct kvc_error *error) {
-    const struct kvc_lists *lists = &session->cache.layer[layer].lists;
+void kvc_select_mix(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *reads,
+                    struct kvc_span attended) {
     struct kvc_device *device = device_of(session);
-    for (uint32_t h = 0; h < lists->kv_heads; h++) {
-        struct kvc_recorded *recorded = &session->recorded[(size_t)layer * session->runner->geometry.heads + h];
-        const uint32_t held = session->cache.layer[layer].count[h];
-        if (held > recorded->capacity) {
-            int32_t *grown = realloc(recorded->positions, held * 2ull * sizeof *grown);
-            if (!grown)
-                return kvc_fail(error, KVC_RESOURCE, "session: no memory to record what is read");
-            recorded->positions = grown;
-            recorded->capacity = held * 2ull;
-        }
-        enum kvc_status status =
-            kvc_session_positions(session, layer, h, recorded->positions, held, &recorded->count, error);
-        if (status != KVC_OK || !reads) {
-            if (status != KVC_OK)
-                return status;
-            continue;
-        }
-        uint32_t count;
-        device->ops->download(device, &count, (struct kvc_span){reads->count, h * sizeof count}, sizeof count);
-        uint32_t *ranks = malloc(count * sizeof *ranks + 1);
-        if (!ranks)
-            return kvc_fail(error, KVC_RESOURCE, "session: no memory to record what is read");
-        if (count)
-            device->ops->download(device, ranks,
-                                  (struct kvc_span){reads->rank, (size_t)h * reads->stride * sizeof *ranks},
-                                  count * sizeof *ranks);
-        for (uint32_t i = 0; i < count; i++) /* ranks ascend: nothing is overwritten before it is read */
-            recorded->positions[i] = recorded->positions[ranks[i]];
-        recorded->count = count;
-        free(ranks);
-    }
-    return KVC_OK;
-}
-
-enum kvc_status kvc_session_reads(const struct kvc_session *session, uint32_t layer, uint32_t kv_head,
-                                  int32_t *positions, size_t capacity, size_t *count, struct kvc_error *error) {
-    if (layer >= session->cache.layers || kv_head >= session->cache.layer[layer].lists.kv_heads)
-        return kvc_fail(error, KVC_USAGE, "reads: layer %u, head %u: the session has no such head", layer, kv_head);
-    if (!session->recorded)
-        return kvc_fail(error, KVC_USAGE, "reads: the session was opened without record_reads");
-    const struct kvc_recorded *recorded = &session->recorded[(size_t)layer * session->runner->geometry.heads + kv_head];
-    *count = recorded->count;
-    if (recorded->count && capacity)
-        memcpy(positions, recorded->positions,
-               (recorded->count < capacity ? recorded->count : capacity) * sizeof *positions);
-    return KVC_OK;
+    const struct kvc_geometry *g = &session->runner->geometry;
+    const struct kvc_select_layer *select = &session->select.layer[layer];
+    if (!session->select.mixing || !reads)
+        return;
+    device->ops->mix_mean(device, &session->cache.layer[layer].lists, select->view.rank ? &select->view : NULL, reads,
+                          g->heads, g->head_size, attended, kvc_growable_at(&session->select.alpha, 0),
+                          (struct kvc_span){select->sums, 0});
 }

@@ -6,14 +6,15 @@
 #include "core/base/ops.h"
 
 struct kvc_spare_block {
-    uint32_t number, taken;       /* of the arena; places */
+    uint32_t number;              /* of the arena */
+    uint32_t taken;               /* places */
     uint64_t bits[KVC_TILE / 64]; /* one for each place that is taken */
 };
 
 struct kvc_spares {
     struct kvc_device *device;
-    struct kvc_arena *arena; /* not owned */
-    struct kvc_spare_block *block;
+    struct kvc_arena *arena;       /* not owned */
+    struct kvc_spare_block *block; /* [blocks] */
     uint32_t blocks;
 };
 

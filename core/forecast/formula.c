@@ -4,27 +4,6 @@
 
 #include <math.h>
 
-struct kvc_method_layer kvc_policy_method_at(const struct kvc_policy *policy, enum kvc_stage_kind stage, uint32_t layer,
-                                             const struct kvc_geometry *g, const struct kvc_entry_format *format) {
-    const struct kvc_method *method = kvc_policy_holder(policy, stage);
-    struct kvc_method_layer found = {.method = method && kvc_method_acts(method, layer) ? method : NULL};
-    const uint32_t lists = kvc_policy_heads(policy, layer, g);
-    found.context = (struct kvc_layer_context){.layer = layer,
-                                               .layers = g->layers,
-                                               .kv_heads = lists,
-                                               .group = g->heads / lists,
-                                               .head_size = g->head_size,
-                                               .model_kv_heads = g->kv_heads,
-                                               .entry_bytes = 2.0 * format->row_bytes,
-                                               .element_bytes = (double)format->row_bytes / g->head_size,
-                                               .page_element_bytes = format->type == KVC_F16 ? 2 : 4};
-    for (uint32_t l = 0; method && l < g->layers; l++) {
-        found.context.acting += l < layer && kvc_method_acts(method, l);
-        found.context.actings += kvc_method_acts(method, l);
-    }
-    return found;
-}
-
 uint64_t kvc_policy_whole(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *g,
                           const struct kvc_entry_format *format) {
     static const enum kvc_stage_kind stages[] = {KVC_STAGE_PROMPT, KVC_STAGE_DECODE};

@@ -1,6 +1,7 @@
 /* measure_long.c - what a long context costs, with `entries` in every head, at the shapes of a model of eight billion
  * parameters: a decode step's attention over heads of different lengths and its linear layers; a layer's share of a
  * prompt in the making; choosing what the layer keeps of that prompt. */
+#include "core/base/integers.h"
 #include "core/measure/measure.h"
 #include "core/base/types.h"
 
@@ -16,7 +17,7 @@ enum {
 
 static const struct kvc_span none = {NULL, 0};
 
-static uint32_t whole_tiles(uint64_t entries) { return (uint32_t)((entries + KVC_TILE - 1) / KVC_TILE * KVC_TILE); }
+static uint32_t whole_tiles(uint64_t entries) { return (uint32_t)kvc_round_up(entries, KVC_TILE); }
 
 static struct kvc_lists *make_lists(struct kvc_measure *m, uint64_t slots, uint32_t entries, bool ordered) {
     m->head_size = D;

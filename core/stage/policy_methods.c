@@ -52,15 +52,6 @@ uint32_t kvc_policy_surplus(const struct kvc_policy *policy, uint32_t layer) {
     return method->policy->surplus ? method->policy->surplus(&method->values) : 1;
 }
 
-uint32_t kvc_policy_heads(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry) {
-    for (size_t i = 0; i < policy->count; i++) {
-        const struct kvc_method *method = &policy->method[i];
-        if (method->policy->per_head && method->policy->per_head(&method->values) && kvc_method_acts(method, layer))
-            return geometry->heads;
-    }
-    return geometry->kv_heads;
-}
-
 bool kvc_policy_chunking(const struct kvc_policy *policy, struct kvc_chunking *chunking) {
     const struct kvc_method *method = kvc_policy_holder(policy, KVC_STAGE_CHUNK);
     if (!method)

@@ -1,6 +1,8 @@
 /* stage.c - what a policy's stage function may look at: scores of entries, from queries and from state columns, all on
  * the backend. */
-#include "core/engine/session.h"
+#include "core/stage/stage.h"
+
+#include "core/base/integers.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +12,6 @@ const struct kvc_stage_info *kvc_stage_info(const struct kvc_stage *stage) { ret
 void *kvc_stage_state(const struct kvc_stage *stage) { return stage->use ? stage->use->state : NULL; }
 
 void *kvc_stage_user(const struct kvc_stage *stage) { return stage->user; }
-
-struct kvc_cache_layer *kvc_stage_lists(const struct kvc_stage *stage) {
-    return &stage->session->cache.layer[stage->layer];
-}
 
 static const struct kvc_lists *lists_of(const struct kvc_stage *stage) { return &kvc_stage_lists(stage)->lists; }
 
@@ -36,12 +34,12 @@ static enum kvc_status make_scores(struct kvc_stage *stage, uint32_t heads, stru
     if (n == KVC_STAGE_SCORES)
         return kvc_fail(error, KVC_USAGE, "policy: a stage may hold at most %u score arrays", n);
     /* whole tiles, so that the buffer of a constant-size policy is made once */
-    const uint64_t stride = (stage->info.entries + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
+    const uint64_t stride = kvc_round_up(stage->info.entries, KVC_TILE);
     const enum kvc_status status =
-        kvc_growable_reserve(runner->device, &runner->scores[n], (size_t)stride * heads * sizeof(float), error);
+        kvc_growable_reserve(runner->device, &runner->stage.scores[n], (size_t)stride * heads * sizeof(float), error);
     if (status != KVC_OK)
         return status;
-    stage->scores[n] = (struct kvc_scores){{runner->scores[n].buffer, 0}, (uint32_t)stride, heads};
+    stage->scores[n] = (struct kvc_scores){{runner->stage.scores[n].buffer, 0}, (uint32_t)stride, heads};
     *scores = &stage->scores[n];
     stage->score_count++;
     return KVC_OK;
@@ -53,6 +51,18 @@ enum kvc_status kvc_stage_scores(struct kvc_stage *stage, struct kvc_scores **sc
 
 enum kvc_status kvc_stage_head_scores(struct kvc_stage *stage, struct kvc_scores **scores, struct kvc_error *error) {
     return make_scores(stage, stage->info.heads, scores, error);
+}
+
+void kvc_stage_look_at(struct kvc_stage *stage, const struct kvc_batch *batch, uint32_t row, uint32_t batch_row,
+                       uint32_t rows) {
+    const struct kvc_runner *runner = stage->session->runner;
+    const size_t word = sizeof(float), m = runner->geometry.heads * word, q = m * runner->geometry.head_size;
+    stage->queries = rows;
+    stage->q = kvc_growable_at(&runner->q, row * q);
+    stage->maximum = kvc_growable_at(&runner->maximum, row * m);
+    stage->sum = kvc_growable_at(&runner->sum, row * m);
+    stage->positions = kvc_growable_at(&batch->positions, batch_row * word);
+    stage->causal_offset = kvc_growable_at(&batch->causal_offset, batch_row * word);
 }
 
 struct kvc_probabilities kvc_stage_rows(const struct kvc_stage *stage, uint32_t count) {
@@ -84,19 +94,19 @@ enum kvc_status kvc_stage_window_mass(struct kvc_stage *stage, uint32_t window, 
     const enum kvc_status status = check_before(stage, error);
     if (status != KVC_OK)
         return status;
-    const struct kvc_probabilities rows = kvc_stage_rows(stage, window < stage->queries ? window : stage->queries);
+    const struct kvc_probabilities rows = kvc_stage_rows(stage, kvc_min_u32(window, stage->queries));
     device_of(stage)->ops->window_mass(device_of(stage), &rows, scores->span, scores->stride,
                                        scores->heads != stage->info.kv_heads);
     return KVC_OK;
 }
 
 enum kvc_status kvc_stage_pseudo_mass(struct kvc_stage *stage, struct kvc_scores *scores, struct kvc_error *error) {
-    const struct kvc_queries *pseudo = &stage->session->pseudo;
+    const struct kvc_queries *pseudo = &stage->session->prompt.pseudo;
     const enum kvc_status status = check_before(stage, error);
     if (status != KVC_OK)
         return status;
     const struct kvc_geometry *g = &stage->session->runner->geometry;
-    const size_t first = kvc_turn_set(stage->session, stage->layer) * pseudo->rows * sizeof(float);
+    const size_t first = kvc_session_query_set(stage->session, stage->layer) * pseudo->rows * sizeof(float);
     struct kvc_stage view = *stage;
     view.queries = pseudo->rows;
     view.q = kvc_growable_at(&pseudo->q, first * g->heads * g->head_size);
@@ -113,28 +123,28 @@ enum kvc_status kvc_stage_pseudo_mass(struct kvc_stage *stage, struct kvc_scores
 /* This chunk's probe queries in the stage's layer; in the last chunk the prompt's own last queries. */
 static struct kvc_span probe_queries(const struct kvc_stage *stage, size_t bytes) {
     const struct kvc_session *session = stage->session;
-    if (!session->last_chunk)
-        return kvc_growable_at(&session->probe_now, stage->layer * bytes * session->probes);
-    return kvc_growable_at(&session->window.q,
-                           ((size_t)(stage->layer + 1) * session->window.rows - session->probes) * bytes);
+    if (!session->prompt.last_chunk)
+        return kvc_growable_at(&session->prompt.probe_now, stage->layer * bytes * session->prompt.probes);
+    return kvc_growable_at(&session->prompt.window.q,
+                           ((size_t)(stage->layer + 1) * session->prompt.window.rows - session->prompt.probes) * bytes);
 }
 
 enum kvc_status kvc_stage_probe_mass(struct kvc_stage *stage, float alpha, struct kvc_scores *scores,
                                      struct kvc_error *error) {
     struct kvc_session *session = stage->session;
     struct kvc_device *device = device_of(stage);
-    const struct kvc_queries *probing = &session->probing;
+    const struct kvc_queries *probing = &session->prompt.probing;
     const struct kvc_geometry *g = &session->runner->geometry;
     const size_t width = (size_t)g->heads * g->head_size, bytes = width * sizeof(float);
-    const uint32_t probes = session->probes;
+    const uint32_t probes = session->prompt.probes;
     const enum kvc_status status = check_before(stage, error);
     if (status != KVC_OK)
         return status;
     if (probes == 0)
         return kvc_fail(error, KVC_USAGE, "policy: a probe's mass is asked for, but there is no probe");
-    const struct kvc_span A = kvc_growable_at(&session->probe, stage->layer * bytes * probes);
+    const struct kvc_span A = kvc_growable_at(&session->prompt.probe, stage->layer * bytes * probes);
     const struct kvc_span Q = probe_queries(stage, bytes);
-    if (session->first_chunk)
+    if (session->prompt.first_chunk)
         device->ops->copy(device, A, Q, bytes * probes);
     else
         device->ops->blend(device, A, Q, alpha, width * probes);
@@ -175,11 +185,11 @@ enum kvc_status kvc_stage_moments(struct kvc_stage *stage, uint32_t window, uint
     if (status == KVC_OK && scores->heads != stage->info.heads)
         status = kvc_fail(error, KVC_USAGE, "policy: moments go into scores per query head");
     if (status == KVC_OK)
-        status = kvc_growable_reserve(runner->device, &runner->totals, sizeof totals, error);
+        status = kvc_growable_reserve(runner->device, &runner->stage.totals, sizeof totals, error);
     if (status != KVC_OK)
         return status;
-    const struct kvc_probabilities rows = kvc_stage_rows(stage, window < stage->queries ? window : stage->queries);
-    const struct kvc_span at = kvc_growable_at(&runner->totals, 0);
+    const struct kvc_probabilities rows = kvc_stage_rows(stage, kvc_min_u32(window, stage->queries));
+    const struct kvc_span at = kvc_growable_at(&runner->stage.totals, 0);
     runner->device->ops->window_moments(runner->device, &rows, tail, gamma, scores->span, scores->stride, at);
     runner->device->ops->download(runner->device, totals, at, sizeof totals);
     *dispersion = totals[0];
@@ -206,10 +216,10 @@ enum kvc_status kvc_stage_pool(struct kvc_stage *stage, struct kvc_scores *score
     device->ops->pool(device, lists_of(stage), scores->heads / stage->info.kv_heads, pooled->span, scores->span,
                       scores->stride, tail, kernel, pooling);
     /* the pooled scores take the place of the others, whose array is free again */
-    const struct kvc_growable room = stage->session->runner->scores[stage->score_count - 1];
+    const struct kvc_growable room = stage->session->runner->stage.scores[stage->score_count - 1];
     const size_t mine = (size_t)(scores - stage->scores);
-    stage->session->runner->scores[stage->score_count - 1] = stage->session->runner->scores[mine];
-    stage->session->runner->scores[mine] = room;
+    stage->session->runner->stage.scores[stage->score_count - 1] = stage->session->runner->stage.scores[mine];
+    stage->session->runner->stage.scores[mine] = room;
     scores->span = pooled->span;
     stage->score_count--;
     return KVC_OK;
@@ -224,6 +234,22 @@ enum kvc_status kvc_stage_group(struct kvc_stage *stage, const struct kvc_scores
         return kvc_fail(error, KVC_USAGE, "policy: a group's sum goes into scores per list of entries");
     device_of(stage)->ops->group_scores(device_of(stage), lists_of(stage), heads->heads / stage->info.kv_heads,
                                         scores->span, heads->span, scores->stride, divisor);
+    return KVC_OK;
+}
+
+enum kvc_status kvc_stage_shares(struct kvc_stage *stage, const struct kvc_scores *scores, uint64_t tail,
+                                 uint64_t slots, uint32_t *shares, struct kvc_error *error) {
+    struct kvc_runner *runner = stage->session->runner;
+    struct kvc_device *device = runner->device;
+    const size_t bytes = stage->info.kv_heads * sizeof *shares;
+    if (stage->evicted || scores->heads != stage->info.kv_heads)
+        return kvc_fail(error, KVC_USAGE, "policy: shares go by scores per list, from before an eviction");
+    const enum kvc_status status = kvc_growable_reserve(device, &runner->stage.totals, bytes, error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_span at = kvc_growable_at(&runner->stage.totals, 0);
+    device->ops->shares(device, &kvc_stage_lists(stage)->lists, scores->span, scores->stride, tail, slots, at);
+    device->ops->download(device, shares, at, bytes);
     return KVC_OK;
 }
 
@@ -247,10 +273,7 @@ enum kvc_status kvc_stage_columns(const struct kvc_stage *stage, uint32_t first,
 
 /* How many of the newest `count` queries are among the last `ring` tokens: others have no place in a ring. */
 static uint32_t in_ring(const struct kvc_stage *stage, uint32_t count, uint32_t ring) {
-    if (count > ring)
-        count = ring;
-    if (count > stage->queries)
-        count = stage->queries;
+    count = kvc_min_u32(kvc_min_u32(count, ring), stage->queries);
     while (stage->host_positions && count > 0 &&
            (uint64_t)stage->host_positions[stage->queries - count] + ring < stage->info.now)
         count--;
@@ -265,32 +288,32 @@ static enum kvc_status empty_rows(const struct kvc_stage *stage, uint32_t column
     struct kvc_runner *runner = session->runner;
     struct kvc_device *device = runner->device;
     const uint64_t first = session->turn > ring ? session->turn - ring : 0;
-    if (!session->in_prompt || !session->kept_rows || stage->queries == 0)
+    if (!session->in_prompt || !session->prompt.kept_rows || stage->queries == 0)
         return KVC_OK;
     int32_t *positions = malloc(ring * sizeof *positions);
     uint32_t *causal_offset = malloc(ring * sizeof *causal_offset), count = 0;
     enum kvc_status status =
         positions && causal_offset
-            ? kvc_growable_reserve(device, &runner->totals, 2 * ring * sizeof *causal_offset, error)
+            ? kvc_growable_reserve(device, &runner->stage.totals, 2 * ring * sizeof *causal_offset, error)
             : kvc_fail(error, KVC_RESOURCE, "no memory for %u positions", ring);
-    uint32_t next = session->kept_row_count; /* the oldest of those from `first` on that came */
-    while (status == KVC_OK && next > 0 && session->kept_rows[next - 1] >= first)
+    uint32_t next = session->prompt.kept_row_count; /* the oldest of those from `first` on that came */
+    while (status == KVC_OK && next > 0 && session->prompt.kept_rows[next - 1] >= first)
         next--;
     for (uint64_t row = first; row < session->turn && status == KVC_OK; row++) {
         causal_offset[count] = UINT32_MAX;
-        if (session->kept_rows[next] == row)
+        if (session->prompt.kept_rows[next] == row)
             next++; /* the last row of a turn always comes */
         else
             positions[count++] = (int32_t)(session->tokens + row);
     }
-    const struct kvc_span at = kvc_growable_at(&runner->totals, 0),
-                          unseen = kvc_growable_at(&runner->totals, ring * sizeof *causal_offset);
+    const struct kvc_span at = kvc_growable_at(&runner->stage.totals, 0),
+                          unseen = kvc_growable_at(&runner->stage.totals, ring * sizeof *causal_offset);
     if (status == KVC_OK && count > 0) {
         device->ops->upload(device, at, positions, count * sizeof *positions);
         device->ops->upload(device, unseen, causal_offset, count * sizeof *causal_offset);
     }
     for (uint32_t from = 0; status == KVC_OK && from < count; from += stage->queries) {
-        const uint32_t some = count - from < stage->queries ? count - from : stage->queries;
+        const uint32_t some = kvc_min_u32(count - from, stage->queries);
         struct kvc_probabilities rows = kvc_stage_rows(stage, some);
         rows.positions = (struct kvc_span){at.buffer, at.offset + from * sizeof *positions};
         rows.causal_offset = (struct kvc_span){unseen.buffer, unseen.offset + from * sizeof *causal_offset};
@@ -337,11 +360,11 @@ enum kvc_status kvc_stage_ring_fuse(struct kvc_stage *stage, uint32_t first, uin
 enum kvc_status kvc_stage_ring_sums(struct kvc_stage *stage, uint32_t first, uint32_t rows, uint32_t sums,
                                     uint32_t count, struct kvc_error *error) {
     const uint64_t written = stage->session->in_prompt ? stage->info.turn_tokens : count;
-    const uint64_t newest = stage->info.now - 1, oldest = newest - ((written < rows ? written : rows) - 1);
+    const uint64_t newest = stage->info.now - 1, oldest = newest - (kvc_min_u64(written, rows) - 1);
     struct kvc_scores *scores = NULL;
     enum kvc_status status = KVC_OK;
     for (uint32_t b = 0; b < kvc_ring_blocks(rows) && status == KVC_OK; b++) {
-        const uint32_t from = b * KVC_RING_BLOCK, n = rows - from < KVC_RING_BLOCK ? rows - from : KVC_RING_BLOCK;
+        const uint32_t from = b * KVC_RING_BLOCK, n = kvc_min_u32(rows - from, KVC_RING_BLOCK);
         const uint64_t back = (newest + rows - (from + n - 1)) % rows; /* since the block's last row was written */
         if (back > newest - oldest)
             continue;
@@ -416,7 +439,7 @@ enum kvc_status kvc_stage_read_scores(struct kvc_stage *stage, const struct kvc_
     const enum kvc_status status = locate(stage, scores, head, &from, count, error);
     if (status != KVC_OK)
         return status;
-    const size_t some = *count < room ? *count : room;
+    const size_t some = kvc_min_u64(*count, room);
     if (some)
         device_of(stage)->ops->download(device_of(stage), values, from, some * sizeof(float));
     return KVC_OK;
@@ -441,5 +464,5 @@ enum kvc_status kvc_stage_read_positions(struct kvc_stage *stage, uint32_t head,
     const enum kvc_status status = check_head(head, stage->info.kv_heads, error);
     if (status != KVC_OK)
         return status;
-    return kvc_session_positions(stage->session, stage->layer, head, positions, room, count, error);
+    return kvc_cache_read_positions(&stage->session->cache, stage->layer, head, positions, room, count, error);
 }

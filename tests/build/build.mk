@@ -1,5 +1,6 @@
 # build.mk - tests of the build itself and of the tree: exported symbols, installation, who may include whom.
 BUILD_TESTS = \
+	tests/build/test_calls.sh \
 	tests/build/test_format.sh \
 	tests/build/test_globals.sh \
 	tests/build/test_install.sh \

@@ -1,0 +1,219 @@
+/* decode.c - decode steps of one or more sessions in one batch: who takes part, the step, and who failed. */
+#include "core/base/float.h"
+#include "core/base/integers.h"
+#include "core/engine/finite.h"
+#include "core/engine/prepare_step.h"
+#include "core/engine/step.h"
+#include "core/forecast/advice.h"
+
+#include <stdlib.h>
+
+#define SESSIONS_MOST 65536u
+
+/* The sessions that take part, and where their rows are in the caller's arrays. */
+struct participants {
+    struct kvc_session **session; /* [count] */
+    uint32_t *row;                /* [count]: in the caller's arrays */
+    int32_t *token;               /* [count] */
+    int32_t *position;            /* [count] */
+    bool *long_factors;           /* [count] */
+    uint32_t count;
+};
+
+static bool make_room(struct participants *participants, size_t count) {
+    *participants = (struct participants){.session = malloc(count * sizeof *participants->session),
+                                          .row = malloc(count * sizeof *participants->row),
+                                          .token = malloc(count * sizeof *participants->token),
+                                          .position = malloc(count * sizeof *participants->position),
+                                          .long_factors = malloc(count * sizeof *participants->long_factors)};
+    return participants->session && participants->row && participants->token && participants->position &&
+           participants->long_factors;
+}
+
+static void free_room(struct participants *participants) {
+    free(participants->session);
+    free(participants->row);
+    free(participants->token);
+    free(participants->position);
+    free(participants->long_factors);
+}
+
+static enum kvc_status fail_all(enum kvc_status *statuses, size_t count, enum kvc_status status) {
+    for (size_t i = 0; statuses && i < count; i++)
+        statuses[i] = status;
+    return status;
+}
+
+/* Everything a step needs that may fail for want of memory; no session has changed yet. */
+static enum kvc_status prepare(struct kvc_runner *runner, const struct participants *participants, bool logits,
+                               struct kvc_error *error) {
+    enum kvc_status status = kvc_runner_reserve(runner, participants->count, participants->count, error);
+    if (status == KVC_OK && logits)
+        status = kvc_runner_reserve_logits(runner, kvc_min_u32(participants->count, KVC_LOGIT_ROWS), error);
+    const struct kvc_step_shape shape = {.rows = participants->count};
+    if (status == KVC_OK && runner->device->ops->prepare)
+        status = runner->device->ops->prepare(runner->device, &shape, error);
+    if (status == KVC_OK)
+        status = kvc_step_reserve_counts(runner, participants->session, participants->count, error);
+    if (status == KVC_OK)
+        status = kvc_batch_fill(runner, &runner->step, participants->token, participants->position,
+                                participants->long_factors, participants->count, error);
+    return status;
+}
+
+/* Logits of the rows whose sessions have not failed, each into its place, as many neighbours at once as may be. */
+static enum kvc_status step_logits(struct kvc_runner *runner, const struct participants *participants, float *logits,
+                                   struct kvc_error *error) {
+    for (uint32_t from = 0; from < participants->count;) {
+        const uint32_t row = participants->row[from];
+        uint32_t count = 0;
+        while (from + count < participants->count && count < KVC_LOGIT_ROWS &&
+               !participants->session[from + count]->failed && participants->row[from + count] == row + count)
+            count++;
+        const enum kvc_status status = count ? kvc_runner_logits(runner, &runner->step, from, count,
+                                                                 logits + (size_t)row * runner->network->vocab, error)
+                                             : KVC_OK;
+        if (status != KVC_OK)
+            return status;
+        from += count ? count : 1; /* 1: one that failed */
+    }
+    return KVC_OK;
+}
+
+/* The step: the rows' embeddings pass the layers, the last of which gives logits. */
+static enum kvc_status run_step(struct kvc_runner *runner, const struct participants *participants, float *logits,
+                                struct kvc_error *error) {
+    struct kvc_device *device = runner->device;
+    struct kvc_batch *batch = &runner->step;
+    const struct kvc_step step = {
+        .runner = runner, .session = participants->session, .count = participants->count, .stored = 1};
+    device->ops->zero(device, kvc_growable_at(&batch->causal_offset, 0), participants->count * sizeof(uint32_t));
+    kvc_runner_embed(runner, batch);
+    for (uint32_t l = 0; l < runner->network->layers; l++)
+        kvc_step_layer(&step, l);
+    const enum kvc_status status = logits ? step_logits(runner, participants, logits, error) : KVC_OK;
+    kvc_step_take_counts(runner, participants->session, participants->count);
+    return status == KVC_OK ? device->ops->sync(device, error) : status;
+}
+
+/* Logits of row n of the step that has just been computed: where they are not finite the session has failed. The row
+ * is then computed once more, over what the session holds now, to find the layer. */
+static void check_finite(struct kvc_runner *runner, struct kvc_session *session, uint32_t n, const float *logits) {
+    struct kvc_batch *batch = &runner->step;
+    const struct kvc_step step = {.runner = runner, .session = &session, .count = 1, .first = n, .stored = 0};
+    const uint64_t position = session->tokens;
+    struct kvc_error *error = &session->failure;
+    if (kvc_finite(logits, runner->network->vocab))
+        return;
+    session->failed = true; /* so its policy and whoever watches it hear nothing of what follows */
+    enum kvc_status status = kvc_cache_positions_reserve(session, 1, error);
+    if (status == KVC_OK) {
+        kvc_runner_embed(runner, batch);
+        status = kvc_finite_hidden(runner, batch, -1, n, 1, position, error);
+    }
+    for (uint32_t l = 0; l < runner->network->layers && status == KVC_OK; l++) {
+        kvc_step_layer(&step, l);
+        status = kvc_finite_hidden(runner, batch, l, n, 1, position, error);
+    }
+    if (status == KVC_OK)
+        (void)kvc_finite_logits(runner, logits, position, error);
+}
+
+/* Takes session i into the step, or notes why not. */
+static enum kvc_status join(struct participants *participants, struct kvc_session *session, size_t i, int32_t token,
+                            struct kvc_runner *runner, struct kvc_error *error) {
+    struct kvc_error cause = {KVC_OK, ""};
+    if (session->busy)
+        return kvc_fail(error, KVC_USAGE, "decode: session %zu is given twice", i);
+    if (session->runner != runner)
+        return kvc_fail(error, KVC_USAGE, "decode: session %zu belongs to another model", i);
+    enum kvc_status status = kvc_network_check_tokens(runner->network, &token, 1, &cause);
+    if (status == KVC_OK)
+        status = kvc_step_begin(session, &cause);
+    if (status != KVC_OK)
+        return kvc_fail(error, status, "decode: session %zu: %s", i, cause.text);
+    const uint32_t n = participants->count++;
+    participants->session[n] = session;
+    participants->row[n] = (uint32_t)i;
+    participants->token[n] = token;
+    participants->position[n] = (int32_t)session->tokens;
+    participants->long_factors[n] = session->long_rope;
+    session->busy = true;
+    return KVC_OK;
+}
+
+/* Computes the step of the sessions that joined and ends it for each, whatever became of it; the first failure. */
+static enum kvc_status take_step(struct kvc_runner *runner, const struct participants *participants, float *logits,
+                                 enum kvc_status *statuses, struct kvc_error *error) {
+    struct kvc_device *device = runner->device;
+    const uint64_t saturated = device->saturated;
+    enum kvc_status first = prepare(runner, participants, logits != NULL, error);
+    const bool prepared = first == KVC_OK;
+    if (prepared)
+        first = run_step(runner, participants, logits, error);
+    const enum kvc_status all = first; /* what every session shares */
+    for (uint32_t n = 0; n < participants->count; n++) {
+        struct kvc_session *session = participants->session[n];
+        enum kvc_status status = all;
+        session->busy = false;
+        session->sums.saturated += device->saturated - saturated;
+        if (all == KVC_OK && logits && !session->failed)
+            check_finite(runner, session, n, logits + (size_t)participants->row[n] * runner->network->vocab);
+        if (!prepared) {
+            kvc_step_cancel(session);
+        } else if (session->failed) {
+            status = session->failure.status;
+            if (first == KVC_OK)
+                first = kvc_fail(error, status, "decode: session %u: %s", participants->row[n], session->failure.text);
+        } else if (all == KVC_OK) {
+            kvc_step_end(session);
+        } else {
+            session->failed = true;
+        }
+        if (statuses)
+            statuses[participants->row[n]] = status;
+    }
+    return first;
+}
+
+/* The first session that cannot take part is the first failure; the others take the step. */
+static enum kvc_status decode(struct kvc_session *const *sessions, const int32_t *tokens, size_t count, float *logits,
+                              enum kvc_status *statuses, struct participants *participants, struct kvc_error *error) {
+    enum kvc_status first = KVC_OK;
+    for (size_t i = 0; i < count; i++) {
+        struct kvc_error cause;
+        enum kvc_status status = join(participants, sessions[i], i, tokens[i], sessions[0]->runner, &cause);
+        status = kvc_advise(sessions[i], sessions[i]->tokens + 1, status, &cause);
+        if (statuses)
+            statuses[i] = status;
+        if (status != KVC_OK && first == KVC_OK) {
+            first = status;
+            if (error)
+                *error = cause;
+        }
+    }
+    if (participants->count == 0)
+        return first;
+    const enum kvc_status status = take_step(sessions[0]->runner, participants, logits, statuses, first ? NULL : error);
+    return first == KVC_OK ? kvc_advise(sessions[0], sessions[0]->tokens + 1, status, error) : first;
+}
+
+enum kvc_status kvc_decode(struct kvc_session *const *sessions, const int32_t *tokens, size_t count, float *logits,
+                           enum kvc_status *statuses, struct kvc_error *error) {
+    if (count == 0)
+        return KVC_OK;
+    if (count > SESSIONS_MOST)
+        return fail_all(statuses, count,
+                        kvc_fail(error, KVC_USAGE, "decode: %zu sessions; at most %u at once", count, SESSIONS_MOST));
+    if (!sessions[0]->runner->network)
+        return fail_all(statuses, count, kvc_fail(error, KVC_USAGE, "decode: a replayed session has no model"));
+    struct participants participants;
+    const uint64_t environment = kvc_float_open();
+    const enum kvc_status status =
+        make_room(&participants, count)
+            ? decode(sessions, tokens, count, logits, statuses, &participants, error)
+            : fail_all(statuses, count, kvc_fail(error, KVC_RESOURCE, "decode: no memory for %zu rows", count));
+    free_room(&participants);
+    kvc_float_close(environment);
+    return status;
+}

@@ -1,0 +1,269 @@
+/* evict.c - eviction: what a policy's stage function may keep, by scores, by ranks, by positions or by a plan; and the
+ * blocks that go back. Every way ends in `evict`: the lists, then what hangs on their ranks (view, keys at their places
+ * in the cache). */
+#include "core/engine/evict.h"
+
+#include "core/base/integers.h"
+#include "core/stage/stage.h"
+
+#include <stdlib.h>
+
+static const struct kvc_span none = {NULL, 0};
+
+/* Whether the stage may evict, and by these rules. */
+static enum kvc_status check_keep(const struct kvc_stage *stage, const struct kvc_keep *rules, uint32_t count,
+                                  struct kvc_error *error) {
+    if (stage->looks_only)
+        return kvc_fail(error, KVC_USAGE, "policy: entries are to be kept by a method that only observes the prompt");
+    for (uint32_t h = 0; h < count; h++)
+        if ((rules[h].top || rules[h].fill) && !rules[0].scores)
+            return kvc_fail(error, KVC_USAGE, "policy: entries are to be kept by score, but there are no scores");
+    if (rules[0].scores && stage->evicted)
+        return kvc_fail(error, KVC_USAGE, "policy: entries are to be kept by scores from before an eviction");
+    return KVC_OK;
+}
+
+enum kvc_status kvc_evict_reserve(struct kvc_stage *stage, struct kvc_read_list *kept, struct kvc_error *error) {
+    struct kvc_runner *runner = stage->session->runner;
+    const uint32_t heads = stage->info.kv_heads;
+    const uint32_t stride = (uint32_t)kvc_round_up(stage->info.entries, KVC_TILE);
+    enum kvc_status status = kvc_growable_reserve(runner->device, &runner->stage.kept_rank,
+                                                  (size_t)stride * heads * sizeof(uint32_t), error);
+    if (status == KVC_OK)
+        status = kvc_growable_reserve(runner->device, &runner->stage.kept_count, heads * sizeof(uint32_t), error);
+    *kept = (struct kvc_read_list){runner->stage.kept_count.buffer, runner->stage.kept_rank.buffer, stride};
+    return status;
+}
+
+/* Only the ranks `kept` of the layer stay. */
+static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_read_list *kept, struct kvc_error *error) {
+    struct kvc_session *session = stage->session;
+    struct kvc_device *device = session->runner->device;
+    enum kvc_status status = kvc_cache_make_order(&session->cache, stage->layer, error);
+    if (status != KVC_OK)
+        return status;
+    device->ops->evict(device, &kvc_stage_lists(stage)->lists, kept);
+    kvc_cache_evicted(&session->cache, stage->layer, session->in_prompt ? none : session->evictions.counts);
+    kvc_select_evicted(session, stage->layer, kept);
+    session->evictions.touched[stage->layer] = true;
+    stage->evicted = true;
+    stage->info.entries = kvc_cache_most(&session->cache, stage->layer);
+    return kvc_cache_positions_renew(session, stage->layer, error);
+}
+
+/* The ranks that the rules keep: one rule for all lists, or one for each. */
+static void apply_rules(struct kvc_stage *stage, const struct kvc_keep *rules, uint32_t count,
+                        struct kvc_read_list *kept) {
+    struct kvc_device *device = stage->session->runner->device;
+    const struct kvc_scores *scores = rules->scores, *ties = rules->ties;
+    device->ops->keep(device, &kvc_stage_lists(stage)->lists, rules, count, scores ? scores->span : none,
+                      ties ? ties->span : none, scores ? scores->stride : 0, kept);
+}
+
+static enum kvc_status keep_by(struct kvc_stage *stage, const struct kvc_keep *rules, uint32_t count,
+                               struct kvc_error *error) {
+    struct kvc_read_list kept;
+    enum kvc_status status = check_keep(stage, rules, count, error);
+    if (status == KVC_OK)
+        status = kvc_evict_reserve(stage, &kept, error);
+    if (status != KVC_OK)
+        return status;
+    apply_rules(stage, rules, count, &kept);
+    stage->session->runner->stage.kept_stride = kept.stride;
+    return evict(stage, &kept, error);
+}
+
+enum kvc_status kvc_stage_keep(struct kvc_stage *stage, const struct kvc_keep *rule, struct kvc_error *error) {
+    return keep_by(stage, rule, 1, error);
+}
+
+enum kvc_status kvc_stage_keep_heads(struct kvc_stage *stage, const struct kvc_keep *rules, struct kvc_error *error) {
+    return keep_by(stage, rules, stage->info.kv_heads, error);
+}
+
+enum kvc_status kvc_stage_keep_ring(struct kvc_stage *stage, const struct kvc_keep *rule, uint32_t first, uint32_t rows,
+                                    uint32_t filled, uint32_t sums, struct kvc_error *error) {
+    struct kvc_device *device = stage->session->runner->device;
+    struct kvc_scores *fused;
+    struct kvc_read_list kept;
+    struct kvc_ring ring = {rows ? first : 0, rows, sums, (int64_t)stage->info.now};
+    enum kvc_status status = kvc_stage_scores(stage, &fused, error);
+    if (status == KVC_OK && (!device->ops->keep_ring || filled < rows)) {
+        struct kvc_keep by = *rule;
+        *(rule->scores ? &by.ties : &by.scores) = fused;
+        status =
+            kvc_stage_ring_fuse(stage, first, rows, filled, KVC_ROW_WEIGHTS, KVC_FUSE_SUM, rule->recent, fused, error);
+        return status == KVC_OK ? kvc_stage_keep(stage, &by, error) : status;
+    }
+    if (status == KVC_OK)
+        status = kvc_stage_columns(stage, first, rows, &ring.first, error);
+    if (status == KVC_OK && sums != UINT32_MAX)
+        status = kvc_stage_columns(stage, sums, kvc_ring_blocks(rows), &ring.sums, error);
+    if (status == KVC_OK)
+        status = kvc_evict_reserve(stage, &kept, error);
+    if (status != KVC_OK)
+        return status;
+    device->ops->keep_ring(device, &kvc_stage_lists(stage)->lists, rule, &ring,
+                           rule->scores ? rule->scores->span : none, fused->span, fused->stride, &kept);
+    stage->session->runner->stage.kept_stride = kept.stride;
+    return evict(stage, &kept, error);
+}
+
+/* The ranks of one list, from the host. */
+static void upload_kept(struct kvc_device *device, const struct kvc_read_list *kept, uint32_t list,
+                        const uint32_t *ranks, uint32_t count) {
+    device->ops->upload(device, (struct kvc_span){kept->count, list * sizeof count}, &count, sizeof count);
+    if (count)
+        device->ops->upload(device, (struct kvc_span){kept->rank, (size_t)list * kept->stride * sizeof *ranks}, ranks,
+                            count * sizeof *ranks);
+}
+
+enum kvc_status kvc_stage_keep_ranks(struct kvc_stage *stage, const uint32_t *ranks, uint32_t count,
+                                     struct kvc_error *error) {
+    const struct kvc_keep nothing = {.recent = INT64_MAX};
+    const uint32_t heads = stage->info.kv_heads;
+    struct kvc_read_list kept;
+    enum kvc_status status = check_keep(stage, &nothing, 1, error);
+    kvc_cache_catch_up(&stage->session->cache, stage->layer);
+    for (uint32_t h = 0; h < heads && status == KVC_OK; h++)
+        if (count > 0 && ranks[count - 1] >= kvc_stage_lists(stage)->count[h])
+            status = kvc_fail(error, KVC_USAGE, "policy: rank %u is to be kept of a head with %u entries",
+                              ranks[count - 1], kvc_stage_lists(stage)->count[h]);
+    for (uint32_t i = 1; i < count && status == KVC_OK; i++)
+        if (ranks[i] <= ranks[i - 1])
+            status = kvc_fail(error, KVC_USAGE, "policy: ranks to be kept must ascend");
+    if (status == KVC_OK)
+        status = kvc_evict_reserve(stage, &kept, error);
+    if (status != KVC_OK)
+        return status;
+    for (uint32_t h = 0; h < heads; h++)
+        upload_kept(stage->session->runner->device, &kept, h, ranks, count);
+    stage->session->runner->stage.kept_stride = kept.stride;
+    return evict(stage, &kept, error);
+}
+
+/* Ranks of the entries of one head that stand at some positions; both ascend. */
+static uint32_t ranks_at(const int32_t *held, size_t held_count, const int32_t *positions, size_t count,
+                         uint32_t *ranks) {
+    uint32_t n = 0;
+    for (size_t i = 0, r = 0; i < count && r < held_count; r++) {
+        while (i < count && positions[i] < held[r])
+            i++;
+        if (i < count && positions[i] == held[r])
+            ranks[n++] = (uint32_t)r;
+    }
+    return n;
+}
+
+enum kvc_status kvc_stage_keep_positions(struct kvc_stage *stage, const int32_t *const *positions, const size_t *counts,
+                                         struct kvc_error *error) {
+    const struct kvc_keep nothing = {.recent = INT64_MAX};
+    const size_t most = stage->info.entries;
+    int32_t *held = malloc(most * sizeof *held + 1);
+    uint32_t *ranks = malloc(most * sizeof *ranks + 1);
+    struct kvc_read_list kept;
+    enum kvc_status status = held && ranks ? check_keep(stage, &nothing, 1, error)
+                                           : kvc_fail(error, KVC_RESOURCE, "policy: no memory for %zu positions", most);
+    if (status == KVC_OK)
+        status = kvc_evict_reserve(stage, &kept, error);
+    for (uint32_t h = 0; h < stage->info.kv_heads && status == KVC_OK; h++) {
+        size_t count = 0;
+        status = kvc_stage_read_positions(stage, h, held, most, &count, error);
+        if (status != KVC_OK)
+            break;
+        upload_kept(stage->session->runner->device, &kept, h, ranks,
+                    ranks_at(held, count, positions[h], counts[h], ranks));
+    }
+    free(held);
+    free(ranks);
+    return status == KVC_OK ? evict(stage, &kept, error) : status;
+}
+
+enum kvc_status kvc_stage_keep_again(struct kvc_stage *stage, struct kvc_error *error) {
+    struct kvc_runner *runner = stage->session->runner;
+    const struct kvc_keep nothing = {.recent = INT64_MAX};
+    const enum kvc_status status = check_keep(stage, &nothing, 1, error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_read_list kept = {runner->stage.kept_count.buffer, runner->stage.kept_rank.buffer,
+                                       runner->stage.kept_stride};
+    return evict(stage, &kept, error);
+}
+
+/* ---- what is kept by a plan ---- */
+
+enum kvc_status kvc_stage_plan(struct kvc_stage *stage, uint32_t head, const uint32_t *ranks, uint32_t count,
+                               struct kvc_error *error) {
+    struct kvc_session *session = stage->session;
+    struct kvc_device *device = session->runner->device;
+    struct kvc_planned *planned = &session->evictions.planned[stage->layer];
+    const size_t words = stage->info.kv_heads * sizeof(uint32_t);
+    if (head >= stage->info.kv_heads || count > stage->info.entries)
+        return kvc_fail(error, KVC_USAGE, "policy: a plan of %u ranks for head %u: at most %llu of head 0 to %u", count,
+                        head, (unsigned long long)stage->info.entries, stage->info.kv_heads - 1);
+    for (uint32_t i = 0; i < count; i++)
+        if (ranks[i] >= stage->info.entries || (i > 0 && ranks[i] <= ranks[i - 1]))
+            return kvc_fail(error, KVC_USAGE, "policy: planned ranks must ascend, up to %llu",
+                            (unsigned long long)stage->info.entries - 1);
+    planned->rank.kind = planned->count.kind = KVC_MEMORY_SCRATCH;
+    planned->stride = (uint32_t)kvc_round_up(stage->info.entries, KVC_TILE);
+    enum kvc_status status = kvc_growable_reserve(device, &planned->rank, words * planned->stride, error);
+    if (status == KVC_OK)
+        status = kvc_growable_reserve(device, &planned->count, words, error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_read_list kept = {planned->count.buffer, planned->rank.buffer, planned->stride};
+    upload_kept(device, &kept, head, ranks, count);
+    return KVC_OK;
+}
+
+void kvc_evict_forget_plan(struct kvc_session *session, uint32_t layer) {
+    kvc_growable_free(session->runner->device, &session->evictions.planned[layer].rank);
+    kvc_growable_free(session->runner->device, &session->evictions.planned[layer].count);
+}
+
+enum kvc_status kvc_stage_keep_planned(struct kvc_stage *stage, struct kvc_error *error) {
+    struct kvc_session *session = stage->session;
+    const struct kvc_planned *planned = &session->evictions.planned[stage->layer];
+    const struct kvc_keep nothing = {.recent = INT64_MAX};
+    enum kvc_status status = check_keep(stage, &nothing, 1, error);
+    if (status == KVC_OK && (!planned->rank.buffer || stage->evicted))
+        status = kvc_fail(error, KVC_USAGE, "policy: a plan is to be kept by, but none was made for this");
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_read_list kept = {planned->count.buffer, planned->rank.buffer, planned->stride};
+    status = evict(stage, &kept, error);
+    if (session->in_prompt) /* as long as the prompt */
+        kvc_evict_forget_plan(session, stage->layer);
+    return status;
+}
+
+/* ---- a view: entries that a method reads among, none of which goes ---- */
+
+enum kvc_status kvc_stage_view(struct kvc_stage *stage, const struct kvc_keep *rule, struct kvc_error *error) {
+    struct kvc_session *session = stage->session;
+    struct kvc_device *device = session->runner->device;
+    struct kvc_select_layer *select = &session->select.layer[stage->layer];
+    enum kvc_status status = check_keep(stage, rule, 1, error);
+    kvc_select_drop_view(session, stage->layer);
+    if (status == KVC_OK) /* as large as if everything were chosen */
+        status = kvc_select_reserve(session, stage->layer, error);
+    if (status != KVC_OK)
+        return status;
+    apply_rules(stage, rule, 1, &select->view);
+    device->ops->download(device, select->view_count, (struct kvc_span){select->view.count, 0},
+                          stage->info.kv_heads * sizeof(uint32_t));
+    return KVC_OK;
+}
+
+/* ---- blocks ---- */
+
+enum kvc_status kvc_evict_shrink(struct kvc_session *session, uint32_t layers, uint32_t many, struct kvc_error *error) {
+    enum kvc_status status = KVC_OK;
+    for (uint32_t l = 0; l < layers && status == KVC_OK; l++) {
+        if (session->evictions.touched[l])
+            status = kvc_cache_shrink(&session->cache, l, kvc_policy_surplus(session->policy, l), many, error);
+        session->evictions.touched[l] = false;
+    }
+    return status;
+}

@@ -1,0 +1,24 @@
+/* growable.c - device memory that is made again, larger, when it is too small. */
+#include "core/engine/growable.h"
+
+enum kvc_status kvc_growable_reserve(struct kvc_device *device, struct kvc_growable *growable, size_t bytes,
+                                     struct kvc_error *error) {
+    if (bytes <= growable->bytes)
+        return KVC_OK;
+    struct kvc_buffer *buffer;
+    device->ops->buffer_free(device, growable->buffer);
+    growable->buffer = NULL;
+    growable->bytes = 0;
+    const enum kvc_status status = device->ops->buffer_create(device, growable->kind, bytes, &buffer, error);
+    if (status != KVC_OK)
+        return status;
+    growable->buffer = buffer;
+    growable->bytes = bytes;
+    return KVC_OK;
+}
+
+void kvc_growable_free(struct kvc_device *device, struct kvc_growable *growable) {
+    device->ops->buffer_free(device, growable->buffer);
+    growable->buffer = NULL;
+    growable->bytes = 0;
+}

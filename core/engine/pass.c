@@ -1,0 +1,205 @@
+/* pass.c - the road of a prompt: rows of a pass through one layer, and the moments of the policy behind it. A pass is a
+ * set of rows that go through all layers: the whole prompt, or, where a chunk method cuts it, one chunk after another.
+ */
+#include "core/engine/pass.h"
+
+#include "core/base/integers.h"
+#include "core/engine/prune_rows.h"
+#include "core/stage/stage_call.h"
+
+/* ---- some rows ---- */
+
+static struct kvc_segment segment_of(struct kvc_session *session, uint32_t layer, const struct kvc_part *part) {
+    return (struct kvc_segment){
+        .lists = &session->cache.layer[layer].lists, .rows = part->rows, .stored = part->stored};
+}
+
+/* The part's stored rows become entries of the layer's lists. */
+static void append(struct kvc_session *session, uint32_t layer, const struct kvc_part *part,
+                   const struct kvc_projected *projected) {
+    struct kvc_runner *runner = session->runner;
+    const struct kvc_segment segment = segment_of(session, layer, part);
+    kvc_runner_append(runner, &segment, 1, projected->k, projected->v,
+                      kvc_growable_at(&runner->prompt.positions, part->row * sizeof(int32_t)));
+    kvc_cache_appended(&session->cache, layer, part->stored);
+    kvc_cache_positions_keep(session, layer, 0, part->stored);
+}
+
+static void attend(struct kvc_session *session, uint32_t layer, const struct kvc_part *part) {
+    struct kvc_runner *runner = session->runner;
+    const struct kvc_segment segment = segment_of(session, layer, part);
+    kvc_runner_attend(runner, &runner->prompt, layer, part->row, &segment, 1);
+}
+
+/* Rows from.. of runner->q, maximum and sum go to row `to` of the set. */
+static void copy_queries(struct kvc_session *session, struct kvc_queries *queries, size_t to, uint32_t batch_row,
+                         uint32_t from, uint32_t count) {
+    struct kvc_runner *runner = session->runner;
+    const struct kvc_batch *batch = &runner->prompt;
+    struct kvc_device *device = runner->device;
+    const struct kvc_geometry *g = &runner->geometry;
+    const size_t word = sizeof(float), m = g->heads * word, q = m * g->head_size;
+    device->ops->copy(device, kvc_growable_at(&queries->q, to * q), kvc_growable_at(&runner->q, from * q), count * q);
+    device->ops->copy(device, kvc_growable_at(&queries->maximum, to * m), kvc_growable_at(&runner->maximum, from * m),
+                      count * m);
+    device->ops->copy(device, kvc_growable_at(&queries->sum, to * m), kvc_growable_at(&runner->sum, from * m),
+                      count * m);
+    device->ops->copy(device, kvc_growable_at(&queries->positions, to * word),
+                      kvc_growable_at(&batch->positions, batch_row * word), count * word);
+}
+
+/* Keeps those of the part's queries that policies will look at. */
+static void keep_queries(struct kvc_session *session, uint32_t layer, const struct kvc_part *part) {
+    struct kvc_runner *runner = session->runner;
+    struct kvc_prompt *prompt = &session->prompt;
+    const size_t q = (size_t)runner->geometry.heads * runner->geometry.head_size * sizeof(float);
+    const size_t set = kvc_session_query_set(session, layer);
+    if (part->kind == KVC_ROWS_PSEUDO) {
+        copy_queries(session, &prompt->pseudo, set * part->rows, part->row, 0, part->rows);
+        return;
+    }
+    if (part->kind == KVC_ROWS_PROBE) {
+        runner->device->ops->copy(runner->device,
+                                  kvc_growable_at(&prompt->probe_now, (size_t)layer * prompt->probes * q),
+                                  kvc_growable_at(&runner->q, 0), part->rows * q);
+        return;
+    }
+    /* those among the last window.rows */
+    const uint64_t first = kvc_session_rows(session) - prompt->window.rows;
+    const uint64_t at = (uint64_t)prompt->chunk_from + part->row, end = at + part->rows;
+    if (end > first) {
+        const uint32_t skip = (uint32_t)(first > at ? first - at : 0);
+        copy_queries(session, &prompt->window, set * prompt->window.rows + (at + skip - first), part->row + skip, skip,
+                     part->rows - skip);
+    }
+}
+
+/* Methods that observe see the part's queries. */
+static void observe(struct kvc_session *session, uint32_t layer, const struct kvc_part *part) {
+    struct kvc_stage stage = kvc_stage_make(session, layer);
+    if (part->kind != KVC_ROWS_PROMPT || session->failure.status != KVC_OK)
+        return;
+    kvc_stage_look_at(&stage, &session->runner->prompt, 0, part->row, part->rows);
+    session->failure.status = kvc_stage_call_attended(&stage, &session->failure);
+}
+
+/* The road of some rows. */
+static enum kvc_status pass_part(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
+                                 const struct kvc_part *part, struct kvc_error *error) {
+    struct kvc_projected projected = {.entries_only = false};
+    enum kvc_status status = source->project(source->user, layer, part, &projected, error);
+    if (status != KVC_OK)
+        return status;
+    append(session, layer, part, &projected);
+    if (!projected.entries_only) {
+        attend(session, layer, part);
+        keep_queries(session, layer, part);
+        observe(session, layer, part);
+    }
+    status = source->feed_forward(source->user, layer, part, error);
+    if (status == KVC_OK && part->kind == KVC_ROWS_PROMPT && session->failure.status != KVC_OK) /* an observer's */
+        status = kvc_fail(error, session->failure.status, "%s", session->failure.text);
+    return status;
+}
+
+/* The rows that a method added. Probes leave no entry behind, pseudo rows for a while. */
+static enum kvc_status pass_extra(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
+                                  struct kvc_error *error) {
+    const uint32_t extra = kvc_prompt_extra_rows(session);
+    const bool pseudo = session->prompt.last_chunk;
+    const struct kvc_part part = {session->prompt.chunk_rows, extra, pseudo ? extra : 0,
+                                  pseudo ? KVC_ROWS_PSEUDO : KVC_ROWS_PROBE};
+    if (extra == 0)
+        return KVC_OK;
+    const enum kvc_status status = pass_part(session, source, layer, &part, error);
+    if (status == KVC_OK && part.stored)
+        kvc_cache_drop(&session->cache, layer, part.stored);
+    return status;
+}
+
+/* ---- behind them ---- */
+
+/* A stage that may look at the last queries of the prompt. */
+static struct kvc_stage window_stage(struct kvc_session *session, uint32_t layer) {
+    const struct kvc_geometry *g = &session->runner->geometry;
+    const struct kvc_queries *window = &session->prompt.window;
+    const size_t first = window->rows * kvc_session_query_set(session, layer) * sizeof(float);
+    struct kvc_stage stage = kvc_stage_make(session, layer);
+    stage.queries = window->rows;
+    stage.q = kvc_growable_at(&window->q, first * g->heads * g->head_size);
+    stage.maximum = kvc_growable_at(&window->maximum, first * g->heads);
+    stage.sum = kvc_growable_at(&window->sum, first * g->heads);
+    stage.positions = kvc_growable_at(&window->positions, first);
+    stage.causal_offset =
+        session->prompt.chunking.chunk ? (struct kvc_span){NULL, 0} : kvc_growable_at(&window->causal_offset, 0);
+    stage.host_positions = session->prompt.window_positions;
+    return stage;
+}
+
+static enum kvc_status end_prompt(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
+                                  struct kvc_error *error) {
+    const uint64_t away = session->turn - kvc_session_rows(session);
+    if (!session->prompt.chunking.chunk)
+        session->held[layer] = kvc_cache_most(&session->cache, layer) + away;
+    session->cache.layer[layer].step_most = kvc_policy_step_most(session->policy, layer, &session->runner->geometry,
+                                                                 &session->cache.format, session->held[layer]);
+    struct kvc_stage stage = window_stage(session, layer);
+    enum kvc_status status = kvc_stage_call_prompt(&stage, error);
+    for (uint32_t l = 0; l <= layer; l++) /* of those before it, too, which the stage may have shrunk */
+        session->after[l] = kvc_cache_most(&session->cache, l);
+    if (status == KVC_OK)
+        status = kvc_evict_shrink(session, layer + 1, 1, error);
+    return status == KVC_OK ? kvc_prune_rows(session, source, error) : status;
+}
+
+/* A layer that one above it chooses for is not over before that one's turn. */
+static enum kvc_status end_layers(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
+                                  struct kvc_error *error) {
+    enum kvc_status status = KVC_OK;
+    while (status == KVC_OK && session->prompt.ended <= layer &&
+           kvc_policy_decider(session->policy, session->prompt.ended, &session->runner->geometry,
+                              &session->cache.format) <= layer)
+        status = end_prompt(session, source, session->prompt.ended++, error);
+    return status;
+}
+
+/* The policy's moments behind the rows: it looks, prunes rows, evicts. */
+static enum kvc_status evict(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
+                             struct kvc_error *error) {
+    enum kvc_status status = KVC_OK;
+    if (session->prompt.chunking.chunk) {
+        struct kvc_stage stage = kvc_stage_make(session, layer);
+        status = kvc_stage_call_chunk(&stage, error);
+    }
+    if (status == KVC_OK && session->prompt.last_chunk)
+        status = end_layers(session, source, layer, error);
+    return status;
+}
+
+/* ---- the road ---- */
+
+/* Room in the layer for the entries of all rows. */
+static enum kvc_status reserve(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {
+    const struct kvc_prompt *prompt = &session->prompt;
+    const uint64_t stored = prompt->chunk_rows + (prompt->last_chunk ? (uint64_t)kvc_prompt_extra_rows(session) : 0);
+    enum kvc_status status =
+        kvc_cache_reserve(&session->cache, layer, stored,
+                          kvc_policy_all_columns(session->policy, layer, session->cache.format.head_size), error);
+    if (status == KVC_OK && prompt->kept_rows) /* positions are not those that ranks would say */
+        status = kvc_cache_make_order(&session->cache, layer, error);
+    return status;
+}
+
+enum kvc_status kvc_pass_layer(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
+                               struct kvc_error *error) {
+    const uint32_t rows = session->prompt.chunk_rows;
+    enum kvc_status status = reserve(session, layer, error);
+    for (uint32_t row = 0, some; row < rows && status == KVC_OK; row += some) {
+        some = kvc_min_u32(rows - row, session->chunk);
+        const struct kvc_part part = {row, some, some, KVC_ROWS_PROMPT};
+        status = pass_part(session, source, layer, &part, error);
+    }
+    if (status == KVC_OK)
+        status = pass_extra(session, source, layer, error);
+    return status == KVC_OK ? evict(session, source, layer, error) : status;
+}

@@ -1,0 +1,11 @@
+/* pass.h - rows of a prompt through one layer. */
+#ifndef KVC_CORE_ENGINE_PASS_H
+#define KVC_CORE_ENGINE_PASS_H
+
+#include "core/engine/session.h"
+
+/* All rows of the pass under way go through one layer; then the policy's moments. */
+enum kvc_status kvc_pass_layer(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
+                               struct kvc_error *error);
+
+#endif

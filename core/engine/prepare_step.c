@@ -1,0 +1,165 @@
+/* prepare_step.c - before and after a decode step of a session. Whatever may fail for want of memory is done before it:
+ * room for one more entry in every layer, for what the select and decode stages will ask for, where that can be known,
+ * and what a method plans to keep. At its end come the counts that its evictions left. */
+#include "core/engine/prepare_step.h"
+
+#include "core/stage/stage_call.h"
+
+#include <stdlib.h>
+
+#define ARRAYS 2u /* of scores: no method's decode stage takes more */
+
+/* Room for the scores and lists of a decode stage. */
+static enum kvc_status reserve_decode(struct kvc_stage *stage, struct kvc_error *error) {
+    struct kvc_read_list kept;
+    struct kvc_scores *scores;
+    enum kvc_status status = kvc_evict_reserve(stage, &kept, error);
+    for (unsigned i = 0; i < ARRAYS && status == KVC_OK; i++)
+        status = kvc_stage_scores(stage, &scores, error);
+    stage->score_count = 0;
+    return status;
+}
+
+/* Whether the step may be the layer's first that evicts: by the method's own formulas. */
+static bool may_evict(const struct kvc_session *session, uint32_t layer, uint64_t entries) {
+    struct kvc_method_layer at = kvc_policy_method_at(session->policy, KVC_STAGE_DECODE, layer,
+                                                      &session->runner->geometry, &session->cache.format);
+    const uint64_t held = session->held[layer];
+    if (session->evictions.planned[layer].nothing_goes)
+        return false;
+    if (at.method->policy->bound && entries <= at.method->policy->bound(&at.method->values, held, 0))
+        return false;
+    at.context.from = entries > session->step ? (double)(entries - session->step) : 0;
+    return kvc_policy_entries(&at, false, held, session->step) < (double)entries;
+}
+
+/* The device's scratch memory for the step's operations in a layer; places: the most that are read or chosen among. */
+static enum kvc_status prepare_device(struct kvc_session *session, uint32_t layer, uint32_t places,
+                                      struct kvc_error *error) {
+    const struct kvc_ops *ops = session->runner->device->ops;
+    const struct kvc_geometry *g = &session->runner->geometry;
+    const struct kvc_step_shape shape = {.lists = &session->cache.layer[layer].lists,
+                                         .heads = g->heads,
+                                         .head_size = g->head_size,
+                                         .places = places,
+                                         .rotates = kvc_policy_cache_positions(session->policy, layer) != NULL};
+    return ops->prepare ? ops->prepare(session->runner->device, &shape, error) : KVC_OK;
+}
+
+/* What the layer's select and decode stages will ask for; a method's plan; the device's own. */
+static enum kvc_status prepare_layer(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {
+    const struct kvc_policy *policy = session->policy;
+    const struct kvc_stage defaults = kvc_stage_make(session, layer);
+    enum kvc_status status = KVC_OK;
+    uint32_t places = session->select.layer[layer].view.stride;
+    for (size_t i = 0; i < policy->count && status == KVC_OK; i++) {
+        const struct kvc_method *method = &policy->method[i];
+        const struct kvc_policy_class *class = method->policy;
+        struct kvc_stage stage = kvc_stage_of_method(&defaults, i);
+        if (!stage.use->acts[layer])
+            continue;
+        stage.info.entries++; /* the step's */
+        stage.looks_only = true;
+        if ((method->stages & KVC_STAGE_SELECT) && !class->select) {
+            const struct kvc_select select = class->sizes(&method->values, &stage.info);
+            status = kvc_select_prepare(session, layer, &select, &places, error);
+        }
+        if (!(method->stages & KVC_STAGE_DECODE) || !class->decode)
+            continue;
+        if (status == KVC_OK)
+            status = reserve_decode(&stage, error);
+        if (status == KVC_OK && !session->cache.layer[layer].lists.order &&
+            may_evict(session, layer, stage.info.entries))
+            status = kvc_cache_make_order(&session->cache, layer, error);
+        if (status == KVC_OK && class->plan)
+            status = class->plan(&stage, &method->values, error);
+    }
+    return status == KVC_OK ? prepare_device(session, layer, places, error) : status;
+}
+
+enum kvc_status kvc_step_begin(struct kvc_session *session, struct kvc_error *error) {
+    if (session->failed)
+        return kvc_fail(error, KVC_USAGE, "session: an earlier prompt or step failed; close it and open another");
+    if (session->tokens == 0)
+        return kvc_fail(error, KVC_USAGE, "session: a decode step before any prompt");
+    if (session->tokens >= INT32_MAX)
+        return kvc_fail(error, KVC_USAGE, "session: at most %d tokens fit", INT32_MAX);
+    for (uint32_t l = 0; l < session->cache.layers; l++) {
+        enum kvc_status status = kvc_cache_reserve(
+            &session->cache, l, 1, kvc_policy_all_columns(session->policy, l, session->cache.format.head_size), error);
+        if (status == KVC_OK && session->select.layer[l].view.rank)
+            status = kvc_select_reserve(session, l, error);
+        if (status != KVC_OK)
+            return status;
+    }
+    session->step++;
+    enum kvc_status status = kvc_cache_positions_reserve(session, 1, error);
+    for (uint32_t l = 0; l < session->cache.layers && status == KVC_OK; l++)
+        status = prepare_layer(session, l, error);
+    session->step -= status != KVC_OK;
+    return status;
+}
+
+void kvc_step_cancel(struct kvc_session *session) { session->step--; }
+
+void kvc_step_end(struct kvc_session *session) {
+    session->tokens++;
+    session->sums.steps++;
+}
+
+/* ---- counts ---- */
+
+/* Words of a session in runner->counts: how much each list holds, then each list's view. */
+static size_t count_words(const struct kvc_session *session) { return 2 * (size_t)kvc_cache_lists(&session->cache); }
+
+enum kvc_status kvc_step_reserve_counts(struct kvc_runner *runner, struct kvc_session *const *sessions, size_t count,
+                                        struct kvc_error *error) {
+    size_t all = 0;
+    for (size_t i = 0; i < count; i++)
+        all += count_words(sessions[i]);
+    if (all > runner->count_capacity) {
+        free(runner->host_counts);
+        runner->host_counts = malloc(all * sizeof *runner->host_counts);
+        runner->count_capacity = runner->host_counts ? all : 0;
+        if (!runner->host_counts)
+            return kvc_fail(error, KVC_RESOURCE, "decode: no memory for the counts of %zu lists", all);
+    }
+    const enum kvc_status status =
+        kvc_growable_reserve(runner->device, &runner->counts, all * sizeof *runner->host_counts, error);
+    all = 0;
+    for (size_t i = 0; i < count && status == KVC_OK; i++) {
+        sessions[i]->evictions.counts = kvc_growable_at(&runner->counts, all * sizeof *runner->host_counts);
+        all += count_words(sessions[i]);
+    }
+    return status;
+}
+
+/* Gives back blocks that a step's evictions left without entries. */
+static void shrink(struct kvc_session *session) {
+    struct kvc_device *device = session->runner->device;
+    const uint64_t before = session->cache.cache_bytes;
+    const enum kvc_status status = kvc_evict_shrink(session, session->cache.layers, 2, &session->failure);
+    if (session->cache.cache_bytes < before)
+        device->ops->arena_trim(device, session->cache.store->arena);
+    session->failed = status != KVC_OK;
+}
+
+void kvc_step_take_counts(struct kvc_runner *runner, struct kvc_session *const *sessions, size_t count) {
+    size_t all = 0;
+    bool stale = false;
+    for (size_t i = 0; i < count; i++) {
+        all += count_words(sessions[i]);
+        stale = stale || kvc_cache_is_stale(&sessions[i]->cache) || kvc_select_is_stale(sessions[i]);
+    }
+    if (stale)
+        runner->device->ops->download(runner->device, runner->host_counts, kvc_growable_at(&runner->counts, 0),
+                                      all * sizeof *runner->host_counts);
+    for (size_t i = 0; i < count; i++) {
+        struct kvc_session *session = sessions[i];
+        const uint32_t *counts = runner->host_counts + session->evictions.counts.offset / sizeof *counts;
+        kvc_cache_take_counts(&session->cache, counts);
+        kvc_select_take_counts(session, counts + kvc_cache_lists(&session->cache));
+        if (!session->failed)
+            shrink(session);
+    }
+}

@@ -1,0 +1,65 @@
+/* prune_rows.c - token pruning: rows of a prompt that do not go on to the layers above. A propagate stage chooses them
+ * (kvc_stage_go_on); behind the layer's prompt stage the others are left behind. */
+#include "core/engine/prune_rows.h"
+
+#include "core/stage/stage.h"
+
+#include <stdlib.h>
+
+enum kvc_status kvc_stage_go_on(struct kvc_stage *stage, const uint32_t *rows, uint32_t count,
+                                struct kvc_error *error) {
+    struct kvc_session *session = stage->session;
+    const uint64_t had = stage->info.turn;
+    bool good = count > 0 && count <= had && rows[count - 1] == had - 1;
+    for (uint32_t i = 1; i < count && good; i++)
+        good = rows[i] > rows[i - 1];
+    if (!good)
+        return kvc_fail(error, KVC_USAGE,
+                        "policy: %u rows are to go on: must be some of the turn's %llu, ascending, the "
+                        "last among them",
+                        count, (unsigned long long)had);
+    if (count == had || stage->layer + 1 == session->cache.layers) /* above the last layer there is none */
+        return KVC_OK;
+    uint32_t *kept_rows = malloc(count * sizeof *kept_rows);
+    if (!kept_rows)
+        return kvc_fail(error, KVC_RESOURCE, "policy: no memory for %u rows", count);
+    for (uint32_t i = 0; i < count; i++)
+        kept_rows[i] = kvc_session_row(session, rows[i]);
+    free(session->prompt.next_kept_rows);
+    session->prompt.next_kept_rows = kept_rows;
+    session->prompt.next_rows = count;
+    return KVC_OK;
+}
+
+/* next_kept_rows as indices into the rows of the pass, and those that methods added behind them. */
+static void find_rows(const struct kvc_session *session, uint32_t *index, uint32_t extra) {
+    const struct kvc_prompt *prompt = &session->prompt;
+    for (uint32_t i = 0, at = 0; i < prompt->next_rows; i++) {
+        while (kvc_session_row(session, at) != prompt->next_kept_rows[i])
+            at++;
+        index[i] = at;
+    }
+    for (uint32_t i = 0; i < extra; i++)
+        index[prompt->next_rows + i] = prompt->chunk_rows + i;
+}
+
+enum kvc_status kvc_prune_rows(struct kvc_session *session, const struct kvc_row_source *source,
+                               struct kvc_error *error) {
+    struct kvc_prompt *prompt = &session->prompt;
+    const uint32_t rows = prompt->next_rows, extra = kvc_prompt_extra_rows(session);
+    if (!prompt->next_kept_rows)
+        return KVC_OK;
+    uint32_t *index = malloc((rows + extra) * sizeof *index);
+    if (!index)
+        return kvc_fail(error, KVC_RESOURCE, "session: no memory for %u rows", rows + extra);
+    find_rows(session, index, extra);
+    free(prompt->kept_rows);
+    prompt->kept_rows = prompt->next_kept_rows;
+    prompt->kept_row_count = prompt->chunk_rows = rows;
+    prompt->next_kept_rows = NULL;
+    enum kvc_status status = source->gather(source->user, index, rows + extra, error);
+    free(index);
+    if (status == KVC_OK)
+        status = kvc_pass_load(session, source, error);
+    return status == KVC_OK ? kvc_prompt_set_window(session, rows, error) : status;
+}

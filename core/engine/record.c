@@ -1,0 +1,93 @@
+/* record.c - what a session tells of its decode steps: what each layer's attention gave, and what was read. */
+#include "core/engine/record.h"
+
+#include "core/base/integers.h"
+#include "core/engine/session.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum kvc_status kvc_session_watch(struct kvc_session *session, kvc_output_fn *output, void *user,
+                                  struct kvc_error *error) {
+    const struct kvc_geometry *g = &session->runner->geometry;
+    if (output && !session->record.output_row) {
+        session->record.output_row = malloc((size_t)g->heads * g->head_size * sizeof(float));
+        if (!session->record.output_row)
+            return kvc_fail(error, KVC_RESOURCE, "session: no memory for a row of attention's output");
+    }
+    session->record.output = output;
+    session->record.output_user = user;
+    return KVC_OK;
+}
+
+void kvc_record_close(struct kvc_session *session) {
+    const struct kvc_geometry *g = &session->runner->geometry;
+    for (size_t i = 0; session->record.recorded && i < (size_t)g->layers * g->heads; i++)
+        free(session->record.recorded[i].positions);
+    free(session->record.recorded);
+    free(session->record.output_row);
+}
+
+void kvc_record_output(struct kvc_session *session, uint32_t layer, struct kvc_span attended) {
+    struct kvc_device *device = session->runner->device;
+    const struct kvc_geometry *g = &session->runner->geometry;
+    if (!session->record.output)
+        return;
+    device->ops->download(device, session->record.output_row, attended,
+                          (size_t)g->heads * g->head_size * sizeof(float));
+    session->record.output(session->record.output_user, layer, session->record.output_row);
+}
+
+enum kvc_status kvc_record_reads(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *reads,
+                                 struct kvc_error *error) {
+    const struct kvc_lists *lists = &session->cache.layer[layer].lists;
+    struct kvc_device *device = session->runner->device;
+    if (!session->record.reads)
+        return KVC_OK;
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        struct kvc_recorded *recorded = &session->record.recorded[(size_t)layer * session->runner->geometry.heads + h];
+        const uint32_t held = session->cache.layer[layer].count[h];
+        if (held > recorded->capacity) {
+            int32_t *grown = realloc(recorded->positions, held * 2ull * sizeof *grown);
+            if (!grown)
+                return kvc_fail(error, KVC_RESOURCE, "session: no memory to record what is read");
+            recorded->positions = grown;
+            recorded->capacity = held * 2ull;
+        }
+        enum kvc_status status =
+            kvc_cache_read_positions(&session->cache, layer, h, recorded->positions, held, &recorded->count, error);
+        if (status != KVC_OK || !reads) {
+            if (status != KVC_OK)
+                return status;
+            continue;
+        }
+        uint32_t count;
+        device->ops->download(device, &count, (struct kvc_span){reads->count, h * sizeof count}, sizeof count);
+        uint32_t *ranks = malloc(count * sizeof *ranks + 1);
+        if (!ranks)
+            return kvc_fail(error, KVC_RESOURCE, "session: no memory to record what is read");
+        if (count)
+            device->ops->download(device, ranks,
+                                  (struct kvc_span){reads->rank, (size_t)h * reads->stride * sizeof *ranks},
+                                  count * sizeof *ranks);
+        for (uint32_t i = 0; i < count; i++) /* ranks ascend: nothing is overwritten before it is read */
+            recorded->positions[i] = recorded->positions[ranks[i]];
+        recorded->count = count;
+        free(ranks);
+    }
+    return KVC_OK;
+}
+
+enum kvc_status kvc_session_reads(const struct kvc_session *session, uint32_t layer, uint32_t kv_head,
+                                  int32_t *positions, size_t capacity, size_t *count, struct kvc_error *error) {
+    if (layer >= session->cache.layers || kv_head >= session->cache.layer[layer].lists.kv_heads)
+        return kvc_fail(error, KVC_USAGE, "reads: layer %u, head %u: the session has no such head", layer, kv_head);
+    if (!session->record.recorded)
+        return kvc_fail(error, KVC_USAGE, "reads: the session was opened without record_reads");
+    const struct kvc_recorded *recorded =
+        &session->record.recorded[(size_t)layer * session->runner->geometry.heads + kv_head];
+    *count = recorded->count;
+    if (recorded->count && capacity)
+        memcpy(positions, recorded->positions, kvc_min_u64(recorded->count, capacity) * sizeof *positions);
+    return KVC_OK;
+}

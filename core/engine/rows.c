@@ -1,0 +1,246 @@
+/* rows.c - a prompt under way: its rows, whole or in chunks where the policy cuts it, pass by pass; the rows that
+ * methods add to them (pseudo rows, probes); and room for the queries that methods will look at. */
+#include "core/engine/rows.h"
+
+#include "core/base/integers.h"
+#include "core/engine/session.h"
+
+#include <stdlib.h>
+
+static struct kvc_device *device_of(const struct kvc_session *session) { return session->runner->device; }
+
+static const struct kvc_method *pseudo_method(const struct kvc_session *session) {
+    for (size_t i = 0; i < session->policy->count; i++) {
+        const struct kvc_method *method = &session->policy->method[i];
+        if (method->policy->pseudo && (method->stages & KVC_STAGE_PROMPT))
+            return method;
+    }
+    return NULL;
+}
+
+/* Sets of queries that rooms hold: one for every layer where chunks come one after another. */
+static uint32_t sets(const struct kvc_session *session) {
+    return session->prompt.chunking.chunk ? session->cache.layers : 1;
+}
+
+static enum kvc_status reserve_queries(struct kvc_session *session, struct kvc_queries *queries, uint32_t rows,
+                                       uint32_t copies, struct kvc_error *error) {
+    const struct kvc_geometry *g = &session->runner->geometry;
+    const size_t words = (size_t)rows * sizeof(float);
+    struct kvc_device *device = device_of(session);
+    enum kvc_status status = kvc_growable_reserve(device, &queries->q, words * g->heads * g->head_size * copies, error);
+    if (status == KVC_OK)
+        status = kvc_growable_reserve(device, &queries->maximum, words * g->heads * copies, error);
+    if (status == KVC_OK)
+        status = kvc_growable_reserve(device, &queries->sum, words * g->heads * copies, error);
+    if (status == KVC_OK)
+        status = kvc_growable_reserve(device, &queries->positions, words * copies, error);
+    if (status == KVC_OK)
+        status = kvc_growable_reserve(device, &queries->causal_offset, words, error);
+    queries->rows = rows;
+    return status;
+}
+
+/* Position of row i of those that go on. */
+static int32_t position_of(const struct kvc_session *session, uint32_t i) {
+    return (int32_t)(session->tokens + kvc_session_row(session, i));
+}
+
+enum kvc_status kvc_prompt_set_window(struct kvc_session *session, uint32_t rows, struct kvc_error *error) {
+    struct kvc_queries *window = &session->prompt.window;
+    const uint32_t wanted = kvc_policy_queries(session->policy), count = kvc_min_u32(wanted, rows);
+    window->rows = count;
+    if (count == 0)
+        return KVC_OK;
+    enum kvc_status status = reserve_queries(session, window, count, sets(session), error);
+    int32_t *positions = realloc(session->prompt.window_positions, count * sizeof *positions);
+    uint32_t *causal_offset = malloc(count * sizeof *causal_offset);
+    if (positions)
+        session->prompt.window_positions = positions;
+    if (status == KVC_OK && (!positions || !causal_offset))
+        status = kvc_fail(error, KVC_RESOURCE, "session: no memory for a window of %u queries", count);
+    for (uint32_t i = 0; i < count && status == KVC_OK; i++) {
+        positions[i] = position_of(session, rows - count + i);
+        causal_offset[i] = count - 1 - i;
+    }
+    if (status == KVC_OK)
+        device_of(session)->ops->upload(device_of(session), kvc_growable_at(&window->causal_offset, 0), causal_offset,
+                                        count * sizeof *causal_offset);
+    free(causal_offset);
+    return status;
+}
+
+/* Rooms for the probe's queries of every layer. */
+static enum kvc_status reserve_probe(struct kvc_session *session, struct kvc_error *error) {
+    const struct kvc_geometry *g = &session->runner->geometry;
+    struct kvc_device *device = device_of(session);
+    const uint32_t probes = session->prompt.probes;
+    const size_t bytes = (size_t)g->layers * probes * g->heads * g->head_size * sizeof(float);
+    enum kvc_status status = kvc_growable_reserve(device, &session->prompt.probe, bytes, error);
+    if (status == KVC_OK)
+        status = kvc_growable_reserve(device, &session->prompt.probe_now, bytes, error);
+    if (status == KVC_OK)
+        status = reserve_queries(session, &session->prompt.probing, probes, 1, error);
+    if (status == KVC_OK) { /* it sees every entry, wherever it stands */
+        device->ops->zero(device, kvc_growable_at(&session->prompt.probing.causal_offset, 0),
+                          probes * sizeof(uint32_t));
+        device->ops->zero(device, kvc_growable_at(&session->prompt.probing.positions, 0), probes * sizeof(int32_t));
+    }
+    return status;
+}
+
+enum kvc_status kvc_prompt_begin(struct kvc_session *session, uint64_t rows, struct kvc_error *error) {
+    if (session->failed)
+        return kvc_fail(error, KVC_USAGE, "session: an earlier prompt or step failed; close it and open another");
+    if (rows == 0)
+        return kvc_fail(error, KVC_USAGE, "session: a prompt of 0 tokens; it needs at least 1");
+    if (rows > INT32_MAX - session->tokens)
+        return kvc_fail(error, KVC_USAGE, "session: %llu tokens after %llu; at most %d fit", (unsigned long long)rows,
+                        (unsigned long long)session->tokens, INT32_MAX);
+    session->prompt.chunking = (struct kvc_chunking){.chunk = 0};
+    kvc_policy_chunking(session->policy, &session->prompt.chunking);
+    session->prompt.probes = (uint32_t)kvc_min_u64(session->prompt.chunking.probe, rows);
+    enum kvc_status status = kvc_prompt_set_window(session, (uint32_t)rows, error);
+    if (status == KVC_OK && session->prompt.probes)
+        status = reserve_probe(session, error);
+    if (status == KVC_OK)
+        status = kvc_cache_positions_reserve(session, rows, error);
+    if (status != KVC_OK)
+        return status;
+    for (uint32_t l = 0; l < session->cache.layers; l++) {
+        session->held[l] = kvc_cache_most(&session->cache, l) + rows;
+        session->after[l] = 0;
+        session->cache.layer[l].step_most = 0;
+        session->evictions.touched[l] = false;
+        kvc_select_drop_view(session, l);
+    }
+    session->turn = rows;
+    session->step = 0;
+    session->sums.peak_before = session->cache.peak_bytes;
+    session->cache.peak_bytes = session->cache.cache_bytes + session->cache.state_bytes;
+    session->in_prompt = true;
+    session->failed = true; /* until the turn is over */
+    return KVC_OK;
+}
+
+void kvc_prompt_end(struct kvc_session *session) {
+    struct kvc_device *device = device_of(session);
+    struct kvc_growable *buffers[] = {&session->prompt.probe, &session->prompt.probe_now};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        kvc_growable_free(device, buffers[i]);
+    session->tokens += session->turn;
+    session->sums.prompt_peak = session->cache.peak_bytes;
+    session->in_prompt = false;
+    session->failed = false;
+    free(session->prompt.kept_rows);
+    session->prompt.kept_rows = NULL;
+    device->ops->arena_trim(device, session->cache.store->arena);
+}
+
+uint32_t kvc_prompt_rows_most(const struct kvc_session *session, uint64_t rows) {
+    uint32_t most = (uint32_t)kvc_min_u64(session->chunk, rows);
+    struct kvc_chunking chunking;
+    if (kvc_policy_chunking(session->policy, &chunking)) {
+        most = kvc_max_u32(kvc_min_u32(most, chunking.chunk), chunking.probe);
+    }
+    const struct kvc_method *method = pseudo_method(session);
+    const struct kvc_turn turn = {NULL, rows, INT32_MAX, session->seed,
+                                  method ? session->use[method - session->policy->method].state : NULL};
+    uint32_t offset;
+    const uint32_t pseudo = method ? method->policy->pseudo(&method->values, &turn, &offset, NULL) : 0;
+    return kvc_max_u32(pseudo, most);
+}
+
+/* ---- the rows of a pass ---- */
+
+/* Pseudo rows behind the prompt's last pass; tokens gets them where the turn has tokens. */
+static enum kvc_status plan_pseudo(struct kvc_session *session, const struct kvc_row_source *source, uint32_t *offset,
+                                   int32_t **tokens, struct kvc_error *error) {
+    const struct kvc_method *method = pseudo_method(session);
+    session->prompt.pseudo.rows = 0;
+    if (!session->prompt.last_chunk || !method)
+        return KVC_OK;
+    struct kvc_turn turn = {source->tokens, session->turn, 0, session->seed,
+                            session->use[method - session->policy->method].state};
+    for (uint32_t l = 0; l < session->cache.layers; l++) {
+        const uint64_t held = kvc_cache_most(&session->cache, l) + (uint64_t)session->prompt.chunk_rows;
+        if (session->use[method - session->policy->method].acts[l] && held > turn.held)
+            turn.held = held;
+    }
+    const uint32_t count = method->policy->pseudo(&method->values, &turn, offset, NULL);
+    struct kvc_error cause;
+    if (count > 0 && !source->tokens && source->pseudo != count)
+        return kvc_fail(error, KVC_INPUT, "replay: policy %s looks from %u pseudo rows; %u came with the prompt",
+                        method->policy->name, count, source->pseudo);
+    if (count == 0)
+        return KVC_OK;
+    if (session->tokens + session->turn + *offset + count > INT32_MAX)
+        return kvc_fail(error, KVC_USAGE, "session: pseudo rows beyond position %d", INT32_MAX);
+    if (source->tokens) {
+        *tokens = malloc(count * sizeof **tokens);
+        if (!*tokens)
+            return kvc_fail(error, KVC_RESOURCE, "session: no memory for %u pseudo tokens", count);
+        method->policy->pseudo(&method->values, &turn, offset, *tokens);
+        const enum kvc_status status = kvc_network_check_tokens(session->runner->network, *tokens, count, &cause);
+        if (status != KVC_OK)
+            return kvc_fail(error, status, "policy %s: a pseudo %s", method->policy->name, cause.text);
+    }
+    return reserve_queries(session, &session->prompt.pseudo, count, sets(session), error);
+}
+
+uint32_t kvc_prompt_extra_rows(const struct kvc_session *session) {
+    return session->prompt.last_chunk ? session->prompt.pseudo.rows : session->prompt.probes;
+}
+
+enum kvc_status kvc_pass_load(struct kvc_session *session, const struct kvc_row_source *source,
+                              struct kvc_error *error) {
+    const uint32_t rows = session->prompt.chunk_rows, extra = kvc_prompt_extra_rows(session), all = rows + extra;
+    int32_t *tokens = malloc(all * sizeof *tokens), *positions = malloc(all * sizeof *positions);
+    uint32_t *causal_offset = malloc(all * sizeof *causal_offset);
+    enum kvc_status status = tokens && positions && causal_offset
+                                 ? KVC_OK
+                                 : kvc_fail(error, KVC_RESOURCE, "session: no memory for %u positions", all);
+    for (uint32_t i = 0; i < rows && status == KVC_OK; i++) {
+        const uint32_t row = session->prompt.chunk_from + i, in_chunk = i % session->chunk;
+        const uint32_t left = rows - (i - in_chunk), end = kvc_min_u32(left, session->chunk);
+        positions[i] = position_of(session, row);
+        tokens[i] = source->tokens ? source->tokens[kvc_session_row(session, row)] : 0;
+        causal_offset[i] = end - 1 - in_chunk;
+    }
+    for (uint32_t i = 0; i < extra && status == KVC_OK; i++) {
+        const uint64_t probe = session->turn - session->prompt.probes + i; /* its row in the turn */
+        if (session->prompt.last_chunk) {
+            tokens[rows + i] = session->prompt.pseudo_tokens ? session->prompt.pseudo_tokens[i] : 0;
+            positions[rows + i] = (int32_t)(session->tokens + session->turn + session->prompt.pseudo_offset + i);
+            causal_offset[rows + i] = extra - 1 - i;
+        } else {
+            tokens[rows + i] = source->tokens ? source->tokens[probe] : 0;
+            positions[rows + i] = session->prompt.chunking.at_end
+                                      ? (int32_t)(session->tokens + probe)
+                                      : position_of(session, session->prompt.chunk_from + rows - 1) + 1 + (int32_t)i;
+            causal_offset[rows + i] = 0;
+        }
+    }
+    if (status == KVC_OK)
+        status = source->load(source->user, source->tokens ? tokens : NULL, positions, causal_offset, all, error);
+    free(tokens);
+    free(positions);
+    free(causal_offset);
+    return status;
+}
+
+enum kvc_status kvc_pass_begin(struct kvc_session *session, const struct kvc_row_source *source, uint32_t from,
+                               uint32_t rows, struct kvc_error *error) {
+    int32_t *pseudo_tokens = NULL;
+    uint32_t offset = 0;
+    session->prompt.chunk_from = from;
+    session->prompt.chunk_rows = rows;
+    session->prompt.first_chunk = from == 0;
+    session->prompt.last_chunk = from + rows == session->turn;
+    session->prompt.ended = 0;
+    enum kvc_status status = plan_pseudo(session, source, &offset, &pseudo_tokens, error);
+    session->prompt.pseudo_offset = offset;
+    free(session->prompt.pseudo_tokens);
+    session->prompt.pseudo_tokens = pseudo_tokens;
+    return status == KVC_OK ? kvc_pass_load(session, source, error) : status;
+}

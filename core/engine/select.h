@@ -1,0 +1,53 @@
+/* select.h - what a decode step reads: what select methods keep beside the entries, and choosing. */
+#ifndef KVC_CORE_ENGINE_SELECT_H
+#define KVC_CORE_ENGINE_SELECT_H
+
+#include "core/engine/growable.h"
+
+struct kvc_session;
+
+/* What select methods keep of a layer beside its entries, counted as state. */
+struct kvc_select_layer {
+    struct kvc_pages pages;
+    struct kvc_read_list view; /* rank NULL: none */
+    uint32_t *view_count;      /* [lists], the host's copy */
+    bool view_stale;           /* an eviction has made the view shorter than view_count says */
+    struct kvc_buffer *sums;   /* float32 [lists, d]: values of all places added up */
+    size_t page_bytes;
+    size_t rank_bytes;
+    bool pages_right; /* false: to be made anew */
+    bool sums_right;
+    uint32_t fresh; /* entries that came since */
+};
+
+/* Of a session. */
+struct kvc_select_state {
+    struct kvc_select_layer *layer;    /* [layers] */
+    struct kvc_growable read_rank;     /* uint32 [lists, stride] */
+    struct kvc_growable read_count;    /* uint32 [lists] */
+    struct kvc_growable scores;        /* float32 [lists, stride] */
+    struct kvc_growable probabilities; /* float32 [H, stride] */
+    struct kvc_growable alpha;         /* float32 [H]: the share of what is not read */
+    struct kvc_read_list chosen;       /* by the row under way, in read_rank and read_count */
+    bool mixing;                       /* the row under way gets the mean value of what it does not read */
+};
+
+void kvc_select_close(struct kvc_session *session);
+/* Only the ranks `kept` of the layer's lists are left, and are numbered anew: so is its view; pages and sums are to be
+ * made anew. In a step the host has the view's counts at its end, as it has the lists'. */
+void kvc_select_evicted(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *kept);
+bool kvc_select_is_stale(const struct kvc_session *session);
+void kvc_select_take_counts(struct kvc_session *session, const uint32_t *counts); /* behind those of all lists */
+void kvc_select_drop_view(struct kvc_session *session, uint32_t layer);
+/* Room for one entry more in the layer's view; and it has come: it joins the view. */
+enum kvc_status kvc_select_reserve(struct kvc_session *session, uint32_t layer, struct kvc_error *error);
+void kvc_select_appended(struct kvc_session *session, uint32_t layer);
+/* Before a step that will choose so: whatever it needs to. stride: that of what it is about to read, where it
+ * will not read everything. */
+enum kvc_status kvc_select_prepare(struct kvc_session *session, uint32_t layer, const struct kvc_select *select,
+                                   uint32_t *stride, struct kvc_error *error);
+/* attended, the rows' output [H, d], takes in the mean value of what was not read, where the row's method wants it. */
+void kvc_select_mix(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *reads,
+                    struct kvc_span attended);
+
+#endif

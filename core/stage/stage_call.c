@@ -1,0 +1,145 @@
+/* stage_call.c - makes a stage and calls the methods of a policy at it: every one that looks, or the one that holds the
+ * stage. */
+#include "core/stage/stage_call.h"
+
+#include <string.h>
+
+typedef enum kvc_status stage_fn(struct kvc_stage *, const struct kvc_values *, struct kvc_error *);
+
+struct kvc_stage kvc_stage_make(struct kvc_session *session, uint32_t layer) {
+    const struct kvc_geometry *g = &session->runner->geometry;
+    const struct kvc_prompt *prompt = &session->prompt;
+    uint64_t in = 1; /* tokens that have come since session->tokens */
+    if (session->in_prompt)
+        in = prompt->chunking.chunk && !prompt->last_chunk ? (uint64_t)prompt->chunk_from + prompt->chunk_rows
+                                                           : session->turn;
+    return (struct kvc_stage){.info = {.layer = layer,
+                                       .layers = g->layers,
+                                       .heads = g->heads,
+                                       .kv_heads = session->cache.layer[layer].lists.kv_heads,
+                                       .head_size = g->head_size,
+                                       .turn = kvc_session_rows(session),
+                                       .turn_tokens = session->turn,
+                                       .held = session->held[layer],
+                                       .after = session->in_prompt ? 0 : session->after[layer],
+                                       .now = session->tokens + in,
+                                       .step = session->in_prompt ? 0 : session->step,
+                                       .expected = session->expected,
+                                       .seed = session->seed,
+                                       .last_chunk = prompt->last_chunk},
+                              .session = session,
+                              .layer = layer};
+}
+
+struct kvc_stage kvc_stage_of_method(const struct kvc_stage *defaults, size_t i) {
+    const struct kvc_method *method = &defaults->session->policy->method[i];
+    struct kvc_stage stage = *defaults;
+    stage.use = &stage.session->use[i];
+    stage.user = method->policy->user;
+    stage.info.acting = stage.use->context[stage.layer];
+    stage.info.actings = stage.use->count;
+    stage.info.owns_prompt = method->stages & KVC_STAGE_PROMPT;
+    stage.info.owns_decode = method->stages & KVC_STAGE_DECODE;
+    stage.info.entries = kvc_cache_most(&stage.session->cache, stage.layer);
+    return stage;
+}
+
+static enum kvc_status run_method(struct kvc_stage *defaults, size_t i, stage_fn *run, bool looks_only,
+                                  struct kvc_error *error) {
+    const struct kvc_method *method = &defaults->session->policy->method[i];
+    struct kvc_stage stage = kvc_stage_of_method(defaults, i);
+    struct kvc_error cause = {KVC_OK, ""};
+    stage.looks_only = looks_only;
+    const enum kvc_status status = run(&stage, &method->values, &cause);
+    defaults->chosen = stage.chosen;
+    defaults->mean_value = stage.mean_value;
+    if (status == KVC_OK)
+        return KVC_OK;
+    return kvc_fail(error, status, "policy %s, layer %u: %s", method->policy->name, defaults->layer, cause.text);
+}
+
+/* A function of every method that has it. */
+static enum kvc_status run_observers(struct kvc_stage *stage, size_t member, struct kvc_error *error) {
+    const struct kvc_policy *policy = stage->session->policy;
+    enum kvc_status status = KVC_OK;
+    for (size_t i = 0; i < policy->count && status == KVC_OK; i++) {
+        stage_fn *run;
+        memcpy(&run, (const char *)policy->method[i].policy + member, sizeof run);
+        if (run && stage->session->use[i].acts[stage->layer])
+            status = run_method(stage, i, run, true, error);
+    }
+    return status;
+}
+
+/* The function of the stage's holder. */
+static enum kvc_status run_holder(struct kvc_stage *stage, enum kvc_stage_kind kind, size_t member, bool looks_only,
+                                  struct kvc_error *error) {
+    const struct kvc_policy *policy = stage->session->policy;
+    for (size_t i = 0; i < policy->count; i++) {
+        if (!(policy->method[i].stages & (unsigned)kind))
+            continue;
+        stage_fn *run;
+        memcpy(&run, (const char *)policy->method[i].policy + member, sizeof run);
+        return stage->session->use[i].acts[stage->layer] ? run_method(stage, i, run, looks_only, error) : KVC_OK;
+    }
+    return KVC_OK;
+}
+
+#define MEMBER(name) offsetof(struct kvc_policy_class, name)
+
+enum kvc_status kvc_stage_call_attended(struct kvc_stage *stage, struct kvc_error *error) {
+    return run_observers(stage, MEMBER(attended), error);
+}
+
+enum kvc_status kvc_stage_call_chunk(struct kvc_stage *stage, struct kvc_error *error) {
+    return run_holder(stage, KVC_STAGE_CHUNK, MEMBER(chunk), false, error);
+}
+
+enum kvc_status kvc_stage_call_prompt(struct kvc_stage *stage, struct kvc_error *error) {
+    /* lookers first, and what decides which rows go on: they must see the entries that the stage's holder will evict */
+    enum kvc_status status = run_observers(stage, MEMBER(observe_prompt), error);
+    if (status == KVC_OK)
+        status = run_holder(stage, KVC_STAGE_PROPAGATE, MEMBER(propagate), true, error);
+    return status == KVC_OK ? run_holder(stage, KVC_STAGE_PROMPT, MEMBER(prompt), false, error) : status;
+}
+
+static enum kvc_status select_by_sizes(struct kvc_stage *stage, const struct kvc_values *values,
+                                       struct kvc_error *error) {
+    const struct kvc_select select = values->policy->sizes(values, &stage->info);
+    return kvc_stage_select(stage, &select, error);
+}
+
+enum kvc_status kvc_stage_call_select(struct kvc_stage *stage, struct kvc_error *error) {
+    const struct kvc_policy *policy = stage->session->policy;
+    for (size_t i = 0; i < policy->count; i++) {
+        const struct kvc_policy_class *class = policy->method[i].policy;
+        if ((policy->method[i].stages & KVC_STAGE_SELECT) && stage->session->use[i].acts[stage->layer])
+            return run_method(stage, i, class->select ? class->select : select_by_sizes, true, error);
+    }
+    return KVC_OK;
+}
+
+enum kvc_status kvc_stage_call_decode(struct kvc_stage *stage, struct kvc_error *error) {
+    return run_holder(stage, KVC_STAGE_DECODE, MEMBER(decode), false, error);
+}
+
+/* ---- layers ---- */
+
+bool kvc_stage_acts(const struct kvc_stage *stage, uint32_t layer) {
+    return layer < stage->info.layers && stage->use->acts[layer];
+}
+
+enum kvc_status kvc_stage_layer(struct kvc_stage *stage, uint32_t layer, struct kvc_error *error) {
+    if (layer > stage->info.layer)
+        return kvc_fail(error, KVC_USAGE, "policy: layer %u is asked for in layer %u", layer, stage->info.layer);
+    kvc_cache_catch_up(&stage->session->cache, layer);
+    stage->layer = layer;
+    stage->info.kv_heads = kvc_stage_lists(stage)->lists.kv_heads;
+    stage->info.entries = kvc_cache_most(&stage->session->cache, layer);
+    stage->info.held = stage->session->held[layer];
+    stage->info.acting = stage->use ? stage->use->context[layer] : layer;
+    stage->queries = 0;
+    stage->score_count = 0;
+    stage->evicted = false;
+    return KVC_OK;
+}

@@ -1,0 +1,20 @@
+/* stage_call.h - makes a stage and calls the methods of a policy at it. */
+#ifndef KVC_CORE_STAGE_STAGE_CALL_H
+#define KVC_CORE_STAGE_STAGE_CALL_H
+
+#include "core/stage/stage.h"
+
+/* A stage of a layer with no queries. */
+struct kvc_stage kvc_stage_make(struct kvc_session *session, uint32_t layer);
+/* The same as method i of the policy sees it. */
+struct kvc_stage kvc_stage_of_method(const struct kvc_stage *defaults, size_t i);
+
+/* The moments of a prompt in one layer: some rows attended; a chunk has passed; all have passed (observers, propagate,
+ * prompt). And of a decode step. */
+enum kvc_status kvc_stage_call_attended(struct kvc_stage *stage, struct kvc_error *error);
+enum kvc_status kvc_stage_call_chunk(struct kvc_stage *stage, struct kvc_error *error);
+enum kvc_status kvc_stage_call_prompt(struct kvc_stage *stage, struct kvc_error *error);
+enum kvc_status kvc_stage_call_select(struct kvc_stage *stage, struct kvc_error *error);
+enum kvc_status kvc_stage_call_decode(struct kvc_stage *stage, struct kvc_error *error);
+
+#endif
