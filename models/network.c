@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/forecast/advice.h"
+#include "core/engine/advice.h"
 #include "core/base/canon.h"
 #include "core/base/types.h"
 #include "models/config/names.h"

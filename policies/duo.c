@@ -1,5 +1,5 @@
 /* duo.c - some heads keep everything, the others their first and newest entries, as a file says (docs/methods.md). */
-#include "core/stage/policy.h"
+#include "core/base/decimal.h"
 #include "policies/policies.h"
 
 #include <errno.h>

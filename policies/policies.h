@@ -3,7 +3,7 @@
 #ifndef KVC_POLICIES_POLICIES_H
 #define KVC_POLICIES_POLICIES_H
 
-#include "core/engine/engine.h"
+#include "core/base/policies.h"
 #include "policies/select_sizes.h"
 
 /* clang-format off */

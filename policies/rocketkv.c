@@ -1,6 +1,6 @@
 /* rocketkv.c - snapkv in the prompt, then hsa in decode, from one budget: rocketkv, and rocketkv-mt for several turns
  * (docs/methods.md). */
-#include "core/stage/policy.h"
+#include "core/base/decimal.h"
 #include "policies/policies.h"
 
 #include <stdint.h>

@@ -3,7 +3,7 @@
  */
 #include "core/base/float.h"
 #include "core/engine/session.h"
-#include "core/forecast/advice.h"
+#include "core/engine/advice.h"
 #include "core/engine/fill.h"
 #include "core/engine/finite.h"
 

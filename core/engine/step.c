@@ -1,6 +1,6 @@
 /* step.c - decode steps of one or more sessions in one batch: who takes part, the rows, and who failed. */
 #include "core/base/float.h"
-#include "core/forecast/advice.h"
+#include "core/engine/advice.h"
 #include "core/engine/finite.h"
 #include "core/engine/session.h"
 
