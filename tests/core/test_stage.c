@@ -335,7 +335,7 @@ static void test_replay(void **state) {
 
 static int checked_layers;
 
-/* Each of the window's weight rows sums to 1 over what its query sees, itself included: four rows a head. */
+/* Each of the window's rows of probabilities sums to 1 over what its query sees, itself included: four rows a head. */
 static enum kvc_status add_up(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *e) {
     (void)values;
     const struct kvc_stage_info *info = kvc_stage_info(stage);
