@@ -1,8 +1,8 @@
 /* cli.h - what the subcommands share: options, errors, opening models, tables, JSON, files, progress.
  *
- * The program uses the library through kvcull.h only. Every command is one file with one entry point, listed in
- * cli/main.c; eval tasks use the same helpers. Functions that return int return an exit status (enum kvc_status) and
- * have printed their error line before they return anything but 0.
+ * The program uses the library through kvcull.h only. Every command has one entry point, listed in
+ * cli/commands.c; eval tasks use the same helpers. Functions that return int return an exit status (enum kvc_status)
+ * and have printed their error line before they return anything but 0.
  */
 #ifndef KVC_CLI_CLI_H
 #define KVC_CLI_CLI_H

@@ -36,7 +36,7 @@ wrong() { sed "s|\$| $1|" >>"$work/wrong"; }
         path = substr(rest, RSTART + 1, RLENGTH - 1)
         rest = substr(rest, RSTART + RLENGTH)
         sub(/[.,-]+$/, "", path)
-        if (path !~ /[<>${}]|\/(NAME|FILE|PAGE)/ && path !~ /^build\//)
+        if (path !~ /[<>${}]|\/(NAME|FILE|FOLDER|PAGE|PATH)/ && path !~ /^build\//)
             print where ": " path
     }
 }' | while IFS=' ' read -r where path; do
@@ -65,7 +65,7 @@ done | wrong 'is not there'
 # shellcheck disable=SC2046
 grep -noE "\`[a-z][a-z_0-9-]*/[A-Za-z0-9_/.-]*\.($endings)\`" $(cat "$work/documents") /dev/null | tr -d '\`' |
     while IFS=: read -r file line path; do
-        case $path in build/* | */NAME.*) continue ;; esac
+        case $path in build/* | */[A-Z][A-Z]*.*) continue ;; esac
         [ -e "$path" ] || printf '%s\n' "$file:$line: $path"
     done | wrong 'is not there'
 
