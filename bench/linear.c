@@ -1,9 +1,9 @@
 /* linear.c - speed of the linear layers beside what the machine can do: many rows against OpenBLAS's sgemm under its
- * best core type, one row against the machine's read bandwidth. Everything in a table row is measured in turns. The
- * best of the turns counts, but against sgemm the median, and the median and quartiles of the turns' ratios: each turn
- * is a pair of measurements that follow each other. Tables fit 100 columns.
+ * best core type, one row against the machine's read bandwidth. Everything in a table row is measured in rounds that
+ * interleave it. The best of the rounds counts, but against sgemm the median, and the median and quartiles of the
+ * rounds' ratios: each round is a pair of measurements that follow each other. Tables fit 100 columns.
  *
- *   bench/linear [--threads N] [--turns N] [--rows N] [--quick] [--cpu-time] [gemm] [types] [few] [decode]
+ *   bench/linear [--threads N] [--rounds N] [--rows N] [--quick] [--cpu-time] [gemm] [types] [few] [decode]
  *
  * --cpu-time measures processor time of this process instead of time passed (one thread only): for machines with other
  * work on them. Without a table's name all are printed. OPENBLAS_CORETYPE in the environment: that core type, instead
@@ -34,7 +34,7 @@ extern const struct kvc_backend_class kvc_backend_cpu;
 struct bench {
     struct kvc_device *device;
     struct kvc_threads *threads;
-    unsigned count, turns;
+    unsigned count, rounds;
     uint32_t rows;
     bool quick;
     clockid_t clock;
@@ -257,7 +257,7 @@ static void table_gemm(struct bench *b) {
         for (size_t n = 0; n < count; n++) {
             struct layer l = layer_open(b, KVC_F32, sizes[n], sizes[k], b->rows);
             double flops = 2e-9 * (double)b->rows * (double)sizes[n] * (double)sizes[k], ours[PAIRS_MOST];
-            size_t pairs = b->turns * (sizes[n] * sizes[k] <= 8u << 20 ? 4 : sizes[n] * sizes[k] < 64u << 20 ? 2 : 1);
+            size_t pairs = b->rounds * (sizes[n] * sizes[k] <= 8u << 20 ? 4 : sizes[n] * sizes[k] < 64u << 20 ? 2 : 1);
             pairs = pairs < PAIRS_MOST ? pairs : PAIRS_MOST;
 #if defined(KVC_OPENBLAS)
             double theirs[PAIRS_MOST], ratio[PAIRS_MOST];
@@ -295,7 +295,7 @@ static void table_types(struct bench *b) {
     for (int type = 0; type < KVC_TYPES; type++) {
         struct layer l = layer_open(b, (enum kvc_type)type, 4096, 4096, b->rows);
         double ours = 1e9;
-        for (unsigned i = 0; i < b->turns; i++)
+        for (unsigned i = 0; i < b->rounds; i++)
             ours = best(ours, layer_run(b, &l));
         printf("%8s %14.1f\n", kvc_type_name((enum kvc_type)type), 2e-9 * (double)b->rows * 4096 * 4096 / ours);
         fflush(stdout);
@@ -315,7 +315,7 @@ static void table_few(struct bench *b) {
         for (size_t t = 0; t < 4; t++) {
             struct layer l = layer_open(b, types[t], 4096, 4096, rows[r]);
             double ours = 1e9;
-            for (unsigned i = 0; i < 2 * b->turns; i++)
+            for (unsigned i = 0; i < 2 * b->rounds; i++)
                 ours = best(ours, layer_run(b, &l));
             printf(" %10.1f", 2e-9 * rows[r] * 4096.0 * 4096 / ours);
             fflush(stdout);
@@ -384,7 +384,7 @@ static double cached_rate(struct bench *b, enum kvc_type type, size_t K) {
     size_t row = kvc_type_row_bytes(type, K), N = ((size_t)256 << 10) / row;
     struct layer l = layer_open(b, type, N, K, 1);
     double ours = 1e9;
-    for (unsigned i = 0; i < 200 * b->turns; i++)
+    for (unsigned i = 0; i < 200 * b->rounds; i++)
         ours = best(ours, layer_run(b, &l));
     layer_close(b, &l);
     return (double)(N * row) / ours;
@@ -407,7 +407,7 @@ static void table_decode(struct bench *b) {
         const char *goal = type == KVC_F32 || type == KVC_F16 || type == KVC_Q8_0 ? "0.9"
                            : type == KVC_Q4_0 || type == KVC_Q4_K                 ? "0.6"
                                                                                   : "";
-        for (unsigned i = 0; i < 2 * b->turns; i++) {
+        for (unsigned i = 0; i < 2 * b->rounds; i++) {
             ours = best(ours, layer_run(b, &l));
             reads = best(reads, best(read_run(b, &r, read_one_stream), read_run(b, &r, read_four_streams)));
         }
@@ -432,15 +432,15 @@ static unsigned number(const char *text, unsigned most) {
 }
 
 int main(int count, char **arguments) {
-    struct bench b = {.turns = 5, .count = 1, .rows = 512, .clock = CLOCK_MONOTONIC};
+    struct bench b = {.rounds = 5, .count = 1, .rows = 512, .clock = CLOCK_MONOTONIC};
     struct kvc_error error;
     bool gemm = false, types = false, few = false, decode = false, probing = false;
     for (int i = 1; i < count; i++) {
         const char *a = arguments[i];
         if (strcmp(a, "--threads") == 0)
             b.count = number(arguments[++i], 256);
-        else if (strcmp(a, "--turns") == 0)
-            b.turns = number(arguments[++i], 1000);
+        else if (strcmp(a, "--rounds") == 0)
+            b.rounds = number(arguments[++i], 1000);
         else if (strcmp(a, "--rows") == 0)
             b.rows = number(arguments[++i], 1u << 20);
         else if (strcmp(a, "--quick") == 0)

@@ -5,7 +5,7 @@
  * One layer: a step scores, chooses, attends to what was chosen. For each method and compression c (its budget is
  * entries / c): how many times fewer bytes it reads than full, how many times faster its attention is, the ratio of
  * these two, what the steps take, and what it takes only to read what was chosen. Other memory is read in between, as a
- * model's weights are, so that nothing is found in the processor's caches. Medians of rounds in which all take turns;
+ * model's weights are, so that nothing is found in the processor's caches. Medians of rounds in which all are measured;
  * with one thread times are the process's own. */
 #include <stdio.h>
 
@@ -257,7 +257,7 @@ static void bench_shape(struct bench *b, const struct shape *shape) {
                                       make(b, (size_t)shape->kv_heads * stride * 4).buffer, stride};
     ops->value_sums(b->device, &lists, NULL, b->sums, UINT32_MAX);
     make_pages(b, &lists, &pages[count], 1, false); /* sparq's, at all compressions */
-    struct kvc_pages *const turned = &pages[count++], *const quest = &pages[count++];
+    struct kvc_pages *const by_channel = &pages[count++], *const quest = &pages[count++];
     make_pages(b, &lists, quest, 16, true);
     size_t made = count;
     count = 0;
@@ -269,7 +269,7 @@ static void bench_shape(struct bench *b, const struct shape *shape) {
         methods[count++] =
             (struct method){"quest", KVC_SCORE_PAGE_BOUND, c, 16, d, t / 32, false, quest, {{0}}, {0}, 0};
         methods[count++] =
-            (struct method){"sparq", KVC_SCORE_CHANNELS, c, 1, d / c, t / 2, true, turned, {{0}}, {0}, 0};
+            (struct method){"sparq", KVC_SCORE_CHANNELS, c, 1, d / c, t / 2, true, by_channel, {{0}}, {0}, 0};
         methods[count++] = (struct method){"hsa", KVC_SCORE_PAGE_CHANNELS, c,     sizes.page, sizes.dims, t / 2,
                                            false, &pages[made++],          {{0}}, {0},        0};
     }

@@ -24,7 +24,7 @@ struct arguments {
 };
 
 /* One line of standard input without its newline; *line is grown as getline does. false: the end. A line that ends
- * in a backslash goes on in the next one. */
+ * in a backslash continues in the next one. */
 static bool read_line(char **line, size_t *capacity) {
     char *more = NULL;
     size_t more_capacity = 0, held = 0;
@@ -79,7 +79,7 @@ static int converse(const struct arguments *arguments, struct cli_generation *ge
     int status = KVC_OK;
 
     if (terminal && !arguments->common.quiet)
-        fprintf(stderr, "/exit or Ctrl-D ends the chat, Ctrl-C an answer; a line ending in \\ goes on; "
+        fprintf(stderr, "/exit or Ctrl-D ends the chat, Ctrl-C an answer; a line ending in \\ continues; "
                         "// begins a line with /.\n");
     while (status == KVC_OK) {
         struct cli_answer answer = {0};

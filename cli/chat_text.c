@@ -1,7 +1,7 @@
 /* chat_text.c - a conversation as tokens: the first turn whole, later ones as what follows the last answer.
  *
- * The session already holds everything up to the end of the last answer, so only what the template puts behind it is
- * wanted: the whole conversation is rendered with a mark in place of the last answer, and the text behind the mark is
+ * The session already holds everything up to the end of the last answer, so only what the template puts after it is
+ * wanted: the whole conversation is rendered with a mark instead of the last answer, and the text after the mark is
  * the new part. This holds for templates that trim or reorder, too.
  */
 #include <stdlib.h>
@@ -92,7 +92,7 @@ void cli_chat_close(struct cli_chat *chat) {
 
 int cli_chat_answer(struct cli_chat *chat, const char *text) { return add(chat, "assistant", text); }
 
-/* Renders with the last answer replaced by the mark and returns what is behind it. */
+/* Renders with the last answer replaced by the mark and returns what follows it. */
 static int later_text(struct cli_chat *chat, char **text, const char **part) {
     struct kvc_message *last = &chat->messages[chat->count - 2];
     struct kvc_message answer = *last;

@@ -1,8 +1,8 @@
 /* cli.h - what the subcommands share: options, errors, opening models, tables, JSON, files, progress.
  *
- * The program uses the library through kvcull.h only. Every command is one file with one entry point, listed in
- * cli/main.c; eval tasks use the same helpers. Functions that return int return an exit status (enum kvc_status) and
- * have printed their error line before they return anything but 0.
+ * The program uses the library through kvcull.h only. Every command has one entry point, listed in
+ * cli/commands.c; eval tasks use the same helpers. Functions that return int return an exit status (enum kvc_status)
+ * and have printed their error line before they return anything but 0.
  */
 #ifndef KVC_CLI_CLI_H
 #define KVC_CLI_CLI_H
@@ -66,7 +66,7 @@ struct cli_words { /* what is no option, in order */
 };
 
 enum { CLI_GO = -1 };
-/* Reads argv[1...]. CLI_GO: go on; anything else: return it (--help was printed, or an error was). --help, --version
+/* Reads argv[1...]. CLI_GO: continue; anything else: return it (--help was printed, or an error was). --help, --version
  * and -- need no row in the table. words NULL: no other words are taken. */
 int cli_parse(const struct cli_command *command, const struct cli_option *options, int argc, char **argv,
               struct cli_words *words);
@@ -175,7 +175,7 @@ void cli_file_abandon(struct cli_file *file);                                  /
 /* Flushes standard output; an error (a full disk, a closed pipe) is reported. */
 int cli_flush(const struct cli_command *command);
 
-/* "1.50 GiB", "512 B", "1.2 s", "350 us"; text has room for 32 bytes and is returned. */
+/* "1.50 GiB", "512 B", "1.2 s", "350 us"; text has 32 bytes and is returned. */
 char *cli_bytes(uint64_t bytes, char *text);
 char *cli_time(double seconds, char *text);
 char *cli_number(uint64_t number, char *text);   /* 1,048,576 */
@@ -202,15 +202,15 @@ void cli_wrap(FILE *stream, const char *text, unsigned indent);
 
 /* ---- UTF-8 ----------------------------------------------------------------------------------------------------- */
 
-#define CLI_REPLACEMENT "\xef\xbf\xbd" /* U+FFFD, in place of what is no character */
+#define CLI_REPLACEMENT "\xef\xbf\xbd" /* U+FFFD, instead of what is no character */
 enum cli_part { CLI_CHARACTER, CLI_PART_BEGUN /* the text ends inside */, CLI_PART_NONE };
 /* Bytes of the UTF-8 character at text, of which there are bytes (at least one); 0: none begins there. */
 size_t cli_character(const char *text, size_t bytes);
-/* The same, or the bytes that stand in the place of one: at least 1 in any case. */
+/* The same, or the bytes that stand for one: at least 1 in any case. */
 size_t cli_part(const char *text, size_t bytes, enum cli_part *kind);
 /* Bytes at the end of the text that begin a character; 0: it ends with a whole one. */
 size_t cli_begun(const char *text, size_t bytes);
-/* Writes the text with U+FFFD in place of what is no character. */
+/* Writes the text with U+FFFD instead of what is no character. */
 void cli_write_text(FILE *stream, const char *text, size_t bytes);
 
 /* ---- JSON ------------------------------------------------------------------------------------------------------ */
@@ -313,7 +313,7 @@ void cli_sampling_defaults(struct cli_sampling *sampling);
         {CLI_FLAG, 0, "ignore-eos", NULL, "does not end an answer at the model's end token", &(s)->ignore_end, 0, 0,   \
          NULL}
 /* clang-format on */
-/* Opens the session, the sampler and the room for logits; cli_generation_close frees them. */
+/* Opens the session, the sampler and the array of logits; cli_generation_close frees them. */
 int cli_generation_open(const struct cli_command *command, const struct cli_common *common,
                         const struct cli_sampling *sampling, struct kvc_model *model, const char *spec,
                         struct cli_generation *generation);
@@ -331,7 +331,7 @@ json_t *cli_stats_json(const struct kvc_session_stats *stats);
 /* The option that uses the model's own chat template: "--template model", or "--template NAME" where it is none that is
  * known; NULL: it has none. */
 const char *cli_own_template(const struct kvc_model *model);
-/* A chat as text: the first turn whole, later ones as what the template puts behind the last answer. */
+/* A chat as text: the first turn whole, later ones as what the template puts after the last answer. */
 struct cli_chat;
 int cli_chat_open(const struct cli_command *command, struct kvc_model *model, const char *template_name,
                   const char *system, struct cli_chat **chat);

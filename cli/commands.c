@@ -9,7 +9,7 @@ const struct cli_command cli_commands[] = {
      "An answer ends at one of the model's own end-of-turn tokens, before a --stop text, after -n tokens, or when "
      "--ctx is full; an empty answer, and one that --ctx cut, is said on standard error, with -q too. What an answer "
      "has that is not UTF-8, as a character cut by its end, is written as U+FFFD; the ids in --json are exact.\n\n"
-     "A model that was trained to chat wants --template model: a plain prompt is a text that it goes on with, or "
+     "A model that was trained to chat wants --template model: a plain prompt is a text that it continues, or "
      "ends at once. --show-prompt shows what a template makes of a prompt. A summary on standard error tells how "
      "many tokens went in and out, the time to the first token, tokens per second, the cache's bytes now and at "
      "peak, and what the policy full would hold.",
@@ -25,7 +25,7 @@ const struct cli_command cli_commands[] = {
      "and long ones. With --kv full the conversation begins with the short ones and is read again with the long ones "
      "when it outgrows that length. With any other policy, whose entries cannot be had again, it has the long ones "
      "from the first token on, unless --ctx keeps it short.\n\n"
-     "A line ending in a backslash goes on in the next line. /exit or the end of input ends the chat; a line that is "
+     "A line ending in a backslash continues in the next line. /exit or the end of input ends the chat; a line that is "
      "to begin with / is typed with //. Ctrl-C ends "
      "an answer, not the chat; pressed three times before anything listens, as while a long prompt is read, it ends "
      "the program.",
@@ -37,7 +37,8 @@ const struct cli_command cli_commands[] = {
      "kvcull eval needle -m model.gguf --kv full --kv snapkv:budget=128 --kv streaming:budget=128\n", kvc_cli_eval},
     {"bench", "(-m MODEL | --shape NAME [--type TYPE]) [--kv SPEC...] [--prompt N,..] [--gen N] [--batch B,..]",
      "measures speed and memory",
-     "Measures prefill and decode with every policy given; the policies take turns, so that each can be compared "
+     "Measures prefill and decode with every policy given; the policies' measurements are interleaved, so that each "
+     "can be compared "
      "with the first one. Times are medians; what a policy costs beside the first is the median of their ratios, "
      "taken step by step.\n\n"
      "Prefill: tokens per second, the time relative to the first policy, the peak of cache bytes beside the bytes "
@@ -48,7 +49,8 @@ const struct cli_command cli_commands[] = {
      "the time of a step by quarters of the generation.\n\n"
      "With --ops no model is measured but every operation of a backend, at shapes of a model of one billion "
      "parameters: what a call must read, write and compute, and how near it comes to what the same run finds the "
-     "device can do. With --beside the same calls are made on a second backend, in turns, five times where the first "
+     "device can do. With --beside the same calls are made on a second backend, interleaved, five times where the "
+     "first "
      "is not clearly faster (the median counts); the exit status is 1 when any is slower than there, by more than the "
      "cost of queueing it.",
      "kvcull bench -m model.gguf --kv full --kv snapkv:budget=512 --prompt 4096 --batch 1,8\n"
@@ -63,7 +65,7 @@ const struct cli_command cli_commands[] = {
      "The table counts differing bits of results or logits, and entries that only one of the two keeps or reads; the "
      "hash is of all results of an operation, or all logits of a run.\n\n"
      "With --against stored ref need not run: hashes of what it computes, for each operation and for the whole runs "
-     "of the bundled model with the standard --prompt, --gen and --kv-type, are stored with the program. Where a "
+     "of the bundled model with the default --prompt, --gen and --kv-type, are stored with the program. Where a "
      "backend's hash is another, or none is stored, ref is run beside it after all, and finds what differs. If then "
      "nothing differs the stored hash is old, which ends the command with status 3.",
      "kvcull verify\n"
@@ -99,7 +101,7 @@ const struct cli_command cli_commands[] = {
      "kvcull logits -m model.gguf -f text.txt --math fast\n",
      kvc_cli_logits},
     {"tokenize", "-m MODEL [--decode] [--pieces] [--template NAME] (TEXT | -p TEXT | -f FILE | -)",
-     "turns text into token ids and back",
+     "text into token ids and back",
      "Prints the ids of a text's tokens, separated by commas, with what the model puts in front. With --decode the "
      "input is a list of ids and the output is text. With --template the text is a user's message, and the tokens are "
      "those of the prompt that the chat template makes of it; --json has that prompt as text.",

@@ -11,7 +11,7 @@ int distance_open(const struct cli_command *command, uint32_t vocab, struct dist
     if (!distance->row)
         return cli_no_memory(command);
     distance->rows = tmpfile();
-    return distance->rows ? KVC_OK : cli_error(command, KVC_RESOURCE, "no room for a temporary file of logits");
+    return distance->rows ? KVC_OK : cli_error(command, KVC_RESOURCE, "no space for a temporary file of logits");
 }
 
 void distance_close(struct distance *distance) {

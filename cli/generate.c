@@ -112,7 +112,7 @@ static size_t waiting(const struct cli_answer *answer, const struct cli_texts *s
     return most + cli_begun(answer->text, answer->bytes - most);
 }
 
-/* Where the first stop text begins at or behind `from`; SIZE_MAX: nowhere. */
+/* Where the first stop text begins at or after `from`; SIZE_MAX: nowhere. */
 static size_t find_stop(const struct cli_answer *answer, const struct cli_texts *stops, size_t from) {
     size_t first = SIZE_MAX;
 

@@ -28,7 +28,7 @@ static int write_row(void *user, uint64_t row, const float *logits) {
     if (sink->writer)
         sink->status = kvc_tensor_write(sink->writer, 0, logits, sink->vocab, &sink->error);
     if (sink->status == KVC_OK && sink->distance && !distance_keep(sink->distance, logits))
-        sink->status = kvc_fail(&sink->error, KVC_RESOURCE, "no room for a temporary file of logits");
+        sink->status = kvc_fail(&sink->error, KVC_RESOURCE, "no space for a temporary file of logits");
     return sink->status != KVC_OK;
 }
 

@@ -76,7 +76,7 @@ static int program_main(const struct cli_command *self, int argc, char **argv) {
     return cli_error(self, KVC_USAGE, "%s: no such command; `kvcull --help` lists them", argv[1]);
 }
 
-/* Where the caller closed one of the three standard files, the next file opened would take its place, and messages
+/* Where the caller closed one of the three standard files, the next file opened would get its number, and messages
  * would be written into it. What is put there fails to be read or written, as a closed one does. */
 static void fill_closed_files(void) {
     for (int file = 0; file <= 2; file++)

@@ -94,7 +94,7 @@ static int read_pseudo(const struct cli_command *command, const char *path, cons
     return status;
 }
 
-/* A layer's tensors behind one that is missing would be left out without a word. */
+/* A layer's tensors after one that is missing would be left out without a word. */
 static int check_no_gap(const struct cli_command *command, const char *path, const struct dump *dump, uint32_t layers) {
     const char *name;
 
@@ -394,7 +394,7 @@ static int replay(const struct cli_command *command, const struct arguments *a, 
     options.expected = dump.rows - dump.prompt;
     options.record_reads = a->selects;
     if (status == KVC_OK && a->attn && dump.prompt == dump.rows)
-        status = cli_error(command, KVC_USAGE, "--attn: there are no rows behind the prompt; give a smaller --prompt");
+        status = cli_error(command, KVC_USAGE, "--attn: there are no rows after the prompt; give a smaller --prompt");
     if (status == KVC_OK && kvc_replay_open(engine, &dump.geometry, &options, &state, &error) != KVC_OK)
         status = cli_report(command, &error);
     if (status == KVC_OK)

@@ -30,7 +30,7 @@ void cli_say_ending(const struct cli_generation *generation, const struct cli_an
     if (answer->stop == CLI_STOP_END && answer->count == 0)
         cli_warn(command, "the answer is empty: the model ended it with its first token; %s %s",
                  generation->unused ? generation->unused : "--ignore-eos",
-                 generation->unused ? "asks in its chat template" : "goes on");
+                 generation->unused ? "asks in its chat template" : "continues");
     else if (answer->stop == CLI_STOP_TEXT && answer->bytes == 0)
         cli_warn(command, "the answer is empty: it began with a --stop text");
     else if (answer->stop == CLI_STOP_CONTEXT)

@@ -92,7 +92,7 @@ static void pad(FILE *stream, size_t count) {
         fputc(' ', stream);
 }
 
-/* The last column, wrapped to the given width: at words, else behind a comma or a plus (policies), else anywhere. */
+/* The last column, wrapped to the given width: at words, else after a comma or a plus (policies), else anywhere. */
 static void print_last(FILE *stream, const char *text, size_t indent, size_t width) {
     bool first = true;
 

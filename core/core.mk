@@ -2,6 +2,7 @@
 
 # What every backend may include.
 libkvc_la_SOURCES += \
+	core/base/decimal.c \
 	core/base/error.c \
 	core/base/float.c \
 	core/base/hash.c \
@@ -12,6 +13,7 @@ libkvc_la_SOURCES += \
 
 # What computes: the operations of a forward pass, the lists of entries.
 libkvc_la_SOURCES += \
+	core/engine/advice.c \
 	core/engine/batch.c \
 	core/engine/cache.c \
 	core/engine/engine.c \
@@ -51,7 +53,6 @@ libkvc_la_SOURCES += \
 
 # What a policy will need, worked out beforehand.
 libkvc_la_SOURCES += \
-	core/forecast/advice.c \
 	core/forecast/estimate.c \
 	core/forecast/formula.c \
 	core/forecast/ledger.c

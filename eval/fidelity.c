@@ -44,7 +44,7 @@ static uint32_t witness_columns(const struct kvc_values *values) {
     return 2;
 }
 
-/* A policy that evicts nothing and adds up the answer's weights; at the last step they come to the host. */
+/* A policy that evicts nothing and adds up the answer's attention; at the last step they come to the host. */
 static enum kvc_status witness(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     struct task *task = kvc_stage_user(stage);
@@ -433,7 +433,7 @@ static int run_task(struct task *task, struct kvc_policy_class *class) {
 int eval_fidelity(const struct cli_command *command, int argc, char **argv) {
     static const struct kvc_option no_options[] = {{NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
     struct kvc_policy_class class = {.name = "fidelity-witness",
-                                     .summary = "keeps everything and adds up the answer's weights",
+                                     .summary = "keeps everything and adds up the answer's attention",
                                      .stages = KVC_STAGE_DECODE,
                                      .options = no_options,
                                      .columns = witness_columns,

@@ -60,9 +60,9 @@ struct dialogue {
 /* More tokens: the text and a question at first, then one question after another, as a new turn or within the answer.
  */
 static enum kvc_status read_tokens(struct needle_task *task, struct dialogue *d, const int32_t *tokens, size_t count,
-                                   bool as_rotated, struct kvc_error *error) {
+                                   bool as_turn, struct kvc_error *error) {
     enum kvc_status status = KVC_OK;
-    if (d->pending >= 0 && as_rotated) { /* the turn begins with what the last one ended with */
+    if (d->pending >= 0 && as_turn) { /* the turn begins with what the last one ended with */
         int32_t *all = malloc((count + 1) * sizeof *all);
         if (!all)
             return kvc_fail(error, KVC_RESOURCE, "no memory");
@@ -70,7 +70,7 @@ static enum kvc_status read_tokens(struct needle_task *task, struct dialogue *d,
         memcpy(all + 1, tokens, count * sizeof *all);
         status = kvc_session_prompt(d->session, all, count + 1, NULL, task->logits, error);
         free(all);
-    } else if (as_rotated) {
+    } else if (as_turn) {
         status = kvc_session_prompt(d->session, tokens, count, NULL, task->logits, error);
     } else {
         if (d->pending >= 0)

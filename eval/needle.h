@@ -13,7 +13,8 @@ struct needle_cell { /* one policy at one length */
     double seconds;
 };
 
-/* How the facts of a text are asked for: each after the whole text, one after another in one answer, or in turns. */
+/* How the facts of a text are asked for: each after the whole text, one after another in one answer, or in turns of a
+ * conversation. */
 enum needle_mode { NEEDLE_ONE, NEEDLE_ANSWER, NEEDLE_TURNS };
 extern const char *const needle_modes[]; /* "one", "answer", "turns" */
 

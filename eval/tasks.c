@@ -7,7 +7,8 @@ const struct cli_command eval_tasks[] = {
      "every fact after the whole text, and compares the greedy answer with the two numbers. All policies get the same "
      "texts and questions. --ask answer reads the text once and asks for one fact after another within one long "
      "answer, "
-     "so that methods which evict while decoding must keep what later questions need; --ask turns asks in turns.\n\n"
+     "so that methods which evict while decoding must keep what later questions need; --ask turns asks in turns of a "
+     "conversation.\n\n"
      "The table shows, for each policy and length, the share of exact answers at each depth and over all, the entries "
      "of the fullest head after the prompt, the bytes of cache and state held then, and the bytes of cache read per "
      "generated token.",
@@ -18,7 +19,7 @@ const struct cli_command eval_tasks[] = {
      "The model reads the text with the full cache and answers greedily; then every policy reads it and is given the "
      "same "
      "answer, token by token. No labels are needed.\n\n"
-     "recall: of the prompt entries to which the full run's answer gave most weight, as many as the policy holds of a "
+     "recall: of the prompt entries to which the full run's answer attended most, as many as the policy holds of a "
      "head, "
      "the share that it holds (a method that chooses what to read: reads, in the mean of the steps); the mean over "
      "layers "

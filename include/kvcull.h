@@ -247,7 +247,7 @@ typedef void kvc_output_fn(void *user, uint32_t layer, const float *output);
 enum kvc_status kvc_session_watch(struct kvc_session *session, kvc_output_fn *output, void *user,
                                   struct kvc_error *error);
 
-/* XXH64 (seed 0) over little-endian float32, NaN as 0x7fc00000; feed rows in order, start from kvc_hash_start. */
+/* XXH64 (seed 0) over little-endian float32, NaN as 0x7fc00000; feed rows in order, start from kvc_hash_open. */
 struct kvc_hash;
 struct kvc_hash *kvc_hash_open(void); /* NULL: no memory */
 void kvc_hash_add(struct kvc_hash *hash, const float *values, size_t count);

@@ -1,4 +1,4 @@
-/* network.c - turns tensors of a file into a network on a device: names, shapes, types, biases, tied heads. libc only.
+/* network.c - makes tensors of a file a network on a device: names, shapes, types, biases, tied heads. libc only.
  */
 #include "models/network.h"
 
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/forecast/advice.h"
+#include "core/engine/advice.h"
 #include "core/base/canon.h"
 #include "core/base/types.h"
 #include "models/config/names.h"
@@ -267,7 +267,7 @@ static enum kvc_status refuse_unused(struct loader *in) {
             continue;
         }
         return kvc_fail(in->error, KVC_INPUT,
-                        "%s: tensor %s has no place in a %s model of %" PRIu64
+                        "%s: tensor %s does not belong in a %s model of %" PRIu64
                         " layers with this configuration: such a model is not supported",
                         in->where, tensor->name, in->gguf ? in->config->family->gguf : in->config->family->hf,
                         in->config->layers);

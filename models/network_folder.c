@@ -12,7 +12,7 @@ static const struct kvc_file_tensor *find_tensor(const void *file, const char *n
     return kvc_safetensors_tensor(file, name);
 }
 
-/* The folder's own name, without the slashes behind it. */
+/* The folder's own name, without the slashes after it. */
 static char *folder_name(const char *folder) {
     size_t end = strlen(folder);
     while (end > 1 && folder[end - 1] == '/')

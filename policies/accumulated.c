@@ -1,4 +1,4 @@
-/* accumulated.c - evicting by the weight that every query so far has given, for h2o and keyformer. */
+/* accumulated.c - evicting by the attention that every query so far has given, for h2o and keyformer. */
 #include "policies/policies.h"
 
 #include <stdint.h>

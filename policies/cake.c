@@ -13,12 +13,12 @@ static const struct kvc_option options[] = {
     {"window", KVC_OPTION_INT, "32", 1, 4096, NULL, "last queries of the prompt that vote, and always stay"},
     {"kernel", KVC_OPTION_INT, "5", 1, 1 << 20, NULL, "odd width of the pooling over neighbouring entries"},
     {"pooling", KVC_OPTION_CHOICE, "avg", 0, 0, "max|avg", "how neighbours are pooled"},
-    {"gamma", KVC_OPTION_REAL, "200", 0, 1e6, NULL, "weight of the variance in an entry's score"},
+    {"gamma", KVC_OPTION_REAL, "200", 0, 1e6, NULL, "factor of the variance in an entry's score"},
     {"tau1", KVC_OPTION_REAL, "1", 0.05, 100, NULL, "temperature of the dispersion in a layer's share"},
     {"tau2", KVC_OPTION_REAL, "1", 0.05, 100, NULL, "temperature of the variance in a layer's share"},
     {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
 
-/* What is known of the layers that a prompt has passed, by their place among those the method acts on. */
+/* What is known of the layers that a prompt has passed, by their number among those the method acts on. */
 struct cake_layer {
     uint32_t number;
     uint64_t older;  /* entries outside the window when the prompt was in */
@@ -166,7 +166,7 @@ const struct kvc_policy_class kvc_policy_cake = {
     .idea = "Layers need different amounts of memory. A layer whose last queries spread their attention widely, and "
             "whose attention to an entry changes from query to query, gets a larger share. Shares are dealt out anew "
             "after every layer of the prompt: the layers so far share all of the cache and shrink as more come. Within "
-            "a layer the entries stay whose weights have the highest mean and variance.",
+            "a layer the entries stay whose attention probabilities have the highest mean and variance.",
     .formula =
         "per layer, over the last w queries and the entries older than they: disp = -sum a log(a + 1e-10), var = "
         "variance over the queries, both summed over entries and query heads; P = disp^(1/tau1) var^(1/tau2); "

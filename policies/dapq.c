@@ -1,4 +1,4 @@
-/* dapq.c - pseudo tokens behind the prompt look where the answer will (docs/methods.md). */
+/* dapq.c - pseudo tokens after the prompt look where the answer will (docs/methods.md). */
 #include "policies/policies.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 static const struct kvc_option options[] = {
     {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, "entries kept per KV head"},
-    {"pseudo", KVC_OPTION_INT, "32", 1, PSEUDO_MOST, NULL, "m: pseudo tokens run behind the prompt"},
+    {"pseudo", KVC_OPTION_INT, "32", 1, PSEUDO_MOST, NULL, "m: pseudo tokens run after the prompt"},
     {"content", KVC_OPTION_CHOICE, "ends", 0, 0, "ends|tail|middle|random|file", "which tokens they are"},
     {"head", KVC_OPTION_INT, "4", 0, PSEUDO_MOST, NULL, "content=ends: how many of the prompt's first tokens"},
     {"file", KVC_OPTION_TEXT, "", 0, 0, NULL, "content=file: token ids, separated by white space or commas"},
@@ -105,7 +105,7 @@ static enum kvc_status open_file(const struct kvc_values *values, const struct k
 
 static uint64_t budget_of(const struct kvc_values *values, uint64_t held) { return kvc_budget(values, held, 0); }
 
-/* count tokens of the prompt from `first` on, behind those that are there. */
+/* count tokens of the prompt from `first` on, after those that are there. */
 static uint32_t take_part(const struct kvc_turn *turn, uint64_t first, uint64_t count, uint32_t at, int32_t *tokens) {
     for (uint64_t i = 0; tokens && i < count; i++)
         tokens[at + i] = turn->tokens[first + i];
@@ -165,7 +165,7 @@ static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *
 
 const struct kvc_policy_class kvc_policy_dapq = {
     .name = "dapq",
-    .summary = "what pseudo tokens placed where the answer will be attend to",
+    .summary = "what pseudo tokens at the answer's positions attend to",
     .paper = "DapQ: Where Matters More Than What, decoding-aligned compression via position-aware pseudo queries",
     .idea =
         "The queries that will matter are those of the answer, which does not exist yet. What a query looks for "
@@ -179,7 +179,7 @@ const struct kvc_policy_class kvc_policy_dapq = {
     .traffic = "B + generated entries per generated token",
     .differences = "one selection per KV head from its group's sum; pseudo rows of one layer are dropped before the "
                    "next is computed",
-    .second_turn = "pseudo tokens are copies of the turn's tokens, behind its prompt; they choose among what is held "
+    .second_turn = "pseudo tokens are copies of the turn's tokens, after its prompt; they choose among what is held "
                    "and what is new, and there are none while N is at most B",
     .stages = KVC_STAGE_PROMPT,
     .options = options,

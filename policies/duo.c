@@ -1,5 +1,5 @@
 /* duo.c - some heads keep everything, the others their first and newest entries, as a file says (docs/methods.md). */
-#include "core/stage/policy.h"
+#include "core/base/decimal.h"
 #include "policies/policies.h"
 
 #include <errno.h>
@@ -17,12 +17,12 @@ static const char every_other[] = "every-other";
 static const struct kvc_option options[] = {
     {"file", KVC_OPTION_TEXT, NULL, 0, 0, every_other,
      "scores of the heads: a line for each layer, a number for each KV head, with tabs between them; every-other: no "
-     "file, 0 and 1 in turn, to try the method on any model"},
+     "file, 0 and 1 alternating, to try the method on any model"},
     {"sinks", KVC_OPTION_INT, "128", 0, KVC_BUDGET_MOST, NULL, "first entries that a streaming head keeps"},
     {"recent", KVC_OPTION_INT, "512", 1, KVC_BUDGET_MOST, NULL, "newest tokens whose entries it keeps"},
     {"threshold", KVC_OPTION_REAL, "0.5", -1e9, 1e9, NULL, "heads with scores below it stream"},
     {"sparsity", KVC_OPTION_REAL, "0", 0, 1, NULL,
-     "the share of all heads that stream, the lowest scores first; in place of threshold"},
+     "the share of all heads that stream, the lowest scores first; instead of threshold"},
     {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
 
 /* Which heads stream [layers, heads]. */
@@ -41,7 +41,7 @@ static void close_state(void *state) {
     free(duo);
 }
 
-/* The file's text, with a NUL behind it. */
+/* The file's text, with a NUL after it. */
 static enum kvc_status read_text(const char *path, char **text, struct kvc_error *error) {
     struct stat about;
     *text = NULL;
@@ -67,7 +67,7 @@ static enum kvc_status read_text(const char *path, char **text, struct kvc_error
     return status;
 }
 
-/* Puts the numbers of one line behind the others. */
+/* Puts the numbers of one line after the others. */
 static enum kvc_status read_line(struct duo *duo, const char *path, char *line, struct kvc_error *error) {
     size_t count = 0;
     for (char *at = line; *(at += strspn(at, " \t\r"));) {
@@ -131,7 +131,7 @@ static enum kvc_status mark_streaming(struct duo *duo, const struct kvc_values *
     return KVC_OK;
 }
 
-/* Scores in turn, for any model. */
+/* Alternating scores, for any model. */
 static enum kvc_status make_scores(struct duo *duo, size_t layers, size_t heads, struct kvc_error *error) {
     duo->score = malloc(layers * heads * sizeof *duo->score);
     if (!duo->score)

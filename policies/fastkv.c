@@ -12,8 +12,8 @@ static const struct kvc_option options[] = {
     {"kernel", KVC_OPTION_INT, "7", 1, 1 << 20, NULL, "odd width of the pooling over neighbouring entries"},
     {"pooling", KVC_OPTION_CHOICE, "avg", 0, 0, "max|avg", "how neighbours are pooled"},
     {"tsp_layer", KVC_OPTION_INT, "-1", -1, 1 << 20, NULL,
-     "layer after which only important tokens go on; -1: floor(L / 2) - 1"},
-    {"tsp", KVC_OPTION_INT, "2048", 2, KVC_BUDGET_MOST, NULL, "tokens that go on, window included"},
+     "layer after which unimportant tokens are pruned; -1: floor(L / 2) - 1"},
+    {"tsp", KVC_OPTION_INT, "2048", 2, KVC_BUDGET_MOST, NULL, "tokens that are kept, window included"},
     {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
 
 static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
@@ -63,7 +63,7 @@ static enum kvc_status make_scores(struct kvc_stage *stage, const struct kvc_val
     return status == KVC_OK ? kvc_stage_group(stage, heads, 1.0f, *scores, error) : status;
 }
 
-/* ---- which rows go on ---- */
+/* ---- token pruning: which rows are kept ---- */
 
 /* A row of the turn with its score: the higher is first, of equal ones the lower row. */
 struct candidate {
@@ -149,13 +149,14 @@ const struct kvc_policy_class kvc_policy_fastkv = {
     .name = "fastkv",
     .summary = "snapkv, and above one layer only the prompt's important tokens are computed",
     .paper = "FastKV, arXiv:2502.01068",
-    .idea = "In the upper half of a model the same few tokens matter in every layer. Up to one layer the whole prompt "
-            "is computed; of its rows only those that the window's queries looked at most go on, and the layers above "
-            "compute and store these alone. So prefill takes about half the time. In each layer the cache is cut as "
-            "snapkv does.",
+    .idea =
+        "In the upper half of a model the same few tokens matter in every layer. Up to one layer the whole prompt "
+        "is computed; of its rows only those that the window's queries looked at most are kept, and the layers above "
+        "compute and store these alone. So prefill takes about half the time. In each layer the cache is cut as "
+        "snapkv does.",
     .formula =
         "score_j = sum over the group's heads of pool(sum over the window's queries i of a_ij); kept = top B - w, "
-        "and the last w; after tsp_layer the rows go on whose score, summed over KV heads, is among the top tsp "
+        "and the last w; after tsp_layer the rows are kept whose score, summed over KV heads, is among the top tsp "
         "- w, and the last w",
     .memory = "B entries after the prompt, one more per generated token; above tsp_layer at most tsp of the prompt",
     .traffic = "B + generated entries per generated token, above tsp_layer min(B, tsp) + generated",

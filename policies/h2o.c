@@ -27,22 +27,24 @@ const struct kvc_policy_class kvc_policy_h2o = {
     .name = "h2o",
     .summary = "heavy hitters: what all queries so far attended to most, and the most recent",
     .paper = "H2O, arXiv:2306.14048",
-    .idea = "A few entries gather most of the attention. Each entry adds up the weight that every query has given it "
-            "since it came, those of the prompt included; half of the budget goes to the newest tokens, the other half "
-            "to the highest sums. In each decode step the lowest one that is not recent goes.",
+    .idea =
+        "A few entries gather most of the attention. Each entry adds up the attention that every query has given it "
+        "since it came, those of the prompt included; half of the budget goes to the newest tokens, the other half "
+        "to the highest sums. In each decode step the lowest one that is not recent goes.",
     .formula = "score_k = sum over all queries i so far and the group's heads of a_ik; of the entries older than the "
                "last `recent` tokens the lowest score goes until B are left",
     .memory = "B entries (B + 1 within a decode step), and 2 float32 per entry and KV head for the sums; with per=head "
               "all of it per query head",
     .traffic =
-        "B + 1 entries per generated token, and the sums; a prompt's keys are read once more, for the weights of "
+        "B + 1 entries per generated token, and the sums; a prompt's keys are read once more, for the probabilities of "
         "all its queries",
     .differences =
         "scores are summed over the group (per=head keeps query heads apart, as the paper does); the prompt is "
         "attended to in full and then cut, where the paper evicts while it reads it; what a joined method's "
         "decode steps attended to is not counted",
-    .second_turn = "sums go on: the new prompt's queries add to those of the entries held, its own entries begin at 0; "
-                   "then the lowest go until B are left",
+    .second_turn =
+        "sums continue: the new prompt's queries add to those of the entries held, its own entries begin at 0; "
+        "then the lowest go until B are left",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .check = kvc_check_recent,

@@ -1,4 +1,4 @@
-/* keyformer.c - accumulated weights with noise and a temperature that rises while decoding (docs/methods.md). */
+/* keyformer.c - accumulated attention with noise and a temperature that rises while decoding (docs/methods.md). */
 #include "policies/policies.h"
 
 #include <stdint.h>
@@ -40,12 +40,12 @@ static enum kvc_status decode(struct kvc_stage *stage, const struct kvc_values *
 
 const struct kvc_policy_class kvc_policy_keyformer = {
     .name = "keyformer",
-    .summary = "accumulated weights with Gumbel noise and a rising temperature",
+    .summary = "accumulated attention with Gumbel noise and a rising temperature",
     .paper = "Keyformer, arXiv:2403.09054",
-    .idea = "Once entries are gone, the weights of those left are distorted, and sums of weights favour what is old. "
+    .idea = "Once entries are gone, the probabilities of those left are distorted, and their sums favour what is old. "
             "The scores therefore get Gumbel noise, one draw per key and query head, and are divided by a temperature "
             "that rises from step to step, so that the softmax becomes flatter the more has been evicted. These "
-            "weights are added up over all queries so far; the lowest sum that is not recent goes.",
+            "probabilities are added up over all queries so far; the lowest sum that is not recent goes.",
     .formula =
         "score_k = sum over all queries i so far and the group's heads of softmax_k((s_ik + g_k) / tau) over what "
         "i attended to; g = -log(-log(u)), u from Philox4x32-10 with counter (layer, query head, position of k, "
@@ -56,12 +56,13 @@ const struct kvc_policy_class kvc_policy_keyformer = {
               "float32 per "
               "slot, at most 64 MiB",
     .traffic = "B + 1 entries per generated token, and the sums; a prompt's keys are read twice more, for the noisy "
-               "weights of all its queries",
+               "probabilities of all its queries",
     .differences =
         "one draw of noise per key, where the authors' code draws anew for every query; tau counts this "
         "turn's decode steps; scores are summed over the group; what a joined method's decode steps attended "
         "to is not counted",
-    .second_turn = "sums go on, as h2o's; the new prompt's queries have tau_init again, and t counts this turn's steps",
+    .second_turn =
+        "sums continue, as h2o's; the new prompt's queries have tau_init again, and t counts this turn's steps",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .check = kvc_check_recent,

@@ -31,7 +31,7 @@ static struct ladder make_ladder(const struct kvc_values *values, uint64_t layer
     return ladder;
 }
 
-/* The least budget: behind the sinks there is one entry for each layer and room for one block's. */
+/* The least budget: after the sinks there is one entry for each layer and space for one block's. */
 static uint64_t least_budget(const struct ladder *ladder) {
     const uint64_t least = ladder->sinks + ladder->layers + ladder->stay, more = ladder->gone / 2;
     return least > more + 1 ? least - more : 1;
@@ -93,7 +93,7 @@ static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t
     return kvc_budget(values, prompt, (uint64_t)kvc_value_int(values, "sinks")) + (steps ? 1 : 0);
 }
 
-/* Thins the list [n]: behind its first `first` entries are `blocks` blocks of `block`; of each the `stay` entries
+/* Thins the list [n]: after its first `first` entries are `blocks` blocks of `block`; of each the `stay` entries
  * shift, shift + step, ... remain. What reaches beyond the blocks remains anyway. Returns how many are left. list NULL:
  * that is all. */
 static uint64_t thin(uint32_t *list, uint64_t n, uint64_t first, uint64_t blocks, uint64_t block, uint64_t shift,
@@ -225,15 +225,15 @@ const struct kvc_policy_class kvc_policy_lacache = {
     .summary = "a ladder of kept spans across the layers",
     .paper = "LaCache, arXiv:2507.14204",
     .idea = "Each token stays in a few neighbouring layers only, and which layers these are shifts with the token's "
-            "place, as on a ladder: together the layers remember a longer past than one budget could. Whenever the "
+            "position, as on a ladder: together the layers remember a longer past than one budget could. Whenever the "
             "cache is full, the next part of it is thinned in this way; when all of it has been, it is thinned again, "
             "so that the oldest part becomes ever sparser.",
-    .formula = "L layers it acts on, l a layer's place among them; wb = 1 + ceil((L - span) / (span - overlap)), wa = "
+    .formula = "L layers it acts on, l a layer's number among them; wb = 1 + ceil((L - span) / (span - overlap)), wa = "
                "min(ceil(span / (span - overlap)), wb), red = wb - wa, C = B + floor(red / 2); a cursor starts at "
-               "`sinks`. When a list holds n > C entries: need = n - C, room = C - cursor - L (at least 0), can = "
-               "floor(room / wa) red.\n\nneed <= can: m = ceil(need / red) blocks of wb ranks from the cursor on keep "
+               "`sinks`. When a list holds n > C entries: need = n - C, left = C - cursor - L (at least 0), can = "
+               "floor(left / wa) red.\n\nneed <= can: m = ceil(need / red) blocks of wb ranks from the cursor on keep "
                "wa each, those from l mod (red + 1) on; the cursor moves on by m wa.\n\nElse the same with m = "
-               "floor(room / wa), and then, from the sinks on, with rest = need - can and times = ceil(rest / "
+               "floor(left / wa), and then, from the sinks on, with rest = need - can and times = ceil(rest / "
                "(floor((C - sinks - L) / wa) red)): m2 = ceil(rest / (wb2 - wa)) blocks of wb2 = wb + (times - 1)(wb - "
                "1) ranks, of which each keeps the ranks l mod (wb2 - wa + 1) + times k, k < wa; what reaches beyond "
                "the last block stays. The cursor is then sinks + m2 wa. A share of the prompt is at least the smallest "
@@ -243,7 +243,7 @@ const struct kvc_policy_class kvc_policy_lacache = {
     .traffic = "about B entries per generated token",
     .differences = "keys stay at their original positions, unless positions=cache; L and l count the layers the method "
                    "acts on; the thinning goes by each head's own entries",
-    .second_turn = "the thinning goes on where the last one ended; it is the same whether entries came from a prompt "
+    .second_turn = "the thinning continues where the last one ended; it is the same whether entries came from a prompt "
                    "or from steps",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,

@@ -10,7 +10,8 @@ static const struct kvc_option options[] = {
     {"window", KVC_OPTION_INT, "32", 1, 4096, NULL, "R: most recent tokens, which vote and always stay"},
     {"fusion", KVC_OPTION_CHOICE, "sum", 0, 0, "sum|max", "how the votes of the window are fused"},
     {"every", KVC_OPTION_INT, "1", 1, 1 << 20, NULL, "decode steps from one eviction to the next"},
-    {"scores", KVC_OPTION_CHOICE, "weights", 0, 0, "weights|logits", "what a vote is: attention weights, or logits"},
+    {"scores", KVC_OPTION_CHOICE, "weights", 0, 0, "weights|logits",
+     "what a vote is: attention probabilities, or logits"},
     {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
 
 static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
@@ -119,7 +120,7 @@ const struct kvc_policy_class kvc_policy_morphkv = {
     .differences = "scores=logits follows the authors' code for G = 1; for G > 1 that code prunes its stored rows per "
                    "query head, here rows are summed over the group; the first eviction is at the end of the prompt, "
                    "theirs waits for the first decode step",
-    .second_turn = "the ring goes on: a turn of fewer than R tokens leaves the rows of the queries before it in place "
+    .second_turn = "the ring continues: a turn of fewer than R tokens keeps the rows of the queries before it "
                    "(with stages=prompt, or beside another decode method, a turn's own rows vote alone); after its "
                    "prompt the cache is cut to C + R again, and `every` counts from there",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,

@@ -3,7 +3,7 @@
 #ifndef KVC_POLICIES_POLICIES_H
 #define KVC_POLICIES_POLICIES_H
 
-#include "core/engine/engine.h"
+#include "core/base/policies.h"
 #include "policies/select_sizes.h"
 
 /* clang-format off */
@@ -49,12 +49,12 @@ uint64_t kvc_budget(const struct kvc_values *values, uint64_t held, uint64_t par
 /* An odd `kernel`; and `pooling` as the stage functions want it (rule 6 of docs/methods.md). */
 enum kvc_status kvc_check_kernel(const struct kvc_values *values, struct kvc_error *error);
 enum kvc_pooling kvc_pooling_of(const struct kvc_values *values);
-/* ---- where keys stand: at their positions in the text, or turned to their places in the cache ---- */
+/* ---- where keys stand: at their positions in the text, or rotated to cache positions ---- */
 
 #define KVC_POSITIONS_OPTION                                                                                           \
     {                                                                                                                  \
         "positions", KVC_OPTION_CHOICE, "original", 0, 0, "original|cache",                                            \
-            "where keys stand: at their positions in the text, or at their places in the cache"                        \
+            "where keys stand: at their positions in the text, or at their ranks in the cache"                         \
     }
 bool kvc_positions_in_cache(const struct kvc_values *values);
 
@@ -67,7 +67,8 @@ enum kvc_status kvc_check_recent(const struct kvc_values *values, struct kvc_err
 uint64_t kvc_recent_budget(const struct kvc_values *values, uint64_t held);
 uint64_t kvc_recent(const struct kvc_values *values, uint64_t budget);
 
-/* h2o and keyformer: two state columns hold each entry's accumulated weight; the lowest of what is not recent goes. */
+/* h2o and keyformer: two state columns hold each entry's accumulated attention; the lowest of what is not recent goes.
+ */
 uint32_t kvc_accumulated_columns(const struct kvc_values *values);
 uint64_t kvc_accumulated_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps);
 enum kvc_status kvc_accumulated_evict(struct kvc_stage *stage, const struct kvc_values *values,

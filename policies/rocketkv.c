@@ -1,6 +1,6 @@
 /* rocketkv.c - snapkv in the prompt, then hsa in decode, from one budget: rocketkv, and rocketkv-mt for several turns
  * (docs/methods.md). */
-#include "core/stage/policy.h"
+#include "core/base/decimal.h"
 #include "policies/policies.h"
 
 #include <stdint.h>
@@ -97,7 +97,7 @@ const struct kvc_policy_class kvc_policy_rocketkv = {
     .memory = "S / c^r entries after the prompt, one more per generated token, and a pair of d values per page of them",
     .traffic = "about t entries per generated token: half of it values of pages, half entries",
     .differences = "c2 from the exact ratio, where the authors' code takes the floored size of stage 1 and sets aside "
-                   "room for the answer",
+                   "space for the answer",
     .second_turn = "S is what is held with the new prompt in: c, r and both stages' sizes are worked out anew, and the "
                    "first stage thins what it kept before together with what is new",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_SELECT,

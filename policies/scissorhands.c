@@ -5,13 +5,13 @@
 
 static const struct kvc_option options[] = {
     {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, "entries kept per KV head, recent ones included"},
-    {"history", KVC_OPTION_INT, "64", 1, 4096, NULL, "last queries whose weights are counted"},
+    {"history", KVC_OPTION_INT, "64", 1, 4096, NULL, "last queries whose attention is counted"},
     KVC_RECENT_OPTION,
     {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
 
 static uint32_t history(const struct kvc_values *values) { return (uint32_t)kvc_value_int(values, "history"); }
 
-/* Two rings: the weights, and how often they were low; and minus the sum of the latter. */
+/* Two rings: the probabilities, and how often they were low; and minus the sum of the latter. */
 static uint32_t columns(const struct kvc_values *values) { return 2 * history(values) + 1; }
 
 static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
@@ -64,12 +64,13 @@ const struct kvc_policy_class kvc_policy_scissorhands = {
                "the lower sum of a_ik over the same queries, then the higher position. As the decode method of a pair "
                "it begins with the rows of the prompt's last queries",
     .memory = "B entries (B + 1 within a decode step), and 2 history + 1 float32 per entry and KV head: two rings, "
-              "counts and weights, and the sum of the counts",
-    .traffic = "B + 1 entries per generated token, and a row of each ring; of entries with equal counts all weights",
+              "counts and probabilities, and the sum of the counts",
+    .traffic =
+        "B + 1 entries per generated token, and a row of each ring; of entries with equal counts all probabilities",
     .differences = "counts are summed over the group; the cache goes back to B after every step, where the paper "
                    "drops many entries at once when its buffer is full",
-    .second_turn = "the rings go on: a turn of fewer than `history` tokens leaves the rows of the queries before it in "
-                   "place (with stages=prompt, or beside another decode method, a turn counts its own rows alone); "
+    .second_turn = "the rings continue: a turn of fewer than `history` tokens keeps the rows of the queries before it "
+                   "(with stages=prompt, or beside another decode method, a turn counts its own rows alone); "
                    "after its prompt the highest counts go until B are left",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,

@@ -21,7 +21,7 @@ const struct kvc_policy_class kvc_policy_snapkv = {
     .name = "snapkv",
     .summary = "what the prompt's last queries attended to",
     .paper = "SnapKV, arXiv:2404.14469",
-    .idea = "The last queries of a prompt already look where the answer will. Their attention weights over the prompt "
+    .idea = "The last queries of a prompt already look where the answer will. Their attention over the prompt "
             "are summed, smoothed over neighbours, and the best entries stay together with the window itself. After "
             "the prompt nothing more is evicted.",
     .formula = "score_j = pool(sum over the window's queries i and the group's heads of a_ij); kept = top B - w, and "

@@ -12,7 +12,7 @@ static const struct kvc_option options[] = {
     {"topk", KVC_OPTION_INT, "", 1, KVC_BUDGET_MOST, NULL, "entries read"},
     {"local", KVC_OPTION_INT, "0", 0, KVC_BUDGET_MOST, NULL, "newest entries that are always among those read"},
     {"mean_value", KVC_OPTION_CHOICE, "on", 0, 0, "on|off",
-     "give what is not read its guessed weight times the mean of all values"},
+     "give what is not read its guessed probability times the mean of all values"},
     {"keys", KVC_OPTION_CHOICE, "twice", 0, 0, "twice|once",
      "keep the keys a second time, by channel, so that a few channels can be read alone; once saves that memory, and "
      "reading them then touches nearly all of the keys"},
@@ -70,18 +70,17 @@ const struct kvc_policy_class kvc_policy_sparq = {
     .name = "sparq",
     .summary = "reads the entries that score highest in the query's strongest channels",
     .paper = "SparQ Attention, arXiv:2312.04985",
-    .idea = "A few channels of the query carry most of its weight. Scores from those channels alone, of all keys, "
+    .idea = "A few channels of the query carry most of its length. Scores from those channels alone, of all keys, "
             "guess which entries matter; these are read in full. What is not read is stood in for by the mean of all "
-            "values, with the weight that the guess gives it. Nothing is evicted.",
+            "values, with the probability that the guess gives it. Nothing is evicted.",
     .formula = "i1 = top dims channels by the group's sum of |q|; s1 = q[i1] . k[i1] / sqrt(d sum|q[i1]| / sum|q|); "
                "read = top topk by the group's sum of softmax(s1); output = alpha y + (1 - alpha) mean(V), alpha the "
-               "guessed weight of what is read",
+               "guessed probability of what is read",
     .memory = "n entries after n tokens, and with keys=twice n keys more (float32 for Q8_0); d floats per KV head",
     .traffic = "n times dims values, and topk entries, per generated token (keys=once: what is read from memory is "
                "nearer to n keys)",
-    .differences =
-        "one choice of channels and entries per KV head, from its group's sums, which are of softmax weights, "
-        "where the authors' code sums scores; the newest entries are read always only where local says so",
+    .differences = "one choice of channels and entries per KV head, from its group's sums, which are of probabilities, "
+                   "where the authors' code sums scores; the newest entries are read always only where local says so",
     .second_turn = "the new prompt attends to all of the history; a share as budget is worked out anew from it",
     .stages = KVC_STAGE_SELECT,
     .options = options,

@@ -34,9 +34,8 @@ const struct kvc_policy_class kvc_policy_streaming = {
     .name = "streaming",
     .summary = "the first entries and the most recent ones",
     .paper = "StreamingLLM, arXiv:2309.17453",
-    .idea =
-        "Attention puts much of its weight on the first few tokens whatever they say. Keeping those beside a window "
-        "of the newest entries keeps a model stable over any length; what lies between is forgotten.",
+    .idea = "Much of the attention is on the first few tokens whatever they say. Keeping those beside a window "
+            "of the newest entries keeps a model stable over any length; what lies between is forgotten.",
     .formula =
         "kept = the first `sinks` entries and the B - sinks of highest position; with positions=cache the "
         "entry of rank r has the key of a token at position r, and the query stands at the rank of its own entry",

@@ -17,7 +17,7 @@ static const struct kvc_option options[] = {
     {"kernel", KVC_OPTION_INT, "5", 1, 1 << 20, NULL, "odd width of the pooling over neighbouring entries"},
     {"pooling", KVC_OPTION_CHOICE, "avg", 0, 0, "max|avg", "how neighbours are pooled"},
     {"probe_pos", KVC_OPTION_CHOICE, "chunk", 0, 0, "chunk|end",
-     "probes stand behind the chunk, or where they really are"},
+     "probes stand after the chunk, or where they really are"},
     {"per", KVC_OPTION_CHOICE, "group", 0, 0, "group|head", "one selection per KV head, or per query head"},
     {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
 

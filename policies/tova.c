@@ -36,9 +36,9 @@ const struct kvc_policy_class kvc_policy_tova = {
     .name = "tova",
     .summary = "what the newest query attends to",
     .paper = "TOVA, arXiv:2401.06104",
-    .idea =
-        "A cache of constant size in which the newest query decides: the entry it gives the least weight goes. Nothing "
-        "is remembered of earlier queries, so no state is kept beside the entries.",
+    .idea = "A cache of constant size in which the newest query decides: the entry it gives the least attention goes. "
+            "Nothing "
+            "is remembered of earlier queries, so no state is kept beside the entries.",
     .formula =
         "score_j = sum over the group's heads of a_ij, i the newest query; kept = top B - 1, and the newest entry",
     .memory = "B entries (B + 1 within a decode step)",

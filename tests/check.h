@@ -38,4 +38,13 @@ static inline int64_t kvc_test_resident(void) {
             fail_msg("%s: %s", #call, error.text);                                                                     \
     } while (0)
 
+/* A call that must fail with that status and a message that has the text in it. */
+#define REFUSED(call, status, text_part)                                                                               \
+    do {                                                                                                               \
+        error.text[0] = 0;                                                                                             \
+        assert_int_equal(call, status);                                                                                \
+        if (!strstr(error.text, text_part))                                                                            \
+            fail_msg("%s: \"%s\" does not say \"%s\"", #call, error.text, text_part);                                  \
+    } while (0)
+
 #endif

@@ -169,7 +169,7 @@ def fastkv(folder, kvcull, seed, result):
             result.add(ours["steps"][0]["kept"][l][h], values[0, h, :, 0].int().tolist())
         if chosen is not None:
             rows = rows[chosen[0]]
-    result.note = "rows that go on are compared through the layers above"
+    result.note = "rows that pruning keeps are compared through the layers above"
 
 
 def cake(folder, kvcull, seed, result):
@@ -282,7 +282,7 @@ def sparq(folder, kvcull, seed, result):
             alpha = module.gather(approximate, -1, index).sum(-1, keepdim=True)
             y = alpha * y + (1 - alpha) * v.mean(-2, keepdim=True)
         result.error(outputs[0][0], y.reshape(heads, 64))
-    result.note = "group sums of softmax weights (theirs: of scores, the same for G = 1)"
+    result.note = "group sums of probabilities (theirs: of scores, the same for G = 1)"
 
 
 def rocketkv(folder, kvcull, seed, result):

@@ -25,7 +25,7 @@ decode_pairs() {
     printf '    $ kvcull mkmodel --shape llama-3.2-1b --type %s -o model.gguf\n' "$1"
     "$kvcull" mkmodel --shape llama-3.2-1b --type "$1" -o "$work/model.gguf" >/dev/null || exit
     set -- --kv full --prompt 64 --gen 24 --repeat 1 --json -q
-    printf '    $ kvcull bench -m model.gguf --backend cpu %s   # and opencl, in turns\n' "$*"
+    printf '    $ kvcull bench -m model.gguf --backend cpu %s   # and opencl, alternating\n' "$*"
     for pair in 1 2 3; do
         for backend in cpu opencl; do
             ${MEASURE_WITH:-} "$kvcull" bench -m "$work/model.gguf" --backend $backend "$@" 2>/dev/null
@@ -160,7 +160,7 @@ methods)
     done
     run 'What prompt stages take alone' "$kvcull" bench --shape 100m --kv full "$@" --kv lacache:budget=1024,span=6 \
         --kv "$duo" --kv take:budget=1024 --prompt 4096 --gen 0 --fill --chunk 32 --repeat 9
-    run 'Prompt methods that need the weights of all queries' "$kvcull" bench --shape 100m --kv full --kv h2o:budget=1024 \
+    run 'Prompt methods that need the attention of all queries' "$kvcull" bench --shape 100m --kv full --kv h2o:budget=1024 \
         --kv keyformer:budget=1024 --prompt 4096 --gen 0 --repeat 2
     run 'Batches' "$kvcull" bench --shape 100m --kv streaming:budget=512 --prompt 512 --gen 16 --batch 1,8,32 --repeat 1
     run 'morphkv over 20,000 generated tokens' "$kvcull" bench --shape small --kv morphkv:budget=600 --prompt 700 \
@@ -178,7 +178,7 @@ select)
 opencl)
     head_of_page 'OpenCL beside the reference and the CPU backend'
     printf '"Slower" allows 10 %% for scatter and the time of two empty calls for each call that an operation queues; "!"\n'
-    printf 'marks what took longer. What is not twice as fast at once is measured five times, in turns with ref; the median\n'
+    printf 'marks what took longer. What is not twice as fast at once is measured five times, alternating with ref; the median\n'
     printf 'ratio counts. "Of limit" is above 1 where what a call reads lies in a cache.\n\n'
     run 'Every operation beside the limits of the device, and beside ref' "$kvcull" bench --ops --backend opencl \
         --beside ref

@@ -138,7 +138,7 @@ KVC_KERNEL(repeat_heads)(KVC_SPAN(float, out), KVC_SPAN(const float, x), kvc_u64
 #endif
 }
 
-/* A work-item KVC_COPIED values of a row. */
+/* A work-item KVC_COPIED_OF values of a row. */
 KVC_KERNEL(gather)
 (KVC_SPAN(float, out), KVC_SPAN(const float, x), KVC_SPAN(const kvc_u32, index), kvc_u32 rows, kvc_u32 width) {
     const kvc_u32 run = KVC_COPIED_OF(KVC_WORKERS), runs = (width + run - 1) / run;

@@ -73,7 +73,7 @@ static int open_shape(struct bench *bench, const char *shape, enum kvc_type type
     if (snprintf(path, sizeof path, "%s/kvcull-XXXXXX", folder) >= (int)sizeof path || !mkdtemp(path))
         return cli_error(bench->command, KVC_RESOURCE,
                          "%s: cannot make a folder there; set TMPDIR to a folder with "
-                         "room for the model",
+                         "space for the model",
                          folder);
     const pid_t watcher = watch_folder(path, &hold);
     snprintf(file, sizeof file, "%s/model.gguf", path);
@@ -103,7 +103,7 @@ static int note_copy(void *user, const struct kvc_ceilings *ceilings, const stru
     return 1;
 }
 
-/* Of a device's own memory: what a large copy reads and writes, before the model takes its room. */
+/* Of a device's own memory: what a large copy reads and writes, before the model is there. */
 static void measure_device(struct bench *bench) {
     const struct cli_common *common = &bench->a->common;
     const struct kvc_engine_options options = {common->backend, (int)common->threads, KVC_MATH_EXACT};
@@ -244,7 +244,7 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
         {CLI_TYPE, 0, "type", "TYPE", "of the weights of --shape", &a.type, 0, 0,
          "f32|f16|bf16|q8_0|q4_0|q5_0|q3_k|q4_k|q5_k|q6_k"},
         {CLI_TEXTS, 0, "kv", "SPEC",
-         "a policy, or all methods; several take turns and are compared with the first (full)", &a.specs, 0, 0, NULL},
+         "a policy, or all methods; several are interleaved and compared with the first (full)", &a.specs, 0, 0, NULL},
         {CLI_COUNTS, 0, "prompt", "N,..", "tokens of a prompt", &a.prompts, 1, 1073741824, NULL},
         {CLI_INT, 0, "gen", "N", "decode steps; 0: prefill only", &a.generate, 0, 1073741824, NULL},
         {CLI_COUNTS, 0, "batch", "B,..", "sessions that decode together", &a.batches, 1, 4096, NULL},

@@ -1,4 +1,4 @@
-/* run.c - the measurements: prefill, and decode steps in which the policies take turns. */
+/* run.c - the measurements: prefill, and decode steps of the policies, interleaved. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,7 +114,7 @@ int bench_run_prefill(struct bench *bench, uint64_t prompt, struct bench_prefill
         if (!results[i].seconds)
             status = cli_no_memory(bench->command);
     }
-    /* The policies take turns, and each round starts with another one, so that a slow moment of the machine does not
+    /* The policies alternate, and each round starts with another one, so that a slow moment of the machine does not
      * hit one of them only. */
     for (size_t r = 0; r < repeat && status == KVC_OK; r++)
         for (size_t i = 0; i < specs && status == KVC_OK; i++)

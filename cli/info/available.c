@@ -13,7 +13,7 @@ struct place { /* a file under `root`, or a line of it */
     const char *root, *folder, *name;
 };
 
-/* The number behind key on a line of a file, or on its first line where key is NULL; false: there is none ("max"). */
+/* The number after key on a line of a file, or on its first line where key is NULL; false: there is none ("max"). */
 static bool number(struct place place, const char *key, uint64_t *value) {
     char path[4096 + 512], line[512];
     FILE *stream = NULL;

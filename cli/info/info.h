@@ -25,7 +25,7 @@ struct info_available {
  * process has mapped already and that are asked for once more. */
 void info_available(const char *root, uint64_t mapped, struct info_available *capacity);
 
-/* A text of every class: those in front of its options and those behind, ended by a row without key. */
+/* A text of every class: those before its options and those after, ended by a row without key. */
 struct info_part {
     const char *key, *title;
     size_t offset;

@@ -27,16 +27,16 @@ const struct info_rule info_words[] = {
     {"B", "budget: entries per key-value head and layer after an eviction, with everything in it"},
     {"w", "observation window: the prompt's last w queries"},
     {"R", "recent window while decoding: positions from now - R on, where now is the number of tokens seen"},
-    {"a_ij",
-     "weight of key j for query i, in one layer and query head: the softmax of s_ij = (q_i . k_j) / sqrt(d) over "
-     "all entries that query i attended to, in float32"},
+    {"a_ij", "attention probability of key j for query i, in one layer and query head: the softmax of s_ij = (q_i . "
+             "k_j) / sqrt(d) over "
+             "all entries that query i attended to, in float32"},
     {"window mass", "of entry j: the sum of a_ij over the window's queries and the group's heads"},
     {NULL, NULL}};
 
 const struct info_rule info_stage_rules[] = {
     {"chunk", "after a chunk of the prompt, in all layers: evicts"},
     {"prompt", "after the prompt, layer by layer: evicts"},
-    {"propagate", "after a layer of the prompt: shortens the rows that go on to the layers above"},
+    {"propagate", "after a layer of the prompt: prunes tokens, of which the layers above compute no rows"},
     {"select", "before a decode step's attention: chooses what is read, and evicts nothing"},
     {"decode", "after a decode step: evicts"},
     {NULL, NULL}};
@@ -83,9 +83,9 @@ const struct info_rule info_rules[] = {
     {"Methods that select", "read everything until a head holds more than their budget."},
     {"A decode step", "appends, then reads, then evicts: a query may see B + 1 entries (B + k where a method evicts at "
                       "every k-th step)."},
-    {"Scores see stored keys,",
-     "rounded to the cache's type, and weights as the attention computed them: evicted entries count 0 and nothing is "
-     "renormalised."},
+    {"Scores see stored keys,", "rounded to the cache's type, and probabilities as the attention computed them: "
+                                "evicted entries count 0 and nothing is "
+                                "renormalised."},
     {"Methods of the prompt stage let the cache grow", "after the prompt, unless a decode method is joined."},
     {"A second turn",
      "attends to what is held and to itself, and runs the prompt stage again over both: N is then the number of "

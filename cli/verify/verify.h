@@ -51,7 +51,7 @@ struct verify_report {        /* of everything so far */
     bool stored, writing;         /* backends run alone, and their hashes are looked up, or collected */
     uint64_t with_stored, beside; /* rows compared with a stored hash, and with ref */
     uint64_t differing;
-    char first[400]; /* the first difference of all, with its place */
+    char first[400]; /* the first difference of all, and where it is */
     struct verify_absent {
         const char *backend;
         struct kvc_error why;

@@ -4,7 +4,7 @@
 #include "core/engine/finite.h"
 #include "core/engine/prepare_step.h"
 #include "core/engine/step.h"
-#include "core/forecast/advice.h"
+#include "core/engine/advice.h"
 
 #include <stdlib.h>
 

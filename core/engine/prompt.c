@@ -4,7 +4,7 @@
 #include "core/engine/fill.h"
 #include "core/engine/finite.h"
 #include "core/engine/pass.h"
-#include "core/forecast/advice.h"
+#include "core/engine/advice.h"
 
 #include <stdlib.h>
 #include <string.h>

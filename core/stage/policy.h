@@ -42,9 +42,6 @@ size_t kvc_policy_options(const struct kvc_policy_class *policy);
 /* Puts the method's name into the error of a check that several methods share, which knows none ("policy: ..."). */
 enum kvc_status kvc_policy_named(const struct kvc_policy_class *policy, enum kvc_status status,
                                  struct kvc_error *error);
-/* A plain decimal number [length] with a point, whatever the host's locale; not "0x10", "inf" or with blanks, as strtod
- * would take. False: none. */
-bool kvc_decimal(const char *text, size_t length, double *number);
 /* Reads value->text, within the option's range. */
 enum kvc_status kvc_value_read(const struct kvc_policy_class *policy, const struct kvc_option *option,
                                struct kvc_value *value, struct kvc_error *error);

@@ -1,8 +1,8 @@
 /* policy_values.c - the options of a method: their tables, what was given and in which range, the layers it acts on. */
+#include "core/base/decimal.h"
 #include "core/stage/policy.h"
 
 #include <errno.h>
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,31 +88,6 @@ static bool is_choice(const char *choices, const char *text) {
         c = end ? end + 1 : NULL;
     }
     return false;
-}
-
-bool kvc_decimal(const char *text, size_t length, double *number) {
-    char copy[64];
-    bool digit = false;
-    if (length == 0 || length >= sizeof copy)
-        return false;
-    for (size_t i = 0; i < length; i++) {
-        const char c = text[i];
-        if (c >= '0' && c <= '9')
-            digit = true;
-        else if (c != '.' && c != '-' && c != '+' && c != 'e' && c != 'E')
-            return false;
-    }
-    memcpy(copy, text, length);
-    copy[length] = 0;
-    const locale_t plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
-    if (!plain)
-        return false;
-    char *end;
-    const locale_t host = uselocale(plain);
-    *number = strtod(copy, &end);
-    uselocale(host);
-    freelocale(plain);
-    return digit && *end == 0 && isfinite(*number);
 }
 
 static enum kvc_status wrong_value(const struct kvc_policy_class *policy, const struct kvc_option *option,

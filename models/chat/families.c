@@ -253,7 +253,7 @@ static bool begins_and_ends(const char *text, const char *begin, const char *end
     return !strncmp(text, begin, strlen(begin)) && bytes >= strlen(end) && !strcmp(text + bytes - strlen(end), end);
 }
 
-/* An answer of Qwen3: its thinking is kept only behind the last question. */
+/* An answer of Qwen3: its thinking is kept only after the last question. */
 static void qwen3_answer(struct kvc_chat *chat, const char *content, bool after_question, bool last) {
     static const char open[] = "<think>", close[] = "</think>";
     const char *thought = "", *end = strstr(content, close);
@@ -307,7 +307,7 @@ static enum kvc_status render_qwen3(struct kvc_chat *chat) {
 
 /* ---- Phi ---- */
 
-/* Phi-3 writes the opening of the answer behind every question; its first template knew no system message, and gets
+/* Phi-3 writes the opening of the answer after every question; its first template knew no system message, and gets
  * the later ones' form of it. */
 static enum kvc_status render_phi3(struct kvc_chat *chat) {
     put(chat, chat->bos);

@@ -79,7 +79,7 @@ static enum kvc_status unknown(struct kvc_error *error, const char *what, const 
     return kvc_fail(error, KVC_USAGE, "%s%.40s; known templates: %s", what, name, known);
 }
 
-/* The text of a token as the template writes it; standard where there is no tokenizer to ask. */
+/* The text of a token as the template writes it; `defaults` where there is no tokenizer to ask. */
 static enum kvc_status token_text(const struct kvc_tokenizer *tokenizer, int32_t token, const char *defaults,
                                   char **text, struct kvc_error *error) {
     size_t bytes = strlen(defaults);

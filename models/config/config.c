@@ -154,7 +154,7 @@ static enum kvc_status complete_rotary(struct kvc_config *config, bool gguf, con
     }
     if (config->rope.rotary < 2 || config->rope.rotary % 2 != 0 || config->rope.rotary > config->head_size) {
         return kvc_fail(error, KVC_INPUT,
-                        "%s: %s makes %" PRIu64 " channels of a head turn, it must be an even number "
+                        "%s: %s makes %" PRIu64 " channels of a head rotate, it must be an even number "
                         "from 2 to the head size, %" PRIu64,
                         where, gguf ? "rope.dimension_count" : "partial_rotary_factor or head_dim", config->rope.rotary,
                         config->head_size);
@@ -171,7 +171,7 @@ static enum kvc_status check_list(const char *name, const float *values, uint64_
     if (count != expected) {
         return kvc_fail(error, KVC_INPUT,
                         "%s: %s has %" PRIu64 " numbers, it must have %" PRIu64 ", one for each pair "
-                        "of channels that turns",
+                        "of channels that rotate",
                         where, name, count, expected);
     }
     for (uint64_t i = 0; i < count; i++) {

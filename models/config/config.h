@@ -1,4 +1,4 @@
-/* config.h - a model's description as numbers: filled from GGUF metadata or config.json, checked, then turned into
+/* config.h - a model's description as numbers: filled from GGUF metadata or config.json, checked, then made into
  * rotary frequencies and a list of tensors to load. Families differ only in the rows of kvc_families. */
 #ifndef KVC_MODELS_CONFIG_CONFIG_H
 #define KVC_MODELS_CONFIG_CONFIG_H
@@ -63,7 +63,7 @@ struct kvc_config {
     int64_t bos, eos; /* -1: none */
 };
 
-/* Where the numbers lie and what they may be; gguf is the key behind "<architecture>.", hf the key of config.json,
+/* Where the numbers lie and what they may be; gguf is the key after "<architecture>.", hf the key of config.json,
  * at the top or in rope_scaling (in newer files rope_parameters). NULL: the format has no such key. */
 enum kvc_config_place { KVC_TOP, KVC_ROPE, KVC_TOP_THEN_ROPE, KVC_ROPE_THEN_TOP };
 struct kvc_config_field {
@@ -96,7 +96,7 @@ enum kvc_status kvc_rope_build(const struct kvc_config *config, bool interleaved
                                struct kvc_error *error);
 /* Llama 3's scaling as GGUF's rope_freqs.weight has it: divisor [rotary/2]. */
 void kvc_rope_divisors(const struct kvc_config *config, float *divisor);
-/* The reverse: turns divisors that are Llama 3's formula with the published parameters into these, so that frequencies
+/* The reverse: makes divisors that are Llama 3's formula with the published parameters into these, so that frequencies
  * are computed as from config.json. Leaves others alone. */
 void kvc_rope_recognise(struct kvc_config *config);
 /* Turns what only config.json can say (attention_factor, mscale, Llama 3's parameters) into what GGUF says, so that

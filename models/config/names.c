@@ -1,4 +1,4 @@
-/* names.c - the tensors of the Llama family: names in GGUF and Hugging Face files, shapes, places in a layer. */
+/* names.c - the tensors of the Llama family: names in GGUF and Hugging Face files, shapes, parts of a layer. */
 #include "models/config/names.h"
 
 #include <stdio.h>

@@ -74,23 +74,23 @@ static bool has_bias(const struct kvc_config *config, enum kvc_bias bias) {
 
 static void add_matrix(struct kvc_plan *plan, const struct kvc_config *config, uint32_t layer,
                        const struct kvc_matrix_name *matrix, enum kvc_type type) {
-    uint64_t rows = 0, turned = 0;
+    uint64_t rows = 0, interleaved = 0;
     for (unsigned p = 0; p < matrix->parts; p++) {
         rows += kvc_extent(config, matrix->part[p].outputs);
     }
     if (config->family->interleaved && matrix->parts == 1) {
-        turned = matrix->part[0].weight == offsetof(struct kvc_layer, q)   ? config->heads
-                 : matrix->part[0].weight == offsetof(struct kvc_layer, k) ? config->kv_heads
-                                                                           : 0;
+        interleaved = matrix->part[0].weight == offsetof(struct kvc_layer, q)   ? config->heads
+                      : matrix->part[0].weight == offsetof(struct kvc_layer, k) ? config->kv_heads
+                                                                                : 0;
     }
     struct kvc_planned *tensor = add(plan, KVC_PLAN_MATRIX, rows, kvc_extent(config, matrix->inputs));
     name_layer(tensor, layer, matrix->gguf, matrix->hf, "weight");
     tensor->type = kvc_plan_type(type, tensor->shape[1], &plan->replaced);
-    tensor->turned = turned;
+    tensor->interleaved = interleaved;
     if (has_bias(config, matrix->bias)) {
         tensor = add(plan, KVC_PLAN_BIAS, 1, rows);
         name_layer(tensor, layer, matrix->gguf, matrix->hf, "bias");
-        tensor->turned = turned;
+        tensor->interleaved = interleaved;
     }
 }
 
@@ -218,8 +218,8 @@ enum kvc_status kvc_plan_metadata(const struct kvc_config *config, const char *n
     char key[128];
     if (config->rope.kind == KVC_ROPE_YARN &&
         (config->rope.keep_fractions || config->rope.mscale != 0 || config->rope.mscale_all != 0)) {
-        return kvc_fail(error, KVC_INPUT, "%s: yarn scaling with truncate=false or mscale has no place in a GGUF file",
-                        name);
+        return kvc_fail(error, KVC_INPUT,
+                        "%s: yarn scaling with truncate=false or mscale cannot be written to a GGUF file", name);
     }
     kvc_gguf_put_string(writer, "general.architecture", architecture, strlen(architecture));
     kvc_gguf_put_string(writer, "general.name", name, strlen(name));

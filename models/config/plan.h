@@ -13,9 +13,9 @@ struct kvc_planned {
     enum kvc_plan_kind kind;
     enum kvc_type type;
     uint32_t dimensions;
-    uint64_t shape[2]; /* outermost first */
-    uint64_t turned;   /* heads whose rows come half-split in Hugging Face files and interleaved in GGUF; 0: none */
-    float *factors;    /* values of KVC_PLAN_FACTORS */
+    uint64_t shape[2];    /* outermost first */
+    uint64_t interleaved; /* heads whose rows come half-split in Hugging Face files and interleaved in GGUF; 0: none */
+    float *factors;       /* values of KVC_PLAN_FACTORS */
 };
 
 struct kvc_replaced { /* matrices whose rows do not fit the asked type, by the type they get instead */
@@ -33,7 +33,7 @@ enum kvc_status kvc_plan_build(const struct kvc_config *config, enum kvc_type ty
                                struct kvc_error *error);
 void kvc_plan_free(struct kvc_plan *plan);
 enum kvc_type kvc_plan_type(enum kvc_type asked, uint64_t cols, struct kvc_replaced *replaced);
-/* Leaves a note about replaced types in error->text, or an empty one; the status there is KVC_OK. */
+/* Puts a note about replaced types in error->text, or an empty one; the status there is KVC_OK. */
 void kvc_plan_note(const struct kvc_replaced *replaced, enum kvc_type asked, struct kvc_error *error);
 
 /* Everything below "<architecture>." and general.*, without the tokenizer. */

@@ -1,6 +1,6 @@
 /* rope.c - rotary frequencies of every scaling, in float32 with the roundings of transformers.
  *
- * Pair i of `rotary` channels turns by position * base^(-2i/rotary), changed by the scaling. What transformers
+ * Pair i of `rotary` channels rotates by position * base^(-2i/rotary), changed by the scaling. What transformers
  * computes as a float32 tensor is float32 here, operation by operation; what it computes as a Python number is double.
  */
 #include <math.h>
@@ -84,7 +84,7 @@ void kvc_rope_recognise(struct kvc_config *config) {
 
 /* ---- yarn: slow pairs are interpolated, fast ones are not, with a ramp between ---- */
 
-/* The pair (as a real number) that turns `turns` times within the original context. */
+/* The pair (as a real number) that rotates `turns` times within the original context. */
 static double yarn_pair(const struct kvc_config *config, double turns) {
     const double rotary = (double)config->rope.rotary, original = (double)config->rope.original_context;
     return rotary * kvc_double_log(original / (turns * TWO_PI)) / (2 * kvc_double_log(config->rope.base));

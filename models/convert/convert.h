@@ -17,11 +17,11 @@ struct kvc_converter {
 enum kvc_status kvc_converter_open(const char *from, struct kvc_converter *converter, struct kvc_error *error);
 void kvc_converter_close(struct kvc_converter *converter); /* abandons the writer where it is still there */
 
-/* Appends all rows of `tensor` as the writer's tensor `index`, of type `to`. turned: rows are put from half-split into
- * interleaved order, within each of that many heads, for the first `rotary` rows of a head; 0: they stay. A vector
+/* Appends all rows of `tensor` as the writer's tensor `index`, of type `to`. interleaved: rows are put from half-split
+ * into interleaved order, within each of that many heads, for the first `rotary` rows of a head; 0: they stay. A vector
  * counts as a column then (biases). */
 enum kvc_status kvc_convert_tensor(struct kvc_converter *converter, const struct kvc_file_tensor *tensor,
-                                   enum kvc_type to, uint64_t turned, uint64_t rotary, size_t index,
+                                   enum kvc_type to, uint64_t interleaved, uint64_t rotary, size_t index,
                                    struct kvc_error *error);
 
 /* Both write the file `to`. */

@@ -33,7 +33,8 @@ static enum kvc_status write_tensors(struct kvc_converter *converter, const stru
             continue;
         }
         const struct kvc_file_tensor *tensor = kvc_safetensors_tensor(file, planned->hf);
-        status = kvc_convert_tensor(converter, tensor, planned->type, planned->turned, config->rope.rotary, i, error);
+        status =
+            kvc_convert_tensor(converter, tensor, planned->type, planned->interleaved, config->rope.rotary, i, error);
     }
     return status;
 }

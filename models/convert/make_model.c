@@ -50,7 +50,7 @@ static void byte_character(unsigned byte, char *text) {
     }
 }
 
-/* A number as syllables, behind the space of the vocabulary's kind: every number another word. */
+/* A number as syllables, after the space of the vocabulary's kind: every number another word. */
 static void make_word(const char *space, uint32_t number, char *text, size_t capacity) {
     static const char consonants[] = "bdfghjklmnprstvwxzcq", vowels[] = "aeiou";
     size_t used = (size_t)snprintf(text, capacity, "%s", space);

@@ -89,10 +89,10 @@ static enum kvc_status make_capacity(struct kvc_converter *converter, size_t row
 }
 
 enum kvc_status kvc_convert_tensor(struct kvc_converter *converter, const struct kvc_file_tensor *tensor,
-                                   enum kvc_type to, uint64_t turned, uint64_t rotary, size_t index,
+                                   enum kvc_type to, uint64_t interleaved, uint64_t rotary, size_t index,
                                    struct kvc_error *error) {
     uint64_t rows = tensor->rows, cols = tensor->cols;
-    if (turned && tensor->dimensions == 1) {
+    if (interleaved && tensor->dimensions == 1) {
         rows = tensor->cols;
         cols = 1;
     }
@@ -101,7 +101,7 @@ enum kvc_status kvc_convert_tensor(struct kvc_converter *converter, const struct
                         .from_bytes = kvc_type_row_bytes(tensor->type, cols),
                         .to_bytes = kvc_type_row_bytes(to, cols),
                         .to = to,
-                        .head_rows = turned ? rows / turned : 0,
+                        .head_rows = interleaved ? rows / interleaved : 0,
                         .rotary = rotary};
     const uint64_t at_once = task.to_bytes < CHUNK ? CHUNK / task.to_bytes : 1;
     enum kvc_status status =

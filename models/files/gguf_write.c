@@ -23,7 +23,7 @@ struct written_tensor {
 };
 
 struct kvc_gguf_writer {
-    struct bytes entries, infos; /* the two parts of the header behind its counts */
+    struct bytes entries, infos; /* the two parts of the header after its counts */
     uint64_t entry_count;
     struct written_tensor *tensors;
     size_t tensor_count, tensor_capacity;

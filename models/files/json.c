@@ -77,7 +77,7 @@ static size_t read_padded(void *buffer, size_t capacity, void *data) {
 }
 
 /* jansson's scanner keeps the token that it reads in a buffer that doubles. Where that cannot grow it drops a byte and
- * goes on: a key comes out shorter, a number ends the program by an assertion. So it first reads a string that is
+ * continues: a key comes out shorter, a number ends the program by an assertion. So it first reads a string that is
  * longer than any token, and whose end is not where the buffer doubles; after that nothing is dropped. */
 static json_t *parse(const char *text, size_t bytes) {
     const size_t longest = longest_token(text, bytes);
@@ -116,7 +116,7 @@ enum kvc_status kvc_json_parse(const char *path, const char *text, size_t bytes,
         return kvc_fail(error, KVC_INPUT, "%s: the JSON is nested more than %d levels deep", path, KVC_JSON_DEEPEST);
     }
     const char *zero = bytes ? memchr(text, '\0', bytes) : NULL;
-    if (zero) { /* jansson passes over one behind a number or a word */
+    if (zero) { /* jansson passes over one after a number or a word */
         return kvc_fail(error, KVC_INPUT, "%s: not valid JSON: byte %zu is 0", path, (size_t)(zero - text));
     }
     *root = parse(text, bytes);

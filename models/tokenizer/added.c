@@ -62,7 +62,7 @@ static bool sort_list(const struct kvc_tokenizer *tokenizer, struct kvc_added_li
         from = to;
         to = swap;
     }
-    list->tokens = from; /* either of the two: the room may have shrunk to the count */
+    list->tokens = from; /* either of the two: the capacity may have shrunk to the count */
     list->capacity = list->count;
     free(to);
     return true;
@@ -74,7 +74,7 @@ enum kvc_status kvc_added_sort(struct kvc_tokenizer *tokenizer, struct kvc_error
     return KVC_OK;
 }
 
-/* The first place in [low, high) whose text has a byte above `byte` (or_equal: at least `byte`) at offset `depth`;
+/* The first index in [low, high) whose text has a byte above `byte` (or_equal: at least `byte`) at offset `depth`;
  * all of them agree before it. */
 static size_t bound(const struct kvc_tokenizer *tokenizer, const struct kvc_added_list *list, size_t low, size_t high,
                     size_t depth, int byte) {

@@ -224,7 +224,7 @@ static enum kvc_status read_special_ids(struct source *source, struct kvc_tokeni
 }
 
 /* Control and user-defined tokens are found in the text as they are. GGUF does not keep that Phi-3's swallow the
- * spaces and newlines behind them. */
+ * spaces and newlines after them. */
 static enum kvc_status add_tokens(struct source *source, struct kvc_tokenizer *tokenizer) {
     const char *architecture;
     size_t architecture_bytes;

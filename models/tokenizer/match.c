@@ -1,11 +1,12 @@
 /* match.c - finds where patterns match (by pcre2), in a time that grows with the text's length whatever the
  * pattern is.
  *
- * pcre2's own limits are for one place at which a match may begin, and do not count characters that a repeat runs over.
- * So a match is first looked for within a few characters and with a low limit, which is nearly always enough: a partial
- * match says when more of the text would have been looked at. Where it is not, the pattern's second form, which calls
- * back before each of its parts, is run over the whole text, and these steps are counted: each with the characters
- * passed since the last one and those that the part may pass without being seen here. They are deterministic. */
+ * pcre2's own limits are for one offset at which a match may begin, and do not count characters that a repeat runs
+ * over. So a match is first looked for within a few characters and with a low limit, which is nearly always enough: a
+ * partial match says when more of the text would have been looked at. Where it is not, the pattern's second form, which
+ * calls back before each of its parts, is run over the whole text, and these steps are counted: each with the
+ * characters passed since the last one and those that the part may pass without being seen here. They are
+ * deterministic. */
 #include "models/tokenizer/parts.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8

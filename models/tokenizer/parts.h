@@ -19,7 +19,7 @@ struct kvc_id_list {
 };
 bool kvc_id_list_add(struct kvc_id_list *list, int32_t id);
 
-/* Grows an array of `size`-byte elements so that one more fits behind `count`. */
+/* Grows an array of `size`-byte elements so that one more fits after `count`. */
 bool kvc_grow(void **array, size_t *capacity, size_t count, size_t size);
 
 /* ---- Unicode (unicode.c) ---- */
@@ -149,7 +149,7 @@ struct kvc_piece {
     bool ends_turn;
 };
 struct kvc_merge {
-    int32_t left, right, made; /* left < 0: an empty place */
+    int32_t left, right, made; /* left < 0: an empty cell */
     uint32_t rank;
 };
 struct kvc_added { /* a token found in the text before anything else looks at it */
@@ -173,7 +173,7 @@ enum kvc_vocab_model {
 struct kvc_decoder {
     bool byte_level;    /* characters back to bytes */
     bool byte_fallback; /* <0x0A> is one byte */
-    bool first_plain;   /* the first token loses every `mark` (Metaspace), others turn it into a space */
+    bool first_plain;   /* the first token loses every `mark` (Metaspace), others make it a space */
     char *replace[2];   /* from, to; NULL: none */
     char *join;         /* between tokens; NULL: nothing */
     size_t strip;       /* spaces taken off the beginning of the whole text, at most */
@@ -208,7 +208,7 @@ enum kvc_status kvc_vocab_open(size_t count, struct kvc_tokenizer **tokenizer, s
 /* Sets a piece's spelling; the caller has checked id < count. */
 bool kvc_vocab_set(struct kvc_tokenizer *tokenizer, int32_t id, const char *spelling, size_t bytes,
                    enum kvc_token_kind kind);
-/* Makes room in the lookup for `count` spellings, then enters them one by one; of equal ones the first stays. */
+/* Makes the lookup large enough for `count` spellings, then adds them one by one; of equal ones the first stays. */
 bool kvc_vocab_reserve(struct kvc_tokenizer *tokenizer, size_t count);
 void kvc_vocab_insert(struct kvc_tokenizer *tokenizer, int32_t id);
 int32_t kvc_vocab_find(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes); /* -1: none */

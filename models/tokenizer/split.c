@@ -105,7 +105,7 @@ static bool translate(const char *expression, size_t bytes, struct kvc_text *out
     return fits;
 }
 
-/* The largest number behind a '{' (of "\\p{...}" and "\\x{...}" as well: too many do no harm). */
+/* The largest number after a '{' (of "\\p{...}" and "\\x{...}" as well: too many do no harm). */
 static uint32_t most_repeats(const char *expression, size_t bytes) {
     uint32_t most = 0;
     for (size_t i = 0; i + 1 < bytes; i++) {

@@ -72,7 +72,7 @@ static enum kvc_status read_normalizer(struct kvc_tokenizer *tokenizer, const js
         k++;
     if (k == sizeof kinds / sizeof *kinds)
         return unsupported(path, "normalizer", type, error);
-    void *steps = tokenizer->normalizer; /* room for one more, so that nothing is lost below */
+    void *steps = tokenizer->normalizer; /* one more, so that nothing is lost below */
     size_t capacity = tokenizer->normalizer_count;
     if (!kvc_grow(&steps, &capacity, tokenizer->normalizer_count, sizeof step))
         return kvc_no_memory(error);
@@ -306,7 +306,7 @@ enum kvc_status kvc_json_prefix(struct kvc_tokenizer *tokenizer, const json_t *p
     for (size_t i = 0; i < json_array_size(single); i++) {
         const json_t *part = json_object_get(json_array_get(single, i), "SpecialToken");
         const char *name = json_string_value(json_object_get(part, "id"));
-        if (!name) /* the text itself: what stands behind it is for complete texts only */
+        if (!name) /* the text itself: what follows it is for complete texts only */
             break;
         const json_t *ids = json_object_get(json_object_get(specials, name), "ids");
         if (!json_array_size(ids))

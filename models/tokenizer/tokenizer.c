@@ -145,8 +145,8 @@ static bool is_control(const struct kvc_piece *piece) {
     return piece->kind == KVC_TOKEN_CONTROL || piece->kind == KVC_TOKEN_UNKNOWN;
 }
 
-/* Where decoded bytes go: as many as fit in `room`, all of them counted. It needs no memory of its own, so that what is
- * decoded while memory is short is never short of text. */
+/* Where decoded bytes go: as many as fit in `capacity`, all of them counted. It needs no memory of its own, so that
+ * what is decoded while memory is short is never short of text. */
 struct decoded {
     char *text;
     size_t capacity, bytes;
@@ -202,7 +202,7 @@ enum kvc_status kvc_tokenizer_decode(const struct kvc_tokenizer *tokenizer, cons
     struct decoded out = {NULL, 0, 0, 0};
     for (size_t i = 0; i < count; i++)
         if (tokens[i] < 0 || (size_t)tokens[i] >= tokenizer->count)
-            return kvc_fail(error, KVC_USAGE, "token %d at place %zu is outside the vocabulary of %zu", (int)tokens[i],
+            return kvc_fail(error, KVC_USAGE, "token %d at index %zu is outside the vocabulary of %zu", (int)tokens[i],
                             i, tokenizer->count);
     decode(tokenizer, tokens, count, special, &out);
     out.capacity = out.bytes;

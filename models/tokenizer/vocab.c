@@ -67,7 +67,7 @@ static uint64_t hash_text(const char *text, size_t bytes) {
     return mix(h);
 }
 
-/* The smallest power of two with at least half its places free; 0: too many. */
+/* The smallest power of two with at least half its cells free; 0: too many. */
 static size_t table_size(size_t count) {
     size_t size = 16;
     while (size / 2 < count) {
@@ -119,7 +119,7 @@ bool kvc_vocab_reserve(struct kvc_tokenizer *tokenizer, size_t count) {
     return true;
 }
 
-/* Where the spelling stands, or the empty place for it. */
+/* Where the spelling is, or the empty cell for it. */
 static size_t lookup_place(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes) {
     size_t at = (size_t)hash_text(text, bytes) & (tokenizer->lookup_size - 1);
     for (;; at = (at + 1) & (tokenizer->lookup_size - 1)) {

@@ -192,13 +192,13 @@ static inline void shuffle(struct pair *pair, uint32_t *x, uint32_t n) {
     }
 }
 
-/* Slots for so many entries: one more than whole blocks hold lies in a spare place. */
+/* Slots for so many entries: one more than whole blocks hold lies in a spare slot. */
 static inline uint32_t slots_for(uint32_t entries) {
     return entries > 1 && entries % KVC_TILE == 1 ? entries - 1 + KVC_SPARE_SLOTS
                                                   : (entries + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
 }
 
-/* Names the blocks of all heads, `taken` in turn; the last one is that of the spare places. */
+/* Names the blocks of all heads, `taken` one after another; the last one is that of the spare slots. */
 static inline void name_blocks(const struct lists_shape *shape, const uint32_t *base, const uint32_t *taken,
                                uint32_t spare, uint32_t *blocks) {
     for (uint32_t h = 0; h < shape->kv_heads; h++) {

@@ -75,7 +75,7 @@ static inline void assert_near(double a, double b, double tolerance) {
 
 enum { HEADS = 2, D = 8, SLOTS = 512 }; /* KV heads, head size, slots of a head */
 
-/* Lists with room for SLOTS entries a head, and with order where asked. */
+/* Lists with SLOTS slots a head, and with order where asked. */
 static inline struct kvc_lists make_lists(enum kvc_type type, uint32_t columns, bool ordered,
                                           struct kvc_arena **arena) {
     static uint32_t base[HEADS + 1] = {0, SLOTS, 2 * SLOTS};

@@ -5,7 +5,7 @@
 struct attention_case {
     uint32_t group, rows;
     struct lists_shape shape;
-    uint32_t window, hidden_most, read_percent; /* hidden_most: `later` is below it, plus the causal part */
+    uint32_t window, hidden_most, read_percent; /* hidden_most: the causal offset is below it, plus the causal part */
     bool causal, wants_sums;
     uint32_t segments;
 };

@@ -18,7 +18,7 @@
 
 extern const struct kvc_backend_class kvc_backend_cuda;
 
-/* The backends of this program, in place of the library's. */
+/* The backends of this program, instead of the library's. */
 const struct kvc_backend_class *const kvc_backend_list[] = {&kvc_backend_cuda, &kvc_backend_ref, NULL};
 
 static int print_row(void *user, const struct kvc_verify_row *row) {

@@ -17,7 +17,7 @@
 
 extern const struct kvc_backend_class kvc_backend_cuda;
 
-/* The backends of this program, in place of the library's. */
+/* The backends of this program, instead of the library's. */
 const struct kvc_backend_class *const kvc_backend_list[] = {&kvc_backend_cuda, &kvc_backend_ref, NULL};
 
 static struct kvc_device *open_device(void) {
@@ -92,7 +92,7 @@ static void arenas(void **state) {
             of_kind[kind] += kvc_fake_cuda.allocations - before;
         }
     for (unsigned kind = 0; kind < KVC_MEMORY_KINDS; kind++) {
-        /* two large ones and a slab of small ones; scratch had a slab: the notes */
+        /* two large ones and a slab of small ones; scratch had a slab: the status words */
         assert_int_equal(of_kind[kind], 2 + (kind != KVC_MEMORY_SCRATCH));
         assert_int_equal(shared(buffers, kind, kind), 2 + (PIECES - 2) * (PIECES - 2)); /* what shared() counts */
         for (unsigned other = 0; other < kind; other++)

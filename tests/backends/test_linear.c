@@ -31,7 +31,7 @@ static float plain(void) { return (float)(int32_t)chance() * 0x1p-31f; }
 static float value(enum mood mood, size_t i) {
     float x = plain();
     switch (mood) {
-    case CANCELLING: /* large, and large again with the other sign 32 places on */
+    case CANCELLING: /* large, and large again with the other sign 32 elements on */
         return (i / 32 % 2 ? -1.0f : 1.0f) * (0x1p40f + (float)(i % 32) * 0x1p20f) +
                (chance() % 4 ? 0.0f : x * 0x1p30f);
     case TINY:
@@ -131,7 +131,7 @@ static struct kvc_span buffer(struct device d, const void *data, size_t bytes) {
     return span;
 }
 
-/* y of one device; untouched places keep a pattern, one more value behind the end among them. */
+/* y of one device; untouched values keep a pattern, one more after the end among them. */
 static void run(struct device d, float *y, const float *x, enum kvc_type type, const unsigned char *w, size_t N,
                 size_t K, const float *bias, size_t rows) {
     struct kvc_error error;
@@ -259,7 +259,7 @@ static void test_blocks(void **given) {
 }
 
 /* Products of positive x and negative w that vanish leave lanes of -0, and so does their sum: what fills up a row must
- * not turn it into +0. */
+ * not make it +0. */
 static void test_negative_zero(void **given) {
     static const size_t shapes[][2] = {{1, 40}, {1, 300}, {5, 63}, {16, 1000}, {40, 33}, {41, 95}, {40, 5001}};
     struct fixture *f = *given;

@@ -235,8 +235,8 @@ static void count_release(struct kvc_offload *offload, void *handle) {
     kvc_opencl_driver.release(offload, handle);
 }
 
-/* Once a policy does what it does in every step, steps make no buffer and free none. (Before a step, room for another
- * 256 entries or 64 pages may be made; there is none to make from 70 entries to 110.) */
+/* Once a policy does what it does in every step, steps make no buffer and free none. (Before a step, capacity for
+ * another 256 entries or 64 pages may be made; there is none to make from 70 entries to 110.) */
 static void a_step_makes_no_buffer(void **state) {
     static const char *const policies[] = {
         "full",          "streaming:budget=40", "snapkv:budget=40,window=8+morphkv:budget=40,window=8",

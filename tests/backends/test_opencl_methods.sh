@@ -1,5 +1,5 @@
 #!/bin/sh
-# Methods beside obvious code on OpenCL: the tests of methods, on that backend, each with fewer cases than on cpu.
+# Methods beside their oracles on OpenCL: the tests of methods, on that backend, each with fewer cases than on cpu.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 kv verify --backend opencl --only methods --kv full --prompt 3 --gen 1 -q >"$work/out" 2>"$work/err"
@@ -10,9 +10,10 @@ if [ $? = 4 ]; then
 fi
 KVCULL_TEST_BACKEND=opencl KVCULL_TEST_THINNED=yes
 export KVCULL_TEST_BACKEND KVCULL_TEST_THINNED
-programs='test_methods test_methods_layers test_methods_mass test_methods_reads test_methods_rows test_methods_scores
-    test_methods_select test_methods_take test_fastkv test_places test_formula test_spares'
-sanitized && programs='test_methods_mass test_methods_select test_methods_take'
+programs='policies/test_methods policies/test_methods_layers policies/test_methods_mass policies/test_methods_reads
+    policies/test_methods_rows policies/test_methods_scores policies/test_methods_select policies/test_methods_take
+    policies/test_fastkv core/test_cache_positions core/test_formula core/test_spares'
+sanitized && programs='policies/test_methods_mass policies/test_methods_select policies/test_methods_take'
 for program in $programs; do
     that "$program on OpenCL" "$build/tests/$program" >"$work/out" 2>&1
 done

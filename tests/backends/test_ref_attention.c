@@ -1,7 +1,8 @@
-/* test_ref_attention.c - reference attention, and the weights policies look at, against softmax in double precision. */
+/* test_ref_attention.c - reference attention, and the probabilities policies look at, against softmax in double
+ * precision. */
 #include "tests/backends/ref_fixture.h"
 
-/* ---- attention and weights, against double ---- */
+/* ---- attention and probabilities, against double ---- */
 
 struct rows {
     struct kvc_lists lists;
@@ -60,7 +61,7 @@ static bool sees(const struct rows *r, uint32_t row, uint32_t h, uint32_t rank) 
     return true;
 }
 
-/* Scores and weights of one row and query head in double; 0 where not seen. Returns the entries seen. */
+/* Scores and probabilities of one row and query head in double; 0 where not seen. Returns the entries seen. */
 static uint32_t exact_weights(const struct rows *r, uint32_t row, uint32_t head, double *score, double *weight,
                               double *M, double *L) {
     uint32_t h = head / (r->heads / HEADS), n = count_of(&r->lists, h), seen = 0;

@@ -42,7 +42,7 @@ struct rows_case {
     struct both_reads reads;
     struct both q, maximum, sum, positions, causal_offset;
     uint32_t group, queries, window, read_percent;
-    bool by_position; /* without `later` */
+    bool by_position; /* without causal offsets */
 };
 
 /* Queries with M and L near what attention would have given, or any values at all. */
@@ -225,10 +225,10 @@ static void check_after_attention(struct pair *pair) {
     for (int s = 0; s < SIDES; s++) {
         struct kvc_device *device = pair->device[s];
         const struct kvc_segment segment = {&c.lists->on[s], NULL, 0, 1, 1, NULL};
-        if (change == 0) { /* another query at the same place */
+        if (change == 0) { /* another query at the same position */
             float *q = c.q.on[s]->data;
             q[c.q.bytes / 4 - 1] = 0.25f;
-        } else if (change == 1) { /* an entry leaves, another takes its place */
+        } else if (change == 1) { /* an entry goes, another gets its slot */
             device->ops->drop(device, &c.lists->on[s], 1);
             if (capacity)
                 device->ops->append(device, &segment, 1, span_of(&k, s), span_of(&k, s), span_of(&c.positions, s));

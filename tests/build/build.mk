@@ -1,6 +1,7 @@
-# build.mk - tests of the build itself and of the tree: exported symbols, installation, who may include whom.
+# build.mk - tests of the build itself and of the tree: exported symbols, installation, who may include whom, what documents name.
 BUILD_TESTS = \
 	tests/build/test_calls.sh \
+	tests/build/test_docs.sh \
 	tests/build/test_format.sh \
 	tests/build/test_globals.sh \
 	tests/build/test_install.sh \
@@ -11,7 +12,7 @@ BUILD_TESTS = \
 	tests/tools/test_device_report.sh \
 	tests/tools/test_gpu_check.sh
 SHELL_TESTS += $(BUILD_TESTS)
-EXTRA_DIST += $(BUILD_TESTS) tests/build/install_use.cc
+EXTRA_DIST += $(BUILD_TESTS) tests/build/install_use.cc tests/build/comments.awk
 
 # Prints hashes of everything; also built for other machines by tests/cross/run.sh.
 noinst_PROGRAMS += tests/cross/driver

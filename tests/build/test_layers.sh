@@ -1,25 +1,77 @@
 #!/bin/sh
-# Arrows run one way: cli, eval, examples -> include -> core -> backends; policies, models -> core. And names stay where
-# they belong: a policy names no backend, a backend no policy, core no model family, the project no tab or long line.
+# Who may include whom (docs/design.md, Layers). And names stay where they belong: core names no model family, a backend
+# no policy; the project has no tab and no long line.
 cd "$top_srcdir" || exit 1
 bad=0
+
+# FOLDER: what its files may include, folders or single headers, besides the public headers (kvcull.h, kvcull/...) and
+# the system's. The longest FOLDER that holds a file counts. config.h is given to every file by the makefile.
+rules='
+core/base: core/base
+core/engine: core/base core/engine core/stage
+core/stage: core/base core/engine core/stage
+core/forecast: core/base core/engine core/stage core/forecast
+core/check: core/base core/engine core/check
+core/measure: core/base core/engine core/measure
+backends: core/base
+backends/kernels: core/base backends/kernels
+backends/offload: core/base backends/kernels backends/offload
+backends/opencl: core/base backends/offload backends/opencl
+backends/cuda: core/base backends/kernels backends/offload backends/cuda
+backends/cpu: core/base backends/cpu
+backends/cpu/ref: core/base backends/cpu/cpu.h backends/cpu/ref
+policies: core/base policies
+models: core/base core/engine models
+models/files: core/base models/files models/tokenizer/parts.h
+models/tokenizer: models/files models/tokenizer
+models/chat: models/tokenizer models/chat
+models/config: core/base core/engine/network.h models/files models/config
+models/convert: core/base core/engine models/files models/config models/tokenizer models/convert
+cli: cli
+cli/eval.c: cli eval/eval.h
+eval: cli/cli.h eval
+examples:
+bench: core/base backends/cpu models/convert policies/select_sizes.h bench
+tests: core backends policies models cli eval tests
+include: include'
+
+files=$(find core backends policies models cli eval examples bench tests include -name '*.[ch]' -o -name '*.inc' \
+    -o -name '*.cc' -o -name '*.cu' | sort)
+# shellcheck disable=SC2086
+grep -nE '^ *# *include *"' $files | awk -v rules="$rules" '
+BEGIN {
+    count = split(rules, line, "\n")
+    for (i = 1; i <= count; i++)
+        if (split(line[i], part, ":") == 2)
+            may[part[1]] = part[2] " "
+}
+{
+    split($0, part, ":"); file = part[1]
+    match($0, /"[^"]*"/); what = substr($0, RSTART + 1, RLENGTH - 2)
+    if (what ~ /^kvcull(\.h|\/)/ || what == "config.h")
+        next
+    for (folder = file; !(folder in may); )
+        if (!sub(/\/[^\/]*$/, "", folder)) {
+            print file ": its folder is in no rule"; wrong = 1
+            next
+        }
+    for (name = what; name != ""; )
+        if (index(" " may[folder], " " name " "))
+            next
+        else if (!sub(/\/[^\/]*$/, "", name))
+            break
+    print file ":" part[2] ": includes " what ", but " folder " may include only:" may[folder]; wrong = 1
+}
+END { exit wrong }' || bad=1
+
 # none FOLDERS PATTERN WHY: no C file of these folders matches.
 none() {
     for folder in $1; do
-        [ -d "$folder" ] || continue
         find "$folder" -name '*.[ch]' | sort | xargs -r grep -nE "$2" /dev/null | sed "s|^|$3: |" | grep . && bad=1
     done
 }
-inside='#include "(core|backends|models|policies|eval|cli|bench)/'
-none cli '#include "(core|backends|models|policies)/' 'the program uses the library through include/kvcull.h only'
-none eval '#include "(core|backends|models|policies)/' 'eval uses the library through include/kvcull.h only'
-none examples "$inside" 'examples use the library through include/kvcull.h only'
-none core '#include "(models|policies|eval|cli|bench)/' 'core knows nothing above it'
-none backends '#include "(models|policies|eval|cli|bench)/' 'a backend knows nothing above core'
-none policies '#include "(backends|models|eval|cli|bench)/' 'a policy computes through core only'
-none models '#include "(backends|policies|eval|cli|bench)/' 'models use core only'
 none core '"(llama|mistral|qwen[0-9]*|phi[0-9]*)"' 'core names no model family'
 none backends '"(full|window|streaming|snapkv|morphkv)"' 'a backend names no policy'
 none 'cli eval examples core backends policies models bench include tools tests' '	|[ ]$' 'tab, or blank at the end'
-none 'cli eval examples core backends policies models bench include tools' '^.{133,}' 'far more than 120 columns'
+none 'cli eval examples core backends policies models bench include tools tests' '^.{133,}' 'far more than 120 columns'
 exit $bad

@@ -1,5 +1,5 @@
 /* fail_each.c - runs a command again and again, each time with another of its requests for memory failing
- * (tests/cli/fail_memory.c), and looks at what it says, how it ends and what it leaves behind.
+ * (tests/cli/fail_memory.c), and looks at what it says, how it ends and what it leaves.
  *
  *     fail_each SHIM FOLDER POINTS PROGRAM ARGUMENTS...
  *

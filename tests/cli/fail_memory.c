@@ -108,7 +108,7 @@ void *realloc(void *old, size_t bytes) {
     if (is_early(old)) {
         void *block = malloc(bytes);
         if (block)
-            memcpy(block, old, bytes); /* at most what lies behind it in `early`, which is longer than any block */
+            memcpy(block, old, bytes); /* at most what follows it in `early`, which is longer than any block */
         return block;
     }
     if (fails())

@@ -81,7 +81,7 @@ narrow() {
 # json PATH: the value at that path of the JSON in $work/out, as text: a.b.0.c
 json() { "$build/tests/cli/json_value" "$1" <"$work/out"; }
 # nothing_left FOLDER: no file in it, not even a temporary one.
-nothing_left() { if [ -z "$(ls -A "$1")" ]; then good; else bad "left behind: $(ls -A "$1")"; fi; }
+nothing_left() { if [ -z "$(ls -A "$1")" ]; then good; else bad "left over: $(ls -A "$1")"; fi; }
 
 finish() {
     echo "[  PASSED  ] $passed test(s)."

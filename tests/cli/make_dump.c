@@ -1,5 +1,5 @@
 /* make_dump.c - writes tensors for `kvcull replay`: make_dump FILE layers rows heads kv_heads head_size [NAME:n:n:n]...
- * Those behind the layers' are extra tensors of that shape. */
+ * Those after the layers' are extra tensors of that shape. */
 #include <stdio.h>
 #include <stdlib.h>
 

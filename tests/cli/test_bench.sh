@@ -25,7 +25,7 @@ ok bench -m "$demo" --kv adakv:budget=40 --kv cake:budget=120+duo:file=every-oth
     --prompt 255 --gen 4 --repeat 1 -q
 narrow
 
-# Stopped while it writes a model, it leaves nothing behind, whatever stopped it.
+# Stopped while it writes a model, it leaves nothing, whatever stopped it.
 for signal in TERM KILL; do
     mkdir "$work/$signal"
     TMPDIR=$work/$signal "$program" bench --shape 100m --kv full -q >"$work/out" 2>"$work/err" </dev/null &

@@ -190,7 +190,7 @@ if [ -w /dev/full ]; then
     kv run --help >/dev/full 2>"$work/err"
     that 'help to a full disk is 4' [ $? = 4 ]
 fi
-# A closed standard file stays closed: what is opened next does not take its place, to be written into. (Not by
+# A closed standard file stays closed: what is opened next does not get its number, to be written into. (Not by
 # libtool's script, which is such a file itself.)
 real=$build/.libs/kvcull
 [ -x "$real" ] || real=$program
@@ -200,7 +200,7 @@ that 'a closed standard output is 4' [ $? = 4 ]
 check_error 'standard output: cannot be written: Bad file' 'run >&-'
 if [ -d /proc/self/fd ]; then
     closed tokenize -m "$demo" -f /proc/self/fd/2 >"$work/out" 2>&-
-    that 'standard error closed: its place is taken' [ $? = 0 ]
+    that 'standard error closed: its number is taken' [ $? = 0 ]
 fi
 # A file may grow to 64 KiB only, as on a full disk.
 limited() {

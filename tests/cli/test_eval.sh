@@ -58,7 +58,7 @@ for policy in 'streaming:budget=12,sinks=2' 'snapkv:budget=40+morphkv:budget=36'
                                            exit !(d * d <= 1e-12 * x * x) }"
     done
 done
-# what one query gives most weight is what topk reads, in the lowest layer, where nothing has been left out before
+# what one query attends to most is what topk reads, in the lowest layer, where nothing has been left out before
 ok eval fidelity -m "$demo" -f "$work/text" --gen 1 --kv topk:budget=20 --kv window:budget=20 --json -q
 that 'the gold entries of the lowest layer' [ "$(json results.0.layers.0.recall_worst_head)" = 1 ]
 that 'which are not the newest' above 1 "$(json results.1.layers.0.recall)"

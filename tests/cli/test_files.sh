@@ -15,7 +15,7 @@ that 'its type' [ "$(json type)" = f32 ]
 that 'its size' [ "$(json bytes)" = "$(wc -c <"$work/b.gguf")" ]
 that 'the same seed, the same file' cmp -s "$work/a.gguf" "$work/b.gguf"
 ok mkmodel --shape tiny --type f32 --seed 4 -o "$work/b.gguf" -q
-that 'another seed, another file, in its place' sh -c "! cmp -s '$work/a.gguf' '$work/b.gguf'"
+that 'another seed, another file, instead of it' sh -c "! cmp -s '$work/a.gguf' '$work/b.gguf'"
 ok convert "$demo" -o "$work/demo.gguf" --type f32
 has 'demo.gguf: ' "$work/err"
 for type in f16 q8_0; do
@@ -104,7 +104,7 @@ for how in '--chunk 1' '--backend ref' '--threads 1'; do
     that "the same entries with $how" cmp -s "$work/out" "$work/first"
 done
 fails 2 'prompt 41' replay --kv full --prompt 41 --in "$work/dump.safetensors"
-fails 2 'no rows behind the prompt' replay --kv full --in "$work/dump.safetensors" --attn "$work/none.safetensors"
+fails 2 'no rows after the prompt' replay --kv full --in "$work/dump.safetensors" --attn "$work/none.safetensors"
 "$build/tests/cli/make_dump" "$work/odd.safetensors" 2 40 3 2 8 || exit 1
 fails 3 'not a multiple' replay --kv full --in "$work/odd.safetensors"
 "$build/tests/cli/make_dump" "$work/gap.safetensors" 1 40 4 2 8 layers.2.q:40:4:8 || exit 1
@@ -140,7 +140,7 @@ that 'three chunks, the prompt, ten steps' [ "$(json steps)" = '[14]' ]
 that 'chunks are named' [ "$(json steps.1.at).$(json steps.1.chunk)" = chunk.1 ]
 that 'the warm-up layer keeps more between them' [ "$(json steps.0.kept.0.1)" = '[12]' ]
 that 'the budget above it' [ "$(json steps.1.kept.1.0)" = '[8]' ]
-that 'and everywhere behind the last' [ "$(json steps.2.kept.0.1)" = '[8]' ]
+that 'and everywhere after the last' [ "$(json steps.2.kept.0.1)" = '[8]' ]
 fails 3 'layer 0, chunk 0: 4 probe queries must come' replay --kv "$take" --prompt 30 --in "$work/dump.safetensors" -q
 fails 3 'layer 0, chunk 2: 4 probe queries must come' replay --kv "$take" --prompt 40 --in "$work/extra.safetensors" -q
 dump layers.0.probe_q.0:4:4:8 layers.0.probe_q.1:2:4:8 layers.1.probe_q.0:4:4:8 layers.1.probe_q.1:4:4:8

@@ -22,7 +22,7 @@ ask --kv streaming:budget=500 -q
 has 'short factors' "$work/err"
 has '--ctx 33' "$work/err"
 that 'once' [ "$(wc -l <"$work/err")" = 1 ]
-that 'and goes on with the short ones' sh -c "! cmp -s '$work/out' '$work/anew'"
+that 'and continues with the short ones' sh -c "! cmp -s '$work/out' '$work/anew'"
 ask --kv streaming:budget=500 --ctx 400 -q
 that 'with --ctx it does not' [ ! -s "$work/err" ]
 

@@ -17,7 +17,7 @@ wait_for() {
 something() { [ -n "$(ls -A "$work/target")" ]; }
 says() { [ -s "$work/out" ]; }
 
-# ---- a signal while a file is written (a shell without job control starts what is behind & with SIGINT ignored)
+# ---- a signal while a file is written (a shell without job control starts what is before & with SIGINT ignored)
 # interrupted SIGNAL STATUS ARGUMENTS...
 interrupted() {
     sent=$1
@@ -50,7 +50,7 @@ trap 'exit 99' HUP
 wait_for something
 kill -HUP $!
 sleep 0.3
-that 'what ignores SIGHUP goes on' kill -TERM $!
+that 'what ignores SIGHUP continues' kill -TERM $!
 wait $!
 nothing_left "$work/target"
 

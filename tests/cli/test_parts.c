@@ -364,7 +364,7 @@ static void differences_are_found(void **state) {
     assert_int_equal(bits, 0);
     assert_int_equal(verify_values(want, other, 4, &first, &bits), 2);
     assert_int_equal(first, 1); /* -0 has other bits than +0 */
-    assert_true(bits > 2);      /* one of it, many of a number in place of a NaN */
+    assert_true(bits > 2);      /* one of it, many of a number instead of a NaN */
     assert_int_equal(verify_positions(a, 4, a, 4, &position), 0);
     assert_int_equal(verify_positions(a, 4, b, 5, &position), 3);
     assert_int_equal(position, 1);

@@ -31,27 +31,27 @@ ok verify --only methods --kv 'morphkv:budget=20,window=8' --prompt 50 --gen 4 -
 that 'policies as given' [ "$(json rows.0.name)" = 'morphkv:budget=20,window=8' ]
 that 'one prompt and four steps' [ "$(json rows.0.cases)" = 5 ]
 
-# An operation that is broken on purpose is found, that one only, and located.
+# An injected fault is found, that one only, and located.
 ok verify --only operations --backend cpu --effort 0 --json -q
 operations=$(sed -n 's/^ *"name": "\(.*\)",$/\1/p' "$work/out")
 that 'there are operations' [ "$(echo $operations | wc -w)" -ge 39 ]
 sanitized && operations=$(echo $operations | tr ' ' '\n' | awk 'NR % 5 == 1')
 for operation in $operations; do
     KVCULL_INJECT=$operation kv verify --only operations --backend cpu --effort 0 --json -q >"$work/out" 2>"$work/err"
-    that "$operation broken: status 1" [ $? = 1 ]
+    that "fault in $operation: status 1" [ $? = 1 ]
     found=$(awk '/"name":/ { name = $2 } /"differing":/ && $2 + 0 > 0 { print name }' "$work/out")
-    that "$operation broken: $found is found" [ "$found" = "\"$operation\"," ]
+    that "fault in $operation: $found is found" [ "$found" = "\"$operation\"," ]
     has "^  \"first\": \"cpu, operation $operation: .*\[[0-9]*\] is [0-9a-f]\{8\}, ref has [0-9a-f]\{8\}\""
 done
 # --small finds each of them as well, in other cases.
 for operation in $operations; do
     KVCULL_INJECT=$operation kv verify --only operations --backend cpu --effort 0 --small --json -q >"$work/out" 2>"$work/err"
-    that "$operation broken, small: status 1" [ $? = 1 ]
+    that "fault in $operation, small: status 1" [ $? = 1 ]
     found=$(awk '/"name":/ { name = $2 } /"differing":/ && $2 + 0 > 0 { print name }' "$work/out")
-    that "$operation broken, small: $found is found" [ "$found" = "\"$operation\"," ]
+    that "fault in $operation, small: $found is found" [ "$found" = "\"$operation\"," ]
 done
 KVCULL_INJECT=linear kv verify --only operations --backend cpu --effort 0 >"$work/out" 2>"$work/err"
-that 'a broken operation: status 1' [ $? = 1 ]
+that 'an injected fault: status 1' [ $? = 1 ]
 has '^DIFFERENT: .*the first: cpu, operation linear: '
 narrow_but_last() { sed '$d' "$work/out" >"$work/table"; mv "$work/table" "$work/out"; narrow; }
 narrow_but_last
@@ -72,9 +72,9 @@ that 'what is kept differs' [ "$(json rows.0.kept_differing)" -gt 0 ]
 that 'what is attended differs, too' [ "$(json rows.0.read_differing)" -gt 0 ]
 that 'and the logits' [ "$(json rows.0.differing_bits)" -gt 0 ]
 has 'is kept by one only'
-# Against stored hashes a broken operation is found and located as well.
+# Against stored hashes an injected fault is found and located as well.
 KVCULL_INJECT=zero kv verify --only operations --backend cpu --against stored --json -q >"$work/out" 2>"$work/err"
-that 'broken, against stored hashes: status 1' [ $? = 1 ]
+that 'a fault, against stored hashes: status 1' [ $? = 1 ]
 has '"first": "cpu, operation zero: .*ref has'
 
 # The file of hashes: written anew it is the same; damaged or old it is one line.
@@ -102,8 +102,8 @@ kv verify --backend nosuch -q >"$work/out" 2>"$work/err"
 that 'a backend that is not there' [ $? -ge 2 ]
 check_error nosuch 'verify --backend nosuch'
 
-mkdir "$work/room"
-TMPDIR=$work/room
+mkdir "$work/temporary"
+TMPDIR=$work/temporary
 export TMPDIR
 ok bench --shape tiny --kv 'streaming:budget=24' --kv 'morphkv:budget=24,window=8' --prompt 40,60 --gen 8 --batch 1,3 \
     --repeat 2
@@ -136,7 +136,7 @@ that 'made-up prompts are timed' [ "$(json prefill)" = '[2]' ] && [ "$(json deco
 that 'and thinned' [ "$(json prefill.1.kept_bytes)" -lt "$(json prefill.0.kept_bytes)" ]
 ok bench --shape tiny --fill --prompt 700 --gen 0
 has '^Prefill from made-up entries'
-nothing_left "$work/room"
+nothing_left "$work/temporary"
 TMPDIR=$work/none fails 4 'set TMPDIR' bench --shape tiny -q
 ok bench -m "$demo" --prompt 20 --gen 0 --json -q
 that 'prefill only' [ "$(json decode)" = '[0]' ]

@@ -1,5 +1,6 @@
 # core.mk - tests of core/: the arithmetic, sessions and steps, policy strings, forecasts, verification, measuring.
 check_PROGRAMS += \
+	tests/core/test_arguments \
 	tests/core/test_cache_positions \
 	tests/core/test_canon \
 	tests/core/test_finite \
@@ -9,6 +10,7 @@ check_PROGRAMS += \
 	tests/core/test_policy \
 	tests/core/test_sampler \
 	tests/core/test_session \
+	tests/core/test_session_memory \
 	tests/core/test_spares \
 	tests/core/test_stage \
 	tests/core/test_step \

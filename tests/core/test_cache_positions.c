@@ -1,5 +1,5 @@
-/* test_cache_positions.c - positions=cache: a network whose keys are turned to their places in the cache gives, bit for
- * bit, what slow, obvious code gives that rotates every key anew for every query; every kind of rotation, several
+/* test_cache_positions.c - positions=cache: a network whose keys are rotated to cache positions gives, bit for
+ * bit, what an oracle gives that rotates every key anew for every query; every kind of rotation, several
  * turns, batches. */
 #include "core/base/canon.h"
 #include "core/engine/session.h"
@@ -130,7 +130,7 @@ static void free_model(struct model *m) {
     free(m);
 }
 
-/* ---- the obvious code: one token after another, every key rotated anew for every query ---- */
+/* ---- the oracle: one token after another, every key rotated anew for every query ---- */
 
 struct text { /* what one session has seen */
     const struct model *m;
@@ -171,20 +171,20 @@ static void attend_row(struct text *text, uint32_t l, const float *q, const floa
     for (uint32_t h = 0; h < KV_HEADS; h++) {
         struct head *head = &text->heads[l][h];
         struct entry *entry = &head->entries[head->count++];
-        float turned[D], s[TOKENS], a[TOKENS];
+        float rotated[D], s[TOKENS], a[TOKENS];
         *entry = (struct entry){
             .position = (int32_t)text->tokens, .k = malloc(2 * D * sizeof(float)), .v = malloc(D * sizeof(float))};
         assert_true(entry->k && entry->v);
         memcpy(entry->k + D, k + h * D, D * sizeof *k);
         oracle_store(text->type, v + h * D, entry->v, D);
         for (uint32_t r = 0; r < head->count; r++) {
-            rotate(text, head->entries[r].k + D, r, turned);
-            oracle_store(text->type, turned, head->entries[r].k, D);
+            rotate(text, head->entries[r].k + D, r, rotated);
+            oracle_store(text->type, rotated, head->entries[r].k, D);
         }
         for (uint32_t g = 0; g < HEADS / KV_HEADS; g++) {
             const uint32_t query = h * HEADS / KV_HEADS + g;
-            rotate(text, q + query * D, head->count - 1, turned);
-            attend(head->entries, head->count, turned, D, s, a, out + query * D);
+            rotate(text, q + query * D, head->count - 1, rotated);
+            attend(head->entries, head->count, rotated, D, s, a, out + query * D);
         }
     }
 }
@@ -426,7 +426,7 @@ static void test_places(void **state) {
     }
 }
 
-/* What suits no method that turns keys is refused in a line that says why. */
+/* What suits no method that rotates keys anew is refused in a line that says why. */
 static void test_refused(void **state) {
     (void)state;
     static const struct {

@@ -1,5 +1,5 @@
 /* test_finite.c - NaN and infinities in a model's weights: every run that looks at logits ends with one line that names
- * the first layer that has them, whatever the backend and the policy; sessions beside it go on. */
+ * the first layer that has them, whatever the backend and the policy; sessions beside it continue. */
 #include "core/engine/finite.h"
 #include "models/files/gguf.h"
 #include "tests/check.h"
@@ -109,7 +109,7 @@ static const char *const policies[] = {"full",
                                        "morphkv:budget=30,window=8+sparq:budget=20"};
 #define POLICIES (sizeof policies / sizeof *policies)
 
-/* In a prompt, for its last logits, every row's, or none at all; and in a step behind a prompt that was made up. */
+/* In a prompt, for its last logits, every row's, or none at all; and in a step after a prompt that was made up. */
 static void test_layers(void **state) {
     static const struct {
         const char *tensor;

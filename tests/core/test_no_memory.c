@@ -149,7 +149,8 @@ static bool three_steps(struct kvc_engine *engine, const char *policy, uint64_t 
         tokens[i] = 1 + i * 7 % 250;
     kvc_session_defaults(&options);
     options.policy = policy;
-    assert_int_equal(kvc_model_open(engine, model_path, &model, &error), KVC_OK); /* anew: with no rooms made before */
+    assert_int_equal(kvc_model_open(engine, model_path, &model, &error),
+                     KVC_OK); /* anew: with no buffers made before */
     assert_int_equal(kvc_session_open(model, &options, &session, &error), KVC_OK);
     assert_int_equal(kvc_session_prompt(session, tokens, 40, NULL, NULL, &error), KVC_OK);
     calls = 0;

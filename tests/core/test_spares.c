@@ -1,4 +1,4 @@
-/* test_spares.c - a decode method whose budget fills whole blocks: the entry that a step adds lies in a spare place,
+/* test_spares.c - a decode method whose budget fills whole blocks: the entry that a step adds lies in a spare slot,
  * not in a block of its own, and no bit tells. */
 #include "core/engine/cache.h"
 #include "core/engine/session.h"
@@ -75,7 +75,7 @@ static struct kvc_session_stats stats_after(struct kvc_session *session, int cou
     return stats;
 }
 
-/* 256 entries hold the blocks that 255 do, and a place a list; all of it is foretold, and given back. */
+/* 256 entries hold the blocks that 255 do, and a spare slot a list; all of it is foretold, and given back. */
 static void test_blocks(void **state) {
     (void)state;
     static const enum kvc_type types[] = {KVC_F16, KVC_Q8_0, KVC_F32};
@@ -91,7 +91,7 @@ static void test_blocks(void **state) {
             write_spec(spec[i], sizeof spec[i], m, KVC_TILE - 1 + i);
             struct kvc_session *session = open_prompted(spec[i], type, prompt_of(m));
             stats[i] = stats_after(session, steps());
-            const uint64_t shared = cache_now() - stats[i].cache_bytes; /* the rest of the spare places' block */
+            const uint64_t shared = cache_now() - stats[i].cache_bytes; /* the rest of the spare slots' block */
             if (stats[i].cache_bytes % block == 0 ? shared != 0 : shared != block - stats[i].cache_bytes % block)
                 fail_msg("%s: %llu bytes held beside the session's", spec[i], (unsigned long long)shared);
             kvc_session_close(session);
@@ -114,7 +114,7 @@ static void test_blocks(void **state) {
     }
 }
 
-/* The layout of before: room in blocks for whatever comes. */
+/* The layout of before: blocks for whatever comes. */
 static void take_blocks(struct kvc_session *session) {
     struct kvc_cache *cache = &session->cache;
     for (uint32_t l = 0; l < cache->layers; l++) {
@@ -148,7 +148,7 @@ static void test_bits(void **state) {
                 for (int i = 0; i < 2; i++)
                     FINE(kvc_decode(&session[i], next, 1, logits[i], NULL, &error));
                 if (memcmp(logits[0], logits[1], vocab * sizeof(float)) != 0)
-                    fail_msg("%s: turn %zu, step %d: other bits in a spare place", spec, t, s);
+                    fail_msg("%s: turn %zu, step %d: other bits in a spare slot", spec, t, s);
             }
         }
         kvc_session_close(session[0]);
@@ -158,7 +158,7 @@ static void test_bits(void **state) {
     free(logits[1]);
 }
 
-/* Sessions share a block; each has its own places, and the last one gives it back. */
+/* Sessions share a block; each has its own slots, and the last one gives it back. */
 static void test_shared(void **state) {
     (void)state;
     const uint64_t block = KVC_TILE * 2ull * kvc_entry_row_bytes(KVC_F16, kvc_model_info(model)->head_size);
@@ -184,7 +184,7 @@ static void test_shared(void **state) {
     free(logits);
 }
 
-/* More places than a block has: each once, and a block goes back with its last one. */
+/* More spare slots than a block has: each once, and a block goes back with its last one. */
 static void test_places(void **state) {
     (void)state;
     enum { COUNT = 2 * KVC_TILE + 9 };

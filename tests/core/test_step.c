@@ -1,6 +1,6 @@
 /* test_step.c - a decode step asks nothing of the host: between its first operation and its logits nothing is copied to
  * the device or back, nothing waits, and no buffer is made or freed. Counted over every case of kvcull verify, on a
- * backend that is cpu on two threads and notes what is asked of it. */
+ * backend that is cpu on two threads and counts what is asked of it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -24,7 +24,7 @@ static struct kvc_ops table;
 static bool within;                                /* a step, before its logits */
 static const float *logits_start, *logits_end;     /* where they go */
 static bool expected;                              /* a bad one: nothing is printed */
-static unsigned counted[KINDS], last_trips, steps; /* last_trips: downloads behind the last step's layers */
+static unsigned counted[KINDS], last_trips, steps; /* last_trips: downloads after the last step's layers */
 
 static void note(int kind) { counted[kind] += within; }
 
@@ -98,7 +98,7 @@ static bool always(char *detail, size_t capacity) {
 
 static const struct kvc_backend_class counting = {.name = "counting", .usable = always, .open = counting_open};
 
-/* The backends of this program, in place of the library's. */
+/* The backends of this program, instead of the library's. */
 const struct kvc_backend_class *const kvc_backend_list[] = {&counting, NULL};
 
 /* ---- the steps ---- */
@@ -126,7 +126,7 @@ static int close_model(void **state) {
 
 enum { BATCH = 2 };
 
-/* A prompt, and steps behind it: how many of them asked something of the host. Two sessions take each step. */
+/* A prompt, and steps after it: how many of them asked something of the host. Two sessions take each step. */
 static unsigned run(const char *spec, enum kvc_type type, uint32_t prompt, uint32_t count) {
     const uint32_t vocab = kvc_model_info(model)->vocab;
     struct kvc_session *session[BATCH];

@@ -1,4 +1,5 @@
-/* test_threads.c - the pool runs every task once, whatever the number of threads, and closes cleanly; so do turns. */
+/* test_threads.c - the pool runs every task once, whatever the number of threads, and closes cleanly; so do threads
+ * that steal. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -146,7 +147,7 @@ static void every_turn_once(void **state) {
     }
 }
 
-/* A thread takes its own tasks first, as it was told it would, then those of the threads behind it. */
+/* A thread takes its own tasks first, as it was told it would, then those of the threads after it. */
 static void stealing_in_order(void **state) {
     static const size_t expected[] = {1, 4, 7, 2, 5, 0, 3, 6};
     struct kvc_stealing turns[3];

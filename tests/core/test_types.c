@@ -1,4 +1,4 @@
-/* test_types.c - element types: names, sizes, and quantised rows, which are decoded here by obvious code written from
+/* test_types.c - element types: names, sizes, and quantised rows, which are decoded here by plain code written from
  * the formats' descriptions and must have small errors. */
 #include "tests/models/file_maker.h"
 
@@ -36,7 +36,7 @@ static void names_and_sizes(void **state) {
     assert_int_equal(kvc_type_row_bytes(KVC_TYPES, 32), 0);
 }
 
-/* ---- obvious decoders ---- */
+/* ---- plain decoders ---- */
 
 static double half(const unsigned char *at) {
     unsigned bits = at[0] | (unsigned)at[1] << 8, exponent = bits >> 10 & 31, fraction = bits & 1023;
@@ -150,7 +150,7 @@ static double uniform(void) { /* above 0, below 1 */
 
 static double normal(void) { return sqrt(-2 * log(uniform())) * cos(6.283185307179586 * uniform()); }
 
-/* Relative root mean square error; the decoded values must be those of the obvious decoder. */
+/* Relative root mean square error; the decoded values must be those of the plain decoder. */
 static double round_trip(size_t t, const float *x) {
     static unsigned char row[K * 4];
     static float back[K];

@@ -70,8 +70,8 @@ static int remember(void *user, const struct kvc_verify_row *row) {
     return 0;
 }
 
-/* One operation's results are damaged behind the backend's back: the check must see that, and that one only. */
-static void finds_every_broken_operation(void **state) {
+/* One operation's results are damaged without the backend's knowledge: the check must see that, and that one only. */
+static void finds_every_injected_fault(void **state) {
     const char *name;
     size_t i = 0;
     (void)state;
@@ -80,13 +80,13 @@ static void finds_every_broken_operation(void **state) {
         struct kvc_verify_row row = {.differing = 0};
         struct kvc_error error;
         if (kvc_verify_operations(&options, remember, &row, &error) != KVC_DIFFERS)
-            fail_msg("%s: what is broken is not found", name);
+            fail_msg("%s: the injected fault is not found", name);
         assert_string_equal(row.name, name);
         assert_true(row.differing > 0);
         assert_true(row.differing_bits >= row.differing);
         assert_non_null(strstr(row.first, "ref has "));
     }
-    /* All of the table but those that give no result: they open, free, wait, prepare, and make room and weights. */
+    /* All of the table but those that give no result: they open, free, wait, prepare, and make buffers and weights. */
     assert_int_equal(i, (sizeof(struct kvc_ops) - sizeof(char *)) / sizeof(void (*)(void)) - 11);
 }
 
@@ -160,7 +160,7 @@ int main(void) {
         cmocka_unit_test(avx512),
         cmocka_unit_test(neon),
         cmocka_unit_test(unknown_backend),
-        cmocka_unit_test(finds_every_broken_operation),
+        cmocka_unit_test(finds_every_injected_fault),
         cmocka_unit_test(hashes_agree),
         cmocka_unit_test(others_are_not_touched),
         cmocka_unit_test(unknown_operation),

@@ -33,7 +33,7 @@ $(avx2): PATHS += -mavx2 -mfma -mf16c
 $(avx512): PATHS += -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
 endif
 
-# The same as configure puts behind the user's flags, where the compiler takes it.
+# The same as configure puts after the user's flags, where the compiler takes it.
 exact_flags := $(shell sed -n 's/^KVC_TRY_FLAG(\[EXACT_CFLAGS\], \[\(.*\)\])/\1/p' configure.ac)
 EXACT := $(foreach flag,$(exact_flags),$(shell \
 	$(CC) -Werror $(flag) -x c -c -o /dev/null /dev/null 2>/dev/null && echo $(flag)))

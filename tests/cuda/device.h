@@ -1,6 +1,6 @@
-/* device.h - test support: what nvcc knows and g++ does not. A block's threads are fibers that run in turn, in an order
- * that kvc_fake_cuda.order says: a barrier goes on when every thread of the block (or of the warp) that has not ended
- * has reached it. */
+/* device.h - test support: what nvcc knows and g++ does not. A block's threads are fibers that run one at a time, in an
+ * order that kvc_fake_cuda.order says: a barrier opens when every thread of the block (or of the warp) that has not
+ * ended has reached it. */
 #ifndef KVC_TESTS_CUDA_DEVICE_H
 #define KVC_TESTS_CUDA_DEVICE_H
 

@@ -35,7 +35,7 @@ static const void *job_kernel;
 static void **job_arguments;
 static uint32_t mail[MOST_THREADS];
 
-/* The thread sanitizer sees a fiber as a thread; who comes to a barrier gives its clock, who goes on takes all. */
+/* The thread sanitizer sees a fiber as a thread; who comes to a barrier gives its clock, who continues takes all. */
 #if defined(__SANITIZE_THREAD__)
 extern "C" void *__tsan_create_fiber(unsigned);
 extern "C" void *__tsan_get_current_fiber();
@@ -48,7 +48,7 @@ extern "C" void __tsan_release(void *);
 #define __tsan_acquire(at) ((void)(at))
 #define __tsan_release(at) ((void)(at))
 #endif
-static char launch_clock, end_clock, block_clock[2], warp_clock[MOST_THREADS / 32][2]; /* barriers in turn */
+static char launch_clock, end_clock, block_clock[2], warp_clock[MOST_THREADS / 32][2]; /* barriers alternate */
 
 #if defined(__SANITIZE_THREAD__)
 KVC_UNWATCHED static void go(struct fiber *from, struct fiber *to) {

@@ -69,7 +69,7 @@ on_device() {
     mkdir -p "$XDG_CACHE_HOME"
     export OCL_ICD_VENDORS XDG_CACHE_HOME KVCULL_DATA KVCULL_TEST_THINNED LD_LIBRARY_PATH
     build/kvcull info backends
-    for program in test_opencl test_opencl_arithmetic; do # all operations among them
+    for program in backends/test_opencl backends/test_opencl_arithmetic; do # all operations among them
         timeout 900 "build/tests/$program" || say "not ok: $program"
     done
     ok_where 'methods' build/kvcull verify --backend opencl --only methods --against stored

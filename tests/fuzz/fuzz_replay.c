@@ -1,4 +1,4 @@
-/* fuzz_replay.c - a dump of tensors for kvcull replay, behind a byte that chooses the policy. */
+/* fuzz_replay.c - a dump of tensors for kvcull replay, after a byte that chooses the policy. */
 #include "cli/cli.h"
 #include "tests/fuzz/memory_file.h"
 

@@ -1,4 +1,4 @@
-/* fuzz_tokenizer.c - a tokenizer.json up to the first NUL byte, behind it a text to encode, decode and write out. */
+/* fuzz_tokenizer.c - a tokenizer.json up to the first NUL byte, after it a text to encode, decode and write out. */
 #include "models/tokenizer/json.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* over_seeds.c - runs one fuzz target, without libFuzzer, over its seeds, each whole, cut short at 40 places and with
+/* over_seeds.c - runs one fuzz target, without libFuzzer, over its seeds, each whole, cut short at 40 offsets and with
  * single bytes changed: what `make check` does with the fuzz targets. The program's name says which:
  * tests/fuzz/seeds_<name>. */
 #include <dirent.h>

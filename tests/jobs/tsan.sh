@@ -1,7 +1,8 @@
 # what threads share, under ThreadSanitizer, in build/tsan
 check_tsan() {
     local start log=build/tsan/check.log before=$failed status
-    local programs='tests/core/test_threads tests/core/test_session tests/core/test_step tests/backends/test_linear'
+    local programs='tests/core/test_threads tests/core/test_session tests/core/test_session_memory tests/core/test_step'
+    programs="$programs tests/backends/test_linear"
     build_in build/tsan --enable-sanitizers=thread --with-opencl=no --with-openblas=no 'CFLAGS=-O2 -g'
     # shellcheck disable=SC2086
     step 'building the tests of build/tsan' build/tsan/build-tests.log make -C build/tsan -j"$jobs" $programs

@@ -1,4 +1,4 @@
-/* file_maker.h - for tests of file formats: builds files byte by byte, in a place that is cleaned up, and checks how
+/* file_maker.h - for tests of file formats: builds files byte by byte, in a folder that is cleaned up, and checks how
  * they are refused. */
 #ifndef KVC_TESTS_MODELS_FILE_MAKER_H
 #define KVC_TESTS_MODELS_FILE_MAKER_H

@@ -67,7 +67,7 @@ static const struct json_case {
     {"llama2", "rope_theta", "-10000", "rope_theta is -10000"},
     {"llama2", "rope_theta", "\"x\"", "rope_theta is not a number"},
     {"llama2", "rope_theta", "1e300", "rope_theta is 1e+300"},
-    {"llama2", "partial_rotary_factor", "0.7", "OK"}, /* int(6 * 0.7) channels turn */
+    {"llama2", "partial_rotary_factor", "0.7", "OK"}, /* int(6 * 0.7) channels rotate */
     {"llama2", "partial_rotary_factor", "1.5", "partial_rotary_factor is 1.5"},
     {"llama2", "partial_rotary_factor", "0.2", "partial_rotary_factor"},
     {"llama2", "hidden_act", "\"gelu\"", "hidden_act is gelu"},
@@ -204,8 +204,8 @@ static const struct json_case folder_cases[] = {
     {"llama2", "model_type", "\"qwen2\"", "tensor model.layers.0.self_attn.q_proj.bias is missing"},
     {"llama2", "model_type", "\"phi3\"", "tensor model.layers.0.self_attn.qkv_proj.weight is missing"},
     {"llama3", "tie_word_embeddings", "false", "tensor lm_head.weight is missing"},
-    {"llama-linear", "mlp_bias", "false", "has no place in a llama model"},
-    {"qwen3", "model_type", "\"llama\"", "_norm.weight has no place in a llama model"},
+    {"llama-linear", "mlp_bias", "false", "does not belong in a llama model"},
+    {"qwen3", "model_type", "\"llama\"", "_norm.weight does not belong in a llama model"},
     {"qwen3", "head_dim", "", "it must be a vector of 128"}, /* 128 where config.json does not say */
 };
 /* clang-format on */

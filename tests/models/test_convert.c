@@ -323,7 +323,7 @@ static void unknown_families_are_refused(void **state) {
     const size_t count = fread(bytes, 1, sizeof bytes, file);
     char *key = memmem(bytes, count, "general.architecture", 20);
     assert_non_null(key);
-    char *name = key + 20 + 4 + 8; /* behind the value's type and length */
+    char *name = key + 20 + 4 + 8; /* after the value's type and length */
     assert_memory_equal(name, "llama", 5);
     fseek(file, (long)(name - bytes), SEEK_SET);
     assert_int_equal(fwrite("mamba", 5, 1, file), 1);

@@ -121,7 +121,7 @@ static void reads_a_real_model(void **state) {
 
 /* ---- damage everywhere ---- */
 
-/* Reads all there is, so that a sanitizer sees any place outside the file. */
+/* Reads all there is, so that a sanitizer sees any read outside the file. */
 static uint64_t read_all(const struct kvc_gguf *file) {
     uint64_t sum = 0, count, value, bytes64;
     const char *key, *text;

@@ -90,7 +90,7 @@ static uint32_t draw(uint64_t *state, size_t below) { /* splitmix64 */
     return (uint32_t)((z ^ (z >> 31)) % below);
 }
 
-/* Puts `count` bytes in the place of `gone` bytes at `at`, where there is room for them. */
+/* Puts `count` bytes where `gone` bytes at `at` were, if they fit. */
 static size_t splice(char *text, size_t bytes, size_t at, size_t gone, const char *with, size_t count) {
     if (bytes - gone + count > ROOM) {
         return bytes;
@@ -129,7 +129,7 @@ static int compare(const char *text, size_t bytes) {
     json_t *right = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &why), *got;
     const enum kvc_status status = kvc_json_parse("it", text, bytes, &got, &error);
     const bool well_formed = kvc_json_well_formed(text, bytes);
-    /* jansson passes over a NUL behind a number or a word; nothing else does. */
+    /* jansson passes over a NUL after a number or a word; nothing else does. */
     const bool good = right && !memchr(text, '\0', bytes);
     const bool same = good ? status == KVC_OK && json_equal(got, right) : status == KVC_INPUT;
     bool looked_at = true;

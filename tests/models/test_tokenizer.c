@@ -35,7 +35,7 @@ static void test_bytes_round_trip(void **state) {
             if (i < sizeof texts / sizeof *texts)
                 memcpy(text, texts[i], bytes);
             else
-                for (size_t k = 0; k < bytes; k++) /* mostly bytes that begin or go on with a character */
+                for (size_t k = 0; k < bytes; k++) /* mostly bytes that begin or continue a character */
                     text[k] =
                         (char)(random_next(&seed) % 3 ? 0x80 + random_next(&seed) % 0x80 : random_next(&seed) % 256);
             int32_t *ids;

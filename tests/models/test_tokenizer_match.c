@@ -93,7 +93,7 @@ static void test_same_matches(void **state) {
     }
 }
 
-/* Steps of finding all matches in `count` times `piece`, `last` behind it; UINT64_MAX: refused. */
+/* Steps of finding all matches in `count` times `piece`, `last` after it; UINT64_MAX: refused. */
 static uint64_t steps_of(const char *expression, const char *piece, size_t count, const char *last) {
     struct kvc_pattern pattern = compiled(expression);
     struct kvc_subject subject;

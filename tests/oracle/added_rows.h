@@ -28,7 +28,7 @@ struct row_lists { /* of all layers */
     size_t count, capacity;
 };
 
-/* Steps behind a turn's prompt: what evicts after each, and what chooses its reads (NULL: all is read). */
+/* Steps after a turn's prompt: what evicts after each, and what chooses its reads (NULL: all is read). */
 struct row_steps {
     const struct plan *decode;
     const struct select_plan *select;
@@ -36,7 +36,7 @@ struct row_steps {
 
 struct kvc_replay *rows_replay(struct kvc_engine *engine, const struct tensors *t, const char *spec, enum kvc_type type,
                                uint32_t chunk);
-/* The policy string goes on with the layers that the method acts on, if it leaves any out (bits). */
+/* The policy string continues with the layers that the method acts on, if it leaves any out (bits). */
 void rows_add_layers(char *spec, size_t capacity, uint32_t left_out, uint32_t layers);
 /* And with what follows the prompt. */
 void rows_add_decode(char *spec, size_t capacity, const struct plan *decode);
@@ -49,7 +49,8 @@ void rows_append(struct row_lists *lists, const struct tensors *t, enum kvc_type
 uint32_t rows_fullest(const struct tensors *t, const struct row_lists *lists, uint32_t l); /* entries of that list */
 uint32_t rows_share(uint32_t held, uint32_t share); /* percent of what is held, in tokens */
 
-/* The group's weights of query row q [H, d] over the first n entries of list h, added to the first `counted` scores. */
+/* The group's probabilities of query row q [H, d] over the first n entries of list h, added to the first `counted`
+ * scores. */
 void rows_add_weights(const struct tensors *t, const struct head *head, uint32_t h, const float *q, uint32_t n,
                       uint32_t counted, float *score);
 /* Average or maximum over neighbours within n, the way rule 6 of docs/methods.md says. */

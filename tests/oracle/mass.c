@@ -72,7 +72,8 @@ static void softmax(float *x, uint32_t n) {
         x[j] = kvc_exp(x[j] - M) / L;
 }
 
-/* The query at `position` sees the first n entries of list h: weight is the group's sum, low says that it has looked.
+/* The query at `position` sees the first n entries of list h: probability is the group's sum, low says that it has
+ * looked.
  */
 static void add_query(const struct moment *m, const struct mass_plan *plan, uint32_t h, uint32_t position, uint32_t n,
                       float tau) {
@@ -171,7 +172,7 @@ static float pooled_at(const float *x, int64_t n, int64_t j, const struct mass_p
     return plan->kernel == 1 ? x[j] : plan->average ? sum / (float)plan->kernel : best;
 }
 
-/* Weights [w, n] that the last w queries of query head g give the entries of list h; 0 where one does not see. */
+/* Probabilities [w, n] that the last w queries of query head g give the entries of list h; 0 where one does not see. */
 static float *window_probabilities(const struct moment *m, uint32_t h, uint32_t g, uint32_t w) {
     const struct head *head = &m->heads[h];
     const uint32_t n = head->count, d = m->t->d;

@@ -1,4 +1,4 @@
-/* mass.h - obvious code for h2o, keyformer, cake and fastkv. */
+/* mass.h - oracles of h2o, keyformer, cake and fastkv. */
 #ifndef KVC_TESTS_ORACLE_MASS_H
 #define KVC_TESTS_ORACLE_MASS_H
 
@@ -11,7 +11,7 @@ struct cake_seen { /* of the layers that the turn has passed */
 
 struct mass_plan { /* one method, as its options say */
     uint32_t budget;
-    uint32_t share;           /* percent of what is held, in place of the budget; 0: none */
+    uint32_t share;           /* percent of what is held, instead of the budget; 0: none */
     uint32_t left_out;        /* a bit for each layer that stays full */
     uint32_t recent;          /* h2o, keyformer; 0: half */
     bool noise;               /* keyformer */

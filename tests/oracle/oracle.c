@@ -69,7 +69,7 @@ void free_tensors(struct tensors *t) {
     free(t->v);
 }
 
-/* ---- the obvious code ---- */
+/* ---- the oracle ---- */
 
 void oracle_store(enum kvc_type type, const float *from, float *to, uint32_t d) {
     for (uint32_t c = 0; c < d; c++)

@@ -1,5 +1,5 @@
-/* oracle.h - slow, obvious code for every method, written from docs/methods.md on plain lists, and tensors to try it
- * on. */
+/* oracle.h - oracles: every method in slow, plain code, written from docs/methods.md on plain lists, and tensors to try
+ * it on. */
 #ifndef KVC_TESTS_ORACLE_ORACLE_H
 #define KVC_TESTS_ORACLE_ORACLE_H
 
@@ -26,7 +26,7 @@ struct entry {
     int32_t position;
     float *k, *v;     /* [d], as stored */
     float ring[RING]; /* morphkv: by query position % window */
-    float *weight;    /* [rows] by query position: the group's summed weight; and in how many heads it was low */
+    float *weight;    /* [rows] by query position: the group's summed probability; and in how many heads it was low */
     float *low;
     float score; /* cake: of the turn's window */
     bool hidden; /* rocketkv-mt: not to be chosen in this turn */
@@ -59,7 +59,7 @@ struct plan { /* one method, as its options say */
     bool average, max_fusion, logits;
     uint32_t decode_budget, decode_window;
     uint32_t left_out; /* a bit for each layer that stays full: skip_layers=n leaves the lowest n out */
-    uint32_t share;    /* percent of what is held, in place of the budgets; 0: none */
+    uint32_t share;    /* percent of what is held, instead of the budgets; 0: none */
 };
 
 /* Of layers that a method leaves out: whether it acts on layer l, and on how many below l. */
@@ -70,12 +70,12 @@ void oracle_store(enum kvc_type type, const float *from, float *to, uint32_t d);
 float oracle_dot(const float *a, const float *b, uint32_t n);
 /* Philox4x32-10 as its paper has it; the first word. */
 uint32_t oracle_philox(const uint32_t counter[4], uint64_t seed);
-/* Weights a[j] and logits s[j] of one query over the first n entries, 0 and minus infinity of those it did not read,
- * and its output when out is not NULL. */
+/* Probabilities a[j] and logits s[j] of one query over the first n entries, 0 and minus infinity of those it did not
+ * read, and its output when out is not NULL. */
 void attend(const struct entry *entries, uint32_t n, const float *q, uint32_t d, float *s, float *a, float *out);
 /* Row `row` of the tensors as the head's newest entry, as a cache of the type stores it. */
 void append(struct head *head, const struct tensors *t, enum kvc_type type, uint32_t l, uint32_t h, uint32_t row);
-/* The group's summed weights, or logits, of the query at `position` over entries 0..n-1 of list h. */
+/* The group's summed probabilities, or logits, of the query at `position` over entries 0..n-1 of list h. */
 void group_row(const struct tensors *t, const struct head *head, uint32_t l, uint32_t h, uint32_t position, uint32_t n,
                bool logits, float *row);
 /* The scores of snapkv, the last w entries left out. The caller frees them. */

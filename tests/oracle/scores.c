@@ -202,7 +202,7 @@ void oracle_lacache(const struct moment *m, const void *p) {
     const uint32_t red = wb - wa;
     if (!oracle_acts(plan->left_out, m->layer))
         return;
-    uint32_t possible = 1; /* budget: the room is not negative, and holds what one block keeps */
+    uint32_t possible = 1; /* budget: what is left is not negative, and holds what one block keeps */
     while (possible + red / 2 < sinks + L || (possible + red / 2 - sinks - L) / wa == 0)
         possible++;
     const uint32_t C = budget_of(plan, m, possible) + red / 2;

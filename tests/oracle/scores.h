@@ -1,4 +1,4 @@
-/* scores.h - obvious code for pyramidkv, adakv, scissorhands, lacache, duo and tova, and for methods side by
+/* scores.h - oracles of pyramidkv, adakv, scissorhands, lacache, duo and tova, and for methods side by
  * side. */
 #ifndef KVC_TESTS_ORACLE_SCORES_H
 #define KVC_TESTS_ORACLE_SCORES_H
@@ -7,7 +7,7 @@
 
 struct scores_plan { /* one method, as its options say */
     uint32_t budget;
-    uint32_t share;                /* percent of what is held, in place of the budget; 0: none */
+    uint32_t share;                /* percent of what is held, instead of the budget; 0: none */
     uint32_t left_out;             /* a bit for each layer that stays full */
     uint32_t window, kernel, beta; /* pyramidkv, adakv */
     bool average;

@@ -85,7 +85,7 @@ struct places {
     float weight[64][512]; /* of each head of the group */
 };
 
-/* Scores of one query become weights: softmax over the places, a unit's places sharing its score. */
+/* Scores of one query become probabilities: softmax over the places, a unit's places sharing its score. */
 static void softmax(const struct places *p, float *s) {
     float M = -INFINITY, L = 0;
     for (uint32_t i = 0; i < p->units; i++)

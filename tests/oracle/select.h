@@ -1,4 +1,4 @@
-/* select.h - obvious code for quest, sparq, hsa, topk, rocketkv and rocketkv-mt. */
+/* select.h - oracles of quest, sparq, hsa, topk, rocketkv and rocketkv-mt. */
 #ifndef KVC_TESTS_ORACLE_SELECT_H
 #define KVC_TESTS_ORACLE_SELECT_H
 

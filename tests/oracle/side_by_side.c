@@ -53,7 +53,7 @@ static void compare_output(const struct tensors *t, const struct head *head, uin
     free(expected);
 }
 
-/* A session and the obvious code's heads [layers, H_kv], side by side. */
+/* A session and the oracle's heads [layers, H_kv], side by side. */
 struct both {
     const struct tensors *t;
     const struct side *side;
@@ -76,7 +76,7 @@ static bool reaches(const struct tensors *t, uint32_t l, uint32_t row) {
     return !t->kept_rows || t->kept_rows[(size_t)l * t->rows + row];
 }
 
-/* Asks the obvious code what a layer keeps. */
+/* Asks the oracle what a layer keeps. */
 static void call(struct both *both, moment_fn *keep, uint32_t l, uint32_t now, uint32_t turn, uint32_t step) {
     const struct tensors *t = both->t;
     const struct moment moment = {t, both->heads + (size_t)l * t->lists, l, now, turn, step};
@@ -88,7 +88,7 @@ static void call(struct both *both, moment_fn *keep, uint32_t l, uint32_t now, u
     for (uint32_t h = 0; h < t->lists && turn; h++)
         moment.heads[h].held = most;
     keep(&moment, both->side->plan);
-    for (uint32_t below = 0; below <= l && turn; below++) { /* those shrink again behind cake */
+    for (uint32_t below = 0; below <= l && turn; below++) { /* those shrink again after cake */
         struct head *heads = both->heads + (size_t)below * t->lists;
         for (uint32_t h = most = 0; h < t->lists; h++)
             most = heads[h].count > most ? heads[h].count : most;

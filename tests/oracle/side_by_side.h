@@ -1,4 +1,4 @@
-/* side_by_side.h - a policy in a replay beside obvious code: after every layer of every turn and step both must hold
+/* side_by_side.h - a policy in a replay beside its oracle: after every layer of every turn and step both must hold
  * the same entries, and attention over them has the same bits. */
 #ifndef KVC_TESTS_ORACLE_SIDE_BY_SIDE_H
 #define KVC_TESTS_ORACLE_SIDE_BY_SIDE_H
@@ -23,12 +23,12 @@ struct turn {
 
 void side_run_turns(const struct tensors *t, const struct turn *turns, size_t turn_count, const struct side *side);
 void side_run(const struct tensors *t, uint32_t prompt, const struct side *side); /* one turn, then steps */
-/* Every kind of tensor and shape, cache types and chunks in turn; prompts around 40 tokens and above. */
+/* Every kind of tensor and shape, cache types and chunks alternating; prompts around 40 tokens and above. */
 void side_run_all(const struct side *side, uint32_t layers);
 /* Every kind of tensor, some shapes, cache types and chunks, over these turns; t->going is there to be written. */
 void side_run_kinds(const struct side *side, uint32_t layers, const struct turn *turns, size_t turn_count);
 
-/* What the step read of list h, and its outputs out [H, d], beside obvious code's choice; what it did not read is then
+/* What the step read of list h, and its outputs out [H, d], beside the oracle's choice; what it did not read is then
  * marked so, for what the decode stage sees. */
 void side_compare_choice(const struct kvc_session *session, const struct moment *m, uint32_t h, select_fn *select,
                          const void *plan, const float *out, const char *what);

@@ -1,5 +1,5 @@
-/* test_dapq.c - dapq and take in a whole network: the pseudo rows behind a prompt change no bit of it and leave nothing
- * behind; they and probes are the tokens, and stand at the positions, that docs/methods.md says. */
+/* test_dapq.c - dapq and take in a whole network: the pseudo rows after a prompt change no bit of it and leave no
+ * entry; they and probes are the tokens, and stand at the positions, that docs/methods.md says. */
 #include "kvcull.h"
 #include "tests/oracle/oracle.h"
 #include "tests/core/whole_model.h"
@@ -23,7 +23,7 @@ static struct kvc_model *model;
 static int32_t tokens[PROMPT + 1];
 static struct kvc_error error;
 
-/* The prompt in chunks of that many rows (0: the standard); logits [vocab] of what follows it. */
+/* The prompt in chunks of that many rows (0: the default); logits [vocab] of what follows it. */
 static struct kvc_session *read_prompt(const char *policy, uint32_t chunk, float *logits) {
     struct kvc_session_options options;
     struct kvc_session *session;
@@ -92,7 +92,7 @@ static size_t held_after(const char *policy, const int32_t *given, size_t count,
     return held;
 }
 
-/* dapq keeps what snapkv keeps when the pseudo tokens are written behind the prompt and are its window. */
+/* dapq keeps what snapkv keeps when the pseudo tokens are written after the prompt and are its window. */
 static void same_as_written(const char *options, const int32_t *pseudo, size_t m) {
     enum { N = 120, B = 30 };
     int32_t given[N + 64], kept[PROMPT + 64], expected[PROMPT + 64];
@@ -105,11 +105,11 @@ static void same_as_written(const char *options, const int32_t *pseudo, size_t m
         assert_int_equal(held_after(dapq, tokens, N, l, 0, kept), B);
         assert_int_equal(held_after(snapkv, given, N + m, l, 0, expected), B + m);
         if (memcmp(kept, expected, B * sizeof *kept))
-            fail_msg("%s, layer %u: other entries than with the tokens written behind the prompt", dapq, l);
+            fail_msg("%s, layer %u: other entries than with the tokens written after the prompt", dapq, l);
     }
 }
 
-/* A policy that forgets tokens decoded behind the first prompt, and after a second prompt keeps the rest by the mass of
+/* A policy that forgets tokens decoded after the first prompt, and after a second prompt keeps the rest by the mass of
  * its AFAR rows: pseudo tokens that stand further away. */
 enum { AFAR = 6, FIRST = 120 };
 
@@ -235,9 +235,9 @@ static void test_random(void **state) {
     }
 }
 
-/* With alpha=1 a probe of one token goes on looking with its first chunk's query. In layer 0 that is the query of the
- * prompt's last token, behind the chunk or at its own place; snapkv with a window of one ranks by it (of a single head:
- * a query that does not see itself gives other weights, but in the same order). */
+/* With alpha=1 a probe of one token keeps looking with its first chunk's query. In layer 0 that is the query of the
+ * prompt's last token, after the chunk or at its own position; snapkv with a window of one ranks by it (of a single
+ * head: a query that does not see itself gives other probabilities, but in the same order). */
 static void test_probe_position(void **state) {
     enum { Z = 80, N = 97 };
     int32_t kept[PROMPT + 64], other[PROMPT + 64], given[N];

@@ -163,7 +163,7 @@ static void test_cut(void **state) {
     for (uint32_t i = 1; i < prompt; i++)
         FINE(kvc_decode(&session, tokens + i, 1, logits, NULL, &error));
     run_steps(session, prompt, logits);
-    same(logits, first, "without the rows that do not go on");
+    same(logits, first, "without the rows that are pruned");
     free(logits);
     free(first);
     kvc_session_close(session);

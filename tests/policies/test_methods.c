@@ -1,4 +1,4 @@
-/* test_methods.c - every method keeps exactly the entries that slow, obvious code keeps (tests/oracle/oracle.c); and
+/* test_methods.c - every method keeps exactly the entries that its oracle keeps (tests/oracle/oracle.c); and
  * attention over what is left has the same bits. */
 #include "tests/check.h"
 #include "tests/oracle/side_by_side.h"

@@ -1,4 +1,4 @@
-/* test_methods_layers.c - cake and fastkv keep exactly what obvious code keeps (tests/oracle/mass.c), alone and with
+/* test_methods_layers.c - cake and fastkv keep exactly what their oracles keep (tests/oracle/mass.c), alone and with
  * other methods. */
 #include "tests/check.h"
 #include "tests/oracle/mass.h"
@@ -155,7 +155,7 @@ static void run_rings(const char *spec, const struct parts *parts, uint64_t n) {
     }
 }
 
-/* Rings of queries behind fastkv, over turns: rows that did not reach a layer have no query there, and what an earlier
+/* Rings of queries after fastkv, over turns: rows that did not reach a layer have no query there, and what an earlier
  * turn's gave is forgotten. */
 static void test_rings(void **state) {
     (void)state;

@@ -1,4 +1,4 @@
-/* test_methods_mass.c - h2o and keyformer keep exactly what obvious code keeps (tests/oracle/mass.c), alone and with
+/* test_methods_mass.c - h2o and keyformer keep exactly what their oracles keep (tests/oracle/mass.c), alone and with
  * other methods. */
 #include "tests/oracle/mass.h"
 #include "tests/oracle/scores.h"
@@ -84,7 +84,7 @@ struct two {
     const struct plan *plan;
 };
 
-/* Two methods look at the same prompt; the obvious code of the second evicts nothing there. */
+/* Two methods look at the same prompt; the oracle of the second evicts nothing there. */
 static void both_look(const struct moment *m, const void *p) {
     const struct two *two = p;
     oracle_mass_look(m, two->mass);

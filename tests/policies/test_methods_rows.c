@@ -1,4 +1,4 @@
-/* test_methods_rows.c - dapq, which adds pseudo rows to a prompt, beside obvious code, alone and with morphkv behind
+/* test_methods_rows.c - dapq, which adds pseudo rows to a prompt, beside its oracle, alone and with morphkv after
  * it; and tova. */
 #include "tests/oracle/added_rows.h"
 #include "tests/check.h"
@@ -19,7 +19,7 @@
 struct dapq {
     uint32_t prompt, budget, pseudo, kernel;
     bool average;
-    uint32_t share;    /* percent of what is held, in place of the budget; 0: none */
+    uint32_t share;    /* percent of what is held, instead of the budget; 0: none */
     uint32_t left_out; /* a bit for each layer that stays full */
 };
 
@@ -125,7 +125,7 @@ static void test_dapq(void **state) {
             }
 }
 
-/* 300 steps behind it. */
+/* 300 steps after it. */
 static void test_dapq_steps(void **state) {
     static const struct dapq plan = {40, 12, 4, 3, true, 0, 0};
     const uint32_t steps_after = kvc_test_thinned() ? 40 : 300;

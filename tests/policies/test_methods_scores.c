@@ -1,5 +1,5 @@
 /* test_methods_scores.c - pyramidkv, adakv, scissorhands, lacache, duo and snapkv per query head keep exactly what
- * obvious code keeps (tests/oracle/scores.c), alone and with other methods. */
+ * their oracles keep (tests/oracle/scores.c), alone and with other methods. */
 #include "tests/check.h"
 #include "tests/oracle/scores.h"
 #include "tests/oracle/side_by_side.h"

@@ -1,5 +1,5 @@
-/* test_methods_take.c - take, which adds probes to a prompt's chunks, beside obvious code, alone and with a method
- * behind it. */
+/* test_methods_take.c - take, which adds probes to a prompt's chunks, beside its oracle, alone and with a method
+ * after it. */
 #include "tests/oracle/added_rows.h"
 #include "tests/check.h"
 #include "tests/oracle/side_by_side.h"
@@ -18,7 +18,7 @@ struct take {
     uint32_t prompt, budget, warmup_budget, warmup_layers, chunk, probe, kernel;
     float alpha;
     bool per_head;
-    uint32_t share;    /* percent of what is held, in place of the budget (the warm-up's is then four times as much) */
+    uint32_t share;    /* percent of what is held, instead of the budget (the warm-up's is then four times as much) */
     bool max;          /* pooling */
     uint32_t steps;    /* 0: ROWS_STEPS */
     uint32_t left_out; /* a bit for each layer that stays full */
@@ -83,7 +83,7 @@ static void take_layer(struct chunks *c, uint32_t l, uint32_t p, bool last) {
     free(score);
 }
 
-/* rocketkv's queries: the last of the turn. Their weights are those of the attention that their chunk had. */
+/* rocketkv's queries: the last of the turn. Their probabilities are those of the attention that their chunk had. */
 static uint32_t window_of(const struct chunks *c) {
     const struct select_plan *select = c->steps->select;
     const uint32_t w = select && (select->method == ROCKET || select->method == ROCKET_MT) ? select->window : 0;
@@ -108,7 +108,7 @@ static void note_window(struct chunks *c, uint32_t l, uint32_t from, uint32_t ro
     free(row);
 }
 
-/* rocketkv's first stage, behind take's chunks. */
+/* rocketkv's first stage, after take's chunks. */
 static void filter_layer(struct chunks *c, uint32_t l) {
     const struct tensors *t = c->t;
     const struct select_plan *select = c->steps->select;

@@ -5,7 +5,7 @@ not_in_valgrind
 sanitized && { echo 'skipped: its parts have time limits, and sanitizers take longer'; exit 77; }
 command -v bash >/dev/null || { echo 'skipped: no bash'; exit 77; }
 tool=$source/tools/device-report
-TMPDIR=$work/room
+TMPDIR=$work/temporary
 export TMPDIR
 mkdir "$TMPDIR"
 report() { bash "$tool" "$@" >"$work/out" 2>"$work/err"; status=$?; }

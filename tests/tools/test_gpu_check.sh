@@ -6,7 +6,7 @@ sanitized && { echo 'skipped: its parts have time limits, and sanitizers take lo
 command -v bash >/dev/null || { echo 'skipped: no bash'; exit 77; }
 check=$source/tools/gpu-check
 report=$work/check/report.md
-TMPDIR=$work/room
+TMPDIR=$work/temporary
 export TMPDIR
 mkdir "$TMPDIR"
 bash "$check" --try cpu "$program" "$work/check" >"$work/out" 2>"$work/err"

@@ -1,4 +1,4 @@
-/* choose.c - what a decode step's query reads: scores of places or pages, and from scores to read lists. */
+/* select.c - what a decode step's query reads: scores of places or pages, and from scores to read lists. */
 #include <stdlib.h>
 #include <string.h>
 

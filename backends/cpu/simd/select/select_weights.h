@@ -1,4 +1,4 @@
-/* select_probabilities.h - template: exponentials of a head's scores, and the weights and their group sum made of them.
+/* select_weights.h - template: exponentials of a head's scores, and the weights and their group sum made of them.
  */
 #ifndef KVC_SIMD_SELECT_SELECT_WEIGHTS_H
 #define KVC_SIMD_SELECT_SELECT_WEIGHTS_H

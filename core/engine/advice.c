@@ -1,5 +1,5 @@
 /* advice.c - what a device with too little memory is missing, and what would fit it. */
-#include "core/forecast/advice.h"
+#include "core/engine/advice.h"
 
 #include <stdarg.h>
 #include <stdio.h>

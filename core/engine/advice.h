@@ -1,6 +1,6 @@
 /* advice.h - what a device with too little memory is missing, and what would fit it. */
-#ifndef KVC_CORE_FORECAST_ADVICE_H
-#define KVC_CORE_FORECAST_ADVICE_H
+#ifndef KVC_CORE_ENGINE_ADVICE_H
+#define KVC_CORE_ENGINE_ADVICE_H
 
 #include "core/engine/session.h"
 

@@ -1,0 +1,74 @@
+/* session_fixture.h - what tests of whole sessions share: a small random model, tokens, policies of every stage. */
+#ifndef KVC_TESTS_CORE_SESSION_FIXTURE_H
+#define KVC_TESTS_CORE_SESSION_FIXTURE_H
+
+#include "tests/core/whole_model.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static char model_path[512];
+static struct kvc_engine *engine; /* two threads */
+static struct kvc_model *model;
+static uint32_t vocab;
+static int32_t tokens[4096];
+
+static const char *const policies[] = {"full",
+                                       "window:budget=50",
+                                       "streaming:budget=50",
+                                       "snapkv:budget=50",
+                                       "snapkv:budget=20%,kernel=5,pooling=avg",
+                                       "morphkv:budget=50",
+                                       "morphkv:budget=50,every=4,fusion=max",
+                                       "morphkv:budget=50,scores=logits,skip_layers=1",
+                                       "snapkv:budget=50+morphkv:budget=45",
+                                       "streaming:budget=50,positions=cache"};
+enum { POLICIES = sizeof policies / sizeof *policies };
+static size_t after(size_t p) { return p + (kvc_test_thinned() ? 4 : 1); } /* the case to try next */
+
+static struct kvc_error error;
+
+static struct kvc_session *open_with(struct kvc_model *m, const char *policy, enum kvc_type type, uint32_t chunk) {
+    struct kvc_session_options options;
+    struct kvc_session *session;
+    kvc_session_defaults(&options);
+    options.policy = policy;
+    options.cache_type = type;
+    options.chunk = chunk;
+    FINE(kvc_session_open(m, &options, &session, &error));
+    return session;
+}
+
+static int set_up(void **state) {
+    (void)state;
+    const struct kvc_engine_options options = {NULL, 2, KVC_MATH_EXACT};
+    uint64_t random = 1;
+    if (whole_model(KVC_F32, "session", model_path, sizeof model_path, &error) != KVC_OK ||
+        kvc_engine_open(&options, &engine, &error) != KVC_OK ||
+        kvc_model_open(engine, model_path, &model, &error) != KVC_OK) {
+        print_error("%s\n", error.text);
+        return -1;
+    }
+    vocab = kvc_model_info(model)->vocab;
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        tokens[i] = (int32_t)((random >> 33) % vocab);
+    }
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    kvc_model_close(model);
+    kvc_engine_close(engine);
+    whole_model_remove(model_path);
+    return 0;
+}
+
+#endif

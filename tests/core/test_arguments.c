@@ -1,0 +1,119 @@
+/* test_arguments.c - arguments that no function takes: geometries, values that no enum has, sizes out of range, names
+ * of backends. Each is refused in one line that says what it must be. */
+#include "kvcull.h"
+#include "tests/core/whole_model.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static char model_path[512];
+static struct kvc_engine *engine;
+static struct kvc_model *model;
+static struct kvc_error error;
+
+/* A geometry is an argument wherever it is one, and so are values that no enum has. */
+static void test_arguments(void **state) {
+    (void)state;
+    const struct kvc_geometry bad[] = {{0, 2, 1, 8}, {2, 3, 2, 8}, {2, 2, 0, 8}, {2, 2, 1, 70000}}, good = {2, 2, 1, 8};
+    const enum kvc_type none = (enum kvc_type)99;
+    const struct kvc_engine_options odd = {.math = (enum kvc_math)99};
+    struct kvc_session_options session_options;
+    struct kvc_session *session;
+    struct kvc_replay *replay;
+    struct kvc_estimate estimate;
+    struct kvc_formula formula;
+    struct kvc_engine *second;
+    int32_t *ids;
+    size_t count;
+    kvc_session_defaults(&session_options);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        REFUSED(kvc_replay_open(engine, &bad[i], &session_options, &replay, &error), KVC_USAGE, "must be from 1");
+        REFUSED(kvc_estimate(engine, "full", &bad[i], 8, KVC_F16, 9, 9, &estimate, &error), KVC_USAGE,
+                "must be from 1");
+        REFUSED(kvc_formula(engine, "full", &bad[i], KVC_F16, 9, 9, &formula, &error), KVC_USAGE, "must be from 1");
+    }
+    REFUSED(kvc_estimate(engine, "full", &good, 8, none, 9, 9, &estimate, &error), KVC_USAGE, "cache of unknown");
+    REFUSED(kvc_formula(engine, "full", &good, none, 9, 9, &formula, &error), KVC_USAGE, "cache of unknown");
+    REFUSED(kvc_engine_open(&odd, &second, &error), KVC_USAGE, "math=99");
+    REFUSED(kvc_convert("none", "out.gguf", none, &error), KVC_USAGE, "type 99");
+    REFUSED(kvc_make_model("tiny", none, 1, "out.gguf", &error), KVC_USAGE, "type 99");
+    REFUSED(kvc_tokenize(model, "a", 1, 99, &ids, &count, &error), KVC_USAGE, "flags 0x63");
+    session_options.cache_type = none;
+    REFUSED(kvc_session_open(model, &session_options, &session, &error), KVC_USAGE, "cache of unknown");
+    REFUSED(kvc_replay_open(engine, &good, &session_options, &replay, &error), KVC_USAGE, "cache of unknown");
+}
+
+static void test_estimates(void **state) {
+    (void)state;
+    const struct kvc_geometry usual = {32, 32, 8, 128}, huge = {65536, 65536, 1, 65536},
+                              bad[] = {{0, 1, 1, 1}, {1, 3, 2, 8}, {1, 4, 0, 8}, {1, 4, 4, 0}, {1, 65537, 1, 8}};
+    struct kvc_formula formula;
+    struct kvc_estimate estimate;
+    FINE(kvc_estimate(engine, "full", &usual, 4096, KVC_F16, 0, 0, &estimate, &error));
+    assert_int_equal(estimate.cache_bytes, 0);
+    FINE(kvc_estimate(engine, "morphkv:budget=10%", &usual, 4096, KVC_Q8_0, 0, 1, &estimate, &error));
+    assert_int_equal(estimate.entries, 1);
+    FINE(kvc_estimate(engine, "window:budget=100%", &usual, 4096, KVC_F32, INT32_MAX, INT32_MAX, &estimate, &error));
+    assert_int_equal(estimate.entries, (uint64_t)INT32_MAX + 1);
+    REFUSED(kvc_estimate(engine, "full", &usual, 1, KVC_F16, UINT64_MAX, 1, &estimate, &error), KVC_USAGE, "tokens");
+    REFUSED(kvc_estimate(engine, "full", &usual, 1, KVC_F16, 1, 1ull << 31, &estimate, &error), KVC_USAGE, "tokens");
+    REFUSED(kvc_estimate(engine, "full", &usual, 1, KVC_Q4_0, 1, 1, &estimate, &error), KVC_USAGE, "q4_0");
+    REFUSED(kvc_estimate(engine, "full", &huge, 1, KVC_F16, INT32_MAX, 1, &estimate, &error), KVC_USAGE, "2^63");
+    REFUSED(kvc_estimate(engine, "h2o:budget=9,per=head", &huge, 1, KVC_F16, INT32_MAX, 1, &estimate, &error),
+            KVC_USAGE, "2^63");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        REFUSED(kvc_estimate(engine, "full", &bad[i], 1, KVC_F16, 1, 1, &estimate, &error), KVC_USAGE, "dividing");
+        REFUSED(kvc_formula(engine, "full", &bad[i], KVC_F16, 1, 1, &formula, &error), KVC_USAGE, "dividing");
+    }
+    REFUSED(kvc_formula(engine, "full", &usual, KVC_F16, 1, UINT64_MAX, &formula, &error), KVC_USAGE, "tokens");
+    REFUSED(kvc_formula(engine, "take:budget=9,warmup_layers=2+snapkv:budget=40,per=head,layers=0", &usual, KVC_F16, 1,
+                        1, &formula, &error),
+            KVC_USAGE, "per=head: must hold in both of layers 0 and 1, or in neither");
+    REFUSED(kvc_estimate(engine, "nosuch", &usual, 1, KVC_F16, 1, 1, &estimate, &error), KVC_USAGE, "nosuch");
+}
+
+static void test_backends(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        enum kvc_status status;
+    } names[] = {{"", KVC_USAGE},     {"o", KVC_USAGE},      {":0", KVC_USAGE},
+                 {"cpux", KVC_USAGE}, {"cpu:-1", KVC_USAGE}, {"cpu:", KVC_USAGE}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct kvc_engine *other;
+        const struct kvc_engine_options engine_options = {names[i].name, 1, KVC_MATH_EXACT};
+        assert_int_equal(kvc_engine_open(&engine_options, &other, &error), names[i].status);
+    }
+}
+
+static int set_up(void **state) {
+    (void)state;
+    const struct kvc_engine_options engine_options = {NULL, 2, KVC_MATH_EXACT};
+    if (whole_model(KVC_F16, "arguments", model_path, sizeof model_path, &error) != KVC_OK ||
+        kvc_engine_open(&engine_options, &engine, &error) != KVC_OK ||
+        kvc_model_open(engine, model_path, &model, &error) != KVC_OK) {
+        print_error("%s\n", error.text);
+        return -1;
+    }
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    kvc_model_close(model);
+    kvc_engine_close(engine);
+    whole_model_remove(model_path);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_arguments), cmocka_unit_test(test_estimates),
+                                       cmocka_unit_test(test_backends)};
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

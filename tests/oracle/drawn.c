@@ -1,0 +1,397 @@
+/* drawn.c - policies with options drawn at random, each with the plan of its oracle. */
+#include "tests/oracle/drawn.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static uint64_t random_state;
+
+uint32_t drawn_below(uint32_t n) {
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(random_state >> 33) % n;
+}
+
+/* An end of the range as often as anything within it. */
+static uint32_t between(uint32_t low, uint32_t high) {
+    const uint32_t which = drawn_below(4);
+    return which == 0 ? low : which == 1 ? high : low + drawn_below(high - low + 1);
+}
+
+#define ONE_OF(...)                                                                                                    \
+    ((const uint32_t[]){__VA_ARGS__}[drawn_below(sizeof(const uint32_t[]){__VA_ARGS__} / sizeof(uint32_t))])
+
+void drawn_say(struct drawn *d, const char *format, ...) {
+    const size_t used = strlen(d->spec);
+    va_list list;
+    va_start(list, format);
+    vsnprintf(d->spec + used, sizeof d->spec - used, format, list);
+    va_end(list);
+}
+
+/* Layers it acts on, `least` or more: the upper ones by skip_layers, or any by layers, said after the name. */
+static void draw_layers(struct drawn *d, uint32_t least) {
+    const uint32_t which = drawn_below(4), all = (1u << d->layers) - 1;
+    d->left_out = which == 0 ? (1u << drawn_below(d->layers - least + 1)) - 1 : 0;
+    for (uint32_t tries = 0; which == 1 && tries < 20 && d->left_out == 0; tries++) {
+        const uint32_t some = drawn_below(all + 1);
+        d->left_out = oracle_acting(some, d->layers) >= least ? some : 0;
+    }
+    if (which == 0)
+        drawn_say(d, ",skip_layers=%u", d->layers - oracle_acting(d->left_out, d->layers));
+    const char *between = ",layers=";
+    for (uint32_t l = 0; l < d->layers && which == 1; l++) {
+        uint32_t last = l;
+        if (!oracle_acts(d->left_out, l))
+            continue;
+        while (last + 1 < d->layers && oracle_acts(d->left_out, last + 1))
+            last++;
+        drawn_say(d, last > l ? "%s%u-%u" : "%s%u", between, l, last);
+        between = "/";
+        l = last;
+    }
+}
+
+/* NAME:budget=B or a share, and the layers; every other option is said after it. */
+static void begin(struct drawn *d, const char *name, uint32_t least) {
+    d->budget = between(least, least + 70);
+    d->share = drawn_below(4) ? 0 : ONE_OF(1, 10, 33, 50, 100);
+    drawn_say(d, "%s:budget=%u%s", name, d->share ? d->share : d->budget, d->share ? "%" : "");
+    draw_layers(d, 1);
+}
+
+static uint32_t draw_kernel(struct drawn *d, bool *average) {
+    const uint32_t kernel = ONE_OF(1, 3, 7, 63, 1048575);
+    *average = drawn_below(2);
+    drawn_say(d, ",kernel=%u,pooling=%s", kernel, *average ? "avg" : "max");
+    return kernel;
+}
+
+static void draw_per_head(struct drawn *d) { /* layers that are skipped have lists per KV head */
+    d->per_head = d->left_out == 0 && drawn_below(3) == 0;
+    if (d->per_head)
+        drawn_say(d, ",per=head");
+}
+
+static void use_plan(struct drawn *d) {
+    d->plan.budget = d->plan.decode_budget = d->budget;
+    d->plan.share = d->share;
+    d->plan.left_out = d->left_out;
+    d->side = (struct side){.prompt = oracle_prompt, .step = oracle_step, .plan = &d->plan};
+}
+
+static void use_parts(struct drawn *d, const struct parts *parts) {
+    d->scores.budget = d->mass.budget = d->share ? 0 : d->budget;
+    d->scores.share = d->mass.share = d->share;
+    d->scores.left_out = d->mass.left_out = d->left_out;
+    d->parts = *parts;
+    d->side = (struct side){.prompt = parts_prompt, .step = parts_step, .plan = &d->parts};
+}
+
+static void use_select(struct drawn *d, enum choice method) {
+    d->select.method = method;
+    d->select.left_out = d->left_out;
+    d->side = (struct side){.prompt = select_prompt, .step = select_step, .plan = &d->select, .select = oracle_select};
+}
+
+/* ---- the methods ---- */
+
+void draw_window(struct drawn *d) {
+    begin(d, "window", 1);
+    d->plan = (struct plan){.prompt = WINDOW, .decode = WINDOW};
+    use_plan(d);
+}
+
+void draw_streaming(struct drawn *d) {
+    const uint32_t sinks = between(0, 20);
+    begin(d, "streaming", sinks + 1);
+    drawn_say(d, ",sinks=%u", sinks);
+    d->plan = (struct plan){.prompt = STREAMING, .decode = STREAMING, .sinks = sinks};
+    use_plan(d);
+}
+
+void draw_snapkv(struct drawn *d) {
+    const uint32_t window = between(1, 40);
+    begin(d, "snapkv", window + 1);
+    drawn_say(d, ",window=%u", window);
+    d->plan = (struct plan){.prompt = SNAPKV, .decode = FULL, .window = window};
+    d->plan.kernel = draw_kernel(d, &d->plan.average);
+    draw_per_head(d);
+    use_plan(d);
+    d->plan.decode_budget = UINT32_MAX;
+}
+
+void draw_morphkv(struct drawn *d) {
+    const uint32_t window = between(1, 40), every = ONE_OF(1, 2, 7, 1048576), stages = d->both ? 2 : drawn_below(4);
+    begin(d, "morphkv", window + 1);
+    d->plan = (struct plan){MORPHKV, MORPHKV, .window = window, .decode_window = window, .every = every};
+    d->plan.max_fusion = drawn_below(2);
+    d->plan.logits = drawn_below(2);
+    drawn_say(d, ",window=%u,every=%u,fusion=%s,scores=%s%s", window, every, d->plan.max_fusion ? "max" : "sum",
+              d->plan.logits ? "logits" : "weights",
+              stages == 0   ? ",stages=prompt"
+              : stages == 1 ? ",stages=decode"
+                            : "");
+    use_plan(d);
+    if (stages == 0)
+        d->plan.decode = FULL, d->plan.decode_budget = UINT32_MAX;
+    if (stages == 1)
+        d->plan.prompt = FULL, d->plan.budget = UINT32_MAX;
+}
+
+void draw_pyramidkv(struct drawn *d) {
+    d->scores.window = between(1, 40);
+    d->scores.beta = ONE_OF(1, 2, 20, 1000);
+    begin(d, "pyramidkv", d->scores.window + 1);
+    drawn_say(d, ",window=%u,beta=%u", d->scores.window, d->scores.beta);
+    d->scores.kernel = draw_kernel(d, &d->scores.average);
+    use_parts(d, &(struct parts){.prompt = oracle_pyramidkv, .prompt_plan = &d->scores});
+}
+
+void draw_adakv(struct drawn *d) {
+    static const double floors[] = {0, 0.2, 0.5, 1};
+    d->scores.window = between(1, 40);
+    d->scores.floor = floors[drawn_below(4)];
+    begin(d, "adakv", d->scores.window + 1);
+    drawn_say(d, ",window=%u,floor=%g", d->scores.window, d->scores.floor);
+    d->scores.kernel = draw_kernel(d, &d->scores.average);
+    use_parts(d, &(struct parts){.prompt = oracle_adakv, .prompt_plan = &d->scores});
+}
+
+void draw_scissorhands(struct drawn *d) {
+    d->scores.history = ONE_OF(1, 2, 16, 64, 4096);
+    begin(d, "scissorhands", 1);
+    d->scores.recent = drawn_below(2) && d->budget > 1 ? between(1, d->budget - 1) : 0;
+    drawn_say(d, ",history=%u", d->scores.history);
+    if (d->scores.recent)
+        drawn_say(d, ",recent=%u", d->scores.recent);
+    const struct scores_plan *plan = &d->scores;
+    use_parts(
+        d, &(struct parts){oracle_scissorhands_look, oracle_scissorhands, oracle_scissorhands_step, plan, plan, plan});
+    if (d->both || drawn_below(4))
+        return;
+    d->scores.prompt_only = true;
+    d->parts.step = NULL;
+    drawn_say(d, ",stages=prompt");
+}
+
+static void draw_mass(struct drawn *d, const char *name) {
+    begin(d, name, 1);
+    d->mass.recent = drawn_below(2) && d->budget > 1 ? between(1, d->budget - 1) : 0;
+    if (d->mass.recent)
+        drawn_say(d, ",recent=%u", d->mass.recent);
+    const struct mass_plan *plan = &d->mass;
+    use_parts(d, &(struct parts){oracle_mass_look, oracle_mass, oracle_mass_step, plan, plan, plan});
+}
+
+void draw_h2o(struct drawn *d) {
+    draw_mass(d, "h2o");
+    draw_per_head(d);
+}
+
+void draw_keyformer(struct drawn *d) {
+    static const double tau[] = {0.01, 1, 2.5, 1000};
+    static const uint64_t seeds[] = {0, 1, 77, 9007199254740992u};
+    draw_mass(d, "keyformer");
+    d->mass.noise = true;
+    d->mass.tau_init = tau[drawn_below(4)];
+    d->mass.tau_end = tau[drawn_below(4)];
+    d->mass.steps = ONE_OF(0, 1, 10, 2147483647);
+    d->mass.seed = seeds[drawn_below(4)];
+    drawn_say(d, ",tau_init=%g,tau_end=%g,steps=%u,seed=%llu", d->mass.tau_init, d->mass.tau_end, d->mass.steps,
+              (unsigned long long)d->mass.seed);
+}
+
+void draw_cake(struct drawn *d) {
+    static const double tau[] = {0.05, 1, 2.5, 100}, gamma[] = {0, 1, 200, 1000000};
+    d->mass.window = between(1, 40);
+    d->mass.gamma = gamma[drawn_below(4)];
+    d->mass.tau1 = tau[drawn_below(4)];
+    d->mass.tau2 = tau[drawn_below(4)];
+    d->mass.seen = &d->seen;
+    begin(d, "cake", d->mass.window + 1);
+    drawn_say(d, ",window=%u,gamma=%.0f,tau1=%g,tau2=%g", d->mass.window, d->mass.gamma, d->mass.tau1, d->mass.tau2);
+    d->mass.kernel = draw_kernel(d, &d->mass.average);
+    use_parts(d, &(struct parts){.prompt = oracle_cake, .prompt_plan = &d->mass});
+}
+
+void draw_fastkv(struct drawn *d) {
+    d->mass.window = between(1, 20);
+    begin(d, "fastkv", d->mass.window + 1);
+    d->mass.tsp = between(d->mass.window + 1, d->mass.window + 90);
+    do
+        d->mass.tsp_layer = between(0, d->layers - 1);
+    while (!oracle_acts(d->left_out, d->mass.tsp_layer));
+    drawn_say(d, ",window=%u,tsp=%u,tsp_layer=%u", d->mass.window, d->mass.tsp, d->mass.tsp_layer);
+    d->mass.kernel = draw_kernel(d, &d->mass.average);
+    d->cut_rows = true;
+    use_parts(d, &(struct parts){.prompt = oracle_fastkv, .prompt_plan = &d->mass});
+}
+
+void draw_lacache(struct drawn *d) {
+    struct scores_plan *plan = &d->scores;
+    d->layers = d->layers > 1 ? d->layers : 2;
+    drawn_say(d, "lacache:positions=original");
+    draw_layers(d, 2);
+    const uint32_t L = oracle_acting(d->left_out, d->layers);
+    uint32_t wb, wa;
+    do {
+        plan->span = between(1, L - 1);
+        plan->overlap = between(0, plan->span - 1);
+        const uint32_t rung = plan->span - plan->overlap;
+        wb = 1 + (L - plan->span + rung - 1) / rung;
+        wa = (plan->span + rung - 1) / rung < wb ? (plan->span + rung - 1) / rung : wb;
+    } while (wb == wa);
+    plan->sinks = between(0, 20);
+    const uint32_t possible = plan->sinks + L + wa - (wb - wa) / 2;
+    d->budget = between(possible, possible + 60);
+    d->share = drawn_below(4) ? 0 : ONE_OF(1, 33, 50, 100);
+    drawn_say(d, ",span=%u,overlap=%u,sinks=%u,budget=%u%s", plan->span, plan->overlap, plan->sinks,
+              d->share ? d->share : d->budget, d->share ? "%" : "");
+    use_parts(d, &(struct parts){NULL, oracle_lacache, oracle_lacache, NULL, plan, plan});
+}
+
+void draw_duo(struct drawn *d) {
+    static const float thresholds[] = {-1e9f, 0.3f, 0.5f, 1, 1e9f};
+    const int fd = (strcpy(d->path, "test_drawn_XXXXXX"), mkstemp(d->path));
+    assert_true(fd >= 0);
+    FILE *file = fdopen(fd, "w");
+    assert_non_null(file);
+    for (uint32_t l = 0; l < d->layers; l++)
+        for (uint32_t h = 0; h < d->kv_heads; h++) {
+            float *score = &d->file[l * d->kv_heads + h];
+            *score = (float)drawn_below(11) / 10;
+            fprintf(file, "%.1f%s", (double)*score, h + 1 < d->kv_heads ? "\t" : "\n");
+        }
+    assert_int_equal(fclose(file), 0);
+    d->scores.scores = d->file;
+    d->scores.threshold = thresholds[drawn_below(5)];
+    d->scores.sinks = between(0, 20);
+    d->scores.recent = between(1, 40);
+    d->budget = d->scores.sinks + d->scores.recent;
+    drawn_say(d, "duo:file=\"%s\",threshold=%.1f,sinks=%u,recent=%u", d->path, (double)d->scores.threshold,
+              d->scores.sinks, d->scores.recent);
+    draw_layers(d, 1);
+    use_parts(d, &(struct parts){NULL, oracle_duo, oracle_duo, NULL, &d->scores, &d->scores});
+}
+
+void draw_tova(struct drawn *d) {
+    begin(d, "tova", 2);
+    use_parts(d, &(struct parts){NULL, oracle_tova, oracle_tova, NULL, &d->scores, &d->scores});
+}
+
+void draw_topk(struct drawn *d) {
+    begin(d, "topk", 1);
+    d->select = (struct select_plan){.budget = d->share ? 0 : d->budget, .share = d->share};
+    use_select(d, TOPK);
+}
+
+void draw_quest(struct drawn *d) {
+    begin(d, "quest", 1);
+    d->select = (struct select_plan){.budget = d->share ? 0 : d->budget, .share = d->share};
+    d->select.page = ONE_OF(0, 1, 3, 16, 1048576);
+    if (d->select.page)
+        drawn_say(d, ",page=%u", d->select.page);
+    else
+        drawn_say(d, ",page=auto");
+    use_select(d, QUEST);
+}
+
+void draw_sparq(struct drawn *d) {
+    if (drawn_below(2)) {
+        begin(d, "sparq", 1);
+        d->select = (struct select_plan){.budget = d->share ? 0 : d->budget, .share = d->share};
+    } else {
+        d->select = (struct select_plan){.dims = between(1, 8), .topk = between(1, 40)};
+        d->select.local = between(0, d->select.topk);
+        d->budget = d->select.topk;
+        drawn_say(d, "sparq:dims=%u,topk=%u,local=%u", d->select.dims, d->select.topk, d->select.local);
+        draw_layers(d, 1);
+    }
+    d->select.no_mean = drawn_below(2);
+    drawn_say(d, ",mean_value=%s,keys=%s", d->select.no_mean ? "off" : "on", drawn_below(2) ? "once" : "twice");
+    use_select(d, SPARQ);
+}
+
+void draw_hsa(struct drawn *d) {
+    static const double ratios[] = {1, 1.5, 7, 1048576};
+    const uint32_t which = drawn_below(3);
+    if (which == 0) {
+        begin(d, "hsa", 1);
+        d->select = (struct select_plan){.budget = d->share ? 0 : d->budget, .share = d->share};
+        use_select(d, HSA);
+        return;
+    }
+    if (which == 1) {
+        d->budget = 40;
+        d->select = (struct select_plan){.ratio = ratios[drawn_below(4)]};
+        drawn_say(d, "hsa:ratio=%.9g", d->select.ratio);
+    } else {
+        d->select =
+            (struct select_plan){.page = ONE_OF(1, 2, 7, 1048576), .dims = between(1, 8), .topk = between(1, 40)};
+        d->budget = d->select.topk;
+        drawn_say(d, "hsa:page=%u,dims=%u,topk=%u", d->select.page, d->select.dims, d->select.topk);
+    }
+    draw_layers(d, 1);
+    use_select(d, HSA);
+}
+
+static void draw_rocket(struct drawn *d, const char *name, enum choice method) {
+    static const double splits[] = {-1, 0, 0.35, 1};
+    begin(d, name, 1);
+    d->select = (struct select_plan){.budget = d->share ? 0 : d->budget, .share = d->share};
+    d->select.window = between(1, 40);
+    d->select.split = splits[drawn_below(4)];
+    drawn_say(d, ",window=%u", d->select.window);
+    d->select.kernel = draw_kernel(d, &d->select.average);
+    if (d->select.split >= 0)
+        drawn_say(d, ",split=%g", d->select.split);
+    use_select(d, method);
+}
+
+void draw_rocketkv(struct drawn *d) { draw_rocket(d, "rocketkv", ROCKET); }
+void draw_rocketkv_mt(struct drawn *d) { draw_rocket(d, "rocketkv-mt", ROCKET_MT); }
+
+/* ---- runs ---- */
+
+void drawn_begin(struct drawn *d, uint64_t seed, uint32_t layers) {
+    static const uint32_t heads[][2] = {{1, 1}, {4, 4}, {4, 1}, {7, 1}, {8, 2}, {8, 1}, {14, 2}};
+    random_state = seed * 0x9E3779B97F4A7C15u;
+    const size_t shape = drawn_below(sizeof heads / sizeof *heads);
+    *d = (struct drawn){.layers = layers, .heads = heads[shape][0], .kv_heads = heads[shape][1]};
+}
+
+void drawn_run(struct drawn *d, uint32_t steps) {
+    static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
+    const uint32_t budget = d->budget;
+    const size_t count = steps == UINT32_MAX ? 1 + drawn_below(3) : 1;
+    struct turn turns[3];
+    uint32_t rows = 0;
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t prompts[] = {1, budget - (budget > 1), budget, budget + 1, 2 * budget + 1, 1 + drawn_below(100)};
+        const uint32_t prompt = prompts[drawn_below(6)];
+        turns[i] = (struct turn){prompt < 150 ? prompt : 150, steps == UINT32_MAX ? between(0, 20) : steps};
+        rows += turns[i].prompt + turns[i].steps;
+    }
+    struct tensors t =
+        make_tensors((enum kind)drawn_below(KINDS), random_state, d->layers, d->heads, d->kv_heads, 8, rows);
+    t.lists = d->per_head ? t.heads : t.kv_heads;
+    if (d->cut_rows) {
+        t.kept_rows = malloc((size_t)t.layers * rows);
+        assert_non_null(t.kept_rows);
+        memset(t.kept_rows, true, (size_t)t.layers * rows);
+    }
+    d->side.spec = d->spec;
+    d->side.per_head = d->per_head;
+    d->side.type = types[drawn_below(3)];
+    d->side.chunk = ONE_OF(0, 1, 7, 33);
+    side_run_turns(&t, turns, count, &d->side);
+    free(t.kept_rows);
+    free_tensors(&t);
+}

@@ -1,0 +1,47 @@
+/* drawn.h - a policy with options drawn at random, with the plan of its oracle, and runs of it over drawn prompts,
+ * heads and tensors. The ends of each range and prompts around the budget come often. */
+#ifndef KVC_TESTS_ORACLE_DRAWN_H
+#define KVC_TESTS_ORACLE_DRAWN_H
+
+#include "tests/oracle/mass.h"
+#include "tests/oracle/scores.h"
+#include "tests/oracle/select.h"
+#include "tests/oracle/side_by_side.h"
+
+enum { MOST_LAYERS = 5, MOST_LISTS = 8 };
+
+struct drawn {
+    char spec[800];
+    uint32_t layers, heads, kv_heads;
+    uint32_t budget, share; /* share: percent, instead of the budget; 0: none */
+    uint32_t left_out;      /* a bit for each layer that stays full */
+    bool per_head, cut_rows;
+    bool both; /* stages, if it has two: it is not limited to one */
+    struct plan plan;
+    struct scores_plan scores;
+    struct mass_plan mass;
+    struct cake_seen seen;
+    struct select_plan select;
+    struct parts parts;
+    struct side side;
+    float file[MOST_LAYERS * MOST_LISTS];
+    char path[32]; /* a duo's; empty: none */
+};
+
+/* Numbers below n, from the seed of drawn_begin. */
+uint32_t drawn_below(uint32_t n);
+/* Adds to the policy string. */
+void drawn_say(struct drawn *d, const char *format, ...);
+/* Nothing is drawn yet but heads and the sequence of numbers. */
+void drawn_begin(struct drawn *d, uint64_t seed, uint32_t layers);
+/* A replay of the policy beside its oracle: prompts below, at, just above and well above the budget; steps of the first
+ * turn, UINT32_MAX: turns are drawn, too. */
+void drawn_run(struct drawn *d, uint32_t steps);
+
+/* The policies: each adds its string and fills its plans. */
+typedef void draw_fn(struct drawn *d);
+draw_fn draw_window, draw_streaming, draw_snapkv, draw_morphkv, draw_pyramidkv, draw_adakv, draw_scissorhands, draw_h2o,
+    draw_keyformer, draw_cake, draw_fastkv, draw_lacache, draw_duo, draw_tova, draw_topk, draw_quest, draw_sparq,
+    draw_hsa, draw_rocketkv, draw_rocketkv_mt;
+
+#endif
