@@ -40,6 +40,8 @@ libkvc_la_SOURCES += \
 libkvc_la_SOURCES += \
 	core/forecast/advice.c \
 	core/forecast/estimate.c \
+	core/forecast/estimate_prompt.c \
+	core/forecast/estimate_steps.c \
 	core/forecast/formula.c \
 	core/forecast/ledger.c
 

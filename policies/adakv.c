@@ -63,6 +63,6 @@ const struct kvc_policy_class kvc_policy_adakv = {
     .options = options,
     .check = kvc_check_window,
     .queries = kvc_window_queries,
-    .bound = kvc_window_bound, /* in the mean over the heads, which is what their sum needs */
-    .ragged = KVC_RAGGED_HEADS,
+    /* in the mean over the heads, which is what their sum needs */
+    .forecast = &(const struct kvc_forecast){.bound = kvc_window_bound, .ragged = KVC_RAGGED_HEADS},
     .prompt = prompt};

@@ -188,6 +188,6 @@ const struct kvc_policy_class kvc_policy_cake = {
     .close = free,
     .queries = kvc_window_queries,
     .columns = columns,
-    .bound = kvc_window_bound, /* in the mean over the layers, as their sum */
-    .ragged = KVC_RAGGED_LAYERS,
+    /* in the mean over the layers, as their sum */
+    .forecast = &(const struct kvc_forecast){.bound = kvc_window_bound, .ragged = KVC_RAGGED_LAYERS},
     .prompt = prompt};

@@ -186,6 +186,6 @@ const struct kvc_policy_class kvc_policy_dapq = {
     .check = check,
     .open = open_file,
     .close = close_file,
-    .bound = bound,
+    .forecast = &(const struct kvc_forecast){.bound = bound},
     .pseudo = pseudo,
     .prompt = prompt};

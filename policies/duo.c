@@ -1,5 +1,4 @@
 /* duo.c - some heads keep everything, the others their first and newest entries, as a file says (docs/methods.md). */
-#include "core/stage/policy.h"
 #include "policies/policies.h"
 
 #include <errno.h>
@@ -288,9 +287,6 @@ const struct kvc_policy_class kvc_policy_duo = {
     .check_model = check_model,
     .open = open_state,
     .close = close_state,
-    .bound = bound,
-    .entries = entries,
-    .follows = true,
-    .whole = whole,
+    .forecast = &(const struct kvc_forecast){.bound = bound, .entries = entries, .whole = whole, .follows = true},
     .prompt = evict,
     .decode = evict};

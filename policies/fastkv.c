@@ -171,7 +171,6 @@ const struct kvc_policy_class kvc_policy_fastkv = {
     .check = check,
     .check_model = check_model,
     .queries = kvc_window_queries,
-    .bound = kvc_window_bound,
-    .propagated = propagated,
+    .forecast = &(const struct kvc_forecast){.bound = kvc_window_bound, .propagated = propagated},
     .propagate = propagate,
     .prompt = prompt};

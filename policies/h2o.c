@@ -47,8 +47,8 @@ const struct kvc_policy_class kvc_policy_h2o = {
     .options = options,
     .check = kvc_check_recent,
     .columns = kvc_accumulated_columns,
-    .bound = kvc_accumulated_bound,
     .per_head = per_head,
+    .forecast = &(const struct kvc_forecast){.bound = kvc_accumulated_bound},
     .attended = attended,
     .prompt = kvc_accumulated_evict,
     .decode = decode};

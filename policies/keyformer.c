@@ -66,7 +66,7 @@ const struct kvc_policy_class kvc_policy_keyformer = {
     .options = options,
     .check = kvc_check_recent,
     .columns = kvc_accumulated_columns,
-    .bound = kvc_accumulated_bound,
+    .forecast = &(const struct kvc_forecast){.bound = kvc_accumulated_bound},
     .attended = attended,
     .prompt = kvc_accumulated_evict,
     .decode = decode};

@@ -252,8 +252,7 @@ const struct kvc_policy_class kvc_policy_lacache = {
     .open = open_state,
     .close = free,
     .cache_positions = kvc_positions_in_cache,
-    .bound = bound,
-    .entries = entries,
+    .forecast = &(const struct kvc_forecast){.bound = bound, .entries = entries},
     .prompt = evict_prompt,
     .plan = plan,
     .decode = decode};

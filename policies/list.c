@@ -1,4 +1,5 @@
 /* list.c - the built-in methods. Adding one: its file and a line here. */
+#include "core/engine/engine.h"
 #include "policies/policies.h"
 
 /* clang-format off */

@@ -128,9 +128,7 @@ const struct kvc_policy_class kvc_policy_morphkv = {
     .queries = window_of,
     .columns = columns,
     .surplus = surplus,
-    .bound = bound,
-    .entries = entries,
-    .follows = true,
+    .forecast = &(const struct kvc_forecast){.bound = bound, .entries = entries, .follows = true},
     .observe_prompt = observe,
     .prompt = evict,
     .decode = decode};

@@ -1,9 +1,9 @@
 /* policies.h - the built-in methods and the little they share. A policy works through the stage functions of
- * kvcull.h only. */
+ * kvcull/policy.h only. */
 #ifndef KVC_POLICIES_POLICIES_H
 #define KVC_POLICIES_POLICIES_H
 
-#include "core/engine/engine.h"
+#include "kvcull/policy.h"
 #include "policies/select_sizes.h"
 
 /* clang-format off */

@@ -66,6 +66,6 @@ const struct kvc_policy_class kvc_policy_pyramidkv = {
     .options = options,
     .check = kvc_check_window,
     .queries = kvc_window_queries,
-    .bound = kvc_window_bound, /* in the mean over the layers, as their sum */
-    .entries = entries,
+    /* in the mean over the layers, as their sum */
+    .forecast = &(const struct kvc_forecast){.bound = kvc_window_bound, .entries = entries},
     .prompt = prompt};

@@ -1,6 +1,5 @@
 /* rocketkv.c - snapkv in the prompt, then hsa in decode, from one budget: rocketkv, and rocketkv-mt for several turns
  * (docs/methods.md). */
-#include "core/stage/policy.h"
 #include "policies/policies.h"
 
 #include <stdint.h>
@@ -104,7 +103,7 @@ const struct kvc_policy_class kvc_policy_rocketkv = {
     .options = options,
     .check = check,
     .queries = kvc_window_queries,
-    .bound = bound,
+    .forecast = &(const struct kvc_forecast){.bound = bound},
     .prompt = prompt,
     .sizes = sizes_for};
 
@@ -127,6 +126,6 @@ const struct kvc_policy_class kvc_policy_rocketkv_mt = {
     .options = options,
     .check = check,
     .queries = kvc_window_queries,
+    .forecast = &(const struct kvc_forecast){.seen = seen},
     .prompt = prompt_view,
-    .sizes = sizes_for,
-    .seen = seen};
+    .sizes = sizes_for};

@@ -76,7 +76,7 @@ const struct kvc_policy_class kvc_policy_scissorhands = {
     .check = kvc_check_recent,
     .queries = history,
     .columns = columns,
-    .bound = bound,
+    .forecast = &(const struct kvc_forecast){.bound = bound},
     .observe_prompt = observe,
     .prompt = evict,
     .decode = decode};

@@ -38,5 +38,5 @@ const struct kvc_policy_class kvc_policy_snapkv = {
     .check = kvc_check_window,
     .queries = kvc_window_queries,
     .per_head = per_head,
-    .bound = kvc_window_bound,
+    .forecast = &(const struct kvc_forecast){.bound = kvc_window_bound},
     .prompt = prompt};

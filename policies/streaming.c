@@ -49,6 +49,6 @@ const struct kvc_policy_class kvc_policy_streaming = {
     .options = options,
     .check = check,
     .cache_positions = kvc_positions_in_cache,
-    .bound = bound,
+    .forecast = &(const struct kvc_forecast){.bound = bound},
     .prompt = evict,
     .decode = evict};

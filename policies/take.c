@@ -183,8 +183,7 @@ const struct kvc_policy_class kvc_policy_take = {
     .check = check,
     .check_model = check_model,
     .per_head = per_head,
-    .bound = bound,
+    .forecast = &(const struct kvc_forecast){.bound = bound, .between = between},
     .chunking = chunking,
-    .between = between,
     .decider = decider,
     .chunk = chunk};

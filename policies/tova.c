@@ -50,6 +50,6 @@ const struct kvc_policy_class kvc_policy_tova = {
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .queries = queries,
-    .bound = bound,
+    .forecast = &(const struct kvc_forecast){.bound = bound},
     .prompt = evict,
     .decode = evict};

@@ -33,6 +33,6 @@ const struct kvc_policy_class kvc_policy_window = {
     .second_turn = "the new prompt attends to the B entries held and to itself; of both the B newest stay",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
-    .bound = bound,
+    .forecast = &(const struct kvc_forecast){.bound = bound},
     .prompt = evict,
     .decode = evict};

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/verify/verify.h"
+#include "kvcull/policy.h"
 
 static int add_spec(const struct cli_command *command, struct cli_texts *specs, const char *text) {
     struct cli_given *items = realloc(specs->items, (specs->count + 1) * sizeof *items);

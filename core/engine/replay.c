@@ -1,6 +1,7 @@
 /* replay.c - a policy on tensors from anywhere: attention, cache and stages without a model. */
 #include "core/base/float.h"
 #include "core/engine/session.h"
+#include "kvcull/check.h"
 
 #include <stdlib.h>
 

@@ -42,9 +42,6 @@ size_t kvc_policy_options(const struct kvc_policy_class *policy);
 /* Puts the method's name into the error of a check that several methods share, which knows none ("policy: ..."). */
 enum kvc_status kvc_policy_named(const struct kvc_policy_class *policy, enum kvc_status status,
                                  struct kvc_error *error);
-/* A plain decimal number [length] with a point, whatever the host's locale; not "0x10", "inf" or with blanks, as strtod
- * would take. False: none. */
-bool kvc_decimal(const char *text, size_t length, double *number);
 /* Reads value->text, within the option's range. */
 enum kvc_status kvc_value_read(const struct kvc_policy_class *policy, const struct kvc_option *option,
                                struct kvc_value *value, struct kvc_error *error);
@@ -52,6 +49,8 @@ bool kvc_layers_are_valid(const char *text);
 /* Shares out the stages; clashes are refused with both names (policy_stages.c). */
 enum kvc_status kvc_policy_share(struct kvc_policy *policy, struct kvc_error *error);
 
+/* A method's formulas. Where the class has none, or method is NULL, all functions in it are NULL. */
+const struct kvc_forecast *kvc_method_forecast(const struct kvc_method *method);
 /* The method holding a stage; NULL: none does. */
 const struct kvc_method *kvc_policy_holder(const struct kvc_policy *policy, enum kvc_stage_kind stage);
 /* skip_layers and layers must name layers the model has. */

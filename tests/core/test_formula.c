@@ -1,6 +1,7 @@
 /* test_formula.c - what methods hold, need in prefill and read in decode steps is what their formulas say, within 1 %:
  * every method, over shapes, cache types and prompts below, at, above and far above the budget. */
-#include "kvcull.h"
+#include "kvcull/check.h"
+#include "kvcull/policy.h"
 #include "tests/check.h"
 #include "tests/oracle/oracle.h"
 
