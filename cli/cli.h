@@ -1,7 +1,7 @@
 /* cli.h - what the subcommands share: options, errors, opening models, tables, JSON, files, progress.
  *
- * The program uses the library through kvcull.h only. Every command is one file with one entry point, listed in
- * cli/main.c; eval tasks use the same helpers. Functions that return int return an exit status (enum kvc_status) and
+ * The program uses the library through the public headers only. Every command is one file with one entry point, listed
+ * in cli/main.c; eval tasks use the same helpers. Functions that return int return an exit status (enum kvc_status) and
  * have printed their error line before they return anything but 0.
  */
 #ifndef KVC_CLI_CLI_H
@@ -345,6 +345,8 @@ int cli_chat_answer(struct cli_chat *chat, const char *text);
 
 extern const struct cli_command cli_commands[]; /* ends with name NULL */
 const struct cli_command *cli_find_command(const char *name);
+/* The tasks of `kvcull eval`, named "eval needle" and so on; ends with name NULL. The folder eval/ has them. */
+extern const struct cli_command cli_eval_tasks[];
 
 int kvc_cli_run(const struct cli_command *command, int argc, char **argv);
 int kvc_cli_chat(const struct cli_command *command, int argc, char **argv);

@@ -3,6 +3,7 @@
 #define KVC_CORE_ENGINE_ENGINE_H
 
 #include "core/base/ops.h"
+#include "core/base/policy_list.h"
 
 struct kvc_engine {
     struct kvc_device *device;
@@ -10,9 +11,6 @@ struct kvc_engine {
     const struct kvc_policy_class **policies; /* NULL-terminated */
     size_t policy_count;
 };
-
-/* The built-in policies, a const table ending in NULL (policies/list.c). */
-extern const struct kvc_policy_class *const kvc_policy_list[];
 
 const struct kvc_policy_class *kvc_engine_find_policy(const struct kvc_engine *engine, const char *name, size_t length);
 

@@ -11,12 +11,14 @@ none() {
     done
 }
 inside='#include "(core|backends|models|policies|eval|cli|bench)/'
-none cli '#include "(core|backends|models|policies)/' 'the program uses the library through include/kvcull.h only'
-none eval '#include "(core|backends|models|policies)/' 'eval uses the library through include/kvcull.h only'
-none examples "$inside" 'examples use the library through include/kvcull.h only'
+none cli '#include "(core|backends|models|policies)/' 'the program uses the library through include/ only'
+none cli '#include "(eval|examples)/' 'the program finds the tasks of eval in a table (cli_eval_tasks)'
+none eval '#include "(core|backends|models|policies)/' 'eval uses the library through include/ only'
+none examples "$inside" 'examples use the library through include/ only'
 none core '#include "(models|policies|eval|cli|bench)/' 'core knows nothing above it'
 none backends '#include "(models|policies|eval|cli|bench)/' 'a backend knows nothing above core'
-none policies '#include "(backends|models|eval|cli|bench)/' 'a policy computes through core only'
+none policies '#include "(backends|models|eval|cli|bench|core/(engine|stage|forecast|check|measure))/' \
+    'a policy works through include/kvcull/policy.h and takes arithmetic from core/base only'
 none models '#include "(backends|policies|eval|cli|bench)/' 'models use core only'
 none core '"(llama|mistral|qwen[0-9]*|phi[0-9]*)"' 'core names no model family'
 none backends '"(full|window|streaming|snapkv|morphkv)"' 'a backend names no policy'
