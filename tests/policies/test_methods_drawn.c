@@ -390,7 +390,7 @@ static void draw_rocketkv_mt(struct drawn *d) { draw_rocket(d, "rocketkv-mt", RO
 
 typedef void draw_fn(struct drawn *d);
 
-static const struct method {
+static const struct {
     const char *name;
     draw_fn *draw;
 } methods[] = {{"window", draw_window},
