@@ -178,8 +178,10 @@ int cli_flush(const struct cli_command *command);
 /* "1.50 GiB", "512 B", "1.2 s", "350 us"; text has room for 32 bytes and is returned. */
 char *cli_bytes(uint64_t bytes, char *text);
 char *cli_time(double seconds, char *text);
-char *cli_number(uint64_t number, char *text);   /* 1,048,576 */
-double cli_seconds(void);                        /* a monotonic clock */
+char *cli_number(uint64_t number, char *text); /* 1,048,576 */
+double cli_seconds(void);                      /* a monotonic clock */
+static inline uint64_t cli_min(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static inline uint64_t cli_max(uint64_t a, uint64_t b) { return a > b ? a : b; }
 uint64_t cli_random(uint64_t *state);            /* splitmix64, for made-up tokens */
 double cli_median(double *values, size_t count); /* reorders; 0 of none */
 

@@ -105,9 +105,9 @@ struct kvc_backend_info {
     char detail[256];  /* the path chosen, or why it cannot be used here */
     char missing[512]; /* operations that fall back to ref, "none" where none do */
 };
-/* Asks the i-th backend of this build; false past the last. */
+/* Looks at the i-th backend of this build; false past the last. */
 bool kvc_backend(size_t i, struct kvc_backend_info *info);
-/* Its i-th device, where it may have several, in one line: what "opencl:N" means; false past the last. */
+/* The device that "opencl:N" names, in one line, of a backend that may have several; false past the last. */
 bool kvc_backend_device(size_t backend, size_t device, char *text, size_t capacity);
 
 /* ---- models ------------------------------------------------------------------------------------------------- */
@@ -133,20 +133,22 @@ enum kvc_status kvc_model_open(struct kvc_engine *engine, const char *path, stru
 void kvc_model_close(struct kvc_model *model); /* after its sessions; NULL is fine */
 const struct kvc_model_info *kvc_model_info(const struct kvc_model *model);
 
-/* Writes a GGUF file with the model's weights in another type ("f16", "q8_0", "q4_0", "q4_k", "q6_k", ...). Matrices
- * whose rows do not fit its blocks become q8_0 or f16; error->text then says so after KVC_OK ("" otherwise). */
+/* Writes a GGUF file with the model's weights in another type. A matrix whose rows are no whole number of the type's
+ * blocks becomes q8_0 or f16; error->text says so where that happened, though KVC_OK is returned, and is "" otherwise.
+ */
 enum kvc_status kvc_convert(const char *from, const char *to, enum kvc_type type, struct kvc_error *error);
-/* Writes a GGUF file of random weights with a named real geometry (see kvc_shape), the same bytes on every machine;
- * another type is another model. Notes as kvc_convert. */
+/* Writes a GGUF file of random weights with the geometry of a real model (kvc_shape), the same bytes on every machine.
+ * Each type has weights of its own. error->text is used as by kvc_convert. */
 enum kvc_status kvc_make_model(const char *shape, enum kvc_type type, uint64_t seed, const char *to,
                                struct kvc_error *error);
 bool kvc_shape(size_t i, const char **name, const char **summary); /* the i-th shape; false past the last */
 
 /* ---- text --------------------------------------------------------------------------------------------------- */
 
-enum {                          /* flags of kvc_tokenize, as bits */
-       KVC_TOKENIZE_BOS = 1,    /* add what the model puts in front */
-       KVC_TOKENIZE_SPECIAL = 2 /* "<|eot_id|>" is one token */
+/* Flags of kvc_tokenize, as bits. */
+enum {
+    KVC_TOKENIZE_BOS = 1,    /* add what the model puts in front */
+    KVC_TOKENIZE_SPECIAL = 2 /* "<|eot_id|>" is one token */
 };
 
 /* text need not be valid UTF-8. *tokens is malloc'ed, the caller frees it. */
@@ -180,12 +182,12 @@ struct kvc_session_options {
     const char *policy;       /* "full" when NULL; see kvc_policy_check */
     enum kvc_type cache_type; /* KVC_F32, KVC_F16 or KVC_Q8_0; kvc_session_defaults sets F16 */
     uint32_t chunk;           /* rows computed at once in a prompt; 0: 512. Never changes a bit */
-    uint64_t context;         /* tokens the caller means to use; chooses longrope's factors, which the session then
-                                 keeps; 0: the first prompt */
-    uint64_t seed;            /* of policies that draw */
-    uint64_t memory_limit;    /* cache + state bytes this session may hold; 0: no limit */
-    uint64_t expected;        /* tokens the caller asks for after each prompt, for methods that go by it; 0: unknown */
-    bool record_reads;        /* remember what the last decode step read, for kvc_session_reads */
+    uint64_t context;      /* tokens the caller means to use: longrope models choose their factors by it, once for the
+                              session; 0: they choose by the first prompt */
+    uint64_t seed;         /* for policies that draw random numbers */
+    uint64_t memory_limit; /* cache + state bytes this session may hold; 0: no limit */
+    uint64_t expected;     /* tokens the caller means to ask for after each prompt; some methods use it; 0: unknown */
+    bool record_reads;     /* remember what the last decode step read, for kvc_session_reads */
 };
 void kvc_session_defaults(struct kvc_session_options *options);
 
@@ -196,35 +198,37 @@ void kvc_session_close(struct kvc_session *session); /* NULL is fine */
 /* Called for prompt rows in ascending order. logits [vocab] is valid during the call, which must not use the model's
  * sessions. Non-zero return stops. */
 typedef int kvc_row_fn(void *user, uint64_t row, const float *logits);
-/* Row-layers; non-zero stops. The last call has done = total; total falls where a method lets fewer rows go on. */
+/* done of total, counted in rows times layers; non-zero stops. The last call has done = total. The total falls where a
+ * method lets fewer rows go on. */
 typedef int kvc_progress_fn(void *user, uint64_t done, uint64_t total);
 
 struct kvc_prompt_options {
-    kvc_row_fn *row;           /* NULL, or wants the logits of every row */
-    kvc_progress_fn *progress; /* NULL, or told now and then */
-    void *user;
-    bool made_up; /* for measurements: random keys and values become the entries, no layer is computed,
-                     only the rows that the policy's prompt stage looks at attend; logits mean nothing */
+    kvc_row_fn *row;           /* NULL, or called with the logits of every row */
+    kvc_progress_fn *progress; /* NULL, or called now and then */
+    void *user;                /* of both */
+    bool made_up; /* for measurements: no layer is computed. Random keys and values become the entries, and only the
+                     rows that the policy's prompt stage looks at attend; logits mean nothing */
 };
-/* One turn: count >= 1 tokens, then the policy's prompt stage. logits [vocab] (or NULL) gets those of the last
- * token. After a failure the session holds an undefined number of the turn's tokens and must be closed. KVC_INPUT where
- * logits or hidden states of a row that is looked at (the last one; all where `row` is given) are NaN or infinite: the
- * error names the first layer that has such a value. */
+/* One turn: count >= 1 tokens, then the policy's prompt stage. logits [vocab] (or NULL) gets those of the last token.
+ * After a failure the session holds an undefined number of the turn's tokens and must be closed. KVC_INPUT: the logits
+ * or hidden states of the last row, or of any row where `row` is given, are NaN or infinite; the error names the first
+ * layer that has such a value. */
 enum kvc_status kvc_session_prompt(struct kvc_session *session, const int32_t *tokens, size_t count,
                                    const struct kvc_prompt_options *options, float *logits, struct kvc_error *error);
 /* One decode step of each of count different sessions of one model: tokens [count], logits [count, vocab] or NULL.
- * statuses [count] or NULL: a session that cannot take part (no memory for the new entry, a wrong token) fails alone,
- * is left as it was before the step, and its row of logits is untouched; the return value is then the first failure
- * and error says which session. One whose policy fails in the step, or whose logits come out NaN or infinite
- * (KVC_INPUT, naming the layer), also fails alone, and must be closed. */
+ * Sessions fail one by one, the others go on: statuses [count] or NULL has what became of each, the return value is the
+ * first failure, and error says which session it was. One that cannot take part (no memory for the new entry, a wrong
+ * token) is left as it was before the step, and so is its row of logits. One whose policy fails in the step, or whose
+ * logits are NaN or infinite (KVC_INPUT; the error names the layer), must be closed. */
 enum kvc_status kvc_decode(struct kvc_session *const *sessions, const int32_t *tokens, size_t count, float *logits,
                            enum kvc_status *statuses, struct kvc_error *error);
 
 struct kvc_session_stats {
     uint64_t tokens;                   /* seen so far */
-    uint64_t entries, entries_most;    /* all layers and heads; the fullest head */
+    uint64_t entries;                  /* held now, by all layers and heads */
+    uint64_t entries_most;             /* by the fullest head */
     uint64_t entry_bytes;              /* a key and a value */
-    uint64_t cache_bytes, state_bytes; /* now */
+    uint64_t cache_bytes, state_bytes; /* held now */
     uint64_t peak_bytes;               /* of cache + state, this session, since it was opened */
     uint64_t prompt_peak_bytes;        /* the same, of the last prompt */
     uint64_t full_bytes;               /* what `full` would hold now, same cache type */

@@ -104,11 +104,7 @@ int cli_all_specs(const struct cli_command *command, const struct cli_texts *giv
 }
 
 /* A budget that the prompt exceeds, and above the usual windows where the prompt is long enough. */
-static unsigned long long budget(const struct verify_arguments *a) {
-    unsigned long long third = (unsigned long long)a->prompt / 3;
-
-    return third < 40 ? 40 : third;
-}
+static unsigned long long budget(const struct verify_arguments *a) { return cli_max((uint64_t)a->prompt / 3, 40); }
 
 /* Hashes are stored of policies alone, not of files beside them. */
 static bool brings_file(const struct verify_arguments *a) { return !a->write && strcmp(a->against, "stored") != 0; }

@@ -43,14 +43,15 @@ bool kvc_value_given(const struct kvc_values *values, const char *name); /* whet
  * the host's locale. False where it is anything else; "0x10", "inf" and blanks, which strtod takes, are not plain. */
 bool kvc_decimal(const char *text, size_t length, double *number);
 
-/* ---- what a stage function sees ---------------------------------------------------------------------------------- */
+/* ---- what a stage function sees ------------------------------------------------------------------------------ */
 
-enum kvc_stage_kind { /* the moments at which a method acts, as bits; in the order in which they come */
-                      KVC_STAGE_CHUNK = 1,
-                      KVC_STAGE_PROMPT = 2,
-                      KVC_STAGE_PROPAGATE = 4,
-                      KVC_STAGE_SELECT = 8,
-                      KVC_STAGE_DECODE = 16
+/* The moments at which a method acts, as bits, in the order in which they come. */
+enum kvc_stage_kind {
+    KVC_STAGE_CHUNK = 1,
+    KVC_STAGE_PROMPT = 2,
+    KVC_STAGE_PROPAGATE = 4,
+    KVC_STAGE_SELECT = 8,
+    KVC_STAGE_DECODE = 16
 };
 
 struct kvc_stage; /* one session and one layer, during one call of a stage function */
@@ -211,8 +212,7 @@ enum kvc_status kvc_stage_view(struct kvc_stage *stage, const struct kvc_keep *k
  * the last row must be among them. */
 enum kvc_status kvc_stage_go_on(struct kvc_stage *stage, const uint32_t *rows, uint32_t count, struct kvc_error *error);
 
-/* ---- what a decode step reads -------------------------------------------------------------------------------------
- */
+/* ---- what a decode step reads -------------------------------------------------------------------------------- */
 
 enum kvc_select_kind {
     KVC_SELECT_EXACT,         /* the `top` entries of highest attention weight (topk) */
@@ -233,8 +233,7 @@ struct kvc_select {
 /* Select stage: what the step's query reads of every head, or of its view. */
 enum kvc_status kvc_stage_select(struct kvc_stage *stage, const struct kvc_select *select, struct kvc_error *error);
 
-/* ---- rows that a method adds to a prompt ---------------------------------------------------------------------------
- */
+/* ---- rows that a method adds to a prompt --------------------------------------------------------------------- */
 
 struct kvc_turn {          /* a turn's prompt */
     const int32_t *tokens; /* [count]; NULL in a replay, whose rows come with it */
@@ -250,8 +249,7 @@ struct kvc_chunking {
     bool at_end;
 };
 
-/* ---- forecasts ------------------------------------------------------------------------------------------------------
- */
+/* ---- forecasts ----------------------------------------------------------------------------------------------- */
 
 /* One layer, as a method's formulas see it. */
 struct kvc_layer_context {
@@ -296,8 +294,7 @@ struct kvc_forecast {
     uint64_t (*propagated)(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t rows);
 };
 
-/* ---- the class ------------------------------------------------------------------------------------------------------
- */
+/* ---- the class ----------------------------------------------------------------------------------------------- */
 
 /* A function of a stage, or one that looks on. It is called for one session and one layer; what it returns other than
  * KVC_OK ends the prompt or the step. */
@@ -332,7 +329,7 @@ struct kvc_policy_class {
                                                              evictions of its decode stage; NULL: 1 */
     bool (*per_head)(const struct kvc_values *values);    /* whether every query head has a list of entries */
     bool (*cache_positions)(const struct kvc_values *values); /* whether keys are turned to their places in the cache */
-    const struct kvc_forecast *forecast;                      /* NULL: it evicts nothing that could be foretold */
+    const struct kvc_forecast *forecast;                      /* NULL: heads hold all that comes */
 
     /* With KVC_STAGE_CHUNK: how it cuts the prompt; and at which layer's turn a layer's entries are chosen, this one's
      * or that of one above it. decider NULL: each layer at its own. */
