@@ -80,7 +80,7 @@ bool kvc_stage_acts(const struct kvc_stage *stage, uint32_t layer); /* whether t
  * there, its queries are gone. */
 enum kvc_status kvc_stage_layer(struct kvc_stage *stage, uint32_t layer, struct kvc_error *error);
 
-/* ---- scores -------------------------------------------------------------------------------------------------------
+/* ---- scores ---------------------------------------------------------------------------------------------------
  * A float32 for each rank of each list of entries, or of each query head. They lie on the device and live until the
  * stage function returns or turns to another layer. Everything below runs on the backend; nothing is copied to the host
  * unless the comment says so. */
@@ -122,7 +122,7 @@ enum kvc_status kvc_stage_read_positions(struct kvc_stage *stage, uint32_t head,
 enum kvc_status kvc_stage_write_scores(struct kvc_stage *stage, struct kvc_scores *scores, uint32_t head,
                                        const float *values, size_t count, struct kvc_error *error);
 
-/* ---- state columns -------------------------------------------------------------------------------------------------
+/* ---- state columns --------------------------------------------------------------------------------------------
  * A class may ask for float32 columns, numbered from 0: so many numbers beside each entry, all 0 when the entry comes.
  */
 
@@ -165,8 +165,7 @@ static inline uint32_t kvc_ring_blocks(uint32_t rows) { return (rows + KVC_RING_
 enum kvc_status kvc_stage_ring_sums(struct kvc_stage *stage, uint32_t first, uint32_t rows, uint32_t sums,
                                     uint32_t count, struct kvc_error *error);
 
-/* ---- what stays
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- what stays ------------------------------------------------------------------------------------------------- */
 
 /* A rule of what a head keeps: ranks below `first`, the last `tail` ranks, entries at positions >= recent, and of the
  * others the `top` with the highest scores (rule 4 of docs/methods.md). */
