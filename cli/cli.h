@@ -1,6 +1,6 @@
 /* cli.h - what the subcommands share: options, errors, opening models, tables, JSON, files, progress.
  *
- * The program uses the library through kvcull.h only. Every command has one entry point, listed in
+ * The program uses the library through the public headers only. Every command has one entry point, listed in
  * cli/commands.c; eval tasks use the same helpers. Functions that return int return an exit status (enum kvc_status)
  * and have printed their error line before they return anything but 0.
  */
@@ -178,8 +178,10 @@ int cli_flush(const struct cli_command *command);
 /* "1.50 GiB", "512 B", "1.2 s", "350 us"; text has 32 bytes and is returned. */
 char *cli_bytes(uint64_t bytes, char *text);
 char *cli_time(double seconds, char *text);
-char *cli_number(uint64_t number, char *text);   /* 1,048,576 */
-double cli_seconds(void);                        /* a monotonic clock */
+char *cli_number(uint64_t number, char *text); /* 1,048,576 */
+double cli_seconds(void);                      /* a monotonic clock */
+static inline uint64_t cli_min(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static inline uint64_t cli_max(uint64_t a, uint64_t b) { return a > b ? a : b; }
 uint64_t cli_random(uint64_t *state);            /* splitmix64, for made-up tokens */
 double cli_median(double *values, size_t count); /* reorders; 0 of none */
 
@@ -345,6 +347,8 @@ int cli_chat_answer(struct cli_chat *chat, const char *text);
 
 extern const struct cli_command cli_commands[]; /* ends with name NULL */
 const struct cli_command *cli_find_command(const char *name);
+/* The tasks of `kvcull eval`, named "eval needle" and so on; ends with name NULL. The folder eval/ has them. */
+extern const struct cli_command cli_eval_tasks[];
 
 int kvc_cli_run(const struct cli_command *command, int argc, char **argv);
 int kvc_cli_chat(const struct cli_command *command, int argc, char **argv);

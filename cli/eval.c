@@ -1,7 +1,7 @@
 /* eval.c - kvcull eval: hands over to the task of that name. */
 #include <string.h>
 
-#include "eval/eval.h"
+#include "cli/cli.h"
 
 static const char prefix[] = "eval "; /* tasks are named "eval needle" */
 
@@ -9,7 +9,7 @@ static int list(const struct cli_command *command) {
     printf("Usage: kvcull eval %s\n\n", command->synopsis);
     cli_wrap(stdout, command->description, 0);
     printf("\nTasks:\n");
-    for (const struct cli_command *task = eval_tasks; task->name; task++)
+    for (const struct cli_command *task = cli_eval_tasks; task->name; task++)
         printf("  %-12s%s\n", task->name + strlen(prefix), task->summary);
     printf("\n`kvcull eval TASK --help` shows a task's options.\n");
     return cli_flush(command);
@@ -24,7 +24,7 @@ int kvc_cli_eval(const struct cli_command *command, int argc, char **argv) {
         return cli_error(command, KVC_USAGE, "no task; `kvcull eval --help` lists them");
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return list(command);
-    for (const struct cli_command *task = eval_tasks; task->name; task++) {
+    for (const struct cli_command *task = cli_eval_tasks; task->name; task++) {
         if (strcmp(task->name + strlen(prefix), argv[1]) == 0)
             return task->main(task, argc - 1, argv + 1);
         if (count < 31)

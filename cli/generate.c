@@ -87,7 +87,7 @@ static bool grow(struct cli_answer *answer, size_t *capacity, size_t more) {
 
     if (wanted <= *capacity)
         return true;
-    wanted = wanted < 2 * *capacity ? 2 * *capacity : wanted;
+    wanted = cli_max(wanted, 2 * *capacity);
     text = realloc(answer->text, wanted);
     if (!text)
         return false;

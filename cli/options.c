@@ -53,7 +53,7 @@ const char *cli_nearest(const char *word, const char *const *names) {
     size_t least = strlen(word) < 4 ? 2 : 3;
 
     for (; *names; names++) {
-        size_t n = strlen(word) < strlen(*names) ? strlen(word) : strlen(*names);
+        size_t n = cli_min(strlen(word), strlen(*names));
         size_t d = n >= 2 && strncmp(word, *names, n) == 0 ? 1 : distance(word, *names); /* one begins the other */
 
         if (d < least) {

@@ -86,7 +86,7 @@ static int window(const struct cli_command *command, const struct arguments *a, 
         uint64_t peak = held->peak_bytes;
 
         kvc_session_stats(session, &stats);
-        peak = stats.peak_bytes > peak ? stats.peak_bytes : peak;
+        peak = cli_max(stats.peak_bytes, peak);
         if (stats.tokens > held->tokens || (stats.tokens == held->tokens && stats.cache_bytes + stats.state_bytes >
                                                                                 held->cache_bytes + held->state_bytes))
             score->stats = stats;
@@ -199,7 +199,7 @@ static int measure(const struct cli_command *command, const struct arguments *a,
         plan.windows = (size_t)a->windows;
     cli_progress_start(&progress, "perplexity", a->common.quiet);
     for (size_t w = 0; w < plan.windows && status == KVC_OK; w++) {
-        size_t at = w * plan.length, n = count - at < plan.length ? count - at : plan.length;
+        size_t at = w * plan.length, n = cli_min(count - at, plan.length);
 
         for (size_t i = 0; i < a->specs.count && status == KVC_OK; i++) {
             double start = cli_seconds();

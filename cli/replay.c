@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "kvcull/check.h"
+#include "kvcull/policy.h"
 
 struct arguments {
     struct cli_common common;

@@ -146,7 +146,7 @@ static void print_row(const struct cli_table *table, FILE *stream, const char *c
         if (table->left[c])
             pad(stream, fill);
         pad(stream, GAP);
-        at += (w > width[c] ? w : width[c]) + GAP;
+        at += cli_max(w, width[c]) + GAP;
     }
     fputc('\n', stream);
 }

@@ -54,6 +54,9 @@ libkvc_la_SOURCES += \
 # What a policy will need, worked out beforehand.
 libkvc_la_SOURCES += \
 	core/forecast/estimate.c \
+	core/forecast/estimator.c \
+	core/forecast/estimate_prompt.c \
+	core/forecast/estimate_steps.c \
 	core/forecast/formula.c \
 	core/forecast/ledger.c
 

@@ -1,6 +1,7 @@
 /* fidelity.c - `kvcull eval fidelity`: how near a policy stays to the full cache on a text, without any labels
  * (recall, output error, KL and top-1 agreement, memory, traffic). */
 #include "eval/eval.h"
+#include "kvcull/policy.h"
 
 #include <math.h>
 #include <stdlib.h>

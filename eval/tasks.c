@@ -1,7 +1,7 @@
-/* tasks.c - the list of tasks. Adding one: its file and an entry here. */
+/* tasks.c - the list of tasks, in which cli/eval.c looks up the second word. Adding one: its file and an entry here. */
 #include "eval/eval.h"
 
-const struct cli_command eval_tasks[] = {
+const struct cli_command cli_eval_tasks[] = {
     {"eval needle", "-m MODEL --kv SPEC [--kv SPEC...]", "finds facts hidden at several depths of long texts",
      "Makes texts of filler sentences with one fact at each depth (\"the magic number for lantern 48 21 .\"), asks for "
      "every fact after the whole text, and compares the greedy answer with the two numbers. All policies get the same "

@@ -6,6 +6,7 @@
  *     ./policy MODEL "a prompt" fade:budget=48,halve=100
  */
 #include <kvcull.h>
+#include <kvcull/policy.h>
 
 #include <math.h>
 #include <stdio.h>

@@ -8,10 +8,6 @@ uint32_t kvc_accumulated_columns(const struct kvc_values *values) {
     return 2; /* the tile of queries under way, and all before it */
 }
 
-uint64_t kvc_accumulated_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
-    return kvc_recent_budget(values, prompt) + (steps ? 1 : 0);
-}
-
 enum kvc_status kvc_accumulated_evict(struct kvc_stage *stage, const struct kvc_values *values,
                                       struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);

@@ -6,11 +6,12 @@
 #include <stdlib.h>
 
 static const struct kvc_option options[] = {
-    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL,
-     "entries kept per KV head, window included: the mean over a layer's heads"},
-    KVC_WINDOW_OPTIONS,
+    KVC_BUDGET_OPTION("entries kept per KV head, window included: the mean over a layer's heads"),
+    KVC_WINDOW_OPTION("32", 1 << 20),
+    KVC_KERNEL_OPTION("7"),
+    KVC_POOLING_OPTION("max"),
     {"floor", KVC_OPTION_REAL, "0.2", 0, 1, NULL, "the share of the budget that every head has whatever its scores"},
-    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+    KVC_OPTIONS_END};
 
 static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
@@ -63,6 +64,6 @@ const struct kvc_policy_class kvc_policy_adakv = {
     .options = options,
     .check = kvc_check_window,
     .queries = kvc_window_queries,
-    .bound = kvc_window_bound, /* in the mean over the heads, which is what their sum needs */
-    .ragged = KVC_RAGGED_HEADS,
+    /* in the mean over the heads, which is what their sum needs */
+    .forecast = &(const struct kvc_forecast){.bound = kvc_window_bound, .ragged = KVC_RAGGED_HEADS},
     .prompt = prompt};

@@ -15,8 +15,9 @@ enum kvc_status kvc_check_above(const struct kvc_values *values, const char *par
                     part, (long long)taken, KVC_BUDGET_MOST);
 }
 
-enum kvc_status kvc_check_dims(const struct kvc_values *values, const struct kvc_geometry *geometry,
+enum kvc_status kvc_check_dims(const struct kvc_values *values, const struct kvc_geometry *geometry, const bool *acts,
                                struct kvc_error *error) {
+    (void)acts;
     const int64_t dims = kvc_value_int(values, "dims");
     if (dims <= (int64_t)geometry->head_size)
         return KVC_OK;
@@ -38,6 +39,8 @@ enum kvc_status kvc_check_kernel(const struct kvc_values *values, struct kvc_err
 enum kvc_pooling kvc_pooling_of(const struct kvc_values *values) {
     return strcmp(kvc_value_text(values, "pooling"), "avg") ? KVC_POOL_MAX : KVC_POOL_AVERAGE;
 }
+
+bool kvc_per_head(const struct kvc_values *values) { return !strcmp(kvc_value_text(values, "per"), "head"); }
 
 bool kvc_positions_in_cache(const struct kvc_values *values) {
     return !strcmp(kvc_value_text(values, "positions"), "cache");
@@ -71,3 +74,9 @@ uint64_t kvc_recent(const struct kvc_values *values, uint64_t budget) {
     const int64_t recent = recent_of(values);
     return recent > 0 ? (uint64_t)recent : budget / 2;
 }
+
+static uint64_t recent_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+    return kvc_recent_budget(values, prompt) + (steps ? 1 : 0);
+}
+
+const struct kvc_forecast kvc_recent_forecast = {.bound = recent_bound};

@@ -8,15 +8,14 @@
 #include "core/base/trig.h"
 
 static const struct kvc_option options[] = {
-    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL,
-     "entries kept per KV head, window included: the mean over the layers"},
-    {"window", KVC_OPTION_INT, "32", 1, 4096, NULL, "last queries of the prompt that vote, and always stay"},
-    {"kernel", KVC_OPTION_INT, "5", 1, 1 << 20, NULL, "odd width of the pooling over neighbouring entries"},
-    {"pooling", KVC_OPTION_CHOICE, "avg", 0, 0, "max|avg", "how neighbours are pooled"},
+    KVC_BUDGET_OPTION("entries kept per KV head, window included: the mean over the layers"),
+    KVC_WINDOW_OPTION("32", 4096),
+    KVC_KERNEL_OPTION("5"),
+    KVC_POOLING_OPTION("avg"),
     {"gamma", KVC_OPTION_REAL, "200", 0, 1e6, NULL, "factor of the variance in an entry's score"},
     {"tau1", KVC_OPTION_REAL, "1", 0.05, 100, NULL, "temperature of the dispersion in a layer's share"},
     {"tau2", KVC_OPTION_REAL, "1", 0.05, 100, NULL, "temperature of the variance in a layer's share"},
-    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+    KVC_OPTIONS_END};
 
 /* What is known of the layers that a prompt has passed, by their number among those the method acts on. */
 struct cake_layer {
@@ -72,7 +71,7 @@ static void take(struct cake_layer *layer, uint32_t n, uint64_t amount) {
         const uint64_t wanted = each + (more > 0);
         if (layer[i].budget <= 1)
             continue;
-        layer[i].budget -= wanted < layer[i].budget ? wanted : layer[i].budget;
+        layer[i].budget -= kvc_min_u64(wanted, layer[i].budget);
         more -= more > 0;
     }
 }
@@ -86,7 +85,7 @@ static void share_out(struct cake_layer *layer, uint32_t n, uint64_t slots) {
     const bool some = sum > 0.0 && isfinite(sum); /* otherwise no layer is before another */
     for (uint32_t i = 0; i < n; i++) {
         const uint64_t share = (uint64_t)floor((some ? layer[i].P / sum : 1.0 / (double)n) * (double)slots);
-        layer[i].budget = share < layer[i].older ? share : layer[i].older;
+        layer[i].budget = kvc_min_u64(share, layer[i].older);
         cut += share - layer[i].budget;
     }
     give(layer, n, cut);
@@ -188,6 +187,6 @@ const struct kvc_policy_class kvc_policy_cake = {
     .close = free,
     .queries = kvc_window_queries,
     .columns = columns,
-    .bound = kvc_window_bound, /* in the mean over the layers, as their sum */
-    .ragged = KVC_RAGGED_LAYERS,
+    /* in the mean over the layers, as their sum */
+    .forecast = &(const struct kvc_forecast){.bound = kvc_window_bound, .ragged = KVC_RAGGED_LAYERS},
     .prompt = prompt};

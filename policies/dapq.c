@@ -11,16 +11,16 @@
 #define PSEUDO_MOST 4096
 
 static const struct kvc_option options[] = {
-    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, "entries kept per KV head"},
+    KVC_BUDGET_OPTION("entries kept per KV head"),
     {"pseudo", KVC_OPTION_INT, "32", 1, PSEUDO_MOST, NULL, "m: pseudo tokens run after the prompt"},
     {"content", KVC_OPTION_CHOICE, "ends", 0, 0, "ends|tail|middle|random|file", "which tokens they are"},
     {"head", KVC_OPTION_INT, "4", 0, PSEUDO_MOST, NULL, "content=ends: how many of the prompt's first tokens"},
     {"file", KVC_OPTION_TEXT, "", 0, 0, NULL, "content=file: token ids, separated by white space or commas"},
     {"offset", KVC_OPTION_INT, "0", 0, 1 << 20, NULL, "distance of the first pseudo position from the prompt's end"},
-    {"kernel", KVC_OPTION_INT, "1", 1, 1 << 20, NULL, "odd width of the pooling over neighbouring entries"},
-    {"pooling", KVC_OPTION_CHOICE, "max", 0, 0, "max|avg", "how neighbours are pooled"},
+    KVC_KERNEL_OPTION("1"),
+    KVC_POOLING_OPTION("max"),
     {"seed", KVC_OPTION_INT, "0", 0, 9007199254740992.0, NULL, "content=random: of the draws"},
-    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+    KVC_OPTIONS_END};
 
 static bool has_content(const struct kvc_values *values, const char *content) {
     return !strcmp(kvc_value_text(values, "content"), content);
@@ -112,8 +112,6 @@ static uint32_t take_part(const struct kvc_turn *turn, uint64_t first, uint64_t 
     return at + (uint32_t)count;
 }
 
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
 static uint32_t pseudo(const struct kvc_values *values, const struct kvc_turn *turn, uint32_t *offset,
                        int32_t *tokens) {
     const uint32_t m = (uint32_t)kvc_value_int(values, "pseudo");
@@ -134,10 +132,10 @@ static uint32_t pseudo(const struct kvc_values *values, const struct kvc_turn *t
         return m;
     }
     if (has_content(values, "ends")) {
-        const uint64_t head = (uint64_t)kvc_value_int(values, "head"), tail = least(m - head, n);
-        return take_part(turn, n - tail, tail, take_part(turn, 0, least(head, n), 0, tokens), tokens);
+        const uint64_t head = (uint64_t)kvc_value_int(values, "head"), tail = kvc_min_u64(m - head, n);
+        return take_part(turn, n - tail, tail, take_part(turn, 0, kvc_min_u64(head, n), 0, tokens), tokens);
     }
-    const uint64_t some = least(m, n);
+    const uint64_t some = kvc_min_u64(m, n);
     return take_part(turn, has_content(values, "tail") ? n - some : (n - some) / 2, some, 0, tokens);
 }
 
@@ -183,9 +181,10 @@ const struct kvc_policy_class kvc_policy_dapq = {
                    "and what is new, and there are none while N is at most B",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
+    .trial = "kernel=5",
     .check = check,
     .open = open_file,
     .close = close_file,
-    .bound = bound,
+    .forecast = &(const struct kvc_forecast){.bound = bound},
     .pseudo = pseudo,
     .prompt = prompt};

@@ -1,5 +1,4 @@
 /* duo.c - some heads keep everything, the others their first and newest entries, as a file says (docs/methods.md). */
-#include "core/base/decimal.h"
 #include "policies/policies.h"
 
 #include <errno.h>
@@ -23,7 +22,7 @@ static const struct kvc_option options[] = {
     {"threshold", KVC_OPTION_REAL, "0.5", -1e9, 1e9, NULL, "heads with scores below it stream"},
     {"sparsity", KVC_OPTION_REAL, "0", 0, 1, NULL,
      "the share of all heads that stream, the lowest scores first; instead of threshold"},
-    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+    KVC_OPTIONS_END};
 
 /* Which heads stream [layers, heads]. */
 struct duo {
@@ -225,10 +224,9 @@ static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t
 /* Of a head that streams. */
 static double entries(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
                       uint64_t steps) {
-    const uint64_t all = prompt + steps;
     const uint64_t some = (uint64_t)kvc_value_int(values, "sinks") + (uint64_t)kvc_value_int(values, "recent");
     (void)context;
-    return (double)(all < some ? all : some);
+    return (double)kvc_min_u64(prompt + steps, some);
 }
 
 /* Lists of the heads that do not; all, where the file cannot be read: an estimate must not be too low. */
@@ -284,13 +282,11 @@ const struct kvc_policy_class kvc_policy_duo = {
     .second_turn = "heads that stream keep the first turn's sinks and the newest entries",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
+    .trial = "sinks=4,recent=40",
     .check = check,
     .check_model = check_model,
     .open = open_state,
     .close = close_state,
-    .bound = bound,
-    .entries = entries,
-    .follows = true,
-    .whole = whole,
+    .forecast = &(const struct kvc_forecast){.bound = bound, .entries = entries, .whole = whole, .follows = true},
     .prompt = evict,
     .decode = evict};

@@ -7,14 +7,14 @@
 #include "core/base/canon.h"
 
 static const struct kvc_option options[] = {
-    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, "entries kept per KV head, window included"},
-    {"window", KVC_OPTION_INT, "8", 1, 1 << 20, NULL, "last queries of the prompt that vote, and always stay"},
-    {"kernel", KVC_OPTION_INT, "7", 1, 1 << 20, NULL, "odd width of the pooling over neighbouring entries"},
-    {"pooling", KVC_OPTION_CHOICE, "avg", 0, 0, "max|avg", "how neighbours are pooled"},
+    KVC_BUDGET_OPTION("entries kept per KV head, window included"),
+    KVC_WINDOW_OPTION("8", 1 << 20),
+    KVC_KERNEL_OPTION("7"),
+    KVC_POOLING_OPTION("avg"),
     {"tsp_layer", KVC_OPTION_INT, "-1", -1, 1 << 20, NULL,
      "layer after which unimportant tokens are pruned; -1: floor(L / 2) - 1"},
     {"tsp", KVC_OPTION_INT, "2048", 2, KVC_BUDGET_MOST, NULL, "tokens that are kept, window included"},
-    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+    KVC_OPTIONS_END};
 
 static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
     const int64_t tsp = kvc_value_int(values, "tsp"), window = kvc_value_int(values, "window");
@@ -169,10 +169,10 @@ const struct kvc_policy_class kvc_policy_fastkv = {
                    "hold and attend to them",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_PROPAGATE,
     .options = options,
+    .trial = "tsp=48",
     .check = check,
     .check_model = check_model,
     .queries = kvc_window_queries,
-    .bound = kvc_window_bound,
-    .propagated = propagated,
+    .forecast = &(const struct kvc_forecast){.bound = kvc_window_bound, .propagated = propagated},
     .propagate = propagate,
     .prompt = prompt};

@@ -1,7 +1,7 @@
 /* full.c - keeps everything. */
 #include "policies/policies.h"
 
-static const struct kvc_option options[] = {{NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+static const struct kvc_option options[] = {KVC_OPTIONS_END};
 
 const struct kvc_policy_class kvc_policy_full = {
     .name = "full",

@@ -4,14 +4,9 @@
 #include <stdint.h>
 #include <string.h>
 
-static const struct kvc_option options[] = {
-    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, "entries kept per KV head, recent ones included"},
-    KVC_RECENT_OPTION,
-    {"per", KVC_OPTION_CHOICE, "group", 0, 0, "group|head",
-     "one list of entries per KV head, or (as in the paper) one per query head, which multiplies the cache by G"},
-    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
-
-static bool per_head(const struct kvc_values *values) { return !strcmp(kvc_value_text(values, "per"), "head"); }
+static const struct kvc_option options[] = {KVC_BUDGET_OPTION("entries kept per KV head, recent ones included"),
+                                            KVC_RECENT_OPTION, KVC_PER_HEAD_OPTION(KVC_PER_HEAD_LISTS),
+                                            KVC_OPTIONS_END};
 
 static enum kvc_status attended(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     (void)values;
@@ -49,8 +44,8 @@ const struct kvc_policy_class kvc_policy_h2o = {
     .options = options,
     .check = kvc_check_recent,
     .columns = kvc_accumulated_columns,
-    .bound = kvc_accumulated_bound,
-    .per_head = per_head,
+    .per_head = kvc_per_head,
+    .forecast = &kvc_recent_forecast,
     .attended = attended,
     .prompt = kvc_accumulated_evict,
     .decode = decode};

@@ -12,7 +12,7 @@ static const struct kvc_option options[] = {
     {"page", KVC_OPTION_INT, "", 1, 1 << 20, NULL, "neighbouring entries of a page, with dims and topk"},
     {"dims", KVC_OPTION_INT, "", 1, 1 << 20, NULL, "channels of the pages that scores are guessed from"},
     {"topk", KVC_OPTION_INT, "", 1, KVC_BUDGET_MOST, NULL, "entries read"},
-    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+    KVC_OPTIONS_END};
 
 static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
     static const char *const names[] = {"page", "dims", "topk"};
@@ -30,12 +30,6 @@ static enum kvc_status check(const struct kvc_values *values, struct kvc_error *
     return KVC_OK;
 }
 
-static enum kvc_status check_model(const struct kvc_values *values, const struct kvc_geometry *geometry,
-                                   const bool *acts, struct kvc_error *error) {
-    (void)acts;
-    return kvc_check_dims(values, geometry, error);
-}
-
 static struct kvc_select sizes_for(const struct kvc_values *values, const struct kvc_stage_info *info) {
     struct kvc_select select = {.kind = KVC_SELECT_PAGE_CHANNELS};
     struct kvc_hsa_sizes sizes;
@@ -48,7 +42,7 @@ static struct kvc_select sizes_for(const struct kvc_values *values, const struct
         const double c2 = kvc_value_real(values, "ratio");
         sizes = kvc_hsa_sizes(c2, info->head_size);
         select.top = (uint64_t)floor((double)info->after / (2.0 * c2) + 0.5);
-        select.top = select.top > 0 ? select.top : 1;
+        select.top = kvc_max_u64(select.top, 1);
         select.budget = select.top;
     } else {
         sizes.page = (uint32_t)kvc_value_int(values, "page");
@@ -80,5 +74,5 @@ const struct kvc_policy_class kvc_policy_hsa = {
     .stages = KVC_STAGE_SELECT,
     .options = options,
     .check = check,
-    .check_model = check_model,
+    .check_model = kvc_check_dims,
     .sizes = sizes_for};

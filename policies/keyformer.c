@@ -4,14 +4,14 @@
 #include <stdint.h>
 
 static const struct kvc_option options[] = {
-    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, "entries kept per KV head, recent ones included"},
+    KVC_BUDGET_OPTION("entries kept per KV head, recent ones included"),
     KVC_RECENT_OPTION,
     {"tau_init", KVC_OPTION_REAL, "1", 0.01, 1000, NULL, "temperature of the prompt's queries"},
     {"tau_end", KVC_OPTION_REAL, "2", 0.01, 1000, NULL, "temperature that decode steps reach"},
     {"steps", KVC_OPTION_INT, "0", 0, KVC_BUDGET_MOST, NULL,
      "decode steps until then; 0: as many as tokens are asked for, and where that is not known none"},
     {"seed", KVC_OPTION_INT, "-1", -1, 9007199254740992.0, NULL, "of the noise; -1: the session's"},
-    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+    KVC_OPTIONS_END};
 
 /* Linear in the decode steps; in double, rounded once. */
 static float tau_of(const struct kvc_values *values, const struct kvc_stage_info *info) {
@@ -67,7 +67,7 @@ const struct kvc_policy_class kvc_policy_keyformer = {
     .options = options,
     .check = kvc_check_recent,
     .columns = kvc_accumulated_columns,
-    .bound = kvc_accumulated_bound,
+    .forecast = &kvc_recent_forecast,
     .attended = attended,
     .prompt = kvc_accumulated_evict,
     .decode = decode};

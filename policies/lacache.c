@@ -6,27 +6,25 @@
 #include <stdlib.h>
 
 static const struct kvc_option options[] = {
-    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, "entries kept per KV head: the ladder's mean size"},
+    KVC_BUDGET_OPTION("entries kept per KV head: the ladder's mean size"),
     {"span", KVC_OPTION_INT, "16", 1, 1 << 20, NULL, "layers that keep the same token"},
     {"overlap", KVC_OPTION_INT, "0", 0, 1 << 20, NULL, "of these, shared with the next rung; below span"},
-    {"sinks", KVC_OPTION_INT, "128", 0, KVC_BUDGET_MOST, NULL, "first entries that always stay"},
+    KVC_SINKS_OPTION("128"),
     KVC_POSITIONS_OPTION,
-    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+    KVC_OPTIONS_END};
 
 /* Of a block of `block` neighbouring entries a layer keeps `stay`; which ones differs from layer to layer. */
 struct ladder {
     uint64_t layers, sinks, block, stay, gone;
 };
 
-static uint64_t divide_up(uint64_t a, uint64_t b) { return a / b + (a % b > 0); }
-
 /* span is below layers. */
 static struct ladder make_ladder(const struct kvc_values *values, uint64_t layers) {
     const uint64_t span = (uint64_t)kvc_value_int(values, "span");
-    const uint64_t rung = span - (uint64_t)kvc_value_int(values, "overlap"), stay = divide_up(span, rung);
+    const uint64_t rung = span - (uint64_t)kvc_value_int(values, "overlap"), stay = kvc_divide_up(span, rung);
     struct ladder ladder = {.layers = layers, .sinks = (uint64_t)kvc_value_int(values, "sinks")};
-    ladder.block = 1 + divide_up(layers - span, rung);
-    ladder.stay = stay < ladder.block ? stay : ladder.block;
+    ladder.block = 1 + kvc_divide_up(layers - span, rung);
+    ladder.stay = kvc_min_u64(stay, ladder.block);
     ladder.gone = ladder.block - ladder.stay;
     return ladder;
 }
@@ -98,11 +96,11 @@ static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t
  * that is all. */
 static uint64_t thin(uint32_t *list, uint64_t n, uint64_t first, uint64_t blocks, uint64_t block, uint64_t shift,
                      uint64_t stay, uint64_t step) {
-    const uint64_t end = first + blocks * block < n ? first + blocks * block : n;
-    uint64_t left = first < n ? first : n;
+    const uint64_t end = kvc_min_u64(first + blocks * block, n);
+    uint64_t left = kvc_min_u64(first, n);
     if (!list) {
         for (uint64_t k = 0; k < stay; k++)
-            left += end > first + shift + k * step ? divide_up(end - first - shift - k * step, block) : 0;
+            left += end > first + shift + k * step ? kvc_divide_up(end - first - shift - k * step, block) : 0;
         return left + n - end;
     }
     for (uint64_t j = 0; j < blocks; j++)
@@ -124,15 +122,15 @@ static uint64_t compact(const struct ladder *ladder, uint64_t most, uint64_t lay
     for (uint64_t r = 0; list && r < n; r++)
         list[r] = (uint32_t)r;
     if (need <= capacity * gone) {
-        const uint64_t blocks = divide_up(need, gone);
+        const uint64_t blocks = kvc_divide_up(need, gone);
         n = thin(list, n, *cursor, blocks, ladder->block, layer % (gone + 1), stay, 1);
         *cursor += blocks * stay;
         return n;
     }
     n = thin(list, n, *cursor, capacity, ladder->block, layer % (gone + 1), stay, 1);
     const uint64_t rest = need - capacity * gone, within = (most - ladder->sinks - ladder->layers) / stay * gone;
-    const uint64_t times = divide_up(rest, within), block = ladder->block + (times - 1) * (ladder->block - 1);
-    const uint64_t blocks = divide_up(rest, block - stay);
+    const uint64_t times = kvc_divide_up(rest, within), block = ladder->block + (times - 1) * (ladder->block - 1);
+    const uint64_t blocks = kvc_divide_up(rest, block - stay);
     n = thin(list, n, ladder->sinks, blocks, block, layer % (block - stay + 1), stay, times);
     *cursor = ladder->sinks + blocks * stay;
     return n;
@@ -165,7 +163,7 @@ static double entries(const struct kvc_values *values, const struct kvc_layer_co
             seen.n = n, seen.cursor = cursor, seen.left = left;
             remembered *= 2;
         }
-        const uint64_t capacity = n > most ? 1 : most + 1 - n, some = capacity < left ? capacity : left;
+        const uint64_t capacity = n > most ? 1 : most + 1 - n, some = kvc_min_u64(capacity, left);
         n += some;
         left -= some;
     }
@@ -191,7 +189,7 @@ static enum kvc_status plan(struct kvc_stage *stage, const struct kvc_values *va
         size_t held;
         status = kvc_stage_read_positions(stage, h, NULL, 0, &held, error);
         uint64_t n = held + (info->step > 0);
-        cursor[h].then = cursor[h].now < ladder.sinks ? ladder.sinks : cursor[h].now;
+        cursor[h].then = kvc_max_u64(cursor[h].now, ladder.sinks);
         if (n > most)
             n = compact(&ladder, most, info->acting, n, &cursor[h].then, list);
         else
@@ -247,13 +245,13 @@ const struct kvc_policy_class kvc_policy_lacache = {
                    "or from steps",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
+    .trial = "span=2,sinks=4",
     .check = check,
     .check_model = check_model,
     .open = open_state,
     .close = free,
     .cache_positions = kvc_positions_in_cache,
-    .bound = bound,
-    .entries = entries,
+    .forecast = &(const struct kvc_forecast){.bound = bound, .entries = entries},
     .prompt = evict_prompt,
     .plan = plan,
     .decode = decode};

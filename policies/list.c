@@ -1,29 +1,12 @@
-/* list.c - the built-in methods. Adding one: its file and a line here. */
-#include "policies/policies.h"
+/* list.c - the built-in methods, as policies/policies.mk lists them: list.def is made of it, one KVC_POLICY(name) for
+ * each class kvc_policy_NAME. */
+#include "core/base/policy_list.h"
 
-/* clang-format off */
+#define KVC_POLICY(name) extern const struct kvc_policy_class kvc_policy_##name;
+#include "policies/list.def"
+#undef KVC_POLICY
+
+#define KVC_POLICY(name) &kvc_policy_##name,
 const struct kvc_policy_class *const kvc_policy_list[] = {
-    &kvc_policy_full,
-    &kvc_policy_window,
-    &kvc_policy_streaming,
-    &kvc_policy_h2o,
-    &kvc_policy_scissorhands,
-    &kvc_policy_keyformer,
-    &kvc_policy_snapkv,
-    &kvc_policy_pyramidkv,
-    &kvc_policy_adakv,
-    &kvc_policy_cake,
-    &kvc_policy_fastkv,
-    &kvc_policy_lacache,
-    &kvc_policy_duo,
-    &kvc_policy_morphkv,
-    &kvc_policy_dapq,
-    &kvc_policy_take,
-    &kvc_policy_tova,
-    &kvc_policy_quest,
-    &kvc_policy_sparq,
-    &kvc_policy_hsa,
-    &kvc_policy_rocketkv,
-    &kvc_policy_rocketkv_mt,
-    &kvc_policy_topk,
+#include "policies/list.def"
     NULL};

@@ -6,13 +6,13 @@
 #include <string.h>
 
 static const struct kvc_option options[] = {
-    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, "entries kept per KV head, window included (C + R)"},
+    KVC_BUDGET_OPTION("entries kept per KV head, window included (C + R)"),
     {"window", KVC_OPTION_INT, "32", 1, 4096, NULL, "R: most recent tokens, which vote and always stay"},
     {"fusion", KVC_OPTION_CHOICE, "sum", 0, 0, "sum|max", "how the votes of the window are fused"},
     {"every", KVC_OPTION_INT, "1", 1, 1 << 20, NULL, "decode steps from one eviction to the next"},
     {"scores", KVC_OPTION_CHOICE, "weights", 0, 0, "weights|logits",
      "what a vote is: attention probabilities, or logits"},
-    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+    KVC_OPTIONS_END};
 
 static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
     return kvc_check_above(values, "window", error);
@@ -40,8 +40,7 @@ static uint64_t budget_of(const struct kvc_values *values, uint64_t held) {
 }
 
 static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
-    const uint64_t most = surplus(values);
-    return budget_of(values, prompt) + (steps < most ? steps : most);
+    return budget_of(values, prompt) + kvc_min_u64(steps, surplus(values));
 }
 
 /* A list grows up to the n-th step, whatever it held before. */
@@ -84,9 +83,7 @@ static enum kvc_status write_rows(struct kvc_stage *stage, const struct kvc_valu
 
 /* The rows of the prompt's last queries; also when another method evicts after the prompt. */
 static enum kvc_status observe(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
-    const struct kvc_stage_info *info = kvc_stage_info(stage);
-    const uint32_t window = window_of(values);
-    return write_rows(stage, values, info->turn < window ? (uint32_t)info->turn : window, error);
+    return write_rows(stage, values, (uint32_t)kvc_min_u64(kvc_stage_info(stage)->turn, window_of(values)), error);
 }
 
 static enum kvc_status decode(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
@@ -129,9 +126,7 @@ const struct kvc_policy_class kvc_policy_morphkv = {
     .queries = window_of,
     .columns = columns,
     .surplus = surplus,
-    .bound = bound,
-    .entries = entries,
-    .follows = true,
+    .forecast = &(const struct kvc_forecast){.bound = bound, .entries = entries, .follows = true},
     .observe_prompt = observe,
     .prompt = evict,
     .decode = decode};

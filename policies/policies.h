@@ -1,37 +1,11 @@
 /* policies.h - the built-in methods and the little they share. A policy works through the stage functions of
- * kvcull.h only. */
+ * kvcull/policy.h only. */
 #ifndef KVC_POLICIES_POLICIES_H
 #define KVC_POLICIES_POLICIES_H
 
-#include "core/base/policies.h"
+#include "core/base/integers.h"
+#include "kvcull/policy.h"
 #include "policies/select_sizes.h"
-
-/* clang-format off */
-extern const struct kvc_policy_class
-    kvc_policy_full,
-    kvc_policy_window,
-    kvc_policy_streaming,
-    kvc_policy_h2o,
-    kvc_policy_scissorhands,
-    kvc_policy_keyformer,
-    kvc_policy_snapkv,
-    kvc_policy_pyramidkv,
-    kvc_policy_adakv,
-    kvc_policy_cake,
-    kvc_policy_fastkv,
-    kvc_policy_lacache,
-    kvc_policy_duo,
-    kvc_policy_morphkv,
-    kvc_policy_dapq,
-    kvc_policy_take,
-    kvc_policy_tova,
-    kvc_policy_quest,
-    kvc_policy_sparq,
-    kvc_policy_hsa,
-    kvc_policy_rocketkv,
-    kvc_policy_rocketkv_mt,
-    kvc_policy_topk;
-/* clang-format on */
 
 /* The largest budget a policy string may name: positions are 31 bits. */
 #define KVC_BUDGET_MOST 2147483647.0
@@ -39,8 +13,8 @@ extern const struct kvc_policy_class
 /* rule 7 of docs/methods.md: budget must be above what `part` takes of it. */
 enum kvc_status kvc_check_above(const struct kvc_values *values, const char *part, struct kvc_error *error);
 
-/* `dims` channels of keys must be there. */
-enum kvc_status kvc_check_dims(const struct kvc_values *values, const struct kvc_geometry *geometry,
+/* A check_model: `dims` channels of keys must be there. */
+enum kvc_status kvc_check_dims(const struct kvc_values *values, const struct kvc_geometry *geometry, const bool *acts,
                                struct kvc_error *error);
 
 /* The budget for what a head held when the turn's prompt was in; a share is at least part + 1. */
@@ -49,45 +23,58 @@ uint64_t kvc_budget(const struct kvc_values *values, uint64_t held, uint64_t par
 /* An odd `kernel`; and `pooling` as the stage functions want it (rule 6 of docs/methods.md). */
 enum kvc_status kvc_check_kernel(const struct kvc_values *values, struct kvc_error *error);
 enum kvc_pooling kvc_pooling_of(const struct kvc_values *values);
-/* ---- where keys stand: at their positions in the text, or rotated to cache positions ---- */
 
-#define KVC_POSITIONS_OPTION                                                                                           \
-    {                                                                                                                  \
-        "positions", KVC_OPTION_CHOICE, "original", 0, 0, "original|cache",                                            \
-            "where keys stand: at their positions in the text, or at their ranks in the cache"                         \
-    }
+/* ---- rows of option tables that several methods have ---- */
+
+/* clang-format off */
+#define KVC_OPTIONS_END {.name = NULL}
+/* A budget that must be given. */
+#define KVC_BUDGET_OPTION(help) {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, help}
+#define KVC_SINKS_OPTION(tokens) \
+    {"sinks", KVC_OPTION_INT, tokens, 0, KVC_BUDGET_MOST, NULL, "first entries that always stay"}
+#define KVC_RECENT_OPTION \
+    {"recent", KVC_OPTION_TEXT, "half", 0, 0, NULL, "newest tokens whose entries never go; half: of the budget"}
+#define KVC_WINDOW_OPTION(queries, most) \
+    {"window", KVC_OPTION_INT, queries, 1, most, NULL, "last queries of the prompt that vote, and always stay"}
+#define KVC_KERNEL_OPTION(width) \
+    {"kernel", KVC_OPTION_INT, width, 1, 1 << 20, NULL, "odd width of the pooling over neighbouring entries"}
+#define KVC_POOLING_OPTION(how) \
+    {"pooling", KVC_OPTION_CHOICE, how, 0, 0, "max|avg", "how neighbours are pooled"}
+#define KVC_PER_HEAD_OPTION(help) {"per", KVC_OPTION_CHOICE, "group", 0, 0, "group|head", help}
+#define KVC_PER_HEAD_LISTS \
+    "one list of entries per KV head, or (as in the paper) one per query head, which multiplies the cache by G"
+#define KVC_POSITIONS_OPTION \
+    {"positions", KVC_OPTION_CHOICE, "original", 0, 0, "original|cache", \
+     "where keys stand: at their positions in the text, or at their ranks in the cache"}
+/* clang-format on */
+
+bool kvc_per_head(const struct kvc_values *values); /* per=head */
+/* positions=cache: keys stand not at their positions in the text, but at cache positions. */
 bool kvc_positions_in_cache(const struct kvc_values *values);
 
 /* ---- the newest entries that never go, of methods that evict by score ---- */
 
-#define KVC_RECENT_OPTION                                                                                              \
-    { "recent", KVC_OPTION_TEXT, "half", 0, 0, NULL, "newest tokens whose entries never go; half: of the budget" }
 enum kvc_status kvc_check_recent(const struct kvc_values *values, struct kvc_error *error);
 /* The budget, above `recent` where that is a number, and R. */
 uint64_t kvc_recent_budget(const struct kvc_values *values, uint64_t held);
 uint64_t kvc_recent(const struct kvc_values *values, uint64_t budget);
+/* That budget after the prompt and after every step. */
+extern const struct kvc_forecast kvc_recent_forecast;
 
 /* h2o and keyformer: two state columns hold each entry's accumulated attention; the lowest of what is not recent goes.
  */
 uint32_t kvc_accumulated_columns(const struct kvc_values *values);
-uint64_t kvc_accumulated_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps);
 enum kvc_status kvc_accumulated_evict(struct kvc_stage *stage, const struct kvc_values *values,
                                       struct kvc_error *error);
 
 /* A ring's newest rows that have been written: one per token seen, at most `rows`. Decode steps write theirs only where
  * the method acts in them; otherwise the rows before this turn's are of no use. */
 static inline uint32_t kvc_ring_filled(const struct kvc_stage_info *info, uint32_t rows) {
-    const uint64_t seen = info->owns_decode ? info->now : info->turn_tokens;
-    return seen < rows ? (uint32_t)seen : rows;
+    return (uint32_t)kvc_min_u64(info->owns_decode ? info->now : info->turn_tokens, rows);
 }
 
 /* ---- scores from the prompt's last queries: snapkv and those built on it ---- */
 
-#define KVC_WINDOW_OPTIONS                                                                                             \
-    {"window", KVC_OPTION_INT, "32", 1, 1 << 20, NULL, "last queries of the prompt that vote, and always stay"},       \
-        {"kernel", KVC_OPTION_INT, "7", 1, 1 << 20, NULL, "odd width of the pooling over neighbouring entries"}, {     \
-        "pooling", KVC_OPTION_CHOICE, "max", 0, 0, "max|avg", "how neighbours are pooled"                              \
-    }
 enum kvc_status kvc_check_window(const struct kvc_values *values, struct kvc_error *error);
 uint32_t kvc_window_queries(const struct kvc_values *values);
 uint64_t kvc_window_budget(const struct kvc_values *values, uint64_t held); /* above the window */
@@ -95,6 +82,7 @@ uint64_t kvc_window_budget(const struct kvc_values *values, uint64_t held); /* a
 uint32_t kvc_window_rows(const struct kvc_values *values, const struct kvc_stage_info *info);
 /* The budget and what comes, for `bound`. */
 uint64_t kvc_window_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps);
+extern const struct kvc_forecast kvc_window_forecast; /* that bound, in every layer and head */
 /* The top of what is older than the window, by scores, and the window: so many entries. */
 struct kvc_keep kvc_window_rule(uint64_t entries, uint32_t window, const struct kvc_scores *scores);
 /* snapkv's prompt stage for so many entries. */

@@ -1,27 +1,38 @@
-# policies.mk - policies/: sources of this folder.
+# policies.mk - policies/: the list of the built-in methods. Adding one: its file and its line here. What a file defines
+# is found by tools/policy_list.sh, which makes policies/list.def of it; info, tests and pages show this order.
+policy_files = \
+	policies/full.c \
+	policies/window.c \
+	policies/streaming.c \
+	policies/h2o.c \
+	policies/scissorhands.c \
+	policies/keyformer.c \
+	policies/snapkv.c \
+	policies/pyramidkv.c \
+	policies/adakv.c \
+	policies/cake.c \
+	policies/fastkv.c \
+	policies/lacache.c \
+	policies/duo.c \
+	policies/morphkv.c \
+	policies/dapq.c \
+	policies/take.c \
+	policies/tova.c \
+	policies/quest.c \
+	policies/sparq.c \
+	policies/hsa.c \
+	policies/rocketkv.c \
+	policies/topk.c
 
-libkvc_la_SOURCES += policies/policies.h policies/list.c policies/budget.c policies/window_scores.c
-libkvc_la_SOURCES += policies/accumulated.c
-libkvc_la_SOURCES += policies/full.c
-libkvc_la_SOURCES += policies/window.c
-libkvc_la_SOURCES += policies/streaming.c
-libkvc_la_SOURCES += policies/h2o.c
-libkvc_la_SOURCES += policies/scissorhands.c
-libkvc_la_SOURCES += policies/keyformer.c
-libkvc_la_SOURCES += policies/snapkv.c
-libkvc_la_SOURCES += policies/pyramidkv.c
-libkvc_la_SOURCES += policies/adakv.c
-libkvc_la_SOURCES += policies/cake.c
-libkvc_la_SOURCES += policies/fastkv.c
-libkvc_la_SOURCES += policies/lacache.c
-libkvc_la_SOURCES += policies/duo.c
-libkvc_la_SOURCES += policies/morphkv.c
-libkvc_la_SOURCES += policies/dapq.c
-libkvc_la_SOURCES += policies/take.c
-libkvc_la_SOURCES += policies/tova.c
-libkvc_la_SOURCES += policies/select_sizes.h policies/select_sizes.c
-libkvc_la_SOURCES += policies/quest.c
-libkvc_la_SOURCES += policies/sparq.c
-libkvc_la_SOURCES += policies/hsa.c
-libkvc_la_SOURCES += policies/rocketkv.c
-libkvc_la_SOURCES += policies/topk.c
+# What they share.
+libkvc_la_SOURCES += $(policy_files) \
+	policies/accumulated.c \
+	policies/budget.c \
+	policies/list.c \
+	policies/select_sizes.c \
+	policies/window_scores.c
+
+CLEANFILES += policies/list.def
+policies/list.lo: policies/list.def
+policies/list.def: policies/policies.mk tools/policy_list.sh $(policy_files)
+	$(AM_V_GEN)$(MKDIR_P) policies && $(SHELL) $(srcdir)/tools/policy_list.sh $(srcdir) >$@.tmp && mv $@.tmp $@

@@ -4,11 +4,12 @@
 #include <stdint.h>
 
 static const struct kvc_option options[] = {
-    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL,
-     "entries kept per KV head, window included: the mean over the layers"},
-    KVC_WINDOW_OPTIONS,
+    KVC_BUDGET_OPTION("entries kept per KV head, window included: the mean over the layers"),
+    KVC_WINDOW_OPTION("32", 1 << 20),
+    KVC_KERNEL_OPTION("7"),
+    KVC_POOLING_OPTION("max"),
     {"beta", KVC_OPTION_INT, "20", 1, 1000, NULL, "how steep: the last layer keeps (B - w) / beta and the window"},
-    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+    KVC_OPTIONS_END};
 
 /* a / b to the nearest, halves up. */
 static uint64_t round_ratio(uint64_t a, uint64_t b) { return a / b + (a % b >= b - a % b); }
@@ -37,8 +38,7 @@ static uint64_t kept_by(const struct kvc_values *values, uint64_t held, uint64_t
 static double entries(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
                       uint64_t steps) {
     const uint64_t window = kvc_window_queries(values);
-    return (double)(kept_by(values, prompt, window < prompt ? window : prompt, context->acting, context->actings) +
-                    steps);
+    return (double)(kept_by(values, prompt, kvc_min_u64(window, prompt), context->acting, context->actings) + steps);
 }
 
 static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
@@ -66,6 +66,6 @@ const struct kvc_policy_class kvc_policy_pyramidkv = {
     .options = options,
     .check = kvc_check_window,
     .queries = kvc_window_queries,
-    .bound = kvc_window_bound, /* in the mean over the layers, as their sum */
-    .entries = entries,
+    /* in the mean over the layers, as their sum */
+    .forecast = &(const struct kvc_forecast){.bound = kvc_window_bound, .entries = entries},
     .prompt = prompt};

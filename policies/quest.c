@@ -6,11 +6,11 @@
 #include <string.h>
 
 static const struct kvc_option options[] = {
-    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL,
-     "entries that a step's traffic is worth per KV head: half of it for the bounds, half for the entries"},
+    KVC_BUDGET_OPTION(
+        "entries that a step's traffic is worth per KV head: half of it for the bounds, half for the entries"),
     {"page", KVC_OPTION_TEXT, "16", 0, 0, NULL,
      "neighbouring entries of a page; auto: the prompt's length / budget, so that bounds cost half the budget"},
-    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+    KVC_OPTIONS_END};
 
 #define PAGE_MOST (1 << 20)
 
@@ -36,11 +36,11 @@ static struct kvc_select sizes_for(const struct kvc_values *values, const struct
     uint64_t page = (uint64_t)page_of(values);
     if (page == 0)
         page = (2 * held + budget) / (2 * budget);
-    page = page < 1 ? 1 : page < PAGE_MOST ? page : PAGE_MOST;
-    const uint64_t top = budget / (2 * page);
-    const struct kvc_select select = {
-        .kind = KVC_SELECT_PAGE_BOUND, .page = (uint32_t)page, .budget = budget, .top = top > 0 ? top : 1};
-    return select;
+    page = kvc_min_u64(kvc_max_u64(page, 1), PAGE_MOST);
+    return (struct kvc_select){.kind = KVC_SELECT_PAGE_BOUND,
+                               .page = (uint32_t)page,
+                               .budget = budget,
+                               .top = kvc_max_u64(budget / (2 * page), 1)};
 }
 
 const struct kvc_policy_class kvc_policy_quest = {

@@ -1,6 +1,5 @@
 /* rocketkv.c - snapkv in the prompt, then hsa in decode, from one budget: rocketkv, and rocketkv-mt for several turns
  * (docs/methods.md). */
-#include "core/base/decimal.h"
 #include "policies/policies.h"
 
 #include <stdint.h>
@@ -8,14 +7,14 @@
 #include <string.h>
 
 static const struct kvc_option options[] = {
-    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL,
-     "entries that a step's traffic is worth per KV head: half of it for the guess, half for the entries"},
-    {"window", KVC_OPTION_INT, "32", 1, 1 << 20, NULL, "last queries of the prompt that vote, and always stay"},
-    {"kernel", KVC_OPTION_INT, "63", 1, 1 << 20, NULL, "odd width of the pooling over neighbouring entries"},
-    {"pooling", KVC_OPTION_CHOICE, "max", 0, 0, "max|avg", "how neighbours are pooled"},
+    KVC_BUDGET_OPTION(
+        "entries that a step's traffic is worth per KV head: half of it for the guess, half for the entries"),
+    KVC_WINDOW_OPTION("32", 1 << 20),
+    KVC_KERNEL_OPTION("63"),
+    KVC_POOLING_OPTION("max"),
     {"split", KVC_OPTION_TEXT, "auto", 0, 0, NULL,
      "the share r of the compression, as its power, that falls to the prompt stage, 0 to 1; auto: by the compression"},
-    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+    KVC_OPTIONS_END};
 
 /* -1: auto; -2: neither that nor 0 to 1. */
 static double split_of(const struct kvc_values *values) {
@@ -60,8 +59,7 @@ static enum kvc_status filter(struct kvc_stage *stage, const struct kvc_values *
 
 /* Entries of the filtered list after the prompt. */
 static uint64_t seen(const struct kvc_values *values, uint64_t prompt) {
-    const uint64_t kept = sizes_of(values, prompt, kvc_window_queries(values)).kept;
-    return kept < prompt ? kept : prompt;
+    return kvc_min_u64(sizes_of(values, prompt, kvc_window_queries(values)).kept, prompt);
 }
 
 static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
@@ -104,7 +102,7 @@ const struct kvc_policy_class kvc_policy_rocketkv = {
     .options = options,
     .check = check,
     .queries = kvc_window_queries,
-    .bound = bound,
+    .forecast = &(const struct kvc_forecast){.bound = bound},
     .prompt = prompt,
     .sizes = sizes_for};
 
@@ -127,6 +125,6 @@ const struct kvc_policy_class kvc_policy_rocketkv_mt = {
     .options = options,
     .check = check,
     .queries = kvc_window_queries,
+    .forecast = &(const struct kvc_forecast){.seen = seen},
     .prompt = prompt_view,
-    .sizes = sizes_for,
-    .seen = seen};
+    .sizes = sizes_for};

@@ -4,19 +4,15 @@
 #include <stdint.h>
 
 static const struct kvc_option options[] = {
-    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, "entries kept per KV head, recent ones included"},
+    KVC_BUDGET_OPTION("entries kept per KV head, recent ones included"),
     {"history", KVC_OPTION_INT, "64", 1, 4096, NULL, "last queries whose attention is counted"},
     KVC_RECENT_OPTION,
-    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+    KVC_OPTIONS_END};
 
 static uint32_t history(const struct kvc_values *values) { return (uint32_t)kvc_value_int(values, "history"); }
 
 /* Two rings: the probabilities, and how often they were low; and minus the sum of the latter. */
 static uint32_t columns(const struct kvc_values *values) { return 2 * history(values) + 1; }
-
-static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
-    return kvc_recent_budget(values, prompt) + (steps ? 1 : 0);
-}
 
 static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
@@ -42,9 +38,8 @@ static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *v
 
 /* The rows of the prompt's last queries; also when another method evicts after the prompt. */
 static enum kvc_status observe(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
-    const uint64_t turn = kvc_stage_info(stage)->turn;
-    const uint32_t rows = history(values);
-    return kvc_stage_ring_write(stage, 0, rows, turn < rows ? (uint32_t)turn : rows, KVC_ROW_COUNTS, error);
+    const uint32_t rows = history(values), count = (uint32_t)kvc_min_u64(kvc_stage_info(stage)->turn, rows);
+    return kvc_stage_ring_write(stage, 0, rows, count, KVC_ROW_COUNTS, error);
 }
 
 static enum kvc_status decode(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
@@ -77,7 +72,7 @@ const struct kvc_policy_class kvc_policy_scissorhands = {
     .check = kvc_check_recent,
     .queries = history,
     .columns = columns,
-    .bound = bound,
+    .forecast = &kvc_recent_forecast,
     .observe_prompt = observe,
     .prompt = evict,
     .decode = decode};

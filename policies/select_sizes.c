@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "core/base/integers.h"
 #include "core/base/trig.h"
 
 struct kvc_hsa_sizes kvc_hsa_sizes(double c2, uint32_t head_size) {
@@ -32,9 +33,6 @@ struct kvc_rocket_sizes kvc_rocket_sizes(uint64_t S, uint64_t t, uint32_t window
     }
     sizes.c2 = kvc_double_pow(sizes.c, 1.0 - sizes.r);
     sizes.kept = floor_of((double)S / kvc_double_pow(sizes.c, sizes.r));
-    if (sizes.kept < window + 1ull)
-        sizes.kept = window + 1ull;
-    if (sizes.kept > S)
-        sizes.kept = S;
+    sizes.kept = kvc_min_u64(kvc_max_u64(sizes.kept, window + 1ull), S);
     return sizes;
 }

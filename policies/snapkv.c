@@ -4,14 +4,12 @@
 #include <stdint.h>
 #include <string.h>
 
-static const struct kvc_option options[] = {
-    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, "entries kept per KV head, window included"},
-    KVC_WINDOW_OPTIONS,
-    {"per", KVC_OPTION_CHOICE, "group", 0, 0, "group|head",
-     "one list of entries per KV head, or (as in the paper) one per query head, which multiplies the cache by G"},
-    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
-
-static bool per_head(const struct kvc_values *values) { return !strcmp(kvc_value_text(values, "per"), "head"); }
+static const struct kvc_option options[] = {KVC_BUDGET_OPTION("entries kept per KV head, window included"),
+                                            KVC_WINDOW_OPTION("32", 1 << 20),
+                                            KVC_KERNEL_OPTION("7"),
+                                            KVC_POOLING_OPTION("max"),
+                                            KVC_PER_HEAD_OPTION(KVC_PER_HEAD_LISTS),
+                                            KVC_OPTIONS_END};
 
 static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     return kvc_window_evict(stage, values, kvc_window_budget(values, kvc_stage_info(stage)->held), error);
@@ -37,6 +35,6 @@ const struct kvc_policy_class kvc_policy_snapkv = {
     .options = options,
     .check = kvc_check_window,
     .queries = kvc_window_queries,
-    .per_head = per_head,
-    .bound = kvc_window_bound,
+    .per_head = kvc_per_head,
+    .forecast = &kvc_window_forecast,
     .prompt = prompt};

@@ -16,7 +16,7 @@ static const struct kvc_option options[] = {
     {"keys", KVC_OPTION_CHOICE, "twice", 0, 0, "twice|once",
      "keep the keys a second time, by channel, so that a few channels can be read alone; once saves that memory, and "
      "reading them then touches nearly all of the keys"},
-    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+    KVC_OPTIONS_END};
 
 static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
     static const char *const names[] = {"dims", "topk"};
@@ -41,19 +41,13 @@ static enum kvc_status check(const struct kvc_values *values, struct kvc_error *
     return KVC_OK;
 }
 
-static enum kvc_status check_model(const struct kvc_values *values, const struct kvc_geometry *geometry,
-                                   const bool *acts, struct kvc_error *error) {
-    (void)acts;
-    return kvc_check_dims(values, geometry, error);
-}
-
 static struct kvc_select sizes_for(const struct kvc_values *values, const struct kvc_stage_info *info) {
     const uint64_t n = info->entries, topk = (uint64_t)kvc_value_int(values, "topk");
     const uint64_t budget = kvc_value_given(values, "budget") ? kvc_budget(values, info->held, 0) : topk;
     uint64_t dims = (uint64_t)kvc_value_int(values, "dims");
     if (dims == 0) {
         dims = n ? (2 * info->head_size * budget + n) / (2 * n) : 1;
-        dims = dims < 1 ? 1 : dims < info->head_size ? dims : info->head_size;
+        dims = kvc_min_u64(kvc_max_u64(dims, 1), info->head_size);
     }
     struct kvc_select select = {.kind = KVC_SELECT_CHANNELS,
                                 .page = strcmp(kvc_value_text(values, "keys"), "twice") ? 0 : 1,
@@ -62,7 +56,7 @@ static struct kvc_select sizes_for(const struct kvc_values *values, const struct
                                 .top = topk ? topk : kvc_half(budget),
                                 .local = (uint64_t)kvc_value_int(values, "local"),
                                 .mean_value = !strcmp(kvc_value_text(values, "mean_value"), "on")};
-    select.local = select.local < select.top ? select.local : select.top;
+    select.local = kvc_min_u64(select.local, select.top);
     return select;
 }
 
@@ -85,5 +79,5 @@ const struct kvc_policy_class kvc_policy_sparq = {
     .stages = KVC_STAGE_SELECT,
     .options = options,
     .check = check,
-    .check_model = check_model,
+    .check_model = kvc_check_dims,
     .sizes = sizes_for};

@@ -3,11 +3,8 @@
 
 #include <stdint.h>
 
-static const struct kvc_option options[] = {
-    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, "entries kept per KV head, sinks included"},
-    {"sinks", KVC_OPTION_INT, "4", 0, KVC_BUDGET_MOST, NULL, "first entries that always stay"},
-    KVC_POSITIONS_OPTION,
-    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+static const struct kvc_option options[] = {KVC_BUDGET_OPTION("entries kept per KV head, sinks included"),
+                                            KVC_SINKS_OPTION("4"), KVC_POSITIONS_OPTION, KVC_OPTIONS_END};
 
 static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
     return kvc_check_above(values, "sinks", error);
@@ -48,6 +45,6 @@ const struct kvc_policy_class kvc_policy_streaming = {
     .options = options,
     .check = check,
     .cache_positions = kvc_positions_in_cache,
-    .bound = bound,
+    .forecast = &(const struct kvc_forecast){.bound = bound},
     .prompt = evict,
     .decode = evict};

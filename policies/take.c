@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const struct kvc_option options[] = {
-    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, "entries kept per KV head after every chunk"},
+    KVC_BUDGET_OPTION("entries kept per KV head after every chunk"),
     {"warmup_budget", KVC_OPTION_BUDGET, "", 1, KVC_BUDGET_MOST, NULL,
      "entries the warm-up layers keep before the last chunk; not given: four times the budget"},
     {"warmup_layers", KVC_OPTION_INT, "-1", -1, 1 << 20, NULL,
@@ -14,12 +14,12 @@ static const struct kvc_option options[] = {
     {"chunk", KVC_OPTION_INT, "4096", 1, 1 << 24, NULL, "Z: tokens of the prompt read at once"},
     {"probe", KVC_OPTION_INT, "32", 1, 4096, NULL, "p: last tokens of the prompt, run with every chunk"},
     {"alpha", KVC_OPTION_REAL, "0.32", 0, 1, NULL, "how much of the accumulated probe stays"},
-    {"kernel", KVC_OPTION_INT, "5", 1, 1 << 20, NULL, "odd width of the pooling over neighbouring entries"},
-    {"pooling", KVC_OPTION_CHOICE, "avg", 0, 0, "max|avg", "how neighbours are pooled"},
+    KVC_KERNEL_OPTION("5"),
+    KVC_POOLING_OPTION("avg"),
     {"probe_pos", KVC_OPTION_CHOICE, "chunk", 0, 0, "chunk|end",
      "probes stand after the chunk, or where they really are"},
-    {"per", KVC_OPTION_CHOICE, "group", 0, 0, "group|head", "one selection per KV head, or per query head"},
-    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+    KVC_PER_HEAD_OPTION("one selection per KV head, or per query head"),
+    KVC_OPTIONS_END};
 
 static uint64_t budget_of(const struct kvc_values *values, uint64_t held) { return kvc_budget(values, held, 0); }
 
@@ -27,8 +27,7 @@ static uint64_t warmup_budget(const struct kvc_values *values, uint64_t held) {
     const uint64_t budget = budget_of(values, held);
     if (!kvc_value_given(values, "warmup_budget"))
         return 4 * budget;
-    const uint64_t given = kvc_value_budget(values, "warmup_budget", held, 1);
-    return given > budget ? given : budget;
+    return kvc_max_u64(kvc_value_budget(values, "warmup_budget", held, 1), budget);
 }
 
 static uint32_t warmup_layers(const struct kvc_values *values, uint32_t layers) {
@@ -69,8 +68,6 @@ static void chunking(const struct kvc_values *values, struct kvc_chunking *chunk
     chunking->probe = (uint32_t)kvc_value_int(values, "probe");
     chunking->at_end = !strcmp(kvc_value_text(values, "probe_pos"), "end");
 }
-
-static bool per_head(const struct kvc_values *values) { return !strcmp(kvc_value_text(values, "per"), "head"); }
 
 static uint64_t between(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt) {
     return context->layer < warmup_layers(values, context->layers) ? warmup_budget(values, prompt)
@@ -180,11 +177,11 @@ const struct kvc_policy_class kvc_policy_take = {
                    "holds up to chunk + budget + generated",
     .stages = KVC_STAGE_CHUNK,
     .options = options,
+    .trial = "chunk=64,probe=8",
     .check = check,
     .check_model = check_model,
-    .per_head = per_head,
-    .bound = bound,
+    .per_head = kvc_per_head,
+    .forecast = &(const struct kvc_forecast){.bound = bound, .between = between},
     .chunking = chunking,
-    .between = between,
     .decider = decider,
     .chunk = chunk};

@@ -3,9 +3,7 @@
 
 #include <stdint.h>
 
-static const struct kvc_option options[] = {
-    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, "entries read per KV head and step"},
-    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+static const struct kvc_option options[] = {KVC_BUDGET_OPTION("entries read per KV head and step"), KVC_OPTIONS_END};
 
 static struct kvc_select sizes_for(const struct kvc_values *values, const struct kvc_stage_info *info) {
     const uint64_t budget = kvc_budget(values, info->held, 0);

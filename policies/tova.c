@@ -3,7 +3,7 @@
 
 static const struct kvc_option options[] = {
     {"budget", KVC_OPTION_BUDGET, NULL, 2, KVC_BUDGET_MOST, NULL, "entries kept per KV head, the newest included"},
-    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+    KVC_OPTIONS_END};
 
 static uint64_t budget_of(const struct kvc_values *values, uint64_t held) { return kvc_budget(values, held, 1); }
 
@@ -50,6 +50,6 @@ const struct kvc_policy_class kvc_policy_tova = {
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .queries = queries,
-    .bound = bound,
+    .forecast = &(const struct kvc_forecast){.bound = bound},
     .prompt = evict,
     .decode = evict};

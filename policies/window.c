@@ -3,9 +3,7 @@
 
 #include <stdint.h>
 
-static const struct kvc_option options[] = {
-    {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, "entries kept per KV head"},
-    {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+static const struct kvc_option options[] = {KVC_BUDGET_OPTION("entries kept per KV head"), KVC_OPTIONS_END};
 
 static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
     return kvc_budget(values, prompt, 0) + (steps ? 1 : 0);
@@ -33,6 +31,6 @@ const struct kvc_policy_class kvc_policy_window = {
     .second_turn = "the new prompt attends to the B entries held and to itself; of both the B newest stay",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
-    .bound = bound,
+    .forecast = &(const struct kvc_forecast){.bound = bound},
     .prompt = evict,
     .decode = evict};

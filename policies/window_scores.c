@@ -15,8 +15,7 @@ uint64_t kvc_window_budget(const struct kvc_values *values, uint64_t held) {
 }
 
 uint32_t kvc_window_rows(const struct kvc_values *values, const struct kvc_stage_info *info) {
-    const uint32_t asked = kvc_window_queries(values);
-    return asked < info->turn ? asked : (uint32_t)info->turn;
+    return (uint32_t)kvc_min_u64(kvc_window_queries(values), info->turn);
 }
 
 enum kvc_status kvc_window_scores(struct kvc_stage *stage, const struct kvc_values *values, uint32_t rows,
@@ -33,6 +32,8 @@ enum kvc_status kvc_window_scores(struct kvc_stage *stage, const struct kvc_valu
 uint64_t kvc_window_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
     return kvc_window_budget(values, prompt) + steps;
 }
+
+const struct kvc_forecast kvc_window_forecast = {.bound = kvc_window_bound};
 
 struct kvc_keep kvc_window_rule(uint64_t entries, uint32_t window, const struct kvc_scores *scores) {
     return (struct kvc_keep){

@@ -1,18 +1,32 @@
 #!/bin/sh
-# manual.sh - writes the manual pages and docs/methods.md, which the program makes from its own tables:
-# tools/manual.sh PROGRAM FOLDER writes FOLDER/man/*.1, FOLDER/man/kvcull-methods.7 and FOLDER/methods.md.
+# manual.sh - writes what the program makes from its own tables: the manual pages, docs/methods.md and the README's table
+# of methods. tools/manual.sh PROGRAM SOURCE FOLDER writes FOLDER/docs/man/*.1, FOLDER/docs/man/kvcull-methods.7,
+# FOLDER/docs/methods.md, and FOLDER/README.md, which is SOURCE/README.md with the table put between its two markers.
 set -eu
 program=$1
-folder=$2
-mkdir -p "$folder/man"
+source=$2
+folder=$3
+mkdir -p "$folder/docs/man"
 # The words in front of the summaries, from a help text's list under the given heading.
 listed() { sed -n "/^$1:\$/,/^\$/s/^  \([a-z0-9-][a-z0-9-]*\) .*/\1/p"; }
-"$program" --manual >"$folder/man/kvcull.1"
+"$program" --manual >"$folder/docs/man/kvcull.1"
 for command in $("$program" --help | listed Commands); do
-    "$program" "$command" --manual >"$folder/man/kvcull-$command.1"
+    "$program" "$command" --manual >"$folder/docs/man/kvcull-$command.1"
 done
 for task in $("$program" eval --help | listed Tasks); do
-    "$program" eval "$task" --manual >"$folder/man/kvcull-eval-$task.1"
+    "$program" eval "$task" --manual >"$folder/docs/man/kvcull-eval-$task.1"
 done
-"$program" info methods --man >"$folder/man/kvcull-methods.7"
-"$program" info methods --markdown >"$folder/methods.md"
+"$program" info methods --man >"$folder/docs/man/kvcull-methods.7"
+"$program" info methods --markdown >"$folder/docs/methods.md"
+
+# The page's first table, its links led into the page.
+sed -n '/^| method |/,/^$/s/](#/](docs\/methods.md#/p; /^| method |/{p;n;p;}' "$folder/docs/methods.md" >"$folder/methods.part"
+for marker in begin end; do
+    grep -q "^<!-- methods: $marker" "$source/README.md" || { echo "README.md has no line <!-- methods: $marker" >&2; exit 1; }
+done
+awk -v table="$folder/methods.part" '
+    /^<!-- methods: end/ { within = 0 }
+    !within { print }
+    /^<!-- methods: begin/ { within = 1; while ((getline line <table) > 0) print line }' "$source/README.md" >"$folder/README.part"
+rm "$folder/methods.part"
+mv "$folder/README.part" "$folder/README.md"

@@ -232,6 +232,45 @@ static const char *other_option(const struct bench_arguments *a, const struct be
     return NULL;
 }
 
+static int run_operations(const struct cli_command *command, const struct bench_arguments *a,
+                          const struct bench_arguments *standard_arguments) {
+    const char *const other = other_option(a, standard_arguments);
+
+    if (!a->ops)
+        return cli_error(command, KVC_USAGE, "--beside, --only and --entries go with --ops");
+    if (other)
+        return cli_error(command, KVC_USAGE,
+                         "--ops takes no %s: it measures operations of a backend, without a model or a policy", other);
+    return bench_ops(command, a);
+}
+
+static int run_policies(const struct cli_command *command, struct bench_arguments *a) {
+    struct bench bench = {.command = command, .a = a};
+    struct cli_given full = {0, "full"};
+    const struct cli_texts given = a->specs, defaults = {&full, 1};
+    struct cli_texts specs = {NULL, 0};
+    /* budgets of "all": a quarter of the first prompt */
+    int status = cli_all_specs(command, given.count ? &given : &defaults, a->prompts.items[0] / 4 + 1, &specs);
+
+    a->specs = specs;
+    if (status == KVC_OK) {
+        bench.threads = available_threads(a);
+        if ((a->model != NULL) == (a->shape != NULL))
+            status = cli_error(command, KVC_USAGE,
+                               "give either -m MODEL or --shape NAME; `kvcull info shapes` lists "
+                               "the shapes");
+        else
+            status = open_all(&bench);
+        if (status == KVC_OK)
+            status = measure(&bench);
+        kvc_model_close(bench.model);
+        kvc_engine_close(bench.engine);
+    }
+    cli_specs_free(&a->specs); /* fewer than they were, where a model does not suit some */
+    a->specs = given;
+    return status;
+}
+
 int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
     struct bench_arguments a = {
         .type = KVC_F16, .prompts = {{512}, 1}, .batches = {{1}, 1}, .generate = 64, .repeat = 3, .seed = 1};
@@ -272,10 +311,6 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
         CLI_OUTPUT_OPTIONS(&a.common),
         {.kind = CLI_END}};
     struct bench_arguments standard_arguments;
-    struct bench bench = {.command = command, .a = &a};
-    struct cli_given full = {0, "full"};
-    const struct cli_texts defaults = {&full, 1};
-    struct cli_texts specs = {NULL, 0};
     int status;
 
     cli_common_defaults(&a.common);
@@ -285,37 +320,8 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
         cli_texts_free(&a.specs);
         return status;
     }
-    if (a.ops || a.beside || a.only || a.entries) {
-        const char *const other = other_option(&a, &standard_arguments);
-
-        if (!a.ops)
-            status = cli_error(command, KVC_USAGE, "--beside, --only and --entries go with --ops");
-        else if (other)
-            status =
-                cli_error(command, KVC_USAGE,
-                          "--ops takes no %s: it measures operations of a backend, without a model or a policy", other);
-        else
-            status = bench_ops(command, &a);
-        cli_texts_free(&a.specs);
-        return status;
-    }
-    /* budgets of "all": a quarter of the first prompt */
-    status = cli_all_specs(command, a.specs.count ? &a.specs : &defaults, a.prompts.items[0] / 4 + 1, &specs);
+    status = a.ops || a.beside || a.only || a.entries ? run_operations(command, &a, &standard_arguments)
+                                                      : run_policies(command, &a);
     cli_texts_free(&a.specs);
-    a.specs = specs;
-    if (status == KVC_OK) {
-        bench.threads = available_threads(&a);
-        if ((a.model != NULL) == (a.shape != NULL))
-            status = cli_error(command, KVC_USAGE,
-                               "give either -m MODEL or --shape NAME; `kvcull info shapes` lists "
-                               "the shapes");
-        else
-            status = open_all(&bench);
-        if (status == KVC_OK)
-            status = measure(&bench);
-        kvc_model_close(bench.model);
-        kvc_engine_close(bench.engine);
-    }
-    cli_specs_free(&a.specs);
     return status;
 }

@@ -3,6 +3,7 @@
 #define KVC_CLI_BENCH_BENCH_H
 
 #include "cli/cli.h"
+#include "kvcull/check.h"
 
 struct bench_arguments {
     struct cli_common common;

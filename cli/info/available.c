@@ -66,7 +66,7 @@ static void group(struct info_available *capacity, const char *root, const char 
     for (size_t i = 0; i < 2; i++)
         if (number((struct place){root, folder, "memory.stat"}, version->files[i], &one))
             files += one;
-    used -= files < used ? files : used;
+    used -= cli_min(files, used);
     for (size_t i = 0; i < 2 && version->limits[i]; i++)
         if (number((struct place){root, folder, version->limits[i]}, NULL, &limit))
             lower(capacity, limit, used, version->limits[i], folder);

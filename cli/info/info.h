@@ -3,6 +3,7 @@
 #define KVC_CLI_INFO_INFO_H
 
 #include "cli/cli.h"
+#include "kvcull/policy.h"
 
 struct info_arguments {
     struct cli_common common;

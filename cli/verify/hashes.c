@@ -13,7 +13,7 @@ static void hash_bytes(struct kvc_hash *hash, const char *bytes, size_t count) {
     float values[256];
 
     while (count > 0) {
-        size_t part = count < 256 ? count : 256;
+        size_t part = cli_min(count, 256);
 
         for (size_t i = 0; i < part; i++)
             values[i] = (float)(unsigned char)bytes[i];

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/verify/verify.h"
+#include "kvcull/policy.h"
 
 static int add_spec(const struct cli_command *command, struct cli_texts *specs, const char *text) {
     struct cli_given *items = realloc(specs->items, (specs->count + 1) * sizeof *items);
@@ -103,26 +104,7 @@ int cli_all_specs(const struct cli_command *command, const struct cli_texts *giv
 }
 
 /* A budget that the prompt exceeds, and above the usual windows where the prompt is long enough. */
-static unsigned long long budget(const struct verify_arguments *a) {
-    unsigned long long third = (unsigned long long)a->prompt / 3;
-
-    return third < 40 ? 40 : third;
-}
-
-/* What a method needs beside a budget on a model of few layers and a short prompt: its own defaults are for large ones.
- */
-static const char *for_small(const char *method) {
-    static const char *const options[][2] = {{"lacache", ",span=2,sinks=4"},
-                                             {"fastkv", ",tsp=48"},
-                                             {"duo", ",sinks=4,recent=40"},
-                                             {"dapq", ",kernel=5"},
-                                             {"take", ",chunk=64,probe=8"}};
-
-    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
-        if (strcmp(method, options[i][0]) == 0)
-            return options[i][1];
-    return "";
-}
+static unsigned long long budget(const struct verify_arguments *a) { return cli_max((uint64_t)a->prompt / 3, 40); }
 
 /* Hashes are stored of policies alone, not of files beside them. */
 static bool brings_file(const struct verify_arguments *a) { return !a->write && strcmp(a->against, "stored") != 0; }
@@ -135,7 +117,8 @@ static int add_method(const struct cli_command *command, const struct verify_arg
     int status;
 
     method_spec(policy, budget(a), spec, sizeof spec);
-    snprintf(spec + strlen(spec), sizeof spec - strlen(spec), "%s", for_small(policy->name));
+    if (policy->trial)
+        snprintf(spec + strlen(spec), sizeof spec - strlen(spec), "%c%s", strchr(spec, ':') ? ',' : ':', policy->trial);
     status = add_valid(command, engine, spec, specs);
     for (option = policy->options; option && option->name && status == KVC_OK; option++) {
         const char *choice = option->kind == KVC_OPTION_CHOICE ? option->choices : NULL;

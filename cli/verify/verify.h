@@ -3,6 +3,7 @@
 #define KVC_CLI_VERIFY_VERIFY_H
 
 #include "cli/cli.h"
+#include "kvcull/check.h"
 
 struct verify_arguments {
     struct cli_common common;

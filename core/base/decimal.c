@@ -1,5 +1,5 @@
 /* decimal.c - numbers as people write them. */
-#include "core/base/decimal.h"
+#include "kvcull/policy.h"
 
 #include <locale.h>
 #include <math.h>

@@ -10,7 +10,7 @@
 #ifndef KVC_CORE_BASE_OPS_H
 #define KVC_CORE_BASE_OPS_H
 
-#include "kvcull.h"
+#include "kvcull/policy.h"
 
 /* What configure asks of a machine, for builds without it. */
 #if SIZE_MAX <= 0xffffffff
@@ -364,8 +364,9 @@ struct kvc_ops {
      * per head of the lists; out may be in where rows is 1. */
     void (*group_scores)(struct kvc_device *, const struct kvc_lists *, uint32_t rows, struct kvc_span out,
                          struct kvc_span in, uint32_t stride, float divisor);
-    /* The rules of struct kvc_keep (kvcull.h), one for all heads or one for each (rule_count 1 or H_kv), as ascending
-     * rank lists. scores.buffer may be NULL with top and fill 0; ties.buffer NULL: equal scores go by rank. */
+    /* The rules of struct kvc_keep (kvcull/policy.h), one for all heads or one for each (rule_count 1 or H_kv), as
+     * ascending rank lists. scores.buffer may be NULL with top and fill 0; ties.buffer NULL: equal scores go by rank.
+     */
     void (*keep)(struct kvc_device *, const struct kvc_lists *, const struct kvc_keep *rules, uint32_t rule_count,
                  struct kvc_span scores, struct kvc_span ties, uint32_t stride, struct kvc_read_list *kept);
     /* ring_fuse, of weights by sum over all rows of the ring, with `fused` [H_kv, stride] for scratch, and keep by what

@@ -4,6 +4,7 @@
 
 #include "core/base/canon.h"
 #include "core/base/ops.h"
+#include "kvcull/check.h"
 
 /* What made-up values look like. Wild ones hold NaNs, infinities and numbers at both ends of the range here and there;
  * every other kind is finite. */

@@ -1,6 +1,8 @@
 /* advice.c - what a device with too little memory is missing, and what would fit it. */
 #include "core/engine/advice.h"
 
+#include "core/base/integers.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -47,7 +49,7 @@ static uint64_t needed(const struct need *need, const char *spec, uint64_t token
     if (kvc_estimate(s->engine, spec, &s->runner->geometry, s->runner->network->hidden, s->cache.format.type, tokens, 0,
                      &e, NULL) != KVC_OK)
         return 0;
-    *spare = e.peak_bytes < need->capacity / 4 ? e.peak_bytes : need->capacity / 4;
+    *spare = kvc_min_u64(e.peak_bytes, need->capacity / 4);
     return need->others + e.peak_bytes + e.hidden_bytes;
 }
 
@@ -82,7 +84,7 @@ enum kvc_status kvc_advise(const struct kvc_session *session, uint64_t tokens, e
         return status;
     device->refused = 0;
     need.others = device->memory.now_total - device->memory.now[KVC_MEMORY_HIDDEN];
-    need.others -= need.others < mine ? need.others : mine;
+    need.others -= kvc_min_u64(need.others, mine);
     const uint64_t bytes = needed(&need, session->policy->spec, tokens, &spare);
     const uint64_t fewer = most_tokens(&need, session->policy->spec, tokens);
     for (; budget <= tokens; budget *= 2) { /* the largest power of two */

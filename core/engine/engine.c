@@ -139,9 +139,9 @@ enum kvc_status kvc_engine_register(struct kvc_engine *engine, const struct kvc_
         return kvc_fail(error, KVC_USAGE, "policy: a name is letters, digits, '-' and '_'");
     if (kvc_engine_find_policy(engine, policy->name, strlen(policy->name)))
         return kvc_fail(error, KVC_USAGE, "policy '%s' is registered already", policy->name);
-    if ((unsigned)policy->ragged > KVC_RAGGED_LAYERS)
+    if (policy->forecast && (unsigned)policy->forecast->ragged > KVC_RAGGED_LAYERS)
         return kvc_fail(error, KVC_USAGE, "policy '%s': ragged %u: must be a value of enum kvc_ragged", policy->name,
-                        (unsigned)policy->ragged);
+                        (unsigned)policy->forecast->ragged);
     const unsigned functions = (policy->chunk && policy->chunking ? (unsigned)KVC_STAGE_CHUNK : 0u) |
                                (policy->prompt ? (unsigned)KVC_STAGE_PROMPT : 0u) |
                                (policy->propagate ? (unsigned)KVC_STAGE_PROPAGATE : 0u) |

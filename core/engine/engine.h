@@ -3,7 +3,7 @@
 #define KVC_CORE_ENGINE_ENGINE_H
 
 #include "core/base/ops.h"
-#include "core/base/policies.h"
+#include "core/base/policy_list.h"
 
 struct kvc_engine {
     struct kvc_device *device;

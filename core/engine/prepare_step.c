@@ -27,7 +27,8 @@ static bool may_evict(const struct kvc_session *session, uint32_t layer, uint64_
     const uint64_t held = session->held[layer];
     if (session->evictions.planned[layer].nothing_goes)
         return false;
-    if (at.method->policy->bound && entries <= at.method->policy->bound(&at.method->values, held, 0))
+    const struct kvc_forecast *forecast = kvc_method_forecast(at.method);
+    if (forecast->bound && entries <= forecast->bound(&at.method->values, held, 0))
         return false;
     at.context.from = entries > session->step ? (double)(entries - session->step) : 0;
     return kvc_policy_entries(&at, false, held, session->step) < (double)entries;

@@ -4,6 +4,7 @@
 #include "core/engine/pass.h"
 #include "core/engine/prepare_step.h"
 #include "core/engine/step.h"
+#include "kvcull/check.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,7 @@
 /* formula.c - what a policy should hold and read, from its methods' formulas alone. */
 #include "core/engine/cache.h"
 #include "core/stage/policy.h"
+#include "kvcull/check.h"
 
 #include <math.h>
 
@@ -10,8 +11,8 @@ uint64_t kvc_policy_whole(const struct kvc_policy *policy, uint32_t layer, const
     uint64_t lists = 0;
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
         const struct kvc_method_layer at = kvc_policy_method_at(policy, stages[i], layer, g, format);
-        if (at.method && at.method->policy->whole)
-            lists = at.method->policy->whole(&at.method->values, &at.context);
+        if (kvc_method_forecast(at.method)->whole)
+            lists = kvc_method_forecast(at.method)->whole(&at.method->values, &at.context);
     }
     return lists;
 }
@@ -21,29 +22,29 @@ uint64_t kvc_policy_rows(const struct kvc_policy *policy, uint32_t layer, const 
     uint64_t rows = prompt;
     for (uint32_t l = 0; l < layer; l++) {
         const struct kvc_method_layer at = kvc_policy_method_at(policy, KVC_STAGE_PROPAGATE, l, g, format);
-        if (at.method && at.method->policy->propagated)
-            rows = at.method->policy->propagated(&at.method->values, &at.context, rows);
+        if (kvc_method_forecast(at.method)->propagated)
+            rows = kvc_method_forecast(at.method)->propagated(&at.method->values, &at.context, rows);
     }
     return rows;
 }
 
 double kvc_policy_entries(const struct kvc_method_layer *at, bool whole, uint64_t prompt, uint64_t steps) {
-    const struct kvc_policy_class *class = at->method->policy;
-    if (whole && class->whole)
+    const struct kvc_forecast *forecast = kvc_method_forecast(at->method);
+    if (whole && forecast->whole)
         return (double)(prompt + steps);
-    if (class->entries)
-        return class->entries(&at->method->values, &at->context, prompt, steps);
-    return class->bound ? (double)class->bound(&at->method->values, prompt, 0) : (double)(prompt + steps);
+    if (forecast->entries)
+        return forecast->entries(&at->method->values, &at->context, prompt, steps);
+    return forecast->bound ? (double)forecast->bound(&at->method->values, prompt, 0) : (double)(prompt + steps);
 }
 
 uint64_t kvc_policy_step_most(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *g,
                               const struct kvc_entry_format *format, uint64_t held) {
     const struct kvc_method_layer at = kvc_policy_method_at(policy, KVC_STAGE_DECODE, layer, g, format);
-    const struct kvc_policy_class *class = at.method ? at.method->policy : NULL;
+    const struct kvc_forecast *forecast = kvc_method_forecast(at.method);
     const uint64_t steps = INT32_MAX; /* more than there will be */
-    if (class && class->whole)
+    if (forecast->whole)
         return (uint64_t)kvc_policy_entries(&at, false, held, steps) + 1;
-    return class && class->bound ? class->bound(&at.method->values, held, steps) : 0;
+    return forecast->bound ? forecast->bound(&at.method->values, held, steps) : 0;
 }
 
 static double least(double a, double b) { return a < b ? a : b; }
@@ -103,8 +104,9 @@ static double reads_of(const struct course *course, double n, double most, doubl
 static void add_steps(struct course *course, uint64_t steps, struct kvc_formula *formula) {
     const struct kvc_method *select = course->select.method, *decode = course->decode.method;
     const double after = (double)course->after, entry_bytes = course->select.context.entry_bytes;
-    const double seen =
-        select && select->policy->seen ? (double)select->policy->seen(&select->values, course->prompt) : after;
+    const double seen = kvc_method_forecast(select)->seen
+                            ? (double)kvc_method_forecast(select)->seen(&select->values, course->prompt)
+                            : after;
     double held = course->held;
     if (seen < after && decode) { /* the data decide how many of the view's entries go */
         course->uneven = true;
@@ -130,7 +132,7 @@ static void add_steps(struct course *course, uint64_t steps, struct kvc_formula 
 
 /* Whether another method took entries that this one counts on. */
 static bool follows(const struct kvc_method *method, double held, uint64_t prompt) {
-    return method->policy->follows && held < (double)prompt;
+    return kvc_method_forecast(method)->follows && held < (double)prompt;
 }
 
 /* Entries of a list right after the prompt, and before its prompt stage. */
@@ -143,9 +145,9 @@ static double kept(const struct kvc_policy *policy, uint32_t layer, bool whole, 
         *before = at.context.from = held;
         at.context.prompts = true;
         const double left = at.method ? kvc_policy_entries(&at, whole, prompt, 0) : held;
-        *ragged = *ragged || (at.method && at.method->policy->ragged == KVC_RAGGED_HEADS && left < held) ||
-                  (at.method && at.method->policy->ragged == KVC_RAGGED_LAYERS && left < (double)prompt) ||
-                  (at.method && !whole && follows(at.method, held, prompt));
+        const enum kvc_ragged how = kvc_method_forecast(at.method)->ragged;
+        *ragged = *ragged || (how == KVC_RAGGED_HEADS && left < held) ||
+                  (how == KVC_RAGGED_LAYERS && left < (double)prompt) || (!whole && follows(at.method, held, prompt));
         held = least(held, left);
     }
     return held;
@@ -175,7 +177,7 @@ static void deal_out(const struct kvc_policy *policy, const struct kvc_method_la
                      const struct kvc_geometry *g, const struct kvc_entry_format *format, double before,
                      struct course *course) {
     const double lists = course->select.context.kv_heads, mean = course->held;
-    if (prompt->method->policy->ragged == KVC_RAGGED_HEADS) {
+    if (kvc_method_forecast(prompt->method)->ragged == KVC_RAGGED_HEADS) {
         course->after = (uint64_t)least(before, lists * mean);
         if (course->lists < lists)
             course->held = least(before, lists / course->lists * mean);
@@ -207,7 +209,7 @@ static void add_layer(const struct kvc_policy *policy, uint32_t layer, const str
             formula->entry_kind = formula->read_kind = KVC_EXPECTED_MOST;
         }
         formula->entries += course.held * course.lists;
-        if (course.uneven && prompt_method && prompt_method->policy->ragged)
+        if (course.uneven && kvc_method_forecast(prompt_method)->ragged)
             deal_out(policy, &at, g, format, before, &course);
         if (!course.whole && course.decode.method && course.decode.method != prompt_method &&
             follows(course.decode.method, course.held, prompt)) {

@@ -1,5 +1,6 @@
 /* ledger.c - counts on paper what cache.c counts (core/forecast/ledger.h). */
 #include "core/forecast/ledger.h"
+#include "core/base/integers.h"
 #include "core/engine/cache.h"
 
 #include <stdlib.h>
@@ -63,7 +64,7 @@ static uint64_t in_blocks(uint64_t slots) { return slots - slots % KVC_TILE; }
 static void relayout_each(struct kvc_ledger *ledger, struct kvc_ledger_layer *layer, const uint64_t each[2]) {
     uint64_t slots = 0, come = 0, go = 0;
     for (int i = 0; i < 2; i++) {
-        const uint64_t then = each[i], had = layer->each[i], stay = in_blocks(then < had ? then : had);
+        const uint64_t then = each[i], had = layer->each[i], stay = in_blocks(kvc_min_u64(then, had));
         slots += layer->lists[i] * then;
         if (then != had) { /* a spare place is one entry's */
             come += layer->lists[i] * (in_blocks(then) - stay + (then % KVC_TILE > 0));
@@ -85,7 +86,7 @@ void kvc_ledger_reserve(struct kvc_ledger *ledger, uint32_t l, uint64_t rows) {
     }
     for (int i = 0; i < 2; i++) {
         const uint64_t need = kvc_cache_slots(layer->count[i] + rows, layer->step_most);
-        each[i] = need > layer->each[i] ? need : layer->each[i];
+        each[i] = kvc_max_u64(need, layer->each[i]);
         enough = enough && (each[i] == layer->each[i] || !layer->lists[i]);
     }
     if (!enough)
@@ -114,7 +115,7 @@ void kvc_ledger_shrink(struct kvc_ledger *ledger, uint32_t l, uint64_t surplus, 
     }
     for (int i = 0; i < 2; i++) {
         const uint64_t need = kvc_cache_slots(layer->count[i] + surplus, layer->step_most);
-        each[i] = need < layer->each[i] ? need : layer->each[i];
+        each[i] = kvc_min_u64(need, layer->each[i]);
         worth = worth || (layer->lists[i] && layer->each[i] / KVC_TILE - each[i] / KVC_TILE >= many);
     }
     if (worth)

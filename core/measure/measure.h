@@ -4,6 +4,7 @@
 #define KVC_CORE_MEASURE_MEASURE_H
 
 #include "core/base/ops.h"
+#include "kvcull/check.h"
 
 enum {
     MEASURE_HIDDEN = 2048,

@@ -49,6 +49,8 @@ bool kvc_layers_are_valid(const char *text);
 /* Shares out the stages; clashes are refused with both names (policy_stages.c). */
 enum kvc_status kvc_policy_share(struct kvc_policy *policy, struct kvc_error *error);
 
+/* A method's formulas. Where the class has none, or method is NULL, all functions in it are NULL. */
+const struct kvc_forecast *kvc_method_forecast(const struct kvc_method *method);
 /* The method holding a stage; NULL: none does. */
 const struct kvc_method *kvc_policy_holder(const struct kvc_policy *policy, enum kvc_stage_kind stage);
 /* skip_layers and layers must name layers the model has. */

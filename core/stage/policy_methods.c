@@ -45,6 +45,11 @@ uint32_t kvc_policy_all_columns(const struct kvc_policy *policy, uint32_t layer,
     return kvc_policy_columns(policy, layer) + (kvc_policy_cache_positions(policy, layer) ? head_size : 0);
 }
 
+const struct kvc_forecast *kvc_method_forecast(const struct kvc_method *method) {
+    static const struct kvc_forecast nothing;
+    return method && method->policy->forecast ? method->policy->forecast : &nothing;
+}
+
 uint32_t kvc_policy_surplus(const struct kvc_policy *policy, uint32_t layer) {
     const struct kvc_method *method = kvc_policy_holder(policy, KVC_STAGE_DECODE);
     if (!method || !kvc_method_acts(method, layer))

@@ -1,6 +1,7 @@
 /* policy_values.c - the options of a method: their tables, what was given and in which range, the layers it acts on. */
-#include "core/base/decimal.h"
 #include "core/stage/policy.h"
+
+#include "core/base/integers.h"
 
 #include <errno.h>
 #include <math.h>
@@ -75,7 +76,7 @@ uint64_t kvc_value_budget(const struct kvc_values *values, const char *name, uin
         return (uint64_t)value->integer;
     const double share = floor((double)prompt * value->real / 100.0 + 0.5);
     const uint64_t tokens = share < (double)prompt ? (uint64_t)share : prompt;
-    return tokens > least ? tokens : least;
+    return kvc_max_u64(tokens, least);
 }
 
 static bool is_choice(const char *choices, const char *text) {

@@ -1,6 +1,7 @@
 // install_use.cc - what tests/build/test_install.sh builds with C++ compilers against the installed library: an engine,
 // a model, a prompt, and greedy tokens from a bounded cache, in the C++11 that C++20 still takes.
-#include <kvcull.h>
+#include <kvcull/check.h>
+#include <kvcull/policy.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -37,6 +38,8 @@ void answer(const char *path, const char *text) {
     kvc_model *model = nullptr;
     kvc_session *session = nullptr;
     expect(kvc_engine_open(nullptr, &engine, &failure));
+    if (std::strcmp(kvc_policy(engine, 0)->name, "full") != 0 || kvc_verify_operation(0) == nullptr)
+        throw std::runtime_error("the functions of kvcull/policy.h or kvcull/check.h do not answer");
     expect(kvc_model_open(engine, path, &model, &failure));
 
     kvc_session_options options;

@@ -9,18 +9,20 @@ make -C "$top_builddir" install prefix=/opt/kvcull DESTDIR="$work/root" >"$work/
 source=$(cd "$top_srcdir" && pwd)
 cd "$work" || exit 1
 installed=root/opt/kvcull
-for file in include/kvcull.h lib/libkvcull.so lib/pkgconfig/kvcull.pc bin/kvcull share/man/man1/kvcull.1; do
+for file in include/kvcull.h include/kvcull/policy.h include/kvcull/check.h lib/libkvcull.so lib/pkgconfig/kvcull.pc bin/kvcull share/man/man1/kvcull.1; do
     [ -e "$installed/$file" ] || fail "make install left out $file"
 done
-[ "$(find root -name '*.h' | wc -l)" = 1 ] || fail 'more than one header was installed'
+[ "$(find root -name '*.h' | wc -l)" = 3 ] || fail 'other headers were installed than kvcull.h, policy.h and check.h'
 cat >use.c <<'END'
-#include <kvcull.h>
+#include <kvcull/check.h>
+#include <kvcull/policy.h>
 #include <stdio.h>
 int main(void) {
     struct kvc_engine *engine = NULL;
     struct kvc_error error;
     if (kvc_engine_open(NULL, &engine, &error) != KVC_OK) return 1;
     printf("%s\n", kvc_policy(engine, 0)->name);
+    if (!kvc_verify_operation(0)) return 1;
     kvc_engine_close(engine);
     return 0;
 }

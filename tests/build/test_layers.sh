@@ -70,6 +70,7 @@ none() {
         find "$folder" -name '*.[ch]' | sort | xargs -r grep -nE "$2" /dev/null | sed "s|^|$3: |" | grep . && bad=1
     done
 }
+none cli '#include "(eval|examples)/' 'the program finds the tasks of eval in a table (cli_eval_tasks)'
 none core '"(llama|mistral|qwen[0-9]*|phi[0-9]*)"' 'core names no model family'
 none backends '"(full|window|streaming|snapkv|morphkv)"' 'a backend names no policy'
 none 'cli eval examples core backends policies models bench include tools tests' '	|[ ]$' 'tab, or blank at the end'

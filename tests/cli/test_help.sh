@@ -25,7 +25,8 @@ has 'Usage: kvcull eval needle'
 narrow
 
 # The pages in docs/ are what the program makes now; `make manual` writes them again.
-sh "$source/tools/manual.sh" "$program" "$work/docs"
+sh "$source/tools/manual.sh" "$program" "$source" "$work"
+that 'the table of methods in README.md is old: make manual' cmp -s "$work/README.md" "$source/README.md"
 for page in "$work"/docs/man/* "$work/docs/methods.md"; do
     name=${page#"$work"/docs/}
     that "docs/$name is old: make manual" cmp -s "$page" "$source/docs/$name"

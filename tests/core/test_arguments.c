@@ -1,6 +1,7 @@
 /* test_arguments.c - arguments that no function takes: geometries, values that no enum has, sizes out of range, names
  * of backends. Each is refused in one line that says what it must be. */
-#include "kvcull.h"
+#include "kvcull/check.h"
+#include "kvcull/policy.h"
 #include "tests/core/whole_model.h"
 
 #include <setjmp.h>

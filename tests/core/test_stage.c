@@ -1,6 +1,7 @@
 /* test_stage.c - policies from outside that misuse what a stage offers, sessions that fail alone, limits on memory and
  * replays out of order: every one is refused in one line and nothing else is harmed. */
-#include "kvcull.h"
+#include "kvcull/check.h"
+#include "kvcull/policy.h"
 #include "tests/core/whole_model.h"
 
 #include <setjmp.h>
@@ -238,7 +239,7 @@ static void test_register(void **state) {
     other.options = no_kind;
     REFUSED(kvc_engine_register(engine, &other, &error), KVC_USAGE, "kind 99");
     other.options = NULL;
-    other.ragged = (enum kvc_ragged)99;
+    other.forecast = &(const struct kvc_forecast){.ragged = (enum kvc_ragged)99};
     REFUSED(kvc_engine_register(engine, &other, &error), KVC_USAGE, "ragged 99");
 }
 

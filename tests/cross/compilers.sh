@@ -22,13 +22,15 @@ variant() {
     compare "$name"
 }
 
-# header COMPILER: the public header alone, with every warning of the standards.
+# header COMPILER: each public header alone, with every warning of the standards.
 header() {
     command -v "$1" >/dev/null || { echo "skip header-$1: no $1"; return; }
-    for standard in c11 c2x; do
-        echo '#include <kvcull.h>' |
-            "$1" -std=$standard -Wall -Wextra -Wpedantic -Werror -Iinclude -fsyntax-only -x c - ||
-            { echo "not ok header-$1: include/kvcull.h has warnings in $standard"; return; }
+    for header in kvcull.h kvcull/policy.h kvcull/check.h; do
+        for standard in c11 c2x; do
+            echo "#include <$header>" |
+                "$1" -std=$standard -Wall -Wextra -Wpedantic -Werror -Iinclude -fsyntax-only -x c - ||
+                { echo "not ok header-$1: include/$header has warnings in $standard"; return; }
+        done
     done
     echo "ok header-$1: C11 and C23"
 }

@@ -37,7 +37,7 @@ endif
 exact_flags := $(shell sed -n 's/^KVC_TRY_FLAG(\[EXACT_CFLAGS\], \[\(.*\)\])/\1/p' configure.ac)
 EXACT := $(foreach flag,$(exact_flags),$(shell \
 	$(CC) -Werror $(flag) -x c -c -o /dev/null /dev/null 2>/dev/null && echo $(flag)))
-compile = $(CC) -std=$(STD) -pthread -D_GNU_SOURCE -I. -Iinclude -I$(OUT)/include -Wall -Wextra $(WERROR) $(PATHS) \
+compile = $(CC) -std=$(STD) -pthread -D_GNU_SOURCE -I. -Iinclude -I$(OUT) -I$(OUT)/include -Wall -Wextra $(WERROR) $(PATHS) \
 	$(FLAGS) $(EXACT)
 
 # -Ofast would link code that makes denormals zero.
@@ -54,6 +54,11 @@ $(OUT)/%.o: %.c | $(OUT)/include/xxhash.h
 $(OUT)/fma/%.o: %.c | $(OUT)/include/xxhash.h
 	@mkdir -p $(@D)
 	$(compile) -MMD -MP -c -o $@ $<
+
+$(OUT)/policies/list.o: $(OUT)/policies/list.def
+$(OUT)/policies/list.def: policies/policies.mk tools/policy_list.sh
+	@mkdir -p $(@D)
+	sh tools/policy_list.sh . >$@.tmp && mv $@.tmp $@
 
 # One header, no library: everything in it is inline.
 $(OUT)/include/xxhash.h: $(XXHASH)

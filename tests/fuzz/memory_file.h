@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "kvcull.h"
+#include "kvcull/check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

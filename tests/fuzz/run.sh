@@ -31,8 +31,12 @@ for name in $names; do
     mkdir -p "corpus/$name"
     seeds=$top/tests/fuzz/seeds/$name
     [ -d "$seeds" ] || seeds=
-    dict=$top/tests/fuzz/$name.dict
-    [ -f "$dict" ] && dict=-dict=$dict || dict=
+    dict=
+    if [ -f "$top/tests/fuzz/$name.dict" ]; then
+        dict=-dict=$name.dict
+        cp "$top/tests/fuzz/$name.dict" "$name.dict"
+        [ "$name" != policy ] || sed 's/KVC_POLICY(\(.*\))/"\1:"/; s/_/-/g' policies/list.def >>"$name.dict"
+    fi
     echo "$name: $seconds s"
     ./"fuzz_$name" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 \
         $dict -artifact_prefix=findings/"$name"- "corpus/$name" $seeds >"$name.log" 2>&1 || {

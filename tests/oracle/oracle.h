@@ -3,7 +3,7 @@
 #ifndef KVC_TESTS_ORACLE_ORACLE_H
 #define KVC_TESTS_ORACLE_ORACLE_H
 
-#include "kvcull.h"
+#include "kvcull/check.h"
 
 enum kind { RANDOM, EQUAL_KEYS, PLANTED, DRIFT, DENORMAL, HUGE_SCORES, KINDS };
 

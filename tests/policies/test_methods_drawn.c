@@ -1,6 +1,7 @@
 /* test_methods_drawn.c - every method, and every one of a prompt stage joined with every one of the decode stage and of
  * the select stage, beside its oracle, with options, prompts, turns, heads and tensors drawn at random
  * (tests/oracle/drawn.h). KVCULL_TEST_DRAWS draws more of each. */
+#include "core/base/policy_list.h"
 #include "tests/check.h"
 #include "tests/oracle/drawn.h"
 
@@ -13,10 +14,33 @@
 
 #include <cmocka.h>
 
-static draw_fn *const methods[] = {draw_window, draw_streaming, draw_snapkv,    draw_morphkv,      draw_pyramidkv,
-                                   draw_adakv,  draw_h2o,       draw_keyformer, draw_scissorhands, draw_cake,
-                                   draw_fastkv, draw_lacache,   draw_duo,       draw_tova,         draw_topk,
-                                   draw_quest,  draw_sparq,     draw_hsa,       draw_rocketkv,     draw_rocketkv_mt};
+static const struct {
+    const char *name;
+    draw_fn *draw;
+} methods[] = {{"window", draw_window},
+               {"streaming", draw_streaming},
+               {"snapkv", draw_snapkv},
+               {"morphkv", draw_morphkv},
+               {"pyramidkv", draw_pyramidkv},
+               {"adakv", draw_adakv},
+               {"scissorhands", draw_scissorhands},
+               {"h2o", draw_h2o},
+               {"keyformer", draw_keyformer},
+               {"cake", draw_cake},
+               {"fastkv", draw_fastkv},
+               {"lacache", draw_lacache},
+               {"duo", draw_duo},
+               {"tova", draw_tova},
+               {"topk", draw_topk},
+               {"quest", draw_quest},
+               {"sparq", draw_sparq},
+               {"hsa", draw_hsa},
+               {"rocketkv", draw_rocketkv},
+               {"rocketkv-mt", draw_rocketkv_mt},
+               {"full", NULL},  /* the reference of every run */
+               {"dapq", NULL},  /* test_dapq.c, test_methods_rows.c */
+               {"take", NULL}}; /* test_methods_take.c */
+enum { METHODS = sizeof methods / sizeof *methods };
 
 /* ---- alone ---- */
 
@@ -27,11 +51,11 @@ static uint64_t draws(uint64_t defaults) {
 
 static void test_alone(void **state) {
     (void)state;
-    for (size_t m = 0; m < sizeof methods / sizeof *methods; m++)
-        for (uint64_t i = 0; i < draws(10); i++) {
+    for (size_t m = 0; m < METHODS; m++)
+        for (uint64_t i = 0; i < draws(10) && methods[m].draw; i++) {
             struct drawn d;
             drawn_begin(&d, 1000 * m + i, 1 + (uint32_t)(i % MOST_LAYERS));
-            methods[m](&d);
+            methods[m].draw(&d);
             drawn_run(&d, UINT32_MAX);
             remove(d.path);
         }
@@ -39,10 +63,12 @@ static void test_alone(void **state) {
 
 static void test_300_steps(void **state) {
     (void)state;
-    for (size_t m = 0; m < sizeof methods / sizeof *methods; m += kvc_test_thinned() ? 9 : 1) {
+    for (size_t m = 0; m < METHODS; m += kvc_test_thinned() ? 9 : 1) {
         struct drawn d;
+        if (!methods[m].draw)
+            continue;
         drawn_begin(&d, 100000 + m, 1 + m % 2);
-        methods[m](&d);
+        methods[m].draw(&d);
         drawn_run(&d, 300);
         remove(d.path);
     }
@@ -109,17 +135,33 @@ static void run_joined(draw_fn *before, draw_fn *follows, draw_fn *select, uint6
     free(joined);
 }
 
+static const struct kvc_policy_class *class_of(const char *name) {
+    size_t i = 0;
+    while (kvc_policy_list[i] && strcmp(kvc_policy_list[i]->name, name) != 0)
+        i++;
+    if (!kvc_policy_list[i])
+        fail_msg("there is no method %s", name);
+    return kvc_policy_list[i];
+}
+
 static void test_joined(void **state) {
-    static draw_fn *const before[] = {NULL,      draw_snapkv, draw_pyramidkv, draw_adakv,
-                                      draw_cake, draw_fastkv, draw_rocketkv,  draw_rocketkv_mt};
-    static draw_fn *const follows[] = {draw_window,    draw_streaming, draw_morphkv, draw_scissorhands, draw_h2o,
-                                       draw_keyformer, draw_lacache,   draw_duo,     draw_tova};
-    static draw_fn *const select[] = {NULL, draw_topk, draw_quest, draw_sparq, draw_hsa};
+    static const unsigned evicts = KVC_STAGE_PROMPT | KVC_STAGE_DECODE;
+    draw_fn *before[METHODS + 1] = {NULL}, *follows[METHODS], *select[METHODS + 1] = {NULL};
+    size_t befores = 1, followers = 0, selects = 1;
     (void)state;
+    for (size_t m = 0; m < METHODS; m++) {
+        const unsigned stages = methods[m].draw ? class_of(methods[m].name)->stages : 0;
+        if (stages == evicts)
+            follows[followers++] = methods[m].draw;
+        else if (stages & KVC_STAGE_PROMPT)
+            before[befores++] = methods[m].draw;
+        else if (stages == KVC_STAGE_SELECT)
+            select[selects++] = methods[m].draw;
+    }
     uint64_t n = 0;
-    for (size_t a = 0; a < sizeof before / sizeof *before; a++)
-        for (size_t b = 0; b < sizeof follows / sizeof *follows; b++)
-            for (size_t c = 0; c < sizeof select / sizeof *select; c++) {
+    for (size_t a = 0; a < befores; a++)
+        for (size_t b = 0; b < followers; b++)
+            for (size_t c = 0; c < selects; c++) {
                 const bool rocket = before[a] == draw_rocketkv || before[a] == draw_rocketkv_mt;
                 if (!(rocket && select[c]) && (before[a] || select[c]) && (!kvc_test_thinned() || n % 31 == 0))
                     for (uint64_t i = 0; i < draws(1); i++)
@@ -128,8 +170,19 @@ static void test_joined(void **state) {
             }
 }
 
+static void test_every_method(void **state) {
+    (void)state;
+    for (size_t i = 0; kvc_policy_list[i]; i++) {
+        bool found = false;
+        for (size_t m = 0; m < METHODS; m++)
+            found = found || strcmp(methods[m].name, kvc_policy_list[i]->name) == 0;
+        if (!found)
+            fail_msg("%s: no oracle draws its options here; add a function to the table", kvc_policy_list[i]->name);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_alone), cmocka_unit_test(test_300_steps),
-                                       cmocka_unit_test(test_joined)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_method), cmocka_unit_test(test_alone),
+                                       cmocka_unit_test(test_300_steps), cmocka_unit_test(test_joined)};
     return cmocka_run_group_tests(tests, side_open, side_close);
 }

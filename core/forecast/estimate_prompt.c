@@ -1,0 +1,161 @@
+/* estimate_prompt.c - a prompt's passes on a ledger, as prompt.c makes them on a cache. */
+#include "core/forecast/estimate.h"
+
+#include <string.h>
+
+/* Rows that a method adds behind the prompt and stores for a while. */
+static uint64_t pseudo_rows(const struct kvc_policy *policy, const struct kvc_method_use *use, uint64_t prompt) {
+    const struct kvc_method *method = kvc_policy_holder(policy, KVC_STAGE_PROMPT);
+    uint32_t offset;
+    if (!method || !method->policy->pseudo)
+        return 0;
+    const struct kvc_turn turn = {NULL, prompt, prompt, 0, use[method - policy->method].state};
+    return method->policy->pseudo(&method->values, &turn, &offset, NULL);
+}
+
+/* The layers so far share what all of them will have: none may hold it but all together. */
+static void thin_layers(struct kvc_estimator *e, uint32_t l, const struct kvc_method_layer *at, double mean) {
+    struct kvc_ledger *ledger = &e->ledger;
+    const uint64_t so_far = at->context.acting + 1, all = (uint64_t)(mean * at->context.actings + 0.999);
+    e->uneven = e->uneven || mean < (double)e->prompt; /* also where another method has left no more than that */
+    if (mean >= (double)ledger->layer[l].count[0])
+        return;
+    for (uint32_t i = 0; i <= l; i++) {
+        struct kvc_ledger_layer *layer = &ledger->layer[i];
+        if (!kvc_method_acts(at->method, i))
+            continue;
+        kvc_ledger_order(ledger, i);
+        layer->touched = layer->by_layer = true;
+        layer->members = so_far;
+        layer->pool = all;
+        layer->count[0] = kvc_min_u64(all / so_far, layer->count[0]);
+    }
+    const uint64_t tables = kvc_ledger_arrays(&ledger->layer[l], ledger->layer[l].slots);
+    kvc_ledger_state(ledger, tables, tables); /* of whichever shrinks first */
+}
+
+static void note_counts(const struct kvc_estimator *e, uint32_t l, double counts[2]) {
+    for (int whole = 0; whole < 2; whole++)
+        counts[whole] = (double)e->ledger.layer[l].count[whole];
+}
+
+/* Another method has taken entries that this one counts on. */
+static void note_stale(struct kvc_estimator *e, uint32_t l, const struct kvc_method *method) {
+    if (kvc_method_forecast(method)->follows && e->ledger.layer[l].count[0] < e->prompt)
+        e->uneven = true;
+}
+
+static void thin_after_prompt(struct kvc_estimator *e, uint32_t l) {
+    struct kvc_method_layer at = kvc_estimator_method(e, KVC_STAGE_PROMPT, l);
+    const struct kvc_method *decode_method = kvc_estimator_method(e, KVC_STAGE_DECODE, l).method;
+    struct kvc_ledger_layer *layer = &e->ledger.layer[l];
+    double kept[2];
+    note_stale(e, l, at.method);
+    note_counts(e, l, e->from[l]);
+    at.context.prompts = true;
+    if (at.method)
+        kvc_estimator_kept(e, &at, e->from[l], 0, kept);
+    const enum kvc_ragged ragged = kvc_method_forecast(at.method)->ragged;
+    if (at.method && ragged == KVC_RAGGED_LAYERS) {
+        thin_layers(e, l, &at, kept[0]);
+    } else if (at.method && kvc_estimator_thin(e, l, kept) && ragged == KVC_RAGGED_HEADS) {
+        layer->members = layer->heads;
+        layer->pool = layer->lists[0] * layer->count[0] + layer->lists[1] * layer->count[1];
+        layer->pool += layer->members / 2 + 1; /* each head rounds its share */
+        e->uneven = true;
+    }
+    if (decode_method == at.method)
+        return;
+    note_counts(e, l, e->from[l]);
+    note_stale(e, l, decode_method);
+}
+
+/* What the chunk stage does with a layer, worked out once. */
+static void plan_chunks(struct kvc_estimator *e) {
+    for (uint32_t l = 0; l < e->g->layers; l++) {
+        struct kvc_method_layer at = kvc_estimator_method(e, KVC_STAGE_CHUNK, l);
+        struct kvc_chunk_forecast *plan = &e->chunks[l];
+        plan->decider = kvc_policy_decider(e->policy, l, e->g, &e->format);
+        if (!at.method)
+            continue;
+        const struct kvc_forecast *forecast = kvc_method_forecast(at.method);
+        plan->acts = true;
+        kvc_estimator_kept(e, &at, (double[]){(double)e->prompt, (double)e->prompt}, 0, plan->last);
+        memcpy(plan->between, plan->last, sizeof plan->between);
+        if (forecast->between)
+            plan->between[0] = plan->between[1] = (double)forecast->between(&at.method->values, &at.context, e->prompt);
+    }
+}
+
+/* A chunk has passed layer l, which decides for itself and may decide for those below. */
+static void thin_after_chunk(struct kvc_estimator *e, uint32_t l, bool last) {
+    for (uint32_t i = 0; i <= l; i++)
+        if (e->chunks[i].acts && e->chunks[i].decider == l)
+            kvc_estimator_thin(e, i, last ? e->chunks[i].last : e->chunks[i].between);
+}
+
+static void make_view(struct kvc_estimator *e, uint32_t l) {
+    const struct kvc_method_layer at = kvc_estimator_method(e, KVC_STAGE_PROMPT, l);
+    const struct kvc_ledger_layer *layer = &e->ledger.layer[l];
+    const struct kvc_forecast *forecast = kvc_method_forecast(at.method);
+    if (!forecast->seen)
+        return;
+    const uint64_t seen = forecast->seen(&at.method->values, e->prompt), held = layer->count[0];
+    if (seen >= held)
+        return;
+    e->view[l] = seen;
+    e->ranks[l] = kvc_whole_blocks(held + 1);
+    kvc_ledger_state(&e->ledger, 4ull * layer->heads * (1 + e->ranks[l]), 0);
+}
+
+static void end_prompt(struct kvc_estimator *e, uint32_t l) {
+    e->ledger.layer[l].step_most = kvc_policy_step_most(e->policy, l, e->g, &e->format, e->prompt);
+    thin_after_prompt(e, l);
+    make_view(e, l);
+    e->after[l] = kvc_fullest_count(&e->ledger.layer[l]);
+    for (uint32_t i = 0; i <= l; i++)
+        if (e->ledger.layer[i].touched) {
+            e->ledger.layer[i].touched = false;
+            kvc_ledger_shrink(&e->ledger, i, kvc_policy_surplus(e->policy, i), 1);
+        }
+}
+
+/* `rows` more rows of the prompt pass a layer, with `pseudo` that leave again. */
+static void pass_layer(struct kvc_estimator *e, uint32_t l, uint64_t rows, uint64_t pseudo, bool chunked, bool last) {
+    kvc_ledger_reserve(&e->ledger, l, rows + pseudo);
+    if (!chunked && rows < e->prompt) /* ranks do not say the positions of what a propagate stage left */
+        kvc_ledger_order(&e->ledger, l);
+    kvc_estimator_append(e, l, rows);
+    if (chunked)
+        thin_after_chunk(e, l, last);
+    while (last && e->ended <= l && e->chunks[e->ended].decider <= l)
+        end_prompt(e, e->ended++);
+}
+
+#define PASSES_MOST 64u /* then those that are left, but the last, count at once: they are as the ones before */
+
+void kvc_estimate_prompt(struct kvc_estimator *e) {
+    struct kvc_chunking chunking;
+    const bool chunked = kvc_policy_chunking(e->policy, &chunking);
+    const uint64_t pseudo = pseudo_rows(e->policy, e->use, e->prompt), N = e->prompt;
+    const uint64_t chunk = chunked ? kvc_min_u64(chunking.chunk, N) : N;
+    uint32_t passes = 0;
+    plan_chunks(e);
+    for (uint64_t from = 0; from < N;) {
+        const uint64_t rows = kvc_min_u64(N - from, chunk);
+        const bool last = from + rows == N;
+        for (uint32_t l = 0; l < e->g->layers; l++)
+            pass_layer(e, l, chunked ? rows : kvc_policy_rows(e->policy, l, e->g, &e->format, N), last ? pseudo : 0,
+                       chunked, last);
+        from += rows;
+        if (++passes < PASSES_MOST || N - from <= chunk)
+            continue;
+        const uint64_t skipped = (N - from - 1) / chunk * chunk;
+        for (uint32_t l = 0; l < e->g->layers; l++) {
+            e->ledger.layer[l].count[0] += skipped;
+            e->ledger.layer[l].count[1] += skipped;
+            thin_after_chunk(e, l, false);
+        }
+        from += skipped;
+    }
+}

@@ -1,0 +1,183 @@
+/* estimate_steps.c - the first and the last decode steps on a ledger, as step.c and select.c make them. */
+#include "core/forecast/estimate.h"
+
+#include <stdlib.h>
+
+/* The decode method of a layer, and what its formula goes by. */
+static struct kvc_method_layer decoder(const struct kvc_estimator *e, uint32_t l) {
+    struct kvc_method_layer at = kvc_estimator_method(e, KVC_STAGE_DECODE, l);
+    at.context.prompts = at.method == kvc_estimator_method(e, KVC_STAGE_PROMPT, l).method;
+    at.context.uneven = e->ledger.layer[l].members > 0;
+    return at;
+}
+
+static void step(struct kvc_estimator *e, uint32_t l, uint64_t steps) {
+    struct kvc_method_layer at = decoder(e, l);
+    double kept[2];
+    if (!at.method)
+        return;
+    kvc_estimator_kept(e, &at, e->from[l], steps, kept);
+    kvc_estimator_thin(e, l, kept);
+}
+
+/* The most that lists of a kind hold up to the last of so many steps, of which `over` are. */
+static uint64_t most_held(const struct kvc_estimator *e, uint32_t l, int whole, uint64_t steps, uint64_t over) {
+    struct kvc_method_layer at = decoder(e, l);
+    const uint64_t now = e->ledger.layer[l].count[whole], grown = now + steps - over;
+    const struct kvc_forecast *forecast = kvc_method_forecast(at.method);
+    uint64_t most = grown;
+    if (forecast->whole)
+        most = (uint64_t)kvc_policy_entries(&at, whole == 1, e->prompt, steps) + 1;
+    else if (forecast->bound)
+        most = forecast->bound(&at.method->values, e->prompt, steps);
+    if (forecast->entries && !(whole && forecast->whole)) {
+        at.context.from = e->from[l][whole]; /* of this layer, where `bound` is the layers' mean */
+        at.context.uneven = true;
+        most = kvc_max_u64(most, (uint64_t)kvc_policy_entries(&at, false, e->prompt, steps) + 1);
+    }
+    return kvc_min_u64(grown, kvc_max_u64(now, most));
+}
+
+/* Whether lists of a kind are evicted from up to the last step, of which `over` are. */
+static bool thinned(const struct kvc_estimator *e, uint32_t l, int whole, uint64_t steps, uint64_t over) {
+    struct kvc_method_layer at = decoder(e, l);
+    at.context.from = e->from[l][whole];
+    return at.method && e->ledger.layer[l].lists[whole] &&
+           kvc_policy_entries(&at, whole == 1, e->prompt, steps) <
+               (double)(e->ledger.layer[l].count[whole] + steps - over);
+}
+
+/* The view's ranks, of n entries. */
+static void keep_ranks(struct kvc_estimator *e, uint32_t l, uint64_t n) {
+    const uint64_t rank = 4ull * e->ledger.layer[l].heads;
+    if (!e->view[l] || kvc_whole_blocks(n) <= e->ranks[l])
+        return;
+    kvc_ledger_state(&e->ledger, rank * kvc_whole_blocks(n), rank * e->ranks[l]);
+    e->ranks[l] = kvc_whole_blocks(n);
+}
+
+/* Pages and sums that choosing what to read needs, once there are more entries than its budget: of `first` entries, and
+ * growing from there, of n. */
+static void keep_pages(struct kvc_estimator *e, uint32_t l, uint64_t first, uint64_t n) {
+    const struct kvc_method_layer at = kvc_estimator_method(e, KVC_STAGE_SELECT, l);
+    const struct kvc_ledger_layer *layer = &e->ledger.layer[l];
+    if (!at.method || !at.method->policy->sizes)
+        return;
+    n = kvc_max_u64(n, first); /* a decode method evicts after the first step has read */
+    const struct kvc_stage_info info = {
+        .held = e->prompt, .after = e->after[l], .entries = n, .head_size = e->g->head_size};
+    const struct kvc_select select = at.method->policy->sizes(&at.method->values, &info);
+    const uint64_t each = (uint64_t)layer->heads * e->g->head_size, value = (uint64_t)at.context.page_element_bytes;
+    const bool paged = select.kind == KVC_SELECT_PAGE_CHANNELS || select.kind == KVC_SELECT_PAGE_BOUND;
+    uint64_t bytes = select.mean_value ? each * sizeof(float) : 0;
+    if (n <= select.budget)
+        return;
+    if (select.page) {
+        const uint64_t page = paged ? select.page : 1, last = kvc_divide_up(n, page);
+        first = kvc_max_u64(first, select.budget + 1);
+        uint64_t stride = 0;
+        for (uint64_t pages = kvc_divide_up(first, page); stride < last; pages = stride + 1)
+            stride = ((pages + pages / 64) / 64 + 1) * 64; /* as select.c makes room */
+        bytes += each * stride * value * (paged ? 2 : 1);
+    }
+    if (bytes > e->pages[l])
+        kvc_ledger_state(&e->ledger, bytes - e->pages[l], 0);
+    e->pages[l] = kvc_max_u64(e->pages[l], bytes);
+}
+
+/* The same in step t, when the layer's fullest list holds `most`. */
+static void keep_pages_in(struct kvc_estimator *e, uint32_t l, uint64_t t, uint64_t most) {
+    if (e->view[l])
+        keep_pages(e, l, e->view[l] + 1, e->view[l] + t);
+    else
+        keep_pages(e, l, e->after[l] + 1, e->ledger.layer[l].members ? e->prompt + t : most);
+}
+
+/* A layer's lists grow to `most`; but_last: to what their last block of it leaves. */
+static void grow(struct kvc_estimator *e, uint32_t l, const uint64_t most[2], bool but_last) {
+    struct kvc_ledger_layer *layer = &e->ledger.layer[l];
+    for (int i = 0; i < 2; i++) {
+        const uint64_t to = but_last && most[i] > KVC_TILE ? most[i] - KVC_TILE : most[i];
+        if (to <= layer->count[i] || !layer->lists[i])
+            continue;
+        if (layer->step_most > layer->count[i] && layer->step_most < to && !layer->members) {
+            layer->count[i] = layer->step_most; /* with a spare place, as the others that grow no further */
+            kvc_ledger_reserve(&e->ledger, l, 0);
+        }
+        layer->pool += layer->members * (to - layer->count[i]);
+        layer->count[i] = to;
+    }
+    kvc_ledger_reserve(&e->ledger, l, 0);
+}
+
+static int by_step(const void *a, const void *b) {
+    const struct kvc_last_block *x = a, *y = b;
+    if (x->step != y->step)
+        return x->step < y->step ? -1 : 1;
+    return x->layer < y->layer ? -1 : x->layer > y->layer;
+}
+
+/* Lists grow to `most`, block by block; `over` steps are. The last blocks come in the order of the steps that need
+ * them, and the pages that are there by then count beside the tables that are made anew. */
+static void grow_all(struct kvc_estimator *e, uint64_t over) {
+    for (uint32_t l = 0; l < e->g->layers; l++) {
+        const int kind = kvc_fullest_kind(&e->ledger.layer[l]);
+        const uint64_t now = e->ledger.layer[l].count[kind], full = kvc_whole_blocks(e->most[l][kind]);
+        e->last[l] = (struct kvc_last_block){full > now + KVC_TILE ? full - KVC_TILE - now : 0, l};
+        grow(e, l, e->most[l], true);
+    }
+    qsort(e->last, e->g->layers, sizeof *e->last, by_step);
+    for (uint32_t l = 0; l < e->g->layers; l++) {
+        const struct kvc_ledger_layer *layer = &e->ledger.layer[l];
+        const uint64_t now = kvc_fullest_count(layer), most = e->most[l][kvc_fullest_kind(layer)];
+        const uint64_t full = kvc_whole_blocks(now), t = over + full - now;
+        if (full < most && t > 0)
+            keep_pages_in(e, l, t, full);
+    }
+    for (uint32_t i = 0; i < e->g->layers; i++)
+        grow(e, e->last[i].layer, e->most[e->last[i].layer], false);
+}
+
+/* The steps up to the first that evicts. */
+static void first_steps(struct kvc_estimator *e, uint64_t steps) {
+    struct kvc_ledger *ledger = &e->ledger;
+    for (uint32_t l = 0; l < e->g->layers; l++) {
+        kvc_ledger_reserve(ledger, l, 1);
+        for (int whole = 0; whole < 2; whole++)
+            e->most[l][whole] = ledger->layer[l].count[whole] + steps - 1;
+    }
+    grow_all(e, 0);
+    for (uint32_t l = 0; l < e->g->layers; l++) {
+        kvc_estimator_append(e, l, 1);
+        keep_ranks(e, l, kvc_fullest_count(&ledger->layer[l]));
+        keep_pages_in(e, l, steps, kvc_fullest_count(&ledger->layer[l]));
+        step(e, l, steps);
+    }
+}
+
+void kvc_estimate_steps(struct kvc_estimator *e, uint64_t steps) {
+    struct kvc_ledger *ledger = &e->ledger;
+    uint64_t first = 1;
+    for (uint32_t l = 0; l < e->g->layers; l++)
+        first = kvc_max_u64(first, kvc_policy_surplus(e->policy, l));
+    first = kvc_min_u64(first, steps);
+    first_steps(e, first);
+    for (uint32_t l = 0; l < e->g->layers; l++) {
+        if (ledger->layer[l].touched)
+            kvc_ledger_shrink(ledger, l, kvc_policy_surplus(e->policy, l), 2);
+        ledger->layer[l].touched = false;
+        for (int whole = 0; whole < 2; whole++) {
+            e->most[l][whole] = most_held(e, l, whole, steps, first);
+            if (thinned(e, l, whole, steps, first))
+                kvc_ledger_order(ledger, l);
+        }
+    }
+    grow_all(e, first);
+    for (uint32_t l = 0; l < e->g->layers; l++) {
+        const struct kvc_ledger_layer *layer = &ledger->layer[l];
+        keep_ranks(e, l, kvc_fullest_count(layer));
+        e->uneven =
+            e->uneven || (e->view[l] && kvc_estimator_method(e, KVC_STAGE_DECODE, l).method); /* whose entries go? */
+        keep_pages_in(e, l, steps, kvc_fullest_count(layer));
+    }
+}

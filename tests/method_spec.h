@@ -1,0 +1,33 @@
+/* method_spec.h - a policy of a method that no test has a word for, from its class alone. */
+#ifndef KVC_TESTS_METHOD_SPEC_H
+#define KVC_TESTS_METHOD_SPEC_H
+
+#include "kvcull/policy.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* NAME:budget=B, a text that must be given, and what the class has for a trial on a small model. */
+static inline void kvc_test_method_spec(const struct kvc_policy_class *policy, unsigned budget, char *spec,
+                                        size_t capacity) {
+    size_t used = (size_t)snprintf(spec, capacity, "%s", policy->name);
+    char join = ':';
+    for (const struct kvc_option *o = policy->options; o->name && used < capacity; o++) {
+        const size_t before = used;
+        if (strcmp(o->name, "budget") == 0)
+            used += (size_t)snprintf(spec + used, capacity - used, "%cbudget=%u", join, budget);
+        else if (o->kind == KVC_OPTION_TEXT && !o->default_value)
+            used += (size_t)snprintf(spec + used, capacity - used, "%c%s=%s", join, o->name, o->choices);
+        join = used > before ? ',' : join;
+    }
+    if (policy->trial && used < capacity)
+        snprintf(spec + used, capacity - used, "%c%s", join, policy->trial);
+}
+
+/* Whether a policy begins with the method. */
+static inline bool kvc_test_is_of(const char *spec, const struct kvc_policy_class *policy) {
+    const size_t length = strlen(policy->name);
+    return strncmp(spec, policy->name, length) == 0 && (!spec[length] || strchr(":+", spec[length]));
+}
+
+#endif
