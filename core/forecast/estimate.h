@@ -17,8 +17,8 @@ struct kvc_last_block { /* of a layer's fullest lists: steps until it comes */
     uint32_t layer;
 };
 
-/* The prompt's passes and the first and last decode steps on a ledger, in the order of core/engine/pass.c and step.c. A layer has
- * lists of two kinds: 0: those that the methods evict from, 1: those that keep everything. */
+/* The prompt's passes and the first and last decode steps on a ledger, in the order of core/engine/pass.c and step.c. A
+ * layer has lists of two kinds: 0: those that the methods evict from, 1: those that keep everything. */
 struct kvc_estimator {
     const struct kvc_policy *policy;
     const struct kvc_method_use *use;

@@ -1,4 +1,5 @@
-/* estimator.c - what the parts of an estimate do to its ledger: lists grow, and are thinned by the methods' formulas. */
+/* estimator.c - what the parts of an estimate do to its ledger: lists grow, and are thinned by the methods' formulas.
+ */
 #include "core/forecast/estimate.h"
 
 struct kvc_method_layer kvc_estimator_method(const struct kvc_estimator *e, enum kvc_stage_kind stage, uint32_t layer) {
