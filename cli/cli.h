@@ -34,7 +34,7 @@ enum cli_kind {
     CLI_REAL,   /* double, minimum..maximum */
     CLI_COUNTS, /* struct cli_counts: a list 1,8,32, each minimum..maximum */
     CLI_BYTES,  /* uint64_t: 8G, 512M, 1000000 */
-    CLI_TYPE,   /* enum kvc_type, one of choices ("f32|f16|q8_0") or any where choices is NULL */
+    CLI_TYPE,   /* enum kvc_type, one of choices ("f32|f16|q8_0"); NULL: any type of weights */
     CLI_CHOICE  /* const char *, one of choices */
 };
 
@@ -72,6 +72,9 @@ int cli_parse(const struct cli_command *command, const struct cli_option *option
               struct cli_words *words);
 void cli_texts_free(struct cli_texts *texts);
 void cli_words_free(struct cli_words *words);
+/* "f32, f16, ...": all types of weights, put into text, which is returned. */
+#define CLI_TYPES_ROOM (16 * KVC_TYPES)
+const char *cli_weight_types(char text[CLI_TYPES_ROOM]);
 /* The nearest of the names (ended by NULL) to a mistyped word; NULL: none is near. */
 const char *cli_nearest(const char *word, const char *const *names);
 /* The help text, and the same as a manual page (mdoc). */

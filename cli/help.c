@@ -104,7 +104,7 @@ void cli_help(const struct cli_command *command, const struct cli_option *option
     if (options->kind != CLI_GROUP)
         printf("\n");
     for (; options->kind != CLI_END; options++) {
-        char left[96], help[400], value[64];
+        char left[96], help[600], value[64], types[CLI_TYPES_ROOM];
 
         if (options->kind == CLI_GROUP) {
             printf("\n%s:\n", options->name);
@@ -119,7 +119,9 @@ void cli_help(const struct cli_command *command, const struct cli_option *option
         if (options->meta)
             snprintf(left + strlen(left), sizeof left - strlen(left), " %s", options->meta);
         snprintf(help, sizeof help, "%s", options->help);
-        if (options->choices && !strstr(help, "exact:"))
+        if (options->kind == CLI_TYPE && !options->choices)
+            snprintf(help + strlen(help), sizeof help - strlen(help), ": %s", cli_weight_types(types));
+        else if (options->choices && !strstr(help, "exact:"))
             snprintf(help + strlen(help), sizeof help - strlen(help), ": %s", options->choices);
         if (defaults(options, value))
             snprintf(help + strlen(help), sizeof help - strlen(help), " (%s)", value);
@@ -179,7 +181,9 @@ static void manual_options(const struct cli_option *options) {
         }
         printf("\n");
         cli_roff_sentence(options->help);
-        if (options->choices && !strstr(options->help, "exact:"))
+        if (options->kind == CLI_TYPE && !options->choices)
+            printf("One of the weight types in\n.Xr kvcull 1 .\n");
+        else if (options->choices && !strstr(options->help, "exact:"))
             printf("One of %s.\n", options->choices);
         if (defaults(options, value))
             printf("The default is %s.\n", value);
@@ -187,6 +191,13 @@ static void manual_options(const struct cli_option *options) {
     for (size_t i = 0; i < 2; i++)
         printf(".It Fl -%s\n%s.\n", common_name[i], i ? "Print the version" : "Print a summary of the options");
     printf(".El\n");
+}
+
+static void manual_types(void) {
+    char text[CLI_TYPES_ROOM];
+
+    cli_weight_types(text);
+    printf(".Ss Weight types\nThe matrices of models are read and written as\n%s.\n", text);
 }
 
 static void manual_head(const char *page, const char *summary) {
@@ -266,6 +277,7 @@ void cli_manual(const struct cli_command *command, const struct cli_option *opti
         for (const struct cli_command *other = cli_commands; other->name; other++)
             printf(".It Xr kvcull-%s 1\n%s.\n", other->name, other->summary);
         printf(".El\n");
+        manual_types();
     } else {
         printf(".Pp\nThe options are:\n");
         manual_options(options);

@@ -127,6 +127,14 @@ static bool byte_count(const char *text, uint64_t *value) {
     return true;
 }
 
+const char *cli_weight_types(char text[CLI_TYPES_ROOM]) {
+    text[0] = '\0';
+    for (unsigned i = 0; i < KVC_TYPES; i++)
+        snprintf(text + strlen(text), CLI_TYPES_ROOM - strlen(text), "%s%s", i ? ", " : "",
+                 kvc_type_name((enum kvc_type)i));
+    return text;
+}
+
 static bool among(const char *text, const char *choices) {
     size_t length = strlen(text);
 
@@ -178,6 +186,7 @@ static int add_text(const struct cli_command *command, struct cli_texts *texts, 
 }
 
 static int set(const struct cli_command *command, const struct cli_option *option, const char *name, const char *text) {
+    char types[CLI_TYPES_ROOM];
     int64_t whole;
     double real;
 
@@ -211,7 +220,7 @@ static int set(const struct cli_command *command, const struct cli_option *optio
     case CLI_TYPE:
         if (!kvc_type_from_name(text, option->target) || (option->choices && !among(text, option->choices)))
             return cli_error(command, KVC_USAGE, "%s %s: takes one of %s", name, text,
-                             option->choices ? option->choices : option->meta);
+                             option->choices ? option->choices : cli_weight_types(types));
         return CLI_GO;
     case CLI_CHOICE:
         if (!among(text, option->choices))

@@ -61,6 +61,9 @@ libkvc_la_SOURCES += \
 	models/convert/folder.c \
 	models/convert/make_model.c \
 	models/convert/quantize.c \
+	models/convert/search.c \
+	models/convert/blocks_scaled.c \
+	models/convert/blocks_offset.c \
 	models/convert/random_row.c \
 	models/convert/tensor.c \
 	models/convert/text.c \

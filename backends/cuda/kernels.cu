@@ -1,11 +1,13 @@
 /* kernels.cu - the shared kernels, compiled for NVIDIA devices, and CUDA's own shapes. */
 #include "backends/kernels/shared.h"
 #include "core/base/canon.h"
+#include "core/base/weight_types.h"
 
 #include "backends/kernels/portable.h"
 #include "backends/kernels/widen.h"
 #include "backends/kernels/lists.h"
 #include "backends/kernels/parts.h"
+#include "backends/kernels/weights.h"
 
 #include "backends/kernels/check.h"
 #include "backends/kernels/rows.h"

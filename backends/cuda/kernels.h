@@ -5,19 +5,10 @@
 #include "backends/offload/offload.h"
 
 /* CUDA's own shapes, numbered behind the shared ones; few_*: types in the order of enum kvc_type. */
-#define KVC_CUDA_FEW(apply, type) apply(few_##type##_1) apply(few_##type##_4) apply(few_##type##_8)
+#define KVC_CUDA_FEW(apply, NAME, name, ...) apply(few_##name##_1) apply(few_##name##_4) apply(few_##name##_8)
 /* clang-format off */
 #define KVC_CUDA_OWN_KERNELS(apply) \
-    KVC_CUDA_FEW(apply, f32) \
-    KVC_CUDA_FEW(apply, f16) \
-    KVC_CUDA_FEW(apply, bf16) \
-    KVC_CUDA_FEW(apply, q8_0) \
-    KVC_CUDA_FEW(apply, q4_0) \
-    KVC_CUDA_FEW(apply, q5_0) \
-    KVC_CUDA_FEW(apply, q3_k) \
-    KVC_CUDA_FEW(apply, q4_k) \
-    KVC_CUDA_FEW(apply, q5_k) \
-    KVC_CUDA_FEW(apply, q6_k) \
+    KVC_WEIGHT_TYPES(KVC_CUDA_FEW, apply) \
     apply(many_pack_x) \
     apply(many_pack_w) \
     apply(many_product_32) \

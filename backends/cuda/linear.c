@@ -1,6 +1,7 @@
 /* linear.c - linear layers in CUDA's own shapes: few rows in one pass over the weights (kernels/few.h), many rows as a
  * product of packed sides (kernels/many.h). What these shapes do not take goes to the shared ones. */
 #include "backends/cuda/cuda.h"
+#include "core/base/types.h"
 
 #define KVC_MANY_ROWS 24u                      /* from here on packing pays */
 #define KVC_PACKED_BYTES ((uint64_t)256 << 20) /* of weights at once */
@@ -64,7 +65,7 @@ static void many_rows(struct kvc_offload *offload, struct kvc_span y, struct kvc
 void kvc_cuda_linear(struct kvc_device *device, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
                      struct kvc_span bias, uint32_t rows) {
     struct kvc_offload *offload = (struct kvc_offload *)device;
-    bool blocks = w->type != KVC_F32 && w->type != KVC_F16 && w->type != KVC_BF16;
+    bool blocks = kvc_type_block(w->type).elements > 1;
     bool aligned = (uintptr_t)kvc_cuda_data(x) % 16 == 0 && w->inputs % 8 == 0 && (blocks || w->row_bytes % 16 == 0);
     if (rows < KVC_MANY_ROWS && !aligned) {
         kvc_offload_linear(device, y, x, w, bias, rows);

@@ -47,16 +47,9 @@
             }                                                                                                          \
         }                                                                                                              \
     }
-KVC_LINEAR_FEW(f32, KVC_K_F32)
-KVC_LINEAR_FEW(f16, KVC_K_F16)
-KVC_LINEAR_FEW(bf16, KVC_K_BF16)
-KVC_LINEAR_FEW(q8_0, KVC_K_Q8_0)
-KVC_LINEAR_FEW(q4_0, KVC_K_Q4_0)
-KVC_LINEAR_FEW(q5_0, KVC_K_Q5_0)
-KVC_LINEAR_FEW(q3_k, KVC_K_Q3_K)
-KVC_LINEAR_FEW(q4_k, KVC_K_Q4_K)
-KVC_LINEAR_FEW(q5_k, KVC_K_Q5_K)
-KVC_LINEAR_FEW(q6_k, KVC_K_Q6_K)
+#define KVC_LINEAR_OF_TYPE(a, NAME, name, gguf, elements, bytes, scale, scales, holds)                                 \
+    KVC_LINEAR_FEW(name, KVC_K_##NAME)
+KVC_WEIGHT_TYPES(KVC_LINEAR_OF_TYPE, )
 
 /* ---- many rows ---- */
 

@@ -1,4 +1,4 @@
-/* parts.h - 32 neighbouring values of a weight row or of a cache entry as the lanes of a dot product. */
+/* parts.h - 32 neighbouring values as the lanes of a dot product: what weights.h makes them of, and cache entries. */
 #ifndef KVC_BACKENDS_KERNELS_PARTS_H
 #define KVC_BACKENDS_KERNELS_PARTS_H
 
@@ -21,90 +21,6 @@ KVC_DEVICE struct kvc_part kvc_part_scaled(int16 low, int16 high, float a, float
 }
 #define KVC_BITS16(bytes, shift, mask)                                                                                 \
     (convert_int16(((bytes) >> (uchar16)((uchar)(shift))) & (uchar16)((uchar)(mask))))
-
-KVC_DEVICE struct kvc_part kvc_part_weight(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u64 k, kvc_u32 worker) {
-    kvc_u32 e = (kvc_u32)(k % 256);
-    switch (type) {
-    case KVC_K_F32:
-        return kvc_part_floats((KVC_GLOBAL const float *)row + k, 0);
-    case KVC_K_F16:
-        return kvc_part_halves(row, k);
-    case KVC_K_BF16: {
-        KVC_GLOBAL const kvc_u16 *h = (KVC_GLOBAL const kvc_u16 *)row + k;
-        return kvc_part_of(kvc_bf16x16(vload16(0, h)), kvc_bf16x16(vload16(1, h)));
-    }
-    case KVC_K_Q8_0: {
-        KVC_GLOBAL const struct kvc_block_q8_0 *b = (KVC_GLOBAL const struct kvc_block_q8_0 *)row + k / 32;
-        KVC_GLOBAL const char *q = (KVC_GLOBAL const char *)b->q;
-        float d = KVC_HALF(b->d);
-        return kvc_part_scaled(convert_int16(vload16(0, q)), convert_int16(vload16(1, q)), d, d);
-    }
-    case KVC_K_Q4_0: {
-        KVC_GLOBAL const struct kvc_block_q4_0 *b = (KVC_GLOBAL const struct kvc_block_q4_0 *)row + k / 32;
-        uchar16 q = vload16(0, b->q);
-        float d = KVC_HALF(b->d);
-        return kvc_part_scaled(KVC_BITS16(q, 0, 15) - 8, KVC_BITS16(q, 4, 15) - 8, d, d);
-    }
-    case KVC_K_Q5_0: {
-        const uint16 place = (uint16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-        KVC_GLOBAL const struct kvc_block_q5_0 *b = (KVC_GLOBAL const struct kvc_block_q5_0 *)row + k / 32;
-        kvc_u32 high = (kvc_u32)KVC_LOAD_U16(b->high) | (kvc_u32)KVC_LOAD_U16(b->high + 2) << 16;
-        int16 low_bit = as_int16((((uint16)(high) >> place) & 1u) << 4);
-        int16 high_bit = as_int16((((uint16)(high >> 16) >> place) & 1u) << 4);
-        uchar16 q = vload16(0, b->q);
-        float d = KVC_HALF(b->d);
-        return kvc_part_scaled((KVC_BITS16(q, 0, 15) | low_bit) - 16, (KVC_BITS16(q, 4, 15) | high_bit) - 16, d, d);
-    }
-    case KVC_K_Q3_K: {
-        KVC_GLOBAL const struct kvc_block_q3_k *b = (KVC_GLOBAL const struct kvc_block_q3_k *)row + k / 256;
-        KVC_GLOBAL const kvc_u8 *q = b->q + e / 128 * 32;
-        kvc_u32 shift = e % 128 / 32 * 2;
-        float d = KVC_HALF(b->d);
-        int16 low = KVC_BITS16(vload16(0, q), shift, 3) | KVC_BITS16(vload16(0, b->high), e / 32, 1) << 2;
-        int16 high = KVC_BITS16(vload16(1, q), shift, 3) | KVC_BITS16(vload16(1, b->high), e / 32, 1) << 2;
-        return kvc_part_scaled(low - 4, high - 4, d * (float)KVC_Q3_K_SCALE(*b, e / 16),
-                               d * (float)KVC_Q3_K_SCALE(*b, e / 16 + 1));
-    }
-    case KVC_K_Q4_K: {
-        KVC_GLOBAL const struct kvc_block_q4_k *b = (KVC_GLOBAL const struct kvc_block_q4_k *)row + k / 256;
-        KVC_GLOBAL const kvc_u8 *q = b->q + e / 64 * 32;
-        float16 scale = (float16)(KVC_HALF(b->d) * (float)KVC_Q4_K_SCALE(*b, e / 32));
-        float16 least = (float16)(-(KVC_HALF(b->dmin) * (float)KVC_Q4_K_MIN(*b, e / 32)));
-        return kvc_part_of(fma(scale, convert_float16(KVC_BITS16(vload16(0, q), e / 32 % 2 * 4, 15)), least),
-                           fma(scale, convert_float16(KVC_BITS16(vload16(1, q), e / 32 % 2 * 4, 15)), least));
-    }
-    case KVC_K_Q5_K: {
-        KVC_GLOBAL const struct kvc_block_q5_k *b = (KVC_GLOBAL const struct kvc_block_q5_k *)row + k / 256;
-        KVC_GLOBAL const kvc_u8 *q = b->q + e / 64 * 32;
-        float16 scale = (float16)(KVC_HALF(b->d) * (float)KVC_Q4_K_SCALE(*b, e / 32));
-        float16 least = (float16)(-(KVC_HALF(b->dmin) * (float)KVC_Q4_K_MIN(*b, e / 32)));
-        int16 low = KVC_BITS16(vload16(0, q), e / 32 % 2 * 4, 15) | KVC_BITS16(vload16(0, b->high), e / 32, 1) << 4;
-        int16 high = KVC_BITS16(vload16(1, q), e / 32 % 2 * 4, 15) | KVC_BITS16(vload16(1, b->high), e / 32, 1) << 4;
-        return kvc_part_of(fma(scale, convert_float16(low), least), fma(scale, convert_float16(high), least));
-    }
-    default: {
-        KVC_GLOBAL const struct kvc_block_q6_k *b = (KVC_GLOBAL const struct kvc_block_q6_k *)row + k / 256;
-        KVC_GLOBAL const kvc_u8 *q = b->low + e / 128 * 64 + e % 64, *h = b->high + e / 128 * 32;
-        kvc_u32 shift = e % 128 / 64 * 4, high_shift = e % 128 / 32 * 2;
-        float d = KVC_HALF(b->d);
-        int16 low = KVC_BITS16(vload16(0, q), shift, 15) | KVC_BITS16(vload16(0, h), high_shift, 3) << 4;
-        int16 high = KVC_BITS16(vload16(1, q), shift, 15) | KVC_BITS16(vload16(1, h), high_shift, 3) << 4;
-        return kvc_part_scaled(low - 32, high - 32, d * (float)b->scale[e / 16], d * (float)b->scale[e / 16 + 1]);
-    }
-    }
-}
-/* Of a row's last values, fewer than 32 (types without blocks). */
-KVC_DEVICE struct kvc_part kvc_part_weight_tail(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u64 k, kvc_u32 worker,
-                                                kvc_u32 count) {
-    union {
-        struct kvc_part p;
-        float lane[32];
-    } u;
-    u.p = kvc_part_zero();
-    for (kvc_u32 i = 0; i < count; i++)
-        u.lane[i] = kvc_weight_value(type, row, k + i);
-    return u.p;
-}
 
 /* Channels c to c + 31 of a key or value. */
 KVC_DEVICE struct kvc_part kvc_part_entry(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker) {
@@ -210,87 +126,6 @@ KVC_DEVICE struct kvc_quants kvc_quants_of(uint2 low, kvc_u32 shift, kvc_u32 mas
     return q;
 }
 
-/* k is a multiple of 32. */
-KVC_DEVICE struct kvc_part kvc_part_weight(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u64 k, kvc_u32 worker) {
-    kvc_u32 e = (kvc_u32)(k % 256), at = worker * 8; /* element of a large block, of 32 */
-    struct kvc_quants q;
-    struct kvc_part p;
-    uint2 none, high;
-    none.x = none.y = 0;
-    switch (type) {
-    case KVC_K_F32:
-        return kvc_part_floats((KVC_GLOBAL const float *)row + k, worker);
-    case KVC_K_F16:
-    case KVC_K_BF16:
-        return kvc_part_pairs((KVC_GLOBAL const kvc_u16 *)row + k + at, type == KVC_K_F16);
-    case KVC_K_Q8_0: {
-        KVC_GLOBAL const struct kvc_block_q8_0 *b = (KVC_GLOBAL const struct kvc_block_q8_0 *)row + k / 32;
-        return kvc_part_bytes((KVC_GLOBAL const kvc_u8 *)b->q + at, KVC_HALF(b->d));
-    }
-    case KVC_K_Q4_0:
-    case KVC_K_Q5_0: {
-        KVC_GLOBAL const struct kvc_block_q4_0 *b4 = (KVC_GLOBAL const struct kvc_block_q4_0 *)row + k / 32;
-        KVC_GLOBAL const struct kvc_block_q5_0 *b5 = (KVC_GLOBAL const struct kvc_block_q5_0 *)row + k / 32;
-        bool five = type == KVC_K_Q5_0;
-        float d = KVC_HALF(five ? b5->d : b4->d);
-        kvc_u32 bits = five ? b5->high[worker] : 0;
-        q = kvc_quants_of(kvc_load_bytes((five ? b5->q : b4->q) + at % 16), at / 16 * 4, 15, none, 0, 0, 0,
-                          five ? 16 : 8);
-        for (int i = 0; i < 8; i++)
-            p.lane[i] = d * (float)(q.value[i] + (int)((bits >> i & 1) << 4));
-        return p;
-    }
-    case KVC_K_Q3_K: {
-        KVC_GLOBAL const struct kvc_block_q3_k *b = (KVC_GLOBAL const struct kvc_block_q3_k *)row + k / 256;
-        kvc_u32 s = (e + at) / 16;
-        float d = KVC_HALF(b->d);
-        int scale = KVC_Q3_K_SCALE(*b, s);
-        q = kvc_quants_of(kvc_load_bytes(b->q + e / 128 * 32 + at), e % 128 / 32 * 2, 3, kvc_load_bytes(b->high + at),
-                          e / 32, 1, 2, 4);
-        for (int i = 0; i < 8; i++)
-            p.lane[i] = kvc_weight_scaled(d, scale, q.value[i]);
-        return p;
-    }
-    case KVC_K_Q4_K: {
-        KVC_GLOBAL const struct kvc_block_q4_k *b = (KVC_GLOBAL const struct kvc_block_q4_k *)row + k / 256;
-        float d = KVC_HALF(b->d), dmin = KVC_HALF(b->dmin);
-        int scale = KVC_Q4_K_SCALE(*b, e / 32), least = KVC_Q4_K_MIN(*b, e / 32);
-        q = kvc_quants_of(kvc_load_bytes(b->q + e / 64 * 32 + at), e / 32 % 2 * 4, 15, none, 0, 0, 0, 0);
-        for (int i = 0; i < 8; i++)
-            p.lane[i] = kvc_weight_offset(d, dmin, scale, least, q.value[i]);
-        return p;
-    }
-    case KVC_K_Q5_K: {
-        KVC_GLOBAL const struct kvc_block_q5_k *b = (KVC_GLOBAL const struct kvc_block_q5_k *)row + k / 256;
-        float d = KVC_HALF(b->d), dmin = KVC_HALF(b->dmin);
-        int scale = KVC_Q4_K_SCALE(*b, e / 32), least = KVC_Q4_K_MIN(*b, e / 32);
-        high = kvc_load_bytes(b->high + at);
-        q = kvc_quants_of(kvc_load_bytes(b->q + e / 64 * 32 + at), e / 32 % 2 * 4, 15, high, e / 32, 1, 4, 0);
-        for (int i = 0; i < 8; i++)
-            p.lane[i] = kvc_weight_offset(d, dmin, scale, least, q.value[i]);
-        return p;
-    }
-    default: {
-        KVC_GLOBAL const struct kvc_block_q6_k *b = (KVC_GLOBAL const struct kvc_block_q6_k *)row + k / 256;
-        float d = KVC_HALF(b->d);
-        int scale = b->scale[(e + at) / 16];
-        high = kvc_load_bytes(b->high + e / 128 * 32 + at);
-        q = kvc_quants_of(kvc_load_bytes(b->low + e / 128 * 64 + e % 64 + at), e % 128 / 64 * 4, 15, high,
-                          e % 128 / 32 * 2, 3, 4, 32);
-        for (int i = 0; i < 8; i++)
-            p.lane[i] = kvc_weight_scaled(d, scale, q.value[i]);
-        return p;
-    }
-    }
-}
-KVC_DEVICE struct kvc_part kvc_part_weight_tail(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u64 k, kvc_u32 worker,
-                                                kvc_u32 count) {
-    struct kvc_part p;
-    for (int i = 0; i < KVC_LANES_EACH; i++)
-        p.lane[i] =
-            worker * KVC_LANES_EACH + i < count ? kvc_weight_value(type, row, k + worker * KVC_LANES_EACH + i) : 0.0f;
-    return p;
-}
 /* c is a multiple of 32, as groups of Q8_0 are long. */
 KVC_DEVICE struct kvc_part kvc_part_entry(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker) {
     KVC_GLOBAL const kvc_u8 *group;

@@ -12,7 +12,7 @@ KVC_DEVICE void kvc_widen_run(KVC_GLOBAL float *to, kvc_u32 type, KVC_GLOBAL con
     }
 #endif
     for (kvc_u32 i = 0; i < KVC_RUN && k + i < K; i++)
-        to[i] = kvc_weight_value(type, row, k + i);
+        to[i] = kvc_widen_weight(type, row, k + i);
 }
 KVC_DEVICE void kvc_copy_floats(KVC_GLOBAL float *to, KVC_GLOBAL const float *from, kvc_u64 n) {
     kvc_u64 i = 0;

@@ -2,22 +2,20 @@
 #ifndef KVC_BACKENDS_KERNELS_WIDEN_H
 #define KVC_BACKENDS_KERNELS_WIDEN_H
 
-/* The numbers of enum kvc_type (include/kvcull.h); the host checks that they agree. */
-#define KVC_K_F32 0u
-#define KVC_K_F16 1u
-#define KVC_K_BF16 2u
-#define KVC_K_Q8_0 3u
-#define KVC_K_Q4_0 4u
-#define KVC_K_Q5_0 5u
-#define KVC_K_Q3_K 6u
-#define KVC_K_Q4_K 7u
-#define KVC_K_Q5_K 8u
-#define KVC_K_Q6_K 9u
-
-#define KVC_HALF(bytes) kvc_f16_to_f32(KVC_LOAD_U16(bytes))
+/* KVC_K_<TYPE>: the numbers of enum kvc_type (include/kvcull.h). */
+enum kvc_kernel_type {
+#define KVC_TYPE_NUMBER(a, NAME, name, gguf, elements, bytes, scale, scales, holds) KVC_K_##NAME,
+    KVC_WEIGHT_TYPES(KVC_TYPE_NUMBER, ) KVC_K_TYPES
+};
 
 /* Element k of a row. */
-KVC_DEVICE float kvc_weight_value(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u64 k) {
+#define KVC_WIDEN_CASE(a, NAME, name, gguf, elements, bytes, scale, scales, holds)                                     \
+    case KVC_K_##NAME: {                                                                                               \
+        KVC_GLOBAL const struct kvc_block_##name *b =                                                                  \
+            (KVC_GLOBAL const struct kvc_block_##name *)row + k / (elements);                                          \
+        return KVC_WIDEN_##NAME(*b, k % (elements));                                                                   \
+    }
+KVC_DEVICE float kvc_widen_weight(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u64 k) {
     switch (type) {
     case KVC_K_F32:
         return ((KVC_GLOBAL const float *)row)[k];
@@ -25,35 +23,9 @@ KVC_DEVICE float kvc_weight_value(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kv
         return kvc_f16_to_f32(((KVC_GLOBAL const kvc_u16 *)row)[k]);
     case KVC_K_BF16:
         return kvc_bf16_to_f32(((KVC_GLOBAL const kvc_u16 *)row)[k]);
-    case KVC_K_Q8_0: {
-        KVC_GLOBAL const struct kvc_block_q8_0 *b = (KVC_GLOBAL const struct kvc_block_q8_0 *)row + k / 32;
-        return KVC_Q8_0_VALUE(*b, k % 32, KVC_HALF(b->d));
+        KVC_BLOCK_TYPES(KVC_WIDEN_CASE, )
     }
-    case KVC_K_Q4_0: {
-        KVC_GLOBAL const struct kvc_block_q4_0 *b = (KVC_GLOBAL const struct kvc_block_q4_0 *)row + k / 32;
-        return KVC_Q4_0_VALUE(*b, k % 32, KVC_HALF(b->d));
-    }
-    case KVC_K_Q5_0: {
-        KVC_GLOBAL const struct kvc_block_q5_0 *b = (KVC_GLOBAL const struct kvc_block_q5_0 *)row + k / 32;
-        return KVC_Q5_0_VALUE(*b, k % 32, KVC_HALF(b->d));
-    }
-    case KVC_K_Q3_K: {
-        KVC_GLOBAL const struct kvc_block_q3_k *b = (KVC_GLOBAL const struct kvc_block_q3_k *)row + k / 256;
-        return KVC_Q3_K_VALUE(*b, k % 256, KVC_HALF(b->d));
-    }
-    case KVC_K_Q4_K: {
-        KVC_GLOBAL const struct kvc_block_q4_k *b = (KVC_GLOBAL const struct kvc_block_q4_k *)row + k / 256;
-        return KVC_Q4_K_VALUE(*b, k % 256, KVC_HALF(b->d), KVC_HALF(b->dmin));
-    }
-    case KVC_K_Q5_K: {
-        KVC_GLOBAL const struct kvc_block_q5_k *b = (KVC_GLOBAL const struct kvc_block_q5_k *)row + k / 256;
-        return KVC_Q5_K_VALUE(*b, k % 256, KVC_HALF(b->d), KVC_HALF(b->dmin));
-    }
-    default: {
-        KVC_GLOBAL const struct kvc_block_q6_k *b = (KVC_GLOBAL const struct kvc_block_q6_k *)row + k / 256;
-        return KVC_Q6_K_VALUE(*b, k % 256, KVC_HALF(b->d));
-    }
-    }
+    return kvc_nan();
 }
 
 #endif

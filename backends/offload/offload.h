@@ -8,8 +8,10 @@
 
 #include "backends/kernels/shared.h"
 #include "core/base/ops.h"
+#include "core/base/weight_types.h"
 
 /* Every kernel: kvc_k_<name>, one a line. Those of linear are in the order of enum kvc_type. */
+#define KVC_LINEAR_KERNEL(apply, NAME, name, ...) apply(linear_##name)
 /* clang-format off */
 #define KVC_OFFLOAD_KERNELS(apply) \
     apply(embed) \
@@ -23,16 +25,7 @@
     apply(repeat_heads) \
     apply(gather) \
     apply(clear) \
-    apply(linear_f32) \
-    apply(linear_f16) \
-    apply(linear_bf16) \
-    apply(linear_q8_0) \
-    apply(linear_q4_0) \
-    apply(linear_q5_0) \
-    apply(linear_q3_k) \
-    apply(linear_q4_k) \
-    apply(linear_q5_k) \
-    apply(linear_q6_k) \
+    KVC_WEIGHT_TYPES(KVC_LINEAR_KERNEL, apply) \
     apply(pack_x) \
     apply(pack_w) \
     apply(product) \

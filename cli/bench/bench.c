@@ -280,8 +280,7 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
          "instead of a model: random weights of this geometry, made in TMPDIR and removed; "
          "`kvcull info shapes` lists them",
          &a.shape, 0, 0, NULL},
-        {CLI_TYPE, 0, "type", "TYPE", "of the weights of --shape", &a.type, 0, 0,
-         "f32|f16|bf16|q8_0|q4_0|q5_0|q3_k|q4_k|q5_k|q6_k"},
+        {CLI_TYPE, 0, "type", "TYPE", "of the weights of --shape", &a.type, 0, 0, NULL},
         {CLI_TEXTS, 0, "kv", "SPEC",
          "a policy, or all methods; several are interleaved and compared with the first (full)", &a.specs, 0, 0, NULL},
         {CLI_COUNTS, 0, "prompt", "N,..", "tokens of a prompt", &a.prompts, 1, 1073741824, NULL},

@@ -321,10 +321,9 @@ KVC_INLINE kvc_i8 kvc_q8_quant(float x, float scale) {
 
 /* ---- weights ------------------------------------------------------------------------------------------------ */
 
-/* Blocks as GGUF files hold them, little-endian. A weight's value is given by the macros below from its block, the
- * element's number e inside the block, and the scales widened from F16 (d, dmin). All products are exact in binary32
- * (11 bits of scale, at most 7 of sub-scale, at most 6 of quant), except beside denormal results; Q4_K and Q5_K then
- * round once, in the fma. */
+/* Blocks as GGUF files hold them, little-endian. KVC_WIDEN_<TYPE>(b, e) is the value of a weight, from its block as an
+ * lvalue and the element's number inside the block. All products are exact in binary32 (11 bits of scale, at most 7 of
+ * sub-scale, at most 6 of quant), except beside denormal results; Q4_K and Q5_K then round once, in the fma. */
 struct kvc_block_q8_0 { /* 32 values: d * q */
     kvc_u8 d[2];
     kvc_i8 q[32];
@@ -363,6 +362,7 @@ struct kvc_block_q6_k { /* 256: (d * scale) * (q - 32), 16 sub-blocks of 16 */
 };
 
 #define KVC_LOAD_U16(bytes) ((kvc_u16)((bytes)[0] | (bytes)[1] << 8)) /* also of BF16 and F16 elements as bytes */
+#define KVC_HALF(bytes) kvc_f16_to_f32(KVC_LOAD_U16(bytes))
 
 /* Quants as integers, already centred. b: a block as an lvalue, e: element in the block. */
 #define KVC_Q4_0_QUANT(b, e) ((int)((b).q[(e) % 16] >> ((e) / 16 * 4) & 15) - 8)
@@ -392,15 +392,17 @@ KVC_INLINE float kvc_weight_scaled(float d, int scale, int quant) { return (d * 
 KVC_INLINE float kvc_weight_offset(float d, float dmin, int scale, int min, int quant) {
     return kvc_fma(d * (float)scale, (float)quant, -(dmin * (float)min));
 }
-#define KVC_Q8_0_VALUE(b, e, d) ((d) * (float)(b).q[e])
-#define KVC_Q4_0_VALUE(b, e, d) ((d) * (float)KVC_Q4_0_QUANT(b, e))
-#define KVC_Q5_0_VALUE(b, e, d) ((d) * (float)KVC_Q5_0_QUANT(b, e))
-#define KVC_Q3_K_VALUE(b, e, d) kvc_weight_scaled(d, KVC_Q3_K_SCALE(b, (e) / 16), KVC_Q3_K_QUANT(b, e))
-#define KVC_Q6_K_VALUE(b, e, d) kvc_weight_scaled(d, (b).scale[(e) / 16], KVC_Q6_K_QUANT(b, e))
-#define KVC_Q4_K_VALUE(b, e, d, dmin)                                                                                  \
-    kvc_weight_offset(d, dmin, KVC_Q4_K_SCALE(b, (e) / 32), KVC_Q4_K_MIN(b, (e) / 32), KVC_Q4_K_QUANT(b, e))
-#define KVC_Q5_K_VALUE(b, e, d, dmin)                                                                                  \
-    kvc_weight_offset(d, dmin, KVC_Q4_K_SCALE(b, (e) / 32), KVC_Q4_K_MIN(b, (e) / 32), KVC_Q5_K_QUANT(b, e))
+#define KVC_WIDEN_Q8_0(b, e) (KVC_HALF((b).d) * (float)(b).q[e])
+#define KVC_WIDEN_Q4_0(b, e) (KVC_HALF((b).d) * (float)KVC_Q4_0_QUANT(b, e))
+#define KVC_WIDEN_Q5_0(b, e) (KVC_HALF((b).d) * (float)KVC_Q5_0_QUANT(b, e))
+#define KVC_WIDEN_Q3_K(b, e) kvc_weight_scaled(KVC_HALF((b).d), KVC_Q3_K_SCALE(b, (e) / 16), KVC_Q3_K_QUANT(b, e))
+#define KVC_WIDEN_Q6_K(b, e) kvc_weight_scaled(KVC_HALF((b).d), (b).scale[(e) / 16], KVC_Q6_K_QUANT(b, e))
+#define KVC_WIDEN_Q4_K(b, e)                                                                                           \
+    kvc_weight_offset(KVC_HALF((b).d), KVC_HALF((b).dmin), KVC_Q4_K_SCALE(b, (e) / 32), KVC_Q4_K_MIN(b, (e) / 32),     \
+                      KVC_Q4_K_QUANT(b, e))
+#define KVC_WIDEN_Q5_K(b, e)                                                                                           \
+    kvc_weight_offset(KVC_HALF((b).d), KVC_HALF((b).dmin), KVC_Q4_K_SCALE(b, (e) / 32), KVC_Q4_K_MIN(b, (e) / 32),     \
+                      KVC_Q5_K_QUANT(b, e))
 
 /* ---- order and chance --------------------------------------------------------------------------------------- */
 

@@ -1,21 +1,31 @@
-/* types.c - names and sizes of the element types. */
+/* types.c - names and sizes of the element types, from the list of weight_types.h. */
 #include "core/base/types.h"
 
 #include <string.h>
 
+#include "core/base/canon.h"
+
 static const struct {
     const char *name;
     struct kvc_type_block block;
-} types[KVC_TYPES] = {
-    [KVC_F32] = {"f32", {1, 4}},       [KVC_F16] = {"f16", {1, 2}},
-    [KVC_BF16] = {"bf16", {1, 2}},     [KVC_Q8_0] = {"q8_0", {32, 34}}, /* half scale, 32 int8 */
-    [KVC_Q4_0] = {"q4_0", {32, 18}},                                    /* half scale, 16 bytes of nibbles */
-    [KVC_Q5_0] = {"q5_0", {32, 22}},   /* half scale, 4 bytes of fifth bits, 16 bytes of nibbles */
-    [KVC_Q3_K] = {"q3_k", {256, 110}}, /* 32 third bits, 64 low bits, 12 of 6-bit scales, half scale */
-    [KVC_Q4_K] = {"q4_k", {256, 144}}, /* half scale and minimum, 12 of 6-bit pairs, 128 nibbles */
-    [KVC_Q5_K] = {"q5_k", {256, 176}}, /* as q4_k with 32 bytes of fifth bits */
-    [KVC_Q6_K] = {"q6_k", {256, 210}}, /* 128 low nibbles, 64 high bits, 16 int8 scales, half scale */
+} types[] = {
+#define TYPE(a, NAME, name, gguf, elements, bytes, scale, scales, holds)                                               \
+    [KVC_##NAME] = {#name, {elements, bytes, scale, scales}},
+    KVC_WEIGHT_TYPES(TYPE, )};
+
+/* The public enum has the list's types in the list's order, the blocks of canon.h have the list's sizes, and 256
+ * elements, which all paths work on at a time, are whole blocks. */
+enum {
+#define LISTED(a, NAME, ...) LISTED_##NAME,
+    KVC_WEIGHT_TYPES(LISTED, ) LISTED_TYPES
 };
+_Static_assert((int)LISTED_TYPES == (int)KVC_TYPES, "enum kvc_type and KVC_WEIGHT_TYPES differ");
+#define SAME_NUMBER(a, NAME, ...)                                                                                      \
+    _Static_assert((int)LISTED_##NAME == (int)KVC_##NAME, #NAME ": enum kvc_type and KVC_WEIGHT_TYPES differ");
+KVC_WEIGHT_TYPES(SAME_NUMBER, )
+#define WHOLE(a, NAME, name, gguf, elements, bytes, ...)                                                               \
+    _Static_assert(sizeof(struct kvc_block_##name) == (bytes) && 256 % (elements) == 0, #NAME ": block sizes");
+KVC_BLOCK_TYPES(WHOLE, )
 
 const char *kvc_type_name(enum kvc_type type) { return (unsigned)type < KVC_TYPES ? types[type].name : "unknown"; }
 
@@ -33,7 +43,7 @@ struct kvc_type_block kvc_type_block(enum kvc_type type) {
     if ((unsigned)type < KVC_TYPES) {
         return types[type].block;
     }
-    return (struct kvc_type_block){0, 0};
+    return (struct kvc_type_block){0, 0, 0, 0};
 }
 
 size_t kvc_type_row_bytes(enum kvc_type type, uint64_t K) {

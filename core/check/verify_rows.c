@@ -29,7 +29,7 @@ static uint32_t draw_rows(struct kvc_verify *v) {
 static uint32_t draw_width(struct kvc_verify *v, enum kvc_type type) {
     uint32_t block = kvc_type_block(type).elements, width = draw_any(v);
     return block == 1    ? width
-           : block == 32 ? (uint32_t)kvc_round_up(width, 32)
+           : block < 256 ? (uint32_t)kvc_round_up(width, block)
                          : kvc_verify_range(v, 1, v->small ? 2 : 20) * 256;
 }
 
@@ -39,16 +39,14 @@ static void put_half(unsigned char *at, kvc_u16 half) {
 }
 
 /* Random bits of a block, with scales of an ordinary size; wild ones may be anything. */
-static void make_block(struct kvc_verify *v, enum kvc_type type, unsigned char *block, uint32_t bytes, bool wild) {
-    /* Where the F16 scales lie: at the front, or in Q3_K and Q6_K at the end. */
-    uint32_t scale = type == KVC_Q3_K || type == KVC_Q6_K ? bytes - 2 : 0;
-    uint32_t scales = type == KVC_Q4_K || type == KVC_Q5_K ? 2 : 1;
-    for (uint32_t i = 0; i < bytes; i++)
+static void make_block(struct kvc_verify *v, enum kvc_type type, unsigned char *block, bool wild) {
+    const struct kvc_type_block of = kvc_type_block(type);
+    for (uint32_t i = 0; i < of.bytes; i++)
         block[i] = (unsigned char)kvc_verify_draw(v);
-    for (uint32_t i = 0; i < scales; i++)
+    for (uint32_t i = 0; i < of.scales; i++)
         if (!wild || kvc_verify_range(v, 0, 15)) {
             uint32_t bits = kvc_verify_draw(v), exponent = kvc_verify_range(v, 1, 9);
-            put_half(block + scale + 2 * i, (kvc_u16)((bits & 0x83ff) | exponent << 10));
+            put_half(block + of.scale + 2 * i, (kvc_u16)((bits & 0x83ff) | exponent << 10));
         }
 }
 
@@ -63,7 +61,7 @@ static const unsigned char *make_matrix(struct kvc_verify *v, enum kvc_type type
     at += kvc_verify_range(v, 0, 1) ? unit : 0;
     if (block.elements > 1) {
         for (size_t i = 0; i < outputs * row / block.bytes; i++)
-            make_block(v, type, at + i * block.bytes, block.bytes, flavour == KVC_WILD);
+            make_block(v, type, at + i * block.bytes, flavour == KVC_WILD);
         return at;
     }
     for (uint32_t n = 0; n < outputs; n++) {

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/types.h"
 #include "core/engine/engine.h"
 
 struct need {
@@ -112,8 +113,14 @@ enum kvc_status kvc_advise_weights(struct kvc_device *device, uint64_t bytes, ui
         return status;
     device->refused = 0;
     const double bits = (double)device->capacity * 0.9 * 8 / (double)values;
+    double least = 32;
+    for (unsigned i = 0; i < KVC_TYPES; i++) {
+        const struct kvc_type_block block = kvc_type_block((enum kvc_type)i);
+        const double of = 8.0 * block.bytes / block.elements;
+        least = of < least ? of : least;
+    }
     char type[80] = "";
-    if (bits >= 3.5) /* the smallest type, q3_k, has 3.4 */
+    if (bits >= 1.02 * least) /* norms stay f32 */
         snprintf(type, sizeof type, "a type of at most %.1f bits a weight would fit (kvcull convert), or ", bits);
     replace(error, "the weights need %s of its %s; %sthe cpu backend%s", size(bytes, text), size(device->capacity, has),
             type, *type ? "" : " may have room");

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "core/base/canon.h"
+#include "models/convert/blocks.h"
 
 /* splitmix64 (Steele, Lea, Flood 2014). */
 uint64_t kvc_random_next(struct kvc_random *random) {
@@ -34,12 +34,6 @@ static void fill(struct kvc_random *random, void *to, size_t bytes) {
     }
 }
 
-static void store_f16(kvc_u8 *to, float value) {
-    kvc_u16 bits = kvc_f32_to_f16(value);
-    to[0] = (kvc_u8)bits;
-    to[1] = (kvc_u8)(bits >> 8);
-}
-
 /* Two values of 24 bits from each word. */
 static void float_row(struct kvc_random *random, enum kvc_type type, float reach, uint64_t K, unsigned char *to) {
     const float unit = reach * 1.1920928955078125e-7f; /* 2^-23 */
@@ -56,48 +50,18 @@ static void float_row(struct kvc_random *random, enum kvc_type type, float reach
     }
 }
 
-static void random_block(struct kvc_random *random, enum kvc_type type, float reach, unsigned char *to) {
-    union {
-        struct kvc_block_q8_0 q8_0;
-        struct kvc_block_q4_0 q4_0;
-        struct kvc_block_q5_0 q5_0;
-        struct kvc_block_q3_k q3_k;
-        struct kvc_block_q4_k q4_k;
-        struct kvc_block_q5_k q5_k;
-        struct kvc_block_q6_k q6_k;
-    } b;
-    const size_t bytes = kvc_type_block(type).bytes;
-    fill(random, &b, bytes);
-    switch (type) {
-    case KVC_Q8_0:
-        store_f16(b.q8_0.d, reach / 127.5f);
-        break;
-    case KVC_Q4_0:
-        store_f16(b.q4_0.d, reach / 7.5f);
-        break;
-    case KVC_Q5_0:
-        store_f16(b.q5_0.d, reach / 15.5f);
-        break;
-    case KVC_Q3_K: /* scales -32..31 as they fall */
-        store_f16(b.q3_k.d, reach / (18.5f * 3.5f));
-        break;
-    case KVC_Q4_K: /* each minimum equal to its scale: quants 0..15 lie around 7.5 */
-    case KVC_Q5_K: {
-        const float middle = type == KVC_Q4_K ? 7.5f : 15.5f, d = reach / (36.5f * middle);
-        for (int s = 0; s < 4; s++) {
-            b.q4_k.scale[s + 4] = b.q4_k.scale[s];
-            b.q4_k.scale[s + 8] = (kvc_u8)((b.q4_k.scale[s + 8] & 15) * 17);
-        }
-        store_f16(b.q4_k.d, d);
-        store_f16(b.q4_k.dmin, d * middle);
-        break;
+#define RANDOM_BLOCK(a, NAME, name, ...)                                                                               \
+    static void random_##name(struct kvc_random *random, float reach, unsigned char *to) {                             \
+        struct kvc_block_##name block;                                                                                 \
+        fill(random, &block, sizeof block);                                                                            \
+        kvc_random_##name(&block, reach);                                                                              \
+        memcpy(to, &block, sizeof block);                                                                              \
     }
-    default: /* scales -128..127 as they fall */
-        store_f16(b.q6_k.d, reach / (73.9f * 31.5f));
-        break;
-    }
-    memcpy(to, &b, bytes);
-}
+KVC_BLOCK_TYPES(RANDOM_BLOCK, )
+
+static void (*const random_block[KVC_TYPES])(struct kvc_random *, float, unsigned char *) = {
+#define RANDOM_BY_TYPE(a, NAME, name, ...) [KVC_##NAME] = random_##name,
+    KVC_BLOCK_TYPES(RANDOM_BY_TYPE, )};
 
 void kvc_random_row(struct kvc_random *random, enum kvc_type type, float reach, uint64_t K, void *row) {
     const struct kvc_type_block block = kvc_type_block(type);
@@ -106,6 +70,6 @@ void kvc_random_row(struct kvc_random *random, enum kvc_type type, float reach, 
         return;
     }
     for (uint64_t i = 0; i < K / block.elements; i++) {
-        random_block(random, type, reach, (unsigned char *)row + i * block.bytes);
+        random_block[type](random, reach, (unsigned char *)row + i * block.bytes);
     }
 }

@@ -4,67 +4,20 @@
 #include "core/base/canon.h"
 #include "models/convert/quantize.h"
 
-#define LOAD_BLOCK(kind)                                                                                               \
-    struct kvc_block_##kind b;                                                                                         \
-    memcpy(&b, from, sizeof b);                                                                                        \
-    const float d = kvc_f16_to_f32(KVC_LOAD_U16(b.d))
-
-static void block_q8_0(const unsigned char *from, float *x) {
-    LOAD_BLOCK(q8_0);
-    for (int e = 0; e < 32; e++) {
-        x[e] = KVC_Q8_0_VALUE(b, e, d);
+#define WIDEN_BLOCK(a, NAME, name, gguf, elements, ...)                                                                \
+    static void widen_##name(const unsigned char *from, float *x) {                                                    \
+        struct kvc_block_##name b;                                                                                     \
+        memcpy(&b, from, sizeof b);                                                                                    \
+        for (int e = 0; e < (elements); e++) {                                                                         \
+            x[e] = KVC_WIDEN_##NAME(b, e);                                                                             \
+        }                                                                                                              \
     }
-}
-
-static void block_q4_0(const unsigned char *from, float *x) {
-    LOAD_BLOCK(q4_0);
-    for (int e = 0; e < 32; e++) {
-        x[e] = KVC_Q4_0_VALUE(b, e, d);
-    }
-}
-
-static void block_q5_0(const unsigned char *from, float *x) {
-    LOAD_BLOCK(q5_0);
-    for (int e = 0; e < 32; e++) {
-        x[e] = KVC_Q5_0_VALUE(b, e, d);
-    }
-}
-
-static void block_q3_k(const unsigned char *from, float *x) {
-    LOAD_BLOCK(q3_k);
-    for (int e = 0; e < 256; e++) {
-        x[e] = KVC_Q3_K_VALUE(b, e, d);
-    }
-}
-
-static void block_q4_k(const unsigned char *from, float *x) {
-    LOAD_BLOCK(q4_k);
-    const float dmin = kvc_f16_to_f32(KVC_LOAD_U16(b.dmin));
-    for (int e = 0; e < 256; e++) {
-        x[e] = KVC_Q4_K_VALUE(b, e, d, dmin);
-    }
-}
-
-static void block_q5_k(const unsigned char *from, float *x) {
-    LOAD_BLOCK(q5_k);
-    const float dmin = kvc_f16_to_f32(KVC_LOAD_U16(b.dmin));
-    for (int e = 0; e < 256; e++) {
-        x[e] = KVC_Q5_K_VALUE(b, e, d, dmin);
-    }
-}
-
-static void block_q6_k(const unsigned char *from, float *x) {
-    LOAD_BLOCK(q6_k);
-    for (int e = 0; e < 256; e++) {
-        x[e] = KVC_Q6_K_VALUE(b, e, d);
-    }
-}
+KVC_BLOCK_TYPES(WIDEN_BLOCK, )
 
 void kvc_widen_row(enum kvc_type type, const void *row, uint64_t K, float *values) {
     static void (*const block[KVC_TYPES])(const unsigned char *, float *) = {
-        [KVC_Q8_0] = block_q8_0, [KVC_Q4_0] = block_q4_0, [KVC_Q5_0] = block_q5_0, [KVC_Q3_K] = block_q3_k,
-        [KVC_Q4_K] = block_q4_k, [KVC_Q5_K] = block_q5_k, [KVC_Q6_K] = block_q6_k,
-    };
+#define WIDEN_BY_TYPE(a, NAME, name, ...) [KVC_##NAME] = widen_##name,
+        KVC_BLOCK_TYPES(WIDEN_BY_TYPE, )};
     const unsigned char *from = row;
     if (type == KVC_F32) {
         memcpy(values, from, (size_t)K * sizeof *values);

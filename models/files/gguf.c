@@ -160,29 +160,31 @@ static enum kvc_status take_entry(struct reader *in, struct kvc_gguf_entry *entr
 
 /* ---- tensors ---- */
 
-static const struct {
-    const char *name;
-    int type; /* enum kvc_type, -1: not supported */
-} file_types[] = {
-    /* by the format's number */
-    [0] = {"f32", KVC_F32},    [1] = {"f16", KVC_F16},    [2] = {"q4_0", KVC_Q4_0},  [3] = {"q4_1", -1},
-    [4] = {"q4_2", -1},        [5] = {"q4_3", -1},        [6] = {"q5_0", KVC_Q5_0},  [7] = {"q5_1", -1},
-    [8] = {"q8_0", KVC_Q8_0},  [9] = {"q8_1", -1},        [10] = {"q2_k", -1},       [11] = {"q3_k", KVC_Q3_K},
-    [12] = {"q4_k", KVC_Q4_K}, [13] = {"q5_k", KVC_Q5_K}, [14] = {"q6_k", KVC_Q6_K}, [15] = {"q8_k", -1},
-    [16] = {"iq2_xxs", -1},    [17] = {"iq2_xs", -1},     [18] = {"iq3_xxs", -1},    [19] = {"iq1_s", -1},
-    [20] = {"iq4_nl", -1},     [21] = {"iq3_s", -1},      [22] = {"iq2_s", -1},      [23] = {"iq4_xs", -1},
-    [24] = {"i8", -1},         [25] = {"i16", -1},        [26] = {"i32", -1},        [27] = {"i64", -1},
-    [28] = {"f64", -1},        [29] = {"iq1_m", -1},      [30] = {"bf16", KVC_BF16}, [34] = {"tq1_0", -1},
-    [35] = {"tq2_0", -1},      [39] = {"mxfp4", -1},
+/* Tensor types by the format's number, read here or not. */
+static const char *const file_types[] = {
+    [0] = "f32",      [1] = "f16",    [2] = "q4_0",    [3] = "q4_1",   [4] = "q4_2",     [5] = "q4_3",
+    [6] = "q5_0",     [7] = "q5_1",   [8] = "q8_0",    [9] = "q8_1",   [10] = "q2_k",    [11] = "q3_k",
+    [12] = "q4_k",    [13] = "q5_k",  [14] = "q6_k",   [15] = "q8_k",  [16] = "iq2_xxs", [17] = "iq2_xs",
+    [18] = "iq3_xxs", [19] = "iq1_s", [20] = "iq4_nl", [21] = "iq3_s", [22] = "iq2_s",   [23] = "iq4_xs",
+    [24] = "i8",      [25] = "i16",   [26] = "i32",    [27] = "i64",   [28] = "f64",     [29] = "iq1_m",
+    [30] = "bf16",    [34] = "tq1_0", [35] = "tq2_0",  [39] = "mxfp4",
 };
 
 uint32_t kvc_gguf_file_type(enum kvc_type type) {
-    for (uint32_t i = 0; i < sizeof file_types / sizeof file_types[0]; i++) {
-        if (file_types[i].name && file_types[i].type == (int)type) {
-            return i;
+    static const uint32_t numbers[KVC_TYPES] = {
+#define FILE_TYPE(a, NAME, name, gguf, ...) [KVC_##NAME] = gguf,
+        KVC_WEIGHT_TYPES(FILE_TYPE, )};
+    return (unsigned)type < KVC_TYPES ? numbers[type] : UINT32_MAX;
+}
+
+static bool take_type(uint64_t number, enum kvc_type *type) {
+    for (unsigned i = 0; i < KVC_TYPES; i++) {
+        if (kvc_gguf_file_type((enum kvc_type)i) == number) {
+            *type = (enum kvc_type)i;
+            return true;
         }
     }
-    return UINT32_MAX;
+    return false;
 }
 
 /* dims come innermost first; the struct has them outermost first. */
@@ -233,14 +235,11 @@ static enum kvc_status take_tensor(struct reader *in, struct kvc_file_tensor *te
     if (!take(in, 4, &type) || !take(in, 8, offset)) {
         return cut_short(in, tensor->name);
     }
-    bool known = type < sizeof file_types / sizeof file_types[0] && file_types[type].name;
-    if (!known || file_types[type].type < 0) {
-        return kvc_fail(in->error, KVC_INPUT,
-                        "%s: tensor %s has type %" PRIu64 " (%s); f32, f16, bf16, q8_0, q4_0, "
-                        "q5_0, q3_k, q4_k, q5_k and q6_k are supported",
-                        in->path, tensor->name, type, known ? file_types[type].name : "unknown");
+    if (!take_type(type, &tensor->type)) {
+        bool known = type < sizeof file_types / sizeof file_types[0] && file_types[type];
+        return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s has type %" PRIu64 " (%s); supported are %s", in->path,
+                        tensor->name, type, known ? file_types[type] : "unknown", KVC_TYPE_LIST);
     }
-    tensor->type = (enum kvc_type)file_types[type].type;
     size_t row_bytes = kvc_type_row_bytes(tensor->type, tensor->cols);
     if (row_bytes == 0) {
         return kvc_fail(in->error, KVC_INPUT,

@@ -46,17 +46,14 @@ static struct kvc_buffer *new_buffer(struct kvc_device *device, size_t bytes) {
 
 /* Rows of made-up weights; scales below 2. */
 static void fill_weights(enum kvc_type type, unsigned char *data, size_t bytes) {
-    static const struct {
-        size_t block, scales[2];
-    } of[KVC_TYPES] = {[KVC_F16] = {2, {1, 1}},    [KVC_BF16] = {2, {1, 1}},   [KVC_Q8_0] = {34, {1, 1}},
-                       [KVC_Q4_0] = {18, {1, 1}},  [KVC_Q5_0] = {22, {1, 1}},  [KVC_Q3_K] = {110, {109, 109}},
-                       [KVC_Q4_K] = {144, {1, 3}}, [KVC_Q5_K] = {176, {1, 3}}, [KVC_Q6_K] = {210, {209, 209}},
-                       [KVC_F32] = {4, {3, 3}}};
+    const struct kvc_type_block of = kvc_type_block(type);
+    /* The bytes with the scales' signs and exponents; of plain types, the last. */
+    const size_t first = of.scales ? of.scale + 1 : of.bytes - 1, last = first + (of.scales > 1 ? 2 : 0);
     uint32_t random = 1;
     for (size_t i = 0; i < bytes; i++) {
         random = random * 1664525u + 1013904223u;
         data[i] = (unsigned char)(random >> 24);
-        if (i % of[type].block == of[type].scales[0] || i % of[type].block == of[type].scales[1])
+        if (i % of.bytes == first || i % of.bytes == last)
             data[i] &= 0xbf;
     }
 }

@@ -69,7 +69,8 @@ static void put_half(unsigned char *to, enum mood mood) {
 }
 
 static void fill_weights(unsigned char *w, enum kvc_type type, size_t rows, size_t K, enum mood mood) {
-    size_t bytes = rows * kvc_type_row_bytes(type, K), block = kvc_type_block(type).bytes;
+    const struct kvc_type_block of = kvc_type_block(type);
+    size_t bytes = rows * kvc_type_row_bytes(type, K), block = of.bytes;
     for (size_t i = 0; i < bytes; i++)
         w[i] = (unsigned char)chance();
     for (size_t i = 0; i + block <= bytes; i += block) {
@@ -89,19 +90,9 @@ static void fill_weights(unsigned char *w, enum kvc_type type, size_t rows, size
             h = kvc_f32_to_bf16(x);
             memcpy(w + i, &h, sizeof h);
             break;
-        case KVC_Q3_K:
-            put_half(w + i + offsetof(struct kvc_block_q3_k, d), mood);
-            break;
-        case KVC_Q6_K:
-            put_half(w + i + offsetof(struct kvc_block_q6_k, d), mood);
-            break;
-        case KVC_Q4_K:
-        case KVC_Q5_K:
-            put_half(w + i + 2, mood); /* dmin, and d as the others have it: first */
-            put_half(w + i, mood);
-            break;
-        default:
-            put_half(w + i, mood);
+        default: /* the last scale first */
+            for (size_t scale = of.scales; scale-- > 0;)
+                put_half(w + i + of.scale + 2 * scale, mood);
             break;
         }
     }

@@ -94,7 +94,7 @@ static void check_gather(struct pair *pair) {
 static void check_embed(struct pair *pair) {
     for (int t = 0; t < KVC_TYPES; t++) {
         const enum kvc_type type = (enum kvc_type)t;
-        const uint32_t unit = t >= KVC_Q3_K ? 256 : t > KVC_BF16 ? 32 : 1, vocab = 1 + below(pair, 20);
+        const uint32_t unit = kvc_type_block(type).elements, vocab = 1 + below(pair, 20);
         const uint32_t K = unit == 256 ? 256 * (1 + below(pair, 5)) : unit * (1 + below(pair, unit == 1 ? 300 : 20));
         const uint32_t rows = below(pair, 4) ? 1 + below(pair, 9) : 300;
         const size_t row_bytes = kvc_type_row_bytes(type, K);

@@ -138,6 +138,8 @@ static const struct {
     {KVC_Q4_K, decode_q4_k, 0.076, 0.058},   {KVC_Q5_K, decode_q5_k, 0.039, 0.030},
     {KVC_Q6_K, decode_q6_k, 0.0185, 0.0140},
 };
+#define COUNTED(a, NAME, ...) +1
+_Static_assert(sizeof blocks / sizeof *blocks == KVC_BLOCK_TYPES(COUNTED, ), "every block type has a decoder");
 
 /* ---- values ---- */
 

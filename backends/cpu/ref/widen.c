@@ -3,8 +3,6 @@
 
 #include "backends/cpu/ref/ref.h"
 
-static float half_at(const kvc_u8 *bytes) { return kvc_f16_to_f32(KVC_LOAD_U16(bytes)); }
-
 /* Element k of a row. Blocks are byte arrays, so any alignment will do. */
 static float value(enum kvc_type type, const unsigned char *row, uint64_t k) {
     float x;
@@ -13,37 +11,15 @@ static float value(enum kvc_type type, const unsigned char *row, uint64_t k) {
         memcpy(&x, row + 4 * k, 4);
         return x;
     case KVC_F16:
-        return half_at(row + 2 * k);
+        return KVC_HALF(row + 2 * k);
     case KVC_BF16:
         return kvc_bf16_to_f32(KVC_LOAD_U16(row + 2 * k));
-    case KVC_Q8_0: {
-        const struct kvc_block_q8_0 *b = (const struct kvc_block_q8_0 *)row + k / 32;
-        return KVC_Q8_0_VALUE(*b, k % 32, half_at(b->d));
+#define VALUE(a, NAME, name, gguf, elements, ...)                                                                      \
+    case KVC_##NAME: {                                                                                                 \
+        const struct kvc_block_##name *b = (const struct kvc_block_##name *)row + k / (elements);                      \
+        return KVC_WIDEN_##NAME(*b, k % (elements));                                                                   \
     }
-    case KVC_Q4_0: {
-        const struct kvc_block_q4_0 *b = (const struct kvc_block_q4_0 *)row + k / 32;
-        return KVC_Q4_0_VALUE(*b, k % 32, half_at(b->d));
-    }
-    case KVC_Q5_0: {
-        const struct kvc_block_q5_0 *b = (const struct kvc_block_q5_0 *)row + k / 32;
-        return KVC_Q5_0_VALUE(*b, k % 32, half_at(b->d));
-    }
-    case KVC_Q3_K: {
-        const struct kvc_block_q3_k *b = (const struct kvc_block_q3_k *)row + k / 256;
-        return KVC_Q3_K_VALUE(*b, k % 256, half_at(b->d));
-    }
-    case KVC_Q4_K: {
-        const struct kvc_block_q4_k *b = (const struct kvc_block_q4_k *)row + k / 256;
-        return KVC_Q4_K_VALUE(*b, k % 256, half_at(b->d), half_at(b->dmin));
-    }
-    case KVC_Q5_K: {
-        const struct kvc_block_q5_k *b = (const struct kvc_block_q5_k *)row + k / 256;
-        return KVC_Q5_K_VALUE(*b, k % 256, half_at(b->d), half_at(b->dmin));
-    }
-    case KVC_Q6_K: {
-        const struct kvc_block_q6_k *b = (const struct kvc_block_q6_k *)row + k / 256;
-        return KVC_Q6_K_VALUE(*b, k % 256, half_at(b->d));
-    }
+        KVC_BLOCK_TYPES(VALUE, )
     case KVC_TYPES:
         break;
     }

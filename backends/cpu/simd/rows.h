@@ -36,44 +36,31 @@ INLINE size_t piece_end(const struct rows_job *job, size_t task) {
 
 /* ---- embed ---- */
 
-#define EMBED(type, bytes)                                                                                             \
-    static void embed_##type(float *to, const unsigned char *row, size_t n) {                                          \
-        for (size_t k = 0; k < n; k += GROUP, row += (bytes)) {                                                        \
-            const int parts = (int)((n - k < GROUP ? n - k : GROUP) / KVC_LANES);                                      \
+#define EMBED(a, NAME, name, gguf, elements, ...)                                                                      \
+    static void embed_##name(float *to, const unsigned char *from, size_t n) {                                         \
+        const size_t whole = n / KVC_LANES * KVC_LANES;                                                                \
+        const unsigned char *group = from;                                                                             \
+        for (size_t k = 0; k < whole; k += GROUP, group += group_bytes_##name) {                                       \
+            const int parts = (int)((whole - k < GROUP ? whole - k : GROUP) / KVC_LANES);                              \
             struct scales scales;                                                                                      \
-            prepare_##type(&scales, row, parts);                                                                       \
+            prepare_##name(&scales, group, parts);                                                                     \
             for (int p = 0; p < parts; p++) {                                                                          \
                 vf w[LANE_VECTORS];                                                                                    \
-                widen_##type(w, row, p, &scales);                                                                      \
+                widen_##name(w, group, p, &scales);                                                                    \
                 for (unsigned v = 0; v < LANE_VECTORS; v++)                                                            \
                     vf_store(to + k + (size_t)p * KVC_LANES + v * LANES, w[v]);                                        \
             }                                                                                                          \
         }                                                                                                              \
+        for (size_t k = whole; (elements) % KVC_LANES && k < n; k++)                                                   \
+            to[k] = widen_one_##name(from, k);                                                                         \
     }
-EMBED(f16, 8 * part_bytes_f16)
-EMBED(bf16, 8 * part_bytes_bf16)
-EMBED(q8_0, 8 * part_bytes_q8_0)
-EMBED(q4_0, 8 * part_bytes_q4_0)
-EMBED(q5_0, 8 * part_bytes_q5_0)
-EMBED(q3_k, group_bytes_q3_k)
-EMBED(q4_k, group_bytes_q4_k)
-EMBED(q5_k, group_bytes_q5_k)
-EMBED(q6_k, group_bytes_q6_k)
+KVC_WEIGHT_TYPES(EMBED, )
 
 static void embed_row(const struct kvc_weight *table, size_t row, float *to) {
     static void (*const by_type[KVC_TYPES])(float *, const unsigned char *, size_t) = {
-        [KVC_F16] = embed_f16,   [KVC_BF16] = embed_bf16, [KVC_Q8_0] = embed_q8_0,
-        [KVC_Q4_0] = embed_q4_0, [KVC_Q5_0] = embed_q5_0, [KVC_Q3_K] = embed_q3_k,
-        [KVC_Q4_K] = embed_q4_k, [KVC_Q5_K] = embed_q5_k, [KVC_Q6_K] = embed_q6_k};
-    const unsigned char *from = table->data + row * table->row_bytes;
-    const size_t n = table->inputs, whole = n / KVC_LANES * KVC_LANES;
-    if (table->type == KVC_F32) {
-        memcpy(to, from, n * sizeof *to);
-        return;
-    }
-    by_type[table->type](to, from, whole);
-    for (size_t k = whole; k < n; k++) /* F16 and BF16 only: other types come in blocks */
-        to[k] = table->type == KVC_F16 ? half_load(from + 2 * k) : kvc_bf16_to_f32(KVC_LOAD_U16(from + 2 * k));
+#define EMBED_BY_TYPE(a, NAME, name, ...) [KVC_##NAME] = embed_##name,
+        KVC_WEIGHT_TYPES(EMBED_BY_TYPE, )};
+    by_type[table->type](to, table->data + row * table->row_bytes, table->inputs);
 }
 
 static void embed_task(void *argument, size_t task, unsigned thread) {

@@ -7,13 +7,10 @@ template <kvc_u32 type> struct kvc_few; /* values of one stage, their bytes; byt
 KVC_FEW_TYPE(KVC_K_F32, 64, 256, 320) /* strides of 64 more than a multiple of 128: no two teams share banks */
 KVC_FEW_TYPE(KVC_K_F16, 128, 256, 320)
 KVC_FEW_TYPE(KVC_K_BF16, 128, 256, 320)
-KVC_FEW_TYPE(KVC_K_Q8_0, 256, 272, 304)
-KVC_FEW_TYPE(KVC_K_Q4_0, 256, 144, 176)
-KVC_FEW_TYPE(KVC_K_Q5_0, 256, 176, 208)
-KVC_FEW_TYPE(KVC_K_Q3_K, 256, 110, 144)
-KVC_FEW_TYPE(KVC_K_Q4_K, 256, 144, 176)
-KVC_FEW_TYPE(KVC_K_Q5_K, 256, 176, 208)
-KVC_FEW_TYPE(KVC_K_Q6_K, 256, 210, 240)
+/* Blocks: 256 values, and an odd number of vectors, that no two teams share banks either. */
+#define KVC_FEW_BLOCKS(a, NAME, name, gguf, elements, bytes, ...)                                                      \
+    KVC_FEW_TYPE(KVC_K_##NAME, 256, 256 / (elements) * (bytes), ((256 / (elements) * (bytes) + 30) / 16 | 1) * 16)
+KVC_BLOCK_TYPES(KVC_FEW_BLOCKS, )
 
 #define KVC_FEW_STAGES 4
 
@@ -36,7 +33,7 @@ template <kvc_u32 type> KVC_DEVICE struct kvc_part kvc_few_part(const kvc_u8 *at
     } else {
 #pragma unroll
         for (kvc_u32 i = 0; i < 8; i++)
-            p.lane[i] = kvc_weight_value(type, at, s * 32 + worker * 8 + i);
+            p.lane[i] = kvc_widen_weight(type, at, s * 32 + worker * 8 + i);
     }
     return p;
 }
@@ -131,13 +128,5 @@ KVC_DEVICE void kvc_few_rows(kvc_u8 *shared, float *y, const float *x, const kvc
     }
 #define KVC_FEW_KERNELS(name, type)                                                                                    \
     KVC_FEW_KERNEL(name, type, 1) KVC_FEW_KERNEL(name, type, 4) KVC_FEW_KERNEL(name, type, 8)
-KVC_FEW_KERNELS(f32, KVC_K_F32)
-KVC_FEW_KERNELS(f16, KVC_K_F16)
-KVC_FEW_KERNELS(bf16, KVC_K_BF16)
-KVC_FEW_KERNELS(q8_0, KVC_K_Q8_0)
-KVC_FEW_KERNELS(q4_0, KVC_K_Q4_0)
-KVC_FEW_KERNELS(q5_0, KVC_K_Q5_0)
-KVC_FEW_KERNELS(q3_k, KVC_K_Q3_K)
-KVC_FEW_KERNELS(q4_k, KVC_K_Q4_K)
-KVC_FEW_KERNELS(q5_k, KVC_K_Q5_K)
-KVC_FEW_KERNELS(q6_k, KVC_K_Q6_K)
+#define KVC_FEW_OF_TYPE(a, NAME, name, ...) KVC_FEW_KERNELS(name, KVC_K_##NAME)
+KVC_WEIGHT_TYPES(KVC_FEW_OF_TYPE, )

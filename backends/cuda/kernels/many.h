@@ -9,7 +9,7 @@ KVC_DEVICE void kvc_many_pack(float *packed, const kvc_u8 *from, kvc_u32 type, k
     kvc_u64 k = step * 32, steps = (K + 31) / 32;
     float *to = packed + (row / B * 32 * steps + step) * B + row % B;
     for (kvc_u32 lane = 0; lane < 32 && k + lane < K; lane++)
-        to[lane * steps * B] = kvc_weight_value(type, from, k + lane);
+        to[lane * steps * B] = kvc_widen_weight(type, from, k + lane);
 }
 
 KVC_KERNEL(many_pack_x)(float *packed, const float *x, kvc_u64 K, kvc_u32 rows, kvc_u32 block) {

@@ -34,10 +34,10 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
  * that never jump. Of each group's bytes so many are fetched AHEAD bytes before their use, into the second level: the
  * first has few buffers for what is on its way. For types that need little work the hardware does it alone, and better.
  * Where `early` is set sum_group(...) prepares the scales of the next group. rest(...) deals with what is left of a
- * group, total(...) adds the lanes. */
+ * group, total(...) adds the lanes. `type` are the weights of `name` as these steps know them. */
 #define AHEAD 4096
-#define ONE_ROW(type, streams, bytes, fetched, sum_group, early, rest, total)                                          \
-    static void gemv_##type(const struct kvc_linear_call *call, size_t first, size_t last) {                           \
+#define ONE_ROW(name, streams, fetched, rest, type, sum_group, early, total)                                           \
+    static void gemv_##name(const struct kvc_linear_call *call, size_t first, size_t last) {                           \
         enum { outputs = streams };                                                                                    \
         const float *x = call->x;                                                                                      \
         size_t stretch = (last - first + outputs - 1) / outputs | 1;                                                   \
@@ -62,7 +62,7 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
                     if (!(early) || k == 0)                                                                            \
                         prepare_##type(&scales[j], row[j], 8);                                                         \
                 }                                                                                                      \
-                const size_t next_group = k + 2 * GROUP <= call->K ? (bytes) : 0;                                      \
+                const size_t next_group = k + 2 * GROUP <= call->K ? group_bytes_##type : 0;                           \
                 (void)next_group;                                                                                      \
                 sum_group(type, early);                                                                                \
                 if (early) {                                                                                           \
@@ -72,7 +72,7 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
                 }                                                                                                      \
                 UNROLL                                                                                                 \
                 for (int j = 0; j < outputs; j++)                                                                      \
-                    row[j] += bytes;                                                                                   \
+                    row[j] += group_bytes_##type;                                                                      \
             }                                                                                                          \
             rest(type);                                                                                                \
             UNROLL /* or the sums would lie in memory all the time */                                                  \
@@ -121,25 +121,29 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
     if (k < call->K) {                                                                                                 \
         float left_over[outputs * KVC_LANES];                                                                          \
         for (int j = 0; j < outputs; j++)                                                                              \
-            end_of_row_##type(left_over + j * KVC_LANES, row[j] + (size_t)parts * part_bytes_##type, call->K - k);     \
+            end_of_row_##type(left_over + j * KVC_LANES, row[j] + (size_t)parts * (group_bytes_##type / 8),            \
+                              call->K - k);                                                                            \
         tail_one_row(outputs, acc, x + k, call->K - k, left_over);                                                     \
     }
 
-ONE_ROW(f32, ONE_ROW_STREAMS, 8 * part_bytes_f32, 0, IN_TURN, 0, REST_ALL, sum_lanes)
-ONE_ROW(f16, ONE_ROW_HALF_STREAMS, 8 * part_bytes_f16, 0, IN_TURN, 0, REST_ALL, sum_lanes)
-ONE_ROW(bf16, ONE_ROW_HALF_STREAMS, 8 * part_bytes_bf16, 0, IN_TURN, 0, REST_ALL, sum_lanes)
-ONE_ROW(q8_0, ONE_ROW_STREAMS, 8 * part_bytes_q8_0, 8 * part_bytes_q8_0, PIPELINED, 0, REST_PARTS, sum_lanes)
-ONE_ROW(q5_0, ONE_ROW_STREAMS, 8 * part_bytes_q5_0, 8 * part_bytes_q5_0, IN_TURN, 0, REST_PARTS, sum_lanes)
-ONE_ROW(q3_k, ONE_ROW_STREAMS, group_bytes_q3_k, group_bytes_q3_k, IN_TURN, 0, REST_NONE, sum_lanes)
-ONE_ROW(q4_k, ONE_ROW_STREAMS, group_bytes_q4_k, group_bytes_q4_k, PIPELINED, EARLY, REST_NONE, sum_lanes)
-ONE_ROW(q5_k, ONE_ROW_STREAMS, group_bytes_q5_k, group_bytes_q5_k, IN_TURN, 0, REST_NONE, sum_lanes)
-ONE_ROW(q6_k, ONE_ROW_STREAMS, group_bytes_q6_k, group_bytes_q6_k, IN_TURN, 0, REST_NONE, sum_lanes)
+#define REST_16 REST_ALL /* by the elements of a block */
+#define REST_32 REST_PARTS
+#define REST_256 REST_NONE
+/* What GEMV_<type> of widen.h may be: the weights as they are summed, how, early or not, and how lanes are added. */
+#define GEMV_IN_TURN(type) type, IN_TURN, 0, sum_lanes
+#define GEMV_PIPELINED(type, early) type, PIPELINED, early, sum_lanes
+#define GEMV_REORDERED(type) type, PIPELINED, EARLY, total_##type
+#define ONE_ROW_OF(...) ONE_ROW(__VA_ARGS__)
+#define ONE_ROW_BLOCKS(a, NAME, name, gguf, elements, ...)                                                             \
+    ONE_ROW_OF(name, ONE_ROW_STREAMS, group_bytes_##name, REST_##elements, GEMV_##name)
+
+ONE_ROW_OF(f32, ONE_ROW_STREAMS, 0, REST_ALL, GEMV_IN_TURN(f32))
+ONE_ROW_OF(f16, ONE_ROW_HALF_STREAMS, 0, REST_ALL, GEMV_IN_TURN(f16))
+ONE_ROW_OF(bf16, ONE_ROW_HALF_STREAMS, 0, REST_ALL, GEMV_IN_TURN(bf16))
+KVC_BLOCK_TYPES(ONE_ROW_BLOCKS, )
 
 /* Some types take x in another order of lanes, which is made once for all outputs. */
 #if LANES == 16
-ONE_ROW(q4_0_shifted, ONE_ROW_STREAMS, 8 * part_bytes_q4_0, 8 * part_bytes_q4_0, PIPELINED, EARLY, REST_PARTS,
-        total_q4_0_shifted)
-#define gemv_q4_0 gemv_q4_0_shifted
 static size_t gemv_scratch(const struct kvc_linear_call *call) { return call->type == KVC_Q4_0 ? call->K : 0; }
 static void gemv_start(struct kvc_linear_call *call, float *scratch) {
     if (call->type != KVC_Q4_0)
@@ -153,15 +157,13 @@ static void gemv_start(struct kvc_linear_call *call, float *scratch) {
     call->x = scratch;
 }
 #else
-ONE_ROW(q4_0, ONE_ROW_STREAMS, 8 * part_bytes_q4_0, 8 * part_bytes_q4_0, PIPELINED, EARLY, REST_PARTS, sum_lanes)
 static size_t gemv_scratch(const struct kvc_linear_call *call) { return (void)call, (size_t)0; }
 static void gemv_start(struct kvc_linear_call *call, float *scratch) { (void)call, (void)scratch; }
 #endif
 
 static void gemv(const struct kvc_linear_call *call, size_t first, size_t last) {
     static void (*const by_type[KVC_TYPES])(const struct kvc_linear_call *, size_t, size_t) = {
-        [KVC_F32] = gemv_f32,   [KVC_F16] = gemv_f16,   [KVC_BF16] = gemv_bf16, [KVC_Q8_0] = gemv_q8_0,
-        [KVC_Q4_0] = gemv_q4_0, [KVC_Q5_0] = gemv_q5_0, [KVC_Q3_K] = gemv_q3_k, [KVC_Q4_K] = gemv_q4_k,
-        [KVC_Q5_K] = gemv_q5_k, [KVC_Q6_K] = gemv_q6_k};
+#define GEMV_BY_TYPE(a, NAME, name, ...) [KVC_##NAME] = gemv_##name,
+        KVC_WEIGHT_TYPES(GEMV_BY_TYPE, )};
     by_type[call->type](call, first, last);
 }

@@ -51,7 +51,7 @@ INLINE void look_up(struct in_flight *f) {
  * widening bytes does, and lanes 2 n and 2 n + 1 are shifted down by n halves of a byte. So the lanes come in another
  * order, and x is brought into the same; each lane still takes its weights in ascending order. */
 #define prepare_q4_0_shifted prepare_q4_0
-#define part_bytes_q4_0_shifted part_bytes_q4_0
+#define group_bytes_q4_0_shifted group_bytes_q4_0
 INLINE vi load_q4_0(const unsigned char *g, int v) {
     vi eight; /* written out: some compilers load first and shuffle then */
     __asm__("vpbroadcastq %1, %0" : "=v"(eight) : "m"(*(const unsigned char(*)[8])(g + v / 2 * 18 + 2 + v % 2 * 8)));

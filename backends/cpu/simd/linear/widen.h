@@ -2,7 +2,8 @@
  * Templates over the vectors of lanes_<path>.h; included by template.h.
  *
  * A group is 256 weights (fewer at the end of a row for types with blocks below 256). prepare_<type> reads a group's
- * scales; widen_<type> gives part p (weights 32 p ... 32 p + 31) as LANE_VECTORS vectors. */
+ * scales; widen_<type> gives part p (weights 32 p ... 32 p + 31) as LANE_VECTORS vectors; GEMV_<type> says how gemv.h
+ * sums one row. The rest comes from KVC_WEIGHT_TYPES. */
 #ifndef KVC_SIMD_LINEAR_WIDEN_H
 #define KVC_SIMD_LINEAR_WIDEN_H
 
@@ -84,14 +85,33 @@ INLINE uint32_t load_u32(const unsigned char *p) {
     return v;
 }
 
+/* ---- of every type ---- */
+
+enum {
+#define GROUP_BYTES(a, NAME, name, gguf, elements, bytes, ...) group_bytes_##name = GROUP / (elements) * (bytes),
+    KVC_WEIGHT_TYPES(GROUP_BYTES, )
+};
+
+/* Element i of a row, one by one: ends of rows. */
+INLINE float widen_one_f32(const unsigned char *row, size_t i) {
+    float x;
+    memcpy(&x, row + 4 * i, sizeof x);
+    return x;
+}
+INLINE float widen_one_f16(const unsigned char *row, size_t i) { return half_load(row + 2 * i); }
+INLINE float widen_one_bf16(const unsigned char *row, size_t i) { return kvc_bf16_to_f32(KVC_LOAD_U16(row + 2 * i)); }
+#define WIDEN_ONE(a, NAME, name, gguf, elements, ...)                                                                  \
+    INLINE float widen_one_##name(const unsigned char *row, size_t i) {                                                \
+        const struct kvc_block_##name *b = (const struct kvc_block_##name *)row + i / (elements);                      \
+        return KVC_WIDEN_##NAME(*b, i % (elements));                                                                   \
+    }
+KVC_BLOCK_TYPES(WIDEN_ONE, )
+
 /* ---- plain types ---- */
 
 #define prepare_f32(s, g, parts) ((void)(s))
 #define prepare_f16(s, g, parts) ((void)(s))
 #define prepare_bf16(s, g, parts) ((void)(s))
-#define part_bytes_f32 128
-#define part_bytes_f16 64
-#define part_bytes_bf16 64
 
 INLINE void widen_f32(vf *w, const unsigned char *g, int p, const struct scales *s) {
     (void)s;
@@ -136,11 +156,15 @@ INLINE void prepare_halves(struct scales *s, const unsigned char *g, int parts, 
         s->scale[p] = half_load(g + (size_t)p * stride);
 }
 
-#define part_bytes_q8_0 34
-#define part_bytes_q4_0 18
-#define part_bytes_q5_0 22
 #define prepare_q8_0(s, g, parts) prepare_halves(s, g, parts, 34)
 #define prepare_q4_0(s, g, parts) prepare_halves(s, g, parts, 18)
+#define GEMV_q8_0 GEMV_PIPELINED(q8_0, 0)
+#if LANES == 16
+#define GEMV_q4_0 GEMV_REORDERED(q4_0_shifted)
+#else
+#define GEMV_q4_0 GEMV_PIPELINED(q4_0, EARLY)
+#endif
+#define GEMV_q5_0 GEMV_IN_TURN(q5_0)
 
 INLINE void widen_q8_0(vf *w, const unsigned char *g, int p, const struct scales *s) {
     UNROLL
@@ -189,9 +213,9 @@ INLINE void unpack_q5_0(int8_t *to, const unsigned char *block) {
 #endif
 }
 INLINE void prepare_q5_0(struct scales *s, const unsigned char *g, int parts) {
-    prepare_halves(s, g, parts, part_bytes_q5_0);
+    prepare_halves(s, g, parts, sizeof(struct kvc_block_q5_0));
     for (int p = 0; p < parts; p++)
-        unpack_q5_0(s->quant + p * 32, g + (size_t)p * part_bytes_q5_0);
+        unpack_q5_0(s->quant + p * 32, g + (size_t)p * sizeof(struct kvc_block_q5_0));
 }
 INLINE void widen_q5_0(vf *w, const unsigned char *g, int p, const struct scales *s) {
     (void)g;
@@ -202,10 +226,10 @@ INLINE void widen_q5_0(vf *w, const unsigned char *g, int p, const struct scales
 
 /* ---- blocks of 256 ---- */
 
-#define group_bytes_q3_k 110
-#define group_bytes_q4_k 144
-#define group_bytes_q5_k 176
-#define group_bytes_q6_k 210
+#define GEMV_q3_k GEMV_IN_TURN(q3_k)
+#define GEMV_q4_k GEMV_PIPELINED(q4_k, EARLY)
+#define GEMV_q5_k GEMV_IN_TURN(q5_k)
+#define GEMV_q6_k GEMV_IN_TURN(q6_k)
 
 INLINE void prepare_q3_k(struct scales *s, const unsigned char *g, int parts) {
     const unsigned char *b = g + offsetof(struct kvc_block_q3_k, scale);

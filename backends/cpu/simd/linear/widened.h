@@ -1,19 +1,12 @@
 /* widened.h - a stretch of a row of weights of any type, written out as floats. Part of template.h. */
 
 /* n < 32 weights widened, the rest filled up. */
-static void end_of_row_f32(float *w, const unsigned char *from, size_t n) {
-    for (size_t i = n; i < KVC_LANES; i++)
-        w[i] = FILL_W;
-    memcpy(w, from, n * sizeof(float));
-}
-static void end_of_row_f16(float *w, const unsigned char *from, size_t n) {
-    for (size_t i = 0; i < KVC_LANES; i++)
-        w[i] = i < n ? half_load(from + 2 * i) : FILL_W;
-}
-static void end_of_row_bf16(float *w, const unsigned char *from, size_t n) {
-    for (size_t i = 0; i < KVC_LANES; i++)
-        w[i] = i < n ? kvc_bf16_to_f32(KVC_LOAD_U16(from + 2 * i)) : FILL_W;
-}
+#define END_OF_ROW(a, NAME, name, ...)                                                                                 \
+    INLINE void end_of_row_##name(float *w, const unsigned char *from, size_t n) {                                     \
+        for (size_t i = 0; i < KVC_LANES; i++)                                                                         \
+            w[i] = i < n ? widen_one_##name(from, i) : FILL_W;                                                         \
+    }
+KVC_WEIGHT_TYPES(END_OF_ROW, )
 
 #define WIDEN_PART(type, p)                                                                                            \
     do {                                                                                                               \
@@ -48,28 +41,21 @@ static void end_of_row_bf16(float *w, const unsigned char *from, size_t n) {
 #define WIDEN_ALL(type)                                                                                                \
     WIDEN_PARTS(type)                                                                                                  \
     if (n % KVC_LANES)                                                                                                 \
-        end_of_row_##type(to + parts * KVC_LANES, from + (size_t)parts * part_bytes_##type, n % KVC_LANES);
+        end_of_row_##type(to + parts * KVC_LANES, from + (size_t)parts * (group_bytes_##type / 8), n % KVC_LANES);
 
-WIDEN_GROUP(f32, WIDEN_ALL)
-WIDEN_GROUP(f16, WIDEN_ALL)
-WIDEN_GROUP(bf16, WIDEN_ALL)
-WIDEN_GROUP(q8_0, WIDEN_PARTS)
-WIDEN_GROUP(q4_0, WIDEN_PARTS)
-WIDEN_GROUP(q5_0, WIDEN_PARTS)
-WIDEN_GROUP(q3_k, WIDEN_WHOLE)
-WIDEN_GROUP(q4_k, WIDEN_WHOLE)
-WIDEN_GROUP(q5_k, WIDEN_WHOLE)
-WIDEN_GROUP(q6_k, WIDEN_WHOLE)
+#define WIDEN_REST_1 WIDEN_ALL /* by the elements of a block */
+#define WIDEN_REST_16 WIDEN_ALL
+#define WIDEN_REST_32 WIDEN_PARTS
+#define WIDEN_REST_256 WIDEN_WHOLE
+#define WIDEN_GROUP_OF(a, NAME, name, gguf, elements, ...) WIDEN_GROUP(name, WIDEN_REST_##elements)
+KVC_WEIGHT_TYPES(WIDEN_GROUP_OF, )
 
 static const struct {
     void (*widen)(float *to, const unsigned char *from, size_t n);
     size_t bytes; /* of a group */
 } widen_by_type[KVC_TYPES] = {
-    [KVC_F32] = {widen_group_f32, 8 * part_bytes_f32},    [KVC_F16] = {widen_group_f16, 8 * part_bytes_f16},
-    [KVC_BF16] = {widen_group_bf16, 8 * part_bytes_bf16}, [KVC_Q8_0] = {widen_group_q8_0, 8 * part_bytes_q8_0},
-    [KVC_Q4_0] = {widen_group_q4_0, 8 * part_bytes_q4_0}, [KVC_Q5_0] = {widen_group_q5_0, 8 * part_bytes_q5_0},
-    [KVC_Q3_K] = {widen_group_q3_k, group_bytes_q3_k},    [KVC_Q4_K] = {widen_group_q4_k, group_bytes_q4_k},
-    [KVC_Q5_K] = {widen_group_q5_k, group_bytes_q5_k},    [KVC_Q6_K] = {widen_group_q6_k, group_bytes_q6_k}};
+#define WIDEN_BY_TYPE(a, NAME, name, ...) [KVC_##NAME] = {widen_group_##name, group_bytes_##name},
+    KVC_WEIGHT_TYPES(WIDEN_BY_TYPE, )};
 
 static const unsigned char *stretch_at(const struct kvc_linear_call *call, size_t output, size_t k0) {
     return call->w + output * call->row_bytes + k0 / GROUP * widen_by_type[call->type].bytes;

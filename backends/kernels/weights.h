@@ -1,0 +1,179 @@
+/* weights.h - 32 neighbouring weights of a row, widened, as the lanes of a dot product.
+ *
+ * kvc_part_<type>(b, e, worker): of a block type, from its block and the number of the first inside it (0 where blocks
+ * are no larger than 32). */
+#ifndef KVC_BACKENDS_KERNELS_WEIGHTS_H
+#define KVC_BACKENDS_KERNELS_WEIGHTS_H
+
+#define KVC_PART_OF(name)                                                                                              \
+    KVC_DEVICE struct kvc_part kvc_part_##name(KVC_GLOBAL const struct kvc_block_##name *b, kvc_u32 e, kvc_u32 worker)
+
+#if KVC_WORKERS == 1
+
+KVC_DEVICE struct kvc_part kvc_part_f16(KVC_GLOBAL const kvc_u8 *row, kvc_u64 k, kvc_u32 worker) {
+    return kvc_part_halves(row, k);
+}
+KVC_DEVICE struct kvc_part kvc_part_bf16(KVC_GLOBAL const kvc_u8 *row, kvc_u64 k, kvc_u32 worker) {
+    KVC_GLOBAL const kvc_u16 *h = (KVC_GLOBAL const kvc_u16 *)row + k;
+    return kvc_part_of(kvc_bf16x16(vload16(0, h)), kvc_bf16x16(vload16(1, h)));
+}
+
+KVC_PART_OF(q8_0) {
+    KVC_GLOBAL const char *q = (KVC_GLOBAL const char *)b->q;
+    float d = KVC_HALF(b->d);
+    return kvc_part_scaled(convert_int16(vload16(0, q)), convert_int16(vload16(1, q)), d, d);
+}
+KVC_PART_OF(q4_0) {
+    uchar16 q = vload16(0, b->q);
+    float d = KVC_HALF(b->d);
+    return kvc_part_scaled(KVC_BITS16(q, 0, 15) - 8, KVC_BITS16(q, 4, 15) - 8, d, d);
+}
+KVC_PART_OF(q5_0) {
+    const uint16 place = (uint16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    kvc_u32 high = (kvc_u32)KVC_LOAD_U16(b->high) | (kvc_u32)KVC_LOAD_U16(b->high + 2) << 16;
+    int16 low_bit = as_int16((((uint16)(high) >> place) & 1u) << 4);
+    int16 high_bit = as_int16((((uint16)(high >> 16) >> place) & 1u) << 4);
+    uchar16 q = vload16(0, b->q);
+    float d = KVC_HALF(b->d);
+    return kvc_part_scaled((KVC_BITS16(q, 0, 15) | low_bit) - 16, (KVC_BITS16(q, 4, 15) | high_bit) - 16, d, d);
+}
+KVC_PART_OF(q3_k) {
+    KVC_GLOBAL const kvc_u8 *q = b->q + e / 128 * 32;
+    kvc_u32 shift = e % 128 / 32 * 2;
+    float d = KVC_HALF(b->d);
+    int16 low = KVC_BITS16(vload16(0, q), shift, 3) | KVC_BITS16(vload16(0, b->high), e / 32, 1) << 2;
+    int16 high = KVC_BITS16(vload16(1, q), shift, 3) | KVC_BITS16(vload16(1, b->high), e / 32, 1) << 2;
+    return kvc_part_scaled(low - 4, high - 4, d * (float)KVC_Q3_K_SCALE(*b, e / 16),
+                           d * (float)KVC_Q3_K_SCALE(*b, e / 16 + 1));
+}
+KVC_PART_OF(q4_k) {
+    KVC_GLOBAL const kvc_u8 *q = b->q + e / 64 * 32;
+    float16 scale = (float16)(KVC_HALF(b->d) * (float)KVC_Q4_K_SCALE(*b, e / 32));
+    float16 least = (float16)(-(KVC_HALF(b->dmin) * (float)KVC_Q4_K_MIN(*b, e / 32)));
+    return kvc_part_of(fma(scale, convert_float16(KVC_BITS16(vload16(0, q), e / 32 % 2 * 4, 15)), least),
+                       fma(scale, convert_float16(KVC_BITS16(vload16(1, q), e / 32 % 2 * 4, 15)), least));
+}
+KVC_PART_OF(q5_k) {
+    KVC_GLOBAL const kvc_u8 *q = b->q + e / 64 * 32;
+    float16 scale = (float16)(KVC_HALF(b->d) * (float)KVC_Q4_K_SCALE(*b, e / 32));
+    float16 least = (float16)(-(KVC_HALF(b->dmin) * (float)KVC_Q4_K_MIN(*b, e / 32)));
+    int16 low = KVC_BITS16(vload16(0, q), e / 32 % 2 * 4, 15) | KVC_BITS16(vload16(0, b->high), e / 32, 1) << 4;
+    int16 high = KVC_BITS16(vload16(1, q), e / 32 % 2 * 4, 15) | KVC_BITS16(vload16(1, b->high), e / 32, 1) << 4;
+    return kvc_part_of(fma(scale, convert_float16(low), least), fma(scale, convert_float16(high), least));
+}
+KVC_PART_OF(q6_k) {
+    KVC_GLOBAL const kvc_u8 *q = b->low + e / 128 * 64 + e % 64, *h = b->high + e / 128 * 32;
+    kvc_u32 shift = e % 128 / 64 * 4, high_shift = e % 128 / 32 * 2;
+    float d = KVC_HALF(b->d);
+    int16 low = KVC_BITS16(vload16(0, q), shift, 15) | KVC_BITS16(vload16(0, h), high_shift, 3) << 4;
+    int16 high = KVC_BITS16(vload16(1, q), shift, 15) | KVC_BITS16(vload16(1, h), high_shift, 3) << 4;
+    return kvc_part_scaled(low - 32, high - 32, d * (float)b->scale[e / 16], d * (float)b->scale[e / 16 + 1]);
+}
+
+#else /* 8 lanes each, from memory in vectors */
+
+KVC_DEVICE struct kvc_part kvc_part_f16(KVC_GLOBAL const kvc_u8 *row, kvc_u64 k, kvc_u32 worker) {
+    return kvc_part_pairs((KVC_GLOBAL const kvc_u16 *)row + k + worker * 8, true);
+}
+KVC_DEVICE struct kvc_part kvc_part_bf16(KVC_GLOBAL const kvc_u8 *row, kvc_u64 k, kvc_u32 worker) {
+    return kvc_part_pairs((KVC_GLOBAL const kvc_u16 *)row + k + worker * 8, false);
+}
+
+/* The lanes of a worker, from 8 quants. */
+KVC_DEVICE struct kvc_part kvc_quants_scaled(struct kvc_quants q, float d, int scale) {
+    struct kvc_part p;
+    for (int i = 0; i < 8; i++)
+        p.lane[i] = kvc_weight_scaled(d, scale, q.value[i]);
+    return p;
+}
+KVC_DEVICE struct kvc_part kvc_quants_offset(struct kvc_quants q, float d, float dmin, int scale, int least) {
+    struct kvc_part p;
+    for (int i = 0; i < 8; i++)
+        p.lane[i] = kvc_weight_offset(d, dmin, scale, least, q.value[i]);
+    return p;
+}
+KVC_DEVICE uint2 kvc_no_bytes(void) {
+    uint2 none;
+    none.x = none.y = 0;
+    return none;
+}
+/* 16 bytes of nibbles, low halves first, and of each value one bit above. */
+KVC_DEVICE struct kvc_part kvc_part_nibbles(KVC_GLOBAL const kvc_u8 *bytes, kvc_u32 worker, kvc_u32 bits, int offset,
+                                            float d) {
+    kvc_u32 at = worker * 8;
+    struct kvc_quants q =
+        kvc_quants_of(kvc_load_bytes(bytes + at % 16), at / 16 * 4, 15, kvc_no_bytes(), 0, 0, 0, offset);
+    struct kvc_part p;
+    for (int i = 0; i < 8; i++)
+        p.lane[i] = d * (float)(q.value[i] + (int)((bits >> i & 1) << 4));
+    return p;
+}
+
+KVC_PART_OF(q8_0) { return kvc_part_bytes((KVC_GLOBAL const kvc_u8 *)b->q + worker * 8, KVC_HALF(b->d)); }
+KVC_PART_OF(q4_0) { return kvc_part_nibbles(b->q, worker, 0, 8, KVC_HALF(b->d)); }
+KVC_PART_OF(q5_0) { return kvc_part_nibbles(b->q, worker, b->high[worker], 16, KVC_HALF(b->d)); }
+KVC_PART_OF(q3_k) {
+    kvc_u32 at = worker * 8;
+    return kvc_quants_scaled(kvc_quants_of(kvc_load_bytes(b->q + e / 128 * 32 + at), e % 128 / 32 * 2, 3,
+                                           kvc_load_bytes(b->high + at), e / 32, 1, 2, 4),
+                             KVC_HALF(b->d), KVC_Q3_K_SCALE(*b, (e + at) / 16));
+}
+KVC_PART_OF(q4_k) {
+    return kvc_quants_offset(
+        kvc_quants_of(kvc_load_bytes(b->q + e / 64 * 32 + worker * 8), e / 32 % 2 * 4, 15, kvc_no_bytes(), 0, 0, 0, 0),
+        KVC_HALF(b->d), KVC_HALF(b->dmin), KVC_Q4_K_SCALE(*b, e / 32), KVC_Q4_K_MIN(*b, e / 32));
+}
+KVC_PART_OF(q5_k) {
+    kvc_u32 at = worker * 8;
+    return kvc_quants_offset(kvc_quants_of(kvc_load_bytes(b->q + e / 64 * 32 + at), e / 32 % 2 * 4, 15,
+                                           kvc_load_bytes(b->high + at), e / 32, 1, 4, 0),
+                             KVC_HALF(b->d), KVC_HALF(b->dmin), KVC_Q4_K_SCALE(*b, e / 32), KVC_Q4_K_MIN(*b, e / 32));
+}
+KVC_PART_OF(q6_k) {
+    kvc_u32 at = worker * 8;
+    return kvc_quants_scaled(kvc_quants_of(kvc_load_bytes(b->low + e / 128 * 64 + e % 64 + at), e % 128 / 64 * 4, 15,
+                                           kvc_load_bytes(b->high + e / 128 * 32 + at), e % 128 / 32 * 2, 3, 4, 32),
+                             KVC_HALF(b->d), b->scale[(e + at) / 16]);
+}
+
+#endif
+
+/* k is a multiple of 32. */
+#define KVC_PART_CASE(a, NAME, name, gguf, elements, bytes, scale, scales, holds)                                      \
+    case KVC_K_##NAME:                                                                                                 \
+        return kvc_part_##name((KVC_GLOBAL const struct kvc_block_##name *)row + k / (elements),                       \
+                               (kvc_u32)(k % (elements)), worker);
+KVC_DEVICE struct kvc_part kvc_part_weight(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u64 k, kvc_u32 worker) {
+    switch (type) {
+    case KVC_K_F32:
+        return kvc_part_floats((KVC_GLOBAL const float *)row + k, worker);
+    case KVC_K_F16:
+        return kvc_part_f16(row, k, worker);
+    case KVC_K_BF16:
+        return kvc_part_bf16(row, k, worker);
+        KVC_BLOCK_TYPES(KVC_PART_CASE, )
+    }
+    return kvc_part_zero();
+}
+/* Of a row's last values, fewer than 32 (types whose blocks are smaller). */
+KVC_DEVICE struct kvc_part kvc_part_weight_tail(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u64 k, kvc_u32 worker,
+                                                kvc_u32 count) {
+#if KVC_WORKERS == 1
+    union {
+        struct kvc_part p;
+        float lane[32];
+    } u;
+    u.p = kvc_part_zero();
+    for (kvc_u32 i = 0; i < count; i++)
+        u.lane[i] = kvc_widen_weight(type, row, k + i);
+    return u.p;
+#else
+    struct kvc_part p;
+    for (int i = 0; i < KVC_LANES_EACH; i++)
+        p.lane[i] =
+            worker * KVC_LANES_EACH + i < count ? kvc_widen_weight(type, row, k + worker * KVC_LANES_EACH + i) : 0.0f;
+    return p;
+#endif
+}
+
+#endif

@@ -1,0 +1,35 @@
+/* weight_types.h - the one list of weight types; docs/adding-a-type.md says how one is added. Macros only: C, OpenCL C
+ * and CUDA C read it.
+ *
+ * KVC_WEIGHT_TYPES(row, a) is row(a, NAME, name, gguf, elements, bytes, scale, scales, holds) for every type, in the
+ * order of enum kvc_type (include/kvcull.h):
+ *   NAME, name       in identifiers: KVC_<NAME>, struct kvc_block_<name>; name is also what it is called
+ *   gguf             its number in GGUF files
+ *   elements, bytes  of one block; a row is a whole number of blocks. elements divides 256
+ *   scale, scales    where in a block the first of its F16 scales lies, and how many lie side by side
+ *   holds            the largest value that can safely be stored: of F16 scales times the smaller end of the quants;
+ *                    searched scales may be a tenth larger than needed
+ * `a` is passed on. Plain types are single numbers, written out wherever they are used; of a block type everything but
+ * its arithmetic comes from its row. */
+#ifndef KVC_CORE_BASE_WEIGHT_TYPES_H
+#define KVC_CORE_BASE_WEIGHT_TYPES_H
+
+/* clang-format off */
+#define KVC_PLAIN_TYPES(row, a) \
+    row(a, F32,  f32,   0, 1, 4, 0, 0, FLT_MAX) \
+    row(a, F16,  f16,   1, 1, 2, 0, 0, 65504.0f) \
+    row(a, BF16, bf16, 30, 1, 2, 0, 0, 3.3895e38f)
+
+#define KVC_BLOCK_TYPES(row, a) \
+    row(a, Q8_0, q8_0,  8,  32,  34,   0, 1, 65504.0f * 127.0f) \
+    row(a, Q4_0, q4_0,  2,  32,  18,   0, 1, 65504.0f * 4.0f) \
+    row(a, Q5_0, q5_0,  6,  32,  22,   0, 1, 65504.0f * 8.0f) \
+    row(a, Q3_K, q3_k, 11, 256, 110, 108, 1, 65504.0f * 32.0f) \
+    row(a, Q4_K, q4_k, 12, 256, 144,   0, 2, 65504.0f * 32.0f) \
+    row(a, Q5_K, q5_k, 13, 256, 176,   0, 2, 65504.0f * 32.0f) \
+    row(a, Q6_K, q6_k, 14, 256, 210, 208, 1, 65504.0f * 32.0f)
+/* clang-format on */
+
+#define KVC_WEIGHT_TYPES(row, a) KVC_PLAIN_TYPES(row, a) KVC_BLOCK_TYPES(row, a)
+
+#endif

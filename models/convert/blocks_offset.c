@@ -1,0 +1,91 @@
+/* blocks_offset.c - block types whose values are scale * quant - minimum: Q4_K, Q5_K. */
+#include <string.h>
+
+#include "models/convert/blocks.h"
+
+/* The part Q4_K and Q5_K share: scales and minimums as 6-bit integers. */
+struct affine_block {
+    kvc_u8 d[2], dmin[2], scale[12];
+    float scales[8], minimums[8]; /* as they will be read */
+};
+
+static void share_affine(const float *x, int top, struct affine_block *block) {
+    struct kvc_affine fits[8];
+    float scale = 0.0f, minimum = 0.0f;
+    for (int s = 0; s < 8; s++) {
+        fits[s] = kvc_search_affine(x + 32 * s, top);
+        scale = fits[s].scale > scale ? fits[s].scale : scale;
+        minimum = fits[s].minimum > minimum ? fits[s].minimum : minimum;
+    }
+    kvc_u16 d = kvc_f32_to_f16(scale / 63.0f), dmin = kvc_f32_to_f16(minimum / 63.0f);
+    float d_inverse = kvc_inverse(kvc_f16_to_f32(d)), dmin_inverse = kvc_inverse(kvc_f16_to_f32(dmin));
+    memset(block, 0, sizeof *block);
+    kvc_store_u16(block->d, d);
+    kvc_store_u16(block->dmin, dmin);
+    for (int s = 0; s < 8; s++) {
+        int a = kvc_to_quant(fits[s].scale, d_inverse, 0, 63), b = kvc_to_quant(fits[s].minimum, dmin_inverse, 0, 63);
+        block->scales[s] = kvc_f16_to_f32(d) * (float)a;
+        block->minimums[s] = kvc_f16_to_f32(dmin) * (float)b;
+        if (s < 4) {
+            block->scale[s] |= (kvc_u8)a;
+            block->scale[s + 4] |= (kvc_u8)b;
+        } else {
+            block->scale[s + 4] = (kvc_u8)((a & 15) | (b & 15) << 4);
+            block->scale[s - 4] |= (kvc_u8)((a >> 4) << 6);
+            block->scale[s] |= (kvc_u8)((b >> 4) << 6);
+        }
+    }
+}
+
+static int affine_quant(const struct affine_block *block, float x, int s, int top) {
+    return kvc_to_quant(x + block->minimums[s], kvc_inverse(block->scales[s]), 0, top);
+}
+
+/* Random bits: each minimum is made equal to its scale, so that quants lie around the middle. */
+static void equal_minimums(kvc_u8 scale[12]) {
+    for (int s = 0; s < 4; s++) {
+        scale[s + 4] = scale[s];
+        scale[s + 8] = (kvc_u8)((scale[s + 8] & 15) * 17);
+    }
+}
+
+void kvc_quantize_q4_k(const float *x, struct kvc_block_q4_k *block) {
+    struct affine_block shared;
+    share_affine(x, 15, &shared);
+    memset(block, 0, sizeof *block);
+    memcpy(block->d, shared.d, 2);
+    memcpy(block->dmin, shared.dmin, 2);
+    memcpy(block->scale, shared.scale, sizeof block->scale);
+    for (int e = 0; e < 256; e++) {
+        int q = affine_quant(&shared, x[e], e / 32, 15);
+        block->q[e / 64 * 32 + e % 32] |= (kvc_u8)(q << (e / 32 % 2 * 4));
+    }
+}
+
+void kvc_random_q4_k(struct kvc_block_q4_k *block, float reach) {
+    const float middle = 7.5f, d = reach / (36.5f * middle);
+    equal_minimums(block->scale);
+    kvc_store_f16(block->d, d);
+    kvc_store_f16(block->dmin, d * middle);
+}
+
+void kvc_quantize_q5_k(const float *x, struct kvc_block_q5_k *block) {
+    struct affine_block shared;
+    share_affine(x, 31, &shared);
+    memset(block, 0, sizeof *block);
+    memcpy(block->d, shared.d, 2);
+    memcpy(block->dmin, shared.dmin, 2);
+    memcpy(block->scale, shared.scale, sizeof block->scale);
+    for (int e = 0; e < 256; e++) {
+        int q = affine_quant(&shared, x[e], e / 32, 31);
+        block->q[e / 64 * 32 + e % 32] |= (kvc_u8)((q & 15) << (e / 32 % 2 * 4));
+        block->high[e % 32] |= (kvc_u8)((q >> 4) << (e / 32));
+    }
+}
+
+void kvc_random_q5_k(struct kvc_block_q5_k *block, float reach) {
+    const float middle = 15.5f, d = reach / (36.5f * middle);
+    equal_minimums(block->scale);
+    kvc_store_f16(block->d, d);
+    kvc_store_f16(block->dmin, d * middle);
+}

@@ -1,0 +1,121 @@
+/* search.c - scales of the block types are searched for: candidates around the one that just covers the largest value,
+ * each improved by least squares, the smallest squared error wins. */
+#include "models/convert/blocks.h"
+
+void kvc_store_u16(kvc_u8 *to, kvc_u16 value) {
+    to[0] = (kvc_u8)value;
+    to[1] = (kvc_u8)(value >> 8);
+}
+
+float kvc_largest(const float *x, unsigned n) { /* the value of the largest magnitude, with its sign */
+    float value = 0.0f, magnitude = 0.0f;
+    for (unsigned i = 0; i < n; i++) {
+        float a = x[i] < 0.0f ? -x[i] : x[i];
+        if (a > magnitude) {
+            magnitude = a;
+            value = x[i];
+        }
+    }
+    return value;
+}
+
+/* ---- x = scale * q, q in low..high ---- */
+
+/* How well x is met by rint(x * inverse): gain = (sum x q)^2 / sum q^2 is what the best scale takes off sum x^2. */
+static float gain(const float *x, unsigned n, float inverse_scale, float low, float high, float *scale) {
+    float xq[8] = {0}, qq[8] = {0}; /* n is a multiple of 8 */
+    for (unsigned i = 0; i < n; i += 8) {
+        for (unsigned k = 0; k < 8; k++) {
+            float q = kvc_rint(kvc_clamp(x[i + k] * inverse_scale, low, high));
+            xq[k] += x[i + k] * q;
+            qq[k] += q * q;
+        }
+    }
+    for (unsigned w = 4; w > 0; w /= 2) {
+        for (unsigned k = 0; k < w; k++) {
+            xq[k] += xq[k + w];
+            qq[k] += qq[k + w];
+        }
+    }
+    if (!(qq[0] > 0.0f)) {
+        return -1.0f;
+    }
+    *scale = xq[0] / qq[0];
+    return *scale * xq[0];
+}
+
+float kvc_search_scale(const float *x, unsigned n, int low, int high) {
+    float extreme = kvc_largest(x, n), best = -1.0f, chosen = 0.0f, scale = 0.0f;
+    if (extreme == 0.0f || (1.0f / extreme) * 0.0f != 0.0f) { /* zero, or too small to be inverted */
+        return 0.0f;
+    }
+    for (int step = -8; step <= 8; step++) {
+        const float place[2] = {(float)low + 0.1f * (float)step, (float)high + 0.1f * (float)step};
+        for (int k = 0; k < 2; k++) {
+            float g = gain(x, n, place[k] / extreme, (float)low, (float)high, &scale);
+            if (g > best) {
+                best = g;
+                chosen = scale;
+            }
+        }
+    }
+    return chosen;
+}
+
+/* ---- x = scale * q - minimum, q in 0..top, both scale and minimum >= 0 ---- */
+
+/* The squared error, less the sum of x^2, of the best scale and minimum for q = rint((x + start) * inverse). */
+static float fit_affine(const float *x, float start, float inverse_scale, float top, struct kvc_affine *fit) {
+    float q[8] = {0}, qq[8] = {0}, xs[8] = {0}, xq[8] = {0};
+    for (int i = 0; i < 32; i += 8) {
+        for (int k = 0; k < 8; k++) {
+            float quant = kvc_rint(kvc_clamp((x[i + k] + start) * inverse_scale, 0.0f, top));
+            q[k] += quant;
+            qq[k] += quant * quant;
+            xs[k] += x[i + k];
+            xq[k] += x[i + k] * quant;
+        }
+    }
+    for (int w = 4; w > 0; w /= 2) {
+        for (int k = 0; k < w; k++) {
+            q[k] += q[k + w];
+            qq[k] += qq[k + w];
+            xs[k] += xs[k + w];
+            xq[k] += xq[k + w];
+        }
+    }
+    float determinant = 32.0f * qq[0] - q[0] * q[0];
+    if (!(determinant > 0.0f)) {
+        return 0.0f;
+    }
+    fit->scale = (32.0f * xq[0] - xs[0] * q[0]) / determinant;
+    fit->minimum = (fit->scale * q[0] - xs[0]) / 32.0f;
+    if (fit->minimum < 0.0f) {
+        fit->minimum = 0.0f;
+        fit->scale = xq[0] / qq[0];
+    }
+    return fit->scale > 0.0f ? fit->minimum * xs[0] - fit->scale * xq[0] : 0.0f;
+}
+
+struct kvc_affine kvc_search_affine(const float *x, int top) {
+    float low = 0.0f, high = 0.0f, best = 0.0f; /* zero is always in the range: the minimum cannot be negative */
+    struct kvc_affine chosen = {0.0f, 0.0f}, fit = {0.0f, 0.0f};
+    for (int i = 0; i < 32; i++) {
+        low = x[i] < low ? x[i] : low;
+        high = x[i] > high ? x[i] : high;
+    }
+    float range = high - low;
+    if (range == 0.0f || (1.0f / range) * 0.0f != 0.0f) {
+        return chosen;
+    }
+    chosen = (struct kvc_affine){range / (float)top, -low};
+    for (int step = -10; step <= 10; step++) {
+        float inv = ((float)top + 0.1f * (float)step) / range;
+        float error = fit_affine(x, -low, inv, (float)top, &fit);
+        if (error < best) {
+            best = error;
+            chosen = fit;
+        }
+    }
+    return chosen;
+}
