@@ -16,75 +16,75 @@ static uint64_t most_places(const struct kvc_lists *lists, const struct kvc_read
     return view ? view->stride : kvc_offload_most_slots(lists);
 }
 
-static void view_append(struct kvc_device *device, const struct kvc_lists *lists, struct kvc_read_list *view,
-                        uint32_t rows) {
+void kvc_offload_view_append(struct kvc_device *device, const struct kvc_view_append *args) {
+    const struct kvc_lists *lists = args->lists;
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_view_append);
     kvc_launch_lists(&launch, lists);
-    kvc_launch_reads(&launch, view);
-    kvc_launch_word(&launch, rows);
+    kvc_launch_reads(&launch, args->view);
+    kvc_launch_word(&launch, args->rows);
     kvc_launch_groups(of(device), &launch, lists->kv_heads, 1, 1);
 }
 
-static void view_evict(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *kept,
-                       struct kvc_read_list *view) {
+void kvc_offload_view_evict(struct kvc_device *device, const struct kvc_view_evict *args) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_view_evict);
-    kvc_launch_reads(&launch, kept);
-    kvc_launch_reads(&launch, view);
-    kvc_launch_groups(of(device), &launch, lists->kv_heads, 1, 1);
+    kvc_launch_reads(&launch, args->kept);
+    kvc_launch_reads(&launch, args->view);
+    kvc_launch_groups(of(device), &launch, args->lists->kv_heads, 1, 1);
 }
 
 /* How many heads the grid has side by side: all of them where each has little to do, so that few groups do it all. */
 static uint32_t heads_across(const struct kvc_lists *lists, uint32_t rows) { return rows <= 16 ? lists->kv_heads : 1; }
 
-static void pages_update(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *view,
-                         struct kvc_pages *pages, uint32_t rows) {
+void kvc_offload_pages_update(struct kvc_device *device, const struct kvc_pages_update *args) {
+    const struct kvc_lists *lists = args->lists;
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_pages_update);
-    const uint32_t across = heads_across(lists, rows);
-    uint64_t places = most_places(lists, view), changed = (rows < places ? rows : places) / pages->page + 2;
-    changed = changed < pages->stride ? changed : pages->stride;
+    const uint32_t across = heads_across(lists, args->rows);
+    uint64_t places = most_places(lists, args->view),
+             changed = (args->rows < places ? args->rows : places) / args->pages->page + 2;
+    changed = changed < args->pages->stride ? changed : args->pages->stride;
     kvc_launch_lists(&launch, lists);
     kvc_launch_arena(&launch, lists->arena);
-    kvc_launch_reads(&launch, view);
-    kvc_launch_word(&launch, pages->page);
-    kvc_launch_word(&launch, pages->stride);
-    kvc_launch_word(&launch, pages->type);
-    kvc_launch_buffer(&launch, pages->low);
-    kvc_launch_buffer(&launch, pages->high);
-    kvc_launch_word(&launch, rows);
+    kvc_launch_reads(&launch, args->view);
+    kvc_launch_word(&launch, args->pages->page);
+    kvc_launch_word(&launch, args->pages->stride);
+    kvc_launch_word(&launch, args->pages->type);
+    kvc_launch_buffer(&launch, args->pages->low);
+    kvc_launch_buffer(&launch, args->pages->high);
+    kvc_launch_word(&launch, args->rows);
     kvc_launch_word(&launch, (uint32_t)changed);
     kvc_launch_word(&launch, across);
     kvc_launch_items(of(device), &launch, changed * across * (of(device)->workers == 1 ? 1 : lists->format.head_size),
                      lists->kv_heads / across, 1);
 }
 
-static void value_sums(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *view,
-                       struct kvc_span sums, uint32_t rows) {
-    const uint32_t across = heads_across(lists, rows);
+void kvc_offload_value_sums(struct kvc_device *device, const struct kvc_value_sums *args) {
+    const struct kvc_lists *lists = args->lists;
+    const uint32_t across = heads_across(lists, args->rows);
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_value_sums);
     kvc_launch_lists(&launch, lists);
     kvc_launch_arena(&launch, lists->arena);
-    kvc_launch_reads(&launch, view);
-    kvc_launch_span(&launch, sums);
-    kvc_launch_word(&launch, rows);
+    kvc_launch_reads(&launch, args->view);
+    kvc_launch_span(&launch, args->sums);
+    kvc_launch_word(&launch, args->rows);
     kvc_launch_word(&launch, across);
     kvc_launch_items(of(device), &launch, across * kvc_offload_runs(of(device), lists->format.head_size),
                      lists->kv_heads / across, 1);
 }
 
-static void mix_mean(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *view,
-                     const struct kvc_read_list *reads, uint32_t heads, uint32_t head_size, struct kvc_span out,
-                     struct kvc_span alpha, struct kvc_span sums) {
+void kvc_offload_mix_mean(struct kvc_device *device, const struct kvc_mix_mean *args) {
+    const struct kvc_lists *lists = args->lists;
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_mix_mean);
     kvc_launch_lists(&launch, lists);
-    kvc_launch_reads(&launch, view);
-    kvc_launch_buffer(&launch, reads->count);
-    kvc_launch_word(&launch, heads);
+    kvc_launch_reads(&launch, args->view);
+    kvc_launch_buffer(&launch, args->reads->count);
+    kvc_launch_word(&launch, args->heads);
     kvc_launch_word(&launch, lists->kv_heads);
-    kvc_launch_word(&launch, head_size);
-    kvc_launch_span(&launch, out);
-    kvc_launch_span(&launch, alpha);
-    kvc_launch_span(&launch, sums);
-    kvc_launch_items(of(device), &launch, (uint64_t)heads * (of(device)->workers == 1 ? 1 : head_size), 1, 1);
+    kvc_launch_word(&launch, args->head_size);
+    kvc_launch_span(&launch, args->out);
+    kvc_launch_span(&launch, args->alpha);
+    kvc_launch_span(&launch, args->sums);
+    kvc_launch_items(of(device), &launch, (uint64_t)args->heads * (of(device)->workers == 1 ? 1 : args->head_size), 1,
+                     1);
 }
 
 /* ---- scores ---- */
@@ -165,7 +165,7 @@ static void score_units(struct kvc_offload *offload, const struct kvc_select_sco
     kvc_launch_groups(offload, &launch, (units + KVC_TILE - 1) / KVC_TILE, s->lists->kv_heads, 1);
 }
 
-static void select_scores(struct kvc_device *device, const struct kvc_select_scores *s) {
+void kvc_offload_select_scores(struct kvc_device *device, const struct kvc_select_scores *s) {
     struct kvc_offload *offload = of(device);
     const bool paged = s->kind == KVC_SCORE_PAGE_CHANNELS || s->kind == KVC_SCORE_PAGE_BOUND;
     const bool some = s->kind == KVC_SCORE_CHANNELS || s->kind == KVC_SCORE_PAGE_CHANNELS;
@@ -217,7 +217,7 @@ static void select_scores(struct kvc_device *device, const struct kvc_select_sco
     kvc_launch_items(offload, &sums, units, s->lists->kv_heads, 1);
 }
 
-static void select_reads(struct kvc_device *device, const struct kvc_select_reads *s) {
+void kvc_offload_select_reads(struct kvc_device *device, const struct kvc_select_reads *s) {
     struct kvc_offload *offload = of(device);
     const uint64_t kv_heads = s->lists->kv_heads, taken = kv_heads * s->stride, chosen = kv_heads * s->reads->stride;
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_select_reads);
@@ -241,14 +241,4 @@ static void select_reads(struct kvc_device *device, const struct kvc_select_read
     kvc_launch_span(&launch, (struct kvc_span){workspace, (size_t)taken * 4});
     kvc_launch_span(&launch, (struct kvc_span){workspace, (size_t)(taken + chosen) * 4});
     kvc_launch_groups(offload, &launch, s->lists->kv_heads, 1, 1);
-}
-
-void kvc_offload_fill_select(struct kvc_ops *table) {
-    table->view_append = view_append;
-    table->view_evict = view_evict;
-    table->pages_update = pages_update;
-    table->value_sums = value_sums;
-    table->mix_mean = mix_mean;
-    table->select_scores = select_scores;
-    table->select_reads = select_reads;
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/check/inject.h"
 #include "core/check/verify.h"
 
 /* Queries of one session. */
@@ -107,7 +108,10 @@ static void by_position(struct kvc_verify *v, struct rows_case *c) {
     }
 }
 
-static void window_mass_case(struct kvc_verify *v) {
+KVC_BROKEN(window_mass, kvc_window_mass,
+           kvc_flip_score(device, args->probabilities->lists, args->scores, args->stride,
+                          args->by_head ? args->probabilities->heads / args->probabilities->lists->kv_heads : 1))
+KVC_CASE(window_mass, 20) {
     struct rows_case c;
     if (make_rows(v, 0, 32, false, &c)) {
         uint32_t stride = c.lists.most + kvc_verify_range(v, 1, 4), heads = c.rows[1].heads;
@@ -116,8 +120,11 @@ static void window_mass_case(struct kvc_verify *v) {
         struct kvc_twin scores = kvc_verify_twin(v, (size_t)heads * stride * sizeof(float), NULL);
         by_position(v, &c);
         for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
-            v->device[side]->ops->window_mass(v->device[side], &c.rows[side], kvc_verify_span(scores, side), stride,
-                                              by_head);
+            v->device[side]->ops->window_mass(v->device[side],
+                                              &(struct kvc_window_mass){.probabilities = &c.rows[side],
+                                                                        .scores = kvc_verify_span(scores, side),
+                                                                        .stride = stride,
+                                                                        .by_head = by_head});
         for (uint32_t h = 0; h < rows && v->status == KVC_OK; h++)
             kvc_verify_compare(v, scores, (size_t)h * stride, c.lists.count[h * c.lists.lists[1].kv_heads / rows],
                                "scores");
@@ -125,7 +132,10 @@ static void window_mass_case(struct kvc_verify *v) {
     kvc_verify_lists_free(v, &c.lists);
 }
 
-static void window_moments_case(struct kvc_verify *v) {
+KVC_BROKEN(window_moments, kvc_window_moments,
+           kvc_flip_score(device, args->probabilities->lists, args->scores, args->stride,
+                          args->probabilities->heads / args->probabilities->lists->kv_heads))
+KVC_CASE(window_moments, 15) {
     struct rows_case c;
     if (make_rows(v, 0, 32, false, &c)) {
         uint32_t stride = c.lists.most + kvc_verify_range(v, 1, 4), heads = c.rows[1].heads;
@@ -136,8 +146,13 @@ static void window_moments_case(struct kvc_verify *v) {
         by_position(v, &c);
         kvc_verify_describe(v, ", tail %u", (unsigned)tail, 0);
         for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
-            v->device[side]->ops->window_moments(v->device[side], &c.rows[side], tail, gamma,
-                                                 kvc_verify_span(scores, side), stride, kvc_verify_span(totals, side));
+            v->device[side]->ops->window_moments(v->device[side],
+                                                 &(struct kvc_window_moments){.probabilities = &c.rows[side],
+                                                                              .tail = tail,
+                                                                              .gamma = gamma,
+                                                                              .scores = kvc_verify_span(scores, side),
+                                                                              .stride = stride,
+                                                                              .totals = kvc_verify_span(totals, side)});
         for (uint32_t h = 0; h < heads && v->status == KVC_OK; h++)
             kvc_verify_compare(v, scores, (size_t)h * stride, c.lists.count[h * c.lists.lists[1].kv_heads / heads],
                                "scores");
@@ -147,7 +162,8 @@ static void window_moments_case(struct kvc_verify *v) {
     kvc_verify_lists_free(v, &c.lists);
 }
 
-static void accumulate_case(struct kvc_verify *v) {
+KVC_BROKEN(accumulate, kvc_accumulate, kvc_flip_state(device, args->probabilities->lists, args->column + 1))
+KVC_CASE(accumulate, 20) {
     struct rows_case c;
     uint32_t column = kvc_verify_range(v, 0, 2), more = kvc_verify_range(v, 0, 1);
     uint32_t most = kvc_verify_range(v, 0, 3) ? 40 : 400;
@@ -162,7 +178,9 @@ static void accumulate_case(struct kvc_verify *v) {
         if (noisy)
             kvc_verify_describe(v, ", noise of %u in layer %u", (unsigned)noise.seed, noise.layer);
         for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
-            v->device[side]->ops->accumulate(v->device[side], &c.rows[side], column, noisy ? &noise : NULL);
+            v->device[side]->ops->accumulate(v->device[side], &(struct kvc_accumulate){.probabilities = &c.rows[side],
+                                                                                       .column = column,
+                                                                                       .noise = noisy ? &noise : NULL});
         if (v->status == KVC_OK)
             kvc_verify_compare_lists(v, &c.lists);
     }
@@ -171,21 +189,18 @@ static void accumulate_case(struct kvc_verify *v) {
 
 static const enum kvc_row_kind kinds[] = {KVC_ROW_WEIGHTS, KVC_ROW_LOGITS, KVC_ROW_LOW, KVC_ROW_COUNTS};
 
-static void ring_write_case(struct kvc_verify *v) {
+KVC_BROKEN(ring_write, kvc_ring_write, kvc_flip_state(device, args->probabilities->lists, args->first))
+KVC_CASE(ring_write, 15) {
     struct rows_case c;
     uint32_t ring = kvc_verify_range(v, 1, 9), first = kvc_verify_range(v, 0, 2);
     enum kvc_row_kind kind = kvc_verify_pick(v, kinds);
     if (make_rows(v, first + (kind == KVC_ROW_COUNTS ? 2 * ring + 1 : ring), ring, true, &c)) {
         by_position(v, &c);
         for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
-            v->device[side]->ops->ring_write(v->device[side], &c.rows[side], first, ring, kind);
+            v->device[side]->ops->ring_write(
+                v->device[side],
+                &(struct kvc_ring_write){.probabilities = &c.rows[side], .first = first, .ring = ring, .kind = kind});
         kvc_verify_compare_lists(v, &c.lists);
     }
     kvc_verify_lists_free(v, &c.lists);
 }
-
-const struct kvc_verify_operation kvc_verify_weights[] = {{"window_mass", window_mass_case, 20},
-                                                          {"window_moments", window_moments_case, 15},
-                                                          {"accumulate", accumulate_case, 20},
-                                                          {"ring_write", ring_write_case, 15},
-                                                          {NULL, NULL, 0}};

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/check/inject.h"
 #include "core/check/verify.h"
 
 /* Compares scores [H_kv, stride] up to each head's count. */
@@ -14,7 +15,8 @@ static void compare_scores(struct kvc_verify *v, const struct kvc_twin_lists *li
 
 static const enum kvc_row_kind kinds[] = {KVC_ROW_WEIGHTS, KVC_ROW_LOGITS, KVC_ROW_LOW};
 
-static void ring_fuse_case(struct kvc_verify *v) {
+KVC_BROKEN(ring_fuse, kvc_ring_fuse, kvc_flip_score(device, args->lists, args->scores, args->stride, 1))
+KVC_CASE(ring_fuse, 40) {
     uint32_t ring = kvc_verify_range(v, 1, 40), filled = kvc_verify_range(v, 0, ring), stride;
     uint32_t first = kvc_verify_range(v, 0, 1) ? 0 : kvc_verify_range(v, 1, 40), columns = first + ring;
     struct kvc_lists_shape shape = kvc_verify_shape(v, columns, 5, kvc_verify_range(v, 0, 2) > 0);
@@ -43,8 +45,17 @@ static void ring_fuse_case(struct kvc_verify *v) {
     stride = lists.most + kvc_verify_range(v, 1, 4);
     scores = kvc_verify_twin(v, (size_t)shape.kv_heads * stride * sizeof(float), NULL);
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
-        v->device[side]->ops->ring_fuse(v->device[side], &lists.lists[side], first, ring, filled, now, kind, fusion,
-                                        recent, kvc_verify_span(scores, side), stride);
+        v->device[side]->ops->ring_fuse(v->device[side],
+                                        &(struct kvc_ring_fuse){.lists = &lists.lists[side],
+                                                                .first = first,
+                                                                .ring = ring,
+                                                                .filled = filled,
+                                                                .now = now,
+                                                                .kind = kind,
+                                                                .fusion = fusion,
+                                                                .recent = recent,
+                                                                .scores = kvc_verify_span(scores, side),
+                                                                .stride = stride});
     if (v->status == KVC_OK)
         compare_scores(v, &lists, scores, stride);
     kvc_verify_lists_free(v, &lists);
@@ -64,10 +75,16 @@ static void columns_case(struct kvc_verify *v, bool back) {
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
         struct kvc_device *device = v->device[side];
         if (back)
-            device->ops->scores_column(device, &lists.lists[side], first, kvc_verify_span(scores, side), stride);
+            device->ops->scores_column(device, &(struct kvc_scores_column){.lists = &lists.lists[side],
+                                                                           .column = first,
+                                                                           .scores = kvc_verify_span(scores, side),
+                                                                           .stride = stride});
         else
-            device->ops->column_scores(device, &lists.lists[side], first, columns, kvc_verify_span(scores, side),
-                                       stride);
+            device->ops->column_scores(device, &(struct kvc_column_scores){.lists = &lists.lists[side],
+                                                                           .first = first,
+                                                                           .columns = columns,
+                                                                           .scores = kvc_verify_span(scores, side),
+                                                                           .stride = stride});
     }
     if (v->status == KVC_OK && back)
         kvc_verify_compare_lists(v, &lists);
@@ -76,10 +93,14 @@ static void columns_case(struct kvc_verify *v, bool back) {
     kvc_verify_lists_free(v, &lists);
 }
 
-static void column_scores_case(struct kvc_verify *v) { columns_case(v, false); }
-static void scores_column_case(struct kvc_verify *v) { columns_case(v, true); }
+KVC_BROKEN(column_scores, kvc_column_scores, kvc_flip_score(device, args->lists, args->scores, args->stride, 1))
+KVC_CASE(column_scores, 30) { columns_case(v, false); }
 
-static void group_scores_case(struct kvc_verify *v) {
+KVC_BROKEN(scores_column, kvc_scores_column, kvc_flip_state(device, args->lists, args->column))
+KVC_CASE(scores_column, 20) { columns_case(v, true); }
+
+KVC_BROKEN(group_scores, kvc_group_scores, kvc_flip_score(device, args->lists, args->out, args->stride, 1))
+KVC_CASE(group_scores, 20) {
     struct kvc_lists_shape shape = kvc_verify_shape(v, 0, 6, kvc_verify_range(v, 0, 2) > 0);
     uint32_t rows = kvc_verify_group(v), stride;
     float divisor = kvc_verify_range(v, 0, 1) ? (float)rows : 1.0f;
@@ -92,14 +113,20 @@ static void group_scores_case(struct kvc_verify *v) {
     in = kvc_verify_twin_values(v, (size_t)shape.kv_heads * rows * stride, kvc_verify_flavour(v));
     out = rows == 1 ? in : kvc_verify_twin(v, (size_t)shape.kv_heads * stride * sizeof(float), NULL);
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
-        v->device[side]->ops->group_scores(v->device[side], &lists.lists[side], rows, kvc_verify_span(out, side),
-                                           kvc_verify_span(in, side), stride, divisor);
+        v->device[side]->ops->group_scores(v->device[side],
+                                           &(struct kvc_group_scores){.lists = &lists.lists[side],
+                                                                      .rows = rows,
+                                                                      .out = kvc_verify_span(out, side),
+                                                                      .in = kvc_verify_span(in, side),
+                                                                      .stride = stride,
+                                                                      .divisor = divisor});
     if (v->status == KVC_OK)
         compare_scores(v, &lists, out, stride);
     kvc_verify_lists_free(v, &lists);
 }
 
-static void pool_case(struct kvc_verify *v) {
+KVC_BROKEN(pool, kvc_pool, kvc_flip_score(device, args->lists, args->out, args->stride, args->rows))
+KVC_CASE(pool, 60) {
     static const uint32_t kernels[] = {1, 3, 5, 7, 7, 7, 9, 15, 31, 63, 63, 129, 1001};
     struct kvc_lists_shape shape = kvc_verify_shape(v, 0, 6, kvc_verify_range(v, 0, 2) > 0);
     uint32_t kernel = kvc_verify_pick(v, kernels), rows = kvc_verify_range(v, 0, 2) ? 1 : kvc_verify_group(v), stride;
@@ -115,8 +142,14 @@ static void pool_case(struct kvc_verify *v) {
     in = kvc_verify_twin_values(v, (size_t)shape.kv_heads * rows * stride, kvc_verify_flavour(v));
     out = kvc_verify_twin(v, (size_t)shape.kv_heads * rows * stride * sizeof(float), NULL);
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
-        v->device[side]->ops->pool(v->device[side], &lists.lists[side], rows, kvc_verify_span(out, side),
-                                   kvc_verify_span(in, side), stride, tail, kernel, pooling);
+        v->device[side]->ops->pool(v->device[side], &(struct kvc_pool){.lists = &lists.lists[side],
+                                                                       .rows = rows,
+                                                                       .out = kvc_verify_span(out, side),
+                                                                       .in = kvc_verify_span(in, side),
+                                                                       .stride = stride,
+                                                                       .tail = tail,
+                                                                       .kernel = kernel,
+                                                                       .pooling = pooling});
     if (v->status == KVC_OK)
         for (uint32_t i = 0; i < shape.kv_heads * rows; i++)
             kvc_verify_compare(v, out, (size_t)i * stride, lists.count[i / rows], "scores");
@@ -142,7 +175,8 @@ static struct kvc_keep draw_rule(struct kvc_verify *v, const struct kvc_twin_lis
     return rule;
 }
 
-static void keep_case(struct kvc_verify *v) {
+KVC_BROKEN(keep, kvc_keep_rules, kvc_change_rank(device, args->lists, args->kept))
+KVC_CASE(keep, 100) {
     struct kvc_lists_shape shape = kvc_verify_shape(v, 0, 6, kvc_verify_range(v, 0, 2) > 0);
     struct kvc_twin_lists lists;
     struct kvc_keep rule[8];
@@ -172,16 +206,49 @@ static void keep_case(struct kvc_verify *v) {
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
         struct kvc_read_list list = {counts.buffer[side], ranks.buffer[side], stride};
         struct kvc_span none = {NULL, 0};
-        v->device[side]->ops->keep(v->device[side], &lists.lists[side], rule, rules,
-                                   scored ? kvc_verify_span(scores, side) : none, kvc_verify_span(ties, side), stride,
-                                   &list);
+        v->device[side]->ops->keep(v->device[side],
+                                   &(struct kvc_keep_rules){.lists = &lists.lists[side],
+                                                            .rules = rule,
+                                                            .rule_count = rules,
+                                                            .scores = scored ? kvc_verify_span(scores, side) : none,
+                                                            .ties = kvc_verify_span(ties, side),
+                                                            .stride = stride,
+                                                            .kept = &list});
     }
     kvc_verify_compare_reads(v, counts, ranks, shape.kv_heads, stride);
     kvc_verify_lists_free(v, &lists);
 }
 
+void kvc_inject_keep_ring(struct kvc_device *device, const struct kvc_keep_ring *args) {
+    const struct kvc_ops *inject = kvc_inject_enter(device);
+    const struct kvc_span none = {NULL, 0};
+    if (device->ops->keep_ring) {
+        device->ops->keep_ring(device, args);
+    } else {
+        device->ops->ring_fuse(device, &(struct kvc_ring_fuse){.lists = args->lists,
+                                                               .first = args->ring->first,
+                                                               .ring = args->ring->ring,
+                                                               .filled = args->ring->ring,
+                                                               .now = args->ring->now,
+                                                               .kind = KVC_ROW_WEIGHTS,
+                                                               .fusion = KVC_FUSE_SUM,
+                                                               .recent = args->rule->recent,
+                                                               .scores = args->fused,
+                                                               .stride = args->stride});
+        device->ops->keep(device, &(struct kvc_keep_rules){.lists = args->lists,
+                                                           .rules = args->rule,
+                                                           .rule_count = 1,
+                                                           .scores = args->scores.buffer ? args->scores : args->fused,
+                                                           .ties = args->scores.buffer ? args->fused : none,
+                                                           .stride = args->stride,
+                                                           .kept = args->kept});
+    }
+    kvc_change_rank(device, args->lists, args->kept);
+    kvc_inject_leave(device, inject);
+}
+
 /* One entry goes, or several, by a ring's sums: at once where a backend can do that, beside one after the other. */
-static void keep_ring_case(struct kvc_verify *v) {
+KVC_CASE(keep_ring, 80) {
     const uint32_t rows = kvc_verify_range(v, 1, 70), first = kvc_verify_range(v, 0, 3);
     const uint32_t blocks = kvc_ring_blocks(rows), columns = first + rows + blocks;
     const bool by_count = kvc_verify_range(v, 0, 1), equal = kvc_verify_range(v, 0, 3) == 0;
@@ -222,24 +289,48 @@ static void keep_ring_case(struct kvc_verify *v) {
         for (uint32_t b = 0; b < blocks; b++) {
             const uint32_t from = b * KVC_RING_BLOCK;
             const uint32_t some = rows - from < KVC_RING_BLOCK ? rows - from : KVC_RING_BLOCK;
-            device->ops->column_scores(device, on, first + from, some, sums, stride);
-            device->ops->scores_column(device, on, first + rows + b, sums, stride);
+            device->ops->column_scores(
+                device, &(struct kvc_column_scores){
+                            .lists = on, .first = first + from, .columns = some, .scores = sums, .stride = stride});
+            device->ops->scores_column(
+                device,
+                &(struct kvc_scores_column){.lists = on, .column = first + rows + b, .scores = sums, .stride = stride});
         }
         if (device->ops->keep_ring) {
-            device->ops->keep_ring(device, on, &rule, &ring, by_count ? kvc_verify_span(scores, side) : none, sums,
-                                   stride, &list);
+            device->ops->keep_ring(device,
+                                   &(struct kvc_keep_ring){.lists = on,
+                                                           .rule = &rule,
+                                                           .ring = &ring,
+                                                           .scores = by_count ? kvc_verify_span(scores, side) : none,
+                                                           .fused = sums,
+                                                           .stride = stride,
+                                                           .kept = &list});
             continue;
         }
-        device->ops->ring_fuse(device, on, first, rows, rows, ring.now, KVC_ROW_WEIGHTS, KVC_FUSE_SUM, rule.recent,
-                               sums, stride);
-        device->ops->keep(device, on, &rule, 1, by_count ? kvc_verify_span(scores, side) : sums, by_count ? sums : none,
-                          stride, &list);
+        device->ops->ring_fuse(device, &(struct kvc_ring_fuse){.lists = on,
+                                                               .first = first,
+                                                               .ring = rows,
+                                                               .filled = rows,
+                                                               .now = ring.now,
+                                                               .kind = KVC_ROW_WEIGHTS,
+                                                               .fusion = KVC_FUSE_SUM,
+                                                               .recent = rule.recent,
+                                                               .scores = sums,
+                                                               .stride = stride});
+        device->ops->keep(device, &(struct kvc_keep_rules){.lists = on,
+                                                           .rules = &rule,
+                                                           .rule_count = 1,
+                                                           .scores = by_count ? kvc_verify_span(scores, side) : sums,
+                                                           .ties = by_count ? sums : none,
+                                                           .stride = stride,
+                                                           .kept = &list});
     }
     kvc_verify_compare_reads(v, counts, ranks, shape.kv_heads, stride);
     kvc_verify_lists_free(v, &lists);
 }
 
-static void shares_case(struct kvc_verify *v) {
+KVC_BROKEN(shares, kvc_shares, kvc_put_word(device, args->shares, 0, kvc_word_at(device, args->shares, 0) ^ 1u))
+KVC_CASE(shares, 40) {
     struct kvc_lists_shape shape = kvc_verify_shape(v, 0, 6, kvc_verify_range(v, 0, 2) > 0);
     struct kvc_twin_lists lists;
     struct kvc_twin scores, out;
@@ -255,19 +346,13 @@ static void shares_case(struct kvc_verify *v) {
     scores = kvc_verify_twin_values(v, (size_t)shape.kv_heads * stride, kvc_verify_flavour(v));
     out = kvc_verify_twin(v, shape.kv_heads * sizeof(uint32_t), NULL);
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
-        v->device[side]->ops->shares(v->device[side], &lists.lists[side], kvc_verify_span(scores, side), stride, tail,
-                                     slots, kvc_verify_span(out, side));
+        v->device[side]->ops->shares(v->device[side], &(struct kvc_shares){.lists = &lists.lists[side],
+                                                                           .scores = kvc_verify_span(scores, side),
+                                                                           .stride = stride,
+                                                                           .tail = tail,
+                                                                           .slots = slots,
+                                                                           .shares = kvc_verify_span(out, side)});
     if (v->status == KVC_OK)
         kvc_verify_compare_words(v, out, 0, shape.kv_heads, "shares");
     kvc_verify_lists_free(v, &lists);
 }
-
-const struct kvc_verify_operation kvc_verify_scores[] = {{"ring_fuse", ring_fuse_case, 40},
-                                                         {"column_scores", column_scores_case, 30},
-                                                         {"scores_column", scores_column_case, 20},
-                                                         {"pool", pool_case, 60},
-                                                         {"group_scores", group_scores_case, 20},
-                                                         {"keep", keep_case, 100},
-                                                         {"keep_ring", keep_ring_case, 80},
-                                                         {"shares", shares_case, 40},
-                                                         {NULL, NULL, 0}};

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/check/inject.h"
 #include "core/check/verify.h"
 
 struct select_case {
@@ -99,7 +100,8 @@ static uint32_t draw_page(struct kvc_verify *v) {
     return kvc_verify_pick(v, pages);
 }
 
-static void view_append_case(struct kvc_verify *v) {
+KVC_BROKEN(view_append, kvc_view_append, kvc_change_rank(device, args->lists, args->view))
+KVC_CASE(view_append, 6) {
     struct select_case c;
     uint32_t rows;
     if (make_lists(v, &c)) {
@@ -111,7 +113,8 @@ static void view_append_case(struct kvc_verify *v) {
         for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
             struct kvc_read_list view = {c.view_count.buffer[side], c.view_rank.buffer[side],
                                          c.viewed ? c.view[side].stride : c.most + 6};
-            v->device[side]->ops->view_append(v->device[side], &c.lists.lists[side], &view, rows);
+            v->device[side]->ops->view_append(
+                v->device[side], &(struct kvc_view_append){.lists = &c.lists.lists[side], .view = &view, .rows = rows});
         }
         kvc_verify_compare_words(v, c.view_count, 0, c.shape.kv_heads, "count");
         for (uint32_t h = 0; h < c.shape.kv_heads; h++) {
@@ -123,8 +126,9 @@ static void view_append_case(struct kvc_verify *v) {
     kvc_verify_lists_free(v, &c.lists);
 }
 
+KVC_BROKEN(view_evict, kvc_view_evict, kvc_change_rank(device, args->lists, args->view))
 /* A view and what an eviction keeps: any two lists; nothing in common; all of the view kept; a view of one entry. */
-static void view_evict_case(struct kvc_verify *v) {
+KVC_CASE(view_evict, 20) {
     struct kvc_lists_shape shape = kvc_verify_shape(v, 0, kvc_verify_range(v, 0, 7) ? 4 : 20, true);
     struct kvc_twin_lists lists;
     struct kvc_twin counts[2], ranks[2]; /* of the view, of what is kept */
@@ -159,15 +163,17 @@ static void view_evict_case(struct kvc_verify *v) {
         const struct kvc_ops *ops = v->device[side]->ops;
         struct kvc_read_list view = {counts[0].buffer[side], ranks[0].buffer[side], stride[0]};
         const struct kvc_read_list kept = {counts[1].buffer[side], ranks[1].buffer[side], stride[1]};
-        ops->evict(v->device[side], &lists.lists[side], &kept);
-        ops->view_evict(v->device[side], &lists.lists[side], &kept, &view);
+        ops->evict(v->device[side], &(struct kvc_evict){.lists = &lists.lists[side], .kept = &kept});
+        ops->view_evict(v->device[side],
+                        &(struct kvc_view_evict){.lists = &lists.lists[side], .kept = &kept, .view = &view});
     }
     if (v->status == KVC_OK)
         kvc_verify_compare_reads(v, counts[0], ranks[0], shape.kv_heads, stride[0]);
     kvc_verify_lists_free(v, &lists);
 }
 
-static void pages_update_case(struct kvc_verify *v) {
+KVC_BROKEN(pages_update, kvc_pages_update, kvc_flip_last_byte(device, kvc_all_of(args->pages->high), sizeof(float)))
+KVC_CASE(pages_update, 20) {
     struct select_case c;
     if (make_lists(v, &c)) {
         uint32_t page = draw_page(v), rows = kvc_verify_range(v, 0, 1) ? UINT32_MAX : kvc_verify_range(v, 0, 40);
@@ -175,8 +181,10 @@ static void pages_update_case(struct kvc_verify *v) {
         make_pages(v, &c, page, low);
         kvc_verify_describe(v, ", rows %u", rows, 0);
         for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
-            v->device[side]->ops->pages_update(v->device[side], &c.lists.lists[side], view_of(&c, side), &c.pages[side],
-                                               rows);
+            v->device[side]->ops->pages_update(
+                v->device[side],
+                &(struct kvc_pages_update){
+                    .lists = &c.lists.lists[side], .view = view_of(&c, side), .pages = &c.pages[side], .rows = rows});
         compare_side(v, &c, c.high, "high");
         if (low)
             compare_side(v, &c, c.low, "low");
@@ -271,7 +279,8 @@ static void compare_reads(struct kvc_verify *v, const struct select_case *c, con
         kvc_verify_compare(v, o->alpha, 0, c->heads, "alpha");
 }
 
-static void select_scores_case(struct kvc_verify *v) {
+KVC_BROKEN(select_scores, kvc_select_scores, kvc_flip(device, args->scores, 0))
+KVC_CASE(select_scores, 50) {
     struct select_case c;
     if (make_lists(v, &c)) {
         struct choice o;
@@ -295,7 +304,8 @@ static void select_scores_case(struct kvc_verify *v) {
     kvc_verify_lists_free(v, &c.lists);
 }
 
-static void select_reads_case(struct kvc_verify *v) {
+KVC_BROKEN(select_reads, kvc_select_reads, kvc_change_rank(device, args->lists, args->reads))
+KVC_CASE(select_reads, 60) {
     struct select_case c;
     if (make_lists(v, &c)) {
         struct choice o;
@@ -309,8 +319,20 @@ static void select_reads_case(struct kvc_verify *v) {
     kvc_verify_lists_free(v, &c.lists);
 }
 
+void kvc_inject_select_scores_reads(struct kvc_device *device, const struct kvc_select_scores_reads *args) {
+    const struct kvc_ops *inject = kvc_inject_enter(device);
+    if (device->ops->select_scores_reads) {
+        device->ops->select_scores_reads(device, args);
+    } else {
+        device->ops->select_scores(device, args->scores);
+        device->ops->select_reads(device, args->reads);
+    }
+    kvc_change_rank(device, args->reads->lists, args->reads->reads);
+    kvc_inject_leave(device, inject);
+}
+
 /* Both at once, where a backend can do that, beside one after the other. */
-static void select_scores_reads_case(struct kvc_verify *v) {
+KVC_CASE(select_scores_reads, 40) {
     struct select_case c;
     if (make_lists(v, &c)) {
         struct choice o;
@@ -320,7 +342,8 @@ static void select_scores_reads_case(struct kvc_verify *v) {
             const struct kvc_select_reads read = reads_call(&c, &o, side);
             const struct kvc_ops *ops = v->device[side]->ops;
             if (ops->select_scores_reads) {
-                ops->select_scores_reads(v->device[side], &score, &read);
+                ops->select_scores_reads(v->device[side],
+                                         &(struct kvc_select_scores_reads){.scores = &score, .reads = &read});
             } else {
                 ops->select_scores(v->device[side], &score);
                 ops->select_reads(v->device[side], &read);
@@ -333,7 +356,8 @@ static void select_scores_reads_case(struct kvc_verify *v) {
     kvc_verify_lists_free(v, &c.lists);
 }
 
-static void value_sums_case(struct kvc_verify *v) {
+KVC_BROKEN(value_sums, kvc_value_sums, kvc_flip(device, args->sums, 0))
+KVC_CASE(value_sums, 12) {
     struct select_case c;
     if (make_lists(v, &c)) {
         uint32_t rows = kvc_verify_range(v, 0, 1) ? UINT32_MAX : kvc_verify_range(v, 0, 40);
@@ -341,14 +365,18 @@ static void value_sums_case(struct kvc_verify *v) {
         struct kvc_twin sums = kvc_verify_twin_values(v, n, KVC_PLAIN);
         kvc_verify_describe(v, ", rows %u", rows, 0);
         for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
-            v->device[side]->ops->value_sums(v->device[side], &c.lists.lists[side], view_of(&c, side),
-                                             kvc_verify_span(sums, side), rows);
+            v->device[side]->ops->value_sums(v->device[side],
+                                             &(struct kvc_value_sums){.lists = &c.lists.lists[side],
+                                                                      .view = view_of(&c, side),
+                                                                      .sums = kvc_verify_span(sums, side),
+                                                                      .rows = rows});
         kvc_verify_compare(v, sums, 0, n, "sums");
     }
     kvc_verify_lists_free(v, &c.lists);
 }
 
-static void mix_mean_case(struct kvc_verify *v) {
+KVC_BROKEN(mix_mean, kvc_mix_mean, kvc_flip(device, args->out, 0))
+KVC_CASE(mix_mean, 12) {
     struct select_case c;
     if (make_lists(v, &c)) {
         struct kvc_read_list reads[2];
@@ -358,20 +386,16 @@ static void mix_mean_case(struct kvc_verify *v) {
         sums = kvc_verify_twin_values(v, c.shape.kv_heads * d, kvc_verify_flavour(v));
         kvc_verify_read_lists(v, &c.lists, reads);
         for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
-            v->device[side]->ops->mix_mean(v->device[side], &c.lists.lists[side], view_of(&c, side), &reads[side],
-                                           c.heads, (uint32_t)d, kvc_verify_span(out, side),
-                                           kvc_verify_span(alpha, side), kvc_verify_span(sums, side));
+            v->device[side]->ops->mix_mean(v->device[side],
+                                           &(struct kvc_mix_mean){.lists = &c.lists.lists[side],
+                                                                  .view = view_of(&c, side),
+                                                                  .reads = &reads[side],
+                                                                  .heads = c.heads,
+                                                                  .head_size = (uint32_t)d,
+                                                                  .out = kvc_verify_span(out, side),
+                                                                  .alpha = kvc_verify_span(alpha, side),
+                                                                  .sums = kvc_verify_span(sums, side)});
         kvc_verify_compare(v, out, 0, c.heads * d, "out");
     }
     kvc_verify_lists_free(v, &c.lists);
 }
-
-const struct kvc_verify_operation kvc_verify_select[] = {{"view_append", view_append_case, 6},
-                                                         {"view_evict", view_evict_case, 20},
-                                                         {"pages_update", pages_update_case, 20},
-                                                         {"select_scores", select_scores_case, 50},
-                                                         {"select_reads", select_reads_case, 60},
-                                                         {"select_scores_reads", select_scores_reads_case, 40},
-                                                         {"value_sums", value_sums_case, 12},
-                                                         {"mix_mean", mix_mean_case, 12},
-                                                         {NULL, NULL, 0}};

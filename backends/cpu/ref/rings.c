@@ -22,22 +22,24 @@ static float group_value(const struct kvc_probabilities *w, uint32_t query, uint
     return value;
 }
 
-void KVC_REF(ring_write)(struct kvc_device *device, const struct kvc_probabilities *w, uint32_t first, uint32_t ring,
-                         enum kvc_row_kind kind) {
+void KVC_REF(ring_write)(struct kvc_device *device, const struct kvc_ring_write *args) {
+    const struct kvc_probabilities *w = args->probabilities;
     float *key = kvc_cpu_scratch((struct kvc_cpu *)device, 0, w->head_size * sizeof *key);
     if (!key)
         return;
     for (uint32_t query = 0; query < w->queries; query++)
         for (uint32_t h = 0; h < w->kv_heads; h++) {
             uint32_t position = (uint32_t)((const int32_t *)kvc_span_data(w->positions))[query];
-            float *column = kvc_list_column(w->lists, h, first + position % ring);
+            float *column = kvc_list_column(w->lists, h, args->first + position % args->ring);
             struct kvc_view view = kvc_view_of_query(w, query, h);
-            float *low = kind == KVC_ROW_COUNTS ? kvc_list_column(w->lists, h, first + ring + position % ring) : NULL;
-            float *minus = low ? kvc_list_column(w->lists, h, first + 2 * ring) : NULL;
+            float *low = args->kind == KVC_ROW_COUNTS
+                             ? kvc_list_column(w->lists, h, args->first + args->ring + position % args->ring)
+                             : NULL;
+            float *minus = low ? kvc_list_column(w->lists, h, args->first + 2 * args->ring) : NULL;
             uint32_t seen = 0;
             for (uint32_t r = 0; r < kvc_list_count(w->lists, h); r++) {
                 uint32_t slot = kvc_list_slot(w->lists, h, r);
-                column[slot] = kind == KVC_ROW_LOGITS ? -kvc_infinity() : 0.0f;
+                column[slot] = args->kind == KVC_ROW_LOGITS ? -kvc_infinity() : 0.0f;
                 if (low) {
                     minus[slot] = minus[slot] + low[slot];
                     low[slot] = 0.0f;
@@ -50,7 +52,7 @@ void KVC_REF(ring_write)(struct kvc_device *device, const struct kvc_probabiliti
                 if (slot == UINT32_MAX)
                     continue;
                 KVC_REF(load_entry)(&w->lists->format, kvc_list_key(w->lists, h, slot), key);
-                column[slot] = group_value(w, query, h, key, kind, kvc_div(1.0f, (float)seen));
+                column[slot] = group_value(w, query, h, key, args->kind, kvc_div(1.0f, (float)seen));
                 if (low) {
                     low[slot] = group_value(w, query, h, key, KVC_ROW_LOW, kvc_div(1.0f, (float)seen));
                     minus[slot] = minus[slot] - low[slot];
@@ -95,51 +97,51 @@ static void row_softmax(const struct kvc_lists *lists, uint32_t h, const float *
     *sum = L;
 }
 
-void KVC_REF(ring_fuse)(struct kvc_device *device, const struct kvc_lists *lists, uint32_t first, uint32_t ring,
-                        uint32_t filled, int64_t now, enum kvc_row_kind kind, enum kvc_fusion fusion, int64_t recent,
-                        struct kvc_span scores, uint32_t stride) {
+void KVC_REF(ring_fuse)(struct kvc_device *device, const struct kvc_ring_fuse *args) {
+    const struct kvc_lists *lists = args->lists;
     (void)device;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
-        float *F = (float *)kvc_span_data(scores) + (size_t)h * stride;
+        float *F = (float *)kvc_span_data(args->scores) + (size_t)h * args->stride;
         uint32_t count = kvc_list_count(lists, h);
         for (uint32_t r = 0; r < count; r++)
             F[r] = 0.0f;
-        for (uint32_t i = 0; i < filled; i++) {
-            const float *row = kvc_list_column(lists, h, first + (uint32_t)((now - filled + i) % ring));
+        for (uint32_t i = 0; i < args->filled; i++) {
+            const float *row =
+                kvc_list_column(lists, h, args->first + (uint32_t)((args->now - args->filled + i) % args->ring));
             float M = 0.0f, L = 1.0f;
-            if (kind == KVC_ROW_LOGITS)
-                row_softmax(lists, h, row, recent, &M, &L);
+            if (args->kind == KVC_ROW_LOGITS)
+                row_softmax(lists, h, row, args->recent, &M, &L);
             for (uint32_t r = 0; r < count; r++) {
                 uint32_t slot = kvc_list_slot(lists, h, r);
                 float value = row[slot];
-                if (kvc_list_position(lists, h, slot) >= recent)
+                if (kvc_list_position(lists, h, slot) >= args->recent)
                     continue;
-                if (kind == KVC_ROW_LOGITS)
+                if (args->kind == KVC_ROW_LOGITS)
                     value = L == 0.0f ? 0.0f : kvc_div(kvc_exp(value - M), L);
-                F[r] = fusion == KVC_FUSE_SUM ? F[r] + value : i == 0 ? value : kvc_max(F[r], value);
+                F[r] = args->fusion == KVC_FUSE_SUM ? F[r] + value : i == 0 ? value : kvc_max(F[r], value);
             }
         }
     }
 }
 
-void KVC_REF(column_scores)(struct kvc_device *device, const struct kvc_lists *lists, uint32_t first, uint32_t columns,
-                            struct kvc_span scores, uint32_t stride) {
+void KVC_REF(column_scores)(struct kvc_device *device, const struct kvc_column_scores *args) {
+    const struct kvc_lists *lists = args->lists;
     (void)device;
     for (uint32_t h = 0; h < lists->kv_heads; h++)
         for (uint32_t r = 0; r < kvc_list_count(lists, h); r++) {
             uint32_t slot = kvc_list_slot(lists, h, r);
-            float sum = kvc_list_column(lists, h, first)[slot];
-            for (uint32_t c = 1; c < columns; c++)
-                sum = sum + kvc_list_column(lists, h, first + c)[slot];
-            ((float *)kvc_span_data(scores))[(size_t)h * stride + r] = sum;
+            float sum = kvc_list_column(lists, h, args->first)[slot];
+            for (uint32_t c = 1; c < args->columns; c++)
+                sum = sum + kvc_list_column(lists, h, args->first + c)[slot];
+            ((float *)kvc_span_data(args->scores))[(size_t)h * args->stride + r] = sum;
         }
 }
 
-void KVC_REF(scores_column)(struct kvc_device *device, const struct kvc_lists *lists, uint32_t column,
-                            struct kvc_span scores, uint32_t stride) {
+void KVC_REF(scores_column)(struct kvc_device *device, const struct kvc_scores_column *args) {
+    const struct kvc_lists *lists = args->lists;
     (void)device;
     for (uint32_t h = 0; h < lists->kv_heads; h++)
         for (uint32_t r = 0; r < kvc_list_count(lists, h); r++)
-            kvc_list_column(lists, h, column)[kvc_list_slot(lists, h, r)] =
-                ((const float *)kvc_span_data(scores))[(size_t)h * stride + r];
+            kvc_list_column(lists, h, args->column)[kvc_list_slot(lists, h, r)] =
+                ((const float *)kvc_span_data(args->scores))[(size_t)h * args->stride + r];
 }

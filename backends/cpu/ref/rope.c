@@ -13,19 +13,17 @@ void KVC_REF(turn)(float *y, const float *x, const float *cosine, const float *s
         y[i] = x[i];
 }
 
-void KVC_REF(rope)(struct kvc_device *device, struct kvc_span y_span, struct kvc_span x_span, struct kvc_span cosine,
-                   struct kvc_span sine, uint32_t rows, uint32_t heads, uint32_t head_size, uint32_t rotary,
-                   bool interleaved) {
-    uint32_t half = rotary / 2;
+void KVC_REF(rope)(struct kvc_device *device, const struct kvc_rope_heads *args) {
+    uint32_t half = args->rotary / 2;
     (void)device;
-    for (uint32_t row = 0; row < rows; row++) {
-        const float *c = (const float *)kvc_span_data(cosine) + (size_t)row * half;
-        const float *s = (const float *)kvc_span_data(sine) + (size_t)row * half;
-        for (uint32_t h = 0; h < heads; h++) {
-            size_t at = ((size_t)row * heads + h) * head_size;
+    for (uint32_t row = 0; row < args->rows; row++) {
+        const float *c = (const float *)kvc_span_data(args->cosine) + (size_t)row * half;
+        const float *s = (const float *)kvc_span_data(args->sine) + (size_t)row * half;
+        for (uint32_t h = 0; h < args->heads; h++) {
+            size_t at = ((size_t)row * args->heads + h) * args->head_size;
             KVC_REF(turn)
-            ((float *)kvc_span_data(y_span) + at, (const float *)kvc_span_data(x_span) + at, c, s, head_size, rotary,
-             interleaved);
+            ((float *)kvc_span_data(args->y) + at, (const float *)kvc_span_data(args->x) + at, c, s, args->head_size,
+             args->rotary, args->interleaved);
         }
     }
 }

@@ -103,23 +103,23 @@ static float row_sum(const struct row *row, uint32_t from, uint32_t to, uint32_t
 
 static uint32_t place_rank(const struct row *row, uint32_t j) { return row->view.ranks ? row->view.ranks[j] : j; }
 
-void KVC_REF(window_mass)(struct kvc_device *device, const struct kvc_probabilities *w, struct kvc_span scores,
-                          uint32_t stride, bool by_head) {
-    const uint32_t group = w->heads / w->kv_heads, rows = by_head ? group : 1, each = by_head ? 1 : group;
+void KVC_REF(window_mass)(struct kvc_device *device, const struct kvc_window_mass *args) {
+    const struct kvc_probabilities *w = args->probabilities;
+    const uint32_t group = w->heads / w->kv_heads, rows = args->by_head ? group : 1, each = args->by_head ? 1 : group;
     struct row row;
     float *none;
     if (!make_row(device, w, 0, &row, &none))
         return;
     for (uint32_t h = 0; h < w->kv_heads; h++) {
-        float *column = (float *)kvc_span_data(scores) + (size_t)h * rows * stride;
+        float *column = (float *)kvc_span_data(args->scores) + (size_t)h * rows * args->stride;
         for (uint32_t i = 0; i < rows; i++)
             for (uint32_t r = 0; r < kvc_list_count(w->lists, h); r++)
-                column[(size_t)i * stride + r] = 0.0f;
+                column[(size_t)i * args->stride + r] = 0.0f;
         for (uint32_t query = 0; query < w->queries; query++) {
             take_row(w, query, h, NULL, &row);
             for (uint32_t j = 0; j < row.view.places; j++)
                 for (uint32_t i = 0; i < rows && row.slot[j] != UINT32_MAX; i++) {
-                    float *to = column + (size_t)i * stride + place_rank(&row, j);
+                    float *to = column + (size_t)i * args->stride + place_rank(&row, j);
                     *to = *to + row_sum(&row, i * each, (i + 1) * each, j);
                 }
         }
@@ -143,10 +143,10 @@ static float moments_of(const float *a, uint32_t n, float gamma, float *dispersi
     return kvc_fma(gamma, *variance, mean);
 }
 
-void KVC_REF(window_moments)(struct kvc_device *device, const struct kvc_probabilities *w, uint64_t tail, float gamma,
-                             struct kvc_span scores, uint32_t stride, struct kvc_span totals) {
+void KVC_REF(window_moments)(struct kvc_device *device, const struct kvc_window_moments *args) {
+    const struct kvc_probabilities *w = args->probabilities;
     const uint32_t group = w->heads / w->kv_heads, queries = w->queries;
-    float *total = kvc_span_data(totals), *table; /* [G, entries, queries] */
+    float *total = kvc_span_data(args->totals), *table; /* [G, entries, queries] */
     struct row row;
     if (!make_row(device, w, (size_t)group * most_entries(w->lists) * queries, &row, &table))
         return;
@@ -163,14 +163,14 @@ void KVC_REF(window_moments)(struct kvc_device *device, const struct kvc_probabi
                         row.a[(size_t)g * row.view.places + j];
         }
         for (uint32_t g = 0; g < group; g++) {
-            float *score = (float *)kvc_span_data(scores) + ((size_t)h * group + g) * stride;
+            float *score = (float *)kvc_span_data(args->scores) + ((size_t)h * group + g) * args->stride;
             float dispersion[KVC_LANES] = {0}, variance[KVC_LANES] = {0};
             for (uint32_t r = 0; r < count; r++) {
                 float one, other;
                 score[r] = 0.0f;
-                if (r + tail >= count)
+                if (r + args->tail >= count)
                     continue;
-                score[r] = moments_of(table + ((size_t)g * count + r) * queries, queries, gamma, &one, &other);
+                score[r] = moments_of(table + ((size_t)g * count + r) * queries, queries, args->gamma, &one, &other);
                 dispersion[r % KVC_LANES] = dispersion[r % KVC_LANES] + one;
                 variance[r % KVC_LANES] = variance[r % KVC_LANES] + other;
             }
@@ -182,14 +182,15 @@ void KVC_REF(window_moments)(struct kvc_device *device, const struct kvc_probabi
     }
 }
 
-void KVC_REF(accumulate)(struct kvc_device *device, const struct kvc_probabilities *w, uint32_t column,
-                         const struct kvc_noise *noise) {
+void KVC_REF(accumulate)(struct kvc_device *device, const struct kvc_accumulate *args) {
+    const struct kvc_probabilities *w = args->probabilities;
     struct row row;
     float *none;
     if (!make_row(device, w, 0, &row, &none))
         return;
     for (uint32_t h = 0; h < w->kv_heads; h++) {
-        float *older = kvc_list_column(w->lists, h, column), *newer = kvc_list_column(w->lists, h, column + 1);
+        float *older = kvc_list_column(w->lists, h, args->column),
+              *newer = kvc_list_column(w->lists, h, args->column + 1);
         for (uint32_t query = 0; query < w->queries; query++) {
             if (((const int32_t *)kvc_span_data(w->positions))[query] % (int32_t)KVC_TILE == 0)
                 for (uint32_t r = 0; r < kvc_list_count(w->lists, h); r++) {
@@ -197,7 +198,7 @@ void KVC_REF(accumulate)(struct kvc_device *device, const struct kvc_probabiliti
                     older[slot] = older[slot] + newer[slot];
                     newer[slot] = 0.0f;
                 }
-            take_row(w, query, h, noise, &row);
+            take_row(w, query, h, args->noise, &row);
             for (uint32_t j = 0; j < row.view.places; j++)
                 if (row.slot[j] != UINT32_MAX)
                     newer[row.slot[j]] = newer[row.slot[j]] + row_sum(&row, 0, w->heads / w->kv_heads, j);
