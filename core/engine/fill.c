@@ -57,8 +57,12 @@ void kvc_fill_rows(struct kvc_fill *fill, uint32_t layer, uint32_t row, const st
         return;
     }
     const struct kvc_segment segment = {.lists = lists, .rows = part->rows, .stored = part->stored};
-    device->ops->append(device, &segment, 1, stretch(fill), stretch(fill),
-                        kvc_growable_at(&runner->prompt.positions, row * sizeof(int32_t)));
+    device->ops->append(
+        device, &(struct kvc_append){.segments = &segment,
+                                     .segment_count = 1,
+                                     .k = stretch(fill),
+                                     .v = stretch(fill),
+                                     .positions = kvc_growable_at(&runner->prompt.positions, row * sizeof(int32_t))});
     kvc_cache_appended(&session->cache, layer, part->stored);
     kvc_cache_positions_keep(session, layer, part);
 }

@@ -219,8 +219,10 @@ enum kvc_status kvc_batch_fill(struct kvc_runner *runner, struct kvc_batch *batc
 }
 
 void kvc_runner_embed(struct kvc_runner *runner, struct kvc_batch *batch) {
-    runner->device->ops->embed(runner->device, at(&batch->hidden, 0, 0), runner->network->embedding,
-                               at(&batch->tokens, 0, 0), batch->rows);
+    runner->device->ops->embed(runner->device, &(struct kvc_embed){.out = at(&batch->hidden, 0, 0),
+                                                                   .table = runner->network->embedding,
+                                                                   .tokens = at(&batch->tokens, 0, 0),
+                                                                   .rows = batch->rows});
 }
 
 /* append + attention of the parts whose caches have `lists` lists of entries in this layer. */
@@ -247,13 +249,24 @@ static void attend_lists(struct kvc_runner *runner, const struct kvc_batch *batc
         return;
     if (lists != g->kv_heads) {
         const uint32_t copies = lists / g->kv_heads;
-        ops->repeat_heads(device, at(&runner->k_heads, 0, 0), k, rows, g->kv_heads, copies, g->head_size);
-        ops->repeat_heads(device, at(&runner->v_heads, 0, 0), v, rows, g->kv_heads, copies, g->head_size);
+        ops->repeat_heads(device, &(struct kvc_repeat_heads){.out = at(&runner->k_heads, 0, 0),
+                                                             .x = k,
+                                                             .rows = rows,
+                                                             .heads = g->kv_heads,
+                                                             .copies = copies,
+                                                             .head_size = g->head_size});
+        ops->repeat_heads(device, &(struct kvc_repeat_heads){.out = at(&runner->v_heads, 0, 0),
+                                                             .x = v,
+                                                             .rows = rows,
+                                                             .heads = g->kv_heads,
+                                                             .copies = copies,
+                                                             .head_size = g->head_size});
         k = at(&runner->k_heads, 0, 0);
         v = at(&runner->v_heads, 0, 0);
     }
     const struct kvc_span positions = {batch->positions.buffer, row * sizeof(int32_t)};
-    ops->append(device, runner->segments, n, k, v, positions);
+    ops->append(device, &(struct kvc_append){
+                            .segments = runner->segments, .segment_count = n, .k = k, .v = v, .positions = positions});
     n = 0;
     for (size_t i = 0; i < part_count; i++) {
         struct kvc_session *session = parts[i].session;
@@ -301,7 +314,11 @@ enum kvc_status kvc_runner_cut(struct kvc_runner *runner, struct kvc_batch *batc
         status = kvc_growable_reserve(device, &indices, rows * sizeof *index, error);
     if (status == KVC_OK) {
         device->ops->upload(device, at(&indices, 0, 0), index, rows * sizeof *index);
-        device->ops->gather(device, at(&kept, 0, 0), at(&batch->hidden, 0, 0), at(&indices, 0, 0), rows, hidden);
+        device->ops->gather(device, &(struct kvc_gather){.out = at(&kept, 0, 0),
+                                                         .x = at(&batch->hidden, 0, 0),
+                                                         .index = at(&indices, 0, 0),
+                                                         .rows = rows,
+                                                         .width = hidden});
         status = device->ops->sync(device, error);
     }
     kvc_growable_free(device, &indices);
@@ -322,11 +339,25 @@ static void project_and_rotate(struct kvc_runner *runner, const struct kvc_batch
     const struct kvc_ops *ops = device->ops;
     const struct kvc_network *network = runner->network;
     const uint32_t d = network->head_size, half = network->rope.rotary / 2;
-    ops->linear(device, at(raw, 0, 0), at(&runner->normed, 0, 0), weight, bias, rows);
+    ops->linear(device,
+                &(struct kvc_linear){
+                    .y = at(raw, 0, 0), .x = at(&runner->normed, 0, 0), .w = weight, .bias = bias, .rows = rows});
     if (norm.buffer)
-        ops->norm(device, at(raw, 0, 0), at(raw, 0, 0), norm, rows * heads, d, network->norm_eps);
-    ops->rope(device, at(out, 0, 0), at(raw, 0, 0), at(&batch->cosine, row, half), at(&batch->sine, row, half), rows,
-              heads, d, network->rope.rotary, network->rope.interleaved);
+        ops->norm(device, &(struct kvc_norm){.y = at(raw, 0, 0),
+                                             .x = at(raw, 0, 0),
+                                             .w = norm,
+                                             .rows = rows * heads,
+                                             .K = d,
+                                             .eps = network->norm_eps});
+    ops->rope(device, &(struct kvc_rope_heads){.y = at(out, 0, 0),
+                                               .x = at(raw, 0, 0),
+                                               .cosine = at(&batch->cosine, row, half),
+                                               .sine = at(&batch->sine, row, half),
+                                               .rows = rows,
+                                               .heads = heads,
+                                               .head_size = d,
+                                               .rotary = network->rope.rotary,
+                                               .interleaved = network->rope.interleaved});
 }
 
 void kvc_runner_layer(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t l, uint32_t row, uint32_t rows,
@@ -339,24 +370,42 @@ void kvc_runner_layer(struct kvc_runner *runner, struct kvc_batch *batch, uint32
     const struct kvc_span projected = at(&runner->projected, 0, 0);
     const struct kvc_span gate = at(&runner->gate, 0, 0), up = at(&runner->up, 0, 0);
 
-    ops->norm(device, normed, x, layer->attention_norm, rows, network->hidden, network->norm_eps);
+    ops->norm(device, &(struct kvc_norm){.y = normed,
+                                         .x = x,
+                                         .w = layer->attention_norm,
+                                         .rows = rows,
+                                         .K = network->hidden,
+                                         .eps = network->norm_eps});
     project_and_rotate(runner, batch, row, rows, layer->q, layer->q_bias, layer->q_norm, network->heads, &runner->q_raw,
                        &runner->q);
     project_and_rotate(runner, batch, row, rows, layer->k, layer->k_bias, layer->k_norm, network->kv_heads,
                        &runner->k_raw, &runner->k);
     for (size_t i = 0; i < part_count; i++)
         kvc_cache_positions_rotate(parts[i].session, l, &parts[i]);
-    ops->linear(device, at(&runner->v, 0, 0), normed, layer->v, layer->v_bias, rows);
+    ops->linear(device,
+                &(struct kvc_linear){
+                    .y = at(&runner->v, 0, 0), .x = normed, .w = layer->v, .bias = layer->v_bias, .rows = rows});
     kvc_runner_attend(runner, batch, l, row, parts, part_count);
-    ops->linear(device, projected, at(&runner->attended, 0, 0), layer->output, layer->output_bias, rows);
-    ops->add(device, x, projected, (size_t)rows * network->hidden);
+    ops->linear(device, &(struct kvc_linear){.y = projected,
+                                             .x = at(&runner->attended, 0, 0),
+                                             .w = layer->output,
+                                             .bias = layer->output_bias,
+                                             .rows = rows});
+    ops->add(device, &(struct kvc_add){.y = x, .x = projected, .n = (size_t)rows * network->hidden});
 
-    ops->norm(device, normed, x, layer->feed_norm, rows, network->hidden, network->norm_eps);
-    ops->linear(device, gate, normed, layer->gate, layer->gate_bias, rows);
-    ops->linear(device, up, normed, layer->up, layer->up_bias, rows);
-    ops->gated_silu(device, gate, gate, up, (size_t)rows * network->feed_forward);
-    ops->linear(device, projected, gate, layer->down, layer->down_bias, rows);
-    ops->add(device, x, projected, (size_t)rows * network->hidden);
+    ops->norm(
+        device,
+        &(struct kvc_norm){
+            .y = normed, .x = x, .w = layer->feed_norm, .rows = rows, .K = network->hidden, .eps = network->norm_eps});
+    ops->linear(device,
+                &(struct kvc_linear){.y = gate, .x = normed, .w = layer->gate, .bias = layer->gate_bias, .rows = rows});
+    ops->linear(device,
+                &(struct kvc_linear){.y = up, .x = normed, .w = layer->up, .bias = layer->up_bias, .rows = rows});
+    ops->gated_silu(
+        device, &(struct kvc_gated_silu){.y = gate, .gate = gate, .up = up, .n = (size_t)rows * network->feed_forward});
+    ops->linear(device, &(struct kvc_linear){
+                            .y = projected, .x = gate, .w = layer->down, .bias = layer->down_bias, .rows = rows});
+    ops->add(device, &(struct kvc_add){.y = x, .x = projected, .n = (size_t)rows * network->hidden});
 }
 
 enum kvc_status kvc_runner_reserve_logits(struct kvc_runner *runner, uint32_t rows, struct kvc_error *error) {
@@ -378,9 +427,13 @@ enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *b
     if (status != KVC_OK)
         return status;
     const struct kvc_span last = at(&runner->last, 0, 0), out = at(&runner->logits, 0, 0);
-    ops->norm(device, last, at(&batch->hidden, first, network->hidden), network->final_norm, count, network->hidden,
-              network->norm_eps);
-    ops->linear(device, out, last, network->head, none, count);
+    ops->norm(device, &(struct kvc_norm){.y = last,
+                                         .x = at(&batch->hidden, first, network->hidden),
+                                         .w = network->final_norm,
+                                         .rows = count,
+                                         .K = network->hidden,
+                                         .eps = network->norm_eps});
+    ops->linear(device, &(struct kvc_linear){.y = out, .x = last, .w = network->head, .bias = none, .rows = count});
     ops->download(device, logits, out, (size_t)count * network->vocab * sizeof(float));
     return KVC_OK;
 }

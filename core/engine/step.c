@@ -68,10 +68,15 @@ void kvc_session_attended(struct kvc_session *session, const struct kvc_batch *b
     if (session->mixing && reads) {
         const struct kvc_select_layer *select = &session->select[layer];
         const size_t bytes = (size_t)g->heads * g->head_size * sizeof(float);
-        device->ops->mix_mean(device, &session->cache.layer[layer].lists, select->view.rank ? &select->view : NULL,
-                              reads, g->heads, g->head_size,
-                              kvc_growable_at(&session->runner->attended, part->row * bytes),
-                              kvc_growable_at(&session->alpha, 0), (struct kvc_span){select->sums, 0});
+        device->ops->mix_mean(
+            device, &(struct kvc_mix_mean){.lists = &session->cache.layer[layer].lists,
+                                           .view = select->view.rank ? &select->view : NULL,
+                                           .reads = reads,
+                                           .heads = g->heads,
+                                           .head_size = g->head_size,
+                                           .out = kvc_growable_at(&session->runner->attended, part->row * bytes),
+                                           .alpha = kvc_growable_at(&session->alpha, 0),
+                                           .sums = (struct kvc_span){select->sums, 0}});
     }
     if (session->output) {
         const size_t bytes = (size_t)g->heads * g->head_size * sizeof(float);
