@@ -46,13 +46,7 @@ static void fast_linear(struct kvc_device *device, const struct kvc_linear *args
         for (uint64_t from = 0; from < count; from += at_once) {
             uint64_t here = count - from < at_once ? count - from : at_once;
             struct kvc_launch widen = kvc_launch_of(KVC_KERNEL_widen);
-            kvc_launch_span(&widen, (struct kvc_span){workspace, 0});
-            kvc_launch_handle(&widen, w->piece[i]);
-            kvc_launch_wide(&widen, w->row_bytes);
-            kvc_launch_word(&widen, w->type);
-            kvc_launch_wide(&widen, K);
-            kvc_launch_wide(&widen, from);
-            kvc_launch_wide(&widen, here);
+            KVC_PUSH(&widen, ((struct kvc_span){workspace, 0}), w->piece[i], w->row_bytes, w->type, K, from, here);
             kvc_launch_items(offload, &widen, here * K, 1, 1);
             kvc_cuda_send(cuda);
             if (!offload->lost &&
@@ -65,10 +59,7 @@ static void fast_linear(struct kvc_device *device, const struct kvc_linear *args
     }
     if (args->bias.buffer) {
         struct kvc_launch add = kvc_launch_of(KVC_KERNEL_add_bias);
-        kvc_launch_span(&add, args->y);
-        kvc_launch_span(&add, args->bias);
-        kvc_launch_wide(&add, N);
-        kvc_launch_wide(&add, rows * N);
+        KVC_PUSH(&add, args->y, args->bias, N, rows * N);
         kvc_launch_items(offload, &add, rows * N, 1, 1);
     }
 }

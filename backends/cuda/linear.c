@@ -30,34 +30,17 @@ static void many_rows(struct kvc_offload *offload, const struct kvc_linear *args
     workspace = kvc_offload_workspace(offload, x_bytes + at_once * line);
     if (!workspace)
         return;
-    kvc_launch_handle(&pack, workspace->handle);
-    kvc_launch_handle(&pack, kvc_cuda_data(args->x));
-    kvc_launch_wide(&pack, K);
-    kvc_launch_word(&pack, rows);
-    kvc_launch_word(&pack, block);
+    KVC_PUSH(&pack, workspace->handle, kvc_cuda_data(args->x), K, rows, block);
     kvc_launch_items(offload, &pack, rows * steps, 1, 1);
     for (uint64_t from = 0; from < count; from += at_once) {
         uint64_t here = count - from < at_once ? count - from : at_once;
         struct kvc_launch product = kvc_cuda_own(block == 128 ? KVC_CUDA_many_product_128 : KVC_CUDA_many_product_32);
         unsigned char *packed = (unsigned char *)workspace->handle + x_bytes;
         pack = kvc_cuda_own(KVC_CUDA_many_pack_w);
-        kvc_launch_handle(&pack, packed);
-        kvc_launch_handle(&pack, w->piece[piece]);
-        kvc_launch_wide(&pack, w->row_bytes);
-        kvc_launch_word(&pack, w->type);
-        kvc_launch_wide(&pack, K);
-        kvc_launch_wide(&pack, from);
-        kvc_launch_wide(&pack, here);
+        KVC_PUSH(&pack, packed, w->piece[piece], w->row_bytes, w->type, K, from, here);
         kvc_launch_items(offload, &pack, here * steps, 1, 1);
-        kvc_launch_handle(&product, kvc_cuda_data(args->y));
-        kvc_launch_handle(&product, workspace->handle);
-        kvc_launch_handle(&product, packed);
-        kvc_launch_wide(&product, K);
-        kvc_launch_wide(&product, w->outputs);
-        kvc_launch_wide(&product, piece * w->piece_rows + from);
-        kvc_launch_wide(&product, here);
-        kvc_launch_handle(&product, kvc_cuda_data(args->bias));
-        kvc_launch_word(&product, rows);
+        KVC_PUSH(&product, kvc_cuda_data(args->y), workspace->handle, packed, K, w->outputs,
+                 piece * w->piece_rows + from, here, kvc_cuda_data(args->bias), rows);
         kvc_launch_run(offload, &product, 256, round_up(here, 128) / 128, round_up(rows, block) / block, 1);
     }
 }

@@ -9,15 +9,9 @@ void kvc_offload_append(struct kvc_device *device, const struct kvc_append *args
         struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_append);
         if (args->segments[i].stored == 0)
             continue;
-        kvc_launch_lists(&launch, args->segments[i].lists);
-        kvc_launch_arena(&launch, args->segments[i].lists->arena);
-        kvc_launch_span(&launch, args->k);
-        kvc_launch_span(&launch, args->v);
-        kvc_launch_span(&launch, args->positions);
-        kvc_launch_word(&launch, args->segments[i].row);
-        kvc_launch_word(&launch, args->segments[i].stored);
-        kvc_launch_word(&launch, args->segments[i].lists->kv_heads);
-        kvc_launch_buffer(&launch, &of(device)->status_words);
+        KVC_PUSH(&launch, args->segments[i].lists, args->segments[i].lists->arena, args->k, args->v, args->positions,
+                 args->segments[i].row, args->segments[i].stored, args->segments[i].lists->kv_heads,
+                 &of(device)->status_words);
         of(device)->status_written = true;
         kvc_launch_groups(of(device), &launch, args->segments[i].lists->kv_heads, 1, 1);
     }
@@ -26,9 +20,7 @@ void kvc_offload_append(struct kvc_device *device, const struct kvc_append *args
 void kvc_offload_drop(struct kvc_device *device, const struct kvc_drop *args) {
     struct kvc_lists *lists = args->lists;
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_drop);
-    kvc_launch_lists(&launch, lists);
-    kvc_launch_word(&launch, args->rows);
-    kvc_launch_word(&launch, lists->kv_heads);
+    KVC_PUSH(&launch, lists, args->rows, lists->kv_heads);
     kvc_launch_items(of(device), &launch, lists->kv_heads, 1, 1);
 }
 
@@ -45,10 +37,7 @@ void kvc_offload_evict(struct kvc_device *device, const struct kvc_evict *args) 
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_evict);
     if (!workspace)
         return;
-    kvc_launch_lists(&launch, lists);
-    kvc_launch_reads(&launch, args->kept);
-    kvc_launch_buffer(&launch, workspace);
-    kvc_launch_buffer(&launch, &of(device)->status_words);
+    KVC_PUSH(&launch, lists, args->kept, workspace, &of(device)->status_words);
     of(device)->status_written = true;
     kvc_launch_groups(of(device), &launch, lists->kv_heads, 1, 1);
 }
@@ -59,12 +48,7 @@ void kvc_offload_keep_keys(struct kvc_device *device, const struct kvc_keep_keys
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_keep_keys);
     if (args->rows == 0)
         return;
-    kvc_launch_lists(&launch, lists);
-    kvc_launch_word(&launch, args->first);
-    kvc_launch_span(&launch, args->k);
-    kvc_launch_word(&launch, args->rows);
-    kvc_launch_word(&launch, lists->kv_heads);
-    kvc_launch_word(&launch, d);
+    KVC_PUSH(&launch, lists, args->first, args->k, args->rows, lists->kv_heads, d);
     kvc_launch_items(of(device), &launch, kvc_offload_runs(of(device), args->rows) * ((d + columns - 1) / columns),
                      lists->kv_heads, 1);
 }
@@ -77,19 +61,10 @@ void kvc_offload_turn_keys(struct kvc_device *device, const struct kvc_turn_keys
     struct kvc_launch rotate = kvc_launch_of(KVC_KERNEL_rotate_rows), store = kvc_launch_of(KVC_KERNEL_store_keys);
     if (!workspace || most == 0)
         return;
-    kvc_launch_lists(&rotate, lists);
-    kvc_launch_word(&rotate, args->first);
-    kvc_launch_span(&rotate, args->cosine);
-    kvc_launch_span(&rotate, args->sine);
-    kvc_launch_buffer(&rotate, workspace);
-    kvc_launch_word(&rotate, lists->format.head_size);
-    kvc_launch_word(&rotate, args->rotary);
-    kvc_launch_word(&rotate, args->interleaved);
+    KVC_PUSH(&rotate, lists, args->first, args->cosine, args->sine, workspace, lists->format.head_size, args->rotary,
+             args->interleaved);
     kvc_launch_items(of(device), &rotate, most * ((d + 1) / 2), lists->kv_heads, 1);
-    kvc_launch_lists(&store, lists);
-    kvc_launch_arena(&store, lists->arena);
-    kvc_launch_buffer(&store, workspace);
-    kvc_launch_buffer(&store, &of(device)->status_words);
+    KVC_PUSH(&store, lists, lists->arena, workspace, &of(device)->status_words);
     of(device)->status_written = true;
     kvc_launch_groups(of(device), &store, (uint32_t)(most / 16), lists->kv_heads, 1);
 }
@@ -101,11 +76,7 @@ void kvc_offload_relayout(struct kvc_device *device, const struct kvc_relayout *
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_relayout);
     if (!workspace)
         return;
-    kvc_launch_lists(&launch, dst);
-    kvc_launch_lists(&launch, src);
-    kvc_launch_arena(&launch, src->arena);
-    kvc_launch_buffer(&launch, workspace);
-    kvc_launch_buffer(&launch, &of(device)->status_words);
+    KVC_PUSH(&launch, dst, src, src->arena, workspace, &of(device)->status_words);
     of(device)->status_written = true;
     kvc_launch_groups(of(device), &launch, dst->kv_heads, 1, 1);
 }
@@ -113,11 +84,7 @@ void kvc_offload_relayout(struct kvc_device *device, const struct kvc_relayout *
 void kvc_offload_entries(struct kvc_device *device, const struct kvc_entries *args) {
     const struct kvc_lists *lists = args->lists;
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_entries);
-    kvc_launch_lists(&launch, lists);
-    kvc_launch_arena(&launch, lists->arena);
-    kvc_launch_word(&launch, args->head);
-    kvc_launch_span(&launch, args->keys);
-    kvc_launch_span(&launch, args->values);
+    KVC_PUSH(&launch, lists, lists->arena, args->head, args->keys, args->values);
     kvc_launch_items(of(device), &launch,
                      (uint64_t)(lists->host_base[args->head + 1] - lists->host_base[args->head]) *
                          (of(device)->workers == 1 ? 1 : lists->format.head_size),

@@ -136,6 +136,7 @@ void kvc_launch_real(struct kvc_launch *launch, float real);
 void kvc_launch_lists(struct kvc_launch *launch, const struct kvc_lists *lists);
 void kvc_launch_arena(struct kvc_launch *launch, const struct kvc_arena *arena);
 void kvc_launch_reads(struct kvc_launch *launch, const struct kvc_read_list *reads); /* NULL: none */
+#include "backends/offload/push.h"
 /* Groups of a group kernel, or work-items of another kind along the first dimension; nothing where one is 0. */
 void kvc_launch_groups(struct kvc_offload *offload, struct kvc_launch *launch, uint64_t x, uint64_t y, uint64_t z);
 void kvc_launch_items(struct kvc_offload *offload, struct kvc_launch *launch, uint64_t x, uint64_t y, uint64_t z);
@@ -148,6 +149,8 @@ void kvc_launch_runs(struct kvc_offload *offload, struct kvc_launch *launch, uin
 
 /* Slots of the largest head: what the host knows of how many entries a head can have. */
 uint32_t kvc_offload_most_slots(const struct kvc_lists *lists);
+/* At most so many places of a head. */
+uint64_t kvc_offload_most_places(const struct kvc_lists *lists, const struct kvc_read_list *view);
 
 /* The operations. */
 #define KVC_LIFETIME(result, name, arguments) result kvc_offload_##name arguments;

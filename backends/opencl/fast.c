@@ -24,13 +24,7 @@ static void some_outputs(struct kvc_opencl *opencl, const struct kvc_linear *arg
     CLBlastStatusCode code;
     sgemm_fn *sgemm;
     memcpy(&sgemm, &opencl->sgemm, sizeof sgemm); /* ISO C has no cast from object to function pointers */
-    kvc_launch_span(&widen, (struct kvc_span){workspace, 0});
-    kvc_launch_handle(&widen, w->piece[piece]);
-    kvc_launch_wide(&widen, w->row_bytes);
-    kvc_launch_word(&widen, w->type);
-    kvc_launch_wide(&widen, w->inputs);
-    kvc_launch_wide(&widen, from);
-    kvc_launch_wide(&widen, count);
+    KVC_PUSH(&widen, ((struct kvc_span){workspace, 0}), w->piece[piece], w->row_bytes, w->type, w->inputs, from, count);
     kvc_launch_items(&opencl->offload, &widen, count * kvc_offload_runs(&opencl->offload, K), 1, 1);
     if (opencl->offload.lost)
         return;
@@ -62,10 +56,7 @@ static void fast_linear(struct kvc_device *device, const struct kvc_linear *args
     }
     if (args->bias.buffer) {
         struct kvc_launch add = kvc_launch_of(KVC_KERNEL_add_bias);
-        kvc_launch_span(&add, args->y);
-        kvc_launch_span(&add, args->bias);
-        kvc_launch_wide(&add, w->outputs);
-        kvc_launch_wide(&add, rows * w->outputs);
+        KVC_PUSH(&add, args->y, args->bias, w->outputs, rows * w->outputs);
         kvc_launch_items(&opencl->offload, &add, rows * w->outputs, 1, 1);
     }
 }

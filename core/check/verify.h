@@ -85,6 +85,9 @@ void kvc_verify_compare_number(struct kvc_verify *v, const uint64_t number[2], c
 /* Read lists: counts [heads], ranks [heads, stride] up to each count. */
 void kvc_verify_compare_reads(struct kvc_verify *v, struct kvc_twin counts, struct kvc_twin ranks, uint32_t heads,
                               uint32_t stride);
+/* Scores [H_kv, stride] up to each head's count. */
+void kvc_verify_compare_scores(struct kvc_verify *v, const struct kvc_twin_lists *lists, struct kvc_twin scores,
+                               uint32_t stride);
 /* [heads] counts of the reference, or of the one that is alone; NULL: no memory. */
 uint32_t *kvc_verify_counts(struct kvc_verify *v, struct kvc_twin counts, uint32_t heads);
 /* Everything that lists hold. */

@@ -175,9 +175,9 @@ void KVC_REF(entries)(struct kvc_device *device, const struct kvc_entries *args)
         uint32_t slot = kvc_list_slot(lists, args->head, r);
         if (args->keys.buffer)
             KVC_REF(load_entry)
-            (&lists->format, kvc_list_key(lists, args->head, slot), (float *)kvc_span_data(args->keys) + r * d);
+        (&lists->format, kvc_list_key(lists, args->head, slot), (float *)kvc_span_data(args->keys) + r * d);
         if (args->values.buffer)
             KVC_REF(load_entry)
-            (&lists->format, kvc_list_value(lists, args->head, slot), (float *)kvc_span_data(args->values) + r * d);
+        (&lists->format, kvc_list_value(lists, args->head, slot), (float *)kvc_span_data(args->values) + r * d);
     }
 }

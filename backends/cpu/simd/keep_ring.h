@@ -4,11 +4,11 @@
  * they were made, tell each entry's sum to within rounding, and rounding is bounded: all terms are positive, so that a
  * sum of n terms is off by less than n halves of a unit in the last place. Only entries that may be the lowest are then
  * summed in the order that is law. */
-#ifndef KVC_SIMD_SELECT_KEEP_RING_H
-#define KVC_SIMD_SELECT_KEEP_RING_H
+#ifndef KVC_SIMD_KEEP_RING_H
+#define KVC_SIMD_KEEP_RING_H
 
 #include "backends/cpu/simd/scores/ring_fuse.h"
-#include "backends/cpu/simd/select/keep.h"
+#include "backends/cpu/simd/keep.h"
 
 #define LOWEST_MOST 64u /* entries that are summed one by one */
 

@@ -1,6 +1,6 @@
 /* keep.h - template: from scores to entries: pool, group_scores, keep and shares. */
-#ifndef KVC_SIMD_SELECT_KEEP_H
-#define KVC_SIMD_SELECT_KEEP_H
+#ifndef KVC_SIMD_KEEP_H
+#define KVC_SIMD_KEEP_H
 
 #include "backends/cpu/simd/bump.h"
 #include "backends/cpu/simd/attention/entries.h"

@@ -1,6 +1,6 @@
 /* pages.h - template: what select methods keep beside the entries: pages of keys, sums of values. */
-#ifndef KVC_SIMD_SELECT_PAGES_H
-#define KVC_SIMD_SELECT_PAGES_H
+#ifndef KVC_SIMD_PAGES_H
+#define KVC_SIMD_PAGES_H
 
 #include "backends/cpu/simd/bump.h"
 #include "backends/cpu/simd/select/channels.h"
