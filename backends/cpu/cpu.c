@@ -216,8 +216,8 @@ static enum kvc_status cpu_open(const char *path, unsigned index, int threads, e
 /* The operations that no CPU path has yet and all take from ref, as a list of names. */
 static void cpu_missing(char *text, size_t capacity) {
     static const char *const names[] = {
-#define KVC_OPERATION(name, parameters)
-#define KVC_OPERATION_REF(name, parameters) #name,
+#define KVC_OPERATION(name, parameters, ...)
+#define KVC_OPERATION_REF(name, parameters, ...) #name,
 #include "core/base/ops.def"
         NULL};
     size_t length = 0;

@@ -24,8 +24,8 @@ enum kvc_status kvc_offload_open(struct kvc_offload *offload, struct kvc_error *
     offload->device.capacity = offload->memory_bytes;
 #define KVC_LIFETIME(result, name, arguments) offload->table.name = kvc_offload_##name;
 #define KVC_BYTES(result, name, arguments) offload->table.name = kvc_offload_##name;
-#define KVC_OPERATION(name, parameters) offload->table.name = kvc_offload_##name;
-#define KVC_OPERATION_FUSED(name, parameters)
+#define KVC_OPERATION(name, parameters, ...) offload->table.name = kvc_offload_##name;
+#define KVC_OPERATION_FUSED(name, parameters, ...)
 #include "core/base/ops.def"
     offload->device.ops = &offload->table;
     return KVC_OK;

@@ -155,8 +155,8 @@ uint64_t kvc_offload_most_places(const struct kvc_lists *lists, const struct kvc
 /* The operations. */
 #define KVC_LIFETIME(result, name, arguments) result kvc_offload_##name arguments;
 #define KVC_BYTES(result, name, arguments) result kvc_offload_##name arguments;
-#define KVC_OPERATION(name, parameters) void kvc_offload_##name(struct kvc_device *, const struct parameters *);
-#define KVC_OPERATION_FUSED(name, parameters)
+#define KVC_OPERATION(name, parameters, ...) void kvc_offload_##name(struct kvc_device *, const struct parameters *);
+#define KVC_OPERATION_FUSED(name, parameters, ...)
 #include "core/base/ops.def"
 
 /* Attention of one segment by a backend's own kernels: both get the arguments of the shared ones; tile and merge set

@@ -11,7 +11,7 @@ const struct kvc_ops *kvc_inject_enter(struct kvc_device *device);
 void kvc_inject_leave(struct kvc_device *device, const struct kvc_ops *inject);
 
 #define KVC_BYTES(result, name, arguments) result kvc_inject_##name arguments;
-#define KVC_OPERATION(name, parameters) void kvc_inject_##name(struct kvc_device *, const struct parameters *);
+#define KVC_OPERATION(name, parameters, ...) void kvc_inject_##name(struct kvc_device *, const struct parameters *);
 #include "core/base/ops.def"
 
 /* An operation that writes rows of numbers: the damage, in terms of device and args, follows the real one. */

@@ -73,7 +73,7 @@ static enum kvc_status open_devices(struct kvc_verify *v, const struct kvc_verif
 static const struct kvc_verify_operation *operation_at(size_t i) {
     static const struct kvc_verify_operation *const operations[] = {
 #define KVC_BYTES(result, name, arguments) &kvc_verify_##name,
-#define KVC_OPERATION(name, parameters) &kvc_verify_##name,
+#define KVC_OPERATION(name, parameters, ...) &kvc_verify_##name,
 #include "core/base/ops.def"
     };
     return i < sizeof operations / sizeof operations[0] ? operations[i] : NULL;

@@ -101,7 +101,7 @@ struct kvc_verify_operation {
 };
 /* One for each operation of the list; KVC_CASE(name, cases) { ... v ... } defines it. */
 #define KVC_BYTES(result, name, arguments) extern const struct kvc_verify_operation kvc_verify_##name;
-#define KVC_OPERATION(name, parameters) extern const struct kvc_verify_operation kvc_verify_##name;
+#define KVC_OPERATION(name, parameters, ...) extern const struct kvc_verify_operation kvc_verify_##name;
 #include "core/base/ops.def"
 #define KVC_CASE(name, cases)                                                                                          \
     static void name##_case(struct kvc_verify *v);                                                                     \

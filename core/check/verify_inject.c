@@ -131,20 +131,20 @@ static bool replace(struct kvc_ops *ops, const char *name, bool memory) {
         ops->operation = kvc_inject_##operation;                                                                       \
         return true;                                                                                                   \
     }
-#define KVC_OPERATION(operation, parameters)
-#define KVC_OPERATION_FUSED(operation, parameters)                                                                     \
+#define KVC_OPERATION(operation, parameters, ...)
+#define KVC_OPERATION_FUSED(operation, parameters, ...)                                                                \
     if (strcmp(name, #operation) == 0) {                                                                               \
         ops->operation = kvc_inject_##operation;                                                                       \
         return true;                                                                                                   \
     }                                                                                                                  \
     ops->operation = NULL; /* it may stand in for what comes below */
 #include "core/base/ops.def"
-#define KVC_OPERATION(operation, parameters)                                                                           \
+#define KVC_OPERATION(operation, parameters, ...)                                                                      \
     if (strcmp(name, #operation) == 0) {                                                                               \
         ops->operation = kvc_inject_##operation;                                                                       \
         return true;                                                                                                   \
     }
-#define KVC_OPERATION_FUSED(operation, parameters)
+#define KVC_OPERATION_FUSED(operation, parameters, ...)
 #include "core/base/ops.def"
     return false;
 }

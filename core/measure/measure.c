@@ -362,8 +362,8 @@ static enum kvc_status run_tables(struct kvc_device *device, struct kvc_device *
                                   const struct kvc_ceilings *ceilings, struct kvc_measure *m, kvc_measure_fn *row,
                                   void *user, struct kvc_error *error) {
     static const struct kvc_measure_operation *const all[] = {&kvc_measure_zero,
-#define KVC_OPERATION(name, parameters) &kvc_measure_##name,
-#define KVC_OPERATION_REF(name, parameters)
+#define KVC_OPERATION(name, parameters, ...) &kvc_measure_##name,
+#define KVC_OPERATION_REF(name, parameters, ...)
 #include "core/base/ops.def"
                                                               NULL};
     bool found = false;

@@ -77,7 +77,7 @@ struct kvc_measure_operation {
 };
 /* One for each operation of the list, and zero; KVC_MEASURE(name, variants, variant) { ... m ... } defines it, with the
  * name that it gives the number of a variant. Of copy and fma_loop there are no variants: they are ceilings. */
-#define KVC_OPERATION(name, parameters) extern const struct kvc_measure_operation kvc_measure_##name;
+#define KVC_OPERATION(name, parameters, ...) extern const struct kvc_measure_operation kvc_measure_##name;
 #include "core/base/ops.def"
 extern const struct kvc_measure_operation kvc_measure_zero;
 #define KVC_MEASURE(operation, number, variant)                                                                        \

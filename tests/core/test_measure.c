@@ -36,8 +36,8 @@ static void every_operation_once(void **state) {
     static struct seen seen;
     const struct kvc_engine_options options = {"cpu", 2, KVC_MATH_EXACT};
     static const char *const names[] = {
-#define KVC_OPERATION(name, parameters) #name,
-#define KVC_OPERATION_REF(name, parameters)
+#define KVC_OPERATION(name, parameters, ...) #name,
+#define KVC_OPERATION_REF(name, parameters, ...)
 #include "core/base/ops.def"
     };
     const struct kvc_measure_options all = {NULL, NULL, 0};

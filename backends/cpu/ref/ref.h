@@ -17,8 +17,8 @@ void kvc_ref_fma_fill(struct kvc_ops *table);
 const char *kvc_ref_self_test(void);
 const char *kvc_ref_fma_self_test(void);
 
-#define KVC_OPERATION(name, parameters) void KVC_REF(name)(struct kvc_device *, const struct parameters *);
-#define KVC_OPERATION_FUSED(name, parameters)
+#define KVC_OPERATION(name, parameters, ...) void KVC_REF(name)(struct kvc_device *, const struct parameters *);
+#define KVC_OPERATION_FUSED(name, parameters, ...)
 #include "core/base/ops.def"
 
 /* ---- shared inside ref ---- */

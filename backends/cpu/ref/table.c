@@ -2,8 +2,8 @@
 #include "backends/cpu/ref/ref.h"
 
 void KVC_REF(fill)(struct kvc_ops *table) {
-#define KVC_OPERATION(name, parameters) table->name = KVC_REF(name);
-#define KVC_OPERATION_FUSED(name, parameters)
+#define KVC_OPERATION(name, parameters, ...) table->name = KVC_REF(name);
+#define KVC_OPERATION_FUSED(name, parameters, ...)
 #include "core/base/ops.def"
 }
 

@@ -21,9 +21,9 @@
 
 /* What this path does not have stays as it is: ref's. */
 static void fill_vector(struct kvc_ops *table) {
-#define KVC_OPERATION(name, parameters) table->name = name;
-#define KVC_OPERATION_MOVES(name, parameters)
-#define KVC_OPERATION_REF(name, parameters)
+#define KVC_OPERATION(name, parameters, ...) table->name = name;
+#define KVC_OPERATION_MOVES(name, parameters, ...)
+#define KVC_OPERATION_REF(name, parameters, ...)
 #include "core/base/ops.def"
 }
 
