@@ -12,6 +12,7 @@
 #include "backends/cpu/cpu.h"
 #include "bench/ceiling.h"
 #include "core/base/backends.h"
+#include "core/base/fused.h"
 #include "policies/select_sizes.h"
 
 #define ROUNDS 21
@@ -187,12 +188,7 @@ static void step(struct bench *b, struct kvc_lists *lists, const struct method *
                                            .stride = b->reads.stride,
                                            .reads = &b->reads};
     const double start = seconds_now();
-    if (ops->select_scores_reads) {
-        ops->select_scores_reads(b->device, &(struct kvc_select_scores_reads){.scores = &scores, .reads = &reads});
-    } else {
-        ops->select_scores(b->device, &scores);
-        ops->select_reads(b->device, &reads);
-    }
+    kvc_run_select(b->device, &(struct kvc_select_scores_reads){.scores = &scores, .reads = &reads});
     const double chosen = seconds_now();
     attend(b, lists, &b->reads);
     if (m->mean)

@@ -1,4 +1,5 @@
 /* verify_keep.c - cases of what leads from scores to entries: pool, groups, keep, shares. */
+#include "core/base/fused.h"
 #include "core/check/inject.h"
 #include "core/check/verify.h"
 
@@ -124,28 +125,7 @@ KVC_CASE(keep, 100) {
 
 void kvc_inject_keep_ring(struct kvc_device *device, const struct kvc_keep_ring *args) {
     const struct kvc_ops *inject = kvc_inject_enter(device);
-    const struct kvc_span none = {NULL, 0};
-    if (device->ops->keep_ring) {
-        device->ops->keep_ring(device, args);
-    } else {
-        device->ops->ring_fuse(device, &(struct kvc_ring_fuse){.lists = args->lists,
-                                                               .first = args->ring->first,
-                                                               .ring = args->ring->ring,
-                                                               .filled = args->ring->ring,
-                                                               .now = args->ring->now,
-                                                               .kind = KVC_ROW_WEIGHTS,
-                                                               .fusion = KVC_FUSE_SUM,
-                                                               .recent = args->rule->recent,
-                                                               .scores = args->fused,
-                                                               .stride = args->stride});
-        device->ops->keep(device, &(struct kvc_keep_rules){.lists = args->lists,
-                                                           .rules = args->rule,
-                                                           .rule_count = 1,
-                                                           .scores = args->scores.buffer ? args->scores : args->fused,
-                                                           .ties = args->scores.buffer ? args->fused : none,
-                                                           .stride = args->stride,
-                                                           .kept = args->kept});
-    }
+    kvc_run_keep_ring(device, args);
     kvc_change_rank(device, args->lists, args->kept);
     kvc_inject_leave(device, inject);
 }
@@ -199,34 +179,13 @@ KVC_CASE(keep_ring, 80) {
                 device,
                 &(struct kvc_scores_column){.lists = on, .column = first + rows + b, .scores = sums, .stride = stride});
         }
-        if (device->ops->keep_ring) {
-            device->ops->keep_ring(device,
-                                   &(struct kvc_keep_ring){.lists = on,
-                                                           .rule = &rule,
-                                                           .ring = &ring,
-                                                           .scores = by_count ? kvc_verify_span(scores, side) : none,
-                                                           .fused = sums,
-                                                           .stride = stride,
-                                                           .kept = &list});
-            continue;
-        }
-        device->ops->ring_fuse(device, &(struct kvc_ring_fuse){.lists = on,
-                                                               .first = first,
-                                                               .ring = rows,
-                                                               .filled = rows,
-                                                               .now = ring.now,
-                                                               .kind = KVC_ROW_WEIGHTS,
-                                                               .fusion = KVC_FUSE_SUM,
-                                                               .recent = rule.recent,
-                                                               .scores = sums,
-                                                               .stride = stride});
-        device->ops->keep(device, &(struct kvc_keep_rules){.lists = on,
-                                                           .rules = &rule,
-                                                           .rule_count = 1,
-                                                           .scores = by_count ? kvc_verify_span(scores, side) : sums,
-                                                           .ties = by_count ? sums : none,
-                                                           .stride = stride,
-                                                           .kept = &list});
+        kvc_run_keep_ring(device, &(struct kvc_keep_ring){.lists = on,
+                                                          .rule = &rule,
+                                                          .ring = &ring,
+                                                          .scores = by_count ? kvc_verify_span(scores, side) : none,
+                                                          .fused = sums,
+                                                          .stride = stride,
+                                                          .kept = &list});
     }
     kvc_verify_compare_reads(v, counts, ranks, shape.kv_heads, stride);
     kvc_verify_lists_free(v, &lists);

@@ -1,6 +1,7 @@
 /* verify_select.c - cases of what a decode step reads: scores of places and pages, read lists, or both at once. */
 #include <string.h>
 
+#include "core/base/fused.h"
 #include "core/check/inject.h"
 #include "core/check/verify_pages.h"
 
@@ -131,12 +132,7 @@ KVC_CASE(select_reads, 60) {
 
 void kvc_inject_select_scores_reads(struct kvc_device *device, const struct kvc_select_scores_reads *args) {
     const struct kvc_ops *inject = kvc_inject_enter(device);
-    if (device->ops->select_scores_reads) {
-        device->ops->select_scores_reads(device, args);
-    } else {
-        device->ops->select_scores(device, args->scores);
-        device->ops->select_reads(device, args->reads);
-    }
+    kvc_run_select(device, args);
     kvc_change_rank(device, args->reads->lists, args->reads->reads);
     kvc_inject_leave(device, inject);
 }
@@ -150,14 +146,7 @@ KVC_CASE(select_scores_reads, 40) {
         for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
             const struct kvc_select_scores score = scores_call(&c, &o, side);
             const struct kvc_select_reads read = reads_call(&c, &o, side);
-            const struct kvc_ops *ops = v->device[side]->ops;
-            if (ops->select_scores_reads) {
-                ops->select_scores_reads(v->device[side],
-                                         &(struct kvc_select_scores_reads){.scores = &score, .reads = &read});
-            } else {
-                ops->select_scores(v->device[side], &score);
-                ops->select_reads(v->device[side], &read);
-            }
+            kvc_run_select(v->device[side], &(struct kvc_select_scores_reads){.scores = &score, .reads = &read});
             v->status = v->device[side]->ops->sync(v->device[side], &v->error);
         }
         compare_reads(v, &c, &o);

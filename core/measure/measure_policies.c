@@ -1,5 +1,6 @@
 /* measure_policies.c - calls of what methods look at and of what they choose by, 8 KV heads of 4096 entries. */
 #include "core/base/canon.h"
+#include "core/base/fused.h"
 #include "core/measure/measure.h"
 
 enum {
@@ -121,35 +122,14 @@ KVC_MEASURE(keep_ring, 1, variant) {
     struct kvc_read_list kept = kvc_measure_reads(m, 1, N);
     (void)variant;
     kvc_measure_counts(m, (uint64_t)ALL * (WINDOW + 1) * 4, (uint64_t)ALL * WINDOW, "%d rows", WINDOW);
-    while (kvc_measure_again(m)) {
-        if (m->ops->keep_ring) {
-            m->ops->keep_ring(m->device, &(struct kvc_keep_ring){.lists = lists,
-                                                                 .rule = &rule,
-                                                                 .ring = &ring,
-                                                                 .scores = none,
-                                                                 .fused = fused,
-                                                                 .stride = STRIDE,
-                                                                 .kept = &kept});
-        } else {
-            m->ops->ring_fuse(m->device, &(struct kvc_ring_fuse){.lists = lists,
-                                                                 .first = 0,
-                                                                 .ring = WINDOW,
-                                                                 .filled = WINDOW,
-                                                                 .now = N,
-                                                                 .kind = KVC_ROW_WEIGHTS,
-                                                                 .fusion = KVC_FUSE_SUM,
-                                                                 .recent = INT64_MAX,
-                                                                 .scores = fused,
-                                                                 .stride = STRIDE});
-            m->ops->keep(m->device, &(struct kvc_keep_rules){.lists = lists,
-                                                             .rules = &rule,
-                                                             .rule_count = 1,
-                                                             .scores = fused,
-                                                             .ties = none,
+    while (kvc_measure_again(m))
+        kvc_run_keep_ring(m->device, &(struct kvc_keep_ring){.lists = lists,
+                                                             .rule = &rule,
+                                                             .ring = &ring,
+                                                             .scores = none,
+                                                             .fused = fused,
                                                              .stride = STRIDE,
                                                              .kept = &kept});
-        }
-    }
 }
 
 KVC_MEASURE(column_scores, 1, variant) {
@@ -367,15 +347,8 @@ KVC_MEASURE(select_scores_reads, CASES, variant) {
     struct selection s;
     make_selection(m, c, &s);
     kvc_measure_counts(m, selection_bytes(c) + ALL / 4 * 4, selection_flops(c), "%s, a quarter", c->name);
-    while (kvc_measure_again(m)) {
-        if (m->ops->select_scores_reads) {
-            m->ops->select_scores_reads(m->device,
-                                        &(struct kvc_select_scores_reads){.scores = &s.scores, .reads = &s.reads});
-        } else {
-            m->ops->select_scores(m->device, &s.scores);
-            m->ops->select_reads(m->device, &s.reads);
-        }
-    }
+    while (kvc_measure_again(m))
+        kvc_run_select(m->device, &(struct kvc_select_scores_reads){.scores = &s.scores, .reads = &s.reads});
 }
 
 KVC_MEASURE(value_sums, 2, variant) {

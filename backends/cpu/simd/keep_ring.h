@@ -9,6 +9,7 @@
 
 #include "backends/cpu/simd/scores/ring_fuse.h"
 #include "backends/cpu/simd/keep.h"
+#include "core/base/fused.h"
 
 #define LOWEST_MOST 64u /* entries that are summed one by one */
 
@@ -196,29 +197,7 @@ static void keep_ring(struct kvc_device *device, const struct kvc_keep_ring *arg
                                 .kept = args->kept};
     double work = 0.0;
     if (!one_goes(lists, args->rule)) {
-        const struct kvc_ring *ring = args->ring;
-        const struct kvc_ring_fuse fuse = {.lists = lists,
-                                           .first = ring->first,
-                                           .ring = ring->ring,
-                                           .filled = ring->ring,
-                                           .now = ring->now,
-                                           .kind = KVC_ROW_WEIGHTS,
-                                           .fusion = KVC_FUSE_SUM,
-                                           .recent = args->rule->recent,
-                                           .scores = args->fused,
-                                           .stride = args->stride};
-        struct kvc_keep_rules rules = {.lists = lists,
-                                       .rules = args->rule,
-                                       .rule_count = 1,
-                                       .scores = args->fused,
-                                       .stride = args->stride,
-                                       .kept = args->kept};
-        if (args->scores.buffer) {
-            rules.scores = args->scores;
-            rules.ties = args->fused;
-        }
-        ring_fuse(device, &fuse);
-        keep(device, &rules);
+        kvc_run_keep_ring_apart(device, args);
         return;
     }
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
