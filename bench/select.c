@@ -183,7 +183,7 @@ static void step(struct bench *b, struct kvc_lists *lists, const struct method *
                                            .heads = b->shape.heads,
                                            .top = m->top,
                                            .scores = b->scores,
-                                           .probabilities = scores.weights,
+                                           .probabilities = scores.probabilities,
                                            .alpha = m->mean ? b->alpha : (struct kvc_span){NULL, 0},
                                            .stride = b->reads.stride,
                                            .reads = &b->reads};
