@@ -96,7 +96,8 @@ static struct kvc_lists make_lists(struct bench *b, const struct shape *shape) {
         const struct kvc_segment segment = {&lists, NULL, 0, some, some, NULL};
         for (uint32_t i = 0; i < some; i++)
             ((int32_t *)positions.buffer->data)[i] = (int32_t)(at + i);
-        ops->append(b->device, &segment, 1, x, x, positions);
+        ops->append(b->device, &(struct kvc_append){
+                                   .segments = &segment, .segment_count = 1, .k = x, .v = x, .positions = positions});
         at += some;
     }
     release(b, x);
@@ -217,7 +218,9 @@ static void bench_window_mass(struct bench *b, const struct shape *shape) {
     for (int round = 0; round < 6; round++) {
         const struct kvc_probabilities rows = rows_of(shape, &call, &lists, 32);
         double start = seconds_now();
-        b->device->ops->window_mass(b->device, &rows, scores, shape->capacity, false);
+        b->device->ops->window_mass(
+            b->device, &(struct kvc_window_mass){
+                           .probabilities = &rows, .scores = scores, .stride = shape->capacity, .by_head = false});
         mass = seconds_now() - start < mass ? seconds_now() - start : mass;
         start = seconds_now();
         attend(b, shape, &all, &lists, 256);
@@ -264,18 +267,35 @@ static void bench_ring(struct bench *b, const struct shape *shape, unsigned laye
             job.data = weights + l * (weight_bytes / layers);
             kvc_threads_run(b->threads, tasks, read_task, &job);
             t[0] = seconds_now();
-            ops->append(b->device, &segment, 1, k, k, call.positions);
+            ops->append(b->device,
+                        &(struct kvc_append){
+                            .segments = &segment, .segment_count = 1, .k = k, .v = k, .positions = call.positions});
             t[1] = seconds_now();
             attend(b, shape, &call, &lists[l], 1);
             t[2] = seconds_now();
-            ops->ring_write(b->device, &rows, 0, ring, KVC_ROW_WEIGHTS);
+            ops->ring_write(b->device, &(struct kvc_ring_write){
+                                           .probabilities = &rows, .first = 0, .ring = ring, .kind = KVC_ROW_WEIGHTS});
             t[3] = seconds_now();
-            ops->ring_fuse(b->device, &lists[l], 0, ring, ring, (int64_t)now + 1, KVC_ROW_WEIGHTS, KVC_FUSE_SUM,
-                           rule.recent, scores, stride);
+            ops->ring_fuse(b->device, &(struct kvc_ring_fuse){.lists = &lists[l],
+                                                              .first = 0,
+                                                              .ring = ring,
+                                                              .filled = ring,
+                                                              .now = (int64_t)now + 1,
+                                                              .kind = KVC_ROW_WEIGHTS,
+                                                              .fusion = KVC_FUSE_SUM,
+                                                              .recent = rule.recent,
+                                                              .scores = scores,
+                                                              .stride = stride});
             t[4] = seconds_now();
-            ops->keep(b->device, &lists[l], &rule, 1, scores, (struct kvc_span){NULL, 0}, stride, &kept);
+            ops->keep(b->device, &(struct kvc_keep_rules){.lists = &lists[l],
+                                                          .rules = &rule,
+                                                          .rule_count = 1,
+                                                          .scores = scores,
+                                                          .ties = (struct kvc_span){NULL, 0},
+                                                          .stride = stride,
+                                                          .kept = &kept});
             t[5] = seconds_now();
-            ops->evict(b->device, &lists[l], &kept);
+            ops->evict(b->device, &(struct kvc_evict){.lists = &lists[l], .kept = &kept});
             t[6] = seconds_now();
             for (int i = 0; i < 6; i++)
                 spent[i] += t[i + 1] - t[i];

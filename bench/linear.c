@@ -114,7 +114,10 @@ static struct layer layer_open(struct bench *b, enum kvc_type type, size_t N, si
 static double layer_run(struct bench *b, const struct layer *l) {
     struct kvc_error error;
     double start = now(b);
-    b->device->ops->linear(b->device, l->y, l->x, l->weight, (struct kvc_span){NULL, 0}, (uint32_t)l->rows);
+    b->device->ops->linear(
+        b->device,
+        &(struct kvc_linear){
+            .y = l->y, .x = l->x, .w = l->weight, .bias = (struct kvc_span){NULL, 0}, .rows = (uint32_t)l->rows});
     if (b->device->ops->sync(b->device, &error) != KVC_OK)
         fail(error.text);
     return now(b) - start;

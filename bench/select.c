@@ -12,6 +12,7 @@
 #include "backends/cpu/cpu.h"
 #include "bench/ceiling.h"
 #include "core/base/backends.h"
+#include "core/base/fused.h"
 #include "policies/select_sizes.h"
 
 #define ROUNDS 21
@@ -80,7 +81,8 @@ static struct kvc_lists make_lists(struct bench *b) {
         fill(b, x, (size_t)rows * heads * d);
         for (uint32_t i = 0; i < some; i++)
             ((int32_t *)positions.buffer->data)[i] = (int32_t)(at + i);
-        ops->append(b->device, &segment, 1, x, x, positions);
+        ops->append(b->device, &(struct kvc_append){
+                                   .segments = &segment, .segment_count = 1, .k = x, .v = x, .positions = positions});
     }
     must(ops->sync(b->device, &error), &error);
     ops->buffer_free(b->device, x.buffer);
@@ -181,21 +183,23 @@ static void step(struct bench *b, struct kvc_lists *lists, const struct method *
                                            .heads = b->shape.heads,
                                            .top = m->top,
                                            .scores = b->scores,
-                                           .probabilities = scores.weights,
+                                           .probabilities = scores.probabilities,
                                            .alpha = m->mean ? b->alpha : (struct kvc_span){NULL, 0},
                                            .stride = b->reads.stride,
                                            .reads = &b->reads};
     const double start = seconds_now();
-    if (ops->select_scores_reads) {
-        ops->select_scores_reads(b->device, &scores, &reads);
-    } else {
-        ops->select_scores(b->device, &scores);
-        ops->select_reads(b->device, &reads);
-    }
+    kvc_run_select(b->device, &(struct kvc_select_scores_reads){.scores = &scores, .reads = &reads});
     const double chosen = seconds_now();
     attend(b, lists, &b->reads);
     if (m->mean)
-        ops->mix_mean(b->device, lists, NULL, &b->reads, b->shape.heads, b->shape.d, b->out, b->alpha, b->sums);
+        ops->mix_mean(b->device, &(struct kvc_mix_mean){.lists = lists,
+                                                        .view = NULL,
+                                                        .reads = &b->reads,
+                                                        .heads = b->shape.heads,
+                                                        .head_size = b->shape.d,
+                                                        .out = b->out,
+                                                        .alpha = b->alpha,
+                                                        .sums = b->sums});
     times[0] = chosen - start;
     times[1] = seconds_now() - chosen;
 }
@@ -217,7 +221,8 @@ static void make_pages(struct bench *b, struct kvc_lists *lists, struct kvc_page
     const uint32_t stride = (b->entries / page + 64) / 64 * 64 + 64;
     const size_t bytes = (size_t)b->shape.kv_heads * stride * b->shape.d * (type == KVC_F16 ? 2 : 4);
     *pages = (struct kvc_pages){page, stride, type, low ? make(b, bytes).buffer : NULL, make(b, bytes).buffer};
-    b->device->ops->pages_update(b->device, lists, NULL, pages, UINT32_MAX);
+    b->device->ops->pages_update(
+        b->device, &(struct kvc_pages_update){.lists = lists, .view = NULL, .pages = pages, .rows = UINT32_MAX});
 }
 
 static void print_method(const struct bench *b, const struct method *m, double full, double all, double full_bytes) {
@@ -255,7 +260,8 @@ static void bench_shape(struct bench *b, const struct shape *shape) {
     b->sums = make(b, (size_t)shape->kv_heads * d * 4);
     b->reads = (struct kvc_read_list){make(b, shape->kv_heads * 4).buffer,
                                       make(b, (size_t)shape->kv_heads * stride * 4).buffer, stride};
-    ops->value_sums(b->device, &lists, NULL, b->sums, UINT32_MAX);
+    ops->value_sums(b->device,
+                    &(struct kvc_value_sums){.lists = &lists, .view = NULL, .sums = b->sums, .rows = UINT32_MAX});
     make_pages(b, &lists, &pages[count], 1, false); /* sparq's, at all compressions */
     struct kvc_pages *const by_channel = &pages[count++], *const quest = &pages[count++];
     make_pages(b, &lists, quest, 16, true);

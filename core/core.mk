@@ -69,8 +69,9 @@ libkvc_la_SOURCES += \
 	core/check/verify_memory.c \
 	core/check/verify_rows.c \
 	core/check/verify_scores.c \
-	core/check/verify_select.c \
-	core/check/verify_probabilities.c
+	core/check/verify_keep.c \
+	core/check/verify_pages.c \
+	core/check/verify_select.c
 
 # Times of operations.
 libkvc_la_SOURCES += \

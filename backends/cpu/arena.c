@@ -23,8 +23,8 @@ static void clear_bit(uint64_t *bits, uint32_t i) { bits[i / 64] &= ~((uint64_t)
 
 static size_t chunk_bytes(const struct kvc_arena *arena) { return arena->block_bytes << arena->shift; }
 
-static enum kvc_status arena_create(struct kvc_device *device, const struct kvc_entry_format *format,
-                                    struct kvc_arena **arena, struct kvc_error *error) {
+enum kvc_status kvc_cpu_arena_create(struct kvc_device *device, const struct kvc_entry_format *format,
+                                     struct kvc_arena **arena, struct kvc_error *error) {
     struct kvc_arena *made;
     (void)device;
     *arena = NULL;
@@ -39,7 +39,7 @@ static enum kvc_status arena_create(struct kvc_device *device, const struct kvc_
     return KVC_OK;
 }
 
-static void arena_free(struct kvc_device *device, struct kvc_arena *arena) {
+void kvc_cpu_arena_free(struct kvc_device *device, struct kvc_arena *arena) {
     if (!arena)
         return;
     kvc_cpu_count((struct kvc_cpu *)device, KVC_MEMORY_CACHE, -(int64_t)(arena->taken_count * arena->block_bytes));
@@ -125,8 +125,8 @@ static void settle(struct kvc_arena *arena, uint32_t count, const uint32_t *bloc
     }
 }
 
-static enum kvc_status arena_take(struct kvc_device *device, struct kvc_arena *arena, uint32_t count, uint32_t *blocks,
-                                  struct kvc_error *error) {
+enum kvc_status kvc_cpu_arena_take(struct kvc_device *device, struct kvc_arena *arena, uint32_t count, uint32_t *blocks,
+                                   struct kvc_error *error) {
     for (uint32_t i = 0; i < count; i++) {
         uint32_t all = arena->chunk_count << arena->shift, block = arena->lowest;
         while (block < all && bit(arena->taken, block))
@@ -153,7 +153,7 @@ static enum kvc_status arena_take(struct kvc_device *device, struct kvc_arena *a
     return KVC_OK;
 }
 
-static void arena_give(struct kvc_device *device, struct kvc_arena *arena, uint32_t count, const uint32_t *blocks) {
+void kvc_cpu_arena_give(struct kvc_device *device, struct kvc_arena *arena, uint32_t count, const uint32_t *blocks) {
     give((struct kvc_cpu *)device, arena, count, blocks);
 }
 
@@ -170,7 +170,7 @@ static void give_pages_back(struct kvc_arena *arena, uint32_t from, uint32_t to,
     (void)madvise(chunk + start, end - start, MADV_DONTNEED);
 }
 
-static void arena_trim(struct kvc_device *device, struct kvc_arena *arena) {
+void kvc_cpu_arena_trim(struct kvc_device *device, struct kvc_arena *arena) {
     uint32_t all = arena->chunk_count << arena->shift, in_chunk = 1u << arena->shift;
     long page = sysconf(_SC_PAGESIZE);
     (void)device;
@@ -186,12 +186,4 @@ static void arena_trim(struct kvc_device *device, struct kvc_arena *arena) {
         }
         from = to > from ? to : from + 1;
     }
-}
-
-void kvc_cpu_fill_arena(struct kvc_ops *table) {
-    table->arena_create = arena_create;
-    table->arena_free = arena_free;
-    table->arena_take = arena_take;
-    table->arena_give = arena_give;
-    table->arena_trim = arena_trim;
 }

@@ -117,12 +117,19 @@ static void fill_table(struct kvc_ops *table, enum kvc_cpu_path path) {
     if (path == KVC_CPU_NEON)
         kvc_cpu_fill_neon(table);
 #endif
-    kvc_cpu_fill_memory(table);
-    kvc_cpu_fill_arena(table);
+#define KVC_LIFETIME(result, name, arguments) table->name = kvc_cpu_##name;
+#define KVC_BYTES(result, name, arguments) table->name = kvc_cpu_##name;
+#include "core/base/ops.def"
     table->name = path_names[path];
 }
 
-static void close_device(struct kvc_device *device) {
+/* Scratch memory grows on first use, by thread. */
+enum kvc_status kvc_cpu_prepare(struct kvc_device *device, const struct kvc_step_shape *step, struct kvc_error *error) {
+    (void)device, (void)step, (void)error;
+    return KVC_OK;
+}
+
+void kvc_cpu_close(struct kvc_device *device) {
     struct kvc_cpu *cpu = (struct kvc_cpu *)device;
     unsigned count = kvc_threads_count(cpu->threads);
     for (unsigned i = 0; cpu->scratch && cpu->scratch_bytes && i < count; i++)
@@ -158,7 +165,7 @@ static enum kvc_status open_path(const char *backend, enum kvc_cpu_path path, in
     cpu->path = path;
     cpu->math = math;
     if (path != KVC_CPU_REF && (status = kvc_threads_open(threads, &cpu->threads, error)) != KVC_OK) {
-        close_device(&cpu->device);
+        kvc_cpu_close(&cpu->device);
         return status;
     }
     count = kvc_threads_count(cpu->threads);
@@ -166,15 +173,14 @@ static enum kvc_status open_path(const char *backend, enum kvc_cpu_path path, in
     cpu->scratch_bytes = calloc(count, sizeof *cpu->scratch_bytes);
     cpu->stealing = aligned_alloc(_Alignof(struct kvc_stealing), count * sizeof *cpu->stealing);
     if (!cpu->scratch || !cpu->scratch_bytes || !cpu->stealing) {
-        close_device(&cpu->device);
+        kvc_cpu_close(&cpu->device);
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory for a device", backend);
     }
     fill_table(&cpu->table, path);
     if (math == KVC_MATH_FAST && path != KVC_CPU_REF && (status = kvc_cpu_fill_fast(cpu, error)) != KVC_OK) {
-        close_device(&cpu->device);
+        kvc_cpu_close(&cpu->device);
         return status;
     }
-    cpu->table.close = close_device;
     cpu->device.ops = &cpu->table;
     if (strcmp(backend, path_names[path]) == 0)
         snprintf(cpu->device.name, sizeof cpu->device.name, "%s", backend);
@@ -207,35 +213,17 @@ static enum kvc_status cpu_open(const char *path, unsigned index, int threads, e
     return open_path("cpu", chosen, threads, math, device, error);
 }
 
-/* The operations that a path should have and takes from ref, as a list of names. */
-static void list_missing(enum kvc_cpu_path path, char *text, size_t capacity) {
-    struct kvc_ops ref, table;
-    size_t length = 0;
-    memset(&ref, 0, sizeof ref);
-    memset(&table, 0, sizeof table);
-    kvc_cpu_fill_ref(&ref);
-    fill_table(&table, path);
-#define KVC_SAME(name) table.name = NULL;
-    KVC_REF_IS_FAST(KVC_SAME)
-#undef KVC_SAME
-    text[0] = '\0';
-#define KVC_LIST(name)                                                                                                 \
-    if (table.name == ref.name && length < capacity)                                                                   \
-        length += (size_t)snprintf(text + length, capacity - length, "%s%s", length ? ", " : "", #name);
-    KVC_REF_OPERATIONS(KVC_LIST)
-#undef KVC_LIST
-    if (length == 0)
-        snprintf(text, capacity, "none");
-}
-
+/* The operations that no CPU path has yet and all take from ref, as a list of names. */
 static void cpu_missing(char *text, size_t capacity) {
-    enum kvc_cpu_path path;
-    if (select_path(NULL, &path, NULL) != KVC_OK)
-        path = best_path();
-    if (path == KVC_CPU_REF)
-        snprintf(text, capacity, "none");
-    else
-        list_missing(path, text, capacity);
+    static const char *const names[] = {
+#define KVC_OPERATION(name, parameters, ...)
+#define KVC_OPERATION_REF(name, parameters, ...) #name,
+#include "core/base/ops.def"
+        NULL};
+    size_t length = 0;
+    snprintf(text, capacity, "none");
+    for (size_t i = 0; names[i] && length < capacity; i++)
+        length += (size_t)snprintf(text + length, capacity - length, "%s%s", length ? ", " : "", names[i]);
 }
 
 const struct kvc_backend_class kvc_backend_cpu = {

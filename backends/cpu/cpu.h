@@ -31,8 +31,7 @@ struct kvc_cpu {
     struct kvc_threads *threads; /* NULL: this thread only (ref) */
     struct kvc_ops table;        /* this path's operations, ref where it has none */
     /* what --math=fast leaves to the path: few rows */
-    void (*exact_linear)(struct kvc_device *, struct kvc_span, struct kvc_span, const struct kvc_weight *,
-                         struct kvc_span, uint32_t);
+    void (*exact_linear)(struct kvc_device *, const struct kvc_linear *);
     void (*sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha, const float *a,
                   int lda, const float *b, int ldb, float beta, float *c, int ldc);
     void **scratch; /* per thread, grown by kvc_cpu_scratch */
@@ -88,8 +87,10 @@ void kvc_cpu_failed(struct kvc_cpu *cpu, enum kvc_status status, const char *for
 #endif
     ;
 /* The memory part of the table; every path has the same. */
-void kvc_cpu_fill_memory(struct kvc_ops *table); /* buffers, weights: memory.c */
-void kvc_cpu_fill_arena(struct kvc_ops *table);  /* arena.c */
+/* memory.c, arena.c; cpu.c has close and prepare. */
+#define KVC_LIFETIME(result, name, arguments) result kvc_cpu_##name arguments;
+#define KVC_BYTES(result, name, arguments) result kvc_cpu_##name arguments;
+#include "core/base/ops.def"
 
 /* SIMD paths replace entries of the reference's table: backends/cpu/simd/<path>.c */
 void kvc_cpu_fill_ref(struct kvc_ops *table); /* picks the FMA build of ref where the CPU has it */

@@ -3,8 +3,8 @@
 
 # The definition of every operation; compiled twice, the second time for CPUs with fused multiply-add.
 KVC_REF_SOURCES = backends/cpu/ref/ref.h backends/cpu/ref/table.c backends/cpu/ref/rows.c backends/cpu/ref/widen.c \
-	backends/cpu/ref/linear.c backends/cpu/ref/rope.c backends/cpu/ref/entry.c backends/cpu/ref/cache.c \
-	backends/cpu/ref/attention.c backends/cpu/ref/scores.c backends/cpu/ref/rings.c backends/cpu/ref/keep.c \
+	backends/cpu/ref/linear.c backends/cpu/ref/entry.c backends/cpu/ref/cache.c \
+	backends/cpu/ref/attention.c backends/cpu/ref/scores.c backends/cpu/ref/keep.c \
 	backends/cpu/ref/pages.c backends/cpu/ref/select.c
 libkvc_la_SOURCES += backends/cpu/cpu.c backends/cpu/fast.c backends/cpu/memory.c backends/cpu/areas.c \
 	backends/cpu/arena.c
@@ -19,10 +19,10 @@ libkvc_la_SOURCES += backends/cpu/simd/attention/entries.h backends/cpu/simd/att
 	backends/cpu/simd/attention/many.h backends/cpu/simd/attention/attention.h \
 	backends/cpu/simd/bump.h backends/cpu/simd/rows.h backends/cpu/simd/scores/probability_tiles.h backends/cpu/simd/scores/rings.h backends/cpu/simd/lanes/logarithm.h \
 	backends/cpu/simd/vector.h backends/cpu/simd/scores/mass.h backends/cpu/simd/scores/moments.h backends/cpu/simd/scores/ring_fuse.h \
-	backends/cpu/simd/select/keep.h backends/cpu/simd/cache.h backends/cpu/simd/scores/score_memo.h \
-	backends/cpu/simd/scores/columns.h backends/cpu/simd/select/keep_ring.h backends/cpu/simd/scores/noise_table.h backends/cpu/simd/rotate_keys.h backends/cpu/simd/select/channels.h backends/cpu/simd/select/pages.h \
+	backends/cpu/simd/keep.h backends/cpu/simd/cache.h backends/cpu/simd/scores/score_memo.h \
+	backends/cpu/simd/scores/columns.h backends/cpu/simd/keep_ring.h backends/cpu/simd/scores/noise_table.h backends/cpu/simd/rotate_keys.h backends/cpu/simd/select/channels.h backends/cpu/simd/pages.h \
 	backends/cpu/simd/select/select.h backends/cpu/simd/select/select_job.h backends/cpu/simd/select/select_reads.h \
-	backends/cpu/simd/select/select_scores.h backends/cpu/simd/select/select_probabilities.h
+	backends/cpu/simd/select/select_scores.h backends/cpu/simd/select/select_weights.h
 libkvc_la_SOURCES += $(KVC_REF_SOURCES)
 
 if HAVE_X86_SIMD
@@ -33,16 +33,16 @@ libcpu_ref_fma_la_SOURCES = $(KVC_REF_SOURCES)
 libcpu_ref_fma_la_CPPFLAGS = $(AM_CPPFLAGS) -DKVC_REF_FMA
 libcpu_ref_fma_la_CFLAGS = $(AM_CFLAGS) -mfma -mavx2
 
-libcpu_avx2_la_SOURCES = backends/cpu/simd/avx2.c backends/cpu/simd/linear/avx2.c backends/cpu/simd/vector_avx2.c
+libcpu_avx2_la_SOURCES = backends/cpu/simd/linear/avx2.c backends/cpu/simd/vector_avx2.c
 libcpu_avx2_la_CFLAGS = $(AM_CFLAGS) -mavx2 -mfma -mf16c
 
-libcpu_avx512_la_SOURCES = backends/cpu/simd/avx512.c backends/cpu/simd/linear/avx512.c backends/cpu/simd/vector_avx512.c
+libcpu_avx512_la_SOURCES = backends/cpu/simd/linear/avx512.c backends/cpu/simd/vector_avx512.c
 libcpu_avx512_la_CFLAGS = $(AM_CFLAGS) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
 endif
 
 if HAVE_NEON
 noinst_LTLIBRARIES += libcpu_neon.la
 libkvc_la_LIBADD += libcpu_neon.la
-libcpu_neon_la_SOURCES = backends/cpu/simd/neon.c backends/cpu/simd/linear/neon.c backends/cpu/simd/vector_neon.c
+libcpu_neon_la_SOURCES = backends/cpu/simd/linear/neon.c backends/cpu/simd/vector_neon.c
 libcpu_neon_la_CFLAGS = $(AM_CFLAGS)
 endif

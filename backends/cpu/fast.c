@@ -27,28 +27,28 @@ static void widen_one(void *argument, size_t task, unsigned thread) {
     kvc_ref_widen(s->w->type, s->w->data + (size_t)(s->first + task) * s->w->row_bytes, 0, K, s->to + task * K);
 }
 
-static void fast_linear(struct kvc_device *device, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
-                        struct kvc_span bias, uint32_t rows) {
+static void fast_linear(struct kvc_device *device, const struct kvc_linear *args) {
     struct kvc_cpu *cpu = (struct kvc_cpu *)device;
-    size_t K = (size_t)w->inputs, N = (size_t)w->outputs;
+    const struct kvc_weight *w = args->w;
+    const size_t K = (size_t)w->inputs, N = (size_t)w->outputs, rows = args->rows;
     bool fits = K <= INT32_MAX && N <= INT32_MAX && rows <= INT32_MAX; /* OpenBLAS counts in int */
     if (rows < FAST_ROWS || !fits) {
-        cpu->exact_linear(device, y, x, w, bias, rows);
+        cpu->exact_linear(device, args);
         return;
     }
-    float *out = kvc_span_data(y);
+    float *out = kvc_span_data(args->y);
     struct widening s = {w, 0, kvc_cpu_scratch(cpu, 0, FAST_OUTPUTS * K * sizeof(float))};
     if (!s.to)
         return;
     for (; s.first < N; s.first += FAST_OUTPUTS) {
         size_t outputs = N - s.first < FAST_OUTPUTS ? N - (size_t)s.first : FAST_OUTPUTS;
         kvc_threads_run(cpu->threads, outputs, widen_one, &s);
-        cpu->sgemm(101, 111, 112, (int)rows, (int)outputs, (int)K, 1.0f, kvc_span_data(x), (int)K, s.to, (int)K, 0.0f,
-                   out + s.first, (int)N); /* row-major, x as it is, weights transposed */
+        cpu->sgemm(101, 111, 112, (int)rows, (int)outputs, (int)K, 1.0f, kvc_span_data(args->x), (int)K, s.to, (int)K,
+                   0.0f, out + s.first, (int)N); /* row-major, x as it is, weights transposed */
     }
-    for (size_t i = 0; bias.buffer && i < rows; i++)
+    for (size_t i = 0; args->bias.buffer && i < rows; i++)
         for (size_t n = 0; n < N; n++)
-            out[i * N + n] += ((const float *)kvc_span_data(bias))[n];
+            out[i * N + n] += ((const float *)kvc_span_data(args->bias))[n];
 }
 
 enum kvc_status kvc_cpu_fill_fast(struct kvc_cpu *cpu, struct kvc_error *error) {

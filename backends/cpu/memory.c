@@ -91,8 +91,8 @@ void *kvc_cpu_scratch(struct kvc_cpu *cpu, unsigned thread, size_t bytes) {
 
 static bool in_areas(size_t bytes) { return bytes >= KVC_MAPPED_FROM && bytes <= KVC_AREAS_MOST; }
 
-static enum kvc_status buffer_create(struct kvc_device *device, enum kvc_memory_kind kind, size_t bytes,
-                                     struct kvc_buffer **buffer, struct kvc_error *error) {
+enum kvc_status kvc_cpu_buffer_create(struct kvc_device *device, enum kvc_memory_kind kind, size_t bytes,
+                                      struct kvc_buffer **buffer, struct kvc_error *error) {
     struct kvc_buffer *made = malloc(sizeof *made);
     *buffer = NULL;
     if (made)
@@ -108,7 +108,7 @@ static enum kvc_status buffer_create(struct kvc_device *device, enum kvc_memory_
     return KVC_OK;
 }
 
-static void buffer_free(struct kvc_device *device, struct kvc_buffer *buffer) {
+void kvc_cpu_buffer_free(struct kvc_device *device, struct kvc_buffer *buffer) {
     if (!buffer)
         return;
     kvc_cpu_count((struct kvc_cpu *)device, buffer->kind, -(int64_t)buffer->bytes);
@@ -128,35 +128,35 @@ static bool inside(struct kvc_device *device, struct kvc_span span, size_t bytes
     return false;
 }
 
-static void upload(struct kvc_device *device, struct kvc_span to, const void *from, size_t bytes) {
+void kvc_cpu_upload(struct kvc_device *device, struct kvc_span to, const void *from, size_t bytes) {
     if (bytes && inside(device, to, bytes))
         memcpy(kvc_span_data(to), from, bytes);
 }
 
-static void download(struct kvc_device *device, void *to, struct kvc_span from, size_t bytes) {
+void kvc_cpu_download(struct kvc_device *device, void *to, struct kvc_span from, size_t bytes) {
     if (bytes && inside(device, from, bytes))
         memcpy(to, kvc_span_data(from), bytes);
 }
 
-static void copy(struct kvc_device *device, struct kvc_span to, struct kvc_span from, size_t bytes) {
+void kvc_cpu_copy(struct kvc_device *device, struct kvc_span to, struct kvc_span from, size_t bytes) {
     if (bytes && inside(device, to, bytes) && inside(device, from, bytes))
         memcpy(kvc_span_data(to), kvc_span_data(from), bytes);
 }
 
-static void zero(struct kvc_device *device, struct kvc_span span, size_t bytes) {
+void kvc_cpu_zero(struct kvc_device *device, struct kvc_span span, size_t bytes) {
     if (bytes && inside(device, span, bytes))
         memset(kvc_span_data(span), 0, bytes);
 }
 
-static enum kvc_status sync(struct kvc_device *device, struct kvc_error *error) {
+enum kvc_status kvc_cpu_sync(struct kvc_device *device, struct kvc_error *error) {
     struct kvc_cpu *cpu = (struct kvc_cpu *)device;
     enum kvc_status status = cpu->failure; /* no operation is running now */
     cpu->failure = KVC_OK;
     return status == KVC_OK ? KVC_OK : kvc_fail(error, status, "%s: %s", device->name, cpu->failure_text);
 }
 
-static enum kvc_status weight_create(struct kvc_device *device, enum kvc_type type, uint64_t outputs, uint64_t inputs,
-                                     const void *host, struct kvc_weight **weight, struct kvc_error *error) {
+enum kvc_status kvc_cpu_weight_create(struct kvc_device *device, enum kvc_type type, uint64_t outputs, uint64_t inputs,
+                                      const void *host, struct kvc_weight **weight, struct kvc_error *error) {
     size_t row_bytes = kvc_type_row_bytes(type, inputs);
     struct kvc_weight *made;
     (void)device;
@@ -175,19 +175,7 @@ static enum kvc_status weight_create(struct kvc_device *device, enum kvc_type ty
     return KVC_OK;
 }
 
-static void weight_free(struct kvc_device *device, struct kvc_weight *weight) {
+void kvc_cpu_weight_free(struct kvc_device *device, struct kvc_weight *weight) {
     (void)device;
     free(weight);
-}
-
-void kvc_cpu_fill_memory(struct kvc_ops *table) {
-    table->buffer_create = buffer_create;
-    table->buffer_free = buffer_free;
-    table->upload = upload;
-    table->download = download;
-    table->copy = copy;
-    table->zero = zero;
-    table->sync = sync;
-    table->weight_create = weight_create;
-    table->weight_free = weight_free;
 }

@@ -17,8 +17,7 @@ static void run_tile(struct kvc_offload *offload, struct kvc_launch *tile, const
     bool wide = rows * (uint64_t)group > 8;
     uint32_t rows_each = wide && group < KVC_READ_ROWS ? KVC_READ_ROWS / group : 1;
     tile->kernel = kvc_cuda_own(kernel_of(type, wide)).kernel;
-    kvc_launch_word(tile, rows);
-    kvc_launch_word(tile, rows_each);
+    KVC_PUSH(tile, rows, rows_each);
     kvc_launch_run(offload, tile, KVC_GROUP_OF(4), tiles, a->kv_heads, (rows + rows_each - 1) / rows_each);
 }
 

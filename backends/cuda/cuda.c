@@ -136,8 +136,10 @@ static void driver_zero(struct kvc_offload *offload, void *handle, size_t offset
 
 static const void *stub(unsigned kernel) {
     static void (*const stubs[])(void) = {
+#define KVC_KERNEL_NAMED(name) kvc_k_##name,
+#include "backends/offload/kernels.def"
 #define KVC_KERNEL_ADDRESS(name) kvc_k_##name,
-        KVC_OFFLOAD_KERNELS(KVC_KERNEL_ADDRESS) KVC_CUDA_OWN_KERNELS(KVC_KERNEL_ADDRESS)
+        KVC_CUDA_OWN_KERNELS(KVC_KERNEL_ADDRESS)
 #undef KVC_KERNEL_ADDRESS
     };
     const void *address;

@@ -25,8 +25,9 @@ static void find(void *library, const char *name, void *function) {
 }
 
 /* y [rows, N] = x [rows, K] times the transposed weights [N, K], widened some outputs at a time into spare. */
-static void fast_linear(struct kvc_device *device, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
-                        struct kvc_span bias, uint32_t rows) {
+static void fast_linear(struct kvc_device *device, const struct kvc_linear *args) {
+    const struct kvc_weight *w = args->w;
+    const uint32_t rows = args->rows;
     struct kvc_cuda *cuda = (struct kvc_cuda *)device;
     struct kvc_offload *offload = &cuda->offload;
     uint64_t K = w->inputs, N = w->outputs, at_once = FAST_WIDENED_BYTES / (K * 4);
@@ -34,7 +35,7 @@ static void fast_linear(struct kvc_device *device, struct kvc_span y, struct kvc
     struct kvc_buffer *workspace;
     at_once = at_once < 1 ? 1 : at_once > N ? N : at_once;
     if (rows < FAST_ROWS || K > INT32_MAX || N > INT32_MAX || rows > INT32_MAX) { /* cuBLAS counts in int */
-        kvc_cuda_linear(device, y, x, w, bias, rows);
+        kvc_cuda_linear(device, args);
         return;
     }
     workspace = kvc_offload_workspace(offload, at_once * K * 4);
@@ -45,28 +46,20 @@ static void fast_linear(struct kvc_device *device, struct kvc_span y, struct kvc
         for (uint64_t from = 0; from < count; from += at_once) {
             uint64_t here = count - from < at_once ? count - from : at_once;
             struct kvc_launch widen = kvc_launch_of(KVC_KERNEL_widen);
-            kvc_launch_span(&widen, (struct kvc_span){workspace, 0});
-            kvc_launch_handle(&widen, w->piece[i]);
-            kvc_launch_wide(&widen, w->row_bytes);
-            kvc_launch_word(&widen, w->type);
-            kvc_launch_wide(&widen, K);
-            kvc_launch_wide(&widen, from);
-            kvc_launch_wide(&widen, here);
+            KVC_PUSH(&widen, ((struct kvc_span){workspace, 0}), w->piece[i], w->row_bytes, w->type, K, from, here);
             kvc_launch_items(offload, &widen, here * K, 1, 1);
             kvc_cuda_send(cuda);
             if (!offload->lost &&
                 cuda->fast->sgemm(cuda->fast->handle, 1, 0, (int)here, (int)rows, (int)K, &one,
-                                  (const float *)workspace->handle, (int)K, (const float *)(void *)kvc_cuda_data(x),
-                                  (int)K, &zero, (float *)(void *)kvc_cuda_data(y) + before + from, (int)N) != 0)
+                                  (const float *)workspace->handle, (int)K,
+                                  (const float *)(void *)kvc_cuda_data(args->x), (int)K, &zero,
+                                  (float *)(void *)kvc_cuda_data(args->y) + before + from, (int)N) != 0)
                 kvc_offload_failed(offload, KVC_RESOURCE, "cuBLAS failed");
         }
     }
-    if (bias.buffer) {
+    if (args->bias.buffer) {
         struct kvc_launch add = kvc_launch_of(KVC_KERNEL_add_bias);
-        kvc_launch_span(&add, y);
-        kvc_launch_span(&add, bias);
-        kvc_launch_wide(&add, N);
-        kvc_launch_wide(&add, rows * N);
+        KVC_PUSH(&add, args->y, args->bias, N, rows * N);
         kvc_launch_items(offload, &add, rows * N, 1, 1);
     }
 }

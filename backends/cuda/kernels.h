@@ -31,8 +31,9 @@ enum kvc_cuda_kernel {
 };
 
 #if !defined(__cplusplus)
+#define KVC_KERNEL_NAMED(name) void kvc_k_##name(void);
+#include "backends/offload/kernels.def"
 #define KVC_KERNEL_STUB(name) void kvc_k_##name(void);
-KVC_OFFLOAD_KERNELS(KVC_KERNEL_STUB)
 KVC_CUDA_OWN_KERNELS(KVC_KERNEL_STUB)
 #undef KVC_KERNEL_STUB
 #endif

@@ -8,19 +8,20 @@
 
 static uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
-static void few_rows(struct kvc_offload *offload, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
-                     uint32_t piece, struct kvc_span bias, uint32_t rows) {
+static void few_rows(struct kvc_offload *offload, const struct kvc_linear *args, uint32_t piece) {
+    const uint32_t rows = args->rows;
     unsigned shape = rows == 1 ? 0 : rows <= 4 ? 1 : 2, at_once = rows == 1 ? 1 : rows <= 4 ? 4 : 8;
-    unsigned number = (unsigned)KVC_CUDA_few_f32_1 + 3 * (unsigned)w->type + shape;
-    struct kvc_launch few = kvc_offload_few(y, x, w, piece, bias, rows);
+    unsigned number = (unsigned)KVC_CUDA_few_f32_1 + 3 * (unsigned)args->w->type + shape;
+    struct kvc_launch few = kvc_offload_few(args, piece);
     few.kernel = kvc_cuda_own((enum kvc_cuda_kernel)number).kernel;
-    kvc_launch_run(offload, &few, 128, round_up(kvc_offload_piece_rows(w, piece), 32) / 32,
+    kvc_launch_run(offload, &few, 128, round_up(kvc_offload_piece_rows(args->w, piece), 32) / 32,
                    round_up(rows, at_once) / at_once, 1);
 }
 
 /* spare: packed x, then packed weights of some outputs. */
-static void many_rows(struct kvc_offload *offload, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
-                      uint32_t piece, struct kvc_span bias, uint32_t rows) {
+static void many_rows(struct kvc_offload *offload, const struct kvc_linear *args, uint32_t piece) {
+    const struct kvc_weight *w = args->w;
+    const uint32_t rows = args->rows;
     uint32_t block = rows > 64 ? 128 : 32;
     uint64_t K = w->inputs, steps = round_up(K, 32) / 32, count = kvc_offload_piece_rows(w, piece), line = steps * 128;
     uint64_t at_once = KVC_PACKED_BYTES / line / 128 * 128, x_bytes = round_up(rows, block) * line;
@@ -30,51 +31,35 @@ static void many_rows(struct kvc_offload *offload, struct kvc_span y, struct kvc
     workspace = kvc_offload_workspace(offload, x_bytes + at_once * line);
     if (!workspace)
         return;
-    kvc_launch_handle(&pack, workspace->handle);
-    kvc_launch_handle(&pack, kvc_cuda_data(x));
-    kvc_launch_wide(&pack, K);
-    kvc_launch_word(&pack, rows);
-    kvc_launch_word(&pack, block);
+    KVC_PUSH(&pack, workspace->handle, kvc_cuda_data(args->x), K, rows, block);
     kvc_launch_items(offload, &pack, rows * steps, 1, 1);
     for (uint64_t from = 0; from < count; from += at_once) {
         uint64_t here = count - from < at_once ? count - from : at_once;
         struct kvc_launch product = kvc_cuda_own(block == 128 ? KVC_CUDA_many_product_128 : KVC_CUDA_many_product_32);
         unsigned char *packed = (unsigned char *)workspace->handle + x_bytes;
         pack = kvc_cuda_own(KVC_CUDA_many_pack_w);
-        kvc_launch_handle(&pack, packed);
-        kvc_launch_handle(&pack, w->piece[piece]);
-        kvc_launch_wide(&pack, w->row_bytes);
-        kvc_launch_word(&pack, w->type);
-        kvc_launch_wide(&pack, K);
-        kvc_launch_wide(&pack, from);
-        kvc_launch_wide(&pack, here);
+        KVC_PUSH(&pack, packed, w->piece[piece], w->row_bytes, w->type, K, from, here);
         kvc_launch_items(offload, &pack, here * steps, 1, 1);
-        kvc_launch_handle(&product, kvc_cuda_data(y));
-        kvc_launch_handle(&product, workspace->handle);
-        kvc_launch_handle(&product, packed);
-        kvc_launch_wide(&product, K);
-        kvc_launch_wide(&product, w->outputs);
-        kvc_launch_wide(&product, piece * w->piece_rows + from);
-        kvc_launch_wide(&product, here);
-        kvc_launch_handle(&product, kvc_cuda_data(bias));
-        kvc_launch_word(&product, rows);
+        KVC_PUSH(&product, kvc_cuda_data(args->y), workspace->handle, packed, K, w->outputs,
+                 piece * w->piece_rows + from, here, kvc_cuda_data(args->bias), rows);
         kvc_launch_run(offload, &product, 256, round_up(here, 128) / 128, round_up(rows, block) / block, 1);
     }
 }
 
-void kvc_cuda_linear(struct kvc_device *device, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
-                     struct kvc_span bias, uint32_t rows) {
+void kvc_cuda_linear(struct kvc_device *device, const struct kvc_linear *args) {
     struct kvc_offload *offload = (struct kvc_offload *)device;
+    const struct kvc_weight *w = args->w;
     bool blocks = kvc_type_block(w->type).elements > 1;
-    bool aligned = (uintptr_t)kvc_cuda_data(x) % 16 == 0 && w->inputs % 8 == 0 && (blocks || w->row_bytes % 16 == 0);
-    if (rows < KVC_MANY_ROWS && !aligned) {
-        kvc_offload_linear(device, y, x, w, bias, rows);
+    bool aligned =
+        (uintptr_t)kvc_cuda_data(args->x) % 16 == 0 && w->inputs % 8 == 0 && (blocks || w->row_bytes % 16 == 0);
+    if (args->rows < KVC_MANY_ROWS && !aligned) {
+        kvc_offload_linear(device, args);
         return;
     }
     for (uint32_t i = 0; i < w->pieces; i++) {
-        if (rows < KVC_MANY_ROWS)
-            few_rows(offload, y, x, w, i, bias, rows);
+        if (args->rows < KVC_MANY_ROWS)
+            few_rows(offload, args, i);
         else
-            many_rows(offload, y, x, w, i, bias, rows);
+            many_rows(offload, args, i);
     }
 }

@@ -30,8 +30,8 @@ static uint32_t chunk_of(const struct kvc_arena *arena, uint32_t block, uint32_t
     return log2 - arena->shift + 1;
 }
 
-static enum kvc_status arena_create(struct kvc_device *device, const struct kvc_entry_format *format,
-                                    struct kvc_arena **arena, struct kvc_error *error) {
+enum kvc_status kvc_offload_arena_create(struct kvc_device *device, const struct kvc_entry_format *format,
+                                         struct kvc_arena **arena, struct kvc_error *error) {
     struct kvc_arena *made = calloc(1, sizeof *made);
     *arena = NULL;
     if (!made)
@@ -54,7 +54,7 @@ static enum kvc_status arena_create(struct kvc_device *device, const struct kvc_
     return KVC_OK;
 }
 
-static void arena_free(struct kvc_device *device, struct kvc_arena *arena) {
+void kvc_offload_arena_free(struct kvc_device *device, struct kvc_arena *arena) {
     if (!arena)
         return;
     kvc_offload_count(of(device), KVC_MEMORY_CACHE, -(int64_t)(arena->taken_count * arena->block_bytes));
@@ -106,8 +106,8 @@ static void give(struct kvc_offload *offload, struct kvc_arena *arena, uint32_t 
     kvc_offload_count(offload, KVC_MEMORY_CACHE, -(int64_t)(given * arena->block_bytes));
 }
 
-static enum kvc_status arena_take(struct kvc_device *device, struct kvc_arena *arena, uint32_t count, uint32_t *blocks,
-                                  struct kvc_error *error) {
+enum kvc_status kvc_offload_arena_take(struct kvc_device *device, struct kvc_arena *arena, uint32_t count,
+                                       uint32_t *blocks, struct kvc_error *error) {
     for (uint32_t i = 0; i < count; i++) {
         uint32_t block = arena->lowest;
         enum kvc_status status;
@@ -129,11 +129,12 @@ static enum kvc_status arena_take(struct kvc_device *device, struct kvc_arena *a
     return KVC_OK;
 }
 
-static void arena_give(struct kvc_device *device, struct kvc_arena *arena, uint32_t count, const uint32_t *blocks) {
+void kvc_offload_arena_give(struct kvc_device *device, struct kvc_arena *arena, uint32_t count,
+                            const uint32_t *blocks) {
     give(of(device), arena, count, blocks);
 }
 
-static void arena_trim(struct kvc_device *device, struct kvc_arena *arena) {
+void kvc_offload_arena_trim(struct kvc_device *device, struct kvc_arena *arena) {
     uint32_t first, blocks;
     for (uint32_t block = 0; block < arena->bits; block = first + blocks) {
         uint32_t chunk = chunk_of(arena, block, &first, &blocks);
@@ -145,12 +146,4 @@ static void arena_trim(struct kvc_device *device, struct kvc_arena *arena) {
             arena->chunk[chunk] = NULL;
         }
     }
-}
-
-void kvc_offload_fill_arena(struct kvc_ops *table) {
-    table->arena_create = arena_create;
-    table->arena_free = arena_free;
-    table->arena_take = arena_take;
-    table->arena_give = arena_give;
-    table->arena_trim = arena_trim;
 }

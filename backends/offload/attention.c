@@ -11,32 +11,15 @@ static void some_rows(struct kvc_offload *offload, const struct kvc_attention *a
     struct kvc_launch tile = kvc_launch_of(KVC_KERNEL_attention_tile_f32);
     struct kvc_launch merge = kvc_launch_of(KVC_KERNEL_attention_merge);
     const struct kvc_span parts[3] = {{workspace, 0}, {workspace, (size_t)heads * 4}, {workspace, (size_t)heads * 8}};
-    kvc_launch_lists(&tile, segment->lists);
-    kvc_launch_arena(&tile, segment->lists->arena);
-    kvc_launch_reads(&tile, segment->reads);
-    kvc_launch_span(&tile, a->q);
-    kvc_launch_span(&tile, a->positions);
-    kvc_launch_span(&tile, a->causal_offset);
-    kvc_launch_word(&tile, row);
-    kvc_launch_word(&tile, a->heads);
-    kvc_launch_word(&tile, a->kv_heads);
-    kvc_launch_word(&tile, a->window);
-    kvc_launch_real(&tile, kvc_attention_scale(a->head_size));
+    KVC_PUSH(&tile, segment->lists, segment->lists->arena, segment->reads, a->q, a->positions, a->causal_offset, row,
+             a->heads, a->kv_heads, a->window, kvc_attention_scale(a->head_size));
     for (int i = 0; i < 3; i++)
         kvc_launch_span(&tile, parts[i]);
-    kvc_launch_word(&tile, tiles);
-    kvc_launch_buffer(&tile, &offload->status_words);
-    kvc_launch_word(&tile, read_word);
+    KVC_PUSH(&tile, tiles, &offload->status_words, read_word);
     shape->tile(offload, &tile, a, segment->lists->format.type, rows, tiles);
     for (int i = 0; i < 3; i++)
         kvc_launch_span(&merge, parts[i]);
-    kvc_launch_word(&merge, tiles);
-    kvc_launch_word(&merge, a->heads);
-    kvc_launch_word(&merge, a->head_size);
-    kvc_launch_word(&merge, row);
-    kvc_launch_span(&merge, a->out);
-    kvc_launch_span(&merge, a->maximum);
-    kvc_launch_span(&merge, a->maximum.buffer ? a->sum : a->maximum);
+    KVC_PUSH(&merge, tiles, a->heads, a->head_size, row, a->out, a->maximum, a->maximum.buffer ? a->sum : a->maximum);
     shape->merge(offload, &merge, a->heads, rows);
 }
 

@@ -125,9 +125,7 @@ static void compute(struct kvc_offload *offload, struct kvc_buffer *workspace, c
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_check);
     const size_t bytes = KVC_CASES * 3 * sizeof *in;
     offload->driver->write(offload, workspace->handle, 0, in, bytes);
-    kvc_launch_span(&launch, (struct kvc_span){workspace, 0});
-    kvc_launch_span(&launch, (struct kvc_span){workspace, bytes});
-    kvc_launch_word(&launch, KVC_CASES);
+    KVC_PUSH(&launch, ((struct kvc_span){workspace, 0}), ((struct kvc_span){workspace, bytes}), KVC_CASES);
     kvc_launch_items(offload, &launch, KVC_CASES, 1, 1);
     offload->driver->read(offload, out, workspace->handle, bytes, KVC_CASES * KVC_OPERATIONS * sizeof *out);
 }
@@ -166,14 +164,10 @@ static void check_sums(struct kvc_offload *offload, struct kvc_buffer *workspace
     for (size_t i = 0; i < KVC_VALUES; i++) /* up to 1, of either sign */
         x[i] = (float)(kvc_i32)kvc_philox4x32((kvc_u32)i, 1u, 0u, 0u, 20u).word[0] * 4.6566128730773925781e-10f;
     offload->driver->write(offload, workspace->handle, 0, x, bytes);
-    kvc_launch_span(&windows, (struct kvc_span){workspace, 0});
-    kvc_launch_span(&windows, (struct kvc_span){workspace, bytes});
-    kvc_launch_word(&windows, count);
-    kvc_launch_word(&windows, KVC_LENGTH);
+    KVC_PUSH(&windows, ((struct kvc_span){workspace, 0}), ((struct kvc_span){workspace, bytes}), count, KVC_LENGTH);
     kvc_launch_runs(offload, &windows, count, 1);
-    kvc_launch_span(&sums, (struct kvc_span){workspace, 0});
-    kvc_launch_span(&sums, (struct kvc_span){workspace, bytes + KVC_WINDOWS * sizeof *out});
-    kvc_launch_word(&sums, KVC_LENGTH);
+    KVC_PUSH(&sums, ((struct kvc_span){workspace, 0}),
+             ((struct kvc_span){workspace, bytes + KVC_WINDOWS * sizeof *out}), KVC_LENGTH);
     kvc_launch_groups(offload, &sums, count, 1, 1);
     offload->driver->read(offload, out, workspace->handle, bytes, KVC_SUMS * sizeof *out);
     for (size_t i = 0; i < count && !found->wrong; i++) {

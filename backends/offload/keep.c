@@ -3,29 +3,18 @@
 
 static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_offload *)device; }
 
-static void pool(struct kvc_device *device, const struct kvc_lists *lists, uint32_t rows, struct kvc_span out,
-                 struct kvc_span in, uint32_t stride, uint64_t tail, uint32_t kernel, enum kvc_pooling pooling) {
+void kvc_offload_pool(struct kvc_device *device, const struct kvc_pool *args) {
+    const struct kvc_lists *lists = args->lists;
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_pool);
-    kvc_launch_lists(&launch, lists);
-    kvc_launch_word(&launch, rows);
-    kvc_launch_span(&launch, out);
-    kvc_launch_span(&launch, in);
-    kvc_launch_word(&launch, stride);
-    kvc_launch_wide(&launch, tail);
-    kvc_launch_word(&launch, kernel);
-    kvc_launch_word(&launch, pooling == KVC_POOL_MAX);
-    kvc_launch_runs(of(device), &launch, kvc_offload_most_slots(lists), (uint64_t)lists->kv_heads * rows);
+    KVC_PUSH(&launch, lists, args->rows, args->out, args->in, args->stride, args->tail, args->kernel,
+             args->pooling == KVC_POOL_MAX);
+    kvc_launch_runs(of(device), &launch, kvc_offload_most_slots(lists), (uint64_t)lists->kv_heads * args->rows);
 }
 
-static void group_scores(struct kvc_device *device, const struct kvc_lists *lists, uint32_t rows, struct kvc_span out,
-                         struct kvc_span in, uint32_t stride, float divisor) {
+void kvc_offload_group_scores(struct kvc_device *device, const struct kvc_group_scores *args) {
+    const struct kvc_lists *lists = args->lists;
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_group_scores);
-    kvc_launch_lists(&launch, lists);
-    kvc_launch_word(&launch, rows);
-    kvc_launch_span(&launch, out);
-    kvc_launch_span(&launch, in);
-    kvc_launch_word(&launch, stride);
-    kvc_launch_real(&launch, divisor);
+    KVC_PUSH(&launch, lists, args->rows, args->out, args->in, args->stride, args->divisor);
     kvc_launch_runs(of(device), &launch, kvc_offload_most_slots(lists), lists->kv_heads);
 }
 
@@ -34,47 +23,24 @@ static void keep_heads(struct kvc_offload *offload, const struct kvc_lists *list
                        struct kvc_span scores, struct kvc_span ties, uint32_t stride, struct kvc_read_list *kept,
                        uint32_t first, uint32_t heads) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_keep);
-    kvc_launch_lists(&launch, lists);
-    kvc_launch_word(&launch, first);
-    kvc_launch_wide(&launch, rule->first);
-    kvc_launch_wide(&launch, rule->tail);
-    kvc_launch_wide(&launch, rule->top);
-    kvc_launch_wide(&launch, rule->fill);
-    kvc_launch_wide(&launch, rule->limit);
-    kvc_launch_wide(&launch, (uint64_t)rule->recent);
-    kvc_launch_span(&launch, scores);
-    kvc_launch_span(&launch, ties);
-    kvc_launch_word(&launch, stride);
-    kvc_launch_reads(&launch, kept);
+    KVC_PUSH(&launch, lists, first, rule->first, rule->tail, rule->top, rule->fill, rule->limit, (uint64_t)rule->recent,
+             scores, ties, stride, kept);
     kvc_launch_groups(offload, &launch, heads, 1, 1);
 }
 
-static void keep(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_keep *rules,
-                 uint32_t rule_count, struct kvc_span scores, struct kvc_span ties, uint32_t stride,
-                 struct kvc_read_list *kept) {
-    if (rule_count == 1)
-        keep_heads(of(device), lists, rules, scores, ties, stride, kept, 0, lists->kv_heads);
+void kvc_offload_keep(struct kvc_device *device, const struct kvc_keep_rules *args) {
+    const struct kvc_lists *lists = args->lists;
+    if (args->rule_count == 1)
+        keep_heads(of(device), lists, args->rules, args->scores, args->ties, args->stride, args->kept, 0,
+                   lists->kv_heads);
     else
         for (uint32_t h = 0; h < lists->kv_heads; h++)
-            keep_heads(of(device), lists, &rules[h], scores, ties, stride, kept, h, 1);
+            keep_heads(of(device), lists, &args->rules[h], args->scores, args->ties, args->stride, args->kept, h, 1);
 }
 
-static void shares(struct kvc_device *device, const struct kvc_lists *lists, struct kvc_span scores, uint32_t stride,
-                   uint64_t tail, uint64_t slots, struct kvc_span out) {
+void kvc_offload_shares(struct kvc_device *device, const struct kvc_shares *args) {
+    const struct kvc_lists *lists = args->lists;
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_shares);
-    kvc_launch_lists(&launch, lists);
-    kvc_launch_word(&launch, lists->kv_heads);
-    kvc_launch_span(&launch, scores);
-    kvc_launch_word(&launch, stride);
-    kvc_launch_wide(&launch, tail);
-    kvc_launch_wide(&launch, slots);
-    kvc_launch_span(&launch, out);
+    KVC_PUSH(&launch, lists, lists->kv_heads, args->scores, args->stride, args->tail, args->slots, args->shares);
     kvc_launch_groups(of(device), &launch, 1, 1, 1);
-}
-
-void kvc_offload_fill_choice(struct kvc_ops *table) {
-    table->pool = pool;
-    table->group_scores = group_scores;
-    table->keep = keep;
-    table->shares = shares;
 }

@@ -7,8 +7,8 @@
 
 static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_offload *)device; }
 
-static enum kvc_status buffer_create(struct kvc_device *device, enum kvc_memory_kind kind, size_t bytes,
-                                     struct kvc_buffer **buffer, struct kvc_error *error) {
+enum kvc_status kvc_offload_buffer_create(struct kvc_device *device, enum kvc_memory_kind kind, size_t bytes,
+                                          struct kvc_buffer **buffer, struct kvc_error *error) {
     struct kvc_offload *offload = of(device);
     struct kvc_buffer *made = calloc(1, sizeof *made);
     size_t whole = bytes ? bytes : 1; /* no device has empty buffers */
@@ -70,7 +70,7 @@ void kvc_offload_take_status(struct kvc_offload *offload) {
     offload->status_written = false;
 }
 
-static void buffer_free(struct kvc_device *device, struct kvc_buffer *buffer) {
+void kvc_offload_buffer_free(struct kvc_device *device, struct kvc_buffer *buffer) {
     struct kvc_offload *offload = of(device);
     if (!buffer)
         return;
@@ -89,29 +89,29 @@ static bool inside(struct kvc_offload *offload, struct kvc_span span, size_t byt
     return false;
 }
 
-static void upload(struct kvc_device *device, struct kvc_span to, const void *from, size_t bytes) {
+void kvc_offload_upload(struct kvc_device *device, struct kvc_span to, const void *from, size_t bytes) {
     if (bytes && inside(of(device), to, bytes))
         of(device)->driver->write(of(device), to.buffer->handle, to.offset, from, bytes);
 }
 
-static void download(struct kvc_device *device, void *to, struct kvc_span from, size_t bytes) {
+void kvc_offload_download(struct kvc_device *device, void *to, struct kvc_span from, size_t bytes) {
     if (bytes && inside(of(device), from, bytes))
         of(device)->driver->read(of(device), to, from.buffer->handle, from.offset, bytes);
     else if (bytes && of(device)->lost)
         memset(to, 0, bytes);
 }
 
-static void copy(struct kvc_device *device, struct kvc_span to, struct kvc_span from, size_t bytes) {
+void kvc_offload_copy(struct kvc_device *device, struct kvc_span to, struct kvc_span from, size_t bytes) {
     if (bytes && inside(of(device), to, bytes) && inside(of(device), from, bytes))
         of(device)->driver->copy(of(device), to.buffer->handle, to.offset, from.buffer->handle, from.offset, bytes);
 }
 
-static void zero(struct kvc_device *device, struct kvc_span span, size_t bytes) {
+void kvc_offload_zero(struct kvc_device *device, struct kvc_span span, size_t bytes) {
     if (bytes && inside(of(device), span, bytes))
         of(device)->driver->zero(of(device), span.buffer->handle, span.offset, bytes);
 }
 
-static enum kvc_status sync(struct kvc_device *device, struct kvc_error *error) {
+enum kvc_status kvc_offload_sync(struct kvc_device *device, struct kvc_error *error) {
     struct kvc_offload *offload = of(device);
     enum kvc_status status;
     if (!offload->lost) {
@@ -126,7 +126,7 @@ static enum kvc_status sync(struct kvc_device *device, struct kvc_error *error) 
 
 /* ---- weights ---- */
 
-static void weight_free(struct kvc_device *device, struct kvc_weight *weight) {
+void kvc_offload_weight_free(struct kvc_device *device, struct kvc_weight *weight) {
     if (!weight)
         return;
     for (uint32_t i = 0; i < weight->pieces; i++)
@@ -143,8 +143,9 @@ static void note_size(struct kvc_offload *offload, uint64_t outputs, uint64_t in
     offload->largest = all > offload->largest ? all : offload->largest;
 }
 
-static enum kvc_status weight_create(struct kvc_device *device, enum kvc_type type, uint64_t outputs, uint64_t inputs,
-                                     const void *host, struct kvc_weight **weight, struct kvc_error *error) {
+enum kvc_status kvc_offload_weight_create(struct kvc_device *device, enum kvc_type type, uint64_t outputs,
+                                          uint64_t inputs, const void *host, struct kvc_weight **weight,
+                                          struct kvc_error *error) {
     struct kvc_offload *offload = of(device);
     size_t row_bytes = kvc_type_row_bytes(type, inputs);
     uint64_t piece_rows, pieces;
@@ -178,7 +179,7 @@ static enum kvc_status weight_create(struct kvc_device *device, enum kvc_type ty
                                                       (const unsigned char *)host + (size_t)first * row_bytes,
                                                       &made->piece[made->pieces], &borrowed, error);
         if (status != KVC_OK) {
-            weight_free(device, made);
+            kvc_offload_weight_free(device, made);
             return status;
         }
         if (!borrowed) {
@@ -188,16 +189,4 @@ static enum kvc_status weight_create(struct kvc_device *device, enum kvc_type ty
     }
     *weight = made;
     return KVC_OK;
-}
-
-void kvc_offload_fill_memory(struct kvc_ops *table) {
-    table->buffer_create = buffer_create;
-    table->buffer_free = buffer_free;
-    table->upload = upload;
-    table->download = download;
-    table->copy = copy;
-    table->zero = zero;
-    table->sync = sync;
-    table->weight_create = weight_create;
-    table->weight_free = weight_free;
 }

@@ -21,17 +21,12 @@ enum kvc_status kvc_offload_open(struct kvc_offload *offload, struct kvc_error *
     offload->status_words.kind = KVC_MEMORY_SCRATCH;
     offload->driver->zero(offload, offload->status_words.handle, 0, offload->status_words.bytes);
     kvc_offload_count(offload, KVC_MEMORY_SCRATCH, (int64_t)offload->status_words.bytes);
-    kvc_offload_fill_memory(&offload->table);
-    kvc_offload_fill_arena(&offload->table);
-    kvc_offload_fill_rows(&offload->table);
-    kvc_offload_fill_cache(&offload->table);
-    kvc_offload_fill_scores(&offload->table);
-    kvc_offload_fill_choice(&offload->table);
-    kvc_offload_fill_select(&offload->table);
     offload->device.capacity = offload->memory_bytes;
-    offload->table.attention = kvc_offload_attention;
-    offload->table.prepare = kvc_offload_prepare;
-    offload->table.close = kvc_offload_close;
+#define KVC_LIFETIME(result, name, arguments) offload->table.name = kvc_offload_##name;
+#define KVC_BYTES(result, name, arguments) offload->table.name = kvc_offload_##name;
+#define KVC_OPERATION(name, parameters, ...) offload->table.name = kvc_offload_##name;
+#define KVC_OPERATION_FUSED(name, parameters, ...)
+#include "core/base/ops.def"
     offload->device.ops = &offload->table;
     return KVC_OK;
 }

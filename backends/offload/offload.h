@@ -10,72 +10,10 @@
 #include "core/base/ops.h"
 #include "core/base/weight_types.h"
 
-/* Every kernel: kvc_k_<name>, one a line. Those of linear are in the order of enum kvc_type. */
-#define KVC_LINEAR_KERNEL(apply, NAME, name, ...) apply(linear_##name)
-/* clang-format off */
-#define KVC_OFFLOAD_KERNELS(apply) \
-    apply(embed) \
-    apply(widen) \
-    apply(add_bias) \
-    apply(norm) \
-    apply(rope) \
-    apply(gated_silu) \
-    apply(add) \
-    apply(blend) \
-    apply(repeat_heads) \
-    apply(gather) \
-    apply(clear) \
-    KVC_WEIGHT_TYPES(KVC_LINEAR_KERNEL, apply) \
-    apply(pack_x) \
-    apply(pack_w) \
-    apply(product) \
-    apply(append) \
-    apply(drop) \
-    apply(identity) \
-    apply(evict) \
-    apply(keep_keys) \
-    apply(rotate_rows) \
-    apply(store_keys) \
-    apply(relayout) \
-    apply(entries) \
-    apply(attention_tile_f32) \
-    apply(attention_tile_f16) \
-    apply(attention_tile_q8_0) \
-    apply(attention_merge) \
-    apply(probabilities) \
-    apply(moment_lanes) \
-    apply(moment_totals) \
-    apply(seen_shares) \
-    apply(noise_tiles) \
-    apply(column_scores) \
-    apply(scores_column) \
-    apply(ring_tiles) \
-    apply(ring_merge) \
-    apply(ring_fuse) \
-    apply(pool) \
-    apply(group_scores) \
-    apply(keep) \
-    apply(shares) \
-    apply(view_append) \
-    apply(view_evict) \
-    apply(pages_update) \
-    apply(value_sums) \
-    apply(mix_mean) \
-    apply(fma_loop) \
-    apply(select_channels) \
-    apply(select_units) \
-    apply(select_softmax) \
-    apply(select_sums) \
-    apply(select_reads) \
-    apply(check) \
-    apply(check_windows) \
-    apply(check_sums)
-/* clang-format on */
 enum kvc_kernel {
-#define KVC_KERNEL_NUMBER(name) KVC_KERNEL_##name,
-    KVC_OFFLOAD_KERNELS(KVC_KERNEL_NUMBER)
-#undef KVC_KERNEL_NUMBER
-        KVC_KERNELS
+#define KVC_KERNEL_NAMED(name) KVC_KERNEL_##name,
+#include "backends/offload/kernels.def"
+    KVC_KERNELS
 };
 
 #define KVC_ARGUMENTS 80u
@@ -199,6 +137,7 @@ void kvc_launch_real(struct kvc_launch *launch, float real);
 void kvc_launch_lists(struct kvc_launch *launch, const struct kvc_lists *lists);
 void kvc_launch_arena(struct kvc_launch *launch, const struct kvc_arena *arena);
 void kvc_launch_reads(struct kvc_launch *launch, const struct kvc_read_list *reads); /* NULL: none */
+#include "backends/offload/push.h"
 /* Groups of a group kernel, or work-items of another kind along the first dimension; nothing where one is 0. */
 void kvc_launch_groups(struct kvc_offload *offload, struct kvc_launch *launch, uint64_t x, uint64_t y, uint64_t z);
 void kvc_launch_items(struct kvc_offload *offload, struct kvc_launch *launch, uint64_t x, uint64_t y, uint64_t z);
@@ -211,18 +150,16 @@ void kvc_launch_runs(struct kvc_offload *offload, struct kvc_launch *launch, uin
 
 /* Slots of the largest head: what the host knows of how many entries a head can have. */
 uint32_t kvc_offload_most_slots(const struct kvc_lists *lists);
+/* At most so many places of a head. */
+uint64_t kvc_offload_most_places(const struct kvc_lists *lists, const struct kvc_read_list *view);
 
-/* Parts of the table. */
-void kvc_offload_fill_memory(struct kvc_ops *table);
-void kvc_offload_fill_arena(struct kvc_ops *table);
-void kvc_offload_fill_rows(struct kvc_ops *table);
-void kvc_offload_fill_cache(struct kvc_ops *table);
-void kvc_offload_fill_scores(struct kvc_ops *table);
-void kvc_offload_fill_choice(struct kvc_ops *table);
-void kvc_offload_fill_select(struct kvc_ops *table);
-enum kvc_status kvc_offload_prepare(struct kvc_device *device, const struct kvc_step_shape *step,
-                                    struct kvc_error *error); /* kvc_ops.prepare */
-void kvc_offload_attention(struct kvc_device *device, const struct kvc_attention *attention);
+/* The operations. */
+#define KVC_LIFETIME(result, name, arguments) result kvc_offload_##name arguments;
+#define KVC_BYTES(result, name, arguments) result kvc_offload_##name arguments;
+#define KVC_OPERATION(name, parameters, ...) void kvc_offload_##name(struct kvc_device *, const struct parameters *);
+#define KVC_OPERATION_FUSED(name, parameters, ...)
+#include "core/base/ops.def"
+
 /* Attention of one segment by a backend's own kernels: both get the arguments of the shared ones; tile and merge set
  * the kernel, add what it takes besides, and run it. */
 struct kvc_attention_shape {
@@ -235,9 +172,6 @@ void kvc_offload_attend(struct kvc_offload *offload, const struct kvc_attention 
                         const struct kvc_attention_shape *shape);
 uint64_t kvc_offload_piece_rows(const struct kvc_weight *w, uint32_t piece);
 /* A launch of few rows by the shared kernel, or another that takes the same. */
-struct kvc_launch kvc_offload_few(struct kvc_span y, struct kvc_span x, const struct kvc_weight *w, uint32_t piece,
-                                  struct kvc_span bias, uint32_t rows);
-void kvc_offload_linear(struct kvc_device *device, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
-                        struct kvc_span bias, uint32_t rows);
+struct kvc_launch kvc_offload_few(const struct kvc_linear *args, uint32_t piece);
 
 #endif

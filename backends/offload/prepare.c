@@ -7,7 +7,7 @@
 
 static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-/* As linear.c, rows.c and fast.c ask for it. */
+/* As linear.c and fast.c ask for it. */
 static uint64_t of_probabilities(const struct kvc_offload *offload, uint64_t rows) {
     const uint64_t least = 128 * offload->widest, packed = most(least, KVC_PACKED_BYTES);
     if (rows < KVC_PACKS_FROM)
@@ -15,7 +15,7 @@ static uint64_t of_probabilities(const struct kvc_offload *offload, uint64_t row
     return (rows + 127) / 128 * least + (offload->largest < packed ? offload->largest : packed);
 }
 
-/* As attention.c, cache.c, scores.c and select.c do, for one row. */
+/* As attention.c, cache.c, scores.c, pages.c and select.c do, for one row. */
 static uint64_t of_lists(const struct kvc_step_shape *s) {
     const uint64_t slots = s->lists->host_base[s->lists->kv_heads], kv_heads = s->lists->kv_heads, d = s->head_size;
     const uint64_t places = most(kvc_offload_most_slots(s->lists), s->places),

@@ -107,9 +107,7 @@ static bool zero_by_kernel(struct kvc_opencl *opencl, void *handle, size_t offse
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_clear);
     if (!opencl->native || bytes < ((size_t)16 << 20) || offset % sizeof(cl_float16) || bytes % 4)
         return false;
-    kvc_launch_handle(&launch, handle);
-    kvc_launch_wide(&launch, offset / 4);
-    kvc_launch_wide(&launch, n);
+    KVC_PUSH(&launch, handle, offset / 4, n);
     kvc_launch_items(&opencl->offload, &launch, (n + each - 1) / each, 1, 1);
     return true;
 }

@@ -16,39 +16,35 @@ typedef CLBlastStatusCode sgemm_fn(CLBlastLayout, CLBlastTranspose, CLBlastTrans
                                    cl_command_queue *, cl_event *);
 
 /* Outputs from .. from + count - 1 of one piece. */
-static void some_outputs(struct kvc_opencl *opencl, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
-                         uint32_t piece, uint64_t from, uint64_t count, uint32_t rows, struct kvc_buffer *workspace) {
+static void some_outputs(struct kvc_opencl *opencl, const struct kvc_linear *args, uint32_t piece, uint64_t from,
+                         uint64_t count, struct kvc_buffer *workspace) {
+    const struct kvc_weight *w = args->w;
     struct kvc_launch widen = kvc_launch_of(KVC_KERNEL_widen);
     const size_t K = (size_t)w->inputs, N = (size_t)w->outputs;
     CLBlastStatusCode code;
     sgemm_fn *sgemm;
     memcpy(&sgemm, &opencl->sgemm, sizeof sgemm); /* ISO C has no cast from object to function pointers */
-    kvc_launch_span(&widen, (struct kvc_span){workspace, 0});
-    kvc_launch_handle(&widen, w->piece[piece]);
-    kvc_launch_wide(&widen, w->row_bytes);
-    kvc_launch_word(&widen, w->type);
-    kvc_launch_wide(&widen, w->inputs);
-    kvc_launch_wide(&widen, from);
-    kvc_launch_wide(&widen, count);
+    KVC_PUSH(&widen, ((struct kvc_span){workspace, 0}), w->piece[piece], w->row_bytes, w->type, w->inputs, from, count);
     kvc_launch_items(&opencl->offload, &widen, count * kvc_offload_runs(&opencl->offload, K), 1, 1);
     if (opencl->offload.lost)
         return;
-    code = sgemm(CLBlastLayoutRowMajor, CLBlastTransposeNo, CLBlastTransposeYes, rows, (size_t)count, K, 1.0f,
-                 x.buffer->handle, x.offset / 4, K, workspace->handle, 0, K, 0.0f, y.buffer->handle,
-                 y.offset / 4 + (size_t)(piece * w->piece_rows + from), N, &opencl->queue, NULL);
+    code = sgemm(CLBlastLayoutRowMajor, CLBlastTransposeNo, CLBlastTransposeYes, args->rows, (size_t)count, K, 1.0f,
+                 args->x.buffer->handle, args->x.offset / 4, K, workspace->handle, 0, K, 0.0f, args->y.buffer->handle,
+                 args->y.offset / 4 + (size_t)(piece * w->piece_rows + from), N, &opencl->queue, NULL);
     if (code != CLBlastSuccess)
         kvc_offload_failed(&opencl->offload, KVC_RESOURCE, "CLBlast failed (error %d); --math exact does without it",
                            (int)code);
 }
 
-static void fast_linear(struct kvc_device *device, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
-                        struct kvc_span bias, uint32_t rows) {
+static void fast_linear(struct kvc_device *device, const struct kvc_linear *args) {
+    const struct kvc_weight *w = args->w;
+    const uint32_t rows = args->rows;
     struct kvc_opencl *opencl = (struct kvc_opencl *)device;
     uint64_t at_once = FAST_BYTES / 4 / w->inputs;
     struct kvc_buffer *workspace;
     at_once = at_once < 1 ? 1 : at_once > w->outputs ? w->outputs : at_once;
     if (rows < FAST_ROWS) {
-        kvc_offload_linear(device, y, x, w, bias, rows);
+        kvc_offload_linear(device, args);
         return;
     }
     workspace = kvc_offload_workspace(&opencl->offload, at_once * w->inputs * 4);
@@ -56,15 +52,11 @@ static void fast_linear(struct kvc_device *device, struct kvc_span y, struct kvc
         uint64_t first = piece * w->piece_rows;
         uint64_t count = w->outputs - first < w->piece_rows ? w->outputs - first : w->piece_rows;
         for (uint64_t from = 0; from < count; from += at_once)
-            some_outputs(opencl, y, x, w, piece, from, count - from < at_once ? count - from : at_once, rows,
-                         workspace);
+            some_outputs(opencl, args, piece, from, count - from < at_once ? count - from : at_once, workspace);
     }
-    if (bias.buffer) {
+    if (args->bias.buffer) {
         struct kvc_launch add = kvc_launch_of(KVC_KERNEL_add_bias);
-        kvc_launch_span(&add, y);
-        kvc_launch_span(&add, bias);
-        kvc_launch_wide(&add, w->outputs);
-        kvc_launch_wide(&add, rows * w->outputs);
+        KVC_PUSH(&add, args->y, args->bias, w->outputs, rows * w->outputs);
         kvc_launch_items(&opencl->offload, &add, rows * w->outputs, 1, 1);
     }
 }

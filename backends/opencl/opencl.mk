@@ -1,8 +1,8 @@
 # opencl.mk - backends/opencl/, and backends/offload/, the host side that it shares with backends/cuda/.
 
 KVC_OFFLOAD_SOURCES = backends/offload/offload.c backends/offload/memory.c backends/offload/arena.c \
-	backends/offload/rows.c backends/offload/cache.c backends/offload/attention.c backends/offload/scores.c \
-	backends/offload/keep.c backends/offload/select.c backends/offload/check.c backends/offload/prepare.c
+	backends/offload/rows.c backends/offload/linear.c backends/offload/cache.c backends/offload/attention.c backends/offload/scores.c \
+	backends/offload/keep.c backends/offload/pages.c backends/offload/select.c backends/offload/check.c backends/offload/prepare.c
 
 # Joined in this order, because OpenCL programs have no files to include.
 KVC_OPENCL_KERNELS = $(srcdir)/backends/opencl/divide.h $(srcdir)/core/base/canon.h $(srcdir)/core/base/weight_types.h $(srcdir)/backends/kernels/shared.h \

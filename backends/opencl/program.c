@@ -159,9 +159,10 @@ static cl_int compile(struct kvc_opencl *opencl, const char *options) {
 }
 
 enum kvc_status kvc_opencl_build(struct kvc_opencl *opencl, const char *options, struct kvc_error *error) {
-#define KVC_KERNEL_NAME(name) "kvc_k_" #name,
-    static const char *const names[] = {KVC_OFFLOAD_KERNELS(KVC_KERNEL_NAME)};
-#undef KVC_KERNEL_NAME
+    static const char *const names[] = {
+#define KVC_KERNEL_NAMED(name) "kvc_k_" #name,
+#include "backends/offload/kernels.def"
+    };
     char folder[KVC_PATH_ROOM] = "", path[KVC_PATH_ROOM + 64] = "";
     const uint64_t key = cache_key(opencl, options);
     cl_int code = CL_SUCCESS;

@@ -73,13 +73,12 @@ static enum kvc_status open_devices(struct kvc_verify *v, const struct kvc_verif
 }
 
 static const struct kvc_verify_operation *operation_at(size_t i) {
-    static const struct kvc_verify_operation *const tables[] = {
-        kvc_verify_memory, kvc_verify_rows, kvc_verify_cache, kvc_verify_weights, kvc_verify_scores, kvc_verify_select};
-    for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++)
-        for (const struct kvc_verify_operation *operation = tables[t]; operation->name; operation++)
-            if (i-- == 0)
-                return operation;
-    return NULL;
+    static const struct kvc_verify_operation *const operations[] = {
+#define KVC_BYTES(result, name, arguments) &kvc_verify_##name,
+#define KVC_OPERATION(name, parameters, ...) &kvc_verify_##name,
+#include "core/base/ops.def"
+    };
+    return i < sizeof operations / sizeof operations[0] ? operations[i] : NULL;
 }
 
 const char *kvc_verify_operation(size_t i) {

@@ -86,6 +86,9 @@ void kvc_verify_compare_number(struct kvc_verify *v, const uint64_t number[2], c
 /* Read lists: counts [heads], ranks [heads, stride] up to each count. */
 void kvc_verify_compare_reads(struct kvc_verify *v, struct kvc_twin counts, struct kvc_twin ranks, uint32_t heads,
                               uint32_t stride);
+/* Scores [H_kv, stride] up to each head's count. */
+void kvc_verify_compare_scores(struct kvc_verify *v, const struct kvc_twin_lists *lists, struct kvc_twin scores,
+                               uint32_t stride);
 /* [heads] counts of the reference, or of the one that is alone; NULL: no memory. */
 uint32_t *kvc_verify_counts(struct kvc_verify *v, struct kvc_twin counts, uint32_t heads);
 /* Everything that lists hold. */
@@ -97,9 +100,14 @@ struct kvc_verify_operation {
     kvc_verify_case_fn *one_case;
     unsigned cases; /* at effort 1 */
 };
-/* Tables that end with name NULL, in verify_memory.c, verify_rows.c, ... */
-extern const struct kvc_verify_operation kvc_verify_memory[], kvc_verify_rows[], kvc_verify_cache[],
-    kvc_verify_weights[], kvc_verify_scores[], kvc_verify_select[];
+/* One for each operation of the list; KVC_CASE(name, cases) { ... v ... } defines it. */
+#define KVC_BYTES(result, name, arguments) extern const struct kvc_verify_operation kvc_verify_##name;
+#define KVC_OPERATION(name, parameters, ...) extern const struct kvc_verify_operation kvc_verify_##name;
+#include "core/base/ops.def"
+#define KVC_CASE(name, cases)                                                                                          \
+    static void name##_case(struct kvc_verify *v);                                                                     \
+    const struct kvc_verify_operation kvc_verify_##name = {#name, name##_case, cases};                                 \
+    static void name##_case(struct kvc_verify *v)
 
 /* Puts a table in front of the device's own (verify_inject.c): one operation's results get a wrong bit, entry or count,
  * always one that is safe to go on with. memory: also those that move bytes, which a run could not survive.

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/base/integers.h"
+#include "core/check/inject.h"
 #include "core/check/verify.h"
 
 static struct kvc_lists_shape draw_shape(struct kvc_verify *v, bool ordered) {
@@ -11,7 +12,36 @@ static struct kvc_lists_shape draw_shape(struct kvc_verify *v, bool ordered) {
     return kvc_verify_shape(v, columns, 5, ordered);
 }
 
-static void append_case(struct kvc_verify *v) {
+/* The first channel of what is stored, of the newest row of each segment: the key is 1, or 2 where it was 1. */
+void kvc_inject_append(struct kvc_device *device, const struct kvc_append *args) {
+    const struct kvc_ops *inject = kvc_inject_enter(device);
+    const struct kvc_lists *lists = args->segments[0].lists;
+    struct kvc_append damaged = *args;
+    const size_t width = (size_t)lists->kv_heads * lists->format.head_size;
+    struct kvc_buffer *copy = NULL;
+    size_t rows = 0;
+    for (size_t i = 0; i < args->segment_count; i++)
+        if (args->segments[i].row + args->segments[i].rows > rows)
+            rows = args->segments[i].row + args->segments[i].rows;
+    const size_t bytes = rows * width * sizeof(float);
+    if (bytes && device->ops->buffer_create(device, KVC_MEMORY_SCRATCH, bytes, &copy, NULL) == KVC_OK) {
+        device->ops->copy(device, kvc_all_of(copy), args->k, bytes);
+        for (size_t i = 0; i < args->segment_count; i++) {
+            const size_t newest = (args->segments[i].row + args->segments[i].stored - 1) * width;
+            const bool one =
+                args->segments[i].stored && kvc_word_at(device, kvc_all_of(copy), newest) == kvc_bits(1.0f);
+            if (args->segments[i].stored)
+                kvc_put_word(device, kvc_all_of(copy), newest, kvc_bits(one ? 2.0f : 1.0f));
+        }
+        damaged.k = kvc_all_of(copy);
+    }
+    device->ops->append(device, &damaged);
+    device->ops->sync(device, NULL);
+    device->ops->buffer_free(device, copy);
+    kvc_inject_leave(device, inject);
+}
+
+KVC_CASE(append, 8) {
     struct kvc_lists_shape shape = draw_shape(v, kvc_verify_range(v, 0, 2) > 0);
     struct kvc_twin_lists lists[3];
     struct kvc_segment segments[3][2];
@@ -50,8 +80,12 @@ static void append_case(struct kvc_verify *v) {
             here[i] = segments[i][side];
         v->status = v->device[side]->ops->sync(v->device[side], &v->error);
         saturated[side] = v->device[side]->saturated;
-        v->device[side]->ops->append(v->device[side], here, count, kvc_verify_span(k, side),
-                                     kvc_verify_span(values, side), kvc_verify_span(positions, side));
+        v->device[side]->ops->append(v->device[side],
+                                     &(struct kvc_append){.segments = here,
+                                                          .segment_count = count,
+                                                          .k = kvc_verify_span(k, side),
+                                                          .v = kvc_verify_span(values, side),
+                                                          .positions = kvc_verify_span(positions, side)});
         v->status = v->device[side]->ops->sync(v->device[side], &v->error);
         saturated[side] = v->device[side]->saturated - saturated[side];
     }
@@ -64,38 +98,42 @@ static void append_case(struct kvc_verify *v) {
         kvc_verify_lists_free(v, &lists[i]);
 }
 
-static void drop_case(struct kvc_verify *v) {
+KVC_BROKEN(drop, kvc_drop, kvc_take_one(device, args->lists))
+KVC_CASE(drop, 2) {
     struct kvc_lists_shape shape = draw_shape(v, kvc_verify_range(v, 0, 1));
     struct kvc_twin_lists lists;
     uint32_t rows = kvc_verify_range(v, 0, 40);
     kvc_verify_lists(v, &shape, &lists);
     kvc_verify_describe(v, ", rows %u", rows, 0);
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
-        v->device[side]->ops->drop(v->device[side], &lists.lists[side], rows);
+        v->device[side]->ops->drop(v->device[side], &(struct kvc_drop){.lists = &lists.lists[side], .rows = rows});
     if (v->status == KVC_OK)
         kvc_verify_compare_lists(v, &lists);
     kvc_verify_lists_free(v, &lists);
 }
 
-static void identity_case(struct kvc_verify *v) {
+KVC_BROKEN(identity, kvc_identity, kvc_shift_position(device, args->lists))
+KVC_CASE(identity, 2) {
     struct kvc_lists_shape shape = draw_shape(v, true);
     struct kvc_twin_lists lists;
     kvc_verify_lists(v, &shape, &lists);
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
-        v->device[side]->ops->identity(v->device[side], &lists.lists[side]);
+        v->device[side]->ops->identity(v->device[side], &(struct kvc_identity){.lists = &lists.lists[side]});
     if (v->status == KVC_OK)
         kvc_verify_compare_lists(v, &lists);
     kvc_verify_lists_free(v, &lists);
 }
 
-static void evict_case(struct kvc_verify *v) {
+KVC_BROKEN(evict, kvc_evict, if (args->lists->order) kvc_swap_slots(device, args->lists))
+KVC_CASE(evict, 6) {
     struct kvc_lists_shape shape = draw_shape(v, true);
     struct kvc_twin_lists lists;
     struct kvc_read_list kept[2];
     kvc_verify_lists(v, &shape, &lists);
     kvc_verify_read_lists(v, &lists, kept);
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
-        v->device[side]->ops->evict(v->device[side], &lists.lists[side], &kept[side]);
+        v->device[side]->ops->evict(v->device[side],
+                                    &(struct kvc_evict){.lists = &lists.lists[side], .kept = &kept[side]});
     if (v->status == KVC_OK)
         kvc_verify_compare_lists(v, &lists);
     kvc_verify_lists_free(v, &lists);
@@ -124,10 +162,17 @@ static void keys_case(struct kvc_verify *v, bool turn) {
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
         const struct kvc_ops *ops = v->device[side]->ops;
         if (turn)
-            ops->turn_keys(v->device[side], &lists.lists[side], first, kvc_verify_span(cosine, side),
-                           kvc_verify_span(sine, side), 2 * half, interleaved);
+            ops->turn_keys(v->device[side], &(struct kvc_turn_keys){.lists = &lists.lists[side],
+                                                                    .first = first,
+                                                                    .cosine = kvc_verify_span(cosine, side),
+                                                                    .sine = kvc_verify_span(sine, side),
+                                                                    .rotary = 2 * half,
+                                                                    .interleaved = interleaved});
         else
-            ops->keep_keys(v->device[side], &lists.lists[side], first, kvc_verify_span(k, side), rows);
+            ops->keep_keys(v->device[side], &(struct kvc_keep_keys){.lists = &lists.lists[side],
+                                                                    .first = first,
+                                                                    .k = kvc_verify_span(k, side),
+                                                                    .rows = rows});
         v->status = ops->sync(v->device[side], &v->error);
     }
     if (v->status == KVC_OK)
@@ -135,8 +180,24 @@ static void keys_case(struct kvc_verify *v, bool turn) {
     kvc_verify_lists_free(v, &lists);
 }
 
-static void keep_keys_case(struct kvc_verify *v) { keys_case(v, false); }
-static void turn_keys_case(struct kvc_verify *v) { keys_case(v, true); }
+KVC_BROKEN(keep_keys, kvc_keep_keys, if (args->rows) kvc_flip_state(device, args->lists, args->first))
+KVC_CASE(keep_keys, 4) { keys_case(v, false); }
+/* The newest entry's first channel is taken for another number. */
+void kvc_inject_turn_keys(struct kvc_device *device, const struct kvc_turn_keys *args) {
+    const struct kvc_ops *inject = kvc_inject_enter(device);
+    struct kvc_newest newest;
+    const bool any = kvc_find_newest(device, args->lists, &newest);
+    const size_t at = args->lists->columns * newest.base + args->first * (size_t)newest.slots + newest.slot;
+    const uint32_t word = any ? kvc_word_at(device, kvc_all_of(args->lists->state), at) : 0;
+    if (any)
+        kvc_put_word(device, kvc_all_of(args->lists->state), at, word ^ 0x40000000u);
+    device->ops->turn_keys(device, args);
+    if (any)
+        kvc_put_word(device, kvc_all_of(args->lists->state), at, word);
+    kvc_inject_leave(device, inject);
+}
+
+KVC_CASE(turn_keys, 8) { keys_case(v, true); }
 
 /* The lists again with other numbers of slots per head: dst's buffers, and the blocks it has more than src. */
 static bool make_destination(struct kvc_verify *v, const struct kvc_twin_lists *src, bool ordered,
@@ -185,19 +246,25 @@ static bool make_destination(struct kvc_verify *v, const struct kvc_twin_lists *
     return v->status == KVC_OK;
 }
 
-static void relayout_case(struct kvc_verify *v) {
+KVC_BROKEN(relayout, kvc_relayout, if (args->dst->order) kvc_swap_slots(device, args->dst);
+           else kvc_take_one(device, args->dst))
+KVC_CASE(relayout, 6) {
     struct kvc_lists_shape shape = draw_shape(v, kvc_verify_range(v, 0, 3) > 0);
     struct kvc_twin_lists src, dst;
     kvc_verify_lists(v, &shape, &src);
     if (v->status == KVC_OK && make_destination(v, &src, shape.ordered || kvc_verify_range(v, 0, 1), &dst)) {
         for (int side = v->first; side < 2; side++)
-            v->device[side]->ops->relayout(v->device[side], &dst.lists[side], &src.lists[side]);
+            v->device[side]->ops->relayout(v->device[side],
+                                           &(struct kvc_relayout){.dst = &dst.lists[side], .src = &src.lists[side]});
         kvc_verify_compare_lists(v, &dst);
     }
     kvc_verify_lists_free(v, &src);
 }
 
-static void entries_case(struct kvc_verify *v) {
+KVC_BROKEN(entries, kvc_entries,
+           if (kvc_word_at(device, kvc_all_of(args->lists->count), args->head))
+               kvc_flip(device, args->keys.buffer ? args->keys : args->values, 0))
+KVC_CASE(entries, 2) {
     struct kvc_lists_shape shape = draw_shape(v, kvc_verify_range(v, 0, 1));
     struct kvc_twin_lists lists;
     kvc_verify_lists(v, &shape, &lists);
@@ -245,7 +312,8 @@ static void add_segment(struct kvc_verify *v, struct attention_case *c, struct k
     c->rows += rows;
 }
 
-static void attention_case(struct kvc_verify *v) {
+KVC_BROKEN(attention, kvc_attention, if (args->segment_count) kvc_flip(device, args->out, 0))
+KVC_CASE(attention, 50) {
     struct attention_case c;
     struct kvc_lists_shape shape = draw_shape(v, false);
     uint32_t count = kvc_verify_range(v, 0, 2) ? 1 : kvc_verify_range(v, 1, 3), heads, window = 0;
@@ -299,10 +367,3 @@ static void attention_case(struct kvc_verify *v) {
     for (uint32_t i = 0; i < c.segment_count; i++)
         kvc_verify_lists_free(v, &c.lists[i]);
 }
-
-const struct kvc_verify_operation kvc_verify_cache[] = {
-    {"append", append_case, 8},        {"drop", drop_case, 2},
-    {"attention", attention_case, 50}, {"identity", identity_case, 2},
-    {"evict", evict_case, 6},          {"relayout", relayout_case, 6},
-    {"keep_keys", keep_keys_case, 4},  {"turn_keys", turn_keys_case, 8},
-    {"entries", entries_case, 2},      {NULL, NULL, 0}};

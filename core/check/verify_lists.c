@@ -131,8 +131,11 @@ static void fill_head(struct kvc_verify *v, int side, const struct kvc_lists *li
     one.count = made[1];
     one.blocks = made[2];
     if (v->status == KVC_OK)
-        ops->append(device, &segment, 1, (struct kvc_span){made[3], 0}, (struct kvc_span){made[4], 0},
-                    (struct kvc_span){made[5], 0});
+        ops->append(device, &(struct kvc_append){.segments = &segment,
+                                                 .segment_count = 1,
+                                                 .k = (struct kvc_span){made[3], 0},
+                                                 .v = (struct kvc_span){made[4], 0},
+                                                 .positions = (struct kvc_span){made[5], 0}});
     for (int i = 0; i < 6; i++)
         ops->buffer_free(device, made[i]);
 }
@@ -295,8 +298,11 @@ void kvc_verify_compare_lists(struct kvc_verify *v, const struct kvc_twin_lists 
         char what[40];
         for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
             found[side] = by_rank(v, &lists->lists[side], side, h, counts[h]);
-            v->device[side]->ops->entries(v->device[side], &lists->lists[side], h, kvc_verify_span(keys, side),
-                                          kvc_verify_span(values, side));
+            v->device[side]->ops->entries(v->device[side],
+                                          &(struct kvc_entries){.lists = &lists->lists[side],
+                                                                .head = h,
+                                                                .keys = kvc_verify_span(keys, side),
+                                                                .values = kvc_verify_span(values, side)});
         }
         if (v->status != KVC_OK)
             return;
@@ -306,4 +312,10 @@ void kvc_verify_compare_lists(struct kvc_verify *v, const struct kvc_twin_lists 
         kvc_verify_compare(v, keys, 0, (size_t)counts[h] * d, "key");
         kvc_verify_compare(v, values, 0, (size_t)counts[h] * d, "value");
     }
+}
+
+void kvc_verify_compare_scores(struct kvc_verify *v, const struct kvc_twin_lists *lists, struct kvc_twin scores,
+                               uint32_t stride) {
+    for (uint32_t h = 0; h < lists->lists[1].kv_heads; h++)
+        kvc_verify_compare(v, scores, (size_t)h * stride, lists->count[h], "scores");
 }

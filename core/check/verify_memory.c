@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/check/inject.h"
 #include "core/check/verify.h"
 
 /* A part of a buffer of n words, from `at` on; edges and odd lengths often. */
@@ -24,8 +25,18 @@ static struct kvc_span span_at(struct kvc_twin twin, int side, uint32_t word) {
     return span;
 }
 
+enum kvc_status kvc_inject_buffer_create(struct kvc_device *device, enum kvc_memory_kind kind, size_t bytes,
+                                         struct kvc_buffer **buffer, struct kvc_error *error) {
+    const struct kvc_ops *inject = kvc_inject_enter(device);
+    const enum kvc_status status = device->ops->buffer_create(device, kind, bytes, buffer, error);
+    if (status == KVC_OK)
+        kvc_flip_last_byte(device, kvc_all_of(*buffer), bytes);
+    kvc_inject_leave(device, inject);
+    return status;
+}
+
 /* New buffers are zeros, also where memory was used before. */
-static void buffer_create_case(struct kvc_verify *v) {
+KVC_CASE(buffer_create, 8) {
     struct part part = draw_part(v);
     const float *values = kvc_verify_values(v, part.n, KVC_PLAIN);
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
@@ -39,7 +50,14 @@ static void buffer_create_case(struct kvc_verify *v) {
     kvc_verify_compare(v, kvc_verify_twin(v, part.n * sizeof(float), NULL), 0, part.n, "new");
 }
 
-static void upload_case(struct kvc_verify *v) {
+void kvc_inject_upload(struct kvc_device *device, struct kvc_span to, const void *from, size_t bytes) {
+    const struct kvc_ops *inject = kvc_inject_enter(device);
+    device->ops->upload(device, to, from, bytes);
+    kvc_flip_last_byte(device, to, bytes);
+    kvc_inject_leave(device, inject);
+}
+
+KVC_CASE(upload, 8) {
     struct part part = draw_part(v);
     struct kvc_twin to = kvc_verify_twin_values(v, part.n, KVC_PLAIN);
     const float *values = kvc_verify_values(v, part.count, kvc_verify_flavour(v));
@@ -48,7 +66,15 @@ static void upload_case(struct kvc_verify *v) {
     kvc_verify_compare(v, to, 0, part.n, "to");
 }
 
-static void download_case(struct kvc_verify *v) {
+void kvc_inject_download(struct kvc_device *device, void *to, struct kvc_span from, size_t bytes) {
+    const struct kvc_ops *inject = kvc_inject_enter(device);
+    device->ops->download(device, to, from, bytes);
+    if (bytes)
+        ((unsigned char *)to)[bytes - 1] ^= 1;
+    kvc_inject_leave(device, inject);
+}
+
+KVC_CASE(download, 8) {
     struct part part = draw_part(v);
     struct kvc_twin from = kvc_verify_twin_values(v, part.n, kvc_verify_flavour(v));
     float *host[2] = {kvc_verify_alloc(v, part.n * sizeof(float)), kvc_verify_alloc(v, part.n * sizeof(float))};
@@ -59,7 +85,14 @@ static void download_case(struct kvc_verify *v) {
         kvc_verify_compare_host(v, host[0], host[1], part.n, "host");
 }
 
-static void copy_case(struct kvc_verify *v) {
+void kvc_inject_copy(struct kvc_device *device, struct kvc_span to, struct kvc_span from, size_t bytes) {
+    const struct kvc_ops *inject = kvc_inject_enter(device);
+    device->ops->copy(device, to, from, bytes);
+    kvc_flip_last_byte(device, to, bytes);
+    kvc_inject_leave(device, inject);
+}
+
+KVC_CASE(copy, 8) {
     struct part part = draw_part(v);
     uint32_t at = kvc_verify_range(v, 0, 40);
     bool within = kvc_verify_range(v, 0, 1); /* from a part of the same buffer behind it */
@@ -72,17 +105,17 @@ static void copy_case(struct kvc_verify *v) {
     kvc_verify_compare(v, to, 0, 2 * part.n, "to");
 }
 
-static void zero_case(struct kvc_verify *v) {
+void kvc_inject_zero(struct kvc_device *device, struct kvc_span span, size_t bytes) {
+    const struct kvc_ops *inject = kvc_inject_enter(device);
+    device->ops->zero(device, span, bytes);
+    kvc_flip_last_byte(device, span, bytes);
+    kvc_inject_leave(device, inject);
+}
+
+KVC_CASE(zero, 8) {
     struct part part = draw_part(v);
     struct kvc_twin to = kvc_verify_twin_values(v, part.n, kvc_verify_flavour(v));
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
         v->device[side]->ops->zero(v->device[side], span_at(to, side, part.at), part.count * sizeof(float));
     kvc_verify_compare(v, to, 0, part.n, "to");
 }
-
-const struct kvc_verify_operation kvc_verify_memory[] = {{"buffer_create", buffer_create_case, 8},
-                                                         {"upload", upload_case, 8},
-                                                         {"download", download_case, 8},
-                                                         {"copy", copy_case, 8},
-                                                         {"zero", zero_case, 8},
-                                                         {NULL, NULL, 0}};

@@ -5,6 +5,7 @@
 
 #include "core/base/integers.h"
 #include "core/base/types.h"
+#include "core/check/inject.h"
 #include "core/check/verify.h"
 
 static const uint32_t any_width[] = {1,   2,   3,   5,   7,   8,    15,   16,   17,   31,   32,   33,   48,   63,
@@ -95,7 +96,8 @@ static void free_weight(struct kvc_verify *v, struct kvc_weight *weight[2]) {
             v->device[side]->ops->weight_free(v->device[side], weight[side]);
 }
 
-static void linear_case(struct kvc_verify *v) {
+KVC_BROKEN(linear, kvc_linear, if (args->rows) kvc_flip(device, args->y, 0))
+KVC_CASE(linear, 60) {
     static const uint32_t outputs[] = {1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 15, 16, 17, 24, 31, 33, 47, 64, 65, 100};
     enum kvc_type type = (enum kvc_type)(v->row.cases % KVC_TYPES);
     uint32_t K = draw_width(v, type), rows = draw_rows(v), N = kvc_verify_pick(v, outputs);
@@ -117,14 +119,18 @@ static void linear_case(struct kvc_verify *v) {
         bias = kvc_verify_twin_values(v, N, flavour);
     if (v->status == KVC_OK && make_weight(v, type, N, K, kvc_verify_flavour(v), weight)) {
         for (int side = v->first; side < 2; side++)
-            v->device[side]->ops->linear(v->device[side], kvc_verify_span(y, side), kvc_verify_span(x, side),
-                                         weight[side], kvc_verify_span(bias, side), rows);
+            v->device[side]->ops->linear(v->device[side], &(struct kvc_linear){.y = kvc_verify_span(y, side),
+                                                                               .x = kvc_verify_span(x, side),
+                                                                               .w = weight[side],
+                                                                               .bias = kvc_verify_span(bias, side),
+                                                                               .rows = rows});
         kvc_verify_compare(v, y, 0, (size_t)rows * N, "y");
         free_weight(v, weight);
     }
 }
 
-static void embed_case(struct kvc_verify *v) {
+KVC_BROKEN(embed, kvc_embed, if (args->rows) kvc_flip(device, args->out, 0))
+KVC_CASE(embed, 15) {
     enum kvc_type type = (enum kvc_type)(v->row.cases % KVC_TYPES);
     uint32_t K = draw_width(v, type), rows = draw_rows(v), vocab = kvc_verify_range(v, 1, 40);
     struct kvc_weight *weight[2];
@@ -137,14 +143,17 @@ static void embed_case(struct kvc_verify *v) {
     out = kvc_verify_twin(v, (size_t)rows * K * sizeof(float), NULL);
     if (v->status == KVC_OK && make_weight(v, type, vocab, K, kvc_verify_flavour(v), weight)) {
         for (int side = v->first; side < 2; side++)
-            v->device[side]->ops->embed(v->device[side], kvc_verify_span(out, side), weight[side],
-                                        kvc_verify_span(tokens, side), rows);
+            v->device[side]->ops->embed(v->device[side], &(struct kvc_embed){.out = kvc_verify_span(out, side),
+                                                                             .table = weight[side],
+                                                                             .tokens = kvc_verify_span(tokens, side),
+                                                                             .rows = rows});
         kvc_verify_compare(v, out, 0, (size_t)rows * K, "out");
         free_weight(v, weight);
     }
 }
 
-static void norm_case(struct kvc_verify *v) {
+KVC_BROKEN(norm, kvc_norm, if (args->rows) kvc_flip(device, args->y, (size_t)args->rows * args->K - 1))
+KVC_CASE(norm, 40) {
     static const float eps[] = {1e-5f, 1e-6f, 0.0f};
     uint32_t K = draw_any(v), rows = draw_rows(v);
     enum kvc_flavour flavour = kvc_verify_flavour(v);
@@ -156,13 +165,19 @@ static void norm_case(struct kvc_verify *v) {
     snprintf(v->shape, sizeof v->shape, "K %u, rows %u, flavour %d%s", (unsigned)K, (unsigned)rows, (int)flavour,
              in_place ? ", in place" : "");
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
-        v->device[side]->ops->norm(v->device[side], kvc_verify_span(y, side), kvc_verify_span(x, side),
-                                   kvc_verify_span(w, side), rows, K, e);
+        v->device[side]->ops->norm(v->device[side], &(struct kvc_norm){.y = kvc_verify_span(y, side),
+                                                                       .x = kvc_verify_span(x, side),
+                                                                       .w = kvc_verify_span(w, side),
+                                                                       .rows = rows,
+                                                                       .K = K,
+                                                                       .eps = e});
     if (v->status == KVC_OK)
         kvc_verify_compare(v, y, 0, (size_t)rows * K, "y");
 }
 
-static void rope_case(struct kvc_verify *v) {
+KVC_BROKEN(rope, kvc_rope_heads,
+           if (args->rows) kvc_flip(device, args->y, (size_t)args->rows * args->heads * args->head_size - 1))
+KVC_CASE(rope, 30) {
     uint32_t d = kvc_verify_pick(v, head_sizes), rows = draw_rows(v), heads = kvc_verify_range(v, 1, 9);
     uint32_t rotary = kvc_verify_range(v, 0, 1) ? d : 2 * kvc_verify_range(v, 1, d / 2);
     bool interleaved = kvc_verify_range(v, 0, 1), in_place = !interleaved && kvc_verify_range(v, 0, 1);
@@ -175,14 +190,21 @@ static void rope_case(struct kvc_verify *v) {
     snprintf(v->shape, sizeof v->shape, "d %u, rotary %u, heads %u, rows %u%s%s", (unsigned)d, (unsigned)rotary,
              (unsigned)heads, (unsigned)rows, interleaved ? ", interleaved" : "", in_place ? ", in place" : "");
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
-        v->device[side]->ops->rope(v->device[side], kvc_verify_span(y, side), kvc_verify_span(x, side),
-                                   kvc_verify_span(c, side), kvc_verify_span(s, side), rows, heads, d, rotary,
-                                   interleaved);
+        v->device[side]->ops->rope(v->device[side], &(struct kvc_rope_heads){.y = kvc_verify_span(y, side),
+                                                                             .x = kvc_verify_span(x, side),
+                                                                             .cosine = kvc_verify_span(c, side),
+                                                                             .sine = kvc_verify_span(s, side),
+                                                                             .rows = rows,
+                                                                             .heads = heads,
+                                                                             .head_size = d,
+                                                                             .rotary = rotary,
+                                                                             .interleaved = interleaved});
     if (v->status == KVC_OK)
         kvc_verify_compare(v, y, 0, n, "y");
 }
 
-static void gated_silu_case(struct kvc_verify *v) {
+KVC_BROKEN(gated_silu, kvc_gated_silu, if (args->n) kvc_flip(device, args->y, args->n - 1))
+KVC_CASE(gated_silu, 15) {
     uint32_t rows = draw_rows(v), width = draw_any(v);
     size_t n = (size_t)rows * width;
     enum kvc_flavour flavour = kvc_verify_flavour(v);
@@ -195,25 +217,30 @@ static void gated_silu_case(struct kvc_verify *v) {
     y = kvc_verify_range(v, 0, 1) ? gate : kvc_verify_twin(v, n * sizeof(float), NULL);
     snprintf(v->shape, sizeof v->shape, "n %zu, flavour %d", n, (int)flavour);
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
-        v->device[side]->ops->gated_silu(v->device[side], kvc_verify_span(y, side), kvc_verify_span(gate, side),
-                                         kvc_verify_span(up, side), n);
+        v->device[side]->ops->gated_silu(v->device[side], &(struct kvc_gated_silu){.y = kvc_verify_span(y, side),
+                                                                                   .gate = kvc_verify_span(gate, side),
+                                                                                   .up = kvc_verify_span(up, side),
+                                                                                   .n = n});
     if (v->status == KVC_OK)
         kvc_verify_compare(v, y, 0, n, "y");
 }
 
-static void add_case(struct kvc_verify *v) {
+KVC_BROKEN(add, kvc_add, if (args->n) kvc_flip(device, args->y, args->n - 1))
+KVC_CASE(add, 8) {
     uint32_t rows = draw_rows(v), width = draw_any(v);
     size_t n = (size_t)rows * width;
     struct kvc_twin y = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
     struct kvc_twin x = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
     snprintf(v->shape, sizeof v->shape, "n %zu", n);
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
-        v->device[side]->ops->add(v->device[side], kvc_verify_span(y, side), kvc_verify_span(x, side), n);
+        v->device[side]->ops->add(
+            v->device[side], &(struct kvc_add){.y = kvc_verify_span(y, side), .x = kvc_verify_span(x, side), .n = n});
     if (v->status == KVC_OK)
         kvc_verify_compare(v, y, 0, n, "y");
 }
 
-static void blend_case(struct kvc_verify *v) {
+KVC_BROKEN(blend, kvc_blend, if (args->n) kvc_flip(device, args->y, args->n - 1))
+KVC_CASE(blend, 8) {
     static const float share[] = {0.32f, 0.2f, 0.0f, 1.0f, 0.999f};
     uint32_t rows = draw_rows(v), width = draw_any(v);
     size_t n = (size_t)rows * width;
@@ -222,12 +249,17 @@ static void blend_case(struct kvc_verify *v) {
     struct kvc_twin x = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
     snprintf(v->shape, sizeof v->shape, "n %zu, share %g", n, (double)s);
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
-        v->device[side]->ops->blend(v->device[side], kvc_verify_span(y, side), kvc_verify_span(x, side), s, n);
+        v->device[side]->ops->blend(
+            v->device[side],
+            &(struct kvc_blend){.y = kvc_verify_span(y, side), .x = kvc_verify_span(x, side), .share = s, .n = n});
     if (v->status == KVC_OK)
         kvc_verify_compare(v, y, 0, n, "y");
 }
 
-static void repeat_heads_case(struct kvc_verify *v) {
+KVC_BROKEN(repeat_heads, kvc_repeat_heads,
+           if (args->rows)
+               kvc_flip(device, args->out, (size_t)args->rows * args->heads * args->copies * args->head_size - 1))
+KVC_CASE(repeat_heads, 8) {
     uint32_t rows = draw_rows(v), heads = kvc_verify_range(v, 1, 9), copies = kvc_verify_group(v);
     uint32_t d = kvc_verify_pick(v, head_sizes);
     size_t n = (size_t)rows * heads * d;
@@ -236,13 +268,19 @@ static void repeat_heads_case(struct kvc_verify *v) {
     snprintf(v->shape, sizeof v->shape, "rows %u, heads %u, copies %u, d %u", (unsigned)rows, (unsigned)heads,
              (unsigned)copies, (unsigned)d);
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
-        v->device[side]->ops->repeat_heads(v->device[side], kvc_verify_span(out, side), kvc_verify_span(x, side), rows,
-                                           heads, copies, d);
+        v->device[side]->ops->repeat_heads(v->device[side],
+                                           &(struct kvc_repeat_heads){.out = kvc_verify_span(out, side),
+                                                                      .x = kvc_verify_span(x, side),
+                                                                      .rows = rows,
+                                                                      .heads = heads,
+                                                                      .copies = copies,
+                                                                      .head_size = d});
     if (v->status == KVC_OK)
         kvc_verify_compare(v, out, 0, n * copies, "out");
 }
 
-static void gather_case(struct kvc_verify *v) {
+KVC_BROKEN(gather, kvc_gather, if (args->rows) kvc_flip(device, args->out, (size_t)args->rows * args->width - 1))
+KVC_CASE(gather, 8) {
     uint32_t width = draw_any(v), from = draw_rows(v), rows = draw_rows(v);
     uint32_t *index = kvc_verify_alloc(v, rows * sizeof *index);
     struct kvc_twin x = kvc_verify_twin_values(v, (size_t)from * width, kvc_verify_flavour(v)), indices;
@@ -252,31 +290,24 @@ static void gather_case(struct kvc_verify *v) {
     indices = kvc_verify_twin(v, rows * sizeof *index, index);
     snprintf(v->shape, sizeof v->shape, "width %u, rows %u of %u", (unsigned)width, (unsigned)rows, (unsigned)from);
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
-        v->device[side]->ops->gather(v->device[side], kvc_verify_span(out, side), kvc_verify_span(x, side),
-                                     kvc_verify_span(indices, side), rows, width);
+        v->device[side]->ops->gather(v->device[side], &(struct kvc_gather){.out = kvc_verify_span(out, side),
+                                                                           .x = kvc_verify_span(x, side),
+                                                                           .index = kvc_verify_span(indices, side),
+                                                                           .rows = rows,
+                                                                           .width = width});
     if (v->status == KVC_OK)
         kvc_verify_compare(v, out, 0, (size_t)rows * width, "out");
 }
 
-static void fma_loop_case(struct kvc_verify *v) {
+KVC_BROKEN(fma_loop, kvc_fma_loop, if (args->n) kvc_flip(device, args->x, args->n - 1))
+KVC_CASE(fma_loop, 8) {
     const size_t n = 128 * (size_t)kvc_verify_range(v, 1, v->small ? 2 : 130);
     const uint32_t rounds = kvc_verify_range(v, 0, 40);
     struct kvc_twin x = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
     snprintf(v->shape, sizeof v->shape, "n %zu, rounds %u", n, (unsigned)rounds);
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
-        v->device[side]->ops->fma_loop(v->device[side], kvc_verify_span(x, side), n, rounds);
+        v->device[side]->ops->fma_loop(v->device[side],
+                                       &(struct kvc_fma_loop){.x = kvc_verify_span(x, side), .n = n, .rounds = rounds});
     if (v->status == KVC_OK)
         kvc_verify_compare(v, x, 0, n, "x");
 }
-
-const struct kvc_verify_operation kvc_verify_rows[] = {{"linear", linear_case, 60},
-                                                       {"embed", embed_case, 15},
-                                                       {"norm", norm_case, 40},
-                                                       {"rope", rope_case, 30},
-                                                       {"gated_silu", gated_silu_case, 15},
-                                                       {"add", add_case, 8},
-                                                       {"blend", blend_case, 8},
-                                                       {"repeat_heads", repeat_heads_case, 8},
-                                                       {"gather", gather_case, 8},
-                                                       {"fma_loop", fma_loop_case, 8},
-                                                       {NULL, NULL, 0}};

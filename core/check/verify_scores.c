@@ -1,24 +1,215 @@
-/* verify_scores.c - cases of what policies do with weights: ring_fuse, columns and scores, pool, groups, keep, shares.
- */
-#include <stdio.h>
+/* verify_scores.c - cases of the attention weights that policies look at: window_mass, window_moments,
+ * accumulate, ring_write. */
 #include <string.h>
 
+#include "core/check/inject.h"
 #include "core/check/verify.h"
 
-/* Compares scores [H_kv, stride] up to each head's count. */
-static void compare_scores(struct kvc_verify *v, const struct kvc_twin_lists *lists, struct kvc_twin scores,
-                           uint32_t stride) {
-    for (uint32_t h = 0; h < lists->lists[1].kv_heads; h++)
-        kvc_verify_compare(v, scores, (size_t)h * stride, lists->count[h], "scores");
+/* Queries of one session. */
+struct rows_case {
+    struct kvc_twin_lists lists;
+    struct kvc_read_list reads[2];
+    struct kvc_probabilities rows[2];
+};
+
+/* Queries of one session, with the M and L that the reference's attention gives for them. blind: some may see nothing.
+ */
+static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_queries, bool blind, struct rows_case *c) {
+    struct kvc_lists_shape shape = kvc_verify_shape(v, columns, 4, kvc_verify_range(v, 0, 2) > 0);
+    const uint32_t many = v->small && most_queries > 3 ? 3 : most_queries;
+    uint32_t queries = kvc_verify_range(v, 0, 2) ? kvc_verify_range(v, 1, many) : 1;
+    uint32_t heads = shape.kv_heads * kvc_verify_group(v);
+    uint32_t window;
+    bool reads = kvc_verify_range(v, 0, 3) == 0, after_attention = kvc_verify_range(v, 0, 1);
+    size_t n = (size_t)queries * heads * shape.head_size;
+    int32_t *position = kvc_verify_alloc(v, queries * sizeof *position);
+    uint32_t *causal_offset = kvc_verify_alloc(v, queries * sizeof *causal_offset);
+    float *M = kvc_verify_alloc(v, (size_t)queries * heads * sizeof *M);
+    float *L = kvc_verify_alloc(v, (size_t)queries * heads * sizeof *L);
+    struct kvc_twin q, out, maximum, sum, positions, causal_offsets;
+    memset(c, 0, sizeof *c);
+    if (!position || !causal_offset || !M || !L)
+        return false;
+    kvc_verify_lists(v, &shape, &c->lists);
+    if (reads && v->status == KVC_OK) {
+        kvc_verify_read_lists(v, &c->lists, c->reads);
+        queries = 1;
+    }
+    for (uint32_t i = 0; i < queries; i++) {
+        position[i] = c->lists.now - (int32_t)(queries - 1 - i) + (int32_t)most_queries; /* never negative */
+        causal_offset[i] = queries - 1 - i;
+    }
+    if (blind && !kvc_verify_range(v, 0, 3)) /* some see nothing */
+        for (uint32_t i = 0; i < queries; i++)
+            causal_offset[i] = kvc_verify_range(v, 0, 1) ? UINT32_MAX : causal_offset[i];
+    window = kvc_verify_range(v, 0, 2) ? 0 : kvc_verify_range(v, most_queries, (uint32_t)c->lists.now + 80);
+    kvc_verify_describe(v, ", heads %u, queries %u", heads, queries);
+    q = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
+    out = kvc_verify_twin(v, n * sizeof(float), NULL);
+    maximum = kvc_verify_twin(v, (size_t)queries * heads * sizeof *M, NULL);
+    sum = kvc_verify_twin(v, (size_t)queries * heads * sizeof *L, NULL);
+    positions = kvc_verify_twin(v, queries * sizeof *position, position);
+    causal_offsets = kvc_verify_twin(v, queries * sizeof *causal_offset, causal_offset);
+    if (v->status != KVC_OK)
+        return false;
+    for (int side = v->first; side < 2; side++)
+        c->rows[side] = (struct kvc_probabilities){&c->lists.lists[side],
+                                                   reads ? &c->reads[side] : NULL,
+                                                   queries,
+                                                   heads,
+                                                   shape.kv_heads,
+                                                   shape.head_size,
+                                                   window,
+                                                   kvc_verify_span(q, side),
+                                                   kvc_verify_span(maximum, side),
+                                                   kvc_verify_span(sum, side),
+                                                   kvc_verify_span(positions, side),
+                                                   kvc_verify_span(causal_offsets, side)};
+    /* Weights often follow the attention of the same rows, and a backend may keep what that computed. */
+    for (int side = v->first; side < (after_attention || v->first ? 2 : 1); side++) {
+        struct kvc_segment segment = {&c->lists.lists[side], c->rows[side].reads, 0, queries, queries, NULL};
+        struct kvc_attention a = {.segments = &segment,
+                                  .segment_count = 1,
+                                  .heads = heads,
+                                  .kv_heads = shape.kv_heads,
+                                  .head_size = shape.head_size,
+                                  .window = window,
+                                  .q = c->rows[side].q,
+                                  .out = kvc_verify_span(out, side),
+                                  .maximum = c->rows[side].maximum,
+                                  .sum = c->rows[side].sum,
+                                  .positions = c->rows[side].positions,
+                                  .causal_offset = c->rows[side].causal_offset};
+        v->device[side]->ops->attention(v->device[side], &a);
+    }
+    v->device[v->first]->ops->download(v->device[v->first], M, c->rows[v->first].maximum, queries * heads * sizeof *M);
+    v->device[v->first]->ops->download(v->device[v->first], L, c->rows[v->first].sum, queries * heads * sizeof *L);
+    v->device[1]->ops->upload(v->device[1], c->rows[1].maximum, M, (size_t)queries * heads * sizeof *M);
+    v->device[1]->ops->upload(v->device[1], c->rows[1].sum, L, (size_t)queries * heads * sizeof *L);
+    return true;
 }
 
-static const enum kvc_row_kind kinds[] = {KVC_ROW_WEIGHTS, KVC_ROW_LOGITS, KVC_ROW_LOW};
+/* Half of the time what a query sees goes by its position, which is then somewhere among those of the entries. */
+static void by_position(struct kvc_verify *v, struct rows_case *c) {
+    uint32_t queries = c->rows[1].queries;
+    int32_t *position = kvc_verify_alloc(v, queries * sizeof *position);
+    struct kvc_twin positions;
+    if (!position || kvc_verify_range(v, 0, 1))
+        return;
+    position[0] = (int32_t)kvc_verify_range(v, 0, (uint32_t)c->lists.now);
+    for (uint32_t i = 1; i < queries; i++)
+        position[i] = position[i - 1] + 1;
+    kvc_verify_describe(v, ", by position from %u", (unsigned)position[0], 0);
+    positions = kvc_verify_twin(v, queries * sizeof *position, position);
+    for (int side = v->first; side < 2; side++) {
+        c->rows[side].positions = kvc_verify_span(positions, side);
+        c->rows[side].causal_offset.buffer = NULL;
+    }
+}
 
-static void ring_fuse_case(struct kvc_verify *v) {
+KVC_BROKEN(window_mass, kvc_window_mass,
+           kvc_flip_score(device, args->probabilities->lists, args->scores, args->stride,
+                          args->by_head ? args->probabilities->heads / args->probabilities->lists->kv_heads : 1))
+KVC_CASE(window_mass, 20) {
+    struct rows_case c;
+    if (make_rows(v, 0, 32, false, &c)) {
+        uint32_t stride = c.lists.most + kvc_verify_range(v, 1, 4), heads = c.rows[1].heads;
+        bool by_head = kvc_verify_range(v, 0, 1);
+        uint32_t rows = by_head ? heads : c.lists.lists[1].kv_heads;
+        struct kvc_twin scores = kvc_verify_twin(v, (size_t)heads * stride * sizeof(float), NULL);
+        by_position(v, &c);
+        for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+            v->device[side]->ops->window_mass(v->device[side],
+                                              &(struct kvc_window_mass){.probabilities = &c.rows[side],
+                                                                        .scores = kvc_verify_span(scores, side),
+                                                                        .stride = stride,
+                                                                        .by_head = by_head});
+        for (uint32_t h = 0; h < rows && v->status == KVC_OK; h++)
+            kvc_verify_compare(v, scores, (size_t)h * stride, c.lists.count[h * c.lists.lists[1].kv_heads / rows],
+                               "scores");
+    }
+    kvc_verify_lists_free(v, &c.lists);
+}
+
+KVC_BROKEN(window_moments, kvc_window_moments,
+           kvc_flip_score(device, args->probabilities->lists, args->scores, args->stride,
+                          args->probabilities->heads / args->probabilities->lists->kv_heads))
+KVC_CASE(window_moments, 15) {
+    struct rows_case c;
+    if (make_rows(v, 0, 32, false, &c)) {
+        uint32_t stride = c.lists.most + kvc_verify_range(v, 1, 4), heads = c.rows[1].heads;
+        uint64_t tail = kvc_verify_range(v, 0, 3) ? kvc_verify_range(v, 0, 40) : kvc_verify_range(v, 0, 1000);
+        float gamma = kvc_verify_range(v, 0, 2) ? 200.0f : (float)kvc_verify_range(v, 0, 3);
+        struct kvc_twin scores = kvc_verify_twin(v, (size_t)heads * stride * sizeof(float), NULL);
+        struct kvc_twin totals = kvc_verify_twin(v, 2 * sizeof(float), NULL);
+        by_position(v, &c);
+        kvc_verify_describe(v, ", tail %u", (unsigned)tail, 0);
+        for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+            v->device[side]->ops->window_moments(v->device[side],
+                                                 &(struct kvc_window_moments){.probabilities = &c.rows[side],
+                                                                              .tail = tail,
+                                                                              .gamma = gamma,
+                                                                              .scores = kvc_verify_span(scores, side),
+                                                                              .stride = stride,
+                                                                              .totals = kvc_verify_span(totals, side)});
+        for (uint32_t h = 0; h < heads && v->status == KVC_OK; h++)
+            kvc_verify_compare(v, scores, (size_t)h * stride, c.lists.count[h * c.lists.lists[1].kv_heads / heads],
+                               "scores");
+        if (v->status == KVC_OK)
+            kvc_verify_compare(v, totals, 0, 2, "totals");
+    }
+    kvc_verify_lists_free(v, &c.lists);
+}
+
+KVC_BROKEN(accumulate, kvc_accumulate, kvc_flip_state(device, args->probabilities->lists, args->column + 1))
+KVC_CASE(accumulate, 20) {
+    struct rows_case c;
+    uint32_t column = kvc_verify_range(v, 0, 2), more = kvc_verify_range(v, 0, 1);
+    uint32_t most = kvc_verify_range(v, 0, 3) ? 40 : 400;
+    if (make_rows(v, column + 2 + more, most, false, &c)) {
+        struct kvc_noise noise = {kvc_verify_draw(v), kvc_verify_range(v, 0, 40), 1.0f};
+        bool noisy = kvc_verify_range(v, 0, 1);
+        if (kvc_verify_range(v, 0, 1))
+            noise.seed <<= 20;
+        if (kvc_verify_range(v, 0, 2))
+            noise.tau += (float)kvc_verify_range(v, 0, 64) / 64.0f;
+        by_position(v, &c);
+        if (noisy)
+            kvc_verify_describe(v, ", noise of %u in layer %u", (unsigned)noise.seed, noise.layer);
+        for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+            v->device[side]->ops->accumulate(v->device[side], &(struct kvc_accumulate){.probabilities = &c.rows[side],
+                                                                                       .column = column,
+                                                                                       .noise = noisy ? &noise : NULL});
+        if (v->status == KVC_OK)
+            kvc_verify_compare_lists(v, &c.lists);
+    }
+    kvc_verify_lists_free(v, &c.lists);
+}
+
+static const enum kvc_row_kind kinds[] = {KVC_ROW_WEIGHTS, KVC_ROW_LOGITS, KVC_ROW_LOW, KVC_ROW_COUNTS};
+
+KVC_BROKEN(ring_write, kvc_ring_write, kvc_flip_state(device, args->probabilities->lists, args->first))
+KVC_CASE(ring_write, 15) {
+    struct rows_case c;
+    uint32_t ring = kvc_verify_range(v, 1, 9), first = kvc_verify_range(v, 0, 2);
+    enum kvc_row_kind kind = kvc_verify_pick(v, kinds);
+    if (make_rows(v, first + (kind == KVC_ROW_COUNTS ? 2 * ring + 1 : ring), ring, true, &c)) {
+        by_position(v, &c);
+        for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+            v->device[side]->ops->ring_write(
+                v->device[side],
+                &(struct kvc_ring_write){.probabilities = &c.rows[side], .first = first, .ring = ring, .kind = kind});
+        kvc_verify_compare_lists(v, &c.lists);
+    }
+    kvc_verify_lists_free(v, &c.lists);
+}
+
+KVC_BROKEN(ring_fuse, kvc_ring_fuse, kvc_flip_score(device, args->lists, args->scores, args->stride, 1))
+KVC_CASE(ring_fuse, 40) {
     uint32_t ring = kvc_verify_range(v, 1, 40), filled = kvc_verify_range(v, 0, ring), stride;
     uint32_t first = kvc_verify_range(v, 0, 1) ? 0 : kvc_verify_range(v, 1, 40), columns = first + ring;
     struct kvc_lists_shape shape = kvc_verify_shape(v, columns, 5, kvc_verify_range(v, 0, 2) > 0);
-    enum kvc_row_kind kind = kvc_verify_pick(v, kinds);
+    enum kvc_row_kind kind = kinds[kvc_verify_range(v, 0, 2)];
     enum kvc_fusion fusion = kvc_verify_range(v, 0, 1) ? KVC_FUSE_SUM : KVC_FUSE_MAX;
     struct kvc_twin_lists lists;
     struct kvc_twin scores;
@@ -43,10 +234,19 @@ static void ring_fuse_case(struct kvc_verify *v) {
     stride = lists.most + kvc_verify_range(v, 1, 4);
     scores = kvc_verify_twin(v, (size_t)shape.kv_heads * stride * sizeof(float), NULL);
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
-        v->device[side]->ops->ring_fuse(v->device[side], &lists.lists[side], first, ring, filled, now, kind, fusion,
-                                        recent, kvc_verify_span(scores, side), stride);
+        v->device[side]->ops->ring_fuse(v->device[side],
+                                        &(struct kvc_ring_fuse){.lists = &lists.lists[side],
+                                                                .first = first,
+                                                                .ring = ring,
+                                                                .filled = filled,
+                                                                .now = now,
+                                                                .kind = kind,
+                                                                .fusion = fusion,
+                                                                .recent = recent,
+                                                                .scores = kvc_verify_span(scores, side),
+                                                                .stride = stride});
     if (v->status == KVC_OK)
-        compare_scores(v, &lists, scores, stride);
+        kvc_verify_compare_scores(v, &lists, scores, stride);
     kvc_verify_lists_free(v, &lists);
 }
 
@@ -64,210 +264,26 @@ static void columns_case(struct kvc_verify *v, bool back) {
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
         struct kvc_device *device = v->device[side];
         if (back)
-            device->ops->scores_column(device, &lists.lists[side], first, kvc_verify_span(scores, side), stride);
+            device->ops->scores_column(device, &(struct kvc_scores_column){.lists = &lists.lists[side],
+                                                                           .column = first,
+                                                                           .scores = kvc_verify_span(scores, side),
+                                                                           .stride = stride});
         else
-            device->ops->column_scores(device, &lists.lists[side], first, columns, kvc_verify_span(scores, side),
-                                       stride);
+            device->ops->column_scores(device, &(struct kvc_column_scores){.lists = &lists.lists[side],
+                                                                           .first = first,
+                                                                           .columns = columns,
+                                                                           .scores = kvc_verify_span(scores, side),
+                                                                           .stride = stride});
     }
     if (v->status == KVC_OK && back)
         kvc_verify_compare_lists(v, &lists);
     else if (v->status == KVC_OK)
-        compare_scores(v, &lists, scores, stride);
+        kvc_verify_compare_scores(v, &lists, scores, stride);
     kvc_verify_lists_free(v, &lists);
 }
 
-static void column_scores_case(struct kvc_verify *v) { columns_case(v, false); }
-static void scores_column_case(struct kvc_verify *v) { columns_case(v, true); }
+KVC_BROKEN(column_scores, kvc_column_scores, kvc_flip_score(device, args->lists, args->scores, args->stride, 1))
+KVC_CASE(column_scores, 30) { columns_case(v, false); }
 
-static void group_scores_case(struct kvc_verify *v) {
-    struct kvc_lists_shape shape = kvc_verify_shape(v, 0, 6, kvc_verify_range(v, 0, 2) > 0);
-    uint32_t rows = kvc_verify_group(v), stride;
-    float divisor = kvc_verify_range(v, 0, 1) ? (float)rows : 1.0f;
-    struct kvc_twin_lists lists;
-    struct kvc_twin in, out;
-    shape.head_size = 8;
-    kvc_verify_lists(v, &shape, &lists);
-    stride = lists.most + kvc_verify_range(v, 1, 4);
-    kvc_verify_describe(v, ", rows %u, divisor %u", rows, (unsigned)divisor);
-    in = kvc_verify_twin_values(v, (size_t)shape.kv_heads * rows * stride, kvc_verify_flavour(v));
-    out = rows == 1 ? in : kvc_verify_twin(v, (size_t)shape.kv_heads * stride * sizeof(float), NULL);
-    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
-        v->device[side]->ops->group_scores(v->device[side], &lists.lists[side], rows, kvc_verify_span(out, side),
-                                           kvc_verify_span(in, side), stride, divisor);
-    if (v->status == KVC_OK)
-        compare_scores(v, &lists, out, stride);
-    kvc_verify_lists_free(v, &lists);
-}
-
-static void pool_case(struct kvc_verify *v) {
-    static const uint32_t kernels[] = {1, 3, 5, 7, 7, 7, 9, 15, 31, 63, 63, 129, 1001};
-    struct kvc_lists_shape shape = kvc_verify_shape(v, 0, 6, kvc_verify_range(v, 0, 2) > 0);
-    uint32_t kernel = kvc_verify_pick(v, kernels), rows = kvc_verify_range(v, 0, 2) ? 1 : kvc_verify_group(v), stride;
-    enum kvc_pooling pooling = kvc_verify_range(v, 0, 1) ? KVC_POOL_MAX : KVC_POOL_AVERAGE;
-    uint64_t tail = kvc_verify_range(v, 0, 3) ? kvc_verify_range(v, 0, 40) : kvc_verify_range(v, 0, 1500);
-    struct kvc_twin_lists lists;
-    struct kvc_twin in, out;
-    shape.head_size = 8;
-    kvc_verify_lists(v, &shape, &lists);
-    stride = lists.most + kvc_verify_range(v, 1, 4);
-    kvc_verify_describe(v, ", kernel %u, pooling %u", kernel, pooling);
-    kvc_verify_describe(v, ", tail %u, rows %u", (unsigned)tail, rows);
-    in = kvc_verify_twin_values(v, (size_t)shape.kv_heads * rows * stride, kvc_verify_flavour(v));
-    out = kvc_verify_twin(v, (size_t)shape.kv_heads * rows * stride * sizeof(float), NULL);
-    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
-        v->device[side]->ops->pool(v->device[side], &lists.lists[side], rows, kvc_verify_span(out, side),
-                                   kvc_verify_span(in, side), stride, tail, kernel, pooling);
-    if (v->status == KVC_OK)
-        for (uint32_t i = 0; i < shape.kv_heads * rows; i++)
-            kvc_verify_compare(v, out, (size_t)i * stride, lists.count[i / rows], "scores");
-    kvc_verify_lists_free(v, &lists);
-}
-
-/* A rule with some of its parts, so that heads keep none, some or all. */
-static struct kvc_keep draw_rule(struct kvc_verify *v, const struct kvc_twin_lists *lists) {
-    struct kvc_keep rule = {.recent = INT64_MAX};
-    uint32_t most = lists->most + 2;
-    if (kvc_verify_range(v, 0, 1))
-        rule.first = kvc_verify_range(v, 0, 9);
-    if (kvc_verify_range(v, 0, 1))
-        rule.tail = kvc_verify_range(v, 0, 3) ? kvc_verify_range(v, 0, 40) : kvc_verify_range(v, 0, most);
-    if (kvc_verify_range(v, 0, 1))
-        rule.recent = lists->now - (int64_t)kvc_verify_range(v, 0, 40);
-    if (kvc_verify_range(v, 0, 3))
-        rule.top = kvc_verify_range(v, 0, 1) ? kvc_verify_range(v, 0, most) : kvc_verify_range(v, 0, 5);
-    if (kvc_verify_range(v, 0, 1))
-        rule.fill = kvc_verify_range(v, 0, most);
-    if (kvc_verify_range(v, 0, 3) == 0)
-        rule.limit = kvc_verify_range(v, 0, most);
-    return rule;
-}
-
-static void keep_case(struct kvc_verify *v) {
-    struct kvc_lists_shape shape = kvc_verify_shape(v, 0, 6, kvc_verify_range(v, 0, 2) > 0);
-    struct kvc_twin_lists lists;
-    struct kvc_keep rule[8];
-    struct kvc_twin scores, ties = {{NULL, NULL}}, counts, ranks;
-    uint32_t stride, rules = kvc_verify_range(v, 0, 2) ? 1 : shape.kv_heads;
-    bool scored = false;
-    shape.head_size = 8;
-    kvc_verify_lists(v, &shape, &lists);
-    if (v->status != KVC_OK) {
-        kvc_verify_lists_free(v, &lists);
-        return;
-    }
-    for (uint32_t i = 0; i < rules; i++) {
-        rule[i] = draw_rule(v, &lists);
-        scored = scored || rule[i].top || rule[i].fill;
-    }
-    stride = lists.most + kvc_verify_range(v, 1, 4);
-    kvc_verify_describe(v, ", first %u, tail %u", (unsigned)rule[0].first, (unsigned)rule[0].tail);
-    kvc_verify_describe(v, ", top %u, fill %u", (unsigned)rule[0].top, (unsigned)rule[0].fill);
-    scores = kvc_verify_twin_values(v, (size_t)shape.kv_heads * stride, kvc_verify_flavour(v));
-    if (scored && kvc_verify_range(v, 0, 2) == 0) { /* which can decide only where scores are equal */
-        scores = kvc_verify_twin_values(v, (size_t)shape.kv_heads * stride, KVC_TIES);
-        ties = kvc_verify_twin_values(v, (size_t)shape.kv_heads * stride, kvc_verify_flavour(v));
-    }
-    counts = kvc_verify_twin(v, shape.kv_heads * sizeof(uint32_t), NULL);
-    ranks = kvc_verify_twin(v, (size_t)shape.kv_heads * stride * sizeof(uint32_t), NULL);
-    for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
-        struct kvc_read_list list = {counts.buffer[side], ranks.buffer[side], stride};
-        struct kvc_span none = {NULL, 0};
-        v->device[side]->ops->keep(v->device[side], &lists.lists[side], rule, rules,
-                                   scored ? kvc_verify_span(scores, side) : none, kvc_verify_span(ties, side), stride,
-                                   &list);
-    }
-    kvc_verify_compare_reads(v, counts, ranks, shape.kv_heads, stride);
-    kvc_verify_lists_free(v, &lists);
-}
-
-/* One entry goes, or several, by a ring's sums: at once where a backend can do that, beside one after the other. */
-static void keep_ring_case(struct kvc_verify *v) {
-    const uint32_t rows = kvc_verify_range(v, 1, 70), first = kvc_verify_range(v, 0, 3);
-    const uint32_t blocks = kvc_ring_blocks(rows), columns = first + rows + blocks;
-    const bool by_count = kvc_verify_range(v, 0, 1), equal = kvc_verify_range(v, 0, 3) == 0;
-    struct kvc_lists_shape shape = kvc_verify_shape(v, columns, 5, kvc_verify_range(v, 0, 2) > 0);
-    struct kvc_ring ring = {first, rows, kvc_verify_range(v, 0, 2) ? first + rows : UINT32_MAX, 0};
-    struct kvc_keep rule = {.top = 0};
-    struct kvc_twin_lists lists;
-    struct kvc_twin scores = {{NULL, NULL}}, fused, counts, ranks;
-    uint32_t stride;
-    shape.head_size = 8;
-    kvc_verify_lists(v, &shape, &lists);
-    const size_t n = (size_t)columns * lists.all_slots;
-    float *values = v->status == KVC_OK ? kvc_verify_values(v, n, KVC_PLAIN) : NULL;
-    if (!values) {
-        kvc_verify_lists_free(v, &lists);
-        return;
-    }
-    for (size_t i = 0; i < n; i++) /* weights, now and then many of the same */
-        values[i] = equal ? (values[i] > 0 ? 0.25f : 0.0f) : values[i] < 0 ? -values[i] : values[i];
-    stride = lists.most + kvc_verify_range(v, 1, 4);
-    ring.now = lists.now + 1 + (int64_t)kvc_verify_range(v, rows, rows + 100);
-    rule.recent = lists.now - (int64_t)kvc_verify_range(v, 0, 40);
-    rule.fill = lists.most - kvc_verify_range(v, 0, lists.most > 3 && kvc_verify_range(v, 0, 3) == 0 ? 3 : 1);
-    rule.limit = rule.fill;
-    kvc_verify_describe(v, ", ring %u, now %u", rows, (unsigned)ring.now);
-    kvc_verify_describe(v, ", fill %u, sums %u", (unsigned)rule.fill, ring.sums != UINT32_MAX);
-    if (by_count)
-        scores = kvc_verify_twin_values(v, (size_t)shape.kv_heads * stride, KVC_TIES);
-    fused = kvc_verify_twin(v, (size_t)shape.kv_heads * stride * sizeof(float), NULL);
-    counts = kvc_verify_twin(v, shape.kv_heads * sizeof(uint32_t), NULL);
-    ranks = kvc_verify_twin(v, (size_t)shape.kv_heads * stride * sizeof(uint32_t), NULL);
-    for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
-        struct kvc_device *device = v->device[side];
-        struct kvc_lists *on = &lists.lists[side];
-        struct kvc_read_list list = {counts.buffer[side], ranks.buffer[side], stride};
-        const struct kvc_span sums = kvc_verify_span(fused, side), none = {NULL, 0};
-        device->ops->upload(device, (struct kvc_span){on->state, 0}, values, n * sizeof *values);
-        for (uint32_t b = 0; b < blocks; b++) {
-            const uint32_t from = b * KVC_RING_BLOCK;
-            const uint32_t some = rows - from < KVC_RING_BLOCK ? rows - from : KVC_RING_BLOCK;
-            device->ops->column_scores(device, on, first + from, some, sums, stride);
-            device->ops->scores_column(device, on, first + rows + b, sums, stride);
-        }
-        if (device->ops->keep_ring) {
-            device->ops->keep_ring(device, on, &rule, &ring, by_count ? kvc_verify_span(scores, side) : none, sums,
-                                   stride, &list);
-            continue;
-        }
-        device->ops->ring_fuse(device, on, first, rows, rows, ring.now, KVC_ROW_WEIGHTS, KVC_FUSE_SUM, rule.recent,
-                               sums, stride);
-        device->ops->keep(device, on, &rule, 1, by_count ? kvc_verify_span(scores, side) : sums, by_count ? sums : none,
-                          stride, &list);
-    }
-    kvc_verify_compare_reads(v, counts, ranks, shape.kv_heads, stride);
-    kvc_verify_lists_free(v, &lists);
-}
-
-static void shares_case(struct kvc_verify *v) {
-    struct kvc_lists_shape shape = kvc_verify_shape(v, 0, 6, kvc_verify_range(v, 0, 2) > 0);
-    struct kvc_twin_lists lists;
-    struct kvc_twin scores, out;
-    uint32_t stride, all = 0;
-    uint64_t tail = kvc_verify_range(v, 0, 3) ? kvc_verify_range(v, 0, 40) : kvc_verify_range(v, 0, 1500), slots;
-    shape.head_size = 8;
-    kvc_verify_lists(v, &shape, &lists);
-    for (uint32_t h = 0; v->status == KVC_OK && h < shape.kv_heads; h++)
-        all += lists.count[h];
-    slots = kvc_verify_range(v, 0, 1) ? kvc_verify_range(v, 0, all + 5) : kvc_verify_range(v, 0, 50);
-    stride = lists.most + kvc_verify_range(v, 1, 4);
-    kvc_verify_describe(v, ", slots %u, tail %u", (unsigned)slots, (unsigned)tail);
-    scores = kvc_verify_twin_values(v, (size_t)shape.kv_heads * stride, kvc_verify_flavour(v));
-    out = kvc_verify_twin(v, shape.kv_heads * sizeof(uint32_t), NULL);
-    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
-        v->device[side]->ops->shares(v->device[side], &lists.lists[side], kvc_verify_span(scores, side), stride, tail,
-                                     slots, kvc_verify_span(out, side));
-    if (v->status == KVC_OK)
-        kvc_verify_compare_words(v, out, 0, shape.kv_heads, "shares");
-    kvc_verify_lists_free(v, &lists);
-}
-
-const struct kvc_verify_operation kvc_verify_scores[] = {{"ring_fuse", ring_fuse_case, 40},
-                                                         {"column_scores", column_scores_case, 30},
-                                                         {"scores_column", scores_column_case, 20},
-                                                         {"pool", pool_case, 60},
-                                                         {"group_scores", group_scores_case, 20},
-                                                         {"keep", keep_case, 100},
-                                                         {"keep_ring", keep_ring_case, 80},
-                                                         {"shares", shares_case, 40},
-                                                         {NULL, NULL, 0}};
+KVC_BROKEN(scores_column, kvc_scores_column, kvc_flip_state(device, args->lists, args->column))
+KVC_CASE(scores_column, 20) { columns_case(v, true); }

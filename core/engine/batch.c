@@ -86,7 +86,11 @@ enum kvc_status kvc_batch_gather(struct kvc_runner *runner, struct kvc_batch *ba
         status = kvc_growable_reserve(device, &indices, rows * sizeof *index, error);
     if (status == KVC_OK) {
         device->ops->upload(device, whole(&indices), index, rows * sizeof *index);
-        device->ops->gather(device, whole(&kept), whole(&batch->hidden), whole(&indices), rows, hidden);
+        device->ops->gather(device, &(struct kvc_gather){.out = whole(&kept),
+                                                         .x = whole(&batch->hidden),
+                                                         .index = whole(&indices),
+                                                         .rows = rows,
+                                                         .width = hidden});
         status = device->ops->sync(device, error);
     }
     kvc_growable_free(device, &indices);

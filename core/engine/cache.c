@@ -252,9 +252,9 @@ static enum kvc_status relayout(struct kvc_cache *cache, struct kvc_cache_layer 
     ops->upload(cache->device, (struct kvc_span){made.lists.blocks, 0}, made.blocks,
                 kvc_first_block(base[heads], heads) * sizeof(uint32_t));
     if (old->host_base) {
-        ops->relayout(cache->device, &made.lists, old);
+        ops->relayout(cache->device, &(struct kvc_relayout){.dst = &made.lists, .src = old});
     } else if (ordered) {
-        ops->identity(cache->device, &made.lists);
+        ops->identity(cache->device, &(struct kvc_identity){.lists = &made.lists});
     }
     note_peak(cache);
     for (uint32_t h = 0; h < heads && old->host_base; h++)
@@ -303,7 +303,7 @@ void kvc_cache_appended(struct kvc_cache *cache, uint32_t l, uint32_t rows) {
 }
 
 void kvc_cache_drop(struct kvc_cache *cache, uint32_t l, uint32_t rows) {
-    cache->device->ops->drop(cache->device, &cache->layer[l].lists, rows);
+    cache->device->ops->drop(cache->device, &(struct kvc_drop){.lists = &cache->layer[l].lists, .rows = rows});
     for (uint32_t h = 0; h < cache->layer[l].lists.kv_heads; h++)
         cache->layer[l].count[h] -= rows;
 }
@@ -327,7 +327,7 @@ enum kvc_status kvc_cache_make_order(struct kvc_cache *cache, uint32_t l, struct
         return status;
     }
     note_peak(cache);
-    cache->device->ops->identity(cache->device, lists);
+    cache->device->ops->identity(cache->device, &(struct kvc_identity){.lists = lists});
     return KVC_OK;
 }
 

@@ -74,10 +74,24 @@ void kvc_cache_positions_rotate(struct kvc_session *session, uint32_t layer, uin
     const size_t k = row * (size_t)g->kv_heads * g->head_size * sizeof(float);
     const struct kvc_span cosine = kvc_growable_at(&session->cache_positions.cosine, rank);
     const struct kvc_span sine = kvc_growable_at(&session->cache_positions.sine, rank);
-    device->ops->rope(device, kvc_growable_at(&runner->q, q), kvc_growable_at(&runner->q_raw, q), cosine, sine, rows,
-                      g->heads, g->head_size, rope->rotary, rope->interleaved);
-    device->ops->rope(device, kvc_growable_at(&runner->k, k), kvc_growable_at(&runner->k_raw, k), cosine, sine, rows,
-                      g->kv_heads, g->head_size, rope->rotary, rope->interleaved);
+    device->ops->rope(device, &(struct kvc_rope_heads){.y = kvc_growable_at(&runner->q, q),
+                                                       .x = kvc_growable_at(&runner->q_raw, q),
+                                                       .cosine = cosine,
+                                                       .sine = sine,
+                                                       .rows = rows,
+                                                       .heads = g->heads,
+                                                       .head_size = g->head_size,
+                                                       .rotary = rope->rotary,
+                                                       .interleaved = rope->interleaved});
+    device->ops->rope(device, &(struct kvc_rope_heads){.y = kvc_growable_at(&runner->k, k),
+                                                       .x = kvc_growable_at(&runner->k_raw, k),
+                                                       .cosine = cosine,
+                                                       .sine = sine,
+                                                       .rows = rows,
+                                                       .heads = g->kv_heads,
+                                                       .head_size = g->head_size,
+                                                       .rotary = rope->rotary,
+                                                       .interleaved = rope->interleaved});
 }
 
 void kvc_cache_positions_keep(struct kvc_session *session, uint32_t layer, uint32_t row, uint32_t stored) {
@@ -86,8 +100,10 @@ void kvc_cache_positions_keep(struct kvc_session *session, uint32_t layer, uint3
     if (!kvc_policy_cache_positions(session->policy, layer))
         return;
     const size_t k_raw = row * (size_t)g->kv_heads * g->head_size * sizeof(float);
-    runner->device->ops->keep_keys(runner->device, &session->cache.layer[layer].lists, first_column(session, layer),
-                                   kvc_growable_at(&runner->k_raw, k_raw), stored);
+    runner->device->ops->keep_keys(runner->device, &(struct kvc_keep_keys){.lists = &session->cache.layer[layer].lists,
+                                                                           .first = first_column(session, layer),
+                                                                           .k = kvc_growable_at(&runner->k_raw, k_raw),
+                                                                           .rows = stored});
 }
 
 enum kvc_status kvc_cache_positions_renew(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {
@@ -97,9 +113,13 @@ enum kvc_status kvc_cache_positions_renew(struct kvc_session *session, uint32_t 
     const struct kvc_rope *rope = &session->runner->network->rope;
     const enum kvc_status status = reserve(session, kvc_cache_most(&session->cache, layer), error);
     if (status == KVC_OK)
-        device->ops->turn_keys(device, &session->cache.layer[layer].lists, first_column(session, layer),
-                               kvc_growable_at(&session->cache_positions.cosine, 0),
-                               kvc_growable_at(&session->cache_positions.sine, 0), rope->rotary, rope->interleaved);
+        device->ops->turn_keys(device,
+                               &(struct kvc_turn_keys){.lists = &session->cache.layer[layer].lists,
+                                                       .first = first_column(session, layer),
+                                                       .cosine = kvc_growable_at(&session->cache_positions.cosine, 0),
+                                                       .sine = kvc_growable_at(&session->cache_positions.sine, 0),
+                                                       .rotary = rope->rotary,
+                                                       .interleaved = rope->interleaved});
     return status;
 }
 

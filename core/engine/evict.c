@@ -42,7 +42,7 @@ static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_read_list
     enum kvc_status status = kvc_cache_make_order(&session->cache, stage->layer, error);
     if (status != KVC_OK)
         return status;
-    device->ops->evict(device, &kvc_stage_lists(stage)->lists, kept);
+    device->ops->evict(device, &(struct kvc_evict){.lists = &kvc_stage_lists(stage)->lists, .kept = kept});
     kvc_cache_evicted(&session->cache, stage->layer, session->in_prompt ? none : session->evictions.counts);
     kvc_select_evicted(session, stage->layer, kept);
     session->evictions.touched[stage->layer] = true;
@@ -56,8 +56,13 @@ static void apply_rules(struct kvc_stage *stage, const struct kvc_keep *rules, u
                         struct kvc_read_list *kept) {
     struct kvc_device *device = stage->session->runner->device;
     const struct kvc_scores *scores = rules->scores, *ties = rules->ties;
-    device->ops->keep(device, &kvc_stage_lists(stage)->lists, rules, count, scores ? scores->span : none,
-                      ties ? ties->span : none, scores ? scores->stride : 0, kept);
+    device->ops->keep(device, &(struct kvc_keep_rules){.lists = &kvc_stage_lists(stage)->lists,
+                                                       .rules = rules,
+                                                       .rule_count = count,
+                                                       .scores = scores ? scores->span : none,
+                                                       .ties = ties ? ties->span : none,
+                                                       .stride = scores ? scores->stride : 0,
+                                                       .kept = kept});
 }
 
 static enum kvc_status keep_by(struct kvc_stage *stage, const struct kvc_keep *rules, uint32_t count,
@@ -103,8 +108,13 @@ enum kvc_status kvc_stage_keep_ring(struct kvc_stage *stage, const struct kvc_ke
         status = kvc_evict_reserve(stage, &kept, error);
     if (status != KVC_OK)
         return status;
-    device->ops->keep_ring(device, &kvc_stage_lists(stage)->lists, rule, &ring,
-                           rule->scores ? rule->scores->span : none, fused->span, fused->stride, &kept);
+    device->ops->keep_ring(device, &(struct kvc_keep_ring){.lists = &kvc_stage_lists(stage)->lists,
+                                                           .rule = rule,
+                                                           .ring = &ring,
+                                                           .scores = rule->scores ? rule->scores->span : none,
+                                                           .fused = fused->span,
+                                                           .stride = fused->stride,
+                                                           .kept = &kept});
     stage->session->runner->stage.kept_stride = kept.stride;
     return evict(stage, &kept, error);
 }

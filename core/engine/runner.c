@@ -141,8 +141,10 @@ enum kvc_status kvc_runner_reserve_logits(struct kvc_runner *runner, uint32_t ro
 }
 
 void kvc_runner_embed(struct kvc_runner *runner, struct kvc_batch *batch) {
-    runner->device->ops->embed(runner->device, at(&batch->hidden, 0, 0), runner->network->embedding,
-                               at(&batch->tokens, 0, 0), batch->rows);
+    runner->device->ops->embed(runner->device, &(struct kvc_embed){.out = at(&batch->hidden, 0, 0),
+                                                                   .table = runner->network->embedding,
+                                                                   .tokens = at(&batch->tokens, 0, 0),
+                                                                   .rows = batch->rows});
 }
 
 /* A projection of one layer's queries or keys: linear, then the per-head norm where there is one, then RoPE. */
@@ -153,11 +155,25 @@ static void project_and_rotate(struct kvc_runner *runner, const struct kvc_batch
     const struct kvc_ops *ops = device->ops;
     const struct kvc_network *network = runner->network;
     const uint32_t d = network->head_size, half = network->rope.rotary / 2;
-    ops->linear(device, at(raw, 0, 0), at(&runner->normed, 0, 0), weight, bias, rows);
+    ops->linear(device,
+                &(struct kvc_linear){
+                    .y = at(raw, 0, 0), .x = at(&runner->normed, 0, 0), .w = weight, .bias = bias, .rows = rows});
     if (norm.buffer)
-        ops->norm(device, at(raw, 0, 0), at(raw, 0, 0), norm, rows * heads, d, network->norm_eps);
-    ops->rope(device, at(out, 0, 0), at(raw, 0, 0), at(&batch->cosine, row, half), at(&batch->sine, row, half), rows,
-              heads, d, network->rope.rotary, network->rope.interleaved);
+        ops->norm(device, &(struct kvc_norm){.y = at(raw, 0, 0),
+                                             .x = at(raw, 0, 0),
+                                             .w = norm,
+                                             .rows = rows * heads,
+                                             .K = d,
+                                             .eps = network->norm_eps});
+    ops->rope(device, &(struct kvc_rope_heads){.y = at(out, 0, 0),
+                                               .x = at(raw, 0, 0),
+                                               .cosine = at(&batch->cosine, row, half),
+                                               .sine = at(&batch->sine, row, half),
+                                               .rows = rows,
+                                               .heads = heads,
+                                               .head_size = d,
+                                               .rotary = network->rope.rotary,
+                                               .interleaved = network->rope.interleaved});
 }
 
 void kvc_runner_project_queries_keys(struct kvc_runner *runner, const struct kvc_batch *batch, uint32_t l, uint32_t row,
@@ -165,8 +181,12 @@ void kvc_runner_project_queries_keys(struct kvc_runner *runner, const struct kvc
     struct kvc_device *device = runner->device;
     const struct kvc_network *network = runner->network;
     const struct kvc_layer *layer = &network->layer[l];
-    device->ops->norm(device, at(&runner->normed, 0, 0), at(&batch->hidden, row, network->hidden),
-                      layer->attention_norm, rows, network->hidden, network->norm_eps);
+    device->ops->norm(device, &(struct kvc_norm){.y = at(&runner->normed, 0, 0),
+                                                 .x = at(&batch->hidden, row, network->hidden),
+                                                 .w = layer->attention_norm,
+                                                 .rows = rows,
+                                                 .K = network->hidden,
+                                                 .eps = network->norm_eps});
     project_and_rotate(runner, batch, row, rows, layer->q, layer->q_bias, layer->q_norm, network->heads, &runner->q_raw,
                        &runner->q);
     project_and_rotate(runner, batch, row, rows, layer->k, layer->k_bias, layer->k_norm, network->kv_heads,
@@ -175,8 +195,11 @@ void kvc_runner_project_queries_keys(struct kvc_runner *runner, const struct kvc
 
 void kvc_runner_project_values(struct kvc_runner *runner, uint32_t l, uint32_t rows) {
     const struct kvc_layer *layer = &runner->network->layer[l];
-    runner->device->ops->linear(runner->device, at(&runner->v, 0, 0), at(&runner->normed, 0, 0), layer->v,
-                                layer->v_bias, rows);
+    runner->device->ops->linear(runner->device, &(struct kvc_linear){.y = at(&runner->v, 0, 0),
+                                                                     .x = at(&runner->normed, 0, 0),
+                                                                     .w = layer->v,
+                                                                     .bias = layer->v_bias,
+                                                                     .rows = rows});
 }
 
 /* Those of the segments that have so many lists, in their order: sessions of one batch may differ in this. */
@@ -196,9 +219,17 @@ static void append_repeated(struct kvc_runner *runner, size_t n, struct kvc_span
     const struct kvc_geometry *g = &runner->geometry;
     const struct kvc_span k_heads = at(&runner->k_heads, 0, 0), v_heads = at(&runner->v_heads, 0, 0);
     const uint32_t rows = runner->alike[n - 1].row + runner->alike[n - 1].rows, copies = g->heads / g->kv_heads;
-    device->ops->repeat_heads(device, k_heads, k, rows, g->kv_heads, copies, g->head_size);
-    device->ops->repeat_heads(device, v_heads, v, rows, g->kv_heads, copies, g->head_size);
-    device->ops->append(device, runner->alike, n, k_heads, v_heads, positions);
+    device->ops->repeat_heads(
+        device,
+        &(struct kvc_repeat_heads){
+            .out = k_heads, .x = k, .rows = rows, .heads = g->kv_heads, .copies = copies, .head_size = g->head_size});
+    device->ops->repeat_heads(
+        device,
+        &(struct kvc_repeat_heads){
+            .out = v_heads, .x = v, .rows = rows, .heads = g->kv_heads, .copies = copies, .head_size = g->head_size});
+    device->ops->append(
+        device, &(struct kvc_append){
+                    .segments = runner->alike, .segment_count = n, .k = k_heads, .v = v_heads, .positions = positions});
 }
 
 void kvc_runner_append(struct kvc_runner *runner, const struct kvc_segment *segments, size_t count, struct kvc_span k,
@@ -206,7 +237,9 @@ void kvc_runner_append(struct kvc_runner *runner, const struct kvc_segment *segm
     const struct kvc_geometry *g = &runner->geometry;
     size_t n = find_alike(runner, segments, count, g->kv_heads);
     if (n)
-        runner->device->ops->append(runner->device, runner->alike, n, k, v, positions);
+        runner->device->ops->append(
+            runner->device, &(struct kvc_append){
+                                .segments = runner->alike, .segment_count = n, .k = k, .v = v, .positions = positions});
     n = n < count ? find_alike(runner, segments, count, g->heads) : 0;
     if (n)
         append_repeated(runner, n, k, v, positions);
@@ -243,8 +276,14 @@ void kvc_runner_project_output(struct kvc_runner *runner, struct kvc_batch *batc
     const struct kvc_network *network = runner->network;
     const struct kvc_layer *layer = &network->layer[l];
     const struct kvc_span projected = at(&runner->projected, 0, 0);
-    device->ops->linear(device, projected, at(&runner->attended, 0, 0), layer->output, layer->output_bias, rows);
-    device->ops->add(device, at(&batch->hidden, row, network->hidden), projected, (size_t)rows * network->hidden);
+    device->ops->linear(device, &(struct kvc_linear){.y = projected,
+                                                     .x = at(&runner->attended, 0, 0),
+                                                     .w = layer->output,
+                                                     .bias = layer->output_bias,
+                                                     .rows = rows});
+    device->ops->add(device, &(struct kvc_add){.y = at(&batch->hidden, row, network->hidden),
+                                               .x = projected,
+                                               .n = (size_t)rows * network->hidden});
 }
 
 void kvc_runner_feed_forward(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t l, uint32_t row,
@@ -256,12 +295,19 @@ void kvc_runner_feed_forward(struct kvc_runner *runner, struct kvc_batch *batch,
     const struct kvc_span x = at(&batch->hidden, row, network->hidden), normed = at(&runner->normed, 0, 0);
     const struct kvc_span projected = at(&runner->projected, 0, 0);
     const struct kvc_span gate = at(&runner->gate, 0, 0), up = at(&runner->up, 0, 0);
-    ops->norm(device, normed, x, layer->feed_norm, rows, network->hidden, network->norm_eps);
-    ops->linear(device, gate, normed, layer->gate, layer->gate_bias, rows);
-    ops->linear(device, up, normed, layer->up, layer->up_bias, rows);
-    ops->gated_silu(device, gate, gate, up, (size_t)rows * network->feed_forward);
-    ops->linear(device, projected, gate, layer->down, layer->down_bias, rows);
-    ops->add(device, x, projected, (size_t)rows * network->hidden);
+    ops->norm(
+        device,
+        &(struct kvc_norm){
+            .y = normed, .x = x, .w = layer->feed_norm, .rows = rows, .K = network->hidden, .eps = network->norm_eps});
+    ops->linear(device,
+                &(struct kvc_linear){.y = gate, .x = normed, .w = layer->gate, .bias = layer->gate_bias, .rows = rows});
+    ops->linear(device,
+                &(struct kvc_linear){.y = up, .x = normed, .w = layer->up, .bias = layer->up_bias, .rows = rows});
+    ops->gated_silu(
+        device, &(struct kvc_gated_silu){.y = gate, .gate = gate, .up = up, .n = (size_t)rows * network->feed_forward});
+    ops->linear(device, &(struct kvc_linear){
+                            .y = projected, .x = gate, .w = layer->down, .bias = layer->down_bias, .rows = rows});
+    ops->add(device, &(struct kvc_add){.y = x, .x = projected, .n = (size_t)rows * network->hidden});
 }
 
 enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t first, uint32_t count,
@@ -273,9 +319,13 @@ enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *b
     if (status != KVC_OK)
         return status;
     const struct kvc_span last = at(&runner->last, 0, 0), out = at(&runner->logits, 0, 0);
-    ops->norm(device, last, at(&batch->hidden, first, network->hidden), network->final_norm, count, network->hidden,
-              network->norm_eps);
-    ops->linear(device, out, last, network->head, none, count);
+    ops->norm(device, &(struct kvc_norm){.y = last,
+                                         .x = at(&batch->hidden, first, network->hidden),
+                                         .w = network->final_norm,
+                                         .rows = count,
+                                         .K = network->hidden,
+                                         .eps = network->norm_eps});
+    ops->linear(device, &(struct kvc_linear){.y = out, .x = last, .w = network->head, .bias = none, .rows = count});
     ops->download(device, logits, out, (size_t)count * network->vocab * sizeof(float));
     return KVC_OK;
 }

@@ -57,7 +57,8 @@ void kvc_select_evicted(struct kvc_session *session, uint32_t layer, const struc
     select->pages_right = select->sums_right = false;
     if (!select->view.rank)
         return;
-    ops->view_evict(device_of(session), &lists->lists, kept, &select->view);
+    ops->view_evict(device_of(session),
+                    &(struct kvc_view_evict){.lists = &lists->lists, .kept = kept, .view = &select->view});
     if (session->in_prompt) {
         ops->download(device_of(session), select->view_count, count, bytes);
         return;
@@ -124,7 +125,8 @@ void kvc_select_appended(struct kvc_session *session, uint32_t layer) {
     select->fresh++;
     if (!select->view.rank)
         return;
-    device_of(session)->ops->view_append(device_of(session), lists, &select->view, 1);
+    device_of(session)->ops->view_append(device_of(session),
+                                         &(struct kvc_view_append){.lists = lists, .view = &select->view, .rows = 1});
     for (uint32_t h = 0; h < lists->kv_heads; h++)
         select->view_count[h]++;
 }
@@ -164,8 +166,11 @@ static void update_pages(struct kvc_session *session, uint32_t layer) {
     struct kvc_select_layer *select = &session->select.layer[layer];
     const uint32_t rows = select->pages_right ? select->fresh : UINT32_MAX;
     if (rows)
-        device_of(session)->ops->pages_update(device_of(session), &session->cache.layer[layer].lists,
-                                              select->view.rank ? &select->view : NULL, &select->pages, rows);
+        device_of(session)->ops->pages_update(
+            device_of(session), &(struct kvc_pages_update){.lists = &session->cache.layer[layer].lists,
+                                                           .view = select->view.rank ? &select->view : NULL,
+                                                           .pages = &select->pages,
+                                                           .rows = rows});
     select->pages_right = true;
 }
 
@@ -173,9 +178,11 @@ static void update_sums(struct kvc_session *session, uint32_t layer) {
     struct kvc_select_layer *select = &session->select.layer[layer];
     const uint32_t rows = select->sums_right ? select->fresh : UINT32_MAX;
     if (rows)
-        device_of(session)->ops->value_sums(device_of(session), &session->cache.layer[layer].lists,
-                                            select->view.rank ? &select->view : NULL,
-                                            (struct kvc_span){select->sums, 0}, rows);
+        device_of(session)->ops->value_sums(device_of(session),
+                                            &(struct kvc_value_sums){.lists = &session->cache.layer[layer].lists,
+                                                                     .view = select->view.rank ? &select->view : NULL,
+                                                                     .sums = (struct kvc_span){select->sums, 0},
+                                                                     .rows = rows});
     select->sums_right = true;
 }
 
@@ -304,7 +311,7 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
                                            .stride = stride,
                                            .reads = &session->select.chosen};
     if (device->ops->select_scores_reads) {
-        device->ops->select_scores_reads(device, &job, &reads);
+        device->ops->select_scores_reads(device, &(struct kvc_select_scores_reads){.scores = &job, .reads = &reads});
     } else {
         device->ops->select_scores(device, &job);
         device->ops->select_reads(device, &reads);
@@ -336,7 +343,12 @@ void kvc_select_mix(struct kvc_session *session, uint32_t layer, const struct kv
     const struct kvc_select_layer *select = &session->select.layer[layer];
     if (!session->select.mixing || !reads)
         return;
-    device->ops->mix_mean(device, &session->cache.layer[layer].lists, select->view.rank ? &select->view : NULL, reads,
-                          g->heads, g->head_size, attended, kvc_growable_at(&session->select.alpha, 0),
-                          (struct kvc_span){select->sums, 0});
+    device->ops->mix_mean(device, &(struct kvc_mix_mean){.lists = &session->cache.layer[layer].lists,
+                                                         .view = select->view.rank ? &select->view : NULL,
+                                                         .reads = reads,
+                                                         .heads = g->heads,
+                                                         .head_size = g->head_size,
+                                                         .out = attended,
+                                                         .alpha = kvc_growable_at(&session->select.alpha, 0),
+                                                         .sums = (struct kvc_span){select->sums, 0}});
 }

@@ -150,12 +150,16 @@ static void fill_lists(struct kvc_measure *m, struct kvc_lists *lists, uint32_t 
     const size_t n = (size_t)most * MEASURE_KV_HEADS * lists->format.head_size;
     const struct kvc_span values = kvc_measure_values(m, n), positions = kvc_measure_numbers(m, entries, 0, 1);
     if (m->status == KVC_OK && lists->order)
-        m->ops->identity(m->device, lists);
+        m->ops->identity(m->device, &(struct kvc_identity){.lists = lists});
     for (uint32_t from = 0; m->status == KVC_OK && from < entries; from += most) {
         const uint32_t rows = entries - from < most ? entries - from : most;
         const struct kvc_segment segment = {.lists = lists, .rows = rows, .stored = rows};
-        m->ops->append(m->device, &segment, 1, values, values,
-                       (struct kvc_span){positions.buffer, from * sizeof(uint32_t)});
+        m->ops->append(m->device,
+                       &(struct kvc_append){.segments = &segment,
+                                            .segment_count = 1,
+                                            .k = values,
+                                            .v = values,
+                                            .positions = (struct kvc_span){positions.buffer, from * sizeof(uint32_t)}});
     }
 }
 
@@ -236,14 +240,14 @@ static void large_copy(struct kvc_measure *m, uint32_t variant) {
         m->ops->copy(m->device, to, from, bytes);
 }
 
-static void loop(struct kvc_measure *m, uint32_t variant) {
+KVC_MEASURE(fma_loop, 0, variant) {
     const size_t n = (size_t)1 << 20;
     const uint32_t rounds = 500;
     const struct kvc_span x = kvc_measure_values(m, n);
     (void)variant;
     kvc_measure_counts(m, 0, 2 * n * rounds, "1048576 values");
     while (kvc_measure_again(m))
-        m->ops->fma_loop(m->device, x, n, rounds);
+        m->ops->fma_loop(m->device, &(struct kvc_fma_loop){.x = x, .n = n, .rounds = rounds});
 }
 
 static void product(struct kvc_measure *m, uint32_t variant) {
@@ -254,7 +258,7 @@ static void product(struct kvc_measure *m, uint32_t variant) {
     (void)variant;
     kvc_measure_counts(m, 0, 2ull * N * K * rows, "f32");
     while (kvc_measure_again(m))
-        m->ops->linear(m->device, y, x, w, none, rows);
+        m->ops->linear(m->device, &(struct kvc_linear){.y = y, .x = x, .w = w, .bias = none, .rows = rows});
 }
 
 /* Nothing is moved: what is left is the cost of the call. */
@@ -263,7 +267,7 @@ static void nothing(struct kvc_measure *m, uint32_t variant) {
     const struct kvc_span x = kvc_measure_space(m, n * sizeof(float));
     (void)variant;
     while (kvc_measure_again(m))
-        m->ops->fma_loop(m->device, x, n, 0);
+        m->ops->fma_loop(m->device, &(struct kvc_fma_loop){.x = x, .n = n, .rounds = 0});
 }
 
 static enum kvc_status run(struct kvc_device *device, kvc_measure_operation_fn *operation, uint32_t variant,
@@ -291,7 +295,7 @@ static enum kvc_status measure_ceilings(const struct kvc_engine_options *options
     enum kvc_status status = run(device, large_copy, 0, m, error);
     ceilings->copy = (double)m->row.bytes / m->best;
     if (status == KVC_OK)
-        status = run(device, loop, 0, m, error);
+        status = run(device, kvc_measure_fma_loop.run, 0, m, error);
     ceilings->fma = (double)m->row.flops / m->best;
     if (status == KVC_OK)
         status = run(device, nothing, 0, m, error);
@@ -357,23 +361,24 @@ static enum kvc_status measure_row(struct kvc_device *device, struct kvc_device 
 static enum kvc_status run_tables(struct kvc_device *device, struct kvc_device *beside, const char *only,
                                   const struct kvc_ceilings *ceilings, struct kvc_measure *m, kvc_measure_fn *row,
                                   void *user, struct kvc_error *error) {
-    static const struct kvc_measure_operation *const all[] = {kvc_measure_rows, kvc_measure_cache, kvc_measure_policies,
+    static const struct kvc_measure_operation *const all[] = {&kvc_measure_zero,
+#define KVC_OPERATION(name, parameters, ...) &kvc_measure_##name,
+#define KVC_OPERATION_REF(name, parameters, ...)
+#include "core/base/ops.def"
                                                               NULL};
-    static const struct kvc_measure_operation *const of_long[] = {kvc_measure_long, NULL};
     bool found = false;
-    for (const struct kvc_measure_operation *const *t = m->entries ? of_long : all; *t; t++)
-        for (const struct kvc_measure_operation *o = *t; o->name; o++) {
-            if (only && strcmp(only, o->name) != 0)
-                continue;
-            found = true;
-            for (uint32_t variant = 0; variant < o->variants; variant++) {
-                const enum kvc_status status = measure_row(device, beside, o, variant, m, error);
-                if (status != KVC_OK)
-                    return status;
-                if (row(user, ceilings, &m->row))
-                    return KVC_OK;
-            }
+    for (const struct kvc_measure_operation *const *o = m->entries ? kvc_measure_long : all; *o; o++) {
+        if (only && strcmp(only, (*o)->name) != 0)
+            continue;
+        found = true;
+        for (uint32_t variant = 0; variant < (*o)->variants; variant++) {
+            const enum kvc_status status = measure_row(device, beside, *o, variant, m, error);
+            if (status != KVC_OK)
+                return status;
+            if (row(user, ceilings, &m->row))
+                return KVC_OK;
         }
+    }
     return found ? KVC_OK : kvc_fail(error, KVC_USAGE, "there is no operation '%s' to measure", only);
 }
 

@@ -76,9 +76,16 @@ struct kvc_measure_operation {
     kvc_measure_operation_fn *run;
     uint32_t variants; /* 0 .. variants - 1 */
 };
-/* Tables that end with name NULL: measure_rows.c, measure_cache.c, measure_policies.c; measure_long.c. */
-extern const struct kvc_measure_operation kvc_measure_rows[], kvc_measure_cache[], kvc_measure_policies[];
-extern const struct kvc_measure_operation kvc_measure_long[];
+/* One for each operation of the list, and zero; KVC_MEASURE(name, variants, variant) { ... m ... } defines it, with the
+ * name that it gives the number of a variant. Of copy and fma_loop there are no variants: they are ceilings. */
+#define KVC_OPERATION(name, parameters, ...) extern const struct kvc_measure_operation kvc_measure_##name;
+#include "core/base/ops.def"
+extern const struct kvc_measure_operation kvc_measure_zero;
+#define KVC_MEASURE(operation, number, variant)                                                                        \
+    static void operation##_calls(struct kvc_measure *m, uint32_t variant);                                            \
+    const struct kvc_measure_operation kvc_measure_##operation = {#operation, operation##_calls, number};              \
+    static void operation##_calls(struct kvc_measure *m, uint32_t variant)
+extern const struct kvc_measure_operation *const kvc_measure_long[]; /* measure_long.c; ends with NULL */
 
 /* kvc_measure_operations; once: every operation once, its figures mean little. For tests. */
 enum kvc_status kvc_measure_some(const struct kvc_engine_options *options, const struct kvc_measure_options *what,

@@ -7,7 +7,7 @@ enum { COUNTS = MEASURE_KV_HEADS * 4, ALL = MEASURE_KV_HEADS * MEASURE_ENTRIES }
 
 static struct kvc_span whole(struct kvc_buffer *buffer) { return (struct kvc_span){buffer, 0}; }
 
-static void append(struct kvc_measure *m, uint32_t variant) {
+KVC_MEASURE(append, 3, variant) {
     static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
     const uint32_t rows = MEASURE_ROWS, n = rows * MEASURE_KV_HEADS * MEASURE_HEAD_SIZE;
     struct kvc_lists *lists = kvc_measure_lists(m, types[variant], MEASURE_ENTRIES, 0, 0, true);
@@ -15,26 +15,28 @@ static void append(struct kvc_measure *m, uint32_t variant) {
     const struct kvc_span empty = kvc_measure_space(m, COUNTS);
     const struct kvc_segment segment = {.lists = lists, .rows = rows, .stored = rows};
     if (m->status == KVC_OK)
-        m->ops->identity(m->device, lists);
+        m->ops->identity(m->device, &(struct kvc_identity){.lists = lists});
     kvc_measure_counts(m, 2ull * n * 4 + 2ull * rows * MEASURE_KV_HEADS * lists->format.row_bytes, 0, "%s, %u rows",
                        kvc_type_name(types[variant]), (unsigned)rows);
     m->row.calls = 2;
     while (kvc_measure_again(m)) {
         m->ops->copy(m->device, whole(lists->count), empty, COUNTS);
-        m->ops->append(m->device, &segment, 1, k, k, positions);
+        m->ops->append(
+            m->device,
+            &(struct kvc_append){.segments = &segment, .segment_count = 1, .k = k, .v = k, .positions = positions});
     }
 }
 
-static void drop(struct kvc_measure *m, uint32_t variant) {
+KVC_MEASURE(drop, 1, variant) {
     struct kvc_lists *lists = kvc_measure_lists(m, KVC_F16, MEASURE_ENTRIES, MEASURE_ENTRIES, 0, true);
     (void)variant;
     kvc_measure_counts(m, 2 * COUNTS, 0, "0 rows");
     while (kvc_measure_again(m))
-        m->ops->drop(m->device, lists, 0);
+        m->ops->drop(m->device, &(struct kvc_drop){.lists = lists, .rows = 0});
 }
 
 /* One row of a decode step, all entries or some read; the rows of a chunk. */
-static void attention(struct kvc_measure *m, uint32_t variant) {
+KVC_MEASURE(attention, 5, variant) {
     static const struct {
         enum kvc_type type;
         uint32_t rows, read;
@@ -63,15 +65,15 @@ static void attention(struct kvc_measure *m, uint32_t variant) {
         m->ops->attention(m->device, &a);
 }
 
-static void identity(struct kvc_measure *m, uint32_t variant) {
+KVC_MEASURE(identity, 1, variant) {
     struct kvc_lists *lists = kvc_measure_lists(m, KVC_F16, MEASURE_ENTRIES, MEASURE_ENTRIES, 0, true);
     (void)variant;
     kvc_measure_counts(m, 2ull * ALL * 4, 0, "%d entries", MEASURE_ENTRIES);
     while (kvc_measure_again(m))
-        m->ops->identity(m->device, lists);
+        m->ops->identity(m->device, &(struct kvc_identity){.lists = lists});
 }
 
-static void evict(struct kvc_measure *m, uint32_t variant) {
+KVC_MEASURE(evict, 1, variant) {
     struct kvc_lists *lists = kvc_measure_lists(m, KVC_F16, MEASURE_ENTRIES, MEASURE_ENTRIES, 0, true);
     const struct kvc_read_list kept = kvc_measure_reads(m, MEASURE_ENTRIES / 4, MEASURE_ENTRIES);
     const struct kvc_span count = kvc_measure_numbers(m, MEASURE_KV_HEADS, MEASURE_ENTRIES, 0);
@@ -84,21 +86,21 @@ static void evict(struct kvc_measure *m, uint32_t variant) {
     while (kvc_measure_again(m)) {
         m->ops->copy(m->device, whole(lists->count), count, COUNTS);
         m->ops->copy(m->device, whole(lists->order), order, ALL * 4);
-        m->ops->evict(m->device, lists, &kept);
+        m->ops->evict(m->device, &(struct kvc_evict){.lists = lists, .kept = &kept});
     }
 }
 
-static void keep_keys(struct kvc_measure *m, uint32_t variant) {
+KVC_MEASURE(keep_keys, 1, variant) {
     const uint32_t rows = MEASURE_ROWS, n = rows * MEASURE_KV_HEADS * MEASURE_HEAD_SIZE;
     struct kvc_lists *lists = kvc_measure_lists(m, KVC_F16, MEASURE_ENTRIES, MEASURE_ENTRIES, MEASURE_HEAD_SIZE, true);
     const struct kvc_span k = kvc_measure_values(m, n);
     (void)variant;
     kvc_measure_counts(m, 2ull * n * 4, 0, "%u rows", (unsigned)rows);
     while (kvc_measure_again(m))
-        m->ops->keep_keys(m->device, lists, 0, k, rows);
+        m->ops->keep_keys(m->device, &(struct kvc_keep_keys){.lists = lists, .first = 0, .k = k, .rows = rows});
 }
 
-static void turn_keys(struct kvc_measure *m, uint32_t variant) {
+KVC_MEASURE(turn_keys, 1, variant) {
     const uint64_t n = (uint64_t)ALL * MEASURE_HEAD_SIZE;
     const size_t angles = (size_t)MEASURE_ENTRIES * MEASURE_HEAD_SIZE / 2;
     struct kvc_lists *lists = kvc_measure_lists(m, KVC_F16, MEASURE_ENTRIES, MEASURE_ENTRIES, MEASURE_HEAD_SIZE, true);
@@ -106,11 +108,16 @@ static void turn_keys(struct kvc_measure *m, uint32_t variant) {
     (void)variant;
     kvc_measure_counts(m, n * 6 + 2 * angles * 4, 3 * n, "f16, %d entries", MEASURE_ENTRIES);
     while (kvc_measure_again(m))
-        m->ops->turn_keys(m->device, lists, 0, cosine, sine, MEASURE_HEAD_SIZE, false);
+        m->ops->turn_keys(m->device, &(struct kvc_turn_keys){.lists = lists,
+                                                             .first = 0,
+                                                             .cosine = cosine,
+                                                             .sine = sine,
+                                                             .rotary = MEASURE_HEAD_SIZE,
+                                                             .interleaved = false});
 }
 
 /* Into lists of a quarter of the slots, after an eviction: three quarters of what is left move. */
-static void relayout(struct kvc_measure *m, uint32_t variant) {
+KVC_MEASURE(relayout, 1, variant) {
     const uint32_t left = MEASURE_ENTRIES / 4;
     struct kvc_lists *from = kvc_measure_lists(m, KVC_F16, MEASURE_ENTRIES, MEASURE_ENTRIES, 2, true);
     const struct kvc_read_list kept = kvc_measure_reads(m, left, MEASURE_ENTRIES);
@@ -119,25 +126,19 @@ static void relayout(struct kvc_measure *m, uint32_t variant) {
     (void)variant;
     into.arena = from->arena;
     if (m->status == KVC_OK)
-        m->ops->evict(m->device, from, &kept);
+        m->ops->evict(m->device, &(struct kvc_evict){.lists = from, .kept = &kept});
     kvc_measure_counts(m, 2ull * left * MEASURE_KV_HEADS * (3 * from->format.row_bytes / 2 + 16), 0,
                        "%u entries into %u slots", (unsigned)left, (unsigned)left);
     while (kvc_measure_again(m))
-        m->ops->relayout(m->device, &into, from);
+        m->ops->relayout(m->device, &(struct kvc_relayout){.dst = &into, .src = from});
 }
 
-static void entries(struct kvc_measure *m, uint32_t variant) {
+KVC_MEASURE(entries, 1, variant) {
     const size_t n = (size_t)MEASURE_ENTRIES * MEASURE_HEAD_SIZE;
     struct kvc_lists *lists = kvc_measure_lists(m, KVC_F16, MEASURE_ENTRIES, MEASURE_ENTRIES, 0, true);
     const struct kvc_span keys = kvc_measure_space(m, n * 4), values = kvc_measure_space(m, n * 4);
     (void)variant;
     kvc_measure_counts(m, 2 * n * 4 + 2 * n * 2, 0, "f16, %d entries of one head", MEASURE_ENTRIES);
     while (kvc_measure_again(m))
-        m->ops->entries(m->device, lists, 1, keys, values);
+        m->ops->entries(m->device, &(struct kvc_entries){.lists = lists, .head = 1, .keys = keys, .values = values});
 }
-
-const struct kvc_measure_operation kvc_measure_cache[] = {{"append", append, 3},       {"drop", drop, 1},
-                                                          {"attention", attention, 5}, {"identity", identity, 1},
-                                                          {"evict", evict, 1},         {"relayout", relayout, 1},
-                                                          {"entries", entries, 1},     {"keep_keys", keep_keys, 1},
-                                                          {"turn_keys", turn_keys, 1}, {NULL, NULL, 0}};

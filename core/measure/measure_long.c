@@ -48,7 +48,7 @@ static void linear(struct kvc_measure *m, uint32_t variant) {
     kvc_measure_counts(m, FEED_FORWARD * kvc_type_row_bytes(KVC_F16, HIDDEN) + (FEED_FORWARD + HIDDEN) * 4,
                        2ull * FEED_FORWARD * HIDDEN, "f16, 1 row, %d to %d", HIDDEN, FEED_FORWARD);
     while (kvc_measure_again(m))
-        m->ops->linear(m->device, y, x, w, none, 1);
+        m->ops->linear(m->device, &(struct kvc_linear){.y = y, .x = x, .w = w, .bias = none, .rows = 1});
 }
 
 /* Heads have from a quarter to seven quarters of the entries, the mean is all of them. */
@@ -98,23 +98,41 @@ static void prefill(struct kvc_measure *m, uint32_t variant) {
     while (kvc_measure_again(m)) {
         const struct kvc_ops *ops = m->ops;
         struct kvc_device *device = m->device;
-        ops->norm(device, normed, x, norm, rows, HIDDEN, 1e-5f);
-        ops->linear(device, raw, normed, query, none, rows);
-        ops->rope(device, a.q, raw, cosine, sine, rows, H, D, D, false);
-        ops->linear(device, raw, normed, key, none, rows);
-        ops->rope(device, k, raw, cosine, sine, rows, HK, D, D, false);
-        ops->linear(device, v, normed, key, none, rows);
-        ops->append(device, &segment, 1, k, v, a.positions);
+        ops->norm(device, &(struct kvc_norm){.y = normed, .x = x, .w = norm, .rows = rows, .K = HIDDEN, .eps = 1e-5f});
+        ops->linear(device, &(struct kvc_linear){.y = raw, .x = normed, .w = query, .bias = none, .rows = rows});
+        ops->rope(device, &(struct kvc_rope_heads){.y = a.q,
+                                                   .x = raw,
+                                                   .cosine = cosine,
+                                                   .sine = sine,
+                                                   .rows = rows,
+                                                   .heads = H,
+                                                   .head_size = D,
+                                                   .rotary = D,
+                                                   .interleaved = false});
+        ops->linear(device, &(struct kvc_linear){.y = raw, .x = normed, .w = key, .bias = none, .rows = rows});
+        ops->rope(device, &(struct kvc_rope_heads){.y = k,
+                                                   .x = raw,
+                                                   .cosine = cosine,
+                                                   .sine = sine,
+                                                   .rows = rows,
+                                                   .heads = HK,
+                                                   .head_size = D,
+                                                   .rotary = D,
+                                                   .interleaved = false});
+        ops->linear(device, &(struct kvc_linear){.y = v, .x = normed, .w = key, .bias = none, .rows = rows});
+        ops->append(device, &(struct kvc_append){
+                                .segments = &segment, .segment_count = 1, .k = k, .v = v, .positions = a.positions});
         ops->attention(device, &a);
-        ops->drop(device, lists, rows);
-        ops->linear(device, raw, a.out, query, none, rows);
-        ops->add(device, normed, raw, (size_t)rows * HIDDEN);
-        ops->norm(device, normed, normed, norm, rows, HIDDEN, 1e-5f);
-        ops->linear(device, gate, normed, up, none, rows);
-        ops->linear(device, high, normed, up, none, rows);
-        ops->gated_silu(device, gate, gate, high, wide);
-        ops->linear(device, raw, gate, down, none, rows);
-        ops->add(device, normed, raw, (size_t)rows * HIDDEN);
+        ops->drop(device, &(struct kvc_drop){.lists = lists, .rows = rows});
+        ops->linear(device, &(struct kvc_linear){.y = raw, .x = a.out, .w = query, .bias = none, .rows = rows});
+        ops->add(device, &(struct kvc_add){.y = normed, .x = raw, .n = (size_t)rows * HIDDEN});
+        ops->norm(device,
+                  &(struct kvc_norm){.y = normed, .x = normed, .w = norm, .rows = rows, .K = HIDDEN, .eps = 1e-5f});
+        ops->linear(device, &(struct kvc_linear){.y = gate, .x = normed, .w = up, .bias = none, .rows = rows});
+        ops->linear(device, &(struct kvc_linear){.y = high, .x = normed, .w = up, .bias = none, .rows = rows});
+        ops->gated_silu(device, &(struct kvc_gated_silu){.y = gate, .gate = gate, .up = high, .n = wide});
+        ops->linear(device, &(struct kvc_linear){.y = raw, .x = gate, .w = down, .bias = none, .rows = rows});
+        ops->add(device, &(struct kvc_add){.y = normed, .x = raw, .n = (size_t)rows * HIDDEN});
     }
 }
 
@@ -146,16 +164,30 @@ static void selection(struct kvc_measure *m, uint32_t variant) {
         struct kvc_device *device = m->device;
         ops->copy(device, (struct kvc_span){from->count, 0}, count, HK * 4);
         ops->copy(device, (struct kvc_span){from->order, 0}, order, lists_bytes);
-        ops->window_mass(device, &rows, scores, (uint32_t)stride, false);
-        ops->pool(device, from, 1, pooled, scores, (uint32_t)stride, window, 7, KVC_POOL_MAX);
-        ops->keep(device, from, &rule, 1, pooled, none, (uint32_t)stride, &chosen);
-        ops->evict(device, from, &chosen);
-        ops->relayout(device, &into, from);
+        ops->window_mass(device,
+                         &(struct kvc_window_mass){
+                             .probabilities = &rows, .scores = scores, .stride = (uint32_t)stride, .by_head = false});
+        ops->pool(device, &(struct kvc_pool){.lists = from,
+                                             .rows = 1,
+                                             .out = pooled,
+                                             .in = scores,
+                                             .stride = (uint32_t)stride,
+                                             .tail = window,
+                                             .kernel = 7,
+                                             .pooling = KVC_POOL_MAX});
+        ops->keep(device, &(struct kvc_keep_rules){.lists = from,
+                                                   .rules = &rule,
+                                                   .rule_count = 1,
+                                                   .scores = pooled,
+                                                   .ties = none,
+                                                   .stride = (uint32_t)stride,
+                                                   .kept = &chosen});
+        ops->evict(device, &(struct kvc_evict){.lists = from, .kept = &chosen});
+        ops->relayout(device, &(struct kvc_relayout){.dst = &into, .src = from});
     }
 }
 
-const struct kvc_measure_operation kvc_measure_long[] = {{"linear", linear, 1},
-                                                         {"attention", attention, 1},
-                                                         {"prefill", prefill, 1},
-                                                         {"selection", selection, 1},
-                                                         {NULL, NULL, 0}};
+static const struct kvc_measure_operation operations[] = {
+    {"linear", linear, 1}, {"attention", attention, 1}, {"prefill", prefill, 1}, {"selection", selection, 1}};
+const struct kvc_measure_operation *const kvc_measure_long[] = {&operations[0], &operations[1], &operations[2],
+                                                                &operations[3], NULL};

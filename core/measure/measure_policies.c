@@ -1,5 +1,6 @@
 /* measure_policies.c - calls of what methods look at and of what they choose by, 8 KV heads of 4096 entries. */
 #include "core/base/canon.h"
+#include "core/base/fused.h"
 #include "core/measure/measure.h"
 
 enum {
@@ -43,27 +44,34 @@ static struct kvc_lists *make_lists(struct kvc_measure *m, uint32_t columns) {
 
 static uint64_t key_bytes(void) { return (uint64_t)ALL * D * 2; }
 
-static void window_mass(struct kvc_measure *m, uint32_t by_head) {
+KVC_MEASURE(window_mass, 2, by_head) {
     const struct kvc_probabilities rows = make_rows(m, make_lists(m, 0), WINDOW);
     const struct kvc_span scores = kvc_measure_space(m, (size_t)H * STRIDE * 4);
     kvc_measure_counts(m, key_bytes() + 4ull * N * (unsigned)(by_head ? H : HK), (uint64_t)WINDOW * H * N * (SCORE + 2),
                        "%d queries%s", WINDOW, by_head ? ", by head" : "");
     while (kvc_measure_again(m))
-        m->ops->window_mass(m->device, &rows, scores, STRIDE, by_head != 0);
+        m->ops->window_mass(m->device,
+                            &(struct kvc_window_mass){
+                                .probabilities = &rows, .scores = scores, .stride = STRIDE, .by_head = by_head != 0});
 }
 
-static void window_moments(struct kvc_measure *m, uint32_t variant) {
+KVC_MEASURE(window_moments, 1, variant) {
     const struct kvc_probabilities rows = make_rows(m, make_lists(m, 0), WINDOW);
     const struct kvc_span scores = kvc_measure_space(m, (size_t)H * STRIDE * 4), totals = kvc_measure_space(m, 8);
     (void)variant;
     kvc_measure_counts(m, key_bytes() + H * N * 4ull, (uint64_t)WINDOW * H * N * (SCORE + MEASURE_EXP + 6),
                        "%d queries", WINDOW);
     while (kvc_measure_again(m))
-        m->ops->window_moments(m->device, &rows, WINDOW, 0.5f, scores, STRIDE, totals);
+        m->ops->window_moments(m->device, &(struct kvc_window_moments){.probabilities = &rows,
+                                                                       .tail = WINDOW,
+                                                                       .gamma = 0.5f,
+                                                                       .scores = scores,
+                                                                       .stride = STRIDE,
+                                                                       .totals = totals});
 }
 
 /* One query of attention's weights, a chunk's; one of keyformer's. */
-static void accumulate(struct kvc_measure *m, uint32_t variant) {
+KVC_MEASURE(accumulate, 3, variant) {
     static const struct kvc_noise noise = {1, 3, 1.5f};
     const uint32_t queries = variant == 1 ? 64 : 1;
     const struct kvc_probabilities rows = make_rows(m, make_lists(m, 2), queries);
@@ -71,31 +79,42 @@ static void accumulate(struct kvc_measure *m, uint32_t variant) {
                        (uint64_t)queries * H * N * (unsigned)(SCORE + (variant == 2 ? 3 * MEASURE_EXP : 2)),
                        "%u quer%s%s", (unsigned)queries, queries == 1 ? "y" : "ies", variant == 2 ? ", noise" : "");
     while (kvc_measure_again(m))
-        m->ops->accumulate(m->device, &rows, 0, variant == 2 ? &noise : NULL);
+        m->ops->accumulate(m->device, &(struct kvc_accumulate){
+                                          .probabilities = &rows, .column = 0, .noise = variant == 2 ? &noise : NULL});
 }
 
 static const char *const kinds[] = {"weights", "logits", "low"};
 
-static void ring_write(struct kvc_measure *m, uint32_t kind) {
+KVC_MEASURE(ring_write, 3, kind) {
     const struct kvc_probabilities rows = make_rows(m, make_lists(m, WINDOW), 1);
     kvc_measure_counts(m, key_bytes() + ALL * 4ull, (uint64_t)H * N * SCORE, "1 query, %s", kinds[kind]);
     while (kvc_measure_again(m))
-        m->ops->ring_write(m->device, &rows, 0, WINDOW, (enum kvc_row_kind)kind);
+        m->ops->ring_write(m->device,
+                           &(struct kvc_ring_write){
+                               .probabilities = &rows, .first = 0, .ring = WINDOW, .kind = (enum kvc_row_kind)kind});
 }
 
-static void ring_fuse(struct kvc_measure *m, uint32_t kind) {
+KVC_MEASURE(ring_fuse, 3, kind) {
     struct kvc_lists *lists = make_lists(m, WINDOW);
     const struct kvc_span scores = kvc_measure_space(m, (size_t)HK * STRIDE * 4);
     kvc_measure_counts(m, (uint64_t)ALL * (WINDOW + 1) * 4,
                        (uint64_t)ALL * WINDOW * (kind == KVC_ROW_LOGITS ? MEASURE_EXP + 4 : 1), "%d rows, %s", WINDOW,
                        kinds[kind]);
     while (kvc_measure_again(m))
-        m->ops->ring_fuse(m->device, lists, 0, WINDOW, WINDOW, N, (enum kvc_row_kind)kind, KVC_FUSE_SUM, INT64_MAX,
-                          scores, STRIDE);
+        m->ops->ring_fuse(m->device, &(struct kvc_ring_fuse){.lists = lists,
+                                                             .first = 0,
+                                                             .ring = WINDOW,
+                                                             .filled = WINDOW,
+                                                             .now = N,
+                                                             .kind = (enum kvc_row_kind)kind,
+                                                             .fusion = KVC_FUSE_SUM,
+                                                             .recent = INT64_MAX,
+                                                             .scores = scores,
+                                                             .stride = STRIDE});
 }
 
 /* As a method's decode step calls it: in one where the backend has that. */
-static void keep_ring(struct kvc_measure *m, uint32_t variant) {
+KVC_MEASURE(keep_ring, 1, variant) {
     const struct kvc_ring ring = {0, WINDOW, UINT32_MAX, N};
     const struct kvc_keep rule = {.fill = N - 1, .limit = N - 1, .recent = INT64_MAX};
     struct kvc_lists *lists = make_lists(m, WINDOW);
@@ -103,76 +122,97 @@ static void keep_ring(struct kvc_measure *m, uint32_t variant) {
     struct kvc_read_list kept = kvc_measure_reads(m, 1, N);
     (void)variant;
     kvc_measure_counts(m, (uint64_t)ALL * (WINDOW + 1) * 4, (uint64_t)ALL * WINDOW, "%d rows", WINDOW);
-    while (kvc_measure_again(m)) {
-        if (m->ops->keep_ring) {
-            m->ops->keep_ring(m->device, lists, &rule, &ring, none, fused, STRIDE, &kept);
-        } else {
-            m->ops->ring_fuse(m->device, lists, 0, WINDOW, WINDOW, N, KVC_ROW_WEIGHTS, KVC_FUSE_SUM, INT64_MAX, fused,
-                              STRIDE);
-            m->ops->keep(m->device, lists, &rule, 1, fused, none, STRIDE, &kept);
-        }
-    }
+    while (kvc_measure_again(m))
+        kvc_run_keep_ring(m->device, &(struct kvc_keep_ring){.lists = lists,
+                                                             .rule = &rule,
+                                                             .ring = &ring,
+                                                             .scores = none,
+                                                             .fused = fused,
+                                                             .stride = STRIDE,
+                                                             .kept = &kept});
 }
 
-static void column_scores(struct kvc_measure *m, uint32_t variant) {
+KVC_MEASURE(column_scores, 1, variant) {
     struct kvc_lists *lists = make_lists(m, 2);
     const struct kvc_span scores = kvc_measure_space(m, (size_t)HK * STRIDE * 4);
     (void)variant;
     kvc_measure_counts(m, 4ull * ALL * 4, ALL, "2 columns");
     while (kvc_measure_again(m))
-        m->ops->column_scores(m->device, lists, 0, 2, scores, STRIDE);
+        m->ops->column_scores(
+            m->device,
+            &(struct kvc_column_scores){.lists = lists, .first = 0, .columns = 2, .scores = scores, .stride = STRIDE});
 }
 
-static void scores_column(struct kvc_measure *m, uint32_t variant) {
+KVC_MEASURE(scores_column, 1, variant) {
     struct kvc_lists *lists = make_lists(m, 1);
     const struct kvc_span scores = kvc_measure_values(m, (size_t)HK * STRIDE);
     (void)variant;
     kvc_measure_counts(m, 3ull * ALL * 4, 0, "1 column");
     while (kvc_measure_again(m))
-        m->ops->scores_column(m->device, lists, 0, scores, STRIDE);
+        m->ops->scores_column(
+            m->device, &(struct kvc_scores_column){.lists = lists, .column = 0, .scores = scores, .stride = STRIDE});
 }
 
-static void pool(struct kvc_measure *m, uint32_t pooling) {
+KVC_MEASURE(pool, 2, pooling) {
     struct kvc_lists *lists = make_lists(m, 0);
     const struct kvc_span in = kvc_measure_values(m, (size_t)HK * STRIDE);
     const struct kvc_span out = kvc_measure_space(m, (size_t)HK * STRIDE * 4);
     kvc_measure_counts(m, 2ull * ALL * 4, 7ull * ALL, "7 wide, %s", pooling == KVC_POOL_MAX ? "max" : "average");
     while (kvc_measure_again(m))
-        m->ops->pool(m->device, lists, 1, out, in, STRIDE, WINDOW, 7, (enum kvc_pooling)pooling);
+        m->ops->pool(m->device, &(struct kvc_pool){.lists = lists,
+                                                   .rows = 1,
+                                                   .out = out,
+                                                   .in = in,
+                                                   .stride = STRIDE,
+                                                   .tail = WINDOW,
+                                                   .kernel = 7,
+                                                   .pooling = (enum kvc_pooling)pooling});
 }
 
-static void group_scores(struct kvc_measure *m, uint32_t variant) {
+KVC_MEASURE(group_scores, 1, variant) {
     struct kvc_lists *lists = make_lists(m, 0);
     const struct kvc_span in = kvc_measure_values(m, (size_t)H * STRIDE);
     const struct kvc_span out = kvc_measure_space(m, (size_t)HK * STRIDE * 4);
     (void)variant;
     kvc_measure_counts(m, (uint64_t)(H + HK) * N * 4, (uint64_t)(H + HK) * N, "groups of %d", MEASURE_GROUP);
     while (kvc_measure_again(m))
-        m->ops->group_scores(m->device, lists, MEASURE_GROUP, out, in, STRIDE, 4.0f);
+        m->ops->group_scores(
+            m->device,
+            &(struct kvc_group_scores){
+                .lists = lists, .rows = MEASURE_GROUP, .out = out, .in = in, .stride = STRIDE, .divisor = 4.0f});
 }
 
-static void keep(struct kvc_measure *m, uint32_t variant) {
+KVC_MEASURE(keep, 2, variant) {
     const struct kvc_keep rule = {.top = variant ? N - 1 : N / 4, .tail = variant ? 0 : WINDOW, .recent = INT64_MAX};
     struct kvc_lists *lists = make_lists(m, 0);
     const struct kvc_span scores = kvc_measure_values(m, (size_t)HK * STRIDE);
     struct kvc_read_list kept = kvc_measure_reads(m, 1, N);
     kvc_measure_counts(m, 2ull * ALL * 4, 0, "the top %u of %d", (unsigned)rule.top, N);
     while (kvc_measure_again(m))
-        m->ops->keep(m->device, lists, &rule, 1, scores, none, STRIDE, &kept);
+        m->ops->keep(m->device, &(struct kvc_keep_rules){.lists = lists,
+                                                         .rules = &rule,
+                                                         .rule_count = 1,
+                                                         .scores = scores,
+                                                         .ties = none,
+                                                         .stride = STRIDE,
+                                                         .kept = &kept});
 }
 
-static void shares(struct kvc_measure *m, uint32_t variant) {
+KVC_MEASURE(shares, 1, variant) {
     struct kvc_lists *lists = make_lists(m, 0);
     const struct kvc_span scores = kvc_measure_values(m, (size_t)HK * STRIDE), out = kvc_measure_space(m, HK * 4);
     (void)variant;
     kvc_measure_counts(m, ALL * 4ull, 0, "%d of %d", ALL / 4, ALL);
     while (kvc_measure_again(m))
-        m->ops->shares(m->device, lists, scores, STRIDE, WINDOW, ALL / 4, out);
+        m->ops->shares(
+            m->device,
+            &(struct kvc_shares){
+                .lists = lists, .scores = scores, .stride = STRIDE, .tail = WINDOW, .slots = ALL / 4, .shares = out});
 }
 
 /* ---- select methods ---- */
 
-static void view_append(struct kvc_measure *m, uint32_t variant) {
+KVC_MEASURE(view_append, 1, variant) {
     struct kvc_lists *lists = make_lists(m, 0);
     struct kvc_read_list view = kvc_measure_reads(m, N / 4, N);
     const struct kvc_span count = kvc_measure_numbers(m, HK, N / 4, 0);
@@ -181,11 +221,11 @@ static void view_append(struct kvc_measure *m, uint32_t variant) {
     m->row.calls = 2;
     while (kvc_measure_again(m)) {
         m->ops->copy(m->device, (struct kvc_span){view.count, 0}, count, HK * 4);
-        m->ops->view_append(m->device, lists, &view, 1);
+        m->ops->view_append(m->device, &(struct kvc_view_append){.lists = lists, .view = &view, .rows = 1});
     }
 }
 
-static void view_evict(struct kvc_measure *m, uint32_t variant) {
+KVC_MEASURE(view_evict, 1, variant) {
     struct kvc_lists *lists = make_lists(m, 0);
     struct kvc_read_list view = kvc_measure_reads(m, N / 4, N);
     const struct kvc_read_list full = kvc_measure_reads(m, N / 4, N), kept = kvc_measure_reads(m, N / 2, N);
@@ -197,7 +237,7 @@ static void view_evict(struct kvc_measure *m, uint32_t variant) {
     while (kvc_measure_again(m)) {
         m->ops->copy(m->device, (struct kvc_span){view.count, 0}, (struct kvc_span){full.count, 0}, HK * 4);
         m->ops->copy(m->device, (struct kvc_span){view.rank, 0}, (struct kvc_span){full.rank, 0}, ranks);
-        m->ops->view_evict(m->device, lists, &kept, &view);
+        m->ops->view_evict(m->device, &(struct kvc_view_evict){.lists = lists, .kept = &kept, .view = &view});
     }
 }
 
@@ -209,15 +249,18 @@ static struct kvc_pages make_pages(struct kvc_measure *m, uint32_t page, bool lo
     return pages;
 }
 
-static void pages_update(struct kvc_measure *m, uint32_t variant) {
+KVC_MEASURE(pages_update, 2, variant) {
     struct kvc_lists *lists = make_lists(m, 0);
     struct kvc_pages pages = make_pages(m, PAGE, true);
     if (m->status == KVC_OK)
-        m->ops->pages_update(m->device, lists, NULL, &pages, UINT32_MAX);
+        m->ops->pages_update(
+            m->device, &(struct kvc_pages_update){.lists = lists, .view = NULL, .pages = &pages, .rows = UINT32_MAX});
     kvc_measure_counts(m, variant ? HK * D * 10ull : key_bytes() + key_bytes() / PAGE * 2, variant ? 0 : 2ull * ALL * D,
                        "pages of %d, %s", PAGE, variant ? "1 new" : "all");
     while (kvc_measure_again(m))
-        m->ops->pages_update(m->device, lists, NULL, &pages, variant ? 1 : UINT32_MAX);
+        m->ops->pages_update(m->device,
+                             &(struct kvc_pages_update){
+                                 .lists = lists, .view = NULL, .pages = &pages, .rows = variant ? 1 : UINT32_MAX});
 }
 
 /* The four kinds as topk, sparq, hsa and quest use them. */
@@ -245,7 +288,8 @@ static void make_selection(struct kvc_measure *m, const struct select_case *c, s
     if (c->page) {
         s->pages = make_pages(m, c->page, c->low);
         if (m->status == KVC_OK)
-            m->ops->pages_update(m->device, lists, NULL, &s->pages, UINT32_MAX);
+            m->ops->pages_update(m->device, &(struct kvc_pages_update){
+                                                .lists = lists, .view = NULL, .pages = &s->pages, .rows = UINT32_MAX});
     }
     s->list = kvc_measure_reads(m, 1, N);
     s->scores = (struct kvc_select_scores){.lists = lists,
@@ -277,7 +321,7 @@ static uint64_t selection_flops(const struct select_case *c) {
     return units * (2 * c->dims + (c->whole ? 0 : MEASURE_EXP + 3));
 }
 
-static void select_scores(struct kvc_measure *m, uint32_t variant) {
+KVC_MEASURE(select_scores, CASES, variant) {
     struct selection s;
     make_selection(m, &cases[variant], &s);
     kvc_measure_counts(m, selection_bytes(&cases[variant]), selection_flops(&cases[variant]), "%s",
@@ -286,7 +330,7 @@ static void select_scores(struct kvc_measure *m, uint32_t variant) {
         m->ops->select_scores(m->device, &s.scores);
 }
 
-static void select_reads(struct kvc_measure *m, uint32_t variant) {
+KVC_MEASURE(select_reads, CASES, variant) {
     const struct select_case *c = &cases[variant];
     struct selection s;
     make_selection(m, c, &s);
@@ -298,31 +342,27 @@ static void select_reads(struct kvc_measure *m, uint32_t variant) {
 }
 
 /* As a decode step calls them: together where the backend has that. */
-static void select_both(struct kvc_measure *m, uint32_t variant) {
+KVC_MEASURE(select_scores_reads, CASES, variant) {
     const struct select_case *c = &cases[variant];
     struct selection s;
     make_selection(m, c, &s);
     kvc_measure_counts(m, selection_bytes(c) + ALL / 4 * 4, selection_flops(c), "%s, a quarter", c->name);
-    while (kvc_measure_again(m)) {
-        if (m->ops->select_scores_reads) {
-            m->ops->select_scores_reads(m->device, &s.scores, &s.reads);
-        } else {
-            m->ops->select_scores(m->device, &s.scores);
-            m->ops->select_reads(m->device, &s.reads);
-        }
-    }
+    while (kvc_measure_again(m))
+        kvc_run_select(m->device, &(struct kvc_select_scores_reads){.scores = &s.scores, .reads = &s.reads});
 }
 
-static void value_sums(struct kvc_measure *m, uint32_t variant) {
+KVC_MEASURE(value_sums, 2, variant) {
     struct kvc_lists *lists = make_lists(m, 0);
     const struct kvc_span sums = kvc_measure_space(m, HK * D * 4);
     kvc_measure_counts(m, variant ? HK * D * 10ull : key_bytes(), variant ? HK * D : (uint64_t)ALL * D, "%s",
                        variant ? "1 new" : "all");
     while (kvc_measure_again(m))
-        m->ops->value_sums(m->device, lists, NULL, sums, variant ? 1 : UINT32_MAX);
+        m->ops->value_sums(
+            m->device,
+            &(struct kvc_value_sums){.lists = lists, .view = NULL, .sums = sums, .rows = variant ? 1 : UINT32_MAX});
 }
 
-static void mix_mean(struct kvc_measure *m, uint32_t variant) {
+KVC_MEASURE(mix_mean, 1, variant) {
     struct kvc_lists *lists = make_lists(m, 0);
     const struct kvc_read_list reads = kvc_measure_reads(m, N / 4, N);
     const struct kvc_span out = kvc_measure_values(m, H * D), alpha = kvc_measure_values(m, H);
@@ -330,27 +370,12 @@ static void mix_mean(struct kvc_measure *m, uint32_t variant) {
     (void)variant;
     kvc_measure_counts(m, (2 * H + HK) * D * 4ull, 4 * H * D, "%d heads", H);
     while (kvc_measure_again(m))
-        m->ops->mix_mean(m->device, lists, NULL, &reads, H, D, out, alpha, sums);
+        m->ops->mix_mean(m->device, &(struct kvc_mix_mean){.lists = lists,
+                                                           .view = NULL,
+                                                           .reads = &reads,
+                                                           .heads = H,
+                                                           .head_size = D,
+                                                           .out = out,
+                                                           .alpha = alpha,
+                                                           .sums = sums});
 }
-
-const struct kvc_measure_operation kvc_measure_policies[] = {{"window_mass", window_mass, 2},
-                                                             {"window_moments", window_moments, 1},
-                                                             {"accumulate", accumulate, 3},
-                                                             {"ring_write", ring_write, 3},
-                                                             {"ring_fuse", ring_fuse, 3},
-                                                             {"keep_ring", keep_ring, 1},
-                                                             {"column_scores", column_scores, 1},
-                                                             {"scores_column", scores_column, 1},
-                                                             {"pool", pool, 2},
-                                                             {"group_scores", group_scores, 1},
-                                                             {"keep", keep, 2},
-                                                             {"shares", shares, 1},
-                                                             {"view_append", view_append, 1},
-                                                             {"view_evict", view_evict, 1},
-                                                             {"pages_update", pages_update, 2},
-                                                             {"select_scores", select_scores, CASES},
-                                                             {"select_reads", select_reads, CASES},
-                                                             {"select_scores_reads", select_both, CASES},
-                                                             {"value_sums", value_sums, 2},
-                                                             {"mix_mean", mix_mean, 1},
-                                                             {NULL, NULL, 0}};

@@ -95,8 +95,11 @@ enum kvc_status kvc_stage_window_mass(struct kvc_stage *stage, uint32_t window, 
     if (status != KVC_OK)
         return status;
     const struct kvc_probabilities rows = kvc_stage_rows(stage, kvc_min_u32(window, stage->queries));
-    device_of(stage)->ops->window_mass(device_of(stage), &rows, scores->span, scores->stride,
-                                       scores->heads != stage->info.kv_heads);
+    device_of(stage)->ops->window_mass(device_of(stage),
+                                       &(struct kvc_window_mass){.probabilities = &rows,
+                                                                 .scores = scores->span,
+                                                                 .stride = scores->stride,
+                                                                 .by_head = scores->heads != stage->info.kv_heads});
     return KVC_OK;
 }
 
@@ -115,8 +118,11 @@ enum kvc_status kvc_stage_pseudo_mass(struct kvc_stage *stage, struct kvc_scores
     view.positions = kvc_growable_at(&pseudo->positions, first);
     view.causal_offset = (struct kvc_span){NULL, 0}; /* behind every entry that is left */
     const struct kvc_probabilities rows = kvc_stage_rows(&view, pseudo->rows);
-    device_of(stage)->ops->window_mass(device_of(stage), &rows, scores->span, scores->stride,
-                                       scores->heads != stage->info.kv_heads);
+    device_of(stage)->ops->window_mass(device_of(stage),
+                                       &(struct kvc_window_mass){.probabilities = &rows,
+                                                                 .scores = scores->span,
+                                                                 .stride = scores->stride,
+                                                                 .by_head = scores->heads != stage->info.kv_heads});
     return KVC_OK;
 }
 
@@ -147,7 +153,7 @@ enum kvc_status kvc_stage_probe_mass(struct kvc_stage *stage, float alpha, struc
     if (session->prompt.first_chunk)
         device->ops->copy(device, A, Q, bytes * probes);
     else
-        device->ops->blend(device, A, Q, alpha, width * probes);
+        device->ops->blend(device, &(struct kvc_blend){.y = A, .x = Q, .share = alpha, .n = width * probes});
     const struct kvc_segment segment = {.lists = &kvc_stage_lists(stage)->lists, .row = 0, .rows = probes, .stored = 0};
     const struct kvc_attention attention = {.segments = &segment,
                                             .segment_count = 1,
@@ -171,8 +177,15 @@ enum kvc_status kvc_stage_probe_mass(struct kvc_stage *stage, float alpha, struc
                                            .sum = attention.sum,
                                            .positions = attention.positions,
                                            .causal_offset = attention.causal_offset};
-    device->ops->window_mass(device, &rows, scores->span, scores->stride, false);
-    device->ops->group_scores(device, lists_of(stage), 1, scores->span, scores->span, scores->stride, (float)probes);
+    device->ops->window_mass(
+        device, &(struct kvc_window_mass){
+                    .probabilities = &rows, .scores = scores->span, .stride = scores->stride, .by_head = false});
+    device->ops->group_scores(device, &(struct kvc_group_scores){.lists = lists_of(stage),
+                                                                 .rows = 1,
+                                                                 .out = scores->span,
+                                                                 .in = scores->span,
+                                                                 .stride = scores->stride,
+                                                                 .divisor = (float)probes});
     return KVC_OK;
 }
 
@@ -190,7 +203,12 @@ enum kvc_status kvc_stage_moments(struct kvc_stage *stage, uint32_t window, uint
         return status;
     const struct kvc_probabilities rows = kvc_stage_rows(stage, kvc_min_u32(window, stage->queries));
     const struct kvc_span at = kvc_growable_at(&runner->stage.totals, 0);
-    runner->device->ops->window_moments(runner->device, &rows, tail, gamma, scores->span, scores->stride, at);
+    runner->device->ops->window_moments(runner->device, &(struct kvc_window_moments){.probabilities = &rows,
+                                                                                     .tail = tail,
+                                                                                     .gamma = gamma,
+                                                                                     .scores = scores->span,
+                                                                                     .stride = scores->stride,
+                                                                                     .totals = at});
     runner->device->ops->download(runner->device, totals, at, sizeof totals);
     *dispersion = totals[0];
     *variance = totals[1];
@@ -213,8 +231,14 @@ enum kvc_status kvc_stage_pool(struct kvc_stage *stage, struct kvc_scores *score
     const enum kvc_status status = make_scores(stage, scores->heads, &pooled, error);
     if (status != KVC_OK)
         return status;
-    device->ops->pool(device, lists_of(stage), scores->heads / stage->info.kv_heads, pooled->span, scores->span,
-                      scores->stride, tail, kernel, pooling);
+    device->ops->pool(device, &(struct kvc_pool){.lists = lists_of(stage),
+                                                 .rows = scores->heads / stage->info.kv_heads,
+                                                 .out = pooled->span,
+                                                 .in = scores->span,
+                                                 .stride = scores->stride,
+                                                 .tail = tail,
+                                                 .kernel = kernel,
+                                                 .pooling = pooling});
     /* the pooled scores take the place of the others, whose array is free again */
     const struct kvc_growable room = stage->session->runner->stage.scores[stage->score_count - 1];
     const size_t mine = (size_t)(scores - stage->scores);
@@ -232,8 +256,13 @@ enum kvc_status kvc_stage_group(struct kvc_stage *stage, const struct kvc_scores
         return status;
     if (scores->heads != stage->info.kv_heads)
         return kvc_fail(error, KVC_USAGE, "policy: a group's sum goes into scores per list of entries");
-    device_of(stage)->ops->group_scores(device_of(stage), lists_of(stage), heads->heads / stage->info.kv_heads,
-                                        scores->span, heads->span, scores->stride, divisor);
+    device_of(stage)->ops->group_scores(device_of(stage),
+                                        &(struct kvc_group_scores){.lists = lists_of(stage),
+                                                                   .rows = heads->heads / stage->info.kv_heads,
+                                                                   .out = scores->span,
+                                                                   .in = heads->span,
+                                                                   .stride = scores->stride,
+                                                                   .divisor = divisor});
     return KVC_OK;
 }
 
@@ -248,7 +277,12 @@ enum kvc_status kvc_stage_shares(struct kvc_stage *stage, const struct kvc_score
     if (status != KVC_OK)
         return status;
     const struct kvc_span at = kvc_growable_at(&runner->stage.totals, 0);
-    device->ops->shares(device, &kvc_stage_lists(stage)->lists, scores->span, scores->stride, tail, slots, at);
+    device->ops->shares(device, &(struct kvc_shares){.lists = &kvc_stage_lists(stage)->lists,
+                                                     .scores = scores->span,
+                                                     .stride = scores->stride,
+                                                     .tail = tail,
+                                                     .slots = slots,
+                                                     .shares = at});
     device->ops->download(device, shares, at, bytes);
     return KVC_OK;
 }
@@ -317,7 +351,8 @@ static enum kvc_status empty_rows(const struct kvc_stage *stage, uint32_t column
         struct kvc_probabilities rows = kvc_stage_rows(stage, some);
         rows.positions = (struct kvc_span){at.buffer, at.offset + from * sizeof *positions};
         rows.causal_offset = (struct kvc_span){unseen.buffer, unseen.offset + from * sizeof *causal_offset};
-        device->ops->ring_write(device, &rows, column, ring, kind);
+        device->ops->ring_write(
+            device, &(struct kvc_ring_write){.probabilities = &rows, .first = column, .ring = ring, .kind = kind});
     }
     free(positions);
     free(causal_offset);
@@ -335,7 +370,9 @@ enum kvc_status kvc_stage_ring_write(struct kvc_stage *stage, uint32_t first, ui
     if (status != KVC_OK)
         return status;
     const struct kvc_probabilities rows = kvc_stage_rows(stage, in_ring(stage, count, ring));
-    device_of(stage)->ops->ring_write(device_of(stage), &rows, column, ring, kind);
+    device_of(stage)->ops->ring_write(
+        device_of(stage),
+        &(struct kvc_ring_write){.probabilities = &rows, .first = column, .ring = ring, .kind = kind});
     return empty_rows(stage, column, ring, kind, error);
 }
 
@@ -352,8 +389,16 @@ enum kvc_status kvc_stage_ring_fuse(struct kvc_stage *stage, uint32_t first, uin
     if (filled > ring || filled > stage->info.now)
         return kvc_fail(error, KVC_USAGE, "policy: %u rows of a ring of %u after %llu tokens", filled, ring,
                         (unsigned long long)stage->info.now);
-    device_of(stage)->ops->ring_fuse(device_of(stage), lists_of(stage), column, ring, filled, (int64_t)stage->info.now,
-                                     kind, fusion, recent, scores->span, scores->stride);
+    device_of(stage)->ops->ring_fuse(device_of(stage), &(struct kvc_ring_fuse){.lists = lists_of(stage),
+                                                                               .first = column,
+                                                                               .ring = ring,
+                                                                               .filled = filled,
+                                                                               .now = (int64_t)stage->info.now,
+                                                                               .kind = kind,
+                                                                               .fusion = fusion,
+                                                                               .recent = recent,
+                                                                               .scores = scores->span,
+                                                                               .stride = scores->stride});
     return KVC_OK;
 }
 
@@ -388,7 +433,9 @@ enum kvc_status kvc_stage_accumulate(struct kvc_stage *stage, uint32_t first, fl
         return status;
     const struct kvc_noise noise = {seed, stage->layer, tau};
     const struct kvc_probabilities rows = kvc_stage_rows(stage, stage->queries);
-    device_of(stage)->ops->accumulate(device_of(stage), &rows, column, tau > 0.0f ? &noise : NULL);
+    device_of(stage)->ops->accumulate(
+        device_of(stage),
+        &(struct kvc_accumulate){.probabilities = &rows, .column = column, .noise = tau > 0.0f ? &noise : NULL});
     return KVC_OK;
 }
 
@@ -397,8 +444,11 @@ enum kvc_status kvc_stage_column_scores(struct kvc_stage *stage, uint32_t first,
     uint32_t column = 0;
     const enum kvc_status status = kvc_stage_columns(stage, first, count, &column, error);
     if (status == KVC_OK)
-        device_of(stage)->ops->column_scores(device_of(stage), lists_of(stage), column, count, scores->span,
-                                             scores->stride);
+        device_of(stage)->ops->column_scores(device_of(stage), &(struct kvc_column_scores){.lists = lists_of(stage),
+                                                                                           .first = column,
+                                                                                           .columns = count,
+                                                                                           .scores = scores->span,
+                                                                                           .stride = scores->stride});
     return status;
 }
 
@@ -407,7 +457,10 @@ enum kvc_status kvc_stage_scores_column(struct kvc_stage *stage, const struct kv
     uint32_t column = 0;
     const enum kvc_status status = kvc_stage_columns(stage, first, 1, &column, error);
     if (status == KVC_OK)
-        device_of(stage)->ops->scores_column(device_of(stage), lists_of(stage), column, scores->span, scores->stride);
+        device_of(stage)->ops->scores_column(device_of(stage), &(struct kvc_scores_column){.lists = lists_of(stage),
+                                                                                           .column = column,
+                                                                                           .scores = scores->span,
+                                                                                           .stride = scores->stride});
     return status;
 }
 

@@ -95,7 +95,7 @@ static inline struct kvc_lists make_lists(enum kvc_type type, uint32_t columns, 
     if (ordered) {
         lists.order = buffer(HEADS * SLOTS * 4).buffer;
         lists.position = buffer(HEADS * SLOTS * 4).buffer;
-        OPS->identity(device, &lists);
+        OPS->identity(device, &(struct kvc_identity){.lists = &lists});
     }
     return lists;
 }
@@ -106,7 +106,8 @@ static inline void append(struct kvc_lists *lists, uint32_t rows, int32_t first,
     struct kvc_span positions = buffer(rows * 4 + 4);
     for (uint32_t i = 0; i < rows; i++)
         ((int32_t *)kvc_span_data(positions))[i] = first + (int32_t)i;
-    OPS->append(device, &segment, 1, k, v, positions);
+    OPS->append(device,
+                &(struct kvc_append){.segments = &segment, .segment_count = 1, .k = k, .v = v, .positions = positions});
 }
 
 static inline struct kvc_read_list ranks(const uint32_t *first, uint32_t first_count, const uint32_t *second,

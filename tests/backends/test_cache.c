@@ -45,8 +45,11 @@ static void check_append(struct pair *pair) {
         for (uint32_t i = 0; i < parts; i++)
             segments[i] =
                 (struct kvc_segment){&lists[i]->on[s], NULL, i * (stored + probes), stored + probes, stored, NULL};
-        pair->device[s]->ops->append(pair->device[s], segments, parts, span_of(&k, s), span_of(&v, s),
-                                     span_of(&positions, s));
+        pair->device[s]->ops->append(pair->device[s], &(struct kvc_append){.segments = segments,
+                                                                           .segment_count = parts,
+                                                                           .k = span_of(&k, s),
+                                                                           .v = span_of(&v, s),
+                                                                           .positions = span_of(&positions, s)});
     }
     for (uint32_t i = 0; i < parts; i++)
         same_lists(pair, lists[i], "append");
@@ -54,7 +57,7 @@ static void check_append(struct pair *pair) {
         fail_msg("%s: append: %llu values saturated, ref has %llu", pair->name,
                  (unsigned long long)pair->device[PATH]->saturated, (unsigned long long)pair->device[REF]->saturated);
     for (int s = 0; s < SIDES; s++)
-        pair->device[s]->ops->drop(pair->device[s], &lists[0]->on[s], 3);
+        pair->device[s]->ops->drop(pair->device[s], &(struct kvc_drop){.lists = &lists[0]->on[s], .rows = 3});
     same_lists(pair, lists[0], "drop");
     for (uint32_t i = 0; i < parts; i++)
         lists_free(pair, lists[i]);
@@ -79,7 +82,7 @@ static void check_evict(struct pair *pair) {
                 }
             }
     for (int s = 0; s < SIDES; s++)
-        pair->device[s]->ops->evict(pair->device[s], &lists->on[s], &kept.on[s]);
+        pair->device[s]->ops->evict(pair->device[s], &(struct kvc_evict){.lists = &lists->on[s], .kept = &kept.on[s]});
     same_lists(pair, lists, "evict");
     reads_free(pair, &kept);
     lists_free(pair, lists);
@@ -89,7 +92,7 @@ static void check_identity(struct pair *pair) {
     const struct lists_shape shape = draw(pair, true);
     struct both_lists *lists = lists_make(pair, &shape);
     for (int s = 0; s < SIDES; s++)
-        pair->device[s]->ops->identity(pair->device[s], &lists->on[s]);
+        pair->device[s]->ops->identity(pair->device[s], &(struct kvc_identity){.lists = &lists->on[s]});
     same_lists(pair, lists, "identity");
     lists_free(pair, lists);
 }
@@ -106,7 +109,7 @@ static void check_relayout(struct pair *pair) {
         other.spare[h] = below(pair, 2) * below(pair, 900);
     dst = lists_make_beside(pair, &other, src);
     for (int s = 0; s < SIDES; s++)
-        pair->device[s]->ops->relayout(pair->device[s], &dst->on[s], &src->on[s]);
+        pair->device[s]->ops->relayout(pair->device[s], &(struct kvc_relayout){.dst = &dst->on[s], .src = &src->on[s]});
     SAME_WORDS(pair, &dst->blocks, "relayout: blocks");
     same_lists(pair, dst, "relayout");
     lists_free(pair, dst);
@@ -123,8 +126,14 @@ static void check_pool(struct pair *pair) {
     struct both in = both_floats(pair, (size_t)stride * shape.kv_heads * rows, shape.values);
     struct both out = both_floats(pair, (size_t)stride * shape.kv_heads * rows, ORDINARY);
     for (int s = 0; s < SIDES; s++)
-        pair->device[s]->ops->pool(pair->device[s], &lists->on[s], rows, span_of(&out, s), span_of(&in, s), stride,
-                                   tail, kernel, how);
+        pair->device[s]->ops->pool(pair->device[s], &(struct kvc_pool){.lists = &lists->on[s],
+                                                                       .rows = rows,
+                                                                       .out = span_of(&out, s),
+                                                                       .in = span_of(&in, s),
+                                                                       .stride = stride,
+                                                                       .tail = tail,
+                                                                       .kernel = kernel,
+                                                                       .pooling = how});
     SAME_FLOATS(pair, &out, "pool: rows %u, kernel %u, tail %llu, %s, entries %u", rows, kernel,
                 (unsigned long long)tail, how == KVC_POOL_MAX ? "max" : "avg", shape.count[0]);
     both_free(pair, &in);
@@ -144,10 +153,26 @@ static void check_columns(struct pair *pair) {
     struct both in = both_floats(pair, (size_t)n * rows, shape.values), out = both_floats(pair, n, ORDINARY);
     for (int s = 0; s < SIDES; s++) {
         struct kvc_device *device = pair->device[s];
-        device->ops->column_scores(device, &lists->on[s], first, columns, span_of(&scores, s), stride);
-        device->ops->group_scores(device, &lists->on[s], rows, span_of(&out, s), span_of(&in, s), stride, divisor);
-        device->ops->scores_column(device, &lists->on[s], first, span_of(&out, s), stride);
-        device->ops->group_scores(device, &lists->on[s], 1, span_of(&in, s), span_of(&in, s), stride, divisor);
+        device->ops->column_scores(device, &(struct kvc_column_scores){.lists = &lists->on[s],
+                                                                       .first = first,
+                                                                       .columns = columns,
+                                                                       .scores = span_of(&scores, s),
+                                                                       .stride = stride});
+        device->ops->group_scores(device, &(struct kvc_group_scores){.lists = &lists->on[s],
+                                                                     .rows = rows,
+                                                                     .out = span_of(&out, s),
+                                                                     .in = span_of(&in, s),
+                                                                     .stride = stride,
+                                                                     .divisor = divisor});
+        device->ops->scores_column(
+            device, &(struct kvc_scores_column){
+                        .lists = &lists->on[s], .column = first, .scores = span_of(&out, s), .stride = stride});
+        device->ops->group_scores(device, &(struct kvc_group_scores){.lists = &lists->on[s],
+                                                                     .rows = 1,
+                                                                     .out = span_of(&in, s),
+                                                                     .in = span_of(&in, s),
+                                                                     .stride = stride,
+                                                                     .divisor = divisor});
     }
     SAME_FLOATS(pair, &scores, "column_scores: %u from %u, entries %u", columns, first, shape.count[0]);
     SAME_FLOATS(pair, &out, "group_scores: rows %u, entries %u", rows, shape.count[0]);
@@ -203,9 +228,14 @@ static void check_keep(struct pair *pair) {
     struct kvc_keep rule[3] = {draw_rule(pair, &shape), draw_rule(pair, &shape), draw_rule(pair, &shape)};
     const bool blind = below(pair, 8) == 0, tied = !blind && below(pair, 2);
     for (int s = 0; s < SIDES; s++)
-        pair->device[s]->ops->keep(pair->device[s], &lists->on[s], rule, rules,
-                                   (struct kvc_span){blind ? NULL : scores.on[s], 0},
-                                   (struct kvc_span){tied ? ties.on[s] : NULL, 0}, stride, &kept.on[s]);
+        pair->device[s]->ops->keep(pair->device[s],
+                                   &(struct kvc_keep_rules){.lists = &lists->on[s],
+                                                            .rules = rule,
+                                                            .rule_count = rules,
+                                                            .scores = (struct kvc_span){blind ? NULL : scores.on[s], 0},
+                                                            .ties = (struct kvc_span){tied ? ties.on[s] : NULL, 0},
+                                                            .stride = stride,
+                                                            .kept = &kept.on[s]});
     SAME_WORDS(pair, &kept.count, "keep: counts");
     for (uint32_t h = 0; h < shape.kv_heads; h++) {
         const struct kvc_keep *own = &rule[rules > 1 ? h : 0];
@@ -231,8 +261,12 @@ static void check_shares(struct pair *pair) {
     struct both scores = draw_scores(pair, &shape, stride, level);
     struct both out = both_floats(pair, shape.kv_heads, ORDINARY);
     for (int s = 0; s < SIDES; s++)
-        pair->device[s]->ops->shares(pair->device[s], &lists->on[s], span_of(&scores, s), stride, tail, slots,
-                                     span_of(&out, s));
+        pair->device[s]->ops->shares(pair->device[s], &(struct kvc_shares){.lists = &lists->on[s],
+                                                                           .scores = span_of(&scores, s),
+                                                                           .stride = stride,
+                                                                           .tail = tail,
+                                                                           .slots = slots,
+                                                                           .shares = span_of(&out, s)});
     SAME_WORDS(pair, &out, "shares: slots %llu, tail %llu, heads %u, entries %u", (unsigned long long)slots,
                (unsigned long long)tail, shape.kv_heads, shape.count[0]);
     both_free(pair, &scores);

@@ -73,7 +73,9 @@ static void one_linear(struct kvc_device *const device[2], enum kvc_type type, u
         struct kvc_weight *w;
         assert_int_equal(ops->weight_create(device[side], type, N, K, weights, &w, NULL), KVC_OK);
         ops->upload(device[side], from, x, x_count * 4);
-        ops->linear(device[side], to, from, w, from, rows); /* the bias: x's first row */
+        ops->linear(
+            device[side],
+            &(struct kvc_linear){.y = to, .x = from, .w = w, .bias = from, .rows = rows}); /* the bias: x's first row */
         ops->download(device[side], y[side], to, y_count * 4);
         assert_int_equal(ops->sync(device[side], NULL), KVC_OK);
         ops->weight_free(device[side], w);
@@ -149,7 +151,7 @@ enum { VALUES = 100, CALLS = 9 };
 static void one_step(struct kvc_device *device, struct kvc_buffer *const b[3], float share, float *result) {
     struct kvc_span y = {b[0], 0}, x = {b[1], 0}, z = {b[2], 0};
     for (int i = 0; i < CALLS; i++)
-        device->ops->blend(device, y, x, share, VALUES);
+        device->ops->blend(device, &(struct kvc_blend){.y = y, .x = x, .share = share, .n = VALUES});
     device->ops->zero(device, z, VALUES * sizeof(float));
     device->ops->copy(device, z, y, VALUES * sizeof(float));
     device->ops->download(device, result, z, VALUES * sizeof(float));

@@ -135,7 +135,8 @@ static void run(struct device d, float *y, const float *x, enum kvc_type type, c
         bias_span = buffer(d, bias, N * sizeof *bias);
     if (d.ops->weight_create(d.device, type, N, K, w, &weight, &error) != KVC_OK)
         fail_msg("%s", error.text);
-    d.ops->linear(d.device, y_span, x_span, weight, bias_span, (uint32_t)rows);
+    d.ops->linear(d.device, &(struct kvc_linear){
+                                .y = y_span, .x = x_span, .w = weight, .bias = bias_span, .rows = (uint32_t)rows});
     if (d.ops->sync(d.device, &error) != KVC_OK)
         fail_msg("%s", error.text);
     d.ops->download(d.device, y, y_span, bytes);

@@ -212,7 +212,8 @@ static void device_lost(void **state) {
     assert_int_equal(device->ops->buffer_create(device, KVC_MEMORY_STATE, sizeof values, &buffer, &error), KVC_OK);
     device->ops->upload(device, (struct kvc_span){buffer, 0}, values, sizeof values);
     for (int i = 0; i < 4; i++)
-        device->ops->add(device, (struct kvc_span){buffer, 0}, (struct kvc_span){buffer, 0}, 4);
+        device->ops->add(
+            device, &(struct kvc_add){.y = (struct kvc_span){buffer, 0}, .x = (struct kvc_span){buffer, 0}, .n = 4});
     device->ops->download(device, values, (struct kvc_span){buffer, 0}, sizeof values);
     assert_true(values[0] == 0.0f); /* nothing made up */
     assert_int_equal(device->ops->sync(device, &error), KVC_RESOURCE);

@@ -13,7 +13,7 @@ static void linear_close(void **state) {
                         bias = values(N);
         struct kvc_weight *weight;
         assert_int_equal(OPS->weight_create(device, KVC_F32, N, K, floats(m), &weight, NULL), KVC_OK);
-        OPS->linear(device, y, x, weight, bias, rows);
+        OPS->linear(device, &(struct kvc_linear){.y = y, .x = x, .w = weight, .bias = bias, .rows = rows});
         for (uint32_t i = 0; i < rows; i++)
             for (uint32_t n = 0; n < N; n++) {
                 double sum = floats(bias)[n];
@@ -39,18 +39,18 @@ static void linear_order(void **state) {
     a[64] = -1e8f;
     x = holding(a, sizeof a);
     assert_int_equal(OPS->weight_create(device, KVC_F32, 1, 70, b, &weight, NULL), KVC_OK);
-    OPS->linear(device, y, x, weight, none, 1);
+    OPS->linear(device, &(struct kvc_linear){.y = y, .x = x, .w = weight, .bias = none, .rows = 1});
     assert_true(floats(y)[0] == 1.0f); /* 1e8 + 3 rounds to 1e8, in lane 0; lane 1 holds 1 */
     a[64] = 0.0f;
     a[16] = -1e8f; /* another lane, which meets lane 0 first: nothing is lost elsewhere */
     memcpy(floats(x), a, sizeof a);
-    OPS->linear(device, y, x, weight, none, 1);
+    OPS->linear(device, &(struct kvc_linear){.y = y, .x = x, .w = weight, .bias = none, .rows = 1});
     assert_true(floats(y)[0] == 1.0f);
     a[16] = 0.0f;
     a[1] = -1e8f; /* meets lane 0 last */
     a[17] = 4.0f; /* ... but its lane has lost this one before */
     memcpy(floats(x), a, sizeof a);
-    OPS->linear(device, y, x, weight, none, 1);
+    OPS->linear(device, &(struct kvc_linear){.y = y, .x = x, .w = weight, .bias = none, .rows = 1});
     assert_true(floats(y)[0] == 0.0f);
     OPS->weight_free(device, weight);
 }
@@ -63,14 +63,14 @@ static void embed_types(void **state) {
     struct kvc_weight *weight;
     (void)state;
     assert_int_equal(OPS->weight_create(device, KVC_F32, 3, 4, table, &weight, NULL), KVC_OK);
-    OPS->embed(device, out, weight, t, 4);
+    OPS->embed(device, &(struct kvc_embed){.out = out, .table = weight, .tokens = t, .rows = 4});
     for (int i = 0; i < 4; i++)
         assert_memory_equal(floats(out) + 4 * i, table + 4 * tokens[i], 16);
     OPS->weight_free(device, weight);
     for (int i = 0; i < 12; i++)
         half[i] = kvc_f32_to_f16(table[i]);
     assert_int_equal(OPS->weight_create(device, KVC_F16, 3, 4, half, &weight, NULL), KVC_OK);
-    OPS->embed(device, out, weight, t, 4);
+    OPS->embed(device, &(struct kvc_embed){.out = out, .table = weight, .tokens = t, .rows = 4});
     for (int i = 0; i < 16; i++)
         assert_true(floats(out)[i] == kvc_f16_to_f32(half[4 * tokens[i / 4] + i % 4]));
     OPS->weight_free(device, weight);
@@ -80,7 +80,7 @@ static void norm_close(void **state) {
     uint32_t rows = 4, K = 77;
     struct kvc_span x = values(rows * K), w = values(K), y = buffer(rows * K * 4);
     (void)state;
-    OPS->norm(device, y, x, w, rows, K, 1e-5f);
+    OPS->norm(device, &(struct kvc_norm){.y = y, .x = x, .w = w, .rows = rows, .K = K, .eps = 1e-5f});
     for (uint32_t i = 0; i < rows; i++) {
         double sum = 0;
         for (uint32_t k = 0; k < K; k++)
@@ -88,7 +88,7 @@ static void norm_close(void **state) {
         for (uint32_t k = 0; k < K; k++)
             assert_near(floats(y)[i * K + k], floats(x)[i * K + k] / sqrt(sum / K + 1e-5) * floats(w)[k], 1e-6);
     }
-    OPS->norm(device, x, x, w, rows, K, 1e-5f); /* in place */
+    OPS->norm(device, &(struct kvc_norm){.y = x, .x = x, .w = w, .rows = rows, .K = K, .eps = 1e-5f}); /* in place */
     assert_memory_equal(floats(x), floats(y), rows * K * 4);
 }
 
@@ -97,13 +97,29 @@ static void rope_both_orders(void **state) {
     struct kvc_span x = values(rows * heads * d), y = buffer(rows * heads * d * 4), z = buffer(rows * heads * d * 4);
     struct kvc_span c = values(rows * half), s = values(rows * half), apart = buffer(rows * heads * d * 4);
     (void)state;
-    OPS->rope(device, y, x, c, s, rows, heads, d, rotary, true);
+    OPS->rope(device, &(struct kvc_rope_heads){.y = y,
+                                               .x = x,
+                                               .cosine = c,
+                                               .sine = s,
+                                               .rows = rows,
+                                               .heads = heads,
+                                               .head_size = d,
+                                               .rotary = rotary,
+                                               .interleaved = true});
     for (uint32_t i = 0; i < rows * heads; i++)
         for (uint32_t k = 0; k < d; k++) { /* the same pairs, laid out half-split */
             uint32_t to = k >= rotary ? k : k % 2 ? k / 2 + half : k / 2;
             floats(apart)[i * d + to] = floats(x)[i * d + k];
         }
-    OPS->rope(device, z, apart, c, s, rows, heads, d, rotary, false);
+    OPS->rope(device, &(struct kvc_rope_heads){.y = z,
+                                               .x = apart,
+                                               .cosine = c,
+                                               .sine = s,
+                                               .rows = rows,
+                                               .heads = heads,
+                                               .head_size = d,
+                                               .rotary = rotary,
+                                               .interleaved = false});
     assert_memory_equal(floats(y), floats(z), rows * heads * d * 4);
     for (uint32_t i = 0; i < rows * heads; i++) {
         for (uint32_t k = 0; k < half; k++) {
@@ -115,7 +131,15 @@ static void rope_both_orders(void **state) {
         for (uint32_t k = rotary; k < d; k++)
             assert_true(floats(y)[i * d + k] == floats(x)[i * d + k]);
     }
-    OPS->rope(device, apart, apart, c, s, rows, heads, d, rotary, false); /* in place */
+    OPS->rope(device, &(struct kvc_rope_heads){.y = apart,
+                                               .x = apart,
+                                               .cosine = c,
+                                               .sine = s,
+                                               .rows = rows,
+                                               .heads = heads,
+                                               .head_size = d,
+                                               .rotary = rotary,
+                                               .interleaved = false}); /* in place */
     assert_memory_equal(floats(apart), floats(z), rows * heads * d * 4);
 }
 
@@ -125,18 +149,18 @@ static void simple_rows(void **state) {
     uint32_t index[] = {3, 0, 3};
     struct kvc_span indices = holding(index, sizeof index), out = buffer(3 * 5 * 4);
     (void)state;
-    OPS->gated_silu(device, y, a, b, n);
+    OPS->gated_silu(device, &(struct kvc_gated_silu){.y = y, .gate = a, .up = b, .n = n});
     for (size_t i = 0; i < n; i++)
         assert_near(floats(y)[i], floats(a)[i] / (1 + exp(-(double)floats(a)[i])) * floats(b)[i], 1e-6);
     OPS->copy(device, before, y, n * 4);
-    OPS->add(device, y, a, n);
+    OPS->add(device, &(struct kvc_add){.y = y, .x = a, .n = n});
     for (size_t i = 0; i < n; i++)
         assert_true(floats(y)[i] == floats(before)[i] + floats(a)[i]);
     OPS->copy(device, before, y, n * 4);
-    OPS->blend(device, before, b, 0.25f, n);
+    OPS->blend(device, &(struct kvc_blend){.y = before, .x = b, .share = 0.25f, .n = n});
     for (size_t i = 0; i < n; i++) /* y was before + a */
         assert_true(floats(before)[i] == fmaf(0.25f, floats(y)[i], 0.75f * floats(b)[i]));
-    OPS->gather(device, out, a, indices, 3, 5);
+    OPS->gather(device, &(struct kvc_gather){.out = out, .x = a, .index = indices, .rows = 3, .width = 5});
     for (int i = 0; i < 3; i++)
         assert_memory_equal(floats(out) + 5 * i, floats(a) + 5 * index[i], 20);
 }
@@ -155,7 +179,14 @@ static void pools(void **state) {
     for (size_t k = 0; k < 5; k++)
         for (int pooling = 0; pooling < 2; pooling++) {
             int half = (int)kernels[k] / 2;
-            OPS->pool(device, &lists, 1, out, in, SLOTS, 5, kernels[k], pooling ? KVC_POOL_AVERAGE : KVC_POOL_MAX);
+            OPS->pool(device, &(struct kvc_pool){.lists = &lists,
+                                                 .rows = 1,
+                                                 .out = out,
+                                                 .in = in,
+                                                 .stride = SLOTS,
+                                                 .tail = 5,
+                                                 .kernel = kernels[k],
+                                                 .pooling = pooling ? KVC_POOL_AVERAGE : KVC_POOL_MAX});
             for (int h = 0; h < HEADS; h++)
                 for (int i = 0; i < (int)count[h]; i++) {
                     int n = (int)count[h] - 5;
@@ -209,7 +240,13 @@ static void keeps(void **state) {
         rule.recent = draw(3) ? INT64_MAX : (int64_t)draw(60);
         rules[0] = rule;
         rules[1] = (struct kvc_keep){.tail = 2, .top = 3, .limit = draw(60), .recent = INT64_MAX};
-        OPS->keep(device, &lists, rules, one ? 1 : 2, scores, tied ? ties : (struct kvc_span){NULL, 0}, SLOTS, &kept);
+        OPS->keep(device, &(struct kvc_keep_rules){.lists = &lists,
+                                                   .rules = rules,
+                                                   .rule_count = one ? 1 : 2,
+                                                   .scores = scores,
+                                                   .ties = tied ? ties : (struct kvc_span){NULL, 0},
+                                                   .stride = SLOTS,
+                                                   .kept = &kept});
         for (uint32_t h = 0; h < HEADS; h++) {
             rule = rules[one ? 0 : h];
             uint32_t n = count[h], forced = 0, found = 0;
@@ -269,7 +306,10 @@ static void shares_slots(void **state) {
                 share[best / SLOTS]++;
             }
         }
-        OPS->shares(device, &lists, scores, SLOTS, tail, slots, out);
+        OPS->shares(
+            device,
+            &(struct kvc_shares){
+                .lists = &lists, .scores = scores, .stride = SLOTS, .tail = tail, .slots = slots, .shares = out});
         assert_memory_equal(kvc_span_data(out), share, sizeof share);
     }
     OPS->arena_free(device, arena);
@@ -285,26 +325,31 @@ static void columns_and_groups(void **state) {
     const float *state_of = lists.state->data;
     (void)state;
     append(&lists, 9, 0, k, k);
-    OPS->evict(device, &lists, &kept); /* slots are no longer ranks */
+    OPS->evict(device, &(struct kvc_evict){.lists = &lists, .kept = &kept}); /* slots are no longer ranks */
     for (uint32_t i = 0; i < 5 * HEADS * SLOTS; i++)
         ((float *)lists.state->data)[i] = value();
-    OPS->column_scores(device, &lists, 1, 3, scores, SLOTS);
+    OPS->column_scores(device, &(struct kvc_column_scores){
+                                   .lists = &lists, .first = 1, .columns = 3, .scores = scores, .stride = SLOTS});
     for (uint32_t h = 0; h < HEADS; h++)
         for (uint32_t r = 0; r < count_of(&lists, h); r++) {
             const float *at = state_of + (h * 5 + 1) * SLOTS + some[r];
             assert_true(floats(scores)[h * SLOTS + r] == (at[0] + at[SLOTS]) + at[2 * SLOTS]);
         }
-    OPS->scores_column(device, &lists, 4, scores, SLOTS);
+    OPS->scores_column(device,
+                       &(struct kvc_scores_column){.lists = &lists, .column = 4, .scores = scores, .stride = SLOTS});
     for (uint32_t h = 0; h < HEADS; h++)
         for (uint32_t r = 0; r < count_of(&lists, h); r++)
             assert_true(state_of[(h * 5 + 4) * SLOTS + some[r]] == floats(scores)[h * SLOTS + r]);
-    OPS->group_scores(device, &lists, 3, out, heads, SLOTS, 3.0f);
+    OPS->group_scores(device,
+                      &(struct kvc_group_scores){
+                          .lists = &lists, .rows = 3, .out = out, .in = heads, .stride = SLOTS, .divisor = 3.0f});
     for (uint32_t h = 0; h < HEADS; h++)
         for (uint32_t r = 0; r < count_of(&lists, h); r++) {
             const float *at = floats(heads) + h * 3 * SLOTS + r;
             assert_true(floats(out)[h * SLOTS + r] == ((at[0] + at[SLOTS]) + at[2 * SLOTS]) / 3.0f);
         }
-    OPS->repeat_heads(device, repeated, x, 2, 3, 2, 4);
+    OPS->repeat_heads(device, &(struct kvc_repeat_heads){
+                                  .out = repeated, .x = x, .rows = 2, .heads = 3, .copies = 2, .head_size = 4});
     for (int i = 0; i < 2 * 3 * 2; i++)
         assert_memory_equal(floats(repeated) + 4 * i, floats(x) + i / 2 * 4, 16);
     OPS->arena_free(device, arena);

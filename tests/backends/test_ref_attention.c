@@ -25,7 +25,7 @@ static struct rows make_rows(uint32_t entries, uint32_t group, uint32_t row_coun
         if (i % 3 != 1)
             kept_ranks[n++] = i;
     kept = ranks(kept_ranks, n, kept_ranks, n > 5 ? n - 5 : n); /* head 1 loses its newest too: ragged */
-    OPS->evict(device, &r.lists, &kept);
+    OPS->evict(device, &(struct kvc_evict){.lists = &r.lists, .kept = &kept});
     r.q = values((size_t)row_count * r.heads * D);
     r.out = buffer((size_t)row_count * r.heads * D * 4);
     r.M = buffer((size_t)row_count * r.heads * 4);
@@ -39,7 +39,8 @@ static struct rows make_rows(uint32_t entries, uint32_t group, uint32_t row_coun
     for (uint32_t h = 0; h < HEADS; h++) {
         r.keys[h] = buffer(SLOTS * D * 4);
         r.values[h] = buffer(SLOTS * D * 4);
-        OPS->entries(device, &r.lists, h, r.keys[h], r.values[h]);
+        OPS->entries(device,
+                     &(struct kvc_entries){.lists = &r.lists, .head = h, .keys = r.keys[h], .values = r.values[h]});
     }
     return r;
 }
@@ -201,7 +202,8 @@ static void window_mass_close(void **state) {
             r.reads = w.reads = &reads;
         }
         attend(&r, NULL);
-        OPS->window_mass(device, &w, scores, SLOTS, false);
+        OPS->window_mass(device, &(struct kvc_window_mass){
+                                     .probabilities = &w, .scores = scores, .stride = SLOTS, .by_head = false});
         for (uint32_t h = 0; h < HEADS; h++) {
             memset(sum, 0, sizeof sum);
             for (uint32_t row = 0; row < r.rows; row++)
@@ -232,7 +234,8 @@ static void rings(void **state) {
         attend(&r, NULL);
         for (uint32_t i = 0; i < columns * HEADS * SLOTS; i++)
             column[i] = -7.0f;
-        OPS->ring_write(device, &w, first, ring, kind);
+        OPS->ring_write(device,
+                        &(struct kvc_ring_write){.probabilities = &w, .first = first, .ring = ring, .kind = kind});
         for (uint32_t h = 0; h < HEADS; h++) {
             uint32_t n = count_of(&r.lists, h);
             memset(rows, 0, sizeof rows);
@@ -270,8 +273,16 @@ static void rings(void **state) {
                     rows[row][i] = exp(rows[row][i]) / sum;
             }
             for (int fusion = 0; fusion < 2; fusion++) {
-                OPS->ring_fuse(device, &r.lists, first, ring, filled, 400, kind, fusion ? KVC_FUSE_MAX : KVC_FUSE_SUM,
-                               recent, scores, SLOTS);
+                OPS->ring_fuse(device, &(struct kvc_ring_fuse){.lists = &r.lists,
+                                                               .first = first,
+                                                               .ring = ring,
+                                                               .filled = filled,
+                                                               .now = 400,
+                                                               .kind = kind,
+                                                               .fusion = fusion ? KVC_FUSE_MAX : KVC_FUSE_SUM,
+                                                               .recent = recent,
+                                                               .scores = scores,
+                                                               .stride = SLOTS});
                 for (uint32_t i = 0; i < n; i++) {
                     double F = 0;
                     for (uint32_t row = 0; row < filled; row++)

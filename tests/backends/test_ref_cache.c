@@ -15,7 +15,7 @@ static void append_rounds(void **state) {
         memcpy(floats(k) + D, floats(v), sizeof given);
         append(&lists, 1, 0, k, v);
         assert_int_equal(count_of(&lists, 0), 1);
-        OPS->entries(device, &lists, 0, keys, found);
+        OPS->entries(device, &(struct kvc_entries){.lists = &lists, .head = 0, .keys = keys, .values = found});
         for (int i = 0; i < D; i++)
             amax = fmaxf(amax, fabsf(floats(v)[i]));
         for (int i = 0; i < D; i++) {
@@ -44,12 +44,12 @@ static void append_not_a_number(void **state) {
     (void)state;
     floats(k)[3] = NAN;
     append(&lists, 1, 0, k, v); /* v is all zeros: scale 0 */
-    OPS->entries(device, &lists, 0, keys, found);
+    OPS->entries(device, &(struct kvc_entries){.lists = &lists, .head = 0, .keys = keys, .values = found});
     for (int i = 0; i < D; i++) {
         assert_true(isnan(floats(keys)[i]));
         assert_true(floats(found)[i] == 0.0f);
     }
-    OPS->entries(device, &lists, 1, keys, found);
+    OPS->entries(device, &(struct kvc_entries){.lists = &lists, .head = 1, .keys = keys, .values = found});
     assert_true(!isnan(floats(keys)[0])); /* other groups keep their values */
     OPS->arena_free(device, arena);
 }
@@ -67,7 +67,7 @@ static void evict_and_reuse(void **state) {
     for (int i = 0; i < 2 * HEADS * SLOTS; i++)
         floats((struct kvc_span){lists.state, 0})[i] = (float)i;
     kept = ranks(first, 3, second, 5);
-    OPS->evict(device, &lists, &kept);
+    OPS->evict(device, &(struct kvc_evict){.lists = &lists, .kept = &kept});
     assert_int_equal(count_of(&lists, 0), 3);
     assert_int_equal(count_of(&lists, 1), 5);
     assert_true(order[0] == 0 && order[1] == 2 && order[2] == 5);                  /* kept */
@@ -75,7 +75,7 @@ static void evict_and_reuse(void **state) {
     assert_int_equal(order[SLOTS + 5], 0);
     for (uint32_t r = 0; r < 3; r++)
         assert_int_equal(position_of(&lists, 0, r), first[r]);
-    OPS->entries(device, &lists, 0, keys, found);
+    OPS->entries(device, &(struct kvc_entries){.lists = &lists, .head = 0, .keys = keys, .values = found});
     for (uint32_t r = 0; r < 3; r++) {
         assert_memory_equal(floats(keys) + r * D, floats(k) + first[r] * HEADS * D, D * 4);
         assert_memory_equal(floats(found) + r * D, floats(v) + first[r] * HEADS * D, D * 4);
@@ -88,13 +88,13 @@ static void evict_and_reuse(void **state) {
                 floats((struct kvc_span){lists.state, 0})[SLOTS + 1] == 0);
     assert_true(floats((struct kvc_span){lists.state, 0})[2] == 2); /* only the new slot's columns are zeroed */
     kept = ranks(second, 2, second, 2); /* again, now that ranks and slots differ: ranks 1 and 2 of 4 and of 6 */
-    OPS->evict(device, &lists, &kept);
+    OPS->evict(device, &(struct kvc_evict){.lists = &lists, .kept = &kept});
     assert_true(order[0] == 2 && order[1] == 5 && order[2] == 0 && order[3] == 1 && order[4] == 3);
     append(&lists, 2, 7, k, v);
-    OPS->drop(device, &lists, 2);
+    OPS->drop(device, &(struct kvc_drop){.lists = &lists, .rows = 2});
     assert_int_equal(count_of(&lists, 0), 2);
     assert_int_equal(count_of(&lists, 1), 2);
-    OPS->drop(device, &lists, 100);
+    OPS->drop(device, &(struct kvc_drop){.lists = &lists, .rows = 100});
     assert_int_equal(count_of(&lists, 0), 0);
     OPS->arena_free(device, arena);
 }
@@ -109,8 +109,8 @@ static void evict_of_a_view(void **state) {
     const uint32_t *count = view.count->data, *rank = view.rank->data;
     (void)state;
     append(&lists, 10, 0, k, k);
-    OPS->evict(device, &lists, &kept);
-    OPS->view_evict(device, &lists, &kept, &view);
+    OPS->evict(device, &(struct kvc_evict){.lists = &lists, .kept = &kept});
+    OPS->view_evict(device, &(struct kvc_view_evict){.lists = &lists, .kept = &kept, .view = &view});
     assert_int_equal(count[0], 3);
     assert_true(rank[0] == 1 && rank[1] == 3 && rank[2] == 4); /* 2, 7, 9 */
     assert_int_equal(count[1], 0);
@@ -147,7 +147,7 @@ static void relayout_shrinks(void **state) {
         if (draw(2) == 0)
             kept_ranks[n++] = r;
     kept = ranks(kept_ranks, n, kept_ranks, n);
-    OPS->evict(device, &src, &kept);
+    OPS->evict(device, &(struct kvc_evict){.lists = &src, .kept = &kept});
     dst.host_base = base;
     dst.base = holding(base, sizeof base).buffer;
     dst.count = buffer(HEADS * 4).buffer;
@@ -157,11 +157,11 @@ static void relayout_shrinks(void **state) {
     dst.state = buffer(4 * KVC_TILE * 4).buffer;
     assert_int_equal(OPS->arena_take(device, arena, 1, &more, NULL), KVC_OK);
     ((uint32_t *)dst.blocks->data)[4] = more;
-    OPS->relayout(device, &dst, &src);
+    OPS->relayout(device, &(struct kvc_relayout){.dst = &dst, .src = &src});
     for (uint32_t h = 0; h < HEADS; h++) {
         assert_int_equal(count_of(&dst, h), n);
-        OPS->entries(device, &src, h, keys, found);
-        OPS->entries(device, &dst, h, keys2, found2);
+        OPS->entries(device, &(struct kvc_entries){.lists = &src, .head = h, .keys = keys, .values = found});
+        OPS->entries(device, &(struct kvc_entries){.lists = &dst, .head = h, .keys = keys2, .values = found2});
         assert_memory_equal(floats(keys), floats(keys2), n * D * 4);
         assert_memory_equal(floats(found), floats(found2), n * D * 4);
         for (uint32_t r = 0; r < n; r++) {

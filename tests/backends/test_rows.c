@@ -14,8 +14,12 @@ static void check_norm(struct pair *pair) {
     const float eps = below(pair, 2) ? 1e-5f : 0.0f;
     const bool in_place = below(pair, 2);
     for (int s = 0; s < SIDES; s++)
-        pair->device[s]->ops->norm(pair->device[s], span_of(in_place ? &x : &y, s), span_of(&x, s), span_of(&w, s),
-                                   rows, K, eps);
+        pair->device[s]->ops->norm(pair->device[s], &(struct kvc_norm){.y = span_of(in_place ? &x : &y, s),
+                                                                       .x = span_of(&x, s),
+                                                                       .w = span_of(&w, s),
+                                                                       .rows = rows,
+                                                                       .K = K,
+                                                                       .eps = eps});
     SAME_FLOATS(pair, in_place ? &x : &y, "norm: rows %u, K %u", rows, K);
     both_free(pair, &x);
     both_free(pair, &y);
@@ -31,8 +35,15 @@ static void check_rope(struct pair *pair) {
     struct both cosine = both_floats(pair, (size_t)rows * half, ORDINARY);
     struct both sine = both_floats(pair, (size_t)rows * half, ORDINARY);
     for (int s = 0; s < SIDES; s++)
-        pair->device[s]->ops->rope(pair->device[s], span_of(in_place ? &x : &y, s), span_of(&x, s), span_of(&cosine, s),
-                                   span_of(&sine, s), rows, heads, d, 2 * half, interleaved);
+        pair->device[s]->ops->rope(pair->device[s], &(struct kvc_rope_heads){.y = span_of(in_place ? &x : &y, s),
+                                                                             .x = span_of(&x, s),
+                                                                             .cosine = span_of(&cosine, s),
+                                                                             .sine = span_of(&sine, s),
+                                                                             .rows = rows,
+                                                                             .heads = heads,
+                                                                             .head_size = d,
+                                                                             .rotary = 2 * half,
+                                                                             .interleaved = interleaved});
     SAME_FLOATS(pair, in_place ? &x : &y, "rope: rows %u, heads %u, d %u, rotary %u, interleaved %d", rows, heads, d,
                 2 * half, interleaved);
     both_free(pair, &x);
@@ -50,11 +61,15 @@ static void check_values(struct pair *pair) {
         gate[i] = below(pair, 2) ? gate[i] : (i % 2 ? 88.0f : -88.0f) + gate[i];
     memcpy(x.on[PATH]->data, gate, n * sizeof *gate);
     for (int s = 0; s < SIDES; s++)
-        pair->device[s]->ops->gated_silu(pair->device[s], span_of(&z, s), span_of(&x, s), span_of(&y, s), n);
+        pair->device[s]->ops->gated_silu(
+            pair->device[s],
+            &(struct kvc_gated_silu){.y = span_of(&z, s), .gate = span_of(&x, s), .up = span_of(&y, s), .n = n});
     SAME_FLOATS(pair, &z, "gated_silu: n %zu", n);
     for (int s = 0; s < SIDES; s++) {
-        pair->device[s]->ops->gated_silu(pair->device[s], span_of(&x, s), span_of(&x, s), span_of(&y, s), n);
-        pair->device[s]->ops->add(pair->device[s], span_of(&y, s), span_of(&z, s), n);
+        pair->device[s]->ops->gated_silu(
+            pair->device[s],
+            &(struct kvc_gated_silu){.y = span_of(&x, s), .gate = span_of(&x, s), .up = span_of(&y, s), .n = n});
+        pair->device[s]->ops->add(pair->device[s], &(struct kvc_add){.y = span_of(&y, s), .x = span_of(&z, s), .n = n});
     }
     SAME_FLOATS(pair, &x, "gated_silu in place: n %zu", n);
     SAME_FLOATS(pair, &y, "add: n %zu", n);
@@ -69,7 +84,8 @@ static void check_blend(struct pair *pair) {
     const enum values kind = any_values(pair);
     struct both x = both_floats(pair, n, kind), y = both_floats(pair, n, kind);
     for (int s = 0; s < SIDES; s++)
-        pair->device[s]->ops->blend(pair->device[s], span_of(&y, s), span_of(&x, s), share, n);
+        pair->device[s]->ops->blend(
+            pair->device[s], &(struct kvc_blend){.y = span_of(&y, s), .x = span_of(&x, s), .share = share, .n = n});
     SAME_FLOATS(pair, &y, "blend: n %zu, share %g", n, (double)share);
     both_free(pair, &x);
     both_free(pair, &y);
@@ -84,7 +100,10 @@ static void check_gather(struct pair *pair) {
         index[i] = below(pair, from);
     struct both which = both_copy(pair, index, rows * sizeof *index);
     for (int s = 0; s < SIDES; s++)
-        pair->device[s]->ops->gather(pair->device[s], span_of(&y, s), span_of(&x, s), span_of(&which, s), rows, width);
+        pair->device[s]->ops->gather(
+            pair->device[s],
+            &(struct kvc_gather){
+                .out = span_of(&y, s), .x = span_of(&x, s), .index = span_of(&which, s), .rows = rows, .width = width});
     SAME_FLOATS(pair, &y, "gather: rows %u, width %u", rows, width);
     both_free(pair, &x);
     both_free(pair, &y);
@@ -112,7 +131,9 @@ static void check_embed(struct pair *pair) {
             struct kvc_device *device = pair->device[s];
             if (device->ops->weight_create(device, type, vocab, K, table, &weight, &error) != KVC_OK)
                 fail_msg("%s", error.text);
-            device->ops->embed(device, span_of(&y, s), weight, span_of(&tokens, s), rows);
+            device->ops->embed(
+                device, &(struct kvc_embed){
+                            .out = span_of(&y, s), .table = weight, .tokens = span_of(&tokens, s), .rows = rows});
             device->ops->weight_free(device, weight);
         }
         SAME_FLOATS(pair, &y, "embed: %s, K %u, rows %u", kvc_type_name(type), K, rows);

@@ -107,7 +107,10 @@ static void check_window_mass(struct pair *pair) {
     struct both scores = both_floats(pair, (size_t)stride * c.shape.kv_heads * c.group, ORDINARY);
     for (int s = 0; s < SIDES; s++) {
         const struct kvc_probabilities rows = rows_of(&c, s);
-        pair->device[s]->ops->window_mass(pair->device[s], &rows, span_of(&scores, s), stride, by_head);
+        pair->device[s]->ops->window_mass(pair->device[s], &(struct kvc_window_mass){.probabilities = &rows,
+                                                                                     .scores = span_of(&scores, s),
+                                                                                     .stride = stride,
+                                                                                     .by_head = by_head});
     }
     SAME_FLOATS(pair, &scores, "window_mass: queries %u, G %u, d %u, entries %u, read %u%%, by head %d, by position %d",
                 c.queries, c.group, c.shape.head_size, c.shape.count[0], c.read_percent, by_head, c.by_position);
@@ -124,8 +127,13 @@ static void check_window_moments(struct pair *pair) {
     struct both totals = both_floats(pair, 2, ORDINARY);
     for (int s = 0; s < SIDES; s++) {
         const struct kvc_probabilities rows = rows_of(&c, s);
-        pair->device[s]->ops->window_moments(pair->device[s], &rows, tail, gamma, span_of(&scores, s), stride,
-                                             span_of(&totals, s));
+        pair->device[s]->ops->window_moments(pair->device[s],
+                                             &(struct kvc_window_moments){.probabilities = &rows,
+                                                                          .tail = tail,
+                                                                          .gamma = gamma,
+                                                                          .scores = span_of(&scores, s),
+                                                                          .stride = stride,
+                                                                          .totals = span_of(&totals, s)});
     }
     SAME_FLOATS(pair, &scores, "window_moments: queries %u, G %u, d %u, entries %u, read %u%%, tail %u", c.queries,
                 c.group, c.shape.head_size, c.shape.count[0], c.read_percent, (unsigned)tail);
@@ -147,7 +155,9 @@ static void check_accumulate(struct pair *pair) {
         struct kvc_probabilities rows = rows_of(&c, s);
         if (noisy)
             rows.maximum.buffer = rows.sum.buffer = NULL;
-        pair->device[s]->ops->accumulate(pair->device[s], &rows, column, noisy ? &noise : NULL);
+        pair->device[s]->ops->accumulate(
+            pair->device[s],
+            &(struct kvc_accumulate){.probabilities = &rows, .column = column, .noise = noisy ? &noise : NULL});
     }
     char what[120];
     snprintf(what, sizeof what, "accumulate: queries %u, G %u, d %u, entries %u, read %u%%, window %u, noise %d",
@@ -167,12 +177,22 @@ static void check_ring(struct pair *pair) {
     struct both scores = both_floats(pair, (size_t)stride * c.shape.kv_heads, ORDINARY);
     for (int s = 0; s < SIDES; s++) {
         const struct kvc_probabilities rows = rows_of(&c, s);
-        pair->device[s]->ops->ring_write(pair->device[s], &rows, first, ring, kind);
+        pair->device[s]->ops->ring_write(
+            pair->device[s],
+            &(struct kvc_ring_write){.probabilities = &rows, .first = first, .ring = ring, .kind = kind});
     }
     same_lists(pair, c.lists, "ring_write");
     for (int s = 0; s < SIDES; s++)
-        pair->device[s]->ops->ring_fuse(pair->device[s], &c.lists->on[s], first, ring, filled, now, kind, fusion,
-                                        recent, span_of(&scores, s), stride);
+        pair->device[s]->ops->ring_fuse(pair->device[s], &(struct kvc_ring_fuse){.lists = &c.lists->on[s],
+                                                                                 .first = first,
+                                                                                 .ring = ring,
+                                                                                 .filled = filled,
+                                                                                 .now = now,
+                                                                                 .kind = kind,
+                                                                                 .fusion = fusion,
+                                                                                 .recent = recent,
+                                                                                 .scores = span_of(&scores, s),
+                                                                                 .stride = stride});
     SAME_FLOATS(pair, &scores, "ring_fuse: ring %u, filled %u, now %lld, recent %lld, entries %u, kind %d, fusion %d",
                 ring, filled, (long long)now, (long long)recent, c.shape.count[0], (int)kind, (int)fusion);
     both_free(pair, &scores);
@@ -202,7 +222,8 @@ static void write_ring(struct pair *pair, const struct rows_case *c, const char 
     const enum kvc_row_kind kind = kinds[below(pair, COUNT(kinds))];
     for (int s = 0; s < SIDES; s++) {
         const struct kvc_probabilities rows = rows_of(c, s);
-        pair->device[s]->ops->ring_write(pair->device[s], &rows, 0, 4, kind);
+        pair->device[s]->ops->ring_write(
+            pair->device[s], &(struct kvc_ring_write){.probabilities = &rows, .first = 0, .ring = 4, .kind = kind});
     }
     same_lists(pair, c->lists, when);
 }
@@ -229,13 +250,17 @@ static void check_after_attention(struct pair *pair) {
             float *q = c.q.on[s]->data;
             q[c.q.bytes / 4 - 1] = 0.25f;
         } else if (change == 1) { /* an entry goes, another gets its slot */
-            device->ops->drop(device, &c.lists->on[s], 1);
+            device->ops->drop(device, &(struct kvc_drop){.lists = &c.lists->on[s], .rows = 1});
             if (capacity)
-                device->ops->append(device, &segment, 1, span_of(&k, s), span_of(&k, s), span_of(&c.positions, s));
+                device->ops->append(device, &(struct kvc_append){.segments = &segment,
+                                                                 .segment_count = 1,
+                                                                 .k = span_of(&k, s),
+                                                                 .v = span_of(&k, s),
+                                                                 .positions = span_of(&c.positions, s)});
         } else if (change == 3) {
-            device->ops->evict(device, &c.lists->on[s], &kept.on[s]);
+            device->ops->evict(device, &(struct kvc_evict){.lists = &c.lists->on[s], .kept = &kept.on[s]});
         } else if (change == 4) {
-            device->ops->identity(device, &c.lists->on[s]);
+            device->ops->identity(device, &(struct kvc_identity){.lists = &c.lists->on[s]});
         }
     }
     char what[120];

@@ -28,14 +28,13 @@ static unsigned counted[KINDS], last_trips, steps; /* last_trips: downloads afte
 
 static void note(int kind) { counted[kind] += within; }
 
-static void counting_embed(struct kvc_device *device, struct kvc_span out, const struct kvc_weight *weight,
-                           struct kvc_span tokens, uint32_t rows) {
+static void counting_embed(struct kvc_device *device, const struct kvc_embed *args) {
     if (logits_start) { /* a step, not a prompt */
         within = true;
         last_trips = 0;
         steps++;
     }
-    cpu->embed(device, out, weight, tokens, rows);
+    cpu->embed(device, args);
 }
 static void counting_download(struct kvc_device *device, void *to, struct kvc_span from, size_t bytes) {
     if ((float *)to >= logits_start && (float *)to < logits_end)

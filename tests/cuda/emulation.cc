@@ -38,7 +38,10 @@ template <class... A> static known know(void (*kernel)(A...), const char *name) 
 
 #define KVC_KNOW(name) know(kvc_k_##name, #name),
 static size_t launched[KVC_CUDA_KERNELS];
-static const known kernels[] = {KVC_OFFLOAD_KERNELS(KVC_KNOW) KVC_CUDA_OWN_KERNELS(KVC_KNOW)};
+static const known kernels[] = {
+#define KVC_KERNEL_NAMED(name) KVC_KNOW(name)
+#include "backends/offload/kernels.def"
+    KVC_CUDA_OWN_KERNELS(KVC_KNOW)};
 
 /* ---- the runtime ---- */
 

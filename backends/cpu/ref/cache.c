@@ -22,28 +22,29 @@ static void append_entry(struct kvc_cpu *cpu, struct kvc_lists *lists, uint32_t 
     *count += 1;
 }
 
-void KVC_REF(append)(struct kvc_device *device, const struct kvc_segment *segments, size_t segment_count,
-                     struct kvc_span k, struct kvc_span v, struct kvc_span positions) {
-    for (size_t i = 0; i < segment_count; i++) {
-        struct kvc_lists *lists = segments[i].lists;
+void KVC_REF(append)(struct kvc_device *device, const struct kvc_append *args) {
+    for (size_t i = 0; i < args->segment_count; i++) {
+        struct kvc_lists *lists = args->segments[i].lists;
         uint32_t d = lists->format.head_size;
-        for (uint32_t row = segments[i].row; row < segments[i].row + segments[i].stored; row++)
+        for (uint32_t row = args->segments[i].row; row < args->segments[i].row + args->segments[i].stored; row++)
             for (uint32_t h = 0; h < lists->kv_heads; h++) {
                 size_t at = ((size_t)row * lists->kv_heads + h) * d;
-                append_entry((struct kvc_cpu *)device, lists, h, ((const int32_t *)kvc_span_data(positions))[row],
-                             (const float *)kvc_span_data(k) + at, (const float *)kvc_span_data(v) + at);
+                append_entry((struct kvc_cpu *)device, lists, h, ((const int32_t *)kvc_span_data(args->positions))[row],
+                             (const float *)kvc_span_data(args->k) + at, (const float *)kvc_span_data(args->v) + at);
             }
     }
 }
 
-void KVC_REF(drop)(struct kvc_device *device, struct kvc_lists *lists, uint32_t rows) {
+void KVC_REF(drop)(struct kvc_device *device, const struct kvc_drop *args) {
+    struct kvc_lists *lists = args->lists;
     uint32_t *count = lists->count->data;
     (void)device;
     for (uint32_t h = 0; h < lists->kv_heads; h++)
-        count[h] -= rows < count[h] ? rows : count[h];
+        count[h] -= args->rows < count[h] ? args->rows : count[h];
 }
 
-void KVC_REF(identity)(struct kvc_device *device, struct kvc_lists *lists) {
+void KVC_REF(identity)(struct kvc_device *device, const struct kvc_identity *args) {
+    struct kvc_lists *lists = args->lists;
     (void)device;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         uint32_t *order = (uint32_t *)lists->order->data + lists->host_base[h];
@@ -55,10 +56,12 @@ void KVC_REF(identity)(struct kvc_device *device, struct kvc_lists *lists) {
     }
 }
 
-void KVC_REF(evict)(struct kvc_device *device, struct kvc_lists *lists, const struct kvc_read_list *kept) {
+void KVC_REF(evict)(struct kvc_device *device, const struct kvc_evict *args) {
+    struct kvc_lists *lists = args->lists;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
-        uint32_t *count = (uint32_t *)lists->count->data + h, kept_count = ((const uint32_t *)kept->count->data)[h];
-        const uint32_t *ranks = (const uint32_t *)kept->rank->data + (size_t)h * kept->stride;
+        uint32_t *count = (uint32_t *)lists->count->data + h,
+                 kept_count = ((const uint32_t *)args->kept->count->data)[h];
+        const uint32_t *ranks = (const uint32_t *)args->kept->rank->data + (size_t)h * args->kept->stride;
         uint32_t *order, *evicted, next = 0;
         if (kept_count == *count)
             continue;
@@ -79,31 +82,31 @@ void KVC_REF(evict)(struct kvc_device *device, struct kvc_lists *lists, const st
     }
 }
 
-void KVC_REF(keep_keys)(struct kvc_device *device, const struct kvc_lists *lists, uint32_t first, struct kvc_span k,
-                        uint32_t rows) {
+void KVC_REF(keep_keys)(struct kvc_device *device, const struct kvc_keep_keys *args) {
+    const struct kvc_lists *lists = args->lists;
     const uint32_t d = lists->format.head_size;
     (void)device;
     for (uint32_t h = 0; h < lists->kv_heads; h++)
-        for (uint32_t i = 0; i < rows; i++) {
-            const uint32_t slot = kvc_list_slot(lists, h, kvc_list_count(lists, h) - rows + i);
-            const float *row = (const float *)kvc_span_data(k) + ((size_t)i * lists->kv_heads + h) * d;
+        for (uint32_t i = 0; i < args->rows; i++) {
+            const uint32_t slot = kvc_list_slot(lists, h, kvc_list_count(lists, h) - args->rows + i);
+            const float *row = (const float *)kvc_span_data(args->k) + ((size_t)i * lists->kv_heads + h) * d;
             for (uint32_t c = 0; c < d; c++)
-                kvc_list_column(lists, h, first + c)[slot] = row[c];
+                kvc_list_column(lists, h, args->first + c)[slot] = row[c];
         }
 }
 
-void KVC_REF(turn_keys)(struct kvc_device *device, const struct kvc_lists *lists, uint32_t first,
-                        struct kvc_span cosine, struct kvc_span sine, uint32_t rotary, bool interleaved) {
-    const uint32_t d = lists->format.head_size, half = rotary / 2;
+void KVC_REF(turn_keys)(struct kvc_device *device, const struct kvc_turn_keys *args) {
+    const struct kvc_lists *lists = args->lists;
+    const uint32_t d = lists->format.head_size, half = args->rotary / 2;
     float *x = kvc_cpu_scratch((struct kvc_cpu *)device, 0, 2 * d * sizeof *x), *y = x + d;
     for (uint32_t h = 0; x && h < lists->kv_heads; h++)
         for (uint32_t r = 0; r < kvc_list_count(lists, h); r++) {
             const uint32_t slot = kvc_list_slot(lists, h, r);
             for (uint32_t c = 0; c < d; c++)
-                x[c] = kvc_list_column(lists, h, first + c)[slot];
+                x[c] = kvc_list_column(lists, h, args->first + c)[slot];
             KVC_REF(turn)
-            (y, x, (const float *)kvc_span_data(cosine) + (size_t)r * half,
-             (const float *)kvc_span_data(sine) + (size_t)r * half, d, rotary, interleaved);
+            (y, x, (const float *)kvc_span_data(args->cosine) + (size_t)r * half,
+             (const float *)kvc_span_data(args->sine) + (size_t)r * half, d, args->rotary, args->interleaved);
             device->saturated += KVC_REF(store_entry)(&lists->format, kvc_list_key(lists, h, slot), y);
         }
 }
@@ -148,7 +151,9 @@ static void relayout_head(struct kvc_lists *dst, const struct kvc_lists *src, ui
             ((uint32_t *)dst->order->data)[dst->host_base[h] + rank++] = slot;
 }
 
-void KVC_REF(relayout)(struct kvc_device *device, struct kvc_lists *dst, const struct kvc_lists *src) {
+void KVC_REF(relayout)(struct kvc_device *device, const struct kvc_relayout *args) {
+    struct kvc_lists *dst = args->dst;
+    const struct kvc_lists *src = args->src;
     for (uint32_t h = 0; h < src->kv_heads; h++) {
         bool *used = kvc_cpu_scratch((struct kvc_cpu *)device, 0, kvc_list_slots(dst, h) * sizeof *used);
         if (!used)
@@ -162,15 +167,17 @@ void KVC_REF(relayout)(struct kvc_device *device, struct kvc_lists *dst, const s
     }
 }
 
-void KVC_REF(entries)(struct kvc_device *device, const struct kvc_lists *lists, uint32_t h, struct kvc_span keys,
-                      struct kvc_span values) {
+void KVC_REF(entries)(struct kvc_device *device, const struct kvc_entries *args) {
+    const struct kvc_lists *lists = args->lists;
     size_t d = lists->format.head_size;
     (void)device;
-    for (uint32_t r = 0; r < kvc_list_count(lists, h); r++) {
-        uint32_t slot = kvc_list_slot(lists, h, r);
-        if (keys.buffer)
-            KVC_REF(load_entry)(&lists->format, kvc_list_key(lists, h, slot), (float *)kvc_span_data(keys) + r * d);
-        if (values.buffer)
-            KVC_REF(load_entry)(&lists->format, kvc_list_value(lists, h, slot), (float *)kvc_span_data(values) + r * d);
+    for (uint32_t r = 0; r < kvc_list_count(lists, args->head); r++) {
+        uint32_t slot = kvc_list_slot(lists, args->head, r);
+        if (args->keys.buffer)
+            KVC_REF(load_entry)
+        (&lists->format, kvc_list_key(lists, args->head, slot), (float *)kvc_span_data(args->keys) + r * d);
+        if (args->values.buffer)
+            KVC_REF(load_entry)
+        (&lists->format, kvc_list_value(lists, args->head, slot), (float *)kvc_span_data(args->values) + r * d);
     }
 }

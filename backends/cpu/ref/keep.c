@@ -1,39 +1,40 @@
-/* select.c - from scores to entries: pooling, the rule of struct kvc_keep, how slots are shared among heads. */
+/* keep.c - from scores to entries: pooling, the rule of struct kvc_keep, how slots are shared among heads. */
 #include <stdlib.h>
 
 #include "backends/cpu/ref/ref.h"
 
-void KVC_REF(pool)(struct kvc_device *device, const struct kvc_lists *lists, uint32_t rows, struct kvc_span out,
-                   struct kvc_span in, uint32_t stride, uint64_t tail, uint32_t kernel, enum kvc_pooling pooling) {
-    uint32_t half = kernel / 2;
+void KVC_REF(pool)(struct kvc_device *device, const struct kvc_pool *args) {
+    const struct kvc_lists *lists = args->lists;
+    uint32_t half = args->kernel / 2;
     (void)device;
-    for (uint32_t h = 0; h < lists->kv_heads * rows; h++) {
-        float *y = (float *)kvc_span_data(out) + (size_t)h * stride;
-        const float *x = (const float *)kvc_span_data(in) + (size_t)h * stride;
-        uint32_t count = kvc_list_count(lists, h / rows), n = tail < count ? count - (uint32_t)tail : 0;
+    for (uint32_t h = 0; h < lists->kv_heads * args->rows; h++) {
+        float *y = (float *)kvc_span_data(args->out) + (size_t)h * args->stride;
+        const float *x = (const float *)kvc_span_data(args->in) + (size_t)h * args->stride;
+        uint32_t count = kvc_list_count(lists, h / args->rows),
+                 n = args->tail < count ? count - (uint32_t)args->tail : 0;
         for (uint32_t r = 0; r < n; r++) {
             uint32_t first = r > half ? r - half : 0, last = n - 1 - r > half ? r + half : n - 1;
-            float value = pooling == KVC_POOL_MAX ? x[first] : 0.0f;
+            float value = args->pooling == KVC_POOL_MAX ? x[first] : 0.0f;
             for (uint32_t i = first; i <= last; i++)
-                value = pooling == KVC_POOL_MAX ? kvc_max(value, x[i]) : value + x[i];
-            y[r] = pooling == KVC_POOL_MAX ? value : kvc_div(value, (float)kernel);
+                value = args->pooling == KVC_POOL_MAX ? kvc_max(value, x[i]) : value + x[i];
+            y[r] = args->pooling == KVC_POOL_MAX ? value : kvc_div(value, (float)args->kernel);
         }
         for (uint32_t r = n; r < count; r++)
             y[r] = 0.0f;
     }
 }
 
-void KVC_REF(group_scores)(struct kvc_device *device, const struct kvc_lists *lists, uint32_t rows, struct kvc_span out,
-                           struct kvc_span in, uint32_t stride, float divisor) {
+void KVC_REF(group_scores)(struct kvc_device *device, const struct kvc_group_scores *args) {
+    const struct kvc_lists *lists = args->lists;
     (void)device;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
-        float *y = (float *)kvc_span_data(out) + (size_t)h * stride;
-        const float *x = (const float *)kvc_span_data(in) + (size_t)h * rows * stride;
+        float *y = (float *)kvc_span_data(args->out) + (size_t)h * args->stride;
+        const float *x = (const float *)kvc_span_data(args->in) + (size_t)h * args->rows * args->stride;
         for (uint32_t r = 0; r < kvc_list_count(lists, h); r++) {
             float sum = 0.0f;
-            for (uint32_t g = 0; g < rows; g++)
-                sum = sum + x[(size_t)g * stride + r];
-            y[r] = kvc_div(sum, divisor);
+            for (uint32_t g = 0; g < args->rows; g++)
+                sum = sum + x[(size_t)g * args->stride + r];
+            y[r] = kvc_div(sum, args->divisor);
         }
     }
 }
@@ -60,15 +61,16 @@ static bool is_forced(const struct kvc_lists *lists, uint32_t h, const struct kv
            kvc_list_position(lists, h, kvc_list_slot(lists, h, rank)) >= rule->recent;
 }
 
-void KVC_REF(keep)(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_keep *rules,
-                   uint32_t rule_count, struct kvc_span scores, struct kvc_span ties, uint32_t stride,
-                   struct kvc_read_list *kept) {
+void KVC_REF(keep)(struct kvc_device *device, const struct kvc_keep_rules *args) {
+    const struct kvc_lists *lists = args->lists;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
-        const struct kvc_keep *rule = &rules[rule_count > 1 ? h : 0];
+        const struct kvc_keep *rule = &args->rules[args->rule_count > 1 ? h : 0];
         uint32_t count = kvc_list_count(lists, h), candidates = 0, kept_count = 0;
-        uint32_t *ranks = (uint32_t *)kept->rank->data + (size_t)h * kept->stride;
-        const float *score = scores.buffer ? (const float *)kvc_span_data(scores) + (size_t)h * stride : NULL;
-        const float *tie = ties.buffer ? (const float *)kvc_span_data(ties) + (size_t)h * stride : NULL;
+        uint32_t *ranks = (uint32_t *)args->kept->rank->data + (size_t)h * args->kept->stride;
+        const float *score =
+            args->scores.buffer ? (const float *)kvc_span_data(args->scores) + (size_t)h * args->stride : NULL;
+        const float *tie =
+            args->ties.buffer ? (const float *)kvc_span_data(args->ties) + (size_t)h * args->stride : NULL;
         struct candidate *order;
         uint64_t top = rule->top, forced;
         bool *keep;
@@ -92,13 +94,13 @@ void KVC_REF(keep)(struct kvc_device *device, const struct kvc_lists *lists, con
         for (uint32_t r = 0; r < count; r++)
             if (keep[r])
                 ranks[kept_count++] = r;
-        ((uint32_t *)kept->count->data)[h] = kept_count;
+        ((uint32_t *)args->kept->count->data)[h] = kept_count;
     }
 }
 
-void KVC_REF(shares)(struct kvc_device *device, const struct kvc_lists *lists, struct kvc_span scores, uint32_t stride,
-                     uint64_t tail, uint64_t slots, struct kvc_span shares) {
-    uint32_t *share = kvc_span_data(shares);
+void KVC_REF(shares)(struct kvc_device *device, const struct kvc_shares *args) {
+    const struct kvc_lists *lists = args->lists;
+    uint32_t *share = kvc_span_data(args->shares);
     struct candidate *order;
     size_t n = 0;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
@@ -110,10 +112,10 @@ void KVC_REF(shares)(struct kvc_device *device, const struct kvc_lists *lists, s
         return;
     n = 0;
     for (uint32_t h = 0; h < lists->kv_heads; h++)
-        for (uint32_t r = 0; (uint64_t)r + tail < kvc_list_count(lists, h); r++)
-            order[n++] =
-                (struct candidate){kvc_score_key(((const float *)kvc_span_data(scores))[(size_t)h * stride + r]), h, r};
+        for (uint32_t r = 0; (uint64_t)r + args->tail < kvc_list_count(lists, h); r++)
+            order[n++] = (struct candidate){
+                kvc_score_key(((const float *)kvc_span_data(args->scores))[(size_t)h * args->stride + r]), h, r};
     qsort(order, n, sizeof *order, compare);
-    for (size_t i = 0; i < n && i < slots; i++)
+    for (size_t i = 0; i < n && i < args->slots; i++)
         share[order[i].head]++;
 }

@@ -3,24 +3,23 @@
 
 #include "backends/cpu/ref/ref.h"
 
-void KVC_REF(view_append)(struct kvc_device *device, const struct kvc_lists *lists, struct kvc_read_list *view,
-                          uint32_t rows) {
+void KVC_REF(view_append)(struct kvc_device *device, const struct kvc_view_append *args) {
+    const struct kvc_lists *lists = args->lists;
     (void)device;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
-        uint32_t *count = (uint32_t *)view->count->data + h, held = kvc_list_count(lists, h);
-        for (uint32_t r = held > rows ? held - rows : 0; r < held; r++)
-            ((uint32_t *)view->rank->data)[(size_t)h * view->stride + (*count)++] = r;
+        uint32_t *count = (uint32_t *)args->view->count->data + h, held = kvc_list_count(lists, h);
+        for (uint32_t r = held > args->rows ? held - args->rows : 0; r < held; r++)
+            ((uint32_t *)args->view->rank->data)[(size_t)h * args->view->stride + (*count)++] = r;
     }
 }
 
-void KVC_REF(view_evict)(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *kept,
-                         struct kvc_read_list *view) {
+void KVC_REF(view_evict)(struct kvc_device *device, const struct kvc_view_evict *args) {
     (void)device;
-    for (uint32_t h = 0; h < lists->kv_heads; h++) {
-        const uint32_t *ranks = (const uint32_t *)kept->rank->data + (size_t)h * kept->stride;
-        const uint32_t stays = ((const uint32_t *)kept->count->data)[h];
-        uint32_t *rank = (uint32_t *)view->rank->data + (size_t)h * view->stride;
-        uint32_t *count = (uint32_t *)view->count->data + h, left = 0;
+    for (uint32_t h = 0; h < args->lists->kv_heads; h++) {
+        const uint32_t *ranks = (const uint32_t *)args->kept->rank->data + (size_t)h * args->kept->stride;
+        const uint32_t stays = ((const uint32_t *)args->kept->count->data)[h];
+        uint32_t *rank = (uint32_t *)args->view->rank->data + (size_t)h * args->view->stride;
+        uint32_t *count = (uint32_t *)args->view->count->data + h, left = 0;
         for (uint32_t i = 0, k = 0; i < *count; i++) {
             while (k < stays && ranks[k] < rank[i])
                 k++;
@@ -73,51 +72,51 @@ static uint32_t slot_at(const struct kvc_lists *lists, const struct kvc_read_lis
     return kvc_list_slot(lists, h, rank);
 }
 
-void KVC_REF(pages_update)(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *view,
-                           struct kvc_pages *pages, uint32_t rows) {
+void KVC_REF(pages_update)(struct kvc_device *device, const struct kvc_pages_update *args) {
+    const struct kvc_lists *lists = args->lists;
     uint32_t d = lists->format.head_size;
     float *key = kvc_cpu_scratch((struct kvc_cpu *)device, 0, d * sizeof *key);
     if (!key)
         return;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
-        uint32_t places = places_of(lists, view, h);
-        for (uint32_t p = rows < places ? places - rows : 0; p < places; p++) {
-            KVC_REF(load_entry)(&lists->format, kvc_list_key(lists, h, slot_at(lists, view, h, p)), key);
-            enter(pages, d, h, p, key);
+        uint32_t places = places_of(lists, args->view, h);
+        for (uint32_t p = args->rows < places ? places - args->rows : 0; p < places; p++) {
+            KVC_REF(load_entry)(&lists->format, kvc_list_key(lists, h, slot_at(lists, args->view, h, p)), key);
+            enter(args->pages, d, h, p, key);
         }
     }
 }
 
-void KVC_REF(value_sums)(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *view,
-                         struct kvc_span sums, uint32_t rows) {
+void KVC_REF(value_sums)(struct kvc_device *device, const struct kvc_value_sums *args) {
+    const struct kvc_lists *lists = args->lists;
     uint32_t d = lists->format.head_size;
     float *value = kvc_cpu_scratch((struct kvc_cpu *)device, 0, d * sizeof *value);
     if (!value)
         return;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
-        uint32_t places = places_of(lists, view, h);
-        float *sum = (float *)kvc_span_data(sums) + (size_t)h * d;
-        if (rows == UINT32_MAX)
+        uint32_t places = places_of(lists, args->view, h);
+        float *sum = (float *)kvc_span_data(args->sums) + (size_t)h * d;
+        if (args->rows == UINT32_MAX)
             memset(sum, 0, d * sizeof *sum);
-        for (uint32_t p = rows < places ? places - rows : 0; p < places; p++) {
-            KVC_REF(load_entry)(&lists->format, kvc_list_value(lists, h, slot_at(lists, view, h, p)), value);
+        for (uint32_t p = args->rows < places ? places - args->rows : 0; p < places; p++) {
+            KVC_REF(load_entry)(&lists->format, kvc_list_value(lists, h, slot_at(lists, args->view, h, p)), value);
             for (uint32_t c = 0; c < d; c++)
                 sum[c] = sum[c] + value[c];
         }
     }
 }
 
-void KVC_REF(mix_mean)(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *view,
-                       const struct kvc_read_list *reads, uint32_t heads, uint32_t head_size, struct kvc_span out,
-                       struct kvc_span alpha, struct kvc_span sums) {
+void KVC_REF(mix_mean)(struct kvc_device *device, const struct kvc_mix_mean *args) {
+    const struct kvc_lists *lists = args->lists;
     (void)device;
-    for (uint32_t h = 0; h < heads; h++) {
-        uint32_t list = h / (heads / lists->kv_heads), places = places_of(lists, view, list);
-        float *y = (float *)kvc_span_data(out) + (size_t)h * head_size, share = ((float *)kvc_span_data(alpha))[h];
-        const float *sum = (const float *)kvc_span_data(sums) + (size_t)list * head_size;
-        if (((const uint32_t *)reads->count->data)[list] == places)
+    for (uint32_t h = 0; h < args->heads; h++) {
+        uint32_t list = h / (args->heads / lists->kv_heads), places = places_of(lists, args->view, list);
+        float *y = (float *)kvc_span_data(args->out) + (size_t)h * args->head_size,
+              share = ((float *)kvc_span_data(args->alpha))[h];
+        const float *sum = (const float *)kvc_span_data(args->sums) + (size_t)list * args->head_size;
+        if (((const uint32_t *)args->reads->count->data)[list] == places)
             continue;
-        for (uint32_t c = 0; c < head_size; c++)
+        for (uint32_t c = 0; c < args->head_size; c++)
             y[c] = kvc_fma(share, y[c], (1.0f - share) * kvc_div(sum[c], (float)places));
     }
 }

@@ -11,133 +11,15 @@
 #define KVC_REF(name) kvc_ref_##name
 #endif
 
-/* Every operation that ref defines, in the order of the table, one a line. */
-/* clang-format off */
-#define KVC_REF_OPERATIONS(apply) \
-    apply(embed) \
-    apply(norm) \
-    apply(linear) \
-    apply(rope) \
-    apply(gated_silu) \
-    apply(add) \
-    apply(blend) \
-    apply(repeat_heads) \
-    apply(gather) \
-    apply(append) \
-    apply(drop) \
-    apply(attention) \
-    apply(identity) \
-    apply(evict) \
-    apply(keep_keys) \
-    apply(turn_keys) \
-    apply(relayout) \
-    apply(entries) \
-    apply(window_mass) \
-    apply(window_moments) \
-    apply(accumulate) \
-    apply(ring_write) \
-    apply(ring_fuse) \
-    apply(column_scores) \
-    apply(scores_column) \
-    apply(pool) \
-    apply(group_scores) \
-    apply(keep) \
-    apply(shares) \
-    apply(view_append) \
-    apply(view_evict) \
-    apply(pages_update) \
-    apply(select_scores) \
-    apply(select_reads) \
-    apply(value_sums) \
-    apply(mix_mean) \
-    apply(fma_loop)
-
-/* Those that only move integers or whole rows: ref's version is also the fast one, on any CPU path. */
-#define KVC_REF_IS_FAST(apply) \
-    apply(repeat_heads) \
-    apply(gather) \
-    apply(drop) \
-    apply(identity) \
-    apply(evict) \
-    apply(keep_keys) \
-    apply(relayout) \
-    apply(entries) \
-    apply(view_append) \
-    apply(view_evict)
-/* clang-format on */
-
 void kvc_ref_fill(struct kvc_ops *table);
 void kvc_ref_fma_fill(struct kvc_ops *table);
 /* NULL, or what is wrong with this build's or this machine's arithmetic. */
 const char *kvc_ref_self_test(void);
 const char *kvc_ref_fma_self_test(void);
 
-/* table.c names these; each operation's definition and file are in core/base/ops.h's order. */
-void KVC_REF(embed)(struct kvc_device *, struct kvc_span out, const struct kvc_weight *table, struct kvc_span tokens,
-                    uint32_t rows);
-void KVC_REF(norm)(struct kvc_device *, struct kvc_span y, struct kvc_span x, struct kvc_span w, uint32_t rows,
-                   uint32_t K, float eps);
-void KVC_REF(linear)(struct kvc_device *, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
-                     struct kvc_span bias, uint32_t rows);
-void KVC_REF(rope)(struct kvc_device *, struct kvc_span y, struct kvc_span x, struct kvc_span cosine,
-                   struct kvc_span sine, uint32_t rows, uint32_t heads, uint32_t head_size, uint32_t rotary,
-                   bool interleaved);
-void KVC_REF(gated_silu)(struct kvc_device *, struct kvc_span y, struct kvc_span gate, struct kvc_span up, size_t n);
-void KVC_REF(add)(struct kvc_device *, struct kvc_span y, struct kvc_span x, size_t n);
-void KVC_REF(blend)(struct kvc_device *, struct kvc_span y, struct kvc_span x, float share, size_t n);
-void KVC_REF(repeat_heads)(struct kvc_device *, struct kvc_span out, struct kvc_span x, uint32_t rows, uint32_t heads,
-                           uint32_t copies, uint32_t head_size);
-void KVC_REF(gather)(struct kvc_device *, struct kvc_span out, struct kvc_span x, struct kvc_span index, uint32_t rows,
-                     uint32_t width);
-void KVC_REF(append)(struct kvc_device *, const struct kvc_segment *segments, size_t segment_count, struct kvc_span k,
-                     struct kvc_span v, struct kvc_span positions);
-void KVC_REF(drop)(struct kvc_device *, struct kvc_lists *, uint32_t rows);
-void KVC_REF(attention)(struct kvc_device *, const struct kvc_attention *);
-void KVC_REF(identity)(struct kvc_device *, struct kvc_lists *);
-void KVC_REF(evict)(struct kvc_device *, struct kvc_lists *, const struct kvc_read_list *kept);
-void KVC_REF(keep_keys)(struct kvc_device *, const struct kvc_lists *, uint32_t first, struct kvc_span k,
-                        uint32_t rows);
-void KVC_REF(turn_keys)(struct kvc_device *, const struct kvc_lists *, uint32_t first, struct kvc_span cosine,
-                        struct kvc_span sine, uint32_t rotary, bool interleaved);
-void KVC_REF(relayout)(struct kvc_device *, struct kvc_lists *dst, const struct kvc_lists *src);
-void KVC_REF(entries)(struct kvc_device *, const struct kvc_lists *, uint32_t h, struct kvc_span keys,
-                      struct kvc_span values);
-void KVC_REF(window_mass)(struct kvc_device *, const struct kvc_probabilities *, struct kvc_span scores,
-                          uint32_t stride, bool by_head);
-void KVC_REF(window_moments)(struct kvc_device *, const struct kvc_probabilities *, uint64_t tail, float gamma,
-                             struct kvc_span scores, uint32_t stride, struct kvc_span totals);
-void KVC_REF(accumulate)(struct kvc_device *, const struct kvc_probabilities *, uint32_t column,
-                         const struct kvc_noise *noise);
-void KVC_REF(ring_write)(struct kvc_device *, const struct kvc_probabilities *, uint32_t first, uint32_t ring,
-                         enum kvc_row_kind kind);
-void KVC_REF(ring_fuse)(struct kvc_device *, const struct kvc_lists *, uint32_t first, uint32_t ring, uint32_t filled,
-                        int64_t now, enum kvc_row_kind kind, enum kvc_fusion fusion, int64_t recent,
-                        struct kvc_span scores, uint32_t stride);
-void KVC_REF(column_scores)(struct kvc_device *, const struct kvc_lists *, uint32_t first, uint32_t columns,
-                            struct kvc_span scores, uint32_t stride);
-void KVC_REF(scores_column)(struct kvc_device *, const struct kvc_lists *, uint32_t column, struct kvc_span scores,
-                            uint32_t stride);
-void KVC_REF(pool)(struct kvc_device *, const struct kvc_lists *, uint32_t rows, struct kvc_span out,
-                   struct kvc_span in, uint32_t stride, uint64_t tail, uint32_t kernel, enum kvc_pooling pooling);
-void KVC_REF(group_scores)(struct kvc_device *, const struct kvc_lists *, uint32_t rows, struct kvc_span out,
-                           struct kvc_span in, uint32_t stride, float divisor);
-void KVC_REF(keep)(struct kvc_device *, const struct kvc_lists *, const struct kvc_keep *rules, uint32_t rule_count,
-                   struct kvc_span scores, struct kvc_span ties, uint32_t stride, struct kvc_read_list *kept);
-void KVC_REF(shares)(struct kvc_device *, const struct kvc_lists *, struct kvc_span scores, uint32_t stride,
-                     uint64_t tail, uint64_t slots, struct kvc_span shares);
-void KVC_REF(view_append)(struct kvc_device *, const struct kvc_lists *, struct kvc_read_list *view, uint32_t rows);
-void KVC_REF(view_evict)(struct kvc_device *, const struct kvc_lists *, const struct kvc_read_list *kept,
-                         struct kvc_read_list *view);
-void KVC_REF(pages_update)(struct kvc_device *, const struct kvc_lists *, const struct kvc_read_list *view,
-                           struct kvc_pages *, uint32_t rows);
-void KVC_REF(select_scores)(struct kvc_device *, const struct kvc_select_scores *);
-void KVC_REF(select_reads)(struct kvc_device *, const struct kvc_select_reads *);
-void KVC_REF(value_sums)(struct kvc_device *, const struct kvc_lists *, const struct kvc_read_list *view,
-                         struct kvc_span sums, uint32_t rows);
-void KVC_REF(mix_mean)(struct kvc_device *, const struct kvc_lists *, const struct kvc_read_list *view,
-                       const struct kvc_read_list *reads, uint32_t heads, uint32_t head_size, struct kvc_span out,
-                       struct kvc_span alpha, struct kvc_span sums);
-void KVC_REF(fma_loop)(struct kvc_device *, struct kvc_span x, size_t n, uint32_t rounds);
+#define KVC_OPERATION(name, parameters, ...) void KVC_REF(name)(struct kvc_device *, const struct parameters *);
+#define KVC_OPERATION_FUSED(name, parameters, ...)
+#include "core/base/ops.def"
 
 /* ---- shared inside ref ---- */
 

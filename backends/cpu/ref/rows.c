@@ -1,80 +1,104 @@
-/* rows.c - operations on rows of values: embed, norm, gated_silu, add, blend, repeat_heads, gather. */
+/* rows.c - operations on rows of values: embed, norm, rope, gated_silu, add, blend, repeat_heads,
+ * gather. */
 #include <string.h>
 
 #include "backends/cpu/ref/ref.h"
 
-void KVC_REF(embed)(struct kvc_device *device, struct kvc_span out, const struct kvc_weight *table,
-                    struct kvc_span tokens, uint32_t rows) {
-    float *y = kvc_span_data(out);
-    const int32_t *token = kvc_span_data(tokens);
+void KVC_REF(embed)(struct kvc_device *device, const struct kvc_embed *args) {
+    float *y = kvc_span_data(args->out);
+    const int32_t *token = kvc_span_data(args->tokens);
     (void)device;
-    for (uint32_t i = 0; i < rows; i++)
+    for (uint32_t i = 0; i < args->rows; i++)
         KVC_REF(widen)
-    (table->type, table->data + (size_t)token[i] * table->row_bytes, 0, table->inputs, y + (size_t)i * table->inputs);
+    (args->table->type, args->table->data + (size_t)token[i] * args->table->row_bytes, 0, args->table->inputs,
+     y + (size_t)i * args->table->inputs);
 }
 
-void KVC_REF(norm)(struct kvc_device *device, struct kvc_span y_span, struct kvc_span x_span, struct kvc_span w_span,
-                   uint32_t rows, uint32_t K, float eps) {
+void KVC_REF(norm)(struct kvc_device *device, const struct kvc_norm *args) {
     (void)device;
-    for (uint32_t i = 0; i < rows; i++) {
-        float *y = (float *)kvc_span_data(y_span) + (size_t)i * K;
-        const float *x = (const float *)kvc_span_data(x_span) + (size_t)i * K, *w = kvc_span_data(w_span);
-        float r = kvc_div(1.0f, kvc_sqrt(kvc_div(kvc_ref_dot(x, x, K), (float)K) + eps));
-        for (uint32_t k = 0; k < K; k++)
+    for (uint32_t i = 0; i < args->rows; i++) {
+        float *y = (float *)kvc_span_data(args->y) + (size_t)i * args->K;
+        const float *x = (const float *)kvc_span_data(args->x) + (size_t)i * args->K, *w = kvc_span_data(args->w);
+        float r = kvc_div(1.0f, kvc_sqrt(kvc_div(kvc_ref_dot(x, x, args->K), (float)args->K) + args->eps));
+        for (uint32_t k = 0; k < args->K; k++)
             y[k] = (x[k] * r) * w[k];
     }
 }
 
-void KVC_REF(gated_silu)(struct kvc_device *device, struct kvc_span y_span, struct kvc_span gate_span,
-                         struct kvc_span up_span, size_t n) {
-    float *y = kvc_span_data(y_span);
-    const float *gate = kvc_span_data(gate_span), *up = kvc_span_data(up_span);
+void KVC_REF(turn)(float *y, const float *x, const float *cosine, const float *sine, uint32_t d, uint32_t rotary,
+                   bool interleaved) {
+    uint32_t half = rotary / 2;
+    for (uint32_t i = 0; i < half; i++) {
+        float x0 = interleaved ? x[2 * i] : x[i], x1 = interleaved ? x[2 * i + 1] : x[i + half];
+        y[i] = kvc_fma(-x1, sine[i], x0 * cosine[i]);
+        y[i + half] = kvc_fma(x0, sine[i], x1 * cosine[i]);
+    }
+    for (uint32_t i = rotary; i < d; i++)
+        y[i] = x[i];
+}
+
+void KVC_REF(rope)(struct kvc_device *device, const struct kvc_rope_heads *args) {
+    uint32_t half = args->rotary / 2;
     (void)device;
-    for (size_t i = 0; i < n; i++)
+    for (uint32_t row = 0; row < args->rows; row++) {
+        const float *c = (const float *)kvc_span_data(args->cosine) + (size_t)row * half;
+        const float *s = (const float *)kvc_span_data(args->sine) + (size_t)row * half;
+        for (uint32_t h = 0; h < args->heads; h++) {
+            size_t at = ((size_t)row * args->heads + h) * args->head_size;
+            KVC_REF(turn)
+            ((float *)kvc_span_data(args->y) + at, (const float *)kvc_span_data(args->x) + at, c, s, args->head_size,
+             args->rotary, args->interleaved);
+        }
+    }
+}
+
+void KVC_REF(gated_silu)(struct kvc_device *device, const struct kvc_gated_silu *args) {
+    float *y = kvc_span_data(args->y);
+    const float *gate = kvc_span_data(args->gate), *up = kvc_span_data(args->up);
+    (void)device;
+    for (size_t i = 0; i < args->n; i++)
         y[i] = kvc_silu(gate[i]) * up[i];
 }
 
-void KVC_REF(add)(struct kvc_device *device, struct kvc_span y_span, struct kvc_span x_span, size_t n) {
-    float *y = kvc_span_data(y_span);
-    const float *x = kvc_span_data(x_span);
+void KVC_REF(add)(struct kvc_device *device, const struct kvc_add *args) {
+    float *y = kvc_span_data(args->y);
+    const float *x = kvc_span_data(args->x);
     (void)device;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < args->n; i++)
         y[i] = y[i] + x[i];
 }
 
-void KVC_REF(blend)(struct kvc_device *device, struct kvc_span y_span, struct kvc_span x_span, float share, size_t n) {
-    float *y = kvc_span_data(y_span), rest = 1.0f - share;
-    const float *x = kvc_span_data(x_span);
+void KVC_REF(blend)(struct kvc_device *device, const struct kvc_blend *args) {
+    float *y = kvc_span_data(args->y), rest = 1.0f - args->share;
+    const float *x = kvc_span_data(args->x);
     (void)device;
-    for (size_t i = 0; i < n; i++)
-        y[i] = kvc_fma(share, y[i], rest * x[i]);
+    for (size_t i = 0; i < args->n; i++)
+        y[i] = kvc_fma(args->share, y[i], rest * x[i]);
 }
 
-void KVC_REF(repeat_heads)(struct kvc_device *device, struct kvc_span out, struct kvc_span x, uint32_t rows,
-                           uint32_t heads, uint32_t copies, uint32_t head_size) {
-    float *to = kvc_span_data(out);
-    const float *from = kvc_span_data(x);
+void KVC_REF(repeat_heads)(struct kvc_device *device, const struct kvc_repeat_heads *args) {
+    float *to = kvc_span_data(args->out);
+    const float *from = kvc_span_data(args->x);
     (void)device;
-    for (size_t i = 0; i < (size_t)rows * heads; i++, from += head_size)
-        for (uint32_t c = 0; c < copies; c++, to += head_size)
-            memcpy(to, from, head_size * sizeof *to);
+    for (size_t i = 0; i < (size_t)args->rows * args->heads; i++, from += args->head_size)
+        for (uint32_t c = 0; c < args->copies; c++, to += args->head_size)
+            memcpy(to, from, args->head_size * sizeof *to);
 }
 
-void KVC_REF(gather)(struct kvc_device *device, struct kvc_span out, struct kvc_span x, struct kvc_span index,
-                     uint32_t rows, uint32_t width) {
-    const uint32_t *from = kvc_span_data(index);
+void KVC_REF(gather)(struct kvc_device *device, const struct kvc_gather *args) {
+    const uint32_t *from = kvc_span_data(args->index);
     (void)device;
-    for (uint32_t i = 0; i < rows; i++)
-        memcpy((float *)kvc_span_data(out) + (size_t)i * width,
-               (const float *)kvc_span_data(x) + (size_t)from[i] * width, width * sizeof(float));
+    for (uint32_t i = 0; i < args->rows; i++)
+        memcpy((float *)kvc_span_data(args->out) + (size_t)i * args->width,
+               (const float *)kvc_span_data(args->x) + (size_t)from[i] * args->width, args->width * sizeof(float));
 }
 
-void KVC_REF(fma_loop)(struct kvc_device *device, struct kvc_span x_span, size_t n, uint32_t rounds) {
-    float *x = kvc_span_data(x_span);
+void KVC_REF(fma_loop)(struct kvc_device *device, const struct kvc_fma_loop *args) {
+    float *x = kvc_span_data(args->x);
     (void)device;
-    for (size_t i = 0; i < n && rounds; i++) {
+    for (size_t i = 0; i < args->n && args->rounds; i++) {
         float value = x[i];
-        for (uint32_t r = 0; r < rounds; r++)
+        for (uint32_t r = 0; r < args->rounds; r++)
             value = kvc_fma(value, 0.999f, 0.001f);
         x[i] = value;
     }

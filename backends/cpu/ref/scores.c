@@ -1,5 +1,5 @@
-/* scores.c - the attention weights of many queries: their sums over a window, their moments, their sums over all
- * queries so far. */
+/* scores.c - the attention weights that policies look at: their sums over a window, their moments, their sums over all
+ * queries so far, rings of rows; and state columns as scores. */
 #include "backends/cpu/ref/ref.h"
 
 /* The weights of one query's group: scratch arrays. */
@@ -103,23 +103,23 @@ static float row_sum(const struct row *row, uint32_t from, uint32_t to, uint32_t
 
 static uint32_t place_rank(const struct row *row, uint32_t j) { return row->view.ranks ? row->view.ranks[j] : j; }
 
-void KVC_REF(window_mass)(struct kvc_device *device, const struct kvc_probabilities *w, struct kvc_span scores,
-                          uint32_t stride, bool by_head) {
-    const uint32_t group = w->heads / w->kv_heads, rows = by_head ? group : 1, each = by_head ? 1 : group;
+void KVC_REF(window_mass)(struct kvc_device *device, const struct kvc_window_mass *args) {
+    const struct kvc_probabilities *w = args->probabilities;
+    const uint32_t group = w->heads / w->kv_heads, rows = args->by_head ? group : 1, each = args->by_head ? 1 : group;
     struct row row;
     float *none;
     if (!make_row(device, w, 0, &row, &none))
         return;
     for (uint32_t h = 0; h < w->kv_heads; h++) {
-        float *column = (float *)kvc_span_data(scores) + (size_t)h * rows * stride;
+        float *column = (float *)kvc_span_data(args->scores) + (size_t)h * rows * args->stride;
         for (uint32_t i = 0; i < rows; i++)
             for (uint32_t r = 0; r < kvc_list_count(w->lists, h); r++)
-                column[(size_t)i * stride + r] = 0.0f;
+                column[(size_t)i * args->stride + r] = 0.0f;
         for (uint32_t query = 0; query < w->queries; query++) {
             take_row(w, query, h, NULL, &row);
             for (uint32_t j = 0; j < row.view.places; j++)
                 for (uint32_t i = 0; i < rows && row.slot[j] != UINT32_MAX; i++) {
-                    float *to = column + (size_t)i * stride + place_rank(&row, j);
+                    float *to = column + (size_t)i * args->stride + place_rank(&row, j);
                     *to = *to + row_sum(&row, i * each, (i + 1) * each, j);
                 }
         }
@@ -143,10 +143,10 @@ static float moments_of(const float *a, uint32_t n, float gamma, float *dispersi
     return kvc_fma(gamma, *variance, mean);
 }
 
-void KVC_REF(window_moments)(struct kvc_device *device, const struct kvc_probabilities *w, uint64_t tail, float gamma,
-                             struct kvc_span scores, uint32_t stride, struct kvc_span totals) {
+void KVC_REF(window_moments)(struct kvc_device *device, const struct kvc_window_moments *args) {
+    const struct kvc_probabilities *w = args->probabilities;
     const uint32_t group = w->heads / w->kv_heads, queries = w->queries;
-    float *total = kvc_span_data(totals), *table; /* [G, entries, queries] */
+    float *total = kvc_span_data(args->totals), *table; /* [G, entries, queries] */
     struct row row;
     if (!make_row(device, w, (size_t)group * most_entries(w->lists) * queries, &row, &table))
         return;
@@ -163,14 +163,14 @@ void KVC_REF(window_moments)(struct kvc_device *device, const struct kvc_probabi
                         row.a[(size_t)g * row.view.places + j];
         }
         for (uint32_t g = 0; g < group; g++) {
-            float *score = (float *)kvc_span_data(scores) + ((size_t)h * group + g) * stride;
+            float *score = (float *)kvc_span_data(args->scores) + ((size_t)h * group + g) * args->stride;
             float dispersion[KVC_LANES] = {0}, variance[KVC_LANES] = {0};
             for (uint32_t r = 0; r < count; r++) {
                 float one, other;
                 score[r] = 0.0f;
-                if (r + tail >= count)
+                if (r + args->tail >= count)
                     continue;
-                score[r] = moments_of(table + ((size_t)g * count + r) * queries, queries, gamma, &one, &other);
+                score[r] = moments_of(table + ((size_t)g * count + r) * queries, queries, args->gamma, &one, &other);
                 dispersion[r % KVC_LANES] = dispersion[r % KVC_LANES] + one;
                 variance[r % KVC_LANES] = variance[r % KVC_LANES] + other;
             }
@@ -182,14 +182,15 @@ void KVC_REF(window_moments)(struct kvc_device *device, const struct kvc_probabi
     }
 }
 
-void KVC_REF(accumulate)(struct kvc_device *device, const struct kvc_probabilities *w, uint32_t column,
-                         const struct kvc_noise *noise) {
+void KVC_REF(accumulate)(struct kvc_device *device, const struct kvc_accumulate *args) {
+    const struct kvc_probabilities *w = args->probabilities;
     struct row row;
     float *none;
     if (!make_row(device, w, 0, &row, &none))
         return;
     for (uint32_t h = 0; h < w->kv_heads; h++) {
-        float *older = kvc_list_column(w->lists, h, column), *newer = kvc_list_column(w->lists, h, column + 1);
+        float *older = kvc_list_column(w->lists, h, args->column),
+              *newer = kvc_list_column(w->lists, h, args->column + 1);
         for (uint32_t query = 0; query < w->queries; query++) {
             if (((const int32_t *)kvc_span_data(w->positions))[query] % (int32_t)KVC_TILE == 0)
                 for (uint32_t r = 0; r < kvc_list_count(w->lists, h); r++) {
@@ -197,10 +198,157 @@ void KVC_REF(accumulate)(struct kvc_device *device, const struct kvc_probabiliti
                     older[slot] = older[slot] + newer[slot];
                     newer[slot] = 0.0f;
                 }
-            take_row(w, query, h, noise, &row);
+            take_row(w, query, h, args->noise, &row);
             for (uint32_t j = 0; j < row.view.places; j++)
                 if (row.slot[j] != UINT32_MAX)
                     newer[row.slot[j]] = newer[row.slot[j]] + row_sum(&row, 0, w->heads / w->kv_heads, j);
         }
     }
+}
+
+/* ---- rings of rows, and state columns as scores ---- */
+
+/* The group's value of one query at one entry: the sum over its heads, from 0 and ascending, of the weights
+ * exp(s - M) / L, of the scores s, or of 1 where the weight is below `low`. */
+static float group_value(const struct kvc_probabilities *w, uint32_t query, uint32_t h, const float *key,
+                         enum kvc_row_kind kind, float low) {
+    uint32_t group = w->heads / w->kv_heads, d = w->head_size;
+    size_t at = (size_t)query * w->heads + (size_t)h * group;
+    const float *q = (const float *)kvc_span_data(w->q) + at * d;
+    const float *maximum = kind != KVC_ROW_LOGITS ? (const float *)kvc_span_data(w->maximum) + at : NULL;
+    const float *sum = kind != KVC_ROW_LOGITS ? (const float *)kvc_span_data(w->sum) + at : NULL;
+    float scale = kvc_attention_scale(d), value = 0.0f;
+    for (uint32_t g = 0; g < group; g++) {
+        float x = kvc_ref_dot(q + (size_t)g * d, key, d) * scale;
+        if (kind != KVC_ROW_LOGITS)
+            x = kvc_div(kvc_exp(x - maximum[g]), sum[g]);
+        if (kind == KVC_ROW_LOW)
+            x = x < low ? 1.0f : 0.0f;
+        value = value + x;
+    }
+    return value;
+}
+
+void KVC_REF(ring_write)(struct kvc_device *device, const struct kvc_ring_write *args) {
+    const struct kvc_probabilities *w = args->probabilities;
+    float *key = kvc_cpu_scratch((struct kvc_cpu *)device, 0, w->head_size * sizeof *key);
+    if (!key)
+        return;
+    for (uint32_t query = 0; query < w->queries; query++)
+        for (uint32_t h = 0; h < w->kv_heads; h++) {
+            uint32_t position = (uint32_t)((const int32_t *)kvc_span_data(w->positions))[query];
+            float *column = kvc_list_column(w->lists, h, args->first + position % args->ring);
+            struct kvc_view view = kvc_view_of_query(w, query, h);
+            float *low = args->kind == KVC_ROW_COUNTS
+                             ? kvc_list_column(w->lists, h, args->first + args->ring + position % args->ring)
+                             : NULL;
+            float *minus = low ? kvc_list_column(w->lists, h, args->first + 2 * args->ring) : NULL;
+            uint32_t seen = 0;
+            for (uint32_t r = 0; r < kvc_list_count(w->lists, h); r++) {
+                uint32_t slot = kvc_list_slot(w->lists, h, r);
+                column[slot] = args->kind == KVC_ROW_LOGITS ? -kvc_infinity() : 0.0f;
+                if (low) {
+                    minus[slot] = minus[slot] + low[slot];
+                    low[slot] = 0.0f;
+                }
+            }
+            for (uint32_t j = 0; j < view.places; j++)
+                seen += kvc_view_slot(&view, j) != UINT32_MAX;
+            for (uint32_t j = 0; j < view.places; j++) {
+                uint32_t slot = kvc_view_slot(&view, j);
+                if (slot == UINT32_MAX)
+                    continue;
+                KVC_REF(load_entry)(&w->lists->format, kvc_list_key(w->lists, h, slot), key);
+                column[slot] = group_value(w, query, h, key, args->kind, kvc_div(1.0f, (float)seen));
+                if (low) {
+                    low[slot] = group_value(w, query, h, key, KVC_ROW_LOW, kvc_div(1.0f, (float)seen));
+                    minus[slot] = minus[slot] - low[slot];
+                }
+            }
+        }
+}
+
+/* M and L of one ring row's logits over the entries of head h older than recent: tiles over ranks, merged ascending,
+ * as in attention. Nothing older that was seen: -inf and 0. */
+static void row_softmax(const struct kvc_lists *lists, uint32_t h, const float *row, int64_t recent, float *maximum,
+                        float *sum) {
+    uint32_t count = kvc_list_count(lists, h);
+    float M = -kvc_infinity(), L = 0.0f;
+    for (uint32_t r = 0; r < count; r++) {
+        uint32_t slot = kvc_list_slot(lists, h, r);
+        if (kvc_list_position(lists, h, slot) < recent)
+            M = kvc_max(M, row[slot]);
+    }
+    for (uint32_t first = 0; first < count; first += KVC_TILE) {
+        uint32_t end = count - first < KVC_TILE ? count : first + KVC_TILE;
+        float m = -kvc_infinity(), lane[KVC_LANES] = {0};
+        bool any = false;
+        for (uint32_t r = first; r < end; r++) {
+            uint32_t slot = kvc_list_slot(lists, h, r);
+            if (kvc_list_position(lists, h, slot) < recent) {
+                m = kvc_max(m, row[slot]);
+                any = any || row[slot] != -kvc_infinity();
+            }
+        }
+        if (!any)
+            continue;
+        for (uint32_t r = first; r < end; r++) {
+            uint32_t slot = kvc_list_slot(lists, h, r), i = (r - first) % KVC_LANES;
+            if (kvc_list_position(lists, h, slot) < recent)
+                lane[i] = lane[i] + kvc_exp(row[slot] - m);
+        }
+        KVC_TREE32(lane);
+        L = kvc_fma(kvc_exp(m - M), lane[0], L);
+    }
+    *maximum = M;
+    *sum = L;
+}
+
+void KVC_REF(ring_fuse)(struct kvc_device *device, const struct kvc_ring_fuse *args) {
+    const struct kvc_lists *lists = args->lists;
+    (void)device;
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        float *F = (float *)kvc_span_data(args->scores) + (size_t)h * args->stride;
+        uint32_t count = kvc_list_count(lists, h);
+        for (uint32_t r = 0; r < count; r++)
+            F[r] = 0.0f;
+        for (uint32_t i = 0; i < args->filled; i++) {
+            const float *row =
+                kvc_list_column(lists, h, args->first + (uint32_t)((args->now - args->filled + i) % args->ring));
+            float M = 0.0f, L = 1.0f;
+            if (args->kind == KVC_ROW_LOGITS)
+                row_softmax(lists, h, row, args->recent, &M, &L);
+            for (uint32_t r = 0; r < count; r++) {
+                uint32_t slot = kvc_list_slot(lists, h, r);
+                float value = row[slot];
+                if (kvc_list_position(lists, h, slot) >= args->recent)
+                    continue;
+                if (args->kind == KVC_ROW_LOGITS)
+                    value = L == 0.0f ? 0.0f : kvc_div(kvc_exp(value - M), L);
+                F[r] = args->fusion == KVC_FUSE_SUM ? F[r] + value : i == 0 ? value : kvc_max(F[r], value);
+            }
+        }
+    }
+}
+
+void KVC_REF(column_scores)(struct kvc_device *device, const struct kvc_column_scores *args) {
+    const struct kvc_lists *lists = args->lists;
+    (void)device;
+    for (uint32_t h = 0; h < lists->kv_heads; h++)
+        for (uint32_t r = 0; r < kvc_list_count(lists, h); r++) {
+            uint32_t slot = kvc_list_slot(lists, h, r);
+            float sum = kvc_list_column(lists, h, args->first)[slot];
+            for (uint32_t c = 1; c < args->columns; c++)
+                sum = sum + kvc_list_column(lists, h, args->first + c)[slot];
+            ((float *)kvc_span_data(args->scores))[(size_t)h * args->stride + r] = sum;
+        }
+}
+
+void KVC_REF(scores_column)(struct kvc_device *device, const struct kvc_scores_column *args) {
+    const struct kvc_lists *lists = args->lists;
+    (void)device;
+    for (uint32_t h = 0; h < lists->kv_heads; h++)
+        for (uint32_t r = 0; r < kvc_list_count(lists, h); r++)
+            kvc_list_column(lists, h, args->column)[kvc_list_slot(lists, h, r)] =
+                ((const float *)kvc_span_data(args->scores))[(size_t)h * args->stride + r];
 }

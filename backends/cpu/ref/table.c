@@ -2,9 +2,9 @@
 #include "backends/cpu/ref/ref.h"
 
 void KVC_REF(fill)(struct kvc_ops *table) {
-#define KVC_FILL(name) table->name = KVC_REF(name);
-    KVC_REF_OPERATIONS(KVC_FILL)
-#undef KVC_FILL
+#define KVC_OPERATION(name, parameters, ...) table->name = KVC_REF(name);
+#define KVC_OPERATION_FUSED(name, parameters, ...)
+#include "core/base/ops.def"
 }
 
 const char *KVC_REF(self_test)(void) {

@@ -159,27 +159,27 @@ static void append_task(void *argument, size_t task, unsigned thread) {
         __atomic_fetch_add(&job->cpu->device.saturated, saturated, __ATOMIC_RELAXED);
 }
 
-static void append(struct kvc_device *device, const struct kvc_segment *segments, size_t segment_count,
-                   struct kvc_span k, struct kvc_span v, struct kvc_span positions) {
-    struct append_job job = {(struct kvc_cpu *)device, segments,         segment_count,
-                             kvc_span_data(k),         kvc_span_data(v), kvc_span_data(positions)};
+static void append(struct kvc_device *device, const struct kvc_append *args) {
+    struct append_job job = {(struct kvc_cpu *)device, args->segments,         args->segment_count,
+                             kvc_span_data(args->k),   kvc_span_data(args->v), kvc_span_data(args->positions)};
     uint32_t heads = 0;
     double work = 0.0;
-    for (size_t i = 0; i < segment_count; i++) {
-        const struct kvc_lists *lists = segments[i].lists;
+    for (size_t i = 0; i < args->segment_count; i++) {
+        const struct kvc_lists *lists = args->segments[i].lists;
         memo_forget(job.cpu, lists);
         heads = lists->kv_heads > heads ? lists->kv_heads : heads;
-        work += (double)segments[i].stored * lists->kv_heads *
+        work += (double)args->segments[i].stored * lists->kv_heads *
                 (lists->format.head_size * (lists->format.type == KVC_Q8_0 ? 16.0 : 4.0) / LANES + lists->columns);
     }
     kvc_threads_run(threads_for(job.cpu, work), heads, append_task, &job);
 }
 
-static void drop(struct kvc_device *device, struct kvc_lists *lists, uint32_t rows) {
+static void drop(struct kvc_device *device, const struct kvc_drop *args) {
+    struct kvc_lists *lists = args->lists;
     uint32_t *count = lists->count->data;
     memo_forget((struct kvc_cpu *)device, lists);
     for (uint32_t h = 0; h < lists->kv_heads; h++)
-        count[h] -= rows < count[h] ? rows : count[h];
+        count[h] -= args->rows < count[h] ? args->rows : count[h];
 }
 
 /* ---- evict ---- */
@@ -199,12 +199,13 @@ static uint32_t run_length(const uint32_t *ranks, uint32_t n) {
     return good;
 }
 
-static void evict(struct kvc_device *device, struct kvc_lists *lists, const struct kvc_read_list *kept) {
+static void evict(struct kvc_device *device, const struct kvc_evict *args) {
+    struct kvc_lists *lists = args->lists;
     memo_forget((struct kvc_cpu *)device, lists);
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         uint32_t *count = (uint32_t *)lists->count->data + h, *order, *evicted, gone = 0, next = 0, rank = 0;
-        const uint32_t kept_count = ((const uint32_t *)kept->count->data)[h];
-        const uint32_t *ranks = (const uint32_t *)kept->rank->data + (size_t)h * kept->stride;
+        const uint32_t kept_count = ((const uint32_t *)args->kept->count->data)[h];
+        const uint32_t *ranks = (const uint32_t *)args->kept->rank->data + (size_t)h * args->kept->stride;
         if (kept_count == *count)
             continue;
         if (!lists->order) {
@@ -231,7 +232,8 @@ static void evict(struct kvc_device *device, struct kvc_lists *lists, const stru
     }
 }
 
-static void identity(struct kvc_device *device, struct kvc_lists *lists) {
+static void identity(struct kvc_device *device, const struct kvc_identity *args) {
+    struct kvc_lists *lists = args->lists;
     memo_forget((struct kvc_cpu *)device, lists);
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         uint32_t *order = (uint32_t *)lists->order->data + lists->host_base[h], s = 0;
@@ -318,7 +320,9 @@ static void relayout_task(void *argument, size_t task, unsigned thread) {
     }
 }
 
-static void relayout(struct kvc_device *device, struct kvc_lists *dst, const struct kvc_lists *src) {
+static void relayout(struct kvc_device *device, const struct kvc_relayout *args) {
+    struct kvc_lists *dst = args->dst;
+    const struct kvc_lists *src = args->src;
     struct relayout_job job = {.cpu = (struct kvc_cpu *)device, .dst = dst, .src = src};
     double work = 0.0;
     memo_forget(job.cpu, src);

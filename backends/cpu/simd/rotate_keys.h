@@ -44,10 +44,16 @@ static void turn_task(void *argument, size_t task, unsigned thread) {
         __atomic_fetch_add(&job->cpu->device.saturated, saturated, __ATOMIC_RELAXED);
 }
 
-static void turn_keys(struct kvc_device *device, const struct kvc_lists *lists, uint32_t first, struct kvc_span cosine,
-                      struct kvc_span sine, uint32_t rotary, bool interleaved) {
-    struct turn_job job = {
-        (struct kvc_cpu *)device, lists, kvc_span_data(cosine), kvc_span_data(sine), first, rotary, 0, interleaved};
+static void turn_keys(struct kvc_device *device, const struct kvc_turn_keys *args) {
+    const struct kvc_lists *lists = args->lists;
+    struct turn_job job = {(struct kvc_cpu *)device,
+                           lists,
+                           kvc_span_data(args->cosine),
+                           kvc_span_data(args->sine),
+                           args->first,
+                           args->rotary,
+                           0,
+                           args->interleaved};
     double work = 0.0;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const uint32_t count = ((const uint32_t *)lists->count->data)[h], tiles = (count + KVC_TILE - 1) / KVC_TILE;

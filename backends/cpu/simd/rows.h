@@ -70,11 +70,13 @@ static void embed_task(void *argument, size_t task, unsigned thread) {
         embed_row(job->table, job->index[i], job->y + i * job->width);
 }
 
-static void embed(struct kvc_device *device, struct kvc_span out, const struct kvc_weight *table,
-                  struct kvc_span tokens, uint32_t rows) {
-    struct rows_job job = {
-        .y = kvc_span_data(out), .table = table, .index = kvc_span_data(tokens), .count = rows, .width = table->inputs};
-    run_pieces(device, &job, embed_task, (double)rows * (double)table->inputs * 4 / LANES);
+static void embed(struct kvc_device *device, const struct kvc_embed *args) {
+    struct rows_job job = {.y = kvc_span_data(args->out),
+                           .table = args->table,
+                           .index = kvc_span_data(args->tokens),
+                           .count = args->rows,
+                           .width = args->table->inputs};
+    run_pieces(device, &job, embed_task, (double)args->rows * (double)args->table->inputs * 4 / LANES);
 }
 
 /* ---- norm ---- */
@@ -134,11 +136,14 @@ static void norm_task(void *argument, size_t task, unsigned thread) {
     }
 }
 
-static void norm(struct kvc_device *device, struct kvc_span y, struct kvc_span x, struct kvc_span w, uint32_t rows,
-                 uint32_t K, float eps) {
-    struct rows_job job = {
-        .y = kvc_span_data(y), .x = kvc_span_data(x), .w = kvc_span_data(w), .count = rows, .width = K, .eps = eps};
-    run_pieces(device, &job, norm_task, (double)rows * K * 3 / LANES);
+static void norm(struct kvc_device *device, const struct kvc_norm *args) {
+    struct rows_job job = {.y = kvc_span_data(args->y),
+                           .x = kvc_span_data(args->x),
+                           .w = kvc_span_data(args->w),
+                           .count = args->rows,
+                           .width = args->K,
+                           .eps = args->eps};
+    run_pieces(device, &job, norm_task, (double)args->rows * args->K * 3 / LANES);
 }
 
 /* ---- rope ---- */
@@ -180,20 +185,18 @@ static void rope_task(void *argument, size_t task, unsigned thread) {
         }
 }
 
-static void rope(struct kvc_device *device, struct kvc_span y, struct kvc_span x, struct kvc_span cosine,
-                 struct kvc_span sine, uint32_t rows, uint32_t heads, uint32_t head_size, uint32_t rotary,
-                 bool interleaved) {
-    struct rows_job job = {.y = kvc_span_data(y),
-                           .x = kvc_span_data(x),
-                           .cosine = kvc_span_data(cosine),
-                           .sine = kvc_span_data(sine),
-                           .count = rows,
-                           .width = (size_t)heads * head_size,
-                           .heads = heads,
-                           .head_size = head_size,
-                           .rotary = rotary,
-                           .interleaved = interleaved};
-    run_pieces(device, &job, rope_task, (double)rows * heads * head_size * 4 / LANES);
+static void rope(struct kvc_device *device, const struct kvc_rope_heads *args) {
+    struct rows_job job = {.y = kvc_span_data(args->y),
+                           .x = kvc_span_data(args->x),
+                           .cosine = kvc_span_data(args->cosine),
+                           .sine = kvc_span_data(args->sine),
+                           .count = args->rows,
+                           .width = (size_t)args->heads * args->head_size,
+                           .heads = args->heads,
+                           .head_size = args->head_size,
+                           .rotary = args->rotary,
+                           .interleaved = args->interleaved};
+    run_pieces(device, &job, rope_task, (double)args->rows * args->heads * args->head_size * 4 / LANES);
 }
 
 /* ---- single values ---- */
@@ -211,11 +214,13 @@ static void gated_silu_task(void *argument, size_t task, unsigned thread) {
         job->y[i] = kvc_silu(job->x[i]) * job->w[i];
 }
 
-static void gated_silu(struct kvc_device *device, struct kvc_span y, struct kvc_span gate, struct kvc_span up,
-                       size_t n) {
-    struct rows_job job = {
-        .y = kvc_span_data(y), .x = kvc_span_data(gate), .w = kvc_span_data(up), .count = n, .width = 1};
-    run_pieces(device, &job, gated_silu_task, (double)n * 40 / LANES);
+static void gated_silu(struct kvc_device *device, const struct kvc_gated_silu *args) {
+    struct rows_job job = {.y = kvc_span_data(args->y),
+                           .x = kvc_span_data(args->gate),
+                           .w = kvc_span_data(args->up),
+                           .count = args->n,
+                           .width = 1};
+    run_pieces(device, &job, gated_silu_task, (double)args->n * 40 / LANES);
 }
 
 static void add_task(void *argument, size_t task, unsigned thread) {
@@ -229,9 +234,9 @@ static void add_task(void *argument, size_t task, unsigned thread) {
         job->y[i] = job->y[i] + job->x[i];
 }
 
-static void add(struct kvc_device *device, struct kvc_span y, struct kvc_span x, size_t n) {
-    struct rows_job job = {.y = kvc_span_data(y), .x = kvc_span_data(x), .count = n, .width = 1};
-    run_pieces(device, &job, add_task, (double)n * 3 / LANES);
+static void add(struct kvc_device *device, const struct kvc_add *args) {
+    struct rows_job job = {.y = kvc_span_data(args->y), .x = kvc_span_data(args->x), .count = args->n, .width = 1};
+    run_pieces(device, &job, add_task, (double)args->n * 3 / LANES);
 }
 
 /* ---- fma_loop ---- */
@@ -259,10 +264,10 @@ static void fma_loop_task(void *argument, size_t task, unsigned thread) {
     }
 }
 
-static void fma_loop(struct kvc_device *device, struct kvc_span x, size_t n, uint32_t rounds) {
-    struct rows_job job = {.y = kvc_span_data(x), .count = n, .width = 1, .heads = rounds};
-    if (rounds)
-        run_pieces(device, &job, fma_loop_task, (double)n * rounds / LANES);
+static void fma_loop(struct kvc_device *device, const struct kvc_fma_loop *args) {
+    struct rows_job job = {.y = kvc_span_data(args->x), .count = args->n, .width = 1, .heads = args->rounds};
+    if (args->rounds)
+        run_pieces(device, &job, fma_loop_task, (double)args->n * args->rounds / LANES);
 }
 
 static void blend_task(void *argument, size_t task, unsigned thread) {
@@ -278,9 +283,10 @@ static void blend_task(void *argument, size_t task, unsigned thread) {
         job->y[i] = kvc_fma(job->share, job->y[i], rest * job->x[i]);
 }
 
-static void blend(struct kvc_device *device, struct kvc_span y, struct kvc_span x, float share, size_t n) {
-    struct rows_job job = {.y = kvc_span_data(y), .x = kvc_span_data(x), .count = n, .width = 1, .share = share};
-    run_pieces(device, &job, blend_task, (double)n * 4 / LANES);
+static void blend(struct kvc_device *device, const struct kvc_blend *args) {
+    struct rows_job job = {
+        .y = kvc_span_data(args->y), .x = kvc_span_data(args->x), .count = args->n, .width = 1, .share = args->share};
+    run_pieces(device, &job, blend_task, (double)args->n * 4 / LANES);
 }
 
 static void gather_task(void *argument, size_t task, unsigned thread) {
@@ -290,11 +296,13 @@ static void gather_task(void *argument, size_t task, unsigned thread) {
         memcpy(job->y + i * job->width, job->x + (size_t)job->index[i] * job->width, job->width * sizeof(float));
 }
 
-static void gather(struct kvc_device *device, struct kvc_span out, struct kvc_span x, struct kvc_span index,
-                   uint32_t rows, uint32_t width) {
-    struct rows_job job = {
-        .y = kvc_span_data(out), .x = kvc_span_data(x), .index = kvc_span_data(index), .count = rows, .width = width};
-    run_pieces(device, &job, gather_task, (double)rows * width * 2 / LANES);
+static void gather(struct kvc_device *device, const struct kvc_gather *args) {
+    struct rows_job job = {.y = kvc_span_data(args->out),
+                           .x = kvc_span_data(args->x),
+                           .index = kvc_span_data(args->index),
+                           .count = args->rows,
+                           .width = args->width};
+    run_pieces(device, &job, gather_task, (double)args->rows * args->width * 2 / LANES);
 }
 
 #endif

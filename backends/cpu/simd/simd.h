@@ -1,14 +1,12 @@
-/* simd.h - what each SIMD path consists of: linear layers and everything else, in two files per path. */
+/* simd.h - the linear layers of each SIMD path, which are compiled by themselves: linear/<path>.c. Everything else is
+ * in vector_<path>.c. */
 #ifndef KVC_SIMD_SIMD_H
 #define KVC_SIMD_SIMD_H
 
 #include "backends/cpu/cpu.h"
 
-void kvc_fill_linear_avx2(struct kvc_ops *table);
-void kvc_fill_vector_avx2(struct kvc_ops *table);
-void kvc_fill_linear_avx512(struct kvc_ops *table);
-void kvc_fill_vector_avx512(struct kvc_ops *table);
-void kvc_fill_linear_neon(struct kvc_ops *table);
-void kvc_fill_vector_neon(struct kvc_ops *table);
+void kvc_linear_avx2(struct kvc_device *device, const struct kvc_linear *args);
+void kvc_linear_avx512(struct kvc_device *device, const struct kvc_linear *args);
+void kvc_linear_neon(struct kvc_device *device, const struct kvc_linear *args);
 
 #endif

@@ -1,6 +1,10 @@
 /* vector_avx2.c - attention, norm, rope and the rest for AVX2. */
 #include "backends/cpu/simd/lanes/avx2.h"
 
+#include "backends/cpu/simd/simd.h"
+
+static void linear(struct kvc_device *device, const struct kvc_linear *args) { kvc_linear_avx2(device, args); }
+
 #include "backends/cpu/simd/vector.h"
 
-void kvc_fill_vector_avx2(struct kvc_ops *table) { fill_vector(table); }
+void kvc_cpu_fill_avx2(struct kvc_ops *table) { fill_vector(table); }

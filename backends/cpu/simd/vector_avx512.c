@@ -1,6 +1,10 @@
 /* vector_avx512.c - attention, norm, rope and the rest for AVX-512. */
 #include "backends/cpu/simd/lanes/avx512.h"
 
+#include "backends/cpu/simd/simd.h"
+
+static void linear(struct kvc_device *device, const struct kvc_linear *args) { kvc_linear_avx512(device, args); }
+
 #include "backends/cpu/simd/vector.h"
 
-void kvc_fill_vector_avx512(struct kvc_ops *table) { fill_vector(table); }
+void kvc_cpu_fill_avx512(struct kvc_ops *table) { fill_vector(table); }

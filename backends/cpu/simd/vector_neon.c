@@ -1,6 +1,10 @@
 /* vector_neon.c - attention, norm, rope and the rest for NEON. */
 #include "backends/cpu/simd/lanes/neon.h"
 
+#include "backends/cpu/simd/simd.h"
+
+static void linear(struct kvc_device *device, const struct kvc_linear *args) { kvc_linear_neon(device, args); }
+
 #include "backends/cpu/simd/vector.h"
 
-void kvc_fill_vector_neon(struct kvc_ops *table) { fill_vector(table); }
+void kvc_cpu_fill_neon(struct kvc_ops *table) { fill_vector(table); }

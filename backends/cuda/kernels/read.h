@@ -6,20 +6,32 @@
 #define KVC_READ_BYTES 8192u /* of a piece */
 #define KVC_READ_PIECES 3u   /* in shared memory */
 
+/* What a block works on: a tile of a KV head, and rows of q that read it. */
 struct kvc_read {
+    kvc_u8 *shared; /* pieces */
+    kvc_bytes *keys;
+    float (*score)[KVC_TILE];         /* of a query, then its weights */
+    kvc_u32 (*seen)[KVC_TILE / 32];   /* by row, a bit an entry */
+    kvc_u32 *reads;                   /* entries that a row sees */
     kvc_u32 bytes, stride, per, unit; /* of an entry; in shared memory; entries of a piece; of one copy */
     kvc_u32 count, pieces, value_at;  /* entries of the tile, pieces of its keys, and again of its values */
+    kvc_u32 i0, here;                 /* the block's first row, and rows */
+    kvc_u32 heads, group, h, d, tile, tiles;
+    bool full; /* every row sees every entry */
 };
 
+/* Some of its queries: query n is row n / group, head n % group; those behind the last: as query 0. */
+template <int Q> struct kvc_read_some { kvc_u32 q0, queries, row_of[Q], head_of[Q]; };
+
 /* Copies piece i: of keys, then of values. Entries without a key are left out. */
-KVC_DEVICE void kvc_read_load(kvc_u8 *shared, const kvc_bytes *keys, const struct kvc_read &t, kvc_u32 i) {
+KVC_DEVICE void kvc_read_load(const struct kvc_read &t, kvc_u32 i) {
     if (i < 2 * t.pieces) {
         kvc_u32 first = i % t.pieces * t.per, units = t.bytes / t.unit;
         kvc_u32 here = t.count - first < t.per ? t.count - first : t.per;
-        kvc_u8 *to = shared + i % KVC_READ_PIECES * KVC_READ_BYTES;
+        kvc_u8 *to = t.shared + i % KVC_READ_PIECES * KVC_READ_BYTES;
         for (kvc_u32 u = KVC_LOCAL_ID(); u < here * units; u += KVC_GROUP) {
             kvc_u32 j = u / units, at = u % units * t.unit;
-            kvc_bytes key = keys[first + j];
+            kvc_bytes key = t.keys[first + j];
             if (key)
                 kvc_async(to + j * t.stride + at, key + (i < t.pieces ? 0 : t.value_at) + at, t.unit);
         }
@@ -49,172 +61,213 @@ template <kvc_u32 type> KVC_DEVICE struct kvc_part kvc_read_part(const kvc_u8 *r
     return p;
 }
 
-/* Q queries at a time. rows_each: rows of one block. Grid: tiles, KV heads, rows / rows_each. */
-template <kvc_u32 type, int Q>
-KVC_DEVICE void kvc_read_tile(kvc_u8 *shared, kvc_bytes *keys, float (*score)[KVC_TILE], kvc_u32 (*seen)[KVC_TILE / 32],
-                              kvc_u32 *reads, const struct kvc_arena_view &arena, const struct kvc_head_view &head,
-                              const kvc_u32 *read_count, const kvc_u32 *read_rank, kvc_u32 read_stride, const float *q,
-                              const kvc_i32 *positions, const kvc_u32 *causal_offset, kvc_u32 row, kvc_u32 rows,
-                              kvc_u32 rows_each, kvc_u32 heads, kvc_u32 kv_heads, kvc_u32 window, float scale,
-                              float *tile_m, float *tile_l, float *tile_o, kvc_u32 tiles, kvc_u32 *status_words,
-                              kvc_u32 read_word) {
-    kvc_u32 id = KVC_LOCAL_ID(), worker = id % 4, lane = id % 32, h = KVC_GROUP_ID(1), tile = KVC_GROUP_ID(0);
-    kvc_u32 group = heads / kv_heads, d = arena.head_size, first = tile * KVC_TILE, i0 = KVC_GROUP_ID(2) * rows_each;
-    kvc_u32 here = rows - i0 < rows_each ? rows - i0 : rows_each; /* rows of this block */
-    bool full = true;
-    struct kvc_read t;
-    t.bytes = arena.row_bytes;
+/* How entries lie in pieces. */
+KVC_DEVICE void kvc_read_lay_out(struct kvc_read &t, kvc_u32 bytes) {
+    t.bytes = bytes;
     t.stride = (t.bytes + 15) / 16 * 16;
     t.per = KVC_READ_BYTES / t.stride < KVC_TILE ? KVC_READ_BYTES / t.stride / 32 * 32 : KVC_TILE;
     t.per = t.per ? t.per : KVC_READ_BYTES / t.stride / 4 * 4; /* weights are read in vectors of four */
     t.unit = t.bytes % 16 == 0 ? 16 : t.bytes % 8 == 0 ? 8 : 4;
     t.value_at = KVC_TILE * t.bytes;
     t.count = 0;
-    if (id < here)
-        reads[id] = 0;
+    t.full = true;
+}
+
+/* Behind the last entry that is seen nothing is read. */
+KVC_DEVICE void kvc_read_measure(struct kvc_read &t) {
+    for (kvc_u32 w = 0; w < KVC_TILE / 32; w++)
+        for (kvc_u32 r = 0; r < t.here; r++)
+            if (t.seen[r][w] && t.count < w * 32 + 32 - (kvc_u32)__clz((int)t.seen[r][w]))
+                t.count = w * 32 + 32 - (kvc_u32)__clz((int)t.seen[r][w]);
+    t.pieces = (t.count + t.per - 1) / t.per;
+    for (kvc_u32 r = 0; r < t.here; r++)
+        t.full = t.full && t.reads[r] == t.count;
+}
+
+/* A row of q's scores, for some queries; q: of the first row. */
+template <kvc_u32 type, int Q>
+KVC_DEVICE void kvc_read_scores(const struct kvc_read &t, const struct kvc_read_some<Q> &some, const float *q,
+                                kvc_u32 row, float scale) {
+    kvc_u32 id = KVC_LOCAL_ID(), worker = id % 4;
+    for (kvc_u32 i = 0; i < t.pieces; i++) {
+        const kvc_u8 *piece = t.shared + i % KVC_READ_PIECES * KVC_READ_BYTES;
+        kvc_async_wait<KVC_READ_PIECES - 2>();
+        KVC_BARRIER();
+        kvc_read_load(t, i + KVC_READ_PIECES - 1);
+        for (kvc_u32 from = 0; from < t.per && i * t.per + from < t.count; from += 32) {
+            kvc_u32 j = i * t.per + from + id / 4, held = from + id / 4 < t.per && j < t.count && t.keys[j];
+            struct kvc_part sum[Q];
+            for (int n = 0; n < Q; n++)
+                sum[n] = kvc_part_zero();
+            for (kvc_u32 c = worker * 8; c < t.d && held; c += 32) {
+                struct kvc_part key = kvc_read_part<type>(piece + (from + id / 4) * t.stride, c);
+#pragma unroll
+                for (int n = 0; n < Q; n++) {
+                    const float *query = q + ((kvc_u64)row * t.heads + some.head_of[n]) * t.d + c;
+                    float4 a = kvc_float4(query), b = kvc_float4(query + 4);
+                    sum[n].lane[0] = kvc_fma(a.x, key.lane[0], sum[n].lane[0]);
+                    sum[n].lane[1] = kvc_fma(a.y, key.lane[1], sum[n].lane[1]);
+                    sum[n].lane[2] = kvc_fma(a.z, key.lane[2], sum[n].lane[2]);
+                    sum[n].lane[3] = kvc_fma(a.w, key.lane[3], sum[n].lane[3]);
+                    sum[n].lane[4] = kvc_fma(b.x, key.lane[4], sum[n].lane[4]);
+                    sum[n].lane[5] = kvc_fma(b.y, key.lane[5], sum[n].lane[5]);
+                    sum[n].lane[6] = kvc_fma(b.z, key.lane[6], sum[n].lane[6]);
+                    sum[n].lane[7] = kvc_fma(b.w, key.lane[7], sum[n].lane[7]);
+                }
+            }
+#pragma unroll
+            for (int n = 0; n < Q; n++) {
+                float s = kvc_team_sum(sum[n]) * scale;
+                if (worker == 0 && held)
+                    t.score[n][j] = s;
+            }
+        }
+    }
+}
+
+/* Weights: a warp a query. */
+template <int Q>
+KVC_DEVICE void kvc_read_weights(const struct kvc_read &t, const struct kvc_read_some<Q> &some, float *tile_m,
+                                 float *tile_l) {
+    kvc_u32 id = KVC_LOCAL_ID(), lane = id % 32;
+    for (kvc_u32 n = id / 32; n < some.queries; n += KVC_GROUP / 32) {
+        kvc_u32 r = (some.q0 + n) / t.group;
+        const kvc_u32 *mask = t.seen[r];
+        kvc_u64 at =
+            ((kvc_u64)(t.i0 + r) * t.heads + (kvc_u64)t.h * t.group + (some.q0 + n) % t.group) * t.tiles + t.tile;
+        float m = -kvc_infinity(), sum = 0.0f;
+        for (kvc_u32 w = 0; w < KVC_TILE / 32; w++)
+            if (mask[w] >> lane & 1)
+                m = kvc_max(m, t.score[n][w * 32 + lane]);
+        for (int w = 16; w > 0; w /= 2)
+            m = kvc_max(m, __shfl_xor_sync(0xffffffffu, m, w));
+        m = __shfl_sync(0xffffffffu, m, 0); /* with a NaN among them the order could be seen */
+        for (kvc_u32 w = 0; w < KVC_TILE / 32; w++)
+            if (mask[w] >> lane & 1) {
+                float p = kvc_exp(t.score[n][w * 32 + lane] - m);
+                t.score[n][w * 32 + lane] = p;
+                sum = sum + p;
+            }
+        for (int w = 16; w > 0; w /= 2)
+            sum = sum + __shfl_down_sync(0xffffffffu, sum, w);
+        if (lane == 0 && t.reads[r]) {
+            tile_m[at] = m;
+            tile_l[at] = sum;
+        }
+    }
+}
+
+/* Sums of values: a work-item a channel or two, all queries. */
+template <kvc_u32 type, int Q>
+KVC_DEVICE void kvc_read_values(const struct kvc_read &t, const struct kvc_read_some<Q> &some, float (&o)[2][Q]) {
+    kvc_u32 id = KVC_LOCAL_ID();
+    for (int n = 0; n < Q; n++)
+        o[0][n] = o[1][n] = 0.0f;
+    for (kvc_u32 i = t.pieces; i < 2 * t.pieces; i++) {
+        const kvc_u8 *piece = t.shared + i % KVC_READ_PIECES * KVC_READ_BYTES;
+        kvc_u32 j0 = (i - t.pieces) * t.per, end = t.count - j0 < t.per ? t.count - j0 : t.per;
+        kvc_async_wait<KVC_READ_PIECES - 2>();
+        KVC_BARRIER(); /* also: the weights are there */
+        kvc_read_load(t, i + KVC_READ_PIECES - 1);
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            kvc_u32 c = id + half * KVC_GROUP, j = 0;
+            if (c >= t.d)
+                break;
+            for (; j + 4 <= end && t.full; j += 4) { /* every query sees every entry; pieces are of 4 or more */
+                const kvc_u8 *at = piece + j * t.stride;
+                float v0 = kvc_read_value<type>(at, c), v1 = kvc_read_value<type>(at + t.stride, c);
+                float v2 = kvc_read_value<type>(at + 2 * t.stride, c);
+                float v3 = kvc_read_value<type>(at + 3 * t.stride, c);
+#pragma unroll
+                for (int n = 0; n < Q; n++) {
+                    float4 p = kvc_float4(&t.score[n][j0 + j]);
+                    o[half][n] = kvc_fma(p.x, v0, o[half][n]);
+                    o[half][n] = kvc_fma(p.y, v1, o[half][n]);
+                    o[half][n] = kvc_fma(p.z, v2, o[half][n]);
+                    o[half][n] = kvc_fma(p.w, v3, o[half][n]);
+                }
+            }
+            for (; j < end; j++) {
+                float v = kvc_read_value<type>(piece + j * t.stride, c);
+#pragma unroll
+                for (int n = 0; n < Q; n++)
+                    if (t.seen[some.row_of[n]][(j0 + j) / 32] >> (j0 + j) % 32 & 1)
+                        o[half][n] = kvc_fma(t.score[n][j0 + j], v, o[half][n]);
+            }
+        }
+    }
+}
+
+/* Q queries at a time. rows_each: rows of one block. Grid: tiles, KV heads, rows / rows_each. */
+template <kvc_u32 type, int Q>
+KVC_DEVICE void kvc_read_tile(struct kvc_read &t, const struct kvc_arena_view &arena, const struct kvc_head_view &head,
+                              const kvc_u32 *read_count, const kvc_u32 *read_rank, kvc_u32 read_stride, const float *q,
+                              const kvc_i32 *positions, const kvc_u32 *causal_offset, kvc_u32 row, kvc_u32 rows,
+                              kvc_u32 rows_each, kvc_u32 heads, kvc_u32 kv_heads, kvc_u32 window, float scale,
+                              float *tile_m, float *tile_l, float *tile_o, kvc_u32 tiles, kvc_u32 *status_words,
+                              kvc_u32 read_word) {
+    kvc_u32 id = KVC_LOCAL_ID(), lane = id % 32, first = KVC_GROUP_ID(0) * KVC_TILE;
+    t.tile = KVC_GROUP_ID(0);
+    t.h = KVC_GROUP_ID(1);
+    t.i0 = KVC_GROUP_ID(2) * rows_each;
+    t.here = rows - t.i0 < rows_each ? rows - t.i0 : rows_each;
+    t.heads = heads;
+    t.group = heads / kv_heads;
+    t.d = arena.head_size;
+    t.tiles = tiles;
+    kvc_read_lay_out(t, arena.row_bytes);
+    if (id < t.here)
+        t.reads[id] = 0;
     KVC_BARRIER();
     /* Which entries which row sees, and where the keys lie that any row does. */
     for (kvc_u32 j = id; j < KVC_TILE; j += KVC_GROUP) { /* whole warps */
         kvc_u32 slot = KVC_MASKED;
-        for (kvc_u32 r = 0; r < here; r++) {
+        for (kvc_u32 r = 0; r < t.here; r++) {
             struct kvc_query_view view =
-                kvc_query_view_of(&head, read_count, read_rank, read_stride, h, causal_offset[row + i0 + r],
-                                  positions[row + i0 + r], window);
+                kvc_query_view_of(&head, read_count, read_rank, read_stride, t.h, causal_offset[row + t.i0 + r],
+                                  positions[row + t.i0 + r], window);
             kvc_u32 mine = first + j < view.places ? kvc_query_slot(&view, &head, first + j) : KVC_MASKED;
             kvc_u32 bits = __ballot_sync(0xffffffffu, mine != KVC_MASKED);
             slot = mine != KVC_MASKED ? mine : slot;
             if (lane == 0) {
-                seen[r][j / 32] = bits;
+                t.seen[r][j / 32] = bits;
                 if (bits)
-                    atomicAdd(&reads[r], (kvc_u32)__popc(bits));
+                    atomicAdd(&t.reads[r], (kvc_u32)__popc(bits));
             }
         }
-        keys[j] = slot != KVC_MASKED ? (kvc_bytes)kvc_head_key(&arena, &head, slot) : (kvc_bytes)0;
+        t.keys[j] = slot != KVC_MASKED ? (kvc_bytes)kvc_head_key(&arena, &head, slot) : (kvc_bytes)0;
     }
     KVC_BARRIER();
     {
         kvc_u32 any = 0;
-        for (kvc_u32 r = 0; r < here; r++) {
-            any += reads[r];
-            for (kvc_u32 g = id; g < group && reads[r] == 0; g += KVC_GROUP)
-                tile_l[((kvc_u64)(i0 + r) * heads + (kvc_u64)h * group + g) * tiles + tile] = -1.0f;
+        for (kvc_u32 r = 0; r < t.here; r++) {
+            any += t.reads[r];
+            for (kvc_u32 g = id; g < t.group && t.reads[r] == 0; g += KVC_GROUP)
+                tile_l[((kvc_u64)(t.i0 + r) * t.heads + (kvc_u64)t.h * t.group + g) * t.tiles + t.tile] = -1.0f;
         }
         if (any == 0)
             return; /* the same for the whole block */
         if (id == 0 && read_word)
             atomicAdd(status_words + read_word, any);
     }
-    for (kvc_u32 w = 0; w < KVC_TILE / 32; w++) /* behind the last entry that is seen nothing is read */
-        for (kvc_u32 r = 0; r < here; r++)
-            if (seen[r][w] && t.count < w * 32 + 32 - (kvc_u32)__clz((int)seen[r][w]))
-                t.count = w * 32 + 32 - (kvc_u32)__clz((int)seen[r][w]);
-    t.pieces = (t.count + t.per - 1) / t.per;
-    for (kvc_u32 r = 0; r < here; r++)
-        full = full && reads[r] == t.count;
-    for (kvc_u32 q0 = 0; q0 < here * group; q0 += Q) { /* query n: row n / group, head n % group */
-        kvc_u32 queries = here * group - q0 < (kvc_u32)Q ? here * group - q0 : Q, row_of[Q], head_of[Q];
+    kvc_read_measure(t);
+    for (kvc_u32 q0 = 0; q0 < t.here * t.group; q0 += Q) {
+        struct kvc_read_some<Q> some;
         float o[2][Q];
-        for (kvc_u32 n = 0; n < Q; n++) { /* those behind the last: as query 0 */
-            row_of[n] = n < queries ? (q0 + n) / group : q0 / group;
-            head_of[n] = (i0 + row_of[n]) * heads + h * group + (n < queries ? (q0 + n) % group : q0 % group);
+        some.q0 = q0;
+        some.queries = t.here * t.group - q0 < (kvc_u32)Q ? t.here * t.group - q0 : Q;
+        for (kvc_u32 n = 0; n < Q; n++) {
+            kvc_u32 at = n < some.queries ? q0 + n : q0;
+            some.row_of[n] = at / t.group;
+            some.head_of[n] = (t.i0 + some.row_of[n]) * heads + t.h * t.group + at % t.group;
         }
         for (kvc_u32 i = 0; i < KVC_READ_PIECES - 1; i++)
-            kvc_read_load(shared, keys, t, i);
-        for (kvc_u32 i = 0; i < t.pieces; i++) { /* scores */
-            const kvc_u8 *piece = shared + i % KVC_READ_PIECES * KVC_READ_BYTES;
-            kvc_async_wait<KVC_READ_PIECES - 2>();
-            KVC_BARRIER();
-            kvc_read_load(shared, keys, t, i + KVC_READ_PIECES - 1);
-            for (kvc_u32 from = 0; from < t.per && i * t.per + from < t.count; from += 32) {
-                kvc_u32 j = i * t.per + from + id / 4, held = from + id / 4 < t.per && j < t.count && keys[j];
-                struct kvc_part sum[Q];
-                for (int n = 0; n < Q; n++)
-                    sum[n] = kvc_part_zero();
-                for (kvc_u32 c = worker * 8; c < d && held; c += 32) {
-                    struct kvc_part key = kvc_read_part<type>(piece + (from + id / 4) * t.stride, c);
-#pragma unroll
-                    for (int n = 0; n < Q; n++) {
-                        const float *query = q + ((kvc_u64)row * heads + head_of[n]) * d + c;
-                        float4 a = kvc_float4(query), b = kvc_float4(query + 4);
-                        sum[n].lane[0] = kvc_fma(a.x, key.lane[0], sum[n].lane[0]);
-                        sum[n].lane[1] = kvc_fma(a.y, key.lane[1], sum[n].lane[1]);
-                        sum[n].lane[2] = kvc_fma(a.z, key.lane[2], sum[n].lane[2]);
-                        sum[n].lane[3] = kvc_fma(a.w, key.lane[3], sum[n].lane[3]);
-                        sum[n].lane[4] = kvc_fma(b.x, key.lane[4], sum[n].lane[4]);
-                        sum[n].lane[5] = kvc_fma(b.y, key.lane[5], sum[n].lane[5]);
-                        sum[n].lane[6] = kvc_fma(b.z, key.lane[6], sum[n].lane[6]);
-                        sum[n].lane[7] = kvc_fma(b.w, key.lane[7], sum[n].lane[7]);
-                    }
-                }
-#pragma unroll
-                for (int n = 0; n < Q; n++) {
-                    float s = kvc_team_sum(sum[n]) * scale;
-                    if (worker == 0 && held)
-                        score[n][j] = s;
-                }
-            }
-        }
+            kvc_read_load(t, i);
+        kvc_read_scores<type, Q>(t, some, q, row, scale);
         KVC_BARRIER();
-        for (kvc_u32 n = id / 32; n < queries; n += KVC_GROUP / 32) { /* weights: a warp a query */
-            kvc_u32 r = (q0 + n) / group;
-            const kvc_u32 *mask = seen[r];
-            kvc_u64 at = ((kvc_u64)(i0 + r) * heads + (kvc_u64)h * group + (q0 + n) % group) * tiles + tile;
-            float m = -kvc_infinity(), sum = 0.0f;
-            for (kvc_u32 w = 0; w < KVC_TILE / 32; w++)
-                if (mask[w] >> lane & 1)
-                    m = kvc_max(m, score[n][w * 32 + lane]);
-            for (int w = 16; w > 0; w /= 2)
-                m = kvc_max(m, __shfl_xor_sync(0xffffffffu, m, w));
-            m = __shfl_sync(0xffffffffu, m, 0); /* with a NaN among them the order could be seen */
-            for (kvc_u32 w = 0; w < KVC_TILE / 32; w++)
-                if (mask[w] >> lane & 1) {
-                    float p = kvc_exp(score[n][w * 32 + lane] - m);
-                    score[n][w * 32 + lane] = p;
-                    sum = sum + p;
-                }
-            for (int w = 16; w > 0; w /= 2)
-                sum = sum + __shfl_down_sync(0xffffffffu, sum, w);
-            if (lane == 0 && reads[r]) {
-                tile_m[at] = m;
-                tile_l[at] = sum;
-            }
-        }
-        for (int n = 0; n < Q; n++)
-            o[0][n] = o[1][n] = 0.0f;
-        for (kvc_u32 i = t.pieces; i < 2 * t.pieces; i++) { /* values: a work-item a channel or two, all queries */
-            const kvc_u8 *piece = shared + i % KVC_READ_PIECES * KVC_READ_BYTES;
-            kvc_u32 j0 = (i - t.pieces) * t.per, end = t.count - j0 < t.per ? t.count - j0 : t.per;
-            kvc_async_wait<KVC_READ_PIECES - 2>();
-            KVC_BARRIER(); /* also: the weights are there */
-            kvc_read_load(shared, keys, t, i + KVC_READ_PIECES - 1);
-#pragma unroll
-            for (int half = 0; half < 2; half++) {
-                kvc_u32 c = id + half * KVC_GROUP, j = 0;
-                if (c >= d)
-                    break;
-                for (; j + 4 <= end && full; j += 4) { /* every query sees every entry; pieces are of 4 or more */
-                    const kvc_u8 *at = piece + j * t.stride;
-                    float v0 = kvc_read_value<type>(at, c), v1 = kvc_read_value<type>(at + t.stride, c);
-                    float v2 = kvc_read_value<type>(at + 2 * t.stride, c);
-                    float v3 = kvc_read_value<type>(at + 3 * t.stride, c);
-#pragma unroll
-                    for (int n = 0; n < Q; n++) {
-                        float4 p = kvc_float4(&score[n][j0 + j]);
-                        o[half][n] = kvc_fma(p.x, v0, o[half][n]);
-                        o[half][n] = kvc_fma(p.y, v1, o[half][n]);
-                        o[half][n] = kvc_fma(p.z, v2, o[half][n]);
-                        o[half][n] = kvc_fma(p.w, v3, o[half][n]);
-                    }
-                }
-                for (; j < end; j++) {
-                    float v = kvc_read_value<type>(piece + j * t.stride, c);
-#pragma unroll
-                    for (int n = 0; n < Q; n++)
-                        if (seen[row_of[n]][(j0 + j) / 32] >> (j0 + j) % 32 & 1)
-                            o[half][n] = kvc_fma(score[n][j0 + j], v, o[half][n]);
-                }
-            }
-        }
+        kvc_read_weights<Q>(t, some, tile_m, tile_l);
+        kvc_read_values<type, Q>(t, some, o);
         KVC_BARRIER(); /* pieces and weights are used again */
         kvc_async_wait<0>();
 #pragma unroll
@@ -222,8 +275,8 @@ KVC_DEVICE void kvc_read_tile(kvc_u8 *shared, kvc_bytes *keys, float (*score)[KV
 #pragma unroll
             for (int n = 0; n < Q; n++) {
                 kvc_u32 c = id + half * KVC_GROUP;
-                if (n < (int)queries && c < d)
-                    tile_o[((kvc_u64)head_of[n] * tiles + tile) * d + c] = o[half][n];
+                if (n < (int)some.queries && c < t.d)
+                    tile_o[((kvc_u64)some.head_of[n] * tiles + t.tile) * t.d + c] = o[half][n];
             }
     }
 }
@@ -237,11 +290,12 @@ KVC_DEVICE void kvc_read_tile(kvc_u8 *shared, kvc_bytes *keys, float (*score)[KV
         KVC_SHARED kvc_u32 seen[KVC_READ_ROWS][KVC_TILE / 32], reads[KVC_READ_ROWS];                                   \
         KVC_OPEN_ARENA(arena);                                                                                         \
         KVC_OPEN_HEAD(head, l, KVC_GROUP_ID(1));                                                                       \
-        kvc_read_tile<type, Q>(shared, keys, score, seen, reads, arena, head, read_count, read_rank, read_stride,      \
-                               q_buffer + q_offset, positions_buffer + positions_offset,                               \
-                               causal_offset_buffer + causal_offset_offset, row, rows, rows_each, heads, kv_heads,     \
-                               window, scale, tile_m_buffer + tile_m_offset, tile_l_buffer + tile_l_offset,            \
-                               tile_o_buffer + tile_o_offset, tiles, status_words, read_word);                         \
+        struct kvc_read t = {shared, keys, score, seen, reads};                                                        \
+        kvc_read_tile<type, Q>(t, arena, head, read_count, read_rank, read_stride, q_buffer + q_offset,                \
+                               positions_buffer + positions_offset, causal_offset_buffer + causal_offset_offset, row,  \
+                               rows, rows_each, heads, kv_heads, window, scale, tile_m_buffer + tile_m_offset,         \
+                               tile_l_buffer + tile_l_offset, tile_o_buffer + tile_o_offset, tiles, status_words,      \
+                               read_word);                                                                             \
     }
 KVC_READ_KERNEL(f32, KVC_K_F32, 8)
 KVC_READ_KERNEL(f16, KVC_K_F16, 8)

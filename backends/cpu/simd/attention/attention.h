@@ -160,6 +160,49 @@ static void merge_unit(const struct attention_job *job, const struct attention_u
     }
 }
 
+/* What each of the unit's rows sees, and what any does; counts what they read. */
+INLINE struct seen_range unit_seen(const struct attention_job *job, const struct attention_unit *unit,
+                                   const struct head_entries *head, struct seen_range *rows) {
+    const struct kvc_attention *call = job->call;
+    const size_t row = unit->segment->row + unit->row;
+    const int32_t *positions = (const int32_t *)kvc_span_data(call->positions) + row;
+    const uint32_t *causal_offset = (const uint32_t *)kvc_span_data(call->causal_offset) + row;
+    struct seen_range any = {head->places, 0};
+    uint64_t read = 0;
+    for (uint32_t r = 0; r < unit->rows; r++) {
+        const struct seen_range seen = head_seen(head, positions[r], causal_offset[r], call->window);
+        rows[r] = seen;
+        if (seen.low < seen.high) {
+            any.low = seen.low < any.low ? seen.low : any.low;
+            any.high = seen.high > any.high ? seen.high : any.high;
+            read += seen.high - seen.low;
+        }
+    }
+    if (unit->split == 0 && unit->segment->bytes_read)
+        __atomic_fetch_add(unit->segment->bytes_read, read * 2 * unit->segment->lists->format.row_bytes,
+                           __ATOMIC_RELAXED);
+    return any;
+}
+
+/* The unit's queries as its tiles take them. */
+INLINE void unit_queries(const struct attention_job *job, const struct attention_unit *unit,
+                         struct attention_work *work) {
+    const uint32_t d = job->d, queries = unit->rows * job->group;
+    if (!unit->plan->many) {
+        for (uint32_t i = 0; i < queries; i++)
+            pad_query(work->q + i * padded_size(d), query_of(job, unit, i), d);
+        return;
+    }
+    for (size_t c = 0; c < packed_size(d); c++)
+        work->place[c] = (uint16_t)packed_place(c, d);
+    for (uint32_t i = 0; i < queries; i += SCORE_QUERIES) {
+        const float *some[SCORE_QUERIES];
+        for (uint32_t j = 0; j < SCORE_QUERIES; j++)
+            some[j] = i + j < queries ? query_of(job, unit, i + j) : NULL;
+        pack_queries(some, d, work->place, work->q + i * packed_size(d));
+    }
+}
+
 static void attention_task(void *argument, size_t task, unsigned thread) {
     const struct attention_job *job = argument;
     const struct kvc_attention *call = job->call;
@@ -184,38 +227,13 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
 
     const struct head_entries head = head_open(lists, unit.segment->reads, unit.head, work.block);
     const size_t fill = fill_bytes(&head);
-    const int32_t *positions = (const int32_t *)kvc_span_data(call->positions) + unit.segment->row + unit.row;
-    const uint32_t *causal_offset = (const uint32_t *)kvc_span_data(call->causal_offset) + unit.segment->row + unit.row;
-    uint32_t low = head.places, high = 0;
-    uint64_t read = 0;
-    for (uint32_t r = 0; r < unit.rows; r++) {
-        const struct seen_range seen = head_seen(&head, positions[r], causal_offset[r], call->window);
-        work.seen[r] = seen;
-        if (seen.low < seen.high) {
-            low = seen.low < low ? seen.low : low;
-            high = seen.high > high ? seen.high : high;
-            read += seen.high - seen.low;
-        }
-    }
-    if (unit.split == 0 && unit.segment->bytes_read)
-        __atomic_fetch_add(unit.segment->bytes_read, read * 2 * lists->format.row_bytes, __ATOMIC_RELAXED);
-
+    const struct seen_range any = unit_seen(job, &unit, &head, work.seen);
+    const uint32_t low = any.low, high = any.high;
     const uint32_t first = low / KVC_TILE, tiles = low < high ? (high - 1) / KVC_TILE + 1 - first : 0;
     const uint32_t from = first + (uint32_t)((uint64_t)tiles * unit.split / unit.plan->splits);
     const uint32_t to = first + (uint32_t)((uint64_t)tiles * (unit.split + 1) / unit.plan->splits);
-    if (from < to && many) {
-        for (size_t c = 0; c < packed_size(d); c++)
-            work.place[c] = (uint16_t)packed_place(c, d);
-        for (uint32_t i = 0; i < queries; i += SCORE_QUERIES) {
-            const float *some[SCORE_QUERIES];
-            for (uint32_t j = 0; j < SCORE_QUERIES; j++)
-                some[j] = i + j < queries ? query_of(job, &unit, i + j) : NULL;
-            pack_queries(some, d, work.place, work.q + i * packed_size(d));
-        }
-    } else if (from < to) {
-        for (uint32_t i = 0; i < queries; i++)
-            pad_query(work.q + i * padded_size(d), query_of(job, &unit, i), d);
-    }
+    if (from < to)
+        unit_queries(job, &unit, &work);
     const struct score_record *record = job->memo ? &job->memo->record[unit.segment - call->segments] : NULL;
     const size_t keep_stride = record ? record->stride : 0;
     float *keep =

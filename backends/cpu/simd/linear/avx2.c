@@ -11,4 +11,4 @@
 #define FEW_LIMIT 16
 #include "backends/cpu/simd/linear/template.h"
 
-void kvc_fill_linear_avx2(struct kvc_ops *table) { table->linear = linear; }
+void kvc_linear_avx2(struct kvc_device *device, const struct kvc_linear *args) { linear(device, args); }

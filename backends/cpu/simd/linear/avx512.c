@@ -12,4 +12,4 @@
 #define ROUND_BYTES (384 * 1024) /* CPUs with AVX-512 have at least 512 KiB of second level */
 #include "backends/cpu/simd/linear/template.h"
 
-void kvc_fill_linear_avx512(struct kvc_ops *table) { table->linear = linear; }
+void kvc_linear_avx512(struct kvc_device *device, const struct kvc_linear *args) { linear(device, args); }

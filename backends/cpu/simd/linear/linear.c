@@ -56,15 +56,16 @@ static void panel(void *argument, size_t task, unsigned thread) {
         s->kernels->panel(&s->call, number, first, last, s->packed, scratch);
 }
 
-void kvc_linear_run(struct kvc_cpu *cpu, const struct kvc_linear_kernels *kernels, struct kvc_span y, struct kvc_span x,
-                    const struct kvc_weight *w, struct kvc_span bias, uint32_t rows) {
+void kvc_linear_run(struct kvc_cpu *cpu, const struct kvc_linear_kernels *kernels, const struct kvc_linear *args) {
+    const struct kvc_weight *w = args->w;
+    const uint32_t rows = args->rows;
     size_t threads = kvc_threads_count(cpu->threads);
     struct share s = {.cpu = cpu, .kernels = kernels};
     if (rows == 0 || w->outputs == 0)
         return;
-    s.call = (struct kvc_linear_call){.y = kvc_span_data(y),
-                                      .x = kvc_span_data(x),
-                                      .bias = bias.buffer ? kvc_span_data(bias) : NULL,
+    s.call = (struct kvc_linear_call){.y = kvc_span_data(args->y),
+                                      .x = kvc_span_data(args->x),
+                                      .bias = args->bias.buffer ? kvc_span_data(args->bias) : NULL,
                                       .w = w->data,
                                       .type = w->type,
                                       .row_bytes = w->row_bytes,

@@ -41,7 +41,6 @@ struct kvc_linear_kernels {
                   float *scratch);
 };
 
-void kvc_linear_run(struct kvc_cpu *cpu, const struct kvc_linear_kernels *kernels, struct kvc_span y, struct kvc_span x,
-                    const struct kvc_weight *w, struct kvc_span bias, uint32_t rows);
+void kvc_linear_run(struct kvc_cpu *cpu, const struct kvc_linear_kernels *kernels, const struct kvc_linear *args);
 
 #endif

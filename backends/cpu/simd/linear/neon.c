@@ -12,4 +12,4 @@
 #define NONTEMPORAL_FROM SIZE_MAX
 #include "backends/cpu/simd/linear/template.h"
 
-void kvc_fill_linear_neon(struct kvc_ops *table) { table->linear = linear; }
+void kvc_linear_neon(struct kvc_device *device, const struct kvc_linear *args) { linear(device, args); }

@@ -56,7 +56,6 @@ static const struct kvc_linear_kernels kernels = {.few = FEW_LIMIT,
                                                   .panel_scratch = panel_scratch,
                                                   .panel = panel};
 
-static void linear(struct kvc_device *device, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
-                   struct kvc_span bias, uint32_t rows) {
-    kvc_linear_run((struct kvc_cpu *)(void *)device, &kernels, y, x, w, bias, rows);
+static void linear(struct kvc_device *device, const struct kvc_linear *args) {
+    kvc_linear_run((struct kvc_cpu *)(void *)device, &kernels, args);
 }

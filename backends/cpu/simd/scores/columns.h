@@ -71,15 +71,15 @@ static void run_columns(struct kvc_device *device, struct columns_job *job, kvc_
     kvc_threads_run(threads_for((struct kvc_cpu *)device, work), job->lists->kv_heads, run, job);
 }
 
-static void column_scores(struct kvc_device *device, const struct kvc_lists *lists, uint32_t first, uint32_t columns,
-                          struct kvc_span scores, uint32_t stride) {
-    struct columns_job job = {lists, (struct kvc_cpu *)device, kvc_span_data(scores), first, columns, stride};
+static void column_scores(struct kvc_device *device, const struct kvc_column_scores *args) {
+    struct columns_job job = {
+        args->lists, (struct kvc_cpu *)device, kvc_span_data(args->scores), args->first, args->columns, args->stride};
     run_columns(device, &job, column_scores_task);
 }
 
-static void scores_column(struct kvc_device *device, const struct kvc_lists *lists, uint32_t column,
-                          struct kvc_span scores, uint32_t stride) {
-    struct columns_job job = {lists, (struct kvc_cpu *)device, kvc_span_data(scores), column, 1, stride};
+static void scores_column(struct kvc_device *device, const struct kvc_scores_column *args) {
+    struct columns_job job = {args->lists, (struct kvc_cpu *)device, kvc_span_data(args->scores), args->column, 1,
+                              args->stride};
     run_columns(device, &job, scores_column_task);
 }
 

@@ -241,11 +241,11 @@ static void mass_take(const struct probabilities_tile *tile, uint32_t query, str
     add_query(tile, in, s, s_stride, mass->maximum + cell, mass->sum + cell);
 }
 
-static void window_mass(struct kvc_device *device, const struct kvc_probabilities *rows, struct kvc_span scores,
-                        uint32_t stride, bool by_head) {
-    struct mass_job mass = {.parts = by_head ? rows->heads / rows->kv_heads : 1,
-                            .scores = kvc_span_data(scores),
-                            .stride = stride,
+static void window_mass(struct kvc_device *device, const struct kvc_window_mass *args) {
+    const struct kvc_probabilities *rows = args->probabilities;
+    struct mass_job mass = {.parts = args->by_head ? rows->heads / rows->kv_heads : 1,
+                            .scores = kvc_span_data(args->scores),
+                            .stride = args->stride,
                             .maximum = kvc_span_data(rows->maximum),
                             .sum = kvc_span_data(rows->sum)};
     mass.job = (struct probabilities_job){.cpu = (struct kvc_cpu *)device,
@@ -392,8 +392,8 @@ static void accumulate_some(struct kvc_cpu *cpu, const struct kvc_probabilities 
     probabilities_run(&mass.job);
 }
 
-static void accumulate(struct kvc_device *device, const struct kvc_probabilities *rows, uint32_t column,
-                       const struct kvc_noise *noise) {
+static void accumulate(struct kvc_device *device, const struct kvc_accumulate *args) {
+    const struct kvc_probabilities *rows = args->probabilities;
     const int32_t *positions = kvc_span_data(rows->positions);
     const size_t f = sizeof(float), heads = rows->heads;
     for (uint32_t from = 0, to; from < rows->queries; from = to) {
@@ -406,7 +406,8 @@ static void accumulate(struct kvc_device *device, const struct kvc_probabilities
         some.sum.offset += from * heads * f;
         some.positions.offset += from * sizeof(int32_t);
         some.causal_offset.offset += from * sizeof(uint32_t);
-        accumulate_some((struct kvc_cpu *)device, &some, column, positions[from] % (int32_t)KVC_TILE == 0, noise);
+        accumulate_some((struct kvc_cpu *)device, &some, args->column, positions[from] % (int32_t)KVC_TILE == 0,
+                        args->noise);
     }
 }
 

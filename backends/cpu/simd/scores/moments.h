@@ -98,10 +98,11 @@ static float sum_by_lanes(const float *x, uint32_t n) {
     return sum_lanes(lane);
 }
 
-static void window_moments(struct kvc_device *device, const struct kvc_probabilities *rows, uint64_t tail, float gamma,
-                           struct kvc_span scores, uint32_t stride, struct kvc_span totals) {
-    struct moments_job job = {.scores = kvc_span_data(scores), .stride = stride, .tail = tail, .gamma = gamma};
-    float *total = kvc_span_data(totals);
+static void window_moments(struct kvc_device *device, const struct kvc_window_moments *args) {
+    const struct kvc_probabilities *rows = args->probabilities;
+    struct moments_job job = {
+        .scores = kvc_span_data(args->scores), .stride = args->stride, .tail = args->tail, .gamma = args->gamma};
+    float *total = kvc_span_data(args->totals);
     for (uint32_t h = 0; h < rows->kv_heads; h++) {
         const uint32_t count = ((const uint32_t *)rows->lists->count->data)[h];
         const uint32_t capacity = (count + KVC_LANES - 1) / KVC_LANES * KVC_LANES;

@@ -123,26 +123,25 @@ static void fuse_task(void *argument, size_t task, unsigned thread) {
             scores[r] = fused[order ? order[r] : r];
 }
 
-static void ring_fuse(struct kvc_device *device, const struct kvc_lists *lists, uint32_t first, uint32_t ring,
-                      uint32_t filled, int64_t now, enum kvc_row_kind kind, enum kvc_fusion fusion, int64_t recent,
-                      struct kvc_span scores, uint32_t stride) {
+static void ring_fuse(struct kvc_device *device, const struct kvc_ring_fuse *args) {
+    const struct kvc_lists *lists = args->lists;
     struct fuse_job job = {.cpu = (struct kvc_cpu *)device,
                            .lists = lists,
-                           .column = first,
-                           .ring = ring,
-                           .filled = filled,
-                           .now = now,
-                           .recent = recent,
-                           .kind = kind,
-                           .fusion = fusion,
-                           .scores = kvc_span_data(scores),
-                           .stride = stride};
+                           .column = args->first,
+                           .ring = args->ring,
+                           .filled = args->filled,
+                           .now = args->now,
+                           .recent = args->recent,
+                           .kind = args->kind,
+                           .fusion = args->fusion,
+                           .scores = kvc_span_data(args->scores),
+                           .stride = args->stride};
     double work = 0.0;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const uint32_t slots = lists->host_base[h + 1] - lists->host_base[h];
         job.slots_most = slots > job.slots_most ? slots : job.slots_most;
-        work +=
-            (double)((const uint32_t *)lists->count->data)[h] * filled * (kind == KVC_ROW_LOGITS ? 60.0 : 5.0) / LANES;
+        work += (double)((const uint32_t *)lists->count->data)[h] * args->filled *
+                (args->kind == KVC_ROW_LOGITS ? 60.0 : 5.0) / LANES;
     }
     kvc_threads_run(threads_for(job.cpu, work), lists->kv_heads, fuse_task, &job);
 }

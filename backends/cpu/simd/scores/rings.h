@@ -142,18 +142,17 @@ static void ring_take(const struct probabilities_tile *tile, uint32_t query, str
                 column[head_slot(head, first + e)] = value[e];
 }
 
-static void ring_write(struct kvc_device *device, const struct kvc_probabilities *rows, uint32_t first, uint32_t ring,
-                       enum kvc_row_kind kind) {
+static void ring_write(struct kvc_device *device, const struct kvc_ring_write *args) {
     struct ring_job job = {.job = {.cpu = (struct kvc_cpu *)device,
-                                   .rows = rows,
+                                   .rows = args->probabilities,
                                    .own = (size_t)2 * KVC_TILE,
                                    .start = ring_start,
                                    .take = ring_take,
                                    .by_slot = true,
                                    .cost = 24.0f},
-                           .column = first,
-                           .ring = ring,
-                           .kind = kind};
+                           .column = args->first,
+                           .ring = args->ring,
+                           .kind = args->kind};
     if (probabilities_prepare(&job.job))
         probabilities_run(&job.job);
 }

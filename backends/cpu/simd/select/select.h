@@ -184,9 +184,8 @@ static void select_scores(struct kvc_device *device, const struct kvc_select_sco
     run_choose(device, call, NULL);
 }
 
-static void select_scores_reads(struct kvc_device *device, const struct kvc_select_scores *scores,
-                                const struct kvc_select_reads *reads) {
-    run_choose(device, scores, reads);
+static void select_scores_reads(struct kvc_device *device, const struct kvc_select_scores_reads *args) {
+    run_choose(device, args->scores, args->reads);
 }
 
 #endif

@@ -2,8 +2,8 @@
 #ifndef KVC_SIMD_SELECT_SELECT_READS_H
 #define KVC_SIMD_SELECT_SELECT_READS_H
 
-#include "backends/cpu/simd/select/pages.h"
-#include "backends/cpu/simd/select/keep.h"
+#include "backends/cpu/simd/pages.h"
+#include "backends/cpu/simd/keep.h"
 
 #define SAMPLE 512u
 

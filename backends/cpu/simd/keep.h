@@ -1,6 +1,6 @@
 /* keep.h - template: from scores to entries: pool, group_scores, keep and shares. */
-#ifndef KVC_SIMD_SELECT_KEEP_H
-#define KVC_SIMD_SELECT_KEEP_H
+#ifndef KVC_SIMD_KEEP_H
+#define KVC_SIMD_KEEP_H
 
 #include "backends/cpu/simd/bump.h"
 #include "backends/cpu/simd/attention/entries.h"
@@ -54,13 +54,20 @@ static void pool_task(void *argument, size_t task, unsigned thread) {
     memset(y + n, 0, (count - n) * sizeof *y);
 }
 
-static void pool(struct kvc_device *device, const struct kvc_lists *lists, uint32_t rows, struct kvc_span out,
-                 struct kvc_span in, uint32_t stride, uint64_t tail, uint32_t kernel, enum kvc_pooling pooling) {
-    struct pool_job job = {lists, kvc_span_data(out), kvc_span_data(in), rows, stride, kernel, tail, pooling};
+static void pool(struct kvc_device *device, const struct kvc_pool *args) {
+    const struct kvc_lists *lists = args->lists;
+    struct pool_job job = {lists,
+                           kvc_span_data(args->out),
+                           kvc_span_data(args->in),
+                           args->rows,
+                           args->stride,
+                           args->kernel,
+                           args->tail,
+                           args->pooling};
     double work = 0.0;
     for (uint32_t h = 0; h < lists->kv_heads; h++)
-        work += (double)((const uint32_t *)lists->count->data)[h] * rows * (kernel + 4.0) / LANES;
-    kvc_threads_run(threads_for((struct kvc_cpu *)device, work), (size_t)lists->kv_heads * rows, pool_task, &job);
+        work += (double)((const uint32_t *)lists->count->data)[h] * args->rows * (args->kernel + 4.0) / LANES;
+    kvc_threads_run(threads_for((struct kvc_cpu *)device, work), (size_t)lists->kv_heads * args->rows, pool_task, &job);
 }
 
 /* ---- group_scores ---- */
@@ -87,12 +94,13 @@ static void group_task(void *argument, size_t h, unsigned thread) {
     }
 }
 
-static void group_scores(struct kvc_device *device, const struct kvc_lists *lists, uint32_t rows, struct kvc_span out,
-                         struct kvc_span in, uint32_t stride, float divisor) {
-    struct group_job job = {lists, kvc_span_data(out), kvc_span_data(in), rows, stride, divisor};
+static void group_scores(struct kvc_device *device, const struct kvc_group_scores *args) {
+    const struct kvc_lists *lists = args->lists;
+    struct group_job job = {lists,        kvc_span_data(args->out), kvc_span_data(args->in), args->rows, args->stride,
+                            args->divisor};
     double work = 0.0;
     for (uint32_t h = 0; h < lists->kv_heads; h++)
-        work += (double)((const uint32_t *)lists->count->data)[h] * (2.0 * rows + 6.0) / LANES;
+        work += (double)((const uint32_t *)lists->count->data)[h] * (2.0 * args->rows + 6.0) / LANES;
     kvc_threads_run(threads_for((struct kvc_cpu *)device, work), lists->kv_heads, group_task, &job);
 }
 
@@ -271,21 +279,20 @@ static void keep_task(void *argument, size_t task, unsigned thread) {
     ((uint32_t *)job->kept->count->data)[h] = (uint32_t)(next - ranks);
 }
 
-static void keep(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_keep *rules,
-                 uint32_t rule_count, struct kvc_span scores, struct kvc_span ties, uint32_t stride,
-                 struct kvc_read_list *kept) {
+static void keep(struct kvc_device *device, const struct kvc_keep_rules *args) {
+    const struct kvc_lists *lists = args->lists;
     struct keep_job job = {.cpu = (struct kvc_cpu *)device,
                            .lists = lists,
-                           .rules = rules,
-                           .rule_count = rule_count,
-                           .scores = scores.buffer ? (const float *)kvc_span_data(scores) : NULL,
-                           .ties = ties.buffer ? (const float *)kvc_span_data(ties) : NULL,
-                           .stride = stride,
-                           .kept = kept};
+                           .rules = args->rules,
+                           .rule_count = args->rule_count,
+                           .scores = args->scores.buffer ? (const float *)kvc_span_data(args->scores) : NULL,
+                           .ties = args->ties.buffer ? (const float *)kvc_span_data(args->ties) : NULL,
+                           .stride = args->stride,
+                           .kept = args->kept};
     double work = 0.0;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const uint32_t count = ((const uint32_t *)lists->count->data)[h];
-        const struct kvc_keep *rule = &rules[rule_count > 1 ? h : 0];
+        const struct kvc_keep *rule = &args->rules[args->rule_count > 1 ? h : 0];
         const uint64_t stay = rule->top + rule->first + rule->tail;
         job.count_most = count > job.count_most ? count : job.count_most;
         work += count * (job.scores && stay + 64 < count ? 64.0 : 4.0) / LANES;
@@ -295,19 +302,19 @@ static void keep(struct kvc_device *device, const struct kvc_lists *lists, const
 
 /* ---- shares ---- */
 
-static void shares(struct kvc_device *device, const struct kvc_lists *lists, struct kvc_span scores, uint32_t stride,
-                   uint64_t tail, uint64_t slots, struct kvc_span out) {
-    uint32_t *share = kvc_span_data(out), all = 0;
+static void shares(struct kvc_device *device, const struct kvc_shares *args) {
+    const struct kvc_lists *lists = args->lists;
+    uint32_t *share = kvc_span_data(args->shares), all = 0;
     size_t padded = 0;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const uint32_t count = ((const uint32_t *)lists->count->data)[h];
-        share[h] = tail < count ? count - (uint32_t)tail : 0; /* at first all that there are */
+        share[h] = args->tail < count ? count - (uint32_t)args->tail : 0; /* at first all that there are */
         all += share[h];
         padded += (share[h] + LANES - 1) / LANES * LANES;
     }
-    if (slots >= all)
+    if (args->slots >= all)
         return;
-    if (slots == 0) {
+    if (args->slots == 0) {
         memset(share, 0, lists->kv_heads * sizeof *share);
         return;
     }
@@ -315,11 +322,11 @@ static void shares(struct kvc_device *device, const struct kvc_lists *lists, str
     if (!keys)
         return;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
-        make_keys(mine, (const float *)kvc_span_data(scores) + (size_t)h * stride, share[h]);
+        make_keys(mine, (const float *)kvc_span_data(args->scores) + (size_t)h * args->stride, share[h]);
         mine += (share[h] + LANES - 1) / LANES * LANES;
     }
-    const int32_t bound = threshold(keys, (uint32_t)padded, (uint32_t)slots);
-    uint32_t equal = (uint32_t)slots - count_above(keys, (uint32_t)padded, bound);
+    const int32_t bound = threshold(keys, (uint32_t)padded, (uint32_t)args->slots);
+    uint32_t equal = (uint32_t)args->slots - count_above(keys, (uint32_t)padded, bound);
     mine = keys;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const uint32_t n = share[h], above = count_above(mine, n, bound);

@@ -1,6 +1,6 @@
 /* pages.h - template: what select methods keep beside the entries: pages of keys, sums of values. */
-#ifndef KVC_SIMD_SELECT_PAGES_H
-#define KVC_SIMD_SELECT_PAGES_H
+#ifndef KVC_SIMD_PAGES_H
+#define KVC_SIMD_PAGES_H
 
 #include "backends/cpu/simd/bump.h"
 #include "backends/cpu/simd/select/channels.h"
@@ -142,15 +142,15 @@ static void pages_task(void *argument, size_t task, unsigned thread) {
     }
 }
 
-static void pages_update(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *view,
-                         struct kvc_pages *pages, uint32_t rows) {
+static void pages_update(struct kvc_device *device, const struct kvc_pages_update *args) {
+    const struct kvc_lists *lists = args->lists;
     struct pages_job job = {
-        .cpu = (struct kvc_cpu *)device, .lists = lists, .view = view, .pages = pages, .rows = rows};
+        .cpu = (struct kvc_cpu *)device, .lists = lists, .view = args->view, .pages = args->pages, .rows = args->rows};
     double work = 0.0;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
-        const uint32_t blocks = (uint32_t)head_block_count(lists, h), places = places_of(lists, view, h);
+        const uint32_t blocks = (uint32_t)head_block_count(lists, h), places = places_of(lists, args->view, h);
         job.blocks_most = blocks > job.blocks_most ? blocks : job.blocks_most;
-        work += (double)(rows < places ? rows : places) * lists->format.head_size * 8.0 / LANES;
+        work += (double)(args->rows < places ? args->rows : places) * lists->format.head_size * 8.0 / LANES;
     }
     struct kvc_threads *threads = threads_for(job.cpu, work);
     job.splits = threads ? 4 : 1;
@@ -189,34 +189,33 @@ static void sums_task(void *argument, size_t task, unsigned thread) {
     memcpy(sums, total, d * sizeof *total);
 }
 
-static void value_sums(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *view,
-                       struct kvc_span sums, uint32_t rows) {
-    struct sums_job job = {(struct kvc_cpu *)device, lists, view, kvc_span_data(sums), rows, 0};
+static void value_sums(struct kvc_device *device, const struct kvc_value_sums *args) {
+    const struct kvc_lists *lists = args->lists;
+    struct sums_job job = {(struct kvc_cpu *)device, lists, args->view, kvc_span_data(args->sums), args->rows, 0};
     double work = 0.0;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
-        const uint32_t blocks = (uint32_t)head_block_count(lists, h), places = places_of(lists, view, h);
+        const uint32_t blocks = (uint32_t)head_block_count(lists, h), places = places_of(lists, args->view, h);
         job.blocks_most = blocks > job.blocks_most ? blocks : job.blocks_most;
-        work += (double)(rows < places ? rows : places) * lists->format.head_size * 4.0 / LANES;
+        work += (double)(args->rows < places ? args->rows : places) * lists->format.head_size * 4.0 / LANES;
     }
     kvc_threads_run(threads_for(job.cpu, work), lists->kv_heads, sums_task, &job);
 }
 
-static void mix_mean(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *view,
-                     const struct kvc_read_list *reads, uint32_t heads, uint32_t head_size, struct kvc_span out,
-                     struct kvc_span alpha, struct kvc_span sums) {
+static void mix_mean(struct kvc_device *device, const struct kvc_mix_mean *args) {
+    const struct kvc_lists *lists = args->lists;
     (void)device;
-    for (uint32_t h = 0; h < heads; h++) {
-        const uint32_t list = h / (heads / lists->kv_heads), places = places_of(lists, view, list);
-        const float share = ((const float *)kvc_span_data(alpha))[h];
-        float *y = (float *)kvc_span_data(out) + (size_t)h * head_size;
-        const float *sum = (const float *)kvc_span_data(sums) + (size_t)list * head_size;
+    for (uint32_t h = 0; h < args->heads; h++) {
+        const uint32_t list = h / (args->heads / lists->kv_heads), places = places_of(lists, args->view, list);
+        const float share = ((const float *)kvc_span_data(args->alpha))[h];
+        float *y = (float *)kvc_span_data(args->out) + (size_t)h * args->head_size;
+        const float *sum = (const float *)kvc_span_data(args->sums) + (size_t)list * args->head_size;
         const vf rest = vf_set(1.0f - share), many = vf_set((float)places), alphas = vf_set(share);
-        if (((const uint32_t *)reads->count->data)[list] == places)
+        if (((const uint32_t *)args->reads->count->data)[list] == places)
             continue;
         size_t c = 0;
-        for (; c + LANES <= head_size; c += LANES)
+        for (; c + LANES <= args->head_size; c += LANES)
             vf_store(y + c, vf_fma(alphas, vf_load(y + c), vf_mul(rest, vf_div(vf_load(sum + c), many))));
-        for (; c < head_size; c++)
+        for (; c < args->head_size; c++)
             y[c] = kvc_fma(share, y[c], (1.0f - share) * kvc_div(sum[c], (float)places));
     }
 }

@@ -4,11 +4,12 @@
  * they were made, tell each entry's sum to within rounding, and rounding is bounded: all terms are positive, so that a
  * sum of n terms is off by less than n halves of a unit in the last place. Only entries that may be the lowest are then
  * summed in the order that is law. */
-#ifndef KVC_SIMD_SELECT_KEEP_RING_H
-#define KVC_SIMD_SELECT_KEEP_RING_H
+#ifndef KVC_SIMD_KEEP_RING_H
+#define KVC_SIMD_KEEP_RING_H
 
 #include "backends/cpu/simd/scores/ring_fuse.h"
-#include "backends/cpu/simd/select/keep.h"
+#include "backends/cpu/simd/keep.h"
+#include "core/base/fused.h"
 
 #define LOWEST_MOST 64u /* entries that are summed one by one */
 
@@ -185,28 +186,25 @@ static bool one_goes(const struct kvc_lists *lists, const struct kvc_keep *rule)
     return rule->first == 0 && rule->tail == 0;
 }
 
-static void keep_ring(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_keep *rule,
-                      const struct kvc_ring *ring, struct kvc_span scores, struct kvc_span fused, uint32_t stride,
-                      struct kvc_read_list *kept) {
+static void keep_ring(struct kvc_device *device, const struct kvc_keep_ring *args) {
+    const struct kvc_lists *lists = args->lists;
     struct keep_ring_job job = {.cpu = (struct kvc_cpu *)device,
                                 .lists = lists,
-                                .rule = rule,
-                                .ring = ring,
-                                .scores = scores.buffer ? (const float *)kvc_span_data(scores) : NULL,
-                                .stride = stride,
-                                .kept = kept};
+                                .rule = args->rule,
+                                .ring = args->ring,
+                                .scores = args->scores.buffer ? (const float *)kvc_span_data(args->scores) : NULL,
+                                .stride = args->stride,
+                                .kept = args->kept};
     double work = 0.0;
-    if (!one_goes(lists, rule)) {
-        const struct kvc_span none = {NULL, 0};
-        ring_fuse(device, lists, ring->first, ring->ring, ring->ring, ring->now, KVC_ROW_WEIGHTS, KVC_FUSE_SUM,
-                  rule->recent, fused, stride);
-        keep(device, lists, rule, 1, scores.buffer ? scores : fused, scores.buffer ? fused : none, stride, kept);
+    if (!one_goes(lists, args->rule)) {
+        kvc_run_keep_ring_apart(device, args);
         return;
     }
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const uint32_t slots = lists->host_base[h + 1] - lists->host_base[h];
         job.slots_most = slots > job.slots_most ? slots : job.slots_most;
-        work += (double)((const uint32_t *)lists->count->data)[h] * (job.scores ? 10.0 : 5.0 * ring->ring) / LANES;
+        work +=
+            (double)((const uint32_t *)lists->count->data)[h] * (job.scores ? 10.0 : 5.0 * args->ring->ring) / LANES;
     }
     kvc_threads_run(threads_for(job.cpu, work), lists->kv_heads, keep_ring_task, &job);
 }

@@ -1,0 +1,67 @@
+/* linear.c - linear layers: few rows in one pass over the weights, many as a product of packed sides. */
+#include "backends/offload/offload.h"
+
+static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_offload *)device; }
+
+uint64_t kvc_offload_piece_rows(const struct kvc_weight *w, uint32_t piece) {
+    uint64_t first = piece * w->piece_rows;
+    return w->outputs - first < w->piece_rows ? w->outputs - first : w->piece_rows;
+}
+
+#define KVC_MANY_ROWS 32u                     /* from here on both sides are packed */
+#define KVC_PACKED_BYTES ((uint64_t)64 << 20) /* of weights at once */
+
+struct kvc_launch kvc_offload_few(const struct kvc_linear *args, uint32_t piece) {
+    const struct kvc_weight *w = args->w;
+    struct kvc_launch launch = kvc_launch_of((enum kvc_kernel)((unsigned)KVC_KERNEL_linear_f32 + (unsigned)w->type));
+    KVC_PUSH(&launch, args->y, args->x, w->piece[piece], w->row_bytes, w->inputs, w->outputs, piece * w->piece_rows,
+             kvc_offload_piece_rows(w, piece), args->bias, args->rows);
+    return launch;
+}
+
+static void few_rows(struct kvc_offload *offload, const struct kvc_linear *args, uint32_t piece) {
+    struct kvc_launch launch = kvc_offload_few(args, piece);
+    uint32_t outputs = KVC_GROUP_OF(offload->workers) / offload->workers * KVC_EACH_OF(offload->workers);
+    uint64_t count = kvc_offload_piece_rows(args->w, piece);
+    kvc_launch_groups(offload, &launch, (count + outputs - 1) / outputs, (args->rows + KVC_FEW - 1) / KVC_FEW, 1);
+}
+
+static uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
+
+/* spare: packed x, then packed weights of some outputs. */
+static void many_rows(struct kvc_offload *offload, const struct kvc_linear *args, uint32_t piece) {
+    const struct kvc_weight *w = args->w;
+    const uint32_t rows = args->rows;
+    uint32_t block_x = KVC_PACK_X_OF(offload->workers), block_w = KVC_PACK_W_OF(offload->workers);
+    uint64_t each = offload->workers == 1 ? block_w : 1; /* rows of a work-item of pack_w */
+    uint64_t K = w->inputs, padded = round_up(K, 32), count = kvc_offload_piece_rows(w, piece);
+    uint64_t at_once = KVC_PACKED_BYTES / (padded * 4) / block_w * block_w;
+    at_once = at_once < block_w ? block_w : at_once > round_up(count, block_w) ? round_up(count, block_w) : at_once;
+    uint64_t x_bytes = round_up(rows, block_x) * padded * 4;
+    struct kvc_buffer *workspace = kvc_offload_workspace(offload, x_bytes + at_once * padded * 4);
+    struct kvc_launch pack = kvc_launch_of(KVC_KERNEL_pack_x);
+    if (!workspace)
+        return;
+    KVC_PUSH(&pack, ((struct kvc_span){workspace, 0}), args->x, K, (uint64_t)rows);
+    kvc_launch_items(offload, &pack, rows * (padded / 32), 1, 1);
+    for (uint64_t from = 0; from < count; from += at_once) {
+        uint64_t here = count - from < at_once ? count - from : at_once;
+        struct kvc_launch product = kvc_launch_of(KVC_KERNEL_product);
+        pack = kvc_launch_of(KVC_KERNEL_pack_w);
+        KVC_PUSH(&pack, ((struct kvc_span){workspace, (size_t)x_bytes}), w->piece[piece], w->row_bytes, w->type, K,
+                 from, here);
+        kvc_launch_items(offload, &pack, round_up(here, each) / each * (padded / 32), 1, 1);
+        KVC_PUSH(&product, args->y, ((struct kvc_span){workspace, 0}), ((struct kvc_span){workspace, (size_t)x_bytes}),
+                 K, w->outputs, piece * w->piece_rows + from, here, args->bias, (uint64_t)rows);
+        kvc_launch_groups(offload, &product, (rows + block_x - 1) / block_x, (here + block_w - 1) / block_w, 1);
+    }
+}
+
+void kvc_offload_linear(struct kvc_device *device, const struct kvc_linear *args) {
+    for (uint32_t i = 0; i < args->w->pieces; i++) {
+        if (args->rows < KVC_MANY_ROWS)
+            few_rows(of(device), args, i);
+        else
+            many_rows(of(device), args, i);
+    }
+}

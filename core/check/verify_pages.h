@@ -1,0 +1,25 @@
+/* verify_pages.h - made-up lists with views and pages of them, for the cases of pages and of select methods. */
+#ifndef KVC_CORE_CHECK_VERIFY_PAGES_H
+#define KVC_CORE_CHECK_VERIFY_PAGES_H
+
+#include "core/check/verify.h"
+
+struct kvc_verify_places {
+    struct kvc_lists_shape shape;
+    struct kvc_twin_lists lists;
+    struct kvc_twin view_count, view_rank, low, high;
+    struct kvc_read_list view[2];
+    struct kvc_pages pages[2];
+    uint32_t *places; /* [H_kv] */
+    uint32_t most, heads;
+    bool viewed;
+};
+
+/* Lists and, now and then, a view of them with room for all; false: no memory. The view of one device, or NULL. */
+bool kvc_verify_places(struct kvc_verify *v, struct kvc_verify_places *c);
+const struct kvc_read_list *kvc_verify_view(const struct kvc_verify_places *c, int side);
+/* Pages with room for all places, filled with anything; and places of a page. */
+void kvc_verify_pages(struct kvc_verify *v, struct kvc_verify_places *c, uint32_t page, bool low);
+uint32_t kvc_verify_page(struct kvc_verify *v);
+
+#endif
