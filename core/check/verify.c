@@ -99,7 +99,7 @@ static enum kvc_status check_name(const char *name, const char *what, struct kvc
 }
 
 enum kvc_status kvc_verify_inject(struct kvc_engine *engine, const char *operation, struct kvc_error *error) {
-    const enum kvc_status status = check_name(operation, "to break", error);
+    const enum kvc_status status = check_name(operation, "inject", error);
     return status == KVC_OK && operation ? kvc_inject(engine->device, operation, false, error) : status;
 }
 
@@ -110,7 +110,7 @@ enum kvc_status kvc_verify_operations(const struct kvc_verify_options *options, 
     bool differs = false, stopped = false;
     enum kvc_status status = check_name(options->only, "only", error);
     if (status == KVC_OK)
-        status = check_name(options->inject, "to break", error);
+        status = check_name(options->inject, "inject", error);
     if (status != KVC_OK)
         return status;
     struct kvc_verify *v = calloc(1, sizeof *v);
@@ -215,7 +215,7 @@ void kvc_verify_compare_reads(struct kvc_verify *v, struct kvc_twin counts, stru
                               uint32_t stride) {
     const uint32_t *count = kvc_verify_counts(v, counts, heads);
     kvc_verify_compare_words(v, counts, 0, heads, "count");
-    for (uint32_t h = 0; v->status == KVC_OK && h < heads; h++) /* alone, nobody has told yet that a count is wrong */
+    for (uint32_t h = 0; v->status == KVC_OK && h < heads; h++) /* alone, no comparison has found wrong counts yet */
         kvc_verify_compare_words(v, ranks, (size_t)h * stride, count[h] < stride ? count[h] : stride, "rank");
 }
 

@@ -33,7 +33,7 @@ static void append_case(struct kvc_verify *v) {
             segments[made][side].lists = &lists[made].lists[side];
             segments[made][side].row = rows;
             segments[made][side].stored = stored;
-            segments[made][side].rows = stored + made; /* some probes behind */
+            segments[made][side].rows = stored + made; /* followed by some probes */
         }
         rows += stored + made;
     }

@@ -1,5 +1,5 @@
-/* verify_inject.c - for tests: a table in front of a device's own in which one operation gives a wrong result, as a
- * broken kernel would: a flipped bit, another rank, a missing entry. Whatever is damaged stays safe to use: indices
+/* verify_inject.c - for tests of the tests: a table in front of a device's own in which one operation gives a wrong
+ * result, as a wrong kernel would: a flipped bit, another rank, a missing entry. Results stay safe to use: indices
  * remain within their lists. */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@ struct inject {
     const struct kvc_ops *real;
 };
 
-/* Within an operation the device has its own table, and the damage is done through it. */
+/* Within an operation the device has its own table, through which the wrong result is made. */
 static const struct kvc_ops *enter(struct kvc_device *device) {
     const struct kvc_ops *inject = device->ops;
     device->ops = ((const struct inject *)(const void *)inject)->real;
@@ -20,7 +20,7 @@ static const struct kvc_ops *enter(struct kvc_device *device) {
 
 static void leave(struct kvc_device *device, const struct kvc_ops *inject) { device->ops = inject; }
 
-/* ---- damage ------------------------------------------------------------------------------------------------------ */
+/* ---- wrong results ----------------------------------------------------------------------------------------------- */
 
 static uint32_t word_at(struct kvc_device *device, struct kvc_span span, size_t index) {
     uint32_t word = 0;
@@ -88,7 +88,7 @@ static void shift_position(struct kvc_device *device, const struct kvc_lists *li
                  word_at(device, all_of(lists->position), newest.base + newest.slot) + 1);
 }
 
-/* The last two slots of the first head change places, free or not. */
+/* Swaps the last two slots of the first head's order list, free or not. */
 static void swap_slots(struct kvc_device *device, const struct kvc_lists *lists) {
     const struct kvc_span order = all_of(lists->order);
     const size_t last = lists->host_base[1] - 1;
@@ -104,7 +104,7 @@ static void change_rank(struct kvc_device *device, const struct kvc_lists *lists
         const uint32_t held = word_at(device, all_of(lists->count), h);
         const uint32_t count = word_at(device, all_of(list->count), h);
         const size_t first = (size_t)h * list->stride;
-        for (uint32_t i = 0, before = 0; i < count; i++) { /* before: the lowest rank that is still free here */
+        for (uint32_t i = 0, before = 0; i < count; i++) { /* before: the lowest rank that can still be put here */
             const uint32_t rank = word_at(device, ranks, first + i);
             if (rank > before || (i + 1 == count && rank + 1 < held)) {
                 put_word(device, ranks, first + i, rank > before ? rank - 1 : rank + 1);
@@ -223,7 +223,7 @@ KVC_BROKEN(keep_keys, (struct kvc_device *device, const struct kvc_lists *lists,
                        uint32_t rows),
            (device, lists, first, k, rows), if (rows) flip_state(device, lists, first))
 
-/* The newest entry's first channel is taken for another number. */
+/* The newest entry's first channel is rotated as another number. */
 static void inject_turn_keys(struct kvc_device *device, const struct kvc_lists *lists, uint32_t first,
                              struct kvc_span cosine, struct kvc_span sine, uint32_t rotary, bool interleaved) {
     const struct kvc_ops *inject = enter(device);
@@ -368,7 +368,7 @@ static void inject_append(struct kvc_device *device, const struct kvc_segment *s
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-/* Puts the broken operation in; false: there is none of this name. */
+/* Puts the injected operation into the table; false: there is none of this name. */
 static bool replace(struct kvc_ops *ops, const char *name, bool memory) {
 #define KVC_REPLACE(operation)                                                                                         \
     if (strcmp(name, #operation) == 0) {                                                                               \
@@ -430,7 +430,7 @@ static bool replace(struct kvc_ops *ops, const char *name, bool memory) {
 enum kvc_status kvc_inject(struct kvc_device *device, const char *operation, bool memory, struct kvc_error *error) {
     struct inject *inject = malloc(sizeof *inject);
     if (!inject)
-        return kvc_fail(error, KVC_RESOURCE, "verify: no memory to break an operation");
+        return kvc_fail(error, KVC_RESOURCE, "verify: no memory to inject a wrong result");
     inject->ops = *device->ops;
     inject->real = device->ops;
     inject->ops.close = inject_close;

@@ -62,7 +62,7 @@ static void download_case(struct kvc_verify *v) {
 static void copy_case(struct kvc_verify *v) {
     struct part part = draw_part(v);
     uint32_t at = kvc_verify_range(v, 0, 40);
-    bool within = kvc_verify_range(v, 0, 1); /* from a part of the same buffer behind it */
+    bool within = kvc_verify_range(v, 0, 1); /* from a part of the same buffer after it */
     struct kvc_twin to = kvc_verify_twin_values(v, 2 * part.n, KVC_PLAIN);
     struct kvc_twin from = kvc_verify_twin_values(v, part.count + at, kvc_verify_flavour(v));
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)

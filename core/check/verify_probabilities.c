@@ -1,4 +1,4 @@
-/* verify_probabilities.c - cases of the attention weights that policies look at: window_mass, window_moments,
+/* verify_probabilities.c - cases of the attention probabilities that policies look at: window_mass, window_moments,
  * accumulate, ring_write. */
 #include <stdio.h>
 #include <string.h>
@@ -65,7 +65,7 @@ static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_quer
                                                    kvc_verify_span(sum, side),
                                                    kvc_verify_span(positions, side),
                                                    kvc_verify_span(causal_offsets, side)};
-    /* Weights often follow the attention of the same rows, and a backend may keep what that computed. */
+    /* Probabilities often follow the attention of the same rows, and a backend may keep what that computed. */
     for (int side = v->first; side < (after_attention || v->first ? 2 : 1); side++) {
         struct kvc_segment segment = {&c->lists.lists[side], c->rows[side].reads, 0, queries, queries, NULL};
         struct kvc_attention a = {.segments = &segment,
@@ -89,7 +89,7 @@ static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_quer
     return true;
 }
 
-/* Half of the time what a query sees goes by its position, which is then somewhere among those of the entries. */
+/* In half of the cases what a query sees follows from its position, which is then among those of the entries. */
 static void by_position(struct kvc_verify *v, struct rows_case *c) {
     uint32_t queries = c->rows[1].queries;
     int32_t *position = kvc_verify_alloc(v, queries * sizeof *position);

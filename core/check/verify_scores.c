@@ -1,5 +1,5 @@
-/* verify_scores.c - cases of what policies do with weights: ring_fuse, columns and scores, pool, groups, keep, shares.
- */
+/* verify_scores.c - cases of what policies do with attention probabilities: ring_fuse, columns and scores, pool,
+ * groups, keep, shares. */
 #include <stdio.h>
 #include <string.h>
 
@@ -163,7 +163,7 @@ static void keep_case(struct kvc_verify *v) {
     kvc_verify_describe(v, ", first %u, tail %u", (unsigned)rule[0].first, (unsigned)rule[0].tail);
     kvc_verify_describe(v, ", top %u, fill %u", (unsigned)rule[0].top, (unsigned)rule[0].fill);
     scores = kvc_verify_twin_values(v, (size_t)shape.kv_heads * stride, kvc_verify_flavour(v));
-    if (scored && kvc_verify_range(v, 0, 2) == 0) { /* which can decide only where scores are equal */
+    if (scored && kvc_verify_range(v, 0, 2) == 0) { /* ties decide only where scores are equal */
         scores = kvc_verify_twin_values(v, (size_t)shape.kv_heads * stride, KVC_TIES);
         ties = kvc_verify_twin_values(v, (size_t)shape.kv_heads * stride, kvc_verify_flavour(v));
     }
@@ -180,7 +180,7 @@ static void keep_case(struct kvc_verify *v) {
     kvc_verify_lists_free(v, &lists);
 }
 
-/* One entry goes, or several, by a ring's sums: at once where a backend can do that, beside one after the other. */
+/* One entry goes, or several, by a ring's sums: one call where a backend can do that, beside one call after another. */
 static void keep_ring_case(struct kvc_verify *v) {
     const uint32_t rows = kvc_verify_range(v, 1, 70), first = kvc_verify_range(v, 0, 3);
     const uint32_t blocks = kvc_ring_blocks(rows), columns = first + rows + blocks;
@@ -199,7 +199,7 @@ static void keep_ring_case(struct kvc_verify *v) {
         kvc_verify_lists_free(v, &lists);
         return;
     }
-    for (size_t i = 0; i < n; i++) /* weights, now and then many of the same */
+    for (size_t i = 0; i < n; i++) /* probabilities, now and then many of the same */
         values[i] = equal ? (values[i] > 0 ? 0.25f : 0.0f) : values[i] < 0 ? -values[i] : values[i];
     stride = lists.most + kvc_verify_range(v, 1, 4);
     ring.now = lists.now + 1 + (int64_t)kvc_verify_range(v, rows, rows + 100);

@@ -15,7 +15,7 @@ struct select_case {
     bool viewed;
 };
 
-/* Lists and, now and then, a view of them with room for all. */
+/* Lists and, now and then, a view of them with capacity for all entries. */
 static bool make_lists(struct kvc_verify *v, struct select_case *c) {
     uint32_t blocks = kvc_verify_range(v, 0, 7) ? 4 : 20;
     bool ordered = kvc_verify_range(v, 0, 2) > 0;
@@ -61,7 +61,7 @@ static struct kvc_twin make_side(struct kvc_verify *v, enum kvc_type type, size_
                            : kvc_verify_twin(v, n * sizeof *values, values);
 }
 
-/* Pages with room for all places, filled with anything. */
+/* Pages for all places, filled with anything. */
 static void make_pages(struct kvc_verify *v, struct select_case *c, uint32_t page, bool low) {
     enum kvc_type type = c->shape.type == KVC_F16 ? KVC_F16 : KVC_F32;
     uint32_t stride = (c->most + page - 1) / page + kvc_verify_range(v, 1, 5);
@@ -199,7 +199,7 @@ struct choice {
     struct kvc_read_list reads[2];
 };
 
-/* given: scores and weights are made up, not computed. */
+/* given: scores and probabilities are made up, not computed. */
 static void make_choice(struct kvc_verify *v, struct select_case *c, bool given, struct choice *o) {
     static const uint32_t tops[] = {0, 1, 2, 7, 16, 64, 100, 500, 3000};
     uint32_t heads = c->shape.kv_heads, d = c->shape.head_size, top = kvc_verify_pick(v, tops);
@@ -313,7 +313,7 @@ static void select_reads_case(struct kvc_verify *v) {
     kvc_verify_lists_free(v, &c.lists);
 }
 
-/* Both at once, where a backend can do that, beside one after the other. */
+/* Both in one call, where a backend can do that, beside one after the other. */
 static void select_scores_reads_case(struct kvc_verify *v) {
     struct select_case c;
     if (make_lists(v, &c)) {

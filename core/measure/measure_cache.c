@@ -1,5 +1,5 @@
-/* measure_cache.c - calls of the operations on cache entries, 8 KV heads of 4096. Where an operation changes what it
- * starts from, a copy of the counts or lists puts that back before each call, and is counted with it. */
+/* measure_cache.c - calls of the operations on cache entries, 8 KV heads of 4096. Where an operation changes its input,
+ * a copy restores the counts or lists before each call; its time is counted with the call's. */
 #include "core/measure/measure.h"
 #include "core/base/types.h"
 
@@ -109,7 +109,7 @@ static void turn_keys(struct kvc_measure *m, uint32_t variant) {
         m->ops->turn_keys(m->device, lists, 0, cosine, sine, MEASURE_HEAD_SIZE, false);
 }
 
-/* Into lists of a quarter of the slots, after an eviction: three quarters of what is left move. */
+/* Into lists of a quarter of the slots, after an eviction: three quarters of the entries kept move. */
 static void relayout(struct kvc_measure *m, uint32_t variant) {
     const uint32_t left = MEASURE_ENTRIES / 4;
     struct kvc_lists *from = kvc_measure_lists(m, KVC_F16, MEASURE_ENTRIES, MEASURE_ENTRIES, 2, true);

@@ -9,7 +9,7 @@ enum {
     D = MEASURE_HEAD_SIZE,
     STRIDE = MEASURE_STRIDE,
     ALL = N * HK,
-    SCORE = 2 * D + MEASURE_EXP, /* flops of a weight from its query and key */
+    SCORE = 2 * D + MEASURE_EXP, /* flops of a probability from its query and key */
     WINDOW = 32,
     PAGE = 16
 };
@@ -62,7 +62,7 @@ static void window_moments(struct kvc_measure *m, uint32_t variant) {
         m->ops->window_moments(m->device, &rows, WINDOW, 0.5f, scores, STRIDE, totals);
 }
 
-/* One query of attention's weights, a chunk's; one of keyformer's. */
+/* Attention probabilities of one query, of a chunk's; keyformer's of one query. */
 static void accumulate(struct kvc_measure *m, uint32_t variant) {
     static const struct kvc_noise noise = {1, 3, 1.5f};
     const uint32_t queries = variant == 1 ? 64 : 1;
@@ -94,7 +94,7 @@ static void ring_fuse(struct kvc_measure *m, uint32_t kind) {
                           scores, STRIDE);
 }
 
-/* As a method's decode step calls it: in one where the backend has that. */
+/* As a method's decode step calls it: one operation where the backend has that. */
 static void keep_ring(struct kvc_measure *m, uint32_t variant) {
     const struct kvc_ring ring = {0, WINDOW, UINT32_MAX, N};
     const struct kvc_keep rule = {.fill = N - 1, .limit = N - 1, .recent = INT64_MAX};
@@ -297,7 +297,7 @@ static void select_reads(struct kvc_measure *m, uint32_t variant) {
         m->ops->select_reads(m->device, &s.reads);
 }
 
-/* As a decode step calls them: together where the backend has that. */
+/* As a decode step calls them: in one call where the backend has that. */
 static void select_both(struct kvc_measure *m, uint32_t variant) {
     const struct select_case *c = &cases[variant];
     struct selection s;
