@@ -1,5 +1,5 @@
-/* gemv.h - linear layers of one row: the lanes of a few outputs lie side by side in registers, and the
- * weights stream past once. Part of template.h. */
+/* gemv.h - linear layers of one row: the lanes of a few outputs lie side by side in registers, and every weight is read
+ * once. Part of template.h. */
 
 /* The last k % 32 weights of each output, for types whose rows need not be whole groups of 32. */
 INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float *x, size_t n, const float *w) {
@@ -30,11 +30,11 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
         }                                                                                                              \
     } while (0)
 
-/* The outputs first ... last - 1 in `streams` stretches, one output of each at a time: as many streams of weights
- * that never jump. Of each group's bytes so many are fetched AHEAD bytes before their use, into the second level: the
- * first has few buffers for what is on its way. For types that need little work the hardware does it alone, and better.
- * Where `early` is set sum_group(...) prepares the scales of the next group. rest(...) deals with what is left of a
- * group, total(...) adds the lanes. */
+/* The outputs first ... last - 1 in `streams` stretches, one output of each at a time: so many streams of weights, each
+ * read in order. Some of each group's bytes are prefetched AHEAD bytes before their use, into the second level: the
+ * first has few buffers for pending loads. For types that need little work the hardware prefetches better by itself.
+ * Where `early` is set sum_group(...) prepares the scales of the next group. rest(...) does what is left of a group,
+ * total(...) adds the lanes. */
 #define AHEAD 4096
 #define ONE_ROW(type, streams, bytes, fetched, sum_group, early, rest, total)                                          \
     static void gemv_##type(const struct kvc_linear_call *call, size_t first, size_t last) {                           \
@@ -75,7 +75,7 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
                     row[j] += bytes;                                                                                   \
             }                                                                                                          \
             rest(type);                                                                                                \
-            UNROLL /* or the sums would lie in memory all the time */                                                  \
+            UNROLL /* or the sums would stay in memory */                                                              \
                 for (int j = 0; j < outputs; j++) {                                                                    \
                 size_t output = n + (size_t)j * stretch;                                                               \
                 if (output < last) {                                                                                   \
