@@ -1,4 +1,4 @@
-/* fast.c - --math=fast: linear layers of many rows go to cuBLAS, which is loaded when it is asked for. Same model,
+/* fast.c - --math=fast: linear layers of many rows go to cuBLAS, which is loaded only for --math=fast. Same model,
  * other rounding; few rows, where nothing is gained, stay exact. */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static void find(void *library, const char *name, void *function) {
     memcpy(function, &address, sizeof address); /* ISO C has no cast from object to function pointers */
 }
 
-/* y [rows, N] = x [rows, K] times the transposed weights [N, K], widened some outputs at a time into spare. */
+/* y [rows, N] = x [rows, K] times the transposed weights [N, K], widened some outputs at a time into the workspace. */
 static void fast_linear(struct kvc_device *device, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
                         struct kvc_span bias, uint32_t rows) {
     struct kvc_cuda *cuda = (struct kvc_cuda *)device;

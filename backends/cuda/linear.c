@@ -1,5 +1,6 @@
-/* linear.c - linear layers in CUDA's own shapes: few rows in one pass over the weights (kernels/few.h), many rows as a
- * product of packed sides (kernels/many.h). What these shapes do not take goes to the shared ones. */
+/* linear.c - linear layers in CUDA's own shapes: few rows (gemv) in one pass over the weights (kernels/few.h), many
+ * rows (gemm) as a product of packed sides (kernels/many.h). What these shapes do not take goes to the shared kernels.
+ */
 #include "backends/cuda/cuda.h"
 
 #define KVC_MANY_ROWS 24u                      /* from here on packing pays */
@@ -17,7 +18,7 @@ static void few_rows(struct kvc_offload *offload, struct kvc_span y, struct kvc_
                    round_up(rows, at_once) / at_once, 1);
 }
 
-/* spare: packed x, then packed weights of some outputs. */
+/* workspace: packed x, then packed weights of some outputs. */
 static void many_rows(struct kvc_offload *offload, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
                       uint32_t piece, struct kvc_span bias, uint32_t rows) {
     uint32_t block = rows > 64 ? 128 : 32;

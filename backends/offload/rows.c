@@ -145,7 +145,7 @@ static void few_rows(struct kvc_offload *offload, struct kvc_span y, struct kvc_
 
 static uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
-/* spare: packed x, then packed weights of some outputs. */
+/* workspace: packed x, then packed weights of some outputs. */
 static void many_rows(struct kvc_offload *offload, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
                       uint32_t piece, struct kvc_span bias, uint32_t rows) {
     uint32_t block_x = KVC_PACK_X_OF(offload->workers), block_w = KVC_PACK_W_OF(offload->workers);

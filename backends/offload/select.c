@@ -33,7 +33,7 @@ static void view_evict(struct kvc_device *device, const struct kvc_lists *lists,
     kvc_launch_groups(of(device), &launch, lists->kv_heads, 1, 1);
 }
 
-/* How many heads the grid has side by side: all of them where each has little to do, so that few groups do it all. */
+/* How many heads share a dimension of the grid: all where each has little to do, so that few groups do it all. */
 static uint32_t heads_across(const struct kvc_lists *lists, uint32_t rows) { return rows <= 16 ? lists->kv_heads : 1; }
 
 static void pages_update(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *view,
@@ -89,7 +89,7 @@ static void mix_mean(struct kvc_device *device, const struct kvc_lists *lists, c
 
 /* ---- scores ---- */
 
-/* Spare memory of one call, in words from `at`. */
+/* The workspace of one call, in words from `at`. */
 struct parts {
     struct kvc_buffer *workspace;
     uint64_t keys, channels, positives, factors, share, seen, score;

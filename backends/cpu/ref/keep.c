@@ -1,4 +1,4 @@
-/* select.c - from scores to entries: pooling, the rule of struct kvc_keep, how slots are shared among heads. */
+/* keep.c - from scores to entries: pooling, the rule of struct kvc_keep, how slots are shared among heads. */
 #include <stdlib.h>
 
 #include "backends/cpu/ref/ref.h"

@@ -1,8 +1,8 @@
-/* rings.c - the attention weights policies look at: rings of rows, and state columns as scores. */
+/* rings.c - the attention probabilities that policies look at: rings of rows, and state columns as scores. */
 #include "backends/cpu/ref/ref.h"
 
-/* The group's value of one query at one entry: the sum over its heads, from 0 and ascending, of the weights
- * exp(s - M) / L, of the scores s, or of 1 where the weight is below `low`. */
+/* The group's value of one query at one entry: the sum over its heads, from 0 and ascending, of the probabilities
+ * exp(s - M) / L, of the scores s, or of 1 where the probability is below `low`. */
 static float group_value(const struct kvc_probabilities *w, uint32_t query, uint32_t h, const float *key,
                          enum kvc_row_kind kind, float low) {
     uint32_t group = w->heads / w->kv_heads, d = w->head_size;
@@ -60,7 +60,7 @@ void KVC_REF(ring_write)(struct kvc_device *device, const struct kvc_probabiliti
 }
 
 /* M and L of one ring row's logits over the entries of head h older than recent: tiles over ranks, merged ascending,
- * as in attention. Nothing older that was seen: -inf and 0. */
+ * as in attention. Where none of these was seen: -inf and 0. */
 static void row_softmax(const struct kvc_lists *lists, uint32_t h, const float *row, int64_t recent, float *maximum,
                         float *sum) {
     uint32_t count = kvc_list_count(lists, h);

@@ -1,6 +1,6 @@
 /* read.h - attention in CUDA's own shape: a block reads one tile of one KV head once, for several queries: rows times
  * the group's query heads, 8 or 16 of them at a time. Keys, then values, come to shared memory in pieces that are
- * copied while those before them are used. Row sizes are multiples of 4; what a tile leaves behind is as in
+ * copied while those before them are used. Row sizes are multiples of 4; what a tile writes is as in
  * backends/kernels/attention.h. Heads of at most 256 channels, a multiple of 8; q is aligned to 16 bytes. */
 
 #define KVC_READ_BYTES 8192u /* of a piece */
@@ -66,7 +66,7 @@ KVC_DEVICE void kvc_read_tile(kvc_u8 *shared, kvc_bytes *keys, float (*score)[KV
     t.bytes = arena.row_bytes;
     t.stride = (t.bytes + 15) / 16 * 16;
     t.per = KVC_READ_BYTES / t.stride < KVC_TILE ? KVC_READ_BYTES / t.stride / 32 * 32 : KVC_TILE;
-    t.per = t.per ? t.per : KVC_READ_BYTES / t.stride / 4 * 4; /* weights are read in vectors of four */
+    t.per = t.per ? t.per : KVC_READ_BYTES / t.stride / 4 * 4; /* exp(s - m) is read in vectors of four */
     t.unit = t.bytes % 16 == 0 ? 16 : t.bytes % 8 == 0 ? 8 : 4;
     t.value_at = KVC_TILE * t.bytes;
     t.count = 0;
@@ -104,7 +104,7 @@ KVC_DEVICE void kvc_read_tile(kvc_u8 *shared, kvc_bytes *keys, float (*score)[KV
         if (id == 0 && read_word)
             atomicAdd(status_words + read_word, any);
     }
-    for (kvc_u32 w = 0; w < KVC_TILE / 32; w++) /* behind the last entry that is seen nothing is read */
+    for (kvc_u32 w = 0; w < KVC_TILE / 32; w++) /* after the last entry that is seen nothing is read */
         for (kvc_u32 r = 0; r < here; r++)
             if (seen[r][w] && t.count < w * 32 + 32 - (kvc_u32)__clz((int)seen[r][w]))
                 t.count = w * 32 + 32 - (kvc_u32)__clz((int)seen[r][w]);
@@ -114,7 +114,7 @@ KVC_DEVICE void kvc_read_tile(kvc_u8 *shared, kvc_bytes *keys, float (*score)[KV
     for (kvc_u32 q0 = 0; q0 < here * group; q0 += Q) { /* query n: row n / group, head n % group */
         kvc_u32 queries = here * group - q0 < (kvc_u32)Q ? here * group - q0 : Q, row_of[Q], head_of[Q];
         float o[2][Q];
-        for (kvc_u32 n = 0; n < Q; n++) { /* those behind the last: as query 0 */
+        for (kvc_u32 n = 0; n < Q; n++) { /* those after the last: as query 0 */
             row_of[n] = n < queries ? (q0 + n) / group : q0 / group;
             head_of[n] = (i0 + row_of[n]) * heads + h * group + (n < queries ? (q0 + n) % group : q0 % group);
         }
@@ -155,7 +155,7 @@ KVC_DEVICE void kvc_read_tile(kvc_u8 *shared, kvc_bytes *keys, float (*score)[KV
             }
         }
         KVC_BARRIER();
-        for (kvc_u32 n = id / 32; n < queries; n += KVC_GROUP / 32) { /* weights: a warp a query */
+        for (kvc_u32 n = id / 32; n < queries; n += KVC_GROUP / 32) { /* exp(s - m): a warp a query */
             kvc_u32 r = (q0 + n) / group;
             const kvc_u32 *mask = seen[r];
             kvc_u64 at = ((kvc_u64)(i0 + r) * heads + (kvc_u64)h * group + (q0 + n) % group) * tiles + tile;
@@ -185,7 +185,7 @@ KVC_DEVICE void kvc_read_tile(kvc_u8 *shared, kvc_bytes *keys, float (*score)[KV
             const kvc_u8 *piece = shared + i % KVC_READ_PIECES * KVC_READ_BYTES;
             kvc_u32 j0 = (i - t.pieces) * t.per, end = t.count - j0 < t.per ? t.count - j0 : t.per;
             kvc_async_wait<KVC_READ_PIECES - 2>();
-            KVC_BARRIER(); /* also: the weights are there */
+            KVC_BARRIER(); /* also: the scores have become exp(s - m) */
             kvc_read_load(shared, keys, t, i + KVC_READ_PIECES - 1);
 #pragma unroll
             for (int half = 0; half < 2; half++) {
@@ -215,7 +215,7 @@ KVC_DEVICE void kvc_read_tile(kvc_u8 *shared, kvc_bytes *keys, float (*score)[KV
                 }
             }
         }
-        KVC_BARRIER(); /* pieces and weights are used again */
+        KVC_BARRIER(); /* pieces and scores are overwritten next */
         kvc_async_wait<0>();
 #pragma unroll
         for (int half = 0; half < 2; half++)

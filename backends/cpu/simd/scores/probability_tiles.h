@@ -185,7 +185,7 @@ static void probabilities_task(void *argument, size_t task, unsigned thread) {
         job->end(&tile);
 }
 
-/* Sets the job up and gets its shared scratch; false: no memory, noted. */
+/* Sets the job up and gets its shared scratch; false: no memory, which the next sync reports. */
 static bool probabilities_prepare(struct probabilities_job *job) {
     const struct kvc_probabilities *rows = job->rows;
     struct probabilities_work work;

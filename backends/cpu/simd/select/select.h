@@ -12,7 +12,7 @@
 #include "backends/cpu/simd/select/select_scores.h"
 #include "backends/cpu/simd/select/select_weights.h"
 
-/* room [blocks]: for the block pointers of the entries. */
+/* capacity [blocks]: for the block pointers of the entries. */
 static struct select_head open_choose(const struct select_job *job, const struct select_work *work, uint32_t h,
                                       const unsigned char **capacity) {
     const struct kvc_select_scores *call = job->call;
