@@ -171,7 +171,7 @@ static void inject_zero(struct kvc_device *device, struct kvc_span span, size_t 
     leave(device, inject);
 }
 
-/* An operation that writes rows of numbers: `damage` follows the real one. */
+/* An operation that writes rows of numbers: after the real one `damage` makes them wrong. */
 #define KVC_BROKEN(name, arguments, call, damage)                                                                      \
     static void inject_##name arguments {                                                                              \
         const struct kvc_ops *inject = enter(device);                                                                  \

@@ -85,7 +85,7 @@ static void free_arrays(struct kvc_cache *cache, struct kvc_cache_layer *layer) 
     layer->state_bytes = 0;
 }
 
-/* What head h owns beyond its first `stay` slots. */
+/* Gives back what head h owns beyond its first `stay` slots; returns the bytes of it. */
 static uint64_t give_head(struct kvc_cache *cache, const struct kvc_cache_layer *layer, uint32_t h, uint32_t stay) {
     const uint32_t had = head_slots(&layer->lists, h), whole = had / KVC_TILE, from = stay / KVC_TILE;
     const uint32_t *names = layer->blocks + kvc_first_block(layer->lists.host_base[h], h);
@@ -219,7 +219,7 @@ static enum kvc_status take(struct kvc_cache *cache, const struct kvc_lists *old
     return status;
 }
 
-/* Gives every head the slots of base, taking or giving blocks; columns and order as asked. */
+/* Gives every head the slots of base, taking or giving blocks; with so many columns, and an order if `ordered`. */
 static enum kvc_status relayout(struct kvc_cache *cache, struct kvc_cache_layer *layer, const uint32_t *base,
                                 uint32_t columns, bool ordered, struct kvc_error *error) {
     const struct kvc_ops *ops = cache->device->ops;

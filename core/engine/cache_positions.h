@@ -21,8 +21,7 @@ enum kvc_status kvc_cache_positions_check(const struct kvc_policy *policy, const
                                           uint32_t layers, struct kvc_error *error);
 /* Cosine and sine of the ranks that `rows` more rows may reach. */
 enum kvc_status kvc_cache_positions_reserve(struct kvc_session *session, uint64_t rows, struct kvc_error *error);
-/* Rotates queries and keys of `rows` rows from `row` on, in runner->q and k, to the ranks that they are about to have.
- */
+/* Rotates queries and keys of `rows` rows from `row` on, in runner->q and k, to the ranks that they will have. */
 void kvc_cache_positions_rotate(struct kvc_session *session, uint32_t layer, uint32_t row, uint32_t rows);
 /* After `stored` rows from `row` on have been appended: keeps their keys before rotation. */
 void kvc_cache_positions_keep(struct kvc_session *session, uint32_t layer, uint32_t row, uint32_t stored);

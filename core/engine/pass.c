@@ -151,8 +151,8 @@ static enum kvc_status end_prompt(struct kvc_session *session, const struct kvc_
     return status == KVC_OK ? kvc_prune_rows(session, source, error) : status;
 }
 
-/* Prompt stages of the layers that can have theirs: where a layer above chooses for one, both wait for the upper one.
- */
+/* The prompt stages, in order, of the layers that can have theirs now: one that a layer above chooses for waits for
+ * that layer. */
 static enum kvc_status end_layers(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
                                   struct kvc_error *error) {
     enum kvc_status status = KVC_OK;

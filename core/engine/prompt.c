@@ -18,7 +18,7 @@ static void choose_rope(struct kvc_session *session, uint64_t rows) {
     session->long_rope = rope->long_frequency && length > rope->original_context;
 }
 
-/* Gives the logits of rows of a pass to the caller, who knows them as rows of the turn. */
+/* Gives the logits of rows of a pass to the caller, numbered as rows of the prompt. */
 static enum kvc_status report_rows(struct kvc_session *session, uint32_t row, uint32_t rows,
                                    const struct kvc_prompt_options *options, float *logits, struct kvc_error *error) {
     struct kvc_runner *runner = session->runner;

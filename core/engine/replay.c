@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-/* What the caller gave of one layer of the turn under way. */
+/* What the caller gave of one layer of the prompt under way. */
 struct layer_rows {
     const float *q, *k, *v; /* [rows, H, d], [rows, H_kv, d] twice */
     float *out;             /* [rows, H, d] or NULL */

@@ -164,8 +164,8 @@ static enum kvc_status plan_pseudo(struct kvc_session *session, const struct kvc
                             session->use[method - session->policy->method].state};
     for (uint32_t l = 0; l < session->cache.layers; l++) {
         const uint64_t held = kvc_cache_most(&session->cache, l) + (uint64_t)session->prompt.chunk_rows;
-        if (session->use[method - session->policy->method].acts[l] && held > turn.held)
-            turn.held = held;
+        if (session->use[method - session->policy->method].acts[l])
+            turn.held = kvc_max_u64(turn.held, held);
     }
     const uint32_t count = method->policy->pseudo(&method->values, &turn, offset, NULL);
     struct kvc_error cause;
