@@ -62,6 +62,7 @@ libkvc_la_SOURCES += \
 
 # Operations beside the reference.
 libkvc_la_SOURCES += \
+	core/check/inject.c \
 	core/check/verify.c \
 	core/check/verify_inject.c \
 	core/check/verify_cache.c \
@@ -71,7 +72,8 @@ libkvc_la_SOURCES += \
 	core/check/verify_scores.c \
 	core/check/verify_keep.c \
 	core/check/verify_pages.c \
-	core/check/verify_select.c
+	core/check/verify_select.c \
+	core/check/verify_twins.c
 
 # Times of operations.
 libkvc_la_SOURCES += \

@@ -1,4 +1,4 @@
-/* arena.c - cache blocks: handed out lowest first, counted exactly while taken, their pages given back when asked. */
+/* arena.c - cache blocks: handed out lowest first, counted exactly while taken, their pages given back by a trim. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -55,7 +55,7 @@ static enum kvc_cpu_path best_path(void) {
     return KVC_CPU_REF;
 }
 
-/* name: "avx2"; where: what to call the place it was written in. */
+/* name: "avx2"; where: what to call the option or variable that had it. */
 static enum kvc_status find_path(const char *name, const char *where, enum kvc_cpu_path *path,
                                  struct kvc_error *error) {
     for (size_t i = 0; i < KVC_PATHS; i++)
@@ -72,7 +72,7 @@ static enum kvc_status find_path(const char *name, const char *where, enum kvc_c
     return kvc_fail(error, KVC_USAGE, "%s: unknown CPU path '%s'; it is ref, avx2, avx512 or neon", where, name);
 }
 
-/* The path that was asked for, by name, by KVCULL_CPU, or else the best one. */
+/* The path that was named, or that KVCULL_CPU names, or else the best one. */
 static enum kvc_status select_path(const char *name, enum kvc_cpu_path *path, struct kvc_error *error) {
     const char *variable = getenv("KVCULL_CPU");
     *path = KVC_CPU_REF;

@@ -59,8 +59,8 @@ struct kvc_arena {
 };
 
 /* One thread's scratch of at least bytes (64-byte aligned, contents undefined), counted as KVC_MEMORY_SCRATCH; kept
- * and grown between calls. NULL: no memory, noted for the next sync. Each thread asks once per operation. Safe to
- * call from tasks: only slot `thread` is touched; counting is done under a lock or atomically. */
+ * and grown between calls. NULL: no memory, which the next sync reports. Each thread calls it once per operation. Safe
+ * to call from tasks: only slot `thread` is touched; counting is done under a lock or atomically. */
 void *kvc_cpu_scratch(struct kvc_cpu *cpu, unsigned thread, size_t bytes);
 
 /* Zeroed memory, 64-byte aligned; large pieces are mapped, so that freeing them returns them to the system. */
@@ -78,7 +78,7 @@ void *kvc_areas_take(struct kvc_cpu *cpu, size_t bytes);
 void kvc_areas_give(struct kvc_cpu *cpu, void *memory, size_t bytes);
 void kvc_areas_close(struct kvc_cpu *cpu);
 
-/* Adds to, or takes from, what the device holds. */
+/* Adds to what the device holds, or subtracts from it. */
 void kvc_cpu_count(struct kvc_cpu *cpu, enum kvc_memory_kind kind, int64_t bytes);
 /* Keeps the first failure of a queued operation for the next sync; any thread. */
 void kvc_cpu_failed(struct kvc_cpu *cpu, enum kvc_status status, const char *format, ...)
@@ -101,8 +101,7 @@ enum kvc_status kvc_cpu_fill_fast(struct kvc_cpu *cpu, struct kvc_error *error);
 
 static inline void *kvc_span_data(struct kvc_span span) { return (unsigned char *)span.buffer->data + span.offset; }
 
-/* Where an arena's block lies, or what follows from a spare place on. The two halves: KVC_TILE keys, then KVC_TILE
- * values. */
+/* Where an arena's block, or a spare slot, lies. The two halves of a block: KVC_TILE keys, then KVC_TILE values. */
 static inline unsigned char *kvc_cpu_block(const struct kvc_arena *arena, uint32_t block) {
     const size_t place = block & KVC_SPARE ? block % KVC_TILE : 0;
     if (block & KVC_SPARE)

@@ -1,5 +1,5 @@
 /* fast.c - --math=fast: linear layers of many rows go to OpenBLAS. Same model, other rounding; few rows, where nothing
- * is gained, stay exact. OpenBLAS is loaded when it is asked for: exact runs pay neither its memory nor its threads. */
+ * is gained, stay exact. OpenBLAS is loaded only for --math=fast: exact runs pay neither its memory nor its threads. */
 #if defined(KVC_OPENBLAS)
 #include <dlfcn.h>
 #endif

@@ -119,7 +119,7 @@ void kvc_cpu_buffer_free(struct kvc_device *device, struct kvc_buffer *buffer) {
     free(buffer);
 }
 
-/* Whether bytes at span lie in its buffer; notes a failure where they do not. */
+/* Whether bytes at span lie in its buffer; where they do not that is a failure for the next sync. */
 static bool inside(struct kvc_device *device, struct kvc_span span, size_t bytes) {
     if (span.offset <= span.buffer->bytes && bytes <= span.buffer->bytes - span.offset)
         return true;

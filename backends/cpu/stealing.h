@@ -1,6 +1,6 @@
-/* stealing.h - tasks of a job that a thread knows beforehand: thread t of T takes t, t + T, ..., then what others have
- * left. What it will do next can be asked for while it works, and jobs with the same tasks find their data in its
- * cache. */
+/* stealing.h - tasks of a job that a thread knows beforehand: thread t of T takes t, t + T, ..., then steals tasks of
+ * others. What it needs next can be prefetched while it works, and jobs with the same tasks find their data in its
+ * core's cache. */
 #ifndef KVC_BACKENDS_CPU_STEALING_H
 #define KVC_BACKENDS_CPU_STEALING_H
 
@@ -9,7 +9,8 @@
 #include "backends/cpu/cpu.h"
 
 struct kvc_stealing {
-    _Alignas(64) _Atomic size_t taken; /* of a thread's own tasks; a thread that found none left counts on */
+    _Alignas(
+        64) _Atomic size_t taken; /* of a thread's own tasks; counted beyond them by threads that found none left */
 };
 
 /* Before a job, by its caller. */
@@ -46,7 +47,7 @@ static inline void stealing_task(void *argument, size_t ticket, unsigned thread)
     job->run(job->argument, stealing_take(job->cpu, job->tasks, thread), thread);
 }
 
-/* kvc_threads_run, in turns. threads: cpu->threads, or NULL. */
+/* kvc_threads_run, with tasks taken in that order. threads: cpu->threads, or NULL. */
 static inline void stealing_run(struct kvc_cpu *cpu, struct kvc_threads *threads, size_t tasks, kvc_task_fn *run,
                                 void *argument) {
     struct kvc_stealing_job job = {cpu, tasks, run, argument};

@@ -9,7 +9,7 @@
 #define KVC_SLAB_BYTES ((size_t)4 << 20)
 #define KVC_SHARED_BELOW ((size_t)1 << 20) /* larger pieces are allocations of their own */
 #define KVC_PIECE ((size_t)256)            /* pieces begin at multiples of it */
-#define KVC_BEHIND ((size_t)512)           /* bytes behind every piece: few.h loads whole stages */
+#define KVC_BEHIND ((size_t)512)           /* unused bytes after every piece: few.h loads whole stages */
 
 struct kvc_cuda_allocation {
     struct kvc_cuda_allocation *next; /* of its kind */
@@ -82,7 +82,7 @@ static void *take_piece(struct kvc_cuda_allocation *allocation, size_t bytes) {
     return NULL;
 }
 
-/* Joins piece i with the one behind it where both are free. */
+/* Joins piece i with the next one where both are free. */
 static void join(struct kvc_cuda_allocation *allocation, size_t i) {
     struct piece *piece = &allocation->piece[i];
     if (i + 1 >= allocation->piece_count || piece->taken || piece[1].taken)
@@ -136,7 +136,7 @@ void kvc_cuda_give(struct kvc_cuda *cuda, void *memory) {
     if (allocation->piece_count > 1 || allocation->piece[0].taken)
         return;
     *link = allocation->next;
-    kvc_cuda_send(cuda); /* what is noted may use it */
+    kvc_cuda_send(cuda); /* what is recorded may use it */
     (void)kvc_cuda_good(cuda, cudaStreamSynchronize(cuda->stream), "the device");
     release(allocation);
 }

@@ -1,5 +1,5 @@
 /* attention.c - attention in CUDA's own shape (kernels/read.h): a block reads a tile of one KV head once for several
- * queries; tiles are merged in order by a second launch. What it does not take goes to the shared one. */
+ * queries; tiles are merged in order by a second launch. Shapes that it does not take go to the shared kernels. */
 #include "backends/cuda/cuda.h"
 
 #define KVC_READ_ROWS 16u /* of one block, at most */

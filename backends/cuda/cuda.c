@@ -1,4 +1,4 @@
-/* cuda.c - NVIDIA devices: which there are, opening one, and the driver behind the operations of backends/offload. */
+/* cuda.c - NVIDIA devices: which there are, opening one, and the driver below the operations of backends/offload. */
 #include "backends/cuda/cuda.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* cuda.h - what the files of the CUDA backend share. The operations are those of backends/offload; here are the driver
- * behind them, the queue of launches, and shapes of CUDA's own. Plain C: kernels are launched by the address of their
+ * below them, the queue of launches, and shapes of CUDA's own. Plain C: kernels are launched by the address of their
  * host stub, so only kernels.cu needs nvcc. */
 #ifndef KVC_BACKENDS_CUDA_CUDA_H
 #define KVC_BACKENDS_CUDA_CUDA_H
@@ -11,9 +11,9 @@
 
 struct kvc_cuda;
 
-/* ---- queue.c: calls are noted and sent together at the next wait, as a graph where they come again ---- */
+/* ---- queue.c: calls are recorded and sent together at the next wait, as a graph where they come again ---- */
 
-#define KVC_CALLS 4096u    /* noted at most; then they are sent */
+#define KVC_CALLS 4096u    /* recorded at most; then they are sent */
 #define KVC_CUDA_GRAPHS 8u /* kept */
 
 struct kvc_cuda_call {
@@ -35,7 +35,7 @@ struct kvc_cuda_graph { /* a sequence of calls that came twice */
 struct kvc_cuda_queue {
     struct kvc_cuda_call *calls;
     uint64_t *values;
-    uint32_t call_count, value_count, capacity; /* room: values there is room for */
+    uint32_t call_count, value_count, capacity; /* capacity: of values */
     bool graphs_off;
     uint64_t seen[16]; /* keys of sequences sent without a graph */
     uint32_t seen_next;
@@ -48,7 +48,7 @@ void kvc_cuda_queue_close(struct kvc_cuda *cuda);
 void kvc_cuda_queue_launch(struct kvc_cuda *cuda, const void *kernel, const struct kvc_launch *launch);
 void kvc_cuda_queue_copy(struct kvc_cuda *cuda, void *to, const void *from, size_t bytes);
 void kvc_cuda_queue_zero(struct kvc_cuda *cuda, void *to, size_t bytes);
-void kvc_cuda_send(struct kvc_cuda *cuda); /* what is noted, to the device; does not wait */
+void kvc_cuda_send(struct kvc_cuda *cuda); /* what is recorded, to the device; does not wait */
 
 /* ---- arenas.c ---- */
 
@@ -69,7 +69,7 @@ struct kvc_cuda {
     struct kvc_cuda_fast *fast;                          /* --math=fast: fast.c's own */
 };
 
-/* False, and a failure noted, where the runtime says that something went wrong. */
+/* False, and a failure for the next sync, where the runtime says that something went wrong. */
 bool kvc_cuda_good(struct kvc_cuda *cuda, cudaError_t result, const char *what);
 
 /* CUDA's own shapes: linear.c, attention.c. */

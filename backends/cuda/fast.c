@@ -1,4 +1,4 @@
-/* fast.c - --math=fast: linear layers of many rows go to cuBLAS, which is loaded when it is asked for. Same model,
+/* fast.c - --math=fast: linear layers of many rows go to cuBLAS, which is loaded only for --math=fast. Same model,
  * other rounding; few rows, where nothing is gained, stay exact. */
 #include <dlfcn.h>
 #include <stdlib.h>

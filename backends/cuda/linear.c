@@ -1,5 +1,6 @@
-/* linear.c - linear layers in CUDA's own shapes: few rows in one pass over the weights (kernels/few.h), many rows as a
- * product of packed sides (kernels/many.h). What these shapes do not take goes to the shared ones. */
+/* linear.c - linear layers in CUDA's own shapes: few rows (gemv) in one pass over the weights (kernels/few.h), many
+ * rows (gemm) as a product of packed sides (kernels/many.h). What these shapes do not take goes to the shared kernels.
+ */
 #include "backends/cuda/cuda.h"
 #include "core/base/types.h"
 

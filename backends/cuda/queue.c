@@ -1,6 +1,7 @@
-/* queue.c - launches are noted and sent together at the next wait: at once, or as a CUDA graph where the same sequence
- * of kernels came before (a decode step). Arguments that differ, such as a position, are set in the graph; everything
- * else that changes between steps lies in device memory. Nothing is allocated for a sequence that is known. */
+/* queue.c - launches are recorded and sent together at the next wait: one by one, or as a CUDA graph where the same
+ * sequence of kernels came before (a decode step). Arguments that differ, such as a position, are set in the graph;
+ * everything else that changes between steps lies in device memory. Nothing is allocated for a sequence that is known.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +40,7 @@ void kvc_cuda_queue_close(struct kvc_cuda *cuda) {
     free(cuda->queue.values);
 }
 
-/* ---- noting ---- */
+/* ---- recording ---- */
 
 static struct kvc_cuda_call *next_call(struct kvc_cuda *cuda, uint32_t count) {
     struct kvc_cuda_queue *queue = &cuda->queue;
@@ -132,7 +133,7 @@ static struct cudaMemsetParams zero_node(const uint64_t *values) {
     return node;
 }
 
-/* What makes two sequences the same but for arguments: kernels, kinds and numbers of arguments, in order. */
+/* A key of everything but the arguments of a sequence: kernels, kinds and numbers of arguments, in order. */
 static uint64_t sequence_key(const struct kvc_cuda_queue *queue) {
     uint64_t key = queue->call_count;
     for (uint32_t i = 0; i < queue->call_count; i++) {
@@ -154,7 +155,7 @@ static bool same_sequence(const struct kvc_cuda_graph *graph, const struct kvc_c
     return true;
 }
 
-/* One node behind the last. */
+/* Adds one node after the last. */
 static cudaError_t add_node(struct kvc_cuda_graph *graph, uint32_t i) {
     const struct kvc_cuda_call *call = &graph->calls[i];
     uint64_t *values = graph->values + call->first;
@@ -171,7 +172,7 @@ static cudaError_t add_node(struct kvc_cuda_graph *graph, uint32_t i) {
     return cudaGraphAddMemsetNode(&graph->nodes[i], graph->graph, before, i > 0, &node);
 }
 
-/* A graph of what is noted, in the place of the one used longest ago; NULL where that fails. */
+/* A graph of what is recorded, replacing the one used longest ago; NULL where that fails. */
 static struct kvc_cuda_graph *make_graph(struct kvc_cuda *cuda, uint64_t key) {
     struct kvc_cuda_queue *queue = &cuda->queue;
     struct kvc_cuda_graph *graph = &queue->graph[0];
@@ -237,7 +238,7 @@ static bool update_graph(struct kvc_cuda_graph *graph, const struct kvc_cuda_que
     return true;
 }
 
-/* The graph to run for what is noted, its arguments set; NULL: launch one by one. */
+/* The graph to run for what is recorded, its arguments set; NULL: launch one by one. */
 static struct kvc_cuda_graph *find_graph(struct kvc_cuda *cuda) {
     struct kvc_cuda_queue *queue = &cuda->queue;
     uint64_t key;

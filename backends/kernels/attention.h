@@ -1,7 +1,7 @@
 /* attention.h - exact attention over ragged lists, in tiles of 256 places: each tile from zero, then the merge.
  *
- * What tiles leave behind, for row i of the launch and query head g, T tiles: m and l [rows, H, T], l = -1 where no
- * entry was seen; o [rows, H, T, d]. */
+ * What tiles write, for row i of the launch and query head g, T tiles: m and l [rows, H, T], l = -1 where no entry was
+ * seen; o [rows, H, T, d]. */
 
 #define KVC_ATTENTION                                                                                                  \
     KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(const float, q), KVC_SPAN(const kvc_i32, positions),                  \
@@ -16,7 +16,7 @@
 /* Grid: tiles, KV heads, rows. row: the batch row of the launch's first. read_word: 0, or where to add entries read. */
 #if KVC_WORKERS != 1
 
-#define KVC_HEADS 4 /* at once: 32 work-items each for the sum of the weights */
+#define KVC_HEADS 4 /* at once: 32 work-items each for the sum of exp(s - m) */
 #define KVC_ATTENTION_TILE(name, type)                                                                                 \
     KVC_GROUP_KERNEL(attention_tile_##name)(KVC_ATTENTION) {                                                           \
         KVC_SHARED float shared_sum[KVC_SUM_ROOM];                                                                     \
@@ -58,7 +58,7 @@
                 q_buffer + q_offset + (((kvc_u64)row + i) * heads + (kvc_u64)h * group + g0) * d;                      \
             for (kvc_u32 from = 0; from < count; from += KVC_TEAMS) {                                                  \
                 kvc_u32 j = from + id / KVC_WORKERS;                                                                   \
-                struct kvc_part sum[KVC_HEADS]; /* the entry is read once for all of them */                           \
+                struct kvc_part sum[KVC_HEADS]; /* the entry is read once for all heads */                             \
                 kvc_u32 k = 0, worker = id % KVC_WORKERS;                                                              \
                 for (int g = 0; g < KVC_HEADS; g++)                                                                    \
                     sum[g] = kvc_part_zero();                                                                          \
@@ -75,7 +75,7 @@
                             kvc_part_floats_tail(queries + ((kvc_u32)g < here ? g : 0) * d + k, worker, d - k), p,     \
                             sum[g], d - k);                                                                            \
                 }                                                                                                      \
-                for (int g = 0; g < KVC_HEADS; g++) { /* all of them, so that barriers stand in no condition */        \
+                for (int g = 0; g < KVC_HEADS; g++) { /* all of them, so that no barrier is conditional */             \
                     float s = kvc_part_sum(sum[g], shared_sum) * scale;                                                \
                     if (worker == 0 && (kvc_u32)g < here)                                                              \
                         score[g][j] = s;                                                                               \
@@ -162,8 +162,8 @@ KVC_DEVICE float16 kvc_exp16(float16 x) {
 KVC_DEVICE float16 kvc_max16(float16 a, float16 b) { return select(b, a, a > b); }
 
 #define KVC_HEADS 4 /* at once */
-/* One work-item a tile. Masked entries have score -inf for the maximum (which changes none: M never was) and weight 0
- * in the sum of the weights (which changes none: no lane is -0); the values they have not are left out. */
+/* One work-item a tile. Masked entries have score -inf, which does not change the maximum, and p = 0, which does not
+ * change the sum, because no lane of it is -0. They have no values to add. */
 #define KVC_ATTENTION_TILE(name, type)                                                                                 \
     KVC_GROUP_KERNEL(attention_tile_##name)(KVC_ATTENTION) {                                                           \
         kvc_u32 first = KVC_GROUP_ID(0) * KVC_TILE, h = KVC_GROUP_ID(1), i = KVC_GROUP_ID(2);                          \

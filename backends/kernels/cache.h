@@ -109,7 +109,7 @@ KVC_DEVICE kvc_u32 kvc_ranks_below(KVC_GLOBAL const kvc_u32 *ranks, kvc_u32 coun
     return low;
 }
 
-/* A group a head. spare: as many words as there are slots. */
+/* A group a head. workspace: as many words as there are slots. */
 KVC_GROUP_KERNEL(evict)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL kvc_u32 *workspace, KVC_GLOBAL kvc_u32 *status_words) {
     kvc_u32 h = KVC_GROUP_ID(0), kept = read_count[h], low = 0;
     KVC_GLOBAL const kvc_u32 *ranks = read_rank + (kvc_u64)h * read_stride;
@@ -123,7 +123,7 @@ KVC_GROUP_KERNEL(evict)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL kvc_u32 *workspace, 
     }
 #if KVC_WORKERS == 1
     kvc_u32 from = 0, gone = 0;
-    for (low = 0; low <= kept; low++) { /* those between two kept ranks wait in spare memory */
+    for (low = 0; low <= kept; low++) { /* those between two kept ranks wait in the workspace */
         for (kvc_u32 end = low < kept ? ranks[low] : head.count; from < end;)
             was[gone++] = head.order[from++];
         if (low < kept)
@@ -158,8 +158,8 @@ KVC_KERNEL(keep_keys)
     }
 }
 
-/* Grid: pairs of channels of the head's most entries, heads. A work-item a pair, or two channels behind the rotary
- * ones. turned: d values for each rank. */
+/* Grid: pairs of channels of the fullest head's entries, heads. A work-item a pair, or two channels after the rotary
+ * ones. turned: the rotated keys, d values for each rank. */
 KVC_KERNEL(rotate_rows)
 (KVC_LISTS(l), kvc_u32 first, KVC_SPAN(const float, cosine), KVC_SPAN(const float, sine), KVC_GLOBAL float *turned,
  kvc_u32 d, kvc_u32 rotary, kvc_u32 interleaved) {
@@ -212,7 +212,7 @@ KVC_DEVICE void kvc_copy_entry(const struct kvc_arena_view *arena, KVC_GLOBAL kv
     }
 }
 
-/* A group a head. spare: three words for each of dst's slots. */
+/* A group a head. workspace: three words for each of dst's slots. */
 KVC_GROUP_KERNEL(relayout)
 (KVC_LISTS(dst), KVC_LISTS(src), KVC_ARENA, KVC_GLOBAL kvc_u32 *workspace, KVC_GLOBAL kvc_u32 *status_words) {
     KVC_SHARED kvc_u32 capacity[KVC_GROUP];
@@ -275,7 +275,7 @@ KVC_GROUP_KERNEL(relayout)
         dst_count[h] = from.count;
 }
 
-/* Grid: channels of the head's most entries; on CPUs entries. */
+/* Grid: channels of the fullest head's entries; on CPUs entries. */
 KVC_KERNEL(entries)(KVC_LISTS(l), KVC_ARENA, kvc_u32 h, KVC_SPAN(float, keys), KVC_SPAN(float, values)) {
     kvc_u32 run = KVC_WORKERS == 1 ? head_size : 1, c = (kvc_u32)(KVC_GLOBAL_ID() * run % head_size);
     kvc_u64 i = KVC_GLOBAL_ID() * run, rank = i / head_size;

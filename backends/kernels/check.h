@@ -1,6 +1,6 @@
 /* check.h - what the host looks at when it opens a device: single operations, and sums in a loop as kernels have them.
  *
- * For tests, KVC_LACKS_* computes what a device without would (KVCULL_OPENCL_LACKS). */
+ * For tests, KVC_LACKS_* computes what a device that lacks something would (KVCULL_OPENCL_LACKS). */
 
 #if defined(KVC_LACKS_fma)
 #define KVC_CHECKED_FMA(a, b, c) ((a) * (b) + (c))
@@ -64,8 +64,8 @@ KVC_KERNEL(check_windows)(KVC_SPAN(const float, x), KVC_SPAN(float, out), kvc_u3
     out_buffer[out_offset + i] = kvc_sum_of(x_buffer + x_offset + i, length, 1);
 }
 
-/* Grid: n. out [n, 4], group i from x[i] on: length values; every fourth of as many; the products of neighbours; dot32
- * of length / 2 values with those behind them. */
+/* Grid: n. out [n, 4], group i from x[i] on: the sum of length values; of every fourth, as many; of the products of
+ * neighbours; dot32 of length / 2 values with those that follow them. */
 KVC_GROUP_KERNEL(check_sums)(KVC_SPAN(const float, x), KVC_SPAN(float, out), kvc_u32 length) {
     KVC_SHARED float shared_sum[KVC_SUM_ROOM];
     kvc_u32 i = KVC_GROUP_ID(0);

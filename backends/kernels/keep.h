@@ -1,4 +1,4 @@
-/* select.h - from scores to entries: pooling, group sums, the rule of struct kvc_keep, slots shared among heads. */
+/* keep.h - from scores to entries: pooling, group sums, the rule of struct kvc_keep, slots shared among heads. */
 
 #if KVC_WORKERS == 1
 KVC_DEVICE float16 kvc_div16(float16 a, float b) {
@@ -75,8 +75,9 @@ KVC_DEVICE kvc_u32 kvc_is_forced(const struct kvc_head_view *head, kvc_u32 rank,
 }
 
 #define KVC_DIGITS 258 /* counts of 256 digits, and the two words that one work-item finds for the group */
-/* The eight bits of the threshold's key at `shift`, from how many candidates have which: the `need` highest are those
- * above the digit found, and some of those at it; *need becomes how many. All work-items of the group take part. */
+/* Finds the eight bits of the threshold's key at `shift`, from the counts of candidates by these bits. The *need
+ * highest candidates are those above the digit found and some of those at it; *need becomes how many of the latter. All
+ * work-items of the group take part. */
 KVC_DEVICE kvc_u32 kvc_find_digit(KVC_LOCAL kvc_u32 *digits, kvc_u32 *need) {
     if (KVC_LOCAL_ID() == 0) {
         kvc_u32 digit = 255, left = *need;
@@ -148,7 +149,7 @@ KVC_GROUP_KERNEL(keep)
         kept_count[h] = kept;
 }
 
-/* One group. The same threshold over all heads; of those equal to it the lower heads' come first. */
+/* One group. The same with one threshold over all heads; of keys equal to it those of lower heads come first. */
 KVC_GROUP_KERNEL(shares)
 (KVC_LISTS(l), kvc_u32 kv_heads, KVC_SPAN(const float, scores), kvc_u32 stride, kvc_u64 tail, kvc_u64 slots,
  KVC_SPAN(kvc_u32, shares)) {

@@ -1,5 +1,6 @@
-/* linear.h - y[i, n] = dot32(x[i, :], w[n, :]) + bias[n]. Few rows: a team an output. Many rows: both sides packed by
- * lane, then an ordinary matrix product a lane, the 32 of them added up in the order of the tree. */
+/* linear.h - y[i, n] = dot32(x[i, :], w[n, :]) + bias[n]. Few rows (gemv): a team an output. Many rows (gemm): both
+ * sides packed by lane, then an ordinary matrix product for each lane; the 32 products are added in the order of the
+ * tree. */
 
 /* Few rows: grid (outputs / (KVC_TEAMS * KVC_EACH), rows / KVC_FEW), so many rows for one pass over the weights. */
 #define KVC_EACH KVC_EACH_OF(KVC_WORKERS)
@@ -39,7 +40,7 @@
                     sum[i] = kvc_part_fma_tail(                                                                        \
                         kvc_part_floats_tail(x + ((kvc_u32)i < here ? i : 0) * K + k, worker, left), p, sum[i], left); \
             }                                                                                                          \
-            for (int i = 0; i < KVC_FEW; i++) { /* all of them, so that barriers stand in no condition */              \
+            for (int i = 0; i < KVC_FEW; i++) { /* all of them, so that no barrier is conditional */                   \
                 float value = kvc_part_sum(sum[i], shared_sum);                                                        \
                 if ((kvc_u32)i < here && worker == 0 && n < count)                                                     \
                     y_buffer[y_offset + (kvc_u64)(row + i) * N + first + n] =                                          \
@@ -53,7 +54,7 @@ KVC_WEIGHT_TYPES(KVC_LINEAR_OF_TYPE, )
 
 /* ---- many rows ---- */
 
-/* Packed: blocks of B rows, [block][lane][step][row in block], steps = ceil(K / 32); what lies behind K or behind the
+/* Packed: blocks of B rows, [block][lane][step][row in block], steps = ceil(K / 32); what lies beyond K or after the
  * last row is never used. */
 #define KVC_PACK_X KVC_PACK_X_OF(KVC_WORKERS)
 #define KVC_PACK_W KVC_PACK_W_OF(KVC_WORKERS)
@@ -71,7 +72,8 @@ KVC_KERNEL(pack_x)(KVC_SPAN(float, packed), KVC_SPAN(const float, x), kvc_u64 K,
 
 /* The same of weight rows first..first+rows-1, widened. */
 #if KVC_WORKERS == 1
-/* Turns 16 vectors of 16: four times, vector 2i and 2i + 1 make i of their even and i + 8 of their odd elements. */
+/* Transposes 16 vectors of 16. Four times: vector i becomes the even elements of vectors 2i and 2i + 1, vector i + 8
+ * their odd ones. */
 #define KVC_EVENS(to, from, i)                                                                                         \
     to[i] = KVC_EVEN16(from[2 * (i)], from[2 * (i) + 1]);                                                              \
     to[(i) + 8] = KVC_ODD16(from[2 * (i)], from[2 * (i) + 1]);
@@ -134,8 +136,8 @@ KVC_KERNEL(pack_w)
 }
 #endif
 
-/* Lanes come in bit-reversed order, so that the tree adds neighbours: after lane i, as many sums are joined as i has
- * trailing ones. */
+/* Lanes come in bit-reversed order, so that the tree adds neighbours: after the i-th lane as many waiting sums are
+ * added as i has trailing ones. */
 #define KVC_REVERSED(i) ((((i)&1) << 4) | (((i)&2) << 2) | ((i)&4) | (((i)&8) >> 2) | (((i)&16) >> 4))
 
 /* Grid: blocks of rows, blocks of outputs: neighbours share their weights. */

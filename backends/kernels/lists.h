@@ -3,8 +3,8 @@
 #ifndef KVC_BACKENDS_KERNELS_LISTS_H
 #define KVC_BACKENDS_KERNELS_LISTS_H
 
-/* Chunks of blocks, so that no allocation need be large: chunk 0 has 2^shift blocks, each later one as many as all
- * before it together, until they have 2^top blocks; from there on 2^top each. */
+/* Chunks of blocks, so that no allocation need be large: chunk 0 has 2^shift blocks, each one after it as many as all
+ * before it together, until there are 2^top blocks; from there on 2^top each. */
 #define KVC_ARENA                                                                                                      \
     KVC_GLOBAL kvc_u8 *chunk0, KVC_GLOBAL kvc_u8 *chunk1, KVC_GLOBAL kvc_u8 *chunk2, KVC_GLOBAL kvc_u8 *chunk3,        \
         KVC_GLOBAL kvc_u8 *chunk4, KVC_GLOBAL kvc_u8 *chunk5, KVC_GLOBAL kvc_u8 *chunk6, KVC_GLOBAL kvc_u8 *chunk7,    \
@@ -26,7 +26,7 @@ struct kvc_arena_view {
     arena.shift = shift, arena.top = top, arena.type = entry_type, arena.head_size = head_size,                        \
     arena.row_bytes = row_bytes
 
-/* Where a block lies, or what follows from a spare place on. */
+/* Where a block, or a spare slot, lies. */
 KVC_DEVICE KVC_GLOBAL kvc_u8 *kvc_arena_block(const struct kvc_arena_view *arena, kvc_u32 block) {
     kvc_u64 bytes = (kvc_u64)arena->row_bytes * (2 * KVC_TILE);
     kvc_u32 chunk, first, place = 0;

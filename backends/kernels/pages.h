@@ -16,7 +16,8 @@ KVC_GROUP_KERNEL(view_append)
         view_count[h] = had + n;
 }
 
-/* A group a head: of the view, in place, what is among the ranks kept (KVC_READS), by where it is there. */
+/* A group a head. The view keeps, in place, those of its ranks that are among the ranks kept (KVC_READS); each becomes
+ * its index there. */
 KVC_GROUP_KERNEL(view_evict)
 (KVC_READS, KVC_GLOBAL kvc_u32 *view_count, KVC_GLOBAL kvc_u32 *view_rank, kvc_u32 view_stride) {
     KVC_SHARED kvc_u32 shared_sum[KVC_GROUP];
@@ -29,7 +30,7 @@ KVC_GROUP_KERNEL(view_evict)
             low = kvc_ranks_below(ranks, kept, view[i], low);
             stays = low < kept && ranks[low] == view[i];
         }
-        before = kvc_group_before(stays, &all, shared_sum); /* all have read theirs */
+        before = kvc_group_before(stays, &all, shared_sum); /* here all have read theirs */
         if (stays)
             view[left + before] = low;
         left += all;
@@ -72,7 +73,7 @@ KVC_KERNEL(pages_update)
     kvc_u32 run = KVC_WORKERS == 1 ? head_size : 1;
     kvc_u32 c0 = KVC_WORKERS == 1 ? 0 : (kvc_u32)(KVC_GLOBAL_ID() % head_size);
     kvc_u64 id = KVC_WORKERS == 1 ? KVC_GLOBAL_ID() : KVC_GLOBAL_ID() / head_size, nth, at, end;
-    if (id >= (kvc_u64)changed * across) /* most of a group, where one entry is new */
+    if (id >= (kvc_u64)changed * across) /* most work-items of a group, where one entry is new */
         return;
     nth = id % changed;
     kvc_u32 h = KVC_GROUP_ID(1) * across + (kvc_u32)(id / changed), places = read_count ? read_count[h] : l_count[h];

@@ -3,8 +3,8 @@
  * Kernels take pointers and scalars only. A span of a buffer comes in as a pointer and an offset in elements
  * (KVC_SPAN, opened by KVC_OPEN), so that 64-bit offsets work where buffers are opaque. Two shapes, chosen when the
  * kernels are compiled: KVC_WORKERS work-items hold the 32 lanes of a dot product between them. KVC_WORKERS 1 is for
- * CPUs (one work-item, two vectors of 16), 4 for GPUs (8 lanes each). Functions here are as the arithmetic has it,
- * whatever the shape (core/base/canon.h).
+ * CPUs (one work-item, two vectors of 16), 4 for GPUs (8 lanes each). Functions here give the bits of core/base/canon.h
+ * in both shapes.
  */
 #ifndef KVC_BACKENDS_KERNELS_PORTABLE_H
 #define KVC_BACKENDS_KERNELS_PORTABLE_H
@@ -34,7 +34,7 @@ typedef long long kvc_i64;
 #define KVC_LOCAL __local
 #define KVC_SHARED __local
 #define KVC_DEVICE static inline
-#ifndef KVC_BARRIER /* tests/oclgrind/run.sh takes it away, to see that races are found */
+#ifndef KVC_BARRIER /* tests/oclgrind/run.sh removes it, to see that races are found */
 #define KVC_BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #endif
 #define KVC_LOCAL_ID() ((kvc_u32)get_local_id(0))
@@ -83,9 +83,9 @@ typedef KVC_GLOBAL const kvc_u8 *kvc_bytes;
 
 /* ---- sums ---- */
 
-/* A sum that a loop carries, sum + x: a fused multiply-add by a 1 that no compiler can know, made of a number that the
- * kernel is given (one below 2^31). Some take a sum of + apart into partial sums, which the language forbids; they
- * cannot do that here. */
+/* sum + x, for sums that a loop carries: a fused multiply-add by a 1 that compilers cannot know, made of an argument of
+ * the kernel (below 2^31). Some compilers split a sum of + into partial sums, which the language forbids; they cannot
+ * split this one. */
 #define KVC_ONE(number) kvc_from_bits(0x3f800000u | (kvc_u32)(number) >> 31)
 KVC_DEVICE float kvc_plus(float sum, float x, float one) { return kvc_fma(x, one, sum); }
 #if KVC_WORKERS == 1
@@ -96,8 +96,8 @@ KVC_DEVICE float16 kvc_plus16(float16 sum, float16 x, float one) { return fma(x,
 
 #if KVC_WORKERS == 1 /* OpenCL only */
 
-/* Parts of vectors. KVC_BY_ELEMENT: without shuffles, for Oclgrind, whose check for uninitialized reads has wrong those
- * that name element 11 of a vector or join two (tests/oclgrind/run.sh). */
+/* Parts of vectors. KVC_BY_ELEMENT: without shuffles, for Oclgrind, whose check for uninitialized reads is wrong about
+ * shuffles that name element 11 of a vector or join two vectors (tests/oclgrind/run.sh). */
 #ifndef KVC_BY_ELEMENT
 #define KVC_LOW8(v) (v).lo
 #define KVC_HIGH8(v) (v).hi
@@ -182,7 +182,7 @@ KVC_DEVICE struct kvc_part kvc_part_fma_tail(struct kvc_part a, struct kvc_part 
         sum.lane[i] = i < left ? kvc_fma(a.lane[i], b.lane[i], sum.lane[i]) : sum.lane[i];
     return sum;
 }
-/* Memory is read in vectors of 16 bytes where it lies so. */
+/* Memory is read in vectors of 16 bytes where it is aligned so. */
 #if defined(__CUDACC__)
 #define KVC_ALIGNED(at, bytes) (((unsigned long long)(at) & ((bytes)-1)) == 0)
 #else
@@ -270,9 +270,9 @@ KVC_DEVICE float kvc_dot_floats(KVC_GLOBAL const float *a, KVC_GLOBAL const floa
     return kvc_part_sum(sum, shared_sum);
 }
 
-/* ---- ordered placing: the group's work-items each have 0 or 1, in order ---- */
+/* ---- a prefix sum: the group's work-items each have 0 or 1, in order ---- */
 
-/* How many work-items before this one have flag, and in *all how many of the group. room: KVC_GROUP words. */
+/* How many work-items before this one have flag, and in *all how many of the group. shared_sum: KVC_GROUP words. */
 KVC_DEVICE kvc_u32 kvc_group_before(kvc_u32 flag, kvc_u32 *all, KVC_LOCAL kvc_u32 *shared_sum) {
 #if KVC_GROUP == 1
     *all = flag;

@@ -61,14 +61,14 @@ KVC_GROUP_KERNEL(norm)(KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(co
     KVC_OPEN(const float, w);
     KVC_GLOBAL const float *x = x_buffer + x_offset + (kvc_u64)KVC_GROUP_ID(0) * K;
     KVC_GLOBAL float *y = y_buffer + y_offset + (kvc_u64)KVC_GROUP_ID(0) * K;
-    float sum = kvc_dot_floats(x, x, K, shared_sum); /* every team computes it; so that none waits for another */
+    float sum = kvc_dot_floats(x, x, K, shared_sum); /* every team computes it, so that none waits for another */
     float r = kvc_div(1.0f, kvc_sqrt(kvc_div(sum, (float)K) + eps));
     KVC_BARRIER(); /* y may be x */
     for (kvc_u32 k = KVC_LOCAL_ID(); k < K; k += KVC_GROUP)
         y[k] = (x[k] * r) * w[k];
 }
 
-/* A work-item a pair of channels, or two channels behind the rotary ones; on CPUs a head's, all of them. */
+/* A work-item a pair of channels, or two channels after the rotary ones; on CPUs all channels of a head. */
 KVC_KERNEL(rope)
 (KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, cosine), KVC_SPAN(const float, sine), kvc_u32 rows,
  kvc_u32 heads, kvc_u32 d, kvc_u32 rotary, kvc_u32 interleaved) {
@@ -150,7 +150,8 @@ KVC_KERNEL(gather)
                         width - k < run ? width - k : run);
 }
 
-/* x [n] = 0, past the caches where the compiler can say that: x lies as vectors do. A work-item a run of them. */
+/* x [n] = 0, with non-temporal stores where the compiler has them: x is aligned as vectors are. A work-item a run of
+ * vectors. */
 #if KVC_WORKERS == 1 && defined(__has_builtin)
 #if __has_builtin(__builtin_nontemporal_store)
 #define KVC_CLEAR16(x) __builtin_nontemporal_store((float16)(0.0f), (KVC_GLOBAL float16 *)(x))
@@ -171,7 +172,7 @@ KVC_KERNEL(clear)(KVC_SPAN(float, x), kvc_u64 n) {
         x[i] = 0.0f;
 }
 
-/* A work-item eight chains, so that none waits for itself: of vectors on CPUs. */
+/* A work-item eight chains (on CPUs of vectors), so that no instruction waits for the one before it. */
 #if KVC_WORKERS == 1
 #define KVC_CHAIN_FMA fma
 #define KVC_CHAIN_LOAD(x, i) vload16(i, x)

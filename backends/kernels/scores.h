@@ -1,5 +1,5 @@
-/* scores.h - the attention weights policies look at: sums over a window, moments, sums over all queries so far,
- * rings of rows, state columns as scores. */
+/* scores.h - the attention probabilities that policies look at: sums over a window, moments, sums over all queries so
+ * far, rings of rows, state columns as scores. */
 
 /* maximum and sum: of row i at i * step. */
 #define KVC_WEIGHT_ROWS                                                                                                \
@@ -8,7 +8,8 @@
         KVC_SPAN(const kvc_u32, causal_offset), kvc_u32 queries, kvc_u32 heads, kvc_u32 kv_heads, kvc_u32 window,      \
         float scale, kvc_u64 seed, kvc_u32 layer, float tau
 
-/* Whether a query sees the entry of a rank at position `at`; without `later` it sees those up to its own position. */
+/* Whether a query sees the entry of a rank at position `at`. Where causal_offset is 0 (NULL) it sees those up to its
+ * own position. */
 KVC_DEVICE kvc_u32 kvc_sees(const struct kvc_head_view *head, kvc_u32 rank, kvc_i64 at, kvc_i32 position,
                             KVC_GLOBAL const kvc_u32 *causal_offset, kvc_u32 window) {
     kvc_u32 visible = causal_offset ? (head->count > *causal_offset ? head->count - *causal_offset : 0) : head->count;
@@ -265,8 +266,8 @@ KVC_DEVICE bool kvc_neighbours(const struct kvc_head_view *head, kvc_u64 rank, k
 }
 #endif
 
-/* Grid: runs of the fullest head's ranks, heads. scores = the sum of `columns` columns from the first on; or the way
- * back. */
+/* Grid: runs of the fullest head's ranks, heads. scores = the sum of `columns` columns from the first on; below: a
+ * column = scores. */
 KVC_KERNEL(column_scores)(KVC_LISTS(l), kvc_u32 first, kvc_u32 columns, KVC_SPAN(float, scores), kvc_u32 stride) {
     KVC_OPEN_HEAD(head, l, KVC_GROUP_ID(1));
     KVC_GLOBAL float *score = scores_buffer + scores_offset + (kvc_u64)KVC_GROUP_ID(1) * stride;
@@ -310,7 +311,7 @@ KVC_DEVICE kvc_u32 kvc_ring_column(kvc_i64 now, kvc_u32 filled, kvc_u32 i, kvc_u
 }
 
 /* Grid: tiles, rows of the ring, heads. m and l of one tile of one row's logits over the entries older than recent;
- * l = -1: none is that was seen. tiles: [heads][filled][stride] pairs. */
+ * l = -1: none of these was seen. tiles: [heads][filled][stride] pairs. */
 KVC_KERNEL(ring_tiles)
 (KVC_LISTS(l), kvc_u32 first_column, kvc_u32 ring, kvc_u32 filled, kvc_i64 now, kvc_i64 recent, KVC_GLOBAL float *tiles,
  kvc_u32 stride) {
@@ -360,7 +361,7 @@ KVC_KERNEL(ring_merge)(KVC_GLOBAL float *tiles, kvc_u32 stride, kvc_u32 rows) {
     tile[1] = L;
 }
 
-/* Grid: runs of the fullest head's ranks, heads. tiles 0: kind weights. */
+/* Grid: runs of the fullest head's ranks, heads. tiles 0: rows of probabilities. */
 KVC_KERNEL(ring_fuse)
 (KVC_LISTS(l), kvc_u32 first_column, kvc_u32 ring, kvc_u32 filled, kvc_i64 now, kvc_i64 recent, kvc_u32 by_sum,
  KVC_GLOBAL const float *tiles, kvc_u32 tile_stride, KVC_SPAN(float, scores), kvc_u32 stride) {

@@ -8,7 +8,7 @@
 KVC_DEVICE float kvc_absolute(float x) { return kvc_from_bits(kvc_bits(x) & 0x7fffffffu); }
 
 /* A group a KV head: its channels in ascending order, whether each is positive, and each query head's factor.
- * keys: d words for each KV head to work in. */
+ * keys: scratch, d words for each KV head. */
 KVC_GROUP_KERNEL(select_channels)
 (KVC_SPAN(const float, q), kvc_u32 group, kvc_u32 d, kvc_u32 dims, KVC_SPAN(kvc_u32, keys), KVC_SPAN(kvc_u32, channels),
  KVC_SPAN(kvc_u32, positives), KVC_SPAN(float, factors)) {
@@ -32,7 +32,7 @@ KVC_GROUP_KERNEL(select_channels)
         kvc_u32 better = 0;
         for (kvc_u32 other = 0; other < d; other++)
             better += key[other] > key[c] || (key[other] == key[c] && other < c);
-        is_positive[c] = better < dims; /* for now: whether it is chosen */
+        is_positive[c] = better < dims; /* until below: whether it is chosen */
     }
     KVC_BARRIER();
     if (KVC_LOCAL_ID() == 0) {
@@ -144,7 +144,7 @@ KVC_GROUP_KERNEL(select_units)
         KVC_ADD_GLOBAL(status_words + read_word + h, read);
 }
 
-/* How many units a KV head has; 0: it is passed over. */
+/* How many units a KV head has; 0: it is left out. */
 KVC_DEVICE kvc_u32 kvc_units_of(kvc_u32 places, kvc_u64 budget, kvc_u32 page_size) {
     return places <= budget ? 0 : (kvc_u32)(((kvc_u64)places + page_size - 1) / page_size);
 }

@@ -1,9 +1,9 @@
-/* shared.h - numbers that kernels and the host side of them agree on. Macros only. */
+/* shared.h - numbers that kernels and their host side agree on. Macros only. */
 #ifndef KVC_BACKENDS_KERNELS_SHARED_H
 #define KVC_BACKENDS_KERNELS_SHARED_H
 
-/* The device's notes to the host: 32-bit words, read and cleared by the next sync. */
-#define KVC_STATUS_FAILURE 0u /* one of KVC_FAILED_*, with two numbers behind it */
+/* The device's status words: 32 bits each, read and cleared by the next sync. */
+#define KVC_STATUS_FAILURE 0u /* one of KVC_FAILED_*, followed by two numbers */
 #define KVC_STATUS_SATURATED 3u
 #define KVC_STATUS_READ 8u /* from here on: entries read, one word for each list or launch that is counted */
 #define KVC_STATUS_WORDS 65536u
@@ -30,10 +30,10 @@
 
 /* What probabilities makes of the rows. */
 #define KVC_MASS 0u        /* column sums into scores */
-#define KVC_RING 1u        /* a row into state column first + position % ring: of weights, */
+#define KVC_RING 1u        /* a row into state column first + position % ring: of probabilities, */
 #define KVC_RING_LOGITS 2u /* of scores, */
-#define KVC_RING_LOW 3u    /* of how many weights are below 1 / n, which `low` holds [queries, kv_heads], */
-#define KVC_RING_COUNTS 6u /* or of weights, and of counts behind them, and minus the sum of these */
+#define KVC_RING_LOW 3u    /* of how many probabilities are below 1 / n, which `low` holds [queries, kv_heads], */
+#define KVC_RING_COUNTS 6u /* or of probabilities, then of such counts, and minus the sum of these */
 #define KVC_ACCUMULATE 4u  /* onto state columns first and first + 1 */
 #define KVC_MOMENTS 5u     /* scores [H, stride] = fma(gamma, variance, mean); low [H, 2, stride]: the ranks' totals */
 

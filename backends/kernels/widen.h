@@ -1,4 +1,4 @@
-/* widen.h - weights of every type to float32. Rows are bytes; where a row lies need not be aligned. */
+/* widen.h - weights of every type to float32. Rows are bytes and need not be aligned. */
 #ifndef KVC_BACKENDS_KERNELS_WIDEN_H
 #define KVC_BACKENDS_KERNELS_WIDEN_H
 

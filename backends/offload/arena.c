@@ -43,7 +43,7 @@ enum kvc_status kvc_offload_arena_create(struct kvc_device *device, const struct
         return kvc_fail(error, KVC_RESOURCE, "%s: a cache block of %zu bytes is more than one allocation may have",
                         device->name, (size_t)2 * KVC_TILE * format->row_bytes);
     }
-    /* chunks are a share of the device at most: what the last one has too many is not much */
+    /* chunks are a share of the device at most, so that the unused end of the last one is not much */
     while (made->top < 27 && made->block_bytes << (made->top + 1) <= of(device)->most_bytes &&
            made->block_bytes << (made->top + 1) <= of(device)->memory_bytes / 4)
         made->top++;

@@ -1,9 +1,9 @@
 /* attention.c - attention: one launch over tiles and one to merge them for each segment, cut into rows so that what
- * the tiles leave behind stays small. */
+ * tiles write stays small. */
 #include "backends/offload/offload.h"
 #include "core/base/canon.h"
 
-/* spare: m, l and o of every tile. */
+/* workspace: m, l and o of every tile. */
 static void some_rows(struct kvc_offload *offload, const struct kvc_attention *a, const struct kvc_segment *segment,
                       uint32_t row, uint32_t rows, uint32_t tiles, struct kvc_buffer *workspace, uint32_t read_word,
                       const struct kvc_attention_shape *shape) {

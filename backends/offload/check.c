@@ -1,5 +1,5 @@
-/* check.c - the self-test of a device's arithmetic when it is opened: what the kernels' results rest on. What a device
- * says of itself is not asked: some claim what they do not do, others do what they do not claim. */
+/* check.c - the self-test of a device's arithmetic when it is opened: what the kernels' results depend on. It measures
+ * instead of believing what a device claims: some claim what they do not do, others do what they do not claim. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "backends/offload/offload.h"
 #include "core/base/canon.h"
 
-/* Numbers of every kind: zeros, denormals, both ends, halves between floats, infinities. Each with each. */
+/* Numbers of every kind: zeros, denormals, both ends, halves between floats, infinities. Every pair is a case. */
 static const kvc_u32 numbers[] = {0x00000000u, 0x80000000u, 0x00000001u, 0x80000003u, 0x007fffffu, 0x00800000u,
                                   0x00800001u, 0x33800000u, 0x3effffffu, 0x3f7fffffu, 0x3f800000u, 0x3f800001u,
                                   0x3f800800u, 0xbf801000u, 0x3fffffffu, 0x40000000u, 0x40400000u, 0xc0490fdbu,
@@ -66,8 +66,8 @@ static const struct {
                                {"sqrt(%08x)", "square root is not rounded to nearest"}};
 #define KVC_OF_DIVISION(operation) ((operation) >= 4)
 
-/* Case i: pairs, hard ones, then by chance: of all numbers, or of those that sums and products stay near 1. In half of
- * these c is all but the rest of a * b. */
+/* Case i: pairs, hard ones, then random ones: of all numbers, or of those whose sums and products stay near 1. In half
+ * of these c is nearly -a * b. */
 static void make_case(size_t i, float *in) {
     const struct kvc_philox chance = kvc_philox4x32((kvc_u32)i, 0u, 0u, 0u, 20u);
     if (i < KVC_PAIRS) {
@@ -87,7 +87,7 @@ static void make_case(size_t i, float *in) {
 
 static bool denormal(float x) { return x != 0.0f && (kvc_bits(x) & 0x7f800000u) == 0; }
 
-/* The first thing that is wrong, in words; those without denormal numbers come before those with. */
+/* The first finding, in words; findings without denormal numbers come before those with. */
 struct finding {
     bool wrong, is_denormal, of_division; /* of_division: nothing else was wrong */
     char text[200];
@@ -120,7 +120,7 @@ static void compare(const float *in, const float *out, struct finding *found) {
     }
 }
 
-/* out [n] = the operations of in [n, 3]; the spare buffer has room for both. */
+/* out [n] = the operations of in [n, 3]; the workspace holds both. */
 static void compute(struct kvc_offload *offload, struct kvc_buffer *workspace, const float *in, float *out) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_check);
     const size_t bytes = KVC_CASES * 3 * sizeof *in;

@@ -1,4 +1,4 @@
-/* memory.c - buffers, copies, sync and weights of a device behind a driver. */
+/* memory.c - buffers, copies, sync and weights of a device, by way of its driver. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,7 +74,7 @@ void kvc_offload_buffer_free(struct kvc_device *device, struct kvc_buffer *buffe
     struct kvc_offload *offload = of(device);
     if (!buffer)
         return;
-    if (offload->read_count) /* the session that counts what it reads may be going */
+    if (offload->read_count) /* the session that counts its reads may be closing */
         kvc_offload_take_status(offload);
     offload->driver->release(offload, buffer->handle);
     kvc_offload_count(offload, buffer->kind, -(int64_t)buffer->bytes);

@@ -1,4 +1,4 @@
-/* offload.c - opening and closing, failures, notes, and the building of launches. */
+/* offload.c - opening and closing, failures, status words, and the building of launches. */
 #include "backends/offload/offload.h"
 
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* offload.h - the host side that OpenCL and CUDA share: buffers, weights, arenas and operations in terms of a driver
  * that allocates, copies and launches the kernels of backends/kernels/. A backend is a driver and an `open`.
  *
- * Everything is queued in order. What kernels have to say (failures, saturated stores, entries read) comes back in
- * the device's notes, which sync reads. */
+ * Everything is queued in order. What kernels report (failures, saturated stores, entries read) comes back in the
+ * device's status words, which sync reads. */
 #ifndef KVC_BACKENDS_OFFLOAD_OFFLOAD_H
 #define KVC_BACKENDS_OFFLOAD_OFFLOAD_H
 
@@ -75,17 +75,17 @@ struct kvc_offload {
     bool few_checks;         /* for tests: the self-test takes few cases */
     enum kvc_status failure; /* first since the last sync */
     char failure_text[300];
-    bool lost; /* the device; nothing more is asked of it */
+    bool lost; /* the device; nothing more is queued */
     struct kvc_buffer status_words;
     uint32_t *host_status;          /* [KVC_STATUS_WORDS] */
-    bool status_written;            /* something was launched that writes notes */
+    bool status_written;            /* something was launched that writes status words */
     struct kvc_offload_read *reads; /* [KVC_STATUS_WORDS - KVC_STATUS_READ]: where each count of entries goes */
     uint32_t read_count;
-    struct kvc_buffer workspace; /* scratch of one operation, grown when it must */
+    struct kvc_buffer workspace; /* of one operation, grown when it must */
     uint64_t widest, largest;    /* of the weights: bytes of a row and of all rows of an allocation, as float32 */
 };
 
-/* All but allocate note what goes wrong with kvc_offload_failed. */
+/* All but allocate report failures with kvc_offload_failed. */
 struct kvc_offload_driver {
     /* Contents undefined. host: NULL, or what the memory shall hold; *borrowed is set where it is used in place. */
     enum kvc_status (*allocate)(struct kvc_offload *, enum kvc_memory_kind, size_t bytes, const void *host,
@@ -100,14 +100,16 @@ struct kvc_offload_driver {
     void (*close)(struct kvc_offload *);  /* frees the backend's own, and the struct */
 };
 
-/* Fills the table, makes the notes. The caller has set driver, workers, most_bytes, memory_bytes and device.name. */
+/* Fills the table, makes the status words. The caller has set driver, workers, most_bytes, memory_bytes and
+ * device.name.
+ */
 enum kvc_status kvc_offload_open(struct kvc_offload *offload, struct kvc_error *error);
 void kvc_offload_close(struct kvc_device *device); /* kvc_ops.close; calls the driver's */
 /* Compares the device's arithmetic with the host's on numbers of every kind; the caller's float environment is plain.
  * *only_division (may be NULL): all that is wrong are quotients or square roots. */
 enum kvc_status kvc_offload_check(struct kvc_offload *offload, bool *only_division, struct kvc_error *error);
 
-/* The driver's allocate; what is refused is noted in the device. */
+/* The driver's allocate; bytes that are refused are recorded in the device. */
 enum kvc_status kvc_offload_allocate(struct kvc_offload *offload, enum kvc_memory_kind kind, size_t bytes,
                                      const void *host, void **handle, bool *borrowed, struct kvc_error *error);
 const char *kvc_offload_kind(enum kvc_memory_kind kind); /* its name, for messages */
@@ -116,13 +118,13 @@ void kvc_offload_failed(struct kvc_offload *offload, enum kvc_status status, con
     __attribute__((format(printf, 3, 4)))
 #endif
     ;
-/* Adds what attention has read so far to where it is wanted, and takes the kernels' other notes. */
+/* Adds what attention has read so far to where it is counted, and takes the kernels' other status words. */
 void kvc_offload_take_status(struct kvc_offload *offload);
 void kvc_offload_count(struct kvc_offload *offload, enum kvc_memory_kind kind, int64_t bytes);
-/* At least so many bytes for the operation being queued; NULL, noted: no memory. */
+/* At least so many bytes for the operation being queued; NULL: no memory, which the next sync reports. */
 struct kvc_buffer *kvc_offload_workspace(struct kvc_offload *offload, uint64_t bytes);
-/* The first of `count` neighbouring notes where a launch may add up what it reads; each is added to *to as described
- * above. 0: nowhere (to is NULL). */
+/* The first of `count` neighbouring status words where a launch may add up what it reads; each is added to *to as
+ * described above. 0: nowhere (to is NULL). */
 uint32_t kvc_offload_read_status(struct kvc_offload *offload, uint32_t count, uint64_t *to, uint64_t bytes,
                                  uint64_t divisor);
 
@@ -163,7 +165,7 @@ uint64_t kvc_offload_most_places(const struct kvc_lists *lists, const struct kvc
 /* Attention of one segment by a backend's own kernels: both get the arguments of the shared ones; tile and merge set
  * the kernel, add what it takes besides, and run it. */
 struct kvc_attention_shape {
-    uint64_t bytes; /* of what tiles leave behind, where one row has not more */
+    uint64_t bytes; /* of what tiles write; more only where one row has more */
     void (*tile)(struct kvc_offload *, struct kvc_launch *, const struct kvc_attention *, enum kvc_type type,
                  uint32_t rows, uint32_t tiles);
     void (*merge)(struct kvc_offload *, struct kvc_launch *, uint32_t heads, uint32_t rows);

@@ -1,5 +1,5 @@
-/* prepare.c - scratch memory for a decode step, made before it: the most that any operation of the step takes, from
- * what the host knows. */
+/* prepare.c - the workspace of a decode step, made before it: the most that any operation of the step takes, by what
+ * the host knows. */
 #include "backends/offload/offload.h"
 
 #define KVC_PACKS_FROM 16u                     /* rows: no backend packs, or widens for a library, fewer */
@@ -39,6 +39,6 @@ enum kvc_status kvc_offload_prepare(struct kvc_device *device, const struct kvc_
         return KVC_OK;
     status = offload->failure;
     if (!offload->lost)
-        offload->failure = KVC_OK; /* the step does not come about */
+        offload->failure = KVC_OK; /* the step is not taken */
     return kvc_fail(error, status, "%s", offload->failure_text);
 }

@@ -1,4 +1,4 @@
-/* scores.c - what policies look at: sums, moments and rings of weight rows, state columns as scores. */
+/* scores.c - what policies look at: sums, moments and rings of attention probabilities, state columns as scores. */
 #include "backends/offload/offload.h"
 #include "core/base/canon.h"
 
@@ -6,7 +6,7 @@ static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_of
 
 static const struct kvc_span none = {NULL, 0};
 
-/* What a kernel over weight rows gets; maximum and sum of row i at i * step. */
+/* What a kernel over rows of probabilities gets; maximum and sum of row i at i * step. */
 static void weight_arguments(struct kvc_launch *launch, const struct kvc_probabilities *w, struct kvc_span maximum,
                              struct kvc_span sum, uint64_t step, const struct kvc_noise *noise) {
     KVC_PUSH(launch, w->lists, w->lists->arena, w->reads, w->q, maximum, sum, step, w->positions, w->causal_offset,
@@ -15,7 +15,7 @@ static void weight_arguments(struct kvc_launch *launch, const struct kvc_probabi
              noise ? noise->tau : 0.0f);
 }
 
-struct extras { /* the arguments behind those, per mode */
+struct extras { /* the arguments after those, per mode */
     uint32_t mode, first_column, ring, stride;
     bool by_head;
     struct kvc_span scores;

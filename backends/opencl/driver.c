@@ -23,13 +23,13 @@ const char *kvc_opencl_error(cl_int code) {
     }
 }
 
-/* A failure on the queue: what lay behind it is lost, so nothing more is asked of the device. */
+/* A failure on the queue: what followed it is lost, so nothing more is queued. */
 static void check(struct kvc_offload *offload, cl_int code, const char *what) {
     if (code == CL_SUCCESS || offload->lost)
         return;
     kvc_offload_failed(offload, KVC_RESOURCE, "%s: %s (OpenCL error %d)", what, kvc_opencl_error(code), (int)code);
     offload->lost = true;
-    clFinish(of(offload)->queue); /* what runs still may read a mapped model, which goes away next */
+    clFinish(of(offload)->queue); /* what still runs may read a mapped model, which is unmapped next */
 }
 
 static enum kvc_status allocate(struct kvc_offload *offload, enum kvc_memory_kind kind, size_t bytes, const void *host,
@@ -92,7 +92,7 @@ static void CL_CALLBACK clear(void *arguments) {
     memset(c->memory + c->offset, 0, c->bytes);
 }
 
-/* Memory that is the host's own is cleared by the host's memset, as a command like the others. */
+/* Memory that is the host's own is cleared by its memset, queued as a command like the others. */
 static bool zero_natively(struct kvc_opencl *opencl, void *handle, size_t offset, size_t bytes) {
     struct clearing c = {NULL, offset, bytes};
     const void *where = &c.memory;
@@ -101,7 +101,7 @@ static bool zero_natively(struct kvc_opencl *opencl, void *handle, size_t offset
            clEnqueueNativeKernel(opencl->queue, clear, &c, sizeof c, 1, &memory, &where, 0, NULL, NULL) == CL_SUCCESS;
 }
 
-/* More than caches hold, on such a device: by all its cores, past the caches. */
+/* More than caches hold, on such a device: by all its cores, with non-temporal stores. */
 static bool zero_by_kernel(struct kvc_opencl *opencl, void *handle, size_t offset, size_t bytes) {
     const uint64_t n = bytes / 4, each = KVC_CLEARED_OF(opencl->offload.workers);
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_clear);

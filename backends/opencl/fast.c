@@ -1,5 +1,5 @@
 /* fast.c - --math=fast: linear layers of many rows go to CLBlast, with weights widened to floats some outputs at a
- * time. Same model, other rounding; few rows stay exact. CLBlast is loaded when it is asked for. */
+ * time. Same model, other rounding; few rows stay exact. CLBlast is loaded only for --math=fast. */
 #include "backends/opencl/opencl.h"
 
 #if defined(KVC_CLBLAST)

@@ -52,7 +52,7 @@ struct kvc_opencl {
 extern const char *const kvc_opencl_source[];
 extern const size_t kvc_opencl_source_count;
 
-/* Compiles the kernels for the device, or takes them from the cache of binaries, in place of others: program.c. */
+/* Compiles the kernels for the device, or takes them from the cache of binaries; they replace others: program.c. */
 enum kvc_status kvc_opencl_build(struct kvc_opencl *opencl, const char *options, struct kvc_error *error);
 extern const struct kvc_offload_driver kvc_opencl_driver;   /* driver.c */
 void kvc_opencl_release_kernels(struct kvc_opencl *opencl); /* driver.c */

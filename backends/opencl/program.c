@@ -144,9 +144,9 @@ static void store(struct kvc_opencl *opencl, const char *path, uint64_t key) {
     free(binary);
 }
 
-/* The clang inside PoCL counts its errors on stderr, beside the log, unless it draws no carets. PoCL lets no such
- * option through, but takes what follows a tab for a part of the one before; where it does not, kernels are built
- * without. */
+/* The clang inside PoCL counts its errors on stderr, beside the log, unless an option turns its carets off. PoCL
+ * accepts no such option, but takes what follows a tab for a part of the option before it; where it does not, kernels
+ * are built without the option. */
 static cl_int compile(struct kvc_opencl *opencl, const char *options) {
     char quiet[512];
     cl_int code = CL_INVALID_BUILD_OPTIONS;

@@ -26,7 +26,7 @@ static size_t character(const unsigned char *text, size_t left) {
 void kvc_printable(const char *text, size_t bytes, char *line, size_t capacity) {
     static const char gap[] = "...";
     const bool cut = bytes >= capacity && capacity > 2 * sizeof gap;
-    /* What names the place is at the beginning and may be long (a path), the reason is at the end. */
+    /* The beginning says where it is and may be long (a path), the end gives the reason. */
     const size_t head = cut ? capacity / 5 : capacity - 1;
     const size_t tail = cut ? bytes - (capacity - sizeof gap - head) : bytes;
     size_t used = 0, wide;

@@ -1,9 +1,9 @@
 /* threads.c - a pool of pthreads that runs numbered tasks.
  *
  * One word, `state`, says everything a thread must agree on: the job's number in the upper half, the next task in the
- * lower. A thread takes a task by compare-and-swap on the whole word, so a thread that comes late cannot take a task
- * of a job that is over. While the caller fills in the next job the lower half is KVC_CLOSED.
- * Idle workers spin for some microseconds, then sleep; so does a caller whose last tasks run elsewhere. */
+ * lower. A thread takes a task by compare-and-swap on the whole word, so that a thread which comes late cannot take a
+ * task of a job that is over. While the caller fills in the next job the lower half is KVC_CLOSED.
+ * Idle workers spin for some microseconds, then sleep; so does a caller whose last tasks run on other threads. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/base/float.h"
+#include "core/base/integers.h"
 #include "core/base/threads.h"
 
 #define KVC_CLOSED 0xffffffffu
@@ -73,7 +74,7 @@ static void work_on(struct kvc_threads *pool, unsigned thread) {
 static void *worker_main(void *argument) {
     struct kvc_worker *worker = argument;
     struct kvc_threads *pool = worker->pool;
-    uint32_t seen = 0; /* the job this worker has no more to do with */
+    uint32_t seen = 0; /* the last job this worker worked on */
     kvc_float_open();
     for (;;) {
         uint64_t state = atomic_load(&pool->state);
@@ -113,8 +114,7 @@ enum kvc_status kvc_threads_open(int count, struct kvc_threads **threads, struct
         return kvc_fail(error, KVC_USAGE, "threads: %d is out of range; give 1 to %d, or 0 for one per core", count,
                         KVC_THREADS_MOST);
     if (count == 0) {
-        count = (int)cores_available();
-        count = count > KVC_THREADS_MOST ? KVC_THREADS_MOST : count;
+        count = (int)kvc_min_u32(cores_available(), KVC_THREADS_MOST);
     }
     pool = calloc(1, sizeof *pool);
     if (!pool)
@@ -183,8 +183,9 @@ static void run_slice(struct kvc_threads *pool, uint32_t slice, uint32_t tasks, 
         pause_briefly();
     if (atomic_load(&pool->remaining) > 0) {
         pthread_mutex_lock(&pool->lock);
-        /* This store must be seen before `remaining` is read, as the worker looks the other way round. An exchange
-         * says so even under emulators (qemu 7.2 on x86) that let a load overtake a sequentially consistent store. */
+        /* This store must be seen before `remaining` is read, because the worker accesses the two in the other order.
+         * An exchange does that even under emulators (qemu 7.2 on x86) that let a load overtake a sequentially
+         * consistent store. */
         atomic_exchange(&pool->caller_sleeps, true);
         while (atomic_load(&pool->remaining) > 0)
             pthread_cond_wait(&pool->done, &pool->lock);
@@ -200,7 +201,7 @@ void kvc_threads_run(struct kvc_threads *pool, size_t tasks, kvc_task_fn *run, v
         return;
     }
     for (uint32_t slice = 0; tasks > 0; slice++) {
-        uint32_t now = tasks < KVC_TASKS_MOST ? (uint32_t)tasks : KVC_TASKS_MOST;
+        const uint32_t now = (uint32_t)kvc_min_u64(tasks, KVC_TASKS_MOST);
         run_slice(pool, slice, now, run, argument);
         tasks -= now;
     }

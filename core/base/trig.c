@@ -69,7 +69,8 @@ static double cosine_of(struct two r) {
     return one + (((1.0 - one) - half) + fma(z * z, p, -x * r.low));
 }
 
-static double turn(double x, unsigned quarters) {
+/* sin(x + quarters * pi/2) */
+static double sine_after(double x, unsigned quarters) {
     if (!(fabs(x) <= 0x1p50))
         return NAN;
     if (x == 0 && quarters == 0)
@@ -81,9 +82,9 @@ static double turn(double x, unsigned quarters) {
     return quadrant & 2 ? -value : value;
 }
 
-double kvc_double_sin(double x) { return turn(x, 0); }
+double kvc_double_sin(double x) { return sine_after(x, 0); }
 
-double kvc_double_cos(double x) { return turn(x, 1); }
+double kvc_double_cos(double x) { return sine_after(x, 1); }
 
 /* exp(x + low) for |low| far below a unit in the last place of x. */
 static double exp_two(double x, double low) {

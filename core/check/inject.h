@@ -6,21 +6,26 @@
 
 #include "core/base/ops.h"
 
+struct kvc_inject_table {
+    struct kvc_ops ops; /* the device's ops points here */
+    const struct kvc_ops *real;
+};
+
 /* Within an operation the device has its own table, and the damage is done through it. */
-const struct kvc_ops *kvc_inject_enter(struct kvc_device *device);
-void kvc_inject_leave(struct kvc_device *device, const struct kvc_ops *inject);
+const struct kvc_ops *kvc_inject_open(struct kvc_device *device);
+void kvc_inject_close(struct kvc_device *device, const struct kvc_ops *inject);
 
 #define KVC_BYTES(result, name, arguments) result kvc_inject_##name arguments;
 #define KVC_OPERATION(name, parameters, ...) void kvc_inject_##name(struct kvc_device *, const struct parameters *);
 #include "core/base/ops.def"
 
 /* An operation that writes rows of numbers: the damage, in terms of device and args, follows the real one. */
-#define KVC_BROKEN(name, parameters, ...)                                                                              \
+#define KVC_INJECT(name, parameters, ...)                                                                              \
     void kvc_inject_##name(struct kvc_device *device, const struct parameters *args) {                                 \
-        const struct kvc_ops *inject = kvc_inject_enter(device);                                                       \
+        const struct kvc_ops *inject = kvc_inject_open(device);                                                        \
         device->ops->name(device, args);                                                                               \
         __VA_ARGS__;                                                                                                   \
-        kvc_inject_leave(device, inject);                                                                              \
+        kvc_inject_close(device, inject);                                                                              \
     }
 
 /* ---- damage ---- */

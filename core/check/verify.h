@@ -30,7 +30,7 @@ struct kvc_twin {
     struct kvc_buffer *buffer[2];
 };
 
-/* Lists on each device that hold the same. The host's arrays are what was put there at first. */
+/* Lists on each device that hold the same. The host's arrays are what they held at first. */
 struct kvc_twin_lists {
     struct kvc_lists lists[2];
     uint32_t *slots, *count; /* [H_kv] */
@@ -110,8 +110,8 @@ struct kvc_verify_operation {
     static void name##_case(struct kvc_verify *v)
 
 /* Puts a table in front of the device's own (verify_inject.c): one operation's results get a wrong bit, entry or count,
- * always one that is safe to go on with. memory: also those that move bytes, which a run could not survive.
- * kvc_inject_end, or closing the device, takes it away again. */
+ * always one that is safe to use. memory: also the operations that move bytes, which a whole run would not survive.
+ * kvc_inject_end, or closing the device, removes the table. */
 enum kvc_status kvc_inject(struct kvc_device *device, const char *operation, bool memory, struct kvc_error *error);
 void kvc_inject_end(struct kvc_device *device);
 

@@ -14,7 +14,7 @@ static struct kvc_lists_shape draw_shape(struct kvc_verify *v, bool ordered) {
 
 /* The first channel of what is stored, of the newest row of each segment: the key is 1, or 2 where it was 1. */
 void kvc_inject_append(struct kvc_device *device, const struct kvc_append *args) {
-    const struct kvc_ops *inject = kvc_inject_enter(device);
+    const struct kvc_ops *inject = kvc_inject_open(device);
     const struct kvc_lists *lists = args->segments[0].lists;
     struct kvc_append damaged = *args;
     const size_t width = (size_t)lists->kv_heads * lists->format.head_size;
@@ -38,7 +38,7 @@ void kvc_inject_append(struct kvc_device *device, const struct kvc_append *args)
     device->ops->append(device, &damaged);
     device->ops->sync(device, NULL);
     device->ops->buffer_free(device, copy);
-    kvc_inject_leave(device, inject);
+    kvc_inject_close(device, inject);
 }
 
 KVC_CASE(append, 8) {
@@ -63,7 +63,7 @@ KVC_CASE(append, 8) {
             segments[made][side].lists = &lists[made].lists[side];
             segments[made][side].row = rows;
             segments[made][side].stored = stored;
-            segments[made][side].rows = stored + made; /* some probes behind */
+            segments[made][side].rows = stored + made; /* followed by some probes */
         }
         rows += stored + made;
     }
@@ -98,7 +98,7 @@ KVC_CASE(append, 8) {
         kvc_verify_lists_free(v, &lists[i]);
 }
 
-KVC_BROKEN(drop, kvc_drop, kvc_take_one(device, args->lists))
+KVC_INJECT(drop, kvc_drop, kvc_take_one(device, args->lists))
 KVC_CASE(drop, 2) {
     struct kvc_lists_shape shape = draw_shape(v, kvc_verify_range(v, 0, 1));
     struct kvc_twin_lists lists;
@@ -112,7 +112,7 @@ KVC_CASE(drop, 2) {
     kvc_verify_lists_free(v, &lists);
 }
 
-KVC_BROKEN(identity, kvc_identity, kvc_shift_position(device, args->lists))
+KVC_INJECT(identity, kvc_identity, kvc_shift_position(device, args->lists))
 KVC_CASE(identity, 2) {
     struct kvc_lists_shape shape = draw_shape(v, true);
     struct kvc_twin_lists lists;
@@ -124,7 +124,7 @@ KVC_CASE(identity, 2) {
     kvc_verify_lists_free(v, &lists);
 }
 
-KVC_BROKEN(evict, kvc_evict, if (args->lists->order) kvc_swap_slots(device, args->lists))
+KVC_INJECT(evict, kvc_evict, if (args->lists->order) kvc_swap_slots(device, args->lists))
 KVC_CASE(evict, 6) {
     struct kvc_lists_shape shape = draw_shape(v, true);
     struct kvc_twin_lists lists;
@@ -180,11 +180,11 @@ static void keys_case(struct kvc_verify *v, bool turn) {
     kvc_verify_lists_free(v, &lists);
 }
 
-KVC_BROKEN(keep_keys, kvc_keep_keys, if (args->rows) kvc_flip_state(device, args->lists, args->first))
+KVC_INJECT(keep_keys, kvc_keep_keys, if (args->rows) kvc_flip_state(device, args->lists, args->first))
 KVC_CASE(keep_keys, 4) { keys_case(v, false); }
 /* The newest entry's first channel is taken for another number. */
 void kvc_inject_turn_keys(struct kvc_device *device, const struct kvc_turn_keys *args) {
-    const struct kvc_ops *inject = kvc_inject_enter(device);
+    const struct kvc_ops *inject = kvc_inject_open(device);
     struct kvc_newest newest;
     const bool any = kvc_find_newest(device, args->lists, &newest);
     const size_t at = args->lists->columns * newest.base + args->first * (size_t)newest.slots + newest.slot;
@@ -194,7 +194,7 @@ void kvc_inject_turn_keys(struct kvc_device *device, const struct kvc_turn_keys 
     device->ops->turn_keys(device, args);
     if (any)
         kvc_put_word(device, kvc_all_of(args->lists->state), at, word);
-    kvc_inject_leave(device, inject);
+    kvc_inject_close(device, inject);
 }
 
 KVC_CASE(turn_keys, 8) { keys_case(v, true); }
@@ -246,7 +246,7 @@ static bool make_destination(struct kvc_verify *v, const struct kvc_twin_lists *
     return v->status == KVC_OK;
 }
 
-KVC_BROKEN(relayout, kvc_relayout, if (args->dst->order) kvc_swap_slots(device, args->dst);
+KVC_INJECT(relayout, kvc_relayout, if (args->dst->order) kvc_swap_slots(device, args->dst);
            else kvc_take_one(device, args->dst))
 KVC_CASE(relayout, 6) {
     struct kvc_lists_shape shape = draw_shape(v, kvc_verify_range(v, 0, 3) > 0);
@@ -261,7 +261,7 @@ KVC_CASE(relayout, 6) {
     kvc_verify_lists_free(v, &src);
 }
 
-KVC_BROKEN(entries, kvc_entries,
+KVC_INJECT(entries, kvc_entries,
            if (kvc_word_at(device, kvc_all_of(args->lists->count), args->head))
                kvc_flip(device, args->keys.buffer ? args->keys : args->values, 0))
 KVC_CASE(entries, 2) {
@@ -312,7 +312,7 @@ static void add_segment(struct kvc_verify *v, struct attention_case *c, struct k
     c->rows += rows;
 }
 
-KVC_BROKEN(attention, kvc_attention, if (args->segment_count) kvc_flip(device, args->out, 0))
+KVC_INJECT(attention, kvc_attention, if (args->segment_count) kvc_flip(device, args->out, 0))
 KVC_CASE(attention, 50) {
     struct attention_case c;
     struct kvc_lists_shape shape = draw_shape(v, false);

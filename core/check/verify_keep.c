@@ -3,7 +3,7 @@
 #include "core/check/inject.h"
 #include "core/check/verify.h"
 
-KVC_BROKEN(group_scores, kvc_group_scores, kvc_flip_score(device, args->lists, args->out, args->stride, 1))
+KVC_INJECT(group_scores, kvc_group_scores, kvc_flip_score(device, args->lists, args->out, args->stride, 1))
 KVC_CASE(group_scores, 20) {
     struct kvc_lists_shape shape = kvc_verify_shape(v, 0, 6, kvc_verify_range(v, 0, 2) > 0);
     uint32_t rows = kvc_verify_group(v), stride;
@@ -29,7 +29,7 @@ KVC_CASE(group_scores, 20) {
     kvc_verify_lists_free(v, &lists);
 }
 
-KVC_BROKEN(pool, kvc_pool, kvc_flip_score(device, args->lists, args->out, args->stride, args->rows))
+KVC_INJECT(pool, kvc_pool, kvc_flip_score(device, args->lists, args->out, args->stride, args->rows))
 KVC_CASE(pool, 60) {
     static const uint32_t kernels[] = {1, 3, 5, 7, 7, 7, 9, 15, 31, 63, 63, 129, 1001};
     struct kvc_lists_shape shape = kvc_verify_shape(v, 0, 6, kvc_verify_range(v, 0, 2) > 0);
@@ -79,7 +79,7 @@ static struct kvc_keep draw_rule(struct kvc_verify *v, const struct kvc_twin_lis
     return rule;
 }
 
-KVC_BROKEN(keep, kvc_keep_rules, kvc_change_rank(device, args->lists, args->kept))
+KVC_INJECT(keep, kvc_keep_rules, kvc_change_rank(device, args->lists, args->kept))
 KVC_CASE(keep, 100) {
     struct kvc_lists_shape shape = kvc_verify_shape(v, 0, 6, kvc_verify_range(v, 0, 2) > 0);
     struct kvc_twin_lists lists;
@@ -124,10 +124,10 @@ KVC_CASE(keep, 100) {
 }
 
 void kvc_inject_keep_ring(struct kvc_device *device, const struct kvc_keep_ring *args) {
-    const struct kvc_ops *inject = kvc_inject_enter(device);
+    const struct kvc_ops *inject = kvc_inject_open(device);
     kvc_run_keep_ring(device, args);
     kvc_change_rank(device, args->lists, args->kept);
-    kvc_inject_leave(device, inject);
+    kvc_inject_close(device, inject);
 }
 
 /* One entry goes, or several, by a ring's sums: at once where a backend can do that, beside one after the other. */
@@ -191,7 +191,7 @@ KVC_CASE(keep_ring, 80) {
     kvc_verify_lists_free(v, &lists);
 }
 
-KVC_BROKEN(shares, kvc_shares, kvc_put_word(device, args->shares, 0, kvc_word_at(device, args->shares, 0) ^ 1u))
+KVC_INJECT(shares, kvc_shares, kvc_put_word(device, args->shares, 0, kvc_word_at(device, args->shares, 0) ^ 1u))
 KVC_CASE(shares, 40) {
     struct kvc_lists_shape shape = kvc_verify_shape(v, 0, 6, kvc_verify_range(v, 0, 2) > 0);
     struct kvc_twin_lists lists;

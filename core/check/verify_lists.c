@@ -42,7 +42,8 @@ struct plan {
     float *state;
 };
 
-/* The slots of a head that get entries: all, or (small) those of its ranks and one. Others come behind them. */
+/* How many slots of a head get entries: all, or (small) as many as it has ranks, and one. The other slots come after
+ * them in the order list. */
 static uint32_t filled(const struct kvc_verify *v, const struct kvc_twin_lists *lists, uint32_t h) {
     const uint32_t few = lists->count[h] + 1;
     return v->small && few < lists->slots[h] ? few : lists->slots[h];
@@ -57,7 +58,7 @@ static void scramble(struct kvc_verify *v, uint32_t *order, uint32_t n) {
     }
 }
 
-/* A number of entries: around tile edges, empty, single, or any. */
+/* A number of entries: near tile edges, empty, single, or any. */
 static uint32_t draw_count(struct kvc_verify *v, uint32_t slots) {
     static const uint32_t edges[] = {0,   1,   2,   31,  32,  33,  63,  65,  128, 255,
                                      256, 257, 258, 511, 512, 513, 767, 768, 1024};
@@ -290,7 +291,7 @@ void kvc_verify_compare_lists(struct kvc_verify *v, const struct kvc_twin_lists 
     counts = kvc_verify_counts(v, KVC_TWIN_OF(lists, count), heads);
     for (uint32_t h = 0; h < heads && v->status == KVC_OK; h++) {
         if (counts[h] > one->host_base[h + 1] - one->host_base[h])
-            counts[h] = 0; /* alone nothing has told yet that it is wrong */
+            counts[h] = 0; /* alone, no comparison has found yet that it is wrong */
         size_t bytes = (size_t)counts[h] * d * sizeof(float);
         struct kvc_twin keys = kvc_verify_twin(v, bytes, NULL), values = kvc_verify_twin(v, bytes, NULL);
         size_t held = v->held_count;

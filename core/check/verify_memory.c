@@ -27,11 +27,11 @@ static struct kvc_span span_at(struct kvc_twin twin, int side, uint32_t word) {
 
 enum kvc_status kvc_inject_buffer_create(struct kvc_device *device, enum kvc_memory_kind kind, size_t bytes,
                                          struct kvc_buffer **buffer, struct kvc_error *error) {
-    const struct kvc_ops *inject = kvc_inject_enter(device);
+    const struct kvc_ops *inject = kvc_inject_open(device);
     const enum kvc_status status = device->ops->buffer_create(device, kind, bytes, buffer, error);
     if (status == KVC_OK)
         kvc_flip_last_byte(device, kvc_all_of(*buffer), bytes);
-    kvc_inject_leave(device, inject);
+    kvc_inject_close(device, inject);
     return status;
 }
 
@@ -51,10 +51,10 @@ KVC_CASE(buffer_create, 8) {
 }
 
 void kvc_inject_upload(struct kvc_device *device, struct kvc_span to, const void *from, size_t bytes) {
-    const struct kvc_ops *inject = kvc_inject_enter(device);
+    const struct kvc_ops *inject = kvc_inject_open(device);
     device->ops->upload(device, to, from, bytes);
     kvc_flip_last_byte(device, to, bytes);
-    kvc_inject_leave(device, inject);
+    kvc_inject_close(device, inject);
 }
 
 KVC_CASE(upload, 8) {
@@ -67,11 +67,11 @@ KVC_CASE(upload, 8) {
 }
 
 void kvc_inject_download(struct kvc_device *device, void *to, struct kvc_span from, size_t bytes) {
-    const struct kvc_ops *inject = kvc_inject_enter(device);
+    const struct kvc_ops *inject = kvc_inject_open(device);
     device->ops->download(device, to, from, bytes);
     if (bytes)
         ((unsigned char *)to)[bytes - 1] ^= 1;
-    kvc_inject_leave(device, inject);
+    kvc_inject_close(device, inject);
 }
 
 KVC_CASE(download, 8) {
@@ -86,16 +86,16 @@ KVC_CASE(download, 8) {
 }
 
 void kvc_inject_copy(struct kvc_device *device, struct kvc_span to, struct kvc_span from, size_t bytes) {
-    const struct kvc_ops *inject = kvc_inject_enter(device);
+    const struct kvc_ops *inject = kvc_inject_open(device);
     device->ops->copy(device, to, from, bytes);
     kvc_flip_last_byte(device, to, bytes);
-    kvc_inject_leave(device, inject);
+    kvc_inject_close(device, inject);
 }
 
 KVC_CASE(copy, 8) {
     struct part part = draw_part(v);
     uint32_t at = kvc_verify_range(v, 0, 40);
-    bool within = kvc_verify_range(v, 0, 1); /* from a part of the same buffer behind it */
+    bool within = kvc_verify_range(v, 0, 1); /* from a part of the same buffer after it */
     struct kvc_twin to = kvc_verify_twin_values(v, 2 * part.n, KVC_PLAIN);
     struct kvc_twin from = kvc_verify_twin_values(v, part.count + at, kvc_verify_flavour(v));
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
@@ -106,10 +106,10 @@ KVC_CASE(copy, 8) {
 }
 
 void kvc_inject_zero(struct kvc_device *device, struct kvc_span span, size_t bytes) {
-    const struct kvc_ops *inject = kvc_inject_enter(device);
+    const struct kvc_ops *inject = kvc_inject_open(device);
     device->ops->zero(device, span, bytes);
     kvc_flip_last_byte(device, span, bytes);
-    kvc_inject_leave(device, inject);
+    kvc_inject_close(device, inject);
 }
 
 KVC_CASE(zero, 8) {

@@ -96,7 +96,7 @@ static void free_weight(struct kvc_verify *v, struct kvc_weight *weight[2]) {
             v->device[side]->ops->weight_free(v->device[side], weight[side]);
 }
 
-KVC_BROKEN(linear, kvc_linear, if (args->rows) kvc_flip(device, args->y, 0))
+KVC_INJECT(linear, kvc_linear, if (args->rows) kvc_flip(device, args->y, 0))
 KVC_CASE(linear, 60) {
     static const uint32_t outputs[] = {1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 15, 16, 17, 24, 31, 33, 47, 64, 65, 100};
     enum kvc_type type = (enum kvc_type)(v->row.cases % KVC_TYPES);
@@ -129,7 +129,7 @@ KVC_CASE(linear, 60) {
     }
 }
 
-KVC_BROKEN(embed, kvc_embed, if (args->rows) kvc_flip(device, args->out, 0))
+KVC_INJECT(embed, kvc_embed, if (args->rows) kvc_flip(device, args->out, 0))
 KVC_CASE(embed, 15) {
     enum kvc_type type = (enum kvc_type)(v->row.cases % KVC_TYPES);
     uint32_t K = draw_width(v, type), rows = draw_rows(v), vocab = kvc_verify_range(v, 1, 40);
@@ -152,7 +152,7 @@ KVC_CASE(embed, 15) {
     }
 }
 
-KVC_BROKEN(norm, kvc_norm, if (args->rows) kvc_flip(device, args->y, (size_t)args->rows * args->K - 1))
+KVC_INJECT(norm, kvc_norm, if (args->rows) kvc_flip(device, args->y, (size_t)args->rows * args->K - 1))
 KVC_CASE(norm, 40) {
     static const float eps[] = {1e-5f, 1e-6f, 0.0f};
     uint32_t K = draw_any(v), rows = draw_rows(v);
@@ -175,7 +175,7 @@ KVC_CASE(norm, 40) {
         kvc_verify_compare(v, y, 0, (size_t)rows * K, "y");
 }
 
-KVC_BROKEN(rope, kvc_rope_heads,
+KVC_INJECT(rope, kvc_rope_heads,
            if (args->rows) kvc_flip(device, args->y, (size_t)args->rows * args->heads * args->head_size - 1))
 KVC_CASE(rope, 30) {
     uint32_t d = kvc_verify_pick(v, head_sizes), rows = draw_rows(v), heads = kvc_verify_range(v, 1, 9);
@@ -203,7 +203,7 @@ KVC_CASE(rope, 30) {
         kvc_verify_compare(v, y, 0, n, "y");
 }
 
-KVC_BROKEN(gated_silu, kvc_gated_silu, if (args->n) kvc_flip(device, args->y, args->n - 1))
+KVC_INJECT(gated_silu, kvc_gated_silu, if (args->n) kvc_flip(device, args->y, args->n - 1))
 KVC_CASE(gated_silu, 15) {
     uint32_t rows = draw_rows(v), width = draw_any(v);
     size_t n = (size_t)rows * width;
@@ -225,7 +225,7 @@ KVC_CASE(gated_silu, 15) {
         kvc_verify_compare(v, y, 0, n, "y");
 }
 
-KVC_BROKEN(add, kvc_add, if (args->n) kvc_flip(device, args->y, args->n - 1))
+KVC_INJECT(add, kvc_add, if (args->n) kvc_flip(device, args->y, args->n - 1))
 KVC_CASE(add, 8) {
     uint32_t rows = draw_rows(v), width = draw_any(v);
     size_t n = (size_t)rows * width;
@@ -239,7 +239,7 @@ KVC_CASE(add, 8) {
         kvc_verify_compare(v, y, 0, n, "y");
 }
 
-KVC_BROKEN(blend, kvc_blend, if (args->n) kvc_flip(device, args->y, args->n - 1))
+KVC_INJECT(blend, kvc_blend, if (args->n) kvc_flip(device, args->y, args->n - 1))
 KVC_CASE(blend, 8) {
     static const float share[] = {0.32f, 0.2f, 0.0f, 1.0f, 0.999f};
     uint32_t rows = draw_rows(v), width = draw_any(v);
@@ -256,7 +256,7 @@ KVC_CASE(blend, 8) {
         kvc_verify_compare(v, y, 0, n, "y");
 }
 
-KVC_BROKEN(repeat_heads, kvc_repeat_heads,
+KVC_INJECT(repeat_heads, kvc_repeat_heads,
            if (args->rows)
                kvc_flip(device, args->out, (size_t)args->rows * args->heads * args->copies * args->head_size - 1))
 KVC_CASE(repeat_heads, 8) {
@@ -279,7 +279,7 @@ KVC_CASE(repeat_heads, 8) {
         kvc_verify_compare(v, out, 0, n * copies, "out");
 }
 
-KVC_BROKEN(gather, kvc_gather, if (args->rows) kvc_flip(device, args->out, (size_t)args->rows * args->width - 1))
+KVC_INJECT(gather, kvc_gather, if (args->rows) kvc_flip(device, args->out, (size_t)args->rows * args->width - 1))
 KVC_CASE(gather, 8) {
     uint32_t width = draw_any(v), from = draw_rows(v), rows = draw_rows(v);
     uint32_t *index = kvc_verify_alloc(v, rows * sizeof *index);
@@ -299,7 +299,7 @@ KVC_CASE(gather, 8) {
         kvc_verify_compare(v, out, 0, (size_t)rows * width, "out");
 }
 
-KVC_BROKEN(fma_loop, kvc_fma_loop, if (args->n) kvc_flip(device, args->x, args->n - 1))
+KVC_INJECT(fma_loop, kvc_fma_loop, if (args->n) kvc_flip(device, args->x, args->n - 1))
 KVC_CASE(fma_loop, 8) {
     const size_t n = 128 * (size_t)kvc_verify_range(v, 1, v->small ? 2 : 130);
     const uint32_t rounds = kvc_verify_range(v, 0, 40);

@@ -107,7 +107,7 @@ static void by_position(struct kvc_verify *v, struct rows_case *c) {
     }
 }
 
-KVC_BROKEN(window_mass, kvc_window_mass,
+KVC_INJECT(window_mass, kvc_window_mass,
            kvc_flip_score(device, args->probabilities->lists, args->scores, args->stride,
                           args->by_head ? args->probabilities->heads / args->probabilities->lists->kv_heads : 1))
 KVC_CASE(window_mass, 20) {
@@ -131,7 +131,7 @@ KVC_CASE(window_mass, 20) {
     kvc_verify_lists_free(v, &c.lists);
 }
 
-KVC_BROKEN(window_moments, kvc_window_moments,
+KVC_INJECT(window_moments, kvc_window_moments,
            kvc_flip_score(device, args->probabilities->lists, args->scores, args->stride,
                           args->probabilities->heads / args->probabilities->lists->kv_heads))
 KVC_CASE(window_moments, 15) {
@@ -161,7 +161,7 @@ KVC_CASE(window_moments, 15) {
     kvc_verify_lists_free(v, &c.lists);
 }
 
-KVC_BROKEN(accumulate, kvc_accumulate, kvc_flip_state(device, args->probabilities->lists, args->column + 1))
+KVC_INJECT(accumulate, kvc_accumulate, kvc_flip_state(device, args->probabilities->lists, args->column + 1))
 KVC_CASE(accumulate, 20) {
     struct rows_case c;
     uint32_t column = kvc_verify_range(v, 0, 2), more = kvc_verify_range(v, 0, 1);
@@ -188,7 +188,7 @@ KVC_CASE(accumulate, 20) {
 
 static const enum kvc_row_kind kinds[] = {KVC_ROW_WEIGHTS, KVC_ROW_LOGITS, KVC_ROW_LOW, KVC_ROW_COUNTS};
 
-KVC_BROKEN(ring_write, kvc_ring_write, kvc_flip_state(device, args->probabilities->lists, args->first))
+KVC_INJECT(ring_write, kvc_ring_write, kvc_flip_state(device, args->probabilities->lists, args->first))
 KVC_CASE(ring_write, 15) {
     struct rows_case c;
     uint32_t ring = kvc_verify_range(v, 1, 9), first = kvc_verify_range(v, 0, 2);
@@ -204,7 +204,7 @@ KVC_CASE(ring_write, 15) {
     kvc_verify_lists_free(v, &c.lists);
 }
 
-KVC_BROKEN(ring_fuse, kvc_ring_fuse, kvc_flip_score(device, args->lists, args->scores, args->stride, 1))
+KVC_INJECT(ring_fuse, kvc_ring_fuse, kvc_flip_score(device, args->lists, args->scores, args->stride, 1))
 KVC_CASE(ring_fuse, 40) {
     uint32_t ring = kvc_verify_range(v, 1, 40), filled = kvc_verify_range(v, 0, ring), stride;
     uint32_t first = kvc_verify_range(v, 0, 1) ? 0 : kvc_verify_range(v, 1, 40), columns = first + ring;
@@ -282,8 +282,8 @@ static void columns_case(struct kvc_verify *v, bool back) {
     kvc_verify_lists_free(v, &lists);
 }
 
-KVC_BROKEN(column_scores, kvc_column_scores, kvc_flip_score(device, args->lists, args->scores, args->stride, 1))
+KVC_INJECT(column_scores, kvc_column_scores, kvc_flip_score(device, args->lists, args->scores, args->stride, 1))
 KVC_CASE(column_scores, 30) { columns_case(v, false); }
 
-KVC_BROKEN(scores_column, kvc_scores_column, kvc_flip_state(device, args->lists, args->column))
+KVC_INJECT(scores_column, kvc_scores_column, kvc_flip_state(device, args->lists, args->column))
 KVC_CASE(scores_column, 20) { columns_case(v, true); }

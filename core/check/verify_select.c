@@ -90,7 +90,7 @@ static void compare_reads(struct kvc_verify *v, const struct kvc_verify_places *
         kvc_verify_compare(v, o->alpha, 0, c->heads, "alpha");
 }
 
-KVC_BROKEN(select_scores, kvc_select_scores, kvc_flip(device, args->scores, 0))
+KVC_INJECT(select_scores, kvc_select_scores, kvc_flip(device, args->scores, 0))
 KVC_CASE(select_scores, 50) {
     struct kvc_verify_places c;
     if (kvc_verify_places(v, &c)) {
@@ -115,7 +115,7 @@ KVC_CASE(select_scores, 50) {
     kvc_verify_lists_free(v, &c.lists);
 }
 
-KVC_BROKEN(select_reads, kvc_select_reads, kvc_change_rank(device, args->lists, args->reads))
+KVC_INJECT(select_reads, kvc_select_reads, kvc_change_rank(device, args->lists, args->reads))
 KVC_CASE(select_reads, 60) {
     struct kvc_verify_places c;
     if (kvc_verify_places(v, &c)) {
@@ -131,10 +131,10 @@ KVC_CASE(select_reads, 60) {
 }
 
 void kvc_inject_select_scores_reads(struct kvc_device *device, const struct kvc_select_scores_reads *args) {
-    const struct kvc_ops *inject = kvc_inject_enter(device);
+    const struct kvc_ops *inject = kvc_inject_open(device);
     kvc_run_select(device, args);
     kvc_change_rank(device, args->reads->lists, args->reads->reads);
-    kvc_inject_leave(device, inject);
+    kvc_inject_close(device, inject);
 }
 
 /* Both at once, where a backend can do that, beside one after the other. */

@@ -2,11 +2,13 @@
 #include "core/engine/advice.h"
 
 #include "core/base/integers.h"
+#include "core/base/types.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/integers.h"
 #include "core/base/types.h"
 #include "core/engine/engine.h"
 
@@ -22,7 +24,7 @@ static const char *size(uint64_t bytes, char text[32]) {
     return text;
 }
 
-/* Puts new advice where the old one stood, behind the last "; ". */
+/* Replaces the old advice, which follows the last "; ". */
 static void replace(struct kvc_error *error, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 2, 3)))
@@ -42,22 +44,22 @@ static void replace(struct kvc_error *error, const char *format, ...) {
     va_end(arguments);
 }
 
-/* Bytes of all that is on the device when `tokens` tokens have passed; 0: not known. spare: what blocks may take
+/* Bytes of all that is on the device when `tokens` tokens have passed; 0: not known. surplus: what blocks may take
  * besides, since they are allocated many at once. */
-static uint64_t needed(const struct need *need, const char *spec, uint64_t tokens, uint64_t *spare) {
+static uint64_t needed(const struct need *need, const char *spec, uint64_t tokens, uint64_t *surplus) {
     const struct kvc_session *s = need->session;
     struct kvc_estimate e;
     if (kvc_estimate(s->engine, spec, &s->runner->geometry, s->runner->network->hidden, s->cache.format.type, tokens, 0,
                      &e, NULL) != KVC_OK)
         return 0;
-    *spare = kvc_min_u64(e.peak_bytes, need->capacity / 4);
+    *surplus = kvc_min_u64(e.peak_bytes, need->capacity / 4);
     return need->others + e.peak_bytes + e.hidden_bytes;
 }
 
 static bool fits(const struct need *need, const char *spec, uint64_t tokens) {
-    uint64_t spare = 0;
-    const uint64_t bytes = needed(need, spec, tokens, &spare);
-    return bytes && bytes <= need->capacity && spare <= need->capacity - bytes;
+    uint64_t surplus = 0;
+    const uint64_t bytes = needed(need, spec, tokens, &surplus);
+    return bytes && bytes <= need->capacity && surplus <= need->capacity - bytes;
 }
 
 /* The most tokens, below `tokens`, that fit. */
@@ -79,14 +81,14 @@ enum kvc_status kvc_advise(const struct kvc_session *session, uint64_t tokens, e
     const uint64_t mine = session->cache.cache_bytes + session->cache.state_bytes;
     struct need need = {session, 0, device->capacity};
     char method[64] = "";
-    uint64_t spare, budget = 16;
+    uint64_t surplus, budget = 16;
     char text[32];
     if (status != KVC_RESOURCE || !error || !device->refused || !device->capacity || !session->runner->network)
         return status;
     device->refused = 0;
     need.others = device->memory.now_total - device->memory.now[KVC_MEMORY_HIDDEN];
     need.others -= kvc_min_u64(need.others, mine);
-    const uint64_t bytes = needed(&need, session->policy->spec, tokens, &spare);
+    const uint64_t bytes = needed(&need, session->policy->spec, tokens, &surplus);
     const uint64_t fewer = most_tokens(&need, session->policy->spec, tokens);
     for (; budget <= tokens; budget *= 2) { /* the largest power of two */
         char larger[64];
@@ -123,6 +125,6 @@ enum kvc_status kvc_advise_weights(struct kvc_device *device, uint64_t bytes, ui
     if (bits >= 1.02 * least) /* norms stay f32 */
         snprintf(type, sizeof type, "a type of at most %.1f bits a weight would fit (kvcull convert), or ", bits);
     replace(error, "the weights need %s of its %s; %sthe cpu backend%s", size(bytes, text), size(device->capacity, has),
-            type, *type ? "" : " may have room");
+            type, *type ? "" : " may have enough memory");
     return status;
 }

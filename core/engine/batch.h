@@ -25,12 +25,11 @@ void kvc_batch_free(struct kvc_runner *runner, struct kvc_batch *batch);
 enum kvc_status kvc_batch_fill(struct kvc_runner *runner, struct kvc_batch *batch, const int32_t *tokens,
                                const int32_t *positions, const bool *long_factors, uint32_t rows,
                                struct kvc_error *error);
-/* Only the rows `index` [rows] of the batch's hidden states go on. */
+/* Keeps only the rows `index` [rows] of the batch's hidden states. */
 enum kvc_status kvc_batch_gather(struct kvc_runner *runner, struct kvc_batch *batch, const uint32_t *index,
                                  uint32_t rows, struct kvc_error *error);
 
-/* Rows of cosine, or sine, [rows, rotary/2]: angle = position * frequency in float32, then times the attention factor.
- */
+/* Rows of cosine, or sine, [rows, rotary/2], of position * frequency in float32; times the attention factor. */
 void kvc_rope_rows(const struct kvc_rope *rope, const int32_t *positions, const bool *long_factors, uint32_t rows,
                    bool sine, float *out);
 

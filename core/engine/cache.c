@@ -85,7 +85,7 @@ static void free_arrays(struct kvc_cache *cache, struct kvc_cache_layer *layer) 
     layer->state_bytes = 0;
 }
 
-/* What head h owns beyond its first `stay` slots. */
+/* Gives back what head h owns beyond its first `stay` slots; returns the bytes of it. */
 static uint64_t give_head(struct kvc_cache *cache, const struct kvc_cache_layer *layer, uint32_t h, uint32_t stay) {
     const uint32_t had = head_slots(&layer->lists, h), whole = had / KVC_TILE, from = stay / KVC_TILE;
     const uint32_t *names = layer->blocks + kvc_first_block(layer->lists.host_base[h], h);
@@ -118,13 +118,12 @@ static enum kvc_status check_limit(const struct kvc_cache *cache, uint64_t bytes
     if (!cache->limit_bytes || (held <= cache->limit_bytes && bytes <= cache->limit_bytes - held))
         return KVC_OK;
     return kvc_fail(error, KVC_RESOURCE,
-                    "cache: the session's limit of %llu bytes is reached (%llu held, %llu more asked for)",
+                    "cache: the session's limit of %llu bytes is reached (%llu held, %llu more wanted)",
                     (unsigned long long)cache->limit_bytes, (unsigned long long)held, (unsigned long long)bytes);
 }
 
-static void note_peak(struct kvc_cache *cache) {
-    if (cache->cache_bytes + cache->state_bytes > cache->peak_bytes)
-        cache->peak_bytes = cache->cache_bytes + cache->state_bytes;
+static void record_peak(struct kvc_cache *cache) {
+    cache->peak_bytes = kvc_max_u64(cache->peak_bytes, cache->cache_bytes + cache->state_bytes);
 }
 
 static enum kvc_status make_buffer(struct kvc_cache *cache, struct kvc_cache_layer *layer, size_t bytes,
@@ -144,7 +143,7 @@ enum kvc_status kvc_cache_state_create(struct kvc_cache *cache, size_t bytes, st
     struct kvc_cache_layer none = {.count = NULL};
     const enum kvc_status status = make_buffer(cache, &none, bytes, buffer, error);
     if (status == KVC_OK)
-        note_peak(cache);
+        record_peak(cache);
     return status;
 }
 
@@ -189,7 +188,7 @@ static enum kvc_status make_arrays(struct kvc_cache *cache, const uint32_t *base
     return status;
 }
 
-/* What heads take that get other slots: blocks and spare places. */
+/* What heads take that get other slots: blocks and spare slots. */
 struct fresh {
     uint32_t blocks, spares;
     uint32_t *block, *spare;
@@ -220,7 +219,7 @@ static enum kvc_status take(struct kvc_cache *cache, const struct kvc_lists *old
     return status;
 }
 
-/* Gives every head the slots of base, taking or giving blocks; columns and order as asked. */
+/* Gives every head the slots of base, taking or giving blocks; with so many columns, and an order if `ordered`. */
 static enum kvc_status relayout(struct kvc_cache *cache, struct kvc_cache_layer *layer, const uint32_t *base,
                                 uint32_t columns, bool ordered, struct kvc_error *error) {
     const struct kvc_ops *ops = cache->device->ops;
@@ -256,7 +255,7 @@ static enum kvc_status relayout(struct kvc_cache *cache, struct kvc_cache_layer 
     } else if (ordered) {
         ops->identity(cache->device, &(struct kvc_identity){.lists = &made.lists});
     }
-    note_peak(cache);
+    record_peak(cache);
     for (uint32_t h = 0; h < heads && old->host_base; h++)
         cache->cache_bytes -= give_head(cache, layer, h, kvc_slots_kept(base[h + 1] - base[h], head_slots(old, h)));
     free_arrays(cache, layer);
@@ -326,7 +325,7 @@ enum kvc_status kvc_cache_make_order(struct kvc_cache *cache, uint32_t l, struct
         lists->order = NULL;
         return status;
     }
-    note_peak(cache);
+    record_peak(cache);
     cache->device->ops->identity(cache->device, &(struct kvc_identity){.lists = lists});
     return KVC_OK;
 }

@@ -22,7 +22,7 @@ struct kvc_cache {
     struct kvc_entry_format format;
     uint32_t layers;
     struct kvc_cache_layer *layer; /* [layers] */
-    uint64_t cache_bytes;          /* of blocks and spare places */
+    uint64_t cache_bytes;          /* of blocks and spare slots */
     uint64_t state_bytes;          /* of everything beside them */
     uint64_t peak_bytes;           /* the most of both */
     uint64_t limit_bytes;          /* 0: none */
@@ -33,7 +33,7 @@ uint32_t kvc_entry_row_bytes(enum kvc_type type, uint32_t head_size);
 uint64_t kvc_cache_head_bytes(const struct kvc_entry_format *format, uint64_t entries);
 
 /* Slots for so many entries of a head: whole blocks; for step_most of them, where that is one more than these hold, a
- * spare place. */
+ * spare slot. */
 uint64_t kvc_cache_slots(uint64_t entries, uint64_t step_most);
 
 /* heads [layers]: lists of entries in each layer. */
@@ -42,12 +42,12 @@ enum kvc_status kvc_cache_open(struct kvc_device *device, struct kvc_spares *sto
                                uint64_t limit_bytes, struct kvc_cache *cache, struct kvc_error *error);
 void kvc_cache_close(struct kvc_cache *cache);
 
-/* Room for `rows` more entries in every head of the layer. On failure nothing has changed. */
+/* Capacity for `rows` more entries in every head of the layer. On failure nothing has changed. */
 enum kvc_status kvc_cache_reserve(struct kvc_cache *cache, uint32_t layer, uint64_t rows, uint32_t columns,
                                   struct kvc_error *error);
 /* After kvc_ops.append of `rows` entries. */
 void kvc_cache_appended(struct kvc_cache *cache, uint32_t layer, uint32_t rows);
-/* Takes the newest `rows` entries of every head away again. */
+/* Removes the newest `rows` entries of every head. */
 void kvc_cache_drop(struct kvc_cache *cache, uint32_t layer, uint32_t rows);
 /* A buffer of what methods keep beside the entries, counted with them and within the session's limit. */
 enum kvc_status kvc_cache_state_create(struct kvc_cache *cache, size_t bytes, struct kvc_buffer **buffer,
@@ -55,13 +55,13 @@ enum kvc_status kvc_cache_state_create(struct kvc_cache *cache, size_t bytes, st
 void kvc_cache_state_free(struct kvc_cache *cache, size_t bytes, struct kvc_buffer *buffer);
 /* Order lists and positions, needed before the first eviction. */
 enum kvc_status kvc_cache_make_order(struct kvc_cache *cache, uint32_t layer, struct kvc_error *error);
-/* After an eviction. to.buffer NULL: fetches the counts. Otherwise they go to uint32 to[before ...], on the device, and
- * until kvc_cache_take_counts the host's are those from before: at least as many. */
+/* After an eviction. to.buffer NULL: fetches the counts. Otherwise they go to uint32 to[before ...], on the device. The
+ * host's are then stale until kvc_cache_take_counts: those from before, an upper bound. */
 void kvc_cache_evicted(struct kvc_cache *cache, uint32_t layer, struct kvc_span to);
-/* Fetches the counts of a layer that are behind; what the host knows of the cache changes, the cache does not. */
+/* Fetches a layer's counts if they are stale; what the host knows of the cache changes, the cache does not. */
 void kvc_cache_catch_up(const struct kvc_cache *cache, uint32_t layer);
 bool kvc_cache_is_stale(const struct kvc_cache *cache);
-/* What the evictions left in `to`, on the host now. */
+/* counts: what the evictions wrote to `to`, on the host now. */
 void kvc_cache_take_counts(struct kvc_cache *cache, const uint32_t *counts);
 uint32_t kvc_cache_lists(const struct kvc_cache *cache); /* of all layers */
 /* Gives back blocks beyond what the entries and `surplus` more need, where a head has at least `many` too many. */

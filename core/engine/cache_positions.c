@@ -1,8 +1,8 @@
-/* cache_positions.c - keys at their places in the cache instead of their positions in the text (rule 2 of
- * docs/methods.md, positions=cache): in a layer where such a method acts, the entry of rank r holds the key of a token
- * at position r, and a query stands at the rank of its own entry. Keys before their rotation are kept in state columns,
- * and all of a layer's are rotated anew when an eviction has changed the ranks. Until the first one ranks are
- * positions, and nothing differs. */
+/* cache_positions.c - keys at their cache positions instead of their positions in the text (rule 2 of docs/methods.md,
+ * positions=cache). In a layer where such a method acts, the entry of rank r holds the key of a token at position r,
+ * and a query stands at the rank of its own entry. State columns keep the keys before their rotation; when an eviction
+ * has changed the ranks, all keys of the layer are rotated anew. Until the first eviction ranks are positions, and
+ * nothing differs. */
 #include "core/engine/cache_positions.h"
 
 #include "core/base/integers.h"
@@ -10,11 +10,12 @@
 
 #include <stdlib.h>
 
-static bool turned(const struct kvc_session *session, uint32_t layer) {
+/* Whether keys stand at ranks that may differ from their positions. */
+static bool at_cache_positions(const struct kvc_session *session, uint32_t layer) {
     return session->cache.layer[layer].lists.order && kvc_policy_cache_positions(session->policy, layer);
 }
 
-/* The columns of the unrotated keys come behind those of the methods. */
+/* The columns of the unrotated keys follow those of the methods. */
 static uint32_t first_column(const struct kvc_session *session, uint32_t layer) {
     return kvc_policy_columns(session->policy, layer);
 }
@@ -67,7 +68,7 @@ void kvc_cache_positions_rotate(struct kvc_session *session, uint32_t layer, uin
     struct kvc_device *device = runner->device;
     const struct kvc_geometry *g = &runner->geometry;
     const struct kvc_rope *rope = &runner->network->rope;
-    if (!turned(session, layer))
+    if (!at_cache_positions(session, layer))
         return;
     const size_t rank = session->cache.layer[layer].count[0] * (size_t)(rope->rotary / 2) * sizeof(float);
     const size_t q = row * (size_t)g->heads * g->head_size * sizeof(float);
@@ -108,7 +109,7 @@ void kvc_cache_positions_keep(struct kvc_session *session, uint32_t layer, uint3
 
 enum kvc_status kvc_cache_positions_renew(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {
     struct kvc_device *device = session->runner->device;
-    if (!turned(session, layer))
+    if (!at_cache_positions(session, layer))
         return KVC_OK;
     const struct kvc_rope *rope = &session->runner->network->rope;
     const enum kvc_status status = reserve(session, kvc_cache_most(&session->cache, layer), error);

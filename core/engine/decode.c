@@ -20,7 +20,7 @@ struct participants {
     uint32_t count;
 };
 
-static bool make_room(struct participants *participants, size_t count) {
+static bool participants_create(struct participants *participants, size_t count) {
     *participants = (struct participants){.session = malloc(count * sizeof *participants->session),
                                           .row = malloc(count * sizeof *participants->row),
                                           .token = malloc(count * sizeof *participants->token),
@@ -30,7 +30,7 @@ static bool make_room(struct participants *participants, size_t count) {
            participants->long_factors;
 }
 
-static void free_room(struct participants *participants) {
+static void participants_free(struct participants *participants) {
     free(participants->session);
     free(participants->row);
     free(participants->token);
@@ -44,7 +44,7 @@ static enum kvc_status fail_all(enum kvc_status *statuses, size_t count, enum kv
     return status;
 }
 
-/* Everything a step needs that may fail for want of memory; no session has changed yet. */
+/* Everything of a step that may fail for lack of memory; no session has changed yet. */
 static enum kvc_status prepare(struct kvc_runner *runner, const struct participants *participants, bool logits,
                                struct kvc_error *error) {
     enum kvc_status status = kvc_runner_reserve(runner, participants->count, participants->count, error);
@@ -61,7 +61,7 @@ static enum kvc_status prepare(struct kvc_runner *runner, const struct participa
     return status;
 }
 
-/* Logits of the rows whose sessions have not failed, each into its place, as many neighbours at once as may be. */
+/* Logits of the rows whose sessions have not failed, each into its row of logits; neighbours in one call. */
 static enum kvc_status step_logits(struct kvc_runner *runner, const struct participants *participants, float *logits,
                                    struct kvc_error *error) {
     for (uint32_t from = 0; from < participants->count;) {
@@ -119,7 +119,7 @@ static void check_finite(struct kvc_runner *runner, struct kvc_session *session,
         (void)kvc_finite_logits(runner, logits, position, error);
 }
 
-/* Takes session i into the step, or notes why not. */
+/* Takes session i into the step, or says why not. */
 static enum kvc_status join(struct participants *participants, struct kvc_session *session, size_t i, int32_t token,
                             struct kvc_runner *runner, struct kvc_error *error) {
     struct kvc_error cause = {KVC_OK, ""};
@@ -210,10 +210,10 @@ enum kvc_status kvc_decode(struct kvc_session *const *sessions, const int32_t *t
     struct participants participants;
     const uint64_t environment = kvc_float_open();
     const enum kvc_status status =
-        make_room(&participants, count)
+        participants_create(&participants, count)
             ? decode(sessions, tokens, count, logits, statuses, &participants, error)
             : fail_all(statuses, count, kvc_fail(error, KVC_RESOURCE, "decode: no memory for %zu rows", count));
-    free_room(&participants);
+    participants_free(&participants);
     kvc_float_close(environment);
     return status;
 }

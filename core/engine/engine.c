@@ -108,7 +108,7 @@ const struct kvc_policy_class *kvc_engine_find_policy(const struct kvc_engine *e
     return NULL;
 }
 
-/* What parsing and the manual take for granted of an option table. */
+/* What parsing and the manual assume of an option table. */
 static enum kvc_status check_options(const struct kvc_policy_class *policy, struct kvc_error *error) {
     const struct kvc_option *common = kvc_common_options();
     for (const struct kvc_option *o = policy->options; o && o->name; o++) {

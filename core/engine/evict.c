@@ -1,6 +1,6 @@
 /* evict.c - eviction: what a policy's stage function may keep, by scores, by ranks, by positions or by a plan; and the
- * blocks that go back. Every way ends in `evict`: the lists, then what hangs on their ranks (view, keys at their places
- * in the cache). */
+ * blocks that go back. Every way ends in `evict`: the lists, then what depends on their ranks (view, keys at cache
+ * positions). */
 #include "core/engine/evict.h"
 
 #include "core/base/integers.h"
@@ -243,7 +243,7 @@ enum kvc_status kvc_stage_keep_planned(struct kvc_stage *stage, struct kvc_error
         return status;
     const struct kvc_read_list kept = {planned->count.buffer, planned->rank.buffer, planned->stride};
     status = evict(stage, &kept, error);
-    if (session->in_prompt) /* as long as the prompt */
+    if (session->in_prompt) /* it is as long as the prompt */
         kvc_evict_forget_plan(session, stage->layer);
     return status;
 }

@@ -20,13 +20,13 @@ struct kvc_planned {
 struct kvc_evictions {
     bool *touched;               /* [layers]: evicted from since its blocks were last looked at */
     struct kvc_planned *planned; /* [layers] */
-    struct kvc_span counts;      /* of runner->counts: where a decode step leaves the counts of lists and views */
+    struct kvc_span counts;      /* of runner->counts: where a decode step writes the counts of lists and views */
 };
 
-/* Room for the ranks that a stage keeps of every list, in whole tiles. */
+/* Buffers for the ranks that a stage keeps of every list, in whole tiles. */
 enum kvc_status kvc_evict_reserve(struct kvc_stage *stage, struct kvc_read_list *kept, struct kvc_error *error);
 void kvc_evict_forget_plan(struct kvc_session *session, uint32_t layer);
-/* Blocks of layers 0 .. layers-1 that evictions left without entries go back, where a head has `many` of them. */
+/* Gives back blocks of layers 0 .. layers-1 that have no entries any more, where a head has `many` of them. */
 enum kvc_status kvc_evict_shrink(struct kvc_session *session, uint32_t layers, uint32_t many, struct kvc_error *error);
 
 #endif

@@ -1,4 +1,4 @@
-/* fill.h - a prompt whose entries are made up, in place of a network's. */
+/* fill.h - a prompt whose entries are made up instead of computed by a network. */
 #ifndef KVC_CORE_ENGINE_FILL_H
 #define KVC_CORE_ENGINE_FILL_H
 

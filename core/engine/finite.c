@@ -1,5 +1,5 @@
 /* finite.c - values that are no numbers: whether there are any, and the layer whose output has the first. One NaN in a
- * model's weights, or an overflow, makes every later value NaN; nothing that is then computed means anything. */
+ * model's weights, or an overflow, makes every value after it NaN; nothing that is then computed means anything. */
 #include "core/engine/finite.h"
 
 #include "core/base/integers.h"
@@ -9,7 +9,7 @@
 
 #define BLOCK 64u /* a constant count, which compilers make vectors of */
 
-/* Whether an exponent is all ones: adding one to it then carries into the sign's place. */
+/* Whether an exponent is all ones: adding one to it then carries into the sign bit. */
 static uint32_t carries(const float *values, size_t count) {
     uint32_t carried = 0;
     for (size_t i = 0; i < count; i++) {

@@ -10,7 +10,7 @@ struct kvc_growable {
     enum kvc_memory_kind kind;
 };
 
-/* Room for so many bytes; what it held is lost where it grows. */
+/* Makes sure of a capacity of so many bytes; what the buffer held is lost where it grows. */
 enum kvc_status kvc_growable_reserve(struct kvc_device *device, struct kvc_growable *growable, size_t bytes,
                                      struct kvc_error *error);
 void kvc_growable_free(struct kvc_device *device, struct kvc_growable *growable);

@@ -29,7 +29,7 @@ struct kvc_layer {
 
 /* Rotary frequencies after the model's scaling, float32 as transformers computes them. */
 struct kvc_rope {
-    uint32_t rotary;       /* channels of a head that turn, even */
+    uint32_t rotary;       /* channels of a head that are rotated, even */
     bool interleaved;      /* pairs in the projections' outputs are (2i, 2i+1) */
     float *frequency;      /* [rotary/2] */
     float *long_frequency; /* [rotary/2] or NULL: longrope, for contexts above original_context */

@@ -1,6 +1,5 @@
-/* pass.c - the road of a prompt: rows of a pass through one layer, and the moments of the policy behind it. A pass is a
- * set of rows that go through all layers: the whole prompt, or, where a chunk method cuts it, one chunk after another.
- */
+/* pass.c - the road of a prompt: rows of a pass through one layer, then the policy's stages. A pass is a set of rows
+ * that go through all layers: the whole prompt, or, where a chunk method cuts it, one chunk after another. */
 #include "core/engine/pass.h"
 
 #include "core/base/integers.h"
@@ -48,7 +47,7 @@ static void copy_queries(struct kvc_session *session, struct kvc_queries *querie
                       kvc_growable_at(&batch->positions, batch_row * word), count * word);
 }
 
-/* Keeps those of the part's queries that policies will look at. */
+/* Copies those of the part's queries that policies will look at. */
 static void keep_queries(struct kvc_session *session, uint32_t layer, const struct kvc_part *part) {
     struct kvc_runner *runner = session->runner;
     struct kvc_prompt *prompt = &session->prompt;
@@ -74,7 +73,7 @@ static void keep_queries(struct kvc_session *session, uint32_t layer, const stru
     }
 }
 
-/* Methods that observe see the part's queries. */
+/* Observers see the part's queries. */
 static void observe(struct kvc_session *session, uint32_t layer, const struct kvc_part *part) {
     struct kvc_stage stage = kvc_stage_make(session, layer);
     if (part->kind != KVC_ROWS_PROMPT || session->failure.status != KVC_OK)
@@ -102,7 +101,7 @@ static enum kvc_status pass_part(struct kvc_session *session, const struct kvc_r
     return status;
 }
 
-/* The rows that a method added. Probes leave no entry behind, pseudo rows for a while. */
+/* The rows that a method added. Probes have no entries; those of pseudo rows are dropped at once. */
 static enum kvc_status pass_extra(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
                                   struct kvc_error *error) {
     const uint32_t extra = kvc_prompt_extra_rows(session);
@@ -117,7 +116,7 @@ static enum kvc_status pass_extra(struct kvc_session *session, const struct kvc_
     return status;
 }
 
-/* ---- behind them ---- */
+/* ---- the stages after them ---- */
 
 /* A stage that may look at the last queries of the prompt. */
 static struct kvc_stage window_stage(struct kvc_session *session, uint32_t layer) {
@@ -145,14 +144,15 @@ static enum kvc_status end_prompt(struct kvc_session *session, const struct kvc_
                                                                  &session->cache.format, session->held[layer]);
     struct kvc_stage stage = window_stage(session, layer);
     enum kvc_status status = kvc_stage_call_prompt(&stage, error);
-    for (uint32_t l = 0; l <= layer; l++) /* of those before it, too, which the stage may have shrunk */
+    for (uint32_t l = 0; l <= layer; l++) /* of the layers below, too, which the stage may have shrunk */
         session->after[l] = kvc_cache_most(&session->cache, l);
     if (status == KVC_OK)
         status = kvc_evict_shrink(session, layer + 1, 1, error);
     return status == KVC_OK ? kvc_prune_rows(session, source, error) : status;
 }
 
-/* A layer that one above it chooses for is not over before that one's turn. */
+/* The prompt stages, in order, of the layers that can have theirs now: one that a layer above chooses for waits for
+ * that layer. */
 static enum kvc_status end_layers(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
                                   struct kvc_error *error) {
     enum kvc_status status = KVC_OK;
@@ -163,7 +163,7 @@ static enum kvc_status end_layers(struct kvc_session *session, const struct kvc_
     return status;
 }
 
-/* The policy's moments behind the rows: it looks, prunes rows, evicts. */
+/* The policy's stages after the rows: it observes, prunes rows, evicts. */
 static enum kvc_status evict(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
                              struct kvc_error *error) {
     enum kvc_status status = KVC_OK;
@@ -178,14 +178,14 @@ static enum kvc_status evict(struct kvc_session *session, const struct kvc_row_s
 
 /* ---- the road ---- */
 
-/* Room in the layer for the entries of all rows. */
+/* Capacity of the layer's lists for the entries of all rows. */
 static enum kvc_status reserve(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {
     const struct kvc_prompt *prompt = &session->prompt;
     const uint64_t stored = prompt->chunk_rows + (prompt->last_chunk ? (uint64_t)kvc_prompt_extra_rows(session) : 0);
     enum kvc_status status =
         kvc_cache_reserve(&session->cache, layer, stored,
                           kvc_policy_all_columns(session->policy, layer, session->cache.format.head_size), error);
-    if (status == KVC_OK && prompt->kept_rows) /* positions are not those that ranks would say */
+    if (status == KVC_OK && prompt->kept_rows) /* positions are not ranks */
         status = kvc_cache_make_order(&session->cache, layer, error);
     return status;
 }

@@ -4,7 +4,7 @@
 
 #include "core/engine/session.h"
 
-/* All rows of the pass under way go through one layer; then the policy's moments. */
+/* All rows of the pass under way go through one layer; then come the policy's stages. */
 enum kvc_status kvc_pass_layer(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
                                struct kvc_error *error);
 

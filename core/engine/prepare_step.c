@@ -1,6 +1,6 @@
-/* prepare_step.c - before and after a decode step of a session. Whatever may fail for want of memory is done before it:
- * room for one more entry in every layer, for what the select and decode stages will ask for, where that can be known,
- * and what a method plans to keep. At its end come the counts that its evictions left. */
+/* prepare_step.c - before and after a decode step of a session. Whatever may fail for lack of memory is done before it:
+ * capacity for one more entry in every layer, buffers of the select and decode stages where their size is known, and
+ * what a method plans to keep. At its end come the counts after its evictions. */
 #include "core/engine/prepare_step.h"
 
 #include "core/stage/stage_call.h"
@@ -9,7 +9,7 @@
 
 #define ARRAYS 2u /* of scores: no method's decode stage takes more */
 
-/* Room for the scores and lists of a decode stage. */
+/* Buffers for the scores and kept ranks of a decode stage. */
 static enum kvc_status reserve_decode(struct kvc_stage *stage, struct kvc_error *error) {
     struct kvc_read_list kept;
     struct kvc_scores *scores;
@@ -20,7 +20,7 @@ static enum kvc_status reserve_decode(struct kvc_stage *stage, struct kvc_error 
     return status;
 }
 
-/* Whether the step may be the layer's first that evicts: by the method's own formulas. */
+/* Whether the step may be the layer's first that evicts, by the method's formulas. */
 static bool may_evict(const struct kvc_session *session, uint32_t layer, uint64_t entries) {
     struct kvc_method_layer at = kvc_policy_method_at(session->policy, KVC_STAGE_DECODE, layer,
                                                       &session->runner->geometry, &session->cache.format);
@@ -34,7 +34,7 @@ static bool may_evict(const struct kvc_session *session, uint32_t layer, uint64_
     return kvc_policy_entries(&at, false, held, session->step) < (double)entries;
 }
 
-/* The device's scratch memory for the step's operations in a layer; places: the most that are read or chosen among. */
+/* The device's workspace for the step's operations in a layer; places: the most that are read or chosen among. */
 static enum kvc_status prepare_device(struct kvc_session *session, uint32_t layer, uint32_t places,
                                       struct kvc_error *error) {
     const struct kvc_ops *ops = session->runner->device->ops;
@@ -47,7 +47,7 @@ static enum kvc_status prepare_device(struct kvc_session *session, uint32_t laye
     return ops->prepare ? ops->prepare(session->runner->device, &shape, error) : KVC_OK;
 }
 
-/* What the layer's select and decode stages will ask for; a method's plan; the device's own. */
+/* Buffers of the layer's select and decode stages; a method's plan; the device's workspace. */
 static enum kvc_status prepare_layer(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {
     const struct kvc_policy *policy = session->policy;
     const struct kvc_stage defaults = kvc_stage_make(session, layer);
@@ -135,7 +135,7 @@ enum kvc_status kvc_step_reserve_counts(struct kvc_runner *runner, struct kvc_se
     return status;
 }
 
-/* Gives back blocks that a step's evictions left without entries. */
+/* Gives back blocks that a step's evictions emptied. */
 static void shrink(struct kvc_session *session) {
     struct kvc_device *device = session->runner->device;
     const uint64_t before = session->cache.cache_bytes;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* longrope: a session keeps the factors it began with, because its keys stay as they were turned. */
+/* longrope: a session keeps the factors it began with, because its keys stay as they were rotated. */
 static void choose_rope(struct kvc_session *session, uint64_t rows) {
     const struct kvc_rope *rope = &session->runner->network->rope;
     if (session->tokens)
@@ -18,7 +18,7 @@ static void choose_rope(struct kvc_session *session, uint64_t rows) {
     session->long_rope = rope->long_frequency && length > rope->original_context;
 }
 
-/* Gives the logits of rows of a pass to the caller, who knows them as rows of the turn. */
+/* Gives the logits of rows of a pass to the caller, numbered as rows of the prompt. */
 static enum kvc_status report_rows(struct kvc_session *session, uint32_t row, uint32_t rows,
                                    const struct kvc_prompt_options *options, float *logits, struct kvc_error *error) {
     struct kvc_runner *runner = session->runner;
@@ -69,8 +69,8 @@ static enum kvc_status load_rows(void *user, const int32_t *tokens, const int32_
     return status;
 }
 
-/* Of rows row.. of the pass, behind a layer (-1: none yet), those whose logits will be looked at: all that the caller
- * wants, and the pass's last, which sees what all others left. */
+/* Of rows row.. of the pass, after a layer (-1: before the first), checks those whose logits will be looked at: all, if
+ * the caller wants every row's, or else the pass's last, which attends to the others. */
 static enum kvc_status check_rows(const struct prompt *prompt, int64_t layer, uint32_t row, uint32_t rows,
                                   struct kvc_error *error) {
     const struct kvc_session *session = prompt->session;
@@ -116,7 +116,7 @@ static enum kvc_status report_progress(struct prompt *prompt, uint32_t layer, co
     const struct kvc_session *session = prompt->session;
     const struct kvc_prompt_options *options = prompt->options;
     const uint32_t layers = session->cache.layers;
-    /* what is left: of this layer, of those above it, of the chunks to come; less than all where rows were cut */
+    /* what is left: of this layer, of those above it, of the chunks to come; less than all after token pruning */
     const uint64_t left = (uint64_t)(layers - layer) * session->prompt.chunk_rows - part->row - part->rows +
                           (session->prompt.last_chunk
                                ? 0
@@ -126,7 +126,7 @@ static enum kvc_status report_progress(struct prompt *prompt, uint32_t layer, co
     return KVC_OK;
 }
 
-/* Behind attention; then what the caller wants to know of the prompt's own rows. */
+/* After attention; then what the caller wants to know of the prompt's own rows. */
 static enum kvc_status feed_rows_forward(void *user, uint32_t layer, const struct kvc_part *part,
                                          struct kvc_error *error) {
     struct prompt *prompt = user;
@@ -143,7 +143,7 @@ static enum kvc_status feed_rows_forward(void *user, uint32_t layer, const struc
     if (status == KVC_OK && layer == session->cache.layers - 1 && options && options->row) {
         if (session->prompt.kept_rows)
             status = kvc_fail(error, KVC_USAGE,
-                              "prompt: the logits of every row are asked for, but policy %s lets %u of %llu rows go on",
+                              "prompt: the logits of every row are asked for, but policy %s keeps %u of %llu rows",
                               session->policy->spec, session->prompt.kept_row_count, (unsigned long long)session->turn);
         else
             status = report_rows(session, part->row, part->rows, options, prompt->row_logits, error);
@@ -186,7 +186,7 @@ static enum kvc_status run_prompt(struct kvc_session *session, const int32_t *to
     if (status != KVC_OK)
         return status;
     const uint64_t saturated = device->saturated;
-    choose_rope(session, session->tokens + count); /* the turn makes room for rows of cosine and sine by it */
+    choose_rope(session, session->tokens + count); /* kvc_prompt_begin computes rows of cosine and sine by it */
     status = kvc_prompt_begin(session, count, error);
     if (status != KVC_OK)
         return status;

@@ -1,5 +1,5 @@
-/* prune_rows.c - token pruning: rows of a prompt that do not go on to the layers above. A propagate stage chooses them
- * (kvc_stage_go_on); behind the layer's prompt stage the others are left behind. */
+/* prune_rows.c - token pruning: only some rows of a prompt are computed in the layers above. A propagate stage chooses
+ * the rows kept (kvc_stage_go_on); the others are dropped after the layer's prompt stage. */
 #include "core/engine/prune_rows.h"
 
 #include "core/stage/stage.h"
@@ -15,7 +15,7 @@ enum kvc_status kvc_stage_go_on(struct kvc_stage *stage, const uint32_t *rows, u
         good = rows[i] > rows[i - 1];
     if (!good)
         return kvc_fail(error, KVC_USAGE,
-                        "policy: %u rows are to go on: must be some of the turn's %llu, ascending, the "
+                        "policy: %u rows are to be kept: must be some of the turn's %llu, ascending, the "
                         "last among them",
                         count, (unsigned long long)had);
     if (count == had || stage->layer + 1 == session->cache.layers) /* above the last layer there is none */
@@ -31,7 +31,7 @@ enum kvc_status kvc_stage_go_on(struct kvc_stage *stage, const uint32_t *rows, u
     return KVC_OK;
 }
 
-/* next_kept_rows as indices into the rows of the pass, and those that methods added behind them. */
+/* next_kept_rows as indices into the rows of the pass, followed by the rows that methods added. */
 static void find_rows(const struct kvc_session *session, uint32_t *index, uint32_t extra) {
     const struct kvc_prompt *prompt = &session->prompt;
     for (uint32_t i = 0, at = 0; i < prompt->next_rows; i++) {

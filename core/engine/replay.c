@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-/* What the caller gave of one layer of the turn under way. */
+/* What the caller gave of one layer of the prompt under way. */
 struct layer_rows {
     const float *q, *k, *v; /* [rows, H, d], [rows, H_kv, d] twice */
     float *out;             /* [rows, H, d] or NULL */
@@ -72,7 +72,7 @@ void kvc_replay_on_chunk(struct kvc_replay *replay, kvc_chunk_fn *done, void *us
     replay->user = user;
 }
 
-/* ---- rows that are already there, in place of a network's ---- */
+/* ---- rows that the caller gave, instead of a network's ---- */
 
 /* Rows of x, `width` floats each, to row `to` of a scratch buffer. */
 static void put(struct kvc_replay *replay, const struct kvc_growable *growable, uint32_t to, const float *x,
@@ -92,7 +92,8 @@ static enum kvc_status load_rows(void *user, const int32_t *tokens, const int32_
     return status;
 }
 
-/* The first of part's rows that follow each other in what the caller gave, behind the i-th; how many they are. */
+/* Rows of the part from the i-th on that follow each other in what the caller gave: *from, the first of them there, and
+ * how many. */
 static size_t neighbours(const struct kvc_session *session, const struct kvc_part *part, uint32_t i, size_t *from) {
     const uint32_t at = session->prompt.chunk_from + part->row + i;
     *from = kvc_session_row(session, at);
@@ -136,7 +137,7 @@ static enum kvc_status give_rows(void *user, uint32_t layer, const struct kvc_pa
     return KVC_OK;
 }
 
-/* What their attention gave, to the caller. */
+/* The attention output of a part's rows, to the caller. */
 static enum kvc_status take_rows(void *user, uint32_t layer, const struct kvc_part *part, struct kvc_error *error) {
     struct kvc_replay *replay = user;
     struct kvc_device *device = replay->runner->device;
@@ -153,7 +154,7 @@ static enum kvc_status take_rows(void *user, uint32_t layer, const struct kvc_pa
     return device->ops->sync(device, error);
 }
 
-/* The rows that go on are found by session->prompt.kept_rows. */
+/* The rows kept are found by session->prompt.kept_rows. */
 static enum kvc_status gather_rows(void *user, const uint32_t *index, uint32_t rows, struct kvc_error *error) {
     (void)user, (void)index, (void)rows, (void)error;
     return KVC_OK;
@@ -176,7 +177,7 @@ static enum kvc_status check_layer(const struct kvc_replay *replay, uint32_t lay
     return kvc_fail(error, KVC_USAGE, "replay: layer %u comes before layer %u", layer, replay->next_layer);
 }
 
-/* Everything, chunk by chunk: all layers have been given. */
+/* The whole prompt, chunk by chunk, once all layers have been given. */
 static enum kvc_status run_chunks(struct kvc_replay *replay, uint32_t rows, struct kvc_error *error) {
     struct kvc_session *session = replay->session;
     const struct kvc_row_source source = source_of(replay);

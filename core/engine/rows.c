@@ -1,5 +1,5 @@
 /* rows.c - a prompt under way: its rows, whole or in chunks where the policy cuts it, pass by pass; the rows that
- * methods add to them (pseudo rows, probes); and room for the queries that methods will look at. */
+ * methods add to them (pseudo rows, probes); and buffers for the queries that methods will look at. */
 #include "core/engine/rows.h"
 
 #include "core/base/integers.h"
@@ -18,7 +18,7 @@ static const struct kvc_method *pseudo_method(const struct kvc_session *session)
     return NULL;
 }
 
-/* Sets of queries that rooms hold: one for every layer where chunks come one after another. */
+/* How many sets of queries are kept: one, or one for every layer where chunks come one after another. */
 static uint32_t sets(const struct kvc_session *session) {
     return session->prompt.chunking.chunk ? session->cache.layers : 1;
 }
@@ -41,7 +41,7 @@ static enum kvc_status reserve_queries(struct kvc_session *session, struct kvc_q
     return status;
 }
 
-/* Position of row i of those that go on. */
+/* Position of row i of the rows kept. */
 static int32_t position_of(const struct kvc_session *session, uint32_t i) {
     return (int32_t)(session->tokens + kvc_session_row(session, i));
 }
@@ -70,7 +70,7 @@ enum kvc_status kvc_prompt_set_window(struct kvc_session *session, uint32_t rows
     return status;
 }
 
-/* Rooms for the probe's queries of every layer. */
+/* Buffers for the probe's queries of every layer. */
 static enum kvc_status reserve_probe(struct kvc_session *session, struct kvc_error *error) {
     const struct kvc_geometry *g = &session->runner->geometry;
     struct kvc_device *device = device_of(session);
@@ -81,7 +81,7 @@ static enum kvc_status reserve_probe(struct kvc_session *session, struct kvc_err
         status = kvc_growable_reserve(device, &session->prompt.probe_now, bytes, error);
     if (status == KVC_OK)
         status = reserve_queries(session, &session->prompt.probing, probes, 1, error);
-    if (status == KVC_OK) { /* it sees every entry, wherever it stands */
+    if (status == KVC_OK) { /* it sees every entry, whatever its position */
         device->ops->zero(device, kvc_growable_at(&session->prompt.probing.causal_offset, 0),
                           probes * sizeof(uint32_t));
         device->ops->zero(device, kvc_growable_at(&session->prompt.probing.positions, 0), probes * sizeof(int32_t));
@@ -119,7 +119,7 @@ enum kvc_status kvc_prompt_begin(struct kvc_session *session, uint64_t rows, str
     session->sums.peak_before = session->cache.peak_bytes;
     session->cache.peak_bytes = session->cache.cache_bytes + session->cache.state_bytes;
     session->in_prompt = true;
-    session->failed = true; /* until the turn is over */
+    session->failed = true; /* until the prompt is over */
     return KVC_OK;
 }
 
@@ -153,7 +153,7 @@ uint32_t kvc_prompt_rows_most(const struct kvc_session *session, uint64_t rows) 
 
 /* ---- the rows of a pass ---- */
 
-/* Pseudo rows behind the prompt's last pass; tokens gets them where the turn has tokens. */
+/* Pseudo rows after the prompt's last pass; tokens gets theirs where the prompt has tokens. */
 static enum kvc_status plan_pseudo(struct kvc_session *session, const struct kvc_row_source *source, uint32_t *offset,
                                    int32_t **tokens, struct kvc_error *error) {
     const struct kvc_method *method = pseudo_method(session);
@@ -164,8 +164,8 @@ static enum kvc_status plan_pseudo(struct kvc_session *session, const struct kvc
                             session->use[method - session->policy->method].state};
     for (uint32_t l = 0; l < session->cache.layers; l++) {
         const uint64_t held = kvc_cache_most(&session->cache, l) + (uint64_t)session->prompt.chunk_rows;
-        if (session->use[method - session->policy->method].acts[l] && held > turn.held)
-            turn.held = held;
+        if (session->use[method - session->policy->method].acts[l])
+            turn.held = kvc_max_u64(turn.held, held);
     }
     const uint32_t count = method->policy->pseudo(&method->values, &turn, offset, NULL);
     struct kvc_error cause;
@@ -208,7 +208,7 @@ enum kvc_status kvc_pass_load(struct kvc_session *session, const struct kvc_row_
         causal_offset[i] = end - 1 - in_chunk;
     }
     for (uint32_t i = 0; i < extra && status == KVC_OK; i++) {
-        const uint64_t probe = session->turn - session->prompt.probes + i; /* its row in the turn */
+        const uint64_t probe = session->turn - session->prompt.probes + i; /* its row in the prompt */
         if (session->prompt.last_chunk) {
             tokens[rows + i] = session->prompt.pseudo_tokens ? session->prompt.pseudo_tokens[i] : 0;
             positions[rows + i] = (int32_t)(session->tokens + session->turn + session->prompt.pseudo_offset + i);

@@ -36,9 +36,9 @@ struct kvc_row_source {
     /* Before attention: the part's queries into runner->q [rows, H, d], its keys and values anywhere. */
     enum kvc_status (*project)(void *user, uint32_t layer, const struct kvc_part *part, struct kvc_projected *projected,
                                struct kvc_error *error);
-    /* Behind it: runner->attended [rows, H, d] goes on. */
+    /* After attention, whose output is runner->attended [rows, H, d]. */
     enum kvc_status (*feed_forward)(void *user, uint32_t layer, const struct kvc_part *part, struct kvc_error *error);
-    /* Only the rows `index` [rows] of the pass go on to the next layer. */
+    /* Token pruning: only the rows `index` [rows] of the pass are kept for the next layer. */
     enum kvc_status (*gather)(void *user, const uint32_t *index, uint32_t rows, struct kvc_error *error);
 };
 
@@ -53,7 +53,7 @@ struct kvc_queries {
 };
 
 /* The prompt under way, of a session. Where a method cuts it into chunks, there is one set of queries for each layer,
- * otherwise one that all layers use in turn. */
+ * otherwise one that all layers share. */
 struct kvc_prompt {
     struct kvc_chunking chunking; /* chunk 0: the prompt is not cut */
     struct kvc_queries window;    /* the last queries */
@@ -65,14 +65,13 @@ struct kvc_prompt {
     struct kvc_growable probe;     /* float32 [layers, probes, H, d]: the accumulated probe */
     struct kvc_growable probe_now; /* float32 [layers, probes, H, d]: this chunk's probe queries */
     struct kvc_queries probing;    /* out, M and L of the accumulated probe's attention */
-    /* token pruning: rows of the prompt that still go on, and those that a propagate stage chose for the layers above
-     */
+    /* token pruning: rows of the prompt kept so far, and those that a propagate stage chose for the layers above */
     uint32_t *kept_rows; /* [kept_row_count], NULL: all */
     uint32_t kept_row_count;
     uint32_t *next_kept_rows; /* [next_rows], NULL: as before */
     uint32_t next_rows;
     /* the pass under way */
-    uint32_t chunk_from; /* its first row, among those that go on */
+    uint32_t chunk_from; /* its first row, among the rows kept */
     uint32_t chunk_rows;
     bool first_chunk;
     bool last_chunk;
@@ -92,7 +91,7 @@ enum kvc_status kvc_pass_begin(struct kvc_session *session, const struct kvc_row
 /* Tells the source the pass's tokens, positions and causal offsets: the chunk's rows, then those that methods add. */
 enum kvc_status kvc_pass_load(struct kvc_session *session, const struct kvc_row_source *source,
                               struct kvc_error *error);
-/* Room for the last queries of `rows` rows, and their place behind each other. */
+/* A buffer for the last queries of `rows` rows; their positions and causal offsets. */
 enum kvc_status kvc_prompt_set_window(struct kvc_session *session, uint32_t rows, struct kvc_error *error);
 
 #endif

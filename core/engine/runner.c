@@ -1,46 +1,46 @@
 /* runner.c - the operations of a forward pass: embed, project, append, attend, feed forward, logits. Every row takes
- * the same path whether it belongs to a prompt or to a decode step, alone or in a batch. Nothing here calls what is
- * above it: step.c and pass.c call these in their order. */
+ * the same path whether it belongs to a prompt or to a decode step, alone or in a batch. step.c and pass.c call these
+ * in their order; nothing here calls them. */
 #include "core/engine/runner.h"
 
 #include <stdlib.h>
 
 static const struct kvc_span none = {NULL, 0};
 
-#define ROOMS 14u /* rows of floats for a batch's rows */
+#define ROW_BUFFERS 14u /* those of list_buffers */
 
 /* Row `row` of rows of `width` floats. */
 static struct kvc_span at(const struct kvc_growable *growable, size_t row, size_t width) {
     return (struct kvc_span){growable->buffer, row * width * sizeof(float)};
 }
 
-/* All scratch rooms that hold one row of floats per batch row, with their widths. */
+/* All growable buffers that hold a row of floats per batch row, with their widths. */
 static size_t list_buffers(struct kvc_runner *runner, struct kvc_growable **buffers, size_t *widths) {
     const struct kvc_geometry *g = &runner->geometry;
     const size_t q_width = (size_t)g->heads * g->head_size, k_width = (size_t)g->kv_heads * g->head_size;
     const struct kvc_network *network = runner->network;
     const size_t hidden = network ? network->hidden : 0, feed = network ? network->feed_forward : 0;
     size_t n = 0;
-#define ROOM(name, width) (buffers[n] = &runner->name, widths[n] = (width), n++)
-    ROOM(q, q_width);
-    ROOM(k, k_width);
-    ROOM(v, k_width);
-    ROOM(attended, q_width);
-    ROOM(maximum, g->heads);
-    ROOM(sum, g->heads);
+#define BUFFER(name, width) (buffers[n] = &runner->name, widths[n] = (width), n++)
+    BUFFER(q, q_width);
+    BUFFER(k, k_width);
+    BUFFER(v, k_width);
+    BUFFER(attended, q_width);
+    BUFFER(maximum, g->heads);
+    BUFFER(sum, g->heads);
     if (runner->per_head) {
-        ROOM(k_heads, q_width);
-        ROOM(v_heads, q_width);
+        BUFFER(k_heads, q_width);
+        BUFFER(v_heads, q_width);
     }
     if (network) {
-        ROOM(normed, hidden);
-        ROOM(q_raw, q_width);
-        ROOM(k_raw, k_width);
-        ROOM(projected, hidden);
-        ROOM(gate, feed);
-        ROOM(up, feed);
+        BUFFER(normed, hidden);
+        BUFFER(q_raw, q_width);
+        BUFFER(k_raw, k_width);
+        BUFFER(projected, hidden);
+        BUFFER(gate, feed);
+        BUFFER(up, feed);
     }
-#undef ROOM
+#undef BUFFER
     return n;
 }
 
@@ -54,8 +54,8 @@ enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_netw
     made->device = engine->device;
     made->network = network;
     made->geometry = *geometry;
-    struct kvc_growable *buffers[ROOMS];
-    size_t widths[ROOMS];
+    struct kvc_growable *buffers[ROW_BUFFERS];
+    size_t widths[ROW_BUFFERS];
     made->per_head = true; /* list them all */
     const size_t n = list_buffers(made, buffers, widths);
     made->per_head = false;
@@ -75,8 +75,8 @@ enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_netw
 void kvc_runner_close(struct kvc_runner *runner) {
     if (!runner)
         return;
-    struct kvc_growable *buffers[ROOMS];
-    size_t widths[ROOMS];
+    struct kvc_growable *buffers[ROW_BUFFERS];
+    size_t widths[ROW_BUFFERS];
     runner->per_head = true; /* list them all */
     const size_t n = list_buffers(runner, buffers, widths);
     for (size_t i = 0; i < n; i++)
@@ -121,8 +121,8 @@ enum kvc_status kvc_runner_reserve(struct kvc_runner *runner, uint32_t rows, siz
         }
         runner->segment_capacity = segments;
     }
-    struct kvc_growable *buffers[ROOMS];
-    size_t widths[ROOMS];
+    struct kvc_growable *buffers[ROW_BUFFERS];
+    size_t widths[ROW_BUFFERS];
     const size_t n = list_buffers(runner, buffers, widths);
     enum kvc_status status = KVC_OK;
     for (size_t i = 0; i < n && status == KVC_OK; i++)
@@ -202,7 +202,7 @@ void kvc_runner_project_values(struct kvc_runner *runner, uint32_t l, uint32_t r
                                                                      .rows = rows});
 }
 
-/* Those of the segments that have so many lists, in their order: sessions of one batch may differ in this. */
+/* Copies the segments that have so many lists to runner->alike, in order: sessions of a batch may differ in this. */
 static size_t find_alike(struct kvc_runner *runner, const struct kvc_segment *segments, size_t count, uint32_t lists) {
     size_t n = 0;
     for (size_t i = 0; i < count; i++)

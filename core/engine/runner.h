@@ -1,6 +1,6 @@
-/* runner.h - computes: the operations of a forward pass over rows of a batch, in the order in which a layer calls them.
- * It knows lists of entries and rows, no session. Owns the scratch buffers, which grow to the largest batch and stay.
- */
+/* runner.h - the operations of a forward pass over rows of a batch, in the order in which a layer calls them. The
+ * runner knows lists of entries and rows, no session. It owns the scratch buffers, which grow to the largest batch and
+ * stay. */
 #ifndef KVC_CORE_ENGINE_RUNNER_H
 #define KVC_CORE_ENGINE_RUNNER_H
 
@@ -28,7 +28,7 @@ struct kvc_runner {
     struct kvc_device *device;
     const struct kvc_network *network; /* NULL: replay */
     struct kvc_geometry geometry;
-    struct kvc_spares store[3]; /* arenas of F32, F16, Q8_0; made when first asked for */
+    struct kvc_spares store[3]; /* arenas of F32, F16, Q8_0; made when first needed */
     bool per_head;              /* some session's cache has a list per query head */
 
     /* float32, of the rows that pass a layer; H query heads of d channels, H_kv key-value heads */
@@ -51,7 +51,7 @@ struct kvc_runner {
     struct kvc_stage_scratch stage;
 
     struct kvc_segment *segments; /* [segment_capacity]: of the rows that pass a layer */
-    struct kvc_segment *alike;    /* [segment_capacity]: those whose lists are as many */
+    struct kvc_segment *alike;    /* [segment_capacity]: those with the same number of lists */
     size_t segment_capacity;
     struct kvc_batch prompt;    /* rows of the pass under way */
     struct kvc_batch step;      /* rows of the decode step under way */

@@ -12,7 +12,7 @@
 #define SORTED_MOST 256u /* above it, all tokens are sorted at once */
 
 struct candidate {
-    float value; /* logit, then weight relative to the best candidate's */
+    float value; /* logit, then probability relative to the best candidate's */
     int32_t token;
 };
 
@@ -113,8 +113,8 @@ static float uniform(uint64_t seed, uint32_t n) {
     return (float)(words.word[0] >> 8) * 0x1p-24f + 0x1p-25f;
 }
 
-/* Fills candidates with the best `most` tokens, best first. A few are kept in order while the tokens pass, which costs
- * little as hardly any gets in; many are sorted. */
+/* Fills candidates with the best `most` tokens, best first. A few are kept in order as the tokens come, which costs
+ * little because hardly any is inserted; many are sorted. */
 static size_t collect(struct kvc_sampler *sampler, const float *logits) {
     const uint32_t vocab = sampler->vocab, top_k = (uint32_t)sampler->options.top_k;
     const size_t most = top_k > 0 && top_k < vocab ? top_k : vocab;

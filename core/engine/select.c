@@ -1,5 +1,5 @@
-/* select.c - what a decode step reads: pages, sums of values and views of the entries, read lists, and what reading
- * them costs. */
+/* select.c - what a decode step reads: pages, sums of values and views of the entries, read lists, and how many bytes
+ * choosing reads. */
 #include "core/engine/select.h"
 
 #include "core/base/integers.h"
@@ -137,7 +137,7 @@ static uint32_t places_in(const struct kvc_session *session, uint32_t layer, uin
     return select->view.rank ? select->view_count[h] : session->cache.layer[layer].count[h];
 }
 
-/* Room for pages of `page` places, of `most` places in all. */
+/* Makes pages of `page` places each, for `most` places in all. */
 static enum kvc_status reserve_pages(struct kvc_session *session, uint32_t layer, uint32_t page, bool low,
                                      uint32_t most, struct kvc_error *error) {
     struct kvc_select_layer *select = &session->select.layer[layer];
@@ -146,7 +146,7 @@ static enum kvc_status reserve_pages(struct kvc_session *session, uint32_t layer
     if (select->pages.page == page && select->pages.stride >= count && (!low || select->pages.low))
         return KVC_OK;
     const enum kvc_type type = cache->format.type == KVC_F16 ? KVC_F16 : KVC_F32;
-    const uint32_t stride = ((count + count / 64) / 64 + 1) * 64; /* growing fills all of them anew */
+    const uint32_t stride = ((count + count / 64) / 64 + 1) * 64; /* to grow rarely: all are then filled anew */
     const size_t value = type == KVC_F16 ? 2 : 4;
     free_pages(session, select);
     select->page_bytes = (size_t)cache->layer[layer].lists.kv_heads * stride * cache->format.head_size * value;
@@ -161,7 +161,7 @@ static enum kvc_status reserve_pages(struct kvc_session *session, uint32_t layer
     return KVC_OK;
 }
 
-/* Pages over all places as they are now. */
+/* Brings the pages up to date with the entries. */
 static void update_pages(struct kvc_session *session, uint32_t layer) {
     struct kvc_select_layer *select = &session->select.layer[layer];
     const uint32_t rows = select->pages_right ? select->fresh : UINT32_MAX;
@@ -216,7 +216,7 @@ static uint32_t most_places(const struct kvc_session *session, uint32_t layer) {
     return most;
 }
 
-/* Scores, lists and pages for choosing among `most` places. */
+/* Buffers of scores, read lists and pages for choosing among `most` places. */
 static enum kvc_status reserve(struct kvc_session *session, uint32_t layer, const struct kvc_select *select,
                                uint32_t most, struct kvc_error *error) {
     struct kvc_device *device = device_of(session);

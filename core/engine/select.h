@@ -1,4 +1,4 @@
-/* select.h - what a decode step reads: what select methods keep beside the entries, and choosing. */
+/* select.h - what a decode step reads: what select methods keep beside the entries, and the choice. */
 #ifndef KVC_CORE_ENGINE_SELECT_H
 #define KVC_CORE_ENGINE_SELECT_H
 
@@ -33,20 +33,20 @@ struct kvc_select_state {
 };
 
 void kvc_select_close(struct kvc_session *session);
-/* Only the ranks `kept` of the layer's lists are left, and are numbered anew: so is its view; pages and sums are to be
- * made anew. In a step the host has the view's counts at its end, as it has the lists'. */
+/* After an eviction that kept the ranks `kept` of the layer's lists: renumbers the view's ranks; pages and sums are to
+ * be made anew. Within a step the view's counts on the host are stale, as the lists' are. */
 void kvc_select_evicted(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *kept);
 bool kvc_select_is_stale(const struct kvc_session *session);
-void kvc_select_take_counts(struct kvc_session *session, const uint32_t *counts); /* behind those of all lists */
+void kvc_select_take_counts(struct kvc_session *session, const uint32_t *counts); /* the words after the lists' */
 void kvc_select_drop_view(struct kvc_session *session, uint32_t layer);
-/* Room for one entry more in the layer's view; and it has come: it joins the view. */
+/* Capacity for one more entry in the layer's view; and, after it was appended to the lists: it joins the view. */
 enum kvc_status kvc_select_reserve(struct kvc_session *session, uint32_t layer, struct kvc_error *error);
 void kvc_select_appended(struct kvc_session *session, uint32_t layer);
-/* Before a step that will choose so: whatever it needs to. stride: that of what it is about to read, where it
- * will not read everything. */
+/* Before a step that will choose so: the buffers for it. *stride: that of its read lists; unchanged where it will read
+ * everything. */
 enum kvc_status kvc_select_prepare(struct kvc_session *session, uint32_t layer, const struct kvc_select *select,
                                    uint32_t *stride, struct kvc_error *error);
-/* attended, the rows' output [H, d], takes in the mean value of what was not read, where the row's method wants it. */
+/* Mixes the mean value of what was not read into the row's attention output [H, d], where its method wants that. */
 void kvc_select_mix(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *reads,
                     struct kvc_span attended);
 

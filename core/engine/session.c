@@ -13,7 +13,7 @@ void kvc_session_defaults(struct kvc_session_options *options) {
     options->cache_type = KVC_F16;
 }
 
-/* Everything a session makes as it goes, with the kind it is counted under. */
+/* Everything a session makes when it is needed, with the kind it is counted under. */
 static void set_kinds(struct kvc_session *session) {
     struct kvc_queries *queries[] = {&session->prompt.window, &session->prompt.pseudo, &session->prompt.probing};
     struct kvc_growable *buffers[] = {
@@ -35,7 +35,7 @@ static void free_queries(struct kvc_device *device, struct kvc_queries *queries)
         kvc_growable_free(device, buffers[i]);
 }
 
-/* The cache, and what is noted of each layer. */
+/* The cache, and what the session knows of each layer. */
 static enum kvc_status open_layers(struct kvc_session *session, struct kvc_spares *store,
                                    const struct kvc_entry_format *format, uint64_t limit, struct kvc_error *error) {
     const struct kvc_geometry *g = &session->runner->geometry;

@@ -18,8 +18,8 @@ struct kvc_session_sums {
     uint64_t read_bytes;   /* of the cache, by attention */
     uint64_t select_bytes; /* of the cache, to choose what attention reads */
     uint64_t saturated;
-    uint64_t peak_before; /* cache + state: most before the turn under way, */
-    uint64_t prompt_peak; /* and most in the last prompt */
+    uint64_t peak_before; /* cache + state: most before the last prompt, */
+    uint64_t prompt_peak; /* and most within it */
 };
 
 struct kvc_session {
@@ -36,7 +36,7 @@ struct kvc_session {
     bool long_rope; /* chosen by the first prompt */
 
     /* what it has seen */
-    uint64_t tokens; /* before the turn or step under way */
+    uint64_t tokens; /* before the prompt or step under way */
     uint64_t turn;   /* rows of the prompt under way or of the last one */
     uint64_t step;   /* decode steps since the last prompt */
     uint64_t *held;  /* [layers]: N, entries of the fullest head when the last prompt was in */
@@ -56,11 +56,11 @@ struct kvc_session {
     struct kvc_record record; /* record.c */
 };
 
-/* Rows of the turn that go on in the layer under way. */
+/* Rows of the prompt kept in the layer under way. */
 static inline uint64_t kvc_session_rows(const struct kvc_session *session) {
     return session->prompt.kept_rows ? session->prompt.kept_row_count : session->turn;
 }
-/* The row of the turn that is row i of those that go on. */
+/* The row of the prompt that is row i of those kept. */
 static inline uint32_t kvc_session_row(const struct kvc_session *session, uint32_t i) {
     return session->prompt.kept_rows ? session->prompt.kept_rows[i] : i;
 }

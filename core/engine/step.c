@@ -55,7 +55,7 @@ static void select_entries(const struct kvc_step *step, uint32_t layer) {
         step->runner->segments[i].reads = select_reads(step, i, layer);
 }
 
-/* Over what was selected; where a method wants that, with the mean value of the rest. */
+/* Attention over what was selected; where a method wants that, with the mean value of the rest. */
 static void attend(const struct kvc_step *step, uint32_t layer) {
     struct kvc_runner *runner = step->runner;
     const size_t width = (size_t)runner->geometry.heads * runner->geometry.head_size;
@@ -65,7 +65,7 @@ static void attend(const struct kvc_step *step, uint32_t layer) {
             kvc_select_mix(step->session[i], layer, runner->segments[i].reads, row_of(&runner->attended, i, width));
 }
 
-/* To those who watch the session, or asked what it reads. */
+/* Tells those who watch the session, or want to know what it reads. */
 static enum kvc_status report(const struct kvc_step *step, uint32_t i, uint32_t layer) {
     struct kvc_session *session = step->session[i];
     const struct kvc_geometry *g = &step->runner->geometry;

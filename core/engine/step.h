@@ -14,8 +14,8 @@ struct kvc_step {
 };
 
 /* A layer of the step: the rows' hidden states pass it, their entries join the lists, and methods evict. Of a replay
- * q, k and v lie in the runner, and its output is what attention gives. A method's failure is its session's own
- * (failed, failure): the others go on. */
+ * q, k and v lie in the runner, and its output is what attention gives. Where a method fails its session fails (failed,
+ * failure); the other sessions take the step. */
 void kvc_step_layer(const struct kvc_step *step, uint32_t layer);
 
 #endif

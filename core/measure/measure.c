@@ -144,7 +144,7 @@ const struct kvc_weight *kvc_measure_weight(struct kvc_measure *m, enum kvc_type
     return m->weights[i];
 }
 
-/* The entries come in in segments, all of the same values. */
+/* The entries are appended in segments, all of the same values. */
 static void fill_lists(struct kvc_measure *m, struct kvc_lists *lists, uint32_t entries) {
     const uint32_t most = entries < MEASURE_ENTRIES ? entries : MEASURE_ENTRIES;
     const size_t n = (size_t)most * MEASURE_KV_HEADS * lists->format.head_size;
@@ -232,7 +232,7 @@ static void release(struct kvc_measure *m) {
 /* ---- ceilings ---- */
 
 static void large_copy(struct kvc_measure *m, uint32_t variant) {
-    const size_t bytes = (size_t)128 << 20; /* larger than caches */
+    const size_t bytes = (size_t)128 << 20; /* larger than the processor's caches */
     const struct kvc_span from = kvc_measure_space(m, bytes), to = kvc_measure_space(m, bytes);
     (void)variant;
     kvc_measure_counts(m, 2 * bytes, 0, "128 MiB");
@@ -261,9 +261,9 @@ static void product(struct kvc_measure *m, uint32_t variant) {
         m->ops->linear(m->device, &(struct kvc_linear){.y = y, .x = x, .w = w, .bias = none, .rows = rows});
 }
 
-/* Nothing is moved: what is left is the cost of the call. */
+/* Moves nothing: what it takes is the cost of the call. */
 static void nothing(struct kvc_measure *m, uint32_t variant) {
-    const size_t n = (size_t)1 << 19; /* enough to be dealt out to all there is */
+    const size_t n = (size_t)1 << 19; /* enough to occupy every thread */
     const struct kvc_span x = kvc_measure_space(m, n * sizeof(float));
     (void)variant;
     while (kvc_measure_again(m))

@@ -50,12 +50,12 @@ struct kvc_span kvc_measure_values(struct kvc_measure *m, size_t n);
 struct kvc_span kvc_measure_put(struct kvc_measure *m, const void *contents, size_t bytes);
 /* uint32: first, first + step, ... */
 struct kvc_span kvc_measure_numbers(struct kvc_measure *m, size_t n, uint32_t first, uint32_t step);
-/* The weights of the queries that `a` has attended with over `lists`. */
+/* The attention probabilities of the queries that `a` has attended with over `lists`. */
 struct kvc_probabilities kvc_measure_probabilities(const struct kvc_lists *lists, uint32_t queries,
                                                    const struct kvc_attention *a);
 /* Four at most. */
 const struct kvc_weight *kvc_measure_weight(struct kvc_measure *m, enum kvc_type type, uint64_t N, uint64_t K);
-/* Lists of MEASURE_KV_HEADS heads with room for `slots` entries each, `entries` of them filled; two at most. */
+/* Lists of MEASURE_KV_HEADS heads with `slots` slots each, `entries` of them filled; two at most. */
 struct kvc_lists *kvc_measure_lists(struct kvc_measure *m, enum kvc_type type, uint32_t slots, uint32_t entries,
                                     uint32_t columns, bool ordered);
 /* `count` of each head's ranks, evenly spread. */

@@ -1,5 +1,5 @@
-/* measure_cache.c - calls of the operations on cache entries, 8 KV heads of 4096. Where an operation changes what it
- * starts from, a copy of the counts or lists puts that back before each call, and is counted with it. */
+/* measure_cache.c - calls of the operations on cache entries, 8 KV heads of 4096. Where an operation changes its input,
+ * a copy restores the counts or lists before each call; its time is counted with the call's. */
 #include "core/measure/measure.h"
 #include "core/base/types.h"
 

@@ -1,6 +1,6 @@
 /* measure_long.c - what a long context costs, with `entries` in every head, at the shapes of a model of eight billion
  * parameters: a decode step's attention over heads of different lengths and its linear layers; a layer's share of a
- * prompt in the making; choosing what the layer keeps of that prompt. */
+ * prompt under way; choosing what the layer keeps of that prompt. */
 #include "core/base/integers.h"
 #include "core/measure/measure.h"
 #include "core/base/types.h"
@@ -72,7 +72,7 @@ static void attention(struct kvc_measure *m, uint32_t variant) {
         m->ops->attention(m->device, &a);
 }
 
-/* One layer of a chunk of a prompt, half of which lies before it: times the number of chunks it is the layer's part. */
+/* One layer of a chunk in the middle of a prompt: its time, times the number of chunks, is the layer's. */
 static void prefill(struct kvc_measure *m, uint32_t variant) {
     const uint32_t rows = m->entries / 2 < MEASURE_ROWS ? m->entries / 2 : MEASURE_ROWS, before = m->entries / 2;
     const struct kvc_weight *query = kvc_measure_weight(m, KVC_F16, HIDDEN, HIDDEN);

@@ -10,7 +10,7 @@ enum {
     D = MEASURE_HEAD_SIZE,
     STRIDE = MEASURE_STRIDE,
     ALL = N * HK,
-    SCORE = 2 * D + MEASURE_EXP, /* flops of a weight from its query and key */
+    SCORE = 2 * D + MEASURE_EXP, /* flops of a probability from its query and key */
     WINDOW = 32,
     PAGE = 16
 };

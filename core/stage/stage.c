@@ -116,7 +116,7 @@ enum kvc_status kvc_stage_pseudo_mass(struct kvc_stage *stage, struct kvc_scores
     view.maximum = kvc_growable_at(&pseudo->maximum, first * g->heads);
     view.sum = kvc_growable_at(&pseudo->sum, first * g->heads);
     view.positions = kvc_growable_at(&pseudo->positions, first);
-    view.causal_offset = (struct kvc_span){NULL, 0}; /* behind every entry that is left */
+    view.causal_offset = (struct kvc_span){NULL, 0}; /* they see every entry of the lists */
     const struct kvc_probabilities rows = kvc_stage_rows(&view, pseudo->rows);
     device_of(stage)->ops->window_mass(device_of(stage),
                                        &(struct kvc_window_mass){.probabilities = &rows,
@@ -239,11 +239,12 @@ enum kvc_status kvc_stage_pool(struct kvc_stage *stage, struct kvc_scores *score
                                                  .tail = tail,
                                                  .kernel = kernel,
                                                  .pooling = pooling});
-    /* the pooled scores take the place of the others, whose array is free again */
-    const struct kvc_growable room = stage->session->runner->stage.scores[stage->score_count - 1];
+    /* the pooled scores replace the others, whose buffer is free again */
+    struct kvc_growable *const buffers = stage->session->runner->stage.scores;
+    const struct kvc_growable filled = buffers[stage->score_count - 1];
     const size_t mine = (size_t)(scores - stage->scores);
-    stage->session->runner->stage.scores[stage->score_count - 1] = stage->session->runner->stage.scores[mine];
-    stage->session->runner->stage.scores[mine] = room;
+    buffers[stage->score_count - 1] = buffers[mine];
+    buffers[mine] = filled;
     scores->span = pooled->span;
     stage->score_count--;
     return KVC_OK;
@@ -305,7 +306,7 @@ enum kvc_status kvc_stage_columns(const struct kvc_stage *stage, uint32_t first,
     return KVC_OK;
 }
 
-/* How many of the newest `count` queries are among the last `ring` tokens: others have no place in a ring. */
+/* How many of the newest `count` queries are among the last `ring` tokens: others have no row in a ring. */
 static uint32_t in_ring(const struct kvc_stage *stage, uint32_t count, uint32_t ring) {
     count = kvc_min_u32(kvc_min_u32(count, ring), stage->queries);
     while (stage->host_positions && count > 0 &&
@@ -314,14 +315,14 @@ static uint32_t in_ring(const struct kvc_stage *stage, uint32_t count, uint32_t 
     return count;
 }
 
-/* Tokens of the turn that a propagate stage kept away have no query here. Their rows of the ring are emptied, of what
- * earlier turns left in them: by queries that see nothing. */
+/* Tokens that token pruning dropped have no query here. Their rows of the ring, which still hold those of earlier
+ * turns, are emptied: by writing queries that see nothing. */
 static enum kvc_status empty_rows(const struct kvc_stage *stage, uint32_t column, uint32_t ring, enum kvc_row_kind kind,
                                   struct kvc_error *error) {
     const struct kvc_session *session = stage->session;
     struct kvc_runner *runner = session->runner;
     struct kvc_device *device = runner->device;
-    const uint64_t first = session->turn > ring ? session->turn - ring : 0;
+    const uint64_t first = session->turn - kvc_min_u64(session->turn, ring);
     if (!session->in_prompt || !session->prompt.kept_rows || stage->queries == 0)
         return KVC_OK;
     int32_t *positions = malloc(ring * sizeof *positions);
@@ -330,13 +331,13 @@ static enum kvc_status empty_rows(const struct kvc_stage *stage, uint32_t column
         positions && causal_offset
             ? kvc_growable_reserve(device, &runner->stage.totals, 2 * ring * sizeof *causal_offset, error)
             : kvc_fail(error, KVC_RESOURCE, "no memory for %u positions", ring);
-    uint32_t next = session->prompt.kept_row_count; /* the oldest of those from `first` on that came */
+    uint32_t next = session->prompt.kept_row_count; /* of the rows kept, the oldest from `first` on */
     while (status == KVC_OK && next > 0 && session->prompt.kept_rows[next - 1] >= first)
         next--;
     for (uint64_t row = first; row < session->turn && status == KVC_OK; row++) {
         causal_offset[count] = UINT32_MAX;
         if (session->prompt.kept_rows[next] == row)
-            next++; /* the last row of a turn always comes */
+            next++; /* the prompt's last row is always kept */
         else
             positions[count++] = (int32_t)(session->tokens + row);
     }
@@ -487,12 +488,12 @@ static enum kvc_status locate(const struct kvc_stage *stage, const struct kvc_sc
 }
 
 enum kvc_status kvc_stage_read_scores(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t head,
-                                      float *values, size_t room, size_t *count, struct kvc_error *error) {
+                                      float *values, size_t capacity, size_t *count, struct kvc_error *error) {
     struct kvc_span from;
     const enum kvc_status status = locate(stage, scores, head, &from, count, error);
     if (status != KVC_OK)
         return status;
-    const size_t some = kvc_min_u64(*count, room);
+    const size_t some = kvc_min_u64(*count, capacity);
     if (some)
         device_of(stage)->ops->download(device_of(stage), values, from, some * sizeof(float));
     return KVC_OK;
@@ -512,10 +513,10 @@ enum kvc_status kvc_stage_write_scores(struct kvc_stage *stage, struct kvc_score
     return KVC_OK;
 }
 
-enum kvc_status kvc_stage_read_positions(struct kvc_stage *stage, uint32_t head, int32_t *positions, size_t room,
+enum kvc_status kvc_stage_read_positions(struct kvc_stage *stage, uint32_t head, int32_t *positions, size_t capacity,
                                          size_t *count, struct kvc_error *error) {
     const enum kvc_status status = check_head(head, stage->info.kv_heads, error);
     if (status != KVC_OK)
         return status;
-    return kvc_cache_read_positions(&stage->session->cache, stage->layer, head, positions, room, count, error);
+    return kvc_cache_read_positions(&stage->session->cache, stage->layer, head, positions, capacity, count, error);
 }

@@ -1,4 +1,4 @@
-/* stage_call.c - makes a stage and calls the methods of a policy at it: every one that looks, or the one that holds the
+/* stage_call.c - makes a stage and calls the methods of a policy at it: every observer, or the one that holds the
  * stage. */
 #include "core/stage/stage_call.h"
 
@@ -96,7 +96,7 @@ enum kvc_status kvc_stage_call_chunk(struct kvc_stage *stage, struct kvc_error *
 }
 
 enum kvc_status kvc_stage_call_prompt(struct kvc_stage *stage, struct kvc_error *error) {
-    /* lookers first, and what decides which rows go on: they must see the entries that the stage's holder will evict */
+    /* observers first, and what chooses the rows kept: they must see the entries that the stage's holder will evict */
     enum kvc_status status = run_observers(stage, MEMBER(observe_prompt), error);
     if (status == KVC_OK)
         status = run_holder(stage, KVC_STAGE_PROPAGATE, MEMBER(propagate), true, error);

@@ -9,8 +9,8 @@ struct kvc_stage kvc_stage_make(struct kvc_session *session, uint32_t layer);
 /* The same as method i of the policy sees it. */
 struct kvc_stage kvc_stage_of_method(const struct kvc_stage *defaults, size_t i);
 
-/* The moments of a prompt in one layer: some rows attended; a chunk has passed; all have passed (observers, propagate,
- * prompt). And of a decode step. */
+/* The stages of a prompt in one layer: after some rows attended; after a chunk; after all rows (observers, propagate,
+ * prompt). Then those of a decode step. */
 enum kvc_status kvc_stage_call_attended(struct kvc_stage *stage, struct kvc_error *error);
 enum kvc_status kvc_stage_call_chunk(struct kvc_stage *stage, struct kvc_error *error);
 enum kvc_status kvc_stage_call_prompt(struct kvc_stage *stage, struct kvc_error *error);

@@ -1,7 +1,7 @@
 /* attention.c - exact attention over ragged lists, in tiles of 256 places. */
 #include "backends/cpu/ref/ref.h"
 
-/* What one row's query heads of one KV head leave behind per tile. Arrays of one thread's scratch. */
+/* Tile results of one row and the query heads of one KV head. Arrays of one thread's scratch. */
 struct work {
     uint32_t group, head_size;
     float *key;     /* [d], also the value */
@@ -13,7 +13,7 @@ struct work {
     bool *any;      /* [tiles] */
 };
 
-/* Scores, weights and output of one tile, from zero; returns the entries read. */
+/* Scores, exp(s - m) and output of one tile, from zero; returns the entries read. */
 static uint32_t one_tile(const struct work *w, const struct kvc_view *view, uint32_t tile, const float *q,
                          float scale) {
     uint32_t first = tile * KVC_TILE, d = w->head_size, read = 0;
@@ -58,7 +58,7 @@ static uint32_t one_tile(const struct work *w, const struct kvc_view *view, uint
     return read;
 }
 
-/* Merges the tiles of one query head, ascending, into out [d]; M and L go to their places where wanted. */
+/* Merges the tiles of one query head, ascending, into out [d]; gives M and L too where wanted. */
 static void merge(const struct work *w, uint32_t tiles, uint32_t g, float *out, float *maximum, float *sum) {
     uint32_t d = w->head_size;
     float M = -kvc_infinity(), L = 0.0f;

@@ -46,7 +46,7 @@ float KVC_REF(page_value)(const struct kvc_pages *pages, const struct kvc_buffer
     return load(pages->type, side, ((size_t)h * d + channel) * pages->stride + page);
 }
 
-/* One key enters its page. */
+/* Adds one key to its page. */
 static void enter(struct kvc_pages *pages, uint32_t d, uint32_t h, uint32_t place, const float *key) {
     bool first = place % pages->page == 0;
     for (uint32_t c = 0; c < d; c++) {

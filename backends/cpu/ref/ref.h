@@ -1,5 +1,5 @@
-/* ref.h - the reference operations. The files of this folder are compiled twice: plainly, and with KVC_REF_FMA for CPUs
- * that have fused multiply-add, whose names differ. Both give the same bits. */
+/* ref.h - the reference operations. The files of this folder are compiled twice, under different names: plainly, and
+ * with KVC_REF_FMA for CPUs that have fused multiply-add. Both give the same bits. */
 #ifndef KVC_BACKENDS_CPU_REF_REF_H
 #define KVC_BACKENDS_CPU_REF_REF_H
 
@@ -86,7 +86,7 @@ static inline struct kvc_view kvc_view_of(const struct kvc_lists *lists, const s
     return view;
 }
 
-/* The same for one query of weight rows; without `later` it sees the entries at positions up to its own. */
+/* The same for one query of w; where w has no causal offsets it sees the entries at positions up to its own. */
 static inline struct kvc_view kvc_view_of_query(const struct kvc_probabilities *w, uint32_t query, uint32_t h) {
     int32_t position = ((const int32_t *)kvc_span_data(w->positions))[query];
     uint32_t causal_offset = 0, count = kvc_list_count(w->lists, h);

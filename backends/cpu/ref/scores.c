@@ -2,7 +2,7 @@
  * queries so far, rings of rows; and state columns as scores. */
 #include "backends/cpu/ref/ref.h"
 
-/* The weights of one query's group: scratch arrays. */
+/* The probabilities of one query's group: scratch arrays. */
 struct row {
     struct kvc_view view;
     float *a, *key; /* [G, places], only where slot is not UINT32_MAX; [d] */
@@ -16,7 +16,7 @@ static uint32_t most_entries(const struct kvc_lists *lists) {
     return most;
 }
 
-/* Room for a row, and `more` floats behind it (*rest); false: no memory, noted. */
+/* Gets scratch for a row, and after it `more` floats (*rest); false: no memory, which the next sync reports. */
 static bool make_row(struct kvc_device *device, const struct kvc_probabilities *w, size_t more, struct row *row,
                      float **rest) {
     const size_t most = most_entries(w->lists), group = w->heads / w->kv_heads;
@@ -57,7 +57,7 @@ static void softmax_of(const struct row *row, const float *x, float *maximum, fl
     *sum = L;
 }
 
-/* What head h's group gives every entry that the query sees. */
+/* The probabilities that head h's group gives every entry that the query sees. */
 static void take_row(const struct kvc_probabilities *w, uint32_t query, uint32_t h, const struct kvc_noise *noise,
                      struct row *row) {
     const uint32_t group = w->heads / w->kv_heads, d = w->head_size;
@@ -126,7 +126,7 @@ void KVC_REF(window_mass)(struct kvc_device *device, const struct kvc_window_mas
     }
 }
 
-/* Score of a rank from its weights a [n], and its dispersion and variance. */
+/* Score of a rank from its probabilities a [n], and its dispersion and variance. */
 static float moments_of(const float *a, uint32_t n, float gamma, float *dispersion, float *variance) {
     float mean = 0.0f;
     *dispersion = *variance = 0.0f;

@@ -13,7 +13,7 @@ struct scored {
     uint32_t *channel;           /* [dims], ascending */
     bool *positive;              /* [dims] */
     float *key;                  /* [d] */
-    float *score;                /* [units], one query head's, then its weights */
+    float *score;                /* [units], one query head's, then its probabilities */
 };
 
 /* Higher key first, then the lower index. */
@@ -96,7 +96,7 @@ static float one_score(const struct scored *s, const float *q, uint32_t unit, fl
     return dot * factor;
 }
 
-/* score becomes weights. */
+/* score becomes probabilities. */
 static void softmax(const struct scored *s) {
     float M = -kvc_infinity(), L = 0.0f, share;
     for (uint32_t i = 0; i < s->units; i++)

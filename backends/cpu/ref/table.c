@@ -1,4 +1,4 @@
-/* table.c - ref's table, and the self-test of what its arithmetic rests on. */
+/* table.c - ref's table, and the self-test of what its arithmetic depends on. */
 #include "backends/cpu/ref/ref.h"
 
 void KVC_REF(fill)(struct kvc_ops *table) {

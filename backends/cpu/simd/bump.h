@@ -1,4 +1,4 @@
-/* bump.h - laying out arrays one behind another in a piece of scratch. */
+/* bump.h - a bump allocator: arrays one after another in a piece of scratch. */
 #ifndef KVC_SIMD_BUMP_H
 #define KVC_SIMD_BUMP_H
 

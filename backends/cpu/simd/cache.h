@@ -111,7 +111,7 @@ struct append_job {
     const int32_t *positions;
 };
 
-/* State of `n` entries in slots that follow each other: column by column, which lie far apart. */
+/* Empties the state of `n` entries in slots that follow each other: column by column, because columns lie far apart. */
 static void empty_state(const struct kvc_lists *lists, uint32_t h, uint32_t slot, uint32_t n) {
     const uint32_t slots = slots_of(lists, h);
     float *state = lists->state && n ? state_of(lists, h) + slot : NULL;
@@ -186,7 +186,7 @@ static void drop(struct kvc_device *device, const struct kvc_drop *args) {
 
 /* How many of ranks [n] follow each other without a gap, from the first on. */
 static uint32_t run_length(const uint32_t *ranks, uint32_t n) {
-    uint32_t good = 1, step = 1; /* ranks ascend: the last of a run tells of all before it */
+    uint32_t good = 1, step = 1; /* ranks ascend: if the last one fits, so do all before it */
     if (ranks[n - 1] - ranks[0] == n - 1)
         return n;
     while (good + step <= n && ranks[good + step - 1] - ranks[0] == good + step - 1) {

@@ -116,7 +116,7 @@ struct keep_job {
     struct kvc_read_list *kept;
 };
 
-/* kvc_score_key with its highest bit turned, so that signed comparison orders it. */
+/* kvc_score_key with its highest bit inverted, so that signed comparison orders it. */
 INLINE vi score_keys(vf score) {
     const vi bits = vf_bits(vf_add(score, vf_zero()));
     const vi key = vi_xor(bits, vi_and(vi_sign(bits), vi_set(INT32_MAX)));
@@ -198,7 +198,7 @@ static uint32_t *count_up(uint32_t *ranks, uint32_t first, uint32_t n) {
 }
 
 /* Writes low + i of the `top` highest of keys [n], 0 < top < n: of those that just reach the bound the first few, or
- * where ties [n] are given those with the highest ties. tie_keys: room for n. */
+ * where ties [n] are given those with the highest ties. tie_keys [n]: scratch. */
 static uint32_t *write_top(uint32_t *next, uint32_t low, const int32_t *keys, uint32_t n, uint32_t top,
                            const float *ties, int32_t *tie_keys) {
     const int32_t bound = threshold(keys, n, top);

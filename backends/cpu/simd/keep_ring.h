@@ -1,7 +1,7 @@
 /* keep_ring.h - template: which entry goes by the sums of a ring's rows, without reading all of them.
  *
- * A decode step's eviction takes one entry, so only the lowest sum matters. Sums of blocks of rows, in whatever order
- * they were made, tell each entry's sum to within rounding, and rounding is bounded: all terms are positive, so that a
+ * A decode step's eviction takes one entry, so only the lowest sum matters. The sums of blocks of rows, whatever the
+ * order they were computed in, give each entry's sum up to rounding. Rounding is bounded: all terms are positive, so a
  * sum of n terms is off by less than n halves of a unit in the last place. Only entries that may be the lowest are then
  * summed in the order that is law. */
 #ifndef KVC_SIMD_KEEP_RING_H
@@ -67,7 +67,7 @@ static void exact_sums(const struct ring_head *head, float *sums) {
         fuse_row(sums, ring_row_of(head, i), head->used, KVC_FUSE_SUM, i == 0);
 }
 
-/* All sums, nearly, by slot: the rows of the newest row's block, and the other blocks' sums. */
+/* All sums, up to rounding, by slot: the rows of the newest row's block, and the other blocks' sums. */
 static void near_sums(const struct ring_head *head, float *sums) {
     const struct kvc_ring *ring = head->job->ring;
     const uint32_t newest = (uint32_t)((ring->now - 1) % ring->ring), block = newest / KVC_RING_BLOCK;
@@ -174,7 +174,7 @@ static void keep_ring_task(void *argument, size_t task, unsigned thread) {
     ((uint32_t *)job->kept->count->data)[h] = (uint32_t)(next - ranks);
 }
 
-/* Whether of every head none or one entry goes, by the sums. */
+/* Whether at most one entry of every head goes, by the sums. */
 static bool one_goes(const struct kvc_lists *lists, const struct kvc_keep *rule) {
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const uint32_t count = ((const uint32_t *)lists->count->data)[h];

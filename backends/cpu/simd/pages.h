@@ -33,7 +33,7 @@ static size_t lay_out_pages(const struct pages_job *job, struct pages_work *work
     return at.used;
 }
 
-/* One key enters the page it is not the first of, or all of one page if it is. */
+/* Adds one key to its page; the first key of a page begins it. */
 static void add_to_page(const struct kvc_pages *pages, struct kvc_buffer *buffer, bool high, size_t at, float x,
                         bool first) {
     if (pages->type == KVC_F32) {
@@ -114,12 +114,12 @@ static void pages_task(void *argument, size_t task, unsigned thread) {
     lay_out_pages(job, &work, scratch);
     const struct head_entries head = head_open(job->lists, job->view, h, work.block);
     uint32_t place = job->rows < places ? places - job->rows : 0;
-    for (; place < places && place % page != 0; place++) /* of a page that has begun; splits is 1 */
+    for (; place < places && place % page != 0; place++) /* of a page that has keys already; splits is 1 */
         if (split == 0) {
             widen_row(type, work.low, slot_key(&head, head_slot(&head, place)), d);
             add_key(job, h, place, work.low);
         }
-    if (places - place <= 1) { /* a page that begins, or nothing more: the usual step */
+    if (places - place <= 1) { /* at most the first key of a new page: the usual step */
         if (split == 0 && place < places) {
             widen_row(type, work.low, slot_key(&head, head_slot(&head, place)), d);
             add_key(job, h, place, work.low);

@@ -1,4 +1,4 @@
-/* rotate_keys.h - template: keys are rotated anew, to their places in the cache. */
+/* rotate_keys.h - template: keys are rotated anew, to their cache positions. */
 #ifndef KVC_SIMD_ROTATE_KEYS_H
 #define KVC_SIMD_ROTATE_KEYS_H
 

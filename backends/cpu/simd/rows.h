@@ -5,7 +5,7 @@
 #include "backends/cpu/simd/attention/entries.h"
 #include "backends/cpu/simd/linear/widen.h"
 
-/* Work is dealt out in pieces of rows, or of values. */
+/* Work is shared out in pieces of rows, or of values. */
 struct rows_job {
     float *y;
     const float *x, *w, *cosine, *sine;

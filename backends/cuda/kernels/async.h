@@ -1,5 +1,5 @@
-/* async.h - copies from global to shared memory that run beside the arithmetic (compute capability 8.0; before, they
- * are ordinary ones), and sums over the lanes of a team with few shuffles. */
+/* async.h - copies from global to shared memory that run beside the arithmetic (from compute capability 8.0 on;
+ * ordinary copies below it), and sums over the lanes of a team with few shuffles. */
 
 KVC_DEVICE void kvc_async(void *shared, const void *global, kvc_u32 bytes) { /* 16, 8 or 4, both sides aligned to it */
 #if defined(KVC_CUDA_EMULATED)
@@ -33,7 +33,7 @@ template <int left> KVC_DEVICE void kvc_async_wait() {
 #endif
 }
 
-/* The sum of a team's 32 lanes, for each of its four work-items: kvc_part_sum with 9 shuffles in place of 16. At each
+/* The sum of a team's 32 lanes, for each of its four work-items: kvc_part_sum with 9 shuffles instead of 16. At each
  * level the two sides of a pair add up half of the lanes each: a + b and b + a have the same bits. */
 KVC_DEVICE float kvc_team_sum(const struct kvc_part &p) {
     kvc_u32 worker = KVC_LOCAL_ID() % 4;

@@ -108,7 +108,7 @@ KVC_DEVICE void kvc_few_rows(kvc_u8 *shared, float *y, const float *x, const kvc
             kvc_async_commit();
         if (k + values <= K)
             kvc_few_steps<type, R>(sum, at, x + k, K, here, values / 32, worker);
-        else /* of the last 32 values, work-items whose lanes lie behind K do nothing */
+        else /* of the last 32 values, work-items whose lanes lie beyond K do nothing */
             kvc_few_steps<type, R>(sum, at, x + k, K, here,
                                    (kvc_u32)((K - k) / 32) + (worker * 8 < (K - k) % 32 ? 1 : 0), worker);
     }

@@ -1,5 +1,5 @@
 /* many.h - linear layers of many rows: both sides packed by lane, then a matrix product a lane, through shared memory.
- * The sums of lanes are joined in the order of the tree: lanes come in bit-reversed order, unfinished sums wait on a
+ * The sums of lanes are added in the order of the tree: lanes come in bit-reversed order, unfinished sums wait on a
  * stack five deep. */
 
 /* Packed: blocks of B rows, [block][lane][step][row in block], steps = ceil(K / 32). A work-item 32 neighbouring values
@@ -49,8 +49,8 @@ KVC_DEVICE void kvc_many_load(float *stage, const float *a, const float *b, kvc_
     kvc_async_commit();
 }
 
-/* A block M rows x 128 outputs, 256 work-items with M / 16 rows x 8 outputs each: outputs 4c..4c+3 and 64 behind them.
- * Grid: outputs / 128, rows / M. */
+/* A block M rows x 128 outputs, 256 work-items with M / 16 rows x 8 outputs each: outputs 4c..4c+3 and those 64 further
+ * on. Grid: outputs / 128, rows / M. */
 template <kvc_u32 M>
 KVC_DEVICE void kvc_many_product(float *shared, float *y, const float *a, const float *b, kvc_u64 K, kvc_u64 N,
                                  kvc_u64 first, kvc_u64 count, const float *bias, kvc_u32 rows) {

@@ -1,6 +1,6 @@
 /* read.h - attention in CUDA's own shape: a block reads one tile of one KV head once, for several queries: rows times
  * the group's query heads, 8 or 16 of them at a time. Keys, then values, come to shared memory in pieces that are
- * copied while those before them are used. Row sizes are multiples of 4; what a tile leaves behind is as in
+ * copied while those before them are used. Row sizes are multiples of 4; what a tile writes is as in
  * backends/kernels/attention.h. Heads of at most 256 channels, a multiple of 8; q is aligned to 16 bytes. */
 
 #define KVC_READ_BYTES 8192u /* of a piece */
@@ -66,7 +66,7 @@ KVC_DEVICE void kvc_read_lay_out(struct kvc_read &t, kvc_u32 bytes) {
     t.bytes = bytes;
     t.stride = (t.bytes + 15) / 16 * 16;
     t.per = KVC_READ_BYTES / t.stride < KVC_TILE ? KVC_READ_BYTES / t.stride / 32 * 32 : KVC_TILE;
-    t.per = t.per ? t.per : KVC_READ_BYTES / t.stride / 4 * 4; /* weights are read in vectors of four */
+    t.per = t.per ? t.per : KVC_READ_BYTES / t.stride / 4 * 4; /* exp(s - m) is read in vectors of four */
     t.unit = t.bytes % 16 == 0 ? 16 : t.bytes % 8 == 0 ? 8 : 4;
     t.value_at = KVC_TILE * t.bytes;
     t.count = 0;

@@ -1,7 +1,7 @@
 /* attention.h - template: the attention operation: how it is cut into tasks, and how tiles are merged.
  *
  * A unit is a block of rows of one segment with one KV head; a task is a unit, or, where units are too few for the
- * threads, a run of a unit's tiles. Tiles leave m, l and o; whoever finishes a unit merges them in ascending order.
+ * threads, a run of a unit's tiles. Each tile gives m, l and o; whoever finishes a unit merges them in ascending order.
  */
 #ifndef KVC_SIMD_ATTENTION_ATTENTION_H
 #define KVC_SIMD_ATTENTION_ATTENTION_H
@@ -81,8 +81,8 @@ static size_t lay_out(const struct attention_job *job, struct attention_work *wo
     return at.used;
 }
 
-/* 0 where all entries are read. How far apart rows of a read list may lie where what is between them is asked for too:
- * a few rows, if the list is dense and rows are long, else nothing lies between. Memory is read faster in order. */
+/* Up to how many bytes between two rows of a read list are prefetched with them, because memory is read faster in
+ * order: a few rows, if the list is dense and rows are long, else none. 0 where all entries are read. */
 static size_t fill_bytes(const struct head_entries *head) {
     const bool dense = (uint64_t)head->places * 8 >= head->count && head->row_bytes >= 256;
     return head->rank ? (dense ? 3 : 1) * head->row_bytes : 0;
@@ -324,7 +324,7 @@ static double plan_attention(struct attention_job *job, unsigned threads) {
     return work;
 }
 
-/* Prepares a record for every single row that sees all of its lists. */
+/* Makes a record for every segment of one row that sees all of its lists. */
 static struct score_memo *plan_memo(const struct attention_job *job) {
     const struct kvc_attention *call = job->call;
     const uint32_t *causal_offset = kvc_span_data(call->causal_offset);
@@ -385,7 +385,7 @@ static void attention(struct kvc_device *device, const struct kvc_attention *cal
         counters = (units * sizeof *job.unfinished + 63) / 64 * 64;
     }
     job.shared_total = plan_bytes + counters + units * job.shared_bytes;
-    /* The scratch may move as it grows: plan again where it then is. */
+    /* The scratch may have moved as it grew: lay it out again. */
     unsigned char *scratch = kvc_cpu_scratch(cpu, 0, job.shared_total + lay_out(&job, &work, NULL));
     if (!scratch)
         return;
@@ -398,7 +398,7 @@ static void attention(struct kvc_device *device, const struct kvc_attention *cal
         for (size_t n = (size_t)job.plan[i].blocks * call->kv_heads; n > 0; n--)
             atomic_init(&job.unfinished[unit++], job.plan[i].splits);
     job.memo = plan_memo(&job);
-    /* a head that select has just chosen from is read by the thread that asked for its entries */
+    /* a head that select has just chosen from is read by the thread that prefetched its entries */
     stealing_run(cpu, threads_for(cpu, vectors), job.tasks, attention_task, &job);
 }
 

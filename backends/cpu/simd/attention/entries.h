@@ -1,5 +1,5 @@
 /* entries.h - template: cache entries widened to float vectors, where a head's entries lie, exp on vectors.
- * Included after one of the lanes_*.h. */
+ * Included after one of lanes/. */
 #ifndef KVC_SIMD_ATTENTION_ENTRIES_H
 #define KVC_SIMD_ATTENTION_ENTRIES_H
 
@@ -18,8 +18,8 @@ INLINE struct kvc_threads *threads_for(const struct kvc_cpu *cpu, double vector_
 
 /* ---- arithmetic ---- */
 
-/* kvc_exp for x [n], n vectors of x <= 0 or of the NaN of inf - inf (whose low bits are zero). They take each step in
- * turns: a step has to wait for the one before it. */
+/* kvc_exp for x [n], n vectors of x <= 0 or of the NaN of inf - inf (whose low bits are zero). Each step is done for
+ * all vectors before the next step, which has to wait for its result. */
 INLINE void exps_not_above_zero(vf *x, unsigned n) {
     vf t[4], r[4], p[4];
 #define EACH                                                                                                           \
@@ -115,7 +115,7 @@ INLINE vf entry_load(enum kvc_type type, const unsigned char *row, size_t c) {
     return vf_mul(vf_set(half_load(group)), vf_load_i8(group + 2 + c % KVC_Q8_GROUP));
 }
 
-/* The first n < LANES of them, +0 behind. */
+/* The first n < LANES of them, then +0. */
 INLINE vf entry_part_load(enum kvc_type type, const unsigned char *row, size_t c, size_t n) {
     if (type == KVC_F32)
         return vf_part_load((const float *)(const void *)row + c, n);
@@ -135,7 +135,7 @@ struct head_entries {
     size_t row_bytes;
 };
 
-/* Blocks of the head, in room of at least head_block_count pointers. */
+/* How many blocks the head has: pointers that head_entries.block must hold. */
 static inline size_t head_block_count(const struct kvc_lists *lists, uint32_t h) {
     return kvc_slots_blocks(lists->host_base[h + 1] - lists->host_base[h]);
 }
@@ -179,7 +179,7 @@ INLINE const unsigned char *slot_key(const struct head_entries *head, uint32_t s
     return head->block[slot / KVC_TILE] + (size_t)(slot % KVC_TILE) * head->row_bytes;
 }
 
-/* Key rows of the n places from `place` on; the value of a key lies KVC_TILE rows behind it. */
+/* Key rows of the n places from `place` on; the value of a key lies KVC_TILE rows after it. */
 static inline void head_keys(const struct head_entries *head, uint32_t place, uint32_t n, const unsigned char **keys) {
     if (!head->order && !head->rank) {
         for (uint32_t i = 0; i < n; i++)
@@ -211,8 +211,8 @@ static inline uint32_t slots_in_use(const uint32_t *order, uint32_t count) {
     return (uint32_t)(most + 1);
 }
 
-/* Places low .. high - 1 are seen by a row at `position` that must not see the last `later` entries, under a sliding
- * window (0: none): positions and ranks ascend along the list, so what is seen lies together. */
+/* Places low .. high - 1 are seen by a row at `position` with a causal offset, under a sliding window (0: none).
+ * Positions and ranks ascend along the list, so what is seen lies together. */
 struct seen_range {
     uint32_t low, high;
 };

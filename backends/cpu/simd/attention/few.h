@@ -1,7 +1,7 @@
 /* few.h - template: one tile of attention for the few query heads of one row that share a KV head.
  *
- * Decode reads every key and value once, so memory sets the pace: a key is widened once and met by all heads of its
- * group. The 32 lanes of a dot lie side by side in vectors; LANES entries are summed together by a transposing tree.
+ * Decode reads every key and value once, so memory sets the pace: a key is widened once for all heads of its group. The
+ * 32 lanes of a dot lie side by side in vectors; LANES entries are summed together by a tree that transposes.
  */
 #ifndef KVC_SIMD_ATTENTION_FEW_H
 #define KVC_SIMD_ATTENTION_FEW_H
@@ -108,7 +108,7 @@ FEW_DOTS(few_dots_f32_pair, KVC_F32, 2)
 FEW_DOTS(few_dots_f16_pair, KVC_F16, 2)
 #endif
 
-/* Asks for what will be read: a row of `bytes`. */
+/* Prefetches a row of `bytes`. */
 INLINE void prefetch_row(const unsigned char *row, size_t bytes) {
     for (size_t b = 0; b < bytes; b += 64)
         __builtin_prefetch(row + b);
@@ -120,8 +120,8 @@ INLINE void prefetch_row_later(const unsigned char *row, size_t bytes) { /* into
 
 #define KEYS_AHEAD 64u /* where only keys are read: so many are under way into the second cache */
 
-/* Asks for a row; fill not 0: of a list, and where the next row that is wanted lies no more than `fill` bytes from it
- * also for what lies between. */
+/* Prefetches a row. fill not 0: the row is of a read list, and where the next one lies no more than `fill` bytes from
+ * it, prefetches what lies between as well. */
 INLINE void prefetch_listed(const unsigned char *const *keys, uint32_t i, uint32_t count, size_t offset, size_t bytes,
                             size_t fill) {
     if (fill <= bytes || i + 1 >= count) {
@@ -133,9 +133,8 @@ INLINE void prefetch_listed(const unsigned char *const *keys, uint32_t i, uint32
 }
 
 /* Scores of places low .. high - 1 of a tile against `heads` queries [heads, padded_size(d)]: s [heads, KVC_TILE].
- * keys, of which low .. high - 1 are set and, where more will be wanted next, those below `known`; wide
- * [LANES * padded_size(d)] scratch. value_offset: where the values lie that will be wanted next, 0: they will not;
- * fill: see above. */
+ * keys: low .. high - 1 are set and, where more will be read next, those below `known`. wide [LANES * padded_size(d)]:
+ * scratch. value_offset: from a key to its value, where values will be read next, or 0. fill: see prefetch_listed. */
 static void few_scores(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, size_t fill,
                        uint32_t low, uint32_t high, uint32_t known, const float *q, uint32_t heads, uint32_t d,
                        float scale, float *wide, float *s) {
@@ -191,10 +190,10 @@ static void few_scores(enum kvc_type type, const unsigned char *const *keys, siz
 
 /* ---- values ---- */
 
-#define MIX_AHEAD 12u /* values: asked for so many before they are wanted, out of the second cache */
+#define MIX_AHEAD 12u /* values: prefetched so many ahead, out of the second cache */
 
-/* What to ask for, entry by entry, while values are mixed: keys of the next tile, of which next_count are set, and this
- * tile's own values below `high`. */
+/* What to prefetch, entry by entry, while values are mixed: keys of the next tile, of which next_count are set, and
+ * this tile's own values below `high`. */
 struct few_ahead {
     const unsigned char *const *next;
     uint32_t next_count, high;
@@ -289,9 +288,9 @@ FEW_MIX(few_mix_q8, KVC_Q8_0)
 
 #define MIX_AT_ONCE 64 /* values that stay in the first cache while all heads and channels pass */
 
-/* o [heads, padded_size(d)] += the tile's values weighted by p [heads, KVC_TILE]; one fma each, ascending places.
- * next [KVC_TILE], of which next_count are set: keys that will be wanted after this tile. Those and the values are
- * asked for one by one, as the processor does not find the pieces by itself and a burst of them fills its buffers. */
+/* o [heads, padded_size(d)] += p [heads, KVC_TILE] times the tile's values; one fma each, ascending places.
+ * next [KVC_TILE], of which next_count are set: keys that will be read after this tile. Those and the values are
+ * prefetched one by one: the processor does not find the pieces by itself, and a burst of them fills its buffers. */
 static void few_mix(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, size_t fill,
                     uint32_t low, uint32_t high, const unsigned char *const *next, uint32_t next_count, const float *p,
                     uint32_t heads, uint32_t d, float *o) {
@@ -317,7 +316,7 @@ static void few_mix(enum kvc_type type, const unsigned char *const *keys, size_t
     }
 }
 
-/* One tile from its scores p [heads, KVC_TILE], which become weights: m, l [heads], o [heads, padded_size(d)] from
+/* One tile from its scores p [heads, KVC_TILE], which become exp(s - m): m, l [heads], o [heads, padded_size(d)] from
  * zero. low < high. keep: NULL, or gets the scores of places low .. high - 1, rows keep_stride apart. next: as in
  * few_mix. */
 static void few_tile(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, size_t fill,

@@ -11,7 +11,7 @@
 #include "backends/cpu/simd/attention/few.h"
 
 #define STRIP (2 * LANES) /* entries side by side */
-#define LANE_GROUP 2      /* lanes that are summed in registers: four leave room for too few queries a load */
+#define LANE_GROUP 2      /* lanes that are summed in registers: with four too few registers are left for queries */
 #define GROUP_LEVELS 4    /* the tree's other levels */
 #if LANES_REGISTERS == 32
 #define SCORE_QUERIES 6 /* queries of one call of score_strip */
@@ -82,7 +82,7 @@ static void pack_keys(enum kvc_type type, const unsigned char *const *keys, uint
     }
 }
 
-/* Values to [value_size(d) / MIX_CHANNELS][KVC_TILE][MIX_CHANNELS], +0 behind the last channel. */
+/* Values to [value_size(d) / MIX_CHANNELS][KVC_TILE][MIX_CHANNELS], +0 after the last channel. */
 static void pack_values(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, uint32_t low,
                         uint32_t high, size_t d, float *to) {
     const size_t size = value_size(d);
@@ -214,7 +214,7 @@ static void mix_queries(unsigned queries, const float *v, size_t d, uint32_t low
     }
 }
 
-/* Queries of a block see different ranges in : what all see goes together, each one's edges alone. */
+/* Queries of a block see different ranges `in`: what all see is mixed together, the rest for each query alone. */
 static void mix_ragged(unsigned queries, const struct seen_range *in, const float *v, size_t d, const float *p,
                        float *o, size_t o_stride) {
     uint32_t low = 0, high = KVC_TILE;

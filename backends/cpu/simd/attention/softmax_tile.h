@@ -4,9 +4,9 @@
 
 #include "backends/cpu/simd/attention/entries.h"
 
-/* s [KVC_TILE] holds the scores of places low .. high - 1 (low < high); they become p = exp(s - m), what lies beside
- * them in their group of 32 becomes 0. Returns m, of which the sign of a zero and, beside NaNs, the value are not
- * defined: nothing depends on them. *sum is the 32-lane sum of p. */
+/* s [KVC_TILE] holds the scores of places low .. high - 1 (low < high); they become p = exp(s - m), the rest of their
+ * groups of 32 becomes 0. Returns m; the sign of a zero m is not defined, nor m where there are NaNs: nothing depends
+ * on them. *sum is the 32-lane sum of p. */
 static inline float softmax_tile(float *s, uint32_t low, uint32_t high, float *sum) {
     const uint32_t from = low / KVC_LANES * KVC_LANES, to = (high + KVC_LANES - 1) / KVC_LANES * KVC_LANES;
     for (uint32_t i = from; i < low; i++)

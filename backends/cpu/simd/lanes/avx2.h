@@ -18,7 +18,7 @@ typedef __m256i vm; /* all ones or all zeros per lane */
 
 static inline vf vf_load(const float *p) { return _mm256_loadu_ps(p); }
 static inline void vf_store(float *p, vf a) { _mm256_storeu_ps(p, a); }
-/* Past the caches, to an aligned vector; in order only behind vf_stores_done. */
+/* A non-temporal store to an aligned vector; in order only after vf_stores_done. */
 static inline void vf_store_nontemporal(float *p, vf a) { _mm256_stream_ps(p, a); }
 static inline void vf_stores_done(void) { _mm_sfence(); }
 static inline vf vf_set(float x) { return _mm256_set1_ps(x); }
@@ -99,8 +99,8 @@ static inline vf vf_load_bf16(const void *p) {
 static inline vf vf_load_i8(const void *p) {
     return vf_from_int(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
 }
-/* Of bytes that were stored just before: from memory, because compilers would shuffle them out of registers, which
- * costs more and is done with an encoding of vmovq that valgrind does not know. */
+/* Loads bytes that were stored just before. From memory: compilers would shuffle them out of registers, which costs
+ * more and uses an encoding of vmovq that valgrind does not know. */
 static inline vf vf_load_stored_i8(const void *p) {
     __m256i wide;
     __asm__("vpmovsxbd %1, %0" : "=x"(wide) : "m"(*(const int8_t(*)[8])p));

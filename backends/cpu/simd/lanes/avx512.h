@@ -23,7 +23,7 @@ typedef __mmask16 vm;
 
 static inline vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
 static inline void vf_store(float *p, vf a) { _mm512_storeu_ps(p, a); }
-/* Past the caches, to an aligned vector; in order only behind vf_stores_done. */
+/* A non-temporal store to an aligned vector; in order only after vf_stores_done. */
 static inline void vf_store_nontemporal(float *p, vf a) { _mm512_stream_ps(p, a); }
 static inline void vf_stores_done(void) { _mm_sfence(); }
 static inline vf vf_set(float x) { return _mm512_set1_ps(x); }
@@ -36,8 +36,8 @@ static inline vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
 static inline vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
 static inline vf vf_sqrt(vf a) { return _mm512_sqrt_ps(a); }
 static inline vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); } /* a > b ? a : b */
-/* a * *x and a - *x. Written out, because a broadcast of its own takes a shuffle pipe, as an operand it is free; the
- * compiler prefers one broadcast to two operands. */
+/* a * *x and a - *x. In assembly, because compilers prefer one broadcast to two operands: a broadcast instruction takes
+ * a shuffle pipe, one within an operand is free. */
 static inline vf vf_mul_by(vf a, const float *x) {
     __asm__("vmulps %2%{1to16%}, %1, %0" : "=v"(a) : "v"(a), "m"(*x));
     return a;
@@ -95,7 +95,7 @@ static inline vm vi_greater(vi a, vi b) { return _mm512_cmpgt_epi32_mask(a, b); 
 static inline vm vi_equal(vi a, vi b) { return _mm512_cmpeq_epi32_mask(a, b); }
 static inline vi vi_select(vm m, vi yes, vi no) { return _mm512_mask_blend_epi32(m, no, yes); }
 
-/* Stores the lanes whose bit is set, one behind another; returns how many. Touches no more memory than those. */
+/* Stores the lanes whose bit is set, one after another; returns how many. Touches no more memory than those. */
 static inline uint32_t vi_store_some(int32_t *p, vi a, unsigned bits) {
     const uint32_t n = (uint32_t)__builtin_popcount(bits);
     _mm512_mask_storeu_epi32(p, vm_first(n), _mm512_maskz_compress_epi32((vm)bits, a));
@@ -135,7 +135,7 @@ static inline float half_load(const void *p) {
     return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h)));
 }
 
-/* 2 * LANES neighbours, taken apart. */
+/* 2 * LANES neighbours: those of even index, and those of odd. */
 static inline void vf_load_pairs(const float *p, vf *even, vf *odd) {
     const __m512i index = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
     const __m512 a = _mm512_loadu_ps(p), b = _mm512_loadu_ps(p + 16);

@@ -18,7 +18,7 @@ typedef uint32x4_t vm; /* all ones or all zeros per lane */
 
 static inline vf vf_load(const float *p) { return vld1q_f32(p); }
 static inline void vf_store(float *p, vf a) { vst1q_f32(p, a); }
-/* Stores past the caches: none here. */
+/* Non-temporal stores: none here. */
 static inline void vf_store_nontemporal(float *p, vf a) { vst1q_f32(p, a); }
 static inline void vf_stores_done(void) {}
 static inline vf vf_set(float x) { return vdupq_n_f32(x); }

@@ -1,5 +1,5 @@
-/* gemm.h - linear layers of many rows: an outer product of packed rows and packed weights, one lane after
- * another, and the partial tiles added as the tree over the lanes wants it. Part of template.h. */
+/* gemm.h - linear layers of many rows: an outer product of packed rows and packed weights, one lane after another; the
+ * partial sums are added in the order of the tree over the lanes. Part of template.h. */
 
 #define TREE_LEVELS 5 /* of the tree over 32 lanes */
 
@@ -15,12 +15,12 @@ struct run {
     const float *bias; /* [TILE_OUTPUTS] or NULL */
     float *y;          /* after the last round: the sums, rows y_stride apart */
     size_t y_stride;
-    const unsigned char *ahead, *ahead_end; /* meanwhile these bytes are fetched, */
+    const unsigned char *ahead, *ahead_end; /* meanwhile these bytes are prefetched, */
     size_t ahead_step;                      /* so many with each lane */
 };
 
-/* A lane's sums as they left the registers, and the sums of earlier lanes that are added to them, nearest first. That
- * happens while the next lane is summed, row by row: the loads and stores then fit between its multiplications. */
+/* A lane's sums, stored, and the sums of earlier lanes that are added to them, nearest first. That happens while the
+ * next lane is summed, row by row: the loads and stores then fit between its multiplications. */
 struct merge {
     unsigned adds; /* waiting[0] ... waiting[adds - 1], into waiting[adds] */
     const float *lane;
@@ -48,7 +48,8 @@ INLINE void tile_zero(const int rows, vf sum[TILE_ROWS][TILE_VECTORS]) {
         sum[i][v] = vf_zero();
 }
 
-/* Some of the values of x as operands, some in registers: the first takes a load each time, the second a shuffle. */
+/* Some values of x are broadcast within operands, each of which takes a load, and some into registers, which takes a
+ * shuffle. */
 INLINE void tile_step(const int rows, vf sum[TILE_ROWS][TILE_VECTORS], const float *a, const float *b) {
     vf w[TILE_VECTORS];
     UNROLL
@@ -64,8 +65,9 @@ INLINE void tile_step(const int rows, vf sum[TILE_ROWS][TILE_VECTORS], const flo
     }
 }
 
-/* The last step of a lane (a, b), its sums stored, and the first step of the next lane, vector by vector: a CPU that
- * stores a vector in two cycles does that beside the multiplications, which wait if all stores come at once. */
+/* The last step of a lane (a, b), whose sums are then stored, and the first step of the next lane, vector by vector. So
+ * a CPU that stores a vector in two cycles does that beside the multiplications; they would wait for all stores at
+ * once. */
 INLINE void tile_turn(const int rows, vf sum[TILE_ROWS][TILE_VECTORS], const float *a, const float *b,
                       const float *a_next, const float *b_next, float *to) {
     vf w[TILE_VECTORS], w_next[TILE_VECTORS];
@@ -84,7 +86,7 @@ INLINE void tile_turn(const int rows, vf sum[TILE_ROWS][TILE_VECTORS], const flo
     }
 }
 
-/* At most `steps` steps, and between them, evenly, a merge; returns how many are left. */
+/* At most `steps` steps, with a merge spread evenly between them; returns how many steps are left. */
 INLINE size_t tile_merge(const int rows, const int adds, vf sum[TILE_ROWS][TILE_VECTORS], const float **a,
                          const float **b, size_t steps, const struct merge *m, const struct run *r) {
     const size_t gap = steps / (2 * (size_t)rows), stride = r->y_stride;
@@ -101,8 +103,8 @@ INLINE size_t tile_merge(const int rows, const int adds, vf sum[TILE_ROWS][TILE_
     return steps - 2 * gap * (size_t)rows;
 }
 
-/* Where the sums of 1, 2, 4, 8, 16 lanes of a tile wait: inside, if what is added to them is visited in this round too.
- * And y, where all 32 go; its lines are fetched. */
+/* Where the sums of 1, 2, 4, 8, 16 lanes of a tile wait to be added: in the scratch of this round, if the lanes that
+ * are added to them are visited in it too, else in `outer`. The sums of all 32 go to y, whose lines are prefetched. */
 INLINE void tile_places(const int rows, const struct run *r, size_t tile, float *inner, float **waiting) {
     float *outer = r->outer + tile * r->outer_floats;
     for (unsigned n = 0; n < TREE_LEVELS; n++) {
@@ -116,11 +118,11 @@ INLINE void tile_places(const int rows, const struct run *r, size_t tile, float 
             __builtin_prefetch(waiting[TREE_LEVELS] + i * r->y_stride + j, 1);
 }
 
-/* Sums the lanes one after another, each as a tile of rows x TILE_OUTPUTS held in registers. To lane number j as many
- * waiting tiles are added as j has ones at its end: the tree. */
+/* Sums the lanes one after another, each as a tile of rows x TILE_OUTPUTS held in registers. The tree: to the sums of
+ * lane number j as many waiting sums are added as j ends in binary ones. */
 INLINE void run_tiles(const int rows, struct run *r) {
     _Alignas(64) float inner[(TREE_LEVELS + 1) * TILE_FLOATS];
-    float *waiting[2][TREE_LEVELS + 1]; /* of the tile, and of the one before, whose last merge comes late */
+    float *waiting[2][TREE_LEVELS + 1]; /* of the tile, and of the one before, whose last merge is not done yet */
     const float *a = r->rows, *b = r->outputs, *bk = b;
     vf sum[TILE_ROWS][TILE_VECTORS];
     struct merge merge = {.adds = 0};
@@ -189,10 +191,10 @@ struct panel_scratch {
 };
 static struct panel_scratch panel_places(const struct kvc_linear_call *call) {
     struct panel_scratch s;
-    s.widened = KVC_LANES * panel_lane_floats(call); /* behind the packed panel */
+    s.widened = KVC_LANES * panel_lane_floats(call); /* after the packed panel */
     s.outer = s.widened + LANES * GROUP;
     s.whole = s.outer + ROW_BLOCK * outer_levels(lanes_together(call)) * TILE_FLOATS;
-    s.bias = s.whole + TILE_FLOATS; /* behind a tile that hangs over the edge */
+    s.bias = s.whole + TILE_FLOATS; /* after a tile that hangs over the edge */
     s.end = s.bias + TILE_OUTPUTS;
     return s;
 }
@@ -238,7 +240,7 @@ static void panel(const struct kvc_linear_call *call, size_t number, size_t firs
     pack_panel(call, n0, scratch, scratch + at.widened);
     for (size_t i = 0; call->bias && i < TILE_OUTPUTS; i++)
         scratch[at.bias + i] = n0 + i < call->N ? call->bias[n0 + i] : 0.0f;
-    /* Meanwhile the weights that this thread will probably pack next come nearer. */
+    /* Meanwhile prefetches the weights that this thread will probably pack next. */
     size_t next = n0 + TILE_OUTPUTS;
     r.ahead = call->w + at_most(next, call->N) * call->row_bytes;
     r.ahead_end = call->w + at_most(next + TILE_OUTPUTS, call->N) * call->row_bytes;

@@ -1,5 +1,5 @@
-/* gemv.h - linear layers of one row: the lanes of a few outputs lie side by side in registers, and the
- * weights stream past once. Part of template.h. */
+/* gemv.h - linear layers of one row: the lanes of a few outputs lie side by side in registers, and every weight is read
+ * once. Part of template.h. */
 
 /* The last k % 32 weights of each output, for types whose rows need not be whole groups of 32. */
 INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float *x, size_t n, const float *w) {
@@ -75,7 +75,7 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
                     row[j] += group_bytes_##type;                                                                      \
             }                                                                                                          \
             rest(type);                                                                                                \
-            UNROLL /* or the sums would lie in memory all the time */                                                  \
+            UNROLL /* or the sums would stay in memory */                                                              \
                 for (int j = 0; j < outputs; j++) {                                                                    \
                 size_t output = n + (size_t)j * stretch;                                                               \
                 if (output < last) {                                                                                   \

@@ -1,8 +1,8 @@
 /* gemv_few.h - linear layers of few rows: as with one row, lanes side by side, the weights widened once for all rows.
  * Part of template.h. */
 
-/* Weights of FEW_OUTPUTS outputs widened at a time: they stay in the first level. Short with very few rows, so that
- * reading ahead never waits for long. */
+/* Weights of FEW_OUTPUTS outputs widened at a time: they stay in the first level. Fewer with very few rows, so that
+ * prefetching never pauses for long. */
 #define STRETCH 1024
 #define STRETCH_SHORT GROUP
 

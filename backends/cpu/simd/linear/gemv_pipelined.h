@@ -1,7 +1,7 @@
-/* gemv_pipelined.h - one row and types whose arithmetic, not memory, sets the pace, for AVX-512: the steps by which a
- * vector of weights is made are taken apart, so that while one is multiplied the next ones are on their way. In the
- * order of the source an out-of-order CPU would find too few of them: instructions that wait for each other fill its
- * schedulers. Part of gemv.h.
+/* gemv_pipelined.h - gemv for AVX-512 and types whose arithmetic, not memory, sets the pace. The steps by which a
+ * vector of weights is widened are taken apart: while one vector is multiplied, the next ones are at earlier steps.
+ * Written one vector after another, instructions that wait for each other would fill the schedulers of an out-of-order
+ * CPU, and it would find too few that can run. Part of gemv.h.
  *
  * A group of a row is 16 vectors: v = 2 * part + half. Three steps make vector v of each output: fetch_<type>,
  * unpack_<type>, weigh_<type>; the fourth is the multiplication with x. */
@@ -11,10 +11,10 @@ struct in_flight { /* of one output */
     vf made, table, weight;
 };
 
-/* What is computed is computed here: neither the compiler nor the next step moves it. */
+/* `a` is computed here: the compiler must neither move it nor merge it with the next step. */
 #define HERE(a) __asm__ volatile("" : "+v"(a))
 
-/* *x in every lane: as an integer, which takes no shuffle where a load that repeats a float takes one. */
+/* *x in every lane. Loaded as an integer: that takes no shuffle, where a load that repeats a float takes one. */
 INLINE vf vf_repeated(const float *x) {
     vf a;
     __asm__("vpbroadcastd %1, %0" : "=v"(a) : "m"(*x));
@@ -48,8 +48,8 @@ INLINE void look_up(struct in_flight *f) {
 }
 
 /* Q4_0: eight bytes hold 16 weights. They are loaded to every pair of lanes, which takes no shuffle on CPUs where
- * widening bytes does, and lanes 2 n and 2 n + 1 are shifted down by n halves of a byte. So the lanes come in another
- * order, and x is brought into the same; each lane still takes its weights in ascending order. */
+ * widening bytes does, and lanes 2 n and 2 n + 1 are shifted down by n halves of a byte. This permutes the lanes, so x
+ * is permuted alike; each lane still takes its weights in ascending order. */
 #define prepare_q4_0_shifted prepare_q4_0
 #define group_bytes_q4_0_shifted group_bytes_q4_0
 INLINE vi load_q4_0(const unsigned char *g, int v) {
@@ -124,8 +124,8 @@ INLINE void weigh_q4_k(struct in_flight *f, const struct scales *s, int v) {
     look_up(f);
 }
 
-/* acc += a group of each of the outputs. The scales of the next one are prepared output by output in between: at once
- * they keep the vector units waiting (Q8_0, whose steps leave no pipe idle, is faster without). */
+/* acc += a group of each of the outputs. Scales of the next group are prepared in between, output by output: all at
+ * once they would keep the vector units waiting. (Q8_0, whose steps leave no pipe idle, is faster without this.) */
 #define EARLY 1
 #define PIPELINED(type, early)                                                                                         \
     do {                                                                                                               \

@@ -11,7 +11,7 @@ struct share {
     size_t whole;   /* panels that are one task; the others are shared out in blocks of rows */
     size_t stretch; /* of those panels, for each thread */
     size_t row_blocks;
-    float *packed, *own; /* thread 0: all packed rows, and its scratch behind them */
+    float *packed, *own; /* thread 0: all packed rows, and after them its scratch */
 };
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
@@ -39,7 +39,7 @@ static void pack(void *argument, size_t task, unsigned thread) {
     s->kernels->pack_rows(&s->call, task, s->packed);
 }
 
-/* Threads work on panels far from each other: CPUs that fetch the neighbours of lines of y would take them away from a
+/* Threads work on panels far from each other: a CPU that fetches the neighbours of a line of y would take them from the
  * thread that writes there. */
 static void panel(void *argument, size_t task, unsigned thread) {
     struct share *s = argument;

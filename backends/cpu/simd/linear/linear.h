@@ -1,10 +1,10 @@
 /* linear.h - linear layers: the kernels a SIMD path brings, and the driver that shares a call out over threads.
  *
  * y[i, n] = sum over 32 lanes of x[i, k] * w[n, k] (+ bias[n]); only that order is law (core/base/ops.h). Three shapes:
- * one row: the lanes of a few outputs lie side by side in registers and the weights stream past once;
+ * one row (gemv): the lanes of a few outputs lie side by side in registers, and every weight is read once;
  * few rows: the same with several rows, weights widened once for all of them;
- * many rows: the lanes come one after another. Rows and outputs are packed lane by lane, an outer-product kernel sums
- * one lane of a tile of rows x outputs, and partial tiles are added as the tree over the lanes wants it. */
+ * many rows (gemm): the lanes come one after another. Rows and outputs are packed lane by lane, an outer-product kernel
+ * sums one lane of a tile of rows x outputs, and the partial sums are added in the order of the tree over the lanes. */
 #ifndef KVC_SIMD_LINEAR_LINEAR_H
 #define KVC_SIMD_LINEAR_LINEAR_H
 
@@ -32,7 +32,7 @@ struct kvc_linear_kernels {
     size_t (*few_rows_scratch)(const struct kvc_linear_call *call); /* floats */
     void (*few_rows)(const struct kvc_linear_call *call, size_t first, size_t last, float *scratch);
 
-    /* Rows tile * tile_rows ... packed at their place in `packed`. */
+    /* Packs rows tile * tile_rows ... to where they belong in `packed`. */
     size_t (*packed_floats)(const struct kvc_linear_call *call);
     void (*pack_rows)(const struct kvc_linear_call *call, size_t tile, float *packed);
     /* One panel of outputs times the tiles first .. last - 1 of packed rows. */

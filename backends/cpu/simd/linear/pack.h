@@ -1,11 +1,11 @@
-/* pack.h - rows and weights packed lane by lane, as the tiles of gemm.h read them. Part of
- * template.h. */
+/* pack.h - rows and weights packed lane by lane, as the tiles of gemm.h read them. Part of template.h. */
 
-/* Lanes in the order in which they are summed: bit-reversed, so that the tree adds neighbours. place[lane]. */
+/* Lanes in the order in which they are summed: bit-reversed, so that the tree adds neighbours. place[lane]: its index
+ * in that order. */
 static const unsigned char place[KVC_LANES] = {0, 16, 8, 24, 4, 20, 12, 28, 2, 18, 10, 26, 6, 22, 14, 30,
                                                1, 17, 9, 25, 5, 21, 13, 29, 3, 19, 11, 27, 7, 23, 15, 31};
 
-/* Floats behind each lane of a panel: the lanes of one store fall into different cache sets. */
+/* Unused floats after each lane of a panel, so that the lanes of one store fall into different cache sets. */
 #define LANE_GAP 16
 #ifndef ROUND_BYTES
 #define ROUND_BYTES (192 * 1024) /* of packed weights used together for all rows: they stay in the second level */
@@ -13,7 +13,7 @@ static const unsigned char place[KVC_LANES] = {0, 16, 8, 24, 4, 20, 12, 28, 2, 1
 
 static size_t depth_of(const struct kvc_linear_call *call) { return (call->K + KVC_LANES - 1) / KVC_LANES; }
 static size_t panel_lane_floats(const struct kvc_linear_call *call) { return depth_of(call) * TILE_OUTPUTS + LANE_GAP; }
-/* The same for packed rows; here the gap takes what the last whole vector stores past its TILE_ROWS values. */
+/* The same for packed rows, where the last whole vector stores beyond its TILE_ROWS values into the gap. */
 static size_t rows_lane_floats(const struct kvc_linear_call *call) { return depth_of(call) * TILE_ROWS + LANE_GAP; }
 static size_t row_tiles(const struct kvc_linear_call *call) { return (call->rows + TILE_ROWS - 1) / TILE_ROWS; }
 
@@ -42,13 +42,13 @@ INLINE void transposed(vf *r, const float *const *from, size_t at) {
     vf_transpose(r);
 }
 
-/* Packed rows: [tile][place of lane][k / 32][TILE_ROWS]. */
+/* Packed rows: [tile][place[lane]][k / 32][TILE_ROWS]. */
 static size_t packed_floats(const struct kvc_linear_call *call) {
     return row_tiles(call) * KVC_LANES * rows_lane_floats(call);
 }
 
-/* Where the packed rows leave the second level anyway they are stored past the caches, which saves reading the lines
- * that are written: STAGE steps of all lanes are put together first, so that every store is a whole vector. */
+/* Where the packed rows are too many for the second level their stores are non-temporal, which saves reading the lines
+ * that are written: STAGE steps of all lanes are collected first, so that every store is a whole vector. */
 #define STAGE 8
 #define STAGE_LANE (STAGE * TILE_ROWS + LANE_GAP)
 #ifndef NONTEMPORAL_FROM
@@ -98,10 +98,10 @@ static void pack_rows(const struct kvc_linear_call *call, size_t tile, float *pa
         vf_stores_done();
 }
 
-/* A packed panel: [place of lane][k / 32][TILE_OUTPUTS]. */
+/* A packed panel: [place[lane]][k / 32][TILE_OUTPUTS]. */
 static void pack_panel(const struct kvc_linear_call *call, size_t n0, float *to, float *widened) {
     size_t stride = panel_lane_floats(call), K = call->K;
-    for (size_t g = 0; g < TILE_OUTPUTS; g += LANES) { /* outputs behind the last repeat it; their sums are not kept */
+    for (size_t g = 0; g < TILE_OUTPUTS; g += LANES) { /* outputs after the last repeat it; their sums are not kept */
         size_t output[LANES];
         for (size_t i = 0; i < LANES; i++)
             output[i] = at_most(n0 + g + i, call->N - 1);

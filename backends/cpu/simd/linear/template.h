@@ -1,4 +1,4 @@
-/* template.h - the kernels of linear.h, written once over the vectors of lanes_<path>.h. Before it is included:
+/* template.h - the kernels of linear.h, written once over the vectors of lanes/. Before it is included:
  *   TILE_ROWS, TILE_VECTORS    a tile of the packed shape: rows, and vectors of outputs
  *   ONE_ROW_STREAMS            outputs summed at once where there is one row, so many streams of weights;
  *   ONE_ROW_HALF_STREAMS       the same for F16 and BF16
@@ -12,7 +12,7 @@
 #define TILE_OUTPUTS (TILE_VECTORS * LANES)
 #define TILE_FLOATS (TILE_ROWS * TILE_OUTPUTS)
 
-/* What fills up a group of 32 lanes adds the product +0 * -0 = -0, which changes no sum. */
+/* Padding of a group of 32 lanes adds the product +0 * -0 = -0, which changes no sum. */
 #define FILL_X 0.0f
 #define FILL_W (-0.0f)
 

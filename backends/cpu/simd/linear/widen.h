@@ -1,5 +1,5 @@
 /* widen.h - weights of every type widened to float32, 32 at a time, as core/base/canon.h defines their values.
- * Templates over the vectors of lanes_<path>.h; included by template.h.
+ * Templates over the vectors of lanes/; included by template.h.
  *
  * A group is 256 weights (fewer at the end of a row for types with blocks below 256). prepare_<type> reads a group's
  * scales; widen_<type> gives part p (weights 32 p ... 32 p + 31) as LANE_VECTORS vectors; GEMV_<type> says how gemv.h
@@ -68,7 +68,7 @@ INLINE vi bits_of(vi a, int shift, int mask) { return vi_and(shift_right(a, vi_s
 
 /* Bytes i ... i + LANES - 1 of sixteen, given as four words. */
 INLINE vi bytes_of(const uint32_t *words, int i) {
-#if LANES == 16 /* not through memory: a load wider than the stores before it waits for them */
+#if LANES == 16 /* not by way of memory: a load wider than the stores before it waits for them */
     (void)i;
     return _mm512_cvtepu8_epi32(_mm_set_epi64x((long long)((uint64_t)words[3] << 32 | words[2]),
                                                (long long)((uint64_t)words[1] << 32 | words[0])));
@@ -147,7 +147,7 @@ INLINE void prepare_halves(struct scales *s, const unsigned char *g, int parts, 
         }
         uint64_t low = half[0] | half[1] << 16 | half[2] << 32 | half[3] << 48;
         uint64_t high = half[4] | half[5] << 16 | half[6] << 32 | half[7] << 48;
-        __asm__("" : "+r"(low), "+r"(high)); /* and not put together otherwise by the compiler */
+        __asm__("" : "+r"(low), "+r"(high)); /* so that the compiler does not do it in another way */
         _mm256_storeu_ps(s->scale, _mm256_cvtph_ps(_mm_set_epi64x((long long)high, (long long)low)));
         return;
     }

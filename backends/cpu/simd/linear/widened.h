@@ -1,4 +1,4 @@
-/* widened.h - a stretch of a row of weights of any type, written out as floats. Part of template.h. */
+/* widened.h - a stretch of a row of weights of any type, widened to memory. Part of template.h. */
 
 /* n < 32 weights widened, the rest filled up. */
 #define END_OF_ROW(a, NAME, name, ...)                                                                                 \
@@ -61,8 +61,8 @@ static const unsigned char *stretch_at(const struct kvc_linear_call *call, size_
     return call->w + output * call->row_bytes + k0 / GROUP * widen_by_type[call->type].bytes;
 }
 
-/* Weights k0 ... k0 + n - 1 of a row, k0 a multiple of GROUP, filled up to whole groups of 32. What comes later, as
- * long as this, is fetched meanwhile. */
+/* Weights k0 ... k0 + n - 1 of a row, k0 a multiple of GROUP, padded to whole groups of 32. Meanwhile prefetches as
+ * many bytes of what will be widened next. */
 static void widen_stretch(const struct kvc_linear_call *call, float *to, size_t output, size_t k0, size_t n,
                           const unsigned char *causal_offset) {
     size_t bytes = widen_by_type[call->type].bytes;

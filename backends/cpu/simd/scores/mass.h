@@ -1,4 +1,4 @@
-/* mass.h - template: sums of weights over queries: window_mass, accumulate. */
+/* mass.h - template: sums of attention probabilities over queries: window_mass, accumulate. */
 #ifndef KVC_SIMD_SCORES_MASS_H
 #define KVC_SIMD_SCORES_MASS_H
 
@@ -32,7 +32,7 @@ static float *state_column(const struct probabilities_tile *tile, uint32_t colum
     return (float *)lists->state->data + (size_t)lists->columns * base + (size_t)column * slots;
 }
 
-/* Asks for floats x [n], which were last used a step ago: by now they lie in memory. */
+/* Prefetches floats x [n], which were last used a step ago: by now they lie in memory. */
 static void prefetch_floats(const void *x, size_t n) {
     for (size_t i = 0; i < n; i += 16)
         __builtin_prefetch((const float *)x + i);
@@ -45,7 +45,7 @@ static float *mass_target(const struct probabilities_tile *tile, uint32_t i) {
                         : state_column(tile, mass->column + 1);
 }
 
-/* The tile's places lie there as they are. */
+/* Whether the tile's places are neighbours there. */
 INLINE bool mass_direct(const struct probabilities_tile *tile) {
     return !tile->head->rank && (mass_of(tile)->scores || !tile->head->order);
 }
@@ -58,8 +58,8 @@ static float *mass_sums(const struct probabilities_tile *tile, uint32_t i) {
     return mass_direct(tile) ? mass_target(tile, i) + tile->first : tile->own + (size_t)i * KVC_TILE;
 }
 
-/* Of a decode step: what was last used a step ago lies in memory by now, and where ranks lie scattered over the slots
- * nothing but this asks for it in time. Part i of n of a head's slots. */
+/* In a decode step: prefetches part i of n of a head's slots. They were last used a step ago and lie in memory by now;
+ * where ranks are scattered over the slots the processor does not prefetch them by itself. */
 static void prefetch_slots(const struct probabilities_tile *tile, uint32_t i, uint32_t n) {
     const struct mass_job *mass = mass_of(tile);
     const struct kvc_lists *lists = tile->job->rows->lists;
@@ -75,7 +75,7 @@ static void prefetch_slots(const struct probabilities_tile *tile, uint32_t i, ui
     }
 }
 
-/* Sums start at 0, or go on. */
+/* Sums start at 0, or at what a state column has. */
 static void mass_start(const struct probabilities_tile *tile, uint32_t low, uint32_t high) {
     const struct mass_job *mass = mass_of(tile);
     for (uint32_t i = 0; mass->scores && i < mass->parts; i++)
@@ -125,8 +125,8 @@ static void make_noise(const struct probabilities_tile *tile) {
     }
 }
 
-/* Of noisy scores of one query and group: maxima and sums [tiles, G], rows `apart` apart, and where kept they all,
- * [G, tiles * KVC_TILE]. */
+/* Of the noisy scores of one query and group: maxima and sums [tiles, G], rows `apart` apart, and the scores themselves
+ * where they are kept, [G, tiles * KVC_TILE]. */
 struct noisy_capacity {
     float *maximum, *sum, *kept;
     size_t apart;
@@ -164,7 +164,7 @@ static float *noisy_scores(const struct probabilities_tile *tile, struct seen_ra
     return x;
 }
 
-/* Sums of several queries are fetched first and put back behind them. */
+/* Whether the tile's sums are gathered before its queries and scattered after them. */
 INLINE bool mass_fetched(const struct probabilities_tile *tile) {
     return !mass_direct(tile) && tile->job->rows->queries > 1;
 }
@@ -208,7 +208,7 @@ static void add_weights(float *to, const float *s, size_t s_stride, uint32_t low
     }
 }
 
-/* The query's weights from its group's scores s, M and L. */
+/* Adds the query's probabilities, from its group's scores s, M and L. */
 static void add_query(const struct probabilities_tile *tile, struct seen_range in, const float *s, size_t s_stride,
                       const float *maximum, const float *sum) {
     const struct mass_job *mass = mass_of(tile);
@@ -273,14 +273,14 @@ static void noise_take(const struct probabilities_tile *tile, uint32_t query, st
     float *x = noisy_scores(tile, in, s, s_stride);
     for (uint32_t g = 0; g < group; g++, x += KVC_TILE) {
         kept_scores.sum[cell + g] = 0.0f;
-        if (mass->whole) /* while there is something else to do, what the next tile needs */
+        if (mass->whole) /* prefetches what the next tile needs */
             prefetch_slots(tile, (tile->first / KVC_TILE + 1) * group + g, mass->tiles * group);
         if (in.low < in.high)
             kept_scores.maximum[cell + g] = softmax_tile(x, in.low, in.high, &kept_scores.sum[cell + g]);
     }
 }
 
-/* M and L of one query and head from those of its tiles, left in the first tile's place. */
+/* M and L of one query and head from those of its tiles; they replace the first tile's. */
 static void merge_tiles(float *maximum, float *sum, size_t tiles, size_t apart) {
     float M = -kvc_infinity(), L = 0.0f;
     for (size_t t = 0; t < tiles; t++)
@@ -305,7 +305,7 @@ static void merge_noise(const struct mass_job *mass) {
     }
 }
 
-/* Of one query, all tiles of whose head are one task: its weights follow at once. */
+/* Of one query whose head is one task: its probabilities are added at once. */
 static void noise_end(const struct probabilities_tile *last) {
     const struct noisy_capacity kept_scores = noisy_capacity(last, 0);
     struct probabilities_tile tile = *last;
@@ -317,7 +317,7 @@ static void noise_end(const struct probabilities_tile *last) {
                   (size_t)mass_of(last)->tiles * KVC_TILE, kept_scores.maximum, kept_scores.sum);
 }
 
-/* Finds M and L of the noisy scores; of a single query also keeps these, so that they are not made twice. */
+/* Finds M and L of the noisy scores; of a single query also keeps these, so that they are computed once. */
 static void noise_run(struct mass_job *mass) {
     const struct kvc_probabilities *rows = mass->job.rows;
     const size_t cells = mass->tiles * (size_t)rows->queries * rows->heads;
@@ -340,7 +340,7 @@ static void noise_run(struct mass_job *mass) {
     }
 }
 
-/* The same of a single query, and its weights are added up in the same task. */
+/* The same of a single query, whose probabilities are added up in the same task. */
 static void noise_run_whole(struct mass_job *mass) {
     mass->job.begin = make_noise;
     mass->job.take = noise_take;

@@ -1,4 +1,5 @@
-/* moments.h - template: mean and variance of each query head's weights over a window: window_moments. */
+/* moments.h - template: mean and variance of each query head's attention probabilities over a window: window_moments.
+ */
 #ifndef KVC_SIMD_SCORES_MOMENTS_H
 #define KVC_SIMD_SCORES_MOMENTS_H
 
@@ -6,8 +7,8 @@
 #include "backends/cpu/simd/scores/probability_tiles.h"
 
 struct moments_job {
-    struct probabilities_job job; /* first; own: weights [G, queries, KVC_TILE]; shared: the two below */
-    float *dispersion, *variance; /* [H, room] by rank */
+    struct probabilities_job job; /* first; own: probabilities [G, queries, KVC_TILE]; shared: the two below */
+    float *dispersion, *variance; /* [H, capacity] by rank */
     float *scores;                /* [H, stride] */
     uint32_t stride, capacity;
     uint64_t tail;
@@ -41,7 +42,7 @@ static void moments_take(const struct probabilities_tile *tile, uint32_t query, 
     }
 }
 
-/* Score, dispersion and variance of LANES ranks from their weights a [n, KVC_TILE]. */
+/* Score, dispersion and variance of LANES ranks from their probabilities a [n, KVC_TILE]. */
 INLINE vf moments_vector(const float *a, uint32_t n, float gamma, vf *dispersion, vf *variance) {
     vf mean = vf_zero(), d = vf_zero(), v = vf_zero();
     for (uint32_t i = 0; i < n; i++) {

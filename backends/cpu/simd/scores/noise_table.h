@@ -1,6 +1,6 @@
-/* noise_table.h - template: keyformer's noise of the entries that a decode step meets. It depends on the seed, the
- * layer, the query head and the key's position only, and most entries are those of the step before: what was computed
- * is kept by slot with the position it belongs to, so that no change of the lists can make it wrong. */
+/* noise_table.h - template: keyformer's noise of the entries of a decode step. It depends on the seed, the layer, the
+ * query head and the key's position only, and most entries are those of the step before. So it is kept by slot with the
+ * position it belongs to, and no change of the lists can make it wrong. */
 #ifndef KVC_SIMD_SCORES_NOISE_TABLE_H
 #define KVC_SIMD_SCORES_NOISE_TABLE_H
 
@@ -18,7 +18,7 @@ struct noise_record {
 
 struct noise_table {
     size_t used, capacity;    /* floats */
-    uint32_t records, missed; /* missed: lists that found no room */
+    uint32_t records, missed; /* missed: lists for which the table was full */
     struct noise_record record[NOISE_RECORDS];
     float values[];
 };
@@ -59,7 +59,7 @@ static float *noise_of(struct kvc_cpu *cpu, const struct kvc_lists *lists, uint3
             table = grow_noise(cpu, 2 * had + 2 * floats);
         if (!table)
             return NULL;
-        /* what it held is made again: some of its lists may be long gone */
+        /* what it held is computed anew: some of its lists may not exist any more */
         memset(table->values, 0, table->used * sizeof(float));
         table->used = table->records = table->missed = 0;
     }

@@ -159,7 +159,7 @@ static void probabilities_task(void *argument, size_t task, unsigned thread) {
     const bool all = all_seen(job, &head, work.seen);
     if (job->by_slot && !job->known && head.order && !head.rank && all &&
         slots_in_use(head.order, head.count) == head.count)
-        head.order = NULL; /* everything is seen and goes by slot: so can we */
+        head.order = NULL; /* every entry is seen, and their order does not matter */
     const uint32_t tiles = (head.places + KVC_TILE - 1) / KVC_TILE;
     const uint32_t from = (uint32_t)((uint64_t)tiles * split / job->splits);
     const uint32_t to = (uint32_t)((uint64_t)tiles * (split + 1) / job->splits);
@@ -185,7 +185,7 @@ static void probabilities_task(void *argument, size_t task, unsigned thread) {
         job->end(&tile);
 }
 
-/* Sets the job up and makes its shared room; false: no memory, noted. */
+/* Sets the job up and gets its shared scratch; false: no memory, which the next sync reports. */
 static bool probabilities_prepare(struct probabilities_job *job) {
     const struct kvc_probabilities *rows = job->rows;
     struct probabilities_work work;
@@ -196,7 +196,7 @@ static bool probabilities_prepare(struct probabilities_job *job) {
     job->d = rows->head_size;
     job->scale = kvc_attention_scale(job->d);
     job->many = (uint64_t)rows->queries * job->group > FEW_QUERIES && !job->known;
-    /* a multiple of the group, and where queries are packed of SCORE_QUERIES heads, so that blocks begin together */
+    /* a multiple of the group, and where queries are packed one of SCORE_QUERIES, so that their blocks align */
     const uint32_t whole = job->many ? job->group * (job->group % SCORE_QUERIES ? SCORE_QUERIES : 1) : job->group;
     job->at_once = !job->many                ? rows->queries * job->group
                    : whole < QUERIES_AT_ONCE ? QUERIES_AT_ONCE / whole * whole

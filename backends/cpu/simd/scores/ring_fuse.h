@@ -1,8 +1,8 @@
 /* ring_fuse.h - template: the ring's rows fused into scores.
  *
- * Rows lie by slot, one behind another, and adding them up is a matter of reading them once: whole rows are fused, the
- * slots not in use too, because memory is read fastest without gaps; then they are brought into the order of ranks.
- * Rows of logits are brought there first, for their softmax. */
+ * Rows lie by slot, one after another, and reading them takes longer than adding them up. Whole rows are fused, slots
+ * not in use included, because memory is read fastest without gaps; the result is then brought into the order of ranks.
+ * Rows of logits are brought into that order first, for their softmax. */
 #ifndef KVC_SIMD_SCORES_RING_FUSE_H
 #define KVC_SIMD_SCORES_RING_FUSE_H
 

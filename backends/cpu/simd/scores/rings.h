@@ -10,9 +10,9 @@ struct ring_job {
     enum kvc_row_kind kind;
 };
 
-/* value[e] = sum over the group's heads, from 0 and ascending, of exp(s - M) / L, of s, or of 1 where the
- * weight is below `least`; few[e], not NULL: of weights the latter as well. Rows of s lie s_stride apart and reach to
- * the end of the tile. */
+/* value[e] = sum over the group's heads, from 0 and ascending, of the probability exp(s - M) / L, of s, or of 1 where
+ * the probability is below `least`; few[e], not NULL: with probabilities the last of these as well. Rows of s lie
+ * s_stride apart and reach to the end of the tile. */
 static void group_values(const float *s, size_t s_stride, uint32_t low, uint32_t high, uint32_t group,
                          const float *maximum, const float *sum, enum kvc_row_kind kind, float least, float *value,
                          float *few) {
@@ -64,7 +64,7 @@ static void fill(float *x, uint32_t n, float value) {
         x[e] = value;
 }
 
-/* What is not read counts nothing; what is, is written tile by tile. */
+/* With a read list: empties the rows. Entries that are read are then written tile by tile. */
 static void ring_start(const struct probabilities_tile *tile, uint32_t low, uint32_t high) {
     const uint32_t *order = tile->head->order;
     const uint32_t ring = ring_of(tile)->ring;
@@ -87,7 +87,7 @@ static void ring_start(const struct probabilities_tile *tile, uint32_t low, uint
     }
 }
 
-/* A row of how many heads had low weights: few [n] of the tile's places, and minus the sum of all such rows. */
+/* A row of how many heads had low probabilities: few [n] of the tile's places, and minus the sum of all such rows. */
 static void write_counts(const struct probabilities_tile *tile, uint32_t query, const float *few) {
     const struct head_entries *head = tile->head;
     const uint32_t ring = ring_of(tile)->ring, first = tile->first, n = tile->n;

@@ -1,5 +1,5 @@
-/* score_memo.h - template: the scores of the last attention call's single rows, for the weights that policies ask for
- * right after it: ring_write would otherwise compute each of them a second time.
+/* score_memo.h - template: the scores of the last attention call's single rows, for the probabilities that policies
+ * want right after it: ring_write would otherwise compute each score a second time.
  *
  * A record is used only for the same lists, unchanged since (every operation that changes lists forgets theirs), and
  * for a query of the same bits. It holds the row's scores with all entries, by rank. */
@@ -22,9 +22,9 @@ struct score_memo {
     struct score_record record[];
 };
 
-INLINE uint32_t memo_stride(uint32_t count) { return (count + 2 * LANES) / LANES * LANES; } /* one vector to spare */
+INLINE uint32_t memo_stride(uint32_t count) { return (count + 2 * LANES) / LANES * LANES; } /* and one vector */
 
-/* Room for `records` records and so many values, all records unset; NULL where that is too much. */
+/* A memo for `records` records and so many values, all records unset; NULL where that is too much. */
 static struct score_memo *memo_open(struct kvc_cpu *cpu, size_t records, size_t values) {
     const size_t front = (sizeof(struct score_memo) + records * sizeof(struct score_record) + 63) / 64 * 64;
     const size_t bytes = front + values * sizeof(float);

@@ -1,5 +1,5 @@
-/* channels.h - template: keys by channel: LANES rows turned into columns, and dots of a few channels whose values lie
- * side by side, one vector of places or pages at a time. */
+/* channels.h - template: keys by channel: LANES rows transposed, and dots of a few channels whose values lie side by
+ * side, one vector of places or pages at a time. */
 #ifndef KVC_SIMD_SELECT_CHANNELS_H
 #define KVC_SIMD_SELECT_CHANNELS_H
 
@@ -17,7 +17,7 @@
 #define STRETCH_PLACES ((size_t)4096)
 #define STRETCH_OF_ALL ((size_t)8 * DOT_PLACES) /* where all channels are added up together */
 
-/* to[c * stride + i] = channel c of row i, for i < n <= LANES (0 behind, up to LANES) and, of the channels, the vectors
+/* to[c * stride + i] = channel c of row i, for i < n <= LANES (then 0, up to LANES) and, of the channels, the vectors
  * that `wanted` [d / LANES, rounded up] marks (NULL: all). rows [n, padded]. */
 static void transpose_rows(const float *rows, size_t padded, uint32_t n, const bool *wanted, float *to, size_t stride) {
     for (size_t v = 0; v * LANES < padded; v++) {
@@ -48,7 +48,7 @@ INLINE vf channel_part_load(enum kvc_type type, const unsigned char *from, size_
                            : vf_part_load((const float *)(const void *)from + place, n);
 }
 
-/* What will be wanted next: places from .. to - 1 of channels, one after the other; next in turn is `place`. */
+/* What to prefetch: places from .. to - 1 of channels, one channel after another; the next one is `place`. */
 struct dot_ahead {
     const struct dot_channel *channel, *end;
     size_t from, to, place;
@@ -118,7 +118,7 @@ INLINE void dot_strip(enum kvc_type type, bool bound, unsigned heads, bool part,
                 vf_store(to + v * LANES, sum[h][v]);
             else if (left > 0)
                 vf_part_store(to + v * LANES, sum[h][v], left);
-            if (part && end && !bound) /* what is not there is no larger, and no NaN */
+            if (part && end && !bound) /* padding is not the largest, and no NaN */
                 sum[h][v] = vf_select(vm_first(left), sum[h][v], vf_set(-kvc_infinity()));
         }
         if (!end || bound)
@@ -140,7 +140,7 @@ static float larger(float most, vf top, vm nan) {
     return vm_bits(nan) ? kvc_nan() : most;
 }
 
-/* A stretch of places at a time, and of it a few channels at a time: what comes next is asked for meanwhile. */
+/* A stretch of places at a time, and of it a few channels at a time; meanwhile prefetches what comes next. */
 INLINE void dots_of(enum kvc_type type, bool bound, unsigned heads, const struct dot_channel *channels, uint32_t dims,
                     size_t from, size_t to, const float *factor, float *const *out, float *most) {
     const bool together =
@@ -149,7 +149,7 @@ INLINE void dots_of(enum kvc_type type, bool bound, unsigned heads, const struct
     const size_t stretch = parts == 1 ? STRETCH_OF_ALL : STRETCH_PLACES;
     vf top[DOT_HEADS];
     vm nan[DOT_HEADS];
-    float *to_of[DOT_HEADS]; /* `out` itself could be what is stored, to the compiler */
+    float *to_of[DOT_HEADS]; /* a copy: for all the compiler knows, stores could change `out` itself */
     UNROLL
     for (unsigned h = 0; h < heads; h++) {
         to_of[h] = out[h];

@@ -1,18 +1,18 @@
 /* select.h - template: select_scores: how a decode step's query scores places or pages; and select_scores_reads, which
  * chooses from what it has scored.
  *
- * Three steps per KV head: scores, exponentials with the sums of tiles, weights and their group sum. Where there are
- * heads enough for the threads one task does all three for a head, and with reads chooses as well, so that scores and
- * weights never leave the core's cache; while it computes it asks for what the thread has chosen for another head,
- * which attention wants next, and for channels of the head that it comes to next. Otherwise the steps run one after
- * another, each cut into runs of tiles. */
+ * Three steps per KV head: scores; exponentials with the sums of tiles; probabilities and their group sum. Where heads
+ * are enough for the threads one task does all three for a head, and with reads chooses as well, so that scores and
+ * probabilities never leave the core's cache. While it computes it prefetches the entries that the thread has chosen
+ * for another head, which attention reads next, and channels of the head that it comes to next. Otherwise the steps run
+ * one after another, each cut into runs of tiles. */
 #ifndef KVC_SIMD_SELECT_SELECT_H
 #define KVC_SIMD_SELECT_SELECT_H
 
 #include "backends/cpu/simd/select/select_scores.h"
 #include "backends/cpu/simd/select/select_weights.h"
 
-/* room [blocks]: of the entries. */
+/* capacity [blocks]: for the block pointers of the entries. */
 static struct select_head open_choose(const struct select_job *job, const struct select_work *work, uint32_t h,
                                       const unsigned char **capacity) {
     const struct kvc_select_scores *call = job->call;
@@ -25,7 +25,7 @@ static struct select_head open_choose(const struct select_job *job, const struct
     head.first = seen.low < seen.high ? seen.low / head.page : head.units;
     head.values = work->own;
     head.weight_stride = call->stride;
-    if (!job->reads) { /* else they are made as they are wanted */
+    if (!job->reads) { /* else they are made when they are needed */
         head.scores = (float *)kvc_span_data(call->scores) + (size_t)h * call->stride;
         if (call->probabilities.buffer)
             head.probabilities = (float *)kvc_span_data(call->probabilities) + (size_t)h * job->group * call->stride;
@@ -55,7 +55,7 @@ static void count_bytes(const struct select_job *job, const struct select_head *
     __atomic_fetch_add(call->bytes_read, bytes, __ATOMIC_RELAXED);
 }
 
-/* Channels of the head that the thread comes to next, to be asked for; work's own are done with. */
+/* Finds channels of the head that the thread comes to next, to prefetch them; work's own are not needed any more. */
 static void find_ahead(const struct select_job *job, struct select_work *work, const struct select_head *now,
                        unsigned thread, struct select_prefetch *ahead) {
     const struct kvc_select_scores *call = job->call;
@@ -172,7 +172,7 @@ static void run_choose(struct kvc_device *device, const struct kvc_select_scores
     job.reads = NULL;
     bump_values(&at, &job, call->heads);
     job.shared_bytes = at.used;
-    /* all of it at once: it must stay where it is through the three steps */
+    /* all of it at once: it must not move during the three steps */
     job.shared = kvc_cpu_scratch(job.cpu, 0, job.shared_bytes + lay_out_choose(&job, &work, NULL));
     for (job.step = 1; job.shared && job.step <= 3; job.step++)
         stealing_run(job.cpu, threads, (size_t)heads * job.splits, select_task, &job);

@@ -7,7 +7,7 @@
 
 #define SAMPLE 512u
 
-/* threshold where it is known to lie from low to high: their common bits are its own. */
+/* threshold where it is known to lie from low to high: it has the leading bits that both have. */
 static int32_t threshold_between(const int32_t *keys, uint32_t n, uint32_t top, int32_t low, int32_t high) {
     if (low == high)
         return low;
@@ -35,7 +35,7 @@ static uint32_t keys_between(const int32_t *keys, uint32_t n, int32_t low, int32
     return count;
 }
 
-/* The same as threshold_between: of keys [n] only those that it may still be are looked at. rest: room as keys has. */
+/* The same as threshold_between, looking only at those of keys [n] that it may still be. rest [n, padded]: scratch. */
 static int32_t threshold_among(const int32_t *keys, uint32_t n, uint32_t top, int32_t low, int32_t high,
                                int32_t *rest) {
     top -= count_above(keys, n, high);
@@ -56,9 +56,9 @@ static int32_t threshold_among(const int32_t *keys, uint32_t n, uint32_t top, in
     return threshold_between(rest, n, top, low, high);
 }
 
-/* What a thread asks for while it does what wants no memory: entries that it chose for the head before, from place
- * `next` on, and bytes at .. end - 1 of each of the channels [dims] of the head that it comes to next, a piece of each
- * in turns. */
+/* What a thread prefetches while it does what needs no memory: entries that it chose for the head before, from place
+ * `next` on, and bytes at .. end - 1 of each of the channels [dims] of the head that it comes to next, one piece of
+ * each after another. */
 struct select_prefetch {
     struct head_entries chosen;
     uint32_t next, dims, channel;
@@ -69,7 +69,7 @@ struct select_prefetch {
 
 #define ENTRIES_AT_ONCE 4u
 #define CHANNEL_BYTES_AT_ONCE 1024u
-#define CHANNEL_BYTES_AHEAD ((size_t)256 << 10) /* beside what this head has in the cache */
+#define CHANNEL_BYTES_AHEAD ((size_t)256 << 10) /* beside what this head has in the processor's cache */
 
 static void prefetch_next(struct select_prefetch *ahead) {
     if (!ahead)
@@ -97,7 +97,7 @@ struct unit_scores {
     const float *e, *factor;
     size_t stride;
     uint32_t rows;
-    struct select_prefetch *ahead; /* asked for meanwhile; or NULL */
+    struct select_prefetch *ahead; /* prefetched meanwhile; or NULL */
 };
 
 /* Units among which the best ones are, ascending, and their keys; padded with INT32_MIN up to a whole vector. The last
@@ -108,7 +108,7 @@ struct candidates {
     int32_t low, high;
 };
 
-/* Room for the keys of n units. */
+/* Keys to allocate for n units. */
 INLINE size_t keys_capacity(uint32_t n) { return ((size_t)n + 3 * LANES) / LANES * LANES; }
 
 /* The units from i on, n of a vector or fewer, whose scores are not below `low`, and with `any` the others too: of each
@@ -132,7 +132,7 @@ INLINE uint32_t all_candidates(const struct unit_scores *scores, uint32_t rows, 
                                const struct candidates *to) {
     const bool any = to->low == INT32_MIN;
     const vf low = vf_set(any ? 0.0f : key_score(to->low));
-    const float *const e = scores->e; /* all of it by value: what is appended could be any of it, to the compiler */
+    const float *const e = scores->e; /* copies: for all the compiler knows, what is appended could change them */
     const size_t stride = scores->stride;
     int32_t *const key = to->key, *const unit = to->unit;
     float few[4] = {0.0f};
@@ -206,7 +206,7 @@ static uint32_t *write_units(const struct candidates *from, uint32_t top, uint32
             if (--equal == 0)
                 last = (uint32_t)from->unit[i + (unsigned)__builtin_ctz(same)];
         }
-        chosen += vi_append(from->unit + chosen, unit, bits); /* behind what was read */
+        chosen += vi_append(from->unit + chosen, unit, bits); /* over what was read already */
     }
     if (page == 1) {
         memcpy(next, from->unit, chosen * sizeof *next);
@@ -215,7 +215,7 @@ static uint32_t *write_units(const struct candidates *from, uint32_t top, uint32
     for (uint32_t i = 0; i < chosen; i++) {
         const uint32_t unit = (uint32_t)from->unit[i], first = unit * page;
         const uint32_t count = (places - first < page ? places - first : page) - (unit == last ? cut : 0);
-        if (page <= LANES && first + LANES <= places) { /* room: what is written is ascending */
+        if (page <= LANES && first + LANES <= places) { /* fits: ranks ascend, next is no further on than first */
             vi_store(next, vi_add(vi_ascending(), vi_set((int32_t)first)));
             next += count;
         } else {
@@ -258,7 +258,8 @@ static uint32_t *select_places(const struct kvc_select_reads *call, const struct
     return count_up(next, places - local, local);
 }
 
-/* What a query head's reads weigh: the weights of ranks [count] times factor, over lanes and their tree. */
+/* The sum of a query head's probabilities over what is read: those of ranks [count] times factor, over lanes and their
+ * tree. */
 static float weight_of_reads(const uint32_t *rank, uint32_t count, const float *weight, float factor,
                              struct select_prefetch *ahead) {
     float some[KVC_TILE]; /* so many that the first are stored by the time they are loaded */
@@ -281,7 +282,7 @@ static float weight_of_reads(const uint32_t *rank, uint32_t count, const float *
     return sum_lanes(lane);
 }
 
-/* The reads of head h, and its heads' alpha; weights by place, rows weight_stride apart, to be multiplied by
+/* The reads of head h, and its heads' alpha; probabilities by place, rows weight_stride apart, to be multiplied by
  * factor [G]. */
 static void read_head(const struct kvc_select_reads *call, uint32_t h, const struct unit_scores *scores,
                       const float *probabilities, size_t weight_stride, const float *factor, int32_t *keys) {

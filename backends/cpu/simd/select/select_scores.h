@@ -79,7 +79,7 @@ static uint32_t point_channels(const struct select_job *job, struct select_work 
     return dims;
 }
 
-/* e of units from .. to-1 for the heads g .. g + some - 1; keys that no pages hold are turned on the way. */
+/* e of units from .. to-1 for the heads g .. g + some - 1; keys that no pages hold are transposed first. */
 static void dots_of_heads(const struct select_job *job, const struct select_work *work, const struct select_head *head,
                           uint32_t dims, uint32_t g, unsigned some, uint32_t from, uint32_t to, const bool *wanted,
                           float *most) {

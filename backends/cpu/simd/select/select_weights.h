@@ -1,5 +1,4 @@
-/* select_weights.h - template: exponentials of a head's scores, and the weights and their group sum made of them.
- */
+/* select_weights.h - template: exponentials of a head's scores, and from them the probabilities and their group sum. */
 #ifndef KVC_SIMD_SELECT_SELECT_WEIGHTS_H
 #define KVC_SIMD_SELECT_SELECT_WEIGHTS_H
 
@@ -27,7 +26,7 @@ static float tile_exponentials(const struct select_head *head, float *e, uint32_
     }
     for (uint32_t i = from; i < low; i++)
         e[i] = -kvc_infinity();
-    for (uint32_t i = high; i < to; i++) /* the row has room */
+    for (uint32_t i = high; i < to; i++) /* within the row's padding */
         e[i] = -kvc_infinity();
     exps_below(e + from, to - from, M);
     for (uint32_t i = from; i < to; i += KVC_LANES) {
@@ -61,7 +60,7 @@ static void exponentials(const struct select_job *job, const struct select_head 
             prefetch_next(ahead);
             if (low >= high)
                 *sum = 0.0f;
-            else if (nan || M - M != 0.0f) /* infinite: inf - inf comes up */
+            else if (nan || M - M != 0.0f) /* infinite: inf - inf is a NaN */
                 *sum = kvc_nan();
             else
                 *sum = tile_exponentials(head, e, low, high, M);
@@ -69,7 +68,7 @@ static void exponentials(const struct select_job *job, const struct select_head 
     }
 }
 
-/* ---- weights ---- */
+/* ---- probabilities ---- */
 
 /* What each query head's exponentials are multiplied by; e of what is not seen. */
 static void head_shares(const struct select_job *job, const struct select_head *head, float *share, uint32_t from,
@@ -87,11 +86,11 @@ static void head_shares(const struct select_job *job, const struct select_head *
         share[g] = bound ? 1.0f : kvc_div(1.0f, L);
         for (uint32_t i = from; i < to && kvc_is_nan(share[g]); i++)
             head->values.e[g * row + i] = kvc_nan();
-        share[g] = kvc_is_nan(share[g]) || L == 0.0f ? 1.0f : share[g]; /* what is not seen has weight 0 even so */
+        share[g] = kvc_is_nan(share[g]) || L == 0.0f ? 1.0f : share[g]; /* what is not seen has probability 0 even so */
     }
 }
 
-/* Scores, and where they are wanted weights, of the units from .. to-1. */
+/* Scores, and where they are wanted probabilities, of the units from .. to-1. */
 static void group_weights(const struct select_job *job, const struct select_head *head, const float *share,
                           uint32_t from, uint32_t to) {
     const size_t row = select_row(job), stride = head->weight_stride;
