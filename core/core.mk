@@ -49,6 +49,7 @@ libkvc_la_SOURCES += \
 	core/stage/policy_stages.c \
 	core/stage/policy_values.c \
 	core/stage/stage.c \
+	core/stage/stage_columns.c \
 	core/stage/stage_call.c
 
 # What a policy will need, worked out beforehand.

@@ -157,8 +157,8 @@ enum kvc_status kvc_tokenize(const struct kvc_model *model, const char *text, si
 /* *text is malloc'ed and ends in a NUL not counted in *bytes. special: also write control tokens. */
 enum kvc_status kvc_detokenize(const struct kvc_model *model, const int32_t *tokens, size_t count, bool special,
                                char **text, size_t *bytes, struct kvc_error *error);
-/* The bytes that one token adds to a text: behind other tokens, or (first) at its beginning. A token may hold part of a
- * character. *bytes is how many there are; text [capacity] gets as many as it has room for, and no NUL. No memory is
+/* The bytes that one token adds to a text: after other tokens, or (first) at its beginning. A token may hold part of a
+ * character. *bytes is how many there are; text [capacity] gets as many as fit, and no NUL. No memory is
  * allocated. KVC_INPUT: the model has no tokenizer; KVC_USAGE: no such token. */
 enum kvc_status kvc_token_bytes(const struct kvc_model *model, int32_t token, bool first, char *text, size_t capacity,
                                 size_t *bytes, struct kvc_error *error);
@@ -242,7 +242,7 @@ struct kvc_session_stats {
 void kvc_session_stats(const struct kvc_session *session, struct kvc_session_stats *stats);
 /* Lists of entries that a layer has: the model's KV heads, or its query heads where a method has per=head. */
 uint32_t kvc_session_heads(const struct kvc_session *session, uint32_t layer);
-/* The positions that one of these lists holds, ascending. positions [capacity] gets as many as it has room for; *count
+/* The positions that one of these lists holds, ascending. positions [capacity] gets as many as fit; *count
  * is how many there are. */
 enum kvc_status kvc_session_positions(const struct kvc_session *session, uint32_t layer, uint32_t kv_head,
                                       int32_t *positions, size_t capacity, size_t *count, struct kvc_error *error);

@@ -9,7 +9,7 @@
 #define KVC_SLAB_BYTES ((size_t)4 << 20)
 #define KVC_SHARED_BELOW ((size_t)1 << 20) /* larger pieces are allocations of their own */
 #define KVC_PIECE ((size_t)256)            /* pieces begin at multiples of it */
-#define KVC_BEHIND ((size_t)512)           /* unused bytes after every piece: few.h loads whole stages */
+#define KVC_PADDING ((size_t)512)          /* unused bytes after every piece: few.h loads whole stages */
 
 struct kvc_cuda_allocation {
     struct kvc_cuda_allocation *next; /* of its kind */
@@ -106,9 +106,9 @@ static void give_piece(struct kvc_cuda_allocation *allocation, size_t first) {
 void *kvc_cuda_take(struct kvc_cuda *cuda, enum kvc_memory_kind kind, size_t bytes) {
     struct kvc_cuda_allocation **arena = &cuda->arena[kind], *allocation;
     const bool shared = bytes < KVC_SHARED_BELOW;
-    if (bytes > SIZE_MAX - KVC_BEHIND - KVC_PIECE)
+    if (bytes > SIZE_MAX - KVC_PADDING - KVC_PIECE)
         return NULL;
-    bytes = (bytes + KVC_BEHIND + KVC_PIECE - 1) / KVC_PIECE * KVC_PIECE;
+    bytes = (bytes + KVC_PADDING + KVC_PIECE - 1) / KVC_PIECE * KVC_PIECE;
     for (allocation = *arena; shared && allocation; allocation = allocation->next) {
         void *memory = take_piece(allocation, bytes);
         if (memory)

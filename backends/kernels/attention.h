@@ -19,7 +19,7 @@
 #define KVC_HEADS 4 /* at once: 32 work-items each for the sum of exp(s - m) */
 #define KVC_ATTENTION_TILE(name, type)                                                                                 \
     KVC_GROUP_KERNEL(attention_tile_##name)(KVC_ATTENTION) {                                                           \
-        KVC_SHARED float shared_sum[KVC_SUM_ROOM];                                                                     \
+        KVC_SHARED float shared_sum[KVC_SUM_FLOATS];                                                                   \
         KVC_SHARED kvc_bytes keys[KVC_TILE];                                                                           \
         KVC_SHARED float score[KVC_HEADS][KVC_TILE], most[KVC_HEADS][32], lanes[KVC_HEADS][32];                        \
         KVC_SHARED kvc_u32 read[1];                                                                                    \

@@ -159,9 +159,9 @@ KVC_KERNEL(keep_keys)
 }
 
 /* Grid: pairs of channels of the fullest head's entries, heads. A work-item a pair, or two channels after the rotary
- * ones. turned: the rotated keys, d values for each rank. */
+ * ones. rotated: the rotated keys, d values for each rank. */
 KVC_KERNEL(rotate_rows)
-(KVC_LISTS(l), kvc_u32 first, KVC_SPAN(const float, cosine), KVC_SPAN(const float, sine), KVC_GLOBAL float *turned,
+(KVC_LISTS(l), kvc_u32 first, KVC_SPAN(const float, cosine), KVC_SPAN(const float, sine), KVC_GLOBAL float *rotated,
  kvc_u32 d, kvc_u32 rotary, kvc_u32 interleaved) {
     kvc_u32 pairs = (d + 1) / 2, half_size = rotary / 2, slot;
     kvc_u64 id = KVC_GLOBAL_ID(), rank = id / pairs;
@@ -171,7 +171,7 @@ KVC_KERNEL(rotate_rows)
     if (rank >= head.count)
         return;
     slot = kvc_head_slot(&head, (kvc_u32)rank);
-    y = turned + (head.base + rank) * d;
+    y = rotated + (head.base + rank) * d;
     from0 = i < half_size && !interleaved ? i : 2 * i;
     from1 = i < half_size && !interleaved ? i + half_size : 2 * i + 1;
     float x0 = kvc_head_column(&head, first + from0)[slot];
@@ -190,7 +190,7 @@ KVC_KERNEL(rotate_rows)
 
 /* Grid: groups of 16 ranks each, heads. */
 KVC_GROUP_KERNEL(store_keys)
-(KVC_LISTS(l), KVC_ARENA, KVC_GLOBAL const float *turned, KVC_GLOBAL kvc_u32 *status_words) {
+(KVC_LISTS(l), KVC_ARENA, KVC_GLOBAL const float *rotated, KVC_GLOBAL kvc_u32 *status_words) {
     kvc_u32 saturated = 0;
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, KVC_GROUP_ID(1));
@@ -198,7 +198,7 @@ KVC_GROUP_KERNEL(store_keys)
         kvc_u32 rank = KVC_GROUP_ID(0) * 16 + i;
         if (rank < head.count)
             saturated += kvc_store_entry(&arena, kvc_head_key(&arena, &head, kvc_head_slot(&head, rank)),
-                                         turned + (kvc_u64)(head.base + rank) * head_size);
+                                         rotated + (kvc_u64)(head.base + rank) * head_size);
     }
     if (saturated)
         KVC_ADD_GLOBAL(status_words + KVC_STATUS_SATURATED, saturated);

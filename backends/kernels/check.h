@@ -67,7 +67,7 @@ KVC_KERNEL(check_windows)(KVC_SPAN(const float, x), KVC_SPAN(float, out), kvc_u3
 /* Grid: n. out [n, 4], group i from x[i] on: the sum of length values; of every fourth, as many; of the products of
  * neighbours; dot32 of length / 2 values with those that follow them. */
 KVC_GROUP_KERNEL(check_sums)(KVC_SPAN(const float, x), KVC_SPAN(float, out), kvc_u32 length) {
-    KVC_SHARED float shared_sum[KVC_SUM_ROOM];
+    KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
     kvc_u32 i = KVC_GROUP_ID(0);
     KVC_GLOBAL const float *x = x_buffer + x_offset + i;
     KVC_GLOBAL float *to = out_buffer + out_offset + 4 * (kvc_u64)i;

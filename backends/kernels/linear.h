@@ -10,7 +10,7 @@
 /* w: rows first..first+count-1 of the matrix. */
 #define KVC_LINEAR_FEW(name, type)                                                                                     \
     KVC_GROUP_KERNEL(linear_##name)(KVC_LINEAR_ARGUMENTS) {                                                            \
-        KVC_SHARED float shared_sum[KVC_SUM_ROOM];                                                                     \
+        KVC_SHARED float shared_sum[KVC_SUM_FLOATS];                                                                   \
         kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS, row = KVC_GROUP_ID(1) * KVC_FEW;                                \
         kvc_u32 left = (kvc_u32)(K % 32), here = rows - row < KVC_FEW ? rows - row : KVC_FEW;                          \
         KVC_GLOBAL const float *x = x_buffer + x_offset + row * K;                                                     \
@@ -77,7 +77,7 @@ KVC_KERNEL(pack_x)(KVC_SPAN(float, packed), KVC_SPAN(const float, x), kvc_u64 K,
 #define KVC_EVENS(to, from, i)                                                                                         \
     to[i] = KVC_EVEN16(from[2 * (i)], from[2 * (i) + 1]);                                                              \
     to[(i) + 8] = KVC_ODD16(from[2 * (i)], from[2 * (i) + 1]);
-#define KVC_TURN_ONCE(to, from)                                                                                        \
+#define KVC_TRANSPOSE_ONCE(to, from)                                                                                   \
     KVC_EVENS(to, from, 0)                                                                                             \
     KVC_EVENS(to, from, 1)                                                                                             \
     KVC_EVENS(to, from, 2)                                                                                             \
@@ -86,12 +86,12 @@ KVC_KERNEL(pack_x)(KVC_SPAN(float, packed), KVC_SPAN(const float, x), kvc_u64 K,
     KVC_EVENS(to, from, 5)                                                                                             \
     KVC_EVENS(to, from, 6)                                                                                             \
     KVC_EVENS(to, from, 7)
-KVC_DEVICE void kvc_turn(float16 *x) {
+KVC_DEVICE void kvc_transpose(float16 *x) {
     float16 y[16];
-    KVC_TURN_ONCE(y, x)
-    KVC_TURN_ONCE(x, y)
-    KVC_TURN_ONCE(y, x)
-    KVC_TURN_ONCE(x, y)
+    KVC_TRANSPOSE_ONCE(y, x)
+    KVC_TRANSPOSE_ONCE(x, y)
+    KVC_TRANSPOSE_ONCE(y, x)
+    KVC_TRANSPOSE_ONCE(x, y)
 }
 /* A work-item 32 neighbouring values of a block's rows, so that lines of packed memory are written whole. */
 KVC_KERNEL(pack_w)
@@ -111,8 +111,8 @@ KVC_KERNEL(pack_w)
             low[i] = p.low;
             high[i] = p.high;
         }
-        kvc_turn(low);
-        kvc_turn(high);
+        kvc_transpose(low);
+        kvc_transpose(high);
         for (kvc_u32 lane = 0; lane < 16; lane++) {
             KVC_GLOBAL float *to = packed_buffer + packed_offset + half_block;
             vstore16(low[lane], 0, to + KVC_PACKED(KVC_PACK_W, row, K, lane, step));

@@ -156,7 +156,7 @@ KVC_DEVICE float kvc_part_tree(struct kvc_part p) {
     float2 d = c.lo + c.hi;
     return d.lo + d.hi;
 }
-#define KVC_SUM_ROOM 1 /* floats a group shares for kvc_part_sum */
+#define KVC_SUM_FLOATS 1 /* floats a group shares for kvc_part_sum */
 KVC_DEVICE float kvc_part_sum(struct kvc_part p, KVC_LOCAL float *shared_sum) { return kvc_part_tree(p); }
 
 #else
@@ -219,7 +219,7 @@ KVC_DEVICE struct kvc_part kvc_part_floats_tail(KVC_GLOBAL const float *x, kvc_u
 }
 /* The sum of a team's 32 lanes, for each of its work-items. Every work-item of the group calls it at the same time. */
 #if defined(__CUDACC__)
-#define KVC_SUM_ROOM 1
+#define KVC_SUM_FLOATS 1
 KVC_DEVICE float kvc_part_sum(struct kvc_part p, KVC_LOCAL float *shared_sum) {
     (void)shared_sum;
     for (int w = 2; w > 0; w /= 2) /* lanes i + 16, then i + 8 */
@@ -231,7 +231,7 @@ KVC_DEVICE float kvc_part_sum(struct kvc_part p, KVC_LOCAL float *shared_sum) {
     return __shfl_sync(0xffffffffu, p.lane[0], 0, KVC_WORKERS);
 }
 #else
-#define KVC_SUM_ROOM (KVC_GROUP * KVC_LANES_EACH)
+#define KVC_SUM_FLOATS (KVC_GROUP * KVC_LANES_EACH)
 KVC_DEVICE float kvc_part_sum(struct kvc_part p, KVC_LOCAL float *shared_sum) {
     kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS;
     KVC_LOCAL float *team = shared_sum + KVC_LOCAL_ID() / KVC_WORKERS * 32;

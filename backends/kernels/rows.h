@@ -57,7 +57,7 @@ KVC_KERNEL(add_bias)(KVC_SPAN(float, y), KVC_SPAN(const float, bias), kvc_u64 N,
 
 /* A group a row. */
 KVC_GROUP_KERNEL(norm)(KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, w), kvc_u32 K, float eps) {
-    KVC_SHARED float shared_sum[KVC_SUM_ROOM];
+    KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
     KVC_OPEN(const float, w);
     KVC_GLOBAL const float *x = x_buffer + x_offset + (kvc_u64)KVC_GROUP_ID(0) * K;
     KVC_GLOBAL float *y = y_buffer + y_offset + (kvc_u64)KVC_GROUP_ID(0) * K;

@@ -2,7 +2,7 @@
  * far, rings of rows, state columns as scores. */
 
 /* maximum and sum: of row i at i * step. */
-#define KVC_WEIGHT_ROWS                                                                                                \
+#define KVC_PROBABILITIES                                                                                              \
     KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(const float, q), KVC_SPAN(const float, maximum),                      \
         KVC_SPAN(const float, sum), kvc_u64 step, KVC_SPAN(const kvc_i32, positions),                                  \
         KVC_SPAN(const kvc_u32, causal_offset), kvc_u32 queries, kvc_u32 heads, kvc_u32 kv_heads, kvc_u32 window,      \
@@ -37,9 +37,9 @@ KVC_DEVICE float kvc_noisy(float s, kvc_u64 seed, kvc_u32 layer, kvc_u32 head, k
 
 /* Grid: tiles of the ranks of the fullest head, heads (or query heads: by_head). */
 KVC_GROUP_KERNEL(probabilities)
-(KVC_WEIGHT_ROWS, kvc_u32 mode, kvc_u32 by_head, KVC_SPAN(float, scores), kvc_u32 stride, kvc_u32 first_column,
+(KVC_PROBABILITIES, kvc_u32 mode, kvc_u32 by_head, KVC_SPAN(float, scores), kvc_u32 stride, kvc_u32 first_column,
  kvc_u32 ring, KVC_GLOBAL float *low, kvc_u64 tail, float gamma) {
-    KVC_SHARED float shared_sum[KVC_SUM_ROOM];
+    KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
     kvc_u32 group = heads / kv_heads, h = by_head ? KVC_GROUP_ID(1) / group : KVC_GROUP_ID(1);
     kvc_u32 first = KVC_GROUP_ID(0) * KVC_TILE, worker = KVC_LOCAL_ID() % KVC_WORKERS;
     kvc_u32 query_head = by_head ? KVC_GROUP_ID(1) : h * group, members = by_head ? 1 : group;
@@ -190,8 +190,8 @@ KVC_GROUP_KERNEL(seen_shares)
 
 /* Grid: tiles of places, query heads, queries. m and l of one tile of one query's noisy scores, l = -1 where it sees
  * none: [queries, H, tiles] pairs. */
-KVC_GROUP_KERNEL(noise_tiles)(KVC_WEIGHT_ROWS, KVC_GLOBAL float *tiles, kvc_u32 stride) {
-    KVC_SHARED float shared_sum[KVC_SUM_ROOM];
+KVC_GROUP_KERNEL(noise_tiles)(KVC_PROBABILITIES, KVC_GLOBAL float *tiles, kvc_u32 stride) {
+    KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
     KVC_SHARED float score[KVC_TILE], lanes[32], most[32];
     KVC_SHARED kvc_u32 sees[KVC_TILE];
     kvc_u32 g = KVC_GROUP_ID(1), h = g / (heads / kv_heads), query = KVC_GROUP_ID(2);

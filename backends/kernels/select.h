@@ -78,7 +78,7 @@ KVC_GROUP_KERNEL(select_units)
 (KVC_SELECT, float scale, KVC_SPAN(const kvc_u32, channels), KVC_SPAN(const kvc_u32, positives),
  KVC_SPAN(const float, factors), KVC_SPAN(float, score), KVC_SPAN(kvc_u32, seen), kvc_u32 stride,
  KVC_GLOBAL kvc_u32 *status_words, kvc_u32 read_word) {
-    KVC_SHARED float shared_sum[KVC_SUM_ROOM];
+    KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
     KVC_OPEN(const kvc_u32, channels);
     KVC_OPEN(const kvc_u32, positives);
     KVC_OPEN(const float, factors);

@@ -7,8 +7,8 @@ static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_of
 static const struct kvc_span none = {NULL, 0};
 
 /* What a kernel over rows of probabilities gets; maximum and sum of row i at i * step. */
-static void weight_arguments(struct kvc_launch *launch, const struct kvc_probabilities *w, struct kvc_span maximum,
-                             struct kvc_span sum, uint64_t step, const struct kvc_noise *noise) {
+static void push_probabilities(struct kvc_launch *launch, const struct kvc_probabilities *w, struct kvc_span maximum,
+                               struct kvc_span sum, uint64_t step, const struct kvc_noise *noise) {
     KVC_PUSH(launch, w->lists, w->lists->arena, w->reads, w->q, maximum, sum, step, w->positions, w->causal_offset,
              w->queries, w->heads, w->kv_heads);
     KVC_PUSH(launch, w->window, kvc_attention_scale(w->head_size), noise ? noise->seed : 0, noise ? noise->layer : 0,
@@ -28,7 +28,7 @@ static void probabilities(struct kvc_offload *offload, const struct kvc_probabil
                           struct kvc_span sum, uint64_t step, const struct kvc_noise *noise,
                           const struct extras *more) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_probabilities);
-    weight_arguments(&launch, w, maximum, sum, step, noise);
+    push_probabilities(&launch, w, maximum, sum, step, noise);
     KVC_PUSH(&launch, more->mode, more->by_head, more->scores, more->stride, more->first_column, more->ring, more->low,
              more->tail, more->gamma);
     kvc_launch_groups(offload, &launch, kvc_slots_blocks(kvc_offload_most_slots(w->lists)),
@@ -78,7 +78,7 @@ void kvc_offload_accumulate(struct kvc_device *device, const struct kvc_accumula
     workspace = kvc_offload_workspace(of(device), (uint64_t)w->queries * w->heads * tiles * 2 * sizeof(float));
     if (!workspace)
         return;
-    weight_arguments(&tile, w, none, none, 0, args->noise);
+    push_probabilities(&tile, w, none, none, 0, args->noise);
     KVC_PUSH(&tile, workspace, tiles);
     kvc_launch_groups(of(device), &tile, tiles, w->heads, w->queries);
     KVC_PUSH(&merge, workspace, tiles, w->queries * w->heads);

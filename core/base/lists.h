@@ -44,7 +44,7 @@ struct kvc_entry_format {
     uint32_t row_bytes;
 };
 
-/* A head may have one place more than its blocks hold, for the entry that only a decode step adds: its spare place, in
+/* A head may have one slot more than its blocks hold, for the entry that only a decode step adds: its spare slot, in
  * an arena block that up to KVC_TILE heads share. Where blocks are named it is KVC_SPARE + block * KVC_TILE + place. In
  * the arrays of a list it takes KVC_SPARE_SLOTS slots, so that what follows lies evenly; only the first is ever used.
  */
@@ -52,7 +52,7 @@ struct kvc_entry_format {
 #define KVC_SPARE_SLOTS 16u
 
 /* One session's entries in one layer. Head h owns the slots base[h]..base[h+1]-1: a multiple of KVC_TILE, and with a
- * spare place KVC_SPARE_SLOTS more. Its blocks are named from blocks[kvc_first_block(base[h], h)] on; slot s lies in
+ * spare slot KVC_SPARE_SLOTS more. Its blocks are named from blocks[kvc_first_block(base[h], h)] on; slot s lies in
  * the s / KVC_TILE-th, at place s % KVC_TILE. Rank r (ascending position) lies in slot order[base[h] + r];
  * order[base[h] + count[h] ...] are the head's free slots in the order in which they will be used. Without `order`
  * (NULL) rank, slot and position are all the same number. state holds `columns` float32 columns: column c of slot s of
@@ -73,7 +73,7 @@ struct kvc_lists {
 
 /* Where the blocks of head h are named, whatever the heads before it own. */
 static inline uint32_t kvc_first_block(uint32_t base, uint32_t h) { return base / KVC_TILE + h; }
-/* Of so many slots of a head: entries that fit; blocks, the spare place's among them. */
+/* Of so many slots of a head: entries that fit; blocks, the spare slot's among them. */
 static inline uint32_t kvc_slots_hold(uint32_t slots) { return slots - slots % KVC_TILE + (slots % KVC_TILE > 0); }
 static inline uint32_t kvc_slots_blocks(uint32_t slots) { return (slots + KVC_TILE - 1) / KVC_TILE; }
 /* Slots that lie where they were when a head that had `had` owns `slots`. */
@@ -91,7 +91,7 @@ struct kvc_read_list {
 };
 
 /* Neighbouring rows of one session in a batch. Its first `stored` rows have (or get) their key and value in the
- * lists; rows behind them are never stored (probes). */
+ * lists; rows after them are never stored (probes). */
 struct kvc_segment {
     struct kvc_lists *lists;
     const struct kvc_read_list *reads; /* NULL: all entries; otherwise one row */
@@ -118,7 +118,7 @@ struct kvc_ring {
  * side by side) of type F16 for an F16 cache, otherwise F32; the last page may be partial. low NULL, with page 1: high
  * is the keys once more, by channel. Counted as state. */
 struct kvc_pages {
-    uint32_t page, stride; /* stride: pages there is room for, per head */
+    uint32_t page, stride; /* stride: pages reserved, per head */
     enum kvc_type type;
     struct kvc_buffer *low, *high;
 };

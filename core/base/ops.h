@@ -57,7 +57,7 @@ enum kvc_score_kind {
 struct kvc_step_shape {
     const struct kvc_lists *lists;
     uint32_t rows, heads, head_size, places; /* places: stride of the read lists, 0 where everything is read */
-    bool rotates;                            /* keys are turned to their places */
+    bool rotates;                            /* keys are rotated to cache positions */
 };
 
 struct kvc_ops {

@@ -140,7 +140,7 @@ KVC_CASE(evict, 6) {
 }
 
 /* keep_keys, or turn_keys with what the columns hold. */
-static void keys_case(struct kvc_verify *v, bool turn) {
+static void keys_case(struct kvc_verify *v, bool rotate) {
     struct kvc_lists_shape shape = kvc_verify_shape(v, 0, 4, kvc_verify_range(v, 0, 2) > 0);
     const uint32_t d = shape.head_size, first = kvc_verify_range(v, 0, 2);
     const uint32_t half = kvc_verify_range(v, d > 1 ? 1 : 0, d / 2);
@@ -161,7 +161,7 @@ static void keys_case(struct kvc_verify *v, bool turn) {
     sine = kvc_verify_twin_values(v, (size_t)lists.most * half + 1, KVC_PLAIN);
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
         const struct kvc_ops *ops = v->device[side]->ops;
-        if (turn)
+        if (rotate)
             ops->turn_keys(v->device[side], &(struct kvc_turn_keys){.lists = &lists.lists[side],
                                                                     .first = first,
                                                                     .cosine = kvc_verify_span(cosine, side),

@@ -37,14 +37,13 @@ static bool may_evict(const struct kvc_session *session, uint32_t layer, uint64_
 /* The device's workspace for the step's operations in a layer; places: the most that are read or chosen among. */
 static enum kvc_status prepare_device(struct kvc_session *session, uint32_t layer, uint32_t places,
                                       struct kvc_error *error) {
-    const struct kvc_ops *ops = session->runner->device->ops;
     const struct kvc_geometry *g = &session->runner->geometry;
     const struct kvc_step_shape shape = {.lists = &session->cache.layer[layer].lists,
                                          .heads = g->heads,
                                          .head_size = g->head_size,
                                          .places = places,
                                          .rotates = kvc_policy_cache_positions(session->policy, layer) != NULL};
-    return ops->prepare ? ops->prepare(session->runner->device, &shape, error) : KVC_OK;
+    return session->runner->device->ops->prepare(session->runner->device, &shape, error);
 }
 
 /* Buffers of the layer's select and decode stages; a method's plan; the device's workspace. */

@@ -2,6 +2,7 @@
  * choosing reads. */
 #include "core/engine/select.h"
 
+#include "core/base/fused.h"
 #include "core/base/integers.h"
 #include "core/stage/stage.h"
 
@@ -310,12 +311,7 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
                                                select->mean_value ? kvc_growable_at(&session->select.alpha, 0) : none,
                                            .stride = stride,
                                            .reads = &session->select.chosen};
-    if (device->ops->select_scores_reads) {
-        device->ops->select_scores_reads(device, &(struct kvc_select_scores_reads){.scores = &job, .reads = &reads});
-    } else {
-        device->ops->select_scores(device, &job);
-        device->ops->select_reads(device, &reads);
-    }
+    kvc_run_select(device, &(struct kvc_select_scores_reads){.scores = &job, .reads = &reads});
     if (select->mean_value)
         session->sums.select_bytes += sum_bytes(session, stage->layer);
     stage->chosen = &session->select.chosen;

@@ -8,7 +8,7 @@
 
 struct kvc_chunk_forecast { /* entries of lists of each kind, between chunks and after the last one */
     bool acts;
-    uint32_t decider; /* the layer at whose turn they are thinned */
+    uint32_t decider; /* the layer in which they are thinned */
     double between[2], last[2];
 };
 
@@ -54,7 +54,7 @@ void kvc_estimator_kept(const struct kvc_estimator *e, struct kvc_method_layer *
 void kvc_estimate_prompt(struct kvc_estimator *e);
 void kvc_estimate_steps(struct kvc_estimator *e, uint64_t steps);
 
-/* Entries that the blocks for so many have room for. */
+/* Entries that fit into the blocks for so many. */
 static inline uint64_t kvc_whole_blocks(uint64_t entries) { return kvc_round_up(entries, KVC_TILE); }
 
 /* Which kind of a layer's lists is the fullest, and what each of these holds. */

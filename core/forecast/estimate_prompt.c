@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Rows that a method adds behind the prompt and stores for a while. */
+/* Rows that a method adds after the prompt and stores for a while. */
 static uint64_t pseudo_rows(const struct kvc_policy *policy, const struct kvc_method_use *use, uint64_t prompt) {
     const struct kvc_method *method = kvc_policy_holder(policy, KVC_STAGE_PROMPT);
     uint32_t offset;
@@ -120,7 +120,7 @@ static void end_prompt(struct kvc_estimator *e, uint32_t l) {
         }
 }
 
-/* `rows` more rows of the prompt pass a layer, with `pseudo` that leave again. */
+/* `rows` more rows of the prompt pass a layer, with `pseudo` that are dropped again. */
 static void pass_layer(struct kvc_estimator *e, uint32_t l, uint64_t rows, uint64_t pseudo, bool chunked, bool last) {
     kvc_ledger_reserve(&e->ledger, l, rows + pseudo);
     if (!chunked && rows < e->prompt) /* ranks do not say the positions of what a propagate stage left */

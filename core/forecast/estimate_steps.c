@@ -77,7 +77,7 @@ static void keep_pages(struct kvc_estimator *e, uint32_t l, uint64_t first, uint
         first = kvc_max_u64(first, select.budget + 1);
         uint64_t stride = 0;
         for (uint64_t pages = kvc_divide_up(first, page); stride < last; pages = stride + 1)
-            stride = ((pages + pages / 64) / 64 + 1) * 64; /* as select.c makes room */
+            stride = ((pages + pages / 64) / 64 + 1) * 64; /* as core/engine/select.c reserves them */
         bytes += each * stride * value * (paged ? 2 : 1);
     }
     if (bytes > e->pages[l])
@@ -101,7 +101,7 @@ static void grow(struct kvc_estimator *e, uint32_t l, const uint64_t most[2], bo
         if (to <= layer->count[i] || !layer->lists[i])
             continue;
         if (layer->step_most > layer->count[i] && layer->step_most < to && !layer->members) {
-            layer->count[i] = layer->step_most; /* with a spare place, as the others that grow no further */
+            layer->count[i] = layer->step_most; /* with a spare slot, as the others that grow no further */
             kvc_ledger_reserve(&e->ledger, l, 0);
         }
         layer->pool += layer->members * (to - layer->count[i]);

@@ -1,4 +1,4 @@
-/* ledger.c - counts on paper what cache.c counts (core/forecast/ledger.h). */
+/* ledger.c - a dry run of what cache.c counts (core/forecast/ledger.h). */
 #include "core/forecast/ledger.h"
 #include "core/base/integers.h"
 #include "core/engine/cache.h"
@@ -66,7 +66,7 @@ static void relayout_each(struct kvc_ledger *ledger, struct kvc_ledger_layer *la
     for (int i = 0; i < 2; i++) {
         const uint64_t then = each[i], had = layer->each[i], stay = in_blocks(kvc_min_u64(then, had));
         slots += layer->lists[i] * then;
-        if (then != had) { /* a spare place is one entry's */
+        if (then != had) { /* a spare slot is one entry's */
             come += layer->lists[i] * (in_blocks(then) - stay + (then % KVC_TILE > 0));
             go += layer->lists[i] * (in_blocks(had) - stay + (had % KVC_TILE > 0));
         }

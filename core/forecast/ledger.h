@@ -1,4 +1,4 @@
-/* ledger.h - the bytes that cache.c would count, without a cache: lists grow, are thinned and shrink on paper. */
+/* ledger.h - the bytes that cache.c would count, without a cache: lists grow, are thinned and shrink in a dry run. */
 #ifndef KVC_CORE_FORECAST_LEDGER_H
 #define KVC_CORE_FORECAST_LEDGER_H
 

@@ -1,5 +1,4 @@
-/* stage.c - what a policy's stage function may look at: scores of entries, from queries and from state columns, all on
- * the backend. */
+/* stage.c - what a policy's stage function may look at: scores of entries from queries, all on the backend. */
 #include "core/stage/stage.h"
 
 #include "core/base/integers.h"
@@ -13,12 +12,8 @@ void *kvc_stage_state(const struct kvc_stage *stage) { return stage->use ? stage
 
 void *kvc_stage_user(const struct kvc_stage *stage) { return stage->user; }
 
-static const struct kvc_lists *lists_of(const struct kvc_stage *stage) { return &kvc_stage_lists(stage)->lists; }
-
-static struct kvc_device *device_of(const struct kvc_stage *stage) { return stage->session->runner->device; }
-
 /* Scores go by rank, and an eviction changes the ranks. */
-static enum kvc_status check_before(const struct kvc_stage *stage, struct kvc_error *error) {
+enum kvc_status kvc_stage_check(const struct kvc_stage *stage, struct kvc_error *error) {
     if (stage->evicted)
         return kvc_fail(error, KVC_USAGE, "policy: scores are asked for after an eviction");
     return KVC_OK;
@@ -28,7 +23,7 @@ static enum kvc_status make_scores(struct kvc_stage *stage, uint32_t heads, stru
                                    struct kvc_error *error) {
     struct kvc_runner *runner = stage->session->runner;
     const unsigned n = stage->score_count;
-    const enum kvc_status early = check_before(stage, error);
+    const enum kvc_status early = kvc_stage_check(stage, error);
     if (early != KVC_OK)
         return early;
     if (n == KVC_STAGE_SCORES)
@@ -69,7 +64,7 @@ struct kvc_probabilities kvc_stage_rows(const struct kvc_stage *stage, uint32_t 
     const struct kvc_geometry *g = &stage->session->runner->geometry;
     const struct kvc_network *network = stage->session->runner->network;
     const size_t skip = stage->queries - count, word = sizeof(float);
-    struct kvc_probabilities rows = {.lists = lists_of(stage),
+    struct kvc_probabilities rows = {.lists = &kvc_stage_lists(stage)->lists,
                                      .reads = stage->reads,
                                      .queries = count,
                                      .heads = g->heads,
@@ -91,21 +86,21 @@ struct kvc_probabilities kvc_stage_rows(const struct kvc_stage *stage, uint32_t 
 
 enum kvc_status kvc_stage_window_mass(struct kvc_stage *stage, uint32_t window, struct kvc_scores *scores,
                                       struct kvc_error *error) {
-    const enum kvc_status status = check_before(stage, error);
+    const enum kvc_status status = kvc_stage_check(stage, error);
     if (status != KVC_OK)
         return status;
     const struct kvc_probabilities rows = kvc_stage_rows(stage, kvc_min_u32(window, stage->queries));
-    device_of(stage)->ops->window_mass(device_of(stage),
-                                       &(struct kvc_window_mass){.probabilities = &rows,
-                                                                 .scores = scores->span,
-                                                                 .stride = scores->stride,
-                                                                 .by_head = scores->heads != stage->info.kv_heads});
+    kvc_stage_device(stage)->ops->window_mass(
+        kvc_stage_device(stage), &(struct kvc_window_mass){.probabilities = &rows,
+                                                           .scores = scores->span,
+                                                           .stride = scores->stride,
+                                                           .by_head = scores->heads != stage->info.kv_heads});
     return KVC_OK;
 }
 
 enum kvc_status kvc_stage_pseudo_mass(struct kvc_stage *stage, struct kvc_scores *scores, struct kvc_error *error) {
     const struct kvc_queries *pseudo = &stage->session->prompt.pseudo;
-    const enum kvc_status status = check_before(stage, error);
+    const enum kvc_status status = kvc_stage_check(stage, error);
     if (status != KVC_OK)
         return status;
     const struct kvc_geometry *g = &stage->session->runner->geometry;
@@ -118,11 +113,11 @@ enum kvc_status kvc_stage_pseudo_mass(struct kvc_stage *stage, struct kvc_scores
     view.positions = kvc_growable_at(&pseudo->positions, first);
     view.causal_offset = (struct kvc_span){NULL, 0}; /* they see every entry of the lists */
     const struct kvc_probabilities rows = kvc_stage_rows(&view, pseudo->rows);
-    device_of(stage)->ops->window_mass(device_of(stage),
-                                       &(struct kvc_window_mass){.probabilities = &rows,
-                                                                 .scores = scores->span,
-                                                                 .stride = scores->stride,
-                                                                 .by_head = scores->heads != stage->info.kv_heads});
+    kvc_stage_device(stage)->ops->window_mass(
+        kvc_stage_device(stage), &(struct kvc_window_mass){.probabilities = &rows,
+                                                           .scores = scores->span,
+                                                           .stride = scores->stride,
+                                                           .by_head = scores->heads != stage->info.kv_heads});
     return KVC_OK;
 }
 
@@ -138,12 +133,12 @@ static struct kvc_span probe_queries(const struct kvc_stage *stage, size_t bytes
 enum kvc_status kvc_stage_probe_mass(struct kvc_stage *stage, float alpha, struct kvc_scores *scores,
                                      struct kvc_error *error) {
     struct kvc_session *session = stage->session;
-    struct kvc_device *device = device_of(stage);
+    struct kvc_device *device = kvc_stage_device(stage);
     const struct kvc_queries *probing = &session->prompt.probing;
     const struct kvc_geometry *g = &session->runner->geometry;
     const size_t width = (size_t)g->heads * g->head_size, bytes = width * sizeof(float);
     const uint32_t probes = session->prompt.probes;
-    const enum kvc_status status = check_before(stage, error);
+    const enum kvc_status status = kvc_stage_check(stage, error);
     if (status != KVC_OK)
         return status;
     if (probes == 0)
@@ -180,7 +175,7 @@ enum kvc_status kvc_stage_probe_mass(struct kvc_stage *stage, float alpha, struc
     device->ops->window_mass(
         device, &(struct kvc_window_mass){
                     .probabilities = &rows, .scores = scores->span, .stride = scores->stride, .by_head = false});
-    device->ops->group_scores(device, &(struct kvc_group_scores){.lists = lists_of(stage),
+    device->ops->group_scores(device, &(struct kvc_group_scores){.lists = &kvc_stage_lists(stage)->lists,
                                                                  .rows = 1,
                                                                  .out = scores->span,
                                                                  .in = scores->span,
@@ -194,7 +189,7 @@ enum kvc_status kvc_stage_moments(struct kvc_stage *stage, uint32_t window, uint
                                   struct kvc_error *error) {
     struct kvc_runner *runner = stage->session->runner;
     float totals[2];
-    enum kvc_status status = check_before(stage, error);
+    enum kvc_status status = kvc_stage_check(stage, error);
     if (status == KVC_OK && scores->heads != stage->info.heads)
         status = kvc_fail(error, KVC_USAGE, "policy: moments go into scores per query head");
     if (status == KVC_OK)
@@ -217,8 +212,8 @@ enum kvc_status kvc_stage_moments(struct kvc_stage *stage, uint32_t window, uint
 
 enum kvc_status kvc_stage_pool(struct kvc_stage *stage, struct kvc_scores *scores, uint64_t tail, uint32_t kernel,
                                enum kvc_pooling pooling, struct kvc_error *error) {
-    struct kvc_device *device = device_of(stage);
-    const enum kvc_status early = check_before(stage, error);
+    struct kvc_device *device = kvc_stage_device(stage);
+    const enum kvc_status early = kvc_stage_check(stage, error);
     if (early != KVC_OK)
         return early;
     if (kernel % 2 == 0)
@@ -231,7 +226,7 @@ enum kvc_status kvc_stage_pool(struct kvc_stage *stage, struct kvc_scores *score
     const enum kvc_status status = make_scores(stage, scores->heads, &pooled, error);
     if (status != KVC_OK)
         return status;
-    device->ops->pool(device, &(struct kvc_pool){.lists = lists_of(stage),
+    device->ops->pool(device, &(struct kvc_pool){.lists = &kvc_stage_lists(stage)->lists,
                                                  .rows = scores->heads / stage->info.kv_heads,
                                                  .out = pooled->span,
                                                  .in = scores->span,
@@ -252,18 +247,18 @@ enum kvc_status kvc_stage_pool(struct kvc_stage *stage, struct kvc_scores *score
 
 enum kvc_status kvc_stage_group(struct kvc_stage *stage, const struct kvc_scores *heads, float divisor,
                                 struct kvc_scores *scores, struct kvc_error *error) {
-    const enum kvc_status status = check_before(stage, error);
+    const enum kvc_status status = kvc_stage_check(stage, error);
     if (status != KVC_OK)
         return status;
     if (scores->heads != stage->info.kv_heads)
         return kvc_fail(error, KVC_USAGE, "policy: a group's sum goes into scores per list of entries");
-    device_of(stage)->ops->group_scores(device_of(stage),
-                                        &(struct kvc_group_scores){.lists = lists_of(stage),
-                                                                   .rows = heads->heads / stage->info.kv_heads,
-                                                                   .out = scores->span,
-                                                                   .in = heads->span,
-                                                                   .stride = scores->stride,
-                                                                   .divisor = divisor});
+    kvc_stage_device(stage)->ops->group_scores(kvc_stage_device(stage),
+                                               &(struct kvc_group_scores){.lists = &kvc_stage_lists(stage)->lists,
+                                                                          .rows = heads->heads / stage->info.kv_heads,
+                                                                          .out = scores->span,
+                                                                          .in = heads->span,
+                                                                          .stride = scores->stride,
+                                                                          .divisor = divisor});
     return KVC_OK;
 }
 
@@ -288,183 +283,6 @@ enum kvc_status kvc_stage_shares(struct kvc_stage *stage, const struct kvc_score
     return KVC_OK;
 }
 
-/* ---- state columns ---- */
-
-enum kvc_status kvc_stage_columns(const struct kvc_stage *stage, uint32_t first, uint32_t count, uint32_t *at,
-                                  struct kvc_error *error) {
-    const uint32_t all = kvc_policy_columns(stage->session->policy, stage->layer);
-    const uint32_t mine = stage->use ? stage->use->column[stage->layer] : 0;
-    const enum kvc_status status = check_before(stage, error);
-    if (status != KVC_OK)
-        return status;
-    if (count == 0)
-        return kvc_fail(error, KVC_USAGE, "policy: a ring of 0 rows, or a sum of 0 columns");
-    if (first >= all - mine || count > all - mine - first)
-        return kvc_fail(error, KVC_USAGE, "policy: state columns %u to %u; its class asked for %u", first,
-                        first + count - 1, all - mine);
-    *at = mine + first;
-    return KVC_OK;
-}
-
-/* How many of the newest `count` queries are among the last `ring` tokens: others have no row in a ring. */
-static uint32_t in_ring(const struct kvc_stage *stage, uint32_t count, uint32_t ring) {
-    count = kvc_min_u32(kvc_min_u32(count, ring), stage->queries);
-    while (stage->host_positions && count > 0 &&
-           (uint64_t)stage->host_positions[stage->queries - count] + ring < stage->info.now)
-        count--;
-    return count;
-}
-
-/* Tokens that token pruning dropped have no query here. Their rows of the ring, which still hold those of earlier
- * turns, are emptied: by writing queries that see nothing. */
-static enum kvc_status empty_rows(const struct kvc_stage *stage, uint32_t column, uint32_t ring, enum kvc_row_kind kind,
-                                  struct kvc_error *error) {
-    const struct kvc_session *session = stage->session;
-    struct kvc_runner *runner = session->runner;
-    struct kvc_device *device = runner->device;
-    const uint64_t first = session->turn - kvc_min_u64(session->turn, ring);
-    if (!session->in_prompt || !session->prompt.kept_rows || stage->queries == 0)
-        return KVC_OK;
-    int32_t *positions = malloc(ring * sizeof *positions);
-    uint32_t *causal_offset = malloc(ring * sizeof *causal_offset), count = 0;
-    enum kvc_status status =
-        positions && causal_offset
-            ? kvc_growable_reserve(device, &runner->stage.totals, 2 * ring * sizeof *causal_offset, error)
-            : kvc_fail(error, KVC_RESOURCE, "no memory for %u positions", ring);
-    uint32_t next = session->prompt.kept_row_count; /* of the rows kept, the oldest from `first` on */
-    while (status == KVC_OK && next > 0 && session->prompt.kept_rows[next - 1] >= first)
-        next--;
-    for (uint64_t row = first; row < session->turn && status == KVC_OK; row++) {
-        causal_offset[count] = UINT32_MAX;
-        if (session->prompt.kept_rows[next] == row)
-            next++; /* the prompt's last row is always kept */
-        else
-            positions[count++] = (int32_t)(session->tokens + row);
-    }
-    const struct kvc_span at = kvc_growable_at(&runner->stage.totals, 0),
-                          unseen = kvc_growable_at(&runner->stage.totals, ring * sizeof *causal_offset);
-    if (status == KVC_OK && count > 0) {
-        device->ops->upload(device, at, positions, count * sizeof *positions);
-        device->ops->upload(device, unseen, causal_offset, count * sizeof *causal_offset);
-    }
-    for (uint32_t from = 0; status == KVC_OK && from < count; from += stage->queries) {
-        const uint32_t some = kvc_min_u32(count - from, stage->queries);
-        struct kvc_probabilities rows = kvc_stage_rows(stage, some);
-        rows.positions = (struct kvc_span){at.buffer, at.offset + from * sizeof *positions};
-        rows.causal_offset = (struct kvc_span){unseen.buffer, unseen.offset + from * sizeof *causal_offset};
-        device->ops->ring_write(
-            device, &(struct kvc_ring_write){.probabilities = &rows, .first = column, .ring = ring, .kind = kind});
-    }
-    free(positions);
-    free(causal_offset);
-    return status;
-}
-
-enum kvc_status kvc_stage_ring_write(struct kvc_stage *stage, uint32_t first, uint32_t ring, uint32_t count,
-                                     enum kvc_row_kind kind, struct kvc_error *error) {
-    uint32_t column = 0;
-    if ((unsigned)kind > KVC_ROW_COUNTS)
-        return kvc_fail(error, KVC_USAGE, "policy: rows of kind %u: must be a value of enum kvc_row_kind",
-                        (unsigned)kind);
-    const uint32_t columns = kind == KVC_ROW_COUNTS ? 2 * ring + 1 : ring;
-    const enum kvc_status status = kvc_stage_columns(stage, first, columns, &column, error);
-    if (status != KVC_OK)
-        return status;
-    const struct kvc_probabilities rows = kvc_stage_rows(stage, in_ring(stage, count, ring));
-    device_of(stage)->ops->ring_write(
-        device_of(stage),
-        &(struct kvc_ring_write){.probabilities = &rows, .first = column, .ring = ring, .kind = kind});
-    return empty_rows(stage, column, ring, kind, error);
-}
-
-enum kvc_status kvc_stage_ring_fuse(struct kvc_stage *stage, uint32_t first, uint32_t ring, uint32_t filled,
-                                    enum kvc_row_kind kind, enum kvc_fusion fusion, int64_t recent,
-                                    struct kvc_scores *scores, struct kvc_error *error) {
-    uint32_t column = 0;
-    if ((unsigned)kind > KVC_ROW_COUNTS || (unsigned)fusion > KVC_FUSE_MAX)
-        return kvc_fail(error, KVC_USAGE, "policy: rows of kind %u, fusion %u: there is no such %s", (unsigned)kind,
-                        (unsigned)fusion, (unsigned)kind > KVC_ROW_COUNTS ? "kind" : "fusion");
-    const enum kvc_status status = kvc_stage_columns(stage, first, ring, &column, error);
-    if (status != KVC_OK)
-        return status;
-    if (filled > ring || filled > stage->info.now)
-        return kvc_fail(error, KVC_USAGE, "policy: %u rows of a ring of %u after %llu tokens", filled, ring,
-                        (unsigned long long)stage->info.now);
-    device_of(stage)->ops->ring_fuse(device_of(stage), &(struct kvc_ring_fuse){.lists = lists_of(stage),
-                                                                               .first = column,
-                                                                               .ring = ring,
-                                                                               .filled = filled,
-                                                                               .now = (int64_t)stage->info.now,
-                                                                               .kind = kind,
-                                                                               .fusion = fusion,
-                                                                               .recent = recent,
-                                                                               .scores = scores->span,
-                                                                               .stride = scores->stride});
-    return KVC_OK;
-}
-
-enum kvc_status kvc_stage_ring_sums(struct kvc_stage *stage, uint32_t first, uint32_t rows, uint32_t sums,
-                                    uint32_t count, struct kvc_error *error) {
-    const uint64_t written = stage->session->in_prompt ? stage->info.turn_tokens : count;
-    const uint64_t newest = stage->info.now - 1, oldest = newest - (kvc_min_u64(written, rows) - 1);
-    struct kvc_scores *scores = NULL;
-    enum kvc_status status = KVC_OK;
-    for (uint32_t b = 0; b < kvc_ring_blocks(rows) && status == KVC_OK; b++) {
-        const uint32_t from = b * KVC_RING_BLOCK, n = kvc_min_u32(rows - from, KVC_RING_BLOCK);
-        const uint64_t back = (newest + rows - (from + n - 1)) % rows; /* since the block's last row was written */
-        if (back > newest - oldest)
-            continue;
-        if (!scores)
-            status = kvc_stage_scores(stage, &scores, error);
-        if (status == KVC_OK)
-            status = kvc_stage_column_scores(stage, first + from, n, scores, error);
-        if (status == KVC_OK)
-            status = kvc_stage_scores_column(stage, scores, sums + b, error);
-    }
-    if (scores)
-        stage->score_count--; /* it is free again */
-    return status;
-}
-
-enum kvc_status kvc_stage_accumulate(struct kvc_stage *stage, uint32_t first, float tau, uint64_t seed,
-                                     struct kvc_error *error) {
-    uint32_t column = 0;
-    const enum kvc_status status = kvc_stage_columns(stage, first, 2, &column, error);
-    if (status != KVC_OK)
-        return status;
-    const struct kvc_noise noise = {seed, stage->layer, tau};
-    const struct kvc_probabilities rows = kvc_stage_rows(stage, stage->queries);
-    device_of(stage)->ops->accumulate(
-        device_of(stage),
-        &(struct kvc_accumulate){.probabilities = &rows, .column = column, .noise = tau > 0.0f ? &noise : NULL});
-    return KVC_OK;
-}
-
-enum kvc_status kvc_stage_column_scores(struct kvc_stage *stage, uint32_t first, uint32_t count,
-                                        struct kvc_scores *scores, struct kvc_error *error) {
-    uint32_t column = 0;
-    const enum kvc_status status = kvc_stage_columns(stage, first, count, &column, error);
-    if (status == KVC_OK)
-        device_of(stage)->ops->column_scores(device_of(stage), &(struct kvc_column_scores){.lists = lists_of(stage),
-                                                                                           .first = column,
-                                                                                           .columns = count,
-                                                                                           .scores = scores->span,
-                                                                                           .stride = scores->stride});
-    return status;
-}
-
-enum kvc_status kvc_stage_scores_column(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t first,
-                                        struct kvc_error *error) {
-    uint32_t column = 0;
-    const enum kvc_status status = kvc_stage_columns(stage, first, 1, &column, error);
-    if (status == KVC_OK)
-        device_of(stage)->ops->scores_column(device_of(stage), &(struct kvc_scores_column){.lists = lists_of(stage),
-                                                                                           .column = column,
-                                                                                           .scores = scores->span,
-                                                                                           .stride = scores->stride});
-    return status;
-}
-
 /* ---- to and from the host ---- */
 
 static enum kvc_status check_head(uint32_t head, uint32_t heads, struct kvc_error *error) {
@@ -478,7 +296,7 @@ static enum kvc_status locate(const struct kvc_stage *stage, const struct kvc_sc
                               struct kvc_span *at, size_t *count, struct kvc_error *error) {
     enum kvc_status status = check_head(head, scores->heads, error);
     if (status == KVC_OK)
-        status = check_before(stage, error);
+        status = kvc_stage_check(stage, error);
     if (status != KVC_OK)
         return status;
     *count = kvc_stage_lists(stage)->count[head / (scores->heads / stage->info.kv_heads)];
@@ -495,7 +313,7 @@ enum kvc_status kvc_stage_read_scores(struct kvc_stage *stage, const struct kvc_
         return status;
     const size_t some = kvc_min_u64(*count, capacity);
     if (some)
-        device_of(stage)->ops->download(device_of(stage), values, from, some * sizeof(float));
+        kvc_stage_device(stage)->ops->download(kvc_stage_device(stage), values, from, some * sizeof(float));
     return KVC_OK;
 }
 
@@ -509,7 +327,7 @@ enum kvc_status kvc_stage_write_scores(struct kvc_stage *stage, struct kvc_score
     if (count > most)
         return kvc_fail(error, KVC_USAGE, "policy: %zu scores for a head; it has %zu entries", count, most);
     if (count)
-        device_of(stage)->ops->upload(device_of(stage), to, values, count * sizeof(float));
+        kvc_stage_device(stage)->ops->upload(kvc_stage_device(stage), to, values, count * sizeof(float));
     return KVC_OK;
 }
 

@@ -44,6 +44,11 @@ struct kvc_probabilities kvc_stage_rows(const struct kvc_stage *stage, uint32_t 
 static inline struct kvc_cache_layer *kvc_stage_lists(const struct kvc_stage *stage) {
     return &stage->session->cache.layer[stage->layer];
 }
+static inline struct kvc_device *kvc_stage_device(const struct kvc_stage *stage) {
+    return stage->session->runner->device;
+}
+/* KVC_USAGE once the stage has evicted: what is looked at then is no longer what was there. */
+enum kvc_status kvc_stage_check(const struct kvc_stage *stage, struct kvc_error *error);
 /* The first of the class's `count` columns from `first` on, among those of all methods. */
 enum kvc_status kvc_stage_columns(const struct kvc_stage *stage, uint32_t first, uint32_t count, uint32_t *at,
                                   struct kvc_error *error);

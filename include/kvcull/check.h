@@ -76,7 +76,7 @@ struct kvc_verify_options {
     bool alone;         /* ref is not run: results are hashed, for comparison with stored hashes, not compared */
     bool small;         /* short rows and few entries: for an interpreter of kernels, such as Oclgrind */
     const char *only;   /* one operation; NULL: all */
-    const char *inject; /* for tests: this operation's results are damaged behind the backend's back; NULL: none */
+    const char *inject; /* for tests: this operation's results are made wrong; NULL: none */
 };
 /* Calls row for every operation. KVC_DIFFERS when anything differed. */
 enum kvc_status kvc_verify_operations(const struct kvc_verify_options *options, kvc_verify_fn *row, void *user,

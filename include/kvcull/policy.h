@@ -193,8 +193,8 @@ enum kvc_status kvc_stage_keep_ranks(struct kvc_stage *stage, const uint32_t *ra
  * does not hold is passed over. */
 enum kvc_status kvc_stage_keep_positions(struct kvc_stage *stage, const int32_t *const *positions, const size_t *counts,
                                          struct kvc_error *error);
-/* What this stage function last kept, once more, head by head, in the layer that the stage has turned to. The heads of
- * the two layers must hold equally many entries. */
+/* What this stage function last kept, once more, head by head, in the layer that the stage has switched to. The heads
+ * of the two layers must hold equally many entries. */
 enum kvc_status kvc_stage_keep_again(struct kvc_stage *stage, struct kvc_error *error);
 /* Hands over the ranks [count], ascending, that one head will keep, for kvc_stage_keep_planned. It is called for every
  * head, from the class's `plan` (for the step at hand) or from its prompt stage. */
@@ -242,7 +242,7 @@ struct kvc_turn {          /* a turn's prompt */
     void *state; /* what the class's `open` made */
 };
 /* How a chunk method cuts the prompt: chunks of `chunk` rows. The last `probe` tokens of the prompt run as extra rows
- * with every chunk but the last, at positions right behind the chunk, or (at_end) at their own. */
+ * with every chunk but the last, at positions right after the chunk, or (at_end) at their own. */
 struct kvc_chunking {
     uint32_t chunk, probe;
     bool at_end;
@@ -270,7 +270,7 @@ struct kvc_layer_context {
 enum kvc_ragged { KVC_RAGGED_NONE, KVC_RAGGED_HEADS, KVC_RAGGED_LAYERS };
 
 /* What a method will hold, from its options and lengths alone, before there is any data. `kvcull info` tells from it
- * what will fit, `kvcull bench` compares it with what it counts, and a session makes room by it before each step.
+ * what will fit, `kvcull bench` compares it with what it counts, and a session reserves memory by it before each step.
  * prompt: tokens of the prompt. steps: decode steps since; 0: when the prompt is over. Any function may be NULL. */
 struct kvc_forecast {
     /* The most entries that a head holds at any time up to that step, the step's own included. NULL: no bound. */
@@ -327,15 +327,15 @@ struct kvc_policy_class {
     uint32_t (*surplus)(const struct kvc_values *values); /* entries above the budget that a head holds between two
                                                              evictions of its decode stage; NULL: 1 */
     bool (*per_head)(const struct kvc_values *values);    /* whether every query head has a list of entries */
-    bool (*cache_positions)(const struct kvc_values *values); /* whether keys are turned to their places in the cache */
+    bool (*cache_positions)(const struct kvc_values *values); /* whether keys stand at cache positions */
     const struct kvc_forecast *forecast;                      /* NULL: heads hold all that comes */
 
-    /* With KVC_STAGE_CHUNK: how it cuts the prompt; and at which layer's turn a layer's entries are chosen, this one's
+    /* With KVC_STAGE_CHUNK: how it cuts the prompt; and in which layer a layer's entries are chosen, this one's
      * or that of one above it. decider NULL: each layer at its own. */
     void (*chunking)(const struct kvc_values *values, struct kvc_chunking *chunking);
     uint32_t (*decider)(const struct kvc_values *values, const struct kvc_layer_context *context);
-    /* Pseudo tokens to run behind the prompt: returns how many, 0 for none in this turn. *offset: the distance of the
-     * first one's position from the prompt's end. tokens: NULL, or room for their ids. */
+    /* Pseudo tokens to run after the prompt: returns how many, 0 for none in this turn. *offset: the distance of the
+     * first one's position from the prompt's end. tokens: NULL, or gets their ids. */
     uint32_t (*pseudo)(const struct kvc_values *values, const struct kvc_turn *turn, uint32_t *offset, int32_t *tokens);
 
     /* Two that look on, also where another method holds the prompt stage. attended: after the attention of some of the

@@ -104,7 +104,7 @@ void KVC_REF(turn_keys)(struct kvc_device *device, const struct kvc_turn_keys *a
             const uint32_t slot = kvc_list_slot(lists, h, r);
             for (uint32_t c = 0; c < d; c++)
                 x[c] = kvc_list_column(lists, h, args->first + c)[slot];
-            KVC_REF(turn)
+            KVC_REF(rotate)
             (y, x, (const float *)kvc_span_data(args->cosine) + (size_t)r * half,
              (const float *)kvc_span_data(args->sine) + (size_t)r * half, d, args->rotary, args->interleaved);
             device->saturated += KVC_REF(store_entry)(&lists->format, kvc_list_key(lists, h, slot), y);

@@ -24,8 +24,8 @@ const char *kvc_ref_fma_self_test(void);
 /* ---- shared inside ref ---- */
 
 /* One head of rope: x [d] to y [d] by rows of cosine and sine [rotary/2]. */
-void KVC_REF(turn)(float *y, const float *x, const float *cosine, const float *sine, uint32_t d, uint32_t rotary,
-                   bool interleaved);
+void KVC_REF(rotate)(float *y, const float *x, const float *cosine, const float *sine, uint32_t d, uint32_t rotary,
+                     bool interleaved);
 /* Values first..first+count-1 of a weight row, widened to out. */
 void KVC_REF(widen)(enum kvc_type type, const unsigned char *row, uint64_t first, uint64_t count, float *out);
 /* A cache row of d channels, widened; and rounded and stored, returning how many values saturated. */

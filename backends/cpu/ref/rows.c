@@ -25,8 +25,8 @@ void KVC_REF(norm)(struct kvc_device *device, const struct kvc_norm *args) {
     }
 }
 
-void KVC_REF(turn)(float *y, const float *x, const float *cosine, const float *sine, uint32_t d, uint32_t rotary,
-                   bool interleaved) {
+void KVC_REF(rotate)(float *y, const float *x, const float *cosine, const float *sine, uint32_t d, uint32_t rotary,
+                     bool interleaved) {
     uint32_t half = rotary / 2;
     for (uint32_t i = 0; i < half; i++) {
         float x0 = interleaved ? x[2 * i] : x[i], x1 = interleaved ? x[2 * i + 1] : x[i + half];
@@ -45,7 +45,7 @@ void KVC_REF(rope)(struct kvc_device *device, const struct kvc_rope_heads *args)
         const float *s = (const float *)kvc_span_data(args->sine) + (size_t)row * half;
         for (uint32_t h = 0; h < args->heads; h++) {
             size_t at = ((size_t)row * args->heads + h) * args->head_size;
-            KVC_REF(turn)
+            KVC_REF(rotate)
             ((float *)kvc_span_data(args->y) + at, (const float *)kvc_span_data(args->x) + at, c, s, args->head_size,
              args->rotary, args->interleaved);
         }

@@ -20,7 +20,7 @@ struct pages_job {
 
 struct pages_work {
     const unsigned char **block;
-    float *low, *high, *turned; /* [LANES, padded], the same, [padded, LANES] */
+    float *low, *high, *transposed; /* [LANES, padded], the same, [padded, LANES] */
 };
 
 static size_t lay_out_pages(const struct pages_job *job, struct pages_work *work, unsigned char *base) {
@@ -29,7 +29,7 @@ static size_t lay_out_pages(const struct pages_job *job, struct pages_work *work
     work->block = bump_take(&at, job->blocks_most * sizeof *work->block);
     work->low = bump_take(&at, bytes);
     work->high = bump_take(&at, bytes);
-    work->turned = bump_take(&at, bytes);
+    work->transposed = bump_take(&at, bytes);
     return at.used;
 }
 
@@ -84,18 +84,18 @@ static void one_page(enum kvc_type type, const struct head_entries *head, uint32
 
 /* One side of n <= LANES pages from `page` on. */
 static void store_pages(const struct pages_job *job, const struct kvc_buffer *buffer, uint32_t h, uint32_t page,
-                        uint32_t n, const float *rows, float *turned) {
+                        uint32_t n, const float *rows, float *transposed) {
     const size_t d = job->lists->format.head_size, stride = job->pages->stride;
-    transpose_rows(rows, padded_size(d), n, NULL, turned, LANES);
+    transpose_rows(rows, padded_size(d), n, NULL, transposed, LANES);
     for (size_t c = 0; c < d; c++) {
         const size_t at = ((size_t)h * d + c) * stride + page;
         if (job->pages->type == KVC_F32) {
-            vf_part_store((float *)buffer->data + at, vf_load(turned + c * LANES), n);
+            vf_part_store((float *)buffer->data + at, vf_load(transposed + c * LANES), n);
         } else if (n == LANES) {
-            vf_store_f16((uint16_t *)buffer->data + at, vf_load(turned + c * LANES));
+            vf_store_f16((uint16_t *)buffer->data + at, vf_load(transposed + c * LANES));
         } else {
             uint16_t halves[LANES];
-            vf_store_f16(halves, vf_load(turned + c * LANES));
+            vf_store_f16(halves, vf_load(transposed + c * LANES));
             memcpy((uint16_t *)buffer->data + at, halves, n * sizeof *halves);
         }
     }
@@ -137,8 +137,8 @@ static void pages_task(void *argument, size_t task, unsigned thread) {
                      work.high + i * padded);
         }
         if (job->pages->low)
-            store_pages(job, job->pages->low, h, p, n, work.low, work.turned);
-        store_pages(job, job->pages->high, h, p, n, work.high, work.turned);
+            store_pages(job, job->pages->low, h, p, n, work.low, work.transposed);
+        store_pages(job, job->pages->high, h, p, n, work.high, work.transposed);
     }
 }
 

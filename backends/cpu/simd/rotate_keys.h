@@ -5,7 +5,7 @@
 #include "backends/cpu/simd/cache.h"
 #include "backends/cpu/simd/rows.h"
 
-#define TURN_ENTRIES 16u /* read together, so that a line of a column is used whole where slots are neighbours */
+#define ROTATE_ENTRIES 16u /* read together, so that a line of a column is used whole where slots are neighbours */
 
 struct turn_job {
     struct kvc_cpu *cpu;
@@ -16,7 +16,7 @@ struct turn_job {
 };
 
 /* One tile of one head's ranks. */
-static void turn_task(void *argument, size_t task, unsigned thread) {
+static void rotate_task(void *argument, size_t task, unsigned thread) {
     const struct turn_job *job = argument;
     const struct kvc_lists *lists = job->lists;
     const uint32_t h = (uint32_t)(task / job->tiles), from = (uint32_t)(task % job->tiles) * KVC_TILE;
@@ -24,11 +24,11 @@ static void turn_task(void *argument, size_t task, unsigned thread) {
     const uint32_t end = count < from + KVC_TILE ? count : from + KVC_TILE, half = job->rotary / 2;
     const size_t slots = slots_of(lists, h);
     const float *columns = state_of(lists, h) + job->first * slots;
-    float *x = kvc_cpu_scratch(job->cpu, thread, (TURN_ENTRIES + 1) * d * sizeof *x), *y = x + TURN_ENTRIES * d;
+    float *x = kvc_cpu_scratch(job->cpu, thread, (ROTATE_ENTRIES + 1) * d * sizeof *x), *y = x + ROTATE_ENTRIES * d;
     uint64_t saturated = 0;
-    for (uint32_t r = from; x && r < end; r += TURN_ENTRIES) {
-        const uint32_t some = end - r < TURN_ENTRIES ? end - r : TURN_ENTRIES;
-        uint32_t slot[TURN_ENTRIES];
+    for (uint32_t r = from; x && r < end; r += ROTATE_ENTRIES) {
+        const uint32_t some = end - r < ROTATE_ENTRIES ? end - r : ROTATE_ENTRIES;
+        uint32_t slot[ROTATE_ENTRIES];
         for (uint32_t i = 0; i < some; i++)
             slot[i] = kvc_list_slot(lists, h, r + i);
         for (uint32_t c = 0; c < d; c++)
@@ -62,7 +62,7 @@ static void turn_keys(struct kvc_device *device, const struct kvc_turn_keys *arg
     }
     memo_forget(job.cpu, lists);
     if (job.tiles)
-        kvc_threads_run(threads_for(job.cpu, work), (size_t)job.tiles * lists->kv_heads, turn_task, &job);
+        kvc_threads_run(threads_for(job.cpu, work), (size_t)job.tiles * lists->kv_heads, rotate_task, &job);
 }
 
 #endif

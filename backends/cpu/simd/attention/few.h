@@ -113,7 +113,7 @@ INLINE void prefetch_row(const unsigned char *row, size_t bytes) {
     for (size_t b = 0; b < bytes; b += 64)
         __builtin_prefetch(row + b);
 }
-INLINE void prefetch_row_later(const unsigned char *row, size_t bytes) { /* into the second cache */
+INLINE void prefetch_row_far(const unsigned char *row, size_t bytes) { /* into the second cache */
     for (size_t b = 0; b < bytes; b += 64)
         __builtin_prefetch(row + b, 0, 2);
 }
@@ -125,11 +125,11 @@ INLINE void prefetch_row_later(const unsigned char *row, size_t bytes) { /* into
 INLINE void prefetch_listed(const unsigned char *const *keys, uint32_t i, uint32_t count, size_t offset, size_t bytes,
                             size_t fill) {
     if (fill <= bytes || i + 1 >= count) {
-        prefetch_row_later(keys[i] + offset, bytes);
+        prefetch_row_far(keys[i] + offset, bytes);
         return;
     }
     const size_t far = (size_t)((uintptr_t)keys[i + 1] - (uintptr_t)keys[i]);
-    prefetch_row_later(keys[i] + offset, far > bytes && far <= fill ? far : bytes);
+    prefetch_row_far(keys[i] + offset, far > bytes && far <= fill ? far : bytes);
 }
 
 /* Scores of places low .. high - 1 of a tile against `heads` queries [heads, padded_size(d)]: s [heads, KVC_TILE].
@@ -152,7 +152,7 @@ static void few_scores(enum kvc_type type, const unsigned char *const *keys, siz
             if (value_offset && i < first)
                 prefetch_listed(keys, e + i, high, value_offset, bytes, fill);
             if (known > high && e + KEYS_AHEAD + i < known)
-                prefetch_row_later(keys[e + KEYS_AHEAD + i], bytes);
+                prefetch_row_far(keys[e + KEYS_AHEAD + i], bytes);
             if (e + 2 * LANES + i < known)
                 prefetch_row(keys[e + 2 * LANES + i], bytes);
             if (direct) {

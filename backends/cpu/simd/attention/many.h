@@ -34,8 +34,8 @@ INLINE size_t value_size(size_t d) { return (d + MIX_CHANNELS - 1) / MIX_CHANNEL
 static inline size_t packed_place(size_t c, size_t d) {
     static const unsigned char reversed[KVC_LANES] = {0, 16, 8, 24, 4, 20, 12, 28, 2, 18, 10, 26, 6, 22, 14, 30,
                                                       1, 17, 9, 25, 5, 21, 13, 29, 3, 19, 11, 27, 7, 23, 15, 31};
-    const size_t depth = packed_size(d) / KVC_LANES, turn = reversed[c % KVC_LANES]; /* its own inverse */
-    return turn / LANE_GROUP * LANE_GROUP * depth + c / KVC_LANES * LANE_GROUP + turn % LANE_GROUP;
+    const size_t depth = packed_size(d) / KVC_LANES, lane = reversed[c % KVC_LANES]; /* its own inverse */
+    return lane / LANE_GROUP * LANE_GROUP * depth + c / KVC_LANES * LANE_GROUP + lane % LANE_GROUP;
 }
 
 /* Queries [SCORE_QUERIES] of d floats each (NULL: none) to [packed_size(d)][SCORE_QUERIES]. */

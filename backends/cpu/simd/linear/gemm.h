@@ -68,8 +68,8 @@ INLINE void tile_step(const int rows, vf sum[TILE_ROWS][TILE_VECTORS], const flo
 /* The last step of a lane (a, b), whose sums are then stored, and the first step of the next lane, vector by vector. So
  * a CPU that stores a vector in two cycles does that beside the multiplications; they would wait for all stores at
  * once. */
-INLINE void tile_turn(const int rows, vf sum[TILE_ROWS][TILE_VECTORS], const float *a, const float *b,
-                      const float *a_next, const float *b_next, float *to) {
+INLINE void tile_next_lane(const int rows, vf sum[TILE_ROWS][TILE_VECTORS], const float *a, const float *b,
+                           const float *a_next, const float *b_next, float *to) {
     vf w[TILE_VECTORS], w_next[TILE_VECTORS];
     UNROLL
     for (int v = 0; v < TILE_VECTORS; v++) {
@@ -131,17 +131,17 @@ INLINE void run_tiles(const int rows, struct run *r) {
     tile_zero(rows, sum);
     tile_places(rows, r, tile, inner, waiting[0]);
     for (;;) {
-        bool last = tile + (lane + 1 == r->together) >= r->tiles, turn = !last && r->depth > 1;
+        bool last = tile + (lane + 1 == r->together) >= r->tiles, next_lane = !last && r->depth > 1;
         switch (merge.adds) {
 #define TILE_MERGE(adds)                                                                                               \
     case adds:                                                                                                         \
-        steps = tile_merge(rows, adds, sum, &a, &bk, steps - turn, &merge, r) + turn;                                  \
+        steps = tile_merge(rows, adds, sum, &a, &bk, steps - next_lane, &merge, r) + next_lane;                        \
         break;
             TILE_MERGE(1) TILE_MERGE(2) TILE_MERGE(3) TILE_MERGE(4) TILE_MERGE(5)
         }
         if (tile == r->tiles)
             return;
-        for (; steps > turn; steps--) {
+        for (; steps > next_lane; steps--) {
             tile_step(rows, sum, a, bk);
             a += TILE_ROWS;
             bk += TILE_OUTPUTS;
@@ -154,7 +154,7 @@ INLINE void run_tiles(const int rows, struct run *r) {
         merge.waiting = waiting[tile % 2];
         float *to = merge.adds ? inner + TREE_LEVELS * TILE_FLOATS : merge.waiting[0];
         merge.lane = to;
-        const float *a_next = a + (turn ? TILE_ROWS : 0) + LANE_GAP;
+        const float *a_next = a + (next_lane ? TILE_ROWS : 0) + LANE_GAP;
         b += r->lane_floats;
         if (++lane == r->together) {
             lane = 0;
@@ -163,8 +163,8 @@ INLINE void run_tiles(const int rows, struct run *r) {
             if (!last)
                 tile_places(rows, r, tile, inner, waiting[tile % 2]);
         }
-        if (turn)
-            tile_turn(rows, sum, a, bk, a_next, b, to);
+        if (next_lane)
+            tile_next_lane(rows, sum, a, bk, a_next, b, to);
         else {
             UNROLL
             for (int i = 0; i < rows; i++)
@@ -173,9 +173,9 @@ INLINE void run_tiles(const int rows, struct run *r) {
                 vf_store(to + i * TILE_OUTPUTS + v * LANES, sum[i][v]);
             tile_zero(rows, sum);
         }
-        a = a_next + (turn ? TILE_ROWS : 0);
-        bk = b + (turn ? TILE_OUTPUTS : 0);
-        steps = last ? 0 : r->depth - turn;
+        a = a_next + (next_lane ? TILE_ROWS : 0);
+        bk = b + (next_lane ? TILE_OUTPUTS : 0);
+        steps = last ? 0 : r->depth - next_lane;
     }
 }
 

@@ -87,7 +87,7 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
     }
 
 /* A group of each of the outputs, part after part. */
-#define IN_TURN(type, early)                                                                                           \
+#define IN_ORDER(type, early)                                                                                          \
     do {                                                                                                               \
         ONE_ROW_PART(type, 0);                                                                                         \
         ONE_ROW_PART(type, 1);                                                                                         \
@@ -101,7 +101,7 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
 #if LANES == 16
 #include "backends/cpu/simd/linear/gemv_pipelined.h"
 #else
-#define PIPELINED IN_TURN
+#define PIPELINED IN_ORDER
 #define EARLY 0
 #endif
 
@@ -130,16 +130,16 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
 #define REST_32 REST_PARTS
 #define REST_256 REST_NONE
 /* What GEMV_<type> of widen.h may be: the weights as they are summed, how, early or not, and how lanes are added. */
-#define GEMV_IN_TURN(type) type, IN_TURN, 0, sum_lanes
+#define GEMV_IN_ORDER(type) type, IN_ORDER, 0, sum_lanes
 #define GEMV_PIPELINED(type, early) type, PIPELINED, early, sum_lanes
 #define GEMV_REORDERED(type) type, PIPELINED, EARLY, total_##type
 #define ONE_ROW_OF(...) ONE_ROW(__VA_ARGS__)
 #define ONE_ROW_BLOCKS(a, NAME, name, gguf, elements, ...)                                                             \
     ONE_ROW_OF(name, ONE_ROW_STREAMS, group_bytes_##name, REST_##elements, GEMV_##name)
 
-ONE_ROW_OF(f32, ONE_ROW_STREAMS, 0, REST_ALL, GEMV_IN_TURN(f32))
-ONE_ROW_OF(f16, ONE_ROW_HALF_STREAMS, 0, REST_ALL, GEMV_IN_TURN(f16))
-ONE_ROW_OF(bf16, ONE_ROW_HALF_STREAMS, 0, REST_ALL, GEMV_IN_TURN(bf16))
+ONE_ROW_OF(f32, ONE_ROW_STREAMS, 0, REST_ALL, GEMV_IN_ORDER(f32))
+ONE_ROW_OF(f16, ONE_ROW_HALF_STREAMS, 0, REST_ALL, GEMV_IN_ORDER(f16))
+ONE_ROW_OF(bf16, ONE_ROW_HALF_STREAMS, 0, REST_ALL, GEMV_IN_ORDER(bf16))
 KVC_BLOCK_TYPES(ONE_ROW_BLOCKS, )
 
 /* Some types take x in another order of lanes, which is made once for all outputs. */

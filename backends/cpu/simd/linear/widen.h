@@ -164,7 +164,7 @@ INLINE void prepare_halves(struct scales *s, const unsigned char *g, int parts, 
 #else
 #define GEMV_q4_0 GEMV_PIPELINED(q4_0, EARLY)
 #endif
-#define GEMV_q5_0 GEMV_IN_TURN(q5_0)
+#define GEMV_q5_0 GEMV_IN_ORDER(q5_0)
 
 INLINE void widen_q8_0(vf *w, const unsigned char *g, int p, const struct scales *s) {
     UNROLL
@@ -226,10 +226,10 @@ INLINE void widen_q5_0(vf *w, const unsigned char *g, int p, const struct scales
 
 /* ---- blocks of 256 ---- */
 
-#define GEMV_q3_k GEMV_IN_TURN(q3_k)
+#define GEMV_q3_k GEMV_IN_ORDER(q3_k)
 #define GEMV_q4_k GEMV_PIPELINED(q4_k, EARLY)
-#define GEMV_q5_k GEMV_IN_TURN(q5_k)
-#define GEMV_q6_k GEMV_IN_TURN(q6_k)
+#define GEMV_q5_k GEMV_IN_ORDER(q5_k)
+#define GEMV_q6_k GEMV_IN_ORDER(q6_k)
 
 INLINE void prepare_q3_k(struct scales *s, const unsigned char *g, int parts) {
     const unsigned char *b = g + offsetof(struct kvc_block_q3_k, scale);

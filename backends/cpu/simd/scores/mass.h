@@ -191,8 +191,8 @@ static void mass_finish(const struct probabilities_tile *tile) {
 }
 
 /* to[e] += the sum over `heads` heads, from 0 and ascending, of exp(s - M) / L. */
-static void add_weights(float *to, const float *s, size_t s_stride, uint32_t low, uint32_t high, uint32_t heads,
-                        const float *maximum, const float *sum) {
+static void add_probabilities(float *to, const float *s, size_t s_stride, uint32_t low, uint32_t high, uint32_t heads,
+                              const float *maximum, const float *sum) {
     for (uint32_t e = low; e < high; e += LANES) {
         const bool whole = e + LANES <= high;
         vf total = vf_zero();
@@ -219,7 +219,7 @@ static void add_query(const struct probabilities_tile *tile, struct seen_range i
         float *sums = mass_sums(tile, i), *to = mass_target(tile, i);
         if (one)
             memset(sums + in.low, 0, (in.high - in.low) * sizeof *sums);
-        add_weights(sums, s + g * s_stride, s_stride, in.low, in.high, each, maximum + g, sum + g);
+        add_probabilities(sums, s + g * s_stride, s_stride, in.low, in.high, each, maximum + g, sum + g);
         for (uint32_t e = in.low; one && e < in.high; e++) {
             const uint32_t at = order ? order[e] : mass_index(tile, e);
             to[at] = to[at] + sums[e];

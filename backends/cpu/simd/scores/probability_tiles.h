@@ -71,7 +71,7 @@ static size_t lay_out_weights(const struct probabilities_job *job, struct probab
 }
 
 /* Entries of the head at positions above `position`. */
-static uint32_t entries_later(const struct head_entries *head, int32_t position) {
+static uint32_t entries_after(const struct head_entries *head, int32_t position) {
     uint32_t low = 0, high = head->count;
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
@@ -90,7 +90,7 @@ static bool all_seen(const struct probabilities_job *job, const struct head_entr
     const uint32_t *causal_offset = rows->causal_offset.buffer ? kvc_span_data(rows->causal_offset) : NULL;
     bool all = true;
     for (uint32_t i = 0; i < rows->queries; i++) {
-        seen[i] = head_seen(head, positions[i], causal_offset ? causal_offset[i] : entries_later(head, positions[i]),
+        seen[i] = head_seen(head, positions[i], causal_offset ? causal_offset[i] : entries_after(head, positions[i]),
                             rows->window);
         all = all && seen[i].low == 0 && seen[i].high == head->places;
     }

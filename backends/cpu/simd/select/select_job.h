@@ -24,7 +24,7 @@ struct select_values {
 
 struct select_work {
     const unsigned char **block, **keys; /* [2, blocks]: of this head and of the one before; [2 * KVC_TILE] */
-    float *q, *wide, *s, *turned;        /* [G, padded], [LANES, padded], [G, KVC_TILE], [padded, LANES] */
+    float *q, *wide, *s, *transposed;    /* [G, padded], [LANES, padded], [G, KVC_TILE], [padded, LANES] */
     int32_t *channel_keys;               /* [d, and a vector] */
     uint32_t *channel;                   /* [dims] */
     struct dot_channel *dots;            /* [d] */
@@ -53,7 +53,7 @@ static size_t lay_out_choose(const struct select_job *job, struct select_work *w
     work->q = bump_take(&at, job->group * d * f);
     work->wide = bump_take(&at, LANES * d * f);
     work->s = bump_take(&at, (size_t)job->group * KVC_TILE * f);
-    work->turned = bump_take(&at, LANES * d * f);
+    work->transposed = bump_take(&at, LANES * d * f);
     work->channel_keys = bump_take(&at, (d + LANES) * sizeof(int32_t));
     work->channel = bump_take(&at, d * sizeof(uint32_t));
     work->dots = bump_take(&at, d * sizeof *work->dots);

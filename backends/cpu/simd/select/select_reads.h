@@ -76,8 +76,8 @@ static void prefetch_next(struct select_prefetch *ahead) {
         return;
     for (unsigned i = 0; i < ENTRIES_AT_ONCE && ahead->next < ahead->chosen.places; i++) {
         const unsigned char *key = slot_key(&ahead->chosen, head_slot(&ahead->chosen, ahead->next++));
-        prefetch_row_later(key, ahead->chosen.row_bytes);
-        prefetch_row_later(key + KVC_TILE * ahead->chosen.row_bytes, ahead->chosen.row_bytes);
+        prefetch_row_far(key, ahead->chosen.row_bytes);
+        prefetch_row_far(key + KVC_TILE * ahead->chosen.row_bytes, ahead->chosen.row_bytes);
     }
     if (ahead->at + CHANNEL_BYTES_AT_ONCE > ahead->end)
         return;
@@ -103,7 +103,7 @@ struct unit_scores {
 /* Units among which the best ones are, ascending, and their keys; padded with INT32_MIN up to a whole vector. The last
  * of the best has a key from low to high. */
 struct candidates {
-    int32_t *key, *unit; /* [keys_room] */
+    int32_t *key, *unit; /* [keys_capacity] */
     uint32_t count;
     int32_t low, high;
 };

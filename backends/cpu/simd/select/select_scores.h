@@ -50,7 +50,7 @@ static unsigned sides_of(const struct select_job *job, const float *q, uint32_t 
     return sides;
 }
 
-/* Where the chosen channels lie in pages, or in `turned`. */
+/* Where the chosen channels lie in pages, or in `transposed`. */
 static uint32_t point_channels(const struct select_job *job, struct select_work *work, uint32_t h, const float *q) {
     const struct kvc_select_scores *call = job->call;
     const bool bound = call->kind == KVC_SCORE_PAGE_BOUND;
@@ -59,7 +59,7 @@ static uint32_t point_channels(const struct select_job *job, struct select_work 
         const uint32_t c = bound ? i : work->channel[i];
         float sum = 0.0f;
         if (!call->pages) {
-            work->dots[i].high = work->dots[i].low = (unsigned char *)(work->turned + (size_t)c * LANES);
+            work->dots[i].high = work->dots[i].low = (unsigned char *)(work->transposed + (size_t)c * LANES);
             continue;
         }
         const size_t from = ((size_t)h * job->d + c) * call->pages->stride * (call->pages->type == KVC_F16 ? 2 : 4);
@@ -99,7 +99,7 @@ static void dots_of_heads(const struct select_job *job, const struct select_work
         head_keys(&head->entries, p, n, work->keys);
         for (uint32_t i = 0; i < n; i++)
             widen_row(type, work->wide + i * padded, work->keys[i], job->d);
-        transpose_rows(work->wide, padded, n, wanted, work->turned, LANES);
+        transpose_rows(work->wide, padded, n, wanted, work->transposed, LANES);
         for (unsigned i = 0; i < some; i++)
             out[i] = head->values.e + (g + i) * row + p;
         channel_dots(KVC_F32, false, some, work->dots, dims, 0, n, work->factor + g, out, most);
