@@ -69,11 +69,14 @@ static struct kvc_lists make_lists(struct bench *b, const struct shape *shape) {
     lists.base = make(b, (shape->kv_heads + 1) * 4).buffer;
     memcpy(lists.base->data, lists.host_base, (shape->kv_heads + 1) * 4);
     lists.count = make(b, shape->kv_heads * 4).buffer;
-    lists.blocks = make(b, slots / KVC_TILE * 4).buffer;
+    lists.blocks = make(b, kvc_first_block(slots, shape->kv_heads) * 4).buffer;
     if (shape->columns)
         lists.state = make(b, (size_t)shape->columns * slots * 4).buffer;
     must(ops->arena_create(b->device, &lists.format, &lists.arena, &error), &error);
-    must(ops->arena_take(b->device, lists.arena, slots / KVC_TILE, lists.blocks->data, &error), &error);
+    for (uint32_t h = 0; h < shape->kv_heads; h++)
+        must(ops->arena_take(b->device, lists.arena, each / KVC_TILE,
+                             (uint32_t *)lists.blocks->data + kvc_first_block(lists.host_base[h], h), &error),
+             &error);
     if (shape->permuted) {
         lists.order = make(b, slots * 4).buffer;
         lists.position = make(b, slots * 4).buffer;

@@ -71,9 +71,12 @@ static struct kvc_lists make_lists(struct bench *b) {
     lists.base = make(b, (heads + 1) * 4).buffer;
     memcpy(lists.base->data, lists.host_base, (heads + 1) * 4);
     lists.count = make(b, heads * 4).buffer;
-    lists.blocks = make(b, slots / KVC_TILE * 4).buffer;
+    lists.blocks = make(b, kvc_first_block(slots, heads) * 4).buffer;
     must(ops->arena_create(b->device, &lists.format, &lists.arena, &error), &error);
-    must(ops->arena_take(b->device, lists.arena, slots / KVC_TILE, lists.blocks->data, &error), &error);
+    for (uint32_t h = 0; h < heads; h++)
+        must(ops->arena_take(b->device, lists.arena, each / KVC_TILE,
+                             (uint32_t *)lists.blocks->data + kvc_first_block(lists.host_base[h], h), &error),
+             &error);
     struct kvc_span x = make(b, (size_t)rows * heads * d * 4), positions = make(b, rows * 4);
     for (uint32_t at = 0; at < b->entries; at += rows) {
         const uint32_t some = b->entries - at < rows ? b->entries - at : rows;
