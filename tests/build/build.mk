@@ -1,5 +1,6 @@
 # build.mk - tests of the build itself and of the tree: exported symbols, installation, who may include whom, what documents name.
 BUILD_TESTS = \
+	tests/build/test_bench_programs.sh \
 	tests/build/test_calls.sh \
 	tests/build/test_docs.sh \
 	tests/build/test_format.sh \

@@ -1,0 +1,18 @@
+#!/bin/sh
+# The programs of bench/, which nothing else runs, build and measure something; what they measure is not looked at.
+. "${top_srcdir:-.}/tests/cli/lib.sh"
+not_in_valgrind
+[ -z "${SANITIZE_FLAGS-}" ] || { echo 'skipped: nothing to measure with sanitizers'; exit 77; }
+make -C "$build" bench/attention bench/linear bench/select >"$work/out" 2>"$work/err"
+that 'they build' [ $? = 0 ]
+runs() { # WANTED PROGRAM ARGUMENTS...
+    wanted=$1
+    shift
+    "$build/bench/$@" >"$work/out" 2>"$work/err"
+    that "bench/$*: status 0" [ $? = 0 ]
+    that "bench/$*: a table" grep -q "$wanted" "$work/out"
+}
+runs '^| f16 ' attention 1 decode
+runs '^| f16 .* quest ' select 1 1024 1
+runs 'f16' linear --threads 1 --quick --rounds 1 few
+finish
