@@ -73,8 +73,8 @@ int cli_parse(const struct cli_command *command, const struct cli_option *option
 void cli_texts_free(struct cli_texts *texts);
 void cli_words_free(struct cli_words *words);
 /* "f32, f16, ...": all types of weights, put into text, which is returned. */
-#define CLI_TYPES_ROOM (16 * KVC_TYPES)
-const char *cli_weight_types(char text[CLI_TYPES_ROOM]);
+#define CLI_TYPES_BYTES (16 * KVC_TYPES)
+const char *cli_weight_types(char text[CLI_TYPES_BYTES]);
 /* The nearest of the names (ended by NULL) to a mistyped word; NULL: none is near. */
 const char *cli_nearest(const char *word, const char *const *names);
 /* The help text, and the same as a manual page (mdoc). */

@@ -33,6 +33,7 @@ libkvcli_la_SOURCES = \
 	cli/bench/run.c \
 	cli/info/info.c \
 	cli/info/manual.c \
+	cli/info/markdown.c \
 	cli/info/methods.c \
 	cli/info/model.c \
 	cli/info/available.c \

@@ -104,7 +104,7 @@ void cli_help(const struct cli_command *command, const struct cli_option *option
     if (options->kind != CLI_GROUP)
         printf("\n");
     for (; options->kind != CLI_END; options++) {
-        char left[96], help[600], value[64], types[CLI_TYPES_ROOM];
+        char left[96], help[600], value[64], types[CLI_TYPES_BYTES];
 
         if (options->kind == CLI_GROUP) {
             printf("\n%s:\n", options->name);
@@ -194,19 +194,10 @@ static void manual_options(const struct cli_option *options) {
 }
 
 static void manual_types(void) {
-    char text[CLI_TYPES_ROOM];
+    char text[CLI_TYPES_BYTES];
 
     cli_weight_types(text);
     printf(".Ss Weight types\nThe matrices of models are read and written as\n%s.\n", text);
-}
-
-static void manual_head(const char *page, const char *summary) {
-    printf(".\\\" Made by `kvcull %s`; edit the command's table in cli/ instead.\n",
-           strcmp(page, "kvcull") == 0 ? "--manual" : "COMMAND --manual");
-    printf(".Dd November 21, 2026\n.Dt ");
-    for (const char *c = page; *c; c++)
-        fputc(*c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c, stdout);
-    printf(" 1\n.Os kvcull\n.Sh NAME\n.Nm %s\n.Nd %s\n", page, summary);
 }
 
 static void manual_tail(void) {
@@ -267,7 +258,8 @@ void cli_manual(const struct cli_command *command, const struct cli_option *opti
         for (char *c = page; *c; c++)
             *c = *c == ' ' ? '-' : *c;
     }
-    manual_head(page, command->summary);
+    cli_roff_head(command->name[0] ? "COMMAND --manual" : "--manual", "the command's table in cli/", page, 1,
+                  command->summary);
     printf(".Sh SYNOPSIS\n.Nm kvcull%s%s\n", command->name[0] ? " " : "", command->name);
     cli_roff(command->synopsis);
     printf(".Sh DESCRIPTION\n");

@@ -127,10 +127,10 @@ static bool byte_count(const char *text, uint64_t *value) {
     return true;
 }
 
-const char *cli_weight_types(char text[CLI_TYPES_ROOM]) {
+const char *cli_weight_types(char text[CLI_TYPES_BYTES]) {
     text[0] = '\0';
     for (unsigned i = 0; i < KVC_TYPES; i++)
-        snprintf(text + strlen(text), CLI_TYPES_ROOM - strlen(text), "%s%s", i ? ", " : "",
+        snprintf(text + strlen(text), CLI_TYPES_BYTES - strlen(text), "%s%s", i ? ", " : "",
                  kvc_type_name((enum kvc_type)i));
     return text;
 }
@@ -186,7 +186,7 @@ static int add_text(const struct cli_command *command, struct cli_texts *texts, 
 }
 
 static int set(const struct cli_command *command, const struct cli_option *option, const char *name, const char *text) {
-    char types[CLI_TYPES_ROOM];
+    char types[CLI_TYPES_BYTES];
     int64_t whole;
     double real;
 

@@ -73,3 +73,10 @@ void cli_roff_lines(const char *text) {
         text += n + (text[n] == '\n');
     }
 }
+
+void cli_roff_head(const char *arguments, const char *edit, const char *page, int section, const char *summary) {
+    printf(".\\\" Made by `kvcull %s`; edit %s instead.\n.Dd November 21, 2026\n.Dt ", arguments, edit);
+    for (const char *c = page; *c; c++)
+        fputc(toupper((unsigned char)*c), stdout);
+    printf(" %d\n.Os kvcull\n.Sh NAME\n.Nm %s\n.Nd %s\n", section, page, summary);
+}

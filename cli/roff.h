@@ -10,5 +10,8 @@ void cli_roff(const char *text);
 void cli_roff_sentence(const char *text);
 /* Lines as they are, for literal displays. */
 void cli_roff_lines(const char *text);
+/* A page's head: the program's arguments that write it, what to edit instead, its name ("kvcull-run"), section, NAME.
+ */
+void cli_roff_head(const char *arguments, const char *edit, const char *page, int section, const char *summary);
 
 #endif

@@ -1,12 +1,13 @@
 #!/bin/sh
-# manual.sh - writes what the program makes from its own tables: the manual pages, docs/methods.md and the README's table
-# of methods. tools/manual.sh PROGRAM SOURCE FOLDER writes FOLDER/docs/man/*.1, FOLDER/docs/man/kvcull-methods.7,
-# FOLDER/docs/methods.md, and FOLDER/README.md, which is SOURCE/README.md with the table put between its two markers.
+# manual.sh - writes what the program makes from its own tables: the manual pages, the methods' pages and the README's
+# table of methods. tools/manual.sh PROGRAM SOURCE FOLDER writes FOLDER/docs/man, FOLDER/docs/methods.md,
+# FOLDER/docs/methods, and FOLDER/README.md, which is SOURCE/README.md with the table put between its two markers.
 set -eu
 program=$1
 source=$2
 folder=$3
-mkdir -p "$folder/docs/man"
+mkdir -p "$folder/docs/man" "$folder/docs/methods"
+rm -f "$folder"/docs/man/*.[17] "$folder"/docs/methods/*.md # pages of what is no more there
 # The words in front of the summaries, from a help text's list under the given heading.
 listed() { sed -n "/^$1:\$/,/^\$/s/^  \([a-z0-9-][a-z0-9-]*\) .*/\1/p"; }
 "$program" --manual >"$folder/docs/man/kvcull.1"
@@ -19,8 +20,13 @@ done
 "$program" info methods --man >"$folder/docs/man/kvcull-methods.7"
 "$program" info methods --markdown >"$folder/docs/methods.md"
 
-# The page's first table, its links led into the page.
-sed -n '/^| method |/,/^$/s/](#/](docs\/methods.md#/p; /^| method |/{p;n;p;}' "$folder/docs/methods.md" >"$folder/methods.part"
+for method in $(sed -n 's|^.*](methods/\([a-z0-9-]*\)\.md).*|\1|p' "$folder/docs/methods.md"); do
+    "$program" info methods "$method" --man >"$folder/docs/man/kvcull-method-$method.7"
+    "$program" info methods "$method" --markdown >"$folder/docs/methods/$method.md"
+done
+
+# The page's first table, its links as they are seen from the README.
+sed -n '/^| method |/,/^$/s/](methods/](docs\/methods/p; /^| method |/{p;n;p;}' "$folder/docs/methods.md" >"$folder/methods.part"
 for marker in begin end; do
     grep -q "^<!-- methods: $marker" "$source/README.md" || { echo "README.md has no line <!-- methods: $marker" >&2; exit 1; }
 done

@@ -9,17 +9,17 @@
 
 #include "cli/info/info.h"
 
-struct place { /* a file under `root`, or a line of it */
+struct source { /* a file under `root`, or a line of it */
     const char *root, *folder, *name;
 };
 
 /* The number after key on a line of a file, or on its first line where key is NULL; false: there is none ("max"). */
-static bool number(struct place place, const char *key, uint64_t *value) {
+static bool number(struct source source, const char *key, uint64_t *value) {
     char path[4096 + 512], line[512];
     FILE *stream = NULL;
     bool found = false;
 
-    if (snprintf(path, sizeof path, "%s%s/%s", place.root, place.folder, place.name) < (int)sizeof path)
+    if (snprintf(path, sizeof path, "%s%s/%s", source.root, source.folder, source.name) < (int)sizeof path)
         stream = fopen(path, "r");
     while (stream && !found && fgets(line, sizeof line, stream)) {
         const size_t skip = key ? strlen(key) : 0;
@@ -62,16 +62,16 @@ static void group(struct info_available *capacity, const char *root, const char 
                   const struct version *version) {
     uint64_t used = 0, files = 0, limit, one;
 
-    (void)number((struct place){root, folder, version->used}, NULL, &used);
+    (void)number((struct source){root, folder, version->used}, NULL, &used);
     for (size_t i = 0; i < 2; i++)
-        if (number((struct place){root, folder, "memory.stat"}, version->files[i], &one))
+        if (number((struct source){root, folder, "memory.stat"}, version->files[i], &one))
             files += one;
     used -= cli_min(files, used);
     for (size_t i = 0; i < 2 && version->limits[i]; i++)
-        if (number((struct place){root, folder, version->limits[i]}, NULL, &limit))
+        if (number((struct source){root, folder, version->limits[i]}, NULL, &limit))
             lower(capacity, limit, used, version->limits[i], folder);
     /* of version 1: the least one up to the root, also where those above cannot be seen */
-    if (number((struct place){root, folder, "memory.stat"}, "hierarchical_memory_limit", &limit))
+    if (number((struct source){root, folder, "memory.stat"}, "hierarchical_memory_limit", &limit))
         lower(capacity, limit, used, "hierarchical_memory_limit", folder);
 }
 
@@ -92,7 +92,7 @@ static void groups(struct info_available *capacity, const char *root, const char
         if (!slash || strlen(folder) <= strlen(mount))
             return;
         *slash = '\0';
-        if (number((struct place){root, folder, "memory.use_hierarchy"}, NULL, &inherited) && inherited == 0)
+        if (number((struct source){root, folder, "memory.use_hierarchy"}, NULL, &inherited) && inherited == 0)
             return; /* old kernels: its limit is not for those below */
     }
 }
@@ -158,11 +158,11 @@ static void control_groups(struct info_available *capacity, const char *root) {
 }
 
 void info_available(const char *root, uint64_t mapped, struct info_available *capacity) {
-    const struct place status = {root, "/proc/self", "status"}, limits = {root, "/proc/self", "limits"};
+    const struct source status = {root, "/proc/self", "status"}, limits = {root, "/proc/self", "limits"};
     uint64_t size = 0, limit;
 
     *capacity = (struct info_available){UINT64_MAX, ""};
-    if (number((struct place){root, "/proc", "meminfo"}, "MemAvailable", &size))
+    if (number((struct source){root, "/proc", "meminfo"}, "MemAvailable", &size))
         lower(capacity, size * 1024, 0, "the machine", "");
     control_groups(capacity, root);
     /* The mapped weights are part of the address space already, and never of the data. */

@@ -115,8 +115,8 @@ int kvc_cli_info(const struct cli_command *command, int argc, char **argv) {
          "machine, control groups and ulimit leave)",
          &a.memory, 0, 0, NULL},
         {CLI_GROUP, 0, "Output", NULL, NULL, NULL, 0, 0, NULL},
-        {CLI_FLAG, 0, "man", NULL, "the methods as a manual page", &a.man, 0, 0, NULL},
-        {CLI_FLAG, 0, "markdown", NULL, "the methods as Markdown", &a.markdown, 0, 0, NULL},
+        {CLI_FLAG, 0, "man", NULL, "methods [NAME] as a manual page", &a.man, 0, 0, NULL},
+        {CLI_FLAG, 0, "markdown", NULL, "methods [NAME] as Markdown", &a.markdown, 0, 0, NULL},
         {CLI_FLAG, 0, "json", NULL, "print JSON", &a.common.json, 0, 0, NULL},
         {CLI_FLAG, 'q', "quiet", NULL, "tables only", &a.common.quiet, 0, 0, NULL},
         {.kind = CLI_END}};

@@ -14,8 +14,11 @@ struct info_arguments {
 };
 
 int info_methods(const struct cli_command *command, const struct info_arguments *arguments, const char *name);
-int info_method_manual(const struct cli_command *command, const struct kvc_engine *engine);
-int info_method_markdown(const struct cli_command *command, const struct kvc_engine *engine);
+/* Pages in mdoc and in Markdown: what holds for all methods with their list, and one method's. */
+int info_methods_manual(const struct cli_command *command, const struct kvc_engine *engine);
+int info_method_manual(const struct cli_command *command, const struct kvc_policy_class *policy);
+int info_methods_markdown(const struct cli_command *command, const struct kvc_engine *engine);
+int info_method_markdown(const struct cli_command *command, const struct kvc_policy_class *policy);
 int info_model(const struct cli_command *command, const struct info_arguments *arguments, const char *path);
 
 struct info_available {

@@ -234,14 +234,18 @@ int info_methods(const struct cli_command *command, const struct info_arguments 
 
     if (status != KVC_OK)
         return status;
-    if (a->man)
-        status = info_method_manual(command, engine);
-    else if (a->markdown)
-        status = info_method_markdown(command, engine);
+    if (!name && a->man)
+        status = info_methods_manual(command, engine);
+    else if (!name && a->markdown)
+        status = info_methods_markdown(command, engine);
     else if (!name)
         status = list(command, a, engine);
     else if ((policy = find(engine, name)) == NULL)
         status = unknown(command, engine, name);
+    else if (a->man)
+        status = info_method_manual(command, policy);
+    else if (a->markdown)
+        status = info_method_markdown(command, policy);
     else if (a->common.json)
         status = cli_json_print(command, policy_json(policy), stdout);
     else

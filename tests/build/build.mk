@@ -7,6 +7,7 @@ BUILD_TESTS = \
 	tests/build/test_globals.sh \
 	tests/build/test_install.sh \
 	tests/build/test_layers.sh \
+	tests/build/test_lengths.sh \
 	tests/build/test_man.sh \
 	tests/build/test_symbols.sh \
 	tests/build/test_warnings.sh \

@@ -12,6 +12,10 @@ installed=root/opt/kvcull
 for file in include/kvcull.h include/kvcull/policy.h include/kvcull/check.h lib/libkvcull.so lib/pkgconfig/kvcull.pc bin/kvcull share/man/man1/kvcull.1; do
     [ -e "$installed/$file" ] || fail "make install left out $file"
 done
+for page in "$source"/docs/man/*.[17]; do
+    section=${page##*.}
+    [ -e "$installed/share/man/man$section/${page##*/}" ] || fail "make install left out ${page##*/}"
+done
 [ "$(find root -name '*.h' | wc -l)" = 3 ] || fail 'other headers were installed than kvcull.h, policy.h and check.h'
 cat >use.c <<'END'
 #include <kvcull/check.h>

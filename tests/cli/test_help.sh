@@ -27,10 +27,14 @@ narrow
 # The pages in docs/ are what the program makes now; `make manual` writes them again.
 sh "$source/tools/manual.sh" "$program" "$source" "$work"
 that 'the table of methods in README.md is old: make manual' cmp -s "$work/README.md" "$source/README.md"
-for page in "$work"/docs/man/* "$work/docs/methods.md"; do
+for page in "$work"/docs/man/* "$work"/docs/methods/* "$work/docs/methods.md"; do
     name=${page#"$work"/docs/}
     that "docs/$name is old: make manual" cmp -s "$page" "$source/docs/$name"
     case $name in *.[17]) [ -z "${MANDOC-}" ] || that "mandoc about $name" "$MANDOC" -T lint -W warning "$page" ;; esac
+done
+for page in "$source"/docs/man/* "$source"/docs/methods/*; do
+    name=${page#"$source"/docs/}
+    that "docs/$name is of nothing: make manual" [ -e "$work/docs/$name" ]
 done
 
 ok info
@@ -52,6 +56,7 @@ for method in full window streaming snapkv morphkv; do
     narrow
 done
 has '^    window  *32  *1 to 4096'
+fails 2 "did you mean morphkv" info methods morphk --man
 ok info methods morphkv --json
 that 'the page as JSON' [ "$(json name)" = morphkv ]
 that 'its options' [ "$(json options.0.name)" = budget ]
