@@ -11,7 +11,8 @@
 
 struct need {
     const struct kvc_session *session;
-    uint64_t others, capacity; /* others: bytes held for something else than this session's entries */
+    uint64_t others; /* bytes held for something else than this session's entries */
+    uint64_t capacity;
 };
 
 /* "1.50 GiB", "7.2 MiB". */

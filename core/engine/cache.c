@@ -190,8 +190,10 @@ static enum kvc_status make_arrays(struct kvc_cache *cache, const uint32_t *base
 
 /* What heads take that get other slots: blocks and spare slots. */
 struct fresh {
-    uint32_t blocks, spares;
-    uint32_t *block, *spare;
+    uint32_t blocks;
+    uint32_t spares;
+    uint32_t *block; /* [blocks] */
+    uint32_t *spare; /* [spares], in the same allocation */
 };
 
 static enum kvc_status take(struct kvc_cache *cache, const struct kvc_lists *old, const uint32_t *base,

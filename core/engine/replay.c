@@ -10,11 +10,15 @@
 
 /* What the caller gave of one layer of the prompt under way. */
 struct layer_rows {
-    const float *q, *k, *v; /* [rows, H, d], [rows, H_kv, d] twice */
-    float *out;             /* [rows, H, d] or NULL */
-    const float *pseudo_q, *pseudo_k;
-    const float **probe; /* [probe_chunks] */
-    uint32_t pseudo_rows, probe_chunks;
+    const float *q;        /* [rows, H, d] */
+    const float *k;        /* [rows, H_kv, d] */
+    const float *v;        /* [rows, H_kv, d] */
+    float *out;            /* [rows, H, d] or NULL */
+    const float *pseudo_q; /* [pseudo_rows, H, d] */
+    const float *pseudo_k; /* [pseudo_rows, H_kv, d] */
+    uint32_t pseudo_rows;
+    const float **probe; /* [probe_chunks]: [probe_rows, H, d] each */
+    uint32_t probe_chunks;
 };
 
 struct kvc_replay {

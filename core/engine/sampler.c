@@ -18,7 +18,8 @@ struct candidate {
 
 struct kvc_sampler {
     struct kvc_sampler_options options;
-    uint32_t vocab, draws;
+    uint32_t vocab;
+    uint32_t draws;
     int32_t *recent; /* ring of repeat_last tokens */
     uint64_t accepted;
     struct candidate *candidates; /* [vocab] */

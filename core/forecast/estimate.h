@@ -9,7 +9,8 @@
 struct kvc_chunk_forecast { /* entries of lists of each kind, between chunks and after the last one */
     bool acts;
     uint32_t decider; /* the layer in which they are thinned */
-    double between[2], last[2];
+    double between[2];
+    double last[2];
 };
 
 struct kvc_last_block { /* of a layer's fullest lists: steps until it comes */

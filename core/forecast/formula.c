@@ -51,10 +51,13 @@ static double least(double a, double b) { return a < b ? a : b; }
 
 /* One kind of lists of a layer in its decode steps. */
 struct course {
-    struct kvc_method_layer select, decode;
+    struct kvc_method_layer select;
+    struct kvc_method_layer decode;
     struct kvc_method_layer fuller; /* decode, of the fullest lists */
-    uint64_t prompt, after;         /* after: entries of the fullest list when the prompt was over */
-    double lists, held;             /* held: by each of them */
+    uint64_t prompt;
+    uint64_t after; /* entries of the fullest list when the prompt was over */
+    double lists;   /* how many there are */
+    double held;    /* by each of them */
     double fullest; /* held after the prompt by the layer's fullest lists, where those are others; 0: they are not */
     bool whole;
     bool uneven; /* data decides how these fall to the lists: the most they may read is counted */

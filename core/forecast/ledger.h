@@ -5,23 +5,30 @@
 #include "core/base/ops.h"
 
 struct kvc_ledger_layer {
-    uint32_t heads, columns;     /* heads: lists of entries */
-    uint64_t lists[2], count[2]; /* two kinds of lists: how many there are, and what each of them holds */
-    uint64_t each[2];            /* and its slots, where members is 0 */
-    uint64_t step_most;          /* as in struct kvc_cache_layer */
+    uint32_t heads; /* lists of entries */
+    uint32_t columns;
+    uint64_t lists[2];  /* two kinds of lists: how many there are, */
+    uint64_t count[2];  /* what each of them holds, */
+    uint64_t each[2];   /* and its slots, where members is 0 */
+    uint64_t step_most; /* as in struct kvc_cache_layer */
     /* where data decides how `pool` entries fall to `members`, the lists of this layer, or (by_layer) layers of which
      * each list holds as much: slots are then the most that they may need; members 0: it does not */
-    uint64_t members, pool;
+    uint64_t members;
+    uint64_t pool;
     bool by_layer;
-    uint64_t slots, arrays; /* of all lists; bytes of their tables */
-    bool ordered, touched;  /* with order and positions; evicted from since it was last looked at */
+    uint64_t slots;  /* of all lists */
+    uint64_t arrays; /* bytes of their tables */
+    bool ordered;    /* with order and positions */
+    bool touched;    /* evicted from since it was last looked at */
 };
 
 struct kvc_ledger {
     uint64_t slot_bytes; /* a key and a value */
     uint32_t layers;
-    struct kvc_ledger_layer *layer;
-    uint64_t cache, state, peak; /* bytes; the peak of both together */
+    struct kvc_ledger_layer *layer; /* [layers] */
+    uint64_t cache;                 /* bytes */
+    uint64_t state;                 /* bytes */
+    uint64_t peak;                  /* the most of both together */
 };
 
 enum kvc_status kvc_ledger_open(struct kvc_ledger *ledger, uint32_t layers, const struct kvc_entry_format *format,
