@@ -276,15 +276,16 @@ static void bench_ring(struct bench *b, const struct shape *shape, unsigned laye
             t[1] = seconds_now();
             attend(b, shape, &call, &lists[l], 1);
             t[2] = seconds_now();
-            ops->ring_write(b->device, &(struct kvc_ring_write){
-                                           .probabilities = &rows, .first = 0, .ring = ring, .kind = KVC_ROW_WEIGHTS});
+            ops->ring_write(b->device,
+                            &(struct kvc_ring_write){
+                                .probabilities = &rows, .first = 0, .ring = ring, .kind = KVC_ROW_PROBABILITIES});
             t[3] = seconds_now();
             ops->ring_fuse(b->device, &(struct kvc_ring_fuse){.lists = &lists[l],
                                                               .first = 0,
                                                               .ring = ring,
                                                               .filled = ring,
                                                               .now = (int64_t)now + 1,
-                                                              .kind = KVC_ROW_WEIGHTS,
+                                                              .kind = KVC_ROW_PROBABILITIES,
                                                               .fusion = KVC_FUSE_SUM,
                                                               .recent = rule.recent,
                                                               .scores = scores,

@@ -198,8 +198,8 @@ void kvc_session_close(struct kvc_session *session); /* NULL is fine */
 /* Called for prompt rows in ascending order. logits [vocab] is valid during the call, which must not use the model's
  * sessions. Non-zero return stops. */
 typedef int kvc_row_fn(void *user, uint64_t row, const float *logits);
-/* done of total, counted in rows times layers; non-zero stops. The last call has done = total. The total falls where a
- * method lets fewer rows go on. */
+/* done of total, counted in rows times layers; non-zero stops. The last call has done = total. The total falls where
+ * token pruning drops rows. */
 typedef int kvc_progress_fn(void *user, uint64_t done, uint64_t total);
 
 struct kvc_prompt_options {
@@ -216,10 +216,10 @@ struct kvc_prompt_options {
 enum kvc_status kvc_session_prompt(struct kvc_session *session, const int32_t *tokens, size_t count,
                                    const struct kvc_prompt_options *options, float *logits, struct kvc_error *error);
 /* One decode step of each of count different sessions of one model: tokens [count], logits [count, vocab] or NULL.
- * Sessions fail one by one, the others go on: statuses [count] or NULL has what became of each, the return value is the
- * first failure, and error says which session it was. One that cannot take part (no memory for the new entry, a wrong
- * token) is left as it was before the step, and so is its row of logits. One whose policy fails in the step, or whose
- * logits are NaN or infinite (KVC_INPUT; the error names the layer), must be closed. */
+ * Sessions fail one by one, the others take the step: statuses [count] or NULL has what became of each, the return
+ * value is the first failure, and error says which session it was. One that cannot take part (no memory for the new
+ * entry, a wrong token) is left as it was before the step, and so is its row of logits. One whose policy fails in the
+ * step, or whose logits are NaN or infinite (KVC_INPUT; the error names the layer), must be closed. */
 enum kvc_status kvc_decode(struct kvc_session *const *sessions, const int32_t *tokens, size_t count, float *logits,
                            enum kvc_status *statuses, struct kvc_error *error);
 
@@ -344,7 +344,7 @@ struct kvc_tensor {
 };
 
 /* Writing. Names and shapes are given when the file is opened. Values are appended as they come; different tensors may
- * take turns. Until commit the file has a temporary name (as a kvc_output), and an existing one is not replaced. */
+ * alternate. Until commit the file has a temporary name (as a kvc_output), and an existing one is not replaced. */
 struct kvc_tensor_writer;
 enum kvc_status kvc_tensor_writer_open(const char *path, const struct kvc_tensor *tensors, size_t count,
                                        struct kvc_tensor_writer **writer, struct kvc_error *error);

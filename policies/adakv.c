@@ -1,4 +1,4 @@
-/* adakv.c - snapkv whose heads share out a layer's budget by their scores (docs/methods.md). */
+/* adakv.c - snapkv whose heads share out a layer's budget by their scores (docs/methods/adakv.md). */
 #include "policies/policies.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* dapq.c - pseudo tokens after the prompt look where the answer will (docs/methods.md). */
+/* dapq.c - pseudo tokens after the prompt look where the answer will (docs/methods/dapq.md). */
 #include "policies/policies.h"
 
 #include <errno.h>

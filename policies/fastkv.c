@@ -1,4 +1,4 @@
-/* fastkv.c - snapkv, and above one layer only the prompt's important tokens are computed (docs/methods.md). */
+/* fastkv.c - snapkv, and above one layer only the prompt's important tokens are computed (docs/methods/fastkv.md). */
 #include "policies/policies.h"
 
 #include <stdint.h>
@@ -123,7 +123,7 @@ static enum kvc_status propagate(struct kvc_stage *stage, const struct kvc_value
         qsort(rows, top, sizeof *rows, ascending);
         for (uint32_t i = 0; i < window; i++)
             rows[top + i] = count + i;
-        status = kvc_stage_go_on(stage, rows, (uint32_t)tsp, error);
+        status = kvc_stage_prune_tokens(stage, rows, (uint32_t)tsp, error);
     }
     free(candidates);
     free(read);

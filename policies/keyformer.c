@@ -1,4 +1,5 @@
-/* keyformer.c - accumulated attention with noise and a temperature that rises while decoding (docs/methods.md). */
+/* keyformer.c - accumulated attention with noise and a temperature that rises while decoding
+ * (docs/methods/keyformer.md). */
 #include "policies/policies.h"
 
 #include <stdint.h>

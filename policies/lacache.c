@@ -1,4 +1,4 @@
-/* lacache.c - a ladder of kept spans across the layers, thinned again and again (docs/methods.md). */
+/* lacache.c - a ladder of kept spans across the layers, thinned again and again (docs/methods/lacache.md). */
 #include "policies/policies.h"
 
 #include <math.h>
@@ -136,7 +136,7 @@ static uint64_t compact(const struct ladder *ladder, uint64_t most, uint64_t lay
     return n;
 }
 
-/* The size a layer has after so many steps: from thinning to thinning, which come again and again. Behind lists of
+/* The size a layer has after so many steps: from thinning to thinning, which come again and again. After lists of
  * which each holds something else thinnings come at any time: no list is then longer than just before one. */
 static double entries(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
                       uint64_t steps) {

@@ -1,4 +1,4 @@
-/* morphkv.c - a constant-size cache chosen anew by the most recent queries (docs/methods.md). */
+/* morphkv.c - a constant-size cache chosen anew by the most recent queries (docs/methods/morphkv.md). */
 #include "policies/policies.h"
 
 #include <math.h>
@@ -23,11 +23,11 @@ static uint32_t window_of(const struct kvc_values *values) { return (uint32_t)kv
 static uint32_t surplus(const struct kvc_values *values) { return (uint32_t)kvc_value_int(values, "every"); }
 
 static enum kvc_row_kind kind_of(const struct kvc_values *values) {
-    return !strcmp(kvc_value_text(values, "scores"), "logits") ? KVC_ROW_LOGITS : KVC_ROW_WEIGHTS;
+    return !strcmp(kvc_value_text(values, "scores"), "logits") ? KVC_ROW_LOGITS : KVC_ROW_PROBABILITIES;
 }
 
 static bool fuses_by_sum(const struct kvc_values *values) {
-    return kind_of(values) == KVC_ROW_WEIGHTS && !strcmp(kvc_value_text(values, "fusion"), "sum");
+    return kind_of(values) == KVC_ROW_PROBABILITIES && !strcmp(kvc_value_text(values, "fusion"), "sum");
 }
 
 /* The ring, and where its rows are added up the sums of its blocks. */

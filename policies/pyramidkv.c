@@ -1,4 +1,5 @@
-/* pyramidkv.c - snapkv with more entries in the lower layers and fewer in the upper ones (docs/methods.md). */
+/* pyramidkv.c - snapkv with more entries in the lower layers and fewer in the upper ones (docs/methods/pyramidkv.md).
+ */
 #include "policies/policies.h"
 
 #include <stdint.h>

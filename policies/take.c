@@ -1,4 +1,5 @@
-/* take.c - a prompt read chunk by chunk into a bounded cache, with the question beside every chunk (docs/methods.md).
+/* take.c - a prompt read chunk by chunk into a bounded cache, with the question beside every chunk
+ * (docs/methods/take.md).
  */
 #include "policies/policies.h"
 

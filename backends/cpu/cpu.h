@@ -103,11 +103,11 @@ static inline void *kvc_span_data(struct kvc_span span) { return (unsigned char 
 
 /* Where an arena's block, or a spare slot, lies. The two halves of a block: KVC_TILE keys, then KVC_TILE values. */
 static inline unsigned char *kvc_cpu_block(const struct kvc_arena *arena, uint32_t block) {
-    const size_t place = block & KVC_SPARE ? block % KVC_TILE : 0;
+    const size_t slot = block & KVC_SPARE ? block % KVC_TILE : 0;
     if (block & KVC_SPARE)
         block = (block & ~KVC_SPARE) / KVC_TILE;
     return arena->chunk[block >> arena->shift] + (block & ((1u << arena->shift) - 1)) * arena->block_bytes +
-           place * arena->format.row_bytes;
+           slot * arena->format.row_bytes;
 }
 
 /* The slot of a rank, and key and value rows of a slot, of head h. */

@@ -22,7 +22,7 @@ libkvc_la_SOURCES += backends/cpu/simd/attention/entries.h backends/cpu/simd/att
 	backends/cpu/simd/keep.h backends/cpu/simd/cache.h backends/cpu/simd/scores/score_memo.h \
 	backends/cpu/simd/scores/columns.h backends/cpu/simd/keep_ring.h backends/cpu/simd/scores/noise_table.h backends/cpu/simd/rotate_keys.h backends/cpu/simd/select/channels.h backends/cpu/simd/pages.h \
 	backends/cpu/simd/select/select.h backends/cpu/simd/select/select_job.h backends/cpu/simd/select/select_reads.h \
-	backends/cpu/simd/select/select_scores.h backends/cpu/simd/select/select_weights.h
+	backends/cpu/simd/select/select_scores.h backends/cpu/simd/select/select_probabilities.h
 libkvc_la_SOURCES += $(KVC_REF_SOURCES)
 
 if HAVE_X86_SIMD

@@ -49,7 +49,7 @@ static void release(struct kvc_cuda_allocation *allocation) {
     free(allocation);
 }
 
-static bool room_for_one_more(struct kvc_cuda_allocation *allocation) {
+static bool reserve_one_more(struct kvc_cuda_allocation *allocation) {
     struct piece *grown;
     if (allocation->piece_count < allocation->piece_capacity)
         return true;
@@ -68,7 +68,7 @@ static void *take_piece(struct kvc_cuda_allocation *allocation, size_t bytes) {
             continue;
         if (allocation->piece[i].bytes > bytes) {
             struct piece *piece;
-            if (!room_for_one_more(allocation))
+            if (!reserve_one_more(allocation))
                 return NULL;
             piece = &allocation->piece[i];
             memmove(piece + 2, piece + 1, (allocation->piece_count - i - 1) * sizeof *piece);

@@ -25,7 +25,7 @@ static void find(void *library, const char *name, void *function) {
     memcpy(function, &address, sizeof address); /* ISO C has no cast from object to function pointers */
 }
 
-/* y [rows, N] = x [rows, K] times the transposed weights [N, K], widened some outputs at a time into spare. */
+/* y [rows, N] = x [rows, K] times the transposed weights [N, K], widened some outputs at a time into the workspace. */
 static void fast_linear(struct kvc_device *device, const struct kvc_linear *args) {
     const struct kvc_weight *w = args->w;
     const uint32_t rows = args->rows;

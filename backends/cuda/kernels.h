@@ -4,7 +4,7 @@
 
 #include "backends/offload/offload.h"
 
-/* CUDA's own shapes, numbered behind the shared ones; few_*: types in the order of enum kvc_type. */
+/* CUDA's own shapes, numbered after the shared ones; few_*: types in the order of enum kvc_type. */
 #define KVC_CUDA_FEW(apply, NAME, name, ...) apply(few_##name##_1) apply(few_##name##_4) apply(few_##name##_8)
 /* clang-format off */
 #define KVC_CUDA_OWN_KERNELS(apply) \

@@ -20,7 +20,7 @@ static void few_rows(struct kvc_offload *offload, const struct kvc_linear *args,
                    round_up(rows, at_once) / at_once, 1);
 }
 
-/* spare: packed x, then packed weights of some outputs. */
+/* The workspace: packed x, then packed weights of some outputs. */
 static void many_rows(struct kvc_offload *offload, const struct kvc_linear *args, uint32_t piece) {
     const struct kvc_weight *w = args->w;
     const uint32_t rows = args->rows;

@@ -228,12 +228,12 @@ KVC_GROUP_KERNEL(select_reads)
     kvc_u32 units = all_read ? 0 : (kvc_u32)(((kvc_u64)places + page_size - 1) / page_size);
     kvc_u32 last = newest < places ? (kvc_u32)newest : places, candidates = all_read ? 0 : units - last, kept = 0;
     kvc_u32 threshold = 0, need, equal_taken = 0;
-    kvc_u64 room_for = top > last ? top - last : 0;
+    kvc_u64 best = top > last ? top - last : 0;
     kvc_u64 most = whole || candidates < units ? candidates : (kvc_u64)places; /* of what is counted below */
     KVC_GLOBAL const float *score = scores_buffer + scores_offset + (kvc_u64)h * stride;
     KVC_GLOBAL kvc_u32 *ranks = kept_rank + (kvc_u64)h * kept_stride, *places_read = chosen + (kvc_u64)h * kept_stride;
     KVC_GLOBAL kvc_u32 *taken_of = taken + (kvc_u64)h * stride;
-    need = all_read ? 0 : room_for < most ? (kvc_u32)room_for : (kvc_u32)most;
+    need = all_read ? 0 : best < most ? (kvc_u32)best : (kvc_u32)most;
 /* What a unit counts: its places, or (whole) one. */
 #define KVC_UNIT_SIZE(u) (whole ? 1u : places - (u)*page_size < page_size ? places - (u)*page_size : page_size)
     for (kvc_i32 shift = 24; need && shift >= 0; shift -= 8) {
@@ -284,11 +284,11 @@ KVC_GROUP_KERNEL(select_reads)
         return;
     KVC_BARRIER();
     for (kvc_u32 i = KVC_LOCAL_ID(); i < group * 32; i += KVC_GROUP) {
-        KVC_GLOBAL const float *weight =
+        KVC_GLOBAL const float *probability =
             probabilities_buffer + probabilities_offset + ((kvc_u64)h * group + i / 32) * stride;
         float lane = 0.0f, one = KVC_ONE(group);
         for (kvc_u32 j = i % 32; !all_read && j < kept; j += 32)
-            lane = kvc_plus(lane, weight[places_read[j]], one);
+            lane = kvc_plus(lane, probability[places_read[j]], one);
         lanes[((kvc_u64)h * group) * 32 + i] = lane;
     }
     KVC_BARRIER();

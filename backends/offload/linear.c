@@ -29,7 +29,7 @@ static void few_rows(struct kvc_offload *offload, const struct kvc_linear *args,
 
 static uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
-/* spare: packed x, then packed weights of some outputs. */
+/* The workspace: packed x, then packed weights of some outputs. */
 static void many_rows(struct kvc_offload *offload, const struct kvc_linear *args, uint32_t piece) {
     const struct kvc_weight *w = args->w;
     const uint32_t rows = args->rows;

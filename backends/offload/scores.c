@@ -63,7 +63,7 @@ void kvc_offload_window_moments(struct kvc_device *device, const struct kvc_wind
     kvc_launch_items(of(device), &sums, 2, 1, 1);
 }
 
-/* M and L of every row's noisy scores go into the spare buffer first, at 2 * tiles floats from one row to the next. */
+/* M and L of every row's noisy scores go into the workspace first, at 2 * tiles floats from one row to the next. */
 void kvc_offload_accumulate(struct kvc_device *device, const struct kvc_accumulate *args) {
     const struct kvc_probabilities *w = args->probabilities;
     const struct extras more = {.mode = KVC_ACCUMULATE, .first_column = args->column};

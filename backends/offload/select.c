@@ -12,7 +12,7 @@ static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_of
 
 static const struct kvc_span none = {NULL, 0};
 
-/* Spare memory of one call, in words from `at`. */
+/* The workspace of one call, in words from `at`. */
 struct parts {
     struct kvc_buffer *workspace;
     uint64_t keys, channels, positives, factors, share, seen, score;

@@ -16,7 +16,7 @@
 
 #include "backends/opencl/opencl.h"
 
-#define KVC_PATH_ROOM 4096
+#define KVC_PATH_BYTES 4096
 
 struct header {
     uint64_t key, check, bytes;
@@ -77,7 +77,7 @@ static unsigned char *read_cached(const char *path, uint64_t key, size_t *bytes)
 
 static void write_cached(const char *path, uint64_t key, const unsigned char *binary, size_t bytes) {
     struct header header = {key, XXH64(binary, bytes, 0), bytes};
-    char temporary[KVC_PATH_ROOM + 128];
+    char temporary[KVC_PATH_BYTES + 128];
     FILE *file;
     bool whole;
     snprintf(temporary, sizeof temporary, "%s.%ld", path, (long)getpid());
@@ -92,7 +92,7 @@ static void write_cached(const char *path, uint64_t key, const unsigned char *bi
 
 /* Where a failed compilation's log goes, and the error that names it. */
 static enum kvc_status failed(struct kvc_opencl *opencl, cl_int code, const char *folder, struct kvc_error *error) {
-    char path[KVC_PATH_ROOM + 64], *log = NULL;
+    char path[KVC_PATH_BYTES + 64], *log = NULL;
     const char *temporary = getenv("TMPDIR");
     size_t bytes = 0;
     FILE *file = NULL;
@@ -163,7 +163,7 @@ enum kvc_status kvc_opencl_build(struct kvc_opencl *opencl, const char *options,
 #define KVC_KERNEL_NAMED(name) "kvc_k_" #name,
 #include "backends/offload/kernels.def"
     };
-    char folder[KVC_PATH_ROOM] = "", path[KVC_PATH_ROOM + 64] = "";
+    char folder[KVC_PATH_BYTES] = "", path[KVC_PATH_BYTES + 64] = "";
     const uint64_t key = cache_key(opencl, options);
     cl_int code = CL_SUCCESS;
     /* PoCL keeps compiled kernels itself, and takes long to hand out a binary. */

@@ -11,7 +11,7 @@ static inline void kvc_run_keep_ring_apart(struct kvc_device *device, const stru
                                        .ring = ring->ring,
                                        .filled = ring->ring,
                                        .now = ring->now,
-                                       .kind = KVC_ROW_WEIGHTS,
+                                       .kind = KVC_ROW_PROBABILITIES,
                                        .fusion = KVC_FUSE_SUM,
                                        .recent = args->rule->recent,
                                        .scores = args->fused,

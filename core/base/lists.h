@@ -18,7 +18,7 @@ struct kvc_buffer; /* a backend's memory */
 struct kvc_weight; /* a matrix [outputs N, inputs K] of any enum kvc_type, in the backend's own layout */
 struct kvc_arena;  /* a backend's store of cache blocks */
 
-/* A place in a buffer; offset in bytes. */
+/* Memory within a buffer, from an offset in bytes on. */
 struct kvc_span {
     struct kvc_buffer *buffer;
     size_t offset;
@@ -46,7 +46,7 @@ struct kvc_entry_format {
 };
 
 /* A head may have one slot more than its blocks hold, for the entry that only a decode step adds: its spare slot, in
- * an arena block that up to KVC_TILE heads share. Where blocks are named it is KVC_SPARE + block * KVC_TILE + place. In
+ * an arena block that up to KVC_TILE heads share. Where blocks are named it is KVC_SPARE + block * KVC_TILE + slot. In
  * the arrays of a list it takes KVC_SPARE_SLOTS slots, so that what follows lies evenly; only the first is ever used.
  */
 #define KVC_SPARE 0x80000000u
@@ -54,7 +54,7 @@ struct kvc_entry_format {
 
 /* One session's entries in one layer. Head h owns the slots base[h]..base[h+1]-1: a multiple of KVC_TILE, and with a
  * spare slot KVC_SPARE_SLOTS more. Its blocks are named from blocks[kvc_first_block(base[h], h)] on; slot s lies in
- * the s / KVC_TILE-th, at place s % KVC_TILE. Rank r (ascending position) lies in slot order[base[h] + r];
+ * the s / KVC_TILE-th, where it is slot s % KVC_TILE. Rank r (ascending position) lies in slot order[base[h] + r];
  * order[base[h] + count[h] ...] are the head's free slots in the order in which they will be used. Without `order`
  * (NULL) rank, slot and position are all the same number. state holds `columns` float32 columns: column c of slot s of
  * head h is state[columns*base[h] + c*(base[h+1]-base[h]) + s].
@@ -100,13 +100,14 @@ struct kvc_segment {
     uint64_t *bytes_read; /* NULL, or gets += entries read by these rows, all KV heads, * 2 * row_bytes */
 };
 
-/* Weight rows of `queries` queries of one session and layer, from q and the M and L its attention returned. */
+/* Attention probabilities of `queries` queries of one session and layer, from q and the M and L its attention returned.
+ */
 struct kvc_probabilities {
     const struct kvc_lists *lists;
     const struct kvc_read_list *reads; /* NULL: all; entries not read count 0 */
     uint32_t queries, heads, kv_heads, head_size, window;
     struct kvc_span q, maximum, sum;          /* [queries, H, d], [queries, H], [queries, H] */
-    struct kvc_span positions, causal_offset; /* int32, uint32 [queries]; later counts from the lists as they are now */
+    struct kvc_span positions, causal_offset; /* int32, uint32 [queries]; counted from the lists as they are now */
 };
 
 /* A ring in the state columns first .. first + ring - 1, all rows filled, the newest at position now - 1. */

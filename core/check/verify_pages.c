@@ -5,7 +5,7 @@
 #include "core/check/inject.h"
 #include "core/check/verify_pages.h"
 
-/* Lists and, now and then, a view of them with room for all. */
+/* Lists and, now and then, a view of them that may hold all. */
 bool kvc_verify_places(struct kvc_verify *v, struct kvc_verify_places *c) {
     uint32_t blocks = kvc_verify_range(v, 0, 7) ? 4 : 20;
     bool ordered = kvc_verify_range(v, 0, 2) > 0;
@@ -51,7 +51,7 @@ static struct kvc_twin make_side(struct kvc_verify *v, enum kvc_type type, size_
                            : kvc_verify_twin(v, n * sizeof *values, values);
 }
 
-/* Pages with room for all places, filled with anything. */
+/* Pages for all places, filled with anything. */
 void kvc_verify_pages(struct kvc_verify *v, struct kvc_verify_places *c, uint32_t page, bool low) {
     enum kvc_type type = c->shape.type == KVC_F16 ? KVC_F16 : KVC_F32;
     uint32_t stride = (c->most + page - 1) / page + kvc_verify_range(v, 1, 5);

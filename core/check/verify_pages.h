@@ -15,10 +15,10 @@ struct kvc_verify_places {
     bool viewed;
 };
 
-/* Lists and, now and then, a view of them with room for all; false: no memory. The view of one device, or NULL. */
+/* Lists and, now and then, a view of them that may hold all; false: no memory. The view of one device, or NULL. */
 bool kvc_verify_places(struct kvc_verify *v, struct kvc_verify_places *c);
 const struct kvc_read_list *kvc_verify_view(const struct kvc_verify_places *c, int side);
-/* Pages with room for all places, filled with anything; and places of a page. */
+/* Pages for all places, filled with anything; and places of a page. */
 void kvc_verify_pages(struct kvc_verify *v, struct kvc_verify_places *c, uint32_t page, bool low);
 uint32_t kvc_verify_page(struct kvc_verify *v);
 

@@ -1,4 +1,4 @@
-/* verify_scores.c - cases of the attention weights that policies look at: window_mass, window_moments,
+/* verify_scores.c - cases of the attention probabilities that policies look at: window_mass, window_moments,
  * accumulate, ring_write. */
 #include <string.h>
 
@@ -65,7 +65,7 @@ static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_quer
                                                    kvc_verify_span(sum, side),
                                                    kvc_verify_span(positions, side),
                                                    kvc_verify_span(causal_offsets, side)};
-    /* Weights often follow the attention of the same rows, and a backend may keep what that computed. */
+    /* Probabilities often follow the attention of the same rows, and a backend may keep what that computed. */
     for (int side = v->first; side < (after_attention || v->first ? 2 : 1); side++) {
         struct kvc_segment segment = {&c->lists.lists[side], c->rows[side].reads, 0, queries, queries, NULL};
         struct kvc_attention a = {.segments = &segment,
@@ -186,7 +186,7 @@ KVC_CASE(accumulate, 20) {
     kvc_verify_lists_free(v, &c.lists);
 }
 
-static const enum kvc_row_kind kinds[] = {KVC_ROW_WEIGHTS, KVC_ROW_LOGITS, KVC_ROW_LOW, KVC_ROW_COUNTS};
+static const enum kvc_row_kind kinds[] = {KVC_ROW_PROBABILITIES, KVC_ROW_LOGITS, KVC_ROW_LOW, KVC_ROW_COUNTS};
 
 KVC_INJECT(ring_write, kvc_ring_write, kvc_flip_state(device, args->probabilities->lists, args->first))
 KVC_CASE(ring_write, 15) {

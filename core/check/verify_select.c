@@ -8,13 +8,13 @@
 struct choice {
     enum kvc_score_kind kind;
     uint32_t page, dims, window, budget, top, local, stride;
-    bool by_page, weighted, mixed; /* mixed: alpha is wanted */
+    bool by_page, with_probabilities, mixed; /* mixed: alpha is wanted */
     uint64_t bytes[2];
     struct kvc_twin q, positions, scores, probabilities, alpha, counts, ranks;
     struct kvc_read_list reads[2];
 };
 
-/* given: scores and weights are made up, not computed. */
+/* given: scores and probabilities are made up, not computed. */
 static void make_choice(struct kvc_verify *v, struct kvc_verify_places *c, bool given, struct choice *o) {
     static const uint32_t tops[] = {0, 1, 2, 7, 16, 64, 100, 500, 3000};
     uint32_t heads = c->shape.kv_heads, d = c->shape.head_size, top = kvc_verify_pick(v, tops);
@@ -29,15 +29,15 @@ static void make_choice(struct kvc_verify *v, struct kvc_verify_places *c, bool 
     o->top = top;
     o->local = o->by_page || kvc_verify_range(v, 0, 1) ? 0 : kvc_verify_range(v, 0, top);
     o->stride = c->most + kvc_verify_range(v, 1, 5);
-    o->weighted = o->kind != KVC_SCORE_PAGE_BOUND && kvc_verify_range(v, 0, 1);
-    o->mixed = o->weighted && !o->by_page;
+    o->with_probabilities = o->kind != KVC_SCORE_PAGE_BOUND && kvc_verify_range(v, 0, 1);
+    o->mixed = o->with_probabilities && !o->by_page;
     n = (size_t)heads * o->stride;
     if (o->by_page || (o->kind == KVC_SCORE_CHANNELS && kvc_verify_range(v, 0, 1)))
         kvc_verify_pages(v, c, o->page, o->by_page);
     o->q = kvc_verify_twin_values(v, (size_t)c->heads * d, kvc_verify_flavour(v));
     o->positions = kvc_verify_twin(v, sizeof c->lists.now, &c->lists.now);
     o->scores = given ? kvc_verify_twin_values(v, n, kvc_verify_flavour(v)) : kvc_verify_twin(v, n * 4, NULL);
-    if (o->weighted)
+    if (o->with_probabilities)
         o->probabilities = given ? kvc_verify_twin_values(v, (size_t)c->heads * o->stride, KVC_PLAIN)
                                  : kvc_verify_twin(v, (size_t)c->heads * o->stride * sizeof(float), NULL);
     if (o->mixed)
@@ -107,8 +107,8 @@ KVC_CASE(select_scores, 50) {
             if (c.places[h] <= o.budget)
                 continue;
             kvc_verify_compare(v, o.scores, (size_t)h * o.stride, units, "scores");
-            for (uint32_t g = h * group; o.weighted && g < (h + 1) * group; g++)
-                kvc_verify_compare(v, o.probabilities, (size_t)g * o.stride, units, "weights");
+            for (uint32_t g = h * group; o.with_probabilities && g < (h + 1) * group; g++)
+                kvc_verify_compare(v, o.probabilities, (size_t)g * o.stride, units, "probabilities");
         }
         kvc_verify_compare_number(v, o.bytes, "bytes_read");
     }

@@ -13,7 +13,7 @@ static const struct kvc_span none = {NULL, 0};
 /* Whether the stage may evict, and by these rules. */
 static enum kvc_status check_keep(const struct kvc_stage *stage, const struct kvc_keep *rules, uint32_t count,
                                   struct kvc_error *error) {
-    if (stage->looks_only)
+    if (stage->observes)
         return kvc_fail(error, KVC_USAGE, "policy: entries are to be kept by a method that only observes the prompt");
     for (uint32_t h = 0; h < count; h++)
         if ((rules[h].top || rules[h].fill) && !rules[0].scores)
@@ -96,8 +96,8 @@ enum kvc_status kvc_stage_keep_ring(struct kvc_stage *stage, const struct kvc_ke
     if (status == KVC_OK && (!device->ops->keep_ring || filled < rows)) {
         struct kvc_keep by = *rule;
         *(rule->scores ? &by.ties : &by.scores) = fused;
-        status =
-            kvc_stage_ring_fuse(stage, first, rows, filled, KVC_ROW_WEIGHTS, KVC_FUSE_SUM, rule->recent, fused, error);
+        status = kvc_stage_ring_fuse(stage, first, rows, filled, KVC_ROW_PROBABILITIES, KVC_FUSE_SUM, rule->recent,
+                                     fused, error);
         return status == KVC_OK ? kvc_stage_keep(stage, &by, error) : status;
     }
     if (status == KVC_OK)

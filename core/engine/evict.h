@@ -1,5 +1,5 @@
 /* evict.h - eviction: the entries that a stage keeps stay, the others go. The functions that policies call for it are
- * declared in include/kvcull.h (kvc_stage_keep and those beside it). */
+ * declared in include/kvcull/policy.h (kvc_stage_keep and those beside it). */
 #ifndef KVC_CORE_ENGINE_EVICT_H
 #define KVC_CORE_ENGINE_EVICT_H
 

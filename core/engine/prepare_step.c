@@ -59,7 +59,7 @@ static enum kvc_status prepare_layer(struct kvc_session *session, uint32_t layer
         if (!stage.use->acts[layer])
             continue;
         stage.info.entries++; /* the step's */
-        stage.looks_only = true;
+        stage.observes = true;
         if ((method->stages & KVC_STAGE_SELECT) && !class->select) {
             const struct kvc_select select = class->sizes(&method->values, &stage.info);
             status = kvc_select_prepare(session, layer, &select, &places, error);

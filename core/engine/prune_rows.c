@@ -1,13 +1,13 @@
 /* prune_rows.c - token pruning: only some rows of a prompt are computed in the layers above. A propagate stage chooses
- * the rows kept (kvc_stage_go_on); the others are dropped after the layer's prompt stage. */
+ * the rows kept (kvc_stage_prune_tokens); the others are dropped after the layer's prompt stage. */
 #include "core/engine/prune_rows.h"
 
 #include "core/stage/stage.h"
 
 #include <stdlib.h>
 
-enum kvc_status kvc_stage_go_on(struct kvc_stage *stage, const uint32_t *rows, uint32_t count,
-                                struct kvc_error *error) {
+enum kvc_status kvc_stage_prune_tokens(struct kvc_stage *stage, const uint32_t *rows, uint32_t count,
+                                       struct kvc_error *error) {
     struct kvc_session *session = stage->session;
     const uint64_t had = stage->info.turn;
     bool good = count > 0 && count <= had && rows[count - 1] == had - 1;

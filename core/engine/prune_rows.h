@@ -1,5 +1,6 @@
 /* prune_rows.h - token pruning: only some rows of a prompt are computed in the layers above. What a propagate stage
- * calls, kvc_stage_go_on, is declared in include/kvcull.h. */
+ * calls, kvc_stage_prune_tokens, is declared in
+ * include/kvcull/policy.h. */
 #ifndef KVC_CORE_ENGINE_PRUNE_ROWS_H
 #define KVC_CORE_ENGINE_PRUNE_ROWS_H
 

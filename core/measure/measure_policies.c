@@ -71,7 +71,7 @@ KVC_MEASURE(window_moments, 1, variant) {
                                                                        .totals = totals});
 }
 
-/* One query of attention's weights, a chunk's; one of keyformer's. */
+/* One query of attention's probabilities, a chunk's; one of keyformer's. */
 KVC_MEASURE(accumulate, 3, variant) {
     static const struct kvc_noise noise = {1, 3, 1.5f};
     const uint32_t queries = variant == 1 ? 64 : 1;

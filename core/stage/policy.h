@@ -61,7 +61,7 @@ bool kvc_method_acts(const struct kvc_method *method, uint32_t layer);
 /* Where a method acts, worked out once per session. */
 struct kvc_method_use {
     bool *acts;        /* [layers] */
-    uint32_t *context; /* [layers]: its place among the layers the method acts on */
+    uint32_t *context; /* [layers]: its number among the layers the method acts on */
     uint32_t *column;  /* [layers]: its first state column */
     uint32_t count;    /* layers it acts on */
     void *state;       /* of the class's open */
@@ -79,9 +79,9 @@ enum kvc_status kvc_policy_check_model(const struct kvc_policy *policy, const st
 
 uint32_t kvc_policy_queries(const struct kvc_policy *policy); /* last prompt queries that any method looks at */
 uint32_t kvc_policy_columns(const struct kvc_policy *policy, uint32_t layer); /* of all methods acting there */
-/* The same, and those of the keys before they are rotated where a method turns them: these come last. */
+/* The same, and those of the keys before they are rotated where a method rotates them anew: these come last. */
 uint32_t kvc_policy_all_columns(const struct kvc_policy *policy, uint32_t layer, uint32_t head_size);
-/* The method that turns a layer's keys to their places in the cache; NULL: none does. */
+/* The method that rotates a layer's keys to their cache positions; NULL: none does. */
 const struct kvc_method *kvc_policy_cache_positions(const struct kvc_policy *policy, uint32_t layer);
 uint32_t kvc_policy_surplus(const struct kvc_policy *policy, uint32_t layer);
 /* Lists of entries in a layer: the model's KV heads, or its query heads. */
@@ -107,7 +107,7 @@ double kvc_policy_entries(const struct kvc_method_layer *at, bool whole, uint64_
  * being `held`; 0: no method says. */
 uint64_t kvc_policy_step_most(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry,
                               const struct kvc_entry_format *format, uint64_t held);
-/* The layer at whose turn the chunk stage decides what this one keeps; this one where no method chooses for it. */
+/* The layer in which the chunk stage decides what this one keeps; this one where no method chooses for it. */
 uint32_t kvc_policy_decider(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry,
                             const struct kvc_entry_format *format);
 /* False where no method cuts the prompt into chunks. */

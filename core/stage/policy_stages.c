@@ -65,7 +65,7 @@ static enum kvc_status share_stage(struct kvc_policy *policy, unsigned stage, st
     return KVC_OK;
 }
 
-/* A method that turns keys to their places in the cache goes by lists that are alike in all heads, and by queries that
+/* A method that rotates keys to their cache positions goes by lists that are alike in all heads, and by queries that
  * stand where it puts them: only methods that choose what to read may be beside it. */
 static enum kvc_status check_turner(const struct kvc_policy *policy, const struct kvc_method *method,
                                     struct kvc_error *error) {

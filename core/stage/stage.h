@@ -30,7 +30,7 @@ struct kvc_stage {
     struct kvc_scores scores[KVC_STAGE_SCORES];
     unsigned score_count;
     bool evicted;
-    bool looks_only; /* a method that observes and must not evict */
+    bool observes; /* a method that observes and must not evict */
     /* out: */
     struct kvc_read_list *chosen; /* select stage: set where not everything is read */
     bool mean_value;

@@ -44,12 +44,12 @@ struct kvc_stage kvc_stage_of_method(const struct kvc_stage *defaults, size_t i)
     return stage;
 }
 
-static enum kvc_status run_method(struct kvc_stage *defaults, size_t i, stage_fn *run, bool looks_only,
+static enum kvc_status run_method(struct kvc_stage *defaults, size_t i, stage_fn *run, bool observes,
                                   struct kvc_error *error) {
     const struct kvc_method *method = &defaults->session->policy->method[i];
     struct kvc_stage stage = kvc_stage_of_method(defaults, i);
     struct kvc_error cause = {KVC_OK, ""};
-    stage.looks_only = looks_only;
+    stage.observes = observes;
     const enum kvc_status status = run(&stage, &method->values, &cause);
     defaults->chosen = stage.chosen;
     defaults->mean_value = stage.mean_value;
@@ -72,7 +72,7 @@ static enum kvc_status run_observers(struct kvc_stage *stage, size_t member, str
 }
 
 /* The function of the stage's holder. */
-static enum kvc_status run_holder(struct kvc_stage *stage, enum kvc_stage_kind kind, size_t member, bool looks_only,
+static enum kvc_status run_holder(struct kvc_stage *stage, enum kvc_stage_kind kind, size_t member, bool observes,
                                   struct kvc_error *error) {
     const struct kvc_policy *policy = stage->session->policy;
     for (size_t i = 0; i < policy->count; i++) {
@@ -80,7 +80,7 @@ static enum kvc_status run_holder(struct kvc_stage *stage, enum kvc_stage_kind k
             continue;
         stage_fn *run;
         memcpy(&run, (const char *)policy->method[i].policy + member, sizeof run);
-        return stage->session->use[i].acts[stage->layer] ? run_method(stage, i, run, looks_only, error) : KVC_OK;
+        return stage->session->use[i].acts[stage->layer] ? run_method(stage, i, run, observes, error) : KVC_OK;
     }
     return KVC_OK;
 }

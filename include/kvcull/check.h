@@ -99,7 +99,7 @@ struct kvc_measured {
     unsigned calls;        /* queued for it: 1, or with copies that put back what it starts from */
     double seconds;        /* of one call: the best of several */
     double beside;         /* the same on the other backend; 0: there is none. Where the first is less than twice as
-                              fast, five rounds by turns are measured, and that of the median ratio counts */
+                              fast, five rounds of both are measured, and that of the median ratio counts */
     double launch;         /* of a call that has nothing to do, in the same round; 0 where nothing is beside */
 };
 typedef int kvc_measure_fn(void *user, const struct kvc_ceilings *ceilings, const struct kvc_measured *row);

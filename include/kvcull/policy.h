@@ -58,11 +58,11 @@ struct kvc_stage; /* one session and one layer, during one call of a stage funct
 struct kvc_stage_info {
     uint32_t layer, layers, heads, head_size;
     uint32_t kv_heads; /* lists of entries: the model's KV heads, or its query heads where a method has per=head */
-    uint32_t acting, actings; /* this layer's place among the layers the method acts on, and how many these are */
+    uint32_t acting, actings; /* this layer's number among those the method acts on, and how many these are */
     uint64_t turn;            /* rows of this turn's prompt that reached this layer */
-    uint64_t turn_tokens;     /* tokens of this turn's prompt: those rows, and those that a propagate stage kept away */
+    uint64_t turn_tokens;     /* tokens of this turn's prompt: those rows, and those that token pruning dropped */
     uint64_t held;     /* N of docs/methods.md: what the fullest head held when the turn's prompt was in, counted as if
-                          no propagate stage had kept rows away from this layer */
+                          token pruning had dropped no rows of this layer */
     uint64_t after;    /* entries of the fullest head after the prompt stage; 0 before it */
     uint64_t now;      /* tokens the session has seen, those of this step or chunk included */
     uint64_t step;     /* decode steps since the last prompt, this one included; 0 in the prompt stage */
@@ -76,7 +76,7 @@ const struct kvc_stage_info *kvc_stage_info(const struct kvc_stage *stage);
 void *kvc_stage_state(const struct kvc_stage *stage);               /* what the class's `open` made for this session */
 void *kvc_stage_user(const struct kvc_stage *stage);                /* the class's `user` */
 bool kvc_stage_acts(const struct kvc_stage *stage, uint32_t layer); /* whether the method acts on a layer */
-/* Turns the stage to an earlier layer: later calls of this stage function work on that one. Its state columns are
+/* Switches the stage to an earlier layer: later calls of this stage function work on that one. Its state columns are
  * there, its queries are gone. */
 enum kvc_status kvc_stage_layer(struct kvc_stage *stage, uint32_t layer, struct kvc_error *error);
 
@@ -86,7 +86,7 @@ enum kvc_status kvc_stage_layer(struct kvc_stage *stage, uint32_t layer, struct 
  * unless the comment says so. */
 
 struct kvc_scores;
-/* Room for scores of every list of entries, and of every query head. */
+/* Buffers for scores of every list of entries, and of every query head. */
 enum kvc_status kvc_stage_scores(struct kvc_stage *stage, struct kvc_scores **scores, struct kvc_error *error);
 enum kvc_status kvc_stage_head_scores(struct kvc_stage *stage, struct kvc_scores **scores, struct kvc_error *error);
 /* The window mass (docs/methods.md) of the last `window` prompt queries, of which there are at most as many as the
@@ -100,8 +100,8 @@ enum kvc_status kvc_stage_pseudo_mass(struct kvc_stage *stage, struct kvc_scores
  * sqrt(d)), over all entries. */
 enum kvc_status kvc_stage_probe_mass(struct kvc_stage *stage, float alpha, struct kvc_scores *scores,
                                      struct kvc_error *error);
-/* cake's scores (per query head): mean + gamma * variance of the weights that the last `window` queries gave, for ranks
- * below entries - tail. The total dispersion and variance (docs/methods.md, cake) go to the host. */
+/* cake's scores (per query head): mean + gamma * variance of the probabilities that the last `window` queries gave, for
+ * ranks below entries - tail. The total dispersion and variance (docs/methods/cake.md) go to the host. */
 enum kvc_status kvc_stage_moments(struct kvc_stage *stage, uint32_t window, uint64_t tail, float gamma,
                                   struct kvc_scores *scores, float *dispersion, float *variance,
                                   struct kvc_error *error);
@@ -126,9 +126,9 @@ enum kvc_status kvc_stage_write_scores(struct kvc_stage *stage, struct kvc_score
  * A class may ask for float32 columns, numbered from 0: so many numbers beside each entry, all 0 when the entry comes.
  */
 
-/* Adds the weights of all the stage's queries (in `attended` those of the rows at hand, in a decode step its own) to
- * columns first and first+1, whose sum is the accumulated weight. tau 0: attention's weights. Another tau: keyformer's,
- * softmax((s + g) / tau), with noise g drawn from `seed`. */
+/* Adds the probabilities of all the stage's queries (in `attended` those of the rows at hand, in a decode step its own)
+ * to columns first and first+1, whose sum is the accumulated attention. tau 0: attention's own. Another tau:
+ * keyformer's, softmax((s + g) / tau), with noise g drawn from `seed`. */
 enum kvc_status kvc_stage_accumulate(struct kvc_stage *stage, uint32_t first, float tau, uint64_t seed,
                                      struct kvc_error *error);
 /* From columns to scores: the sum of `count` neighbouring ones. */
@@ -141,16 +141,16 @@ enum kvc_status kvc_stage_scores_column(struct kvc_stage *stage, const struct kv
 /* A ring remembers what each of the last `rows` queries gave to every entry. It takes columns first .. first+rows-1;
  * the row of the query at position p is column first + p % rows. */
 enum kvc_row_kind {
-    KVC_ROW_WEIGHTS, /* attention weights, summed over the group */
-    KVC_ROW_LOGITS,  /* logits, summed over the group */
-    KVC_ROW_LOW,     /* how many heads of the group gave the entry less than 1/n, of the n entries the query saw */
-    KVC_ROW_COUNTS   /* two rings and a sum: `rows` columns as KVC_ROW_WEIGHTS, `rows` columns as KVC_ROW_LOW, and
-                        one column with minus the sum of the latter */
+    KVC_ROW_PROBABILITIES, /* attention probabilities, summed over the group */
+    KVC_ROW_LOGITS,        /* logits, summed over the group */
+    KVC_ROW_LOW,   /* how many heads of the group gave the entry less than 1/n, of the n entries the query saw */
+    KVC_ROW_COUNTS /* two rings and a sum: `rows` columns as KVC_ROW_PROBABILITIES, `rows` columns as KVC_ROW_LOW, and
+                      one column with minus the sum of the latter */
 };
 enum kvc_fusion { KVC_FUSE_SUM, KVC_FUSE_MAX };
 /* Writes the rows of the newest `count` queries: the step's own (count 1), or the last of the prompt. An entry that the
- * query did not see gets 0, among logits minus infinity. So does every entry in the row of a token that a propagate
- * stage kept away from the layer. */
+ * query did not see gets 0, among logits minus infinity. So does every entry in the row of a token that token pruning
+ * dropped below the layer. */
 enum kvc_status kvc_stage_ring_write(struct kvc_stage *stage, uint32_t first, uint32_t rows, uint32_t count,
                                      enum kvc_row_kind kind, struct kvc_error *error);
 /* Fuses the ring's newest `filled` rows, by ascending position of their queries, into scores of the entries older than
@@ -158,8 +158,9 @@ enum kvc_status kvc_stage_ring_write(struct kvc_stage *stage, uint32_t first, ui
 enum kvc_status kvc_stage_ring_fuse(struct kvc_stage *stage, uint32_t first, uint32_t rows, uint32_t filled,
                                     enum kvc_row_kind kind, enum kvc_fusion fusion, int64_t recent,
                                     struct kvc_scores *scores, struct kvc_error *error);
-/* Sums of KVC_RING_BLOCK neighbouring rows of a ring of weights, kept in kvc_ring_blocks(rows) columns from `sums` on,
- * so that kvc_stage_keep_ring need not read every row. To be called after each kvc_stage_ring_write, with its count. */
+/* Sums of KVC_RING_BLOCK neighbouring rows of a ring of probabilities, kept in kvc_ring_blocks(rows) columns from
+ * `sums` on, so that kvc_stage_keep_ring need not read every row. To be called after each kvc_stage_ring_write, with
+ * its count. */
 enum { KVC_RING_BLOCK = 8 };
 static inline uint32_t kvc_ring_blocks(uint32_t rows) { return (rows + KVC_RING_BLOCK - 1) / KVC_RING_BLOCK; }
 enum kvc_status kvc_stage_ring_sums(struct kvc_stage *stage, uint32_t first, uint32_t rows, uint32_t sums,
@@ -179,9 +180,9 @@ struct kvc_keep {
 };
 /* One rule for every head. */
 enum kvc_status kvc_stage_keep(struct kvc_stage *stage, const struct kvc_keep *keep, struct kvc_error *error);
-/* The same with the sums of a ring's newest `filled` rows of weights, as kvc_stage_ring_fuse makes them for entries
- * older than keep->recent. They are the scores; where keep->scores is given, they are its ties. sums: the first column
- * of kvc_stage_ring_sums, or UINT32_MAX where there are none. */
+/* The same with the sums of a ring's newest `filled` rows of probabilities, as kvc_stage_ring_fuse makes them for
+ * entries older than keep->recent. They are the scores; where keep->scores is given, they are its ties. sums: the first
+ * column of kvc_stage_ring_sums, or UINT32_MAX where there are none. */
 enum kvc_status kvc_stage_keep_ring(struct kvc_stage *stage, const struct kvc_keep *keep, uint32_t first, uint32_t rows,
                                     uint32_t filled, uint32_t sums, struct kvc_error *error);
 /* A rule for each head: keeps [kv_heads]. Scores and ties are those of the first rule. */
@@ -207,16 +208,17 @@ enum kvc_status kvc_stage_shares(struct kvc_stage *stage, const struct kvc_score
                                  uint64_t slots, uint32_t *shares, struct kvc_error *error);
 /* Evicts nothing. Until the next prompt, select methods see only the entries this rule keeps, and those that come. */
 enum kvc_status kvc_stage_view(struct kvc_stage *stage, const struct kvc_keep *keep, struct kvc_error *error);
-/* Propagate stage: which rows of this turn's prompt reach the layer above. rows [count], numbered from 0, ascending;
- * the last row must be among them. */
-enum kvc_status kvc_stage_go_on(struct kvc_stage *stage, const uint32_t *rows, uint32_t count, struct kvc_error *error);
+/* Propagate stage, token pruning: the layers above compute only these rows of this turn's prompt. rows [count],
+ * numbered from 0, ascending; the last row must be among them. */
+enum kvc_status kvc_stage_prune_tokens(struct kvc_stage *stage, const uint32_t *rows, uint32_t count,
+                                       struct kvc_error *error);
 
 /* ---- what a decode step reads -------------------------------------------------------------------------------- */
 
 enum kvc_select_kind {
-    KVC_SELECT_EXACT,         /* the `top` entries of highest attention weight (topk) */
-    KVC_SELECT_CHANNELS,      /* the `top` entries by weights guessed from the query's `dims` strongest channels, the
-                                 newest `local` always among them (sparq) */
+    KVC_SELECT_EXACT,    /* the `top` entries of highest attention probability (topk) */
+    KVC_SELECT_CHANNELS, /* the `top` entries by probabilities guessed from the query's `dims` strongest channels, the
+                            newest `local` always among them (sparq) */
     KVC_SELECT_PAGE_CHANNELS, /* the same guess from pages of `page` entries (hsa) */
     KVC_SELECT_PAGE_BOUND     /* the `top` pages of highest upper bound (quest) */
 };
@@ -227,7 +229,7 @@ struct kvc_select {
     uint32_t dims;   /* channels */
     uint64_t budget; /* a head (or its view) with no more entries than this reads them all */
     uint64_t top, local;
-    bool mean_value; /* with KVC_SELECT_CHANNELS: the weight of what is not read goes to the mean of all values */
+    bool mean_value; /* with KVC_SELECT_CHANNELS: the probability of what is not read goes to the mean of all values */
 };
 /* Select stage: what the step's query reads of every head, or of its view. */
 enum kvc_status kvc_stage_select(struct kvc_stage *stage, const struct kvc_select *select, struct kvc_error *error);
@@ -253,7 +255,7 @@ struct kvc_chunking {
 /* One layer, as a method's formulas see it. */
 struct kvc_layer_context {
     uint32_t layer, layers;              /* of the model */
-    uint32_t acting, actings;            /* its place among the layers the method acts on, and how many these are */
+    uint32_t acting, actings;            /* its number among those the method acts on, and how many these are */
     uint32_t kv_heads, group, head_size; /* lists of entries; query heads of each */
     uint32_t model_kv_heads;             /* KV heads of the model: kv_heads, or fewer with per=head */
     double entry_bytes;                  /* a key and a value */
@@ -283,7 +285,8 @@ struct kvc_forecast {
     uint32_t (*whole)(const struct kvc_values *values, const struct kvc_layer_context *context);
     /* What data decides: `entries` is then a mean, of heads or of layers. */
     enum kvc_ragged ragged;
-    /* Behind another method that evicts, data decides how many entries this one leaves; `entries` is then the most. */
+    /* Beside another method that evicts before it, data decides how many entries this one leaves; `entries` is then the
+     * most. */
     bool follows;
     /* Entries of the view that the prompt stage leaves (kvc_stage_view). NULL: it leaves none. */
     uint64_t (*seen)(const struct kvc_values *values, uint64_t prompt);

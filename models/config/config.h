@@ -99,7 +99,7 @@ void kvc_rope_divisors(const struct kvc_config *config, float *divisor);
 /* The reverse: makes divisors that are Llama 3's formula with the published parameters into these, so that frequencies
  * are computed as from config.json. Leaves others alone. */
 void kvc_rope_recognise(struct kvc_config *config);
-/* Turns what only config.json can say (attention_factor, mscale, Llama 3's parameters) into what GGUF says, so that
+/* Rewrites what only config.json can say (attention_factor, mscale, Llama 3's parameters) into what GGUF says, so that
  * both formats give the same bits. Called by kvc_config_complete. */
 enum kvc_status kvc_rope_unify(struct kvc_config *config, struct kvc_error *error);
 

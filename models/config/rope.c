@@ -84,10 +84,10 @@ void kvc_rope_recognise(struct kvc_config *config) {
 
 /* ---- yarn: slow pairs are interpolated, fast ones are not, with a ramp between ---- */
 
-/* The pair (as a real number) that rotates `turns` times within the original context. */
-static double yarn_pair(const struct kvc_config *config, double turns) {
+/* The pair (as a real number) that rotates `rotations` times within the original context. */
+static double yarn_pair(const struct kvc_config *config, double rotations) {
     const double rotary = (double)config->rope.rotary, original = (double)config->rope.original_context;
-    return rotary * kvc_double_log(original / (turns * TWO_PI)) / (2 * kvc_double_log(config->rope.base));
+    return rotary * kvc_double_log(original / (rotations * TWO_PI)) / (2 * kvc_double_log(config->rope.base));
 }
 
 static void yarn(const struct kvc_config *config, float *frequency) {

@@ -102,7 +102,7 @@ static enum kvc_status read_merges(struct source *source, struct kvc_tokenizer *
     return KVC_OK;
 }
 
-/* Room for `count` steps, all zero. */
+/* An array for `count` steps, all zero. */
 static bool make_steps(struct kvc_tokenizer *tokenizer, size_t normalize, size_t split) {
     tokenizer->normalizer = calloc(normalize + 1, sizeof *tokenizer->normalizer);
     tokenizer->splitter = calloc(split + 1, sizeof *tokenizer->splitter);

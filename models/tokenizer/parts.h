@@ -226,7 +226,7 @@ enum kvc_status kvc_vocab_finish(struct kvc_tokenizer *tokenizer, struct kvc_err
 
 /* ---- added tokens (added.c) ---- */
 
-/* Enters a token; `text` is normalized here where the token says so. Then sort once. */
+/* Adds a token; `text` is normalized here where the token says so. Then sort once. */
 enum kvc_status kvc_added_insert(struct kvc_tokenizer *tokenizer, const struct kvc_added *token, const char *text,
                                  size_t bytes, struct kvc_error *error);
 enum kvc_status kvc_added_sort(struct kvc_tokenizer *tokenizer, struct kvc_error *error);

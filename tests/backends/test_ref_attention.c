@@ -63,8 +63,8 @@ static bool sees(const struct rows *r, uint32_t row, uint32_t h, uint32_t rank) 
 }
 
 /* Scores and probabilities of one row and query head in double; 0 where not seen. Returns the entries seen. */
-static uint32_t exact_weights(const struct rows *r, uint32_t row, uint32_t head, double *score, double *weight,
-                              double *M, double *L) {
+static uint32_t exact_probabilities(const struct rows *r, uint32_t row, uint32_t head, double *score,
+                                    double *probability, double *M, double *L) {
     uint32_t h = head / (r->heads / HEADS), n = count_of(&r->lists, h), seen = 0;
     const float *q = floats(r->q) + ((size_t)row * r->heads + head) * D;
     *M = -INFINITY;
@@ -77,12 +77,12 @@ static uint32_t exact_weights(const struct rows *r, uint32_t row, uint32_t head,
             *M = score[i];
     }
     for (uint32_t i = 0; i < n; i++) {
-        weight[i] = sees(r, row, h, i) ? exp(score[i] - *M) : 0;
-        *L += weight[i];
+        probability[i] = sees(r, row, h, i) ? exp(score[i] - *M) : 0;
+        *L += probability[i];
         seen += sees(r, row, h, i) ? 1 : 0;
     }
     for (uint32_t i = 0; i < n && seen; i++)
-        weight[i] /= *L;
+        probability[i] /= *L;
     return seen;
 }
 
@@ -94,7 +94,7 @@ static void attend(struct rows *r, uint64_t *bytes) {
 }
 
 static void check_attention(struct rows *r) {
-    static double score[SLOTS], weight[SLOTS];
+    static double score[SLOTS], probability[SLOTS];
     uint64_t bytes = 100, seen = 0;
     attend(r, &bytes);
     for (uint32_t row = 0; row < r->rows; row++)
@@ -102,7 +102,7 @@ static void check_attention(struct rows *r) {
             uint32_t h = head / (r->heads / HEADS), n = count_of(&r->lists, h), here;
             size_t at = (size_t)row * r->heads + head;
             double M, L;
-            here = exact_weights(r, row, head, score, weight, &M, &L);
+            here = exact_probabilities(r, row, head, score, probability, &M, &L);
             seen += head % (r->heads / HEADS) == 0 ? here : 0;
             if (here == 0) {
                 assert_true(floats(r->L)[at] == 0 && isinf(floats(r->M)[at]) && floats(r->M)[at] < 0);
@@ -114,7 +114,7 @@ static void check_attention(struct rows *r) {
             for (uint32_t c = 0; c < D; c++) {
                 double o = 0;
                 for (uint32_t i = 0; i < n; i++)
-                    o += weight[i] * floats(r->values[h])[i * D + c];
+                    o += probability[i] * floats(r->values[h])[i * D + c];
                 assert_near(floats(r->out)[at * D + c], o, 1e-5);
             }
         }
@@ -186,7 +186,7 @@ static void attention_not_a_number(void **state) {
 }
 
 static void window_mass_close(void **state) {
-    static double score[SLOTS], weight[SLOTS], sum[SLOTS];
+    static double score[SLOTS], probability[SLOTS], sum[SLOTS];
     uint32_t list[SLOTS], n = 0;
     struct kvc_read_list reads;
     (void)state;
@@ -209,9 +209,9 @@ static void window_mass_close(void **state) {
             for (uint32_t row = 0; row < r.rows; row++)
                 for (uint32_t g = 0; g < group; g++) {
                     double M, L;
-                    exact_weights(&r, row, h * group + g, score, weight, &M, &L);
+                    exact_probabilities(&r, row, h * group + g, score, probability, &M, &L);
                     for (uint32_t i = 0; i < count_of(&r.lists, h); i++)
-                        sum[i] += weight[i];
+                        sum[i] += probability[i];
                 }
             for (uint32_t i = 0; i < count_of(&r.lists, h); i++)
                 assert_near(floats(scores)[h * SLOTS + i], sum[i], 2e-6);
@@ -221,11 +221,11 @@ static void window_mass_close(void **state) {
 }
 
 static void rings(void **state) {
-    static double score[SLOTS], weight[SLOTS], rows[4][SLOTS];
+    static double score[SLOTS], probability[SLOTS], rows[4][SLOTS];
     const uint32_t group = 4, ring = 4, filled = 3, first = 2, columns = first + ring;
     const int64_t recent = 281; /* a position that is held */
     (void)state;
-    for (enum kvc_row_kind kind = KVC_ROW_WEIGHTS; kind <= KVC_ROW_LOW; kind++) {
+    for (enum kvc_row_kind kind = KVC_ROW_PROBABILITIES; kind <= KVC_ROW_LOW; kind++) {
         struct rows r = make_rows(400, group, filled, KVC_F32, columns);
         struct kvc_span scores = buffer(HEADS * SLOTS * 4);
         struct kvc_probabilities w = {&r.lists, NULL, r.rows, r.heads, HEADS,       D,
@@ -246,14 +246,14 @@ static void rings(void **state) {
                     seen += sees(&r, row, h, i);
                 for (uint32_t g = 0; g < group; g++) {
                     double M, L;
-                    exact_weights(&r, row, h * group + g, score, weight, &M, &L);
+                    exact_probabilities(&r, row, h * group + g, score, probability, &M, &L);
                     for (uint32_t i = 0; i < n; i++)
                         if (!sees(&r, row, h, i))
                             rows[row][i] = kind == KVC_ROW_LOGITS ? -INFINITY : 0; /* then it counts nothing */
                         else
-                            rows[row][i] += kind == KVC_ROW_WEIGHTS  ? weight[i]
-                                            : kind == KVC_ROW_LOGITS ? score[i]
-                                                                     : weight[i] < 1.0 / seen;
+                            rows[row][i] += kind == KVC_ROW_PROBABILITIES ? probability[i]
+                                            : kind == KVC_ROW_LOGITS      ? score[i]
+                                                                          : probability[i] < 1.0 / seen;
                 }
                 for (uint32_t i = 0; i < n; i++) {
                     const float got = column[(columns * h + first + c) * SLOTS + kvc_list_slot(&r.lists, h, i)];

@@ -5,7 +5,7 @@
 static const uint32_t head_sizes[] = {8, 64, 80, 96, 128, 256};
 static const uint32_t groups[] = {1, 3, 4, 7, 8};
 static const uint32_t entries[] = {0, 1, 31, 255, 256, 257, 511, 512, 513, 1000};
-static const enum kvc_row_kind kinds[] = {KVC_ROW_WEIGHTS, KVC_ROW_LOGITS, KVC_ROW_LOW, KVC_ROW_COUNTS};
+static const enum kvc_row_kind kinds[] = {KVC_ROW_PROBABILITIES, KVC_ROW_LOGITS, KVC_ROW_LOW, KVC_ROW_COUNTS};
 static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
 
 static struct lists_shape draw(struct pair *pair, uint32_t columns) {

@@ -61,11 +61,11 @@ static enum kvc_status act(struct kvc_stage *stage, const struct kvc_values *val
     case 5:
         return kvc_stage_keep(stage, &no_scores, e);
     case 6:
-        return kvc_stage_ring_write(stage, 0, 5, 5, KVC_ROW_WEIGHTS, e);
+        return kvc_stage_ring_write(stage, 0, 5, 5, KVC_ROW_PROBABILITIES, e);
     case 7:
-        return kvc_stage_ring_fuse(stage, 0, 4, 5, KVC_ROW_WEIGHTS, KVC_FUSE_SUM, 0, scores, e);
+        return kvc_stage_ring_fuse(stage, 0, 4, 5, KVC_ROW_PROBABILITIES, KVC_FUSE_SUM, 0, scores, e);
     case 8:
-        return kvc_stage_ring_write(stage, 0, 0, 1, KVC_ROW_WEIGHTS, e);
+        return kvc_stage_ring_write(stage, 0, 0, 1, KVC_ROW_PROBABILITIES, e);
     case 9: /* what scores are by rank, and ranks have changed */
     case 10:
     case 11:
@@ -105,7 +105,7 @@ static enum kvc_status act(struct kvc_stage *stage, const struct kvc_values *val
     case 32:
         return kvc_stage_ring_fuse(stage, 0, 2, 1, (enum kvc_row_kind)99, KVC_FUSE_SUM, 0, scores, e);
     case 33:
-        return kvc_stage_ring_fuse(stage, 0, 2, 1, KVC_ROW_WEIGHTS, (enum kvc_fusion)99, 0, scores, e);
+        return kvc_stage_ring_fuse(stage, 0, 2, 1, KVC_ROW_PROBABILITIES, (enum kvc_fusion)99, 0, scores, e);
     case 34:
         return kvc_stage_select(stage, &(struct kvc_select){.kind = (enum kvc_select_kind)99, .top = 1}, e);
     default:

@@ -246,7 +246,7 @@ static void generate_together(struct kvc_model *model) {
 }
 
 static void add_methods(const struct kvc_engine *engine) {
-    static char room[SPECS_MOST][100];
+    static char texts[SPECS_MOST][100];
     const struct kvc_policy_class *policy;
     while (specs[spec_count])
         spec_count++;
@@ -259,8 +259,8 @@ static void add_methods(const struct kvc_engine *engine) {
             continue;
         if (spec_count == SPECS_MOST)
             exit(4);
-        kvc_test_method_spec(policy, 24, room[spec_count], sizeof room[0]);
-        specs[spec_count] = room[spec_count];
+        kvc_test_method_spec(policy, 24, texts[spec_count], sizeof texts[0]);
+        specs[spec_count] = texts[spec_count];
         spec_count++;
     }
 }

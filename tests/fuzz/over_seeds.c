@@ -15,7 +15,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-enum { ROOM = 1 << 20, CUTS = 40, CHANGES = 60 };
+enum { MOST_BYTES = 1 << 20, CUTS = 40, CHANGES = 60 };
 
 static void try(const uint8_t *data, size_t bytes) {
     uint8_t *copy = malloc(bytes ? bytes : 1); /* of the exact size: reading past its end shows */
@@ -26,7 +26,7 @@ static void try(const uint8_t *data, size_t bytes) {
 }
 
 static void try_all(const char *path) {
-    static uint8_t data[ROOM];
+    static uint8_t data[MOST_BYTES];
     static const uint8_t values[] = {0x00, 0xff, 0x80, 0x01};
     FILE *file = fopen(path, "rb");
     assert_non_null(file);

@@ -12,7 +12,7 @@
 
 #include "models/files/json.h"
 
-enum { ROOM = 400, ROUNDS = 12000 };
+enum { MOST_BYTES = 400, ROUNDS = 12000 };
 
 static const char *const seeds[] = {
     "{}",
@@ -92,7 +92,7 @@ static uint32_t draw(uint64_t *state, size_t below) { /* splitmix64 */
 
 /* Puts `count` bytes where `gone` bytes at `at` were, if they fit. */
 static size_t splice(char *text, size_t bytes, size_t at, size_t gone, const char *with, size_t count) {
-    if (bytes - gone + count > ROOM) {
+    if (bytes - gone + count > MOST_BYTES) {
         return bytes;
     }
     memmove(text + at + count, text + at + gone, bytes - at - gone);
@@ -104,7 +104,7 @@ static size_t mutate(uint64_t *state, char *text, size_t bytes) {
     const size_t at = draw(state, bytes + 1), most = bytes - at;
     const size_t gone = draw(state, (most < 6 ? most : 6) + 1);
     const char *piece = pieces[draw(state, sizeof pieces / sizeof *pieces)];
-    char copy[ROOM];
+    char copy[MOST_BYTES];
     switch (draw(state, 5)) {
     case 0:
         return splice(text, bytes, at, gone, "", 0);
@@ -154,7 +154,7 @@ static void agrees_with_jansson(void **state) {
     for (unsigned round = 0; round < ROUNDS; round++) {
         const char *seed = seeds[round % (sizeof seeds / sizeof *seeds)];
         size_t bytes = strlen(seed);
-        char text[ROOM];
+        char text[MOST_BYTES];
         memcpy(text, seed, bytes);
         for (uint32_t left = draw(&random, 4); left > 0; left--) {
             bytes = mutate(&random, text, bytes);

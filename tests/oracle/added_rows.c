@@ -203,8 +203,8 @@ void rows_run_steps(struct kvc_replay *replay, const struct tensors *t, struct r
     }
 }
 
-void rows_add_weights(const struct tensors *t, const struct head *head, uint32_t h, const float *q, uint32_t n,
-                      uint32_t counted, float *score) {
+void rows_add_probabilities(const struct tensors *t, const struct head *head, uint32_t h, const float *q, uint32_t n,
+                            uint32_t counted, float *score) {
     const uint32_t group = t->heads / t->lists;
     float *s = malloc(n * sizeof *s), *a = malloc(n * sizeof *a), *sum = calloc(n, sizeof *sum);
     assert_true(s && a && sum);

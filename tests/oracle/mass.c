@@ -97,7 +97,7 @@ static void add_query(const struct moment *m, const struct mass_plan *plan, uint
     for (uint32_t j = 0; j < head->count; j++)
         head->entries[j].low[position] = 1;
     for (uint32_t j = 0; j < n; j++)
-        head->entries[j].weight[position] = row[j];
+        head->entries[j].probability[position] = row[j];
     free(s);
     free(a);
     free(row);
@@ -121,7 +121,7 @@ static float sum_of(const struct entry *e, uint32_t now) {
             older += tile;
             tile = 0;
         }
-        tile += e->weight[i];
+        tile += e->probability[i];
     }
     return older + tile;
 }
@@ -176,12 +176,12 @@ static float pooled_at(const float *x, int64_t n, int64_t j, const struct mass_p
 static float *window_probabilities(const struct moment *m, uint32_t h, uint32_t g, uint32_t w) {
     const struct head *head = &m->heads[h];
     const uint32_t n = head->count, d = m->t->d;
-    float *weights = zeros((size_t)w * n, sizeof *weights), *s = zeros(n, sizeof *s);
+    float *probabilities = zeros((size_t)w * n, sizeof *probabilities), *s = zeros(n, sizeof *s);
     for (uint32_t i = 0; i < w; i++)
         attend(head->entries, n - (w - 1 - i), q_row(m->t, m->layer, m->now - w + i) + (size_t)g * d, d, s,
-               weights + (size_t)i * n, NULL);
+               probabilities + (size_t)i * n, NULL);
     free(s);
-    return weights;
+    return probabilities;
 }
 
 static float tree(float lane[32]) {

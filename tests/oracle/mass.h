@@ -27,6 +27,6 @@ struct mass_plan { /* one method, as its options say */
 
 /* What all queries of a turn, or a step's, give the entries; eviction by the sums; both for a step. */
 moment_fn oracle_mass_look, oracle_mass, oracle_mass_step;
-moment_fn oracle_cake, oracle_fastkv; /* fastkv also says in t->going which rows reach the layers above */
+moment_fn oracle_cake, oracle_fastkv; /* fastkv also says in t->kept_rows which rows reach the layers above */
 
 #endif

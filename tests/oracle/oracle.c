@@ -353,8 +353,8 @@ void append(struct head *head, const struct tensors *t, enum kvc_type type, uint
     e->k = calloc(2 * (t->d + t->rows), sizeof(float));
     assert_non_null(e->k);
     e->v = e->k + t->d;
-    e->weight = e->v + t->d;
-    e->low = e->weight + t->rows;
+    e->probability = e->v + t->d;
+    e->low = e->probability + t->rows;
     const uint32_t kv_head = h * t->kv_heads / t->lists;
     oracle_store(type, t->k + kv_at(t, l, row, kv_head), e->k, t->d);
     oracle_store(type, t->v + kv_at(t, l, row, kv_head), e->v, t->d);

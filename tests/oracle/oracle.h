@@ -1,4 +1,4 @@
-/* oracle.h - oracles: every method in slow, plain code, written from docs/methods.md on plain lists, and tensors to try
+/* oracle.h - oracles: every method in slow, plain code, written from docs/methods on plain lists, and tensors to try
  * it on. */
 #ifndef KVC_TESTS_ORACLE_ORACLE_H
 #define KVC_TESTS_ORACLE_ORACLE_H
@@ -24,9 +24,9 @@ void free_tensors(struct tensors *t);
 
 struct entry {
     int32_t position;
-    float *k, *v;     /* [d], as stored */
-    float ring[RING]; /* morphkv: by query position % window */
-    float *weight;    /* [rows] by query position: the group's summed probability; and in how many heads it was low */
+    float *k, *v;       /* [d], as stored */
+    float ring[RING];   /* morphkv: by query position % window */
+    float *probability; /* [rows] by query position: the group's summed probability; and in how many heads it was low */
     float *low;
     float score; /* cake: of the turn's window */
     bool hidden; /* rocketkv-mt: not to be chosen in this turn */

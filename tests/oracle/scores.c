@@ -114,7 +114,7 @@ static void look(const struct moment *m, uint32_t h, uint32_t position, uint32_t
     for (uint32_t g = 0; g < group; g++) {
         attend(head->entries, n, q_row(m->t, m->layer, position) + (size_t)(h * group + g) * d, d, s, a, NULL);
         for (uint32_t j = 0; j < n; j++) {
-            head->entries[j].weight[position] += a[j];
+            head->entries[j].probability[position] += a[j];
             head->entries[j].low[position] += !head->entries[j].unread && a[j] < 1.0f / (float)read;
         }
     }
@@ -138,19 +138,19 @@ static void drop_highest(const struct moment *m, const struct scores_plan *plan,
     struct head *head = &m->heads[h];
     while (head->count > B) {
         uint32_t worst = head->count;
-        float worst_count = 0, worst_weight = 0;
+        float worst_count = 0, worst_sum = 0;
         for (uint32_t j = 0; j < head->count; j++) {
-            float count = 0, weight = 0;
+            float count = 0, sum = 0;
             for (uint32_t i = m->now - rows; i < m->now; i++) {
                 count += head->entries[j].low[i];
-                weight += head->entries[j].weight[i];
+                sum += head->entries[j].probability[i];
             }
             if (head->entries[j].position >= (int64_t)m->now - recent)
                 continue;
-            if (worst == head->count || count > worst_count || (count == worst_count && weight <= worst_weight)) {
+            if (worst == head->count || count > worst_count || (count == worst_count && sum <= worst_sum)) {
                 worst = j;
                 worst_count = count;
-                worst_weight = weight;
+                worst_sum = sum;
             }
         }
         if (worst == head->count)

@@ -1,4 +1,4 @@
-/* select.c - what select methods read, written from docs/methods.md. */
+/* select.c - what select methods read, written from the pages of docs/methods. */
 #include "tests/oracle/select.h"
 #include "core/base/canon.h"
 #include "tests/oracle/scores.h"
@@ -81,8 +81,8 @@ static struct sizes sizes_of(const struct moment *m, const struct select_plan *p
 struct places {
     const struct entry *entry[512];
     uint32_t count, units, page;
-    float score[512];      /* of a unit, summed over the group */
-    float weight[64][512]; /* of each head of the group */
+    float score[512];           /* of a unit, summed over the group */
+    float probability[64][512]; /* of each head of the group */
 };
 
 /* Scores of one query become probabilities: softmax over the places, a unit's places sharing its score. */
@@ -155,7 +155,7 @@ static void channel_scores(struct places *p, const float *q, uint32_t group, uin
             for (uint32_t c = 0; c < d; c++)
                 if (chosen[c])
                     dot = fmaf(q[g * d + c], paged ? extreme(p, i, c, !(sign[c] < 0)) : p->entry[i]->k[c], dot);
-            p->weight[g][i] = dot * factor;
+            p->probability[g][i] = dot * factor;
         }
     }
 }
@@ -166,7 +166,7 @@ static void bound_scores(struct places *p, const float *q, uint32_t group, uint3
             float dot = 0;
             for (uint32_t c = 0; c < d; c++)
                 dot = fmaf(q[g * d + c], extreme(p, i, c, !(q[g * d + c] < 0)), dot);
-            p->weight[g][i] = dot;
+            p->probability[g][i] = dot;
         }
 }
 
@@ -196,16 +196,16 @@ bool oracle_select(const struct moment *m, uint32_t h, bool *read, float *alpha,
     p->units = (p->count + p->page - 1) / p->page;
     if (plan->method == TOPK)
         for (uint32_t g = 0; g < group; g++)
-            exact_scores(p, q + g * d, d, p->weight[g]);
+            exact_scores(p, q + g * d, d, p->probability[g]);
     else if (plan->method == QUEST)
         bound_scores(p, q, group, d);
     else
         channel_scores(p, q, group, d, sizes.dims, pages);
     for (uint32_t g = 0; g < group; g++) {
         if (plan->method != QUEST)
-            softmax(p, p->weight[g]);
+            softmax(p, p->probability[g]);
         for (uint32_t i = 0; i < p->units; i++)
-            p->score[i] += p->weight[g][i];
+            p->score[i] += p->probability[g][i];
     }
     if (plan->method == QUEST) {
         bool candidate[512], best[512] = {false};
@@ -231,7 +231,7 @@ bool oracle_select(const struct moment *m, uint32_t h, bool *read, float *alpha,
         uint32_t i = 0;
         for (uint32_t j = 0; j < p->count; j++)
             if (read[at[j]])
-                lane[i++ % 32] += p->weight[g][j / p->page];
+                lane[i++ % 32] += p->probability[g][j / p->page];
         for (uint32_t w = 16; w > 0; w /= 2)
             for (i = 0; i < w; i++)
                 lane[i] += lane[i + w];

@@ -25,7 +25,7 @@ void side_run_turns(const struct tensors *t, const struct turn *turns, size_t tu
 void side_run(const struct tensors *t, uint32_t prompt, const struct side *side); /* one turn, then steps */
 /* Every kind of tensor and shape, cache types and chunks alternating; prompts around 40 tokens and above. */
 void side_run_all(const struct side *side, uint32_t layers);
-/* Every kind of tensor, some shapes, cache types and chunks, over these turns; t->going is there to be written. */
+/* Every kind of tensor, some shapes, cache types and chunks, over these turns; t->kept_rows is there to be written. */
 void side_run_kinds(const struct side *side, uint32_t layers, const struct turn *turns, size_t turn_count);
 
 /* What the step read of list h, and its outputs out [H, d], beside the oracle's choice; what it did not read is then

@@ -1,5 +1,7 @@
 /* test_dapq.c - dapq and take in a whole network: the pseudo rows after a prompt change no bit of it and leave no
- * entry; they and probes are the tokens, and stand at the positions, that docs/methods.md says. */
+ * entry; they and probes are the tokens, and stand at the positions, that docs/methods/dapq.md and docs/methods/take.md
+ * say.
+ */
 #include "kvcull/policy.h"
 #include "tests/oracle/oracle.h"
 #include "tests/core/whole_model.h"

@@ -102,7 +102,7 @@ static void note_window(struct chunks *c, uint32_t l, uint32_t from, uint32_t ro
             const uint32_t n = entries_up_to(head, position);
             group_row(t, head, l, h, position, n, false, row);
             for (uint32_t j = 0; j < n; j++)
-                head->entries[j].weight[position] = row[j];
+                head->entries[j].probability[position] = row[j];
         }
     }
     free(row);
@@ -123,7 +123,7 @@ static void filter_layer(struct chunks *c, uint32_t l) {
         assert_true(score && kept && candidate);
         for (uint32_t position = end - w; position < end; position++)
             for (uint32_t j = 0; j < n; j++)
-                score[j] += head->entries[j].weight[position];
+                score[j] += head->entries[j].probability[position];
         rows_pool(score, n > w ? n - w : 0, select->kernel, false);
         for (uint32_t j = 0; j < n; j++) {
             kept[j] = j + w >= n;

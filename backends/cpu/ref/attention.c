@@ -89,8 +89,8 @@ static void merge(const struct work *w, uint32_t tiles, uint32_t g, float *out, 
 }
 
 /* One row of one segment; returns the entries read. */
-static uint64_t one_row(struct kvc_cpu *cpu, const struct kvc_attention *a, const struct kvc_segment *segment,
-                        uint32_t row) {
+static uint64_t attend_row(struct kvc_cpu *cpu, const struct kvc_attention *a, const struct kvc_segment *segment,
+                           uint32_t row) {
     uint32_t group = a->heads / a->kv_heads, d = a->head_size;
     const int32_t *position = kvc_span_data(a->positions);
     const uint32_t *causal_offset = kvc_span_data(a->causal_offset);
@@ -127,7 +127,7 @@ void KVC_REF(attention)(struct kvc_device *device, const struct kvc_attention *a
         const struct kvc_segment *segment = &a->segments[i];
         uint64_t read = 0;
         for (uint32_t row = segment->row; row < segment->row + segment->rows; row++)
-            read += one_row((struct kvc_cpu *)device, a, segment, row);
+            read += attend_row((struct kvc_cpu *)device, a, segment, row);
         if (segment->bytes_read)
             *segment->bytes_read += read * 2 * segment->lists->format.row_bytes;
     }

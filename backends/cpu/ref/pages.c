@@ -47,7 +47,7 @@ float KVC_REF(page_value)(const struct kvc_pages *pages, const struct kvc_buffer
 }
 
 /* Adds one key to its page. */
-static void enter(struct kvc_pages *pages, uint32_t d, uint32_t h, uint32_t place, const float *key) {
+static void add_key(struct kvc_pages *pages, uint32_t d, uint32_t h, uint32_t place, const float *key) {
     bool first = place % pages->page == 0;
     for (uint32_t c = 0; c < d; c++) {
         size_t at = ((size_t)h * d + c) * pages->stride + place / pages->page;
@@ -82,7 +82,7 @@ void KVC_REF(pages_update)(struct kvc_device *device, const struct kvc_pages_upd
         uint32_t places = places_of(lists, args->view, h);
         for (uint32_t p = args->rows < places ? places - args->rows : 0; p < places; p++) {
             KVC_REF(load_entry)(&lists->format, kvc_list_key(lists, h, slot_at(lists, args->view, h, p)), key);
-            enter(args->pages, d, h, p, key);
+            add_key(args->pages, d, h, p, key);
         }
     }
 }

@@ -1,5 +1,5 @@
-/* scores.c - the attention weights that policies look at: their sums over a window, their moments, their sums over all
- * queries so far, rings of rows; and state columns as scores. */
+/* scores.c - the attention probabilities that policies look at: their sums over a window, their moments, their sums
+ * over all queries so far, rings of rows; and state columns as scores. */
 #include "backends/cpu/ref/ref.h"
 
 /* The probabilities of one query's group: scratch arrays. */
@@ -208,8 +208,8 @@ void KVC_REF(accumulate)(struct kvc_device *device, const struct kvc_accumulate 
 
 /* ---- rings of rows, and state columns as scores ---- */
 
-/* The group's value of one query at one entry: the sum over its heads, from 0 and ascending, of the weights
- * exp(s - M) / L, of the scores s, or of 1 where the weight is below `low`. */
+/* The group's value of one query at one entry: the sum over its heads, from 0 and ascending, of the probabilities
+ * exp(s - M) / L, of the scores s, or of 1 where the probability is below `low`. */
 static float group_value(const struct kvc_probabilities *w, uint32_t query, uint32_t h, const float *key,
                          enum kvc_row_kind kind, float low) {
     uint32_t group = w->heads / w->kv_heads, d = w->head_size;

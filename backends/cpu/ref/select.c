@@ -242,12 +242,12 @@ void KVC_REF(select_reads)(struct kvc_device *device, const struct kvc_select_re
                 rank[count++] = view.ranks ? view.ranks[p] : p;
         ((uint32_t *)call->reads->count->data)[h] = count;
         for (uint32_t g = h * group; call->alpha.buffer && g < (h + 1) * group; g++) {
-            const float *weight =
+            const float *probability =
                 all ? NULL : (const float *)kvc_span_data(call->probabilities) + (size_t)g * call->stride;
             float lane[KVC_LANES] = {0};
-            for (uint32_t p = 0, i = 0; weight && p < view.places; p++)
+            for (uint32_t p = 0, i = 0; probability && p < view.places; p++)
                 if (read[p]) {
-                    lane[i % KVC_LANES] = lane[i % KVC_LANES] + weight[p];
+                    lane[i % KVC_LANES] = lane[i % KVC_LANES] + probability[p];
                     i++;
                 }
             KVC_TREE32(lane);

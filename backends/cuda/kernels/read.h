@@ -20,7 +20,7 @@ struct kvc_read {
     bool full; /* every row sees every entry */
 };
 
-/* Some of its queries: query n is row n / group, head n % group; those behind the last: as query 0. */
+/* Some of its queries: query n is row n / group, head n % group; those after the last: as query 0. */
 template <int Q> struct kvc_read_some { kvc_u32 q0, queries, row_of[Q], head_of[Q]; };
 
 /* Copies piece i: of keys, then of values. Entries without a key are left out. */
@@ -73,7 +73,7 @@ KVC_DEVICE void kvc_read_lay_out(struct kvc_read &t, kvc_u32 bytes) {
     t.full = true;
 }
 
-/* Behind the last entry that is seen nothing is read. */
+/* After the last entry that is seen nothing is read. */
 KVC_DEVICE void kvc_read_measure(struct kvc_read &t) {
     for (kvc_u32 w = 0; w < KVC_TILE / 32; w++)
         for (kvc_u32 r = 0; r < t.here; r++)

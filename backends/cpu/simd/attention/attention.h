@@ -33,7 +33,7 @@ struct tile_results {
 struct attention_work {
     const unsigned char **block, **keys; /* [blocks of the fullest head], [2 tiles of KVC_TILE] */
     struct seen_range *seen, *in;        /* [rows of a block], [queries] */
-    uint16_t *place;                     /* [packed_size(d)] */
+    uint16_t *index;                     /* [packed_size(d)] */
     float *q, *wide, *s, *packed_keys, *packed_values, *sum;
     struct tile_results own;
 };
@@ -70,7 +70,7 @@ static size_t lay_out(const struct attention_job *job, struct attention_work *wo
     work->keys = bump_take(&at, 2 * KVC_TILE * sizeof *work->keys);
     work->seen = bump_take(&at, job->rows_most * sizeof *work->seen);
     work->in = bump_take(&at, queries * sizeof *work->in);
-    work->place = bump_take(&at, packed_size(d) * sizeof *work->place);
+    work->index = bump_take(&at, packed_size(d) * sizeof *work->index);
     work->q = bump_take(&at, (queries + SCORE_QUERIES) * packed_size(d) * f);
     work->wide = bump_take(&at, LANES * padded_size(d) * f);
     work->sum = bump_take(&at, value_size(d) * f);
@@ -194,12 +194,12 @@ INLINE void unit_queries(const struct attention_job *job, const struct attention
         return;
     }
     for (size_t c = 0; c < packed_size(d); c++)
-        work->place[c] = (uint16_t)packed_place(c, d);
+        work->index[c] = (uint16_t)packed_index(c, d);
     for (uint32_t i = 0; i < queries; i += SCORE_QUERIES) {
         const float *some[SCORE_QUERIES];
         for (uint32_t j = 0; j < SCORE_QUERIES; j++)
             some[j] = i + j < queries ? query_of(job, unit, i + j) : NULL;
-        pack_queries(some, d, work->place, work->q + i * packed_size(d));
+        pack_queries(some, d, work->index, work->q + i * packed_size(d));
     }
 }
 
@@ -253,7 +253,7 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
         if (many) {
             for (uint32_t i = 0; i < queries; i++)
                 work.in[i] = seen_in_tile(work.seen[i / group], t * KVC_TILE);
-            pack_keys(type, keys, all.low, all.high, d, work.place, work.packed_keys);
+            pack_keys(type, keys, all.low, all.high, d, work.index, work.packed_keys);
             pack_values(type, keys, value_offset, all.low, all.high, d, work.packed_values);
             many_tile(work.packed_keys, work.packed_values, work.q, queries, work.in, d, job->scale, work.s,
                       results.m + at, results.l + at, results.o + at * stride);

@@ -32,7 +32,7 @@ INLINE size_t value_size(size_t d) { return (d + MIX_CHANNELS - 1) / MIX_CHANNEL
 
 /* Where channel c of a packed key lies: lanes in bit-reversed order, LANE_GROUP at a time, inside a group all first
  * channels of its lanes, all second ones, ... */
-static inline size_t packed_place(size_t c, size_t d) {
+static inline size_t packed_index(size_t c, size_t d) {
     static const unsigned char reversed[KVC_LANES] = {0, 16, 8, 24, 4, 20, 12, 28, 2, 18, 10, 26, 6, 22, 14, 30,
                                                       1, 17, 9, 25, 5, 21, 13, 29, 3, 19, 11, 27, 7, 23, 15, 31};
     const size_t depth = packed_size(d) / KVC_LANES, lane = reversed[c % KVC_LANES]; /* its own inverse */
@@ -40,11 +40,11 @@ static inline size_t packed_place(size_t c, size_t d) {
 }
 
 /* Queries [SCORE_QUERIES] of d floats each (NULL: none) to [packed_size(d)][SCORE_QUERIES]. */
-static void pack_queries(const float *const *q, size_t d, const uint16_t *place, float *to) {
+static void pack_queries(const float *const *q, size_t d, const uint16_t *index, float *to) {
     for (size_t c = 0; c < packed_size(d); c++)
         UNROLL
     for (unsigned i = 0; i < SCORE_QUERIES; i++)
-        to[place[c] * SCORE_QUERIES + i] = c < d && q[i] ? q[i][c] : -0.0f;
+        to[index[c] * SCORE_QUERIES + i] = c < d && q[i] ? q[i][c] : -0.0f;
 }
 
 INLINE vf entry_any_load(enum kvc_type type, const unsigned char *row, size_t c, size_t d) {
@@ -58,7 +58,7 @@ INLINE vf entry_any_load(enum kvc_type type, const unsigned char *row, size_t c,
 /* Keys low .. high - 1 of the tile to strips [KVC_TILE / STRIP][packed_size(d)][STRIP]; of the strips that hold one,
  * what lies outside low .. high - 1 is some key of the tile. */
 static void pack_keys(enum kvc_type type, const unsigned char *const *keys, uint32_t low, uint32_t high, size_t d,
-                      const uint16_t *place, float *to) {
+                      const uint16_t *index, float *to) {
     const size_t size = packed_size(d);
     for (uint32_t e = low / LANES * LANES; e < (high + STRIP - 1) / STRIP * STRIP; e += LANES) {
         float *strip = to + e / STRIP * size * STRIP + e % STRIP;
@@ -67,7 +67,7 @@ static void pack_keys(enum kvc_type type, const unsigned char *const *keys, uint
             if (c >= d) {
                 UNROLL
                 for (size_t i = 0; i < LANES; i++)
-                    vf_store(strip + place[c + i] * STRIP, vf_zero());
+                    vf_store(strip + index[c + i] * STRIP, vf_zero());
                 continue;
             }
             UNROLL
@@ -78,7 +78,7 @@ static void pack_keys(enum kvc_type type, const unsigned char *const *keys, uint
             vf_transpose(block);
             UNROLL
             for (size_t i = 0; i < LANES; i++)
-                vf_store(strip + place[c + i] * STRIP, block[i]);
+                vf_store(strip + index[c + i] * STRIP, block[i]);
         }
     }
 }

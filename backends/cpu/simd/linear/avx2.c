@@ -4,8 +4,8 @@
 #define TILE_ROWS 6
 #define TILE_VECTORS 2
 #define TILE_EVERY(m) m(2) m(4) m(6)
-#define ONE_ROW_STREAMS 2
-#define ONE_ROW_HALF_STREAMS 2
+#define GEMV_STREAMS 2
+#define GEMV_HALF_STREAMS 2
 #define FEW_ROWS 4
 #define FEW_OUTPUTS 3
 #define FEW_LIMIT 16

@@ -4,8 +4,8 @@
 #define TILE_ROWS 12
 #define TILE_VECTORS 2
 #define TILE_EVERY(m) m(2) m(4) m(6) m(8) m(10) m(12)
-#define ONE_ROW_STREAMS 4
-#define ONE_ROW_HALF_STREAMS 1
+#define GEMV_STREAMS 4
+#define GEMV_HALF_STREAMS 1
 #define FEW_ROWS 4
 #define FEW_OUTPUTS 6
 #define FEW_LIMIT 16

@@ -2,7 +2,7 @@
  * once. Part of template.h. */
 
 /* The last k % 32 weights of each output, for types whose rows need not be whole groups of 32. */
-INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float *x, size_t n, const float *w) {
+INLINE void tail_gemv(const int outputs, vf (*acc)[LANE_VECTORS], const float *x, size_t n, const float *w) {
     float left[KVC_LANES];
     for (size_t i = 0; i < KVC_LANES; i++)
         left[i] = i < n ? x[i] : FILL_X;
@@ -14,7 +14,7 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
 }
 
 /* One part: 32 weights of each of the outputs. */
-#define ONE_ROW_PART(type, p)                                                                                          \
+#define GEMV_PART(type, p)                                                                                             \
     do {                                                                                                               \
         vf xv[LANE_VECTORS];                                                                                           \
         UNROLL                                                                                                         \
@@ -36,7 +36,7 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
  * Where `early` is set sum_group(...) prepares the scales of the next group. rest(...) deals with what is left of a
  * group, total(...) adds the lanes. `type` are the weights of `name` as these steps know them. */
 #define AHEAD 4096
-#define ONE_ROW(name, streams, fetched, rest, type, sum_group, early, total)                                           \
+#define GEMV_FUNCTION(name, streams, fetched, rest, type, sum_group, early, total)                                     \
     static void gemv_##name(const struct kvc_linear_call *call, size_t first, size_t last) {                           \
         enum { outputs = streams };                                                                                    \
         const float *x = call->x;                                                                                      \
@@ -89,14 +89,14 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
 /* A group of each of the outputs, part after part. */
 #define IN_ORDER(type, early)                                                                                          \
     do {                                                                                                               \
-        ONE_ROW_PART(type, 0);                                                                                         \
-        ONE_ROW_PART(type, 1);                                                                                         \
-        ONE_ROW_PART(type, 2);                                                                                         \
-        ONE_ROW_PART(type, 3);                                                                                         \
-        ONE_ROW_PART(type, 4);                                                                                         \
-        ONE_ROW_PART(type, 5);                                                                                         \
-        ONE_ROW_PART(type, 6);                                                                                         \
-        ONE_ROW_PART(type, 7);                                                                                         \
+        GEMV_PART(type, 0);                                                                                            \
+        GEMV_PART(type, 1);                                                                                            \
+        GEMV_PART(type, 2);                                                                                            \
+        GEMV_PART(type, 3);                                                                                            \
+        GEMV_PART(type, 4);                                                                                            \
+        GEMV_PART(type, 5);                                                                                            \
+        GEMV_PART(type, 6);                                                                                            \
+        GEMV_PART(type, 7);                                                                                            \
     } while (0)
 #if LANES == 16
 #include "core/base/integers.h"
@@ -114,7 +114,7 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
     for (int j = 0; j < outputs; j++)                                                                                  \
         prepare_##type(&scales[j], row[j], parts);                                                                     \
     for (int p = 0; p < parts; p++)                                                                                    \
-    ONE_ROW_PART(type, p)
+    GEMV_PART(type, p)
 /* Parts, then single weights. */
 #define REST_ALL(type)                                                                                                 \
     REST_PARTS(type);                                                                                                  \
@@ -124,7 +124,7 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
         for (int j = 0; j < outputs; j++)                                                                              \
             end_of_row_##type(left_over + j * KVC_LANES, row[j] + (size_t)parts * (group_bytes_##type / 8),            \
                               call->K - k);                                                                            \
-        tail_one_row(outputs, acc, x + k, call->K - k, left_over);                                                     \
+        tail_gemv(outputs, acc, x + k, call->K - k, left_over);                                                        \
     }
 
 #define REST_16 REST_ALL /* by the elements of a block */
@@ -134,14 +134,14 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
 #define GEMV_IN_ORDER(type) type, IN_ORDER, 0, sum_lanes
 #define GEMV_PIPELINED(type, early) type, PIPELINED, early, sum_lanes
 #define GEMV_REORDERED(type) type, PIPELINED, EARLY, total_##type
-#define ONE_ROW_OF(...) ONE_ROW(__VA_ARGS__)
-#define ONE_ROW_BLOCKS(a, NAME, name, gguf, elements, ...)                                                             \
-    ONE_ROW_OF(name, ONE_ROW_STREAMS, group_bytes_##name, REST_##elements, GEMV_##name)
+#define GEMV_OF(...) GEMV_FUNCTION(__VA_ARGS__)
+#define GEMV_BLOCKS(a, NAME, name, gguf, elements, ...)                                                                \
+    GEMV_OF(name, GEMV_STREAMS, group_bytes_##name, REST_##elements, GEMV_##name)
 
-ONE_ROW_OF(f32, ONE_ROW_STREAMS, 0, REST_ALL, GEMV_IN_ORDER(f32))
-ONE_ROW_OF(f16, ONE_ROW_HALF_STREAMS, 0, REST_ALL, GEMV_IN_ORDER(f16))
-ONE_ROW_OF(bf16, ONE_ROW_HALF_STREAMS, 0, REST_ALL, GEMV_IN_ORDER(bf16))
-KVC_BLOCK_TYPES(ONE_ROW_BLOCKS, )
+GEMV_OF(f32, GEMV_STREAMS, 0, REST_ALL, GEMV_IN_ORDER(f32))
+GEMV_OF(f16, GEMV_HALF_STREAMS, 0, REST_ALL, GEMV_IN_ORDER(f16))
+GEMV_OF(bf16, GEMV_HALF_STREAMS, 0, REST_ALL, GEMV_IN_ORDER(bf16))
+KVC_BLOCK_TYPES(GEMV_BLOCKS, )
 
 /* Some types take x in another order of lanes, which is made once for all outputs. */
 #if LANES == 16

@@ -50,19 +50,19 @@ struct probabilities_job {
 struct probabilities_work {
     const unsigned char **block, **keys;
     struct seen_range *seen, *in; /* [queries], [at_once] */
-    uint16_t *place;
+    uint16_t *index;
     float *q, *wide, *s, *packed_keys, *own;
 };
 
-static size_t lay_out_weights(const struct probabilities_job *job, struct probabilities_work *work,
-                              unsigned char *base) {
+static size_t lay_out_probabilities(const struct probabilities_job *job, struct probabilities_work *work,
+                                    unsigned char *base) {
     struct bump at = {base, 0};
     const size_t d = job->d, f = sizeof(float), queries = (size_t)job->rows->queries * job->group;
     work->block = bump_take(&at, job->blocks_most * sizeof *work->block);
     work->keys = bump_take(&at, KVC_TILE * sizeof *work->keys);
     work->seen = bump_take(&at, job->rows->queries * sizeof *work->seen);
     work->in = bump_take(&at, (job->at_once + SCORE_QUERIES) * sizeof *work->in);
-    work->place = bump_take(&at, packed_size(d) * sizeof *work->place);
+    work->index = bump_take(&at, packed_size(d) * sizeof *work->index);
     work->q = bump_take(&at, (queries + SCORE_QUERIES) * packed_size(d) * f);
     work->wide = bump_take(&at, LANES * padded_size(d) * f);
     work->s = bump_take(&at, (size_t)(job->at_once + SCORE_QUERIES) * KVC_TILE * f);
@@ -98,19 +98,19 @@ static bool all_seen(const struct probabilities_job *job, const struct head_entr
     return all;
 }
 
-static void pack_weight_queries(const struct probabilities_job *job, uint32_t h,
-                                const struct probabilities_work *work) {
+static void pack_probability_queries(const struct probabilities_job *job, uint32_t h,
+                                     const struct probabilities_work *work) {
     const uint32_t d = job->d, group = job->group, queries = job->rows->queries;
     const size_t size = job->many ? packed_size(d) : padded_size(d);
     const float *q = (const float *)kvc_span_data(job->rows->q) + (size_t)h * group * d;
     for (size_t c = 0; job->many && c < packed_size(d); c++)
-        work->place[c] = (uint16_t)packed_place(c, d);
+        work->index[c] = (uint16_t)packed_index(c, d);
     for (uint32_t n = 0; n < queries * group; n += job->many ? SCORE_QUERIES : 1) {
         const float *some[SCORE_QUERIES] = {NULL};
         for (uint32_t j = n; j < n + SCORE_QUERIES && j < queries * group; j++)
             some[j - n] = q + ((size_t)(j / group) * job->rows->heads + j % group) * d;
         if (job->many)
-            pack_queries(some, d, work->place, work->q + n * size);
+            pack_queries(some, d, work->index, work->q + n * size);
         else
             pad_query(work->q + n * size, some[0], d);
     }
@@ -125,7 +125,7 @@ static void probabilities_of_tile(const struct probabilities_tile *tile, const s
     if (!job->known)
         head_keys(tile->head, tile->first, tile->n, work->keys);
     if (job->many)
-        pack_keys(type, work->keys, 0, tile->n, d, work->place, work->packed_keys);
+        pack_keys(type, work->keys, 0, tile->n, d, work->index, work->packed_keys);
     for (uint32_t i = 0; i < queries; i += step) {
         const uint32_t some = kvc_min_u32(queries - i, step);
         for (uint32_t j = 0; j < some * group; j++)
@@ -151,11 +151,11 @@ static void probabilities_task(void *argument, size_t task, unsigned thread) {
     const uint32_t h = (uint32_t)(task / job->splits), split = (uint32_t)(task % job->splits);
     const size_t front = thread == 0 ? job->shared * sizeof(float) : 0;
     struct probabilities_work work;
-    const size_t bytes = lay_out_weights(job, &work, NULL);
+    const size_t bytes = lay_out_probabilities(job, &work, NULL);
     unsigned char *scratch = kvc_cpu_scratch(job->cpu, thread, front + bytes);
     if (!scratch)
         return;
-    lay_out_weights(job, &work, scratch + front);
+    lay_out_probabilities(job, &work, scratch + front);
     struct head_entries head = head_open(rows->lists, rows->reads, h, work.block);
     const bool all = all_seen(job, &head, work.seen);
     if (job->by_slot && !job->known && head.order && !head.rank && all &&
@@ -172,7 +172,7 @@ static void probabilities_task(void *argument, size_t task, unsigned thread) {
     if (from == to)
         return;
     if (!job->known)
-        pack_weight_queries(job, h, &work);
+        pack_probability_queries(job, h, &work);
     for (uint32_t t = from; t < to; t++) {
         tile.first = t * KVC_TILE;
         tile.n = kvc_min_u32(head.places - tile.first, KVC_TILE);
@@ -208,7 +208,7 @@ static bool probabilities_prepare(struct probabilities_job *job) {
     }
     job->shared = (job->shared + 15) / 16 * 16;
     const size_t bytes = job->shared * sizeof(float);
-    unsigned char *scratch = kvc_cpu_scratch(job->cpu, 0, bytes + lay_out_weights(job, &work, NULL));
+    unsigned char *scratch = kvc_cpu_scratch(job->cpu, 0, bytes + lay_out_probabilities(job, &work, NULL));
     job->shared_capacity = (float *)(void *)scratch;
     return scratch != NULL;
 }

@@ -11,7 +11,7 @@
 
 #include "core/base/integers.h"
 #include "backends/cpu/simd/select/select_scores.h"
-#include "backends/cpu/simd/select/select_weights.h"
+#include "backends/cpu/simd/select/select_probabilities.h"
 
 /* capacity [blocks]: for the block pointers of the entries. */
 static struct select_head open_choose(const struct select_job *job, const struct select_work *work, uint32_t h,
@@ -25,7 +25,7 @@ static struct select_head open_choose(const struct select_job *job, const struct
     head.low = seen.low < seen.high ? seen.low : head.entries.places;
     head.first = seen.low < seen.high ? seen.low / head.page : head.units;
     head.values = work->own;
-    head.weight_stride = call->stride;
+    head.probability_stride = call->stride;
     if (!job->reads) { /* else they are made when they are needed */
         head.scores = (float *)kvc_span_data(call->scores) + (size_t)h * call->stride;
         if (call->probabilities.buffer)
@@ -124,7 +124,7 @@ static void select_task(void *argument, size_t task, unsigned thread) {
         ahead->chosen.places = ((const uint32_t *)job->reads->reads->count->data)[h];
         ahead->next = 0;
     } else if (job->step == 0 || job->step == 3) {
-        group_weights(job, &head, work.factor, from, to);
+        group_probabilities(job, &head, work.factor, from, to);
     }
     if (job->step <= 1 && split == 0 && call->bytes_read)
         count_bytes(job, &head);

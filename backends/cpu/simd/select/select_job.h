@@ -71,7 +71,7 @@ struct select_head {
     uint32_t low, first;           /* the first place that is seen, the first unit with one */
     struct select_values values;   /* of its first query head */
     float *scores, *probabilities; /* where they go; probabilities NULL: nowhere */
-    size_t weight_stride;
+    size_t probability_stride;
 };
 
 #endif

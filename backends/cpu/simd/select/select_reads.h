@@ -226,7 +226,8 @@ static uint32_t *write_units(const struct candidates *from, uint32_t top, uint32
     return next;
 }
 
-/* Those of n places, or of the pages that they lie in, that are read, ascending, into next. keys [3, keys_room]. */
+/* Those of n places, or of the pages that they lie in, that are read, ascending, into next. keys [3, keys_capacity(n)].
+ */
 static uint32_t *select_places(const struct kvc_select_reads *call, const struct unit_scores *scores, uint32_t places,
                                int32_t *keys, uint32_t *next) {
     const uint32_t page = call->pages ? call->pages->page : 1, units = (places + page - 1) / page;
@@ -261,8 +262,8 @@ static uint32_t *select_places(const struct kvc_select_reads *call, const struct
 
 /* The sum of a query head's probabilities over what is read: those of ranks [count] times factor, over lanes and their
  * tree. */
-static float weight_of_reads(const uint32_t *rank, uint32_t count, const float *weight, float factor,
-                             struct select_prefetch *ahead) {
+static float probability_of_reads(const uint32_t *rank, uint32_t count, const float *probability, float factor,
+                                  struct select_prefetch *ahead) {
     float some[KVC_TILE]; /* so many that the first are stored by the time they are loaded */
     vf lane[FOLD];
     UNROLL
@@ -272,7 +273,7 @@ static float weight_of_reads(const uint32_t *rank, uint32_t count, const float *
         const uint32_t n = kvc_min_u32(count - i, KVC_TILE);
         prefetch_next(ahead);
         for (uint32_t j = 0; j < n; j++)
-            some[j] = weight[rank[i + j]];
+            some[j] = probability[rank[i + j]];
         for (uint32_t j = n; j % KVC_LANES != 0; j++)
             some[j] = -0.0f; /* adding it changes nothing */
         for (uint32_t j = 0; j < n; j += KVC_LANES)
@@ -283,10 +284,10 @@ static float weight_of_reads(const uint32_t *rank, uint32_t count, const float *
     return sum_lanes(lane);
 }
 
-/* The reads of head h, and its heads' alpha; probabilities by place, rows weight_stride apart, to be multiplied by
+/* The reads of head h, and its heads' alpha; probabilities by place, rows probability_stride apart, to be multiplied by
  * factor [G]. */
 static void read_head(const struct kvc_select_reads *call, uint32_t h, const struct unit_scores *scores,
-                      const float *probabilities, size_t weight_stride, const float *factor, int32_t *keys) {
+                      const float *probabilities, size_t probability_stride, const float *factor, int32_t *keys) {
     const uint32_t places = places_of(call->lists, call->view, h), group = call->heads / call->lists->kv_heads;
     uint32_t *rank = (uint32_t *)call->reads->rank->data + (size_t)h * call->reads->stride;
     const bool all = places <= call->budget;
@@ -297,7 +298,8 @@ static void read_head(const struct kvc_select_reads *call, uint32_t h, const str
     for (uint32_t g = 0; call->alpha.buffer && g < group; g++)
         ((float *)kvc_span_data(call->alpha))[h * group + g] =
             all ? 1.0f
-                : weight_of_reads(rank, count, probabilities + g * weight_stride, factor ? factor[g] : 1.0f, ahead);
+                : probability_of_reads(rank, count, probabilities + g * probability_stride, factor ? factor[g] : 1.0f,
+                                       ahead);
     if (call->view) {
         const uint32_t *view = (const uint32_t *)call->view->rank->data + (size_t)h * call->view->stride;
         for (uint32_t i = 0; i < count; i++)

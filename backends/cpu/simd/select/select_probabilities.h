@@ -1,6 +1,7 @@
-/* select_weights.h - template: exponentials of a head's scores, and from them the probabilities and their group sum. */
-#ifndef KVC_SIMD_SELECT_SELECT_WEIGHTS_H
-#define KVC_SIMD_SELECT_SELECT_WEIGHTS_H
+/* select_probabilities.h - template: exponentials of a head's scores, and from them the probabilities and their group
+ * sum. */
+#ifndef KVC_SIMD_SELECT_SELECT_PROBABILITIES_H
+#define KVC_SIMD_SELECT_SELECT_PROBABILITIES_H
 
 #include "core/base/integers.h"
 #include "backends/cpu/simd/select/select_job.h"
@@ -92,9 +93,9 @@ static void head_shares(const struct select_job *job, const struct select_head *
 }
 
 /* Scores, and where they are wanted probabilities, of the units from .. to-1. */
-static void group_weights(const struct select_job *job, const struct select_head *head, const float *share,
-                          uint32_t from, uint32_t to) {
-    const size_t row = select_row(job), stride = head->weight_stride;
+static void group_probabilities(const struct select_job *job, const struct select_head *head, const float *share,
+                                uint32_t from, uint32_t to) {
+    const size_t row = select_row(job), stride = head->probability_stride;
     float *scores = head->scores, *probabilities = head->probabilities;
     uint32_t i = from;
     for (; i + LANES <= to; i += LANES) {
