@@ -32,7 +32,7 @@ static void dapq_list(const struct tensors *t, const struct tensors *extra, cons
     assert_non_null(score);
     for (uint32_t i = 0; i < plan->pseudo && most > budget; i++) {
         rows_append(lists, extra, type, l, h, i);
-        rows_add_weights(t, head, h, q_row(extra, l, i), n + i + 1, n, score);
+        rows_add_probabilities(t, head, h, q_row(extra, l, i), n + i + 1, n, score);
     }
     head->count = n;
     rows_pool(score, n, plan->kernel, plan->average);

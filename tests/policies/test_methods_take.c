@@ -45,7 +45,8 @@ static void take_scores(const struct chunks *c, uint32_t l, uint32_t h, uint32_t
     const struct head *head = &c->lists.heads[l * t->lists + h];
     memset(score, 0, head->count * sizeof *score);
     for (uint32_t i = 0; i < p; i++)
-        rows_add_weights(t, head, h, c->A + ((size_t)l * p + i) * t->heads * t->d, head->count, head->count, score);
+        rows_add_probabilities(t, head, h, c->A + ((size_t)l * p + i) * t->heads * t->d, head->count, head->count,
+                               score);
     for (uint32_t j = 0; j < head->count; j++)
         score[j] /= (float)p;
     rows_pool(score, head->count, c->plan->kernel, !c->plan->max);
