@@ -3,6 +3,7 @@
 #include "models/network.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 enum {
     VECTOR_ALIGNMENT = 16, /* floats: a vector begins on a cache line of its buffer */
     LAYER_WEIGHTS = 7,     /* at most, of one layer */
-    LAYER_SPANS = 16       /* norms and biases of one layer, at most */
+    LAYER_SPANS = 24       /* norms and biases of one layer, at most */
 };
 
 struct loader {
@@ -157,6 +158,9 @@ static enum kvc_status flush_floats(struct loader *in) {
 static enum kvc_status load_norm(struct loader *in, const char *name, uint64_t length, struct kvc_span *span) {
     float *values = NULL;
     enum kvc_status status = load_vector(in, name, length, &values);
+    for (uint64_t i = 0; !status && !in->gguf && in->config->family->norm_plus_one && i < length; i++) {
+        values[i] = values[i] + 1.0f;
+    }
     if (!status) {
         status = add_floats(in, values, (size_t)length, span);
         free(values);
@@ -207,7 +211,7 @@ static enum kvc_status load_layer(struct loader *in, uint32_t l) {
     enum kvc_status status = KVC_OK;
     for (const struct kvc_norm_name *norm = kvc_norm_names; !status && norm->gguf; norm++) {
         char name[128];
-        if (norm->per_head && !in->config->family->qk_norm) {
+        if (!kvc_has_norm(in->config, norm)) {
             continue;
         }
         void *span = (char *)layer + norm->span;
@@ -221,6 +225,7 @@ static enum kvc_status load_layer(struct loader *in, uint32_t l) {
     }
     const bool slides = !in->config->sliding || in->config->sliding[l];
     layer->window = slides ? (uint32_t)in->config->sliding_window : 0;
+    layer->rope = layer->window && in->network->ropes > 1;
     return status ? status : flush_floats(in);
 }
 
@@ -340,8 +345,12 @@ static enum kvc_status load(struct loader *in, struct kvc_model_info *info) {
     if (!network->layer || !network->weights || !network->buffers || !in->used) {
         return no_memory(in);
     }
-    enum kvc_status status =
-        kvc_rope_build(in->config, in->gguf && in->config->family->interleaved, &network->rope, in->error);
+    const bool interleaved = in->gguf && in->config->family->interleaved;
+    enum kvc_status status = kvc_rope_build(in->config, interleaved, &network->rope[0], in->error);
+    if (!status && in->config->rope.local_base > 0) {
+        status = kvc_rope_build_local(in->config, interleaved, &network->rope[1], in->error);
+        network->ropes = 2;
+    }
     if (!status) {
         status = load_ends(in);
     }
@@ -369,6 +378,11 @@ enum kvc_status kvc_network_load(struct kvc_device *device, const struct kvc_con
         .feed_forward = (uint32_t)config->feed_forward,
         .trained_context = config->context,
         .norm_eps = (float)config->norm_eps,
+        .ropes = 1,
+        .scoring = {(float)config->score_scale, (float)config->score_cap},
+        .activation = config->family->activation,
+        .embedding_scale = config->family->scaled_embedding ? (float)sqrt((double)config->hidden) : 0,
+        .logit_cap = (float)config->logit_cap,
     };
     struct loader in = {.device = device,
                         .config = config,

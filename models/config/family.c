@@ -5,6 +5,12 @@
 #include <string.h>
 
 /* clang-format off */
+#define GEMMA .norm_plus_one = true, .scaled_embedding = true, .tied = true, .norms = KVC_NORMS_AROUND,                \
+    .activation = KVC_GELU, .query_scalar = 256, .norm_eps = 1e-6
+#define GEMMA3 GEMMA, .qk_norm = true, .window = KVC_WINDOW_PATTERN, .pattern = 6, .wide_layers = 62,                  \
+    .sliding_window = 4096, .heads = 8, .kv_heads = 4, .head_size = 256, .vocab = 262208, .context = 131072,           \
+    .features = KVC_SOFT_CAPS | KVC_SCORE_SCALE | KVC_LOCAL_ROPE, .base = 1e6, .local_base = 10000
+
 const struct kvc_family kvc_families[] = {
     /* Llama 2, 3, 3.1, 3.2, LongChat, Vicuna. Mistral's GGUF files say "llama" too. */
     {.gguf = "llama", .hf = "llama", .interleaved = true, .attention_bias = true, .feed_bias = true,
@@ -18,6 +24,11 @@ const struct kvc_family kvc_families[] = {
     /* Phi-3, 3.5, 4 and 4-mini. */
     {.gguf = "phi3", .hf = "phi3", .fused = true, .su = true, .window = KVC_WINDOW_ALL, .original_context = 4096,
      .context = 4096, .norm_eps = 1e-5},
+    {.gguf = "gemma2", .hf = "gemma2", GEMMA, .window = KVC_WINDOW_PATTERN, .pattern = 2, .wide_layers = 46,
+     .sliding_window = 4096, .heads = 8, .kv_heads = 4, .head_size = 256, .vocab = 256000, .context = 8192,
+     .features = KVC_SOFT_CAPS | KVC_SCORE_SCALE, .score_cap = 50, .logit_cap = 30},
+    {.gguf = "gemma3", .hf = "gemma3_text", GEMMA3},
+    {.gguf = "gemma3", .hf = "gemma3", .nested = true, GEMMA3},
     {0},
 };
 /* clang-format on */

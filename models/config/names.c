@@ -25,12 +25,19 @@ const struct kvc_matrix_name kvc_matrix_names[] = {
 /* clang-format on */
 
 const struct kvc_norm_name kvc_norm_names[] = {
-    {"attn_norm", "input_layernorm", false, KVC_HIDDEN, OF(attention_norm)},
-    {"ffn_norm", "post_attention_layernorm", false, KVC_HIDDEN, OF(feed_norm)},
-    {"attn_q_norm", "self_attn.q_norm", true, KVC_HEAD, OF(q_norm)},
-    {"attn_k_norm", "self_attn.k_norm", true, KVC_HEAD, OF(k_norm)},
+    {"attn_norm", "input_layernorm", false, 0, KVC_HIDDEN, OF(attention_norm)},
+    {"ffn_norm", "post_attention_layernorm", false, 1u << KVC_NORMS_BEFORE, KVC_HIDDEN, OF(feed_norm)},
+    {"ffn_norm", "pre_feedforward_layernorm", false, 1u << KVC_NORMS_AROUND, KVC_HIDDEN, OF(feed_norm)},
+    {"post_attention_norm", "post_attention_layernorm", false, 1u << KVC_NORMS_AROUND, KVC_HIDDEN, OF(attention_after)},
+    {"post_ffw_norm", "post_feedforward_layernorm", false, 1u << KVC_NORMS_AROUND, KVC_HIDDEN, OF(feed_after)},
+    {"attn_q_norm", "self_attn.q_norm", true, 0, KVC_HEAD, OF(q_norm)},
+    {"attn_k_norm", "self_attn.k_norm", true, 0, KVC_HEAD, OF(k_norm)},
     {0},
 };
+
+bool kvc_has_norm(const struct kvc_config *config, const struct kvc_norm_name *norm) {
+    return (!norm->per_head || config->family->qk_norm) && (!norm->norms || norm->norms >> config->family->norms & 1);
+}
 
 const char *const kvc_embedding_name[2] = {"model.embed_tokens.weight", "token_embd.weight"};
 const char *const kvc_final_norm_name[2] = {"model.norm.weight", "output_norm.weight"};
@@ -64,8 +71,13 @@ bool kvc_tensor_ignored(const char *name, bool gguf, const struct kvc_config *co
         return strcmp(name, "rope_freqs.weight") == 0 || strcmp(name, "rope_factors_short.weight") == 0 ||
                strcmp(name, "rope_factors_long.weight") == 0;
     }
+    if (config->family->nested &&
+        (strncmp(name, "vision_tower.", 13) == 0 || strncmp(name, "multi_modal_projector.", 22) == 0 ||
+         strncmp(name, "model.vision_tower.", 19) == 0 || strncmp(name, "model.multi_modal_projector.", 28) == 0)) {
+        return true; /* images are not read */
+    }
     /* Older files keep the frequencies, and a second copy of a tied embedding. */
-    return ends_with(name, ".rotary_emb.inv_freq") || (config->tied && strcmp(name, "lm_head.weight") == 0);
+    return ends_with(name, ".rotary_emb.inv_freq") || (config->tied && ends_with(name, "lm_head.weight"));
 }
 
 void kvc_layer_tensor(char *name, size_t capacity, bool gguf, uint32_t layer, const char *stem, const char *suffix) {

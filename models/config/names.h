@@ -30,11 +30,14 @@ extern const struct kvc_matrix_name kvc_matrix_names[]; /* ends with gguf NULL *
 /* A norm of each layer, "<stem>.weight". */
 struct kvc_norm_name {
     const char *gguf, *hf;
-    bool per_head; /* of families with q/k norms */
+    bool per_head;  /* of families with q/k norms */
+    unsigned norms; /* bits 1 << enum kvc_norms: of families with one of these; 0: of all */
     enum kvc_extent length;
     size_t span; /* offset in struct kvc_layer */
 };
 extern const struct kvc_norm_name kvc_norm_names[]; /* ends with gguf NULL */
+/* Whether the family has the norm. */
+bool kvc_has_norm(const struct kvc_config *config, const struct kvc_norm_name *norm);
 
 /* The network's own tensors. */
 extern const char *const kvc_embedding_name[2], *const kvc_final_norm_name[2], *const kvc_head_name[2]; /* [gguf] */

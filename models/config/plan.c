@@ -96,7 +96,7 @@ static void add_matrix(struct kvc_plan *plan, const struct kvc_config *config, u
 
 static void add_layer(struct kvc_plan *plan, const struct kvc_config *config, uint32_t layer, enum kvc_type type) {
     for (const struct kvc_norm_name *norm = kvc_norm_names; norm->gguf; norm++) {
-        if (!norm->per_head || config->family->qk_norm) {
+        if (kvc_has_norm(config, norm)) {
             name_layer(add(plan, KVC_PLAN_NORM, 1, kvc_extent(config, norm->length)), layer, norm->gguf, norm->hf,
                        "weight");
         }
@@ -174,7 +174,7 @@ void kvc_plan_free(struct kvc_plan *plan) {
 
 /* Llama 3's scaling lies in a tensor; the others' parameters have keys, but a plain model must have none of them. */
 static bool wanted(const struct kvc_config *config, const struct kvc_config_field *field) {
-    if (!field->gguf) {
+    if (!field->gguf || !kvc_config_knows(config, field->feature)) {
         return false;
     }
     if (strncmp(field->gguf, "rope.scaling.", 13) != 0) {
@@ -201,7 +201,7 @@ static void put_field(const struct kvc_config *config, const struct kvc_config_f
     kvc_config_key(config, true, field, key, sizeof key);
     if (field->real) {
         memcpy(&real, at, sizeof real);
-        if (real != 0) {
+        if (real != 0 || field->feature == KVC_SOFT_CAPS) { /* none, where the family has one */
             kvc_gguf_put_float32(writer, key, (float)real);
         }
     } else {
@@ -210,6 +210,15 @@ static void put_field(const struct kvc_config *config, const struct kvc_config_f
             kvc_gguf_put_uint32(writer, key, (uint32_t)integer);
         }
     }
+}
+
+/* Whether the layers that slide are those that readers of the family expect. */
+static bool follows_pattern(const struct kvc_config *config) {
+    bool follows = config->family->window == KVC_WINDOW_PATTERN;
+    for (uint64_t i = 0; i < config->layers; i++) {
+        follows = follows && config->sliding[i] == ((i + 1) % config->family->pattern != 0);
+    }
+    return follows;
 }
 
 enum kvc_status kvc_plan_metadata(const struct kvc_config *config, const char *name, struct kvc_gguf_writer *writer,
@@ -237,7 +246,7 @@ enum kvc_status kvc_plan_metadata(const struct kvc_config *config, const char *n
         snprintf(key, sizeof key, "%s.rope.scaling.type", architecture);
         kvc_gguf_put_string(writer, key, kind, strlen(kind));
     }
-    if (config->sliding) {
+    if (config->sliding && !follows_pattern(config)) {
         snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", architecture);
         kvc_gguf_put_bools(writer, key, config->sliding, (size_t)config->layers);
     }

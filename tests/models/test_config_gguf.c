@@ -80,6 +80,24 @@ static const struct gguf_case {
     {"phi3-longrope", DROP, "rope_factors_long.weight", 0, NULL, "rope_factors_long.weight has 0 numbers"},
     {"phi3-longrope", REMOVE, "phi3.rope.scaling.attn_factor", 0, NULL, "OK"},
     {"phi3-longrope", REAL, "phi3.rope.scaling.factor", 4, NULL, "longrope together with rope.scaling.factor"},
+    {"llama2", REAL, "llama.attention.scale", 0.1, NULL, "llama.attention.scale is 0.1"},
+    {"gemma2", REAL, "gemma2.attn_logit_softcapping", -1, NULL, "gemma2.attn_logit_softcapping is -1"},
+    {"gemma2", REAL, "gemma2.attn_logit_softcapping", NAN, NULL, "gemma2.attn_logit_softcapping is"},
+    {"gemma2", REMOVE, "gemma2.attn_logit_softcapping", 0, NULL, "OK"}, /* 50 */
+    {"gemma2", TEXT, "gemma2.final_logit_softcapping", 0, "30", "gemma2.final_logit_softcapping is not a number"},
+    {"gemma2", REAL, "gemma2.final_logit_softcapping", INFINITY, NULL, "gemma2.final_logit_softcapping is inf"},
+    {"gemma2", REAL, "gemma2.attention.scale", -1, NULL, "gemma2.attention.scale is -1"},
+    {"gemma2", REMOVE, "gemma2.attention.sliding_window", 0, NULL, "gemma2.attention.sliding_window is missing or 0"},
+    {"gemma2", REAL, "gemma2.rope.freq_base_swa", 500, NULL, "gemma2.rope.freq_base_swa is 500"},
+    {"gemma2", DROP, "blk.1.post_attention_norm.weight", 0, NULL, "blk.1.post_attention_norm.weight is missing"},
+    {"gemma3", REAL, "gemma3.rope.freq_base_swa", 0, NULL, "gemma3.rope.freq_base_swa is 0"},
+    {"gemma3", REAL, "gemma3.rope.freq_base_swa", 500, NULL, "OK"},
+    {"gemma3", REMOVE, "gemma3.attention.sliding_window", 0, NULL, "OK"}, /* all layers are global */
+    {"gemma3", UINT, "gemma3.attention.sliding_window_pattern", 5000, NULL, "a number of 0 to 4096"},
+    {"gemma3", UINT, "gemma3.attention.sliding_window_pattern", 3, NULL, "OK"},
+    {"gemma3", TEXT, "gemma3.attention.sliding_window_pattern", 0, "3", "an array of bools or a number"},
+    {"gemma3", BOOLS, "gemma3.attention.sliding_window_pattern", 3, NULL, "must be an array of 7 bools"},
+    {"gemma3", DROP, "blk.6.post_ffw_norm.weight", 0, NULL, "tensor blk.6.post_ffw_norm.weight is missing"},
 };
 /* clang-format on */
 

@@ -32,6 +32,10 @@ static const struct {
     {"phi3", {"short"}},
     {"phi3-longrope", {"short", "beyond", "long"}},
     {"phi4-mini", {"short", "long"}},
+    {"gemma2", {"short"}},
+    {"gemma3", {"short"}},
+    {"gemma3-new", {"short"}},
+    {"gemma3-images", {"short"}},
 };
 
 struct golden { /* tokens [count], logits [count, vocab] */
