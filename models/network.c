@@ -170,10 +170,6 @@ static enum kvc_status load_norm(struct loader *in, const char *name, uint64_t l
 
 /* ---- one layer ---- */
 
-static bool has_bias(const struct kvc_config *config, enum kvc_bias bias) {
-    return bias == KVC_QKV_BIAS ? config->qkv_bias : bias == KVC_OUTPUT_BIAS ? config->output_bias : config->feed_bias;
-}
-
 static enum kvc_status load_named_matrix(struct loader *in, uint32_t l, const struct kvc_matrix_name *matrix,
                                          struct kvc_layer *layer) {
     char name[128];
@@ -189,7 +185,7 @@ static enum kvc_status load_named_matrix(struct loader *in, uint32_t l, const st
     if (!status) {
         status = check_matrix(in, tensor, outputs, kvc_extent(in->config, matrix->inputs));
     }
-    if (!status && has_bias(in->config, matrix->bias)) {
+    if (!status && kvc_has_bias(in->config, matrix->bias)) {
         kvc_layer_tensor(name, sizeof name, in->gguf, l, stem, "bias");
         status = load_vector(in, name, outputs, &bias);
     }
@@ -216,16 +212,21 @@ static enum kvc_status load_layer(struct loader *in, uint32_t l) {
         }
         void *span = (char *)layer + norm->span;
         kvc_layer_tensor(name, sizeof name, in->gguf, l, in->gguf ? norm->gguf : norm->hf, "weight");
-        status = load_norm(in, name, kvc_extent(in->config, norm->length), span);
+        status = load_norm(in, name, kvc_norm_length(in->config, norm), span);
+        if (!status && in->config->family->norm_bias && norm->bias) {
+            span = (char *)layer + norm->bias;
+            kvc_layer_tensor(name, sizeof name, in->gguf, l, in->gguf ? norm->gguf : norm->hf, "bias");
+            status = load_norm(in, name, in->config->hidden, span);
+        }
     }
     for (const struct kvc_matrix_name *matrix = kvc_matrix_names; !status && matrix->gguf; matrix++) {
-        if (matrix->when == KVC_ALWAYS || (matrix->when == KVC_FUSED) == in->config->family->fused) {
+        if (kvc_has_matrix(in->config, matrix)) {
             status = load_named_matrix(in, l, matrix, layer);
         }
     }
     const bool slides = !in->config->sliding || in->config->sliding[l];
     layer->window = slides ? (uint32_t)in->config->sliding_window : 0;
-    layer->rope = layer->window && in->network->ropes > 1;
+    layer->rope = in->config->unrotated ? in->config->unrotated[l] : layer->window && in->network->ropes > 1;
     return status ? status : flush_floats(in);
 }
 
@@ -245,7 +246,13 @@ static enum kvc_status load_ends(struct loader *in) {
     network->vocab = (uint32_t)vocab;
     enum kvc_status status = load_matrix(in, embedding, vocab, config->hidden, &network->embedding);
     if (!status) {
-        status = load_norm(in, kvc_final_norm_name[in->gguf], config->hidden, &network->final_norm);
+        status = load_norm(in, kvc_final_norm_name(config, in->gguf, false), config->hidden, &network->final_norm);
+    }
+    if (!status && config->family->norm_bias) {
+        status = load_norm(in, kvc_final_norm_name(config, in->gguf, true), config->hidden, &network->final_norm_bias);
+    }
+    if (!status && config->family->head_bias) {
+        status = load_norm(in, kvc_head_bias_name[in->gguf], vocab, &network->head_bias);
     }
     if (!status) {
         status = flush_floats(in);
@@ -341,14 +348,18 @@ static enum kvc_status load(struct loader *in, struct kvc_model_info *info) {
     network->layer = calloc(layers, sizeof *network->layer);
     network->weights = calloc(layers * LAYER_WEIGHTS + 2, sizeof *network->weights);
     network->buffers = calloc(layers + 1, sizeof *network->buffers);
-    in->used = calloc(layers * (LAYER_WEIGHTS + LAYER_SPANS) + 3, sizeof *in->used);
+    in->used = calloc(layers * (LAYER_WEIGHTS + LAYER_SPANS) + 5, sizeof *in->used);
     if (!network->layer || !network->weights || !network->buffers || !in->used) {
         return no_memory(in);
     }
-    const bool interleaved = in->gguf && in->config->family->interleaved;
+    const bool interleaved = (in->gguf && in->config->family->interleaved) || in->config->family->pairs;
     enum kvc_status status = kvc_rope_build(in->config, interleaved, &network->rope[0], in->error);
     if (!status && in->config->rope.local_base > 0) {
         status = kvc_rope_build_local(in->config, interleaved, &network->rope[1], in->error);
+        network->ropes = 2;
+    }
+    if (!status && in->config->unrotated) {
+        status = kvc_rope_build_still(in->config, interleaved, &network->rope[1], in->error);
         network->ropes = 2;
     }
     if (!status) {
@@ -381,7 +392,13 @@ enum kvc_status kvc_network_load(struct kvc_device *device, const struct kvc_con
         .ropes = 1,
         .scoring = {(float)config->score_scale, (float)config->score_cap},
         .activation = config->family->activation,
-        .embedding_scale = config->family->scaled_embedding ? (float)sqrt((double)config->hidden) : 0,
+        .embedding_scale =
+            config->family->scaled_embedding ? (float)sqrt((double)config->hidden) : (float)config->embedding_scale,
+        .residual_scale = (float)config->residual_scale,
+        .logit_scale = config->logit_divisor > 0 ? (float)(1 / config->logit_divisor) : (float)config->logit_scale,
+        .centred = (config->family->features & KVC_LAYER_NORM) != 0,
+        .parallel = config->family->norms == KVC_NORMS_ONE,
+        .qk_norm_whole = config->family->qk_norm_whole,
         .logit_cap = (float)config->logit_cap,
     };
     struct loader in = {.device = device,

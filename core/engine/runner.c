@@ -140,12 +140,17 @@ enum kvc_status kvc_runner_reserve_logits(struct kvc_runner *runner, uint32_t ro
     return status;
 }
 
-/* y = the norm of x [rows, width], by w; in place is fine. */
-static void norm_rows(struct kvc_runner *runner, struct kvc_span y, struct kvc_span x, struct kvc_span w, uint32_t rows,
-                      uint32_t width) {
-    runner->device->ops->norm(
-        runner->device,
-        &(struct kvc_norm){.y = y, .x = x, .w = w, .rows = rows, .K = width, .eps = runner->network->norm_eps});
+/* y = the norm of x [rows, width], by w and bias; in place is fine. */
+static void norm_rows(struct kvc_runner *runner, struct kvc_span y, struct kvc_span x, struct kvc_span w,
+                      struct kvc_span bias, uint32_t rows, uint32_t width) {
+    runner->device->ops->norm(runner->device, &(struct kvc_norm){.y = y,
+                                                                 .x = x,
+                                                                 .w = w,
+                                                                 .rows = rows,
+                                                                 .K = width,
+                                                                 .eps = runner->network->norm_eps,
+                                                                 .centred = runner->network->centred,
+                                                                 .bias = bias});
 }
 
 /* x [n] times a factor, capped (cap 0: not). */
@@ -179,9 +184,9 @@ static void project_and_rotate(struct kvc_runner *runner, const struct kvc_batch
                 &(struct kvc_linear){
                     .y = at(raw, 0, 0), .x = at(&runner->normed, 0, 0), .w = weight, .bias = bias, .rows = rows});
     if (norm.buffer && network->qk_norm_whole)
-        norm_rows(runner, at(raw, 0, 0), at(raw, 0, 0), norm, rows, heads * d);
+        norm_rows(runner, at(raw, 0, 0), at(raw, 0, 0), norm, none, rows, heads * d);
     else if (norm.buffer)
-        norm_rows(runner, at(raw, 0, 0), at(raw, 0, 0), norm, rows * heads, d);
+        norm_rows(runner, at(raw, 0, 0), at(raw, 0, 0), norm, none, rows * heads, d);
     ops->rope(device, &(struct kvc_rope_heads){.y = at(out, 0, 0),
                                                .x = at(raw, 0, 0),
                                                .cosine = at(&batch->cosine, angles, half),
@@ -194,12 +199,12 @@ static void project_and_rotate(struct kvc_runner *runner, const struct kvc_batch
 }
 
 /* normed = the norm of the hidden states, or these themselves where there is none. */
-static void norm_input(struct kvc_runner *runner, const struct kvc_batch *batch, struct kvc_span norm, uint32_t row,
-                       uint32_t rows) {
+static void norm_input(struct kvc_runner *runner, const struct kvc_batch *batch, struct kvc_span norm,
+                       struct kvc_span bias, uint32_t row, uint32_t rows) {
     const uint32_t hidden = runner->network->hidden;
     const struct kvc_span normed = at(&runner->normed, 0, 0), x = at(&batch->hidden, row, hidden);
     if (norm.buffer)
-        norm_rows(runner, normed, x, norm, rows, hidden);
+        norm_rows(runner, normed, x, norm, bias, rows, hidden);
     else
         runner->device->ops->copy(runner->device, normed, x, (size_t)rows * hidden * sizeof(float));
 }
@@ -210,7 +215,9 @@ static void add_projected(struct kvc_runner *runner, struct kvc_batch *batch, st
     const uint32_t hidden = runner->network->hidden;
     const struct kvc_span projected = at(&runner->projected, 0, 0);
     if (norm.buffer)
-        norm_rows(runner, projected, projected, norm, rows, hidden);
+        norm_rows(runner, projected, projected, norm, none, rows, hidden);
+    if (runner->network->residual_scale != 0.0f)
+        scale_values(runner, projected, (size_t)rows * hidden, runner->network->residual_scale, 0.0f);
     runner->device->ops->add(
         runner->device,
         &(struct kvc_add){.y = at(&batch->hidden, row, hidden), .x = projected, .n = (size_t)rows * hidden});
@@ -220,7 +227,7 @@ void kvc_runner_project_queries_keys(struct kvc_runner *runner, const struct kvc
                                      uint32_t rows) {
     const struct kvc_network *network = runner->network;
     const struct kvc_layer *layer = &network->layer[l];
-    norm_input(runner, batch, layer->attention_norm, row, rows);
+    norm_input(runner, batch, layer->attention_norm, layer->attention_norm_bias, row, rows);
     project_and_rotate(runner, batch, row, rows, l, layer->q, layer->q_bias, layer->q_norm, network->heads,
                        &runner->q_raw, &runner->q);
     project_and_rotate(runner, batch, row, rows, l, layer->k, layer->k_bias, layer->k_norm, network->kv_heads,
@@ -325,11 +332,12 @@ static void feed_rows(struct kvc_runner *runner, const struct kvc_layer *layer, 
     const struct kvc_span gate = at(&runner->gate, 0, 0), up = at(&runner->up, 0, 0);
     ops->linear(device,
                 &(struct kvc_linear){.y = gate, .x = normed, .w = layer->gate, .bias = layer->gate_bias, .rows = rows});
-    ops->linear(device,
-                &(struct kvc_linear){.y = up, .x = normed, .w = layer->up, .bias = layer->up_bias, .rows = rows});
+    if (layer->up)
+        ops->linear(device,
+                    &(struct kvc_linear){.y = up, .x = normed, .w = layer->up, .bias = layer->up_bias, .rows = rows});
     ops->gated_silu(device, &(struct kvc_gated_silu){.y = gate,
                                                      .gate = gate,
-                                                     .up = up,
+                                                     .up = layer->up ? up : none,
                                                      .n = (size_t)rows * runner->network->feed_forward,
                                                      .activation = runner->network->activation});
     ops->linear(device, &(struct kvc_linear){
@@ -339,7 +347,8 @@ static void feed_rows(struct kvc_runner *runner, const struct kvc_layer *layer, 
 void kvc_runner_feed_forward(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t l, uint32_t row,
                              uint32_t rows) {
     const struct kvc_layer *layer = &runner->network->layer[l];
-    norm_input(runner, batch, layer->feed_norm, row, rows);
+    if (!runner->network->parallel) /* otherwise it is there from before the attention */
+        norm_input(runner, batch, layer->feed_norm, layer->feed_norm_bias, row, rows);
     feed_rows(runner, layer, rows);
     add_projected(runner, batch, layer->feed_after, row, rows);
 }
@@ -353,10 +362,13 @@ enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *b
     if (status != KVC_OK)
         return status;
     const struct kvc_span last = at(&runner->last, 0, 0), out = at(&runner->logits, 0, 0);
-    norm_rows(runner, last, at(&batch->hidden, first, network->hidden), network->final_norm, count, network->hidden);
-    ops->linear(device, &(struct kvc_linear){.y = out, .x = last, .w = network->head, .bias = none, .rows = count});
-    if (network->logit_cap != 0.0f)
-        scale_values(runner, out, (size_t)count * network->vocab, 1.0f, network->logit_cap);
+    norm_rows(runner, last, at(&batch->hidden, first, network->hidden), network->final_norm, network->final_norm_bias,
+              count, network->hidden);
+    ops->linear(device, &(struct kvc_linear){
+                            .y = out, .x = last, .w = network->head, .bias = network->head_bias, .rows = count});
+    if (network->logit_scale != 0.0f || network->logit_cap != 0.0f)
+        scale_values(runner, out, (size_t)count * network->vocab,
+                     network->logit_scale != 0.0f ? network->logit_scale : 1.0f, network->logit_cap);
     ops->download(device, logits, out, (size_t)count * network->vocab * sizeof(float));
     return KVC_OK;
 }

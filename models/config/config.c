@@ -47,7 +47,13 @@ const struct kvc_config_field kvc_config_fields[] = {
     REAL(NULL, "mscale", rope.mscale, KVC_ROPE, 0, 1e6),
     REAL(NULL, "mscale_all_dim", rope.mscale_all, KVC_ROPE, 0, 1e6),
     ONLY(KVC_LOCAL_ROPE, "rope.freq_base_swa", "rope_local_base_freq", rope.local_base, 1, 1e30),
-    ONLY(KVC_SCORE_SCALE, "attention.scale", NULL, score_scale, 0, 1e3),
+    ONLY(KVC_SCORE_SCALE | KVC_MULTIPLIERS, "attention.scale", NULL, score_scale, 0, 1e3),
+    ONLY(KVC_MULTIPLIERS, NULL, "attention_multiplier", score_scale, 1e-6, 1e3),
+    ONLY(KVC_MULTIPLIERS, "embedding_scale", "embedding_multiplier", embedding_scale, 1e-6, 1e6),
+    ONLY(KVC_MULTIPLIERS, "residual_scale", "residual_multiplier", residual_scale, 1e-6, 1e6),
+    ONLY(KVC_MULTIPLIERS, "logit_scale", "logits_scaling", logit_divisor, 1e-6, 1e6),
+    ONLY(KVC_LOGIT_SCALE, "logit_scale", "logit_scale", logit_scale, 1e-6, 1e6),
+    ONLY(KVC_LAYER_NORM, "attention.layer_norm_epsilon", "layer_norm_eps", norm_eps, 1e-30, 1),
     ONLY(KVC_SCORE_SCALE, NULL, "query_pre_attn_scalar", query_scalar, 1e-6, 1e9),
     ONLY(KVC_SOFT_CAPS, "attn_logit_softcapping", "attn_logit_softcapping", score_cap, 0, 1e6),
     ONLY(KVC_SOFT_CAPS, "final_logit_softcapping", "final_logit_softcapping", logit_cap, 0, 1e6),
@@ -130,6 +136,12 @@ static void take_defaults(struct kvc_config *config, bool gguf) {
         config->query_scalar = config->family->query_scalar;
     if (!gguf && config->rope.base == 0)
         config->rope.base = config->family->base;
+    if (!gguf && config->rope.partial == 0)
+        config->rope.partial = config->family->partial;
+    if (!gguf && config->score_scale == 0 && kvc_config_knows(config, KVC_MULTIPLIERS))
+        config->score_scale = 1;
+    if (!gguf && config->logit_scale == 0)
+        config->logit_scale = config->family->logit_scale;
     if (config->rope.local_base == 0)
         config->rope.local_base = config->family->local_base;
     if (config->score_cap < 0)
@@ -150,6 +162,18 @@ static void complete_scale(struct kvc_config *config, bool gguf) {
     if (config->score_scale == (double)(float)(1 / sqrt((double)config->head_size)))
         config->score_scale = 0;
     config->query_scalar = 0;
+}
+
+enum kvc_status kvc_config_unrotate(struct kvc_config *config, uint64_t every, const char *where,
+                                    struct kvc_error *error) {
+    config->unrotated = malloc((size_t)config->layers);
+    if (!config->unrotated) {
+        return kvc_fail(error, KVC_RESOURCE, "%s: no memory for %" PRIu64 " layers", where, config->layers);
+    }
+    for (uint64_t i = 0; i < config->layers; i++) {
+        config->unrotated[i] = (i + 1) % every == 0;
+    }
+    return KVC_OK;
 }
 
 enum kvc_status kvc_config_slide(struct kvc_config *config, const char *where, struct kvc_error *error) {
@@ -333,9 +357,10 @@ const char *kvc_rope_kind_name(enum kvc_rope_kind kind) {
 
 void kvc_config_free(struct kvc_config *config) {
     free(config->sliding);
+    free(config->unrotated);
     free(config->rope.short_factor);
     free(config->rope.long_factor);
     free(config->rope.divisor);
-    config->sliding = NULL;
+    config->sliding = config->unrotated = NULL;
     config->rope.short_factor = config->rope.long_factor = config->rope.divisor = NULL;
 }

@@ -17,7 +17,7 @@ static const struct {
     {"expert_used_count", 0, 0},
     {"attn_logit_softcapping", 0, KVC_SOFT_CAPS},
     {"final_logit_softcapping", 0, KVC_SOFT_CAPS},
-    {"attention.scale", 0, KVC_SCORE_SCALE},
+    {"attention.scale", 0, KVC_SCORE_SCALE | KVC_MULTIPLIERS},
     {"attention.output_scale", 0, 0},
     {"attention.temperature_scale", 0, 0},
     {"attention.clamp_kqv", 0, 0},
@@ -27,9 +27,9 @@ static const struct {
     {"attention.key_length_mla", 0, 0},
     {"attention.value_length_mla", 0, 0},
     {"attention.shared_kv_layers", 0, 0},
-    {"logit_scale", 0, 0},
-    {"residual_scale", 0, 0},
-    {"embedding_scale", 0, 0},
+    {"logit_scale", 0, KVC_MULTIPLIERS | KVC_LOGIT_SCALE},
+    {"residual_scale", 0, KVC_MULTIPLIERS},
+    {"embedding_scale", 0, KVC_MULTIPLIERS},
     {"nextn_predict_layers", 0, 0},
     {"rope.scaling.yarn_log_multiplier", 0, 0},
     {"rope.scaling.yarn_ext_factor", 1, 0},
@@ -304,6 +304,13 @@ static enum kvc_status fill(const struct kvc_gguf *file, const char *where, stru
     }
     if (!status) {
         status = read_sliding(file, where, config, error);
+    }
+    if (!status && config->sliding_window && kvc_config_knows(config, KVC_NO_WINDOW)) {
+        status = kvc_fail(error, KVC_INPUT, "%s: %s.attention.sliding_window is %" PRIu64 ": not supported for %s",
+                          where, config->family->gguf, config->sliding_window, config->family->gguf);
+    }
+    if (!status && config->family->unrotated) {
+        status = kvc_config_unrotate(config, config->family->unrotated, where, error);
     }
     if (status) {
         return status;

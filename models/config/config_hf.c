@@ -57,11 +57,16 @@ static enum kvc_status refuse_unsupported(const struct source *in, const struct 
                 {"final_logit_softcapping", KVC_SOFT_CAPS},
                 {"kv_lora_rank", 0},
                 {"q_lora_rank", 0},
-                {"no_rope_layers", 0},
-                {"attention_multiplier", 0},
-                {"embedding_multiplier", 0},
-                {"residual_multiplier", 0},
-                {"logits_scaling", 0},
+                {"no_rope_layers", KVC_UNROTATED},
+                {"attention_multiplier", KVC_MULTIPLIERS},
+                {"embedding_multiplier", KVC_MULTIPLIERS},
+                {"residual_multiplier", KVC_MULTIPLIERS},
+                {"logits_scaling", KVC_MULTIPLIERS},
+                {"logit_scale", KVC_LOGIT_SCALE},
+                {"qk_layernorm", 0},
+                {"use_qk_norm", 0},
+                {"use_parallel_residual", 0},
+                {"clip_qkv", 0},
                 {"attn_temperature_tuning", 0},
                 {"query_pre_attn_scalar", KVC_SCORE_SCALE},
                 {"use_bidirectional_attention", 0},
@@ -74,6 +79,9 @@ static enum kvc_status refuse_unsupported(const struct source *in, const struct 
             return unsupported(in, keys[i].key, NULL);
         }
     }
+    if (family->features & KVC_NO_WINDOW && json_is_true(get(in->root, "use_sliding_window"))) {
+        return unsupported(in, "use_sliding_window", NULL);
+    }
     return KVC_OK;
 }
 
@@ -81,10 +89,13 @@ static enum kvc_status check_activation(const struct source *in, const struct kv
     const char *wanted = family->activation == KVC_GELU ? "gelu_pytorch_tanh" : "silu";
     const char *key = get(in->root, "hidden_activation") ? "hidden_activation" : "hidden_act";
     const json_t *activation = get(in->root, key);
-    if (activation && (!json_is_string(activation) || strcmp(json_string_value(activation), wanted) != 0)) {
+    const char *name = json_string_value(activation);
+    if (name && family->activation == KVC_GELU && strcmp(name, "gelu_new") == 0) {
+        return KVC_OK; /* the same by another name */
+    }
+    if (activation && (!name || strcmp(name, wanted) != 0)) {
         return kvc_fail(in->error, KVC_INPUT, "%s: %s is %.40s; only %s is supported for %s", in->path, key,
-                        json_is_string(activation) ? json_string_value(activation) : "not a string", wanted,
-                        family->hf);
+                        name ? name : "not a string", wanted, family->hf);
     }
     return KVC_OK;
 }
@@ -320,6 +331,32 @@ static enum kvc_status read_sliding(const struct source *in, struct kvc_config *
     return status;
 }
 
+/* Which layers do not rotate: 0 in no_rope_layers, or by an interval. */
+static enum kvc_status read_unrotated(const struct source *in, struct kvc_config *config) {
+    const json_t *list = get(in->root, "no_rope_layers"), *every = get(in->root, "no_rope_layer_interval");
+    const int64_t interval = every ? (int64_t)json_integer_value(every) : (int64_t)config->family->unrotated;
+    if (!kvc_config_knows(config, KVC_UNROTATED)) {
+        return KVC_OK;
+    }
+    if (interval < 1 || interval > 4096) {
+        return kvc_fail(in->error, KVC_INPUT, "%s: no_rope_layer_interval is not an integer of 1 to 4096", in->path);
+    }
+    if (list && (!json_is_array(list) || (json_array_size(list) && json_array_size(list) != config->layers))) {
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: no_rope_layers must be a list of %" PRIu64 " numbers, one for each layer", in->path,
+                        config->layers);
+    }
+    enum kvc_status status = kvc_config_unrotate(config, (uint64_t)interval, in->path, in->error);
+    for (size_t i = 0; !status && i < json_array_size(list); i++) {
+        const json_t *value = json_array_get(list, i);
+        if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > 1) {
+            return kvc_fail(in->error, KVC_INPUT, "%s: no_rope_layers[%zu] is not 0 or 1", in->path, i);
+        }
+        config->unrotated[i] = json_integer_value(value) == 0;
+    }
+    return status;
+}
+
 static int64_t read_token(const json_t *value) {
     if (json_is_array(value)) {
         value = json_array_get(value, 0);
@@ -366,6 +403,8 @@ static enum kvc_status fill(struct source *in, struct kvc_config *config) {
         status = kvc_config_complete(config, false, in->path, in->error);
     if (!status)
         status = read_sliding(in, config);
+    if (!status)
+        status = read_unrotated(in, config);
     config->tied = config->family && config->family->tied;
     if (!status)
         status = read_flag(in, "tie_word_embeddings", &config->tied);
@@ -373,8 +412,12 @@ static enum kvc_status fill(struct source *in, struct kvc_config *config) {
         status = read_flag(in, "attention_bias", &attention_bias);
     if (!status && config->family->feed_bias)
         status = read_flag(in, "mlp_bias", &config->feed_bias);
-    config->qkv_bias = attention_bias || (config->family && config->family->qkv_bias);
-    config->output_bias = attention_bias;
+    bool qkv_bias = config->family && config->family->qkv_bias;
+    if (!status && config->family->qkv_bias_key)
+        status = read_flag(in, config->family->qkv_bias_key, &qkv_bias);
+    config->qkv_bias = attention_bias || qkv_bias;
+    config->output_bias = attention_bias || (config->family && config->family->ungated);
+    config->feed_bias = config->feed_bias || (config->family && config->family->ungated);
     config->bos = read_token(get_token(in, "bos_token_id"));
     config->eos = read_token(get_token(in, "eos_token_id"));
     return status;

@@ -68,10 +68,6 @@ static void name_layer(struct kvc_planned *tensor, uint32_t layer, const char *g
     kvc_layer_tensor(tensor->hf, sizeof tensor->hf, false, layer, hf, suffix);
 }
 
-static bool has_bias(const struct kvc_config *config, enum kvc_bias bias) {
-    return bias == KVC_QKV_BIAS ? config->qkv_bias : bias == KVC_OUTPUT_BIAS ? config->output_bias : config->feed_bias;
-}
-
 static void add_matrix(struct kvc_plan *plan, const struct kvc_config *config, uint32_t layer,
                        const struct kvc_matrix_name *matrix, enum kvc_type type) {
     uint64_t rows = 0, interleaved = 0;
@@ -87,7 +83,7 @@ static void add_matrix(struct kvc_plan *plan, const struct kvc_config *config, u
     name_layer(tensor, layer, matrix->gguf, matrix->hf, "weight");
     tensor->type = kvc_plan_type(type, tensor->shape[1], &plan->replaced);
     tensor->interleaved = interleaved;
-    if (has_bias(config, matrix->bias)) {
+    if (kvc_has_bias(config, matrix->bias)) {
         tensor = add(plan, KVC_PLAN_BIAS, 1, rows);
         name_layer(tensor, layer, matrix->gguf, matrix->hf, "bias");
         tensor->interleaved = interleaved;
@@ -97,12 +93,15 @@ static void add_matrix(struct kvc_plan *plan, const struct kvc_config *config, u
 static void add_layer(struct kvc_plan *plan, const struct kvc_config *config, uint32_t layer, enum kvc_type type) {
     for (const struct kvc_norm_name *norm = kvc_norm_names; norm->gguf; norm++) {
         if (kvc_has_norm(config, norm)) {
-            name_layer(add(plan, KVC_PLAN_NORM, 1, kvc_extent(config, norm->length)), layer, norm->gguf, norm->hf,
+            name_layer(add(plan, KVC_PLAN_NORM, 1, kvc_norm_length(config, norm)), layer, norm->gguf, norm->hf,
                        "weight");
+            if (config->family->norm_bias && norm->bias)
+                name_layer(add(plan, KVC_PLAN_BIAS, 1, kvc_norm_length(config, norm)), layer, norm->gguf, norm->hf,
+                           "bias");
         }
     }
     for (const struct kvc_matrix_name *matrix = kvc_matrix_names; matrix->gguf; matrix++) {
-        if (matrix->when == KVC_ALWAYS || (matrix->when == KVC_FUSED) == config->family->fused) {
+        if (kvc_has_matrix(config, matrix)) {
             add_matrix(plan, config, layer, matrix, type);
         }
     }
@@ -152,9 +151,15 @@ enum kvc_status kvc_plan_build(const struct kvc_config *config, enum kvc_type ty
     for (uint32_t l = 0; l < config->layers; l++) {
         add_layer(plan, config, l, type);
     }
-    add_whole(plan, KVC_PLAN_NORM, kvc_final_norm_name, 1, config->hidden, type);
+    for (int bias = 0; bias < (config->family->norm_bias ? 2 : 1); bias++) {
+        const char *names[2] = {kvc_final_norm_name(config, false, bias), kvc_final_norm_name(config, true, bias)};
+        add_whole(plan, bias ? KVC_PLAN_BIAS : KVC_PLAN_NORM, names, 1, config->hidden, type);
+    }
     if (!config->tied) {
         add_whole(plan, KVC_PLAN_MATRIX, kvc_head_name, config->vocab, config->hidden, type);
+    }
+    if (config->family->head_bias) {
+        add_whole(plan, KVC_PLAN_BIAS, kvc_head_bias_name, 1, config->vocab, type);
     }
     if (status) {
         kvc_plan_free(plan);
@@ -229,6 +234,13 @@ enum kvc_status kvc_plan_metadata(const struct kvc_config *config, const char *n
         (config->rope.keep_fractions || config->rope.mscale != 0 || config->rope.mscale_all != 0)) {
         return kvc_fail(error, KVC_INPUT,
                         "%s: yarn scaling with truncate=false or mscale cannot be written to a GGUF file", name);
+    }
+    for (uint64_t i = 0; config->unrotated && i < config->layers; i++) {
+        if (config->unrotated[i] != ((i + 1) % config->family->unrotated == 0)) {
+            return kvc_fail(error, KVC_INPUT,
+                            "%s: no_rope_layers other than every %dth cannot be written to a GGUF file", name,
+                            (int)config->family->unrotated);
+        }
     }
     kvc_gguf_put_string(writer, "general.architecture", architecture, strlen(architecture));
     kvc_gguf_put_string(writer, "general.name", name, strlen(name));

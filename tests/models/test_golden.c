@@ -36,6 +36,13 @@ static const struct {
     {"gemma3", {"short"}},
     {"gemma3-new", {"short"}},
     {"gemma3-images", {"short"}},
+    {"smollm3", {"short"}},
+    {"olmo2", {"short"}},
+    {"granite", {"short"}},
+    {"glm4", {"short"}},
+    {"cohere", {"short"}},
+    {"phi2", {"short"}},
+    {"stablelm", {"short"}},
 };
 
 struct golden { /* tokens [count], logits [count, vocab] */
