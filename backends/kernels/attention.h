@@ -6,8 +6,8 @@
 #define KVC_ATTENTION                                                                                                  \
     KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(const float, q), KVC_SPAN(const kvc_i32, positions),                  \
         KVC_SPAN(const kvc_u32, causal_offset), kvc_u32 row, kvc_u32 heads, kvc_u32 kv_heads, kvc_u32 window,          \
-        float scale, KVC_SPAN(float, tile_m), KVC_SPAN(float, tile_l), KVC_SPAN(float, tile_o), kvc_u32 tiles,         \
-        KVC_GLOBAL kvc_u32 *status_words, kvc_u32 read_word
+        float scale, float cap, KVC_SPAN(float, tile_m), KVC_SPAN(float, tile_l), KVC_SPAN(float, tile_o),             \
+        kvc_u32 tiles, KVC_GLOBAL kvc_u32 *status_words, kvc_u32 read_word
 #define KVC_OPEN_TILES                                                                                                 \
     KVC_OPEN(float, tile_m);                                                                                           \
     KVC_OPEN(float, tile_l);                                                                                           \
@@ -91,10 +91,13 @@ KVC_DEVICE void kvc_tile_scores(int type, struct kvc_tile t, KVC_GLOBAL const fl
 }
 
 /* score = exp(s - m). Work-item 32 g then has head g's m and sum in *m and *l; nobody else is given them. */
-KVC_DEVICE void kvc_tile_exponents(struct kvc_tile t, kvc_u32 here, float one, float *m, float *l) {
+KVC_DEVICE void kvc_tile_exponents(struct kvc_tile t, kvc_u32 here, float cap, float one, float *m, float *l) {
     kvc_u32 lane = KVC_LOCAL_ID() % 32, g = KVC_LOCAL_ID() / 32;
     if (g < here) {
         float most = -kvc_infinity();
+        for (kvc_u32 j = lane; cap != 0.0f && j < t.count; j += 32)
+            if (t.keys[j])
+                t.score[g][j] = kvc_capped(t.score[g][j], cap);
         for (kvc_u32 j = lane; j < t.count; j += 32)
             if (t.keys[j])
                 most = kvc_max(most, t.score[g][j]);
@@ -173,7 +176,7 @@ KVC_DEVICE void kvc_tile_values(int type, struct kvc_tile t, kvc_u32 here, kvc_u
             kvc_u32 here = group - g0 < KVC_HEADS ? group - g0 : KVC_HEADS, g = KVC_LOCAL_ID() / 32;                   \
             float m, l;                                                                                                \
             kvc_tile_scores(type, tile, KVC_TILE_QUERIES(h, i, g0), here, d, scale, shared_sum);                       \
-            kvc_tile_exponents(tile, here, KVC_ONE(heads), &m, &l);                                                    \
+            kvc_tile_exponents(tile, here, cap, KVC_ONE(heads), &m, &l);                                               \
             if (g < here && KVC_LOCAL_ID() % 32 == 0) {                                                                \
                 tile_m[(at + g0 + g) * tiles + KVC_GROUP_ID(0)] = m;                                                   \
                 tile_l[(at + g0 + g) * tiles + KVC_GROUP_ID(0)] = l;                                                   \
@@ -257,11 +260,13 @@ KVC_DEVICE void kvc_tile_scores(int type, struct kvc_tile *t, KVC_GLOBAL const f
 }
 
 /* score = exp(s - m) of head g; *m; the sum. */
-KVC_DEVICE float kvc_tile_exponents(struct kvc_tile *t, kvc_u32 g, float one, float *m) {
+KVC_DEVICE float kvc_tile_exponents(struct kvc_tile *t, kvc_u32 g, float cap, float one, float *m) {
     const kvc_u32 vectors = (t->count + 15) / 16;
     float16 most = (float16)(-kvc_infinity());
     struct kvc_part lanes = kvc_part_zero();
     *m = -kvc_infinity();
+    for (kvc_u32 j = 0; cap != 0.0f && j < t->count; j++)
+        ((float *)t->score[g])[j] = kvc_capped(((float *)t->score[g])[j], cap);
     for (kvc_u32 v = 0; v < vectors; v++)
         most = kvc_max16(most, select(t->score[g][v], (float16)(-kvc_infinity()), t->masked[v]));
     for (int j = 0; j < 16; j++)
@@ -332,7 +337,7 @@ KVC_DEVICE void kvc_tile_values(int type, const struct kvc_tile *t, kvc_u32 here
             for (kvc_u32 g = 0; g < here; g++) {                                                                       \
                 kvc_u64 to = (at + g0 + g) * tiles + KVC_GROUP_ID(0);                                                  \
                 float m;                                                                                               \
-                tile_l[to] = kvc_tile_exponents(&tile, g, KVC_ONE(heads), &m);                                         \
+                tile_l[to] = kvc_tile_exponents(&tile, g, cap, KVC_ONE(heads), &m);                                    \
                 tile_m[to] = m;                                                                                        \
             }                                                                                                          \
             kvc_tile_values(type, &tile, here, d, tile_o + ((at + g0) * tiles + KVC_GROUP_ID(0)) * d,                  \

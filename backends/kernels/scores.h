@@ -6,7 +6,7 @@
     KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(const float, q), KVC_SPAN(const float, maximum),                      \
         KVC_SPAN(const float, sum), kvc_u64 step, KVC_SPAN(const kvc_i32, positions),                                  \
         KVC_SPAN(const kvc_u32, causal_offset), kvc_u32 queries, kvc_u32 heads, kvc_u32 kv_heads, kvc_u32 window,      \
-        float scale, kvc_u64 seed, kvc_u32 layer, float tau
+        float scale, float cap, kvc_u64 seed, kvc_u32 layer, float tau
 
 /* Whether a query sees the entry of a rank at position `at`. Where causal_offset is 0 (NULL) it sees those up to its
  * own position. */
@@ -116,6 +116,7 @@ KVC_GROUP_KERNEL(probabilities)
                                                               seen ? key : (kvc_bytes)0, head_size),
                                            shared_sum) *
                               scale;
+                    x = cap != 0.0f ? kvc_capped(x, cap) : x;
                     if (mode != KVC_RING_LOGITS)
                         x = kvc_div(kvc_exp(kvc_noisy(x, seed, layer, g, at, tau) -
                                             maximum_buffer[maximum_offset + row * step]),
@@ -231,6 +232,7 @@ KVC_GROUP_KERNEL(noise_tiles)(KVC_PROBABILITIES, KVC_GLOBAL float *tiles, kvc_u3
                                                   head_size),
                                shared_sum) *
                   scale;
+        s = cap != 0.0f ? kvc_capped(s, cap) : s;
         if (j < count && KVC_LOCAL_ID() % KVC_WORKERS == 0) {
             score[j] = kvc_noisy(s, seed, layer, g, at, tau);
             sees[j] = seen;

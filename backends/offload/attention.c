@@ -13,7 +13,7 @@ static void some_rows(struct kvc_offload *offload, const struct kvc_attention *a
     struct kvc_launch merge = kvc_launch_of(KVC_KERNEL_attention_merge);
     const struct kvc_span parts[3] = {{workspace, 0}, {workspace, (size_t)heads * 4}, {workspace, (size_t)heads * 8}};
     KVC_PUSH(&tile, segment->lists, segment->lists->arena, segment->reads, a->q, a->positions, a->causal_offset, row,
-             a->heads, a->kv_heads, a->window, kvc_attention_scale(a->head_size));
+             a->heads, a->kv_heads, a->window, kvc_score_scale(a->scoring.scale, a->head_size), a->scoring.cap);
     for (int i = 0; i < 3; i++)
         kvc_launch_span(&tile, parts[i]);
     KVC_PUSH(&tile, tiles, &offload->status_words, read_word);

@@ -100,6 +100,12 @@ struct kvc_segment {
     uint64_t *bytes_read; /* NULL, or gets += entries read by these rows, all KV heads, * 2 * row_bytes */
 };
 
+/* How a dot of a query and a key becomes a score: s = scale * dot; where cap is not 0, s = kvc_capped(s, cap). scale 0
+ * stands for kvc_attention_scale(d); neither is below 0. */
+struct kvc_scoring {
+    float scale, cap;
+};
+
 /* Attention probabilities of `queries` queries of one session and layer, from q and the M and L its attention returned.
  */
 struct kvc_probabilities {
@@ -108,6 +114,7 @@ struct kvc_probabilities {
     uint32_t queries, heads, kv_heads, head_size, window;
     struct kvc_span q, maximum, sum;          /* [queries, H, d], [queries, H], [queries, H] */
     struct kvc_span positions, causal_offset; /* int32, uint32 [queries]; counted from the lists as they are now */
+    struct kvc_scoring scoring;               /* as attention's */
 };
 
 /* A ring in the state columns first .. first + ring - 1, all rows filled, the newest at position now - 1. */

@@ -31,6 +31,16 @@ uint32_t kvc_verify_group(struct kvc_verify *v) {
     return v->small ? kvc_verify_range(v, 1, 3) : kvc_verify_pick(v, groups);
 }
 
+struct kvc_scoring kvc_verify_scoring(struct kvc_verify *v) {
+    static const float scales[] = {0.0f, 0.0721687824f, 0.0625f, 0.3f}, caps[] = {50.0f, 0.0f, 3.0f, 30.0f, 0.75f};
+    struct kvc_scoring scoring = {0.0f, 0.0f};
+    if (v->further) {
+        scoring.scale = kvc_verify_pick(v, scales);
+        scoring.cap = kvc_verify_pick(v, caps);
+    }
+    return scoring;
+}
+
 enum kvc_type kvc_verify_entry_type(struct kvc_verify *v) {
     static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
     return kvc_verify_pick(v, types);

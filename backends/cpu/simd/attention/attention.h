@@ -50,7 +50,7 @@ struct attention_job {
     uint32_t group, d, blocks_most, rows_most, queries_most;
     bool any_many, split;
     struct score_memo *memo; /* NULL, or has a record for every segment */
-    float scale;
+    float scale, cap;
 };
 
 static struct tile_results bump_results(struct bump *at, const struct attention_job *job) {
@@ -255,11 +255,13 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
                 work.in[i] = seen_in_tile(work.seen[i / group], t * KVC_TILE);
             pack_keys(type, keys, all.low, all.high, d, work.index, work.packed_keys);
             pack_values(type, keys, value_offset, all.low, all.high, d, work.packed_values);
-            many_tile(work.packed_keys, work.packed_values, work.q, queries, work.in, d, job->scale, work.s,
+            many_tile(work.packed_keys, work.packed_values, work.q, queries, work.in, d, job->scale, job->cap, work.s,
                       results.m + at, results.l + at, results.o + at * stride);
         } else {
             few_scores(type, keys, value_offset, fill, all.low, all.high, all.high, work.q, queries, d, job->scale,
                        work.wide, work.s);
+            for (uint32_t h = 0; job->cap != 0.0f && h < queries; h++)
+                cap_scores(work.s + (size_t)h * KVC_TILE, KVC_TILE, job->cap);
             few_tile(type, keys, value_offset, fill, all.low, all.high, next, next_count, queries, d, work.s,
                      keep ? keep + (size_t)t * KVC_TILE : NULL, keep_stride, results.m + at, results.l + at,
                      results.o + at * stride);
@@ -338,13 +340,9 @@ static struct score_memo *plan_memo(const struct attention_job *job) {
                 causal_offset[segment->row])
                 continue;
             const uint32_t stride = memo_stride(job->plan[i].tiles * KVC_TILE);
-            const struct score_record record = {segment->lists,
-                                                call->heads,
-                                                call->head_size,
-                                                stride,
-                                                values,
-                                                values + call->kv_heads,
-                                                values + call->kv_heads + q_size};
+            const struct score_record record = {
+                segment->lists, call->heads, call->head_size,         stride,
+                call->scoring,  values,      values + call->kv_heads, values + call->kv_heads + q_size};
             wanted++;
             values += call->kv_heads + q_size + (size_t)call->heads * stride;
             if (!made)
@@ -368,7 +366,8 @@ static void attention(struct kvc_device *device, const struct kvc_attention *cal
                                 .call = call,
                                 .group = call->heads / call->kv_heads,
                                 .d = call->head_size,
-                                .scale = kvc_attention_scale(call->head_size)};
+                                .scale = kvc_score_scale(call->scoring.scale, call->head_size),
+                                .cap = call->scoring.cap};
     struct attention_work work;
     const size_t plan_bytes = (call->segment_count * sizeof *job.plan + 63) / 64 * 64;
     job.plan = kvc_cpu_scratch(cpu, 0, plan_bytes);

@@ -87,6 +87,33 @@ INLINE vf exp_any(vf x) {
     return vf_select(vf_is_nan(x), x, y);
 }
 
+/* kvc_tanh for every x. */
+INLINE vf tanh_any(vf x) {
+    const vf sign = vf_from_bits(vi_and(vf_bits(x), vi_set(INT32_MIN))), z = vf_mul(x, x);
+    const vf a = vf_from_bits(vi_and(vf_bits(x), vi_set(INT32_MAX)));
+    vf p = vf_fma(vf_set(KVC_TANH_C11), z, vf_set(KVC_TANH_C9));
+    p = vf_fma(p, z, vf_set(KVC_TANH_C7));
+    p = vf_fma(p, z, vf_set(KVC_TANH_C5));
+    p = vf_fma(p, z, vf_set(KVC_TANH_C3));
+    p = vf_fma(vf_mul(p, z), x, x);
+    vf high = vf_add(exp_any(vf_add(a, a)), vf_set(1.0f));
+    high = vf_sub(vf_set(1.0f), vf_div(vf_set(2.0f), high));
+    high = vf_from_bits(vi_or(vf_bits(high), vf_bits(sign)));
+    return vf_select(vf_less(a, vf_set(KVC_TANH_LOW)), p, high);
+}
+
+/* kvc_capped for every x. */
+INLINE vf capped(vf x, vf cap) { return vf_mul(cap, tanh_any(vf_div(x, cap))); }
+
+static NEVER_INLINE void cap_scores(float *x, size_t n, float cap) {
+    const vf most = vf_set(cap);
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        vf_store(x + i, capped(vf_load(x + i), most));
+    if (i < n)
+        vf_part_store(x + i, capped(vf_part_load(x + i, n - i), most), n - i);
+}
+
 /* The first steps of the tree over 32 lanes, until LANES are left: lane[i] += lane[i + w]. */
 INLINE vf fold_lanes(const vf lane[FOLD]) {
 #if LANES == 16

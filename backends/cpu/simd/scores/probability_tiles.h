@@ -43,7 +43,7 @@ struct probabilities_job {
     /* set by probabilities_run */
     uint32_t group, d, splits;     /* splits: tasks per head */
     uint32_t blocks_most, at_once; /* at_once: queries times heads scored together */
-    float scale;
+    float scale, cap;
     bool many;
 };
 
@@ -136,6 +136,8 @@ static void probabilities_of_tile(const struct probabilities_tile *tile, const s
         else if (!job->known)
             few_scores(type, work->keys, 0, 0, 0, tile->n, tile->n, work->q + (size_t)i * group * size, some * group, d,
                        job->scale, work->wide, work->s);
+        for (uint32_t j = 0; job->cap != 0.0f && !job->known && j < some * group; j++)
+            cap_scores(work->s + (size_t)j * KVC_TILE, KVC_TILE, job->cap);
         for (uint32_t j = 0; j < some; j++) {
             const float *s = job->known ? job->known + (size_t)tile->h * group * job->known_stride + tile->first
                                         : work->s + (size_t)j * group * KVC_TILE;
@@ -191,11 +193,11 @@ static bool probabilities_prepare(struct probabilities_job *job) {
     const struct kvc_probabilities *rows = job->rows;
     struct probabilities_work work;
     if (!job->known && rows->queries == 1 && !rows->reads)
-        job->known =
-            memo_find(job->cpu, rows->lists, kvc_span_data(rows->q), rows->heads, rows->head_size, &job->known_stride);
+        job->known = memo_find(job->cpu, rows, &job->known_stride);
     job->group = rows->heads / rows->kv_heads;
     job->d = rows->head_size;
-    job->scale = kvc_attention_scale(job->d);
+    job->scale = kvc_score_scale(rows->scoring.scale, job->d);
+    job->cap = rows->scoring.cap;
     job->many = (uint64_t)rows->queries * job->group > FEW_QUERIES && !job->known;
     /* a multiple of the group, and where queries are packed one of SCORE_QUERIES, so that their blocks align */
     const uint32_t whole = job->many ? job->group * (job->group % SCORE_QUERIES ? SCORE_QUERIES : 1) : job->group;

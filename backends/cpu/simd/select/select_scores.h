@@ -40,7 +40,7 @@ static float channel_factor(const struct select_job *job, const struct select_wo
         b = b + magnitude(q[c]);
     if (a == 0.0f || b == 0.0f)
         return 0.0f;
-    return kvc_div(1.0f, kvc_sqrt((float)job->d * kvc_div(a, b)));
+    return kvc_div(1.0f, kvc_sqrt(kvc_score_span(job->call->scoring.scale, job->d) * kvc_div(a, b)));
 }
 
 /* Which sides of a channel bounds need: 1 low, 2 high. */
@@ -135,6 +135,7 @@ static void score_units(const struct select_job *job, struct select_work *work, 
                         uint32_t from, uint32_t to, float *most) {
     const struct kvc_select_scores *call = job->call;
     const uint32_t group = job->group, d = job->d;
+    const float cap = call->kind == KVC_SCORE_PAGE_BOUND ? 0.0f : call->scoring.cap;
     const float *q = (const float *)kvc_span_data(call->q) + (size_t)head->h * group * d;
     if (call->kind == KVC_SCORE_EXACT) {
         for (uint32_t g = 0; g < group; g++)
@@ -145,7 +146,9 @@ static void score_units(const struct select_job *job, struct select_work *work, 
             head_keys(&head->entries, p + known, more - known, work->keys + known);
             known = more;
             few_scores(call->lists->format.type, work->keys, 0, 0, 0, n, known, work->q, group, d,
-                       kvc_attention_scale(d), work->wide, work->s);
+                       kvc_score_scale(call->scoring.scale, d), work->wide, work->s);
+            for (uint32_t g = 0; cap != 0.0f && g < group; g++)
+                cap_scores(work->s + (size_t)g * KVC_TILE, n, cap);
             known -= n;
             memmove(work->keys, work->keys + n, known * sizeof *work->keys);
             for (uint32_t g = 0; g < group; g++)
@@ -171,6 +174,11 @@ static void score_units(const struct select_job *job, struct select_work *work, 
                     q[(size_t)(g + j) * d + (call->kind == KVC_SCORE_PAGE_BOUND ? i : work->channel[i])];
         dots_of_heads(job, work, head, dims, g, some, from, to, d <= 256 ? wanted : NULL, most + g);
         g += some;
+    }
+    for (uint32_t g = 0; cap != 0.0f && g < group; g++) {
+        float *e = head->values.e + g * select_row(job);
+        cap_scores(e + from, to - from, cap);
+        most[g] = largest(e, from, to);
     }
 }
 
