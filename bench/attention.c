@@ -206,9 +206,16 @@ static void bench_prefill(struct bench *b, const struct shape *shape, uint32_t r
 
 static struct kvc_probabilities rows_of(const struct shape *shape, const struct call *call,
                                         const struct kvc_lists *lists, uint32_t queries) {
-    return (struct kvc_probabilities){
-        lists, NULL,    queries,       shape->heads, shape->kv_heads, shape->d,
-        0,     call->q, call->maximum, call->sum,    call->positions, call->causal_offset};
+    return (struct kvc_probabilities){.lists = lists,
+                                      .queries = queries,
+                                      .heads = shape->heads,
+                                      .kv_heads = shape->kv_heads,
+                                      .head_size = shape->d,
+                                      .q = call->q,
+                                      .maximum = call->maximum,
+                                      .sum = call->sum,
+                                      .positions = call->positions,
+                                      .causal_offset = call->causal_offset};
 }
 
 /* window_mass of 32 queries beside the attention of the last 256 rows of the prompt. */
