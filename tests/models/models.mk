@@ -8,6 +8,7 @@ check_PROGRAMS += \
 	tests/models/test_gguf_write \
 	tests/models/test_golden \
 	tests/models/test_hostile \
+	tests/models/test_jinja \
 	tests/models/test_json_check \
 	tests/models/test_rope \
 	tests/models/test_safetensors \
@@ -16,4 +17,5 @@ check_PROGRAMS += \
 	tests/models/test_tokenizer_golden \
 	tests/models/test_tokenizer_hostile \
 	tests/models/test_tokenizer_match
-EXTRA_DIST += tests/data/tokenizers tests/data/templates tools/make_tokenizer_golden.py tools/make_templates_golden.py
+EXTRA_DIST += tests/data/tokenizers tests/data/templates tools/make_tokenizer_golden.py tools/make_templates_golden.py \
+	tools/make_snippets_golden.py tools/compare_templates.py
