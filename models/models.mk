@@ -77,7 +77,8 @@ libkvc_la_SOURCES += \
 # Conversations as templates want them, and the named templates.
 libkvc_la_SOURCES += \
 	models/chat/named.c \
-	models/chat/template.c
+	models/chat/template.c \
+	models/chat/turn_end.c
 
 # Writing model files.
 libkvc_la_SOURCES += \

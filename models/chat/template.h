@@ -8,6 +8,10 @@
 enum kvc_status kvc_chat_render(const struct kvc_tokenizer *tokenizer, const struct kvc_chat_options *options,
                                 const struct kvc_message *messages, size_t count, char **text, struct kvc_error *error);
 
+/* Where the files name no end of an answer but eos, the token that the model's template writes there ends turns, too. A
+ * template that cannot be rendered is no error here. */
+enum kvc_status kvc_chat_find_turn_end(struct kvc_tokenizer *tokenizer, struct kvc_error *error);
+
 /* Templates for models whose files have none. bos, eos: the family's, where there is no tokenizer to ask. */
 struct kvc_named_template {
     const char *name, *summary, *bos, *eos, *text;

@@ -223,6 +223,38 @@ static void test_options(void **state) {
     kvc_tokenizer_close(tokenizer);
 }
 
+/* A token that ends a turn: named by the files, or else what the template writes behind an answer. */
+static void test_turn_end(void **state) {
+    (void)state;
+    static const char plain[] = "{% for m in messages %}{{ m.role ~ ':' ~ m.content ~ ' <|end|>\\n' }}{% endfor %}";
+    static const struct {
+        const char *jinja;
+        bool named, ends;
+    } all[] = {{plain, false, true},
+               {plain, true, false}, /* another token is named as an end */
+               {"{{ '<|stop|>' }}{% for m in messages %}{{ m.content ~ '<|end|>' }}{% endfor %}", false, false},
+               {"{% for m in messages %}{{ m.content ~ 'x<|end|>' }}{% endfor %}", false, false},
+               {"{{ nothing.at.all }}", false, false},
+               {NULL, false, false}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct kvc_tokenizer *tokenizer = make_tokenizer(all[i].jinja, "<|end|>", "<|stop|>");
+        const struct kvc_added end = {.id = 0, .special = true};
+        struct kvc_error error = {0};
+        tokenizer->bos = -1;
+        tokenizer->pieces[1].ends_turn = true;
+        assert_int_equal(kvc_added_insert(tokenizer, &end, "<|end|>", 7, &error), KVC_OK);
+        assert_int_equal(kvc_added_sort(tokenizer, &error), KVC_OK);
+        if (all[i].named) { /* as the files would, here with a token that is both */
+            tokenizer->pieces[0].ends_turn = true;
+            tokenizer->pieces[1].ends_turn = true;
+        }
+        assert_int_equal(kvc_chat_find_turn_end(tokenizer, &error), KVC_OK);
+        assert_int_equal(kvc_tokenizer_ends_turn(tokenizer, 0), all[i].ends || all[i].named);
+        assert_true(kvc_tokenizer_ends_turn(tokenizer, 1));
+        kvc_tokenizer_close(tokenizer);
+    }
+}
+
 /* A byte that ends a character must not be taken for a space (U+0085, U+00A0), nor bytes that are no character. */
 static void test_trimming(void **state) {
     (void)state;
@@ -234,7 +266,7 @@ static void test_trimming(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_jinja), cmocka_unit_test(test_published_forms), cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_options),       cmocka_unit_test(test_trimming),
+        cmocka_unit_test(test_options),       cmocka_unit_test(test_turn_end),        cmocka_unit_test(test_trimming),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
