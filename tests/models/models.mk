@@ -17,7 +17,8 @@ check_PROGRAMS += \
 	tests/models/test_tokenizer_golden \
 	tests/models/test_tokenizer_hostile \
 	tests/models/test_tokenizer_match \
-	tests/models/test_turn_end
+	tests/models/test_turn_end \
+	tests/models/test_type_values
 # A program for tests/models/test_templates.sh, no test itself.
 noinst_PROGRAMS += tests/models/jinja_render
 tests_models_jinja_render_LDADD = libkvc.la $(KVC_LIBS)
