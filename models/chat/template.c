@@ -69,6 +69,13 @@ static enum kvc_status parse(const char *what, const char *text, bool object, js
     return status;
 }
 
+/* Variables are short and typed, not a file's. */
+static enum kvc_status parse_variables(const char *text, json_t **value, struct kvc_error *error) {
+    struct kvc_error why = {0};
+    enum kvc_status status = parse("variables", text, true, value, &why);
+    return status == KVC_OK ? status : kvc_fail(error, status == KVC_INPUT ? KVC_USAGE : status, "%s", why.text);
+}
+
 /* Messages of JSON are objects with a role; what else they have is the template's business. */
 static enum kvc_status check_earlier(const json_t *earlier, struct kvc_error *error) {
     for (size_t i = 0; i < json_array_size(earlier); i++)
@@ -109,7 +116,7 @@ static enum kvc_status fill(const struct kvc_tokenizer *tokenizer, const struct 
     if (status == KVC_OK)
         status = parse("documents", options->documents, false, &documents, error);
     if (status == KVC_OK)
-        status = parse("variables", options->variables, true, &more, error);
+        status = parse_variables(options->variables, &more, error);
     if (status == KVC_OK && named && (tools || documents))
         status = kvc_fail(error, KVC_USAGE, "chat template %s: it knows no tools and no documents", named->name);
     if (status == KVC_OK) {

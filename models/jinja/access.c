@@ -97,7 +97,7 @@ static bool place(int64_t i, size_t n, size_t *at) {
 static struct jinja_value character(struct jinja *j, const struct jinja_string *text, int64_t i) {
     size_t at;
     uint32_t code;
-    jinja_step(j, text->bytes / 16);
+    jinja_step(j, text->bytes / 4);
     if (!place(i, jinja_characters(text), &at)) {
         return jinja_undefined("a character past the end");
     }

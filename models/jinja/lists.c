@@ -39,7 +39,7 @@ struct jinja_value *jinja_find(struct jinja *j, const struct jinja_dict *dict, s
     for (size_t i = 0; i < dict->count; i++) {
         const struct jinja_value *other = &dict->entries[i].key;
         if (other->kind == JINJA_STRING && key.kind == JINJA_STRING) {
-            if (other->string->bytes == key.string->bytes &&
+            if (other->string->bytes == key.string->bytes && jinja_step(j, key.string->bytes / 16) &&
                 !memcmp(other->string->data, key.string->data, key.string->bytes)) {
                 return jinja_step(j, 1 + i / 4) ? &dict->entries[i].value : NULL;
             }
@@ -127,7 +127,7 @@ struct jinja_value jinja_length(struct jinja *j, struct jinja_value value) {
     case JINJA_UNDEFINED:
         return jinja_int(0);
     case JINJA_STRING:
-        jinja_step(j, value.string->bytes / 16);
+        jinja_step(j, value.string->bytes / 4);
         return jinja_int((int64_t)jinja_characters(value.string));
     case JINJA_LIST:
         if (value.list->flavor != JINJA_GENERATOR) {

@@ -88,9 +88,14 @@ METHOD(do_title) {
 /* The bytes that start and end, in characters, stand for; false: they hold nothing, not even the empty text. */
 static bool range_of(struct jinja *j, const struct jinja_string *text, struct jinja_value start, struct jinja_value end,
                      size_t *from, size_t *to) {
+    *from = 0;
+    *to = text->bytes;
+    if (!given(start) && !given(end)) {
+        return j->status == KVC_OK;
+    }
     const int64_t n = (int64_t)jinja_characters(text);
     int64_t first = given(start) ? whole_or(j, start, 0) : 0, last = given(end) ? whole_or(j, end, n) : n;
-    jinja_step(j, text->bytes / 16);
+    jinja_step(j, text->bytes / 4);
     first = first < 0 ? (first + n < 0 ? 0 : first + n) : first;
     last = last < 0 ? (last + n < 0 ? 0 : last + n) : last > n ? n : last;
     *from = jinja_offset(text, (size_t)first);
@@ -105,6 +110,7 @@ static size_t search(struct jinja *j, const struct jinja_string *text, const str
     if (!range_of(j, text, a[1], a[2], &from, &to)) {
         return SIZE_MAX;
     }
+    jinja_step(j, (to - from) / 16);
     found = jinja_search(text->data, to, from, part->data, part->bytes);
     while (last && found != SIZE_MAX && jinja_step(j, 1)) {
         const size_t next = jinja_search(text->data, to, found + 1, part->data, part->bytes);
@@ -151,6 +157,7 @@ METHOD(do_count) {
         const struct jinja_string range = {self.string->data + at, to - at, NULL, false};
         return jinja_int((int64_t)jinja_characters(&range) + 1);
     }
+    jinja_step(j, (to - at) / 16);
     while ((at = jinja_search(self.string->data, to, at, part->data, part->bytes)) != SIZE_MAX && jinja_step(j, 1)) {
         count++;
         at += part->bytes;
@@ -228,7 +235,7 @@ static struct jinja_value split_blanks(struct jinja *j, const struct jinja_strin
         jinja_add(j, list, part_of(j, text, begin, at));
         most -= most > 0;
     }
-    jinja_step(j, text->bytes / 16);
+    jinja_step(j, text->bytes / 4);
     return list;
 }
 
@@ -251,7 +258,7 @@ METHOD(do_split) {
         most -= most > 0;
     }
     jinja_add(j, list, part_of(j, text, at, text->bytes));
-    jinja_step(j, text->bytes / 16);
+    jinja_step(j, text->bytes / 4);
     return list;
 }
 
@@ -391,7 +398,7 @@ static bool is_ascii(uint32_t code) { return code < 0x80; }
 static bool is_blank(uint32_t code) { return code != KVC_NOT_UTF8 && jinja_space(code); }
 
 static struct jinja_value all(struct jinja *j, const struct jinja_string *text, bool (*is)(uint32_t), bool empty) {
-    (void)j;
+    jinja_step(j, text->bytes / 4);
     for (size_t at = 0; at < text->bytes;) {
         uint32_t code;
         at += jinja_next(text->data + at, text->bytes - at, &code);

@@ -27,6 +27,7 @@ static bool is_sequence(struct jinja_value value) {
 static bool is_in_case(struct jinja *j, struct jinja_value value, int wanted) {
     const struct jinja_string *text = jinja_str(j, value);
     bool seen = false;
+    jinja_step(j, text->bytes / 4);
     for (size_t at = 0; at < text->bytes;) {
         uint32_t code;
         at += jinja_next(text->data + at, text->bytes - at, &code);

@@ -29,7 +29,7 @@ struct jinja_value jinja_strip(struct jinja *j, const struct jinja_string *text,
                                enum jinja_sides sides) {
     size_t begin = 0, end = 0;
     bool seen = !(sides & JINJA_LEFT);
-    jinja_step(j, text->bytes / 16 * (1 + (chars ? chars->bytes : 0)));
+    jinja_step(j, text->bytes / 4 * (1 + (chars ? chars->bytes : 0)));
     for (size_t at = 0; at < text->bytes && j->status == KVC_OK;) {
         uint32_t code;
         const size_t bytes = jinja_next(text->data + at, text->bytes - at, &code);
@@ -52,7 +52,7 @@ struct jinja_value jinja_replace(struct jinja *j, const struct jinja_string *tex
                                  const struct jinja_string *new, int64_t most) {
     struct jinja_text out = {0};
     size_t at = 0;
-    jinja_step(j, text->bytes / 16);
+    jinja_step(j, text->bytes / 4);
     while (most != 0 && j->status == KVC_OK && jinja_step(j, 1)) {
         const size_t found = jinja_search(text->data, text->bytes, at, old->data, old->bytes);
         if (found == SIZE_MAX) {
@@ -89,7 +89,7 @@ static void put_in_case(struct jinja *j, struct jinja_text *out, const struct ji
         }
         at += bytes;
     }
-    jinja_step(j, (to - from) / 8);
+    jinja_step(j, (to - from) / 4);
 }
 
 struct jinja_value jinja_in_case(struct jinja *j, const struct jinja_string *text, enum jinja_case to) {
@@ -114,7 +114,7 @@ static bool ends_line(uint32_t code) {
 struct jinja_value jinja_lines(struct jinja *j, const struct jinja_string *text, bool keep_ends) {
     struct jinja_value lines = jinja_list(j, JINJA_PLAIN);
     size_t begin = 0;
-    jinja_step(j, text->bytes / 16);
+    jinja_step(j, text->bytes / 4);
     for (size_t at = 0; at < text->bytes && j->status == KVC_OK;) {
         uint32_t code;
         const size_t end = at;
@@ -251,6 +251,7 @@ FILTER(do_wordcount) {
     const struct jinja_string *text = jinja_str(j, self);
     int64_t count = 0;
     bool within = false;
+    jinja_step(j, text->bytes / 4);
     for (size_t at = 0; at < text->bytes;) {
         uint32_t code;
         at += jinja_next(text->data + at, text->bytes - at, &code);

@@ -176,7 +176,7 @@ static void test_errors(void **state) {
         {none, {.template_name = "llama3", .tools = "[]"}, talk, 1, KVC_USAGE, "no tools"},
         {broken, {.tools = "{}"}, talk, 1, KVC_INPUT, "tools: the JSON must be an array"},
         {broken, {.documents = "[1"}, talk, 1, KVC_INPUT, "documents: not valid JSON"},
-        {broken, {.variables = "[]"}, talk, 1, KVC_INPUT, "variables: the JSON must be an object"},
+        {broken, {.variables = "[]"}, talk, 1, KVC_USAGE, "variables: the JSON must be an object"},
         {broken, {.earlier = "[{\"content\": 1}]"}, talk, 1, KVC_INPUT, "message 0"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
