@@ -19,7 +19,8 @@ static void on_interrupt(int number) {
 struct arguments {
     struct cli_common common;
     struct cli_sampling sampling;
-    const char *model, *kv, *template_name, *system;
+    const char *model, *kv;
+    struct cli_template template;
     bool show_prompt;
 };
 
@@ -132,9 +133,10 @@ int kvc_cli_chat(const struct cli_command *command, int argc, char **argv) {
     const struct cli_option options[] = {
         {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &a.model, 0, 0, NULL},
         {CLI_TEXT, 0, "kv", "SPEC", "the cache's policy", &a.kv, 0, 0, NULL},
-        {CLI_TEXT, 0, "system", "TEXT", "the system message in front of the chat", &a.system, 0, 0, NULL},
-        {CLI_TEXT, 0, "template", "NAME", "the chat template; `kvcull info templates` lists them", &a.template_name, 0,
+        {CLI_TEXT, 0, "system", "TEXT", "the system message in front of the chat", &a.template.system, 0, 0, NULL},
+        {CLI_TEXT, 0, "template", "NAME", "the chat template; `kvcull info templates` lists them", &a.template.name, 0,
          0, NULL},
+        CLI_TEMPLATE_OPTIONS(&a.template),
         CLI_SAMPLING_OPTIONS(&a.sampling),
         CLI_ENGINE_OPTIONS(&a.common),
         CLI_SESSION_OPTIONS(&a.common),
@@ -155,7 +157,7 @@ int kvc_cli_chat(const struct cli_command *command, int argc, char **argv) {
     cli_sampling_defaults(&a.sampling);
     a.sampling.limit = 1024;
     a.kv = "full";
-    a.template_name = "model";
+    a.template.name = "model";
     status = cli_parse(command, options, argc, argv, NULL);
     if (status == CLI_GO) {
         kv = (struct cli_given){0, a.kv};
@@ -168,7 +170,7 @@ int kvc_cli_chat(const struct cli_command *command, int argc, char **argv) {
             generation.interrupted = &interrupted;
             status = cli_longrope_first(&generation);
             if (status == KVC_OK)
-                status = cli_chat_open(command, model, a.template_name, a.system, &chat);
+                status = cli_chat_open(command, model, &a.template, &chat);
             if (status == KVC_OK) {
                 sigaction(SIGINT, &action, NULL);
                 status = converse(&a, &generation, chat);

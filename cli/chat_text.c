@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cli/cli.h"
 
@@ -14,7 +15,8 @@ static const char mark[] = "@@last-answer@@";
 struct cli_chat {
     const struct cli_command *command;
     struct kvc_model *model;
-    const char *name;
+    struct kvc_chat_options options; /* its texts of JSON and its date are those below */
+    char *earlier, *tools, *documents, today[20];
     struct kvc_message *messages; /* contents are owned, roles are not */
     size_t count, capacity;
     bool begun; /* the first turn is in the session */
@@ -42,37 +44,94 @@ static int add(struct cli_chat *chat, const char *role, const char *content) {
 
 const char *cli_own_template(const struct kvc_model *model) {
     const struct kvc_message greeting = {"user", "hello"};
+    struct kvc_chat_options options;
     struct kvc_error error;
     char *text = NULL;
     bool known;
 
     if (!kvc_model_info(model)->has_chat_template)
         return NULL;
-    known = kvc_chat_text(model, NULL, &greeting, 1, true, &text, &error) == KVC_OK;
+    kvc_chat_defaults(&options);
+    options.date = "2025-01-01"; /* any */
+    known = kvc_chat_text_with(model, &options, &greeting, 1, &text, &error) == KVC_OK;
     free(text);
     return known ? "--template model" : "--template NAME";
 }
 
-int cli_chat_open(const struct cli_command *command, struct kvc_model *model, const char *template_name,
-                  const char *system, struct cli_chat **out) {
+bool cli_template_given(const struct cli_template *from) {
+    return from->name || from->system || from->messages || from->tools || from->documents || from->variables ||
+           from->date;
+}
+
+static void set_today(struct cli_chat *chat) {
+    time_t now = time(NULL);
+    struct tm parts;
+
+    if (localtime_r(&now, &parts) && strftime(chat->today, sizeof chat->today, "%Y-%m-%d %H:%M:%S", &parts) > 0)
+        chat->options.date = chat->today;
+}
+
+/* A template that is not known is an error now, not at the first line. One that will not do without a date gets today's
+ * and says so. */
+static int try_template(struct cli_chat *chat) {
     const struct kvc_message greeting = {"user", "hello"};
-    struct cli_chat *chat = calloc(1, sizeof *chat);
-    struct kvc_error error;
+    struct kvc_error error, again;
     char *text = NULL;
+    enum kvc_status status = kvc_chat_text_with(chat->model, &chat->options, &greeting, 1, &text, &error);
+
+    if (status == KVC_USAGE && !chat->options.date) {
+        set_today(chat);
+        if (kvc_chat_text_with(chat->model, &chat->options, &greeting, 1, &text, &again) == KVC_OK) {
+            status = KVC_OK;
+            cli_warn(chat->command, "the chat template asks for the date: %.10s; --date gives another", chat->today);
+        }
+    }
+    free(text);
+    return status == KVC_OK ? KVC_OK : cli_report(chat->command, &error);
+}
+
+static int read_texts(struct cli_chat *chat, const struct cli_template *from) {
+    const struct {
+        const char *path;
+        char **text;
+    } files[] = {{from->messages, &chat->earlier}, {from->tools, &chat->tools}, {from->documents, &chat->documents}};
+    size_t bytes;
     int status = KVC_OK;
+
+    for (size_t i = 0; i < sizeof files / sizeof *files && status == KVC_OK; i++)
+        if (files[i].path)
+            status = cli_read_file(chat->command, files[i].path, files[i].text, &bytes);
+    chat->options.earlier = chat->earlier;
+    chat->options.tools = chat->tools;
+    chat->options.documents = chat->documents;
+    return status;
+}
+
+int cli_chat_open(const struct cli_command *command, struct kvc_model *model, const struct cli_template *from,
+                  struct cli_chat **out) {
+    struct cli_chat *chat = calloc(1, sizeof *chat);
+    int status;
 
     *out = NULL;
     if (!chat)
         return cli_no_memory(command);
     chat->command = command;
     chat->model = model;
-    chat->name = template_name && strcmp(template_name, "model") == 0 ? NULL : template_name;
-    /* A template that is not known is an error now, not at the first line. */
-    if (kvc_chat_text(model, chat->name, &greeting, 1, true, &text, &error) != KVC_OK)
-        status = cli_report(command, &error);
-    free(text);
-    if (status == KVC_OK && system)
-        status = add(chat, "system", system);
+    kvc_chat_defaults(&chat->options);
+    chat->options.template_name = from->name && strcmp(from->name, "model") == 0 ? NULL : from->name;
+    chat->options.variables = from->variables;
+    chat->options.date = from->date;
+    if (from->date && strcmp(from->date, "today") == 0)
+        set_today(chat);
+    if (from->system && from->messages)
+        status =
+            cli_error(command, KVC_USAGE, "--system with --messages: write the system message into %s", from->messages);
+    else
+        status = read_texts(chat, from);
+    if (status == KVC_OK)
+        status = try_template(chat);
+    if (status == KVC_OK && from->system)
+        status = add(chat, "system", from->system);
     if (status != KVC_OK) {
         cli_chat_close(chat);
         return status;
@@ -87,6 +146,9 @@ void cli_chat_close(struct cli_chat *chat) {
     for (size_t i = 0; i < chat->count; i++)
         free((char *)(uintptr_t)chat->messages[i].content);
     free(chat->messages);
+    free(chat->earlier);
+    free(chat->tools);
+    free(chat->documents);
     free(chat);
 }
 
@@ -101,7 +163,7 @@ static int later_text(struct cli_chat *chat, char **text, const char **part) {
     enum kvc_status status;
 
     last->content = mark;
-    status = kvc_chat_text(chat->model, chat->name, chat->messages, chat->count, true, text, &error);
+    status = kvc_chat_text_with(chat->model, &chat->options, chat->messages, chat->count, text, &error);
     *last = answer;
     if (status != KVC_OK)
         return cli_report(chat->command, &error);
@@ -130,7 +192,7 @@ int cli_chat_turn(struct cli_chat *chat, const char *user, int32_t **tokens, siz
     if (status != KVC_OK)
         return status;
     if (!chat->begun) {
-        if (kvc_chat_text(chat->model, chat->name, chat->messages, chat->count, true, &text, &error) != KVC_OK)
+        if (kvc_chat_text_with(chat->model, &chat->options, chat->messages, chat->count, &text, &error) != KVC_OK)
             return cli_report(chat->command, &error);
         part = text;
     } else {

@@ -333,13 +333,39 @@ json_t *cli_summary_json(const struct cli_generation *generation);
 /* Bytes held, as JSON. */
 json_t *cli_stats_json(const struct kvc_session_stats *stats);
 
+/* What the options of a chat say. */
+struct cli_template {
+    const char *name, *system;                /* name "model": the model's own, as NULL */
+    const char *messages, *tools, *documents; /* files of JSON */
+    const char *variables;                    /* JSON */
+    const char *date;
+};
+bool cli_template_given(const struct cli_template *from); /* any of them */
+/* clang-format off */
+#define CLI_TEMPLATE_OPTIONS(t)                                                                                       \
+    {CLI_TEXT, 0, "messages", "FILE",                                                                                 \
+     "earlier messages in front of the chat: a JSON array of objects with role, content, and tool_calls or whatever " \
+     "the template reads",                                                                                            \
+     &(t)->messages, 0, 0, NULL},                                                                                     \
+        {CLI_TEXT, 0, "tools", "FILE", "a JSON array of the functions that the model may call", &(t)->tools, 0, 0,    \
+         NULL},                                                                                                       \
+        {CLI_TEXT, 0, "documents", "FILE", "a JSON array of texts that the model may quote", &(t)->documents, 0, 0,   \
+         NULL},                                                                                                       \
+        {CLI_TEXT, 0, "template-vars", "JSON", "more variables for the template: '{\"enable_thinking\": false}'",     \
+         &(t)->variables, 0, 0, NULL},                                                                                \
+        {CLI_TEXT, 0, "date", "DATE",                                                                                 \
+         "the date for the template, like 2025-06-30, or today; without one a template that asks whether there is a " \
+         "date is told no",                                                                                           \
+         &(t)->date, 0, 0, NULL}
+/* clang-format on */
+
 /* The option that uses the model's own chat template: "--template model", or "--template NAME" where it is none that is
  * known; NULL: it has none. */
 const char *cli_own_template(const struct kvc_model *model);
 /* A chat as text: the first turn whole, later ones as what the template puts after the last answer. */
 struct cli_chat;
-int cli_chat_open(const struct cli_command *command, struct kvc_model *model, const char *template_name,
-                  const char *system, struct cli_chat **chat);
+int cli_chat_open(const struct cli_command *command, struct kvc_model *model, const struct cli_template *from,
+                  struct cli_chat **chat);
 void cli_chat_close(struct cli_chat *chat);
 /* The tokens of the next turn; the caller frees them. */
 int cli_chat_turn(struct cli_chat *chat, const char *user, int32_t **tokens, size_t *count);

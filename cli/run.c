@@ -7,7 +7,8 @@
 struct arguments {
     struct cli_common common;
     struct cli_sampling sampling;
-    const char *model, *kv, *template_name, *system;
+    const char *model, *kv;
+    struct cli_template template;
     bool show_prompt;
     struct cli_texts prompts;
 };
@@ -127,12 +128,12 @@ static int run(const struct cli_command *command, const struct arguments *argume
         return status;
     generation.echo = !arguments->common.json;
     generation.show_prompt = arguments->show_prompt;
-    if (!arguments->template_name && !arguments->system)
+    if (!cli_template_given(&arguments->template))
         generation.unused = cli_own_template(model);
     if (generation.unused && !arguments->common.quiet)
         fprintf(stderr, "(the model has a chat template, which this run does not use; %s does)\n", generation.unused);
-    if (arguments->template_name || arguments->system)
-        status = cli_chat_open(command, model, arguments->template_name, arguments->system, &chat);
+    if (cli_template_given(&arguments->template))
+        status = cli_chat_open(command, model, &arguments->template, &chat);
     if (arguments->common.json)
         turns = json_array();
     if (status == KVC_OK)
@@ -165,8 +166,9 @@ int kvc_cli_run(const struct cli_command *command, int argc, char **argv) {
         {CLI_TEXTS, 'f', "file", "FILE", "a file with the prompt; - is standard input", &a.prompts, 0, 0, NULL},
         {CLI_TEXT, 0, "kv", "SPEC", "the cache's policy", &a.kv, 0, 0, NULL},
         {CLI_TEXT, 0, "template", "NAME",
-         "each prompt is a user's message in this chat template; model: the model's own", &a.template_name, 0, 0, NULL},
-        {CLI_TEXT, 0, "system", "TEXT", "the system message in front of a chat", &a.system, 0, 0, NULL},
+         "each prompt is a user's message in this chat template; model: the model's own", &a.template.name, 0, 0, NULL},
+        {CLI_TEXT, 0, "system", "TEXT", "the system message in front of a chat", &a.template.system, 0, 0, NULL},
+        CLI_TEMPLATE_OPTIONS(&a.template),
         CLI_SAMPLING_OPTIONS(&a.sampling),
         CLI_ENGINE_OPTIONS(&a.common),
         CLI_SESSION_OPTIONS(&a.common),

@@ -6,7 +6,8 @@
 
 struct arguments {
     struct cli_common common;
-    const char *model, *file, *template_name, *system;
+    const char *model, *file;
+    struct cli_template template;
     bool decode, pieces, special, bare;
     struct cli_texts prompts;
     struct cli_words words;
@@ -18,7 +19,7 @@ static int input(const struct cli_command *command, const struct arguments *a, c
 
     *text = NULL;
     *bytes = 0;
-    if (a->decode && (a->template_name || a->system))
+    if (a->decode && cli_template_given(&a->template))
         return cli_error(command, KVC_USAGE, "--decode takes token ids, and so no --template or --system");
     if ((a->file != NULL) + (a->prompts.count > 0) + (a->words.count > 0) != 1)
         return cli_error(command, KVC_USAGE, "give the %s as words, with -p TEXT or with -f FILE",
@@ -171,7 +172,7 @@ static int encode_chat(const struct cli_command *command, const struct arguments
                        const char *message, int32_t **tokens, size_t *count, char **shown, size_t *bytes) {
     struct kvc_error error;
     struct cli_chat *chat;
-    int status = cli_chat_open(command, model, a->template_name, a->system, &chat);
+    int status = cli_chat_open(command, model, &a->template, &chat);
 
     if (status == KVC_OK)
         status = cli_chat_turn(chat, message, tokens, count);
@@ -190,7 +191,7 @@ static int encode(const struct cli_command *command, const struct arguments *a, 
     char *shown = NULL; /* the text with its template */
     int status = KVC_OK;
 
-    if (a->template_name || a->system) {
+    if (cli_template_given(&a->template)) {
         status = encode_chat(command, a, model, text, &tokens, &count, &shown, &bytes);
         text = shown;
     } else if (kvc_tokenize(model, text, bytes, flags, &tokens, &count, &error) != KVC_OK) {
@@ -226,8 +227,9 @@ int kvc_cli_tokenize(const struct cli_command *command, int argc, char **argv) {
          &a.special, 0, 0, NULL},
         {CLI_FLAG, 0, "no-bos", NULL, "does not put in front what the model wants there", &a.bare, 0, 0, NULL},
         {CLI_TEXT, 0, "template", "NAME", "the text is a user's message in this chat template; model: the model's own",
-         &a.template_name, 0, 0, NULL},
-        {CLI_TEXT, 0, "system", "TEXT", "the system message in front of it", &a.system, 0, 0, NULL},
+         &a.template.name, 0, 0, NULL},
+        {CLI_TEXT, 0, "system", "TEXT", "the system message in front of it", &a.template.system, 0, 0, NULL},
+        CLI_TEMPLATE_OPTIONS(&a.template),
         {CLI_FLAG, 0, "json", NULL, "print JSON: the text, ids and pieces", &a.common.json, 0, 0, NULL},
         {.kind = CLI_END}};
     struct kvc_engine *engine = NULL;

@@ -168,13 +168,36 @@ enum kvc_status kvc_detokenize(const struct kvc_model *model, const int32_t *tok
  * allocated. KVC_INPUT: the model has no tokenizer; KVC_USAGE: no such token. */
 enum kvc_status kvc_token_bytes(const struct kvc_model *model, int32_t token, bool first, char *text, size_t capacity,
                                 size_t *bytes, struct kvc_error *error);
-bool kvc_token_ends_turn(const struct kvc_model *model, int32_t token); /* eos, <|eot_id|>, <|im_end|>, <|end|>, ... */
+/* A token that the model's files name as an end: its eos, and the further ones of generation_config.json, config.json
+ * and tokenizer.ggml.eot_token_id, eom_token_id, eog_token_id. */
+bool kvc_token_ends_turn(const struct kvc_model *model, int32_t token);
 
 struct kvc_message {
-    const char *role; /* "system", "user", "assistant" */
+    const char *role; /* "system", "user", "assistant", or what else the template takes */
     const char *content;
 };
-/* template_name NULL: the model's own. answer: end with the opening of the assistant's turn. *text is malloc'ed. */
+
+/* What a chat template is given beside the messages. Texts of JSON; NULL: none. */
+struct kvc_chat_options {
+    const char *template_name; /* a built-in one's; NULL: the model's own */
+    const char *earlier;       /* an array: messages in front of the others, with all that a template may read, as
+                                  "tool_calls" */
+    const char *tools;         /* an array: the functions that the model may call */
+    const char *documents;     /* an array: texts that the model may quote */
+    const char *variables;     /* an object: more variables, as {"enable_thinking": false} */
+    const char *date;          /* what strftime_now tells a template, "2025-06-30" or "2025-06-30 14:05:09"; NULL: it is
+                                  not defined, so that a prompt does not depend on the day */
+    bool answer;               /* end with the opening of the assistant's turn */
+};
+void kvc_chat_defaults(struct kvc_chat_options *options); /* the model's own template, the answer's opening, no more */
+
+/* The text of a conversation. *text is malloc'ed. KVC_USAGE: there is no such template, or it refuses the conversation;
+ * KVC_INPUT: the template is broken, goes beyond its bounds, or needs what is not supported (docs/chat_templates.md).
+ */
+enum kvc_status kvc_chat_text_with(const struct kvc_model *model, const struct kvc_chat_options *options,
+                                   const struct kvc_message *messages, size_t count, char **text,
+                                   struct kvc_error *error);
+/* The same with a template's name and answer alone. */
 enum kvc_status kvc_chat_text(const struct kvc_model *model, const char *template_name,
                               const struct kvc_message *messages, size_t count, bool answer, char **text,
                               struct kvc_error *error);

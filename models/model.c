@@ -8,6 +8,7 @@
 #include "core/base/float.h"
 #include "core/engine/runner.h"
 #include "core/engine/session.h"
+#include "models/chat/template.h"
 
 /* ---- opening ---- */
 
@@ -75,6 +76,9 @@ enum kvc_status kvc_model_open(struct kvc_engine *engine, const char *path, stru
     const uint64_t environment = kvc_float_open();
     enum kvc_status status = is_folder(path) ? open_folder(made, path, error) : open_gguf(made, path, error);
     kvc_float_close(environment);
+    if (!status && made->tokenizer) {
+        status = kvc_chat_find_turn_end(made->tokenizer, error);
+    }
     if (status) {
         kvc_model_close(made);
         return status;

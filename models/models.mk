@@ -49,10 +49,36 @@ libkvc_la_SOURCES += \
 	models/tokenizer/unicode.c \
 	models/tokenizer/vocab.c
 
-# Chat templates.
+# Chat templates: a part of Jinja (jansson, utf8proc).
 libkvc_la_SOURCES += \
-	models/chat/families.c \
-	models/chat/template.c
+	models/jinja/access.c \
+	models/jinja/characters.c \
+	models/jinja/evaluate.c \
+	models/jinja/execute.c \
+	models/jinja/format.c \
+	models/jinja/functions.c \
+	models/jinja/lexer.c \
+	models/jinja/list_filters.c \
+	models/jinja/lists.c \
+	models/jinja/memory.c \
+	models/jinja/operators.c \
+	models/jinja/parse.c \
+	models/jinja/parse_expression.c \
+	models/jinja/parse_postfix.c \
+	models/jinja/print.c \
+	models/jinja/render.c \
+	models/jinja/scope.c \
+	models/jinja/string_methods.c \
+	models/jinja/tests.c \
+	models/jinja/text_filters.c \
+	models/jinja/tojson.c \
+	models/jinja/value.c
+
+# Conversations as templates want them, and the named templates.
+libkvc_la_SOURCES += \
+	models/chat/named.c \
+	models/chat/template.c \
+	models/chat/turn_end.c
 
 # Writing model files.
 libkvc_la_SOURCES += \

@@ -1,4 +1,5 @@
 /* text.c - the public functions on a model's text: tokens, their bytes, chat templates. */
+#include "models/chat/template.h"
 #include "models/model.h"
 
 #include <stdlib.h>
@@ -35,10 +36,19 @@ bool kvc_token_ends_turn(const struct kvc_model *model, int32_t token) {
     return model->tokenizer ? kvc_tokenizer_ends_turn(model->tokenizer, token) : token >= 0 && token == model->info.eos;
 }
 
+void kvc_chat_defaults(struct kvc_chat_options *options) { *options = (struct kvc_chat_options){.answer = true}; }
+
+enum kvc_status kvc_chat_text_with(const struct kvc_model *model, const struct kvc_chat_options *options,
+                                   const struct kvc_message *messages, size_t count, char **text,
+                                   struct kvc_error *error) {
+    if (!model->tokenizer)
+        return no_tokenizer(model, error);
+    return kvc_chat_render(model->tokenizer, options, messages, count, text, error);
+}
+
 enum kvc_status kvc_chat_text(const struct kvc_model *model, const char *template_name,
                               const struct kvc_message *messages, size_t count, bool answer, char **text,
                               struct kvc_error *error) {
-    if (!model->tokenizer)
-        return no_tokenizer(model, error);
-    return kvc_chat_render(model->tokenizer, template_name, messages, count, answer, text, error);
+    const struct kvc_chat_options options = {.template_name = template_name, .answer = answer};
+    return kvc_chat_text_with(model, &options, messages, count, text, error);
 }

@@ -10,7 +10,8 @@ import os
 import sys
 
 import jinja2
-import jinja2.sandbox
+
+import compare_templates
 
 # file, what kvcull calls the family, bos, eos
 TEMPLATES = [
@@ -55,14 +56,9 @@ CONVERSATIONS = [
 ]
 
 
-def raise_exception(message):
-    raise jinja2.exceptions.TemplateError(message)
-
-
 def main():
     source, target = sys.argv[1:3]
-    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-    environment.globals["raise_exception"] = raise_exception
+    environment = compare_templates.environment(date=None)
     rows = []
     for file, family, bos, eos in TEMPLATES:
         with open(os.path.join(source, file)) as text:
@@ -70,7 +66,8 @@ def main():
         for index, messages in enumerate(CONVERSATIONS):
             for answer in (False, True):
                 try:
-                    out = template.render(messages=messages, add_generation_prompt=answer, bos_token=bos, eos_token=eos)
+                    out = template.render(messages=messages, tools=None, documents=None, add_generation_prompt=answer,
+                                          bos_token=bos, eos_token=eos)
                 except jinja2.exceptions.TemplateError:
                     out = None  # the template refuses
                 rows.append({"file": file, "family": family, "bos": bos, "eos": eos, "conversation": index,

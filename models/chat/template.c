@@ -1,76 +1,39 @@
-/* template.c - renders a conversation with the family's template, told by name or by marks in the model's own text. */
+/* template.c - gives a chat template what it reads: messages, tools, documents, special tokens, the caller's variables.
+ */
 #include "models/chat/template.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "models/files/json.h"
+#include "models/jinja/jinja.h"
+#include "models/tokenizer/parts.h"
+
 bool kvc_chat_template(size_t i, const char **name, const char **summary) {
     size_t count = 0;
-    while (kvc_chat_families[count].name && count < i)
+    while (kvc_named_templates[count].name && count < i)
         count++;
-    *name = kvc_chat_families[count].name;
-    *summary = kvc_chat_families[count].summary;
+    *name = kvc_named_templates[count].name;
+    *summary = kvc_named_templates[count].summary;
     return *name != NULL;
 }
 
-/* Marks of a template's text, looked for from top to bottom: all of `with`. Line ends are written \\n in all of them.
- */
-static const struct mark {
-    const char *name, *with[3];
-} marks[] = {
-    {"llama3.1", {"<|start_header_id|>", "Cutting Knowledge Date"}},
-    {"llama3", {"<|start_header_id|>", "<|end_header_id|>"}},
-    {"phi4", {"<|im_start|>", "<|im_sep|>"}},
-    {"qwen3", {"<|im_start|>", "reasoning_content", "</think>"}},
-    {"chatml", {"<|im_start|>", "<|im_end|>"}}, /* Qwen2's and Qwen2.5's system messages stand in their text */
-    {"llama2", {"[INST]", "<<SYS>>"}},
-    {"mistral-nemo", {"\"[INST]\" +"}},
-    {"mistral-v0.3", {"[INST]", "\"[/INST]\""}},
-    {"mistral-v0.2", {"[INST]", " [/INST]"}},
-    {"phi3", {"<|end|>", "'<|end|>' + '\\n' + '<|assistant|>' + '\\n'"}},
-    {"phi3", {"<|end|>", "<|end|>\\n<|assistant|>\\n"}},
-    {"phi4-mini", {"<|end|>", "'|>' + message['content'] + '<|end|>'"}},
-    {"phi3.5", {"<|end|>", "<|user|>", "<|assistant|>"}},
-    {"vicuna", {"USER: ", "ASSISTANT:"}},
-};
-
-static const struct kvc_chat_family *by_name(const char *name) {
-    for (size_t i = 0; kvc_chat_families[i].name; i++)
-        if (!strcmp(name, kvc_chat_families[i].name))
-            return &kvc_chat_families[i];
+static const struct kvc_named_template *by_name(const char *name) {
+    for (size_t i = 0; kvc_named_templates[i].name; i++)
+        if (!strcmp(name, kvc_named_templates[i].name))
+            return &kvc_named_templates[i];
     return NULL;
-}
-
-/* *family NULL: none of them. */
-static enum kvc_status by_text(const char *jinja, const struct kvc_chat_family **family, struct kvc_error *error) {
-    struct kvc_text text = {0}; /* real line ends and \\n in the template's strings mean the same */
-    bool fits = true;
-    for (; *jinja && fits; jinja++)
-        fits = *jinja == '\n' ? kvc_text_add(&text, "\\n", 2) : kvc_text_add(&text, jinja, 1);
-    if (!fits || !kvc_text_add(&text, "", 1)) {
-        kvc_text_free(&text);
-        return kvc_no_memory(error);
-    }
-    *family = NULL;
-    for (size_t i = 0; i < sizeof marks / sizeof *marks && !*family; i++) {
-        bool all = true;
-        for (int k = 0; k < 3 && all; k++)
-            all = !marks[i].with[k] || strstr(text.data, marks[i].with[k]);
-        if (all)
-            *family = by_name(marks[i].name);
-    }
-    kvc_text_free(&text);
-    return KVC_OK;
 }
 
 static enum kvc_status unknown(struct kvc_error *error, const char *what, const char *name) {
     char known[300] = "";
     size_t at = 0;
-    for (size_t i = 0; kvc_chat_families[i].name; i++) {
-        size_t bytes = strlen(kvc_chat_families[i].name);
+    for (size_t i = 0; kvc_named_templates[i].name; i++) {
+        size_t bytes = strlen(kvc_named_templates[i].name);
         if (at + bytes + 3 > sizeof known)
             break;
-        memcpy(known + at, kvc_chat_families[i].name, bytes);
+        memcpy(known + at, kvc_named_templates[i].name, bytes);
         memcpy(known + at + bytes, ", ", 3);
         at += bytes + 2;
     }
@@ -79,78 +42,126 @@ static enum kvc_status unknown(struct kvc_error *error, const char *what, const 
     return kvc_fail(error, KVC_USAGE, "%s%.40s; known templates: %s", what, name, known);
 }
 
-/* The text of a token as the template writes it; `defaults` where there is no tokenizer to ask. */
-static enum kvc_status token_text(const struct kvc_tokenizer *tokenizer, int32_t token, const char *defaults,
-                                  char **text, struct kvc_error *error) {
-    size_t bytes = strlen(defaults);
-    if (tokenizer) {
-        const struct kvc_piece *piece = token >= 0 ? &tokenizer->pieces[token] : NULL;
-        defaults = piece ? tokenizer->store.data + piece->spelling : "";
-        bytes = piece ? piece->spelling_bytes : 0;
+static enum kvc_status no_memory(struct kvc_error *error) {
+    return kvc_fail(error, KVC_RESOURCE, "chat: no memory for the conversation");
+}
+
+/* The text of a token as the template writes it; `standard` where there is no tokenizer to ask. */
+static json_t *token_text(const struct kvc_tokenizer *tokenizer, int32_t token, const char *standard) {
+    if (!tokenizer)
+        return json_string_nocheck(standard);
+    const struct kvc_piece *piece = token >= 0 ? &tokenizer->pieces[token] : NULL;
+    return piece ? json_stringn_nocheck(tokenizer->store.data + piece->spelling, piece->spelling_bytes)
+                 : json_string_nocheck("");
+}
+
+/* *array: the text as a new JSON array (or object), NULL where there is no text. */
+static enum kvc_status parse(const char *what, const char *text, bool object, json_t **value, struct kvc_error *error) {
+    *value = NULL;
+    if (!text)
+        return KVC_OK;
+    enum kvc_status status = kvc_json_parse(what, text, strlen(text), value, error);
+    if (status == KVC_OK && (object ? !json_is_object(*value) : !json_is_array(*value))) {
+        json_decref(*value);
+        *value = NULL;
+        status = kvc_fail(error, KVC_INPUT, "%s: the JSON must be %s", what, object ? "an object" : "an array");
     }
-    *text = malloc(bytes + 1);
-    if (!*text)
-        return kvc_no_memory(error);
-    memcpy(*text, defaults, bytes);
-    (*text)[bytes] = 0;
+    return status;
+}
+
+/* Variables are short and typed, not a file's. */
+static enum kvc_status parse_variables(const char *text, json_t **value, struct kvc_error *error) {
+    struct kvc_error why = {0};
+    enum kvc_status status = parse("variables", text, true, value, &why);
+    return status == KVC_OK ? status : kvc_fail(error, status == KVC_INPUT ? KVC_USAGE : status, "%s", why.text);
+}
+
+/* Messages of JSON are objects with a role; what else they have is the template's business. */
+static enum kvc_status check_earlier(const json_t *earlier, struct kvc_error *error) {
+    for (size_t i = 0; i < json_array_size(earlier); i++)
+        if (!json_is_string(json_object_get(json_array_get(earlier, i), "role")))
+            return kvc_fail(error, KVC_INPUT, "messages: message %zu is no object with a \"role\"", i);
     return KVC_OK;
 }
 
-static enum kvc_status check_messages(const struct kvc_message *messages, size_t count, struct kvc_error *error) {
-    if (!count)
-        return kvc_fail(error, KVC_USAGE, "chat: no messages; there must be at least one");
+static enum kvc_status add_messages(json_t *list, const struct kvc_message *messages, size_t count,
+                                    struct kvc_error *error) {
     for (size_t i = 0; i < count; i++) {
-        const char *role = messages[i].role;
-        if (!role || !messages[i].content)
+        if (!messages[i].role || !*messages[i].role || !messages[i].content)
             return kvc_fail(error, KVC_USAGE, "chat: message %zu has no role or no content", i);
-        if (strcmp(role, "system") != 0 && strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0)
-            return kvc_fail(error, KVC_USAGE,
-                            "chat: message %zu has role \"%.40s\"; it must be system, user or assistant", i, role);
+        json_t *message = json_object();
+        bool fits = message && json_array_append_new(list, message) == 0 &&
+                    json_object_set_new(message, "role", json_string_nocheck(messages[i].role)) == 0 &&
+                    json_object_set_new(message, "content", json_string_nocheck(messages[i].content)) == 0;
+        if (!fits)
+            return no_memory(error);
     }
-    return KVC_OK;
+    return json_array_size(list) ? KVC_OK : kvc_fail(error, KVC_USAGE, "chat: no messages; there must be at least one");
 }
 
-enum kvc_status kvc_chat_render(const struct kvc_tokenizer *tokenizer, const char *name,
-                                const struct kvc_message *messages, size_t count, bool answer, char **text,
-                                struct kvc_error *error) {
-    enum kvc_status status = check_messages(messages, count, error);
-    if (status != KVC_OK)
-        return status;
-    const char *jinja = !name && tokenizer ? tokenizer->chat_template : NULL;
-    if (!name && !jinja)
-        return unknown(error, "the model has no chat template; name one", "");
-    const struct kvc_chat_family *family = name ? by_name(name) : NULL;
-    if (!name)
-        status = by_text(jinja, &family, error);
-    if (status != KVC_OK)
-        return status;
-    if (!family)
-        return name ? unknown(error, "no chat template is called ", name)
-                    : unknown(error, "the model's chat template is not one of the known families'; name one", "");
-    char *bos = NULL, *eos = NULL;
-    struct kvc_text out = {0};
-    status = token_text(tokenizer, tokenizer ? tokenizer->bos : -1, family->bos, &bos, error);
+/* The variables of the template as an object; null where there are no tools or documents, as transformers has it. */
+static enum kvc_status fill(const struct kvc_tokenizer *tokenizer, const struct kvc_chat_options *options,
+                            const struct kvc_named_template *named, const struct kvc_message *messages, size_t count,
+                            json_t *all, struct kvc_error *error) {
+    json_t *list = NULL, *tools = NULL, *documents = NULL, *more = NULL;
+    enum kvc_status status = parse("messages", options->earlier, false, &list, error);
+    if (status == KVC_OK && !list && !(list = json_array()))
+        status = no_memory(error);
     if (status == KVC_OK)
-        status = token_text(tokenizer, tokenizer ? tokenizer->eos : -1, family->eos, &eos, error);
+        status = check_earlier(list, error);
+    if (status == KVC_OK)
+        status = add_messages(list, messages, count, error);
+    if (status == KVC_OK)
+        status = parse("tools", options->tools, false, &tools, error);
+    if (status == KVC_OK)
+        status = parse("documents", options->documents, false, &documents, error);
+    if (status == KVC_OK)
+        status = parse_variables(options->variables, &more, error);
+    if (status == KVC_OK && named && (tools || documents))
+        status = kvc_fail(error, KVC_USAGE, "chat template %s: it knows no tools and no documents", named->name);
     if (status == KVC_OK) {
-        struct kvc_chat chat = {.messages = messages,
-                                .count = count,
-                                .answer = answer,
-                                .bos = bos,
-                                .eos = eos,
-                                .jinja = jinja,
-                                .out = &out,
-                                .error = error};
-        status = family->render(&chat);
-        if (status == KVC_OK && (chat.full || !kvc_text_add(&out, "", 1)))
-            status = kvc_no_memory(error);
+        json_t *bos = token_text(tokenizer, tokenizer ? tokenizer->bos : -1, named ? named->bos : "");
+        json_t *eos = token_text(tokenizer, tokenizer ? tokenizer->eos : -1, named ? named->eos : "");
+        bool fits = json_object_set_new(all, "messages", json_incref(list)) == 0;
+        fits &= json_object_set_new(all, "tools", tools ? json_incref(tools) : json_null()) == 0;
+        fits &= json_object_set_new(all, "documents", documents ? json_incref(documents) : json_null()) == 0;
+        fits &= json_object_set_new(all, "add_generation_prompt", json_boolean(options->answer)) == 0;
+        fits &= json_object_set_new(all, "bos_token", bos) == 0;
+        fits &= json_object_set_new(all, "eos_token", eos) == 0;
+        fits &= !more || json_object_update(all, more) == 0;
+        status = fits ? KVC_OK : no_memory(error);
     }
-    free(bos);
-    free(eos);
-    if (status != KVC_OK) {
-        kvc_text_free(&out);
-        return status;
+    json_decref(list);
+    json_decref(tools);
+    json_decref(documents);
+    json_decref(more);
+    return status;
+}
+
+enum kvc_status kvc_chat_render(const struct kvc_tokenizer *tokenizer, const struct kvc_chat_options *options,
+                                const struct kvc_message *messages, size_t count, char **text,
+                                struct kvc_error *error) {
+    const char *name = options->template_name;
+    const char *own = !name && tokenizer ? tokenizer->chat_template : NULL;
+    const struct kvc_named_template *named = name ? by_name(name) : NULL;
+    char where[64] = "the model's chat template";
+    if (!name && !own)
+        return unknown(error, "the model has no chat template; name one", "");
+    if (name && !named)
+        return unknown(error, "no chat template is called ", name);
+    if (named)
+        snprintf(where, sizeof where, "chat template %s", named->name);
+    json_t *all = json_object();
+    enum kvc_status status = all ? fill(tokenizer, options, named, messages, count, all, error) : no_memory(error);
+    if (status == KVC_OK) {
+        const char *source = named ? named->text : own;
+        const struct kvc_jinja_job job = {
+            .where = where, .source = source, .bytes = strlen(source), .variables = all, .date = options->date};
+        char *made;
+        status = kvc_jinja_render(&job, &made, error);
+        if (status == KVC_OK)
+            *text = made;
     }
-    *text = out.data;
-    return KVC_OK;
+    json_decref(all);
+    return status;
 }

@@ -1,25 +1,21 @@
-/* template.h - what one chat template is: a name and a function that writes a conversation in its form. */
+/* template.h - conversations as text: a model's own chat template, or a named one. */
 #ifndef KVC_MODELS_CHAT_TEMPLATE_H
 #define KVC_MODELS_CHAT_TEMPLATE_H
 
-#include "models/tokenizer/parts.h"
+#include "models/tokenizer/tokenizer.h"
 
-struct kvc_chat {
-    const struct kvc_message *messages;
-    size_t count;
-    bool answer;
-    const char *bos, *eos; /* "" where the model has none */
-    const char *jinja;     /* NULL: chosen by name */
-    struct kvc_text *out;
-    bool full; /* there was no memory */
-    struct kvc_error *error;
+/* As kvc_chat_text_with. tokenizer NULL: a named template with its family's special tokens. */
+enum kvc_status kvc_chat_render(const struct kvc_tokenizer *tokenizer, const struct kvc_chat_options *options,
+                                const struct kvc_message *messages, size_t count, char **text, struct kvc_error *error);
+
+/* Where the files name no end of an answer but eos, the token that the model's template writes there ends turns, too. A
+ * template that cannot be rendered is no error here. */
+enum kvc_status kvc_chat_find_turn_end(struct kvc_tokenizer *tokenizer, struct kvc_error *error);
+
+/* Templates for models whose files have none. bos, eos: the family's, where there is no tokenizer to ask. */
+struct kvc_named_template {
+    const char *name, *summary, *bos, *eos, *text;
 };
-
-struct kvc_chat_family {
-    const char *name, *summary, *bos, *eos;
-    enum kvc_status (*render)(struct kvc_chat *chat);
-};
-
-extern const struct kvc_chat_family kvc_chat_families[]; /* ends with name NULL */
+extern const struct kvc_named_template kvc_named_templates[]; /* ends with name NULL */
 
 #endif

@@ -121,7 +121,7 @@ enum kvc_status kvc_json_parse(const char *path, const char *text, size_t bytes,
     }
     *root = parse(text, bytes);
     if (!*root) { /* once more, for the reason */
-        json_error_t why;
+        json_error_t why = {.line = -1}; /* jansson leaves the reason's code alone where memory ends at once */
         json_t *again = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &why);
         json_decref(again);
         if (again || no_memory(&why, text, bytes)) {

@@ -28,9 +28,4 @@ enum kvc_status kvc_tokenizer_decode(const struct kvc_tokenizer *tokenizer, cons
 enum kvc_status kvc_tokenizer_token_bytes(const struct kvc_tokenizer *tokenizer, int32_t token, bool first, char *text,
                                           size_t capacity, size_t *bytes, struct kvc_error *error);
 
-/* Renders messages. name NULL: the tokenizer's own template, recognised among the built-in families. */
-enum kvc_status kvc_chat_render(const struct kvc_tokenizer *tokenizer, const char *name,
-                                const struct kvc_message *messages, size_t count, bool answer, char **text,
-                                struct kvc_error *error);
-
 #endif

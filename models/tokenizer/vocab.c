@@ -276,11 +276,6 @@ static bool decode_piece(const struct kvc_tokenizer *tokenizer, const struct kvc
     return kvc_text_add(out, spelling, bytes);
 }
 
-/* What models write when they have said what they had to say. */
-static const char *const turn_ends[] = {
-    "</s>",          "<|eot_id|>",    "<|eom_id|>",      "<|end_of_text|>", "<|im_end|>", "<|end|>",
-    "<|endoftext|>", "<end_of_turn>", "<|end_of_turn|>", "<|eot|>",         "<EOT>",      NULL};
-
 enum kvc_status kvc_vocab_finish(struct kvc_tokenizer *tokenizer, struct kvc_error *error) {
     struct kvc_text text = {0};
     for (size_t i = 0; i < tokenizer->count; i++) {
@@ -306,9 +301,6 @@ enum kvc_status kvc_vocab_finish(struct kvc_tokenizer *tokenizer, struct kvc_err
         int byte = byte_piece(spelling, piece->spelling_bytes);
         if (byte >= 0 && tokenizer->byte_ids[byte] < 0 && (tokenizer->byte_fallback || piece->kind == KVC_TOKEN_BYTE))
             tokenizer->byte_ids[byte] = (int32_t)i;
-        for (size_t k = 0; turn_ends[k]; k++)
-            if (piece->spelling_bytes == strlen(turn_ends[k]) && !memcmp(spelling, turn_ends[k], piece->spelling_bytes))
-                piece->ends_turn = true;
     }
     kvc_text_free(&text);
     return KVC_OK;

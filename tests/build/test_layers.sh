@@ -24,7 +24,8 @@ policies: core/base policies
 models: core/base core/engine models
 models/files: core/base models/files models/tokenizer/parts.h
 models/tokenizer: models/files models/tokenizer
-models/chat: models/tokenizer models/chat
+models/jinja: models/files/json.h models/tokenizer/parts.h models/jinja
+models/chat: models/files/json.h models/tokenizer models/jinja/jinja.h models/chat
 models/config: core/base core/engine/network.h models/files models/config
 models/convert: core/base core/engine models/files models/config models/tokenizer models/convert
 cli: cli

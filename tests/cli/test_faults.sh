@@ -40,6 +40,9 @@ faults 200 tokenize -m "$demo" "$words"
 faults 150 tokenize -m "$work/tiny.gguf" --json "$words"
 faults 100 tokenize -m "$work/tiny.gguf" --pieces "$words"
 faults 100 tokenize -m "$work/tiny.gguf" --decode 1,2,3,250
+echo '[{"role": "user", "content": "One"}, {"role": "assistant", "content": "Two"}]' >"$work/earlier.json"
+faults 100 tokenize -m "$work/tiny.gguf" --template qwen3 --messages "$work/earlier.json" \
+    --template-vars '{"enable_thinking": false}' "$words"
 faults 200 run -m "$demo" -p "$words" -n 10 -q --threads 2
 faults 200 run -m "$work/tiny.gguf" -p "$words" -p "$words" -n 10 -q --threads 2 --temp 1 --stop xyz
 faults 150 convert "$demo" -o "$into/demo.gguf" --type f16 -q

@@ -35,15 +35,39 @@ done
 ok run -m "$demo" -p hello -n 2 --temp 0
 that 'not where there is none' sh -c "! grep -q 'chat template' '$work/err'"
 
-sed 's/<|im_start|>user <|im_end|>/of no known family/' "$model/tokenizer_config.json" >"$work/other"
+sed 's/<|im_start|>user <|im_end|>/\\n{% include 1 %}/' "$model/tokenizer_config.json" >"$work/other"
 cp -r "$model" "$work/unknown"
 cp "$work/other" "$work/unknown/tokenizer_config.json"
 ok run -m "$work/unknown" -p "$question" -n 2 --temp 0
 has 'which this run does not use; --template NAME does' "$work/err"
 ok info "$work/unknown"
 has '^chat template *yes (--template NAME)$'
+fails 3 "the model's chat template, line 2: there is no tag \"include\"" chat -m "$work/unknown"
 ok info "$model"
 has '^chat template *yes (--template model)$'
+
+# ---- what a template is given, and a template that asks for the date
+given=$work/given
+cp -r "$model" "$given"
+cat >"$given/tokenizer_config.json" <<'END'
+{"chat_template": "{% for m in messages %}{{ m.content or 'none' }} {% endfor %}{{ tools[0].name if tools }} {{ (documents or [])|length + 47 }} {{ strftime_now('%d') }} {{ 'old' if young is false }}{% if messages|length > 4 %}{{ raise_exception('too long') }}{% endif %}"}
+END
+echo '[{"role": "user", "content": "the"}, {"role": "assistant", "content": null}]' >"$work/earlier"
+echo '[{"name": "lantern"}]' >"$work/tools"
+ok tokenize -m "$given" --template model --json harbor --date 2025-01-04 --messages "$work/earlier" \
+    --tools "$work/tools" --documents "$work/tools" --template-vars '{"young": false}'
+that 'all of it is in the prompt' [ "$(json text | tr -d '[]"')" = '<s> the <pad> harbor lantern 48 04 old' ]
+ok tokenize -m "$given" --template model hello
+has "the chat template asks for the date: $(date +%Y)-.*; --date gives another" "$work/err"
+ok tokenize -m "$given" --template model hello --date today
+that 'not where it is given' [ ! -s "$work/err" ]
+fails 3 '2025-06-30' tokenize -m "$given" --template model hello --date 2025-13-01
+fails 3 'tools.*JSON' tokenize -m "$given" --template model hello --tools "$demo/README.md"
+fails 2 'no tools' tokenize -m "$given" --template chatml hello --tools "$work/tools"
+fails 2 '--system with --messages' tokenize -m "$given" --template model hello --system x --messages "$work/earlier"
+kv run -m "$given" --date 2025-01-04 --messages "$work/earlier" -p the -p old -p red -n 1 >"$work/out" 2>"$work/err"
+that 'a refusal is the template'"'"'s' [ $? = 2 ]
+has 'refuses the conversation: too long' "$work/err"
 
 # ---- an empty answer says why, with -q too
 for how in '' -q --json; do

@@ -422,7 +422,9 @@ static void turns_are_the_conversation(void **state) {
         size_t count, n;
         char *whole, *one, *two;
 
-        assert_int_equal(cli_chat_open(&command, model, name, messages[0].content, &chat), KVC_OK);
+        const struct cli_template from = {.name = name, .system = messages[0].content};
+
+        assert_int_equal(cli_chat_open(&command, model, &from, &chat), KVC_OK);
         if (kvc_chat_text(model, name, messages, 4, true, &whole, &error) != KVC_OK)
             fail_msg("%s: %s", name, error.text);
         assert_int_equal(cli_chat_turn(chat, messages[1].content, &tokens, &count), KVC_OK);

@@ -81,6 +81,12 @@ static enum kvc_status whole_run(const char *path, float *logits, struct kvc_err
     kvc_sampler_defaults(&sampling);
     options.policy = "snapkv:budget=40+morphkv:budget=36,window=8";
     const struct kvc_engine_options with = {NULL, 2, KVC_MATH_EXACT};
+    const struct kvc_message message = {"user", "What is it?"};
+    const struct kvc_chat_options chat = {
+        .template_name = "qwen3",
+        .earlier = "[{\"role\": \"user\", \"content\": \"It?\"}, {\"role\": \"assistant\", \"content\": \"It.\"}]",
+        .variables = "{\"enable_thinking\": false}",
+        .answer = true};
     enum kvc_status status = kvc_engine_open(&with, &engine, error);
     if (status == KVC_OK)
         status = kvc_model_open(engine, path, &model, error);
@@ -103,6 +109,10 @@ static enum kvc_status whole_run(const char *path, float *logits, struct kvc_err
         status = kvc_tokenize(model, "the old sailor", 14, KVC_TOKENIZE_BOS, &made, &count, error);
     if (status == KVC_OK)
         status = kvc_detokenize(model, made, count, true, &text, &bytes, error);
+    free(text);
+    text = NULL;
+    if (status == KVC_OK)
+        status = kvc_chat_text_with(model, &chat, &message, 1, &text, error);
     free(made);
     free(text);
     kvc_session_close(sessions[0]);

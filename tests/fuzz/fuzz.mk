@@ -16,7 +16,7 @@ clean-local:
 if HAVE_CMOCKA
 check_PROGRAMS += tests/fuzz/seeds_config tests/fuzz/seeds_gguf tests/fuzz/seeds_safetensors tests/fuzz/seeds_tokenizer \
 	tests/fuzz/seeds_vocabulary tests/fuzz/seeds_policy tests/fuzz/seeds_lists tests/fuzz/seeds_run \
-	tests/fuzz/seeds_replay tests/fuzz/seeds_words
+	tests/fuzz/seeds_replay tests/fuzz/seeds_words tests/fuzz/seeds_jinja
 tests_fuzz_seeds_config_SOURCES = tests/fuzz/over_seeds.c tests/fuzz/fuzz_config.c
 tests_fuzz_seeds_config_LDADD = $(KVC_TEST_LIBS)
 tests_fuzz_seeds_gguf_SOURCES = tests/fuzz/over_seeds.c tests/fuzz/fuzz_gguf.c
@@ -27,6 +27,8 @@ tests_fuzz_seeds_tokenizer_SOURCES = tests/fuzz/over_seeds.c tests/fuzz/fuzz_tok
 tests_fuzz_seeds_tokenizer_LDADD = $(KVC_TEST_LIBS)
 tests_fuzz_seeds_vocabulary_SOURCES = tests/fuzz/over_seeds.c tests/fuzz/fuzz_vocabulary.c
 tests_fuzz_seeds_vocabulary_LDADD = $(KVC_TEST_LIBS)
+tests_fuzz_seeds_jinja_SOURCES = tests/fuzz/over_seeds.c tests/fuzz/fuzz_jinja.c
+tests_fuzz_seeds_jinja_LDADD = $(KVC_TEST_LIBS)
 tests_fuzz_seeds_policy_SOURCES = tests/fuzz/over_seeds.c tests/fuzz/fuzz_policy.c
 tests_fuzz_seeds_policy_LDADD = $(KVC_TEST_LIBS)
 tests_fuzz_seeds_lists_SOURCES = tests/fuzz/over_seeds.c tests/fuzz/fuzz_lists.c

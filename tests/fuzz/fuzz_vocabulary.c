@@ -1,5 +1,5 @@
 /* fuzz_vocabulary.c - a GGUF file whose tokenizer is opened and used on a fixed text. */
-#include "models/tokenizer/tokenizer.h"
+#include "models/chat/template.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +34,8 @@ static void use(const struct kvc_tokenizer *tokenizer) {
     }
     const struct kvc_message message = {"user", "Hi"};
     char *rendered;
-    if (kvc_chat_render(tokenizer, NULL, &message, 1, true, &rendered, &error) == KVC_OK)
+    const struct kvc_chat_options chat = {.answer = true};
+    if (kvc_chat_render(tokenizer, &chat, &message, 1, &rendered, &error) == KVC_OK)
         free(rendered);
 }
 

@@ -8,6 +8,7 @@ check_PROGRAMS += \
 	tests/models/test_gguf_write \
 	tests/models/test_golden \
 	tests/models/test_hostile \
+	tests/models/test_jinja \
 	tests/models/test_json_check \
 	tests/models/test_rope \
 	tests/models/test_safetensors \
@@ -16,5 +17,11 @@ check_PROGRAMS += \
 	tests/models/test_tokenizer_golden \
 	tests/models/test_tokenizer_hostile \
 	tests/models/test_tokenizer_match \
+	tests/models/test_turn_end \
 	tests/models/test_type_values
-EXTRA_DIST += tests/data/tokenizers tests/data/templates tools/make_tokenizer_golden.py tools/make_templates_golden.py
+# A program for tests/models/test_templates.sh, no test itself.
+noinst_PROGRAMS += tests/models/jinja_render
+tests_models_jinja_render_LDADD = libkvc.la $(KVC_LIBS)
+SHELL_TESTS += tests/models/test_templates.sh
+EXTRA_DIST += tests/models/test_templates.sh tests/data/tokenizers tests/data/templates tools/make_tokenizer_golden.py tools/make_templates_golden.py \
+	tools/make_snippets_golden.py tools/compare_templates.py

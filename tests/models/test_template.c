@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "models/chat/template.h"
 #include "models/tokenizer/json.h"
 #include "models/tokenizer/parts.h"
 #include "tests/models/text_data.h"
@@ -29,7 +30,8 @@ static bool renders(const struct kvc_tokenizer *tokenizer, const char *name, con
                     size_t count, bool answer, const char *wanted) {
     char *text = NULL;
     struct kvc_error error = {0};
-    enum kvc_status status = kvc_chat_render(tokenizer, name, messages, count, answer, &text, &error);
+    const struct kvc_chat_options options = {.template_name = name, .answer = answer};
+    enum kvc_status status = kvc_chat_render(tokenizer, &options, messages, count, &text, &error);
     bool same = wanted ? status == KVC_OK && !strcmp(text, wanted) : status == KVC_USAGE && error.text[0];
     if (!same)
         fprintf(stderr, "%s: got\n%s\nwanted\n%s\n", name ? name : "own template", status == KVC_OK ? text : error.text,
@@ -147,80 +149,110 @@ static void test_published_forms(void **state) {
     }
 }
 
-/* What tells the families apart, in short templates that hold the marks of the real ones. */
-static const struct {
-    const char *jinja, *form, *with_system;
-} marked[] = {
-    {"{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }} '<<SYS>>\\n'", "llama2", NULL},
-    {"'<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n'", "llama3", NULL},
-    {"{{ '[INST] ' + message['content'] + ' [/INST]' }}", "mistral-v0.2", NULL},
-    {"{{- \" [INST] \" + message[\"content\"] + \" [/INST]\" }}", NULL,
-     "<s> [INST] Be kind.\n\nOne [/INST] Two</s> [INST] Three [/INST]"},
-    {"{{- \"[INST] \" + message[\"content\"] + \"[/INST]\" }} {{ \" \" + message[\"content\"]|trim + eos_token}}",
-     "mistral-v0.3", NULL},
-    {"'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>'", "chatml", NULL},
-    {"{{ '<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n' }}", "qwen2", NULL},
-    {"{{ '<|im_start|>system\\nYou are a helpful assistant.<|im_end|>\\n' }}", "qwen2", NULL},
-    {"{{'<|user|>' + '\n' + message['content'] + '<|end|>' + '\n' + '<|assistant|>' + '\n'}}", "phi3", NULL},
-    {"{{'<|user|>' + '\\n' + message['content'] + '<|end|>' + '\\n' + '<|assistant|>' + '\\n'}}", "phi3", NULL},
-    {"{{'<|im_start|>user<|im_sep|>' + message['content'] + '<|im_end|>'}}", "phi4", NULL},
-    {"{{ '<|' + message['role'] + '|>' + message['content'] + '<|end|>' }}", "phi4-mini", NULL},
-    {"{{ 'USER: ' + message['content'] }} 'ASSISTANT:'", "vicuna", NULL},
-};
-
-static void test_recognized(void **state) {
-    (void)state;
-    for (size_t i = 0; i < sizeof marked / sizeof *marked; i++) {
-        const char *with_system = marked[i].with_system, *without = NULL;
-        for (size_t k = 0; k < sizeof forms / sizeof *forms; k++) {
-            if (marked[i].form && !strcmp(forms[k].name, marked[i].form)) {
-                with_system = forms[k].with_system;
-                without = forms[k].without;
-            }
-        }
-        bool llama3 = marked[i].form && !strcmp(marked[i].form, "llama3");
-        bool plain = marked[i].form && !strcmp(marked[i].form, "phi4-mini");
-        struct kvc_tokenizer *tokenizer = make_tokenizer(marked[i].jinja,
-                                                         llama3  ? "<|begin_of_text|>"
-                                                         : plain ? ""
-                                                                 : "<s>",
-                                                         "</s>");
-        if (!renders(tokenizer, NULL, talk, 4, true, with_system) ||
-            (without && !renders(tokenizer, NULL, talk + 1, 3, true, without)))
-            fail_msg("template %zu", i);
-        kvc_tokenizer_close(tokenizer);
-    }
-}
-
 static void test_errors(void **state) {
     (void)state;
-    struct kvc_tokenizer *none = make_tokenizer(NULL, "", ""),
-                         *strange = make_tokenizer("{{ 'nothing known' }}", "", "");
+    struct kvc_tokenizer *none = make_tokenizer(NULL, "", ""), *broken = make_tokenizer("a\n{% if %}", "", ""),
+                         *dated = make_tokenizer("{{ strftime_now('%Y') }}", "", "");
     struct kvc_error error = {0};
     char *text = NULL;
-    const struct kvc_message tool = {"tool", "x"}, empty = {"user", NULL};
-    assert_int_equal(kvc_chat_render(none, NULL, talk, 4, true, &text, &error), KVC_USAGE);
-    assert_non_null(strstr(error.text, "llama3.1"));
-    assert_int_equal(kvc_chat_render(strange, NULL, talk, 4, true, &text, &error), KVC_USAGE);
-    assert_non_null(strstr(error.text, "vicuna"));
-    assert_int_equal(kvc_chat_render(none, "nonsense", talk, 4, true, &text, &error), KVC_USAGE);
-    assert_non_null(strstr(error.text, "nonsense"));
-    assert_int_equal(kvc_chat_render(none, "llama3", talk, 0, true, &text, &error), KVC_USAGE);
-    assert_int_equal(kvc_chat_render(none, "llama3", &tool, 1, true, &text, &error), KVC_USAGE);
-    assert_non_null(strstr(error.text, "tool"));
-    assert_int_equal(kvc_chat_render(none, "llama3", &empty, 1, true, &text, &error), KVC_USAGE);
+    const struct kvc_message no_role = {"", "x"}, empty = {"user", NULL};
+    const struct {
+        const struct kvc_tokenizer *tokenizer;
+        struct kvc_chat_options options;
+        const struct kvc_message *messages;
+        size_t count;
+        enum kvc_status status;
+        const char *says;
+    } all[] = {
+        {none, {0}, talk, 4, KVC_USAGE, "llama3.1"},
+        {broken, {0}, talk, 4, KVC_INPUT, "line 2"},
+        {dated, {0}, talk, 4, KVC_USAGE, "date"},
+        {dated, {.date = "today"}, talk, 4, KVC_INPUT, "2025-06-30"},
+        {none, {.template_name = "nonsense"}, talk, 4, KVC_USAGE, "nonsense"},
+        {none, {.template_name = "llama3"}, talk, 0, KVC_USAGE, "no messages"},
+        {none, {.template_name = "llama3"}, &no_role, 1, KVC_USAGE, "no role"},
+        {none, {.template_name = "llama3"}, &empty, 1, KVC_USAGE, "no content"},
+        {none, {.template_name = "llama2"}, talk + 2, 1, KVC_USAGE, "turns"},
+        {none, {.template_name = "llama3", .tools = "[]"}, talk, 1, KVC_USAGE, "no tools"},
+        {broken, {.tools = "{}"}, talk, 1, KVC_INPUT, "tools: the JSON must be an array"},
+        {broken, {.documents = "[1"}, talk, 1, KVC_INPUT, "documents: not valid JSON"},
+        {broken, {.variables = "[]"}, talk, 1, KVC_USAGE, "variables: the JSON must be an object"},
+        {broken, {.earlier = "[{\"content\": 1}]"}, talk, 1, KVC_INPUT, "message 0"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        assert_int_equal(
+            kvc_chat_render(all[i].tokenizer, &all[i].options, all[i].messages, all[i].count, &text, &error),
+            all[i].status);
+        if (!strstr(error.text, all[i].says))
+            fail_msg("%s", error.text);
+    }
     assert_null(text);
     kvc_tokenizer_close(none);
-    kvc_tokenizer_close(strange);
+    kvc_tokenizer_close(broken);
+    kvc_tokenizer_close(dated);
     const char *name, *summary;
     size_t count = 0;
     while (kvc_chat_template(count, &name, &summary)) {
         assert_true(*name && *summary);
-        assert_int_equal(kvc_chat_render(NULL, name, talk + 1, 1, true, &text, &error), KVC_OK);
+        const struct kvc_chat_options options = {.template_name = name, .answer = true};
+        assert_int_equal(kvc_chat_render(NULL, &options, talk + 1, 1, &text, &error), KVC_OK);
         free(text);
         count++;
     }
     assert_int_equal(count, 15);
+}
+
+/* What a caller gives beside the messages, as a template sees it. */
+static void test_options(void **state) {
+    (void)state;
+    struct kvc_tokenizer *tokenizer = make_tokenizer(
+        "{{ messages|length }}{{ messages[0].tool_calls[0].function.arguments.city }} {{ tools|map(attribute='name')|"
+        "join(',') }} {{ documents[0].text }} {{ enable_thinking }} {{ bos_token }} {{ strftime_now('%d %b %Y') }}",
+        "<s>", "");
+    const struct kvc_chat_options options = {
+        .earlier = "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"arguments\":{\"city\":\"Bern\"}}}]}]",
+        .tools = "[{\"name\":\"a\"},{\"name\":\"b\"}]",
+        .documents = "[{\"text\":\"T\"}]",
+        .variables = "{\"enable_thinking\":false}",
+        .date = "2024-02-29"};
+    struct kvc_error error;
+    char *text = NULL;
+    assert_int_equal(kvc_chat_render(tokenizer, &options, talk, 1, &text, &error), KVC_OK);
+    assert_string_equal(text, "2Bern a,b T False <s> 29 Feb 2024");
+    free(text);
+    kvc_tokenizer_close(tokenizer);
+}
+
+/* A token that ends a turn: named by the files, or else what the template writes behind an answer. */
+static void test_turn_end(void **state) {
+    (void)state;
+    static const char plain[] = "{% for m in messages %}{{ m.role ~ ':' ~ m.content ~ ' <|end|>\\n' }}{% endfor %}";
+    static const struct {
+        const char *jinja;
+        bool named, ends;
+    } all[] = {{plain, false, true},
+               {plain, true, false}, /* another token is named as an end */
+               {"{{ '<|stop|>' }}{% for m in messages %}{{ m.content ~ '<|end|>' }}{% endfor %}", false, false},
+               {"{% for m in messages %}{{ m.content ~ 'x<|end|>' }}{% endfor %}", false, false},
+               {"{{ nothing.at.all }}", false, false},
+               {NULL, false, false}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct kvc_tokenizer *tokenizer = make_tokenizer(all[i].jinja, "<|end|>", "<|stop|>");
+        const struct kvc_added end = {.id = 0, .special = true};
+        struct kvc_error error = {0};
+        tokenizer->bos = -1;
+        tokenizer->pieces[1].ends_turn = true;
+        assert_int_equal(kvc_added_insert(tokenizer, &end, "<|end|>", 7, &error), KVC_OK);
+        assert_int_equal(kvc_added_sort(tokenizer, &error), KVC_OK);
+        if (all[i].named) { /* as the files would, here with a token that is both */
+            tokenizer->pieces[0].ends_turn = true;
+            tokenizer->pieces[1].ends_turn = true;
+        }
+        assert_int_equal(kvc_chat_find_turn_end(tokenizer, &error), KVC_OK);
+        assert_int_equal(kvc_tokenizer_ends_turn(tokenizer, 0), all[i].ends || all[i].named);
+        assert_true(kvc_tokenizer_ends_turn(tokenizer, 1));
+        kvc_tokenizer_close(tokenizer);
+    }
 }
 
 /* A byte that ends a character must not be taken for a space (U+0085, U+00A0), nor bytes that are no character. */
@@ -233,8 +265,8 @@ static void test_trimming(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_against_jinja), cmocka_unit_test(test_published_forms), cmocka_unit_test(test_recognized),
-        cmocka_unit_test(test_errors),        cmocka_unit_test(test_trimming),
+        cmocka_unit_test(test_against_jinja), cmocka_unit_test(test_published_forms), cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_options),       cmocka_unit_test(test_turn_end),        cmocka_unit_test(test_trimming),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

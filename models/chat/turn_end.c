@@ -1,0 +1,49 @@
+/* turn_end.c - the token that ends an answer, where a model's files name eos alone and mean another: what the chat
+ * template writes behind an answer. Files of Phi-3 are so: their eos is <|endoftext|>, their answers end in <|end|>. */
+#include "models/chat/template.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "models/tokenizer/parts.h"
+
+static const char mark[] = "@@answer@@";
+
+/* The added token that text[at...) begins with, blanks aside; NULL: none. */
+static const struct kvc_added *token_at(const struct kvc_tokenizer *tokenizer, const char *text, size_t at) {
+    const size_t bytes = strlen(text);
+    size_t start, end;
+    at += strspn(text + at, " \n\t");
+    const struct kvc_added *token = kvc_added_find(tokenizer, &tokenizer->added, text, bytes, at, true, &start, &end);
+    return token && start <= at ? token : NULL;
+}
+
+/* More than eos is known to end a turn, or the template itself writes eos by its name. */
+static bool is_known(const struct kvc_tokenizer *tokenizer) {
+    size_t ends = 0;
+    for (size_t i = 0; i < tokenizer->count; i++)
+        ends += tokenizer->pieces[i].ends_turn;
+    if (ends != 1 || tokenizer->eos < 0)
+        return ends > 1;
+    const struct kvc_piece *eos = &tokenizer->pieces[tokenizer->eos];
+    return memmem(tokenizer->chat_template, strlen(tokenizer->chat_template), tokenizer->store.data + eos->spelling,
+                  eos->spelling_bytes) != NULL;
+}
+
+enum kvc_status kvc_chat_find_turn_end(struct kvc_tokenizer *tokenizer, struct kvc_error *error) {
+    const struct kvc_message messages[] = {{"user", "Hello"}, {"assistant", mark}, {"user", "Hello"}};
+    const struct kvc_chat_options options = {.date = "2025-01-01", .answer = true};
+    struct kvc_error why = {0};
+    char *text = NULL;
+    if (!tokenizer->chat_template || is_known(tokenizer))
+        return KVC_OK;
+    enum kvc_status status = kvc_chat_render(tokenizer, &options, messages, 3, &text, &why);
+    if (status == KVC_RESOURCE)
+        return kvc_fail(error, status, "%s", why.text);
+    const char *found = text ? strstr(text, mark) : NULL; /* a template that fails says so when it is used */
+    const struct kvc_added *token = found ? token_at(tokenizer, text, (size_t)(found - text) + strlen(mark)) : NULL;
+    if (token)
+        tokenizer->pieces[token->id].ends_turn = true;
+    free(text);
+    return KVC_OK;
+}

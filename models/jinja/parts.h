@@ -1,0 +1,295 @@
+/* parts.h - what the files of the template engine share: memory, values, text, the state of one rendering.
+ *
+ * A rendering fails once: the first jinja_fail fills the error and sets j->status, and from then on functions return
+ * whatever is at hand (no value, NULL, false). Loops look at j->status; callers need not look after every call. All
+ * memory belongs to the rendering and is freed with it. */
+#ifndef KVC_MODELS_JINJA_PARTS_H
+#define KVC_MODELS_JINJA_PARTS_H
+
+#include "models/jinja/jinja.h"
+#include "models/tokenizer/parts.h"
+
+/* ---- values -------------------------------------------------------------------------------------------------- */
+
+enum jinja_kind {
+    JINJA_UNSET, /* an argument that was not given */
+    JINJA_UNDEFINED,
+    JINJA_NONE,
+    JINJA_BOOL,
+    JINJA_INT,
+    JINJA_FLOAT,
+    JINJA_STRING,
+    JINJA_LIST, /* also what else Python iterates: see enum jinja_flavor */
+    JINJA_DICT,
+    JINJA_NAMESPACE, /* a dict whose entries templates may set */
+    JINJA_LOOP,
+    JINJA_BUILTIN,
+    JINJA_MACRO
+};
+
+struct jinja_value {
+    enum jinja_kind kind;
+    union {
+        bool truth;
+        int64_t whole;
+        double real;
+        const struct jinja_string *string;
+        struct jinja_list *list;
+        struct jinja_dict *dict;
+        struct jinja_loop *loop;
+        const struct jinja_bound *bound;
+        const struct jinja_macro *macro;
+        const char *what; /* undefined: what is missing, for messages */
+    };
+};
+
+struct jinja_string {
+    const char *data;
+    size_t bytes;
+    struct jinja_store *store; /* where data lies; NULL: nothing can be put behind it */
+    bool safe;                 /* marked by the filter safe: what is added to it is escaped */
+};
+struct jinja_store { /* strings may share one: the longer begins as the shorter does */
+    char *data;
+    size_t used, capacity;
+};
+
+enum jinja_flavor {
+    JINJA_PLAIN,
+    JINJA_TUPLE,
+    JINJA_RANGE,
+    JINJA_VIEW,     /* keys, values or items of a dict: has a length, no indexes */
+    JINJA_GENERATOR /* what filters such as map give: can be read once, has no length */
+};
+struct jinja_list {
+    struct jinja_value *items;
+    size_t count, capacity, taken; /* taken: what was read of a generator */
+    enum jinja_flavor flavor;
+};
+
+struct jinja_entry {
+    struct jinja_value key, value;
+};
+struct jinja_dict {
+    struct jinja_entry *entries; /* in the order of their making */
+    size_t count, capacity;
+};
+
+struct jinja_loop {
+    const struct jinja_list *list;
+    size_t first, at, count; /* items list[first..first+count), the present one first+at */
+};
+
+/* ---- a rendering ---------------------------------------------------------------------------------------------- */
+
+struct jinja_chunk {
+    struct jinja_chunk *next;
+    size_t used, capacity;
+};
+
+struct jinja_variable {
+    const char *name; /* interned: equal names are the same pointer */
+    struct jinja_value value;
+};
+struct jinja_scope {
+    struct jinja_scope *parent;
+    struct jinja_variable *variables;
+    size_t count, capacity;
+    bool held; /* a macro refers to it */
+};
+
+struct jinja_text { /* text that grows; zeroed is empty */
+    char *data;
+    size_t bytes, capacity;
+};
+
+struct jinja {
+    const char *where, *date;
+    struct kvc_error *error;
+    enum kvc_status status;
+    int line;
+    unsigned depth;
+    uint64_t steps, memory; /* that are left */
+    struct jinja_chunk *chunks;
+    char **names; /* [names_size], a power of two; NULL: an empty cell */
+    size_t names_size, names_count;
+    const char *loop, *caller; /* names, interned */
+    struct jinja_scope *scope;
+    struct jinja_text *out;
+};
+
+/* ---- memory, limits, errors (memory.c) -------------------------------------------------------------------------- */
+
+void *jinja_alloc(struct jinja *j, size_t bytes); /* zeroed; NULL: failed */
+/* One more element fits after count of them. */
+bool jinja_grow(struct jinja *j, void **array, size_t *capacity, size_t count, size_t size);
+const char *jinja_intern(struct jinja *j, const char *name, size_t bytes);
+void jinja_put(struct jinja *j, struct jinja_text *text, const char *data, size_t bytes);
+void jinja_puts(struct jinja *j, struct jinja_text *text, const char *data);
+struct jinja_value jinja_taken(struct jinja *j, const struct jinja_text *text); /* as a string */
+void jinja_close(struct jinja *j);
+
+void jinja_fail(struct jinja *j, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* fail, as a value */
+#define JINJA_FAIL(j, ...) (jinja_fail((j), __VA_ARGS__), jinja_undefined(NULL))
+bool jinja_step(struct jinja *j, uint64_t steps);
+bool jinja_enter(struct jinja *j); /* false: too deep; leave then, too */
+void jinja_leave(struct jinja *j);
+
+/* ---- making and looking at values (value.c, lists.c) ------------------------------------------------------------- */
+
+struct jinja_value jinja_undefined(const char *what);
+struct jinja_value jinja_none(void);
+struct jinja_value jinja_bool(bool truth);
+struct jinja_value jinja_int(int64_t whole);
+struct jinja_value jinja_float(double real);
+struct jinja_value jinja_borrowed(struct jinja *j, const char *data, size_t bytes); /* data outlives the rendering */
+struct jinja_value jinja_string(struct jinja *j, const char *data, size_t bytes);   /* a copy */
+struct jinja_value jinja_joined(struct jinja *j, const struct jinja_string *a, const struct jinja_string *b);
+struct jinja_value jinja_list(struct jinja *j, enum jinja_flavor flavor);
+void jinja_add(struct jinja *j, struct jinja_value list, struct jinja_value item);
+struct jinja_value jinja_pair(struct jinja *j, struct jinja_value a, struct jinja_value b);
+struct jinja_value jinja_dict(struct jinja *j, enum jinja_kind kind);
+void jinja_set(struct jinja *j, struct jinja_dict *dict, struct jinja_value key, struct jinja_value value);
+struct jinja_value *jinja_find(struct jinja *j, const struct jinja_dict *dict, struct jinja_value key); /* NULL: none */
+struct jinja_value *jinja_find_text(struct jinja *j, const struct jinja_dict *dict, const char *key);
+struct jinja_value jinja_from_json(struct jinja *j, const json_t *json);
+
+const char *jinja_type(struct jinja_value value); /* as Python names it */
+bool jinja_is_number(struct jinja_value value);   /* bool, int or float */
+bool jinja_is_whole(struct jinja_value value);    /* bool or int */
+int64_t jinja_whole(struct jinja_value value);    /* of such a one */
+double jinja_real(struct jinja_value value);      /* of a number */
+bool jinja_is_text(struct jinja_value value, const char *text);
+bool jinja_true(struct jinja *j, struct jinja_value value);
+bool jinja_equal(struct jinja *j, struct jinja_value a, struct jinja_value b);
+int jinja_order(struct jinja *j, struct jinja_value a, struct jinja_value b); /* -1, 0, 1; fails where there is none */
+bool jinja_hashable(struct jinja_value value);
+/* What a loop over the value goes through, items [*first..count) of a list; a generator is used up. */
+const struct jinja_list *jinja_items(struct jinja *j, struct jinja_value value, size_t *first);
+struct jinja_value jinja_length(struct jinja *j, struct jinja_value value);
+
+/* ---- access (access.c) --------------------------------------------------------------------------------------------
+ */
+
+struct jinja_value jinja_attribute(struct jinja *j, struct jinja_value of, const char *name);
+struct jinja_value jinja_item(struct jinja *j, struct jinja_value of, struct jinja_value key);
+struct jinja_value jinja_slice(struct jinja *j, struct jinja_value of, const struct jinja_value part[3]);
+bool jinja_contains(struct jinja *j, struct jinja_value in, struct jinja_value what);
+
+/* ---- characters (characters.c) -------------------------------------------------------------------------------------
+ */
+
+size_t jinja_next(const char *text, size_t bytes, uint32_t *code); /* as kvc_utf8_next */
+bool jinja_space(uint32_t code);                                   /* what Python's str.strip takes off */
+bool jinja_printable(uint32_t code);
+bool jinja_letter(uint32_t code);
+bool jinja_digit(uint32_t code);
+int jinja_case(uint32_t code); /* 1: upper, -1: lower, 2: title, 0: none */
+enum jinja_case { JINJA_LOWER, JINJA_UPPER };
+void jinja_put_case(struct jinja *j, struct jinja_text *text, uint32_t code, enum jinja_case to);
+size_t jinja_characters(const struct jinja_string *text);
+size_t jinja_offset(const struct jinja_string *text, size_t character); /* bytes before it */
+/* Where part begins in text at or after from; SIZE_MAX: nowhere. */
+size_t jinja_search(const char *text, size_t bytes, size_t from, const char *part, size_t part_bytes);
+
+/* ---- values as text (print.c, tojson.c, format.c) -------------------------------------------------------------------
+ */
+
+const struct jinja_string *jinja_str(struct jinja *j, struct jinja_value value); /* never NULL */
+void jinja_put_str(struct jinja *j, struct jinja_text *text, struct jinja_value value);
+void jinja_put_repr(struct jinja *j, struct jinja_text *text, struct jinja_value value);
+void jinja_put_int(struct jinja *j, struct jinja_text *text, int64_t whole);
+void jinja_put_float(struct jinja *j, struct jinja_text *text, double real);
+bool jinja_read_float(const char *text, size_t bytes, double *real); /* digits, point, exponent; in any locale */
+void jinja_put_fixed(struct jinja *j, struct jinja_text *text, double real, int places);
+void jinja_put_escaped(struct jinja *j, struct jinja_text *text, const struct jinja_string *string);
+/* '%s and %d' % value, and '{} and {x}'.format(...) */
+struct jinja_value jinja_percent(struct jinja *j, const struct jinja_string *form, struct jinja_value value);
+struct jinja_call;
+struct jinja_value jinja_format(struct jinja *j, const struct jinja_string *form, const struct jinja_call *call);
+struct jinja_value jinja_date(struct jinja *j, const struct jinja_string *form);
+
+/* ---- operators (operators.c) ----------------------------------------------------------------------------------------
+ */
+
+enum jinja_operator {
+    JINJA_ADD,
+    JINJA_SUBTRACT,
+    JINJA_MULTIPLY,
+    JINJA_DIVIDE,
+    JINJA_DIVIDE_WHOLE,
+    JINJA_REMAINDER,
+    JINJA_POWER,
+    JINJA_EQUAL,
+    JINJA_UNEQUAL,
+    JINJA_LESS,
+    JINJA_LESS_EQUAL,
+    JINJA_MORE,
+    JINJA_MORE_EQUAL,
+    JINJA_IN,
+    JINJA_NOT_IN
+};
+struct jinja_value jinja_calculate(struct jinja *j, enum jinja_operator what, struct jinja_value a,
+                                   struct jinja_value b);
+bool jinja_compare(struct jinja *j, enum jinja_operator what, struct jinja_value a, struct jinja_value b);
+struct jinja_value jinja_negative(struct jinja *j, struct jinja_value value);
+
+/* ---- what can be called ---------------------------------------------------------------------------------------------
+ */
+
+struct jinja_call { /* the arguments of one call */
+    const struct jinja_value *values;
+    size_t count;
+    const char *const *names; /* of those given by name */
+    const struct jinja_value *named;
+    size_t named_count;
+};
+
+enum { JINJA_MOST_PARAMETERS = 6 };
+/* a: the arguments in the order of the row's parameters, JINJA_UNSET where not given. */
+typedef struct jinja_value jinja_function(struct jinja *j, struct jinja_value self, const struct jinja_value *a,
+                                          const struct jinja_call *call);
+struct jinja_builtin {
+    const char *name;
+    const char *parameters; /* "old new count"; "*": the function looks at the call itself */
+    unsigned required;
+    jinja_function *function; /* NULL: Jinja has it, this does not */
+};
+struct jinja_bound {
+    const struct jinja_builtin *builtin;
+    struct jinja_value self;
+    const char *kind; /* "filter", "method", ... for messages */
+};
+struct jinja_macro {
+    const struct jinja_node *node; /* a macro or a call block */
+    struct jinja_scope *scope;
+};
+
+jinja_function jinja_tojson;
+extern const struct jinja_builtin jinja_text_filters[], jinja_list_filters[], jinja_tests[], jinja_globals[];
+extern const struct jinja_builtin jinja_string_methods[], jinja_dict_methods[], jinja_list_methods[],
+    jinja_loop_methods[];
+const struct jinja_builtin *jinja_builtin(const struct jinja_builtin *table, const char *name, size_t bytes);
+const struct jinja_builtin *jinja_filter(const char *name, size_t bytes);
+
+/* evaluate.c */
+struct jinja_value jinja_apply(struct jinja *j, const char *kind, const struct jinja_builtin *builtin,
+                               struct jinja_value self, const struct jinja_call *call);
+struct jinja_value jinja_call_value(struct jinja *j, struct jinja_value what, const struct jinja_call *call);
+/* text_filters.c: taken off at both sides or at one; chars NULL: blanks. */
+enum jinja_sides { JINJA_LEFT = 1, JINJA_RIGHT = 2, JINJA_BOTH = 3 };
+struct jinja_value jinja_strip(struct jinja *j, const struct jinja_string *text, const struct jinja_string *chars,
+                               enum jinja_sides sides);
+struct jinja_value jinja_replace(struct jinja *j, const struct jinja_string *text, const struct jinja_string *old,
+                                 const struct jinja_string *new, int64_t most);
+struct jinja_value jinja_in_case(struct jinja *j, const struct jinja_string *text, enum jinja_case to);
+struct jinja_value jinja_capitalized(struct jinja *j, const struct jinja_string *text);
+struct jinja_value jinja_lines(struct jinja *j, const struct jinja_string *text, bool keep_ends);
+
+/* scope.c */
+struct jinja_scope *jinja_scope_open(struct jinja *j, struct jinja_scope *parent);
+void jinja_assign(struct jinja *j, struct jinja_scope *scope, const char *name, struct jinja_value value);
+const struct jinja_value *jinja_lookup(const struct jinja *j, const char *name); /* NULL: no such variable */
+
+#endif

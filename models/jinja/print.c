@@ -1,0 +1,242 @@
+/* print.c - values as Python's str() and repr() write them. */
+#include "models/jinja/parts.h"
+
+#include <inttypes.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void jinja_put_int(struct jinja *j, struct jinja_text *text, int64_t whole) {
+    char digits[24];
+    snprintf(digits, sizeof digits, "%" PRId64, whole);
+    jinja_puts(j, text, digits);
+}
+
+/* A number's decimal digits (count of them) and the power of ten of the first. The locale's point is passed over. */
+static int digits_of(double real, int count, char digits[20]) {
+    char written[40];
+    snprintf(written, sizeof written, "%.*e", count - 1, real);
+    size_t n = 0;
+    const char *at = written;
+    for (; *at && *at != 'e'; at++) {
+        if (*at >= '0' && *at <= '9') {
+            digits[n++] = *at;
+        }
+    }
+    digits[n] = '\0';
+    return *at ? atoi(at + 1) : 0;
+}
+
+/* Text of a float in the "C" locale's form read as a number. */
+bool jinja_read_float(const char *text, size_t bytes, double *real) {
+    const char *point = localeconv()->decimal_point;
+    char copy[400], *end;
+    size_t n = 0;
+    if (bytes > 300) {
+        return false;
+    }
+    for (size_t i = 0; i < bytes; i++) {
+        if (text[i] == '.' && strlen(point) < 16) {
+            memcpy(copy + n, point, strlen(point));
+            n += strlen(point);
+            point = ""; /* a second one is no number */
+        } else if (text[i] == '.' || !strchr("0123456789eE+-", text[i])) {
+            return false;
+        } else {
+            copy[n++] = text[i];
+        }
+    }
+    copy[n] = '\0';
+    *real = strtod(copy, &end);
+    return n > 0 && end == copy + n;
+}
+
+/* The shortest digits that read back as the same number: what repr() of a float writes. */
+void jinja_put_float(struct jinja *j, struct jinja_text *text, double real) {
+    char digits[20], out[64];
+    int exponent = 0, count = 1;
+    if (isnan(real)) {
+        jinja_puts(j, text, "nan");
+        return;
+    }
+    if (signbit(real)) {
+        jinja_puts(j, text, "-");
+        real = -real;
+    }
+    if (isinf(real)) {
+        jinja_puts(j, text, "inf");
+        return;
+    }
+    for (; count <= 17; count++) {
+        double again;
+        exponent = digits_of(real, count, digits);
+        snprintf(out, sizeof out, "%.1s.%se%d", digits, digits[1] ? digits + 1 : "0", exponent);
+        if (jinja_read_float(out, strlen(out), &again) && again == real) {
+            break;
+        }
+    }
+    const int n = (int)strlen(digits);
+    if (exponent < -4 || exponent >= 16) {
+        snprintf(out, sizeof out, "%.1s%s%se%c%02d", digits, n > 1 ? "." : "", digits + 1, exponent < 0 ? '-' : '+',
+                 abs(exponent));
+    } else if (exponent < 0) {
+        snprintf(out, sizeof out, "0.%.*s%s", -exponent - 1, "0000", digits);
+    } else if (n <= exponent + 1) {
+        snprintf(out, sizeof out, "%s%.*s.0", digits, exponent + 1 - n, "0000000000000000");
+    } else {
+        snprintf(out, sizeof out, "%.*s.%s", exponent + 1, digits, digits + exponent + 1);
+    }
+    jinja_puts(j, text, out);
+}
+
+void jinja_put_fixed(struct jinja *j, struct jinja_text *text, double real, int places) {
+    char out[400];
+    if (isnan(real) || isinf(real)) {
+        jinja_put_float(j, text, real);
+        return;
+    }
+    snprintf(out, sizeof out, "%.*f", places > 60 ? 60 : places, real);
+    const char *point = localeconv()->decimal_point;
+    char *at = *point ? strstr(out, point) : NULL;
+    if (at && strcmp(point, ".") != 0) {
+        *at = '.';
+        memmove(at + 1, at + strlen(point), strlen(at + strlen(point)) + 1);
+    }
+    jinja_puts(j, text, out);
+}
+
+/* ---- repr() ---- */
+
+static void put_code(struct jinja *j, struct jinja_text *text, uint32_t code) {
+    char out[16];
+    snprintf(out, sizeof out, code > 0xffff ? "\\U%08x" : code > 0xff ? "\\u%04x" : "\\x%02x", (unsigned)code);
+    jinja_puts(j, text, out);
+}
+
+static void put_quoted(struct jinja *j, struct jinja_text *text, const struct jinja_string *string) {
+    const bool single = string->bytes && memchr(string->data, '\'', string->bytes);
+    const char quote = single && !memchr(string->data, '"', string->bytes) ? '"' : '\'';
+    jinja_put(j, text, &quote, 1);
+    for (size_t at = 0; at < string->bytes && j->status == KVC_OK;) {
+        uint32_t code;
+        const size_t bytes = jinja_next(string->data + at, string->bytes - at, &code);
+        const char *escape = code == '\n' ? "\\n" : code == '\r' ? "\\r" : code == '\t' ? "\\t" : NULL;
+        if (escape) {
+            jinja_puts(j, text, escape);
+        } else if (code == '\\' || code == (uint32_t)quote) {
+            const char escaped[2] = {'\\', (char)code};
+            jinja_put(j, text, escaped, 2);
+        } else if (code == KVC_NOT_UTF8) {
+            put_code(j, text, (unsigned char)string->data[at]);
+        } else if (!jinja_printable(code)) {
+            put_code(j, text, code);
+        } else {
+            jinja_put(j, text, string->data + at, bytes);
+        }
+        at += bytes;
+    }
+    jinja_put(j, text, &quote, 1);
+}
+
+static void put_list(struct jinja *j, struct jinja_text *text, const struct jinja_list *list) {
+    if (list->flavor >= JINJA_RANGE) {
+        jinja_fail(j, "a %s cannot be written; make a list of it first",
+                   jinja_type((struct jinja_value){.kind = JINJA_LIST, .list = (void *)(uintptr_t)list}));
+        return;
+    }
+    const bool tuple = list->flavor == JINJA_TUPLE;
+    jinja_puts(j, text, tuple ? "(" : "[");
+    for (size_t i = 0; i < list->count && jinja_step(j, 1); i++) {
+        jinja_puts(j, text, i ? ", " : "");
+        jinja_put_repr(j, text, list->items[i]);
+    }
+    jinja_puts(j, text, tuple && list->count == 1 ? ",)" : tuple ? ")" : "]");
+}
+
+static void put_dict(struct jinja *j, struct jinja_text *text, const struct jinja_dict *dict) {
+    jinja_puts(j, text, "{");
+    for (size_t i = 0; i < dict->count && jinja_step(j, 1); i++) {
+        jinja_puts(j, text, i ? ", " : "");
+        jinja_put_repr(j, text, dict->entries[i].key);
+        jinja_puts(j, text, ": ");
+        jinja_put_repr(j, text, dict->entries[i].value);
+    }
+    jinja_puts(j, text, "}");
+}
+
+void jinja_put_repr(struct jinja *j, struct jinja_text *text, struct jinja_value value) {
+    if (!jinja_enter(j)) {
+        jinja_leave(j);
+        return;
+    }
+    switch (value.kind) {
+    case JINJA_UNSET:
+    case JINJA_UNDEFINED:
+        jinja_puts(j, text, "Undefined");
+        break;
+    case JINJA_NONE:
+        jinja_puts(j, text, "None");
+        break;
+    case JINJA_BOOL:
+        jinja_puts(j, text, value.truth ? "True" : "False");
+        break;
+    case JINJA_INT:
+        jinja_put_int(j, text, value.whole);
+        break;
+    case JINJA_FLOAT:
+        jinja_put_float(j, text, value.real);
+        break;
+    case JINJA_STRING:
+        put_quoted(j, text, value.string);
+        break;
+    case JINJA_LIST:
+        put_list(j, text, value.list);
+        break;
+    case JINJA_DICT:
+        put_dict(j, text, value.dict);
+        break;
+    default:
+        jinja_fail(j, "a %s cannot be written", jinja_type(value));
+    }
+    jinja_leave(j);
+}
+
+/* ---- str() ---- */
+
+void jinja_put_str(struct jinja *j, struct jinja_text *text, struct jinja_value value) {
+    if (value.kind == JINJA_STRING) {
+        jinja_put(j, text, value.string->data, value.string->bytes);
+    } else if (value.kind != JINJA_UNDEFINED) {
+        jinja_put_repr(j, text, value);
+    }
+}
+
+const struct jinja_string *jinja_str(struct jinja *j, struct jinja_value value) {
+    static const struct jinja_string empty = {"", 0, NULL, false};
+    if (value.kind == JINJA_STRING) {
+        return value.string;
+    }
+    struct jinja_text text = {0};
+    jinja_put_str(j, &text, value);
+    value = jinja_taken(j, &text);
+    return j->status == KVC_OK ? value.string : &empty;
+}
+
+void jinja_put_escaped(struct jinja *j, struct jinja_text *text, const struct jinja_string *string) {
+    for (size_t i = 0; i < string->bytes && j->status == KVC_OK; i++) {
+        const char c = string->data[i];
+        const char *entity = c == '&'    ? "&amp;"
+                             : c == '<'  ? "&lt;"
+                             : c == '>'  ? "&gt;"
+                             : c == '\'' ? "&#39;"
+                             : c == '"'  ? "&#34;"
+                                         : NULL;
+        if (entity) {
+            jinja_puts(j, text, entity);
+        } else {
+            jinja_put(j, text, &c, 1);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+/* scope.c - variables: a loop's body, a macro and the blocks of set, call and filter have scopes of their own. */
+#include "models/jinja/parts.h"
+
+struct jinja_scope *jinja_scope_open(struct jinja *j, struct jinja_scope *parent) {
+    struct jinja_scope *scope = jinja_alloc(j, sizeof *scope);
+    if (scope) {
+        scope->parent = parent;
+    }
+    return scope;
+}
+
+void jinja_assign(struct jinja *j, struct jinja_scope *scope, const char *name, struct jinja_value value) {
+    if (j->status != KVC_OK) {
+        return;
+    }
+    for (size_t i = 0; i < scope->count; i++) {
+        if (scope->variables[i].name == name) {
+            scope->variables[i].value = value;
+            return;
+        }
+    }
+    void *variables = scope->variables;
+    if (jinja_grow(j, &variables, &scope->capacity, scope->count, sizeof *scope->variables)) {
+        scope->variables = variables;
+        scope->variables[scope->count++] = (struct jinja_variable){name, value};
+    }
+}
+
+const struct jinja_value *jinja_lookup(const struct jinja *j, const char *name) {
+    for (const struct jinja_scope *scope = j->scope; scope; scope = scope->parent) {
+        for (size_t i = 0; i < scope->count; i++) {
+            if (scope->variables[i].name == name) {
+                return &scope->variables[i].value;
+            }
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,475 @@
+/* string_methods.c - the methods of strings. */
+#include "models/jinja/parts.h"
+
+#include <string.h>
+
+#define METHOD(name)                                                                                                   \
+    static struct jinja_value name(struct jinja *j, struct jinja_value self, const struct jinja_value *a,              \
+                                   const struct jinja_call *call)
+#define UNUSED ((void)j, (void)self, (void)a, (void)call)
+
+static bool given(struct jinja_value value) { return value.kind != JINJA_UNSET && value.kind != JINJA_NONE; }
+
+/* The string that an argument must be; the empty one after a failure. */
+static const struct jinja_string *text_of(struct jinja *j, struct jinja_value value) {
+    if (value.kind != JINJA_STRING) {
+        jinja_fail(j, "a string method got a %s; it must be a string", jinja_type(value));
+        return jinja_str(j, jinja_undefined(NULL));
+    }
+    return value.string;
+}
+
+static int64_t whole_or(struct jinja *j, struct jinja_value value, int64_t standard) {
+    if (value.kind == JINJA_UNSET) {
+        return standard;
+    }
+    if (!jinja_is_whole(value)) {
+        jinja_fail(j, "a string method got a %s; it must be an int", jinja_type(value));
+        return standard;
+    }
+    return jinja_whole(value);
+}
+
+static struct jinja_value part_of(struct jinja *j, const struct jinja_string *text, size_t begin, size_t end) {
+    return jinja_borrowed(j, text->data + begin, end - begin);
+}
+
+/* ---- strip, case ---- */
+
+static struct jinja_value strip(struct jinja *j, struct jinja_value self, struct jinja_value chars,
+                                enum jinja_sides sides) {
+    return jinja_strip(j, self.string, given(chars) ? text_of(j, chars) : NULL, sides);
+}
+METHOD(do_strip) {
+    UNUSED;
+    return strip(j, self, a[0], JINJA_BOTH);
+}
+METHOD(do_lstrip) {
+    UNUSED;
+    return strip(j, self, a[0], JINJA_LEFT);
+}
+METHOD(do_rstrip) {
+    UNUSED;
+    return strip(j, self, a[0], JINJA_RIGHT);
+}
+METHOD(do_lower) {
+    UNUSED;
+    return jinja_in_case(j, self.string, JINJA_LOWER);
+}
+METHOD(do_upper) {
+    UNUSED;
+    return jinja_in_case(j, self.string, JINJA_UPPER);
+}
+METHOD(do_capitalize) {
+    UNUSED;
+    return jinja_capitalized(j, self.string);
+}
+METHOD(do_title) {
+    UNUSED;
+    struct jinja_text out = {0};
+    bool within = false;
+    for (size_t at = 0; at < self.string->bytes && j->status == KVC_OK;) {
+        uint32_t code;
+        const size_t bytes = jinja_next(self.string->data + at, self.string->bytes - at, &code);
+        const bool letter = jinja_case(code) != 0;
+        if (letter) {
+            jinja_put_case(j, &out, code, within ? JINJA_LOWER : JINJA_UPPER);
+        } else {
+            jinja_put(j, &out, self.string->data + at, bytes);
+        }
+        within = letter;
+        at += bytes;
+    }
+    return jinja_taken(j, &out);
+}
+
+/* ---- finding ---- */
+
+/* The bytes that start and end, in characters, stand for; false: they hold nothing, not even the empty text. */
+static bool range_of(struct jinja *j, const struct jinja_string *text, struct jinja_value start, struct jinja_value end,
+                     size_t *from, size_t *to) {
+    *from = 0;
+    *to = text->bytes;
+    if (!given(start) && !given(end)) {
+        return j->status == KVC_OK;
+    }
+    const int64_t n = (int64_t)jinja_characters(text);
+    int64_t first = given(start) ? whole_or(j, start, 0) : 0, last = given(end) ? whole_or(j, end, n) : n;
+    jinja_step(j, text->bytes / 4);
+    first = first < 0 ? (first + n < 0 ? 0 : first + n) : first;
+    last = last < 0 ? (last + n < 0 ? 0 : last + n) : last > n ? n : last;
+    *from = jinja_offset(text, (size_t)first);
+    *to = jinja_offset(text, (size_t)last);
+    return first <= last && j->status == KVC_OK;
+}
+
+/* Where part is first or last within the range; SIZE_MAX: nowhere. In bytes. */
+static size_t search(struct jinja *j, const struct jinja_string *text, const struct jinja_value *a, bool last) {
+    const struct jinja_string *part = text_of(j, a[0]);
+    size_t from, to, found = SIZE_MAX;
+    if (!range_of(j, text, a[1], a[2], &from, &to)) {
+        return SIZE_MAX;
+    }
+    jinja_step(j, (to - from) / 16);
+    found = jinja_search(text->data, to, from, part->data, part->bytes);
+    while (last && found != SIZE_MAX && jinja_step(j, 1)) {
+        const size_t next = jinja_search(text->data, to, found + 1, part->data, part->bytes);
+        if (next == SIZE_MAX) {
+            break;
+        }
+        found = next;
+    }
+    return found;
+}
+
+static struct jinja_value place(const struct jinja_string *text, size_t found) {
+    const struct jinja_string before = {text->data, found == SIZE_MAX ? 0 : found, NULL, false};
+    return jinja_int(found == SIZE_MAX ? -1 : (int64_t)jinja_characters(&before));
+}
+METHOD(do_find) {
+    UNUSED;
+    return place(self.string, search(j, self.string, a, false));
+}
+METHOD(do_rfind) {
+    UNUSED;
+    return place(self.string, search(j, self.string, a, true));
+}
+METHOD(do_index) {
+    UNUSED;
+    const size_t found = search(j, self.string, a, false);
+    return found == SIZE_MAX ? JINJA_FAIL(j, "index: the text is not there") : place(self.string, found);
+}
+METHOD(do_rindex) {
+    UNUSED;
+    const size_t found = search(j, self.string, a, true);
+    return found == SIZE_MAX ? JINJA_FAIL(j, "rindex: the text is not there") : place(self.string, found);
+}
+
+METHOD(do_count) {
+    UNUSED;
+    const struct jinja_string *part = text_of(j, a[0]);
+    size_t at, to;
+    int64_t count = 0;
+    if (!range_of(j, self.string, a[1], a[2], &at, &to)) {
+        return jinja_int(0);
+    }
+    if (!part->bytes) {
+        const struct jinja_string range = {self.string->data + at, to - at, NULL, false};
+        return jinja_int((int64_t)jinja_characters(&range) + 1);
+    }
+    jinja_step(j, (to - at) / 16);
+    while ((at = jinja_search(self.string->data, to, at, part->data, part->bytes)) != SIZE_MAX && jinja_step(j, 1)) {
+        count++;
+        at += part->bytes;
+    }
+    return jinja_int(count);
+}
+
+/* Whether the text begins (or ends) with one of the texts that the argument is or has. */
+static struct jinja_value has_end(struct jinja *j, const struct jinja_string *text, const struct jinja_value *a,
+                                  bool last) {
+    size_t from, to;
+    const bool several = a[0].kind == JINJA_LIST && a[0].list->flavor == JINJA_TUPLE;
+    if (!range_of(j, text, a[1], a[2], &from, &to)) {
+        return jinja_bool(false);
+    }
+    for (size_t i = 0; i < (several ? a[0].list->count : 1); i++) {
+        const struct jinja_string *part = text_of(j, several ? a[0].list->items[i] : a[0]);
+        if (j->status == KVC_OK && part->bytes <= to - from &&
+            !memcmp(text->data + (last ? to - part->bytes : from), part->data, part->bytes)) {
+            return jinja_bool(true);
+        }
+    }
+    return jinja_bool(false);
+}
+METHOD(do_startswith) {
+    UNUSED;
+    return has_end(j, self.string, a, false);
+}
+METHOD(do_endswith) {
+    UNUSED;
+    return has_end(j, self.string, a, true);
+}
+METHOD(do_removeprefix) {
+    UNUSED;
+    const struct jinja_string *part = text_of(j, a[0]), *text = self.string;
+    const bool there = part->bytes <= text->bytes && !memcmp(text->data, part->data, part->bytes);
+    return part_of(j, text, there ? part->bytes : 0, text->bytes);
+}
+METHOD(do_removesuffix) {
+    UNUSED;
+    const struct jinja_string *part = text_of(j, a[0]), *text = self.string;
+    const bool there =
+        part->bytes <= text->bytes && !memcmp(text->data + text->bytes - part->bytes, part->data, part->bytes);
+    return part_of(j, text, 0, text->bytes - (there ? part->bytes : 0));
+}
+METHOD(do_replace) {
+    UNUSED;
+    return jinja_replace(j, self.string, text_of(j, a[0]), text_of(j, a[1]), whole_or(j, a[2], -1));
+}
+
+/* ---- cutting and joining ---- */
+
+/* At every run of blanks. */
+static struct jinja_value split_blanks(struct jinja *j, const struct jinja_string *text, int64_t most) {
+    struct jinja_value list = jinja_list(j, JINJA_PLAIN);
+    for (size_t at = 0; at < text->bytes && j->status == KVC_OK;) {
+        uint32_t code;
+        size_t bytes = jinja_next(text->data + at, text->bytes - at, &code), begin = at;
+        at += bytes;
+        if (code != KVC_NOT_UTF8 && jinja_space(code)) {
+            continue;
+        }
+        if (most == 0) {
+            const struct jinja_string left = {text->data + begin, text->bytes - begin, NULL, false};
+            jinja_add(j, list, jinja_strip(j, &left, NULL, JINJA_RIGHT));
+            break;
+        }
+        while (at < text->bytes) {
+            bytes = jinja_next(text->data + at, text->bytes - at, &code);
+            if (code != KVC_NOT_UTF8 && jinja_space(code)) {
+                break;
+            }
+            at += bytes;
+        }
+        jinja_add(j, list, part_of(j, text, begin, at));
+        most -= most > 0;
+    }
+    jinja_step(j, text->bytes / 4);
+    return list;
+}
+
+METHOD(do_split) {
+    UNUSED;
+    const struct jinja_string *text = self.string, *by = given(a[0]) ? text_of(j, a[0]) : NULL;
+    int64_t most = whole_or(j, a[1], -1);
+    if (!by) {
+        return split_blanks(j, text, most);
+    }
+    if (!by->bytes) {
+        return JINJA_FAIL(j, "split: the text to split at is empty");
+    }
+    struct jinja_value list = jinja_list(j, JINJA_PLAIN);
+    size_t at = 0, found;
+    while (most != 0 && j->status == KVC_OK &&
+           (found = jinja_search(text->data, text->bytes, at, by->data, by->bytes)) != SIZE_MAX) {
+        jinja_add(j, list, part_of(j, text, at, found));
+        at = found + by->bytes;
+        most -= most > 0;
+    }
+    jinja_add(j, list, part_of(j, text, at, text->bytes));
+    jinja_step(j, text->bytes / 4);
+    return list;
+}
+
+/* The last `most` cuts; pieces are gathered from the end and turned round. */
+METHOD(do_rsplit) {
+    int64_t most = whole_or(j, a[1], -1);
+    if (most < 0 || j->status != KVC_OK) {
+        return do_split(j, self, a, call);
+    }
+    const struct jinja_string *text = self.string, *by = given(a[0]) ? text_of(j, a[0]) : NULL;
+    struct jinja_value list = jinja_list(j, JINJA_PLAIN), turned = jinja_list(j, JINJA_PLAIN);
+    if (!by || !by->bytes) {
+        return JINJA_FAIL(j, "rsplit: a limit is supported with a text to split at only");
+    }
+    size_t end = text->bytes;
+    for (size_t at = end; most > 0 && at >= by->bytes && jinja_step(j, 1);) {
+        if (!memcmp(text->data + at - by->bytes, by->data, by->bytes)) {
+            jinja_add(j, list, part_of(j, text, at, end));
+            end = at = at - by->bytes;
+            most--;
+        } else {
+            at--;
+        }
+    }
+    jinja_add(j, list, part_of(j, text, 0, end));
+    for (size_t i = j->status == KVC_OK ? list.list->count : 0; i > 0; i--) {
+        jinja_add(j, turned, list.list->items[i - 1]);
+    }
+    return turned;
+}
+
+METHOD(do_splitlines) {
+    UNUSED;
+    return jinja_lines(j, self.string, jinja_true(j, a[0]));
+}
+
+static struct jinja_value partition(struct jinja *j, struct jinja_value self, const struct jinja_value *a, bool last) {
+    const struct jinja_value all[3] = {a[0], {0}, {0}};
+    const struct jinja_string *text = self.string, *by = text_of(j, a[0]);
+    const size_t found = search(j, text, all, last);
+    struct jinja_value list = jinja_list(j, JINJA_TUPLE);
+    if (j->status == KVC_OK && !by->bytes) {
+        return JINJA_FAIL(j, "partition: the text to split at is empty");
+    }
+    if (found != SIZE_MAX) {
+        jinja_add(j, list, part_of(j, text, 0, found));
+        jinja_add(j, list, a[0]);
+        jinja_add(j, list, part_of(j, text, found + by->bytes, text->bytes));
+    } else {
+        for (int i = 0; i < 3; i++) {
+            jinja_add(j, list, i == (last ? 2 : 0) ? self : jinja_borrowed(j, "", 0));
+        }
+    }
+    return list;
+}
+METHOD(do_partition) {
+    UNUSED;
+    return partition(j, self, a, false);
+}
+METHOD(do_rpartition) {
+    UNUSED;
+    return partition(j, self, a, true);
+}
+
+METHOD(do_join) {
+    UNUSED;
+    size_t i;
+    const struct jinja_list *list = jinja_items(j, a[0], &i);
+    struct jinja_text out = {0};
+    for (bool first = true; i < list->count && j->status == KVC_OK; i++, first = false) {
+        if (!first) {
+            jinja_put(j, &out, self.string->data, self.string->bytes);
+        }
+        const struct jinja_string *one = text_of(j, list->items[i]);
+        jinja_put(j, &out, one->data, one->bytes);
+    }
+    return jinja_taken(j, &out);
+}
+
+METHOD(do_format) {
+    UNUSED;
+    return jinja_format(j, self.string, call);
+}
+
+/* ---- filling up ---- */
+
+static struct jinja_value fill(struct jinja *j, const struct jinja_string *text, const struct jinja_value *a,
+                               int side) {
+    const int64_t width = whole_or(j, a[0], 0), length = (int64_t)jinja_characters(text);
+    const struct jinja_string *with = given(a[1]) ? text_of(j, a[1]) : NULL;
+    const int64_t blanks = width > length ? width - length : 0;
+    const int64_t left = side < 0 ? 0 : side > 0 ? blanks : blanks / 2 + (blanks & width & 1);
+    struct jinja_text out = {0};
+    if (with && jinja_characters(with) != 1) {
+        return JINJA_FAIL(j, "the text to fill with must be one character");
+    }
+    for (int64_t i = 0; i <= blanks && j->status == KVC_OK; i++) {
+        if (i == left) {
+            jinja_put(j, &out, text->data, text->bytes);
+        }
+        if (i < blanks) {
+            jinja_put(j, &out, with ? with->data : " ", with ? with->bytes : 1);
+        }
+    }
+    return jinja_taken(j, &out);
+}
+METHOD(do_ljust) {
+    UNUSED;
+    return fill(j, self.string, a, -1);
+}
+METHOD(do_rjust) {
+    UNUSED;
+    return fill(j, self.string, a, 1);
+}
+METHOD(do_center) {
+    UNUSED;
+    return fill(j, self.string, a, 0);
+}
+METHOD(do_zfill) {
+    UNUSED;
+    const struct jinja_string *text = self.string;
+    const bool sign = text->bytes && (text->data[0] == '-' || text->data[0] == '+');
+    const int64_t width = whole_or(j, a[0], 0), length = (int64_t)jinja_characters(text);
+    struct jinja_text out = {0};
+    jinja_put(j, &out, text->data, sign);
+    for (int64_t i = length; i < width && j->status == KVC_OK; i++) {
+        jinja_puts(j, &out, "0");
+    }
+    jinja_put(j, &out, text->data + sign, text->bytes - sign);
+    return jinja_taken(j, &out);
+}
+
+/* ---- what all characters are ---- */
+
+static bool is_alnum(uint32_t code) { return jinja_letter(code) || jinja_digit(code); }
+static bool is_ascii(uint32_t code) { return code < 0x80; }
+static bool is_blank(uint32_t code) { return code != KVC_NOT_UTF8 && jinja_space(code); }
+
+static struct jinja_value all(struct jinja *j, const struct jinja_string *text, bool (*is)(uint32_t), bool empty) {
+    jinja_step(j, text->bytes / 4);
+    for (size_t at = 0; at < text->bytes;) {
+        uint32_t code;
+        at += jinja_next(text->data + at, text->bytes - at, &code);
+        if (!is(code)) {
+            return jinja_bool(false);
+        }
+    }
+    return jinja_bool(text->bytes || empty);
+}
+#define ALL(name, is, empty)                                                                                           \
+    METHOD(name) {                                                                                                     \
+        UNUSED;                                                                                                        \
+        return all(j, self.string, is, empty);                                                                         \
+    }
+ALL(do_isalpha, jinja_letter, false)
+ALL(do_isdigit, jinja_digit, false)
+ALL(do_isalnum, is_alnum, false)
+ALL(do_isspace, is_blank, false)
+ALL(do_isascii, is_ascii, true)
+ALL(do_isprintable, jinja_printable, true)
+
+METHOD(do_islower) { return jinja_builtin(jinja_tests, "lower", 5)->function(j, self, a, call); }
+METHOD(do_isupper) { return jinja_builtin(jinja_tests, "upper", 5)->function(j, self, a, call); }
+
+const struct jinja_builtin jinja_string_methods[] = {
+    {"capitalize", "", 0, do_capitalize},
+    {"casefold", "", 0, do_lower},
+    {"center", "width fillchar", 1, do_center},
+    {"count", "sub start end", 1, do_count},
+    {"encode", "", 0, NULL},
+    {"endswith", "suffix start end", 1, do_endswith},
+    {"expandtabs", "", 0, NULL},
+    {"find", "sub start end", 1, do_find},
+    {"format", "*", 0, do_format},
+    {"format_map", "mapping", 1, NULL},
+    {"index", "sub start end", 1, do_index},
+    {"isalnum", "", 0, do_isalnum},
+    {"isalpha", "", 0, do_isalpha},
+    {"isascii", "", 0, do_isascii},
+    {"isdecimal", "", 0, do_isdigit},
+    {"isdigit", "", 0, do_isdigit},
+    {"isidentifier", "", 0, NULL},
+    {"islower", "", 0, do_islower},
+    {"isnumeric", "", 0, do_isdigit},
+    {"isprintable", "", 0, do_isprintable},
+    {"isspace", "", 0, do_isspace},
+    {"istitle", "", 0, NULL},
+    {"isupper", "", 0, do_isupper},
+    {"join", "iterable", 1, do_join},
+    {"ljust", "width fillchar", 1, do_ljust},
+    {"lower", "", 0, do_lower},
+    {"lstrip", "chars", 0, do_lstrip},
+    {"maketrans", "", 0, NULL},
+    {"partition", "sep", 1, do_partition},
+    {"removeprefix", "prefix", 1, do_removeprefix},
+    {"removesuffix", "suffix", 1, do_removesuffix},
+    {"replace", "old new count", 2, do_replace},
+    {"rfind", "sub start end", 1, do_rfind},
+    {"rindex", "sub start end", 1, do_rindex},
+    {"rjust", "width fillchar", 1, do_rjust},
+    {"rpartition", "sep", 1, do_rpartition},
+    {"rsplit", "sep maxsplit", 0, do_rsplit},
+    {"rstrip", "chars", 0, do_rstrip},
+    {"split", "sep maxsplit", 0, do_split},
+    {"splitlines", "keepends", 0, do_splitlines},
+    {"startswith", "prefix start end", 1, do_startswith},
+    {"strip", "chars", 0, do_strip},
+    {"swapcase", "", 0, NULL},
+    {"title", "", 0, do_title},
+    {"translate", "", 0, NULL},
+    {"upper", "", 0, do_upper},
+    {"zfill", "width", 1, do_zfill},
+    {NULL, NULL, 0, NULL},
+};

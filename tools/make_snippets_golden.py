@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+"""make_snippets_golden.py - renders the short templates of snippets.json with jinja2, for tests/models/test_jinja.c to compare.
+
+    python tools/make_snippets_golden.py tests/data/templates
+
+snippets.json has the templates and their variables and is written by hand; snippets_expected.json is written: a text
+for each template, null where jinja2 refuses. Needs the Python package jinja2.
+"""
+import json
+import os
+import sys
+
+import jinja2
+
+import compare_templates
+
+
+def main():
+    folder = sys.argv[1]
+    with open(os.path.join(folder, "snippets.json")) as file:
+        snippets = json.load(file)
+    environment = compare_templates.environment()
+    texts = []
+    for source in snippets["templates"]:
+        try:
+            template = environment.from_string(source)
+        except Exception as error:  # Python may refuse what Jinja compiles it to
+            template = error
+        texts.append(compare_templates.python(template, snippets["variables"])[0])
+    with open(os.path.join(folder, "snippets_expected.json"), "w") as out:
+        json.dump({"jinja2": jinja2.__version__, "date": compare_templates.DATE, "texts": texts}, out, indent=0)
+        out.write("\n")
+
+
+if __name__ == "__main__":
+    main()
