@@ -11,6 +11,7 @@ libkvc_la_SOURCES += \
 # Files: GGUF in and out (libc only), safetensors and JSON.
 libkvc_la_SOURCES += \
 	models/files/gguf.c \
+	models/files/gguf_parts.c \
 	models/files/gguf_value.c \
 	models/files/gguf_write.c \
 	models/files/held_files.c \

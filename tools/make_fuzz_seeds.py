@@ -133,6 +133,10 @@ def gguf_seeds():
                                ("qwen2.rope.scaling.original_context_length", U32, 16),
                                ("qwen2.attention.sliding_window", U32, 8),
                                ("qwen2.attention.sliding_window_pattern", ARRAY, (BOOL, [1]))], tensors)
+    keys, tensors = model("llama")
+    split = [("split.count", U16, 2), ("split.tensors.count", I32, len(tensors))]
+    first = gguf(keys + split + [("split.no", U16, 0)], tensors[:4])
+    yield "parts", b"PART" + struct.pack("<I", len(first)) + first + gguf(split + [("split.no", U16, 1)], tensors[4:])
 
 
 def safetensors(entries, padding=0, metadata=None):

@@ -4,6 +4,7 @@ check_PROGRAMS += \
 	tests/models/test_config_gguf \
 	tests/models/test_convert \
 	tests/models/test_gguf \
+	tests/models/test_gguf_parts \
 	tests/models/test_gguf_refused \
 	tests/models/test_gguf_write \
 	tests/models/test_golden \
