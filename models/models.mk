@@ -44,6 +44,7 @@ libkvc_la_SOURCES += \
 	models/tokenizer/gguf.c \
 	models/tokenizer/json.c \
 	models/tokenizer/match.c \
+	models/tokenizer/named_splits.c \
 	models/tokenizer/split.c \
 	models/tokenizer/steps.c \
 	models/tokenizer/tokenizer.c \

@@ -2,10 +2,12 @@
 #include "models/tokenizer/parts.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define KEY(name) "tokenizer.ggml." name
+#define KVC_SPLIT_LIST 300 /* bytes of the names in a message */
 
 struct source {
     const struct kvc_gguf *file;
@@ -119,6 +121,22 @@ static const char *guess_split(const struct source *source, const struct kvc_tok
     return kvc_vocab_search(tokenizer, "<|begin_of_text|>", 17) >= 0 ? "llama-bpe" : "gpt-2";
 }
 
+/* The line names one of each splitting. */
+static enum kvc_status unknown_split(const struct source *source, const char *pre, size_t bytes) {
+    char known[KVC_SPLIT_LIST] = "";
+    size_t used = 0;
+    const struct kvc_named_split *split;
+    for (size_t i = 0; (split = kvc_named_split_at(i)) != NULL; i++) {
+        const int length = (int)strcspn(split->names, " ");
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%.*s", i ? ", " : "", length, split->names);
+        if (used >= sizeof known)
+            break;
+    }
+    return kvc_fail(source->error, KVC_INPUT,
+                    "%s: " KEY("pre") " \"%.*s\" is not supported; %s and names of the same splittings are",
+                    source->path, bytes > 40 ? 40 : (int)bytes, pre, known);
+}
+
 static enum kvc_status set_byte_level(struct source *source, struct kvc_tokenizer *tokenizer, bool *bos) {
     const char *pre;
     size_t bytes;
@@ -131,24 +149,17 @@ static enum kvc_status set_byte_level(struct source *source, struct kvc_tokenize
     }
     const struct kvc_named_split *split = kvc_named_split(pre, bytes);
     if (!split)
-        return kvc_fail(
-            source->error, KVC_INPUT,
-            "%s: " KEY("pre") " \"%.*s\" is not supported; gpt-2, starcoder, llama-bpe, dbrx, qwen2, gpt-4o, "
-                              "tekken and names of the same splittings are",
-            source->path, bytes > 40 ? 40 : (int)bytes, pre);
-    if (!make_steps(tokenizer, 1, 3))
+        return unknown_split(source, pre, bytes);
+    if (!make_steps(tokenizer, 1, KVC_SPLIT_PATTERNS + 1))
         return kvc_no_memory(source->error);
     if (split->compose)
         tokenizer->normalizer[tokenizer->normalizer_count++].kind = KVC_NORMALIZE_NFC;
-    const char *const patterns[2] = {split->digits ? "\\p{N}" : NULL,
-                                     split->pattern ? split->pattern : kvc_gpt2_pattern};
-    for (int i = 0; i < 2 && status == KVC_OK; i++) {
-        if (!patterns[i])
-            continue;
+    for (int i = 0; i < KVC_SPLIT_PATTERNS && split->patterns[i] && status == KVC_OK; i++) {
         struct kvc_split_step *step = &tokenizer->splitter[tokenizer->splitter_count++];
         step->kind = KVC_STEP_SPLIT;
         step->behavior = KVC_SPLIT_ISOLATED;
-        status = kvc_pattern_compile(patterns[i], strlen(patterns[i]), source->path, &step->pattern, source->error);
+        status = kvc_pattern_compile(split->patterns[i], strlen(split->patterns[i]), source->path, &step->pattern,
+                                     source->error);
     }
     tokenizer->splitter[tokenizer->splitter_count++].kind = KVC_STEP_BYTES;
     tokenizer->model = KVC_VOCAB_RANKS;
@@ -167,12 +178,9 @@ static char *copy(const char *text, size_t bytes) {
     return made;
 }
 
-static enum kvc_status set_sentence_pieces(struct source *source, struct kvc_tokenizer *tokenizer, bool *bos) {
+/* Spaces become a mark, and back; prefix: one more in front. */
+static enum kvc_status set_marks(struct source *source, struct kvc_tokenizer *tokenizer, bool prefix) {
     static const char mark[] = "\xe2\x96\x81";
-    bool prefix = true;
-    kvc_gguf_bool(source->file, KEY("add_space_prefix"), &prefix);
-    if (!source->scores)
-        return kvc_fail(source->error, KVC_INPUT, "%s: " KEY("scores") " is missing", source->path);
     if (!make_steps(tokenizer, 2, 0))
         return kvc_no_memory(source->error);
     if (prefix) {
@@ -191,9 +199,38 @@ static enum kvc_status set_sentence_pieces(struct source *source, struct kvc_tok
     if (!tokenizer->normalizer[0].text || !step->text || !tokenizer->decoder.replace[0] ||
         !tokenizer->decoder.replace[1])
         return kvc_no_memory(source->error);
+    return kvc_pattern_literal(" ", 1, &step->pattern, source->error);
+}
+
+/* Pieces of the user's own, as Gemma's runs of spaces, are made by merging, too: the text has spaces where they have
+ * marks, so that they are not found in it as they are. */
+static void merge_user_pieces(struct kvc_tokenizer *tokenizer) {
+    for (size_t i = 0; i < tokenizer->count; i++)
+        if (tokenizer->pieces[i].kind == KVC_TOKEN_USER)
+            kvc_vocab_insert(tokenizer, (int32_t)i);
+}
+
+static enum kvc_status set_sentence_pieces(struct source *source, struct kvc_tokenizer *tokenizer, bool *bos) {
+    bool prefix = true;
+    kvc_gguf_bool(source->file, KEY("add_space_prefix"), &prefix);
+    if (!source->scores)
+        return kvc_fail(source->error, KVC_INPUT, "%s: " KEY("scores") " is missing", source->path);
+    merge_user_pieces(tokenizer);
     tokenizer->model = KVC_VOCAB_SCORES;
     *bos = true;
-    return kvc_pattern_literal(" ", 1, &step->pattern, source->error);
+    return set_marks(source, tokenizer, prefix);
+}
+
+/* Gemma 4: pieces as SentencePiece has them, and merges by rank. */
+static enum kvc_status set_merged_pieces(struct source *source, struct kvc_tokenizer *tokenizer, bool *bos) {
+    merge_user_pieces(tokenizer);
+    enum kvc_status status = read_merges(source, tokenizer);
+    if (status != KVC_OK)
+        return status;
+    tokenizer->model = KVC_VOCAB_RANKS;
+    tokenizer->byte_fallback = tokenizer->fuse_unknown = tokenizer->decoder.byte_fallback = true;
+    *bos = true;
+    return set_marks(source, tokenizer, false);
 }
 
 static enum kvc_status read_id(struct source *source, const char *key, int32_t *id) {
@@ -263,9 +300,12 @@ static enum kvc_status fill(struct source *source, struct kvc_tokenizer *tokeniz
         status = set_byte_level(source, tokenizer, &bos);
     else if (text_is(model, bytes, "llama"))
         status = set_sentence_pieces(source, tokenizer, &bos);
+    else if (text_is(model, bytes, "gemma4"))
+        status = set_merged_pieces(source, tokenizer, &bos);
     else
-        return kvc_fail(source->error, KVC_INPUT, "%s: tokenizer model \"%.*s\" is not supported; gpt2 and llama are",
-                        source->path, bytes > 40 ? 40 : (int)bytes, model);
+        return kvc_fail(source->error, KVC_INPUT,
+                        "%s: tokenizer model \"%.*s\" is not supported; gpt2, llama and gemma4 are", source->path,
+                        bytes > 40 ? 40 : (int)bytes, model);
     if (status == KVC_OK)
         status = read_special_ids(source, tokenizer);
     if (status == KVC_OK)
