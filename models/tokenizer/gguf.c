@@ -1,5 +1,5 @@
 /* gguf.c - a tokenizer from the tokenizer.ggml.* keys of a GGUF file. */
-#include "models/tokenizer/parts.h"
+#include "models/tokenizer/sentencepiece.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -42,12 +42,6 @@ static enum kvc_status check_arrays(struct source *source, uint64_t vocab) {
     return KVC_OK;
 }
 
-/* <0xHH>, as byte tokens must be spelled. */
-static bool spells_byte(const char *text, size_t bytes) {
-    return bytes == 6 && !memcmp(text, "<0x", 3) && text[5] == '>' && memchr("0123456789abcdefABCDEF", text[3], 22) &&
-           memchr("0123456789abcdefABCDEF", text[4], 22);
-}
-
 static enum kvc_status read_pieces(struct source *source, struct kvc_tokenizer *tokenizer) {
     struct kvc_error *error = source->error;
     if (!kvc_vocab_reserve(tokenizer, (size_t)source->count))
@@ -67,7 +61,7 @@ static enum kvc_status read_pieces(struct source *source, struct kvc_tokenizer *
         if (source->scores && (!kvc_gguf_array_real(source->file, KEY("scores"), i, &score) || isnan(score)))
             return kvc_fail(error, KVC_INPUT, "%s: the score of token %llu is not a number", source->path,
                             (unsigned long long)i);
-        if (kind == KVC_TOKEN_BYTE && !spells_byte(text, bytes))
+        if (kind == KVC_TOKEN_BYTE && kvc_byte_piece(text, bytes) < 0)
             return kvc_fail(error, KVC_INPUT, "%s: byte token %llu is spelled \"%.*s\"; it must be <0x00> to <0xFF>",
                             source->path, (unsigned long long)i, bytes > 20 ? 20 : (int)bytes, text);
         if (!kvc_vocab_set(tokenizer, (int32_t)i, text, bytes, (enum kvc_token_kind)kind))
@@ -178,30 +172,6 @@ static char *copy(const char *text, size_t bytes) {
     return made;
 }
 
-/* Spaces become a mark, and back; prefix: one more in front. */
-static enum kvc_status set_marks(struct source *source, struct kvc_tokenizer *tokenizer, bool prefix) {
-    static const char mark[] = "\xe2\x96\x81";
-    if (!make_steps(tokenizer, 2, 0))
-        return kvc_no_memory(source->error);
-    if (prefix) {
-        struct kvc_normalize_step *step = &tokenizer->normalizer[tokenizer->normalizer_count++];
-        step->kind = KVC_NORMALIZE_PREPEND;
-        step->text = copy(mark, 3);
-        step->text_bytes = 3;
-        tokenizer->decoder.strip = 1;
-    }
-    struct kvc_normalize_step *step = &tokenizer->normalizer[tokenizer->normalizer_count++];
-    step->kind = KVC_NORMALIZE_REPLACE;
-    step->text = copy(mark, 3);
-    step->text_bytes = 3;
-    tokenizer->decoder.replace[0] = copy(mark, 3);
-    tokenizer->decoder.replace[1] = copy(" ", 1);
-    if (!tokenizer->normalizer[0].text || !step->text || !tokenizer->decoder.replace[0] ||
-        !tokenizer->decoder.replace[1])
-        return kvc_no_memory(source->error);
-    return kvc_pattern_literal(" ", 1, &step->pattern, source->error);
-}
-
 /* Pieces of the user's own, as Gemma's runs of spaces, are made by merging, too: the text has spaces where they have
  * marks, so that they are not found in it as they are. */
 static void merge_user_pieces(struct kvc_tokenizer *tokenizer) {
@@ -211,14 +181,16 @@ static void merge_user_pieces(struct kvc_tokenizer *tokenizer) {
 }
 
 static enum kvc_status set_sentence_pieces(struct source *source, struct kvc_tokenizer *tokenizer, bool *bos) {
-    bool prefix = true;
+    bool prefix = true, remove_spaces = false;
     kvc_gguf_bool(source->file, KEY("add_space_prefix"), &prefix);
+    kvc_gguf_bool(source->file, KEY("remove_extra_whitespaces"), &remove_spaces);
     if (!source->scores)
         return kvc_fail(source->error, KVC_INPUT, "%s: " KEY("scores") " is missing", source->path);
     merge_user_pieces(tokenizer);
     tokenizer->model = KVC_VOCAB_SCORES;
+    tokenizer->fuse_unknown = true;
     *bos = true;
-    return set_marks(source, tokenizer, prefix);
+    return kvc_sentencepiece_steps(tokenizer, prefix, remove_spaces, source->path, source->error);
 }
 
 /* Gemma 4: pieces as SentencePiece has them, and merges by rank. */
@@ -230,7 +202,7 @@ static enum kvc_status set_merged_pieces(struct source *source, struct kvc_token
     tokenizer->model = KVC_VOCAB_RANKS;
     tokenizer->byte_fallback = tokenizer->fuse_unknown = tokenizer->decoder.byte_fallback = true;
     *bos = true;
-    return set_marks(source, tokenizer, false);
+    return kvc_sentencepiece_steps(tokenizer, false, false, source->path, source->error);
 }
 
 static enum kvc_status read_id(struct source *source, const char *key, int32_t *id) {
@@ -260,8 +232,9 @@ static enum kvc_status read_special_ids(struct source *source, struct kvc_tokeni
     return status;
 }
 
-/* Control and user-defined tokens are found in the text as they are. GGUF does not keep that Phi-3's swallow the
- * spaces and newlines after them. */
+/* Control and user-defined tokens are found in the text as they are, pieces of the user's own where no space is put in
+ * front in the text with its marks, as SentencePiece does: Gemma's runs of spaces. GGUF does not keep that Phi-3's
+ * swallow the spaces and newlines after them. */
 static enum kvc_status add_tokens(struct source *source, struct kvc_tokenizer *tokenizer) {
     const char *architecture;
     size_t architecture_bytes;
@@ -277,7 +250,10 @@ static enum kvc_status add_tokens(struct source *source, struct kvc_tokenizer *t
         size_t bytes;
         if (!kvc_gguf_array_string(source->file, KEY("tokens"), i, &text, &bytes))
             continue;
-        struct kvc_added token = {.id = (int32_t)i, .special = piece->kind != KVC_TOKEN_USER};
+        const bool marked = tokenizer->model != KVC_VOCAB_RANKS && tokenizer->normalizer_count == 1;
+        struct kvc_added token = {.id = (int32_t)i,
+                                  .special = piece->kind != KVC_TOKEN_USER,
+                                  .normalized = marked && piece->kind == KVC_TOKEN_USER};
         token.strip_right = phi3 && bytes > 3 && !memcmp(text, "<|", 2) && !text_is(text, bytes, "<|endoftext|>");
         token.strip_right |= phi3 && text_is(text, bytes, "</s>");
         enum kvc_status status = kvc_added_insert(tokenizer, &token, text, bytes, source->error);

@@ -221,6 +221,7 @@ enum kvc_status kvc_merges_insert(struct kvc_tokenizer *tokenizer, const char *l
                                   const char *right, size_t right_bytes, uint32_t rank, const char *where,
                                   struct kvc_error *error);
 const struct kvc_merge *kvc_merges_find(const struct kvc_tokenizer *tokenizer, int32_t left, int32_t right);
+int kvc_byte_piece(const char *text, size_t bytes); /* the value of <0xHH>; -1: something else */
 /* After all pieces and the decoder are there: decoded texts, byte ids, known ends of a turn. */
 enum kvc_status kvc_vocab_finish(struct kvc_tokenizer *tokenizer, struct kvc_error *error);
 

@@ -17,5 +17,6 @@ check_PROGRAMS += \
 	tests/models/test_tokenizer_golden \
 	tests/models/test_tokenizer_hostile \
 	tests/models/test_tokenizer_match \
+	tests/models/test_tokenizer_pieces \
 	tests/models/test_tokenizer_splits
-EXTRA_DIST += tests/data/tokenizers tests/data/templates tools/make_tokenizer_golden.py tools/make_split_golden.py tools/make_templates_golden.py
+EXTRA_DIST += tests/data/tokenizers tests/data/templates tools/make_tokenizer_golden.py tools/make_split_golden.py tools/make_sentencepiece_golden.py tools/make_templates_golden.py
