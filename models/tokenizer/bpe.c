@@ -175,9 +175,7 @@ static enum kvc_status first_symbols(const struct kvc_tokenizer *tokenizer, stru
             else
                 fits = add_symbol(scratch, tokenizer->unknown, at, length);
             after_unknown = true;
-        } else {
-            return no_piece(word + at, length, error);
-        }
+        } /* else it is left out, as the tokenizers library does where a model has nothing for what is unknown */
         if (!fits)
             return kvc_no_memory(error);
     }

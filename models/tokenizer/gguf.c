@@ -217,12 +217,14 @@ static enum kvc_status read_id(struct source *source, const char *key, int32_t *
 }
 
 static enum kvc_status read_special_ids(struct source *source, struct kvc_tokenizer *tokenizer) {
-    int32_t ends[4] = {-1, -1, -1, -1};
+    int32_t ends[4] = {-1, -1, -1, -1}, unknown = -1;
     static const char *const keys[4] = {KEY("eos_token_id"), KEY("eot_token_id"), KEY("eom_token_id"),
                                         KEY("eog_token_id")};
     enum kvc_status status = read_id(source, KEY("bos_token_id"), &tokenizer->bos);
     if (status == KVC_OK)
-        status = read_id(source, KEY("unknown_token_id"), &tokenizer->unknown);
+        status = read_id(source, KEY("unknown_token_id"), &unknown);
+    if (!tokenizer->decoder.byte_level) /* byte-level models leave out a byte that they have no piece for */
+        tokenizer->unknown = unknown;
     for (int i = 0; i < 4 && status == KVC_OK; i++) {
         status = read_id(source, keys[i], &ends[i]);
         if (ends[i] >= 0)
