@@ -15,9 +15,9 @@ each over the file's own vocabulary. For each model one JSON file:
   perplexity  of 20,000 tokens of the same prose in windows of WINDOW, float32; the first of each is not scored
 
 With --folders it writes the same weights, in float32, as Hugging Face folders NAME-hf beside the models instead, which
-tests/real reads where they are there. Prints how far a run in float32 is from that in float64, and the smallest distance between the two likeliest tokens on
-the greedy paths: equal tokens can be asked for where it is far above rounding. Needs gguf, torch, transformers,
-tokenizers, sentencepiece, jinja2, numpy.
+tests/real reads where they are there. Prints how far a run in float32 is from that in float64, and the smallest distance
+between the two likeliest tokens on the greedy paths: equal tokens can be asked for where it is far above rounding.
+Needs gguf, torch, transformers, tokenizers, sentencepiece, safetensors, jinja2, numpy.
 """
 import argparse
 import importlib.metadata
@@ -177,7 +177,8 @@ def pieces(folder):
 
     made = []
     unknown = folder.key("tokenizer.ggml.unknown_token_id")
-    for i, (text, score, kind) in enumerate(zip(*(folder.key(f"tokenizer.ggml.{n}") for n in ("tokens", "scores", "token_type")))):
+    columns = (folder.key(f"tokenizer.ggml.{name}") for name in ("tokens", "scores", "token_type"))
+    for i, (text, score, kind) in enumerate(zip(*columns)):
         text = text.replace(" ", "\u2581") if kind == 4 else text  # GGUF has spaces there
         made.append(field(1, field(1, text.encode()) + field(2, float(score)) + field(3, 2 if i == unknown else int(kind))))
     trainer = field(3, 2) + field(35, 1) + field(45, b"<unk>") + field(46, b"<bos>") + field(47, b"<eos>") + field(48, b"<pad>")

@@ -28,14 +28,62 @@ KVC_PART_OF(q4_0) {
     float d = KVC_HALF(b->d);
     return kvc_part_scaled(KVC_BITS16(q, 0, 15) - 8, KVC_BITS16(q, 4, 15) - 8, d, d);
 }
-KVC_PART_OF(q5_0) {
+KVC_PART_OF(q4_1) {
+    uchar16 q = vload16(0, b->q);
+    return kvc_part_offset(KVC_BITS16(q, 0, 15), KVC_BITS16(q, 4, 15), KVC_HALF(b->d), KVC_HALF(b->m));
+}
+/* Bit e of four bytes, as the fifth bit of quants 0 to 15. */
+KVC_DEVICE int16 kvc_fifth_bits(KVC_GLOBAL const kvc_u8 *two) {
     const uint16 place = (uint16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    kvc_u32 high = (kvc_u32)KVC_LOAD_U16(b->high) | (kvc_u32)KVC_LOAD_U16(b->high + 2) << 16;
-    int16 low_bit = as_int16((((uint16)(high) >> place) & 1u) << 4);
-    int16 high_bit = as_int16((((uint16)(high >> 16) >> place) & 1u) << 4);
+    return as_int16((((uint16)((kvc_u32)KVC_LOAD_U16(two)) >> place) & 1u) << 4);
+}
+KVC_PART_OF(q5_0) {
     uchar16 q = vload16(0, b->q);
     float d = KVC_HALF(b->d);
-    return kvc_part_scaled((KVC_BITS16(q, 0, 15) | low_bit) - 16, (KVC_BITS16(q, 4, 15) | high_bit) - 16, d, d);
+    return kvc_part_scaled((KVC_BITS16(q, 0, 15) | kvc_fifth_bits(b->high)) - 16,
+                           (KVC_BITS16(q, 4, 15) | kvc_fifth_bits(b->high + 2)) - 16, d, d);
+}
+KVC_PART_OF(q5_1) {
+    uchar16 q = vload16(0, b->q);
+    return kvc_part_offset(KVC_BITS16(q, 0, 15) | kvc_fifth_bits(b->high),
+                           KVC_BITS16(q, 4, 15) | kvc_fifth_bits(b->high + 2), KVC_HALF(b->d), KVC_HALF(b->m));
+}
+/* Bytes, looked up by four bits: as kvc_iq4_value and kvc_e2m1_twice. */
+KVC_DEVICE int16 kvc_iq4_values(int16 q) {
+    uint16 low = select((uint16)(KVC_IQ4_WORD_0), (uint16)(KVC_IQ4_WORD_1), (q & 4) != 0);
+    uint16 high = select((uint16)(KVC_IQ4_WORD_2), (uint16)(KVC_IQ4_WORD_3), (q & 4) != 0);
+    uint16 word = select(low, high, (q & 8) != 0);
+    return as_int16(word << (24u - as_uint16((q & 3) * 8))) >> 24;
+}
+KVC_DEVICE int16 kvc_e2m1_twices(int16 q) {
+    uint16 word = select((uint16)(KVC_E2M1_WORD_0), (uint16)(KVC_E2M1_WORD_1), (q & 4) != 0);
+    int16 magnitude = as_int16(word >> as_uint16((q & 3) * 8) & 255u);
+    return select(magnitude, -magnitude, (q & 8) != 0);
+}
+KVC_PART_OF(iq4_nl) {
+    uchar16 q = vload16(0, b->q);
+    float d = KVC_HALF(b->d);
+    return kvc_part_scaled(kvc_iq4_values(KVC_BITS16(q, 0, 15)), kvc_iq4_values(KVC_BITS16(q, 4, 15)), d, d);
+}
+KVC_PART_OF(mxfp4) {
+    uchar16 q = vload16(0, b->q);
+    float d = kvc_power_half(b->power[0]);
+    return kvc_part_scaled(kvc_e2m1_twices(KVC_BITS16(q, 0, 15)), kvc_e2m1_twices(KVC_BITS16(q, 4, 15)), d, d);
+}
+KVC_PART_OF(iq4_xs) {
+    uchar16 q = vload16(0, b->q + e / 32 * 16);
+    float d = KVC_HALF(b->d) * (float)KVC_IQ4_XS_SCALE(*b, e / 32);
+    return kvc_part_scaled(kvc_iq4_values(KVC_BITS16(q, 0, 15)), kvc_iq4_values(KVC_BITS16(q, 4, 15)), d, d);
+}
+KVC_PART_OF(q2_k) {
+    KVC_GLOBAL const kvc_u8 *q = b->q + e / 128 * 32;
+    kvc_u32 shift = e % 128 / 32 * 2;
+    float16 scale = (float16)(KVC_HALF(b->d)), least = (float16)(-KVC_HALF(b->dmin));
+    return kvc_part_of(
+        fma(scale * (float)KVC_Q2_K_SCALE(*b, e / 16), convert_float16(KVC_BITS16(vload16(0, q), shift, 3)),
+            least * (float)KVC_Q2_K_MIN(*b, e / 16)),
+        fma(scale * (float)KVC_Q2_K_SCALE(*b, e / 16 + 1), convert_float16(KVC_BITS16(vload16(1, q), shift, 3)),
+            least * (float)KVC_Q2_K_MIN(*b, e / 16 + 1)));
 }
 KVC_PART_OF(q3_k) {
     KVC_GLOBAL const kvc_u8 *q = b->q + e / 128 * 32;
@@ -48,18 +96,17 @@ KVC_PART_OF(q3_k) {
 }
 KVC_PART_OF(q4_k) {
     KVC_GLOBAL const kvc_u8 *q = b->q + e / 64 * 32;
-    float16 scale = (float16)(KVC_HALF(b->d) * (float)KVC_Q4_K_SCALE(*b, e / 32));
-    float16 least = (float16)(-(KVC_HALF(b->dmin) * (float)KVC_Q4_K_MIN(*b, e / 32)));
-    return kvc_part_of(fma(scale, convert_float16(KVC_BITS16(vload16(0, q), e / 32 % 2 * 4, 15)), least),
-                       fma(scale, convert_float16(KVC_BITS16(vload16(1, q), e / 32 % 2 * 4, 15)), least));
+    kvc_u32 shift = e / 32 % 2 * 4;
+    return kvc_part_offset(KVC_BITS16(vload16(0, q), shift, 15), KVC_BITS16(vload16(1, q), shift, 15),
+                           KVC_HALF(b->d) * (float)KVC_Q4_K_SCALE(*b, e / 32),
+                           -(KVC_HALF(b->dmin) * (float)KVC_Q4_K_MIN(*b, e / 32)));
 }
 KVC_PART_OF(q5_k) {
     KVC_GLOBAL const kvc_u8 *q = b->q + e / 64 * 32;
-    float16 scale = (float16)(KVC_HALF(b->d) * (float)KVC_Q4_K_SCALE(*b, e / 32));
-    float16 least = (float16)(-(KVC_HALF(b->dmin) * (float)KVC_Q4_K_MIN(*b, e / 32)));
     int16 low = KVC_BITS16(vload16(0, q), e / 32 % 2 * 4, 15) | KVC_BITS16(vload16(0, b->high), e / 32, 1) << 4;
     int16 high = KVC_BITS16(vload16(1, q), e / 32 % 2 * 4, 15) | KVC_BITS16(vload16(1, b->high), e / 32, 1) << 4;
-    return kvc_part_of(fma(scale, convert_float16(low), least), fma(scale, convert_float16(high), least));
+    return kvc_part_offset(low, high, KVC_HALF(b->d) * (float)KVC_Q4_K_SCALE(*b, e / 32),
+                           -(KVC_HALF(b->dmin) * (float)KVC_Q4_K_MIN(*b, e / 32)));
 }
 KVC_PART_OF(q6_k) {
     KVC_GLOBAL const kvc_u8 *q = b->low + e / 128 * 64 + e % 64, *h = b->high + e / 128 * 32;
@@ -98,20 +145,56 @@ KVC_DEVICE uint2 kvc_no_bytes(void) {
     return none;
 }
 /* 16 bytes of nibbles, low halves first, and of each value one bit above. */
-KVC_DEVICE struct kvc_part kvc_part_nibbles(KVC_GLOBAL const kvc_u8 *bytes, kvc_u32 worker, kvc_u32 bits, int offset,
-                                            float d) {
+KVC_DEVICE struct kvc_quants kvc_nibbles(KVC_GLOBAL const kvc_u8 *bytes, kvc_u32 worker, kvc_u32 bits, int offset) {
     kvc_u32 at = worker * 8;
     struct kvc_quants q =
         kvc_quants_of(kvc_load_bytes(bytes + at % 16), at / 16 * 4, 15, kvc_no_bytes(), 0, 0, 0, offset);
+    for (int i = 0; i < 8; i++)
+        q.value[i] = q.value[i] + (int)((bits >> i & 1) << 4);
+    return q;
+}
+KVC_DEVICE struct kvc_part kvc_times(struct kvc_quants q, float d) {
     struct kvc_part p;
     for (int i = 0; i < 8; i++)
-        p.lane[i] = d * (float)(q.value[i] + (int)((bits >> i & 1) << 4));
+        p.lane[i] = d * (float)q.value[i];
+    return p;
+}
+KVC_DEVICE struct kvc_part kvc_times_plus(struct kvc_quants q, float d, float m) {
+    struct kvc_part p;
+    for (int i = 0; i < 8; i++)
+        p.lane[i] = kvc_fma(d, (float)q.value[i], m);
     return p;
 }
 
 KVC_PART_OF(q8_0) { return kvc_part_bytes((KVC_GLOBAL const kvc_u8 *)b->q + worker * 8, KVC_HALF(b->d)); }
-KVC_PART_OF(q4_0) { return kvc_part_nibbles(b->q, worker, 0, 8, KVC_HALF(b->d)); }
-KVC_PART_OF(q5_0) { return kvc_part_nibbles(b->q, worker, b->high[worker], 16, KVC_HALF(b->d)); }
+KVC_PART_OF(q4_0) { return kvc_times(kvc_nibbles(b->q, worker, 0, 8), KVC_HALF(b->d)); }
+KVC_PART_OF(q5_0) { return kvc_times(kvc_nibbles(b->q, worker, b->high[worker], 16), KVC_HALF(b->d)); }
+KVC_PART_OF(q4_1) { return kvc_times_plus(kvc_nibbles(b->q, worker, 0, 0), KVC_HALF(b->d), KVC_HALF(b->m)); }
+KVC_PART_OF(q5_1) {
+    return kvc_times_plus(kvc_nibbles(b->q, worker, b->high[worker], 0), KVC_HALF(b->d), KVC_HALF(b->m));
+}
+KVC_DEVICE struct kvc_quants kvc_iq4_quants(struct kvc_quants q) {
+    for (int i = 0; i < 8; i++)
+        q.value[i] = kvc_iq4_value(q.value[i]);
+    return q;
+}
+KVC_PART_OF(iq4_nl) { return kvc_times(kvc_iq4_quants(kvc_nibbles(b->q, worker, 0, 0)), KVC_HALF(b->d)); }
+KVC_PART_OF(mxfp4) {
+    struct kvc_quants q = kvc_nibbles(b->q, worker, 0, 0);
+    for (int i = 0; i < 8; i++)
+        q.value[i] = kvc_e2m1_twice(q.value[i]);
+    return kvc_times(q, kvc_power_half(b->power[0]));
+}
+KVC_PART_OF(iq4_xs) {
+    return kvc_times(kvc_iq4_quants(kvc_nibbles(b->q + e / 32 * 16, worker, 0, 0)),
+                     KVC_HALF(b->d) * (float)KVC_IQ4_XS_SCALE(*b, e / 32));
+}
+KVC_PART_OF(q2_k) {
+    kvc_u32 at = worker * 8, s = (e + at) / 16;
+    return kvc_quants_offset(
+        kvc_quants_of(kvc_load_bytes(b->q + e / 128 * 32 + at), e % 128 / 32 * 2, 3, kvc_no_bytes(), 0, 0, 0, 0),
+        KVC_HALF(b->d), KVC_HALF(b->dmin), KVC_Q2_K_SCALE(*b, s), KVC_Q2_K_MIN(*b, s));
+}
 KVC_PART_OF(q3_k) {
     kvc_u32 at = worker * 8;
     return kvc_quants_scaled(kvc_quants_of(kvc_load_bytes(b->q + e / 128 * 32 + at), e % 128 / 32 * 2, 3,
@@ -139,7 +222,7 @@ KVC_PART_OF(q6_k) {
 #endif
 
 /* k is a multiple of 32. */
-#define KVC_PART_CASE(a, NAME, name, gguf, elements, bytes, scale, scales, holds)                                      \
+#define KVC_PART_CASE(a, NAME, name, gguf, elements, bytes, scale, scales, wide, holds)                                \
     case KVC_K_##NAME:                                                                                                 \
         return kvc_part_##name((KVC_GLOBAL const struct kvc_block_##name *)row + k / (elements),                       \
                                (kvc_u32)(k % (elements)), worker);

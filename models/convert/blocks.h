@@ -2,7 +2,7 @@
 #ifndef KVC_MODELS_CONVERT_BLOCKS_H
 #define KVC_MODELS_CONVERT_BLOCKS_H
 
-#include "core/base/canon.h"
+#include "core/base/weight_blocks.h"
 #include "core/base/types.h"
 
 /* Of every block type. kvc_quantize_<type>: the block that stands for the values x as well as it can.
@@ -33,10 +33,21 @@ static inline int kvc_to_quant(float x, float inverse_scale, int low, int high) 
  * largest value a little below or above low (which has one level more), or, with the other sign, high. */
 float kvc_search_scale(const float *x, unsigned n, int low, int high);
 
-/* x = scale * q - minimum, q in 0..top, both scale and minimum >= 0, of 32 values. */
+/* n scales, at most 16, as integers of one d, which comes back as F16: the largest magnitude is put on `lowest`, the
+ * far end of the integers' range. */
+kvc_u16 kvc_share_scale(const float *scales, unsigned n, int lowest, int *integers);
+
+/* x = scale * kvc_iq4_value(q), 32 values: as kvc_search_scale. And the q whose number is nearest to v. */
+float kvc_search_iq4(const float *x);
+int kvc_nearest_iq4(float v);
+
+/* x = scale * q - minimum, q in 0..top, scale >= 0, n a multiple of 8: the pair with the least squared error among
+ * those that just cover the values, or nearly. KVC_MINIMUM_POSITIVE: the minimum is not negative, as K types want it.
+ */
+enum kvc_minimum { KVC_MINIMUM_POSITIVE, KVC_MINIMUM_ANY };
 struct kvc_affine {
     float scale, minimum;
 };
-struct kvc_affine kvc_search_affine(const float *x, int top);
+struct kvc_affine kvc_search_affine(const float *x, int n, int top, enum kvc_minimum kind);
 
 #endif

@@ -18,5 +18,6 @@ check_PROGRAMS += \
 	tests/models/test_tokenizer_hostile \
 	tests/models/test_tokenizer_match \
 	tests/models/test_tokenizer_pieces \
-	tests/models/test_tokenizer_splits
+	tests/models/test_tokenizer_splits \
+	tests/models/test_type_values
 EXTRA_DIST += tests/data/tokenizers tests/data/templates tools/make_tokenizer_golden.py tools/make_split_golden.py tools/make_sentencepiece_golden.py tools/make_templates_golden.py
