@@ -42,7 +42,8 @@ CHATS = [
     [("user", "What is the capital of France?")],
     [("system", SYSTEM), ("user", "Why is the sky blue?")],
     [("user", "Name a color."), ("assistant", "Blue."), ("user", "Another one?")],
-    [("system", SYSTEM), ("user", " Spaces \n and\n\nlines "), ("assistant", "x"), ("user", "<|im_end|> & \"quotes\" {{ x }}")],
+    [("system", SYSTEM), ("user", " Spaces \n and\n\nlines "), ("assistant", "x"),
+     ("user", "<|im_end|> & \"quotes\" {{ x }}")],
 ]
 PROMPTS = ["The capital of France is", "Once upon a time, in a small village by the sea,", "def fibonacci(n):\n",
            "Water boils when it is heated because", "The three primary colors are"]
@@ -109,7 +110,8 @@ def gemma3(folder):
     config = transformers.Gemma3TextConfig(
         hidden_size=folder.key("gemma3.embedding_length"), intermediate_size=folder.key("gemma3.feed_forward_length"),
         num_hidden_layers=layers, num_attention_heads=folder.key("gemma3.attention.head_count"),
-        num_key_value_heads=folder.key("gemma3.attention.head_count_kv"), head_dim=folder.key("gemma3.attention.key_length"),
+        num_key_value_heads=folder.key("gemma3.attention.head_count_kv"),
+        head_dim=folder.key("gemma3.attention.key_length"),
         vocab_size=len(folder.key("tokenizer.ggml.tokens")), max_position_embeddings=folder.key("gemma3.context_length"),
         rms_norm_eps=folder.key("gemma3.attention.layer_norm_rms_epsilon"),
         sliding_window=folder.key("gemma3.attention.sliding_window"), query_pre_attn_scalar=256,
@@ -154,9 +156,11 @@ def byte_level(folder):
         vocab={text: i for i, text in enumerate(tokens)},
         merges=[tuple(merge.split(" ", 1)) for merge in folder.key("tokenizer.ggml.merges")]))
     made.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([
-        tokenizers.pre_tokenizers.Digits(individual_digits=True), tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)])
+        tokenizers.pre_tokenizers.Digits(individual_digits=True),
+        tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)])
     special = tokenizers.Tokenizer.from_str(made.to_str())
-    special.add_special_tokens([tokenizers.AddedToken(t, special=True, normalized=False) for t, k in zip(tokens, kinds) if k == 3])
+    control = [text for text, kind in zip(tokens, kinds) if kind == 3]
+    special.add_special_tokens([tokenizers.AddedToken(text, special=True, normalized=False) for text in control])
     special.decoder = tokenizers.decoders.ByteLevel()
     return (lambda text, control=False: (special if control else made).encode(text, add_special_tokens=False).ids,
             "tokenizer.json", special.to_str().encode())
@@ -181,7 +185,8 @@ def pieces(folder):
     for i, (text, score, kind) in enumerate(zip(*columns)):
         text = text.replace(" ", "\u2581") if kind == 4 else text  # GGUF has spaces there
         made.append(field(1, field(1, text.encode()) + field(2, float(score)) + field(3, 2 if i == unknown else int(kind))))
-    trainer = field(3, 2) + field(35, 1) + field(45, b"<unk>") + field(46, b"<bos>") + field(47, b"<eos>") + field(48, b"<pad>")
+    named = ((45, b"<unk>"), (46, b"<bos>"), (47, b"<eos>"), (48, b"<pad>"))
+    trainer = field(3, 2) + field(35, 1) + b"".join(field(*one) for one in named)
     normalizer = field(1, b"identity") + field(3, 0) + field(4, 0) + field(5, 1)
     model = b"".join(made) + field(2, trainer) + field(3, normalizer)
     library = sentencepiece.SentencePieceProcessor(model_proto=model)
