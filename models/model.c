@@ -59,7 +59,8 @@ static enum kvc_status open_folder(struct kvc_model *model, const char *path, st
         status = kvc_network_from_folder(model->engine->device, model->safetensors, path, &model->network, &model->info,
                                          error);
     }
-    if (!status && folder_has(path, "tokenizer.json", &status, error)) {
+    if (!status && (folder_has(path, "tokenizer.json", &status, error) ||
+                    (!status && folder_has(path, "tokenizer.model", &status, error)))) {
         status = kvc_tokenizer_from_folder(path, model->network.vocab, &model->tokenizer, error);
     }
     return status;

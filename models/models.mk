@@ -11,6 +11,7 @@ libkvc_la_SOURCES += \
 # Files: GGUF in and out (libc only), safetensors and JSON.
 libkvc_la_SOURCES += \
 	models/files/gguf.c \
+	models/files/gguf_parts.c \
 	models/files/gguf_value.c \
 	models/files/gguf_write.c \
 	models/files/held_files.c \
@@ -40,9 +41,13 @@ libkvc_la_SOURCES += \
 	models/tokenizer/bpe.c \
 	models/tokenizer/embedded.c \
 	models/tokenizer/folder.c \
+	models/tokenizer/folder_pieces.c \
 	models/tokenizer/gguf.c \
 	models/tokenizer/json.c \
 	models/tokenizer/match.c \
+	models/tokenizer/named_splits.c \
+	models/tokenizer/protobuf.c \
+	models/tokenizer/sentencepiece.c \
 	models/tokenizer/split.c \
 	models/tokenizer/steps.c \
 	models/tokenizer/tokenizer.c \

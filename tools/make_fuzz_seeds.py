@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the seeds of the fuzz targets, but those of tokenizers: very small models and files, each with another
+"""Writes the seeds of the fuzz targets, but those of tokenizers in JSON: very small models and files, each with another
 part of the formats in it. Needs nothing beyond Python.
 
     tools/make_fuzz_seeds.py tests/fuzz/seeds
@@ -133,6 +133,10 @@ def gguf_seeds():
                                ("qwen2.rope.scaling.original_context_length", U32, 16),
                                ("qwen2.attention.sliding_window", U32, 8),
                                ("qwen2.attention.sliding_window_pattern", ARRAY, (BOOL, [1]))], tensors)
+    keys, tensors = model("llama")
+    split = [("split.count", U16, 2), ("split.tensors.count", I32, len(tensors))]
+    first = gguf(keys + split + [("split.no", U16, 0)], tensors[:4])
+    yield "parts", b"PART" + struct.pack("<I", len(first)) + first + gguf(split + [("split.no", U16, 1)], tensors[4:])
 
 
 def safetensors(entries, padding=0, metadata=None):
@@ -213,8 +217,34 @@ def word_seeds():
     yield "few", {name: ["one"] for name in names}
 
 
+def varint(n):
+    return bytes([n]) if n < 128 else bytes([n & 127 | 128]) + varint(n >> 7)
+
+
+def field(number, v):
+    """a number, a float or bytes in protobuf's wire format"""
+    if isinstance(v, int):
+        return varint(number << 3) + varint(v)
+    if isinstance(v, float):
+        return varint(number << 3 | 5) + struct.pack("<f", v)
+    return varint(number << 3 | 2) + varint(len(v)) + v
+
+
+def piece_seeds():
+    normal = [(text, 1) for text in ("\u2581", "a", "t", "e", "x", "\u2581a", "te", "xt", "text", "\u00e9")]
+    special, runs = [("<unk>", 2), ("<s>", 3), ("</s>", 3)], [("\u2581\u2581", 4), ("\n\n", 4), ("<user>", 4)]
+    for name, pieces, trainer, normalizer in (
+            ("plain", special + normal, [(3, 2)], [(1, b"identity")]),
+            ("bytes", special + [(f"<0x{i:02X}>", 6) for i in range(256)] + normal, [(3, 2), (35, 1)], [(1, b"identity"), (4, 0)]),
+            ("runs", special + runs + normal, [(3, 2), (46, b"<s>"), (47, b"</s>")], [(3, 0), (4, 0), (5, 1)]),
+            ("unigram", special + normal, [(3, 1)], [(1, b"nmt_nfkc"), (2, b"map")])):
+        yield name, b"".join(field(1, field(1, text.encode()) + field(2, -float(i)) + field(3, kind))
+                             for i, (text, kind) in enumerate(pieces)) + \
+            field(2, b"".join(field(*f) for f in trainer)) + field(3, b"".join(field(*f) for f in normalizer))
+
+
 def main():
-    for name, seeds in (("run", run_seeds()), ("policy", policy_seeds()), ("lists", list_seeds()), ("replay", replay_seeds()),
+    for name, seeds in (("pieces", piece_seeds()), ("run", run_seeds()), ("policy", policy_seeds()), ("lists", list_seeds()), ("replay", replay_seeds()),
                         ("words", word_seeds()), ("gguf", gguf_seeds()), ("safetensors", safetensors_seeds()), ("config", config_seeds())):
         folder = os.path.join(sys.argv[1], name)
         os.makedirs(folder, exist_ok=True)

@@ -208,7 +208,7 @@ def byte_level_gguf(path, tokenizer, pre, bos=None):
              ("tokenizer.ggml.token_type", [kinds[i] for i in range(len(spelled))]), ("tokenizer.ggml.merges", merges)]
     if bos:
         pairs.append(("tokenizer.ggml.bos_token_id", vocab[bos]))
-    write_gguf(path, pairs)
+    write_gguf(path, [pair for pair in pairs if pair[1] is not None])
 
 
 def write(folder, name, tokenizer):

@@ -269,22 +269,9 @@ static int64_t read_token(const struct kvc_gguf *file, const char *key) {
     return kvc_gguf_uint(file, key, &token) && token <= INT32_MAX ? (int64_t)token : -1;
 }
 
-static enum kvc_status refuse_split(const struct kvc_gguf *file, const char *where, struct kvc_error *error) {
-    uint64_t parts;
-    if (!kvc_gguf_uint(file, "split.count", &parts) || parts <= 1) {
-        return KVC_OK;
-    }
-    return kvc_fail(error, KVC_INPUT,
-                    "%s: split.count is %" PRIu64 ": a model in several GGUF files is not supported; merge them first",
-                    where, parts);
-}
-
 static enum kvc_status fill(const struct kvc_gguf *file, const char *where, struct kvc_config *config,
                             struct kvc_error *error) {
     enum kvc_status status = find_family(file, where, config, error);
-    if (!status) {
-        status = refuse_split(file, where, error);
-    }
     if (!status) {
         status = refuse_unsupported(file, where, config, error);
     }

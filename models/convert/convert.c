@@ -23,8 +23,9 @@ static void copy_metadata(const struct kvc_gguf *file, struct kvc_gguf_writer *w
     const char *key;
     enum kvc_gguf_type type;
     for (size_t i = 0; kvc_gguf_key(file, i, &key, &type); i++) {
-        /* This writer has its own alignment, and a file type of the old weights would be wrong. */
-        if (strcmp(key, "general.alignment") != 0 && strcmp(key, "general.file_type") != 0) {
+        /* This writer has its own alignment and writes one file, and a file type of the old weights would be wrong. */
+        if (strcmp(key, "general.alignment") != 0 && strcmp(key, "general.file_type") != 0 &&
+            strncmp(key, "split.", 6) != 0) {
             uint64_t bytes;
             const unsigned char *data = kvc_gguf_value_data(file, i, &bytes);
             kvc_gguf_put_raw(writer, key, type, data, bytes);

@@ -11,6 +11,7 @@
 #include "models/files/map.h"
 #include "models/tokenizer/parts.h"
 
+/* json: tokenizer.json, NULL: the folder has tokenizer.model. */
 static enum kvc_status put_tokenizer(const struct kvc_tokenizer *tokenizer, const struct kvc_map *json,
                                      struct kvc_gguf_writer *writer, struct kvc_error *error) {
     const char *chat = kvc_tokenizer_chat_template(tokenizer);
@@ -18,7 +19,7 @@ static enum kvc_status put_tokenizer(const struct kvc_tokenizer *tokenizer, cons
     if (!kvc_convert_vocab(tokenizer, writer, &whole)) {
         return kvc_no_memory(error);
     }
-    if (!whole) {
+    if (!whole && json) {
         kvc_gguf_put_string(writer, "tokenizer.huggingface.json", (const char *)json->data, json->bytes);
     }
     if (chat) {
@@ -27,30 +28,32 @@ static enum kvc_status put_tokenizer(const struct kvc_tokenizer *tokenizer, cons
     return KVC_OK;
 }
 
+static bool is_there(const char *folder, const char *name, char *path, size_t capacity) {
+    struct stat about;
+    snprintf(path, capacity, "%s/%s", folder, name);
+    return stat(path, &about) == 0;
+}
+
 enum kvc_status kvc_convert_text(const char *folder, uint64_t vocab, struct kvc_gguf_writer *writer,
                                  struct kvc_error *error) {
-    struct stat about;
-    struct kvc_map json;
+    struct kvc_map json = {0};
     struct kvc_tokenizer *tokenizer = NULL;
-    const size_t capacity = strlen(folder) + sizeof "/tokenizer.json";
+    const size_t capacity = strlen(folder) + sizeof "/tokenizer.model";
     char *path = malloc(capacity);
     if (!path) {
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory", folder);
     }
-    snprintf(path, capacity, "%s/tokenizer.json", folder);
-    if (stat(path, &about) != 0) {
-        free(path);
-        return KVC_OK;
-    }
-    enum kvc_status status = kvc_map_open(path, &json, error);
+    const bool pieces = is_there(folder, "tokenizer.model", path, capacity),
+               whole = is_there(folder, "tokenizer.json", path, capacity);
+    enum kvc_status status = whole ? kvc_map_open(path, &json, error) : KVC_OK;
     free(path);
-    if (!status) {
+    if (!status && (whole || pieces)) {
         status = kvc_tokenizer_from_folder(folder, vocab, &tokenizer, error);
         if (!status) {
-            status = put_tokenizer(tokenizer, &json, writer, error);
+            status = put_tokenizer(tokenizer, whole ? &json : NULL, writer, error);
             kvc_tokenizer_close(tokenizer);
         }
-        kvc_map_close(&json);
     }
+    kvc_map_close(&json);
     return status;
 }

@@ -9,11 +9,11 @@
 
 #define KEY(name) "tokenizer.ggml." name
 
-enum kind { OTHER, BYTE_LEVEL, SENTENCE_PIECES };
+enum kind { OTHER, BYTE_LEVEL, SENTENCE_PIECES, SCORED_PIECES };
 
 static enum kind kind_of(const struct kvc_tokenizer *t) {
     if (t->model != KVC_VOCAB_RANKS)
-        return OTHER;
+        return t->model == KVC_VOCAB_SCORES ? SCORED_PIECES : OTHER;
     if (t->decoder.byte_level && t->splitter_count && t->splitter[t->splitter_count - 1].kind == KVC_STEP_BYTES)
         return BYTE_LEVEL;
     return t->byte_fallback && t->decoder.replace[0] ? SENTENCE_PIECES : OTHER;
@@ -96,6 +96,23 @@ static bool put_scores(const struct kvc_tokenizer *t, const struct kvc_merge *me
     return true;
 }
 
+/* Pieces as SentencePiece has them, and what it does with spaces. */
+static bool put_pieces(const struct kvc_tokenizer *t, struct kvc_gguf_writer *writer) {
+    float *scores = malloc((t->count + 1) * sizeof *scores);
+    bool prefix = false;
+    if (!scores)
+        return false;
+    for (size_t i = 0; i < t->count; i++)
+        scores[i] = t->pieces[i].score;
+    for (size_t i = 0; i < t->normalizer_count; i++)
+        prefix |= t->normalizer[i].kind == KVC_NORMALIZE_PREPEND;
+    kvc_gguf_put_float32s(writer, KEY("scores"), scores, t->count);
+    kvc_gguf_put_bool(writer, KEY("add_space_prefix"), prefix);
+    kvc_gguf_put_bool(writer, KEY("remove_extra_whitespaces"), t->decoder.strip == SIZE_MAX);
+    free(scores);
+    return true;
+}
+
 static void put_id(struct kvc_gguf_writer *writer, const char *key, int32_t id) {
     if (id >= 0)
         kvc_gguf_put_uint32(writer, key, (uint32_t)id);
@@ -141,7 +158,7 @@ static bool says_everything(const struct kvc_tokenizer *t, const struct kvc_merg
 
 bool kvc_convert_vocab(const struct kvc_tokenizer *tokenizer, struct kvc_gguf_writer *writer, bool *whole) {
     const enum kind kind = kind_of(tokenizer);
-    const char *const models[] = {"huggingface", "gpt2", "llama"}, *name = NULL;
+    const char *const models[] = {"huggingface", "gpt2", "llama", "llama"}, *name = NULL;
     kvc_gguf_put_string(writer, KEY("model"), models[kind], strlen(models[kind]));
     put_ids(tokenizer, writer);
     *whole = false;
@@ -151,7 +168,9 @@ bool kvc_convert_vocab(const struct kvc_tokenizer *tokenizer, struct kvc_gguf_wr
     struct kvc_merge *merges = sorted_merges(tokenizer, &count);
     bool fits = merges && put_types(tokenizer, kind == SENTENCE_PIECES, writer);
     put_tokens(tokenizer, writer);
-    if (fits && kind == SENTENCE_PIECES) {
+    if (fits && kind == SCORED_PIECES) {
+        fits = put_pieces(tokenizer, writer);
+    } else if (fits && kind == SENTENCE_PIECES) {
         const struct kvc_split_step *first = tokenizer->splitter;
         fits = put_scores(tokenizer, merges, count, writer);
         kvc_gguf_put_bool(writer, KEY("add_space_prefix"),

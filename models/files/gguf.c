@@ -1,6 +1,6 @@
-/* gguf.c - opens GGUF v2 and v3 files (the two have the same layout). Nothing in the file is trusted: every length,
- * count, offset and type is checked against the file's size before it is used, and memory grows only with bytes that
- * are really there. */
+/* gguf.c - opens one GGUF v2 or v3 file (the two have the same layout; models in several: gguf_parts.c). Nothing in the
+ * file is trusted: every length, count, offset and type is checked against the file's size before it is used, and
+ * memory grows only with bytes that are really there. */
 #include "models/files/gguf.h"
 
 #include <inttypes.h>
@@ -391,7 +391,7 @@ static enum kvc_status parse(struct reader *in, struct kvc_gguf *file) {
     return status;
 }
 
-enum kvc_status kvc_gguf_open(const char *path, struct kvc_gguf **out, struct kvc_error *error) {
+enum kvc_status kvc_gguf_open_file(const char *path, struct kvc_gguf **out, struct kvc_error *error) {
     *out = NULL;
     struct kvc_gguf *file = calloc(1, sizeof *file);
     if (!file) {
@@ -421,6 +421,10 @@ void kvc_gguf_close(struct kvc_gguf *file) {
     for (size_t i = 0; i < file->tensor_count; i++) {
         free((void *)(uintptr_t)file->tensors[i].name);
     }
+    for (size_t i = 1; i < file->part_count; i++) {
+        kvc_gguf_close(file->parts[i]);
+    }
+    free(file->parts);
     free(file->entries);
     free(file->entries_by_key);
     free(file->tensors);

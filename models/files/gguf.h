@@ -33,6 +33,7 @@ struct kvc_file_tensor {
     uint64_t bytes;
 };
 
+/* A file, or any part of a model in several: NAME-00001-of-00003.gguf. */
 enum kvc_status kvc_gguf_open(const char *path, struct kvc_gguf **file, struct kvc_error *error);
 void kvc_gguf_close(struct kvc_gguf *file);
 size_t kvc_gguf_tensor_count(const struct kvc_gguf *file);

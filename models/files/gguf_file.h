@@ -1,4 +1,5 @@
-/* gguf_file.h - the inside of an opened GGUF file, shared by its parser (gguf.c) and its lookups (gguf_value.c). */
+/* gguf_file.h - the inside of an opened GGUF file, shared by its parser (gguf.c), its parts (gguf_parts.c) and
+ * its lookups (gguf_value.c). */
 #ifndef KVC_MODELS_FILES_GGUF_FILE_H
 #define KVC_MODELS_FILES_GGUF_FILE_H
 
@@ -23,7 +24,12 @@ struct kvc_gguf {
     struct kvc_file_tensor *tensors;
     size_t tensor_count;
     uint32_t *tensors_by_name; /* indices, sorted */
+    struct kvc_gguf **parts;   /* of a model in several files, first of all this one; their tensors are in `tensors` */
+    size_t part_count;         /* 0: one file */
 };
+
+/* One file, whatever part it is. */
+enum kvc_status kvc_gguf_open_file(const char *path, struct kvc_gguf **file, struct kvc_error *error);
 
 uint32_t kvc_gguf_value_size(enum kvc_gguf_type type); /* 0: string or array */
 const char *kvc_gguf_value_name(enum kvc_gguf_type type);

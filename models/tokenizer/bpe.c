@@ -175,21 +175,22 @@ static enum kvc_status first_symbols(const struct kvc_tokenizer *tokenizer, stru
             else
                 fits = add_symbol(scratch, tokenizer->unknown, at, length);
             after_unknown = true;
-        } else {
-            return no_piece(word + at, length, error);
-        }
+        } /* else it is left out, as the tokenizers library does where a model has nothing for what is unknown */
         if (!fits)
             return kvc_no_memory(error);
     }
     return KVC_OK;
 }
 
-/* A character that no piece has taken: its byte pieces, or the unknown token. */
-static enum kvc_status add_bytes(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes,
+/* A character that no piece has taken: its byte pieces, or the unknown token, one for several where asked. */
+static enum kvc_status add_bytes(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes, bool *unknown,
                                  struct kvc_id_list *out, struct kvc_error *error) {
-    bool known = bytes_known(tokenizer, text, bytes);
+    const bool known = bytes_known(tokenizer, text, bytes), fused = *unknown && tokenizer->fuse_unknown;
     if (!known && tokenizer->unknown < 0)
         return no_piece(text, bytes, error);
+    *unknown = !known;
+    if (!known && fused)
+        return KVC_OK;
     for (size_t i = 0; i < (known ? bytes : 1); i++)
         if (!kvc_id_list_add(out, known ? tokenizer->byte_ids[(unsigned char)text[i]] : tokenizer->unknown))
             return kvc_no_memory(error);
@@ -215,11 +216,15 @@ enum kvc_status kvc_bpe_word(const struct kvc_tokenizer *tokenizer, struct kvc_b
         return status;
     if (!merge_all(tokenizer, scratch, word))
         return kvc_no_memory(error);
+    bool unknown = false; /* the symbol before was */
     for (int32_t i = scratch->count ? 0 : -1; i >= 0 && status == KVC_OK; i = scratch->symbols[i].next) {
         const struct symbol *symbol = &scratch->symbols[i];
-        if (symbol->id < 0)
-            status = add_bytes(tokenizer, word + symbol->at, symbol->bytes, out, error);
-        else if (!kvc_id_list_add(out, symbol->id))
+        if (symbol->id < 0) {
+            status = add_bytes(tokenizer, word + symbol->at, symbol->bytes, &unknown, out, error);
+            continue;
+        }
+        unknown = false;
+        if (!kvc_id_list_add(out, symbol->id))
             status = kvc_no_memory(error);
     }
     return status;

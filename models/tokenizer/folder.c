@@ -1,4 +1,5 @@
-/* folder.c - a tokenizer from a Hugging Face folder: tokenizer.json and the small files beside it. */
+/* folder.c - a tokenizer from a Hugging Face folder: tokenizer.json or tokenizer.model and the small files beside it.
+ */
 #include "models/files/json.h"
 #include "models/files/map.h"
 #include "models/tokenizer/json.h"
@@ -19,8 +20,7 @@ static bool join(const char *folder, const char *name, struct kvc_text *path) {
            kvc_text_add(path, name, strlen(name) + 1);
 }
 
-/* *root NULL: there is no such file. */
-static enum kvc_status load(const char *folder, const char *name, json_t **root, struct kvc_error *error) {
+enum kvc_status kvc_folder_json(const char *folder, const char *name, json_t **root, struct kvc_error *error) {
     struct kvc_text path;
     *root = NULL;
     enum kvc_status status = join(folder, name, &path) ? KVC_OK : kvc_no_memory(error);
@@ -108,7 +108,7 @@ static enum kvc_status read_beside(struct kvc_tokenizer *tokenizer, const char *
     enum kvc_status status = KVC_OK;
     for (size_t i = 0; i < 4 && status == KVC_OK; i++) {
         json_t *config;
-        status = load(folder, names[i], &config, error);
+        status = kvc_folder_json(folder, names[i], &config, error);
         if (status != KVC_OK || !config)
             continue;
         if (i < 2) {
@@ -159,18 +159,31 @@ enum kvc_status kvc_tokenizer_from_bytes(const char *data, size_t bytes, const c
     return status;
 }
 
+/* tokenizer.json, which says more, or tokenizer.model. */
+static enum kvc_status read_tokenizer(const char *folder, uint64_t vocab, struct kvc_tokenizer **tokenizer,
+                                      struct kvc_error *error) {
+    struct kvc_text path, pieces = {0};
+    struct kvc_map map = {0};
+    enum kvc_status status = join(folder, "tokenizer.json", &path) && join(folder, "tokenizer.model", &pieces)
+                                 ? KVC_OK
+                                 : kvc_no_memory(error);
+    if (status == KVC_OK && missing(path.data) && !missing(pieces.data)) {
+        status = kvc_tokenizer_from_pieces(pieces.data, folder, vocab, tokenizer, error);
+    } else if (status == KVC_OK) {
+        status = kvc_map_open(path.data, &map, error);
+        if (status == KVC_OK)
+            status = kvc_tokenizer_from_bytes((const char *)map.data, map.bytes, path.data, vocab, tokenizer, error);
+        kvc_map_close(&map);
+    }
+    kvc_text_free(&path);
+    kvc_text_free(&pieces);
+    return status;
+}
+
 enum kvc_status kvc_tokenizer_from_folder(const char *folder, uint64_t vocab, struct kvc_tokenizer **tokenizer,
                                           struct kvc_error *error) {
-    struct kvc_text path;
-    struct kvc_map map = {0};
     *tokenizer = NULL;
-    enum kvc_status status = join(folder, "tokenizer.json", &path) ? KVC_OK : kvc_no_memory(error);
-    if (status == KVC_OK)
-        status = kvc_map_open(path.data, &map, error);
-    if (status == KVC_OK)
-        status = kvc_tokenizer_from_bytes((const char *)map.data, map.bytes, path.data, vocab, tokenizer, error);
-    kvc_map_close(&map);
-    kvc_text_free(&path);
+    enum kvc_status status = read_tokenizer(folder, vocab, tokenizer, error);
     if (status == KVC_OK)
         status = read_beside(*tokenizer, folder, error);
     if (status == KVC_OK)

@@ -1,11 +1,13 @@
 /* gguf.c - a tokenizer from the tokenizer.ggml.* keys of a GGUF file. */
-#include "models/tokenizer/parts.h"
+#include "models/tokenizer/sentencepiece.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define KEY(name) "tokenizer.ggml." name
+#define KVC_SPLIT_LIST 300 /* bytes of the names in a message */
 
 struct source {
     const struct kvc_gguf *file;
@@ -40,12 +42,6 @@ static enum kvc_status check_arrays(struct source *source, uint64_t vocab) {
     return KVC_OK;
 }
 
-/* <0xHH>, as byte tokens must be spelled. */
-static bool spells_byte(const char *text, size_t bytes) {
-    return bytes == 6 && !memcmp(text, "<0x", 3) && text[5] == '>' && memchr("0123456789abcdefABCDEF", text[3], 22) &&
-           memchr("0123456789abcdefABCDEF", text[4], 22);
-}
-
 static enum kvc_status read_pieces(struct source *source, struct kvc_tokenizer *tokenizer) {
     struct kvc_error *error = source->error;
     if (!kvc_vocab_reserve(tokenizer, (size_t)source->count))
@@ -65,7 +61,7 @@ static enum kvc_status read_pieces(struct source *source, struct kvc_tokenizer *
         if (source->scores && (!kvc_gguf_array_real(source->file, KEY("scores"), i, &score) || isnan(score)))
             return kvc_fail(error, KVC_INPUT, "%s: the score of token %llu is not a number", source->path,
                             (unsigned long long)i);
-        if (kind == KVC_TOKEN_BYTE && !spells_byte(text, bytes))
+        if (kind == KVC_TOKEN_BYTE && kvc_byte_piece(text, bytes) < 0)
             return kvc_fail(error, KVC_INPUT, "%s: byte token %llu is spelled \"%.*s\"; it must be <0x00> to <0xFF>",
                             source->path, (unsigned long long)i, bytes > 20 ? 20 : (int)bytes, text);
         if (!kvc_vocab_set(tokenizer, (int32_t)i, text, bytes, (enum kvc_token_kind)kind))
@@ -119,6 +115,22 @@ static const char *guess_split(const struct source *source, const struct kvc_tok
     return kvc_vocab_search(tokenizer, "<|begin_of_text|>", 17) >= 0 ? "llama-bpe" : "gpt-2";
 }
 
+/* The line names one of each splitting. */
+static enum kvc_status unknown_split(const struct source *source, const char *pre, size_t bytes) {
+    char known[KVC_SPLIT_LIST] = "";
+    size_t used = 0;
+    const struct kvc_named_split *split;
+    for (size_t i = 0; (split = kvc_named_split_at(i)) != NULL; i++) {
+        const int length = (int)strcspn(split->names, " ");
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%.*s", i ? ", " : "", length, split->names);
+        if (used >= sizeof known)
+            break;
+    }
+    return kvc_fail(source->error, KVC_INPUT,
+                    "%s: " KEY("pre") " \"%.*s\" is not supported; %s and names of the same splittings are",
+                    source->path, bytes > 40 ? 40 : (int)bytes, pre, known);
+}
+
 static enum kvc_status set_byte_level(struct source *source, struct kvc_tokenizer *tokenizer, bool *bos) {
     const char *pre;
     size_t bytes;
@@ -131,24 +143,17 @@ static enum kvc_status set_byte_level(struct source *source, struct kvc_tokenize
     }
     const struct kvc_named_split *split = kvc_named_split(pre, bytes);
     if (!split)
-        return kvc_fail(
-            source->error, KVC_INPUT,
-            "%s: " KEY("pre") " \"%.*s\" is not supported; gpt-2, starcoder, llama-bpe, dbrx, qwen2, gpt-4o, "
-                              "tekken and names of the same splittings are",
-            source->path, bytes > 40 ? 40 : (int)bytes, pre);
-    if (!make_steps(tokenizer, 1, 3))
+        return unknown_split(source, pre, bytes);
+    if (!make_steps(tokenizer, 1, KVC_SPLIT_PATTERNS + 1))
         return kvc_no_memory(source->error);
     if (split->compose)
         tokenizer->normalizer[tokenizer->normalizer_count++].kind = KVC_NORMALIZE_NFC;
-    const char *const patterns[2] = {split->digits ? "\\p{N}" : NULL,
-                                     split->pattern ? split->pattern : kvc_gpt2_pattern};
-    for (int i = 0; i < 2 && status == KVC_OK; i++) {
-        if (!patterns[i])
-            continue;
+    for (int i = 0; i < KVC_SPLIT_PATTERNS && split->patterns[i] && status == KVC_OK; i++) {
         struct kvc_split_step *step = &tokenizer->splitter[tokenizer->splitter_count++];
         step->kind = KVC_STEP_SPLIT;
         step->behavior = KVC_SPLIT_ISOLATED;
-        status = kvc_pattern_compile(patterns[i], strlen(patterns[i]), source->path, &step->pattern, source->error);
+        status = kvc_pattern_compile(split->patterns[i], strlen(split->patterns[i]), source->path, &step->pattern,
+                                     source->error);
     }
     tokenizer->splitter[tokenizer->splitter_count++].kind = KVC_STEP_BYTES;
     tokenizer->model = KVC_VOCAB_RANKS;
@@ -167,33 +172,37 @@ static char *copy(const char *text, size_t bytes) {
     return made;
 }
 
+/* Pieces of the user's own, as Gemma's runs of spaces, are made by merging, too: the text has spaces where they have
+ * marks, so that they are not found in it as they are. */
+static void merge_user_pieces(struct kvc_tokenizer *tokenizer) {
+    for (size_t i = 0; i < tokenizer->count; i++)
+        if (tokenizer->pieces[i].kind == KVC_TOKEN_USER)
+            kvc_vocab_insert(tokenizer, (int32_t)i);
+}
+
 static enum kvc_status set_sentence_pieces(struct source *source, struct kvc_tokenizer *tokenizer, bool *bos) {
-    static const char mark[] = "\xe2\x96\x81";
-    bool prefix = true;
+    bool prefix = true, remove_spaces = false;
     kvc_gguf_bool(source->file, KEY("add_space_prefix"), &prefix);
+    kvc_gguf_bool(source->file, KEY("remove_extra_whitespaces"), &remove_spaces);
     if (!source->scores)
         return kvc_fail(source->error, KVC_INPUT, "%s: " KEY("scores") " is missing", source->path);
-    if (!make_steps(tokenizer, 2, 0))
-        return kvc_no_memory(source->error);
-    if (prefix) {
-        struct kvc_normalize_step *step = &tokenizer->normalizer[tokenizer->normalizer_count++];
-        step->kind = KVC_NORMALIZE_PREPEND;
-        step->text = copy(mark, 3);
-        step->text_bytes = 3;
-        tokenizer->decoder.strip = 1;
-    }
-    struct kvc_normalize_step *step = &tokenizer->normalizer[tokenizer->normalizer_count++];
-    step->kind = KVC_NORMALIZE_REPLACE;
-    step->text = copy(mark, 3);
-    step->text_bytes = 3;
-    tokenizer->decoder.replace[0] = copy(mark, 3);
-    tokenizer->decoder.replace[1] = copy(" ", 1);
-    if (!tokenizer->normalizer[0].text || !step->text || !tokenizer->decoder.replace[0] ||
-        !tokenizer->decoder.replace[1])
-        return kvc_no_memory(source->error);
+    merge_user_pieces(tokenizer);
     tokenizer->model = KVC_VOCAB_SCORES;
+    tokenizer->fuse_unknown = true;
     *bos = true;
-    return kvc_pattern_literal(" ", 1, &step->pattern, source->error);
+    return kvc_sentencepiece_steps(tokenizer, prefix, remove_spaces, source->path, source->error);
+}
+
+/* Gemma 4: pieces as SentencePiece has them, and merges by rank. */
+static enum kvc_status set_merged_pieces(struct source *source, struct kvc_tokenizer *tokenizer, bool *bos) {
+    merge_user_pieces(tokenizer);
+    enum kvc_status status = read_merges(source, tokenizer);
+    if (status != KVC_OK)
+        return status;
+    tokenizer->model = KVC_VOCAB_RANKS;
+    tokenizer->byte_fallback = tokenizer->fuse_unknown = tokenizer->decoder.byte_fallback = true;
+    *bos = true;
+    return kvc_sentencepiece_steps(tokenizer, false, false, source->path, source->error);
 }
 
 static enum kvc_status read_id(struct source *source, const char *key, int32_t *id) {
@@ -208,12 +217,14 @@ static enum kvc_status read_id(struct source *source, const char *key, int32_t *
 }
 
 static enum kvc_status read_special_ids(struct source *source, struct kvc_tokenizer *tokenizer) {
-    int32_t ends[4] = {-1, -1, -1, -1};
+    int32_t ends[4] = {-1, -1, -1, -1}, unknown = -1;
     static const char *const keys[4] = {KEY("eos_token_id"), KEY("eot_token_id"), KEY("eom_token_id"),
                                         KEY("eog_token_id")};
     enum kvc_status status = read_id(source, KEY("bos_token_id"), &tokenizer->bos);
     if (status == KVC_OK)
-        status = read_id(source, KEY("unknown_token_id"), &tokenizer->unknown);
+        status = read_id(source, KEY("unknown_token_id"), &unknown);
+    if (!tokenizer->decoder.byte_level) /* byte-level models leave out a byte that they have no piece for */
+        tokenizer->unknown = unknown;
     for (int i = 0; i < 4 && status == KVC_OK; i++) {
         status = read_id(source, keys[i], &ends[i]);
         if (ends[i] >= 0)
@@ -223,8 +234,9 @@ static enum kvc_status read_special_ids(struct source *source, struct kvc_tokeni
     return status;
 }
 
-/* Control and user-defined tokens are found in the text as they are. GGUF does not keep that Phi-3's swallow the
- * spaces and newlines after them. */
+/* Control and user-defined tokens are found in the text as they are, pieces of the user's own where no space is put in
+ * front in the text with its marks, as SentencePiece does: Gemma's runs of spaces. GGUF does not keep that Phi-3's
+ * swallow the spaces and newlines after them. */
 static enum kvc_status add_tokens(struct source *source, struct kvc_tokenizer *tokenizer) {
     const char *architecture;
     size_t architecture_bytes;
@@ -240,7 +252,10 @@ static enum kvc_status add_tokens(struct source *source, struct kvc_tokenizer *t
         size_t bytes;
         if (!kvc_gguf_array_string(source->file, KEY("tokens"), i, &text, &bytes))
             continue;
-        struct kvc_added token = {.id = (int32_t)i, .special = piece->kind != KVC_TOKEN_USER};
+        const bool marked = tokenizer->model != KVC_VOCAB_RANKS && tokenizer->normalizer_count == 1;
+        struct kvc_added token = {.id = (int32_t)i,
+                                  .special = piece->kind != KVC_TOKEN_USER,
+                                  .normalized = marked && piece->kind == KVC_TOKEN_USER};
         token.strip_right = phi3 && bytes > 3 && !memcmp(text, "<|", 2) && !text_is(text, bytes, "<|endoftext|>");
         token.strip_right |= phi3 && text_is(text, bytes, "</s>");
         enum kvc_status status = kvc_added_insert(tokenizer, &token, text, bytes, source->error);
@@ -263,9 +278,12 @@ static enum kvc_status fill(struct source *source, struct kvc_tokenizer *tokeniz
         status = set_byte_level(source, tokenizer, &bos);
     else if (text_is(model, bytes, "llama"))
         status = set_sentence_pieces(source, tokenizer, &bos);
+    else if (text_is(model, bytes, "gemma4"))
+        status = set_merged_pieces(source, tokenizer, &bos);
     else
-        return kvc_fail(source->error, KVC_INPUT, "%s: tokenizer model \"%.*s\" is not supported; gpt2 and llama are",
-                        source->path, bytes > 40 ? 40 : (int)bytes, model);
+        return kvc_fail(source->error, KVC_INPUT,
+                        "%s: tokenizer model \"%.*s\" is not supported; gpt2, llama and gemma4 are", source->path,
+                        bytes > 40 ? 40 : (int)bytes, model);
     if (status == KVC_OK)
         status = read_special_ids(source, tokenizer);
     if (status == KVC_OK)

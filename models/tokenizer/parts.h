@@ -221,6 +221,7 @@ enum kvc_status kvc_merges_insert(struct kvc_tokenizer *tokenizer, const char *l
                                   const char *right, size_t right_bytes, uint32_t rank, const char *where,
                                   struct kvc_error *error);
 const struct kvc_merge *kvc_merges_find(const struct kvc_tokenizer *tokenizer, int32_t left, int32_t right);
+int kvc_byte_piece(const char *text, size_t bytes); /* the value of <0xHH>; -1: something else */
 /* After all pieces and the decoder are there: decoded texts, byte ids. */
 enum kvc_status kvc_vocab_finish(struct kvc_tokenizer *tokenizer, struct kvc_error *error);
 
@@ -250,15 +251,16 @@ enum kvc_status kvc_no_memory(struct kvc_error *error);
 enum kvc_status kvc_tokenizer_embedded(const struct kvc_gguf *file, const char *path, uint64_t vocab,
                                        struct kvc_tokenizer **tokenizer, struct kvc_error *error);
 
-/* The built-in splitting of a GGUF file's tokenizer.ggml.pre; NULL: unknown. */
+/* The built-in splittings of a GGUF file's tokenizer.ggml.pre (named_splits.c). */
+#define KVC_SPLIT_PATTERNS 6
 struct kvc_named_split {
-    const char *names;   /* separated by spaces */
-    const char *pattern; /* NULL: the GPT-2 pattern */
-    bool digits;         /* single digits first */
-    bool compose;        /* NFC first */
+    const char *names;                        /* separated by spaces */
+    const char *patterns[KVC_SPLIT_PATTERNS]; /* one after another; NULL: no more */
+    bool compose;                             /* NFC first */
     bool ignore_merges, bos;
 };
-const struct kvc_named_split *kvc_named_split(const char *name, size_t bytes);
+const struct kvc_named_split *kvc_named_split(const char *name, size_t bytes); /* NULL: unknown */
+const struct kvc_named_split *kvc_named_split_at(size_t i);                    /* NULL past the last */
 /* The name of a byte-level tokenizer's splitting; NULL: it has none. */
 const char *kvc_split_name(const struct kvc_tokenizer *tokenizer, size_t *bytes);
 extern const char kvc_gpt2_pattern[];

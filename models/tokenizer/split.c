@@ -6,74 +6,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- named patterns ---- */
-
-#define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-#define TAIL "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
-#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-#define NOT_WORD "[^\\r\\n\\p{L}\\p{N}]?"
-#define CAMEL(ending) NOT_WORD UPPER "*" LOWER "+" ending "|" NOT_WORD UPPER "+" LOWER "*" ending
-
-const char kvc_gpt2_pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-
-static const struct kvc_named_split named_splits[] = {
-    {"gpt-2 gpt2 default mpt olmo jais phi-2 trillion", NULL, false, false, false, false},
-    {"starcoder refact command-r smollm codeshell exaone minerva-7b granite", NULL, true, false, false, false},
-    {"llama-bpe llama3 llama-v3 smaug-bpe falcon3",
-     CONTRACTIONS "|" NOT_WORD "\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" TAIL, false, false, true, true},
-    {"dbrx cl100k phi-4", CONTRACTIONS "|" NOT_WORD "\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" TAIL, false,
-     false, false, false},
-    {"qwen2 deepseek-r1-qwen", CONTRACTIONS "|" NOT_WORD "\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" TAIL, false,
-     true, false, false},
-    {"gpt-4o", CAMEL(CONTRACTIONS "?") "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" TAIL, false, false, false, false},
-    {"tekken", CAMEL("") "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" TAIL, false, false, true, true},
-};
-
-const struct kvc_named_split *kvc_named_split(const char *name, size_t bytes) {
-    for (size_t i = 0; i < sizeof named_splits / sizeof *named_splits; i++) {
-        const char *at = named_splits[i].names;
-        while (*at) {
-            size_t length = strcspn(at, " ");
-            if (length == bytes && !memcmp(at, name, bytes))
-                return &named_splits[i];
-            at += length + (at[length] == ' ');
-        }
-    }
-    return NULL;
-}
-
-static bool splits_by(const struct kvc_split_step *step, const char *pattern) {
-    return step->kind == KVC_STEP_SPLIT && step->behavior == KVC_SPLIT_ISOLATED && !step->invert &&
-           step->pattern.expression && !strcmp(step->pattern.expression, pattern);
-}
-
-const char *kvc_split_name(const struct kvc_tokenizer *tokenizer, size_t *bytes) {
-    const struct kvc_split_step *steps = tokenizer->splitter;
-    const bool composes = tokenizer->normalizer_count == 1 && tokenizer->normalizer->kind == KVC_NORMALIZE_NFC;
-    for (size_t i = 0; i < sizeof named_splits / sizeof *named_splits; i++) {
-        const struct kvc_named_split *split = &named_splits[i];
-        const size_t last = split->digits ? 1 : 0; /* the step before the bytes */
-        if (tokenizer->splitter_count != last + 2 || (tokenizer->normalizer_count && !composes) ||
-            split->compose != composes || split->ignore_merges != tokenizer->ignore_merges ||
-            (split->digits && !splits_by(&steps[0], "\\p{N}")) || steps[last + 1].kind != KVC_STEP_BYTES ||
-            !splits_by(&steps[last], split->pattern ? split->pattern : kvc_gpt2_pattern))
-            continue;
-        *bytes = strcspn(split->names, " ");
-        return split->names;
-    }
-    return NULL;
-}
-
 /* ---- patterns ---- */
 
 #define SPACES                                                                                                         \
     "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 
-/* \s and \S become explicit: pcre2's own also hold U+180E, which has not been a space since Unicode 6.3. */
-static bool translate(const char *expression, size_t bytes, struct kvc_text *out) {
+/* Scripts that tokenizers' patterns ask for: a character's own script, where pcre2 since 10.40 also takes those that it
+ * is used with unless asked for "sc". */
+#if PCRE2_MAJOR > 10 || (PCRE2_MAJOR == 10 && PCRE2_MINOR >= 40)
+#define OWN_SCRIPT "sc:"
+#else
+#define OWN_SCRIPT ""
+#endif
+static const char *const scripts[] = {"Han}",      "Hiragana}",   "Katakana}",  "Hangul}",   "Bopomofo}", "Latin}",
+                                      "Cyrillic}", "Greek}",      "Arabic}",    "Hebrew}",   "Thai}",     "Lao}",
+                                      "Khmer}",    "Myanmar}",    "Tibetan}",   "Bengali}",  "Tamil}",    "Telugu}",
+                                      "Gujarati}", "Devanagari}", "Malayalam}", "Georgian}", "Armenian}", "Ethiopic}"};
+
+/* Whether text, which follows a \p or \P, names a script. */
+static bool names_script(const char *text, size_t bytes) {
+    for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++)
+        if (bytes > strlen(scripts[i]) && text[0] == '{' && !memcmp(text + 1, scripts[i], strlen(scripts[i])))
+            return true;
+    return false;
+}
+
+/* \s and \S become explicit: pcre2's own also hold U+180E, which has not been a space since Unicode 6.3. *nested: a
+ * class within a class or an intersection, which pcre2 would take for their characters. */
+static bool translate(const char *expression, size_t bytes, struct kvc_text *out, bool *nested) {
     bool inside = false;
     bool fits = true;
+    *nested = false;
     for (size_t i = 0; i < bytes && fits; i++) {
         char c = expression[i];
         if (c == '\\' && i + 1 < bytes) {
@@ -83,7 +46,10 @@ static bool translate(const char *expression, size_t bytes, struct kvc_text *out
                               : kvc_text_add(out, "[" SPACES "]", sizeof SPACES + 1);
             else if (next == 'S' && !inside)
                 fits = kvc_text_add(out, "[^" SPACES "]", sizeof SPACES + 2);
-            else
+            else if ((next == 'p' || next == 'P') && names_script(expression + i + 1, bytes - i - 1)) {
+                fits = kvc_text_add(out, expression + i - 1, 2) && kvc_text_add(out, "{" OWN_SCRIPT, sizeof OWN_SCRIPT);
+                i++; /* past the brace */
+            } else
                 fits = kvc_text_add(out, expression + i - 1, 2);
             continue;
         }
@@ -98,6 +64,8 @@ static bool translate(const char *expression, size_t bytes, struct kvc_text *out
             take += i + take < bytes;
         } else if (c == ']') {
             inside = false;
+        } else if (inside && (c == '[' || (c == '&' && i + 1 < bytes && expression[i + 1] == '&'))) {
+            *nested = true;
         }
         fits = kvc_text_add(out, expression + i, take);
         i += take - 1;
@@ -105,11 +73,16 @@ static bool translate(const char *expression, size_t bytes, struct kvc_text *out
     return fits;
 }
 
-/* The largest number after a '{' (of "\\p{...}" and "\\x{...}" as well: too many do no harm). */
+/* The largest number after a '{' that is not the brace of "\p{...}" or "\x{...}". */
 static uint32_t most_repeats(const char *expression, size_t bytes) {
     uint32_t most = 0;
     for (size_t i = 0; i + 1 < bytes; i++) {
         uint32_t number = 0;
+        if (expression[i] == '\\' && i + 2 < bytes) {
+            const char next = expression[i + 1];
+            i += (next == 'p' || next == 'P' || next == 'x') && expression[i + 2] == '{' ? 2 : 1;
+            continue;
+        }
         if (expression[i] != '{')
             continue;
         for (size_t at = i + 1; at < bytes && expression[at] >= '0' && expression[at] <= '9' && number < 100000; at++)
@@ -122,13 +95,21 @@ static uint32_t most_repeats(const char *expression, size_t bytes) {
 enum kvc_status kvc_pattern_compile(const char *expression, size_t bytes, const char *where,
                                     struct kvc_pattern *pattern, struct kvc_error *error) {
     struct kvc_text text = {0};
+    bool nested;
     if (bytes > 100000)
         return kvc_fail(error, KVC_INPUT, "%s: a pattern of %zu bytes; at most 100000 are taken", where, bytes);
     pattern->expression = malloc(bytes + 1);
-    if (!pattern->expression || !translate(expression, bytes, &text) || !kvc_text_add(&text, "", 1)) {
+    if (!pattern->expression || !translate(expression, bytes, &text, &nested) || !kvc_text_add(&text, "", 1)) {
         kvc_text_free(&text);
         kvc_pattern_free(pattern);
         return kvc_no_memory(error);
+    }
+    if (nested) {
+        kvc_text_free(&text);
+        kvc_pattern_free(pattern);
+        return kvc_fail(error, KVC_INPUT,
+                        "%s: the split pattern '%.80s' has a class within a class, which is not supported", where,
+                        expression);
     }
     memcpy(pattern->expression, expression, bytes);
     pattern->expression[memchr(expression, 0, bytes) ? 0 : bytes] = 0;

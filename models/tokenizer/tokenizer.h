@@ -6,9 +6,9 @@
 
 struct kvc_tokenizer;
 
-/* From a GGUF file's tokenizer.ggml.* keys, or from a folder's tokenizer.json (+ tokenizer_config.json,
- * generation_config.json, special_tokens_map.json, chat_template.jinja where there). vocab: rows of the embedding;
- * ids at or above it are an error. */
+/* From a GGUF file's tokenizer.ggml.* keys, or from a folder's tokenizer.json or tokenizer.model (+
+ * tokenizer_config.json, generation_config.json, special_tokens_map.json, chat_template.jinja where there). vocab: rows
+ * of the embedding; ids at or above it are an error. */
 enum kvc_status kvc_tokenizer_from_gguf(const struct kvc_gguf *file, const char *path, uint64_t vocab,
                                         struct kvc_tokenizer **tokenizer, struct kvc_error *error);
 enum kvc_status kvc_tokenizer_from_folder(const char *folder, uint64_t vocab, struct kvc_tokenizer **tokenizer,

@@ -206,8 +206,7 @@ enum kvc_status kvc_merges_insert(struct kvc_tokenizer *tokenizer, const char *l
     return KVC_OK;
 }
 
-/* The value of <0xHH>, exactly two hexadecimal digits; -1: something else. */
-static int byte_piece(const char *text, size_t bytes) {
+int kvc_byte_piece(const char *text, size_t bytes) {
     if (bytes != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>')
         return -1;
     int value = 0;
@@ -258,7 +257,7 @@ static bool decode_piece(const struct kvc_tokenizer *tokenizer, const struct kvc
     const char *spelling = tokenizer->store.data + piece->spelling;
     size_t bytes = piece->spelling_bytes;
     out->bytes = 0;
-    int byte = byte_piece(spelling, bytes);
+    int byte = kvc_byte_piece(spelling, bytes);
     if (byte >= 0 && (decoder->byte_fallback || piece->kind == KVC_TOKEN_BYTE)) {
         char c = (char)(unsigned char)byte;
         return kvc_text_add(out, &c, 1);
@@ -298,7 +297,7 @@ enum kvc_status kvc_vocab_finish(struct kvc_tokenizer *tokenizer, struct kvc_err
             }
         }
         const char *spelling = tokenizer->store.data + piece->spelling;
-        int byte = byte_piece(spelling, piece->spelling_bytes);
+        int byte = kvc_byte_piece(spelling, piece->spelling_bytes);
         if (byte >= 0 && tokenizer->byte_ids[byte] < 0 && (tokenizer->byte_fallback || piece->kind == KVC_TOKEN_BYTE))
             tokenizer->byte_ids[byte] = (int32_t)i;
     }

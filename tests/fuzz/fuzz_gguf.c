@@ -71,8 +71,44 @@ static void open_model(const char *path) {
     kvc_model_close(model);
 }
 
+static char (*part_paths)[60]; /* of two parts, once there were some */
+
+static void remove_parts(void) {
+    unlink(part_paths[0]);
+    unlink(part_paths[1]);
+    *strrchr(part_paths[0], '/') = '\0';
+    rmdir(part_paths[0]);
+}
+
+/* Two parts of a model: "PART", the bytes of the first (4 bytes), both. They lie in a folder of the process's own; the
+ * path is the second's. */
+static const char *write_parts(const uint8_t *data, size_t bytes) {
+    static char paths[2][60];
+    if (!paths[0][0]) {
+        char folder[] = "/tmp/kvcull-fuzz-XXXXXX";
+        check(mkdtemp(folder) != NULL);
+        for (int i = 0; i < 2; i++) {
+            snprintf(paths[i], sizeof paths[i], "%s/m-0000%d-of-00002.gguf", folder, i + 1);
+        }
+        atexit(remove_parts);
+    }
+    uint32_t first;
+    memcpy(&first, data + 4, 4);
+    first = first < bytes - 8 ? first : (uint32_t)(bytes - 8);
+    const size_t starts[3] = {8, 8 + first, bytes};
+    for (int i = 0; i < 2; i++) {
+        FILE *file = fopen(paths[i], "wb");
+        check(file != NULL);
+        check(fwrite(data + starts[i], 1, starts[i + 1] - starts[i], file) == starts[i + 1] - starts[i]);
+        check(fclose(file) == 0);
+    }
+    part_paths = paths;
+    return paths[1];
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
-    const char *path = memory_file(data, bytes);
+    const bool parts = bytes >= 8 && !memcmp(data, "PART", 4);
+    const char *path = parts ? write_parts(data, bytes) : memory_file(data, bytes);
     struct kvc_gguf *file = NULL;
     struct kvc_error error = {0};
     enum kvc_status status = kvc_gguf_open(path, &file, &error);

@@ -4,6 +4,7 @@ check_PROGRAMS += \
 	tests/models/test_config_gguf \
 	tests/models/test_convert \
 	tests/models/test_gguf \
+	tests/models/test_gguf_parts \
 	tests/models/test_gguf_refused \
 	tests/models/test_gguf_write \
 	tests/models/test_golden \
@@ -17,6 +18,8 @@ check_PROGRAMS += \
 	tests/models/test_tokenizer_golden \
 	tests/models/test_tokenizer_hostile \
 	tests/models/test_tokenizer_match \
+	tests/models/test_tokenizer_pieces \
+	tests/models/test_tokenizer_splits \
 	tests/models/test_turn_end \
 	tests/models/test_type_values
 # A program for tests/models/test_templates.sh, no test itself.
@@ -24,4 +27,4 @@ noinst_PROGRAMS += tests/models/jinja_render
 tests_models_jinja_render_LDADD = libkvc.la $(KVC_LIBS)
 SHELL_TESTS += tests/models/test_templates.sh
 EXTRA_DIST += tests/models/test_templates.sh tests/data/tokenizers tests/data/templates tools/make_tokenizer_golden.py tools/make_templates_golden.py \
-	tools/make_snippets_golden.py tools/compare_templates.py
+	tools/make_snippets_golden.py tools/compare_templates.py tools/make_split_golden.py tools/make_sentencepiece_golden.py

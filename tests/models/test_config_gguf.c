@@ -46,7 +46,7 @@ static const struct gguf_case {
     {"llama2", UINT, "llama.context_length", 0, NULL, "llama.context_length is 0"},
     {"llama2", UINT, "llama.attention.sliding_window", 4294967295.0, NULL, "sliding_window is 4294967295"},
     {"llama2", UINT, "llama.attention.sliding_window", 0, NULL, "OK"},
-    {"llama2", UINT, "split.count", 3, NULL, "split.count is 3"},
+    {"llama2", UINT, "split.count", 3, NULL, "split.no is missing"},
     {"llama2", UINT, "split.count", 1, NULL, "OK"},
     {"llama2", UINT, "llama.expert_count", 8, NULL, "llama.expert_count is 8"},
     {"llama2", UINT, "llama.expert_count", 0, NULL, "OK"},

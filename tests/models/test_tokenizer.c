@@ -197,11 +197,28 @@ static void test_behaviors(void **state) {
     }
 }
 
+/* A vocabulary that has nothing for a character, and nothing for what is unknown, leaves it out, and what stood on its
+ * two sides may merge: so does the tokenizers library. */
+static void test_left_out(void **state) {
+    (void)state;
+    static const char json[] =
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}}";
+    static const int32_t both[] = {2}, one[] = {0};
+    struct kvc_tokenizer *tokenizer;
+    struct kvc_error error = {0};
+    assert_int_equal(kvc_tokenizer_from_bytes(json, strlen(json), "file", 10, &tokenizer, &error), KVC_OK);
+    assert_true(same_ids(tokenizer, "axb", 3, both, 1, 0));
+    assert_true(same_ids(tokenizer, "xa", 2, one, 1, 0));
+    assert_true(same_ids(tokenizer, "xx", 2, NULL, 0, 0));
+    kvc_tokenizer_close(tokenizer);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bytes_round_trip), cmocka_unit_test(test_composing),
         cmocka_unit_test(test_special_tokens),   cmocka_unit_test(test_long_texts),
         cmocka_unit_test(test_bundled_kind),     cmocka_unit_test(test_behaviors),
+        cmocka_unit_test(test_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,6 +37,10 @@ static const struct {
     {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":\"Isolated\"},\"model\":{"
      "\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}",
      "compile"},
+    {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a&&[^b]]\"},\"behavior\":\"Isolated\"},"
+     "\"model\":{"
+     "\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}",
+     "a class within a class"},
     {"{\"pre_tokenizer\":{\"type\":\"Nonsense\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}",
      "Nonsense"},
     {"{\"normalizer\":{\"type\":\"Precompiled\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}",
@@ -217,6 +221,9 @@ static void test_hostile_gguf(void **state) {
         {"gpt2", "gpt-2", "a b ab", "a~b ab", {1, 1, 1}, {0}, 3, 0, 0, 3, "merge 1"},
         {"gpt2", "gpt-2", "a b ab", NULL, {1, 1, 1}, {0}, 3, 0, 0, 3, "merges"},
         {"gpt2", "unheard-of", "a b ab", "a~b", {1, 1, 1}, {0}, 3, 0, 0, 3, "unheard-of"},
+        {"gemma4", "default", "a b ab", "a~b", {1, 1, 1}, {0}, 3, 0, 0, 3, NULL},
+        {"gemma4", "default", "a b ab", "a~c", {1, 1, 1}, {0}, 3, 0, 0, 3, "merge 0"},
+        {"gemma4", "default", "a b ab", NULL, {1, 1, 1}, {0}, 3, 0, 0, 3, "merges"},
         {"bert", "default", "a b", NULL, {1, 1}, {0}, 2, 0, 0, 2, "bert"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -24,7 +24,8 @@ static struct kvc_pattern compiled(const char *expression) {
 
 /* What the models' names stand for, and what looks before and behind itself, up to ends and lines, or matches nothing.
  */
-static const char *const names[] = {"gpt-2", "llama-bpe", "qwen2", "gpt-4o", "tekken"};
+static const char *const names[] = {"gpt-2",  "llama-bpe",   "qwen2",   "gpt-4o",     "tekken",
+                                    "qwen35", "deepseek-v3", "kimi-k2", "seed-coder", "bailingmoe"};
 static const char *const others[] = {"\\p{N}",       "\\p{N}{1,3}",      "x*",          "(?<=a)\\s*", "a(?!b)|.",
                                      "a\\b",         "^a+|\\n",          "a+$|\\s+",    "a+\\z|b",    "\\s+(?!\\S)",
                                      "(?=[ab]+x).",  "(a|b)\\1+|[^ab]+", "\\X",         "\\R",        "a+?x|\\Ga",
@@ -35,7 +36,10 @@ static const char *expression_of(size_t i) {
     if (i >= named)
         return i - named < sizeof others / sizeof *others ? others[i - named] : NULL;
     const struct kvc_named_split *split = kvc_named_split(names[i], strlen(names[i]));
-    return split->pattern ? split->pattern : kvc_gpt2_pattern;
+    size_t last = 0;
+    while (last + 1 < KVC_SPLIT_PATTERNS && split->patterns[last + 1])
+        last++;
+    return split->patterns[last];
 }
 
 /* Runs of one character, of lengths about those at which the first try ends, and single ones between them. */

@@ -1,0 +1,119 @@
+/* test_tokenizer_splits.c - every splitting that tokenizer.ggml.pre may name beside what the tokenizers library makes
+ * of it, over one vocabulary whose merges cross every border. */
+#include "models/files/gguf_write.h"
+#include "models/tokenizer/parts.h"
+#include "tests/models/tokenizer_checks.h"
+
+#include <unistd.h>
+
+/* The shared vocabulary under a name: its file with this `pre`. */
+static struct kvc_tokenizer *open_with(const char *pre, size_t bytes, struct kvc_error *error) {
+    char from[1000], to[] = "/tmp/kvcull-splits-XXXXXX";
+    struct kvc_gguf *file, *named;
+    struct kvc_tokenizer *tokenizer = NULL;
+    const char *key;
+    enum kvc_gguf_type type;
+    data_path(from, sizeof from, "tokenizers/splits/vocab.gguf");
+    const int handle = mkstemp(to);
+    assert_true(handle >= 0 && close(handle) == 0);
+    assert_int_equal(kvc_gguf_open(from, &file, error), KVC_OK);
+    struct kvc_gguf_writer *writer = kvc_gguf_writer_new();
+    for (size_t i = 0; kvc_gguf_key(file, i, &key, &type); i++) {
+        uint64_t size;
+        const unsigned char *data = kvc_gguf_value_data(file, i, &size);
+        kvc_gguf_put_raw(writer, key, type, data, size);
+    }
+    kvc_gguf_put_string(writer, "tokenizer.ggml.pre", pre, bytes);
+    assert_int_equal(kvc_gguf_writer_begin(writer, to, error), KVC_OK);
+    assert_int_equal(kvc_gguf_writer_commit(writer, error), KVC_OK);
+    kvc_gguf_close(file);
+    assert_int_equal(kvc_gguf_open(to, &named, error), KVC_OK);
+    if (kvc_tokenizer_from_gguf(named, to, UINT64_MAX, &tokenizer, error) != KVC_OK)
+        assert_null(tokenizer);
+    kvc_gguf_close(named);
+    remove(to);
+    return tokenizer;
+}
+
+struct golden {
+    json_t *texts, *more, *expected;
+};
+
+static size_t compare(const struct golden *golden, const struct kvc_tokenizer *tokenizer, const char *name) {
+    static int32_t ids[20000];
+    const json_t *which = json_object_get(json_object_get(golden->expected, "which"), name);
+    const json_t *lists = json_object_get(golden->expected, "ids");
+    const size_t first = json_array_size(golden->texts) - 1; /* all but the last, which is all of them */
+    size_t failures = 0;
+    if (json_array_size(which) != json_array_size(lists) ||
+        json_array_size(lists) != first + json_array_size(golden->more))
+        fail_msg("%s has no golden; tools/make_split_golden.py makes them", name);
+    for (size_t i = 0; i < json_array_size(which); i++) {
+        const json_t *text = i < first ? json_array_get(golden->texts, i) : json_array_get(golden->more, i - first);
+        const json_t *list =
+            json_array_get(json_array_get(lists, i), (size_t)json_integer_value(json_array_get(which, i)));
+        const size_t count = take_ids(list, ids, 20000);
+        if (!same_ids(tokenizer, json_string_value(text), json_string_length(text), ids, count, 0)) {
+            fprintf(stderr, "%s: text %zu\n", name, i);
+            failures++;
+        }
+    }
+    return failures;
+}
+
+static void test_every_splitting(void **state) {
+    (void)state;
+    const struct golden golden = {data_json("tokenizers/texts.json"), NULL,
+                                  data_json("tokenizers/splits/expected.json")};
+    struct golden all = golden;
+    all.more = json_object_get(golden.expected, "more");
+    const struct kvc_named_split *split;
+    size_t failures = 0, count = 0;
+    for (; (split = kvc_named_split_at(count)) != NULL; count++) {
+        char name[100];
+        struct kvc_error error = {0};
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(split->names, " "), split->names);
+        struct kvc_tokenizer *tokenizer = open_with(name, strlen(name), &error);
+        if (!tokenizer)
+            fail_msg("%s", error.text);
+        failures += compare(&all, tokenizer, name);
+        kvc_tokenizer_close(tokenizer);
+    }
+    assert_int_equal(failures, 0);
+    assert_int_equal(count, json_object_size(json_object_get(golden.expected, "which")));
+    json_decref(golden.texts);
+    json_decref(golden.expected);
+}
+
+/* No name stands for two splittings. */
+static void test_names(void **state) {
+    (void)state;
+    const struct kvc_named_split *split;
+    for (size_t i = 0; (split = kvc_named_split_at(i)) != NULL; i++) {
+        for (const char *at = split->names; *at;) {
+            const size_t bytes = strcspn(at, " ");
+            assert_true(bytes > 0 && kvc_named_split(at, bytes) == split);
+            at += bytes + (at[bytes] == ' ');
+        }
+    }
+    assert_null(kvc_named_split("gpt", 3));
+    assert_null(kvc_named_split("", 0));
+}
+
+static void test_unknown_names(void **state) {
+    (void)state;
+    struct kvc_error error = {0};
+    assert_null(open_with("nonsense", 8, &error));
+    assert_int_equal(error.status, KVC_INPUT);
+    assert_non_null(strstr(error.text, "\"nonsense\" is not supported; gpt-2, mpt, "));
+    assert_non_null(strstr(error.text, "minicpm5 and names of the same splittings are"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_splitting),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_unknown_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
