@@ -39,7 +39,8 @@ libkvc_la_SOURCES += \
 	core/engine/rows.c \
 	core/engine/select.c \
 	core/engine/session.c \
-	core/engine/step.c
+	core/engine/step.c \
+	core/engine/unseen.c
 
 # Policy strings, and what a stage function may call.
 libkvc_la_SOURCES += \

@@ -126,6 +126,7 @@ struct kvc_model_info {
     uint32_t trained_context;
     uint32_t original_context; /* longrope: tokens that the short factors serve; 0: there is one set of factors */
     uint32_t sliding_window;   /* 0: none */
+    const uint32_t *windows;   /* [layers]: the window of each, 0: none; NULL: no layer has one */
     uint64_t parameters, weight_bytes, mapped_bytes;
     const char *weight_types; /* "q4_k, q6_k, f32" */
     const char *rope;         /* "plain", "linear", "llama3", "yarn", "longrope", "divisors" */
@@ -340,6 +341,11 @@ struct kvc_estimate {
 enum kvc_status kvc_estimate(const struct kvc_engine *engine, const char *spec, const struct kvc_geometry *geometry,
                              uint32_t hidden, enum kvc_type cache_type, uint64_t prompt, uint64_t generated,
                              struct kvc_estimate *estimate, struct kvc_error *error);
+/* The same of a model with sliding windows [layers], as struct kvc_model_info has them; NULL: no layer has one. */
+enum kvc_status kvc_estimate_windows(const struct kvc_engine *engine, const char *spec,
+                                     const struct kvc_geometry *geometry, const uint32_t *windows, uint32_t hidden,
+                                     enum kvc_type cache_type, uint64_t prompt, uint64_t generated,
+                                     struct kvc_estimate *estimate, struct kvc_error *error);
 
 /* ---- output files, and what handlers of signals need ------------------------------------------------------------ */
 

@@ -338,8 +338,20 @@ static enum kvc_status fill_info(struct loader *in, struct kvc_model_info *info)
         .eos = (int32_t)config->eos,
     };
     count_types(in, info, bytes);
+    if (config->sliding_window > 0) {
+        uint32_t *windows = calloc((size_t)config->layers, sizeof *windows);
+        if (!windows)
+            return no_memory(in);
+        for (uint64_t l = 0; l < config->layers; l++)
+            windows[l] = in->network->layer[l].window;
+        info->windows = windows;
+    }
     info->weight_types = name_types(bytes);
-    return info->weight_types ? KVC_OK : no_memory(in);
+    if (info->weight_types)
+        return KVC_OK;
+    free((void *)(uintptr_t)info->windows);
+    info->windows = NULL;
+    return no_memory(in);
 }
 
 static enum kvc_status load(struct loader *in, struct kvc_model_info *info) {

@@ -20,6 +20,7 @@ void kvc_model_info_free(struct kvc_model_info *info) {
     free((void *)(uintptr_t)info->path);
     free((void *)(uintptr_t)info->name);
     free((void *)(uintptr_t)info->weight_types);
+    free((void *)(uintptr_t)info->windows);
     *info = (struct kvc_model_info){0};
 }
 

@@ -46,6 +46,11 @@ static double paired(const double *values, const double *first, size_t count) {
 /* ---- prefill --------------------------------------------------------------------------------------------------------
  */
 
+/* Formulas know no sliding windows: of a model with some they are the most that can be counted. */
+static enum kvc_expected most_with_windows(const struct bench *bench, enum kvc_expected kind) {
+    return kvc_model_info(bench->model)->windows ? KVC_EXPECTED_MOST : kind;
+}
+
 /* What formulas and estimate say of it. */
 static int expect_prefill(struct bench *bench, struct bench_prefill *result, uint64_t entry_bytes) {
     const struct kvc_geometry geometry = geometry_of(bench);
@@ -55,11 +60,12 @@ static int expect_prefill(struct bench *bench, struct bench_prefill *result, uin
     struct kvc_error error;
 
     if (kvc_formula(bench->engine, result->spec, &geometry, type, result->prompt, 0, &formula, &error) != KVC_OK ||
-        kvc_estimate(bench->engine, result->spec, &geometry, kvc_model_info(bench->model)->hidden, type, result->prompt,
-                     0, &estimate, &error) != KVC_OK)
+        kvc_estimate_windows(bench->engine, result->spec, &geometry, kvc_model_info(bench->model)->windows,
+                             kvc_model_info(bench->model)->hidden, type, result->prompt, 0, &estimate,
+                             &error) != KVC_OK)
         return cli_report(bench->command, &error);
     result->expected_entry_bytes = formula.entries * (double)entry_bytes;
-    result->entry_kind = formula.entry_kind;
+    result->entry_kind = most_with_windows(bench, formula.entry_kind);
     result->expected_peak = estimate.prompt_peak_bytes;
     result->peak_kind = estimate.kind;
     return KVC_OK;
@@ -244,7 +250,7 @@ static int expect_decode(struct bench *bench, struct bench_decode *result) {
                     &formula, &error) != KVC_OK)
         return cli_report(bench->command, &error);
     result->expected_read_bytes = formula.read_bytes * (double)result->batch / (double)steps_taken;
-    result->read_kind = formula.read_kind;
+    result->read_kind = most_with_windows(bench, formula.read_kind);
     return KVC_OK;
 }
 

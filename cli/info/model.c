@@ -15,8 +15,9 @@ static enum kvc_status estimate(const struct kvc_engine *engine, const struct kv
                                 const struct info_arguments *a, uint64_t prompt, uint64_t memory, struct fit *fit,
                                 struct kvc_error *error) {
     struct kvc_geometry geometry = {info->layers, info->heads, info->kv_heads, info->head_size};
-    enum kvc_status status = kvc_estimate(engine, spec, &geometry, info->hidden, a->common.cache_type, prompt,
-                                          (uint64_t)a->generate, &fit->estimate, error);
+    enum kvc_status status =
+        kvc_estimate_windows(engine, spec, &geometry, info->windows, info->hidden, a->common.cache_type, prompt,
+                             (uint64_t)a->generate, &fit->estimate, error);
 
     fit->total = info->weight_bytes + fit->estimate.peak_bytes + fit->estimate.hidden_bytes;
     fit->fits = fit->total <= memory;

@@ -36,6 +36,12 @@ uint64_t kvc_cache_head_bytes(const struct kvc_entry_format *format, uint64_t en
  * spare slot. */
 uint64_t kvc_cache_slots(uint64_t entries, uint64_t step_most);
 
+/* Entries in front of a list of `held` neighbouring positions that no row from the next position on can see through a
+ * window (0: none), in whole tiles. */
+static inline uint64_t kvc_window_unseen(uint32_t window, uint64_t held) {
+    return window && held >= window ? (held - window + 1) / KVC_TILE * KVC_TILE : 0;
+}
+
 /* heads [layers]: lists of entries in each layer. */
 enum kvc_status kvc_cache_open(struct kvc_device *device, struct kvc_spares *store,
                                const struct kvc_entry_format *format, uint32_t layers, const uint32_t *heads,

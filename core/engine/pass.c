@@ -4,6 +4,7 @@
 
 #include "core/base/integers.h"
 #include "core/engine/prune_rows.h"
+#include "core/engine/unseen.h"
 #include "core/stage/stage_call.h"
 
 /* ---- some rows ---- */
@@ -193,6 +194,7 @@ static enum kvc_status reserve(struct kvc_session *session, uint32_t layer, stru
 enum kvc_status kvc_pass_layer(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
                                struct kvc_error *error) {
     const uint32_t rows = session->prompt.chunk_rows;
+    const bool prompt_ends = session->prompt.last_chunk;
     enum kvc_status status = reserve(session, layer, error);
     for (uint32_t row = 0, some; row < rows && status == KVC_OK; row += some) {
         some = kvc_min_u32(rows - row, session->chunk);
@@ -201,5 +203,7 @@ enum kvc_status kvc_pass_layer(struct kvc_session *session, const struct kvc_row
     }
     if (status == KVC_OK)
         status = pass_extra(session, source, layer, error);
-    return status == KVC_OK ? evict(session, source, layer, error) : status;
+    if (status == KVC_OK)
+        status = evict(session, source, layer, error);
+    return status == KVC_OK && prompt_ends ? kvc_unseen_give(session, layer, error) : status;
 }

@@ -3,6 +3,7 @@
  * what a method plans to keep. At its end come the counts after its evictions. */
 #include "core/engine/prepare_step.h"
 
+#include "core/engine/unseen.h"
 #include "core/stage/stage_call.h"
 
 #include <stdlib.h>
@@ -85,8 +86,11 @@ enum kvc_status kvc_step_begin(struct kvc_session *session, struct kvc_error *er
     if (session->tokens >= INT32_MAX)
         return kvc_fail(error, KVC_USAGE, "session: at most %d tokens fit", INT32_MAX);
     for (uint32_t l = 0; l < session->cache.layers; l++) {
-        enum kvc_status status = kvc_cache_reserve(
-            &session->cache, l, 1, kvc_policy_all_columns(session->policy, l, session->cache.format.head_size), error);
+        enum kvc_status status = kvc_unseen_evict(session, l, error);
+        if (status != KVC_OK)
+            return status;
+        status = kvc_cache_reserve(&session->cache, l, 1,
+                                   kvc_policy_all_columns(session->policy, l, session->cache.format.head_size), error);
         if (status == KVC_OK && session->select.layer[l].view.rank)
             status = kvc_select_reserve(session, l, error);
         if (status != KVC_OK)

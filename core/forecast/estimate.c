@@ -80,6 +80,13 @@ static enum kvc_status check(const struct kvc_geometry *g, uint32_t hidden, enum
 enum kvc_status kvc_estimate(const struct kvc_engine *engine, const char *spec, const struct kvc_geometry *geometry,
                              uint32_t hidden, enum kvc_type cache_type, uint64_t prompt, uint64_t generated,
                              struct kvc_estimate *estimate, struct kvc_error *error) {
+    return kvc_estimate_windows(engine, spec, geometry, NULL, hidden, cache_type, prompt, generated, estimate, error);
+}
+
+enum kvc_status kvc_estimate_windows(const struct kvc_engine *engine, const char *spec,
+                                     const struct kvc_geometry *geometry, const uint32_t *windows, uint32_t hidden,
+                                     enum kvc_type cache_type, uint64_t prompt, uint64_t generated,
+                                     struct kvc_estimate *estimate, struct kvc_error *error) {
     struct kvc_policy *policy;
     struct kvc_method_use *use;
     enum kvc_status status = check(geometry, hidden, cache_type, prompt, generated, error);
@@ -100,6 +107,7 @@ enum kvc_status kvc_estimate(const struct kvc_engine *engine, const char *spec, 
         .policy = policy,
         .use = use,
         .g = geometry,
+        .windows = windows,
         .format = {cache_type, geometry->head_size, kvc_entry_row_bytes(cache_type, geometry->head_size)},
         .prompt = prompt};
     status = open_estimate(&made, error);

@@ -24,6 +24,7 @@ struct kvc_estimator {
     const struct kvc_policy *policy;
     const struct kvc_method_use *use;
     const struct kvc_geometry *g;
+    const uint32_t *windows; /* [layers] or NULL */
     struct kvc_entry_format format;
     struct kvc_ledger ledger;
     uint64_t prompt;
@@ -50,6 +51,9 @@ bool kvc_estimator_thin(struct kvc_estimator *e, uint32_t l, const double kept[2
 /* By the method's formula: entries of lists of each kind after so many steps, of those that held `from`. */
 void kvc_estimator_kept(const struct kvc_estimator *e, struct kvc_method_layer *at, const double from[2],
                         uint64_t steps, double kept[2]);
+
+/* The layer's sliding window where core/engine/unseen.c gives back what it hides, else 0. */
+uint32_t kvc_estimator_window(const struct kvc_estimator *e, uint32_t l);
 
 /* estimate_prompt.c, estimate_steps.c */
 void kvc_estimate_prompt(struct kvc_estimator *e);

@@ -1,4 +1,5 @@
 /* estimate_prompt.c - a prompt's passes on a ledger, as prompt.c makes them on a cache. */
+#include "core/engine/cache.h"
 #include "core/forecast/estimate.h"
 
 #include <string.h>
@@ -120,6 +121,18 @@ static void end_prompt(struct kvc_estimator *e, uint32_t l) {
         }
 }
 
+/* What the layer's sliding window hides from all that may come goes, with its blocks. */
+static void give_unseen(struct kvc_estimator *e, uint32_t l) {
+    struct kvc_ledger_layer *layer = &e->ledger.layer[l];
+    const uint64_t unseen = kvc_window_unseen(kvc_estimator_window(e, l), kvc_fullest_count(layer));
+    if (unseen == 0)
+        return;
+    kvc_ledger_order(&e->ledger, l);
+    for (int i = 0; i < 2; i++)
+        layer->count[i] -= kvc_min_u64(unseen, layer->count[i]);
+    kvc_ledger_shrink(&e->ledger, l, 0, 1);
+}
+
 /* `rows` more rows of the prompt pass a layer, with `pseudo` that are dropped again. */
 static void pass_layer(struct kvc_estimator *e, uint32_t l, uint64_t rows, uint64_t pseudo, bool chunked, bool last) {
     kvc_ledger_reserve(&e->ledger, l, rows + pseudo);
@@ -130,6 +143,8 @@ static void pass_layer(struct kvc_estimator *e, uint32_t l, uint64_t rows, uint6
         thin_after_chunk(e, l, last);
     while (last && e->ended <= l && e->chunks[e->ended].decider <= l)
         end_prompt(e, e->ended++);
+    if (last)
+        give_unseen(e, l);
 }
 
 #define PASSES_MOST 64u /* then those that are left, but the last, count at once: they are as the ones before */

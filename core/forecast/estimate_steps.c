@@ -24,6 +24,9 @@ static void step(struct kvc_estimator *e, uint32_t l, uint64_t steps) {
 static uint64_t most_held(const struct kvc_estimator *e, uint32_t l, int whole, uint64_t steps, uint64_t over) {
     struct kvc_method_layer at = decoder(e, l);
     const uint64_t now = e->ledger.layer[l].count[whole], grown = now + steps - over;
+    const uint32_t window = kvc_estimator_window(e, l);
+    if (window) /* a tile goes before the step that would find one more entry than this */
+        return kvc_min_u64(grown, kvc_max_u64(now, (uint64_t)window + KVC_TILE - 1));
     const struct kvc_forecast *forecast = kvc_method_forecast(at.method);
     uint64_t most = grown;
     if (forecast->whole)
@@ -41,6 +44,9 @@ static uint64_t most_held(const struct kvc_estimator *e, uint32_t l, int whole, 
 /* Whether lists of a kind are evicted from up to the last step, of which `over` are. */
 static bool thinned(const struct kvc_estimator *e, uint32_t l, int whole, uint64_t steps, uint64_t over) {
     struct kvc_method_layer at = decoder(e, l);
+    const uint32_t window = kvc_estimator_window(e, l);
+    if (window) /* the last of so many steps finds one entry less than there are after it */
+        return e->ledger.layer[l].count[whole] + steps - over > (uint64_t)window + KVC_TILE - 1;
     at.context.from = e->from[l][whole];
     return at.method && e->ledger.layer[l].lists[whole] &&
            kvc_policy_entries(&at, whole == 1, e->prompt, steps) <
@@ -143,8 +149,11 @@ static void first_steps(struct kvc_estimator *e, uint64_t steps) {
     struct kvc_ledger *ledger = &e->ledger;
     for (uint32_t l = 0; l < e->g->layers; l++) {
         kvc_ledger_reserve(ledger, l, 1);
-        for (int whole = 0; whole < 2; whole++)
-            e->most[l][whole] = ledger->layer[l].count[whole] + steps - 1;
+        const uint32_t window = kvc_estimator_window(e, l);
+        for (int whole = 0; whole < 2; whole++) {
+            const uint64_t now = ledger->layer[l].count[whole], left = (uint64_t)window + KVC_TILE - 2;
+            e->most[l][whole] = window ? kvc_min_u64(now + steps - 1, kvc_max_u64(now, left)) : now + steps - 1;
+        }
     }
     grow_all(e, 0);
     for (uint32_t l = 0; l < e->g->layers; l++) {

@@ -14,6 +14,18 @@ void kvc_estimator_append(struct kvc_estimator *e, uint32_t l, uint64_t rows) {
     layer->pool += layer->members * rows;
 }
 
+uint32_t kvc_estimator_window(const struct kvc_estimator *e, uint32_t l) {
+    struct kvc_chunking chunking;
+    if (!e->windows || kvc_policy_chunking(e->policy, &chunking))
+        return 0;
+    for (size_t i = 0; i < e->policy->count; i++) {
+        const struct kvc_method *method = &e->policy->method[i];
+        if (method->stages && (method->stages & KVC_STAGE_PROPAGATE || kvc_method_acts(method, l)))
+            return 0;
+    }
+    return e->windows[l];
+}
+
 bool kvc_estimator_thin(struct kvc_estimator *e, uint32_t l, const double kept[2]) {
     struct kvc_ledger_layer *layer = &e->ledger.layer[l];
     bool thinned = false;

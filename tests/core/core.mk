@@ -17,6 +17,7 @@ check_PROGRAMS += \
 	tests/core/test_threads \
 	tests/core/test_trig \
 	tests/core/test_types \
+	tests/core/test_unseen \
 	tests/core/test_verify
 tests_core_test_no_memory_LDFLAGS = $(AM_LDFLAGS) -static \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup \
