@@ -44,13 +44,34 @@ static enum kvc_status find_family(struct source *in, struct kvc_config *config)
                     kvc_family_names(false, known, sizeof known));
 }
 
+/* FP8 in blocks of 128 x 128 or with one scale a matrix, and MXFP4: models/files/scaled.h. */
+static enum kvc_status check_quantization(const struct source *in) {
+    const json_t *about = get(in->root, "quantization_config");
+    if (!about || json_is_false(about)) {
+        return KVC_OK;
+    }
+    const char *method = json_string_value(get(about, "quant_method"));
+    if (!method || (strcmp(method, "fp8") != 0 && strcmp(method, "mxfp4") != 0)) {
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: quantization_config: quant_method is %.40s; fp8 and mxfp4 are supported", in->path,
+                        method ? method : "missing");
+    }
+    const json_t *block = get(about, "weight_block_size");
+    if (block && (json_array_size(block) != 2 || json_integer_value(json_array_get(block, 0)) != 128 ||
+                  json_integer_value(json_array_get(block, 1)) != 128)) {
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: quantization_config: weight_block_size is not [128, 128], the only one supported",
+                        in->path);
+    }
+    return KVC_OK;
+}
+
 /* Keys that change the computation in a way this engine does not have. 0, false, null and empty say nothing. */
 static enum kvc_status refuse_unsupported(const struct source *in, const struct kvc_family *family) {
     static const struct {
         const char *key;
         unsigned feature; /* of families that have it the key is read */
-    } keys[] = {{"quantization_config", 0},
-                {"num_local_experts", 0},
+    } keys[] = {{"num_local_experts", 0},
                 {"num_experts", 0},
                 {"n_routed_experts", 0},
                 {"attn_logit_softcapping", KVC_SOFT_CAPS},
@@ -78,6 +99,10 @@ static enum kvc_status refuse_unsupported(const struct source *in, const struct 
             !(json_is_array(value) && json_array_size(value) == 0)) {
             return unsupported(in, keys[i].key, NULL);
         }
+    }
+    const enum kvc_status status = check_quantization(in);
+    if (status) {
+        return status;
     }
     if (family->features & KVC_NO_WINDOW && json_is_true(get(in->root, "use_sliding_window"))) {
         return unsupported(in, "use_sliding_window", NULL);
