@@ -1,6 +1,7 @@
 /* kernels.cu - the shared kernels, compiled for NVIDIA devices, and CUDA's own shapes. */
 #include "backends/kernels/shared.h"
 #include "core/base/canon.h"
+#include "core/base/weight_blocks.h"
 #include "core/base/weight_types.h"
 
 #include "backends/kernels/portable.h"

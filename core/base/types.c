@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "core/base/canon.h"
+#include "core/base/weight_blocks.h"
 
 static const struct {
     const char *name;
@@ -13,7 +13,7 @@ static const struct {
     [KVC_##NAME] = {#name, {elements, bytes, scale, scales}},
     KVC_WEIGHT_TYPES(TYPE, )};
 
-/* The public enum has the list's types in the list's order, the blocks of canon.h have the list's sizes, and 256
+/* The public enum has the list's types in the list's order, the blocks of weight_blocks.h have the list's sizes, and 256
  * elements, which all paths work on at a time, are whole blocks. */
 enum {
 #define LISTED(a, NAME, ...) LISTED_##NAME,

@@ -2,7 +2,7 @@
 #ifndef KVC_MODELS_CONVERT_BLOCKS_H
 #define KVC_MODELS_CONVERT_BLOCKS_H
 
-#include "core/base/canon.h"
+#include "core/base/weight_blocks.h"
 #include "core/base/types.h"
 
 /* Of every block type. kvc_quantize_<type>: the block that stands for the values x as well as it can.

@@ -1,7 +1,7 @@
-/* widen.c - stored rows to float32, by the formulas of core/base/canon.h. */
+/* widen.c - stored rows to float32, by the formulas of core/base/weight_blocks.h. */
 #include <string.h>
 
-#include "core/base/canon.h"
+#include "core/base/weight_blocks.h"
 #include "models/convert/quantize.h"
 
 #define WIDEN_BLOCK(a, NAME, name, gguf, elements, ...)                                                                \

@@ -1,5 +1,5 @@
-/* test_canon.c - core/base/canon.h against long double, against every half, and against blocks packed here bit by bit.
- */
+/* test_canon.c - core/base/canon.h and weight_blocks.h against long double, against every half, and against blocks
+ * packed here bit by bit. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,6 +11,7 @@
 
 #include "core/base/canon.h"
 #include "core/base/types.h"
+#include "core/base/weight_blocks.h"
 #include "tests/check.h"
 
 static uint64_t next(uint64_t *state) { /* splitmix64 */

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "backends/cpu/ref/ref.h"
+#include "core/base/weight_blocks.h"
 
 /* Element k of a row. Blocks are byte arrays, so any alignment will do. */
 static float value(enum kvc_type type, const unsigned char *row, uint64_t k) {

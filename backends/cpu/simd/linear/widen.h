@@ -1,4 +1,4 @@
-/* widen.h - weights of every type widened to float32, 32 at a time, as core/base/canon.h defines their values.
+/* widen.h - weights of every type widened to float32, 32 at a time, as core/base/weight_blocks.h defines their values.
  * Templates over the vectors of lanes/; included by template.h.
  *
  * A group is 256 weights (fewer at the end of a row for types with blocks below 256). prepare_<type> reads a group's
@@ -8,6 +8,7 @@
 #define KVC_SIMD_LINEAR_WIDEN_H
 
 #include "backends/cpu/simd/lanes/unroll.h"
+#include "core/base/weight_blocks.h"
 
 #define LANE_VECTORS (KVC_LANES / LANES)
 #define GROUP 256

@@ -1,0 +1,90 @@
+/* weight_blocks.h - weights in blocks: how GGUF files hold them, and what each value is, to the bit. Included by C, OpenCL
+ * C and CUDA C; the rules of canon.h hold. */
+#ifndef KVC_CORE_BASE_WEIGHT_BLOCKS_H
+#define KVC_CORE_BASE_WEIGHT_BLOCKS_H
+
+#if !defined(__OPENCL_VERSION__) /* OpenCL sources are joined, not included */
+#include "core/base/canon.h"
+#endif
+
+/* Blocks as GGUF files hold them, little-endian. KVC_WIDEN_<TYPE>(b, e) is the value of a weight, from its block as an
+ * lvalue and the element's number inside the block. All products are exact in binary32 (11 bits of scale, at most 7 of
+ * sub-scale, at most 6 of quant), except beside denormal results; Q4_K and Q5_K then round once, in the fma. */
+struct kvc_block_q8_0 { /* 32 values: d * q */
+    kvc_u8 d[2];
+    kvc_i8 q[32];
+};
+struct kvc_block_q4_0 { /* 32: d * (q - 8); byte i holds e = i (low half) and e = i + 16 */
+    kvc_u8 d[2];
+    kvc_u8 q[16];
+};
+struct kvc_block_q5_0 { /* 32: d * (q - 16); as Q4_0, the fifth bit is bit e of high */
+    kvc_u8 d[2];
+    kvc_u8 high[4];
+    kvc_u8 q[16];
+};
+struct kvc_block_q3_k { /* 256: (d * (scale - 32)) * (q - 4), 16 sub-blocks of 16 */
+    kvc_u8 high[32];
+    kvc_u8 q[64];
+    kvc_u8 scale[12];
+    kvc_u8 d[2];
+};
+struct kvc_block_q4_k { /* 256: fma(d * scale, q, -(dmin * min)), 8 sub-blocks of 32 */
+    kvc_u8 d[2], dmin[2];
+    kvc_u8 scale[12];
+    kvc_u8 q[128];
+};
+struct kvc_block_q5_k { /* 256: as Q4_K with a fifth bit */
+    kvc_u8 d[2], dmin[2];
+    kvc_u8 scale[12];
+    kvc_u8 high[32];
+    kvc_u8 q[128];
+};
+struct kvc_block_q6_k { /* 256: (d * scale) * (q - 32), 16 sub-blocks of 16 */
+    kvc_u8 low[128];
+    kvc_u8 high[64];
+    kvc_i8 scale[16];
+    kvc_u8 d[2];
+};
+
+/* Quants as integers, already centred. b: a block as an lvalue, e: element in the block. */
+#define KVC_Q4_0_QUANT(b, e) ((int)((b).q[(e) % 16] >> ((e) / 16 * 4) & 15) - 8)
+#define KVC_Q5_0_QUANT(b, e)                                                                                           \
+    ((int)(((b).q[(e) % 16] >> ((e) / 16 * 4) & 15) | ((b).high[(e) / 8] >> ((e) % 8) & 1) << 4) - 16)
+#define KVC_Q3_K_QUANT(b, e)                                                                                           \
+    ((int)(((b).q[(e) / 128 * 32 + (e) % 32] >> ((e) % 128 / 32 * 2) & 3) | ((b).high[(e) % 32] >> ((e) / 32) & 1)     \
+                                                                                << 2) -                                \
+     4)
+#define KVC_Q4_K_QUANT(b, e) ((int)((b).q[(e) / 64 * 32 + (e) % 32] >> ((e) / 32 % 2 * 4) & 15))
+#define KVC_Q5_K_QUANT(b, e)                                                                                           \
+    ((int)(((b).q[(e) / 64 * 32 + (e) % 32] >> ((e) / 32 % 2 * 4) & 15) | ((b).high[(e) % 32] >> ((e) / 32) & 1) << 4))
+#define KVC_Q6_K_QUANT(b, e)                                                                                           \
+    ((int)(((b).low[(e) / 128 * 64 + (e) % 64] >> ((e) % 128 / 64 * 4) & 15) |                                         \
+           ((b).high[(e) / 128 * 32 + (e) % 32] >> ((e) % 128 / 32 * 2) & 3) << 4) -                                   \
+     32)
+/* Sub-block scales as integers; s: sub-block, e / 16 for Q3_K and Q6_K, e / 32 for Q4_K and Q5_K. */
+#define KVC_Q3_K_SCALE(b, s)                                                                                           \
+    ((int)(((b).scale[(s) % 8] >> ((s) / 8 * 4) & 15) | ((b).scale[8 + (s) % 4] >> ((s) / 4 * 2) & 3) << 4) - 32)
+#define KVC_Q4_K_SCALE(b, s)                                                                                           \
+    ((int)((s) < 4 ? (b).scale[(s) % 4] & 63 : ((b).scale[(s) % 4 + 8] & 15) | ((b).scale[(s) % 4] >> 6) << 4))
+#define KVC_Q4_K_MIN(b, s)                                                                                             \
+    ((int)((s) < 4 ? (b).scale[(s) % 4 + 4] & 63 : ((b).scale[(s) % 4 + 8] >> 4) | ((b).scale[(s) % 4 + 4] >> 6) << 4))
+
+/* Values: scaled (d times an integer scale times an integer quant), and with a minimum. */
+KVC_INLINE float kvc_weight_scaled(float d, int scale, int quant) { return (d * (float)scale) * (float)quant; }
+KVC_INLINE float kvc_weight_offset(float d, float dmin, int scale, int min, int quant) {
+    return kvc_fma(d * (float)scale, (float)quant, -(dmin * (float)min));
+}
+#define KVC_WIDEN_Q8_0(b, e) (KVC_HALF((b).d) * (float)(b).q[e])
+#define KVC_WIDEN_Q4_0(b, e) (KVC_HALF((b).d) * (float)KVC_Q4_0_QUANT(b, e))
+#define KVC_WIDEN_Q5_0(b, e) (KVC_HALF((b).d) * (float)KVC_Q5_0_QUANT(b, e))
+#define KVC_WIDEN_Q3_K(b, e) kvc_weight_scaled(KVC_HALF((b).d), KVC_Q3_K_SCALE(b, (e) / 16), KVC_Q3_K_QUANT(b, e))
+#define KVC_WIDEN_Q6_K(b, e) kvc_weight_scaled(KVC_HALF((b).d), (b).scale[(e) / 16], KVC_Q6_K_QUANT(b, e))
+#define KVC_WIDEN_Q4_K(b, e)                                                                                           \
+    kvc_weight_offset(KVC_HALF((b).d), KVC_HALF((b).dmin), KVC_Q4_K_SCALE(b, (e) / 32), KVC_Q4_K_MIN(b, (e) / 32),     \
+                      KVC_Q4_K_QUANT(b, e))
+#define KVC_WIDEN_Q5_K(b, e)                                                                                           \
+    kvc_weight_offset(KVC_HALF((b).d), KVC_HALF((b).dmin), KVC_Q4_K_SCALE(b, (e) / 32), KVC_Q4_K_MIN(b, (e) / 32),     \
+                      KVC_Q5_K_QUANT(b, e))
+
+#endif
