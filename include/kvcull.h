@@ -65,6 +65,8 @@ enum kvc_type {
     KVC_Q4_K,
     KVC_Q5_K,
     KVC_Q6_K,
+    KVC_Q4_1,
+    KVC_Q5_1,
     KVC_TYPES /* how many there are */
 };
 const char *kvc_type_name(enum kvc_type type);                  /* "f32", "f16", "bf16", "q8_0", ... */

@@ -19,6 +19,10 @@ KVC_DEVICE float16 kvc_bf16x16(ushort16 h) { return as_float16(convert_uint16(h)
 KVC_DEVICE struct kvc_part kvc_part_scaled(int16 low, int16 high, float a, float b) {
     return kvc_part_of(a * convert_float16(low), b * convert_float16(high));
 }
+KVC_DEVICE struct kvc_part kvc_part_offset(int16 low, int16 high, float a, float m) {
+    return kvc_part_of(fma((float16)(a), convert_float16(low), (float16)(m)),
+                       fma((float16)(a), convert_float16(high), (float16)(m)));
+}
 #define KVC_BITS16(bytes, shift, mask)                                                                                 \
     (convert_int16(((bytes) >> (uchar16)((uchar)(shift))) & (uchar16)((uchar)(mask))))
 

@@ -28,14 +28,25 @@ KVC_PART_OF(q4_0) {
     float d = KVC_HALF(b->d);
     return kvc_part_scaled(KVC_BITS16(q, 0, 15) - 8, KVC_BITS16(q, 4, 15) - 8, d, d);
 }
-KVC_PART_OF(q5_0) {
+KVC_PART_OF(q4_1) {
+    uchar16 q = vload16(0, b->q);
+    return kvc_part_offset(KVC_BITS16(q, 0, 15), KVC_BITS16(q, 4, 15), KVC_HALF(b->d), KVC_HALF(b->m));
+}
+/* Bit e of four bytes, as the fifth bit of quants 0 to 15. */
+KVC_DEVICE int16 kvc_fifth_bits(KVC_GLOBAL const kvc_u8 *two) {
     const uint16 place = (uint16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    kvc_u32 high = (kvc_u32)KVC_LOAD_U16(b->high) | (kvc_u32)KVC_LOAD_U16(b->high + 2) << 16;
-    int16 low_bit = as_int16((((uint16)(high) >> place) & 1u) << 4);
-    int16 high_bit = as_int16((((uint16)(high >> 16) >> place) & 1u) << 4);
+    return as_int16((((uint16)((kvc_u32)KVC_LOAD_U16(two)) >> place) & 1u) << 4);
+}
+KVC_PART_OF(q5_0) {
     uchar16 q = vload16(0, b->q);
     float d = KVC_HALF(b->d);
-    return kvc_part_scaled((KVC_BITS16(q, 0, 15) | low_bit) - 16, (KVC_BITS16(q, 4, 15) | high_bit) - 16, d, d);
+    return kvc_part_scaled((KVC_BITS16(q, 0, 15) | kvc_fifth_bits(b->high)) - 16,
+                           (KVC_BITS16(q, 4, 15) | kvc_fifth_bits(b->high + 2)) - 16, d, d);
+}
+KVC_PART_OF(q5_1) {
+    uchar16 q = vload16(0, b->q);
+    return kvc_part_offset(KVC_BITS16(q, 0, 15) | kvc_fifth_bits(b->high),
+                           KVC_BITS16(q, 4, 15) | kvc_fifth_bits(b->high + 2), KVC_HALF(b->d), KVC_HALF(b->m));
 }
 KVC_PART_OF(q3_k) {
     KVC_GLOBAL const kvc_u8 *q = b->q + e / 128 * 32;
@@ -48,18 +59,17 @@ KVC_PART_OF(q3_k) {
 }
 KVC_PART_OF(q4_k) {
     KVC_GLOBAL const kvc_u8 *q = b->q + e / 64 * 32;
-    float16 scale = (float16)(KVC_HALF(b->d) * (float)KVC_Q4_K_SCALE(*b, e / 32));
-    float16 least = (float16)(-(KVC_HALF(b->dmin) * (float)KVC_Q4_K_MIN(*b, e / 32)));
-    return kvc_part_of(fma(scale, convert_float16(KVC_BITS16(vload16(0, q), e / 32 % 2 * 4, 15)), least),
-                       fma(scale, convert_float16(KVC_BITS16(vload16(1, q), e / 32 % 2 * 4, 15)), least));
+    kvc_u32 shift = e / 32 % 2 * 4;
+    return kvc_part_offset(KVC_BITS16(vload16(0, q), shift, 15), KVC_BITS16(vload16(1, q), shift, 15),
+                           KVC_HALF(b->d) * (float)KVC_Q4_K_SCALE(*b, e / 32),
+                           -(KVC_HALF(b->dmin) * (float)KVC_Q4_K_MIN(*b, e / 32)));
 }
 KVC_PART_OF(q5_k) {
     KVC_GLOBAL const kvc_u8 *q = b->q + e / 64 * 32;
-    float16 scale = (float16)(KVC_HALF(b->d) * (float)KVC_Q4_K_SCALE(*b, e / 32));
-    float16 least = (float16)(-(KVC_HALF(b->dmin) * (float)KVC_Q4_K_MIN(*b, e / 32)));
     int16 low = KVC_BITS16(vload16(0, q), e / 32 % 2 * 4, 15) | KVC_BITS16(vload16(0, b->high), e / 32, 1) << 4;
     int16 high = KVC_BITS16(vload16(1, q), e / 32 % 2 * 4, 15) | KVC_BITS16(vload16(1, b->high), e / 32, 1) << 4;
-    return kvc_part_of(fma(scale, convert_float16(low), least), fma(scale, convert_float16(high), least));
+    return kvc_part_offset(low, high, KVC_HALF(b->d) * (float)KVC_Q4_K_SCALE(*b, e / 32),
+                           -(KVC_HALF(b->dmin) * (float)KVC_Q4_K_MIN(*b, e / 32)));
 }
 KVC_PART_OF(q6_k) {
     KVC_GLOBAL const kvc_u8 *q = b->low + e / 128 * 64 + e % 64, *h = b->high + e / 128 * 32;
@@ -98,20 +108,34 @@ KVC_DEVICE uint2 kvc_no_bytes(void) {
     return none;
 }
 /* 16 bytes of nibbles, low halves first, and of each value one bit above. */
-KVC_DEVICE struct kvc_part kvc_part_nibbles(KVC_GLOBAL const kvc_u8 *bytes, kvc_u32 worker, kvc_u32 bits, int offset,
-                                            float d) {
+KVC_DEVICE struct kvc_quants kvc_nibbles(KVC_GLOBAL const kvc_u8 *bytes, kvc_u32 worker, kvc_u32 bits, int offset) {
     kvc_u32 at = worker * 8;
     struct kvc_quants q =
         kvc_quants_of(kvc_load_bytes(bytes + at % 16), at / 16 * 4, 15, kvc_no_bytes(), 0, 0, 0, offset);
+    for (int i = 0; i < 8; i++)
+        q.value[i] = q.value[i] + (int)((bits >> i & 1) << 4);
+    return q;
+}
+KVC_DEVICE struct kvc_part kvc_times(struct kvc_quants q, float d) {
     struct kvc_part p;
     for (int i = 0; i < 8; i++)
-        p.lane[i] = d * (float)(q.value[i] + (int)((bits >> i & 1) << 4));
+        p.lane[i] = d * (float)q.value[i];
+    return p;
+}
+KVC_DEVICE struct kvc_part kvc_times_plus(struct kvc_quants q, float d, float m) {
+    struct kvc_part p;
+    for (int i = 0; i < 8; i++)
+        p.lane[i] = kvc_fma(d, (float)q.value[i], m);
     return p;
 }
 
 KVC_PART_OF(q8_0) { return kvc_part_bytes((KVC_GLOBAL const kvc_u8 *)b->q + worker * 8, KVC_HALF(b->d)); }
-KVC_PART_OF(q4_0) { return kvc_part_nibbles(b->q, worker, 0, 8, KVC_HALF(b->d)); }
-KVC_PART_OF(q5_0) { return kvc_part_nibbles(b->q, worker, b->high[worker], 16, KVC_HALF(b->d)); }
+KVC_PART_OF(q4_0) { return kvc_times(kvc_nibbles(b->q, worker, 0, 8), KVC_HALF(b->d)); }
+KVC_PART_OF(q5_0) { return kvc_times(kvc_nibbles(b->q, worker, b->high[worker], 16), KVC_HALF(b->d)); }
+KVC_PART_OF(q4_1) { return kvc_times_plus(kvc_nibbles(b->q, worker, 0, 0), KVC_HALF(b->d), KVC_HALF(b->m)); }
+KVC_PART_OF(q5_1) {
+    return kvc_times_plus(kvc_nibbles(b->q, worker, b->high[worker], 0), KVC_HALF(b->d), KVC_HALF(b->m));
+}
 KVC_PART_OF(q3_k) {
     kvc_u32 at = worker * 8;
     return kvc_quants_scaled(kvc_quants_of(kvc_load_bytes(b->q + e / 128 * 32 + at), e % 128 / 32 * 2, 3,

@@ -13,8 +13,8 @@ static const struct {
     [KVC_##NAME] = {#name, {elements, bytes, scale, scales}},
     KVC_WEIGHT_TYPES(TYPE, )};
 
-/* The public enum has the list's types in the list's order, the blocks of weight_blocks.h have the list's sizes, and 256
- * elements, which all paths work on at a time, are whole blocks. */
+/* The public enum has the list's types in the list's order, the blocks of weight_blocks.h have the list's sizes, and
+ * 256 elements, which all paths work on at a time, are whole blocks. */
 enum {
 #define LISTED(a, NAME, ...) LISTED_##NAME,
     KVC_WEIGHT_TYPES(LISTED, ) LISTED_TYPES

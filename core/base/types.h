@@ -17,8 +17,8 @@ struct kvc_type_block kvc_type_block(enum kvc_type type);
 /* Bytes of one row of K elements; 0 where K does not fit the type's block, where K is 0 or where the size overflows. */
 size_t kvc_type_row_bytes(enum kvc_type type, uint64_t K);
 
-/* All names as one string literal: "f32, f16, ...". */
-#define KVC_TYPE_COMMA(a, NAME, name, ...) ", " #name
+/* All names as one string literal, as the format writes them: "F32, F16, ...". */
+#define KVC_TYPE_COMMA(a, NAME, name, ...) ", " #NAME
 #define KVC_TYPE_LIST (&KVC_WEIGHT_TYPES(KVC_TYPE_COMMA, )[2])
 
 #endif

@@ -1,5 +1,5 @@
-/* weight_blocks.h - weights in blocks: how GGUF files hold them, and what each value is, to the bit. Included by C, OpenCL
- * C and CUDA C; the rules of canon.h hold. */
+/* weight_blocks.h - weights in blocks: how GGUF files hold them, and what each value is, to the bit. Included by C,
+ * OpenCL C and CUDA C; the rules of canon.h hold. */
 #ifndef KVC_CORE_BASE_WEIGHT_BLOCKS_H
 #define KVC_CORE_BASE_WEIGHT_BLOCKS_H
 
@@ -9,7 +9,8 @@
 
 /* Blocks as GGUF files hold them, little-endian. KVC_WIDEN_<TYPE>(b, e) is the value of a weight, from its block as an
  * lvalue and the element's number inside the block. All products are exact in binary32 (11 bits of scale, at most 7 of
- * sub-scale, at most 6 of quant), except beside denormal results; Q4_K and Q5_K then round once, in the fma. */
+ * sub-scale, at most 6 of quant), except beside denormal results; types with a minimum then round once, in the fma. So
+ * these are the values that other programs have, which multiply first and add or subtract then. */
 struct kvc_block_q8_0 { /* 32 values: d * q */
     kvc_u8 d[2];
     kvc_i8 q[32];
@@ -20,6 +21,15 @@ struct kvc_block_q4_0 { /* 32: d * (q - 8); byte i holds e = i (low half) and e 
 };
 struct kvc_block_q5_0 { /* 32: d * (q - 16); as Q4_0, the fifth bit is bit e of high */
     kvc_u8 d[2];
+    kvc_u8 high[4];
+    kvc_u8 q[16];
+};
+struct kvc_block_q4_1 { /* 32: fma(d, q, m); as Q4_0 */
+    kvc_u8 d[2], m[2];
+    kvc_u8 q[16];
+};
+struct kvc_block_q5_1 { /* 32: fma(d, q, m); as Q5_0 */
+    kvc_u8 d[2], m[2];
     kvc_u8 high[4];
     kvc_u8 q[16];
 };
@@ -47,10 +57,12 @@ struct kvc_block_q6_k { /* 256: (d * scale) * (q - 32), 16 sub-blocks of 16 */
     kvc_u8 d[2];
 };
 
-/* Quants as integers, already centred. b: a block as an lvalue, e: element in the block. */
-#define KVC_Q4_0_QUANT(b, e) ((int)((b).q[(e) % 16] >> ((e) / 16 * 4) & 15) - 8)
-#define KVC_Q5_0_QUANT(b, e)                                                                                           \
-    ((int)(((b).q[(e) % 16] >> ((e) / 16 * 4) & 15) | ((b).high[(e) / 8] >> ((e) % 8) & 1) << 4) - 16)
+/* Quants as integers, centred where the type has no minimum. b: a block as an lvalue, e: element in the block. */
+#define KVC_Q4_1_QUANT(b, e) ((int)((b).q[(e) % 16] >> ((e) / 16 * 4) & 15))
+#define KVC_Q5_1_QUANT(b, e)                                                                                           \
+    ((int)(((b).q[(e) % 16] >> ((e) / 16 * 4) & 15) | ((b).high[(e) / 8] >> ((e) % 8) & 1) << 4))
+#define KVC_Q4_0_QUANT(b, e) (KVC_Q4_1_QUANT(b, e) - 8)
+#define KVC_Q5_0_QUANT(b, e) (KVC_Q5_1_QUANT(b, e) - 16)
 #define KVC_Q3_K_QUANT(b, e)                                                                                           \
     ((int)(((b).q[(e) / 128 * 32 + (e) % 32] >> ((e) % 128 / 32 * 2) & 3) | ((b).high[(e) % 32] >> ((e) / 32) & 1)     \
                                                                                 << 2) -                                \
@@ -78,6 +90,8 @@ KVC_INLINE float kvc_weight_offset(float d, float dmin, int scale, int min, int 
 #define KVC_WIDEN_Q8_0(b, e) (KVC_HALF((b).d) * (float)(b).q[e])
 #define KVC_WIDEN_Q4_0(b, e) (KVC_HALF((b).d) * (float)KVC_Q4_0_QUANT(b, e))
 #define KVC_WIDEN_Q5_0(b, e) (KVC_HALF((b).d) * (float)KVC_Q5_0_QUANT(b, e))
+#define KVC_WIDEN_Q4_1(b, e) kvc_fma(KVC_HALF((b).d), (float)KVC_Q4_1_QUANT(b, e), KVC_HALF((b).m))
+#define KVC_WIDEN_Q5_1(b, e) kvc_fma(KVC_HALF((b).d), (float)KVC_Q5_1_QUANT(b, e), KVC_HALF((b).m))
 #define KVC_WIDEN_Q3_K(b, e) kvc_weight_scaled(KVC_HALF((b).d), KVC_Q3_K_SCALE(b, (e) / 16), KVC_Q3_K_QUANT(b, e))
 #define KVC_WIDEN_Q6_K(b, e) kvc_weight_scaled(KVC_HALF((b).d), (b).scale[(e) / 16], KVC_Q6_K_QUANT(b, e))
 #define KVC_WIDEN_Q4_K(b, e)                                                                                           \

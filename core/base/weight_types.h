@@ -27,7 +27,9 @@
     row(a, Q3_K, q3_k, 11, 256, 110, 108, 1, 65504.0f * 32.0f) \
     row(a, Q4_K, q4_k, 12, 256, 144,   0, 2, 65504.0f * 32.0f) \
     row(a, Q5_K, q5_k, 13, 256, 176,   0, 2, 65504.0f * 32.0f) \
-    row(a, Q6_K, q6_k, 14, 256, 210, 208, 1, 65504.0f * 32.0f)
+    row(a, Q6_K, q6_k, 14, 256, 210, 208, 1, 65504.0f * 32.0f) \
+    row(a, Q4_1, q4_1,  3,  32,  20,   0, 2, 65504.0f) \
+    row(a, Q5_1, q5_1,  7,  32,  24,   0, 2, 65504.0f)
 /* clang-format on */
 
 #define KVC_WEIGHT_TYPES(row, a) KVC_PLAIN_TYPES(row, a) KVC_BLOCK_TYPES(row, a)

@@ -33,10 +33,13 @@ static inline int kvc_to_quant(float x, float inverse_scale, int low, int high) 
  * largest value a little below or above low (which has one level more), or, with the other sign, high. */
 float kvc_search_scale(const float *x, unsigned n, int low, int high);
 
-/* x = scale * q - minimum, q in 0..top, both scale and minimum >= 0, of 32 values. */
+/* x = scale * q - minimum, q in 0..top, scale >= 0, n a multiple of 8: the pair with the least squared error among
+ * those that just cover the values, or nearly. KVC_MINIMUM_POSITIVE: the minimum is not negative, as K types want it.
+ */
+enum kvc_minimum { KVC_MINIMUM_POSITIVE, KVC_MINIMUM_ANY };
 struct kvc_affine {
     float scale, minimum;
 };
-struct kvc_affine kvc_search_affine(const float *x, int top);
+struct kvc_affine kvc_search_affine(const float *x, int n, int top, enum kvc_minimum kind);
 
 #endif

@@ -1,7 +1,47 @@
-/* blocks_offset.c - block types whose values are scale * quant - minimum: Q4_K, Q5_K. */
+/* blocks_offset.c - block types whose values are scale * quant and a minimum: Q4_1, Q5_1, Q4_K, Q5_K. */
 #include <string.h>
 
 #include "models/convert/blocks.h"
+
+/* Q4_1 and Q5_1: the scale and the minimum of 32 values, stored, and their quants. */
+static void quantize_32(const float *x, int top, kvc_u8 *d, kvc_u8 *m, int *quants) {
+    const struct kvc_affine fit = kvc_search_affine(x, 32, top, KVC_MINIMUM_ANY);
+    kvc_store_f16(d, fit.scale);
+    kvc_store_f16(m, kvc_clamp(-fit.minimum, -65504.0f, 65504.0f));
+    const float inverse = kvc_inverse(KVC_HALF(d)), minimum = KVC_HALF(m);
+    for (int e = 0; e < 32; e++) {
+        quants[e] = kvc_to_quant(x[e] - minimum, inverse, 0, top);
+    }
+}
+
+void kvc_quantize_q4_1(const float *x, struct kvc_block_q4_1 *block) {
+    int q[32];
+    memset(block, 0, sizeof *block);
+    quantize_32(x, 15, block->d, block->m, q);
+    for (int e = 0; e < 32; e++) {
+        block->q[e % 16] |= (kvc_u8)(q[e] << (e / 16 * 4));
+    }
+}
+
+void kvc_random_q4_1(struct kvc_block_q4_1 *block, float reach) {
+    kvc_store_f16(block->d, reach / 7.5f);
+    kvc_store_f16(block->m, -reach);
+}
+
+void kvc_quantize_q5_1(const float *x, struct kvc_block_q5_1 *block) {
+    int q[32];
+    memset(block, 0, sizeof *block);
+    quantize_32(x, 31, block->d, block->m, q);
+    for (int e = 0; e < 32; e++) {
+        block->q[e % 16] |= (kvc_u8)((q[e] & 15) << (e / 16 * 4));
+        block->high[e / 8] |= (kvc_u8)((q[e] >> 4) << (e % 8));
+    }
+}
+
+void kvc_random_q5_1(struct kvc_block_q5_1 *block, float reach) {
+    kvc_store_f16(block->d, reach / 15.5f);
+    kvc_store_f16(block->m, -reach);
+}
 
 /* The part Q4_K and Q5_K share: scales and minimums as 6-bit integers. */
 struct affine_block {
@@ -13,7 +53,7 @@ static void share_affine(const float *x, int top, struct affine_block *block) {
     struct kvc_affine fits[8];
     float scale = 0.0f, minimum = 0.0f;
     for (int s = 0; s < 8; s++) {
-        fits[s] = kvc_search_affine(x + 32 * s, top);
+        fits[s] = kvc_search_affine(x + 32 * s, 32, top, KVC_MINIMUM_POSITIVE);
         scale = fits[s].scale > scale ? fits[s].scale : scale;
         minimum = fits[s].minimum > minimum ? fits[s].minimum : minimum;
     }

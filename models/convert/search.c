@@ -62,12 +62,14 @@ float kvc_search_scale(const float *x, unsigned n, int low, int high) {
     return chosen;
 }
 
-/* ---- x = scale * q - minimum, q in 0..top, both scale and minimum >= 0 ---- */
+/* ---- x = scale * q - minimum, q in 0..top, scale >= 0 ---- */
 
 /* The squared error, less the sum of x^2, of the best scale and minimum for q = rint((x + start) * inverse). */
-static float fit_affine(const float *x, float start, float inverse_scale, float top, struct kvc_affine *fit) {
+static float fit_affine(const float *x, int n, float start, float inverse_scale, float top, enum kvc_minimum kind,
+                        struct kvc_affine *fit) {
+    const float count = (float)n;
     float q[8] = {0}, qq[8] = {0}, xs[8] = {0}, xq[8] = {0};
-    for (int i = 0; i < 32; i += 8) {
+    for (int i = 0; i < n; i += 8) {
         for (int k = 0; k < 8; k++) {
             float quant = kvc_rint(kvc_clamp((x[i + k] + start) * inverse_scale, 0.0f, top));
             q[k] += quant;
@@ -84,23 +86,24 @@ static float fit_affine(const float *x, float start, float inverse_scale, float 
             xq[k] += xq[k + w];
         }
     }
-    float determinant = 32.0f * qq[0] - q[0] * q[0];
+    float determinant = count * qq[0] - q[0] * q[0];
     if (!(determinant > 0.0f)) {
         return 0.0f;
     }
-    fit->scale = (32.0f * xq[0] - xs[0] * q[0]) / determinant;
-    fit->minimum = (fit->scale * q[0] - xs[0]) / 32.0f;
-    if (fit->minimum < 0.0f) {
+    fit->scale = (count * xq[0] - xs[0] * q[0]) / determinant;
+    fit->minimum = (fit->scale * q[0] - xs[0]) / count;
+    if (fit->minimum < 0.0f && kind == KVC_MINIMUM_POSITIVE) {
         fit->minimum = 0.0f;
         fit->scale = xq[0] / qq[0];
     }
     return fit->scale > 0.0f ? fit->minimum * xs[0] - fit->scale * xq[0] : 0.0f;
 }
 
-struct kvc_affine kvc_search_affine(const float *x, int top) {
-    float low = 0.0f, high = 0.0f, best = 0.0f; /* zero is always in the range: the minimum cannot be negative */
-    struct kvc_affine chosen = {0.0f, 0.0f}, fit = {0.0f, 0.0f};
-    for (int i = 0; i < 32; i++) {
+struct kvc_affine kvc_search_affine(const float *x, int n, int top, enum kvc_minimum kind) {
+    const float zero = kind == KVC_MINIMUM_POSITIVE ? 0.0f : x[0]; /* zero is in the range: no minimum below it */
+    float low = zero, high = zero, best = 0.0f;
+    struct kvc_affine chosen = {0.0f, -zero}, fit = {0.0f, 0.0f};
+    for (int i = 0; i < n; i++) {
         low = x[i] < low ? x[i] : low;
         high = x[i] > high ? x[i] : high;
     }
@@ -111,7 +114,7 @@ struct kvc_affine kvc_search_affine(const float *x, int top) {
     chosen = (struct kvc_affine){range / (float)top, -low};
     for (int step = -10; step <= 10; step++) {
         float inv = ((float)top + 0.1f * (float)step) / range;
-        float error = fit_affine(x, -low, inv, (float)top, &fit);
+        float error = fit_affine(x, n, -low, inv, (float)top, kind, &fit);
         if (error < best) {
             best = error;
             chosen = fit;

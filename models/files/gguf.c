@@ -4,6 +4,7 @@
 #include "models/files/gguf.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -160,14 +161,14 @@ static enum kvc_status take_entry(struct reader *in, struct kvc_gguf_entry *entr
 
 /* ---- tensors ---- */
 
-/* Tensor types by the format's number, read here or not. */
-static const char *const file_types[] = {
-    [0] = "f32",      [1] = "f16",    [2] = "q4_0",    [3] = "q4_1",   [4] = "q4_2",     [5] = "q4_3",
-    [6] = "q5_0",     [7] = "q5_1",   [8] = "q8_0",    [9] = "q8_1",   [10] = "q2_k",    [11] = "q3_k",
-    [12] = "q4_k",    [13] = "q5_k",  [14] = "q6_k",   [15] = "q8_k",  [16] = "iq2_xxs", [17] = "iq2_xs",
-    [18] = "iq3_xxs", [19] = "iq1_s", [20] = "iq4_nl", [21] = "iq3_s", [22] = "iq2_s",   [23] = "iq4_xs",
-    [24] = "i8",      [25] = "i16",   [26] = "i32",    [27] = "i64",   [28] = "f64",     [29] = "iq1_m",
-    [30] = "bf16",    [34] = "tq1_0", [35] = "tq2_0",  [39] = "mxfp4",
+/* Tensor types that are not read, by the format's number; what is read, core/base/weight_types.h lists. */
+static const char *const refused_types[] = {
+    [4] = "Q4_2",        [5] = "Q4_3",        [9] = "Q8_1",        [10] = "Q2_K",     [15] = "Q8_K",  [16] = "IQ2_XXS",
+    [17] = "IQ2_XS",     [18] = "IQ3_XXS",    [19] = "IQ1_S",      [20] = "IQ4_NL",   [21] = "IQ3_S", [22] = "IQ2_S",
+    [23] = "IQ4_XS",     [24] = "I8",         [25] = "I16",        [26] = "I32",      [27] = "I64",   [28] = "F64",
+    [29] = "IQ1_M",      [31] = "Q4_0_4_4",   [32] = "Q4_0_4_8",   [33] = "Q4_0_8_8", [34] = "TQ1_0", [35] = "TQ2_0",
+    [36] = "IQ4_NL_4_4", [37] = "IQ4_NL_4_8", [38] = "IQ4_NL_8_8", [39] = "MXFP4",    [40] = "NVFP4", [41] = "Q1_0",
+    [42] = "Q2_0",
 };
 
 uint32_t kvc_gguf_file_type(enum kvc_type type) {
@@ -236,9 +237,11 @@ static enum kvc_status take_tensor(struct reader *in, struct kvc_file_tensor *te
         return cut_short(in, tensor->name);
     }
     if (!take_type(type, &tensor->type)) {
-        bool known = type < sizeof file_types / sizeof file_types[0] && file_types[type];
-        return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s has type %" PRIu64 " (%s); supported are %s", in->path,
-                        tensor->name, type, known ? file_types[type] : "unknown", KVC_TYPE_LIST);
+        const bool known = type < sizeof refused_types / sizeof *refused_types && refused_types[type];
+        char number[40];
+        snprintf(number, sizeof number, "of the unknown type %" PRIu64, type);
+        return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s is %s; kvcull reads %s", in->path, tensor->name,
+                        known ? refused_types[type] : number, KVC_TYPE_LIST);
     }
     size_t row_bytes = kvc_type_row_bytes(tensor->type, tensor->cols);
     if (row_bytes == 0) {

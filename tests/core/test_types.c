@@ -26,6 +26,8 @@ static void names_and_sizes(void **state) {
     assert_int_equal(kvc_type_row_bytes(KVC_Q8_0, 65), 0);
     assert_int_equal(kvc_type_row_bytes(KVC_Q4_0, 32), 18);
     assert_int_equal(kvc_type_row_bytes(KVC_Q5_0, 32), 22);
+    assert_int_equal(kvc_type_row_bytes(KVC_Q4_1, 32), 20);
+    assert_int_equal(kvc_type_row_bytes(KVC_Q5_1, 64), 48);
     assert_int_equal(kvc_type_row_bytes(KVC_Q3_K, 256), 110);
     assert_int_equal(kvc_type_row_bytes(KVC_Q4_K, 512), 288);
     assert_int_equal(kvc_type_row_bytes(KVC_Q5_K, 256), 176);
@@ -62,6 +64,20 @@ static void decode_q5_0(const unsigned char *b, double *x) {
     for (int i = 0; i < 16; i++) {
         x[i] = half(b) * ((int)((b[6 + i] & 15u) | (high >> i & 1u) << 4) - 16);
         x[i + 16] = half(b) * ((int)((unsigned)b[6 + i] >> 4 | (high >> (i + 16) & 1u) << 4) - 16);
+    }
+}
+
+static void decode_q4_1(const unsigned char *b, double *x) {
+    for (int i = 0; i < 16; i++) {
+        x[i] = half(b) * (b[4 + i] & 15) + half(b + 2);
+        x[i + 16] = half(b) * (b[4 + i] >> 4) + half(b + 2);
+    }
+}
+
+static void decode_q5_1(const unsigned char *b, double *x) {
+    for (int i = 0; i < 32; i++) {
+        int nibble = i < 16 ? b[8 + i] & 15 : b[8 + i - 16] >> 4, fifth = b[4 + i / 8] >> (i % 8) & 1;
+        x[i] = half(b) * (nibble + 16 * fifth) + half(b + 2);
     }
 }
 
@@ -136,7 +152,8 @@ static const struct {
     {KVC_Q8_0, decode_q8_0, 0.006, 0.004},   {KVC_Q4_0, decode_q4_0, 0.085, 0.061},
     {KVC_Q5_0, decode_q5_0, 0.042, 0.030},   {KVC_Q3_K, decode_q3_k, 0.155, 0.125},
     {KVC_Q4_K, decode_q4_k, 0.076, 0.058},   {KVC_Q5_K, decode_q5_k, 0.039, 0.030},
-    {KVC_Q6_K, decode_q6_k, 0.0185, 0.0140},
+    {KVC_Q6_K, decode_q6_k, 0.0185, 0.0140}, {KVC_Q4_1, decode_q4_1, 0.075, 0.055},
+    {KVC_Q5_1, decode_q5_1, 0.038, 0.028},
 };
 #define COUNTED(a, NAME, ...) +1
 _Static_assert(sizeof blocks / sizeof *blocks == KVC_BLOCK_TYPES(COUNTED, ), "every block type has a decoder");
@@ -286,8 +303,9 @@ static uint64_t sum_row(enum kvc_type type, const unsigned char *row) { /* FNV-1
 static void same_bytes_everywhere(void **state) {
     (void)state;
     static const uint64_t expected[KVC_TYPES] = {
-        0xc7bee8301fd322de, 0x00fdf271ce282992, 0x1cc28cece586dae4, 0x6573c288411aadd7, 0xb15a70e90086c709,
-        0x35c6ad41b91484c2, 0xc8ad034c88a11ee9, 0x9088461abaae2bff, 0xcb60d62f05bfce0e, 0x6f3076e01ac40e73,
+        0xc7bee8301fd322de, 0x00fdf271ce282992, 0x1cc28cece586dae4, 0x6573c288411aadd7,
+        0xb15a70e90086c709, 0x35c6ad41b91484c2, 0xc8ad034c88a11ee9, 0x9088461abaae2bff,
+        0xcb60d62f05bfce0e, 0x6f3076e01ac40e73, 0x1213e4ebdcd858b0, 0x6f61dc3dbee33265,
     };
     static unsigned char row[K * 4];
     float x[K];
@@ -311,8 +329,9 @@ static void same_bytes_everywhere(void **state) {
 static void random_rows(void **state) {
     (void)state;
     static const uint64_t expected[KVC_TYPES] = {
-        0x5809396357207f15, 0x166566f5f3d9c624, 0x36f8e4eed85a6eee, 0x6ea8041a6c185940, 0x99baaea86cbf5df1,
-        0xb500a6b12b3cbd64, 0x0e1638342582fa0a, 0xa720f15d9484644b, 0xc018d1c1827b2014, 0x579ef6d441fd9ac9,
+        0x5809396357207f15, 0x166566f5f3d9c624, 0x36f8e4eed85a6eee, 0x6ea8041a6c185940,
+        0x99baaea86cbf5df1, 0xb500a6b12b3cbd64, 0x0e1638342582fa0a, 0xa720f15d9484644b,
+        0xc018d1c1827b2014, 0x579ef6d441fd9ac9, 0xb1406eaa779f2308, 0x728c5d4d372622b0,
     };
     static unsigned char row[K * 4];
     float x[K];

@@ -15,5 +15,6 @@ check_PROGRAMS += \
 	tests/models/test_tokenizer \
 	tests/models/test_tokenizer_golden \
 	tests/models/test_tokenizer_hostile \
-	tests/models/test_tokenizer_match
+	tests/models/test_tokenizer_match \
+	tests/models/test_type_values
 EXTRA_DIST += tests/data/tokenizers tests/data/templates tools/make_tokenizer_golden.py tools/make_templates_golden.py

@@ -179,10 +179,21 @@ static void refuses_dimensions_whose_product_wraps(void **state) {
 
 static void refuses_types_it_does_not_have(void **state) {
     (void)state;
-    refuse_tensor(1, (uint64_t[]){32}, 3, 0, "tensor weights has type 3 (q4_1)");
-    refuse_tensor(1, (uint64_t[]){32}, 16, 0, "(iq2_xxs)");
-    refuse_tensor(1, (uint64_t[]){32}, 31, 0, "type 31 (unknown)");
-    refuse_tensor(1, (uint64_t[]){32}, UINT32_MAX, 0, "(unknown)");
+    refuse_tensor(1, (uint64_t[]){32}, 9, 0, "tensor weights is Q8_1; kvcull reads F32, F16, BF16, Q8_0, ");
+    refuse_tensor(1, (uint64_t[]){32}, 16, 0, "tensor weights is IQ2_XXS; ");
+    refuse_tensor(1, (uint64_t[]){32}, 31, 0, "tensor weights is Q4_0_4_4; ");
+    refuse_tensor(1, (uint64_t[]){32}, 40, 0, "tensor weights is NVFP4; ");
+    refuse_tensor(1, (uint64_t[]){32}, 43, 0, "tensor weights is of the unknown type 43; ");
+    refuse_tensor(1, (uint64_t[]){32}, UINT32_MAX, 0, "of the unknown type 4294967295; ");
+    for (uint32_t type = 0; type < 43; type++) { /* each of the format's numbers is read or has a name */
+        bool read = false;
+        for (int t = 0; t < KVC_TYPES; t++)
+            read = read || kvc_gguf_file_type((enum kvc_type)t) == type;
+        if (!read)
+            refuse_tensor(1, (uint64_t[]){32}, type, 0, "; kvcull reads F32, ");
+        if (!read)
+            refuse_tensor(1, (uint64_t[]){32}, type, 0, "tensor weights is ");
+    }
     refuse_tensor(2, (uint64_t[]){31, 2}, 8, 0, "rows of 31 elements do not fit type q8_0");
     refuse_tensor(2, (uint64_t[]){32, 8}, 14, 0, "do not fit type q6_k (blocks of 256)");
 }

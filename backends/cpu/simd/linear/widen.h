@@ -15,7 +15,7 @@
 
 struct scales {
     _Alignas(64) int8_t quant[GROUP]; /* types of several bit fields: put together bytewise */
-    float scale[16];                  /* per part, or per 16 weights; Q4_K, Q5_K: prepare_offset */
+    float scale[16]; /* per part, or per 16 weights; Q4_K, Q5_K: prepare_offset; Q4_1, Q5_1: prepare_pairs */
 };
 
 /* ---- integers ---- */
@@ -133,10 +133,10 @@ INLINE void widen_bf16(vf *w, const unsigned char *g, int p, const struct scales
         w[v] = vf_load_bf16(g + p * 64 + v * LANES * 2);
 }
 
-/* ---- blocks of 32 with one scale ---- */
+/* ---- blocks of 32 ---- */
 
-/* The scales of `parts` blocks, stride bytes apart. */
-INLINE void prepare_halves(struct scales *s, const unsigned char *g, int parts, size_t stride) {
+/* The F16 scales of `parts` blocks, stride bytes apart. */
+INLINE void prepare_halves(float *scale, const unsigned char *g, int parts, size_t stride) {
 #if LANES >= 8
     if (parts == 8) { /* put together in general registers: the vector units have enough to do */
         uint64_t half[8];
@@ -149,16 +149,39 @@ INLINE void prepare_halves(struct scales *s, const unsigned char *g, int parts, 
         uint64_t low = half[0] | half[1] << 16 | half[2] << 32 | half[3] << 48;
         uint64_t high = half[4] | half[5] << 16 | half[6] << 32 | half[7] << 48;
         __asm__("" : "+r"(low), "+r"(high)); /* so that the compiler does not do it in another way */
-        _mm256_storeu_ps(s->scale, _mm256_cvtph_ps(_mm_set_epi64x((long long)high, (long long)low)));
+        _mm256_storeu_ps(scale, _mm256_cvtph_ps(_mm_set_epi64x((long long)high, (long long)low)));
         return;
     }
 #endif
     for (int p = 0; p < parts; p++)
-        s->scale[p] = half_load(g + (size_t)p * stride);
+        scale[p] = half_load(g + (size_t)p * stride);
+}
+/* Of types with a minimum, which lies beside the scale: scale, minimum, scale, minimum. */
+#define PART_SCALE(p) (2 * (p))
+#define PART_MIN(p) (2 * (p) + 1)
+INLINE void prepare_pairs(struct scales *s, const unsigned char *g, int parts, size_t stride) {
+#if LANES >= 8
+    if (parts == 8) { /* as in prepare_halves */
+        UNROLL
+        for (int i = 0; i < 8; i += 4) {
+            const unsigned char *b = g + (size_t)i * stride;
+            uint64_t low = load_u32(b) | (uint64_t)load_u32(b + stride) << 32;
+            uint64_t high = load_u32(b + 2 * stride) | (uint64_t)load_u32(b + 3 * stride) << 32;
+            __asm__("" : "+r"(low), "+r"(high));
+            _mm256_storeu_ps(s->scale + 2 * i, _mm256_cvtph_ps(_mm_set_epi64x((long long)high, (long long)low)));
+        }
+        return;
+    }
+#endif
+    for (int p = 0; p < parts; p++) {
+        s->scale[PART_SCALE(p)] = half_load(g + (size_t)p * stride);
+        s->scale[PART_MIN(p)] = half_load(g + (size_t)p * stride + 2);
+    }
 }
 
-#define prepare_q8_0(s, g, parts) prepare_halves(s, g, parts, 34)
-#define prepare_q4_0(s, g, parts) prepare_halves(s, g, parts, 18)
+#define prepare_q8_0(s, g, parts) prepare_halves((s)->scale, g, parts, 34)
+#define prepare_q4_0(s, g, parts) prepare_halves((s)->scale, g, parts, 18)
+#define prepare_q4_1(s, g, parts) prepare_pairs(s, g, parts, 20)
 #define GEMV_q8_0 GEMV_PIPELINED(q8_0, 0)
 #if LANES == 16
 #define GEMV_q4_0 GEMV_REORDERED(q4_0_shifted)
@@ -166,6 +189,8 @@ INLINE void prepare_halves(struct scales *s, const unsigned char *g, int parts, 
 #define GEMV_q4_0 GEMV_PIPELINED(q4_0, EARLY)
 #endif
 #define GEMV_q5_0 GEMV_IN_ORDER(q5_0)
+#define GEMV_q4_1 GEMV_IN_ORDER(q4_1)
+#define GEMV_q5_1 GEMV_IN_ORDER(q5_1)
 
 INLINE void widen_q8_0(vf *w, const unsigned char *g, int p, const struct scales *s) {
     UNROLL
@@ -190,39 +215,69 @@ INLINE void widen_q4_0(vf *w, const unsigned char *g, int p, const struct scales
 #endif
 }
 
-/* The 32 quants of a block, less 16. */
-INLINE void unpack_q5_0(int8_t *to, const unsigned char *block) {
+/* d * q + m: the product is exact, so that it may be rounded by itself. */
+INLINE vf minimum_value(vf quant, int p, const struct scales *s) {
+    return vf_fma_by(quant, &s->scale[PART_SCALE(p)], vf_set(s->scale[PART_MIN(p)]));
+}
+INLINE void widen_q4_1(vf *w, const unsigned char *g, int p, const struct scales *s) {
+#if LANES == 16
+    vf value = minimum_value(_mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), p, s);
+    vi q = load_u8(g + p * 20 + 4);
+    w[0] = _mm512_permutexvar_ps(q, value);
+    w[1] = _mm512_permutexvar_ps(_mm512_srli_epi32(q, 4), value);
+#else
+    UNROLL
+    for (int v = 0; v < LANE_VECTORS; v++)
+        w[v] =
+            minimum_value(vf_from_int(bits_of(load_u8(g + p * 20 + 4 + v * LANES % 16), v * LANES / 16 * 4, 15)), p, s);
+#endif
+}
+
+/* The 32 quants of a block of five bits, `high` and nibbles, less 0 or 16. */
+INLINE void unpack_five(int8_t *to, const unsigned char *high_bits, int less) {
 #if LANES >= 8
     const __m256i byte = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, /* of `high`, by element */
                                           2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
     const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201u);
-    __m256i high = _mm256_shuffle_epi8(_mm256_set1_epi32((int)load_u32(block + 2)), byte);
+    __m256i high = _mm256_shuffle_epi8(_mm256_set1_epi32((int)load_u32(high_bits)), byte);
     high = _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(high, bit), bit), _mm256_set1_epi8(16));
-    __m128i q = _mm_loadu_si128((const __m128i *)(const void *)(block + 6));
+    __m128i q = _mm_loadu_si128((const __m128i *)(const void *)(high_bits + 4));
     __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(q), _mm_srli_epi16(q, 4), 1);
     both = _mm256_and_si256(both, _mm256_set1_epi8(15));
-    vb_store(to, vb_less(_mm256_or_si256(both, high), 16));
+    vb_store(to, vb_less(_mm256_or_si256(both, high), less));
 #else
     static const uint8_t bits[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
-    vb q = vb_load(block + 6), bit = vld1q_u8(bits);
+    vb q = vb_load(high_bits + 4), bit = vld1q_u8(bits);
     UNROLL
     for (int i = 0; i < 2; i++) {
-        vb high = vcombine_u8(vdup_n_u8(block[2 + 2 * i]), vdup_n_u8(block[3 + 2 * i]));
+        vb high = vcombine_u8(vdup_n_u8(high_bits[2 * i]), vdup_n_u8(high_bits[1 + 2 * i]));
         high = vandq_u8(vtstq_u8(high, bit), vdupq_n_u8(16));
-        vb_store(to + 16 * i, vb_less(vorrq_u8(vb_bits(q, 4 * i, 15), high), 16));
+        vb_store(to + 16 * i, vb_less(vorrq_u8(vb_bits(q, 4 * i, 15), high), less));
     }
 #endif
 }
 INLINE void prepare_q5_0(struct scales *s, const unsigned char *g, int parts) {
-    prepare_halves(s, g, parts, sizeof(struct kvc_block_q5_0));
+    prepare_halves(s->scale, g, parts, sizeof(struct kvc_block_q5_0));
     for (int p = 0; p < parts; p++)
-        unpack_q5_0(s->quant + p * 32, g + (size_t)p * sizeof(struct kvc_block_q5_0));
+        unpack_five(s->quant + p * 32, g + (size_t)p * sizeof(struct kvc_block_q5_0) + 2, 16);
 }
 INLINE void widen_q5_0(vf *w, const unsigned char *g, int p, const struct scales *s) {
     (void)g;
     UNROLL
     for (int v = 0; v < LANE_VECTORS; v++)
         w[v] = vf_mul_by(vf_load_stored_i8(s->quant + p * 32 + v * LANES), &s->scale[p]);
+}
+
+INLINE void prepare_q5_1(struct scales *s, const unsigned char *g, int parts) {
+    prepare_pairs(s, g, parts, sizeof(struct kvc_block_q5_1));
+    for (int p = 0; p < parts; p++)
+        unpack_five(s->quant + p * 32, g + (size_t)p * sizeof(struct kvc_block_q5_1) + 4, 0);
+}
+INLINE void widen_q5_1(vf *w, const unsigned char *g, int p, const struct scales *s) {
+    (void)g;
+    UNROLL
+    for (int v = 0; v < LANE_VECTORS; v++)
+        w[v] = minimum_value(vf_load_stored_i8(s->quant + p * 32 + v * LANES), p, s);
 }
 
 /* ---- blocks of 256 ---- */
