@@ -67,6 +67,10 @@ enum kvc_type {
     KVC_Q6_K,
     KVC_Q4_1,
     KVC_Q5_1,
+    KVC_IQ4_NL,
+    KVC_MXFP4,
+    KVC_Q2_K,
+    KVC_IQ4_XS,
     KVC_TYPES /* how many there are */
 };
 const char *kvc_type_name(enum kvc_type type);                  /* "f32", "f16", "bf16", "q8_0", ... */

@@ -63,6 +63,7 @@ libkvc_la_SOURCES += \
 	models/convert/quantize.c \
 	models/convert/search.c \
 	models/convert/blocks_scaled.c \
+	models/convert/blocks_table.c \
 	models/convert/blocks_offset.c \
 	models/convert/random_row.c \
 	models/convert/tensor.c \

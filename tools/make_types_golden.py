@@ -16,7 +16,8 @@ from gguf.quants import dequantize
 # type: where its scales lie: F16 ones, and bytes that are powers of two (E8M0)
 TYPES = {
     "q8_0": ((0,), ()), "q4_0": ((0,), ()), "q5_0": ((0,), ()), "q3_k": ((108,), ()), "q4_k": ((0, 2), ()),
-    "q5_k": ((0, 2), ()), "q6_k": ((208,), ()), "q4_1": ((0, 2), ()), "q5_1": ((0, 2), ()),
+    "q5_k": ((0, 2), ()), "q6_k": ((208,), ()), "q4_1": ((0, 2), ()), "q5_1": ((0, 2), ()), "iq4_nl": ((0,), ()),
+    "mxfp4": ((), (0,)), "q2_k": ((80, 82), ()), "iq4_xs": ((0,), ()),
 }
 # zeros, the least and largest denormal, 2^-14, ordinary ones, the largest, infinities and a NaN, both signs
 HALVES = (0x0000, 0x8000, 0x0001, 0x83ff, 0x0400, 0x1ca3, 0xa2d7, 0x3c00, 0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7e00)

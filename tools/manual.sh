@@ -1,7 +1,8 @@
 #!/bin/sh
-# manual.sh - writes what the program makes from its own tables: the manual pages, docs/methods.md and the README's table
-# of methods. tools/manual.sh PROGRAM SOURCE FOLDER writes FOLDER/docs/man/*.1, FOLDER/docs/man/kvcull-methods.7,
-# FOLDER/docs/methods.md, and FOLDER/README.md, which is SOURCE/README.md with the table put between its two markers.
+# manual.sh - writes what the program makes from its own tables: the manual pages, docs/methods.md and the README's lists
+# of weight types and methods. tools/manual.sh PROGRAM SOURCE FOLDER writes FOLDER/docs/man/*.1,
+# FOLDER/docs/man/kvcull-methods.7, FOLDER/docs/methods.md, and FOLDER/README.md, which is SOURCE/README.md with the lists
+# put between their markers.
 set -eu
 program=$1
 source=$2
@@ -21,12 +22,23 @@ done
 
 # The page's first table, its links led into the page.
 sed -n '/^| method |/,/^$/s/](#/](docs\/methods.md#/p; /^| method |/{p;n;p;}' "$folder/docs/methods.md" >"$folder/methods.part"
-for marker in begin end; do
-    grep -q "^<!-- methods: $marker" "$source/README.md" || { echo "README.md has no line <!-- methods: $marker" >&2; exit 1; }
+# The manual's list of weight types, as GGUF writes their names.
+sed -n '/^The matrices of models are read/{n;p;}' "$folder/docs/man/kvcull.1" | tr a-z A-Z | fold -s -w 120 |
+    sed 's/ *$//' >"$folder/types.part"
+for list in methods types; do
+    for marker in begin end; do
+        grep -q "^<!-- $list: $marker" "$source/README.md" ||
+            { echo "README.md has no line <!-- $list: $marker" >&2; exit 1; }
+    done
+    [ -s "$folder/$list.part" ] || { echo "the list of $list is empty" >&2; exit 1; }
 done
-awk -v table="$folder/methods.part" '
-    /^<!-- methods: end/ { within = 0 }
+awk -v folder="$folder" '
+    /^<!-- [a-z]*: end/ { within = 0 }
     !within { print }
-    /^<!-- methods: begin/ { within = 1; while ((getline line <table) > 0) print line }' "$source/README.md" >"$folder/README.part"
-rm "$folder/methods.part"
+    /^<!-- [a-z]*: begin/ {
+        within = 1
+        part = folder "/" substr($2, 1, length($2) - 1) ".part"
+        while ((getline line <part) > 0) print line
+    }' "$source/README.md" >"$folder/README.part"
+rm "$folder/methods.part" "$folder/types.part"
 mv "$folder/README.part" "$folder/README.md"

@@ -48,6 +48,43 @@ KVC_PART_OF(q5_1) {
     return kvc_part_offset(KVC_BITS16(q, 0, 15) | kvc_fifth_bits(b->high),
                            KVC_BITS16(q, 4, 15) | kvc_fifth_bits(b->high + 2), KVC_HALF(b->d), KVC_HALF(b->m));
 }
+/* Bytes, looked up by four bits: as kvc_iq4_value and kvc_e2m1_twice. */
+KVC_DEVICE int16 kvc_iq4_values(int16 q) {
+    uint16 low = select((uint16)(KVC_IQ4_WORD_0), (uint16)(KVC_IQ4_WORD_1), (q & 4) != 0);
+    uint16 high = select((uint16)(KVC_IQ4_WORD_2), (uint16)(KVC_IQ4_WORD_3), (q & 4) != 0);
+    uint16 word = select(low, high, (q & 8) != 0);
+    return as_int16(word << (24u - as_uint16((q & 3) * 8))) >> 24;
+}
+KVC_DEVICE int16 kvc_e2m1_twices(int16 q) {
+    uint16 word = select((uint16)(KVC_E2M1_WORD_0), (uint16)(KVC_E2M1_WORD_1), (q & 4) != 0);
+    int16 magnitude = as_int16(word >> as_uint16((q & 3) * 8) & 255u);
+    return select(magnitude, -magnitude, (q & 8) != 0);
+}
+KVC_PART_OF(iq4_nl) {
+    uchar16 q = vload16(0, b->q);
+    float d = KVC_HALF(b->d);
+    return kvc_part_scaled(kvc_iq4_values(KVC_BITS16(q, 0, 15)), kvc_iq4_values(KVC_BITS16(q, 4, 15)), d, d);
+}
+KVC_PART_OF(mxfp4) {
+    uchar16 q = vload16(0, b->q);
+    float d = kvc_power_half(b->power[0]);
+    return kvc_part_scaled(kvc_e2m1_twices(KVC_BITS16(q, 0, 15)), kvc_e2m1_twices(KVC_BITS16(q, 4, 15)), d, d);
+}
+KVC_PART_OF(iq4_xs) {
+    uchar16 q = vload16(0, b->q + e / 32 * 16);
+    float d = KVC_HALF(b->d) * (float)KVC_IQ4_XS_SCALE(*b, e / 32);
+    return kvc_part_scaled(kvc_iq4_values(KVC_BITS16(q, 0, 15)), kvc_iq4_values(KVC_BITS16(q, 4, 15)), d, d);
+}
+KVC_PART_OF(q2_k) {
+    KVC_GLOBAL const kvc_u8 *q = b->q + e / 128 * 32;
+    kvc_u32 shift = e % 128 / 32 * 2;
+    float16 scale = (float16)(KVC_HALF(b->d)), least = (float16)(-KVC_HALF(b->dmin));
+    return kvc_part_of(
+        fma(scale * (float)KVC_Q2_K_SCALE(*b, e / 16), convert_float16(KVC_BITS16(vload16(0, q), shift, 3)),
+            least * (float)KVC_Q2_K_MIN(*b, e / 16)),
+        fma(scale * (float)KVC_Q2_K_SCALE(*b, e / 16 + 1), convert_float16(KVC_BITS16(vload16(1, q), shift, 3)),
+            least * (float)KVC_Q2_K_MIN(*b, e / 16 + 1)));
+}
 KVC_PART_OF(q3_k) {
     KVC_GLOBAL const kvc_u8 *q = b->q + e / 128 * 32;
     kvc_u32 shift = e % 128 / 32 * 2;
@@ -136,6 +173,28 @@ KVC_PART_OF(q4_1) { return kvc_times_plus(kvc_nibbles(b->q, worker, 0, 0), KVC_H
 KVC_PART_OF(q5_1) {
     return kvc_times_plus(kvc_nibbles(b->q, worker, b->high[worker], 0), KVC_HALF(b->d), KVC_HALF(b->m));
 }
+KVC_DEVICE struct kvc_quants kvc_iq4_quants(struct kvc_quants q) {
+    for (int i = 0; i < 8; i++)
+        q.value[i] = kvc_iq4_value(q.value[i]);
+    return q;
+}
+KVC_PART_OF(iq4_nl) { return kvc_times(kvc_iq4_quants(kvc_nibbles(b->q, worker, 0, 0)), KVC_HALF(b->d)); }
+KVC_PART_OF(mxfp4) {
+    struct kvc_quants q = kvc_nibbles(b->q, worker, 0, 0);
+    for (int i = 0; i < 8; i++)
+        q.value[i] = kvc_e2m1_twice(q.value[i]);
+    return kvc_times(q, kvc_power_half(b->power[0]));
+}
+KVC_PART_OF(iq4_xs) {
+    return kvc_times(kvc_iq4_quants(kvc_nibbles(b->q + e / 32 * 16, worker, 0, 0)),
+                     KVC_HALF(b->d) * (float)KVC_IQ4_XS_SCALE(*b, e / 32));
+}
+KVC_PART_OF(q2_k) {
+    kvc_u32 at = worker * 8, s = (e + at) / 16;
+    return kvc_quants_offset(
+        kvc_quants_of(kvc_load_bytes(b->q + e / 128 * 32 + at), e % 128 / 32 * 2, 3, kvc_no_bytes(), 0, 0, 0, 0),
+        KVC_HALF(b->d), KVC_HALF(b->dmin), KVC_Q2_K_SCALE(*b, s), KVC_Q2_K_MIN(*b, s));
+}
 KVC_PART_OF(q3_k) {
     kvc_u32 at = worker * 8;
     return kvc_quants_scaled(kvc_quants_of(kvc_load_bytes(b->q + e / 128 * 32 + at), e % 128 / 32 * 2, 3,
@@ -163,7 +222,7 @@ KVC_PART_OF(q6_k) {
 #endif
 
 /* k is a multiple of 32. */
-#define KVC_PART_CASE(a, NAME, name, gguf, elements, bytes, scale, scales, holds)                                      \
+#define KVC_PART_CASE(a, NAME, name, gguf, elements, bytes, scale, scales, wide, holds)                                \
     case KVC_K_##NAME:                                                                                                 \
         return kvc_part_##name((KVC_GLOBAL const struct kvc_block_##name *)row + k / (elements),                       \
                                (kvc_u32)(k % (elements)), worker);

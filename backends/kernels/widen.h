@@ -4,12 +4,12 @@
 
 /* KVC_K_<TYPE>: the numbers of enum kvc_type (include/kvcull.h). */
 enum kvc_kernel_type {
-#define KVC_TYPE_NUMBER(a, NAME, name, gguf, elements, bytes, scale, scales, holds) KVC_K_##NAME,
+#define KVC_TYPE_NUMBER(a, NAME, name, gguf, elements, bytes, scale, scales, wide, holds) KVC_K_##NAME,
     KVC_WEIGHT_TYPES(KVC_TYPE_NUMBER, ) KVC_K_TYPES
 };
 
 /* Element k of a row. */
-#define KVC_WIDEN_CASE(a, NAME, name, gguf, elements, bytes, scale, scales, holds)                                     \
+#define KVC_WIDEN_CASE(a, NAME, name, gguf, elements, bytes, scale, scales, wide, holds)                               \
     case KVC_K_##NAME: {                                                                                               \
         KVC_GLOBAL const struct kvc_block_##name *b =                                                                  \
             (KVC_GLOBAL const struct kvc_block_##name *)row + k / (elements);                                          \

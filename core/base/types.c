@@ -9,8 +9,8 @@ static const struct {
     const char *name;
     struct kvc_type_block block;
 } types[] = {
-#define TYPE(a, NAME, name, gguf, elements, bytes, scale, scales, holds)                                               \
-    [KVC_##NAME] = {#name, {elements, bytes, scale, scales}},
+#define TYPE(a, NAME, name, gguf, elements, bytes, scale, scales, wide, holds)                                         \
+    [KVC_##NAME] = {#name, {elements, bytes, scale, scales, wide}},
     KVC_WEIGHT_TYPES(TYPE, )};
 
 /* The public enum has the list's types in the list's order, the blocks of weight_blocks.h have the list's sizes, and
@@ -43,7 +43,7 @@ struct kvc_type_block kvc_type_block(enum kvc_type type) {
     if ((unsigned)type < KVC_TYPES) {
         return types[type].block;
     }
-    return (struct kvc_type_block){0, 0, 0, 0};
+    return (struct kvc_type_block){0, 0, 0, 0, 0};
 }
 
 size_t kvc_type_row_bytes(enum kvc_type type, uint64_t K) {

@@ -8,8 +8,9 @@
 struct kvc_type_block {
     uint32_t elements; /* in one block; a row is a whole number of blocks */
     uint32_t bytes;    /* of one block */
-    uint32_t scale;    /* where its first F16 scale lies; */
-    uint32_t scales;   /* so many side by side */
+    uint32_t scale;    /* where its first scale lies; */
+    uint32_t scales;   /* so many side by side, */
+    uint32_t wide;     /* each of so many bytes: 2, F16; 1, a power of two */
 };
 
 struct kvc_type_block kvc_type_block(enum kvc_type type);

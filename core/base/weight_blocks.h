@@ -8,8 +8,8 @@
 #endif
 
 /* Blocks as GGUF files hold them, little-endian. KVC_WIDEN_<TYPE>(b, e) is the value of a weight, from its block as an
- * lvalue and the element's number inside the block. All products are exact in binary32 (11 bits of scale, at most 7 of
- * sub-scale, at most 6 of quant), except beside denormal results; types with a minimum then round once, in the fma. So
+ * lvalue and the element's number inside the block. All products are exact in binary32 (11 bits of scale, at most 12 of
+ * sub-scale and quant together), except beside denormal results; types with a minimum then round once, in the fma. So
  * these are the values that other programs have, which multiply first and add or subtract then. */
 struct kvc_block_q8_0 { /* 32 values: d * q */
     kvc_u8 d[2];
@@ -32,6 +32,24 @@ struct kvc_block_q5_1 { /* 32: fma(d, q, m); as Q5_0 */
     kvc_u8 d[2], m[2];
     kvc_u8 high[4];
     kvc_u8 q[16];
+};
+struct kvc_block_iq4_nl { /* 32: d * table[q], kvc_iq4_value; as Q4_0 */
+    kvc_u8 d[2];
+    kvc_u8 q[16];
+};
+struct kvc_block_mxfp4 { /* 32: kvc_power_half(power) * twice an E2M1 number, kvc_e2m1_twice; as Q4_0 */
+    kvc_u8 power[1];
+    kvc_u8 q[16];
+};
+struct kvc_block_q2_k { /* 256: fma(d * scale, q, -(dmin * min)), 16 sub-blocks of 16 */
+    kvc_u8 scale[16];   /* the minimum in the high half */
+    kvc_u8 q[64];
+    kvc_u8 d[2], dmin[2];
+};
+struct kvc_block_iq4_xs { /* 256: (d * (scale - 32)) * table[q], 8 sub-blocks of 32, each as Q4_0 */
+    kvc_u8 d[2];
+    kvc_u8 high[2], low[4]; /* of the scales: two bits, four bits */
+    kvc_u8 q[128];
 };
 struct kvc_block_q3_k { /* 256: (d * (scale - 32)) * (q - 4), 16 sub-blocks of 16 */
     kvc_u8 high[32];
@@ -57,12 +75,36 @@ struct kvc_block_q6_k { /* 256: (d * scale) * (q - 32), 16 sub-blocks of 16 */
     kvc_u8 d[2];
 };
 
+/* The 16 values of IQ4_NL and IQ4_XS, which lie closer together about 0: bytes of four words. */
+#define KVC_IQ4_WORD_0 0xbfad9881u
+#define KVC_IQ4_WORD_1 0xf6eaddcfu
+#define KVC_IQ4_WORD_2 0x26190d01u
+#define KVC_IQ4_WORD_3 0x71594535u
+KVC_INLINE int kvc_iq4_value(int q) {
+    kvc_u32 low = q & 4 ? KVC_IQ4_WORD_1 : KVC_IQ4_WORD_0, high = q & 4 ? KVC_IQ4_WORD_3 : KVC_IQ4_WORD_2;
+    return (kvc_i8)((q & 8 ? high : low) >> (q & 3) * 8 & 255);
+}
+/* Four bits as a number of one sign bit, two of exponent and one of fraction, times two: 0, 1, 2, 3, 4, 6, 8, 12 and
+ * their negatives, but 0 twice. */
+#define KVC_E2M1_WORD_0 0x03020100u
+#define KVC_E2M1_WORD_1 0x0c080604u
+KVC_INLINE int kvc_e2m1_twice(int q) {
+    int magnitude = (int)((q & 4 ? KVC_E2M1_WORD_1 : KVC_E2M1_WORD_0) >> (q & 3) * 8 & 255);
+    return q & 8 ? -magnitude : magnitude;
+}
+/* 2^(e - 128), half of what the byte stands for as a scale (E8M0, 2^(e - 127)); denormal below 2. */
+KVC_INLINE float kvc_power_half(kvc_u8 e) { return kvc_from_bits(e < 2 ? 0x00200000u << e : (kvc_u32)(e - 1) << 23); }
+
 /* Quants as integers, centred where the type has no minimum. b: a block as an lvalue, e: element in the block. */
 #define KVC_Q4_1_QUANT(b, e) ((int)((b).q[(e) % 16] >> ((e) / 16 * 4) & 15))
 #define KVC_Q5_1_QUANT(b, e)                                                                                           \
     ((int)(((b).q[(e) % 16] >> ((e) / 16 * 4) & 15) | ((b).high[(e) / 8] >> ((e) % 8) & 1) << 4))
 #define KVC_Q4_0_QUANT(b, e) (KVC_Q4_1_QUANT(b, e) - 8)
 #define KVC_Q5_0_QUANT(b, e) (KVC_Q5_1_QUANT(b, e) - 16)
+#define KVC_IQ4_NL_QUANT(b, e) kvc_iq4_value(KVC_Q4_1_QUANT(b, e))
+#define KVC_MXFP4_QUANT(b, e) kvc_e2m1_twice(KVC_Q4_1_QUANT(b, e))
+#define KVC_IQ4_XS_QUANT(b, e) kvc_iq4_value((int)((b).q[(e) / 32 * 16 + (e) % 16] >> ((e) % 32 / 16 * 4) & 15))
+#define KVC_Q2_K_QUANT(b, e) ((int)((b).q[(e) / 128 * 32 + (e) % 32] >> ((e) % 128 / 32 * 2) & 3))
 #define KVC_Q3_K_QUANT(b, e)                                                                                           \
     ((int)(((b).q[(e) / 128 * 32 + (e) % 32] >> ((e) % 128 / 32 * 2) & 3) | ((b).high[(e) % 32] >> ((e) / 32) & 1)     \
                                                                                 << 2) -                                \
@@ -74,7 +116,11 @@ struct kvc_block_q6_k { /* 256: (d * scale) * (q - 32), 16 sub-blocks of 16 */
     ((int)(((b).low[(e) / 128 * 64 + (e) % 64] >> ((e) % 128 / 64 * 4) & 15) |                                         \
            ((b).high[(e) / 128 * 32 + (e) % 32] >> ((e) % 128 / 32 * 2) & 3) << 4) -                                   \
      32)
-/* Sub-block scales as integers; s: sub-block, e / 16 for Q3_K and Q6_K, e / 32 for Q4_K and Q5_K. */
+/* Sub-block scales as integers; s: sub-block, e / 16 for Q2_K, Q3_K and Q6_K, e / 32 for the others. */
+#define KVC_Q2_K_SCALE(b, s) ((int)((b).scale[s] & 15))
+#define KVC_Q2_K_MIN(b, s) ((int)((b).scale[s] >> 4))
+#define KVC_IQ4_XS_SCALE(b, s)                                                                                         \
+    ((int)(((b).low[(s) / 2] >> ((s) % 2 * 4) & 15) | ((b).high[(s) / 4] >> ((s) % 4 * 2) & 3) << 4) - 32)
 #define KVC_Q3_K_SCALE(b, s)                                                                                           \
     ((int)(((b).scale[(s) % 8] >> ((s) / 8 * 4) & 15) | ((b).scale[8 + (s) % 4] >> ((s) / 4 * 2) & 3) << 4) - 32)
 #define KVC_Q4_K_SCALE(b, s)                                                                                           \
@@ -92,6 +138,12 @@ KVC_INLINE float kvc_weight_offset(float d, float dmin, int scale, int min, int 
 #define KVC_WIDEN_Q5_0(b, e) (KVC_HALF((b).d) * (float)KVC_Q5_0_QUANT(b, e))
 #define KVC_WIDEN_Q4_1(b, e) kvc_fma(KVC_HALF((b).d), (float)KVC_Q4_1_QUANT(b, e), KVC_HALF((b).m))
 #define KVC_WIDEN_Q5_1(b, e) kvc_fma(KVC_HALF((b).d), (float)KVC_Q5_1_QUANT(b, e), KVC_HALF((b).m))
+#define KVC_WIDEN_IQ4_NL(b, e) (KVC_HALF((b).d) * (float)KVC_IQ4_NL_QUANT(b, e))
+#define KVC_WIDEN_MXFP4(b, e) (kvc_power_half((b).power[0]) * (float)KVC_MXFP4_QUANT(b, e))
+#define KVC_WIDEN_Q2_K(b, e)                                                                                           \
+    kvc_weight_offset(KVC_HALF((b).d), KVC_HALF((b).dmin), KVC_Q2_K_SCALE(b, (e) / 16), KVC_Q2_K_MIN(b, (e) / 16),     \
+                      KVC_Q2_K_QUANT(b, e))
+#define KVC_WIDEN_IQ4_XS(b, e) kvc_weight_scaled(KVC_HALF((b).d), KVC_IQ4_XS_SCALE(b, (e) / 32), KVC_IQ4_XS_QUANT(b, e))
 #define KVC_WIDEN_Q3_K(b, e) kvc_weight_scaled(KVC_HALF((b).d), KVC_Q3_K_SCALE(b, (e) / 16), KVC_Q3_K_QUANT(b, e))
 #define KVC_WIDEN_Q6_K(b, e) kvc_weight_scaled(KVC_HALF((b).d), (b).scale[(e) / 16], KVC_Q6_K_QUANT(b, e))
 #define KVC_WIDEN_Q4_K(b, e)                                                                                           \

@@ -1,12 +1,13 @@
 /* weight_types.h - the one list of weight types; docs/adding-a-type.md says how one is added. Macros only: C, OpenCL C
  * and CUDA C read it.
  *
- * KVC_WEIGHT_TYPES(row, a) is row(a, NAME, name, gguf, elements, bytes, scale, scales, holds) for every type, in the
- * order of enum kvc_type (include/kvcull.h):
+ * KVC_WEIGHT_TYPES(row, a) is row(a, NAME, name, gguf, elements, bytes, scale, scales, wide, holds) for every type, in
+ * the order of enum kvc_type (include/kvcull.h):
  *   NAME, name       in identifiers: KVC_<NAME>, struct kvc_block_<name>; name is also what it is called
  *   gguf             its number in GGUF files
  *   elements, bytes  of one block; a row is a whole number of blocks. elements divides 256
- *   scale, scales    where in a block the first of its F16 scales lies, and how many lie side by side
+ *   scale, scales    where in a block the first of its scales lies, and how many lie side by side
+ *   wide             bytes of a scale: 2, an F16; 1, a power of two (E8M0)
  *   holds            the largest value that can safely be stored: of F16 scales times the smaller end of the quants;
  *                    searched scales may be a tenth larger than needed
  * `a` is passed on. Plain types are single numbers, written out wherever they are used; of a block type everything but
@@ -16,20 +17,24 @@
 
 /* clang-format off */
 #define KVC_PLAIN_TYPES(row, a) \
-    row(a, F32,  f32,   0, 1, 4, 0, 0, FLT_MAX) \
-    row(a, F16,  f16,   1, 1, 2, 0, 0, 65504.0f) \
-    row(a, BF16, bf16, 30, 1, 2, 0, 0, 3.3895e38f)
+    row(a, F32,  f32,   0, 1, 4, 0, 0, 0, FLT_MAX) \
+    row(a, F16,  f16,   1, 1, 2, 0, 0, 0, 65504.0f) \
+    row(a, BF16, bf16, 30, 1, 2, 0, 0, 0, 3.3895e38f)
 
 #define KVC_BLOCK_TYPES(row, a) \
-    row(a, Q8_0, q8_0,  8,  32,  34,   0, 1, 65504.0f * 127.0f) \
-    row(a, Q4_0, q4_0,  2,  32,  18,   0, 1, 65504.0f * 4.0f) \
-    row(a, Q5_0, q5_0,  6,  32,  22,   0, 1, 65504.0f * 8.0f) \
-    row(a, Q3_K, q3_k, 11, 256, 110, 108, 1, 65504.0f * 32.0f) \
-    row(a, Q4_K, q4_k, 12, 256, 144,   0, 2, 65504.0f * 32.0f) \
-    row(a, Q5_K, q5_k, 13, 256, 176,   0, 2, 65504.0f * 32.0f) \
-    row(a, Q6_K, q6_k, 14, 256, 210, 208, 1, 65504.0f * 32.0f) \
-    row(a, Q4_1, q4_1,  3,  32,  20,   0, 2, 65504.0f) \
-    row(a, Q5_1, q5_1,  7,  32,  24,   0, 2, 65504.0f)
+    row(a, Q8_0,   q8_0,    8,  32,  34,   0, 1, 2, 65504.0f * 127.0f) \
+    row(a, Q4_0,   q4_0,    2,  32,  18,   0, 1, 2, 65504.0f * 4.0f) \
+    row(a, Q5_0,   q5_0,    6,  32,  22,   0, 1, 2, 65504.0f * 8.0f) \
+    row(a, Q3_K,   q3_k,   11, 256, 110, 108, 1, 2, 65504.0f * 32.0f) \
+    row(a, Q4_K,   q4_k,   12, 256, 144,   0, 2, 2, 65504.0f * 32.0f) \
+    row(a, Q5_K,   q5_k,   13, 256, 176,   0, 2, 2, 65504.0f * 32.0f) \
+    row(a, Q6_K,   q6_k,   14, 256, 210, 208, 1, 2, 65504.0f * 32.0f) \
+    row(a, Q4_1,   q4_1,    3,  32,  20,   0, 2, 2, 65504.0f) \
+    row(a, Q5_1,   q5_1,    7,  32,  24,   0, 2, 2, 65504.0f) \
+    row(a, IQ4_NL, iq4_nl, 20,  32,  18,   0, 1, 2, 65504.0f * 96.0f) \
+    row(a, MXFP4,  mxfp4,  39,  32,  17,   0, 1, 1, 2.5e38f) \
+    row(a, Q2_K,   q2_k,   10, 256,  84,  80, 2, 2, 65504.0f * 8.0f) \
+    row(a, IQ4_XS, iq4_xs, 23, 256, 136,   0, 1, 2, 65504.0f * 1024.0f)
 /* clang-format on */
 
 #define KVC_WEIGHT_TYPES(row, a) KVC_PLAIN_TYPES(row, a) KVC_BLOCK_TYPES(row, a)

@@ -47,7 +47,10 @@ static void make_block(struct kvc_verify *v, enum kvc_type type, unsigned char *
     for (uint32_t i = 0; i < of.scales; i++)
         if (!wild || kvc_verify_range(v, 0, 15)) {
             uint32_t bits = kvc_verify_draw(v), exponent = kvc_verify_range(v, 1, 9);
-            put_half(block + of.scale + 2 * i, (kvc_u16)((bits & 0x83ff) | exponent << 10));
+            if (of.wide == 2)
+                put_half(block + of.scale + 2 * i, (kvc_u16)((bits & 0x83ff) | exponent << 10));
+            else /* a power of two */
+                block[of.scale + i] = (unsigned char)(115 + exponent);
         }
 }
 

@@ -33,6 +33,14 @@ static inline int kvc_to_quant(float x, float inverse_scale, int low, int high) 
  * largest value a little below or above low (which has one level more), or, with the other sign, high. */
 float kvc_search_scale(const float *x, unsigned n, int low, int high);
 
+/* n scales, at most 16, as integers of one d, which comes back as F16: the largest magnitude is put on `lowest`, the
+ * far end of the integers' range. */
+kvc_u16 kvc_share_scale(const float *scales, unsigned n, int lowest, int *integers);
+
+/* x = scale * kvc_iq4_value(q), 32 values: as kvc_search_scale. And the q whose number is nearest to v. */
+float kvc_search_iq4(const float *x);
+int kvc_nearest_iq4(float v);
+
 /* x = scale * q - minimum, q in 0..top, scale >= 0, n a multiple of 8: the pair with the least squared error among
  * those that just cover the values, or nearly. KVC_MINIMUM_POSITIVE: the minimum is not negative, as K types want it.
  */

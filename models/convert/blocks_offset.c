@@ -1,4 +1,4 @@
-/* blocks_offset.c - block types whose values are scale * quant and a minimum: Q4_1, Q5_1, Q4_K, Q5_K. */
+/* blocks_offset.c - block types whose values are scale * quant and a minimum: Q4_1, Q5_1, Q2_K, Q4_K, Q5_K. */
 #include <string.h>
 
 #include "models/convert/blocks.h"
@@ -41,6 +41,69 @@ void kvc_quantize_q5_1(const float *x, struct kvc_block_q5_1 *block) {
 void kvc_random_q5_1(struct kvc_block_q5_1 *block, float reach) {
     kvc_store_f16(block->d, reach / 15.5f);
     kvc_store_f16(block->m, -reach);
+}
+
+/* A sub-block of Q2_K with this scale and minimum: the squared error, and the quants. */
+static float fit_16(const float *x, float scale, float minimum, int *q) {
+    const float inverse = kvc_inverse(scale);
+    float error = 0.0f;
+    for (int e = 0; e < 16; e++) {
+        q[e] = kvc_to_quant(x[e] + minimum, inverse, 0, 3);
+        const float off = x[e] - (scale * (float)q[e] - minimum);
+        error += off * off;
+    }
+    return error;
+}
+
+/* Scales and minima have four bits only: of the integers around the best ones, those with the least error count. */
+static kvc_u8 choose_16(const float *x, struct kvc_affine fit, float d, float dmin, int *q) {
+    const int a = kvc_to_quant(fit.scale, kvc_inverse(d), 0, 15);
+    const int b = kvc_to_quant(fit.minimum, kvc_inverse(dmin), 0, 15);
+    float best = fit_16(x, d * (float)a, dmin * (float)b, q);
+    int chosen = a | b << 4;
+    for (int i = a > 0 ? a - 1 : 0; i <= a + 1 && i < 16; i++) {
+        for (int k = b > 0 ? b - 1 : 0; k <= b + 1 && k < 16; k++) {
+            int quants[16];
+            const float error = fit_16(x, d * (float)i, dmin * (float)k, quants);
+            if (error < best) {
+                best = error;
+                chosen = i | k << 4;
+                memcpy(q, quants, sizeof quants);
+            }
+        }
+    }
+    return (kvc_u8)chosen;
+}
+
+void kvc_quantize_q2_k(const float *x, struct kvc_block_q2_k *block) {
+    struct kvc_affine fits[16];
+    float scale = 0.0f, minimum = 0.0f;
+    for (int s = 0; s < 16; s++) {
+        fits[s] = kvc_search_affine(x + 16 * s, 16, 3, KVC_MINIMUM_POSITIVE);
+        scale = fits[s].scale > scale ? fits[s].scale : scale;
+        minimum = fits[s].minimum > minimum ? fits[s].minimum : minimum;
+    }
+    memset(block, 0, sizeof *block);
+    kvc_store_f16(block->d, scale / 15.0f);
+    kvc_store_f16(block->dmin, minimum / 15.0f);
+    for (int s = 0; s < 16; s++) {
+        int q[16];
+        block->scale[s] = choose_16(x + 16 * s, fits[s], KVC_HALF(block->d), KVC_HALF(block->dmin), q);
+        for (int i = 0; i < 16; i++) {
+            const int e = 16 * s + i;
+            block->q[e / 128 * 32 + e % 32] |= (kvc_u8)(q[i] << (e % 128 / 32 * 2));
+        }
+    }
+}
+
+/* Each minimum is made equal to its scale, so that quants lie around the middle. */
+void kvc_random_q2_k(struct kvc_block_q2_k *block, float reach) {
+    const float middle = 1.5f, d = reach / (11.4f * middle);
+    for (int s = 0; s < 16; s++) {
+        block->scale[s] = (kvc_u8)((block->scale[s] & 15) * 17);
+    }
+    kvc_store_f16(block->d, d);
+    kvc_store_f16(block->dmin, d * middle);
 }
 
 /* The part Q4_K and Q5_K share: scales and minimums as 6-bit integers. */

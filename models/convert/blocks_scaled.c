@@ -41,24 +41,13 @@ void kvc_quantize_q5_0(const float *x, struct kvc_block_q5_0 *block) {
 
 void kvc_random_q5_0(struct kvc_block_q5_0 *block, float reach) { kvc_store_f16(block->d, reach / 15.5f); }
 
-/* 16 sub-blocks of 16 with integer scales of one d: returns d as F16; the sub-scale of the largest magnitude is put on
- * lowest_scale, the far end of the integers' range. */
-static kvc_u16 share_scale(const float *scales, int lowest_scale, int *integers) {
-    kvc_u16 d = kvc_f32_to_f16(kvc_largest(scales, 16) / (float)lowest_scale);
-    float inv = kvc_inverse(kvc_f16_to_f32(d));
-    for (int s = 0; s < 16; s++) {
-        integers[s] = kvc_to_quant(scales[s], inv, lowest_scale, -1 - lowest_scale);
-    }
-    return d;
-}
-
 void kvc_quantize_q3_k(const float *x, struct kvc_block_q3_k *block) {
     float scales[16];
     int integers[16];
     for (int s = 0; s < 16; s++) {
         scales[s] = kvc_search_scale(x + 16 * s, 16, -4, 3);
     }
-    kvc_u16 d = share_scale(scales, -32, integers);
+    kvc_u16 d = kvc_share_scale(scales, 16, -32, integers);
     memset(block, 0, sizeof *block);
     kvc_store_u16(block->d, d);
     for (int s = 0; s < 16; s++) {
@@ -84,7 +73,7 @@ void kvc_quantize_q6_k(const float *x, struct kvc_block_q6_k *block) {
     for (int s = 0; s < 16; s++) {
         scales[s] = kvc_search_scale(x + 16 * s, 16, -32, 31);
     }
-    kvc_u16 d = share_scale(scales, -128, integers);
+    kvc_u16 d = kvc_share_scale(scales, 16, -128, integers);
     memset(block, 0, sizeof *block);
     kvc_store_u16(block->d, d);
     for (int s = 0; s < 16; s++) {

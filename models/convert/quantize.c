@@ -6,7 +6,7 @@
 #include "models/convert/blocks.h"
 
 static const float holds[KVC_TYPES] = {
-#define HOLDS(a, NAME, name, gguf, elements, bytes, scale, scales, holds) [KVC_##NAME] = holds,
+#define HOLDS(a, NAME, name, gguf, elements, bytes, scale, scales, wide, holds) [KVC_##NAME] = holds,
     KVC_WEIGHT_TYPES(HOLDS, )};
 
 static bool fits(enum kvc_type type, const float *values, uint64_t K) {

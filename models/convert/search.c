@@ -62,6 +62,72 @@ float kvc_search_scale(const float *x, unsigned n, int low, int high) {
     return chosen;
 }
 
+kvc_u16 kvc_share_scale(const float *scales, unsigned n, int lowest, int *integers) {
+    kvc_u16 d = kvc_f32_to_f16(kvc_largest(scales, n) / (float)lowest);
+    float inv = kvc_inverse(kvc_f16_to_f32(d));
+    for (unsigned s = 0; s < n; s++) {
+        integers[s] = kvc_to_quant(scales[s], inv, lowest, -1 - lowest);
+    }
+    return d;
+}
+
+/* ---- x = scale * one of 16 numbers ---- */
+
+int kvc_nearest_iq4(float v) {
+    int q = 0;
+    for (int i = 0; i < 15; i++) {
+        q += v > 0.5f * (float)(kvc_iq4_value(i) + kvc_iq4_value(i + 1));
+    }
+    return q;
+}
+
+/* As gain, with the numbers nearest to x * inverse. */
+static float gain_iq4(const float *x, float inverse_scale, float *scale) {
+    float xq[8] = {0}, qq[8] = {0};
+    for (int i = 0; i < 32; i += 8) {
+        float q[8];
+        for (int k = 0; k < 8; k++) {
+            q[k] = (float)kvc_iq4_value(0);
+        }
+        for (int n = 0; n < 15; n++) { /* up, step by step */
+            const float low = (float)kvc_iq4_value(n), high = (float)kvc_iq4_value(n + 1);
+            for (int k = 0; k < 8; k++) {
+                q[k] += x[i + k] * inverse_scale > 0.5f * (low + high) ? high - low : 0.0f;
+            }
+        }
+        for (int k = 0; k < 8; k++) {
+            xq[k] += x[i + k] * q[k];
+            qq[k] += q[k] * q[k];
+        }
+    }
+    for (int w = 4; w > 0; w /= 2) {
+        for (int k = 0; k < w; k++) {
+            xq[k] += xq[k + w];
+            qq[k] += qq[k + w];
+        }
+    }
+    *scale = xq[0] / qq[0]; /* no number is 0 */
+    return *scale * xq[0];
+}
+
+float kvc_search_iq4(const float *x) {
+    float extreme = kvc_largest(x, 32), best = -1.0f, chosen = 0.0f, scale = 0.0f;
+    if (extreme == 0.0f || (1.0f / extreme) * 0.0f != 0.0f) {
+        return 0.0f;
+    }
+    for (int step = -8; step <= 8; step++) {
+        for (int end = 0; end < 16; end += 15) { /* the largest value on either end, or a tenth beside it */
+            const float place = (float)kvc_iq4_value(end) * (1.0f + 0.0125f * (float)step);
+            const float g = gain_iq4(x, place / extreme, &scale);
+            if (g > best) {
+                best = g;
+                chosen = scale;
+            }
+        }
+    }
+    return chosen;
+}
+
 /* ---- x = scale * q - minimum, q in 0..top, scale >= 0 ---- */
 
 /* The squared error, less the sum of x^2, of the best scale and minimum for q = rint((x + start) * inverse). */

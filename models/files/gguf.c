@@ -163,12 +163,11 @@ static enum kvc_status take_entry(struct reader *in, struct kvc_gguf_entry *entr
 
 /* Tensor types that are not read, by the format's number; what is read, core/base/weight_types.h lists. */
 static const char *const refused_types[] = {
-    [4] = "Q4_2",        [5] = "Q4_3",        [9] = "Q8_1",        [10] = "Q2_K",     [15] = "Q8_K",  [16] = "IQ2_XXS",
-    [17] = "IQ2_XS",     [18] = "IQ3_XXS",    [19] = "IQ1_S",      [20] = "IQ4_NL",   [21] = "IQ3_S", [22] = "IQ2_S",
-    [23] = "IQ4_XS",     [24] = "I8",         [25] = "I16",        [26] = "I32",      [27] = "I64",   [28] = "F64",
-    [29] = "IQ1_M",      [31] = "Q4_0_4_4",   [32] = "Q4_0_4_8",   [33] = "Q4_0_8_8", [34] = "TQ1_0", [35] = "TQ2_0",
-    [36] = "IQ4_NL_4_4", [37] = "IQ4_NL_4_8", [38] = "IQ4_NL_8_8", [39] = "MXFP4",    [40] = "NVFP4", [41] = "Q1_0",
-    [42] = "Q2_0",
+    [4] = "Q4_2",      [5] = "Q4_3",   [9] = "Q8_1",   [15] = "Q8_K",       [16] = "IQ2_XXS",    [17] = "IQ2_XS",
+    [18] = "IQ3_XXS",  [19] = "IQ1_S", [21] = "IQ3_S", [22] = "IQ2_S",      [24] = "I8",         [25] = "I16",
+    [26] = "I32",      [27] = "I64",   [28] = "F64",   [29] = "IQ1_M",      [31] = "Q4_0_4_4",   [32] = "Q4_0_4_8",
+    [33] = "Q4_0_8_8", [34] = "TQ1_0", [35] = "TQ2_0", [36] = "IQ4_NL_4_4", [37] = "IQ4_NL_4_8", [38] = "IQ4_NL_8_8",
+    [40] = "NVFP4",    [41] = "Q1_0",  [42] = "Q2_0",
 };
 
 uint32_t kvc_gguf_file_type(enum kvc_type type) {

@@ -48,13 +48,13 @@ static struct kvc_buffer *new_buffer(struct kvc_device *device, size_t bytes) {
 static void fill_weights(enum kvc_type type, unsigned char *data, size_t bytes) {
     const struct kvc_type_block of = kvc_type_block(type);
     /* The bytes with the scales' signs and exponents; of plain types, the last. */
-    const size_t first = of.scales ? of.scale + 1 : of.bytes - 1, last = first + (of.scales > 1 ? 2 : 0);
+    const size_t first = of.scales ? of.scale + of.wide - 1 : of.bytes - 1, last = first + (of.scales > 1 ? 2 : 0);
     uint32_t random = 1;
     for (size_t i = 0; i < bytes; i++) {
         random = random * 1664525u + 1013904223u;
         data[i] = (unsigned char)(random >> 24);
         if (i % of.bytes == first || i % of.bytes == last)
-            data[i] &= 0xbf;
+            data[i] = of.wide == 1 ? 120 + data[i] % 8 : data[i] & 0xbf;
     }
 }
 

@@ -91,8 +91,12 @@ static void fill_weights(unsigned char *w, enum kvc_type type, size_t rows, size
             memcpy(w + i, &h, sizeof h);
             break;
         default: /* the last scale first */
-            for (size_t scale = of.scales; scale-- > 0;)
-                put_half(w + i + of.scale + 2 * scale, mood);
+            for (size_t scale = of.scales; scale-- > 0;) {
+                if (of.wide == 2)
+                    put_half(w + i + of.scale + 2 * scale, mood);
+                else if (mood != WILD) /* a power of two */
+                    w[i + of.scale + scale] = (unsigned char)((mood == TINY ? 0 : 120) + chance() % 8);
+            }
             break;
         }
     }

@@ -155,7 +155,8 @@ static void quantised_models_stay_close(void **state) {
     for (int type = KVC_F16, count = 0; type < KVC_TYPES; type++) {
         const struct kvc_type_block block = kvc_type_block((enum kvc_type)type);
         const bool large = block.elements > 32; /* only the rows of "small" are whole blocks of them */
-        const double bits = (8.0 * block.bytes - 16.0 * block.scales) / block.elements; /* of quants and sub-scales */
+        const double bits =
+            (8.0 * block.bytes - 8.0 * block.wide * block.scales) / block.elements; /* of quants and sub-scales */
         if (!large && count++ % 2 && kvc_test_thinned())
             continue;
         const char *from = large ? own_path("from.gguf") : source_path("data/demo");

@@ -132,7 +132,7 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
 /* What GEMV_<type> of widen.h may be: the weights as they are summed, how, early or not, and how lanes are added. */
 #define GEMV_IN_ORDER(type) type, IN_ORDER, 0, sum_lanes
 #define GEMV_PIPELINED(type, early) type, PIPELINED, early, sum_lanes
-#define GEMV_REORDERED(type) type, PIPELINED, EARLY, total_##type
+#define GEMV_SHIFTED(type) type##_shifted, PIPELINED, EARLY, total_shifted
 #define ONE_ROW_OF(...) ONE_ROW(__VA_ARGS__)
 #define ONE_ROW_BLOCKS(a, NAME, name, gguf, elements, ...)                                                             \
     ONE_ROW_OF(name, ONE_ROW_STREAMS, group_bytes_##name, REST_##elements, GEMV_##name)
@@ -144,13 +144,16 @@ KVC_BLOCK_TYPES(ONE_ROW_BLOCKS, )
 
 /* Some types take x in another order of lanes, which is made once for all outputs. */
 #if LANES == 16
-static size_t gemv_scratch(const struct kvc_linear_call *call) { return call->type == KVC_Q4_0 ? call->K : 0; }
+static bool gemv_is_shifted(enum kvc_type type) {
+    return type == KVC_Q4_0 || type == KVC_Q4_1 || type == KVC_IQ4_NL || type == KVC_MXFP4 || type == KVC_IQ4_XS;
+}
+static size_t gemv_scratch(const struct kvc_linear_call *call) { return gemv_is_shifted(call->type) ? call->K : 0; }
 static void gemv_start(struct kvc_linear_call *call, float *scratch) {
-    if (call->type != KVC_Q4_0)
+    if (!gemv_is_shifted(call->type))
         return;
     for (size_t k = 0; k < call->K; k += KVC_LANES) {
         vf x[LANE_VECTORS];
-        order_q4_0_shifted(x, call->x + k);
+        order_shifted(x, call->x + k);
         vf_store(scratch + k, x[0]);
         vf_store(scratch + k + LANES, x[1]);
     }

@@ -41,60 +41,62 @@ INLINE void weigh_q8_0(struct in_flight *f, const struct scales *s, int v) {
     HERE(f->weight);
 }
 
-/* Q4_0 and Q4_K: the 16 values of a part, looked up by the low four bits of each index. */
+/* Four bits a weight: the 16 values of a part, looked up by the low four bits of each index. */
 INLINE void look_up(struct in_flight *f) {
     f->weight = _mm512_permutexvar_ps(f->index, f->table);
     HERE(f->weight);
 }
 
-/* Q4_0: eight bytes hold 16 weights. They are loaded to every pair of lanes, which takes no shuffle on CPUs where
- * widening bytes does, and lanes 2 n and 2 n + 1 are shifted down by n halves of a byte. This permutes the lanes, so x
- * is permuted alike; each lane still takes its weights in ascending order. */
-#define prepare_q4_0_shifted prepare_q4_0
-#define group_bytes_q4_0_shifted group_bytes_q4_0
-INLINE vi load_q4_0(const unsigned char *g, int v) {
+/* Of the types of NIBBLE_TYPES, eight bytes hold 16 weights. They are loaded to every pair of lanes, which takes no
+ * shuffle on CPUs where widening bytes does, and lanes 2 n and 2 n + 1 are shifted down by n halves of a byte. This
+ * permutes the lanes, so x is permuted alike; each lane still takes its weights in ascending order. */
+INLINE vi load_repeated(const unsigned char *q) {
     vi eight; /* written out: some compilers load first and shuffle then */
-    __asm__("vpbroadcastq %1, %0" : "=v"(eight) : "m"(*(const unsigned char(*)[8])(g + v / 2 * 18 + 2 + v % 2 * 8)));
+    __asm__("vpbroadcastq %1, %0" : "=v"(eight) : "m"(*(const unsigned char(*)[8])q));
     return eight;
 }
-INLINE vi index_q4_0(vi quant) {
+INLINE vi shifted_index(vi quant) {
     return shift_right(quant, _mm512_setr_epi32(0, 0, 4, 4, 8, 8, 12, 12, 16, 16, 20, 20, 24, 24, 28, 28));
 }
-INLINE vf table_q4_0(const struct scales *s, int p) {
-    return vf_mul_by(_mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7), &s->scale[p]);
-}
-INLINE void order_q4_0_shifted(vf *to, const float *x) { /* 32 values of x as the weights come */
+INLINE void order_shifted(vf *to, const float *x) { /* 32 values of x as the weights come */
     const vi low = _mm512_setr_epi32(0, 4, 16, 20, 1, 5, 17, 21, 2, 6, 18, 22, 3, 7, 19, 23);
     to[0] = _mm512_permutex2var_ps(vf_load(x), low, vf_load(x + LANES));
     to[1] = _mm512_permutex2var_ps(vf_load(x), vi_add(low, vi_set(8)), vf_load(x + LANES));
 }
-INLINE float total_q4_0_shifted(const vf *acc) { /* and back */
+INLINE float total_shifted(const vf *acc) { /* and back */
     const vi low = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 16, 20, 24, 28, 17, 21, 25, 29);
     const vf lanes[LANE_VECTORS] = {_mm512_permutex2var_ps(acc[0], low, acc[1]),
                                     _mm512_permutex2var_ps(acc[0], vi_add(low, vi_set(2)), acc[1])};
     return sum_lanes(lanes);
 }
-INLINE void widen_q4_0_shifted(vf *w, const unsigned char *g, int p, const struct scales *s) {
-    for (int v = 0; v < 2; v++)
-        w[v] = _mm512_permutexvar_ps(index_q4_0(load_q4_0(g, 2 * p + v)), table_q4_0(s, p));
-}
-INLINE void fetch_q4_0_shifted(struct in_flight *f, const unsigned char *g, const struct scales *s, int v) {
-    (void)s;
-    f->quant[0] = load_q4_0(g, v);
-    HERE(f->quant[0]);
-}
-INLINE void unpack_q4_0_shifted(struct in_flight *f, const struct scales *s, int v) {
-    if (v % 2 == 0) {
-        f->table = table_q4_0(s, v / 2);
-        HERE(f->table);
+#define SHIFTED(type, stride, at)                                                                                      \
+    enum { group_bytes_##type##_shifted = group_bytes_##type };                                                        \
+    INLINE void prepare_##type##_shifted(struct scales *s, const unsigned char *g, int parts) {                        \
+        prepare_##type(s, g, parts);                                                                                   \
+    }                                                                                                                  \
+    INLINE void widen_##type##_shifted(vf *w, const unsigned char *g, int p, const struct scales *s) {                 \
+        for (int v = 0; v < 2; v++)                                                                                    \
+            w[v] = _mm512_permutexvar_ps(shifted_index(load_repeated(g + p * (stride) + (at) + v * 8)),                \
+                                         table_##type(s, p));                                                          \
+    }                                                                                                                  \
+    INLINE void fetch_##type##_shifted(struct in_flight *f, const unsigned char *g, const struct scales *s, int v) {   \
+        (void)s;                                                                                                       \
+        f->quant[0] = load_repeated(g + v / 2 * (stride) + (at) + v % 2 * 8);                                          \
+        HERE(f->quant[0]);                                                                                             \
+    }                                                                                                                  \
+    INLINE void unpack_##type##_shifted(struct in_flight *f, const struct scales *s, int v) {                          \
+        if (v % 2 == 0) {                                                                                              \
+            f->table = table_##type(s, v / 2);                                                                         \
+            HERE(f->table);                                                                                            \
+        }                                                                                                              \
+        f->index = shifted_index(f->quant[0]);                                                                         \
+        HERE(f->index);                                                                                                \
+    }                                                                                                                  \
+    INLINE void weigh_##type##_shifted(struct in_flight *f, const struct scales *s, int v) {                           \
+        (void)s, (void)v;                                                                                              \
+        look_up(f);                                                                                                    \
     }
-    f->index = index_q4_0(f->quant[0]);
-    HERE(f->index);
-}
-INLINE void weigh_q4_0_shifted(struct in_flight *f, const struct scales *s, int v) {
-    (void)s, (void)v;
-    look_up(f);
-}
+NIBBLE_TYPES(SHIFTED)
 
 /* The low halves of 32 bytes are one part, the high halves the next. */
 INLINE void fetch_q4_k(struct in_flight *f, const unsigned char *g, const struct scales *s, int v) {

@@ -15,7 +15,7 @@
 
 struct scales {
     _Alignas(64) int8_t quant[GROUP]; /* types of several bit fields: put together bytewise */
-    float scale[16]; /* per part, or per 16 weights; Q4_K, Q5_K: prepare_offset; Q4_1, Q5_1: prepare_pairs */
+    float scale[32];                  /* per part, or per 16 weights; with minima: prepare_pairs, prepare_offset */
 };
 
 /* ---- integers ---- */
@@ -183,13 +183,7 @@ INLINE void prepare_pairs(struct scales *s, const unsigned char *g, int parts, s
 #define prepare_q4_0(s, g, parts) prepare_halves((s)->scale, g, parts, 18)
 #define prepare_q4_1(s, g, parts) prepare_pairs(s, g, parts, 20)
 #define GEMV_q8_0 GEMV_PIPELINED(q8_0, 0)
-#if LANES == 16
-#define GEMV_q4_0 GEMV_REORDERED(q4_0_shifted)
-#else
-#define GEMV_q4_0 GEMV_PIPELINED(q4_0, EARLY)
-#endif
 #define GEMV_q5_0 GEMV_IN_ORDER(q5_0)
-#define GEMV_q4_1 GEMV_IN_ORDER(q4_1)
 #define GEMV_q5_1 GEMV_IN_ORDER(q5_1)
 
 INLINE void widen_q8_0(vf *w, const unsigned char *g, int p, const struct scales *s) {
@@ -198,41 +192,10 @@ INLINE void widen_q8_0(vf *w, const unsigned char *g, int p, const struct scales
         w[v] = vf_mul_by(vf_load_i8(g + p * 34 + 2 + v * LANES), &s->scale[p]);
 }
 
-INLINE void widen_q4_0(vf *w, const unsigned char *g, int p, const struct scales *s) {
-#if LANES == 16
-    /* The 16 values a block can hold, looked up by the low four bits of each index. */
-    vf value = vf_mul_by(_mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7), &s->scale[p]);
-    vi q = load_u8(g + p * 18 + 2);
-    w[0] = _mm512_permutexvar_ps(q, value);
-    w[1] = _mm512_permutexvar_ps(_mm512_srli_epi32(q, 4), value);
-#else
-    vf d = vf_set(s->scale[p]);
-    UNROLL
-    for (int v = 0; v < LANE_VECTORS; v++) {
-        vi q = bits_of(load_u8(g + p * 18 + 2 + v * LANES % 16), v * LANES / 16 * 4, 15);
-        w[v] = vf_mul(d, vf_from_int(vi_sub(q, vi_set(8))));
-    }
-#endif
-}
-
 /* d * q + m: the product is exact, so that it may be rounded by itself. */
 INLINE vf minimum_value(vf quant, int p, const struct scales *s) {
     return vf_fma_by(quant, &s->scale[PART_SCALE(p)], vf_set(s->scale[PART_MIN(p)]));
 }
-INLINE void widen_q4_1(vf *w, const unsigned char *g, int p, const struct scales *s) {
-#if LANES == 16
-    vf value = minimum_value(_mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), p, s);
-    vi q = load_u8(g + p * 20 + 4);
-    w[0] = _mm512_permutexvar_ps(q, value);
-    w[1] = _mm512_permutexvar_ps(_mm512_srli_epi32(q, 4), value);
-#else
-    UNROLL
-    for (int v = 0; v < LANE_VECTORS; v++)
-        w[v] =
-            minimum_value(vf_from_int(bits_of(load_u8(g + p * 20 + 4 + v * LANES % 16), v * LANES / 16 * 4, 15)), p, s);
-#endif
-}
-
 /* The 32 quants of a block of five bits, `high` and nibbles, less 0 or 16. */
 INLINE void unpack_five(int8_t *to, const unsigned char *high_bits, int less) {
 #if LANES >= 8
@@ -280,12 +243,43 @@ INLINE void widen_q5_1(vf *w, const unsigned char *g, int p, const struct scales
         w[v] = minimum_value(vf_load_stored_i8(s->quant + p * 32 + v * LANES), p, s);
 }
 
+#include "backends/cpu/simd/linear/widen_nibbles.h"
+
 /* ---- blocks of 256 ---- */
 
+#define GEMV_q2_k GEMV_IN_ORDER(q2_k)
 #define GEMV_q3_k GEMV_IN_ORDER(q3_k)
 #define GEMV_q4_k GEMV_PIPELINED(q4_k, EARLY)
 #define GEMV_q5_k GEMV_IN_ORDER(q5_k)
 #define GEMV_q6_k GEMV_IN_ORDER(q6_k)
+
+/* Scales, then minima with the other sign. */
+INLINE void prepare_q2_k(struct scales *s, const unsigned char *g, int parts) {
+    const vf d = vf_set(half_load(g + offsetof(struct kvc_block_q2_k, d)));
+    const vf dmin = vf_set(-half_load(g + offsetof(struct kvc_block_q2_k, dmin)));
+    (void)parts;
+    UNROLL
+    for (int i = 0; i < 16; i += LANES) {
+        const vi both = load_u8(g + offsetof(struct kvc_block_q2_k, scale) + i);
+        vf_store(s->scale + i, vf_mul(d, vf_from_int(vi_and(both, vi_set(15)))));
+        vf_store(s->scale + 16 + i, vf_mul(dmin, vf_from_int(bits_of(both, 4, 15))));
+    }
+    UNROLL
+    for (int p = 0; p < 8; p++)
+        UNROLL
+    for (int i = 0; i < 32; i += VB) {
+        vb q = vb_load(g + offsetof(struct kvc_block_q2_k, q) + p / 4 * 32 + i);
+        vb_store(s->quant + p * 32 + i, vb_bits(q, p % 4 * 2, 3));
+    }
+}
+INLINE void widen_q2_k(vf *w, const unsigned char *g, int p, const struct scales *s) {
+    (void)g;
+    UNROLL
+    for (int v = 0; v < LANE_VECTORS; v++) {
+        const float *scale = &s->scale[2 * p + v * LANES / 16];
+        w[v] = vf_fma_by(vf_load_stored_i8(s->quant + p * 32 + v * LANES), scale, vf_set(scale[16]));
+    }
+}
 
 INLINE void prepare_q3_k(struct scales *s, const unsigned char *g, int parts) {
     const unsigned char *b = g + offsetof(struct kvc_block_q3_k, scale);
