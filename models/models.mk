@@ -20,6 +20,8 @@ libkvc_la_SOURCES += \
 	models/files/output.c \
 	models/files/safetensors.c \
 	models/files/safetensors_folder.c \
+	models/files/scaled.c \
+	models/files/scaled_pair.c \
 	models/files/tensor_file.c \
 	models/files/tensor_index.c
 

@@ -11,6 +11,7 @@
 #include "core/base/canon.h"
 #include "core/base/types.h"
 #include "models/config/names.h"
+#include "models/files/scaled.h"
 
 enum {
     VECTOR_ALIGNMENT = 16, /* floats: a vector begins on a cache line of its buffer */
@@ -46,7 +47,7 @@ static enum kvc_status find(struct loader *in, const char *name, const struct kv
         return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s is missing", in->where, name);
     }
     in->used[in->used_count++] = *tensor;
-    return KVC_OK;
+    return kvc_tensor_make(*tensor, in->where, in->error);
 }
 
 /* ---- matrices: they stay where they lie ---- */
@@ -66,7 +67,7 @@ static enum kvc_status check_matrix(const struct loader *in, const struct kvc_fi
 static enum kvc_status add_weight(struct loader *in, const struct kvc_file_tensor *tensor, uint64_t first,
                                   uint64_t outputs, struct kvc_weight **weight) {
     const size_t row_bytes = kvc_type_row_bytes(tensor->type, tensor->cols);
-    const unsigned char *data = (const unsigned char *)tensor->data + (size_t)first * row_bytes;
+    const unsigned char *data = (const unsigned char *)kvc_tensor_data(tensor) + (size_t)first * row_bytes;
     enum kvc_status status =
         in->device->ops->weight_create(in->device, tensor->type, outputs, tensor->cols, data, weight, in->error);
     if (!status) {
@@ -109,7 +110,7 @@ static enum kvc_status load_vector(struct loader *in, const char *name, uint64_t
     }
     const uint16_t *half = tensor->data;
     if (tensor->type == KVC_F32) {
-        memcpy(*values, tensor->data, (size_t)length * sizeof **values);
+        memcpy(*values, kvc_tensor_data(tensor), (size_t)length * sizeof **values);
     } else {
         for (uint64_t i = 0; i < length; i++) {
             (*values)[i] = tensor->type == KVC_F16 ? kvc_f16_to_f32(half[i]) : kvc_bf16_to_f32(half[i]);
@@ -281,7 +282,7 @@ static void count_types(const struct loader *in, struct kvc_model_info *info, ui
         info->parameters += tensor->rows * tensor->cols;
         info->weight_bytes += tensor->bytes;
         bytes[tensor->type] += tensor->bytes;
-        if (tensor->dimensions == 2) {
+        if (tensor->dimensions == 2 && !tensor->scaled) {
             info->mapped_bytes += tensor->bytes;
         }
     }

@@ -297,6 +297,16 @@ KVC_INLINE kvc_u16 kvc_f32_to_bf16(float x) {
     return (kvc_u16)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
+/* FP8 with four bits of exponent and three of fraction: no infinities, the last value of each sign is a NaN. Exact. */
+KVC_INLINE float kvc_e4m3_to_f32(kvc_u8 b) {
+    kvc_u32 sign = ((kvc_u32)b & 0x80u) << 24, a = (kvc_u32)b & 0x7fu;
+    if (a == 0x7fu)
+        return kvc_nan();
+    if (a >= 8u)
+        return kvc_from_bits(sign | ((a << 20) + 0x3c000000u));
+    return kvc_from_bits(sign | kvc_bits((float)a * 0.001953125f)); /* a * 2^-9 */
+}
+
 /* Elements and scales as files hold them: two bytes, little-endian. */
 #define KVC_LOAD_U16(bytes) ((kvc_u16)((bytes)[0] | (bytes)[1] << 8))
 #define KVC_HALF(bytes) kvc_f16_to_f32(KVC_LOAD_U16(bytes))

@@ -38,19 +38,45 @@ static enum kvc_status find_family(const struct source *in, struct kvc_config *c
                     kvc_family_names(false, known, sizeof known));
 }
 
+/* FP8 in blocks of 128 x 128 or with one scale a matrix, and MXFP4: models/files/scaled.h. */
+static enum kvc_status check_quantization(const struct source *in) {
+    const json_t *about = get(in->root, "quantization_config");
+    if (!about || json_is_false(about)) {
+        return KVC_OK;
+    }
+    const char *method = json_string_value(get(about, "quant_method"));
+    if (!method || (strcmp(method, "fp8") != 0 && strcmp(method, "mxfp4") != 0)) {
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: quantization_config: quant_method is %.40s; fp8 and mxfp4 are supported", in->path,
+                        method ? method : "missing");
+    }
+    const json_t *block = get(about, "weight_block_size");
+    if (block && (json_array_size(block) != 2 || json_integer_value(json_array_get(block, 0)) != 128 ||
+                  json_integer_value(json_array_get(block, 1)) != 128)) {
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: quantization_config: weight_block_size is not [128, 128], the only one supported",
+                        in->path);
+    }
+    return KVC_OK;
+}
+
 /* Keys that change the computation in a way this engine does not have. 0, false, null and empty say nothing. */
 static enum kvc_status refuse_unsupported(const struct source *in) {
     static const char *const keys[] = {
-        "quantization_config",    "num_local_experts",       "num_experts",          "n_routed_experts",
-        "attn_logit_softcapping", "final_logit_softcapping", "kv_lora_rank",         "q_lora_rank",
-        "no_rope_layers",         "attention_multiplier",    "embedding_multiplier", "residual_multiplier",
-        "logits_scaling",         "attn_temperature_tuning", "vision_config"};
+        "num_local_experts",       "num_experts",          "n_routed_experts",    "attn_logit_softcapping",
+        "final_logit_softcapping", "kv_lora_rank",         "q_lora_rank",         "no_rope_layers",
+        "attention_multiplier",    "embedding_multiplier", "residual_multiplier", "logits_scaling",
+        "attn_temperature_tuning", "vision_config"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const json_t *value = get(in->root, keys[i]);
         if (value && !json_is_false(value) && !(json_is_number(value) && json_number_value(value) == 0) &&
             !(json_is_array(value) && json_array_size(value) == 0)) {
             return unsupported(in, keys[i], NULL);
         }
+    }
+    const enum kvc_status status = check_quantization(in);
+    if (status) {
+        return status;
     }
     const json_t *activation = get(in->root, "hidden_act");
     if (activation && (!json_is_string(activation) || strcmp(json_string_value(activation), "silu") != 0)) {

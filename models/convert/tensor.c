@@ -7,6 +7,7 @@
 
 #include "models/convert/convert.h"
 #include "models/convert/quantize.h"
+#include "models/files/scaled.h"
 
 enum { CHUNK = 1 << 24 }; /* bytes of finished rows before they are written, about */
 
@@ -57,7 +58,7 @@ static uint64_t source_row(const struct task *task, uint64_t row) {
 static void convert_row(void *argument, size_t i, unsigned thread) {
     struct task *task = argument;
     const unsigned char *from =
-        (const unsigned char *)task->tensor->data + source_row(task, task->first + i) * task->from_bytes;
+        (const unsigned char *)kvc_tensor_data(task->tensor) + source_row(task, task->first + i) * task->from_bytes;
     unsigned char *to = task->rows + i * task->to_bytes;
     if (task->tensor->type == task->to) {
         memcpy(to, from, task->to_bytes);
@@ -106,6 +107,9 @@ enum kvc_status kvc_convert_tensor(struct kvc_converter *converter, const struct
     const uint64_t at_once = task.to_bytes < CHUNK ? CHUNK / task.to_bytes : 1;
     enum kvc_status status =
         make_capacity(converter, (size_t)(at_once < rows ? at_once : rows) * task.to_bytes, cols, error);
+    if (!status) {
+        status = kvc_tensor_make(tensor, converter->from, error);
+    }
     task.rows = converter->rows;
     task.floats = converter->floats;
     for (; !status && task.first < rows; task.first += at_once) {
@@ -119,5 +123,6 @@ enum kvc_status kvc_convert_tensor(struct kvc_converter *converter, const struct
         }
         status = kvc_gguf_write(converter->writer, index, converter->rows, (size_t)count * task.to_bytes, error);
     }
+    kvc_tensor_drop(tensor);
     return status;
 }

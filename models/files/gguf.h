@@ -22,6 +22,9 @@ enum kvc_gguf_type { /* value types as numbered by the format */
                      KVC_GGUF_F64
 };
 
+struct kvc_scaled;
+enum kvc_raw { KVC_RAW_NONE, KVC_RAW_F8_E4M3, KVC_RAW_U8 };
+
 /* A tensor of a file (GGUF or safetensors). rows x cols: the last dimension is cols, all others are rows. */
 struct kvc_file_tensor {
     const char *name; /* NUL-terminated, owned by the file object */
@@ -31,6 +34,8 @@ struct kvc_file_tensor {
     uint64_t shape[4]; /* outermost first, as [rows, cols] reads (GGUF stores them the other way round) */
     const void *data;  /* in the mapping, checked to lie inside the file */
     uint64_t bytes;
+    struct kvc_scaled *scaled; /* NULL, or data is NULL and is made when wanted: models/files/scaled.h */
+    enum kvc_raw raw;          /* while a safetensors file is opened: what is no type by itself */
 };
 
 enum kvc_status kvc_gguf_open(const char *path, struct kvc_gguf **file, struct kvc_error *error);

@@ -9,6 +9,7 @@
 #include "core/base/types.h"
 #include "models/files/gguf_file.h"
 #include "models/files/json.h"
+#include "models/files/scaled.h"
 #include "models/files/safetensors_file.h"
 
 #define LONGEST_HEADER UINT64_C(100000000) /* the format's own limit */
@@ -22,8 +23,10 @@ struct header { /* one file while it is read */
     struct kvc_error *error;
 };
 
-static enum kvc_status find_type(const struct header *in, const char *name, const json_t *dtype, enum kvc_type *type) {
+static enum kvc_status find_type(const struct header *in, const char *name, const json_t *dtype,
+                                 struct kvc_file_tensor *tensor) {
     const char *text = json_string_value(dtype);
+    enum kvc_type *type = &tensor->type;
     if (!text) {
         return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s has no dtype", in->path, name);
     }
@@ -33,9 +36,15 @@ static enum kvc_status find_type(const struct header *in, const char *name, cons
         *type = KVC_F16;
     } else if (strcmp(text, "BF16") == 0) {
         *type = KVC_BF16;
+    } else if (strcmp(text, "F8_E4M3") == 0) {
+        tensor->raw = KVC_RAW_F8_E4M3;
+    } else if (strcmp(text, "U8") == 0) {
+        tensor->raw = KVC_RAW_U8;
     } else {
-        return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s has dtype %.20s; F32, F16 and BF16 are supported",
-                        in->path, name, text);
+        return kvc_fail(
+            in->error, KVC_INPUT,
+            "%s: tensor %s has dtype %.20s; F32, F16, BF16 and, with scales, F8_E4M3 and MXFP4 are supported", in->path,
+            name, text);
     }
     return KVC_OK;
 }
@@ -69,7 +78,7 @@ static enum kvc_status find_shape(const struct header *in, const json_t *shape, 
         tensor->dimensions = 1;
         tensor->shape[0] = 1;
     }
-    size_t row_bytes = kvc_type_row_bytes(tensor->type, tensor->cols);
+    size_t row_bytes = tensor->raw ? (size_t)tensor->cols : kvc_type_row_bytes(tensor->type, tensor->cols);
     if (row_bytes == 0 || tensor->rows > UINT64_MAX / row_bytes) {
         return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s: the product of its dimensions overflows", in->path,
                         tensor->name);
@@ -119,7 +128,7 @@ static enum kvc_status add_tensor(const struct header *in, const char *name, con
     if (!tensor->name) {
         return kvc_fail(in->error, KVC_RESOURCE, "%s: no memory for its tensors", in->path);
     }
-    enum kvc_status status = find_type(in, name, json_object_get(about, "dtype"), &tensor->type);
+    enum kvc_status status = find_type(in, name, json_object_get(about, "dtype"), tensor);
     if (!status) {
         status = find_shape(in, json_object_get(about, "shape"), tensor);
     }
@@ -221,6 +230,7 @@ void kvc_safetensors_close(struct kvc_safetensors *file) {
     }
     for (size_t i = 0; i < file->tensor_count; i++) {
         free((void *)(uintptr_t)file->tensors[i].name);
+        kvc_scaled_free(file->tensors[i].scaled);
         if (file->copies) {
             free(file->copies[i]);
         }

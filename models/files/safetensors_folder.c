@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "models/files/json.h"
+#include "models/files/scaled.h"
 #include "models/files/safetensors_file.h"
 #include "models/files/tensor_index.h"
 
@@ -131,7 +132,7 @@ static enum kvc_status add_folder(struct kvc_safetensors *file, const char *fold
 static enum kvc_status align_tensors(struct kvc_safetensors *file, const char *path, struct kvc_error *error) {
     for (size_t i = 0; i < file->tensor_count; i++) {
         struct kvc_file_tensor *tensor = &file->tensors[i];
-        if ((uintptr_t)tensor->data % (tensor->type == KVC_F32 ? 4 : 2) == 0) {
+        if (tensor->scaled || (uintptr_t)tensor->data % (tensor->type == KVC_F32 ? 4 : 2) == 0) {
             continue;
         }
         if (!file->copies) {
@@ -160,6 +161,9 @@ enum kvc_status kvc_safetensors_open(const char *path, struct kvc_safetensors **
         S_ISDIR(about.st_mode) ? add_folder(file, path, error) : kvc_safetensors_add(file, path, error);
     if (!status && !file->by_name) {
         status = kvc_tensor_index(path, file->tensors, file->tensor_count, &file->by_name, error);
+    }
+    if (!status) {
+        status = kvc_scaled_pair(file, path, error);
     }
     if (!status) {
         status = align_tensors(file, path, error);

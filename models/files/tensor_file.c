@@ -238,9 +238,9 @@ enum kvc_status kvc_tensor_read(const struct kvc_tensor_reader *reader, const ch
     if (!found) {
         return kvc_fail(error, KVC_INPUT, "%s: has no tensor %s", reader->path, name);
     }
-    if (found->type != KVC_F32) {
+    if (found->type != KVC_F32 || found->scaled) {
         return kvc_fail(error, KVC_INPUT, "%s: tensor %s has type %s, f32 was expected", reader->path, name,
-                        kvc_type_name(found->type));
+                        found->scaled ? "f8_e4m3" : kvc_type_name(found->type));
     }
     tensor->name = found->name;
     tensor->dimensions = found->dimensions;

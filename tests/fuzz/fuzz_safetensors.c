@@ -1,7 +1,7 @@
 /* fuzz_safetensors.c - a safetensors file or, where the input begins with '{', the index of a folder that has two. */
 #include <sys/stat.h>
 
-#include "models/files/safetensors.h"
+#include "models/files/scaled.h"
 #include "tests/fuzz/memory_file.h"
 
 static void put_file(const char *folder, const char *name, const void *data, size_t bytes) {
@@ -50,8 +50,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     for (size_t i = 0; i < kvc_safetensors_count(file); i++) {
         const struct kvc_file_tensor *tensor = kvc_safetensors_at(file, i);
         check(kvc_safetensors_tensor(file, tensor->name) == tensor);
-        check((uintptr_t)tensor->data % (tensor->type == KVC_F32 ? 4 : 2) == 0);
-        touch(tensor->data, tensor->bytes);
+        check(kvc_tensor_make(tensor, "made", &error) == KVC_OK);
+        check((uintptr_t)kvc_tensor_data(tensor) % (tensor->type == KVC_F32 ? 4 : 2) == 0);
+        touch(kvc_tensor_data(tensor), tensor->bytes);
     }
     kvc_safetensors_close(file);
     return 0;

@@ -11,6 +11,7 @@ check_PROGRAMS += \
 	tests/models/test_json_check \
 	tests/models/test_rope \
 	tests/models/test_safetensors \
+	tests/models/test_scaled \
 	tests/models/test_template \
 	tests/models/test_tokenizer \
 	tests/models/test_tokenizer_golden \

@@ -1,0 +1,81 @@
+/* scaled.c - the data of tensors that come as FP8 or MXFP4 numbers and scales. libc only. */
+#include "models/files/scaled.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/types.h"
+#include "core/base/weight_blocks.h"
+
+/* ---- values ---- */
+
+float kvc_scale_at(const unsigned char *scales, enum kvc_type type, uint64_t i) {
+    float scale;
+    if (type != KVC_F32) {
+        const kvc_u16 half = KVC_LOAD_U16(scales + 2 * i);
+        return type == KVC_F16 ? kvc_f16_to_f32(half) : kvc_bf16_to_f32(half);
+    }
+    memcpy(&scale, scales + 4 * i, sizeof scale);
+    return scale;
+}
+
+/* One row of FP8: the number times its block's scale, one product in float32. */
+static void widen_fp8_row(const struct kvc_scaled *scaled, uint64_t row, uint64_t cols, float *to) {
+    const unsigned char *from = scaled->raw + row * cols;
+    const uint64_t first = row / scaled->block_rows * scaled->grid_cols;
+    for (uint64_t k = 0; k < cols; k++) {
+        to[k] =
+            kvc_e4m3_to_f32(from[k]) * kvc_scale_at(scaled->scales, scaled->scale_type, first + k / scaled->block_cols);
+    }
+}
+
+/* A block's bytes in GGUF's order: there byte i holds elements i and i + 16, here 2 i and 2 i + 1, low halves first. */
+static void lay_block(const unsigned char *from, unsigned char power, unsigned char *to) {
+    to[0] = power;
+    for (int i = 0; i < KVC_MXFP4_BYTES; i++) {
+        const unsigned low = from[i / 2] >> (i % 2 * 4) & 15u, high = from[8 + i / 2] >> (i % 2 * 4) & 15u;
+        to[1 + i] = (unsigned char)(low | high << 4);
+    }
+}
+
+enum kvc_status kvc_tensor_make(const struct kvc_file_tensor *tensor, const char *path, struct kvc_error *error) {
+    struct kvc_scaled *scaled = tensor->scaled;
+    if (!scaled || scaled->made) {
+        return KVC_OK;
+    }
+    unsigned char *to = scaled->made = malloc((size_t)tensor->bytes);
+    if (!to) {
+        return kvc_fail(error, KVC_RESOURCE, "%s: no memory for the %" PRIu64 " bytes of tensor %s as %s", path,
+                        tensor->bytes, tensor->name, kvc_type_name(tensor->type));
+    }
+    if (tensor->type == KVC_MXFP4) {
+        const size_t bytes = sizeof(struct kvc_block_mxfp4);
+        for (uint64_t i = 0; i < tensor->bytes / bytes; i++) {
+            lay_block(scaled->raw + i * KVC_MXFP4_BYTES, scaled->scales[i], to + i * bytes);
+        }
+    } else {
+        for (uint64_t row = 0; row < tensor->rows; row++) {
+            widen_fp8_row(scaled, row, tensor->cols, (float *)scaled->made + row * tensor->cols);
+        }
+    }
+    return KVC_OK;
+}
+
+const void *kvc_tensor_data(const struct kvc_file_tensor *tensor) {
+    return tensor->scaled ? tensor->scaled->made : tensor->data;
+}
+
+void kvc_tensor_drop(const struct kvc_file_tensor *tensor) {
+    if (tensor->scaled) {
+        free(tensor->scaled->made);
+        tensor->scaled->made = NULL;
+    }
+}
+
+void kvc_scaled_free(struct kvc_scaled *scaled) {
+    if (scaled) {
+        free(scaled->made);
+        free(scaled);
+    }
+}
