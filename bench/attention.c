@@ -152,9 +152,9 @@ static void free_call(struct bench *b, struct call *call) {
 static void attend(struct bench *b, const struct shape *shape, const struct call *call, struct kvc_lists *lists,
                    uint32_t rows) {
     const struct kvc_segment segment = {lists, NULL, 0, rows, rows, NULL};
-    const struct kvc_attention attention = {&segment,      1,         shape->heads,    shape->kv_heads,
-                                            shape->d,      0,         call->q,         call->out,
-                                            call->maximum, call->sum, call->positions, call->causal_offset};
+    const struct kvc_attention attention = {
+        &segment,      1,         shape->heads,    shape->kv_heads,     shape->d, 0, call->q, call->out,
+        call->maximum, call->sum, call->positions, call->causal_offset, {0, 0}};
     b->device->ops->attention(b->device, &attention);
 }
 

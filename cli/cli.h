@@ -145,7 +145,7 @@ int cli_all_specs(const struct cli_command *command, const struct cli_texts *giv
                   struct cli_texts *specs);
 void cli_specs_free(struct cli_texts *specs);
 /* Takes those that "all" made and that do not suit the model out of the list, with a warning. */
-void cli_leave_out(const struct cli_command *command, const struct kvc_engine *engine, const struct kvc_model *model,
+void cli_leave_out(const struct cli_command *command, const struct kvc_engine *engine, struct kvc_model *model,
                    struct cli_texts *specs);
 /* Engine, policies and model, in this order; both are NULL after a failure. path NULL: an error that asks for -m. */
 int cli_open_model(const struct cli_command *command, const struct cli_common *common, const char *path,

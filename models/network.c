@@ -3,6 +3,7 @@
 #include "models/network.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@
 enum {
     VECTOR_ALIGNMENT = 16, /* floats: a vector begins on a cache line of its buffer */
     LAYER_WEIGHTS = 7,     /* at most, of one layer */
-    LAYER_SPANS = 16       /* norms and biases of one layer, at most */
+    LAYER_SPANS = 24       /* norms and biases of one layer, at most */
 };
 
 struct loader {
@@ -158,6 +159,9 @@ static enum kvc_status flush_floats(struct loader *in) {
 static enum kvc_status load_norm(struct loader *in, const char *name, uint64_t length, struct kvc_span *span) {
     float *values = NULL;
     enum kvc_status status = load_vector(in, name, length, &values);
+    for (uint64_t i = 0; !status && !in->gguf && in->config->family->norm_plus_one && i < length; i++) {
+        values[i] = values[i] + 1.0f;
+    }
     if (!status) {
         status = add_floats(in, values, (size_t)length, span);
         free(values);
@@ -166,10 +170,6 @@ static enum kvc_status load_norm(struct loader *in, const char *name, uint64_t l
 }
 
 /* ---- one layer ---- */
-
-static bool has_bias(const struct kvc_config *config, enum kvc_bias bias) {
-    return bias == KVC_QKV_BIAS ? config->qkv_bias : bias == KVC_OUTPUT_BIAS ? config->output_bias : config->feed_bias;
-}
 
 static enum kvc_status load_named_matrix(struct loader *in, uint32_t l, const struct kvc_matrix_name *matrix,
                                          struct kvc_layer *layer) {
@@ -186,7 +186,7 @@ static enum kvc_status load_named_matrix(struct loader *in, uint32_t l, const st
     if (!status) {
         status = check_matrix(in, tensor, outputs, kvc_extent(in->config, matrix->inputs));
     }
-    if (!status && has_bias(in->config, matrix->bias)) {
+    if (!status && kvc_has_bias(in->config, matrix->bias)) {
         kvc_layer_tensor(name, sizeof name, in->gguf, l, stem, "bias");
         status = load_vector(in, name, outputs, &bias);
     }
@@ -208,20 +208,26 @@ static enum kvc_status load_layer(struct loader *in, uint32_t l) {
     enum kvc_status status = KVC_OK;
     for (const struct kvc_norm_name *norm = kvc_norm_names; !status && norm->gguf; norm++) {
         char name[128];
-        if (norm->per_head && !in->config->family->qk_norm) {
+        if (!kvc_has_norm(in->config, norm)) {
             continue;
         }
         void *span = (char *)layer + norm->span;
         kvc_layer_tensor(name, sizeof name, in->gguf, l, in->gguf ? norm->gguf : norm->hf, "weight");
-        status = load_norm(in, name, kvc_extent(in->config, norm->length), span);
+        status = load_norm(in, name, kvc_norm_length(in->config, norm), span);
+        if (!status && in->config->family->norm_bias && norm->bias) {
+            span = (char *)layer + norm->bias;
+            kvc_layer_tensor(name, sizeof name, in->gguf, l, in->gguf ? norm->gguf : norm->hf, "bias");
+            status = load_norm(in, name, in->config->hidden, span);
+        }
     }
     for (const struct kvc_matrix_name *matrix = kvc_matrix_names; !status && matrix->gguf; matrix++) {
-        if (matrix->when == KVC_ALWAYS || (matrix->when == KVC_FUSED) == in->config->family->fused) {
+        if (kvc_has_matrix(in->config, matrix)) {
             status = load_named_matrix(in, l, matrix, layer);
         }
     }
     const bool slides = !in->config->sliding || in->config->sliding[l];
     layer->window = slides ? (uint32_t)in->config->sliding_window : 0;
+    layer->rope = in->config->unrotated ? in->config->unrotated[l] : layer->window && in->network->ropes > 1;
     return status ? status : flush_floats(in);
 }
 
@@ -241,7 +247,13 @@ static enum kvc_status load_ends(struct loader *in) {
     network->vocab = (uint32_t)vocab;
     enum kvc_status status = load_matrix(in, embedding, vocab, config->hidden, &network->embedding);
     if (!status) {
-        status = load_norm(in, kvc_final_norm_name[in->gguf], config->hidden, &network->final_norm);
+        status = load_norm(in, kvc_final_norm_name(config, in->gguf, false), config->hidden, &network->final_norm);
+    }
+    if (!status && config->family->norm_bias) {
+        status = load_norm(in, kvc_final_norm_name(config, in->gguf, true), config->hidden, &network->final_norm_bias);
+    }
+    if (!status && config->family->head_bias) {
+        status = load_norm(in, kvc_head_bias_name[in->gguf], vocab, &network->head_bias);
     }
     if (!status) {
         status = flush_floats(in);
@@ -337,12 +349,20 @@ static enum kvc_status load(struct loader *in, struct kvc_model_info *info) {
     network->layer = calloc(layers, sizeof *network->layer);
     network->weights = calloc(layers * LAYER_WEIGHTS + 2, sizeof *network->weights);
     network->buffers = calloc(layers + 1, sizeof *network->buffers);
-    in->used = calloc(layers * (LAYER_WEIGHTS + LAYER_SPANS) + 3, sizeof *in->used);
+    in->used = calloc(layers * (LAYER_WEIGHTS + LAYER_SPANS) + 5, sizeof *in->used);
     if (!network->layer || !network->weights || !network->buffers || !in->used) {
         return no_memory(in);
     }
-    enum kvc_status status =
-        kvc_rope_build(in->config, in->gguf && in->config->family->interleaved, &network->rope, in->error);
+    const bool interleaved = (in->gguf && in->config->family->interleaved) || in->config->family->pairs;
+    enum kvc_status status = kvc_rope_build(in->config, interleaved, &network->rope[0], in->error);
+    if (!status && in->config->rope.local_base > 0) {
+        status = kvc_rope_build_local(in->config, interleaved, &network->rope[1], in->error);
+        network->ropes = 2;
+    }
+    if (!status && in->config->unrotated) {
+        status = kvc_rope_build_still(in->config, interleaved, &network->rope[1], in->error);
+        network->ropes = 2;
+    }
     if (!status) {
         status = load_ends(in);
     }
@@ -370,6 +390,17 @@ enum kvc_status kvc_network_load(struct kvc_device *device, const struct kvc_con
         .feed_forward = (uint32_t)config->feed_forward,
         .trained_context = config->context,
         .norm_eps = (float)config->norm_eps,
+        .ropes = 1,
+        .scoring = {(float)config->score_scale, (float)config->score_cap},
+        .activation = config->family->activation,
+        .embedding_scale =
+            config->family->scaled_embedding ? (float)sqrt((double)config->hidden) : (float)config->embedding_scale,
+        .residual_scale = (float)config->residual_scale,
+        .logit_scale = config->logit_divisor > 0 ? (float)(1 / config->logit_divisor) : (float)config->logit_scale,
+        .centred = (config->family->features & KVC_LAYER_NORM) != 0,
+        .parallel = config->family->norms == KVC_NORMS_ONE,
+        .qk_norm_whole = config->family->qk_norm_whole,
+        .logit_cap = (float)config->logit_cap,
     };
     struct loader in = {.device = device,
                         .config = config,

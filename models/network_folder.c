@@ -9,7 +9,7 @@
 static const struct kvc_file_tensor *tensor_at(const void *file, size_t i) { return kvc_safetensors_at(file, i); }
 
 static const struct kvc_file_tensor *find_tensor(const void *file, const char *name) {
-    return kvc_safetensors_tensor(file, name);
+    return kvc_safetensors_text_tensor(file, name);
 }
 
 /* The folder's own name, without the slashes after it. */

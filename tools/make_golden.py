@@ -41,6 +41,36 @@ PHI3 = dict(architectures=["Phi3ForCausalLM"], model_type="phi3", hidden_act="si
             eos_token_id=2, rope_theta=10000.0, rope_scaling=None, sliding_window=None, tie_word_embeddings=False,
             pad_token_id=None, attention_bias=False)
 
+GEMMA2 = dict(architectures=["Gemma2ForCausalLM"], model_type="gemma2", hidden_act="gelu_pytorch_tanh",
+              hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6, bos_token_id=2, eos_token_id=1,
+              rope_theta=10000.0, attention_bias=False)
+GEMMA3 = dict(architectures=["Gemma3ForCausalLM"], model_type="gemma3_text", hidden_activation="gelu_pytorch_tanh",
+              rms_norm_eps=1e-6, bos_token_id=2, eos_token_id=[1, 106], rope_theta=1000000, rope_local_base_freq=10000,
+              rope_scaling=None, attention_bias=False, attn_logit_softcapping=None, final_logit_softcapping=None)
+
+SMOLLM3 = dict(architectures=["SmolLM3ForCausalLM"], model_type="smollm3", hidden_act="silu", rms_norm_eps=1e-6,
+               bos_token_id=1, eos_token_id=2, pad_token_id=3, rope_theta=5000000.0, rope_scaling=None,
+               use_sliding_window=False, sliding_window=None, max_window_layers=28, attention_bias=False,
+               mlp_bias=False, no_rope_layer_interval=4)
+OLMO2 = dict(architectures=["Olmo2ForCausalLM"], model_type="olmo2", hidden_act="silu", rms_norm_eps=1e-6,
+             bos_token_id=1, eos_token_id=2, pad_token_id=3, rope_theta=500000, rope_scaling=None,
+             attention_bias=False, tie_word_embeddings=False)
+GRANITE = dict(architectures=["GraniteForCausalLM"], model_type="granite", hidden_act="silu", rms_norm_eps=1e-5,
+               bos_token_id=1, eos_token_id=2, pad_token_id=3, rope_theta=10000.0, rope_scaling=None,
+               attention_bias=False, mlp_bias=False, tie_word_embeddings=True)
+GLM4 = dict(architectures=["Glm4ForCausalLM"], model_type="glm4", hidden_act="silu", rms_norm_eps=1e-5, bos_token_id=1,
+            eos_token_id=[2, 3], pad_token_id=3, rope_theta=10000.0, partial_rotary_factor=0.5, attention_bias=True,
+            tie_word_embeddings=False)
+COHERE = dict(architectures=["CohereForCausalLM"], model_type="cohere", hidden_act="silu", layer_norm_eps=1e-5,
+              bos_token_id=1, eos_token_id=2, pad_token_id=0, rope_theta=75000.0, attention_bias=False,
+              use_qk_norm=False)
+PHI = dict(architectures=["PhiForCausalLM"], model_type="phi", hidden_act="gelu_new", layer_norm_eps=1e-5,
+           bos_token_id=1, eos_token_id=2, rope_theta=10000.0, partial_rotary_factor=0.4, qk_layernorm=False,
+           tie_word_embeddings=False)
+STABLELM = dict(architectures=["StableLmForCausalLM"], model_type="stablelm", hidden_act="silu", layer_norm_eps=1e-5,
+                bos_token_id=1, eos_token_id=2, rope_theta=10000, partial_rotary_factor=0.25, use_qkv_bias=True,
+                qk_layernorm=False, use_parallel_residual=False, tie_word_embeddings=False)
+
 
 def sizes(hidden, feed, layers, heads, kv_heads, vocab, context, **more):
     return dict(hidden_size=hidden, intermediate_size=feed, num_hidden_layers=layers, num_attention_heads=heads,
@@ -92,6 +122,36 @@ FAMILIES = {
     "phi4-mini": (dict(PHI3, **sizes(64, 30, 2, 4, 1, 57, 320, original_max_position_embeddings=40,
                                      partial_rotary_factor=0.75, tie_word_embeddings=True, sliding_window=25,
                                      rope_scaling=longrope(6))), "bf16", {"short": 30, "long": 70}, False),
+    # Gemma 2: both soft caps, a query scale of its own, every other layer with a window. Caps low enough to be felt.
+    "gemma2": (dict(GEMMA2, **sizes(24, 42, 4, 4, 2, 53, 128, head_dim=16, sliding_window=9, query_pre_attn_scalar=6,
+                                    attn_logit_softcapping=4.0, final_logit_softcapping=3.0)),
+               "bf16", {"short": 40}, False),
+    # Gemma 3: q/k norms, two bases, linear scaling of the global layers' alone, six layers of which one is global.
+    "gemma3": (dict(GEMMA3, **sizes(36, 30, 7, 6, 2, 49, 256, head_dim=12, sliding_window=8, query_pre_attn_scalar=12,
+                                    rope_scaling=dict(factor=8.0, rope_type="linear"))), "bf16", {"short": 48}, False),
+    # The same family as transformers writes it today, without scaling, other layers global.
+    "gemma3-new": (dict(GEMMA3, **sizes(20, 34, 4, 2, 1, 45, 128, head_dim=18, sliding_window=5,
+                                        query_pre_attn_scalar=18,
+                                        layer_types=["full_attention", "sliding_attention", "sliding_attention",
+                                                     "full_attention"])), "f32", {"short": 33}, True),
+    # A model that reads images too: the language model's keys and tensors have longer names.
+    "gemma3-images": (dict(GEMMA3, **sizes(20, 26, 6, 2, 1, 39, 128, head_dim=10, sliding_window=6,
+                                           query_pre_attn_scalar=10)), "bf16", {"short": 30}, False),
+    # SmolLM3: every fourth layer does not rotate.
+    "smollm3": (dict(SMOLLM3, **sizes(24, 38, 5, 4, 2, 51, 128, tie_word_embeddings=True)), "bf16", {"short": 40}, False),
+    # OLMo 2: norms of what comes out only, norms of q and k over all heads.
+    "olmo2": (dict(OLMO2, **sizes(32, 36, 3, 4, 2, 53, 128)), "bf16", {"short": 40}, False),
+    # Granite 3: four multipliers.
+    "granite": (dict(GRANITE, **sizes(24, 40, 3, 4, 2, 47, 128, embedding_multiplier=12.0, residual_multiplier=0.22,
+                                      attention_multiplier=0.3, logits_scaling=8.0)), "bf16", {"short": 40}, False),
+    # GLM-4: half of the channels rotate, in pairs side by side; norms around; q, k, v biases, fused gate and up.
+    "glm4": (dict(GLM4, **sizes(28, 34, 3, 4, 2, 49, 128, head_dim=12)), "bf16", {"short": 40}, False),
+    # Command-R: attention and feed-forward side by side, norms that take the mean away, a logit scale.
+    "cohere": (dict(COHERE, **sizes(24, 44, 3, 4, 2, 57, 128, logit_scale=0.0625)), "f16", {"short": 40}, False),
+    # Phi-2: side by side too, biases everywhere, no gate.
+    "phi2": (dict(PHI, **sizes(40, 58, 3, 4, 4, 51, 128)), "f16", {"short": 40}, False),
+    # StableLM 2.
+    "stablelm": (dict(STABLELM, **sizes(32, 42, 3, 4, 2, 47, 128)), "bf16", {"short": 40}, False),
 }
 
 DTYPE = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
@@ -104,13 +164,15 @@ def randomise(model, dtype, generator):
     for name, parameter in model.named_parameters():
         shape = parameter.shape
         value = torch.randn(shape, generator=generator, dtype=torch.float64)
-        if name.endswith("norm.weight"):
-            value = 1 + 0.3 * value
+        if "norm" in name and name.endswith(".bias"):
+            value = 0.2 * value
+        elif "norm" in name and name.endswith(".weight"):
+            value = (0 if "gemma" in model.config.model_type else 1) + 0.3 * value
         elif name.endswith(".bias"):
             value = 0.5 * value
         elif "embed_tokens" in name:
             pass
-        elif any(part in name for part in ("q_proj", "k_proj", "qkv_proj")):
+        elif any(part in name for part in ("q_proj", "k_proj", "qkv_proj")):  # attention_multiplier is below 1
             value = value * (2.0 / math.sqrt(shape[1]))
         else:
             value = value / math.sqrt(shape[1])
@@ -123,9 +185,19 @@ def double_norm(self, hidden_states):
     return self.weight * (hidden_states * torch.rsqrt(variance + self.variance_epsilon))
 
 
+def double_layer_norm(self, hidden_states):
+    centred = hidden_states - hidden_states.mean(-1, keepdim=True)
+    return self.weight * (centred * torch.rsqrt(centred.pow(2).mean(-1, keepdim=True) + self.variance_epsilon))
+
+
+def double_gemma_norm(self, hidden_states):
+    variance = hidden_states.pow(2).mean(-1, keepdim=True)
+    return (1 + self.weight) * (hidden_states * torch.rsqrt(variance + self.eps))
+
+
 def build(config, state=None):
     made = AutoConfig.for_model(**copy.deepcopy(config))  # it changes what it is given
-    model = AutoModelForCausalLM.from_config(made, attn_implementation="sdpa", dtype=torch.float32).eval()
+    model = AutoModelForCausalLM.from_config(made, attn_implementation="eager" if config["model_type"] == "gemma2" else "sdpa", dtype=torch.float32).eval()
     if state is not None:
         missing = model.load_state_dict(state, strict=False)
         model.tie_weights()
@@ -138,7 +210,10 @@ def run(model, tokens, double):
         model = model.double()
         for module in model.modules():
             if type(module).__name__.endswith("RMSNorm"):
-                module.forward = double_norm.__get__(module)
+                gemma = type(module).__name__.startswith("Gemma")
+                module.forward = (double_gemma_norm if gemma else double_norm).__get__(module)
+            if type(module).__name__ == "CohereLayerNorm":
+                module.forward = double_layer_norm.__get__(module)
     with torch.no_grad():
         return model(input_ids=torch.tensor([tokens]), use_cache=False).logits[0].double().numpy()
 
@@ -159,7 +234,25 @@ def without(config):
     if config.get("use_sliding_window"):
         yield "no window", dict(config, use_sliding_window=False)
         yield "window everywhere", dict(config, max_window_layers=0)
-    if config.get("partial_rotary_factor"):
+    if config["model_type"] == "gemma2":
+        for key in ("attn_logit_softcapping", "final_logit_softcapping"):
+            yield "no " + key, dict(config, **{key: None})
+        yield "scale of the head size", dict(config, query_pre_attn_scalar=config["head_dim"])
+    if config["model_type"] == "smollm3":
+        yield "all rotate", dict(config, no_rope_layers=[1] * config["num_hidden_layers"])
+    for key in ("embedding_multiplier", "residual_multiplier", "logits_scaling", "logit_scale"):
+        if key in config:
+            yield "no " + key, dict(config, **{key: 1.0})
+    if "attention_multiplier" in config:
+        yield "scale of the head size", dict(config, attention_multiplier=(config["hidden_size"] //
+                                                                           config["num_attention_heads"]) ** -0.5)
+    if "gemma" in config["model_type"]:
+        yield "windows elsewhere", dict(config, layer_types=["full_attention"] * config["num_hidden_layers"])
+    if "rope_local_base_freq" in config:
+        yield "one base", dict(config, rope_local_base_freq=config["rope_theta"])
+    if config["model_type"] in ("glm4", "phi", "stablelm"):
+        yield "other share", dict(config, partial_rotary_factor=1.0)
+    if config.get("partial_rotary_factor") and config["model_type"] == "phi3":
         yield "other share", dict(config, partial_rotary_factor=0.5, rope_scaling=longrope(4))
 
 
@@ -215,14 +308,21 @@ def llama3_divisors(scaling, base, rotary):
     return torch.tensor(np.array(divisors, dtype=np.float32))
 
 
-def gguf_name(name):
-    for old, new in (("model.embed_tokens", "token_embd"), ("model.norm", "output_norm"), ("lm_head", "output"),
+def gguf_name(name, kind):
+    gemma = kind.startswith("gemma") or kind == "olmo2"
+    if kind == "glm4":  # what others call the norm before the feed-forward network stands after the attention there
+        name = name.replace("post_attention_layernorm", "ffn_norm")
+        name = name.replace("post_self_attn_layernorm", "post_attention_norm").replace("post_mlp_layernorm", "post_ffw_norm")
+    for old, new in (("model.embed_tokens", "token_embd"), ("model.norm", "output_norm"),
+                     ("model.final_layernorm", "output_norm"), ("self_attn.dense", "attn_output"),
+                     ("mlp.fc1", "ffn_up"), ("mlp.fc2", "ffn_down"), ("lm_head", "output"),
                      ("model.layers.", "blk."), ("self_attn.q_proj", "attn_q"), ("self_attn.k_proj", "attn_k"),
                      ("self_attn.v_proj", "attn_v"), ("self_attn.qkv_proj", "attn_qkv"),
                      ("self_attn.o_proj", "attn_output"), ("self_attn.q_norm", "attn_q_norm"),
                      ("self_attn.k_norm", "attn_k_norm"), ("mlp.gate_up_proj", "ffn_up"), ("mlp.gate_proj", "ffn_gate"),
                      ("mlp.up_proj", "ffn_up"), ("mlp.down_proj", "ffn_down"), ("input_layernorm", "attn_norm"),
-                     ("post_attention_layernorm", "ffn_norm")):
+                     ("post_attention_layernorm", "post_attention_norm" if gemma else "ffn_norm"),
+                     ("pre_feedforward_layernorm", "ffn_norm"), ("post_feedforward_layernorm", "post_ffw_norm")):
         name = name.replace(old, new)
     return name
 
@@ -234,7 +334,7 @@ def interleave(tensor, heads):
 
 
 def make_gguf(path, name, config, state):
-    kind = {"mistral": "llama"}.get(config["model_type"], config["model_type"])
+    kind = {"mistral": "llama", "gemma3_text": "gemma3", "cohere": "command-r", "phi": "phi2"}.get(config["model_type"], config["model_type"])
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
     size = config.get("head_dim") or config["hidden_size"] // heads
     rotary = int(size * config.get("partial_rotary_factor", 1.0))
@@ -243,11 +343,17 @@ def make_gguf(path, name, config, state):
         f"{kind}.block_count": config["num_hidden_layers"], f"{kind}.context_length": config["max_position_embeddings"],
         f"{kind}.embedding_length": config["hidden_size"], f"{kind}.feed_forward_length": config["intermediate_size"],
         f"{kind}.attention.head_count": heads, f"{kind}.attention.head_count_kv": kv_heads,
-        f"{kind}.attention.layer_norm_rms_epsilon": float(config["rms_norm_eps"]),
         f"{kind}.rope.freq_base": float(config["rope_theta"]), f"{kind}.rope.dimension_count": rotary,
         f"{kind}.vocab_size": config["vocab_size"],
         "tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2,
     }
+    for key, name_there in (("rms_norm_eps", "attention.layer_norm_rms_epsilon"),
+                            ("layer_norm_eps", "attention.layer_norm_epsilon"), ("logit_scale", "logit_scale"),
+                            ("attention_multiplier", "attention.scale"), ("embedding_multiplier", "embedding_scale"),
+                            ("residual_multiplier", "residual_scale"), ("logits_scaling", "logit_scale"),
+                            ("use_parallel_residual", "use_parallel_residual")):
+        if key in config:
+            keys[f"{kind}.{name_there}"] = config[key]
     if config.get("head_dim"):
         keys[f"{kind}.attention.key_length"] = keys[f"{kind}.attention.value_length"] = size
     if config["model_type"] in ("mistral", "phi3") and config.get("sliding_window"):
@@ -256,6 +362,17 @@ def make_gguf(path, name, config, state):
         keys[f"{kind}.attention.sliding_window"] = config["sliding_window"]
         keys[f"{kind}.attention.sliding_window_pattern"] = [i >= config["max_window_layers"]
                                                             for i in range(config["num_hidden_layers"])]
+    if kind.startswith("gemma"):
+        keys[f"{kind}.attention.sliding_window"] = config["sliding_window"]
+        keys["tokenizer.ggml.bos_token_id"], keys["tokenizer.ggml.eos_token_id"] = 2, 1
+        for key in ("attn_logit_softcapping", "final_logit_softcapping"):
+            if config.get(key):
+                keys[f"{kind}.{key}"] = config[key]
+        if config["query_pre_attn_scalar"] != size:  # which converters leave to a rule of the published sizes
+            keys[f"{kind}.attention.scale"] = config["query_pre_attn_scalar"] ** -0.5
+        if "layer_types" in config:
+            keys[f"{kind}.attention.sliding_window_pattern"] = [kind == "sliding_attention"
+                                                                for kind in config["layer_types"]]
     tensors = {}
     scaling = config.get("rope_scaling") or {}
     rope = scaling.get("rope_type", scaling.get("type"))
@@ -280,9 +397,11 @@ def make_gguf(path, name, config, state):
         tensors["rope_factors_long.weight"] = torch.tensor(scaling["long_factor"], dtype=torch.float32)
         tensors["rope_factors_short.weight"] = torch.tensor(scaling["short_factor"], dtype=torch.float32)
     for old, tensor in state.items():
-        if kind == "llama" and (".q_proj." in old or ".k_proj." in old):
+        if kind in ("llama", "smollm3", "granite") and (".q_proj." in old or ".k_proj." in old):
             tensor = interleave(tensor, heads if ".q_proj." in old else kv_heads)
-        tensors[gguf_name(old)] = tensor.float() if tensor.dim() == 1 else tensor
+        gemma = kind.startswith("gemma")
+        vector = tensor.float() + 1 if gemma else tensor.float()  # norms; Gemma has no biases
+        tensors[gguf_name(old, kind)] = vector if tensor.dim() == 1 else tensor
     write_gguf(path, keys, tensors)
 
 
@@ -306,6 +425,19 @@ def save(folder, state, shards):
         json.dump({"metadata": {"total_size": total}, "weight_map": index}, file, indent=1, sort_keys=True)
 
 
+def save_with_images(folder, config, state):
+    """As Gemma3ForConditionalGeneration lies on the hub, with a little of what reads images."""
+    whole = dict(architectures=["Gemma3ForConditionalGeneration"], model_type="gemma3", eos_token_id=[1, 106],
+                 text_config={key: value for key, value in config.items() if key not in ("architectures", "eos_token_id")},
+                 vision_config=dict(model_type="siglip_vision_model", hidden_size=8))
+    with open(os.path.join(folder, "config.json"), "w") as file:
+        json.dump(whole, file, indent=2)
+    renamed = {"language_model." + key: value for key, value in state.items()}
+    renamed["vision_tower.vision_model.embeddings.patch_embedding.weight"] = torch.zeros(8, 3, 2, 2)
+    renamed["multi_modal_projector.mm_input_projection_weight"] = torch.zeros(8, config["hidden_size"])
+    save(folder, renamed, 1)
+
+
 def make(out, name):
     config, kind, cases, newer = FAMILIES[name]
     folder = os.path.join(out, name)
@@ -313,17 +445,20 @@ def make(out, name):
     generator = torch.Generator().manual_seed(sum(name.encode()) * 7919)
     model = build(config)
     randomise(model, DTYPE[kind], generator)
-    tied = config["tie_word_embeddings"]
+    tied = config.get("tie_word_embeddings", "gemma" in config["model_type"] or config["model_type"] == "cohere")
     full = {key: value.clone() for key, value in model.state_dict().items()}
     state = {key: value.to(DTYPE[kind]) for key, value in full.items() if not (tied and key == "lm_head.weight")}
-    if newer:
+    if name == "gemma3-images":
+        save_with_images(folder, config, state)
+    elif newer:
         model.config.architectures = config["architectures"]
         with open(os.path.join(folder, "config.json"), "w") as file:
             file.write(model.config.to_json_string())
     else:
         with open(os.path.join(folder, "config.json"), "w") as file:
             json.dump(config, file, indent=2)
-    save(folder, state, 2 if name == "qwen2" else 1)
+    if name != "gemma3-images":
+        save(folder, state, 2 if name == "qwen2" else 1)
     make_gguf(os.path.join(folder, "model.gguf"), name, config, state)
     for case, count in cases.items():
         tokens = torch.randint(0, config["vocab_size"], (count,), generator=generator).tolist()
@@ -367,6 +502,8 @@ ROPES = {
                                                           original_max_position_embeddings=4096))),
     "phi-4-mini": dict(PHI3, **sizes(3072, 8192, 32, 24, 8, 200064, 131072, partial_rotary_factor=0.75,
                                      original_max_position_embeddings=4096, rope_scaling=longrope(48))),
+    "gemma-3-4b": dict(GEMMA3, **sizes(2560, 10240, 34, 8, 4, 262208, 131072, head_dim=256, sliding_window=1024,
+                                       query_pre_attn_scalar=256, rope_scaling=dict(factor=8.0, rope_type="linear"))),
     "phi-3-su": dict(PHI3, **sizes(3072, 8192, 32, 32, 32, 32064, 131072, original_max_position_embeddings=4096,
                                    rope_scaling=dict(longrope(48), type="su"))),
 }
@@ -380,10 +517,13 @@ def rotary(config):
     made = AutoConfig.for_model(**copy.deepcopy(config))  # it changes what it is given
     kind = {"llama": "llama.modeling_llama.Llama", "mistral": "mistral.modeling_mistral.Mistral",
             "qwen2": "qwen2.modeling_qwen2.Qwen2", "qwen3": "qwen3.modeling_qwen3.Qwen3",
-            "phi3": "phi3.modeling_phi3.Phi3"}[config["model_type"]]
+            "phi3": "phi3.modeling_phi3.Phi3", "gemma3_text": "gemma3.modeling_gemma3.Gemma3"}[config["model_type"]]
     module, name = kind.rsplit(".", 1)
     module = importlib.import_module("transformers.models." + module)
     rope = getattr(module, name + "RotaryEmbedding")(made)
+    if hasattr(rope, "full_attention_inv_freq"):  # of the layers without a window
+        return dict(short=rope.full_attention_inv_freq.tolist(),
+                    attention_factor=float(rope.full_attention_attention_scaling))
     found = dict(short=rope.inv_freq.tolist(), attention_factor=float(rope.attention_scaling))
     if "long_factor" in scaling:
         original = config["original_max_position_embeddings"]

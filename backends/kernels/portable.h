@@ -121,6 +121,11 @@ KVC_DEVICE struct kvc_part kvc_part_zero(void) {
     p.high = (float16)(0.0f);
     return p;
 }
+KVC_DEVICE struct kvc_part kvc_part_all(float x) {
+    struct kvc_part p;
+    p.low = p.high = (float16)(x);
+    return p;
+}
 KVC_DEVICE struct kvc_part kvc_part_fma(struct kvc_part a, struct kvc_part b, struct kvc_part sum) {
     sum.low = fma(a.low, b.low, sum.low);
     sum.high = fma(a.high, b.high, sum.high);
@@ -168,6 +173,12 @@ KVC_DEVICE struct kvc_part kvc_part_zero(void) {
     struct kvc_part p;
     for (int i = 0; i < KVC_LANES_EACH; i++)
         p.lane[i] = 0.0f;
+    return p;
+}
+KVC_DEVICE struct kvc_part kvc_part_all(float x) {
+    struct kvc_part p;
+    for (int i = 0; i < KVC_LANES_EACH; i++)
+        p.lane[i] = x;
     return p;
 }
 KVC_DEVICE struct kvc_part kvc_part_fma(struct kvc_part a, struct kvc_part b, struct kvc_part sum) {
@@ -267,6 +278,18 @@ KVC_DEVICE float kvc_dot_floats(KVC_GLOBAL const float *a, KVC_GLOBAL const floa
     if (k < K)
         sum = kvc_part_fma_tail(kvc_part_floats_tail(a + k, worker, (kvc_u32)(K - k)),
                                 kvc_part_floats_tail(b + k, worker, (kvc_u32)(K - k)), sum, (kvc_u32)(K - k));
+    return kvc_part_sum(sum, shared_sum);
+}
+
+/* The same with ones, which the caller has of KVC_ONE, for b. */
+KVC_DEVICE float kvc_sum_floats(KVC_GLOBAL const float *a, float one, kvc_u64 K, KVC_LOCAL float *shared_sum) {
+    kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS;
+    struct kvc_part sum = kvc_part_zero(), ones = kvc_part_all(one);
+    kvc_u64 k = 0;
+    for (; k + 32 <= K; k += 32)
+        sum = kvc_part_fma(kvc_part_floats(a + k, worker), ones, sum);
+    if (k < K)
+        sum = kvc_part_fma_tail(kvc_part_floats_tail(a + k, worker, (kvc_u32)(K - k)), ones, sum, (kvc_u32)(K - k));
     return kvc_part_sum(sum, shared_sum);
 }
 

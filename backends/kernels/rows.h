@@ -1,5 +1,5 @@
-/* rows.h - operations on rows of values: embed, norm, rope, gated_silu, add, blend, repeat_heads, gather,
- * fma_loop. */
+/* rows.h - operations on rows of values: embed, norm, rope, gated_silu, add, blend, scale, repeat_heads,
+ * gather, fma_loop. */
 
 /* The run of a weight row that starts at its element k. */
 KVC_DEVICE void kvc_widen_run(KVC_GLOBAL float *to, kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u64 k, kvc_u64 K) {
@@ -68,6 +68,25 @@ KVC_GROUP_KERNEL(norm)(KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(co
         y[k] = (x[k] * r) * w[k];
 }
 
+/* The centred norm. */
+KVC_GROUP_KERNEL(norm_centred)
+(KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, w), KVC_SPAN(const float, bias), kvc_u32 K,
+ float eps) {
+    KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
+    KVC_OPEN(const float, w);
+    KVC_GLOBAL const float *x = x_buffer + x_offset + (kvc_u64)KVC_GROUP_ID(0) * K;
+    KVC_GLOBAL float *y = y_buffer + y_offset + (kvc_u64)KVC_GROUP_ID(0) * K;
+    float mean = kvc_div(kvc_sum_floats(x, KVC_ONE(K), K, shared_sum), (float)K), r;
+    KVC_BARRIER(); /* y may be x */
+    for (kvc_u32 k = KVC_LOCAL_ID(); k < K; k += KVC_GROUP)
+        y[k] = x[k] - mean;
+    KVC_BARRIER();
+    r = kvc_div(1.0f, kvc_sqrt(kvc_div(kvc_dot_floats(y, y, K, shared_sum), (float)K) + eps));
+    KVC_BARRIER();
+    for (kvc_u32 k = KVC_LOCAL_ID(); k < K; k += KVC_GROUP)
+        y[k] = bias_buffer ? kvc_fma(y[k] * r, w[k], bias_buffer[bias_offset + k]) : (y[k] * r) * w[k];
+}
+
 /* A work-item a pair of channels, or two channels after the rotary ones; on CPUs all channels of a head. */
 KVC_KERNEL(rope)
 (KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, cosine), KVC_SPAN(const float, sine), kvc_u32 rows,
@@ -105,10 +124,13 @@ KVC_KERNEL(rope)
     }
 }
 
-KVC_KERNEL(gated_silu)(KVC_SPAN(float, y), KVC_SPAN(const float, gate), KVC_SPAN(const float, up), kvc_u64 n) {
+KVC_KERNEL(gated_silu)
+(KVC_SPAN(float, y), KVC_SPAN(const float, gate), KVC_SPAN(const float, up), kvc_u32 gelu, kvc_u64 n) {
     kvc_u64 i = KVC_GLOBAL_ID();
-    if (i < n)
-        y_buffer[y_offset + i] = kvc_silu(gate_buffer[gate_offset + i]) * up_buffer[up_offset + i];
+    if (i < n) {
+        float x = gate_buffer[gate_offset + i], a = gelu ? kvc_gelu(x) : kvc_silu(x);
+        y_buffer[y_offset + i] = up_buffer ? a * up_buffer[up_offset + i] : a;
+    }
 }
 
 KVC_KERNEL(add)(KVC_SPAN(float, y), KVC_SPAN(const float, x), kvc_u64 n) {
@@ -121,6 +143,14 @@ KVC_KERNEL(blend)(KVC_SPAN(float, y), KVC_SPAN(const float, x), float share, flo
     kvc_u64 i = KVC_GLOBAL_ID();
     if (i < n)
         y_buffer[y_offset + i] = kvc_fma(share, y_buffer[y_offset + i], rest * x_buffer[x_offset + i]);
+}
+
+KVC_KERNEL(scale)(KVC_SPAN(float, y), KVC_SPAN(const float, x), float factor, float cap, kvc_u64 n) {
+    kvc_u64 i = KVC_GLOBAL_ID();
+    if (i < n) {
+        float value = x_buffer[x_offset + i] * factor;
+        y_buffer[y_offset + i] = cap != 0.0f ? kvc_capped(value, cap) : value;
+    }
 }
 
 /* A work-item a value of out [rows, heads, copies, d]; on CPUs all copies of a head. */

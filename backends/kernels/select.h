@@ -10,8 +10,8 @@ KVC_DEVICE float kvc_absolute(float x) { return kvc_from_bits(kvc_bits(x) & 0x7f
 /* A group a KV head: its channels in ascending order, whether each is positive, and each query head's factor.
  * keys: scratch, d words for each KV head. */
 KVC_GROUP_KERNEL(select_channels)
-(KVC_SPAN(const float, q), kvc_u32 group, kvc_u32 d, kvc_u32 dims, KVC_SPAN(kvc_u32, keys), KVC_SPAN(kvc_u32, channels),
- KVC_SPAN(kvc_u32, positives), KVC_SPAN(float, factors)) {
+(KVC_SPAN(const float, q), kvc_u32 group, kvc_u32 d, float span, kvc_u32 dims, KVC_SPAN(kvc_u32, keys),
+ KVC_SPAN(kvc_u32, channels), KVC_SPAN(kvc_u32, positives), KVC_SPAN(float, factors)) {
     kvc_u32 h = KVC_GROUP_ID(0);
     const float one = KVC_ONE(group);
     KVC_OPEN(kvc_u32, keys);
@@ -55,8 +55,7 @@ KVC_GROUP_KERNEL(select_channels)
             a = kvc_plus(a, kvc_absolute(query[channel[i]]), one);
         for (kvc_u32 c = 0; c < d; c++)
             b = kvc_plus(b, kvc_absolute(query[c]), one);
-        factors[(kvc_u64)h * group + g] =
-            a == 0.0f || b == 0.0f ? 0.0f : kvc_div(1.0f, kvc_sqrt((float)d * kvc_div(a, b)));
+        factors[(kvc_u64)h * group + g] = a == 0.0f || b == 0.0f ? 0.0f : kvc_div(1.0f, kvc_sqrt(span * kvc_div(a, b)));
     }
 }
 
@@ -75,7 +74,7 @@ KVC_DEVICE kvc_u32 kvc_sides_of(KVC_GLOBAL const float *q, kvc_u32 group, kvc_u3
 /* Grid: tiles of units (places or pages) of the fullest head, KV heads. score [H, stride]: each query head's;
  * seen [kv_heads, stride]: how many of a unit's places are seen. */
 KVC_GROUP_KERNEL(select_units)
-(KVC_SELECT, float scale, KVC_SPAN(const kvc_u32, channels), KVC_SPAN(const kvc_u32, positives),
+(KVC_SELECT, float scale, float cap, KVC_SPAN(const kvc_u32, channels), KVC_SPAN(const kvc_u32, positives),
  KVC_SPAN(const float, factors), KVC_SPAN(float, score), KVC_SPAN(kvc_u32, seen), kvc_u32 stride,
  KVC_GLOBAL kvc_u32 *status_words, kvc_u32 read_word) {
     KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
@@ -134,6 +133,8 @@ KVC_GROUP_KERNEL(select_units)
                 }
                 dot = dot * factors[(kvc_u64)h * group + g];
             }
+            if (cap != 0.0f && kind != KVC_UNITS_PAGE_BOUND)
+                dot = kvc_capped(dot, cap);
             if (here && leads)
                 score_buffer[score_offset + ((kvc_u64)h * group + g) * stride + unit] = dot;
         }

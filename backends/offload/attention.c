@@ -1,5 +1,6 @@
 /* attention.c - attention: one launch over tiles and one to merge them for each segment, cut into rows so that what
  * tiles write stays small. */
+#include "core/base/integers.h"
 #include "backends/offload/offload.h"
 #include "core/base/canon.h"
 
@@ -12,7 +13,7 @@ static void some_rows(struct kvc_offload *offload, const struct kvc_attention *a
     struct kvc_launch merge = kvc_launch_of(KVC_KERNEL_attention_merge);
     const struct kvc_span parts[3] = {{workspace, 0}, {workspace, (size_t)heads * 4}, {workspace, (size_t)heads * 8}};
     KVC_PUSH(&tile, segment->lists, segment->lists->arena, segment->reads, a->q, a->positions, a->causal_offset, row,
-             a->heads, a->kv_heads, a->window, kvc_attention_scale(a->head_size));
+             a->heads, a->kv_heads, a->window, kvc_score_scale(a->scoring.scale, a->head_size), a->scoring.cap);
     for (int i = 0; i < 3; i++)
         kvc_launch_span(&tile, parts[i]);
     KVC_PUSH(&tile, tiles, &offload->status_words, read_word);
@@ -29,7 +30,7 @@ void kvc_offload_attend(struct kvc_offload *offload, const struct kvc_attention 
     uint32_t tiles = (uint32_t)((most + KVC_TILE - 1) / KVC_TILE);
     uint64_t row_bytes = (uint64_t)a->heads * tiles * (2 + (uint64_t)a->head_size) * 4;
     uint64_t at_once = row_bytes ? shape->bytes / row_bytes : segment->rows;
-    at_once = at_once < 1 ? 1 : at_once > segment->rows ? segment->rows : at_once > 4096 ? 4096 : at_once;
+    at_once = at_once < 1 ? 1 : at_once > segment->rows ? segment->rows : kvc_min_u64(at_once, 4096);
     for (uint32_t row = 0; row < segment->rows; row += (uint32_t)at_once) {
         uint32_t rows = segment->rows - row < at_once ? segment->rows - row : (uint32_t)at_once;
         struct kvc_buffer *workspace = kvc_offload_workspace(offload, at_once * row_bytes);

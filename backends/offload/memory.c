@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/integers.h"
 #include "backends/offload/offload.h"
 #include "core/base/types.h"
 
@@ -139,8 +140,8 @@ void kvc_offload_weight_free(struct kvc_device *device, struct kvc_weight *weigh
 /* For kvc_offload_prepare: what packing a matrix takes. */
 static void note_size(struct kvc_offload *offload, uint64_t outputs, uint64_t inputs) {
     const uint64_t row = (inputs + 31) / 32 * 128, all = (outputs + 127) / 128 * 128 * row;
-    offload->widest = row > offload->widest ? row : offload->widest;
-    offload->largest = all > offload->largest ? all : offload->largest;
+    offload->widest = kvc_max_u64(row, offload->widest);
+    offload->largest = kvc_max_u64(all, offload->largest);
 }
 
 enum kvc_status kvc_offload_weight_create(struct kvc_device *device, enum kvc_type type, uint64_t outputs,
@@ -169,10 +170,10 @@ enum kvc_status kvc_offload_weight_create(struct kvc_device *device, enum kvc_ty
     made->outputs = outputs;
     made->inputs = inputs;
     made->row_bytes = row_bytes;
-    note_size(offload, outputs < piece_rows ? outputs : piece_rows, inputs);
+    note_size(offload, kvc_min_u64(outputs, piece_rows), inputs);
     made->piece_rows = piece_rows;
     for (; made->pieces < pieces; made->pieces++) {
-        uint64_t first = made->pieces * piece_rows, rows = outputs - first < piece_rows ? outputs - first : piece_rows;
+        uint64_t first = made->pieces * piece_rows, rows = kvc_min_u64(outputs - first, piece_rows);
         size_t bytes = (size_t)(rows * row_bytes);
         bool borrowed = false;
         enum kvc_status status = kvc_offload_allocate(offload, KVC_MEMORY_WEIGHTS, bytes,

@@ -1,4 +1,5 @@
-/* rows.c - operations on rows of values: embed, norm, rope, gated_silu, add, blend, repeat_heads, gather. */
+/* rows.c - operations on rows of values: embed, norm, rope, gated_silu, add, blend, scale, repeat_heads,
+ * gather. */
 #include "backends/offload/offload.h"
 
 static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_offload *)device; }
@@ -14,8 +15,11 @@ void kvc_offload_embed(struct kvc_device *device, const struct kvc_embed *args) 
 }
 
 void kvc_offload_norm(struct kvc_device *device, const struct kvc_norm *args) {
-    struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_norm);
-    KVC_PUSH(&launch, args->y, args->x, args->w, args->K, args->eps);
+    struct kvc_launch launch = kvc_launch_of(args->centred ? KVC_KERNEL_norm_centred : KVC_KERNEL_norm);
+    KVC_PUSH(&launch, args->y, args->x, args->w);
+    if (args->centred)
+        kvc_launch_span(&launch, args->bias);
+    KVC_PUSH(&launch, args->K, args->eps);
     kvc_launch_groups(of(device), &launch, args->rows, 1, 1);
 }
 
@@ -30,7 +34,7 @@ void kvc_offload_rope(struct kvc_device *device, const struct kvc_rope_heads *ar
 
 void kvc_offload_gated_silu(struct kvc_device *device, const struct kvc_gated_silu *args) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_gated_silu);
-    KVC_PUSH(&launch, args->y, args->gate, args->up, args->n);
+    KVC_PUSH(&launch, args->y, args->gate, args->up, args->activation == KVC_GELU, args->n);
     kvc_launch_items(of(device), &launch, args->n, 1, 1);
 }
 
@@ -43,6 +47,12 @@ void kvc_offload_add(struct kvc_device *device, const struct kvc_add *args) {
 void kvc_offload_blend(struct kvc_device *device, const struct kvc_blend *args) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_blend);
     KVC_PUSH(&launch, args->y, args->x, args->share, 1.0f - args->share, args->n);
+    kvc_launch_items(of(device), &launch, args->n, 1, 1);
+}
+
+void kvc_offload_scale(struct kvc_device *device, const struct kvc_scale *args) {
+    struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_scale);
+    KVC_PUSH(&launch, args->y, args->x, args->factor, args->cap, args->n);
     kvc_launch_items(of(device), &launch, args->n, 1, 1);
 }
 

@@ -11,8 +11,8 @@ static void push_probabilities(struct kvc_launch *launch, const struct kvc_proba
                                struct kvc_span sum, uint64_t step, const struct kvc_noise *noise) {
     KVC_PUSH(launch, w->lists, w->lists->arena, w->reads, w->q, maximum, sum, step, w->positions, w->causal_offset,
              w->queries, w->heads, w->kv_heads);
-    KVC_PUSH(launch, w->window, kvc_attention_scale(w->head_size), noise ? noise->seed : 0, noise ? noise->layer : 0,
-             noise ? noise->tau : 0.0f);
+    KVC_PUSH(launch, w->window, kvc_score_scale(w->scoring.scale, w->head_size), w->scoring.cap,
+             noise ? noise->seed : 0, noise ? noise->layer : 0, noise ? noise->tau : 0.0f);
 }
 
 struct extras { /* the arguments after those, per mode */

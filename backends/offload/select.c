@@ -1,4 +1,5 @@
 /* select.c - what a decode step reads: scores of places or pages, read lists. */
+#include "core/base/integers.h"
 #include "backends/offload/offload.h"
 #include "core/base/canon.h"
 
@@ -63,7 +64,8 @@ static void score_units(struct kvc_offload *offload, const struct kvc_select_sco
     KVC_PUSH(&launch, s->lists, s->lists->arena, s->view, pages->page, pages->stride, pages->type, pages->low,
              pages->high);
     KVC_PUSH(&launch, s->kind, s->dims, s->heads, s->lists->kv_heads);
-    KVC_PUSH(&launch, s->window, s->budget, s->q, s->positions, kvc_attention_scale(s->head_size));
+    KVC_PUSH(&launch, s->window, s->budget, s->q, s->positions, kvc_score_scale(s->scoring.scale, s->head_size),
+             s->scoring.cap);
     KVC_PUSH(&launch, part(parts, parts->channels), part(parts, parts->positives), part(parts, parts->factors), score,
              part(parts, parts->seen), s->stride, &offload->status_words,
              kvc_offload_read_status(offload, s->lists->kv_heads, s->bytes_read, bytes, divisor));
@@ -83,12 +85,13 @@ void kvc_offload_select_scores(struct kvc_device *device, const struct kvc_selec
     struct parts parts;
     if (!make_parts(offload, s, &parts))
         return;
-    units = units < s->stride ? units : s->stride;
+    units = kvc_min_u64(units, s->stride);
     score = s->probabilities.buffer ? s->probabilities : part(&parts, parts.score);
     if (some) {
         struct kvc_launch channels = kvc_launch_of(KVC_KERNEL_select_channels);
-        KVC_PUSH(&channels, s->q, group, s->head_size, s->dims, part(&parts, parts.keys), part(&parts, parts.channels),
-                 part(&parts, parts.positives), part(&parts, parts.factors));
+        KVC_PUSH(&channels, s->q, group, s->head_size, kvc_score_span(s->scoring.scale, s->head_size), s->dims,
+                 part(&parts, parts.keys), part(&parts, parts.channels), part(&parts, parts.positives),
+                 part(&parts, parts.factors));
         kvc_launch_groups(offload, &channels, s->lists->kv_heads, 1, 1);
     }
     score_units(offload, s, &parts, score, units);

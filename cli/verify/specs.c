@@ -25,7 +25,19 @@ void cli_specs_free(struct cli_texts *specs) {
     cli_texts_free(specs);
 }
 
-void cli_leave_out(const struct cli_command *command, const struct kvc_engine *engine, const struct kvc_model *model,
+/* Whether the model suits the policy, and not only its geometry. Keys at cache positions, say, want no window. */
+static bool suits(struct kvc_model *model, const char *spec, struct kvc_error *error) {
+    struct kvc_session_options options;
+    struct kvc_session *session = NULL;
+
+    kvc_session_defaults(&options);
+    options.policy = spec;
+    const enum kvc_status status = kvc_session_open(model, &options, &session, error);
+    kvc_session_close(session);
+    return status != KVC_USAGE;
+}
+
+void cli_leave_out(const struct cli_command *command, const struct kvc_engine *engine, struct kvc_model *model,
                    struct cli_texts *specs) {
     const struct kvc_model_info *info = kvc_model_info(model);
     const struct kvc_geometry geometry = {info->layers, info->heads, info->kv_heads, info->head_size};
@@ -36,7 +48,8 @@ void cli_leave_out(const struct cli_command *command, const struct kvc_engine *e
         struct kvc_error error;
 
         if (specs->items[i].letter == '*' &&
-            kvc_formula(engine, specs->items[i].text, &geometry, KVC_F16, 1, 0, &formula, &error) != KVC_OK) {
+            (kvc_formula(engine, specs->items[i].text, &geometry, KVC_F16, 1, 0, &formula, &error) != KVC_OK ||
+             !suits(model, specs->items[i].text, &error))) {
             cli_warn(command, "%s is left out: %s", specs->items[i].text, error.text);
             free((char *)(uintptr_t)specs->items[i].text);
             continue;

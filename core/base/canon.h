@@ -151,6 +151,40 @@ KVC_INLINE float kvc_exp(float x) {
 /* x / (1 + exp(-x)): -0 for x < -88.7 (x divided by +inf), NaN for NaN and -inf. */
 KVC_INLINE float kvc_silu(float x) { return kvc_div(x, 1.0f + kvc_exp(-x)); }
 
+/* tanh(x), +0 for -0: below KVC_TANH_LOW x + x^3 (C3 + z (C5 + C7 z + ...)), z = x^2; from there on
+ * 1 - 2 / (exp(2 |x|) + 1). At most 3 ulp off (tested). */
+#define KVC_TANH_LOW 0.5493f
+#define KVC_TANH_C3 (-0.3333332f)
+#define KVC_TANH_C5 0.13332608f
+#define KVC_TANH_C7 (-0.053854637f)
+#define KVC_TANH_C9 0.021081218f
+#define KVC_TANH_C11 (-0.006287712f)
+KVC_INLINE float kvc_tanh(float x) {
+    kvc_u32 sign = kvc_bits(x) & 0x80000000u;
+    float a = kvc_from_bits(kvc_bits(x) ^ sign), z = x * x, p;
+    if (a < KVC_TANH_LOW) {
+        p = kvc_fma(KVC_TANH_C11, z, KVC_TANH_C9);
+        p = kvc_fma(p, z, KVC_TANH_C7);
+        p = kvc_fma(p, z, KVC_TANH_C5);
+        p = kvc_fma(p, z, KVC_TANH_C3);
+        return kvc_fma(p * z, x, x);
+    }
+    p = 1.0f - kvc_div(2.0f, kvc_exp(a + a) + 1.0f);
+    return kvc_from_bits(kvc_bits(p) | sign);
+}
+
+/* A soft cap: between -cap and cap, near x where x is small. */
+KVC_INLINE float kvc_capped(float x, float cap) { return cap * kvc_tanh(kvc_div(x, cap)); }
+
+/* The tanh approximation of gelu, 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), as the same x / (1 + exp(-u)) with
+ * u = x (2 sqrt(2 / pi) + 2 sqrt(2 / pi) 0.044715 x^2), which loses nothing where tanh is near -1. NaN for -inf. */
+#define KVC_GELU_C1 1.5957691f
+#define KVC_GELU_C3 0.071354814f
+KVC_INLINE float kvc_gelu(float x) {
+    float u = x * kvc_fma(KVC_GELU_C3, x * x, KVC_GELU_C1);
+    return kvc_div(x, 1.0f + kvc_exp(-u));
+}
+
 /* ---- logarithms and powers ---------------------------------------------------------------------------------- */
 
 struct kvc_pair { /* hi + lo, |lo| at most half a unit of hi */
@@ -250,9 +284,16 @@ KVC_INLINE float kvc_pow(float x, float y) {
     return kvc_exp_core(h, low);
 }
 
-/* What attention scores are multiplied by; made by the host, passed to kernels. */
+/* What attention scores are multiplied by where the model says nothing else; made by the host, passed to kernels. */
 #if !defined(__OPENCL_VERSION__)
 KVC_INLINE float kvc_attention_scale(kvc_u32 head_size) { return (float)(1.0 / __builtin_sqrt((double)head_size)); }
+/* The same where the model says `scale`, 0: nothing. And 1 / scale^2, which is the head size where it says nothing. */
+KVC_INLINE float kvc_score_scale(float scale, kvc_u32 head_size) {
+    return scale != 0.0f ? scale : kvc_attention_scale(head_size);
+}
+KVC_INLINE float kvc_score_span(float scale, kvc_u32 head_size) {
+    return scale != 0.0f ? (float)(1.0 / ((double)scale * (double)scale)) : (float)head_size;
+}
 #endif
 
 /* ---- half precision ----------------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 #ifndef KVC_CORE_BASE_LISTS_H
 #define KVC_CORE_BASE_LISTS_H
 
+#include "core/base/integers.h"
 #include "kvcull/policy.h"
 
 /* What configure asks of a machine, for builds without it. */
@@ -78,7 +79,7 @@ static inline uint32_t kvc_slots_hold(uint32_t slots) { return slots - slots % K
 static inline uint32_t kvc_slots_blocks(uint32_t slots) { return (slots + KVC_TILE - 1) / KVC_TILE; }
 /* Slots that lie where they were when a head that had `had` owns `slots`. */
 static inline uint32_t kvc_slots_kept(uint32_t slots, uint32_t had) {
-    const uint32_t both = slots < had ? slots : had;
+    const uint32_t both = kvc_min_u32(slots, had);
     return slots == had ? slots : both - both % KVC_TILE;
 }
 
@@ -99,6 +100,12 @@ struct kvc_segment {
     uint64_t *bytes_read; /* NULL, or gets += entries read by these rows, all KV heads, * 2 * row_bytes */
 };
 
+/* How a dot of a query and a key becomes a score: s = scale * dot; where cap is not 0, s = kvc_capped(s, cap). scale 0
+ * stands for kvc_attention_scale(d); neither is below 0. */
+struct kvc_scoring {
+    float scale, cap;
+};
+
 /* Weight rows of `queries` queries of one session and layer, from q and the M and L its attention returned. */
 struct kvc_probabilities {
     const struct kvc_lists *lists;
@@ -106,6 +113,7 @@ struct kvc_probabilities {
     uint32_t queries, heads, kv_heads, head_size, window;
     struct kvc_span q, maximum, sum;          /* [queries, H, d], [queries, H], [queries, H] */
     struct kvc_span positions, causal_offset; /* int32, uint32 [queries]; later counts from the lists as they are now */
+    struct kvc_scoring scoring;               /* as attention's */
 };
 
 /* A ring in the state columns first .. first + ring - 1, all rows filled, the newest at position now - 1. */

@@ -28,19 +28,23 @@ struct kvc_noise {
  * Chosen channels: A[c] = sum over the group's heads ascending, from 0, of |q[h, c]|; the `dims` highest by the rule of
  * top-k, in ascending channel order c_0, c_1, ...; a channel is positive unless the sum over the heads ascending, from
  * 0, of q[h, c] is below 0. dot of head h: fma(q[h, c_i], x[c_i], dot) over ascending i, from 0. a and b: the sums,
- * ascending, from 0, of |q[h, c_i]| and of |q[h, c]|. score = dot * (1 / sqrt(d * (a / b))), or dot * 0 where a or b is
- * 0. A page's n is how many of its places a sliding window does not hide; n of an entry is 1 or 0. Those with n = 0
- * take no part. Softmax: M the largest score, e = exp(score - M), L = the sum over tiles of 256 places (or pages)
- * ascending, from 0, of the tile's lanes i % 32 of fma(n, e, lane), from 0, and the tree; weight = e * (1 / L), 0 where
- * n is 0. */
+ * ascending, from 0, of |q[h, c_i]| and of |q[h, c]|. score = dot * (1 / sqrt(r * (a / b))), r = d, or 1 / scale^2
+ * where the model has a scale (kvc_score_span); dot * 0 where a or b is 0. Scores of all kinds but bounds are capped
+ * where the model has a cap. A page's n is how many of its places a sliding window does not hide; n of an entry is 1 or
+ * 0. Those with n = 0 take no part. Softmax: M the largest score, e = exp(score - M), L = the sum over tiles of 256
+ * places (or pages) ascending, from 0, of the tile's lanes i % 32 of fma(n, e, lane), from 0, and the tree; weight = e
+ * * (1 / L), 0 where n is 0. */
 enum kvc_score_kind {
-    KVC_SCORE_EXACT,         /* score = dot32(q, key) * kvc_attention_scale(d); softmax; group sum of the weights,
-                                ascending heads, from 0 */
-    KVC_SCORE_CHANNELS,      /* x = the key's own channels (from pages.high where there are pages); the same */
+    KVC_SCORE_EXACT,    /* score = attention's, of dot32(q, key); softmax; group sum of the weights, ascending heads,
+                           from 0 */
+    KVC_SCORE_CHANNELS, /* x = the key's own channels (from pages.high where there are pages); the same */
     KVC_SCORE_PAGE_CHANNELS, /* by page: x = high where the channel is positive, else low; the same */
     KVC_SCORE_PAGE_BOUND     /* by page: fma(q[c], q[c] < 0 ? low[c] : high[c], dot) over all c ascending, from 0; group
                                 sum of the dots; -inf where n is 0; no softmax */
 };
+
+/* What gated_silu does to the gate; the operation keeps its name, because data/hashes.txt stores it. */
+enum kvc_activation { KVC_SILU, KVC_GELU };
 
 /* ---- parameters ---- */
 

@@ -34,12 +34,13 @@ static enum kvc_status run_operation(struct kvc_verify *v, const struct kvc_veri
     memset(&v->row, 0, sizeof v->row);
     v->row.kind = "operation";
     v->row.name = operation->name;
+    v->further = operation->further;
     v->random = 0x6b76u; /* so that one operation's cases do not depend on another's */
     v->hash = kvc_hash_open();
     if (!v->hash)
         return kvc_fail(&v->error, KVC_RESOURCE, "verify: no memory for a hash");
     if (inject)
-        v->status = kvc_inject(v->device[1], options->inject, true, &v->error);
+        v->status = kvc_inject(v->device[1], operation->of, true, &v->error);
     for (unsigned i = 0; i < cases && v->status == KVC_OK; i++) {
         v->shape[0] = '\0';
         operation->one_case(v);
@@ -76,6 +77,7 @@ static const struct kvc_verify_operation *operation_at(size_t i) {
     static const struct kvc_verify_operation *const operations[] = {
 #define KVC_BYTES(result, name, arguments) &kvc_verify_##name,
 #define KVC_OPERATION(name, parameters, ...) &kvc_verify_##name,
+#define KVC_FURTHER(name, what) &kvc_verify_##name##_##what,
 #include "core/base/ops.def"
     };
     return i < sizeof operations / sizeof operations[0] ? operations[i] : NULL;
@@ -86,20 +88,27 @@ const char *kvc_verify_operation(size_t i) {
     return operation ? operation->name : NULL;
 }
 
-static enum kvc_status check_name(const char *name, const char *what, struct kvc_error *error) {
+/* of: NULL, or gets the operation that the name's cases are of. */
+static enum kvc_status check_name(const char *name, const char *what, const char **of, struct kvc_error *error) {
     const struct kvc_verify_operation *operation;
+    if (of)
+        *of = NULL;
     if (!name)
         return KVC_OK;
     for (size_t i = 0; (operation = operation_at(i)) != NULL; i++)
-        if (strcmp(operation->name, name) == 0)
+        if (strcmp(operation->name, name) == 0) {
+            if (of)
+                *of = operation->of;
             return KVC_OK;
+        }
     return kvc_fail(error, KVC_USAGE, "verify: %s '%.100s': must be an operation, such as linear or attention", what,
                     name);
 }
 
 enum kvc_status kvc_verify_inject(struct kvc_engine *engine, const char *operation, struct kvc_error *error) {
-    const enum kvc_status status = check_name(operation, "inject", error);
-    return status == KVC_OK && operation ? kvc_inject(engine->device, operation, false, error) : status;
+    const char *of;
+    const enum kvc_status status = check_name(operation, "inject", &of, error);
+    return status == KVC_OK && of ? kvc_inject(engine->device, of, false, error) : status;
 }
 
 enum kvc_status kvc_verify_operations(const struct kvc_verify_options *options, kvc_verify_fn *row, void *user,
@@ -107,9 +116,9 @@ enum kvc_status kvc_verify_operations(const struct kvc_verify_options *options, 
     const struct kvc_verify_operation *operation;
     struct kvc_engine *engine = NULL;
     bool differs = false, stopped = false;
-    enum kvc_status status = check_name(options->only, "only", error);
+    enum kvc_status status = check_name(options->only, "only", NULL, error);
     if (status == KVC_OK)
-        status = check_name(options->inject, "inject", error);
+        status = check_name(options->inject, "inject", NULL, error);
     if (status != KVC_OK)
         return status;
     struct kvc_verify *v = calloc(1, sizeof *v);

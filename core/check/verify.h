@@ -13,6 +13,7 @@ enum kvc_flavour { KVC_PLAIN, KVC_TIES, KVC_TINY, KVC_HUGE, KVC_WILD, KVC_FLAVOU
 struct kvc_verify {
     struct kvc_device *device[2]; /* the reference, the one under test */
     int first;                    /* of the two; 1: the one under test alone, nothing is compared */
+    bool further;                 /* the case draws what the operation could not do at first */
     bool small;                   /* short rows and few entries, for an interpreter of kernels */
     uint64_t random;              /* state of the generator: the same inputs on every machine */
     struct kvc_verify_row row;    /* of the operation being checked */
@@ -51,6 +52,8 @@ struct kvc_lists_shape {
  * unsigned numbers. */
 struct kvc_lists_shape kvc_verify_shape(struct kvc_verify *v, uint32_t columns, uint32_t most_blocks, bool ordered);
 void kvc_verify_describe(struct kvc_verify *v, const char *format, unsigned a, unsigned b);
+/* A scale and a cap, or one of them, in further cases. */
+struct kvc_scoring kvc_verify_scoring(struct kvc_verify *v);
 /* Query heads that share a KV head: 1, 4, 7 or 8; small: 1 to 3. */
 uint32_t kvc_verify_group(struct kvc_verify *v);
 /* F32, F16 or Q8_0. */
@@ -99,6 +102,8 @@ struct kvc_verify_operation {
     const char *name;
     kvc_verify_case_fn *one_case;
     unsigned cases; /* at effort 1 */
+    const char *of; /* the operation; further cases of it have a name of their own */
+    bool further;
 };
 /* One for each operation of the list; KVC_CASE(name, cases) { ... v ... } defines it. */
 #define KVC_BYTES(result, name, arguments) extern const struct kvc_verify_operation kvc_verify_##name;
@@ -106,8 +111,13 @@ struct kvc_verify_operation {
 #include "core/base/ops.def"
 #define KVC_CASE(name, cases)                                                                                          \
     static void name##_case(struct kvc_verify *v);                                                                     \
-    const struct kvc_verify_operation kvc_verify_##name = {#name, name##_case, cases};                                 \
+    const struct kvc_verify_operation kvc_verify_##name = {#name, name##_case, cases, #name, false};                   \
     static void name##_case(struct kvc_verify *v)
+/* The same with v->further: cases of "name+what". */
+#define KVC_FURTHER(name, what) extern const struct kvc_verify_operation kvc_verify_##name##_##what;
+#include "core/base/ops.def"
+#define KVC_FURTHER_CASES(name, what, cases)                                                                           \
+    const struct kvc_verify_operation kvc_verify_##name##_##what = {#name "+" #what, name##_case, cases, #name, true};
 
 /* Puts a table in front of the device's own (verify_inject.c): one operation's results get a wrong bit, entry or count,
  * always one that is safe to use. memory: also the operations that move bytes, which a whole run would not survive.

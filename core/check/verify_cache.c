@@ -57,7 +57,7 @@ KVC_CASE(append, 8) {
         for (uint32_t h = 0; v->status == KVC_OK && h < shape.kv_heads; h++)
             if (lists[made].slots[h] - lists[made].count[h] < capacity)
                 capacity = lists[made].slots[h] - lists[made].count[h];
-        stored = kvc_verify_range(v, 0, capacity < 30 ? capacity : 30);
+        stored = kvc_verify_range(v, 0, kvc_min_u32(capacity, 30));
         for (int side = v->first; side < 2; side++) {
             memset(&segments[made][side], 0, sizeof segments[made][side]);
             segments[made][side].lists = &lists[made].lists[side];
@@ -152,8 +152,8 @@ static void keys_case(struct kvc_verify *v, bool rotate) {
     shape.type = kvc_verify_entry_type(v);
     kvc_verify_lists(v, &shape, &lists);
     for (uint32_t h = 0; v->status == KVC_OK && h < shape.kv_heads; h++)
-        rows = lists.count[h] < rows ? lists.count[h] : rows;
-    rows = kvc_verify_range(v, v->small && rows ? 1 : 0, rows < 40 ? rows : 40);
+        rows = kvc_min_u32(lists.count[h], rows);
+    rows = kvc_verify_range(v, v->small && rows ? 1 : 0, kvc_min_u32(rows, 40));
     kvc_verify_describe(v, ", first %u, rows %u", first, rows);
     kvc_verify_describe(v, ", half %u, interleaved %u", half, interleaved);
     k = kvc_verify_twin_values(v, (size_t)rows * shape.kv_heads * d + 1, kvc_verify_flavour(v));
@@ -319,6 +319,7 @@ KVC_CASE(attention, 50) {
     uint32_t count = kvc_verify_range(v, 0, 2) ? 1 : kvc_verify_range(v, 1, 3), heads, window = 0;
     struct kvc_twin q, out, maximum = {{NULL, NULL}}, sum = {{NULL, NULL}}, positions, causal_offset;
     bool wants = kvc_verify_range(v, 0, 1);
+    struct kvc_scoring scoring;
     memset(&c, 0, sizeof c);
     heads = shape.kv_heads * kvc_verify_group(v);
     c.position = kvc_verify_alloc(v, MOST_ROWS * sizeof *c.position);
@@ -331,6 +332,7 @@ KVC_CASE(attention, 50) {
     kvc_verify_describe(v, ", segments %u, window %u", c.segment_count, window);
     q = kvc_verify_twin_values(v, (size_t)c.rows * heads * shape.head_size, kvc_verify_flavour(v));
     out = kvc_verify_twin(v, (size_t)c.rows * heads * shape.head_size * sizeof(float), NULL);
+    scoring = kvc_verify_scoring(v);
     positions = kvc_verify_twin(v, MOST_ROWS * sizeof *c.position, c.position);
     causal_offset = kvc_verify_twin(v, MOST_ROWS * sizeof *c.causal_offset, c.causal_offset);
     if (wants) {
@@ -349,7 +351,8 @@ KVC_CASE(attention, 50) {
                                   .maximum = kvc_verify_span(maximum, side),
                                   .sum = kvc_verify_span(sum, side),
                                   .positions = kvc_verify_span(positions, side),
-                                  .causal_offset = kvc_verify_span(causal_offset, side)};
+                                  .causal_offset = kvc_verify_span(causal_offset, side),
+                                  .scoring = scoring};
         v->device[side]->ops->attention(v->device[side], &a);
         v->status = v->device[side]->ops->sync(v->device[side], &v->error);
     }
@@ -367,3 +370,4 @@ KVC_CASE(attention, 50) {
     for (uint32_t i = 0; i < c.segment_count; i++)
         kvc_verify_lists_free(v, &c.lists[i]);
 }
+KVC_FURTHER_CASES(attention, scoring, 20)

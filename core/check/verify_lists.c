@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/integers.h"
 #include "core/check/verify.h"
 
 struct kvc_lists_shape kvc_verify_shape(struct kvc_verify *v, uint32_t columns, uint32_t most_blocks, bool ordered) {
@@ -28,6 +29,16 @@ void kvc_verify_describe(struct kvc_verify *v, const char *format, unsigned a, u
 uint32_t kvc_verify_group(struct kvc_verify *v) {
     static const uint32_t groups[] = {1, 4, 7, 8};
     return v->small ? kvc_verify_range(v, 1, 3) : kvc_verify_pick(v, groups);
+}
+
+struct kvc_scoring kvc_verify_scoring(struct kvc_verify *v) {
+    static const float scales[] = {0.0f, 0.0721687824f, 0.0625f, 0.3f}, caps[] = {50.0f, 0.0f, 3.0f, 30.0f, 0.75f};
+    struct kvc_scoring scoring = {0.0f, 0.0f};
+    if (v->further) {
+        scoring.scale = kvc_verify_pick(v, scales);
+        scoring.cap = kvc_verify_pick(v, caps);
+    }
+    return scoring;
 }
 
 enum kvc_type kvc_verify_entry_type(struct kvc_verify *v) {
@@ -83,7 +94,7 @@ static bool make_plan(struct kvc_verify *v, const struct kvc_lists_shape *shape,
     for (uint32_t h = 0; h < heads; h++) {
         out->slots[h] = KVC_TILE * kvc_verify_range(v, 1, shape->most_blocks);
         out->count[h] = draw_count(v, out->slots[h]);
-        out->most = out->count[h] > out->most ? out->count[h] : out->most;
+        out->most = kvc_max_u32(out->count[h], out->most);
         plan->base[h] = all;
         all += out->slots[h];
     }

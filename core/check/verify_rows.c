@@ -1,5 +1,5 @@
-/* verify_rows.c - cases of the operations on rows: embed, norm, linear, rope, gated_silu, add, blend, repeat_heads,
- * gather, and the loop of fused multiply-adds. */
+/* verify_rows.c - cases of the operations on rows: embed, norm, linear, rope, gated_silu, add, blend, scale,
+ * repeat_heads, gather, and the loop of fused multiply-adds. */
 #include <stdio.h>
 #include <string.h>
 
@@ -165,18 +165,25 @@ KVC_CASE(norm, 40) {
     struct kvc_twin x = kvc_verify_twin_values(v, (size_t)rows * K, flavour),
                     w = kvc_verify_twin_values(v, K, KVC_PLAIN);
     struct kvc_twin y = in_place ? x : kvc_verify_twin(v, (size_t)rows * K * sizeof(float), NULL);
-    snprintf(v->shape, sizeof v->shape, "K %u, rows %u, flavour %d%s", (unsigned)K, (unsigned)rows, (int)flavour,
-             in_place ? ", in place" : "");
+    struct kvc_twin bias = {{NULL, NULL}};
+    if (v->further && kvc_verify_range(v, 0, 2))
+        bias = kvc_verify_twin_values(v, K, KVC_PLAIN);
+    snprintf(v->shape, sizeof v->shape, "K %u, rows %u, flavour %d%s%s", (unsigned)K, (unsigned)rows, (int)flavour,
+             in_place ? ", in place" : "", v->further ? ", centred" : "");
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
         v->device[side]->ops->norm(v->device[side], &(struct kvc_norm){.y = kvc_verify_span(y, side),
                                                                        .x = kvc_verify_span(x, side),
                                                                        .w = kvc_verify_span(w, side),
                                                                        .rows = rows,
                                                                        .K = K,
-                                                                       .eps = e});
+                                                                       .eps = e,
+                                                                       .centred = v->further,
+                                                                       .bias = kvc_verify_span(bias, side)});
     if (v->status == KVC_OK)
         kvc_verify_compare(v, y, 0, (size_t)rows * K, "y");
 }
+
+KVC_FURTHER_CASES(norm, centred, 20)
 
 KVC_INJECT(rope, kvc_rope_heads,
            if (args->rows) kvc_flip(device, args->y, (size_t)args->rows * args->heads * args->head_size - 1))
@@ -218,15 +225,23 @@ KVC_CASE(gated_silu, 15) {
             values[i] = values[i] * 32.0f;
     gate = kvc_verify_twin(v, n * sizeof(float), values);
     y = kvc_verify_range(v, 0, 1) ? gate : kvc_verify_twin(v, n * sizeof(float), NULL);
-    snprintf(v->shape, sizeof v->shape, "n %zu, flavour %d", n, (int)flavour);
+    const bool gated = !v->further || kvc_verify_range(v, 0, 1);
+    const enum kvc_activation activation = v->further && (gated || kvc_verify_range(v, 0, 2)) ? KVC_GELU : KVC_SILU;
+    snprintf(v->shape, sizeof v->shape, "n %zu, flavour %d%s%s", n, (int)flavour, gated ? "" : ", not gated",
+             activation == KVC_GELU ? ", gelu" : "");
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
-        v->device[side]->ops->gated_silu(v->device[side], &(struct kvc_gated_silu){.y = kvc_verify_span(y, side),
-                                                                                   .gate = kvc_verify_span(gate, side),
-                                                                                   .up = kvc_verify_span(up, side),
-                                                                                   .n = n});
+        v->device[side]->ops->gated_silu(
+            v->device[side],
+            &(struct kvc_gated_silu){.y = kvc_verify_span(y, side),
+                                     .gate = kvc_verify_span(gate, side),
+                                     .up = gated ? kvc_verify_span(up, side) : (struct kvc_span){NULL, 0},
+                                     .n = n,
+                                     .activation = activation});
     if (v->status == KVC_OK)
         kvc_verify_compare(v, y, 0, n, "y");
 }
+
+KVC_FURTHER_CASES(gated_silu, activation, 15)
 
 KVC_INJECT(add, kvc_add, if (args->n) kvc_flip(device, args->y, args->n - 1))
 KVC_CASE(add, 8) {
@@ -255,6 +270,24 @@ KVC_CASE(blend, 8) {
         v->device[side]->ops->blend(
             v->device[side],
             &(struct kvc_blend){.y = kvc_verify_span(y, side), .x = kvc_verify_span(x, side), .share = s, .n = n});
+    if (v->status == KVC_OK)
+        kvc_verify_compare(v, y, 0, n, "y");
+}
+
+KVC_INJECT(scale, kvc_scale, if (args->n) kvc_flip(device, args->y, args->n - 1))
+KVC_CASE(scale, 12) {
+    static const float factors[] = {1.0f, 16.0f, 25.298222f, 0.22f, 1e20f}, caps[] = {0.0f, 30.0f, 50.0f, 0.01f};
+    uint32_t rows = draw_rows(v), width = draw_any(v);
+    size_t n = (size_t)rows * width;
+    const float factor = kvc_verify_pick(v, factors), cap = kvc_verify_pick(v, caps);
+    struct kvc_twin x = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
+    struct kvc_twin y = kvc_verify_range(v, 0, 1) ? x : kvc_verify_twin(v, n * sizeof(float), NULL);
+    snprintf(v->shape, sizeof v->shape, "n %zu, factor %g, cap %g", n, (double)factor, (double)cap);
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->scale(
+            v->device[side],
+            &(struct kvc_scale){
+                .y = kvc_verify_span(y, side), .x = kvc_verify_span(x, side), .n = n, .factor = factor, .cap = cap});
     if (v->status == KVC_OK)
         kvc_verify_compare(v, y, 0, n, "y");
 }

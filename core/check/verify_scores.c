@@ -50,6 +50,7 @@ static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_quer
     sum = kvc_verify_twin(v, (size_t)queries * heads * sizeof *L, NULL);
     positions = kvc_verify_twin(v, queries * sizeof *position, position);
     causal_offsets = kvc_verify_twin(v, queries * sizeof *causal_offset, causal_offset);
+    const struct kvc_scoring scoring = kvc_verify_scoring(v);
     if (v->status != KVC_OK)
         return false;
     for (int side = v->first; side < 2; side++)
@@ -64,7 +65,8 @@ static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_quer
                                                    kvc_verify_span(maximum, side),
                                                    kvc_verify_span(sum, side),
                                                    kvc_verify_span(positions, side),
-                                                   kvc_verify_span(causal_offsets, side)};
+                                                   kvc_verify_span(causal_offsets, side),
+                                                   scoring};
     /* Weights often follow the attention of the same rows, and a backend may keep what that computed. */
     for (int side = v->first; side < (after_attention || v->first ? 2 : 1); side++) {
         struct kvc_segment segment = {&c->lists.lists[side], c->rows[side].reads, 0, queries, queries, NULL};
@@ -79,7 +81,8 @@ static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_quer
                                   .maximum = c->rows[side].maximum,
                                   .sum = c->rows[side].sum,
                                   .positions = c->rows[side].positions,
-                                  .causal_offset = c->rows[side].causal_offset};
+                                  .causal_offset = c->rows[side].causal_offset,
+                                  .scoring = scoring};
         v->device[side]->ops->attention(v->device[side], &a);
     }
     v->device[v->first]->ops->download(v->device[v->first], M, c->rows[v->first].maximum, queries * heads * sizeof *M);
@@ -131,6 +134,8 @@ KVC_CASE(window_mass, 20) {
     kvc_verify_lists_free(v, &c.lists);
 }
 
+KVC_FURTHER_CASES(window_mass, scoring, 10)
+
 KVC_INJECT(window_moments, kvc_window_moments,
            kvc_flip_score(device, args->probabilities->lists, args->scores, args->stride,
                           args->probabilities->heads / args->probabilities->lists->kv_heads))
@@ -161,6 +166,8 @@ KVC_CASE(window_moments, 15) {
     kvc_verify_lists_free(v, &c.lists);
 }
 
+KVC_FURTHER_CASES(window_moments, scoring, 10)
+
 KVC_INJECT(accumulate, kvc_accumulate, kvc_flip_state(device, args->probabilities->lists, args->column + 1))
 KVC_CASE(accumulate, 20) {
     struct rows_case c;
@@ -186,6 +193,8 @@ KVC_CASE(accumulate, 20) {
     kvc_verify_lists_free(v, &c.lists);
 }
 
+KVC_FURTHER_CASES(accumulate, scoring, 10)
+
 static const enum kvc_row_kind kinds[] = {KVC_ROW_WEIGHTS, KVC_ROW_LOGITS, KVC_ROW_LOW, KVC_ROW_COUNTS};
 
 KVC_INJECT(ring_write, kvc_ring_write, kvc_flip_state(device, args->probabilities->lists, args->first))
@@ -203,6 +212,8 @@ KVC_CASE(ring_write, 15) {
     }
     kvc_verify_lists_free(v, &c.lists);
 }
+
+KVC_FURTHER_CASES(ring_write, scoring, 10)
 
 KVC_INJECT(ring_fuse, kvc_ring_fuse, kvc_flip_score(device, args->lists, args->scores, args->stride, 1))
 KVC_CASE(ring_fuse, 40) {

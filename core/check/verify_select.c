@@ -10,6 +10,7 @@ struct choice {
     uint32_t page, dims, window, budget, top, local, stride;
     bool by_page, weighted, mixed; /* mixed: alpha is wanted */
     uint64_t bytes[2];
+    struct kvc_scoring scoring;
     struct kvc_twin q, positions, scores, probabilities, alpha, counts, ranks;
     struct kvc_read_list reads[2];
 };
@@ -42,6 +43,7 @@ static void make_choice(struct kvc_verify *v, struct kvc_verify_places *c, bool 
                                  : kvc_verify_twin(v, (size_t)c->heads * o->stride * sizeof(float), NULL);
     if (o->mixed)
         o->alpha = kvc_verify_twin(v, c->heads * sizeof(float), NULL);
+    o->scoring = kvc_verify_scoring(v);
     o->counts = kvc_verify_twin(v, heads * sizeof(uint32_t), NULL);
     o->ranks = kvc_verify_twin(v, n * sizeof(uint32_t), NULL);
     for (int side = v->first; side < 2; side++)
@@ -65,7 +67,8 @@ static struct kvc_select_scores scores_call(const struct kvc_verify_places *c, s
                                       .scores = kvc_verify_span(o->scores, side),
                                       .probabilities = kvc_verify_span(o->probabilities, side),
                                       .stride = o->stride,
-                                      .bytes_read = &o->bytes[side]};
+                                      .bytes_read = &o->bytes[side],
+                                      .scoring = o->scoring};
 }
 
 static struct kvc_select_reads reads_call(const struct kvc_verify_places *c, struct choice *o, int side) {
@@ -115,6 +118,8 @@ KVC_CASE(select_scores, 50) {
     kvc_verify_lists_free(v, &c.lists);
 }
 
+KVC_FURTHER_CASES(select_scores, scoring, 40)
+
 KVC_INJECT(select_reads, kvc_select_reads, kvc_change_rank(device, args->lists, args->reads))
 KVC_CASE(select_reads, 60) {
     struct kvc_verify_places c;
@@ -154,3 +159,4 @@ KVC_CASE(select_scores_reads, 40) {
     }
     kvc_verify_lists_free(v, &c.lists);
 }
+KVC_FURTHER_CASES(select_scores_reads, scoring, 30)

@@ -51,28 +51,30 @@ enum kvc_status kvc_batch_fill(struct kvc_runner *runner, struct kvc_batch *batc
     device->ops->upload(device, whole(&batch->positions), positions, rows * sizeof(int32_t));
     if (!network)
         return KVC_OK;
-    const size_t half = network->rope.rotary / 2, bytes = rows * half * sizeof(float);
+    const size_t half = network->rope[0].rotary / 2, values = (size_t)rows * half, bytes = values * sizeof(float);
     status = kvc_growable_reserve(device, &batch->tokens, rows * sizeof(int32_t), error);
     if (status == KVC_OK)
-        status = kvc_growable_reserve(device, &batch->cosine, bytes, error);
+        status = kvc_growable_reserve(device, &batch->cosine, network->ropes * bytes, error);
     if (status == KVC_OK)
-        status = kvc_growable_reserve(device, &batch->sine, bytes, error);
+        status = kvc_growable_reserve(device, &batch->sine, network->ropes * bytes, error);
     if (status == KVC_OK)
         status = kvc_growable_reserve(device, &batch->hidden, (size_t)rows * network->hidden * sizeof(float), error);
     if (status != KVC_OK)
         return status;
-    if (rows * half > runner->host_capacity) {
+    if (values > runner->host_capacity) {
         free(runner->host_rows);
         runner->host_rows = malloc(bytes);
-        runner->host_capacity = runner->host_rows ? rows * half : 0;
+        runner->host_capacity = runner->host_rows ? values : 0;
         if (!runner->host_rows)
             return kvc_fail(error, KVC_RESOURCE, "runner: no memory for %zu bytes", bytes);
     }
     device->ops->upload(device, whole(&batch->tokens), tokens, rows * sizeof(int32_t));
-    kvc_rope_rows(&network->rope, positions, long_factors, rows, false, runner->host_rows);
-    device->ops->upload(device, whole(&batch->cosine), runner->host_rows, bytes);
-    kvc_rope_rows(&network->rope, positions, long_factors, rows, true, runner->host_rows);
-    device->ops->upload(device, whole(&batch->sine), runner->host_rows, bytes);
+    for (uint32_t r = 0; r < network->ropes; r++) {
+        kvc_rope_rows(&network->rope[r], positions, long_factors, rows, false, runner->host_rows);
+        device->ops->upload(device, kvc_growable_at(&batch->cosine, r * bytes), runner->host_rows, bytes);
+        kvc_rope_rows(&network->rope[r], positions, long_factors, rows, true, runner->host_rows);
+        device->ops->upload(device, kvc_growable_at(&batch->sine, r * bytes), runner->host_rows, bytes);
+    }
     return KVC_OK;
 }
 

@@ -20,18 +20,26 @@ static uint32_t first_column(const struct kvc_session *session, uint32_t layer) 
     return kvc_policy_columns(session->policy, layer);
 }
 
+/* The layer's rope; where its rows of cosine and sine begin. */
+static const struct kvc_rope *rope_of(const struct kvc_session *session, uint32_t layer, size_t *first) {
+    const struct kvc_network *network = session->runner->network;
+    const struct kvc_rope *rope = &network->rope[network->layer[layer].rope];
+    *first = network->layer[layer].rope * (size_t)session->cache_positions.ranks * (rope->rotary / 2) * sizeof(float);
+    return rope;
+}
+
 /* Rows of cosine and sine for so many ranks. */
 static enum kvc_status reserve(struct kvc_session *session, uint64_t ranks, struct kvc_error *error) {
     struct kvc_device *device = session->runner->device;
-    const struct kvc_rope *rope = &session->runner->network->rope;
+    const struct kvc_network *network = session->runner->network;
     struct kvc_cache_positions *cache_positions = &session->cache_positions;
     if (ranks <= cache_positions->ranks)
         return KVC_OK;
     const size_t rows = (size_t)kvc_round_up(ranks, KVC_TILE);
-    const size_t bytes = rows * (rope->rotary / 2) * sizeof(float);
-    enum kvc_status status = kvc_growable_reserve(device, &cache_positions->cosine, bytes, error);
+    const size_t bytes = rows * (network->rope[0].rotary / 2) * sizeof(float);
+    enum kvc_status status = kvc_growable_reserve(device, &cache_positions->cosine, network->ropes * bytes, error);
     if (status == KVC_OK)
-        status = kvc_growable_reserve(device, &cache_positions->sine, bytes, error);
+        status = kvc_growable_reserve(device, &cache_positions->sine, network->ropes * bytes, error);
     int32_t *positions = malloc(rows * sizeof *positions);
     bool *long_factors = malloc(rows * sizeof *long_factors);
     float *host = malloc(bytes + 1);
@@ -41,10 +49,10 @@ static enum kvc_status reserve(struct kvc_session *session, uint64_t ranks, stru
         positions[i] = (int32_t)i;
         long_factors[i] = session->long_rope;
     }
-    for (int sine = 0; sine < 2 && status == KVC_OK; sine++) {
-        kvc_rope_rows(rope, positions, long_factors, (uint32_t)rows, sine == 1, host);
-        device->ops->upload(device, kvc_growable_at(sine ? &cache_positions->sine : &cache_positions->cosine, 0), host,
-                            bytes);
+    for (uint32_t i = 0; i < 2 * network->ropes && status == KVC_OK; i++) {
+        const struct kvc_growable *to = i % 2 ? &cache_positions->sine : &cache_positions->cosine;
+        kvc_rope_rows(&network->rope[i / 2], positions, long_factors, (uint32_t)rows, i % 2 == 1, host);
+        device->ops->upload(device, kvc_growable_at(to, i / 2 * bytes), host, bytes);
     }
     cache_positions->ranks = status == KVC_OK ? rows : 0;
     free(positions);
@@ -67,10 +75,11 @@ void kvc_cache_positions_rotate(struct kvc_session *session, uint32_t layer, uin
     struct kvc_runner *runner = session->runner;
     struct kvc_device *device = runner->device;
     const struct kvc_geometry *g = &runner->geometry;
-    const struct kvc_rope *rope = &runner->network->rope;
+    size_t first;
     if (!at_cache_positions(session, layer))
         return;
-    const size_t rank = session->cache.layer[layer].count[0] * (size_t)(rope->rotary / 2) * sizeof(float);
+    const struct kvc_rope *rope = rope_of(session, layer, &first);
+    const size_t rank = first + session->cache.layer[layer].count[0] * (size_t)(rope->rotary / 2) * sizeof(float);
     const size_t q = row * (size_t)g->heads * g->head_size * sizeof(float);
     const size_t k = row * (size_t)g->kv_heads * g->head_size * sizeof(float);
     const struct kvc_span cosine = kvc_growable_at(&session->cache_positions.cosine, rank);
@@ -111,16 +120,17 @@ enum kvc_status kvc_cache_positions_renew(struct kvc_session *session, uint32_t 
     struct kvc_device *device = session->runner->device;
     if (!at_cache_positions(session, layer))
         return KVC_OK;
-    const struct kvc_rope *rope = &session->runner->network->rope;
     const enum kvc_status status = reserve(session, kvc_cache_most(&session->cache, layer), error);
+    size_t first;
+    const struct kvc_rope *rope = rope_of(session, layer, &first);
     if (status == KVC_OK)
-        device->ops->turn_keys(device,
-                               &(struct kvc_turn_keys){.lists = &session->cache.layer[layer].lists,
-                                                       .first = first_column(session, layer),
-                                                       .cosine = kvc_growable_at(&session->cache_positions.cosine, 0),
-                                                       .sine = kvc_growable_at(&session->cache_positions.sine, 0),
-                                                       .rotary = rope->rotary,
-                                                       .interleaved = rope->interleaved});
+        device->ops->turn_keys(
+            device, &(struct kvc_turn_keys){.lists = &session->cache.layer[layer].lists,
+                                            .first = first_column(session, layer),
+                                            .cosine = kvc_growable_at(&session->cache_positions.cosine, first),
+                                            .sine = kvc_growable_at(&session->cache_positions.sine, first),
+                                            .rotary = rope->rotary,
+                                            .interleaved = rope->interleaved});
     return status;
 }
 

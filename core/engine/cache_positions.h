@@ -10,7 +10,7 @@ struct kvc_session;
 
 /* Rows of cosine and sine of ranks, where a method rotates keys to their cache positions. */
 struct kvc_cache_positions {
-    struct kvc_growable cosine; /* float32 [ranks, rotary/2] */
+    struct kvc_growable cosine; /* float32 [ropes, ranks, rotary/2] */
     struct kvc_growable sine;   /* likewise */
     uint64_t ranks;
 };

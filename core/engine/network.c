@@ -11,8 +11,10 @@ void kvc_network_free(struct kvc_device *device, struct kvc_network *network) {
     free(network->weights);
     free(network->buffers);
     free(network->layer);
-    free(network->rope.frequency);
-    free(network->rope.long_frequency);
+    for (size_t i = 0; i < 2; i++) {
+        free(network->rope[i].frequency);
+        free(network->rope[i].long_frequency);
+    }
     *network = (struct kvc_network){0};
 }
 

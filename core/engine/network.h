@@ -4,27 +4,31 @@
 
 #include "core/base/ops.h"
 
-/* A norm or bias vector on the device; buffer NULL where the model has none. */
+/* Norm and bias vectors on the device; buffer NULL where the model has none. */
 struct kvc_layer {
-    struct kvc_span attention_norm; /* [hidden] */
-    struct kvc_weight *q;           /* [H*d, hidden] */
-    struct kvc_weight *k;           /* [H_kv*d, hidden] */
-    struct kvc_weight *v;           /* [H_kv*d, hidden] */
-    struct kvc_weight *output;      /* [hidden, H*d] */
-    struct kvc_span q_bias;         /* [H*d] */
-    struct kvc_span k_bias;         /* [H_kv*d] */
-    struct kvc_span v_bias;         /* [H_kv*d] */
-    struct kvc_span output_bias;    /* [hidden] */
-    struct kvc_span q_norm;         /* [d], applied to each head before RoPE */
-    struct kvc_span k_norm;         /* [d], likewise */
-    struct kvc_span feed_norm;      /* [hidden] */
-    struct kvc_weight *gate;        /* [feed_forward, hidden] */
-    struct kvc_weight *up;          /* [feed_forward, hidden] */
-    struct kvc_weight *down;        /* [hidden, feed_forward] */
-    struct kvc_span gate_bias;      /* [feed_forward] */
-    struct kvc_span up_bias;        /* [feed_forward] */
-    struct kvc_span down_bias;      /* [hidden] */
-    uint32_t window;                /* sliding window of this layer, 0: none */
+    struct kvc_span attention_norm;  /* [hidden], of what goes into the attention; NULL: it is taken as it is */
+    struct kvc_weight *q;            /* [H*d, hidden] */
+    struct kvc_weight *k;            /* [H_kv*d, hidden] */
+    struct kvc_weight *v;            /* [H_kv*d, hidden] */
+    struct kvc_weight *output;       /* [hidden, H*d] */
+    struct kvc_span q_bias;          /* [H*d] */
+    struct kvc_span k_bias;          /* [H_kv*d] */
+    struct kvc_span v_bias;          /* [H_kv*d] */
+    struct kvc_span output_bias;     /* [hidden] */
+    struct kvc_span q_norm;          /* [d], applied to each head before RoPE, or [H*d]: to all of them as one */
+    struct kvc_span k_norm;          /* [d] or [H_kv*d], likewise */
+    struct kvc_span attention_after; /* [hidden]: a norm of what the attention adds */
+    struct kvc_span feed_norm;       /* [hidden], of what goes into the feed-forward network; NULL: as above */
+    struct kvc_span feed_after;      /* [hidden]: a norm of what that adds */
+    struct kvc_span attention_norm_bias, feed_norm_bias; /* [hidden], of norms that are centred */
+    struct kvc_weight *gate;                             /* [feed_forward, hidden] */
+    struct kvc_weight *up;     /* [feed_forward, hidden]; NULL: the activation gates nothing */
+    struct kvc_weight *down;   /* [hidden, feed_forward] */
+    struct kvc_span gate_bias; /* [feed_forward] */
+    struct kvc_span up_bias;   /* [feed_forward] */
+    struct kvc_span down_bias; /* [hidden] */
+    uint32_t window;           /* sliding window of this layer, 0: none */
+    uint32_t rope;             /* which of the network's rotates its queries and keys */
 };
 
 /* Rotary frequencies after the model's scaling, float32 as transformers computes them. */
@@ -48,11 +52,23 @@ struct kvc_network {
     uint32_t vocab;
     uint64_t trained_context;
     float norm_eps;
-    struct kvc_rope rope;
-    struct kvc_weight *embedding; /* [vocab, hidden] */
-    struct kvc_layer *layer;      /* [layers] */
-    struct kvc_span final_norm;   /* [hidden] */
-    struct kvc_weight *head;      /* [vocab, hidden]; the embedding itself where tied */
+    struct kvc_rope rope[2];    /* of most layers; of the others, with the same `rotary` */
+    uint32_t ropes;             /* 1 or 2 */
+    struct kvc_scoring scoring; /* of attention */
+    enum kvc_activation activation;
+    bool qk_norm_whole;              /* q_norm and k_norm are of all heads as one */
+    float embedding_scale;           /* embeddings are multiplied by it; 0: they are not */
+    float logit_cap;                 /* of logits, 0: none */
+    float residual_scale;            /* what a layer adds is multiplied by it; 0: it is not */
+    float logit_scale;               /* logits are multiplied by it before they are capped; 0: they are not */
+    bool centred;                    /* norms take the mean away first */
+    bool parallel;                   /* the feed-forward network gets what the attention gets, and both are added */
+    struct kvc_weight *embedding;    /* [vocab, hidden] */
+    struct kvc_layer *layer;         /* [layers] */
+    struct kvc_span final_norm;      /* [hidden] */
+    struct kvc_span final_norm_bias; /* [hidden] */
+    struct kvc_weight *head;         /* [vocab, hidden]; the embedding itself where tied */
+    struct kvc_span head_bias;       /* [vocab] */
     /* Owners, freed by kvc_network_free. */
     struct kvc_weight **weights;
     size_t weight_count;

@@ -11,7 +11,7 @@
 
 /* longrope: a session keeps the factors it began with, because its keys stay as they were rotated. */
 static void choose_rope(struct kvc_session *session, uint64_t rows) {
-    const struct kvc_rope *rope = &session->runner->network->rope;
+    const struct kvc_rope *rope = &session->runner->network->rope[0];
     if (session->tokens)
         return;
     const uint64_t length = kvc_max_u64(session->context, rows);

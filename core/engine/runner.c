@@ -140,56 +140,97 @@ enum kvc_status kvc_runner_reserve_logits(struct kvc_runner *runner, uint32_t ro
     return status;
 }
 
-void kvc_runner_embed(struct kvc_runner *runner, struct kvc_batch *batch) {
-    runner->device->ops->embed(runner->device, &(struct kvc_embed){.out = at(&batch->hidden, 0, 0),
-                                                                   .table = runner->network->embedding,
-                                                                   .tokens = at(&batch->tokens, 0, 0),
-                                                                   .rows = batch->rows});
+/* y = the norm of x [rows, width], by w and bias; in place is fine. */
+static void norm_rows(struct kvc_runner *runner, struct kvc_span y, struct kvc_span x, struct kvc_span w,
+                      struct kvc_span bias, uint32_t rows, uint32_t width) {
+    runner->device->ops->norm(runner->device, &(struct kvc_norm){.y = y,
+                                                                 .x = x,
+                                                                 .w = w,
+                                                                 .rows = rows,
+                                                                 .K = width,
+                                                                 .eps = runner->network->norm_eps,
+                                                                 .centred = runner->network->centred,
+                                                                 .bias = bias});
 }
 
-/* A projection of one layer's queries or keys: linear, then the per-head norm where there is one, then RoPE. */
+/* x [n] times a factor, capped (cap 0: not). */
+static void scale_values(struct kvc_runner *runner, struct kvc_span x, size_t n, float factor, float cap) {
+    runner->device->ops->scale(runner->device,
+                               &(struct kvc_scale){.y = x, .x = x, .n = n, .factor = factor, .cap = cap});
+}
+
+void kvc_runner_embed(struct kvc_runner *runner, struct kvc_batch *batch) {
+    const struct kvc_network *network = runner->network;
+    const struct kvc_span hidden = at(&batch->hidden, 0, 0);
+    runner->device->ops->embed(runner->device, &(struct kvc_embed){.out = hidden,
+                                                                   .table = network->embedding,
+                                                                   .tokens = at(&batch->tokens, 0, 0),
+                                                                   .rows = batch->rows});
+    if (network->embedding_scale != 0.0f)
+        scale_values(runner, hidden, (size_t)batch->rows * network->hidden, network->embedding_scale, 0.0f);
+}
+
+/* A projection of one layer's queries or keys: linear, then the norm where there is one, then RoPE. */
 static void project_and_rotate(struct kvc_runner *runner, const struct kvc_batch *batch, uint32_t row, uint32_t rows,
-                               const struct kvc_weight *weight, struct kvc_span bias, struct kvc_span norm,
+                               uint32_t l, const struct kvc_weight *weight, struct kvc_span bias, struct kvc_span norm,
                                uint32_t heads, const struct kvc_growable *raw, const struct kvc_growable *out) {
     struct kvc_device *device = runner->device;
     const struct kvc_ops *ops = device->ops;
     const struct kvc_network *network = runner->network;
-    const uint32_t d = network->head_size, half = network->rope.rotary / 2;
+    const struct kvc_rope *rope = &network->rope[network->layer[l].rope];
+    const uint32_t d = network->head_size, half = rope->rotary / 2;
+    const size_t angles = (size_t)network->layer[l].rope * batch->rows + row;
     ops->linear(device,
                 &(struct kvc_linear){
                     .y = at(raw, 0, 0), .x = at(&runner->normed, 0, 0), .w = weight, .bias = bias, .rows = rows});
-    if (norm.buffer)
-        ops->norm(device, &(struct kvc_norm){.y = at(raw, 0, 0),
-                                             .x = at(raw, 0, 0),
-                                             .w = norm,
-                                             .rows = rows * heads,
-                                             .K = d,
-                                             .eps = network->norm_eps});
+    if (norm.buffer && network->qk_norm_whole)
+        norm_rows(runner, at(raw, 0, 0), at(raw, 0, 0), norm, none, rows, heads * d);
+    else if (norm.buffer)
+        norm_rows(runner, at(raw, 0, 0), at(raw, 0, 0), norm, none, rows * heads, d);
     ops->rope(device, &(struct kvc_rope_heads){.y = at(out, 0, 0),
                                                .x = at(raw, 0, 0),
-                                               .cosine = at(&batch->cosine, row, half),
-                                               .sine = at(&batch->sine, row, half),
+                                               .cosine = at(&batch->cosine, angles, half),
+                                               .sine = at(&batch->sine, angles, half),
                                                .rows = rows,
                                                .heads = heads,
                                                .head_size = d,
-                                               .rotary = network->rope.rotary,
-                                               .interleaved = network->rope.interleaved});
+                                               .rotary = rope->rotary,
+                                               .interleaved = rope->interleaved});
+}
+
+/* normed = the norm of the hidden states, or these themselves where there is none. */
+static void norm_input(struct kvc_runner *runner, const struct kvc_batch *batch, struct kvc_span norm,
+                       struct kvc_span bias, uint32_t row, uint32_t rows) {
+    const uint32_t hidden = runner->network->hidden;
+    const struct kvc_span normed = at(&runner->normed, 0, 0), x = at(&batch->hidden, row, hidden);
+    if (norm.buffer)
+        norm_rows(runner, normed, x, norm, bias, rows, hidden);
+    else
+        runner->device->ops->copy(runner->device, normed, x, (size_t)rows * hidden * sizeof(float));
+}
+
+/* hidden += projected, or its norm where there is one. */
+static void add_projected(struct kvc_runner *runner, struct kvc_batch *batch, struct kvc_span norm, uint32_t row,
+                          uint32_t rows) {
+    const uint32_t hidden = runner->network->hidden;
+    const struct kvc_span projected = at(&runner->projected, 0, 0);
+    if (norm.buffer)
+        norm_rows(runner, projected, projected, norm, none, rows, hidden);
+    if (runner->network->residual_scale != 0.0f)
+        scale_values(runner, projected, (size_t)rows * hidden, runner->network->residual_scale, 0.0f);
+    runner->device->ops->add(
+        runner->device,
+        &(struct kvc_add){.y = at(&batch->hidden, row, hidden), .x = projected, .n = (size_t)rows * hidden});
 }
 
 void kvc_runner_project_queries_keys(struct kvc_runner *runner, const struct kvc_batch *batch, uint32_t l, uint32_t row,
                                      uint32_t rows) {
-    struct kvc_device *device = runner->device;
     const struct kvc_network *network = runner->network;
     const struct kvc_layer *layer = &network->layer[l];
-    device->ops->norm(device, &(struct kvc_norm){.y = at(&runner->normed, 0, 0),
-                                                 .x = at(&batch->hidden, row, network->hidden),
-                                                 .w = layer->attention_norm,
-                                                 .rows = rows,
-                                                 .K = network->hidden,
-                                                 .eps = network->norm_eps});
-    project_and_rotate(runner, batch, row, rows, layer->q, layer->q_bias, layer->q_norm, network->heads, &runner->q_raw,
-                       &runner->q);
-    project_and_rotate(runner, batch, row, rows, layer->k, layer->k_bias, layer->k_norm, network->kv_heads,
+    norm_input(runner, batch, layer->attention_norm, layer->attention_norm_bias, row, rows);
+    project_and_rotate(runner, batch, row, rows, l, layer->q, layer->q_bias, layer->q_norm, network->heads,
+                       &runner->q_raw, &runner->q);
+    project_and_rotate(runner, batch, row, rows, l, layer->k, layer->k_bias, layer->k_norm, network->kv_heads,
                        &runner->k_raw, &runner->k);
 }
 
@@ -263,7 +304,8 @@ void kvc_runner_attend(struct kvc_runner *runner, const struct kvc_batch *batch,
                                                 .sum = at(&runner->sum, 0, 0),
                                                 .positions = kvc_growable_at(&batch->positions, row * sizeof(int32_t)),
                                                 .causal_offset =
-                                                    kvc_growable_at(&batch->causal_offset, row * sizeof(uint32_t))};
+                                                    kvc_growable_at(&batch->causal_offset, row * sizeof(uint32_t)),
+                                                .scoring = kvc_runner_scoring(runner)};
         if (n)
             runner->device->ops->attention(runner->device, &attention);
         done += n;
@@ -273,41 +315,42 @@ void kvc_runner_attend(struct kvc_runner *runner, const struct kvc_batch *batch,
 void kvc_runner_project_output(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t l, uint32_t row,
                                uint32_t rows) {
     struct kvc_device *device = runner->device;
-    const struct kvc_network *network = runner->network;
-    const struct kvc_layer *layer = &network->layer[l];
-    const struct kvc_span projected = at(&runner->projected, 0, 0);
-    device->ops->linear(device, &(struct kvc_linear){.y = projected,
+    const struct kvc_layer *layer = &runner->network->layer[l];
+    device->ops->linear(device, &(struct kvc_linear){.y = at(&runner->projected, 0, 0),
                                                      .x = at(&runner->attended, 0, 0),
                                                      .w = layer->output,
                                                      .bias = layer->output_bias,
                                                      .rows = rows});
-    device->ops->add(device, &(struct kvc_add){.y = at(&batch->hidden, row, network->hidden),
-                                               .x = projected,
-                                               .n = (size_t)rows * network->hidden});
+    add_projected(runner, batch, layer->attention_after, row, rows);
+}
+
+/* projected = the feed-forward network of normed. */
+static void feed_rows(struct kvc_runner *runner, const struct kvc_layer *layer, uint32_t rows) {
+    struct kvc_device *device = runner->device;
+    const struct kvc_ops *ops = device->ops;
+    const struct kvc_span normed = at(&runner->normed, 0, 0), projected = at(&runner->projected, 0, 0);
+    const struct kvc_span gate = at(&runner->gate, 0, 0), up = at(&runner->up, 0, 0);
+    ops->linear(device,
+                &(struct kvc_linear){.y = gate, .x = normed, .w = layer->gate, .bias = layer->gate_bias, .rows = rows});
+    if (layer->up)
+        ops->linear(device,
+                    &(struct kvc_linear){.y = up, .x = normed, .w = layer->up, .bias = layer->up_bias, .rows = rows});
+    ops->gated_silu(device, &(struct kvc_gated_silu){.y = gate,
+                                                     .gate = gate,
+                                                     .up = layer->up ? up : none,
+                                                     .n = (size_t)rows * runner->network->feed_forward,
+                                                     .activation = runner->network->activation});
+    ops->linear(device, &(struct kvc_linear){
+                            .y = projected, .x = gate, .w = layer->down, .bias = layer->down_bias, .rows = rows});
 }
 
 void kvc_runner_feed_forward(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t l, uint32_t row,
                              uint32_t rows) {
-    struct kvc_device *device = runner->device;
-    const struct kvc_ops *ops = device->ops;
-    const struct kvc_network *network = runner->network;
-    const struct kvc_layer *layer = &network->layer[l];
-    const struct kvc_span x = at(&batch->hidden, row, network->hidden), normed = at(&runner->normed, 0, 0);
-    const struct kvc_span projected = at(&runner->projected, 0, 0);
-    const struct kvc_span gate = at(&runner->gate, 0, 0), up = at(&runner->up, 0, 0);
-    ops->norm(
-        device,
-        &(struct kvc_norm){
-            .y = normed, .x = x, .w = layer->feed_norm, .rows = rows, .K = network->hidden, .eps = network->norm_eps});
-    ops->linear(device,
-                &(struct kvc_linear){.y = gate, .x = normed, .w = layer->gate, .bias = layer->gate_bias, .rows = rows});
-    ops->linear(device,
-                &(struct kvc_linear){.y = up, .x = normed, .w = layer->up, .bias = layer->up_bias, .rows = rows});
-    ops->gated_silu(
-        device, &(struct kvc_gated_silu){.y = gate, .gate = gate, .up = up, .n = (size_t)rows * network->feed_forward});
-    ops->linear(device, &(struct kvc_linear){
-                            .y = projected, .x = gate, .w = layer->down, .bias = layer->down_bias, .rows = rows});
-    ops->add(device, &(struct kvc_add){.y = x, .x = projected, .n = (size_t)rows * network->hidden});
+    const struct kvc_layer *layer = &runner->network->layer[l];
+    if (!runner->network->parallel) /* otherwise it is there from before the attention */
+        norm_input(runner, batch, layer->feed_norm, layer->feed_norm_bias, row, rows);
+    feed_rows(runner, layer, rows);
+    add_projected(runner, batch, layer->feed_after, row, rows);
 }
 
 enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t first, uint32_t count,
@@ -319,13 +362,13 @@ enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *b
     if (status != KVC_OK)
         return status;
     const struct kvc_span last = at(&runner->last, 0, 0), out = at(&runner->logits, 0, 0);
-    ops->norm(device, &(struct kvc_norm){.y = last,
-                                         .x = at(&batch->hidden, first, network->hidden),
-                                         .w = network->final_norm,
-                                         .rows = count,
-                                         .K = network->hidden,
-                                         .eps = network->norm_eps});
-    ops->linear(device, &(struct kvc_linear){.y = out, .x = last, .w = network->head, .bias = none, .rows = count});
+    norm_rows(runner, last, at(&batch->hidden, first, network->hidden), network->final_norm, network->final_norm_bias,
+              count, network->hidden);
+    ops->linear(device, &(struct kvc_linear){
+                            .y = out, .x = last, .w = network->head, .bias = network->head_bias, .rows = count});
+    if (network->logit_scale != 0.0f || network->logit_cap != 0.0f)
+        scale_values(runner, out, (size_t)count * network->vocab,
+                     network->logit_scale != 0.0f ? network->logit_scale : 1.0f, network->logit_cap);
     ops->download(device, logits, out, (size_t)count * network->vocab * sizeof(float));
     return KVC_OK;
 }

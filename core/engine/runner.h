@@ -62,6 +62,11 @@ struct kvc_runner {
     size_t host_capacity;
 };
 
+/* How its model makes scores; of a replay as of most models. */
+static inline struct kvc_scoring kvc_runner_scoring(const struct kvc_runner *runner) {
+    return runner->network ? runner->network->scoring : (struct kvc_scoring){0, 0};
+}
+
 /* network NULL: for replay, with the geometry alone. */
 enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_network *network,
                                 const struct kvc_geometry *geometry, struct kvc_runner **runner,

@@ -296,7 +296,8 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
                                           .scores = scores,
                                           .probabilities = probabilities,
                                           .stride = stride,
-                                          .bytes_read = &session->sums.select_bytes}; /* it is told at the next sync */
+                                          .bytes_read = &session->sums.select_bytes, /* it is told at the next sync */
+                                          .scoring = kvc_runner_scoring(session->runner)};
     const struct kvc_select_reads reads = {.lists = lists,
                                            .view = view,
                                            .pages = by_page(select) ? job.pages : NULL,

@@ -185,8 +185,8 @@ void kvc_session_stats(const struct kvc_session *session, struct kvc_session_sta
     stats->decode_steps = session->sums.steps;
     stats->saturated = session->sums.saturated;
     const struct kvc_network *network = session->runner->network;
-    stats->outgrown = network && network->rope.long_frequency && !session->long_rope &&
-                      session->tokens > network->rope.original_context;
+    stats->outgrown = network && network->rope[0].long_frequency && !session->long_rope &&
+                      session->tokens > network->rope[0].original_context;
 }
 
 uint32_t kvc_session_heads(const struct kvc_session *session, uint32_t layer) {

@@ -91,6 +91,14 @@ KVC_MEASURE(blend, 1, variant) {
         m->ops->blend(m->device, &(struct kvc_blend){.y = y, .x = x, .share = 0.25f, .n = VALUES});
 }
 
+KVC_MEASURE(scale, 1, variant) {
+    const struct kvc_span x = kvc_measure_values(m, VALUES), y = kvc_measure_space(m, VALUES * 4);
+    (void)variant;
+    kvc_measure_counts(m, 2ull * VALUES * 4, VALUES, "%d x %d", MEASURE_ROWS, MEASURE_HIDDEN);
+    while (kvc_measure_again(m))
+        m->ops->scale(m->device, &(struct kvc_scale){.y = y, .x = x, .factor = 0.25f, .n = VALUES});
+}
+
 KVC_MEASURE(repeat_heads, 1, variant) {
     const size_t n = VALUES / MEASURE_GROUP;
     const struct kvc_span x = kvc_measure_values(m, n), y = kvc_measure_space(m, VALUES * 4);

@@ -75,7 +75,8 @@ struct kvc_probabilities kvc_stage_rows(const struct kvc_stage *stage, uint32_t 
                                      .maximum = stage->maximum,
                                      .sum = stage->sum,
                                      .positions = stage->positions,
-                                     .causal_offset = stage->causal_offset};
+                                     .causal_offset = stage->causal_offset,
+                                     .scoring = kvc_runner_scoring(stage->session->runner)};
     rows.q.offset += skip * g->heads * g->head_size * word;
     rows.maximum.offset += skip * g->heads * word;
     rows.sum.offset += skip * g->heads * word;
@@ -160,7 +161,8 @@ enum kvc_status kvc_stage_probe_mass(struct kvc_stage *stage, float alpha, struc
                                             .maximum = kvc_growable_at(&probing->maximum, 0),
                                             .sum = kvc_growable_at(&probing->sum, 0),
                                             .positions = kvc_growable_at(&probing->positions, 0),
-                                            .causal_offset = kvc_growable_at(&probing->causal_offset, 0)};
+                                            .causal_offset = kvc_growable_at(&probing->causal_offset, 0),
+                                            .scoring = kvc_runner_scoring(session->runner)};
     device->ops->attention(device, &attention);
     const struct kvc_probabilities rows = {.lists = &kvc_stage_lists(stage)->lists,
                                            .queries = probes,
@@ -171,7 +173,8 @@ enum kvc_status kvc_stage_probe_mass(struct kvc_stage *stage, float alpha, struc
                                            .maximum = attention.maximum,
                                            .sum = attention.sum,
                                            .positions = attention.positions,
-                                           .causal_offset = attention.causal_offset};
+                                           .causal_offset = attention.causal_offset,
+                                           .scoring = attention.scoring};
     device->ops->window_mass(
         device, &(struct kvc_window_mass){
                     .probabilities = &rows, .scores = scores->span, .stride = scores->stride, .by_head = false});

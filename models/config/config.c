@@ -3,17 +3,20 @@
 #include "models/config/config.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #define AT(member) offsetof(struct kvc_config, member)
 #define INTEGER(gguf, hf, member, minimum, maximum)                                                                    \
-    { gguf, hf, AT(member), KVC_TOP, false, false, minimum, maximum }
+    { gguf, hf, AT(member), KVC_TOP, false, false, minimum, maximum, 0 }
 #define NEEDED(gguf, hf, member, minimum, maximum)                                                                     \
-    { gguf, hf, AT(member), KVC_TOP, false, true, minimum, maximum }
+    { gguf, hf, AT(member), KVC_TOP, false, true, minimum, maximum, 0 }
 #define REAL(gguf, hf, member, place, minimum, maximum)                                                                \
-    { gguf, hf, AT(member), place, true, false, minimum, maximum }
+    { gguf, hf, AT(member), place, true, false, minimum, maximum, 0 }
+#define ONLY(feature, gguf, hf, member, minimum, maximum)                                                              \
+    { gguf, hf, AT(member), KVC_TOP, true, false, minimum, maximum, feature }
 
 /* Generous beyond any model of these families, small enough that no product of two overflows. */
 const struct kvc_config_field kvc_config_fields[] = {
@@ -33,7 +36,7 @@ const struct kvc_config_field kvc_config_fields[] = {
     REAL("rope.freq_base", "rope_theta", rope.base, KVC_ROPE_THEN_TOP, 1, 1e30),
     REAL(NULL, "partial_rotary_factor", rope.partial, KVC_ROPE_THEN_TOP, 1e-3, 1),
     {"rope.scaling.original_context_length", "original_max_position_embeddings", AT(rope.original_context),
-     KVC_TOP_THEN_ROPE, false, false, 1, 2147483647},
+     KVC_TOP_THEN_ROPE, false, false, 1, 2147483647, 0},
     REAL("rope.scaling.factor", "factor", rope.factor, KVC_ROPE, 1e-6, 1e9),
     REAL(NULL, "low_freq_factor", rope.low_factor, KVC_ROPE, 1e-6, 1e9),
     REAL(NULL, "high_freq_factor", rope.high_factor, KVC_ROPE, 1e-6, 1e9),
@@ -43,6 +46,17 @@ const struct kvc_config_field kvc_config_fields[] = {
     REAL("rope.scaling.attn_factor", NULL, rope.attention_scale, KVC_TOP, 1e-6, 1e6),
     REAL(NULL, "mscale", rope.mscale, KVC_ROPE, 0, 1e6),
     REAL(NULL, "mscale_all_dim", rope.mscale_all, KVC_ROPE, 0, 1e6),
+    ONLY(KVC_LOCAL_ROPE, "rope.freq_base_swa", "rope_local_base_freq", rope.local_base, 1, 1e30),
+    ONLY(KVC_SCORE_SCALE | KVC_MULTIPLIERS, "attention.scale", NULL, score_scale, 0, 1e3),
+    ONLY(KVC_MULTIPLIERS, NULL, "attention_multiplier", score_scale, 1e-6, 1e3),
+    ONLY(KVC_MULTIPLIERS, "embedding_scale", "embedding_multiplier", embedding_scale, 1e-6, 1e6),
+    ONLY(KVC_MULTIPLIERS, "residual_scale", "residual_multiplier", residual_scale, 1e-6, 1e6),
+    ONLY(KVC_MULTIPLIERS, "logit_scale", "logits_scaling", logit_divisor, 1e-6, 1e6),
+    ONLY(KVC_LOGIT_SCALE, "logit_scale", "logit_scale", logit_scale, 1e-6, 1e6),
+    ONLY(KVC_LAYER_NORM, "attention.layer_norm_epsilon", "layer_norm_eps", norm_eps, 1e-30, 1),
+    ONLY(KVC_SCORE_SCALE, NULL, "query_pre_attn_scalar", query_scalar, 1e-6, 1e9),
+    ONLY(KVC_SOFT_CAPS, "attn_logit_softcapping", "attn_logit_softcapping", score_cap, 0, 1e6),
+    ONLY(KVC_SOFT_CAPS, "final_logit_softcapping", "final_logit_softcapping", logit_cap, 0, 1e6),
     {0},
 };
 
@@ -108,6 +122,68 @@ static enum kvc_status check_required(const struct kvc_config *config, bool gguf
             *(const uint64_t *)(const void *)((const char *)config + field->offset) == 0) {
             return missing(config, gguf, field->offset, "", where, error);
         }
+    }
+    return KVC_OK;
+}
+
+/* What classes of transformers take where config.json is silent. */
+static void take_defaults(struct kvc_config *config, bool gguf) {
+    if (!gguf && config->heads == 0)
+        config->heads = config->family->heads;
+    if (!gguf && config->vocab == 0)
+        config->vocab = config->family->vocab;
+    if (!gguf && config->query_scalar == 0)
+        config->query_scalar = config->family->query_scalar;
+    if (!gguf && config->rope.base == 0)
+        config->rope.base = config->family->base;
+    if (!gguf && config->rope.partial == 0)
+        config->rope.partial = config->family->partial;
+    if (!gguf && config->score_scale == 0 && kvc_config_knows(config, KVC_MULTIPLIERS))
+        config->score_scale = 1;
+    if (!gguf && config->logit_scale == 0)
+        config->logit_scale = config->family->logit_scale;
+    if (config->rope.local_base == 0)
+        config->rope.local_base = config->family->local_base;
+    if (config->score_cap < 0)
+        config->score_cap = config->family->score_cap;
+    if (config->logit_cap < 0)
+        config->logit_cap = config->family->logit_cap;
+    if (config->pattern == 0)
+        config->pattern = config->family->pattern;
+}
+
+/* 1 / sqrt of what queries are scaled by; 0 where that is the head size. */
+static void complete_scale(struct kvc_config *config, bool gguf) {
+    double scalar = config->query_scalar;
+    if (gguf && config->score_scale == 0 && config->layers == config->family->wide_layers)
+        scalar = (double)config->hidden / (double)config->heads;
+    if (scalar > 0)
+        config->score_scale = (double)(float)(1 / sqrt(scalar));
+    if (config->score_scale == (double)(float)(1 / sqrt((double)config->head_size)))
+        config->score_scale = 0;
+    config->query_scalar = 0;
+}
+
+enum kvc_status kvc_config_unrotate(struct kvc_config *config, uint64_t every, const char *where,
+                                    struct kvc_error *error) {
+    config->unrotated = malloc((size_t)config->layers);
+    if (!config->unrotated) {
+        return kvc_fail(error, KVC_RESOURCE, "%s: no memory for %" PRIu64 " layers", where, config->layers);
+    }
+    for (uint64_t i = 0; i < config->layers; i++) {
+        config->unrotated[i] = (i + 1) % every == 0;
+    }
+    return KVC_OK;
+}
+
+enum kvc_status kvc_config_slide(struct kvc_config *config, const char *where, struct kvc_error *error) {
+    free(config->sliding);
+    config->sliding = malloc((size_t)config->layers);
+    if (!config->sliding) {
+        return kvc_fail(error, KVC_RESOURCE, "%s: no memory for %" PRIu64 " layers", where, config->layers);
+    }
+    for (uint64_t i = 0; i < config->layers; i++) {
+        config->sliding[i] = config->pattern == 0 || (i + 1) % config->pattern != 0;
     }
     return KVC_OK;
 }
@@ -244,6 +320,7 @@ static enum kvc_status complete_scaling(struct kvc_config *config, bool gguf, co
 }
 
 enum kvc_status kvc_config_complete(struct kvc_config *config, bool gguf, const char *where, struct kvc_error *error) {
+    take_defaults(config, gguf);
     enum kvc_status status = check_required(config, gguf, where, error);
     if (!status)
         status = complete_heads(config, gguf, where, error);
@@ -252,6 +329,7 @@ enum kvc_status kvc_config_complete(struct kvc_config *config, bool gguf, const 
     if (status) {
         return status;
     }
+    complete_scale(config, gguf);
     if (config->context == 0) {
         config->context = config->family->context;
     }
@@ -279,9 +357,10 @@ const char *kvc_rope_kind_name(enum kvc_rope_kind kind) {
 
 void kvc_config_free(struct kvc_config *config) {
     free(config->sliding);
+    free(config->unrotated);
     free(config->rope.short_factor);
     free(config->rope.long_factor);
     free(config->rope.divisor);
-    config->sliding = NULL;
+    config->sliding = config->unrotated = NULL;
     config->rope.short_factor = config->rope.long_factor = config->rope.divisor = NULL;
 }

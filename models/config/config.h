@@ -8,24 +8,64 @@
 
 /* Which layers a sliding window holds for. */
 enum kvc_window_kind {
-    KVC_WINDOW_NONE,  /* the family knows none: the key is ignored in config.json, as transformers does */
-    KVC_WINDOW_ALL,   /* every layer, when config.json gives a size */
-    KVC_WINDOW_CHOSEN /* use_sliding_window with max_window_layers or layer_types */
+    KVC_WINDOW_NONE,   /* the family knows none: the key is ignored in config.json, as transformers does */
+    KVC_WINDOW_ALL,    /* every layer, when config.json gives a size */
+    KVC_WINDOW_CHOSEN, /* use_sliding_window with max_window_layers or layer_types */
+    KVC_WINDOW_PATTERN /* all but every n-th layer, or layer_types */
+};
+
+/* Norms that a layer has. */
+enum kvc_norms {
+    KVC_NORMS_BEFORE, /* of what goes into the attention and the feed-forward network */
+    KVC_NORMS_AROUND, /* of these, and of what comes out */
+    KVC_NORMS_GLM,    /* the same by other names */
+    KVC_NORMS_AFTER,  /* of what comes out */
+    KVC_NORMS_ONE     /* of what goes into both, which stand side by side */
+};
+
+/* Keys that only some families know; others are refused for them. As bits. */
+enum kvc_config_feature {
+    KVC_SOFT_CAPS = 1,
+    KVC_SCORE_SCALE = 2,
+    KVC_LOCAL_ROPE = 4,  /* layers with a window have a rope of their own */
+    KVC_MULTIPLIERS = 8, /* of embeddings, scores, what layers add, logits */
+    KVC_LOGIT_SCALE = 16,
+    KVC_LAYER_NORM = 32, /* norms take the mean away first */
+    KVC_UNROTATED = 64,  /* some layers do not rotate */
+    KVC_NO_WINDOW = 128  /* a window, which others ignore, is refused */
 };
 
 struct kvc_family {
-    const char *gguf;               /* general.architecture */
-    const char *hf;                 /* model_type; a family may have several rows */
-    bool interleaved;               /* GGUF files keep rotary pairs as (2i, 2i+1) */
-    bool fused;                     /* q, k, v lie in one tensor; so do gate and up */
+    const char *gguf; /* general.architecture */
+    const char *hf;   /* model_type; a family may have several rows */
+    bool interleaved; /* GGUF files keep rotary pairs as (2i, 2i+1) */
+    bool fused;       /* q, k, v lie in one tensor; so do gate and up */
+    bool fused_feed;  /* gate and up alone do */
+    bool pairs;       /* both formats keep rotary pairs as (2i, 2i+1) */
+    bool ungated;     /* fc1 and fc2 in place of gate, up and down */
+    bool norm_bias, head_bias;
+    bool qk_norm_whole;             /* the norms of q and k are over all heads as one */
+    const char *qkv_bias_key;       /* of config.json: a flag for q, k, v alone; where it is missing: qkv_bias */
     bool qk_norm;                   /* a norm over each query and key head */
     bool qkv_bias;                  /* biases of q, k, v always, whatever config.json says */
     bool attention_bias, feed_bias; /* config.json's attention_bias and mlp_bias count */
     bool su;                        /* config.json may call longrope "su" or "yarn" */
+    bool nested;                    /* config.json has the language model's keys in text_config */
+    bool norm_plus_one;             /* Hugging Face files hold w of norms that multiply by 1 + w; GGUF files 1 + w */
+    bool scaled_embedding;          /* by sqrt(hidden) */
+    bool tied;                      /* where config.json does not say */
+    enum kvc_norms norms;
+    enum kvc_activation activation;
+    unsigned features; /* of enum kvc_config_feature */
     enum kvc_window_kind window;
+    uint64_t pattern;     /* every pattern-th layer has no window, where files do not say */
+    uint64_t wide_layers; /* GGUF: a model of so many layers has queries scaled by hidden / heads, not by head size */
     /* What transformers takes where config.json lacks the key; 0: hidden / heads, heads, none. */
-    uint64_t head_size, kv_heads, sliding_window, original_context, context;
-    double norm_eps;
+    uint64_t heads, head_size, kv_heads, vocab, sliding_window, original_context, context;
+    double norm_eps, base, query_scalar;
+    double partial, logit_scale;
+    uint64_t unrotated;                      /* every so many-th layer does not rotate, where files do not say */
+    double local_base, score_cap, logit_cap; /* GGUF files may lack these too */
 };
 extern const struct kvc_family kvc_families[]; /* ends with gguf NULL */
 /* Their names in GGUF files or in config.json, for messages: "llama, qwen2, qwen3 and phi3"; text is returned. */
@@ -49,12 +89,19 @@ struct kvc_config {
     uint64_t sliding_window;
     unsigned char *sliding; /* [layers] which layers slide, or NULL: all of them when there is a window */
     double norm_eps;
-    bool tied; /* the head is the embedding */
+    double score_scale;          /* what scores are multiplied by; 0: 1 / sqrt(head size) */
+    double query_scalar;         /* config.json: scores are divided by its root */
+    double score_cap, logit_cap; /* soft caps; below 0: not given, 0: none */
+    double embedding_scale, residual_scale, logit_divisor, logit_scale; /* 0: none */
+    unsigned char *unrotated; /* [layers] which layers do not rotate, or NULL */
+    uint64_t pattern;         /* as the family's */
+    bool tied;                /* the head is the embedding */
     bool qkv_bias, output_bias, feed_bias;
     struct {
         enum kvc_rope_kind kind;
         uint64_t rotary, original_context;
         double base, partial, factor, low_factor, high_factor; /* partial: rotary as a share of the head */
+        double local_base;                                     /* of layers with a window; 0: as of the others */
         double beta_fast, beta_slow, attention_factor, attention_scale, mscale, mscale_all;
         bool keep_fractions; /* yarn: do not round the ramp's ends */
         uint64_t short_count, long_count, divisor_count;
@@ -72,8 +119,19 @@ struct kvc_config_field {
     enum kvc_config_place place;
     bool real, required; /* required in config.json; GGUF too where it has the key */
     double minimum, maximum;
+    unsigned feature; /* 0, or of families that have it */
 };
 extern const struct kvc_config_field kvc_config_fields[]; /* ends with both names NULL */
+
+/* Whether the family has what a key is about. */
+static inline bool kvc_config_knows(const struct kvc_config *config, unsigned feature) {
+    return feature == 0 || config->family->features & feature;
+}
+/* Every so many-th layer does not rotate. */
+enum kvc_status kvc_config_unrotate(struct kvc_config *config, uint64_t every, const char *where,
+                                    struct kvc_error *error);
+/* Which layers slide where a pattern says so. */
+enum kvc_status kvc_config_slide(struct kvc_config *config, const char *where, struct kvc_error *error);
 
 /* Checks one number against its field's range and stores it. */
 enum kvc_status kvc_config_set(struct kvc_config *config, const struct kvc_config_field *field, bool gguf, double value,
@@ -94,6 +152,12 @@ const char *kvc_config_key(const struct kvc_config *config, bool gguf, const str
 /* Frequencies in float32 as transformers computes them. On failure nothing is left to free. */
 enum kvc_status kvc_rope_build(const struct kvc_config *config, bool interleaved, struct kvc_rope *rope,
                                struct kvc_error *error);
+/* Frequencies of 0, for layers that do not rotate. */
+enum kvc_status kvc_rope_build_still(const struct kvc_config *config, bool interleaved, struct kvc_rope *rope,
+                                     struct kvc_error *error);
+/* Those of the layers with a window, where they differ. */
+enum kvc_status kvc_rope_build_local(const struct kvc_config *config, bool interleaved, struct kvc_rope *rope,
+                                     struct kvc_error *error);
 /* Llama 3's scaling as GGUF's rope_freqs.weight has it: divisor [rotary/2]. */
 void kvc_rope_divisors(const struct kvc_config *config, float *divisor);
 /* The reverse: makes divisors that are Llama 3's formula with the published parameters into these, so that frequencies

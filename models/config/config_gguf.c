@@ -11,31 +11,32 @@
 static const struct {
     const char *key;
     double harmless;
+    unsigned feature; /* of families that have it the key is read */
 } unsupported[] = {
-    {"expert_count", 0},
-    {"expert_used_count", 0},
-    {"attn_logit_softcapping", 0},
-    {"final_logit_softcapping", 0},
-    {"attention.scale", 0},
-    {"attention.output_scale", 0},
-    {"attention.temperature_scale", 0},
-    {"attention.clamp_kqv", 0},
-    {"attention.max_alibi_bias", 0},
-    {"attention.q_lora_rank", 0},
-    {"attention.kv_lora_rank", 0},
-    {"attention.key_length_mla", 0},
-    {"attention.value_length_mla", 0},
-    {"attention.shared_kv_layers", 0},
-    {"logit_scale", 0},
-    {"residual_scale", 0},
-    {"embedding_scale", 0},
-    {"nextn_predict_layers", 0},
-    {"rope.scaling.yarn_log_multiplier", 0},
-    {"rope.scaling.yarn_ext_factor", 1},
-    {"rope.scaling.yarn_attn_factor", 1},
-    {"rope.freq_base_swa", 0},
-    {"use_parallel_residual", 0},
-    {"attention.causal", 1},
+    {"expert_count", 0, 0},
+    {"expert_used_count", 0, 0},
+    {"attn_logit_softcapping", 0, KVC_SOFT_CAPS},
+    {"final_logit_softcapping", 0, KVC_SOFT_CAPS},
+    {"attention.scale", 0, KVC_SCORE_SCALE | KVC_MULTIPLIERS},
+    {"attention.output_scale", 0, 0},
+    {"attention.temperature_scale", 0, 0},
+    {"attention.clamp_kqv", 0, 0},
+    {"attention.max_alibi_bias", 0, 0},
+    {"attention.q_lora_rank", 0, 0},
+    {"attention.kv_lora_rank", 0, 0},
+    {"attention.key_length_mla", 0, 0},
+    {"attention.value_length_mla", 0, 0},
+    {"attention.shared_kv_layers", 0, 0},
+    {"logit_scale", 0, KVC_MULTIPLIERS | KVC_LOGIT_SCALE},
+    {"residual_scale", 0, KVC_MULTIPLIERS},
+    {"embedding_scale", 0, KVC_MULTIPLIERS},
+    {"nextn_predict_layers", 0, 0},
+    {"rope.scaling.yarn_log_multiplier", 0, 0},
+    {"rope.scaling.yarn_ext_factor", 1, 0},
+    {"rope.scaling.yarn_attn_factor", 1, 0},
+    {"rope.freq_base_swa", 0, KVC_LOCAL_ROPE},
+    {"use_parallel_residual", 0, 0},
+    {"attention.causal", 1, 0},
 };
 
 static enum kvc_status find_family(const struct kvc_gguf *file, const char *where, struct kvc_config *config,
@@ -51,7 +52,7 @@ static enum kvc_status find_family(const struct kvc_gguf *file, const char *wher
             return KVC_OK;
         }
     }
-    char known[80];
+    char known[120];
     return kvc_fail(error, KVC_INPUT, "%s: architecture \"%.*s\" is not supported; %s are", where,
                     (int)(bytes < 80 ? bytes : 80), name, kvc_family_names(true, known, sizeof known));
 }
@@ -67,7 +68,7 @@ static enum kvc_status refuse_unsupported(const struct kvc_gguf *file, const cha
         double value;
         bool flag;
         make_key(config, unsupported[i].key, key, sizeof key);
-        if (!kvc_gguf_has(file, key)) {
+        if (!kvc_gguf_has(file, key) || (unsupported[i].feature && kvc_config_knows(config, unsupported[i].feature))) {
             continue;
         }
         if (kvc_gguf_bool(file, key, &flag)) {
@@ -139,12 +140,28 @@ static enum kvc_status check_value_length(const struct kvc_gguf *file, const cha
     return KVC_OK;
 }
 
-/* Which layers slide: an array of bool, one for each layer. */
+/* Of a family whose layers slide by a pattern. */
+static enum kvc_status read_pattern(const struct kvc_gguf *file, const char *where, const char *key,
+                                    struct kvc_config *config, struct kvc_error *error) {
+    if (kvc_gguf_has(file, key) && (!kvc_gguf_uint(file, key, &config->pattern) || config->pattern > 4096)) {
+        return kvc_fail(error, KVC_INPUT, "%s: %s must be an array of bools or a number of 0 to 4096", where, key);
+    }
+    if (config->sliding_window == 0 && !kvc_config_knows(config, KVC_LOCAL_ROPE)) {
+        return kvc_fail(error, KVC_INPUT, "%s: %s.attention.sliding_window is missing or 0; %s models have a window",
+                        where, config->family->gguf, config->family->gguf);
+    }
+    return config->sliding_window ? kvc_config_slide(config, where, error) : KVC_OK;
+}
+
+/* Which layers slide: an array of bool, one for each layer, or by a pattern. */
 static enum kvc_status read_sliding(const struct kvc_gguf *file, const char *where, struct kvc_config *config,
                                     struct kvc_error *error) {
     char key[128];
     make_key(config, "attention.sliding_window_pattern", key, sizeof key);
     const struct kvc_gguf_entry *entry = kvc_gguf_find(file, key);
+    if (config->family->window == KVC_WINDOW_PATTERN && (!entry || entry->type != KVC_GGUF_ARRAY)) {
+        return read_pattern(file, where, key, config, error);
+    }
     if (!entry || config->sliding_window == 0) {
         return KVC_OK;
     }
@@ -272,7 +289,7 @@ static enum kvc_status fill(const struct kvc_gguf *file, const char *where, stru
         status = refuse_unsupported(file, where, config, error);
     }
     for (const struct kvc_config_field *field = kvc_config_fields; !status && (field->gguf || field->hf); field++) {
-        if (field->gguf) {
+        if (field->gguf && kvc_config_knows(config, field->feature)) {
             status = read_field(file, where, field, config, error);
         }
     }
@@ -287,6 +304,13 @@ static enum kvc_status fill(const struct kvc_gguf *file, const char *where, stru
     }
     if (!status) {
         status = read_sliding(file, where, config, error);
+    }
+    if (!status && config->sliding_window && kvc_config_knows(config, KVC_NO_WINDOW)) {
+        status = kvc_fail(error, KVC_INPUT, "%s: %s.attention.sliding_window is %" PRIu64 ": not supported for %s",
+                          where, config->family->gguf, config->sliding_window, config->family->gguf);
+    }
+    if (!status && config->family->unrotated) {
+        status = kvc_config_unrotate(config, config->family->unrotated, where, error);
     }
     if (status) {
         return status;
@@ -305,7 +329,7 @@ static enum kvc_status fill(const struct kvc_gguf *file, const char *where, stru
 
 enum kvc_status kvc_config_from_gguf(const struct kvc_gguf *file, const char *where, struct kvc_config *config,
                                      struct kvc_error *error) {
-    *config = (struct kvc_config){.bos = -1, .eos = -1};
+    *config = (struct kvc_config){.score_cap = -1, .logit_cap = -1, .bos = -1, .eos = -1};
     enum kvc_status status = fill(file, where, config, error);
     if (status) {
         kvc_config_free(config);

@@ -8,7 +8,9 @@
 
 struct source {
     const char *path;
-    const json_t *root, *rope; /* rope: rope_scaling or rope_parameters, NULL where neither is an object */
+    /* top: of the file; root: of the language model, which lies in text_config where the model reads images too; rope:
+     * rope_scaling or rope_parameters, NULL where neither is an object */
+    const json_t *top, *root, *rope;
     struct kvc_error *error;
 };
 
@@ -22,7 +24,7 @@ static enum kvc_status unsupported(const struct source *in, const char *key, con
                     what ? " is " : "", what ? what : "");
 }
 
-static enum kvc_status find_family(const struct source *in, struct kvc_config *config) {
+static enum kvc_status find_family(struct source *in, struct kvc_config *config) {
     const char *type = json_string_value(get(in->root, "model_type"));
     if (!type) {
         return kvc_fail(in->error, KVC_INPUT, "%s: model_type is missing or not a string", in->path);
@@ -30,10 +32,14 @@ static enum kvc_status find_family(const struct source *in, struct kvc_config *c
     for (const struct kvc_family *family = kvc_families; family->gguf; family++) {
         if (strcmp(family->hf, type) == 0) {
             config->family = family;
+            const json_t *text = get(in->root, "text_config");
+            if (family->nested && json_is_object(text)) {
+                in->root = text;
+            }
             return KVC_OK;
         }
     }
-    char known[80];
+    char known[120];
     return kvc_fail(in->error, KVC_INPUT, "%s: model_type \"%.80s\" is not supported; %s are", in->path, type,
                     kvc_family_names(false, known, sizeof known));
 }
@@ -61,27 +67,56 @@ static enum kvc_status check_quantization(const struct source *in) {
 }
 
 /* Keys that change the computation in a way this engine does not have. 0, false, null and empty say nothing. */
-static enum kvc_status refuse_unsupported(const struct source *in) {
-    static const char *const keys[] = {
-        "num_local_experts",       "num_experts",          "n_routed_experts",    "attn_logit_softcapping",
-        "final_logit_softcapping", "kv_lora_rank",         "q_lora_rank",         "no_rope_layers",
-        "attention_multiplier",    "embedding_multiplier", "residual_multiplier", "logits_scaling",
-        "attn_temperature_tuning", "vision_config"};
+static enum kvc_status refuse_unsupported(const struct source *in, const struct kvc_family *family) {
+    static const struct {
+        const char *key;
+        unsigned feature; /* of families that have it the key is read */
+    } keys[] = {{"num_local_experts", 0},
+                {"num_experts", 0},
+                {"n_routed_experts", 0},
+                {"attn_logit_softcapping", KVC_SOFT_CAPS},
+                {"final_logit_softcapping", KVC_SOFT_CAPS},
+                {"kv_lora_rank", 0},
+                {"q_lora_rank", 0},
+                {"no_rope_layers", KVC_UNROTATED},
+                {"attention_multiplier", KVC_MULTIPLIERS},
+                {"embedding_multiplier", KVC_MULTIPLIERS},
+                {"residual_multiplier", KVC_MULTIPLIERS},
+                {"logits_scaling", KVC_MULTIPLIERS},
+                {"logit_scale", KVC_LOGIT_SCALE},
+                {"qk_layernorm", 0},
+                {"use_qk_norm", 0},
+                {"use_parallel_residual", 0},
+                {"clip_qkv", 0},
+                {"attn_temperature_tuning", 0},
+                {"query_pre_attn_scalar", KVC_SCORE_SCALE},
+                {"use_bidirectional_attention", 0},
+                {"vision_config", 0}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const json_t *value = get(in->root, keys[i]);
-        if (value && !json_is_false(value) && !(json_is_number(value) && json_number_value(value) == 0) &&
+        const json_t *value = get(in->root, keys[i].key);
+        if (value && !(keys[i].feature & family->features) && !json_is_false(value) &&
+            !(json_is_number(value) && json_number_value(value) == 0) &&
             !(json_is_array(value) && json_array_size(value) == 0)) {
-            return unsupported(in, keys[i], NULL);
+            return unsupported(in, keys[i].key, NULL);
         }
     }
-    const enum kvc_status status = check_quantization(in);
-    if (status) {
-        return status;
+    if (family->features & KVC_NO_WINDOW && json_is_true(get(in->root, "use_sliding_window"))) {
+        return unsupported(in, "use_sliding_window", NULL);
     }
-    const json_t *activation = get(in->root, "hidden_act");
-    if (activation && (!json_is_string(activation) || strcmp(json_string_value(activation), "silu") != 0)) {
-        return kvc_fail(in->error, KVC_INPUT, "%s: hidden_act is %.40s; only silu is supported", in->path,
-                        json_is_string(activation) ? json_string_value(activation) : "not a string");
+    return check_quantization(in);
+}
+
+static enum kvc_status check_activation(const struct source *in, const struct kvc_family *family) {
+    const char *wanted = family->activation == KVC_GELU ? "gelu_pytorch_tanh" : "silu";
+    const char *key = get(in->root, "hidden_activation") ? "hidden_activation" : "hidden_act";
+    const json_t *activation = get(in->root, key);
+    const char *name = json_string_value(activation);
+    if (name && family->activation == KVC_GELU && strcmp(name, "gelu_new") == 0) {
+        return KVC_OK; /* the same by another name */
+    }
+    if (activation && (!name || strcmp(name, wanted) != 0)) {
+        return kvc_fail(in->error, KVC_INPUT, "%s: %s is %.40s; only %s is supported for %s", in->path, key,
+                        name ? name : "not a string", wanted, family->hf);
     }
     return KVC_OK;
 }
@@ -91,7 +126,7 @@ static enum kvc_status read_flag(const struct source *in, const char *key, bool 
     if (value && !json_is_boolean(value)) {
         return kvc_fail(in->error, KVC_INPUT, "%s: %s is not true or false", in->path, key);
     }
-    *flag = json_is_true(value);
+    *flag = value ? json_is_true(value) : *flag;
     return KVC_OK;
 }
 
@@ -190,7 +225,30 @@ static enum kvc_status read_scaling(const struct source *in, struct kvc_config *
                     in->path, name ? name : "(not a string)");
 }
 
-static enum kvc_status find_rope(struct source *in) {
+/* rope_parameters by kinds of layers. */
+static enum kvc_status read_kinds(struct source *in, struct kvc_config *config) {
+    const json_t *local = get(in->rope, "sliding_attention"), *theta = get(local, "rope_theta");
+    const json_t *type = get(local, "rope_type");
+    in->rope = get(in->rope, "full_attention");
+    if (!json_is_object(in->rope) || !json_is_object(local)) {
+        return unsupported(in, "rope_parameters", "not of full_attention and sliding_attention");
+    }
+    if (type && (!json_is_string(type) || strcmp(json_string_value(type), "default") != 0)) {
+        return unsupported(in, "rope_parameters.sliding_attention.rope_type", "not \"default\"");
+    }
+    if (!theta) {
+        return KVC_OK;
+    }
+    const double base = json_is_number(theta) ? json_number_value(theta) : 0;
+    if (!(base >= 1 && base <= 1e30)) {
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: rope_parameters.sliding_attention.rope_theta is not a number of 1 to 1e+30", in->path);
+    }
+    config->rope.local_base = (double)(float)base;
+    return KVC_OK;
+}
+
+static enum kvc_status find_rope(struct source *in, struct kvc_config *config) {
     const json_t *scaling = get(in->root, "rope_scaling"), *parameters = get(in->root, "rope_parameters");
     in->rope = scaling ? scaling : parameters;
     if (!in->rope) {
@@ -203,6 +261,9 @@ static enum kvc_status find_rope(struct source *in) {
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)in->rope, name, value) {
+        if (json_is_object(value) && kvc_config_knows(config, KVC_LOCAL_ROPE)) {
+            return read_kinds(in, config);
+        }
         if (json_is_object(value)) {
             return unsupported(in, key, "different for kinds of layers");
         }
@@ -239,7 +300,8 @@ static enum kvc_status read_layer_types(const struct source *in, const json_t *t
 static enum kvc_status read_sliding(const struct source *in, struct kvc_config *config) {
     const enum kvc_window_kind kind = config->family->window;
     const json_t *types = get(in->root, "layer_types"), *first = get(in->root, "max_window_layers");
-    bool use = kind == KVC_WINDOW_ALL, any = false;
+    const json_t *pattern = get(in->root, "sliding_window_pattern");
+    bool use = kind == KVC_WINDOW_ALL || kind == KVC_WINDOW_PATTERN, any = false;
     enum kvc_status status = kind == KVC_WINDOW_CHOSEN ? read_flag(in, "use_sliding_window", &use) : KVC_OK;
     if (status) {
         return status;
@@ -252,6 +314,16 @@ static enum kvc_status read_sliding(const struct source *in, struct kvc_config *
     }
     if (first && (!json_is_integer(first) || json_integer_value(first) < 0)) {
         return kvc_fail(in->error, KVC_INPUT, "%s: max_window_layers is not an integer of 0 or more", in->path);
+    }
+    if (kind == KVC_WINDOW_PATTERN && pattern) {
+        if (!json_is_integer(pattern) || json_integer_value(pattern) < 1 || json_integer_value(pattern) > 4096) {
+            return kvc_fail(in->error, KVC_INPUT, "%s: sliding_window_pattern is not an integer of 1 to 4096",
+                            in->path);
+        }
+        config->pattern = (uint64_t)json_integer_value(pattern);
+    }
+    if (!types && kind == KVC_WINDOW_PATTERN && config->sliding_window > 0) {
+        return kvc_config_slide(config, in->path, in->error);
     }
     if (!types && (config->sliding_window == 0 || kind != KVC_WINDOW_CHOSEN)) {
         return KVC_OK;
@@ -272,10 +344,36 @@ static enum kvc_status read_sliding(const struct source *in, struct kvc_config *
         return kvc_fail(in->error, KVC_INPUT, "%s: layer_types has sliding_attention, but no sliding_window is in use",
                         in->path);
     }
-    for (uint64_t i = 0; !status && kind != KVC_WINDOW_CHOSEN && i < config->layers; i++) {
+    for (uint64_t i = 0; !status && kind == KVC_WINDOW_ALL && i < config->layers; i++) {
         if (config->sliding[i] != (config->sliding_window > 0)) {
             status = unsupported(in, "layer_types", "not the same for every layer");
         }
+    }
+    return status;
+}
+
+/* Which layers do not rotate: 0 in no_rope_layers, or by an interval. */
+static enum kvc_status read_unrotated(const struct source *in, struct kvc_config *config) {
+    const json_t *list = get(in->root, "no_rope_layers"), *every = get(in->root, "no_rope_layer_interval");
+    const int64_t interval = every ? (int64_t)json_integer_value(every) : (int64_t)config->family->unrotated;
+    if (!kvc_config_knows(config, KVC_UNROTATED)) {
+        return KVC_OK;
+    }
+    if (interval < 1 || interval > 4096) {
+        return kvc_fail(in->error, KVC_INPUT, "%s: no_rope_layer_interval is not an integer of 1 to 4096", in->path);
+    }
+    if (list && (!json_is_array(list) || (json_array_size(list) && json_array_size(list) != config->layers))) {
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: no_rope_layers must be a list of %" PRIu64 " numbers, one for each layer", in->path,
+                        config->layers);
+    }
+    enum kvc_status status = kvc_config_unrotate(config, (uint64_t)interval, in->path, in->error);
+    for (size_t i = 0; !status && i < json_array_size(list); i++) {
+        const json_t *value = json_array_get(list, i);
+        if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > 1) {
+            return kvc_fail(in->error, KVC_INPUT, "%s: no_rope_layers[%zu] is not 0 or 1", in->path, i);
+        }
+        config->unrotated[i] = json_integer_value(value) == 0;
     }
     return status;
 }
@@ -289,6 +387,19 @@ static int64_t read_token(const json_t *value) {
                : -1;
 }
 
+static const json_t *get_token(const struct source *in, const char *key) {
+    const json_t *token = get(in->top, key);
+    return token ? token : get(in->root, key);
+}
+
+/* A missing cap is the family's, null is none. */
+static void read_nulls(const struct source *in, struct kvc_config *config) {
+    if (json_is_null(json_object_get(in->root, "attn_logit_softcapping")))
+        config->score_cap = 0;
+    if (json_is_null(json_object_get(in->root, "final_logit_softcapping")))
+        config->logit_cap = 0;
+}
+
 static enum kvc_status fill(struct source *in, struct kvc_config *config) {
     if (!json_is_object(in->root)) {
         return kvc_fail(in->error, KVC_INPUT, "%s: is not a JSON object", in->path);
@@ -296,40 +407,51 @@ static enum kvc_status fill(struct source *in, struct kvc_config *config) {
     bool attention_bias = false;
     enum kvc_status status = find_family(in, config);
     if (!status)
-        status = refuse_unsupported(in);
+        status = refuse_unsupported(in, config->family);
     if (!status)
-        status = find_rope(in);
+        status = check_activation(in, config->family);
+    if (!status)
+        status = find_rope(in, config);
     if (!status)
         status = read_scaling(in, config);
     for (const struct kvc_config_field *field = kvc_config_fields; !status && (field->gguf || field->hf); field++) {
-        if (field->hf)
+        if (field->hf && kvc_config_knows(config, field->feature))
             status = read_field(in, field, config);
     }
+    if (!status)
+        read_nulls(in, config);
     if (!status)
         status = kvc_config_complete(config, false, in->path, in->error);
     if (!status)
         status = read_sliding(in, config);
+    if (!status)
+        status = read_unrotated(in, config);
+    config->tied = config->family && config->family->tied;
     if (!status)
         status = read_flag(in, "tie_word_embeddings", &config->tied);
     if (!status && config->family->attention_bias)
         status = read_flag(in, "attention_bias", &attention_bias);
     if (!status && config->family->feed_bias)
         status = read_flag(in, "mlp_bias", &config->feed_bias);
-    config->qkv_bias = attention_bias || (config->family && config->family->qkv_bias);
-    config->output_bias = attention_bias;
-    config->bos = read_token(get(in->root, "bos_token_id"));
-    config->eos = read_token(get(in->root, "eos_token_id"));
+    bool qkv_bias = config->family && config->family->qkv_bias;
+    if (!status && config->family->qkv_bias_key)
+        status = read_flag(in, config->family->qkv_bias_key, &qkv_bias);
+    config->qkv_bias = attention_bias || qkv_bias;
+    config->output_bias = attention_bias || (config->family && config->family->ungated);
+    config->feed_bias = config->feed_bias || (config->family && config->family->ungated);
+    config->bos = read_token(get_token(in, "bos_token_id"));
+    config->eos = read_token(get_token(in, "eos_token_id"));
     return status;
 }
 
 enum kvc_status kvc_config_from_json(const char *path, struct kvc_config *config, struct kvc_error *error) {
-    *config = (struct kvc_config){.bos = -1, .eos = -1};
+    *config = (struct kvc_config){.score_cap = -1, .logit_cap = -1, .bos = -1, .eos = -1};
     json_t *root;
     enum kvc_status status = kvc_json_load(path, &root, error);
     if (status) {
         return status;
     }
-    struct source in = {path, root, NULL, error};
+    struct source in = {path, root, root, NULL, error};
     status = fill(&in, config);
     json_decref(root);
     if (status) {

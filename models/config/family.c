@@ -5,6 +5,12 @@
 #include <string.h>
 
 /* clang-format off */
+#define GEMMA .norm_plus_one = true, .scaled_embedding = true, .tied = true, .norms = KVC_NORMS_AROUND,                \
+    .activation = KVC_GELU, .query_scalar = 256, .norm_eps = 1e-6
+#define GEMMA3 GEMMA, .qk_norm = true, .window = KVC_WINDOW_PATTERN, .pattern = 6, .wide_layers = 62,                  \
+    .sliding_window = 4096, .heads = 8, .kv_heads = 4, .head_size = 256, .vocab = 262208, .context = 131072,           \
+    .features = KVC_SOFT_CAPS | KVC_SCORE_SCALE | KVC_LOCAL_ROPE, .base = 1e6, .local_base = 10000
+
 const struct kvc_family kvc_families[] = {
     /* Llama 2, 3, 3.1, 3.2, LongChat, Vicuna. Mistral's GGUF files say "llama" too. */
     {.gguf = "llama", .hf = "llama", .interleaved = true, .attention_bias = true, .feed_bias = true,
@@ -18,6 +24,29 @@ const struct kvc_family kvc_families[] = {
     /* Phi-3, 3.5, 4 and 4-mini. */
     {.gguf = "phi3", .hf = "phi3", .fused = true, .su = true, .window = KVC_WINDOW_ALL, .original_context = 4096,
      .context = 4096, .norm_eps = 1e-5},
+    {.gguf = "gemma2", .hf = "gemma2", GEMMA, .window = KVC_WINDOW_PATTERN, .pattern = 2, .wide_layers = 46,
+     .sliding_window = 4096, .heads = 8, .kv_heads = 4, .head_size = 256, .vocab = 256000, .context = 8192,
+     .features = KVC_SOFT_CAPS | KVC_SCORE_SCALE, .score_cap = 50, .logit_cap = 30},
+    {.gguf = "gemma3", .hf = "gemma3_text", GEMMA3},
+    {.gguf = "gemma3", .hf = "gemma3", .nested = true, GEMMA3},
+    {.gguf = "smollm3", .hf = "smollm3", .interleaved = true, .attention_bias = true, .feed_bias = true, .tied = true,
+     .features = KVC_UNROTATED | KVC_NO_WINDOW, .unrotated = 4, .kv_heads = 4, .base = 2e6, .context = 32768,
+     .norm_eps = 1e-6},
+    {.gguf = "olmo2", .hf = "olmo2", .norms = KVC_NORMS_AFTER, .qk_norm = true, .qk_norm_whole = true,
+     .attention_bias = true, .features = KVC_NO_WINDOW, .context = 2048, .norm_eps = 1e-5},
+    {.gguf = "granite", .hf = "granite", .interleaved = true, .attention_bias = true, .feed_bias = true,
+     .features = KVC_MULTIPLIERS | KVC_NO_WINDOW, .context = 2048, .norm_eps = 1e-6},
+    {.gguf = "glm4", .hf = "glm4", .pairs = true, .fused_feed = true, .norms = KVC_NORMS_GLM, .qkv_bias = true,
+     .qkv_bias_key = "attention_bias", .features = KVC_NO_WINDOW, .kv_heads = 2, .head_size = 128, .partial = 0.5,
+     .context = 131072, .norm_eps = 1.5625e-7},
+    {.gguf = "command-r", .hf = "cohere", .pairs = true, .norms = KVC_NORMS_ONE, .attention_bias = true, .tied = true,
+     .features = KVC_LAYER_NORM | KVC_LOGIT_SCALE | KVC_NO_WINDOW, .logit_scale = 0.0625, .base = 5e5, .context = 8192,
+     .norm_eps = 1e-5},
+    {.gguf = "phi2", .hf = "phi", .ungated = true, .norms = KVC_NORMS_ONE, .norm_bias = true, .head_bias = true,
+     .qkv_bias = true, .activation = KVC_GELU, .features = KVC_LAYER_NORM | KVC_NO_WINDOW, .partial = 0.5,
+     .context = 2048, .norm_eps = 1e-5},
+    {.gguf = "stablelm", .hf = "stablelm", .norm_bias = true, .qkv_bias_key = "use_qkv_bias",
+     .features = KVC_LAYER_NORM | KVC_NO_WINDOW, .kv_heads = 32, .partial = 0.25, .context = 4096, .norm_eps = 1e-5},
     {0},
 };
 /* clang-format on */

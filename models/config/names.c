@@ -13,28 +13,84 @@ const struct kvc_matrix_name kvc_matrix_names[] = {
     {"attn_v", "self_attn.v_proj", KVC_SEPARATE, KVC_QKV_BIAS, KVC_HIDDEN, 1, {{OF(v), OF(v_bias), KVC_KEYS}}},
     {"attn_qkv", "self_attn.qkv_proj", KVC_FUSED, KVC_QKV_BIAS, KVC_HIDDEN, 3,
      {{OF(q), OF(q_bias), KVC_QUERIES}, {OF(k), OF(k_bias), KVC_KEYS}, {OF(v), OF(v_bias), KVC_KEYS}}},
-    {"attn_output", "self_attn.o_proj", KVC_ALWAYS, KVC_OUTPUT_BIAS, KVC_QUERIES, 1,
+    {"attn_output", "self_attn.o_proj", KVC_GATED, KVC_OUTPUT_BIAS, KVC_QUERIES, 1,
      {{OF(output), OF(output_bias), KVC_HIDDEN}}},
-    {"ffn_gate", "mlp.gate_proj", KVC_SEPARATE, KVC_FEED_BIAS, KVC_HIDDEN, 1, {{OF(gate), OF(gate_bias), KVC_FEED}}},
-    {"ffn_up", "mlp.up_proj", KVC_SEPARATE, KVC_FEED_BIAS, KVC_HIDDEN, 1, {{OF(up), OF(up_bias), KVC_FEED}}},
-    {"ffn_up", "mlp.gate_up_proj", KVC_FUSED, KVC_FEED_BIAS, KVC_HIDDEN, 2,
+    {"attn_output", "self_attn.dense", KVC_UNGATED, KVC_OUTPUT_BIAS, KVC_QUERIES, 1,
+     {{OF(output), OF(output_bias), KVC_HIDDEN}}},
+    {"ffn_gate", "mlp.gate_proj", KVC_FEED_SEPARATE, KVC_FEED_BIAS, KVC_HIDDEN, 1, {{OF(gate), OF(gate_bias), KVC_FEED}}},
+    {"ffn_up", "mlp.up_proj", KVC_FEED_SEPARATE, KVC_FEED_BIAS, KVC_HIDDEN, 1, {{OF(up), OF(up_bias), KVC_FEED}}},
+    {"ffn_up", "mlp.gate_up_proj", KVC_FEED_FUSED, KVC_FEED_BIAS, KVC_HIDDEN, 2,
      {{OF(gate), OF(gate_bias), KVC_FEED}, {OF(up), OF(up_bias), KVC_FEED}}},
-    {"ffn_down", "mlp.down_proj", KVC_ALWAYS, KVC_FEED_BIAS, KVC_FEED, 1, {{OF(down), OF(down_bias), KVC_HIDDEN}}},
+    {"ffn_down", "mlp.down_proj", KVC_GATED, KVC_FEED_BIAS, KVC_FEED, 1, {{OF(down), OF(down_bias), KVC_HIDDEN}}},
+    {"ffn_up", "mlp.fc1", KVC_UNGATED, KVC_FEED_BIAS, KVC_HIDDEN, 1, {{OF(gate), OF(gate_bias), KVC_FEED}}},
+    {"ffn_down", "mlp.fc2", KVC_UNGATED, KVC_FEED_BIAS, KVC_FEED, 1, {{OF(down), OF(down_bias), KVC_HIDDEN}}},
     {0},
 };
 /* clang-format on */
 
+#define BIT(norms) (1u << KVC_NORMS_##norms)
+#define INPUT BIT(BEFORE) | BIT(AROUND) | BIT(GLM) | BIT(ONE)
+
+/* clang-format off */
 const struct kvc_norm_name kvc_norm_names[] = {
-    {"attn_norm", "input_layernorm", false, KVC_HIDDEN, OF(attention_norm)},
-    {"ffn_norm", "post_attention_layernorm", false, KVC_HIDDEN, OF(feed_norm)},
-    {"attn_q_norm", "self_attn.q_norm", true, KVC_HEAD, OF(q_norm)},
-    {"attn_k_norm", "self_attn.k_norm", true, KVC_HEAD, OF(k_norm)},
+    {"attn_norm", "input_layernorm", false, INPUT, KVC_HIDDEN, OF(attention_norm), OF(attention_norm_bias)},
+    {"ffn_norm", "post_attention_layernorm", false, BIT(BEFORE) | BIT(GLM), KVC_HIDDEN, OF(feed_norm),
+     OF(feed_norm_bias)},
+    {"ffn_norm", "pre_feedforward_layernorm", false, BIT(AROUND), KVC_HIDDEN, OF(feed_norm), 0},
+    {"post_attention_norm", "post_attention_layernorm", false, BIT(AROUND) | BIT(AFTER), KVC_HIDDEN,
+     OF(attention_after), 0},
+    {"post_attention_norm", "post_self_attn_layernorm", false, BIT(GLM), KVC_HIDDEN, OF(attention_after), 0},
+    {"post_ffw_norm", "post_feedforward_layernorm", false, BIT(AROUND) | BIT(AFTER), KVC_HIDDEN, OF(feed_after), 0},
+    {"post_ffw_norm", "post_mlp_layernorm", false, BIT(GLM), KVC_HIDDEN, OF(feed_after), 0},
+    {"attn_q_norm", "self_attn.q_norm", true, 0, KVC_QUERIES, OF(q_norm), 0},
+    {"attn_k_norm", "self_attn.k_norm", true, 0, KVC_KEYS, OF(k_norm), 0},
     {0},
 };
+/* clang-format on */
+
+bool kvc_has_norm(const struct kvc_config *config, const struct kvc_norm_name *norm) {
+    return (!norm->per_head || config->family->qk_norm) && (!norm->norms || norm->norms >> config->family->norms & 1);
+}
+
+uint64_t kvc_norm_length(const struct kvc_config *config, const struct kvc_norm_name *norm) {
+    return norm->per_head && !config->family->qk_norm_whole ? config->head_size : kvc_extent(config, norm->length);
+}
+
+bool kvc_has_matrix(const struct kvc_config *config, const struct kvc_matrix_name *matrix) {
+    const struct kvc_family *family = config->family;
+    const bool one = family->fused || family->fused_feed;
+    switch (matrix->when) {
+    case KVC_SEPARATE:
+        return !family->fused;
+    case KVC_FUSED:
+        return family->fused;
+    case KVC_FEED_SEPARATE:
+        return !one && !family->ungated;
+    case KVC_FEED_FUSED:
+        return one;
+    case KVC_GATED:
+        return !family->ungated;
+    case KVC_UNGATED:
+        return family->ungated;
+    }
+    return false;
+}
+
+bool kvc_has_bias(const struct kvc_config *config, enum kvc_bias bias) {
+    return bias == KVC_QKV_BIAS ? config->qkv_bias : bias == KVC_OUTPUT_BIAS ? config->output_bias : config->feed_bias;
+}
+
+const char *kvc_final_norm_name(const struct kvc_config *config, bool gguf, bool bias) {
+    if (gguf)
+        return bias ? "output_norm.bias" : "output_norm.weight";
+    if (config->family->ungated)
+        return bias ? "model.final_layernorm.bias" : "model.final_layernorm.weight";
+    return bias ? "model.norm.bias" : "model.norm.weight";
+}
 
 const char *const kvc_embedding_name[2] = {"model.embed_tokens.weight", "token_embd.weight"};
-const char *const kvc_final_norm_name[2] = {"model.norm.weight", "output_norm.weight"};
 const char *const kvc_head_name[2] = {"lm_head.weight", "output.weight"};
+const char *const kvc_head_bias_name[2] = {"lm_head.bias", "output.bias"};
 
 uint64_t kvc_extent(const struct kvc_config *config, enum kvc_extent extent) {
     switch (extent) {
@@ -64,8 +120,13 @@ bool kvc_tensor_ignored(const char *name, bool gguf, const struct kvc_config *co
         return strcmp(name, "rope_freqs.weight") == 0 || strcmp(name, "rope_factors_short.weight") == 0 ||
                strcmp(name, "rope_factors_long.weight") == 0;
     }
+    if (config->family->nested &&
+        (strncmp(name, "vision_tower.", 13) == 0 || strncmp(name, "multi_modal_projector.", 22) == 0 ||
+         strncmp(name, "model.vision_tower.", 19) == 0 || strncmp(name, "model.multi_modal_projector.", 28) == 0)) {
+        return true; /* images are not read */
+    }
     /* Older files keep the frequencies, and a second copy of a tied embedding. */
-    return ends_with(name, ".rotary_emb.inv_freq") || (config->tied && strcmp(name, "lm_head.weight") == 0);
+    return ends_with(name, ".rotary_emb.inv_freq") || (config->tied && ends_with(name, "lm_head.weight"));
 }
 
 void kvc_layer_tensor(char *name, size_t capacity, bool gguf, uint32_t layer, const char *stem, const char *suffix) {

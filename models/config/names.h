@@ -10,7 +10,9 @@
 enum kvc_extent { KVC_HIDDEN, KVC_QUERIES, KVC_KEYS, KVC_FEED, KVC_HEAD, KVC_VOCAB };
 uint64_t kvc_extent(const struct kvc_config *config, enum kvc_extent extent);
 
-enum kvc_when { KVC_ALWAYS, KVC_SEPARATE, KVC_FUSED };          /* families that have the tensor */
+/* Families that have the tensor: those whose q, k, v are separate, or in one; whose gate and up are separate, or in
+ * one; that have a gate, or none. */
+enum kvc_when { KVC_SEPARATE, KVC_FUSED, KVC_FEED_SEPARATE, KVC_FEED_FUSED, KVC_GATED, KVC_UNGATED };
 enum kvc_bias { KVC_QKV_BIAS, KVC_OUTPUT_BIAS, KVC_FEED_BIAS }; /* the flag that says whether it has a bias */
 
 /* A matrix of each layer, "<stem>.weight", perhaps with "<stem>.bias"; row slices of a fused one are parts. */
@@ -26,18 +28,27 @@ struct kvc_matrix_name {
     } part[3];
 };
 extern const struct kvc_matrix_name kvc_matrix_names[]; /* ends with gguf NULL */
+/* Whether the family has the matrix; whether that has a bias. */
+bool kvc_has_matrix(const struct kvc_config *config, const struct kvc_matrix_name *matrix);
+bool kvc_has_bias(const struct kvc_config *config, enum kvc_bias bias);
 
 /* A norm of each layer, "<stem>.weight". */
 struct kvc_norm_name {
     const char *gguf, *hf;
-    bool per_head; /* of families with q/k norms */
+    bool per_head;  /* of families with q/k norms */
+    unsigned norms; /* bits 1 << enum kvc_norms: of families with one of these; 0: of all */
     enum kvc_extent length;
-    size_t span; /* offset in struct kvc_layer */
+    size_t span, bias; /* offsets in struct kvc_layer; bias 0: it never has one */
 };
 extern const struct kvc_norm_name kvc_norm_names[]; /* ends with gguf NULL */
+/* Whether the family has the norm. */
+bool kvc_has_norm(const struct kvc_config *config, const struct kvc_norm_name *norm);
 
 /* The network's own tensors. */
-extern const char *const kvc_embedding_name[2], *const kvc_final_norm_name[2], *const kvc_head_name[2]; /* [gguf] */
+extern const char *const kvc_embedding_name[2], *const kvc_head_name[2], *const kvc_head_bias_name[2]; /* [gguf] */
+const char *kvc_final_norm_name(const struct kvc_config *config, bool gguf, bool bias);
+/* Of a norm or, where the norm is over all heads, of these. */
+uint64_t kvc_norm_length(const struct kvc_config *config, const struct kvc_norm_name *norm);
 
 /* A tensor that files may hold and that this engine computes itself or does not need. */
 bool kvc_tensor_ignored(const char *name, bool gguf, const struct kvc_config *config);

@@ -68,10 +68,6 @@ static void name_layer(struct kvc_planned *tensor, uint32_t layer, const char *g
     kvc_layer_tensor(tensor->hf, sizeof tensor->hf, false, layer, hf, suffix);
 }
 
-static bool has_bias(const struct kvc_config *config, enum kvc_bias bias) {
-    return bias == KVC_QKV_BIAS ? config->qkv_bias : bias == KVC_OUTPUT_BIAS ? config->output_bias : config->feed_bias;
-}
-
 static void add_matrix(struct kvc_plan *plan, const struct kvc_config *config, uint32_t layer,
                        const struct kvc_matrix_name *matrix, enum kvc_type type) {
     uint64_t rows = 0, interleaved = 0;
@@ -87,7 +83,7 @@ static void add_matrix(struct kvc_plan *plan, const struct kvc_config *config, u
     name_layer(tensor, layer, matrix->gguf, matrix->hf, "weight");
     tensor->type = kvc_plan_type(type, tensor->shape[1], &plan->replaced);
     tensor->interleaved = interleaved;
-    if (has_bias(config, matrix->bias)) {
+    if (kvc_has_bias(config, matrix->bias)) {
         tensor = add(plan, KVC_PLAN_BIAS, 1, rows);
         name_layer(tensor, layer, matrix->gguf, matrix->hf, "bias");
         tensor->interleaved = interleaved;
@@ -96,13 +92,16 @@ static void add_matrix(struct kvc_plan *plan, const struct kvc_config *config, u
 
 static void add_layer(struct kvc_plan *plan, const struct kvc_config *config, uint32_t layer, enum kvc_type type) {
     for (const struct kvc_norm_name *norm = kvc_norm_names; norm->gguf; norm++) {
-        if (!norm->per_head || config->family->qk_norm) {
-            name_layer(add(plan, KVC_PLAN_NORM, 1, kvc_extent(config, norm->length)), layer, norm->gguf, norm->hf,
+        if (kvc_has_norm(config, norm)) {
+            name_layer(add(plan, KVC_PLAN_NORM, 1, kvc_norm_length(config, norm)), layer, norm->gguf, norm->hf,
                        "weight");
+            if (config->family->norm_bias && norm->bias)
+                name_layer(add(plan, KVC_PLAN_BIAS, 1, kvc_norm_length(config, norm)), layer, norm->gguf, norm->hf,
+                           "bias");
         }
     }
     for (const struct kvc_matrix_name *matrix = kvc_matrix_names; matrix->gguf; matrix++) {
-        if (matrix->when == KVC_ALWAYS || (matrix->when == KVC_FUSED) == config->family->fused) {
+        if (kvc_has_matrix(config, matrix)) {
             add_matrix(plan, config, layer, matrix, type);
         }
     }
@@ -152,9 +151,15 @@ enum kvc_status kvc_plan_build(const struct kvc_config *config, enum kvc_type ty
     for (uint32_t l = 0; l < config->layers; l++) {
         add_layer(plan, config, l, type);
     }
-    add_whole(plan, KVC_PLAN_NORM, kvc_final_norm_name, 1, config->hidden, type);
+    for (int bias = 0; bias < (config->family->norm_bias ? 2 : 1); bias++) {
+        const char *names[2] = {kvc_final_norm_name(config, false, bias), kvc_final_norm_name(config, true, bias)};
+        add_whole(plan, bias ? KVC_PLAN_BIAS : KVC_PLAN_NORM, names, 1, config->hidden, type);
+    }
     if (!config->tied) {
         add_whole(plan, KVC_PLAN_MATRIX, kvc_head_name, config->vocab, config->hidden, type);
+    }
+    if (config->family->head_bias) {
+        add_whole(plan, KVC_PLAN_BIAS, kvc_head_bias_name, 1, config->vocab, type);
     }
     if (status) {
         kvc_plan_free(plan);
@@ -174,7 +179,7 @@ void kvc_plan_free(struct kvc_plan *plan) {
 
 /* Llama 3's scaling lies in a tensor; the others' parameters have keys, but a plain model must have none of them. */
 static bool wanted(const struct kvc_config *config, const struct kvc_config_field *field) {
-    if (!field->gguf) {
+    if (!field->gguf || !kvc_config_knows(config, field->feature)) {
         return false;
     }
     if (strncmp(field->gguf, "rope.scaling.", 13) != 0) {
@@ -201,7 +206,7 @@ static void put_field(const struct kvc_config *config, const struct kvc_config_f
     kvc_config_key(config, true, field, key, sizeof key);
     if (field->real) {
         memcpy(&real, at, sizeof real);
-        if (real != 0) {
+        if (real != 0 || field->feature == KVC_SOFT_CAPS) { /* none, where the family has one */
             kvc_gguf_put_float32(writer, key, (float)real);
         }
     } else {
@@ -212,6 +217,15 @@ static void put_field(const struct kvc_config *config, const struct kvc_config_f
     }
 }
 
+/* Whether the layers that slide are those that readers of the family expect. */
+static bool follows_pattern(const struct kvc_config *config) {
+    bool follows = config->family->window == KVC_WINDOW_PATTERN;
+    for (uint64_t i = 0; i < config->layers; i++) {
+        follows = follows && config->sliding[i] == ((i + 1) % config->family->pattern != 0);
+    }
+    return follows;
+}
+
 enum kvc_status kvc_plan_metadata(const struct kvc_config *config, const char *name, struct kvc_gguf_writer *writer,
                                   struct kvc_error *error) {
     const char *architecture = config->family->gguf;
@@ -220,6 +234,13 @@ enum kvc_status kvc_plan_metadata(const struct kvc_config *config, const char *n
         (config->rope.keep_fractions || config->rope.mscale != 0 || config->rope.mscale_all != 0)) {
         return kvc_fail(error, KVC_INPUT,
                         "%s: yarn scaling with truncate=false or mscale cannot be written to a GGUF file", name);
+    }
+    for (uint64_t i = 0; config->unrotated && i < config->layers; i++) {
+        if (config->unrotated[i] != ((i + 1) % config->family->unrotated == 0)) {
+            return kvc_fail(error, KVC_INPUT,
+                            "%s: no_rope_layers other than every %dth cannot be written to a GGUF file", name,
+                            (int)config->family->unrotated);
+        }
     }
     kvc_gguf_put_string(writer, "general.architecture", architecture, strlen(architecture));
     kvc_gguf_put_string(writer, "general.name", name, strlen(name));
@@ -237,7 +258,7 @@ enum kvc_status kvc_plan_metadata(const struct kvc_config *config, const char *n
         snprintf(key, sizeof key, "%s.rope.scaling.type", architecture);
         kvc_gguf_put_string(writer, key, kind, strlen(kind));
     }
-    if (config->sliding) {
+    if (config->sliding && !follows_pattern(config)) {
         snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", architecture);
         kvc_gguf_put_bools(writer, key, config->sliding, (size_t)config->layers);
     }

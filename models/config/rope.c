@@ -189,6 +189,26 @@ enum kvc_status kvc_rope_unify(struct kvc_config *config, struct kvc_error *erro
     return KVC_OK;
 }
 
+enum kvc_status kvc_rope_build_still(const struct kvc_config *config, bool interleaved, struct kvc_rope *rope,
+                                     struct kvc_error *error) {
+    struct kvc_config still = *config;
+    still.rope.kind = KVC_ROPE_PLAIN;
+    still.rope.attention_scale = 0;
+    const enum kvc_status status = kvc_rope_build(&still, interleaved, rope, error);
+    for (uint32_t i = 0; status == KVC_OK && i < rope->rotary / 2; i++)
+        rope->frequency[i] = 0;
+    return status;
+}
+
+enum kvc_status kvc_rope_build_local(const struct kvc_config *config, bool interleaved, struct kvc_rope *rope,
+                                     struct kvc_error *error) {
+    struct kvc_config local = *config;
+    local.rope.kind = KVC_ROPE_PLAIN;
+    local.rope.base = config->rope.local_base;
+    local.rope.attention_scale = 0;
+    return kvc_rope_build(&local, interleaved, rope, error);
+}
+
 enum kvc_status kvc_rope_build(const struct kvc_config *config, bool interleaved, struct kvc_rope *rope,
                                struct kvc_error *error) {
     const uint64_t pairs = config->rope.rotary / 2;

@@ -33,6 +33,18 @@ static const struct kvc_shape shapes[] = {
      1e-6f, 1000000.0f, KVC_ROPE_PLAIN, 0, 0, "qwen2"},
     {"phi-3.5-mini", "Phi-3.5 mini: 32 layers, no GQA, head size 96, fused projections, longrope", "phi3", 32, 3072, 32,
      32, 96, 8192, 32064, 131072, 262144, false, 1e-5f, 10000.0f, KVC_ROPE_LONGROPE, 0, 4096, NULL},
+    {"tiny-gemma2", "odd sizes for tests: Gemma 2, 4 layers, windows of 40 in two of them, head size 24, GQA 2",
+     "gemma2", 4, 48, 4, 2, 24, 76, 300, 2048, 40, true, 1e-6f, 10000.0f, KVC_ROPE_PLAIN, 0, 0, NULL},
+    {"tiny-gemma3", "odd sizes for tests: Gemma 3, 7 layers, windows of 40 in six of them, head size 20, GQA 2",
+     "gemma3_text", 7, 60, 4, 2, 20, 84, 300, 2048, 40, true, 1e-6f, 1000000.0f, KVC_ROPE_LINEAR, 8, 0, NULL},
+    {"gemma-2-2b", "Gemma 2 2B: 26 layers, GQA 2, soft caps, windows in every other layer, tied", "gemma2", 26, 2304, 8,
+     4, 256, 9216, 256000, 8192, 4096, true, 1e-6f, 10000.0f, KVC_ROPE_PLAIN, 0, 0, NULL},
+    {"gemma-3-270m", "Gemma 3 270M: 18 layers, GQA 4, windows in five of six layers, tied", "gemma3_text", 18, 640, 4,
+     1, 256, 2048, 262144, 32768, 512, true, 1e-6f, 1000000.0f, KVC_ROPE_PLAIN, 0, 0, NULL},
+    {"gemma-3-1b", "Gemma 3 1B: 26 layers, GQA 4, windows in five of six layers, tied", "gemma3_text", 26, 1152, 4, 1,
+     256, 6912, 262144, 32768, 512, true, 1e-6f, 1000000.0f, KVC_ROPE_PLAIN, 0, 0, NULL},
+    {"gemma-3-4b", "Gemma 3 4B: 34 layers, GQA 2, windows in five of six layers, tied", "gemma3_text", 34, 2560, 8, 4,
+     256, 10240, 262208, 131072, 1024, true, 1e-6f, 1000000.0f, KVC_ROPE_LINEAR, 8, 0, NULL},
 };
 
 bool kvc_shape(size_t i, const char **name, const char **summary) {
@@ -88,8 +100,12 @@ enum kvc_status kvc_shape_config(const struct kvc_shape *shape, struct kvc_confi
         .sliding_window = shape->window,
         .norm_eps = (double)shape->norm_eps,
         .tied = shape->tied,
+        .score_cap = family->score_cap,
+        .logit_cap = family->logit_cap,
+        .pattern = family->pattern,
         .qkv_bias = family->qkv_bias,
         .rope = {.kind = shape->rope,
+                 .local_base = family->local_base,
                  .base = (double)shape->base,
                  .rotary = shape->head_size,
                  .original_context = shape->original_context,
@@ -104,6 +120,8 @@ enum kvc_status kvc_shape_config(const struct kvc_shape *shape, struct kvc_confi
         status = kvc_fail(error, KVC_USAGE, "shape %s: there is no family %s", shape->name, shape->hf);
     } else if (shape->rope == KVC_ROPE_LONGROPE) {
         status = add_factors(config, error);
+    } else if (family->window == KVC_WINDOW_PATTERN) {
+        status = kvc_config_slide(config, "shape", error);
     }
     if (status) {
         kvc_config_free(config);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "models/convert/convert.h"
+#include "models/convert/quantize.h"
 #include "models/convert/text.h"
 #include "models/files/safetensors.h"
 
@@ -21,6 +22,23 @@ static enum kvc_status check_tensor(const struct kvc_converter *converter, const
     return KVC_OK;
 }
 
+/* 1 + w, as GGUF files have it. */
+static enum kvc_status write_norm(struct kvc_converter *converter, const struct kvc_file_tensor *tensor, size_t index,
+                                  struct kvc_error *error) {
+    const size_t length = (size_t)tensor->cols;
+    float *values = malloc(length * sizeof *values);
+    if (!values) {
+        return kvc_fail(error, KVC_RESOURCE, "%s: no memory for %zu values", converter->from, length);
+    }
+    kvc_widen_row(tensor->type, (const unsigned char *)tensor->data, length, values);
+    for (size_t i = 0; i < length; i++) {
+        values[i] = values[i] + 1.0f;
+    }
+    enum kvc_status status = kvc_gguf_write(converter->writer, index, values, length * sizeof *values, error);
+    free(values);
+    return status;
+}
+
 static enum kvc_status write_tensors(struct kvc_converter *converter, const struct kvc_config *config,
                                      const struct kvc_plan *plan, const struct kvc_safetensors *file,
                                      struct kvc_error *error) {
@@ -32,7 +50,11 @@ static enum kvc_status write_tensors(struct kvc_converter *converter, const stru
                                     (size_t)planned->shape[0] * sizeof *planned->factors, error);
             continue;
         }
-        const struct kvc_file_tensor *tensor = kvc_safetensors_tensor(file, planned->hf);
+        const struct kvc_file_tensor *tensor = kvc_safetensors_text_tensor(file, planned->hf);
+        if (planned->kind == KVC_PLAN_NORM && config->family->norm_plus_one) {
+            status = write_norm(converter, tensor, i, error);
+            continue;
+        }
         status =
             kvc_convert_tensor(converter, tensor, planned->type, planned->interleaved, config->rope.rotary, i, error);
     }
@@ -59,7 +81,7 @@ static enum kvc_status write_file(struct kvc_converter *converter, const struct 
     for (size_t i = 0; !status && i < plan->count; i++) {
         const struct kvc_planned *planned = &plan->tensors[i];
         if (planned->kind != KVC_PLAN_FACTORS) {
-            status = check_tensor(converter, planned, kvc_safetensors_tensor(file, planned->hf), error);
+            status = check_tensor(converter, planned, kvc_safetensors_text_tensor(file, planned->hf), error);
         }
         kvc_gguf_add_tensor(converter->writer, planned->name, planned->type, planned->dimensions, planned->shape);
     }

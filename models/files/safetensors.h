@@ -12,5 +12,7 @@ void kvc_safetensors_close(struct kvc_safetensors *file);
 size_t kvc_safetensors_count(const struct kvc_safetensors *file);
 const struct kvc_file_tensor *kvc_safetensors_at(const struct kvc_safetensors *file, size_t i);
 const struct kvc_file_tensor *kvc_safetensors_tensor(const struct kvc_safetensors *file, const char *name);
+/* The same; "model.x" and "lm_head.x" also under the names that a model which reads images too gives them. */
+const struct kvc_file_tensor *kvc_safetensors_text_tensor(const struct kvc_safetensors *file, const char *name);
 
 #endif

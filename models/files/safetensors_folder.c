@@ -183,3 +183,15 @@ const struct kvc_file_tensor *kvc_safetensors_at(const struct kvc_safetensors *f
 const struct kvc_file_tensor *kvc_safetensors_tensor(const struct kvc_safetensors *file, const char *name) {
     return kvc_tensor_find(file->tensors, file->by_name, file->tensor_count, name);
 }
+
+const struct kvc_file_tensor *kvc_safetensors_text_tensor(const struct kvc_safetensors *file, const char *name) {
+    static const char *const fronts[] = {"", "language_model.", "model.language_model."};
+    const struct kvc_file_tensor *found = NULL;
+    char other[256];
+    for (size_t i = 0; !found && i < sizeof fronts / sizeof *fronts; i++) {
+        const char *rest = i == 2 && strncmp(name, "model.", 6) == 0 ? name + 6 : name;
+        if (snprintf(other, sizeof other, "%s%s", fronts[i], rest) < (int)sizeof other)
+            found = kvc_safetensors_tensor(file, other);
+    }
+    return found;
+}

@@ -21,6 +21,12 @@ ok verify --backend opencl --only methods --prompt $rows --gen 6
 has '^Equal to the reference'
 ok verify --backend opencl --only methods --kv-type q8_0 --kv full --kv 'snapkv:budget=64' --prompt 300 --gen 4
 ok verify --backend opencl --only methods --kv-type f32 --kv full --prompt 600 --gen 4 --chunk 70
+for shape in tiny-gemma2 tiny-gemma3; do # soft caps; two ropes
+    ok mkmodel --shape $shape --type q8_0 -o "$work/$shape.gguf" -q
+    ok verify --backend opencl --only methods --prompt 90 --gen 3 -m "$work/$shape.gguf"
+    KVCULL_OPENCL_SHAPE=gpu ok verify --backend opencl --only methods --kv full --kv snapkv:budget=40 \
+        --kv h2o:budget=40 --kv quest:budget=40 --kv topk:budget=40 --prompt 90 --gen 3 -m "$work/$shape.gguf"
+done
 ok info backends
 has 'fma yes, denormals yes'
 narrow

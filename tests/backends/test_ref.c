@@ -88,6 +88,22 @@ static void norm_close(void **state) {
         for (uint32_t k = 0; k < K; k++)
             assert_near(floats(y)[i * K + k], floats(x)[i * K + k] / sqrt(sum / K + 1e-5) * floats(w)[k], 1e-6);
     }
+    struct kvc_span bias = values(K), centred = buffer((size_t)rows * K * 4);
+    OPS->norm(device,
+              &(struct kvc_norm){
+                  .y = centred, .x = x, .w = w, .rows = rows, .K = K, .eps = 1e-5f, .centred = true, .bias = bias});
+    for (uint32_t i = 0; i < rows; i++) {
+        const float *from = floats(x) + (size_t)i * K;
+        double mean = 0, square = 0;
+        for (uint32_t k = 0; k < K; k++)
+            mean += (double)from[k] / K;
+        for (uint32_t k = 0; k < K; k++)
+            square += ((double)from[k] - mean) * ((double)from[k] - mean) / K;
+        for (uint32_t k = 0; k < K; k++)
+            assert_near(floats(centred)[(size_t)i * K + k],
+                        ((double)from[k] - mean) / sqrt(square + 1e-5) * (double)floats(w)[k] + (double)floats(bias)[k],
+                        1e-5);
+    }
     OPS->norm(device, &(struct kvc_norm){.y = x, .x = x, .w = w, .rows = rows, .K = K, .eps = 1e-5f}); /* in place */
     assert_memory_equal(floats(x), floats(y), rows * K * 4);
 }
@@ -152,6 +168,17 @@ static void simple_rows(void **state) {
     OPS->gated_silu(device, &(struct kvc_gated_silu){.y = y, .gate = a, .up = b, .n = n});
     for (size_t i = 0; i < n; i++)
         assert_near(floats(y)[i], floats(a)[i] / (1 + exp(-(double)floats(a)[i])) * floats(b)[i], 1e-6);
+    OPS->gated_silu(device, &(struct kvc_gated_silu){.y = y, .gate = a, .n = n, .activation = KVC_GELU});
+    for (size_t i = 0; i < n; i++) {
+        const double x = (double)floats(a)[i], u = sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
+        assert_near(floats(y)[i], 0.5 * x * (1 + tanh(u)), 1e-6);
+    }
+    OPS->scale(device, &(struct kvc_scale){.y = y, .x = a, .n = n, .factor = 3.0f, .cap = 2.0f});
+    for (size_t i = 0; i < n; i++)
+        assert_near(floats(y)[i], 2 * tanh(1.5 * (double)floats(a)[i]), 1e-6);
+    OPS->scale(device, &(struct kvc_scale){.y = y, .x = a, .n = n, .factor = 3.0f});
+    for (size_t i = 0; i < n; i++)
+        assert_true(floats(y)[i] == 3.0f * floats(a)[i]);
     OPS->copy(device, before, y, n * 4);
     OPS->add(device, &(struct kvc_add){.y = y, .x = a, .n = n});
     for (size_t i = 0; i < n; i++)

@@ -10,6 +10,7 @@ struct rows {
     uint32_t heads, rows, window;
     const struct kvc_read_list *reads;
     struct kvc_span q, out, M, L, positions, causal_offset, keys[HEADS], values[HEADS];
+    struct kvc_scoring scoring;
 };
 
 /* Lists of `entries` entries of which every third is evicted, and rows that look at them. */
@@ -72,7 +73,10 @@ static uint32_t exact_weights(const struct rows *r, uint32_t row, uint32_t head,
     for (uint32_t i = 0; i < n; i++) {
         score[i] = 0;
         for (int c = 0; c < D; c++)
-            score[i] += (double)q[c] * floats(r->keys[h])[i * D + (uint32_t)c] / sqrt(D);
+            score[i] += (double)q[c] * floats(r->keys[h])[i * D + (uint32_t)c] *
+                        (r->scoring.scale != 0.0f ? (double)r->scoring.scale : 1 / sqrt(D));
+        if (r->scoring.cap != 0.0f)
+            score[i] = (double)r->scoring.cap * tanh(score[i] / (double)r->scoring.cap);
         if (sees(r, row, h, i) && score[i] > *M)
             *M = score[i];
     }
@@ -88,8 +92,9 @@ static uint32_t exact_weights(const struct rows *r, uint32_t row, uint32_t head,
 
 static void attend(struct rows *r, uint64_t *bytes) {
     struct kvc_segment segment = {&r->lists, r->reads, 0, r->rows, r->rows, bytes};
-    struct kvc_attention a = {&segment, 1,    r->heads,     HEADS,           D, r->window, r->q, r->out,
-                              r->M,     r->L, r->positions, r->causal_offset};
+    struct kvc_attention a = {
+        &segment,         1,         r->heads, HEADS, D, r->window, r->q, r->out, r->M, r->L, r->positions,
+        r->causal_offset, r->scoring};
     OPS->attention(device, &a);
 }
 
@@ -129,6 +134,8 @@ static void attention_close(void **state) {
         struct rows r = make_rows(entries[i], 1 + (uint32_t)i % 3, entries[i] < 4 ? 1 : 4, types[i % 3], 0);
         check_attention(&r);
         r.window = 1 + draw(entries[i]);
+        check_attention(&r);
+        r.scoring = (struct kvc_scoring){i % 2 ? 0.25f : 0.0f, i % 3 ? 1.5f : 0.0f};
         check_attention(&r);
         end_test(state);
         OPS->arena_free(device, r.arena);
@@ -193,8 +200,8 @@ static void window_mass_close(void **state) {
     for (uint32_t group = 1; group <= 4; group += 3) {
         struct rows r = make_rows(400, group, 9, KVC_F16, 0);
         struct kvc_span scores = buffer(HEADS * SLOTS * 4);
-        struct kvc_probabilities w = {&r.lists, NULL, r.rows, r.heads, HEADS,       D,
-                                      0,        r.q,  r.M,    r.L,     r.positions, r.causal_offset};
+        struct kvc_probabilities w = {&r.lists, NULL, r.rows, r.heads,     HEADS,           D,        0,
+                                      r.q,      r.M,  r.L,    r.positions, r.causal_offset, r.scoring};
         if (group == 4) {
             for (uint32_t i = 0; i < 250; i += 1 + draw(3))
                 list[n++] = i;
@@ -228,8 +235,8 @@ static void rings(void **state) {
     for (enum kvc_row_kind kind = KVC_ROW_WEIGHTS; kind <= KVC_ROW_LOW; kind++) {
         struct rows r = make_rows(400, group, filled, KVC_F32, columns);
         struct kvc_span scores = buffer(HEADS * SLOTS * 4);
-        struct kvc_probabilities w = {&r.lists, NULL, r.rows, r.heads, HEADS,       D,
-                                      0,        r.q,  r.M,    r.L,     r.positions, r.causal_offset};
+        struct kvc_probabilities w = {&r.lists, NULL, r.rows, r.heads,     HEADS,           D,        0,
+                                      r.q,      r.M,  r.L,    r.positions, r.causal_offset, r.scoring};
         float *column = floats((struct kvc_span){r.lists.state, 0});
         attend(&r, NULL);
         for (uint32_t i = 0; i < columns * HEADS * SLOTS; i++)

@@ -27,6 +27,14 @@ for method in full window streaming snapkv morphkv duo 'morphkv:budget=.*,fusion
     has " [0-9a-f]\{16\}  $method"
 done
 narrow
+# Every method on Gemma: layers with a window beside others, two ropes; and soft caps of scores.
+for shape in tiny-gemma2 tiny-gemma3; do
+    ok mkmodel --shape $shape --type f16 --seed 3 -o "$work/$shape.gguf" -q
+    ok verify --only methods --prompt 130 --gen 6 -m "$work/$shape.gguf"
+    has '^Equal to the reference'
+    has " [0-9a-f]\{16\}  topk"
+    that "$shape: no method that wants no window" [ "$(grep -c 'positions=cache' "$work/out")" = 0 ]
+done
 ok verify --only methods --kv 'morphkv:budget=20,window=8' --prompt 50 --gen 4 --json -q
 that 'policies as given' [ "$(json rows.0.name)" = 'morphkv:budget=20,window=8' ]
 that 'one prompt and four steps' [ "$(json rows.0.cases)" = 5 ]

@@ -85,7 +85,8 @@ static struct model *make_model(const struct kvc_rope *rope, bool norms) {
                                       .vocab = VOCAB,
                                       .trained_context = 4096,
                                       .norm_eps = 1e-5f,
-                                      .rope = *rope,
+                                      .rope = {*rope},
+                                      .ropes = 1,
                                       .layer = m->layers,
                                       .weights = m->weights,
                                       .buffers = m->buffers};
@@ -153,7 +154,7 @@ static void norm(const float *x, const float *w, uint32_t n, float *y) {
 }
 
 static void rotate(const struct text *text, const float *x, uint32_t position, float *y) {
-    const struct kvc_rope *rope = &text->m->network.rope;
+    const struct kvc_rope *rope = &text->m->network.rope[0];
     const float *frequency = text->long_factors ? rope->long_frequency : rope->frequency;
     const float factor = text->long_factors ? rope->long_attention_factor : rope->attention_factor;
     const uint32_t half = rope->rotary / 2;

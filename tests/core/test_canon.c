@@ -76,6 +76,46 @@ static void silu(void **state) {
     assert_true(isinf(kvc_silu(INFINITY)));
 }
 
+static void hyperbolic_tangent(void **state) {
+    double worst = 0;
+    (void)state;
+    if (!kvc_test_has_long_double())
+        skip();
+    for (uint32_t bits = 0; bits < kvc_bits(20.0f); bits += bits < 0x3d000000u ? 99991 : 97)
+        for (int sign = 0; sign < 2; sign++) {
+            const float x = kvc_from_bits(bits | (sign ? 0x80000000u : 0));
+            const double error = ulps(kvc_tanh(x), tanhl(x));
+            worst = error > worst ? error : worst;
+        }
+    assert_true(worst < 2.5); /* canon.h allows 3 */
+    assert_int_equal(kvc_bits(kvc_tanh(-0.0f)), 0);
+    assert_true(kvc_tanh(INFINITY) == 1.0f && kvc_tanh(-INFINITY) == -1.0f && kvc_tanh(-3e38f) == -1.0f);
+    assert_true(isnan(kvc_tanh(NAN)));
+    assert_true(kvc_capped(INFINITY, 50.0f) == 50.0f && kvc_capped(-1e30f, 30.0f) == -30.0f);
+    assert_true(ulps(kvc_capped(40.0f, 50.0f), 50 * tanhl(0.8L)) < 4);
+    assert_true(ulps(kvc_capped(-0.01f, 30.0f), 30 * tanhl((long double)-0.01f / 30)) < 4);
+}
+
+static void gelu(void **state) {
+    (void)state;
+    if (!kvc_test_has_long_double())
+        skip();
+    for (uint32_t bits = 0; bits < kvc_bits(9.0f); bits += 997)
+        for (int sign = 0; sign < 2; sign++) {
+            const float x = kvc_from_bits(bits | (sign ? 0x80000000u : 0));
+            const long double u = 2 * sqrtl(2 / 3.14159265358979323846264338327950288L) * (x + 0.044715L * x * x * x);
+            const double allowed = x > 0    ? 2.5
+                                   : x > -3 ? 16
+                                            : 200; /* exp(-u) has the relative error of the absolute one of u */
+            assert_true(ulps(kvc_gelu(x), x / (1 + expl(-u))) < allowed);
+        }
+    assert_int_equal(kvc_bits(kvc_gelu(-100.0f)), 0x80000000u);
+    assert_int_equal(kvc_bits(kvc_gelu(0.0f)), 0);
+    assert_true(kvc_gelu(100.0f) == 100.0f && kvc_gelu(3e38f) == 3e38f && isinf(kvc_gelu(INFINITY)));
+    assert_int_equal(kvc_bits(kvc_gelu(-3e38f)), 0x80000000u);
+    assert_true(isnan(kvc_gelu(-INFINITY)) && isnan(kvc_gelu(NAN)));
+}
+
 static void logarithms(void **state) {
     double worst = 0, worst2 = 0;
     (void)state;
@@ -397,12 +437,16 @@ static void small_things(void **state) {
     assert_int_equal(kvc_hash_bits(kvc_from_bits(0xffc12345u)), KVC_NAN_BITS);
     assert_true(kvc_attention_scale(64) == 0.125f);
     assert_int_equal(kvc_bits(kvc_attention_scale(80)), kvc_bits((float)(1 / sqrt(80.0))));
+    assert_true(kvc_score_scale(0, 64) == 0.125f && kvc_score_scale(0.3f, 64) == 0.3f);
+    assert_true(kvc_score_span(0, 80) == 80.0f && kvc_score_span(0.125f, 80) == 64.0f);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exponential),
         cmocka_unit_test(silu),
+        cmocka_unit_test(hyperbolic_tangent),
+        cmocka_unit_test(gelu),
         cmocka_unit_test(logarithms),
         cmocka_unit_test(powers),
         cmocka_unit_test(rounding),

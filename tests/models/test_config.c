@@ -3,6 +3,7 @@
 #include "tests/models/config_checks.h"
 
 #include <jansson.h>
+#include <math.h>
 
 /* ---- config.json ---- */
 
@@ -37,7 +38,7 @@ static void change_json(json_t *root, const char *key, const char *text) {
 static const struct json_case {
     const char *model, *key, *text, *expected;
 } json_cases[] = {
-    {"llama2", "model_type", "\"gemma2\"", "model_type \"gemma2\" is not supported"},
+    {"llama2", "model_type", "\"mamba\"", "model_type \"mamba\" is not supported"},
     {"llama2", "model_type", "", "model_type is missing"},
     {"llama2", "model_type", "7", "model_type is missing or not a string"},
     {"llama2", "num_hidden_layers", "1000000000", "num_hidden_layers is 1000000000"},
@@ -79,6 +80,44 @@ static const struct json_case {
     {"llama2", "num_local_experts", "8", "num_local_experts"},
     {"llama2", "final_logit_softcapping", "30.0", "final_logit_softcapping"},
     {"llama2", "final_logit_softcapping", "null", "OK"},
+    {"llama2", "query_pre_attn_scalar", "256", "query_pre_attn_scalar"},
+    {"smollm3", "no_rope_layers", "[1, 1]", "no_rope_layers must be a list of 5 numbers"},
+    {"smollm3", "no_rope_layers", "[1, 1, 1, 1, 2]", "no_rope_layers[4] is not 0 or 1"},
+    {"smollm3", "no_rope_layers", "[1, 0, 1, 1, 0]", "OK"},
+    {"smollm3", "no_rope_layer_interval", "0", "no_rope_layer_interval is not an integer of 1 to 4096"},
+    {"smollm3", "use_sliding_window", "true", "use_sliding_window"},
+    {"llama2", "no_rope_layers", "[1, 0, 1]", "no_rope_layers"},
+    {"llama2", "embedding_multiplier", "12.0", "embedding_multiplier"},
+    {"granite", "embedding_multiplier", "0", "embedding_multiplier is 0"},
+    {"granite", "attention_multiplier", "-1", "attention_multiplier is -1"},
+    {"granite", "logits_scaling", "\"8\"", "logits_scaling is not a number"},
+    {"granite", "residual_multiplier", "", "OK"},
+    {"cohere", "use_qk_norm", "true", "use_qk_norm"},
+    {"cohere", "logit_scale", "0", "logit_scale is 0"},
+    {"phi2", "qk_layernorm", "true", "qk_layernorm"},
+    {"phi2", "hidden_act", "\"gelu\"", "hidden_act is gelu"},
+    {"stablelm", "use_parallel_residual", "true", "use_parallel_residual"},
+    {"stablelm", "use_qkv_bias", "3", "use_qkv_bias is not true or false"},
+    {"stablelm", "layer_norm_eps", "0", "layer_norm_eps is 0"},
+    {"glm4", "partial_rotary_factor", "0.1", "partial_rotary_factor"},
+    {"gemma2", "attn_logit_softcapping", "-3", "attn_logit_softcapping is -3"},
+    {"gemma2", "attn_logit_softcapping", "\"x\"", "attn_logit_softcapping is not a number"},
+    {"gemma2", "attn_logit_softcapping", "null", "OK"},
+    {"gemma2", "final_logit_softcapping", "", "OK"},
+    {"gemma2", "final_logit_softcapping", "1e9", "final_logit_softcapping is 1e+09"},
+    {"gemma2", "query_pre_attn_scalar", "0", "query_pre_attn_scalar is 0"},
+    {"gemma2", "hidden_activation", "\"gelu\"", "hidden_activation is gelu; only gelu_pytorch_tanh"},
+    {"gemma2", "use_bidirectional_attention", "true", "use_bidirectional_attention"},
+    {"gemma3", "rope_local_base_freq", "0.5", "rope_local_base_freq is 0.5"},
+    {"gemma3", "sliding_window_pattern", "0", "sliding_window_pattern is not an integer of 1 to 4096"},
+    {"gemma3", "sliding_window_pattern", "3", "OK"},
+    {"gemma3", "sliding_window", "-1", "sliding_window is -1"},
+    {"gemma3", "layer_types", "[\"full_attention\"]", "layer_types must be a list of 7 names"},
+    {"gemma3-new", "rope_parameters.sliding_attention", "3", "rope_parameters is not of full_attention and"},
+    {"gemma3-new", "rope_parameters.sliding_attention", "{\"rope_theta\": 0}", "sliding_attention.rope_theta is not"},
+    {"gemma3-new", "rope_parameters.sliding_attention", "{\"rope_type\": \"linear\"}", "rope_type is not \"default\""},
+    {"gemma3-images", "text_config.vision_config", "{\"x\": 1}", "vision_config"},
+    {"gemma3-images", "text_config", "3", "vision_config"},
     {"llama2", "rope_scaling", "[]", "rope_scaling is not an object"},
     {"llama2", "rope_scaling", "{\"type\": \"dynamic\", \"factor\": 2.0}", "rope_type \"dynamic\" is not supported"},
     {"llama2", "rope_scaling", "{\"type\": \"su\", \"factor\": 2.0}", "rope_type \"su\" is not supported"},
@@ -210,6 +249,9 @@ static const struct json_case folder_cases[] = {
     {"llama-linear", "mlp_bias", "false", "does not belong in a llama model"},
     {"qwen3", "model_type", "\"llama\"", "_norm.weight does not belong in a llama model"},
     {"qwen3", "head_dim", "", "it must be a vector of 128"}, /* 128 where config.json does not say */
+    {"gemma3", "num_hidden_layers", "6", "does not belong in a gemma3_text model of 6 layers"},
+    {"gemma3-images", "text_config.num_hidden_layers", "5", "does not belong in a gemma3 model of 5 layers"},
+    {"gemma3-images", "text_config.num_attention_heads", "", "it must be 80 x 20"}, /* 8 of them */
 };
 /* clang-format on */
 
@@ -270,8 +312,43 @@ static void information(void **state) {
     kvc_engine_close(engine);
 }
 
+/* GGUF files of Gemma's largest models say by their number of layers what queries are scaled by. */
+static void scales_of_wide_models(void **state) {
+    (void)state;
+    static const struct {
+        const char *family;
+        uint64_t layers, hidden, heads, head_size;
+        double scalar; /* 0: the head size */
+    } models[] = {{"gemma2", 46, 4608, 32, 128, 144},
+                  {"gemma2", 26, 2304, 8, 256, 0},
+                  {"gemma3_text", 62, 5376, 32, 128, 168},
+                  {"gemma3_text", 48, 3840, 16, 256, 0}};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        for (int gguf = 0; gguf < 2; gguf++) {
+            const struct kvc_family *family = kvc_families;
+            while (strcmp(family->hf, models[i].family) != 0)
+                family++;
+            struct kvc_config config = {.family = family,
+                                        .layers = models[i].layers,
+                                        .hidden = models[i].hidden,
+                                        .heads = models[i].heads,
+                                        .head_size = models[i].head_size,
+                                        .feed_forward = 64,
+                                        .vocab = 64,
+                                        .score_cap = -1,
+                                        .logit_cap = -1};
+            if (!gguf) /* config.json has it */
+                config.query_scalar = models[i].scalar > 0 ? models[i].scalar : (double)models[i].head_size;
+            assert_int_equal(kvc_config_complete(&config, gguf == 1, "here", &error), KVC_OK);
+            assert_true(config.score_scale == (models[i].scalar > 0 ? (double)(float)(1 / sqrt(models[i].scalar)) : 0));
+            assert_true(config.score_cap == (i < 2 ? 50 : 0) && config.logit_cap == (i < 2 ? 30 : 0));
+            kvc_config_free(&config);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scales_of_wide_models),
         cmocka_unit_test(bad_json_values_are_named),
         cmocka_unit_test(files_that_are_no_config),
         cmocka_unit_test(folders_that_do_not_fit),

@@ -32,6 +32,17 @@ static const struct {
     {"phi3", {"short"}},
     {"phi3-longrope", {"short", "beyond", "long"}},
     {"phi4-mini", {"short", "long"}},
+    {"gemma2", {"short"}},
+    {"gemma3", {"short"}},
+    {"gemma3-new", {"short"}},
+    {"gemma3-images", {"short"}},
+    {"smollm3", {"short"}},
+    {"olmo2", {"short"}},
+    {"granite", {"short"}},
+    {"glm4", {"short"}},
+    {"cohere", {"short"}},
+    {"phi2", {"short"}},
+    {"stablelm", {"short"}},
 };
 
 struct golden { /* tokens [count], logits [count, vocab] */

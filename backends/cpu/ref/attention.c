@@ -1,4 +1,5 @@
 /* attention.c - exact attention over ragged lists, in tiles of 256 places. */
+#include "core/base/integers.h"
 #include "backends/cpu/ref/ref.h"
 
 /* Tile results of one row and the query heads of one KV head. Arrays of one thread's scratch. */
@@ -14,10 +15,10 @@ struct work {
 };
 
 /* Scores, exp(s - m) and output of one tile, from zero; returns the entries read. */
-static uint32_t one_tile(const struct work *w, const struct kvc_view *view, uint32_t tile, const float *q,
-                         float scale) {
+static uint32_t one_tile(const struct work *w, const struct kvc_view *view, uint32_t tile, const float *q, float scale,
+                         float cap) {
     uint32_t first = tile * KVC_TILE, d = w->head_size, read = 0;
-    uint32_t count = view->places - first < KVC_TILE ? view->places - first : KVC_TILE;
+    uint32_t count = kvc_min_u32(view->places - first, KVC_TILE);
     const struct kvc_entry_format *format = &view->lists->format;
     for (uint32_t j = 0; j < count; j++) {
         w->slot[j] = kvc_view_slot(view, first + j);
@@ -25,7 +26,7 @@ static uint32_t one_tile(const struct work *w, const struct kvc_view *view, uint
             continue;
         KVC_REF(load_entry)(format, kvc_list_key(view->lists, view->head, w->slot[j]), w->key);
         for (uint32_t g = 0; g < w->group; g++)
-            w->score[g * KVC_TILE + j] = kvc_ref_dot(q + (size_t)g * d, w->key, d) * scale;
+            w->score[g * KVC_TILE + j] = kvc_ref_score(kvc_ref_dot(q + (size_t)g * d, w->key, d), scale, cap);
         read++;
     }
     w->any[tile] = read > 0;
@@ -93,7 +94,7 @@ static uint64_t one_row(struct kvc_cpu *cpu, const struct kvc_attention *a, cons
     uint32_t group = a->heads / a->kv_heads, d = a->head_size;
     const int32_t *position = kvc_span_data(a->positions);
     const uint32_t *causal_offset = kvc_span_data(a->causal_offset);
-    float scale = kvc_attention_scale(d);
+    const float scale = kvc_score_scale(a->scoring.scale, d);
     uint64_t read = 0;
     for (uint32_t h = 0; h < a->kv_heads; h++) {
         struct kvc_view view =
@@ -112,7 +113,7 @@ static uint64_t one_row(struct kvc_cpu *cpu, const struct kvc_attention *a, cons
         w.slot = (uint32_t *)(w.out + tiles * group * d);
         w.any = (bool *)(w.slot + KVC_TILE);
         for (uint32_t t = 0; t < tiles; t++)
-            read += one_tile(&w, &view, t, q, scale);
+            read += one_tile(&w, &view, t, q, scale, a->scoring.cap);
         for (uint32_t g = 0; g < group; g++)
             merge(&w, (uint32_t)tiles, g, (float *)kvc_span_data(a->out) + (at + g) * d,
                   a->maximum.buffer ? (float *)kvc_span_data(a->maximum) + at + g : NULL,

@@ -49,6 +49,12 @@ static inline float kvc_ref_dot(const float *a, const float *b, size_t K) {
     return lane[0];
 }
 
+/* A score from its dot; scale as kvc_score_scale gives it. */
+static inline float kvc_ref_score(float dot, float scale, float cap) {
+    const float s = dot * scale;
+    return cap != 0.0f ? kvc_capped(s, cap) : s;
+}
+
 /* Slots that head h owns. */
 static inline uint32_t kvc_list_slots(const struct kvc_lists *lists, uint32_t h) {
     return lists->host_base[h + 1] - lists->host_base[h];

@@ -1,4 +1,4 @@
-/* rows.c - operations on rows of values: embed, norm, rope, gated_silu, add, blend, repeat_heads,
+/* rows.c - operations on rows of values: embed, norm, rope, gated_silu, add, blend, scale, repeat_heads,
  * gather. */
 #include <string.h>
 
@@ -14,11 +14,29 @@ void KVC_REF(embed)(struct kvc_device *device, const struct kvc_embed *args) {
      y + (size_t)i * args->table->inputs);
 }
 
+/* One row less its mean, times its r, w and plus bias (NULL: none). */
+static void centred_norm(float *y, const float *x, const float *w, const float *bias, uint32_t K, float eps) {
+    float lane[KVC_LANES] = {0}, mean, r;
+    for (uint32_t k = 0; k < K; k++)
+        lane[k % KVC_LANES] = lane[k % KVC_LANES] + x[k];
+    KVC_TREE32(lane);
+    mean = kvc_div(lane[0], (float)K);
+    for (uint32_t k = 0; k < K; k++)
+        y[k] = x[k] - mean;
+    r = kvc_div(1.0f, kvc_sqrt(kvc_div(kvc_ref_dot(y, y, K), (float)K) + eps));
+    for (uint32_t k = 0; k < K; k++)
+        y[k] = bias ? kvc_fma(y[k] * r, w[k], bias[k]) : (y[k] * r) * w[k];
+}
+
 void KVC_REF(norm)(struct kvc_device *device, const struct kvc_norm *args) {
     (void)device;
     for (uint32_t i = 0; i < args->rows; i++) {
         float *y = (float *)kvc_span_data(args->y) + (size_t)i * args->K;
         const float *x = (const float *)kvc_span_data(args->x) + (size_t)i * args->K, *w = kvc_span_data(args->w);
+        if (args->centred) {
+            centred_norm(y, x, w, args->bias.buffer ? kvc_span_data(args->bias) : NULL, args->K, args->eps);
+            continue;
+        }
         float r = kvc_div(1.0f, kvc_sqrt(kvc_div(kvc_ref_dot(x, x, args->K), (float)args->K) + args->eps));
         for (uint32_t k = 0; k < args->K; k++)
             y[k] = (x[k] * r) * w[k];
@@ -54,10 +72,12 @@ void KVC_REF(rope)(struct kvc_device *device, const struct kvc_rope_heads *args)
 
 void KVC_REF(gated_silu)(struct kvc_device *device, const struct kvc_gated_silu *args) {
     float *y = kvc_span_data(args->y);
-    const float *gate = kvc_span_data(args->gate), *up = kvc_span_data(args->up);
+    const float *gate = kvc_span_data(args->gate), *up = args->up.buffer ? kvc_span_data(args->up) : NULL;
     (void)device;
-    for (size_t i = 0; i < args->n; i++)
-        y[i] = kvc_silu(gate[i]) * up[i];
+    for (size_t i = 0; i < args->n; i++) {
+        const float a = args->activation == KVC_GELU ? kvc_gelu(gate[i]) : kvc_silu(gate[i]);
+        y[i] = up ? a * up[i] : a;
+    }
 }
 
 void KVC_REF(add)(struct kvc_device *device, const struct kvc_add *args) {
@@ -74,6 +94,14 @@ void KVC_REF(blend)(struct kvc_device *device, const struct kvc_blend *args) {
     (void)device;
     for (size_t i = 0; i < args->n; i++)
         y[i] = kvc_fma(args->share, y[i], rest * x[i]);
+}
+
+void KVC_REF(scale)(struct kvc_device *device, const struct kvc_scale *args) {
+    float *y = kvc_span_data(args->y);
+    const float *x = kvc_span_data(args->x);
+    (void)device;
+    for (size_t i = 0; i < args->n; i++)
+        y[i] = kvc_ref_score(x[i], args->factor, args->cap);
 }
 
 void KVC_REF(repeat_heads)(struct kvc_device *device, const struct kvc_repeat_heads *args) {

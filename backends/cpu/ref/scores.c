@@ -62,7 +62,7 @@ static void take_row(const struct kvc_probabilities *w, uint32_t query, uint32_t
                      struct row *row) {
     const uint32_t group = w->heads / w->kv_heads, d = w->head_size;
     const size_t at = (size_t)query * w->heads + (size_t)h * group;
-    const float scale = kvc_attention_scale(d);
+    const float scale = kvc_score_scale(w->scoring.scale, d);
     row->view = kvc_view_of_query(w, query, h);
     const uint32_t places = row->view.places;
     for (uint32_t j = 0; j < places; j++) {
@@ -71,7 +71,8 @@ static void take_row(const struct kvc_probabilities *w, uint32_t query, uint32_t
             continue;
         KVC_REF(load_entry)(&w->lists->format, kvc_list_key(w->lists, h, row->slot[j]), row->key);
         for (uint32_t g = 0; g < group; g++) {
-            float s = kvc_ref_dot((const float *)kvc_span_data(w->q) + (at + g) * d, row->key, d) * scale;
+            float s = kvc_ref_score(kvc_ref_dot((const float *)kvc_span_data(w->q) + (at + g) * d, row->key, d), scale,
+                                    w->scoring.cap);
             if (noise)
                 s = kvc_div(s + kvc_gumbel(noise->seed, noise->layer, h * group + g,
                                            kvc_list_position(w->lists, h, row->slot[j])),
@@ -217,9 +218,9 @@ static float group_value(const struct kvc_probabilities *w, uint32_t query, uint
     const float *q = (const float *)kvc_span_data(w->q) + at * d;
     const float *maximum = kind != KVC_ROW_LOGITS ? (const float *)kvc_span_data(w->maximum) + at : NULL;
     const float *sum = kind != KVC_ROW_LOGITS ? (const float *)kvc_span_data(w->sum) + at : NULL;
-    float scale = kvc_attention_scale(d), value = 0.0f;
+    float scale = kvc_score_scale(w->scoring.scale, d), value = 0.0f;
     for (uint32_t g = 0; g < group; g++) {
-        float x = kvc_ref_dot(q + (size_t)g * d, key, d) * scale;
+        float x = kvc_ref_score(kvc_ref_dot(q + (size_t)g * d, key, d), scale, w->scoring.cap);
         if (kind != KVC_ROW_LOGITS)
             x = kvc_div(kvc_exp(x - maximum[g]), sum[g]);
         if (kind == KVC_ROW_LOW)

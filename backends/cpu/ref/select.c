@@ -59,7 +59,7 @@ static float channel_factor(const struct scored *s, const float *q) {
         b = b + kvc_from_bits(kvc_bits(q[c]) & 0x7fffffffu);
     if (a == 0.0f || b == 0.0f)
         return 0.0f;
-    return kvc_div(1.0f, kvc_sqrt((float)s->d * kvc_div(a, b)));
+    return kvc_div(1.0f, kvc_sqrt(kvc_score_span(s->call->scoring.scale, s->d) * kvc_div(a, b)));
 }
 
 /* How many of a unit's places are seen. */
@@ -84,7 +84,7 @@ static float one_score(const struct scored *s, const float *q, uint32_t unit, fl
     if (!call->pages)
         KVC_REF(load_entry)(&lists->format, kvc_list_key(lists, s->h, kvc_view_slot(&s->view, unit)), s->key);
     if (call->kind == KVC_SCORE_EXACT)
-        return kvc_ref_dot(q, s->key, s->d) * factor;
+        return kvc_ref_score(kvc_ref_dot(q, s->key, s->d), factor, call->scoring.cap);
     for (uint32_t i = 0; i < call->dims; i++) {
         bool low = call->kind == KVC_SCORE_PAGE_CHANNELS && !s->positive[i];
         uint32_t c = s->channel[i];
@@ -93,7 +93,7 @@ static float one_score(const struct scored *s, const float *q, uint32_t unit, fl
                               : s->key[c];
         dot = kvc_fma(q[c], x, dot);
     }
-    return dot * factor;
+    return kvc_ref_score(dot, factor, call->scoring.cap);
 }
 
 /* score becomes probabilities. */
@@ -182,7 +182,7 @@ void KVC_REF(select_scores)(struct kvc_device *device, const struct kvc_select_s
             scores[i] = 0.0f;
         for (uint32_t g = 0; g < group; g++) {
             const float *q = s.q + (size_t)g * d;
-            float factor = call->kind == KVC_SCORE_EXACT        ? kvc_attention_scale(d)
+            float factor = call->kind == KVC_SCORE_EXACT        ? kvc_score_scale(call->scoring.scale, d)
                            : call->kind == KVC_SCORE_PAGE_BOUND ? 1.0f
                                                                 : channel_factor(&s, q);
             for (uint32_t i = 0; i < s.units; i++)

@@ -1,20 +1,22 @@
-/* rows.h - template: operations on rows of values: embed, norm, rope, gated_silu, add, blend, gather. */
+/* rows.h - template: operations on rows of values: embed, norm, rope, gated_silu, add, blend, scale, gather. */
 #ifndef KVC_SIMD_ROWS_H
 #define KVC_SIMD_ROWS_H
 
+#include "core/base/integers.h"
 #include "backends/cpu/simd/attention/entries.h"
 #include "backends/cpu/simd/linear/widen.h"
 
 /* Work is shared out in pieces of rows, or of values. */
 struct rows_job {
     float *y;
-    const float *x, *w, *cosine, *sine;
+    const float *x, *w, *bias, *cosine, *sine;
     const uint32_t *index;
     const struct kvc_weight *table;
     size_t count, piece, width; /* rows (values where width is 1), at once, floats of a row */
     uint32_t heads, head_size, rotary;
-    float eps, share;
-    bool interleaved;
+    float eps, share, cap;
+    bool interleaved, centred;
+    enum kvc_activation activation;
 };
 
 /* Runs `run` over pieces, on the threads where the work is worth it; several pieces a thread. */
@@ -31,7 +33,7 @@ static void run_pieces(struct kvc_device *device, struct rows_job *job, kvc_task
 
 INLINE size_t piece_end(const struct rows_job *job, size_t task) {
     const size_t end = (task + 1) * job->piece;
-    return end < job->count ? end : job->count;
+    return kvc_min_u64(end, job->count);
 }
 
 /* ---- embed ---- */
@@ -41,7 +43,7 @@ INLINE size_t piece_end(const struct rows_job *job, size_t task) {
         const size_t whole = n / KVC_LANES * KVC_LANES;                                                                \
         const unsigned char *group = from;                                                                             \
         for (size_t k = 0; k < whole; k += GROUP, group += group_bytes_##name) {                                       \
-            const int parts = (int)((whole - k < GROUP ? whole - k : GROUP) / KVC_LANES);                              \
+            const int parts = (int)((kvc_min_u64(whole - k, GROUP)) / KVC_LANES);                                      \
             struct scales scales;                                                                                      \
             prepare_##name(&scales, group, parts);                                                                     \
             for (int p = 0; p < parts; p++) {                                                                          \
@@ -119,11 +121,44 @@ static void norm_row(float *y, const float *x, const float *w, size_t K, float s
         y[k] = (x[k] * r) * w[k];
 }
 
+/* A row that is centred first; bias NULL: none. */
+static void centred_row(float *y, const float *x, const float *w, const float *bias, size_t K, float eps) {
+    vf lane[FOLD];
+    float square_sum;
+    size_t k = 0;
+    UNROLL
+    for (unsigned f = 0; f < FOLD; f++)
+        lane[f] = vf_zero();
+    for (; k + KVC_LANES <= K; k += KVC_LANES)
+        UNROLL
+    for (unsigned f = 0; f < FOLD; f++)
+        lane[f] = vf_add(lane[f], vf_load(x + k + f * LANES));
+    for (unsigned f = 0; f < FOLD && k + f * LANES < K; f++) /* padding adds +0 to lanes that are never -0 */
+        lane[f] = vf_add(lane[f], vf_part_load(x + k + f * LANES, K - k - f * LANES));
+    const float mean = kvc_div(sum_lanes(lane), (float)K);
+    for (k = 0; k + LANES <= K; k += LANES)
+        vf_store(y + k, vf_sub(vf_load(x + k), vf_set(mean)));
+    for (; k < K; k++)
+        y[k] = x[k] - mean;
+    square_sums(y, 1, K, &square_sum);
+    if (!bias) {
+        norm_row(y, y, w, K, square_sum, eps);
+        return;
+    }
+    const float r = kvc_div(1.0f, kvc_sqrt(kvc_div(square_sum, (float)K) + eps));
+    for (k = 0; k + LANES <= K; k += LANES)
+        vf_store(y + k, vf_fma(vf_mul(vf_load(y + k), vf_set(r)), vf_load(w + k), vf_load(bias + k)));
+    for (; k < K; k++)
+        y[k] = kvc_fma(y[k] * r, w[k], bias[k]);
+}
+
 static void norm_task(void *argument, size_t task, unsigned thread) {
     const struct rows_job *job = argument;
     const size_t K = job->width, end = piece_end(job, task);
     (void)thread;
-    for (size_t i = task * job->piece; i < end;) {
+    for (size_t i = task * job->piece; job->centred && i < end; i++)
+        centred_row(job->y + i * K, job->x + i * K, job->w, job->bias, K, job->eps);
+    for (size_t i = task * job->piece; !job->centred && i < end;) {
         float sums[4];
         const unsigned rows = end - i >= 4 ? 4 : 1;
         if (rows == 4)
@@ -142,7 +177,9 @@ static void norm(struct kvc_device *device, const struct kvc_norm *args) {
                            .w = kvc_span_data(args->w),
                            .count = args->rows,
                            .width = args->K,
-                           .eps = args->eps};
+                           .eps = args->eps,
+                           .centred = args->centred,
+                           .bias = args->bias.buffer ? kvc_span_data(args->bias) : NULL};
     run_pieces(device, &job, norm_task, (double)args->rows * args->K * 3 / LANES);
 }
 
@@ -214,13 +251,34 @@ static void gated_silu_task(void *argument, size_t task, unsigned thread) {
         job->y[i] = kvc_silu(job->x[i]) * job->w[i];
 }
 
+/* Any activation, gated or not. */
+static void activation_task(void *argument, size_t task, unsigned thread) {
+    const struct rows_job *job = argument;
+    const bool gelu = job->activation == KVC_GELU;
+    const size_t end = piece_end(job, task);
+    size_t i = task * job->piece;
+    (void)thread;
+    for (; i + LANES <= end; i += LANES) {
+        const vf x = vf_load(job->x + i);
+        const vf cube = vf_fma(vf_set(KVC_GELU_C3), vf_mul(x, x), vf_set(KVC_GELU_C1));
+        const vf e = exp_any(vf_sub(vf_set(-0.0f), gelu ? vf_mul(x, cube) : x)), a = vf_div(x, vf_add(vf_set(1.0f), e));
+        vf_store(job->y + i, job->w ? vf_mul(a, vf_load(job->w + i)) : a);
+    }
+    for (; i < end; i++) {
+        const float a = gelu ? kvc_gelu(job->x[i]) : kvc_silu(job->x[i]);
+        job->y[i] = job->w ? a * job->w[i] : a;
+    }
+}
+
 static void gated_silu(struct kvc_device *device, const struct kvc_gated_silu *args) {
     struct rows_job job = {.y = kvc_span_data(args->y),
                            .x = kvc_span_data(args->gate),
-                           .w = kvc_span_data(args->up),
+                           .w = args->up.buffer ? kvc_span_data(args->up) : NULL,
                            .count = args->n,
-                           .width = 1};
-    run_pieces(device, &job, gated_silu_task, (double)args->n * 40 / LANES);
+                           .width = 1,
+                           .activation = args->activation};
+    run_pieces(device, &job, args->activation == KVC_SILU && job.w ? gated_silu_task : activation_task,
+               (double)args->n * 40 / LANES);
 }
 
 static void add_task(void *argument, size_t task, unsigned thread) {
@@ -237,6 +295,29 @@ static void add_task(void *argument, size_t task, unsigned thread) {
 static void add(struct kvc_device *device, const struct kvc_add *args) {
     struct rows_job job = {.y = kvc_span_data(args->y), .x = kvc_span_data(args->x), .count = args->n, .width = 1};
     run_pieces(device, &job, add_task, (double)args->n * 3 / LANES);
+}
+
+static void scale_task(void *argument, size_t task, unsigned thread) {
+    const struct rows_job *job = argument;
+    const size_t from = task * job->piece, end = piece_end(job, task);
+    size_t i = from;
+    (void)thread;
+    for (; i + LANES <= end; i += LANES)
+        vf_store(job->y + i, vf_mul(vf_load(job->x + i), vf_set(job->share)));
+    for (; i < end; i++)
+        job->y[i] = job->x[i] * job->share;
+    if (job->cap != 0.0f)
+        cap_scores(job->y + from, end - from, job->cap);
+}
+
+static void scale(struct kvc_device *device, const struct kvc_scale *args) {
+    struct rows_job job = {.y = kvc_span_data(args->y),
+                           .x = kvc_span_data(args->x),
+                           .count = args->n,
+                           .width = 1,
+                           .share = args->factor,
+                           .cap = args->cap};
+    run_pieces(device, &job, scale_task, (double)args->n * (args->cap != 0.0f ? 60 : 2) / LANES);
 }
 
 /* ---- fma_loop ---- */

@@ -127,8 +127,8 @@ KVC_DEVICE void kvc_read_scores(const struct kvc_read &t, const struct kvc_read_
 
 /* Weights: a warp a query. */
 template <int Q>
-KVC_DEVICE void kvc_read_weights(const struct kvc_read &t, const struct kvc_read_some<Q> &some, float *tile_m,
-                                 float *tile_l) {
+KVC_DEVICE void kvc_read_weights(const struct kvc_read &t, const struct kvc_read_some<Q> &some, float cap,
+                                 float *tile_m, float *tile_l) {
     kvc_u32 id = KVC_LOCAL_ID(), lane = id % 32;
     for (kvc_u32 n = id / 32; n < some.queries; n += KVC_GROUP / 32) {
         kvc_u32 r = (some.q0 + n) / t.group;
@@ -136,6 +136,9 @@ KVC_DEVICE void kvc_read_weights(const struct kvc_read &t, const struct kvc_read
         kvc_u64 at =
             ((kvc_u64)(t.i0 + r) * t.heads + (kvc_u64)t.h * t.group + (some.q0 + n) % t.group) * t.tiles + t.tile;
         float m = -kvc_infinity(), sum = 0.0f;
+        for (kvc_u32 w = 0; cap != 0.0f && w < KVC_TILE / 32; w++)
+            if (mask[w] >> lane & 1)
+                t.score[n][w * 32 + lane] = kvc_capped(t.score[n][w * 32 + lane], cap);
         for (kvc_u32 w = 0; w < KVC_TILE / 32; w++)
             if (mask[w] >> lane & 1)
                 m = kvc_max(m, t.score[n][w * 32 + lane]);
@@ -205,8 +208,8 @@ KVC_DEVICE void kvc_read_tile(struct kvc_read &t, const struct kvc_arena_view &a
                               const kvc_u32 *read_count, const kvc_u32 *read_rank, kvc_u32 read_stride, const float *q,
                               const kvc_i32 *positions, const kvc_u32 *causal_offset, kvc_u32 row, kvc_u32 rows,
                               kvc_u32 rows_each, kvc_u32 heads, kvc_u32 kv_heads, kvc_u32 window, float scale,
-                              float *tile_m, float *tile_l, float *tile_o, kvc_u32 tiles, kvc_u32 *status_words,
-                              kvc_u32 read_word) {
+                              float cap, float *tile_m, float *tile_l, float *tile_o, kvc_u32 tiles,
+                              kvc_u32 *status_words, kvc_u32 read_word) {
     kvc_u32 id = KVC_LOCAL_ID(), lane = id % 32, first = KVC_GROUP_ID(0) * KVC_TILE;
     t.tile = KVC_GROUP_ID(0);
     t.h = KVC_GROUP_ID(1);
@@ -266,7 +269,7 @@ KVC_DEVICE void kvc_read_tile(struct kvc_read &t, const struct kvc_arena_view &a
             kvc_read_load(t, i);
         kvc_read_scores<type, Q>(t, some, q, row, scale);
         KVC_BARRIER();
-        kvc_read_weights<Q>(t, some, tile_m, tile_l);
+        kvc_read_weights<Q>(t, some, cap, tile_m, tile_l);
         kvc_read_values<type, Q>(t, some, o);
         KVC_BARRIER(); /* pieces and weights are used again */
         kvc_async_wait<0>();
@@ -293,7 +296,7 @@ KVC_DEVICE void kvc_read_tile(struct kvc_read &t, const struct kvc_arena_view &a
         struct kvc_read t = {shared, keys, score, seen, reads};                                                        \
         kvc_read_tile<type, Q>(t, arena, head, read_count, read_rank, read_stride, q_buffer + q_offset,                \
                                positions_buffer + positions_offset, causal_offset_buffer + causal_offset_offset, row,  \
-                               rows, rows_each, heads, kv_heads, window, scale, tile_m_buffer + tile_m_offset,         \
+                               rows, rows_each, heads, kv_heads, window, scale, cap, tile_m_buffer + tile_m_offset,    \
                                tile_l_buffer + tile_l_offset, tile_o_buffer + tile_o_offset, tiles, status_words,      \
                                read_word);                                                                             \
     }

@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 
+#include "core/base/integers.h"
 #include "backends/cpu/simd/attention/many.h"
 #include "backends/cpu/simd/bump.h"
 #include "backends/cpu/simd/scores/score_memo.h"
@@ -49,7 +50,7 @@ struct attention_job {
     uint32_t group, d, blocks_most, rows_most, queries_most;
     bool any_many, split;
     struct score_memo *memo; /* NULL, or has a record for every segment */
-    float scale;
+    float scale, cap;
 };
 
 static struct tile_results bump_results(struct bump *at, const struct attention_job *job) {
@@ -112,8 +113,7 @@ static struct attention_unit unit_of(const struct attention_job *job, size_t tas
     unit.head = (uint32_t)(local_unit % heads);
     /* the last rows see most: first */
     unit.row = (unit.plan->blocks - 1 - (uint32_t)(local_unit / heads)) * unit.plan->row_block;
-    unit.rows =
-        unit.segment->rows - unit.row < unit.plan->row_block ? unit.segment->rows - unit.row : unit.plan->row_block;
+    unit.rows = kvc_min_u32(unit.segment->rows - unit.row, unit.plan->row_block);
     unit.number = unit.plan->first_unit + local_unit;
     return unit;
 }
@@ -173,8 +173,8 @@ INLINE struct seen_range unit_seen(const struct attention_job *job, const struct
         const struct seen_range seen = head_seen(head, positions[r], causal_offset[r], call->window);
         rows[r] = seen;
         if (seen.low < seen.high) {
-            any.low = seen.low < any.low ? seen.low : any.low;
-            any.high = seen.high > any.high ? seen.high : any.high;
+            any.low = kvc_min_u32(seen.low, any.low);
+            any.high = kvc_max_u32(seen.high, any.high);
             read += seen.high - seen.low;
         }
     }
@@ -255,11 +255,13 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
                 work.in[i] = seen_in_tile(work.seen[i / group], t * KVC_TILE);
             pack_keys(type, keys, all.low, all.high, d, work.place, work.packed_keys);
             pack_values(type, keys, value_offset, all.low, all.high, d, work.packed_values);
-            many_tile(work.packed_keys, work.packed_values, work.q, queries, work.in, d, job->scale, work.s,
+            many_tile(work.packed_keys, work.packed_values, work.q, queries, work.in, d, job->scale, job->cap, work.s,
                       results.m + at, results.l + at, results.o + at * stride);
         } else {
             few_scores(type, keys, value_offset, fill, all.low, all.high, all.high, work.q, queries, d, job->scale,
                        work.wide, work.s);
+            for (uint32_t h = 0; job->cap != 0.0f && h < queries; h++)
+                cap_scores(work.s + (size_t)h * KVC_TILE, KVC_TILE, job->cap);
             few_tile(type, keys, value_offset, fill, all.low, all.high, next, next_count, queries, d, work.s,
                      keep ? keep + (size_t)t * KVC_TILE : NULL, keep_stride, results.m + at, results.l + at,
                      results.o + at * stride);
@@ -282,8 +284,8 @@ static double plan_attention(struct attention_job *job, unsigned threads) {
             const struct kvc_buffer *counts = segment->reads ? segment->reads->count : segment->lists->count;
             const uint32_t n = ((const uint32_t *)counts->data)[h];
             const uint32_t blocks = (uint32_t)head_block_count(segment->lists, h);
-            places = n > places ? n : places;
-            job->blocks_most = blocks > job->blocks_most ? blocks : job->blocks_most;
+            places = kvc_max_u32(n, places);
+            job->blocks_most = kvc_max_u32(blocks, job->blocks_most);
             work += 2.5 * n * job->group * segment->rows * (job->d + 16.0) / LANES;
         }
         plan->tiles = (places + KVC_TILE - 1) / KVC_TILE;
@@ -315,9 +317,9 @@ static double plan_attention(struct attention_job *job, unsigned threads) {
         plan->first_unit = unit;
         unit += (size_t)plan->blocks * call->kv_heads;
         job->tasks += (size_t)plan->blocks * call->kv_heads * plan->splits;
-        job->rows_most = plan->row_block > job->rows_most ? plan->row_block : job->rows_most;
+        job->rows_most = kvc_max_u32(plan->row_block, job->rows_most);
         const size_t cells = (size_t)plan->tiles * plan->row_block * job->group;
-        job->cells_most = cells > job->cells_most ? cells : job->cells_most;
+        job->cells_most = kvc_max_u64(cells, job->cells_most);
         job->any_many = job->any_many || plan->many;
     }
     job->queries_most = job->rows_most * job->group;
@@ -338,13 +340,9 @@ static struct score_memo *plan_memo(const struct attention_job *job) {
                 causal_offset[segment->row])
                 continue;
             const uint32_t stride = memo_stride(job->plan[i].tiles * KVC_TILE);
-            const struct score_record record = {segment->lists,
-                                                call->heads,
-                                                call->head_size,
-                                                stride,
-                                                values,
-                                                values + call->kv_heads,
-                                                values + call->kv_heads + q_size};
+            const struct score_record record = {
+                segment->lists, call->heads, call->head_size,         stride,
+                call->scoring,  values,      values + call->kv_heads, values + call->kv_heads + q_size};
             wanted++;
             values += call->kv_heads + q_size + (size_t)call->heads * stride;
             if (!made)
@@ -368,7 +366,8 @@ static void attention(struct kvc_device *device, const struct kvc_attention *cal
                                 .call = call,
                                 .group = call->heads / call->kv_heads,
                                 .d = call->head_size,
-                                .scale = kvc_attention_scale(call->head_size)};
+                                .scale = kvc_score_scale(call->scoring.scale, call->head_size),
+                                .cap = call->scoring.cap};
     struct attention_work work;
     const size_t plan_bytes = (call->segment_count * sizeof *job.plan + 63) / 64 * 64;
     job.plan = kvc_cpu_scratch(cpu, 0, plan_bytes);

@@ -3,6 +3,7 @@
 #ifndef KVC_SIMD_ATTENTION_ENTRIES_H
 #define KVC_SIMD_ATTENTION_ENTRIES_H
 
+#include "core/base/integers.h"
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/simd/lanes/unroll.h"
 
@@ -50,7 +51,7 @@ INLINE vf exp_not_above_zero(vf x) {
 INLINE void exps_interleaved(float *x, unsigned vectors, float most, const vf *places, vf *lane) {
     UNROLL
     for (unsigned i = 0; i < vectors; i += 4) {
-        const unsigned n = vectors - i < 4 ? vectors - i : 4;
+        const unsigned n = kvc_min_u32(vectors - i, 4);
         vf y[4];
         UNROLL
         for (unsigned j = 0; j < n; j++)
@@ -84,6 +85,33 @@ INLINE vf exp_any(vf x) {
     vf y = exp_not_above_zero(x);
     y = vf_select(vf_less(vf_set(KVC_EXP_HIGH), x), vf_set(kvc_infinity()), y);
     return vf_select(vf_is_nan(x), x, y);
+}
+
+/* kvc_tanh for every x. */
+INLINE vf tanh_any(vf x) {
+    const vf sign = vf_from_bits(vi_and(vf_bits(x), vi_set(INT32_MIN))), z = vf_mul(x, x);
+    const vf a = vf_from_bits(vi_and(vf_bits(x), vi_set(INT32_MAX)));
+    vf p = vf_fma(vf_set(KVC_TANH_C11), z, vf_set(KVC_TANH_C9));
+    p = vf_fma(p, z, vf_set(KVC_TANH_C7));
+    p = vf_fma(p, z, vf_set(KVC_TANH_C5));
+    p = vf_fma(p, z, vf_set(KVC_TANH_C3));
+    p = vf_fma(vf_mul(p, z), x, x);
+    vf high = vf_add(exp_any(vf_add(a, a)), vf_set(1.0f));
+    high = vf_sub(vf_set(1.0f), vf_div(vf_set(2.0f), high));
+    high = vf_from_bits(vi_or(vf_bits(high), vf_bits(sign)));
+    return vf_select(vf_less(a, vf_set(KVC_TANH_LOW)), p, high);
+}
+
+/* kvc_capped for every x. */
+INLINE vf capped(vf x, vf cap) { return vf_mul(cap, tanh_any(vf_div(x, cap))); }
+
+static NEVER_INLINE void cap_scores(float *x, size_t n, float cap) {
+    const vf most = vf_set(cap);
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        vf_store(x + i, capped(vf_load(x + i), most));
+    if (i < n)
+        vf_part_store(x + i, capped(vf_part_load(x + i, n - i), most), n - i);
 }
 
 /* The first steps of the tree over 32 lanes, until LANES are left: lane[i] += lane[i + w]. */
@@ -253,8 +281,8 @@ INLINE struct seen_range seen_in_tile(struct seen_range seen, uint32_t first) {
     struct seen_range in;
     in.low = seen.low > first ? seen.low - first : 0;
     in.high = seen.high > first ? seen.high - first : 0;
-    in.high = in.high < KVC_TILE ? in.high : KVC_TILE;
-    in.low = in.low < in.high ? in.low : in.high;
+    in.high = kvc_min_u32(in.high, KVC_TILE);
+    in.low = kvc_min_u32(in.low, in.high);
     return in;
 }
 

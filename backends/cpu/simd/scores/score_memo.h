@@ -13,6 +13,7 @@
 struct score_record {
     const struct kvc_lists *lists; /* NULL: forgotten */
     uint32_t heads, head_size, stride;
+    struct kvc_scoring scoring;
     size_t count, q, scores; /* where they lie in `values`: [H_kv] as uint32, [H, d], [H, stride] */
 };
 
@@ -60,13 +61,16 @@ static inline void memo_forget(const struct kvc_cpu *cpu, const struct kvc_lists
             memo->record[i].lists = NULL;
 }
 
-/* The scores [H, *stride] of query q [H, d] with all entries of the lists, or NULL. */
-static const float *memo_find(const struct kvc_cpu *cpu, const struct kvc_lists *lists, const float *q, uint32_t heads,
-                              uint32_t head_size, uint32_t *stride) {
+/* The scores [H, *stride] of the rows' one query with all entries of their lists, or NULL. */
+static const float *memo_find(const struct kvc_cpu *cpu, const struct kvc_probabilities *rows, uint32_t *stride) {
     const struct score_memo *memo = cpu->memo;
+    const struct kvc_lists *lists = rows->lists;
+    const uint32_t heads = rows->heads, head_size = rows->head_size;
+    const float *q = kvc_span_data(rows->q);
     for (size_t i = 0; memo && i < memo->records; i++) {
         const struct score_record *record = &memo->record[i];
         if (record->lists != lists || record->heads != heads || record->head_size != head_size ||
+            record->scoring.scale != rows->scoring.scale || record->scoring.cap != rows->scoring.cap ||
             memcmp(memo->values + record->count, lists->count->data, lists->kv_heads * sizeof(uint32_t)) != 0 ||
             memcmp(memo->values + record->q, q, (size_t)heads * head_size * sizeof *q) != 0)
             continue;

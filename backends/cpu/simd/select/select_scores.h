@@ -2,6 +2,7 @@
 #ifndef KVC_SIMD_SELECT_SELECT_SCORES_H
 #define KVC_SIMD_SELECT_SELECT_SCORES_H
 
+#include "core/base/integers.h"
 #include "backends/cpu/simd/select/select_job.h"
 
 /* The `dims` channels of the head's queries [G, d], ascending. */
@@ -39,7 +40,7 @@ static float channel_factor(const struct select_job *job, const struct select_wo
         b = b + magnitude(q[c]);
     if (a == 0.0f || b == 0.0f)
         return 0.0f;
-    return kvc_div(1.0f, kvc_sqrt((float)job->d * kvc_div(a, b)));
+    return kvc_div(1.0f, kvc_sqrt(kvc_score_span(job->call->scoring.scale, job->d) * kvc_div(a, b)));
 }
 
 /* Which sides of a channel bounds need: 1 low, 2 high. */
@@ -95,7 +96,7 @@ static void dots_of_heads(const struct select_job *job, const struct select_work
         return;
     }
     for (uint32_t p = from; p < to; p += LANES) {
-        const uint32_t n = to - p < LANES ? to - p : LANES;
+        const uint32_t n = kvc_min_u32(to - p, LANES);
         head_keys(&head->entries, p, n, work->keys);
         for (uint32_t i = 0; i < n; i++)
             widen_row(type, work->wide + i * padded, work->keys[i], job->d);
@@ -134,17 +135,20 @@ static void score_units(const struct select_job *job, struct select_work *work, 
                         uint32_t from, uint32_t to, float *most) {
     const struct kvc_select_scores *call = job->call;
     const uint32_t group = job->group, d = job->d;
+    const float cap = call->kind == KVC_SCORE_PAGE_BOUND ? 0.0f : call->scoring.cap;
     const float *q = (const float *)kvc_span_data(call->q) + (size_t)head->h * group * d;
     if (call->kind == KVC_SCORE_EXACT) {
         for (uint32_t g = 0; g < group; g++)
             pad_query(work->q + g * padded_size(d), q + (size_t)g * d, d);
         for (uint32_t p = from, n, known = 0; p < to; p += n) { /* known: keys set, of this tile and of the next */
-            const uint32_t more = to - p < 2 * KVC_TILE ? to - p : 2 * KVC_TILE;
+            const uint32_t more = kvc_min_u32(to - p, 2 * KVC_TILE);
             n = KVC_TILE - p % KVC_TILE < to - p ? KVC_TILE - p % KVC_TILE : to - p;
             head_keys(&head->entries, p + known, more - known, work->keys + known);
             known = more;
             few_scores(call->lists->format.type, work->keys, 0, 0, 0, n, known, work->q, group, d,
-                       kvc_attention_scale(d), work->wide, work->s);
+                       kvc_score_scale(call->scoring.scale, d), work->wide, work->s);
+            for (uint32_t g = 0; cap != 0.0f && g < group; g++)
+                cap_scores(work->s + (size_t)g * KVC_TILE, n, cap);
             known -= n;
             memmove(work->keys, work->keys + n, known * sizeof *work->keys);
             for (uint32_t g = 0; g < group; g++)
@@ -163,13 +167,18 @@ static void score_units(const struct select_job *job, struct select_work *work, 
     for (uint32_t i = 0; i < dims && d <= 256; i++)
         wanted[(call->kind == KVC_SCORE_PAGE_BOUND ? i : work->channel[i]) / LANES] = true;
     for (uint32_t g = 0; g < group;) {
-        const unsigned some = group - g < DOT_HEADS ? group - g : DOT_HEADS;
+        const unsigned some = kvc_min_u32(group - g, DOT_HEADS);
         for (uint32_t i = 0; i < dims; i++)
             for (unsigned j = 0; j < some; j++)
                 work->dots[i].q[j] =
                     q[(size_t)(g + j) * d + (call->kind == KVC_SCORE_PAGE_BOUND ? i : work->channel[i])];
         dots_of_heads(job, work, head, dims, g, some, from, to, d <= 256 ? wanted : NULL, most + g);
         g += some;
+    }
+    for (uint32_t g = 0; cap != 0.0f && g < group; g++) {
+        float *e = head->values.e + g * select_row(job);
+        cap_scores(e + from, to - from, cap);
+        most[g] = largest(e, from, to);
     }
 }
 
