@@ -15,12 +15,13 @@ struct kvc_layer {
     struct kvc_span k_bias;         /* [H_kv*d] */
     struct kvc_span v_bias;         /* [H_kv*d] */
     struct kvc_span output_bias;    /* [hidden] */
-    struct kvc_span q_norm;         /* [d], applied to each head before RoPE */
+    struct kvc_span q_norm;         /* [d], applied to each head before RoPE; with whole_norm [H*d], to all at once */
     struct kvc_span k_norm;         /* [d], likewise */
     struct kvc_span feed_norm;      /* [hidden] */
-    struct kvc_weight *gate;        /* [feed_forward, hidden] */
-    struct kvc_weight *up;          /* [feed_forward, hidden] */
-    struct kvc_weight *down;        /* [hidden, feed_forward] */
+    struct kvc_weight *router;      /* [experts, hidden]; NULL: gate, up and down are one matrix each */
+    struct kvc_weight *gate;        /* [feed_forward, hidden], of each expert */
+    struct kvc_weight *up;          /* [feed_forward, hidden], likewise */
+    struct kvc_weight *down;        /* [hidden, feed_forward], likewise */
     struct kvc_span gate_bias;      /* [feed_forward] */
     struct kvc_span up_bias;        /* [feed_forward] */
     struct kvc_span down_bias;      /* [hidden] */
@@ -41,13 +42,17 @@ struct kvc_rope {
 struct kvc_network {
     uint32_t layers;
     uint32_t hidden;
-    uint32_t heads;     /* H */
-    uint32_t kv_heads;  /* H_kv */
-    uint32_t head_size; /* d */
-    uint32_t feed_forward;
+    uint32_t heads;        /* H */
+    uint32_t kv_heads;     /* H_kv */
+    uint32_t head_size;    /* d */
+    uint32_t feed_forward; /* of one expert, where there are several */
+    uint32_t experts;      /* E; 0: the feed-forward networks are no choice */
+    uint32_t experts_used; /* by each row */
+    bool shares_normalised;
     uint32_t vocab;
     uint64_t trained_context;
     float norm_eps;
+    bool whole_norm; /* q_norm and k_norm are over all heads of a row */
     struct kvc_rope rope;
     struct kvc_weight *embedding; /* [vocab, hidden] */
     struct kvc_layer *layer;      /* [layers] */

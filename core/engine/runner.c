@@ -19,7 +19,8 @@ static size_t list_buffers(struct kvc_runner *runner, struct kvc_growable **buff
     const struct kvc_geometry *g = &runner->geometry;
     const size_t q_width = (size_t)g->heads * g->head_size, k_width = (size_t)g->kv_heads * g->head_size;
     const struct kvc_network *network = runner->network;
-    const size_t hidden = network ? network->hidden : 0, feed = network ? network->feed_forward : 0;
+    const size_t hidden = network ? network->hidden : 0;
+    const size_t feed = network && !network->experts ? network->feed_forward : 0; /* experts.c has its own */
     size_t n = 0;
 #define BUFFER(name, width) (buffers[n] = &runner->name, widths[n] = (width), n++)
     BUFFER(q, q_width);
@@ -62,6 +63,7 @@ enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_netw
     for (size_t i = 0; i < n; i++)
         buffers[i]->kind = KVC_MEMORY_SCRATCH;
     made->last.kind = made->logits.kind = made->counts.kind = KVC_MEMORY_SCRATCH;
+    kvc_experts_set_kinds(&made->experts);
     struct kvc_stage_scratch *stage = &made->stage;
     stage->kept_rank.kind = stage->kept_count.kind = stage->totals.kind = KVC_MEMORY_SCRATCH;
     for (size_t i = 0; i < KVC_STAGE_SCORES; i++)
@@ -88,6 +90,7 @@ void kvc_runner_close(struct kvc_runner *runner) {
         kvc_growable_free(runner->device, others[i]);
     for (size_t i = 0; i < KVC_STAGE_SCORES; i++)
         kvc_growable_free(runner->device, &runner->stage.scores[i]);
+    kvc_experts_free(runner->device, &runner->experts);
     kvc_batch_free(runner, &runner->prompt);
     kvc_batch_free(runner, &runner->step);
     for (size_t i = 0; i < 3; i++) {
@@ -124,7 +127,7 @@ enum kvc_status kvc_runner_reserve(struct kvc_runner *runner, uint32_t rows, siz
     struct kvc_growable *buffers[ROW_BUFFERS];
     size_t widths[ROW_BUFFERS];
     const size_t n = list_buffers(runner, buffers, widths);
-    enum kvc_status status = KVC_OK;
+    enum kvc_status status = kvc_experts_reserve(runner, rows, error);
     for (size_t i = 0; i < n && status == KVC_OK; i++)
         status = kvc_growable_reserve(runner->device, buffers[i], (size_t)rows * widths[i] * sizeof(float), error);
     return status;
@@ -162,8 +165,8 @@ static void project_and_rotate(struct kvc_runner *runner, const struct kvc_batch
         ops->norm(device, &(struct kvc_norm){.y = at(raw, 0, 0),
                                              .x = at(raw, 0, 0),
                                              .w = norm,
-                                             .rows = rows * heads,
-                                             .K = d,
+                                             .rows = network->whole_norm ? rows : rows * heads,
+                                             .K = network->whole_norm ? heads * d : d,
                                              .eps = network->norm_eps});
     ops->rope(device, &(struct kvc_rope_heads){.y = at(out, 0, 0),
                                                .x = at(raw, 0, 0),
@@ -286,6 +289,22 @@ void kvc_runner_project_output(struct kvc_runner *runner, struct kvc_batch *batc
                                                .n = (size_t)rows * network->hidden});
 }
 
+/* projected = the feed-forward network of normed. */
+static void feed_rows(struct kvc_runner *runner, const struct kvc_layer *layer, uint32_t rows) {
+    struct kvc_device *device = runner->device;
+    const struct kvc_ops *ops = device->ops;
+    const struct kvc_span normed = at(&runner->normed, 0, 0), projected = at(&runner->projected, 0, 0);
+    const struct kvc_span gate = at(&runner->gate, 0, 0), up = at(&runner->up, 0, 0);
+    ops->linear(device,
+                &(struct kvc_linear){.y = gate, .x = normed, .w = layer->gate, .bias = layer->gate_bias, .rows = rows});
+    ops->linear(device,
+                &(struct kvc_linear){.y = up, .x = normed, .w = layer->up, .bias = layer->up_bias, .rows = rows});
+    ops->gated_silu(device, &(struct kvc_gated_silu){
+                                .y = gate, .gate = gate, .up = up, .n = (size_t)rows * runner->network->feed_forward});
+    ops->linear(device, &(struct kvc_linear){
+                            .y = projected, .x = gate, .w = layer->down, .bias = layer->down_bias, .rows = rows});
+}
+
 void kvc_runner_feed_forward(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t l, uint32_t row,
                              uint32_t rows) {
     struct kvc_device *device = runner->device;
@@ -294,19 +313,14 @@ void kvc_runner_feed_forward(struct kvc_runner *runner, struct kvc_batch *batch,
     const struct kvc_layer *layer = &network->layer[l];
     const struct kvc_span x = at(&batch->hidden, row, network->hidden), normed = at(&runner->normed, 0, 0);
     const struct kvc_span projected = at(&runner->projected, 0, 0);
-    const struct kvc_span gate = at(&runner->gate, 0, 0), up = at(&runner->up, 0, 0);
     ops->norm(
         device,
         &(struct kvc_norm){
             .y = normed, .x = x, .w = layer->feed_norm, .rows = rows, .K = network->hidden, .eps = network->norm_eps});
-    ops->linear(device,
-                &(struct kvc_linear){.y = gate, .x = normed, .w = layer->gate, .bias = layer->gate_bias, .rows = rows});
-    ops->linear(device,
-                &(struct kvc_linear){.y = up, .x = normed, .w = layer->up, .bias = layer->up_bias, .rows = rows});
-    ops->gated_silu(
-        device, &(struct kvc_gated_silu){.y = gate, .gate = gate, .up = up, .n = (size_t)rows * network->feed_forward});
-    ops->linear(device, &(struct kvc_linear){
-                            .y = projected, .x = gate, .w = layer->down, .bias = layer->down_bias, .rows = rows});
+    if (layer->router)
+        kvc_experts_forward(runner, layer, rows);
+    else
+        feed_rows(runner, layer, rows);
     ops->add(device, &(struct kvc_add){.y = x, .x = projected, .n = (size_t)rows * network->hidden});
 }
 
