@@ -37,6 +37,17 @@ QWEN2 = dict(architectures=["Qwen2ForCausalLM"], model_type="qwen2", hidden_act=
 QWEN3 = dict(architectures=["Qwen3ForCausalLM"], model_type="qwen3", hidden_act="silu", rms_norm_eps=1e-6,
              bos_token_id=1, eos_token_id=[2, 3], rope_theta=1000000, rope_scaling=None, use_sliding_window=False,
              sliding_window=None, max_window_layers=28, attention_bias=False, tie_word_embeddings=True)
+QWEN3_MOE = dict(architectures=["Qwen3MoeForCausalLM"], model_type="qwen3_moe", hidden_act="silu", rms_norm_eps=1e-6,
+                 bos_token_id=1, eos_token_id=2, rope_theta=1000000.0, rope_scaling=None, use_sliding_window=False,
+                 sliding_window=None, max_window_layers=28, attention_bias=False, decoder_sparse_step=1,
+                 mlp_only_layers=[], norm_topk_prob=True, output_router_logits=False, router_aux_loss_coef=0.001,
+                 tie_word_embeddings=False)
+OLMOE = dict(architectures=["OlmoeForCausalLM"], model_type="olmoe", hidden_act="silu", rms_norm_eps=1e-5,
+             eos_token_id=2, rope_theta=10000.0, rope_scaling=None, attention_bias=False, clip_qkv=None,
+             norm_topk_prob=False, output_router_logits=False, tie_word_embeddings=False)
+MIXTRAL = dict(architectures=["MixtralForCausalLM"], model_type="mixtral", hidden_act="silu", rms_norm_eps=1e-5,
+               bos_token_id=1, eos_token_id=2, rope_theta=1000000.0, sliding_window=None, output_router_logits=False,
+               router_aux_loss_coef=0.02, tie_word_embeddings=False)
 PHI3 = dict(architectures=["Phi3ForCausalLM"], model_type="phi3", hidden_act="silu", rms_norm_eps=1e-5, bos_token_id=1,
             eos_token_id=2, rope_theta=10000.0, rope_scaling=None, sliding_window=None, tie_word_embeddings=False,
             pad_token_id=None, attention_bias=False)
@@ -83,6 +94,21 @@ FAMILIES = {
                                        rope_scaling=dict(rope_type="yarn", factor=2.5, beta_fast=4.0, beta_slow=0.5,
                                                          attention_factor=1.3, original_max_position_embeddings=40))),
                    "bf16", {"beyond": 96}, True),
+    # Qwen3-30B-A3B: experts of a width of their own, shares that add up to 1; one without that, with a window.
+    "qwen3-moe": (dict(QWEN3_MOE, **sizes(28, 56, 3, 4, 2, 53, 128, head_dim=20, moe_intermediate_size=12,
+                                          num_experts=11, num_experts_per_tok=3)), "bf16", {"short": 40}, False),
+    "qwen3-moe-window": (dict(QWEN3_MOE, **sizes(32, 40, 2, 4, 2, 47, 128, head_dim=16, moe_intermediate_size=20,
+                                                 num_experts=5, num_experts_per_tok=1, norm_topk_prob=False,
+                                                 use_sliding_window=True, sliding_window=9,
+                                                 tie_word_embeddings=True)), "f16", {"short": 36}, False),
+    # OLMoE: norms over all query and all key heads at once, shares as the softmax has them.
+    "olmoe": (dict(OLMOE, **sizes(40, 14, 3, 4, 4, 51, 128, num_experts=9, num_experts_per_tok=4)), "bf16",
+              {"short": 40}, False),
+    "olmoe-gqa": (dict(OLMOE, **sizes(32, 18, 2, 4, 2, 45, 128, num_experts=6, num_experts_per_tok=2,
+                                      norm_topk_prob=True)), "f32", {"short": 33}, True),
+    # Mixtral: w1, w2 and w3, interleaved rotary pairs in GGUF.
+    "mixtral": (dict(MIXTRAL, **sizes(24, 34, 3, 4, 2, 49, 128, num_local_experts=8, num_experts_per_tok=2)), "bf16",
+                {"short": 40}, False),
     # Phi-3-mini-4k: fused projections and a window. Phi-3.5 and Phi-4-mini: longrope, partial rotary, tied.
     "phi3": (dict(PHI3, **sizes(32, 36, 3, 4, 4, 55, 128, original_max_position_embeddings=128, sliding_window=11)),
              "bf16", {"short": 40}, False),
@@ -112,8 +138,10 @@ def randomise(model, dtype, generator):
             pass
         elif any(part in name for part in ("q_proj", "k_proj", "qkv_proj")):
             value = value * (2.0 / math.sqrt(shape[1]))
+        elif name.endswith("mlp.gate.weight"):  # of experts: shares far from even
+            value = value * (1.5 / math.sqrt(shape[1]))
         else:
-            value = value / math.sqrt(shape[1])
+            value = value / math.sqrt(shape[-1])
         with torch.no_grad():
             parameter.copy_(value.to(dtype).to(torch.float32))
 
@@ -123,9 +151,18 @@ def double_norm(self, hidden_states):
     return self.weight * (hidden_states * torch.rsqrt(variance + self.variance_epsilon))
 
 
+def double_router(self, hidden_states):
+    logits = torch.nn.functional.linear(hidden_states.reshape(-1, self.hidden_dim), self.weight)
+    shares, experts = torch.topk(torch.softmax(logits, -1), self.top_k, dim=-1)
+    if getattr(self, "norm_topk_prob", True):
+        shares = shares / shares.sum(-1, keepdim=True)
+    return logits, shares, experts
+
+
 def build(config, state=None):
     made = AutoConfig.for_model(**copy.deepcopy(config))  # it changes what it is given
-    model = AutoModelForCausalLM.from_config(made, attn_implementation="sdpa", dtype=torch.float32).eval()
+    model = AutoModelForCausalLM.from_config(made, attn_implementation="sdpa", experts_implementation="eager",
+                                             dtype=torch.float32).eval()
     if state is not None:
         missing = model.load_state_dict(state, strict=False)
         model.tie_weights()
@@ -139,6 +176,8 @@ def run(model, tokens, double):
         for module in model.modules():
             if type(module).__name__.endswith("RMSNorm"):
                 module.forward = double_norm.__get__(module)
+            if type(module).__name__.endswith("TopKRouter"):
+                module.forward = double_router.__get__(module)
     with torch.no_grad():
         return model(input_ids=torch.tensor([tokens]), use_cache=False).logits[0].double().numpy()
 
@@ -158,7 +197,12 @@ def without(config):
         yield "no window", dict(config, sliding_window=None)
     if config.get("use_sliding_window"):
         yield "no window", dict(config, use_sliding_window=False)
-        yield "window everywhere", dict(config, max_window_layers=0)
+        if config["model_type"] != "qwen3_moe":  # there it is everywhere
+            yield "window everywhere", dict(config, max_window_layers=0)
+    if "norm_topk_prob" in config:
+        yield "other shares", dict(config, norm_topk_prob=not config["norm_topk_prob"])
+    if config.get("num_experts_per_tok"):
+        yield "one expert more", dict(config, num_experts_per_tok=config["num_experts_per_tok"] + 1)
     if config.get("partial_rotary_factor"):
         yield "other share", dict(config, partial_rotary_factor=0.5, rope_scaling=longrope(4))
 
@@ -221,10 +265,38 @@ def gguf_name(name):
                      ("self_attn.v_proj", "attn_v"), ("self_attn.qkv_proj", "attn_qkv"),
                      ("self_attn.o_proj", "attn_output"), ("self_attn.q_norm", "attn_q_norm"),
                      ("self_attn.k_norm", "attn_k_norm"), ("mlp.gate_up_proj", "ffn_up"), ("mlp.gate_proj", "ffn_gate"),
+                     ("mlp.gate.", "ffn_gate_inp."), ("block_sparse_moe.gate.", "ffn_gate_inp."),
                      ("mlp.up_proj", "ffn_up"), ("mlp.down_proj", "ffn_down"), ("input_layernorm", "attn_norm"),
                      ("post_attention_layernorm", "ffn_norm")):
         name = name.replace(old, new)
     return name
+
+
+EXPERT_NAMES = {"gate": ("mlp.experts.{}.gate_proj", "block_sparse_moe.experts.{}.w1"),
+                "up": ("mlp.experts.{}.up_proj", "block_sparse_moe.experts.{}.w3"),
+                "down": ("mlp.experts.{}.down_proj", "block_sparse_moe.experts.{}.w2")}
+
+
+def stacks(prefix, state):
+    """The matrices of a layer's experts as transformers holds them: [experts, outputs, inputs] each."""
+    gate_up = state[prefix + "mlp.experts.gate_up_proj"]
+    half = gate_up.shape[1] // 2
+    return {"gate": gate_up[:, :half], "up": gate_up[:, half:], "down": state[prefix + "mlp.experts.down_proj"]}
+
+
+def published(config, state):
+    """Tensors as files on the hub have them: one for each expert."""
+    sparse = config["model_type"] == "mixtral"
+    made = {}
+    for name, tensor in state.items():
+        prefix = name.split("mlp.")[0]
+        if name.endswith("mlp.experts.gate_up_proj"):
+            for kind, stack in stacks(prefix, state).items():
+                for expert, matrix in enumerate(stack):
+                    made[prefix + EXPERT_NAMES[kind][sparse].format(expert) + ".weight"] = matrix.contiguous()
+        elif not name.endswith("mlp.experts.down_proj"):
+            made[name.replace("mlp.gate.", "block_sparse_moe.gate.") if sparse else name] = tensor
+    return made
 
 
 def interleave(tensor, heads):
@@ -234,7 +306,8 @@ def interleave(tensor, heads):
 
 
 def make_gguf(path, name, config, state):
-    kind = {"mistral": "llama"}.get(config["model_type"], config["model_type"])
+    kind = {"mistral": "llama", "mixtral": "llama", "qwen3_moe": "qwen3moe"}.get(config["model_type"],
+                                                                               config["model_type"])
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
     size = config.get("head_dim") or config["hidden_size"] // heads
     rotary = int(size * config.get("partial_rotary_factor", 1.0))
@@ -256,6 +329,16 @@ def make_gguf(path, name, config, state):
         keys[f"{kind}.attention.sliding_window"] = config["sliding_window"]
         keys[f"{kind}.attention.sliding_window_pattern"] = [i >= config["max_window_layers"]
                                                             for i in range(config["num_hidden_layers"])]
+    if config["model_type"] == "qwen3_moe" and config.get("use_sliding_window"):
+        del keys[f"{kind}.attention.sliding_window_pattern"]
+    experts = config.get("num_experts") or config.get("num_local_experts")
+    if experts:
+        keys[f"{kind}.expert_count"] = experts
+        keys[f"{kind}.expert_used_count"] = config["num_experts_per_tok"]
+    if "moe_intermediate_size" in config:
+        keys[f"{kind}.expert_feed_forward_length"] = config["moe_intermediate_size"]
+    if experts and config.get("norm_topk_prob", True) != (kind != "olmoe"):
+        keys[f"{kind}.expert_weights_norm"] = config["norm_topk_prob"]
     tensors = {}
     scaling = config.get("rope_scaling") or {}
     rope = scaling.get("rope_type", scaling.get("type"))
@@ -282,7 +365,11 @@ def make_gguf(path, name, config, state):
     for old, tensor in state.items():
         if kind == "llama" and (".q_proj." in old or ".k_proj." in old):
             tensor = interleave(tensor, heads if ".q_proj." in old else kv_heads)
-        tensors[gguf_name(old)] = tensor.float() if tensor.dim() == 1 else tensor
+        if old.endswith("mlp.experts.gate_up_proj"):
+            for part, stack in stacks(old.split("mlp.")[0], state).items():
+                tensors[gguf_name(old.split("mlp.")[0] + f"ffn_{part}_exps.weight")] = stack
+        elif not old.endswith("mlp.experts.down_proj"):
+            tensors[gguf_name(old)] = tensor.float() if tensor.dim() == 1 else tensor
     write_gguf(path, keys, tensors)
 
 
@@ -323,7 +410,7 @@ def make(out, name):
     else:
         with open(os.path.join(folder, "config.json"), "w") as file:
             json.dump(config, file, indent=2)
-    save(folder, state, 2 if name == "qwen2" else 1)
+    save(folder, published(config, state), 2 if name in ("qwen2", "olmoe") else 1)
     make_gguf(os.path.join(folder, "model.gguf"), name, config, state)
     for case, count in cases.items():
         tokens = torch.randint(0, config["vocab_size"], (count,), generator=generator).tolist()

@@ -10,6 +10,7 @@
 enum kvc_window_kind {
     KVC_WINDOW_NONE,  /* the family knows none: the key is ignored in config.json, as transformers does */
     KVC_WINDOW_ALL,   /* every layer, when config.json gives a size */
+    KVC_WINDOW_ASKED, /* every layer, with use_sliding_window */
     KVC_WINDOW_CHOSEN /* use_sliding_window with max_window_layers or layer_types */
 };
 
@@ -19,9 +20,14 @@ struct kvc_family {
     bool interleaved;               /* GGUF files keep rotary pairs as (2i, 2i+1) */
     bool fused;                     /* q, k, v lie in one tensor; so do gate and up */
     bool qk_norm;                   /* a norm over each query and key head */
+    bool whole_norm;                /* that norm is over all heads of a row at once */
     bool qkv_bias;                  /* biases of q, k, v always, whatever config.json says */
     bool attention_bias, feed_bias; /* config.json's attention_bias and mlp_bias count */
     bool su;                        /* config.json may call longrope "su" or "yarn" */
+    bool experts;                   /* feed-forward networks are a choice of experts */
+    bool block_sparse;              /* config.json's tensors of experts have Mixtral's names */
+    bool normalised;                /* shares of experts are, where nothing is said */
+    bool norm_topk_prob;            /* config.json says it: false where it does not */
     enum kvc_window_kind window;
     /* What transformers takes where config.json lacks the key; 0: hidden / heads, heads, none. */
     uint64_t head_size, kv_heads, sliding_window, original_context, context;
@@ -46,6 +52,8 @@ const char *kvc_rope_kind_name(enum kvc_rope_kind kind); /* "plain", "linear", .
 struct kvc_config {
     const struct kvc_family *family;
     uint64_t layers, hidden, heads, kv_heads, head_size, feed_forward, vocab, context;
+    uint64_t experts, experts_used, expert_feed; /* 0 experts: one network; expert_feed: of one of them */
+    bool shares_normalised;
     uint64_t sliding_window;
     unsigned char *sliding; /* [layers] which layers slide, or NULL: all of them when there is a window */
     double norm_eps;

@@ -33,24 +33,39 @@ static enum kvc_status find_family(const struct source *in, struct kvc_config *c
             return KVC_OK;
         }
     }
-    char known[80];
+    char known[200];
     return kvc_fail(in->error, KVC_INPUT, "%s: model_type \"%.80s\" is not supported; %s are", in->path, type,
                     kvc_family_names(false, known, sizeof known));
 }
 
 /* Keys that change the computation in a way this engine does not have. 0, false, null and empty say nothing. */
 static enum kvc_status refuse_unsupported(const struct source *in) {
-    static const char *const keys[] = {
-        "quantization_config",    "num_local_experts",       "num_experts",          "n_routed_experts",
-        "attn_logit_softcapping", "final_logit_softcapping", "kv_lora_rank",         "q_lora_rank",
-        "no_rope_layers",         "attention_multiplier",    "embedding_multiplier", "residual_multiplier",
-        "logits_scaling",         "attn_temperature_tuning", "vision_config"};
+    static const char *const keys[] = {"quantization_config",
+                                       "n_routed_experts",
+                                       "mlp_only_layers",
+                                       "clip_qkv",
+                                       "shared_expert_intermediate_size",
+                                       "attn_logit_softcapping",
+                                       "final_logit_softcapping",
+                                       "kv_lora_rank",
+                                       "q_lora_rank",
+                                       "no_rope_layers",
+                                       "attention_multiplier",
+                                       "embedding_multiplier",
+                                       "residual_multiplier",
+                                       "logits_scaling",
+                                       "attn_temperature_tuning",
+                                       "vision_config"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const json_t *value = get(in->root, keys[i]);
         if (value && !json_is_false(value) && !(json_is_number(value) && json_number_value(value) == 0) &&
             !(json_is_array(value) && json_array_size(value) == 0)) {
             return unsupported(in, keys[i], NULL);
         }
+    }
+    const json_t *step = get(in->root, "decoder_sparse_step"); /* from one layer with experts to the next */
+    if (step && !(json_is_integer(step) && json_integer_value(step) == 1)) {
+        return unsupported(in, "decoder_sparse_step", "other than 1");
     }
     const json_t *activation = get(in->root, "hidden_act");
     if (activation && (!json_is_string(activation) || strcmp(json_string_value(activation), "silu") != 0)) {
@@ -214,7 +229,8 @@ static enum kvc_status read_sliding(const struct source *in, struct kvc_config *
     const enum kvc_window_kind kind = config->family->window;
     const json_t *types = get(in->root, "layer_types"), *first = get(in->root, "max_window_layers");
     bool use = kind == KVC_WINDOW_ALL, any = false;
-    enum kvc_status status = kind == KVC_WINDOW_CHOSEN ? read_flag(in, "use_sliding_window", &use) : KVC_OK;
+    const bool asked = kind == KVC_WINDOW_CHOSEN || kind == KVC_WINDOW_ASKED;
+    enum kvc_status status = asked ? read_flag(in, "use_sliding_window", &use) : KVC_OK;
     if (status) {
         return status;
     }
@@ -289,6 +305,11 @@ static enum kvc_status fill(struct source *in, struct kvc_config *config) {
         status = read_flag(in, "attention_bias", &attention_bias);
     if (!status && config->family->feed_bias)
         status = read_flag(in, "mlp_bias", &config->feed_bias);
+    if (!status && config->family->experts) {
+        config->shares_normalised = config->family->normalised;
+        if (config->family->norm_topk_prob)
+            status = read_flag(in, "norm_topk_prob", &config->shares_normalised);
+    }
     config->qkv_bias = attention_bias || (config->family && config->family->qkv_bias);
     config->output_bias = attention_bias;
     config->bos = read_token(get(in->root, "bos_token_id"));

@@ -24,6 +24,19 @@ const struct kvc_matrix_name kvc_matrix_names[] = {
 };
 /* clang-format on */
 
+bool kvc_matrix_wanted(const struct kvc_config *config, const struct kvc_matrix_name *matrix) {
+    const bool feeds = matrix->bias == KVC_FEED_BIAS; /* experts have their own list */
+    return (matrix->when == KVC_ALWAYS || (matrix->when == KVC_FUSED) == config->family->fused) &&
+           !(feeds && config->experts);
+}
+
+const struct kvc_expert_name kvc_expert_names[] = {
+    {"ffn_gate", "mlp.experts.%u.gate_proj", "block_sparse_moe.experts.%u.w1", KVC_EXPERT_FEED, KVC_HIDDEN, OF(gate)},
+    {"ffn_up", "mlp.experts.%u.up_proj", "block_sparse_moe.experts.%u.w3", KVC_EXPERT_FEED, KVC_HIDDEN, OF(up)},
+    {"ffn_down", "mlp.experts.%u.down_proj", "block_sparse_moe.experts.%u.w2", KVC_HIDDEN, KVC_EXPERT_FEED, OF(down)},
+    {0},
+};
+
 const struct kvc_norm_name kvc_norm_names[] = {
     {"attn_norm", "input_layernorm", false, KVC_HIDDEN, OF(attention_norm)},
     {"ffn_norm", "post_attention_layernorm", false, KVC_HIDDEN, OF(feed_norm)},
@@ -46,6 +59,8 @@ uint64_t kvc_extent(const struct kvc_config *config, enum kvc_extent extent) {
         return config->kv_heads * config->head_size;
     case KVC_FEED:
         return config->feed_forward;
+    case KVC_EXPERT_FEED:
+        return config->expert_feed;
     case KVC_HEAD:
         return config->head_size;
     case KVC_VOCAB:
@@ -70,4 +85,35 @@ bool kvc_tensor_ignored(const char *name, bool gguf, const struct kvc_config *co
 
 void kvc_layer_tensor(char *name, size_t capacity, bool gguf, uint32_t layer, const char *stem, const char *suffix) {
     snprintf(name, capacity, "%s.%u.%s.%s", gguf ? "blk" : "model.layers", (unsigned)layer, stem, suffix);
+}
+
+bool kvc_norm_wanted(const struct kvc_config *config, const struct kvc_norm_name *norm) {
+    return !norm->per_head || config->family->qk_norm;
+}
+
+uint64_t kvc_norm_length(const struct kvc_config *config, const struct kvc_norm_name *norm) {
+    if (!norm->per_head || !config->family->whole_norm)
+        return kvc_extent(config, norm->length);
+    return kvc_extent(config, norm->span == OF(q_norm) ? KVC_QUERIES : KVC_KEYS);
+}
+
+const char *kvc_router_stem(bool gguf, const struct kvc_config *config) {
+    return gguf ? "ffn_gate_inp" : config->family->block_sparse ? "block_sparse_moe.gate" : "mlp.gate";
+}
+
+void kvc_stack_tensor(char *name, size_t capacity, uint32_t layer, const struct kvc_expert_name *matrix) {
+    snprintf(name, capacity, "blk.%u.%s_exps.weight", (unsigned)layer, matrix->gguf);
+}
+
+/* The stem with the number in place of its "%u", or behind it. */
+void kvc_expert_tensor(char *name, size_t capacity, bool gguf, const struct kvc_config *config, uint32_t layer,
+                       const struct kvc_expert_name *matrix, uint32_t expert) {
+    const char *stem = gguf ? matrix->gguf : config->family->block_sparse ? matrix->block_sparse : matrix->hf;
+    const char *number = strstr(stem, "%u");
+    char text[64];
+    snprintf(text, sizeof text, "%.*s%u%s", number ? (int)(number - stem) : 0, stem, (unsigned)expert,
+             number ? number + 2 : "");
+    if (!number)
+        snprintf(text, sizeof text, "%s.%u", stem, (unsigned)expert);
+    kvc_layer_tensor(name, capacity, gguf, layer, text, "weight");
 }

@@ -6,8 +6,8 @@
 
 #include "models/config/config.h"
 
-/* Sizes that shapes are made of: hidden, H*d, H_kv*d, feed-forward, d, vocabulary. */
-enum kvc_extent { KVC_HIDDEN, KVC_QUERIES, KVC_KEYS, KVC_FEED, KVC_HEAD, KVC_VOCAB };
+/* Sizes that shapes are made of: hidden, H*d, H_kv*d, feed-forward (of an expert), d, vocabulary. */
+enum kvc_extent { KVC_HIDDEN, KVC_QUERIES, KVC_KEYS, KVC_FEED, KVC_EXPERT_FEED, KVC_HEAD, KVC_VOCAB };
 uint64_t kvc_extent(const struct kvc_config *config, enum kvc_extent extent);
 
 enum kvc_when { KVC_ALWAYS, KVC_SEPARATE, KVC_FUSED };          /* families that have the tensor */
@@ -26,6 +26,7 @@ struct kvc_matrix_name {
     } part[3];
 };
 extern const struct kvc_matrix_name kvc_matrix_names[]; /* ends with gguf NULL */
+bool kvc_matrix_wanted(const struct kvc_config *config, const struct kvc_matrix_name *matrix);
 
 /* A norm of each layer, "<stem>.weight". */
 struct kvc_norm_name {
@@ -35,6 +36,25 @@ struct kvc_norm_name {
     size_t span; /* offset in struct kvc_layer */
 };
 extern const struct kvc_norm_name kvc_norm_names[]; /* ends with gguf NULL */
+bool kvc_norm_wanted(const struct kvc_config *config, const struct kvc_norm_name *norm);
+uint64_t kvc_norm_length(const struct kvc_config *config, const struct kvc_norm_name *norm);
+
+/* A matrix that each expert of a layer has. In GGUF files those of all experts are one tensor [experts, outputs,
+ * inputs]; in Hugging Face files, and in the first GGUF files of Mixtral, each is a tensor of its own. */
+struct kvc_expert_name {
+    const char *gguf, *hf;
+    const char *block_sparse; /* Mixtral's hf */
+    enum kvc_extent outputs, inputs;
+    size_t weight; /* offset in struct kvc_layer */
+};
+extern const struct kvc_expert_name kvc_expert_names[]; /* ends with gguf NULL */
+/* "blk.3.ffn_up_exps.weight", and of one expert "blk.3.ffn_up.7.weight" or
+ * "model.layers.3.mlp.experts.7.up_proj.weight". */
+void kvc_stack_tensor(char *name, size_t capacity, uint32_t layer, const struct kvc_expert_name *matrix);
+void kvc_expert_tensor(char *name, size_t capacity, bool gguf, const struct kvc_config *config, uint32_t layer,
+                       const struct kvc_expert_name *matrix, uint32_t expert);
+/* The router's, without ".weight". */
+const char *kvc_router_stem(bool gguf, const struct kvc_config *config);
 
 /* The network's own tensors. */
 extern const char *const kvc_embedding_name[2], *const kvc_final_norm_name[2], *const kvc_head_name[2]; /* [gguf] */

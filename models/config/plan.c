@@ -94,17 +94,39 @@ static void add_matrix(struct kvc_plan *plan, const struct kvc_config *config, u
     }
 }
 
+/* The router, whose choices a coarser type would change, and the stacks of the experts' matrices. */
+static void add_experts(struct kvc_plan *plan, const struct kvc_config *config, uint32_t layer, enum kvc_type type) {
+    struct kvc_planned *tensor = add(plan, KVC_PLAN_MATRIX, config->experts, config->hidden);
+    name_layer(tensor, layer, kvc_router_stem(true, config), kvc_router_stem(false, config), "weight");
+    for (const struct kvc_expert_name *matrix = kvc_expert_names; matrix->gguf; matrix++) {
+        const uint64_t inputs = kvc_extent(config, matrix->inputs);
+        tensor = add(plan, KVC_PLAN_EXPERTS, 1, inputs);
+        tensor->dimensions = 3;
+        tensor->shape[0] = config->experts;
+        tensor->shape[1] = kvc_extent(config, matrix->outputs);
+        tensor->shape[2] = inputs;
+        tensor->layer = layer;
+        tensor->experts = matrix;
+        tensor->type = kvc_plan_type(type, inputs, &plan->replaced);
+        kvc_stack_tensor(tensor->name, sizeof tensor->name, layer, matrix);
+        kvc_expert_tensor(tensor->hf, sizeof tensor->hf, false, config, layer, matrix, 0);
+    }
+}
+
 static void add_layer(struct kvc_plan *plan, const struct kvc_config *config, uint32_t layer, enum kvc_type type) {
     for (const struct kvc_norm_name *norm = kvc_norm_names; norm->gguf; norm++) {
-        if (!norm->per_head || config->family->qk_norm) {
-            name_layer(add(plan, KVC_PLAN_NORM, 1, kvc_extent(config, norm->length)), layer, norm->gguf, norm->hf,
+        if (kvc_norm_wanted(config, norm)) {
+            name_layer(add(plan, KVC_PLAN_NORM, 1, kvc_norm_length(config, norm)), layer, norm->gguf, norm->hf,
                        "weight");
         }
     }
     for (const struct kvc_matrix_name *matrix = kvc_matrix_names; matrix->gguf; matrix++) {
-        if (matrix->when == KVC_ALWAYS || (matrix->when == KVC_FUSED) == config->family->fused) {
+        if (kvc_matrix_wanted(config, matrix)) {
             add_matrix(plan, config, layer, matrix, type);
         }
+    }
+    if (config->experts) {
+        add_experts(plan, config, layer, type);
     }
 }
 
@@ -231,6 +253,10 @@ enum kvc_status kvc_plan_metadata(const struct kvc_config *config, const char *n
     }
     snprintf(key, sizeof key, "%s.attention.value_length", architecture);
     kvc_gguf_put_uint32(writer, key, (uint32_t)config->head_size);
+    if (config->experts && config->shares_normalised != config->family->normalised) {
+        snprintf(key, sizeof key, "%s.expert_weights_norm", architecture);
+        kvc_gguf_put_bool(writer, key, config->shares_normalised);
+    }
     if (config->rope.kind == KVC_ROPE_LINEAR || config->rope.kind == KVC_ROPE_YARN ||
         config->rope.kind == KVC_ROPE_LONGROPE) {
         const char *kind = kvc_rope_kind_name(config->rope.kind);
