@@ -14,7 +14,7 @@
 
 enum {
     VECTOR_ALIGNMENT = 16, /* floats: a vector begins on a cache line of its buffer */
-    LAYER_WEIGHTS = 8,     /* at most, of one layer */
+    LAYER_WEIGHTS = 12,    /* at most, of one layer */
     LAYER_SPANS = 16       /* norms and biases of one layer, at most */
 };
 
@@ -55,7 +55,8 @@ static enum kvc_status find(struct loader *in, const char *name, const struct kv
 
 static enum kvc_status check_matrix(const struct loader *in, const struct kvc_file_tensor *tensor, uint64_t outputs,
                                     uint64_t inputs) {
-    if (tensor->dimensions != 2 || tensor->rows != outputs || tensor->cols != inputs) {
+    if (!(tensor->dimensions == 2 || (tensor->dimensions == 1 && outputs == 1)) || tensor->rows != outputs ||
+        tensor->cols != inputs) {
         return kvc_fail(in->error, KVC_INPUT,
                         "%s: tensor %s is %" PRIu64 " x %" PRIu64 "%s, it must be %" PRIu64 " x %" PRIu64, in->where,
                         tensor->name, tensor->rows, tensor->cols, tensor->dimensions == 2 ? "" : " (not a matrix)",
@@ -448,6 +449,7 @@ enum kvc_status kvc_network_load(struct kvc_device *device, const struct kvc_con
         .experts = (uint32_t)config->experts,
         .experts_used = (uint32_t)config->experts_used,
         .shares_normalised = config->shares_normalised,
+        .shared_feed = (uint32_t)config->shared_feed,
         .whole_norm = config->family->whole_norm,
         .trained_context = config->context,
         .norm_eps = (float)config->norm_eps,

@@ -42,6 +42,10 @@ QWEN3_MOE = dict(architectures=["Qwen3MoeForCausalLM"], model_type="qwen3_moe", 
                  sliding_window=None, max_window_layers=28, attention_bias=False, decoder_sparse_step=1,
                  mlp_only_layers=[], norm_topk_prob=True, output_router_logits=False, router_aux_loss_coef=0.001,
                  tie_word_embeddings=False)
+QWEN2_MOE = dict(architectures=["Qwen2MoeForCausalLM"], model_type="qwen2_moe", hidden_act="silu", rms_norm_eps=1e-6,
+                 bos_token_id=1, eos_token_id=2, rope_theta=1000000.0, use_sliding_window=False, sliding_window=32768,
+                 max_window_layers=21, decoder_sparse_step=1, norm_topk_prob=False, output_router_logits=False,
+                 router_aux_loss_coef=0.001, tie_word_embeddings=False)
 OLMOE = dict(architectures=["OlmoeForCausalLM"], model_type="olmoe", hidden_act="silu", rms_norm_eps=1e-5,
              eos_token_id=2, rope_theta=10000.0, rope_scaling=None, attention_bias=False, clip_qkv=None,
              norm_topk_prob=False, output_router_logits=False, tie_word_embeddings=False)
@@ -101,6 +105,10 @@ FAMILIES = {
                                                  num_experts=5, num_experts_per_tok=1, norm_topk_prob=False,
                                                  use_sliding_window=True, sliding_window=9,
                                                  tie_word_embeddings=True)), "f16", {"short": 36}, False),
+    # Qwen1.5-MoE and Qwen2-57B-A14B: an expert that every token passes, by a share of its own; biases of q, k, v.
+    "qwen2-moe": (dict(QWEN2_MOE, **sizes(36, 44, 3, 6, 3, 46, 128, moe_intermediate_size=10, num_experts=7,
+                                          num_experts_per_tok=2, shared_expert_intermediate_size=26)), "bf16",
+                  {"short": 40}, False),
     # OLMoE: norms over all query and all key heads at once, shares as the softmax has them.
     "olmoe": (dict(OLMOE, **sizes(40, 14, 3, 4, 4, 51, 128, num_experts=9, num_experts_per_tok=4)), "bf16",
               {"short": 40}, False),
@@ -265,7 +273,9 @@ def gguf_name(name):
                      ("self_attn.v_proj", "attn_v"), ("self_attn.qkv_proj", "attn_qkv"),
                      ("self_attn.o_proj", "attn_output"), ("self_attn.q_norm", "attn_q_norm"),
                      ("self_attn.k_norm", "attn_k_norm"), ("mlp.gate_up_proj", "ffn_up"), ("mlp.gate_proj", "ffn_gate"),
-                     ("mlp.gate.", "ffn_gate_inp."), ("block_sparse_moe.gate.", "ffn_gate_inp."),
+                     ("mlp.gate.", "ffn_gate_inp."), ("mlp.shared_expert_gate", "ffn_gate_inp_shexp"),
+                     ("mlp.shared_expert.gate_proj", "ffn_gate_shexp"), ("mlp.shared_expert.up_proj", "ffn_up_shexp"),
+                     ("mlp.shared_expert.down_proj", "ffn_down_shexp"), ("block_sparse_moe.gate.", "ffn_gate_inp."),
                      ("mlp.up_proj", "ffn_up"), ("mlp.down_proj", "ffn_down"), ("input_layernorm", "attn_norm"),
                      ("post_attention_layernorm", "ffn_norm")):
         name = name.replace(old, new)
@@ -306,7 +316,8 @@ def interleave(tensor, heads):
 
 
 def make_gguf(path, name, config, state):
-    kind = {"mistral": "llama", "mixtral": "llama", "qwen3_moe": "qwen3moe"}.get(config["model_type"],
+    kind = {"mistral": "llama", "mixtral": "llama", "qwen2_moe": "qwen2moe",
+            "qwen3_moe": "qwen3moe"}.get(config["model_type"],
                                                                                config["model_type"])
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
     size = config.get("head_dim") or config["hidden_size"] // heads
@@ -337,7 +348,9 @@ def make_gguf(path, name, config, state):
         keys[f"{kind}.expert_used_count"] = config["num_experts_per_tok"]
     if "moe_intermediate_size" in config:
         keys[f"{kind}.expert_feed_forward_length"] = config["moe_intermediate_size"]
-    if experts and config.get("norm_topk_prob", True) != (kind != "olmoe"):
+    if "shared_expert_intermediate_size" in config:
+        keys[f"{kind}.expert_shared_feed_forward_length"] = config["shared_expert_intermediate_size"]
+    if experts and config.get("norm_topk_prob", True) != (kind not in ("olmoe", "qwen2moe")):
         keys[f"{kind}.expert_weights_norm"] = config["norm_topk_prob"]
     tensors = {}
     scaling = config.get("rope_scaling") or {}
@@ -368,6 +381,8 @@ def make_gguf(path, name, config, state):
         if old.endswith("mlp.experts.gate_up_proj"):
             for part, stack in stacks(old.split("mlp.")[0], state).items():
                 tensors[gguf_name(old.split("mlp.")[0] + f"ffn_{part}_exps.weight")] = stack
+        elif old.endswith("mlp.shared_expert_gate.weight"):
+            tensors[gguf_name(old)] = tensor[0].float()
         elif not old.endswith("mlp.experts.down_proj"):
             tensors[gguf_name(old)] = tensor.float() if tensor.dim() == 1 else tensor
     write_gguf(path, keys, tensors)

@@ -101,9 +101,10 @@ KVC_DEVICE kvc_u32 kvc_expert_of(KVC_GLOBAL const kvc_u32 *first, kvc_u32 expert
     return low;
 }
 
-/* Groups: a block of outputs (`across` of them) of one pair. Where the pair is the first of KVC_FEW of its expert the
- * group makes all of these, in one pass over the weights; otherwise it has nothing to do. w: rows first_row ..
- * first_row + count - 1 of all experts' matrices, one below the other. */
+/* Groups: a block of outputs (`across` of them) of one pair. Where the pair is the first of KVC_EXPERT_ROWS of its
+ * expert the group makes all of these, in one pass over the weights; otherwise it has nothing to do. w: rows first_row
+ * .. first_row + count - 1 of all experts' matrices, one below the other. */
+#define KVC_EXPERT_ROWS KVC_EXPERT_ROWS_OF(KVC_WORKERS)
 #define KVC_EXPERT_ARGUMENTS                                                                                           \
     KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u64 K, kvc_u64 N, \
         kvc_u64 first_row, kvc_u64 count, KVC_SPAN(const float, bias), KVC_SPAN(const kvc_u32, first),                 \
@@ -114,18 +115,19 @@ KVC_DEVICE kvc_u32 kvc_expert_of(KVC_GLOBAL const kvc_u32 *first, kvc_u32 expert
         const kvc_u32 pair = KVC_GROUP_ID(0) / across, block = KVC_GROUP_ID(0) % across;                               \
         const kvc_u32 e = kvc_expert_of(first_buffer + first_offset, experts, pair);                                   \
         const kvc_u32 before = pair - first_buffer[first_offset + e];                                                  \
-        const kvc_u32 after = first_buffer[first_offset + e + 1] - pair, here = after < KVC_FEW ? after : KVC_FEW;     \
+        const kvc_u32 after = first_buffer[first_offset + e + 1] - pair,                                               \
+                      here = after < KVC_EXPERT_ROWS ? after : KVC_EXPERT_ROWS;                                        \
         KVC_GLOBAL const float *x = x_buffer + x_offset + (kvc_u64)pair * K;                                           \
-        if (before % KVC_FEW)                                                                                          \
+        if (before % KVC_EXPERT_ROWS)                                                                                  \
             return;                                                                                                    \
         for (kvc_u32 each = 0; each < KVC_EACH; each++) {                                                              \
             const kvc_u64 n = ((kvc_u64)block * KVC_EACH + each) * KVC_TEAMS + KVC_LOCAL_ID() / KVC_WORKERS;           \
             const kvc_u64 at = (kvc_u64)e * N + n - first_row;                                                         \
             const bool mine = n < N && at < count;                                                                     \
             KVC_GLOBAL const kvc_u8 *weight = w + (mine ? at : 0) * row_bytes;                                         \
-            struct kvc_part sum[KVC_FEW];                                                                              \
-            KVC_SUM_ROWS(KVC_K_##NAME, sum, x, here, weight, K);                                                       \
-            for (int i = 0; i < KVC_FEW; i++) {                                                                        \
+            struct kvc_part sum[KVC_EXPERT_ROWS];                                                                      \
+            KVC_SUM_ROWS(KVC_K_##NAME, KVC_EXPERT_ROWS, sum, x, here, weight, K);                                      \
+            for (int i = 0; i < KVC_EXPERT_ROWS; i++) {                                                                \
                 float value = kvc_part_sum(sum[i], shared_sum);                                                        \
                 if ((kvc_u32)i < here && KVC_LOCAL_ID() % KVC_WORKERS == 0 && mine)                                    \
                     y_buffer[y_offset + (kvc_u64)(pair + i) * N + n] =                                                 \
@@ -140,7 +142,7 @@ KVC_WEIGHT_TYPES(KVC_EXPERT_LINEAR, )
 /* A work-item a value of out. */
 KVC_KERNEL(expert_sum)
 (KVC_SPAN(float, out), KVC_SPAN(const float, y), KVC_SPAN(const float, share), KVC_SPAN(const kvc_u32, pair),
- kvc_u32 rows, kvc_u32 used, kvc_u32 width) {
+ KVC_SPAN(const float, shared), KVC_SPAN(const float, sway), kvc_u32 rows, kvc_u32 used, kvc_u32 width) {
     const kvc_u64 i = KVC_GLOBAL_ID(), row = i / width, n = i % width;
     float sum = 0.0f;
     if (row >= rows)
@@ -148,5 +150,7 @@ KVC_KERNEL(expert_sum)
     for (kvc_u64 j = row * used; j < (row + 1) * used; j++)
         sum = kvc_fma(share_buffer[share_offset + j],
                       y_buffer[y_offset + (kvc_u64)pair_buffer[pair_offset + j] * width + n], sum);
+    if (shared_buffer)
+        sum = kvc_fma(kvc_sigmoid(sway_buffer[sway_offset + row]), shared_buffer[shared_offset + i], sum);
     out_buffer[out_offset + i] = sum;
 }

@@ -457,7 +457,9 @@ KVC_INLINE float kvc_gumbel(kvc_u64 seed, kvc_u32 layer, kvc_u32 head, kvc_i32 p
  * experts, divided by what the chosen ones have of it; a softmax over the chosen alone is the same number, computed so.
  * Where L is NaN (a logit is NaN or +inf, or all are -inf) all shares of the row are NaN: a router that gives such
  * logits shows in the model's. The outputs of a row's experts are added in ascending order of the experts, from 0, each
- * by one fused multiply-add: sum = fma(share, y, sum). */
+ * by one fused multiply-add: sum = fma(share, y, sum). An expert that every row passes comes last, its share is
+ * kvc_sigmoid of a logit of its own. */
+KVC_INLINE float kvc_sigmoid(float x) { return kvc_div(1.0f, 1.0f + kvc_exp(-x)); } /* +0 below -88.7 */
 #define KVC_EXPERTS_MOST 1024
 #define KVC_EXPERTS_USED_MOST 64
 

@@ -5,13 +5,14 @@
 
 #include "core/engine/runner.h"
 
-#define BUFFERS 9u
+#define BUFFERS 11u
 
 /* All buffers, with the values of each that so many rows take; network NULL: any. */
 static void list_buffers(struct kvc_experts_scratch *scratch, const struct kvc_network *network, size_t rows,
                          struct kvc_growable **buffers, size_t *values) {
     const size_t pairs = network ? rows * network->experts_used : 0, experts = network ? network->experts : 0;
-    const size_t hidden = network ? network->hidden : 0, feed = network ? network->feed_forward : 0;
+    const size_t hidden = network ? network->hidden : 0, shared = network ? rows * network->shared_feed : 0;
+    const size_t feeds = network ? pairs * network->feed_forward : 0, most = feeds > shared ? feeds : shared;
     size_t n = 0;
 #define BUFFER(name, count) (buffers[n] = &scratch->name, values[n] = (count), n++)
     BUFFER(logits, rows * experts);
@@ -21,8 +22,10 @@ static void list_buffers(struct kvc_experts_scratch *scratch, const struct kvc_n
     BUFFER(row, pairs);
     BUFFER(first, experts + 1);
     BUFFER(x, pairs * hidden);
-    BUFFER(gate, pairs * feed);
-    BUFFER(up, pairs * feed);
+    BUFFER(gate, most);
+    BUFFER(up, most);
+    BUFFER(shared, shared ? rows * hidden : 0);
+    BUFFER(sway, shared ? rows : 0);
 #undef BUFFER
 }
 
@@ -54,6 +57,8 @@ enum kvc_status kvc_experts_reserve(struct kvc_runner *runner, uint32_t rows, st
     return status;
 }
 
+static const struct kvc_span none = {NULL, 0};
+
 static struct kvc_span all_of(const struct kvc_growable *growable) { return kvc_growable_at(growable, 0); }
 
 /* y = x times the matrices of the pairs' experts. */
@@ -67,6 +72,21 @@ static void pass(struct kvc_runner *runner, struct kvc_span y, struct kvc_span x
                                                                    .first = all_of(&runner->experts.first),
                                                                    .experts = runner->network->experts,
                                                                    .pairs = pairs});
+}
+
+/* The expert that every row passes: shared and sway. */
+static void pass_shared(struct kvc_runner *runner, const struct kvc_layer *layer, uint32_t rows) {
+    struct kvc_device *device = runner->device;
+    const struct kvc_ops *ops = device->ops;
+    const struct kvc_experts_scratch *s = &runner->experts;
+    const struct kvc_span x = all_of(&runner->normed), gate = all_of(&s->gate), up = all_of(&s->up);
+    ops->linear(device, &(struct kvc_linear){.y = all_of(&s->sway), .x = x, .w = layer->shared_router, .rows = rows});
+    ops->linear(device, &(struct kvc_linear){.y = gate, .x = x, .w = layer->shared_gate, .rows = rows});
+    ops->linear(device, &(struct kvc_linear){.y = up, .x = x, .w = layer->shared_up, .rows = rows});
+    ops->gated_silu(device, &(struct kvc_gated_silu){
+                                .y = gate, .gate = gate, .up = up, .n = (size_t)rows * runner->network->shared_feed});
+    ops->linear(device,
+                &(struct kvc_linear){.y = all_of(&s->shared), .x = gate, .w = layer->shared_down, .rows = rows});
 }
 
 void kvc_experts_forward(struct kvc_runner *runner, const struct kvc_layer *layer, uint32_t rows) {
@@ -96,8 +116,12 @@ void kvc_experts_forward(struct kvc_runner *runner, const struct kvc_layer *laye
     ops->gated_silu(device, &(struct kvc_gated_silu){
                                 .y = gate, .gate = gate, .up = up, .n = (size_t)pairs * network->feed_forward});
     pass(runner, x, gate, layer->down, pairs);
+    if (layer->shared_router)
+        pass_shared(runner, layer, rows);
     ops->expert_sum(device, &(struct kvc_expert_sum){.out = all_of(&runner->projected),
                                                      .y = x,
+                                                     .shared = layer->shared_router ? all_of(&s->shared) : none,
+                                                     .sway = layer->shared_router ? all_of(&s->sway) : none,
                                                      .share = share,
                                                      .pair = pair,
                                                      .rows = rows,

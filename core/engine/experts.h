@@ -18,6 +18,8 @@ struct kvc_experts_scratch {
     struct kvc_growable x;      /* [pairs, hidden]: the rows, by expert; then what the experts make of them */
     struct kvc_growable gate;   /* [pairs, feed_forward] */
     struct kvc_growable up;     /* [pairs, feed_forward] */
+    struct kvc_growable shared; /* [rows, hidden]: what the shared expert makes of the rows, from gate and up */
+    struct kvc_growable sway;   /* [rows]: the logit of what it counts */
 };
 
 void kvc_experts_set_kinds(struct kvc_experts_scratch *scratch);

@@ -6,26 +6,30 @@
 
 /* A norm or bias vector on the device; buffer NULL where the model has none. */
 struct kvc_layer {
-    struct kvc_span attention_norm; /* [hidden] */
-    struct kvc_weight *q;           /* [H*d, hidden] */
-    struct kvc_weight *k;           /* [H_kv*d, hidden] */
-    struct kvc_weight *v;           /* [H_kv*d, hidden] */
-    struct kvc_weight *output;      /* [hidden, H*d] */
-    struct kvc_span q_bias;         /* [H*d] */
-    struct kvc_span k_bias;         /* [H_kv*d] */
-    struct kvc_span v_bias;         /* [H_kv*d] */
-    struct kvc_span output_bias;    /* [hidden] */
-    struct kvc_span q_norm;         /* [d], applied to each head before RoPE; with whole_norm [H*d], to all at once */
-    struct kvc_span k_norm;         /* [d], likewise */
-    struct kvc_span feed_norm;      /* [hidden] */
-    struct kvc_weight *router;      /* [experts, hidden]; NULL: gate, up and down are one matrix each */
-    struct kvc_weight *gate;        /* [feed_forward, hidden], of each expert */
-    struct kvc_weight *up;          /* [feed_forward, hidden], likewise */
-    struct kvc_weight *down;        /* [hidden, feed_forward], likewise */
-    struct kvc_span gate_bias;      /* [feed_forward] */
-    struct kvc_span up_bias;        /* [feed_forward] */
-    struct kvc_span down_bias;      /* [hidden] */
-    uint32_t window;                /* sliding window of this layer, 0: none */
+    struct kvc_span attention_norm;   /* [hidden] */
+    struct kvc_weight *q;             /* [H*d, hidden] */
+    struct kvc_weight *k;             /* [H_kv*d, hidden] */
+    struct kvc_weight *v;             /* [H_kv*d, hidden] */
+    struct kvc_weight *output;        /* [hidden, H*d] */
+    struct kvc_span q_bias;           /* [H*d] */
+    struct kvc_span k_bias;           /* [H_kv*d] */
+    struct kvc_span v_bias;           /* [H_kv*d] */
+    struct kvc_span output_bias;      /* [hidden] */
+    struct kvc_span q_norm;           /* [d], applied to each head before RoPE; with whole_norm [H*d], to all at once */
+    struct kvc_span k_norm;           /* [d], likewise */
+    struct kvc_span feed_norm;        /* [hidden] */
+    struct kvc_weight *router;        /* [experts, hidden]; NULL: gate, up and down are one matrix each */
+    struct kvc_weight *gate;          /* [feed_forward, hidden], of each expert */
+    struct kvc_weight *up;            /* [feed_forward, hidden], likewise */
+    struct kvc_weight *down;          /* [hidden, feed_forward], likewise */
+    struct kvc_weight *shared_router; /* [1, hidden]: what the shared expert counts; NULL: there is none */
+    struct kvc_weight *shared_gate;   /* [shared_feed, hidden] */
+    struct kvc_weight *shared_up;     /* [shared_feed, hidden] */
+    struct kvc_weight *shared_down;   /* [hidden, shared_feed] */
+    struct kvc_span gate_bias;        /* [feed_forward] */
+    struct kvc_span up_bias;          /* [feed_forward] */
+    struct kvc_span down_bias;        /* [hidden] */
+    uint32_t window;                  /* sliding window of this layer, 0: none */
 };
 
 /* Rotary frequencies after the model's scaling, float32 as transformers computes them. */
@@ -49,6 +53,7 @@ struct kvc_network {
     uint32_t experts;      /* E; 0: the feed-forward networks are no choice */
     uint32_t experts_used; /* by each row */
     bool shares_normalised;
+    uint32_t shared_feed; /* of an expert that every row passes; 0: there is none */
     uint32_t vocab;
     uint64_t trained_context;
     float norm_eps;

@@ -26,6 +26,7 @@ const struct kvc_config_field kvc_config_fields[] = {
     INTEGER("attention.key_length", "head_dim", head_size, 2, 4096),
     NEEDED("feed_forward_length", "intermediate_size", feed_forward, 1, 16777216),
     INTEGER("expert_feed_forward_length", "moe_intermediate_size", expert_feed, 0, 16777216),
+    INTEGER("expert_shared_feed_forward_length", "shared_expert_intermediate_size", shared_feed, 0, 16777216),
     INTEGER("expert_count", "num_experts", experts, 0, KVC_EXPERTS_MOST),
     INTEGER(NULL, "num_local_experts", experts, 0, KVC_EXPERTS_MOST),
     INTEGER("expert_used_count", "num_experts_per_tok", experts_used, 0, KVC_EXPERTS_USED_MOST),
@@ -156,17 +157,17 @@ static enum kvc_status complete_heads(struct kvc_config *config, bool gguf, cons
 static enum kvc_status complete_experts(struct kvc_config *config, bool gguf, const char *where,
                                         struct kvc_error *error) {
     char a[128], b[128];
-    const char *count = key_of(config, gguf, AT(experts), a, sizeof a);
+    const char *count = gguf ? key_of(config, gguf, AT(experts), a, sizeof a) : "num_experts or num_local_experts";
     const char *used = key_of(config, gguf, AT(experts_used), b, sizeof b);
     if (!config->family->experts) {
-        config->expert_feed = 0;
+        config->expert_feed = config->shared_feed = 0;
         return config->experts == 0 && config->experts_used == 0
                    ? KVC_OK
                    : kvc_fail(error, KVC_INPUT, "%s: %s is %" PRIu64 ": a model that uses this is not supported", where,
                               config->experts ? count : used, config->experts ? config->experts : config->experts_used);
     }
     if (config->experts == 0) {
-        return missing(config, gguf, AT(experts), " or 0", where, error);
+        return kvc_fail(error, KVC_INPUT, "%s: %s is missing or 0", where, count);
     }
     if (config->experts_used == 0) {
         return missing(config, gguf, AT(experts_used), " or 0", where, error);
@@ -175,10 +176,17 @@ static enum kvc_status complete_experts(struct kvc_config *config, bool gguf, co
         return kvc_fail(error, KVC_INPUT, "%s: %s is %" PRIu64 ", it must be at most %s, which is %" PRIu64, where,
                         used, config->experts_used, count, config->experts);
     }
-    if (config->expert_feed == 0) {
-        config->expert_feed = config->feed_forward;
+    if (config->expert_feed == 0) { /* first files of Qwen2-MoE mean the experts of a row together */
+        config->expert_feed = config->feed_forward / (config->family->shared ? config->experts_used : 1);
     }
-    return KVC_OK;
+    if (config->family->shared && config->shared_feed == 0) {
+        config->shared_feed = config->feed_forward;
+    }
+    if (!config->family->shared && config->shared_feed) {
+        return kvc_fail(error, KVC_INPUT, "%s: %s is %" PRIu64 ": a model that uses this is not supported", where,
+                        key_of(config, gguf, AT(shared_feed), b, sizeof b), config->shared_feed);
+    }
+    return config->expert_feed ? KVC_OK : missing(config, gguf, AT(expert_feed), "", where, error);
 }
 
 static enum kvc_status complete_rotary(struct kvc_config *config, bool gguf, const char *where,

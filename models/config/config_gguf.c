@@ -13,7 +13,6 @@ static const struct {
     double harmless;
 } unsupported[] = {
     {"expert_shared_count", 0},
-    {"expert_shared_feed_forward_length", 0},
     {"expert_group_count", 0},
     {"expert_weights_scale", 1},
     {"expert_gating_func", 1}, /* softmax */

@@ -40,22 +40,11 @@ static enum kvc_status find_family(const struct source *in, struct kvc_config *c
 
 /* Keys that change the computation in a way this engine does not have. 0, false, null and empty say nothing. */
 static enum kvc_status refuse_unsupported(const struct source *in) {
-    static const char *const keys[] = {"quantization_config",
-                                       "n_routed_experts",
-                                       "mlp_only_layers",
-                                       "clip_qkv",
-                                       "shared_expert_intermediate_size",
-                                       "attn_logit_softcapping",
-                                       "final_logit_softcapping",
-                                       "kv_lora_rank",
-                                       "q_lora_rank",
-                                       "no_rope_layers",
-                                       "attention_multiplier",
-                                       "embedding_multiplier",
-                                       "residual_multiplier",
-                                       "logits_scaling",
-                                       "attn_temperature_tuning",
-                                       "vision_config"};
+    static const char *const keys[] = {
+        "quantization_config",    "n_routed_experts",        "mlp_only_layers",      "clip_qkv",
+        "attn_logit_softcapping", "final_logit_softcapping", "kv_lora_rank",         "q_lora_rank",
+        "no_rope_layers",         "attention_multiplier",    "embedding_multiplier", "residual_multiplier",
+        "logits_scaling",         "attn_temperature_tuning", "vision_config"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const json_t *value = get(in->root, keys[i]);
         if (value && !json_is_false(value) && !(json_is_number(value) && json_number_value(value) == 0) &&
@@ -229,7 +218,7 @@ static enum kvc_status read_sliding(const struct source *in, struct kvc_config *
     const enum kvc_window_kind kind = config->family->window;
     const json_t *types = get(in->root, "layer_types"), *first = get(in->root, "max_window_layers");
     bool use = kind == KVC_WINDOW_ALL, any = false;
-    const bool asked = kind == KVC_WINDOW_CHOSEN || kind == KVC_WINDOW_ASKED;
+    const bool asked = kind != KVC_WINDOW_ALL && kind != KVC_WINDOW_NONE;
     enum kvc_status status = asked ? read_flag(in, "use_sliding_window", &use) : KVC_OK;
     if (status) {
         return status;
@@ -242,6 +231,9 @@ static enum kvc_status read_sliding(const struct source *in, struct kvc_config *
     }
     if (first && (!json_is_integer(first) || json_integer_value(first) < 0)) {
         return kvc_fail(in->error, KVC_INPUT, "%s: max_window_layers is not an integer of 0 or more", in->path);
+    }
+    if (!types && kind == KVC_WINDOW_LISTED && config->sliding_window) {
+        return unsupported(in, "use_sliding_window", "true without layer_types");
     }
     if (!types && (config->sliding_window == 0 || kind != KVC_WINDOW_CHOSEN)) {
         return KVC_OK;
@@ -262,7 +254,7 @@ static enum kvc_status read_sliding(const struct source *in, struct kvc_config *
         return kvc_fail(in->error, KVC_INPUT, "%s: layer_types has sliding_attention, but no sliding_window is in use",
                         in->path);
     }
-    for (uint64_t i = 0; !status && kind != KVC_WINDOW_CHOSEN && i < config->layers; i++) {
+    for (uint64_t i = 0; !status && kind != KVC_WINDOW_CHOSEN && kind != KVC_WINDOW_LISTED && i < config->layers; i++) {
         if (config->sliding[i] != (config->sliding_window > 0)) {
             status = unsupported(in, "layer_types", "not the same for every layer");
         }

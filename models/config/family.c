@@ -15,6 +15,8 @@ const struct kvc_family kvc_families[] = {
      .window = KVC_WINDOW_ALL, .kv_heads = 8, .context = 131072, .norm_eps = 1e-5},
     {.gguf = "qwen2", .hf = "qwen2", .qkv_bias = true, .window = KVC_WINDOW_CHOSEN, .kv_heads = 32,
      .sliding_window = 4096, .context = 32768, .norm_eps = 1e-6},
+    {.gguf = "qwen2moe", .hf = "qwen2_moe", .qkv_bias = true, .experts = true, .shared = true, .norm_topk_prob = true,
+     .window = KVC_WINDOW_LISTED, .kv_heads = 16, .sliding_window = 4096, .context = 32768, .norm_eps = 1e-6},
     {.gguf = "qwen3", .hf = "qwen3", .qk_norm = true, .attention_bias = true, .window = KVC_WINDOW_CHOSEN,
      .head_size = 128, .kv_heads = 32, .sliding_window = 4096, .context = 32768, .norm_eps = 1e-6},
     {.gguf = "qwen3moe", .hf = "qwen3_moe", .qk_norm = true, .attention_bias = true, .experts = true,

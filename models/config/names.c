@@ -20,11 +20,21 @@ const struct kvc_matrix_name kvc_matrix_names[] = {
     {"ffn_up", "mlp.gate_up_proj", KVC_FUSED, KVC_FEED_BIAS, KVC_HIDDEN, 2,
      {{OF(gate), OF(gate_bias), KVC_FEED}, {OF(up), OF(up_bias), KVC_FEED}}},
     {"ffn_down", "mlp.down_proj", KVC_ALWAYS, KVC_FEED_BIAS, KVC_FEED, 1, {{OF(down), OF(down_bias), KVC_HIDDEN}}},
+    {"ffn_gate_inp_shexp", "mlp.shared_expert_gate", KVC_SHARED, KVC_FEED_BIAS, KVC_HIDDEN, 1,
+     {{OF(shared_router), OF(down_bias), KVC_ONE}}},
+    {"ffn_gate_shexp", "mlp.shared_expert.gate_proj", KVC_SHARED, KVC_FEED_BIAS, KVC_HIDDEN, 1,
+     {{OF(shared_gate), OF(gate_bias), KVC_SHARED_FEED}}},
+    {"ffn_up_shexp", "mlp.shared_expert.up_proj", KVC_SHARED, KVC_FEED_BIAS, KVC_HIDDEN, 1,
+     {{OF(shared_up), OF(up_bias), KVC_SHARED_FEED}}},
+    {"ffn_down_shexp", "mlp.shared_expert.down_proj", KVC_SHARED, KVC_FEED_BIAS, KVC_SHARED_FEED, 1,
+     {{OF(shared_down), OF(down_bias), KVC_HIDDEN}}},
     {0},
 };
 /* clang-format on */
 
 bool kvc_matrix_wanted(const struct kvc_config *config, const struct kvc_matrix_name *matrix) {
+    if (matrix->when == KVC_SHARED)
+        return config->shared_feed > 0;
     const bool feeds = matrix->bias == KVC_FEED_BIAS; /* experts have their own list */
     return (matrix->when == KVC_ALWAYS || (matrix->when == KVC_FUSED) == config->family->fused) &&
            !(feeds && config->experts);
@@ -61,6 +71,10 @@ uint64_t kvc_extent(const struct kvc_config *config, enum kvc_extent extent) {
         return config->feed_forward;
     case KVC_EXPERT_FEED:
         return config->expert_feed;
+    case KVC_SHARED_FEED:
+        return config->shared_feed;
+    case KVC_ONE:
+        return 1;
     case KVC_HEAD:
         return config->head_size;
     case KVC_VOCAB:

@@ -6,12 +6,23 @@
 
 #include "models/config/config.h"
 
-/* Sizes that shapes are made of: hidden, H*d, H_kv*d, feed-forward (of an expert), d, vocabulary. */
-enum kvc_extent { KVC_HIDDEN, KVC_QUERIES, KVC_KEYS, KVC_FEED, KVC_EXPERT_FEED, KVC_HEAD, KVC_VOCAB };
+/* Sizes that shapes are made of: hidden, H*d, H_kv*d, feed-forward (of an expert, of the shared one), 1, d, vocabulary.
+ */
+enum kvc_extent {
+    KVC_HIDDEN,
+    KVC_QUERIES,
+    KVC_KEYS,
+    KVC_FEED,
+    KVC_EXPERT_FEED,
+    KVC_SHARED_FEED,
+    KVC_ONE,
+    KVC_HEAD,
+    KVC_VOCAB
+};
 uint64_t kvc_extent(const struct kvc_config *config, enum kvc_extent extent);
 
-enum kvc_when { KVC_ALWAYS, KVC_SEPARATE, KVC_FUSED };          /* families that have the tensor */
-enum kvc_bias { KVC_QKV_BIAS, KVC_OUTPUT_BIAS, KVC_FEED_BIAS }; /* the flag that says whether it has a bias */
+enum kvc_when { KVC_ALWAYS, KVC_SEPARATE, KVC_FUSED, KVC_SHARED }; /* families that have the tensor */
+enum kvc_bias { KVC_QKV_BIAS, KVC_OUTPUT_BIAS, KVC_FEED_BIAS };    /* the flag that says whether it has a bias */
 
 /* A matrix of each layer, "<stem>.weight", perhaps with "<stem>.bias"; row slices of a fused one are parts. */
 struct kvc_matrix_name {

@@ -85,7 +85,8 @@ static void add_matrix(struct kvc_plan *plan, const struct kvc_config *config, u
     }
     struct kvc_planned *tensor = add(plan, KVC_PLAN_MATRIX, rows, kvc_extent(config, matrix->inputs));
     name_layer(tensor, layer, matrix->gguf, matrix->hf, "weight");
-    tensor->type = kvc_plan_type(type, tensor->shape[1], &plan->replaced);
+    if (matrix->part[0].outputs != KVC_ONE) /* a coarser type would change what the shared expert counts */
+        tensor->type = kvc_plan_type(type, tensor->shape[1], &plan->replaced);
     tensor->interleaved = interleaved;
     if (has_bias(config, matrix->bias)) {
         tensor = add(plan, KVC_PLAN_BIAS, 1, rows);

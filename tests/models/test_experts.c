@@ -191,8 +191,9 @@ static void first_files_of_mixtral(void **state) {
 
 /* To every type, from GGUF and from a folder; what loses nothing gives the same bits, and routers stay as they were. */
 static void conversion(void **state) {
-    static const char *const families[] = {"qwen3-moe", "qwen3-moe-window", "olmoe", "olmoe-gqa", "mixtral"};
-    static const uint32_t vocab[] = {53, 47, 51, 45, 49};
+    static const char *const families[] = {"qwen3-moe", "qwen3-moe-window", "olmoe",
+                                           "olmoe-gqa", "mixtral",          "qwen2-moe"};
+    static const uint32_t vocab[] = {53, 47, 51, 45, 49, 46};
     struct kvc_gguf *file;
     (void)state;
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
@@ -228,6 +229,7 @@ static void wrong_counts(void **state) {
     refuse_number("expert_feed_forward_length", FEED + 1, "it must be 13 matrices of 41 x 72");
     refuse_number("expert_feed_forward_length", UINT32_MAX, "expert_feed_forward_length is");
     refuse_number("expert_shared_count", 1, "expert_shared_count is 1");
+    refuse_number("expert_shared_feed_forward_length", 8, "expert_shared_feed_forward_length is 8");
     refuse_number("expert_gating_func", 2, "expert_gating_func is 2");
     refuse_number("leading_dense_block_count", 1, "leading_dense_block_count is 1");
     refuse((struct change){.key = "qwen3moe.expert_count", .number_is_text = true}, "expert_count is not an integer");

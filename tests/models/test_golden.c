@@ -31,6 +31,7 @@ static const struct {
     {"qwen3-yarn", {"beyond"}},
     {"qwen3-moe", {"short"}},
     {"qwen3-moe-window", {"short"}},
+    {"qwen2-moe", {"short"}},
     {"olmoe", {"short"}},
     {"olmoe-gqa", {"short"}},
     {"mixtral", {"short"}},

@@ -48,6 +48,8 @@ void KVC_REF(expert_linear)(struct kvc_device *device, const struct kvc_expert_l
 void KVC_REF(expert_sum)(struct kvc_device *device, const struct kvc_expert_sum *args) {
     const uint32_t *pair = kvc_span_data(args->pair);
     const float *share = kvc_span_data(args->share), *y = kvc_span_data(args->y);
+    const float *shared = args->shared.buffer ? kvc_span_data(args->shared) : NULL;
+    const float *sway = shared ? kvc_span_data(args->sway) : NULL;
     float *out = kvc_span_data(args->out);
     (void)device;
     for (size_t i = 0; i < args->rows; i++)
@@ -55,6 +57,8 @@ void KVC_REF(expert_sum)(struct kvc_device *device, const struct kvc_expert_sum 
             float sum = 0.0f;
             for (size_t j = i * args->used; j < (i + 1) * args->used; j++)
                 sum = kvc_fma(share[j], y[(size_t)pair[j] * args->width + n], sum);
+            if (shared)
+                sum = kvc_fma(kvc_sigmoid(sway[i]), shared[i * args->width + n], sum);
             out[i * args->width + n] = sum;
         }
 }

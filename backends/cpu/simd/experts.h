@@ -65,12 +65,16 @@ static void sum_task(void *argument, size_t task, unsigned thread) {
     const size_t last = vectors * (part + 1) / job->pieces * LANES;
     const uint32_t *pair = (const uint32_t *)kvc_span_data(args->pair) + i * used;
     const float *share = (const float *)kvc_span_data(args->share) + i * used, *y = kvc_span_data(args->y);
+    const float *shared = args->shared.buffer ? (const float *)kvc_span_data(args->shared) + i * width : NULL;
+    const float of_shared = shared ? kvc_sigmoid(((const float *)kvc_span_data(args->sway))[i]) : 0.0f;
     float *out = (float *)kvc_span_data(args->out) + i * width;
     (void)thread;
     for (size_t n = vectors * part / job->pieces * LANES; n < last; n += LANES) {
         vf sum = vf_zero();
         for (size_t j = 0; j < used; j++)
             sum = vf_fma(vf_set(share[j]), vf_part_load(y + pair[j] * width + n, width - n), sum);
+        if (shared)
+            sum = vf_fma(vf_set(of_shared), vf_part_load(shared + n, width - n), sum);
         vf_part_store(out + n, sum, width - n);
     }
 }
