@@ -9,7 +9,7 @@ KVC_REF_SOURCES = backends/cpu/ref/ref.h backends/cpu/ref/table.c backends/cpu/r
 libkvc_la_SOURCES += backends/cpu/cpu.c backends/cpu/fast.c backends/cpu/memory.c backends/cpu/areas.c \
 	backends/cpu/arena.c
 
-libkvc_la_SOURCES += backends/cpu/cpu.h backends/cpu/pairs.h backends/cpu/stealing.h backends/cpu/simd/simd.h backends/cpu/simd/lanes/avx512.h \
+libkvc_la_SOURCES += backends/cpu/cpu.h backends/cpu/ref/pairs.h backends/cpu/stealing.h backends/cpu/simd/simd.h backends/cpu/simd/lanes/avx512.h \
 	backends/cpu/simd/lanes/avx2.h backends/cpu/simd/lanes/neon.h
 libkvc_la_SOURCES += backends/cpu/simd/linear/linear.c backends/cpu/simd/linear/experts.c backends/cpu/simd/linear/linear.h backends/cpu/simd/linear/template.h \
 	backends/cpu/simd/linear/widened.h backends/cpu/simd/linear/gemv.h backends/cpu/simd/linear/gemv_pipelined.h \

@@ -60,7 +60,8 @@ double bench_bandwidth(unsigned threads);
 /* Anonymous resident memory of this process; 0: not known. */
 uint64_t bench_resident(void);
 
-/* The bytes of weights that a step of so many sessions reads: where tokens choose experts, if no two choose the same. */
+/* The bytes of weights that a step of so many sessions reads: where tokens choose experts, if no two choose the same.
+ */
 uint64_t bench_step_bytes(const struct bench *bench, uint64_t batch);
 /* Both fill results [prompts or batches, specs] that the caller frees with bench_free_...; an exit status. */
 int bench_run_prefill(struct bench *bench, uint64_t prompt, struct bench_prefill *results);

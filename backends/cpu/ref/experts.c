@@ -1,5 +1,5 @@
 /* experts.c - feed-forward networks of which each row passes a few: route, expert_linear, expert_sum. */
-#include "backends/cpu/pairs.h"
+#include "backends/cpu/ref/pairs.h"
 #include "backends/cpu/ref/ref.h"
 
 /* The shares of one row's experts; p [E] is scratch. */

@@ -2,7 +2,7 @@
 #ifndef KVC_SIMD_EXPERTS_H
 #define KVC_SIMD_EXPERTS_H
 
-#include "backends/cpu/pairs.h"
+#include "backends/cpu/ref/pairs.h"
 #include "backends/cpu/simd/attention/entries.h"
 
 struct experts_job {

@@ -1,6 +1,6 @@
 /* experts.c - shares linear layers of experts out over threads: those of few rows all at once, each in a few parts of
  * its outputs; those of many one after another, as any linear layer. */
-#include "backends/cpu/pairs.h"
+#include "backends/cpu/ref/pairs.h"
 #include "backends/cpu/simd/linear/linear.h"
 
 struct experts {

@@ -1,7 +1,7 @@
 /* pairs.h - rows and their experts: which experts a row's logits choose, and the numbers of the pairs; all of it
  * integers, on every path the same. */
-#ifndef KVC_BACKENDS_CPU_PAIRS_H
-#define KVC_BACKENDS_CPU_PAIRS_H
+#ifndef KVC_BACKENDS_CPU_REF_PAIRS_H
+#define KVC_BACKENDS_CPU_REF_PAIRS_H
 
 #include <string.h>
 
