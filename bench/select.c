@@ -16,6 +16,7 @@
 #include "policies/select_sizes.h"
 
 #define ROUNDS 21
+#define COMPRESSIONS 5
 #define FLUSH_BYTES ((size_t)192 << 20)
 
 static void must(enum kvc_status status, const struct kvc_error *error) {
@@ -241,47 +242,84 @@ static void print_method(const struct bench *b, const struct method *m, double f
            median(parts[1]) * 1e6, median(parts[2]) * 1e6);
 }
 
-static void bench_shape(struct bench *b, const struct shape *shape) {
-    static const uint32_t compressions[] = {2, 4, 8, 16, 32};
-    static struct method methods[5 * 5];
-    static struct kvc_pages pages[5 * 5];
-    const struct kvc_ops *ops = b->device->ops;
-    size_t count = 0;
-    double full[ROUNDS], all[ROUNDS], full_bytes = 0;
-    b->shape = *shape;
-    struct kvc_lists lists = make_lists(b);
-    const uint32_t H = shape->heads, d = shape->d, n = b->entries, stride = n + 64;
+/* One query over n entries: what attention and the methods read and write, made for the shape. */
+static void open_shape(struct bench *b, const struct kvc_lists *lists) {
+    const uint32_t H = b->shape.heads, kv_heads = b->shape.kv_heads, d = b->shape.d, n = b->entries, stride = n + 64;
     b->q = make(b, H * d * 4);
     fill(b, b->q, H * d);
     b->out = make(b, H * d * 4);
     b->positions = make(b, 4);
     *(int32_t *)b->positions.buffer->data = (int32_t)n - 1;
     b->causal_offset = make(b, 4);
-    b->scores = make(b, (size_t)shape->kv_heads * stride * 4);
+    b->scores = make(b, (size_t)kv_heads * stride * 4);
     b->probabilities = make(b, (size_t)H * stride * 4);
     b->alpha = make(b, H * 4);
-    b->sums = make(b, (size_t)shape->kv_heads * d * 4);
-    b->reads = (struct kvc_read_list){make(b, shape->kv_heads * 4).buffer,
-                                      make(b, (size_t)shape->kv_heads * stride * 4).buffer, stride};
-    ops->value_sums(b->device,
-                    &(struct kvc_value_sums){.lists = &lists, .view = NULL, .sums = b->sums, .rows = UINT32_MAX});
-    make_pages(b, &lists, &pages[count], 1, false); /* sparq's, at all compressions */
-    struct kvc_pages *const by_channel = &pages[count++], *const quest = &pages[count++];
-    make_pages(b, &lists, quest, 16, true);
-    size_t made = count;
-    count = 0;
-    for (size_t i = 0; i < sizeof compressions / sizeof *compressions; i++) {
-        const uint32_t c = compressions[i], t = n / c;
+    b->sums = make(b, (size_t)kv_heads * d * 4);
+    b->reads =
+        (struct kvc_read_list){make(b, kv_heads * 4).buffer, make(b, (size_t)kv_heads * stride * 4).buffer, stride};
+    b->device->ops->value_sums(
+        b->device, &(struct kvc_value_sums){.lists = lists, .view = NULL, .sums = b->sums, .rows = UINT32_MAX});
+}
+
+static void close_shape(struct bench *b, struct kvc_lists *lists) {
+    struct kvc_buffer *buffers[] = {
+        b->q.buffer,      b->out.buffer,           b->positions.buffer, b->causal_offset.buffer,
+        b->scores.buffer, b->probabilities.buffer, b->alpha.buffer,     b->sums.buffer,
+        b->reads.count,   b->reads.rank,           lists->base,         lists->count,
+        lists->blocks};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        b->device->ops->buffer_free(b->device, buffers[i]);
+    b->device->ops->arena_free(b->device, lists->arena);
+    free(lists->host_base);
+}
+
+/* The methods at every compression; pages [2 + COMPRESSIONS]: sparq's and quest's, which do not depend on it, and
+ * hsa's. */
+static size_t make_methods(struct bench *b, struct kvc_lists *lists, struct method *methods, struct kvc_pages *pages) {
+    static const uint32_t compressions[COMPRESSIONS] = {2, 4, 8, 16, 32};
+    const uint32_t d = b->shape.d;
+    struct method *m = methods;
+    make_pages(b, lists, &pages[0], 1, false);
+    make_pages(b, lists, &pages[1], 16, true);
+    for (size_t i = 0; i < COMPRESSIONS; i++) {
+        const uint32_t c = compressions[i], t = b->entries / c;
         const struct kvc_hsa_sizes sizes = kvc_hsa_sizes(c, d);
-        make_pages(b, &lists, &pages[made], sizes.page, true);
-        methods[count++] = (struct method){"topk", KVC_SCORE_EXACT, c, 0, d, t, false, NULL, {{0}}, {0}, 0};
-        methods[count++] =
-            (struct method){"quest", KVC_SCORE_PAGE_BOUND, c, 16, d, t / 32, false, quest, {{0}}, {0}, 0};
-        methods[count++] =
-            (struct method){"sparq", KVC_SCORE_CHANNELS, c, 1, d / c, t / 2, true, by_channel, {{0}}, {0}, 0};
-        methods[count++] = (struct method){"hsa", KVC_SCORE_PAGE_CHANNELS, c,     sizes.page, sizes.dims, t / 2,
-                                           false, &pages[made++],          {{0}}, {0},        0};
+        make_pages(b, lists, &pages[2 + i], sizes.page, true);
+        *m++ = (struct method){.name = "topk", .kind = KVC_SCORE_EXACT, .c = c, .dims = d, .top = t};
+        *m++ = (struct method){.name = "quest",
+                               .kind = KVC_SCORE_PAGE_BOUND,
+                               .c = c,
+                               .page = 16,
+                               .dims = d,
+                               .top = t / 32,
+                               .pages = &pages[1]};
+        *m++ = (struct method){.name = "sparq",
+                               .kind = KVC_SCORE_CHANNELS,
+                               .c = c,
+                               .page = 1,
+                               .dims = d / c,
+                               .top = t / 2,
+                               .mean = true,
+                               .pages = &pages[0]};
+        *m++ = (struct method){.name = "hsa",
+                               .kind = KVC_SCORE_PAGE_CHANNELS,
+                               .c = c,
+                               .page = sizes.page,
+                               .dims = sizes.dims,
+                               .top = t / 2,
+                               .pages = &pages[2 + i]};
     }
+    return (size_t)(m - methods);
+}
+
+static void bench_shape(struct bench *b, const struct shape *shape) {
+    struct method methods[4 * COMPRESSIONS];
+    struct kvc_pages pages[2 + COMPRESSIONS];
+    double full[ROUNDS], all[ROUNDS], full_bytes = 0;
+    b->shape = *shape;
+    struct kvc_lists lists = make_lists(b);
+    open_shape(b, &lists);
+    const size_t count = make_methods(b, &lists, methods, pages);
     for (int round = -1; round < ROUNDS; round++) { /* the first one is not counted */
         flush(b);
         b->bytes = 0;
@@ -309,19 +347,11 @@ static void bench_shape(struct bench *b, const struct shape *shape) {
     for (size_t i = 0; i < count; i++)
         print_method(b, &methods[i], median(full), median(all), full_bytes);
     fflush(stdout);
-    struct kvc_span spans[] = {b->q,      b->out,           b->positions, b->causal_offset,
-                               b->scores, b->probabilities, b->alpha,     b->sums};
-    for (size_t i = 0; i < sizeof spans / sizeof *spans; i++)
-        ops->buffer_free(b->device, spans[i].buffer);
-    for (size_t i = 0; i < made; i++) {
-        ops->buffer_free(b->device, pages[i].low);
-        ops->buffer_free(b->device, pages[i].high);
+    for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
+        b->device->ops->buffer_free(b->device, pages[i].low);
+        b->device->ops->buffer_free(b->device, pages[i].high);
     }
-    struct kvc_buffer *buffers[] = {b->reads.count, b->reads.rank, lists.base, lists.count, lists.blocks};
-    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
-        ops->buffer_free(b->device, buffers[i]);
-    ops->arena_free(b->device, lists.arena);
-    free(lists.host_base);
+    close_shape(b, &lists);
 }
 
 int main(int argc, char **argv) {

@@ -1,11 +1,8 @@
 /* write.c - what tasks share: the likeliest token, and results as JSON and CSV in a folder. */
 #include "eval/eval.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 int32_t eval_likeliest(const float *logits, uint32_t vocab) {
     uint32_t best = 0;
@@ -28,10 +25,11 @@ int eval_write(const struct cli_command *command, const char *folder, const char
     const size_t capacity = strlen(folder) + strlen(name) + 8;
     char *path = malloc(capacity);
     struct cli_file files[2] = {{NULL, NULL, NULL}, {NULL, NULL, NULL}};
-    const bool made = mkdir(folder, 0777) == 0;
+    struct kvc_output *made = NULL;
+    struct kvc_error error;
     int status = path ? KVC_OK : cli_no_memory(command);
-    if (status == KVC_OK && !made && errno != EEXIST)
-        status = cli_error(command, KVC_RESOURCE, "--out %s: %s", folder, strerror(errno));
+    if (status == KVC_OK && kvc_output_folder(folder, &made, &error) != KVC_OK)
+        status = cli_error(command, KVC_RESOURCE, "--out %s", error.text);
     for (int kind = 0; kind < 2 && status == KVC_OK; kind++) {
         snprintf(path, capacity, "%s/%s.%s", folder, name, kind ? "csv" : "json");
         status = cli_file_open(command, path, &files[kind]);
@@ -46,8 +44,10 @@ int eval_write(const struct cli_command *command, const char *folder, const char
         status = cli_file_commit(command, &files[i ? !first : first]);
     for (int kind = 0; kind < 2; kind++)
         cli_file_abandon(&files[kind]);
-    if (status != KVC_OK && made)
-        rmdir(folder);
+    if (status == KVC_OK)
+        kvc_output_commit(made, NULL);
+    else
+        kvc_output_abandon(made);
     json_decref(json);
     free(path);
     return status;

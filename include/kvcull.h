@@ -324,10 +324,14 @@ struct kvc_output;
 /* bytes: the size it will have, which is reserved at once, so that a full disk shows early; 0: not known. Failures are
  * KVC_RESOURCE. */
 enum kvc_status kvc_output_open(const char *path, uint64_t bytes, struct kvc_output **output, struct kvc_error *error);
+/* Makes a folder, one level, for such files to lie in. *output: the folder, to be committed or abandoned after the
+ * files in it, or NULL where there was one already. KVC_RESOURCE: it cannot be made. */
+enum kvc_status kvc_output_folder(const char *path, struct kvc_output **output, struct kvc_error *error);
 int kvc_output_descriptor(const struct kvc_output *output); /* to write to; it is closed with the output */
-/* Both free the output. commit renames the file to its name, or removes it and fails; abandon removes it. */
+/* Both free the output. commit renames the file to its name, or removes it and fails; abandon removes it. A folder
+ * stays, or goes if nothing is in it. NULL is fine. */
 enum kvc_status kvc_output_commit(struct kvc_output *output, struct kvc_error *error);
-void kvc_output_abandon(struct kvc_output *output); /* NULL is fine */
+void kvc_output_abandon(struct kvc_output *output);
 
 /* For a program's handler of signals that end it; the library installs none. Removes this process's files that are not
  * complete, after which the process must end. Async-signal-safe. */

@@ -13,131 +13,173 @@
     KVC_OPEN(float, tile_l);                                                                                           \
     KVC_OPEN(float, tile_o)
 
+/* The group's tile: its first place, its KV head, its row of the launch, and `at`, the first of the head's queries in m
+ * and l. */
+#define KVC_OPEN_TILE(first, h, i, at)                                                                                 \
+    kvc_u32 first = KVC_GROUP_ID(0) * KVC_TILE, h = KVC_GROUP_ID(1), i = KVC_GROUP_ID(2), count;                       \
+    kvc_u64 at = (kvc_u64)i * heads + (kvc_u64)h * (heads / kv_heads);                                                 \
+    struct kvc_query_view view;                                                                                        \
+    KVC_OPEN_TILES;                                                                                                    \
+    KVC_OPEN_ARENA(arena);                                                                                             \
+    KVC_OPEN_HEAD(head, l, h);                                                                                         \
+    view = kvc_query_view_of(&head, read_count, read_rank, read_stride, h,                                             \
+                             causal_offset_buffer[causal_offset_offset + row + i],                                     \
+                             positions_buffer[positions_offset + row + i], window);                                    \
+    count = view.places > first ? view.places - first : 0;                                                             \
+    count = count < KVC_TILE ? count : KVC_TILE
+#define KVC_TILE_QUERIES(h, i, g0)                                                                                     \
+    (q_buffer + q_offset + (((kvc_u64)row + i) * heads + (kvc_u64)h * (heads / kv_heads) + g0) * d)
+
 /* Grid: tiles, KV heads, rows. row: the batch row of the launch's first. read_word: 0, or where to add entries read. */
 #if KVC_WORKERS != 1
 
 #define KVC_HEADS 4 /* at once: 32 work-items each for the sum of exp(s - m) */
+
+/* What a group shares: where each entry's key lies (0: masked), and of the heads at hand the entries' scores, then
+ * exp(s - m), and the 32 lanes of their maximum and sum. */
+struct kvc_tile {
+    KVC_LOCAL kvc_bytes *keys;                 /* [KVC_TILE] */
+    KVC_LOCAL float (*score)[KVC_TILE];        /* [KVC_HEADS] */
+    KVC_LOCAL float (*most)[32], (*lanes)[32]; /* [KVC_HEADS] */
+    kvc_u32 count;                             /* of entries */
+    kvc_u64 values;                            /* bytes from an entry's key to its value */
+};
+
+/* Fills keys; read: how many entries there are to read. */
+KVC_DEVICE void kvc_tile_keys(struct kvc_tile t, const struct kvc_arena_view *arena, const struct kvc_head_view *head,
+                              const struct kvc_query_view *view, kvc_u32 first, KVC_LOCAL kvc_u32 *read) {
+    if (KVC_LOCAL_ID() == 0)
+        *read = 0;
+    KVC_BARRIER();
+    for (kvc_u32 j = KVC_LOCAL_ID(); j < KVC_TILE; j += KVC_GROUP) {
+        kvc_u32 slot = j < t.count ? kvc_query_slot(view, head, first + j) : KVC_MASKED;
+        t.keys[j] = slot != KVC_MASKED ? (kvc_bytes)kvc_head_key(arena, head, slot) : (kvc_bytes)0;
+        if (slot != KVC_MASKED)
+            KVC_ADD_LOCAL(read, 1);
+    }
+    KVC_BARRIER();
+}
+
+/* The scores of the first `here` heads' queries [here, d]; an entry is read once for all of them. */
+KVC_DEVICE void kvc_tile_scores(int type, struct kvc_tile t, KVC_GLOBAL const float *queries, kvc_u32 here, kvc_u32 d,
+                                float scale, KVC_LOCAL float *shared_sum) {
+    for (kvc_u32 from = 0; from < t.count; from += KVC_TEAMS) {
+        kvc_u32 j = from + KVC_LOCAL_ID() / KVC_WORKERS, k = 0, worker = KVC_LOCAL_ID() % KVC_WORKERS;
+        struct kvc_part sum[KVC_HEADS];
+        for (int g = 0; g < KVC_HEADS; g++)
+            sum[g] = kvc_part_zero();
+        for (; t.keys[j] && k + 32 <= d; k += 32) {
+            struct kvc_part p = kvc_part_entry(type, t.keys[j], k, worker);
+            for (int g = 0; g < KVC_HEADS; g++)
+                sum[g] =
+                    kvc_part_fma(kvc_part_floats(queries + ((kvc_u32)g < here ? g : 0) * d + k, worker), p, sum[g]);
+        }
+        if (t.keys[j] && k < d) {
+            struct kvc_part p = kvc_part_entry_tail(type, t.keys[j], k, worker, d - k);
+            for (int g = 0; g < KVC_HEADS; g++)
+                sum[g] = kvc_part_fma_tail(
+                    kvc_part_floats_tail(queries + ((kvc_u32)g < here ? g : 0) * d + k, worker, d - k), p, sum[g],
+                    d - k);
+        }
+        for (int g = 0; g < KVC_HEADS; g++) { /* all of them, so that no barrier is conditional */
+            float s = kvc_part_sum(sum[g], shared_sum) * scale;
+            if (worker == 0 && (kvc_u32)g < here)
+                t.score[g][j] = s;
+        }
+    }
+    KVC_BARRIER();
+}
+
+/* score = exp(s - m). Work-item 32 g then has head g's m and sum in *m and *l; nobody else is given them. */
+KVC_DEVICE void kvc_tile_exponents(struct kvc_tile t, kvc_u32 here, float one, float *m, float *l) {
+    kvc_u32 lane = KVC_LOCAL_ID() % 32, g = KVC_LOCAL_ID() / 32;
+    if (g < here) {
+        float most = -kvc_infinity();
+        for (kvc_u32 j = lane; j < t.count; j += 32)
+            if (t.keys[j])
+                most = kvc_max(most, t.score[g][j]);
+        t.most[g][lane] = most;
+    }
+    KVC_BARRIER();
+    if (g < here) {
+        float sum = 0.0f;
+        *m = t.most[g][0];
+        for (kvc_u32 j = 1; j < 32; j++)
+            *m = kvc_max(*m, t.most[g][j]);
+        for (kvc_u32 j = lane; j < t.count; j += 32)
+            if (t.keys[j]) {
+                float p = kvc_exp(t.score[g][j] - *m);
+                t.score[g][j] = p;
+                sum = kvc_plus(sum, p, one);
+            }
+        t.lanes[g][lane] = sum;
+    }
+    KVC_BARRIER();
+    if (g < here && lane == 0) {
+        KVC_TREE32(t.lanes[g]);
+        *l = t.lanes[g][0];
+    }
+}
+
+/* The sums of values for the first `here` heads, each to [d] floats, `step` floats from head to head. */
+KVC_DEVICE void kvc_tile_values(int type, struct kvc_tile t, kvc_u32 here, kvc_u32 d, KVC_GLOBAL float *to,
+                                kvc_u64 step) {
+    for (kvc_u32 n = KVC_LOCAL_ID(); n < here * (d / 4); n += KVC_GROUP) {
+        kvc_u32 g = n / (d / 4), c = n % (d / 4) * 4;
+        KVC_GLOBAL float *four = to + g * step + c;
+        float o0 = 0.0f, o1 = 0.0f, o2 = 0.0f, o3 = 0.0f;
+        for (kvc_u32 j = 0; j < t.count; j++)
+            if (t.keys[j]) {
+                float4 v = kvc_entry_four(type, t.keys[j] + t.values, c);
+                o0 = kvc_fma(t.score[g][j], v.x, o0);
+                o1 = kvc_fma(t.score[g][j], v.y, o1);
+                o2 = kvc_fma(t.score[g][j], v.z, o2);
+                o3 = kvc_fma(t.score[g][j], v.w, o3);
+            }
+        four[0] = o0;
+        four[1] = o1;
+        four[2] = o2;
+        four[3] = o3;
+    }
+    for (kvc_u32 n = KVC_LOCAL_ID(); n < here * (d % 4); n += KVC_GROUP) { /* the last channels */
+        kvc_u32 g = n / (d % 4), c = d / 4 * 4 + n % (d % 4);
+        float o = 0.0f;
+        for (kvc_u32 j = 0; j < t.count; j++)
+            if (t.keys[j])
+                o = kvc_fma(t.score[g][j], kvc_entry_value(type, t.keys[j] + t.values, c), o);
+        to[g * step + c] = o;
+    }
+    KVC_BARRIER();
+}
+
 #define KVC_ATTENTION_TILE(name, type)                                                                                 \
     KVC_GROUP_KERNEL(attention_tile_##name)(KVC_ATTENTION) {                                                           \
         KVC_SHARED float shared_sum[KVC_SUM_FLOATS];                                                                   \
         KVC_SHARED kvc_bytes keys[KVC_TILE];                                                                           \
         KVC_SHARED float score[KVC_HEADS][KVC_TILE], most[KVC_HEADS][32], lanes[KVC_HEADS][32];                        \
         KVC_SHARED kvc_u32 read[1];                                                                                    \
-        kvc_u32 first = KVC_GROUP_ID(0) * KVC_TILE, h = KVC_GROUP_ID(1), i = KVC_GROUP_ID(2), id = KVC_LOCAL_ID();     \
-        kvc_u32 group = heads / kv_heads, d = head_size, count;                                                        \
-        kvc_u64 at = (kvc_u64)i * heads + (kvc_u64)h * group; /* of m and l */                                         \
-        struct kvc_query_view view;                                                                                    \
-        KVC_OPEN_TILES;                                                                                                \
-        KVC_OPEN_ARENA(arena);                                                                                         \
-        KVC_OPEN_HEAD(head, l, h);                                                                                     \
-        view = kvc_query_view_of(&head, read_count, read_rank, read_stride, h,                                         \
-                                 causal_offset_buffer[causal_offset_offset + row + i],                                 \
-                                 positions_buffer[positions_offset + row + i], window);                                \
-        count = view.places > first ? view.places - first : 0;                                                         \
-        count = count < KVC_TILE ? count : KVC_TILE;                                                                   \
-        if (id == 0)                                                                                                   \
-            read[0] = 0;                                                                                               \
-        KVC_BARRIER();                                                                                                 \
-        for (kvc_u32 j = id; j < KVC_TILE; j += KVC_GROUP) {                                                           \
-            kvc_u32 slot = j < count ? kvc_query_slot(&view, &head, first + j) : KVC_MASKED;                           \
-            keys[j] = slot != KVC_MASKED ? (kvc_bytes)kvc_head_key(&arena, &head, slot) : (kvc_bytes)0;                \
-            if (slot != KVC_MASKED)                                                                                    \
-                KVC_ADD_LOCAL(read, 1);                                                                                \
-        }                                                                                                              \
-        KVC_BARRIER();                                                                                                 \
+        kvc_u32 group = heads / kv_heads, d = head_size;                                                               \
+        KVC_OPEN_TILE(first, h, i, at);                                                                                \
+        struct kvc_tile tile = {keys, score, most, lanes, count, (kvc_u64)KVC_TILE * arena.row_bytes};                 \
+        kvc_tile_keys(tile, &arena, &head, &view, first, read);                                                        \
         if (read[0] == 0) { /* the same for the whole group */                                                         \
-            for (kvc_u32 g = id; g < group; g += KVC_GROUP)                                                            \
+            for (kvc_u32 g = KVC_LOCAL_ID(); g < group; g += KVC_GROUP)                                                \
                 tile_l[(at + g) * tiles + KVC_GROUP_ID(0)] = -1.0f;                                                    \
             return;                                                                                                    \
         }                                                                                                              \
-        if (id == 0 && read_word)                                                                                      \
+        if (KVC_LOCAL_ID() == 0 && read_word)                                                                          \
             KVC_ADD_GLOBAL(status_words + read_word, read[0]);                                                         \
         for (kvc_u32 g0 = 0; g0 < group; g0 += KVC_HEADS) {                                                            \
-            kvc_u32 here = group - g0 < KVC_HEADS ? group - g0 : KVC_HEADS, lane = id % 32, mine = id / 32;            \
-            KVC_GLOBAL const float *queries =                                                                          \
-                q_buffer + q_offset + (((kvc_u64)row + i) * heads + (kvc_u64)h * group + g0) * d;                      \
-            for (kvc_u32 from = 0; from < count; from += KVC_TEAMS) {                                                  \
-                kvc_u32 j = from + id / KVC_WORKERS;                                                                   \
-                struct kvc_part sum[KVC_HEADS]; /* the entry is read once for all heads */                             \
-                kvc_u32 k = 0, worker = id % KVC_WORKERS;                                                              \
-                for (int g = 0; g < KVC_HEADS; g++)                                                                    \
-                    sum[g] = kvc_part_zero();                                                                          \
-                for (; keys[j] && k + 32 <= d; k += 32) {                                                              \
-                    struct kvc_part p = kvc_part_entry(type, keys[j], k, worker);                                      \
-                    for (int g = 0; g < KVC_HEADS; g++)                                                                \
-                        sum[g] = kvc_part_fma(kvc_part_floats(queries + ((kvc_u32)g < here ? g : 0) * d + k, worker),  \
-                                              p, sum[g]);                                                              \
-                }                                                                                                      \
-                if (keys[j] && k < d) {                                                                                \
-                    struct kvc_part p = kvc_part_entry_tail(type, keys[j], k, worker, d - k);                          \
-                    for (int g = 0; g < KVC_HEADS; g++)                                                                \
-                        sum[g] = kvc_part_fma_tail(                                                                    \
-                            kvc_part_floats_tail(queries + ((kvc_u32)g < here ? g : 0) * d + k, worker, d - k), p,     \
-                            sum[g], d - k);                                                                            \
-                }                                                                                                      \
-                for (int g = 0; g < KVC_HEADS; g++) { /* all of them, so that no barrier is conditional */             \
-                    float s = kvc_part_sum(sum[g], shared_sum) * scale;                                                \
-                    if (worker == 0 && (kvc_u32)g < here)                                                              \
-                        score[g][j] = s;                                                                               \
-                }                                                                                                      \
+            kvc_u32 here = group - g0 < KVC_HEADS ? group - g0 : KVC_HEADS, g = KVC_LOCAL_ID() / 32;                   \
+            float m, l;                                                                                                \
+            kvc_tile_scores(type, tile, KVC_TILE_QUERIES(h, i, g0), here, d, scale, shared_sum);                       \
+            kvc_tile_exponents(tile, here, KVC_ONE(heads), &m, &l);                                                    \
+            if (g < here && KVC_LOCAL_ID() % 32 == 0) {                                                                \
+                tile_m[(at + g0 + g) * tiles + KVC_GROUP_ID(0)] = m;                                                   \
+                tile_l[(at + g0 + g) * tiles + KVC_GROUP_ID(0)] = l;                                                   \
             }                                                                                                          \
-            KVC_BARRIER();                                                                                             \
-            if (mine < here) {                                                                                         \
-                float m = -kvc_infinity();                                                                             \
-                for (kvc_u32 j = lane; j < count; j += 32)                                                             \
-                    if (keys[j])                                                                                       \
-                        m = kvc_max(m, score[mine][j]);                                                                \
-                most[mine][lane] = m;                                                                                  \
-            }                                                                                                          \
-            KVC_BARRIER();                                                                                             \
-            if (mine < here) {                                                                                         \
-                float m = most[mine][0], sum = 0.0f, one = KVC_ONE(heads);                                             \
-                for (kvc_u32 j = 1; j < 32; j++)                                                                       \
-                    m = kvc_max(m, most[mine][j]);                                                                     \
-                for (kvc_u32 j = lane; j < count; j += 32)                                                             \
-                    if (keys[j]) {                                                                                     \
-                        float p = kvc_exp(score[mine][j] - m);                                                         \
-                        score[mine][j] = p;                                                                            \
-                        sum = kvc_plus(sum, p, one);                                                                   \
-                    }                                                                                                  \
-                lanes[mine][lane] = sum;                                                                               \
-            }                                                                                                          \
-            KVC_BARRIER();                                                                                             \
-            if (mine < here && lane == 0) {                                                                            \
-                float m = most[mine][0];                                                                               \
-                for (kvc_u32 j = 1; j < 32; j++)                                                                       \
-                    m = kvc_max(m, most[mine][j]);                                                                     \
-                KVC_TREE32(lanes[mine]);                                                                               \
-                tile_m[(at + g0 + mine) * tiles + KVC_GROUP_ID(0)] = m;                                                \
-                tile_l[(at + g0 + mine) * tiles + KVC_GROUP_ID(0)] = lanes[mine][0];                                   \
-            }                                                                                                          \
-            for (kvc_u32 n = id; n < here * (d / 4); n += KVC_GROUP) {                                                 \
-                kvc_u32 g = n / (d / 4), c = n % (d / 4) * 4;                                                          \
-                KVC_GLOBAL float *to = tile_o + ((at + g0 + g) * tiles + KVC_GROUP_ID(0)) * d + c;                     \
-                float o0 = 0.0f, o1 = 0.0f, o2 = 0.0f, o3 = 0.0f;                                                      \
-                for (kvc_u32 j = 0; j < count; j++)                                                                    \
-                    if (keys[j]) {                                                                                     \
-                        float4 v = kvc_entry_four(type, keys[j] + (kvc_u64)KVC_TILE * arena.row_bytes, c);             \
-                        o0 = kvc_fma(score[g][j], v.x, o0);                                                            \
-                        o1 = kvc_fma(score[g][j], v.y, o1);                                                            \
-                        o2 = kvc_fma(score[g][j], v.z, o2);                                                            \
-                        o3 = kvc_fma(score[g][j], v.w, o3);                                                            \
-                    }                                                                                                  \
-                to[0] = o0;                                                                                            \
-                to[1] = o1;                                                                                            \
-                to[2] = o2;                                                                                            \
-                to[3] = o3;                                                                                            \
-            }                                                                                                          \
-            for (kvc_u32 n = id; n < here * (d % 4); n += KVC_GROUP) { /* the last channels */                         \
-                kvc_u32 g = n / (d % 4), c = d / 4 * 4 + n % (d % 4);                                                  \
-                float o = 0.0f;                                                                                        \
-                for (kvc_u32 j = 0; j < count; j++)                                                                    \
-                    if (keys[j])                                                                                       \
-                        o = kvc_fma(score[g][j],                                                                       \
-                                    kvc_entry_value(type, keys[j] + (kvc_u64)KVC_TILE * arena.row_bytes, c), o);       \
-                tile_o[((at + g0 + g) * tiles + KVC_GROUP_ID(0)) * d + c] = o;                                         \
-            }                                                                                                          \
-            KVC_BARRIER();                                                                                             \
+            kvc_tile_values(type, tile, here, d, tile_o + ((at + g0) * tiles + KVC_GROUP_ID(0)) * d,                   \
+                            (kvc_u64)tiles * d);                                                                       \
         }                                                                                                              \
     }
 
@@ -162,34 +204,121 @@ KVC_DEVICE float16 kvc_exp16(float16 x) {
 KVC_DEVICE float16 kvc_max16(float16 a, float16 b) { return select(b, a, a > b); }
 
 #define KVC_HEADS 4 /* at once */
-/* One work-item a tile. Masked entries have score -inf, which does not change the maximum, and p = 0, which does not
+
+/* A work-item's tile. Masked entries have score -inf, which does not change the maximum, and p = 0, which does not
  * change the sum, because no lane of it is -0. They have no values to add. */
+struct kvc_tile {
+    kvc_bytes keys[KVC_TILE];
+    float16 score[KVC_HEADS][KVC_TILE / 16];
+    int16 masked[KVC_TILE / 16];
+    kvc_u32 count;  /* of entries */
+    kvc_u64 values; /* bytes from an entry's key to its value */
+};
+
+/* Fills keys and masked; how many entries there are to read. */
+KVC_DEVICE kvc_u32 kvc_tile_keys(struct kvc_tile *t, const struct kvc_arena_view *arena,
+                                 const struct kvc_head_view *head, const struct kvc_query_view *view, kvc_u32 first) {
+    kvc_u32 read = 0;
+    for (kvc_u32 j = 0; j < (t->count + 15) / 16 * 16; j++) {
+        kvc_u32 slot = j < t->count ? kvc_query_slot(view, head, first + j) : KVC_MASKED;
+        t->keys[j] = slot != KVC_MASKED ? (kvc_bytes)kvc_head_key(arena, head, slot) : (kvc_bytes)0;
+        ((int *)t->masked)[j] = slot == KVC_MASKED ? -1 : 0;
+        for (int g = 0; slot == KVC_MASKED && g < KVC_HEADS; g++)
+            ((float *)t->score[g])[j] = 0.0f; /* read below, and left out */
+        read += slot != KVC_MASKED;
+    }
+    return read;
+}
+
+/* The scores of the first `here` heads' queries [here, d]; an entry is read once for all of them. */
+KVC_DEVICE void kvc_tile_scores(int type, struct kvc_tile *t, KVC_GLOBAL const float *queries, kvc_u32 here, kvc_u32 d,
+                                float scale) {
+    for (kvc_u32 j = 0; j < t->count; j++) {
+        struct kvc_part sum[KVC_HEADS];
+        kvc_u32 k = 0;
+        if (!t->keys[j])
+            continue;
+        for (int g = 0; g < KVC_HEADS; g++)
+            sum[g] = kvc_part_zero();
+        for (; k + 32 <= d; k += 32) {
+            struct kvc_part p = kvc_part_entry(type, t->keys[j], k, 0);
+            for (int g = 0; g < KVC_HEADS; g++)
+                sum[g] = kvc_part_fma(kvc_part_floats(queries + ((kvc_u32)g < here ? g : 0) * d + k, 0), p, sum[g]);
+        }
+        if (k < d) {
+            struct kvc_part p = kvc_part_entry_tail(type, t->keys[j], k, 0, d - k);
+            for (int g = 0; g < KVC_HEADS; g++)
+                sum[g] = kvc_part_fma_tail(
+                    kvc_part_floats_tail(queries + ((kvc_u32)g < here ? g : 0) * d + k, 0, d - k), p, sum[g], d - k);
+        }
+        for (int g = 0; g < KVC_HEADS; g++)
+            ((float *)t->score[g])[j] = kvc_part_tree(sum[g]) * scale;
+    }
+}
+
+/* score = exp(s - m) of head g; *m; the sum. */
+KVC_DEVICE float kvc_tile_exponents(struct kvc_tile *t, kvc_u32 g, float one, float *m) {
+    const kvc_u32 vectors = (t->count + 15) / 16;
+    float16 most = (float16)(-kvc_infinity());
+    struct kvc_part lanes = kvc_part_zero();
+    *m = -kvc_infinity();
+    for (kvc_u32 v = 0; v < vectors; v++)
+        most = kvc_max16(most, select(t->score[g][v], (float16)(-kvc_infinity()), t->masked[v]));
+    for (int j = 0; j < 16; j++)
+        *m = kvc_max(*m, ((float *)&most)[j]);
+    for (kvc_u32 v = 0; v < vectors; v++) {
+        float16 p = select(kvc_exp16(t->score[g][v] - *m), (float16)(0.0f), t->masked[v]);
+        t->score[g][v] = p;
+        if (v % 2)
+            lanes.high = kvc_plus16(lanes.high, p, one);
+        else
+            lanes.low = kvc_plus16(lanes.low, p, one);
+    }
+    return kvc_part_tree(lanes);
+}
+
+/* The sums of values for the first `here` heads, each to [d] floats, `step` floats from head to head. */
+KVC_DEVICE void kvc_tile_values(int type, const struct kvc_tile *t, kvc_u32 here, kvc_u32 d, KVC_GLOBAL float *to,
+                                kvc_u64 step) {
+    kvc_u32 c = 0;
+    for (; c + 32 <= d; c += 32) {
+        struct kvc_part o[KVC_HEADS];
+        for (int g = 0; g < KVC_HEADS; g++)
+            o[g] = kvc_part_zero();
+        for (kvc_u32 j = 0; j < t->count; j++) {
+            struct kvc_part value;
+            if (!t->keys[j])
+                continue;
+            value = kvc_part_entry(type, t->keys[j] + t->values, c, 0);
+            for (int g = 0; g < KVC_HEADS; g++) {
+                float16 p = (float16)(((const float *)t->score[g])[j]);
+                o[g].low = fma(p, value.low, o[g].low);
+                o[g].high = fma(p, value.high, o[g].high);
+            }
+        }
+        for (kvc_u32 g = 0; g < here; g++) {
+            vstore16(o[g].low, 0, to + g * step + c);
+            vstore16(o[g].high, 1, to + g * step + c);
+        }
+    }
+    for (; c < d; c++)
+        for (kvc_u32 g = 0; g < here; g++) {
+            float o = 0.0f;
+            for (kvc_u32 j = 0; j < t->count; j++)
+                if (t->keys[j])
+                    o = kvc_fma(((const float *)t->score[g])[j], kvc_entry_value(type, t->keys[j] + t->values, c), o);
+            to[g * step + c] = o;
+        }
+}
+
 #define KVC_ATTENTION_TILE(name, type)                                                                                 \
     KVC_GROUP_KERNEL(attention_tile_##name)(KVC_ATTENTION) {                                                           \
-        kvc_u32 first = KVC_GROUP_ID(0) * KVC_TILE, h = KVC_GROUP_ID(1), i = KVC_GROUP_ID(2);                          \
-        kvc_u32 group = heads / kv_heads, d = head_size, count, read = 0, vectors;                                     \
-        kvc_u64 at = (kvc_u64)i * heads + (kvc_u64)h * group;                                                          \
-        kvc_bytes keys[KVC_TILE];                                                                                      \
-        float16 score[KVC_HEADS][KVC_TILE / 16];                                                                       \
-        int16 masked[KVC_TILE / 16];                                                                                   \
-        struct kvc_query_view view;                                                                                    \
-        KVC_OPEN_TILES;                                                                                                \
-        KVC_OPEN_ARENA(arena);                                                                                         \
-        KVC_OPEN_HEAD(head, l, h);                                                                                     \
-        view = kvc_query_view_of(&head, read_count, read_rank, read_stride, h,                                         \
-                                 causal_offset_buffer[causal_offset_offset + row + i],                                 \
-                                 positions_buffer[positions_offset + row + i], window);                                \
-        count = view.places > first ? view.places - first : 0;                                                         \
-        count = count < KVC_TILE ? count : KVC_TILE;                                                                   \
-        vectors = (count + 15) / 16;                                                                                   \
-        for (kvc_u32 j = 0; j < vectors * 16; j++) {                                                                   \
-            kvc_u32 slot = j < count ? kvc_query_slot(&view, &head, first + j) : KVC_MASKED;                           \
-            keys[j] = slot != KVC_MASKED ? (kvc_bytes)kvc_head_key(&arena, &head, slot) : (kvc_bytes)0;                \
-            ((int *)masked)[j] = slot == KVC_MASKED ? -1 : 0;                                                          \
-            for (int g = 0; slot == KVC_MASKED && g < KVC_HEADS; g++)                                                  \
-                ((float *)score[g])[j] = 0.0f; /* read below, and left out */                                          \
-            read += slot != KVC_MASKED;                                                                                \
-        }                                                                                                              \
+        kvc_u32 group = heads / kv_heads, d = head_size, read;                                                         \
+        struct kvc_tile tile;                                                                                          \
+        KVC_OPEN_TILE(first, h, i, at);                                                                                \
+        tile.count = count;                                                                                            \
+        tile.values = (kvc_u64)KVC_TILE * arena.row_bytes;                                                             \
+        read = kvc_tile_keys(&tile, &arena, &head, &view, first);                                                      \
         if (read == 0) {                                                                                               \
             for (kvc_u32 g = 0; g < group; g++)                                                                        \
                 tile_l[(at + g) * tiles + KVC_GROUP_ID(0)] = -1.0f;                                                    \
@@ -198,81 +327,16 @@ KVC_DEVICE float16 kvc_max16(float16 a, float16 b) { return select(b, a, a > b);
         if (read_word)                                                                                                 \
             KVC_ADD_GLOBAL(status_words + read_word, read);                                                            \
         for (kvc_u32 g0 = 0; g0 < group; g0 += KVC_HEADS) {                                                            \
-            kvc_u32 here = group - g0 < KVC_HEADS ? group - g0 : KVC_HEADS, c = 0;                                     \
-            KVC_GLOBAL const float *queries =                                                                          \
-                q_buffer + q_offset + (((kvc_u64)row + i) * heads + (kvc_u64)h * group + g0) * d;                      \
-            for (kvc_u32 j = 0; j < count; j++) {                                                                      \
-                struct kvc_part sum[KVC_HEADS];                                                                        \
-                kvc_u32 k = 0;                                                                                         \
-                if (!keys[j])                                                                                          \
-                    continue;                                                                                          \
-                for (int g = 0; g < KVC_HEADS; g++)                                                                    \
-                    sum[g] = kvc_part_zero();                                                                          \
-                for (; k + 32 <= d; k += 32) {                                                                         \
-                    struct kvc_part p = kvc_part_entry(type, keys[j], k, 0);                                           \
-                    for (int g = 0; g < KVC_HEADS; g++)                                                                \
-                        sum[g] = kvc_part_fma(kvc_part_floats(queries + ((kvc_u32)g < here ? g : 0) * d + k, 0), p,    \
-                                              sum[g]);                                                                 \
-                }                                                                                                      \
-                if (k < d) {                                                                                           \
-                    struct kvc_part p = kvc_part_entry_tail(type, keys[j], k, 0, d - k);                               \
-                    for (int g = 0; g < KVC_HEADS; g++)                                                                \
-                        sum[g] = kvc_part_fma_tail(                                                                    \
-                            kvc_part_floats_tail(queries + ((kvc_u32)g < here ? g : 0) * d + k, 0, d - k), p, sum[g],  \
-                            d - k);                                                                                    \
-                }                                                                                                      \
-                for (int g = 0; g < KVC_HEADS; g++)                                                                    \
-                    ((float *)score[g])[j] = kvc_part_tree(sum[g]) * scale;                                            \
-            }                                                                                                          \
+            kvc_u32 here = group - g0 < KVC_HEADS ? group - g0 : KVC_HEADS;                                            \
+            kvc_tile_scores(type, &tile, KVC_TILE_QUERIES(h, i, g0), here, d, scale);                                  \
             for (kvc_u32 g = 0; g < here; g++) {                                                                       \
-                float16 most = (float16)(-kvc_infinity());                                                             \
-                struct kvc_part lanes = kvc_part_zero();                                                               \
-                float m = -kvc_infinity(), one = KVC_ONE(heads);                                                       \
-                for (kvc_u32 t = 0; t < vectors; t++)                                                                  \
-                    most = kvc_max16(most, select(score[g][t], (float16)(-kvc_infinity()), masked[t]));                \
-                for (int j = 0; j < 16; j++)                                                                           \
-                    m = kvc_max(m, ((float *)&most)[j]);                                                               \
-                for (kvc_u32 t = 0; t < vectors; t++) {                                                                \
-                    float16 p = select(kvc_exp16(score[g][t] - m), (float16)(0.0f), masked[t]);                        \
-                    score[g][t] = p;                                                                                   \
-                    if (t % 2)                                                                                         \
-                        lanes.high = kvc_plus16(lanes.high, p, one);                                                   \
-                    else                                                                                               \
-                        lanes.low = kvc_plus16(lanes.low, p, one);                                                     \
-                }                                                                                                      \
-                tile_m[(at + g0 + g) * tiles + KVC_GROUP_ID(0)] = m;                                                   \
-                tile_l[(at + g0 + g) * tiles + KVC_GROUP_ID(0)] = kvc_part_tree(lanes);                                \
+                kvc_u64 to = (at + g0 + g) * tiles + KVC_GROUP_ID(0);                                                  \
+                float m;                                                                                               \
+                tile_l[to] = kvc_tile_exponents(&tile, g, KVC_ONE(heads), &m);                                         \
+                tile_m[to] = m;                                                                                        \
             }                                                                                                          \
-            for (; c + 32 <= d; c += 32) {                                                                             \
-                struct kvc_part o[KVC_HEADS];                                                                          \
-                for (int g = 0; g < KVC_HEADS; g++)                                                                    \
-                    o[g] = kvc_part_zero();                                                                            \
-                for (kvc_u32 j = 0; j < count; j++) {                                                                  \
-                    struct kvc_part value;                                                                             \
-                    if (!keys[j])                                                                                      \
-                        continue;                                                                                      \
-                    value = kvc_part_entry(type, keys[j] + (kvc_u64)KVC_TILE * arena.row_bytes, c, 0);                 \
-                    for (int g = 0; g < KVC_HEADS; g++) {                                                              \
-                        float16 p = (float16)(((float *)score[g])[j]);                                                 \
-                        o[g].low = fma(p, value.low, o[g].low);                                                        \
-                        o[g].high = fma(p, value.high, o[g].high);                                                     \
-                    }                                                                                                  \
-                }                                                                                                      \
-                for (kvc_u32 g = 0; g < here; g++) {                                                                   \
-                    KVC_GLOBAL float *to = tile_o + ((at + g0 + g) * tiles + KVC_GROUP_ID(0)) * d + c;                 \
-                    vstore16(o[g].low, 0, to);                                                                         \
-                    vstore16(o[g].high, 1, to);                                                                        \
-                }                                                                                                      \
-            }                                                                                                          \
-            for (; c < d; c++)                                                                                         \
-                for (kvc_u32 g = 0; g < here; g++) {                                                                   \
-                    float o = 0.0f;                                                                                    \
-                    for (kvc_u32 j = 0; j < count; j++)                                                                \
-                        if (keys[j])                                                                                   \
-                            o = kvc_fma(((float *)score[g])[j],                                                        \
-                                        kvc_entry_value(type, keys[j] + (kvc_u64)KVC_TILE * arena.row_bytes, c), o);   \
-                    tile_o[((at + g0 + g) * tiles + KVC_GROUP_ID(0)) * d + c] = o;                                     \
-                }                                                                                                      \
+            kvc_tile_values(type, &tile, here, d, tile_o + ((at + g0) * tiles + KVC_GROUP_ID(0)) * d,                  \
+                            (kvc_u64)tiles * d);                                                                       \
         }                                                                                                              \
     }
 

@@ -25,48 +25,61 @@ KVC_DEVICE kvc_u32 kvc_store_q8(KVC_GLOBAL kvc_u8 *group, KVC_GLOBAL const float
     return nan_seen ? 0u : (kvc_u32)kvc_q8_saturates(amax);
 }
 
-/* Stores x [d] as a cache row, the group's work-items together; returns how much of this one's share saturated. */
+/* How many work-items store an entry together: one a channel, or a group of Q8_0; a power of two. */
+KVC_DEVICE kvc_u32 kvc_store_width(const struct kvc_arena_view *arena) {
+    kvc_u32 pieces =
+        arena->type == KVC_K_Q8_0 ? (arena->head_size + KVC_Q8_GROUP - 1) / KVC_Q8_GROUP : arena->head_size;
+    kvc_u32 width = 1;
+    while (width < pieces && width < KVC_GROUP)
+        width *= 2;
+    return width;
+}
+
+/* Stores x [d] as a cache row, `width` work-items together; returns how much of member's share saturated. */
 KVC_DEVICE kvc_u32 kvc_store_entry(const struct kvc_arena_view *arena, KVC_GLOBAL kvc_u8 *row,
-                                   KVC_GLOBAL const float *x) {
+                                   KVC_GLOBAL const float *x, kvc_u32 member, kvc_u32 width) {
     kvc_u32 d = arena->head_size, saturated = 0;
     if (arena->type == KVC_K_F32) {
-        for (kvc_u32 c = KVC_LOCAL_ID(); c < d; c += KVC_GROUP)
+        for (kvc_u32 c = member; c < d; c += width)
             ((KVC_GLOBAL float *)row)[c] = x[c];
     } else if (arena->type == KVC_K_F16) {
-        for (kvc_u32 c = KVC_LOCAL_ID(); c < d; c += KVC_GROUP) {
+        for (kvc_u32 c = member; c < d; c += width) {
             kvc_store_half(row + 2 * c, kvc_f16_store(x[c]));
             saturated += (kvc_u32)kvc_f16_saturates(x[c]);
         }
     } else {
-        for (kvc_u32 c = KVC_LOCAL_ID() * KVC_Q8_GROUP; c < d; c += KVC_GROUP * KVC_Q8_GROUP)
+        for (kvc_u32 c = member * KVC_Q8_GROUP; c < d; c += width * KVC_Q8_GROUP)
             saturated += kvc_store_q8(row + c / KVC_Q8_GROUP * (2 + KVC_Q8_GROUP), x + c,
                                       d - c < KVC_Q8_GROUP ? d - c : KVC_Q8_GROUP);
     }
     return saturated;
 }
 
-/* A group a head: rows first..first+stored-1. */
+/* A group a head: rows first..first+stored-1, as many at a time as the group has work-items for. */
 KVC_GROUP_KERNEL(append)
 (KVC_LISTS(l), KVC_ARENA, KVC_SPAN(const float, k), KVC_SPAN(const float, v), KVC_SPAN(const kvc_i32, positions),
  kvc_u32 first, kvc_u32 stored, kvc_u32 kv_heads, KVC_GLOBAL kvc_u32 *status_words) {
-    kvc_u32 h = KVC_GROUP_ID(0), saturated = 0, capacity;
+    kvc_u32 h = KVC_GROUP_ID(0), saturated = 0, capacity, width, member;
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
+    width = kvc_store_width(&arena);
+    member = KVC_LOCAL_ID() % width;
     capacity = kvc_slots_capacity(head.slots) - head.count;
     if (stored > capacity) {
         kvc_status_failure(status_words, KVC_FAILED_APPEND, h, kvc_slots_capacity(head.slots));
         stored = capacity;
     }
-    for (kvc_u32 i = 0; i < stored; i++) {
+    for (kvc_u32 i = KVC_LOCAL_ID() / width; i < stored; i += KVC_GROUP / width) {
         kvc_u32 slot = kvc_head_slot(&head, head.count + i);
         kvc_u64 at = ((kvc_u64)(first + i) * kv_heads + h) * head_size;
         KVC_GLOBAL kvc_u8 *key = kvc_head_key(&arena, &head, slot);
-        saturated += kvc_store_entry(&arena, key, k_buffer + k_offset + at);
-        saturated += kvc_store_entry(&arena, key + (kvc_u64)KVC_TILE * row_bytes, v_buffer + v_offset + at);
+        saturated += kvc_store_entry(&arena, key, k_buffer + k_offset + at, member, width);
+        saturated +=
+            kvc_store_entry(&arena, key + (kvc_u64)KVC_TILE * row_bytes, v_buffer + v_offset + at, member, width);
         if (head.state)
-            for (kvc_u32 c = KVC_LOCAL_ID(); c < head.columns; c += KVC_GROUP)
+            for (kvc_u32 c = member; c < head.columns; c += width)
                 kvc_head_column(&head, c)[slot] = 0.0f;
-        if (head.position && KVC_LOCAL_ID() == 0)
+        if (head.position && member == 0)
             head.position[slot] = positions_buffer[positions_offset + first + i];
     }
     if (saturated)
@@ -191,14 +204,16 @@ KVC_KERNEL(rotate_rows)
 /* Grid: groups of 16 ranks each, heads. */
 KVC_GROUP_KERNEL(store_keys)
 (KVC_LISTS(l), KVC_ARENA, KVC_GLOBAL const float *rotated, KVC_GLOBAL kvc_u32 *status_words) {
-    kvc_u32 saturated = 0;
+    kvc_u32 saturated = 0, width;
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, KVC_GROUP_ID(1));
-    for (kvc_u32 i = 0; i < 16; i++) {
+    width = kvc_store_width(&arena);
+    for (kvc_u32 i = KVC_LOCAL_ID() / width; i < 16; i += KVC_GROUP / width) {
         kvc_u32 rank = KVC_GROUP_ID(0) * 16 + i;
         if (rank < head.count)
-            saturated += kvc_store_entry(&arena, kvc_head_key(&arena, &head, kvc_head_slot(&head, rank)),
-                                         rotated + (kvc_u64)(head.base + rank) * head_size);
+            saturated +=
+                kvc_store_entry(&arena, kvc_head_key(&arena, &head, kvc_head_slot(&head, rank)),
+                                rotated + (kvc_u64)(head.base + rank) * head_size, KVC_LOCAL_ID() % width, width);
     }
     if (saturated)
         KVC_ADD_GLOBAL(status_words + KVC_STATUS_SATURATED, saturated);
@@ -280,10 +295,10 @@ KVC_KERNEL(entries)(KVC_LISTS(l), KVC_ARENA, kvc_u32 h, KVC_SPAN(float, keys), K
     kvc_u32 run = KVC_WORKERS == 1 ? head_size : 1, c = (kvc_u32)(KVC_GLOBAL_ID() * run % head_size);
     kvc_u64 i = KVC_GLOBAL_ID() * run, rank = i / head_size;
     KVC_GLOBAL const kvc_u8 *key;
+    if (rank >= l_count[h])
+        return;
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
-    if (rank >= head.count)
-        return;
     key = kvc_head_key(&arena, &head, kvc_head_slot(&head, (kvc_u32)rank));
     for (kvc_u32 end = c + run; c < end; c++, i++) {
         if (keys_buffer)

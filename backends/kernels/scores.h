@@ -35,6 +35,50 @@ KVC_DEVICE float kvc_noisy(float s, kvc_u64 seed, kvc_u32 layer, kvc_u32 head, k
     return tau != 0.0f ? kvc_div(s + kvc_gumbel(seed, layer, head, position), tau) : s;
 }
 
+/* What the probabilities of one entry add up to. */
+struct kvc_totals {
+    float mass;                       /* KVC_MASS */
+    float older, newer;               /* KVC_ACCUMULATE: of past tiles of positions, and of this one */
+    float mean, variance, dispersion; /* KVC_MOMENTS: pass 1 has the variance from pass 0's mean */
+};
+
+/* Adds a query's probability. Moments are of one head: what is not seen counts 0. */
+KVC_DEVICE void kvc_totals_add(struct kvc_totals *sum, kvc_u32 mode, kvc_u32 pass, float value, kvc_u32 seen,
+                               kvc_i32 position, float one) {
+    if (mode == KVC_MOMENTS) {
+        value = seen ? value : 0.0f;
+        if (pass == 0) {
+            sum->mean = kvc_plus(sum->mean, value, one);
+            sum->dispersion = kvc_plus(sum->dispersion, -(value * kvc_log(value + 1e-10f)), one);
+        } else {
+            sum->variance = kvc_fma(value - sum->mean, value - sum->mean, sum->variance);
+        }
+    }
+    if (mode == KVC_ACCUMULATE && position % (kvc_i32)KVC_TILE == 0) {
+        sum->older = kvc_plus(sum->older, sum->newer, one);
+        sum->newer = 0.0f;
+    }
+    if (mode == KVC_ACCUMULATE && seen)
+        sum->newer = kvc_plus(sum->newer, value, one);
+    if (mode == KVC_MASS && seen)
+        sum->mass = kvc_plus(sum->mass, value, one);
+}
+
+/* A ring's column of this position; of counts also how many of the ring are low, and its change. */
+KVC_DEVICE void kvc_ring_put(const struct kvc_head_view *head, kvc_u32 slot, kvc_u32 mode, kvc_u32 first_column,
+                             kvc_u32 ring, kvc_i32 position, kvc_u32 seen, float value, float few, float one) {
+    const kvc_u32 row = (kvc_u32)position % ring;
+    const float unseen = mode == KVC_RING_LOGITS ? -kvc_infinity() : 0.0f;
+    kvc_head_column(head, first_column + row)[slot] = seen ? value : unseen;
+    if (mode == KVC_RING_COUNTS) {
+        KVC_GLOBAL float *was = kvc_head_column(head, first_column + ring + row) + slot;
+        KVC_GLOBAL float *minus = kvc_head_column(head, first_column + 2 * ring) + slot;
+        few = seen ? few : 0.0f;
+        *minus = kvc_plus(kvc_plus(*minus, *was, one), -few, one);
+        *was = few;
+    }
+}
+
 /* Grid: tiles of the ranks of the fullest head, heads (or query heads: by_head). */
 KVC_GROUP_KERNEL(probabilities)
 (KVC_PROBABILITIES, kvc_u32 mode, kvc_u32 by_head, KVC_SPAN(float, scores), kvc_u32 stride, kvc_u32 first_column,
@@ -43,6 +87,7 @@ KVC_GROUP_KERNEL(probabilities)
     kvc_u32 group = heads / kv_heads, h = by_head ? KVC_GROUP_ID(1) / group : KVC_GROUP_ID(1);
     kvc_u32 first = KVC_GROUP_ID(0) * KVC_TILE, worker = KVC_LOCAL_ID() % KVC_WORKERS;
     kvc_u32 query_head = by_head ? KVC_GROUP_ID(1) : h * group, members = by_head ? 1 : group;
+    const kvc_u32 to_ring = mode != KVC_MASS && mode != KVC_ACCUMULATE && mode != KVC_MOMENTS;
     const float one = KVC_ONE(heads);
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
@@ -52,10 +97,10 @@ KVC_GROUP_KERNEL(probabilities)
         kvc_u32 listed = here && (!read_count || kvc_listed(read_rank + (kvc_u64)h * read_stride, read_count[h], rank));
         kvc_bytes key = listed ? (kvc_bytes)kvc_head_key(&arena, &head, slot) : (kvc_bytes)0;
         kvc_i32 at = here ? kvc_head_position(&head, slot) : 0;
-        float total = 0.0f, older = 0.0f, newer = 0.0f, mean = 0.0f, variance = 0.0f, dispersion = 0.0f;
+        struct kvc_totals sum = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
         if (mode == KVC_ACCUMULATE && here) {
-            older = kvc_head_column(&head, first_column)[slot];
-            newer = kvc_head_column(&head, first_column + 1)[slot];
+            sum.older = kvc_head_column(&head, first_column)[slot];
+            sum.newer = kvc_head_column(&head, first_column + 1)[slot];
         }
         for (kvc_u32 pass = 0; pass < (mode == KVC_MOMENTS ? 2u : 1u); pass++) {
             for (kvc_u32 query = 0; query < queries; query++) {
@@ -81,57 +126,28 @@ KVC_GROUP_KERNEL(probabilities)
                         few = kvc_plus(few, x < low[(kvc_u64)query * kv_heads + h] ? 1.0f : 0.0f, one);
                     value = kvc_plus(value, x, one);
                 }
-                if (mode == KVC_MOMENTS) { /* of one head: what is not seen counts 0 */
-                    value = seen ? value : 0.0f;
-                    if (pass == 0) {
-                        mean = kvc_plus(mean, value, one);
-                        dispersion = kvc_plus(dispersion, -(value * kvc_log(value + 1e-10f)), one);
-                    } else {
-                        variance = kvc_fma(value - mean, value - mean, variance);
-                    }
-                } else if (mode == KVC_MASS) {
-                    if (seen)
-                        total = kvc_plus(total, value, one);
-                } else if (mode == KVC_ACCUMULATE) {
-                    if (position % (kvc_i32)KVC_TILE == 0) {
-                        older = kvc_plus(older, newer, one);
-                        newer = 0.0f;
-                    }
-                    if (seen)
-                        newer = kvc_plus(newer, value, one);
-                } else if (here && worker == 0) {
-                    kvc_head_column(&head, first_column + (kvc_u32)position % ring)[slot] = seen ? value
-                                                                                            : mode == KVC_RING_LOGITS
-                                                                                                ? -kvc_infinity()
-                                                                                                : 0.0f;
-                    if (mode == KVC_RING_COUNTS) {
-                        KVC_GLOBAL float *was =
-                            kvc_head_column(&head, first_column + ring + (kvc_u32)position % ring) + slot;
-                        KVC_GLOBAL float *minus = kvc_head_column(&head, first_column + 2 * ring) + slot;
-                        few = seen ? few : 0.0f;
-                        *minus = kvc_plus(kvc_plus(*minus, *was, one), -few, one);
-                        *was = few;
-                    }
-                }
+                kvc_totals_add(&sum, mode, pass, value, seen, position, one);
+                if (to_ring && here && worker == 0)
+                    kvc_ring_put(&head, slot, mode, first_column, ring, position, seen, value, few, one);
             }
             if (pass == 0)
-                mean = kvc_div(mean, (float)queries);
+                sum.mean = kvc_div(sum.mean, (float)queries);
         }
         if (!here || worker != 0)
             continue;
         if (mode == KVC_MASS)
-            scores_buffer[scores_offset + (kvc_u64)KVC_GROUP_ID(1) * stride + rank] = total;
+            scores_buffer[scores_offset + (kvc_u64)KVC_GROUP_ID(1) * stride + rank] = sum.mass;
         if (mode == KVC_ACCUMULATE) {
-            kvc_head_column(&head, first_column)[slot] = older;
-            kvc_head_column(&head, first_column + 1)[slot] = newer;
+            kvc_head_column(&head, first_column)[slot] = sum.older;
+            kvc_head_column(&head, first_column + 1)[slot] = sum.newer;
         }
         if (mode == KVC_MOMENTS) {
             kvc_u32 counts = rank + tail < head.count;
-            variance = queries > 1 ? kvc_div(variance, (float)(queries - 1)) : 0.0f;
+            sum.variance = queries > 1 ? kvc_div(sum.variance, (float)(queries - 1)) : 0.0f;
             scores_buffer[scores_offset + (kvc_u64)query_head * stride + rank] =
-                counts ? kvc_fma(gamma, variance, mean) : 0.0f;
-            low[(kvc_u64)query_head * 2 * stride + rank] = dispersion;
-            low[((kvc_u64)query_head * 2 + 1) * stride + rank] = variance;
+                counts ? kvc_fma(gamma, sum.variance, sum.mean) : 0.0f;
+            low[(kvc_u64)query_head * 2 * stride + rank] = sum.dispersion;
+            low[((kvc_u64)query_head * 2 + 1) * stride + rank] = sum.variance;
         }
     }
 }

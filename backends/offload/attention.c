@@ -1,5 +1,6 @@
 /* attention.c - attention: one launch over tiles and one to merge them for each segment, cut into rows so that what
  * tiles write stays small. */
+#include "core/base/integers.h"
 #include "backends/offload/offload.h"
 #include "core/base/canon.h"
 
@@ -29,7 +30,7 @@ void kvc_offload_attend(struct kvc_offload *offload, const struct kvc_attention 
     uint32_t tiles = (uint32_t)((most + KVC_TILE - 1) / KVC_TILE);
     uint64_t row_bytes = (uint64_t)a->heads * tiles * (2 + (uint64_t)a->head_size) * 4;
     uint64_t at_once = row_bytes ? shape->bytes / row_bytes : segment->rows;
-    at_once = at_once < 1 ? 1 : at_once > segment->rows ? segment->rows : at_once > 4096 ? 4096 : at_once;
+    at_once = at_once < 1 ? 1 : at_once > segment->rows ? segment->rows : kvc_min_u64(at_once, 4096);
     for (uint32_t row = 0; row < segment->rows; row += (uint32_t)at_once) {
         uint32_t rows = segment->rows - row < at_once ? segment->rows - row : (uint32_t)at_once;
         struct kvc_buffer *workspace = kvc_offload_workspace(offload, at_once * row_bytes);

@@ -1,11 +1,12 @@
 /* linear.c - linear layers: few rows in one pass over the weights, many as a product of packed sides. */
+#include "core/base/integers.h"
 #include "backends/offload/offload.h"
 
 static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_offload *)device; }
 
 uint64_t kvc_offload_piece_rows(const struct kvc_weight *w, uint32_t piece) {
     uint64_t first = piece * w->piece_rows;
-    return w->outputs - first < w->piece_rows ? w->outputs - first : w->piece_rows;
+    return kvc_min_u64(w->outputs - first, w->piece_rows);
 }
 
 #define KVC_MANY_ROWS 32u                     /* from here on both sides are packed */
@@ -45,7 +46,7 @@ static void many_rows(struct kvc_offload *offload, const struct kvc_linear *args
     KVC_PUSH(&pack, ((struct kvc_span){workspace, 0}), args->x, K, (uint64_t)rows);
     kvc_launch_items(offload, &pack, rows * (padded / 32), 1, 1);
     for (uint64_t from = 0; from < count; from += at_once) {
-        uint64_t here = count - from < at_once ? count - from : at_once;
+        uint64_t here = kvc_min_u64(count - from, at_once);
         struct kvc_launch product = kvc_launch_of(KVC_KERNEL_product);
         pack = kvc_launch_of(KVC_KERNEL_pack_w);
         KVC_PUSH(&pack, ((struct kvc_span){workspace, (size_t)x_bytes}), w->piece[piece], w->row_bytes, w->type, K,

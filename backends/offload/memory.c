@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/integers.h"
 #include "backends/offload/offload.h"
 #include "core/base/types.h"
 
@@ -139,8 +140,8 @@ void kvc_offload_weight_free(struct kvc_device *device, struct kvc_weight *weigh
 /* For kvc_offload_prepare: what packing a matrix takes. */
 static void note_size(struct kvc_offload *offload, uint64_t outputs, uint64_t inputs) {
     const uint64_t row = (inputs + 31) / 32 * 128, all = (outputs + 127) / 128 * 128 * row;
-    offload->widest = row > offload->widest ? row : offload->widest;
-    offload->largest = all > offload->largest ? all : offload->largest;
+    offload->widest = kvc_max_u64(row, offload->widest);
+    offload->largest = kvc_max_u64(all, offload->largest);
 }
 
 /* A weight of `outputs` rows on the device; its pieces have no memory yet. */
@@ -199,7 +200,7 @@ enum kvc_status kvc_offload_weight_create(struct kvc_device *device, enum kvc_ty
     enum kvc_status status = describe(of(device), type, outputs, inputs, weight, error);
     if (status != KVC_OK)
         return status;
-    note_size(of(device), outputs < (*weight)->piece_rows ? outputs : (*weight)->piece_rows, inputs);
+    note_size(of(device), kvc_min_u64(outputs, (*weight)->piece_rows), inputs);
     status = allocate_pieces(of(device), *weight, host, error);
     if (status != KVC_OK) {
         kvc_offload_weight_free(device, *weight);
@@ -213,7 +214,7 @@ static void write_expert(struct kvc_offload *offload, const struct kvc_weight *w
                          const unsigned char *host) {
     for (uint64_t here; rows > 0; row += here, rows -= here) {
         const uint64_t piece = row / weight->piece_rows, at = row % weight->piece_rows;
-        here = rows < weight->piece_rows - at ? rows : weight->piece_rows - at;
+        here = kvc_min_u64(rows, weight->piece_rows - at);
         offload->driver->write(offload, weight->piece[piece], (size_t)at * weight->row_bytes, host,
                                (size_t)here * weight->row_bytes);
         host += (size_t)here * weight->row_bytes;

@@ -1,4 +1,5 @@
 /* pages.c - views, pages, sums of values. */
+#include "core/base/integers.h"
 #include "backends/offload/offload.h"
 
 static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_offload *)device; }
@@ -28,8 +29,8 @@ void kvc_offload_pages_update(struct kvc_device *device, const struct kvc_pages_
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_pages_update);
     const uint32_t across = heads_across(lists, args->rows);
     uint64_t places = kvc_offload_most_places(lists, args->view),
-             changed = (args->rows < places ? args->rows : places) / args->pages->page + 2;
-    changed = changed < args->pages->stride ? changed : args->pages->stride;
+             changed = kvc_min_u64(args->rows, places) / args->pages->page + 2;
+    changed = kvc_min_u64(changed, args->pages->stride);
     KVC_PUSH(&launch, lists, lists->arena, args->view, args->pages->page, args->pages->stride, args->pages->type,
              args->pages->low, args->pages->high, args->rows, (uint32_t)changed, across);
     kvc_launch_items(of(device), &launch, changed * across * (of(device)->workers == 1 ? 1 : lists->format.head_size),

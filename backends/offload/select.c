@@ -1,4 +1,5 @@
 /* select.c - what a decode step reads: scores of places or pages, read lists. */
+#include "core/base/integers.h"
 #include "backends/offload/offload.h"
 #include "core/base/canon.h"
 
@@ -83,7 +84,7 @@ void kvc_offload_select_scores(struct kvc_device *device, const struct kvc_selec
     struct parts parts;
     if (!make_parts(offload, s, &parts))
         return;
-    units = units < s->stride ? units : s->stride;
+    units = kvc_min_u64(units, s->stride);
     score = s->probabilities.buffer ? s->probabilities : part(&parts, parts.score);
     if (some) {
         struct kvc_launch channels = kvc_launch_of(KVC_KERNEL_select_channels);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/integers.h"
 #include "backends/opencl/opencl.h"
 
 static void text_of(cl_device_id id, cl_device_info what, char *text, size_t capacity) {
@@ -48,7 +49,7 @@ size_t kvc_opencl_devices(struct kvc_opencl_device *devices) {
     size_t count = 0;
     if (clGetPlatformIDs(16, platforms, &platform_count) != CL_SUCCESS)
         return 0;
-    platform_count = platform_count > 16 ? 16 : platform_count;
+    platform_count = kvc_min_u32(platform_count, 16);
     for (int cpus = 0; cpus < 2; cpus++)
         for (cl_uint p = 0; p < platform_count; p++) {
             cl_device_id ids[16];

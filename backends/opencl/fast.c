@@ -1,5 +1,6 @@
 /* fast.c - --math=fast: linear layers of many rows go to CLBlast, with weights widened to floats some outputs at a
  * time. Same model, other rounding; few rows stay exact. CLBlast is loaded only for --math=fast. */
+#include "core/base/integers.h"
 #include "backends/opencl/opencl.h"
 
 #if defined(KVC_CLBLAST)
@@ -50,9 +51,9 @@ static void fast_linear(struct kvc_device *device, const struct kvc_linear *args
     workspace = kvc_offload_workspace(&opencl->offload, at_once * w->inputs * 4);
     for (uint32_t piece = 0; workspace && piece < w->pieces; piece++) {
         uint64_t first = piece * w->piece_rows;
-        uint64_t count = w->outputs - first < w->piece_rows ? w->outputs - first : w->piece_rows;
+        uint64_t count = kvc_min_u64(w->outputs - first, w->piece_rows);
         for (uint64_t from = 0; from < count; from += at_once)
-            some_outputs(opencl, args, piece, from, count - from < at_once ? count - from : at_once, workspace);
+            some_outputs(opencl, args, piece, from, kvc_min_u64(count - from, at_once), workspace);
     }
     if (args->bias.buffer) {
         struct kvc_launch add = kvc_launch_of(KVC_KERNEL_add_bias);

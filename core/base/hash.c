@@ -1,4 +1,5 @@
 /* hash.c - the hash of logits: XXH64 over little-endian float32, NaN as 0x7fc00000. */
+#include "core/base/integers.h"
 #include "kvcull.h"
 
 #include <stdlib.h>
@@ -21,7 +22,7 @@ struct kvc_hash *kvc_hash_open(void) {
 void kvc_hash_add(struct kvc_hash *hash, const float *values, size_t count) {
     unsigned char bytes[4 * 256];
     while (count > 0) {
-        const size_t part = count < 256 ? count : 256;
+        const size_t part = kvc_min_u64(count, 256);
         for (size_t i = 0; i < part; i++) {
             uint32_t bits;
             memcpy(&bits, values + i, sizeof bits);

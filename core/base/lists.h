@@ -2,6 +2,7 @@
 #ifndef KVC_CORE_BASE_LISTS_H
 #define KVC_CORE_BASE_LISTS_H
 
+#include "core/base/integers.h"
 #include "kvcull/policy.h"
 
 /* What configure asks of a machine, for builds without it. */
@@ -78,7 +79,7 @@ static inline uint32_t kvc_slots_hold(uint32_t slots) { return slots - slots % K
 static inline uint32_t kvc_slots_blocks(uint32_t slots) { return (slots + KVC_TILE - 1) / KVC_TILE; }
 /* Slots that lie where they were when a head that had `had` owns `slots`. */
 static inline uint32_t kvc_slots_kept(uint32_t slots, uint32_t had) {
-    const uint32_t both = slots < had ? slots : had;
+    const uint32_t both = kvc_min_u32(slots, had);
     return slots == had ? slots : both - both % KVC_TILE;
 }
 

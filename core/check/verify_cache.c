@@ -57,7 +57,7 @@ KVC_CASE(append, 8) {
         for (uint32_t h = 0; v->status == KVC_OK && h < shape.kv_heads; h++)
             if (lists[made].slots[h] - lists[made].count[h] < capacity)
                 capacity = lists[made].slots[h] - lists[made].count[h];
-        stored = kvc_verify_range(v, 0, capacity < 30 ? capacity : 30);
+        stored = kvc_verify_range(v, 0, kvc_min_u32(capacity, 30));
         for (int side = v->first; side < 2; side++) {
             memset(&segments[made][side], 0, sizeof segments[made][side]);
             segments[made][side].lists = &lists[made].lists[side];
@@ -152,8 +152,8 @@ static void keys_case(struct kvc_verify *v, bool rotate) {
     shape.type = kvc_verify_entry_type(v);
     kvc_verify_lists(v, &shape, &lists);
     for (uint32_t h = 0; v->status == KVC_OK && h < shape.kv_heads; h++)
-        rows = lists.count[h] < rows ? lists.count[h] : rows;
-    rows = kvc_verify_range(v, v->small && rows ? 1 : 0, rows < 40 ? rows : 40);
+        rows = kvc_min_u32(lists.count[h], rows);
+    rows = kvc_verify_range(v, v->small && rows ? 1 : 0, kvc_min_u32(rows, 40));
     kvc_verify_describe(v, ", first %u, rows %u", first, rows);
     kvc_verify_describe(v, ", half %u, interleaved %u", half, interleaved);
     k = kvc_verify_twin_values(v, (size_t)rows * shape.kv_heads * d + 1, kvc_verify_flavour(v));

@@ -1,4 +1,5 @@
 /* verify_keep.c - cases of what leads from scores to entries: pool, groups, keep, shares. */
+#include "core/base/integers.h"
 #include "core/base/fused.h"
 #include "core/check/inject.h"
 #include "core/check/verify.h"
@@ -171,7 +172,7 @@ KVC_CASE(keep_ring, 80) {
         device->ops->upload(device, (struct kvc_span){on->state, 0}, values, n * sizeof *values);
         for (uint32_t b = 0; b < blocks; b++) {
             const uint32_t from = b * KVC_RING_BLOCK;
-            const uint32_t some = rows - from < KVC_RING_BLOCK ? rows - from : KVC_RING_BLOCK;
+            const uint32_t some = kvc_min_u32(rows - from, KVC_RING_BLOCK);
             device->ops->column_scores(
                 device, &(struct kvc_column_scores){
                             .lists = on, .first = first + from, .columns = some, .scores = sums, .stride = stride});

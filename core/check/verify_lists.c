@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/integers.h"
 #include "core/check/verify.h"
 
 struct kvc_lists_shape kvc_verify_shape(struct kvc_verify *v, uint32_t columns, uint32_t most_blocks, bool ordered) {
@@ -83,7 +84,7 @@ static bool make_plan(struct kvc_verify *v, const struct kvc_lists_shape *shape,
     for (uint32_t h = 0; h < heads; h++) {
         out->slots[h] = KVC_TILE * kvc_verify_range(v, 1, shape->most_blocks);
         out->count[h] = draw_count(v, out->slots[h]);
-        out->most = out->count[h] > out->most ? out->count[h] : out->most;
+        out->most = kvc_max_u32(out->count[h], out->most);
         plan->base[h] = all;
         all += out->slots[h];
     }

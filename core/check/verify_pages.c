@@ -1,6 +1,7 @@
 /* verify_pages.c - cases of views, pages and sums of values. */
 #include <string.h>
 
+#include "core/base/integers.h"
 #include "core/check/inject.h"
 #include "core/check/verify_pages.h"
 
@@ -25,7 +26,7 @@ bool kvc_verify_places(struct kvc_verify *v, struct kvc_verify_places *c) {
         for (uint32_t r = 0; r < c->lists.count[h]; r++)
             if (of == 4 || kvc_verify_range(v, 0, 3) < of)
                 rank[(size_t)h * stride + c->places[h]++] = r;
-        c->most = c->places[h] > c->most ? c->places[h] : c->most;
+        c->most = kvc_max_u32(c->places[h], c->most);
     }
     if (c->viewed) {
         c->view_count = kvc_verify_twin(v, heads * sizeof *c->places, c->places);
@@ -111,7 +112,7 @@ KVC_CASE(view_append, 6) {
         }
         kvc_verify_compare_words(v, c.view_count, 0, c.shape.kv_heads, "count");
         for (uint32_t h = 0; h < c.shape.kv_heads; h++) {
-            uint32_t more = rows < c.lists.count[h] ? rows : c.lists.count[h];
+            uint32_t more = kvc_min_u32(rows, c.lists.count[h]);
             size_t stride = c.viewed ? c.view[1].stride : c.most + 6;
             kvc_verify_compare_words(v, c.view_rank, h * stride, (c.viewed ? c.places[h] : 0) + more, "rank");
         }

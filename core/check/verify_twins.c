@@ -1,5 +1,6 @@
 /* verify_twins.c - what the cases of all operations share: made-up values on both devices, and the comparison of the
  * bits that these then hold. */
+#include "core/base/integers.h"
 #include "core/check/verify.h"
 
 #include <inttypes.h>
@@ -75,7 +76,7 @@ void kvc_verify_compare_reads(struct kvc_verify *v, struct kvc_twin counts, stru
     const uint32_t *count = kvc_verify_counts(v, counts, heads);
     kvc_verify_compare_words(v, counts, 0, heads, "count");
     for (uint32_t h = 0; v->status == KVC_OK && h < heads; h++) /* alone, no comparison has found wrong counts yet */
-        kvc_verify_compare_words(v, ranks, (size_t)h * stride, count[h] < stride ? count[h] : stride, "rank");
+        kvc_verify_compare_words(v, ranks, (size_t)h * stride, kvc_min_u32(count[h], stride), "rank");
 }
 
 /* ---- made-up inputs ---- */

@@ -1,9 +1,6 @@
 /* advice.c - what a device with too little memory is missing, and what would fit it. */
 #include "core/engine/advice.h"
 
-#include "core/base/integers.h"
-#include "core/base/types.h"
-
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 /* measure.c - times every operation of a backend beside the ceilings of its device, and beside another backend. */
+#include "core/base/integers.h"
 #include "core/base/float.h"
 #include "core/measure/measure.h"
 
@@ -162,13 +163,13 @@ const struct kvc_weight *kvc_measure_experts(struct kvc_measure *m, enum kvc_typ
 
 /* The entries are appended in segments, all of the same values. */
 static void fill_lists(struct kvc_measure *m, struct kvc_lists *lists, uint32_t entries) {
-    const uint32_t most = entries < MEASURE_ENTRIES ? entries : MEASURE_ENTRIES;
+    const uint32_t most = kvc_min_u32(entries, MEASURE_ENTRIES);
     const size_t n = (size_t)most * MEASURE_KV_HEADS * lists->format.head_size;
     const struct kvc_span values = kvc_measure_values(m, n), positions = kvc_measure_numbers(m, entries, 0, 1);
     if (m->status == KVC_OK && lists->order)
         m->ops->identity(m->device, &(struct kvc_identity){.lists = lists});
     for (uint32_t from = 0; m->status == KVC_OK && from < entries; from += most) {
-        const uint32_t rows = entries - from < most ? entries - from : most;
+        const uint32_t rows = kvc_min_u32(entries - from, most);
         const struct kvc_segment segment = {.lists = lists, .rows = rows, .stored = rows};
         m->ops->append(m->device,
                        &(struct kvc_append){.segments = &segment,

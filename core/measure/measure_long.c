@@ -74,7 +74,7 @@ static void attention(struct kvc_measure *m, uint32_t variant) {
 
 /* One layer of a chunk in the middle of a prompt: its time, times the number of chunks, is the layer's. */
 static void prefill(struct kvc_measure *m, uint32_t variant) {
-    const uint32_t rows = m->entries / 2 < MEASURE_ROWS ? m->entries / 2 : MEASURE_ROWS, before = m->entries / 2;
+    const uint32_t rows = kvc_min_u32(m->entries / 2, MEASURE_ROWS), before = m->entries / 2;
     const struct kvc_weight *query = kvc_measure_weight(m, KVC_F16, HIDDEN, HIDDEN);
     const struct kvc_weight *key = kvc_measure_weight(m, KVC_F16, HK * D, HIDDEN);
     const struct kvc_weight *up = kvc_measure_weight(m, KVC_F16, FEED_FORWARD, HIDDEN);
@@ -138,7 +138,7 @@ static void prefill(struct kvc_measure *m, uint32_t variant) {
 
 /* As snapkv does it, in one layer: the last queries' mass, pooling, the top entries, eviction, compaction. */
 static void selection(struct kvc_measure *m, uint32_t variant) {
-    const uint32_t n = m->entries, kept = n / 4 < KEPT ? n / 4 : KEPT, window = kept / 2 < WINDOW ? kept / 2 : WINDOW;
+    const uint32_t n = m->entries, kept = kvc_min_u32(n / 4, KEPT), window = kvc_min_u32(kept / 2, WINDOW);
     const struct kvc_keep rule = {.top = kept - window, .tail = window, .recent = INT64_MAX};
     struct kvc_lists *from = make_lists(m, n, n, true), *to = make_lists(m, kept, 0, true), into = *to;
     const size_t stride = whole_tiles(n), lists_bytes = HK * stride * 4;

@@ -1,4 +1,5 @@
 /* measure_policies.c - calls of what methods look at and of what they choose by, 8 KV heads of 4096 entries. */
+#include "core/base/integers.h"
 #include "core/base/canon.h"
 #include "core/base/fused.h"
 #include "core/measure/measure.h"
@@ -314,10 +315,10 @@ static void make_selection(struct kvc_measure *m, const struct select_case *c, s
 }
 
 static uint64_t selection_bytes(const struct select_case *c) {
-    return key_bytes() * c->dims / D / (c->page > 1 ? c->page : 1) * (c->whole ? 2 : 1);
+    return key_bytes() * c->dims / D / kvc_max_u32(c->page, 1) * (c->whole ? 2 : 1);
 }
 static uint64_t selection_flops(const struct select_case *c) {
-    const uint64_t units = (uint64_t)H * N / (c->page > 1 ? c->page : 1);
+    const uint64_t units = (uint64_t)H * N / kvc_max_u32(c->page, 1);
     return units * (2 * c->dims + (c->whole ? 0 : MEASURE_EXP + 3));
 }
 
@@ -336,7 +337,7 @@ KVC_MEASURE(select_reads, CASES, variant) {
     make_selection(m, c, &s);
     if (m->status == KVC_OK)
         m->ops->select_scores(m->device, &s.scores);
-    kvc_measure_counts(m, (uint64_t)ALL / (c->page > 1 ? c->page : 1) * 4 + ALL / 4 * 4, 0, "%s, a quarter", c->name);
+    kvc_measure_counts(m, (uint64_t)ALL / kvc_max_u32(c->page, 1) * 4 + ALL / 4 * 4, 0, "%s, a quarter", c->name);
     while (kvc_measure_again(m))
         m->ops->select_reads(m->device, &s.reads);
 }

@@ -1,5 +1,6 @@
 /* policy.c - reads name[:option=value[,option=value]...][+name...] and checks it against the option tables. The string
  * is untrusted. */
+#include "core/base/integers.h"
 #include "core/stage/policy.h"
 
 #include <stdio.h>
@@ -49,7 +50,7 @@ static enum kvc_status take_option(struct reader *reader, struct kvc_values *val
         for (size_t i = 0; reader->at[0] >= '0' && reader->at[0] <= '9' && i < values->count && !main; i++)
             if (kvc_policy_option(policy, i)->kind == KVC_OPTION_BUDGET)
                 main = kvc_policy_option(policy, i);
-        const int shown = (int)(length > 40 ? 40 : length);
+        const int shown = (int)kvc_min_u64(length, 40);
         return kvc_fail(reader->error, KVC_USAGE, "policy %s: '%.*s': must be option=value%s%s%s%.*s", policy->name,
                         shown, reader->at, main ? ", as " : "", main ? main->name : "", main ? "=" : "",
                         main ? shown : 0, reader->at);
@@ -72,7 +73,7 @@ static enum kvc_status take_option(struct reader *reader, struct kvc_values *val
         snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", kvc_policy_option(policy, i)->name);
     }
     return kvc_fail(reader->error, KVC_USAGE, "policy %s: unknown option '%.*s'; it has %s", policy->name,
-                    (int)(length > 40 ? 40 : length), reader->at, known);
+                    (int)kvc_min_u64(length, 40), reader->at, known);
 }
 
 enum kvc_status kvc_policy_named(const struct kvc_policy_class *policy, enum kvc_status status,
@@ -122,7 +123,7 @@ static enum kvc_status take_method(struct reader *reader, struct kvc_method *met
         return kvc_fail(reader->error, KVC_USAGE,
                         length ? "policy '%.*s' is unknown; 'kvcull info methods' lists what there is"
                                : "policy%.*s: a method's name is missing; as in snapkv:budget=512+streaming:budget=512",
-                        (int)(length > 40 ? 40 : length), reader->at);
+                        (int)kvc_min_u64(length, 40), reader->at);
     struct kvc_values *values = &method->values;
     values->policy = method->policy;
     values->count = kvc_policy_options(method->policy);

@@ -5,6 +5,7 @@
  * Members of a list are used again and never freed. */
 #include "models/files/held_files.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,10 +64,15 @@ void kvc_let_go(struct kvc_held_file *file) {
 }
 
 void kvc_output_remove_all(void) {
-    for (struct kvc_held_file *file = atomic_load(&kvc_written_files); file; file = file->next) {
-        char *path = atomic_exchange(&file->path, NULL);
-        if (path) {
-            unlink(path);
+    /* What is no file goes last: a folder can be removed when nothing is left in it. */
+    for (int folders = 0; folders < 2; folders++) {
+        for (struct kvc_held_file *file = atomic_load(&kvc_written_files); file; file = file->next) {
+            char *path = atomic_exchange(&file->path, NULL);
+            if (path && folders) {
+                rmdir(path);
+            } else if (path && unlink(path) != 0 && (errno == EISDIR || errno == EPERM)) {
+                atomic_store(&file->path, path);
+            }
         }
     }
 }

@@ -6,7 +6,8 @@
 
 struct kvc_held_file;
 
-/* Notes the name of a file that is about to be written; NULL: no memory. kvc_output_remove_all unlinks it. */
+/* Notes the name of a file that is about to be written, or of a folder that is about to be made for such files; NULL: no
+ * memory. kvc_output_remove_all removes it. */
 struct kvc_held_file *kvc_hold_written(const char *path);
 /* Notes a mapping of a file, for kvc_mapped_path; NULL: no memory. */
 struct kvc_held_file *kvc_hold_mapped(const char *path, const void *start, size_t bytes);

@@ -1,4 +1,4 @@
-/* output.c - an output file that appears under its name only when it is complete. */
+/* output.c - an output file that appears under its name only when it is complete, and folders made for such files. */
 #include "models/files/output.h"
 #include "models/files/held_files.h"
 
@@ -17,7 +17,7 @@
 enum { PIECE = 2 << 20 };
 
 struct kvc_output {
-    int fd;
+    int fd; /* -1 of a folder, which has no target and nothing pending */
     char *target, *temporary;
     struct kvc_held_file *held; /* the temporary name, for handlers of signals */
     unsigned char *pending;     /* [PIECE], of which pending_bytes belong at `start` */
@@ -137,6 +137,29 @@ enum kvc_status kvc_output_open(const char *path, uint64_t bytes, struct kvc_out
     return KVC_OK;
 }
 
+enum kvc_status kvc_output_folder(const char *path, struct kvc_output **out, struct kvc_error *error) {
+    struct stat about;
+    *out = NULL;
+    if (stat(path, &about) == 0) {
+        return S_ISDIR(about.st_mode) ? KVC_OK
+                                      : kvc_fail(error, KVC_RESOURCE, "%s: is not a folder; give another name", path);
+    }
+    struct kvc_output *output = calloc(1, sizeof *output);
+    if (!output || !(output->temporary = strdup(path)) || !(output->held = kvc_hold_written(path))) {
+        free(output ? output->temporary : NULL);
+        free(output);
+        return kvc_fail(error, KVC_RESOURCE, "%s: no memory", path);
+    }
+    output->fd = -1;
+    if (mkdir(path, 0777) != 0) {
+        const int reason = errno;
+        output_free(output);
+        return reason == EEXIST ? KVC_OK : cannot_write(path, reason, error);
+    }
+    *out = output;
+    return KVC_OK;
+}
+
 int kvc_output_descriptor(const struct kvc_output *output) { return output->fd; }
 
 static enum kvc_status write_pending(struct kvc_output *output, struct kvc_error *error) {
@@ -179,6 +202,12 @@ enum kvc_status kvc_output_write(struct kvc_output *output, uint64_t offset, con
 }
 
 enum kvc_status kvc_output_commit(struct kvc_output *output, struct kvc_error *error) {
+    if (!output || !output->target) { /* a folder stays as it is */
+        if (output) {
+            output_free(output);
+        }
+        return KVC_OK;
+    }
     enum kvc_status status = write_pending(output, error);
     int reason = 0;
     if (status) {
@@ -205,8 +234,12 @@ enum kvc_status kvc_output_commit(struct kvc_output *output, struct kvc_error *e
 }
 
 void kvc_output_abandon(struct kvc_output *output) {
-    if (output) {
+    if (output && output->target) {
         unlink(output->temporary);
+    } else if (output) {
+        rmdir(output->temporary);
+    }
+    if (output) {
         output_free(output);
     }
 }

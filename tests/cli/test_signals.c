@@ -70,6 +70,37 @@ static void unfinished_files_go(void **state) {
     unlink(part);
 }
 
+static void folders_made_for_them_go(void **state) {
+    static const char folder[] = "test_signals.folder", inside[] = "test_signals.folder/x";
+    struct kvc_output *made, *file, *again;
+
+    (void)state;
+    rmdir(folder);
+    for (int ends = 0; ends < 3; ends++) { /* by a signal, abandoned, committed */
+        assert_int_equal(kvc_output_folder(folder, &made, NULL), KVC_OK);
+        assert_non_null(made);
+        assert_int_equal(kvc_output_folder(folder, &again, NULL), KVC_OK);
+        assert_null(again); /* it was there */
+        assert_int_equal(kvc_output_open(inside, 0, &file, NULL), KVC_OK);
+        if (ends == 0) {
+            kvc_output_remove_all();
+            assert_int_not_equal(access(folder, F_OK), 0);
+        }
+        kvc_output_abandon(file);
+        if (ends == 2)
+            assert_int_equal(kvc_output_commit(made, NULL), KVC_OK);
+        else
+            kvc_output_abandon(made);
+        assert_int_equal(access(folder, F_OK) == 0, ends == 2);
+    }
+    kvc_output_remove_all(); /* not what is committed */
+    assert_int_equal(access(folder, F_OK), 0);
+    rmdir(folder);
+    assert_int_equal(kvc_output_folder("test_signals.none/x", &made, NULL), KVC_RESOURCE);
+    assert_null(made);
+    assert_int_equal(kvc_output_folder("/dev/null", &made, NULL), KVC_RESOURCE);
+}
+
 static void *touch(void *address) {
     const volatile char *byte = address;
 
@@ -181,6 +212,7 @@ static void lines_are_printable(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(mappings_are_known), cmocka_unit_test(unfinished_files_go),
+                                       cmocka_unit_test(folders_made_for_them_go),
                                        cmocka_unit_test(a_file_cut_short_is_told),
                                        cmocka_unit_test(lines_are_printable)};
     return cmocka_run_group_tests(tests, NULL, NULL);

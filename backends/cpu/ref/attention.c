@@ -1,4 +1,5 @@
 /* attention.c - exact attention over ragged lists, in tiles of 256 places. */
+#include "core/base/integers.h"
 #include "backends/cpu/ref/ref.h"
 
 /* Tile results of one row and the query heads of one KV head. Arrays of one thread's scratch. */
@@ -17,7 +18,7 @@ struct work {
 static uint32_t one_tile(const struct work *w, const struct kvc_view *view, uint32_t tile, const float *q,
                          float scale) {
     uint32_t first = tile * KVC_TILE, d = w->head_size, read = 0;
-    uint32_t count = view->places - first < KVC_TILE ? view->places - first : KVC_TILE;
+    uint32_t count = kvc_min_u32(view->places - first, KVC_TILE);
     const struct kvc_entry_format *format = &view->lists->format;
     for (uint32_t j = 0; j < count; j++) {
         w->slot[j] = kvc_view_slot(view, first + j);

@@ -1,6 +1,7 @@
 /* cache.c - changing lists: append, drop, identity, evict, relayout; and reading them: entries. */
 #include <string.h>
 
+#include "core/base/integers.h"
 #include "backends/cpu/ref/ref.h"
 
 /* Appends one entry to head h; k, v [d]. */
@@ -40,7 +41,7 @@ void KVC_REF(drop)(struct kvc_device *device, const struct kvc_drop *args) {
     uint32_t *count = lists->count->data;
     (void)device;
     for (uint32_t h = 0; h < lists->kv_heads; h++)
-        count[h] -= args->rows < count[h] ? args->rows : count[h];
+        count[h] -= kvc_min_u32(args->rows, count[h]);
 }
 
 void KVC_REF(identity)(struct kvc_device *device, const struct kvc_identity *args) {

@@ -1,6 +1,7 @@
 /* entry.c - one cache row: rounding it to the entry format, and reading it back. */
 #include <string.h>
 
+#include "core/base/integers.h"
 #include "backends/cpu/ref/ref.h"
 
 void KVC_REF(load_entry)(const struct kvc_entry_format *format, const unsigned char *row, float *out) {
@@ -62,6 +63,6 @@ uint32_t KVC_REF(store_entry)(const struct kvc_entry_format *format, unsigned ch
     }
     for (uint32_t first = 0; first < d; first += KVC_Q8_GROUP)
         saturated += store_group(row + (size_t)first / KVC_Q8_GROUP * (2 + KVC_Q8_GROUP), x + first,
-                                 d - first < KVC_Q8_GROUP ? d - first : KVC_Q8_GROUP);
+                                 kvc_min_u32(d - first, KVC_Q8_GROUP));
     return saturated;
 }

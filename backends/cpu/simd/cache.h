@@ -2,6 +2,7 @@
 #ifndef KVC_SIMD_CACHE_H
 #define KVC_SIMD_CACHE_H
 
+#include "core/base/integers.h"
 #include "backends/cpu/simd/scores/score_memo.h"
 
 INLINE uint32_t slots_of(const struct kvc_lists *lists, uint32_t h) {
@@ -99,7 +100,7 @@ static uint32_t store_row(const struct kvc_entry_format *format, unsigned char *
     if (format->type == KVC_F16)
         return store_halves(row, x, d);
     for (size_t c = 0; c < d; c += KVC_Q8_GROUP)
-        saturated += store_group(row + c / KVC_Q8_GROUP * Q8_BYTES, x + c, d - c < KVC_Q8_GROUP ? d - c : KVC_Q8_GROUP);
+        saturated += store_group(row + c / KVC_Q8_GROUP * Q8_BYTES, x + c, kvc_min_u64(d - c, KVC_Q8_GROUP));
     return saturated;
 }
 
@@ -167,7 +168,7 @@ static void append(struct kvc_device *device, const struct kvc_append *args) {
     for (size_t i = 0; i < args->segment_count; i++) {
         const struct kvc_lists *lists = args->segments[i].lists;
         memo_forget(job.cpu, lists);
-        heads = lists->kv_heads > heads ? lists->kv_heads : heads;
+        heads = kvc_max_u32(lists->kv_heads, heads);
         work += (double)args->segments[i].stored * lists->kv_heads *
                 (lists->format.head_size * (lists->format.type == KVC_Q8_0 ? 16.0 : 4.0) / LANES + lists->columns);
     }
@@ -179,7 +180,7 @@ static void drop(struct kvc_device *device, const struct kvc_drop *args) {
     uint32_t *count = lists->count->data;
     memo_forget((struct kvc_cpu *)device, lists);
     for (uint32_t h = 0; h < lists->kv_heads; h++)
-        count[h] -= args->rows < count[h] ? args->rows : count[h];
+        count[h] -= kvc_min_u32(args->rows, count[h]);
 }
 
 /* ---- evict ---- */
@@ -329,8 +330,8 @@ static void relayout(struct kvc_device *device, const struct kvc_relayout *args)
     memo_forget(job.cpu, dst);
     for (uint32_t h = 0; h < src->kv_heads; h++) {
         const uint32_t count = ((const uint32_t *)src->count->data)[h], slots = slots_of(dst, h);
-        job.count_most = count > job.count_most ? count : job.count_most;
-        job.slots_most = slots > job.slots_most ? slots : job.slots_most;
+        job.count_most = kvc_max_u32(count, job.count_most);
+        job.slots_most = kvc_max_u32(slots, job.slots_most);
         work += count * (4.0 + dst->columns + (slots < slots_of(src, h) ? src->format.row_bytes / 16.0 : 0.0));
     }
     kvc_threads_run(threads_for(job.cpu, work), src->kv_heads, relayout_task, &job);

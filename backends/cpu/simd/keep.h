@@ -2,6 +2,7 @@
 #ifndef KVC_SIMD_KEEP_H
 #define KVC_SIMD_KEEP_H
 
+#include "core/base/integers.h"
 #include "backends/cpu/simd/bump.h"
 #include "backends/cpu/simd/attention/entries.h"
 
@@ -247,7 +248,7 @@ static void keep_task(void *argument, size_t task, unsigned thread) {
         else
             recent = middle + 1;
     }
-    high = recent < high ? recent : high;
+    high = kvc_min_u32(recent, high);
     if (high < low || count <= rule->limit)
         high = low;
     const uint32_t candidates = high - low, forced = count - candidates;
@@ -294,7 +295,7 @@ static void keep(struct kvc_device *device, const struct kvc_keep_rules *args) {
         const uint32_t count = ((const uint32_t *)lists->count->data)[h];
         const struct kvc_keep *rule = &args->rules[args->rule_count > 1 ? h : 0];
         const uint64_t stay = rule->top + rule->first + rule->tail;
-        job.count_most = count > job.count_most ? count : job.count_most;
+        job.count_most = kvc_max_u32(count, job.count_most);
         work += count * (job.scores && stay + 64 < count ? 64.0 : 4.0) / LANES;
     }
     kvc_threads_run(threads_for(job.cpu, work), lists->kv_heads, keep_task, &job);
@@ -331,8 +332,8 @@ static void shares(struct kvc_device *device, const struct kvc_shares *args) {
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const uint32_t n = share[h], above = count_above(mine, n, bound);
         const uint32_t reach = (bound == INT32_MIN ? n : count_above(mine, n, bound - 1)) - above;
-        share[h] = above + (reach < equal ? reach : equal);
-        equal -= reach < equal ? reach : equal;
+        share[h] = above + kvc_min_u32(reach, equal);
+        equal -= kvc_min_u32(reach, equal);
         mine += (n + LANES - 1) / LANES * LANES;
     }
 }

@@ -7,6 +7,7 @@
 #ifndef KVC_SIMD_KEEP_RING_H
 #define KVC_SIMD_KEEP_RING_H
 
+#include "core/base/integers.h"
 #include "backends/cpu/simd/scores/ring_fuse.h"
 #include "backends/cpu/simd/keep.h"
 #include "core/base/fused.h"
@@ -180,7 +181,7 @@ static bool one_goes(const struct kvc_lists *lists, const struct kvc_keep *rule)
         const uint32_t count = ((const uint32_t *)lists->count->data)[h];
         const uint32_t old = ranks_before(lists, h, rule->recent);
         const uint64_t forced = count - old, fill = rule->fill > forced ? rule->fill - forced : 0;
-        if (count > rule->limit && (old < 2 || (rule->top > fill ? rule->top : fill) != old - 1))
+        if (count > rule->limit && (old < 2 || kvc_max_u64(rule->top, fill) != old - 1))
             return false;
     }
     return rule->first == 0 && rule->tail == 0;
@@ -202,7 +203,7 @@ static void keep_ring(struct kvc_device *device, const struct kvc_keep_ring *arg
     }
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const uint32_t slots = lists->host_base[h + 1] - lists->host_base[h];
-        job.slots_most = slots > job.slots_most ? slots : job.slots_most;
+        job.slots_most = kvc_max_u32(slots, job.slots_most);
         work +=
             (double)((const uint32_t *)lists->count->data)[h] * (job.scores ? 10.0 : 5.0 * args->ring->ring) / LANES;
     }

@@ -2,6 +2,7 @@
 #ifndef KVC_SIMD_PAGES_H
 #define KVC_SIMD_PAGES_H
 
+#include "core/base/integers.h"
 #include "backends/cpu/simd/bump.h"
 #include "backends/cpu/simd/select/channels.h"
 
@@ -130,11 +131,10 @@ static void pages_task(void *argument, size_t task, unsigned thread) {
     const uint32_t from = first + (uint32_t)((uint64_t)whole * split / job->splits) * LANES;
     const uint32_t to = first + (uint32_t)((uint64_t)whole * (split + 1) / job->splits) * LANES;
     for (uint32_t p = from; p < to && p < end; p += LANES) {
-        const uint32_t n = end - p < LANES ? end - p : LANES;
+        const uint32_t n = kvc_min_u32(end - p, LANES);
         for (uint32_t i = 0; i < n; i++) {
             const uint32_t at = (p + i) * page;
-            one_page(type, &head, at, places - at < page ? places - at : page, d, work.low + i * padded,
-                     work.high + i * padded);
+            one_page(type, &head, at, kvc_min_u32(places - at, page), d, work.low + i * padded, work.high + i * padded);
         }
         if (job->pages->low)
             store_pages(job, job->pages->low, h, p, n, work.low, work.transposed);
@@ -149,8 +149,8 @@ static void pages_update(struct kvc_device *device, const struct kvc_pages_updat
     double work = 0.0;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const uint32_t blocks = (uint32_t)head_block_count(lists, h), places = places_of(lists, args->view, h);
-        job.blocks_most = blocks > job.blocks_most ? blocks : job.blocks_most;
-        work += (double)(args->rows < places ? args->rows : places) * lists->format.head_size * 8.0 / LANES;
+        job.blocks_most = kvc_max_u32(blocks, job.blocks_most);
+        work += (double)kvc_min_u32(args->rows, places) * lists->format.head_size * 8.0 / LANES;
     }
     struct kvc_threads *threads = threads_for(job.cpu, work);
     job.splits = threads ? 4 : 1;
@@ -195,8 +195,8 @@ static void value_sums(struct kvc_device *device, const struct kvc_value_sums *a
     double work = 0.0;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const uint32_t blocks = (uint32_t)head_block_count(lists, h), places = places_of(lists, args->view, h);
-        job.blocks_most = blocks > job.blocks_most ? blocks : job.blocks_most;
-        work += (double)(args->rows < places ? args->rows : places) * lists->format.head_size * 4.0 / LANES;
+        job.blocks_most = kvc_max_u32(blocks, job.blocks_most);
+        work += (double)kvc_min_u32(args->rows, places) * lists->format.head_size * 4.0 / LANES;
     }
     kvc_threads_run(threads_for(job.cpu, work), lists->kv_heads, sums_task, &job);
 }

@@ -2,6 +2,7 @@
 #ifndef KVC_SIMD_ROTATE_KEYS_H
 #define KVC_SIMD_ROTATE_KEYS_H
 
+#include "core/base/integers.h"
 #include "backends/cpu/simd/cache.h"
 #include "backends/cpu/simd/rows.h"
 
@@ -21,13 +22,13 @@ static void rotate_task(void *argument, size_t task, unsigned thread) {
     const struct kvc_lists *lists = job->lists;
     const uint32_t h = (uint32_t)(task / job->tiles), from = (uint32_t)(task % job->tiles) * KVC_TILE;
     const uint32_t count = ((const uint32_t *)lists->count->data)[h], d = lists->format.head_size;
-    const uint32_t end = count < from + KVC_TILE ? count : from + KVC_TILE, half = job->rotary / 2;
+    const uint32_t end = kvc_min_u32(count, from + KVC_TILE), half = job->rotary / 2;
     const size_t slots = slots_of(lists, h);
     const float *columns = state_of(lists, h) + job->first * slots;
     float *x = kvc_cpu_scratch(job->cpu, thread, (ROTATE_ENTRIES + 1) * d * sizeof *x), *y = x + ROTATE_ENTRIES * d;
     uint64_t saturated = 0;
     for (uint32_t r = from; x && r < end; r += ROTATE_ENTRIES) {
-        const uint32_t some = end - r < ROTATE_ENTRIES ? end - r : ROTATE_ENTRIES;
+        const uint32_t some = kvc_min_u32(end - r, ROTATE_ENTRIES);
         uint32_t slot[ROTATE_ENTRIES];
         for (uint32_t i = 0; i < some; i++)
             slot[i] = kvc_list_slot(lists, h, r + i);
@@ -57,7 +58,7 @@ static void turn_keys(struct kvc_device *device, const struct kvc_turn_keys *arg
     double work = 0.0;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const uint32_t count = ((const uint32_t *)lists->count->data)[h], tiles = (count + KVC_TILE - 1) / KVC_TILE;
-        job.tiles = tiles > job.tiles ? tiles : job.tiles;
+        job.tiles = kvc_max_u32(tiles, job.tiles);
         work += (double)count * lists->format.head_size * 2;
     }
     memo_forget(job.cpu, lists);

@@ -2,6 +2,7 @@
 #ifndef KVC_SIMD_ROWS_H
 #define KVC_SIMD_ROWS_H
 
+#include "core/base/integers.h"
 #include "backends/cpu/simd/attention/entries.h"
 #include "backends/cpu/simd/linear/widen.h"
 
@@ -31,7 +32,7 @@ static void run_pieces(struct kvc_device *device, struct rows_job *job, kvc_task
 
 INLINE size_t piece_end(const struct rows_job *job, size_t task) {
     const size_t end = (task + 1) * job->piece;
-    return end < job->count ? end : job->count;
+    return kvc_min_u64(end, job->count);
 }
 
 /* ---- embed ---- */
@@ -41,7 +42,7 @@ INLINE size_t piece_end(const struct rows_job *job, size_t task) {
         const size_t whole = n / KVC_LANES * KVC_LANES;                                                                \
         const unsigned char *group = from;                                                                             \
         for (size_t k = 0; k < whole; k += GROUP, group += group_bytes_##name) {                                       \
-            const int parts = (int)((whole - k < GROUP ? whole - k : GROUP) / KVC_LANES);                              \
+            const int parts = (int)((kvc_min_u64(whole - k, GROUP)) / KVC_LANES);                                      \
             struct scales scales;                                                                                      \
             prepare_##name(&scales, group, parts);                                                                     \
             for (int p = 0; p < parts; p++) {                                                                          \

@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 
+#include "core/base/integers.h"
 #include "backends/cpu/simd/attention/many.h"
 #include "backends/cpu/simd/bump.h"
 #include "backends/cpu/simd/scores/score_memo.h"
@@ -112,8 +113,7 @@ static struct attention_unit unit_of(const struct attention_job *job, size_t tas
     unit.head = (uint32_t)(local_unit % heads);
     /* the last rows see most: first */
     unit.row = (unit.plan->blocks - 1 - (uint32_t)(local_unit / heads)) * unit.plan->row_block;
-    unit.rows =
-        unit.segment->rows - unit.row < unit.plan->row_block ? unit.segment->rows - unit.row : unit.plan->row_block;
+    unit.rows = kvc_min_u32(unit.segment->rows - unit.row, unit.plan->row_block);
     unit.number = unit.plan->first_unit + local_unit;
     return unit;
 }
@@ -173,8 +173,8 @@ INLINE struct seen_range unit_seen(const struct attention_job *job, const struct
         const struct seen_range seen = head_seen(head, positions[r], causal_offset[r], call->window);
         rows[r] = seen;
         if (seen.low < seen.high) {
-            any.low = seen.low < any.low ? seen.low : any.low;
-            any.high = seen.high > any.high ? seen.high : any.high;
+            any.low = kvc_min_u32(seen.low, any.low);
+            any.high = kvc_max_u32(seen.high, any.high);
             read += seen.high - seen.low;
         }
     }
@@ -282,8 +282,8 @@ static double plan_attention(struct attention_job *job, unsigned threads) {
             const struct kvc_buffer *counts = segment->reads ? segment->reads->count : segment->lists->count;
             const uint32_t n = ((const uint32_t *)counts->data)[h];
             const uint32_t blocks = (uint32_t)head_block_count(segment->lists, h);
-            places = n > places ? n : places;
-            job->blocks_most = blocks > job->blocks_most ? blocks : job->blocks_most;
+            places = kvc_max_u32(n, places);
+            job->blocks_most = kvc_max_u32(blocks, job->blocks_most);
             work += 2.5 * n * job->group * segment->rows * (job->d + 16.0) / LANES;
         }
         plan->tiles = (places + KVC_TILE - 1) / KVC_TILE;
@@ -315,9 +315,9 @@ static double plan_attention(struct attention_job *job, unsigned threads) {
         plan->first_unit = unit;
         unit += (size_t)plan->blocks * call->kv_heads;
         job->tasks += (size_t)plan->blocks * call->kv_heads * plan->splits;
-        job->rows_most = plan->row_block > job->rows_most ? plan->row_block : job->rows_most;
+        job->rows_most = kvc_max_u32(plan->row_block, job->rows_most);
         const size_t cells = (size_t)plan->tiles * plan->row_block * job->group;
-        job->cells_most = cells > job->cells_most ? cells : job->cells_most;
+        job->cells_most = kvc_max_u64(cells, job->cells_most);
         job->any_many = job->any_many || plan->many;
     }
     job->queries_most = job->rows_most * job->group;

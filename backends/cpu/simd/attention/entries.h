@@ -3,6 +3,7 @@
 #ifndef KVC_SIMD_ATTENTION_ENTRIES_H
 #define KVC_SIMD_ATTENTION_ENTRIES_H
 
+#include "core/base/integers.h"
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/simd/lanes/unroll.h"
 
@@ -50,7 +51,7 @@ INLINE vf exp_not_above_zero(vf x) {
 INLINE void exps_interleaved(float *x, unsigned vectors, float most, const vf *places, vf *lane) {
     UNROLL
     for (unsigned i = 0; i < vectors; i += 4) {
-        const unsigned n = vectors - i < 4 ? vectors - i : 4;
+        const unsigned n = kvc_min_u32(vectors - i, 4);
         vf y[4];
         UNROLL
         for (unsigned j = 0; j < n; j++)
@@ -253,8 +254,8 @@ INLINE struct seen_range seen_in_tile(struct seen_range seen, uint32_t first) {
     struct seen_range in;
     in.low = seen.low > first ? seen.low - first : 0;
     in.high = seen.high > first ? seen.high - first : 0;
-    in.high = in.high < KVC_TILE ? in.high : KVC_TILE;
-    in.low = in.low < in.high ? in.low : in.high;
+    in.high = kvc_min_u32(in.high, KVC_TILE);
+    in.low = kvc_min_u32(in.low, in.high);
     return in;
 }
 

@@ -6,6 +6,7 @@
 #ifndef KVC_SIMD_ATTENTION_FEW_H
 #define KVC_SIMD_ATTENTION_FEW_H
 
+#include "core/base/integers.h"
 #include "backends/cpu/simd/attention/softmax_tile.h"
 
 #if LANES == 16
@@ -143,9 +144,9 @@ static void few_scores(enum kvc_type type, const unsigned char *const *keys, siz
     const unsigned char *rows[LANES];
     const size_t bytes = type == KVC_F32 ? 4u * d : type == KVC_F16 ? 2u * d : d;
     float out[HEADS_AT_ONCE * KVC_TILE]; /* of a block that is not full */
-    const uint32_t at_once = heads < HEADS_AT_ONCE ? heads : HEADS_AT_ONCE;
+    const uint32_t at_once = kvc_min_u32(heads, HEADS_AT_ONCE);
     for (uint32_t e = low; e < high; e += LANES) {
-        const uint32_t n = high - e < LANES ? high - e : LANES;
+        const uint32_t n = kvc_min_u32(high - e, LANES);
         const uint32_t first = fill ? n * at_once / heads : n; /* of a list with the other heads the other values */
         for (uint32_t i = 0; i < LANES; i++) {
             const unsigned char *row = keys[i < n ? e + i : e];

@@ -8,6 +8,7 @@
 #ifndef KVC_SIMD_ATTENTION_MANY_H
 #define KVC_SIMD_ATTENTION_MANY_H
 
+#include "core/base/integers.h"
 #include "backends/cpu/simd/attention/few.h"
 
 #define STRIP (2 * LANES) /* entries side by side */
@@ -219,8 +220,8 @@ static void mix_ragged(unsigned queries, const struct seen_range *in, const floa
                        float *o, size_t o_stride) {
     uint32_t low = 0, high = KVC_TILE;
     for (unsigned i = 0; i < queries; i++) {
-        low = in[i].low > low ? in[i].low : low;
-        high = in[i].high < high ? in[i].high : high;
+        low = kvc_max_u32(in[i].low, low);
+        high = kvc_min_u32(in[i].high, high);
     }
     if (low >= high) { /* nothing in common, perhaps because a query sees nothing here */
         for (unsigned i = 0; i < queries; i++)
@@ -245,8 +246,8 @@ static void many_scores(const float *keys, const float *q, uint32_t count, const
     uint32_t low = KVC_TILE, high = 0;
     for (uint32_t i = 0; i < count; i++)
         if (in[i].low < in[i].high) {
-            low = in[i].low < low ? in[i].low : low;
-            high = in[i].high > high ? in[i].high : high;
+            low = kvc_min_u32(in[i].low, low);
+            high = kvc_max_u32(in[i].high, high);
         }
     for (uint32_t e = low / STRIP * STRIP; e < high; e += STRIP)
         for (uint32_t i = 0; i < count; i += SCORE_QUERIES) {
@@ -266,7 +267,7 @@ static void many_tile(const float *keys, const float *values, const float *q, ui
     const size_t stride = value_size(d);
     memset(o, 0, count * stride * sizeof *o);
     for (uint32_t from = 0; from < count; from += QUERIES_AT_ONCE) {
-        const uint32_t some = count - from < QUERIES_AT_ONCE ? count - from : QUERIES_AT_ONCE;
+        const uint32_t some = kvc_min_u32(count - from, QUERIES_AT_ONCE);
         many_scores(keys, q + from * packed_size(d), some, in + from, d, scale, s);
         for (uint32_t i = 0; i < some; i++)
             if (in[from + i].low < in[from + i].high)

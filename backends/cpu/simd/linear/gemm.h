@@ -202,7 +202,8 @@ static size_t panel_scratch(const struct kvc_linear_call *call) { return panel_p
 
 /* The run's tiles times the panel at n0, from row `row` on; where they hang over the edge, one by one. */
 static void run_round(const struct kvc_linear_call *call, struct run *r, size_t row, size_t n0, float *whole) {
-    size_t rows = at_most(TILE_ROWS, call->rows - row), height = rows, outputs = at_most(TILE_OUTPUTS, call->N - n0);
+    size_t rows = kvc_min_u64(TILE_ROWS, call->rows - row), height = rows,
+           outputs = kvc_min_u64(TILE_OUTPUTS, call->N - n0);
     size_t tiles = r->tiles;
     float *y = call->y + row * call->N + n0;
     while (!run_by_height[height])
@@ -242,13 +243,13 @@ static void panel(const struct kvc_linear_call *call, size_t number, size_t firs
         scratch[at.bias + i] = n0 + i < call->N ? call->bias[n0 + i] : 0.0f;
     /* Meanwhile prefetches the weights that this thread will probably pack next. */
     size_t next = n0 + TILE_OUTPUTS;
-    r.ahead = call->w + at_most(next, call->N) * call->row_bytes;
-    r.ahead_end = call->w + at_most(next + TILE_OUTPUTS, call->N) * call->row_bytes;
+    r.ahead = call->w + kvc_min_u64(next, call->N) * call->row_bytes;
+    r.ahead_end = call->w + kvc_min_u64(next + TILE_OUTPUTS, call->N) * call->row_bytes;
     r.ahead_step = (size_t)(r.ahead_end - r.ahead) / ((last - first) * KVC_LANES) + 64;
     for (size_t block = first; block < last; block += ROW_BLOCK)
         for (r.round = 0; r.round < rounds; r.round++)
-            for (size_t tile = block, end = at_most(block + ROW_BLOCK, last); tile < end; tile += r.tiles) {
-                r.tiles = tile < whole_tiles ? at_most(end, whole_tiles) - tile : 1;
+            for (size_t tile = block, end = kvc_min_u64(block + ROW_BLOCK, last); tile < end; tile += r.tiles) {
+                r.tiles = tile < whole_tiles ? kvc_min_u64(end, whole_tiles) - tile : 1;
                 r.rows = packed + (tile * KVC_LANES + r.round * together) * r.rows_lane_floats;
                 r.outputs = scratch + r.round * together * r.lane_floats;
                 r.outer = scratch + at.outer + (tile - block) * r.outer_floats;

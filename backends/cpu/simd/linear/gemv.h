@@ -48,7 +48,7 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
             size_t k = 0;                                                                                              \
             UNROLL                                                                                                     \
             for (int j = 0; j < outputs; j++) {                                                                        \
-                row[j] = call->w + at_most(n + (size_t)j * stretch, last - 1) * call->row_bytes;                       \
+                row[j] = call->w + kvc_min_u64(n + (size_t)j * stretch, last - 1) * call->row_bytes;                   \
                 UNROLL                                                                                                 \
                 for (int v = 0; v < LANE_VECTORS; v++)                                                                 \
                     acc[j][v] = vf_zero();                                                                             \
@@ -99,6 +99,7 @@ INLINE void tail_one_row(const int outputs, vf (*acc)[LANE_VECTORS], const float
         ONE_ROW_PART(type, 7);                                                                                         \
     } while (0)
 #if LANES == 16
+#include "core/base/integers.h"
 #include "backends/cpu/simd/linear/gemv_pipelined.h"
 #else
 #define PIPELINED IN_ORDER

@@ -80,9 +80,9 @@ static void few_rows(const struct kvc_linear_call *call, size_t first, size_t la
     for (size_t n = first; n < last; n += FEW_OUTPUTS) {
         memset(lanes, 0, rows * FEW_OUTPUTS * KVC_LANES * sizeof(float));
         for (size_t k = 0; k < K; k += stretch) {
-            size_t depth = at_most(stretch, K - k), whole = depth / KVC_LANES;
+            size_t depth = kvc_min_u64(stretch, K - k), whole = depth / KVC_LANES;
             for (size_t j = 0; j < FEW_OUTPUTS; j++) {
-                size_t output = at_most(n + j, last - 1), next = at_most(n + FEW_OUTPUTS + j, call->N - 1);
+                size_t output = kvc_min_u64(n + j, last - 1), next = kvc_min_u64(n + FEW_OUTPUTS + j, call->N - 1);
                 widen_stretch(call, widened + j * STRETCH, output, k, depth,
                               k + stretch < K ? stretch_at(call, output, k + stretch) : stretch_at(call, next, 0));
             }

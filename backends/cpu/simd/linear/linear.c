@@ -1,4 +1,5 @@
 /* linear.c - shares a linear layer out over threads; the kernels are each path's. */
+#include "core/base/integers.h"
 #include "backends/cpu/simd/linear/linear.h"
 
 struct share {
@@ -14,15 +15,13 @@ struct share {
     float *packed, *own; /* thread 0: all packed rows, and after them its scratch */
 };
 
-static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
-
 static float *scratch_of(struct share *s, unsigned thread) {
     return thread == 0 ? s->own : kvc_cpu_scratch(s->cpu, thread, s->scratch * sizeof(float));
 }
 
 static void side_by_side(void *argument, size_t task, unsigned thread) {
     struct share *s = argument;
-    size_t N = s->call.N, first = N / s->parts * task + smaller(task, N % s->parts);
+    size_t N = s->call.N, first = N / s->parts * task + kvc_min_u64(task, N % s->parts);
     size_t last = first + N / s->parts + (task < N % s->parts);
     if (s->call.rows == 1) {
         s->kernels->gemv(&s->call, first, last);
@@ -74,7 +73,7 @@ void kvc_linear_run(struct kvc_cpu *cpu, const struct kvc_linear_kernels *kernel
                                       .N = (size_t)w->outputs};
     if (rows == 1 || rows <= kernels->few) {
         /* Contiguous outputs for each thread; a few parts each, so that a thread that starts late holds up nobody. */
-        s.parts = threads == 1 ? 1 : smaller(4 * threads, (s.call.N + 63) / 64);
+        s.parts = threads == 1 ? 1 : kvc_min_u64(4 * threads, (s.call.N + 63) / 64);
         s.scratch = rows == 1 ? kernels->gemv_scratch(&s.call) : kernels->few_rows_scratch(&s.call);
         if (s.scratch > 0) {
             s.own = kvc_cpu_scratch(cpu, 0, s.scratch * sizeof(float));

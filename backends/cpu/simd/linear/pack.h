@@ -61,17 +61,17 @@ static void pack_rows(const struct kvc_linear_call *call, size_t tile, float *pa
     float *to = packed + tile * KVC_LANES * lane_floats;
     bool nontemporal = packed_floats(call) * sizeof(float) >= NONTEMPORAL_FROM && depth % STAGE == 0;
     for (size_t k0 = 0; k0 < depth; k0 += STAGE) {
-        size_t steps = at_most(STAGE, depth - k0), stride = nontemporal ? STAGE_LANE : lane_floats;
+        size_t steps = kvc_min_u64(STAGE, depth - k0), stride = nontemporal ? STAGE_LANE : lane_floats;
         float *near = nontemporal ? stage : to + k0 * TILE_ROWS;
         for (size_t r0 = 0; r0 < TILE_ROWS; r0 += LANES) { /* rows below the last repeat it; their sums are not kept */
-            size_t rows = at_most(LANES, TILE_ROWS - r0);
+            size_t rows = kvc_min_u64(LANES, TILE_ROWS - r0);
             const float *from[LANES];
             for (size_t i = 0; i < LANES; i++)
-                from[i] = call->x + at_most(tile * TILE_ROWS + r0 + at_most(i, rows - 1), call->rows - 1) * K;
+                from[i] = call->x + kvc_min_u64(tile * TILE_ROWS + r0 + kvc_min_u64(i, rows - 1), call->rows - 1) * K;
             for (size_t k = 0; k < steps; k++) {
                 float end[LANES][KVC_LANES];
                 const float *group[LANES];
-                size_t n = at_most(KVC_LANES, K - (k0 + k) * KVC_LANES);
+                size_t n = kvc_min_u64(KVC_LANES, K - (k0 + k) * KVC_LANES);
                 for (size_t i = 0; i < LANES; i++) {
                     group[i] = from[i] + (k0 + k) * KVC_LANES;
                     if (n < KVC_LANES) {
@@ -104,9 +104,9 @@ static void pack_panel(const struct kvc_linear_call *call, size_t n0, float *to,
     for (size_t g = 0; g < TILE_OUTPUTS; g += LANES) { /* outputs after the last repeat it; their sums are not kept */
         size_t output[LANES];
         for (size_t i = 0; i < LANES; i++)
-            output[i] = at_most(n0 + g + i, call->N - 1);
+            output[i] = kvc_min_u64(n0 + g + i, call->N - 1);
         for (size_t k0 = 0; k0 < K; k0 += GROUP) {
-            size_t n = at_most(GROUP, K - k0), groups = (n + KVC_LANES - 1) / KVC_LANES;
+            size_t n = kvc_min_u64(GROUP, K - k0), groups = (n + KVC_LANES - 1) / KVC_LANES;
             const float *from[LANES];
             for (size_t i = 0; i < LANES; i++) {
                 from[i] = (const float *)(const void *)(call->w + output[i] * call->row_bytes) + k0;

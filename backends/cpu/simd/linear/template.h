@@ -16,8 +16,6 @@
 #define FILL_X 0.0f
 #define FILL_W (-0.0f)
 
-static size_t at_most(size_t a, size_t b) { return a < b ? a : b; }
-
 /* The tree over the 32 lanes. */
 INLINE float sum_lanes(const vf *lanes) {
     vf sum[LANE_VECTORS];

@@ -68,7 +68,7 @@ static void widen_stretch(const struct kvc_linear_call *call, float *to, size_t 
     size_t bytes = widen_by_type[call->type].bytes;
     const unsigned char *from = stretch_at(call, output, k0);
     for (; n > 0; from += bytes, ahead += bytes, to += GROUP) {
-        size_t now = at_most(n, GROUP);
+        size_t now = kvc_min_u64(n, GROUP);
         for (size_t line = 0; line < bytes; line += 64)
             __builtin_prefetch(ahead + line, 0, 2); /* not into the first level: it holds what is used now */
         widen_by_type[call->type].widen(to, from, now);

@@ -2,6 +2,7 @@
 #ifndef KVC_SIMD_SCORES_MASS_H
 #define KVC_SIMD_SCORES_MASS_H
 
+#include "core/base/integers.h"
 #include "backends/cpu/simd/lanes/logarithm.h"
 #include "backends/cpu/simd/scores/noise_table.h"
 #include "backends/cpu/simd/scores/probability_tiles.h"
@@ -356,7 +357,7 @@ static void accumulate_some(struct kvc_cpu *cpu, const struct kvc_probabilities 
     for (uint32_t h = 0; h < rows->kv_heads; h++) {
         const struct kvc_buffer *counts = rows->reads ? rows->reads->count : rows->lists->count;
         const uint32_t mine = (((const uint32_t *)counts->data)[h] + KVC_TILE - 1) / KVC_TILE;
-        mass.tiles = mine > mass.tiles ? mine : mass.tiles;
+        mass.tiles = kvc_max_u32(mine, mass.tiles);
     }
     mass.whole = noise && rows->queries == 1 && rows->kv_heads >= kvc_threads_count(cpu->threads);
     mass.job = (struct probabilities_job){.cpu = cpu,

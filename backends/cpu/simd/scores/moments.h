@@ -3,6 +3,7 @@
 #ifndef KVC_SIMD_SCORES_MOMENTS_H
 #define KVC_SIMD_SCORES_MOMENTS_H
 
+#include "core/base/integers.h"
 #include "backends/cpu/simd/lanes/logarithm.h"
 #include "backends/cpu/simd/scores/probability_tiles.h"
 
@@ -107,7 +108,7 @@ static void window_moments(struct kvc_device *device, const struct kvc_window_mo
     for (uint32_t h = 0; h < rows->kv_heads; h++) {
         const uint32_t count = ((const uint32_t *)rows->lists->count->data)[h];
         const uint32_t capacity = (count + KVC_LANES - 1) / KVC_LANES * KVC_LANES;
-        job.capacity = capacity > job.capacity ? capacity : job.capacity;
+        job.capacity = kvc_max_u32(capacity, job.capacity);
     }
     job.job = (struct probabilities_job){.cpu = (struct kvc_cpu *)device,
                                          .rows = rows,

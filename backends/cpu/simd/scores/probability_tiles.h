@@ -5,6 +5,7 @@
 #ifndef KVC_SIMD_SCORES_PROBABILITY_TILES_H
 #define KVC_SIMD_SCORES_PROBABILITY_TILES_H
 
+#include "core/base/integers.h"
 #include "backends/cpu/simd/attention/many.h"
 #include "backends/cpu/simd/bump.h"
 #include "backends/cpu/simd/scores/score_memo.h"
@@ -126,7 +127,7 @@ static void probabilities_of_tile(const struct probabilities_tile *tile, const s
     if (job->many)
         pack_keys(type, work->keys, 0, tile->n, d, work->place, work->packed_keys);
     for (uint32_t i = 0; i < queries; i += step) {
-        const uint32_t some = queries - i < step ? queries - i : step;
+        const uint32_t some = kvc_min_u32(queries - i, step);
         for (uint32_t j = 0; j < some * group; j++)
             work->in[j] = seen_in_tile(work->seen[i + j / group], tile->first);
         if (job->many)
@@ -174,7 +175,7 @@ static void probabilities_task(void *argument, size_t task, unsigned thread) {
         pack_weight_queries(job, h, &work);
     for (uint32_t t = from; t < to; t++) {
         tile.first = t * KVC_TILE;
-        tile.n = head.places - tile.first < KVC_TILE ? head.places - tile.first : KVC_TILE;
+        tile.n = kvc_min_u32(head.places - tile.first, KVC_TILE);
         if (job->begin)
             job->begin(&tile);
         probabilities_of_tile(&tile, &work);
@@ -203,7 +204,7 @@ static bool probabilities_prepare(struct probabilities_job *job) {
                                              : whole;
     for (uint32_t h = 0; h < rows->kv_heads; h++) {
         const uint32_t blocks = (uint32_t)head_block_count(rows->lists, h);
-        job->blocks_most = blocks > job->blocks_most ? blocks : job->blocks_most;
+        job->blocks_most = kvc_max_u32(blocks, job->blocks_most);
     }
     job->shared = (job->shared + 15) / 16 * 16;
     const size_t bytes = job->shared * sizeof(float);
@@ -218,12 +219,12 @@ static void probabilities_run(struct probabilities_job *job) {
     double work = 0.0;
     for (uint32_t h = 0; h < rows->kv_heads; h++) {
         const uint32_t n = ((const uint32_t *)rows->lists->count->data)[h], mine = (n + KVC_TILE - 1) / KVC_TILE;
-        tiles = mine > tiles ? mine : tiles;
+        tiles = kvc_max_u32(mine, tiles);
         work += 1.5 * n * job->group * rows->queries * ((job->known ? 0 : job->d) + (double)job->cost) / LANES;
     }
     struct kvc_threads *threads = threads_for(job->cpu, work);
     const uint32_t wanted = 4 * kvc_threads_count(threads), each = (wanted + rows->kv_heads - 1) / rows->kv_heads;
-    job->splits = !threads || rows->reads || tiles == 0 ? 1 : each < tiles ? each : tiles;
+    job->splits = !threads || rows->reads || tiles == 0 ? 1 : kvc_min_u32(each, tiles);
     /* tiles of ranks share the cache lines of their slots: such heads are split only where they are too few */
     if (job->end || (job->by_slot && rows->lists->order && rows->kv_heads >= kvc_threads_count(threads)))
         job->splits = 1;

@@ -6,6 +6,7 @@
 #ifndef KVC_SIMD_SCORES_RING_FUSE_H
 #define KVC_SIMD_SCORES_RING_FUSE_H
 
+#include "core/base/integers.h"
 #include "backends/cpu/simd/bump.h"
 #include "backends/cpu/simd/attention/softmax_tile.h"
 
@@ -61,7 +62,7 @@ static void softmax_row(float *logits, uint32_t n, float *tile, float *maxima, f
     float M = -kvc_infinity(), L = 0.0f;
     bool seen = false;
     for (uint32_t first = 0, t = 0; first < n; first += KVC_TILE, t++) {
-        const uint32_t some = n - first < KVC_TILE ? n - first : KVC_TILE;
+        const uint32_t some = kvc_min_u32(n - first, KVC_TILE);
         memcpy(tile, logits + first, some * sizeof *tile);
         maxima[t] = softmax_tile(tile, 0, some, &sums[t]);
         M = kvc_max(M, maxima[t]);
@@ -139,7 +140,7 @@ static void ring_fuse(struct kvc_device *device, const struct kvc_ring_fuse *arg
     double work = 0.0;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const uint32_t slots = lists->host_base[h + 1] - lists->host_base[h];
-        job.slots_most = slots > job.slots_most ? slots : job.slots_most;
+        job.slots_most = kvc_max_u32(slots, job.slots_most);
         work += (double)((const uint32_t *)lists->count->data)[h] * args->filled *
                 (args->kind == KVC_ROW_LOGITS ? 60.0 : 5.0) / LANES;
     }

@@ -9,6 +9,7 @@
 #ifndef KVC_SIMD_SELECT_SELECT_H
 #define KVC_SIMD_SELECT_SELECT_H
 
+#include "core/base/integers.h"
 #include "backends/cpu/simd/select/select_scores.h"
 #include "backends/cpu/simd/select/select_weights.h"
 
@@ -75,7 +76,7 @@ static void find_ahead(const struct select_job *job, struct select_work *work, c
     ahead->dims = point_channels(job, work, (uint32_t)h, q);
     ahead->at = now->first * element;
     ahead->end = ahead->at + CHANNEL_BYTES_AHEAD / ahead->dims;
-    ahead->end = ahead->end < end ? ahead->end : end;
+    ahead->end = kvc_min_u64(ahead->end, end);
 }
 
 static void select_task(void *argument, size_t task, unsigned thread) {
@@ -99,9 +100,9 @@ static void select_task(void *argument, size_t task, unsigned thread) {
     const uint32_t tiles = (head.units + KVC_TILE - 1) / KVC_TILE;
     const uint32_t from = (uint32_t)((uint64_t)tiles * split / job->splits) * KVC_TILE;
     uint32_t to = (uint32_t)((uint64_t)tiles * (split + 1) / job->splits) * KVC_TILE;
-    to = to < head.units ? to : head.units;
+    to = kvc_min_u32(to, head.units);
     if (job->step <= 1) {
-        const uint32_t low = head.first > from ? head.first : from;
+        const uint32_t low = kvc_max_u32(head.first, from);
         for (uint32_t g = 0; g < job->group; g++)
             work.most[g] = -kvc_infinity();
         if (low < to)
@@ -144,8 +145,8 @@ static void run_choose(struct kvc_device *device, const struct kvc_select_scores
     for (uint32_t h = 0; h < heads; h++) {
         const uint32_t blocks = (uint32_t)head_block_count(call->lists, h);
         const uint32_t units = (places_of(call->lists, call->view, h) + page - 1) / page;
-        job.blocks_most = blocks > job.blocks_most ? blocks : job.blocks_most;
-        job.units_most = units > job.units_most ? units : job.units_most;
+        job.blocks_most = kvc_max_u32(blocks, job.blocks_most);
+        job.units_most = kvc_max_u32(units, job.units_most);
         vectors += (double)units * job.group * ((call->kind == KVC_SCORE_CHANNELS ? call->dims : job.d) + 40.0) / LANES;
     }
     job.tiles_most = (job.units_most + KVC_TILE - 1) / KVC_TILE;
@@ -153,7 +154,7 @@ static void run_choose(struct kvc_device *device, const struct kvc_select_scores
     const uint32_t count = threads ? kvc_threads_count(threads) : 1;
     if (heads % count != 0 && heads < 4 * count) {
         job.splits = (2 * count + heads - 1) / heads;
-        job.splits = job.splits < job.tiles_most ? job.splits : job.tiles_most;
+        job.splits = kvc_min_u32(job.splits, job.tiles_most);
     }
     if (job.splits <= 1) {
         job.splits = 1;

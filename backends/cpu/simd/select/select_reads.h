@@ -2,6 +2,7 @@
 #ifndef KVC_SIMD_SELECT_SELECT_READS_H
 #define KVC_SIMD_SELECT_SELECT_READS_H
 
+#include "core/base/integers.h"
 #include "backends/cpu/simd/pages.h"
 #include "backends/cpu/simd/keep.h"
 
@@ -214,7 +215,7 @@ static uint32_t *write_units(const struct candidates *from, uint32_t top, uint32
     }
     for (uint32_t i = 0; i < chosen; i++) {
         const uint32_t unit = (uint32_t)from->unit[i], first = unit * page;
-        const uint32_t count = (places - first < page ? places - first : page) - (unit == last ? cut : 0);
+        const uint32_t count = kvc_min_u32(places - first, page) - (unit == last ? cut : 0);
         if (page <= LANES && first + LANES <= places) { /* fits: ranks ascend, next is no further on than first */
             vi_store(next, vi_add(vi_ascending(), vi_set((int32_t)first)));
             next += count;
@@ -268,7 +269,7 @@ static float weight_of_reads(const uint32_t *rank, uint32_t count, const float *
     for (unsigned f = 0; f < FOLD; f++)
         lane[f] = vf_zero();
     for (uint32_t i = 0; i < count; i += KVC_TILE) {
-        const uint32_t n = count - i < KVC_TILE ? count - i : KVC_TILE;
+        const uint32_t n = kvc_min_u32(count - i, KVC_TILE);
         prefetch_next(ahead);
         for (uint32_t j = 0; j < n; j++)
             some[j] = weight[rank[i + j]];
@@ -329,9 +330,9 @@ static void select_reads(struct kvc_device *device, const struct kvc_select_read
     double work = 0.0;
     for (uint32_t h = 0; h < call->lists->kv_heads; h++) {
         const uint32_t places = places_of(call->lists, call->view, h);
-        job.most = places > job.most ? places : job.most;
+        job.most = kvc_max_u32(places, job.most);
         work += (places > call->budget ? 16.0 : 1.0) * places / LANES / (call->pages ? call->pages->page : 1) +
-                (double)(call->top < places ? call->top : places);
+                (double)kvc_min_u64(call->top, places);
     }
     kvc_threads_run(threads_for(job.cpu, work), call->lists->kv_heads, reads_task, &job);
 }

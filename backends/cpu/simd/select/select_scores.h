@@ -2,6 +2,7 @@
 #ifndef KVC_SIMD_SELECT_SELECT_SCORES_H
 #define KVC_SIMD_SELECT_SELECT_SCORES_H
 
+#include "core/base/integers.h"
 #include "backends/cpu/simd/select/select_job.h"
 
 /* The `dims` channels of the head's queries [G, d], ascending. */
@@ -95,7 +96,7 @@ static void dots_of_heads(const struct select_job *job, const struct select_work
         return;
     }
     for (uint32_t p = from; p < to; p += LANES) {
-        const uint32_t n = to - p < LANES ? to - p : LANES;
+        const uint32_t n = kvc_min_u32(to - p, LANES);
         head_keys(&head->entries, p, n, work->keys);
         for (uint32_t i = 0; i < n; i++)
             widen_row(type, work->wide + i * padded, work->keys[i], job->d);
@@ -139,7 +140,7 @@ static void score_units(const struct select_job *job, struct select_work *work, 
         for (uint32_t g = 0; g < group; g++)
             pad_query(work->q + g * padded_size(d), q + (size_t)g * d, d);
         for (uint32_t p = from, n, known = 0; p < to; p += n) { /* known: keys set, of this tile and of the next */
-            const uint32_t more = to - p < 2 * KVC_TILE ? to - p : 2 * KVC_TILE;
+            const uint32_t more = kvc_min_u32(to - p, 2 * KVC_TILE);
             n = KVC_TILE - p % KVC_TILE < to - p ? KVC_TILE - p % KVC_TILE : to - p;
             head_keys(&head->entries, p + known, more - known, work->keys + known);
             known = more;
@@ -163,7 +164,7 @@ static void score_units(const struct select_job *job, struct select_work *work, 
     for (uint32_t i = 0; i < dims && d <= 256; i++)
         wanted[(call->kind == KVC_SCORE_PAGE_BOUND ? i : work->channel[i]) / LANES] = true;
     for (uint32_t g = 0; g < group;) {
-        const unsigned some = group - g < DOT_HEADS ? group - g : DOT_HEADS;
+        const unsigned some = kvc_min_u32(group - g, DOT_HEADS);
         for (uint32_t i = 0; i < dims; i++)
             for (unsigned j = 0; j < some; j++)
                 work->dots[i].q[j] =

@@ -2,13 +2,14 @@
 #ifndef KVC_SIMD_SELECT_SELECT_WEIGHTS_H
 #define KVC_SIMD_SELECT_SELECT_WEIGHTS_H
 
+#include "core/base/integers.h"
 #include "backends/cpu/simd/select/select_job.h"
 
 /* Places of a unit that are seen. */
 static float seen_places(const struct select_head *head, uint32_t unit) {
     const uint64_t from = (uint64_t)unit * head->page, to = from + head->page;
-    const uint64_t low = head->low > from ? head->low : from;
-    const uint64_t high = to < head->entries.places ? to : head->entries.places;
+    const uint64_t low = kvc_max_u64(head->low, from);
+    const uint64_t high = kvc_min_u64(to, head->entries.places);
     return high > low ? (float)(high - low) : 0.0f;
 }
 
@@ -54,7 +55,7 @@ static void exponentials(const struct select_job *job, const struct select_head 
             M = kvc_max(M, most);
         }
         for (uint32_t t = from / KVC_TILE; (uint64_t)t * KVC_TILE < to; t++) {
-            const uint32_t low = head->first > t * KVC_TILE ? head->first : t * KVC_TILE;
+            const uint32_t low = kvc_max_u32(head->first, t * KVC_TILE);
             const uint32_t high = to < (t + 1) * KVC_TILE ? to : (t + 1) * KVC_TILE;
             float *sum = &head->values.sum[g * job->tiles_most + t];
             prefetch_next(ahead);
