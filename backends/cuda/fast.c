@@ -43,9 +43,9 @@ static void fast_linear(struct kvc_device *device, const struct kvc_linear *args
     if (!workspace)
         return;
     for (uint32_t i = 0; i < w->pieces; i++) {
-        uint64_t before = i * w->piece_rows, count = kvc_min_u32(N - before, w->piece_rows);
+        uint64_t before = i * w->piece_rows, count = kvc_min_u64(N - before, w->piece_rows);
         for (uint64_t from = 0; from < count; from += at_once) {
-            uint64_t here = kvc_min_u32(count - from, at_once);
+            uint64_t here = kvc_min_u64(count - from, at_once);
             struct kvc_launch widen = kvc_launch_of(KVC_KERNEL_widen);
             KVC_PUSH(&widen, ((struct kvc_span){workspace, 0}), w->piece[i], w->row_bytes, w->type, K, from, here);
             kvc_launch_items(offload, &widen, here * K, 1, 1);

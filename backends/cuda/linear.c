@@ -36,7 +36,7 @@ static void many_rows(struct kvc_offload *offload, const struct kvc_linear *args
     KVC_PUSH(&pack, workspace->handle, kvc_cuda_data(args->x), K, rows, block);
     kvc_launch_items(offload, &pack, rows * steps, 1, 1);
     for (uint64_t from = 0; from < count; from += at_once) {
-        uint64_t here = kvc_min_u32(count - from, at_once);
+        uint64_t here = kvc_min_u64(count - from, at_once);
         struct kvc_launch product = kvc_cuda_own(block == 128 ? KVC_CUDA_many_product_128 : KVC_CUDA_many_product_32);
         unsigned char *packed = (unsigned char *)workspace->handle + x_bytes;
         pack = kvc_cuda_own(KVC_CUDA_many_pack_w);
