@@ -54,7 +54,6 @@ static bool make_experts(struct kvc_verify *v, enum kvc_type type, uint32_t E, u
     const enum kvc_flavour flavour = kvc_verify_flavour(v);
     const unsigned char *all = kvc_verify_matrix(v, type, together ? E * N : N, K, flavour);
     const void **host = kvc_verify_alloc(v, E * sizeof *host);
-    weight[0] = weight[1] = NULL;
     for (uint32_t e = 0; e < E && all && host; e++)
         host[e] = together ? all + (size_t)e * N * kvc_type_row_bytes(type, K)
                   : e      ? kvc_verify_matrix(v, type, N, K, flavour)
@@ -85,7 +84,7 @@ KVC_CASE(expert_linear, 40) {
     const uint32_t K = kvc_verify_width(v, type), E = kvc_verify_range(v, 1, v->small ? 4 : 12);
     uint32_t N = kvc_verify_pick(v, outputs), pairs = kvc_verify_range(v, 1, v->small ? 6 : 40);
     const enum kvc_flavour flavour = kvc_verify_flavour(v);
-    struct kvc_weight *weight[2];
+    struct kvc_weight *weight[2] = {NULL, NULL};
     if (v->row.cases % 8 == 7)
         pairs = kvc_verify_range(v, 41, v->small ? 50 : 400); /* a chunk of a prompt */
     if (v->small && (uint64_t)K * N * pairs > 3000)
