@@ -142,7 +142,7 @@ KVC_WEIGHT_TYPES(KVC_EXPERT_LINEAR, )
 /* A work-item a value of out. */
 KVC_KERNEL(expert_sum)
 (KVC_SPAN(float, out), KVC_SPAN(const float, y), KVC_SPAN(const float, share), KVC_SPAN(const kvc_u32, pair),
- KVC_SPAN(const float, shared), KVC_SPAN(const float, sway), kvc_u32 rows, kvc_u32 used, kvc_u32 width) {
+ KVC_SPAN(const float, shared), KVC_SPAN(const float, shared_logit), kvc_u32 rows, kvc_u32 used, kvc_u32 width) {
     const kvc_u64 i = KVC_GLOBAL_ID(), row = i / width, n = i % width;
     float sum = 0.0f;
     if (row >= rows)
@@ -151,6 +151,7 @@ KVC_KERNEL(expert_sum)
         sum = kvc_fma(share_buffer[share_offset + j],
                       y_buffer[y_offset + (kvc_u64)pair_buffer[pair_offset + j] * width + n], sum);
     if (shared_buffer)
-        sum = kvc_fma(kvc_sigmoid(sway_buffer[sway_offset + row]), shared_buffer[shared_offset + i], sum);
+        sum =
+            kvc_fma(kvc_sigmoid(shared_logit_buffer[shared_logit_offset + row]), shared_buffer[shared_offset + i], sum);
     out_buffer[out_offset + i] = sum;
 }

@@ -28,7 +28,7 @@ void kvc_offload_expert_linear(struct kvc_device *device, const struct kvc_exper
 
 void kvc_offload_expert_sum(struct kvc_device *device, const struct kvc_expert_sum *args) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_expert_sum);
-    KVC_PUSH(&launch, args->out, args->y, args->share, args->pair, args->shared, args->sway, args->rows, args->used,
-             args->width);
+    KVC_PUSH(&launch, args->out, args->y, args->share, args->pair, args->shared, args->shared_logit, args->rows,
+             args->used, args->width);
     kvc_launch_items(of(device), &launch, (uint64_t)args->rows * args->width, 1, 1);
 }

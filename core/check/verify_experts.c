@@ -130,10 +130,10 @@ KVC_CASE(expert_sum, 20) {
     const struct kvc_twin pair = words(v, n, order), share = kvc_verify_twin_values(v, n, flavour);
     const struct kvc_twin y = kvc_verify_twin_values(v, (size_t)n * width, flavour);
     const struct kvc_twin out = words(v, (size_t)rows * width, NULL);
-    struct kvc_twin shared = {{NULL, NULL}}, sway = shared;
+    struct kvc_twin shared = {{NULL, NULL}}, shared_logit = shared;
     if (kvc_verify_range(v, 0, 1)) {
         shared = kvc_verify_twin_values(v, (size_t)rows * width, flavour);
-        sway = kvc_verify_twin_values(v, rows, flavour);
+        shared_logit = kvc_verify_twin_values(v, rows, flavour);
     }
     snprintf(v->shape, sizeof v->shape, "rows %u, used %u, width %u, flavour %d%s", (unsigned)rows, (unsigned)used,
              (unsigned)width, (int)flavour, shared.buffer[1] ? ", shared" : "");
@@ -144,7 +144,7 @@ KVC_CASE(expert_sum, 20) {
                                                                   .share = kvc_verify_span(share, side),
                                                                   .pair = kvc_verify_span(pair, side),
                                                                   .shared = kvc_verify_span(shared, side),
-                                                                  .sway = kvc_verify_span(sway, side),
+                                                                  .shared_logit = kvc_verify_span(shared_logit, side),
                                                                   .rows = rows,
                                                                   .used = used,
                                                                   .width = width});

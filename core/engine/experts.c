@@ -25,7 +25,7 @@ static void list_buffers(struct kvc_experts_scratch *scratch, const struct kvc_n
     BUFFER(gate, most);
     BUFFER(up, most);
     BUFFER(shared, shared ? rows * hidden : 0);
-    BUFFER(sway, shared ? rows : 0);
+    BUFFER(shared_logit, shared ? rows : 0);
 #undef BUFFER
 }
 
@@ -74,13 +74,14 @@ static void pass(struct kvc_runner *runner, struct kvc_span y, struct kvc_span x
                                                                    .pairs = pairs});
 }
 
-/* The expert that every row passes: shared and sway. */
+/* The expert that every row passes: shared and shared_logit. */
 static void pass_shared(struct kvc_runner *runner, const struct kvc_layer *layer, uint32_t rows) {
     struct kvc_device *device = runner->device;
     const struct kvc_ops *ops = device->ops;
     const struct kvc_experts_scratch *s = &runner->experts;
     const struct kvc_span x = all_of(&runner->normed), gate = all_of(&s->gate), up = all_of(&s->up);
-    ops->linear(device, &(struct kvc_linear){.y = all_of(&s->sway), .x = x, .w = layer->shared_router, .rows = rows});
+    ops->linear(device,
+                &(struct kvc_linear){.y = all_of(&s->shared_logit), .x = x, .w = layer->shared_router, .rows = rows});
     ops->linear(device, &(struct kvc_linear){.y = gate, .x = x, .w = layer->shared_gate, .rows = rows});
     ops->linear(device, &(struct kvc_linear){.y = up, .x = x, .w = layer->shared_up, .rows = rows});
     ops->gated_silu(device, &(struct kvc_gated_silu){
@@ -118,13 +119,14 @@ void kvc_experts_forward(struct kvc_runner *runner, const struct kvc_layer *laye
     pass(runner, x, gate, layer->down, pairs);
     if (layer->shared_router)
         pass_shared(runner, layer, rows);
-    ops->expert_sum(device, &(struct kvc_expert_sum){.out = all_of(&runner->projected),
-                                                     .y = x,
-                                                     .shared = layer->shared_router ? all_of(&s->shared) : none,
-                                                     .sway = layer->shared_router ? all_of(&s->sway) : none,
-                                                     .share = share,
-                                                     .pair = pair,
-                                                     .rows = rows,
-                                                     .used = network->experts_used,
-                                                     .width = network->hidden});
+    ops->expert_sum(device,
+                    &(struct kvc_expert_sum){.out = all_of(&runner->projected),
+                                             .y = x,
+                                             .shared = layer->shared_router ? all_of(&s->shared) : none,
+                                             .shared_logit = layer->shared_router ? all_of(&s->shared_logit) : none,
+                                             .share = share,
+                                             .pair = pair,
+                                             .rows = rows,
+                                             .used = network->experts_used,
+                                             .width = network->hidden});
 }

@@ -9,17 +9,17 @@ struct kvc_runner;
 
 /* Scratch for the rows that pass a layer; pairs = rows * used. */
 struct kvc_experts_scratch {
-    struct kvc_growable logits; /* [rows, E]: the router's */
-    struct kvc_growable expert; /* uint32 [rows, used] */
-    struct kvc_growable share;  /* [rows, used] */
-    struct kvc_growable pair;   /* uint32 [rows, used] */
-    struct kvc_growable row;    /* uint32 [pairs] */
-    struct kvc_growable first;  /* uint32 [E + 1] */
-    struct kvc_growable x;      /* [pairs, hidden]: the rows, by expert; then what the experts make of them */
-    struct kvc_growable gate;   /* [pairs, feed_forward] */
-    struct kvc_growable up;     /* [pairs, feed_forward] */
-    struct kvc_growable shared; /* [rows, hidden]: what the shared expert makes of the rows, from gate and up */
-    struct kvc_growable sway;   /* [rows]: the logit of what it counts */
+    struct kvc_growable logits;       /* [rows, E]: the router's */
+    struct kvc_growable expert;       /* uint32 [rows, used] */
+    struct kvc_growable share;        /* [rows, used] */
+    struct kvc_growable pair;         /* uint32 [rows, used] */
+    struct kvc_growable row;          /* uint32 [pairs] */
+    struct kvc_growable first;        /* uint32 [E + 1] */
+    struct kvc_growable x;            /* [pairs, hidden]: the rows, by expert; then what the experts make of them */
+    struct kvc_growable gate;         /* [pairs, feed_forward] */
+    struct kvc_growable up;           /* [pairs, feed_forward] */
+    struct kvc_growable shared;       /* [rows, hidden]: what the shared expert makes of the rows, from gate and up */
+    struct kvc_growable shared_logit; /* [rows]: the logit of what it counts */
 };
 
 void kvc_experts_set_kinds(struct kvc_experts_scratch *scratch);

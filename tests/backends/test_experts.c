@@ -151,7 +151,7 @@ static void sum_in_order(void **state) {
     enum { ROWS = 3, USED = 4, WIDTH = 21 };
     static const uint32_t pair[ROWS * USED] = {0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11};
     const struct kvc_span y = values(ROWS * USED * WIDTH), share = values(ROWS * USED), out = buffer(ROWS * WIDTH * 4);
-    const struct kvc_span shared = values(ROWS * WIDTH), sway = values(ROWS), one = buffer(ROWS * WIDTH * 4);
+    const struct kvc_span shared = values(ROWS * WIDTH), shared_logit = values(ROWS), one = buffer(ROWS * WIDTH * 4);
     (void)state;
     OPS->expert_sum(device, &(struct kvc_expert_sum){.out = out,
                                                      .y = y,
@@ -172,13 +172,13 @@ static void sum_in_order(void **state) {
                                                      .share = share,
                                                      .pair = holding(pair, sizeof pair),
                                                      .shared = shared,
-                                                     .sway = sway,
+                                                     .shared_logit = shared_logit,
                                                      .rows = ROWS,
                                                      .used = USED,
                                                      .width = WIDTH});
     for (size_t i = 0; i < ROWS * WIDTH; i++)
-        assert_near(floats(one)[i], floats(out)[i] + floats(shared)[i] / (1 + exp(-(double)floats(sway)[i / WIDTH])),
-                    1e-6);
+        assert_near(floats(one)[i],
+                    floats(out)[i] + floats(shared)[i] / (1 + exp(-(double)floats(shared_logit)[i / WIDTH])), 1e-6);
 }
 
 /* A matrix that can be of no such type, and one that no memory holds. */

@@ -21,6 +21,17 @@ ok verify --backend opencl --only methods --prompt $rows --gen 6
 has '^Equal to the reference'
 ok verify --backend opencl --only methods --kv-type q8_0 --kv full --kv 'snapkv:budget=64' --prompt 300 --gen 4
 ok verify --backend opencl --only methods --kv-type f32 --kv full --prompt 600 --gen 4 --chunk 70
+# Experts: which of them a row takes is known on the device alone.
+for shape in cpu gpu; do
+    KVCULL_OPENCL_SHAPE=$shape
+    export KVCULL_OPENCL_SHAPE
+    for family in qwen2-moe mixtral/model.gguf; do
+        ok verify --backend opencl --only methods -m "$source/tests/data/golden/$family" --kv full \
+            --kv snapkv:budget=32 --kv fastkv:budget=32 --prompt 70 --gen 4
+        has '^Equal to the reference'
+    done
+done
+unset KVCULL_OPENCL_SHAPE
 ok info backends
 has 'fma yes, denormals yes'
 narrow

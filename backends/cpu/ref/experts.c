@@ -49,7 +49,7 @@ void KVC_REF(expert_sum)(struct kvc_device *device, const struct kvc_expert_sum 
     const uint32_t *pair = kvc_span_data(args->pair);
     const float *share = kvc_span_data(args->share), *y = kvc_span_data(args->y);
     const float *shared = args->shared.buffer ? kvc_span_data(args->shared) : NULL;
-    const float *sway = shared ? kvc_span_data(args->sway) : NULL;
+    const float *shared_logit = shared ? kvc_span_data(args->shared_logit) : NULL;
     float *out = kvc_span_data(args->out);
     (void)device;
     for (size_t i = 0; i < args->rows; i++)
@@ -58,7 +58,7 @@ void KVC_REF(expert_sum)(struct kvc_device *device, const struct kvc_expert_sum 
             for (size_t j = i * args->used; j < (i + 1) * args->used; j++)
                 sum = kvc_fma(share[j], y[(size_t)pair[j] * args->width + n], sum);
             if (shared)
-                sum = kvc_fma(kvc_sigmoid(sway[i]), shared[i * args->width + n], sum);
+                sum = kvc_fma(kvc_sigmoid(shared_logit[i]), shared[i * args->width + n], sum);
             out[i * args->width + n] = sum;
         }
 }

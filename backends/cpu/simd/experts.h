@@ -66,7 +66,7 @@ static void sum_task(void *argument, size_t task, unsigned thread) {
     const uint32_t *pair = (const uint32_t *)kvc_span_data(args->pair) + i * used;
     const float *share = (const float *)kvc_span_data(args->share) + i * used, *y = kvc_span_data(args->y);
     const float *shared = args->shared.buffer ? (const float *)kvc_span_data(args->shared) + i * width : NULL;
-    const float of_shared = shared ? kvc_sigmoid(((const float *)kvc_span_data(args->sway))[i]) : 0.0f;
+    const float of_shared = shared ? kvc_sigmoid(((const float *)kvc_span_data(args->shared_logit))[i]) : 0.0f;
     float *out = (float *)kvc_span_data(args->out) + i * width;
     (void)thread;
     for (size_t n = vectors * part / job->pieces * LANES; n < last; n += LANES) {
