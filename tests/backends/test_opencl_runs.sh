@@ -27,7 +27,7 @@ for shape in cpu gpu; do
     export KVCULL_OPENCL_SHAPE
     for family in qwen2-moe mixtral/model.gguf; do
         ok verify --backend opencl --only methods -m "$source/tests/data/golden/$family" --kv full \
-            --kv snapkv:budget=32 --kv fastkv:budget=32 --prompt 70 --gen 4
+            --kv snapkv:budget=32,window=8 --kv fastkv:budget=32,window=8 --prompt 70 --gen 4
         has '^Equal to the reference'
     done
 done
