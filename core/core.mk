@@ -17,6 +17,7 @@ libkvc_la_SOURCES += \
 	core/engine/batch.c \
 	core/engine/cache.c \
 	core/engine/engine.c \
+	core/engine/experts.c \
 	core/engine/finite.c \
 	core/engine/growable.c \
 	core/engine/network.c \
@@ -71,6 +72,7 @@ libkvc_la_SOURCES += \
 	core/check/verify_lists.c \
 	core/check/verify_memory.c \
 	core/check/verify_rows.c \
+	core/check/verify_experts.c \
 	core/check/verify_scores.c \
 	core/check/verify_keep.c \
 	core/check/verify_pages.c \
@@ -83,6 +85,7 @@ libkvc_la_SOURCES += \
 	core/measure/measure_cache.c \
 	core/measure/measure_long.c \
 	core/measure/measure_policies.c \
+	core/measure/measure_experts.c \
 	core/measure/measure_rows.c
 
 # The list of backends.

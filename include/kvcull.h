@@ -124,13 +124,15 @@ struct kvc_model_info {
     const char *path, *format /* "gguf", "huggingface" */, *architecture /* "llama", "qwen3", ... */, *name;
     uint32_t layers, hidden, heads, kv_heads, head_size, feed_forward, vocab;
     uint32_t trained_context;
-    uint32_t original_context; /* longrope: tokens that the short factors serve; 0: there is one set of factors */
-    uint32_t sliding_window;   /* 0: none */
-    const uint32_t *windows;   /* [layers]: the window of each, 0: none; NULL: no layer has one */
+    uint32_t original_context;      /* longrope: tokens that the short factors serve; 0: there is one set of factors */
+    uint32_t sliding_window;        /* 0: none */
+    const uint32_t *windows;        /* [layers]: the window of each, 0: none; NULL: no layer has one */
+    uint32_t experts, experts_used; /* feed-forward networks of a layer, and how many a token passes; 0: one */
     uint64_t parameters, weight_bytes, mapped_bytes;
-    const char *weight_types; /* "q4_k, q6_k, f32" */
-    const char *rope;         /* "plain", "linear", "llama3", "yarn", "longrope", "divisors" */
-    int32_t bos, eos;         /* -1: none */
+    uint64_t active_parameters, active_bytes; /* of these, what one token alone is computed with */
+    const char *weight_types;                 /* "q4_k, q6_k, f32" */
+    const char *rope;                         /* "plain", "linear", "llama3", "yarn", "longrope", "divisors" */
+    int32_t bos, eos;                         /* -1: none */
     bool has_chat_template;
 };
 

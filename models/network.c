@@ -16,7 +16,7 @@
 
 enum {
     VECTOR_ALIGNMENT = 16, /* floats: a vector begins on a cache line of its buffer */
-    LAYER_WEIGHTS = 7,     /* at most, of one layer */
+    LAYER_WEIGHTS = 12,    /* at most, of one layer */
     LAYER_SPANS = 24       /* norms and biases of one layer, at most */
 };
 
@@ -30,6 +30,8 @@ struct loader {
     struct kvc_error *error;
     const struct kvc_file_tensor **used; /* [used_count], each once */
     size_t used_count;
+    const void **experts;                     /* [experts]: where their matrices lie, while a weight is made */
+    uint64_t expert_parameters, expert_bytes; /* of all experts of all layers */
     /* Norms and biases of one layer on their way into one buffer. */
     float *floats;
     size_t float_count, float_capacity;
@@ -55,7 +57,8 @@ static enum kvc_status find(struct loader *in, const char *name, const struct kv
 
 static enum kvc_status check_matrix(const struct loader *in, const struct kvc_file_tensor *tensor, uint64_t outputs,
                                     uint64_t inputs) {
-    if (tensor->dimensions != 2 || tensor->rows != outputs || tensor->cols != inputs) {
+    if (!(tensor->dimensions == 2 || (tensor->dimensions == 1 && outputs == 1)) || tensor->rows != outputs ||
+        tensor->cols != inputs) {
         return kvc_fail(in->error, KVC_INPUT,
                         "%s: tensor %s is %" PRIu64 " x %" PRIu64 "%s, it must be %" PRIu64 " x %" PRIu64, in->where,
                         tensor->name, tensor->rows, tensor->cols, tensor->dimensions == 2 ? "" : " (not a matrix)",
@@ -203,6 +206,72 @@ static enum kvc_status load_named_matrix(struct loader *in, uint32_t l, const st
     return status;
 }
 
+/* ---- experts: one tensor of all, or one of each ---- */
+
+static enum kvc_status check_stack(const struct loader *in, const struct kvc_file_tensor *tensor, uint64_t outputs,
+                                   uint64_t inputs) {
+    const uint64_t experts = in->config->experts, *shape = tensor->shape;
+    if (tensor->dimensions != 3 || shape[0] != experts || shape[1] != outputs || shape[2] != inputs) {
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: tensor %s has %" PRIu64 " x %" PRIu64 " numbers in %u dimensions, it must be %" PRIu64
+                        " matrices of %" PRIu64 " x %" PRIu64,
+                        in->where, tensor->name, tensor->rows, tensor->cols, (unsigned)tensor->dimensions, experts,
+                        outputs, inputs);
+    }
+    return KVC_OK;
+}
+
+/* Finds where each expert's matrix lies, and their type. */
+static enum kvc_status find_experts(struct loader *in, uint32_t l, const struct kvc_expert_name *matrix,
+                                    uint64_t outputs, uint64_t inputs, enum kvc_type *type) {
+    const uint32_t experts = (uint32_t)in->config->experts;
+    const struct kvc_file_tensor *tensor;
+    char name[128], first[128];
+    kvc_stack_tensor(name, sizeof name, l, matrix);
+    kvc_expert_tensor(first, sizeof first, in->gguf, in->config, l, matrix, 0);
+    const bool stacked = in->gguf && !in->tensors->find(in->tensors->file, first);
+    enum kvc_status status = KVC_OK;
+    for (uint32_t e = 0; e < experts && !status; e++) {
+        if (!stacked)
+            kvc_expert_tensor(name, sizeof name, in->gguf, in->config, l, matrix, e);
+        if (!stacked || e == 0)
+            status = find(in, name, &tensor);
+        if (!status && (!stacked || e == 0))
+            status = stacked ? check_stack(in, tensor, outputs, inputs) : check_matrix(in, tensor, outputs, inputs);
+        if (!status && e > 0 && tensor->type != *type)
+            status = kvc_fail(in->error, KVC_INPUT, "%s: tensor %s is of type %s, expert 0's of type %s: must be equal",
+                              in->where, name, kvc_type_name(tensor->type), kvc_type_name(*type));
+        if (status)
+            break;
+        const size_t bytes = (size_t)outputs * kvc_type_row_bytes(tensor->type, inputs);
+        *type = tensor->type;
+        in->experts[e] = (const unsigned char *)tensor->data + (stacked ? e * bytes : 0);
+        in->expert_parameters += outputs * inputs;
+        in->expert_bytes += bytes;
+    }
+    return status;
+}
+
+static enum kvc_status load_experts(struct loader *in, uint32_t l, struct kvc_layer *layer) {
+    const struct kvc_config *config = in->config;
+    char name[128];
+    kvc_layer_tensor(name, sizeof name, in->gguf, l, kvc_router_stem(in->gguf, config), "weight");
+    enum kvc_status status = load_matrix(in, name, config->experts, config->hidden, &layer->router);
+    for (const struct kvc_expert_name *matrix = kvc_expert_names; !status && matrix->gguf; matrix++) {
+        const uint64_t outputs = kvc_extent(config, matrix->outputs), inputs = kvc_extent(config, matrix->inputs);
+        void *at = (char *)layer + matrix->weight;
+        struct kvc_weight **weight = at;
+        enum kvc_type type = KVC_F32;
+        status = find_experts(in, l, matrix, outputs, inputs, &type);
+        if (!status)
+            status = in->device->ops->experts_create(in->device, type, (uint32_t)config->experts, outputs, inputs,
+                                                     in->experts, weight, in->error);
+        if (!status)
+            in->network->weights[in->network->weight_count++] = *weight;
+    }
+    return status;
+}
+
 static enum kvc_status load_layer(struct loader *in, uint32_t l) {
     struct kvc_layer *layer = &in->network->layer[l];
     enum kvc_status status = KVC_OK;
@@ -224,6 +293,9 @@ static enum kvc_status load_layer(struct loader *in, uint32_t l) {
         if (kvc_has_matrix(in->config, matrix)) {
             status = load_named_matrix(in, l, matrix, layer);
         }
+    }
+    if (!status && in->config->experts) {
+        status = load_experts(in, l, layer);
     }
     const bool slides = !in->config->sliding || in->config->sliding[l];
     layer->window = slides ? (uint32_t)in->config->sliding_window : 0;
@@ -294,7 +366,7 @@ static void count_types(const struct loader *in, struct kvc_model_info *info, ui
         info->parameters += tensor->rows * tensor->cols;
         info->weight_bytes += tensor->bytes;
         bytes[tensor->type] += tensor->bytes;
-        if (tensor->dimensions == 2 && !tensor->scaled) {
+        if (tensor->dimensions >= 2 && !tensor->scaled) {
             info->mapped_bytes += tensor->bytes;
         }
     }
@@ -329,7 +401,9 @@ static enum kvc_status fill_info(struct loader *in, struct kvc_model_info *info)
         .heads = (uint32_t)config->heads,
         .kv_heads = (uint32_t)config->kv_heads,
         .head_size = (uint32_t)config->head_size,
-        .feed_forward = (uint32_t)config->feed_forward,
+        .feed_forward = in->network->feed_forward,
+        .experts = in->network->experts,
+        .experts_used = in->network->experts_used,
         .vocab = in->network->vocab,
         .trained_context = (uint32_t)config->context,
         .original_context = config->rope.kind == KVC_ROPE_LONGROPE ? (uint32_t)config->rope.original_context : 0,
@@ -347,6 +421,9 @@ static enum kvc_status fill_info(struct loader *in, struct kvc_model_info *info)
             windows[l] = in->network->layer[l].window;
         info->windows = windows;
     }
+    const uint64_t experts = config->experts ? config->experts : 1, idle = experts - config->experts_used;
+    info->active_parameters = info->parameters - in->expert_parameters / experts * idle;
+    info->active_bytes = info->weight_bytes - in->expert_bytes / experts * idle;
     info->weight_types = name_types(bytes);
     if (info->weight_types)
         return KVC_OK;
@@ -361,8 +438,10 @@ static enum kvc_status load(struct loader *in, struct kvc_model_info *info) {
     network->layer = calloc(layers, sizeof *network->layer);
     network->weights = calloc(layers * LAYER_WEIGHTS + 2, sizeof *network->weights);
     network->buffers = calloc(layers + 1, sizeof *network->buffers);
-    in->used = calloc(layers * (LAYER_WEIGHTS + LAYER_SPANS) + 5, sizeof *in->used);
-    if (!network->layer || !network->weights || !network->buffers || !in->used) {
+    const size_t experts = (size_t)in->config->experts;
+    in->used = calloc(layers * (LAYER_WEIGHTS + LAYER_SPANS + 3 * experts) + 5, sizeof *in->used);
+    in->experts = calloc(experts + 1, sizeof *in->experts);
+    if (!network->layer || !network->weights || !network->buffers || !in->used || !in->experts) {
         return no_memory(in);
     }
     const bool interleaved = (in->gguf && in->config->family->interleaved) || in->config->family->pairs;
@@ -399,7 +478,11 @@ enum kvc_status kvc_network_load(struct kvc_device *device, const struct kvc_con
         .heads = (uint32_t)config->heads,
         .kv_heads = (uint32_t)config->kv_heads,
         .head_size = (uint32_t)config->head_size,
-        .feed_forward = (uint32_t)config->feed_forward,
+        .feed_forward = (uint32_t)(config->experts ? config->expert_feed : config->feed_forward),
+        .experts = (uint32_t)config->experts,
+        .experts_used = (uint32_t)config->experts_used,
+        .shares_normalised = config->shares_normalised,
+        .shared_feed = (uint32_t)config->shared_feed,
         .trained_context = config->context,
         .norm_eps = (float)config->norm_eps,
         .ropes = 1,
@@ -423,6 +506,7 @@ enum kvc_status kvc_network_load(struct kvc_device *device, const struct kvc_con
                         .error = error};
     enum kvc_status status = load(&in, info);
     free(in.used);
+    free(in.experts);
     free(in.floats);
     if (status) {
         uint64_t bytes = 0, values = 0;

@@ -11,6 +11,21 @@ QWEN2 = dict(architectures=["Qwen2ForCausalLM"], model_type="qwen2", hidden_act=
 QWEN3 = dict(architectures=["Qwen3ForCausalLM"], model_type="qwen3", hidden_act="silu", rms_norm_eps=1e-6,
              bos_token_id=1, eos_token_id=[2, 3], rope_theta=1000000, rope_scaling=None, use_sliding_window=False,
              sliding_window=None, max_window_layers=28, attention_bias=False, tie_word_embeddings=True)
+QWEN3_MOE = dict(architectures=["Qwen3MoeForCausalLM"], model_type="qwen3_moe", hidden_act="silu", rms_norm_eps=1e-6,
+                 bos_token_id=1, eos_token_id=2, rope_theta=1000000.0, rope_scaling=None, use_sliding_window=False,
+                 sliding_window=None, max_window_layers=28, attention_bias=False, decoder_sparse_step=1,
+                 mlp_only_layers=[], norm_topk_prob=True, output_router_logits=False, router_aux_loss_coef=0.001,
+                 tie_word_embeddings=False)
+QWEN2_MOE = dict(architectures=["Qwen2MoeForCausalLM"], model_type="qwen2_moe", hidden_act="silu", rms_norm_eps=1e-6,
+                 bos_token_id=1, eos_token_id=2, rope_theta=1000000.0, use_sliding_window=False, sliding_window=32768,
+                 max_window_layers=21, decoder_sparse_step=1, norm_topk_prob=False, output_router_logits=False,
+                 router_aux_loss_coef=0.001, tie_word_embeddings=False)
+OLMOE = dict(architectures=["OlmoeForCausalLM"], model_type="olmoe", hidden_act="silu", rms_norm_eps=1e-5,
+             eos_token_id=2, rope_theta=10000.0, rope_scaling=None, attention_bias=False, clip_qkv=None,
+             norm_topk_prob=False, output_router_logits=False, tie_word_embeddings=False)
+MIXTRAL = dict(architectures=["MixtralForCausalLM"], model_type="mixtral", hidden_act="silu", rms_norm_eps=1e-5,
+               bos_token_id=1, eos_token_id=2, rope_theta=1000000.0, sliding_window=None, output_router_logits=False,
+               router_aux_loss_coef=0.02, tie_word_embeddings=False)
 PHI3 = dict(architectures=["Phi3ForCausalLM"], model_type="phi3", hidden_act="silu", rms_norm_eps=1e-5, bos_token_id=1,
             eos_token_id=2, rope_theta=10000.0, rope_scaling=None, sliding_window=None, tie_word_embeddings=False,
             pad_token_id=None, attention_bias=False)
@@ -87,6 +102,25 @@ FAMILIES = {
                                        rope_scaling=dict(rope_type="yarn", factor=2.5, beta_fast=4.0, beta_slow=0.5,
                                                          attention_factor=1.3, original_max_position_embeddings=40))),
                    "bf16", {"beyond": 96}, True),
+    # Qwen3-30B-A3B: experts of a width of their own, shares that add up to 1; one without that, with a window.
+    "qwen3-moe": (dict(QWEN3_MOE, **sizes(28, 56, 3, 4, 2, 53, 128, head_dim=20, moe_intermediate_size=12,
+                                          num_experts=11, num_experts_per_tok=3)), "bf16", {"short": 40}, False),
+    "qwen3-moe-window": (dict(QWEN3_MOE, **sizes(32, 40, 2, 4, 2, 47, 128, head_dim=16, moe_intermediate_size=20,
+                                                 num_experts=5, num_experts_per_tok=1, norm_topk_prob=False,
+                                                 use_sliding_window=True, sliding_window=9,
+                                                 tie_word_embeddings=True)), "f16", {"short": 36}, False),
+    # Qwen1.5-MoE and Qwen2-57B-A14B: an expert that every token passes, by a share of its own; biases of q, k, v.
+    "qwen2-moe": (dict(QWEN2_MOE, **sizes(36, 44, 3, 6, 3, 46, 128, moe_intermediate_size=10, num_experts=7,
+                                          num_experts_per_tok=2, shared_expert_intermediate_size=26)), "bf16",
+                  {"short": 40}, False),
+    # OLMoE: norms over all query and all key heads at once, shares as the softmax has them.
+    "olmoe": (dict(OLMOE, **sizes(40, 14, 3, 4, 4, 51, 128, num_experts=9, num_experts_per_tok=4)), "bf16",
+              {"short": 40}, False),
+    "olmoe-gqa": (dict(OLMOE, **sizes(32, 18, 2, 4, 2, 45, 128, num_experts=6, num_experts_per_tok=2,
+                                      norm_topk_prob=True)), "f32", {"short": 33}, True),
+    # Mixtral: w1, w2 and w3, interleaved rotary pairs in GGUF.
+    "mixtral": (dict(MIXTRAL, **sizes(24, 34, 3, 4, 2, 49, 128, num_local_experts=8, num_experts_per_tok=2)), "bf16",
+                {"short": 40}, False),
     # Phi-3-mini-4k: fused projections and a window. Phi-3.5 and Phi-4-mini: longrope, partial rotary, tied.
     "phi3": (dict(PHI3, **sizes(32, 36, 3, 4, 4, 55, 128, original_max_position_embeddings=128, sliding_window=11)),
              "bf16", {"short": 40}, False),

@@ -51,7 +51,8 @@ def gguf(keys, tensors, alignment=32, version=3, small=False):
     return head + bytes(-len(head) % alignment) + data
 
 
-def model(arch, kind=0, fused=False, norms=False, bias=False, tied=True, hidden=8, feed=8):
+def model(arch, kind=0, fused=False, norms=False, bias=False, tied=True, hidden=8, feed=8, experts=0,
+          shared=False):
     heads, kv, d, vocab = 2, 1, 4, 24
     keys = [("general.architecture", STRING, arch), ("general.name", STRING, "seed")]
     for name, v in (("block_count", 1), ("embedding_length", hidden), ("feed_forward_length", feed), ("context_length", 64),
@@ -61,14 +62,24 @@ def model(arch, kind=0, fused=False, norms=False, bias=False, tied=True, hidden=
     keys += [(f"{arch}.attention.layer_norm_rms_epsilon", F32, 1e-5), (f"{arch}.rope.freq_base", F32, 10000.0)]
     t = [("token_embd.weight", kind, (vocab, hidden)), ("output_norm.weight", 0, (hidden,)),
          ("blk.0.attn_norm.weight", 0, (hidden,)), ("blk.0.ffn_norm.weight", 0, (hidden,)),
-         ("blk.0.attn_output.weight", kind if heads * d % BLOCK[kind][0] == 0 else 0, (hidden, heads * d)),
-         ("blk.0.ffn_down.weight", kind, (hidden, feed))]
+         ("blk.0.attn_output.weight", kind if heads * d % BLOCK[kind][0] == 0 else 0, (hidden, heads * d))]
+    if experts:
+        keys += [(f"{arch}.expert_count", U32, experts), (f"{arch}.expert_used_count", U32, 2),
+                 (f"{arch}.expert_feed_forward_length", U32, feed)]
+        t += [("blk.0.ffn_gate_inp.weight", 0, (experts, hidden)), ("blk.0.ffn_gate_exps.weight", kind, (experts, feed, hidden)),
+              ("blk.0.ffn_up_exps.weight", kind, (experts, feed, hidden)), ("blk.0.ffn_down_exps.weight", kind, (experts, hidden, feed))]
+    else:
+        t += [("blk.0.ffn_down.weight", kind, (hidden, feed))]
+    if shared:
+        t += [("blk.0.ffn_gate_inp_shexp.weight", 0, (hidden,)), ("blk.0.ffn_gate_shexp.weight", kind, (feed, hidden)),
+              ("blk.0.ffn_up_shexp.weight", kind, (feed, hidden)), ("blk.0.ffn_down_shexp.weight", kind, (hidden, feed))]
     if fused:
         t += [("blk.0.attn_qkv.weight", kind, ((heads + 2 * kv) * d, hidden)), ("blk.0.ffn_up.weight", kind, (2 * feed, hidden))]
     else:
         t += [("blk.0.attn_q.weight", kind, (heads * d, hidden)), ("blk.0.attn_k.weight", kind, (kv * d, hidden)),
-              ("blk.0.attn_v.weight", kind, (kv * d, hidden)), ("blk.0.ffn_gate.weight", kind, (feed, hidden)),
-              ("blk.0.ffn_up.weight", kind, (feed, hidden))]
+              ("blk.0.attn_v.weight", kind, (kv * d, hidden))]
+    if not fused and not experts:
+        t += [("blk.0.ffn_gate.weight", kind, (feed, hidden)), ("blk.0.ffn_up.weight", kind, (feed, hidden))]
     if norms:
         t += [("blk.0.attn_q_norm.weight", 0, (d,)), ("blk.0.attn_k_norm.weight", 0, (d,))]
     if bias:
@@ -173,6 +184,9 @@ def config_seeds():
     yield "qwen2", {**base, "model_type": "qwen2", "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1,
                     "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}}
     yield "qwen3", {**base, "model_type": "qwen3", "head_dim": 4, "layer_types": ["full_attention", "full_attention"]}
+    yield "experts", {**base, "model_type": "qwen2_moe", "num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": False,
+                      "moe_intermediate_size": 4, "shared_expert_intermediate_size": 6, "decoder_sparse_step": 1,
+                      "mlp_only_layers": []}
     yield "phi3", {**base, "model_type": "phi3", "original_max_position_embeddings": 16, "partial_rotary_factor": 0.5,
                    "rope_scaling": {"type": "longrope", "short_factor": [1.0], "long_factor": [2.0]}}
 
@@ -181,6 +195,10 @@ def run_seeds():
     for arch, options in (("llama", {"tied": False}), ("qwen2", {"bias": True}), ("qwen3", {"norms": True}), ("phi3", {"fused": True})):
         keys, tensors = model(arch, **options)
         yield arch, gguf(keys, tensors, small=True)
+    for name, arch, options in (("mixtral", "llama", {"experts": 3}),
+                                ("qwen2moe", "qwen2moe", {"bias": True, "experts": 5, "shared": True})):
+        keys, tensors = model(arch, **options)
+        yield name, gguf(keys, tensors, small=True)
     keys, tensors = model("llama", kind=1)
     yield "f16", gguf(keys, tensors, small=True)
 

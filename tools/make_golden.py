@@ -46,8 +46,10 @@ def randomise(model, dtype, generator):
             pass
         elif any(part in name for part in ("q_proj", "k_proj", "qkv_proj")):  # attention_multiplier is below 1
             value = value * (2.0 / math.sqrt(shape[1]))
+        elif name.endswith("mlp.gate.weight"):  # of experts: shares far from even
+            value = value * (1.5 / math.sqrt(shape[1]))
         else:
-            value = value / math.sqrt(shape[1])
+            value = value / math.sqrt(shape[-1])
         with torch.no_grad():
             parameter.copy_(value.to(dtype).to(torch.float32))
 
@@ -67,9 +69,19 @@ def double_gemma_norm(self, hidden_states):
     return (1 + self.weight) * (hidden_states * torch.rsqrt(variance + self.eps))
 
 
+def double_router(self, hidden_states):
+    logits = torch.nn.functional.linear(hidden_states.reshape(-1, self.hidden_dim), self.weight)
+    shares, experts = torch.topk(torch.softmax(logits, -1), self.top_k, dim=-1)
+    if getattr(self, "norm_topk_prob", True):
+        shares = shares / shares.sum(-1, keepdim=True)
+    return logits, shares, experts
+
+
 def build(config, state=None):
     made = AutoConfig.for_model(**copy.deepcopy(config))  # it changes what it is given
-    model = AutoModelForCausalLM.from_config(made, attn_implementation="eager" if config["model_type"] == "gemma2" else "sdpa", dtype=torch.float32).eval()
+    attention = "eager" if config["model_type"] == "gemma2" else "sdpa"
+    model = AutoModelForCausalLM.from_config(made, attn_implementation=attention, experts_implementation="eager",
+                                             dtype=torch.float32).eval()
     if state is not None:
         missing = model.load_state_dict(state, strict=False)
         model.tie_weights()
@@ -86,6 +98,8 @@ def run(model, tokens, double):
                 module.forward = (double_gemma_norm if gemma else double_norm).__get__(module)
             if type(module).__name__ == "CohereLayerNorm":
                 module.forward = double_layer_norm.__get__(module)
+            if type(module).__name__.endswith("TopKRouter"):
+                module.forward = double_router.__get__(module)
     with torch.no_grad():
         return model(input_ids=torch.tensor([tokens]), use_cache=False).logits[0].double().numpy()
 
@@ -105,7 +119,8 @@ def without(config):
         yield "no window", dict(config, sliding_window=None)
     if config.get("use_sliding_window"):
         yield "no window", dict(config, use_sliding_window=False)
-        yield "window everywhere", dict(config, max_window_layers=0)
+        if config["model_type"] != "qwen3_moe":  # there it is everywhere
+            yield "window everywhere", dict(config, max_window_layers=0)
     if config["model_type"] == "gemma2":
         for key in ("attn_logit_softcapping", "final_logit_softcapping"):
             yield "no " + key, dict(config, **{key: None})
@@ -124,6 +139,10 @@ def without(config):
         yield "one base", dict(config, rope_local_base_freq=config["rope_theta"])
     if config["model_type"] in ("glm4", "phi", "stablelm"):
         yield "other share", dict(config, partial_rotary_factor=1.0)
+    if "norm_topk_prob" in config:
+        yield "other shares", dict(config, norm_topk_prob=not config["norm_topk_prob"])
+    if config.get("num_experts_per_tok"):
+        yield "one expert more", dict(config, num_experts_per_tok=config["num_experts_per_tok"] + 1)
     if config.get("partial_rotary_factor") and config["model_type"] == "phi3":
         yield "other share", dict(config, partial_rotary_factor=0.5, rope_scaling=longrope(4))
 
@@ -192,11 +211,41 @@ def gguf_name(name, kind):
                      ("self_attn.v_proj", "attn_v"), ("self_attn.qkv_proj", "attn_qkv"),
                      ("self_attn.o_proj", "attn_output"), ("self_attn.q_norm", "attn_q_norm"),
                      ("self_attn.k_norm", "attn_k_norm"), ("mlp.gate_up_proj", "ffn_up"), ("mlp.gate_proj", "ffn_gate"),
+                     ("mlp.gate.", "ffn_gate_inp."), ("mlp.shared_expert_gate", "ffn_gate_inp_shexp"),
+                     ("mlp.shared_expert.gate_proj", "ffn_gate_shexp"), ("mlp.shared_expert.up_proj", "ffn_up_shexp"),
+                     ("mlp.shared_expert.down_proj", "ffn_down_shexp"), ("block_sparse_moe.gate.", "ffn_gate_inp."),
                      ("mlp.up_proj", "ffn_up"), ("mlp.down_proj", "ffn_down"), ("input_layernorm", "attn_norm"),
                      ("post_attention_layernorm", "post_attention_norm" if gemma else "ffn_norm"),
                      ("pre_feedforward_layernorm", "ffn_norm"), ("post_feedforward_layernorm", "post_ffw_norm")):
         name = name.replace(old, new)
     return name
+
+
+EXPERT_NAMES = {"gate": ("mlp.experts.{}.gate_proj", "block_sparse_moe.experts.{}.w1"),
+                "up": ("mlp.experts.{}.up_proj", "block_sparse_moe.experts.{}.w3"),
+                "down": ("mlp.experts.{}.down_proj", "block_sparse_moe.experts.{}.w2")}
+
+
+def stacks(prefix, state):
+    """The matrices of a layer's experts as transformers holds them: [experts, outputs, inputs] each."""
+    gate_up = state[prefix + "mlp.experts.gate_up_proj"]
+    half = gate_up.shape[1] // 2
+    return {"gate": gate_up[:, :half], "up": gate_up[:, half:], "down": state[prefix + "mlp.experts.down_proj"]}
+
+
+def published(config, state):
+    """Tensors as files on the hub have them: one for each expert."""
+    sparse = config["model_type"] == "mixtral"
+    made = {}
+    for name, tensor in state.items():
+        prefix = name.split("mlp.")[0]
+        if name.endswith("mlp.experts.gate_up_proj"):
+            for kind, stack in stacks(prefix, state).items():
+                for expert, matrix in enumerate(stack):
+                    made[prefix + EXPERT_NAMES[kind][sparse].format(expert) + ".weight"] = matrix.contiguous()
+        elif not name.endswith("mlp.experts.down_proj"):
+            made[name.replace("mlp.gate.", "block_sparse_moe.gate.") if sparse else name] = tensor
+    return made
 
 
 def interleave(tensor, heads):
@@ -206,7 +255,8 @@ def interleave(tensor, heads):
 
 
 def make_gguf(path, name, config, state):
-    kind = {"mistral": "llama", "gemma3_text": "gemma3", "cohere": "command-r", "phi": "phi2"}.get(config["model_type"], config["model_type"])
+    kind = {"mistral": "llama", "mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
+            "gemma3_text": "gemma3", "cohere": "command-r", "phi": "phi2"}.get(config["model_type"], config["model_type"])
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
     size = config.get("head_dim") or config["hidden_size"] // heads
     rotary = int(size * config.get("partial_rotary_factor", 1.0))
@@ -245,6 +295,18 @@ def make_gguf(path, name, config, state):
         if "layer_types" in config:
             keys[f"{kind}.attention.sliding_window_pattern"] = [kind == "sliding_attention"
                                                                 for kind in config["layer_types"]]
+    if config["model_type"] == "qwen3_moe" and config.get("use_sliding_window"):
+        del keys[f"{kind}.attention.sliding_window_pattern"]
+    experts = config.get("num_experts") or config.get("num_local_experts")
+    if experts:
+        keys[f"{kind}.expert_count"] = experts
+        keys[f"{kind}.expert_used_count"] = config["num_experts_per_tok"]
+    if "moe_intermediate_size" in config:
+        keys[f"{kind}.expert_feed_forward_length"] = config["moe_intermediate_size"]
+    if "shared_expert_intermediate_size" in config:
+        keys[f"{kind}.expert_shared_feed_forward_length"] = config["shared_expert_intermediate_size"]
+    if experts and config.get("norm_topk_prob", True) != (kind not in ("olmoe", "qwen2moe")):
+        keys[f"{kind}.expert_weights_norm"] = config["norm_topk_prob"]
     tensors = {}
     scaling = config.get("rope_scaling") or {}
     rope = scaling.get("rope_type", scaling.get("type"))
@@ -274,6 +336,13 @@ def make_gguf(path, name, config, state):
         gemma = kind.startswith("gemma")
         vector = tensor.float() + 1 if gemma else tensor.float()  # norms; Gemma has no biases
         tensors[gguf_name(old, kind)] = vector if tensor.dim() == 1 else tensor
+        if old.endswith("mlp.experts.gate_up_proj"):
+            for part, stack in stacks(old.split("mlp.")[0], state).items():
+                tensors[gguf_name(old.split("mlp.")[0] + f"ffn_{part}_exps.weight")] = stack
+        elif old.endswith("mlp.shared_expert_gate.weight"):
+            tensors[gguf_name(old)] = tensor[0].float()
+        elif not old.endswith("mlp.experts.down_proj"):
+            tensors[gguf_name(old)] = tensor.float() if tensor.dim() == 1 else tensor
     write_gguf(path, keys, tensors)
 
 
@@ -331,6 +400,7 @@ def make(out, name):
             json.dump(config, file, indent=2)
     if name != "gemma3-images":
         save(folder, state, 2 if name == "qwen2" else 1)
+    save(folder, published(config, state), 2 if name in ("qwen2", "olmoe") else 1)
     make_gguf(os.path.join(folder, "model.gguf"), name, config, state)
     for case, count in cases.items():
         tokens = torch.randint(0, config["vocab_size"], (count,), generator=generator).tolist()

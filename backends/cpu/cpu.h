@@ -19,7 +19,8 @@ struct kvc_weight { /* [outputs N, inputs K], rows of row_bytes as the file has 
     enum kvc_type type;
     uint64_t outputs, inputs;
     size_t row_bytes;
-    const unsigned char *data; /* the caller's memory */
+    const unsigned char *data;     /* the caller's memory; NULL where there are several: */
+    const unsigned char *expert[]; /* each expert's, the caller's memory too */
 };
 
 enum kvc_cpu_path { KVC_CPU_REF, KVC_CPU_AVX2, KVC_CPU_AVX512, KVC_CPU_NEON };

@@ -175,6 +175,25 @@ enum kvc_status kvc_cpu_weight_create(struct kvc_device *device, enum kvc_type t
     return KVC_OK;
 }
 
+enum kvc_status kvc_cpu_experts_create(struct kvc_device *device, enum kvc_type type, uint32_t experts,
+                                       uint64_t outputs, uint64_t inputs, const void *const *host,
+                                       struct kvc_weight **weight, struct kvc_error *error) {
+    struct kvc_weight *one, *made;
+    enum kvc_status status = kvc_cpu_weight_create(device, type, outputs, inputs, NULL, &one, error);
+    *weight = NULL;
+    if (status != KVC_OK)
+        return status;
+    made = realloc(one, sizeof *made + experts * sizeof *made->expert);
+    if (!made) {
+        free(one);
+        return kvc_fail(error, KVC_RESOURCE, "no memory for the description of %u experts", experts);
+    }
+    for (uint32_t e = 0; e < experts; e++)
+        made->expert[e] = host[e];
+    *weight = made;
+    return KVC_OK;
+}
+
 void kvc_cpu_weight_free(struct kvc_device *device, struct kvc_weight *weight) {
     (void)device;
     free(weight);

@@ -13,6 +13,7 @@
 #include "backends/kernels/check.h"
 #include "backends/kernels/rows.h"
 #include "backends/kernels/linear.h"
+#include "backends/kernels/experts.h"
 #include "backends/kernels/cache.h"
 #include "backends/kernels/attention.h"
 #include "backends/kernels/scores.h"

@@ -7,42 +7,48 @@
 #define KVC_LINEAR_ARGUMENTS                                                                                           \
     KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u64 K, kvc_u64 N, \
         kvc_u64 first, kvc_u64 count, KVC_SPAN(const float, bias), kvc_u32 rows
+/* sum[i] = lanes of x[i, :] times one row of weights, for the first `here` of at most `most` rows of x; the others
+ * repeat the first. */
+#define KVC_SUM_ROWS(type, most, sum, x, here, weight, K)                                                              \
+    do {                                                                                                               \
+        const kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS, left = (kvc_u32)((K) % 32);                               \
+        kvc_u64 k = 0;                                                                                                 \
+        for (int i = 0; i < most; i++)                                                                                 \
+            sum[i] = kvc_part_zero();                                                                                  \
+        if (here == 1) {                                                                                               \
+            struct kvc_part one = kvc_part_zero();                                                                     \
+            for (; k + 32 <= (K); k += 32)                                                                             \
+                one = kvc_part_fma(kvc_part_floats(x + k, worker), kvc_part_weight(type, weight, k, worker), one);     \
+            sum[0] = one;                                                                                              \
+        } else {                                                                                                       \
+            for (; k + 32 <= (K); k += 32) {                                                                           \
+                struct kvc_part p = kvc_part_weight(type, weight, k, worker);                                          \
+                for (int i = 0; i < most; i++)                                                                         \
+                    sum[i] =                                                                                           \
+                        kvc_part_fma(kvc_part_floats(x + ((kvc_u32)i < here ? i : 0) * (K) + k, worker), p, sum[i]);   \
+            }                                                                                                          \
+        }                                                                                                              \
+        if (left) {                                                                                                    \
+            struct kvc_part p = kvc_part_weight_tail(type, weight, k, worker, left);                                   \
+            for (int i = 0; i < most; i++)                                                                             \
+                sum[i] = kvc_part_fma_tail(                                                                            \
+                    kvc_part_floats_tail(x + ((kvc_u32)i < here ? i : 0) * (K) + k, worker, left), p, sum[i], left);   \
+        }                                                                                                              \
+    } while (0)
 /* w: rows first..first+count-1 of the matrix. */
 #define KVC_LINEAR_FEW(name, type)                                                                                     \
     KVC_GROUP_KERNEL(linear_##name)(KVC_LINEAR_ARGUMENTS) {                                                            \
         KVC_SHARED float shared_sum[KVC_SUM_FLOATS];                                                                   \
-        kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS, row = KVC_GROUP_ID(1) * KVC_FEW;                                \
-        kvc_u32 left = (kvc_u32)(K % 32), here = rows - row < KVC_FEW ? rows - row : KVC_FEW;                          \
+        kvc_u32 row = KVC_GROUP_ID(1) * KVC_FEW, here = rows - row < KVC_FEW ? rows - row : KVC_FEW;                   \
         KVC_GLOBAL const float *x = x_buffer + x_offset + row * K;                                                     \
         for (kvc_u32 each = 0; each < KVC_EACH; each++) {                                                              \
             kvc_u64 n = ((kvc_u64)KVC_GROUP_ID(0) * KVC_EACH + each) * KVC_TEAMS + KVC_LOCAL_ID() / KVC_WORKERS;       \
             KVC_GLOBAL const kvc_u8 *weight = w + (n < count ? n : 0) * row_bytes;                                     \
             struct kvc_part sum[KVC_FEW];                                                                              \
-            kvc_u64 k = 0;                                                                                             \
-            for (int i = 0; i < KVC_FEW; i++)                                                                          \
-                sum[i] = kvc_part_zero();                                                                              \
-            if (here == 1) {                                                                                           \
-                struct kvc_part one = kvc_part_zero();                                                                 \
-                for (; k + 32 <= K; k += 32)                                                                           \
-                    one = kvc_part_fma(kvc_part_floats(x + k, worker), kvc_part_weight(type, weight, k, worker), one); \
-                sum[0] = one;                                                                                          \
-            } else {                                                                                                   \
-                for (; k + 32 <= K; k += 32) {                                                                         \
-                    struct kvc_part p = kvc_part_weight(type, weight, k, worker);                                      \
-                    for (int i = 0; i < KVC_FEW; i++)                                                                  \
-                        sum[i] =                                                                                       \
-                            kvc_part_fma(kvc_part_floats(x + ((kvc_u32)i < here ? i : 0) * K + k, worker), p, sum[i]); \
-                }                                                                                                      \
-            }                                                                                                          \
-            if (left) {                                                                                                \
-                struct kvc_part p = kvc_part_weight_tail(type, weight, k, worker, left);                               \
-                for (int i = 0; i < KVC_FEW; i++)                                                                      \
-                    sum[i] = kvc_part_fma_tail(                                                                        \
-                        kvc_part_floats_tail(x + ((kvc_u32)i < here ? i : 0) * K + k, worker, left), p, sum[i], left); \
-            }                                                                                                          \
+            KVC_SUM_ROWS(type, KVC_FEW, sum, x, here, weight, K);                                                      \
             for (int i = 0; i < KVC_FEW; i++) { /* all of them, so that no barrier is conditional */                   \
                 float value = kvc_part_sum(sum[i], shared_sum);                                                        \
-                if ((kvc_u32)i < here && worker == 0 && n < count)                                                     \
+                if ((kvc_u32)i < here && KVC_LOCAL_ID() % KVC_WORKERS == 0 && n < count)                               \
                     y_buffer[y_offset + (kvc_u64)(row + i) * N + first + n] =                                          \
                         bias_buffer ? value + bias_buffer[bias_offset + first + n] : value;                            \
             }                                                                                                          \

@@ -15,7 +15,8 @@
 #define KVC_CHUNKS 16u /* of an arena */
 
 /* By KVC_WORKERS: work-items in a group of group kernels and of the others; rows in a block of packed x and w; outputs
- * that a team of linear makes one after another. KVC_FEW: rows of one pass of linear over the weights. */
+ * that a team of linear makes one after another; rows of one pass of expert_linear over the weights (KVC_EXPERT_ROWS).
+ * KVC_FEW: rows of one pass of linear over them. */
 #define KVC_GROUP_OF(workers) ((workers) == 1 ? 1u : 128u)
 #define KVC_ITEMS_OF(workers) ((workers) == 1 ? 64u : 128u)
 #define KVC_LOOP_OF(workers) ((workers) == 1 ? 128u : 8u)     /* values of a work-item of fma_loop */
@@ -24,6 +25,7 @@
 #define KVC_CLEARED_OF(workers) ((workers) == 1 ? 1024u : 1u) /* and where they are cleared */
 #define KVC_COLUMNS_OF(workers) ((workers) == 1 ? 8u : 1u)    /* state columns of a work-item of keep_keys */
 #define KVC_FEW 4u
+#define KVC_EXPERT_ROWS_OF(workers) ((workers) == 1 ? 4u : 8u)
 #define KVC_EACH_OF(workers) ((workers) == 1 ? 8u : 1u)
 #define KVC_PACK_X_OF(workers) ((workers) == 1 ? 8u : 32u)
 #define KVC_PACK_W_OF(workers) ((workers) == 1 ? 32u : 64u)

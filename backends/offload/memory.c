@@ -144,10 +144,9 @@ static void note_size(struct kvc_offload *offload, uint64_t outputs, uint64_t in
     offload->largest = kvc_max_u64(all, offload->largest);
 }
 
-enum kvc_status kvc_offload_weight_create(struct kvc_device *device, enum kvc_type type, uint64_t outputs,
-                                          uint64_t inputs, const void *host, struct kvc_weight **weight,
-                                          struct kvc_error *error) {
-    struct kvc_offload *offload = of(device);
+/* A weight of `outputs` rows on the device; its pieces have no memory yet. */
+static enum kvc_status describe(struct kvc_offload *offload, enum kvc_type type, uint64_t outputs, uint64_t inputs,
+                                struct kvc_weight **weight, struct kvc_error *error) {
     size_t row_bytes = kvc_type_row_bytes(type, inputs);
     uint64_t piece_rows, pieces;
     struct kvc_weight *made;
@@ -161,8 +160,8 @@ enum kvc_status kvc_offload_weight_create(struct kvc_device *device, enum kvc_ty
     piece_rows = offload->most_bytes / row_bytes;
     pieces = piece_rows ? (outputs + piece_rows - 1) / piece_rows : 0;
     if (pieces == 0 || pieces > 65536)
-        return kvc_fail(error, KVC_RESOURCE, "%s: a matrix of %llu x %llu values does not fit the device", device->name,
-                        (unsigned long long)outputs, (unsigned long long)inputs);
+        return kvc_fail(error, KVC_RESOURCE, "%s: a matrix of %llu x %llu values does not fit the device",
+                        offload->device.name, (unsigned long long)outputs, (unsigned long long)inputs);
     made = calloc(1, sizeof *made + (size_t)pieces * sizeof *made->piece);
     if (!made)
         return kvc_fail(error, KVC_RESOURCE, "no memory for a weight's description");
@@ -170,24 +169,80 @@ enum kvc_status kvc_offload_weight_create(struct kvc_device *device, enum kvc_ty
     made->outputs = outputs;
     made->inputs = inputs;
     made->row_bytes = row_bytes;
-    note_size(offload, kvc_min_u64(outputs, piece_rows), inputs);
     made->piece_rows = piece_rows;
-    for (; made->pieces < pieces; made->pieces++) {
-        uint64_t first = made->pieces * piece_rows, rows = kvc_min_u64(outputs - first, piece_rows);
-        size_t bytes = (size_t)(rows * row_bytes);
+    made->pieces = (uint32_t)pieces;
+    *weight = made;
+    return KVC_OK;
+}
+
+/* Memory for each piece; host: what it shall hold, NULL: that comes later. */
+static enum kvc_status allocate_pieces(struct kvc_offload *offload, struct kvc_weight *weight,
+                                       const unsigned char *host, struct kvc_error *error) {
+    for (uint32_t i = 0; i < weight->pieces; i++) {
+        const size_t bytes = (size_t)(kvc_offload_piece_rows(weight, i) * weight->row_bytes);
+        const unsigned char *from = host ? host + (size_t)(i * weight->piece_rows) * weight->row_bytes : NULL;
         bool borrowed = false;
-        enum kvc_status status = kvc_offload_allocate(offload, KVC_MEMORY_WEIGHTS, bytes,
-                                                      (const unsigned char *)host + (size_t)first * row_bytes,
-                                                      &made->piece[made->pieces], &borrowed, error);
-        if (status != KVC_OK) {
-            kvc_offload_weight_free(device, made);
+        enum kvc_status status =
+            kvc_offload_allocate(offload, KVC_MEMORY_WEIGHTS, bytes, from, &weight->piece[i], &borrowed, error);
+        if (status != KVC_OK)
             return status;
-        }
         if (!borrowed) {
-            made->counted += bytes;
+            weight->counted += bytes;
             kvc_offload_count(offload, KVC_MEMORY_WEIGHTS, (int64_t)bytes);
         }
     }
-    *weight = made;
     return KVC_OK;
+}
+
+enum kvc_status kvc_offload_weight_create(struct kvc_device *device, enum kvc_type type, uint64_t outputs,
+                                          uint64_t inputs, const void *host, struct kvc_weight **weight,
+                                          struct kvc_error *error) {
+    enum kvc_status status = describe(of(device), type, outputs, inputs, weight, error);
+    if (status != KVC_OK)
+        return status;
+    note_size(of(device), kvc_min_u64(outputs, (*weight)->piece_rows), inputs);
+    status = allocate_pieces(of(device), *weight, host, error);
+    if (status != KVC_OK) {
+        kvc_offload_weight_free(device, *weight);
+        *weight = NULL;
+    }
+    return status;
+}
+
+/* Rows of one expert's matrix to where they lie on the device, perhaps in several pieces. */
+static void write_expert(struct kvc_offload *offload, const struct kvc_weight *weight, uint64_t row, uint64_t rows,
+                         const unsigned char *host) {
+    for (uint64_t here; rows > 0; row += here, rows -= here) {
+        const uint64_t piece = row / weight->piece_rows, at = row % weight->piece_rows;
+        here = kvc_min_u64(rows, weight->piece_rows - at);
+        offload->driver->write(offload, weight->piece[piece], (size_t)at * weight->row_bytes, host,
+                               (size_t)here * weight->row_bytes);
+        host += (size_t)here * weight->row_bytes;
+    }
+}
+
+/* The experts' matrices lie one below the other, as one of that many rows. Where the host has them so already its
+ * memory may be used. */
+enum kvc_status kvc_offload_experts_create(struct kvc_device *device, enum kvc_type type, uint32_t experts,
+                                           uint64_t outputs, uint64_t inputs, const void *const *host,
+                                           struct kvc_weight **weight, struct kvc_error *error) {
+    struct kvc_offload *offload = of(device);
+    if (outputs > UINT64_MAX / experts)
+        return kvc_fail(error, KVC_INPUT, "%u matrices of %llu rows are larger than memory can be", experts,
+                        (unsigned long long)outputs);
+    enum kvc_status status = describe(offload, type, experts * outputs, inputs, weight, error);
+    if (status != KVC_OK)
+        return status;
+    const size_t bytes = (size_t)outputs * (*weight)->row_bytes;
+    bool together = true;
+    for (uint32_t e = 1; e < experts; e++)
+        together = together && (uintptr_t)host[e] == (uintptr_t)host[0] + e * bytes;
+    status = allocate_pieces(offload, *weight, together ? host[0] : NULL, error);
+    for (uint32_t e = 0; e < experts && status == KVC_OK && !together; e++)
+        write_expert(offload, *weight, e * outputs, outputs, host[e]);
+    if (status != KVC_OK) {
+        kvc_offload_weight_free(device, *weight);
+        *weight = NULL;
+    }
+    return status;
 }

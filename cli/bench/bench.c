@@ -8,17 +8,28 @@
 
 #include "cli/bench/bench.h"
 
-/* The bytes of weights that one step reads: all but an input embedding that is not also the output matrix. The share
- * of that table is taken from the count of parameters. */
+/* The bytes of weights that a step reads where it needs all experts: all but an input embedding that is not also the
+ * output matrix. The share of that table is taken from the count of parameters. */
 static uint64_t step_bytes(const struct kvc_model_info *info) {
     double table = (double)info->vocab * info->hidden;
     double heads = (double)(info->heads + info->kv_heads) * 2 * info->head_size * info->hidden;
-    double body = (heads + 3.0 * info->hidden * info->feed_forward) * info->layers;
+    double experts = info->experts ? info->experts : 1;
+    double body = (heads + 3.0 * info->hidden * info->feed_forward * experts) * info->layers;
     bool apart = (double)info->parameters > body + 1.5 * table;
 
     if (!apart || info->parameters == 0)
         return info->weight_bytes;
     return (uint64_t)((double)info->weight_bytes * (1 - table / (double)info->parameters));
+}
+
+uint64_t bench_step_bytes(const struct bench *bench, uint64_t batch) {
+    const struct kvc_model_info *info = kvc_model_info(bench->model);
+    uint64_t idle = info->weight_bytes - info->active_bytes, used = info->experts_used * batch;
+
+    if (idle == 0)
+        return bench->weight_bytes;
+    used = used < info->experts ? used : info->experts;
+    return bench->weight_bytes - idle / (info->experts - info->experts_used) * (info->experts - used);
 }
 
 static unsigned available_threads(const struct bench_arguments *a) {

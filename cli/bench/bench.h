@@ -21,7 +21,7 @@ struct bench { /* what is measured, and what the measurements share */
     struct bench_arguments *a;
     struct kvc_engine *engine;
     struct kvc_model *model;
-    uint64_t weight_bytes; /* read by one step */
+    uint64_t weight_bytes; /* read by a step that needs all experts */
     double load_seconds;
     double bandwidth; /* bytes per second, the best so far */
     unsigned threads;
@@ -60,6 +60,9 @@ double bench_bandwidth(unsigned threads);
 /* Anonymous resident memory of this process; 0: not known. */
 uint64_t bench_resident(void);
 
+/* The bytes of weights that a step of so many sessions reads: where tokens choose experts, if no two choose the same.
+ */
+uint64_t bench_step_bytes(const struct bench *bench, uint64_t batch);
 /* Both fill results [prompts or batches, specs] that the caller frees with bench_free_...; an exit status. */
 int bench_run_prefill(struct bench *bench, uint64_t prompt, struct bench_prefill *results);
 int bench_run_decode(struct bench *bench, uint64_t prompt, uint64_t batch, struct bench_decode *results);

@@ -13,7 +13,7 @@ static void relative(double ratio, bool self, char text[32]) {
 
 /* Seconds that the reads of one step need at the machine's bandwidth. */
 static double limit(const struct bench *bench, const struct bench_decode *d) {
-    return bench->bandwidth > 0 ? (double)(bench->weight_bytes + d->read_bytes) / bench->bandwidth : 0;
+    return bench->bandwidth > 0 ? (double)(bench_step_bytes(bench, d->batch) + d->read_bytes) / bench->bandwidth : 0;
 }
 
 static int print_prefill(const struct bench *bench, const struct bench_prefill *prefill, size_t count) {
@@ -67,7 +67,7 @@ static int print_decode(const struct bench *bench, const struct bench_decode *de
         cli_cell(table, "%s", text);
         cli_cell(table, "%.1f", (double)d->batch / d->mean);
         cli_cell(table, "%s", cli_bytes(d->read_bytes, text));
-        cli_cell(table, "%.1f", (double)(bench->weight_bytes + d->read_bytes) / d->median / 1e9);
+        cli_cell(table, "%.1f", (double)(bench_step_bytes(bench, d->batch) + d->read_bytes) / d->median / 1e9);
         if (bench->bandwidth > 0)
             cli_cell(table, "%.2f", limit(bench, d) / d->median);
         else
@@ -264,8 +264,9 @@ int bench_print_json(const struct bench *bench, const struct bench_prefill *pref
     cli_json_set(root, "model", cli_json_text(name, strlen(name)));
     cli_json_set(root, "backend", json_string(kvc_engine_backend(bench->engine)));
     cli_json_set(root, "parameters", json_integer((json_int_t)info->parameters));
+    cli_json_set(root, "active_parameters", json_integer((json_int_t)info->active_parameters));
     cli_json_set(root, "weight_bytes", json_integer((json_int_t)info->weight_bytes));
-    cli_json_set(root, "weight_bytes_per_step", json_integer((json_int_t)bench->weight_bytes));
+    cli_json_set(root, "weight_bytes_per_step", json_integer((json_int_t)bench_step_bytes(bench, 1)));
     cli_json_set(root, "load_seconds", json_real(bench->load_seconds));
     cli_json_set(root, "made_up", json_boolean(bench->a->fill));
     cli_json_set(root, "bandwidth", json_real(bench->bandwidth));

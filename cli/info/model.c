@@ -61,13 +61,24 @@ static int print_model(const struct cli_command *command, const struct kvc_model
     property(table, "file", info->path);
     property(table, "format", info->format);
     property(table, "architecture", info->architecture);
-    property(table, "parameters", cli_number(info->parameters, number[0]));
+    if (info->experts) {
+        snprintf(text, sizeof text, "%s, %s of them active for a token", cli_number(info->parameters, number[0]),
+                 cli_number(info->active_parameters, number[1]));
+        property(table, "parameters", text);
+    } else {
+        property(table, "parameters", cli_number(info->parameters, number[0]));
+    }
     snprintf(text, sizeof text, "%s (%s), %s of them read from the file as needed",
              cli_bytes(info->weight_bytes, number[0]), info->weight_types ? info->weight_types : "?",
              cli_bytes(info->mapped_bytes, number[1]));
     property(table, "weights", text);
     snprintf(text, sizeof text, "%u of width %u, feed-forward %u", info->layers, info->hidden, info->feed_forward);
     property(table, "layers", text);
+    if (info->experts) {
+        snprintf(text, sizeof text, "%u in each layer, %u of them for a token: %s of the weights", info->experts,
+                 info->experts_used, cli_bytes(info->active_bytes, number[0]));
+        property(table, "experts", text);
+    }
     snprintf(text, sizeof text, "%u query heads over %u key-value heads, head size %u", info->heads, info->kv_heads,
              info->head_size);
     property(table, "attention", text);
@@ -103,6 +114,10 @@ static json_t *model_json(const struct kvc_model_info *info) {
     cli_json_set(o, "format", json_string(info->format));
     cli_json_set(o, "architecture", cli_json_text(info->architecture, strlen(info->architecture)));
     cli_json_set(o, "parameters", json_integer((json_int_t)info->parameters));
+    cli_json_set(o, "active_parameters", json_integer((json_int_t)info->active_parameters));
+    cli_json_set(o, "active_bytes", json_integer((json_int_t)info->active_bytes));
+    cli_json_set(o, "experts", json_integer(info->experts));
+    cli_json_set(o, "experts_used", json_integer(info->experts_used));
     cli_json_set(o, "weight_bytes", json_integer((json_int_t)info->weight_bytes));
     cli_json_set(o, "mapped_bytes", json_integer((json_int_t)info->mapped_bytes));
     cli_json_set(o, "weight_types", json_string(info->weight_types ? info->weight_types : ""));

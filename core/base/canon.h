@@ -418,4 +418,19 @@ KVC_INLINE float kvc_gumbel(kvc_u64 seed, kvc_u32 layer, kvc_u32 head, kvc_i32 p
     return kvc_gumbel_of(kvc_philox4x32(layer, head, (kvc_u32)position, 0u, seed).word[0]);
 }
 
+/* ---- experts ------------------------------------------------------------------------------------------------ */
+
+/* Of a row's router logits x_e, e = 0 .. E - 1: m is the largest, p_e = kvc_exp(x_e - m), L the sum of p over 32 lanes
+ * (expert e in lane e % 32, ascending, from 0) and the tree. Chosen are the `used` experts that stand highest by
+ * kvc_score_key(x_e); of equal ones the lower index. The share of a chosen expert is kvc_div(p_e, D): D is L, or where
+ * shares are normalised the sum of the chosen p in ascending order of their experts, from 0. That is a softmax over all
+ * experts, divided by what the chosen ones have of it; a softmax over the chosen alone is the same number, computed so.
+ * Where L is NaN (a logit is NaN or +inf, or all are -inf) all shares of the row are NaN: a router that gives such
+ * logits shows in the model's. The outputs of a row's experts are added in ascending order of the experts, from 0, each
+ * by one fused multiply-add: sum = fma(share, y, sum). An expert that every row passes comes last, its share is
+ * kvc_sigmoid of a logit of its own. */
+KVC_INLINE float kvc_sigmoid(float x) { return kvc_div(1.0f, 1.0f + kvc_exp(-x)); } /* +0 below -88.7 */
+#define KVC_EXPERTS_MOST 1024
+#define KVC_EXPERTS_USED_MOST 64
+
 #endif

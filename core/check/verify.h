@@ -76,6 +76,13 @@ static inline struct kvc_span kvc_verify_span(struct kvc_twin twin, int side) {
     return span;
 }
 
+/* A width that fits the type's blocks; a matrix, in memory that may start at an odd multiple of the type's smallest
+ * unit.
+ */
+uint32_t kvc_verify_width(struct kvc_verify *v, enum kvc_type type);
+const unsigned char *kvc_verify_matrix(struct kvc_verify *v, enum kvc_type type, uint32_t outputs, uint32_t inputs,
+                                       enum kvc_flavour flavour);
+
 void kvc_verify_lists(struct kvc_verify *v, const struct kvc_lists_shape *shape, struct kvc_twin_lists *out);
 void kvc_verify_lists_free(struct kvc_verify *v, struct kvc_twin_lists *lists);
 /* Ascending ranks below count, for each head; a share of them, or all, or none. */

@@ -26,8 +26,7 @@ static uint32_t draw_rows(struct kvc_verify *v) {
     return kvc_verify_range(v, 0, 7) ? kvc_verify_pick(v, rows) : kvc_verify_range(v, 1, 70);
 }
 
-/* A width that fits the type's blocks. */
-static uint32_t draw_width(struct kvc_verify *v, enum kvc_type type) {
+uint32_t kvc_verify_width(struct kvc_verify *v, enum kvc_type type) {
     uint32_t block = kvc_type_block(type).elements, width = draw_any(v);
     return block == 1    ? width
            : block < 256 ? (uint32_t)kvc_round_up(width, block)
@@ -54,9 +53,8 @@ static void make_block(struct kvc_verify *v, enum kvc_type type, unsigned char *
         }
 }
 
-/* outputs rows of inputs values, in memory that starts at an odd multiple of the type's smallest unit. */
-static const unsigned char *make_matrix(struct kvc_verify *v, enum kvc_type type, uint32_t outputs, uint32_t inputs,
-                                        enum kvc_flavour flavour) {
+const unsigned char *kvc_verify_matrix(struct kvc_verify *v, enum kvc_type type, uint32_t outputs, uint32_t inputs,
+                                       enum kvc_flavour flavour) {
     struct kvc_type_block block = kvc_type_block(type);
     size_t row = kvc_type_row_bytes(type, inputs), unit = type == KVC_F32 ? 4 : 2;
     unsigned char *at = kvc_verify_alloc(v, outputs * row + unit);
@@ -85,7 +83,7 @@ static const unsigned char *make_matrix(struct kvc_verify *v, enum kvc_type type
 
 static bool make_weight(struct kvc_verify *v, enum kvc_type type, uint32_t outputs, uint32_t inputs,
                         enum kvc_flavour flavour, struct kvc_weight *weight[2]) {
-    const unsigned char *host = make_matrix(v, type, outputs, inputs, flavour);
+    const unsigned char *host = kvc_verify_matrix(v, type, outputs, inputs, flavour);
     weight[0] = weight[1] = NULL;
     for (int side = v->first; side < 2 && host && v->status == KVC_OK; side++)
         v->status =
@@ -103,7 +101,7 @@ KVC_INJECT(linear, kvc_linear, if (args->rows) kvc_flip(device, args->y, 0))
 KVC_CASE(linear, 60) {
     static const uint32_t outputs[] = {1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 15, 16, 17, 24, 31, 33, 47, 64, 65, 100};
     enum kvc_type type = (enum kvc_type)(v->row.cases % KVC_TYPES);
-    uint32_t K = draw_width(v, type), rows = draw_rows(v), N = kvc_verify_pick(v, outputs);
+    uint32_t K = kvc_verify_width(v, type), rows = draw_rows(v), N = kvc_verify_pick(v, outputs);
     const uint32_t most = v->small ? 3000 : 20000000;
     enum kvc_flavour flavour = kvc_verify_flavour(v);
     struct kvc_weight *weight[2];
@@ -135,7 +133,7 @@ KVC_CASE(linear, 60) {
 KVC_INJECT(embed, kvc_embed, if (args->rows) kvc_flip(device, args->out, 0))
 KVC_CASE(embed, 15) {
     enum kvc_type type = (enum kvc_type)(v->row.cases % KVC_TYPES);
-    uint32_t K = draw_width(v, type), rows = draw_rows(v), vocab = kvc_verify_range(v, 1, 40);
+    uint32_t K = kvc_verify_width(v, type), rows = draw_rows(v), vocab = kvc_verify_range(v, 1, 40);
     struct kvc_weight *weight[2];
     struct kvc_twin tokens, out;
     int32_t *token = kvc_verify_alloc(v, rows * sizeof *token);

@@ -21,14 +21,19 @@ struct kvc_layer {
     struct kvc_span feed_norm;       /* [hidden], of what goes into the feed-forward network; NULL: as above */
     struct kvc_span feed_after;      /* [hidden]: a norm of what that adds */
     struct kvc_span attention_norm_bias, feed_norm_bias; /* [hidden], of norms that are centred */
-    struct kvc_weight *gate;                             /* [feed_forward, hidden] */
-    struct kvc_weight *up;     /* [feed_forward, hidden]; NULL: the activation gates nothing */
-    struct kvc_weight *down;   /* [hidden, feed_forward] */
-    struct kvc_span gate_bias; /* [feed_forward] */
-    struct kvc_span up_bias;   /* [feed_forward] */
-    struct kvc_span down_bias; /* [hidden] */
-    uint32_t window;           /* sliding window of this layer, 0: none */
-    uint32_t rope;             /* which of the network's rotates its queries and keys */
+    struct kvc_weight *router;        /* [experts, hidden]; NULL: gate, up and down are one matrix each */
+    struct kvc_weight *gate;          /* [feed_forward, hidden], of each expert */
+    struct kvc_weight *up;            /* [feed_forward, hidden], likewise; NULL: the activation gates nothing */
+    struct kvc_weight *down;          /* [hidden, feed_forward], likewise */
+    struct kvc_weight *shared_router; /* [1, hidden]: what the shared expert counts; NULL: there is none */
+    struct kvc_weight *shared_gate;   /* [shared_feed, hidden] */
+    struct kvc_weight *shared_up;     /* [shared_feed, hidden] */
+    struct kvc_weight *shared_down;   /* [hidden, shared_feed] */
+    struct kvc_span gate_bias;        /* [feed_forward] */
+    struct kvc_span up_bias;          /* [feed_forward] */
+    struct kvc_span down_bias;        /* [hidden] */
+    uint32_t window;                  /* sliding window of this layer, 0: none */
+    uint32_t rope;                    /* which of the network's rotates its queries and keys */
 };
 
 /* Rotary frequencies after the model's scaling, float32 as transformers computes them. */
@@ -45,10 +50,14 @@ struct kvc_rope {
 struct kvc_network {
     uint32_t layers;
     uint32_t hidden;
-    uint32_t heads;     /* H */
-    uint32_t kv_heads;  /* H_kv */
-    uint32_t head_size; /* d */
-    uint32_t feed_forward;
+    uint32_t heads;        /* H */
+    uint32_t kv_heads;     /* H_kv */
+    uint32_t head_size;    /* d */
+    uint32_t feed_forward; /* of one expert, where there are several */
+    uint32_t experts;      /* E; 0: the feed-forward networks are no choice */
+    uint32_t experts_used; /* by each row */
+    bool shares_normalised;
+    uint32_t shared_feed; /* of an expert that every row passes; 0: there is none */
     uint32_t vocab;
     uint64_t trained_context;
     float norm_eps;

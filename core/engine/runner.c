@@ -19,7 +19,8 @@ static size_t list_buffers(struct kvc_runner *runner, struct kvc_growable **buff
     const struct kvc_geometry *g = &runner->geometry;
     const size_t q_width = (size_t)g->heads * g->head_size, k_width = (size_t)g->kv_heads * g->head_size;
     const struct kvc_network *network = runner->network;
-    const size_t hidden = network ? network->hidden : 0, feed = network ? network->feed_forward : 0;
+    const size_t hidden = network ? network->hidden : 0;
+    const size_t feed = network && !network->experts ? network->feed_forward : 0; /* experts.c has its own */
     size_t n = 0;
 #define BUFFER(name, width) (buffers[n] = &runner->name, widths[n] = (width), n++)
     BUFFER(q, q_width);
@@ -62,6 +63,7 @@ enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_netw
     for (size_t i = 0; i < n; i++)
         buffers[i]->kind = KVC_MEMORY_SCRATCH;
     made->last.kind = made->logits.kind = made->counts.kind = KVC_MEMORY_SCRATCH;
+    kvc_experts_set_kinds(&made->experts);
     struct kvc_stage_scratch *stage = &made->stage;
     stage->kept_rank.kind = stage->kept_count.kind = stage->totals.kind = KVC_MEMORY_SCRATCH;
     for (size_t i = 0; i < KVC_STAGE_SCORES; i++)
@@ -88,6 +90,7 @@ void kvc_runner_close(struct kvc_runner *runner) {
         kvc_growable_free(runner->device, others[i]);
     for (size_t i = 0; i < KVC_STAGE_SCORES; i++)
         kvc_growable_free(runner->device, &runner->stage.scores[i]);
+    kvc_experts_free(runner->device, &runner->experts);
     kvc_batch_free(runner, &runner->prompt);
     kvc_batch_free(runner, &runner->step);
     for (size_t i = 0; i < 3; i++) {
@@ -124,7 +127,7 @@ enum kvc_status kvc_runner_reserve(struct kvc_runner *runner, uint32_t rows, siz
     struct kvc_growable *buffers[ROW_BUFFERS];
     size_t widths[ROW_BUFFERS];
     const size_t n = list_buffers(runner, buffers, widths);
-    enum kvc_status status = KVC_OK;
+    enum kvc_status status = kvc_experts_reserve(runner, rows, error);
     for (size_t i = 0; i < n && status == KVC_OK; i++)
         status = kvc_growable_reserve(runner->device, buffers[i], (size_t)rows * widths[i] * sizeof(float), error);
     return status;
@@ -349,7 +352,10 @@ void kvc_runner_feed_forward(struct kvc_runner *runner, struct kvc_batch *batch,
     const struct kvc_layer *layer = &runner->network->layer[l];
     if (!runner->network->parallel) /* otherwise it is there from before the attention */
         norm_input(runner, batch, layer->feed_norm, layer->feed_norm_bias, row, rows);
-    feed_rows(runner, layer, rows);
+    if (layer->router)
+        kvc_experts_forward(runner, layer, rows);
+    else
+        feed_rows(runner, layer, rows);
     add_projected(runner, batch, layer->feed_after, row, rows);
 }
 

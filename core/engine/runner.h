@@ -6,6 +6,7 @@
 
 #include "core/engine/batch.h"
 #include "core/engine/engine.h"
+#include "core/engine/experts.h"
 #include "core/engine/growable.h"
 #include "core/engine/network.h"
 #include "core/engine/spares.h"
@@ -48,6 +49,7 @@ struct kvc_runner {
     struct kvc_growable up;        /* [rows, feed_forward] */
     struct kvc_growable last;      /* [logit rows, hidden] */
     struct kvc_growable logits;    /* [logit rows, vocab] */
+    struct kvc_experts_scratch experts;
     struct kvc_stage_scratch stage;
 
     struct kvc_segment *segments; /* [segment_capacity]: of the rows that pass a layer */

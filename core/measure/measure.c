@@ -132,8 +132,12 @@ struct kvc_span kvc_measure_values(struct kvc_measure *m, size_t n) {
     return span;
 }
 
-const struct kvc_weight *kvc_measure_weight(struct kvc_measure *m, enum kvc_type type, uint64_t N, uint64_t K) {
-    const size_t bytes = (size_t)N * kvc_type_row_bytes(type, K), i = m->weight_count;
+/* experts 0: one matrix. */
+static const struct kvc_weight *make_weight(struct kvc_measure *m, enum kvc_type type, uint32_t experts, uint64_t N,
+                                            uint64_t K) {
+    const size_t one = (size_t)N * kvc_type_row_bytes(type, K), bytes = one * (experts ? experts : 1);
+    const size_t i = m->weight_count;
+    const void *host[256];
     if (m->status == KVC_OK && i >= sizeof m->weights / sizeof *m->weights)
         m->status = kvc_fail(&m->error, KVC_RESOURCE, "measure: an operation has too many matrices");
     void *matrix = host_memory(m, bytes);
@@ -141,8 +145,20 @@ const struct kvc_weight *kvc_measure_weight(struct kvc_measure *m, enum kvc_type
         return NULL;
     memset(matrix, 0x2c, bytes); /* an ordinary number in every type, as scale and as value */
     m->matrices[m->weight_count++] = matrix;
-    m->status = m->ops->weight_create(m->device, type, N, K, matrix, &m->weights[i], &m->error);
+    for (uint32_t e = 0; e < experts; e++)
+        host[e] = (const unsigned char *)matrix + e * one;
+    m->status = experts ? m->ops->experts_create(m->device, type, experts, N, K, host, &m->weights[i], &m->error)
+                        : m->ops->weight_create(m->device, type, N, K, matrix, &m->weights[i], &m->error);
     return m->weights[i];
+}
+
+const struct kvc_weight *kvc_measure_weight(struct kvc_measure *m, enum kvc_type type, uint64_t N, uint64_t K) {
+    return make_weight(m, type, 0, N, K);
+}
+
+const struct kvc_weight *kvc_measure_experts(struct kvc_measure *m, enum kvc_type type, uint32_t experts, uint64_t N,
+                                             uint64_t K) {
+    return make_weight(m, type, experts, N, K);
 }
 
 /* The entries are appended in segments, all of the same values. */

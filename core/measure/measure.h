@@ -55,6 +55,9 @@ struct kvc_probabilities kvc_measure_probabilities(const struct kvc_lists *lists
                                                    const struct kvc_attention *a);
 /* Four at most. */
 const struct kvc_weight *kvc_measure_weight(struct kvc_measure *m, enum kvc_type type, uint64_t N, uint64_t K);
+/* At most 256 experts. */
+const struct kvc_weight *kvc_measure_experts(struct kvc_measure *m, enum kvc_type type, uint32_t experts, uint64_t N,
+                                             uint64_t K);
 /* Lists of MEASURE_KV_HEADS heads with `slots` slots each, `entries` of them filled; two at most. */
 struct kvc_lists *kvc_measure_lists(struct kvc_measure *m, enum kvc_type type, uint32_t slots, uint32_t entries,
                                     uint32_t columns, bool ordered);

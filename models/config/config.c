@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/base/canon.h"
+
 #define AT(member) offsetof(struct kvc_config, member)
 #define INTEGER(gguf, hf, member, minimum, maximum)                                                                    \
     { gguf, hf, AT(member), KVC_TOP, false, false, minimum, maximum, 0 }
@@ -26,6 +28,11 @@ const struct kvc_config_field kvc_config_fields[] = {
     INTEGER("attention.head_count_kv", "num_key_value_heads", kv_heads, 1, 4096),
     INTEGER("attention.key_length", "head_dim", head_size, 2, 4096),
     NEEDED("feed_forward_length", "intermediate_size", feed_forward, 1, 16777216),
+    INTEGER("expert_feed_forward_length", "moe_intermediate_size", expert_feed, 0, 16777216),
+    INTEGER("expert_shared_feed_forward_length", "shared_expert_intermediate_size", shared_feed, 0, 16777216),
+    INTEGER("expert_count", "num_experts", experts, 0, KVC_EXPERTS_MOST),
+    INTEGER(NULL, "num_local_experts", experts, 0, KVC_EXPERTS_MOST),
+    INTEGER("expert_used_count", "num_experts_per_tok", experts_used, 0, KVC_EXPERTS_USED_MOST),
     INTEGER("vocab_size", NULL, vocab, 1, 16777216),
     NEEDED(NULL, "vocab_size", vocab, 1, 16777216),
     INTEGER("context_length", "max_position_embeddings", context, 1, 2147483647),
@@ -222,6 +229,42 @@ static enum kvc_status complete_heads(struct kvc_config *config, bool gguf, cons
     return KVC_OK;
 }
 
+/* A family has experts or has none. */
+static enum kvc_status complete_experts(struct kvc_config *config, bool gguf, const char *where,
+                                        struct kvc_error *error) {
+    char a[128], b[128];
+    const char *count = gguf ? key_of(config, gguf, AT(experts), a, sizeof a) : "num_experts or num_local_experts";
+    const char *used = key_of(config, gguf, AT(experts_used), b, sizeof b);
+    if (!config->family->experts) {
+        config->expert_feed = config->shared_feed = 0;
+        return config->experts == 0 && config->experts_used == 0
+                   ? KVC_OK
+                   : kvc_fail(error, KVC_INPUT, "%s: %s is %" PRIu64 ": a model that uses this is not supported", where,
+                              config->experts ? count : used, config->experts ? config->experts : config->experts_used);
+    }
+    if (config->experts == 0) {
+        return kvc_fail(error, KVC_INPUT, "%s: %s is missing or 0", where, count);
+    }
+    if (config->experts_used == 0) {
+        return missing(config, gguf, AT(experts_used), " or 0", where, error);
+    }
+    if (config->experts_used > config->experts) {
+        return kvc_fail(error, KVC_INPUT, "%s: %s is %" PRIu64 ", it must be at most %s, which is %" PRIu64, where,
+                        used, config->experts_used, count, config->experts);
+    }
+    if (config->expert_feed == 0) { /* first files of Qwen2-MoE mean the experts of a row together */
+        config->expert_feed = config->feed_forward / (config->family->shared ? config->experts_used : 1);
+    }
+    if (config->family->shared && config->shared_feed == 0) {
+        config->shared_feed = config->feed_forward;
+    }
+    if (!config->family->shared && config->shared_feed) {
+        return kvc_fail(error, KVC_INPUT, "%s: %s is %" PRIu64 ": a model that uses this is not supported", where,
+                        key_of(config, gguf, AT(shared_feed), b, sizeof b), config->shared_feed);
+    }
+    return config->expert_feed ? KVC_OK : missing(config, gguf, AT(expert_feed), "", where, error);
+}
+
 static enum kvc_status complete_rotary(struct kvc_config *config, bool gguf, const char *where,
                                        struct kvc_error *error) {
     if (config->rope.rotary == 0) {
@@ -324,6 +367,8 @@ enum kvc_status kvc_config_complete(struct kvc_config *config, bool gguf, const 
     enum kvc_status status = check_required(config, gguf, where, error);
     if (!status)
         status = complete_heads(config, gguf, where, error);
+    if (!status)
+        status = complete_experts(config, gguf, where, error);
     if (!status)
         status = complete_rotary(config, gguf, where, error);
     if (status) {

@@ -10,6 +10,8 @@
 enum kvc_window_kind {
     KVC_WINDOW_NONE,   /* the family knows none: the key is ignored in config.json, as transformers does */
     KVC_WINDOW_ALL,    /* every layer, when config.json gives a size */
+    KVC_WINDOW_ASKED,  /* every layer, with use_sliding_window */
+    KVC_WINDOW_LISTED, /* use_sliding_window with layer_types */
     KVC_WINDOW_CHOSEN, /* use_sliding_window with max_window_layers or layer_types */
     KVC_WINDOW_PATTERN /* all but every n-th layer, or layer_types */
 };
@@ -56,7 +58,12 @@ struct kvc_family {
     bool tied;                      /* where config.json does not say */
     enum kvc_norms norms;
     enum kvc_activation activation;
-    unsigned features; /* of enum kvc_config_feature */
+    unsigned features;   /* of enum kvc_config_feature */
+    bool experts;        /* feed-forward networks are a choice of experts */
+    bool shared;         /* one more expert, which every row passes */
+    bool block_sparse;   /* config.json's tensors of experts have Mixtral's names */
+    bool normalised;     /* shares of experts are, where nothing is said */
+    bool norm_topk_prob; /* config.json says it: false where it does not */
     enum kvc_window_kind window;
     uint64_t pattern;     /* every pattern-th layer has no window, where files do not say */
     uint64_t wide_layers; /* GGUF: a model of so many layers has queries scaled by hidden / heads, not by head size */
@@ -86,6 +93,9 @@ const char *kvc_rope_kind_name(enum kvc_rope_kind kind); /* "plain", "linear", .
 struct kvc_config {
     const struct kvc_family *family;
     uint64_t layers, hidden, heads, kv_heads, head_size, feed_forward, vocab, context;
+    uint64_t experts, experts_used, expert_feed; /* 0 experts: one network; expert_feed: of one of them */
+    uint64_t shared_feed;                        /* of the expert that every row passes; 0: there is none */
+    bool shares_normalised;
     uint64_t sliding_window;
     unsigned char *sliding; /* [layers] which layers slide, or NULL: all of them when there is a window */
     double norm_eps;

@@ -13,8 +13,13 @@ static const struct {
     double harmless;
     unsigned feature; /* of families that have it the key is read */
 } unsupported[] = {
-    {"expert_count", 0, 0},
-    {"expert_used_count", 0, 0},
+    {"expert_shared_count", 0, 0},
+    {"expert_group_count", 0, 0},
+    {"expert_weights_scale", 1, 0},
+    {"expert_gating_func", 1, 0}, /* softmax */
+    {"leading_dense_block_count", 0, 0},
+    {"moe_every_n_layers", 0, 0},
+    {"interleave_moe_layer_step", 1, 0},
     {"attn_logit_softcapping", 0, KVC_SOFT_CAPS},
     {"final_logit_softcapping", 0, KVC_SOFT_CAPS},
     {"attention.scale", 0, KVC_SCORE_SCALE | KVC_MULTIPLIERS},
@@ -39,6 +44,24 @@ static const struct {
     {"attention.causal", 1, 0},
 };
 
+static void make_key(const struct kvc_config *config, const char *name, char *key, size_t capacity) {
+    snprintf(key, capacity, "%s.%s", config->family->gguf, name);
+}
+
+/* Of the rows of one architecture one may have experts. */
+static const struct kvc_family *with_experts(const struct kvc_gguf *file, const struct kvc_config *config) {
+    const struct kvc_family *family = config->family;
+    char key[128];
+    uint64_t count = 0;
+    make_key(config, "expert_count", key, sizeof key);
+    (void)kvc_gguf_uint(file, key, &count);
+    for (; family->gguf && strcmp(family->gguf, config->family->gguf) == 0; family++) {
+        if (family->experts == (count > 0))
+            return family;
+    }
+    return config->family;
+}
+
 static enum kvc_status find_family(const struct kvc_gguf *file, const char *where, struct kvc_config *config,
                                    struct kvc_error *error) {
     const char *name;
@@ -49,16 +72,13 @@ static enum kvc_status find_family(const struct kvc_gguf *file, const char *wher
     for (const struct kvc_family *family = kvc_families; family->gguf; family++) {
         if (strlen(family->gguf) == bytes && memcmp(family->gguf, name, bytes) == 0) {
             config->family = family;
+            config->family = with_experts(file, config);
             return KVC_OK;
         }
     }
-    char known[120];
+    char known[300];
     return kvc_fail(error, KVC_INPUT, "%s: architecture \"%.*s\" is not supported; %s are", where,
                     (int)(bytes < 80 ? bytes : 80), name, kvc_family_names(true, known, sizeof known));
-}
-
-static void make_key(const struct kvc_config *config, const char *name, char *key, size_t capacity) {
-    snprintf(key, capacity, "%s.%s", config->family->gguf, name);
 }
 
 static enum kvc_status refuse_unsupported(const struct kvc_gguf *file, const char *where,
@@ -136,6 +156,18 @@ static enum kvc_status check_value_length(const struct kvc_gguf *file, const cha
     if (kvc_gguf_has(file, key) && (!kvc_gguf_uint(file, key, &length) || length != config->head_size)) {
         return kvc_fail(error, KVC_INPUT, "%s: %s must be the size of the key heads, %" PRIu64, where, key,
                         config->head_size);
+    }
+    return KVC_OK;
+}
+
+/* Whether the shares of a row's experts are made to add up to 1. */
+static enum kvc_status read_shares(const struct kvc_gguf *file, const char *where, struct kvc_config *config,
+                                   struct kvc_error *error) {
+    char key[128];
+    config->shares_normalised = config->family->normalised;
+    make_key(config, "expert_weights_norm", key, sizeof key);
+    if (config->experts && kvc_gguf_has(file, key) && !kvc_gguf_bool(file, key, &config->shares_normalised)) {
+        return kvc_fail(error, KVC_INPUT, "%s: %s is not true or false", where, key);
     }
     return KVC_OK;
 }
@@ -298,6 +330,9 @@ static enum kvc_status fill(const struct kvc_gguf *file, const char *where, stru
     }
     if (!status && config->family->unrotated) {
         status = kvc_config_unrotate(config, config->family->unrotated, where, error);
+    }
+    if (!status) {
+        status = read_shares(file, where, config, error);
     }
     if (status) {
         return status;

@@ -39,7 +39,7 @@ static enum kvc_status find_family(struct source *in, struct kvc_config *config)
             return KVC_OK;
         }
     }
-    char known[120];
+    char known[300];
     return kvc_fail(in->error, KVC_INPUT, "%s: model_type \"%.80s\" is not supported; %s are", in->path, type,
                     kvc_family_names(false, known, sizeof known));
 }
@@ -71,8 +71,7 @@ static enum kvc_status refuse_unsupported(const struct source *in, const struct 
     static const struct {
         const char *key;
         unsigned feature; /* of families that have it the key is read */
-    } keys[] = {{"num_local_experts", 0},
-                {"num_experts", 0},
+    } keys[] = {{"mlp_only_layers", 0},
                 {"n_routed_experts", 0},
                 {"attn_logit_softcapping", KVC_SOFT_CAPS},
                 {"final_logit_softcapping", KVC_SOFT_CAPS},
@@ -103,6 +102,10 @@ static enum kvc_status refuse_unsupported(const struct source *in, const struct 
     const enum kvc_status status = check_quantization(in);
     if (status) {
         return status;
+    }
+    const json_t *step = get(in->root, "decoder_sparse_step"); /* from one layer with experts to the next */
+    if (step && !(json_is_integer(step) && json_integer_value(step) == 1)) {
+        return unsupported(in, "decoder_sparse_step", "other than 1");
     }
     if (family->features & KVC_NO_WINDOW && json_is_true(get(in->root, "use_sliding_window"))) {
         return unsupported(in, "use_sliding_window", NULL);
@@ -305,8 +308,9 @@ static enum kvc_status read_sliding(const struct source *in, struct kvc_config *
     const enum kvc_window_kind kind = config->family->window;
     const json_t *types = get(in->root, "layer_types"), *first = get(in->root, "max_window_layers");
     const json_t *pattern = get(in->root, "sliding_window_pattern");
+    const bool asked = kind == KVC_WINDOW_ASKED || kind == KVC_WINDOW_LISTED || kind == KVC_WINDOW_CHOSEN;
     bool use = kind == KVC_WINDOW_ALL || kind == KVC_WINDOW_PATTERN, any = false;
-    enum kvc_status status = kind == KVC_WINDOW_CHOSEN ? read_flag(in, "use_sliding_window", &use) : KVC_OK;
+    enum kvc_status status = asked ? read_flag(in, "use_sliding_window", &use) : KVC_OK;
     if (status) {
         return status;
     }
@@ -329,6 +333,9 @@ static enum kvc_status read_sliding(const struct source *in, struct kvc_config *
     if (!types && kind == KVC_WINDOW_PATTERN && config->sliding_window > 0) {
         return kvc_config_slide(config, in->path, in->error);
     }
+    if (!types && kind == KVC_WINDOW_LISTED && config->sliding_window) {
+        return unsupported(in, "use_sliding_window", "true without layer_types");
+    }
     if (!types && (config->sliding_window == 0 || kind != KVC_WINDOW_CHOSEN)) {
         return KVC_OK;
     }
@@ -348,7 +355,8 @@ static enum kvc_status read_sliding(const struct source *in, struct kvc_config *
         return kvc_fail(in->error, KVC_INPUT, "%s: layer_types has sliding_attention, but no sliding_window is in use",
                         in->path);
     }
-    for (uint64_t i = 0; !status && kind == KVC_WINDOW_ALL && i < config->layers; i++) {
+    const bool same = kind == KVC_WINDOW_ALL || kind == KVC_WINDOW_ASKED;
+    for (uint64_t i = 0; !status && same && i < config->layers; i++) {
         if (config->sliding[i] != (config->sliding_window > 0)) {
             status = unsupported(in, "layer_types", "not the same for every layer");
         }
@@ -437,6 +445,11 @@ static enum kvc_status fill(struct source *in, struct kvc_config *config) {
         status = read_flag(in, "attention_bias", &attention_bias);
     if (!status && config->family->feed_bias)
         status = read_flag(in, "mlp_bias", &config->feed_bias);
+    if (!status && config->family && config->family->experts) {
+        config->shares_normalised = config->family->normalised;
+        if (config->family->norm_topk_prob)
+            status = read_flag(in, "norm_topk_prob", &config->shares_normalised);
+    }
     bool qkv_bias = config->family && config->family->qkv_bias;
     if (!status && config->family->qkv_bias_key)
         status = read_flag(in, config->family->qkv_bias_key, &qkv_bias);

@@ -24,9 +24,24 @@ const struct kvc_matrix_name kvc_matrix_names[] = {
     {"ffn_down", "mlp.down_proj", KVC_GATED, KVC_FEED_BIAS, KVC_FEED, 1, {{OF(down), OF(down_bias), KVC_HIDDEN}}},
     {"ffn_up", "mlp.fc1", KVC_UNGATED, KVC_FEED_BIAS, KVC_HIDDEN, 1, {{OF(gate), OF(gate_bias), KVC_FEED}}},
     {"ffn_down", "mlp.fc2", KVC_UNGATED, KVC_FEED_BIAS, KVC_FEED, 1, {{OF(down), OF(down_bias), KVC_HIDDEN}}},
+    {"ffn_gate_inp_shexp", "mlp.shared_expert_gate", KVC_SHARED, KVC_FEED_BIAS, KVC_HIDDEN, 1,
+     {{OF(shared_router), OF(down_bias), KVC_ONE}}},
+    {"ffn_gate_shexp", "mlp.shared_expert.gate_proj", KVC_SHARED, KVC_FEED_BIAS, KVC_HIDDEN, 1,
+     {{OF(shared_gate), OF(gate_bias), KVC_SHARED_FEED}}},
+    {"ffn_up_shexp", "mlp.shared_expert.up_proj", KVC_SHARED, KVC_FEED_BIAS, KVC_HIDDEN, 1,
+     {{OF(shared_up), OF(up_bias), KVC_SHARED_FEED}}},
+    {"ffn_down_shexp", "mlp.shared_expert.down_proj", KVC_SHARED, KVC_FEED_BIAS, KVC_SHARED_FEED, 1,
+     {{OF(shared_down), OF(down_bias), KVC_HIDDEN}}},
     {0},
 };
 /* clang-format on */
+
+const struct kvc_expert_name kvc_expert_names[] = {
+    {"ffn_gate", "mlp.experts.%u.gate_proj", "block_sparse_moe.experts.%u.w1", KVC_EXPERT_FEED, KVC_HIDDEN, OF(gate)},
+    {"ffn_up", "mlp.experts.%u.up_proj", "block_sparse_moe.experts.%u.w3", KVC_EXPERT_FEED, KVC_HIDDEN, OF(up)},
+    {"ffn_down", "mlp.experts.%u.down_proj", "block_sparse_moe.experts.%u.w2", KVC_HIDDEN, KVC_EXPERT_FEED, OF(down)},
+    {0},
+};
 
 #define BIT(norms) (1u << KVC_NORMS_##norms)
 #define INPUT BIT(BEFORE) | BIT(AROUND) | BIT(GLM) | BIT(ONE)
@@ -59,6 +74,9 @@ uint64_t kvc_norm_length(const struct kvc_config *config, const struct kvc_norm_
 bool kvc_has_matrix(const struct kvc_config *config, const struct kvc_matrix_name *matrix) {
     const struct kvc_family *family = config->family;
     const bool one = family->fused || family->fused_feed;
+    if (config->experts && matrix->bias == KVC_FEED_BIAS &&
+        matrix->when != KVC_SHARED) /* experts have their own list */
+        return false;
     switch (matrix->when) {
     case KVC_SEPARATE:
         return !family->fused;
@@ -72,6 +90,8 @@ bool kvc_has_matrix(const struct kvc_config *config, const struct kvc_matrix_nam
         return !family->ungated;
     case KVC_UNGATED:
         return family->ungated;
+    case KVC_SHARED:
+        return config->shared_feed > 0;
     }
     return false;
 }
@@ -102,6 +122,12 @@ uint64_t kvc_extent(const struct kvc_config *config, enum kvc_extent extent) {
         return config->kv_heads * config->head_size;
     case KVC_FEED:
         return config->feed_forward;
+    case KVC_EXPERT_FEED:
+        return config->expert_feed;
+    case KVC_SHARED_FEED:
+        return config->shared_feed;
+    case KVC_ONE:
+        return 1;
     case KVC_HEAD:
         return config->head_size;
     case KVC_VOCAB:
@@ -131,4 +157,25 @@ bool kvc_tensor_ignored(const char *name, bool gguf, const struct kvc_config *co
 
 void kvc_layer_tensor(char *name, size_t capacity, bool gguf, uint32_t layer, const char *stem, const char *suffix) {
     snprintf(name, capacity, "%s.%u.%s.%s", gguf ? "blk" : "model.layers", (unsigned)layer, stem, suffix);
+}
+
+const char *kvc_router_stem(bool gguf, const struct kvc_config *config) {
+    return gguf ? "ffn_gate_inp" : config->family->block_sparse ? "block_sparse_moe.gate" : "mlp.gate";
+}
+
+void kvc_stack_tensor(char *name, size_t capacity, uint32_t layer, const struct kvc_expert_name *matrix) {
+    snprintf(name, capacity, "blk.%u.%s_exps.weight", (unsigned)layer, matrix->gguf);
+}
+
+/* The stem with the number in place of its "%u", or behind it. */
+void kvc_expert_tensor(char *name, size_t capacity, bool gguf, const struct kvc_config *config, uint32_t layer,
+                       const struct kvc_expert_name *matrix, uint32_t expert) {
+    const char *stem = gguf ? matrix->gguf : config->family->block_sparse ? matrix->block_sparse : matrix->hf;
+    const char *number = strstr(stem, "%u");
+    char text[64];
+    snprintf(text, sizeof text, "%.*s%u%s", number ? (int)(number - stem) : 0, stem, (unsigned)expert,
+             number ? number + 2 : "");
+    if (!number)
+        snprintf(text, sizeof text, "%s.%u", stem, (unsigned)expert);
+    kvc_layer_tensor(name, capacity, gguf, layer, text, "weight");
 }

@@ -6,13 +6,24 @@
 
 #include "models/config/config.h"
 
-/* Sizes that shapes are made of: hidden, H*d, H_kv*d, feed-forward, d, vocabulary. */
-enum kvc_extent { KVC_HIDDEN, KVC_QUERIES, KVC_KEYS, KVC_FEED, KVC_HEAD, KVC_VOCAB };
+/* Sizes that shapes are made of: hidden, H*d, H_kv*d, feed-forward (of an expert, of the shared one), 1, d, vocabulary.
+ */
+enum kvc_extent {
+    KVC_HIDDEN,
+    KVC_QUERIES,
+    KVC_KEYS,
+    KVC_FEED,
+    KVC_EXPERT_FEED,
+    KVC_SHARED_FEED,
+    KVC_ONE,
+    KVC_HEAD,
+    KVC_VOCAB
+};
 uint64_t kvc_extent(const struct kvc_config *config, enum kvc_extent extent);
 
 /* Families that have the tensor: those whose q, k, v are separate, or in one; whose gate and up are separate, or in
- * one; that have a gate, or none. */
-enum kvc_when { KVC_SEPARATE, KVC_FUSED, KVC_FEED_SEPARATE, KVC_FEED_FUSED, KVC_GATED, KVC_UNGATED };
+ * one; that have a gate, or none; that have a shared expert. */
+enum kvc_when { KVC_SEPARATE, KVC_FUSED, KVC_FEED_SEPARATE, KVC_FEED_FUSED, KVC_GATED, KVC_UNGATED, KVC_SHARED };
 enum kvc_bias { KVC_QKV_BIAS, KVC_OUTPUT_BIAS, KVC_FEED_BIAS }; /* the flag that says whether it has a bias */
 
 /* A matrix of each layer, "<stem>.weight", perhaps with "<stem>.bias"; row slices of a fused one are parts. */
@@ -43,6 +54,23 @@ struct kvc_norm_name {
 extern const struct kvc_norm_name kvc_norm_names[]; /* ends with gguf NULL */
 /* Whether the family has the norm. */
 bool kvc_has_norm(const struct kvc_config *config, const struct kvc_norm_name *norm);
+
+/* A matrix that each expert of a layer has. In GGUF files those of all experts are one tensor [experts, outputs,
+ * inputs]; in Hugging Face files, and in the first GGUF files of Mixtral, each is a tensor of its own. */
+struct kvc_expert_name {
+    const char *gguf, *hf;
+    const char *block_sparse; /* Mixtral's hf */
+    enum kvc_extent outputs, inputs;
+    size_t weight; /* offset in struct kvc_layer */
+};
+extern const struct kvc_expert_name kvc_expert_names[]; /* ends with gguf NULL */
+/* "blk.3.ffn_up_exps.weight", and of one expert "blk.3.ffn_up.7.weight" or
+ * "model.layers.3.mlp.experts.7.up_proj.weight". */
+void kvc_stack_tensor(char *name, size_t capacity, uint32_t layer, const struct kvc_expert_name *matrix);
+void kvc_expert_tensor(char *name, size_t capacity, bool gguf, const struct kvc_config *config, uint32_t layer,
+                       const struct kvc_expert_name *matrix, uint32_t expert);
+/* The router's, without ".weight". */
+const char *kvc_router_stem(bool gguf, const struct kvc_config *config);
 
 /* The network's own tensors. */
 extern const char *const kvc_embedding_name[2], *const kvc_head_name[2], *const kvc_head_bias_name[2]; /* [gguf] */

@@ -81,12 +81,32 @@ static void add_matrix(struct kvc_plan *plan, const struct kvc_config *config, u
     }
     struct kvc_planned *tensor = add(plan, KVC_PLAN_MATRIX, rows, kvc_extent(config, matrix->inputs));
     name_layer(tensor, layer, matrix->gguf, matrix->hf, "weight");
-    tensor->type = kvc_plan_type(type, tensor->shape[1], &plan->replaced);
+    if (matrix->part[0].outputs != KVC_ONE) /* a coarser type would change what the shared expert counts */
+        tensor->type = kvc_plan_type(type, tensor->shape[1], &plan->replaced);
     tensor->interleaved = interleaved;
     if (kvc_has_bias(config, matrix->bias)) {
         tensor = add(plan, KVC_PLAN_BIAS, 1, rows);
         name_layer(tensor, layer, matrix->gguf, matrix->hf, "bias");
         tensor->interleaved = interleaved;
+    }
+}
+
+/* The router, whose choices a coarser type would change, and the stacks of the experts' matrices. */
+static void add_experts(struct kvc_plan *plan, const struct kvc_config *config, uint32_t layer, enum kvc_type type) {
+    struct kvc_planned *tensor = add(plan, KVC_PLAN_MATRIX, config->experts, config->hidden);
+    name_layer(tensor, layer, kvc_router_stem(true, config), kvc_router_stem(false, config), "weight");
+    for (const struct kvc_expert_name *matrix = kvc_expert_names; matrix->gguf; matrix++) {
+        const uint64_t inputs = kvc_extent(config, matrix->inputs);
+        tensor = add(plan, KVC_PLAN_EXPERTS, 1, inputs);
+        tensor->dimensions = 3;
+        tensor->shape[0] = config->experts;
+        tensor->shape[1] = kvc_extent(config, matrix->outputs);
+        tensor->shape[2] = inputs;
+        tensor->layer = layer;
+        tensor->experts = matrix;
+        tensor->type = kvc_plan_type(type, inputs, &plan->replaced);
+        kvc_stack_tensor(tensor->name, sizeof tensor->name, layer, matrix);
+        kvc_expert_tensor(tensor->hf, sizeof tensor->hf, false, config, layer, matrix, 0);
     }
 }
 
@@ -104,6 +124,9 @@ static void add_layer(struct kvc_plan *plan, const struct kvc_config *config, ui
         if (kvc_has_matrix(config, matrix)) {
             add_matrix(plan, config, layer, matrix, type);
         }
+    }
+    if (config->experts) {
+        add_experts(plan, config, layer, type);
     }
 }
 
@@ -252,6 +275,10 @@ enum kvc_status kvc_plan_metadata(const struct kvc_config *config, const char *n
     }
     snprintf(key, sizeof key, "%s.attention.value_length", architecture);
     kvc_gguf_put_uint32(writer, key, (uint32_t)config->head_size);
+    if (config->experts && config->shares_normalised != config->family->normalised) {
+        snprintf(key, sizeof key, "%s.expert_weights_norm", architecture);
+        kvc_gguf_put_bool(writer, key, config->shares_normalised);
+    }
     if (config->rope.kind == KVC_ROPE_LINEAR || config->rope.kind == KVC_ROPE_YARN ||
         config->rope.kind == KVC_ROPE_LONGROPE) {
         const char *kind = kvc_rope_kind_name(config->rope.kind);

@@ -6,14 +6,24 @@
 #include "models/config/config.h"
 #include "models/files/gguf_write.h"
 
-enum kvc_plan_kind { KVC_PLAN_MATRIX, KVC_PLAN_NORM, KVC_PLAN_BIAS, KVC_PLAN_FACTORS /* of rotary frequencies */ };
+enum kvc_plan_kind {
+    KVC_PLAN_MATRIX,
+    KVC_PLAN_EXPERTS, /* a stack of matrices */
+    KVC_PLAN_NORM,
+    KVC_PLAN_BIAS,
+    KVC_PLAN_FACTORS /* of rotary frequencies */
+};
+
+struct kvc_expert_name; /* names.h */
 
 struct kvc_planned {
     char name[80], hf[80]; /* in GGUF and in Hugging Face files; hf is "" for what comes from config.json */
     enum kvc_plan_kind kind;
     enum kvc_type type;
     uint32_t dimensions;
-    uint64_t shape[2];    /* outermost first */
+    uint64_t shape[3]; /* outermost first */
+    uint32_t layer;    /* of KVC_PLAN_EXPERTS, whose hf is expert 0's: */
+    const struct kvc_expert_name *experts;
     uint64_t interleaved; /* heads whose rows come half-split in Hugging Face files and interleaved in GGUF; 0: none */
     float *factors;       /* values of KVC_PLAN_FACTORS */
 };

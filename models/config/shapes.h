@@ -14,6 +14,7 @@ struct kvc_shape {
     float factor;
     uint32_t original_context;
     const char *pre; /* the byte-level pre-tokenizer's name; NULL: SentencePiece-style */
+    uint32_t experts, experts_used;
 };
 
 const struct kvc_shape *kvc_shape_find(const char *name); /* NULL: none */

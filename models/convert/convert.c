@@ -10,10 +10,10 @@
 #include "core/engine/engine.h"
 #include "models/config/plan.h"
 
-/* Norms, biases and rotary factors stay as they are. */
+/* Norms, biases, rotary factors and routers stay as they are. */
 static enum kvc_type new_type(const struct kvc_file_tensor *tensor, enum kvc_type asked,
                               struct kvc_replaced *replaced) {
-    if (tensor->dimensions < 2) {
+    if (tensor->dimensions < 2 || strstr(tensor->name, ".ffn_gate_inp")) {
         return tensor->type;
     }
     return kvc_plan_type(asked, tensor->cols, replaced);

@@ -7,17 +7,37 @@
 #include "models/convert/convert.h"
 #include "models/convert/quantize.h"
 #include "models/convert/text.h"
+#include "models/config/names.h"
 #include "models/files/safetensors.h"
 
-static enum kvc_status check_tensor(const struct kvc_converter *converter, const struct kvc_planned *planned,
-                                    const struct kvc_file_tensor *tensor, struct kvc_error *error) {
-    if (!tensor) {
-        return kvc_fail(error, KVC_INPUT, "%s: tensor %s is missing", converter->from, planned->hf);
-    }
-    if (tensor->dimensions != planned->dimensions ||
-        memcmp(tensor->shape, planned->shape, planned->dimensions * sizeof *planned->shape) != 0) {
-        return kvc_fail(error, KVC_INPUT, "%s: tensor %s does not have the shape its config.json asks for",
-                        converter->from, planned->hf);
+/* Tensors of the folder that one of the plan is made of, and the i-th of them. */
+static uint64_t part_count(const struct kvc_planned *planned) {
+    return planned->kind == KVC_PLAN_EXPERTS ? planned->shape[0] : planned->kind == KVC_PLAN_FACTORS ? 0 : 1;
+}
+
+static const struct kvc_file_tensor *part(const struct kvc_safetensors *file, const struct kvc_config *config,
+                                          const struct kvc_planned *planned, uint64_t i, char name[128]) {
+    snprintf(name, 128, "%s", planned->hf);
+    if (planned->kind == KVC_PLAN_EXPERTS)
+        kvc_expert_tensor(name, 128, false, config, planned->layer, planned->experts, (uint32_t)i);
+    return kvc_safetensors_text_tensor(file, name);
+}
+
+static enum kvc_status check_tensor(const struct kvc_converter *converter, const struct kvc_config *config,
+                                    const struct kvc_planned *planned, const struct kvc_safetensors *file,
+                                    struct kvc_error *error) {
+    const uint32_t stacked = planned->kind == KVC_PLAN_EXPERTS, dimensions = planned->dimensions - stacked;
+    char name[128];
+    for (uint64_t i = 0; i < part_count(planned); i++) {
+        const struct kvc_file_tensor *tensor = part(file, config, planned, i, name);
+        if (!tensor) {
+            return kvc_fail(error, KVC_INPUT, "%s: tensor %s is missing", converter->from, name);
+        }
+        if (tensor->dimensions != dimensions ||
+            memcmp(tensor->shape, planned->shape + stacked, dimensions * sizeof *planned->shape) != 0) {
+            return kvc_fail(error, KVC_INPUT, "%s: tensor %s does not have the shape its config.json asks for",
+                            converter->from, name);
+        }
     }
     return KVC_OK;
 }
@@ -50,13 +70,15 @@ static enum kvc_status write_tensors(struct kvc_converter *converter, const stru
                                     (size_t)planned->shape[0] * sizeof *planned->factors, error);
             continue;
         }
-        const struct kvc_file_tensor *tensor = kvc_safetensors_text_tensor(file, planned->hf);
         if (planned->kind == KVC_PLAN_NORM && config->family->norm_plus_one) {
-            status = write_norm(converter, tensor, i, error);
+            status = write_norm(converter, kvc_safetensors_text_tensor(file, planned->hf), i, error);
             continue;
         }
-        status =
-            kvc_convert_tensor(converter, tensor, planned->type, planned->interleaved, config->rope.rotary, i, error);
+        char name[128];
+        for (uint64_t p = 0; !status && p < part_count(planned); p++) {
+            status = kvc_convert_tensor(converter, part(file, config, planned, p, name), planned->type,
+                                        planned->interleaved, config->rope.rotary, i, error);
+        }
     }
     return status;
 }
@@ -80,9 +102,7 @@ static enum kvc_status write_file(struct kvc_converter *converter, const struct 
     }
     for (size_t i = 0; !status && i < plan->count; i++) {
         const struct kvc_planned *planned = &plan->tensors[i];
-        if (planned->kind != KVC_PLAN_FACTORS) {
-            status = check_tensor(converter, planned, kvc_safetensors_text_tensor(file, planned->hf), error);
-        }
+        status = check_tensor(converter, config, planned, file, error);
         kvc_gguf_add_tensor(converter->writer, planned->name, planned->type, planned->dimensions, planned->shape);
     }
     if (!status) {

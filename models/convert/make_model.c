@@ -138,7 +138,8 @@ static void norm_row(struct kvc_random *random, uint64_t count, float *values) {
 static enum kvc_status write_matrix(const struct kvc_planned *tensor, struct kvc_random *random,
                                     struct kvc_gguf_writer *writer, size_t index, unsigned char *chunk,
                                     struct kvc_error *error) {
-    const uint64_t rows = tensor->shape[0], cols = tensor->shape[1];
+    const bool stack = tensor->kind == KVC_PLAN_EXPERTS;
+    const uint64_t rows = tensor->shape[0] * (stack ? tensor->shape[1] : 1), cols = tensor->shape[stack ? 2 : 1];
     const size_t row_bytes = kvc_type_row_bytes(tensor->type, cols);
     const uint64_t at_once = row_bytes < CHUNK ? CHUNK / row_bytes : 1;
     const float reach = kvc_sqrt(3.0f / (float)cols);
@@ -160,6 +161,7 @@ static enum kvc_status write_tensor(const struct kvc_planned *tensor, uint64_t s
     const size_t bytes = (size_t)tensor->shape[0] * sizeof *values;
     switch (tensor->kind) {
     case KVC_PLAN_MATRIX:
+    case KVC_PLAN_EXPERTS:
         return write_matrix(tensor, &random, writer, index, chunk, error);
     case KVC_PLAN_FACTORS:
         return kvc_gguf_write(writer, index, tensor->factors, bytes, error);

@@ -3,6 +3,7 @@ check_PROGRAMS += \
 	tests/backends/test_attention \
 	tests/backends/test_cache \
 	tests/backends/test_device \
+	tests/backends/test_experts \
 	tests/backends/test_linear \
 	tests/backends/test_ref \
 	tests/backends/test_ref_attention \

@@ -115,7 +115,7 @@ static void linear_shapes(void **state) {
 static void operations(void **state) {
     const char *effort = getenv("KVCULL_CUDA_EFFORT"), *only = getenv("KVCULL_CUDA_ONLY");
     struct kvc_error error = {KVC_OK, ""};
-    static const char *const more[] = {"linear", "attention", "ring_write"}; /* many kernels each */
+    static const char *const more[] = {"linear", "expert_linear", "attention", "ring_write"}; /* many kernels each */
     /* Shared ones that own shapes replace, those of --math=fast, and the one that clears memory on OpenCL's CPUs. */
     static const char *const unused[] = {"pack_x", "pack_w", "product", "widen", "add_bias", "clear"};
     const char *never;
@@ -203,14 +203,14 @@ struct run {
     float *logits;
 };
 
-static void open_run(struct run *run, const char *backend, const char *spec) {
+static void open_run(struct run *run, const char *backend, const char *folder, const char *spec) {
     const struct kvc_engine_options options = {backend, 1, KVC_MATH_EXACT};
     const char *source = getenv("top_srcdir");
     struct kvc_session_options session;
     struct kvc_error error = {KVC_OK, ""};
     int32_t tokens[PROMPT];
     char path[512];
-    snprintf(path, sizeof path, "%s/data/demo", source ? source : ".");
+    snprintf(path, sizeof path, "%s/%s", source ? source : ".", folder);
     kvc_session_defaults(&session);
     session.policy = spec;
     if (kvc_engine_open(&options, &run->engine, &error) != KVC_OK ||
@@ -240,15 +240,15 @@ static void same_logits(const struct run run[SIDES], const char *spec, int step)
 
 /* A step is one graph: between what goes to the device before it and its logits the host hears nothing. Every sequence
  * of launches has come before when the last steps are taken. */
-static void whole_step(const char *spec) {
+static void whole_step(const char *folder, const char *spec) {
     struct kvc_session_stats stats[SIDES];
     struct run run[SIDES];
-    open_run(&run[0], "ref", spec);
-    open_run(&run[1], "cuda", spec);
+    open_run(&run[0], "ref", folder, spec);
+    open_run(&run[1], "cuda", folder, spec);
     same_logits(run, spec, 0);
     for (int step = 1; step <= STEPS; step++) {
         const struct kvc_fake_cuda before = kvc_fake_cuda;
-        const int32_t token = step * 31 % 300;
+        const int32_t token = step * 31 % (int32_t)kvc_model_info(run[0].model)->vocab;
         for (int side = 0; side < SIDES; side++)
             assert_int_equal(kvc_decode(&run[side].session, &token, 1, run[side].logits, NULL, NULL), KVC_OK);
         same_logits(run, spec, step);
@@ -287,7 +287,9 @@ static void whole_steps(void **state) {
                                         "rocketkv-mt:budget=12,window=4+morphkv:budget=24,window=4"};
     (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++)
-        whole_step(specs[i]);
+        whole_step("data/demo", specs[i]);
+    whole_step("tests/data/golden/qwen3-moe", "full"); /* the device alone knows which experts a step reads */
+    whole_step("tests/data/golden/mixtral/model.gguf", "snapkv:budget=24,window=8");
 }
 
 /* --math=fast: no cuBLAS that works here, which is said in one line, and nothing is left. */

@@ -74,7 +74,7 @@ static void other_shape(void **state) {
 
 /* Matrices in many pieces, and arenas in many chunks, where one allocation is small. */
 static void small_allocations(void **state) {
-    static const char *const names[] = {"linear", "embed", "append", "relayout"};
+    static const char *const names[] = {"linear", "expert_linear", "embed", "append", "relayout"};
     (void)state;
     needs_device();
     setenv("KVCULL_OPENCL_MOST", "1100000", 1);

@@ -76,6 +76,14 @@ has '^parameters  *862,592'
 has 'query heads over 2 key-value heads, head size 32'
 has '^full .*yes'
 narrow
+ok info "$source/tests/data/golden/qwen3-moe"
+has '^parameters  *57,632, 33,440 of them active for a token'
+has '^experts  *11 in each layer, 3 of them for a token: 65.3 KiB of the weights'
+narrow
+ok info "$source/tests/data/golden/qwen3-moe" --json
+that 'experts as JSON' [ "$(json experts) $(json experts_used) $(json active_bytes)" = '11 3 66880' ]
+ok info "$demo" --json
+that 'a model without experts' [ "$(json experts) $(json active_parameters)" = '0 862592' ]
 ok info "$demo" --prompt 2048 --gen 100 --kv full --kv 'morphkv:budget=600,window=64,fusion=max,every=4' --mem 8G
 has '^morphkv:budget=600'
 narrow

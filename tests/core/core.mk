@@ -3,6 +3,7 @@ check_PROGRAMS += \
 	tests/core/test_arguments \
 	tests/core/test_cache_positions \
 	tests/core/test_canon \
+	tests/core/test_experts \
 	tests/core/test_finite \
 	tests/core/test_formula \
 	tests/core/test_measure \

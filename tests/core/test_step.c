@@ -106,14 +106,18 @@ static struct kvc_engine *engine;
 static struct kvc_model *model;
 static struct kvc_error error;
 
-static int open_model(void **state) {
+static void open_folder(const char *folder) {
     const char *source = getenv("top_srcdir");
-    const struct kvc_engine_options options = {"counting", 2, KVC_MATH_EXACT};
     char path[512];
-    (void)state;
-    snprintf(path, sizeof path, "%s/data/demo", source ? source : ".");
-    FINE(kvc_engine_open(&options, &engine, &error));
+    snprintf(path, sizeof path, "%s/%s", source ? source : ".", folder);
     FINE(kvc_model_open(engine, path, &model, &error));
+}
+
+static int open_model(void **state) {
+    const struct kvc_engine_options options = {"counting", 2, KVC_MATH_EXACT};
+    (void)state;
+    FINE(kvc_engine_open(&options, &engine, &error));
+    open_folder("data/demo");
     return 0;
 }
 static int close_model(void **state) {
@@ -226,6 +230,17 @@ static void growing(void **state) {
     }
 }
 
+/* Which experts a step reads is nothing that the host is asked. */
+static void of_experts(void **state) {
+    (void)state;
+    kvc_model_close(model);
+    open_folder("tests/data/golden/qwen3-moe");
+    assert_int_equal(run("full", KVC_F16, 30, 10), 0);
+    assert_int_equal(run("streaming:budget=20", KVC_F16, 30, 10), 0);
+    kvc_model_close(model);
+    open_folder("data/demo");
+}
+
 /* One that looks at positions within the step is found out. */
 static enum kvc_status look(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *cause) {
     int32_t positions[1];
@@ -252,6 +267,6 @@ static void found_out(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_case), cmocka_unit_test(growing),
-                                       cmocka_unit_test(found_out)};
+                                       cmocka_unit_test(of_experts), cmocka_unit_test(found_out)};
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

@@ -7,6 +7,7 @@ check_PROGRAMS += \
 	tests/models/test_gguf_parts \
 	tests/models/test_gguf_refused \
 	tests/models/test_gguf_write \
+	tests/models/test_experts \
 	tests/models/test_golden \
 	tests/models/test_hostile \
 	tests/models/test_jinja \

@@ -29,6 +29,12 @@ static const struct {
     {"qwen2-window", {"short"}},
     {"qwen3", {"short"}},
     {"qwen3-yarn", {"beyond"}},
+    {"qwen3-moe", {"short"}},
+    {"qwen3-moe-window", {"short"}},
+    {"qwen2-moe", {"short"}},
+    {"olmoe", {"short"}},
+    {"olmoe-gqa", {"short"}},
+    {"mixtral", {"short"}},
     {"phi3", {"short"}},
     {"phi3-longrope", {"short", "beyond", "long"}},
     {"phi4-mini", {"short", "long"}},
@@ -160,6 +166,7 @@ static void families_match_transformers(void **state) {
         open_model(engine, goldens[f].family, "/model.gguf", &gguf);
         assert_int_equal(kvc_model_info(folder)->parameters, kvc_model_info(gguf)->parameters);
         assert_int_equal(kvc_model_info(folder)->trained_context, kvc_model_info(gguf)->trained_context);
+        assert_int_equal(kvc_model_info(folder)->active_parameters, kvc_model_info(gguf)->active_parameters);
         assert_string_equal(kvc_model_info(folder)->rope, kvc_model_info(gguf)->rope);
         for (size_t c = 0; c < 3 && goldens[f].cases[c]; c++) {
             struct golden golden;

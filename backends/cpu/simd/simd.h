@@ -6,7 +6,10 @@
 #include "backends/cpu/cpu.h"
 
 void kvc_linear_avx2(struct kvc_device *device, const struct kvc_linear *args);
+void kvc_expert_linear_avx2(struct kvc_device *device, const struct kvc_expert_linear *args);
 void kvc_linear_avx512(struct kvc_device *device, const struct kvc_linear *args);
+void kvc_expert_linear_avx512(struct kvc_device *device, const struct kvc_expert_linear *args);
 void kvc_linear_neon(struct kvc_device *device, const struct kvc_linear *args);
+void kvc_expert_linear_neon(struct kvc_device *device, const struct kvc_expert_linear *args);
 
 #endif

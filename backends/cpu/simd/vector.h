@@ -14,6 +14,7 @@
 #include "backends/cpu/simd/pages.h"
 #include "backends/cpu/simd/scores/ring_fuse.h"
 #include "backends/cpu/simd/rows.h"
+#include "backends/cpu/simd/experts.h"
 #include "backends/cpu/simd/keep.h"
 #include "backends/cpu/simd/simd.h"
 #include "backends/cpu/simd/rotate_keys.h"

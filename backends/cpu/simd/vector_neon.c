@@ -4,6 +4,9 @@
 #include "backends/cpu/simd/simd.h"
 
 static void linear(struct kvc_device *device, const struct kvc_linear *args) { kvc_linear_neon(device, args); }
+static void expert_linear(struct kvc_device *device, const struct kvc_expert_linear *args) {
+    kvc_expert_linear_neon(device, args);
+}
 
 #include "backends/cpu/simd/vector.h"
 

@@ -12,3 +12,6 @@
 #include "backends/cpu/simd/linear/template.h"
 
 void kvc_linear_avx2(struct kvc_device *device, const struct kvc_linear *args) { linear(device, args); }
+void kvc_expert_linear_avx2(struct kvc_device *device, const struct kvc_expert_linear *args) {
+    expert_linear(device, args);
+}

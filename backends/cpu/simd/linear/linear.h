@@ -42,5 +42,7 @@ struct kvc_linear_kernels {
 };
 
 void kvc_linear_run(struct kvc_cpu *cpu, const struct kvc_linear_kernels *kernels, const struct kvc_linear *args);
+void kvc_expert_linear_run(struct kvc_cpu *cpu, const struct kvc_linear_kernels *kernels,
+                           const struct kvc_expert_linear *args);
 
 #endif

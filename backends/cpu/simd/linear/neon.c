@@ -13,3 +13,6 @@
 #include "backends/cpu/simd/linear/template.h"
 
 void kvc_linear_neon(struct kvc_device *device, const struct kvc_linear *args) { linear(device, args); }
+void kvc_expert_linear_neon(struct kvc_device *device, const struct kvc_expert_linear *args) {
+    expert_linear(device, args);
+}

@@ -57,3 +57,7 @@ static const struct kvc_linear_kernels kernels = {.few = FEW_LIMIT,
 static void linear(struct kvc_device *device, const struct kvc_linear *args) {
     kvc_linear_run((struct kvc_cpu *)(void *)device, &kernels, args);
 }
+
+static void expert_linear(struct kvc_device *device, const struct kvc_expert_linear *args) {
+    kvc_expert_linear_run((struct kvc_cpu *)(void *)device, &kernels, args);
+}

@@ -1,0 +1,54 @@
+/* pairs.h - rows and their experts: which experts a row's logits choose, and the numbers of the pairs; all of it
+ * integers, on every path the same. */
+#ifndef KVC_BACKENDS_CPU_REF_PAIRS_H
+#define KVC_BACKENDS_CPU_REF_PAIRS_H
+
+#include <string.h>
+
+#include "backends/cpu/cpu.h"
+
+/* The `used` highest of x [E], ascending. */
+static inline void kvc_choose_experts(const float *x, uint32_t experts, uint32_t used, uint32_t *chosen) {
+    kvc_u32 key[KVC_EXPERTS_MOST];
+    unsigned char taken[KVC_EXPERTS_MOST];
+    uint32_t n = 0;
+    memset(taken, 0, experts);
+    for (uint32_t e = 0; e < experts; e++)
+        key[e] = kvc_score_key(x[e]);
+    for (uint32_t i = 0; i < used; i++) {
+        uint32_t best = 0;
+        while (taken[best])
+            best++;
+        for (uint32_t e = best + 1; e < experts; e++)
+            if (!taken[e] && key[e] > key[best])
+                best = e;
+        taken[best] = 1;
+    }
+    for (uint32_t e = 0; n < used; e++)
+        if (taken[e])
+            chosen[n++] = e;
+}
+
+/* Numbers the pairs: route's pair, row and first from its expert. */
+static inline void kvc_number_pairs(const struct kvc_route *args) {
+    const uint32_t *expert = kvc_span_data(args->expert), pairs = args->rows * args->used;
+    uint32_t *pair = kvc_span_data(args->pair), *row = kvc_span_data(args->row), *first = kvc_span_data(args->first);
+    memset(first, 0, (args->experts + 1) * sizeof *first);
+    for (uint32_t i = 0; i < pairs; i++)
+        first[expert[i] + 1]++;
+    for (uint32_t e = 0; e < args->experts; e++)
+        first[e + 1] += first[e];
+    for (uint32_t i = 0; i < pairs; i++) { /* first[e] grows to first[e + 1] */
+        pair[i] = first[expert[i]]++;
+        row[pair[i]] = i / args->used;
+    }
+    memmove(first + 1, first, args->experts * sizeof *first);
+    first[0] = 0;
+}
+
+/* One expert's matrix as a weight of its own. */
+static inline struct kvc_weight kvc_expert_weight(const struct kvc_weight *w, uint32_t e) {
+    return (struct kvc_weight){w->type, w->outputs, w->inputs, w->row_bytes, w->expert[e]};
+}
+
+#endif

@@ -1,0 +1,102 @@
+/* experts.c - shares linear layers of experts out over threads: those of few rows all at once, each in a few parts of
+ * its outputs; those of many one after another, as any linear layer. */
+#include "backends/cpu/ref/pairs.h"
+#include "backends/cpu/simd/linear/linear.h"
+
+struct experts {
+    struct kvc_cpu *cpu;
+    const struct kvc_linear_kernels *kernels;
+    struct kvc_linear_call *call; /* [count], of few rows each */
+    size_t count, parts;          /* parts: of each call's outputs */
+    size_t ordered, scratch;      /* floats: of one call's x in another order; of a thread */
+    float *own;                   /* thread 0's scratch */
+};
+
+static struct kvc_linear_call call_of(const struct kvc_expert_linear *args, uint32_t e) {
+    const struct kvc_weight *w = args->w;
+    const uint32_t *first = kvc_span_data(args->first);
+    const size_t N = w->outputs, K = w->inputs;
+    return (struct kvc_linear_call){.y = (float *)kvc_span_data(args->y) + first[e] * N,
+                                    .x = (const float *)kvc_span_data(args->x) + first[e] * K,
+                                    .bias = args->bias.buffer ? (const float *)kvc_span_data(args->bias) + e * N : NULL,
+                                    .w = w->expert[e],
+                                    .type = w->type,
+                                    .row_bytes = w->row_bytes,
+                                    .rows = first[e + 1] - first[e],
+                                    .K = K,
+                                    .N = N};
+}
+
+static bool is_small(const struct kvc_linear_kernels *kernels, size_t rows) {
+    return rows == 1 || (rows > 1 && rows <= kernels->few);
+}
+
+static void part_task(void *argument, size_t task, unsigned thread) {
+    struct experts *s = argument;
+    const struct kvc_linear_call *call = &s->call[task / s->parts];
+    const size_t part = task % s->parts, first = call->N * part / s->parts, last = call->N * (part + 1) / s->parts;
+    if (first == last)
+        return;
+    if (call->rows == 1) {
+        s->kernels->gemv(call, first, last);
+        return;
+    }
+    float *scratch = thread == 0 ? s->own : kvc_cpu_scratch(s->cpu, thread, s->scratch * sizeof(float));
+    if (scratch)
+        s->kernels->few_rows(call, first, last, scratch);
+}
+
+/* All experts of few rows. Thread 0's scratch: calls, x of each in another order where the type wants that, its own. */
+static void run_small(struct experts *s, const struct kvc_expert_linear *args) {
+    const uint32_t *rows = kvc_span_data(args->first);
+    const size_t threads = kvc_threads_count(s->cpu->threads);
+    size_t count = 0;
+    for (uint32_t e = 0; e < args->experts; e++) {
+        const struct kvc_linear_call call = call_of(args, e);
+        if (!is_small(s->kernels, rows[e + 1] - rows[e]))
+            continue;
+        const size_t scratch = call.rows == 1 ? 0 : s->kernels->few_rows_scratch(&call);
+        s->scratch = scratch > s->scratch ? scratch : s->scratch;
+        s->ordered = s->kernels->gemv_scratch(&call);
+        count++;
+    }
+    if (count == 0)
+        return;
+    const size_t calls = (count * sizeof *s->call + 63) / 64 * 64, ordered = (s->ordered + 15) / 16 * 16;
+    unsigned char *own = kvc_cpu_scratch(s->cpu, 0, calls + (count * ordered + s->scratch) * sizeof(float));
+    if (!own)
+        return;
+    s->call = (struct kvc_linear_call *)(void *)own;
+    s->own = (float *)(void *)(own + calls) + count * ordered;
+    for (uint32_t e = 0; e < args->experts; e++) {
+        if (!is_small(s->kernels, rows[e + 1] - rows[e]))
+            continue;
+        s->call[s->count] = call_of(args, e);
+        if (s->call[s->count].rows == 1)
+            s->kernels->gemv_start(&s->call[s->count], (float *)(void *)(own + calls) + s->count * ordered);
+        s->count++;
+    }
+    const size_t outputs = (s->call->N + 63) / 64, wanted = threads == 1 ? 1 : (4 * threads + count - 1) / count;
+    s->parts = wanted < outputs ? wanted : outputs;
+    kvc_threads_run(s->cpu->threads, count * s->parts, part_task, s);
+}
+
+void kvc_expert_linear_run(struct kvc_cpu *cpu, const struct kvc_linear_kernels *kernels,
+                           const struct kvc_expert_linear *args) {
+    struct experts s = {.cpu = cpu, .kernels = kernels};
+    const uint32_t *first = kvc_span_data(args->first);
+    if (args->w->outputs == 0)
+        return;
+    run_small(&s, args);
+    for (uint32_t e = 0; e < args->experts; e++) {
+        const uint32_t rows = first[e + 1] - first[e];
+        if (rows == 0 || is_small(kernels, rows))
+            continue;
+        const struct kvc_weight w = kvc_expert_weight(args->w, e);
+        struct kvc_linear linear = {args->y, args->x, &w, args->bias, rows};
+        linear.y.offset += first[e] * (size_t)w.outputs * sizeof(float);
+        linear.x.offset += first[e] * (size_t)w.inputs * sizeof(float);
+        linear.bias.offset += e * (size_t)w.outputs * sizeof(float);
+        kvc_linear_run(cpu, kernels, &linear);
+    }
+}
