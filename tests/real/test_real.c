@@ -32,7 +32,7 @@ struct witness {
     struct kvc_model *model; /* opened once, closed at the end */
 };
 
-static struct witness witnesses[] = {{.name = "smollm2", .all_types = true}};
+static struct witness witnesses[] = {{.name = "smollm2", .all_types = true}, {.name = "gemma3"}};
 static struct kvc_engine *engine;
 
 static const char *source_folder(void) {
@@ -409,6 +409,6 @@ static int close_all(void **state) {
         OF(number, perplexity), OF(number, types)
 
 int main(void) {
-    const struct CMUnitTest tests[] = {ALL_OF(0)};
+    const struct CMUnitTest tests[] = {ALL_OF(0), ALL_OF(1)};
     return cmocka_run_group_tests(tests, open_engine, close_all);
 }
