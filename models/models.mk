@@ -4,7 +4,7 @@
 libkvc_la_SOURCES += \
 	models/model.c \
 	models/network.c \
-	models/network_folder.c \
+	models/network_folder.c models/network_info.c models/network_info.h \
 	models/network_gguf.c \
 	models/text.c
 

@@ -13,6 +13,7 @@
 #include "core/base/types.h"
 #include "models/config/names.h"
 #include "models/files/scaled.h"
+#include "models/network_info.h"
 
 enum {
     VECTOR_ALIGNMENT = 16, /* floats: a vector begins on a cache line of its buffer */
@@ -28,10 +29,8 @@ struct loader {
     const char *where;
     struct kvc_network *network;
     struct kvc_error *error;
-    const struct kvc_file_tensor **used; /* [used_count], each once */
-    size_t used_count;
-    const void **experts;                     /* [experts]: where their matrices lie, while a weight is made */
-    uint64_t expert_parameters, expert_bytes; /* of all experts of all layers */
+    struct kvc_loaded loaded;
+    const void **experts; /* [experts]: where their matrices lie, while a weight is made */
     /* Norms and biases of one layer on their way into one buffer. */
     float *floats;
     size_t float_count, float_capacity;
@@ -49,7 +48,7 @@ static enum kvc_status find(struct loader *in, const char *name, const struct kv
     if (!*tensor) {
         return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s is missing", in->where, name);
     }
-    in->used[in->used_count++] = *tensor;
+    in->loaded.used[in->loaded.used_count++] = *tensor;
     return kvc_tensor_make(*tensor, in->where, in->error);
 }
 
@@ -246,8 +245,8 @@ static enum kvc_status find_experts(struct loader *in, uint32_t l, const struct 
         const size_t bytes = (size_t)outputs * kvc_type_row_bytes(tensor->type, inputs);
         *type = tensor->type;
         in->experts[e] = (const unsigned char *)tensor->data + (stacked ? e * bytes : 0);
-        in->expert_parameters += outputs * inputs;
-        in->expert_bytes += bytes;
+        in->loaded.expert_parameters += outputs * inputs;
+        in->loaded.expert_bytes += bytes;
     }
     return status;
 }
@@ -344,10 +343,10 @@ static int by_address(const void *a, const void *b) {
 
 /* A tensor nobody asked for belongs to a model this is not. */
 static enum kvc_status refuse_unused(struct loader *in) {
-    qsort(in->used, in->used_count, sizeof *in->used, by_address);
+    qsort(in->loaded.used, in->loaded.used_count, sizeof *in->loaded.used, by_address);
     for (size_t i = 0; i < in->tensors->count; i++) {
         const struct kvc_file_tensor *tensor = in->tensors->at(in->tensors->file, i);
-        if (bsearch(&tensor, in->used, in->used_count, sizeof *in->used, by_address) ||
+        if (bsearch(&tensor, in->loaded.used, in->loaded.used_count, sizeof *in->loaded.used, by_address) ||
             kvc_tensor_ignored(tensor->name, in->gguf, in->config)) {
             continue;
         }
@@ -360,78 +359,6 @@ static enum kvc_status refuse_unused(struct loader *in) {
     return KVC_OK;
 }
 
-static void count_types(const struct loader *in, struct kvc_model_info *info, uint64_t *bytes) {
-    for (size_t i = 0; i < in->used_count; i++) {
-        const struct kvc_file_tensor *tensor = in->used[i];
-        info->parameters += tensor->rows * tensor->cols;
-        info->weight_bytes += tensor->bytes;
-        bytes[tensor->type] += tensor->bytes;
-        if (tensor->dimensions >= 2 && !tensor->scaled) {
-            info->mapped_bytes += tensor->bytes;
-        }
-    }
-}
-
-/* "q4_k, q6_k, f32": the types by the bytes they take. */
-static char *name_types(uint64_t *bytes) {
-    char text[16 * KVC_TYPES] = "";
-    for (;;) {
-        unsigned most = 0;
-        for (unsigned type = 1; type < KVC_TYPES; type++) {
-            if (bytes[type] > bytes[most])
-                most = type;
-        }
-        if (bytes[most] == 0) {
-            return strdup(text);
-        }
-        const size_t used = strlen(text);
-        snprintf(text + used, sizeof text - used, "%s%s", used ? ", " : "", kvc_type_name((enum kvc_type)most));
-        bytes[most] = 0;
-    }
-}
-
-static enum kvc_status fill_info(struct loader *in, struct kvc_model_info *info) {
-    const struct kvc_config *config = in->config;
-    uint64_t bytes[KVC_TYPES] = {0};
-    *info = (struct kvc_model_info){
-        .format = in->gguf ? "gguf" : "huggingface",
-        .architecture = in->gguf ? config->family->gguf : config->family->hf,
-        .layers = (uint32_t)config->layers,
-        .hidden = (uint32_t)config->hidden,
-        .heads = (uint32_t)config->heads,
-        .kv_heads = (uint32_t)config->kv_heads,
-        .head_size = (uint32_t)config->head_size,
-        .feed_forward = in->network->feed_forward,
-        .experts = in->network->experts,
-        .experts_used = in->network->experts_used,
-        .vocab = in->network->vocab,
-        .trained_context = (uint32_t)config->context,
-        .original_context = config->rope.kind == KVC_ROPE_LONGROPE ? (uint32_t)config->rope.original_context : 0,
-        .sliding_window = (uint32_t)config->sliding_window,
-        .rope = kvc_rope_kind_name(config->rope.kind),
-        .bos = (int32_t)config->bos,
-        .eos = (int32_t)config->eos,
-    };
-    count_types(in, info, bytes);
-    if (config->sliding_window > 0) {
-        uint32_t *windows = calloc((size_t)config->layers, sizeof *windows);
-        if (!windows)
-            return no_memory(in);
-        for (uint64_t l = 0; l < config->layers; l++)
-            windows[l] = in->network->layer[l].window;
-        info->windows = windows;
-    }
-    const uint64_t experts = config->experts ? config->experts : 1, idle = experts - config->experts_used;
-    info->active_parameters = info->parameters - in->expert_parameters / experts * idle;
-    info->active_bytes = info->weight_bytes - in->expert_bytes / experts * idle;
-    info->weight_types = name_types(bytes);
-    if (info->weight_types)
-        return KVC_OK;
-    free((void *)(uintptr_t)info->windows);
-    info->windows = NULL;
-    return no_memory(in);
-}
-
 static enum kvc_status load(struct loader *in, struct kvc_model_info *info) {
     struct kvc_network *network = in->network;
     const size_t layers = (size_t)in->config->layers;
@@ -439,9 +366,9 @@ static enum kvc_status load(struct loader *in, struct kvc_model_info *info) {
     network->weights = calloc(layers * LAYER_WEIGHTS + 2, sizeof *network->weights);
     network->buffers = calloc(layers + 1, sizeof *network->buffers);
     const size_t experts = (size_t)in->config->experts;
-    in->used = calloc(layers * (LAYER_WEIGHTS + LAYER_SPANS + 3 * experts) + 5, sizeof *in->used);
+    in->loaded.used = calloc(layers * (LAYER_WEIGHTS + LAYER_SPANS + 3 * experts) + 5, sizeof *in->loaded.used);
     in->experts = calloc(experts + 1, sizeof *in->experts);
-    if (!network->layer || !network->weights || !network->buffers || !in->used || !in->experts) {
+    if (!network->layer || !network->weights || !network->buffers || !in->loaded.used || !in->experts) {
         return no_memory(in);
     }
     const bool interleaved = (in->gguf && in->config->family->interleaved) || in->config->family->pairs;
@@ -466,7 +393,10 @@ static enum kvc_status load(struct loader *in, struct kvc_model_info *info) {
     if (!status) {
         status = in->device->ops->sync(in->device, in->error);
     }
-    return status ? status : fill_info(in, info);
+    if (!status && !kvc_network_info(&in->loaded, in->config, in->gguf, network, info)) {
+        status = no_memory(in);
+    }
+    return status;
 }
 
 enum kvc_status kvc_network_load(struct kvc_device *device, const struct kvc_config *config, bool gguf,
@@ -505,7 +435,7 @@ enum kvc_status kvc_network_load(struct kvc_device *device, const struct kvc_con
                         .network = network,
                         .error = error};
     enum kvc_status status = load(&in, info);
-    free(in.used);
+    free(in.loaded.used);
     free(in.experts);
     free(in.floats);
     if (status) {

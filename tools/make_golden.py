@@ -333,16 +333,14 @@ def make_gguf(path, name, config, state):
     for old, tensor in state.items():
         if kind in ("llama", "smollm3", "granite") and (".q_proj." in old or ".k_proj." in old):
             tensor = interleave(tensor, heads if ".q_proj." in old else kv_heads)
-        gemma = kind.startswith("gemma")
-        vector = tensor.float() + 1 if gemma else tensor.float()  # norms; Gemma has no biases
-        tensors[gguf_name(old, kind)] = vector if tensor.dim() == 1 else tensor
         if old.endswith("mlp.experts.gate_up_proj"):
             for part, stack in stacks(old.split("mlp.")[0], state).items():
-                tensors[gguf_name(old.split("mlp.")[0] + f"ffn_{part}_exps.weight")] = stack
+                tensors[gguf_name(old.split("mlp.")[0] + f"ffn_{part}_exps.weight", kind)] = stack
         elif old.endswith("mlp.shared_expert_gate.weight"):
-            tensors[gguf_name(old)] = tensor[0].float()
+            tensors[gguf_name(old, kind)] = tensor[0].float()
         elif not old.endswith("mlp.experts.down_proj"):
-            tensors[gguf_name(old)] = tensor.float() if tensor.dim() == 1 else tensor
+            vector = tensor.float() + (1 if kind.startswith("gemma") else 0)  # norms; Gemma has no biases
+            tensors[gguf_name(old, kind)] = vector if tensor.dim() == 1 else tensor
     write_gguf(path, keys, tensors)
 
 

@@ -120,7 +120,7 @@ enum kvc_status kvc_json_parse(const char *path, const char *text, size_t bytes,
         return kvc_fail(error, KVC_INPUT, "%s: not valid JSON: byte %zu is 0", path, (size_t)(zero - text));
     }
     *root = parse(text, bytes);
-    if (!*root) { /* once more, for the reason */
+    if (!*root) {                        /* once more, for the reason */
         json_error_t why = {.line = -1}; /* jansson leaves the reason's code alone where memory ends at once */
         json_t *again = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &why);
         json_decref(again);

@@ -105,7 +105,9 @@ static enum kvc_status set_prefix(struct kvc_tokenizer *tokenizer, const json_t 
 static enum kvc_status read_beside(struct kvc_tokenizer *tokenizer, const char *folder, struct kvc_error *error) {
     static const char *const names[] = {"tokenizer_config.json", "special_tokens_map.json", "generation_config.json",
                                         "config.json"};
+    const int32_t eos = tokenizer->eos; /* tokenizer.model's, which these files overrule */
     enum kvc_status status = KVC_OK;
+    tokenizer->eos = -1;
     for (size_t i = 0; i < 4 && status == KVC_OK; i++) {
         json_t *config;
         status = kvc_folder_json(folder, names[i], &config, error);
@@ -127,6 +129,8 @@ static enum kvc_status read_beside(struct kvc_tokenizer *tokenizer, const char *
             status = read_template(tokenizer, json_object_get(config, "chat_template"), error);
         json_decref(config);
     }
+    if (tokenizer->eos < 0)
+        tokenizer->eos = eos;
     if (tokenizer->eos >= 0)
         tokenizer->pieces[tokenizer->eos].ends_turn = true;
     return status;
