@@ -34,7 +34,8 @@ static void widen_fp8_row(const struct kvc_scaled *scaled, uint64_t row, uint64_
 static void lay_block(const unsigned char *from, unsigned char power, unsigned char *to) {
     to[0] = power;
     for (int i = 0; i < KVC_MXFP4_BYTES; i++) {
-        const unsigned low = from[i / 2] >> (i % 2 * 4) & 15u, high = from[8 + i / 2] >> (i % 2 * 4) & 15u;
+        const unsigned shift = (unsigned)i % 2 * 4;
+        const unsigned low = (unsigned)from[i / 2] >> shift & 15u, high = (unsigned)from[8 + i / 2] >> shift & 15u;
         to[1 + i] = (unsigned char)(low | high << 4);
     }
 }

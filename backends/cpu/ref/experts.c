@@ -35,7 +35,7 @@ void KVC_REF(expert_linear)(struct kvc_device *device, const struct kvc_expert_l
     const uint32_t *first = kvc_span_data(args->first);
     const size_t N = args->w->outputs, K = args->w->inputs;
     for (uint32_t e = 0; e < args->experts; e++) {
-        const struct kvc_weight w = kvc_expert_weight(args->w, e);
+        const struct kvc_weight w = KVC_EXPERT_WEIGHT(args->w, e);
         struct kvc_linear linear = {args->y, args->x, &w, args->bias, first[e + 1] - first[e]};
         linear.y.offset += first[e] * N * sizeof(float);
         linear.x.offset += first[e] * K * sizeof(float);

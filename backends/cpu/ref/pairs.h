@@ -47,8 +47,7 @@ static inline void kvc_number_pairs(const struct kvc_route *args) {
 }
 
 /* One expert's matrix as a weight of its own. */
-static inline struct kvc_weight kvc_expert_weight(const struct kvc_weight *w, uint32_t e) {
-    return (struct kvc_weight){w->type, w->outputs, w->inputs, w->row_bytes, w->expert[e]};
-}
+#define KVC_EXPERT_WEIGHT(w, e)                                                                                        \
+    { (w)->type, (w)->outputs, (w)->inputs, (w)->row_bytes, (w)->expert[e] }
 
 #endif

@@ -92,7 +92,7 @@ void kvc_expert_linear_run(struct kvc_cpu *cpu, const struct kvc_linear_kernels 
         const uint32_t rows = first[e + 1] - first[e];
         if (rows == 0 || is_small(kernels, rows))
             continue;
-        const struct kvc_weight w = kvc_expert_weight(args->w, e);
+        const struct kvc_weight w = KVC_EXPERT_WEIGHT(args->w, e);
         struct kvc_linear linear = {args->y, args->x, &w, args->bias, rows};
         linear.y.offset += first[e] * (size_t)w.outputs * sizeof(float);
         linear.x.offset += first[e] * (size_t)w.inputs * sizeof(float);
