@@ -68,7 +68,7 @@ KVC_GROUP_KERNEL(route_number)
         below += expert[i] < e;
     before[id] = below;
     KVC_BARRIER();
-    for (kvc_u32 i = 0; i < KVC_GROUP; i++)
+    for (kvc_u32 i = 0; i < KVC_GROUP && i < pairs; i++) /* the others counted nothing */
         at += before[i];
     KVC_BARRIER();
     if (id == 0)

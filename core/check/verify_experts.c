@@ -17,7 +17,7 @@ static struct kvc_twin words(struct kvc_verify *v, size_t n, const uint32_t *con
 KVC_INJECT(route, kvc_route, if (args->rows) kvc_flip(device, args->share, 0))
 KVC_CASE(route, 40) {
     static const uint32_t counts[] = {1, 2, 3, 8, 31, 32, 33, 60, 64, 100, 128, 129, 256, 512, 1000, KVC_EXPERTS_MOST};
-    const uint32_t most = v->small ? 33 : KVC_EXPERTS_MOST, drawn = kvc_verify_pick(v, counts);
+    const uint32_t most = v->small ? 9 : KVC_EXPERTS_MOST, drawn = kvc_verify_pick(v, counts);
     const uint32_t E = drawn < most ? drawn : most;
     const uint32_t used = kvc_verify_range(v, 1, E < KVC_EXPERTS_USED_MOST ? E : KVC_EXPERTS_USED_MOST);
     const uint32_t rows = draw_rows(v);
