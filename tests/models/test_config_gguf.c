@@ -197,7 +197,8 @@ static void write_changed(const struct gguf_case *c, const char *path) {
             fail_msg("%s", error.text);
     }
     if (c->kind == VECTOR) {
-        static const float ones[] = {1, 1.5f, 2, 3};
+        static const float ones[] = {1, 1.5f, 2, 3, 1, 1, 1, 1};
+        assert_in_range(length, 1, sizeof ones / sizeof *ones);
         assert_int_equal(kvc_gguf_write(writer, next, ones, (size_t)length * sizeof *ones, &error), KVC_OK);
     }
     if (kvc_gguf_writer_commit(writer, &error))
