@@ -237,7 +237,7 @@ static enum kvc_status take_tensor(struct reader *in, struct kvc_file_tensor *te
     }
     if (!take_type(type, &tensor->type)) {
         const bool known = type < sizeof refused_types / sizeof *refused_types && refused_types[type];
-        char number[40];
+        char number[sizeof "of the unknown type 18446744073709551615"];
         snprintf(number, sizeof number, "of the unknown type %" PRIu64, type);
         return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s is %s; kvcull reads %s", in->path, tensor->name,
                         known ? refused_types[type] : number, KVC_TYPE_LIST);
