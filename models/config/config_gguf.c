@@ -255,6 +255,7 @@ static enum kvc_status read_scaling(const struct kvc_gguf *file, const char *whe
                         where, key, (int)(bytes < 80 ? bytes : 80), name);
     }
     config->rope.kind = kinds[i].kind;
+    config->rope.keep_fractions = config->family->keep_fractions;
     make_key(config, "rope.scale_linear", key, sizeof key); /* of older files */
     double linear;
     if (config->rope.kind == KVC_ROPE_PLAIN && kvc_gguf_real(file, key, &linear) && linear != 1) {
