@@ -214,4 +214,8 @@ ROPES = {
                                        query_pre_attn_scalar=256, rope_scaling=dict(factor=8.0, rope_type="linear"))),
     "phi-3-su": dict(PHI3, **sizes(3072, 8192, 32, 32, 32, 32064, 131072, original_max_position_embeddings=4096,
                                    rope_scaling=dict(longrope(48), type="su"))),
+    "gpt-oss-20b": dict(GPT_OSS, **sizes(2880, 2880, 24, 64, 8, 201088, 131072, head_dim=64, sliding_window=128,
+                                         num_local_experts=32, num_experts_per_tok=4,
+                                         rope_scaling=dict(rope_type="yarn", factor=32.0, beta_fast=32.0, beta_slow=1.0,
+                                                           truncate=False, original_max_position_embeddings=4096))),
 }

@@ -450,7 +450,8 @@ def rotary(config):
     made = AutoConfig.for_model(**copy.deepcopy(config))  # it changes what it is given
     kind = {"llama": "llama.modeling_llama.Llama", "mistral": "mistral.modeling_mistral.Mistral",
             "qwen2": "qwen2.modeling_qwen2.Qwen2", "qwen3": "qwen3.modeling_qwen3.Qwen3",
-            "phi3": "phi3.modeling_phi3.Phi3", "gemma3_text": "gemma3.modeling_gemma3.Gemma3"}[config["model_type"]]
+            "phi3": "phi3.modeling_phi3.Phi3", "gemma3_text": "gemma3.modeling_gemma3.Gemma3",
+            "gpt_oss": "gpt_oss.modeling_gpt_oss.GptOss"}[config["model_type"]]
     module, name = kind.rsplit(".", 1)
     module = importlib.import_module("transformers.models." + module)
     rope = getattr(module, name + "RotaryEmbedding")(made)

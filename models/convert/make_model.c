@@ -204,7 +204,7 @@ static enum kvc_status write_model(const struct kvc_shape *shape, const struct k
 }
 
 static enum kvc_status no_such_shape(const char *name, struct kvc_error *error) {
-    char known[300] = "";
+    char known[400] = "";
     const char *next, *summary;
     for (size_t i = 0; kvc_shape(i, &next, &summary); i++) {
         size_t used = strlen(known);

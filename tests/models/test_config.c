@@ -287,7 +287,7 @@ static const struct json_case folder_cases[] = {
     {"gpt-oss", "num_attention_heads", "8", "q_proj.weight is 120 x 32, it must be 160 x 32"},
     {"gpt-oss-plain", "attention_bias", "true", "self_attn.q_proj.bias is missing"},
     {"gpt-oss-plain", "intermediate_size", "19", "in 3 dimensions, it must be 9 matrices of 19 x 28"},
-    {"gpt-oss-plain", "model_type", "\"qwen3_moe\"", "q_norm.weight is missing"},
+    {"gpt-oss-plain", "model_type", "\"qwen3_moe\"", "no sliding_window is in use"},
     {"qwen3", "head_dim", "", "it must be a vector of 128"}, /* 128 where config.json does not say */
     {"gemma3", "num_hidden_layers", "6", "does not belong in a gemma3_text model of 6 layers"},
     {"gemma3-images", "text_config.num_hidden_layers", "5", "does not belong in a gemma3 model of 5 layers"},

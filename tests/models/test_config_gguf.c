@@ -172,7 +172,7 @@ static void write_changed(const struct gguf_case *c, const char *path) {
     for (size_t i = 0; i < count; i++) {
         const struct kvc_file_tensor *tensor = kvc_gguf_tensor_at(file, i);
         const bool same = strcmp(tensor->name, c->name) == 0;
-        uint64_t shape[2] = {tensor->shape[0], tensor->shape[1]};
+        uint64_t shape[4] = {tensor->shape[0], tensor->shape[1], tensor->shape[2], tensor->shape[3]};
         uint32_t dimensions = tensor->dimensions;
         enum kvc_type element = tensor->type;
         if (same && c->kind == DROP)
