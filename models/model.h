@@ -26,8 +26,8 @@ void kvc_model_info_free(struct kvc_model_info *info);
 enum kvc_status kvc_network_from_gguf(struct kvc_device *device, const struct kvc_gguf *file, const char *path,
                                       struct kvc_network *network, struct kvc_model_info *info,
                                       struct kvc_error *error);
-enum kvc_status kvc_network_from_folder(struct kvc_device *device, const struct kvc_safetensors *file,
-                                        const char *folder, struct kvc_network *network, struct kvc_model_info *info,
+enum kvc_status kvc_network_from_folder(struct kvc_device *device, struct kvc_safetensors *file, const char *folder,
+                                        struct kvc_network *network, struct kvc_model_info *info,
                                         struct kvc_error *error);
 
 #endif

@@ -4,6 +4,7 @@
 libkvc_la_SOURCES += \
 	models/model.c \
 	models/network.c \
+	models/network_experts.c models/network_load.h \
 	models/network_folder.c models/network_info.c models/network_info.h \
 	models/network_gguf.c \
 	models/text.c
@@ -23,6 +24,7 @@ libkvc_la_SOURCES += \
 	models/files/safetensors_folder.c \
 	models/files/scaled.c \
 	models/files/scaled_pair.c \
+	models/files/split_experts.c \
 	models/files/tensor_file.c \
 	models/files/tensor_index.c
 

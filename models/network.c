@@ -13,37 +13,19 @@
 #include "core/base/types.h"
 #include "models/config/names.h"
 #include "models/files/scaled.h"
-#include "models/network_info.h"
+#include "models/network_load.h"
 
 enum {
     VECTOR_ALIGNMENT = 16, /* floats: a vector begins on a cache line of its buffer */
-    LAYER_WEIGHTS = 12,    /* at most, of one layer */
-    LAYER_SPANS = 24       /* norms and biases of one layer, at most */
+    LAYER_WEIGHTS = 12     /* at most, of one layer */
 };
 
-struct loader {
-    struct kvc_device *device;
-    const struct kvc_config *config;
-    bool gguf;
-    const struct kvc_tensors *tensors;
-    const char *where;
-    struct kvc_network *network;
-    struct kvc_error *error;
-    struct kvc_loaded loaded;
-    const void **experts; /* [experts]: where their matrices lie, while a weight is made */
-    /* Norms and biases of one layer on their way into one buffer. */
-    float *floats;
-    size_t float_count, float_capacity;
-    struct kvc_span *spans[LAYER_SPANS];
-    size_t span_count;
-};
-
-static enum kvc_status no_memory(const struct loader *in) {
+enum kvc_status kvc_loader_no_memory(const struct kvc_loader *in) {
     return kvc_fail(in->error, KVC_RESOURCE, "%s: no memory for the description of %" PRIu64 " layers", in->where,
                     in->config->layers);
 }
 
-static enum kvc_status find(struct loader *in, const char *name, const struct kvc_file_tensor **tensor) {
+enum kvc_status kvc_loader_find(struct kvc_loader *in, const char *name, const struct kvc_file_tensor **tensor) {
     *tensor = in->tensors->find(in->tensors->file, name);
     if (!*tensor) {
         return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s is missing", in->where, name);
@@ -54,8 +36,8 @@ static enum kvc_status find(struct loader *in, const char *name, const struct kv
 
 /* ---- matrices: they stay where they lie ---- */
 
-static enum kvc_status check_matrix(const struct loader *in, const struct kvc_file_tensor *tensor, uint64_t outputs,
-                                    uint64_t inputs) {
+enum kvc_status kvc_loader_check_matrix(const struct kvc_loader *in, const struct kvc_file_tensor *tensor,
+                                        uint64_t outputs, uint64_t inputs) {
     if (!(tensor->dimensions == 2 || (tensor->dimensions == 1 && outputs == 1)) || tensor->rows != outputs ||
         tensor->cols != inputs) {
         return kvc_fail(in->error, KVC_INPUT,
@@ -67,7 +49,7 @@ static enum kvc_status check_matrix(const struct loader *in, const struct kvc_fi
 }
 
 /* Rows first..first+outputs-1 of a tensor as a weight. */
-static enum kvc_status add_weight(struct loader *in, const struct kvc_file_tensor *tensor, uint64_t first,
+static enum kvc_status add_weight(struct kvc_loader *in, const struct kvc_file_tensor *tensor, uint64_t first,
                                   uint64_t outputs, struct kvc_weight **weight) {
     const size_t row_bytes = kvc_type_row_bytes(tensor->type, tensor->cols);
     const unsigned char *data = (const unsigned char *)kvc_tensor_data(tensor) + (size_t)first * row_bytes;
@@ -79,21 +61,42 @@ static enum kvc_status add_weight(struct loader *in, const struct kvc_file_tenso
     return status;
 }
 
-static enum kvc_status load_matrix(struct loader *in, const char *name, uint64_t outputs, uint64_t inputs,
-                                   struct kvc_weight **weight) {
+enum kvc_status kvc_loader_matrix(struct kvc_loader *in, const char *name, uint64_t outputs, uint64_t inputs,
+                                  struct kvc_weight **weight) {
     const struct kvc_file_tensor *tensor;
-    enum kvc_status status = find(in, name, &tensor);
+    enum kvc_status status = kvc_loader_find(in, name, &tensor);
     if (!status) {
-        status = check_matrix(in, tensor, outputs, inputs);
+        status = kvc_loader_check_matrix(in, tensor, outputs, inputs);
     }
     return status ? status : add_weight(in, tensor, 0, outputs, weight);
 }
 
 /* ---- vectors: widened to float32, collected, then put into one buffer ---- */
 
-static enum kvc_status load_vector(struct loader *in, const char *name, uint64_t length, float **values) {
+enum kvc_status kvc_loader_widen(struct kvc_loader *in, const struct kvc_file_tensor *tensor, float **values) {
+    const size_t count = (size_t)(tensor->rows * tensor->cols);
+    if (tensor->type != KVC_F32 && tensor->type != KVC_F16 && tensor->type != KVC_BF16) {
+        return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s is of type %s; a norm or bias must be f32, f16 or bf16",
+                        in->where, tensor->name, kvc_type_name(tensor->type));
+    }
+    *values = malloc(count * sizeof **values);
+    if (!*values) {
+        return kvc_loader_no_memory(in);
+    }
+    const uint16_t *half = kvc_tensor_data(tensor);
+    if (tensor->type == KVC_F32) {
+        memcpy(*values, kvc_tensor_data(tensor), count * sizeof **values);
+    } else {
+        for (size_t i = 0; i < count; i++) {
+            (*values)[i] = tensor->type == KVC_F16 ? kvc_f16_to_f32(half[i]) : kvc_bf16_to_f32(half[i]);
+        }
+    }
+    return KVC_OK;
+}
+
+enum kvc_status kvc_loader_vector(struct kvc_loader *in, const char *name, uint64_t length, float **values) {
     const struct kvc_file_tensor *tensor;
-    enum kvc_status status = find(in, name, &tensor);
+    enum kvc_status status = kvc_loader_find(in, name, &tensor);
     if (status) {
         return status;
     }
@@ -103,32 +106,16 @@ static enum kvc_status load_vector(struct loader *in, const char *name, uint64_t
                         "of %" PRIu64,
                         in->where, name, tensor->rows, tensor->cols, length);
     }
-    if (tensor->type != KVC_F32 && tensor->type != KVC_F16 && tensor->type != KVC_BF16) {
-        return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s is of type %s; a norm or bias must be f32, f16 or bf16",
-                        in->where, name, kvc_type_name(tensor->type));
-    }
-    *values = malloc((size_t)length * sizeof **values);
-    if (!*values) {
-        return no_memory(in);
-    }
-    const uint16_t *half = tensor->data;
-    if (tensor->type == KVC_F32) {
-        memcpy(*values, kvc_tensor_data(tensor), (size_t)length * sizeof **values);
-    } else {
-        for (uint64_t i = 0; i < length; i++) {
-            (*values)[i] = tensor->type == KVC_F16 ? kvc_f16_to_f32(half[i]) : kvc_bf16_to_f32(half[i]);
-        }
-    }
-    return KVC_OK;
+    return kvc_loader_widen(in, tensor, values);
 }
 
-static enum kvc_status add_floats(struct loader *in, const float *values, size_t count, struct kvc_span *span) {
+enum kvc_status kvc_loader_add_floats(struct kvc_loader *in, const float *values, size_t count, struct kvc_span *span) {
     const size_t padded = (count + VECTOR_ALIGNMENT - 1) / VECTOR_ALIGNMENT * VECTOR_ALIGNMENT;
     if (in->float_count + padded > in->float_capacity) {
         const size_t capacity = 2 * (in->float_count + padded);
         float *floats = realloc(in->floats, capacity * sizeof *floats);
         if (!floats) {
-            return no_memory(in);
+            return kvc_loader_no_memory(in);
         }
         in->floats = floats;
         in->float_capacity = capacity;
@@ -142,7 +129,7 @@ static enum kvc_status add_floats(struct loader *in, const float *values, size_t
 }
 
 /* Everything collected so far goes into one buffer. */
-static enum kvc_status flush_floats(struct loader *in) {
+static enum kvc_status flush_floats(struct kvc_loader *in) {
     struct kvc_buffer *buffer;
     const size_t bytes = in->float_count * sizeof *in->floats;
     enum kvc_status status = in->device->ops->buffer_create(in->device, KVC_MEMORY_WEIGHTS, bytes, &buffer, in->error);
@@ -158,14 +145,14 @@ static enum kvc_status flush_floats(struct loader *in) {
     return KVC_OK;
 }
 
-static enum kvc_status load_norm(struct loader *in, const char *name, uint64_t length, struct kvc_span *span) {
+static enum kvc_status load_norm(struct kvc_loader *in, const char *name, uint64_t length, struct kvc_span *span) {
     float *values = NULL;
-    enum kvc_status status = load_vector(in, name, length, &values);
+    enum kvc_status status = kvc_loader_vector(in, name, length, &values);
     for (uint64_t i = 0; !status && !in->gguf && in->config->family->norm_plus_one && i < length; i++) {
         values[i] = values[i] + 1.0f;
     }
     if (!status) {
-        status = add_floats(in, values, (size_t)length, span);
+        status = kvc_loader_add_floats(in, values, (size_t)length, span);
         free(values);
     }
     return status;
@@ -173,7 +160,7 @@ static enum kvc_status load_norm(struct loader *in, const char *name, uint64_t l
 
 /* ---- one layer ---- */
 
-static enum kvc_status load_named_matrix(struct loader *in, uint32_t l, const struct kvc_matrix_name *matrix,
+static enum kvc_status load_named_matrix(struct kvc_loader *in, uint32_t l, const struct kvc_matrix_name *matrix,
                                          struct kvc_layer *layer) {
     char name[128];
     const char *stem = in->gguf ? matrix->gguf : matrix->hf;
@@ -184,20 +171,20 @@ static enum kvc_status load_named_matrix(struct loader *in, uint32_t l, const st
     kvc_layer_tensor(name, sizeof name, in->gguf, l, stem, "weight");
     const struct kvc_file_tensor *tensor;
     float *bias = NULL;
-    enum kvc_status status = find(in, name, &tensor);
+    enum kvc_status status = kvc_loader_find(in, name, &tensor);
     if (!status) {
-        status = check_matrix(in, tensor, outputs, kvc_extent(in->config, matrix->inputs));
+        status = kvc_loader_check_matrix(in, tensor, outputs, kvc_extent(in->config, matrix->inputs));
     }
     if (!status && kvc_has_bias(in->config, matrix->bias)) {
         kvc_layer_tensor(name, sizeof name, in->gguf, l, stem, "bias");
-        status = load_vector(in, name, outputs, &bias);
+        status = kvc_loader_vector(in, name, outputs, &bias);
     }
     for (unsigned p = 0; !status && p < matrix->parts; p++) {
         const uint64_t rows = kvc_extent(in->config, matrix->part[p].outputs);
         void *weight = (char *)layer + matrix->part[p].weight, *span = (char *)layer + matrix->part[p].bias;
         status = add_weight(in, tensor, first, rows, weight);
         if (!status && bias) {
-            status = add_floats(in, bias + first, (size_t)rows, span);
+            status = kvc_loader_add_floats(in, bias + first, (size_t)rows, span);
         }
         first += rows;
     }
@@ -205,73 +192,27 @@ static enum kvc_status load_named_matrix(struct loader *in, uint32_t l, const st
     return status;
 }
 
-/* ---- experts: one tensor of all, or one of each ---- */
-
-static enum kvc_status check_stack(const struct loader *in, const struct kvc_file_tensor *tensor, uint64_t outputs,
-                                   uint64_t inputs) {
-    const uint64_t experts = in->config->experts, *shape = tensor->shape;
-    if (tensor->dimensions != 3 || shape[0] != experts || shape[1] != outputs || shape[2] != inputs) {
-        return kvc_fail(in->error, KVC_INPUT,
-                        "%s: tensor %s has %" PRIu64 " x %" PRIu64 " numbers in %u dimensions, it must be %" PRIu64
-                        " matrices of %" PRIu64 " x %" PRIu64,
-                        in->where, tensor->name, tensor->rows, tensor->cols, (unsigned)tensor->dimensions, experts,
-                        outputs, inputs);
-    }
-    return KVC_OK;
-}
-
-/* Finds where each expert's matrix lies, and their type. */
-static enum kvc_status find_experts(struct loader *in, uint32_t l, const struct kvc_expert_name *matrix,
-                                    uint64_t outputs, uint64_t inputs, enum kvc_type *type) {
-    const uint32_t experts = (uint32_t)in->config->experts;
-    const struct kvc_file_tensor *tensor = NULL;
-    char name[128], first[128];
-    kvc_stack_tensor(name, sizeof name, l, matrix);
-    kvc_expert_tensor(first, sizeof first, in->gguf, in->config, l, matrix, 0);
-    const bool stacked = in->gguf && !in->tensors->find(in->tensors->file, first);
-    enum kvc_status status = KVC_OK;
-    for (uint32_t e = 0; e < experts && !status; e++) {
-        if (!stacked)
-            kvc_expert_tensor(name, sizeof name, in->gguf, in->config, l, matrix, e);
-        if (!stacked || e == 0)
-            status = find(in, name, &tensor);
-        if (!status && (!stacked || e == 0))
-            status = stacked ? check_stack(in, tensor, outputs, inputs) : check_matrix(in, tensor, outputs, inputs);
-        if (!status && e > 0 && tensor->type != *type)
-            status = kvc_fail(in->error, KVC_INPUT, "%s: tensor %s is of type %s, expert 0's of type %s: must be equal",
-                              in->where, name, kvc_type_name(tensor->type), kvc_type_name(*type));
-        if (status)
-            break;
-        const size_t bytes = (size_t)outputs * kvc_type_row_bytes(tensor->type, inputs);
-        *type = tensor->type;
-        in->experts[e] = (const unsigned char *)tensor->data + (stacked ? e * bytes : 0);
-        in->loaded.expert_parameters += outputs * inputs;
-        in->loaded.expert_bytes += bytes;
-    }
-    return status;
-}
-
-static enum kvc_status load_experts(struct loader *in, uint32_t l, struct kvc_layer *layer) {
-    const struct kvc_config *config = in->config;
+/* A sink that is not finite would make every output of its head 0 or a NaN. */
+static enum kvc_status load_sinks(struct kvc_loader *in, uint32_t l, struct kvc_layer *layer) {
+    const size_t heads = (size_t)in->config->heads;
     char name[128];
-    kvc_layer_tensor(name, sizeof name, in->gguf, l, kvc_router_stem(in->gguf, config), "weight");
-    enum kvc_status status = load_matrix(in, name, config->experts, config->hidden, &layer->router);
-    for (const struct kvc_expert_name *matrix = kvc_expert_names; !status && matrix->gguf; matrix++) {
-        const uint64_t outputs = kvc_extent(config, matrix->outputs), inputs = kvc_extent(config, matrix->inputs);
-        void *at = (char *)layer + matrix->weight;
-        struct kvc_weight **weight = at;
-        enum kvc_type type = KVC_F32;
-        status = find_experts(in, l, matrix, outputs, inputs, &type);
-        if (!status)
-            status = in->device->ops->experts_create(in->device, type, (uint32_t)config->experts, outputs, inputs,
-                                                     in->experts, weight, in->error);
-        if (!status)
-            in->network->weights[in->network->weight_count++] = *weight;
+    float *sinks = NULL;
+    kvc_sinks_tensor(name, sizeof name, in->gguf, l);
+    enum kvc_status status = kvc_loader_vector(in, name, heads, &sinks);
+    for (size_t h = 0; !status && h < heads; h++) {
+        if (!(sinks[h] * 0.0f == 0.0f)) {
+            status = kvc_fail(in->error, KVC_INPUT, "%s: tensor %s: the sink of head %zu is %g, it must be finite",
+                              in->where, name, h, (double)sinks[h]);
+        }
     }
+    if (!status) {
+        status = kvc_loader_add_floats(in, sinks, heads, &layer->sinks);
+    }
+    free(sinks);
     return status;
 }
 
-static enum kvc_status load_layer(struct loader *in, uint32_t l) {
+static enum kvc_status load_layer(struct kvc_loader *in, uint32_t l) {
     struct kvc_layer *layer = &in->network->layer[l];
     enum kvc_status status = KVC_OK;
     for (const struct kvc_norm_name *norm = kvc_norm_names; !status && norm->gguf; norm++) {
@@ -293,8 +234,11 @@ static enum kvc_status load_layer(struct loader *in, uint32_t l) {
             status = load_named_matrix(in, l, matrix, layer);
         }
     }
+    if (!status && in->config->family->sinks) {
+        status = load_sinks(in, l, layer);
+    }
     if (!status && in->config->experts) {
-        status = load_experts(in, l, layer);
+        status = kvc_loader_experts(in, l, layer);
     }
     const bool slides = !in->config->sliding || in->config->sliding[l];
     layer->window = slides ? (uint32_t)in->config->sliding_window : 0;
@@ -304,7 +248,7 @@ static enum kvc_status load_layer(struct loader *in, uint32_t l) {
 
 /* ---- the whole network ---- */
 
-static enum kvc_status load_ends(struct loader *in) {
+static enum kvc_status load_ends(struct kvc_loader *in) {
     const struct kvc_config *config = in->config;
     struct kvc_network *network = in->network;
     const char *embedding = kvc_embedding_name[in->gguf];
@@ -316,7 +260,7 @@ static enum kvc_status load_ends(struct loader *in) {
                         in->where, embedding, vocab);
     }
     network->vocab = (uint32_t)vocab;
-    enum kvc_status status = load_matrix(in, embedding, vocab, config->hidden, &network->embedding);
+    enum kvc_status status = kvc_loader_matrix(in, embedding, vocab, config->hidden, &network->embedding);
     if (!status) {
         status = load_norm(in, kvc_final_norm_name(config, in->gguf, false), config->hidden, &network->final_norm);
     }
@@ -331,7 +275,7 @@ static enum kvc_status load_ends(struct loader *in) {
     }
     network->head = network->embedding;
     if (!status && !config->tied) {
-        status = load_matrix(in, kvc_head_name[in->gguf], vocab, config->hidden, &network->head);
+        status = kvc_loader_matrix(in, kvc_head_name[in->gguf], vocab, config->hidden, &network->head);
     }
     return status;
 }
@@ -342,7 +286,7 @@ static int by_address(const void *a, const void *b) {
 }
 
 /* A tensor nobody asked for belongs to a model this is not. */
-static enum kvc_status refuse_unused(struct loader *in) {
+static enum kvc_status refuse_unused(struct kvc_loader *in) {
     qsort(in->loaded.used, in->loaded.used_count, sizeof *in->loaded.used, by_address);
     for (size_t i = 0; i < in->tensors->count; i++) {
         const struct kvc_file_tensor *tensor = in->tensors->at(in->tensors->file, i);
@@ -359,17 +303,17 @@ static enum kvc_status refuse_unused(struct loader *in) {
     return KVC_OK;
 }
 
-static enum kvc_status load(struct loader *in, struct kvc_model_info *info) {
+static enum kvc_status load(struct kvc_loader *in, struct kvc_model_info *info) {
     struct kvc_network *network = in->network;
     const size_t layers = (size_t)in->config->layers;
     network->layer = calloc(layers, sizeof *network->layer);
     network->weights = calloc(layers * LAYER_WEIGHTS + 2, sizeof *network->weights);
     network->buffers = calloc(layers + 1, sizeof *network->buffers);
     const size_t experts = (size_t)in->config->experts;
-    in->loaded.used = calloc(layers * (LAYER_WEIGHTS + LAYER_SPANS + 3 * experts) + 5, sizeof *in->loaded.used);
+    in->loaded.used = calloc(layers * (LAYER_WEIGHTS + KVC_LAYER_SPANS + 3 * experts) + 5, sizeof *in->loaded.used);
     in->experts = calloc(experts + 1, sizeof *in->experts);
     if (!network->layer || !network->weights || !network->buffers || !in->loaded.used || !in->experts) {
-        return no_memory(in);
+        return kvc_loader_no_memory(in);
     }
     const bool interleaved = (in->gguf && in->config->family->interleaved) || in->config->family->pairs;
     enum kvc_status status = kvc_rope_build(in->config, interleaved, &network->rope[0], in->error);
@@ -394,7 +338,7 @@ static enum kvc_status load(struct loader *in, struct kvc_model_info *info) {
         status = in->device->ops->sync(in->device, in->error);
     }
     if (!status && !kvc_network_info(&in->loaded, in->config, in->gguf, network, info)) {
-        status = no_memory(in);
+        status = kvc_loader_no_memory(in);
     }
     return status;
 }
@@ -427,13 +371,13 @@ enum kvc_status kvc_network_load(struct kvc_device *device, const struct kvc_con
         .qk_norm_whole = config->family->qk_norm_whole,
         .logit_cap = (float)config->logit_cap,
     };
-    struct loader in = {.device = device,
-                        .config = config,
-                        .gguf = gguf,
-                        .tensors = tensors,
-                        .where = where,
-                        .network = network,
-                        .error = error};
+    struct kvc_loader in = {.device = device,
+                            .config = config,
+                            .gguf = gguf,
+                            .tensors = tensors,
+                            .where = where,
+                            .network = network,
+                            .error = error};
     enum kvc_status status = load(&in, info);
     free(in.loaded.used);
     free(in.experts);

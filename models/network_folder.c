@@ -23,8 +23,8 @@ static char *folder_name(const char *folder) {
     return kvc_copy_text(folder + start, end - start);
 }
 
-enum kvc_status kvc_network_from_folder(struct kvc_device *device, const struct kvc_safetensors *file,
-                                        const char *folder, struct kvc_network *network, struct kvc_model_info *info,
+enum kvc_status kvc_network_from_folder(struct kvc_device *device, struct kvc_safetensors *file, const char *folder,
+                                        struct kvc_network *network, struct kvc_model_info *info,
                                         struct kvc_error *error) {
     *network = (struct kvc_network){0};
     *info = (struct kvc_model_info){0};
@@ -40,8 +40,13 @@ enum kvc_status kvc_network_from_folder(struct kvc_device *device, const struct 
     if (status) {
         return status;
     }
+    if (config.family->stacked) {
+        status = kvc_safetensors_split(file, folder, error);
+    }
     const struct kvc_tensors tensors = {file, kvc_safetensors_count(file), tensor_at, find_tensor};
-    status = kvc_network_load(device, &config, false, &tensors, folder, network, info, error);
+    if (!status) {
+        status = kvc_network_load(device, &config, false, &tensors, folder, network, info, error);
+    }
     kvc_config_free(&config);
     if (status) {
         return status;

@@ -56,6 +56,9 @@ COHERE = dict(architectures=["CohereForCausalLM"], model_type="cohere", hidden_a
 PHI = dict(architectures=["PhiForCausalLM"], model_type="phi", hidden_act="gelu_new", layer_norm_eps=1e-5,
            bos_token_id=1, eos_token_id=2, rope_theta=10000.0, partial_rotary_factor=0.4, qk_layernorm=False,
            tie_word_embeddings=False)
+GPT_OSS = dict(architectures=["GptOssForCausalLM"], model_type="gpt_oss", hidden_act="silu", rms_norm_eps=1e-5,
+               eos_token_id=2, pad_token_id=3, attention_bias=True, swiglu_limit=7.0, output_router_logits=False,
+               router_aux_loss_coef=0.9, rope_theta=150000, tie_word_embeddings=False)
 STABLELM = dict(architectures=["StableLmForCausalLM"], model_type="stablelm", hidden_act="silu", layer_norm_eps=1e-5,
                 bos_token_id=1, eos_token_id=2, rope_theta=10000, partial_rotary_factor=0.25, use_qkv_bias=True,
                 qk_layernorm=False, use_parallel_residual=False, tie_word_embeddings=False)
@@ -121,6 +124,22 @@ FAMILIES = {
     # Mixtral: w1, w2 and w3, interleaved rotary pairs in GGUF.
     "mixtral": (dict(MIXTRAL, **sizes(24, 34, 3, 4, 2, 49, 128, num_local_experts=8, num_experts_per_tok=2)), "bf16",
                 {"short": 40}, False),
+    # gpt-oss: a sink in every head, MXFP4 experts with biases and a clamped gate, a window in every other layer, yarn
+    # whose ramp is not rounded. As the published models are, and as transformers writes one with plain weights.
+    "gpt-oss": (dict(GPT_OSS, **sizes(32, 64, 4, 6, 2, 51, 256, head_dim=20, sliding_window=9, num_local_experts=5,
+                                      num_experts_per_tok=2, initial_context_length=16, experts_per_token=2,
+                                      layer_types=["sliding_attention", "full_attention"] * 2,
+                                      quantization_config=dict(quant_method="mxfp4", modules_to_not_convert=[]),
+                                      rope_scaling=dict(rope_type="yarn", factor=32.0, beta_fast=3.0, beta_slow=0.5,
+                                                        truncate=False, original_max_position_embeddings=16))),
+                "bf16", {"beyond": 60}, False),
+    "gpt-oss-plain": (dict(GPT_OSS, **sizes(28, 18, 3, 4, 4, 47, 128, head_dim=14, sliding_window=7,
+                                            num_local_experts=9, num_experts_per_tok=4, attention_bias=False,
+                                            layer_types=["full_attention", "sliding_attention", "sliding_attention"],
+                                            rope_scaling=dict(rope_type="yarn", factor=4.0, beta_fast=8.0,
+                                                              beta_slow=0.25, truncate=False,
+                                                              original_max_position_embeddings=64))),
+                      "f32", {"short": 44}, True),
     # Phi-3-mini-4k: fused projections and a window. Phi-3.5 and Phi-4-mini: longrope, partial rotary, tied.
     "phi3": (dict(PHI3, **sizes(32, 36, 3, 4, 4, 55, 128, original_max_position_embeddings=128, sliding_window=11)),
              "bf16", {"short": 40}, False),
@@ -195,4 +214,8 @@ ROPES = {
                                        query_pre_attn_scalar=256, rope_scaling=dict(factor=8.0, rope_type="linear"))),
     "phi-3-su": dict(PHI3, **sizes(3072, 8192, 32, 32, 32, 32064, 131072, original_max_position_embeddings=4096,
                                    rope_scaling=dict(longrope(48), type="su"))),
+    "gpt-oss-20b": dict(GPT_OSS, **sizes(2880, 2880, 24, 64, 8, 201088, 131072, head_dim=64, sliding_window=128,
+                                         num_local_experts=32, num_experts_per_tok=4,
+                                         rope_scaling=dict(rope_type="yarn", factor=32.0, beta_fast=32.0, beta_slow=1.0,
+                                                           truncate=False, original_max_position_embeddings=4096))),
 }

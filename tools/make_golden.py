@@ -24,6 +24,7 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM
 
+import golden_gpt_oss as gpt_oss
 from golden_families import FAMILIES, ROPES, longrope
 
 DTYPE = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
@@ -35,6 +36,11 @@ def randomise(model, dtype, generator):
     """Values that `dtype` holds exactly, large enough that attention is far from even."""
     for name, parameter in model.named_parameters():
         shape = parameter.shape
+        own = gpt_oss.randomise(name, shape, generator) if model.config.model_type == "gpt_oss" else None
+        if own is not None:
+            with torch.no_grad():
+                parameter.copy_(own.to(dtype).to(torch.float32))
+            continue
         value = torch.randn(shape, generator=generator, dtype=torch.float64)
         if "norm" in name and name.endswith(".bias"):
             value = 0.2 * value
@@ -78,8 +84,9 @@ def double_router(self, hidden_states):
 
 
 def build(config, state=None):
-    made = AutoConfig.for_model(**copy.deepcopy(config))  # it changes what it is given
-    attention = "eager" if config["model_type"] == "gemma2" else "sdpa"
+    config = {key: value for key, value in copy.deepcopy(config).items() if key != "quantization_config"}
+    made = AutoConfig.for_model(**config)  # it changes what it is given
+    attention = "eager" if config["model_type"] in ("gemma2", "gpt_oss") else "sdpa"
     model = AutoModelForCausalLM.from_config(made, attn_implementation=attention, experts_implementation="eager",
                                              dtype=torch.float32).eval()
     if state is not None:
@@ -98,7 +105,7 @@ def run(model, tokens, double):
                 module.forward = (double_gemma_norm if gemma else double_norm).__get__(module)
             if type(module).__name__ == "CohereLayerNorm":
                 module.forward = double_layer_norm.__get__(module)
-            if type(module).__name__.endswith("TopKRouter"):
+            if type(module).__name__.endswith("TopKRouter") and not type(module).__name__.startswith("GptOss"):
                 module.forward = double_router.__get__(module)
     with torch.no_grad():
         return model(input_ids=torch.tensor([tokens]), use_cache=False).logits[0].double().numpy()
@@ -110,7 +117,7 @@ def worst(a, b):
 
 def without(config):
     """Ways to get the model wrong, each of which must be visible in the logits."""
-    if config.get("rope_scaling"):
+    if config.get("rope_scaling") and config["model_type"] != "gpt_oss":
         yield "no scaling", dict(config, rope_scaling=None)
     if config.get("rope_scaling") and "beta_fast" in config["rope_scaling"]:
         yield "standard betas", dict(config, rope_scaling={k: v for k, v in config["rope_scaling"].items()
@@ -125,6 +132,12 @@ def without(config):
         for key in ("attn_logit_softcapping", "final_logit_softcapping"):
             yield "no " + key, dict(config, **{key: None})
         yield "scale of the head size", dict(config, query_pre_attn_scalar=config["head_dim"])
+    if config["model_type"] == "gpt_oss":
+        scaling = config["rope_scaling"]
+        yield "plain rope", dict(config, rope_scaling=dict(rope_type="default"))
+        yield "rounded ramp", dict(config, rope_scaling=dict(scaling, truncate=not scaling["truncate"]))
+        yield "no clamp", dict(config, swiglu_limit=1e9)
+        yield "windows elsewhere", dict(config, layer_types=["full_attention"] * config["num_hidden_layers"])
     if config["model_type"] == "smollm3":
         yield "all rotate", dict(config, no_rope_layers=[1] * config["num_hidden_layers"])
     for key in ("embedding_multiplier", "residual_multiplier", "logits_scaling", "logit_scale"):
@@ -174,11 +187,11 @@ def write_gguf(path, keys, tensors):
     header = b"".join(gguf_string(key) + gguf_value(value) for key, value in keys.items())
     infos, data = b"", b""
     for name, tensor in tensors.items():
-        tensor = tensor.contiguous()
-        infos += gguf_string(name) + struct.pack("<I", tensor.dim())
-        infos += struct.pack(f"<{tensor.dim()}Q", *reversed(tensor.shape))
-        infos += struct.pack("<IQ", GGUF_TYPE[tensor.dtype], len(data))
-        raw = tensor.view(torch.uint8).numpy().tobytes()
+        blocks = isinstance(tensor, gpt_oss.Blocks)
+        infos += gguf_string(name) + struct.pack("<I", len(tensor.shape))
+        infos += struct.pack(f"<{len(tensor.shape)}Q", *reversed(tensor.shape))
+        infos += struct.pack("<IQ", gpt_oss.MXFP4 if blocks else GGUF_TYPE[tensor.dtype], len(data))
+        raw = tensor.gguf() if blocks else tensor.contiguous().view(torch.uint8).numpy().tobytes()
         data += raw + bytes(-len(raw) % 32)
     start = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys)) + header + infos
     with open(path, "wb") as file:
@@ -200,7 +213,7 @@ def llama3_divisors(scaling, base, rotary):
 
 
 def gguf_name(name, kind):
-    gemma = kind.startswith("gemma") or kind == "olmo2"
+    gemma = kind.startswith("gemma") or kind in ("olmo2", "gpt-oss")
     if kind == "glm4":  # what others call the norm before the feed-forward network stands after the attention there
         name = name.replace("post_attention_layernorm", "ffn_norm")
         name = name.replace("post_self_attn_layernorm", "post_attention_norm").replace("post_mlp_layernorm", "post_ffw_norm")
@@ -233,8 +246,10 @@ def stacks(prefix, state):
     return {"gate": gate_up[:, :half], "up": gate_up[:, half:], "down": state[prefix + "mlp.experts.down_proj"]}
 
 
-def published(config, state):
-    """Tensors as files on the hub have them: one for each expert."""
+def published(config, state, blocks):
+    """Tensors as files on the hub have them: one for each expert, or for gpt-oss's one for all."""
+    if config["model_type"] == "gpt_oss":
+        return gpt_oss.published(state, blocks)
     sparse = config["model_type"] == "mixtral"
     made = {}
     for name, tensor in state.items():
@@ -254,9 +269,9 @@ def interleave(tensor, heads):
     return tensor.reshape(heads, 2, shape[0] // heads // 2, -1).transpose(1, 2).reshape(shape)
 
 
-def make_gguf(path, name, config, state):
+def make_gguf(path, name, config, state, blocks):
     kind = {"mistral": "llama", "mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
-            "gemma3_text": "gemma3", "cohere": "command-r", "phi": "phi2"}.get(config["model_type"], config["model_type"])
+            "gemma3_text": "gemma3", "gpt_oss": "gpt-oss", "cohere": "command-r", "phi": "phi2"}.get(config["model_type"], config["model_type"])
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
     size = config.get("head_dim") or config["hidden_size"] // heads
     rotary = int(size * config.get("partial_rotary_factor", 1.0))
@@ -278,7 +293,7 @@ def make_gguf(path, name, config, state):
             keys[f"{kind}.{name_there}"] = config[key]
     if config.get("head_dim"):
         keys[f"{kind}.attention.key_length"] = keys[f"{kind}.attention.value_length"] = size
-    if config["model_type"] in ("mistral", "phi3") and config.get("sliding_window"):
+    if config["model_type"] in ("mistral", "phi3", "gpt_oss") and config.get("sliding_window"):
         keys[f"{kind}.attention.sliding_window"] = config["sliding_window"]
     if config.get("use_sliding_window"):
         keys[f"{kind}.attention.sliding_window"] = config["sliding_window"]
@@ -305,6 +320,9 @@ def make_gguf(path, name, config, state):
         keys[f"{kind}.expert_feed_forward_length"] = config["moe_intermediate_size"]
     if "shared_expert_intermediate_size" in config:
         keys[f"{kind}.expert_shared_feed_forward_length"] = config["shared_expert_intermediate_size"]
+    if kind == "gpt-oss" and "layer_types" in config:
+        keys[f"{kind}.attention.sliding_window_pattern"] = [layer == "sliding_attention"
+                                                            for layer in config["layer_types"]]
     if experts and config.get("norm_topk_prob", True) != (kind not in ("olmoe", "qwen2moe")):
         keys[f"{kind}.expert_weights_norm"] = config["norm_topk_prob"]
     tensors = {}
@@ -330,7 +348,11 @@ def make_gguf(path, name, config, state):
             1 + math.log(config["max_position_embeddings"] / original) / math.log(original))
         tensors["rope_factors_long.weight"] = torch.tensor(scaling["long_factor"], dtype=torch.float32)
         tensors["rope_factors_short.weight"] = torch.tensor(scaling["short_factor"], dtype=torch.float32)
+    own = gpt_oss.gguf_tensors(state, blocks) if kind == "gpt-oss" else {}
+    tensors.update(own)
     for old, tensor in state.items():
+        if own and (".mlp." in old or old.endswith(".sinks")):
+            continue
         if kind in ("llama", "smollm3", "granite") and (".q_proj." in old or ".k_proj." in old):
             tensor = interleave(tensor, heads if ".q_proj." in old else kv_heads)
         if old.endswith("mlp.experts.gate_up_proj"):
@@ -386,6 +408,7 @@ def make(out, name):
     randomise(model, DTYPE[kind], generator)
     tied = config.get("tie_word_embeddings", "gemma" in config["model_type"] or config["model_type"] == "cohere")
     full = {key: value.clone() for key, value in model.state_dict().items()}
+    blocks = gpt_oss.pack(full, generator) if "quantization_config" in config else {}
     state = {key: value.to(DTYPE[kind]) for key, value in full.items() if not (tied and key == "lm_head.weight")}
     if name == "gemma3-images":
         save_with_images(folder, config, state)
@@ -398,13 +421,16 @@ def make(out, name):
             json.dump(config, file, indent=2)
     if name != "gemma3-images":
         save(folder, state, 2 if name == "qwen2" else 1)
-    save(folder, published(config, state), 2 if name in ("qwen2", "olmoe") else 1)
-    make_gguf(os.path.join(folder, "model.gguf"), name, config, state)
+    save(folder, published(config, state, blocks), 2 if name in ("qwen2", "olmoe") else 1)
+    make_gguf(os.path.join(folder, "model.gguf"), name, config, state, blocks)
     for case, count in cases.items():
         tokens = torch.randint(0, config["vocab_size"], (count,), generator=generator).tolist()
         tokens[count // 2:count // 2 + 4] = tokens[2:6]  # something to look back to
         single = run(build(config, full), tokens, False)
         double = run(build(config, full), tokens, True)
+        if config["model_type"] == "gpt_oss":
+            deaf = {key: value - 1e4 if key.endswith("sinks") else value for key, value in full.items()}
+            print(f"{name}: no sinks {worst(run(build(config, deaf), tokens, True), double):.1e}")
         others = ", ".join(f"{what} {worst(run(build(other, full), tokens, True), double):.1e}"
                            for what, other in without(config))
         print(f"{name} {case}: float32 {worst(single, double):.1e}" + (f"; {others}" if others else ""))
@@ -424,7 +450,8 @@ def rotary(config):
     made = AutoConfig.for_model(**copy.deepcopy(config))  # it changes what it is given
     kind = {"llama": "llama.modeling_llama.Llama", "mistral": "mistral.modeling_mistral.Mistral",
             "qwen2": "qwen2.modeling_qwen2.Qwen2", "qwen3": "qwen3.modeling_qwen3.Qwen3",
-            "phi3": "phi3.modeling_phi3.Phi3", "gemma3_text": "gemma3.modeling_gemma3.Gemma3"}[config["model_type"]]
+            "phi3": "phi3.modeling_phi3.Phi3", "gemma3_text": "gemma3.modeling_gemma3.Gemma3",
+            "gpt_oss": "gpt_oss.modeling_gpt_oss.GptOss"}[config["model_type"]]
     module, name = kind.rsplit(".", 1)
     module = importlib.import_module("transformers.models." + module)
     rope = getattr(module, name + "RotaryEmbedding")(made)

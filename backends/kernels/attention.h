@@ -354,7 +354,7 @@ KVC_ATTENTION_TILE(q8_0, KVC_K_Q8_0)
 /* Grid: query heads, rows. Tiles are merged ascending; tile_m becomes each tile's factor. */
 KVC_GROUP_KERNEL(attention_merge)
 (KVC_SPAN(float, tile_m), KVC_SPAN(float, tile_l), KVC_SPAN(float, tile_o), kvc_u32 tiles, kvc_u32 heads, kvc_u32 d,
- kvc_u32 row, KVC_SPAN(float, out), KVC_SPAN(float, maximum), KVC_SPAN(float, sum)) {
+ kvc_u32 row, KVC_SPAN(float, out), KVC_SPAN(float, maximum), KVC_SPAN(float, sum), KVC_SPAN(const float, sinks)) {
     KVC_OPEN_TILES;
     kvc_u32 g = KVC_GROUP_ID(0), i = KVC_GROUP_ID(1), c = KVC_LOCAL_ID();
     kvc_u64 at = ((kvc_u64)i * heads + g) * tiles, to = ((kvc_u64)row + i) * heads + g;
@@ -372,6 +372,8 @@ KVC_GROUP_KERNEL(attention_merge)
     for (kvc_u32 t = 0; t < tiles; t++)
         if (tile_l[at + t] != -1.0f)
             L = kvc_fma(tile_m[at + t], tile_l[at + t], L);
+    if (sinks_buffer && L != 0.0f)
+        L = kvc_join_sink(L, M, sinks_buffer[sinks_offset + g]);
 #if KVC_WORKERS == 1
     for (; c + 16 <= d; c += 16) {
         float16 o = (float16)(0.0f);

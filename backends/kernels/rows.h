@@ -124,11 +124,14 @@ KVC_KERNEL(rope)
     }
 }
 
+/* activation: enum kvc_activation */
 KVC_KERNEL(gated_silu)
-(KVC_SPAN(float, y), KVC_SPAN(const float, gate), KVC_SPAN(const float, up), kvc_u32 gelu, kvc_u64 n) {
+(KVC_SPAN(float, y), KVC_SPAN(const float, gate), KVC_SPAN(const float, up), kvc_u32 activation, kvc_u64 n) {
     kvc_u64 i = KVC_GLOBAL_ID();
-    if (i < n) {
-        float x = gate_buffer[gate_offset + i], a = gelu ? kvc_gelu(x) : kvc_silu(x);
+    if (i < n && activation == 2) {
+        y_buffer[y_offset + i] = kvc_clamped_silu(gate_buffer[gate_offset + i], up_buffer[up_offset + i]);
+    } else if (i < n) {
+        float x = gate_buffer[gate_offset + i], a = activation ? kvc_gelu(x) : kvc_silu(x);
         y_buffer[y_offset + i] = up_buffer ? a * up_buffer[up_offset + i] : a;
     }
 }

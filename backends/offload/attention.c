@@ -20,7 +20,8 @@ static void some_rows(struct kvc_offload *offload, const struct kvc_attention *a
     shape->tile(offload, &tile, a, segment->lists->format.type, rows, tiles);
     for (int i = 0; i < 3; i++)
         kvc_launch_span(&merge, parts[i]);
-    KVC_PUSH(&merge, tiles, a->heads, a->head_size, row, a->out, a->maximum, a->maximum.buffer ? a->sum : a->maximum);
+    KVC_PUSH(&merge, tiles, a->heads, a->head_size, row, a->out, a->maximum, a->maximum.buffer ? a->sum : a->maximum,
+             a->sinks);
     shape->merge(offload, &merge, a->heads, rows);
 }
 

@@ -34,7 +34,7 @@ void kvc_offload_rope(struct kvc_device *device, const struct kvc_rope_heads *ar
 
 void kvc_offload_gated_silu(struct kvc_device *device, const struct kvc_gated_silu *args) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_gated_silu);
-    KVC_PUSH(&launch, args->y, args->gate, args->up, args->activation == KVC_GELU, args->n);
+    KVC_PUSH(&launch, args->y, args->gate, args->up, (uint32_t)args->activation, args->n);
     kvc_launch_items(of(device), &launch, args->n, 1, 1);
 }
 

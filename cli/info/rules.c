@@ -29,7 +29,8 @@ const struct info_rule info_words[] = {
     {"R", "recent window while decoding: positions from now - R on, where now is the number of tokens seen"},
     {"a_ij", "attention probability of key j for query i, in one layer and query head: the softmax of s_ij = (q_i . "
              "k_j) / sqrt(d), or with the model's own scale in place of 1 / sqrt(d) and capped where it has a soft "
-             "cap, over all entries that query i attended to, in float32"},
+             "cap, over all entries that query i attended to and the head's attention sink, where the model has sinks, "
+             "in float32"},
     {"window mass", "of entry j: the sum of a_ij over the window's queries and the group's heads"},
     {NULL, NULL}};
 

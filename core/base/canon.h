@@ -188,6 +188,26 @@ KVC_INLINE float kvc_gelu(float x) {
     return kvc_div(x, 1.0f + kvc_exp(-u));
 }
 
+/* gpt-oss's gate: both sides are clamped, g = min(gate, 7), u = up clamped to -7 .. 7, then
+ * (u + 1) * (g / (1 + exp(-1.702 g))). A NaN on either side gives a NaN, and so does a gate of -inf. */
+#define KVC_CLAMP_LIMIT 7.0f
+#define KVC_CLAMP_SLOPE 1.702f
+KVC_INLINE float kvc_clamped_silu(float gate, float up) {
+    float g = gate > KVC_CLAMP_LIMIT ? KVC_CLAMP_LIMIT : gate, u = up > KVC_CLAMP_LIMIT ? KVC_CLAMP_LIMIT : up;
+    u = u < -KVC_CLAMP_LIMIT ? -KVC_CLAMP_LIMIT : u;
+    return (u + 1.0f) * kvc_div(g, 1.0f + kvc_exp(-(KVC_CLAMP_SLOPE * g)));
+}
+
+/* ---- attention sinks ---------------------------------------------------------------------------------------- */
+
+/* A sink is one learned score of a query head that every one of its rows sees, without a key and without a value: it
+ * takes its part of the softmax and adds nothing. It joins once, after the last tile of the row is merged:
+ * L = L + kvc_exp(sink - M), where M is the largest score of the entries, without the sink, as it is without one. The
+ * output is O / L with that L; so L returned, and every probability exp(s - M) / L made of it, counts the sink, as the
+ * attention weights that transformers returns do: those of a row add up to less than 1. A sink more than KVC_EXP_HIGH
+ * above M makes L infinite and the output 0. A row that sees no entry gives zeros and L = 0 as without a sink. */
+KVC_INLINE float kvc_join_sink(float L, float M, float sink) { return L + kvc_exp(sink - M); }
+
 /* ---- logarithms and powers ---------------------------------------------------------------------------------- */
 
 struct kvc_pair { /* hi + lo, |lo| at most half a unit of hi */

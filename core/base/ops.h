@@ -44,7 +44,7 @@ enum kvc_score_kind {
 };
 
 /* What gated_silu does to the gate; the operation keeps its name, because data/hashes.txt stores it. */
-enum kvc_activation { KVC_SILU, KVC_GELU };
+enum kvc_activation { KVC_SILU, KVC_GELU, KVC_CLAMPED_SILU };
 
 /* ---- parameters ---- */
 

@@ -10,10 +10,20 @@
  * every other kind is finite. */
 enum kvc_flavour { KVC_PLAIN, KVC_TIES, KVC_TINY, KVC_HUGE, KVC_WILD, KVC_FLAVOURS };
 
+/* What an operation could not do at first: cases of "name+what". */
+enum kvc_further {
+    KVC_FURTHER_NOT,
+    KVC_FURTHER_centred,
+    KVC_FURTHER_activation,
+    KVC_FURTHER_scoring,
+    KVC_FURTHER_clamped,
+    KVC_FURTHER_sinks
+};
+
 struct kvc_verify {
     struct kvc_device *device[2]; /* the reference, the one under test */
     int first;                    /* of the two; 1: the one under test alone, nothing is compared */
-    bool further;                 /* the case draws what the operation could not do at first */
+    enum kvc_further further;     /* what the case draws that the operation could not do at first */
     bool small;                   /* short rows and few entries, for an interpreter of kernels */
     uint64_t random;              /* state of the generator: the same inputs on every machine */
     struct kvc_verify_row row;    /* of the operation being checked */
@@ -110,7 +120,7 @@ struct kvc_verify_operation {
     kvc_verify_case_fn *one_case;
     unsigned cases; /* at effort 1 */
     const char *of; /* the operation; further cases of it have a name of their own */
-    bool further;
+    enum kvc_further further;
 };
 /* One for each operation of the list; KVC_CASE(name, cases) { ... v ... } defines it. */
 #define KVC_BYTES(result, name, arguments) extern const struct kvc_verify_operation kvc_verify_##name;
@@ -118,13 +128,14 @@ struct kvc_verify_operation {
 #include "core/base/ops.def"
 #define KVC_CASE(name, cases)                                                                                          \
     static void name##_case(struct kvc_verify *v);                                                                     \
-    const struct kvc_verify_operation kvc_verify_##name = {#name, name##_case, cases, #name, false};                   \
+    const struct kvc_verify_operation kvc_verify_##name = {#name, name##_case, cases, #name, KVC_FURTHER_NOT};         \
     static void name##_case(struct kvc_verify *v)
 /* The same with v->further: cases of "name+what". */
 #define KVC_FURTHER(name, what) extern const struct kvc_verify_operation kvc_verify_##name##_##what;
 #include "core/base/ops.def"
 #define KVC_FURTHER_CASES(name, what, cases)                                                                           \
-    const struct kvc_verify_operation kvc_verify_##name##_##what = {#name "+" #what, name##_case, cases, #name, true};
+    const struct kvc_verify_operation kvc_verify_##name##_##what = {#name "+" #what, name##_case, cases, #name,        \
+                                                                    KVC_FURTHER_##what};
 
 /* Puts a table in front of the device's own (verify_inject.c): one operation's results get a wrong bit, entry or count,
  * always one that is safe to use. memory: also the operations that move bytes, which a whole run would not survive.

@@ -312,12 +312,22 @@ static void add_segment(struct kvc_verify *v, struct attention_case *c, struct k
     c->rows += rows;
 }
 
+/* One of each query head: near the scores, far below them or far above. */
+static struct kvc_twin draw_sinks(struct kvc_verify *v, uint32_t heads) {
+    static const float factors[] = {1.0f, 1.0f, 8.0f, 60.0f, 200.0f, 1e30f};
+    const enum kvc_flavour flavour = kvc_verify_range(v, 0, 3) ? KVC_PLAIN : kvc_verify_flavour(v);
+    float *values = kvc_verify_values(v, heads, flavour);
+    for (uint32_t h = 0; values && h < heads; h++)
+        values[h] = values[h] * kvc_verify_pick(v, factors);
+    return kvc_verify_twin(v, heads * sizeof(float), values);
+}
+
 KVC_INJECT(attention, kvc_attention, if (args->segment_count) kvc_flip(device, args->out, 0))
 KVC_CASE(attention, 50) {
     struct attention_case c;
     struct kvc_lists_shape shape = draw_shape(v, false);
     uint32_t count = kvc_verify_range(v, 0, 2) ? 1 : kvc_verify_range(v, 1, 3), heads, window = 0;
-    struct kvc_twin q, out, maximum = {{NULL, NULL}}, sum = {{NULL, NULL}}, positions, causal_offset;
+    struct kvc_twin q, out, maximum = {{NULL, NULL}}, sum = {{NULL, NULL}}, sinks = sum, positions, causal_offset;
     bool wants = kvc_verify_range(v, 0, 1);
     struct kvc_scoring scoring;
     memset(&c, 0, sizeof c);
@@ -339,6 +349,8 @@ KVC_CASE(attention, 50) {
         maximum = kvc_verify_twin(v, (size_t)c.rows * heads * sizeof(float), NULL);
         sum = kvc_verify_twin(v, (size_t)c.rows * heads * sizeof(float), NULL);
     }
+    if (v->further == KVC_FURTHER_sinks)
+        sinks = draw_sinks(v, heads);
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
         struct kvc_attention a = {.segments = c.segments[side],
                                   .segment_count = c.segment_count,
@@ -352,7 +364,8 @@ KVC_CASE(attention, 50) {
                                   .sum = kvc_verify_span(sum, side),
                                   .positions = kvc_verify_span(positions, side),
                                   .causal_offset = kvc_verify_span(causal_offset, side),
-                                  .scoring = scoring};
+                                  .scoring = scoring,
+                                  .sinks = kvc_verify_span(sinks, side)};
         v->device[side]->ops->attention(v->device[side], &a);
         v->status = v->device[side]->ops->sync(v->device[side], &v->error);
     }
@@ -371,3 +384,4 @@ KVC_CASE(attention, 50) {
         kvc_verify_lists_free(v, &c.lists[i]);
 }
 KVC_FURTHER_CASES(attention, scoring, 20)
+KVC_FURTHER_CASES(attention, sinks, 20)

@@ -223,10 +223,14 @@ KVC_CASE(gated_silu, 15) {
             values[i] = values[i] * 32.0f;
     gate = kvc_verify_twin(v, n * sizeof(float), values);
     y = kvc_verify_range(v, 0, 1) ? gate : kvc_verify_twin(v, n * sizeof(float), NULL);
-    const bool gated = !v->further || kvc_verify_range(v, 0, 1);
-    const enum kvc_activation activation = v->further && (gated || kvc_verify_range(v, 0, 2)) ? KVC_GELU : KVC_SILU;
+    const bool more = v->further == KVC_FURTHER_activation, gated = !more || kvc_verify_range(v, 0, 1);
+    const enum kvc_activation activation = v->further == KVC_FURTHER_clamped              ? KVC_CLAMPED_SILU
+                                           : more && (gated || kvc_verify_range(v, 0, 2)) ? KVC_GELU
+                                                                                          : KVC_SILU;
     snprintf(v->shape, sizeof v->shape, "n %zu, flavour %d%s%s", n, (int)flavour, gated ? "" : ", not gated",
-             activation == KVC_GELU ? ", gelu" : "");
+             activation == KVC_GELU           ? ", gelu"
+             : activation == KVC_CLAMPED_SILU ? ", clamped"
+                                              : "");
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
         v->device[side]->ops->gated_silu(
             v->device[side],
@@ -240,6 +244,7 @@ KVC_CASE(gated_silu, 15) {
 }
 
 KVC_FURTHER_CASES(gated_silu, activation, 15)
+KVC_FURTHER_CASES(gated_silu, clamped, 15)
 
 KVC_INJECT(add, kvc_add, if (args->n) kvc_flip(device, args->y, args->n - 1))
 KVC_CASE(add, 8) {

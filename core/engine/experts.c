@@ -61,14 +61,14 @@ static const struct kvc_span none = {NULL, 0};
 
 static struct kvc_span all_of(const struct kvc_growable *growable) { return kvc_growable_at(growable, 0); }
 
-/* y = x times the matrices of the pairs' experts. */
+/* y = x times the matrices of the pairs' experts, plus their biases where they have some. */
 static void pass(struct kvc_runner *runner, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
-                 uint32_t pairs) {
+                 struct kvc_span bias, uint32_t pairs) {
     runner->device->ops->expert_linear(runner->device,
                                        &(struct kvc_expert_linear){.y = y,
                                                                    .x = x,
                                                                    .w = w,
-                                                                   .bias = {NULL, 0},
+                                                                   .bias = bias,
                                                                    .first = all_of(&runner->experts.first),
                                                                    .experts = runner->network->experts,
                                                                    .pairs = pairs});
@@ -101,8 +101,8 @@ void kvc_experts_forward(struct kvc_runner *runner, const struct kvc_layer *laye
     const uint32_t pairs = rows * network->experts_used;
     const struct kvc_span normed = all_of(&runner->normed), logits = all_of(&s->logits), share = all_of(&s->share);
     const struct kvc_span x = all_of(&s->x), gate = all_of(&s->gate), up = all_of(&s->up), pair = all_of(&s->pair);
-    ops->linear(device,
-                &(struct kvc_linear){.y = logits, .x = normed, .w = layer->router, .bias = {NULL, 0}, .rows = rows});
+    ops->linear(device, &(struct kvc_linear){
+                            .y = logits, .x = normed, .w = layer->router, .bias = layer->router_bias, .rows = rows});
     ops->route(device, &(struct kvc_route){.logits = logits,
                                            .rows = rows,
                                            .experts = network->experts,
@@ -115,14 +115,14 @@ void kvc_experts_forward(struct kvc_runner *runner, const struct kvc_layer *laye
                                            .first = all_of(&s->first)});
     ops->gather(device, &(struct kvc_gather){
                             .out = x, .x = normed, .index = all_of(&s->row), .rows = pairs, .width = network->hidden});
-    pass(runner, gate, x, layer->gate, pairs);
-    pass(runner, up, x, layer->up, pairs);
+    pass(runner, gate, x, layer->gate, layer->gate_bias, pairs);
+    pass(runner, up, x, layer->up, layer->up_bias, pairs);
     ops->gated_silu(device, &(struct kvc_gated_silu){.y = gate,
                                                      .gate = gate,
                                                      .up = up,
                                                      .n = (size_t)pairs * network->feed_forward,
                                                      .activation = network->activation});
-    pass(runner, x, gate, layer->down, pairs);
+    pass(runner, x, gate, layer->down, layer->down_bias, pairs);
     if (layer->shared_router)
         pass_shared(runner, layer, rows);
     ops->expert_sum(device,

@@ -29,9 +29,11 @@ struct kvc_layer {
     struct kvc_weight *shared_gate;   /* [shared_feed, hidden] */
     struct kvc_weight *shared_up;     /* [shared_feed, hidden] */
     struct kvc_weight *shared_down;   /* [hidden, shared_feed] */
-    struct kvc_span gate_bias;        /* [feed_forward] */
-    struct kvc_span up_bias;          /* [feed_forward] */
-    struct kvc_span down_bias;        /* [hidden] */
+    struct kvc_span sinks;            /* [H]: scores of no entry, one of each query head */
+    struct kvc_span router_bias;      /* [experts] */
+    struct kvc_span gate_bias;        /* [feed_forward], of each expert */
+    struct kvc_span up_bias;          /* [feed_forward], likewise */
+    struct kvc_span down_bias;        /* [hidden], likewise */
     uint32_t window;                  /* sliding window of this layer, 0: none */
     uint32_t rope;                    /* which of the network's rotates its queries and keys */
 };

@@ -308,7 +308,8 @@ void kvc_runner_attend(struct kvc_runner *runner, const struct kvc_batch *batch,
                                                 .positions = kvc_growable_at(&batch->positions, row * sizeof(int32_t)),
                                                 .causal_offset =
                                                     kvc_growable_at(&batch->causal_offset, row * sizeof(uint32_t)),
-                                                .scoring = kvc_runner_scoring(runner)};
+                                                .scoring = kvc_runner_scoring(runner),
+                                                .sinks = kvc_runner_sinks(runner, layer)};
         if (n)
             runner->device->ops->attention(runner->device, &attention);
         done += n;

@@ -69,6 +69,11 @@ static inline struct kvc_scoring kvc_runner_scoring(const struct kvc_runner *run
     return runner->network ? runner->network->scoring : (struct kvc_scoring){0, 0};
 }
 
+/* The layer's attention sinks; replays have none. */
+static inline struct kvc_span kvc_runner_sinks(const struct kvc_runner *runner, uint32_t layer) {
+    return runner->network ? runner->network->layer[layer].sinks : (struct kvc_span){NULL, 0};
+}
+
 /* network NULL: for replay, with the geometry alone. */
 enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_network *network,
                                 const struct kvc_geometry *geometry, struct kvc_runner **runner,

@@ -162,7 +162,8 @@ enum kvc_status kvc_stage_probe_mass(struct kvc_stage *stage, float alpha, struc
                                             .sum = kvc_growable_at(&probing->sum, 0),
                                             .positions = kvc_growable_at(&probing->positions, 0),
                                             .causal_offset = kvc_growable_at(&probing->causal_offset, 0),
-                                            .scoring = kvc_runner_scoring(session->runner)};
+                                            .scoring = kvc_runner_scoring(session->runner),
+                                            .sinks = kvc_runner_sinks(session->runner, stage->layer)};
     device->ops->attention(device, &attention);
     const struct kvc_probabilities rows = {.lists = &kvc_stage_lists(stage)->lists,
                                            .queries = probes,

@@ -19,8 +19,9 @@ enum kvc_window_kind {
 /* Norms that a layer has. */
 enum kvc_norms {
     KVC_NORMS_BEFORE, /* of what goes into the attention and the feed-forward network */
+    KVC_NORMS_POST,   /* the same; GGUF files call the second post_attention_norm */
     KVC_NORMS_AROUND, /* of these, and of what comes out */
-    KVC_NORMS_GLM,    /* the same by other names */
+    KVC_NORMS_GLM,    /* as around, by other names */
     KVC_NORMS_AFTER,  /* of what comes out */
     KVC_NORMS_ONE     /* of what goes into both, which stand side by side */
 };
@@ -63,6 +64,11 @@ struct kvc_family {
     bool shared;         /* one more expert, which every row passes */
     bool block_sparse;   /* config.json's tensors of experts have Mixtral's names */
     bool normalised;     /* shares of experts are, where nothing is said */
+    bool stacked;        /* config.json's folders have one tensor for all experts of a layer; they have biases */
+    bool sinks;          /* of attention */
+    bool clamps;         /* config.json's swiglu_limit and swiglu_alpha must be those of canon.h */
+    bool output_bias;    /* of o as of q, k, v, where config.json's attention_bias says nothing */
+    bool keep_fractions; /* GGUF: yarn does not round its ramp's ends; config.json says it, and how rope scales */
     bool norm_topk_prob; /* config.json says it: false where it does not */
     enum kvc_window_kind window;
     uint64_t pattern;     /* every pattern-th layer has no window, where files do not say */

@@ -178,10 +178,6 @@ static enum kvc_status read_pattern(const struct kvc_gguf *file, const char *whe
     if (kvc_gguf_has(file, key) && (!kvc_gguf_uint(file, key, &config->pattern) || config->pattern > 4096)) {
         return kvc_fail(error, KVC_INPUT, "%s: %s must be an array of bools or a number of 0 to 4096", where, key);
     }
-    if (config->sliding_window == 0 && !kvc_config_knows(config, KVC_LOCAL_ROPE)) {
-        return kvc_fail(error, KVC_INPUT, "%s: %s.attention.sliding_window is missing or 0; %s models have a window",
-                        where, config->family->gguf, config->family->gguf);
-    }
     return config->sliding_window ? kvc_config_slide(config, where, error) : KVC_OK;
 }
 
@@ -191,6 +187,11 @@ static enum kvc_status read_sliding(const struct kvc_gguf *file, const char *whe
     char key[128];
     make_key(config, "attention.sliding_window_pattern", key, sizeof key);
     const struct kvc_gguf_entry *entry = kvc_gguf_find(file, key);
+    if (config->family->window == KVC_WINDOW_PATTERN && config->sliding_window == 0 &&
+        !kvc_config_knows(config, KVC_LOCAL_ROPE)) {
+        return kvc_fail(error, KVC_INPUT, "%s: %s.attention.sliding_window is missing or 0; %s models have a window",
+                        where, config->family->gguf, config->family->gguf);
+    }
     if (config->family->window == KVC_WINDOW_PATTERN && (!entry || entry->type != KVC_GGUF_ARRAY)) {
         return read_pattern(file, where, key, config, error);
     }
@@ -255,6 +256,7 @@ static enum kvc_status read_scaling(const struct kvc_gguf *file, const char *whe
                         where, key, (int)(bytes < 80 ? bytes : 80), name);
     }
     config->rope.kind = kinds[i].kind;
+    config->rope.keep_fractions = config->family->keep_fractions;
     make_key(config, "rope.scale_linear", key, sizeof key); /* of older files */
     double linear;
     if (config->rope.kind == KVC_ROPE_PLAIN && kvc_gguf_real(file, key, &linear) && linear != 1) {

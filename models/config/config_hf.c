@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/canon.h"
 #include "models/config/config.h"
 #include "models/files/json.h"
 
@@ -66,6 +67,15 @@ static enum kvc_status check_quantization(const struct source *in) {
     return KVC_OK;
 }
 
+/* A key that must have the one value there is. */
+static enum kvc_status check_number(const struct source *in, const char *key, double wanted) {
+    const json_t *value = get(in->root, key);
+    if (value && !(json_is_number(value) && json_number_value(value) == wanted)) {
+        return kvc_fail(in->error, KVC_INPUT, "%s: %s must be %g", in->path, key, wanted);
+    }
+    return KVC_OK;
+}
+
 /* Keys that change the computation in a way this engine does not have. 0, false, null and empty say nothing. */
 static enum kvc_status refuse_unsupported(const struct source *in, const struct kvc_family *family) {
     static const struct {
@@ -99,7 +109,11 @@ static enum kvc_status refuse_unsupported(const struct source *in, const struct 
             return unsupported(in, keys[i].key, NULL);
         }
     }
-    const enum kvc_status status = check_quantization(in);
+    enum kvc_status status = check_quantization(in);
+    if (!status && family->clamps)
+        status = check_number(in, "swiglu_limit", (double)KVC_CLAMP_LIMIT);
+    if (!status && family->clamps)
+        status = check_number(in, "swiglu_alpha", 1.702);
     if (status) {
         return status;
     }
@@ -202,6 +216,11 @@ static enum kvc_status read_scaling(const struct source *in, struct kvc_config *
                  {"llama3", KVC_ROPE_LLAMA3, false},    {"yarn", KVC_ROPE_YARN, false},
                  {"longrope", KVC_ROPE_LONGROPE, false}};
     const json_t *condense = get(in->root, "rope_condense_ratio"); /* LongChat's first files */
+    if (!in->rope && config->family->keep_fractions) {
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: neither rope_scaling nor rope_parameters is there; %s models have one", in->path,
+                        config->family->hf);
+    }
     if (!in->rope) {
         if (condense) {
             const double ratio = json_is_number(condense) ? json_number_value(condense) : -1;
@@ -441,6 +460,8 @@ static enum kvc_status fill(struct source *in, struct kvc_config *config) {
     config->tied = config->family && config->family->tied;
     if (!status)
         status = read_flag(in, "tie_word_embeddings", &config->tied);
+    if (!status)
+        attention_bias = config->family->output_bias;
     if (!status && config->family->attention_bias)
         status = read_flag(in, "attention_bias", &attention_bias);
     if (!status && config->family->feed_bias)

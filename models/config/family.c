@@ -30,6 +30,10 @@ const struct kvc_family kvc_families[] = {
      .context = 32768, .norm_eps = 1e-6},
     {.gguf = "olmoe", .hf = "olmoe", .qk_norm = true, .qk_norm_whole = true, .attention_bias = true, .experts = true,
      .norm_topk_prob = true, .window = KVC_WINDOW_NONE, .context = 4096, .norm_eps = 1e-5},
+    {.gguf = "gpt-oss", .hf = "gpt_oss", .norms = KVC_NORMS_POST, .activation = KVC_CLAMPED_SILU, .sinks = true,
+     .clamps = true, .attention_bias = true, .output_bias = true, .experts = true, .stacked = true, .normalised = true,
+     .window = KVC_WINDOW_PATTERN, .pattern = 2, .keep_fractions = true, .sliding_window = 128, .head_size = 64,
+     .heads = 64, .kv_heads = 8, .vocab = 201088, .base = 150000, .context = 131072, .norm_eps = 1e-5},
     /* Phi-3, 3.5, 4 and 4-mini. */
     {.gguf = "phi3", .hf = "phi3", .fused = true, .su = true, .window = KVC_WINDOW_ALL, .original_context = 4096,
      .context = 4096, .norm_eps = 1e-5},

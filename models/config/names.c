@@ -37,20 +37,24 @@ const struct kvc_matrix_name kvc_matrix_names[] = {
 /* clang-format on */
 
 const struct kvc_expert_name kvc_expert_names[] = {
-    {"ffn_gate", "mlp.experts.%u.gate_proj", "block_sparse_moe.experts.%u.w1", KVC_EXPERT_FEED, KVC_HIDDEN, OF(gate)},
-    {"ffn_up", "mlp.experts.%u.up_proj", "block_sparse_moe.experts.%u.w3", KVC_EXPERT_FEED, KVC_HIDDEN, OF(up)},
-    {"ffn_down", "mlp.experts.%u.down_proj", "block_sparse_moe.experts.%u.w2", KVC_HIDDEN, KVC_EXPERT_FEED, OF(down)},
+    {"ffn_gate", "mlp.experts.%u.gate_proj", "block_sparse_moe.experts.%u.w1", KVC_EXPERT_FEED, KVC_HIDDEN, "gate_proj",
+     OF(gate), OF(gate_bias)},
+    {"ffn_up", "mlp.experts.%u.up_proj", "block_sparse_moe.experts.%u.w3", KVC_EXPERT_FEED, KVC_HIDDEN, "up_proj",
+     OF(up), OF(up_bias)},
+    {"ffn_down", "mlp.experts.%u.down_proj", "block_sparse_moe.experts.%u.w2", KVC_HIDDEN, KVC_EXPERT_FEED, "down_proj",
+     OF(down), OF(down_bias)},
     {0},
 };
 
 #define BIT(norms) (1u << KVC_NORMS_##norms)
-#define INPUT BIT(BEFORE) | BIT(AROUND) | BIT(GLM) | BIT(ONE)
+#define INPUT BIT(BEFORE) | BIT(POST) | BIT(AROUND) | BIT(GLM) | BIT(ONE)
 
 /* clang-format off */
 const struct kvc_norm_name kvc_norm_names[] = {
     {"attn_norm", "input_layernorm", false, INPUT, KVC_HIDDEN, OF(attention_norm), OF(attention_norm_bias)},
     {"ffn_norm", "post_attention_layernorm", false, BIT(BEFORE) | BIT(GLM), KVC_HIDDEN, OF(feed_norm),
      OF(feed_norm_bias)},
+    {"post_attention_norm", "post_attention_layernorm", false, BIT(POST), KVC_HIDDEN, OF(feed_norm), 0},
     {"ffn_norm", "pre_feedforward_layernorm", false, BIT(AROUND), KVC_HIDDEN, OF(feed_norm), 0},
     {"post_attention_norm", "post_attention_layernorm", false, BIT(AROUND) | BIT(AFTER), KVC_HIDDEN,
      OF(attention_after), 0},
@@ -160,11 +164,22 @@ void kvc_layer_tensor(char *name, size_t capacity, bool gguf, uint32_t layer, co
 }
 
 const char *kvc_router_stem(bool gguf, const struct kvc_config *config) {
-    return gguf ? "ffn_gate_inp" : config->family->block_sparse ? "block_sparse_moe.gate" : "mlp.gate";
+    if (gguf)
+        return "ffn_gate_inp";
+    return config->family->block_sparse ? "block_sparse_moe.gate" : config->family->stacked ? "mlp.router" : "mlp.gate";
 }
 
-void kvc_stack_tensor(char *name, size_t capacity, uint32_t layer, const struct kvc_expert_name *matrix) {
-    snprintf(name, capacity, "blk.%u.%s_exps.weight", (unsigned)layer, matrix->gguf);
+void kvc_sinks_tensor(char *name, size_t capacity, bool gguf, uint32_t layer) {
+    snprintf(name, capacity, gguf ? "blk.%u.attn_sinks.weight" : "model.layers.%u.self_attn.sinks", (unsigned)layer);
+}
+
+void kvc_stack_tensor(char *name, size_t capacity, bool gguf, uint32_t layer, const struct kvc_expert_name *matrix,
+                      bool bias) {
+    if (gguf)
+        snprintf(name, capacity, "blk.%u.%s_exps.%s", (unsigned)layer, matrix->gguf, bias ? "bias" : "weight");
+    else
+        snprintf(name, capacity, "model.layers.%u.mlp.experts.%s%s", (unsigned)layer, matrix->stack,
+                 bias ? "_bias" : "");
 }
 
 /* The stem with the number in place of its "%u", or behind it. */

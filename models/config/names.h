@@ -61,14 +61,19 @@ struct kvc_expert_name {
     const char *gguf, *hf;
     const char *block_sparse; /* Mixtral's hf */
     enum kvc_extent outputs, inputs;
-    size_t weight; /* offset in struct kvc_layer */
+    const char *stack;   /* in folders whose experts are stacks too (models/files/split_experts.c) */
+    size_t weight, bias; /* offsets in struct kvc_layer */
 };
 extern const struct kvc_expert_name kvc_expert_names[]; /* ends with gguf NULL */
-/* "blk.3.ffn_up_exps.weight", and of one expert "blk.3.ffn_up.7.weight" or
+/* "blk.3.ffn_up_exps.weight" or "model.layers.3.mlp.experts.up_proj", of their biases "blk.3.ffn_up_exps.bias" or
+ * "model.layers.3.mlp.experts.up_proj_bias"; and of one expert "blk.3.ffn_up.7.weight" or
  * "model.layers.3.mlp.experts.7.up_proj.weight". */
-void kvc_stack_tensor(char *name, size_t capacity, uint32_t layer, const struct kvc_expert_name *matrix);
+void kvc_stack_tensor(char *name, size_t capacity, bool gguf, uint32_t layer, const struct kvc_expert_name *matrix,
+                      bool bias);
 void kvc_expert_tensor(char *name, size_t capacity, bool gguf, const struct kvc_config *config, uint32_t layer,
                        const struct kvc_expert_name *matrix, uint32_t expert);
+/* Of the layer's attention sinks. */
+void kvc_sinks_tensor(char *name, size_t capacity, bool gguf, uint32_t layer);
 /* The router's, without ".weight". */
 const char *kvc_router_stem(bool gguf, const struct kvc_config *config);
 

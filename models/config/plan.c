@@ -91,10 +91,23 @@ static void add_matrix(struct kvc_plan *plan, const struct kvc_config *config, u
     }
 }
 
+/* The biases of a layer's experts, [experts, length]. */
+static void add_expert_biases(struct kvc_plan *plan, const struct kvc_config *config, uint32_t layer,
+                              const struct kvc_expert_name *matrix) {
+    struct kvc_planned *tensor = add(plan, KVC_PLAN_MATRIX, config->experts, kvc_extent(config, matrix->outputs));
+    tensor->kind = KVC_PLAN_BIAS;
+    kvc_stack_tensor(tensor->name, sizeof tensor->name, true, layer, matrix, true);
+    kvc_stack_tensor(tensor->hf, sizeof tensor->hf, false, layer, matrix, true);
+}
+
 /* The router, whose choices a coarser type would change, and the stacks of the experts' matrices. */
 static void add_experts(struct kvc_plan *plan, const struct kvc_config *config, uint32_t layer, enum kvc_type type) {
+    const char *gguf = kvc_router_stem(true, config), *hf = kvc_router_stem(false, config);
     struct kvc_planned *tensor = add(plan, KVC_PLAN_MATRIX, config->experts, config->hidden);
-    name_layer(tensor, layer, kvc_router_stem(true, config), kvc_router_stem(false, config), "weight");
+    name_layer(tensor, layer, gguf, hf, "weight");
+    if (config->family->stacked) {
+        name_layer(add(plan, KVC_PLAN_BIAS, 1, config->experts), layer, gguf, hf, "bias");
+    }
     for (const struct kvc_expert_name *matrix = kvc_expert_names; matrix->gguf; matrix++) {
         const uint64_t inputs = kvc_extent(config, matrix->inputs);
         tensor = add(plan, KVC_PLAN_EXPERTS, 1, inputs);
@@ -105,8 +118,13 @@ static void add_experts(struct kvc_plan *plan, const struct kvc_config *config, 
         tensor->layer = layer;
         tensor->experts = matrix;
         tensor->type = kvc_plan_type(type, inputs, &plan->replaced);
-        kvc_stack_tensor(tensor->name, sizeof tensor->name, layer, matrix);
-        kvc_expert_tensor(tensor->hf, sizeof tensor->hf, false, config, layer, matrix, 0);
+        kvc_stack_tensor(tensor->name, sizeof tensor->name, true, layer, matrix, false);
+        if (config->family->stacked) {
+            kvc_stack_tensor(tensor->hf, sizeof tensor->hf, false, layer, matrix, false);
+            add_expert_biases(plan, config, layer, matrix);
+        } else {
+            kvc_expert_tensor(tensor->hf, sizeof tensor->hf, false, config, layer, matrix, 0);
+        }
     }
 }
 
@@ -124,6 +142,11 @@ static void add_layer(struct kvc_plan *plan, const struct kvc_config *config, ui
         if (kvc_has_matrix(config, matrix)) {
             add_matrix(plan, config, layer, matrix, type);
         }
+    }
+    if (config->family->sinks) {
+        struct kvc_planned *tensor = add(plan, KVC_PLAN_BIAS, 1, config->heads);
+        kvc_sinks_tensor(tensor->name, sizeof tensor->name, true, layer);
+        kvc_sinks_tensor(tensor->hf, sizeof tensor->hf, false, layer);
     }
     if (config->experts) {
         add_experts(plan, config, layer, type);
@@ -253,10 +276,11 @@ enum kvc_status kvc_plan_metadata(const struct kvc_config *config, const char *n
                                   struct kvc_error *error) {
     const char *architecture = config->family->gguf;
     char key[128];
-    if (config->rope.kind == KVC_ROPE_YARN &&
-        (config->rope.keep_fractions || config->rope.mscale != 0 || config->rope.mscale_all != 0)) {
+    if (config->rope.kind == KVC_ROPE_YARN && (config->rope.keep_fractions != config->family->keep_fractions ||
+                                               config->rope.mscale != 0 || config->rope.mscale_all != 0)) {
         return kvc_fail(error, KVC_INPUT,
-                        "%s: yarn scaling with truncate=false or mscale cannot be written to a GGUF file", name);
+                        "%s: yarn scaling with truncate=%s or mscale cannot be written to a GGUF file", name,
+                        config->family->keep_fractions ? "true" : "false");
     }
     for (uint64_t i = 0; config->unrotated && i < config->layers; i++) {
         if (config->unrotated[i] != ((i + 1) % config->family->unrotated == 0)) {

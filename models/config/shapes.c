@@ -54,6 +54,13 @@ static const struct kvc_shape shapes[] = {
      256, 6912, 262144, 32768, 512, true, 1e-6f, 1000000.0f, KVC_ROPE_PLAIN, 0, 0, NULL, 0, 0},
     {"gemma-3-4b", "Gemma 3 4B: 34 layers, GQA 2, windows in five of six layers, tied", "gemma3_text", 34, 2560, 8, 4,
      256, 10240, 262208, 131072, 1024, true, 1e-6f, 1000000.0f, KVC_ROPE_LINEAR, 8, 0, NULL, 0, 0},
+    {"tiny-gpt-oss", "odd sizes for tests: gpt-oss, 4 layers, sinks, windows of 40 in two of them, 7 experts, 3 a token",
+     "gpt_oss", 4, 60, 6, 2, 20, 44, 300, 2048, 40, false, 1e-5f, 150000.0f, KVC_ROPE_YARN, 8, 64, "gpt-4o", 7, 3},
+    {"gpt-oss-20b", "gpt-oss 20B: 24 layers, GQA 8, sinks, windows in every other layer, 32 experts, 4 a token", "gpt_oss",
+     24, 2880, 64, 8, 64, 2880, 201088, 131072, 128, false, 1e-5f, 150000.0f, KVC_ROPE_YARN, 32, 4096, "gpt-4o", 32, 4},
+    {"gpt-oss-120b", "gpt-oss 120B: 36 layers, GQA 8, sinks, windows in every other layer, 128 experts, 4 a token",
+     "gpt_oss", 36, 2880, 64, 8, 64, 2880, 201088, 131072, 128, false, 1e-5f, 150000.0f, KVC_ROPE_YARN, 32, 4096,
+     "gpt-4o", 128, 4},
 };
 /* clang-format on */
 
@@ -117,7 +124,8 @@ enum kvc_status kvc_shape_config(const struct kvc_shape *shape, struct kvc_confi
         .score_cap = family->score_cap,
         .logit_cap = family->logit_cap,
         .pattern = family->pattern,
-        .qkv_bias = family->qkv_bias,
+        .qkv_bias = family->qkv_bias || family->output_bias,
+        .output_bias = family->output_bias,
         .rope = {.kind = shape->rope,
                  .local_base = family->local_base,
                  .base = (double)shape->base,
@@ -125,7 +133,8 @@ enum kvc_status kvc_shape_config(const struct kvc_shape *shape, struct kvc_confi
                  .original_context = shape->original_context,
                  .factor = (double)shape->factor,
                  .low_factor = 1,
-                 .high_factor = 4},
+                 .high_factor = 4,
+                 .keep_fractions = family->keep_fractions},
         .bos = -1,
         .eos = -1,
     };

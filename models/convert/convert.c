@@ -7,13 +7,20 @@
 #include <sys/stat.h>
 
 #include "core/base/float.h"
+#include "core/base/types.h"
 #include "core/engine/engine.h"
 #include "models/config/plan.h"
+
+bool kvc_stays(const struct kvc_file_tensor *tensor, enum kvc_type asked) {
+    return tensor->dimensions == 3 && tensor->type == KVC_MXFP4 && kvc_type_block(asked).elements > 1;
+}
 
 /* Norms, biases, rotary factors and routers stay as they are. */
 static enum kvc_type new_type(const struct kvc_file_tensor *tensor, enum kvc_type asked,
                               struct kvc_replaced *replaced) {
-    if (tensor->dimensions < 2 || strstr(tensor->name, ".ffn_gate_inp")) {
+    const size_t length = strlen(tensor->name);
+    const bool bias = length > 5 && strcmp(tensor->name + length - 5, ".bias") == 0;
+    if (tensor->dimensions < 2 || bias || strstr(tensor->name, ".ffn_gate_inp") || kvc_stays(tensor, asked)) {
         return tensor->type;
     }
     return kvc_plan_type(asked, tensor->cols, replaced);

@@ -24,6 +24,10 @@ enum kvc_status kvc_convert_tensor(struct kvc_converter *converter, const struct
                                    enum kvc_type to, uint64_t interleaved, uint64_t rotary, size_t index,
                                    struct kvc_error *error);
 
+/* Whether a tensor keeps its type: stacks of experts in MXFP4 where another block type is asked for, which would lose
+ * what they hold and seldom be smaller. */
+bool kvc_stays(const struct kvc_file_tensor *tensor, enum kvc_type asked);
+
 /* Both write the file `to`. */
 enum kvc_status kvc_convert_gguf(struct kvc_converter *converter, const char *to, enum kvc_type type,
                                  struct kvc_replaced *replaced, struct kvc_error *error);

@@ -10,15 +10,20 @@
 #include "models/config/names.h"
 #include "models/files/safetensors.h"
 
+/* Whether a stack is made of one tensor for each expert. */
+static bool each_expert(const struct kvc_config *config, const struct kvc_planned *planned) {
+    return planned->kind == KVC_PLAN_EXPERTS && !config->family->stacked;
+}
+
 /* Tensors of the folder that one of the plan is made of, and the i-th of them. */
-static uint64_t part_count(const struct kvc_planned *planned) {
-    return planned->kind == KVC_PLAN_EXPERTS ? planned->shape[0] : planned->kind == KVC_PLAN_FACTORS ? 0 : 1;
+static uint64_t part_count(const struct kvc_config *config, const struct kvc_planned *planned) {
+    return each_expert(config, planned) ? planned->shape[0] : planned->kind == KVC_PLAN_FACTORS ? 0 : 1;
 }
 
 static const struct kvc_file_tensor *part(const struct kvc_safetensors *file, const struct kvc_config *config,
                                           const struct kvc_planned *planned, uint64_t i, char name[128]) {
     snprintf(name, 128, "%s", planned->hf);
-    if (planned->kind == KVC_PLAN_EXPERTS)
+    if (each_expert(config, planned))
         kvc_expert_tensor(name, 128, false, config, planned->layer, planned->experts, (uint32_t)i);
     return kvc_safetensors_text_tensor(file, name);
 }
@@ -26,9 +31,9 @@ static const struct kvc_file_tensor *part(const struct kvc_safetensors *file, co
 static enum kvc_status check_tensor(const struct kvc_converter *converter, const struct kvc_config *config,
                                     const struct kvc_planned *planned, const struct kvc_safetensors *file,
                                     struct kvc_error *error) {
-    const uint32_t stacked = planned->kind == KVC_PLAN_EXPERTS, dimensions = planned->dimensions - stacked;
+    const uint32_t stacked = each_expert(config, planned), dimensions = planned->dimensions - stacked;
     char name[128];
-    for (uint64_t i = 0; i < part_count(planned); i++) {
+    for (uint64_t i = 0; i < part_count(config, planned); i++) {
         const struct kvc_file_tensor *tensor = part(file, config, planned, i, name);
         if (!tensor) {
             return kvc_fail(error, KVC_INPUT, "%s: tensor %s is missing", converter->from, name);
@@ -75,7 +80,7 @@ static enum kvc_status write_tensors(struct kvc_converter *converter, const stru
             continue;
         }
         char name[128];
-        for (uint64_t p = 0; !status && p < part_count(planned); p++) {
+        for (uint64_t p = 0; !status && p < part_count(config, planned); p++) {
             status = kvc_convert_tensor(converter, part(file, config, planned, p, name), planned->type,
                                         planned->interleaved, config->rope.rotary, i, error);
         }
@@ -83,9 +88,22 @@ static enum kvc_status write_tensors(struct kvc_converter *converter, const stru
     return status;
 }
 
+/* Experts that lie in MXFP4 stay as they are: see kvc_stays. */
+static void keep_experts(struct kvc_plan *plan, struct kvc_planned *planned, enum kvc_type asked,
+                         const struct kvc_file_tensor *tensor) {
+    if (!tensor || !kvc_stays(tensor, asked)) {
+        return;
+    }
+    if (planned->type != asked) { /* it is not replaced any more */
+        plan->replaced.q8_0 -= planned->type == KVC_Q8_0;
+        plan->replaced.f16 -= planned->type == KVC_F16;
+    }
+    planned->type = tensor->type;
+}
+
 static enum kvc_status write_file(struct kvc_converter *converter, const struct kvc_config *config,
-                                  const struct kvc_plan *plan, const struct kvc_safetensors *file, const char *to,
-                                  struct kvc_error *error) {
+                                  struct kvc_plan *plan, enum kvc_type asked, const struct kvc_safetensors *file,
+                                  const char *to, struct kvc_error *error) {
     size_t length = strlen(converter->from);
     while (length > 1 && converter->from[length - 1] == '/') {
         length--;
@@ -101,8 +119,11 @@ static enum kvc_status write_file(struct kvc_converter *converter, const struct 
         status = kvc_convert_text(converter->from, config->vocab, converter->writer, error);
     }
     for (size_t i = 0; !status && i < plan->count; i++) {
-        const struct kvc_planned *planned = &plan->tensors[i];
+        struct kvc_planned *planned = &plan->tensors[i];
         status = check_tensor(converter, config, planned, file, error);
+        if (!status) {
+            keep_experts(plan, planned, asked, kvc_safetensors_text_tensor(file, planned->hf));
+        }
         kvc_gguf_add_tensor(converter->writer, planned->name, planned->type, planned->dimensions, planned->shape);
     }
     if (!status) {
@@ -129,12 +150,15 @@ enum kvc_status kvc_convert_folder(struct kvc_converter *converter, const char *
     }
     status = kvc_plan_build(&config, type, &plan, error);
     if (!status) {
-        *replaced = plan.replaced;
         status = kvc_safetensors_open(converter->from, &file, error);
         if (!status) {
-            status = write_file(converter, &config, &plan, file, to, error);
+            if (config.family->stacked) {
+                status = kvc_safetensors_split(file, converter->from, error);
+            }
+            status = status ? status : write_file(converter, &config, &plan, type, file, to, error);
             kvc_safetensors_close(file);
         }
+        *replaced = plan.replaced;
         kvc_plan_free(&plan);
     }
     kvc_config_free(&config);

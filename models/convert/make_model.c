@@ -158,7 +158,8 @@ static enum kvc_status write_tensor(const struct kvc_planned *tensor, uint64_t s
                                     size_t index, unsigned char *chunk, struct kvc_error *error) {
     struct kvc_random random = kvc_random_start(seed, index);
     float *values = (float *)(void *)chunk;
-    const size_t bytes = (size_t)tensor->shape[0] * sizeof *values;
+    const uint64_t count = tensor->shape[0] * (tensor->dimensions == 2 ? tensor->shape[1] : 1);
+    const size_t bytes = (size_t)count * sizeof *values;
     switch (tensor->kind) {
     case KVC_PLAN_MATRIX:
     case KVC_PLAN_EXPERTS:
@@ -169,7 +170,7 @@ static enum kvc_status write_tensor(const struct kvc_planned *tensor, uint64_t s
         norm_row(&random, tensor->shape[0], values);
         break;
     case KVC_PLAN_BIAS:
-        kvc_random_row(&random, KVC_F32, 0.1f, tensor->shape[0], values);
+        kvc_random_row(&random, KVC_F32, 0.1f, count, values);
         break;
     }
     return kvc_gguf_write(writer, index, values, bytes, error);
@@ -203,7 +204,7 @@ static enum kvc_status write_model(const struct kvc_shape *shape, const struct k
 }
 
 static enum kvc_status no_such_shape(const char *name, struct kvc_error *error) {
-    char known[300] = "";
+    char known[400] = "";
     const char *next, *summary;
     for (size_t i = 0; kvc_shape(i, &next, &summary); i++) {
         size_t used = strlen(known);

@@ -8,6 +8,9 @@ struct kvc_safetensors;
 
 /* path: a .safetensors file, or a folder with model.safetensors or model.safetensors.index.json. */
 enum kvc_status kvc_safetensors_open(const char *path, struct kvc_safetensors **file, struct kvc_error *error);
+/* Of a folder whose experts are fused as gpt-oss's are: stacks of gate, up and down as GGUF files have them, and their
+ * biases (split_experts.c). */
+enum kvc_status kvc_safetensors_split(struct kvc_safetensors *file, const char *path, struct kvc_error *error);
 void kvc_safetensors_close(struct kvc_safetensors *file);
 size_t kvc_safetensors_count(const struct kvc_safetensors *file);
 const struct kvc_file_tensor *kvc_safetensors_at(const struct kvc_safetensors *file, size_t i);

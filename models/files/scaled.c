@@ -50,10 +50,13 @@ enum kvc_status kvc_tensor_make(const struct kvc_file_tensor *tensor, const char
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory for the %" PRIu64 " bytes of tensor %s as %s", path,
                         tensor->bytes, tensor->name, kvc_type_name(tensor->type));
     }
-    if (tensor->type == KVC_MXFP4) {
-        const size_t bytes = sizeof(struct kvc_block_mxfp4);
+    if (scaled->turned) {
+        kvc_turn_stack(tensor, to);
+    } else if (tensor->type == KVC_MXFP4) {
+        const uint64_t bytes = sizeof(struct kvc_block_mxfp4), blocks = tensor->cols / 32;
         for (uint64_t i = 0; i < tensor->bytes / bytes; i++) {
-            lay_block(scaled->raw + i * KVC_MXFP4_BYTES, scaled->scales[i], to + i * bytes);
+            const uint64_t from = (i / blocks * scaled->parts + scaled->part) * blocks + i % blocks;
+            lay_block(scaled->raw + from * KVC_MXFP4_BYTES, scaled->scales[from], to + i * bytes);
         }
     } else {
         for (uint64_t row = 0; row < tensor->rows; row++) {

@@ -108,7 +108,7 @@ static enum kvc_status pair_mxfp4(const struct pairing *in, struct kvc_file_tens
     tensor->shape[dimensions - 1] = tensor->cols = scales->cols * 32;
     tensor->rows = scales->rows;
     tensor->bytes = scales->bytes * sizeof(struct kvc_block_mxfp4);
-    return new_scaled(in, tensor, scales, (struct kvc_scaled){.raw = NULL});
+    return new_scaled(in, tensor, scales, (struct kvc_scaled){.parts = 1});
 }
 
 static bool ends_with(const char *name, const char *suffix) {
@@ -120,6 +120,26 @@ static enum kvc_status refuse_raw(const struct pairing *in, const struct kvc_fil
     return kvc_fail(in->error, KVC_INPUT,
                     "%s: tensor %s has dtype U8; F32, F16, BF16 and, with scales, F8_E4M3 and MXFP4 are supported",
                     in->path, tensor->name);
+}
+
+enum kvc_status kvc_safetensors_name(struct kvc_safetensors *file, const char *path, struct kvc_error *error) {
+    const size_t count = file->tensor_count;
+    struct kvc_named *items = malloc((count + 1) * sizeof *items);
+    uint32_t *by_name = malloc((count + 1) * sizeof *by_name);
+    enum kvc_status status = KVC_OK;
+    for (size_t i = 0; items && i < count; i++) {
+        items[i] = (struct kvc_named){file->tensors[i].name, (const unsigned char *)"", (uint32_t)i};
+    }
+    if (items && by_name) {
+        free(file->by_name);
+        file->by_name = by_name;
+        status = kvc_sort_names(path, items, count, "tensor", by_name, error);
+    } else {
+        free(by_name);
+        status = kvc_fail(error, KVC_RESOURCE, "%s: no memory for its tensors", path);
+    }
+    free(items);
+    return status;
 }
 
 /* Without the scales, and without "_blocks" at the ends of names; the index is made anew. */
@@ -134,20 +154,13 @@ static enum kvc_status remove_taken(const struct pairing *in) {
         }
     }
     file->tensor_count = left;
-    struct kvc_named *items = malloc((left + 1) * sizeof *items);
-    if (!items) {
-        return kvc_fail(in->error, KVC_RESOURCE, "%s: no memory for its tensors", in->path);
-    }
     for (size_t i = 0; i < left; i++) {
         if (file->tensors[i].scaled && file->tensors[i].type == KVC_MXFP4) {
             char *name = (char *)(uintptr_t)file->tensors[i].name;
             name[strlen(name) - strlen("_blocks")] = '\0';
         }
-        items[i] = (struct kvc_named){file->tensors[i].name, (const unsigned char *)"", (uint32_t)i};
     }
-    enum kvc_status status = kvc_sort_names(in->path, items, left, "tensor", file->by_name, in->error);
-    free(items);
-    return status;
+    return kvc_safetensors_name(file, in->path, in->error);
 }
 
 enum kvc_status kvc_scaled_pair(struct kvc_safetensors *file, const char *path, struct kvc_error *error) {

@@ -21,7 +21,7 @@ ok verify --backend opencl --only methods --prompt $rows --gen 6
 has '^Equal to the reference'
 ok verify --backend opencl --only methods --kv-type q8_0 --kv full --kv 'snapkv:budget=64' --prompt 300 --gen 4
 ok verify --backend opencl --only methods --kv-type f32 --kv full --prompt 600 --gen 4 --chunk 70
-for shape in tiny-gemma2 tiny-gemma3; do # soft caps; two ropes
+for shape in tiny-gemma2 tiny-gemma3 tiny-gpt-oss; do # soft caps; two ropes; sinks
     ok mkmodel --shape $shape --type q8_0 -o "$work/$shape.gguf" -q
     ok verify --backend opencl --only methods --prompt 90 --gen 3 -m "$work/$shape.gguf"
     KVCULL_OPENCL_SHAPE=gpu ok verify --backend opencl --only methods --kv full --kv snapkv:budget=40 \
@@ -31,7 +31,7 @@ done
 for shape in cpu gpu; do
     KVCULL_OPENCL_SHAPE=$shape
     export KVCULL_OPENCL_SHAPE
-    for family in qwen2-moe mixtral/model.gguf; do
+    for family in qwen2-moe mixtral/model.gguf gpt-oss; do
         ok verify --backend opencl --only methods -m "$source/tests/data/golden/$family" --kv full \
             --kv snapkv:budget=32,window=8 --kv fastkv:budget=32,window=8 --prompt 70 --gen 4
         has '^Equal to the reference'

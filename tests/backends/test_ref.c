@@ -173,6 +173,14 @@ static void simple_rows(void **state) {
         const double x = (double)floats(a)[i], u = sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
         assert_near(floats(y)[i], 0.5 * x * (1 + tanh(u)), 1e-6);
     }
+    for (size_t i = 0; i < n; i++) /* the limit is felt on both sides */
+        floats(y)[i] = 5.0f * floats(a)[i], floats(b)[i] = 6.0f * floats(b)[i];
+    OPS->gated_silu(device,
+                    &(struct kvc_gated_silu){.y = before, .gate = y, .up = b, .n = n, .activation = KVC_CLAMPED_SILU});
+    for (size_t i = 0; i < n; i++) {
+        const double g = fmin(5 * (double)floats(a)[i], 7), u = fmax(fmin((double)floats(b)[i], 7), -7);
+        assert_near(floats(before)[i], (u + 1) * g / (1 + exp(-1.702 * g)), 1e-5);
+    }
     OPS->scale(device, &(struct kvc_scale){.y = y, .x = a, .n = n, .factor = 3.0f, .cap = 2.0f});
     for (size_t i = 0; i < n; i++)
         assert_near(floats(y)[i], 2 * tanh(1.5 * (double)floats(a)[i]), 1e-6);

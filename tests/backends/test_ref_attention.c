@@ -11,6 +11,7 @@ struct rows {
     const struct kvc_read_list *reads;
     struct kvc_span q, out, M, L, positions, causal_offset, keys[HEADS], values[HEADS];
     struct kvc_scoring scoring;
+    struct kvc_span sinks; /* [heads] or none */
 };
 
 /* Lists of `entries` entries of which every third is evicted, and rows that look at them. */
@@ -85,6 +86,8 @@ static uint32_t exact_probabilities(const struct rows *r, uint32_t row, uint32_t
         *L += probability[i];
         seen += sees(r, row, h, i) ? 1 : 0;
     }
+    if (r->sinks.buffer && seen) /* a score without an entry */
+        *L += exp((double)floats(r->sinks)[head] - *M);
     for (uint32_t i = 0; i < n && seen; i++)
         probability[i] /= *L;
     return seen;
@@ -93,8 +96,8 @@ static uint32_t exact_probabilities(const struct rows *r, uint32_t row, uint32_t
 static void attend(struct rows *r, uint64_t *bytes) {
     struct kvc_segment segment = {&r->lists, r->reads, 0, r->rows, r->rows, bytes};
     struct kvc_attention a = {
-        &segment,         1,         r->heads, HEADS, D, r->window, r->q, r->out, r->M, r->L, r->positions,
-        r->causal_offset, r->scoring};
+        &segment,         1,          r->heads, HEADS, D, r->window, r->q, r->out, r->M, r->L, r->positions,
+        r->causal_offset, r->scoring, r->sinks};
     OPS->attention(device, &a);
 }
 
@@ -137,9 +140,40 @@ static void attention_close(void **state) {
         check_attention(&r);
         r.scoring = (struct kvc_scoring){i % 2 ? 0.25f : 0.0f, i % 3 ? 1.5f : 0.0f};
         check_attention(&r);
+        r.sinks = values(r.heads);
+        check_attention(&r);
         end_test(state);
         OPS->arena_free(device, r.arena);
     }
+}
+
+/* A sink far below the scores changes no bit, one far above takes everything; M stays that of the entries. */
+static void attention_sinks(void **state) {
+    struct rows r = make_rows(300, 2, 3, KVC_F16, 0);
+    const size_t out_bytes = (size_t)r.rows * r.heads * D * 4, bytes = (size_t)r.rows * r.heads * 4;
+    struct kvc_span out, M, L;
+    float sink[2 * HEADS];
+    (void)state;
+    attend(&r, NULL);
+    out = holding(floats(r.out), out_bytes);
+    M = holding(floats(r.M), bytes);
+    L = holding(floats(r.L), bytes);
+    for (uint32_t h = 0; h < r.heads; h++)
+        sink[h] = -200.0f;
+    r.sinks = holding(sink, sizeof sink);
+    attend(&r, NULL);
+    assert_memory_equal(floats(out), floats(r.out), out_bytes);
+    assert_memory_equal(floats(L), floats(r.L), bytes);
+    for (uint32_t h = 0; h < r.heads; h++)
+        floats(r.sinks)[h] = h ? -200.0f : 1e9f; /* of the first head alone */
+    attend(&r, NULL);
+    assert_memory_equal(floats(M), floats(r.M), bytes);
+    for (size_t i = 0; i < (size_t)r.rows * r.heads; i++) {
+        assert_true(isinf(floats(r.L)[i]) == (i % r.heads == 0));
+        for (uint32_t c = 0; c < D; c++)
+            assert_true(floats(r.out)[i * D + c] == (i % r.heads ? floats(out)[i * D + c] : 0.0f));
+    }
+    OPS->arena_free(device, r.arena);
 }
 
 static void attention_read_lists(void **state) {
@@ -207,6 +241,7 @@ static void window_mass_close(void **state) {
                 list[n++] = i;
             reads = ranks(list, n, list, n / 2);
             r.reads = w.reads = &reads;
+            r.sinks = values(r.heads);
         }
         attend(&r, NULL);
         OPS->window_mass(device, &(struct kvc_window_mass){
@@ -304,8 +339,12 @@ static void rings(void **state) {
 
 int main(void) {
 #define TEST(name) cmocka_unit_test_teardown(name, end_test)
-    const struct CMUnitTest tests[] = {TEST(attention_close),       TEST(attention_read_lists),
-                                       TEST(attention_masked_tile), TEST(attention_not_a_number),
-                                       TEST(window_mass_close),     TEST(rings)};
+    const struct CMUnitTest tests[] = {TEST(attention_close),
+                                       TEST(attention_sinks),
+                                       TEST(attention_read_lists),
+                                       TEST(attention_masked_tile),
+                                       TEST(attention_not_a_number),
+                                       TEST(window_mass_close),
+                                       TEST(rings)};
     return cmocka_run_group_tests(tests, open_ref, close_ref);
 }

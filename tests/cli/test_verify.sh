@@ -27,8 +27,8 @@ for method in full window streaming snapkv morphkv duo 'morphkv:budget=.*,fusion
     has " [0-9a-f]\{16\}  $method"
 done
 narrow
-# Every method on Gemma: layers with a window beside others, two ropes; and soft caps of scores.
-for shape in tiny-gemma2 tiny-gemma3; do
+# Every method on Gemma: layers with a window beside others, two ropes; soft caps of scores. On gpt-oss: sinks, experts.
+for shape in tiny-gemma2 tiny-gemma3 tiny-gpt-oss; do
     ok mkmodel --shape $shape --type f16 --seed 3 -o "$work/$shape.gguf" -q
     ok verify --only methods --prompt 130 --gen 6 -m "$work/$shape.gguf"
     has '^Equal to the reference'

@@ -9,6 +9,7 @@ check_PROGRAMS += \
 	tests/models/test_gguf_write \
 	tests/models/test_experts \
 	tests/models/test_golden \
+	tests/models/test_gpt_oss \
 	tests/models/test_hostile \
 	tests/models/test_jinja \
 	tests/models/test_json_check \

@@ -110,6 +110,13 @@ static const struct gguf_case {
     {"stablelm", DROP, "blk.1.ffn_norm.bias", 0, NULL, "tensor blk.1.ffn_norm.bias is missing"},
     {"phi2", DROP, "output.bias", 0, NULL, "tensor output.bias is missing"},
     {"phi2", DROP, "output_norm.bias", 0, NULL, "tensor output_norm.bias is missing"},
+    {"gpt-oss", REMOVE, "gpt-oss.attention.sliding_window", 0, NULL, "sliding_window is missing or 0; gpt-oss models have"},
+    {"gpt-oss", REMOVE, "gpt-oss.attention.sliding_window_pattern", 0, NULL, "OK"},
+    {"gpt-oss", REMOVE, "gpt-oss.expert_count", 0, NULL, "gpt-oss.expert_count is missing or 0"},
+    {"gpt-oss", UINT, "gpt-oss.expert_used_count", 6, NULL, "it must be at most gpt-oss.expert_count, which is 5"},
+    {"gpt-oss", DROP, "blk.1.post_attention_norm.weight", 0, NULL, "blk.1.post_attention_norm.weight is missing"},
+    {"gpt-oss", DROP, "blk.0.attn_q.bias", 0, NULL, "tensor blk.0.attn_q.bias is missing"},
+    {"llama2", VECTOR, "blk.0.attn_sinks.weight", 4, NULL, "blk.0.attn_sinks.weight does not belong"},
     {"olmo2", DROP, "blk.2.post_ffw_norm.weight", 0, NULL, "tensor blk.2.post_ffw_norm.weight is missing"},
     {"olmo2", UINT, "olmo2.attention.sliding_window", 4096, NULL, "olmo2.attention.sliding_window is 4096"},
     {"gemma3", DROP, "blk.6.post_ffw_norm.weight", 0, NULL, "tensor blk.6.post_ffw_norm.weight is missing"},
@@ -165,7 +172,7 @@ static void write_changed(const struct gguf_case *c, const char *path) {
     for (size_t i = 0; i < count; i++) {
         const struct kvc_file_tensor *tensor = kvc_gguf_tensor_at(file, i);
         const bool same = strcmp(tensor->name, c->name) == 0;
-        uint64_t shape[2] = {tensor->shape[0], tensor->shape[1]};
+        uint64_t shape[4] = {tensor->shape[0], tensor->shape[1], tensor->shape[2], tensor->shape[3]};
         uint32_t dimensions = tensor->dimensions;
         enum kvc_type element = tensor->type;
         if (same && c->kind == DROP)

@@ -87,11 +87,11 @@ static const char *source_path(const char *name) {
 
 static void folders_keep_their_bits(void **state) {
     (void)state;
-    static const char *const families[] = {"llama2",     "llama3",        "llama-linear", "mistral", "mistral-window",
-                                           "qwen2",      "qwen2-yarn",    "qwen2-window", "qwen3",   "qwen3-yarn",
-                                           "phi3",       "phi3-longrope", "phi4-mini",    "gemma2",  "gemma3",
-                                           "gemma3-new", "gemma3-images", "smollm3",      "olmo2",   "granite",
-                                           "glm4",       "cohere",        "phi2",         "stablelm"};
+    static const char *const families[] = {
+        "llama2",       "llama3",     "llama-linear",  "mistral", "mistral-window", "qwen2",     "qwen2-yarn",
+        "qwen2-window", "qwen3",      "qwen3-yarn",    "phi3",    "phi3-longrope",  "phi4-mini", "gemma2",
+        "gemma3",       "gemma3-new", "gemma3-images", "smollm3", "olmo2",          "granite",   "glm4",
+        "cohere",       "phi2",       "stablelm",      "gpt-oss", "gpt-oss-plain"};
     for (size_t i = 0; i < sizeof families / sizeof *families; i += kvc_test_thinned() ? 3 : 1) {
         char name[100];
         struct kvc_error error = {0};

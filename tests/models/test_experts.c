@@ -191,9 +191,9 @@ static void first_files_of_mixtral(void **state) {
 
 /* To every type, from GGUF and from a folder; what loses nothing gives the same bits, and routers stay as they were. */
 static void conversion(void **state) {
-    static const char *const families[] = {"qwen3-moe", "qwen3-moe-window", "olmoe",
-                                           "olmoe-gqa", "mixtral",          "qwen2-moe"};
-    static const uint32_t vocab[] = {53, 47, 51, 45, 49, 46};
+    static const char *const families[] = {"qwen3-moe", "qwen3-moe-window", "olmoe",   "olmoe-gqa",
+                                           "mixtral",   "qwen2-moe",        "gpt-oss", "gpt-oss-plain"};
+    static const uint32_t vocab[] = {53, 47, 51, 45, 49, 46, 51, 47};
     struct kvc_gguf *file;
     (void)state;
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {

@@ -35,6 +35,8 @@ static const struct {
     {"olmoe", {"short"}},
     {"olmoe-gqa", {"short"}},
     {"mixtral", {"short"}},
+    {"gpt-oss", {"beyond"}},
+    {"gpt-oss-plain", {"short"}},
     {"phi3", {"short"}},
     {"phi3-longrope", {"short", "beyond", "long"}},
     {"phi4-mini", {"short", "long"}},

@@ -50,7 +50,8 @@ static void frequencies_are_those_of_transformers(void **state) {
     (void)state;
     static const char *const names[] = {"llama2-7b",    "llama3.1-8b",     "llama3.2-1b",     "llama3-odd",
                                         "longchat-7b",  "mistral-7b-v0.3", "qwen2.5-7b-yarn", "qwen3-8b-yarn",
-                                        "yarn-options", "phi-4-mini",      "phi-3-su",        "gemma-3-4b"};
+                                        "yarn-options", "phi-4-mini",      "phi-3-su",        "gemma-3-4b",
+                                        "gpt-oss-20b"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         check_rope(names[i]);
 }

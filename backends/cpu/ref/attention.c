@@ -59,8 +59,10 @@ static uint32_t one_tile(const struct work *w, const struct kvc_view *view, uint
     return read;
 }
 
-/* Merges the tiles of one query head, ascending, into out [d]; gives M and L too where wanted. */
-static void merge(const struct work *w, uint32_t tiles, uint32_t g, float *out, float *maximum, float *sum) {
+/* Merges the tiles of one query head, ascending, and its sink (NULL: it has none) into out [d]; gives M and L too where
+ * wanted. */
+static void merge(const struct work *w, uint32_t tiles, uint32_t g, const float *sink, float *out, float *maximum,
+                  float *sum) {
     uint32_t d = w->head_size;
     float M = -kvc_infinity(), L = 0.0f;
     for (uint32_t t = 0; t < tiles; t++)
@@ -79,7 +81,9 @@ static void merge(const struct work *w, uint32_t tiles, uint32_t g, float *out, 
         for (uint32_t c = 0; c < d; c++)
             out[c] = kvc_fma(scale, o[c], out[c]);
     }
-    if (L != 0.0f) /* 0 only where nothing was seen */
+    if (L != 0.0f && sink) /* 0 only where nothing was seen */
+        L = kvc_join_sink(L, M, *sink);
+    if (L != 0.0f)
         for (uint32_t c = 0; c < d; c++)
             out[c] = kvc_div(out[c], L);
     if (maximum) {
@@ -115,7 +119,9 @@ static uint64_t attend_row(struct kvc_cpu *cpu, const struct kvc_attention *a, c
         for (uint32_t t = 0; t < tiles; t++)
             read += one_tile(&w, &view, t, q, scale, a->scoring.cap);
         for (uint32_t g = 0; g < group; g++)
-            merge(&w, (uint32_t)tiles, g, (float *)kvc_span_data(a->out) + (at + g) * d,
+            merge(&w, (uint32_t)tiles, g,
+                  a->sinks.buffer ? (const float *)kvc_span_data(a->sinks) + h * group + g : NULL,
+                  (float *)kvc_span_data(a->out) + (at + g) * d,
                   a->maximum.buffer ? (float *)kvc_span_data(a->maximum) + at + g : NULL,
                   a->maximum.buffer ? (float *)kvc_span_data(a->sum) + at + g : NULL);
     }

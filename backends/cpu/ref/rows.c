@@ -76,7 +76,7 @@ void KVC_REF(gated_silu)(struct kvc_device *device, const struct kvc_gated_silu 
     (void)device;
     for (size_t i = 0; i < args->n; i++) {
         const float a = args->activation == KVC_GELU ? kvc_gelu(gate[i]) : kvc_silu(gate[i]);
-        y[i] = up ? a * up[i] : a;
+        y[i] = args->activation == KVC_CLAMPED_SILU ? kvc_clamped_silu(gate[i], up[i]) : up ? a * up[i] : a;
     }
 }
 

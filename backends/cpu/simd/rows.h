@@ -270,6 +270,23 @@ static void activation_task(void *argument, size_t task, unsigned thread) {
     }
 }
 
+static void clamped_silu_task(void *argument, size_t task, unsigned thread) {
+    const struct rows_job *job = argument;
+    const size_t end = piece_end(job, task);
+    const vf limit = vf_set(KVC_CLAMP_LIMIT), least = vf_set(-KVC_CLAMP_LIMIT), one = vf_set(1.0f);
+    size_t i = task * job->piece;
+    (void)thread;
+    for (; i + LANES <= end; i += LANES) {
+        const vf gate = vf_load(job->x + i), up = vf_load(job->w + i);
+        const vf g = vf_select(vf_less(limit, gate), limit, gate), high = vf_select(vf_less(limit, up), limit, up);
+        const vf u = vf_select(vf_less(high, least), least, high);
+        const vf e = exp_any(vf_sub(vf_set(-0.0f), vf_mul(vf_set(KVC_CLAMP_SLOPE), g)));
+        vf_store(job->y + i, vf_mul(vf_add(u, one), vf_div(g, vf_add(one, e))));
+    }
+    for (; i < end; i++)
+        job->y[i] = kvc_clamped_silu(job->x[i], job->w[i]);
+}
+
 static void gated_silu(struct kvc_device *device, const struct kvc_gated_silu *args) {
     struct rows_job job = {.y = kvc_span_data(args->y),
                            .x = kvc_span_data(args->gate),
@@ -277,8 +294,10 @@ static void gated_silu(struct kvc_device *device, const struct kvc_gated_silu *a
                            .count = args->n,
                            .width = 1,
                            .activation = args->activation};
-    run_pieces(device, &job, args->activation == KVC_SILU && job.w ? gated_silu_task : activation_task,
-               (double)args->n * 40 / LANES);
+    kvc_task_fn *task = args->activation == KVC_CLAMPED_SILU    ? clamped_silu_task
+                        : args->activation == KVC_SILU && job.w ? gated_silu_task
+                                                                : activation_task;
+    run_pieces(device, &job, task, (double)args->n * 40 / LANES);
 }
 
 static void add_task(void *argument, size_t task, unsigned thread) {

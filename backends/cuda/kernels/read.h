@@ -311,7 +311,7 @@ KVC_READ_KERNEL(q8_0, KVC_K_Q8_0, 16)
 #define KVC_MERGED 1024 /* tiles at a time */
 KVC_GROUP_KERNEL(read_merge)
 (KVC_SPAN(float, tile_m), KVC_SPAN(float, tile_l), KVC_SPAN(float, tile_o), kvc_u32 tiles, kvc_u32 heads, kvc_u32 d,
- kvc_u32 row, KVC_SPAN(float, out), KVC_SPAN(float, maximum), KVC_SPAN(float, sum)) {
+ kvc_u32 row, KVC_SPAN(float, out), KVC_SPAN(float, maximum), KVC_SPAN(float, sum), KVC_SPAN(const float, sinks)) {
     KVC_SHARED float factor[KVC_MERGED], length[KVC_MERGED], most[KVC_GROUP / 32];
     KVC_OPEN_TILES;
     kvc_u32 g = KVC_GROUP_ID(0), i = KVC_GROUP_ID(1), id = KVC_LOCAL_ID();
@@ -350,6 +350,8 @@ KVC_GROUP_KERNEL(read_merge)
             }
         }
     }
+    if (sinks_buffer && L != 0.0f)
+        L = kvc_join_sink(L, M, sinks_buffer[sinks_offset + g]);
     for (int half = 0; half < 2; half++)
         if (id + half * KVC_GROUP < d)
             out_buffer[out_offset + to * d + id + half * KVC_GROUP] = L != 0.0f ? kvc_div(o[half], L) : o[half];

@@ -148,6 +148,8 @@ static void merge_unit(const struct attention_job *job, const struct attention_u
                 for (size_t v = 0; v < d; v += LANES)
                     vf_store(sum + v, vf_fma(vf_set(c), vf_load(o + v), vf_load(sum + v)));
             }
+            if (call->sinks.buffer)
+                L = kvc_join_sink(L, M, ((const float *)kvc_span_data(call->sinks))[cell % call->heads]);
             M = kvc_is_nan(L) ? L : M + 0.0f;
             for (size_t v = 0; L != 0.0f && v < d; v += LANES)
                 vf_store(sum + v, vf_div(vf_load(sum + v), vf_set(L)));

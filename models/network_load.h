@@ -1,0 +1,42 @@
+/* network_load.h - what loading a network's tensors takes, for network.c and network_experts.c. */
+#ifndef KVC_MODELS_NETWORK_LOAD_H
+#define KVC_MODELS_NETWORK_LOAD_H
+
+#include "models/network.h"
+#include "models/network_info.h"
+
+enum { KVC_LAYER_SPANS = 24 }; /* norms, biases and sinks of one layer, at most */
+
+struct kvc_loader {
+    struct kvc_device *device;
+    const struct kvc_config *config;
+    bool gguf;
+    const struct kvc_tensors *tensors;
+    const char *where;
+    struct kvc_network *network;
+    struct kvc_error *error;
+    struct kvc_loaded loaded;
+    const void **experts; /* [experts]: where their matrices lie, while a weight is made */
+    /* Norms and biases of one layer on their way into one buffer. */
+    float *floats;
+    size_t float_count, float_capacity;
+    struct kvc_span *spans[KVC_LAYER_SPANS];
+    size_t span_count;
+};
+
+enum kvc_status kvc_loader_no_memory(const struct kvc_loader *in);
+/* A tensor of the file by its name, its data made. */
+enum kvc_status kvc_loader_find(struct kvc_loader *in, const char *name, const struct kvc_file_tensor **tensor);
+enum kvc_status kvc_loader_check_matrix(const struct kvc_loader *in, const struct kvc_file_tensor *tensor,
+                                        uint64_t outputs, uint64_t inputs);
+enum kvc_status kvc_loader_matrix(struct kvc_loader *in, const char *name, uint64_t outputs, uint64_t inputs,
+                                  struct kvc_weight **weight);
+/* A tensor's numbers, or those of a vector by its name, as float32, malloc'ed. */
+enum kvc_status kvc_loader_widen(struct kvc_loader *in, const struct kvc_file_tensor *tensor, float **values);
+enum kvc_status kvc_loader_vector(struct kvc_loader *in, const char *name, uint64_t length, float **values);
+/* They go into the layer's buffer, and the span will say where. */
+enum kvc_status kvc_loader_add_floats(struct kvc_loader *in, const float *values, size_t count, struct kvc_span *span);
+/* The router and the experts of layer l. */
+enum kvc_status kvc_loader_experts(struct kvc_loader *in, uint32_t l, struct kvc_layer *layer);
+
+#endif
