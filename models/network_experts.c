@@ -25,7 +25,7 @@ static enum kvc_status check_stack(const struct kvc_loader *in, const struct kvc
 static enum kvc_status find_experts(struct kvc_loader *in, uint32_t l, const struct kvc_expert_name *matrix,
                                     uint64_t outputs, uint64_t inputs, enum kvc_type *type) {
     const uint32_t experts = (uint32_t)in->config->experts;
-    const struct kvc_file_tensor *tensor;
+    const struct kvc_file_tensor *tensor = NULL;
     char name[128], first[128];
     kvc_stack_tensor(name, sizeof name, in->gguf, l, matrix, false);
     kvc_expert_tensor(first, sizeof first, in->gguf, in->config, l, matrix, 0);
@@ -58,7 +58,7 @@ static enum kvc_status load_biases(struct kvc_loader *in, uint32_t l, const stru
                                    struct kvc_layer *layer) {
     const uint64_t experts = in->config->experts, outputs = kvc_extent(in->config, matrix->outputs);
     void *span = (char *)layer + matrix->bias;
-    const struct kvc_file_tensor *tensor;
+    const struct kvc_file_tensor *tensor = NULL;
     char name[128];
     float *values = NULL;
     kvc_stack_tensor(name, sizeof name, in->gguf, l, matrix, true);
