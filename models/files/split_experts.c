@@ -70,6 +70,7 @@ static enum kvc_status add_part(const struct splitting *in, const struct kvc_fil
     to->bytes = from->bytes / parts;
     if (from->scaled) {
         *scaled = *from->scaled;
+        scaled->made = NULL; /* what was made before belongs to the whole */
         to->shape[1] /= parts;
     } else {
         *scaled = (struct kvc_scaled){.raw = from->data, .turned = true};
