@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """make_real_golden.py - what other software makes of the real models that ./dev model brings: tests/real/golden.
 
-    python tools/make_real_golden.py [--models models-local] [--out tests/real/golden] [--folders] [smollm2] [gemma3]
+    python tools/make_real_golden.py [--models models-local] [--out tests/real/golden] [--folders] [--types LIBRARY]
+                                     [smollm2] [gemma3]
 
 Weights are dequantized by the gguf package and given to transformers' own model of the family, with the tensors' names
 and orders that its checkpoints have. Tokens are those of the tokenizers library (byte-level BPE) or of sentencepiece,
@@ -14,12 +15,17 @@ each over the file's own vocabulary. For each model one JSON file:
   chat        messages rendered by jinja2 with the file's template, where it has one
   perplexity  of 20,000 tokens of the same prose in windows of WINDOW, float32; the first of each is not scored
 
+  types       perplexity of the first TYPE_TOKENS tokens of the prose with weights in one type after another, quantized by
+              ggml without an importance matrix: what a conversion should reach. --types adds it to the golden that is
+              there; LIBRARY is ggml's, libggml-base.so of the package llama-cpp-python
+
 With --folders it writes the same weights, in float32, as Hugging Face folders NAME-hf beside the models instead, which
 tests/real reads where they are there. Prints how far a run in float32 is from that in float64, and the smallest distance
 between the two likeliest tokens on the greedy paths: equal tokens can be asked for where it is far above rounding.
 Needs gguf, torch, transformers, tokenizers, sentencepiece, safetensors, jinja2, numpy.
 """
 import argparse
+import ctypes
 import importlib.metadata
 import json
 import math
@@ -36,6 +42,8 @@ import torch
 import transformers
 
 ROWS, STRIDE, TOP = (0, 99, 299), 101, 32
+TYPE_TOKENS = 200
+TYPES = ["Q8_0", "Q4_0", "Q5_0", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "Q4_1", "Q5_1", "IQ4_NL", "MXFP4", "Q2_K", "IQ4_XS"]
 WINDOW, WINDOWS = 500, 40
 SYSTEM = "You answer in one sentence."
 CHATS = [
@@ -59,10 +67,11 @@ class Folder:
         field = self.reader.fields.get(name)
         return None if field is None else field.contents()
 
-    def state(self, names, turn):
+    def state(self, names, turn, weights=None):
         state = {}
         for tensor in self.reader.tensors:
-            values = gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
+            values = (weights[tensor.name] if weights else
+                      gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float32))
             values = values.reshape(tuple(int(n) for n in reversed(tensor.shape)))
             state[names(tensor.name)] = torch.from_numpy(np.ascontiguousarray(turn(tensor.name, values)))
         return state
@@ -86,7 +95,7 @@ def renamed(norms):
     return name
 
 
-def llama(folder):
+def llama(folder, weights=None):
     heads, kv_heads = folder.key("llama.attention.head_count"), folder.key("llama.attention.head_count_kv")
     config = transformers.LlamaConfig(
         hidden_size=folder.key("llama.embedding_length"), intermediate_size=folder.key("llama.feed_forward_length"),
@@ -101,11 +110,11 @@ def llama(folder):
             return values
         return values.reshape(count, -1, 2, values.shape[1]).swapaxes(1, 2).reshape(values.shape)
 
-    state = folder.state(renamed({"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"}), turn)
+    state = folder.state(renamed({"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"}), turn, weights)
     return transformers.LlamaForCausalLM, config, state
 
 
-def gemma3(folder):
+def gemma3(folder, weights=None):
     layers = folder.key("gemma3.block_count")
     config = transformers.Gemma3TextConfig(
         hidden_size=folder.key("gemma3.embedding_length"), intermediate_size=folder.key("gemma3.feed_forward_length"),
@@ -125,7 +134,7 @@ def gemma3(folder):
 
     names = renamed({"attn_norm": "input_layernorm", "post_attention_norm": "post_attention_layernorm",
                      "ffn_norm": "pre_feedforward_layernorm", "post_ffw_norm": "post_feedforward_layernorm"})
-    return transformers.Gemma3ForCausalLM, config, folder.state(names, turn)
+    return transformers.Gemma3ForCausalLM, config, folder.state(names, turn, weights)
 
 
 def build(kind, config, state, dtype):
@@ -226,15 +235,44 @@ def greedy(model, prompt, count):
     return ids[len(prompt):], margin
 
 
-def perplexity(model, tokens):
+def perplexity(model, tokens, length=WINDOW, windows=WINDOWS):
     loss, scored = 0.0, 0
     with torch.no_grad():
-        for i in range(WINDOWS):
-            window = torch.tensor([tokens[i * WINDOW:(i + 1) * WINDOW]])
+        for i in range(windows):
+            window = torch.tensor([tokens[i * length:(i + 1) * length]])
             logits = model(window).logits[0, :-1]
             loss += float(torch.nn.functional.cross_entropy(logits, window[0, 1:], reduction="sum"))
             scored += window.shape[1] - 1
     return math.exp(loss / scored)
+
+
+def requantized(library, name, values):
+    """What is left of a matrix; q8_0 where rows are not whole blocks, as kvcull convert does it."""
+    kind = getattr(gguf.GGMLQuantizationType, name)
+    if values.shape[-1] % gguf.GGML_QUANT_SIZES[kind][0]:
+        kind = gguf.GGMLQuantizationType.Q8_0
+    rows, cols = values.shape
+    elements, size = gguf.GGML_QUANT_SIZES[kind]
+    made = np.zeros((rows, cols // elements * size), np.uint8)
+    take = library.ggml_quantize_chunk
+    take.restype = ctypes.c_size_t
+    take.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p] + [ctypes.c_int64] * 3 + [ctypes.c_void_p]
+    assert take(int(kind), values.ctypes.data, made.ctypes.data, 0, rows, cols, None) == made.nbytes
+    return gguf.quants.dequantize(made, kind).astype(np.float32)
+
+
+def types(folder, family, tokens, library):
+    made = {}
+    for name in TYPES:
+        replaced = {}
+        for tensor in folder.reader.tensors:
+            values = gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
+            same = tensor.tensor_type == getattr(gguf.GGMLQuantizationType, name) or len(tensor.shape) < 2
+            replaced[tensor.name] = values if same else requantized(library, name, np.ascontiguousarray(values))
+        kind, config, state = family(folder, replaced)
+        made[name.lower()] = round(perplexity(build(kind, config, state, torch.float32), tokens, TYPE_TOKENS, 1), 4)
+        print(f"{name.lower()}: perplexity {made[name.lower()]}", flush=True)
+    return made
 
 
 def write_folder(path, folder, config, state, kind, tokenizer_name, tokenizer):
@@ -257,13 +295,16 @@ def write_folder(path, folder, config, state, kind, tokenizer_name, tokenizer):
                                 os.path.join(path, "model.safetensors"))
 
 
-def make(name, path, prose, texts, folder_only):
+def make(name, path, prose, texts, folder_only, library, golden):
     file, family, tokenizer = MODELS[name]
     folder = Folder(os.path.join(path, file))
     encode, *written = tokenizer(folder)
     front = [folder.key("tokenizer.ggml.bos_token_id")] if folder.key("tokenizer.ggml.add_bos_token") else []
     tokens = front + encode(prose)
     assert len(tokens) >= WINDOW * WINDOWS, len(tokens)
+    if library:
+        with open(golden) as made:
+            return {**json.load(made), "types": types(folder, family, tokens, library)}
     kind, config, state = family(folder)
     if folder_only:
         write_folder(os.path.join(path, f"{name}-hf"), folder, config, state, kind, *written)
@@ -306,6 +347,7 @@ def main():
     parser.add_argument("names", nargs="*", default=[])
     parser.add_argument("--models", default="models-local")
     parser.add_argument("--folders", action="store_true", help="only write NAME-hf beside the models: Hugging Face folders")
+    parser.add_argument("--types", type=ctypes.CDLL, metavar="LIBRARY", help="only add the perplexities of types")
     parser.add_argument("--out", default="tests/real/golden")
     arguments = parser.parse_args()
     top = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -315,10 +357,11 @@ def main():
         texts = json.load(file)[:-1]
     os.makedirs(arguments.out, exist_ok=True)
     for name in arguments.names or MODELS:
-        made = make(name, arguments.models, prose, texts, arguments.folders)
+        golden = os.path.join(arguments.out, f"{name}.json")
+        made = make(name, arguments.models, prose, texts, arguments.folders, arguments.types, golden)
         if not made:
             continue
-        with open(os.path.join(arguments.out, f"{name}.json"), "w") as file:
+        with open(golden, "w") as file:
             json.dump(made, file, separators=(",", ":"))
             file.write("\n")
 
