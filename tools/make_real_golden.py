@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """make_real_golden.py - what other software makes of the real models that ./dev model brings: tests/real/golden.
 
-    python tools/make_real_golden.py [--models models-local] [--out tests/real/golden] [--folders] [--types LIBRARY]
-                                     [smollm2] [gemma3]
+    python tools/make_real_golden.py [--models models-local] [--out tests/real/golden] [--types LIBRARY] [smollm2] [gemma3]
 
 Weights are dequantized by the gguf package and given to transformers' own model of the family, with the tensors' names
 and orders that its checkpoints have. Tokens are those of the tokenizers library (byte-level BPE) or of sentencepiece,
@@ -19,10 +18,9 @@ each over the file's own vocabulary. For each model one JSON file:
               ggml without an importance matrix: what a conversion should reach. --types adds it to the golden that is
               there; LIBRARY is ggml's, libggml-base.so of the package llama-cpp-python
 
-With --folders it writes the same weights, in float32, as Hugging Face folders NAME-hf beside the models instead, which
-tests/real reads where they are there. Prints how far a run in float32 is from that in float64, and the smallest distance
+Prints how far a run in float32 is from that in float64, and the smallest distance
 between the two likeliest tokens on the greedy paths: equal tokens can be asked for where it is far above rounding.
-Needs gguf, torch, transformers, tokenizers, sentencepiece, safetensors, jinja2, numpy.
+Needs gguf, torch, transformers, tokenizers, sentencepiece, jinja2, numpy.
 """
 import argparse
 import ctypes
@@ -35,7 +33,6 @@ import gguf
 import jinja2
 import jinja2.sandbox
 import numpy as np
-import safetensors.torch
 import sentencepiece
 import tokenizers
 import torch
@@ -170,9 +167,7 @@ def byte_level(folder):
     special = tokenizers.Tokenizer.from_str(made.to_str())
     control = [text for text, kind in zip(tokens, kinds) if kind == 3]
     special.add_special_tokens([tokenizers.AddedToken(text, special=True, normalized=False) for text in control])
-    special.decoder = tokenizers.decoders.ByteLevel()
-    return (lambda text, control=False: (special if control else made).encode(text, add_special_tokens=False).ids,
-            "tokenizer.json", special.to_str().encode())
+    return lambda text, control=False: (special if control else made).encode(text, add_special_tokens=False).ids
 
 
 def pieces(folder):
@@ -199,7 +194,7 @@ def pieces(folder):
     normalizer = field(1, b"identity") + field(3, 0) + field(4, 0) + field(5, 1)
     model = b"".join(made) + field(2, trainer) + field(3, normalizer)
     library = sentencepiece.SentencePieceProcessor(model_proto=model)
-    return lambda text, control=False: library.encode(text), "tokenizer.model", model
+    return lambda text, control=False: library.encode(text)
 
 
 MODELS = {"smollm2": ("smollm2.gguf", llama, byte_level), "gemma3": ("gemma3.gguf", gemma3, pieces)}
@@ -275,30 +270,10 @@ def types(folder, family, tokens, library):
     return made
 
 
-def write_folder(path, folder, config, state, kind, tokenizer_name, tokenizer):
-    """The model as a checkpoint: what transformers would read it from."""
-    os.makedirs(path, exist_ok=True)
-    about = {**config.to_dict(), "architectures": [kind.__name__]}
-    tokens = folder.key("tokenizer.ggml.tokens")
-    for name in ("bos", "eos"):
-        about[f"{name}_token_id"] = folder.key(f"tokenizer.ggml.{name}_token_id")
-    beside = {"add_bos_token": bool(folder.key("tokenizer.ggml.add_bos_token")), "bos_token": tokens[about["bos_token_id"]],
-              "eos_token": tokens[about["eos_token_id"]]}
-    if folder.key("tokenizer.chat_template"):
-        beside["chat_template"] = folder.key("tokenizer.chat_template")
-    for name, content in (("config.json", about), ("tokenizer_config.json", beside)):
-        with open(os.path.join(path, name), "w") as out:
-            json.dump(content, out, indent=1, default=str)
-    with open(os.path.join(path, tokenizer_name), "wb") as out:
-        out.write(tokenizer)
-    safetensors.torch.save_file({n: v.to(torch.float32).contiguous() for n, v in state.items()},
-                                os.path.join(path, "model.safetensors"))
-
-
-def make(name, path, prose, texts, folder_only, library, golden):
+def make(name, path, prose, texts, library, golden):
     file, family, tokenizer = MODELS[name]
     folder = Folder(os.path.join(path, file))
-    encode, *written = tokenizer(folder)
+    encode = tokenizer(folder)
     front = [folder.key("tokenizer.ggml.bos_token_id")] if folder.key("tokenizer.ggml.add_bos_token") else []
     tokens = front + encode(prose)
     assert len(tokens) >= WINDOW * WINDOWS, len(tokens)
@@ -306,9 +281,6 @@ def make(name, path, prose, texts, folder_only, library, golden):
         with open(golden) as made:
             return {**json.load(made), "types": types(folder, family, tokens, library)}
     kind, config, state = family(folder)
-    if folder_only:
-        write_folder(os.path.join(path, f"{name}-hf"), folder, config, state, kind, *written)
-        return None
     made = {"made": {"gguf": importlib.metadata.version("gguf"), "torch": torch.__version__,
                      "transformers": transformers.__version__, "tokenizers": tokenizers.__version__,
                      "sentencepiece": sentencepiece.__version__, "jinja2": jinja2.__version__},
@@ -346,7 +318,6 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*", default=[])
     parser.add_argument("--models", default="models-local")
-    parser.add_argument("--folders", action="store_true", help="only write NAME-hf beside the models: Hugging Face folders")
     parser.add_argument("--types", type=ctypes.CDLL, metavar="LIBRARY", help="only add the perplexities of types")
     parser.add_argument("--out", default="tests/real/golden")
     arguments = parser.parse_args()
@@ -358,9 +329,7 @@ def main():
     os.makedirs(arguments.out, exist_ok=True)
     for name in arguments.names or MODELS:
         golden = os.path.join(arguments.out, f"{name}.json")
-        made = make(name, arguments.models, prose, texts, arguments.folders, arguments.types, golden)
-        if not made:
-            continue
+        made = make(name, arguments.models, prose, texts, arguments.types, golden)
         with open(golden, "w") as file:
             json.dump(made, file, separators=(",", ":"))
             file.write("\n")

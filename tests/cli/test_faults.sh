@@ -47,6 +47,7 @@ faults 200 run -m "$demo" -p "$words" -n 10 -q --threads 2
 faults 200 run -m "$work/tiny.gguf" -p "$words" -p "$words" -n 10 -q --threads 2 --temp 1 --stop xyz
 faults 150 convert "$demo" -o "$into/demo.gguf" --type f16 -q
 faults 100 convert "$work/tiny.gguf" -o "$into/tiny.gguf" --type f16 -q
+faults 200 convert "$work/tiny.gguf" -o "$into/tiny/" --type f16 -q
 faults 100 mkmodel --shape tiny --type q4_0 -o "$into/tiny.gguf" -q
 faults 150 replay --kv 'snapkv:budget=12,window=4,kernel=3' --prompt 15 --in "$work/dump.safetensors" \
     --out "$into/kept.json" --attn "$into/attn.safetensors"

@@ -16,6 +16,7 @@ check_PROGRAMS += \
 	tests/models/test_safetensors \
 	tests/models/test_scaled \
 	tests/models/test_template \
+	tests/models/test_to_folder \
 	tests/models/test_tokenizer \
 	tests/models/test_tokenizer_golden \
 	tests/models/test_tokenizer_hostile \
