@@ -120,7 +120,7 @@ enum kvc_status kvc_output_set_path(struct kvc_output_set *set, const char *name
 
 enum kvc_status kvc_output_set_write(struct kvc_output_set *set, const char *name, const void *data, size_t bytes,
                                      struct kvc_error *error) {
-    const char *path;
+    const char *path = NULL;
     struct kvc_output *output;
     enum kvc_status status = kvc_output_set_path(set, name, &path, error);
     if (!status) {
