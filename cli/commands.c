@@ -122,12 +122,15 @@ const struct cli_command cli_commands[] = {
      "kvcull perplexity -m model.gguf -f text.txt --ctx 2048\n"
      "kvcull perplexity -m model.gguf -f text.txt --ctx 2048 --kv full --kv morphkv:budget=256\n",
      kvc_cli_perplexity},
-    {"convert", "MODEL -o OUT.gguf [--type TYPE]", "writes a model as GGUF, in another type",
+    {"convert", "MODEL -o OUT.gguf|OUT/ [--type TYPE]", "writes a model as GGUF or as a folder, in another type",
      "Writes the model of a Hugging Face folder or a GGUF file as one GGUF file, with its matrices in the type "
-     "asked for. A model that kvcull could not run afterwards, of another family say, is refused. The file appears "
+     "asked for; or, where OUT ends in a slash, as a Hugging Face folder of f32, f16 or bf16, with its tokenizer and "
+     "chat template. A model that kvcull could not run afterwards, of another family say, is refused. The file appears "
      "under its name only when it is complete, and then replaces what was there, the model "
-     "itself too; a write-protected file is not replaced.",
-     "kvcull convert Qwen2.5-0.5B-Instruct -o qwen.gguf --type q8_0\n", kvc_cli_convert},
+     "itself too; a write-protected file is not replaced, and no folder that has files in it.",
+     "kvcull convert Qwen2.5-0.5B-Instruct -o qwen.gguf --type q8_0\n"
+     "kvcull convert qwen.gguf -o qwen-folder/ --type bf16\n",
+     kvc_cli_convert},
     {"mkmodel", "--shape NAME -o OUT.gguf [--type TYPE] [--seed S]", "writes a model of random weights",
      "Writes a GGUF file with the geometry of a real model and random weights, to measure speed and memory with.",
      "kvcull mkmodel --list\n"

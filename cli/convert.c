@@ -1,15 +1,19 @@
-/* convert.c - kvcull convert and kvcull mkmodel: write GGUF files. */
+/* convert.c - kvcull convert and kvcull mkmodel: write GGUF files and Hugging Face folders. */
+#include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "cli/cli.h"
 
+static bool is_folder_name(const char *path) { return path[0] != '\0' && path[strlen(path) - 1] == '/'; }
+
 static int print_written(const struct cli_command *command, const struct cli_common *common, const char *path,
                          enum kvc_type type, const char *note, double seconds) {
     struct stat about;
-    char text[2][32];
+    char text[2][32], file[PATH_MAX];
 
-    if (stat(path, &about) != 0)
+    snprintf(file, sizeof file, "%s%s", path, is_folder_name(path) ? "model.safetensors" : "");
+    if (stat(file, &about) != 0)
         about.st_size = 0;
     if (common->json) {
         json_t *root = json_object();
@@ -35,8 +39,10 @@ int kvc_cli_convert(const struct cli_command *command, int argc, char **argv) {
     const char *out = NULL;
     enum kvc_type type = KVC_Q8_0;
     const struct cli_option options[] = {
-        {CLI_TEXT, 'o', "out", "OUT", "the GGUF file to write", &out, 0, 0, NULL},
-        {CLI_TYPE, 0, "type", "TYPE", "of the matrices; norms and biases stay f32", &type, 0, 0, NULL},
+        {CLI_TEXT, 'o', "out", "OUT", "the GGUF file to write, or, with a slash at its end, the Hugging Face folder",
+         &out, 0, 0, NULL},
+        {CLI_TYPE, 0, "type", "TYPE", "of the matrices, in a folder f32, f16 or bf16; norms and biases stay f32", &type,
+         0, 0, NULL},
         CLI_OUTPUT_OPTIONS(&common),
         {.kind = CLI_END}};
     struct cli_words words = {NULL, 0};
@@ -50,7 +56,11 @@ int kvc_cli_convert(const struct cli_command *command, int argc, char **argv) {
         if (words.count != 1)
             status = cli_error(command, KVC_USAGE, "give one model to convert, a Hugging Face folder or a GGUF file");
         else if (!out)
-            status = cli_error(command, KVC_USAGE, "give the file to write with -o OUT.gguf");
+            status =
+                cli_error(command, KVC_USAGE, "give the file to write with -o OUT.gguf, or the folder with -o OUT/");
+        else if (is_folder_name(out) && type != KVC_F32 && type != KVC_F16 && type != KVC_BF16)
+            status = cli_error(command, KVC_USAGE, "%s: a Hugging Face folder is of --type f32, f16 or bf16, not %s",
+                               out, kvc_type_name(type));
         else if ((status = cli_check_name(command, "out", out)) != KVC_OK)
             ;
         else if (kvc_convert(words.items[0], out, type, &error) != KVC_OK)

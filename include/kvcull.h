@@ -144,7 +144,8 @@ const struct kvc_model_info *kvc_model_info(const struct kvc_model *model);
 
 /* Writes a GGUF file with the model's weights in another type. A matrix whose rows are no whole number of the type's
  * blocks becomes q8_0 or f16; error->text says so where that happened, though KVC_OK is returned, and is "" otherwise.
- */
+ * Where `to` ends in a slash, a Hugging Face folder is written, of type f32, f16 or bf16; none with files in it may be
+ * there. */
 enum kvc_status kvc_convert(const char *from, const char *to, enum kvc_type type, struct kvc_error *error);
 /* Writes a GGUF file of random weights with the geometry of a real model (kvc_shape), the same bytes on every machine.
  * Each type has weights of its own. error->text is used as by kvc_convert. */

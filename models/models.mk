@@ -20,6 +20,7 @@ libkvc_la_SOURCES += \
 	models/files/json_check.c \
 	models/files/map.c \
 	models/files/output.c \
+	models/files/output_folder.c \
 	models/files/safetensors.c \
 	models/files/safetensors_folder.c \
 	models/files/scaled.c \
@@ -97,6 +98,9 @@ libkvc_la_SOURCES += \
 	models/convert/convert.c \
 	models/convert/widen.c \
 	models/convert/folder.c \
+	models/convert/folder_config.c \
+	models/convert/folder_text.c \
+	models/convert/folder_tokenizer.c \
 	models/convert/make_model.c \
 	models/convert/quantize.c \
 	models/convert/search.c \
@@ -106,4 +110,5 @@ libkvc_la_SOURCES += \
 	models/convert/random_row.c \
 	models/convert/tensor.c \
 	models/convert/text.c \
+	models/convert/to_folder.c \
 	models/convert/vocab.c

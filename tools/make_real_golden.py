@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """make_real_golden.py - what other software makes of the real models that ./dev model brings: tests/real/golden.
 
-    python tools/make_real_golden.py [--models models-local] [--out tests/real/golden] [--folders] [smollm2] [gemma3]
+    python tools/make_real_golden.py [--models models-local] [--out tests/real/golden] [--types LIBRARY] [smollm2] [gemma3]
 
 Weights are dequantized by the gguf package and given to transformers' own model of the family, with the tensors' names
 and orders that its checkpoints have. Tokens are those of the tokenizers library (byte-level BPE) or of sentencepiece,
@@ -14,12 +14,16 @@ each over the file's own vocabulary. For each model one JSON file:
   chat        messages rendered by jinja2 with the file's template, where it has one
   perplexity  of 20,000 tokens of the same prose in windows of WINDOW, float32; the first of each is not scored
 
-With --folders it writes the same weights, in float32, as Hugging Face folders NAME-hf beside the models instead, which
-tests/real reads where they are there. Prints how far a run in float32 is from that in float64, and the smallest distance
+  types       perplexity of the first TYPE_TOKENS tokens of the prose with weights in one type after another, quantized by
+              ggml without an importance matrix: what a conversion should reach. --types adds it to the golden that is
+              there; LIBRARY is ggml's, libggml-base.so of the package llama-cpp-python
+
+Prints how far a run in float32 is from that in float64, and the smallest distance
 between the two likeliest tokens on the greedy paths: equal tokens can be asked for where it is far above rounding.
-Needs gguf, torch, transformers, tokenizers, sentencepiece, safetensors, jinja2, numpy.
+Needs gguf, torch, transformers, tokenizers, sentencepiece, jinja2, numpy.
 """
 import argparse
+import ctypes
 import importlib.metadata
 import json
 import math
@@ -29,13 +33,14 @@ import gguf
 import jinja2
 import jinja2.sandbox
 import numpy as np
-import safetensors.torch
 import sentencepiece
 import tokenizers
 import torch
 import transformers
 
 ROWS, STRIDE, TOP = (0, 99, 299), 101, 32
+TYPE_TOKENS = 200
+TYPES = ["Q8_0", "Q4_0", "Q5_0", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "Q4_1", "Q5_1", "IQ4_NL", "MXFP4", "Q2_K", "IQ4_XS"]
 WINDOW, WINDOWS = 500, 40
 SYSTEM = "You answer in one sentence."
 CHATS = [
@@ -59,10 +64,11 @@ class Folder:
         field = self.reader.fields.get(name)
         return None if field is None else field.contents()
 
-    def state(self, names, turn):
+    def state(self, names, turn, weights=None):
         state = {}
         for tensor in self.reader.tensors:
-            values = gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
+            values = (weights[tensor.name] if weights else
+                      gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float32))
             values = values.reshape(tuple(int(n) for n in reversed(tensor.shape)))
             state[names(tensor.name)] = torch.from_numpy(np.ascontiguousarray(turn(tensor.name, values)))
         return state
@@ -86,7 +92,7 @@ def renamed(norms):
     return name
 
 
-def llama(folder):
+def llama(folder, weights=None):
     heads, kv_heads = folder.key("llama.attention.head_count"), folder.key("llama.attention.head_count_kv")
     config = transformers.LlamaConfig(
         hidden_size=folder.key("llama.embedding_length"), intermediate_size=folder.key("llama.feed_forward_length"),
@@ -101,11 +107,11 @@ def llama(folder):
             return values
         return values.reshape(count, -1, 2, values.shape[1]).swapaxes(1, 2).reshape(values.shape)
 
-    state = folder.state(renamed({"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"}), turn)
+    state = folder.state(renamed({"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"}), turn, weights)
     return transformers.LlamaForCausalLM, config, state
 
 
-def gemma3(folder):
+def gemma3(folder, weights=None):
     layers = folder.key("gemma3.block_count")
     config = transformers.Gemma3TextConfig(
         hidden_size=folder.key("gemma3.embedding_length"), intermediate_size=folder.key("gemma3.feed_forward_length"),
@@ -125,7 +131,7 @@ def gemma3(folder):
 
     names = renamed({"attn_norm": "input_layernorm", "post_attention_norm": "post_attention_layernorm",
                      "ffn_norm": "pre_feedforward_layernorm", "post_ffw_norm": "post_feedforward_layernorm"})
-    return transformers.Gemma3ForCausalLM, config, folder.state(names, turn)
+    return transformers.Gemma3ForCausalLM, config, folder.state(names, turn, weights)
 
 
 def build(kind, config, state, dtype):
@@ -161,9 +167,7 @@ def byte_level(folder):
     special = tokenizers.Tokenizer.from_str(made.to_str())
     control = [text for text, kind in zip(tokens, kinds) if kind == 3]
     special.add_special_tokens([tokenizers.AddedToken(text, special=True, normalized=False) for text in control])
-    special.decoder = tokenizers.decoders.ByteLevel()
-    return (lambda text, control=False: (special if control else made).encode(text, add_special_tokens=False).ids,
-            "tokenizer.json", special.to_str().encode())
+    return lambda text, control=False: (special if control else made).encode(text, add_special_tokens=False).ids
 
 
 def pieces(folder):
@@ -190,7 +194,7 @@ def pieces(folder):
     normalizer = field(1, b"identity") + field(3, 0) + field(4, 0) + field(5, 1)
     model = b"".join(made) + field(2, trainer) + field(3, normalizer)
     library = sentencepiece.SentencePieceProcessor(model_proto=model)
-    return lambda text, control=False: library.encode(text), "tokenizer.model", model
+    return lambda text, control=False: library.encode(text)
 
 
 MODELS = {"smollm2": ("smollm2.gguf", llama, byte_level), "gemma3": ("gemma3.gguf", gemma3, pieces)}
@@ -226,48 +230,57 @@ def greedy(model, prompt, count):
     return ids[len(prompt):], margin
 
 
-def perplexity(model, tokens):
+def perplexity(model, tokens, length=WINDOW, windows=WINDOWS):
     loss, scored = 0.0, 0
     with torch.no_grad():
-        for i in range(WINDOWS):
-            window = torch.tensor([tokens[i * WINDOW:(i + 1) * WINDOW]])
+        for i in range(windows):
+            window = torch.tensor([tokens[i * length:(i + 1) * length]])
             logits = model(window).logits[0, :-1]
             loss += float(torch.nn.functional.cross_entropy(logits, window[0, 1:], reduction="sum"))
             scored += window.shape[1] - 1
     return math.exp(loss / scored)
 
 
-def write_folder(path, folder, config, state, kind, tokenizer_name, tokenizer):
-    """The model as a checkpoint: what transformers would read it from."""
-    os.makedirs(path, exist_ok=True)
-    about = {**config.to_dict(), "architectures": [kind.__name__]}
-    tokens = folder.key("tokenizer.ggml.tokens")
-    for name in ("bos", "eos"):
-        about[f"{name}_token_id"] = folder.key(f"tokenizer.ggml.{name}_token_id")
-    beside = {"add_bos_token": bool(folder.key("tokenizer.ggml.add_bos_token")), "bos_token": tokens[about["bos_token_id"]],
-              "eos_token": tokens[about["eos_token_id"]]}
-    if folder.key("tokenizer.chat_template"):
-        beside["chat_template"] = folder.key("tokenizer.chat_template")
-    for name, content in (("config.json", about), ("tokenizer_config.json", beside)):
-        with open(os.path.join(path, name), "w") as out:
-            json.dump(content, out, indent=1, default=str)
-    with open(os.path.join(path, tokenizer_name), "wb") as out:
-        out.write(tokenizer)
-    safetensors.torch.save_file({n: v.to(torch.float32).contiguous() for n, v in state.items()},
-                                os.path.join(path, "model.safetensors"))
+def requantized(library, name, values):
+    """What is left of a matrix; q8_0 where rows are not whole blocks, as kvcull convert does it."""
+    kind = getattr(gguf.GGMLQuantizationType, name)
+    if values.shape[-1] % gguf.GGML_QUANT_SIZES[kind][0]:
+        kind = gguf.GGMLQuantizationType.Q8_0
+    rows, cols = values.shape
+    elements, size = gguf.GGML_QUANT_SIZES[kind]
+    made = np.zeros((rows, cols // elements * size), np.uint8)
+    take = library.ggml_quantize_chunk
+    take.restype = ctypes.c_size_t
+    take.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p] + [ctypes.c_int64] * 3 + [ctypes.c_void_p]
+    assert take(int(kind), values.ctypes.data, made.ctypes.data, 0, rows, cols, None) == made.nbytes
+    return gguf.quants.dequantize(made, kind).astype(np.float32)
 
 
-def make(name, path, prose, texts, folder_only):
+def types(folder, family, tokens, library):
+    made = {}
+    for name in TYPES:
+        replaced = {}
+        for tensor in folder.reader.tensors:
+            values = gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
+            same = tensor.tensor_type == getattr(gguf.GGMLQuantizationType, name) or len(tensor.shape) < 2
+            replaced[tensor.name] = values if same else requantized(library, name, np.ascontiguousarray(values))
+        kind, config, state = family(folder, replaced)
+        made[name.lower()] = round(perplexity(build(kind, config, state, torch.float32), tokens, TYPE_TOKENS, 1), 4)
+        print(f"{name.lower()}: perplexity {made[name.lower()]}", flush=True)
+    return made
+
+
+def make(name, path, prose, texts, library, golden):
     file, family, tokenizer = MODELS[name]
     folder = Folder(os.path.join(path, file))
-    encode, *written = tokenizer(folder)
+    encode = tokenizer(folder)
     front = [folder.key("tokenizer.ggml.bos_token_id")] if folder.key("tokenizer.ggml.add_bos_token") else []
     tokens = front + encode(prose)
     assert len(tokens) >= WINDOW * WINDOWS, len(tokens)
+    if library:
+        with open(golden) as made:
+            return {**json.load(made), "types": types(folder, family, tokens, library)}
     kind, config, state = family(folder)
-    if folder_only:
-        write_folder(os.path.join(path, f"{name}-hf"), folder, config, state, kind, *written)
-        return None
     made = {"made": {"gguf": importlib.metadata.version("gguf"), "torch": torch.__version__,
                      "transformers": transformers.__version__, "tokenizers": tokenizers.__version__,
                      "sentencepiece": sentencepiece.__version__, "jinja2": jinja2.__version__},
@@ -305,7 +318,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*", default=[])
     parser.add_argument("--models", default="models-local")
-    parser.add_argument("--folders", action="store_true", help="only write NAME-hf beside the models: Hugging Face folders")
+    parser.add_argument("--types", type=ctypes.CDLL, metavar="LIBRARY", help="only add the perplexities of types")
     parser.add_argument("--out", default="tests/real/golden")
     arguments = parser.parse_args()
     top = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -315,10 +328,9 @@ def main():
         texts = json.load(file)[:-1]
     os.makedirs(arguments.out, exist_ok=True)
     for name in arguments.names or MODELS:
-        made = make(name, arguments.models, prose, texts, arguments.folders)
-        if not made:
-            continue
-        with open(os.path.join(arguments.out, f"{name}.json"), "w") as file:
+        golden = os.path.join(arguments.out, f"{name}.json")
+        made = make(name, arguments.models, prose, texts, arguments.types, golden)
+        with open(golden, "w") as file:
             json.dump(made, file, separators=(",", ":"))
             file.write("\n")
 

@@ -43,55 +43,106 @@ void kvc_random_q5_1(struct kvc_block_q5_1 *block, float reach) {
     kvc_store_f16(block->m, -reach);
 }
 
-/* A sub-block of Q2_K with this scale and minimum: the squared error, and the quants. */
-static float fit_16(const float *x, float scale, float minimum, int *q) {
-    const float inverse = kvc_inverse(scale);
-    float error = 0.0f;
-    for (int e = 0; e < 16; e++) {
-        q[e] = kvc_to_quant(x[e] + minimum, inverse, 0, 3);
-        const float off = x[e] - (scale * (float)q[e] - minimum);
-        error += off * off;
-    }
-    return error;
+/* ---- Q2_K ---- */
+
+enum { SUBS = 16, Q2_ROUNDS = 3, REACH = 2 };
+
+struct q2_choice { /* of a sub-block: the integers of its scale and minimum, and the quants */
+    int scale, minimum, q[16];
+};
+
+static float quant_16(float x, float minimum, float inverse) {
+    return kvc_rint(kvc_clamp((x + minimum) * inverse, 0.0f, 3.0f));
 }
 
-/* Scales and minima have four bits only: of the integers around the best ones, those with the least error count. */
-static kvc_u8 choose_16(const float *x, struct kvc_affine fit, float d, float dmin, int *q) {
-    const int a = kvc_to_quant(fit.scale, kvc_inverse(d), 0, 15);
-    const int b = kvc_to_quant(fit.minimum, kvc_inverse(dmin), 0, 15);
-    float best = fit_16(x, d * (float)a, dmin * (float)b, q);
-    int chosen = a | b << 4;
-    for (int i = a > 0 ? a - 1 : 0; i <= a + 1 && i < 16; i++) {
-        for (int k = b > 0 ? b - 1 : 0; k <= b + 1 && k < 16; k++) {
-            int quants[16];
-            const float error = fit_16(x, d * (float)i, dmin * (float)k, quants);
-            if (error < best) {
-                best = error;
-                chosen = i | k << 4;
-                memcpy(q, quants, sizeof quants);
+/* The squared error of a sub-block with this scale and minimum. */
+static float error_16(const float *x, float scale, float minimum) {
+    const float inverse = kvc_inverse(scale);
+    float error[8] = {0};
+    for (int e = 0; e < 16; e += 8) {
+        for (int k = 0; k < 8; k++) {
+            const float off = x[e + k] - (scale * quant_16(x[e + k], minimum, inverse) - minimum);
+            error[k] += off * off;
+        }
+    }
+    return ((error[0] + error[4]) + (error[2] + error[6])) + ((error[1] + error[5]) + (error[3] + error[7]));
+}
+
+/* Scales and minima have four bits only: all pairs near those that are wanted are tried. */
+static float choose_16(const float *x, struct kvc_affine wanted, float d, float dmin, struct q2_choice *best) {
+    const int a = kvc_to_quant(wanted.scale, kvc_inverse(d), 0, 15);
+    const int b = kvc_to_quant(wanted.minimum, kvc_inverse(dmin), 0, 15);
+    float least = -1.0f;
+    for (int i = a > REACH ? a - REACH : 0; i <= a + REACH && i < 16; i++) {
+        for (int k = b > REACH ? b - REACH : 0; k <= b + REACH && k < 16; k++) {
+            const float error = error_16(x, d * (float)i, dmin * (float)k);
+            if (least < 0.0f || error < least) {
+                least = error;
+                best->scale = i;
+                best->minimum = k;
             }
         }
     }
-    return (kvc_u8)chosen;
+    const float inverse = kvc_inverse(d * (float)best->scale);
+    for (int e = 0; e < 16; e++) {
+        best->q[e] = (int)quant_16(x[e], dmin * (float)best->minimum, inverse);
+    }
+    return least;
+}
+
+/* The d and dmin with the least squared error for what was chosen: x = d * (a q) - dmin * b. */
+static bool refit(const float *x, const struct q2_choice *chosen, float *d, float *dmin) {
+    double pp = 0, pm = 0, mm = 0, xp = 0, xm = 0;
+    for (int s = 0; s < SUBS; s++) {
+        for (int e = 0; e < 16; e++) {
+            const double p = chosen[s].scale * chosen[s].q[e], m = -chosen[s].minimum, v = (double)x[16 * s + e];
+            pp += p * p;
+            pm += p * m;
+            mm += m * m;
+            xp += v * p;
+            xm += v * m;
+        }
+    }
+    const double determinant = pp * mm - pm * pm;
+    if (!(determinant > 0)) {
+        return false;
+    }
+    *d = (float)((xp * mm - xm * pm) / determinant);
+    *dmin = (float)((xm * pp - xp * pm) / determinant);
+    return *d > 0.0f && *dmin > 0.0f;
 }
 
 void kvc_quantize_q2_k(const float *x, struct kvc_block_q2_k *block) {
-    struct kvc_affine fits[16];
-    float scale = 0.0f, minimum = 0.0f;
-    for (int s = 0; s < 16; s++) {
+    struct kvc_affine fits[SUBS];
+    struct q2_choice chosen[SUBS];
+    float scale = 0.0f, minimum = 0.0f, least = -1.0f;
+    for (int s = 0; s < SUBS; s++) {
         fits[s] = kvc_search_affine(x + 16 * s, 16, 3, KVC_MINIMUM_POSITIVE);
         scale = fits[s].scale > scale ? fits[s].scale : scale;
         minimum = fits[s].minimum > minimum ? fits[s].minimum : minimum;
     }
+    float d = scale / 15.0f, dmin = minimum / 15.0f;
     memset(block, 0, sizeof *block);
-    kvc_store_f16(block->d, scale / 15.0f);
-    kvc_store_f16(block->dmin, minimum / 15.0f);
-    for (int s = 0; s < 16; s++) {
-        int q[16];
-        block->scale[s] = choose_16(x + 16 * s, fits[s], KVC_HALF(block->d), KVC_HALF(block->dmin), q);
-        for (int i = 0; i < 16; i++) {
-            const int e = 16 * s + i;
-            block->q[e / 128 * 32 + e % 32] |= (kvc_u8)(q[i] << (e % 128 / 32 * 2));
+    for (int round = 0; round < Q2_ROUNDS; round++) {
+        kvc_u8 halves[4];
+        float error = 0.0f;
+        kvc_store_f16(halves, d);
+        kvc_store_f16(halves + 2, dmin);
+        for (int s = 0; s < SUBS; s++) {
+            error += choose_16(x + 16 * s, fits[s], KVC_HALF(halves), KVC_HALF(halves + 2), &chosen[s]);
+        }
+        if (least < 0.0f || error < least) {
+            least = error;
+            memset(block, 0, sizeof *block);
+            memcpy(block->d, halves, 2);
+            memcpy(block->dmin, halves + 2, 2);
+            for (int e = 0; e < 256; e++) {
+                block->scale[e / 16] = (kvc_u8)(chosen[e / 16].scale | chosen[e / 16].minimum << 4);
+                block->q[e / 128 * 32 + e % 32] |= (kvc_u8)(chosen[e / 16].q[e % 16] << (e % 128 / 32 * 2));
+            }
+        }
+        if (!refit(x, chosen, &d, &dmin)) {
+            break;
         }
     }
 }

@@ -1,5 +1,5 @@
-/* convert.c - kvc_convert: a GGUF file with the same model's weights in another type. GGUF to GGUF keeps all metadata
- * and changes matrices only. */
+/* convert.c - kvc_convert: a GGUF file, or a Hugging Face folder, with the same model's weights in another type. GGUF
+ * to GGUF keeps all metadata and changes matrices only. */
 #include "models/convert/convert.h"
 
 #include <stdlib.h>
@@ -82,6 +82,11 @@ enum kvc_status kvc_convert_gguf(struct kvc_converter *converter, const char *to
     return status;
 }
 
+static bool ends_in_slash(const char *path) {
+    const size_t length = strlen(path);
+    return length > 0 && path[length - 1] == '/';
+}
+
 enum kvc_status kvc_convert(const char *from, const char *to, enum kvc_type type, struct kvc_error *error) {
     struct stat about;
     struct kvc_converter converter;
@@ -93,11 +98,15 @@ enum kvc_status kvc_convert(const char *from, const char *to, enum kvc_type type
     if (status) {
         return status;
     }
-    const bool folder = stat(from, &about) == 0 && S_ISDIR(about.st_mode);
+    const bool folder = stat(from, &about) == 0 && S_ISDIR(about.st_mode), to_folder = ends_in_slash(to);
     const uint64_t environment = kvc_float_open();
-    status = (folder ? kvc_convert_folder : kvc_convert_gguf)(&converter, to, type, &replaced, error);
+    if (to_folder) {
+        status = kvc_convert_to_folder(&converter, folder, to, type, error);
+    } else {
+        status = (folder ? kvc_convert_folder : kvc_convert_gguf)(&converter, to, type, &replaced, error);
+    }
     kvc_float_close(environment);
-    if (!status) {
+    if (!status && !to_folder) {
         struct kvc_gguf_writer *writer = converter.writer;
         converter.writer = NULL;
         status = kvc_gguf_writer_commit(writer, error);

@@ -1,4 +1,5 @@
-/* convert.h - rewrites a tensor in another type while it is copied into a GGUF file. libc only, except folders. */
+/* convert.h - rewrites a tensor in another type while it is copied into a GGUF file or a Hugging Face folder. libc only,
+ * except folders. */
 #ifndef KVC_MODELS_CONVERT_CONVERT_H
 #define KVC_MODELS_CONVERT_CONVERT_H
 
@@ -8,6 +9,7 @@
 struct kvc_converter {
     struct kvc_threads *threads;
     struct kvc_gguf_writer *writer;
+    struct kvc_tensor_writer *tensors; /* of a folder, in place of the writer; else NULL */
     const char *from;    /* the source's path, for errors */
     unsigned char *rows; /* a chunk of finished rows */
     float *floats;       /* one row per thread */
@@ -15,11 +17,11 @@ struct kvc_converter {
 };
 
 enum kvc_status kvc_converter_open(const char *from, struct kvc_converter *converter, struct kvc_error *error);
-void kvc_converter_close(struct kvc_converter *converter); /* abandons the writer where it is still there */
+void kvc_converter_close(struct kvc_converter *converter); /* abandons the writers where they are still there */
 
 /* Appends all rows of `tensor` as the writer's tensor `index`, of type `to`. interleaved: rows are put from half-split
- * into interleaved order, within each of that many heads, for the first `rotary` rows of a head; 0: they stay. A vector
- * counts as a column then (biases). */
+ * into interleaved order, or back where a folder is written, within each of that many heads, for the first `rotary` rows
+ * of a head; 0: they stay. A vector counts as a column then (biases). */
 enum kvc_status kvc_convert_tensor(struct kvc_converter *converter, const struct kvc_file_tensor *tensor,
                                    enum kvc_type to, uint64_t interleaved, uint64_t rotary, size_t index,
                                    struct kvc_error *error);
@@ -33,5 +35,8 @@ enum kvc_status kvc_convert_gguf(struct kvc_converter *converter, const char *to
                                  struct kvc_replaced *replaced, struct kvc_error *error);
 enum kvc_status kvc_convert_folder(struct kvc_converter *converter, const char *to, enum kvc_type type,
                                    struct kvc_replaced *replaced, struct kvc_error *error); /* jansson */
+/* Writes the folder `to`. folder: the source is one, too. */
+enum kvc_status kvc_convert_to_folder(struct kvc_converter *converter, bool folder, const char *to, enum kvc_type type,
+                                      struct kvc_error *error); /* jansson */
 
 #endif

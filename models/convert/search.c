@@ -73,32 +73,25 @@ kvc_u16 kvc_share_scale(const float *scales, unsigned n, int lowest, int *intege
 
 /* ---- x = scale * one of 16 numbers ---- */
 
+/* Cells of 8 from -128 on hold the middle of two numbers at most: the number below it is the cell's first. */
+static const signed char iq4_first[32] = {0, 0, 1, 1,  1,  2,  2,  3,  3,  4,  4,  5,  5,  6,  6,  7,
+                                          8, 9, 9, 10, 11, 11, 12, 12, 13, 13, 14, 14, 14, 15, 15, 15};
+static const float iq4_middle[16] = {-115.5f, -93.5f, -74.0f, -57.0f, -42.0f, -28.5f, -16.0f, -4.5f,
+                                     7.0f,    19.0f,  31.5f,  45.5f,  61.0f,  79.0f,  101.0f, 1e30f};
+
 int kvc_nearest_iq4(float v) {
-    int q = 0;
-    for (int i = 0; i < 15; i++) {
-        q += v > 0.5f * (float)(kvc_iq4_value(i) + kvc_iq4_value(i + 1));
-    }
-    return q;
+    const float within = v > -128.0f ? v < 127.0f ? v : 127.0f : -128.0f; /* of NaN too */
+    const int first = iq4_first[(int)((within + 128.0f) * 0.125f)];
+    return first + (v > iq4_middle[first]);
 }
 
 /* As gain, with the numbers nearest to x * inverse. */
 static float gain_iq4(const float *x, float inverse_scale, float *scale) {
     float xq[8] = {0}, qq[8] = {0};
-    for (int i = 0; i < 32; i += 8) {
-        float q[8];
-        for (int k = 0; k < 8; k++) {
-            q[k] = (float)kvc_iq4_value(0);
-        }
-        for (int n = 0; n < 15; n++) { /* up, step by step */
-            const float low = (float)kvc_iq4_value(n), high = (float)kvc_iq4_value(n + 1);
-            for (int k = 0; k < 8; k++) {
-                q[k] += x[i + k] * inverse_scale > 0.5f * (low + high) ? high - low : 0.0f;
-            }
-        }
-        for (int k = 0; k < 8; k++) {
-            xq[k] += x[i + k] * q[k];
-            qq[k] += q[k] * q[k];
-        }
+    for (int i = 0; i < 32; i++) {
+        const float q = (float)kvc_iq4_value(kvc_nearest_iq4(x[i] * inverse_scale));
+        xq[i % 8] += x[i] * q;
+        qq[i % 8] += q * q;
     }
     for (int w = 4; w > 0; w /= 2) {
         for (int k = 0; k < w; k++) {

@@ -8,6 +8,7 @@
 #include "models/convert/convert.h"
 #include "models/convert/quantize.h"
 #include "models/files/scaled.h"
+#include "models/files/tensor_file.h"
 
 enum { CHUNK = 1 << 24 }; /* bytes of finished rows before they are written, about */
 
@@ -26,6 +27,7 @@ enum kvc_status kvc_converter_open(const char *from, struct kvc_converter *conve
 
 void kvc_converter_close(struct kvc_converter *converter) {
     kvc_gguf_writer_abandon(converter->writer);
+    kvc_tensor_writer_abandon(converter->tensors);
     kvc_threads_close(converter->threads);
     free(converter->rows);
     free(converter->floats);
@@ -38,12 +40,13 @@ struct task { /* one chunk of rows */
     size_t from_bytes, to_bytes; /* of one row */
     enum kvc_type to;
     uint64_t head_rows, rotary; /* head_rows 0: rows stay in order */
+    bool back;                  /* from interleaved to half-split order */
     unsigned char *rows;
     float *floats;
     atomic_bool failed;
 };
 
-/* Where an interleaved row lies in a half-split head: rows 2i, 2i+1 come from i, i + rotary/2. */
+/* Where an interleaved row lies in a half-split head: rows 2i, 2i+1 come from i, i + rotary/2; or the reverse. */
 static uint64_t source_row(const struct task *task, uint64_t row) {
     if (task->head_rows == 0) {
         return row;
@@ -52,7 +55,10 @@ static uint64_t source_row(const struct task *task, uint64_t row) {
     if (in_head >= task->rotary) {
         return row;
     }
-    return row - in_head + in_head / 2 + in_head % 2 * (task->rotary / 2);
+    const uint64_t half = task->rotary / 2;
+    const uint64_t from =
+        task->back ? in_head % half * 2 + in_head / half : in_head / 2 + in_head % 2 * half; /* within the head */
+    return row - in_head + from;
 }
 
 static void convert_row(void *argument, size_t i, unsigned thread) {
@@ -103,7 +109,8 @@ enum kvc_status kvc_convert_tensor(struct kvc_converter *converter, const struct
                         .to_bytes = kvc_type_row_bytes(to, cols),
                         .to = to,
                         .head_rows = interleaved ? rows / interleaved : 0,
-                        .rotary = rotary};
+                        .rotary = rotary,
+                        .back = converter->tensors != NULL};
     const uint64_t at_once = task.to_bytes < CHUNK ? CHUNK / task.to_bytes : 1;
     enum kvc_status status =
         make_capacity(converter, (size_t)(at_once < rows ? at_once : rows) * task.to_bytes, cols, error);
@@ -121,7 +128,9 @@ enum kvc_status kvc_convert_tensor(struct kvc_converter *converter, const struct
                             "bf16 and f32 have the widest range",
                             converter->from, tensor->name, kvc_type_name(to));
         }
-        status = kvc_gguf_write(converter->writer, index, converter->rows, (size_t)count * task.to_bytes, error);
+        const size_t bytes = (size_t)count * task.to_bytes;
+        status = converter->tensors ? kvc_tensor_write_bytes(converter->tensors, index, converter->rows, bytes, error)
+                                    : kvc_gguf_write(converter->writer, index, converter->rows, bytes, error);
     }
     kvc_tensor_drop(tensor);
     return status;

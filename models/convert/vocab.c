@@ -24,8 +24,7 @@ static int by_rank(const void *a, const void *b) {
     return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-/* The merges by rank; malloc'ed. */
-static struct kvc_merge *sorted_merges(const struct kvc_tokenizer *t, size_t *count) {
+struct kvc_merge *kvc_sorted_merges(const struct kvc_tokenizer *t, size_t *count) {
     struct kvc_merge *list = malloc((t->merges_size + 1) * sizeof *list);
     *count = 0;
     for (size_t i = 0; list && i < t->merges_size; i++)
@@ -165,7 +164,7 @@ bool kvc_convert_vocab(const struct kvc_tokenizer *tokenizer, struct kvc_gguf_wr
     if (kind == OTHER)
         return true;
     size_t count, bytes = 0; /* merges; length of name */
-    struct kvc_merge *merges = sorted_merges(tokenizer, &count);
+    struct kvc_merge *merges = kvc_sorted_merges(tokenizer, &count);
     bool fits = merges && put_types(tokenizer, kind == SENTENCE_PIECES, writer);
     put_tokens(tokenizer, writer);
     if (fits && kind == SCORED_PIECES) {

@@ -58,8 +58,11 @@ static enum kvc_status pair_fp8(const struct pairing *in, struct kvc_file_tensor
                         in->path, tensor->name, tensor->name);
     }
     const bool one = scales->rows == 1 && scales->cols == 1;
-    if (tensor->dimensions != 2 ||
-        (!one && (scales->dimensions != 2 || scales->rows != grid_rows || scales->cols != grid_cols))) {
+    if (tensor->dimensions != 2) {
+        return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s is F8_E4M3 in %u dimensions; only matrices may be",
+                        in->path, tensor->name, (unsigned)tensor->dimensions);
+    }
+    if (!one && (scales->dimensions != 2 || scales->rows != grid_rows || scales->cols != grid_cols)) {
         return kvc_fail(in->error, KVC_INPUT,
                         "%s: tensor %s is %" PRIu64 " x %" PRIu64 "; its scales, %s, are %" PRIu64 " x %" PRIu64
                         ", they must be %" PRIu64 " x %" PRIu64 " (blocks of %d x %d) or one",
@@ -69,8 +72,9 @@ static enum kvc_status pair_fp8(const struct pairing *in, struct kvc_file_tensor
     for (uint64_t i = 0; i < scales->rows * scales->cols; i++) {
         const float scale = kvc_scale_at(scales->data, scales->type, i);
         if (!(scale * 0.0f == 0.0f)) {
-            return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s: number %" PRIu64 " is %g, a finite scale must be",
-                            in->path, scales->name, i, (double)scale);
+            return kvc_fail(in->error, KVC_INPUT,
+                            "%s: tensor %s: number %" PRIu64 " is infinite or NaN, which is no scale", in->path,
+                            scales->name, i);
         }
     }
     tensor->type = KVC_F32;

@@ -1,17 +1,19 @@
-/* tensor_file.c - the public interface to float32 safetensors files: written tensor by tensor as values come, and read
- * by name. */
+/* tensor_file.c - safetensors files: written tensor by tensor as values come, and (float32 alone) read by name. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/types.h"
 #include "models/files/output.h"
 #include "models/files/safetensors.h"
+#include "models/files/tensor_file.h"
 #include "models/tokenizer/parts.h"
 
 struct written {
     char *name;
-    uint64_t offset, values, done; /* offset in the file, bytes; the others count values */
+    enum kvc_type type;
+    uint64_t offset, bytes, done; /* offset in the data, later in the file */
 };
 
 struct kvc_tensor_writer {
@@ -27,39 +29,52 @@ struct kvc_tensor_reader {
 
 /* ---- writing ---- */
 
+/* Bytes of a tensor's values; 0: its shape is not one. */
+static uint64_t size_of(const struct kvc_tensor *tensor, enum kvc_type type) {
+    const uint64_t size = kvc_type_block(type).bytes;
+    uint64_t values = 1;
+    bool fits = tensor->dimensions >= 1 && tensor->dimensions <= 4;
+    for (uint32_t k = 0; fits && k < tensor->dimensions; k++) {
+        fits = tensor->shape[k] > 0 && values <= INT64_MAX / 16 / tensor->shape[k];
+        values *= fits ? tensor->shape[k] : 1;
+    }
+    return fits ? values * size : 0;
+}
+
 static enum kvc_status place_tensors(struct kvc_tensor_writer *writer, const char *path,
-                                     const struct kvc_tensor *tensors, uint64_t *bytes, struct kvc_error *error) {
+                                     const struct kvc_tensor *tensors, const enum kvc_type *types, uint64_t *bytes,
+                                     struct kvc_error *error) {
     *bytes = 0;
     for (size_t i = 0; i < writer->count; i++) {
-        uint64_t values = 1;
-        bool fits = tensors[i].dimensions >= 1 && tensors[i].dimensions <= 4;
-        for (uint32_t k = 0; fits && k < tensors[i].dimensions; k++) {
-            fits = tensors[i].shape[k] > 0 && values <= INT64_MAX / 16 / tensors[i].shape[k];
-            values *= fits ? tensors[i].shape[k] : 1;
-        }
-        if (!fits || values * 4 > INT64_MAX / 4 - *bytes) {
-            return kvc_fail(error, KVC_USAGE, "%s: tensor %s: 1 to 4 dimensions above 0 were expected", path,
-                            tensors[i].name);
-        }
+        const enum kvc_type type = types ? types[i] : KVC_F32;
         struct written *tensor = &writer->tensors[i];
-        *tensor = (struct written){strdup(tensors[i].name), *bytes, values, 0};
+        *tensor = (struct written){strdup(tensors[i].name), type, 0, size_of(&tensors[i], type), 0};
         if (!tensor->name) {
             return kvc_fail(error, KVC_RESOURCE, "%s: no memory", path);
         }
-        *bytes += values * 4;
+        if (tensor->bytes == 0) {
+            return kvc_fail(error, KVC_USAGE, "%s: tensor %s: 1 to 4 dimensions above 0 were expected", path,
+                            tensors[i].name);
+        }
+    }
+    for (int narrow = 0; narrow < 2; narrow++) {
+        for (size_t i = 0; i < writer->count; i++) {
+            struct written *tensor = &writer->tensors[i];
+            if ((tensor->type != KVC_F32) != narrow) {
+                continue;
+            }
+            if (tensor->bytes > INT64_MAX / 4 - *bytes) {
+                return kvc_fail(error, KVC_USAGE, "%s: tensor %s: the file would have too many bytes", path,
+                                tensor->name);
+            }
+            tensor->offset = *bytes;
+            *bytes += tensor->bytes;
+        }
     }
     return KVC_OK;
 }
 
 enum { HEADER_FLAGS = JSON_COMPACT | JSON_PRESERVE_ORDER };
-
-static bool is_utf8(const char *text) {
-    uint32_t code = 0;
-    for (size_t bytes = strlen(text), at = 0; at < bytes && code != KVC_NOT_UTF8;) {
-        at += kvc_utf8_next(text + at, bytes - at, &code);
-    }
-    return code != KVC_NOT_UTF8;
-}
 
 /* Adds what the header says of one tensor; false: no memory. */
 static bool describe(json_t *root, const struct written *tensor, const struct kvc_tensor *shape_of) {
@@ -68,8 +83,9 @@ static bool describe(json_t *root, const struct written *tensor, const struct kv
     for (uint32_t k = 0; k < shape_of->dimensions && done; k++) {
         done = json_array_append_new(shape, json_integer((json_int_t)shape_of->shape[k])) == 0;
     }
-    json_t *about = json_pack("{s:s, s:O, s:[I,I]}", "dtype", "F32", "shape", shape, "data_offsets",
-                              (json_int_t)tensor->offset, (json_int_t)(tensor->offset + tensor->values * 4));
+    const char *dtype = tensor->type == KVC_F16 ? "F16" : tensor->type == KVC_BF16 ? "BF16" : "F32";
+    json_t *about = json_pack("{s:s, s:O, s:[I,I]}", "dtype", dtype, "shape", shape, "data_offsets",
+                              (json_int_t)tensor->offset, (json_int_t)(tensor->offset + tensor->bytes));
     json_decref(shape);
     return json_object_set_new(root, tensor->name, about) == 0 && done;
 }
@@ -82,7 +98,7 @@ static enum kvc_status make_header(const struct kvc_tensor_writer *writer, const
     enum kvc_status status = KVC_OK;
     for (size_t i = 0; root && i < writer->count && !status; i++) {
         const char *name = writer->tensors[i].name;
-        if (!is_utf8(name) || json_object_get(root, name)) {
+        if (!kvc_is_utf8(name, strlen(name)) || json_object_get(root, name)) {
             status = kvc_fail(error, KVC_USAGE, "%s: tensor names must be UTF-8 and differ from each other", path);
         } else if (!describe(root, &writer->tensors[i], &tensors[i])) {
             status = kvc_fail(error, KVC_RESOURCE, "%s: no memory for its header", path);
@@ -107,9 +123,9 @@ static enum kvc_status make_header(const struct kvc_tensor_writer *writer, const
 }
 
 static enum kvc_status begin(struct kvc_tensor_writer *writer, const char *path, const struct kvc_tensor *tensors,
-                             struct kvc_error *error) {
+                             const enum kvc_type *types, struct kvc_error *error) {
     uint64_t data_bytes = 0;
-    enum kvc_status status = place_tensors(writer, path, tensors, &data_bytes, error);
+    enum kvc_status status = place_tensors(writer, path, tensors, types, &data_bytes, error);
     if (status) {
         return status;
     }
@@ -130,8 +146,8 @@ static enum kvc_status begin(struct kvc_tensor_writer *writer, const char *path,
     return status;
 }
 
-enum kvc_status kvc_tensor_writer_open(const char *path, const struct kvc_tensor *tensors, size_t count,
-                                       struct kvc_tensor_writer **out, struct kvc_error *error) {
+enum kvc_status kvc_typed_writer_open(const char *path, const struct kvc_tensor *tensors, const enum kvc_type *types,
+                                      size_t count, struct kvc_tensor_writer **out, struct kvc_error *error) {
     *out = NULL;
     struct kvc_tensor_writer *writer = calloc(1, sizeof *writer);
     if (writer) {
@@ -142,7 +158,7 @@ enum kvc_status kvc_tensor_writer_open(const char *path, const struct kvc_tensor
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory", path);
     }
     writer->count = count;
-    enum kvc_status status = begin(writer, path, tensors, error);
+    enum kvc_status status = begin(writer, path, tensors, types, error);
     if (status) {
         kvc_tensor_writer_abandon(writer);
         return status;
@@ -151,22 +167,34 @@ enum kvc_status kvc_tensor_writer_open(const char *path, const struct kvc_tensor
     return KVC_OK;
 }
 
-enum kvc_status kvc_tensor_write(struct kvc_tensor_writer *writer, size_t i, const float *values, size_t count,
-                                 struct kvc_error *error) {
+enum kvc_status kvc_tensor_writer_open(const char *path, const struct kvc_tensor *tensors, size_t count,
+                                       struct kvc_tensor_writer **writer, struct kvc_error *error) {
+    return kvc_typed_writer_open(path, tensors, NULL, count, writer, error);
+}
+
+enum kvc_status kvc_tensor_write_bytes(struct kvc_tensor_writer *writer, size_t i, const void *data, size_t bytes,
+                                       struct kvc_error *error) {
     if (i >= writer->count) {
         return kvc_fail(error, KVC_USAGE, "there is no tensor %zu, the file has %zu", i, writer->count);
     }
     struct written *tensor = &writer->tensors[i];
-    if (count > tensor->values - tensor->done) {
+    if (bytes > tensor->bytes - tensor->done) {
         return kvc_fail(error, KVC_USAGE, "tensor %s is given more than its %" PRIu64 " values", tensor->name,
-                        tensor->values);
+                        tensor->bytes / kvc_type_block(tensor->type).bytes);
     }
-    enum kvc_status status =
-        kvc_output_write(writer->output, tensor->offset + tensor->done * 4, values, count * sizeof *values, error);
+    enum kvc_status status = kvc_output_write(writer->output, tensor->offset + tensor->done, data, bytes, error);
     if (!status) {
-        tensor->done += count;
+        tensor->done += bytes;
     }
     return status;
+}
+
+enum kvc_status kvc_tensor_write(struct kvc_tensor_writer *writer, size_t i, const float *values, size_t count,
+                                 struct kvc_error *error) {
+    if (count > SIZE_MAX / sizeof *values) {
+        return kvc_fail(error, KVC_USAGE, "tensor %zu cannot have %zu values", i, count);
+    }
+    return kvc_tensor_write_bytes(writer, i, values, count * sizeof *values, error);
 }
 
 static void writer_free(struct kvc_tensor_writer *writer) {
@@ -180,9 +208,10 @@ static void writer_free(struct kvc_tensor_writer *writer) {
 enum kvc_status kvc_tensor_writer_commit(struct kvc_tensor_writer *writer, struct kvc_error *error) {
     for (size_t i = 0; i < writer->count; i++) {
         const struct written *tensor = &writer->tensors[i];
-        if (tensor->done != tensor->values) {
+        if (tensor->done != tensor->bytes) {
+            const uint64_t size = kvc_type_block(tensor->type).bytes;
             enum kvc_status status = kvc_fail(error, KVC_USAGE, "tensor %s got %" PRIu64 " of its %" PRIu64 " values",
-                                              tensor->name, tensor->done, tensor->values);
+                                              tensor->name, tensor->done / size, tensor->bytes / size);
             kvc_tensor_writer_abandon(writer);
             return status;
         }

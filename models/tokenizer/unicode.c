@@ -44,6 +44,13 @@ size_t kvc_utf8_put(uint32_t code, char out[4]) {
     return length;
 }
 
+bool kvc_is_utf8(const char *text, size_t bytes) {
+    uint32_t code = 0;
+    for (size_t at = 0; at < bytes && code != KVC_NOT_UTF8;)
+        at += kvc_utf8_next(text + at, bytes - at, &code);
+    return code != KVC_NOT_UTF8;
+}
+
 bool kvc_is_space(uint32_t code) {
     return (code >= 9 && code <= 13) || code == 0x20 || code == 0x85 || code == 0xa0 || code == 0x1680 ||
            (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 || code == 0x202f || code == 0x205f ||

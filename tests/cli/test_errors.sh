@@ -53,6 +53,7 @@ fails 2 'give a policy' replay --in x
 fails 2 'give the tensors' replay --kv full
 fails 2 'one model to convert' convert -o "$work/x.gguf"
 fails 2 'file to write' convert "$demo"
+fails 2 'f32, f16 or bf16, not q8_0' convert "$demo" -o "$work/x/"
 fails 2 'geometry' mkmodel -o "$work/x.gguf"
 fails 2 'file to write' mkmodel --shape tiny
 fails 2 'nosuch' mkmodel --shape nosuch -o "$work/x.gguf"
@@ -180,6 +181,7 @@ done
 fails 4 'cannot be written\|No space\|no space' logits -m "$demo" --tokens 1,2,3 --out "$work/none/x.safetensors"
 fails 4 'target' logits -m "$demo" --tokens 1,2,3 --out "$work/target"
 fails 4 'none' convert "$demo" -o "$work/none/x.gguf"
+fails 4 'none' convert "$demo" -o "$work/none/x/" --type f16
 fails 4 'none' mkmodel --shape tiny -o "$work/none/x.gguf"
 if [ -w /dev/full ]; then
     kv run -m "$demo" -n 5 -q >/dev/full 2>"$work/err"
@@ -213,5 +215,6 @@ limited() {
 ids=$(awk 'BEGIN { for (i = 0; i < 300; i++) printf "%s%d", i ? "," : "", i }')
 limited mkmodel --shape tiny -o "$work/target/x.gguf"
 limited convert "$demo" -o "$work/target/x.gguf" --type f32
+limited convert "$demo" -o "$work/target/x./" --type f32
 limited logits -m "$demo" --tokens "$ids" --out "$work/target/x.safetensors"
 finish

@@ -49,6 +49,7 @@ faults 150 convert "$demo" -o "$into/demo.gguf" --type f16 -q
 faults 100 convert "$work/tiny.gguf" -o "$into/tiny.gguf" --type f16 -q
 faults 100 convert "$source/tests/data/golden/gpt-oss" -o "$into/gpt-oss.gguf" --type q8_0 -q # experts taken apart
 faults 100 logits -m "$source/tests/data/golden/gpt-oss-plain" --tokens 1,2,3,4,5,6 --prompt 3 --out "$into/logits.safetensors"
+faults 200 convert "$work/tiny.gguf" -o "$into/tiny/" --type f16 -q
 faults 100 mkmodel --shape tiny --type q4_0 -o "$into/tiny.gguf" -q
 faults 150 replay --kv 'snapkv:budget=12,window=4,kernel=3' --prompt 15 --in "$work/dump.safetensors" \
     --out "$into/kept.json" --attn "$into/attn.safetensors"

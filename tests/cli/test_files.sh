@@ -24,6 +24,14 @@ for type in f16 q8_0; do
 done
 ok info "$work/q8_0.gguf"
 has 'q8_0'
+ok convert "$work/q8_0.gguf" -o "$work/folder/" --type f32 --json
+that 'its size' [ "$(json bytes)" = "$(wc -c <"$work/folder/model.safetensors")" ]
+ok logits -m "$work/q8_0.gguf" --tokens 1,2,3,4,5 --json --out "$work/a.safetensors"
+hash=$(json hash)
+ok logits -m "$work/folder" --tokens 1,2,3,4,5 --json --out "$work/a.safetensors"
+that 'the same hash from the folder' [ "$(json hash)" = "$hash" ]
+ok run -m "$work/folder" -p "$words" -n 5 --temp 0 -q
+rm -r "$work/folder" "$work/a.safetensors"
 that 'no temporary file stays' [ -z "$(ls "$work" | grep -v '\.gguf$\|^out$\|^err$')" ]
 
 # ---- logits: the same bits from both formats, in any chunks, from any backend

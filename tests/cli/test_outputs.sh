@@ -38,6 +38,7 @@ env --default-signal=INT true 2>/dev/null || { echo 'skipped: env cannot set sig
 ok mkmodel --shape 100m --type q8_0 -o "$work/big.gguf" -q
 for signal in 'INT 130' 'TERM 143' 'HUP 129' 'QUIT 131'; do
     interrupted $signal convert "$work/big.gguf" -o "$work/target/x.gguf" --type q3_k
+    interrupted $signal convert "$work/big.gguf" -o "$work/target/x/" --type f32
     interrupted $signal logits -m "$demo" --backend ref --tokens "$ids" --out "$work/target/x.safetensors"
 done
 interrupted TERM 143 mkmodel --shape 100m --type f32 -o "$work/target/x.gguf"

@@ -17,6 +17,7 @@ check_PROGRAMS += \
 	tests/models/test_safetensors \
 	tests/models/test_scaled \
 	tests/models/test_template \
+	tests/models/test_to_folder \
 	tests/models/test_tokenizer \
 	tests/models/test_tokenizer_golden \
 	tests/models/test_tokenizer_hostile \
@@ -30,4 +31,4 @@ noinst_PROGRAMS += tests/models/jinja_render
 tests_models_jinja_render_LDADD = libkvc.la $(KVC_LIBS)
 SHELL_TESTS += tests/models/test_templates.sh
 EXTRA_DIST += tests/models/test_templates.sh tests/data/tokenizers tests/data/templates tools/make_tokenizer_golden.py tools/make_templates_golden.py \
-	tools/make_snippets_golden.py tools/compare_templates.py tools/make_split_golden.py tools/make_sentencepiece_golden.py
+	tools/make_snippets_golden.py tools/compare_folders.py tools/compare_templates.py tools/make_split_golden.py tools/make_sentencepiece_golden.py

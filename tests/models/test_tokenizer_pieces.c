@@ -1,6 +1,7 @@
 /* test_tokenizer_pieces.c - folders with tokenizer.model alone: beside what the sentencepiece library says, with the
  * files that add tokens, through convert, and how such a file is refused. */
 #include "models/convert/text.h"
+#include "models/convert/to_folder.h"
 #include "models/tokenizer/sentencepiece.h"
 #include "tests/models/file_maker.h"
 #include "tests/models/tokenizer_checks.h"
@@ -61,6 +62,22 @@ static void test_against_sentencepiece(void **state) {
     assert_int_equal(failures, 0);
 }
 
+/* As tokenizer.json, whose merges are made of the scores. */
+static size_t compare_written(const struct kvc_tokenizer *tokenizer, const char *name, const json_t *expected) {
+    struct kvc_output_set *set;
+    struct kvc_error error = {0};
+    struct kvc_tokenizer *again;
+    char folder[700];
+    snprintf(folder, sizeof folder, "%s", own_path(name));
+    if (kvc_output_set_open(folder, &set, &error) != KVC_OK ||
+        kvc_write_tokenizer(set, name, tokenizer, &error) != KVC_OK || kvc_output_set_commit(set, &error) != KVC_OK ||
+        kvc_tokenizer_from_folder(folder, UINT64_MAX, &again, &error) != KVC_OK)
+        fail_msg("%s", error.text);
+    const size_t failures = compare(again, name, expected);
+    kvc_tokenizer_close(again);
+    return failures;
+}
+
 /* Written by convert, they give the same ids. GGUF's readers put a space behind pieces of the user's own where they put
  * one in front of the text, which SentencePiece does not: the third is left out. */
 static void test_converted_equals_folder(void **state) {
@@ -80,6 +97,7 @@ static void test_converted_equals_folder(void **state) {
             fail_msg("%s", error.text);
         struct kvc_tokenizer *tokenizer = open_gguf(path, &file);
         failures += compare(tokenizer, names[i], expected);
+        failures += compare_written(tokenizer, names[i], expected);
         assert_int_equal(kvc_tokenizer_bos(tokenizer), json_integer_value(json_object_get(expected, "bos")));
         kvc_tokenizer_close(tokenizer);
         kvc_gguf_close(file);

@@ -1,5 +1,6 @@
 /* test_tokenizer_splits.c - every splitting that tokenizer.ggml.pre may name beside what the tokenizers library makes
  * of it, over one vocabulary whose merges cross every border. */
+#include "models/convert/to_folder.h"
 #include "models/files/gguf_write.h"
 #include "models/tokenizer/parts.h"
 #include "tests/models/tokenizer_checks.h"
@@ -61,6 +62,28 @@ static size_t compare(const struct golden *golden, const struct kvc_tokenizer *t
     return failures;
 }
 
+/* As a tokenizer.json, read again: its patterns have the same name, which GGUF needs. KVCULL_KEEP_SPLITS names a folder
+ * where these files stay, for other programs to read. */
+static struct kvc_tokenizer *open_written(const struct kvc_tokenizer *tokenizer, const char *name) {
+    const char *keep = getenv("KVCULL_KEEP_SPLITS");
+    char folder[1000], command[1100];
+    struct kvc_output_set *set;
+    struct kvc_tokenizer *again = NULL;
+    struct kvc_error error = {0};
+    size_t bytes;
+    snprintf(folder, sizeof folder, "%s/kvcull-split-%ld-%s", keep ? keep : "/tmp", keep ? 0L : (long)getpid(), name);
+    if (kvc_output_set_open(folder, &set, &error) != KVC_OK ||
+        kvc_write_tokenizer(set, name, tokenizer, &error) != KVC_OK || kvc_output_set_commit(set, &error) != KVC_OK ||
+        kvc_tokenizer_from_folder(folder, UINT64_MAX, &again, &error) != KVC_OK)
+        fail_msg("%s", error.text);
+    const char *found = kvc_split_name(again, &bytes);
+    if (!found || strncmp(found, name, strlen(name)) != 0)
+        fail_msg("%s: is read as %.30s", name, found ? found : "no splitting with a name");
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    assert_true(keep || system(command) == 0);
+    return again;
+}
+
 static void test_every_splitting(void **state) {
     (void)state;
     const struct golden golden = {data_json("tokenizers/texts.json"), NULL,
@@ -76,7 +99,10 @@ static void test_every_splitting(void **state) {
         struct kvc_tokenizer *tokenizer = open_with(name, strlen(name), &error);
         if (!tokenizer)
             fail_msg("%s", error.text);
+        struct kvc_tokenizer *again = open_written(tokenizer, name);
         failures += compare(&all, tokenizer, name);
+        failures += compare(&all, again, name);
+        kvc_tokenizer_close(again);
         kvc_tokenizer_close(tokenizer);
     }
     assert_int_equal(failures, 0);

@@ -1,0 +1,285 @@
+/* to_folder.c - a model as a Hugging Face folder: the plan of its description says what every tensor is called in both
+ * formats. Rows that GGUF interleaves go back into halves, stacks of experts into a tensor each, 1 + w of norms to w.
+ */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/types.h"
+#include "models/config/names.h"
+#include "models/convert/convert.h"
+#include "models/convert/quantize.h"
+#include "models/convert/to_folder.h"
+#include "models/files/safetensors.h"
+#include "models/files/tensor_file.h"
+
+struct target { /* a tensor of the folder */
+    const struct kvc_planned *planned;
+    uint32_t expert;
+    char name[128];
+};
+
+struct work {
+    struct kvc_converter *converter;
+    const struct kvc_gguf *gguf; /* one of the two is NULL */
+    const struct kvc_safetensors *folder;
+    struct kvc_config config;
+    struct kvc_plan plan;
+    struct target *targets;
+    struct kvc_tensor *tensors; /* [count], as targets */
+    enum kvc_type *types;
+    size_t count;
+    struct kvc_error *error;
+};
+
+static enum kvc_status no_memory(const struct work *work) {
+    return kvc_fail(work->error, KVC_RESOURCE, "%s: no memory for its list of tensors", work->converter->from);
+}
+
+enum kvc_status kvc_output_set_json(struct kvc_output_set *set, const char *name, json_t *root, bool whole,
+                                    struct kvc_error *error) {
+    const size_t flags = JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(9);
+    const size_t bytes = root && whole ? json_dumpb(root, NULL, 0, flags) : 0;
+    char *text = bytes ? malloc(bytes + 1) : NULL;
+    enum kvc_status status;
+    if (text && json_dumpb(root, text, bytes, flags) == bytes) {
+        text[bytes] = '\n';
+        status = kvc_output_set_write(set, name, text, bytes + 1, error);
+    } else {
+        status = kvc_fail(error, KVC_RESOURCE, "%s: no memory", name);
+    }
+    free(text);
+    json_decref(root);
+    return status;
+}
+
+/* ---- the list of tensors ---- */
+
+/* The row of the family whose folders say what the model is: a window makes a Llama a Mistral; images are not kept. */
+static const struct kvc_family *folder_family(const struct kvc_config *config) {
+    const struct kvc_family *own = config->family;
+    const bool window = config->sliding_window > 0 && own->window == KVC_WINDOW_NONE;
+    for (const struct kvc_family *family = kvc_families; family->gguf; family++) {
+        const bool fits = window ? family->window != KVC_WINDOW_NONE : own->nested || family == own;
+        if (fits && strcmp(family->gguf, own->gguf) == 0 && family->experts == own->experts && !family->nested)
+            return family;
+    }
+    return own;
+}
+
+static enum kvc_status list_tensors(struct work *work) {
+    size_t most = 0;
+    for (size_t i = 0; i < work->plan.count; i++)
+        most += work->plan.tensors[i].kind == KVC_PLAN_EXPERTS ? (size_t)work->plan.tensors[i].shape[0] : 1;
+    work->targets = calloc(most + 1, sizeof *work->targets);
+    work->tensors = calloc(most + 1, sizeof *work->tensors);
+    work->types = calloc(most + 1, sizeof *work->types);
+    if (!work->targets || !work->tensors || !work->types)
+        return no_memory(work);
+    for (size_t i = 0; i < work->plan.count; i++) {
+        const struct kvc_planned *planned = &work->plan.tensors[i];
+        const bool stack = planned->kind == KVC_PLAN_EXPERTS;
+        const uint64_t count = stack ? planned->shape[0] : planned->kind == KVC_PLAN_FACTORS ? 0 : 1;
+        for (uint64_t e = 0; e < count; e++) {
+            struct target *target = &work->targets[work->count];
+            struct kvc_tensor *tensor = &work->tensors[work->count];
+            *target = (struct target){.planned = planned, .expert = (uint32_t)e};
+            snprintf(target->name, sizeof target->name, "%s", planned->hf);
+            if (stack)
+                kvc_expert_tensor(target->name, sizeof target->name, false, &work->config, planned->layer,
+                                  planned->experts, (uint32_t)e);
+            tensor->name = target->name;
+            tensor->dimensions = planned->dimensions - stack;
+            memcpy(tensor->shape, planned->shape + stack, tensor->dimensions * sizeof *tensor->shape);
+            work->types[work->count++] = planned->type;
+        }
+    }
+    return KVC_OK;
+}
+
+/* One expert's matrix of a stack. */
+static void take_slice(struct kvc_file_tensor *tensor, uint32_t expert) {
+    const uint64_t rows = tensor->shape[1];
+    const size_t bytes = (size_t)rows * kvc_type_row_bytes(tensor->type, tensor->cols);
+    tensor->data = (const unsigned char *)tensor->data + expert * bytes;
+    tensor->rows = rows;
+    tensor->bytes = bytes;
+    tensor->dimensions = 2;
+    tensor->shape[0] = rows;
+    tensor->shape[1] = tensor->cols;
+}
+
+/* The model's tensor for one of the folder's; scaled ones are the file's own. */
+static enum kvc_status find(const struct work *work, const struct target *target, struct kvc_file_tensor *tensor) {
+    const struct kvc_planned *planned = target->planned;
+    const bool stack = planned->kind == KVC_PLAN_EXPERTS;
+    const uint64_t *shape = planned->shape + stack;
+    const uint64_t rows = planned->dimensions - stack == 2 ? shape[0] : 1,
+                   cols = shape[planned->dimensions - stack - 1];
+    char name[128];
+    snprintf(name, sizeof name, "%s", work->gguf ? planned->name : target->name);
+    const struct kvc_file_tensor *found =
+        work->gguf ? kvc_gguf_tensor(work->gguf, name) : kvc_safetensors_text_tensor(work->folder, name);
+    const bool whole = found && stack && work->gguf;
+    if (!found && stack && work->gguf) { /* the first files of Mixtral */
+        kvc_expert_tensor(name, sizeof name, true, &work->config, planned->layer, planned->experts, target->expert);
+        found = kvc_gguf_tensor(work->gguf, name);
+    }
+    if (!found)
+        return kvc_fail(work->error, KVC_INPUT, "%s: tensor %s is missing", work->converter->from, name);
+    *tensor = *found;
+    if (whole && tensor->dimensions == 3 && tensor->shape[0] == planned->shape[0])
+        take_slice(tensor, target->expert);
+    if (tensor->rows != rows || tensor->cols != cols)
+        return kvc_fail(work->error, KVC_INPUT,
+                        "%s: tensor %s is %" PRIu64 " x %" PRIu64 ", it must be %" PRIu64 " x %" PRIu64,
+                        work->converter->from, name, tensor->rows, tensor->cols, rows, cols);
+    return KVC_OK;
+}
+
+static enum kvc_status check_tensors(const struct work *work) {
+    enum kvc_status status = KVC_OK;
+    struct kvc_file_tensor tensor;
+    for (size_t i = 0; !status && i < work->count; i++)
+        status = find(work, &work->targets[i], &tensor);
+    return status;
+}
+
+/* ---- writing ---- */
+
+/* w of 1 + w: there is a w wherever the file was made from a folder, but not of every number. */
+static enum kvc_status write_norm(struct work *work, const struct kvc_file_tensor *tensor, size_t i) {
+    const size_t length = (size_t)tensor->cols;
+    float *values = malloc(length * sizeof *values);
+    if (!values)
+        return no_memory(work);
+    kvc_widen_row(tensor->type, tensor->data, length, values);
+    enum kvc_status status = KVC_OK;
+    for (size_t k = 0; k < length && !status; k++) {
+        const float sum = values[k];
+        values[k] = sum - 1.0f;
+        if (values[k] + 1.0f != sum)
+            status = kvc_fail(work->error, KVC_INPUT,
+                              "%s: tensor %s: number %zu, %g, is no float32 plus 1, which folders of %s hold",
+                              work->converter->from, tensor->name, k, (double)sum, work->config.family->hf);
+    }
+    if (!status)
+        status = kvc_tensor_write_bytes(work->converter->tensors, i, values, length * sizeof *values, work->error);
+    free(values);
+    return status;
+}
+
+static enum kvc_status write_tensors(struct work *work, const char *path) {
+    struct kvc_converter *converter = work->converter;
+    enum kvc_status status =
+        kvc_typed_writer_open(path, work->tensors, work->types, work->count, &converter->tensors, work->error);
+    for (size_t i = 0; !status && i < work->count; i++) {
+        const struct kvc_planned *planned = work->targets[i].planned;
+        struct kvc_file_tensor tensor;
+        status = find(work, &work->targets[i], &tensor);
+        if (status)
+            break;
+        if (work->gguf && planned->kind == KVC_PLAN_NORM && work->config.family->norm_plus_one)
+            status = write_norm(work, &tensor, i);
+        else
+            status = kvc_convert_tensor(converter, &tensor, planned->type, work->gguf ? planned->interleaved : 0,
+                                        work->config.rope.rotary, i, work->error);
+    }
+    if (!status) {
+        struct kvc_tensor_writer *writer = converter->tensors;
+        converter->tensors = NULL;
+        status = kvc_tensor_writer_commit(writer, work->error);
+    }
+    return status;
+}
+
+static enum kvc_status write_folder(struct work *work, const char *to, enum kvc_type type) {
+    struct kvc_output_set *set;
+    const char *path, *from = work->converter->from;
+    enum kvc_status status = list_tensors(work);
+    if (!status)
+        status = check_tensors(work);
+    if (!status)
+        status = kvc_output_set_open(to, &set, work->error);
+    if (status)
+        return status;
+    status = kvc_write_config(set, from, &work->config, type, work->error);
+    if (!status)
+        status = work->gguf ? kvc_write_text(set, from, work->gguf, work->config.vocab, work->error)
+                            : kvc_copy_text_files(set, from, work->error);
+    if (!status)
+        status = kvc_output_set_path(set, "model.safetensors", &path, work->error);
+    if (!status)
+        status = write_tensors(work, path);
+    if (!status)
+        return kvc_output_set_commit(set, work->error);
+    kvc_tensor_writer_abandon(work->converter->tensors); /* before the folder that its file lies in */
+    work->converter->tensors = NULL;
+    kvc_output_set_abandon(set);
+    return status;
+}
+
+/* ---- the two sources ---- */
+
+static enum kvc_status convert(struct work *work, const char *to, enum kvc_type type) {
+    work->config.family = folder_family(&work->config);
+    enum kvc_status status = kvc_plan_build(&work->config, type, &work->plan, work->error);
+    if (!status) {
+        status = write_folder(work, to, type);
+        kvc_plan_free(&work->plan);
+    }
+    free(work->targets);
+    free(work->tensors);
+    free(work->types);
+    return status;
+}
+
+static enum kvc_status from_gguf(struct work *work, const char *to, enum kvc_type type) {
+    struct kvc_gguf *file;
+    enum kvc_status status = kvc_gguf_open(work->converter->from, &file, work->error);
+    if (status)
+        return status;
+    status = kvc_config_from_gguf(file, work->converter->from, &work->config, work->error);
+    if (!status) {
+        const struct kvc_file_tensor *embedding = kvc_gguf_tensor(file, kvc_embedding_name[1]);
+        work->gguf = file;
+        work->config.vocab = work->config.vocab ? work->config.vocab : embedding ? embedding->rows : 0;
+        status = convert(work, to, type);
+        kvc_config_free(&work->config);
+    }
+    kvc_gguf_close(file);
+    return status;
+}
+
+static enum kvc_status from_folder(struct work *work, const char *to, enum kvc_type type) {
+    struct kvc_safetensors *file;
+    const char *from = work->converter->from;
+    const size_t capacity = strlen(from) + sizeof "/config.json";
+    char *path = malloc(capacity);
+    if (!path)
+        return kvc_fail(work->error, KVC_RESOURCE, "%s: no memory", from);
+    snprintf(path, capacity, "%s/config.json", from);
+    enum kvc_status status = kvc_config_from_json(path, &work->config, work->error);
+    free(path);
+    if (status)
+        return status;
+    status = kvc_safetensors_open(from, &file, work->error);
+    if (!status) {
+        work->folder = file;
+        status = convert(work, to, type);
+        kvc_safetensors_close(file);
+    }
+    kvc_config_free(&work->config);
+    return status;
+}
+
+enum kvc_status kvc_convert_to_folder(struct kvc_converter *converter, bool folder, const char *to, enum kvc_type type,
+                                      struct kvc_error *error) {
+    struct work work = {.converter = converter, .error = error};
+    if (type != KVC_F32 && type != KVC_F16 && type != KVC_BF16)
+        return kvc_fail(error, KVC_USAGE, "%s: a Hugging Face folder holds f32, f16 or bf16, not %s", to,
+                        kvc_type_name(type));
+    return folder ? from_folder(&work, to, type) : from_gguf(&work, to, type);
+}

@@ -1,0 +1,244 @@
+/* test_to_folder.c - Hugging Face folders that convert writes: the same logits to the bit as the model they were made
+ * of, for every family that has a golden; the same tokens; and what cannot be said is refused and leaves nothing. */
+#include "tests/models/file_maker.h"
+
+#include <dirent.h>
+
+#include "models/convert/to_folder.h"
+#include "models/tokenizer/parts.h"
+#include "tests/models/tokenizer_checks.h"
+
+enum { TOKENS = 40 }; /* 6 under valgrind */
+
+static struct kvc_engine *engine;
+
+static int open_engine(void **state) {
+    (void)state;
+    struct kvc_engine_options options = {.threads = 2};
+    struct kvc_error error;
+    return kvc_engine_open(&options, &engine, &error) ? -1 : 0;
+}
+
+static int close_engine(void **state) {
+    kvc_engine_close(engine);
+    return remove_own_folder(state);
+}
+
+static void must(enum kvc_status status, const struct kvc_error *error, const char *what) {
+    if (status)
+        fail_msg("%s: status %d: %s", what, (int)status, error->text);
+}
+
+static void remove_tree(const char *path) {
+    char command[800];
+    snprintf(command, sizeof command, "rm -rf '%s'", path);
+    assert_int_equal(system(command), 0);
+}
+
+/* The last row of logits after some tokens; malloc'ed. */
+static float *logits_of(const char *path, uint32_t *vocab, uint64_t *parameters) {
+    struct kvc_model *model;
+    struct kvc_session *session;
+    struct kvc_session_options options;
+    struct kvc_error error = {0};
+    int32_t tokens[TOKENS];
+    must(kvc_model_open(engine, path, &model, &error), &error, path);
+    *vocab = kvc_model_info(model)->vocab;
+    *parameters = kvc_model_info(model)->parameters;
+    for (int i = 0; i < TOKENS; i++)
+        tokens[i] = (int32_t)((uint32_t)(7 * i + 3) % *vocab);
+    float *logits = malloc(*vocab * sizeof *logits);
+    assert_non_null(logits);
+    kvc_session_defaults(&options);
+    options.cache_type = KVC_F32;
+    must(kvc_session_open(model, &options, &session, &error), &error, path);
+    must(kvc_session_prompt(session, tokens, kvc_test_thinned() ? 6 : TOKENS, NULL, logits, &error), &error, path);
+    kvc_session_close(session);
+    kvc_model_close(model);
+    return logits;
+}
+
+static void same_bits(const char *a, const char *b) {
+    uint32_t vocab, other;
+    uint64_t parameters, others;
+    float *x = logits_of(a, &vocab, &parameters), *y = logits_of(b, &other, &others);
+    if (vocab != other || parameters != others || memcmp(x, y, vocab * sizeof *x) != 0)
+        fail_msg("%s and %s: other logits", a, b);
+    free(x);
+    free(y);
+}
+
+/* GGUF to a folder, the folder to GGUF and to a folder. */
+static void goldens_keep_their_bits(void **state) {
+    (void)state;
+    char list[500], from[800];
+    const char *top = getenv("top_srcdir");
+    struct kvc_error error = {0};
+    size_t tried = 0;
+    snprintf(list, sizeof list, "%s/tests/data/golden", top ? top : ".");
+    DIR *families = opendir(list);
+    assert_non_null(families);
+    for (struct dirent *entry; (entry = readdir(families)) != NULL;) {
+        struct stat about;
+        snprintf(from, sizeof from, "%s/%.200s/model.gguf", list, entry->d_name);
+        if (stat(from, &about) != 0 || (kvc_test_thinned() && tried++ % 5))
+            continue;
+        must(kvc_convert(from, own_path("folder/"), KVC_F32, &error), &error, from);
+        same_bits(from, own_path("folder"));
+        must(kvc_convert(own_path("folder"), own_path("again.gguf"), KVC_F32, &error), &error, from);
+        same_bits(from, own_path("again.gguf"));
+        snprintf(from, sizeof from, "%s/%.200s", list, entry->d_name);
+        must(kvc_convert(from, own_path("copy/"), KVC_F32, &error), &error, from);
+        same_bits(from, own_path("copy"));
+        remove_tree(own_path("folder"));
+        remove_tree(own_path("copy"));
+        tried++;
+    }
+    closedir(families);
+    assert_true(tried >= 30 || (kvc_test_thinned() && tried > 2));
+}
+
+/* Quantized weights are exact in float32, and in half of the bytes near enough. */
+static void types_of_a_folder(void **state) {
+    (void)state;
+    struct kvc_error error = {0};
+    struct stat about;
+    must(kvc_make_model("tiny", KVC_Q8_0, 9, own_path("q8_0.gguf"), &error), &error, "q8_0");
+    must(kvc_convert(own_path("q8_0.gguf"), own_path("wide/"), KVC_F32, &error), &error, "f32");
+    same_bits(own_path("q8_0.gguf"), own_path("wide"));
+    assert_int_equal(stat(own_path("wide/model.safetensors"), &about), 0);
+    const off_t bytes = about.st_size;
+    must(kvc_convert(own_path("wide"), own_path("half///"), KVC_BF16, &error), &error, "bf16");
+    assert_int_equal(stat(own_path("half/model.safetensors"), &about), 0);
+    assert_true(about.st_size < bytes * 6 / 10);
+    must(kvc_convert(own_path("half"), own_path("half.gguf"), KVC_BF16, &error), &error, "bf16");
+    same_bits(own_path("half"), own_path("half.gguf"));
+}
+
+/* ---- tokens ---- */
+
+/* The tokenizer, written and read again. */
+static struct kvc_tokenizer *written(const struct kvc_tokenizer *tokenizer, const char *name) {
+    struct kvc_output_set *set;
+    struct kvc_error error = {0};
+    struct kvc_tokenizer *again = NULL;
+    must(kvc_output_set_open(own_path("text"), &set, &error), &error, name);
+    must(kvc_write_tokenizer(set, name, tokenizer, &error), &error, name);
+    must(kvc_output_set_commit(set, &error), &error, name);
+    must(kvc_tokenizer_from_folder(own_path("text"), UINT64_MAX, &again, &error), &error, name);
+    remove_tree(own_path("text"));
+    return again;
+}
+
+static void byte_level_tokens_stay(void **state) {
+    (void)state;
+    static const char *const names[] = {"gpt2", "llama3", "qwen2", "starcoder", "tekken", "sentencepiece"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char part[200], path[1000];
+        struct kvc_gguf *file;
+        snprintf(part, sizeof part, "tokenizers/%s/vocab.gguf", names[i]);
+        data_path(path, sizeof path, part);
+        struct kvc_tokenizer *tokenizer = open_gguf(path, &file), *again = written(tokenizer, names[i]);
+        size_t bytes, again_bytes;
+        const char *name = kvc_split_name(tokenizer, &bytes), *same = kvc_split_name(again, &again_bytes);
+        assert_true(name == same && (!name || bytes == again_bytes));
+        compare_expected(again, names[i], i < 5);
+        kvc_tokenizer_close(tokenizer);
+        kvc_tokenizer_close(again);
+        kvc_gguf_close(file);
+    }
+}
+
+/* What a stranger's program reads: the demo's words, its template, which tokens end an answer. */
+static void text_goes_along(void **state) {
+    (void)state;
+    static const char text[] = "the magic number for lantern 48 21 . unknownword <s>";
+    char demo[500];
+    struct kvc_error error = {0};
+    const char *top = getenv("top_srcdir");
+    snprintf(demo, sizeof demo, "%s/data/demo", top ? top : ".");
+    must(kvc_convert(demo, own_path("demo.gguf"), KVC_F16, &error), &error, "demo");
+    must(kvc_convert(own_path("demo.gguf"), own_path("demo/"), KVC_F16, &error), &error, "demo");
+    int32_t *ids[2];
+    size_t counts[2], ends[2] = {0, 0};
+    for (int i = 0; i < 2; i++) {
+        struct kvc_model *model;
+        must(kvc_model_open(engine, i ? own_path("demo") : demo, &model, &error), &error, "demo");
+        must(kvc_tokenize(model, text, strlen(text), KVC_TOKENIZE_BOS | KVC_TOKENIZE_SPECIAL, &ids[i], &counts[i],
+                          &error),
+             &error, "demo");
+        for (uint32_t t = 0; t < kvc_model_info(model)->vocab; t++)
+            ends[i] += kvc_token_ends_turn(model, (int32_t)t);
+        kvc_model_close(model);
+    }
+    assert_true(counts[0] == counts[1] && ends[0] == ends[1] && ends[0] > 0);
+    assert_memory_equal(ids[0], ids[1], counts[0] * sizeof *ids[0]);
+    free(ids[0]);
+    free(ids[1]);
+}
+
+/* ---- failures ---- */
+
+static void refusals_leave_nothing(void **state) {
+    (void)state;
+    struct kvc_error error = {0};
+    must(kvc_make_model("tiny", KVC_F16, 1, own_path("tiny.gguf"), &error), &error, "tiny");
+    char from[700];
+    snprintf(from, sizeof from, "%s", own_path("tiny.gguf"));
+    check_refusal(kvc_convert(from, own_path("new/"), KVC_Q8_0, &error), KVC_USAGE, &error,
+                  "a Hugging Face folder holds f32, f16 or bf16, not q8_0");
+    check_refusal(kvc_convert(from, own_path("tiny.gguf/"), KVC_F16, &error), KVC_RESOURCE, &error,
+                  "is there and is not a folder");
+    check_refusal(kvc_convert(from, own_path("none/new/"), KVC_F16, &error), KVC_RESOURCE, &error,
+                  "cannot be written: No such file");
+    assert_int_equal(mkdir(own_path("full"), 0777), 0);
+    write_file("full/file", "x", 1);
+    check_refusal(kvc_convert(from, own_path("full/"), KVC_F16, &error), KVC_RESOURCE, &error,
+                  "is there and is not empty");
+    assert_int_equal(count_files("new"), 0);
+    assert_int_equal(count_files("full"), 1);
+    assert_int_equal(mkdir(own_path("empty"), 0777), 0); /* its place is taken */
+    must(kvc_convert(from, own_path("empty/"), KVC_F16, &error), &error, "empty");
+    same_bits(from, own_path("empty"));
+    assert_int_equal(count_files("empty"), 1);
+}
+
+/* A number that no w + 1 is: the file says 1 + w, a folder w. */
+static void norms_without_a_difference(void **state) {
+    (void)state;
+    static char bytes[1 << 20];
+    char from[600];
+    const char *top = getenv("top_srcdir");
+    struct kvc_error error = {0};
+    struct kvc_gguf *file;
+    snprintf(from, sizeof from, "%s/tests/data/golden/gemma3/model.gguf", top ? top : ".");
+    must(kvc_gguf_open(from, &file, &error), &error, from);
+    const struct kvc_file_tensor *norm = kvc_gguf_tensor(file, "output_norm.weight");
+    unsigned char first[16];
+    memcpy(first, norm->data, sizeof first);
+    kvc_gguf_close(file);
+    FILE *in = fopen(from, "rb");
+    const size_t count = fread(bytes, 1, sizeof bytes, in);
+    fclose(in);
+    char *at = memmem(bytes, count, first, sizeof first);
+    const float small = 1e-10f; /* 1 + w is never so near 0 but by w = -1 */
+    assert_non_null(at);
+    memcpy(at, &small, sizeof small);
+    write_file("norm.gguf", bytes, count);
+    check_refusal(kvc_convert(own_path("norm.gguf"), own_path("new/"), KVC_F32, &error), KVC_INPUT, &error,
+                  "tensor output_norm.weight: number 0, 1e-10, is no float32 plus 1");
+    assert_int_equal(count_files("new"), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(goldens_keep_their_bits),
+        cmocka_unit_test(types_of_a_folder),
+        cmocka_unit_test(byte_level_tokens_stay),
+
+        cmocka_unit_test(text_goes_along),
+        cmocka_unit_test(refusals_leave_nothing),
+        cmocka_unit_test(norms_without_a_difference),
+    };
+    return cmocka_run_group_tests(tests, open_engine, close_engine);
+}
