@@ -62,6 +62,7 @@ struct kvc_runner {
     size_t count_capacity;
     float *host_rows; /* [host_capacity]: cosine or sine rows on their way to the device */
     size_t host_capacity;
+    uint32_t *windows; /* [layers] or NULL: of a replay */
 };
 
 /* How its model makes scores; of a replay as of most models. */
@@ -72,6 +73,13 @@ static inline struct kvc_scoring kvc_runner_scoring(const struct kvc_runner *run
 /* The layer's attention sinks; replays have none. */
 static inline struct kvc_span kvc_runner_sinks(const struct kvc_runner *runner, uint32_t layer) {
     return runner->network ? runner->network->layer[layer].sinks : (struct kvc_span){NULL, 0};
+}
+
+/* A layer's sliding window, 0: it has none. */
+static inline uint32_t kvc_runner_window(const struct kvc_runner *runner, uint32_t layer) {
+    if (runner->network)
+        return runner->network->layer[layer].window;
+    return runner->windows ? runner->windows[layer] : 0;
 }
 
 /* network NULL: for replay, with the geometry alone. */

@@ -126,6 +126,8 @@ enum kvc_status kvc_shape_config(const struct kvc_shape *shape, struct kvc_confi
         .pattern = family->pattern,
         .qkv_bias = family->qkv_bias || family->output_bias,
         .output_bias = family->output_bias,
+        .fused = family->fused,
+        .norms = family->norms,
         .rope = {.kind = shape->rope,
                  .local_base = family->local_base,
                  .base = (double)shape->base,
