@@ -15,9 +15,9 @@
 #define KVC_CHUNKS 16u /* of an arena */
 
 /* Work-items in a group of group kernels, unless the host says otherwise (KVC_GROUP); by that: in a group of the other
- * kernels, rows in a block of packed x. By KVC_WORKERS: rows in a block of packed w; outputs that a team of linear makes
- * one after another; rows of one pass of expert_linear over the weights (KVC_EXPERT_ROWS). KVC_FEW: rows of one pass of
- * linear over them. */
+ * kernels, rows in a block of packed x. By KVC_WORKERS: rows in a block of packed w; outputs that a team of linear
+ * makes one after another; rows of one pass of expert_linear over the weights (KVC_EXPERT_ROWS). KVC_FEW: rows of one
+ * pass of linear over them. */
 #define KVC_GROUP_OF(workers) ((workers) == 1 ? 1u : 128u)
 #define KVC_ITEMS_OF(group) ((group) == 1 ? 64u : (group))
 #define KVC_PACK_X_OF(group) ((group) == 1 ? 8u : (group) / 4)
