@@ -151,7 +151,7 @@ def gguf_seeds():
 
 
 def safetensors(entries, padding=0, metadata=None):
-    header, at, size = {}, 0, {"F32": 4, "F16": 2, "BF16": 2}
+    header, at, size = {}, 0, {"F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "U8": 1}
     if metadata:
         header["__metadata__"] = metadata
     for name, dtype, shape in entries:
@@ -169,6 +169,9 @@ def safetensors_seeds():
     yield "one", safetensors([("model.norm.weight", "F32", [4])])
     yield "three", safetensors([("a", "F32", [2, 3]), ("b", "F16", [1, 2, 3]), ("c", "BF16", [])], 3, {"format": "pt"})
     yield "misaligned", safetensors([("a", "F16", [1]), ("b", "F32", [2])], 1)
+    yield "blocks", safetensors([("w", "F8_E4M3", [130, 2]), ("w_scale_inv", "BF16", [2, 1])])
+    yield "rows", safetensors([("w_scale", "F32", [3, 1]), ("w", "F8_E4M3", [3, 2])])
+    yield "mxfp4", safetensors([("w_blocks", "U8", [1, 2, 16]), ("w_scales", "U8", [1, 2])])
     yield "index", json.dumps({"metadata": {"total_size": 8}, "weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}).encode()
     yield "outside", json.dumps({"weight_map": {"a": "../one.safetensors"}}).encode()
 

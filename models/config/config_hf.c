@@ -45,17 +45,29 @@ static enum kvc_status find_family(struct source *in, struct kvc_config *config)
                     kvc_family_names(false, known, sizeof known));
 }
 
-/* FP8 in blocks of 128 x 128 or with one scale a matrix, and MXFP4: models/files/scaled.h. */
+/* FP8 with scales of blocks, rows or matrices, and MXFP4: models/files/scaled.h. */
 static enum kvc_status check_quantization(const struct source *in) {
+    static const char *const known[] = {"fp8", "mxfp4", "fbgemm_fp8", "compressed-tensors"};
     const json_t *about = get(in->root, "quantization_config");
     if (!about || json_is_false(about)) {
         return KVC_OK;
     }
-    const char *method = json_string_value(get(about, "quant_method"));
-    if (!method || (strcmp(method, "fp8") != 0 && strcmp(method, "mxfp4") != 0)) {
+    const char *method = json_string_value(get(about, "quant_method")),
+               *format = json_string_value(get(about, "format"));
+    size_t i = 0;
+    while (method && i < sizeof known / sizeof *known && strcmp(method, known[i]) != 0) {
+        i++;
+    }
+    if (!method || i == sizeof known / sizeof *known) {
         return kvc_fail(in->error, KVC_INPUT,
-                        "%s: quantization_config: quant_method is %.40s; fp8 and mxfp4 are supported", in->path,
-                        method ? method : "missing");
+                        "%s: quantization_config: quant_method is %.40s; fp8, fbgemm_fp8, compressed-tensors and mxfp4 "
+                        "are supported",
+                        in->path, method ? method : "missing");
+    }
+    if (i == 3 && (!format || strcmp(format, "float-quantized") != 0)) {
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: quantization_config: format is %.40s; of compressed-tensors float-quantized is supported",
+                        in->path, format ? format : "missing");
     }
     const json_t *block = get(about, "weight_block_size");
     if (block && (json_array_size(block) != 2 || json_integer_value(json_array_get(block, 0)) != 128 ||

@@ -155,8 +155,10 @@ bool kvc_tensor_ignored(const char *name, bool gguf, const struct kvc_config *co
          strncmp(name, "model.vision_tower.", 19) == 0 || strncmp(name, "model.multi_modal_projector.", 28) == 0)) {
         return true; /* images are not read */
     }
-    /* Older files keep the frequencies, and a second copy of a tied embedding. */
-    return ends_with(name, ".rotary_emb.inv_freq") || (config->tied && ends_with(name, "lm_head.weight"));
+    /* Older files keep the frequencies, and a second copy of a tied embedding; FP8 ones what activations, which are not
+     * quantized here, would be scaled by. */
+    return ends_with(name, ".rotary_emb.inv_freq") || (config->tied && ends_with(name, "lm_head.weight")) ||
+           ends_with(name, ".input_scale") || ends_with(name, ".input_scale_ub");
 }
 
 void kvc_layer_tensor(char *name, size_t capacity, bool gguf, uint32_t layer, const char *stem, const char *suffix) {

@@ -1,5 +1,5 @@
-/* convert.h - rewrites a tensor in another type while it is copied into a GGUF file or a Hugging Face folder. libc only,
- * except folders. */
+/* convert.h - rewrites a tensor in another type while it is copied into a GGUF file or a Hugging Face folder. libc
+ * only, except folders. */
 #ifndef KVC_MODELS_CONVERT_CONVERT_H
 #define KVC_MODELS_CONVERT_CONVERT_H
 
@@ -10,9 +10,9 @@ struct kvc_converter {
     struct kvc_threads *threads;
     struct kvc_gguf_writer *writer;
     struct kvc_tensor_writer *tensors; /* of a folder, in place of the writer; else NULL */
-    const char *from;    /* the source's path, for errors */
-    unsigned char *rows; /* a chunk of finished rows */
-    float *floats;       /* one row per thread */
+    const char *from;                  /* the source's path, for errors */
+    unsigned char *rows;               /* a chunk of finished rows */
+    float *floats;                     /* one row per thread */
     size_t rows_capacity, floats_capacity;
 };
 
@@ -20,8 +20,8 @@ enum kvc_status kvc_converter_open(const char *from, struct kvc_converter *conve
 void kvc_converter_close(struct kvc_converter *converter); /* abandons the writers where they are still there */
 
 /* Appends all rows of `tensor` as the writer's tensor `index`, of type `to`. interleaved: rows are put from half-split
- * into interleaved order, or back where a folder is written, within each of that many heads, for the first `rotary` rows
- * of a head; 0: they stay. A vector counts as a column then (biases). */
+ * into interleaved order, or back where a folder is written, within each of that many heads, for the first `rotary`
+ * rows of a head; 0: they stay. A vector counts as a column then (biases). */
 enum kvc_status kvc_convert_tensor(struct kvc_converter *converter, const struct kvc_file_tensor *tensor,
                                    enum kvc_type to, uint64_t interleaved, uint64_t rotary, size_t index,
                                    struct kvc_error *error);

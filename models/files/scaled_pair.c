@@ -43,7 +43,7 @@ static const struct kvc_file_tensor *find_beside(const struct pairing *in, const
     return kvc_safetensors_tensor(in->file, name);
 }
 
-/* Scales of blocks of 128 x 128, or one for the whole matrix. */
+/* Scales of blocks of 128 x 128, one for each row, or one for the whole matrix. */
 static enum kvc_status pair_fp8(const struct pairing *in, struct kvc_file_tensor *tensor) {
     const uint64_t rows = tensor->rows, cols = tensor->cols;
     const uint64_t grid_rows = rows / FP8_BLOCK + (rows % FP8_BLOCK > 0);
@@ -62,10 +62,11 @@ static enum kvc_status pair_fp8(const struct pairing *in, struct kvc_file_tensor
         return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s is F8_E4M3 in %u dimensions; only matrices may be",
                         in->path, tensor->name, (unsigned)tensor->dimensions);
     }
-    if (!one && (scales->dimensions != 2 || scales->rows != grid_rows || scales->cols != grid_cols)) {
+    const bool each = scales->dimensions == 2 && scales->rows == rows && scales->cols == 1; /* row has one */
+    if (!one && !each && (scales->dimensions != 2 || scales->rows != grid_rows || scales->cols != grid_cols)) {
         return kvc_fail(in->error, KVC_INPUT,
                         "%s: tensor %s is %" PRIu64 " x %" PRIu64 "; its scales, %s, are %" PRIu64 " x %" PRIu64
-                        ", they must be %" PRIu64 " x %" PRIu64 " (blocks of %d x %d) or one",
+                        ", they must be %" PRIu64 " x %" PRIu64 " (blocks of %d x %d), one for each row, or one",
                         in->path, tensor->name, rows, cols, scales->name, scales->rows, scales->cols, grid_rows,
                         grid_cols, FP8_BLOCK, FP8_BLOCK);
     }
@@ -81,9 +82,11 @@ static enum kvc_status pair_fp8(const struct pairing *in, struct kvc_file_tensor
     tensor->bytes *= 4; /* of what lies in the file: cannot overflow */
     return new_scaled(in, tensor, scales,
                       (struct kvc_scaled){.scale_type = scales->type,
-                                          .block_rows = one ? rows : FP8_BLOCK,
-                                          .block_cols = one ? cols : FP8_BLOCK,
-                                          .grid_cols = one ? 1 : grid_cols});
+                                          .block_rows = one    ? rows
+                                                        : each ? 1
+                                                               : FP8_BLOCK,
+                                          .block_cols = one || each ? cols : FP8_BLOCK,
+                                          .grid_cols = one || each ? 1 : grid_cols});
 }
 
 /* X_blocks [..., rows, blocks, 16] and X_scales [..., rows, blocks] are X [..., rows, 32 blocks]. */

@@ -30,8 +30,8 @@ bool kvc_grow(void **array, size_t *capacity, size_t count, size_t size);
 size_t kvc_utf8_next(const char *text, size_t bytes, uint32_t *code);
 size_t kvc_utf8_put(uint32_t code, char out[4]);
 bool kvc_is_utf8(const char *text, size_t bytes); /* all of it */
-bool kvc_is_space(uint32_t code); /* the White_Space property */
-bool kvc_is_word(uint32_t code);  /* letters, marks, decimal digits, connecting punctuation */
+bool kvc_is_space(uint32_t code);                 /* the White_Space property */
+bool kvc_is_word(uint32_t code);                  /* letters, marks, decimal digits, connecting punctuation */
 
 /* The printable character that byte-level vocabularies write for a byte, and back (-1: stands for no byte). */
 uint32_t kvc_byte_to_char(unsigned char byte);

@@ -23,7 +23,7 @@ interrupted() {
     sent=$1
     want=$2
     shift 2
-    env --default-signal=INT,QUIT "$program" "$@" >"$work/out" 2>"$work/err" </dev/null &
+    env --default-signal=INT,QUIT,HUP "$program" "$@" >"$work/out" 2>"$work/err" </dev/null &
     process=$!
     wait_for something
     that "$1: there is a file to remove" something

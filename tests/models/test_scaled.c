@@ -74,6 +74,30 @@ static void values_are_those_of_transformers(void **state) {
 
 /* ---- a whole model ---- */
 
+/* What fbgemm_fp8 and compressed-tensors write: a scale for each row, under the shorter name. */
+static void a_scale_for_each_row(void **state) {
+    (void)state;
+    static const char header[] = "{\"w\":{\"dtype\":\"F8_E4M3\",\"shape\":[3,2],\"data_offsets\":[12,18]},"
+                                 "\"w_scale\":{\"dtype\":\"F32\",\"shape\":[3,1],\"data_offsets\":[0,12]}}";
+    static const unsigned char numbers[6] = {0x38, 0xb8, 0x40, 0x01, 0x7e, 0x00}; /* 1, -1, 2, 2^-9, 448, 0 */
+    static const float scales[3] = {0.5f, 3.0f, 0x1p-20f}, values[6] = {0.5f, -0.5f, 6.0f, 0x3p-9f, 0x1.cp-12f, 0.0f};
+    static struct maker made;
+    struct kvc_safetensors *file;
+    struct kvc_error error = {0};
+    made.used = 0;
+    put_number(&made, strlen(header), 8);
+    put_bytes(&made, header, strlen(header));
+    put_bytes(&made, scales, sizeof scales);
+    put_bytes(&made, numbers, sizeof numbers);
+    const char *path = write_file("rows.safetensors", made.data, made.used);
+    must(kvc_safetensors_open(path, &file, &error), &error);
+    const struct kvc_file_tensor *tensor = kvc_safetensors_tensor(file, "w");
+    assert_non_null(tensor);
+    must(kvc_tensor_make(tensor, path, &error), &error);
+    assert_memory_equal(kvc_tensor_data(tensor), values, sizeof values);
+    kvc_safetensors_close(file);
+}
+
 enum { HIDDEN = 144, FEED = 272, VOCAB = 61, BLOCK = 128 };
 
 static const struct {
@@ -245,8 +269,8 @@ static void refuses_scales_that_do_not_fit(void **state) {
     (void)state;
     refuse_header("{" F8("2,3", "6") "}", 6, 0, "w is F8_E4M3, but there is no w_scale_inv");
     refuse_header("{" F8("2,3", "6") OTHER("w_scale_inv", "U8", "1,1", "6", "7") "}", 7, 0, "there is no w_scale_inv");
-    refuse_header("{" F8("2,3", "6") OTHER("w_scale_inv", "F32", "2,1", "6", "14") "}", 14, 0,
-                  "w is 2 x 3; its scales, w_scale_inv, are 2 x 1, they must be 1 x 1");
+    refuse_header("{" F8("2,3", "6") OTHER("w_scale_inv", "F32", "3,1", "6", "18") "}", 18, 0,
+                  "w is 2 x 3; its scales, w_scale_inv, are 3 x 1, they must be 1 x 1");
     refuse_header("{" F8("1,129", "129") OTHER("w_scale_inv", "F16", "2,1", "129", "133") "}", 133, 0,
                   "are 2 x 1, they must be 1 x 2");
     refuse_header("{" F8("6", "6") OTHER("w_scale_inv", "F32", "1,1", "6", "10") "}", 10, 0,
@@ -275,6 +299,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_those_of_transformers),
         cmocka_unit_test(a_model_has_the_same_bits),
+        cmocka_unit_test(a_scale_for_each_row),
         cmocka_unit_test(refuses_scales_that_do_not_fit),
     };
     return cmocka_run_group_tests(tests, NULL, remove_own_folder);
