@@ -73,6 +73,7 @@ libkvc_la_SOURCES += \
 	core/check/verify_memory.c \
 	core/check/verify_rows.c \
 	core/check/verify_experts.c \
+	core/check/verify_int8.c \
 	core/check/verify_scores.c \
 	core/check/verify_keep.c \
 	core/check/verify_pages.c \

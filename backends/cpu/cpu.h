@@ -22,6 +22,7 @@ struct kvc_weight { /* [outputs N, inputs K], rows of row_bytes as the file has 
     const unsigned char *data;     /* the caller's memory; NULL where there are several: */
     const unsigned char *expert[]; /* each expert's, the caller's memory too */
 };
+_Static_assert(offsetof(struct kvc_weight, type) == 0, "kvc_weight_type reads it there");
 
 enum kvc_cpu_path { KVC_CPU_REF, KVC_CPU_AVX2, KVC_CPU_AVX512, KVC_CPU_NEON };
 
