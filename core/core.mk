@@ -88,6 +88,7 @@ libkvc_la_SOURCES += \
 	core/measure/measure_long.c \
 	core/measure/measure_policies.c \
 	core/measure/measure_experts.c \
+	core/measure/measure_int8.c \
 	core/measure/measure_rows.c
 
 # The list of backends.
