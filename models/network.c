@@ -224,7 +224,7 @@ static enum kvc_status check_stack(const struct loader *in, const struct kvc_fil
 static enum kvc_status find_experts(struct loader *in, uint32_t l, const struct kvc_expert_name *matrix,
                                     uint64_t outputs, uint64_t inputs, enum kvc_type *type) {
     const uint32_t experts = (uint32_t)in->config->experts;
-    const struct kvc_file_tensor *tensor;
+    const struct kvc_file_tensor *tensor = NULL;
     char name[128], first[128];
     kvc_stack_tensor(name, sizeof name, l, matrix);
     kvc_expert_tensor(first, sizeof first, in->gguf, in->config, l, matrix, 0);

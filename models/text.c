@@ -10,11 +10,11 @@ static enum kvc_status no_tokenizer(const struct kvc_model *model, struct kvc_er
 
 enum kvc_status kvc_tokenize(const struct kvc_model *model, const char *text, size_t bytes, unsigned flags,
                              int32_t **tokens, size_t *count, struct kvc_error *error) {
-    if (!model->tokenizer)
-        return no_tokenizer(model, error);
     if (flags & ~(unsigned)(KVC_TOKENIZE_BOS | KVC_TOKENIZE_SPECIAL))
         return kvc_fail(error, KVC_USAGE, "tokenize: flags %#x: there are KVC_TOKENIZE_BOS and KVC_TOKENIZE_SPECIAL",
                         flags);
+    if (!model->tokenizer)
+        return no_tokenizer(model, error);
     return kvc_tokenizer_encode(model->tokenizer, text, bytes, flags, tokens, count, error);
 }
 

@@ -207,6 +207,7 @@ static enum kvc_status open_parts(struct kvc_cuda *cuda, enum kvc_math math, str
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory for a queue", offload->device.name);
     offload->driver = &driver;
     offload->workers = 4;
+    offload->group = KVC_GROUP_OF(offload->workers);
     offload->most_bytes = offload->memory_bytes / 4; /* so that a cache does not grow by more at once */
     offload->table.name = "cuda";
     status = kvc_offload_open(offload, error);

@@ -33,7 +33,7 @@
 /* Grid: tiles, KV heads, rows. row: the batch row of the launch's first. read_word: 0, or where to add entries read. */
 #if KVC_WORKERS != 1
 
-#define KVC_HEADS 4 /* at once: 32 work-items each for the sum of exp(s - m) */
+#define KVC_HEADS ((int)(KVC_GROUP / 32)) /* at once: 32 work-items each for the sum of exp(s - m) */
 
 /* What a group shares: where each entry's key lies (0: masked), and of the heads at hand the entries' scores, then
  * exp(s - m), and the 32 lanes of their maximum and sum. */

@@ -21,7 +21,7 @@ KVC_GROUP_KERNEL(route_choose)
     }
     most[id] = top;
     KVC_BARRIER();
-    for (kvc_u32 i = 0; i < KVC_GROUP; i++)
+    for (kvc_u32 i = 0; i < KVC_GROUP && i < experts; i++) /* the others saw x[0] alone */
         top = kvc_max(most[i], top);
     for (kvc_u32 e = id; e < experts; e += KVC_GROUP)
         p[e] = kvc_exp(x[e] - top);

@@ -62,7 +62,7 @@ KVC_WEIGHT_TYPES(KVC_LINEAR_OF_TYPE, )
 
 /* Packed: blocks of B rows, [block][lane][step][row in block], steps = ceil(K / 32); what lies beyond K or after the
  * last row is never used. */
-#define KVC_PACK_X KVC_PACK_X_OF(KVC_WORKERS)
+#define KVC_PACK_X KVC_PACK_X_OF(KVC_GROUP)
 #define KVC_PACK_W KVC_PACK_W_OF(KVC_WORKERS)
 #define KVC_PACKED(B, n, K, lane, step)                                                                                \
     ((((kvc_u64)(n) / (B)*32 + (lane)) * (((K) + 31) / 32) + (step)) * (B) + (n) % (B))
@@ -197,7 +197,7 @@ KVC_GROUP_KERNEL(product)
         }
 }
 #else
-/* A group 32 rows x 64 outputs, a work-item 4 x 4 of them: rows 4a.., outputs b, b + 16, b + 32, b + 48. */
+/* A group KVC_PACK_X rows x 64 outputs, a work-item 4 x 4 of them: rows 4a.., outputs b, b + 16, b + 32, b + 48. */
 KVC_GROUP_KERNEL(product)
 (KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, w), kvc_u64 K, kvc_u64 N, kvc_u64 first,
  kvc_u64 count, KVC_SPAN(const float, bias), kvc_u64 rows) {

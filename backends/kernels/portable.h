@@ -58,13 +58,10 @@ typedef KVC_GLOBAL const kvc_u8 *kvc_bytes;
 /* KVC_KERNEL: one work-item an element, KVC_ITEMS in a group. KVC_GROUP_KERNEL: a group of KVC_GROUP works together;
  * KVC_TEAMS teams of KVC_WORKERS work-items in it. Groups are one-dimensional, grids have up to three dimensions.
  * Barriers are reached by all of a group or none: no early return in a group kernel, unless the whole group does. */
-#if KVC_WORKERS == 1
-#define KVC_GROUP 1
-#define KVC_ITEMS 64
-#else
-#define KVC_GROUP 128
-#define KVC_ITEMS 128
+#if !defined(KVC_GROUP)
+#define KVC_GROUP KVC_GROUP_OF(KVC_WORKERS)
 #endif
+#define KVC_ITEMS KVC_ITEMS_OF(KVC_GROUP)
 #define KVC_TEAMS (KVC_GROUP / KVC_WORKERS)
 #define KVC_RUN KVC_RUN_OF(KVC_WORKERS)
 /* i over this work-item's run of n. */

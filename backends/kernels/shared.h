@@ -14,11 +14,13 @@
 
 #define KVC_CHUNKS 16u /* of an arena */
 
-/* By KVC_WORKERS: work-items in a group of group kernels and of the others; rows in a block of packed x and w; outputs
- * that a team of linear makes one after another; rows of one pass of expert_linear over the weights (KVC_EXPERT_ROWS).
- * KVC_FEW: rows of one pass of linear over them. */
+/* Work-items in a group of group kernels, unless the host says otherwise (KVC_GROUP); by that: in a group of the other
+ * kernels, rows in a block of packed x. By KVC_WORKERS: rows in a block of packed w; outputs that a team of linear
+ * makes one after another; rows of one pass of expert_linear over the weights (KVC_EXPERT_ROWS). KVC_FEW: rows of one
+ * pass of linear over them. */
 #define KVC_GROUP_OF(workers) ((workers) == 1 ? 1u : 128u)
-#define KVC_ITEMS_OF(workers) ((workers) == 1 ? 64u : 128u)
+#define KVC_ITEMS_OF(group) ((group) == 1 ? 64u : (group))
+#define KVC_PACK_X_OF(group) ((group) == 1 ? 8u : (group) / 4)
 #define KVC_LOOP_OF(workers) ((workers) == 1 ? 128u : 8u)     /* values of a work-item of fma_loop */
 #define KVC_RUN_OF(workers) ((workers) == 1 ? 32u : 1u)       /* neighbouring values that a work-item makes */
 #define KVC_COPIED_OF(workers) ((workers) == 1 ? 512u : 1u)   /* the same where they are only copied */
@@ -27,7 +29,6 @@
 #define KVC_FEW 4u
 #define KVC_EXPERT_ROWS_OF(workers) ((workers) == 1 ? 4u : 8u)
 #define KVC_EACH_OF(workers) ((workers) == 1 ? 8u : 1u)
-#define KVC_PACK_X_OF(workers) ((workers) == 1 ? 8u : 32u)
 #define KVC_PACK_W_OF(workers) ((workers) == 1 ? 32u : 64u)
 
 /* What probabilities makes of the rows. */

@@ -15,7 +15,7 @@ void kvc_offload_route(struct kvc_device *device, const struct kvc_route *args) 
 void kvc_offload_expert_linear(struct kvc_device *device, const struct kvc_expert_linear *args) {
     struct kvc_offload *offload = of(device);
     const struct kvc_weight *w = args->w;
-    const uint32_t outputs = KVC_GROUP_OF(offload->workers) / offload->workers * KVC_EACH_OF(offload->workers);
+    const uint32_t outputs = offload->group / offload->workers * KVC_EACH_OF(offload->workers);
     const uint64_t N = w->outputs / args->experts, across = (N + outputs - 1) / outputs;
     for (uint32_t i = 0; i < w->pieces; i++) {
         struct kvc_launch launch =

@@ -22,7 +22,7 @@ struct kvc_launch kvc_offload_few(const struct kvc_linear *args, uint32_t piece)
 
 static void few_rows(struct kvc_offload *offload, const struct kvc_linear *args, uint32_t piece) {
     struct kvc_launch launch = kvc_offload_few(args, piece);
-    uint32_t outputs = KVC_GROUP_OF(offload->workers) / offload->workers * KVC_EACH_OF(offload->workers);
+    uint32_t outputs = offload->group / offload->workers * KVC_EACH_OF(offload->workers);
     uint64_t count = kvc_offload_piece_rows(args->w, piece);
     kvc_launch_groups(offload, &launch, (count + outputs - 1) / outputs, (args->rows + KVC_FEW - 1) / KVC_FEW, 1);
 }
@@ -33,7 +33,7 @@ static uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * t
 static void many_rows(struct kvc_offload *offload, const struct kvc_linear *args, uint32_t piece) {
     const struct kvc_weight *w = args->w;
     const uint32_t rows = args->rows;
-    uint32_t block_x = KVC_PACK_X_OF(offload->workers), block_w = KVC_PACK_W_OF(offload->workers);
+    uint32_t block_x = KVC_PACK_X_OF(offload->group), block_w = KVC_PACK_W_OF(offload->workers);
     uint64_t each = offload->workers == 1 ? block_w : 1; /* rows of a work-item of pack_w */
     uint64_t K = w->inputs, padded = round_up(K, 32), count = kvc_offload_piece_rows(w, piece);
     uint64_t at_once = KVC_PACKED_BYTES / (padded * 4) / block_w * block_w;

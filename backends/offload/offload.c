@@ -217,11 +217,11 @@ void kvc_launch_run(struct kvc_offload *offload, struct kvc_launch *launch, uint
 }
 
 void kvc_launch_groups(struct kvc_offload *offload, struct kvc_launch *launch, uint64_t x, uint64_t y, uint64_t z) {
-    kvc_launch_run(offload, launch, KVC_GROUP_OF(offload->workers), x, y, z);
+    kvc_launch_run(offload, launch, offload->group, x, y, z);
 }
 
 void kvc_launch_items(struct kvc_offload *offload, struct kvc_launch *launch, uint64_t x, uint64_t y, uint64_t z) {
-    const uint32_t items = KVC_ITEMS_OF(offload->workers);
+    const uint32_t items = KVC_ITEMS_OF(offload->group);
     kvc_launch_run(offload, launch, items, (x + items - 1) / items, y, z);
 }
 

@@ -69,7 +69,7 @@ struct kvc_offload {
     struct kvc_device device; /* first */
     struct kvc_ops table;
     const struct kvc_offload_driver *driver;
-    uint32_t workers;        /* KVC_WORKERS of the kernels: 1 or 4 */
+    uint32_t workers, group; /* KVC_WORKERS of the kernels: 1 or 4; KVC_GROUP */
     uint64_t most_bytes;     /* of one allocation */
     uint64_t memory_bytes;   /* of the device */
     bool few_checks;         /* for tests: the self-test takes few cases */
@@ -100,7 +100,7 @@ struct kvc_offload_driver {
     void (*close)(struct kvc_offload *);  /* frees the backend's own, and the struct */
 };
 
-/* Fills the table, makes the status words. The caller has set driver, workers, most_bytes, memory_bytes and
+/* Fills the table, makes the status words. The caller has set driver, workers, group, most_bytes, memory_bytes and
  * device.name.
  */
 enum kvc_status kvc_offload_open(struct kvc_offload *offload, struct kvc_error *error);

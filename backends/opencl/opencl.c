@@ -62,19 +62,22 @@ static enum kvc_status choose(const char *name, unsigned index, struct kvc_openc
                     index, count - 1);
 }
 
-/* The device's shape and options. For tests: KVCULL_OPENCL_SHAPE=gpu or broken, KVCULL_OPENCL_DIVISION=corrected, and
- * KVCULL_OPENCL_LACKS=fma, denormals, division or order (backends/kernels/check.h). */
+/* The device's shape and options. For tests: KVCULL_OPENCL_SHAPE=gpu, narrow (half as many work-items in a group) or
+ * broken, KVCULL_OPENCL_DIVISION=corrected, and KVCULL_OPENCL_LACKS=fma, denormals, division or order
+ * (backends/kernels/check.h). */
 static void compile_options(struct kvc_opencl *opencl, char *options, size_t capacity) {
     const char *shape = getenv("KVCULL_OPENCL_SHAPE"), *division = getenv("KVCULL_OPENCL_DIVISION");
     const char *lacks = getenv("KVCULL_OPENCL_LACKS");
     bool cpu = opencl->found.type & CL_DEVICE_TYPE_CPU;
-    if (shape && strcmp(shape, "gpu") == 0)
+    const bool narrow = shape && strcmp(shape, "narrow") == 0;
+    if (narrow || (shape && strcmp(shape, "gpu") == 0))
         cpu = false;
     if (division && strcmp(division, "corrected") == 0)
         opencl->found.division = false;
     opencl->offload.workers = cpu ? 1 : 4;
-    snprintf(options, capacity, "-cl-std=CL1.2 -DKVC_WORKERS=%u%s",
-             shape && strcmp(shape, "broken") == 0 ? 3 : opencl->offload.workers,
+    opencl->offload.group = narrow ? 64 : KVC_GROUP_OF(opencl->offload.workers);
+    snprintf(options, capacity, "-cl-std=CL1.2 -DKVC_WORKERS=%u -DKVC_GROUP=%u%s",
+             shape && strcmp(shape, "broken") == 0 ? 3 : opencl->offload.workers, (unsigned)opencl->offload.group,
              opencl->found.division ? " -cl-fp32-correctly-rounded-divide-sqrt" : " -DKVC_CORRECTED");
     if (lacks && strspn(lacks, "abcdefghijklmnopqrstuvwxyz") == strlen(lacks) && strlen(lacks) < 20)
         snprintf(options + strlen(options), capacity - strlen(options), " -DKVC_LACKS_%s", lacks);

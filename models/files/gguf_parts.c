@@ -15,7 +15,7 @@
 
 enum { MOST_PARTS = 65535, DIGITS = 5 };
 
-static const char ending[] = "-00000-of-00000.gguf"; /* digits are any */
+#define ENDING "-00000-of-00000.gguf" /* digits are any */
 
 struct parts {
     char *path;              /* the given one's, written over with the others' */
@@ -41,10 +41,10 @@ static uint32_t digits(const char *text) {
 /* Which part of how many the name says, counted from 1; false: it is no part's name. */
 static bool read_name(const char *path, size_t *stem, uint32_t *number, uint32_t *count) {
     const size_t bytes = strlen(path);
-    if (bytes < sizeof ending) { /* the name is not its ending alone */
+    if (bytes < sizeof ENDING) { /* the name is not its ending alone */
         return false;
     }
-    *stem = bytes - (sizeof ending - 1);
+    *stem = bytes - (sizeof ENDING - 1);
     const char *end = path + *stem;
     *number = digits(end + 1);
     *count = digits(end + 10);
@@ -90,7 +90,7 @@ static enum kvc_status check_metadata(const struct parts *parts, const struct kv
 
 /* Opens part i, where it is not the given one, and compares what it says of itself. */
 static enum kvc_status open_part(struct parts *parts, uint32_t i) {
-    char numbers[sizeof ending];
+    char numbers[sizeof ENDING];
     snprintf(numbers, sizeof numbers, "-%05u-of-%05u.gguf", (i + 1) % 100000, parts->count % 100000);
     memcpy(parts->path + parts->stem, numbers, sizeof numbers);
     enum kvc_status status = parts->files[i] ? KVC_OK : kvc_gguf_open_file(parts->path, &parts->files[i], parts->error);

@@ -22,7 +22,7 @@ ptx() {
     arch=$1 file=$2
     shift 2
     # shellcheck disable=SC2086
-    "$nvcc" $flags "$@" -arch="compute_$arch" -lineinfo -ptx -I"$source" -I"$source/include" -o "$work/ptx" "$file" \
+    "$nvcc" $flags "$@" -DKVC_CUDA_FMA=__fmaf_rz -arch="compute_$arch" -lineinfo -ptx -I"$source" -I"$source/include" -o "$work/ptx" "$file" \
         >"$work/err" 2>&1 || { bad "nvcc: $file"; : >"$work/out"; return 1; }
     awk -f "$source/tests/cuda/ptx.awk" "$work/ptx" "$work/ptx" >"$work/out" 2>"$work/err"
 }
@@ -51,7 +51,7 @@ mutant 'flushing is found' 'flushes denormals' 'a * b' -ftz=true
 mutant 'division by flags is found' 'is an approximation' 'a / b' -prec-div=false
 mutant 'a fast division is found' 'is an approximation' '__fdividef(a, b)'
 mutant 'a fast exponential is found' 'is an approximation' '__expf(a)'
-ptx_right() { printf 'extern "C" __global__ void kernel(float *x) { x[3] = __fmaf_rn(x[0], x[1], x[2]) / x[4]; }\n' \
+ptx_right() { printf 'extern "C" __global__ void kernel(float *x) { x[3] = __fmaf_rz(x[0], x[1], x[2]) / x[4]; }\n' \
     >"$work/right.cu"; ptx "${archs%%[!0-9]*}" "$work/right.cu"; }
 ptx_right && that 'a right one passes' [ ! -s "$work/out" ]
 that 'and its fma was seen' grep -q '1 fused' "$work/err"

@@ -10,6 +10,7 @@ BUILD_TESTS = \
 	tests/build/test_lengths.sh \
 	tests/build/test_man.sh \
 	tests/build/test_symbols.sh \
+	tests/build/test_tarball.sh \
 	tests/build/test_warnings.sh \
 	tests/tools/test_device_report.sh \
 	tests/tools/test_gpu_check.sh

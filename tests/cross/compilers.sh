@@ -43,7 +43,9 @@ variant gcc-Ofast gcc gnu11 '-Ofast -march=native -ffp-contract=fast'
 variant gcc-lto gcc gnu2x '-O2 -flto=auto' AR=gcc-ar
 variant clang-O0 clang gnu2x -O0
 variant clang-O3 clang gnu11 '-O3 -march=native'
-variant clang-Ofast clang gnu11 '-Ofast -march=native -ffp-contract=fast'
+# Clang warns of the flag that overrides this one, under a name that its version decides.
+overriding='-Wno-unknown-warning-option -Wno-overriding-t-option -Wno-overriding-option'
+variant clang-Ofast clang gnu11 "-Ofast -march=native -ffp-contract=fast $overriding"
 variant clang-lto clang gnu2x '-O2 -flto' AR=llvm-ar
 variant musl musl-gcc gnu11 -O2
 

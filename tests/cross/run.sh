@@ -1,7 +1,8 @@
 #!/bin/sh
-# run.sh BUILD - the same program here, built with -Ofast, for aarch64 (NEON) and for riscv64 (plain C), each also with
-# a host that flushes denormals to zero; every one must print the same hashes. Big-endian machines and those with
-# 32-bit sizes must be refused with the reason. Prints "ok", "not ok" or "skip" lines.
+# run.sh BUILD - the same program here, built with -Ofast, for aarch64 (NEON) and for riscv64 (plain C), here and on
+# aarch64 (riscv64 cannot) also with a host that flushes denormals to zero; every one must print the same hashes.
+# Big-endian machines and those with 32-bit sizes must be refused with the reason.
+# Prints "ok", "not ok" or "skip" lines.
 # BUILD: the folder of a finished build; run in the top source folder.
 set -u
 build=$1
@@ -13,6 +14,7 @@ cross() {
     build_driver "$1" ARCH="$1" CC="$1-linux-gnu-gcc" || return
     run "$1" "qemu-$1" "$out/$1/driver"
     compare "$1"
+    [ "$1" != riscv64 ] || return 0
     run "$1-flush" "qemu-$1" "$out/$1/driver" flush threads=1
     compare "$1-flush"
 }
