@@ -30,7 +30,7 @@ static void must(enum kvc_status status, const struct kvc_error *error) {
     if (status == KVC_OK)
         return;
     fprintf(stderr, "bench/int8: %s\n", error->text);
-    exit(status);
+    exit((int)status);
 }
 
 static struct kvc_span buffer(const struct layer *l, size_t bytes) {

@@ -155,8 +155,8 @@ KVC_INLINE float kvc_weight_offset(float d, float dmin, int scale, int min, int 
                       KVC_Q5_K_QUANT(b, e))
 
 /* int8 (canon.h): the quants above, of -128 .. 127, each KVC_INT8_WIDTH_<TYPE> of them with a scale and a minimum that
- * float32 holds exactly beside denormal results; value = scale * quant - minimum. s: piece, e / width. KVC_INT8_MIN:
- * 0.0f where KVC_INT8_HAS_MIN is 0. */
+ * float32 holds exactly beside denormal results; value = scale * quant - minimum. s: piece, e / width.
+ * KVC_INT8_MIN_<TYPE> is 0.0f where KVC_INT8_HAS_MIN_<TYPE> is 0. */
 #define KVC_INT8_WIDTH_Q8_0 32
 #define KVC_INT8_WIDTH_Q4_0 32
 #define KVC_INT8_WIDTH_Q5_0 32
