@@ -11,6 +11,11 @@ bench_attention_SOURCES = bench/attention.c bench/ceiling.h
 bench_attention_LDADD = libkvc.la $(KVC_LIBS)
 EXTRA_DIST += tools/measure.sh
 
+EXTRA_PROGRAMS += bench/int8
+CLEANFILES += bench/int8$(EXEEXT)
+bench_int8_SOURCES = bench/int8.c bench/ceiling.h
+bench_int8_LDADD = libkvc.la $(KVC_LIBS)
+
 EXTRA_PROGRAMS += bench/select
 CLEANFILES += bench/select$(EXEEXT)
 bench_select_SOURCES = bench/select.c bench/ceiling.h

@@ -105,6 +105,7 @@ struct cli_common {
     bool json, quiet;
 };
 void cli_common_defaults(struct cli_common *common);
+enum kvc_math cli_math(const struct cli_common *common);
 
 /* clang-format off */
 #define CLI_ENGINE_OPTIONS(c)                                                                                         \
@@ -114,8 +115,10 @@ void cli_common_defaults(struct cli_common *common);
          "info backends` lists them",                                                                                 \
          &(c)->backend, 0, 0, NULL},                                                                                  \
         {CLI_INT, 0, "threads", "N", "threads; 0: one per core. Never changes a bit", &(c)->threads, 0, 1024, NULL},   \
-        {CLI_CHOICE, 0, "math", "MATH", "exact: the same bits everywhere; fast: linear layers by a BLAS library",      \
-         &(c)->math, 0, 0, "exact|fast"}
+        {CLI_CHOICE, 0, "math", "MATH",                                                                               \
+         "arithmetic of linear layers. float and int8: the same bits everywhere; int8: activations of eight bits where " \
+         "weights are quantized; fast: a BLAS library; exact: another word for float", \
+         &(c)->math, 0, 0, "float|int8|fast|exact"}
 #define CLI_SESSION_OPTIONS(c)                                                                                        \
     {CLI_GROUP, 0, "Session", NULL, NULL, NULL, 0, 0, NULL},                                                          \
         {CLI_TYPE, 0, "kv-type", "TYPE", "how cache entries are stored", &(c)->cache_type, 0, 0, "f32|f16|q8_0"},      \
@@ -260,6 +263,7 @@ struct cli_generation { /* what one turn needs; filled by cli_generation_options
     uint64_t context; /* tokens the session may see; 0: no limit */
     bool ignore_end;
     bool quiet;
+    const char *math;   /* the arithmetic's name, for the summary */
     bool echo;          /* write the answer to stdout as it comes */
     bool show_prompt;   /* write what the model is given to stderr */
     const char *unused; /* the option that uses the model's chat template, where the prompts do not; or NULL */

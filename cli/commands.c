@@ -93,12 +93,12 @@ const struct cli_command cli_commands[] = {
      "same bits.\n\n"
      "Without --prompt the whole text is one prompt. With it, later tokens are decode steps, so that what a policy "
      "evicts shows in the logits.\n\n"
-     "With --math fast the same tokens are computed a second time with exact arithmetic, and the distance is printed: "
+     "With --math int8 or fast the same tokens are computed a second time with float, and the distance is printed: "
      "the largest difference of any logit, the largest relative error of a row, and in how many rows the likeliest "
      "token is the same.",
      "kvcull logits -m model.gguf --tokens 1,2,3 --out logits.safetensors\n"
      "kvcull logits -m model.gguf -f text.txt --kv morphkv:budget=64 --prompt 100\n"
-     "kvcull logits -m model.gguf -f text.txt --math fast\n",
+     "kvcull logits -m model.gguf -f text.txt --math int8\n",
      kvc_cli_logits},
     {"tokenize", "-m MODEL [--decode] [--pieces] [--template NAME] (TEXT | -p TEXT | -f FILE | -)",
      "text into token ids and back",

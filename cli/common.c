@@ -51,14 +51,20 @@ void cli_common_defaults(struct cli_common *common) {
     struct kvc_session_options options;
 
     kvc_session_defaults(&options);
-    *common = (struct cli_common){.backend = "cpu", .math = "exact", .cache_type = options.cache_type, .chunk = 256};
+    *common = (struct cli_common){.backend = "cpu", .math = "float", .cache_type = options.cache_type, .chunk = 256};
+}
+
+enum kvc_math cli_math(const struct cli_common *common) {
+    return strcmp(common->math, "fast") == 0   ? KVC_MATH_FAST
+           : strcmp(common->math, "int8") == 0 ? KVC_MATH_INT8
+                                               : KVC_MATH_FLOAT;
 }
 
 int cli_open_engine(const struct cli_command *command, const struct cli_common *common, struct kvc_engine **engine) {
     struct kvc_engine_options options = {.backend = common->backend, .threads = (int)common->threads};
     struct kvc_error error;
 
-    options.math = strcmp(common->math, "fast") == 0 ? KVC_MATH_FAST : KVC_MATH_EXACT;
+    options.math = cli_math(common);
     *engine = NULL;
     if (kvc_engine_open(&options, engine, &error) != KVC_OK)
         return cli_report(command, &error);

@@ -1,5 +1,5 @@
-/* distance.c - how far the logits of --math fast are from exact ones: rows of the first run are kept in an unnamed
- * file, a second, exact run is compared with them row by row. */
+/* distance.c - how far the logits of --math int8 or fast are from those of float: rows of the first run are kept in an
+ * unnamed file, a second run by float is compared with them row by row. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -34,6 +34,27 @@ static uint32_t likeliest(const float *logits, uint32_t vocab) {
     return best;
 }
 
+/* ln of the sum of exp(logit). */
+static double log_sum(const float *logits, uint32_t vocab) {
+    double most = -INFINITY, sum = 0;
+
+    for (uint32_t i = 0; i < vocab; i++)
+        most = logits[i] > most ? logits[i] : most;
+    for (uint32_t i = 0; i < vocab; i++)
+        sum += exp(logits[i] - most);
+    return most + log(sum);
+}
+
+/* Kullback-Leibler divergence of the other probabilities from the exact ones: the sum of p ln(p / q). */
+static double divergence(const float *exact, const float *other, uint32_t vocab) {
+    const double p = log_sum(exact, vocab), q = log_sum(other, vocab);
+    double sum = 0;
+
+    for (uint32_t i = 0; i < vocab; i++)
+        sum += exp(exact[i] - p) * ((exact[i] - p) - (other[i] - q));
+    return sum;
+}
+
 bool distance_compare(struct distance *distance, uint64_t row, const float *exact) {
     double difference = 0, length = 0;
 
@@ -52,6 +73,7 @@ bool distance_compare(struct distance *distance, uint64_t row, const float *exac
     if (difference > 0 && sqrt(difference / length) > distance->relative)
         distance->relative = sqrt(difference / length);
     distance->same += likeliest(distance->row, distance->vocab) == likeliest(exact, distance->vocab);
+    distance->divergence += divergence(exact, distance->row, distance->vocab);
     distance->count++;
     return true;
 }
@@ -61,14 +83,15 @@ json_t *distance_json(const struct distance *distance) {
 
     cli_json_set(object, "largest", cli_json_number(distance->largest));
     cli_json_set(object, "relative", cli_json_number(distance->relative));
+    cli_json_set(object, "divergence", cli_json_number(distance->divergence / (double)distance->count));
     cli_json_set(object, "same_likeliest", json_integer((json_int_t)distance->same));
     cli_json_set(object, "rows", json_integer((json_int_t)distance->count));
     return object;
 }
 
-void distance_print(const struct distance *distance) {
-    printf("fast    %.2g at most from exact, a row's relative error %.2g at most, the likeliest token the same in %llu "
-           "of %llu rows\n",
-           distance->largest, distance->relative, (unsigned long long)distance->same,
-           (unsigned long long)distance->count);
+void distance_print(const struct distance *distance, const char *math) {
+    printf("%-7s %.2g at most from float, a row's relative error %.2g at most, the likeliest token the same in %llu "
+           "of %llu rows, mean divergence %.2g nats\n",
+           math, distance->largest, distance->relative, (unsigned long long)distance->same,
+           (unsigned long long)distance->count, distance->divergence / (double)distance->count);
 }

@@ -13,7 +13,7 @@ struct arguments {
 struct sink { /* where rows go, in order */
     struct kvc_tensor_writer *writer;
     struct kvc_hash *hash;
-    struct distance *distance; /* NULL: math is exact */
+    struct distance *distance; /* NULL: math is float */
     uint32_t vocab;
     enum kvc_status status;
     struct kvc_error error;
@@ -101,7 +101,7 @@ static int compute(const struct cli_command *command, const struct arguments *a,
     return status == KVC_OK ? KVC_OK : cli_report(command, &error);
 }
 
-/* The same tokens once more with exact arithmetic, compared with the rows that were kept. */
+/* The same tokens once more with float arithmetic, compared with the rows that were kept. */
 static int compare(const struct cli_command *command, const struct arguments *a,
                    const struct kvc_session_options *options, const int32_t *tokens, size_t count, struct sink *sink) {
     struct cli_common common = a->common;
@@ -111,7 +111,7 @@ static int compare(const struct cli_command *command, const struct arguments *a,
     struct kvc_error error;
     int status;
 
-    common.math = "exact";
+    common.math = "float";
     status = cli_open_model(command, &common, a->model, NULL, &engine, &model);
     if (status == KVC_OK && kvc_session_open(model, options, &session, &error) != KVC_OK)
         status = cli_report(command, &error);
@@ -139,6 +139,8 @@ static int print(const struct cli_command *command, const struct arguments *a, c
         cli_json_set(root, "vocab", json_integer(sink->vocab));
         cli_json_set(root, "hash", json_string(hash));
         cli_json_set(root, "arithmetic", json_integer(KVC_ARITHMETIC_VERSION));
+        if (cli_math(&a->common) == KVC_MATH_INT8)
+            cli_json_set(root, "int8", json_integer(KVC_INT8_VERSION));
         cli_json_set(root, "math", json_string(a->common.math));
         if (sink->distance)
             cli_json_set(root, "distance", distance_json(sink->distance));
@@ -147,10 +149,12 @@ static int print(const struct cli_command *command, const struct arguments *a, c
         return cli_json_print(command, root, stdout);
     }
     printf("logits  [%zu, %u] float32%s%s\n", count, sink->vocab, a->out ? " in " : "", a->out ? a->out : "");
-    printf("hash    %s (XXH64, arithmetic %d%s)\n", hash, KVC_ARITHMETIC_VERSION,
-           sink->distance ? ", but math=fast: others get another" : "");
+    printf("hash    %s (XXH64, arithmetic %d", hash, KVC_ARITHMETIC_VERSION);
+    if (cli_math(&a->common) == KVC_MATH_INT8)
+        printf(", int8 %d", KVC_INT8_VERSION);
+    printf("%s)\n", cli_math(&a->common) == KVC_MATH_FAST ? ", but math=fast: others get another" : "");
     if (sink->distance)
-        distance_print(sink->distance);
+        distance_print(sink->distance, a->common.math);
     printf("cache   %s, %llu of %zu entries in the fullest head\n",
            cli_bytes(stats.cache_bytes + stats.state_bytes, held), (unsigned long long)stats.entries_most, count);
     return cli_flush(command);
@@ -180,7 +184,7 @@ static int logits(const struct cli_command *command, const struct arguments *a, 
     options.expected = a->prompt ? count - (uint64_t)a->prompt : 0;
     if (status == KVC_OK && kvc_session_open(model, &options, &session, &error) != KVC_OK)
         status = cli_report(command, &error);
-    if (status == KVC_OK && strcmp(a->common.math, "fast") == 0) {
+    if (status == KVC_OK && cli_math(&a->common) != KVC_MATH_FLOAT) {
         sink.distance = &distance;
         status = distance_open(command, sink.vocab, &distance);
     }

@@ -55,6 +55,8 @@ void cli_summary_print(const struct cli_generation *generation, const char *spec
     fprintf(stderr, "cache   %s now, %s at peak (%s); full would hold %s\n",
             cli_bytes(stats.cache_bytes + stats.state_bytes, text[0]), cli_bytes(stats.peak_bytes, text[1]),
             spec ? spec : "full", cli_bytes(stats.full_bytes, text[2]));
+    if (generation->math && strcmp(generation->math, "int8") == 0)
+        fprintf(stderr, "math    int8 where weights are quantized; --math float is more exact\n");
     if (stats.saturated)
         fprintf(stderr, "note    %llu values were clipped to the range of f16; --kv-type f32 keeps them\n",
                 (unsigned long long)stats.saturated);

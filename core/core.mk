@@ -20,6 +20,7 @@ libkvc_la_SOURCES += \
 	core/engine/experts.c \
 	core/engine/finite.c \
 	core/engine/growable.c \
+	core/engine/linear.c \
 	core/engine/network.c \
 	core/engine/runner.c \
 	core/engine/sampler.c \
@@ -73,6 +74,7 @@ libkvc_la_SOURCES += \
 	core/check/verify_memory.c \
 	core/check/verify_rows.c \
 	core/check/verify_experts.c \
+	core/check/verify_int8.c \
 	core/check/verify_scores.c \
 	core/check/verify_keep.c \
 	core/check/verify_pages.c \
@@ -86,6 +88,7 @@ libkvc_la_SOURCES += \
 	core/measure/measure_long.c \
 	core/measure/measure_policies.c \
 	core/measure/measure_experts.c \
+	core/measure/measure_int8.c \
 	core/measure/measure_rows.c
 
 # The list of backends.

@@ -21,6 +21,7 @@ extern "C" {
 
 #define KVC_VERSION "0.1.0"
 #define KVC_ARITHMETIC_VERSION 1 /* changes when any result changes by a bit */
+#define KVC_INT8_VERSION 0       /* the same of KVC_MATH_INT8 alone; 0: not released yet, and may change at any time */
 
 /* ---- errors ------------------------------------------------------------------------------------------------- */
 
@@ -76,7 +77,10 @@ enum kvc_type {
 const char *kvc_type_name(enum kvc_type type);                  /* "f32", "f16", "bf16", "q8_0", ... */
 bool kvc_type_from_name(const char *name, enum kvc_type *type); /* false: unknown */
 
-enum kvc_math { KVC_MATH_EXACT, KVC_MATH_FAST };
+/* The arithmetic of linear layers. FLOAT and INT8 are the same bits everywhere; INT8 multiplies weights that are blocks
+ * of small integers with activations of eight bits, other weights as FLOAT does. FAST leaves many rows to a BLAS
+ * library. */
+enum kvc_math { KVC_MATH_FLOAT, KVC_MATH_FAST, KVC_MATH_INT8, KVC_MATH_EXACT = KVC_MATH_FLOAT /* its name before */ };
 
 struct kvc_engine_options {
     const char *backend; /* "cpu" (default, NULL), "ref"; opencl[:N] and cuda[:N] where they are built */
@@ -103,7 +107,7 @@ enum kvc_status kvc_engine_open(const struct kvc_engine_options *options, struct
 void kvc_engine_close(struct kvc_engine *engine); /* after everything opened from it; NULL is fine */
 void kvc_engine_memory(const struct kvc_engine *engine, struct kvc_memory *memory);
 void kvc_engine_reset_peaks(struct kvc_engine *engine);
-const char *kvc_engine_backend(const struct kvc_engine *engine); /* "cpu (avx512, 2 threads)" */
+const char *kvc_engine_backend(const struct kvc_engine *engine); /* "cpu (avx512, 2 threads)", "... int8 arithmetic" */
 
 struct kvc_backend_info {
     const char *name; /* "ref", "cpu" */

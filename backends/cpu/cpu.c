@@ -8,7 +8,7 @@
 #include "backends/cpu/stealing.h"
 #include "core/base/float.h"
 
-static const char *const path_names[] = {"ref", "avx2", "avx512", "neon"};
+static const char *const path_names[] = {"ref", "avx2", "avx512", "neon", "avx512vnni"};
 #define KVC_PATHS (sizeof path_names / sizeof path_names[0])
 
 static bool path_built(enum kvc_cpu_path path) {
@@ -17,6 +17,7 @@ static bool path_built(enum kvc_cpu_path path) {
         return true;
     case KVC_CPU_AVX2:
     case KVC_CPU_AVX512:
+    case KVC_CPU_AVX512VNNI:
 #if defined(KVC_X86_SIMD)
         return true;
 #else
@@ -36,19 +37,20 @@ static bool path_runs(enum kvc_cpu_path path) {
     if (!path_built(path))
         return false;
 #if defined(KVC_X86_SIMD)
-    if (path == KVC_CPU_AVX2 || path == KVC_CPU_AVX512) {
+    if (path == KVC_CPU_AVX2 || path == KVC_CPU_AVX512 || path == KVC_CPU_AVX512VNNI) {
         if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
             return false; /* every CPU with AVX2 has F16C */
-        if (path == KVC_CPU_AVX512)
+        if (path != KVC_CPU_AVX2)
             return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                   (path == KVC_CPU_AVX512 || __builtin_cpu_supports("avx512vnni"));
     }
 #endif
     return true;
 }
 
 static enum kvc_cpu_path best_path(void) {
-    static const enum kvc_cpu_path order[] = {KVC_CPU_AVX512, KVC_CPU_AVX2, KVC_CPU_NEON};
+    static const enum kvc_cpu_path order[] = {KVC_CPU_AVX512VNNI, KVC_CPU_AVX512, KVC_CPU_AVX2, KVC_CPU_NEON};
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++)
         if (path_runs(order[i]))
             return order[i];
@@ -69,7 +71,8 @@ static enum kvc_status find_path(const char *name, const char *where, enum kvc_c
                                 path_names[best_path()]);
             return KVC_OK;
         }
-    return kvc_fail(error, KVC_USAGE, "%s: unknown CPU path '%s'; it is ref, avx2, avx512 or neon", where, name);
+    return kvc_fail(error, KVC_USAGE, "%s: unknown CPU path '%s'; it is ref, avx2, avx512, avx512vnni or neon", where,
+                    name);
 }
 
 /* The path that was named, or that KVCULL_CPU names, or else the best one. */
@@ -112,6 +115,8 @@ static void fill_table(struct kvc_ops *table, enum kvc_cpu_path path) {
         kvc_cpu_fill_avx2(table);
     if (path == KVC_CPU_AVX512)
         kvc_cpu_fill_avx512(table);
+    if (path == KVC_CPU_AVX512VNNI)
+        kvc_cpu_fill_avx512vnni(table);
 #endif
 #if defined(KVC_NEON)
     if (path == KVC_CPU_NEON)

@@ -22,8 +22,9 @@ struct kvc_weight { /* [outputs N, inputs K], rows of row_bytes as the file has 
     const unsigned char *data;     /* the caller's memory; NULL where there are several: */
     const unsigned char *expert[]; /* each expert's, the caller's memory too */
 };
+_Static_assert(offsetof(struct kvc_weight, type) == 0, "kvc_weight_type reads it there");
 
-enum kvc_cpu_path { KVC_CPU_REF, KVC_CPU_AVX2, KVC_CPU_AVX512, KVC_CPU_NEON };
+enum kvc_cpu_path { KVC_CPU_REF, KVC_CPU_AVX2, KVC_CPU_AVX512, KVC_CPU_NEON, KVC_CPU_AVX512VNNI };
 
 struct kvc_cpu {
     struct kvc_device device; /* first */
@@ -97,6 +98,7 @@ void kvc_cpu_failed(struct kvc_cpu *cpu, enum kvc_status status, const char *for
 void kvc_cpu_fill_ref(struct kvc_ops *table); /* picks the FMA build of ref where the CPU has it */
 void kvc_cpu_fill_avx2(struct kvc_ops *table);
 void kvc_cpu_fill_avx512(struct kvc_ops *table);
+void kvc_cpu_fill_avx512vnni(struct kvc_ops *table);
 void kvc_cpu_fill_neon(struct kvc_ops *table);
 enum kvc_status kvc_cpu_fill_fast(struct kvc_cpu *cpu, struct kvc_error *error); /* --math=fast */
 

@@ -3,7 +3,7 @@
 
 # The definition of every operation; compiled twice, the second time for CPUs with fused multiply-add.
 KVC_REF_SOURCES = backends/cpu/ref/ref.h backends/cpu/ref/table.c backends/cpu/ref/rows.c backends/cpu/ref/widen.c \
-	backends/cpu/ref/linear.c backends/cpu/ref/experts.c backends/cpu/ref/entry.c backends/cpu/ref/cache.c \
+	backends/cpu/ref/linear.c backends/cpu/ref/experts.c backends/cpu/ref/int8.c backends/cpu/ref/entry.c backends/cpu/ref/cache.c \
 	backends/cpu/ref/attention.c backends/cpu/ref/scores.c backends/cpu/ref/keep.c \
 	backends/cpu/ref/pages.c backends/cpu/ref/select.c
 libkvc_la_SOURCES += backends/cpu/cpu.c backends/cpu/fast.c backends/cpu/memory.c backends/cpu/areas.c \
@@ -15,6 +15,9 @@ libkvc_la_SOURCES += backends/cpu/simd/linear/linear.c backends/cpu/simd/linear/
 	backends/cpu/simd/linear/widened.h backends/cpu/simd/linear/gemv.h backends/cpu/simd/linear/gemv_pipelined.h \
 	backends/cpu/simd/linear/gemv_few.h backends/cpu/simd/linear/pack.h backends/cpu/simd/linear/gemm.h \
 	backends/cpu/simd/lanes/unroll.h backends/cpu/simd/linear/widen.h
+libkvc_la_SOURCES += backends/cpu/simd/int8/int8.c backends/cpu/simd/int8/int8.h backends/cpu/simd/int8/template.h \
+	backends/cpu/simd/int8/unpack.h backends/cpu/simd/int8/quantize.h backends/cpu/simd/int8/few.h \
+	backends/cpu/simd/int8/many.h
 libkvc_la_SOURCES += backends/cpu/simd/attention/entries.h backends/cpu/simd/attention/softmax_tile.h backends/cpu/simd/attention/few.h \
 	backends/cpu/simd/attention/many.h backends/cpu/simd/attention/attention.h \
 	backends/cpu/simd/bump.h backends/cpu/simd/rows.h backends/cpu/simd/experts.h backends/cpu/simd/scores/probability_tiles.h backends/cpu/simd/scores/rings.h backends/cpu/simd/lanes/logarithm.h \
@@ -26,18 +29,21 @@ libkvc_la_SOURCES += backends/cpu/simd/attention/entries.h backends/cpu/simd/att
 libkvc_la_SOURCES += $(KVC_REF_SOURCES)
 
 if HAVE_X86_SIMD
-noinst_LTLIBRARIES += libcpu_ref_fma.la libcpu_avx2.la libcpu_avx512.la
-libkvc_la_LIBADD += libcpu_ref_fma.la libcpu_avx2.la libcpu_avx512.la
+noinst_LTLIBRARIES += libcpu_ref_fma.la libcpu_avx2.la libcpu_avx512.la libcpu_avx512vnni.la
+libkvc_la_LIBADD += libcpu_ref_fma.la libcpu_avx2.la libcpu_avx512.la libcpu_avx512vnni.la
 
 libcpu_ref_fma_la_SOURCES = $(KVC_REF_SOURCES)
 libcpu_ref_fma_la_CPPFLAGS = $(AM_CPPFLAGS) -DKVC_REF_FMA
 libcpu_ref_fma_la_CFLAGS = $(AM_CFLAGS) -mfma -mavx2
 
-libcpu_avx2_la_SOURCES = backends/cpu/simd/linear/avx2.c backends/cpu/simd/vector_avx2.c
+libcpu_avx2_la_SOURCES = backends/cpu/simd/linear/avx2.c backends/cpu/simd/int8/avx2.c backends/cpu/simd/vector_avx2.c
 libcpu_avx2_la_CFLAGS = $(AM_CFLAGS) -mavx2 -mfma -mf16c
 
 libcpu_avx512_la_SOURCES = backends/cpu/simd/linear/avx512.c backends/cpu/simd/vector_avx512.c
 libcpu_avx512_la_CFLAGS = $(AM_CFLAGS) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
+
+libcpu_avx512vnni_la_SOURCES = backends/cpu/simd/int8/vnni.c
+libcpu_avx512vnni_la_CFLAGS = $(libcpu_avx512_la_CFLAGS) -mavx512vnni
 endif
 
 if HAVE_NEON

@@ -6,6 +6,8 @@
 #include "backends/offload/offload.h"
 #include "core/base/types.h"
 
+_Static_assert(offsetof(struct kvc_weight, type) == 0, "kvc_weight_type reads it there");
+
 static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_offload *)device; }
 
 enum kvc_status kvc_offload_buffer_create(struct kvc_device *device, enum kvc_memory_kind kind, size_t bytes,

@@ -232,7 +232,7 @@ static const char *other_option(const struct bench_arguments *a, const struct be
                   {"--fill", a->fill},
                   {"--repeat", a->repeat != defaults->repeat},
                   {"--seed", a->seed != defaults->seed},
-                  {"--math fast", strcmp(a->common.math, defaults->common.math) != 0},
+                  {"--math", cli_math(&a->common) != cli_math(&defaults->common)},
                   {"--kv-type", a->common.cache_type != defaults->common.cache_type},
                   {"--ctx", a->common.context != defaults->common.context},
                   {"--chunk", a->common.chunk != defaults->common.chunk}};

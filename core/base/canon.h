@@ -397,6 +397,46 @@ KVC_INLINE kvc_i8 kvc_q8_quant(float x, float scale) {
     return (kvc_i8)kvc_rint(v);
 }
 
+/* ---- int8: activations of eight bits ------------------------------------------------------------------------- */
+
+/* The arithmetic of --math int8, for weights whose blocks hold small integers (weight_blocks.h, "int8"). A row of
+ * activations is cut into blocks of KVC_INT8_BLOCK. top: the largest of a block's magnitudes as bits, in any order; a
+ * NaN is above infinity there. Scale = kvc_div(top, 127), quant = kvc_rint(x * kvc_div(127, top)), halves to even:
+ * |x| <= top, so that no quant is beyond +-127 and nothing need be clamped. Where top is below KVC_INT8_LEAST, 2^-119,
+ * from where on both quotients are normal numbers, the scale is 0 and so are the quants; where it is an infinity or a
+ * NaN the scale is a NaN, so that outputs show it, and the quants are 0.
+ *
+ * An output has KVC_INT8_LANES lanes from 0; block b of the row goes to lane b % 8, ascending. A block of weights has
+ * one scale w and maybe a minimum m for its 32 quants, or two for 16 each, which then follow one another. Of each such
+ * piece I = the sum of weight quants times activation quants, S = the sum of the activation quants, both integers,
+ * exact in any order; with x the activations' scale: lane = kvc_int8_add(w, x, I, lane), and where there is a minimum
+ * lane = kvc_int8_add(-m, x, S, lane). The lanes are added pairwise: 4, 2, 1. */
+#define KVC_INT8_BLOCK 32
+#define KVC_INT8_LANES 8
+#define KVC_INT8_LEAST 0x04000000u /* 2^-119 */
+KVC_INLINE kvc_u32 kvc_int8_top(kvc_u32 top, float x) {
+    kvc_u32 bits = kvc_bits(x) & 0x7fffffffu;
+    return bits > top ? bits : top;
+}
+KVC_INLINE float kvc_int8_scale(kvc_u32 top) {
+    return top >= KVC_INFINITY_BITS ? kvc_nan() : top < KVC_INT8_LEAST ? 0.0f : kvc_div(kvc_from_bits(top), 127.0f);
+}
+/* What x is multiplied by; 0: the quants are 0 whatever x is. */
+KVC_INLINE float kvc_int8_inverse(kvc_u32 top) {
+    return top >= KVC_INFINITY_BITS || top < KVC_INT8_LEAST ? 0.0f : kvc_div(127.0f, kvc_from_bits(top));
+}
+KVC_INLINE kvc_i8 kvc_int8_quant(float x, float inverse) {
+    return inverse == 0.0f ? (kvc_i8)0 : (kvc_i8)kvc_rint(x * inverse);
+}
+KVC_INLINE float kvc_int8_add(float w, float x, kvc_i32 sum, float lane) { return kvc_fma(w * x, (float)sum, lane); }
+/* The sum of the lanes, left in lane[0]. */
+#define KVC_TREE8(lane)                                                                                                \
+    do {                                                                                                               \
+        for (int kvc_w = KVC_INT8_LANES / 2; kvc_w > 0; kvc_w /= 2)                                                    \
+            for (int kvc_i = 0; kvc_i < kvc_w; kvc_i++)                                                                \
+                (lane)[kvc_i] = (lane)[kvc_i] + (lane)[kvc_i + kvc_w];                                                 \
+    } while (0)
+
 /* ---- order and chance --------------------------------------------------------------------------------------- */
 
 /* Higher score, higher key; -0 equals +0; NaN is below everything. Equal keys: the lower index wins. */

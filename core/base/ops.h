@@ -46,6 +46,25 @@ enum kvc_score_kind {
 /* What gated_silu does to the gate; the operation keeps its name, because data/hashes.txt stores it. */
 enum kvc_activation { KVC_SILU, KVC_GELU, KVC_CLAMPED_SILU };
 
+/* Rows of activations in eight bits. */
+struct kvc_int8_rows {
+    struct kvc_span quant; /* int8 [rows, K] */
+    struct kvc_span scale; /* [rows, K / 32] */
+    struct kvc_span sum;   /* int32 [rows, K / 16]: of the quants of each half of a block */
+};
+/* The same from a row on. */
+static inline struct kvc_int8_rows kvc_int8_rows_from(struct kvc_int8_rows rows, uint64_t row, uint64_t K) {
+    rows.quant.offset += (size_t)(row * K);
+    rows.scale.offset += (size_t)(row * (K / 32) * 4);
+    rows.sum.offset += (size_t)(row * (K / 16) * 4);
+    return rows;
+}
+
+/* Every backend's struct kvc_weight begins with its type. */
+static inline enum kvc_type kvc_weight_type(const struct kvc_weight *w) {
+    return *(const enum kvc_type *)(const void *)w;
+}
+
 /* ---- parameters ---- */
 
 #define KVC_OPERATION(name, parameters, ...)                                                                           \

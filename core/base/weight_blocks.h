@@ -96,6 +96,7 @@ KVC_INLINE int kvc_e2m1_twice(int q) {
 KVC_INLINE float kvc_power_half(kvc_u8 e) { return kvc_from_bits(e < 2 ? 0x00200000u << e : (kvc_u32)(e - 1) << 23); }
 
 /* Quants as integers, centred where the type has no minimum. b: a block as an lvalue, e: element in the block. */
+#define KVC_Q8_0_QUANT(b, e) ((int)(b).q[e])
 #define KVC_Q4_1_QUANT(b, e) ((int)((b).q[(e) % 16] >> ((e) / 16 * 4) & 15))
 #define KVC_Q5_1_QUANT(b, e)                                                                                           \
     ((int)(((b).q[(e) % 16] >> ((e) / 16 * 4) & 15) | ((b).high[(e) / 8] >> ((e) % 8) & 1) << 4))
@@ -152,5 +153,64 @@ KVC_INLINE float kvc_weight_offset(float d, float dmin, int scale, int min, int 
 #define KVC_WIDEN_Q5_K(b, e)                                                                                           \
     kvc_weight_offset(KVC_HALF((b).d), KVC_HALF((b).dmin), KVC_Q4_K_SCALE(b, (e) / 32), KVC_Q4_K_MIN(b, (e) / 32),     \
                       KVC_Q5_K_QUANT(b, e))
+
+/* int8 (canon.h): the quants above, of -128 .. 127, each KVC_INT8_WIDTH_<TYPE> of them with a scale and a minimum that
+ * float32 holds exactly beside denormal results; value = scale * quant - minimum. s: piece, e / width.
+ * KVC_INT8_MIN_<TYPE> is 0.0f where KVC_INT8_HAS_MIN_<TYPE> is 0. */
+#define KVC_INT8_WIDTH_Q8_0 32
+#define KVC_INT8_WIDTH_Q4_0 32
+#define KVC_INT8_WIDTH_Q5_0 32
+#define KVC_INT8_WIDTH_Q3_K 16
+#define KVC_INT8_WIDTH_Q4_K 32
+#define KVC_INT8_WIDTH_Q5_K 32
+#define KVC_INT8_WIDTH_Q6_K 16
+#define KVC_INT8_WIDTH_Q4_1 32
+#define KVC_INT8_WIDTH_Q5_1 32
+#define KVC_INT8_WIDTH_IQ4_NL 32
+#define KVC_INT8_WIDTH_MXFP4 32
+#define KVC_INT8_WIDTH_Q2_K 16
+#define KVC_INT8_WIDTH_IQ4_XS 32
+#define KVC_INT8_HAS_MIN_Q8_0 0
+#define KVC_INT8_HAS_MIN_Q4_0 0
+#define KVC_INT8_HAS_MIN_Q5_0 0
+#define KVC_INT8_HAS_MIN_Q3_K 0
+#define KVC_INT8_HAS_MIN_Q4_K 1
+#define KVC_INT8_HAS_MIN_Q5_K 1
+#define KVC_INT8_HAS_MIN_Q6_K 0
+#define KVC_INT8_HAS_MIN_Q4_1 1
+#define KVC_INT8_HAS_MIN_Q5_1 1
+#define KVC_INT8_HAS_MIN_IQ4_NL 0
+#define KVC_INT8_HAS_MIN_MXFP4 0
+#define KVC_INT8_HAS_MIN_Q2_K 1
+#define KVC_INT8_HAS_MIN_IQ4_XS 0
+#define KVC_Q5_K_SCALE KVC_Q4_K_SCALE
+#define KVC_Q5_K_MIN KVC_Q4_K_MIN
+#define KVC_Q6_K_SCALE(b, s) ((int)(b).scale[s])
+#define KVC_INT8_SCALE_Q8_0(b, s) KVC_HALF((b).d)
+#define KVC_INT8_SCALE_Q4_0(b, s) KVC_HALF((b).d)
+#define KVC_INT8_SCALE_Q5_0(b, s) KVC_HALF((b).d)
+#define KVC_INT8_SCALE_Q3_K(b, s) (KVC_HALF((b).d) * (float)KVC_Q3_K_SCALE(b, s))
+#define KVC_INT8_SCALE_Q4_K(b, s) (KVC_HALF((b).d) * (float)KVC_Q4_K_SCALE(b, s))
+#define KVC_INT8_SCALE_Q5_K(b, s) (KVC_HALF((b).d) * (float)KVC_Q5_K_SCALE(b, s))
+#define KVC_INT8_SCALE_Q6_K(b, s) (KVC_HALF((b).d) * (float)KVC_Q6_K_SCALE(b, s))
+#define KVC_INT8_SCALE_Q4_1(b, s) KVC_HALF((b).d)
+#define KVC_INT8_SCALE_Q5_1(b, s) KVC_HALF((b).d)
+#define KVC_INT8_SCALE_IQ4_NL(b, s) KVC_HALF((b).d)
+#define KVC_INT8_SCALE_MXFP4(b, s) kvc_power_half((b).power[0])
+#define KVC_INT8_SCALE_Q2_K(b, s) (KVC_HALF((b).d) * (float)KVC_Q2_K_SCALE(b, s))
+#define KVC_INT8_SCALE_IQ4_XS(b, s) (KVC_HALF((b).d) * (float)KVC_IQ4_XS_SCALE(b, s))
+#define KVC_INT8_MIN_Q8_0(b, s) 0.0f
+#define KVC_INT8_MIN_Q4_0(b, s) 0.0f
+#define KVC_INT8_MIN_Q5_0(b, s) 0.0f
+#define KVC_INT8_MIN_Q3_K(b, s) 0.0f
+#define KVC_INT8_MIN_Q4_K(b, s) (KVC_HALF((b).dmin) * (float)KVC_Q4_K_MIN(b, s))
+#define KVC_INT8_MIN_Q5_K(b, s) (KVC_HALF((b).dmin) * (float)KVC_Q5_K_MIN(b, s))
+#define KVC_INT8_MIN_Q6_K(b, s) 0.0f
+#define KVC_INT8_MIN_Q4_1(b, s) (-KVC_HALF((b).m))
+#define KVC_INT8_MIN_Q5_1(b, s) (-KVC_HALF((b).m))
+#define KVC_INT8_MIN_IQ4_NL(b, s) 0.0f
+#define KVC_INT8_MIN_MXFP4(b, s) 0.0f
+#define KVC_INT8_MIN_Q2_K(b, s) (KVC_HALF((b).dmin) * (float)KVC_Q2_K_MIN(b, s))
+#define KVC_INT8_MIN_IQ4_XS(b, s) 0.0f
 
 #endif

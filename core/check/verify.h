@@ -93,6 +93,15 @@ uint32_t kvc_verify_width(struct kvc_verify *v, enum kvc_type type);
 const unsigned char *kvc_verify_matrix(struct kvc_verify *v, enum kvc_type type, uint32_t outputs, uint32_t inputs,
                                        enum kvc_flavour flavour);
 
+/* Such a matrix as a weight of each device; E of them, one below the other or each elsewhere. False: no memory. */
+bool kvc_verify_weight(struct kvc_verify *v, enum kvc_type type, uint32_t outputs, uint32_t inputs,
+                       enum kvc_flavour flavour, struct kvc_weight *weight[2]);
+bool kvc_verify_experts(struct kvc_verify *v, enum kvc_type type, uint32_t E, uint32_t N, uint32_t K,
+                        struct kvc_weight *weight[2]);
+void kvc_verify_weight_free(struct kvc_verify *v, struct kvc_weight *weight[2]);
+/* first [E + 1] of so many pairs: some experts get none, one may get most. */
+uint32_t *kvc_verify_first_pairs(struct kvc_verify *v, uint32_t E, uint32_t pairs);
+
 void kvc_verify_lists(struct kvc_verify *v, const struct kvc_lists_shape *shape, struct kvc_twin_lists *out);
 void kvc_verify_lists_free(struct kvc_verify *v, struct kvc_twin_lists *lists);
 /* Ascending ranks below count, for each head; a share of them, or all, or none. */

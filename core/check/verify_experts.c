@@ -48,9 +48,8 @@ KVC_CASE(route, 40) {
     kvc_verify_compare_words(v, first, 0, E + 1, "first");
 }
 
-/* E matrices, one below the other or each elsewhere. */
-static bool make_experts(struct kvc_verify *v, enum kvc_type type, uint32_t E, uint32_t N, uint32_t K,
-                         struct kvc_weight *weight[2]) {
+bool kvc_verify_experts(struct kvc_verify *v, enum kvc_type type, uint32_t E, uint32_t N, uint32_t K,
+                        struct kvc_weight *weight[2]) {
     const bool together = kvc_verify_range(v, 0, 1);
     const enum kvc_flavour flavour = kvc_verify_flavour(v);
     const unsigned char *all = kvc_verify_matrix(v, type, together ? E * N : N, K, flavour);
@@ -65,8 +64,7 @@ static bool make_experts(struct kvc_verify *v, enum kvc_type type, uint32_t E, u
     return v->status == KVC_OK;
 }
 
-/* first [E + 1] of so many pairs: some experts get none, one may get most. */
-static uint32_t *draw_first(struct kvc_verify *v, uint32_t E, uint32_t pairs) {
+uint32_t *kvc_verify_first_pairs(struct kvc_verify *v, uint32_t E, uint32_t pairs) {
     uint32_t *first = kvc_verify_alloc(v, (E + 1) * sizeof *first);
     const uint32_t favourite = kvc_verify_range(v, 0, E - 1);
     for (uint32_t i = 0; first && i < pairs; i++) {
@@ -90,7 +88,7 @@ KVC_CASE(expert_linear, 40) {
         pairs = kvc_verify_range(v, 41, v->small ? 50 : 400); /* a chunk of a prompt */
     if (v->small && (uint64_t)K * N * pairs > 3000)
         N = 3000 / (K * pairs) + 1;
-    const uint32_t *first_pair = draw_first(v, E, pairs);
+    const uint32_t *first_pair = kvc_verify_first_pairs(v, E, pairs);
     const struct kvc_twin first = words(v, E + 1, first_pair);
     const struct kvc_twin x = kvc_verify_twin_values(v, (size_t)pairs * K, flavour);
     const struct kvc_twin y = words(v, (size_t)pairs * N, NULL);
@@ -99,7 +97,7 @@ KVC_CASE(expert_linear, 40) {
         bias = kvc_verify_twin_values(v, (size_t)E * N, flavour);
     snprintf(v->shape, sizeof v->shape, "%s, %u experts, K %u, N %u, pairs %u, flavour %d", kvc_type_name(type),
              (unsigned)E, (unsigned)K, (unsigned)N, (unsigned)pairs, (int)flavour);
-    if (v->status == KVC_OK && make_experts(v, type, E, N, K, weight)) {
+    if (v->status == KVC_OK && kvc_verify_experts(v, type, E, N, K, weight)) {
         for (int side = v->first; side < 2; side++)
             v->device[side]->ops->expert_linear(v->device[side],
                                                 &(struct kvc_expert_linear){.y = kvc_verify_span(y, side),

@@ -81,8 +81,8 @@ const unsigned char *kvc_verify_matrix(struct kvc_verify *v, enum kvc_type type,
     return at;
 }
 
-static bool make_weight(struct kvc_verify *v, enum kvc_type type, uint32_t outputs, uint32_t inputs,
-                        enum kvc_flavour flavour, struct kvc_weight *weight[2]) {
+bool kvc_verify_weight(struct kvc_verify *v, enum kvc_type type, uint32_t outputs, uint32_t inputs,
+                       enum kvc_flavour flavour, struct kvc_weight *weight[2]) {
     const unsigned char *host = kvc_verify_matrix(v, type, outputs, inputs, flavour);
     weight[0] = weight[1] = NULL;
     for (int side = v->first; side < 2 && host && v->status == KVC_OK; side++)
@@ -91,7 +91,7 @@ static bool make_weight(struct kvc_verify *v, enum kvc_type type, uint32_t outpu
     return v->status == KVC_OK;
 }
 
-static void free_weight(struct kvc_verify *v, struct kvc_weight *weight[2]) {
+void kvc_verify_weight_free(struct kvc_verify *v, struct kvc_weight *weight[2]) {
     for (int side = v->first; side < 2; side++)
         if (weight[side])
             v->device[side]->ops->weight_free(v->device[side], weight[side]);
@@ -118,7 +118,7 @@ KVC_CASE(linear, 60) {
     y = kvc_verify_twin(v, (size_t)rows * N * sizeof(float), NULL);
     if (kvc_verify_range(v, 0, 1))
         bias = kvc_verify_twin_values(v, N, flavour);
-    if (v->status == KVC_OK && make_weight(v, type, N, K, kvc_verify_flavour(v), weight)) {
+    if (v->status == KVC_OK && kvc_verify_weight(v, type, N, K, kvc_verify_flavour(v), weight)) {
         for (int side = v->first; side < 2; side++)
             v->device[side]->ops->linear(v->device[side], &(struct kvc_linear){.y = kvc_verify_span(y, side),
                                                                                .x = kvc_verify_span(x, side),
@@ -126,7 +126,7 @@ KVC_CASE(linear, 60) {
                                                                                .bias = kvc_verify_span(bias, side),
                                                                                .rows = rows});
         kvc_verify_compare(v, y, 0, (size_t)rows * N, "y");
-        free_weight(v, weight);
+        kvc_verify_weight_free(v, weight);
     }
 }
 
@@ -142,14 +142,14 @@ KVC_CASE(embed, 15) {
     snprintf(v->shape, sizeof v->shape, "%s, K %u, rows %u", kvc_type_name(type), (unsigned)K, (unsigned)rows);
     tokens = kvc_verify_twin(v, rows * sizeof *token, token);
     out = kvc_verify_twin(v, (size_t)rows * K * sizeof(float), NULL);
-    if (v->status == KVC_OK && make_weight(v, type, vocab, K, kvc_verify_flavour(v), weight)) {
+    if (v->status == KVC_OK && kvc_verify_weight(v, type, vocab, K, kvc_verify_flavour(v), weight)) {
         for (int side = v->first; side < 2; side++)
             v->device[side]->ops->embed(v->device[side], &(struct kvc_embed){.out = kvc_verify_span(out, side),
                                                                              .table = weight[side],
                                                                              .tokens = kvc_verify_span(tokens, side),
                                                                              .rows = rows});
         kvc_verify_compare(v, out, 0, (size_t)rows * K, "out");
-        free_weight(v, weight);
+        kvc_verify_weight_free(v, weight);
     }
 }
 

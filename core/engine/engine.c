@@ -32,7 +32,7 @@ static enum kvc_status open_device(const char *name, const struct kvc_engine_opt
     }
     if (part)
         return kvc_fail(error, KVC_USAGE, "backend '%s': '%s' is not a device number from 0 to 1023", name, part);
-    if (!strcmp(name, "avx2") || !strcmp(name, "avx512") || !strcmp(name, "neon")) {
+    if (!strcmp(name, "avx2") || !strcmp(name, "avx512") || !strcmp(name, "avx512vnni") || !strcmp(name, "neon")) {
         for (size_t i = 0; kvc_backend_list[i]; i++) {
             if (!strcmp(kvc_backend_list[i]->name, "cpu"))
                 return kvc_backend_list[i]->open(name, 0, options->threads, options->math, device, error);
@@ -55,8 +55,9 @@ enum kvc_status kvc_engine_open(const struct kvc_engine_options *options, struct
         options = &defaults;
     if (options->threads < 0 || options->threads > 1024)
         return kvc_fail(error, KVC_USAGE, "threads=%d: must be 0 (one per core) to 1024", options->threads);
-    if ((unsigned)options->math > KVC_MATH_FAST)
-        return kvc_fail(error, KVC_USAGE, "math=%u: must be KVC_MATH_EXACT or KVC_MATH_FAST", (unsigned)options->math);
+    if ((unsigned)options->math > KVC_MATH_INT8)
+        return kvc_fail(error, KVC_USAGE, "math=%u: must be KVC_MATH_FLOAT, KVC_MATH_INT8 or KVC_MATH_FAST",
+                        (unsigned)options->math);
     struct kvc_engine *made = calloc(1, sizeof *made);
     if (!made)
         return kvc_fail(error, KVC_RESOURCE, "engine: no memory for %zu bytes", sizeof *made);
@@ -74,7 +75,9 @@ enum kvc_status kvc_engine_open(const struct kvc_engine_options *options, struct
         kvc_engine_close(made);
         return status;
     }
-    snprintf(made->backend_name, sizeof made->backend_name, "%s", made->device->name);
+    made->math = options->math;
+    snprintf(made->backend_name, sizeof made->backend_name, "%s%s", made->device->name,
+             made->math == KVC_MATH_INT8 ? ", int8 arithmetic" : "");
     *engine = made;
     return KVC_OK;
 }

@@ -62,36 +62,25 @@ static const struct kvc_span none = {NULL, 0};
 
 static struct kvc_span all_of(const struct kvc_growable *growable) { return kvc_growable_at(growable, 0); }
 
-/* y = x times the matrices of the pairs' experts, plus their biases where they have some. */
-static void pass(struct kvc_runner *runner, struct kvc_span y, struct kvc_span x, const struct kvc_weight *w,
-                 struct kvc_span bias, uint32_t pairs) {
-    runner->device->ops->expert_linear(runner->device,
-                                       &(struct kvc_expert_linear){.y = y,
-                                                                   .x = x,
-                                                                   .w = w,
-                                                                   .bias = bias,
-                                                                   .first = all_of(&runner->experts.first),
-                                                                   .experts = runner->network->experts,
-                                                                   .pairs = pairs});
-}
-
 /* The expert that every row passes: shared and shared_logit. */
 static void pass_shared(struct kvc_runner *runner, const struct kvc_layer *layer, uint32_t rows) {
     struct kvc_device *device = runner->device;
     const struct kvc_ops *ops = device->ops;
     const struct kvc_experts_scratch *s = &runner->experts;
-    const struct kvc_span x = all_of(&runner->normed), gate = all_of(&s->gate), up = all_of(&s->up);
-    ops->linear(device,
-                &(struct kvc_linear){.y = all_of(&s->shared_logit), .x = x, .w = layer->shared_router, .rows = rows});
-    ops->linear(device, &(struct kvc_linear){.y = gate, .x = x, .w = layer->shared_gate, .rows = rows});
-    ops->linear(device, &(struct kvc_linear){.y = up, .x = x, .w = layer->shared_up, .rows = rows});
+    const struct kvc_span gate = all_of(&s->gate), up = all_of(&s->up);
+    struct kvc_input in = {.x = all_of(&runner->normed), .rows = rows, .K = runner->network->hidden};
+    kvc_linear_pass(runner, all_of(&s->shared_logit), in, layer->shared_router, none);
+    in.again = true;
+    kvc_linear_pass(runner, gate, in, layer->shared_gate, none);
+    kvc_linear_pass(runner, up, in, layer->shared_up, none);
     ops->gated_silu(device, &(struct kvc_gated_silu){.y = gate,
                                                      .gate = gate,
                                                      .up = up,
                                                      .n = (size_t)rows * runner->network->shared_feed,
                                                      .activation = runner->network->activation});
-    ops->linear(device,
-                &(struct kvc_linear){.y = all_of(&s->shared), .x = gate, .w = layer->shared_down, .rows = rows});
+    kvc_linear_pass(runner, all_of(&s->shared),
+                    (struct kvc_input){.x = gate, .rows = rows, .K = runner->network->shared_feed}, layer->shared_down,
+                    none);
 }
 
 void kvc_experts_forward(struct kvc_runner *runner, const struct kvc_layer *layer, uint32_t rows) {
@@ -102,8 +91,8 @@ void kvc_experts_forward(struct kvc_runner *runner, const struct kvc_layer *laye
     const uint32_t pairs = rows * network->experts_used;
     const struct kvc_span normed = all_of(&runner->normed), logits = all_of(&s->logits), share = all_of(&s->share);
     const struct kvc_span x = all_of(&s->x), gate = all_of(&s->gate), up = all_of(&s->up), pair = all_of(&s->pair);
-    ops->linear(device, &(struct kvc_linear){
-                            .y = logits, .x = normed, .w = layer->router, .bias = layer->router_bias, .rows = rows});
+    struct kvc_input in = {.x = normed, .rows = rows, .K = network->hidden};
+    kvc_linear_pass(runner, logits, in, layer->router, layer->router_bias);
     ops->route(device, &(struct kvc_route){.logits = logits,
                                            .rows = rows,
                                            .experts = network->experts,
@@ -116,14 +105,17 @@ void kvc_experts_forward(struct kvc_runner *runner, const struct kvc_layer *laye
                                            .first = all_of(&s->first)});
     ops->gather(device, &(struct kvc_gather){
                             .out = x, .x = normed, .index = all_of(&s->row), .rows = pairs, .width = network->hidden});
-    pass(runner, gate, x, layer->gate, layer->gate_bias, pairs);
-    pass(runner, up, x, layer->up, layer->up_bias, pairs);
+    in = (struct kvc_input){.x = x, .rows = pairs, .K = network->hidden};
+    kvc_linear_pass_experts(runner, gate, in, layer->gate, layer->gate_bias, all_of(&s->first));
+    in.again = true;
+    kvc_linear_pass_experts(runner, up, in, layer->up, layer->up_bias, all_of(&s->first));
     ops->gated_silu(device, &(struct kvc_gated_silu){.y = gate,
                                                      .gate = gate,
                                                      .up = up,
                                                      .n = (size_t)pairs * network->feed_forward,
                                                      .activation = network->activation});
-    pass(runner, x, gate, layer->down, layer->down_bias, pairs);
+    in = (struct kvc_input){.x = gate, .rows = pairs, .K = network->feed_forward};
+    kvc_linear_pass_experts(runner, x, in, layer->down, layer->down_bias, all_of(&s->first));
     if (layer->shared_router)
         pass_shared(runner, layer, rows);
     ops->expert_sum(device,

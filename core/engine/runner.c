@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 
+#include "core/base/integers.h"
+
 static const struct kvc_span none = {NULL, 0};
 
 #define ROW_BUFFERS 14u /* those of list_buffers */
@@ -63,6 +65,7 @@ enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_netw
     for (size_t i = 0; i < n; i++)
         buffers[i]->kind = KVC_MEMORY_SCRATCH;
     made->last.kind = made->logits.kind = made->counts.kind = KVC_MEMORY_SCRATCH;
+    kvc_linear_open(&made->linear, network, engine->math);
     kvc_experts_set_kinds(&made->experts);
     struct kvc_stage_scratch *stage = &made->stage;
     stage->kept_rank.kind = stage->kept_count.kind = stage->totals.kind = KVC_MEMORY_SCRATCH;
@@ -90,6 +93,7 @@ void kvc_runner_close(struct kvc_runner *runner) {
         kvc_growable_free(runner->device, others[i]);
     for (size_t i = 0; i < KVC_STAGE_SCORES; i++)
         kvc_growable_free(runner->device, &runner->stage.scores[i]);
+    kvc_linear_free(runner->device, &runner->linear);
     kvc_experts_free(runner->device, &runner->experts);
     kvc_batch_free(runner, &runner->prompt);
     kvc_batch_free(runner, &runner->step);
@@ -114,6 +118,14 @@ enum kvc_status kvc_runner_store(struct kvc_runner *runner, const struct kvc_ent
     return found->arena ? KVC_OK : runner->device->ops->arena_create(runner->device, format, &found->arena, error);
 }
 
+/* The most values that a linear layer takes of so many rows. */
+static size_t most_inputs(const struct kvc_runner *runner, uint32_t rows) {
+    const struct kvc_network *n = runner->network;
+    const size_t pairs = (size_t)rows * (n->experts ? n->experts_used : 1);
+    size_t most = kvc_max_u64((size_t)rows * n->heads * n->head_size, pairs * kvc_max_u32(n->hidden, n->feed_forward));
+    return kvc_max_u64(most, (size_t)rows * n->shared_feed);
+}
+
 enum kvc_status kvc_runner_reserve(struct kvc_runner *runner, uint32_t rows, size_t segments, struct kvc_error *error) {
     if (segments > runner->segment_capacity) {
         struct kvc_segment **arrays[] = {&runner->segments, &runner->alike};
@@ -131,6 +143,8 @@ enum kvc_status kvc_runner_reserve(struct kvc_runner *runner, uint32_t rows, siz
     enum kvc_status status = kvc_experts_reserve(runner, rows, error);
     for (size_t i = 0; i < n && status == KVC_OK; i++)
         status = kvc_growable_reserve(runner->device, buffers[i], (size_t)rows * widths[i] * sizeof(float), error);
+    if (status == KVC_OK && runner->network)
+        status = kvc_linear_reserve(runner, most_inputs(runner, rows), error);
     return status;
 }
 
@@ -141,6 +155,8 @@ enum kvc_status kvc_runner_reserve_logits(struct kvc_runner *runner, uint32_t ro
         kvc_growable_reserve(device, &runner->last, (size_t)rows * network->hidden * sizeof(float), error);
     if (status == KVC_OK)
         status = kvc_growable_reserve(device, &runner->logits, (size_t)rows * network->vocab * sizeof(float), error);
+    if (status == KVC_OK)
+        status = kvc_linear_reserve(runner, (size_t)rows * network->hidden, error);
     return status;
 }
 
@@ -174,19 +190,24 @@ void kvc_runner_embed(struct kvc_runner *runner, struct kvc_batch *batch) {
         scale_values(runner, hidden, (size_t)batch->rows * network->hidden, network->embedding_scale, 0.0f);
 }
 
+/* What layers take that follow a norm. again: the layer before took it too. */
+static struct kvc_input normed_input(const struct kvc_runner *runner, uint32_t rows, bool again) {
+    return (struct kvc_input){
+        .x = at(&runner->normed, 0, 0), .rows = rows, .K = runner->network->hidden, .again = again};
+}
+
 /* A projection of one layer's queries or keys: linear, then the norm where there is one, then RoPE. */
 static void project_and_rotate(struct kvc_runner *runner, const struct kvc_batch *batch, uint32_t row, uint32_t rows,
-                               uint32_t l, const struct kvc_weight *weight, struct kvc_span bias, struct kvc_span norm,
-                               uint32_t heads, const struct kvc_growable *raw, const struct kvc_growable *out) {
+                               uint32_t l, bool again, const struct kvc_weight *weight, struct kvc_span bias,
+                               struct kvc_span norm, uint32_t heads, const struct kvc_growable *raw,
+                               const struct kvc_growable *out) {
     struct kvc_device *device = runner->device;
     const struct kvc_ops *ops = device->ops;
     const struct kvc_network *network = runner->network;
     const struct kvc_rope *rope = &network->rope[network->layer[l].rope];
     const uint32_t d = network->head_size, half = rope->rotary / 2;
     const size_t angles = (size_t)network->layer[l].rope * batch->rows + row;
-    ops->linear(device,
-                &(struct kvc_linear){
-                    .y = at(raw, 0, 0), .x = at(&runner->normed, 0, 0), .w = weight, .bias = bias, .rows = rows});
+    kvc_linear_pass(runner, at(raw, 0, 0), normed_input(runner, rows, again), weight, bias);
     if (norm.buffer && network->qk_norm_whole)
         norm_rows(runner, at(raw, 0, 0), at(raw, 0, 0), norm, none, rows, heads * d);
     else if (norm.buffer)
@@ -232,19 +253,15 @@ void kvc_runner_project_queries_keys(struct kvc_runner *runner, const struct kvc
     const struct kvc_network *network = runner->network;
     const struct kvc_layer *layer = &network->layer[l];
     norm_input(runner, batch, layer->attention_norm, layer->attention_norm_bias, row, rows);
-    project_and_rotate(runner, batch, row, rows, l, layer->q, layer->q_bias, layer->q_norm, network->heads,
+    project_and_rotate(runner, batch, row, rows, l, false, layer->q, layer->q_bias, layer->q_norm, network->heads,
                        &runner->q_raw, &runner->q);
-    project_and_rotate(runner, batch, row, rows, l, layer->k, layer->k_bias, layer->k_norm, network->kv_heads,
+    project_and_rotate(runner, batch, row, rows, l, true, layer->k, layer->k_bias, layer->k_norm, network->kv_heads,
                        &runner->k_raw, &runner->k);
 }
 
 void kvc_runner_project_values(struct kvc_runner *runner, uint32_t l, uint32_t rows) {
     const struct kvc_layer *layer = &runner->network->layer[l];
-    runner->device->ops->linear(runner->device, &(struct kvc_linear){.y = at(&runner->v, 0, 0),
-                                                                     .x = at(&runner->normed, 0, 0),
-                                                                     .w = layer->v,
-                                                                     .bias = layer->v_bias,
-                                                                     .rows = rows});
+    kvc_linear_pass(runner, at(&runner->v, 0, 0), normed_input(runner, rows, true), layer->v, layer->v_bias);
 }
 
 /* Copies the segments that have so many lists to runner->alike, in order: sessions of a batch may differ in this. */
@@ -319,34 +336,27 @@ void kvc_runner_attend(struct kvc_runner *runner, const struct kvc_batch *batch,
 
 void kvc_runner_project_output(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t l, uint32_t row,
                                uint32_t rows) {
-    struct kvc_device *device = runner->device;
     const struct kvc_layer *layer = &runner->network->layer[l];
-    device->ops->linear(device, &(struct kvc_linear){.y = at(&runner->projected, 0, 0),
-                                                     .x = at(&runner->attended, 0, 0),
-                                                     .w = layer->output,
-                                                     .bias = layer->output_bias,
-                                                     .rows = rows});
+    const struct kvc_input attended = {
+        .x = at(&runner->attended, 0, 0), .rows = rows, .K = runner->network->heads * runner->network->head_size};
+    kvc_linear_pass(runner, at(&runner->projected, 0, 0), attended, layer->output, layer->output_bias);
     add_projected(runner, batch, layer->attention_after, row, rows);
 }
 
 /* projected = the feed-forward network of normed. */
 static void feed_rows(struct kvc_runner *runner, const struct kvc_layer *layer, uint32_t rows) {
-    struct kvc_device *device = runner->device;
-    const struct kvc_ops *ops = device->ops;
-    const struct kvc_span normed = at(&runner->normed, 0, 0), projected = at(&runner->projected, 0, 0);
-    const struct kvc_span gate = at(&runner->gate, 0, 0), up = at(&runner->up, 0, 0);
-    ops->linear(device,
-                &(struct kvc_linear){.y = gate, .x = normed, .w = layer->gate, .bias = layer->gate_bias, .rows = rows});
+    const struct kvc_span projected = at(&runner->projected, 0, 0), gate = at(&runner->gate, 0, 0);
+    const struct kvc_span up = layer->up ? at(&runner->up, 0, 0) : none;
+    const uint32_t width = runner->network->feed_forward;
+    kvc_linear_pass(runner, gate, normed_input(runner, rows, false), layer->gate, layer->gate_bias);
     if (layer->up)
-        ops->linear(device,
-                    &(struct kvc_linear){.y = up, .x = normed, .w = layer->up, .bias = layer->up_bias, .rows = rows});
-    ops->gated_silu(device, &(struct kvc_gated_silu){.y = gate,
-                                                     .gate = gate,
-                                                     .up = layer->up ? up : none,
-                                                     .n = (size_t)rows * runner->network->feed_forward,
-                                                     .activation = runner->network->activation});
-    ops->linear(device, &(struct kvc_linear){
-                            .y = projected, .x = gate, .w = layer->down, .bias = layer->down_bias, .rows = rows});
+        kvc_linear_pass(runner, up, normed_input(runner, rows, true), layer->up, layer->up_bias);
+    runner->device->ops->gated_silu(
+        runner->device,
+        &(struct kvc_gated_silu){
+            .y = gate, .gate = gate, .up = up, .n = (size_t)rows * width, .activation = runner->network->activation});
+    kvc_linear_pass(runner, projected, (struct kvc_input){.x = gate, .rows = rows, .K = width}, layer->down,
+                    layer->down_bias);
 }
 
 void kvc_runner_feed_forward(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t l, uint32_t row,
@@ -372,8 +382,8 @@ enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *b
     const struct kvc_span last = at(&runner->last, 0, 0), out = at(&runner->logits, 0, 0);
     norm_rows(runner, last, at(&batch->hidden, first, network->hidden), network->final_norm, network->final_norm_bias,
               count, network->hidden);
-    ops->linear(device, &(struct kvc_linear){
-                            .y = out, .x = last, .w = network->head, .bias = network->head_bias, .rows = count});
+    kvc_linear_pass(runner, out, (struct kvc_input){.x = last, .rows = count, .K = network->hidden}, network->head,
+                    network->head_bias);
     if (network->logit_scale != 0.0f || network->logit_cap != 0.0f)
         scale_values(runner, out, (size_t)count * network->vocab,
                      network->logit_scale != 0.0f ? network->logit_scale : 1.0f, network->logit_cap);

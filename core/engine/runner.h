@@ -8,6 +8,7 @@
 #include "core/engine/engine.h"
 #include "core/engine/experts.h"
 #include "core/engine/growable.h"
+#include "core/engine/linear.h"
 #include "core/engine/network.h"
 #include "core/engine/spares.h"
 
@@ -49,6 +50,7 @@ struct kvc_runner {
     struct kvc_growable up;        /* [rows, feed_forward] */
     struct kvc_growable last;      /* [logit rows, hidden] */
     struct kvc_growable logits;    /* [logit rows, vocab] */
+    struct kvc_linear_scratch linear;
     struct kvc_experts_scratch experts;
     struct kvc_stage_scratch stage;
 

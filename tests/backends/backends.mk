@@ -4,6 +4,7 @@ check_PROGRAMS += \
 	tests/backends/test_cache \
 	tests/backends/test_device \
 	tests/backends/test_experts \
+	tests/backends/test_int8 \
 	tests/backends/test_linear \
 	tests/backends/test_ref \
 	tests/backends/test_ref_attention \

@@ -27,7 +27,7 @@ for value in x '' 1.5 -1 1e3 99999999999999999999; do
 done
 for value in x '' -1 nan inf; do fails 2 'takes a number from 0 to 1' run -m "$demo" --top-p "$value"; done
 fails 2 'takes a whole number from 0 to 1024' run -m "$demo" --threads 5000
-fails 2 'takes one of exact|fast' run -m "$demo" --math quick
+fails 2 'takes one of float|int8|fast|exact' run -m "$demo" --math quick
 fails 2 'takes one of f32|f16|q8_0' run -m "$demo" --kv-type q4_0
 fails 2 'takes one of f32|f16|q8_0' run -m "$demo" --kv-type nothing
 fails 2 'takes a whole number from 1' run -m "$demo" --chunk 0
@@ -165,7 +165,7 @@ fails 2 'go with --ops' bench --only norm -m "$demo"
 fails 2 'takes no -m' bench --ops -m "$demo"
 fails 2 'takes no --kv' bench --ops --kv full --only norm
 fails 2 'takes no --prompt' bench --ops --prompt 512,600 --only norm
-fails 2 'takes no --math fast' bench --ops --math fast --only norm
+fails 2 'takes no --math' bench --ops --math fast --only norm
 fails 2 'go with --ops' bench --entries 4096 -m "$demo"
 fails 2 'from 256' bench --ops --entries 12
 fails 2 "no operation 'nosuch'" bench --ops --only nosuch -q

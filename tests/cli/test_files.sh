@@ -87,6 +87,34 @@ else
 fi
 fails 2 'math=fast needs another path' logits -m "$demo" --tokens "$ids" --math fast --backend ref
 
+# ---- --math int8: the same bits in any chunks, from any backend; other ones than float's where weights are quantized
+ok logits -m "$demo" --tokens "$ids" --math int8 --json
+that 'weights of 32 bits are not quantized' [ "$(json distance.largest)" = 0 ]
+that 'and have the same bits' [ "$(json hash)" = "$hash" ]
+that 'JSON says int8' [ "$(json math)" = int8 ]
+ok mkmodel --shape small --type q4_k --seed 5 -o "$work/q4_k.gguf" -q
+ok convert "${top_srcdir:-.}/tests/data/golden/olmoe-gqa" -o "$work/experts.gguf" --type q8_0 -q
+for model in q8_0 q4_k experts; do
+    few=1,2,3,4,5,6,7,8,9,10,11,12,13
+    ok logits -m "$work/$model.gguf" --tokens $few --json
+    float=$(json hash)
+    ok logits -m "$work/$model.gguf" --tokens $few --math exact --json
+    that 'exact is another word for float' [ "$(json hash)" = "$float" ]
+    ok logits -m "$work/$model.gguf" --tokens $few --math int8 --json
+    int8=$(json hash)
+    that "int8 has other bits ($model)" [ "$int8" != "$float" ]
+    that 'int8 is near float' awk "BEGIN { exit !($(json distance.relative) < 0.1) }"
+    for how in '--chunk 1' '--chunk 7' '--backend ref' '--threads 1' '--prompt 5' '--prompt 1 --threads 2'; do
+        ok logits -m "$work/$model.gguf" --tokens $few --math int8 --json $how
+        that "the same hash of int8 with $how ($model)" [ "$(json hash)" = "$int8" ]
+    done
+done
+ok logits -m "$work/q8_0.gguf" --tokens "$ids" --math int8
+has ', int8 [0-9]'
+has '^int8 .* from float'
+ok run -m "$work/q8_0.gguf" -p "$words" -n 2 --temp 0 --math int8
+has '^math    int8' "$work/err"
+
 # ---- replay, on tensors this test makes: q[t][h][i], k, v small numbers, one layer twice
 "$build/tests/cli/make_dump" "$work/dump.safetensors" 2 40 4 2 8 || exit 1
 ok replay --kv 'streaming:budget=8,sinks=2' --prompt 30 --in "$work/dump.safetensors" --out "$work/kept.json" \

@@ -7,6 +7,15 @@ static void linear(struct kvc_device *device, const struct kvc_linear *args) { k
 static void expert_linear(struct kvc_device *device, const struct kvc_expert_linear *args) {
     kvc_expert_linear_avx2(device, args);
 }
+static void quantize_rows(struct kvc_device *device, const struct kvc_quantize_rows *args) {
+    kvc_quantize_rows_avx2(device, args);
+}
+static void linear_int8(struct kvc_device *device, const struct kvc_linear_int8 *args) {
+    kvc_linear_int8_avx2(device, args);
+}
+static void expert_linear_int8(struct kvc_device *device, const struct kvc_expert_linear_int8 *args) {
+    kvc_expert_linear_int8_avx2(device, args);
+}
 
 #include "backends/cpu/simd/vector.h"
 

@@ -7,7 +7,23 @@ static void linear(struct kvc_device *device, const struct kvc_linear *args) { k
 static void expert_linear(struct kvc_device *device, const struct kvc_expert_linear *args) {
     kvc_expert_linear_avx512(device, args);
 }
+static void quantize_rows(struct kvc_device *device, const struct kvc_quantize_rows *args) {
+    kvc_quantize_rows_avx2(device, args);
+}
+static void linear_int8(struct kvc_device *device, const struct kvc_linear_int8 *args) {
+    kvc_linear_int8_avx2(device, args);
+}
+static void expert_linear_int8(struct kvc_device *device, const struct kvc_expert_linear_int8 *args) {
+    kvc_expert_linear_int8_avx2(device, args);
+}
 
 #include "backends/cpu/simd/vector.h"
 
 void kvc_cpu_fill_avx512(struct kvc_ops *table) { fill_vector(table); }
+
+void kvc_cpu_fill_avx512vnni(struct kvc_ops *table) {
+    fill_vector(table);
+    table->quantize_rows = kvc_quantize_rows_avx512vnni;
+    table->linear_int8 = kvc_linear_int8_avx512vnni;
+    table->expert_linear_int8 = kvc_expert_linear_int8_avx512vnni;
+}

@@ -1,0 +1,132 @@
+/* int8.c - shares linear layers of activations in eight bits out over threads; the kernels are each path's. */
+#include <string.h>
+
+#include "backends/cpu/ref/pairs.h"
+#include "backends/cpu/simd/int8/int8.h"
+#include "core/base/integers.h"
+
+struct job {
+    struct kvc_cpu *cpu;
+    const struct kvc_int8_kernels *kernels;
+    const struct kvc_quantize_rows *quantize;
+    struct kvc_int8_call call;
+    size_t parts; /* of rows to quantize or of outputs; many rows: of the tiles of rows, for each panel */
+    size_t tiles; /* of rows */
+    size_t panel_bytes;
+};
+
+/* ---- quantize_rows ---- */
+
+#define QUANTIZE_VALUES 16384 /* of a task at least */
+
+static void quantize_task(void *argument, size_t task, unsigned thread) {
+    const struct job *job = argument;
+    const size_t rows = job->quantize->rows;
+    (void)thread;
+    job->kernels->quantize(job->quantize, rows * task / job->parts, rows * (task + 1) / job->parts);
+}
+
+void kvc_int8_quantize(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels,
+                       const struct kvc_quantize_rows *args) {
+    struct job job = {.cpu = cpu, .kernels = kernels, .quantize = args};
+    const size_t values = (size_t)args->rows * args->K;
+    if (values == 0)
+        return;
+    job.parts = kvc_min_u64(kvc_min_u64(args->rows, 4 * kvc_threads_count(cpu->threads)),
+                            (values + QUANTIZE_VALUES - 1) / QUANTIZE_VALUES);
+    kvc_threads_run(cpu->threads, job.parts, quantize_task, &job);
+}
+
+/* ---- few rows ---- */
+
+static size_t groups_of(const struct kvc_int8_call *call) { return (call->K + 255) / 256; }
+
+static void fill_group(struct kvc_int8_group *to, const struct kvc_int8_call *call, size_t row, size_t group) {
+    const size_t k = group * 256, blocks = kvc_min_u64(call->K - k, 256) / 32;
+    const kvc_i32 *sum = call->sum + (row * call->K + k) / 16;
+    memset(to, 0, sizeof *to);
+    memcpy(to->quant, call->quant + row * call->K + k, blocks * 32);
+    memcpy(to->scale, call->scale + (row * call->K + k) / 32, blocks * sizeof *to->scale);
+    for (size_t b = 0; b < blocks; b++) {
+        to->half[0][b] = sum[2 * b];
+        to->half[1][b] = sum[2 * b + 1];
+        to->sum[b] = sum[2 * b] + sum[2 * b + 1];
+    }
+}
+
+static void few_task(void *argument, size_t task, unsigned thread) {
+    const struct job *job = argument;
+    const size_t N = job->call.N;
+    (void)thread;
+    job->kernels->few_rows(&job->call, N * task / job->parts, N * (task + 1) / job->parts);
+}
+
+static void run_few(struct job *job) {
+    struct kvc_int8_call *call = &job->call;
+    const size_t groups = groups_of(call), threads = kvc_threads_count(job->cpu->threads);
+    call->group = kvc_cpu_scratch(job->cpu, 0, call->rows * groups * sizeof *call->group);
+    if (!call->group)
+        return;
+    for (size_t i = 0; i < call->rows; i++)
+        for (size_t g = 0; g < groups; g++)
+            fill_group(call->group + i * groups + g, call, i, g);
+    job->parts = threads == 1 ? 1 : kvc_min_u64(4 * threads, (call->N + 63) / 64);
+    kvc_threads_run(job->cpu->threads, job->parts, few_task, job);
+}
+
+/* ---- many rows ---- */
+
+static void panel_task(void *argument, size_t task, unsigned thread) {
+    const struct job *job = argument;
+    const size_t part = task % job->parts, rows = job->kernels->tile_rows;
+    const size_t first = job->tiles * part / job->parts * rows, last = job->tiles * (part + 1) / job->parts * rows;
+    void *scratch = kvc_cpu_scratch(job->cpu, thread, job->panel_bytes);
+    if (scratch && first < last)
+        job->kernels->panel(&job->call, task / job->parts, first, kvc_min_u64(last, job->call.rows), scratch);
+}
+
+/* With several threads each panel's rows are shared out too where panels are few, so that all have work to the end. */
+static void run_many(struct job *job) {
+    const size_t threads = kvc_threads_count(job->cpu->threads), wanted = threads == 1 ? 1 : 4 * threads;
+    const size_t panels = (job->call.N + job->kernels->tile_outputs - 1) / job->kernels->tile_outputs;
+    job->tiles = (job->call.rows + job->kernels->tile_rows - 1) / job->kernels->tile_rows;
+    job->parts = kvc_min_u64((wanted + panels - 1) / panels, job->tiles);
+    job->panel_bytes = job->kernels->panel_bytes(&job->call);
+    kvc_threads_run(job->cpu->threads, panels * job->parts, panel_task, job);
+}
+
+void kvc_int8_run(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels, const struct kvc_linear_int8 *args) {
+    const struct kvc_weight *w = args->w;
+    struct job job = {.cpu = cpu, .kernels = kernels};
+    if (args->rows == 0 || w->outputs == 0)
+        return;
+    job.call = (struct kvc_int8_call){.y = kvc_span_data(args->y),
+                                      .bias = args->bias.buffer ? kvc_span_data(args->bias) : NULL,
+                                      .quant = kvc_span_data(args->x.quant),
+                                      .scale = kvc_span_data(args->x.scale),
+                                      .sum = kvc_span_data(args->x.sum),
+                                      .w = w->data,
+                                      .type = w->type,
+                                      .row_bytes = w->row_bytes,
+                                      .rows = args->rows,
+                                      .K = (size_t)w->inputs,
+                                      .N = (size_t)w->outputs};
+    if (args->rows <= kernels->few)
+        run_few(&job);
+    else
+        run_many(&job);
+}
+
+/* One expert after another. */
+void kvc_int8_run_experts(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels,
+                          const struct kvc_expert_linear_int8 *args) {
+    const uint32_t *first = kvc_span_data(args->first);
+    for (uint32_t e = 0; e < args->experts; e++) {
+        const struct kvc_weight w = KVC_EXPERT_WEIGHT(args->w, e);
+        struct kvc_linear_int8 linear = {args->y, kvc_int8_rows_from(args->x, first[e], w.inputs), &w, args->bias,
+                                         first[e + 1] - first[e]};
+        linear.y.offset += first[e] * (size_t)w.outputs * sizeof(float);
+        linear.bias.offset += e * (size_t)w.outputs * sizeof(float);
+        kvc_int8_run(cpu, kernels, &linear);
+    }
+}

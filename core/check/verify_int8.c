@@ -1,0 +1,145 @@
+/* verify_int8.c - cases of linear layers of activations in eight bits: quantize_rows, linear_int8, expert_linear_int8.
+ */
+#include <stdio.h>
+
+#include "core/base/types.h"
+#include "core/check/inject.h"
+#include "core/check/verify.h"
+
+/* Rows in eight bits on each device, as twins. */
+struct twin_rows {
+    struct kvc_twin quant, scale, sum;
+};
+
+static struct twin_rows make_rows(struct kvc_verify *v, uint32_t rows, uint32_t K) {
+    const size_t values = (size_t)rows * K;
+    struct twin_rows made;
+    made.quant = kvc_verify_twin(v, values, NULL);
+    made.scale = kvc_verify_twin(v, values / 32 * sizeof(float), NULL);
+    made.sum = kvc_verify_twin(v, values / 16 * sizeof(int32_t), NULL);
+    return made;
+}
+
+static struct kvc_int8_rows side_of(const struct twin_rows *rows, int side) {
+    return (struct kvc_int8_rows){.quant = kvc_verify_span(rows->quant, side),
+                                  .scale = kvc_verify_span(rows->scale, side),
+                                  .sum = kvc_verify_span(rows->sum, side)};
+}
+
+/* x [rows, K], made up and quantized by each device itself. */
+static struct twin_rows quantized(struct kvc_verify *v, uint32_t rows, uint32_t K, enum kvc_flavour flavour) {
+    const struct kvc_twin x = kvc_verify_twin_values(v, (size_t)rows * K, flavour);
+    const struct twin_rows y = make_rows(v, rows, K);
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->quantize_rows(
+            v->device[side],
+            &(struct kvc_quantize_rows){.y = side_of(&y, side), .x = kvc_verify_span(x, side), .rows = rows, .K = K});
+    return y;
+}
+
+/* n signed bytes, or 32-bit integers, as numbers. */
+static void compare_integers(struct kvc_verify *v, struct kvc_twin twin, size_t n, bool bytes, const char *what) {
+    const size_t held = v->held_count;
+    float *number[2] = {NULL, NULL};
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
+        unsigned char *raw = kvc_verify_alloc(v, n * (bytes ? 1 : 4));
+        number[side] = kvc_verify_alloc(v, n * sizeof(float));
+        if (!raw || !number[side])
+            continue;
+        v->device[side]->ops->download(v->device[side], raw, kvc_verify_span(twin, side), n * (bytes ? 1 : 4));
+        for (size_t i = 0; i < n; i++)
+            number[side][i] = bytes ? (float)((int8_t *)raw)[i] : (float)((int32_t *)(void *)raw)[i];
+    }
+    if (v->status == KVC_OK)
+        kvc_verify_compare_host(v, number[0], number[1], n, what);
+    kvc_verify_release(v, held);
+}
+
+static enum kvc_type block_type(const struct kvc_verify *v) {
+    return (enum kvc_type)(KVC_Q8_0 + v->row.cases % (KVC_TYPES - KVC_Q8_0));
+}
+
+KVC_INJECT(quantize_rows, kvc_quantize_rows, if (args->rows) kvc_flip(device, args->y.scale, 0))
+KVC_CASE(quantize_rows, 40) {
+    static const uint32_t counts[] = {1, 1, 2, 3, 4, 5, 7, 8, 9, 13, 33, 70};
+    const uint32_t rows = v->small ? kvc_verify_range(v, 1, 5) : kvc_verify_pick(v, counts);
+    const uint32_t K = 32 * kvc_verify_range(v, 1, v->small ? 9 : 140);
+    const enum kvc_flavour flavour = kvc_verify_flavour(v);
+    snprintf(v->shape, sizeof v->shape, "rows %u, K %u, flavour %d", (unsigned)rows, (unsigned)K, (int)flavour);
+    const struct twin_rows y = quantized(v, rows, K, flavour);
+    compare_integers(v, y.quant, (size_t)rows * K, true, "quant");
+    kvc_verify_compare(v, y.scale, 0, (size_t)rows * K / 32, "scale");
+    compare_integers(v, y.sum, (size_t)rows * K / 16, false, "sum");
+}
+
+KVC_INJECT(linear_int8, kvc_linear_int8, if (args->rows) kvc_flip(device, args->y, 0))
+KVC_CASE(linear_int8, 130) {
+    static const uint32_t outputs[] = {1, 2, 3, 4, 5, 7, 8, 13, 15, 16, 17, 24, 31, 33, 47, 64, 65, 100};
+    static const uint32_t counts[] = {1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 17, 24, 31, 33, 48};
+    const enum kvc_type type = block_type(v);
+    const uint32_t K = kvc_verify_width(v, type), most = v->small ? 3000 : 20000000;
+    uint32_t rows = v->small ? kvc_verify_range(v, 1, 5) : kvc_verify_pick(v, counts);
+    uint32_t N = kvc_verify_pick(v, outputs);
+    const enum kvc_flavour flavour = kvc_verify_flavour(v);
+    struct kvc_weight *weight[2];
+    struct kvc_twin bias = {{NULL, NULL}};
+    if (kvc_verify_range(v, 0, 9) == 0)
+        N = kvc_verify_range(v, 200, 700); /* enough to be split among threads and tiles */
+    if (v->row.cases % 16 == 15)
+        rows = kvc_verify_range(v, 71, v->small ? 75 : 700); /* a chunk of a prompt */
+    if ((uint64_t)K * N * rows > most)
+        N = most / (K * rows) + 1;
+    snprintf(v->shape, sizeof v->shape, "%s, K %u, N %u, rows %u, flavour %d", kvc_type_name(type), (unsigned)K,
+             (unsigned)N, (unsigned)rows, (int)flavour);
+    const struct twin_rows x = quantized(v, rows, K, flavour);
+    const struct kvc_twin y = kvc_verify_twin(v, (size_t)rows * N * sizeof(float), NULL);
+    if (kvc_verify_range(v, 0, 1))
+        bias = kvc_verify_twin_values(v, N, flavour);
+    if (v->status == KVC_OK && kvc_verify_weight(v, type, N, K, kvc_verify_flavour(v), weight)) {
+        for (int side = v->first; side < 2; side++)
+            v->device[side]->ops->linear_int8(v->device[side],
+                                              &(struct kvc_linear_int8){.y = kvc_verify_span(y, side),
+                                                                        .x = side_of(&x, side),
+                                                                        .w = weight[side],
+                                                                        .bias = kvc_verify_span(bias, side),
+                                                                        .rows = rows});
+        kvc_verify_compare(v, y, 0, (size_t)rows * N, "y");
+        kvc_verify_weight_free(v, weight);
+    }
+}
+
+KVC_INJECT(expert_linear_int8, kvc_expert_linear_int8, if (args->pairs) kvc_flip(device, args->y, 0))
+KVC_CASE(expert_linear_int8, 52) {
+    static const uint32_t outputs[] = {1, 3, 4, 8, 13, 16, 31, 33, 47, 64, 100, 130};
+    const enum kvc_type type = block_type(v);
+    const uint32_t K = kvc_verify_width(v, type), E = kvc_verify_range(v, 1, v->small ? 4 : 12);
+    uint32_t N = kvc_verify_pick(v, outputs), pairs = kvc_verify_range(v, 1, v->small ? 6 : 40);
+    const enum kvc_flavour flavour = kvc_verify_flavour(v);
+    struct kvc_weight *weight[2] = {NULL, NULL};
+    struct kvc_twin bias = {{NULL, NULL}};
+    if (v->row.cases % 8 == 7)
+        pairs = kvc_verify_range(v, 41, v->small ? 50 : 400);
+    if (v->small && (uint64_t)K * N * pairs > 3000)
+        N = 3000 / (K * pairs) + 1;
+    snprintf(v->shape, sizeof v->shape, "%s, %u experts, K %u, N %u, pairs %u, flavour %d", kvc_type_name(type),
+             (unsigned)E, (unsigned)K, (unsigned)N, (unsigned)pairs, (int)flavour);
+    const uint32_t *first_pair = kvc_verify_first_pairs(v, E, pairs);
+    const struct kvc_twin first = kvc_verify_twin(v, (E + 1) * sizeof *first_pair, first_pair);
+    const struct twin_rows x = quantized(v, pairs, K, flavour);
+    const struct kvc_twin y = kvc_verify_twin(v, (size_t)pairs * N * sizeof(float), NULL);
+    if (kvc_verify_range(v, 0, 1))
+        bias = kvc_verify_twin_values(v, (size_t)E * N, flavour);
+    if (v->status == KVC_OK && kvc_verify_experts(v, type, E, N, K, weight)) {
+        for (int side = v->first; side < 2; side++)
+            v->device[side]->ops->expert_linear_int8(
+                v->device[side], &(struct kvc_expert_linear_int8){.y = kvc_verify_span(y, side),
+                                                                  .x = side_of(&x, side),
+                                                                  .w = weight[side],
+                                                                  .bias = kvc_verify_span(bias, side),
+                                                                  .first = kvc_verify_span(first, side),
+                                                                  .experts = E,
+                                                                  .pairs = pairs});
+        kvc_verify_compare(v, y, 0, (size_t)pairs * N, "y");
+    }
+    kvc_verify_weight_free(v, weight);
+}

@@ -1,0 +1,77 @@
+/* linear.c - linear layers in the engine's arithmetic. Rows that several layers take one after another, as q, k and v
+ * do, are quantized once. */
+#include "core/engine/linear.h"
+
+#include "core/engine/runner.h"
+
+/* By the type of its weight, whatever the others are: plain numbers are multiplied as floats. */
+static bool is_int8(const struct kvc_weight *w) { return kvc_weight_type(w) >= KVC_Q8_0; }
+
+void kvc_linear_open(struct kvc_linear_scratch *scratch, const struct kvc_network *network, enum kvc_math math) {
+    scratch->quant.kind = scratch->scale.kind = scratch->sum.kind = KVC_MEMORY_SCRATCH;
+    for (size_t i = 0; network && math == KVC_MATH_INT8 && i < network->weight_count; i++)
+        scratch->int8 = scratch->int8 || is_int8(network->weights[i]);
+}
+
+void kvc_linear_free(struct kvc_device *device, struct kvc_linear_scratch *scratch) {
+    kvc_growable_free(device, &scratch->quant);
+    kvc_growable_free(device, &scratch->scale);
+    kvc_growable_free(device, &scratch->sum);
+}
+
+enum kvc_status kvc_linear_reserve(struct kvc_runner *runner, size_t values, struct kvc_error *error) {
+    struct kvc_linear_scratch *scratch = &runner->linear;
+    enum kvc_status status;
+    if (!scratch->int8)
+        return KVC_OK;
+    status = kvc_growable_reserve(runner->device, &scratch->quant, values, error);
+    if (status == KVC_OK)
+        status = kvc_growable_reserve(runner->device, &scratch->scale, values / 32 * sizeof(float), error);
+    if (status == KVC_OK)
+        status = kvc_growable_reserve(runner->device, &scratch->sum, values / 16 * sizeof(int32_t), error);
+    return status;
+}
+
+/* The rows of `in` in eight bits. */
+static struct kvc_int8_rows quantized(struct kvc_runner *runner, const struct kvc_input *in) {
+    struct kvc_linear_scratch *scratch = &runner->linear;
+    const struct kvc_int8_rows rows = {.quant = kvc_growable_at(&scratch->quant, 0),
+                                       .scale = kvc_growable_at(&scratch->scale, 0),
+                                       .sum = kvc_growable_at(&scratch->sum, 0)};
+    if (!in->again || !scratch->holds)
+        runner->device->ops->quantize_rows(
+            runner->device, &(struct kvc_quantize_rows){.y = rows, .x = in->x, .rows = in->rows, .K = in->K});
+    scratch->holds = true;
+    return rows;
+}
+
+void kvc_linear_pass(struct kvc_runner *runner, struct kvc_span y, struct kvc_input in, const struct kvc_weight *w,
+                     struct kvc_span bias) {
+    struct kvc_device *device = runner->device;
+    runner->linear.holds = runner->linear.holds && in.again;
+    if (runner->linear.int8 && is_int8(w))
+        device->ops->linear_int8(
+            device,
+            &(struct kvc_linear_int8){.y = y, .x = quantized(runner, &in), .w = w, .bias = bias, .rows = in.rows});
+    else
+        device->ops->linear(device, &(struct kvc_linear){.y = y, .x = in.x, .w = w, .bias = bias, .rows = in.rows});
+}
+
+void kvc_linear_pass_experts(struct kvc_runner *runner, struct kvc_span y, struct kvc_input in,
+                             const struct kvc_weight *w, struct kvc_span bias, struct kvc_span first) {
+    struct kvc_device *device = runner->device;
+    const uint32_t experts = runner->network->experts;
+    runner->linear.holds = runner->linear.holds && in.again;
+    if (runner->linear.int8 && is_int8(w))
+        device->ops->expert_linear_int8(device, &(struct kvc_expert_linear_int8){.y = y,
+                                                                                 .x = quantized(runner, &in),
+                                                                                 .w = w,
+                                                                                 .bias = bias,
+                                                                                 .first = first,
+                                                                                 .experts = experts,
+                                                                                 .pairs = in.rows});
+    else
+        device->ops->expert_linear(
+            device, &(struct kvc_expert_linear){
+                        .y = y, .x = in.x, .w = w, .bias = bias, .first = first, .experts = experts, .pairs = in.rows});
+}

@@ -1,0 +1,61 @@
+/* measure_int8.c - calls of linear layers of activations in eight bits: as those of the float ones. */
+#include "core/base/types.h"
+#include "core/measure/measure.h"
+
+enum { TYPES = KVC_TYPES - KVC_Q8_0, EXPERTS = 32, USED = 4, WIDTH = 512, CHUNK_PAIRS = MEASURE_ROWS * USED };
+
+static struct kvc_int8_rows rows_of(struct kvc_measure *m, uint32_t rows, uint32_t K) {
+    const size_t values = (size_t)rows * K;
+    const struct kvc_int8_rows y = {.quant = kvc_measure_space(m, values),
+                                    .scale = kvc_measure_space(m, values / 32 * 4),
+                                    .sum = kvc_measure_space(m, values / 16 * 4)};
+    const struct kvc_span x = kvc_measure_values(m, values);
+    m->ops->quantize_rows(m->device, &(struct kvc_quantize_rows){.y = y, .x = x, .rows = rows, .K = K});
+    return y;
+}
+
+KVC_MEASURE(quantize_rows, 1, variant) {
+    const size_t values = (size_t)MEASURE_ROWS * MEASURE_HIDDEN;
+    const struct kvc_span x = kvc_measure_values(m, values);
+    const struct kvc_int8_rows y = rows_of(m, MEASURE_ROWS, MEASURE_HIDDEN);
+    (void)variant;
+    kvc_measure_counts(m, values * 5 + values / 32 * 4 + values / 16 * 4, 3 * values, "%d x %d", MEASURE_ROWS,
+                       MEASURE_HIDDEN);
+    while (kvc_measure_again(m))
+        m->ops->quantize_rows(m->device,
+                              &(struct kvc_quantize_rows){.y = y, .x = x, .rows = MEASURE_ROWS, .K = MEASURE_HIDDEN});
+}
+
+/* Every type, one row and the rows of a short prompt. */
+KVC_MEASURE(linear_int8, 2 * TYPES, variant) {
+    const enum kvc_type type = (enum kvc_type)(KVC_Q8_0 + variant % TYPES);
+    const uint32_t N = MEASURE_FEED_FORWARD, K = MEASURE_HIDDEN, rows = variant < TYPES ? 1 : 64;
+    const struct kvc_weight *w = kvc_measure_weight(m, type, N, K);
+    const struct kvc_int8_rows x = rows_of(m, rows, K);
+    const struct kvc_span y = kvc_measure_space(m, (size_t)rows * N * 4), none = {NULL, 0};
+    kvc_measure_counts(m, N * kvc_type_row_bytes(type, K) + (uint64_t)rows * (N * 4 + K), 2ull * N * K * rows,
+                       "%s, %u row%s, %u to %u", kvc_type_name(type), (unsigned)rows, rows == 1 ? "" : "s", (unsigned)K,
+                       (unsigned)N);
+    while (kvc_measure_again(m))
+        m->ops->linear_int8(m->device, &(struct kvc_linear_int8){.y = y, .x = x, .w = w, .bias = none, .rows = rows});
+}
+
+/* One row reads USED experts, a chunk all of them. */
+KVC_MEASURE(expert_linear_int8, 2, variant) {
+    const uint32_t pairs = variant ? CHUNK_PAIRS : USED, read = variant ? EXPERTS : USED;
+    const uint32_t K = MEASURE_HIDDEN, N = WIDTH;
+    const struct kvc_weight *w = kvc_measure_experts(m, KVC_Q4_K, EXPERTS, N, K);
+    const struct kvc_int8_rows x = rows_of(m, pairs, K);
+    const struct kvc_span y = kvc_measure_space(m, (size_t)pairs * N * 4), none = {NULL, 0};
+    uint32_t first_pair[EXPERTS + 1];
+    for (uint32_t e = 0; e <= EXPERTS; e++) /* one row's are spread over all of them */
+        first_pair[e] = (uint32_t)((uint64_t)pairs * e / EXPERTS);
+    const struct kvc_span first = kvc_measure_put(m, first_pair, sizeof first_pair);
+    kvc_measure_counts(m, (uint64_t)read * N * kvc_type_row_bytes(KVC_Q4_K, K) + (uint64_t)pairs * (N * 4 + K),
+                       2ull * N * K * pairs, "%s, %u pairs, %u experts", kvc_type_name(KVC_Q4_K), (unsigned)pairs,
+                       (unsigned)read);
+    while (kvc_measure_again(m))
+        m->ops->expert_linear_int8(
+            m->device, &(struct kvc_expert_linear_int8){
+                           .y = y, .x = x, .w = w, .bias = none, .first = first, .experts = EXPERTS, .pairs = pairs});
+}
