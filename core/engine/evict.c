@@ -53,30 +53,6 @@ static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_read_list
     return kvc_cache_positions_renew(session, stage->layer, error);
 }
 
-enum kvc_status kvc_evict_unseen(struct kvc_stage *stage, struct kvc_error *error) {
-    struct kvc_session *session = stage->session;
-    const struct kvc_span to = session->in_prompt || stage->plans ? none : session->evictions.counts;
-    const uint64_t next = stage->info.now - stage->plans; /* a plan is made before the step's own row */
-    const struct kvc_select_layer *select = &session->select.layer[stage->layer];
-    struct kvc_read_list kept = {.count = NULL};
-    if (stage->cleared || stage->decides || (stage->observes && !stage->plans))
-        return KVC_OK;
-    stage->cleared = true;
-    const enum kvc_status status = kvc_unseen_evict_all(session, stage->layer, next, to, &kept, error);
-    if (status != KVC_OK || !kept.count)
-        return status;
-    if (stage->reads && stage->reads != &select->view) { /* the view has been renumbered */
-        struct kvc_read_list reads = *stage->reads;
-        struct kvc_device *device = session->runner->device;
-        device->ops->view_evict(
-            device, &(struct kvc_view_evict){.lists = &kvc_stage_lists(stage)->lists, .kept = &kept, .view = &reads});
-    }
-    session->evictions.touched[stage->layer] = true;
-    if (!to.buffer)
-        stage->info.entries = kvc_cache_most(&session->cache, stage->layer) + stage->coming;
-    return KVC_OK;
-}
-
 /* The ranks that the rules keep: one rule for all lists, or one for each. */
 static void apply_rules(struct kvc_stage *stage, const struct kvc_keep *rules, uint32_t count,
                         struct kvc_read_list *kept) {
@@ -96,7 +72,7 @@ static enum kvc_status keep_by(struct kvc_stage *stage, const struct kvc_keep *r
     struct kvc_read_list kept;
     enum kvc_status status = check_keep(stage, rules, count, error);
     if (status == KVC_OK && !rules[0].scores)
-        status = kvc_evict_unseen(stage, error);
+        status = kvc_unseen_clear(stage, error);
     if (status == KVC_OK)
         status = kvc_evict_reserve(stage, &kept, error);
     if (status != KVC_OK)
@@ -163,7 +139,7 @@ enum kvc_status kvc_stage_keep_ranks(struct kvc_stage *stage, const uint32_t *ra
     struct kvc_read_list kept;
     enum kvc_status status = check_keep(stage, &nothing, 1, error);
     if (status == KVC_OK)
-        status = kvc_evict_unseen(stage, error);
+        status = kvc_unseen_clear(stage, error);
     kvc_cache_catch_up(&stage->session->cache, stage->layer);
     for (uint32_t h = 0; h < heads && status == KVC_OK; h++)
         if (count > 0 && ranks[count - 1] >= kvc_stage_lists(stage)->count[h])
@@ -205,7 +181,7 @@ enum kvc_status kvc_stage_keep_positions(struct kvc_stage *stage, const int32_t 
     enum kvc_status status = held && ranks ? check_keep(stage, &nothing, 1, error)
                                            : kvc_fail(error, KVC_RESOURCE, "policy: no memory for %zu positions", most);
     if (status == KVC_OK)
-        status = kvc_evict_unseen(stage, error);
+        status = kvc_unseen_clear(stage, error);
     if (status == KVC_OK)
         status = kvc_evict_reserve(stage, &kept, error);
     for (uint32_t h = 0; h < stage->info.kv_heads && status == KVC_OK; h++) {
@@ -289,7 +265,7 @@ enum kvc_status kvc_stage_view(struct kvc_stage *stage, const struct kvc_keep *r
     enum kvc_status status = check_keep(stage, rule, 1, error);
     kvc_select_drop_view(session, stage->layer);
     if (status == KVC_OK && !rule->scores)
-        status = kvc_evict_unseen(stage, error);
+        status = kvc_unseen_clear(stage, error);
     if (status == KVC_OK) /* as large as if everything were chosen */
         status = kvc_select_reserve(session, stage->layer, error);
     if (status != KVC_OK)

@@ -27,8 +27,6 @@ struct kvc_evictions {
 /* Buffers for the ranks that a stage keeps of every list, in whole tiles. */
 enum kvc_status kvc_evict_reserve(struct kvc_stage *stage, struct kvc_read_list *kept, struct kvc_error *error);
 void kvc_evict_forget_plan(struct kvc_session *session, uint32_t layer);
-/* Before a method chooses what stays: what the layer's sliding window hides from every row to come goes. */
-enum kvc_status kvc_evict_unseen(struct kvc_stage *stage, struct kvc_error *error);
 /* Gives back blocks of layers 0 .. layers-1 that have no entries any more, where a head has `many` of them. */
 enum kvc_status kvc_evict_shrink(struct kvc_session *session, uint32_t layers, uint32_t many, struct kvc_error *error);
 

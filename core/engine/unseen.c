@@ -3,6 +3,8 @@
  * there are. Of lists that a method has thinned it follows from their positions. */
 #include "core/engine/unseen.h"
 
+#include "core/stage/stage.h"
+
 /* Only the ranks that the rule keeps stay. */
 static enum kvc_status evict(struct kvc_session *session, uint32_t layer, const struct kvc_keep *rule,
                              struct kvc_span to, struct kvc_read_list *kept, struct kvc_error *error) {
@@ -26,8 +28,10 @@ static enum kvc_status evict(struct kvc_session *session, uint32_t layer, const 
     return KVC_OK;
 }
 
-enum kvc_status kvc_unseen_evict_all(struct kvc_session *session, uint32_t layer, uint64_t next, struct kvc_span to,
-                                     struct kvc_read_list *kept, struct kvc_error *error) {
+/* Each entry goes that no row from position `next` on can see. to: as for kvc_cache_evicted. kept: the ranks that were
+ * kept; as it was where the text is too short for any to go. */
+static enum kvc_status evict_hidden(struct kvc_session *session, uint32_t layer, uint64_t next, struct kvc_span to,
+                                    struct kvc_read_list *kept, struct kvc_error *error) {
     const uint32_t window = kvc_runner_window(session->runner, layer);
     const struct kvc_keep seen = {.recent = (int64_t)next - window + 1};
     if (window == 0 || next < window || kvc_cache_most(&session->cache, layer) == 0)
@@ -42,18 +46,44 @@ enum kvc_status kvc_unseen_evict(struct kvc_session *session, uint32_t layer, ui
     const struct kvc_span none = {NULL, 0};
     struct kvc_read_list kept;
     if (session->evictions.thinned[layer])
-        return session->in_prompt || next % KVC_TILE == 0
-                   ? kvc_unseen_evict_all(session, layer, next, none, &kept, error)
-                   : KVC_OK;
+        return session->in_prompt || next % KVC_TILE == 0 ? evict_hidden(session, layer, next, none, &kept, error)
+                                                          : KVC_OK;
     const struct kvc_keep newest = {.tail = held - unseen, .recent = INT64_MAX};
     return unseen ? evict(session, layer, &newest, none, &kept, error) : KVC_OK;
 }
 
 enum kvc_status kvc_unseen_give(struct kvc_session *session, uint32_t layer, uint64_t next, struct kvc_error *error) {
     const uint32_t held = kvc_cache_most(&session->cache, layer);
+    if (!kvc_runner_window(session->runner, layer))
+        return KVC_OK;
     const enum kvc_status status = kvc_unseen_evict(session, layer, next, error);
     const bool some = session->evictions.thinned[layer] || kvc_cache_most(&session->cache, layer) < held;
     return status == KVC_OK && some
                ? kvc_cache_shrink(&session->cache, layer, kvc_policy_surplus(session->policy, layer), 1, error)
                : status;
+}
+
+enum kvc_status kvc_unseen_clear(struct kvc_stage *stage, struct kvc_error *error) {
+    struct kvc_session *session = stage->session;
+    const struct kvc_span to =
+        session->in_prompt || stage->plans ? (struct kvc_span){NULL, 0} : session->evictions.counts;
+    const uint64_t next = stage->info.now - stage->plans; /* a plan is made before the step's own row */
+    const struct kvc_select_layer *select = &session->select.layer[stage->layer];
+    struct kvc_read_list kept = {.count = NULL};
+    if (stage->cleared || stage->decides || (stage->observes && !stage->plans))
+        return KVC_OK;
+    stage->cleared = true;
+    const enum kvc_status status = evict_hidden(session, stage->layer, next, to, &kept, error);
+    if (status != KVC_OK || !kept.count)
+        return status;
+    if (stage->reads && stage->reads != &select->view) { /* the view has been renumbered */
+        struct kvc_read_list reads = *stage->reads;
+        struct kvc_device *device = session->runner->device;
+        device->ops->view_evict(
+            device, &(struct kvc_view_evict){.lists = &kvc_stage_lists(stage)->lists, .kept = &kept, .view = &reads});
+    }
+    session->evictions.touched[stage->layer] = true;
+    if (!to.buffer)
+        stage->info.entries = kvc_cache_most(&session->cache, stage->layer) + stage->coming;
+    return KVC_OK;
 }

@@ -5,6 +5,8 @@
 #include "core/base/integers.h"
 #include "core/engine/session.h"
 
+struct kvc_stage;
+
 /* Entries of a list of `held`, at most, that rows after the newest can see. */
 static inline uint64_t kvc_unseen_left(const struct kvc_session *session, uint32_t layer, uint64_t held) {
     const uint32_t window = kvc_runner_window(session->runner, layer);
@@ -17,9 +19,7 @@ static inline uint64_t kvc_unseen_left(const struct kvc_session *session, uint32
 enum kvc_status kvc_unseen_evict(struct kvc_session *session, uint32_t layer, uint64_t next, struct kvc_error *error);
 /* The same after a prompt's pass, and their blocks. */
 enum kvc_status kvc_unseen_give(struct kvc_session *session, uint32_t layer, uint64_t next, struct kvc_error *error);
-/* Each entry goes that no row from position `next` on can see. to: as for kvc_cache_evicted. kept: the ranks that were
- * kept; as it was where the text is too short for any to go. */
-enum kvc_status kvc_unseen_evict_all(struct kvc_session *session, uint32_t layer, uint64_t next, struct kvc_span to,
-                                     struct kvc_read_list *kept, struct kvc_error *error);
+/* Before a method chooses what stays: what the layer's sliding window hides from every row to come goes. */
+enum kvc_status kvc_unseen_clear(struct kvc_stage *stage, struct kvc_error *error);
 
 #endif

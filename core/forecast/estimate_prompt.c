@@ -153,6 +153,8 @@ static void end_prompt(struct kvc_estimator *e, uint32_t l) {
 static void give_unseen(struct kvc_estimator *e, uint32_t l) {
     struct kvc_ledger_layer *layer = &e->ledger.layer[l];
     const uint64_t unseen = kvc_window_unseen(kvc_estimator_window(e, l), kvc_fullest_count(layer));
+    if (!kvc_estimator_window(e, l))
+        return;
     if (layer->thinned)
         kvc_estimator_clear(e, l, (const double[]){INFINITY, INFINITY});
     else if (unseen)

@@ -2,6 +2,7 @@
 #include "core/stage/stage.h"
 
 #include "core/base/integers.h"
+#include "core/engine/unseen.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,12 +46,12 @@ enum kvc_status kvc_stage_some_scores(struct kvc_stage *stage, struct kvc_scores
 }
 
 enum kvc_status kvc_stage_scores(struct kvc_stage *stage, struct kvc_scores **scores, struct kvc_error *error) {
-    const enum kvc_status status = stage->evicted ? KVC_OK : kvc_evict_unseen(stage, error);
+    const enum kvc_status status = stage->evicted ? KVC_OK : kvc_unseen_clear(stage, error);
     return status == KVC_OK ? kvc_stage_some_scores(stage, scores, error) : status;
 }
 
 enum kvc_status kvc_stage_head_scores(struct kvc_stage *stage, struct kvc_scores **scores, struct kvc_error *error) {
-    const enum kvc_status status = stage->evicted ? KVC_OK : kvc_evict_unseen(stage, error);
+    const enum kvc_status status = stage->evicted ? KVC_OK : kvc_unseen_clear(stage, error);
     return status == KVC_OK ? make_scores(stage, stage->info.heads, scores, error) : status;
 }
 
@@ -347,7 +348,7 @@ enum kvc_status kvc_stage_read_positions(struct kvc_stage *stage, uint32_t head,
                                          size_t *count, struct kvc_error *error) {
     enum kvc_status status = check_head(head, stage->info.kv_heads, error);
     if (status == KVC_OK)
-        status = kvc_evict_unseen(stage, error);
+        status = kvc_unseen_clear(stage, error);
     if (status != KVC_OK)
         return status;
     return kvc_cache_read_positions(&stage->session->cache, stage->layer, head, positions, capacity, count, error);

@@ -125,7 +125,7 @@ enum kvc_status kvc_stage_call_prompt(struct kvc_stage *stage, struct kvc_error 
     if (status == KVC_OK)
         status = run_holder(stage, KVC_STAGE_PROPAGATE, MEMBER(propagate), true, error);
     if (status == KVC_OK && stage->session->evictions.thinned[stage->layer]) /* no bits of a whole list to be kept */
-        status = kvc_evict_unseen(stage, error);
+        status = kvc_unseen_clear(stage, error);
     return status == KVC_OK ? run_holder(stage, KVC_STAGE_PROMPT, MEMBER(prompt), false, error) : status;
 }
 

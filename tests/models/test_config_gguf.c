@@ -124,7 +124,6 @@ static const struct gguf_case {
     {"gpt-oss", DROP, "blk.0.attn_q.bias", 0, NULL, "tensor blk.0.attn_q.bias is missing"},
     {"llama2", VECTOR, "blk.0.attn_sinks.weight", 4, NULL, "blk.0.attn_sinks.weight does not belong"},
     {"olmo2", DROP, "blk.2.post_ffw_norm.weight", 0, NULL, "tensor blk.2.post_ffw_norm.weight is missing"},
-    {"olmo2", UINT, "olmo2.attention.sliding_window", 4096, NULL, "olmo2.attention.sliding_window is 4096"},
     {"gemma3", DROP, "blk.6.post_ffw_norm.weight", 0, NULL, "tensor blk.6.post_ffw_norm.weight is missing"},
 };
 /* clang-format on */

@@ -197,8 +197,8 @@ void group_row(const struct tensors *t, const struct head *head, uint32_t l, uin
     float *s = malloc(n * sizeof *s), *a = malloc(n * sizeof *a);
     assert_true(s && a);
     for (uint32_t g = 0; g < group; g++) {
-        attend_within(head->entries, n, window_of(t, l), q_row(t, l, position) + (size_t)(h * group + g) * t->d, t->d,
-                      s, a, NULL);
+        attend_within(head->entries, n, oracle_window(t, l), q_row(t, l, position) + (size_t)(h * group + g) * t->d,
+                      t->d, s, a, NULL);
         for (uint32_t j = 0; j < n; j++) {
             const float value = logits ? s[j] : a[j];
             row[j] = g == 0 ? 0.0f + value : row[j] + value;
@@ -224,23 +224,23 @@ void remove_unkept(struct head *head, const bool *kept) {
     head->count = n;
 }
 
-uint32_t seen_of(const struct tensors *t, uint32_t l, uint32_t n) {
-    const uint32_t window = window_of(t, l);
-    return window && n > window - 1 ? window - 1 : n;
-}
-
 static void remove_front(struct head *head, uint32_t n) {
     head->count -= n;
     memmove(head->entries, head->entries + n, head->count * sizeof *head->entries);
 }
 
+/* How many entries in front of the list no row from `next` on sees. */
+static uint32_t hidden_of(const struct tensors *t, uint32_t l, const struct head *head, uint32_t next) {
+    uint32_t n = 0;
+    while (oracle_window(t, l) && n < head->count &&
+           (int64_t)head->entries[n].position + oracle_window(t, l) <= (int64_t)next)
+        n++;
+    return n;
+}
+
 void remove_hidden(struct head *heads, const struct tensors *t, uint32_t l, uint32_t next) {
     for (uint32_t h = 0; h < t->lists; h++) {
-        uint32_t n = 0;
-        while (n < heads[h].count && (int64_t)heads[h].entries[n].position + window_of(t, l) <= (int64_t)next)
-            n++;
-        if (window_of(t, l))
-            remove_front(&heads[h], n);
+        remove_front(&heads[h], hidden_of(t, l, &heads[h], next));
         heads[h].thinned = true;
     }
 }
@@ -250,14 +250,18 @@ void remove_hidden_tiles(struct head *heads, const struct tensors *t, uint32_t l
         remove_front(&heads[h], (heads[h].count - seen_of(t, l, heads[h].count)) / 256 * 256);
 }
 
-/* Whether the layer's fullest list holds more than the budget, of what can be seen; the rest then goes. */
-static bool exceeds(const struct moment *m, uint32_t budget) {
+/* Whether the layer's fullest list holds more than the budget, of what can be seen; the rest then goes, unless scores
+ * are to be made first of what attention saw. */
+static bool exceeds(const struct moment *m, uint32_t budget, bool scores) {
     uint32_t most = 0;
     for (uint32_t h = 0; h < m->t->lists; h++)
         most = m->heads[h].count > most ? m->heads[h].count : most;
     if (seen_of(m->t, m->layer, most) <= budget)
         return false;
-    remove_hidden(m->heads, m->t, m->layer, m->now);
+    for (uint32_t h = 0; h < m->t->lists; h++)
+        m->heads[h].thinned = true;
+    if (!scores)
+        remove_hidden(m->heads, m->t, m->layer, m->now);
     return true;
 }
 
@@ -294,10 +298,10 @@ float *window_scores(const struct moment *m, uint32_t h, uint32_t w, uint32_t ke
         for (uint32_t j = 0; j < seen; j++)
             mass[j] += row[j];
     }
-    const int64_t half = kernel / 2, end = n - w;
-    for (int64_t j = 0; j < end; j++) {
+    const int64_t half = kernel / 2, end = n - w, begin = hidden_of(m->t, m->layer, head, m->now);
+    for (int64_t j = begin; j < end; j++) {
         float best = -1, sum = 0;
-        for (int64_t i = j < half ? 0 : j - half; i <= j + half && i < end; i++) {
+        for (int64_t i = j - half < begin ? begin : j - half; i <= j + half && i < end; i++) {
             if (mass[i] > best)
                 best = mass[i];
             sum += mass[i];
@@ -312,12 +316,17 @@ float *window_scores(const struct moment *m, uint32_t h, uint32_t w, uint32_t ke
 static void snapkv(const struct moment *m, uint32_t h, const struct plan *plan, uint32_t budget) {
     struct head *head = &m->heads[h];
     const uint32_t n = head->count, w = plan->window < m->turn ? plan->window : m->turn;
+    const uint32_t hidden = hidden_of(m->t, m->layer, head, m->now);
+    if (n - hidden <= budget) {
+        remove_front(head, hidden);
+        return;
+    }
     float *scores = window_scores(m, h, w, plan->kernel, plan->average);
     bool *kept = calloc(n, sizeof *kept), *candidate = calloc(n, sizeof *candidate);
     assert_true(kept && candidate);
     for (uint32_t j = 0; j < n; j++) {
         kept[j] = j >= n - w;
-        candidate[j] = j < n - w;
+        candidate[j] = j >= hidden && j < n - w;
     }
     mark_top(scores, candidate, n, budget - w, kept);
     remove_unkept(head, kept);
@@ -450,7 +459,7 @@ void oracle_look(const struct moment *m, const void *plan) {
 void oracle_evict(const struct moment *m, const void *plan) {
     const struct plan *p = plan;
     if (!oracle_acts(p->left_out, m->layer) || p->prompt == FULL ||
-        !exceeds(m, budget_of(p, &m->heads[0], p->prompt, p->budget)))
+        !exceeds(m, budget_of(p, &m->heads[0], p->prompt, p->budget), p->prompt == SNAPKV))
         return;
     for (uint32_t h = 0; h < m->t->lists && oracle_acts(((const struct plan *)plan)->left_out, m->layer); h++)
         evict_of_head(m, h, plan);
@@ -480,7 +489,7 @@ void oracle_step(const struct moment *m, const void *plan) {
     for (uint32_t h = 0; h < m->t->lists && acts && morphs; h++)
         write_ring(m->t, &m->heads[h], m->layer, h, p, p->decode_window, m->now - 1);
     if (!acts || p->decode == FULL || p->decode == SNAPKV || (morphs && m->step % p->every != 0) ||
-        !exceeds(m, budget_of(p, &m->heads[0], p->decode, p->decode_budget)))
+        !exceeds(m, budget_of(p, &m->heads[0], p->decode, p->decode_budget), false))
         return;
     for (uint32_t h = 0; h < m->t->lists; h++)
         step_of_head(m, h, plan);

@@ -14,7 +14,7 @@ struct tensors {
     bool *kept_rows;         /* NULL, or [layers, rows]: the rows of prompts that reach a layer */
     const uint32_t *windows; /* NULL, or [layers]: how many positions a row sees, its own included; 0: all */
 };
-static inline uint32_t window_of(const struct tensors *t, uint32_t l) { return t->windows ? t->windows[l] : 0; }
+static inline uint32_t oracle_window(const struct tensors *t, uint32_t l) { return t->windows ? t->windows[l] : 0; }
 
 float *q_row(const struct tensors *t, uint32_t l, uint32_t row);
 size_t kv_at(const struct tensors *t, uint32_t l, uint32_t row, uint32_t h);
@@ -94,7 +94,10 @@ void remove_unkept(struct head *head, const bool *kept);
  * only whole tiles, in front. What can be seen of a list of n, at most. */
 void remove_hidden(struct head *heads, const struct tensors *t, uint32_t l, uint32_t next);
 void remove_hidden_tiles(struct head *heads, const struct tensors *t, uint32_t l);
-uint32_t seen_of(const struct tensors *t, uint32_t l, uint32_t n);
+static inline uint32_t seen_of(const struct tensors *t, uint32_t l, uint32_t n) {
+    const uint32_t window = oracle_window(t, l);
+    return window && n > window - 1 ? window - 1 : n;
+}
 /* What the methods of a struct plan keep; after a prompt they look (rows for a ring), then evict. */
 moment_fn oracle_look, oracle_evict, oracle_prompt, oracle_step;
 

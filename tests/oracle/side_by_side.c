@@ -42,7 +42,7 @@ static void compare_output(const struct tensors *t, const struct head *head, uin
     assert_true(s && a && expected);
     for (uint32_t g = 0; g < group; g++) {
         const size_t at = (size_t)(h * group + g) * t->d;
-        attend_within(head->entries, seen, window_of(t, l), q_row(t, l, row) + at, t->d, s, a, expected);
+        attend_within(head->entries, seen, oracle_window(t, l), q_row(t, l, row) + at, t->d, s, a, expected);
         if (memcmp(expected, out + at, t->d * sizeof(float))) {
             print_error("%s: layer %u head %u row %u: other output\n", what, l, h * group + g, row);
             fail();
