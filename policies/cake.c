@@ -98,9 +98,10 @@ static void share_out(struct cake_layer *layer, uint32_t n, uint64_t slots) {
 }
 
 /* Scores of the layer at hand go into its column; what they say of the layer becomes its preference. */
-static enum kvc_status look(struct kvc_stage *stage, const struct kvc_values *values, uint32_t window,
-                            struct cake_layer *layer, struct kvc_error *error) {
+static enum kvc_status look(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const uint32_t window = kvc_window_rows(values, info);
+    struct cake *cake = kvc_stage_state(stage);
     struct kvc_scores *heads, *scores;
     float dispersion, variance;
     enum kvc_status status = kvc_stage_head_scores(stage, &heads, error);
@@ -118,10 +119,8 @@ static enum kvc_status look(struct kvc_stage *stage, const struct kvc_values *va
         status = kvc_stage_scores_column(stage, scores, 0, error);
     if (status != KVC_OK)
         return status;
-    layer->number = info->layer;
-    layer->older = info->held > window ? info->held - window : 0;
-    layer->P = kvc_double_pow(fmax(dispersion, 0.0), 1.0 / kvc_value_real(values, "tau1")) *
-               kvc_double_pow(fmax(variance, 0.0), 1.0 / kvc_value_real(values, "tau2"));
+    cake->layer[info->acting].P = kvc_double_pow(fmax(dispersion, 0.0), 1.0 / kvc_value_real(values, "tau1")) *
+                                  kvc_double_pow(fmax(variance, 0.0), 1.0 / kvc_value_real(values, "tau2"));
     return KVC_OK;
 }
 
@@ -146,12 +145,14 @@ static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *
     if (here == 0)
         cake->mean = kvc_window_budget(values, info->held) - window;
     const uint64_t slots = info->actings * cake->mean;
-    enum kvc_status status = look(stage, values, window, &cake->layer[here], error);
+    cake->layer[here].number = info->layer;
+    cake->layer[here].older = info->held > window ? info->held - window : 0;
+    enum kvc_status status = KVC_OK;
     bool above = false; /* shares matter where a layer holds more than B */
     for (uint32_t i = 0; i <= here; i++)
         above = above || cake->layer[i].older > cake->mean;
-    if (status != KVC_OK || !above)
-        return status;
+    if (!above)
+        return KVC_OK;
     share_out(cake->layer, here + 1, slots);
     for (uint32_t i = 0; i <= here && status == KVC_OK; i++)
         status = shrink(stage, &cake->layer[i], window, error);
@@ -189,4 +190,5 @@ const struct kvc_policy_class kvc_policy_cake = {
     .columns = columns,
     /* in the mean over the layers, as their sum */
     .forecast = &(const struct kvc_forecast){.bound = kvc_window_bound, .ragged = KVC_RAGGED_LAYERS},
+    .observe_prompt = look,
     .prompt = prompt};

@@ -140,11 +140,14 @@ static enum kvc_status chunk(struct kvc_stage *stage, const struct kvc_values *v
     const bool warm = info->layer + 1 == W;
     const uint64_t budget =
         warm && !info->last_chunk ? warmup_budget(values, info->held) : budget_of(values, info->held);
+    const float alpha = (float)kvc_value_real(values, "alpha");
     struct kvc_scores *scores;
+    if (info->entries <= budget) /* in every chunk the probe accumulates */
+        return kvc_stage_probe_mass(stage, alpha, NULL, error);
     enum kvc_status status = kvc_stage_scores(stage, &scores, error);
-    if (status == KVC_OK) /* in every chunk: the probe accumulates */
-        status = kvc_stage_probe_mass(stage, (float)kvc_value_real(values, "alpha"), scores, error);
-    if (status != KVC_OK || info->entries <= budget)
+    if (status == KVC_OK)
+        status = kvc_stage_probe_mass(stage, alpha, scores, error);
+    if (status != KVC_OK)
         return status;
     status = kvc_stage_pool(stage, scores, 0, (uint32_t)kvc_value_int(values, "kernel"), kvc_pooling_of(values), error);
     if (status != KVC_OK)

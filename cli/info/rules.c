@@ -92,4 +92,18 @@ const struct info_rule info_rules[] = {
      "entries "
      "held with the turn's prompt in, shares of a budget count from it, and w is at most the turn's tokens. What was "
      "evicted does not come back. Each method says what else it does."},
+    {"Sliding windows",
+     "come first. In a layer that sees its last W positions, entries that no later row can see are gone before a "
+     "method "
+     "chooses what stays, so a budget is spent on what can be seen. A head holds no more than its budget, as rule 5 "
+     "says, "
+     "where at most that many of its entries can be seen, and N is at most W - 1. Until a method evicts from the "
+     "layer, and with methods that only select, what is hidden goes 256 entries at a time, at the front of the list, "
+     "and "
+     "every bit is that of keeping it; after that it goes entry by entry: before each choice, at the end of a prompt, "
+     "and before a step at each 256th position. lacache, which plans before the step, leaves the entry that its own "
+     "row is "
+     "the last to see. Where take's layer W - 1 has a window and chooses for a layer that sees more, it chooses among "
+     "all "
+     "that it holds, and windows take theirs from what it leaves."},
     {NULL, NULL}};

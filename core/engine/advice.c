@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/integers.h"
@@ -46,9 +47,15 @@ static void replace(struct kvc_error *error, const char *format, ...) {
  * besides, since they are allocated many at once. */
 static uint64_t needed(const struct need *need, const char *spec, uint64_t tokens, uint64_t *surplus) {
     const struct kvc_session *s = need->session;
+    const struct kvc_network *network = s->runner->network;
     struct kvc_estimate e;
-    if (kvc_estimate(s->engine, spec, &s->runner->geometry, s->runner->network->hidden, s->cache.format.type, tokens, 0,
-                     &e, NULL) != KVC_OK)
+    uint32_t *windows = malloc(network->layers * sizeof *windows);
+    for (uint32_t l = 0; windows && l < network->layers; l++)
+        windows[l] = network->layer[l].window;
+    const enum kvc_status status = kvc_estimate_windows(s->engine, spec, &s->runner->geometry, windows, network->hidden,
+                                                        s->cache.format.type, tokens, 0, &e, NULL);
+    free(windows);
+    if (status != KVC_OK)
         return 0;
     *surplus = kvc_min_u64(e.peak_bytes, need->capacity / 4);
     return need->others + e.peak_bytes + e.hidden_bytes;

@@ -4,6 +4,7 @@
 #include "core/engine/evict.h"
 
 #include "core/base/integers.h"
+#include "core/engine/unseen.h"
 #include "core/stage/stage.h"
 
 #include <stdlib.h>
@@ -26,7 +27,7 @@ static enum kvc_status check_keep(const struct kvc_stage *stage, const struct kv
 enum kvc_status kvc_evict_reserve(struct kvc_stage *stage, struct kvc_read_list *kept, struct kvc_error *error) {
     struct kvc_runner *runner = stage->session->runner;
     const uint32_t heads = stage->info.kv_heads;
-    const uint32_t stride = (uint32_t)kvc_round_up(stage->info.entries, KVC_TILE);
+    const uint32_t stride = (uint32_t)kvc_round_up(kvc_stage_capacity(stage), KVC_TILE);
     enum kvc_status status = kvc_growable_reserve(runner->device, &runner->stage.kept_rank,
                                                   (size_t)stride * heads * sizeof(uint32_t), error);
     if (status == KVC_OK)
@@ -42,10 +43,11 @@ static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_read_list
     enum kvc_status status = kvc_cache_make_order(&session->cache, stage->layer, error);
     if (status != KVC_OK)
         return status;
+    const struct kvc_span to = session->in_prompt ? none : session->evictions.counts;
     device->ops->evict(device, &(struct kvc_evict){.lists = &kvc_stage_lists(stage)->lists, .kept = kept});
-    kvc_cache_evicted(&session->cache, stage->layer, session->in_prompt ? none : session->evictions.counts);
-    kvc_select_evicted(session, stage->layer, kept);
-    session->evictions.touched[stage->layer] = true;
+    kvc_cache_evicted(&session->cache, stage->layer, to);
+    kvc_select_evicted(session, stage->layer, kept, to);
+    session->evictions.touched[stage->layer] = session->evictions.thinned[stage->layer] = true;
     stage->evicted = true;
     stage->info.entries = kvc_cache_most(&session->cache, stage->layer);
     return kvc_cache_positions_renew(session, stage->layer, error);
@@ -69,6 +71,8 @@ static enum kvc_status keep_by(struct kvc_stage *stage, const struct kvc_keep *r
                                struct kvc_error *error) {
     struct kvc_read_list kept;
     enum kvc_status status = check_keep(stage, rules, count, error);
+    if (status == KVC_OK && !rules[0].scores)
+        status = kvc_unseen_clear(stage, error);
     if (status == KVC_OK)
         status = kvc_evict_reserve(stage, &kept, error);
     if (status != KVC_OK)
@@ -134,6 +138,8 @@ enum kvc_status kvc_stage_keep_ranks(struct kvc_stage *stage, const uint32_t *ra
     const uint32_t heads = stage->info.kv_heads;
     struct kvc_read_list kept;
     enum kvc_status status = check_keep(stage, &nothing, 1, error);
+    if (status == KVC_OK)
+        status = kvc_unseen_clear(stage, error);
     kvc_cache_catch_up(&stage->session->cache, stage->layer);
     for (uint32_t h = 0; h < heads && status == KVC_OK; h++)
         if (count > 0 && ranks[count - 1] >= kvc_stage_lists(stage)->count[h])
@@ -168,12 +174,14 @@ static uint32_t ranks_at(const int32_t *held, size_t held_count, const int32_t *
 enum kvc_status kvc_stage_keep_positions(struct kvc_stage *stage, const int32_t *const *positions, const size_t *counts,
                                          struct kvc_error *error) {
     const struct kvc_keep nothing = {.recent = INT64_MAX};
-    const size_t most = stage->info.entries;
+    const size_t most = kvc_stage_capacity(stage);
     int32_t *held = malloc(most * sizeof *held + 1);
     uint32_t *ranks = malloc(most * sizeof *ranks + 1);
     struct kvc_read_list kept;
     enum kvc_status status = held && ranks ? check_keep(stage, &nothing, 1, error)
                                            : kvc_fail(error, KVC_RESOURCE, "policy: no memory for %zu positions", most);
+    if (status == KVC_OK)
+        status = kvc_unseen_clear(stage, error);
     if (status == KVC_OK)
         status = kvc_evict_reserve(stage, &kept, error);
     for (uint32_t h = 0; h < stage->info.kv_heads && status == KVC_OK; h++) {
@@ -256,6 +264,8 @@ enum kvc_status kvc_stage_view(struct kvc_stage *stage, const struct kvc_keep *r
     struct kvc_select_layer *select = &session->select.layer[stage->layer];
     enum kvc_status status = check_keep(stage, rule, 1, error);
     kvc_select_drop_view(session, stage->layer);
+    if (status == KVC_OK && !rule->scores)
+        status = kvc_unseen_clear(stage, error);
     if (status == KVC_OK) /* as large as if everything were chosen */
         status = kvc_select_reserve(session, stage->layer, error);
     if (status != KVC_OK)

@@ -19,6 +19,7 @@ struct kvc_planned {
 /* Of a session. */
 struct kvc_evictions {
     bool *touched;               /* [layers]: evicted from since its blocks were last looked at */
+    bool *thinned;               /* [layers]: ranks do not say positions: a method evicted or pruned tokens */
     struct kvc_planned *planned; /* [layers] */
     struct kvc_span counts;      /* of runner->counts: where a decode step writes the counts of lists and views */
 };

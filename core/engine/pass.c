@@ -140,13 +140,13 @@ static enum kvc_status end_prompt(struct kvc_session *session, const struct kvc_
                                   struct kvc_error *error) {
     const uint64_t away = session->turn - kvc_session_rows(session);
     if (!session->prompt.chunking.chunk)
-        session->held[layer] = kvc_cache_most(&session->cache, layer) + away;
+        session->held[layer] = kvc_unseen_left(session, layer, kvc_cache_most(&session->cache, layer) + away);
     session->cache.layer[layer].step_most = kvc_policy_step_most(session->policy, layer, &session->runner->geometry,
                                                                  &session->cache.format, session->held[layer]);
     struct kvc_stage stage = window_stage(session, layer);
     enum kvc_status status = kvc_stage_call_prompt(&stage, error);
     for (uint32_t l = 0; l <= layer; l++) /* of the layers below, too, which the stage may have shrunk */
-        session->after[l] = kvc_cache_most(&session->cache, l);
+        session->after[l] = kvc_unseen_left(session, l, kvc_cache_most(&session->cache, l));
     if (status == KVC_OK)
         status = kvc_evict_shrink(session, layer + 1, 1, error);
     return status == KVC_OK ? kvc_prune_rows(session, source, error) : status;
@@ -186,9 +186,10 @@ static enum kvc_status reserve(struct kvc_session *session, uint32_t layer, stru
     enum kvc_status status =
         kvc_cache_reserve(&session->cache, layer, stored,
                           kvc_policy_all_columns(session->policy, layer, session->cache.format.head_size), error);
-    if (status == KVC_OK && prompt->kept_rows) /* positions are not ranks */
-        status = kvc_cache_make_order(&session->cache, layer, error);
-    return status;
+    if (status != KVC_OK || !prompt->kept_rows)
+        return status;
+    session->evictions.thinned[layer] = true; /* ranks do not say positions */
+    return kvc_cache_make_order(&session->cache, layer, error);
 }
 
 enum kvc_status kvc_pass_layer(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
@@ -205,5 +206,8 @@ enum kvc_status kvc_pass_layer(struct kvc_session *session, const struct kvc_row
         status = pass_extra(session, source, layer, error);
     if (status == KVC_OK)
         status = evict(session, source, layer, error);
-    return status == KVC_OK && prompt_ends ? kvc_unseen_give(session, layer, error) : status;
+    if (status != KVC_OK || (!prompt_ends && kvc_stage_decides(session, layer)))
+        return status;
+    const uint64_t come = prompt_ends ? session->turn : session->prompt.chunk_from + (uint64_t)rows;
+    return kvc_unseen_give(session, layer, session->tokens + come, error);
 }

@@ -50,17 +50,16 @@ static enum kvc_status prepare_device(struct kvc_session *session, uint32_t laye
 /* Buffers of the layer's select and decode stages; a method's plan; the device's workspace. */
 static enum kvc_status prepare_layer(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {
     const struct kvc_policy *policy = session->policy;
-    const struct kvc_stage defaults = kvc_stage_make(session, layer);
+    struct kvc_stage defaults = kvc_stage_make(session, layer);
     enum kvc_status status = KVC_OK;
+    defaults.coming = 1; /* the step's */
     uint32_t places = session->select.layer[layer].view.stride;
     for (size_t i = 0; i < policy->count && status == KVC_OK; i++) {
         const struct kvc_method *method = &policy->method[i];
         const struct kvc_policy_class *class = method->policy;
-        struct kvc_stage stage = kvc_stage_of_method(&defaults, i);
+        struct kvc_stage stage = kvc_stage_of_method(&defaults, i, true);
         if (!stage.use->acts[layer])
             continue;
-        stage.info.entries++; /* the step's */
-        stage.observes = true;
         if ((method->stages & KVC_STAGE_SELECT) && !class->select) {
             const struct kvc_select select = class->sizes(&method->values, &stage.info);
             status = kvc_select_prepare(session, layer, &select, &places, error);
@@ -69,6 +68,8 @@ static enum kvc_status prepare_layer(struct kvc_session *session, uint32_t layer
             continue;
         if (status == KVC_OK)
             status = reserve_decode(&stage, error);
+        stage.plans = true;
+        stage.info.entries = kvc_stage_entries(&stage, class->plan != NULL);
         if (status == KVC_OK && !session->cache.layer[layer].lists.order &&
             may_evict(session, layer, stage.info.entries))
             status = kvc_cache_make_order(&session->cache, layer, error);
@@ -86,7 +87,7 @@ enum kvc_status kvc_step_begin(struct kvc_session *session, struct kvc_error *er
     if (session->tokens >= INT32_MAX)
         return kvc_fail(error, KVC_USAGE, "session: at most %d tokens fit", INT32_MAX);
     for (uint32_t l = 0; l < session->cache.layers; l++) {
-        enum kvc_status status = kvc_unseen_evict(session, l, error);
+        enum kvc_status status = kvc_unseen_evict(session, l, session->tokens, error);
         if (status != KVC_OK)
             return status;
         status = kvc_cache_reserve(&session->cache, l, 1,

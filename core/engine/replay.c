@@ -7,6 +7,7 @@
 #include "kvcull/check.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* What the caller gave of one layer of the prompt under way. */
 struct layer_rows {
@@ -53,6 +54,19 @@ enum kvc_status kvc_replay_open(struct kvc_engine *engine, const struct kvc_geom
         return status;
     }
     *replay = made;
+    return KVC_OK;
+}
+
+enum kvc_status kvc_replay_windows(struct kvc_replay *replay, const uint32_t *windows, struct kvc_error *error) {
+    const size_t bytes = replay->runner->geometry.layers * sizeof *windows;
+    if (replay->session->tokens || replay->session->in_prompt)
+        return kvc_fail(error, KVC_USAGE, "replay: windows must be given before the first prompt");
+    uint32_t *copy = malloc(bytes);
+    if (!copy)
+        return kvc_fail(error, KVC_RESOURCE, "replay: no memory for %u windows", replay->runner->geometry.layers);
+    memcpy(copy, windows, bytes);
+    free(replay->runner->windows);
+    replay->runner->windows = copy;
     return KVC_OK;
 }
 

@@ -99,6 +99,7 @@ void kvc_runner_close(struct kvc_runner *runner) {
         free(runner->store[i].block);
     }
     free(runner->segments);
+    free(runner->windows);
     free(runner->alike);
     free(runner->host_rows);
     free(runner->host_counts);
@@ -300,7 +301,7 @@ void kvc_runner_attend(struct kvc_runner *runner, const struct kvc_batch *batch,
                                                 .heads = g->heads,
                                                 .kv_heads = lists[i],
                                                 .head_size = g->head_size,
-                                                .window = runner->network ? runner->network->layer[layer].window : 0,
+                                                .window = kvc_runner_window(runner, layer),
                                                 .q = at(&runner->q, 0, 0),
                                                 .out = at(&runner->attended, 0, 0),
                                                 .maximum = at(&runner->maximum, 0, 0),

@@ -62,11 +62,19 @@ struct kvc_runner {
     size_t count_capacity;
     float *host_rows; /* [host_capacity]: cosine or sine rows on their way to the device */
     size_t host_capacity;
+    uint32_t *windows; /* [layers] or NULL: of a replay */
 };
 
 /* How its model makes scores; of a replay as of most models. */
 static inline struct kvc_scoring kvc_runner_scoring(const struct kvc_runner *runner) {
     return runner->network ? runner->network->scoring : (struct kvc_scoring){0, 0};
+}
+
+/* A layer's sliding window, 0: it has none. */
+static inline uint32_t kvc_runner_window(const struct kvc_runner *runner, uint32_t layer) {
+    if (runner->network)
+        return runner->network->layer[layer].window;
+    return runner->windows ? runner->windows[layer] : 0;
 }
 
 /* network NULL: for replay, with the geometry alone. */

@@ -48,19 +48,19 @@ void kvc_select_close(struct kvc_session *session) {
     }
 }
 
-void kvc_select_evicted(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *kept) {
+void kvc_select_evicted(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *kept,
+                        struct kvc_span to) {
     struct kvc_select_layer *select = &session->select.layer[layer];
     const struct kvc_cache_layer *lists = &session->cache.layer[layer];
     const struct kvc_span count = {select->view.count, 0};
     const struct kvc_ops *ops = device_of(session)->ops;
-    struct kvc_span to = session->evictions.counts;
     const size_t bytes = lists->lists.kv_heads * sizeof(uint32_t);
     select->pages_right = select->sums_right = false;
     if (!select->view.rank)
         return;
     ops->view_evict(device_of(session),
                     &(struct kvc_view_evict){.lists = &lists->lists, .kept = kept, .view = &select->view});
-    if (session->in_prompt) {
+    if (!to.buffer) {
         ops->download(device_of(session), select->view_count, count, bytes);
         return;
     }
@@ -264,7 +264,6 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
     struct kvc_select_layer *layer = &session->select.layer[stage->layer];
     const struct kvc_read_list *view = layer->view.rank ? &layer->view : NULL;
     const struct kvc_lists *lists = &kvc_stage_lists(stage)->lists;
-    const struct kvc_network *network = session->runner->network;
     const bool paged = by_page(select) || (select->kind == KVC_SELECT_CHANNELS && select->page);
     const uint32_t stride = (uint32_t)kvc_round_up(most, KVC_TILE);
     const enum kvc_status status = reserve(session, stage->layer, select, most, error);
@@ -290,7 +289,7 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
                                           .heads = stage->info.heads,
                                           .head_size = stage->info.head_size,
                                           .budget = select->budget,
-                                          .window = network ? network->layer[stage->layer].window : 0,
+                                          .window = kvc_runner_window(session->runner, stage->layer),
                                           .q = stage->q,
                                           .positions = stage->positions,
                                           .scores = scores,

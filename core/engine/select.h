@@ -34,8 +34,9 @@ struct kvc_select_state {
 
 void kvc_select_close(struct kvc_session *session);
 /* After an eviction that kept the ranks `kept` of the layer's lists: renumbers the view's ranks; pages and sums are to
- * be made anew. Within a step the view's counts on the host are stale, as the lists' are. */
-void kvc_select_evicted(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *kept);
+ * be made anew. `to` is as for kvc_cache_evicted: within a step the view's counts on the host are stale, too. */
+void kvc_select_evicted(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *kept,
+                        struct kvc_span to);
 bool kvc_select_is_stale(const struct kvc_session *session);
 void kvc_select_take_counts(struct kvc_session *session, const uint32_t *counts); /* the words after the lists' */
 void kvc_select_drop_view(struct kvc_session *session, uint32_t layer);

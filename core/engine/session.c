@@ -43,13 +43,14 @@ static enum kvc_status open_layers(struct kvc_session *session, struct kvc_spare
     session->held = calloc(g->layers, sizeof *session->held);
     session->after = calloc(g->layers, sizeof *session->after);
     session->evictions.touched = calloc(g->layers, sizeof *session->evictions.touched);
+    session->evictions.thinned = calloc(g->layers, sizeof *session->evictions.thinned);
     session->select.layer = calloc(g->layers, sizeof *session->select.layer);
     session->evictions.planned = calloc(g->layers, sizeof *session->evictions.planned);
     if (session->record.reads)
         session->record.recorded = calloc((size_t)g->layers * g->heads, sizeof *session->record.recorded);
     enum kvc_status status = KVC_OK;
-    if (!heads || !session->held || !session->after || !session->evictions.touched || !session->select.layer ||
-        !session->evictions.planned || (session->record.reads && !session->record.recorded))
+    if (!heads || !session->held || !session->after || !session->evictions.touched || !session->evictions.thinned ||
+        !session->select.layer || !session->evictions.planned || (session->record.reads && !session->record.recorded))
         status = kvc_fail(error, KVC_RESOURCE, "session: no memory for %u layers", g->layers);
     for (uint32_t l = 0; l < g->layers && status == KVC_OK; l++) {
         heads[l] = kvc_policy_heads(session->policy, l, g);
@@ -154,6 +155,7 @@ void kvc_session_close(struct kvc_session *session) {
     free(session->held);
     free(session->after);
     free(session->evictions.touched);
+    free(session->evictions.thinned);
     free(session->select.layer);
     free(session->evictions.planned);
     free(session);

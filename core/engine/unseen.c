@@ -1,30 +1,17 @@
-/* unseen.c - what a sliding window hides from every row that may come is given back. A layer in which no method acts
- * holds all positions up to the newest but those that went this way, so what is hidden follows from how many there are.
- * Where a method acts, it decides what stays, and the window hides what it hides. */
+/* unseen.c - what a sliding window hides from every row that may come goes. While no method has evicted from a layer
+ * its lists hold all positions up to the newest but those that went this way, so what is hidden follows from how many
+ * there are. Of lists that a method has thinned it follows from their positions. */
 #include "core/engine/unseen.h"
 
-#include "core/base/integers.h"
+#include "core/stage/stage.h"
 
-static bool method_acts(const struct kvc_session *session, uint32_t layer) {
-    const struct kvc_policy *policy = session->policy;
-    struct kvc_chunking chunking;
-    for (size_t i = 0; i < policy->count; i++)
-        if (policy->method[i].stages && (session->use[i].acts[layer] || policy->method[i].stages & KVC_STAGE_PROPAGATE))
-            return true; /* token pruning: ranks do not say positions, in any layer above */
-    return kvc_policy_chunking(policy, &chunking);
-}
-
-enum kvc_status kvc_unseen_evict(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {
-    const struct kvc_network *network = session->runner->network;
-    const uint32_t window = network ? network->layer[layer].window : 0, held = kvc_cache_most(&session->cache, layer);
-    const uint64_t unseen = kvc_window_unseen(window, held);
-    if (unseen == 0 || method_acts(session, layer))
-        return KVC_OK;
+/* Only the ranks that the rule keeps stay. */
+static enum kvc_status evict(struct kvc_session *session, uint32_t layer, const struct kvc_keep *rule,
+                             struct kvc_span to, struct kvc_read_list *kept, struct kvc_error *error) {
     struct kvc_runner *runner = session->runner;
     struct kvc_device *device = runner->device;
     struct kvc_lists *lists = &session->cache.layer[layer].lists;
-    const struct kvc_keep newest = {.tail = held - unseen, .recent = INT64_MAX};
-    const uint32_t stride = (uint32_t)kvc_round_up(held, KVC_TILE);
+    const uint32_t stride = (uint32_t)kvc_round_up(kvc_cache_most(&session->cache, layer), KVC_TILE);
     enum kvc_status status = kvc_growable_reserve(device, &runner->stage.kept_rank,
                                                   (size_t)stride * lists->kv_heads * sizeof(uint32_t), error);
     if (status == KVC_OK)
@@ -33,18 +20,70 @@ enum kvc_status kvc_unseen_evict(struct kvc_session *session, uint32_t layer, st
         status = kvc_cache_make_order(&session->cache, layer, error);
     if (status != KVC_OK)
         return status;
-    struct kvc_read_list kept = {runner->stage.kept_count.buffer, runner->stage.kept_rank.buffer, stride};
-    device->ops->keep(device,
-                      &(struct kvc_keep_rules){.lists = lists, .rules = &newest, .rule_count = 1, .kept = &kept});
-    device->ops->evict(device, &(struct kvc_evict){.lists = lists, .kept = &kept});
-    kvc_cache_evicted(&session->cache, layer, (struct kvc_span){NULL, 0});
+    *kept = (struct kvc_read_list){runner->stage.kept_count.buffer, runner->stage.kept_rank.buffer, stride};
+    device->ops->keep(device, &(struct kvc_keep_rules){.lists = lists, .rules = rule, .rule_count = 1, .kept = kept});
+    device->ops->evict(device, &(struct kvc_evict){.lists = lists, .kept = kept});
+    kvc_cache_evicted(&session->cache, layer, to);
+    kvc_select_evicted(session, layer, kept, to);
     return KVC_OK;
 }
 
-enum kvc_status kvc_unseen_give(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {
+/* Each entry goes that no row from position `next` on can see. to: as for kvc_cache_evicted. kept: the ranks that were
+ * kept; as it was where the text is too short for any to go. */
+static enum kvc_status evict_hidden(struct kvc_session *session, uint32_t layer, uint64_t next, struct kvc_span to,
+                                    struct kvc_read_list *kept, struct kvc_error *error) {
+    const uint32_t window = kvc_runner_window(session->runner, layer);
+    const struct kvc_keep seen = {.recent = (int64_t)next - window + 1};
+    if (window == 0 || next < window || kvc_cache_most(&session->cache, layer) == 0)
+        return KVC_OK;
+    session->evictions.thinned[layer] = true;
+    return evict(session, layer, &seen, to, kept, error);
+}
+
+enum kvc_status kvc_unseen_evict(struct kvc_session *session, uint32_t layer, uint64_t next, struct kvc_error *error) {
     const uint32_t held = kvc_cache_most(&session->cache, layer);
-    const enum kvc_status status = kvc_unseen_evict(session, layer, error);
-    return status == KVC_OK && kvc_cache_most(&session->cache, layer) < held
-               ? kvc_cache_shrink(&session->cache, layer, 0, 1, error)
+    const uint64_t unseen = kvc_window_unseen(kvc_runner_window(session->runner, layer), held);
+    const struct kvc_span none = {NULL, 0};
+    struct kvc_read_list kept;
+    if (session->evictions.thinned[layer])
+        return session->in_prompt || next % KVC_TILE == 0 ? evict_hidden(session, layer, next, none, &kept, error)
+                                                          : KVC_OK;
+    const struct kvc_keep newest = {.tail = held - unseen, .recent = INT64_MAX};
+    return unseen ? evict(session, layer, &newest, none, &kept, error) : KVC_OK;
+}
+
+enum kvc_status kvc_unseen_give(struct kvc_session *session, uint32_t layer, uint64_t next, struct kvc_error *error) {
+    const uint32_t held = kvc_cache_most(&session->cache, layer);
+    if (!kvc_runner_window(session->runner, layer))
+        return KVC_OK;
+    const enum kvc_status status = kvc_unseen_evict(session, layer, next, error);
+    const bool some = session->evictions.thinned[layer] || kvc_cache_most(&session->cache, layer) < held;
+    return status == KVC_OK && some
+               ? kvc_cache_shrink(&session->cache, layer, kvc_policy_surplus(session->policy, layer), 1, error)
                : status;
+}
+
+enum kvc_status kvc_unseen_clear(struct kvc_stage *stage, struct kvc_error *error) {
+    struct kvc_session *session = stage->session;
+    const struct kvc_span to =
+        session->in_prompt || stage->plans ? (struct kvc_span){NULL, 0} : session->evictions.counts;
+    const uint64_t next = stage->info.now - stage->plans; /* a plan is made before the step's own row */
+    const struct kvc_select_layer *select = &session->select.layer[stage->layer];
+    struct kvc_read_list kept = {.count = NULL};
+    if (stage->cleared || stage->decides || (stage->observes && !stage->plans))
+        return KVC_OK;
+    stage->cleared = true;
+    const enum kvc_status status = evict_hidden(session, stage->layer, next, to, &kept, error);
+    if (status != KVC_OK || !kept.count)
+        return status;
+    if (stage->reads && stage->reads != &select->view) { /* the view has been renumbered */
+        struct kvc_read_list reads = *stage->reads;
+        struct kvc_device *device = session->runner->device;
+        device->ops->view_evict(
+            device, &(struct kvc_view_evict){.lists = &kvc_stage_lists(stage)->lists, .kept = &kept, .view = &reads});
+    }
+    session->evictions.touched[stage->layer] = true;
+    if (!to.buffer)
+        stage->info.entries = kvc_cache_most(&session->cache, stage->layer) + stage->coming;
+    return KVC_OK;
 }

@@ -52,8 +52,19 @@ bool kvc_estimator_thin(struct kvc_estimator *e, uint32_t l, const double kept[2
 void kvc_estimator_kept(const struct kvc_estimator *e, struct kvc_method_layer *at, const double from[2],
                         uint64_t steps, double kept[2]);
 
-/* The layer's sliding window where core/engine/unseen.c gives back what it hides, else 0. */
-uint32_t kvc_estimator_window(const struct kvc_estimator *e, uint32_t l);
+/* The layer's sliding window, 0: it has none. */
+static inline uint32_t kvc_estimator_window(const struct kvc_estimator *e, uint32_t l) {
+    return e->windows ? e->windows[l] : 0;
+}
+/* What rows to come can see of a list of `held`, and N of docs/methods.md for a layer's formulas. */
+static inline uint64_t kvc_estimator_seen(const struct kvc_estimator *e, uint32_t l, uint64_t held) {
+    const uint32_t window = kvc_estimator_window(e, l);
+    return window ? kvc_min_u64(held, window - 1) : held;
+}
+uint64_t kvc_estimator_prompt(const struct kvc_estimator *e, uint32_t l);
+/* A method leaves `kept` in the lists of each kind: where that is fewer than rows to come can see, what the layer's
+ * window hides goes first. */
+void kvc_estimator_clear(struct kvc_estimator *e, uint32_t l, const double kept[2]);
 
 /* estimate_prompt.c, estimate_steps.c */
 void kvc_estimate_prompt(struct kvc_estimator *e);

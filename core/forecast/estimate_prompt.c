@@ -2,6 +2,7 @@
 #include "core/engine/cache.h"
 #include "core/forecast/estimate.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Rows that a method adds after the prompt and stores for a while. */
@@ -17,8 +18,10 @@ static uint64_t pseudo_rows(const struct kvc_policy *policy, const struct kvc_me
 /* The layers so far share what all of them will have: none may hold it but all together. */
 static void thin_layers(struct kvc_estimator *e, uint32_t l, const struct kvc_method_layer *at, double mean) {
     struct kvc_ledger *ledger = &e->ledger;
-    const uint64_t so_far = at->context.acting + 1, all = (uint64_t)(mean * at->context.actings + 0.999);
-    e->uneven = e->uneven || mean < (double)e->prompt; /* also where another method has left no more than that */
+    const uint64_t so_far = at->context.acting + 1, slack = e->windows ? KVC_TILE * so_far : 0; /* what is hidden */
+    const uint64_t all = (uint64_t)(mean * at->context.actings + 0.999);
+    e->uneven = e->uneven ||
+                mean < (double)kvc_estimator_prompt(e, l); /* also where another method has left no more than that */
     if (mean >= (double)ledger->layer[l].count[0])
         return;
     for (uint32_t i = 0; i <= l; i++) {
@@ -26,9 +29,9 @@ static void thin_layers(struct kvc_estimator *e, uint32_t l, const struct kvc_me
         if (!kvc_method_acts(at->method, i))
             continue;
         kvc_ledger_order(ledger, i);
-        layer->touched = layer->by_layer = true;
+        layer->touched = layer->by_layer = layer->thinned = true;
         layer->members = so_far;
-        layer->pool = all;
+        layer->pool = all + slack;
         layer->count[0] = kvc_min_u64(all / so_far, layer->count[0]);
     }
     const uint64_t tables = kvc_ledger_arrays(&ledger->layer[l], ledger->layer[l].slots);
@@ -37,12 +40,12 @@ static void thin_layers(struct kvc_estimator *e, uint32_t l, const struct kvc_me
 
 static void note_counts(const struct kvc_estimator *e, uint32_t l, double counts[2]) {
     for (int whole = 0; whole < 2; whole++)
-        counts[whole] = (double)e->ledger.layer[l].count[whole];
+        counts[whole] = (double)kvc_estimator_seen(e, l, e->ledger.layer[l].count[whole]);
 }
 
 /* Another method has taken entries that this one counts on. */
 static void note_stale(struct kvc_estimator *e, uint32_t l, const struct kvc_method *method) {
-    if (kvc_method_forecast(method)->follows && e->ledger.layer[l].count[0] < e->prompt)
+    if (kvc_method_forecast(method)->follows && e->ledger.layer[l].count[0] < kvc_estimator_prompt(e, l))
         e->uneven = true;
 }
 
@@ -51,11 +54,15 @@ static void thin_after_prompt(struct kvc_estimator *e, uint32_t l) {
     const struct kvc_method *decode_method = kvc_estimator_method(e, KVC_STAGE_DECODE, l).method;
     struct kvc_ledger_layer *layer = &e->ledger.layer[l];
     double kept[2];
+    const double all[2] = {INFINITY, INFINITY};
     note_stale(e, l, at.method);
+    kvc_estimator_clear(e, l, all); /* where it was thinned before */
     note_counts(e, l, e->from[l]);
     at.context.prompts = true;
-    if (at.method)
+    if (at.method) {
         kvc_estimator_kept(e, &at, e->from[l], 0, kept);
+        kvc_estimator_clear(e, l, kept);
+    }
     const enum kvc_ragged ragged = kvc_method_forecast(at.method)->ragged;
     if (at.method && ragged == KVC_RAGGED_LAYERS) {
         thin_layers(e, l, &at, kept[0]);
@@ -88,11 +95,30 @@ static void plan_chunks(struct kvc_estimator *e) {
     }
 }
 
+/* As kvc_stage_decides. */
+static bool decides(const struct kvc_estimator *e, uint32_t l) {
+    const uint32_t window = kvc_estimator_window(e, l);
+    for (uint32_t i = 0; i < l && window; i++) {
+        const uint32_t other = kvc_estimator_window(e, i);
+        if ((!other || other > window) && e->chunks[i].acts && e->chunks[i].decider == l)
+            return true;
+    }
+    return false;
+}
+
 /* A chunk has passed layer l, which decides for itself and may decide for those below. */
 static void thin_after_chunk(struct kvc_estimator *e, uint32_t l, bool last) {
-    for (uint32_t i = 0; i <= l; i++)
-        if (e->chunks[i].acts && e->chunks[i].decider == l)
-            kvc_estimator_thin(e, i, last ? e->chunks[i].last : e->chunks[i].between);
+    const bool alone = !decides(e, l);
+    for (uint32_t i = 0; i <= l; i++) {
+        const double *kept = last ? e->chunks[i].last : e->chunks[i].between;
+        if (!e->chunks[i].acts || e->chunks[i].decider != l)
+            continue;
+        if (alone)
+            kvc_estimator_clear(e, i, kept);
+        else
+            e->ledger.layer[i].thinned = true;
+        kvc_estimator_thin(e, i, kept);
+    }
 }
 
 static void make_view(struct kvc_estimator *e, uint32_t l) {
@@ -101,19 +127,21 @@ static void make_view(struct kvc_estimator *e, uint32_t l) {
     const struct kvc_forecast *forecast = kvc_method_forecast(at.method);
     if (!forecast->seen)
         return;
-    const uint64_t seen = forecast->seen(&at.method->values, e->prompt), held = layer->count[0];
-    if (seen >= held)
+    const uint64_t seen = forecast->seen(&at.method->values, kvc_estimator_prompt(e, l));
+    if (seen >= kvc_estimator_seen(e, l, layer->count[0]))
         return;
+    kvc_estimator_clear(e, l, (const double[]){(double)seen, (double)seen});
+    const uint64_t held = layer->count[0];
     e->view[l] = seen;
     e->ranks[l] = kvc_whole_blocks(held + 1);
     kvc_ledger_state(&e->ledger, 4ull * layer->heads * (1 + e->ranks[l]), 0);
 }
 
 static void end_prompt(struct kvc_estimator *e, uint32_t l) {
-    e->ledger.layer[l].step_most = kvc_policy_step_most(e->policy, l, e->g, &e->format, e->prompt);
+    e->ledger.layer[l].step_most = kvc_policy_step_most(e->policy, l, e->g, &e->format, kvc_estimator_prompt(e, l));
     thin_after_prompt(e, l);
     make_view(e, l);
-    e->after[l] = kvc_fullest_count(&e->ledger.layer[l]);
+    e->after[l] = kvc_estimator_seen(e, l, kvc_fullest_count(&e->ledger.layer[l]));
     for (uint32_t i = 0; i <= l; i++)
         if (e->ledger.layer[i].touched) {
             e->ledger.layer[i].touched = false;
@@ -125,25 +153,31 @@ static void end_prompt(struct kvc_estimator *e, uint32_t l) {
 static void give_unseen(struct kvc_estimator *e, uint32_t l) {
     struct kvc_ledger_layer *layer = &e->ledger.layer[l];
     const uint64_t unseen = kvc_window_unseen(kvc_estimator_window(e, l), kvc_fullest_count(layer));
-    if (unseen == 0)
+    if (!kvc_estimator_window(e, l))
         return;
-    kvc_ledger_order(&e->ledger, l);
-    for (int i = 0; i < 2; i++)
+    if (layer->thinned)
+        kvc_estimator_clear(e, l, (const double[]){INFINITY, INFINITY});
+    else if (unseen)
+        kvc_ledger_order(&e->ledger, l);
+    for (int i = 0; i < 2 && !layer->thinned; i++)
         layer->count[i] -= kvc_min_u64(unseen, layer->count[i]);
-    kvc_ledger_shrink(&e->ledger, l, 0, 1);
+    if (unseen || layer->thinned)
+        kvc_ledger_shrink(&e->ledger, l, kvc_policy_surplus(e->policy, l), 1);
 }
 
 /* `rows` more rows of the prompt pass a layer, with `pseudo` that are dropped again. */
 static void pass_layer(struct kvc_estimator *e, uint32_t l, uint64_t rows, uint64_t pseudo, bool chunked, bool last) {
     kvc_ledger_reserve(&e->ledger, l, rows + pseudo);
-    if (!chunked && rows < e->prompt) /* ranks do not say the positions of what a propagate stage left */
+    if (!chunked && rows < e->prompt) { /* ranks do not say the positions of what a propagate stage left */
+        e->ledger.layer[l].thinned = true;
         kvc_ledger_order(&e->ledger, l);
+    }
     kvc_estimator_append(e, l, rows);
     if (chunked)
         thin_after_chunk(e, l, last);
     while (last && e->ended <= l && e->chunks[e->ended].decider <= l)
         end_prompt(e, e->ended++);
-    if (last)
+    if (last || !decides(e, l))
         give_unseen(e, l);
 }
 
@@ -170,6 +204,8 @@ void kvc_estimate_prompt(struct kvc_estimator *e) {
             e->ledger.layer[l].count[0] += skipped;
             e->ledger.layer[l].count[1] += skipped;
             thin_after_chunk(e, l, false);
+            if (!decides(e, l))
+                give_unseen(e, l);
         }
         from += skipped;
     }

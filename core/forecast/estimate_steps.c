@@ -17,6 +17,7 @@ static void step(struct kvc_estimator *e, uint32_t l, uint64_t steps) {
     if (!at.method)
         return;
     kvc_estimator_kept(e, &at, e->from[l], steps, kept);
+    kvc_estimator_clear(e, l, kept);
     kvc_estimator_thin(e, l, kept);
 }
 
@@ -24,20 +25,21 @@ static void step(struct kvc_estimator *e, uint32_t l, uint64_t steps) {
 static uint64_t most_held(const struct kvc_estimator *e, uint32_t l, int whole, uint64_t steps, uint64_t over) {
     struct kvc_method_layer at = decoder(e, l);
     const uint64_t now = e->ledger.layer[l].count[whole], grown = now + steps - over;
+    const uint64_t prompt = kvc_estimator_prompt(e, l);
     const uint32_t window = kvc_estimator_window(e, l);
-    if (window) /* a tile goes before the step that would find one more entry than this */
-        return kvc_min_u64(grown, kvc_max_u64(now, (uint64_t)window + KVC_TILE - 1));
     const struct kvc_forecast *forecast = kvc_method_forecast(at.method);
     uint64_t most = grown;
     if (forecast->whole)
-        most = (uint64_t)kvc_policy_entries(&at, whole == 1, e->prompt, steps) + 1;
+        most = (uint64_t)kvc_policy_entries(&at, whole == 1, prompt, steps) + 1;
     else if (forecast->bound)
-        most = forecast->bound(&at.method->values, e->prompt, steps);
+        most = forecast->bound(&at.method->values, prompt, steps);
     if (forecast->entries && !(whole && forecast->whole)) {
         at.context.from = e->from[l][whole]; /* of this layer, where `bound` is the layers' mean */
         at.context.uneven = true;
-        most = kvc_max_u64(most, (uint64_t)kvc_policy_entries(&at, false, e->prompt, steps) + 1);
+        most = kvc_max_u64(most, (uint64_t)kvc_policy_entries(&at, false, prompt, steps) + 1);
     }
+    if (window && (!e->ledger.layer[l].thinned || most > window)) /* what is hidden goes 256 entries at a time */
+        most = kvc_max_u64(kvc_min_u64(most, window), (uint64_t)window + KVC_TILE - 1);
     return kvc_min_u64(grown, kvc_max_u64(now, most));
 }
 
@@ -45,12 +47,13 @@ static uint64_t most_held(const struct kvc_estimator *e, uint32_t l, int whole, 
 static bool thinned(const struct kvc_estimator *e, uint32_t l, int whole, uint64_t steps, uint64_t over) {
     struct kvc_method_layer at = decoder(e, l);
     const uint32_t window = kvc_estimator_window(e, l);
-    if (window) /* the last of so many steps finds one entry less than there are after it */
-        return e->ledger.layer[l].count[whole] + steps - over > (uint64_t)window + KVC_TILE - 1;
+    if (window && !e->ledger.layer[l].thinned && /* the last of so many steps finds one less than there are after it */
+        e->ledger.layer[l].count[whole] + steps - over > (uint64_t)window + KVC_TILE - 1)
+        return true;
     at.context.from = e->from[l][whole];
     return at.method && e->ledger.layer[l].lists[whole] &&
-           kvc_policy_entries(&at, whole == 1, e->prompt, steps) <
-               (double)(e->ledger.layer[l].count[whole] + steps - over);
+           kvc_policy_entries(&at, whole == 1, kvc_estimator_prompt(e, l), steps) <
+               (double)kvc_estimator_seen(e, l, e->ledger.layer[l].count[whole] + steps - over);
 }
 
 /* The view's ranks, of n entries. */
@@ -69,9 +72,11 @@ static void keep_pages(struct kvc_estimator *e, uint32_t l, uint64_t first, uint
     const struct kvc_ledger_layer *layer = &e->ledger.layer[l];
     if (!at.method || !at.method->policy->sizes)
         return;
-    n = kvc_max_u64(n, first); /* a decode method evicts after the first step has read */
+    n = kvc_max_u64(n, first);      /* a decode method evicts after the first step has read */
+    if (kvc_estimator_window(e, l)) /* which entries go, and when, says how often the pages grow: the most */
+        first = n;
     const struct kvc_stage_info info = {
-        .held = e->prompt, .after = e->after[l], .entries = n, .head_size = e->g->head_size};
+        .held = kvc_estimator_prompt(e, l), .after = e->after[l], .entries = n, .head_size = e->g->head_size};
     const struct kvc_select select = at.method->policy->sizes(&at.method->values, &info);
     const uint64_t each = (uint64_t)layer->heads * e->g->head_size, value = (uint64_t)at.context.page_element_bytes;
     const bool paged = select.kind == KVC_SELECT_PAGE_CHANNELS || select.kind == KVC_SELECT_PAGE_BOUND;
@@ -96,7 +101,7 @@ static void keep_pages_in(struct kvc_estimator *e, uint32_t l, uint64_t t, uint6
     if (e->view[l])
         keep_pages(e, l, e->view[l] + 1, e->view[l] + t);
     else
-        keep_pages(e, l, e->after[l] + 1, e->ledger.layer[l].members ? e->prompt + t : most);
+        keep_pages(e, l, e->after[l] + 1, e->ledger.layer[l].members ? kvc_estimator_prompt(e, l) + t : most);
 }
 
 /* A layer's lists grow to `most`; but_last: to what their last block of it leaves. */
@@ -152,7 +157,9 @@ static void first_steps(struct kvc_estimator *e, uint64_t steps) {
         const uint32_t window = kvc_estimator_window(e, l);
         for (int whole = 0; whole < 2; whole++) {
             const uint64_t now = ledger->layer[l].count[whole], left = (uint64_t)window + KVC_TILE - 2;
-            e->most[l][whole] = window ? kvc_min_u64(now + steps - 1, kvc_max_u64(now, left)) : now + steps - 1;
+            e->most[l][whole] = window && !ledger->layer[l].thinned
+                                    ? kvc_min_u64(now + steps - 1, kvc_max_u64(now, left))
+                                    : now + steps - 1;
         }
     }
     grow_all(e, 0);
@@ -162,6 +169,22 @@ static void first_steps(struct kvc_estimator *e, uint64_t steps) {
         keep_pages_in(e, l, steps, kvc_fullest_count(&ledger->layer[l]));
         step(e, l, steps);
     }
+}
+
+/* Whether what a layer's window takes from lists that a method has thinned does not follow from lengths alone: which of
+ * their entries are hidden then goes by the data, unless the method takes one for each that comes. */
+static bool is_exact(const struct kvc_estimator *e, uint32_t l, uint64_t steps) {
+    const struct kvc_method_layer at = decoder(e, l);
+    const struct kvc_forecast *forecast = kvc_method_forecast(at.method);
+    const uint32_t window = kvc_estimator_window(e, l);
+    if (!window || e->prompt + steps < window)
+        return true;
+    if (kvc_estimator_method(e, KVC_STAGE_SELECT, l).method)
+        return false;
+    if (!e->ledger.layer[l].thinned)
+        return true;
+    return at.method && forecast->bound && !forecast->entries && !forecast->whole &&
+           kvc_policy_surplus(e->policy, l) == 1;
 }
 
 void kvc_estimate_steps(struct kvc_estimator *e, uint64_t steps) {
@@ -175,6 +198,7 @@ void kvc_estimate_steps(struct kvc_estimator *e, uint64_t steps) {
         if (ledger->layer[l].touched)
             kvc_ledger_shrink(ledger, l, kvc_policy_surplus(e->policy, l), 2);
         ledger->layer[l].touched = false;
+        e->uneven = e->uneven || !is_exact(e, l, steps);
         for (int whole = 0; whole < 2; whole++) {
             e->most[l][whole] = most_held(e, l, whole, steps, first);
             if (thinned(e, l, whole, steps, first))

@@ -14,21 +14,30 @@ void kvc_estimator_append(struct kvc_estimator *e, uint32_t l, uint64_t rows) {
     layer->pool += layer->members * rows;
 }
 
-uint32_t kvc_estimator_window(const struct kvc_estimator *e, uint32_t l) {
+uint64_t kvc_estimator_prompt(const struct kvc_estimator *e, uint32_t l) {
     struct kvc_chunking chunking;
-    if (!e->windows || kvc_policy_chunking(e->policy, &chunking))
-        return 0;
-    for (size_t i = 0; i < e->policy->count; i++) {
-        const struct kvc_method *method = &e->policy->method[i];
-        if (method->stages && (method->stages & KVC_STAGE_PROPAGATE || kvc_method_acts(method, l)))
-            return 0;
-    }
-    return e->windows[l];
+    return kvc_policy_chunking(e->policy, &chunking) ? e->prompt : kvc_estimator_seen(e, l, e->prompt);
+}
+
+void kvc_estimator_clear(struct kvc_estimator *e, uint32_t l, const double kept[2]) {
+    struct kvc_ledger_layer *layer = &e->ledger.layer[l];
+    bool clears = layer->thinned;
+    for (int i = 0; i < 2; i++)
+        clears = clears || (layer->lists[i] && kept[i] < (double)kvc_estimator_seen(e, l, layer->count[i]));
+    layer->thinned = clears;
+    if (!clears || !kvc_estimator_window(e, l) || kvc_fullest_count(layer) < kvc_estimator_window(e, l))
+        return;
+    for (int i = 0; i < 2; i++)
+        layer->count[i] = kvc_estimator_seen(e, l, layer->count[i]);
+    kvc_ledger_order(&e->ledger, l);
+    layer->touched = true;
 }
 
 bool kvc_estimator_thin(struct kvc_estimator *e, uint32_t l, const double kept[2]) {
     struct kvc_ledger_layer *layer = &e->ledger.layer[l];
     bool thinned = false;
+    if (kvc_estimator_window(e, l) && !layer->thinned)
+        return false; /* rows to come see no more than that */
     for (int i = 0; i < 2; i++)
         if (layer->lists[i] && kept[i] < (double)layer->count[i]) {
             layer->count[i] = (uint64_t)(kept[i] + 0.999);
@@ -45,8 +54,9 @@ bool kvc_estimator_thin(struct kvc_estimator *e, uint32_t l, const double kept[2
 
 void kvc_estimator_kept(const struct kvc_estimator *e, struct kvc_method_layer *at, const double from[2],
                         uint64_t steps, double kept[2]) {
+    const uint64_t prompt = kvc_estimator_prompt(e, at->context.layer);
     for (int whole = 0; whole < 2; whole++) {
         at->context.from = from[whole];
-        kept[whole] = kvc_policy_entries(at, whole == 1, e->prompt, steps);
+        kept[whole] = kvc_policy_entries(at, whole == 1, prompt, steps);
     }
 }

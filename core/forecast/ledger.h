@@ -20,6 +20,7 @@ struct kvc_ledger_layer {
     uint64_t arrays; /* bytes of their tables */
     bool ordered;    /* with order and positions */
     bool touched;    /* evicted from since it was last looked at */
+    bool thinned;    /* as in struct kvc_evictions */
 };
 
 struct kvc_ledger {

@@ -2,6 +2,7 @@
 #include "core/stage/stage.h"
 
 #include "core/base/integers.h"
+#include "core/engine/unseen.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,7 @@ static enum kvc_status make_scores(struct kvc_stage *stage, uint32_t heads, stru
     if (n == KVC_STAGE_SCORES)
         return kvc_fail(error, KVC_USAGE, "policy: a stage may hold at most %u score arrays", n);
     /* whole tiles, so that the buffer of a constant-size policy is made once */
-    const uint64_t stride = kvc_round_up(stage->info.entries, KVC_TILE);
+    const uint64_t stride = kvc_round_up(kvc_stage_capacity(stage), KVC_TILE);
     const enum kvc_status status =
         kvc_growable_reserve(runner->device, &runner->stage.scores[n], (size_t)stride * heads * sizeof(float), error);
     if (status != KVC_OK)
@@ -40,12 +41,18 @@ static enum kvc_status make_scores(struct kvc_stage *stage, uint32_t heads, stru
     return KVC_OK;
 }
 
-enum kvc_status kvc_stage_scores(struct kvc_stage *stage, struct kvc_scores **scores, struct kvc_error *error) {
+enum kvc_status kvc_stage_some_scores(struct kvc_stage *stage, struct kvc_scores **scores, struct kvc_error *error) {
     return make_scores(stage, stage->info.kv_heads, scores, error);
 }
 
+enum kvc_status kvc_stage_scores(struct kvc_stage *stage, struct kvc_scores **scores, struct kvc_error *error) {
+    const enum kvc_status status = stage->evicted ? KVC_OK : kvc_unseen_clear(stage, error);
+    return status == KVC_OK ? kvc_stage_some_scores(stage, scores, error) : status;
+}
+
 enum kvc_status kvc_stage_head_scores(struct kvc_stage *stage, struct kvc_scores **scores, struct kvc_error *error) {
-    return make_scores(stage, stage->info.heads, scores, error);
+    const enum kvc_status status = stage->evicted ? KVC_OK : kvc_unseen_clear(stage, error);
+    return status == KVC_OK ? make_scores(stage, stage->info.heads, scores, error) : status;
 }
 
 void kvc_stage_look_at(struct kvc_stage *stage, const struct kvc_batch *batch, uint32_t row, uint32_t batch_row,
@@ -62,7 +69,6 @@ void kvc_stage_look_at(struct kvc_stage *stage, const struct kvc_batch *batch, u
 
 struct kvc_probabilities kvc_stage_rows(const struct kvc_stage *stage, uint32_t count) {
     const struct kvc_geometry *g = &stage->session->runner->geometry;
-    const struct kvc_network *network = stage->session->runner->network;
     const size_t skip = stage->queries - count, word = sizeof(float);
     struct kvc_probabilities rows = {.lists = &kvc_stage_lists(stage)->lists,
                                      .reads = stage->reads,
@@ -70,7 +76,7 @@ struct kvc_probabilities kvc_stage_rows(const struct kvc_stage *stage, uint32_t 
                                      .heads = g->heads,
                                      .kv_heads = stage->info.kv_heads,
                                      .head_size = g->head_size,
-                                     .window = network ? network->layer[stage->layer].window : 0,
+                                     .window = kvc_runner_window(stage->session->runner, stage->layer),
                                      .q = stage->q,
                                      .maximum = stage->maximum,
                                      .sum = stage->sum,
@@ -150,6 +156,8 @@ enum kvc_status kvc_stage_probe_mass(struct kvc_stage *stage, float alpha, struc
         device->ops->copy(device, A, Q, bytes * probes);
     else
         device->ops->blend(device, &(struct kvc_blend){.y = A, .x = Q, .share = alpha, .n = width * probes});
+    if (!scores)
+        return KVC_OK;
     const struct kvc_segment segment = {.lists = &kvc_stage_lists(stage)->lists, .row = 0, .rows = probes, .stored = 0};
     const struct kvc_attention attention = {.segments = &segment,
                                             .segment_count = 1,
@@ -302,6 +310,7 @@ static enum kvc_status locate(const struct kvc_stage *stage, const struct kvc_sc
         status = kvc_stage_check(stage, error);
     if (status != KVC_OK)
         return status;
+    kvc_cache_catch_up(&stage->session->cache, stage->layer);
     *count = kvc_stage_lists(stage)->count[head / (scores->heads / stage->info.kv_heads)];
     *at = scores->span;
     at->offset += (size_t)head * scores->stride * sizeof(float);
@@ -336,7 +345,9 @@ enum kvc_status kvc_stage_write_scores(struct kvc_stage *stage, struct kvc_score
 
 enum kvc_status kvc_stage_read_positions(struct kvc_stage *stage, uint32_t head, int32_t *positions, size_t capacity,
                                          size_t *count, struct kvc_error *error) {
-    const enum kvc_status status = check_head(head, stage->info.kv_heads, error);
+    enum kvc_status status = check_head(head, stage->info.kv_heads, error);
+    if (status == KVC_OK)
+        status = kvc_unseen_clear(stage, error);
     if (status != KVC_OK)
         return status;
     return kvc_cache_read_positions(&stage->session->cache, stage->layer, head, positions, capacity, count, error);

@@ -30,7 +30,11 @@ struct kvc_stage {
     struct kvc_scores scores[KVC_STAGE_SCORES];
     unsigned score_count;
     bool evicted;
-    bool observes; /* a method that observes and must not evict */
+    bool cleared;    /* what the layer's sliding window hides from every row to come has gone */
+    bool observes;   /* a method that observes and must not evict */
+    bool decides;    /* it chooses for a layer that sees more than it: among all that it holds */
+    bool plans;      /* before a decode step: what it will keep */
+    uint32_t coming; /* entries that buffers are reserved for and that are not there yet */
     /* out: */
     struct kvc_read_list *chosen; /* select stage: set where not everything is read */
     bool mean_value;
@@ -47,6 +51,12 @@ static inline struct kvc_cache_layer *kvc_stage_lists(const struct kvc_stage *st
 static inline struct kvc_device *kvc_stage_device(const struct kvc_stage *stage) {
     return stage->session->runner->device;
 }
+/* Entries of the layer's fullest list, with those that a sliding window hides: what buffers are for. */
+static inline uint64_t kvc_stage_capacity(const struct kvc_stage *stage) {
+    return kvc_cache_most(&stage->session->cache, stage->layer) + (uint64_t)stage->coming;
+}
+/* Scores as kvc_stage_scores makes them, of entries of which none has to go before. */
+enum kvc_status kvc_stage_some_scores(struct kvc_stage *stage, struct kvc_scores **scores, struct kvc_error *error);
 /* KVC_USAGE once the stage has evicted: what is looked at then is no longer what was there. */
 enum kvc_status kvc_stage_check(const struct kvc_stage *stage, struct kvc_error *error);
 /* The first of the class's `count` columns from `first` on, among those of all methods. */

@@ -2,6 +2,8 @@
  * stage. */
 #include "core/stage/stage_call.h"
 
+#include "core/engine/unseen.h"
+
 #include <string.h>
 
 typedef enum kvc_status stage_fn(struct kvc_stage *, const struct kvc_values *, struct kvc_error *);
@@ -31,7 +33,17 @@ struct kvc_stage kvc_stage_make(struct kvc_session *session, uint32_t layer) {
                               .layer = layer};
 }
 
-struct kvc_stage kvc_stage_of_method(const struct kvc_stage *defaults, size_t i) {
+uint64_t kvc_stage_entries(const struct kvc_stage *stage, bool plans) {
+    const uint64_t held = kvc_stage_capacity(stage);
+    if ((stage->observes && !stage->plans) || stage->decides)
+        return held;
+    if (!plans || stage->session->in_prompt)
+        return kvc_unseen_left(stage->session, stage->layer, held);
+    const uint32_t window = kvc_runner_window(stage->session->runner, stage->layer);
+    return window ? kvc_min_u64(held, window) : held;
+}
+
+struct kvc_stage kvc_stage_of_method(const struct kvc_stage *defaults, size_t i, bool observes) {
     const struct kvc_method *method = &defaults->session->policy->method[i];
     struct kvc_stage stage = *defaults;
     stage.use = &stage.session->use[i];
@@ -40,16 +52,16 @@ struct kvc_stage kvc_stage_of_method(const struct kvc_stage *defaults, size_t i)
     stage.info.actings = stage.use->count;
     stage.info.owns_prompt = method->stages & KVC_STAGE_PROMPT;
     stage.info.owns_decode = method->stages & KVC_STAGE_DECODE;
-    stage.info.entries = kvc_cache_most(&stage.session->cache, stage.layer);
+    stage.observes = observes;
+    stage.info.entries = kvc_stage_entries(&stage, method->policy->plan != NULL);
     return stage;
 }
 
 static enum kvc_status run_method(struct kvc_stage *defaults, size_t i, stage_fn *run, bool observes,
                                   struct kvc_error *error) {
     const struct kvc_method *method = &defaults->session->policy->method[i];
-    struct kvc_stage stage = kvc_stage_of_method(defaults, i);
+    struct kvc_stage stage = kvc_stage_of_method(defaults, i, observes);
     struct kvc_error cause = {KVC_OK, ""};
-    stage.observes = observes;
     const enum kvc_status status = run(&stage, &method->values, &cause);
     defaults->chosen = stage.chosen;
     defaults->mean_value = stage.mean_value;
@@ -91,7 +103,19 @@ enum kvc_status kvc_stage_call_attended(struct kvc_stage *stage, struct kvc_erro
     return run_observers(stage, MEMBER(attended), error);
 }
 
+bool kvc_stage_decides(const struct kvc_session *session, uint32_t layer) {
+    const uint32_t window = kvc_runner_window(session->runner, layer);
+    for (uint32_t l = 0; l < layer && window; l++) {
+        const uint32_t other = kvc_runner_window(session->runner, l);
+        if ((!other || other > window) &&
+            kvc_policy_decider(session->policy, l, &session->runner->geometry, &session->cache.format) == layer)
+            return true;
+    }
+    return false;
+}
+
 enum kvc_status kvc_stage_call_chunk(struct kvc_stage *stage, struct kvc_error *error) {
+    stage->decides = kvc_stage_decides(stage->session, stage->layer);
     return run_holder(stage, KVC_STAGE_CHUNK, MEMBER(chunk), false, error);
 }
 
@@ -100,6 +124,8 @@ enum kvc_status kvc_stage_call_prompt(struct kvc_stage *stage, struct kvc_error 
     enum kvc_status status = run_observers(stage, MEMBER(observe_prompt), error);
     if (status == KVC_OK)
         status = run_holder(stage, KVC_STAGE_PROPAGATE, MEMBER(propagate), true, error);
+    if (status == KVC_OK && stage->session->evictions.thinned[stage->layer]) /* no bits of a whole list to be kept */
+        status = kvc_unseen_clear(stage, error);
     return status == KVC_OK ? run_holder(stage, KVC_STAGE_PROMPT, MEMBER(prompt), false, error) : status;
 }
 
@@ -135,7 +161,8 @@ enum kvc_status kvc_stage_layer(struct kvc_stage *stage, uint32_t layer, struct 
     kvc_cache_catch_up(&stage->session->cache, layer);
     stage->layer = layer;
     stage->info.kv_heads = kvc_stage_lists(stage)->lists.kv_heads;
-    stage->info.entries = kvc_cache_most(&stage->session->cache, layer);
+    stage->cleared = false;
+    stage->info.entries = kvc_stage_entries(stage, false);
     stage->info.held = stage->session->held[layer];
     stage->info.acting = stage->use ? stage->use->context[layer] : layer;
     stage->queries = 0;

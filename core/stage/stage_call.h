@@ -7,7 +7,13 @@
 /* A stage of a layer with no queries. */
 struct kvc_stage kvc_stage_make(struct kvc_session *session, uint32_t layer);
 /* The same as method i of the policy sees it. */
-struct kvc_stage kvc_stage_of_method(const struct kvc_stage *defaults, size_t i);
+struct kvc_stage kvc_stage_of_method(const struct kvc_stage *defaults, size_t i, bool observes);
+/* Entries of the fullest list: of those that a stage evicts from, what the layer's sliding window leaves to rows to
+ * come. Of a method that plans the step's own row counts among them. */
+uint64_t kvc_stage_entries(const struct kvc_stage *stage, bool plans);
+
+/* Whether a chunk's stage in the layer chooses for one below it that sees more than it. */
+bool kvc_stage_decides(const struct kvc_session *session, uint32_t layer);
 
 /* The stages of a prompt in one layer: after some rows attended; after a chunk; after all rows (observers, propagate,
  * prompt). Then those of a decode step. */

@@ -133,7 +133,7 @@ enum kvc_status kvc_stage_ring_sums(struct kvc_stage *stage, uint32_t first, uin
         if (back > newest - oldest)
             continue;
         if (!scores)
-            status = kvc_stage_scores(stage, &scores, error);
+            status = kvc_stage_some_scores(stage, &scores, error);
         if (status == KVC_OK)
             status = kvc_stage_column_scores(stage, first + from, n, scores, error);
         if (status == KVC_OK)

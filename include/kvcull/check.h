@@ -32,6 +32,8 @@ struct kvc_replay;
 enum kvc_status kvc_replay_open(struct kvc_engine *engine, const struct kvc_geometry *geometry,
                                 const struct kvc_session_options *options, struct kvc_replay **replay,
                                 struct kvc_error *error);
+/* Sliding windows of the layers [layers], 0: none. To be called before the first prompt. */
+enum kvc_status kvc_replay_windows(struct kvc_replay *replay, const uint32_t *windows, struct kvc_error *error);
 void kvc_replay_close(struct kvc_replay *replay);
 /* One layer's rows of the prompt: q [rows, H, d], k and v [rows, H_kv, d], after RoPE; out [rows, H, d] or NULL. To be
  * called once for each layer, ascending. At the end the policy's prompt stage runs. Another prompt after steps is

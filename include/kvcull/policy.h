@@ -66,7 +66,9 @@ struct kvc_stage_info {
     uint64_t after;    /* entries of the fullest head after the prompt stage; 0 before it */
     uint64_t now;      /* tokens the session has seen, those of this step or chunk included */
     uint64_t step;     /* decode steps since the last prompt, this one included; 0 in the prompt stage */
-    uint64_t entries;  /* entries of the fullest head now; once a decode stage has evicted: the most it can hold */
+    uint64_t entries;  /* entries of the fullest head now; once a decode stage has evicted: the most it can hold. In
+                          stages that evict, without those that a sliding window hides from every row to come: they go
+                          when scores are asked for, or the first rule, rank or position to keep is given */
     uint64_t expected; /* tokens the caller means to ask for after the prompt; 0: unknown */
     uint64_t seed;
     bool last_chunk;               /* in the chunk stage: this chunk is the prompt's last */
@@ -97,7 +99,7 @@ enum kvc_status kvc_stage_window_mass(struct kvc_stage *stage, uint32_t window, 
 enum kvc_status kvc_stage_pseudo_mass(struct kvc_stage *stage, struct kvc_scores *scores, struct kvc_error *error);
 /* take's scores, in a chunk stage. The layer's rotated probe queries Q go into the accumulated probe: A = Q in the
  * first chunk, A = alpha*A + (1-alpha)*Q in later ones. scores = the mean over the probe's tokens of softmax(A K^T /
- * sqrt(d)), over all entries. */
+ * sqrt(d)), over all entries; NULL: none are made. */
 enum kvc_status kvc_stage_probe_mass(struct kvc_stage *stage, float alpha, struct kvc_scores *scores,
                                      struct kvc_error *error);
 /* cake's scores (per query head): mean + gamma * variance of the probabilities that the last `window` queries gave, for

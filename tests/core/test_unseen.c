@@ -1,5 +1,6 @@
 /* test_unseen.c - layers with a sliding window give back what no later row can see: the bits are those of a session
- * that keeps everything, what is held follows from the window, and the estimate knows it. */
+ * that keeps everything, what is held follows from the window, every method chooses among what the window leaves, and
+ * the estimate knows it. */
 #include "tests/check.h"
 
 #include <setjmp.h>
@@ -14,6 +15,7 @@
 #include <cmocka.h>
 
 #include "kvcull.h"
+#include "tests/method_spec.h"
 
 enum { WINDOW = 40, TILE = 256, LAYERS = 7 };
 
@@ -24,16 +26,18 @@ static const struct kvc_model_info *info;
 static char path[512];
 static int32_t tokens[2000];
 
-static struct kvc_session *open_session(const char *policy) {
+static struct kvc_session *open_in_chunks(const char *policy, uint32_t chunk) {
     struct kvc_session_options options;
     struct kvc_session *session;
     kvc_session_defaults(&options);
     options.policy = policy;
-    options.chunk = 96;
+    options.chunk = chunk;
     if (kvc_session_open(model, &options, &session, &error) != KVC_OK)
         fail_msg("%s: %s", policy, error.text);
     return session;
 }
+
+static struct kvc_session *open_session(const char *policy) { return open_in_chunks(policy, 96); }
 
 static void prompt(struct kvc_session *session, const int32_t *from, size_t count, float *logits) {
     if (kvc_session_prompt(session, from, count, NULL, logits, &error) != KVC_OK)
@@ -70,76 +74,189 @@ static void check_held(const struct kvc_session *session, int32_t next, bool lat
     }
 }
 
-static void one_run(size_t rows, size_t steps, size_t second) {
-    const size_t vocab = info->vocab;
-    struct kvc_session *whole = open_session("window:budget=100000"), *given = open_session("full");
-    struct kvc_session *all[2] = {whole, given};
-    float *logits = malloc(2 * vocab * sizeof *logits);
-    struct kvc_session_stats stats, before;
-    struct kvc_estimate estimate;
+/* Logits of every row of one prompt, within which nothing goes. */
+static int take_row(void *user, size_t row, const float *logits) {
+    float *all = user;
+    memcpy(all + row * info->vocab, logits, info->vocab * sizeof *logits);
+    return 0;
+}
+
+static float *whole_text(size_t rows) {
+    struct kvc_session *session = open_session("full");
+    float *all = malloc(rows * info->vocab * sizeof *all);
+    assert_non_null(all);
+    const struct kvc_prompt_options every = {.row = take_row, .user = all};
+    if (kvc_session_prompt(session, tokens, rows, &every, NULL, &error) != KVC_OK)
+        fail_msg("%s", error.text);
+    kvc_session_close(session);
+    return all;
+}
+
+/* Bytes that steps read, the first of them at position `from`: what each layer's window lets them see. */
+static uint64_t bytes_seen(size_t from, size_t steps, uint64_t entry_bytes) {
+    uint64_t entries = 0;
+    for (size_t n = from + 1; n <= from + steps; n++)
+        for (uint32_t l = 0; l < LAYERS; l++)
+            entries += info->windows[l] && n > info->windows[l] ? info->windows[l] : n;
+    return entries * info->kv_heads * entry_bytes;
+}
+
+static void check_estimate(const struct kvc_session *session, const char *policy, size_t rows, size_t steps) {
     const struct kvc_geometry geometry = {info->layers, info->heads, info->kv_heads, info->head_size};
+    struct kvc_session_stats stats;
+    struct kvc_estimate e;
+    kvc_session_stats(session, &stats);
+    if (kvc_estimate_windows(engine, policy, &geometry, info->windows, info->hidden, KVC_F16, rows, steps, &e,
+                             &error) != KVC_OK)
+        fail_msg("%s: %s", policy, error.text);
+    if (e.prompt_peak_bytes < stats.prompt_peak_bytes || e.peak_bytes < stats.peak_bytes)
+        fail_msg("%s, %zu + %zu: %llu and %llu bytes at most, but there were %llu and %llu", policy, rows, steps,
+                 (unsigned long long)e.prompt_peak_bytes, (unsigned long long)e.peak_bytes,
+                 (unsigned long long)stats.prompt_peak_bytes, (unsigned long long)stats.peak_bytes);
+    if (e.kind == KVC_EXPECTED_EXACT && (e.cache_bytes != stats.cache_bytes || e.state_bytes != stats.state_bytes ||
+                                         e.prompt_peak_bytes != stats.prompt_peak_bytes))
+        fail_msg("%s, %zu + %zu: %llu + %llu bytes, %llu in the prompt; there were %llu + %llu, %llu", policy, rows,
+                 steps, (unsigned long long)e.cache_bytes, (unsigned long long)e.state_bytes,
+                 (unsigned long long)e.prompt_peak_bytes, (unsigned long long)stats.cache_bytes,
+                 (unsigned long long)stats.state_bytes, (unsigned long long)stats.prompt_peak_bytes);
+}
+
+/* A prompt, steps and another prompt, beside the rows of one prompt of all of it. */
+static void one_run(const char *policy, size_t rows, size_t steps, size_t second) {
+    const size_t vocab = info->vocab, row = vocab * sizeof(float);
+    struct kvc_session *session = open_session(policy);
+    float *logits = malloc(row), *all = whole_text(rows + steps + second);
+    struct kvc_session_stats stats;
     int32_t next = (int32_t)rows;
     assert_non_null(logits);
-    for (int i = 0; i < 2; i++)
-        prompt(all[i], tokens, rows, logits + (size_t)i * vocab);
-    assert_memory_equal(logits, logits + vocab, vocab * sizeof *logits);
-    check_held(given, next, false);
+    prompt(session, tokens, rows, logits);
+    if (memcmp(logits, all + (rows - 1) * vocab, row) != 0)
+        fail_msg("%s, %zu rows: other bits", policy, rows);
+    check_held(session, next, false);
     for (size_t s = 0; s < steps; s++, next++) {
-        const int32_t step[2] = {tokens[rows + s], tokens[rows + s]};
-        enum kvc_status status[2];
-        if (kvc_decode(all, step, 2, logits, status, &error) != KVC_OK)
+        if (kvc_decode(&session, tokens + rows + s, 1, logits, NULL, &error) != KVC_OK)
             fail_msg("%s", error.text);
-        if (memcmp(logits, logits + vocab, vocab * sizeof *logits) != 0)
-            fail_msg("%zu rows, step %zu: other bits", rows, s);
+        if (memcmp(logits, all + (rows + s) * vocab, row) != 0)
+            fail_msg("%s, %zu rows, step %zu: other bits", policy, rows, s);
     }
-    check_held(given, next, true);
-    kvc_session_stats(given, &stats);
-    kvc_session_stats(whole, &before);
-    if (kvc_estimate_windows(engine, "full", &geometry, info->windows, info->hidden, KVC_F16, rows, steps, &estimate,
-                             &error) != KVC_OK)
-        fail_msg("%s", error.text);
-    assert_int_equal(estimate.cache_bytes, stats.cache_bytes);
-    assert_int_equal(estimate.state_bytes, stats.state_bytes);
-    assert_int_equal(estimate.prompt_peak_bytes, stats.prompt_peak_bytes);
-    assert_true(estimate.peak_bytes >= stats.peak_bytes && estimate.peak_bytes <= stats.peak_bytes * 101 / 100);
-    assert_int_equal(estimate.entries, rows + steps);
-    assert_int_equal(stats.read_bytes, before.read_bytes);
-    assert_true(rows + steps < 2 * TILE || stats.cache_bytes < before.cache_bytes);
+    check_held(session, next, true);
+    kvc_session_stats(session, &stats);
+    check_estimate(session, policy, rows, steps);
+    assert_int_equal(stats.read_bytes, bytes_seen(rows, steps, stats.entry_bytes));
+    assert_true(rows + steps < 2 * TILE || stats.cache_bytes < stats.full_bytes);
     if (second) { /* another turn sees what is left of the first */
-        for (int i = 0; i < 2; i++)
-            prompt(all[i], tokens + next, second, logits + (size_t)i * vocab);
-        assert_memory_equal(logits, logits + vocab, vocab * sizeof *logits);
-        check_held(given, next + (int32_t)second, false);
+        prompt(session, tokens + next, second, logits);
+        if (memcmp(logits, all + (rows + steps + second - 1) * vocab, row) != 0)
+            fail_msg("%s, %zu + %zu + %zu: other bits", policy, rows, steps, second);
+        check_held(session, next + (int32_t)second, false);
     }
-    kvc_session_close(whole);
-    kvc_session_close(given);
+    kvc_session_close(session);
     free(logits);
+    free(all);
 }
 
 static void bits_stay(void **state) {
     (void)state;
     static const size_t rows[] = {1, 39, 41, 255, 294, 295, 296, 551, 552, 800};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i += kvc_test_thinned() ? 4 : 1)
-        one_run(rows[i], kvc_test_thinned() ? 3 : i % 3 ? 20 : 600, i % 2 ? 300 : 0);
+        one_run("full", rows[i], kvc_test_thinned() ? 3 : i % 3 ? 20 : 600, i % 2 ? 300 : 0);
 }
 
-/* Where a method acts it decides what stays, in the other layers the window does. */
-static void methods_decide_where_they_act(void **state) {
+/* The same with every method, while no head holds more than its budget. */
+static void bits_stay_within_budgets(void **state) {
     (void)state;
-    struct kvc_session *session = open_session("snapkv:budget=100,layers=0-2"),
-                       *cut = open_session("fastkv:budget=60,tsp=48");
+    const struct kvc_policy_class *policy;
+    for (size_t i = 0; (policy = kvc_policy(engine, i)) != NULL; i += kvc_test_thinned() ? 5 : 1) {
+        char spec[300];
+        kvc_test_method_spec(policy, 100000, spec, sizeof spec);
+        if (policy->stages & KVC_STAGE_PROPAGATE)
+            snprintf(spec, sizeof spec, "%s:budget=100000,tsp=100000", policy->name);
+        if (strcmp(policy->name, "duo") == 0)
+            snprintf(spec, sizeof spec, "duo:file=every-other,recent=100000");
+        one_run(spec, 300, 20, 280);
+    }
+}
+
+/* Where a method chooses what stays, what no later row can see has gone before: in layers with a window only what rows
+ * to come can see is held, until a decode step without such a choice. A method that evicts nothing has whole tiles. */
+static void check_seen(const struct kvc_session *session, const struct kvc_policy_class *policy, const char *spec,
+                       int32_t next, bool chosen) {
+    const struct kvc_forecast *forecast = policy->forecast;
+    const bool plain = forecast && forecast->bound && !forecast->entries && forecast->ragged == KVC_RAGGED_NONE &&
+                       (policy->stages & (KVC_STAGE_CHUNK | KVC_STAGE_PROMPT | KVC_STAGE_DECODE));
+    for (uint32_t l = 0; l < LAYERS; l++)
+        for (uint32_t h = 0; h < info->kv_heads && info->windows[l]; h++) {
+            static int32_t positions[sizeof tokens / sizeof *tokens];
+            const int32_t oldest = next > WINDOW ? next - WINDOW + 1 : 0;
+            size_t count = 0;
+            assert_int_equal(
+                kvc_session_positions(session, l, h, positions, sizeof tokens / sizeof *tokens, &count, &error),
+                KVC_OK);
+            if (count > WINDOW - 1 + TILE || (count == 0 && !(policy->stages & KVC_STAGE_CHUNK)))
+                fail_msg("%s, layer %u, %d tokens: %zu entries", spec, l, next, count);
+            if (!chosen || positions[0] >= oldest)
+                continue;
+            bool neighbours = true; /* there is no more than the layer's budget, where that is its own */
+            for (size_t p = 1; p < count; p++)
+                neighbours = neighbours && positions[p] == positions[p - 1] + 1;
+            if (plain || !neighbours || positions[0] % TILE != 0)
+                fail_msg("%s, layer %u, %d tokens: begins at %d", spec, l, next, positions[0]);
+        }
+}
+
+enum { BUDGET = 36 }; /* above the methods' own windows, below the layers' */
+
+/* One session by itself, in other chunks, and as one of a batch: the same bits. */
+static void every_method_sees_what_is_left(void **state) {
+    (void)state;
+    const size_t rows = 330, steps = kvc_test_thinned() ? 3 : 280, vocab = info->vocab;
+    const struct kvc_policy_class *policy;
+    float *logits = malloc(2 * vocab * sizeof *logits);
+    assert_non_null(logits);
+    for (size_t i = 0; (policy = kvc_policy(engine, i)) != NULL; i += kvc_test_thinned() ? 5 : 1) {
+        char spec[300];
+        kvc_test_method_spec(policy, BUDGET, spec, sizeof spec);
+        if (strcmp(policy->name, "duo") == 0)
+            snprintf(spec, sizeof spec, "duo:file=every-other,sinks=4,recent=32");
+        struct kvc_session *all[2] = {open_session(spec), open_in_chunks(spec, 7)};
+        const bool full = policy->stages == 0, decodes = policy->stages & KVC_STAGE_DECODE;
+        int32_t next = (int32_t)rows;
+        for (int s = 0; s < 2; s++)
+            prompt(all[s], tokens, rows, logits + (size_t)s * vocab);
+        assert_memory_equal(logits, logits + vocab, vocab * sizeof *logits);
+        check_seen(all[0], policy, spec, next, !full);
+        for (size_t s = 0; s < steps; s++, next++) {
+            const int32_t step[2] = {tokens[next], tokens[next]};
+            enum kvc_status status[2];
+            if (kvc_decode(all, step, 2, logits, status, &error) != KVC_OK)
+                fail_msg("%s: %s", spec, error.text);
+            if (memcmp(logits, logits + vocab, vocab * sizeof *logits) != 0)
+                fail_msg("%s, step %zu: other bits in other chunks", spec, s);
+        }
+        check_seen(all[1], policy, spec, next, decodes && !policy->surplus && !policy->plan);
+        check_estimate(all[0], spec, rows, steps);
+        for (int s = 0; s < 2; s++)
+            prompt(all[s], tokens + next, 100, logits + (size_t)s * vocab);
+        assert_memory_equal(logits, logits + vocab, vocab * sizeof *logits);
+        check_seen(all[0], policy, spec, next + 100, !full);
+        for (int s = 0; s < 2; s++)
+            kvc_session_close(all[s]);
+    }
+    free(logits);
+}
+
+/* Within its budget a method does nothing, and whole tiles go as without it. */
+static void budgets_count_what_is_seen(void **state) {
+    (void)state;
+    struct kvc_session *session = open_session("snapkv:budget=100,layers=0-5");
     prompt(session, tokens, 600, NULL);
-    prompt(cut, tokens, 600, NULL);
     for (uint32_t l = 0; l < LAYERS; l++) {
         int32_t positions[600];
         size_t count;
         assert_int_equal(kvc_session_positions(session, l, 0, positions, 600, &count, &error), KVC_OK);
-        assert_int_equal(count, l <= 2 ? 100 : info->windows[l] ? 600 - 2 * TILE : 600);
-        assert_int_equal(kvc_session_positions(cut, l, 0, positions, 600, &count, &error), KVC_OK);
-        assert_true(count <= 60);
+        assert_int_equal(count, info->windows[l] ? 600 - 2 * TILE : 100);
     }
     kvc_session_close(session);
-    kvc_session_close(cut);
 }
 
 static int set_up(void **state) {
@@ -171,6 +288,8 @@ static int tear_down(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_stay), cmocka_unit_test(methods_decide_where_they_act)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_stay), cmocka_unit_test(bits_stay_within_budgets),
+                                       cmocka_unit_test(every_method_sees_what_is_left),
+                                       cmocka_unit_test(budgets_count_what_is_seen)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

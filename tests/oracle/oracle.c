@@ -29,7 +29,7 @@ size_t kv_at(const struct tensors *t, uint32_t l, uint32_t row, uint32_t h) {
 
 struct tensors make_tensors(enum kind kind, uint64_t seed, uint32_t layers, uint32_t heads, uint32_t kv_heads,
                             uint32_t d, uint32_t rows) {
-    struct tensors t = {layers, heads, kv_heads, d, rows, kv_heads, NULL, NULL, NULL, NULL};
+    struct tensors t = {layers, heads, kv_heads, d, rows, kv_heads, NULL, NULL, NULL, NULL, NULL};
     const size_t nq = (size_t)layers * rows * heads * d, nk = (size_t)layers * rows * kv_heads * d;
     random_state = seed;
     t.q = malloc(nq * sizeof(float));
@@ -120,17 +120,22 @@ uint32_t oracle_philox(const uint32_t counter[4], uint64_t seed) {
     return c[0];
 }
 
-/* All of them are read. */
-static void attend_to(const struct entry *entries, uint32_t n, const float *q, uint32_t d, float *s, float *a,
-                      float *out) {
+/* All of them are read but those before `oldest`, which keep their places. */
+static void attend_to(const struct entry *entries, uint32_t n, int64_t oldest, const float *q, uint32_t d, float *s,
+                      float *a, float *out) {
     const float scale = (float)(1.0 / sqrt((double)d));
     float m[64], l[64], M = 0, L = 0;
     const uint32_t tiles = (n + 255) / 256;
+    uint32_t hidden = 0; /* they come first */
+    while (hidden < n && entries[hidden].position < oldest)
+        hidden++;
     assert_true(tiles <= 64);
     float *o = calloc((size_t)(tiles + 1) * d, sizeof *o);
     assert_non_null(o);
-    for (uint32_t t = 0; t < tiles; t++) {
-        const uint32_t first = 256 * t, end = first + 256 < n ? first + 256 : n;
+    for (uint32_t j = 0; j < hidden; j++)
+        s[j] = -INFINITY;
+    for (uint32_t t = hidden / 256; t < tiles; t++) {
+        const uint32_t end = 256 * t + 256 < n ? 256 * t + 256 : n, first = 256 * t > hidden ? 256 * t : hidden;
         float lane[32] = {0};
         for (uint32_t j = first; j < end; j++) {
             s[j] = oracle_dot(q, entries[j].k, d) * scale;
@@ -139,7 +144,7 @@ static void attend_to(const struct entry *entries, uint32_t n, const float *q, u
         }
         for (uint32_t j = first; j < end; j++) {
             const float p = kvc_exp(s[j] - m[t]);
-            lane[(j - first) % 32] += p;
+            lane[j % 32] += p;
             for (uint32_t c = 0; out && c < d; c++)
                 o[t * d + c] = fmaf(p, entries[j].v[c], o[t * d + c]);
         }
@@ -147,31 +152,37 @@ static void attend_to(const struct entry *entries, uint32_t n, const float *q, u
             for (uint32_t i = 0; i < w; i++)
                 lane[i] += lane[i + w];
         l[t] = lane[0];
-        if (t == 0 || m[t] > M)
+        if (t == hidden / 256 || m[t] > M)
             M = m[t];
     }
     float *sum = o + (size_t)tiles * d;
-    for (uint32_t t = 0; t < tiles; t++) {
+    for (uint32_t t = hidden / 256; t < tiles; t++) {
         const float c_t = kvc_exp(m[t] - M);
         L = fmaf(c_t, l[t], L);
         for (uint32_t c = 0; out && c < d; c++)
             sum[c] = fmaf(c_t, o[t * d + c], sum[c]);
     }
     for (uint32_t j = 0; j < n; j++)
-        a[j] = kvc_exp(s[j] - M) / L;
+        a[j] = j < hidden ? 0 : kvc_exp(s[j] - M) / L;
     for (uint32_t c = 0; out && c < d; c++)
         out[c] = sum[c] / L;
     free(o);
 }
 
 void attend(const struct entry *entries, uint32_t n, const float *q, uint32_t d, float *s, float *a, float *out) {
+    attend_within(entries, n, 0, q, d, s, a, out);
+}
+
+void attend_within(const struct entry *entries, uint32_t n, uint32_t window, const float *q, uint32_t d, float *s,
+                   float *a, float *out) {
+    const int64_t oldest = window ? (int64_t)entries[n - 1].position - window + 1 : INT64_MIN;
     struct entry *read = malloc(n * sizeof *read);
     uint32_t count = 0;
     assert_non_null(read);
     for (uint32_t j = 0; j < n; j++)
         if (!entries[j].unread)
             read[count++] = entries[j];
-    attend_to(read, count, q, d, s, a, out);
+    attend_to(read, count, oldest, q, d, s, a, out);
     for (uint32_t j = n; j-- > 0;) { /* from the last, so that nothing is overwritten before it has moved */
         count -= !entries[j].unread;
         s[j] = entries[j].unread ? -INFINITY : s[count];
@@ -186,7 +197,8 @@ void group_row(const struct tensors *t, const struct head *head, uint32_t l, uin
     float *s = malloc(n * sizeof *s), *a = malloc(n * sizeof *a);
     assert_true(s && a);
     for (uint32_t g = 0; g < group; g++) {
-        attend(head->entries, n, q_row(t, l, position) + (size_t)(h * group + g) * t->d, t->d, s, a, NULL);
+        attend_within(head->entries, n, oracle_window(t, l), q_row(t, l, position) + (size_t)(h * group + g) * t->d,
+                      t->d, s, a, NULL);
         for (uint32_t j = 0; j < n; j++) {
             const float value = logits ? s[j] : a[j];
             row[j] = g == 0 ? 0.0f + value : row[j] + value;
@@ -210,6 +222,47 @@ void remove_unkept(struct head *head, const bool *kept) {
             head->entries[n++] = head->entries[j];
     }
     head->count = n;
+}
+
+static void remove_front(struct head *head, uint32_t n) {
+    head->count -= n;
+    memmove(head->entries, head->entries + n, head->count * sizeof *head->entries);
+}
+
+/* How many entries in front of the list no row from `next` on sees. */
+static uint32_t hidden_of(const struct tensors *t, uint32_t l, const struct head *head, uint32_t next) {
+    uint32_t n = 0;
+    while (oracle_window(t, l) && n < head->count &&
+           (int64_t)head->entries[n].position + oracle_window(t, l) <= (int64_t)next)
+        n++;
+    return n;
+}
+
+void remove_hidden(struct head *heads, const struct tensors *t, uint32_t l, uint32_t next) {
+    for (uint32_t h = 0; h < t->lists; h++) {
+        remove_front(&heads[h], hidden_of(t, l, &heads[h], next));
+        heads[h].thinned = true;
+    }
+}
+
+void remove_hidden_tiles(struct head *heads, const struct tensors *t, uint32_t l) {
+    for (uint32_t h = 0; h < t->lists; h++)
+        remove_front(&heads[h], (heads[h].count - seen_of(t, l, heads[h].count)) / 256 * 256);
+}
+
+/* Whether the layer's fullest list holds more than the budget, of what can be seen; the rest then goes, unless scores
+ * are to be made first of what attention saw. */
+static bool exceeds(const struct moment *m, uint32_t budget, bool scores) {
+    uint32_t most = 0;
+    for (uint32_t h = 0; h < m->t->lists; h++)
+        most = m->heads[h].count > most ? m->heads[h].count : most;
+    if (seen_of(m->t, m->layer, most) <= budget)
+        return false;
+    for (uint32_t h = 0; h < m->t->lists; h++)
+        m->heads[h].thinned = true;
+    if (!scores)
+        remove_hidden(m->heads, m->t, m->layer, m->now);
+    return true;
 }
 
 void mark_top(const float *score, const bool *candidate, uint32_t n, uint32_t many, bool *kept) {
@@ -245,10 +298,10 @@ float *window_scores(const struct moment *m, uint32_t h, uint32_t w, uint32_t ke
         for (uint32_t j = 0; j < seen; j++)
             mass[j] += row[j];
     }
-    const int64_t half = kernel / 2, end = n - w;
-    for (int64_t j = 0; j < end; j++) {
+    const int64_t half = kernel / 2, end = n - w, begin = hidden_of(m->t, m->layer, head, m->now);
+    for (int64_t j = begin; j < end; j++) {
         float best = -1, sum = 0;
-        for (int64_t i = j < half ? 0 : j - half; i <= j + half && i < end; i++) {
+        for (int64_t i = j - half < begin ? begin : j - half; i <= j + half && i < end; i++) {
             if (mass[i] > best)
                 best = mass[i];
             sum += mass[i];
@@ -263,12 +316,17 @@ float *window_scores(const struct moment *m, uint32_t h, uint32_t w, uint32_t ke
 static void snapkv(const struct moment *m, uint32_t h, const struct plan *plan, uint32_t budget) {
     struct head *head = &m->heads[h];
     const uint32_t n = head->count, w = plan->window < m->turn ? plan->window : m->turn;
+    const uint32_t hidden = hidden_of(m->t, m->layer, head, m->now);
+    if (n - hidden <= budget) {
+        remove_front(head, hidden);
+        return;
+    }
     float *scores = window_scores(m, h, w, plan->kernel, plan->average);
     bool *kept = calloc(n, sizeof *kept), *candidate = calloc(n, sizeof *candidate);
     assert_true(kept && candidate);
     for (uint32_t j = 0; j < n; j++) {
         kept[j] = j >= n - w;
-        candidate[j] = j < n - w;
+        candidate[j] = j >= hidden && j < n - w;
     }
     mark_top(scores, candidate, n, budget - w, kept);
     remove_unkept(head, kept);
@@ -399,6 +457,10 @@ void oracle_look(const struct moment *m, const void *plan) {
 }
 
 void oracle_evict(const struct moment *m, const void *plan) {
+    const struct plan *p = plan;
+    if (!oracle_acts(p->left_out, m->layer) || p->prompt == FULL ||
+        !exceeds(m, budget_of(p, &m->heads[0], p->prompt, p->budget), p->prompt == SNAPKV))
+        return;
     for (uint32_t h = 0; h < m->t->lists && oracle_acts(((const struct plan *)plan)->left_out, m->layer); h++)
         evict_of_head(m, h, plan);
 }
@@ -411,11 +473,8 @@ void oracle_prompt(const struct moment *m, const void *plan) {
 static void step_of_head(const struct moment *m, uint32_t h, const struct plan *plan) {
     struct head *head = &m->heads[h];
     const uint32_t budget = budget_of(plan, head, plan->decode, plan->decode_budget);
-    if (plan->decode == MORPHKV) {
-        write_ring(m->t, head, m->layer, h, plan, plan->decode_window, m->now - 1);
-        if (m->step % plan->every == 0)
-            morphkv(head, plan, budget, plan->decode_window, m->now, m->now);
-    }
+    if (plan->decode == MORPHKV)
+        morphkv(head, plan, budget, plan->decode_window, m->now, m->now);
     if (head->count <= budget)
         return;
     if (plan->decode == WINDOW)
@@ -425,6 +484,13 @@ static void step_of_head(const struct moment *m, uint32_t h, const struct plan *
 }
 
 void oracle_step(const struct moment *m, const void *plan) {
-    for (uint32_t h = 0; h < m->t->lists && oracle_acts(((const struct plan *)plan)->left_out, m->layer); h++)
+    const struct plan *p = plan;
+    const bool acts = oracle_acts(p->left_out, m->layer), morphs = p->decode == MORPHKV;
+    for (uint32_t h = 0; h < m->t->lists && acts && morphs; h++)
+        write_ring(m->t, &m->heads[h], m->layer, h, p, p->decode_window, m->now - 1);
+    if (!acts || p->decode == FULL || p->decode == SNAPKV || (morphs && m->step % p->every != 0) ||
+        !exceeds(m, budget_of(p, &m->heads[0], p->decode, p->decode_budget), false))
+        return;
+    for (uint32_t h = 0; h < m->t->lists; h++)
         step_of_head(m, h, plan);
 }

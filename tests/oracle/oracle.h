@@ -9,10 +9,12 @@ enum kind { RANDOM, EQUAL_KEYS, PLANTED, DRIFT, DENORMAL, HUGE_SCORES, KINDS };
 
 struct tensors {
     uint32_t layers, heads, kv_heads, d, rows;
-    uint32_t lists;   /* of entries in a layer: kv_heads, or heads for a policy with per=head */
-    float *q, *k, *v; /* [layers, rows, heads, d] or kv_heads */
-    bool *kept_rows;  /* NULL, or [layers, rows]: the rows of prompts that reach a layer */
+    uint32_t lists;          /* of entries in a layer: kv_heads, or heads for a policy with per=head */
+    float *q, *k, *v;        /* [layers, rows, heads, d] or kv_heads */
+    bool *kept_rows;         /* NULL, or [layers, rows]: the rows of prompts that reach a layer */
+    const uint32_t *windows; /* NULL, or [layers]: how many positions a row sees, its own included; 0: all */
 };
+static inline uint32_t oracle_window(const struct tensors *t, uint32_t l) { return t->windows ? t->windows[l] : 0; }
 
 float *q_row(const struct tensors *t, uint32_t l, uint32_t row);
 size_t kv_at(const struct tensors *t, uint32_t l, uint32_t row, uint32_t h);
@@ -38,6 +40,7 @@ struct head { /* one list of entries of one layer */
     uint32_t count, held; /* held: by the fullest list of the layer when the last prompt was in */
     uint32_t after;       /* and when that turn's prompt stage was over */
     uint32_t cursor;      /* lacache */
+    bool thinned;         /* a method has evicted */
 };
 
 /* The end of a turn of `turn` rows in a layer, or of decode step `step` (turn is then 0). */
@@ -73,6 +76,9 @@ uint32_t oracle_philox(const uint32_t counter[4], uint64_t seed);
 /* Probabilities a[j] and logits s[j] of one query over the first n entries, 0 and minus infinity of those it did not
  * read, and its output when out is not NULL. */
 void attend(const struct entry *entries, uint32_t n, const float *q, uint32_t d, float *s, float *a, float *out);
+/* The same of a query that sees its last `window` positions, the newest entry's being its own; 0: all. */
+void attend_within(const struct entry *entries, uint32_t n, uint32_t window, const float *q, uint32_t d, float *s,
+                   float *a, float *out);
 /* Row `row` of the tensors as the head's newest entry, as a cache of the type stores it. */
 void append(struct head *head, const struct tensors *t, enum kvc_type type, uint32_t l, uint32_t h, uint32_t row);
 /* The group's summed probabilities, or logits, of the query at `position` over entries 0..n-1 of list h. */
@@ -84,6 +90,14 @@ float *window_scores(const struct moment *m, uint32_t h, uint32_t w, uint32_t ke
 void mark_top(const float *score, const bool *candidate, uint32_t n, uint32_t many, bool *kept);
 uint32_t entries_up_to(const struct head *head, uint32_t position); /* how many, the newest at that position */
 void remove_unkept(struct head *head, const bool *kept);
+/* Rule 16: entries that the layer's window hides from rows from `next` on. The first goes from every list; the second
+ * only whole tiles, in front. What can be seen of a list of n, at most. */
+void remove_hidden(struct head *heads, const struct tensors *t, uint32_t l, uint32_t next);
+void remove_hidden_tiles(struct head *heads, const struct tensors *t, uint32_t l);
+static inline uint32_t seen_of(const struct tensors *t, uint32_t l, uint32_t n) {
+    const uint32_t window = oracle_window(t, l);
+    return window && n > window - 1 ? window - 1 : n;
+}
 /* What the methods of a struct plan keep; after a prompt they look (rows for a ring), then evict. */
 moment_fn oracle_look, oracle_evict, oracle_prompt, oracle_step;
 

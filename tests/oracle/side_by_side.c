@@ -42,7 +42,7 @@ static void compare_output(const struct tensors *t, const struct head *head, uin
     assert_true(s && a && expected);
     for (uint32_t g = 0; g < group; g++) {
         const size_t at = (size_t)(h * group + g) * t->d;
-        attend(head->entries, seen, q_row(t, l, row) + at, t->d, s, a, expected);
+        attend_within(head->entries, seen, oracle_window(t, l), q_row(t, l, row) + at, t->d, s, a, expected);
         if (memcmp(expected, out + at, t->d * sizeof(float))) {
             print_error("%s: layer %u head %u row %u: other output\n", what, l, h * group + g, row);
             fail();
@@ -86,15 +86,24 @@ static void call(struct both *both, moment_fn *keep, uint32_t l, uint32_t now, u
     for (uint32_t row = now - turn; row < now; row++)
         most += !reaches(t, l, row);
     for (uint32_t h = 0; h < t->lists && turn; h++)
-        moment.heads[h].held = most;
+        moment.heads[h].held = seen_of(t, l, most);
     keep(&moment, both->side->plan);
     for (uint32_t below = 0; below <= l && turn; below++) { /* those shrink again after cake */
         struct head *heads = both->heads + (size_t)below * t->lists;
         for (uint32_t h = most = 0; h < t->lists; h++)
             most = heads[h].count > most ? heads[h].count : most;
         for (uint32_t h = 0; h < t->lists; h++)
-            heads[h].after = most;
+            heads[h].after = seen_of(t, below, most);
     }
+}
+
+/* What goes between rows, the next of which stands at `next`. */
+static void forget_hidden(struct both *both, uint32_t l, uint32_t next, bool after_prompt) {
+    struct head *heads = both->heads + (size_t)l * both->t->lists;
+    if (!heads[0].thinned)
+        remove_hidden_tiles(heads, both->t, l);
+    else if (after_prompt || next % 256 == 0)
+        remove_hidden(heads, both->t, l, next);
 }
 
 /* The turn of rows from .. from + rows - 1. */
@@ -118,6 +127,7 @@ static void prompt_both(struct both *both, uint32_t from, uint32_t rows) {
             }
         }
         call(both, both->side->prompt, l, from + rows, rows, 0);
+        forget_hidden(both, l, from + rows, true);
         for (uint32_t below = 0; below <= l; below++)
             compare_lists(kvc_replay_session(both->replay), both->heads, t, below, both->what);
     }
@@ -172,6 +182,8 @@ void side_compare_choice(const struct kvc_session *session, const struct moment 
 static void step_both(struct both *both, uint32_t row, uint32_t step) {
     const struct tensors *t = both->t;
     struct kvc_error error;
+    for (uint32_t l = 0; l < t->layers; l++)
+        forget_hidden(both, l, row, false);
     for (uint32_t l = 0; l < t->layers; l++) {
         const size_t kv = kv_at(t, l, row, 0);
         if (kvc_replay_step(both->replay, l, q_row(t, l, row), t->k + kv, t->v + kv, both->out, &error) != KVC_OK)
@@ -207,6 +219,8 @@ void side_run_turns(const struct tensors *t, const struct turn *turns, size_t tu
     options.chunk = side->chunk;
     options.record_reads = side->select != NULL;
     if (kvc_replay_open(engine, &geometry, &options, &both.replay, &error) != KVC_OK)
+        fail_msg("%s: %s", both.what, error.text);
+    if (t->windows && kvc_replay_windows(both.replay, t->windows, &error) != KVC_OK)
         fail_msg("%s: %s", both.what, error.text);
     both.heads = calloc(heads, sizeof *both.heads);
     both.out = malloc((size_t)t->rows * t->heads * t->d * sizeof *both.out);

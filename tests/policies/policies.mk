@@ -10,7 +10,8 @@ check_PROGRAMS += \
 	tests/policies/test_methods_rows \
 	tests/policies/test_methods_scores \
 	tests/policies/test_methods_select \
-	tests/policies/test_methods_take
+	tests/policies/test_methods_take \
+	tests/policies/test_windows
 
 # Linked to every test; it takes what it uses.
 check_LTLIBRARIES = tests/oracle/liboracle.la

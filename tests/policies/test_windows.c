@@ -1,0 +1,60 @@
+/* test_windows.c - methods in layers with a sliding window beside their oracles: what no later row can see is gone
+ * before a method chooses, and goes in whole tiles where none has (rule 16 of docs/methods.md). */
+#include "tests/check.h"
+#include "tests/oracle/side_by_side.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { LAYERS = 4 };
+
+static const struct {
+    const char *spec;
+    struct plan plan;
+} methods[] = {
+    {"full", {FULL, FULL, .budget = UINT32_MAX, .decode_budget = UINT32_MAX}},
+    {"window:budget=25", {WINDOW, WINDOW, .budget = 25, .decode_budget = 25}},
+    {"streaming:budget=30,sinks=5", {STREAMING, STREAMING, .budget = 30, .sinks = 5, .decode_budget = 30}},
+    {"snapkv:budget=20,window=6", {SNAPKV, FULL, .budget = 20, .window = 6, .kernel = 7, .decode_budget = UINT32_MAX}},
+    {"snapkv:budget=50%,window=6",
+     {SNAPKV, FULL, .budget = 9999, .window = 6, .kernel = 7, .decode_budget = UINT32_MAX, .share = 50}},
+    {"morphkv:budget=24,window=8",
+     {MORPHKV, MORPHKV, .budget = 24, .window = 8, .every = 1, .decode_budget = 24, .decode_window = 8}},
+    {"morphkv:budget=24,window=8,every=5,layers=1-3",
+     {MORPHKV, MORPHKV, .budget = 24, .window = 8, .every = 5, .decode_budget = 24, .decode_window = 8, .left_out = 1}},
+    {"snapkv:budget=30,window=8+morphkv:budget=18,window=5",
+     {SNAPKV, MORPHKV, .budget = 30, .window = 8, .kernel = 7, .every = 1, .decode_budget = 18, .decode_window = 5}},
+    {"window:budget=22,stages=decode", {FULL, WINDOW, .budget = UINT32_MAX, .decode_budget = 22}},
+};
+
+static void test_methods(void **state) {
+    (void)state;
+    static const uint32_t windows[][LAYERS] = {{40, 0, 31, 20}, {33, 33, 33, 33}, {1, 2, 0, 700}};
+    static const struct turn turns[] = {{330, 60}, {30, 20}};
+    static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
+    static const uint32_t chunks[] = {0, 7, 100};
+    uint32_t n = 0;
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+        for (size_t w = 0; w < sizeof windows / sizeof *windows; w++, n++) {
+            if (kvc_test_thinned() && n % 5 != 0)
+                continue;
+            struct tensors t = make_tensors((enum kind)(n % KINDS), n + 1, LAYERS, 4, 2, 8, 440);
+            t.windows = windows[w];
+            side_run_turns(&t, turns, 2,
+                           &(struct side){.spec = methods[i].spec,
+                                          .prompt = oracle_prompt,
+                                          .step = oracle_step,
+                                          .plan = &methods[i].plan,
+                                          .type = types[n % 3],
+                                          .chunk = chunks[n / 3 % 3]});
+            free_tensors(&t);
+        }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_methods)};
+    return cmocka_run_group_tests(tests, side_open, side_close);
+}
