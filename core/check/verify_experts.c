@@ -1,6 +1,7 @@
 /* verify_experts.c - cases of the operations of experts: route, expert_linear, expert_sum. */
 #include <stdio.h>
 
+#include "core/base/integers.h"
 #include "core/base/types.h"
 #include "core/check/inject.h"
 #include "core/check/verify.h"
@@ -18,8 +19,8 @@ KVC_INJECT(route, kvc_route, if (args->rows) kvc_flip(device, args->share, 0))
 KVC_CASE(route, 40) {
     static const uint32_t counts[] = {1, 2, 3, 8, 31, 32, 33, 60, 64, 100, 128, 129, 256, 512, 1000, KVC_EXPERTS_MOST};
     const uint32_t most = v->small ? 9 : KVC_EXPERTS_MOST, drawn = kvc_verify_pick(v, counts);
-    const uint32_t E = drawn < most ? drawn : most;
-    const uint32_t used = kvc_verify_range(v, 1, E < KVC_EXPERTS_USED_MOST ? E : KVC_EXPERTS_USED_MOST);
+    const uint32_t E = kvc_min_u32(drawn, most);
+    const uint32_t used = kvc_verify_range(v, 1, kvc_min_u32(E, KVC_EXPERTS_USED_MOST));
     const uint32_t rows = draw_rows(v);
     const bool normalised = kvc_verify_range(v, 0, 1);
     const enum kvc_flavour flavour = kvc_verify_flavour(v);

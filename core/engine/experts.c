@@ -3,6 +3,7 @@
  * which those are. */
 #include "core/engine/experts.h"
 
+#include "core/base/integers.h"
 #include "core/engine/runner.h"
 
 #define BUFFERS 11u
@@ -12,7 +13,7 @@ static void list_buffers(struct kvc_experts_scratch *scratch, const struct kvc_n
                          struct kvc_growable **buffers, size_t *values) {
     const size_t pairs = network ? rows * network->experts_used : 0, experts = network ? network->experts : 0;
     const size_t hidden = network ? network->hidden : 0, shared = network ? rows * network->shared_feed : 0;
-    const size_t feeds = network ? pairs * network->feed_forward : 0, most = feeds > shared ? feeds : shared;
+    const size_t feeds = network ? pairs * network->feed_forward : 0, most = kvc_max_u64(feeds, shared);
     size_t n = 0;
 #define BUFFER(name, count) (buffers[n] = &scratch->name, values[n] = (count), n++)
     BUFFER(logits, rows * experts);

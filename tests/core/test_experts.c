@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "tests/check.h"
+#include "tests/core/turns.h"
 #include "tests/method_spec.h"
 
 enum { PROMPT = 150, MORE = 30, STEPS = 6, BUDGET = 40 };
@@ -61,26 +62,8 @@ static int close_experts(void **state) {
 
 /* A prompt, steps, a second turn, steps: the hash of their logits. */
 static uint64_t run(struct kvc_model *m, const char *spec, uint32_t chunk) {
-    struct kvc_session *session = open_with(m, spec, chunk);
-    struct kvc_hash *hash = kvc_hash_open();
-    float *logits = malloc(vocab * sizeof *logits);
-    size_t at = 0;
-    assert_true(hash && logits);
-    for (int turn = 0; turn < 2; turn++) {
-        const size_t count = turn ? MORE : kvc_test_thinned() ? BUDGET + 20 : PROMPT;
-        FINE(kvc_session_prompt(session, tokens + at, count, NULL, logits, &error));
-        kvc_hash_add(hash, logits, vocab);
-        at += count;
-        for (int step = 0; step < STEPS; step++, at++) {
-            FINE(kvc_decode(&session, tokens + at, 1, logits, NULL, &error));
-            kvc_hash_add(hash, logits, vocab);
-        }
-    }
-    const uint64_t value = kvc_hash_value(hash);
-    kvc_hash_close(hash);
-    free(logits);
-    kvc_session_close(session);
-    return value;
+    const struct turns turns = {tokens, {kvc_test_thinned() ? BUDGET + 20 : PROMPT, MORE}, STEPS, vocab, false};
+    return run_turns(&turns, open_with(m, spec, chunk));
 }
 
 /* Every method; the i-th gets one of the chunk sizes and one of the engines. */

@@ -1,39 +1,15 @@
 /* test_session.c - sessions over a small random model: nothing about how rows are batched may change a bit. Rules of
  * docs/methods.md that concern whole runs (2, 3, 5, 14, 15) are tested here; test_session_memory.c counts what sessions
  * hold. */
+#include "tests/core/turns.h"
 #include "tests/core/session_fixture.h"
 
 enum { PROMPT = 330, STEPS = 12 };
 
-static int add_row(void *user, uint64_t row, const float *logits) {
-    (void)row;
-    kvc_hash_add(user, logits, vocab);
-    return 0;
-}
-
 /* A prompt, some steps, a second turn, more steps; the hash of all logits. */
 static uint64_t run_alone(struct kvc_model *m, const char *policy, enum kvc_type type, uint32_t chunk) {
-    struct kvc_session *session = open_with(m, policy, type, chunk);
-    struct kvc_hash *hash = kvc_hash_open();
-    float *logits = malloc(vocab * sizeof *logits);
-    assert_true(hash && logits);
-    const struct kvc_prompt_options rows = {.row = add_row, .user = hash};
-    size_t at = 0;
-    for (int turn = 0; turn < 2; turn++) {
-        const size_t count = turn == 1 ? 40 : kvc_test_thinned() ? 70 : PROMPT;
-        FINE(kvc_session_prompt(session, tokens + at, count, &rows, logits, &error));
-        kvc_hash_add(hash, logits, vocab);
-        at += count;
-        for (int step = 0; step < STEPS; step++, at++) {
-            FINE(kvc_decode(&session, tokens + at, 1, logits, NULL, &error));
-            kvc_hash_add(hash, logits, vocab);
-        }
-    }
-    const uint64_t value = kvc_hash_value(hash);
-    kvc_hash_close(hash);
-    free(logits);
-    kvc_session_close(session);
-    return value;
+    const struct turns turns = {tokens, {kvc_test_thinned() ? 70 : PROMPT, 40}, STEPS, vocab, true};
+    return run_turns(&turns, open_with(m, policy, type, chunk));
 }
 
 static void test_chunks(void **state) {

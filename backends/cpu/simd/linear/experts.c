@@ -2,6 +2,7 @@
  * its outputs; those of many one after another, as any linear layer. */
 #include "backends/cpu/ref/pairs.h"
 #include "backends/cpu/simd/linear/linear.h"
+#include "core/base/integers.h"
 
 struct experts {
     struct kvc_cpu *cpu;
@@ -56,13 +57,13 @@ static void run_small(struct experts *s, const struct kvc_expert_linear *args) {
         if (!is_small(s->kernels, rows[e + 1] - rows[e]))
             continue;
         const size_t scratch = call.rows == 1 ? 0 : s->kernels->few_rows_scratch(&call);
-        s->scratch = scratch > s->scratch ? scratch : s->scratch;
+        s->scratch = kvc_max_u64(scratch, s->scratch);
         s->ordered = s->kernels->gemv_scratch(&call);
         count++;
     }
     if (count == 0)
         return;
-    const size_t calls = (count * sizeof *s->call + 63) / 64 * 64, ordered = (s->ordered + 15) / 16 * 16;
+    const size_t calls = kvc_round_up(count * sizeof *s->call, 64), ordered = kvc_round_up(s->ordered, 16);
     unsigned char *own = kvc_cpu_scratch(s->cpu, 0, calls + (count * ordered + s->scratch) * sizeof(float));
     if (!own)
         return;
@@ -76,8 +77,8 @@ static void run_small(struct experts *s, const struct kvc_expert_linear *args) {
             s->kernels->gemv_start(&s->call[s->count], (float *)(void *)(own + calls) + s->count * ordered);
         s->count++;
     }
-    const size_t outputs = (s->call->N + 63) / 64, wanted = threads == 1 ? 1 : (4 * threads + count - 1) / count;
-    s->parts = wanted < outputs ? wanted : outputs;
+    const size_t outputs = kvc_divide_up(s->call->N, 64), wanted = threads == 1 ? 1 : kvc_divide_up(4 * threads, count);
+    s->parts = kvc_min_u64(wanted, outputs);
     kvc_threads_run(s->cpu->threads, count * s->parts, part_task, s);
 }
 
