@@ -31,6 +31,7 @@ libkvcli_la_SOURCES = \
 	cli/bench/ops.c \
 	cli/bench/print.c \
 	cli/bench/run.c \
+	cli/info/families.c \
 	cli/info/info.c \
 	cli/info/manual.c \
 	cli/info/markdown.c \

@@ -133,10 +133,11 @@ const struct cli_command cli_commands[] = {
      "kvcull mkmodel --list\n"
      "kvcull mkmodel --shape llama-3.2-1b --type q8_0 -o random.gguf\n",
      kvc_cli_mkmodel},
-    {"info", "[backends | methods [NAME] | shapes | templates | MODEL] [options]",
+    {"info", "[backends | methods [NAME] | families | shapes | templates | MODEL] [options]",
      "tells about backends, methods and models",
      "Without a word: the version and the backends. methods: all methods, or one in detail: the idea, the formula, "
-     "its options, what it costs in memory and traffic, the paper. MODEL: what the model is, and whether it fits "
+     "its options, what it costs in memory and traffic, the paper. families: the models that can be read. MODEL: what "
+     "the model is, and whether it fits "
      "with each policy: entries per head, bytes of cache and of the policy's state at the end, the peak, the hidden "
      "states of prefill beside it, and the longest prompt that fits. Weights are not read for that. "
      "Without --mem the least counts of what the machine has available, what each control group of this process leaves "

@@ -1,4 +1,4 @@
-# docs.mk - manual pages, the methods' pages and the README's table of methods, made from the program's own tables by
+# docs.mk - manual pages, the methods' pages, the README's tables and that of docs/adding-a-family.md, made from the program's own tables by
 # tools/manual.sh and committed; the manual pages are installed, all that are there: a new command or method brings its
 # own. A test tells when a page is old, missing or of nothing; `make manual` writes them again.
 manual_pages = $(patsubst $(srcdir)/%,%,$(sort $(wildcard $(srcdir)/docs/man/*.$(1))))

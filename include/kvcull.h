@@ -151,6 +151,14 @@ enum kvc_status kvc_convert(const char *from, const char *to, enum kvc_type type
 enum kvc_status kvc_make_model(const char *shape, enum kvc_type type, uint64_t seed, const char *to,
                                struct kvc_error *error);
 bool kvc_shape(size_t i, const char **name, const char **summary); /* the i-th shape; false past the last */
+/* A family of models that can be read. */
+struct kvc_model_family {
+    const char *models; /* the released models; NULL: those of the family before, under another model_type */
+    const char *gguf;   /* general.architecture of GGUF files */
+    const char *folder; /* model_type of Hugging Face folders */
+    const char *apart;  /* what sets it apart; NULL with `models` */
+};
+bool kvc_model_family(size_t i, struct kvc_model_family *family); /* the i-th; false past the last */
 
 /* ---- text --------------------------------------------------------------------------------------------------- */
 

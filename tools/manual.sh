@@ -1,7 +1,8 @@
 #!/bin/sh
 # manual.sh - writes what the program makes from its own tables: the manual pages, the methods' pages and the README's
-# lists of weight types and methods. tools/manual.sh PROGRAM SOURCE FOLDER writes FOLDER/docs/man, FOLDER/docs/methods.md,
-# FOLDER/docs/methods, and FOLDER/README.md, which is SOURCE/README.md with the lists put between their markers.
+# lists of weight types, families and methods. tools/manual.sh PROGRAM SOURCE FOLDER writes FOLDER/docs/man, FOLDER/docs/methods.md,
+# FOLDER/docs/methods, and FOLDER/README.md and FOLDER/docs/adding-a-family.md, which are those of SOURCE with the lists put
+# between their markers.
 set -eu
 program=$1
 source=$2
@@ -30,20 +31,31 @@ sed -n '/^| method |/,/^$/s/](methods/](docs\/methods/p; /^| method |/{p;n;p;}' 
 # The manual's list of weight types, as GGUF writes their names.
 sed -n '/^The matrices of models are read/{n;p;}' "$folder/docs/man/kvcull.1" | tr a-z A-Z | fold -s -w 120 |
     sed 's/ *$//' >"$folder/types.part"
-for list in methods types; do
-    for marker in begin end; do
-        grep -q "^<!-- $list: $marker" "$source/README.md" ||
-            { echo "README.md has no line <!-- $list: $marker" >&2; exit 1; }
+# Families: the README has them without what sets each apart.
+"$program" info families --markdown >"$folder/families.part"
+awk -F ' *[|] *' '{ print NR == 2 ? "|---|---|---|" : "| " $2 " | " $3 " | " $4 " |" }' "$folder/families.part" \
+    >"$folder/models.part"
+# SOURCE/FILE with the lists named put between their markers: FOLDER/FILE.
+fill() {
+    file=$1
+    shift
+    for list in "$@"; do
+        for marker in begin end; do
+            grep -q "^<!-- $list: $marker" "$source/$file" ||
+                { echo "$file has no line <!-- $list: $marker" >&2; exit 1; }
+        done
+        [ -s "$folder/$list.part" ] || { echo "the list of $list is empty" >&2; exit 1; }
     done
-    [ -s "$folder/$list.part" ] || { echo "the list of $list is empty" >&2; exit 1; }
-done
-awk -v folder="$folder" '
-    /^<!-- [a-z]*: end/ { within = 0 }
-    !within { print }
-    /^<!-- [a-z]*: begin/ {
-        within = 1
-        part = folder "/" substr($2, 1, length($2) - 1) ".part"
-        while ((getline line <part) > 0) print line
-    }' "$source/README.md" >"$folder/README.part"
-rm "$folder/methods.part" "$folder/types.part"
-mv "$folder/README.part" "$folder/README.md"
+    awk -v folder="$folder" '
+        /^<!-- [a-z]*: end/ { within = 0 }
+        !within { print }
+        /^<!-- [a-z]*: begin/ {
+            within = 1
+            part = folder "/" substr($2, 1, length($2) - 1) ".part"
+            while ((getline line <part) > 0) print line
+        }' "$source/$file" >"$folder/filled.part"
+    mv "$folder/filled.part" "$folder/$file"
+}
+fill README.md methods types models
+fill docs/adding-a-family.md families
+rm "$folder/methods.part" "$folder/types.part" "$folder/families.part" "$folder/models.part"

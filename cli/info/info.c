@@ -116,7 +116,7 @@ int kvc_cli_info(const struct cli_command *command, int argc, char **argv) {
          &a.memory, 0, 0, NULL},
         {CLI_GROUP, 0, "Output", NULL, NULL, NULL, 0, 0, NULL},
         {CLI_FLAG, 0, "man", NULL, "methods [NAME] as a manual page", &a.man, 0, 0, NULL},
-        {CLI_FLAG, 0, "markdown", NULL, "methods [NAME] as Markdown", &a.markdown, 0, 0, NULL},
+        {CLI_FLAG, 0, "markdown", NULL, "methods [NAME] or families as Markdown", &a.markdown, 0, 0, NULL},
         {CLI_FLAG, 0, "json", NULL, "print JSON", &a.common.json, 0, 0, NULL},
         {CLI_FLAG, 'q', "quiet", NULL, "tables only", &a.common.quiet, 0, 0, NULL},
         {.kind = CLI_END}};
@@ -135,8 +135,8 @@ int kvc_cli_info(const struct cli_command *command, int argc, char **argv) {
     what = words.count ? words.items[0] : NULL;
     if (status == CLI_GO && words.count > (what && strcmp(what, "methods") == 0 ? 2 : 1))
         status = cli_error(command, KVC_USAGE,
-                           "%s: one thing at a time; give backends, methods [NAME], shapes, "
-                           "templates or a MODEL",
+                           "%s: one thing at a time; give backends, methods [NAME], families, "
+                           "shapes, templates or a MODEL",
                            words.items[words.count - 1]);
     if (status == CLI_GO) {
         if (!what)
@@ -145,6 +145,8 @@ int kvc_cli_info(const struct cli_command *command, int argc, char **argv) {
             status = backends(command, &a);
         else if (strcmp(what, "methods") == 0)
             status = info_methods(command, &a, words.count > 1 ? words.items[1] : NULL);
+        else if (strcmp(what, "families") == 0)
+            status = info_families(command, &a);
         else if (strcmp(what, "shapes") == 0)
             status = cli_names(command, &a.common, "<shape|<geometry", "shapes", kvc_shape);
         else if (strcmp(what, "templates") == 0)

@@ -19,6 +19,7 @@ int info_methods_manual(const struct cli_command *command, const struct kvc_engi
 int info_method_manual(const struct cli_command *command, const struct kvc_policy_class *policy);
 int info_methods_markdown(const struct cli_command *command, const struct kvc_engine *engine);
 int info_method_markdown(const struct cli_command *command, const struct kvc_policy_class *policy);
+int info_families(const struct cli_command *command, const struct info_arguments *arguments);
 int info_model(const struct cli_command *command, const struct info_arguments *arguments, const char *path);
 
 struct info_available {

@@ -40,6 +40,9 @@ enum kvc_config_feature {
 struct kvc_family {
     const char *gguf; /* general.architecture */
     const char *hf;   /* model_type; a family may have several rows */
+
+    const char *models, *apart; /* as in struct kvc_model_family */
+
     bool interleaved; /* GGUF files keep rotary pairs as (2i, 2i+1) */
     bool fused;       /* q, k, v lie in one tensor; so do gate and up */
     bool fused_feed;  /* gate and up alone do */

@@ -12,53 +12,102 @@
     .features = KVC_SOFT_CAPS | KVC_SCORE_SCALE | KVC_LOCAL_ROPE, .base = 1e6, .local_base = 10000
 
 const struct kvc_family kvc_families[] = {
-    /* Llama 2, 3, 3.1, 3.2, LongChat, Vicuna. Mistral's GGUF files say "llama" too. */
-    {.gguf = "llama", .hf = "llama", .interleaved = true, .attention_bias = true, .feed_bias = true,
+    {.gguf = "llama", .hf = "llama", .models = "Llama 2, 3, 3.1, 3.2, LongChat",
+     .apart = "linear and llama3 scaling, optional biases, interleaved rotary pairs in GGUF",
+     .interleaved = true, .attention_bias = true, .feed_bias = true,
      .window = KVC_WINDOW_NONE, .context = 2048, .norm_eps = 1e-6},
-    {.gguf = "llama", .hf = "mistral", .interleaved = true, .window = KVC_WINDOW_ALL, .kv_heads = 8,
+    {.gguf = "llama", .hf = "mistral", .models = "Mistral v0.1 to v0.3, Nemo",
+     .apart = "sliding window, head size other than hidden / heads",
+     .interleaved = true, .window = KVC_WINDOW_ALL, .kv_heads = 8,
      .sliding_window = 4096, .context = 131072, .norm_eps = 1e-6},
-    {.gguf = "llama", .hf = "mixtral", .interleaved = true, .experts = true, .block_sparse = true, .normalised = true,
+    {.gguf = "llama", .hf = "mixtral", .models = "Mixtral",
+     .apart = "experts (GGUF files: `expert_count`); as Mistral otherwise",
+     .interleaved = true, .experts = true, .block_sparse = true, .normalised = true,
      .window = KVC_WINDOW_ALL, .kv_heads = 8, .context = 131072, .norm_eps = 1e-5},
-    {.gguf = "qwen2", .hf = "qwen2", .qkv_bias = true, .window = KVC_WINDOW_CHOSEN, .kv_heads = 32,
+    {.gguf = "qwen2", .hf = "qwen2", .models = "Qwen2, Qwen2.5",
+     .apart = "biases of q, k, v; yarn; a window in chosen layers",
+     .qkv_bias = true, .window = KVC_WINDOW_CHOSEN, .kv_heads = 32,
      .sliding_window = 4096, .context = 32768, .norm_eps = 1e-6},
-    {.gguf = "qwen2moe", .hf = "qwen2_moe", .qkv_bias = true, .experts = true, .shared = true, .norm_topk_prob = true,
+    {.gguf = "qwen2moe", .hf = "qwen2_moe", .models = "Qwen1.5-MoE, Qwen2-MoE",
+     .apart = "experts, and one that every row passes by a share of its own; biases of q, k, v",
+     .qkv_bias = true, .experts = true, .shared = true, .norm_topk_prob = true,
      .window = KVC_WINDOW_LISTED, .kv_heads = 16, .sliding_window = 4096, .context = 32768, .norm_eps = 1e-6},
-    {.gguf = "qwen3", .hf = "qwen3", .qk_norm = true, .attention_bias = true, .window = KVC_WINDOW_CHOSEN,
+    {.gguf = "qwen3", .hf = "qwen3", .models = "Qwen3",
+     .apart = "norms of q and k, head size of its own",
+     .qk_norm = true, .attention_bias = true, .window = KVC_WINDOW_CHOSEN,
      .head_size = 128, .kv_heads = 32, .sliding_window = 4096, .context = 32768, .norm_eps = 1e-6},
-    {.gguf = "qwen3moe", .hf = "qwen3_moe", .qk_norm = true, .attention_bias = true, .experts = true,
+    {.gguf = "qwen3moe", .hf = "qwen3_moe", .models = "Qwen3-MoE (30B-A3B, 235B-A22B)",
+     .apart = "experts; as Qwen3 otherwise; a window in all layers or none",
+     .qk_norm = true, .attention_bias = true, .experts = true,
      .normalised = true, .norm_topk_prob = true, .window = KVC_WINDOW_ASKED, .kv_heads = 4, .sliding_window = 4096,
      .context = 32768, .norm_eps = 1e-6},
-    {.gguf = "olmoe", .hf = "olmoe", .qk_norm = true, .qk_norm_whole = true, .attention_bias = true, .experts = true,
+    {.gguf = "olmoe", .hf = "olmoe", .models = "OLMoE",
+     .apart = "experts whose shares do not add up to 1; norms over all query and all key heads at once",
+     .qk_norm = true, .qk_norm_whole = true, .attention_bias = true, .experts = true,
      .norm_topk_prob = true, .window = KVC_WINDOW_NONE, .context = 4096, .norm_eps = 1e-5},
-    /* Phi-3, 3.5, 4 and 4-mini. */
-    {.gguf = "phi3", .hf = "phi3", .fused = true, .su = true, .window = KVC_WINDOW_ALL, .original_context = 4096,
+    {.gguf = "phi3", .hf = "phi3", .models = "Phi-3, 3.5, 4, 4-mini",
+     .apart = "fused q, k, v and gate, up; longrope; partial rotary; window",
+     .fused = true, .su = true, .window = KVC_WINDOW_ALL, .original_context = 4096,
      .context = 4096, .norm_eps = 1e-5},
-    {.gguf = "gemma2", .hf = "gemma2", GEMMA, .window = KVC_WINDOW_PATTERN, .pattern = 2, .wide_layers = 46,
+    {.gguf = "gemma2", .hf = "gemma2", .models = "Gemma 2",
+     .apart = "gelu, norms around attention and feed-forward, scaled embeddings, soft caps, query scale, "
+              "a window in every other layer",
+     GEMMA, .window = KVC_WINDOW_PATTERN, .pattern = 2, .wide_layers = 46,
      .sliding_window = 4096, .heads = 8, .kv_heads = 4, .head_size = 256, .vocab = 256000, .context = 8192,
      .features = KVC_SOFT_CAPS | KVC_SCORE_SCALE, .score_cap = 50, .logit_cap = 30},
-    {.gguf = "gemma3", .hf = "gemma3_text", GEMMA3},
+    {.gguf = "gemma3", .hf = "gemma3_text", .models = "Gemma 3, text",
+     .apart = "the same without caps; norms of q and k; layers with a window, five of six, have a rope "
+              "of their own",
+     GEMMA3},
     {.gguf = "gemma3", .hf = "gemma3", .nested = true, GEMMA3},
-    {.gguf = "smollm3", .hf = "smollm3", .interleaved = true, .attention_bias = true, .feed_bias = true, .tied = true,
+    {.gguf = "smollm3", .hf = "smollm3", .models = "SmolLM3",
+     .apart = "every fourth layer does not rotate: a rope whose frequencies are 0",
+     .interleaved = true, .attention_bias = true, .feed_bias = true, .tied = true,
      .features = KVC_UNROTATED | KVC_NO_WINDOW, .unrotated = 4, .kv_heads = 4, .base = 2e6, .context = 32768,
      .norm_eps = 1e-6},
-    {.gguf = "olmo2", .hf = "olmo2", .norms = KVC_NORMS_AFTER, .qk_norm = true, .qk_norm_whole = true,
+    {.gguf = "olmo2", .hf = "olmo2", .models = "OLMo 2",
+     .apart = "norms of what comes out only; norms of q and k over all heads",
+     .norms = KVC_NORMS_AFTER, .qk_norm = true, .qk_norm_whole = true,
      .attention_bias = true, .features = KVC_NO_WINDOW, .context = 2048, .norm_eps = 1e-5},
-    {.gguf = "granite", .hf = "granite", .interleaved = true, .attention_bias = true, .feed_bias = true,
+    {.gguf = "granite", .hf = "granite", .models = "Granite 3",
+     .apart = "multipliers of embeddings, scores, what layers add, logits",
+     .interleaved = true, .attention_bias = true, .feed_bias = true,
      .features = KVC_MULTIPLIERS | KVC_NO_WINDOW, .context = 2048, .norm_eps = 1e-6},
-    {.gguf = "glm4", .hf = "glm4", .pairs = true, .fused_feed = true, .norms = KVC_NORMS_GLM, .qkv_bias = true,
+    {.gguf = "glm4", .hf = "glm4", .models = "GLM-4, dense",
+     .apart = "interleaved pairs in both formats, partial rotary, norms around, fused gate and up",
+     .pairs = true, .fused_feed = true, .norms = KVC_NORMS_GLM, .qkv_bias = true,
      .qkv_bias_key = "attention_bias", .features = KVC_NO_WINDOW, .kv_heads = 2, .head_size = 128, .partial = 0.5,
      .context = 131072, .norm_eps = 1.5625e-7},
-    {.gguf = "command-r", .hf = "cohere", .pairs = true, .norms = KVC_NORMS_ONE, .attention_bias = true, .tied = true,
+    {.gguf = "command-r", .hf = "cohere", .models = "Command-R",
+     .apart = "attention and feed-forward side by side, centred norms, logit scale, interleaved pairs",
+     .pairs = true, .norms = KVC_NORMS_ONE, .attention_bias = true, .tied = true,
      .features = KVC_LAYER_NORM | KVC_LOGIT_SCALE | KVC_NO_WINDOW, .logit_scale = 0.0625, .base = 5e5, .context = 8192,
      .norm_eps = 1e-5},
-    {.gguf = "phi2", .hf = "phi", .ungated = true, .norms = KVC_NORMS_ONE, .norm_bias = true, .head_bias = true,
+    {.gguf = "phi2", .hf = "phi", .models = "Phi-2",
+     .apart = "side by side, centred norms with biases, no gate, biases everywhere",
+     .ungated = true, .norms = KVC_NORMS_ONE, .norm_bias = true, .head_bias = true,
      .qkv_bias = true, .activation = KVC_GELU, .features = KVC_LAYER_NORM | KVC_NO_WINDOW, .partial = 0.5,
      .context = 2048, .norm_eps = 1e-5},
-    {.gguf = "stablelm", .hf = "stablelm", .norm_bias = true, .qkv_bias_key = "use_qkv_bias",
-     .features = KVC_LAYER_NORM | KVC_NO_WINDOW, .kv_heads = 32, .partial = 0.25, .context = 4096, .norm_eps = 1e-5},
+    {.gguf = "stablelm", .hf = "stablelm", .models = "StableLM 2",
+     .apart = "centred norms with biases, partial rotary",
+     .norm_bias = true, .qkv_bias_key = "use_qkv_bias",
+     .features = KVC_LAYER_NORM | KVC_NO_WINDOW, .kv_heads = 32, .partial = 0.25, .context = 4096,
+     .norm_eps = 1e-5},
     {0},
 };
 /* clang-format on */
+
+bool kvc_model_family(size_t i, struct kvc_model_family *family) {
+    const struct kvc_family *row = kvc_families;
+    while (i > 0 && row->gguf) {
+        row++;
+        i--;
+    }
+    if (!row->gguf)
+        return false;
+    *family = (struct kvc_model_family){row->models, row->gguf, row->hf, row->apart};
+    return true;
+}
 
 char *kvc_family_names(bool gguf, char *text, size_t capacity) {
     const char *last = NULL; /* rows of one GGUF name stand together */

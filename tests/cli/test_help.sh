@@ -26,7 +26,9 @@ narrow
 
 # The pages in docs/ are what the program makes now; `make manual` writes them again.
 sh "$source/tools/manual.sh" "$program" "$source" "$work"
-that 'the table of methods in README.md is old: make manual' cmp -s "$work/README.md" "$source/README.md"
+for page in README.md docs/adding-a-family.md; do
+    that "a table of $page is old: make manual" cmp -s "$work/$page" "$source/$page"
+done
 for page in "$work"/docs/man/* "$work"/docs/methods/* "$work/docs/methods.md"; do
     name=${page#"$work"/docs/}
     that "docs/$name is old: make manual" cmp -s "$page" "$source/docs/$name"
@@ -65,6 +67,8 @@ ok info methods --json
 that 'all as JSON' [ "$(json methods.0.name)" = full ]
 for text in stages paper memory traffic; do that "$text as JSON" [ -n "$(json methods.1.$text)" ]; done
 ok info shapes
+ok info families
+ok info families --json
 has '^llama-3.2-1b '
 narrow
 ok info templates
