@@ -423,7 +423,7 @@ enum kvc_status kvc_network_load(struct kvc_device *device, const struct kvc_con
         .residual_scale = (float)config->residual_scale,
         .logit_scale = config->logit_divisor > 0 ? (float)(1 / config->logit_divisor) : (float)config->logit_scale,
         .centred = (config->family->features & KVC_LAYER_NORM) != 0,
-        .parallel = config->family->norms == KVC_NORMS_ONE,
+        .parallel = config->norms == KVC_NORMS_ONE,
         .qk_norm_whole = config->family->qk_norm_whole,
         .logit_cap = (float)config->logit_cap,
     };

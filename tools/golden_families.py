@@ -44,6 +44,9 @@ SMOLLM3 = dict(architectures=["SmolLM3ForCausalLM"], model_type="smollm3", hidde
 OLMO2 = dict(architectures=["Olmo2ForCausalLM"], model_type="olmo2", hidden_act="silu", rms_norm_eps=1e-6,
              bos_token_id=1, eos_token_id=2, pad_token_id=3, rope_theta=500000, rope_scaling=None,
              attention_bias=False, tie_word_embeddings=False)
+OLMO3 = dict(architectures=["Olmo3ForCausalLM"], model_type="olmo3", hidden_act="silu", rms_norm_eps=1e-6,
+             bos_token_id=1, eos_token_id=2, pad_token_id=3, rope_theta=500000.0, attention_bias=False,
+             tie_word_embeddings=False)
 GRANITE = dict(architectures=["GraniteForCausalLM"], model_type="granite", hidden_act="silu", rms_norm_eps=1e-5,
                bos_token_id=1, eos_token_id=2, pad_token_id=3, rope_theta=10000.0, rope_scaling=None,
                attention_bias=False, mlp_bias=False, tie_word_embeddings=True)
@@ -149,6 +152,12 @@ FAMILIES = {
     "smollm3": (dict(SMOLLM3, **sizes(24, 38, 5, 4, 2, 51, 128, tie_word_embeddings=True)), "bf16", {"short": 40}, False),
     # OLMo 2: norms of what comes out only, norms of q and k over all heads.
     "olmo2": (dict(OLMO2, **sizes(32, 36, 3, 4, 2, 53, 128)), "bf16", {"short": 40}, False),
+    # OLMo 3: as OLMo 2, three layers of four with a window; yarn in the others alone.
+    "olmo3": (dict(OLMO3, **sizes(32, 36, 5, 4, 2, 53, 160, sliding_window=9,
+                                  layer_types=["sliding_attention"] * 3 + ["full_attention", "sliding_attention"],
+                                  rope_scaling=dict(rope_type="yarn", factor=8.0, attention_factor=1.2079441541679836,
+                                                    original_max_position_embeddings=20))), "bf16", {"beyond": 60},
+              False),
     # Granite 3: four multipliers.
     "granite": (dict(GRANITE, **sizes(24, 40, 3, 4, 2, 47, 128, embedding_multiplier=12.0, residual_multiplier=0.22,
                                       attention_multiplier=0.3, logits_scaling=8.0)), "bf16", {"short": 40}, False),
@@ -158,8 +167,13 @@ FAMILIES = {
     "cohere": (dict(COHERE, **sizes(24, 44, 3, 4, 2, 57, 128, logit_scale=0.0625)), "f16", {"short": 40}, False),
     # Phi-2: side by side too, biases everywhere, no gate.
     "phi2": (dict(PHI, **sizes(40, 58, 3, 4, 4, 51, 128)), "f16", {"short": 40}, False),
+    # The same with q, k and v in one tensor of the GGUF file, as older ones have them.
+    "phi2-fused": (dict(PHI, **sizes(40, 58, 2, 4, 4, 51, 128)), "bf16", {"short": 24}, False),
     # StableLM 2.
     "stablelm": (dict(STABLELM, **sizes(32, 42, 3, 4, 2, 47, 128)), "bf16", {"short": 40}, False),
+    # The same with attention and feed-forward network side by side.
+    "stablelm-parallel": (dict(STABLELM, **sizes(24, 34, 2, 3, 1, 45, 128, use_parallel_residual=True)), "bf16",
+                          {"short": 24}, False),
 }
 
 # ---- rotary frequencies of real geometries

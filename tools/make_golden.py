@@ -125,6 +125,8 @@ def without(config):
         for key in ("attn_logit_softcapping", "final_logit_softcapping"):
             yield "no " + key, dict(config, **{key: None})
         yield "scale of the head size", dict(config, query_pre_attn_scalar=config["head_dim"])
+    if config.get("use_parallel_residual"):
+        yield "one after the other", dict(config, use_parallel_residual=False)
     if config["model_type"] == "smollm3":
         yield "all rotate", dict(config, no_rope_layers=[1] * config["num_hidden_layers"])
     for key in ("embedding_multiplier", "residual_multiplier", "logits_scaling", "logit_scale"):
@@ -133,7 +135,7 @@ def without(config):
     if "attention_multiplier" in config:
         yield "scale of the head size", dict(config, attention_multiplier=(config["hidden_size"] //
                                                                            config["num_attention_heads"]) ** -0.5)
-    if "gemma" in config["model_type"]:
+    if "gemma" in config["model_type"] or config["model_type"] == "olmo3":
         yield "windows elsewhere", dict(config, layer_types=["full_attention"] * config["num_hidden_layers"])
     if "rope_local_base_freq" in config:
         yield "one base", dict(config, rope_local_base_freq=config["rope_theta"])
@@ -256,7 +258,7 @@ def interleave(tensor, heads):
 
 def make_gguf(path, name, config, state):
     kind = {"mistral": "llama", "mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
-            "gemma3_text": "gemma3", "cohere": "command-r", "phi": "phi2"}.get(config["model_type"], config["model_type"])
+            "gemma3_text": "gemma3", "cohere": "command-r", "phi": "phi2", "olmo3": "olmo2"}.get(config["model_type"], config["model_type"])
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
     size = config.get("head_dim") or config["hidden_size"] // heads
     rotary = int(size * config.get("partial_rotary_factor", 1.0))
@@ -278,7 +280,7 @@ def make_gguf(path, name, config, state):
             keys[f"{kind}.{name_there}"] = config[key]
     if config.get("head_dim"):
         keys[f"{kind}.attention.key_length"] = keys[f"{kind}.attention.value_length"] = size
-    if config["model_type"] in ("mistral", "phi3") and config.get("sliding_window"):
+    if config["model_type"] in ("mistral", "phi3", "olmo3") and config.get("sliding_window"):
         keys[f"{kind}.attention.sliding_window"] = config["sliding_window"]
     if config.get("use_sliding_window"):
         keys[f"{kind}.attention.sliding_window"] = config["sliding_window"]
@@ -341,6 +343,10 @@ def make_gguf(path, name, config, state):
         elif not old.endswith("mlp.experts.down_proj"):
             vector = tensor.float() + (1 if kind.startswith("gemma") else 0)  # norms; Gemma has no biases
             tensors[gguf_name(old, kind)] = vector if tensor.dim() == 1 else tensor
+    if name.endswith("-fused"):
+        for old in [old for old in tensors if ".attn_q." in old]:
+            parts = [tensors.pop(old.replace(".attn_q.", f".attn_{part}.")) for part in "qkv"]
+            tensors[old.replace(".attn_q.", ".attn_qkv.")] = torch.cat(parts)
     write_gguf(path, keys, tensors)
 
 

@@ -281,6 +281,9 @@ static enum kvc_status complete_rotary(struct kvc_config *config, bool gguf, con
     if (config->rope.base == 0) {
         config->rope.base = 10000;
     }
+    if (config->family->local_unscaled && config->rope.local_base == 0) {
+        config->rope.local_base = config->rope.base;
+    }
     return KVC_OK;
 }
 
@@ -364,6 +367,8 @@ static enum kvc_status complete_scaling(struct kvc_config *config, bool gguf, co
 
 enum kvc_status kvc_config_complete(struct kvc_config *config, bool gguf, const char *where, struct kvc_error *error) {
     take_defaults(config, gguf);
+    config->fused = config->fused || config->family->fused;
+    config->norms = config->parallel ? KVC_NORMS_ONE : config->family->norms;
     enum kvc_status status = check_required(config, gguf, where, error);
     if (!status)
         status = complete_heads(config, gguf, where, error);

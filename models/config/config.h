@@ -32,9 +32,10 @@ enum kvc_config_feature {
     KVC_LOCAL_ROPE = 4,  /* layers with a window have a rope of their own */
     KVC_MULTIPLIERS = 8, /* of embeddings, scores, what layers add, logits */
     KVC_LOGIT_SCALE = 16,
-    KVC_LAYER_NORM = 32, /* norms take the mean away first */
-    KVC_UNROTATED = 64,  /* some layers do not rotate */
-    KVC_NO_WINDOW = 128  /* a window, which others ignore, is refused */
+    KVC_LAYER_NORM = 32,   /* norms take the mean away first */
+    KVC_UNROTATED = 64,    /* some layers do not rotate */
+    KVC_NO_WINDOW = 128,   /* a window, which others ignore, is refused */
+    KVC_SIDE_BY_SIDE = 256 /* use_parallel_residual makes its norms KVC_NORMS_ONE */
 };
 
 struct kvc_family {
@@ -45,6 +46,7 @@ struct kvc_family {
 
     bool interleaved; /* GGUF files keep rotary pairs as (2i, 2i+1) */
     bool fused;       /* q, k, v lie in one tensor; so do gate and up */
+    bool may_fuse;    /* q, k, v do in some GGUF files */
     bool fused_feed;  /* gate and up alone do */
     bool pairs;       /* both formats keep rotary pairs as (2i, 2i+1) */
     bool ungated;     /* fc1 and fc2 in place of gate, up and down */
@@ -74,6 +76,7 @@ struct kvc_family {
     uint64_t heads, head_size, kv_heads, vocab, sliding_window, original_context, context;
     double norm_eps, base, query_scalar;
     double partial, logit_scale;
+    bool local_unscaled;                     /* layers with a window rotate as the others do without scaling */
     uint64_t unrotated;                      /* every so many-th layer does not rotate, where files do not say */
     double local_base, score_cap, logit_cap; /* GGUF files may lack these too */
 };
@@ -109,6 +112,9 @@ struct kvc_config {
     unsigned char *unrotated; /* [layers] which layers do not rotate, or NULL */
     uint64_t pattern;         /* as the family's */
     bool tied;                /* the head is the embedding */
+    bool fused;               /* q, k, v lie in one tensor */
+    bool parallel;            /* attention and feed-forward network side by side, where the family may be either */
+    enum kvc_norms norms;     /* the family's, or KVC_NORMS_ONE */
     bool qkv_bias, output_bias, feed_bias;
     struct {
         enum kvc_rope_kind kind;

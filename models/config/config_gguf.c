@@ -40,7 +40,7 @@ static const struct {
     {"rope.scaling.yarn_ext_factor", 1, 0},
     {"rope.scaling.yarn_attn_factor", 1, 0},
     {"rope.freq_base_swa", 0, KVC_LOCAL_ROPE},
-    {"use_parallel_residual", 0, 0},
+    {"use_parallel_residual", 0, KVC_SIDE_BY_SIDE},
     {"attention.causal", 1, 0},
 };
 
@@ -48,15 +48,17 @@ static void make_key(const struct kvc_config *config, const char *name, char *ke
     snprintf(key, capacity, "%s.%s", config->family->gguf, name);
 }
 
-/* Of the rows of one architecture one may have experts. */
-static const struct kvc_family *with_experts(const struct kvc_gguf *file, const struct kvc_config *config) {
+/* Of the rows of one architecture one may have experts, or a window where the others refuse one. */
+static const struct kvc_family *find_row(const struct kvc_gguf *file, const struct kvc_config *config) {
     const struct kvc_family *family = config->family;
     char key[128];
-    uint64_t count = 0;
+    uint64_t count = 0, window = 0;
     make_key(config, "expert_count", key, sizeof key);
     (void)kvc_gguf_uint(file, key, &count);
+    make_key(config, "attention.sliding_window", key, sizeof key);
+    (void)kvc_gguf_uint(file, key, &window);
     for (; family->gguf && strcmp(family->gguf, config->family->gguf) == 0; family++) {
-        if (family->experts == (count > 0))
+        if (family->experts == (count > 0) && !(window && family->features & KVC_NO_WINDOW))
             return family;
     }
     return config->family;
@@ -72,7 +74,7 @@ static enum kvc_status find_family(const struct kvc_gguf *file, const char *wher
     for (const struct kvc_family *family = kvc_families; family->gguf; family++) {
         if (strlen(family->gguf) == bytes && memcmp(family->gguf, name, bytes) == 0) {
             config->family = family;
-            config->family = with_experts(file, config);
+            config->family = find_row(file, config);
             return KVC_OK;
         }
     }
@@ -167,6 +169,18 @@ static enum kvc_status read_shares(const struct kvc_gguf *file, const char *wher
     config->shares_normalised = config->family->normalised;
     make_key(config, "expert_weights_norm", key, sizeof key);
     if (config->experts && kvc_gguf_has(file, key) && !kvc_gguf_bool(file, key, &config->shares_normalised)) {
+        return kvc_fail(error, KVC_INPUT, "%s: %s is not true or false", where, key);
+    }
+    return KVC_OK;
+}
+
+/* Whether attention and feed-forward network stand side by side. */
+static enum kvc_status read_parallel(const struct kvc_gguf *file, const char *where, struct kvc_config *config,
+                                     struct kvc_error *error) {
+    char key[128];
+    make_key(config, "use_parallel_residual", key, sizeof key);
+    if (kvc_config_knows(config, KVC_SIDE_BY_SIDE) && kvc_gguf_has(file, key) &&
+        !kvc_gguf_bool(file, key, &config->parallel)) {
         return kvc_fail(error, KVC_INPUT, "%s: %s is not true or false", where, key);
     }
     return KVC_OK;
@@ -314,6 +328,8 @@ static enum kvc_status fill(const struct kvc_gguf *file, const char *where, stru
     }
     if (!status) {
         status = read_scaling(file, where, config, error);
+        status = status ? status : read_parallel(file, where, config, error);
+        config->fused = config->family->may_fuse && kvc_gguf_tensor(file, "blk.0.attn_qkv.weight");
     }
     if (!status) {
         status = kvc_config_complete(config, true, where, error);

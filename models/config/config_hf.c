@@ -85,7 +85,7 @@ static enum kvc_status refuse_unsupported(const struct source *in, const struct 
                 {"logit_scale", KVC_LOGIT_SCALE},
                 {"qk_layernorm", 0},
                 {"use_qk_norm", 0},
-                {"use_parallel_residual", 0},
+                {"use_parallel_residual", KVC_SIDE_BY_SIDE},
                 {"clip_qkv", 0},
                 {"attn_temperature_tuning", 0},
                 {"query_pre_attn_scalar", KVC_SCORE_SCALE},
@@ -432,6 +432,8 @@ static enum kvc_status fill(struct source *in, struct kvc_config *config) {
     }
     if (!status)
         read_nulls(in, config);
+    if (!status && kvc_config_knows(config, KVC_SIDE_BY_SIDE))
+        status = read_flag(in, "use_parallel_residual", &config->parallel);
     if (!status)
         status = kvc_config_complete(config, false, in->path, in->error);
     if (!status)

@@ -64,7 +64,7 @@ const struct kvc_norm_name kvc_norm_names[] = {
 /* clang-format on */
 
 bool kvc_has_norm(const struct kvc_config *config, const struct kvc_norm_name *norm) {
-    return (!norm->per_head || config->family->qk_norm) && (!norm->norms || norm->norms >> config->family->norms & 1);
+    return (!norm->per_head || config->family->qk_norm) && (!norm->norms || norm->norms >> config->norms & 1);
 }
 
 uint64_t kvc_norm_length(const struct kvc_config *config, const struct kvc_norm_name *norm) {
@@ -79,9 +79,9 @@ bool kvc_has_matrix(const struct kvc_config *config, const struct kvc_matrix_nam
         return false;
     switch (matrix->when) {
     case KVC_SEPARATE:
-        return !family->fused;
+        return !config->fused;
     case KVC_FUSED:
-        return family->fused;
+        return config->fused;
     case KVC_FEED_SEPARATE:
         return !one && !family->ungated;
     case KVC_FEED_FUSED:

@@ -285,6 +285,10 @@ enum kvc_status kvc_plan_metadata(const struct kvc_config *config, const char *n
         snprintf(key, sizeof key, "%s.rope.scaling.type", architecture);
         kvc_gguf_put_string(writer, key, kind, strlen(kind));
     }
+    if (config->parallel) {
+        snprintf(key, sizeof key, "%s.use_parallel_residual", architecture);
+        kvc_gguf_put_bool(writer, key, true);
+    }
     if (config->sliding && !follows_pattern(config)) {
         snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", architecture);
         kvc_gguf_put_bools(writer, key, config->sliding, (size_t)config->layers);

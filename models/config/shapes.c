@@ -118,6 +118,8 @@ enum kvc_status kvc_shape_config(const struct kvc_shape *shape, struct kvc_confi
         .logit_cap = family->logit_cap,
         .pattern = family->pattern,
         .qkv_bias = family->qkv_bias,
+        .fused = family->fused,
+        .norms = family->norms,
         .rope = {.kind = shape->rope,
                  .local_base = family->local_base,
                  .base = (double)shape->base,

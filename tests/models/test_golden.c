@@ -44,11 +44,14 @@ static const struct {
     {"gemma3-images", {"short"}},
     {"smollm3", {"short"}},
     {"olmo2", {"short"}},
+    {"olmo3", {"beyond"}},
     {"granite", {"short"}},
     {"glm4", {"short"}},
     {"cohere", {"short"}},
     {"phi2", {"short"}},
+    {"phi2-fused", {"short"}},
     {"stablelm", {"short"}},
+    {"stablelm-parallel", {"short"}},
 };
 
 struct golden { /* tokens [count], logits [count, vocab] */
