@@ -33,7 +33,7 @@ libkvc_la_SOURCES += \
 libkvc_la_SOURCES += \
 	models/config/config.c \
 	models/config/config_gguf.c \
-	models/config/config_hf.c \
+	models/config/config_hf.c models/config/config_hf_refused.c \
 	models/config/family.c \
 	models/config/names.c \
 	models/config/plan.c \

@@ -446,9 +446,6 @@ def make(out, name):
             file.write(np.array(tokens, dtype="<i4").tobytes() + double.astype("<f8").tobytes())
 
 
-# ---- rotary frequencies of real geometries -------------------------------------------------------------------------
-
-
 def rotary(config):
     """inv_freq and attention factor as transformers computes them, from the rotary module alone."""
     scaling = config.get("rope_scaling") or {}
@@ -460,8 +457,7 @@ def rotary(config):
             "phi3": "phi3.modeling_phi3.Phi3", "gemma3_text": "gemma3.modeling_gemma3.Gemma3",
             "gpt_oss": "gpt_oss.modeling_gpt_oss.GptOss"}[config["model_type"]]
     module, name = kind.rsplit(".", 1)
-    module = importlib.import_module("transformers.models." + module)
-    rope = getattr(module, name + "RotaryEmbedding")(made)
+    rope = getattr(importlib.import_module("transformers.models." + module), name + "RotaryEmbedding")(made)
     if hasattr(rope, "full_attention_inv_freq"):  # of the layers without a window
         return dict(short=rope.full_attention_inv_freq.tolist(),
                     attention_factor=float(rope.full_attention_attention_scaling))
@@ -482,8 +478,7 @@ def make_ropes(out):
         found = rotary(config)
         with open(os.path.join(out, "rope", name + ".txt"), "w") as file:
             file.write(f"{found['attention_factor'].hex()} {len(found['short'])} {int('long' in found)}\n")
-            for value in found["short"] + found.get("long", []):
-                file.write(value.hex() + "\n")
+            file.writelines(value.hex() + "\n" for value in found["short"] + found.get("long", []))
 
 
 def main():

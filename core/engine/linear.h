@@ -29,8 +29,8 @@ struct kvc_input {
 /* y [rows, N] = x w^T + bias. */
 void kvc_linear_pass(struct kvc_runner *runner, struct kvc_span y, struct kvc_input in, const struct kvc_weight *w,
                      struct kvc_span bias);
-/* y [pairs, N]: rows are pairs, each multiplied by its expert's matrix, plus its bias [experts, N]; first as route gives
- * it. */
+/* y [pairs, N]: rows are pairs, each multiplied by its expert's matrix, plus its bias [experts, N]; first as route
+ * gives it. */
 void kvc_linear_pass_experts(struct kvc_runner *runner, struct kvc_span y, struct kvc_input in,
                              const struct kvc_weight *w, struct kvc_span bias, struct kvc_span first);
 

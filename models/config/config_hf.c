@@ -4,36 +4,18 @@
 #include <string.h>
 
 #include "core/base/canon.h"
-#include "models/config/config.h"
+#include "models/config/config_hf.h"
 #include "models/files/json.h"
 
-struct source {
-    const char *path;
-    /* top: of the file; root: of the language model, which lies in text_config where the model reads images too; rope:
-     * rope_scaling or rope_parameters, NULL where neither is an object */
-    const json_t *top, *root, *rope;
-    struct kvc_error *error;
-};
-
-static const json_t *get(const json_t *object, const char *key) {
-    const json_t *value = json_object_get(object, key);
-    return json_is_null(value) ? NULL : value;
-}
-
-static enum kvc_status unsupported(const struct source *in, const char *key, const char *what) {
-    return kvc_fail(in->error, KVC_INPUT, "%s: %s%s%s: a model that uses this is not supported", in->path, key,
-                    what ? " is " : "", what ? what : "");
-}
-
-static enum kvc_status find_family(struct source *in, struct kvc_config *config) {
-    const char *type = json_string_value(get(in->root, "model_type"));
+static enum kvc_status find_family(struct kvc_hf_source *in, struct kvc_config *config) {
+    const char *type = json_string_value(kvc_hf_get(in->root, "model_type"));
     if (!type) {
         return kvc_fail(in->error, KVC_INPUT, "%s: model_type is missing or not a string", in->path);
     }
     for (const struct kvc_family *family = kvc_families; family->gguf; family++) {
         if (strcmp(family->hf, type) == 0) {
             config->family = family;
-            const json_t *text = get(in->root, "text_config");
+            const json_t *text = kvc_hf_get(in->root, "text_config");
             if (family->nested && json_is_object(text)) {
                 in->root = text;
             }
@@ -45,117 +27,8 @@ static enum kvc_status find_family(struct source *in, struct kvc_config *config)
                     kvc_family_names(false, known, sizeof known));
 }
 
-/* FP8 with scales of blocks, rows or matrices, and MXFP4: models/files/scaled.h. */
-static enum kvc_status check_quantization(const struct source *in) {
-    static const char *const known[] = {"fp8", "mxfp4", "fbgemm_fp8", "compressed-tensors"};
-    const json_t *about = get(in->root, "quantization_config");
-    if (!about || json_is_false(about)) {
-        return KVC_OK;
-    }
-    const char *method = json_string_value(get(about, "quant_method")),
-               *format = json_string_value(get(about, "format"));
-    size_t i = 0;
-    while (method && i < sizeof known / sizeof *known && strcmp(method, known[i]) != 0) {
-        i++;
-    }
-    if (!method || i == sizeof known / sizeof *known) {
-        return kvc_fail(in->error, KVC_INPUT,
-                        "%s: quantization_config: quant_method is %.40s; fp8, fbgemm_fp8, compressed-tensors and mxfp4 "
-                        "are supported",
-                        in->path, method ? method : "missing");
-    }
-    if (i == 3 && (!format || strcmp(format, "float-quantized") != 0)) {
-        return kvc_fail(in->error, KVC_INPUT,
-                        "%s: quantization_config: format is %.40s; of compressed-tensors float-quantized is supported",
-                        in->path, format ? format : "missing");
-    }
-    const json_t *block = get(about, "weight_block_size");
-    if (block && (json_array_size(block) != 2 || json_integer_value(json_array_get(block, 0)) != 128 ||
-                  json_integer_value(json_array_get(block, 1)) != 128)) {
-        return kvc_fail(in->error, KVC_INPUT,
-                        "%s: quantization_config: weight_block_size is not [128, 128], the only one supported",
-                        in->path);
-    }
-    return KVC_OK;
-}
-
-/* A key that must have the one value there is. */
-static enum kvc_status check_number(const struct source *in, const char *key, double wanted) {
-    const json_t *value = get(in->root, key);
-    if (value && !(json_is_number(value) && json_number_value(value) == wanted)) {
-        return kvc_fail(in->error, KVC_INPUT, "%s: %s must be %g", in->path, key, wanted);
-    }
-    return KVC_OK;
-}
-
-/* Keys that change the computation in a way this engine does not have. 0, false, null and empty say nothing. */
-static enum kvc_status refuse_unsupported(const struct source *in, const struct kvc_family *family) {
-    static const struct {
-        const char *key;
-        unsigned feature; /* of families that have it the key is read */
-    } keys[] = {{"mlp_only_layers", 0},
-                {"n_routed_experts", 0},
-                {"attn_logit_softcapping", KVC_SOFT_CAPS},
-                {"final_logit_softcapping", KVC_SOFT_CAPS},
-                {"kv_lora_rank", 0},
-                {"q_lora_rank", 0},
-                {"no_rope_layers", KVC_UNROTATED},
-                {"attention_multiplier", KVC_MULTIPLIERS},
-                {"embedding_multiplier", KVC_MULTIPLIERS},
-                {"residual_multiplier", KVC_MULTIPLIERS},
-                {"logits_scaling", KVC_MULTIPLIERS},
-                {"logit_scale", KVC_LOGIT_SCALE},
-                {"qk_layernorm", 0},
-                {"use_qk_norm", 0},
-                {"use_parallel_residual", KVC_SIDE_BY_SIDE},
-                {"clip_qkv", 0},
-                {"attn_temperature_tuning", 0},
-                {"query_pre_attn_scalar", KVC_SCORE_SCALE},
-                {"use_bidirectional_attention", 0},
-                {"vision_config", 0}};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const json_t *value = get(in->root, keys[i].key);
-        if (value && !(keys[i].feature & family->features) && !json_is_false(value) &&
-            !(json_is_number(value) && json_number_value(value) == 0) &&
-            !(json_is_array(value) && json_array_size(value) == 0)) {
-            return unsupported(in, keys[i].key, NULL);
-        }
-    }
-    enum kvc_status status = check_quantization(in);
-    if (!status && family->clamps)
-        status = check_number(in, "swiglu_limit", (double)KVC_CLAMP_LIMIT);
-    if (!status && family->clamps)
-        status = check_number(in, "swiglu_alpha", 1.702);
-    if (status) {
-        return status;
-    }
-    const json_t *step = get(in->root, "decoder_sparse_step"); /* from one layer with experts to the next */
-    if (step && !(json_is_integer(step) && json_integer_value(step) == 1)) {
-        return unsupported(in, "decoder_sparse_step", "other than 1");
-    }
-    if (family->features & KVC_NO_WINDOW && json_is_true(get(in->root, "use_sliding_window"))) {
-        return unsupported(in, "use_sliding_window", NULL);
-    }
-    return KVC_OK;
-}
-
-static enum kvc_status check_activation(const struct source *in, const struct kvc_family *family) {
-    const char *wanted = family->activation == KVC_GELU ? "gelu_pytorch_tanh" : "silu";
-    const char *key = get(in->root, "hidden_activation") ? "hidden_activation" : "hidden_act";
-    const json_t *activation = get(in->root, key);
-    const char *name = json_string_value(activation);
-    if (name && family->activation == KVC_GELU && strcmp(name, "gelu_new") == 0) {
-        return KVC_OK; /* the same by another name */
-    }
-    if (activation && (!name || strcmp(name, wanted) != 0)) {
-        return kvc_fail(in->error, KVC_INPUT, "%s: %s is %.40s; only %s is supported for %s", in->path, key,
-                        name ? name : "not a string", wanted, family->hf);
-    }
-    return KVC_OK;
-}
-
-static enum kvc_status read_flag(const struct source *in, const char *key, bool *flag) {
-    const json_t *value = get(in->root, key);
+static enum kvc_status read_flag(const struct kvc_hf_source *in, const char *key, bool *flag) {
+    const json_t *value = kvc_hf_get(in->root, key);
     if (value && !json_is_boolean(value)) {
         return kvc_fail(in->error, KVC_INPUT, "%s: %s is not true or false", in->path, key);
     }
@@ -163,9 +36,9 @@ static enum kvc_status read_flag(const struct source *in, const char *key, bool 
     return KVC_OK;
 }
 
-static enum kvc_status read_field(const struct source *in, const struct kvc_config_field *field,
+static enum kvc_status read_field(const struct kvc_hf_source *in, const struct kvc_config_field *field,
                                   struct kvc_config *config) {
-    const json_t *top = get(in->root, field->hf), *rope = get(in->rope, field->hf);
+    const json_t *top = kvc_hf_get(in->root, field->hf), *rope = kvc_hf_get(in->rope, field->hf);
     const json_t *value = field->place == KVC_TOP             ? top
                           : field->place == KVC_ROPE          ? rope
                           : field->place == KVC_TOP_THEN_ROPE ? (top ? top : rope)
@@ -183,8 +56,8 @@ static enum kvc_status read_field(const struct source *in, const struct kvc_conf
 
 /* ---- rotary scaling ---- */
 
-static enum kvc_status read_factors(const struct source *in, const char *key, float **values, uint64_t *count) {
-    const json_t *list = get(in->rope, key);
+static enum kvc_status read_factors(const struct kvc_hf_source *in, const char *key, float **values, uint64_t *count) {
+    const json_t *list = kvc_hf_get(in->rope, key);
     const size_t size = json_array_size(list);
     if (!json_is_array(list) || size < 1 || size > 4096) {
         return kvc_fail(in->error, KVC_INPUT, "%s: rope_scaling.%s must be a list of numbers; longrope needs it",
@@ -207,18 +80,18 @@ static enum kvc_status read_factors(const struct source *in, const char *key, fl
     return KVC_OK;
 }
 
-static enum kvc_status read_longrope(const struct source *in, struct kvc_config *config) {
+static enum kvc_status read_longrope(const struct kvc_hf_source *in, struct kvc_config *config) {
     static const char *const keys[] = {"short_mscale", "long_mscale"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        if (get(in->rope, keys[i])) {
-            return unsupported(in, "rope_scaling", keys[i]);
+        if (kvc_hf_get(in->rope, keys[i])) {
+            return kvc_hf_unsupported(in, "rope_scaling", keys[i]);
         }
     }
     enum kvc_status status = read_factors(in, "short_factor", &config->rope.short_factor, &config->rope.short_count);
     return status ? status : read_factors(in, "long_factor", &config->rope.long_factor, &config->rope.long_count);
 }
 
-static enum kvc_status read_scaling(const struct source *in, struct kvc_config *config) {
+static enum kvc_status read_scaling(const struct kvc_hf_source *in, struct kvc_config *config) {
     static const struct {
         const char *name;
         enum kvc_rope_kind kind;
@@ -227,7 +100,7 @@ static enum kvc_status read_scaling(const struct source *in, struct kvc_config *
                  {"yarn", KVC_ROPE_LONGROPE, true},     {"linear", KVC_ROPE_LINEAR, false},
                  {"llama3", KVC_ROPE_LLAMA3, false},    {"yarn", KVC_ROPE_YARN, false},
                  {"longrope", KVC_ROPE_LONGROPE, false}};
-    const json_t *condense = get(in->root, "rope_condense_ratio"); /* LongChat's first files */
+    const json_t *condense = kvc_hf_get(in->root, "rope_condense_ratio"); /* LongChat's first files */
     if (!in->rope && config->family->keep_fractions) {
         return kvc_fail(in->error, KVC_INPUT,
                         "%s: neither rope_scaling nor rope_parameters is there; %s models have one", in->path,
@@ -245,15 +118,15 @@ static enum kvc_status read_scaling(const struct source *in, struct kvc_config *
         }
         return KVC_OK;
     }
-    const json_t *value = get(in->rope, "rope_type");
-    value = value ? value : get(in->rope, "type");
+    const json_t *value = kvc_hf_get(in->rope, "rope_type");
+    value = value ? value : kvc_hf_get(in->rope, "type");
     const char *name = value ? json_string_value(value) : "default";
     for (size_t i = 0; name && i < sizeof kinds / sizeof *kinds; i++) {
         if (strcmp(kinds[i].name, name) != 0 || (kinds[i].su && !config->family->su)) {
             continue;
         }
         config->rope.kind = kinds[i].kind;
-        const json_t *truncate = get(in->rope, "truncate");
+        const json_t *truncate = kvc_hf_get(in->rope, "truncate");
         config->rope.keep_fractions = truncate && !json_is_true(truncate);
         return config->rope.kind == KVC_ROPE_LONGROPE ? read_longrope(in, config) : KVC_OK;
     }
@@ -264,15 +137,15 @@ static enum kvc_status read_scaling(const struct source *in, struct kvc_config *
 }
 
 /* rope_parameters by kinds of layers. */
-static enum kvc_status read_kinds(struct source *in, struct kvc_config *config) {
-    const json_t *local = get(in->rope, "sliding_attention"), *theta = get(local, "rope_theta");
-    const json_t *type = get(local, "rope_type");
-    in->rope = get(in->rope, "full_attention");
+static enum kvc_status read_kinds(struct kvc_hf_source *in, struct kvc_config *config) {
+    const json_t *local = kvc_hf_get(in->rope, "sliding_attention"), *theta = kvc_hf_get(local, "rope_theta");
+    const json_t *type = kvc_hf_get(local, "rope_type");
+    in->rope = kvc_hf_get(in->rope, "full_attention");
     if (!json_is_object(in->rope) || !json_is_object(local)) {
-        return unsupported(in, "rope_parameters", "not of full_attention and sliding_attention");
+        return kvc_hf_unsupported(in, "rope_parameters", "not of full_attention and sliding_attention");
     }
     if (type && (!json_is_string(type) || strcmp(json_string_value(type), "default") != 0)) {
-        return unsupported(in, "rope_parameters.sliding_attention.rope_type", "not \"default\"");
+        return kvc_hf_unsupported(in, "rope_parameters.sliding_attention.rope_type", "not \"default\"");
     }
     if (!theta) {
         return KVC_OK;
@@ -286,8 +159,8 @@ static enum kvc_status read_kinds(struct source *in, struct kvc_config *config) 
     return KVC_OK;
 }
 
-static enum kvc_status find_rope(struct source *in, struct kvc_config *config) {
-    const json_t *scaling = get(in->root, "rope_scaling"), *parameters = get(in->root, "rope_parameters");
+static enum kvc_status find_rope(struct kvc_hf_source *in, struct kvc_config *config) {
+    const json_t *scaling = kvc_hf_get(in->root, "rope_scaling"), *parameters = kvc_hf_get(in->root, "rope_parameters");
     in->rope = scaling ? scaling : parameters;
     if (!in->rope) {
         return KVC_OK;
@@ -303,7 +176,7 @@ static enum kvc_status find_rope(struct source *in, struct kvc_config *config) {
             return read_kinds(in, config);
         }
         if (json_is_object(value)) {
-            return unsupported(in, key, "different for kinds of layers");
+            return kvc_hf_unsupported(in, key, "different for kinds of layers");
         }
     }
     return KVC_OK;
@@ -312,7 +185,7 @@ static enum kvc_status find_rope(struct source *in, struct kvc_config *config) {
 /* ---- sliding window ---- */
 
 /* Fills sliding from layer_types. *any: at least one layer slides. */
-static enum kvc_status read_layer_types(const struct source *in, const json_t *types, struct kvc_config *config,
+static enum kvc_status read_layer_types(const struct kvc_hf_source *in, const json_t *types, struct kvc_config *config,
                                         bool *any) {
     if (!json_is_array(types) || json_array_size(types) != config->layers) {
         return kvc_fail(in->error, KVC_INPUT, "%s: layer_types must be a list of %" PRIu64 " names, one for each layer",
@@ -335,10 +208,10 @@ static enum kvc_status read_layer_types(const struct source *in, const json_t *t
 }
 
 /* Which layers slide, by max_window_layers unless layer_types says so. sliding_window was read with the fields. */
-static enum kvc_status read_sliding(const struct source *in, struct kvc_config *config) {
+static enum kvc_status read_sliding(const struct kvc_hf_source *in, struct kvc_config *config) {
     const enum kvc_window_kind kind = config->family->window;
-    const json_t *types = get(in->root, "layer_types"), *first = get(in->root, "max_window_layers");
-    const json_t *pattern = get(in->root, "sliding_window_pattern");
+    const json_t *types = kvc_hf_get(in->root, "layer_types"), *first = kvc_hf_get(in->root, "max_window_layers");
+    const json_t *pattern = kvc_hf_get(in->root, "sliding_window_pattern");
     const bool asked = kind == KVC_WINDOW_ASKED || kind == KVC_WINDOW_LISTED || kind == KVC_WINDOW_CHOSEN;
     bool use = kind == KVC_WINDOW_ALL || kind == KVC_WINDOW_PATTERN, any = false;
     enum kvc_status status = asked ? read_flag(in, "use_sliding_window", &use) : KVC_OK;
@@ -365,7 +238,7 @@ static enum kvc_status read_sliding(const struct source *in, struct kvc_config *
         return kvc_config_slide(config, in->path, in->error);
     }
     if (!types && kind == KVC_WINDOW_LISTED && config->sliding_window) {
-        return unsupported(in, "use_sliding_window", "true without layer_types");
+        return kvc_hf_unsupported(in, "use_sliding_window", "true without layer_types");
     }
     if (!types && (config->sliding_window == 0 || kind != KVC_WINDOW_CHOSEN)) {
         return KVC_OK;
@@ -389,15 +262,16 @@ static enum kvc_status read_sliding(const struct source *in, struct kvc_config *
     const bool same = kind == KVC_WINDOW_ALL || kind == KVC_WINDOW_ASKED;
     for (uint64_t i = 0; !status && same && i < config->layers; i++) {
         if (config->sliding[i] != (config->sliding_window > 0)) {
-            status = unsupported(in, "layer_types", "not the same for every layer");
+            status = kvc_hf_unsupported(in, "layer_types", "not the same for every layer");
         }
     }
     return status;
 }
 
 /* Which layers do not rotate: 0 in no_rope_layers, or by an interval. */
-static enum kvc_status read_unrotated(const struct source *in, struct kvc_config *config) {
-    const json_t *list = get(in->root, "no_rope_layers"), *every = get(in->root, "no_rope_layer_interval");
+static enum kvc_status read_unrotated(const struct kvc_hf_source *in, struct kvc_config *config) {
+    const json_t *list = kvc_hf_get(in->root, "no_rope_layers"),
+                 *every = kvc_hf_get(in->root, "no_rope_layer_interval");
     const int64_t interval = every ? (int64_t)json_integer_value(every) : (int64_t)config->family->unrotated;
     if (!kvc_config_knows(config, KVC_UNROTATED)) {
         return KVC_OK;
@@ -430,29 +304,29 @@ static int64_t read_token(const json_t *value) {
                : -1;
 }
 
-static const json_t *get_token(const struct source *in, const char *key) {
-    const json_t *token = get(in->top, key);
-    return token ? token : get(in->root, key);
+static const json_t *get_token(const struct kvc_hf_source *in, const char *key) {
+    const json_t *token = kvc_hf_get(in->top, key);
+    return token ? token : kvc_hf_get(in->root, key);
 }
 
 /* A missing cap is the family's, null is none. */
-static void read_nulls(const struct source *in, struct kvc_config *config) {
+static void read_nulls(const struct kvc_hf_source *in, struct kvc_config *config) {
     if (json_is_null(json_object_get(in->root, "attn_logit_softcapping")))
         config->score_cap = 0;
     if (json_is_null(json_object_get(in->root, "final_logit_softcapping")))
         config->logit_cap = 0;
 }
 
-static enum kvc_status fill(struct source *in, struct kvc_config *config) {
+static enum kvc_status fill(struct kvc_hf_source *in, struct kvc_config *config) {
     if (!json_is_object(in->root)) {
         return kvc_fail(in->error, KVC_INPUT, "%s: is not a JSON object", in->path);
     }
     bool attention_bias = false;
     enum kvc_status status = find_family(in, config);
     if (!status)
-        status = refuse_unsupported(in, config->family);
+        status = kvc_hf_refuse(in, config->family);
     if (!status)
-        status = check_activation(in, config->family);
+        status = kvc_hf_check_activation(in, config->family);
     if (!status)
         status = find_rope(in, config);
     if (!status)
@@ -503,7 +377,7 @@ enum kvc_status kvc_config_from_json(const char *path, struct kvc_config *config
     if (status) {
         return status;
     }
-    struct source in = {path, root, root, NULL, error};
+    struct kvc_hf_source in = {path, root, root, NULL, error};
     status = fill(&in, config);
     json_decref(root);
     if (status) {

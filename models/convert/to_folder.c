@@ -225,6 +225,9 @@ static enum kvc_status write_folder(struct work *work, const char *to, enum kvc_
 
 static enum kvc_status convert(struct work *work, const char *to, enum kvc_type type) {
     work->config.family = folder_family(&work->config);
+    if (work->config.family->stacked) /* every other output of one tensor is the gate's, inputs by outputs */
+        return kvc_fail(work->error, KVC_USAGE, "%s: folders of %s are not written; name a GGUF file, not %s",
+                        work->converter->from, work->config.family->hf, to);
     enum kvc_status status = kvc_plan_build(&work->config, type, &work->plan, work->error);
     if (!status) {
         status = write_folder(work, to, type);

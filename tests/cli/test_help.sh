@@ -67,10 +67,13 @@ ok info methods --json
 that 'all as JSON' [ "$(json methods.0.name)" = full ]
 for text in stages paper memory traffic; do that "$text as JSON" [ -n "$(json methods.1.$text)" ]; done
 ok info shapes
-ok info families
-ok info families --json
 has '^llama-3.2-1b '
 narrow
+ok info families
+has '^OLMo 2  *olmo2  *olmo2$'
+narrow
+ok info families --json
+that 'families as JSON' [ "$(json families.0.gguf)" = llama ]
 ok info templates
 has '^llama3 '
 narrow
