@@ -135,6 +135,8 @@ static void put_flags(struct made *made) {
         put(made, made->root, family->qkv_bias_key, json_boolean(config->qkv_bias));
     if (family->feed_bias)
         put(made, made->root, "mlp_bias", json_boolean(config->feed_bias));
+    if (kvc_config_knows(config, KVC_SIDE_BY_SIDE))
+        put(made, made->root, "use_parallel_residual", json_boolean(config->parallel));
     if (family->norm_topk_prob)
         put(made, made->root, "norm_topk_prob", json_boolean(config->shares_normalised));
     const char *activation = family->activation == KVC_GELU ? "gelu_pytorch_tanh" : "silu";
@@ -290,6 +292,8 @@ static const char *difference(const struct kvc_config *a, const struct kvc_confi
     if (a->tied != b->tied || a->qkv_bias != b->qkv_bias || a->output_bias != b->output_bias ||
         a->feed_bias != b->feed_bias)
         return "which biases there are";
+    if (a->norms != b->norms)
+        return "where the norms are";
     if (a->experts && a->shares_normalised != b->shares_normalised)
         return "whether the shares of experts add up to 1";
     return same_layers(a, b) ? NULL : "which layers have a window or do not rotate";

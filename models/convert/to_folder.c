@@ -111,6 +111,36 @@ static void take_slice(struct kvc_file_tensor *tensor, uint32_t expert) {
     tensor->shape[1] = tensor->cols;
 }
 
+/* Queries', keys' or values' rows of a file that has them in one tensor; false: it has none such, or another shape. */
+static bool find_in_fused(const struct work *work, const char *name, struct kvc_file_tensor *tensor) {
+    static const char *const parts[] = {".attn_q.", ".attn_k.", ".attn_v."};
+    const struct kvc_config *config = &work->config;
+    const uint64_t heads[] = {config->heads, config->kv_heads, config->kv_heads};
+    uint64_t before = 0;
+    for (size_t i = 0; i < 3; before += heads[i++] * config->head_size) {
+        const char *at = strstr(name, parts[i]);
+        char fused[160];
+        if (!at)
+            continue;
+        snprintf(fused, sizeof fused, "%.*s.attn_qkv.%s", (int)(at - name), name, at + strlen(parts[i]));
+        const struct kvc_file_tensor *found = kvc_gguf_tensor(work->gguf, fused);
+        if (!found)
+            return false;
+        const bool bias = found->dimensions == 1;
+        const uint64_t all = bias ? found->cols : found->rows, rows = heads[i] * config->head_size;
+        const size_t row_bytes = kvc_type_row_bytes(found->type, bias ? 1 : found->cols);
+        if (all != (config->heads + 2 * config->kv_heads) * config->head_size || row_bytes == 0)
+            return false;
+        *tensor = *found;
+        tensor->data = (const unsigned char *)found->data + before * row_bytes;
+        tensor->bytes = rows * row_bytes;
+        tensor->shape[0] = rows;
+        *(bias ? &tensor->cols : &tensor->rows) = rows;
+        return true;
+    }
+    return false;
+}
+
 /* The model's tensor for one of the folder's; scaled ones are the file's own. */
 static enum kvc_status find(const struct work *work, const struct target *target, struct kvc_file_tensor *tensor) {
     const struct kvc_planned *planned = target->planned;
@@ -127,9 +157,10 @@ static enum kvc_status find(const struct work *work, const struct target *target
         kvc_expert_tensor(name, sizeof name, true, &work->config, planned->layer, planned->experts, target->expert);
         found = kvc_gguf_tensor(work->gguf, name);
     }
-    if (!found)
+    if (found)
+        *tensor = *found;
+    else if (!work->gguf || !find_in_fused(work, name, tensor))
         return kvc_fail(work->error, KVC_INPUT, "%s: tensor %s is missing", work->converter->from, name);
-    *tensor = *found;
     if (whole && tensor->dimensions == 3 && tensor->shape[0] == planned->shape[0])
         take_slice(tensor, target->expert);
     if (tensor->rows != rows || tensor->cols != cols)
@@ -225,6 +256,7 @@ static enum kvc_status write_folder(struct work *work, const char *to, enum kvc_
 
 static enum kvc_status convert(struct work *work, const char *to, enum kvc_type type) {
     work->config.family = folder_family(&work->config);
+    work->config.fused = work->config.family->fused; /* folders of Phi-2 have three tensors */
     if (work->config.family->stacked) /* every other output of one tensor is the gate's, inputs by outputs */
         return kvc_fail(work->error, KVC_USAGE, "%s: folders of %s are not written; name a GGUF file, not %s",
                         work->converter->from, work->config.family->hf, to);
