@@ -64,7 +64,6 @@ libkvc_la_SOURCES += \
 	models/jinja/execute.c \
 	models/jinja/format.c \
 	models/jinja/functions.c \
-	models/jinja/jinja.h \
 	models/jinja/lexer.c \
 	models/jinja/list_filters.c \
 	models/jinja/lists.c \
@@ -73,12 +72,10 @@ libkvc_la_SOURCES += \
 	models/jinja/parse.c \
 	models/jinja/parse_expression.c \
 	models/jinja/parse_postfix.c \
-	models/jinja/parts.h \
 	models/jinja/print.c \
 	models/jinja/render.c \
 	models/jinja/scope.c \
 	models/jinja/string_methods.c \
-	models/jinja/syntax.h \
 	models/jinja/tests.c \
 	models/jinja/text_filters.c \
 	models/jinja/tojson.c \
