@@ -49,8 +49,8 @@ KVC_KERNEL(quantize_rows)
                     lane[l] = kvc_int8_add(KVC_INT8_SCALE_##NAME(*from, s), scale[b], total, lane[l]);                 \
                     if (KVC_INT8_HAS_MIN_##NAME)                                                                       \
                         lane[l] =                                                                                      \
-                            kvc_int8_add(-KVC_INT8_MIN_##NAME(*from, s), scale[b],                                     \
-                                         pieces == 2 ? sum[b * 2 + piece] : sum[b * 2] + sum[b * 2 + 1], lane[l]);     \
+                            kvc_int8_take(KVC_INT8_MIN_##NAME(*from, s), scale[b],                                     \
+                                          pieces == 2 ? sum[b * 2 + piece] : sum[b * 2] + sum[b * 2 + 1], lane[l]);    \
                     (void)s;                                                                                           \
                 }                                                                                                      \
             }                                                                                                          \

@@ -410,7 +410,7 @@ KVC_INLINE kvc_i8 kvc_q8_quant(float x, float scale) {
  * one scale w and maybe a minimum m for its 32 quants, or two for 16 each, which then follow one another. Of each such
  * piece I = the sum of weight quants times activation quants, S = the sum of the activation quants, both integers,
  * exact in any order; with x the activations' scale: lane = kvc_int8_add(w, x, I, lane), and where there is a minimum
- * lane = kvc_int8_add(-m, x, S, lane). The lanes are added pairwise: 4, 2, 1. */
+ * lane = kvc_int8_take(m, x, S, lane). The lanes are added pairwise: 4, 2, 1. */
 #define KVC_INT8_BLOCK 32
 #define KVC_INT8_LANES 8
 #define KVC_INT8_LEAST 0x04000000u /* 2^-119 */
@@ -429,6 +429,8 @@ KVC_INLINE kvc_i8 kvc_int8_quant(float x, float inverse) {
     return inverse == 0.0f ? (kvc_i8)0 : (kvc_i8)kvc_rint(x * inverse);
 }
 KVC_INLINE float kvc_int8_add(float w, float x, kvc_i32 sum, float lane) { return kvc_fma(w * x, (float)sum, lane); }
+/* The product of x and S is one number for all outputs. */
+KVC_INLINE float kvc_int8_take(float m, float x, kvc_i32 sum, float lane) { return kvc_fma(-m, x * (float)sum, lane); }
 /* The sum of the lanes, left in lane[0]. */
 #define KVC_TREE8(lane)                                                                                                \
     do {                                                                                                               \

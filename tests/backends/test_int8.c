@@ -89,7 +89,7 @@ static void special_values(void **state) {
                                                     : KVC_INT8_WIDTH_##NAME) {                                         \
                 const size_t s = k % (elements) / KVC_INT8_WIDTH_##NAME;                                               \
                 const float step = KVC_INT8_SCALE_##NAME(w[k / (elements)], s) * scale[k / 32];                        \
-                const float low = KVC_INT8_MIN_##NAME(w[k / (elements)], s) * scale[k / 32];                           \
+                const float low = KVC_INT8_MIN_##NAME(w[k / (elements)], s);                                           \
                 int64_t product = 0, sum = 0;                                                                          \
                 for (size_t i = KVC_INT8_WIDTH_##NAME; i-- > 0;) {                                                     \
                     product += (int64_t)KVC_##NAME##_QUANT(w[(k + i) / (elements)], (k + i) % (elements)) * x[k + i];  \
@@ -98,7 +98,7 @@ static void special_values(void **state) {
                 (void)s;                                                                                               \
                 lane[l] = fmaf(step, (float)product, lane[l]);                                                         \
                 if (KVC_INT8_HAS_MIN_##NAME)                                                                           \
-                    lane[l] = fmaf(-low, (float)sum, lane[l]);                                                         \
+                    lane[l] = fmaf(-low, (float)sum * scale[k / 32], lane[l]);                                         \
             }                                                                                                          \
         }                                                                                                              \
         return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));              \

@@ -71,7 +71,7 @@ static float dot(const struct weights *w, const kvc_i8 *x, const float *scale, s
         }
         lane[l] = kvc_int8_add(w->scale[piece], scale[block], product, lane[l]);
         if (w->has_minimum)
-            lane[l] = kvc_int8_add(-w->minimum[piece], scale[block], sum, lane[l]);
+            lane[l] = kvc_int8_take(w->minimum[piece], scale[block], sum, lane[l]);
     }
     KVC_TREE8(lane);
     return lane[0];

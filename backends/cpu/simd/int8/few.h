@@ -17,6 +17,11 @@ INLINE __m256 add_sums(__m256 s, __m256 x, __m256i sum, __m256 lane) {
     return _mm256_fmadd_ps(_mm256_mul_ps(s, x), _mm256_cvtepi32_ps(sum), lane);
 }
 
+/* lane -= m * (x * sum), as kvc_int8_take. */
+INLINE __m256 take(__m256 m, const float *scaled, __m256 lane) {
+    return _mm256_fnmadd_ps(m, _mm256_load_ps(scaled), lane);
+}
+
 /* One group of an output's weights times one row's. All but the first three are constants. */
 INLINE __m256 add_group(const struct unpacked *u, const struct kvc_int8_group *x, __m256 lane, int is_signed,
                         int offset, int width, int has_minimum) {
@@ -33,7 +38,7 @@ INLINE __m256 add_group(const struct unpacked *u, const struct kvc_int8_group *x
         if (offset)
             sum = _mm256_sub_epi32(sum, _mm256_mullo_epi32(load_sums(x->sum), _mm256_set1_epi32(offset)));
         lane = add_sums(u->scale[0], scale, sum, lane);
-        return has_minimum ? add_sums(negative(u->minimum[0]), scale, load_sums(x->sum), lane) : lane;
+        return has_minimum ? take(u->minimum[0], x->scaled, lane) : lane;
     }
     if (offset) {
         const __m256i by = _mm256_set1_epi32(offset);
@@ -42,9 +47,9 @@ INLINE __m256 add_group(const struct unpacked *u, const struct kvc_int8_group *x
     }
     lane = add_sums(u->scale[0], scale, first, lane);
     if (has_minimum)
-        lane = add_sums(negative(u->minimum[0]), scale, load_sums(x->half[0]), lane);
+        lane = take(u->minimum[0], x->half_scaled[0], lane);
     lane = add_sums(u->scale[1], scale, second, lane);
-    return has_minimum ? add_sums(negative(u->minimum[1]), scale, load_sums(x->half[1]), lane) : lane;
+    return has_minimum ? take(u->minimum[1], x->half_scaled[1], lane) : lane;
 }
 
 INLINE float sum_lanes8(__m256 lane) {

@@ -51,6 +51,9 @@ static void fill_group(struct kvc_int8_group *to, const struct kvc_int8_call *ca
         to->half[0][b] = sum[2 * b];
         to->half[1][b] = sum[2 * b + 1];
         to->sum[b] = sum[2 * b] + sum[2 * b + 1];
+        to->half_scaled[0][b] = to->scale[b] * (float)to->half[0][b];
+        to->half_scaled[1][b] = to->scale[b] * (float)to->half[1][b];
+        to->scaled[b] = to->scale[b] * (float)to->sum[b];
     }
 }
 

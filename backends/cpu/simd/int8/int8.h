@@ -11,7 +11,8 @@
 struct kvc_int8_group {
     _Alignas(64) kvc_i8 quant[256];
     float scale[8];
-    kvc_i32 half[2][8], sum[8]; /* of quants: of the first and second half of each block, and of both */
+    kvc_i32 half[2][8], sum[8];         /* of quants: of the first and second half of each block, and of both */
+    float half_scaled[2][8], scaled[8]; /* the same times the scale, as kvc_int8_take has it */
 };
 
 struct kvc_int8_call {

@@ -143,8 +143,7 @@ INLINE void tile(const struct kvc_int8_call *call, const struct panel *p, size_t
                 const fv m = fv_load(negated + v * WIDTH);
                 UNROLL
                 for (int r = 0; r < rows; r++)
-                    f[r][v] =
-                        fv_fma(fv_mul(m, fv_set(x_scale[(size_t)r * blocks + b])), fv_set((float)total[r]), f[r][v]);
+                    f[r][v] = fv_fma(m, fv_set(x_scale[(size_t)r * blocks + b] * (float)total[r]), f[r][v]);
             }
         }
         UNROLL
