@@ -429,7 +429,6 @@ KVC_INLINE kvc_i8 kvc_int8_quant(float x, float inverse) {
     return inverse == 0.0f ? (kvc_i8)0 : (kvc_i8)kvc_rint(x * inverse);
 }
 KVC_INLINE float kvc_int8_add(float w, float x, kvc_i32 sum, float lane) { return kvc_fma(w * x, (float)sum, lane); }
-/* The product of x and S is one number for all outputs. */
 KVC_INLINE float kvc_int8_take(float m, float x, kvc_i32 sum, float lane) { return kvc_fma(-m, x * (float)sum, lane); }
 /* The sum of the lanes, left in lane[0]. */
 #define KVC_TREE8(lane)                                                                                                \
