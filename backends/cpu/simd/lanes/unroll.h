@@ -5,6 +5,8 @@
 #define INLINE static inline __attribute__((always_inline))
 #if defined(__clang__)
 #define UNROLL _Pragma("unroll")
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) /* gcc then warns that it cannot everywhere */
+#define UNROLL
 #else
 #define UNROLL _Pragma("GCC unroll 64")
 #endif
