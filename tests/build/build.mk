@@ -12,10 +12,11 @@ BUILD_TESTS = \
 	tests/build/test_symbols.sh \
 	tests/build/test_tarball.sh \
 	tests/build/test_warnings.sh \
+	tests/tools/test_beside_llama.sh \
 	tests/tools/test_device_report.sh \
 	tests/tools/test_gpu_check.sh
 SHELL_TESTS += $(BUILD_TESTS)
-EXTRA_DIST += $(BUILD_TESTS) tests/build/install_use.cc tests/build/comments.awk
+EXTRA_DIST += $(BUILD_TESTS) tests/build/install_use.cc tests/build/comments.awk tests/tools/llama_cpp.py
 
 # Prints hashes of everything; also built for other machines by tests/cross/run.sh.
 noinst_PROGRAMS += tests/cross/driver

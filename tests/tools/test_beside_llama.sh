@@ -1,0 +1,96 @@
+#!/bin/sh
+# tools/beside_llama.py and tools/int8_distance.py with a llama_cpp that is kvcull itself (tests/tools/llama_cpp.py): every
+# cell of their tables, a distance that is none, one that is known, errors. PYTHON is an interpreter; numpy is needed for
+# distances only.
+. "${top_srcdir:-.}/tests/cli/lib.sh"
+not_in_valgrind
+python=${PYTHON:-python3}
+"$python" -c '' 2>/dev/null || { echo "skipped: no $python"; exit 77; }
+PYTHONDONTWRITEBYTECODE=yes
+TMPDIR=$work/temporary
+export PYTHONDONTWRITEBYTECODE TMPDIR
+mkdir "$TMPDIR" "$work/none" "$work/fake"
+cp "$source/tests/tools/llama_cpp.py" "$work/fake"
+echo 'raise ImportError' >"$work/none/llama_cpp.py"
+# tool NAME ARGUMENTS...
+tool() {
+    name=$1
+    shift
+    KVCULL_FAKE=$program PYTHONPATH=${modules:-$work/fake} "$python" "$source/tools/$name.py" --kvcull "$program" "$@" \
+        >"$work/out" 2>"$work/err" </dev/null
+    status=$?
+}
+# wrong STATUS PATTERN NAME ARGUMENTS...: that status, and one line of error that matches.
+wrong() {
+    want=$1
+    pattern=$2
+    shift 2
+    tool "$@"
+    that "exit $want of: $*" [ $status = "$want" ]
+    that "one line of error: $*" [ "$(wc -l <"$work/err")" = 1 ]
+    has "^$1.py: .*$pattern" "$work/err"
+}
+ok mkmodel --shape tiny --type q8_0 -o "$work/tiny.gguf"
+for name in beside_llama int8_distance; do
+    wrong 2 'no model is named' $name
+    wrong 2 '0: not a number from 1' $name --threads 0 "$work/tiny.gguf"
+    wrong 2 'nosuch.*--help lists' $name --nosuch 1
+    wrong 2 'a folder.*--types' $name "$demo"
+    wrong 3 'nosuch.gguf: no such file' $name "$work/nosuch.gguf"
+    modules=$work/none
+    wrong 4 'no llama_cpp in .*pip install' $name "$work/tiny.gguf"
+    modules=
+    tool $name --help
+    that "help of $name" [ $status = 0 ]
+    has '^ *tools/' "$work/out"
+done
+wrong 2 'exact8: float, int8 or fast' beside_llama --math float,exact8 "$work/tiny.gguf"
+wrong 4 'none/kvcull: .*./dev build' beside_llama --kvcull "$work/none/kvcull" "$work/tiny.gguf"
+
+# A row for each of four measurements, a ratio with quartiles for each arithmetic.
+tool beside_llama --rounds 2 --repeat 1 --gen 2 --prompt 8,9 --batch 3 --threads 2 "$work/tiny.gguf"
+that 'beside_llama' [ $status = 0 ]
+grep '^|' "$work/out" >"$work/table"
+that 'two lines of header, four rows' [ "$(wc -l <"$work/table")" = 6 ]
+that 'as many cells in all' [ "$(sed 's/[^|]//g' "$work/table" | sort -u)" = '|||||||||' ]
+number='[0-9.e+]+'
+for what in 'prefill 8' 'prefill 9' decode 'decode, batch 3'; do
+    row="^\| tiny.gguf \| 2 \| $what( \| $number){3}( \| $number \($number to $number\)){2} \|\$"
+    that "$what" grep -qE "$row" "$work/table"
+done
+tool beside_llama --rounds 1 --repeat 1 --gen 1 --prompt 8 --batch 1 --threads 1 --shape tiny --types q4_0,f16 --math int8
+that 'made models' [ $status = 0 ]
+that 'two of them' [ "$(grep -c '^| tiny \(q4_0\|f16\) | 1 | ' "$work/out")" = 4 ]
+nothing_left "$TMPDIR"
+
+"$python" -c 'import numpy' 2>/dev/null || { echo 'distances are not tried: no numpy'; finish; exit; }
+i=0
+while [ $i -lt 12 ]; do
+    echo 'then the old sailor found the red kettle near the harbor . the magic number for lantern 48 21 .'
+    i=$((i + 1))
+done >"$work/text"
+wrong 3 'text: [0-9]* tokens; 99 windows of 40 are more' int8_distance --types q4_0 --windows 99 --tokens 40 --text "$work/text" "$demo"
+tool int8_distance --types q4_0 --windows 2 --tokens 40 --text "$work/text" "$demo"
+that 'int8_distance' [ $status = 0 ]
+# cell ROW NUMBER, of the rows below the header.
+cell() { grep '^| demo q4_0 ' "$work/out" | sed -n "$1p" | cut -d '|' -f $(($2 + 1)) | sed 's/^ *//; s/ *$//'; }
+that 'six rows' [ "$(grep -c '^| demo q4_0 |' "$work/out")" = 6 ]
+that 'the measure is no distance from itself' [ "$(cell 1 2) $(cell 1 4) $(cell 1 6) $(cell 1 8)" = 'kvcull float 0 100.00 % +0.000 %' ]
+that 'int8 has one' [ "$(cell 2 2) $(cell 2 3)" = 'kvcull int8 f32' ]
+that 'which is not 0' [ "$(cell 2 4)" != 0 ]
+that 'who computes in float32 is none' [ "$(cell 3 2) $(cell 3 3) $(cell 3 4) $(cell 3 7)" = "llama.cpp f32 0 $(cell 1 7)" ]
+that 'F16 entries show' [ "$(cell 5 2) $(cell 5 3)" = 'llama.cpp f16' ]
+that 'in the divergence' [ "$(cell 5 4)" != 0 ]
+that 'the same weights as F32 are none' [ "$(cell 6 4)" = 0 ]
+nothing_left "$TMPDIR"
+# The program's own measure of one window.
+ok convert "$demo" --type q4_0 -o "$work/demo.gguf" -q
+ok tokenize -m "$work/demo.gguf" -f "$work/text"
+cut -d, -f-40 "$work/out" >"$work/ids"
+tool int8_distance --types q4_0 --windows 1 --tokens 40 --text "$work/text" "$demo"
+divergence=$(cell 2 4)
+kv logits -m "$work/demo.gguf" --tokens "@$work/ids" --math int8 --json -q >"$work/json"
+that 'the divergence that kvcull logits prints' "$python" -c 'import json, sys
+printed = json.load(open(sys.argv[1]))["distance"]["divergence"]
+sys.exit(abs(printed - float(sys.argv[2])) > 0.006 * printed)' "$work/json" "$divergence"
+finish

@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""beside_llama.py - prefill, decode and batched decode of kvcull and of llama.cpp, in turns on the same GGUF files.
+
+    tools/beside_llama.py [options] MODEL...          # files as they are
+    tools/beside_llama.py [options] --shape llama-3.2-1b --types q8_0,q4_0,q4_k,f16
+
+In each round everybody has a turn, llama.cpp and each arithmetic of kvcull, and each round begins with another one. A
+turn is the prefill of --prompt random tokens, the fastest of --repeat, and the median of --gen decode steps after the
+first of these prompts, one sequence alone and --batch at once. A ratio is kvcull's tokens per second divided by
+llama.cpp's in the same round; the table has medians, of ratios with their quartiles. Both have F16 entries, neither
+computes a prompt's logits, both compute those of every step. Needs llama-cpp-python; an error says how to get it.
+"""
+import argparse
+import datetime
+import os
+import platform
+import random
+import statistics
+import sys
+import time
+
+from llama_engine import (Llama, add_model_options, bring_llama, every_model, fail, kvcull, kvcull_json, parse,
+                          positive, positives)
+
+MATHS = ["float", "int8"]
+
+
+def note(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def quartiles(values):
+    """Lower quartile, median and upper quartile, between neighbours where none is one."""
+    values = sorted(values)
+    if len(values) == 1:
+        return values * 3
+    return statistics.quantiles(values, n=4, method="inclusive")
+
+
+def processor():
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.machine()
+
+
+class Kvcull:
+    """Turns of the program. Its prefill is measured alone; for decode its caches are filled without one."""
+
+    def __init__(self, arguments, path, math):
+        self.arguments, self.math = arguments, math
+        self.common = ["bench", "-m", path, "--math", math, "-q", "--kv", "full"]
+
+    def turn(self, threads):
+        a, speeds = self.arguments, {}
+        common = [*self.common, "--threads", str(threads)]
+        prompts = kvcull_json(a.kvcull, *common, "--prompt", ",".join(map(str, a.prompt)), "--gen", "0",
+                              "--repeat", str(a.repeat))
+        for entry in prompts["prefill"]:
+            speeds["prefill", entry["prompt"]] = entry["prompt"] / entry["best_seconds"]
+        steps = kvcull_json(a.kvcull, *common, "--fill", "--prompt", str(a.prompt[0]), "--gen", str(a.gen),
+                            "--batch", ",".join(map(str, a.batches)))
+        for entry in steps["decode"]:
+            speeds["decode", entry["batch"]] = entry["batch"] / entry["step_seconds"]
+        return speeds
+
+
+class Elsewhere:
+    """Turns of llama.cpp: one model in memory, a context for prompts and single steps and one for batches."""
+
+    def __init__(self, arguments, lib, path):
+        self.arguments = arguments
+        longest = max(*arguments.prompt, arguments.prompt[0] + arguments.gen)
+        self.single = Llama(lib, path, longest)
+        batch = max(arguments.batches)
+        self.many = Llama(lib, path, arguments.prompt[0] + arguments.gen, batch) if batch > 1 else None
+        self.random = random.Random(1)
+        self.turn(1, warm=True)
+
+    def close(self):
+        self.single.close()
+        if self.many:
+            self.many.close()
+
+    def tokens(self, count):
+        return [self.random.randrange(self.single.vocab) for _ in range(count)]
+
+    def prefill(self, llama, prompt):
+        llama.clear()
+        llama.load([(token, i, 0) for i, token in enumerate(self.tokens(prompt))], False)
+        start = time.perf_counter()
+        llama.compute()
+        return time.perf_counter() - start
+
+    def decode(self, llama, batch, steps):
+        """After a prompt in sequence 0: the median of the steps' times."""
+        seconds, at = [], self.arguments.prompt[0]
+        llama.copy(batch)
+        for step in range(steps):
+            llama.load([(token, at + step, i) for i, token in enumerate(self.tokens(batch))], True)
+            start = time.perf_counter()
+            llama.compute()
+            seconds.append(time.perf_counter() - start)
+        return statistics.median(seconds)
+
+    def turn(self, threads, warm=False):
+        a, speeds = self.arguments, {}
+        for llama in filter(None, (self.single, self.many)):
+            llama.threads(threads)
+        if warm:  # pages and buffers, as the first of kvcull's repeats has them
+            self.prefill(self.single, min(a.prompt[0], 64))
+            return speeds
+        for prompt in a.prompt:
+            speeds["prefill", prompt] = prompt / min(self.prefill(self.single, prompt) for _ in range(a.repeat))
+        for batch in a.batches:
+            llama = self.single if batch == 1 else self.many
+            self.prefill(llama, a.prompt[0])
+            speeds["decode", batch] = batch / self.decode(llama, batch, a.gen)
+        return speeds
+
+
+def name_of(what):
+    kind, count = what
+    return f"prefill {count}" if kind == "prefill" else "decode" if count == 1 else f"decode, batch {count}"
+
+
+def measure(arguments, lib, name, path):
+    """The rows of one file."""
+    players = {"llama": Elsewhere(arguments, lib, path)}
+    players.update({math: Kvcull(arguments, path, math) for math in arguments.math})
+    order = list(players)
+    for threads in arguments.threads:
+        rounds = []
+        for r in range(arguments.rounds):
+            turns = {}
+            for i in range(len(order)):
+                player = order[(i + r) % len(order)]
+                note(f"{name}, {threads} threads, round {r + 1} of {arguments.rounds}: {player}")
+                turns[player] = players[player].turn(threads)
+            rounds.append(turns)
+        for what in rounds[0]["llama"]:
+            cells = [name, str(threads), name_of(what)]
+            cells += [f"{statistics.median(turns[player][what] for turns in rounds):.4g}" for player in order]
+            for math in arguments.math:
+                low, middle, high = quartiles([turns[math][what] / turns["llama"][what] for turns in rounds])
+                cells.append(f"{middle:.2f} ({low:.2f} to {high:.2f})")
+            print("| " + " | ".join(cells) + " |", flush=True)
+    players["llama"].close()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_model_options(parser)
+    parser.add_argument("--shape", metavar="NAME", help="a model of random weights, one for each of --types (f16)")
+    parser.add_argument("--threads", type=positives, default=[1, 2], metavar="N,..", help="(1,2)")
+    parser.add_argument("--prompt", type=positives, default=[512], metavar="N,..",
+                        help="prefilled; decode follows the first (512)")
+    parser.add_argument("--gen", type=positive, default=32, metavar="N", help="decode steps of a turn (32)")
+    parser.add_argument("--batch", type=positive, default=8, metavar="N",
+                        help="sequences decoded at once, besides 1 (8)")
+    parser.add_argument("--repeat", type=positive, default=2, metavar="N", help="prefills of a turn (2)")
+    parser.add_argument("--rounds", type=positive, default=5, metavar="N", help="(5)")
+    parser.add_argument("--math", default=",".join(MATHS), metavar="LIST", help="of kvcull (float,int8)")
+    arguments = parse(parser)
+    arguments.math = arguments.math.split(",")
+    if not set(arguments.math) <= {*MATHS, "fast"}:
+        fail(f"--math: {','.join(arguments.math)}: float, int8 or fast", 2)
+    arguments.batches = sorted({1, arguments.batch})
+    lib = bring_llama()
+    version = kvcull(arguments.kvcull, "--version").splitlines()[0]
+    print(f"{processor()}, {os.cpu_count()} cores, {datetime.date.today()}; {version};\n"
+          f"llama-cpp-python {lib.__version__} ({lib.llama_print_system_info().decode().strip(' |')}).\n"
+          f"{arguments.rounds} rounds, the fastest of {arguments.repeat} prefills, the median of {arguments.gen} "
+          "steps; tokens per second.\n")
+    head = ["file", "threads", "what", "llama.cpp", *arguments.math]
+    head += [f"{math} / llama.cpp" for math in arguments.math]
+    print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|", flush=True)
+    for name, path in every_model(arguments):
+        measure(arguments, lib, name, path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""int8_distance.py - how far kvcull's --math int8 and llama.cpp are from float32, with the same files and tokens.
+
+    tools/int8_distance.py [options] MODEL...
+    tools/int8_distance.py --types q8_0,q4_0 MODEL...     # converted first
+
+The text's tokens are cut into windows, each with BOS in front where the model has one. The measure is kvcull's --math
+float with F32 entries: float32 on the very weights of the file. Compared with it, row by row: --math int8 and
+llama.cpp, both with F32 entries, where only the arithmetic differs, and both with F16 entries, as they come; and
+llama.cpp on the file's weights stored as F32, which shows how far the two engines are apart where nobody rounds
+activations. KL is the Kullback-Leibler divergence of the other's probabilities from the measure's, in nats a token.
+"""
+import argparse
+import json
+import os
+import sys
+import tempfile
+
+from llama_engine import (Llama, add_model_options, bring_llama, every_model, fail, kvcull, kvcull_json, made, parse,
+                          positive)
+
+TEXT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "real", "prose.txt")
+ROWS = 16  # at once, in float64
+
+
+class Distance:
+    """Of rows of logits from the measure's."""
+
+    def __init__(self):
+        self.divergence, self.same, self.surprise = [], 0, []
+
+    def add(self, np, measure, other, tokens):
+        """[n, vocab] both; tokens: the n of the window; every row but the last is asked for the next."""
+        for at in range(0, len(tokens), ROWS):
+            p, q = (logs(np, rows[at:at + ROWS]) for rows in (measure, other))
+            self.divergence += (np.exp(p) * (p - q)).sum(1).tolist()
+            self.same += int((p.argmax(1) == q.argmax(1)).sum())
+            following = tokens[at + 1:at + 1 + ROWS]
+            self.surprise += (-q[np.arange(len(following)), following]).tolist()
+
+
+def logs(np, rows):
+    """Logarithms of the probabilities, float64."""
+    rows = np.asarray(rows, dtype=np.float64)
+    rows = rows - rows.max(1, keepdims=True)
+    return rows - np.log(np.exp(rows).sum(1, keepdims=True))
+
+
+def our_logits(np, arguments, path, tokens, math, entries, out):
+    """kvcull's [n, vocab] in a safetensors file of one tensor: eight bytes of length, JSON, the values."""
+    ids = out + ".tokens"
+    with open(ids, "w", encoding="ascii") as file:
+        file.write(",".join(map(str, tokens)))
+    kvcull(arguments.kvcull, "logits", "-m", path, "--tokens", "@" + ids, "--math", math, "--kv-type", entries,
+           "-o", out, "-q")
+    with open(out, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        tensor = json.loads(file.read(length))["logits"]
+    return np.memmap(out, np.float32, "r", 8 + length + tensor["data_offsets"][0], tuple(tensor["shape"]))
+
+
+def their_logits(np, llama, tokens):
+    llama.clear()
+    llama.load([(token, i, 0) for i, token in enumerate(tokens)], True)
+    llama.compute()
+    return np.ctypeslib.as_array(llama.logits(), shape=(len(tokens) * llama.vocab,)).reshape(len(tokens), llama.vocab)
+
+
+def windows_of(arguments, path):
+    """Lists of --tokens ids."""
+    tokenize = ("tokenize", "-m", path, "-f", arguments.text)
+    ids = kvcull_json(arguments.kvcull, *tokenize, "--no-bos")["tokens"]
+    with_bos = kvcull_json(arguments.kvcull, *tokenize)["tokens"]
+    bos = with_bos[:len(with_bos) - len(ids)]
+    each = arguments.tokens - len(bos)
+    if len(ids) < each * arguments.windows:
+        fail(f"{arguments.text}: {len(ids)} tokens; {arguments.windows} windows of {arguments.tokens} are more", 3)
+    return [bos + ids[i * each:(i + 1) * each] for i in range(arguments.windows)]
+
+
+def compare(np, arguments, lib, name, path, work):
+    """The rows of one file. The measure's logits stay in files until its end."""
+    windows = windows_of(arguments, path)
+
+    def ours(math, entries, window):
+        return our_logits(np, arguments, path, windows[window], math, entries, os.path.join(work, f"{math}{window}"))
+
+    measures = [ours("float", "f32", window) for window in range(len(windows))]
+    exact = None
+
+    def row(label, entries, logits):
+        nonlocal exact
+        print(f"{name}: {label}, entries {entries}", file=sys.stderr, flush=True)
+        distance = Distance()
+        for window, tokens in enumerate(windows):
+            distance.add(np, measures[window], logits(window), np.asarray(tokens))
+        perplexity = np.exp(np.mean(distance.surprise))
+        exact = exact or perplexity
+        divergence = distance.divergence
+        cells = [name, label, entries, f"{np.mean(divergence):.3g}", f"{np.percentile(divergence, 99):.3g}",
+                 f"{100 * distance.same / len(divergence):.2f} %", f"{perplexity:.4f}",
+                 f"{100 * (perplexity / exact - 1):+.3f} %"]
+        print("| " + " | ".join(cells) + " |", flush=True)
+
+    def theirs(label, file, entries):
+        llama = Llama(lib, file, arguments.tokens, outputs=True, cache=entries)
+        llama.threads(arguments.threads)
+        row(label, entries, lambda window: their_logits(np, llama, windows[window]))
+        llama.close()
+
+    row("kvcull float", "f32", lambda window: measures[window])
+    row("kvcull int8", "f32", lambda window: ours("int8", "f32", window))
+    theirs("llama.cpp", path, "f32")
+    row("kvcull int8", "f16", lambda window: ours("int8", "f16", window))
+    theirs("llama.cpp", path, "f16")
+    with made(arguments.kvcull, "convert", path, "--type", "f32") as widened:
+        theirs("llama.cpp, weights stored as F32", widened, "f32")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_model_options(parser)
+    parser.add_argument("--text", default=TEXT, metavar="FILE", help="(tests/real/prose.txt)")
+    parser.add_argument("--tokens", type=positive, default=500, metavar="N", help="of a window (500)")
+    parser.add_argument("--windows", type=positive, default=4, metavar="N", help="(4)")
+    parser.add_argument("--threads", type=positive, default=os.cpu_count(), metavar="N",
+                        help="of llama.cpp (all cores)")
+    arguments = parse(parser)
+    lib = bring_llama()
+    import numpy as np  # which llama_cpp needs, too
+    head = ["file", "logits of", "entries", "KL, mean", "KL, 99 of 100 below", "likeliest the same", "perplexity",
+            "beside float"]
+    print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|", flush=True)
+    for name, path in every_model(arguments):
+        with tempfile.TemporaryDirectory() as work:
+            compare(np, arguments, lib, name, path, work)
+
+
+if __name__ == "__main__":
+    main()
