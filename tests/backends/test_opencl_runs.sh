@@ -19,6 +19,7 @@ rows=300
 sanitized && rows=100
 ok verify --backend opencl --only methods --prompt $rows --gen 6
 has '^Equal to the reference'
+ok verify --backend opencl --only methods --math int8 --against stored --kv full --kv h2o:budget=66 --kv quest:budget=66
 ok verify --backend opencl --only methods --kv-type q8_0 --kv full --kv 'snapkv:budget=64' --prompt 300 --gen 4
 ok verify --backend opencl --only methods --kv-type f32 --kv full --prompt 600 --gen 4 --chunk 70
 for shape in tiny-gemma2 tiny-gemma3 tiny-gpt-oss; do # soft caps; two ropes; sinks
