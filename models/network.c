@@ -230,14 +230,14 @@ static enum kvc_status load_layer(struct kvc_loader *in, uint32_t l) {
         }
     }
     for (const struct kvc_matrix_name *matrix = kvc_matrix_names; !status && matrix->gguf; matrix++) {
-        if (kvc_has_matrix(in->config, matrix)) {
+        if (kvc_has_matrix(in->config, l, matrix)) {
             status = load_named_matrix(in, l, matrix, layer);
         }
     }
     if (!status && in->config->family->sinks) {
         status = load_sinks(in, l, layer);
     }
-    if (!status && in->config->experts) {
+    if (!status && kvc_config_chooses(in->config, l)) {
         status = kvc_loader_experts(in, l, layer);
     }
     const bool slides = !in->config->sliding || in->config->sliding[l];
@@ -352,7 +352,8 @@ enum kvc_status kvc_network_load(struct kvc_device *device, const struct kvc_con
         .heads = (uint32_t)config->heads,
         .kv_heads = (uint32_t)config->kv_heads,
         .head_size = (uint32_t)config->head_size,
-        .feed_forward = (uint32_t)(config->experts ? config->expert_feed : config->feed_forward),
+        .feed_forward = config->experts && !config->dense ? 0 : (uint32_t)config->feed_forward,
+        .expert_feed = (uint32_t)config->expert_feed,
         .experts = (uint32_t)config->experts,
         .experts_used = (uint32_t)config->experts_used,
         .shares_normalised = config->shares_normalised,

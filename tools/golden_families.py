@@ -119,6 +119,14 @@ FAMILIES = {
     "qwen2-moe": (dict(QWEN2_MOE, **sizes(36, 44, 3, 6, 3, 46, 128, moe_intermediate_size=10, num_experts=7,
                                           num_experts_per_tok=2, shared_expert_intermediate_size=26)), "bf16",
                   {"short": 40}, False),
+    # Layers without experts beside layers that have them: by a list, and by a list and a step.
+    "qwen3-moe-dense": (dict(QWEN3_MOE, **sizes(28, 44, 4, 4, 2, 51, 128, head_dim=16, moe_intermediate_size=14,
+                                                num_experts=6, num_experts_per_tok=2, mlp_only_layers=[0, 2])), "bf16",
+                        {"short": 36}, False),
+    "qwen2-moe-dense": (dict(QWEN2_MOE, **sizes(24, 38, 5, 4, 2, 49, 128, moe_intermediate_size=12, num_experts=5,
+                                                num_experts_per_tok=2, shared_expert_intermediate_size=18,
+                                                decoder_sparse_step=2, mlp_only_layers=[3])), "f16", {"short": 33},
+                        False),
     # OLMoE: norms over all query and all key heads at once, shares as the softmax has them.
     "olmoe": (dict(OLMOE, **sizes(40, 14, 3, 4, 4, 51, 128, num_experts=9, num_experts_per_tok=4)), "bf16",
               {"short": 40}, False),

@@ -22,7 +22,7 @@ static size_t list_buffers(struct kvc_runner *runner, struct kvc_growable **buff
     const size_t q_width = (size_t)g->heads * g->head_size, k_width = (size_t)g->kv_heads * g->head_size;
     const struct kvc_network *network = runner->network;
     const size_t hidden = network ? network->hidden : 0;
-    const size_t feed = network && !network->experts ? network->feed_forward : 0; /* experts.c has its own */
+    const size_t feed = network ? network->feed_forward : 0; /* experts.c has its own */
     size_t n = 0;
 #define BUFFER(name, width) (buffers[n] = &runner->name, widths[n] = (width), n++)
     BUFFER(q, q_width);
@@ -121,9 +121,10 @@ enum kvc_status kvc_runner_store(struct kvc_runner *runner, const struct kvc_ent
 /* The most values that a linear layer takes of so many rows. */
 static size_t most_inputs(const struct kvc_runner *runner, uint32_t rows) {
     const struct kvc_network *n = runner->network;
-    const size_t pairs = (size_t)rows * (n->experts ? n->experts_used : 1);
-    size_t most = kvc_max_u64((size_t)rows * n->heads * n->head_size, pairs * kvc_max_u32(n->hidden, n->feed_forward));
-    return kvc_max_u64(most, (size_t)rows * n->shared_feed);
+    const size_t pairs = (size_t)rows * n->experts_used;
+    const uint32_t width = kvc_max_u32(n->heads * n->head_size, n->hidden);
+    const size_t most = (size_t)rows * kvc_max_u32(width, kvc_max_u32(n->feed_forward, n->shared_feed));
+    return kvc_max_u64(most, pairs * kvc_max_u32(n->hidden, n->expert_feed));
 }
 
 enum kvc_status kvc_runner_reserve(struct kvc_runner *runner, uint32_t rows, size_t segments, struct kvc_error *error) {

@@ -33,10 +33,11 @@ enum kvc_config_feature {
     KVC_LOCAL_ROPE = 4,  /* layers with a window have a rope of their own */
     KVC_MULTIPLIERS = 8, /* of embeddings, scores, what layers add, logits */
     KVC_LOGIT_SCALE = 16,
-    KVC_LAYER_NORM = 32,   /* norms take the mean away first */
-    KVC_UNROTATED = 64,    /* some layers do not rotate */
-    KVC_NO_WINDOW = 128,   /* a window, which others ignore, is refused */
-    KVC_SIDE_BY_SIDE = 256 /* use_parallel_residual makes its norms KVC_NORMS_ONE */
+    KVC_LAYER_NORM = 32,    /* norms take the mean away first */
+    KVC_UNROTATED = 64,     /* some layers do not rotate */
+    KVC_NO_WINDOW = 128,    /* a window, which others ignore, is refused */
+    KVC_SIDE_BY_SIDE = 256, /* use_parallel_residual makes its norms KVC_NORMS_ONE */
+    KVC_DENSE_LAYERS = 512  /* some layers have one network in place of experts */
 };
 
 struct kvc_family {
@@ -108,6 +109,7 @@ struct kvc_config {
     uint64_t experts, experts_used, expert_feed; /* 0 experts: one network; expert_feed: of one of them */
     uint64_t shared_feed;                        /* of the expert that every row passes; 0: there is none */
     bool shares_normalised;
+    unsigned char *dense; /* [layers] which layers have one network in place of experts, or NULL: none has */
     uint64_t sliding_window;
     unsigned char *sliding; /* [layers] which layers slide, or NULL: all of them when there is a window */
     double norm_eps;
@@ -152,6 +154,12 @@ extern const struct kvc_config_field kvc_config_fields[]; /* ends with both name
 static inline bool kvc_config_knows(const struct kvc_config *config, unsigned feature) {
     return feature == 0 || config->family->features & feature;
 }
+/* Whether the layer's feed-forward network is a choice of experts. */
+static inline bool kvc_config_chooses(const struct kvc_config *config, uint64_t layer) {
+    return config->experts > 0 && !(config->dense && config->dense[layer]);
+}
+/* config->dense, which are marked already: NULL where no layer is dense; refused where all are. */
+enum kvc_status kvc_config_check_dense(struct kvc_config *config, const char *where, struct kvc_error *error);
 /* Every so many-th layer does not rotate. */
 enum kvc_status kvc_config_unrotate(struct kvc_config *config, uint64_t every, const char *where,
                                     struct kvc_error *error);

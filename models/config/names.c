@@ -75,11 +75,11 @@ uint64_t kvc_norm_length(const struct kvc_config *config, const struct kvc_norm_
     return norm->per_head && !config->family->qk_norm_whole ? config->head_size : kvc_extent(config, norm->length);
 }
 
-bool kvc_has_matrix(const struct kvc_config *config, const struct kvc_matrix_name *matrix) {
+bool kvc_has_matrix(const struct kvc_config *config, uint32_t layer, const struct kvc_matrix_name *matrix) {
     const struct kvc_family *family = config->family;
+    const bool chooses = kvc_config_chooses(config, layer);
     const bool one = family->fused || family->fused_feed;
-    if (config->experts && matrix->bias == KVC_FEED_BIAS &&
-        matrix->when != KVC_SHARED) /* experts have their own list */
+    if (chooses && matrix->bias == KVC_FEED_BIAS && matrix->when != KVC_SHARED) /* experts have their own list */
         return false;
     switch (matrix->when) {
     case KVC_SEPARATE:
@@ -95,7 +95,7 @@ bool kvc_has_matrix(const struct kvc_config *config, const struct kvc_matrix_nam
     case KVC_UNGATED:
         return family->ungated;
     case KVC_SHARED:
-        return config->shared_feed > 0;
+        return chooses && config->shared_feed > 0;
     }
     return false;
 }

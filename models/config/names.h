@@ -39,8 +39,8 @@ struct kvc_matrix_name {
     } part[3];
 };
 extern const struct kvc_matrix_name kvc_matrix_names[]; /* ends with gguf NULL */
-/* Whether the family has the matrix; whether that has a bias. */
-bool kvc_has_matrix(const struct kvc_config *config, const struct kvc_matrix_name *matrix);
+/* Whether the layer has the matrix; whether that has a bias. */
+bool kvc_has_matrix(const struct kvc_config *config, uint32_t layer, const struct kvc_matrix_name *matrix);
 bool kvc_has_bias(const struct kvc_config *config, enum kvc_bias bias);
 
 /* A norm of each layer, "<stem>.weight". */

@@ -139,7 +139,7 @@ static void add_layer(struct kvc_plan *plan, const struct kvc_config *config, ui
         }
     }
     for (const struct kvc_matrix_name *matrix = kvc_matrix_names; matrix->gguf; matrix++) {
-        if (kvc_has_matrix(config, matrix)) {
+        if (kvc_has_matrix(config, layer, matrix)) {
             add_matrix(plan, config, layer, matrix, type);
         }
     }
@@ -148,7 +148,7 @@ static void add_layer(struct kvc_plan *plan, const struct kvc_config *config, ui
         kvc_sinks_tensor(tensor->name, sizeof tensor->name, true, layer);
         kvc_sinks_tensor(tensor->hf, sizeof tensor->hf, false, layer);
     }
-    if (config->experts) {
+    if (kvc_config_chooses(config, layer)) {
         add_experts(plan, config, layer, type);
     }
 }

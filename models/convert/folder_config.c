@@ -172,6 +172,14 @@ static void put_layers(struct made *made) {
             append(made, rotate, json_integer(!config->unrotated[i]));
         put(made, made->root, "no_rope_layers", rotate);
     }
+    if (config->dense) {
+        json_t *dense = json_array();
+        for (uint64_t i = 0; i < config->layers; i++)
+            if (config->dense[i])
+                append(made, dense, json_integer((json_int_t)i));
+        put(made, made->root, "mlp_only_layers", dense);
+        put(made, made->root, "decoder_sparse_step", json_integer(1));
+    }
 }
 
 /* ---- rotary scaling ---- */
@@ -250,7 +258,7 @@ static enum kvc_status compare_rope(const struct kvc_config *a, const struct kvc
 
 static bool same_layers(const struct kvc_config *a, const struct kvc_config *b) {
     for (uint64_t i = 0; i < a->layers; i++)
-        if (slides(a, i) != slides(b, i) ||
+        if (slides(a, i) != slides(b, i) || kvc_config_chooses(a, i) != kvc_config_chooses(b, i) ||
             (a->unrotated ? a->unrotated[i] : 0) != (b->unrotated ? b->unrotated[i] : 0))
             return false;
     return true;
@@ -296,7 +304,7 @@ static const char *difference(const struct kvc_config *a, const struct kvc_confi
         return "where the norms are";
     if (a->experts && a->shares_normalised != b->shares_normalised)
         return "whether the shares of experts add up to 1";
-    return same_layers(a, b) ? NULL : "which layers have a window or do not rotate";
+    return same_layers(a, b) ? NULL : "which layers have a window, do not rotate or have experts";
 }
 
 static enum kvc_status check_written(const struct kvc_output_set *set, const char *from,

@@ -32,6 +32,8 @@ static const struct {
     {"qwen3-moe", {"short"}},
     {"qwen3-moe-window", {"short"}},
     {"qwen2-moe", {"short"}},
+    {"qwen3-moe-dense", {"short"}},
+    {"qwen2-moe-dense", {"short"}},
     {"olmoe", {"short"}},
     {"olmoe-gqa", {"short"}},
     {"mixtral", {"short"}},
