@@ -6,17 +6,19 @@
 
 /* Norm and bias vectors on the device; buffer NULL where the model has none. */
 struct kvc_layer {
-    struct kvc_span attention_norm;  /* [hidden], of what goes into the attention; NULL: it is taken as it is */
-    struct kvc_weight *q;            /* [H*d, hidden] */
-    struct kvc_weight *k;            /* [H_kv*d, hidden] */
-    struct kvc_weight *v;            /* [H_kv*d, hidden] */
-    struct kvc_weight *output;       /* [hidden, H*d] */
-    struct kvc_span q_bias;          /* [H*d] */
-    struct kvc_span k_bias;          /* [H_kv*d] */
-    struct kvc_span v_bias;          /* [H_kv*d] */
-    struct kvc_span output_bias;     /* [hidden] */
-    struct kvc_span q_norm;          /* [d], applied to each head before RoPE, or [H*d]: to all of them as one */
-    struct kvc_span k_norm;          /* [d] or [H_kv*d], likewise */
+    struct kvc_span attention_norm; /* [hidden], of what goes into the attention; NULL: it is taken as it is */
+    struct kvc_weight *q;           /* [H*d, hidden] */
+    struct kvc_weight *k;           /* [H_kv*d, hidden] */
+    struct kvc_weight *v;           /* [H_kv*d, hidden] */
+    struct kvc_weight *output;      /* [hidden, H*d] */
+    struct kvc_span q_bias;         /* [H*d] */
+    struct kvc_span k_bias;         /* [H_kv*d] */
+    struct kvc_span v_bias;         /* [H_kv*d] */
+    struct kvc_span output_bias;    /* [hidden] */
+    struct kvc_span q_norm;      /* applied to each head before RoPE: [d], or [H, d] one for each; or [H*d]: to all */
+    struct kvc_span k_norm;      /* [d], [H_kv, d] or [H_kv*d], likewise */
+    struct kvc_span q_norm_bias; /* [d], where both are centred */
+    struct kvc_span k_norm_bias; /* [d] */
     struct kvc_span attention_after; /* [hidden]: a norm of what the attention adds */
     struct kvc_span feed_norm;       /* [hidden], of what goes into the feed-forward network; NULL: as above */
     struct kvc_span feed_after;      /* [hidden]: a norm of what that adds */
@@ -69,6 +71,7 @@ struct kvc_network {
     struct kvc_scoring scoring; /* of attention */
     enum kvc_activation activation;
     bool qk_norm_whole;              /* q_norm and k_norm are of all heads as one */
+    bool qk_norm_each;               /* they have weights for each head */
     float embedding_scale;           /* embeddings are multiplied by it; 0: they are not */
     float logit_cap;                 /* of logits, 0: none */
     float residual_scale;            /* what a layer adds is multiplied by it; 0: it is not */

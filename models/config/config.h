@@ -26,6 +26,16 @@ enum kvc_norms {
     KVC_NORMS_ONE     /* of what goes into both, which stand side by side */
 };
 
+/* Norms of queries and keys, by how their weights lie. */
+enum kvc_qk_norm {
+    KVC_QK_NONE,
+    KVC_QK_ALIKE, /* [d], for every head */
+    KVC_QK_WHOLE, /* [heads*d]: one norm over all heads */
+    KVC_QK_EACH,  /* [heads, d]; of models that have them: this and what follows */
+    KVC_QK_SPLIT, /* the same, in folders a tensor for each head */
+    KVC_QK_BIASED /* [d], and a bias [d] */
+};
+
 /* Keys that only some families know; others are refused for them. As bits. */
 enum kvc_config_feature {
     KVC_SOFT_CAPS = 1,
@@ -53,9 +63,8 @@ struct kvc_family {
     bool pairs;       /* both formats keep rotary pairs as (2i, 2i+1) */
     bool ungated;     /* fc1 and fc2 in place of gate, up and down */
     bool norm_bias, head_bias;
-    bool qk_norm_whole;             /* the norms of q and k are over all heads as one */
     const char *qkv_bias_key;       /* of config.json: a flag for q, k, v alone; where it is missing: qkv_bias */
-    bool qk_norm;                   /* a norm over each query and key head */
+    enum kvc_qk_norm qk_norm;       /* of its models, or of some */
     bool qkv_bias;                  /* biases of q, k, v always, whatever config.json says */
     bool attention_bias, feed_bias; /* config.json's attention_bias and mlp_bias count */
     bool su;                        /* config.json may call longrope "su" or "yarn" */
@@ -123,6 +132,7 @@ struct kvc_config {
     bool fused;               /* q, k, v lie in one tensor */
     bool parallel;            /* attention and feed-forward network side by side, where the family may be either */
     enum kvc_norms norms;     /* the family's, or KVC_NORMS_ONE */
+    enum kvc_qk_norm qk_norm; /* the family's, or none */
     bool qkv_bias, output_bias, feed_bias;
     struct {
         enum kvc_rope_kind kind;
@@ -153,6 +163,10 @@ extern const struct kvc_config_field kvc_config_fields[]; /* ends with both name
 /* Whether the family has what a key is about. */
 static inline bool kvc_config_knows(const struct kvc_config *config, unsigned feature) {
     return feature == 0 || config->family->features & feature;
+}
+/* config.json's flag for norms of queries and keys; NULL: the family always has them, or never. */
+static inline const char *kvc_qk_norm_key(const struct kvc_family *family) {
+    return family->qk_norm < KVC_QK_EACH ? NULL : family->qk_norm == KVC_QK_EACH ? "use_qk_norm" : "qk_layernorm";
 }
 /* Whether the layer's feed-forward network is a choice of experts. */
 static inline bool kvc_config_chooses(const struct kvc_config *config, uint64_t layer) {

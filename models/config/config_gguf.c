@@ -386,6 +386,9 @@ static enum kvc_status fill(const struct kvc_gguf *file, const char *where, stru
     config->qkv_bias = kvc_gguf_tensor(file, "blk.0.attn_q.bias") || kvc_gguf_tensor(file, "blk.0.attn_k.bias") ||
                        kvc_gguf_tensor(file, "blk.0.attn_v.bias") || kvc_gguf_tensor(file, "blk.0.attn_qkv.bias") ||
                        config->family->qkv_bias;
+    config->qk_norm = kvc_qk_norm_key(config->family) && !kvc_gguf_tensor(file, "blk.0.attn_q_norm.weight")
+                          ? KVC_QK_NONE
+                          : config->family->qk_norm;
     config->output_bias = kvc_gguf_tensor(file, "blk.0.attn_output.bias") != NULL;
     config->feed_bias = kvc_gguf_tensor(file, "blk.0.ffn_down.bias") != NULL;
     config->bos = read_token(file, "tokenizer.ggml.bos_token_id");

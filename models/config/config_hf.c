@@ -329,6 +329,14 @@ static enum kvc_status read_dense(const struct kvc_hf_source *in, struct kvc_con
     return kvc_config_check_dense(config, in->path, in->error);
 }
 
+static enum kvc_status read_qk_norm(const struct kvc_hf_source *in, struct kvc_config *config) {
+    const char *key = kvc_qk_norm_key(config->family);
+    bool asked = !key;
+    const enum kvc_status status = key ? read_flag(in, key, &asked) : KVC_OK;
+    config->qk_norm = asked ? config->family->qk_norm : KVC_QK_NONE;
+    return status;
+}
+
 static int64_t read_token(const json_t *value) {
     if (json_is_array(value)) {
         value = json_array_get(value, 0);
@@ -388,6 +396,8 @@ static enum kvc_status fill(struct kvc_hf_source *in, struct kvc_config *config)
         attention_bias = config->family->output_bias;
     if (!status && config->family->attention_bias)
         status = read_flag(in, "attention_bias", &attention_bias);
+    if (!status)
+        status = read_qk_norm(in, config);
     if (!status && config->family->feed_bias)
         status = read_flag(in, "mlp_bias", &config->feed_bias);
     if (!status && config->family && config->family->experts) {

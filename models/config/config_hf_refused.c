@@ -71,8 +71,11 @@ enum kvc_status kvc_hf_refuse(const struct kvc_hf_source *in, const struct kvc_f
                 {"query_pre_attn_scalar", KVC_SCORE_SCALE},
                 {"use_bidirectional_attention", 0},
                 {"vision_config", 0}};
+    const char *qk_norm = kvc_qk_norm_key(family);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const json_t *value = kvc_hf_get(in->root, keys[i].key);
+        if (qk_norm && strcmp(keys[i].key, qk_norm) == 0)
+            continue;
         if (value && !(keys[i].feature & family->features) && !json_is_false(value) &&
             !(json_is_number(value) && json_number_value(value) == 0) &&
             !(json_is_array(value) && json_array_size(value) == 0)) {

@@ -135,6 +135,8 @@ static void put_flags(struct made *made) {
         put(made, made->root, family->qkv_bias_key, json_boolean(config->qkv_bias));
     if (family->feed_bias)
         put(made, made->root, "mlp_bias", json_boolean(config->feed_bias));
+    if (kvc_qk_norm_key(family))
+        put(made, made->root, kvc_qk_norm_key(family), json_boolean(config->qk_norm != KVC_QK_NONE));
     if (kvc_config_knows(config, KVC_SIDE_BY_SIDE))
         put(made, made->root, "use_parallel_residual", json_boolean(config->parallel));
     if (family->norm_topk_prob)
@@ -300,7 +302,7 @@ static const char *difference(const struct kvc_config *a, const struct kvc_confi
     if (a->tied != b->tied || a->qkv_bias != b->qkv_bias || a->output_bias != b->output_bias ||
         a->feed_bias != b->feed_bias)
         return "which biases there are";
-    if (a->norms != b->norms)
+    if (a->norms != b->norms || a->qk_norm != b->qk_norm)
         return "where the norms are";
     if (a->experts && a->shares_normalised != b->shares_normalised)
         return "whether the shares of experts add up to 1";

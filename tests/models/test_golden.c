@@ -52,10 +52,13 @@ static const struct {
     {"granite", {"short"}},
     {"glm4", {"short"}},
     {"cohere", {"short"}},
+    {"cohere-plus", {"short"}},
     {"phi2", {"short"}},
     {"phi2-fused", {"short"}},
+    {"phi2-norms", {"short"}},
     {"stablelm", {"short"}},
     {"stablelm-parallel", {"short"}},
+    {"stablelm-norms", {"short"}},
 };
 
 struct golden { /* tokens [count], logits [count, vocab] */
