@@ -123,7 +123,7 @@ FAMILIES = {
     "qwen3-moe-dense": (dict(QWEN3_MOE, **sizes(28, 44, 4, 4, 2, 51, 128, head_dim=16, moe_intermediate_size=14,
                                                 num_experts=6, num_experts_per_tok=2, mlp_only_layers=[0, 2])), "bf16",
                         {"short": 36}, False),
-    "qwen2-moe-dense": (dict(QWEN2_MOE, **sizes(24, 38, 5, 4, 2, 49, 128, moe_intermediate_size=12, num_experts=5,
+    "qwen2-moe-dense": (dict(QWEN2_MOE, **sizes(24, 38, 5, 4, 2, 73, 128, moe_intermediate_size=12, num_experts=5,
                                                 num_experts_per_tok=2, shared_expert_intermediate_size=18,
                                                 decoder_sparse_step=2, mlp_only_layers=[3])), "f16", {"short": 33},
                         False),
@@ -193,7 +193,7 @@ FAMILIES = {
     # Command-R: attention and feed-forward side by side, norms that take the mean away, a logit scale.
     "cohere": (dict(COHERE, **sizes(24, 44, 3, 4, 2, 57, 128, logit_scale=0.0625)), "f16", {"short": 40}, False),
     # Command-R+: norms of q and k, with weights for each head.
-    "cohere-plus": (dict(COHERE, **sizes(24, 44, 3, 4, 2, 53, 128, logit_scale=0.0625, use_qk_norm=True)), "bf16",
+    "cohere-plus": (dict(COHERE, **sizes(24, 44, 3, 4, 2, 75, 128, logit_scale=0.0625, use_qk_norm=True)), "bf16",
                     {"short": 36}, False),
     # Phi-2: side by side too, biases everywhere, no gate.
     "phi2": (dict(PHI, **sizes(40, 58, 3, 4, 4, 51, 128)), "f16", {"short": 40}, False),

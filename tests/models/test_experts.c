@@ -196,7 +196,7 @@ static void conversion(void **state) {
     static const char *const families[] = {"qwen3-moe",       "qwen3-moe-window", "olmoe",   "olmoe-gqa",
                                            "mixtral",         "qwen2-moe",        "gpt-oss", "gpt-oss-plain",
                                            "qwen3-moe-dense", "qwen2-moe-dense"};
-    static const uint32_t vocab[] = {53, 47, 51, 45, 49, 46, 51, 47, 51, 49};
+    static const uint32_t vocab[] = {53, 47, 51, 45, 49, 46, 51, 47, 51, 73};
     struct kvc_gguf *file;
     (void)state;
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
