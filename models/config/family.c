@@ -7,7 +7,7 @@
 /* clang-format off */
 #define GEMMA .norm_plus_one = true, .scaled_embedding = true, .tied = true, .norms = KVC_NORMS_AROUND,                \
     .activation = KVC_GELU, .query_scalar = 256, .norm_eps = 1e-6
-#define GEMMA3 GEMMA, .qk_norm = KVC_QK_ALIKE, .window = KVC_WINDOW_PATTERN, .pattern = 6, .wide_layers = 62,                  \
+#define GEMMA3 GEMMA, .qk_norm = KVC_QK_ALIKE, .window = KVC_WINDOW_PATTERN, .pattern = 6, .wide_layers = 62,          \
     .sliding_window = 4096, .heads = 8, .kv_heads = 4, .head_size = 256, .vocab = 262208, .context = 131072,           \
     .features = KVC_SOFT_CAPS | KVC_SCORE_SCALE | KVC_LOCAL_ROPE, .base = 1e6, .local_base = 10000
 

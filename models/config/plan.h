@@ -24,7 +24,7 @@ struct kvc_planned {
     uint32_t dimensions;
     uint64_t shape[3]; /* outermost first */
     uint32_t layer;
-    const struct kvc_expert_name *experts; /* of KVC_PLAN_EXPERTS */
+    const struct kvc_expert_name *experts; /* of KVC_PLAN_EXPERTS, and of biases of stacks */
     const struct kvc_norm_name *norm;      /* of KVC_PLAN_NORM, in a layer */
     bool apart;           /* folders have a tensor for each of shape[0], experts or heads, and hf is the first's */
     uint64_t interleaved; /* heads whose rows come half-split in Hugging Face files and interleaved in GGUF; 0: none */
