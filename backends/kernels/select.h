@@ -191,8 +191,14 @@ KVC_GROUP_KERNEL(select_softmax)
             }
         KVC_BARRIER();
     }
+    if (id == 0)
+        most[0] = L;
+    KVC_BARRIER();
     if (id == 0) {
-        float all = sinks_buffer && L != 0.0f ? kvc_join_sink(L, M, sinks_buffer[sinks_offset + g]) : L;
+        float all = most[0];
+        L = all; /* read again: PoCL 3.1 loses what the loop left in L where more than a quotient follows */
+        if (sinks_buffer && L != 0.0f)
+            all = kvc_join_sink(L, M, sinks_buffer[sinks_offset + g]);
         share_buffer[share_offset + g] = kvc_div(1.0f, all);
         if (rest_buffer)
             rest_buffer[rest_offset + g] = L == 0.0f ? 0.0f : kvc_fma(-L, kvc_div(1.0f, all), 1.0f);
