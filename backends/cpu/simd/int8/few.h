@@ -3,6 +3,18 @@
 
 #define AHEAD 2048 /* bytes: weights are asked for so far ahead */
 
+/* Eight sums of the products of four unsigned quants below 64, with bytes of -127 .. 127; or signed ones of -128 ..
+ * 127. Pairs are added in 16 bits, with saturation: a magnitude of at most 128 times one of at most 127, twice, is
+ * 32512. */
+INLINE __m256i dot_unsigned(__m256i w, __m256i q) {
+#if PAIRS
+    return _mm256_madd_epi16(_mm256_maddubs_epi16(w, q), _mm256_set1_epi16(1));
+#else
+    return _mm256_dpbusd_epi32(_mm256_setzero_si256(), w, q);
+#endif
+}
+INLINE __m256i dot_signed(__m256i w, __m256i q) { return dot_unsigned(_mm256_abs_epi8(w), _mm256_sign_epi8(q, w)); }
+
 /* Eight sums for each of eight blocks to sums of the blocks' first halves and second halves. */
 INLINE void reduce(const __m256i *part, __m256i *first, __m256i *second) {
     const __m256i a = _mm256_hadd_epi32(_mm256_hadd_epi32(part[0], part[1]), _mm256_hadd_epi32(part[2], part[3]));

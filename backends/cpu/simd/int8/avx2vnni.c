@@ -1,0 +1,9 @@
+/* avx2vnni.c - linear layers of activations in eight bits for AVX2 with AVX-VNNI. */
+#define PATH avx2vnni
+#define PAIRS 0
+#define BITS 256
+#define TILE_ROWS 4
+#define TILE_VECTORS 2
+#define TILE_EVERY(m) m(1) m(2) m(3) m(4)
+#define FEW_LIMIT 8
+#include "backends/cpu/simd/int8/template.h"
