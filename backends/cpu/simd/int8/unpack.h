@@ -115,11 +115,16 @@ INLINE __m128i odds(__m128i x) {
         u->scale[0] = scales;                                                                                          \
         u->minimum[0] = minimums;                                                                                      \
     }
+/* kvc_power_half of eight. */
 INLINE __m256 powers(const unsigned char *g, int parts) {
-    float power[8];
+    kvc_u64 bytes = 0;
+    UNROLL
     for (int i = 0; i < 8; i++)
-        power[i] = kvc_power_half(g[(i < parts ? i : 0) * 17]);
-    return _mm256_loadu_ps(power);
+        bytes |= (kvc_u64)g[(i < parts ? i : 0) * 17] << 8 * i;
+    const __m256i e = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)bytes));
+    const __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+    const __m256i denormal = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
+    return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, denormal, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e)));
 }
 UNPACK_BLOCKS(q8_0, 34, halves(g, 34, parts), _mm256_setzero_ps(), load32(b + 2))
 UNPACK_BLOCKS(q4_0, 18, halves(g, 18, parts), _mm256_setzero_ps(), nibbles(b + 2))
