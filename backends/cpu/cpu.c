@@ -71,7 +71,7 @@ static bool path_runs(enum kvc_cpu_path path) {
 
 static enum kvc_cpu_path best_path(void) {
     static const enum kvc_cpu_path order[] = {KVC_CPU_AVX512VNNI, KVC_CPU_AVX512, KVC_CPU_AVX2VNNI, KVC_CPU_AVX2,
-                                               KVC_CPU_NEON};
+                                              KVC_CPU_NEON};
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++)
         if (path_runs(order[i]))
             return order[i];
@@ -92,8 +92,8 @@ static enum kvc_status find_path(const char *name, const char *where, enum kvc_c
                                 path_names[best_path()]);
             return KVC_OK;
         }
-    return kvc_fail(error, KVC_USAGE, "%s: unknown CPU path '%s'; it is ref, avx2, avx2vnni, avx512, avx512vnni or neon",
-                    where, name);
+    return kvc_fail(error, KVC_USAGE,
+                    "%s: unknown CPU path '%s'; it is ref, avx2, avx2vnni, avx512, avx512vnni or neon", where, name);
 }
 
 /* The path that was named, or that KVCULL_CPU names, or else the best one. */
