@@ -6,9 +6,9 @@
  *
  * PAIRS: without it products of pairs are added in 16 bits, with saturation, and the sums of pairs in 16 bits, modulo
  * 2^16. So what must be small is a pair, and the sum as it is when it is taken out of the 16 bits, whose start counts:
- * there codes are the quants again. Half of a piece's products come together in one element; of types with a minimum
- * and five bits a half of that (HALVES). The assertions below have the bounds. Quants of eight bits are beyond them
- * (WIDE): they are multiplied as integers of 16 bits, and pairs added in 32. */
+ * then it is the sum of the quants' products. Half of a piece's products come together in one element; of types with a
+ * minimum and five bits a half of that (HALVES). The assertions below have the bounds. Quants of eight bits are beyond
+ * them (WIDE): they are multiplied as integers of 16 bits, and pairs added in 32. */
 
 #define KIND_START_32 0
 #define KIND_MINIMUM_32 1
