@@ -8,7 +8,11 @@
 #include "backends/cpu/stealing.h"
 #include "core/base/float.h"
 
-static const char *const path_names[] = {"ref", "avx2", "avx512", "neon", "avx512vnni"};
+#if defined(KVC_X86_SIMD)
+#include <cpuid.h>
+#endif
+
+static const char *const path_names[] = {"ref", "avx2", "avx512", "neon", "avx512vnni", "avx2vnni"};
 #define KVC_PATHS (sizeof path_names / sizeof path_names[0])
 
 static bool path_built(enum kvc_cpu_path path) {
@@ -18,6 +22,7 @@ static bool path_built(enum kvc_cpu_path path) {
     case KVC_CPU_AVX2:
     case KVC_CPU_AVX512:
     case KVC_CPU_AVX512VNNI:
+    case KVC_CPU_AVX2VNNI:
 #if defined(KVC_X86_SIMD)
         return true;
 #else
@@ -33,13 +38,28 @@ static bool path_built(enum kvc_cpu_path path) {
     return false;
 }
 
+#if defined(KVC_X86_SIMD)
+/* Compilers know the name of this one for not very long. KVC_EVEX_VNNI: the path was compiled to AVX-512's form of the
+ * same instruction, to test it on a CPU that has only that. */
+static bool has_avx_vnni(void) {
+#if defined(KVC_EVEX_VNNI)
+    return __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+#else
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
+#endif
+}
+#endif
+
 static bool path_runs(enum kvc_cpu_path path) {
     if (!path_built(path))
         return false;
 #if defined(KVC_X86_SIMD)
-    if (path == KVC_CPU_AVX2 || path == KVC_CPU_AVX512 || path == KVC_CPU_AVX512VNNI) {
+    if (path != KVC_CPU_REF && path != KVC_CPU_NEON) {
         if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
             return false; /* every CPU with AVX2 has F16C */
+        if (path == KVC_CPU_AVX2VNNI)
+            return has_avx_vnni();
         if (path != KVC_CPU_AVX2)
             return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
@@ -50,7 +70,8 @@ static bool path_runs(enum kvc_cpu_path path) {
 }
 
 static enum kvc_cpu_path best_path(void) {
-    static const enum kvc_cpu_path order[] = {KVC_CPU_AVX512VNNI, KVC_CPU_AVX512, KVC_CPU_AVX2, KVC_CPU_NEON};
+    static const enum kvc_cpu_path order[] = {KVC_CPU_AVX512VNNI, KVC_CPU_AVX512, KVC_CPU_AVX2VNNI, KVC_CPU_AVX2,
+                                              KVC_CPU_NEON};
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++)
         if (path_runs(order[i]))
             return order[i];
@@ -71,8 +92,8 @@ static enum kvc_status find_path(const char *name, const char *where, enum kvc_c
                                 path_names[best_path()]);
             return KVC_OK;
         }
-    return kvc_fail(error, KVC_USAGE, "%s: unknown CPU path '%s'; it is ref, avx2, avx512, avx512vnni or neon", where,
-                    name);
+    return kvc_fail(error, KVC_USAGE,
+                    "%s: unknown CPU path '%s'; it is ref, avx2, avx2vnni, avx512, avx512vnni or neon", where, name);
 }
 
 /* The path that was named, or that KVCULL_CPU names, or else the best one. */
@@ -113,6 +134,8 @@ static void fill_table(struct kvc_ops *table, enum kvc_cpu_path path) {
 #if defined(KVC_X86_SIMD)
     if (path == KVC_CPU_AVX2)
         kvc_cpu_fill_avx2(table);
+    if (path == KVC_CPU_AVX2VNNI)
+        kvc_cpu_fill_avx2vnni(table);
     if (path == KVC_CPU_AVX512)
         kvc_cpu_fill_avx512(table);
     if (path == KVC_CPU_AVX512VNNI)

@@ -24,7 +24,7 @@ struct kvc_weight { /* [outputs N, inputs K], rows of row_bytes as the file has 
 };
 _Static_assert(offsetof(struct kvc_weight, type) == 0, "kvc_weight_type reads it there");
 
-enum kvc_cpu_path { KVC_CPU_REF, KVC_CPU_AVX2, KVC_CPU_AVX512, KVC_CPU_NEON, KVC_CPU_AVX512VNNI };
+enum kvc_cpu_path { KVC_CPU_REF, KVC_CPU_AVX2, KVC_CPU_AVX512, KVC_CPU_NEON, KVC_CPU_AVX512VNNI, KVC_CPU_AVX2VNNI };
 
 struct kvc_cpu {
     struct kvc_device device; /* first */
@@ -97,6 +97,7 @@ void kvc_cpu_failed(struct kvc_cpu *cpu, enum kvc_status status, const char *for
 /* SIMD paths replace entries of the reference's table: backends/cpu/simd/<path>.c */
 void kvc_cpu_fill_ref(struct kvc_ops *table); /* picks the FMA build of ref where the CPU has it */
 void kvc_cpu_fill_avx2(struct kvc_ops *table);
+void kvc_cpu_fill_avx2vnni(struct kvc_ops *table);
 void kvc_cpu_fill_avx512(struct kvc_ops *table);
 void kvc_cpu_fill_avx512vnni(struct kvc_ops *table);
 void kvc_cpu_fill_neon(struct kvc_ops *table);

@@ -16,8 +16,8 @@ libkvc_la_SOURCES += backends/cpu/simd/linear/linear.c backends/cpu/simd/linear/
 	backends/cpu/simd/linear/gemv_few.h backends/cpu/simd/linear/pack.h backends/cpu/simd/linear/gemm.h \
 	backends/cpu/simd/lanes/unroll.h backends/cpu/simd/linear/widen.h backends/cpu/simd/linear/widen_fp8.h
 libkvc_la_SOURCES += backends/cpu/simd/int8/int8.c backends/cpu/simd/int8/int8.h backends/cpu/simd/int8/template.h \
-	backends/cpu/simd/int8/unpack.h backends/cpu/simd/int8/quantize.h backends/cpu/simd/int8/few.h \
-	backends/cpu/simd/int8/many.h
+	backends/cpu/simd/int8/unpack.h backends/cpu/simd/int8/quantize.h backends/cpu/simd/int8/few.h backends/cpu/simd/int8/prepare.h \
+	backends/cpu/simd/int8/many.h backends/cpu/simd/int8/vectors_256.h backends/cpu/simd/int8/vectors_512.h
 libkvc_la_SOURCES += backends/cpu/simd/attention/entries.h backends/cpu/simd/attention/softmax_tile.h backends/cpu/simd/attention/few.h \
 	backends/cpu/simd/attention/many.h backends/cpu/simd/attention/attention.h \
 	backends/cpu/simd/bump.h backends/cpu/simd/rows.h backends/cpu/simd/experts.h backends/cpu/simd/scores/probability_tiles.h backends/cpu/simd/scores/rings.h backends/cpu/simd/lanes/logarithm.h \
@@ -29,8 +29,10 @@ libkvc_la_SOURCES += backends/cpu/simd/attention/entries.h backends/cpu/simd/att
 libkvc_la_SOURCES += $(KVC_REF_SOURCES)
 
 if HAVE_X86_SIMD
-noinst_LTLIBRARIES += libcpu_ref_fma.la libcpu_avx2.la libcpu_avx512.la libcpu_avx512vnni.la
-libkvc_la_LIBADD += libcpu_ref_fma.la libcpu_avx2.la libcpu_avx512.la libcpu_avx512vnni.la
+noinst_LTLIBRARIES += libcpu_ref_fma.la libcpu_avx2.la libcpu_avx2vnni.la libcpu_avx512.la \
+	libcpu_avx512vnni.la
+libkvc_la_LIBADD += libcpu_ref_fma.la libcpu_avx2.la libcpu_avx2vnni.la libcpu_avx512.la \
+	libcpu_avx512vnni.la
 
 libcpu_ref_fma_la_SOURCES = $(KVC_REF_SOURCES)
 libcpu_ref_fma_la_CPPFLAGS = $(AM_CPPFLAGS) -DKVC_REF_FMA
@@ -39,7 +41,10 @@ libcpu_ref_fma_la_CFLAGS = $(AM_CFLAGS) -mfma -mavx2
 libcpu_avx2_la_SOURCES = backends/cpu/simd/linear/avx2.c backends/cpu/simd/int8/avx2.c backends/cpu/simd/vector_avx2.c
 libcpu_avx2_la_CFLAGS = $(AM_CFLAGS) -mavx2 -mfma -mf16c
 
-libcpu_avx512_la_SOURCES = backends/cpu/simd/linear/avx512.c backends/cpu/simd/vector_avx512.c
+libcpu_avx2vnni_la_SOURCES = backends/cpu/simd/int8/avx2vnni.c
+libcpu_avx2vnni_la_CFLAGS = $(libcpu_avx2_la_CFLAGS) $(AVX_VNNI_CFLAGS)
+
+libcpu_avx512_la_SOURCES = backends/cpu/simd/linear/avx512.c backends/cpu/simd/int8/avx512.c backends/cpu/simd/vector_avx512.c
 libcpu_avx512_la_CFLAGS = $(AM_CFLAGS) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
 
 libcpu_avx512vnni_la_SOURCES = backends/cpu/simd/int8/avx512vnni.c
