@@ -2,13 +2,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(KVC_NEON_DOTPROD) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
 
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/ref/ref.h"
 #include "backends/cpu/stealing.h"
 #include "core/base/float.h"
 
-static const char *const path_names[] = {"ref", "avx2", "avx512", "neon", "avx512vnni"};
+static const char *const path_names[] = {"ref", "avx2", "avx512", "neon", "avx512vnni", "neondotprod", "neoni8mm"};
 #define KVC_PATHS (sizeof path_names / sizeof path_names[0])
 
 static bool path_built(enum kvc_cpu_path path) {
@@ -29,9 +33,39 @@ static bool path_built(enum kvc_cpu_path path) {
 #else
         return false;
 #endif
+    case KVC_CPU_NEONDOTPROD:
+    case KVC_CPU_NEONI8MM:
+#if defined(KVC_NEON_DOTPROD)
+        return true;
+#else
+        return false;
+#endif
     }
     return false;
 }
+
+#if defined(KVC_NEON_DOTPROD)
+/* What the system says of the CPU; elsewhere what the compiler may take for granted. */
+static bool has_dotprod(void) {
+#if defined(__linux__)
+    return getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
+#elif defined(__ARM_FEATURE_DOTPROD)
+    return true;
+#else
+    return false;
+#endif
+}
+
+static bool has_i8mm(void) {
+#if defined(__linux__)
+    return getauxval(AT_HWCAP2) & HWCAP2_I8MM;
+#elif defined(__ARM_FEATURE_MATMUL_INT8)
+    return true;
+#else
+    return false;
+#endif
+}
+#endif
 
 static bool path_runs(enum kvc_cpu_path path) {
     if (!path_built(path))
@@ -46,11 +80,16 @@ static bool path_runs(enum kvc_cpu_path path) {
                    (path == KVC_CPU_AVX512 || __builtin_cpu_supports("avx512vnni"));
     }
 #endif
+#if defined(KVC_NEON_DOTPROD)
+    if (path == KVC_CPU_NEONDOTPROD || path == KVC_CPU_NEONI8MM)
+        return has_dotprod() && (path == KVC_CPU_NEONDOTPROD || has_i8mm());
+#endif
     return true;
 }
 
 static enum kvc_cpu_path best_path(void) {
-    static const enum kvc_cpu_path order[] = {KVC_CPU_AVX512VNNI, KVC_CPU_AVX512, KVC_CPU_AVX2, KVC_CPU_NEON};
+    static const enum kvc_cpu_path order[] = {KVC_CPU_AVX512VNNI, KVC_CPU_AVX512,      KVC_CPU_AVX2,
+                                              KVC_CPU_NEONI8MM,   KVC_CPU_NEONDOTPROD, KVC_CPU_NEON};
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++)
         if (path_runs(order[i]))
             return order[i];
@@ -71,8 +110,9 @@ static enum kvc_status find_path(const char *name, const char *where, enum kvc_c
                                 path_names[best_path()]);
             return KVC_OK;
         }
-    return kvc_fail(error, KVC_USAGE, "%s: unknown CPU path '%s'; it is ref, avx2, avx512, avx512vnni or neon", where,
-                    name);
+    return kvc_fail(error, KVC_USAGE,
+                    "%s: unknown CPU path '%s'; it is ref, avx2, avx512, avx512vnni, neon, neondotprod or neoni8mm",
+                    where, name);
 }
 
 /* The path that was named, or that KVCULL_CPU names, or else the best one. */
@@ -121,6 +161,12 @@ static void fill_table(struct kvc_ops *table, enum kvc_cpu_path path) {
 #if defined(KVC_NEON)
     if (path == KVC_CPU_NEON)
         kvc_cpu_fill_neon(table);
+#endif
+#if defined(KVC_NEON_DOTPROD)
+    if (path == KVC_CPU_NEONDOTPROD)
+        kvc_cpu_fill_neondotprod(table);
+    if (path == KVC_CPU_NEONI8MM)
+        kvc_cpu_fill_neoni8mm(table);
 #endif
 #define KVC_LIFETIME(result, name, arguments) table->name = kvc_cpu_##name;
 #define KVC_BYTES(result, name, arguments) table->name = kvc_cpu_##name;

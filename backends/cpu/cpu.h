@@ -24,7 +24,15 @@ struct kvc_weight { /* [outputs N, inputs K], rows of row_bytes as the file has 
 };
 _Static_assert(offsetof(struct kvc_weight, type) == 0, "kvc_weight_type reads it there");
 
-enum kvc_cpu_path { KVC_CPU_REF, KVC_CPU_AVX2, KVC_CPU_AVX512, KVC_CPU_NEON, KVC_CPU_AVX512VNNI };
+enum kvc_cpu_path {
+    KVC_CPU_REF,
+    KVC_CPU_AVX2,
+    KVC_CPU_AVX512,
+    KVC_CPU_NEON,
+    KVC_CPU_AVX512VNNI,
+    KVC_CPU_NEONDOTPROD,
+    KVC_CPU_NEONI8MM
+};
 
 struct kvc_cpu {
     struct kvc_device device; /* first */
@@ -100,6 +108,8 @@ void kvc_cpu_fill_avx2(struct kvc_ops *table);
 void kvc_cpu_fill_avx512(struct kvc_ops *table);
 void kvc_cpu_fill_avx512vnni(struct kvc_ops *table);
 void kvc_cpu_fill_neon(struct kvc_ops *table);
+void kvc_cpu_fill_neondotprod(struct kvc_ops *table);
+void kvc_cpu_fill_neoni8mm(struct kvc_ops *table);
 enum kvc_status kvc_cpu_fill_fast(struct kvc_cpu *cpu, struct kvc_error *error); /* --math=fast */
 
 static inline void *kvc_span_data(struct kvc_span span) { return (unsigned char *)span.buffer->data + span.offset; }

@@ -32,7 +32,8 @@ static enum kvc_status open_device(const char *name, const struct kvc_engine_opt
     }
     if (part)
         return kvc_fail(error, KVC_USAGE, "backend '%s': '%s' is not a device number from 0 to 1023", name, part);
-    if (!strcmp(name, "avx2") || !strcmp(name, "avx512") || !strcmp(name, "avx512vnni") || !strcmp(name, "neon")) {
+    if (!strcmp(name, "avx2") || !strcmp(name, "avx512") || !strcmp(name, "avx512vnni") || !strcmp(name, "neon") ||
+        !strcmp(name, "neondotprod") || !strcmp(name, "neoni8mm")) {
         for (size_t i = 0; kvc_backend_list[i]; i++) {
             if (!strcmp(kvc_backend_list[i]->name, "cpu"))
                 return kvc_backend_list[i]->open(name, 0, options->threads, options->math, device, error);

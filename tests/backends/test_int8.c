@@ -212,7 +212,7 @@ static int note_row(void *user, const struct kvc_verify_row *row) {
 
 static void every_path(void **state) {
     static const char *const operations[] = {"quantize_rows", "linear_int8", "expert_linear_int8"};
-    static const char *const paths[] = {"ref", "avx2", "avx512", "avx512vnni", "neon"};
+    static const char *const paths[] = {"ref", "avx2", "avx512", "avx512vnni", "neon", "neondotprod", "neoni8mm"};
     (void)state;
     for (size_t p = 0; p < sizeof paths / sizeof *paths; p++)
         for (size_t i = 0; i < sizeof operations / sizeof *operations; i++)

@@ -12,12 +12,22 @@ void kvc_expert_linear_avx512(struct kvc_device *device, const struct kvc_expert
 void kvc_linear_neon(struct kvc_device *device, const struct kvc_linear *args);
 void kvc_expert_linear_neon(struct kvc_device *device, const struct kvc_expert_linear *args);
 
-/* Those of activations in eight bits: int8/<path>.c; AVX-512 without VNNI has AVX2's. */
+/* Those of activations in eight bits: int8/<path>.c; AVX-512 without VNNI has AVX2's. Those of NEON: without dot
+ * products, with them (SDOT), and with products of matrices besides (SMMLA). */
 void kvc_quantize_rows_avx2(struct kvc_device *device, const struct kvc_quantize_rows *args);
 void kvc_linear_int8_avx2(struct kvc_device *device, const struct kvc_linear_int8 *args);
 void kvc_expert_linear_int8_avx2(struct kvc_device *device, const struct kvc_expert_linear_int8 *args);
 void kvc_quantize_rows_avx512vnni(struct kvc_device *device, const struct kvc_quantize_rows *args);
 void kvc_linear_int8_avx512vnni(struct kvc_device *device, const struct kvc_linear_int8 *args);
 void kvc_expert_linear_int8_avx512vnni(struct kvc_device *device, const struct kvc_expert_linear_int8 *args);
+void kvc_quantize_rows_neon(struct kvc_device *device, const struct kvc_quantize_rows *args);
+void kvc_linear_int8_neon(struct kvc_device *device, const struct kvc_linear_int8 *args);
+void kvc_expert_linear_int8_neon(struct kvc_device *device, const struct kvc_expert_linear_int8 *args);
+void kvc_quantize_rows_neondotprod(struct kvc_device *device, const struct kvc_quantize_rows *args);
+void kvc_linear_int8_neondotprod(struct kvc_device *device, const struct kvc_linear_int8 *args);
+void kvc_expert_linear_int8_neondotprod(struct kvc_device *device, const struct kvc_expert_linear_int8 *args);
+void kvc_quantize_rows_neoni8mm(struct kvc_device *device, const struct kvc_quantize_rows *args);
+void kvc_linear_int8_neoni8mm(struct kvc_device *device, const struct kvc_linear_int8 *args);
+void kvc_expert_linear_int8_neoni8mm(struct kvc_device *device, const struct kvc_expert_linear_int8 *args);
 
 #endif
