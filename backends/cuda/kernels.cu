@@ -14,6 +14,7 @@
 #include "backends/kernels/rows.h"
 #include "backends/kernels/linear.h"
 #include "backends/kernels/experts.h"
+#include "backends/kernels/quants.h"
 #include "backends/kernels/int8.h"
 #include "backends/kernels/cache.h"
 #include "backends/kernels/attention.h"
