@@ -27,3 +27,4 @@
 #include "backends/cuda/kernels/few.h"
 #include "backends/cuda/kernels/many.h"
 #include "backends/cuda/kernels/read.h"
+#include "backends/cuda/kernels/int8.h"
