@@ -10,6 +10,7 @@
 #include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #include "kvcull.h"
 
@@ -106,6 +107,8 @@ struct cli_common {
 };
 void cli_common_defaults(struct cli_common *common);
 enum kvc_math cli_math(const struct cli_common *common);
+/* ", int8 1" where the bits are those of that arithmetic, and otherwise "". */
+const char *cli_int8_version(const struct cli_common *common, char text[24]);
 
 /* clang-format off */
 #define CLI_ENGINE_OPTIONS(c)                                                                                         \
@@ -136,6 +139,16 @@ enum kvc_math cli_math(const struct cli_common *common);
         {CLI_FLAG, 0, "json", NULL, "print JSON", &(c)->json, 0, 0, NULL},                                            \
         {CLI_FLAG, 'q', "quiet", NULL, "no progress and no summary", &(c)->quiet, 0, 0, NULL}
 /* clang-format on */
+
+/* The file of a model, not made yet, in a folder of its own under TMPDIR; both go away on closing, or when the program
+ * ends. */
+struct cli_temporary {
+    char folder[4096], file[4096 + 32];
+    pid_t watcher;
+    int hold;
+};
+int cli_temporary_open(const struct cli_command *command, struct cli_temporary *temporary);
+void cli_temporary_close(struct cli_temporary *temporary);
 
 /* Opens the engine the common options ask for. */
 int cli_open_engine(const struct cli_command *command, const struct cli_common *common, struct kvc_engine **engine);

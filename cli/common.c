@@ -60,6 +60,13 @@ enum kvc_math cli_math(const struct cli_common *common) {
                                                : KVC_MATH_FLOAT;
 }
 
+const char *cli_int8_version(const struct cli_common *common, char text[24]) {
+    text[0] = '\0';
+    if (cli_math(common) == KVC_MATH_INT8)
+        snprintf(text, 24, ", int8 %d", KVC_INT8_VERSION);
+    return text;
+}
+
 int cli_open_engine(const struct cli_command *command, const struct cli_common *common, struct kvc_engine **engine) {
     struct kvc_engine_options options = {.backend = common->backend, .threads = (int)common->threads};
     struct kvc_error error;

@@ -228,6 +228,7 @@ static void manual_environment(const char *command) {
          "Where compiled kernels of OpenCL devices are kept, in a folder kvcull (~/.cache). PoCL keeps its own there, "
          "too, and has no device where it cannot."},
         {"bench", "TMPDIR", "Where the random model of --shape is written (/tmp)."},
+        {"verify", "TMPDIR", "Where --math int8 writes the bundled model in q8_0 for as long as it is opened (/tmp)."},
         {"verify", "KVCULL_INJECT",
          "For tests only, of this command alone: the name of an operation whose results are damaged on the backend "
          "under test (not on ref), as a broken kernel would. The comparison must then find that operation, and whole "

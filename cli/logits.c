@@ -126,7 +126,7 @@ static int compare(const struct cli_command *command, const struct arguments *a,
 static int print(const struct cli_command *command, const struct arguments *a, const struct kvc_session *session,
                  const struct sink *sink, size_t count) {
     struct kvc_session_stats stats;
-    char hash[24], held[32];
+    char hash[24], held[32], int8[24];
 
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)kvc_hash_value(sink->hash));
     kvc_session_stats(session, &stats);
@@ -149,10 +149,8 @@ static int print(const struct cli_command *command, const struct arguments *a, c
         return cli_json_print(command, root, stdout);
     }
     printf("logits  [%zu, %u] float32%s%s\n", count, sink->vocab, a->out ? " in " : "", a->out ? a->out : "");
-    printf("hash    %s (XXH64, arithmetic %d", hash, KVC_ARITHMETIC_VERSION);
-    if (cli_math(&a->common) == KVC_MATH_INT8)
-        printf(", int8 %d", KVC_INT8_VERSION);
-    printf("%s)\n", cli_math(&a->common) == KVC_MATH_FAST ? ", but math=fast: others get another" : "");
+    printf("hash    %s (XXH64, arithmetic %d%s%s)\n", hash, KVC_ARITHMETIC_VERSION, cli_int8_version(&a->common, int8),
+           cli_math(&a->common) == KVC_MATH_FAST ? ", but math=fast: others get another" : "");
     if (sink->distance)
         distance_print(sink->distance, a->common.math);
     printf("cache   %s, %llu of %zu entries in the fullest head\n",

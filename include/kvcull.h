@@ -72,10 +72,12 @@ enum kvc_type {
     KVC_MXFP4,
     KVC_Q2_K,
     KVC_IQ4_XS,
-    KVC_TYPES /* how many there are */
+    KVC_TYPES,           /* how many there are in files, which kvc_convert writes */
+    KVC_FP8 = KVC_TYPES, /* in memory: FP8 weights of Hugging Face folders, with float32 scales */
+    KVC_ALL_TYPES
 };
 const char *kvc_type_name(enum kvc_type type);                  /* "f32", "f16", "bf16", "q8_0", ... */
-bool kvc_type_from_name(const char *name, enum kvc_type *type); /* false: unknown */
+bool kvc_type_from_name(const char *name, enum kvc_type *type); /* false: none of files */
 
 /* The arithmetic of linear layers. FLOAT and INT8 are the same bits everywhere; INT8 multiplies weights that are blocks
  * of small integers with activations of eight bits, other weights as FLOAT does. FAST leaves many rows to a BLAS
@@ -132,6 +134,8 @@ struct kvc_model_info {
     uint32_t sliding_window;        /* 0: none */
     const uint32_t *windows;        /* [layers]: the window of each, 0: none; NULL: no layer has one */
     uint32_t experts, experts_used; /* feed-forward networks of a layer, and how many a token passes; 0: one */
+    uint32_t expert_layers;         /* layers that have these, of width feed_forward each */
+    uint32_t dense_feed;            /* the width of the network of the other layers; 0: all have experts, or none */
     uint64_t parameters, weight_bytes, mapped_bytes;
     uint64_t active_parameters, active_bytes; /* of these, what one token alone is computed with */
     const char *weight_types;                 /* "q4_k, q6_k, f32" */

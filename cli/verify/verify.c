@@ -122,6 +122,7 @@ static json_t *not_compared(const struct verify_report *report) {
 }
 
 static int finish(const struct cli_command *command, const struct verify_arguments *a, struct verify_report *report) {
+    char int8[24];
     int status;
 
     if (report->rows) {
@@ -129,6 +130,8 @@ static int finish(const struct cli_command *command, const struct verify_argumen
 
         cli_json_set(root, "equal", json_boolean(report->differing == 0));
         cli_json_set(root, "arithmetic", json_integer(KVC_ARITHMETIC_VERSION));
+        if (cli_math(&a->common) == KVC_MATH_INT8)
+            cli_json_set(root, "int8", json_integer(KVC_INT8_VERSION));
         cli_json_set(root, "first",
                      report->first[0] ? cli_json_text(report->first, strlen(report->first)) : json_null());
         cli_json_set(root, "not_compared", not_compared(report));
@@ -143,11 +146,13 @@ static int finish(const struct cli_command *command, const struct verify_argumen
             printf("\nDIFFERENT: %llu values and entries; the first: %s\n", (unsigned long long)report->differing,
                    report->first);
         else if (status == KVC_OK && !a->common.quiet && !report->with_stored)
-            printf("\nEqual to the reference, to the bit (arithmetic %d).\n", KVC_ARITHMETIC_VERSION);
+            printf("\nEqual to the reference, to the bit (arithmetic %d%s).\n", KVC_ARITHMETIC_VERSION,
+                   cli_int8_version(&a->common, int8));
         else if (status == KVC_OK && !a->common.quiet)
-            printf("\nEqual to the reference's %llu stored hashes%s (arithmetic %d).\n",
+            printf("\nEqual to the reference's %llu stored hashes%s (arithmetic %d%s).\n",
                    (unsigned long long)report->with_stored,
-                   report->beside ? ", and to the reference itself where none is stored" : "", KVC_ARITHMETIC_VERSION);
+                   report->beside ? ", and to the reference itself where none is stored" : "", KVC_ARITHMETIC_VERSION,
+                   cli_int8_version(&a->common, int8));
         if (status == KVC_OK)
             status = cli_flush(command);
     }
@@ -283,6 +288,12 @@ static int verify(const struct cli_command *command, const struct verify_argumen
         status = verify_operations(a, backends, count, &report);
     if (status == KVC_OK && (!a->only || strcmp(a->only, "methods") == 0))
         status = verify_methods(command, a, &specs, backends, count, &report);
+    if (status == KVC_OK && a->write && !a->model && !a->only) { /* both arithmetics are stored */
+        struct verify_arguments int8 = *a;
+
+        int8.common.math = "int8";
+        status = verify_methods(command, &int8, &specs, backends, count, &report);
+    }
     if (status == KVC_OK)
         status = a->write ? verify_hashes_write(command, &report.hashes, a->write) : finish(command, a, &report);
     cli_specs_free(&specs);
@@ -308,6 +319,9 @@ int kvc_cli_verify(const struct cli_command *command, int argc, char **argv) {
          &a.specs, 0, 0, NULL},
         {CLI_TEXT, 'm', "model", "MODEL", "the model of the whole runs (the bundled one)", &a.model, 0, 0, NULL},
         {CLI_CHOICE, 0, "only", "PART", "half of the work", &a.only, 0, 0, "operations|methods"},
+        {CLI_CHOICE, 0, "math", "MATH",
+         "arithmetic of linear layers in whole runs; int8 takes the bundled model in q8_0", &a.common.math, 0, 0,
+         "float|int8"},
         {CLI_CHOICE, 0, "against", "WHAT",
          "ref: run it beside the backend, value by value; stored: compare hashes with those stored for ref, and run "
          "ref only where they differ or none is stored",

@@ -270,7 +270,8 @@ static void generate_all(struct kvc_engine *engine, const char *path, enum kvc_t
     static const enum kvc_type cache_types[] = {KVC_F16, KVC_F32, KVC_Q8_0};
     struct kvc_model model = {.engine = engine};
     struct kvc_error error;
-    if (kvc_make_model("tiny", type, 42, path, &error) != KVC_OK)
+    /* rows of small are whole blocks of every type, those of tiny of none */
+    if (kvc_make_model(type == KVC_F16 ? "tiny" : "small", type, 42, path, &error) != KVC_OK)
         stop(&error, "kvc_make_model");
     printf("model %s\n", kvc_type_name(type));
     print_file(path);
@@ -309,6 +310,23 @@ static void generate_golden(struct kvc_engine *engine, const char *path) {
     kvc_gguf_close(model.gguf);
 }
 
+/* The models of this driver, in both arithmetics. */
+static void generate_models(struct kvc_engine *engine, struct kvc_engine_options options, const char *path) {
+    struct kvc_engine *int8;
+    struct kvc_error error;
+    add_methods(engine);
+    generate_all(engine, path, KVC_F16);
+    generate_all(engine, path, KVC_Q8_0);
+    generate_all(engine, path, KVC_Q4_K);
+    options.math = KVC_MATH_INT8;
+    if (kvc_engine_open(&options, &int8, &error) != KVC_OK)
+        stop(&error, "kvc_engine_open");
+    printf("int8\n");
+    generate_all(int8, path, KVC_Q8_0);
+    generate_all(int8, path, KVC_Q4_K);
+    kvc_engine_close(int8);
+}
+
 int main(int count, char **arguments) {
     struct kvc_engine_options options = {.backend = "cpu", .threads = 2};
     struct kvc_engine *engine;
@@ -339,12 +357,8 @@ int main(int count, char **arguments) {
     if (kvc_engine_open(&options, &engine, &error) != KVC_OK)
         stop(&error, "kvc_engine_open");
     fprintf(stderr, "%s%s\n", kvc_engine_backend(engine), flushes() ? ", the host flushes denormals to zero" : "");
-    if (!only_operations) {
-        add_methods(engine);
-        generate_all(engine, path, KVC_F16);
-        generate_all(engine, path, KVC_Q8_0);
-        generate_all(engine, path, KVC_Q4_K);
-    }
+    if (!only_operations)
+        generate_models(engine, options, path);
     for (int i = 1; i < count; i++)
         if (strncmp(arguments[i], "golden=", 7) == 0)
             generate_golden(engine, arguments[i] + 7);
