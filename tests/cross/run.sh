@@ -64,7 +64,12 @@ top=$PWD
 native
 refused s390x-linux-gnu big-endian
 refused i686-linux-gnu '32-bit sizes'
-{ cross aarch64; emulated max neoni8mm; emulated cortex-a76 neondotprod; emulated cortex-a53 neon; } >"$out/aarch64.result" &
+{
+    cross aarch64
+    emulated max neoni8mm
+    emulated cortex-a76 neondotprod
+    emulated cortex-a53 neon
+} >"$out/aarch64.result" &
 { cross riscv64 >"$out/riscv64.result"; } &
 run native-flush "$build/tests/cross/driver" flush
 compare native-flush
