@@ -6,7 +6,7 @@ KVC_REF_SOURCES = backends/cpu/ref/ref.h backends/cpu/ref/table.c backends/cpu/r
 	backends/cpu/ref/linear.c backends/cpu/ref/experts.c backends/cpu/ref/int8.c backends/cpu/ref/entry.c backends/cpu/ref/cache.c \
 	backends/cpu/ref/attention.c backends/cpu/ref/scores.c backends/cpu/ref/keep.c \
 	backends/cpu/ref/pages.c backends/cpu/ref/select.c
-libkvc_la_SOURCES += backends/cpu/cpu.c backends/cpu/fast.c backends/cpu/memory.c backends/cpu/areas.c \
+libkvc_la_SOURCES += backends/cpu/cpu.c backends/cpu/paths.c backends/cpu/fast.c backends/cpu/memory.c backends/cpu/areas.c \
 	backends/cpu/arena.c
 
 libkvc_la_SOURCES += backends/cpu/cpu.h backends/cpu/ref/pairs.h backends/cpu/stealing.h backends/cpu/simd/simd.h backends/cpu/simd/lanes/avx512.h \
@@ -17,7 +17,9 @@ libkvc_la_SOURCES += backends/cpu/simd/linear/linear.c backends/cpu/simd/linear/
 	backends/cpu/simd/lanes/unroll.h backends/cpu/simd/linear/widen.h backends/cpu/simd/linear/widen_fp8.h
 libkvc_la_SOURCES += backends/cpu/simd/int8/int8.c backends/cpu/simd/int8/int8.h backends/cpu/simd/int8/template.h \
 	backends/cpu/simd/int8/unpack.h backends/cpu/simd/int8/quantize.h backends/cpu/simd/int8/few.h backends/cpu/simd/int8/prepare.h \
-	backends/cpu/simd/int8/many.h backends/cpu/simd/int8/vectors_256.h backends/cpu/simd/int8/vectors_512.h
+	backends/cpu/simd/int8/many.h backends/cpu/simd/int8/vectors_256.h backends/cpu/simd/int8/vectors_512.h \
+	backends/cpu/simd/int8/neon/template.h backends/cpu/simd/int8/neon/unpack.h backends/cpu/simd/int8/neon/quantize.h \
+	backends/cpu/simd/int8/neon/few.h backends/cpu/simd/int8/neon/many.h backends/cpu/simd/int8/neon/four_outputs.h
 libkvc_la_SOURCES += backends/cpu/simd/attention/entries.h backends/cpu/simd/attention/softmax_tile.h backends/cpu/simd/attention/few.h \
 	backends/cpu/simd/attention/many.h backends/cpu/simd/attention/attention.h \
 	backends/cpu/simd/bump.h backends/cpu/simd/rows.h backends/cpu/simd/experts.h backends/cpu/simd/scores/probability_tiles.h backends/cpu/simd/scores/rings.h backends/cpu/simd/lanes/logarithm.h \
@@ -54,6 +56,15 @@ endif
 if HAVE_NEON
 noinst_LTLIBRARIES += libcpu_neon.la
 libkvc_la_LIBADD += libcpu_neon.la
-libcpu_neon_la_SOURCES = backends/cpu/simd/linear/neon.c backends/cpu/simd/vector_neon.c
+libcpu_neon_la_SOURCES = backends/cpu/simd/linear/neon.c backends/cpu/simd/int8/neon.c backends/cpu/simd/vector_neon.c
 libcpu_neon_la_CFLAGS = $(AM_CFLAGS)
+endif
+
+if HAVE_NEON_DOTPROD
+noinst_LTLIBRARIES += libcpu_neondotprod.la libcpu_neoni8mm.la
+libkvc_la_LIBADD += libcpu_neondotprod.la libcpu_neoni8mm.la
+libcpu_neondotprod_la_SOURCES = backends/cpu/simd/int8/neondotprod.c
+libcpu_neondotprod_la_CFLAGS = $(AM_CFLAGS) -march=armv8.2-a+dotprod
+libcpu_neoni8mm_la_SOURCES = backends/cpu/simd/int8/neoni8mm.c
+libcpu_neoni8mm_la_CFLAGS = $(AM_CFLAGS) -march=armv8.2-a+dotprod+i8mm
 endif

@@ -14,6 +14,7 @@
 #include "backends/kernels/rows.h"
 #include "backends/kernels/linear.h"
 #include "backends/kernels/experts.h"
+#include "backends/kernels/quants.h"
 #include "backends/kernels/int8.h"
 #include "backends/kernels/cache.h"
 #include "backends/kernels/attention.h"
@@ -26,3 +27,4 @@
 #include "backends/cuda/kernels/few.h"
 #include "backends/cuda/kernels/many.h"
 #include "backends/cuda/kernels/read.h"
+#include "backends/cuda/kernels/int8.h"

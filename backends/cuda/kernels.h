@@ -13,6 +13,7 @@
     apply(many_pack_w) \
     apply(many_product_32) \
     apply(many_product_128) \
+    apply(many_int8) \
     apply(read_f32_8) \
     apply(read_f16_8) \
     apply(read_q8_0_8) \

@@ -9,7 +9,7 @@ KVC_OPENCL_KERNELS = $(srcdir)/backends/opencl/divide.h $(srcdir)/core/base/cano
 	$(srcdir)/core/base/weight_blocks.h $(srcdir)/core/base/weight_types.h $(srcdir)/backends/kernels/shared.h \
 	$(srcdir)/backends/kernels/portable.h $(srcdir)/backends/kernels/widen.h $(srcdir)/backends/kernels/lists.h \
 	$(srcdir)/backends/kernels/parts.h $(srcdir)/backends/kernels/weights.h $(srcdir)/backends/kernels/rows.h $(srcdir)/backends/kernels/linear.h \
-	$(srcdir)/backends/kernels/experts.h $(srcdir)/backends/kernels/int8.h \
+	$(srcdir)/backends/kernels/experts.h $(srcdir)/backends/kernels/quants.h $(srcdir)/backends/kernels/int8.h \
 	$(srcdir)/backends/kernels/cache.h $(srcdir)/backends/kernels/attention.h $(srcdir)/backends/kernels/scores.h \
 	$(srcdir)/backends/kernels/keep.h $(srcdir)/backends/kernels/pages.h $(srcdir)/backends/kernels/select.h \
 	$(srcdir)/backends/kernels/check.h

@@ -60,7 +60,7 @@ static bool opens(const char *backend, struct kvc_error *error) {
  * is reported. */
 static int choose(const struct cli_command *command, const struct verify_arguments *a, const char **backends,
                   size_t *count, struct verify_report *report) {
-    static const char *const paths[] = {"avx2", "avx2vnni", "avx512", "avx512vnni", "neon"};
+    static const char *const paths[] = {"avx2", "avx2vnni", "avx512", "avx512vnni", "neon", "neondotprod", "neoni8mm"};
     struct kvc_backend_info info;
 
     *count = 0;
@@ -313,7 +313,7 @@ int kvc_cli_verify(const struct cli_command *command, int argc, char **argv) {
     const struct cli_option options[] = {
         {CLI_TEXT, 0, "backend", "NAME",
          "what to compare with ref: all that can be used here, or one: cpu, avx2, avx2vnni, avx512, "
-         "avx512vnni, neon, opencl, cuda",
+         "avx512vnni, neon, neondotprod, neoni8mm, opencl, cuda",
          &a.backend, 0, 0, NULL},
         {CLI_TEXTS, 0, "kv", "SPEC", "a policy, several, or all: every method, with every choice of its options (all)",
          &a.specs, 0, 0, NULL},

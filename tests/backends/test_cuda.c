@@ -118,9 +118,11 @@ static void linear_shapes(void **state) {
 static void operations(void **state) {
     const char *effort = getenv("KVCULL_CUDA_EFFORT"), *only = getenv("KVCULL_CUDA_ONLY");
     struct kvc_error error = {KVC_OK, ""};
-    static const char *const more[] = {"linear", "expert_linear", "attention", "ring_write"}; /* many kernels each */
+    static const char *const more[] = {"linear", "expert_linear", "linear_int8", "attention",
+                                       "ring_write"}; /* many kernels each */
     /* Shared ones that own shapes replace, those of --math=fast, and the one that clears memory on OpenCL's CPUs. */
-    static const char *const unused[] = {"pack_x", "pack_w", "product", "widen", "add_bias", "clear"};
+    static const char *const unused[] = {"pack_x", "pack_w",   "product", "linear_int8_many",
+                                         "widen",  "add_bias", "clear"};
     const char *never;
     unsigned rows = 0, missed = 0;
     enum kvc_status status =

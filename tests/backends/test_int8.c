@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "backends/cpu/ref/ref.h"
+#include "core/base/cpu_paths.h"
 #include "core/base/backends.h"
 #include "core/base/weight_blocks.h"
 #include "core/check/verify.h"
@@ -205,7 +206,8 @@ static void hostile_rows(void **state) {
 
 /* ---- every path of this machine beside the reference ---- */
 
-static const char *const paths[] = {"ref", "avx2", "avx2vnni", "avx512", "avx512vnni", "neon"};
+#define PATH_NAME(NAME, name, build) #name,
+static const char *const paths[] = {KVC_CPU_PATHS(PATH_NAME)};
 
 /* Sums as large as they can be, where paths add in 16 bits: weights of equal bytes, rows of 127, -127 or both. */
 static void largest_rows(struct kvc_device *other, enum kvc_type type, unsigned char byte, uint32_t rows) {

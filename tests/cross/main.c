@@ -2,9 +2,10 @@
  * here, and a whole generation with each policy and cache type. Needs libc only, so that it can be built for other
  * machines and run under an emulator; tests/cross/run.sh compares what they print.
  *
- * usage: driver [flush] [threads=N] [effort=N] [golden=GGUF]... FILE
+ * usage: driver [flush] [operations] [threads=N] [effort=N] [golden=GGUF]... FILE
  *        FILE        a name for the model file, written and removed
  *        flush       the host switches flush-to-zero on before it calls the library
+ *        operations  nothing but these
  *        effort=N    how many cases of each operation, 1 to 10; 0: none (1)
  *        golden=GGUF a model to run besides; run.sh gives one of each family */
 #include "core/engine/engine.h"
@@ -309,34 +310,10 @@ static void generate_golden(struct kvc_engine *engine, const char *path) {
     kvc_gguf_close(model.gguf);
 }
 
-int main(int count, char **arguments) {
-    struct kvc_engine_options options = {.backend = "cpu", .threads = 2};
-    struct kvc_engine *engine, *int8;
+/* The models of this driver, in both arithmetics. */
+static void generate_models(struct kvc_engine *engine, struct kvc_engine_options options, const char *path) {
+    struct kvc_engine *int8;
     struct kvc_error error;
-    bool flush = false;
-    unsigned effort = 1;
-    const char *path = NULL;
-    for (int i = 1; i < count; i++) {
-        if (strcmp(arguments[i], "flush") == 0)
-            flush = true;
-        else if (strncmp(arguments[i], "effort=", 7) == 0)
-            effort = (unsigned)atoi(arguments[i] + 7);
-        else if (strncmp(arguments[i], "threads=", 8) == 0)
-            options.threads = atoi(arguments[i] + 8);
-        else if (strncmp(arguments[i], "golden=", 7) != 0)
-            path = arguments[i];
-    }
-    if (!path) {
-        fprintf(stderr, "usage: driver [flush] [threads=N] [effort=N] [golden=GGUF]... FILE\n");
-        return 2;
-    }
-    if (flush)
-        flush_to_zero();
-    if (effort && kvc_verify_some("cpu", options.threads, effort, NULL, print_operation, NULL, &error) != KVC_OK)
-        stop(&error, "operations");
-    if (kvc_engine_open(&options, &engine, &error) != KVC_OK)
-        stop(&error, "kvc_engine_open");
-    fprintf(stderr, "%s%s\n", kvc_engine_backend(engine), flushes() ? ", the host flushes denormals to zero" : "");
     add_methods(engine);
     generate_all(engine, path, KVC_F16);
     generate_all(engine, path, KVC_Q8_0);
@@ -348,6 +325,40 @@ int main(int count, char **arguments) {
     generate_all(int8, path, KVC_Q8_0);
     generate_all(int8, path, KVC_Q4_K);
     kvc_engine_close(int8);
+}
+
+int main(int count, char **arguments) {
+    struct kvc_engine_options options = {.backend = "cpu", .threads = 2};
+    struct kvc_engine *engine;
+    struct kvc_error error;
+    bool flush = false, only_operations = false;
+    unsigned effort = 1;
+    const char *path = NULL;
+    for (int i = 1; i < count; i++) {
+        if (strcmp(arguments[i], "flush") == 0)
+            flush = true;
+        else if (strcmp(arguments[i], "operations") == 0)
+            only_operations = true;
+        else if (strncmp(arguments[i], "effort=", 7) == 0)
+            effort = (unsigned)atoi(arguments[i] + 7);
+        else if (strncmp(arguments[i], "threads=", 8) == 0)
+            options.threads = atoi(arguments[i] + 8);
+        else if (strncmp(arguments[i], "golden=", 7) != 0)
+            path = arguments[i];
+    }
+    if (!path) {
+        fprintf(stderr, "usage: driver [flush] [operations] [threads=N] [effort=N] [golden=GGUF]... FILE\n");
+        return 2;
+    }
+    if (flush)
+        flush_to_zero();
+    if (effort && kvc_verify_some("cpu", options.threads, effort, NULL, print_operation, NULL, &error) != KVC_OK)
+        stop(&error, "operations");
+    if (kvc_engine_open(&options, &engine, &error) != KVC_OK)
+        stop(&error, "kvc_engine_open");
+    fprintf(stderr, "%s%s\n", kvc_engine_backend(engine), flushes() ? ", the host flushes denormals to zero" : "");
+    if (!only_operations)
+        generate_models(engine, options, path);
     for (int i = 1; i < count; i++)
         if (strncmp(arguments[i], "golden=", 7) == 0)
             generate_golden(engine, arguments[i] + 7);

@@ -21,5 +21,8 @@ KVC_SIMD_INT8(avx2)
 KVC_SIMD_INT8(avx2vnni)
 KVC_SIMD_INT8(avx512)
 KVC_SIMD_INT8(avx512vnni)
+KVC_SIMD_INT8(neon)        /* without dot products */
+KVC_SIMD_INT8(neondotprod) /* SDOT */
+KVC_SIMD_INT8(neoni8mm)    /* and SMMLA, products of matrices */
 
 #endif
