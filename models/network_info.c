@@ -43,7 +43,9 @@ bool kvc_network_info(const struct kvc_loaded *loaded, const struct kvc_config *
     *info = (struct kvc_model_info){
         .format = gguf ? "gguf" : "huggingface",
         .architecture = gguf ? config->family->gguf : config->family->hf,
-        .layers = (uint32_t)config->layers,
+        .layers = network->layers,
+        .recurrent_layers = network->delta.count,
+        .recurrent_bytes = kvc_network_state_bytes(network),
         .hidden = (uint32_t)config->hidden,
         .heads = (uint32_t)config->heads,
         .kv_heads = (uint32_t)config->kv_heads,

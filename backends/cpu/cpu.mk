@@ -3,7 +3,7 @@
 
 # The definition of every operation; compiled twice, the second time for CPUs with fused multiply-add.
 KVC_REF_SOURCES = backends/cpu/ref/ref.h backends/cpu/ref/table.c backends/cpu/ref/rows.c backends/cpu/ref/widen.c \
-	backends/cpu/ref/linear.c backends/cpu/ref/experts.c backends/cpu/ref/int8.c backends/cpu/ref/entry.c backends/cpu/ref/cache.c \
+	backends/cpu/ref/linear.c backends/cpu/ref/experts.c backends/cpu/ref/delta.c backends/cpu/ref/int8.c backends/cpu/ref/entry.c backends/cpu/ref/cache.c \
 	backends/cpu/ref/attention.c backends/cpu/ref/scores.c backends/cpu/ref/keep.c \
 	backends/cpu/ref/pages.c backends/cpu/ref/select.c
 libkvc_la_SOURCES += backends/cpu/cpu.c backends/cpu/fast.c backends/cpu/memory.c backends/cpu/areas.c \

@@ -5,6 +5,9 @@
 #include <string.h>
 
 /* clang-format off */
+#define QWEN35 .qk_norm = true, .attention_bias = true, .norm_plus_one = true, .norms = KVC_NORMS_POST, .gated_attention = true,               \
+    .delta_tiled = true, .attention_every = 4, .features = KVC_DELTA | KVC_NO_WINDOW, .partial = 0.25,                 \
+    .head_size = 256, .kv_heads = 4, .context = 32768, .norm_eps = 1e-6
 #define GEMMA .norm_plus_one = true, .scaled_embedding = true, .tied = true, .norms = KVC_NORMS_AROUND,                \
     .activation = KVC_GELU, .query_scalar = 256, .norm_eps = 1e-6
 #define GEMMA3 GEMMA, .qk_norm = true, .window = KVC_WINDOW_PATTERN, .pattern = 6, .wide_layers = 62,                  \
@@ -41,6 +44,10 @@ const struct kvc_family kvc_families[] = {
      .qk_norm = true, .attention_bias = true, .experts = true,
      .normalised = true, .norm_topk_prob = true, .window = KVC_WINDOW_ASKED, .kv_heads = 4, .sliding_window = 4096,
      .context = 32768, .norm_eps = 1e-6},
+    {.gguf = "qwen35", .hf = "qwen3_5_text", .models = "Qwen3.5, dense",
+     .apart = "gated delta nets in three layers of four, whose recurrent state is no cache; attention with a gate",
+     QWEN35},
+    {.gguf = "qwen35", .hf = "qwen3_5", .nested = true, QWEN35},
     {.gguf = "olmoe", .hf = "olmoe", .models = "OLMoE",
      .apart = "experts whose shares do not add up to 1; norms over all query and all key heads at once",
      .qk_norm = true, .qk_norm_whole = true, .attention_bias = true, .experts = true,

@@ -6,8 +6,8 @@
 
 #include "models/config/config.h"
 
-/* Sizes that shapes are made of: hidden, H*d, H_kv*d, feed-forward (of an expert, of the shared one), 1, d, vocabulary.
- */
+/* Sizes that shapes are made of: hidden, H*d, H_kv*d, feed-forward (of an expert, of the shared one), 1, H*d and with
+ * gates twice as many, d, vocabulary. */
 enum kvc_extent {
     KVC_HIDDEN,
     KVC_QUERIES,
@@ -16,6 +16,7 @@ enum kvc_extent {
     KVC_EXPERT_FEED,
     KVC_SHARED_FEED,
     KVC_ONE,
+    KVC_QUERY_ROWS,
     KVC_HEAD,
     KVC_VOCAB
 };
@@ -39,6 +40,8 @@ struct kvc_matrix_name {
     } part[3];
 };
 extern const struct kvc_matrix_name kvc_matrix_names[]; /* ends with gguf NULL */
+/* Whether a matrix belongs to the attention, which layers that are delta nets do not have. */
+bool kvc_of_attention(const struct kvc_matrix_name *matrix);
 /* Whether the family has the matrix; whether that has a bias. */
 bool kvc_has_matrix(const struct kvc_config *config, const struct kvc_matrix_name *matrix);
 bool kvc_has_bias(const struct kvc_config *config, enum kvc_bias bias);
@@ -74,6 +77,8 @@ void kvc_expert_tensor(char *name, size_t capacity, bool gguf, const struct kvc_
                        const struct kvc_expert_name *matrix, uint32_t expert);
 /* Of the layer's attention sinks. */
 void kvc_sinks_tensor(char *name, size_t capacity, bool gguf, uint32_t layer);
+/* Of a delta net: what its decays are multiplied by (rate), or what is added to them before. */
+void kvc_delta_vector(char *name, size_t capacity, bool gguf, uint32_t layer, bool rate);
 /* The router's, without ".weight". */
 const char *kvc_router_stem(bool gguf, const struct kvc_config *config);
 

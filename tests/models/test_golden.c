@@ -32,6 +32,7 @@ static const struct {
     {"qwen3-moe", {"short"}},
     {"qwen3-moe-window", {"short"}},
     {"qwen2-moe", {"short"}},
+    {"qwen35", {"long"}},
     {"olmoe", {"short"}},
     {"olmoe-gqa", {"short"}},
     {"mixtral", {"short"}},
