@@ -76,10 +76,14 @@ def gguf_keys(kind, config):
 
 
 def gguf_tensors(config, state):
-    """Delta nets as converters write them: value heads in tiles (head h has key head h % key heads)."""
+    """Delta nets as converters write them: Qwen3.5's value heads in tiles (head h has key head h % key heads); of
+    Qwen3-Next, whose folders have everything beside its key head, all but betas and decays in order."""
     H, K, d = (config["linear_" + key] for key in ("num_value_heads", "num_key_heads", "value_head_dim"))
     keys = K * config["linear_key_head_dim"]
-    order = torch.arange(H).view(K, H // K).T.reshape(-1)  # the folder's head of each
+    each, n = H // K, config["linear_key_head_dim"]
+    order = torch.arange(H)  # the folder's head of each
+    if config["model_type"] == "qwen3_5_text":
+        order = order.view(K, each).T.reshape(-1)
 
     def tiled(tensor, size=1):
         return tensor.reshape(H, size, *tensor.shape[1:])[order].reshape(tensor.shape)
@@ -92,6 +96,12 @@ def gguf_tensors(config, state):
             continue
         if stem == "in_proj_qkv.weight":
             made[front + ".attn_qkv.weight"] = torch.cat([tensor[:2 * keys], tiled(tensor[2 * keys:], d)])
+        elif stem == "in_proj_qkvz.weight":
+            q, k, v, z = tensor.view(K, -1, tensor.shape[1]).split([n, n, each * d, each * d], dim=1)
+            made[front + ".attn_qkv.weight"] = torch.cat([part.reshape(-1, tensor.shape[1]) for part in (q, k, v)])
+            made[front + ".attn_gate.weight"] = z.reshape(H * d, -1).contiguous()
+        elif stem == "in_proj_ba.weight":
+            made[front + ".ssm_ba.weight"] = tensor
         elif stem == "conv1d.weight":
             flat = tensor[:, 0].float()
             made[front + ".ssm_conv1d.weight"] = torch.cat([flat[:2 * keys], tiled(flat[2 * keys:], d)])

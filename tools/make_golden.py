@@ -27,6 +27,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 import golden_delta as delta
 import golden_gpt_oss as gpt_oss
 from golden_families import FAMILIES, ROPES, longrope
+from golden_gguf import write_gguf
 
 DTYPE = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
@@ -171,42 +172,6 @@ def without(config):
 
 # ---- GGUF -----------------------------------------------------------------------------------------------------------
 
-GGUF_TYPE = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 30}
-
-
-def gguf_string(text):
-    data = text.encode()
-    return struct.pack("<Q", len(data)) + data
-
-
-def gguf_value(value):
-    if isinstance(value, bool):
-        return struct.pack("<IB", 7, value)
-    if isinstance(value, int):
-        return struct.pack("<II", 4, value)
-    if isinstance(value, float):
-        return struct.pack("<If", 6, value)
-    if isinstance(value, str):
-        return struct.pack("<I", 8) + gguf_string(value)
-    assert isinstance(value, list) and all(isinstance(item, bool) for item in value)
-    return struct.pack("<IIQ", 9, 7, len(value)) + bytes(value)
-
-
-def write_gguf(path, keys, tensors):
-    header = b"".join(gguf_string(key) + gguf_value(value) for key, value in keys.items())
-    infos, data = b"", b""
-    for name, tensor in tensors.items():
-        blocks = isinstance(tensor, gpt_oss.Blocks)
-        infos += gguf_string(name) + struct.pack("<I", len(tensor.shape))
-        infos += struct.pack(f"<{len(tensor.shape)}Q", *reversed(tensor.shape))
-        infos += struct.pack("<IQ", gpt_oss.MXFP4 if blocks else GGUF_TYPE[tensor.dtype], len(data))
-        raw = tensor.gguf() if blocks else tensor.contiguous().view(torch.uint8).numpy().tobytes()
-        data += raw + bytes(-len(raw) % 32)
-    start = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys)) + header + infos
-    with open(path, "wb") as file:
-        file.write(start + bytes(-len(start) % 32) + data)
-
-
 def llama3_divisors(scaling, base, rotary):
     """rope_freqs.weight, in float32 from the definition."""
     f32 = np.float32
@@ -222,7 +187,7 @@ def llama3_divisors(scaling, base, rotary):
 
 
 def gguf_name(name, kind):
-    gemma = kind.startswith("gemma") or kind in ("olmo2", "gpt-oss", "qwen35")
+    gemma = kind.startswith("gemma") or kind in ("olmo2", "gpt-oss", "qwen35", "qwen3next")
     if kind == "glm4":  # what others call the norm before the feed-forward network stands after the attention there
         name = name.replace("post_attention_layernorm", "ffn_norm")
         name = name.replace("post_self_attn_layernorm", "post_attention_norm").replace("post_mlp_layernorm", "post_ffw_norm")
@@ -281,7 +246,8 @@ def interleave(tensor, heads):
 def make_gguf(path, name, config, state, blocks):
     kind = {"mistral": "llama", "mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
             "gemma3_text": "gemma3", "gpt_oss": "gpt-oss", "cohere": "command-r", "phi": "phi2",
-            "olmo3": "olmo2", "qwen3_5_text": "qwen35"}.get(config["model_type"], config["model_type"])
+            "olmo3": "olmo2", "qwen3_5_text": "qwen35",
+            "qwen3_next": "qwen3next"}.get(config["model_type"], config["model_type"])
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
     size = config.get("head_dim") or config["hidden_size"] // heads
     rotary = int(size * config.get("partial_rotary_factor", 1.0))
@@ -374,7 +340,7 @@ def make_gguf(path, name, config, state, blocks):
         elif old.endswith("mlp.shared_expert_gate.weight"):
             tensors[gguf_name(old, kind)] = tensor[0].float()
         elif not old.endswith("mlp.experts.down_proj"):
-            vector = tensor.float() + (1 if kind.startswith(("gemma", "qwen35")) else 0)  # norms; no biases
+            vector = tensor.float() + (1 if kind.startswith(("gemma", "qwen35", "qwen3next")) else 0)  # norms; no biases
             tensors[gguf_name(old, kind)] = vector if tensor.dim() == 1 else tensor
     if name.endswith("-fused"):
         for old in [old for old in tensors if ".attn_q." in old]:

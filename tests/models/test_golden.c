@@ -33,6 +33,7 @@ static const struct {
     {"qwen3-moe-window", {"short"}},
     {"qwen2-moe", {"short"}},
     {"qwen35", {"long"}},
+    {"qwen3-next", {"long"}},
     {"olmoe", {"short"}},
     {"olmoe-gqa", {"short"}},
     {"mixtral", {"short"}},
