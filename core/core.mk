@@ -89,6 +89,7 @@ libkvc_la_SOURCES += \
 	core/measure/measure_cache.c \
 	core/measure/measure_long.c \
 	core/measure/measure_policies.c \
+	core/measure/measure_delta.c \
 	core/measure/measure_experts.c \
 	core/measure/measure_int8.c \
 	core/measure/measure_rows.c

@@ -20,7 +20,7 @@ libkvc_la_SOURCES += backends/cpu/simd/int8/int8.c backends/cpu/simd/int8/int8.h
 	backends/cpu/simd/int8/many.h
 libkvc_la_SOURCES += backends/cpu/simd/attention/entries.h backends/cpu/simd/attention/softmax_tile.h backends/cpu/simd/attention/few.h \
 	backends/cpu/simd/attention/many.h backends/cpu/simd/attention/attention.h \
-	backends/cpu/simd/bump.h backends/cpu/simd/rows.h backends/cpu/simd/experts.h backends/cpu/simd/scores/probability_tiles.h backends/cpu/simd/scores/rings.h backends/cpu/simd/lanes/logarithm.h \
+	backends/cpu/simd/bump.h backends/cpu/simd/rows.h backends/cpu/simd/experts.h backends/cpu/simd/delta.h backends/cpu/simd/scores/probability_tiles.h backends/cpu/simd/scores/rings.h backends/cpu/simd/lanes/logarithm.h \
 	backends/cpu/simd/vector.h backends/cpu/simd/scores/mass.h backends/cpu/simd/scores/moments.h backends/cpu/simd/scores/ring_fuse.h \
 	backends/cpu/simd/keep.h backends/cpu/simd/cache.h backends/cpu/simd/scores/score_memo.h \
 	backends/cpu/simd/scores/columns.h backends/cpu/simd/keep_ring.h backends/cpu/simd/scores/noise_table.h backends/cpu/simd/rotate_keys.h backends/cpu/simd/select/channels.h backends/cpu/simd/pages.h \

@@ -16,7 +16,9 @@
 #ifndef KVC_CORE_BASE_DELTA_H
 #define KVC_CORE_BASE_DELTA_H
 
+#if !defined(__OPENCL_VERSION__) /* OpenCL sources are joined, not included */
 #include "core/base/canon.h"
+#endif
 
 #define KVC_DELTA_KEY_MOST 1024 /* d_k */
 #define KVC_DELTA_TAPS_MOST 16  /* and at least 2 */
