@@ -35,6 +35,11 @@ for shape in tiny-gemma2 tiny-gemma3 tiny-gpt-oss; do
     has " [0-9a-f]\{16\}  topk"
     that "$shape: no method that wants no window" [ "$(grep -c 'positions=cache' "$work/out")" = 0 ]
 done
+# The same beside recurrent layers, whose state no method sees.
+for model in qwen35/model.gguf qwen3-next; do
+    ok verify --only methods --prompt 100 --gen 5 -m "$source/tests/data/golden/$model"
+    has '^Equal to the reference'
+done
 ok verify --only methods --kv 'morphkv:budget=20,window=8' --prompt 50 --gen 4 --json -q
 that 'policies as given' [ "$(json rows.0.name)" = 'morphkv:budget=20,window=8' ]
 that 'one prompt and four steps' [ "$(json rows.0.cases)" = 5 ]
