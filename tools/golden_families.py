@@ -124,8 +124,8 @@ FAMILIES = {
     "qwen2-moe": (dict(QWEN2_MOE, **sizes(36, 44, 3, 6, 3, 46, 128, moe_intermediate_size=10, num_experts=7,
                                           num_experts_per_tok=2, shared_expert_intermediate_size=26)), "bf16",
                   {"short": 40}, False),
-    # Qwen3.5: gated delta nets, three value heads for each key head; attention with a gate in every third layer.
-    "qwen35": (dict(QWEN35, **sizes(28, 38, 6, 4, 2, 53, 128, head_dim=16, full_attention_interval=3,
+    # Qwen3.5: gated delta nets, three value heads for each key head; attention with a gate in every second layer.
+    "qwen35": (dict(QWEN35, **sizes(28, 38, 6, 4, 2, 53, 128, head_dim=16, full_attention_interval=2,
                                     linear_num_key_heads=2, linear_num_value_heads=6, linear_key_head_dim=10,
                                     linear_value_head_dim=8)), "bf16", {"long": 90}, False),
     # Qwen3-Next: the same with experts and a shared one; what a delta net projects lies beside each key head.

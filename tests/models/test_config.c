@@ -306,7 +306,7 @@ static const struct json_case folder_cases[] = {
     {"mixtral", "num_experts_per_tok", "8", "OK"},
     {"qwen35", "linear_num_value_heads", "4", "linear_attn.in_proj_qkv.weight is 88 x 28, it must be 72 x 28"},
     {"qwen35", "linear_conv_kernel_dim", "3", "conv1d.weight has 88 x 4 numbers in 3 dimensions, it must be 88 x 3"},
-    {"qwen35", "full_attention_interval", "2", "tensor model.layers.1.self_attn.q_proj.weight is missing"},
+    {"qwen35", "full_attention_interval", "3", "tensor model.layers.1.linear_attn.in_proj_qkv.weight is missing"},
     {"qwen3-next", "linear_value_head_dim", "8", "in_proj_qkvz.weight is 176 x 32, it must be 112 x 32"},
     {"gpt-oss", "num_local_experts", "6", "mlp.router.weight is 5 x 32, it must be 6 x 32"},
     {"gpt-oss", "intermediate_size", "32", "mlp.experts.gate_proj has 320 x 32 numbers in 3 dimensions, it must be 5 matrices"},

@@ -121,7 +121,7 @@ static const struct gguf_case {
     {"qwen35", UINT, "qwen35.ssm.inner_size", 47, NULL, "inner_size is 47, it must be a multiple of ssm.time_step_rank, 6"},
     {"qwen35", UINT, "qwen35.ssm.group_count", 4, NULL, "time_step_rank is 6, it must be a multiple of ssm.group_count"},
     {"qwen35", DROP, "blk.0.ssm_a", 0, NULL, "tensor blk.0.ssm_a is missing"},
-    {"qwen35", DROP, "blk.3.ssm_dt.bias", 0, NULL, "tensor blk.3.ssm_dt.bias is missing"},
+    {"qwen35", DROP, "blk.4.ssm_dt.bias", 0, NULL, "tensor blk.4.ssm_dt.bias is missing"},
     {"qwen3-next", DROP, "blk.0.ssm_ba.weight", 0, NULL, "tensor blk.0.ssm_ba.weight is missing"},
     {"gpt-oss", REMOVE, "gpt-oss.attention.sliding_window", 0, NULL, "sliding_window is missing or 0; gpt-oss models have"},
     {"gpt-oss", REMOVE, "gpt-oss.attention.sliding_window_pattern", 0, NULL, "OK"},
