@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "kvcull/policy.h"
 #include "tests/check.h"
 #include "tests/core/turns.h"
 #include "tests/method_spec.h"
@@ -111,22 +112,52 @@ static void every_method(void **state) {
     }
 }
 
-/* Rows that a method adds see the state and leave it: with a budget above all entries the logits are full's. */
+/* Two methods that evict nothing and add rows: five tokens after the prompt; three of its last after every chunk. */
+static uint32_t adds_counted;
+static uint32_t five_tokens(const struct kvc_values *values, const struct kvc_turn *turn, uint32_t *offset,
+                            int32_t *more) {
+    (void)values;
+    (void)turn;
+    *offset = 0;
+    for (int32_t i = 0; more && i < 5; i++, adds_counted++)
+        more[i] = 7 * i + 3;
+    return 5;
+}
+static void chunks_with_probes(const struct kvc_values *values, struct kvc_chunking *chunking) {
+    (void)values;
+    chunking->chunk = 32;
+    chunking->probe = 3;
+}
+static enum kvc_status keep_all(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *e) {
+    (void)stage;
+    (void)values;
+    (void)e;
+    return KVC_OK;
+}
+static const struct kvc_option no_options[] = {{0}};
+static const struct kvc_policy_class pseudo_adder = {.name = "pseudo_adder",
+                                                     .summary = "adds pseudo rows, keeps everything",
+                                                     .stages = KVC_STAGE_PROMPT,
+                                                     .options = no_options,
+                                                     .prompt = keep_all,
+                                                     .pseudo = five_tokens};
+static const struct kvc_policy_class probe_adder = {.name = "probe_adder",
+                                                    .summary = "adds probes to chunks, keeps everything",
+                                                    .stages = KVC_STAGE_CHUNK,
+                                                    .options = no_options,
+                                                    .chunk = keep_all,
+                                                    .chunking = chunks_with_probes};
+
+/* They see the state and leave it as it was: every logit is full's. */
 static void added_rows(void **state) {
-    const struct kvc_policy_class *policy;
     const uint64_t expected = run(model, "full", 0);
-    size_t added = 0;
     (void)state;
-    for (size_t i = 0; (policy = kvc_policy(engine, i)) != NULL; i++) {
-        char spec[200];
-        if (!policy->pseudo)
-            continue;
-        kvc_test_method_spec(policy, 500, spec, sizeof spec);
-        added++;
-        if (run(model, spec, 0) != expected)
-            fail_msg("%s: its rows leave a trace", spec);
-    }
-    assert_true(added > 0);
+    FINE(kvc_engine_register(engine, &pseudo_adder, &error));
+    FINE(kvc_engine_register(engine, &probe_adder, &error));
+    assert_int_equal(run(model, "pseudo_adder", 0), expected);
+    assert_int_equal(adds_counted, 10); /* two turns */
+    assert_int_equal(run(model, "probe_adder", 0), expected);
+    assert_int_equal(run(model, "probe_adder", 9), expected);
 }
 
 /* Sessions in one batch and each alone. */
@@ -189,7 +220,7 @@ static void counted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(one_by_one), cmocka_unit_test(every_method),
-                                       cmocka_unit_test(added_rows), cmocka_unit_test(batches),
-                                       cmocka_unit_test(counted)};
+                                       cmocka_unit_test(batches), cmocka_unit_test(counted),
+                                       cmocka_unit_test(added_rows)};
     return cmocka_run_group_tests(tests, open_model, close_model);
 }
