@@ -37,7 +37,8 @@ for shape in tiny-gemma2 tiny-gemma3 tiny-gpt-oss; do
 done
 # The same beside recurrent layers, whose state no method sees.
 for model in qwen35/model.gguf qwen3-next; do
-    ok verify --only methods --prompt 100 --gen 5 -m "$source/tests/data/golden/$model"
+    ok verify --only methods -m "$source/tests/data/golden/$model" --kv full --kv snapkv:budget=32,window=8 \
+        --kv fastkv:budget=32,window=8 --kv morphkv:budget=40 --kv take:budget=32,chunk=16,probe=4 --prompt 70 --gen 4
     has '^Equal to the reference'
 done
 ok verify --only methods --kv 'morphkv:budget=20,window=8' --prompt 50 --gen 4 --json -q
