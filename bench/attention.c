@@ -152,9 +152,17 @@ static void free_call(struct bench *b, struct call *call) {
 static void attend(struct bench *b, const struct shape *shape, const struct call *call, struct kvc_lists *lists,
                    uint32_t rows) {
     const struct kvc_segment segment = {lists, NULL, 0, rows, rows, NULL};
-    const struct kvc_attention attention = {
-        &segment,      1,         shape->heads,    shape->kv_heads,     shape->d, 0, call->q, call->out,
-        call->maximum, call->sum, call->positions, call->causal_offset, {0, 0}};
+    const struct kvc_attention attention = {.segments = &segment,
+                                            .segment_count = 1,
+                                            .heads = shape->heads,
+                                            .kv_heads = shape->kv_heads,
+                                            .head_size = shape->d,
+                                            .q = call->q,
+                                            .out = call->out,
+                                            .maximum = call->maximum,
+                                            .sum = call->sum,
+                                            .positions = call->positions,
+                                            .causal_offset = call->causal_offset};
     b->device->ops->attention(b->device, &attention);
 }
 

@@ -77,7 +77,7 @@ int info_methods_markdown(const struct cli_command *command, const struct kvc_en
 
 int info_method_markdown(const struct cli_command *command, const struct kvc_policy_class *policy) {
     char stages[64];
-
+    info_stages(policy->stages, stages);
     printf("<!-- Made by `kvcull info methods %s --markdown`; edit the method's class in policies/ instead. -->\n"
            "# %s\n\n%c%s. Words, rules and the options that every method takes are in [methods](../methods.md).\n",
            policy->name, policy->name, toupper((unsigned char)policy->summary[0]), policy->summary + 1);

@@ -27,8 +27,6 @@ enum kvc_status kvc_scaled_pair(struct kvc_safetensors *file, const char *path, 
 void kvc_scaled_free(struct kvc_scaled *scaled); /* NULL: nothing */
 /* The index over the names, anew. */
 enum kvc_status kvc_safetensors_name(struct kvc_safetensors *file, const char *path, struct kvc_error *error);
-/* What kvc_tensor_make does for a tensor that is turned. */
-void kvc_turn_stack(const struct kvc_file_tensor *tensor, unsigned char *to);
 
 /* Makes the data of a tensor that is scaled; of others, and the second time, it does nothing. */
 enum kvc_status kvc_tensor_make(const struct kvc_file_tensor *tensor, const char *path, struct kvc_error *error);

@@ -9,8 +9,6 @@
 #include "models/files/scaled.h"
 #include "models/files/tensor_index.h"
 
-enum { BLOCK = 64 }; /* rows and columns that are turned together, so that lines of memory are used whole */
-
 /* Tensors by the ends of their names, and what becomes of them; second NULL: it is only turned. */
 static const struct {
     const char *end, *first, *second;
@@ -29,21 +27,6 @@ struct splitting {
 
 static enum kvc_status no_memory(const struct splitting *in) {
     return kvc_fail(in->error, KVC_RESOURCE, "%s: no memory for its tensors", in->path);
-}
-
-/* to [E, N, K] from [E, K, parts N], outputs `part`, part + parts and so on. */
-void kvc_turn_stack(const struct kvc_file_tensor *tensor, unsigned char *to) {
-    const struct kvc_scaled *scaled = tensor->scaled;
-    const size_t element = kvc_type_row_bytes(tensor->type, 1), parts = scaled->parts;
-    const size_t E = (size_t)tensor->shape[0], N = (size_t)tensor->shape[1];
-    const size_t K = tensor->dimensions == 3 ? (size_t)tensor->shape[2] : 1;
-    for (size_t e = 0; e < E; e++)
-        for (size_t n0 = 0; n0 < N; n0 += BLOCK)
-            for (size_t k0 = 0; k0 < K; k0 += BLOCK)
-                for (size_t n = n0; n < N && n < n0 + BLOCK; n++)
-                    for (size_t k = k0; k < K && k < k0 + BLOCK; k++)
-                        memcpy(to + ((e * N + n) * K + k) * element,
-                               scaled->raw + ((e * K + k) * parts * N + parts * n + scaled->part) * element, element);
 }
 
 /* <what stands before the end><other end>, malloc'ed. */

@@ -11,7 +11,7 @@ AR ?= ar
 OUT ?= build/cross/$(ARCH)
 XXHASH ?= /usr/include/xxhash.h
 
-all := $(filter-out %avx2.c %avx512.c %neon.c, \
+all := $(filter-out %avx2.c %avx512.c %avx512vnni.c %neon.c, \
 	$(wildcard core/*/*.c policies/*.c models/*.c models/*/*.c backends/*.c backends/cpu/*.c backends/cpu/ref/*.c \
 	backends/cpu/simd/*.c backends/cpu/simd/*/*.c))
 with_libraries := $(shell for file in $(all); do \
@@ -26,11 +26,13 @@ ifeq ($(ARCH),x86_64)
 ref_fma := $(patsubst %.c,$(OUT)/fma/%.o,$(wildcard backends/cpu/ref/*.c))
 avx2 := $(patsubst %.c,$(OUT)/%.o,$(wildcard backends/cpu/simd/*avx2.c backends/cpu/simd/*/*avx2.c))
 avx512 := $(patsubst %.c,$(OUT)/%.o,$(wildcard backends/cpu/simd/*avx512.c backends/cpu/simd/*/*avx512.c))
-objects += $(ref_fma) $(avx2) $(avx512)
+avx512vnni := $(patsubst %.c,$(OUT)/%.o,$(wildcard backends/cpu/simd/*/*avx512vnni.c))
+objects += $(ref_fma) $(avx2) $(avx512) $(avx512vnni)
 PATHS = -DKVC_X86_SIMD
 $(ref_fma): PATHS += -DKVC_REF_FMA -mfma -mavx2
 $(avx2): PATHS += -mavx2 -mfma -mf16c
-$(avx512): PATHS += -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
+$(avx512) $(avx512vnni): PATHS += -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
+$(avx512vnni): PATHS += -mavx512vnni
 endif
 
 # The same as configure puts after the user's flags, where the compiler takes it.

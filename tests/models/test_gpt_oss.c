@@ -35,7 +35,7 @@ struct change {
 };
 
 static void refuse(struct change change, const char *says) {
-    static float values[FEED * HIDDEN];
+    static float values[EXPERTS * FEED * HIDDEN];
     struct kvc_gguf *from;
     struct kvc_model *model;
     struct kvc_gguf_writer *writer = kvc_gguf_writer_new();

@@ -66,7 +66,7 @@ static void test_against_sentencepiece(void **state) {
 static size_t compare_written(const struct kvc_tokenizer *tokenizer, const char *name, const json_t *expected) {
     struct kvc_output_set *set;
     struct kvc_error error = {0};
-    struct kvc_tokenizer *again;
+    struct kvc_tokenizer *again = NULL;
     char folder[700];
     snprintf(folder, sizeof folder, "%s", own_path(name));
     if (kvc_output_set_open(folder, &set, &error) != KVC_OK ||

@@ -95,13 +95,9 @@ void KVC_REF(linear_int8)(struct kvc_device *device, const struct kvc_linear_int
 }
 
 void KVC_REF(expert_linear_int8)(struct kvc_device *device, const struct kvc_expert_linear_int8 *args) {
-    const uint32_t *first = kvc_span_data(args->first);
     for (uint32_t e = 0; e < args->experts; e++) {
-        const struct kvc_weight w = KVC_EXPERT_WEIGHT(args->w, e);
-        struct kvc_linear_int8 linear = {args->y, kvc_int8_rows_from(args->x, first[e], w.inputs), &w, args->bias,
-                                         first[e + 1] - first[e]};
-        linear.y.offset += first[e] * (size_t)w.outputs * sizeof(float);
-        linear.bias.offset += e * (size_t)w.outputs * sizeof(float);
+        struct kvc_weight w;
+        const struct kvc_linear_int8 linear = kvc_int8_expert(args, e, &w);
         if (linear.rows)
             KVC_REF(linear_int8)(device, &linear);
     }

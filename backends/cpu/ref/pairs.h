@@ -50,4 +50,16 @@ static inline void kvc_number_pairs(const struct kvc_route *args) {
 #define KVC_EXPERT_WEIGHT(w, e)                                                                                        \
     { (w)->type, (w)->outputs, (w)->inputs, (w)->row_bytes, (w)->expert[e] }
 
+/* Expert e's pairs as a linear layer; w gets its matrix. */
+static inline struct kvc_linear_int8 kvc_int8_expert(const struct kvc_expert_linear_int8 *args, uint32_t e,
+                                                     struct kvc_weight *w) {
+    const uint32_t *first = kvc_span_data(args->first);
+    *w = (struct kvc_weight)KVC_EXPERT_WEIGHT(args->w, e);
+    struct kvc_linear_int8 linear = {args->y, kvc_int8_rows_from(args->x, first[e], w->inputs), w, args->bias,
+                                     first[e + 1] - first[e]};
+    linear.y.offset += first[e] * (size_t)w->outputs * sizeof(float);
+    linear.bias.offset += e * (size_t)w->outputs * sizeof(float);
+    return linear;
+}
+
 #endif

@@ -123,13 +123,9 @@ void kvc_int8_run(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels, c
 /* One expert after another. */
 void kvc_int8_run_experts(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels,
                           const struct kvc_expert_linear_int8 *args) {
-    const uint32_t *first = kvc_span_data(args->first);
     for (uint32_t e = 0; e < args->experts; e++) {
-        const struct kvc_weight w = KVC_EXPERT_WEIGHT(args->w, e);
-        struct kvc_linear_int8 linear = {args->y, kvc_int8_rows_from(args->x, first[e], w.inputs), &w, args->bias,
-                                         first[e + 1] - first[e]};
-        linear.y.offset += first[e] * (size_t)w.outputs * sizeof(float);
-        linear.bias.offset += e * (size_t)w.outputs * sizeof(float);
+        struct kvc_weight w;
+        const struct kvc_linear_int8 linear = kvc_int8_expert(args, e, &w);
         kvc_int8_run(cpu, kernels, &linear);
     }
 }

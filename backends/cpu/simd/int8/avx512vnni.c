@@ -1,5 +1,5 @@
-/* vnni.c - linear layers of activations in eight bits for AVX-512 with VNNI, whose integer dot products of four bytes
- * do not saturate. */
+/* avx512vnni.c - linear layers of activations in eight bits for AVX-512 with VNNI, whose integer dot products of four
+ * bytes do not saturate. */
 #include <immintrin.h>
 #include <string.h>
 
