@@ -72,10 +72,12 @@ enum kvc_type {
     KVC_MXFP4,
     KVC_Q2_K,
     KVC_IQ4_XS,
-    KVC_TYPES /* how many there are */
+    KVC_TYPES,           /* how many there are in files, which kvc_convert writes */
+    KVC_FP8 = KVC_TYPES, /* in memory: FP8 weights of Hugging Face folders, with float32 scales */
+    KVC_ALL_TYPES
 };
 const char *kvc_type_name(enum kvc_type type);                  /* "f32", "f16", "bf16", "q8_0", ... */
-bool kvc_type_from_name(const char *name, enum kvc_type *type); /* false: unknown */
+bool kvc_type_from_name(const char *name, enum kvc_type *type); /* false: none of files */
 
 /* The arithmetic of linear layers. FLOAT and INT8 are the same bits everywhere; INT8 multiplies weights that are blocks
  * of small integers with activations of eight bits, other weights as FLOAT does. FAST leaves many rows to a BLAS

@@ -108,5 +108,6 @@ libkvc_la_SOURCES += \
 	models/convert/random_row.c \
 	models/convert/tensor.c \
 	models/convert/text.c \
+	models/convert/stacked.c \
 	models/convert/to_folder.c \
 	models/convert/vocab.c

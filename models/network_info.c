@@ -21,10 +21,10 @@ static void count_types(const struct kvc_loaded *loaded, struct kvc_model_info *
 
 /* "q4_k, q6_k, f32": the types by the bytes they take. */
 static char *name_types(uint64_t *bytes) {
-    char text[16 * KVC_TYPES] = "";
+    char text[16 * KVC_ALL_TYPES] = "";
     for (;;) {
         unsigned most = 0;
-        for (unsigned type = 1; type < KVC_TYPES; type++) {
+        for (unsigned type = 1; type < KVC_ALL_TYPES; type++) {
             if (bytes[type] > bytes[most])
                 most = type;
         }
@@ -39,7 +39,7 @@ static char *name_types(uint64_t *bytes) {
 
 bool kvc_network_info(const struct kvc_loaded *loaded, const struct kvc_config *config, bool gguf,
                       const struct kvc_network *network, struct kvc_model_info *info) {
-    uint64_t bytes[KVC_TYPES] = {0};
+    uint64_t bytes[KVC_ALL_TYPES] = {0};
     *info = (struct kvc_model_info){
         .format = gguf ? "gguf" : "huggingface",
         .architecture = gguf ? config->family->gguf : config->family->hf,

@@ -33,6 +33,16 @@ uint32_t kvc_verify_width(struct kvc_verify *v, enum kvc_type type) {
                          : kvc_verify_range(v, 1, v->small ? 2 : 20) * 256;
 }
 
+/* A float32 scale, and no NaN among the numbers of FP8. */
+static void make_fp8(struct kvc_verify *v, unsigned char *block, bool ordinary) {
+    const struct kvc_type_block of = kvc_type_block(KVC_FP8);
+    const kvc_u32 bits = (kvc_verify_draw(v) & 0x807fffffu) | kvc_verify_range(v, 112, 122) << 23;
+    for (uint32_t i = of.scale + of.wide; ordinary && i < of.bytes; i++)
+        block[i] = (unsigned char)(block[i] ^ ((block[i] & 127) == 127));
+    for (uint32_t i = 0; ordinary && i < of.wide; i++)
+        block[of.scale + i] = (unsigned char)(bits >> 8 * i & 255);
+}
+
 static void put_half(unsigned char *at, kvc_u16 half) {
     at[0] = (unsigned char)(half & 0xff);
     at[1] = (unsigned char)(half >> 8);
@@ -43,7 +53,9 @@ static void make_block(struct kvc_verify *v, enum kvc_type type, unsigned char *
     const struct kvc_type_block of = kvc_type_block(type);
     for (uint32_t i = 0; i < of.bytes; i++)
         block[i] = (unsigned char)kvc_verify_draw(v);
-    for (uint32_t i = 0; i < of.scales; i++)
+    if (type == KVC_FP8)
+        make_fp8(v, block, !wild || kvc_verify_range(v, 0, 15));
+    for (uint32_t i = 0; type != KVC_FP8 && i < of.scales; i++)
         if (!wild || kvc_verify_range(v, 0, 15)) {
             uint32_t bits = kvc_verify_draw(v), exponent = kvc_verify_range(v, 1, 9);
             if (of.wide == 2)
@@ -100,7 +112,7 @@ void kvc_verify_weight_free(struct kvc_verify *v, struct kvc_weight *weight[2]) 
 KVC_INJECT(linear, kvc_linear, if (args->rows) kvc_flip(device, args->y, 0))
 KVC_CASE(linear, 60) {
     static const uint32_t outputs[] = {1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 15, 16, 17, 24, 31, 33, 47, 64, 65, 100};
-    enum kvc_type type = (enum kvc_type)(v->row.cases % KVC_TYPES);
+    enum kvc_type type = (enum kvc_type)(v->row.cases % KVC_ALL_TYPES);
     uint32_t K = kvc_verify_width(v, type), rows = draw_rows(v), N = kvc_verify_pick(v, outputs);
     const uint32_t most = v->small ? 3000 : 20000000;
     enum kvc_flavour flavour = kvc_verify_flavour(v);
@@ -132,7 +144,7 @@ KVC_CASE(linear, 60) {
 
 KVC_INJECT(embed, kvc_embed, if (args->rows) kvc_flip(device, args->out, 0))
 KVC_CASE(embed, 15) {
-    enum kvc_type type = (enum kvc_type)(v->row.cases % KVC_TYPES);
+    enum kvc_type type = (enum kvc_type)(v->row.cases % KVC_ALL_TYPES);
     uint32_t K = kvc_verify_width(v, type), rows = draw_rows(v), vocab = kvc_verify_range(v, 1, 40);
     struct kvc_weight *weight[2];
     struct kvc_twin tokens, out;

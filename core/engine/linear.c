@@ -4,8 +4,11 @@
 
 #include "core/engine/runner.h"
 
-/* By the type of its weight, whatever the others are: plain numbers are multiplied as floats. */
-static bool is_int8(const struct kvc_weight *w) { return kvc_weight_type(w) >= KVC_Q8_0; }
+/* By the type of its weight, whatever the others are: what is no integers, plain numbers and FP8, is multiplied as
+ * floats. */
+static bool is_int8(const struct kvc_weight *w) {
+    return kvc_weight_type(w) >= KVC_Q8_0 && kvc_weight_type(w) < KVC_TYPES;
+}
 
 void kvc_linear_open(struct kvc_linear_scratch *scratch, const struct kvc_network *network, enum kvc_math math) {
     scratch->quant.kind = scratch->scale.kind = scratch->sum.kind = KVC_MEMORY_SCRATCH;

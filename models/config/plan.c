@@ -96,6 +96,8 @@ static void add_expert_biases(struct kvc_plan *plan, const struct kvc_config *co
                               const struct kvc_expert_name *matrix) {
     struct kvc_planned *tensor = add(plan, KVC_PLAN_MATRIX, config->experts, kvc_extent(config, matrix->outputs));
     tensor->kind = KVC_PLAN_BIAS;
+    tensor->layer = layer;
+    tensor->experts = matrix;
     kvc_stack_tensor(tensor->name, sizeof tensor->name, true, layer, matrix, true);
     kvc_stack_tensor(tensor->hf, sizeof tensor->hf, false, layer, matrix, true);
 }

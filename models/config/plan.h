@@ -22,7 +22,7 @@ struct kvc_planned {
     enum kvc_type type;
     uint32_t dimensions;
     uint64_t shape[3]; /* outermost first */
-    uint32_t layer;    /* of KVC_PLAN_EXPERTS, whose hf is expert 0's: */
+    uint32_t layer;    /* of KVC_PLAN_EXPERTS, whose hf is expert 0's, and of biases of stacks: */
     const struct kvc_expert_name *experts;
     uint64_t interleaved; /* heads whose rows come half-split in Hugging Face files and interleaved in GGUF; 0: none */
     float *factors;       /* values of KVC_PLAN_FACTORS */

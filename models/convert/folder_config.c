@@ -69,7 +69,8 @@ static bool is_special(const struct kvc_config *config, const struct kvc_config_
         if (strcmp(field->hf, special[i]) == 0)
             return true;
     return field->place == KVC_ROPE || (centred && strcmp(field->hf, "rms_norm_eps") == 0) ||
-           strcmp(field->hf, config->family->block_sparse ? "num_experts" : "num_local_experts") == 0 ||
+           strcmp(field->hf,
+                  config->family->block_sparse || config->family->stacked ? "num_experts" : "num_local_experts") == 0 ||
            (strcmp(field->hf, "original_max_position_embeddings") == 0 && config->rope.kind != KVC_ROPE_LONGROPE);
 }
 

@@ -111,7 +111,7 @@ static void check_gather(struct pair *pair) {
 }
 
 static void check_embed(struct pair *pair) {
-    for (int t = 0; t < KVC_TYPES; t++) {
+    for (int t = 0; t < KVC_ALL_TYPES; t++) {
         const enum kvc_type type = (enum kvc_type)t;
         const uint32_t unit = kvc_type_block(type).elements, vocab = 1 + below(pair, 20);
         const uint32_t K = unit == 256 ? 256 * (1 + below(pair, 5)) : unit * (1 + below(pair, unit == 1 ? 300 : 20));

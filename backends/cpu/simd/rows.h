@@ -56,12 +56,12 @@ INLINE size_t piece_end(const struct rows_job *job, size_t task) {
         for (size_t k = whole; (elements) % KVC_LANES && k < n; k++)                                                   \
             to[k] = widen_one_##name(from, k);                                                                         \
     }
-KVC_WEIGHT_TYPES(EMBED, )
+KVC_ALL_WEIGHT_TYPES(EMBED, )
 
 static void embed_row(const struct kvc_weight *table, size_t row, float *to) {
-    static void (*const by_type[KVC_TYPES])(float *, const unsigned char *, size_t) = {
+    static void (*const by_type[KVC_ALL_TYPES])(float *, const unsigned char *, size_t) = {
 #define EMBED_BY_TYPE(a, NAME, name, ...) [KVC_##NAME] = embed_##name,
-        KVC_WEIGHT_TYPES(EMBED_BY_TYPE, )};
+        KVC_ALL_WEIGHT_TYPES(EMBED_BY_TYPE, )};
     by_type[table->type](to, table->data + row * table->row_bytes, table->inputs);
 }
 
