@@ -137,6 +137,8 @@ struct kvc_model_info {
     uint32_t sliding_window;        /* 0: none */
     const uint32_t *windows;        /* [layers]: the window of each, 0: none; NULL: no layer has one */
     uint32_t experts, experts_used; /* feed-forward networks of a layer, and how many a token passes; 0: one */
+    uint32_t expert_layers;         /* layers that have these, of width feed_forward each */
+    uint32_t dense_feed;            /* the width of the network of the other layers; 0: all have experts, or none */
     uint64_t parameters, weight_bytes, mapped_bytes;
     uint64_t active_parameters, active_bytes; /* of these, what one token alone is computed with */
     const char *weight_types;                 /* "q4_k, q6_k, f32" */

@@ -166,6 +166,38 @@ static enum kvc_status load_norm(struct kvc_loader *in, const char *name, uint64
 
 /* ---- one layer ---- */
 
+/* Norms with weights for each head: a matrix [heads, d], or in folders that split them a vector for each. */
+static enum kvc_status load_head_norms(struct kvc_loader *in, uint32_t l, const struct kvc_norm_name *norm,
+                                       struct kvc_span *span) {
+    const uint64_t rows = kvc_norm_rows(in->config, norm), length = kvc_norm_length(in->config, norm);
+    const bool apart = !in->gguf && in->config->qk_norm == KVC_QK_SPLIT;
+    const struct kvc_file_tensor *tensor;
+    char name[128];
+    float *all = NULL;
+    enum kvc_status status;
+    if (!apart) {
+        kvc_layer_tensor(name, sizeof name, in->gguf, l, in->gguf ? norm->gguf : norm->hf, "weight");
+        status = kvc_loader_find(in, name, &tensor);
+        status = status ? status : kvc_loader_check_matrix(in, tensor, rows, length);
+        status = status ? status : kvc_loader_widen(in, tensor, &all);
+    } else {
+        all = malloc((size_t)(rows * length) * sizeof *all);
+        status = all ? KVC_OK : kvc_loader_no_memory(in);
+        for (uint32_t h = 0; !status && h < rows; h++) {
+            float *values = NULL;
+            kvc_head_norm_tensor(name, sizeof name, l, norm, h);
+            status = kvc_loader_vector(in, name, length, &values);
+            if (!status)
+                memcpy(all + h * length, values, (size_t)length * sizeof *all);
+            free(values);
+        }
+    }
+    if (!status)
+        status = kvc_loader_add_floats(in, all, (size_t)(rows * length), span);
+    free(all);
+    return status;
+}
+
 static enum kvc_status load_named_matrix(struct kvc_loader *in, uint32_t l, const struct kvc_matrix_name *matrix,
                                          struct kvc_layer *layer) {
     char name[128];
@@ -223,20 +255,21 @@ static enum kvc_status load_layer(struct kvc_loader *in, uint32_t l, struct kvc_
     enum kvc_status status = KVC_OK;
     for (const struct kvc_norm_name *norm = kvc_norm_names; !status && norm->gguf; norm++) {
         char name[128];
-        if (!kvc_has_norm(in->config, norm) || (delta && norm->per_head)) {
+        if (!kvc_has_norm(in->config, norm) || (delta && norm->qk)) {
             continue;
         }
         void *span = (char *)layer + norm->span;
         kvc_layer_tensor(name, sizeof name, in->gguf, l, in->gguf ? norm->gguf : norm->hf, "weight");
-        status = load_norm(in, name, kvc_norm_length(in->config, norm), span);
-        if (!status && in->config->family->norm_bias && norm->bias) {
+        status = norm->qk && in->network->qk_norm_each ? load_head_norms(in, l, norm, span)
+                                                       : load_norm(in, name, kvc_norm_length(in->config, norm), span);
+        if (!status && kvc_has_norm_bias(in->config, norm)) {
             span = (char *)layer + norm->bias;
             kvc_layer_tensor(name, sizeof name, in->gguf, l, in->gguf ? norm->gguf : norm->hf, "bias");
-            status = load_norm(in, name, in->config->hidden, span);
+            status = load_norm(in, name, kvc_norm_length(in->config, norm), span);
         }
     }
     for (const struct kvc_matrix_name *matrix = kvc_matrix_names; !status && matrix->gguf; matrix++) {
-        if (kvc_has_matrix(in->config, matrix) && !(delta && kvc_of_attention(matrix))) {
+        if (kvc_has_matrix(in->config, l, matrix)) {
             status = load_named_matrix(in, l, matrix, layer);
         }
     }
@@ -246,7 +279,7 @@ static enum kvc_status load_layer(struct kvc_loader *in, uint32_t l, struct kvc_
     if (!status && in->config->family->sinks) {
         status = load_sinks(in, l, layer);
     }
-    if (!status && in->config->experts) {
+    if (!status && kvc_config_chooses(in->config, l)) {
         status = kvc_loader_experts(in, l, layer);
     }
     const bool slides = !in->config->sliding || in->config->sliding[l];
@@ -257,15 +290,13 @@ static enum kvc_status load_layer(struct kvc_loader *in, uint32_t l, struct kvc_
 
 /* ---- the whole network ---- */
 
-static bool is_delta(const struct kvc_config *config, uint64_t l) { return config->recurrent && config->recurrent[l]; }
-
 /* Each layer to its kind: those with attention know how many delta nets come before them. */
 static enum kvc_status load_layers(struct kvc_loader *in) {
     struct kvc_network *network = in->network;
     uint32_t attention = 0, delta = 0, from = 0;
     enum kvc_status status = KVC_OK;
     for (uint32_t l = 0; !status && l < in->config->layers; l++) {
-        if (is_delta(in->config, l)) {
+        if (kvc_config_recurs(in->config, l)) {
             status = load_layer(in, l, &network->delta_layer[delta++], true);
             continue;
         }
@@ -345,7 +376,9 @@ static enum kvc_status load(struct kvc_loader *in, struct kvc_model_info *info) 
     network->weights = calloc(layers * LAYER_WEIGHTS + 2, sizeof *network->weights);
     network->buffers = calloc(layers + 1, sizeof *network->buffers);
     const size_t experts = (size_t)in->config->experts;
-    in->loaded.used = calloc(layers * (LAYER_WEIGHTS + KVC_LAYER_SPANS + 3 * experts) + 5, sizeof *in->loaded.used);
+    const size_t heads = in->config->qk_norm == KVC_QK_SPLIT ? (size_t)(in->config->heads + in->config->kv_heads) : 0;
+    const size_t most = LAYER_WEIGHTS + KVC_LAYER_SPANS + 3 * experts + heads; /* tensors of a layer */
+    in->loaded.used = calloc(layers * most + 5, sizeof *in->loaded.used);
     in->experts = calloc(experts + 1, sizeof *in->experts);
     if (!network->layer || !network->delta_layer || !network->host || !network->weights || !network->buffers ||
         !in->loaded.used || !in->experts) {
@@ -388,7 +421,8 @@ enum kvc_status kvc_network_load(struct kvc_device *device, const struct kvc_con
         .heads = (uint32_t)config->heads,
         .kv_heads = (uint32_t)config->kv_heads,
         .head_size = (uint32_t)config->head_size,
-        .feed_forward = (uint32_t)(config->experts ? config->expert_feed : config->feed_forward),
+        .feed_forward = config->experts && !config->dense ? 0 : (uint32_t)config->feed_forward,
+        .expert_feed = (uint32_t)config->expert_feed,
         .experts = (uint32_t)config->experts,
         .experts_used = (uint32_t)config->experts_used,
         .shares_normalised = config->shares_normalised,
@@ -404,7 +438,8 @@ enum kvc_status kvc_network_load(struct kvc_device *device, const struct kvc_con
         .logit_scale = config->logit_divisor > 0 ? (float)(1 / config->logit_divisor) : (float)config->logit_scale,
         .centred = (config->family->features & KVC_LAYER_NORM) != 0,
         .parallel = config->norms == KVC_NORMS_ONE,
-        .qk_norm_whole = config->family->qk_norm_whole,
+        .qk_norm_whole = config->qk_norm == KVC_QK_WHOLE,
+        .qk_norm_each = config->qk_norm == KVC_QK_EACH || config->qk_norm == KVC_QK_SPLIT,
         .logit_cap = (float)config->logit_cap,
         .gated_attention = config->family->gated_attention,
         .delta = {.heads = (uint32_t)config->delta.heads,
@@ -415,7 +450,7 @@ enum kvc_status kvc_network_load(struct kvc_device *device, const struct kvc_con
                   .tiled = config->family->delta_tiled},
     };
     for (uint64_t l = 0; l < config->layers; l++) {
-        network->delta.count += is_delta(config, l);
+        network->delta.count += kvc_config_recurs(config, l);
     }
     network->layers -= network->delta.count;
     struct kvc_loader in = {.device = device,

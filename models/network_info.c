@@ -50,9 +50,10 @@ bool kvc_network_info(const struct kvc_loaded *loaded, const struct kvc_config *
         .heads = (uint32_t)config->heads,
         .kv_heads = (uint32_t)config->kv_heads,
         .head_size = (uint32_t)config->head_size,
-        .feed_forward = network->feed_forward,
+        .feed_forward = network->experts ? network->expert_feed : network->feed_forward,
         .experts = network->experts,
         .experts_used = network->experts_used,
+        .dense_feed = network->experts ? network->feed_forward : 0,
         .vocab = network->vocab,
         .trained_context = (uint32_t)config->context,
         .original_context = config->rope.kind == KVC_ROPE_LONGROPE ? (uint32_t)config->rope.original_context : 0,
@@ -62,11 +63,13 @@ bool kvc_network_info(const struct kvc_loaded *loaded, const struct kvc_config *
         .eos = (int32_t)config->eos,
     };
     count_types(loaded, info, bytes);
+    for (uint64_t l = 0; l < config->layers; l++)
+        info->expert_layers += kvc_config_chooses(config, l);
     if (config->sliding_window > 0) {
-        uint32_t *windows = calloc((size_t)config->layers, sizeof *windows);
+        uint32_t *windows = calloc(network->layers, sizeof *windows);
         if (!windows)
             return false;
-        for (uint64_t l = 0; l < config->layers; l++)
+        for (uint32_t l = 0; l < network->layers; l++)
             windows[l] = network->layer[l].window;
         info->windows = windows;
     }

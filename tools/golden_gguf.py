@@ -1,4 +1,4 @@
-"""Writes a GGUF file of plain tensors and MXFP4 blocks, for make_golden.py."""
+"""Writes the GGUF files of tests/data/golden, for make_golden.py."""
 import struct
 
 import torch

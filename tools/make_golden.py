@@ -96,7 +96,7 @@ def build(config, state=None):
     if state is not None:
         missing = model.load_state_dict(state, strict=False)
         model.tie_weights()
-        assert not missing.unexpected_keys or "bias" in str(missing.unexpected_keys), missing
+        assert all("bias" in key or "norm" in key for key in missing.unexpected_keys), missing
     return model
 
 
@@ -144,6 +144,9 @@ def without(config):
         yield "rounded ramp", dict(config, rope_scaling=dict(scaling, truncate=not scaling["truncate"]))
         yield "no clamp", dict(config, swiglu_limit=1e9)
         yield "windows elsewhere", dict(config, layer_types=["full_attention"] * config["num_hidden_layers"])
+    for key in ("use_qk_norm", "qk_layernorm"):
+        if config.get(key):
+            yield "no norms of q and k", dict(config, **{key: False})
     if config.get("use_parallel_residual"):
         yield "one after the other", dict(config, use_parallel_residual=False)
     if config["model_type"] == "smollm3":
@@ -197,6 +200,8 @@ def gguf_name(name, kind):
                      ("model.layers.", "blk."), ("self_attn.q_proj", "attn_q"), ("self_attn.k_proj", "attn_k"),
                      ("self_attn.v_proj", "attn_v"), ("self_attn.qkv_proj", "attn_qkv"),
                      ("self_attn.o_proj", "attn_output"), ("self_attn.q_norm", "attn_q_norm"),
+                     ("self_attn.q_layernorm.w", "attn_q_norm.w"), ("self_attn.q_layernorm.b", "attn_q_norm.b"),
+                     ("self_attn.k_layernorm.w", "attn_k_norm.w"), ("self_attn.k_layernorm.b", "attn_k_norm.b"),
                      ("self_attn.k_norm", "attn_k_norm"), ("mlp.gate_up_proj", "ffn_up"), ("mlp.gate_proj", "ffn_gate"),
                      ("mlp.gate.", "ffn_gate_inp."), ("mlp.shared_expert_gate", "ffn_gate_inp_shexp"),
                      ("mlp.shared_expert.gate_proj", "ffn_gate_shexp"), ("mlp.shared_expert.up_proj", "ffn_up_shexp"),
@@ -341,7 +346,10 @@ def make_gguf(path, name, config, state, blocks):
             tensors[gguf_name(old, kind)] = tensor[0].float()
         elif not old.endswith("mlp.experts.down_proj"):
             vector = tensor.float() + (1 if kind.startswith(("gemma", "qwen35", "qwen3next")) else 0)  # norms; no biases
-            tensors[gguf_name(old, kind)] = vector if tensor.dim() == 1 else tensor
+            tensors[gguf_name(old, kind)] = vector if tensor.dim() == 1 or "_norm." in old else tensor
+    for old in [old for old in tensors if "_layernorm.norms.0." in old]:  # of StableLM: a tensor for each head
+        each = [tensors.pop(old.replace("norms.0.", f"norms.{head}.")) for head in range(heads if ".q_" in old else kv_heads)]
+        tensors[old.replace("self_attn.", "attn_").replace("layernorm.norms.0", "norm")] = torch.stack(each)
     if name.endswith("-fused"):
         for old in [old for old in tensors if ".attn_q." in old]:
             parts = [tensors.pop(old.replace(".attn_q.", f".attn_{part}.")) for part in "qkv"]

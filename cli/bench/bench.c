@@ -13,8 +13,9 @@
 static uint64_t step_bytes(const struct kvc_model_info *info) {
     double table = (double)info->vocab * info->hidden;
     double heads = (double)(info->heads + info->kv_heads) * 2 * info->head_size * info->hidden;
-    double experts = info->experts ? info->experts : 1;
-    double body = (heads + 3.0 * info->hidden * info->feed_forward * experts) * info->layers;
+    double experts = info->experts ? (double)info->experts * info->expert_layers : info->layers;
+    double feeds = info->feed_forward * experts + (double)info->dense_feed * (info->layers - info->expert_layers);
+    double body = heads * info->layers + 3.0 * info->hidden * feeds;
     bool apart = (double)info->parameters > body + 1.5 * table;
 
     if (!apart || info->parameters == 0)

@@ -172,28 +172,33 @@ KVC_CASE(norm, 40) {
     enum kvc_flavour flavour = kvc_verify_flavour(v);
     bool in_place = kvc_verify_range(v, 0, 1);
     float e = kvc_verify_pick(v, eps);
+    const uint32_t heads = v->further == KVC_FURTHER_heads ? kvc_verify_range(v, 1, 9) : 0;
+    const bool centred = v->further == KVC_FURTHER_heads ? kvc_verify_range(v, 0, 1) : v->further;
+    const size_t weights = (size_t)K * (heads ? heads : 1);
     struct kvc_twin x = kvc_verify_twin_values(v, (size_t)rows * K, flavour),
-                    w = kvc_verify_twin_values(v, K, KVC_PLAIN);
+                    w = kvc_verify_twin_values(v, weights, KVC_PLAIN);
     struct kvc_twin y = in_place ? x : kvc_verify_twin(v, (size_t)rows * K * sizeof(float), NULL);
     struct kvc_twin bias = {{NULL, NULL}};
-    if (v->further && kvc_verify_range(v, 0, 2))
-        bias = kvc_verify_twin_values(v, K, KVC_PLAIN);
-    snprintf(v->shape, sizeof v->shape, "K %u, rows %u, flavour %d%s%s", (unsigned)K, (unsigned)rows, (int)flavour,
-             in_place ? ", in place" : "", v->further ? ", centred" : "");
+    if (centred && kvc_verify_range(v, 0, 2))
+        bias = kvc_verify_twin_values(v, weights, KVC_PLAIN);
+    snprintf(v->shape, sizeof v->shape, "K %u, rows %u, heads %u, flavour %d%s%s", (unsigned)K, (unsigned)rows,
+             (unsigned)heads, (int)flavour, in_place ? ", in place" : "", centred ? ", centred" : "");
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
         v->device[side]->ops->norm(v->device[side], &(struct kvc_norm){.y = kvc_verify_span(y, side),
                                                                        .x = kvc_verify_span(x, side),
                                                                        .w = kvc_verify_span(w, side),
                                                                        .rows = rows,
                                                                        .K = K,
+                                                                       .heads = heads,
                                                                        .eps = e,
-                                                                       .centred = v->further,
+                                                                       .centred = centred,
                                                                        .bias = kvc_verify_span(bias, side)});
     if (v->status == KVC_OK)
         kvc_verify_compare(v, y, 0, (size_t)rows * K, "y");
 }
 
 KVC_FURTHER_CASES(norm, centred, 20)
+KVC_FURTHER_CASES(norm, heads, 20)
 
 KVC_INJECT(rope, kvc_rope_heads,
            if (args->rows) kvc_flip(device, args->y, (size_t)args->rows * args->heads * args->head_size - 1))

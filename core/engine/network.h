@@ -6,32 +6,34 @@
 
 /* Norm and bias vectors on the device; buffer NULL where the model has none. */
 struct kvc_layer {
-    struct kvc_span attention_norm;  /* [hidden], of what goes into the attention; NULL: it is taken as it is */
-    struct kvc_weight *q;            /* [H*d, hidden] */
-    struct kvc_weight *k;            /* [H_kv*d, hidden] */
-    struct kvc_weight *v;            /* [H_kv*d, hidden] */
-    struct kvc_weight *output;       /* [hidden, H*d] */
-    struct kvc_span q_bias;          /* [H*d] */
-    struct kvc_span k_bias;          /* [H_kv*d] */
-    struct kvc_span v_bias;          /* [H_kv*d] */
-    struct kvc_span output_bias;     /* [hidden] */
-    struct kvc_span q_norm;          /* [d], applied to each head before RoPE, or [H*d]: to all of them as one */
-    struct kvc_span k_norm;          /* [d] or [H_kv*d], likewise */
+    struct kvc_span attention_norm; /* [hidden], of what goes into the attention; NULL: it is taken as it is */
+    struct kvc_weight *q;           /* [H*d, hidden] */
+    struct kvc_weight *k;           /* [H_kv*d, hidden] */
+    struct kvc_weight *v;           /* [H_kv*d, hidden] */
+    struct kvc_weight *output;      /* [hidden, H*d] */
+    struct kvc_span q_bias;         /* [H*d] */
+    struct kvc_span k_bias;         /* [H_kv*d] */
+    struct kvc_span v_bias;         /* [H_kv*d] */
+    struct kvc_span output_bias;    /* [hidden] */
+    struct kvc_span q_norm;      /* applied to each head before RoPE: [d], or [H, d] one for each; or [H*d]: to all */
+    struct kvc_span k_norm;      /* [d], [H_kv, d] or [H_kv*d], likewise */
+    struct kvc_span q_norm_bias; /* [d], where both are centred */
+    struct kvc_span k_norm_bias; /* [d] */
     struct kvc_span attention_after; /* [hidden]: a norm of what the attention adds */
     struct kvc_span feed_norm;       /* [hidden], of what goes into the feed-forward network; NULL: as above */
     struct kvc_span feed_after;      /* [hidden]: a norm of what that adds */
     struct kvc_span attention_norm_bias, feed_norm_bias; /* [hidden], of norms that are centred */
     struct kvc_weight *router;        /* [experts, hidden]; NULL: gate, up and down are one matrix each */
-    struct kvc_weight *gate;          /* [feed_forward, hidden], of each expert */
+    struct kvc_weight *gate;          /* [feed_forward, hidden], or of each expert [expert_feed, hidden] */
     struct kvc_weight *up;            /* [feed_forward, hidden], likewise; NULL: the activation gates nothing */
-    struct kvc_weight *down;          /* [hidden, feed_forward], likewise */
+    struct kvc_weight *down;          /* [hidden, feed_forward] or [hidden, expert_feed] */
     struct kvc_weight *shared_router; /* [1, hidden]: what the shared expert counts; NULL: there is none */
     struct kvc_weight *shared_gate;   /* [shared_feed, hidden] */
     struct kvc_weight *shared_up;     /* [shared_feed, hidden] */
     struct kvc_weight *shared_down;   /* [hidden, shared_feed] */
     struct kvc_span sinks;            /* [H]: scores of no entry, one of each query head */
     struct kvc_span router_bias;      /* [experts] */
-    struct kvc_span gate_bias;        /* [feed_forward], of each expert */
+    struct kvc_span gate_bias;        /* [feed_forward], or of each expert [expert_feed] */
     struct kvc_span up_bias;          /* [feed_forward], likewise */
     struct kvc_span down_bias;        /* [hidden], likewise */
     /* Of a gated delta net (core/base/delta.h), which has q, k, v and output too: H value heads of d_v channels, H_k
@@ -76,8 +78,9 @@ struct kvc_network {
     uint32_t heads;        /* H */
     uint32_t kv_heads;     /* H_kv */
     uint32_t head_size;    /* d */
-    uint32_t feed_forward; /* of one expert, where there are several */
-    uint32_t experts;      /* E; 0: the feed-forward networks are no choice */
+    uint32_t feed_forward; /* of layers with one network; 0: none has */
+    uint32_t expert_feed;  /* of one expert */
+    uint32_t experts;      /* E, of layers that have them; 0: none has */
     uint32_t experts_used; /* by each row */
     bool shares_normalised;
     uint32_t shared_feed; /* of an expert that every row passes; 0: there is none */
@@ -89,6 +92,7 @@ struct kvc_network {
     struct kvc_scoring scoring; /* of attention */
     enum kvc_activation activation;
     bool qk_norm_whole;           /* q_norm and k_norm are of all heads as one */
+    bool qk_norm_each;            /* they have weights for each head */
     float embedding_scale;        /* embeddings are multiplied by it; 0: they are not */
     float logit_cap;              /* of logits, 0: none */
     float residual_scale;         /* what a layer adds is multiplied by it; 0: it is not */

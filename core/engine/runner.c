@@ -22,7 +22,7 @@ static size_t list_buffers(struct kvc_runner *runner, struct kvc_growable **buff
     const size_t q_width = (size_t)g->heads * g->head_size, k_width = (size_t)g->kv_heads * g->head_size;
     const struct kvc_network *network = runner->network;
     const size_t hidden = network ? network->hidden : 0;
-    const size_t feed = network && !network->experts ? network->feed_forward : 0; /* experts.c has its own */
+    const size_t feed = network ? network->feed_forward : 0; /* experts.c has its own */
     size_t n = 0;
 #define BUFFER(name, width) (buffers[n] = &runner->name, widths[n] = (width), n++)
     BUFFER(q, q_width);
@@ -124,10 +124,11 @@ enum kvc_status kvc_runner_store(struct kvc_runner *runner, const struct kvc_ent
 /* The most values that a linear layer takes of so many rows. */
 static size_t most_inputs(const struct kvc_runner *runner, uint32_t rows) {
     const struct kvc_network *n = runner->network;
-    const size_t pairs = (size_t)rows * (n->experts ? n->experts_used : 1);
-    size_t most = kvc_max_u64((size_t)rows * n->heads * n->head_size, pairs * kvc_max_u32(n->hidden, n->feed_forward));
-    most = kvc_max_u64(most, (size_t)rows * n->delta.heads * n->delta.value_size);
-    return kvc_max_u64(most, (size_t)rows * n->shared_feed);
+    const size_t pairs = (size_t)rows * n->experts_used;
+    const uint32_t mixed = kvc_max_u32(n->heads * n->head_size, n->delta.heads * n->delta.value_size);
+    const uint32_t feed = kvc_max_u32(n->feed_forward, n->shared_feed);
+    const size_t most = (size_t)rows * kvc_max_u32(kvc_max_u32(mixed, n->hidden), feed);
+    return kvc_max_u64(most, pairs * kvc_max_u32(n->hidden, n->expert_feed));
 }
 
 enum kvc_status kvc_runner_reserve(struct kvc_runner *runner, uint32_t rows, size_t segments, struct kvc_error *error) {
@@ -206,27 +207,43 @@ static struct kvc_input normed_input(const struct kvc_runner *runner, uint32_t r
         .x = at(&runner->normed, 0, 0), .rows = rows, .K = runner->network->hidden, .again = again};
 }
 
-/* A projection of one layer's queries or keys: linear, then the norm where there is one, then RoPE. */
+/* x [rows, heads, d] = their norms. */
+static void norm_heads(struct kvc_runner *runner, struct kvc_span x, struct kvc_span w, struct kvc_span bias,
+                       uint32_t rows, uint32_t heads) {
+    const struct kvc_network *network = runner->network;
+    const bool whole = network->qk_norm_whole;
+    runner->device->ops->norm(runner->device,
+                              &(struct kvc_norm){.y = x,
+                                                 .x = x,
+                                                 .w = w,
+                                                 .rows = whole ? rows : rows * heads,
+                                                 .K = whole ? heads * network->head_size : network->head_size,
+                                                 .heads = network->qk_norm_each ? heads : 0,
+                                                 .eps = network->norm_eps,
+                                                 .centred = network->centred,
+                                                 .bias = bias});
+}
+
+/* One layer's queries or keys: linear, then the norm where there is one, then RoPE. */
 static void project_and_rotate(struct kvc_runner *runner, const struct kvc_batch *batch, uint32_t row, uint32_t rows,
-                               uint32_t l, bool again, const struct kvc_weight *weight, struct kvc_span bias,
-                               struct kvc_span norm, uint32_t heads, const struct kvc_growable *raw,
-                               const struct kvc_growable *out) {
+                               uint32_t l, bool keys) {
     struct kvc_device *device = runner->device;
     const struct kvc_ops *ops = device->ops;
     const struct kvc_network *network = runner->network;
-    const struct kvc_rope *rope = &network->rope[network->layer[l].rope];
+    const struct kvc_layer *layer = &network->layer[l];
+    const struct kvc_rope *rope = &network->rope[layer->rope];
+    const struct kvc_span norm = keys ? layer->k_norm : layer->q_norm;
+    const struct kvc_growable *raw = keys ? &runner->k_raw : &runner->q_raw, *out = keys ? &runner->k : &runner->q;
+    const uint32_t heads = keys ? network->kv_heads : network->heads;
     const uint32_t d = network->head_size, half = rope->rotary / 2;
-    const size_t angles = (size_t)network->layer[l].rope * batch->rows + row;
-    if (raw == &runner->q_raw && network->gated_attention) {
-        kvc_linear_pass(runner, at(&runner->delta.q_and_gate, 0, 0), normed_input(runner, rows, again), weight, bias);
+    const size_t angles = (size_t)layer->rope * batch->rows + row;
+    const bool gated = !keys && network->gated_attention;
+    kvc_linear_pass(runner, at(gated ? &runner->delta.q_and_gate : raw, 0, 0), normed_input(runner, rows, keys),
+                    keys ? layer->k : layer->q, keys ? layer->k_bias : layer->q_bias);
+    if (gated)
         kvc_delta_part_queries(runner, rows);
-    } else {
-        kvc_linear_pass(runner, at(raw, 0, 0), normed_input(runner, rows, again), weight, bias);
-    }
-    if (norm.buffer && network->qk_norm_whole)
-        norm_rows(runner, at(raw, 0, 0), at(raw, 0, 0), norm, none, rows, heads * d);
-    else if (norm.buffer)
-        norm_rows(runner, at(raw, 0, 0), at(raw, 0, 0), norm, none, rows * heads, d);
+    if (norm.buffer)
+        norm_heads(runner, at(raw, 0, 0), norm, keys ? layer->k_norm_bias : layer->q_norm_bias, rows, heads);
     ops->rope(device, &(struct kvc_rope_heads){.y = at(out, 0, 0),
                                                .x = at(raw, 0, 0),
                                                .cosine = at(&batch->cosine, angles, half),
@@ -265,13 +282,10 @@ static void add_projected(struct kvc_runner *runner, struct kvc_batch *batch, st
 
 void kvc_runner_project_queries_keys(struct kvc_runner *runner, const struct kvc_batch *batch, uint32_t l, uint32_t row,
                                      uint32_t rows) {
-    const struct kvc_network *network = runner->network;
-    const struct kvc_layer *layer = &network->layer[l];
+    const struct kvc_layer *layer = &runner->network->layer[l];
     norm_input(runner, batch, layer->attention_norm, layer->attention_norm_bias, row, rows);
-    project_and_rotate(runner, batch, row, rows, l, false, layer->q, layer->q_bias, layer->q_norm, network->heads,
-                       &runner->q_raw, &runner->q);
-    project_and_rotate(runner, batch, row, rows, l, true, layer->k, layer->k_bias, layer->k_norm, network->kv_heads,
-                       &runner->k_raw, &runner->k);
+    project_and_rotate(runner, batch, row, rows, l, false);
+    project_and_rotate(runner, batch, row, rows, l, true);
 }
 
 void kvc_runner_project_values(struct kvc_runner *runner, uint32_t l, uint32_t rows) {

@@ -206,6 +206,22 @@ enum kvc_status kvc_config_slide(struct kvc_config *config, const char *where, s
     return KVC_OK;
 }
 
+enum kvc_status kvc_config_check_dense(struct kvc_config *config, const char *where, struct kvc_error *error) {
+    uint64_t dense = 0;
+    for (uint64_t i = 0; i < config->layers; i++) {
+        dense += config->dense[i];
+    }
+    if (dense == config->layers) {
+        return kvc_fail(error, KVC_INPUT, "%s: no layer has experts, though there are %" PRIu64 " of them", where,
+                        config->experts);
+    }
+    if (dense == 0) {
+        free(config->dense);
+        config->dense = NULL;
+    }
+    return KVC_OK;
+}
+
 static enum kvc_status complete_heads(struct kvc_config *config, bool gguf, const char *where,
                                       struct kvc_error *error) {
     char a[128], b[128];
@@ -421,10 +437,11 @@ const char *kvc_rope_kind_name(enum kvc_rope_kind kind) {
 void kvc_config_free(struct kvc_config *config) {
     free(config->sliding);
     free(config->unrotated);
+    free(config->dense);
     free(config->recurrent);
     free(config->rope.short_factor);
     free(config->rope.long_factor);
     free(config->rope.divisor);
-    config->sliding = config->unrotated = config->recurrent = NULL;
+    config->sliding = config->unrotated = config->recurrent = config->dense = NULL;
     config->rope.short_factor = config->rope.long_factor = config->rope.divisor = NULL;
 }

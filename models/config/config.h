@@ -26,6 +26,16 @@ enum kvc_norms {
     KVC_NORMS_ONE     /* of what goes into both, which stand side by side */
 };
 
+/* Norms of queries and keys, by how their weights lie. */
+enum kvc_qk_norm {
+    KVC_QK_NONE,
+    KVC_QK_ALIKE, /* [d], for every head */
+    KVC_QK_WHOLE, /* [heads*d]: one norm over all heads */
+    KVC_QK_EACH,  /* [heads, d]; of models that have them: this and what follows */
+    KVC_QK_SPLIT, /* the same, in folders a tensor for each head */
+    KVC_QK_BIASED /* [d], and a bias [d] */
+};
+
 /* Keys that only some families know; others are refused for them. As bits. */
 enum kvc_config_feature {
     KVC_SOFT_CAPS = 1,
@@ -37,7 +47,8 @@ enum kvc_config_feature {
     KVC_UNROTATED = 64,     /* some layers do not rotate */
     KVC_NO_WINDOW = 128,    /* a window, which others ignore, is refused */
     KVC_SIDE_BY_SIDE = 256, /* use_parallel_residual makes its norms KVC_NORMS_ONE */
-    KVC_DELTA = 512         /* most layers are gated delta nets */
+    KVC_DENSE_LAYERS = 512, /* some layers have one network in place of experts */
+    KVC_DELTA = 1024        /* most layers are gated delta nets */
 };
 
 struct kvc_family {
@@ -53,9 +64,8 @@ struct kvc_family {
     bool pairs;       /* both formats keep rotary pairs as (2i, 2i+1) */
     bool ungated;     /* fc1 and fc2 in place of gate, up and down */
     bool norm_bias, head_bias;
-    bool qk_norm_whole;             /* the norms of q and k are over all heads as one */
     const char *qkv_bias_key;       /* of config.json: a flag for q, k, v alone; where it is missing: qkv_bias */
-    bool qk_norm;                   /* a norm over each query and key head */
+    enum kvc_qk_norm qk_norm;       /* of its models, or of some */
     bool qkv_bias;                  /* biases of q, k, v always, whatever config.json says */
     bool attention_bias, feed_bias; /* config.json's attention_bias and mlp_bias count */
     bool su;                        /* config.json may call longrope "su" or "yarn" */
@@ -113,6 +123,7 @@ struct kvc_config {
     uint64_t experts, experts_used, expert_feed; /* 0 experts: one network; expert_feed: of one of them */
     uint64_t shared_feed;                        /* of the expert that every row passes; 0: there is none */
     bool shares_normalised;
+    unsigned char *dense; /* [layers] which layers have one network in place of experts, or NULL: none has */
     uint64_t sliding_window;
     unsigned char *sliding; /* [layers] which layers slide, or NULL: all of them when there is a window */
     double norm_eps;
@@ -126,10 +137,11 @@ struct kvc_config {
     struct {                  /* of those: core/base/delta.h; inner: heads * value_size, as GGUF files say it */
         uint64_t heads, key_heads, value_size, key_size, taps, inner, every;
     } delta;
-    bool tied;            /* the head is the embedding */
-    bool fused;           /* q, k, v lie in one tensor */
-    bool parallel;        /* attention and feed-forward network side by side, where the family may be either */
-    enum kvc_norms norms; /* the family's, or KVC_NORMS_ONE */
+    bool tied;                /* the head is the embedding */
+    bool fused;               /* q, k, v lie in one tensor */
+    bool parallel;            /* attention and feed-forward network side by side, where the family may be either */
+    enum kvc_norms norms;     /* the family's, or KVC_NORMS_ONE */
+    enum kvc_qk_norm qk_norm; /* the family's, or none */
     bool qkv_bias, output_bias, feed_bias;
     struct {
         enum kvc_rope_kind kind;
@@ -161,6 +173,20 @@ extern const struct kvc_config_field kvc_config_fields[]; /* ends with both name
 static inline bool kvc_config_knows(const struct kvc_config *config, unsigned feature) {
     return feature == 0 || config->family->features & feature;
 }
+/* config.json's flag for norms of queries and keys; NULL: the family always has them, or never. */
+static inline const char *kvc_qk_norm_key(const struct kvc_family *family) {
+    return family->qk_norm < KVC_QK_EACH ? NULL : family->qk_norm == KVC_QK_EACH ? "use_qk_norm" : "qk_layernorm";
+}
+/* Whether a layer is a gated delta net. */
+static inline bool kvc_config_recurs(const struct kvc_config *config, uint64_t layer) {
+    return config->recurrent && config->recurrent[layer];
+}
+/* Whether the layer's feed-forward network is a choice of experts. */
+static inline bool kvc_config_chooses(const struct kvc_config *config, uint64_t layer) {
+    return config->experts > 0 && !(config->dense && config->dense[layer]);
+}
+/* config->dense, which are marked already: NULL where no layer is dense; refused where all are. */
+enum kvc_status kvc_config_check_dense(struct kvc_config *config, const char *where, struct kvc_error *error);
 /* Every so many-th layer does not rotate. */
 enum kvc_status kvc_config_unrotate(struct kvc_config *config, uint64_t every, const char *where,
                                     struct kvc_error *error);

@@ -111,7 +111,7 @@ static void list_stacked(struct work *work, const struct kvc_planned *planned) {
 static enum kvc_status list_tensors(struct work *work) {
     size_t most = 0;
     for (size_t i = 0; i < work->plan.count; i++)
-        most += work->plan.tensors[i].kind == KVC_PLAN_EXPERTS ? (size_t)work->plan.tensors[i].shape[0] : 1;
+        most += work->plan.tensors[i].apart ? (size_t)work->plan.tensors[i].shape[0] : 1;
     work->targets = calloc(most + 1, sizeof *work->targets);
     work->tensors = calloc(most + 1, sizeof *work->tensors);
     work->types = calloc(most + 1, sizeof *work->types);
@@ -119,7 +119,7 @@ static enum kvc_status list_tensors(struct work *work) {
         return no_memory(work);
     for (size_t i = 0; i < work->plan.count; i++) {
         const struct kvc_planned *planned = &work->plan.tensors[i];
-        const bool stack = planned->kind == KVC_PLAN_EXPERTS;
+        const bool stack = planned->apart;
         if (planned->experts && work->config.family->stacked) {
             list_stacked(work, planned);
             continue;
@@ -129,10 +129,7 @@ static enum kvc_status list_tensors(struct work *work) {
             struct target *target = &work->targets[work->count];
             struct kvc_tensor *tensor = &work->tensors[work->count];
             *target = (struct target){.planned = planned, .expert = (uint32_t)e};
-            snprintf(target->name, sizeof target->name, "%s", planned->hf);
-            if (stack)
-                kvc_expert_tensor(target->name, sizeof target->name, false, &work->config, planned->layer,
-                                  planned->experts, (uint32_t)e);
+            kvc_plan_part(&work->config, planned, (uint32_t)e, target->name, sizeof target->name);
             tensor->name = target->name;
             tensor->dimensions = planned->dimensions - stack;
             memcpy(tensor->shape, planned->shape + stack, tensor->dimensions * sizeof *tensor->shape);
@@ -142,16 +139,16 @@ static enum kvc_status list_tensors(struct work *work) {
     return KVC_OK;
 }
 
-/* One expert's matrix of a stack. */
+/* One expert's matrix of a stack, or one head's row. */
 static void take_slice(struct kvc_file_tensor *tensor, uint32_t expert) {
-    const uint64_t rows = tensor->shape[1];
+    const uint64_t rows = tensor->dimensions == 3 ? tensor->shape[1] : 1;
     const size_t bytes = (size_t)rows * kvc_type_row_bytes(tensor->type, tensor->cols);
     tensor->data = (const unsigned char *)tensor->data + expert * bytes;
     tensor->rows = rows;
     tensor->bytes = bytes;
-    tensor->dimensions = 2;
-    tensor->shape[0] = rows;
-    tensor->shape[1] = tensor->cols;
+    tensor->dimensions--;
+    tensor->shape[0] = tensor->dimensions == 2 ? rows : tensor->cols;
+    tensor->shape[1] = tensor->dimensions == 2 ? tensor->cols : 0;
 }
 
 /* Queries', keys' or values' rows of a file that has them in one tensor; false: it has none such, or another shape. */
@@ -203,7 +200,7 @@ static enum kvc_status find_stack(const struct work *work, const struct kvc_plan
 /* The model's tensor for one of the folder's; scaled ones are the file's own. */
 static enum kvc_status find(const struct work *work, const struct target *target, struct kvc_file_tensor *tensor) {
     const struct kvc_planned *planned = target->planned;
-    const bool stack = planned->kind == KVC_PLAN_EXPERTS;
+    const bool stack = planned->apart;
     const uint64_t *shape = planned->shape + stack;
     const uint64_t rows = planned->dimensions - stack == 2 ? shape[0] : 1,
                    cols = shape[planned->dimensions - stack - 1];
@@ -212,7 +209,7 @@ static enum kvc_status find(const struct work *work, const struct target *target
     const struct kvc_file_tensor *found =
         work->gguf ? kvc_gguf_tensor(work->gguf, name) : kvc_safetensors_text_tensor(work->folder, name);
     const bool whole = found && stack && work->gguf;
-    if (!found && stack && work->gguf) { /* the first files of Mixtral */
+    if (!found && planned->experts && work->gguf) { /* the first files of Mixtral */
         kvc_expert_tensor(name, sizeof name, true, &work->config, planned->layer, planned->experts, target->expert);
         found = kvc_gguf_tensor(work->gguf, name);
     }
@@ -220,7 +217,7 @@ static enum kvc_status find(const struct work *work, const struct target *target
         *tensor = *found;
     else if (!work->gguf || !find_in_fused(work, name, tensor))
         return kvc_fail(work->error, KVC_INPUT, "%s: tensor %s is missing", work->converter->from, name);
-    if (whole && tensor->dimensions == 3 && tensor->shape[0] == planned->shape[0])
+    if (whole && tensor->dimensions == planned->dimensions && tensor->shape[0] == planned->shape[0])
         take_slice(tensor, target->expert);
     if (tensor->rows != rows || tensor->cols != cols)
         return kvc_fail(work->error, KVC_INPUT,

@@ -104,6 +104,25 @@ static void norm_close(void **state) {
                         ((double)from[k] - mean) / sqrt(square + 1e-5) * (double)floats(w)[k] + (double)floats(bias)[k],
                         1e-5);
     }
+    /* Weights of its own for each of two heads: as if these were normed apart. */
+    struct kvc_span own = values(2 * K), shift = values(2 * K), whole = buffer((size_t)rows * K * 4);
+    for (int c = 0; c < 2; c++) {
+        struct kvc_norm args = {.y = whole, .x = x, .w = own, .rows = rows, .K = K, .heads = 2, .eps = 1e-5f};
+        args.centred = c;
+        args.bias = c ? shift : args.bias;
+        OPS->norm(device, &args);
+        for (uint32_t i = 0; i < rows; i++) {
+            struct kvc_norm one = args;
+            one.y = centred;
+            one.x.offset += (size_t)i * K * 4;
+            one.w.offset += (size_t)(i % 2) * K * 4;
+            one.bias.offset += (size_t)(i % 2) * K * 4;
+            one.rows = 1;
+            one.heads = 0;
+            OPS->norm(device, &one);
+            assert_memory_equal(floats(centred), floats(whole) + (size_t)i * K, K * 4);
+        }
+    }
     OPS->norm(device, &(struct kvc_norm){.y = x, .x = x, .w = w, .rows = rows, .K = K, .eps = 1e-5f}); /* in place */
     assert_memory_equal(floats(x), floats(y), rows * K * 4);
 }

@@ -156,8 +156,10 @@ static void norm_task(void *argument, size_t task, unsigned thread) {
     const struct rows_job *job = argument;
     const size_t K = job->width, end = piece_end(job, task);
     (void)thread;
-    for (size_t i = task * job->piece; job->centred && i < end; i++)
-        centred_row(job->y + i * K, job->x + i * K, job->w, job->bias, K, job->eps);
+    for (size_t i = task * job->piece; job->centred && i < end; i++) {
+        const size_t own = i % job->heads * K;
+        centred_row(job->y + i * K, job->x + i * K, job->w + own, job->bias ? job->bias + own : NULL, K, job->eps);
+    }
     for (size_t i = task * job->piece; !job->centred && i < end;) {
         float sums[4];
         const unsigned rows = end - i >= 4 ? 4 : 1;
@@ -166,7 +168,8 @@ static void norm_task(void *argument, size_t task, unsigned thread) {
         else
             square_sums(job->x + i * K, 1, K, sums);
         for (unsigned r = 0; r < rows; r++)
-            norm_row(job->y + (i + r) * K, job->x + (i + r) * K, job->w, K, sums[r], job->eps);
+            norm_row(job->y + (i + r) * K, job->x + (i + r) * K, job->w + (i + r) % job->heads * K, K, sums[r],
+                     job->eps);
         i += rows;
     }
 }
@@ -177,6 +180,7 @@ static void norm(struct kvc_device *device, const struct kvc_norm *args) {
                            .w = kvc_span_data(args->w),
                            .count = args->rows,
                            .width = args->K,
+                           .heads = args->heads ? args->heads : 1,
                            .eps = args->eps,
                            .centred = args->centred,
                            .bias = args->bias.buffer ? kvc_span_data(args->bias) : NULL};
