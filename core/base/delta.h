@@ -9,10 +9,14 @@
  * the result is kvc_silu(s).
  *
  * Recurrence, row by row, ascending, of a value head: e = kvc_delta_decay(rate, a, bias), b = kvc_sigmoid(beta). Of
- * each row S[c] of the matrix (value channel c), with the row's query q and key k of the head's key head: S[c, j] = e *
- * S[c, j] u = (v[c] - dot32(S[c], k)) * b S[c, j] = fma(k[j], u, S[c, j]) out[c] = dot32(S[c], q) The rows of S do not
- * meet, so they may be computed anywhere; rows of a session never are out of order, and none is put into a sum with
- * another: chunks of a prompt, threads and batches change no bit. */
+ * each row S[c] of the matrix (value channel c), with the row's query q and key k of the head's key head:
+ *   S[c, j] = e * S[c, j]
+ *   u = (v[c] - dot32(S[c], k)) * b
+ *   S[c, j] = fma(k[j], u, S[c, j])
+ *   out[c] = dot32(S[c], q)
+ *
+ * The rows of S do not meet, so they may be computed anywhere; rows of a session never are out of order, and none is put
+ * into a sum with another: chunks of a prompt, threads and batches change no bit. */
 #ifndef KVC_CORE_BASE_DELTA_H
 #define KVC_CORE_BASE_DELTA_H
 
