@@ -128,7 +128,10 @@ struct kvc_model;
 
 struct kvc_model_info {
     const char *path, *format /* "gguf", "huggingface" */, *architecture /* "llama", "qwen3", ... */, *name;
+    /* layers: those with attention, which have a cache and which methods count */
     uint32_t layers, hidden, heads, kv_heads, head_size, feed_forward, vocab;
+    uint32_t recurrent_layers; /* gated delta nets between these */
+    uint64_t recurrent_bytes;  /* of a session: their state, which no token makes larger */
     uint32_t trained_context;
     uint32_t original_context;      /* longrope: tokens that the short factors serve; 0: there is one set of factors */
     uint32_t sliding_window;        /* 0: none */
@@ -365,6 +368,9 @@ enum kvc_status kvc_estimate_windows(const struct kvc_engine *engine, const char
                                      const struct kvc_geometry *geometry, const uint32_t *windows, uint32_t hidden,
                                      enum kvc_type cache_type, uint64_t prompt, uint64_t generated,
                                      struct kvc_estimate *estimate, struct kvc_error *error);
+
+/* Adds what a session of the model holds besides, whatever its policy: the state of recurrent layers. */
+void kvc_estimate_recurrent(struct kvc_estimate *estimate, uint64_t recurrent_bytes);
 
 /* ---- output files, and what handlers of signals need ------------------------------------------------------------ */
 

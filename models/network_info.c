@@ -43,7 +43,9 @@ bool kvc_network_info(const struct kvc_loaded *loaded, const struct kvc_config *
     *info = (struct kvc_model_info){
         .format = gguf ? "gguf" : "huggingface",
         .architecture = gguf ? config->family->gguf : config->family->hf,
-        .layers = (uint32_t)config->layers,
+        .layers = network->layers,
+        .recurrent_layers = network->delta.count,
+        .recurrent_bytes = kvc_network_state_bytes(network),
         .hidden = (uint32_t)config->hidden,
         .heads = (uint32_t)config->heads,
         .kv_heads = (uint32_t)config->kv_heads,
@@ -64,10 +66,10 @@ bool kvc_network_info(const struct kvc_loaded *loaded, const struct kvc_config *
     for (uint64_t l = 0; l < config->layers; l++)
         info->expert_layers += kvc_config_chooses(config, l);
     if (config->sliding_window > 0) {
-        uint32_t *windows = calloc((size_t)config->layers, sizeof *windows);
+        uint32_t *windows = calloc(network->layers, sizeof *windows);
         if (!windows)
             return false;
-        for (uint64_t l = 0; l < config->layers; l++)
+        for (uint32_t l = 0; l < network->layers; l++)
             windows[l] = network->layer[l].window;
         info->windows = windows;
     }

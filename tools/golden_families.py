@@ -26,6 +26,11 @@ OLMOE = dict(architectures=["OlmoeForCausalLM"], model_type="olmoe", hidden_act=
 MIXTRAL = dict(architectures=["MixtralForCausalLM"], model_type="mixtral", hidden_act="silu", rms_norm_eps=1e-5,
                bos_token_id=1, eos_token_id=2, rope_theta=1000000.0, sliding_window=None, output_router_logits=False,
                router_aux_loss_coef=0.02, tie_word_embeddings=False)
+QWEN35 = dict(architectures=["Qwen3_5ForCausalLM"], model_type="qwen3_5_text", hidden_act="silu", rms_norm_eps=1e-6,
+              bos_token_id=1, eos_token_id=2, rope_theta=10000000.0, partial_rotary_factor=0.25, attention_bias=False,
+              attn_output_gate=True, linear_conv_kernel_dim=4, tie_word_embeddings=False)
+QWEN3_NEXT = dict(QWEN35, architectures=["Qwen3NextForCausalLM"], model_type="qwen3_next", decoder_sparse_step=1,
+                  mlp_only_layers=[], norm_topk_prob=True, output_router_logits=False, router_aux_loss_coef=0.001)
 PHI3 = dict(architectures=["Phi3ForCausalLM"], model_type="phi3", hidden_act="silu", rms_norm_eps=1e-5, bos_token_id=1,
             eos_token_id=2, rope_theta=10000.0, rope_scaling=None, sliding_window=None, tie_word_embeddings=False,
             pad_token_id=None, attention_bias=False)
@@ -127,6 +132,16 @@ FAMILIES = {
                                                 num_experts_per_tok=2, shared_expert_intermediate_size=18,
                                                 decoder_sparse_step=2, mlp_only_layers=[3])), "f16", {"short": 33},
                         False),
+    # Qwen3.5: gated delta nets, three value heads for each key head; attention with a gate in every second layer.
+    "qwen35": (dict(QWEN35, **sizes(28, 38, 6, 4, 2, 53, 128, head_dim=16, full_attention_interval=2,
+                                    linear_num_key_heads=2, linear_num_value_heads=6, linear_key_head_dim=10,
+                                    linear_value_head_dim=8)), "bf16", {"long": 90}, False),
+    # Qwen3-Next: the same with experts and a shared one; what a delta net projects lies beside each key head.
+    "qwen3-next": (dict(QWEN3_NEXT, **sizes(32, 44, 3, 4, 1, 47, 128, head_dim=24, full_attention_interval=3,
+                                            linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=12,
+                                            linear_value_head_dim=16, moe_intermediate_size=10, num_experts=7,
+                                            num_experts_per_tok=3, shared_expert_intermediate_size=14)), "bf16",
+                   {"long": 70}, False),
     # OLMoE: norms over all query and all key heads at once, shares as the softmax has them.
     "olmoe": (dict(OLMOE, **sizes(40, 14, 3, 4, 4, 51, 128, num_experts=9, num_experts_per_tok=4)), "bf16",
               {"short": 40}, False),

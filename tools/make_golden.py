@@ -24,6 +24,7 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM
 
+import golden_delta as delta
 import golden_gpt_oss as gpt_oss
 from golden_families import FAMILIES, ROPES, longrope
 from golden_gguf import write_gguf
@@ -37,7 +38,9 @@ def randomise(model, dtype, generator):
     """Values that `dtype` holds exactly, large enough that attention is far from even."""
     for name, parameter in model.named_parameters():
         shape = parameter.shape
-        own = gpt_oss.randomise(name, shape, generator) if model.config.model_type == "gpt_oss" else None
+        kind = model.config.model_type
+        family = gpt_oss if kind == "gpt_oss" else delta if kind in delta.FAMILIES else None
+        own = family.randomise(name, shape, generator) if family else None
         if own is not None:
             with torch.no_grad():
                 parameter.copy_(own.to(dtype).to(torch.float32))
@@ -102,8 +105,10 @@ def run(model, tokens, double):
         model = model.double()
         for module in model.modules():
             if type(module).__name__.endswith("RMSNorm"):
-                gemma = type(module).__name__.startswith("Gemma")
+                gemma = type(module).__name__.startswith(("Gemma", "Qwen3_5", "Qwen3Next"))
                 module.forward = (double_gemma_norm if gemma else double_norm).__get__(module)
+            if type(module).__name__.endswith("GatedDeltaNet"):
+                module.forward = delta.double_net.__get__(module)
             if type(module).__name__ == "CohereLayerNorm":
                 module.forward = double_layer_norm.__get__(module)
             if type(module).__name__.endswith("TopKRouter") and not type(module).__name__.startswith("GptOss"):
@@ -158,6 +163,8 @@ def without(config):
         yield "one base", dict(config, rope_local_base_freq=config["rope_theta"])
     if config["model_type"] in ("glm4", "phi", "stablelm"):
         yield "other share", dict(config, partial_rotary_factor=1.0)
+    if config["model_type"] in delta.FAMILIES:
+        yield from delta.without(config)
     if "norm_topk_prob" in config:
         yield "other shares", dict(config, norm_topk_prob=not config["norm_topk_prob"])
     if config.get("num_experts_per_tok"):
@@ -183,7 +190,7 @@ def llama3_divisors(scaling, base, rotary):
 
 
 def gguf_name(name, kind):
-    gemma = kind.startswith("gemma") or kind in ("olmo2", "gpt-oss")
+    gemma = kind.startswith("gemma") or kind in ("olmo2", "gpt-oss", "qwen35", "qwen3next")
     if kind == "glm4":  # what others call the norm before the feed-forward network stands after the attention there
         name = name.replace("post_attention_layernorm", "ffn_norm")
         name = name.replace("post_self_attn_layernorm", "post_attention_norm").replace("post_mlp_layernorm", "post_ffw_norm")
@@ -244,7 +251,8 @@ def interleave(tensor, heads):
 def make_gguf(path, name, config, state, blocks):
     kind = {"mistral": "llama", "mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
             "gemma3_text": "gemma3", "gpt_oss": "gpt-oss", "cohere": "command-r", "phi": "phi2",
-            "olmo3": "olmo2"}.get(config["model_type"], config["model_type"])
+            "olmo3": "olmo2", "qwen3_5_text": "qwen35",
+            "qwen3_next": "qwen3next"}.get(config["model_type"], config["model_type"])
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
     size = config.get("head_dim") or config["hidden_size"] // heads
     rotary = int(size * config.get("partial_rotary_factor", 1.0))
@@ -322,9 +330,12 @@ def make_gguf(path, name, config, state, blocks):
         tensors["rope_factors_long.weight"] = torch.tensor(scaling["long_factor"], dtype=torch.float32)
         tensors["rope_factors_short.weight"] = torch.tensor(scaling["short_factor"], dtype=torch.float32)
     own = gpt_oss.gguf_tensors(state, blocks) if kind == "gpt-oss" else {}
+    if config["model_type"] in delta.FAMILIES:
+        keys.update(delta.gguf_keys(kind, config))
+        tensors.update(delta.gguf_tensors(config, state))
     tensors.update(own)
     for old, tensor in state.items():
-        if own and (".mlp." in old or old.endswith(".sinks")):
+        if (own and (".mlp." in old or old.endswith(".sinks"))) or ".linear_attn." in old:
             continue
         if kind in ("llama", "smollm3", "granite") and (".q_proj." in old or ".k_proj." in old):
             tensor = interleave(tensor, heads if ".q_proj." in old else kv_heads)
@@ -334,7 +345,7 @@ def make_gguf(path, name, config, state, blocks):
         elif old.endswith("mlp.shared_expert_gate.weight"):
             tensors[gguf_name(old, kind)] = tensor[0].float()
         elif not old.endswith("mlp.experts.down_proj"):
-            vector = tensor.float() + (1 if kind.startswith("gemma") else 0)  # norms; Gemma has no biases
+            vector = tensor.float() + (1 if kind.startswith(("gemma", "qwen35", "qwen3next")) else 0)  # norms; no biases
             tensors[gguf_name(old, kind)] = vector if tensor.dim() == 1 or "_norm." in old else tensor
     for old in [old for old in tensors if "_layernorm.norms.0." in old]:  # of StableLM: a tensor for each head
         each = [tensors.pop(old.replace("norms.0.", f"norms.{head}.")) for head in range(heads if ".q_" in old else kv_heads)]

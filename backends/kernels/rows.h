@@ -133,7 +133,9 @@ KVC_KERNEL(gated_silu)
     if (i < n && activation == 2) {
         y_buffer[y_offset + i] = kvc_clamped_silu(gate_buffer[gate_offset + i], up_buffer[up_offset + i]);
     } else if (i < n) {
-        float x = gate_buffer[gate_offset + i], a = activation ? kvc_gelu(x) : kvc_silu(x);
+        float x = gate_buffer[gate_offset + i], a = activation == 1   ? kvc_gelu(x)
+                                                    : activation == 3 ? kvc_sigmoid(x)
+                                                                      : kvc_silu(x);
         y_buffer[y_offset + i] = up_buffer ? a * up_buffer[up_offset + i] : a;
     }
 }

@@ -77,6 +77,7 @@ const struct info_rule info_rules[] = {
                 "an error that "
                 "names option, value and range, before a model is loaded."},
     {"Layers.",
+     "They are those with attention, numbered from 0; recurrent layers between them hold no entries. "
      "skip_layers=n leaves the first n layers full; layers=0-3/8 acts on these alone. Naming a layer that the model "
      "does "
      "not have, or leaving none to act on, is an error that says how many there are. A method of the prompt and decode "

@@ -44,7 +44,14 @@ enum kvc_score_kind {
 };
 
 /* What gated_silu does to the gate; the operation keeps its name, because data/hashes.txt stores it. */
-enum kvc_activation { KVC_SILU, KVC_GELU, KVC_CLAMPED_SILU };
+enum kvc_activation { KVC_SILU, KVC_GELU, KVC_CLAMPED_SILU, KVC_SIGMOID };
+
+/* Neighbouring rows of one session in a layer with a recurrent state. */
+struct kvc_recurrence {
+    struct kvc_span state; /* of the session in this layer */
+    uint32_t row, rows;
+    bool kept; /* the state takes these rows in; otherwise it stays as it is */
+};
 
 /* Rows of activations in eight bits. */
 struct kvc_int8_rows {

@@ -18,7 +18,8 @@ enum kvc_further {
     KVC_FURTHER_scoring,
     KVC_FURTHER_clamped,
     KVC_FURTHER_sinks,
-    KVC_FURTHER_heads
+    KVC_FURTHER_heads,
+    KVC_FURTHER_sigmoid
 };
 
 struct kvc_verify {

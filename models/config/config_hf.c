@@ -207,6 +207,30 @@ static enum kvc_status read_layer_types(const struct kvc_hf_source *in, const js
     return KVC_OK;
 }
 
+/* Which layers are gated delta nets, where layer_types says so. */
+static enum kvc_status read_recurrent(const struct kvc_hf_source *in, struct kvc_config *config) {
+    const json_t *types = kvc_hf_get(in->root, "layer_types");
+    if (types && (!json_is_array(types) || json_array_size(types) != config->layers)) {
+        return kvc_fail(in->error, KVC_INPUT, "%s: layer_types must be a list of %" PRIu64 " names, one for each layer",
+                        in->path, config->layers);
+    }
+    for (size_t i = 0; i < json_array_size(types); i++) {
+        const char *name = json_string_value(json_array_get(types, i));
+        const bool linear = name && strcmp(name, "linear_attention") == 0;
+        if (!linear && (!name || strcmp(name, "full_attention") != 0)) {
+            return kvc_fail(in->error, KVC_INPUT,
+                            "%s: layer_types[%zu] \"%.40s\" is not supported; full_attention and linear_attention are",
+                            in->path, i, name ? name : "(not a string)");
+        }
+        config->recurrent[i] = linear;
+    }
+    const json_t *gate = kvc_hf_get(in->root, "attn_output_gate");
+    if (gate && !json_is_true(gate)) {
+        return kvc_hf_unsupported(in, "attn_output_gate", "not true");
+    }
+    return kvc_config_delta_check(config, in->path, in->error);
+}
+
 /* Which layers slide, by max_window_layers unless layer_types says so. sliding_window was read with the fields. */
 static enum kvc_status read_sliding(const struct kvc_hf_source *in, struct kvc_config *config) {
     const enum kvc_window_kind kind = config->family->window;
@@ -384,7 +408,7 @@ static enum kvc_status fill(struct kvc_hf_source *in, struct kvc_config *config)
     if (!status)
         status = kvc_config_complete(config, false, in->path, in->error);
     if (!status)
-        status = read_sliding(in, config);
+        status = config->recurrent ? read_recurrent(in, config) : read_sliding(in, config);
     if (!status)
         status = read_unrotated(in, config);
     if (!status)

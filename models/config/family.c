@@ -5,6 +5,10 @@
 #include <string.h>
 
 /* clang-format off */
+#define DELTA .qk_norm = KVC_QK_ALIKE, .attention_bias = true, .norm_plus_one = true, .norms = KVC_NORMS_POST,         \
+    .gated_attention = true, .attention_every = 4, .features = KVC_DELTA | KVC_NO_WINDOW, .partial = 0.25,             \
+    .head_size = 256, .context = 32768, .norm_eps = 1e-6
+#define QWEN35 DELTA, .delta_tiled = true, .kv_heads = 4
 #define GEMMA .norm_plus_one = true, .scaled_embedding = true, .tied = true, .norms = KVC_NORMS_AROUND,                \
     .activation = KVC_GELU, .query_scalar = 256, .norm_eps = 1e-6
 #define GEMMA3 GEMMA, .qk_norm = KVC_QK_ALIKE, .window = KVC_WINDOW_PATTERN, .pattern = 6, .wide_layers = 62,          \
@@ -42,6 +46,14 @@ const struct kvc_family kvc_families[] = {
      .qk_norm = KVC_QK_ALIKE, .attention_bias = true, .experts = true,
      .normalised = true, .norm_topk_prob = true, .features = KVC_DENSE_LAYERS, .window = KVC_WINDOW_ASKED,
      .kv_heads = 4, .sliding_window = 4096, .context = 32768, .norm_eps = 1e-6},
+    {.gguf = "qwen35", .hf = "qwen3_5_text", .models = "Qwen3.5, dense",
+     .apart = "gated delta nets in three layers of four, whose recurrent state is no cache; attention with a gate",
+     QWEN35},
+    {.gguf = "qwen35", .hf = "qwen3_5", .nested = true, QWEN35},
+    {.gguf = "qwen3next", .hf = "qwen3_next", .models = "Qwen3-Next (80B-A3B)",
+     .apart = "as Qwen3.5, with experts and one that every row passes",
+     DELTA, .delta_grouped = true, .experts = true, .shared = true, .normalised = true, .norm_topk_prob = true,
+     .kv_heads = 2},
     {.gguf = "olmoe", .hf = "olmoe", .models = "OLMoE",
      .apart = "experts whose shares do not add up to 1; norms over all query and all key heads at once",
      .qk_norm = KVC_QK_WHOLE, .attention_bias = true, .experts = true,

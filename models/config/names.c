@@ -8,7 +8,7 @@
 
 /* clang-format off */
 const struct kvc_matrix_name kvc_matrix_names[] = {
-    {"attn_q", "self_attn.q_proj", KVC_SEPARATE, KVC_QKV_BIAS, KVC_HIDDEN, 1, {{OF(q), OF(q_bias), KVC_QUERIES}}},
+    {"attn_q", "self_attn.q_proj", KVC_SEPARATE, KVC_QKV_BIAS, KVC_HIDDEN, 1, {{OF(q), OF(q_bias), KVC_QUERY_ROWS}}},
     {"attn_k", "self_attn.k_proj", KVC_SEPARATE, KVC_QKV_BIAS, KVC_HIDDEN, 1, {{OF(k), OF(k_bias), KVC_KEYS}}},
     {"attn_v", "self_attn.v_proj", KVC_SEPARATE, KVC_QKV_BIAS, KVC_HIDDEN, 1, {{OF(v), OF(v_bias), KVC_KEYS}}},
     {"attn_qkv", "self_attn.qkv_proj", KVC_FUSED, KVC_QKV_BIAS, KVC_HIDDEN, 3,
@@ -92,8 +92,10 @@ uint64_t kvc_norm_length(const struct kvc_config *config, const struct kvc_norm_
 bool kvc_has_matrix(const struct kvc_config *config, uint32_t layer, const struct kvc_matrix_name *matrix) {
     const struct kvc_family *family = config->family;
     const bool chooses = kvc_config_chooses(config, layer);
-    const bool one = family->fused || family->fused_feed;
-    if (chooses && matrix->bias == KVC_FEED_BIAS && matrix->when != KVC_SHARED) /* experts have their own list */
+    const bool one = family->fused || family->fused_feed, feed = matrix->bias == KVC_FEED_BIAS;
+    if (kvc_config_recurs(config, layer) && !feed) /* delta nets have theirs in models/network_delta.c */
+        return false;
+    if (chooses && feed && matrix->when != KVC_SHARED) /* experts have their own list */
         return false;
     switch (matrix->when) {
     case KVC_SEPARATE:
@@ -146,6 +148,8 @@ uint64_t kvc_extent(const struct kvc_config *config, enum kvc_extent extent) {
         return config->shared_feed;
     case KVC_ONE:
         return 1;
+    case KVC_QUERY_ROWS:
+        return config->heads * config->head_size * (config->family->gated_attention ? 2 : 1);
     case KVC_HEAD:
         return config->head_size;
     case KVC_VOCAB:
@@ -169,6 +173,10 @@ bool kvc_tensor_ignored(const char *name, bool gguf, const struct kvc_config *co
          strncmp(name, "model.vision_tower.", 19) == 0 || strncmp(name, "model.multi_modal_projector.", 28) == 0)) {
         return true; /* images are not read */
     }
+    if (kvc_config_knows(config, KVC_DELTA) &&
+        (strncmp(name, "mtp.", 4) == 0 || strncmp(name, "model.visual.", 13) == 0)) {
+        return true; /* nor are tokens beyond the next predicted */
+    }
     /* Older files keep the frequencies, and a second copy of a tied embedding; FP8 ones what activations, which are not
      * quantized here, would be scaled by. */
     return ends_with(name, ".rotary_emb.inv_freq") || (config->tied && ends_with(name, "lm_head.weight")) ||
@@ -187,6 +195,13 @@ const char *kvc_router_stem(bool gguf, const struct kvc_config *config) {
 
 void kvc_sinks_tensor(char *name, size_t capacity, bool gguf, uint32_t layer) {
     snprintf(name, capacity, gguf ? "blk.%u.attn_sinks.weight" : "model.layers.%u.self_attn.sinks", (unsigned)layer);
+}
+
+void kvc_delta_vector(char *name, size_t capacity, bool gguf, uint32_t layer, bool rate) {
+    if (gguf)
+        snprintf(name, capacity, "blk.%u.%s", (unsigned)layer, rate ? "ssm_a" : "ssm_dt.bias");
+    else
+        snprintf(name, capacity, "model.layers.%u.linear_attn.%s", (unsigned)layer, rate ? "A_log" : "dt_bias");
 }
 
 void kvc_head_norm_tensor(char *name, size_t capacity, uint32_t layer, const struct kvc_norm_name *norm,

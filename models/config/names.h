@@ -6,8 +6,8 @@
 
 #include "models/config/config.h"
 
-/* Sizes that shapes are made of: hidden, H*d, H_kv*d, feed-forward (of an expert, of the shared one), 1, d, vocabulary.
- */
+/* Sizes that shapes are made of: hidden, H*d, H_kv*d, feed-forward (of an expert, of the shared one), 1, H*d and with
+ * gates twice as many, d, vocabulary. */
 enum kvc_extent {
     KVC_HIDDEN,
     KVC_QUERIES,
@@ -16,6 +16,7 @@ enum kvc_extent {
     KVC_EXPERT_FEED,
     KVC_SHARED_FEED,
     KVC_ONE,
+    KVC_QUERY_ROWS,
     KVC_HEAD,
     KVC_VOCAB
 };
@@ -79,6 +80,8 @@ void kvc_expert_tensor(char *name, size_t capacity, bool gguf, const struct kvc_
 void kvc_head_norm_tensor(char *name, size_t capacity, uint32_t layer, const struct kvc_norm_name *norm, uint32_t head);
 /* Of the layer's attention sinks. */
 void kvc_sinks_tensor(char *name, size_t capacity, bool gguf, uint32_t layer);
+/* Of a delta net: what its decays are multiplied by (rate), or what is added to them before. */
+void kvc_delta_vector(char *name, size_t capacity, bool gguf, uint32_t layer, bool rate);
 /* The router's, without ".weight". */
 const char *kvc_router_stem(bool gguf, const struct kvc_config *config);
 

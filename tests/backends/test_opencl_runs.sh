@@ -32,7 +32,7 @@ done
 for shape in cpu gpu; do
     KVCULL_OPENCL_SHAPE=$shape
     export KVCULL_OPENCL_SHAPE
-    for family in qwen2-moe mixtral/model.gguf gpt-oss qwen2-moe-dense cohere-plus phi2-norms stablelm-norms; do
+    for family in qwen2-moe mixtral/model.gguf gpt-oss qwen2-moe-dense cohere-plus phi2-norms stablelm-norms qwen35 qwen3-next/model.gguf; do
         ok verify --backend opencl --only methods -m "$source/tests/data/golden/$family" --kv full \
             --kv snapkv:budget=32,window=8 --kv fastkv:budget=32,window=8 --prompt 70 --gen 4
         has '^Equal to the reference'

@@ -53,6 +53,12 @@ for shape in tiny-gemma2 tiny-gemma3 tiny-gpt-oss; do
     has " [0-9a-f]\{16\}  topk"
     that "$shape: no method that wants no window" [ "$(grep -c 'positions=cache' "$work/out")" = 0 ]
 done
+# The same beside recurrent layers, whose state no method sees.
+for model in qwen35/model.gguf qwen3-next; do
+    ok verify --only methods -m "$source/tests/data/golden/$model" --kv full --kv snapkv:budget=32,window=8 \
+        --kv fastkv:budget=32,window=8 --kv morphkv:budget=40 --kv take:budget=32,chunk=16,probe=4 --prompt 70 --gen 4
+    has '^Equal to the reference'
+done
 ok verify --only methods --kv 'morphkv:budget=20,window=8' --prompt 50 --gen 4 --json -q
 that 'policies as given' [ "$(json rows.0.name)" = 'morphkv:budget=20,window=8' ]
 that 'one prompt and four steps' [ "$(json rows.0.cases)" = 5 ]

@@ -34,6 +34,8 @@ static const struct {
     {"qwen2-moe", {"short"}},
     {"qwen3-moe-dense", {"short"}},
     {"qwen2-moe-dense", {"short"}},
+    {"qwen35", {"long"}},
+    {"qwen3-next", {"long"}},
     {"olmoe", {"short"}},
     {"olmoe-gqa", {"short"}},
     {"mixtral", {"short"}},

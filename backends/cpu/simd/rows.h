@@ -258,18 +258,19 @@ static void gated_silu_task(void *argument, size_t task, unsigned thread) {
 /* Any activation, gated or not. */
 static void activation_task(void *argument, size_t task, unsigned thread) {
     const struct rows_job *job = argument;
-    const bool gelu = job->activation == KVC_GELU;
+    const bool gelu = job->activation == KVC_GELU, sigmoid = job->activation == KVC_SIGMOID;
     const size_t end = piece_end(job, task);
     size_t i = task * job->piece;
     (void)thread;
     for (; i + LANES <= end; i += LANES) {
         const vf x = vf_load(job->x + i);
         const vf cube = vf_fma(vf_set(KVC_GELU_C3), vf_mul(x, x), vf_set(KVC_GELU_C1));
-        const vf e = exp_any(vf_sub(vf_set(-0.0f), gelu ? vf_mul(x, cube) : x)), a = vf_div(x, vf_add(vf_set(1.0f), e));
+        const vf e = exp_any(vf_sub(vf_set(-0.0f), gelu ? vf_mul(x, cube) : x));
+        const vf a = vf_div(sigmoid ? vf_set(1.0f) : x, vf_add(vf_set(1.0f), e));
         vf_store(job->y + i, job->w ? vf_mul(a, vf_load(job->w + i)) : a);
     }
     for (; i < end; i++) {
-        const float a = gelu ? kvc_gelu(job->x[i]) : kvc_silu(job->x[i]);
+        const float a = gelu ? kvc_gelu(job->x[i]) : sigmoid ? kvc_sigmoid(job->x[i]) : kvc_silu(job->x[i]);
         job->y[i] = job->w ? a * job->w[i] : a;
     }
 }
