@@ -59,6 +59,12 @@ static void convolve(struct kvc_device *device, const struct kvc_convolve *args)
 
 /* ---- delta_rule ---- */
 
+/* Stores s into S; what is no channel becomes 0 in s, which it is not where e or u are infinite. */
+INLINE vf keep_part(float *S, vf s, size_t left) {
+    vf_part_store(S, s, left);
+    return left < LANES ? vf_part_load(S, left) : s;
+}
+
 /* One row of a matrix, S [n], at one row of the session: its output. */
 INLINE float delta_row(float *S, const float *q, const float *k, size_t n, float e, float v, float beta) {
     vf lane[FOLD], out[FOLD];
@@ -68,16 +74,15 @@ INLINE float delta_row(float *S, const float *q, const float *k, size_t n, float
     for (size_t j = 0; j < n; j += KVC_LANES)
         for (unsigned f = 0; f < FOLD && j + f * LANES < n; f++) {
             const size_t at = j + f * LANES, left = n - at;
-            const vf s = vf_mul(vf_set(e), vf_part_load(S + at, left));
-            vf_part_store(S + at, s, left);
+            const vf s = keep_part(S + at, vf_mul(vf_set(e), vf_part_load(S + at, left)), left);
             lane[f] = vf_fma(s, vf_part_load(k + at, left), lane[f]);
         }
     const float u = (v - sum_lanes(lane)) * beta;
     for (size_t j = 0; j < n; j += KVC_LANES)
         for (unsigned f = 0; f < FOLD && j + f * LANES < n; f++) {
             const size_t at = j + f * LANES, left = n - at;
-            const vf s = vf_fma(vf_part_load(k + at, left), vf_set(u), vf_part_load(S + at, left));
-            vf_part_store(S + at, s, left);
+            const vf s =
+                keep_part(S + at, vf_fma(vf_part_load(k + at, left), vf_set(u), vf_part_load(S + at, left)), left);
             out[f] = vf_fma(s, vf_part_load(q + at, left), out[f]);
         }
     return sum_lanes(out);
