@@ -21,7 +21,7 @@ extern "C" {
 
 #define KVC_VERSION "0.1.0"
 #define KVC_ARITHMETIC_VERSION 1 /* changes when any result changes by a bit */
-#define KVC_INT8_VERSION 0       /* the same of KVC_MATH_INT8 alone; 0: not released yet, and may change at any time */
+#define KVC_INT8_VERSION 1       /* the same of KVC_MATH_INT8 alone */
 
 /* ---- errors ------------------------------------------------------------------------------------------------- */
 
@@ -80,8 +80,8 @@ const char *kvc_type_name(enum kvc_type type);                  /* "f32", "f16",
 bool kvc_type_from_name(const char *name, enum kvc_type *type); /* false: none of files */
 
 /* The arithmetic of linear layers. FLOAT and INT8 are the same bits everywhere; INT8 multiplies weights that are blocks
- * of small integers with activations of eight bits, other weights as FLOAT does. FAST leaves many rows to a BLAS
- * library. */
+ * of small integers with activations of eight bits, other weights as FLOAT does (the program's default). FAST leaves
+ * many rows to a BLAS library. */
 enum kvc_math { KVC_MATH_FLOAT, KVC_MATH_FAST, KVC_MATH_INT8, KVC_MATH_EXACT = KVC_MATH_FLOAT /* its name before */ };
 
 struct kvc_engine_options {
@@ -109,7 +109,7 @@ enum kvc_status kvc_engine_open(const struct kvc_engine_options *options, struct
 void kvc_engine_close(struct kvc_engine *engine); /* after everything opened from it; NULL is fine */
 void kvc_engine_memory(const struct kvc_engine *engine, struct kvc_memory *memory);
 void kvc_engine_reset_peaks(struct kvc_engine *engine);
-const char *kvc_engine_backend(const struct kvc_engine *engine); /* "cpu (avx512, 2 threads)", "... int8 arithmetic" */
+const char *kvc_engine_backend(const struct kvc_engine *engine); /* "cpu (avx512, 2 threads)" */
 
 struct kvc_backend_info {
     const char *name; /* "ref", "cpu" */
@@ -142,8 +142,9 @@ struct kvc_model_info {
     uint64_t parameters, weight_bytes, mapped_bytes;
     uint64_t active_parameters, active_bytes; /* of these, what one token alone is computed with */
     const char *weight_types;                 /* "q4_k, q6_k, f32" */
-    const char *rope;                         /* "plain", "linear", "llama3", "yarn", "longrope", "divisors" */
-    int32_t bos, eos;                         /* -1: none */
+    enum kvc_math math; /* in force: the engine's, but FLOAT for INT8 where no weight is quantized */
+    const char *rope;   /* "plain", "linear", "llama3", "yarn", "longrope", "divisors" */
+    int32_t bos, eos;   /* -1: none */
     bool has_chat_template;
 };
 

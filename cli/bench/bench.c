@@ -188,7 +188,7 @@ static const char *other_option(const struct bench_arguments *a, const struct be
                   {"--fill", a->fill},
                   {"--repeat", a->repeat != defaults->repeat},
                   {"--seed", a->seed != defaults->seed},
-                  {"--math", cli_math(&a->common) != cli_math(&defaults->common)},
+                  {"--math", a->common.math != NULL},
                   {"--kv-type", a->common.cache_type != defaults->common.cache_type},
                   {"--ctx", a->common.context != defaults->common.context},
                   {"--chunk", a->common.chunk != defaults->common.chunk}};

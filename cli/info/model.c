@@ -74,6 +74,8 @@ static int print_model(const struct cli_command *command, const struct kvc_model
              cli_bytes(info->weight_bytes, number[0]), info->weight_types ? info->weight_types : "?",
              cli_bytes(info->mapped_bytes, number[1]));
     property(table, "weights", text);
+    property(table, "arithmetic",
+             info->math == KVC_MATH_INT8 ? "int8 where weights are quantized; --math float rounds less" : "float");
     snprintf(text, sizeof text, "%u of width %u, feed-forward %u", info->layers, info->hidden, info->feed_forward);
     if (info->dense_feed)
         snprintf(text + strlen(text), sizeof text - strlen(text), ", %u in layers without experts", info->dense_feed);
@@ -136,6 +138,7 @@ static json_t *model_json(const struct kvc_model_info *info) {
     cli_json_set(o, "weight_bytes", json_integer((json_int_t)info->weight_bytes));
     cli_json_set(o, "mapped_bytes", json_integer((json_int_t)info->mapped_bytes));
     cli_json_set(o, "weight_types", json_string(info->weight_types ? info->weight_types : ""));
+    cli_json_set(o, "math", json_string(cli_math_name(info->math)));
     cli_json_set(o, "layers", json_integer(info->layers));
     cli_json_set(o, "recurrent_layers", json_integer(info->recurrent_layers));
     cli_json_set(o, "recurrent_bytes", json_integer((json_int_t)info->recurrent_bytes));

@@ -147,12 +147,12 @@ static int finish(const struct cli_command *command, const struct verify_argumen
                    report->first);
         else if (status == KVC_OK && !a->common.quiet && !report->with_stored)
             printf("\nEqual to the reference, to the bit (arithmetic %d%s).\n", KVC_ARITHMETIC_VERSION,
-                   cli_int8_version(&a->common, int8));
+                   cli_int8_version(cli_math(&a->common), int8));
         else if (status == KVC_OK && !a->common.quiet)
             printf("\nEqual to the reference's %llu stored hashes%s (arithmetic %d%s).\n",
                    (unsigned long long)report->with_stored,
                    report->beside ? ", and to the reference itself where none is stored" : "", KVC_ARITHMETIC_VERSION,
-                   cli_int8_version(&a->common, int8));
+                   cli_int8_version(cli_math(&a->common), int8));
         if (status == KVC_OK)
             status = cli_flush(command);
     }
@@ -345,6 +345,7 @@ int kvc_cli_verify(const struct cli_command *command, int argc, char **argv) {
     if (a.inject && !a.inject[0])
         a.inject = NULL;
     cli_common_defaults(&a.common);
+    a.common.math = "float";
     status = cli_parse(command, options, argc, argv, NULL);
     if (status == CLI_GO)
         status = verify(command, &a);

@@ -86,8 +86,6 @@ enum kvc_status kvc_engine_open(const struct kvc_engine_options *options, struct
         return status;
     }
     made->math = options->math;
-    snprintf(made->backend_name, sizeof made->backend_name, "%s%s", made->device->name,
-             made->math == KVC_MATH_INT8 ? ", int8 arithmetic" : "");
     *engine = made;
     return KVC_OK;
 }
@@ -109,7 +107,7 @@ void kvc_engine_reset_peaks(struct kvc_engine *engine) {
     memory->peak_total = memory->now_total;
 }
 
-const char *kvc_engine_backend(const struct kvc_engine *engine) { return engine->backend_name; }
+const char *kvc_engine_backend(const struct kvc_engine *engine) { return engine->device->name; }
 
 const struct kvc_policy_class *kvc_engine_find_policy(const struct kvc_engine *engine, const char *name,
                                                       size_t length) {
